@@ -22,13 +22,15 @@ static RubatoTableSpec *resolve(const RubatoTableSpec *spec, uint32_t n_servers)
     resolved->chunk_size = spec_chunk_size(spec);
     resolved->parts = spec->parts == 0 ? n_servers : spec->parts;
     resolved->max_kept_bytes = spec_max_kept_bytes(spec);
+    resolved->evict = spec->max_bytes == 0 ? NULL : g_strdup(spec_evict_name(spec));
     return resolved;
 }
 
 static void spec_free(RubatoTableSpec *spec)
 {
-    const void *const owned[] = { spec->name,   spec->bounds, spec->storage, spec->model,
-                                  spec->update, spec->init,   spec->record,  spec->partition };
+    const void *const owned[] = { spec->name,   spec->bounds,    spec->storage,
+                                  spec->model,  spec->update,    spec->init,
+                                  spec->record, spec->partition, spec->evict };
 
     for (size_t i = 0; i < G_N_ELEMENTS(owned); i++)
         g_free((void *)(uintptr_t)owned[i]);
@@ -43,6 +45,10 @@ Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error
         return NULL;
     table = g_new0(Table, 1);
     table->spec = resolve(spec, n_servers);
+    table->most_parts = (table->spec->parts + n_servers - 1) / n_servers;
+    table->spec->max_bytes /= table->most_parts;
+    if (!spec_check_share(spec, table->spec->max_bytes, error))
+        return NULL;
     table->row_bytes = spec_row_bytes(spec);
     table->state_bytes = spec_state_bytes(spec);
     if (!partition_init(&table->partition, table->spec,
@@ -91,5 +97,8 @@ char *table_describe(const RubatoTableSpec *spec)
                                spec->bounds[i]);
     g_string_append_printf(text, ", cache %d, create_on_get %d", (int)spec->cache,
                            spec->create_on_get);
+    if (spec->max_bytes > 0)
+        g_string_append_printf(text, ", max_bytes %" G_GUINT64_FORMAT " a part, evict %s",
+                               spec->max_bytes, spec->evict);
     return g_string_free(text, FALSE);
 }

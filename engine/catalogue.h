@@ -11,12 +11,14 @@
 typedef struct {
     /* immutable */
     uint32_t id;
-    RubatoTableSpec *spec; /* a copy with every name and number given */
-    uint64_t hash_seed;    /* the same on all servers */
+    RubatoTableSpec
+        *spec;          /* a copy with every name and number given; max_bytes is that of a part */
+    uint64_t hash_seed; /* the same on all servers */
     Partition partition;
     PartMap *map;
-    size_t row_bytes;   /* of a row's values */
-    size_t state_bytes; /* bytes that the update rule keeps beside them */
+    size_t row_bytes;    /* of a row's values */
+    size_t state_bytes;  /* bytes that the update rule keeps beside them */
+    uint32_t most_parts; /* with max_bytes: how many parts a server may have */
 
     unsigned n_holds; /* guarded by the engine's lock: tasks and calls that prevent its drop */
 } Table;

@@ -24,6 +24,24 @@ typedef struct {
 } Move;
 
 /* Checks a move and finds its table. The lock is held. */
+/* Whether the parts of a server still take no more than the table's max_bytes with this one. */
+static bool has_share(const Table *table, const Move *move, GError **error)
+{
+    const PartMap *map = table->map;
+    uint32_t n = 0;
+
+    for (uint32_t part = 0; part < map->n_parts; part++)
+        n += part != move->part && part_map_server(map, part) == move->to;
+    if (table->spec->max_bytes == 0 || n < table->most_parts)
+        return true;
+    g_set_error(
+        error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+        "table %s: part %u cannot move to server %u: its %u parts there have %" G_GUINT64_FORMAT
+        " bytes each, and max_bytes leaves none for one more; move one away first",
+        move->name, move->part, move->to, n, table->spec->max_bytes);
+    return false;
+}
+
 static Table *find_moving(RubatoEngine *engine, const Move *move, GError **error)
 {
     Table *table = engine_find_table(engine, move->name, error);
@@ -47,6 +65,8 @@ static Table *find_moving(RubatoEngine *engine, const Move *move, GError **error
                     "table %s: part %u cannot move: it has replicas", move->name, move->part);
         return NULL;
     }
+    if (!has_share(table, move, error))
+        return NULL;
     if (!rubato_table_spec_holds_range(table->spec) &&
         storage_find(table->spec->storage)->list == NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,

@@ -21,6 +21,8 @@ static const char *find_obstacle(const RubatoTableSpec *spec)
         return "its rows are ragged";
     if (spec->create_on_get)
         return "its Gets create rows";
+    if (spec->max_bytes > 0)
+        return "it evicts rows (max_bytes)";
     if (model_traits(spec)->takes_announcements)
         return "its model takes announcements of keys";
     return NULL;

@@ -55,18 +55,19 @@ static void let_table_go(RubatoEngine *engine, Table *table)
 
 typedef struct {
     uint32_t table;
-    _Atomic uint64_t n_rows, n_bytes;
+    _Atomic uint64_t n_rows, n_bytes, n_evicted;
 } Sizes;
 
 static void add_size(Server *server, void *data)
 {
     Sizes *sizes = data;
-    uint64_t n_rows, n_bytes;
+    uint64_t n_rows, n_bytes, n_evicted;
 
-    server_table_size(server, sizes->table, &n_rows, &n_bytes);
+    server_table_size(server, sizes->table, &n_rows, &n_bytes, &n_evicted);
     /* Relaxed: read once all servers have answered, which orders it. */
     atomic_fetch_add_explicit(&sizes->n_rows, n_rows, memory_order_relaxed);
     atomic_fetch_add_explicit(&sizes->n_bytes, n_bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&sizes->n_evicted, n_evicted, memory_order_relaxed);
 }
 
 bool rubato_engine_table_stats(RubatoEngine *engine, const char *name, RubatoTableStats *stats,
@@ -86,6 +87,7 @@ bool rubato_engine_table_stats(RubatoEngine *engine, const char *name, RubatoTab
         .n_bytes = atomic_load_explicit(&sizes.n_bytes, memory_order_relaxed),
         .row_bytes = table->row_bytes,
         .state_bytes = table->state_bytes,
+        .n_evicted = atomic_load_explicit(&sizes.n_evicted, memory_order_relaxed),
     };
     let_table_go(engine, table);
     return true;

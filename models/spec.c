@@ -11,6 +11,8 @@
 #include "models/key_uses/key_uses.h"
 #include "models/model.h"
 #include "models/ragged/ragged.h"
+#include "models/storage/bounded.h"
+#include "models/storage/eviction/eviction.h"
 #include "models/storage/storage.h"
 #include "models/update/rule.h"
 #include "models/update/update.h"
@@ -45,6 +47,11 @@ const char *spec_init_name(const RubatoTableSpec *spec)
 const char *spec_record_name(const RubatoTableSpec *spec)
 {
     return spec->record == NULL ? "hash" : spec->record;
+}
+
+const char *spec_evict_name(const RubatoTableSpec *spec)
+{
+    return spec->evict == NULL ? "lru" : spec->evict;
 }
 
 const char *spec_partition_name(const RubatoTableSpec *spec)
@@ -121,6 +128,7 @@ static const struct {
     { "update rule", spec_update_name, update_name },
     { "initialiser", spec_init_name, init_name },
     { "partition", spec_partition_name, partition_name },
+    { "order of eviction", spec_evict_name, eviction_name },
 };
 
 static bool check_known(const RubatoTableSpec *spec, const char *field, const char *name,
@@ -264,6 +272,9 @@ static bool check_effects(const RubatoTableSpec *spec, GError **error)
         bool is_given, has_effect;
         const char *field, *needs;
     } fields[] = {
+        { spec->max_bytes > 0, storage_find_bounded(spec_storage_name(spec)) != NULL, "max_bytes",
+          "the storage \"hash\"" },
+        { spec->evict != NULL, spec->max_bytes > 0, "evict", "max_bytes" },
         { spec->staleness > 0, model->lead == RUBATO_LEAD_STALENESS, "staleness",
           "a model that bounds it, such as \"ssp\"" },
         { spec->speculation > 0, model->takes_announcements, "speculation",
@@ -287,6 +298,22 @@ static bool check_effects(const RubatoTableSpec *spec, GError **error)
     return true;
 }
 
+bool spec_check_share(const RubatoTableSpec *spec, uint64_t share, GError **error)
+{
+    const size_t row_bytes = spec_row_bytes(spec) + spec_state_bytes(spec);
+    uint64_t least;
+
+    if (spec->max_bytes == 0)
+        return true;
+    least = storage_find_bounded(spec_storage_name(spec))->least_bytes(spec, row_bytes);
+    if (share >= least)
+        return true;
+    return spec_refuse(spec, error,
+                       "max_bytes is %" G_GUINT64_FORMAT ", of which a part has %" G_GUINT64_FORMAT
+                       "; with rows of %zu bytes it needs %" G_GUINT64_FORMAT " at least",
+                       spec->max_bytes, share, row_bytes, least);
+}
+
 bool spec_check(const RubatoTableSpec *spec, GError **error)
 {
     if (!check_name(spec, error))
@@ -301,5 +328,6 @@ bool spec_check(const RubatoTableSpec *spec, GError **error)
 
     const RubatoStorageOps *storage = storage_find(spec_storage_name(spec));
     return (storage->check == NULL || storage->check(spec, error)) && rule_check(spec, error) &&
-           init_check(spec, error) && ragged_check_spec(spec, error);
+           init_check(spec, error) && ragged_check_spec(spec, error) &&
+           spec_check_share(spec, spec->max_bytes, error);
 }

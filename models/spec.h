@@ -18,6 +18,9 @@
  * and lists the known ones. */
 bool spec_check(const RubatoTableSpec *spec, GError **error);
 
+/* Checks the max_bytes of a spec that has passed spec_check, if a part has so many of them. */
+bool spec_check_share(const RubatoTableSpec *spec, uint64_t share, GError **error);
+
 /* Refuses a spec: RUBATO_ERROR_INVALID, with the table's name and then the fault. Returns false. */
 bool spec_refuse(const RubatoTableSpec *spec, GError **error, const char *format, ...)
     G_GNUC_PRINTF(3, 4);
@@ -33,6 +36,7 @@ const char *spec_update_name(const RubatoTableSpec *spec);
 const char *spec_init_name(const RubatoTableSpec *spec);
 const char *spec_record_name(const RubatoTableSpec *spec);
 const char *spec_partition_name(const RubatoTableSpec *spec);
+const char *spec_evict_name(const RubatoTableSpec *spec);
 
 /* The numbers, also with their defaults. */
 uint32_t spec_width(const RubatoTableSpec *spec);

@@ -131,7 +131,8 @@ struct Bench {
 /* ---- cases/: ended by one without a name ---- */
 
 extern const BenchCase bench_local_cases[], bench_nodes_cases[], bench_counts_cases[],
-    bench_rule_cases[], bench_data_cases[], bench_scale_cases[], bench_mixed_cases[];
+    bench_rule_cases[], bench_forget_cases[], bench_data_cases[], bench_scale_cases[],
+    bench_mixed_cases[];
 
 /* Case i of all, NULL after the last. */
 const BenchCase *bench_case(size_t i);

@@ -50,10 +50,27 @@ static bool send_rows_of(const RowSender *sender, const RubatoKeys *keys, GError
     shard_get(shard, keys, sender->values);
     if (!send_values(sender, MESSAGE_SET, keys, sender->row_bytes, error))
         return false;
-    if (sender->state_bytes == 0)
+    if (sender->state_bytes > 0) {
+        shard_get_state(shard, keys, sender->values);
+        if (!send_values(sender, MESSAGE_SET_STATE, keys, sender->state_bytes, error))
+            return false;
+    }
+    if (!shard_is_bounded(shard))
         return true;
-    shard_get_state(shard, keys, sender->values);
-    return send_values(sender, MESSAGE_SET_STATE, keys, sender->state_bytes, error);
+    shard_get_marks(shard, keys, sender->values);
+    return send_values(sender, MESSAGE_SET_MARKS, keys, sizeof(uint32_t), error);
+}
+
+/* The counts of uses come first: so the marks of the rows that follow have a meaning. */
+static bool send_uses(const RowSender *sender, GError **error)
+{
+    const StorageUses uses = shard_uses(sender->moving->shard);
+    const RubatoKeys one = { .n = 1 };
+
+    if (!shard_is_bounded(sender->moving->shard))
+        return true;
+    memcpy(sender->values, &uses, sizeof uses);
+    return send_values(sender, MESSAGE_SET_USES, &one, sizeof uses, error);
 }
 
 /* ---- rows of different lengths ---- */
@@ -197,6 +214,8 @@ bool moving_part_send_rows(MovingPart *moving, const PartWay *way, GError **erro
     bool ok;
 
     sender.most = MAX(1, BLOCK_BYTES / longest);
+    if (shard_is_bounded(moving->shard)) /* a row is not evicted before its state and mark come */
+        sender.most = MIN(sender.most, RUBATO_STORAGE_BLOCK);
     if (spec->shape == RUBATO_SHAPE_RAGGED) {
         sender.most = RAGGED_KEYS;
         sender.assigning = &assigning;
@@ -208,8 +227,8 @@ bool moving_part_send_rows(MovingPart *moving, const PartWay *way, GError **erro
     sender.values = values;
     sender.keys = keys;
     call_begin(&call, NULL);
-    ok = send_tunings(&sender, error) && send_all_rows(&sender, error) &&
-         send_counts(&sender, error);
+    ok = send_tunings(&sender, error) && send_uses(&sender, error) &&
+         send_all_rows(&sender, error) && send_counts(&sender, error);
     const CallStatus status = moving_part_finish(way, &call);
 
     handler_answer_clear(&assigning.answer);

@@ -20,9 +20,9 @@ void server_fill_reserve(Server *server)
 
 static char *describe_need(const Server *server, const Binding *binding)
 {
-    uint64_t n_rows, n_bytes;
+    uint64_t n_rows, n_bytes, n_evicted;
 
-    server_table_size(server, binding->table, &n_rows, &n_bytes);
+    server_table_size(server, binding->table, &n_rows, &n_bytes, &n_evicted);
     return g_strdup_printf("table %s: server %u (node %u) has no memory for what a request needs; "
                            "it holds %" G_GUINT64_FORMAT " rows in %" G_GUINT64_FORMAT
                            " bytes. Use more servers, or nodes with more memory",
@@ -179,11 +179,12 @@ RubatoShard *server_find_shard(const Server *server, uint32_t table, uint32_t pa
     return found != NULL && part < found->n_parts ? found->parts[part].shard : NULL;
 }
 
-void server_table_size(const Server *server, uint32_t table, uint64_t *n_rows, uint64_t *n_bytes)
+void server_table_size(const Server *server, uint32_t table, uint64_t *n_rows, uint64_t *n_bytes,
+                       uint64_t *n_evicted)
 {
     const ServerTable *sized = server_find_table(server, table);
 
-    *n_rows = *n_bytes = 0;
+    *n_rows = *n_bytes = *n_evicted = 0;
     for (uint32_t part = 0; part < sized->n_parts; part++) {
         uint64_t rows, bytes;
 
@@ -192,6 +193,7 @@ void server_table_size(const Server *server, uint32_t table, uint64_t *n_rows, u
         shard_size(sized->parts[part].shard, &rows, &bytes);
         *n_rows += rows;
         *n_bytes += bytes;
+        *n_evicted += shard_uses(sized->parts[part].shard).n_evicted;
     }
 }
 

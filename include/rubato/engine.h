@@ -248,6 +248,7 @@ typedef struct {
     uint64_t n_bytes;     /* of the rows, and of what the storage needs to find them */
     uint64_t row_bytes;   /* of one row's values */
     uint64_t state_bytes; /* of the state that the update rule keeps for one row */
+    uint64_t n_evicted;   /* rows so far, of a table with max_bytes */
 } RubatoTableStats;
 
 /* Not collective. A task's function may make this call, a callback may not. RUBATO_ERROR_NOT_FOUND

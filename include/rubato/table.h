@@ -143,6 +143,13 @@ typedef struct {
     uint64_t n_keys;
     bool create_on_get; /* hash: a Get of an absent key creates its row */
 
+    /* hash, rows of one length: how many bytes a server may spend on the table; 0: any number. Its
+     * parts there have equal shares. Where a new row would exceed the share, another row is
+     * evicted, and reads its initial values again. `evict` says which: "lru" (the default) the one
+     * whose last write is longest ago, "lfu" the one with the fewest writes of late. */
+    uint64_t max_bytes;
+    const char *evict;
+
     /* Consistency: "asp" (the default), "bsp", "ssp" or "sparse_ssp". */
     const char *model;
     uint32_t staleness;   /* ssp, sparse_ssp: clocks that a reader may be ahead of the slowest */

@@ -47,6 +47,10 @@ typedef enum {
     MESSAGE_FEED,     /* an input of the part, from its primary to a replica */
     MESSAGE_POSITION, /* from a replica: up to which input it has them */
 
+    /* of a part of a table with max_bytes that moves */
+    MESSAGE_SET_USES,  /* the counts of its rows' uses: one entry, number 0 */
+    MESSAGE_SET_MARKS, /* when rows were used */
+
     /* inside a process only */
     MESSAGE_INVOKE,  /* run a function as the server's owner */
     MESSAGE_ITERATE, /* a worker's next iteration: its keys are announced, the worker has reached

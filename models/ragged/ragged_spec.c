@@ -28,6 +28,7 @@ bool ragged_check_spec(const RubatoTableSpec *spec, GError **error)
         { spec->width > 1, "width" },
         { spec->chunk_size > 1, "chunk_size" },
         { spec->create_on_get, "create_on_get" },
+        { spec->max_bytes > 0, "max_bytes" },
         { spec->cache == RUBATO_CACHE_ALL, "cache" },
         { spec->aggregate != RUBATO_AGGREGATE_NONE, "aggregate" },
         { spec->init != NULL, "init" },

@@ -50,7 +50,10 @@ RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, 
     shard->is_dense = rubato_table_spec_holds_range(spec);
     shard->first_key = first_key;
     shard->n_keys = n_keys;
-    shard->ops = storage_find(spec_storage_name(spec));
+    if (spec->max_bytes > 0)
+        shard->bounded = storage_find_bounded(spec_storage_name(spec));
+    shard->ops =
+        shard->bounded != NULL ? &shard->bounded->base : storage_find(spec_storage_name(spec));
     init_prepare(&shard->init, &of_rows);
     init_add_state(&shard->init, shard->updater.ops, &shard->updater.update);
 

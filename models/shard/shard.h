@@ -10,6 +10,7 @@
 
 #include <rubato/request.h>
 
+#include "models/storage/bounded.h"
 #include "models/update/bad_gradients.h"
 
 typedef struct RubatoShard RubatoShard;
@@ -81,6 +82,15 @@ void shard_set_bad_gradients(RubatoShard *shard, uint32_t first, uint32_t n,
 
 /* The bad deltas that were counted: a list of BadCounts. */
 const BadGradients *shard_bad_gradients(const RubatoShard *shard);
+
+/* What decides which rows a shard with max_bytes evicts: a mark for each row, and what counts for
+ * the whole shard. Another shard that gets them, and the rows, evicts by the same order. Marks of
+ * absent rows are ignored. */
+bool shard_is_bounded(const RubatoShard *shard);
+void shard_get_marks(RubatoShard *shard, const RubatoKeys *keys, uint32_t *marks);
+void shard_set_marks(RubatoShard *shard, const RubatoKeys *keys, const uint32_t *marks);
+StorageUses shard_uses(const RubatoShard *shard); /* all 0 if it is not bounded */
+void shard_set_uses(RubatoShard *shard, const StorageUses *uses);
 
 /* From now on the shard sets *alarm to true when a request was not, or not wholly, done for lack of
  * memory. Rows that existed before have their old values, or those that the request gave them. Of

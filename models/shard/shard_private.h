@@ -26,6 +26,7 @@ struct RubatoShard {
     RubatoKey first_key;
     uint64_t n_keys;
     const RubatoStorageOps *ops;
+    const BoundedStorageOps *bounded; /* NULL: the storage has no bound */
     RubatoInit init;
     unsigned char *rows; /* the row of first_key, followed by all others; NULL: ask the storage */
 

@@ -101,11 +101,16 @@ void shard_set_state(RubatoShard *shard, const RubatoKeys *keys, const void *sta
     for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
         const size_t n = MIN(keys->n - begin, BLOCK);
 
-        if (!shard_find_or_create(shard, shard_take_block(keys, begin, n, block), n, rows))
+        const RubatoKey *some = shard_take_block(keys, begin, n, block);
+
+        if (shard->bounded != NULL) /* state does not bring back a row that was evicted */
+            shard_find(shard, some, n, rows);
+        else if (!shard_find_or_create(shard, some, n, rows))
             return;
         for (size_t i = 0; i < n; i++)
-            memcpy((unsigned char *)rows[i] + shard->row_bytes,
-                   from + keys_row(keys, begin + i) * bytes, bytes);
+            if (rows[i] != NULL)
+                memcpy((unsigned char *)rows[i] + shard->row_bytes,
+                       from + keys_row(keys, begin + i) * bytes, bytes);
     }
 }
 

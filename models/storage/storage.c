@@ -6,8 +6,13 @@
 #include <string.h>
 
 #include "models/registry.h"
+#include "models/storage/bounded.h"
 
 extern const RubatoStorageOps dense_storage_ops, hash_storage_ops;
+
+extern const BoundedStorageOps bounded_hash_storage_ops;
+
+static const BoundedStorageOps *const bounded_storages[] = { &bounded_hash_storage_ops };
 
 static const RubatoStorageOps *const storages[] = { &dense_storage_ops, &hash_storage_ops };
 
@@ -17,6 +22,14 @@ const RubatoStorageOps *storage_find(const char *name)
         if (strcmp(storages[i]->name, name) == 0)
             return storages[i];
     return registry_find(REGISTRY_STORAGES, name);
+}
+
+const BoundedStorageOps *storage_find_bounded(const char *name)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(bounded_storages); i++)
+        if (strcmp(bounded_storages[i]->base.name, name) == 0)
+            return bounded_storages[i];
+    return NULL;
 }
 
 const char *storage_name(size_t i)

@@ -44,6 +44,40 @@ START_TEST(a_hashed_table_has_the_rows_that_were_written_on_all_servers)
 }
 END_TEST
 
+/* The servers have two parts each, and as many bytes for both as max_bytes says. */
+START_TEST(a_table_with_max_bytes_tells_how_many_rows_it_has_evicted)
+{
+    enum { N = 10000, N_SERVERS = 2 };
+    const uint64_t max_bytes = 4 << 20, n_all = 700000;
+    RubatoEngine *engine = engine_with_servers(N_SERVERS);
+    g_autofree float *ones = g_new0(float, N);
+    RubatoTableStats stats;
+
+    create_table(engine, &(RubatoTableSpec){ .name = "t", .parts = 4, .max_bytes = max_bytes });
+    for (uint64_t first = 0; first < n_all; first += N)
+        ck_assert(rubato_engine_add_range(engine, "t", first, N, ones, NULL));
+    ck_assert(rubato_engine_table_stats(engine, "t", &stats, NULL));
+    ck_assert_uint_le(stats.n_bytes, N_SERVERS * max_bytes);
+    ck_assert_uint_gt(stats.n_bytes, N_SERVERS * max_bytes / 2);
+    ck_assert_uint_gt(stats.n_evicted, n_all / 10);
+    ck_assert_uint_eq(stats.n_rows + stats.n_evicted, n_all);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+START_TEST(a_part_may_not_have_too_few_bytes)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+    const RubatoTableSpec spec = { .name = "t", .parts = 4, .max_bytes = 4 << 20 };
+    GError *error = NULL;
+
+    ck_assert(!rubato_engine_create_table(engine, &spec, &error));
+    check_error(&error, RUBATO_ERROR_INVALID, "max_bytes is 4194304, of which a part has 1048576",
+                NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 START_TEST(the_size_of_an_unknown_table_is_an_error_and_changes_nothing)
 {
     RubatoEngine *engine = engine_with_servers(1);
@@ -104,6 +138,8 @@ int main(void)
 
     tcase_add_test(tcase, a_dense_table_has_all_its_rows_from_the_start);
     tcase_add_test(tcase, a_hashed_table_has_the_rows_that_were_written_on_all_servers);
+    tcase_add_test(tcase, a_table_with_max_bytes_tells_how_many_rows_it_has_evicted);
+    tcase_add_test(tcase, a_part_may_not_have_too_few_bytes);
     tcase_add_test(tcase, the_size_of_an_unknown_table_is_an_error_and_changes_nothing);
     tcase_add_test(tcase, a_table_can_be_dropped_after_its_size_was_asked);
     tcase_add_test(tcase, requests_inside_a_process_are_no_messages);

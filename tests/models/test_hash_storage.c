@@ -234,7 +234,7 @@ static void measure(const RubatoKey *keys, size_t n, uint64_t seed, double *mean
     Segment segment;
     size_t sum = 0;
 
-    segment_source_init(&source, 4, seed);
+    segment_source_init(&source, 4, /* is_paired= */ false, seed);
     segment = segment_make(&source, 10, 2);
     *farthest = 0;
     for (size_t i = 0; i < n; i++) {

@@ -30,6 +30,9 @@ bool add_key_then_get(Bench *bench, size_t n, GError **error);
 bool add_keys_then_get(Bench *bench, size_t n, GError **error);
 bool add_range_then_get(Bench *bench, size_t n, GError **error);
 
+/* The same with keys that the table has not had. */
+bool add_new_keys_then_get(Bench *bench, size_t n, GError **error);
+
 /* ---- ragged.c: likewise ---- */
 
 bool get_ragged(Bench *bench, size_t n, GError **error);

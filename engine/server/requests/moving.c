@@ -1,5 +1,5 @@
-/* The requests that only a moving part sends: counts of bad deltas, and clocks. Its rows come by
- * Set and Set of state. The requests that its models held come as they were.
+/* The requests that only a moving part sends: counts of bad deltas, clocks, and what decides which
+ * rows are evicted. Its rows come by Set and Set of state. The requests that its models held come as they were.
  *
  * Thread: the server's owner. */
 #include "engine/control/control.h"
@@ -39,7 +39,63 @@ static void set_bad_gradients(RubatoShard *shard, RubatoRequest *request)
                             request->input);
 }
 
+static const char *find_uses_fault(const RubatoShard *shard, const RubatoRequest *request)
+{
+    if (!shard_is_bounded(shard))
+        return "counts of uses, which its table has not";
+    return request->keys.keys == NULL && request->keys.first == 0 && request->keys.n == 1
+               ? NULL
+               : "counts of uses that are not one entry";
+}
+
+static size_t uses_bytes(const RubatoTableSpec *spec)
+{
+    (void)spec;
+    return sizeof(StorageUses);
+}
+
+static void set_uses(RubatoShard *shard, RubatoRequest *request)
+{
+    shard_set_uses(shard, request->input);
+}
+
+static const char *find_marks_fault(const RubatoShard *shard, const RubatoRequest *request)
+{
+    return shard_is_bounded(shard) ? request_find_key_fault(shard, request)
+                                   : "marks of rows, which its table has not";
+}
+
+static size_t mark_bytes(const RubatoTableSpec *spec)
+{
+    (void)spec;
+    return sizeof(uint32_t);
+}
+
+static void set_marks(RubatoShard *shard, RubatoRequest *request)
+{
+    shard_set_marks(shard, &request->keys, request->input);
+}
+
 extern const RequestOps set_bad_gradients_request, set_clocks_request;
+extern const RequestOps set_uses_request, set_marks_request;
+
+const RequestOps set_uses_request = {
+    .name = "Set of counts of uses",
+    .rows = REQUEST_INPUT,
+    .row_bytes = uses_bytes,
+    .is_of_move = true,
+    .find_fault = find_uses_fault,
+    .between_tasks = set_uses,
+};
+
+const RequestOps set_marks_request = {
+    .name = "Set of marks",
+    .rows = REQUEST_INPUT,
+    .row_bytes = mark_bytes,
+    .is_of_move = true,
+    .find_fault = find_marks_fault,
+    .between_tasks = set_marks,
+};
 
 const RequestOps set_bad_gradients_request = {
     .name = "Set of counts of bad deltas",

@@ -64,6 +64,65 @@ BUCKET_INLINE FIND_TARGET bool FIND(find_cells)(const HashStorage *hash, BucketL
     return all;
 }
 
+/* As fetch_homes, with both homes of each key. */
+static FIND_TARGET __attribute__((noinline)) void FIND(fetch_pairs)(const HashStorage *hash,
+                                                                    const RubatoKey *keys, size_t n,
+                                                                    unsigned char **homes)
+{
+    const Segment *directory = hash->directory;
+    const KeyHash by = hash->source.key_hash;
+    const uint32_t shift = 64 - hash->depth;
+    const bool has_two_lines = hash->source.layout.bucket_bytes > ALIGNMENT;
+
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t h = key_hash(&by, keys[i]);
+        const Segment *segment = &directory[segment_place(h) >> shift];
+
+        homes[2 * i] = segment_home(segment, h);
+        homes[2 * i + 1] = segment_other_home(segment, h);
+        __builtin_prefetch(homes[2 * i], 1);
+        __builtin_prefetch(homes[2 * i + 1], 1);
+        if (has_two_lines) {
+            __builtin_prefetch(homes[2 * i] + ALIGNMENT, 1);
+            __builtin_prefetch(homes[2 * i + 1] + ALIGNMENT, 1);
+        }
+    }
+}
+
+BUCKET_INLINE FIND_TARGET unsigned char *FIND(search_pair)(BucketLayout layout,
+                                                           unsigned char *const *homes,
+                                                           RubatoKey key)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t found = FIND_MATCH(layout, homes[i], key);
+
+        if (found != 0)
+            return bucket_cell(layout, homes[i], (uint32_t)__builtin_ctz(found) / FIND_BITS);
+    }
+    return NULL;
+}
+
+BUCKET_INLINE FIND_TARGET bool FIND(find_paired_cells)(const HashStorage *hash, BucketLayout layout,
+                                                       const RubatoKey *keys, size_t n,
+                                                       void **cells)
+{
+    unsigned char *homes[2 * PREFETCHED];
+    bool all = true;
+
+    for (size_t begin = 0; begin < n; begin += PREFETCHED) {
+        const size_t end = MIN(n, begin + PREFETCHED);
+
+        FIND(fetch_pairs)(hash, keys + begin, end - begin, homes);
+        for (size_t i = begin; i < end; i++) {
+            cells[i] = keys[i] == BUCKET_EMPTY_KEY
+                           ? hash->row_of_empty_key
+                           : FIND(search_pair)(layout, homes + 2 * (i - begin), keys[i]);
+            all &= cells[i] != NULL;
+        }
+    }
+    return all;
+}
+
 /* A function for each layout. */
 #define DEFINE_FIND(name, bytes)                                                           \
     static FIND_TARGET bool name(const HashStorage *hash, const RubatoKey *keys, size_t n, \
@@ -77,8 +136,23 @@ DEFINE_FIND(FIND(find_cells_of_8), 8)
 DEFINE_FIND(FIND(find_cells_of_12), 12)
 DEFINE_FIND(FIND(find_cells_of_16), 16)
 
-static FindCells *FIND(choose_find)(size_t cell_bytes)
+#define DEFINE_FIND_PAIRED(name, bytes)                                                    \
+    static FIND_TARGET bool name(const HashStorage *hash, const RubatoKey *keys, size_t n, \
+                                 void **cells)                                             \
+    {                                                                                      \
+        return FIND(find_paired_cells)(hash, bucket_layout(bytes), keys, n, cells);        \
+    }
+
+DEFINE_FIND_PAIRED(FIND(find_paired_cells_of_8), 8)
+DEFINE_FIND_PAIRED(FIND(find_paired_cells_of_12), 12)
+DEFINE_FIND_PAIRED(FIND(find_paired_cells_of_16), 16)
+
+static FindCells *FIND(choose_find)(size_t cell_bytes, bool is_paired)
 {
+    if (is_paired) /* with marks, cells have 8 bytes at least */
+        return cell_bytes == 8    ? FIND(find_paired_cells_of_8)
+               : cell_bytes == 12 ? FIND(find_paired_cells_of_12)
+                                  : FIND(find_paired_cells_of_16);
     return cell_bytes == 4    ? FIND(find_cells_of_4)
            : cell_bytes == 8  ? FIND(find_cells_of_8)
            : cell_bytes == 12 ? FIND(find_cells_of_12)
@@ -86,6 +160,7 @@ static FindCells *FIND(choose_find)(size_t cell_bytes)
 }
 
 #undef DEFINE_FIND
+#undef DEFINE_FIND_PAIRED
 #undef FIND
 #undef FIND_TARGET
 #undef FIND_MATCH

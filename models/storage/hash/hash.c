@@ -20,7 +20,7 @@
  *
  * Narrow rows lie in their key's cell: one cache miss. Wide ones lie in slabs that never move, and
  * the cells have their numbers. Key 0 marks an empty slot, so the row of key 0 is stored apart.
- * Nothing is ever erased.
+ * Nothing is ever erased here; bounded.c evicts rows.
  *
  * If there is no memory to grow, nothing changes: all rows stay, and the new row is not created.
  *
@@ -31,51 +31,15 @@
 
 #include "models/spec.h"
 #include "models/storage/hash/hash.h"
-#include "models/storage/hash/segment.h"
+#include "models/storage/hash/hash_private.h"
 #include "models/storage/storage.h"
 
 #define FIRST_DEPTH 2u
-#define FIRST_ENTRY(depth) (UINT64_C(1) << (depth) >> 2) /* no key stands before it */
-#define MAX_DEPTH 31u           /* the bits of a hash that choose its place in the directory */
 #define MAX_EMPTINESS 64u       /* entries of the directory for each segment; a few are usual */
 #define PREFETCHED 64u          /* keys; enough to cover a miss, few enough to stay in the cache */
 #define SLAB_BYTES (128u << 10) /* huge pages have room for several; but a row may be longer */
 #define PAGE_BYTES ((size_t)4 << 10)
 #define ALIGNMENT 64u
-
-typedef struct HashStorage HashStorage;
-
-/* Finds the cells of keys (for key 0 its row). False if one is absent; it is NULL then. */
-typedef bool FindCells(const HashStorage *hash, const RubatoKey *keys, size_t n, void **cells);
-
-struct HashStorage {
-    RubatoStorage base;
-
-    /* immutable */
-    const RubatoInit *init;
-    size_t row_bytes;
-    size_t value_bytes; /* of a row, without the update rule's state */
-    FindCells *find_cells;
-    bool is_inline;     /* rows lie in the cells */
-    uint32_t slab_bits; /* a slab has 2^slab_bits rows */
-
-    /* what grows */
-    Segment *directory; /* 2^depth; a segment of lesser depth has several entries */
-    uint32_t depth;
-    SegmentSource source;
-    uint64_t n_rows;
-    uint64_t n_bytes; /* besides those of the segments and slabs */
-    SegmentPool pool; /* of slabs, if rows do not lie in the cells */
-    unsigned char **slabs;
-    uint32_t n_slabs;
-    uint32_t n_slab_rows;
-    void *row_of_empty_key; /* NULL: absent */
-};
-
-static inline Segment *segment_of(const HashStorage *hash, uint64_t h)
-{
-    return &hash->directory[segment_place(h) >> (64 - hash->depth)];
-}
 
 /* ---- growth ---- */
 
@@ -143,37 +107,45 @@ static bool split_segment(HashStorage *hash, uint64_t place, const Segment *befo
     return true;
 }
 
-/* Makes room for one more key; cells move. If the keys' places have so many bits in common that
- * splitting would need a huge directory, they get a larger segment instead. False if there is no
- * memory. */
-static bool make_room(HashStorage *hash, uint64_t h)
+/* Whether the segment may split. If the places of its keys have so many bits in common that
+ * splitting would need a huge directory, it gets larger instead. */
+static bool splits(const HashStorage *hash, const Segment *segment)
 {
-    const Segment segment = *segment_of(hash, h);
-    const bool may_split = segment.depth < hash->depth ||
-                           (hash->depth < MAX_DEPTH &&
+    const bool may_split = segment->depth < hash->depth ||
+                           (hash->depth < HASH_MAX_DEPTH &&
                             UINT64_C(2) << hash->depth <= MAX_EMPTINESS * hash->source.n_segments);
 
-    if (may_split && segment.size_bits >= segment_full_size_bits(&hash->source))
+    return may_split && segment->size_bits >= segment_full_size_bits(&hash->source);
+}
+
+uint64_t hash_room_bytes(const HashStorage *hash, uint64_t h)
+{
+    const Segment *segment = hash_segment_of(hash, h);
+
+    if (!splits(hash, segment))
+        return segment_source_growth(&hash->source, segment->size_bits + 1u, 1);
+    return segment_source_growth(&hash->source, segment->size_bits, 2) +
+           (segment->depth == hash->depth ? sizeof(Segment) << (hash->depth + 1) : 0);
+}
+
+bool hash_make_room(HashStorage *hash, uint64_t h)
+{
+    const Segment segment = *hash_segment_of(hash, h);
+
+    if (splits(hash, &segment))
         return split_segment(hash, segment_place(h), &segment);
     return double_segment(hash, segment_place(h), &segment);
 }
 
 /* ---- rows ---- */
 
-static inline void *row_of_cell(const HashStorage *hash, unsigned char *cell)
+uint64_t hash_slab_bytes(const HashStorage *hash)
 {
-    uint32_t number;
-
-    if (hash->is_inline)
-        return cell;
-    memcpy(&number, cell, sizeof(number));
-    return hash->slabs[number >> hash->slab_bits] +
-           (number & ((1u << hash->slab_bits) - 1)) * hash->row_bytes;
+    return segment_pool_growth(&hash->pool, 1) + sizeof(unsigned char *);
 }
 
-/* Makes room in the slabs for the row with the next number. A server has as many rows as there are
- * numbers. */
-static bool ensure_slab_row(HashStorage *hash)
+/* A server has as many rows as there are numbers. */
+bool hash_ensure_slab_row(HashStorage *hash)
 {
     unsigned char **slabs, *slab;
 
@@ -193,7 +165,7 @@ static bool ensure_slab_row(HashStorage *hash)
     return true;
 }
 
-static void *find_or_create_empty_key(HashStorage *hash)
+void *hash_find_or_create_empty_key(HashStorage *hash)
 {
     if (hash->row_of_empty_key == NULL) {
         hash->row_of_empty_key = g_try_malloc(hash->row_bytes);
@@ -215,14 +187,14 @@ static void *find_or_create_row(HashStorage *hash, RubatoKey key, bool *moved)
     void *row;
 
     if (key == BUCKET_EMPTY_KEY)
-        return find_or_create_empty_key(hash);
-    cell = bucket_search(hash->source.layout, segment_home(segment_of(hash, h), h), key);
+        return hash_find_or_create_empty_key(hash);
+    cell = bucket_search(hash->source.layout, segment_home(hash_segment_of(hash, h), h), key);
     if (cell != NULL)
-        return row_of_cell(hash, cell);
-    if (!hash->is_inline && !ensure_slab_row(hash))
+        return hash_row_of_cell(hash, cell);
+    if (!hash->is_inline && !hash_ensure_slab_row(hash))
         return NULL;
-    while ((cell = segment_insert(hash->source.layout, segment_of(hash, h), h, key)) == NULL) {
-        if (!make_room(hash, h))
+    while ((cell = segment_insert(hash->source.layout, hash_segment_of(hash, h), h, key)) == NULL) {
+        if (!hash_make_room(hash, h))
             return NULL;
         *moved = true;
     }
@@ -230,7 +202,7 @@ static void *find_or_create_row(HashStorage *hash, RubatoKey key, bool *moved)
         memcpy(cell, &hash->n_slab_rows, sizeof hash->n_slab_rows);
         hash->n_slab_rows++;
     }
-    row = row_of_cell(hash, cell);
+    row = hash_row_of_cell(hash, cell);
     rubato_init_row(hash->init, key, row);
     hash->n_rows++;
     return row;
@@ -267,14 +239,14 @@ static bool find_rows(const HashStorage *hash, const RubatoKey *keys, size_t n, 
 
     for (size_t i = 0; i < n && !hash->is_inline; i++)
         if (rows[i] != NULL && keys[i] != BUCKET_EMPTY_KEY) {
-            rows[i] = row_of_cell(hash, rows[i]);
+            rows[i] = hash_row_of_cell(hash, rows[i]);
             __builtin_prefetch(rows[i], 1);
             __builtin_prefetch((unsigned char *)rows[i] + last, 1);
         }
     return all;
 }
 
-static void find(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows)
+void hash_storage_find(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows)
 {
     const HashStorage *hash = (const HashStorage *)storage;
 
@@ -304,6 +276,7 @@ bool hash_storage_use(RubatoStorage *storage, HashInstructions instructions)
 {
     HashStorage *hash = (HashStorage *)storage;
     const size_t cell_bytes = hash->source.layout.cell_bytes;
+    const bool is_paired = hash->source.is_paired;
 
 #ifdef BUCKET_HAS_WIDE
     const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
@@ -312,35 +285,25 @@ bool hash_storage_use(RubatoStorage *storage, HashInstructions instructions)
     if (instructions == HASH_WIDEST)
         instructions = has_avx512 ? HASH_AVX512 : has_avx2 ? HASH_AVX2 : HASH_PLAIN;
     if (instructions == HASH_AVX512)
-        hash->find_cells = has_avx512 ? choose_find_avx512(cell_bytes) : NULL;
+        hash->find_cells = has_avx512 ? choose_find_avx512(cell_bytes, is_paired) : NULL;
     else if (instructions == HASH_AVX2)
-        hash->find_cells = has_avx2 ? choose_find_avx2(cell_bytes) : NULL;
+        hash->find_cells = has_avx2 ? choose_find_avx2(cell_bytes, is_paired) : NULL;
     else
-        hash->find_cells = choose_find_plain(cell_bytes);
+        hash->find_cells = choose_find_plain(cell_bytes, is_paired);
 #else
     hash->find_cells = instructions == HASH_PLAIN || instructions == HASH_WIDEST
-                           ? choose_find_plain(cell_bytes)
+                           ? choose_find_plain(cell_bytes, is_paired)
                            : NULL;
 #endif
     if (hash->find_cells != NULL)
         return true;
-    hash->find_cells = choose_find_plain(cell_bytes);
+    hash->find_cells = choose_find_plain(cell_bytes, is_paired);
     return false;
 }
 
-static void choose_layout(HashStorage *hash, uint64_t seed)
+void hash_storage_clear(HashStorage *hash)
 {
-    const size_t cell_bytes = hash->is_inline ? hash->row_bytes : sizeof(uint32_t);
-
-    segment_source_init(&hash->source, cell_bytes, seed);
-    (void)hash_storage_use(&hash->base, HASH_WIDEST);
-}
-
-static void destroy(RubatoStorage *storage)
-{
-    HashStorage *hash = (HashStorage *)storage;
-
-    for (uint64_t i = FIRST_ENTRY(hash->depth); i < UINT64_C(1) << hash->depth;) {
+    for (uint64_t i = HASH_FIRST_ENTRY(hash->depth); i < UINT64_C(1) << hash->depth;) {
         const Segment segment = hash->directory[i];
 
         i += UINT64_C(1) << (hash->depth - segment.depth);
@@ -351,6 +314,13 @@ static void destroy(RubatoStorage *storage)
     g_free(hash->slabs);
     g_free(hash->directory);
     g_free(hash->row_of_empty_key);
+}
+
+static void destroy(RubatoStorage *storage)
+{
+    HashStorage *hash = (HashStorage *)storage;
+
+    hash_storage_clear(hash);
     g_free(hash);
 }
 
@@ -366,37 +336,51 @@ static size_t whole_pages(size_t n_bytes)
     return (n_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
-static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
+bool hash_storage_init(HashStorage *hash, const RubatoStorageSetup *setup, size_t mark_bytes,
+                       size_t struct_bytes, GError **error)
 {
-    HashStorage *hash = g_new0(HashStorage, 1);
     bool all = true;
 
     hash->init = setup->init;
     hash->row_bytes = setup->row_bytes;
     hash->value_bytes = spec_row_bytes(setup->spec);
-    hash->is_inline = setup->row_bytes <= BUCKET_MAX_CELL_BYTES;
-    choose_layout(hash, setup->hash_seed);
+    hash->is_inline = setup->row_bytes + mark_bytes <= BUCKET_MAX_CELL_BYTES;
+    segment_source_init(&hash->source,
+                        (hash->is_inline ? setup->row_bytes : sizeof(uint32_t)) + mark_bytes,
+                        /* is_paired= */ mark_bytes > 0, setup->hash_seed);
+    (void)hash_storage_use(&hash->base, HASH_WIDEST);
     while ((setup->row_bytes << (hash->slab_bits + 1)) <= SLAB_BYTES)
         hash->slab_bits++;
     segment_pool_init(&hash->pool, whole_pages(hash->row_bytes << hash->slab_bits));
     hash->depth = FIRST_DEPTH;
     hash->directory = g_new0(Segment, 1u << FIRST_DEPTH);
-    hash->n_bytes = sizeof(*hash) + (sizeof(Segment) << FIRST_DEPTH);
-    for (uint64_t i = FIRST_ENTRY(FIRST_DEPTH); i < 1u << FIRST_DEPTH; i++) {
+    hash->n_bytes = struct_bytes + (sizeof(Segment) << FIRST_DEPTH);
+    for (uint64_t i = HASH_FIRST_ENTRY(FIRST_DEPTH); i < 1u << FIRST_DEPTH; i++) {
         hash->directory[i] =
             segment_make(&hash->source, segment_first_size_bits(&hash->source), FIRST_DEPTH);
         hash->directory[i].depth = FIRST_DEPTH;
         all &= hash->directory[i].buckets != NULL;
     }
-    if (all)
+    if (!all) {
+        hash_storage_clear(hash);
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                    "table %s: no memory for the first rows of its hash storage",
+                    setup->spec->name);
+    }
+    return all;
+}
+
+static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
+{
+    HashStorage *hash = g_new0(HashStorage, 1);
+
+    if (hash_storage_init(hash, setup, /* mark_bytes= */ 0, sizeof *hash, error))
         return &hash->base;
-    destroy(&hash->base);
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
-                "table %s: no memory for the first rows of its hash storage", setup->spec->name);
+    g_free(hash);
     return NULL;
 }
 
-static void *run(RubatoStorage *storage, RubatoKey first, size_t n)
+void *hash_storage_run(RubatoStorage *storage, RubatoKey first, size_t n)
 {
     (void)storage;
     (void)first;
@@ -404,7 +388,7 @@ static void *run(RubatoStorage *storage, RubatoKey first, size_t n)
     return NULL;
 }
 
-static void list(const RubatoStorage *storage, uint64_t first, size_t n, RubatoKey *keys)
+void hash_storage_list(const RubatoStorage *storage, uint64_t first, size_t n, RubatoKey *keys)
 {
     const HashStorage *hash = (const HashStorage *)storage;
     const RubatoKey *end = keys + n;
@@ -415,7 +399,8 @@ static void list(const RubatoStorage *storage, uint64_t first, size_t n, RubatoK
         else
             *keys++ = BUCKET_EMPTY_KEY;
     }
-    for (uint64_t i = FIRST_ENTRY(hash->depth); keys < end && i < UINT64_C(1) << hash->depth;) {
+    for (uint64_t i = HASH_FIRST_ENTRY(hash->depth);
+         keys < end && i < UINT64_C(1) << hash->depth;) {
         const Segment *segment = &hash->directory[i];
 
         i += UINT64_C(1) << (hash->depth - segment->depth);
@@ -423,7 +408,7 @@ static void list(const RubatoStorage *storage, uint64_t first, size_t n, RubatoK
     }
 }
 
-static void size(const RubatoStorage *storage, uint64_t *n_rows, uint64_t *n_bytes)
+void hash_storage_size(const RubatoStorage *storage, uint64_t *n_rows, uint64_t *n_bytes)
 {
     const HashStorage *hash = (const HashStorage *)storage;
 
@@ -437,9 +422,9 @@ const RubatoStorageOps hash_storage_ops = {
     .check = check,
     .create = create,
     .destroy = destroy,
-    .find = find,
+    .find = hash_storage_find,
     .find_or_create = find_or_create,
-    .run = run,
-    .list = list,
-    .size = size,
+    .run = hash_storage_run,
+    .list = hash_storage_list,
+    .size = hash_storage_size,
 };

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/storage/hash/paired.h"
+
 #define FIRST_HOME_BYTES ((size_t)1 << 10)
 #define FULL_HOME_BYTES ((size_t)128 << 10)
 #define HOMES_PER_SPARE 32u
@@ -25,18 +27,18 @@ static size_t bytes_of(BucketLayout layout, uint32_t size_bits)
     return (((size_t)1 << size_bits) + n_spare(size_bits)) * layout.bucket_bytes;
 }
 
-static unsigned char *last_bucket(BucketLayout layout, const Segment *segment)
+unsigned char *segment_end(BucketLayout layout, const Segment *segment)
 {
     return segment->buckets + bytes_of(layout, segment->size_bits) - layout.bucket_bytes;
 }
 
-static uint64_t *n_used_of(BucketLayout layout, const Segment *segment)
+uint64_t *segment_n_used(BucketLayout layout, const Segment *segment)
 {
-    return (uint64_t *)(void *)(last_bucket(layout, segment) + layout.bucket_bytes) - 1;
+    return (uint64_t *)(void *)(segment_end(layout, segment) + layout.bucket_bytes) - 1;
 }
 
 /* Fuller ones would have long searches. */
-static uint64_t max_keys(BucketLayout layout, const Segment *segment)
+uint64_t segment_max_keys(BucketLayout layout, const Segment *segment)
 {
     return (UINT64_C(6) * layout.n_slots << segment->size_bits) / 7;
 }
@@ -56,10 +58,11 @@ uint32_t segment_full_size_bits(const SegmentSource *source)
     return size_bits_for(source->layout, FULL_HOME_BYTES);
 }
 
-void segment_source_init(SegmentSource *source, size_t cell_bytes, uint64_t seed)
+void segment_source_init(SegmentSource *source, size_t cell_bytes, bool is_paired, uint64_t seed)
 {
-    *source =
-        (SegmentSource){ .layout = bucket_layout(cell_bytes), .key_hash = key_hash_make(seed) };
+    *source = (SegmentSource){ .layout = bucket_layout(cell_bytes),
+                               .key_hash = key_hash_make(seed),
+                               .is_paired = is_paired };
     segment_pool_init(&source->pool, bytes_of(source->layout, segment_full_size_bits(source)));
 }
 
@@ -71,6 +74,13 @@ void segment_source_clear(SegmentSource *source)
 uint64_t segment_source_bytes(const SegmentSource *source)
 {
     return segment_pool_bytes(&source->pool) + source->n_other_bytes;
+}
+
+uint64_t segment_source_growth(const SegmentSource *source, uint32_t size_bits, size_t n)
+{
+    if (size_bits == segment_full_size_bits(source))
+        return segment_pool_growth(&source->pool, n);
+    return n * bytes_of(source->layout, size_bits);
 }
 
 Segment segment_make(SegmentSource *source, uint32_t size_bits, uint32_t depth)
@@ -114,15 +124,15 @@ void segment_free(SegmentSource *source, const Segment *segment)
 unsigned char *segment_insert(BucketLayout layout, const Segment *segment, uint64_t hash,
                               RubatoKey key)
 {
-    uint64_t *n_used = n_used_of(layout, segment);
+    uint64_t *n_used = segment_n_used(layout, segment);
     unsigned char *bucket = segment_home(segment, hash);
     uint32_t slot;
 
-    if (*n_used >= max_keys(layout, segment))
+    if (*n_used >= segment_max_keys(layout, segment))
         return NULL;
     while (bucket_is_full(layout, bucket))
         bucket += layout.bucket_bytes;
-    if (bucket == last_bucket(layout, segment))
+    if (bucket == segment_end(layout, segment))
         return NULL;
     slot = bucket_slot(bucket_match(layout, bucket, BUCKET_EMPTY_KEY));
     bucket_keys(bucket)[slot] = key;
@@ -134,7 +144,7 @@ bool segment_copy(const SegmentSource *source, const Segment *from, uint64_t bit
                   const Segment *lower, const Segment *upper)
 {
     const BucketLayout layout = source->layout;
-    unsigned char *end = last_bucket(layout, from);
+    unsigned char *end = segment_end(layout, from);
 
     for (unsigned char *bucket = from->buckets; bucket < end; bucket += layout.bucket_bytes)
         for (uint32_t slot = 0; slot < layout.n_slots; slot++) {
@@ -144,8 +154,10 @@ bool segment_copy(const SegmentSource *source, const Segment *from, uint64_t bit
 
             if (key == BUCKET_EMPTY_KEY)
                 break;
-            cell =
-                segment_insert(layout, (segment_place(hash) & bit) != 0 ? upper : lower, hash, key);
+            const Segment *to = (segment_place(hash) & bit) != 0 ? upper : lower;
+
+            cell = source->is_paired ? paired_insert_copy(layout, from, bucket, to, hash, key)
+                                     : segment_insert(layout, to, hash, key);
             if (cell == NULL)
                 return false;
             memcpy(cell, bucket_cell(layout, bucket, slot), layout.cell_bytes);
@@ -156,11 +168,11 @@ bool segment_copy(const SegmentSource *source, const Segment *from, uint64_t bit
 size_t segment_list(BucketLayout layout, const Segment *segment, uint64_t *skip, size_t n,
                     RubatoKey *keys)
 {
-    const unsigned char *end = last_bucket(layout, segment);
+    const unsigned char *end = segment_end(layout, segment);
     size_t n_listed = 0;
 
-    if (*skip >= *n_used_of(layout, segment)) {
-        *skip -= *n_used_of(layout, segment);
+    if (*skip >= *segment_n_used(layout, segment)) {
+        *skip -= *segment_n_used(layout, segment);
         return 0;
     }
     for (unsigned char *bucket = segment->buckets; bucket < end; bucket += layout.bucket_bytes)

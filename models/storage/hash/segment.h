@@ -24,6 +24,7 @@ typedef struct {
     /* immutable */
     BucketLayout layout;
     KeyHash key_hash;
+    bool is_paired; /* each key has two homes, and lies nowhere else: paired.h */
 
     SegmentPool pool; /* of segments of the full size */
     uint64_t n_segments;
@@ -45,10 +46,20 @@ static inline unsigned char *segment_home(const Segment *segment, uint64_t hash)
     return segment->buckets + (hash & segment->home_mask);
 }
 
+/* The other bucket in which a key may lie, if segments are paired. Its bits of the hash are neither
+ * those of the first nor, in segments of the full size, those of the place. */
+static inline unsigned char *segment_other_home(const Segment *segment, uint64_t hash)
+{
+    return segment->buckets + (hash >> 16 & segment->home_mask);
+}
+
 /* Keys are hashed by the seed. */
-void segment_source_init(SegmentSource *source, size_t cell_bytes, uint64_t seed);
+void segment_source_init(SegmentSource *source, size_t cell_bytes, bool is_paired, uint64_t seed);
 void segment_source_clear(SegmentSource *source); /* its segments have been freed */
 uint64_t segment_source_bytes(const SegmentSource *source);
+
+/* At most so many more bytes are taken for n more segments of that size; n is at most 2. */
+uint64_t segment_source_growth(const SegmentSource *source, uint32_t size_bits, size_t n);
 
 /* The size of the first segments, and the size from which segments split instead of growing. */
 uint32_t segment_first_size_bits(const SegmentSource *source);
@@ -61,6 +72,13 @@ void segment_free(SegmentSource *source, const Segment *segment); /* NULL bucket
 /* Gives an absent key a cell; NULL if there is no room. */
 unsigned char *segment_insert(BucketLayout layout, const Segment *segment, uint64_t hash,
                               RubatoKey key);
+
+/* The keys that a segment has, and how many it may have. */
+uint64_t *segment_n_used(BucketLayout layout, const Segment *segment);
+uint64_t segment_max_keys(BucketLayout layout, const Segment *segment);
+
+/* The bucket behind all that have keys. */
+unsigned char *segment_end(BucketLayout layout, const Segment *segment);
 
 /* Copies the keys of a segment and their cells to others; those whose place has the bit go to
  * `upper`. False if one of them has no room. */

@@ -148,16 +148,22 @@ static unsigned char *map_single(SegmentPool *pool)
     return block;
 }
 
+static bool uses_huge_pages(const SegmentPool *pool)
+{
+    return pool->block_bytes <= MOST_CUT_BYTES &&
+           (pool->next != NULL || pool->n_singles * pool->block_bytes >= HUGE_FROM_BYTES);
+}
+
 void *segment_pool_take(SegmentPool *pool)
 {
     unsigned char *block = pool->returned;
 
     if (block != NULL) {
         memcpy(&pool->returned, block, sizeof pool->returned);
+        pool->n_returned--;
         return memset(block, 0, pool->block_bytes);
     }
-    if (pool->block_bytes <= MOST_CUT_BYTES &&
-        (pool->next != NULL || pool->n_singles * pool->block_bytes >= HUGE_FROM_BYTES))
+    if (uses_huge_pages(pool))
         block = cut_block(pool);
     /* If there is no room for a region, there may still be room for a block. */
     return block != NULL ? block : map_single(pool);
@@ -173,11 +179,30 @@ void segment_pool_give(SegmentPool *pool, void *block)
         }
     memcpy(block, &pool->returned, sizeof pool->returned);
     pool->returned = block;
+    pool->n_returned++;
 }
 
 size_t segment_pool_bytes(const SegmentPool *pool)
 {
     return pool->n_singles * pool->block_bytes + pool->n_pages * HUGE_PAGE_BYTES;
+}
+
+/* A block that is cut from a new page brings the page behind it, too. One page has room for two
+ * blocks and more. */
+size_t segment_pool_growth(const SegmentPool *pool, size_t n)
+{
+    const size_t n_cut = pool->n_fresh == 0 ? 0 : (pool->n_fresh - 1) / pool->block_bytes;
+    const size_t n_pages = pool->next != NULL ? 1 : 2;
+
+    if (pool->n_returned >= n)
+        return 0;
+    n -= pool->n_returned;
+    if (uses_huge_pages(pool))
+        return n <= n_cut ? 0 : n_pages * HUGE_PAGE_BYTES;
+    if (n == 2 && pool->block_bytes <= MOST_CUT_BYTES &&
+        (pool->n_singles + 1) * pool->block_bytes >= HUGE_FROM_BYTES)
+        return pool->block_bytes + 2 * HUGE_PAGE_BYTES;
+    return n * pool->block_bytes;
 }
 
 void segment_pool_clear(SegmentPool *pool)

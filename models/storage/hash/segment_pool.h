@@ -19,6 +19,7 @@ typedef struct {
     void **singles; /* blocks with a mapping of their own */
     size_t n_singles;
     void *returned; /* blocks of huge pages; each begins with a pointer to the next */
+    size_t n_returned;
 
     unsigned char **regions; /* mapped for huge pages; each twice as large as the one before it */
     size_t n_regions;
@@ -42,5 +43,8 @@ void segment_pool_give(SegmentPool *pool, void *block);
 
 /* The bytes that the pool takes of the machine's memory. */
 size_t segment_pool_bytes(const SegmentPool *pool);
+
+/* At most so many more bytes are taken for n more blocks; n is at most 2. */
+size_t segment_pool_growth(const SegmentPool *pool, size_t n);
 
 #endif

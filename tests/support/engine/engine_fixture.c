@@ -117,9 +117,9 @@ typedef struct {
 static void count_in(Server *server, void *data)
 {
     RowCount *count = data;
-    uint64_t n_rows, n_bytes;
+    uint64_t n_rows, n_bytes, n_evicted;
 
-    server_table_size(server, count->table, &n_rows, &n_bytes);
+    server_table_size(server, count->table, &n_rows, &n_bytes, &n_evicted);
     count->n_rows += n_rows;
 }
 

@@ -1,0 +1,46 @@
+/* The cases of tables that forget: a table of hash storage at its max_bytes. */
+#include "apps/bench/bench.h"
+#include "apps/bench/limits/limits.h"
+#include "apps/bench/samples/samples.h"
+
+#define MILLION UINT64_C(1000000)
+#define MAX_BYTES (UINT64_C(128) << 20) /* 10 M rows have no room in it */
+#define N_SETS 32                       /* of keys, as in local.c */
+
+#define INSERTS(case_name, what_is_done, order)                                         \
+    {                                                                                   \
+        .name = case_name, .what = what_is_done,                                        \
+        .limit = "bare open addressing with prefetch, keys there",                      \
+        .unit = BENCH_UNIT_KEYS_PER_SECOND, .goal = { .median = 8e6 },                  \
+        .table = { .storage = "hash", .max_bytes = MAX_BYTES, .evict = (order) },       \
+        .n_rows = 10 * MILLION, .n_keys = 10000, .n_sets = N_SETS, .n_operations = 200, \
+        .run = add_new_keys_then_get, .run_limit = limit_hash_add                       \
+    }
+
+const BenchCase bench_forget_cases[] = {
+    INSERTS("forget-add-lru", "Add to 10,000 new keys at max_bytes: each evicts a row", "lru"),
+    INSERTS("forget-add-lfu", "the same, the row with the fewest writes", "lfu"),
+    { .name = "forget-get",
+      .what = "Get of 10,000 random keys of 10 M, of which max_bytes leaves the last ones",
+      .limit = "bare open addressing with prefetch",
+      .unit = BENCH_UNIT_KEYS_PER_SECOND,
+      .goal = { .median = 20e6 },
+      .table = { .storage = "hash", .max_bytes = MAX_BYTES },
+      .n_rows = 10 * MILLION,
+      .n_keys = 10000,
+      .n_sets = N_SETS,
+      .n_operations = 500,
+      .run = get_keys,
+      .run_limit = limit_hash_get },
+    { .name = "forget-stall",
+      .what = "longest Add of 100 new keys + Get, while a table grows to its max_bytes and evicts",
+      .unit = BENCH_UNIT_SECONDS,
+      .goal = { .worst = 10e-3 },
+      .table = { .storage = "hash", .max_bytes = MAX_BYTES },
+      .n_rows = 10 * MILLION,
+      .starts_empty = true,
+      .n_keys = 100,
+      .n_operations = 12500,
+      .sample = sample_growth },
+    { 0 },
+};

@@ -1,0 +1,35 @@
+/* What a storage has to offer beyond RubatoStorageOps, if a table's max_bytes may bound it.
+ *
+ * Threads: the shard's present owner. */
+#ifndef RUBATO_MODELS_STORAGE_BOUNDED_H
+#define RUBATO_MODELS_STORAGE_BOUNDED_H
+
+#include <rubato/storage_ops.h>
+
+typedef struct {
+    uint64_t n_uses; /* of rows: the time of marks */
+    uint64_t n_evicted;
+} StorageUses;
+
+typedef struct {
+    /* Its size never says more bytes than max_bytes. find_or_create evicts rows instead, and never
+     * those of the same call; it fails only if the machine has no memory for the very first
+     * rows. */
+    RubatoStorageOps base;
+
+    /* The least max_bytes that a shard of the table can have, whose rows have that many bytes with
+     * their state. */
+    uint64_t (*least_bytes)(const RubatoTableSpec *spec, size_t row_bytes);
+
+    /* The counts of the whole storage. */
+    StorageUses *(*uses)(RubatoStorage *storage);
+
+    /* Finds the marks of rows, which decide when they are evicted; NULL for rows without one. A
+     * mark may not be aligned. The pointers are valid until the next call of find_or_create. */
+    void (*find_marks)(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **marks);
+} BoundedStorageOps;
+
+/* The one of the storage with that name; NULL: it cannot be bounded. */
+const BoundedStorageOps *storage_find_bounded(const char *name);
+
+#endif

@@ -1,0 +1,409 @@
+/* Hash storage that takes at most so many bytes: at the bound, a row is evicted for each new one.
+ *
+ * The storage is laid out and grows as in hash.c, except that a key lies in one of two buckets; see
+ * paired.h. Each cell has a mark behind the row (or behind its number), which the order of eviction
+ * reads and writes. When both buckets of a new key are full and no key there can move, the segment
+ * grows, as long as max_bytes allows. Then one of the rows in these buckets is evicted, the one that
+ * the order of eviction chooses, and the new key takes its cell. No other cell moves, and the
+ * buckets have been prefetched. In the end all buckets are full. As keys are hashed, it is a choice
+ * among eight or more random rows, which comes close to the exact order.
+ *
+ * Rows in slabs may fill max_bytes while buckets have room. Then the choice is among at least
+ * N_SAMPLED rows, whose keys lie from the home bucket on.
+ *
+ * The rows of one call must stay until its end: their marks have the bit HELD meanwhile. A segment
+ * always has others. It has room for more keys than come in a call, or it may still grow: slabs
+ * leave SEGMENT_BYTES to segments, with which all first segments can have the full size.
+ *
+ * The row of key 0 is no segment's. Room is set aside for it, and it is never evicted.
+ *
+ * Numbers of evicted rows of slabs are a list: each such row begins with the next number.
+ *
+ * Thread: the shard's present owner. */
+#include <rubato/error.h>
+
+#include "models/spec.h"
+#include "models/storage/bounded.h"
+#include "models/storage/eviction/eviction.h"
+#include "models/storage/hash/hash_private.h"
+#include "models/storage/hash/paired.h"
+
+#define HELD (UINT32_C(1) << EVICTION_MARK_BITS)
+#define N_SAMPLED 8u
+#define N_CELLS (N_SAMPLED + PAIRED_MAX_CELLS)
+#define SEGMENT_BYTES (UINT64_C(1) << 20) /* those of the first ones, and one that grows */
+#define NO_NUMBER UINT32_MAX
+
+typedef struct {
+    HashStorage hash;
+
+    /* immutable */
+    const EvictionOps *eviction;
+    uint64_t max_bytes; /* without the row of key 0 */
+    size_t mark_offset; /* in a cell */
+    uint32_t time_shift;
+
+    StorageUses uses;
+    uint32_t free_number; /* the first of the list */
+    bool is_grown;        /* no segment of the full size may split any more */
+} BoundedStorage;
+
+static uint32_t now_of(const BoundedStorage *bounded)
+{
+    return (uint32_t)(bounded->uses.n_uses >> bounded->time_shift) & EVICTION_MARK_MASK;
+}
+
+static uint32_t read_mark(const BoundedStorage *bounded, const unsigned char *cell)
+{
+    uint32_t mark;
+
+    memcpy(&mark, cell + bounded->mark_offset, sizeof mark);
+    return mark;
+}
+
+static void write_mark(const BoundedStorage *bounded, unsigned char *cell, uint32_t mark)
+{
+    memcpy(cell + bounded->mark_offset, &mark, sizeof mark);
+}
+
+static void use_cell(const BoundedStorage *bounded, unsigned char *cell, uint32_t bits)
+{
+    const uint32_t mark = read_mark(bounded, cell) & EVICTION_MARK_MASK;
+
+    write_mark(bounded, cell, bounded->eviction->use(mark, now_of(bounded)) | bits);
+}
+
+/* What segments may still need while they are small. */
+static uint64_t reserve_of(const BoundedStorage *bounded)
+{
+    const uint64_t n_bytes = segment_source_bytes(&bounded->hash.source);
+
+    return n_bytes < SEGMENT_BYTES ? SEGMENT_BYTES - n_bytes : 0;
+}
+
+static bool has_room_for(const BoundedStorage *bounded, uint64_t n_bytes)
+{
+    const HashStorage *hash = &bounded->hash;
+    const uint64_t n_zero = hash->row_of_empty_key == NULL ? 0 : hash->row_bytes;
+    uint64_t n_rows, n_now;
+
+    hash_storage_size(&hash->base, &n_rows, &n_now);
+    return n_now - n_zero + n_bytes <= bounded->max_bytes;
+}
+
+/* ---- eviction ---- */
+
+static void give_number(BoundedStorage *bounded, uint32_t number)
+{
+    memcpy(hash_slab_row(&bounded->hash, number), &bounded->free_number,
+           sizeof bounded->free_number);
+    bounded->free_number = number;
+}
+
+/* The row of a cell is evicted. */
+static void forget_row(BoundedStorage *bounded, const unsigned char *cell)
+{
+    uint32_t number;
+
+    if (!bounded->hash.is_inline) {
+        memcpy(&number, cell, sizeof number);
+        give_number(bounded, number);
+    }
+    bounded->hash.n_rows--;
+    bounded->uses.n_evicted++;
+}
+
+/* The cell whose row goes; NULL: all are held. There are at most N_CELLS. */
+static unsigned char *choose(const BoundedStorage *bounded, unsigned char **cells, size_t n)
+{
+    uint32_t marks[N_CELLS];
+    size_t n_free = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t mark = read_mark(bounded, cells[i]);
+
+        if ((mark & HELD) != 0)
+            continue;
+        marks[n_free] = mark;
+        cells[n_free++] = cells[i];
+    }
+    return n_free == 0 ? NULL : cells[bounded->eviction->choose(marks, n_free, now_of(bounded))];
+}
+
+/* Evicts a row that was not asked for: one of some in a segment, from a home bucket on. False: all
+ * are held. */
+static bool evict_from(BoundedStorage *bounded, const Segment *segment, unsigned char *home)
+{
+    const BucketLayout layout = bounded->hash.source.layout;
+    unsigned char *const end = segment_end(layout, segment), *bucket = home, *cell;
+    unsigned char *cells[N_CELLS];
+    size_t n = 0;
+
+    do {
+        for (uint32_t i = 0; i < layout.n_slots && bucket_keys(bucket)[i] != BUCKET_EMPTY_KEY; i++)
+            if ((read_mark(bounded, bucket_cell(layout, bucket, i)) & HELD) == 0)
+                cells[n++] = bucket_cell(layout, bucket, i);
+        bucket =
+            bucket + layout.bucket_bytes == end ? segment->buckets : bucket + layout.bucket_bytes;
+    } while (n < N_SAMPLED && bucket != home);
+    cell = choose(bounded, cells, n);
+    if (cell == NULL)
+        return false;
+    forget_row(bounded, cell);
+    paired_erase(layout, segment, cell);
+    return true;
+}
+
+/* Rows may be so large that there are few, and the segment of a hash has none. */
+static bool evict_for_row(BoundedStorage *bounded, uint64_t h)
+{
+    const HashStorage *hash = &bounded->hash;
+    const Segment *segment = hash_segment_of(hash, h);
+
+    if (evict_from(bounded, segment, segment_home(segment, h)))
+        return true;
+    for (uint64_t i = HASH_FIRST_ENTRY(hash->depth); i < UINT64_C(1) << hash->depth; i++)
+        if (evict_from(bounded, &hash->directory[i], hash->directory[i].buckets))
+            return true;
+    return false;
+}
+
+/* ---- new rows ---- */
+
+/* A number for a row in the slabs; evicts a row for it if need be. NO_NUMBER: there is none. */
+static uint32_t take_number(BoundedStorage *bounded, uint64_t h, bool *moved)
+{
+    HashStorage *hash = &bounded->hash;
+    uint32_t number;
+
+    if (bounded->free_number == NO_NUMBER) {
+        if ((hash->n_slab_rows >> hash->slab_bits < hash->n_slabs ||
+             has_room_for(bounded, hash_slab_bytes(hash) + reserve_of(bounded))) &&
+            hash_ensure_slab_row(hash))
+            return hash->n_slab_rows++;
+        if (!evict_for_row(bounded, h))
+            return NO_NUMBER;
+        *moved = true;
+    }
+    number = bounded->free_number;
+    memcpy(&bounded->free_number, hash_slab_row(hash, number), sizeof bounded->free_number);
+    return number;
+}
+
+/* Evicts a row in whose place the key may lie, and gives it its cell. NULL: all are held. */
+static unsigned char *replace_one(BoundedStorage *bounded, uint64_t h, RubatoKey key)
+{
+    HashStorage *hash = &bounded->hash;
+    const BucketLayout layout = hash->source.layout;
+    const Segment *segment = hash_segment_of(hash, h);
+    unsigned char *cells[PAIRED_MAX_CELLS];
+    const size_t n = paired_cells(layout, segment, h, cells);
+    unsigned char *cell = choose(bounded, cells, n);
+
+    if (cell == NULL)
+        return NULL;
+    forget_row(bounded, cell);
+    paired_rename(layout, segment, cell, key);
+    return cell;
+}
+
+/* Whether a key is likely to find room by moving another. In a fuller segment it seldom does. */
+static bool may_move(BucketLayout layout, const Segment *segment)
+{
+    return *segment_n_used(layout, segment) < segment_max_keys(layout, segment);
+}
+
+/* Whether max_bytes has no room for the two halves of a full segment. Memory never becomes less, so
+ * it never has again, and no more is computed for each insert. */
+static bool is_grown(BoundedStorage *bounded, const Segment *segment)
+{
+    const SegmentSource *source = &bounded->hash.source;
+    const uint32_t full = segment_full_size_bits(source);
+
+    if (!bounded->is_grown)
+        bounded->is_grown = !has_room_for(bounded, segment_source_growth(source, full, 2));
+    return bounded->is_grown && segment->size_bits >= full;
+}
+
+static unsigned char *insert(BoundedStorage *bounded, uint64_t h, RubatoKey key, bool *moved)
+{
+    HashStorage *hash = &bounded->hash;
+    const BucketLayout layout = hash->source.layout;
+    unsigned char *cell;
+
+    while ((cell = paired_insert(layout, hash_segment_of(hash, h), h, key)) == NULL) {
+        const Segment *segment = hash_segment_of(hash, h);
+        const bool made_room =
+            (may_move(layout, segment) && paired_make_room(&hash->source, segment, h)) ||
+            (!is_grown(bounded, segment) && has_room_for(bounded, hash_room_bytes(hash, h)) &&
+             hash_make_room(hash, h));
+
+        if (!made_room)
+            return replace_one(bounded, h, key);
+        *moved = true;
+    }
+    return cell;
+}
+
+/* The cell of one key (for key 0 its row), created if it is absent. Its row is held then. */
+static void *find_or_create_cell(BoundedStorage *bounded, RubatoKey key, bool *moved)
+{
+    HashStorage *hash = &bounded->hash;
+    const uint64_t h = key_hash(&hash->source.key_hash, key);
+    uint32_t number = NO_NUMBER;
+    unsigned char *cell;
+
+    if (key == BUCKET_EMPTY_KEY)
+        return hash_find_or_create_empty_key(hash);
+    cell = paired_find(hash->source.layout, hash_segment_of(hash, h), h, key);
+    if (cell != NULL) /* the key comes twice */
+        return cell;
+    if (!hash->is_inline && (number = take_number(bounded, h, moved)) == NO_NUMBER)
+        return NULL;
+    cell = insert(bounded, h, key, moved);
+    if (cell == NULL) {
+        if (number != NO_NUMBER)
+            give_number(bounded, number);
+        return NULL;
+    }
+    if (!hash->is_inline)
+        memcpy(cell, &number, sizeof number);
+    rubato_init_row(hash->init, key, hash_row_of_cell(hash, cell));
+    write_mark(bounded, cell, 0);
+    use_cell(bounded, cell, HELD);
+    hash->n_rows++;
+    return cell;
+}
+
+static void mark_all(const BoundedStorage *bounded, const RubatoKey *keys, size_t n, void **cells,
+                     uint32_t bits)
+{
+    for (size_t i = 0; i < n; i++)
+        if (cells[i] != NULL && keys[i] != BUCKET_EMPTY_KEY)
+            use_cell(bounded, cells[i], bits);
+}
+
+static void release_all(const BoundedStorage *bounded, const RubatoKey *keys, size_t n,
+                        void **cells)
+{
+    for (size_t i = 0; i < n; i++)
+        if (cells[i] != NULL && keys[i] != BUCKET_EMPTY_KEY)
+            write_mark(bounded, cells[i], read_mark(bounded, cells[i]) & EVICTION_MARK_MASK);
+}
+
+static bool create_absent(BoundedStorage *bounded, const RubatoKey *keys, size_t n, void **cells)
+{
+    const HashStorage *hash = &bounded->hash;
+    bool all = true, moved = false;
+
+    for (size_t i = 0; i < n && all; i++)
+        if (cells[i] == NULL) {
+            cells[i] = find_or_create_cell(bounded, keys[i], &moved);
+            all = cells[i] != NULL;
+        }
+    if (moved)
+        (void)hash->find_cells(hash, keys, n, cells);
+    release_all(bounded, keys, n, cells);
+    return all;
+}
+
+/* ---- the ops ---- */
+
+static bool find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows)
+{
+    BoundedStorage *bounded = (BoundedStorage *)storage;
+    const HashStorage *hash = &bounded->hash;
+    bool all = hash->find_cells(hash, keys, n, rows);
+
+    bounded->uses.n_uses += n;
+    mark_all(bounded, keys, n, rows, all ? 0 : HELD);
+    if (!all)
+        all = create_absent(bounded, keys, n, rows);
+    for (size_t i = 0; i < n && !hash->is_inline; i++)
+        if (rows[i] != NULL && keys[i] != BUCKET_EMPTY_KEY) {
+            rows[i] = hash_row_of_cell(hash, rows[i]);
+            __builtin_prefetch(rows[i], 1);
+        }
+    return all;
+}
+
+/* Rows of 8-byte values stay aligned. */
+static size_t mark_bytes_of(const RubatoTableSpec *spec)
+{
+    const size_t value_bytes = rubato_dtype_size(spec->dtype);
+
+    return MAX(sizeof(uint32_t), value_bytes);
+}
+
+/* In slabs: so many rows that one is there to be evicted whatever a call holds; half a slab may
+ * stay unused. */
+static uint64_t least_bytes(const RubatoTableSpec *spec, size_t row_bytes)
+{
+    const uint64_t n_rows = 2 * RUBATO_STORAGE_BLOCK;
+
+    if (row_bytes + mark_bytes_of(spec) <= BUCKET_MAX_CELL_BYTES)
+        return 2 * SEGMENT_BYTES;
+    return 4 * SEGMENT_BYTES + n_rows * row_bytes;
+}
+
+static StorageUses *uses(RubatoStorage *storage)
+{
+    return &((BoundedStorage *)storage)->uses;
+}
+
+static void find_marks(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **marks)
+{
+    const BoundedStorage *bounded = (const BoundedStorage *)storage;
+
+    (void)bounded->hash.find_cells(&bounded->hash, keys, n, marks);
+    for (size_t i = 0; i < n; i++)
+        if (keys[i] == BUCKET_EMPTY_KEY)
+            marks[i] = NULL;
+        else if (marks[i] != NULL)
+            marks[i] = (unsigned char *)marks[i] + bounded->mark_offset;
+}
+
+static void destroy(RubatoStorage *storage)
+{
+    BoundedStorage *bounded = (BoundedStorage *)storage;
+
+    hash_storage_clear(&bounded->hash);
+    g_free(bounded);
+}
+
+static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
+{
+    const RubatoTableSpec *spec = setup->spec;
+    BoundedStorage *bounded = g_new0(BoundedStorage, 1);
+
+    if (!hash_storage_init(&bounded->hash, setup, mark_bytes_of(spec), sizeof *bounded, error)) {
+        g_free(bounded);
+        return NULL;
+    }
+    bounded->eviction = eviction_find(spec_evict_name(spec));
+    bounded->max_bytes = spec->max_bytes - setup->row_bytes;
+    bounded->mark_offset = bounded->hash.is_inline ? setup->row_bytes : sizeof(uint32_t);
+    bounded->free_number = NO_NUMBER;
+
+    const uint64_t n_rows = spec->max_bytes / (setup->row_bytes + 3 * sizeof(RubatoKey) / 2);
+
+    while (n_rows >> bounded->time_shift > EVICTION_UNITS)
+        bounded->time_shift++;
+    return &bounded->hash.base;
+}
+
+extern const BoundedStorageOps bounded_hash_storage_ops;
+
+const BoundedStorageOps bounded_hash_storage_ops = {
+    .base = { .name = "hash",
+              .create = create,
+              .destroy = destroy,
+              .find = hash_storage_find,
+              .find_or_create = find_or_create,
+              .run = hash_storage_run,
+              .list = hash_storage_list,
+              .size = hash_storage_size },
+    .least_bytes = least_bytes,
+    .uses = uses,
+    .find_marks = find_marks,
+};

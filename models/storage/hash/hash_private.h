@@ -1,0 +1,90 @@
+/* The inside of hash storage: what hash.c, which never removes a row, and bounded.c, which does,
+ * share. See hash.c.
+ *
+ * Threads: the shard's present owner. */
+#ifndef RUBATO_MODELS_STORAGE_HASH_HASH_PRIVATE_H
+#define RUBATO_MODELS_STORAGE_HASH_HASH_PRIVATE_H
+
+#include <rubato/storage_ops.h>
+#include <string.h>
+
+#include "models/storage/hash/segment.h"
+
+#define HASH_FIRST_ENTRY(depth) (UINT64_C(1) << (depth) >> 2) /* no key stands before it */
+#define HASH_MAX_DEPTH 31u /* the bits of a hash that choose its place in the directory */
+
+typedef struct HashStorage HashStorage;
+
+/* Finds the cells of keys (for key 0 its row). False if one is absent; it is NULL then. */
+typedef bool FindCells(const HashStorage *hash, const RubatoKey *keys, size_t n, void **cells);
+
+struct HashStorage {
+    RubatoStorage base;
+
+    /* immutable */
+    const RubatoInit *init;
+    size_t row_bytes;
+    size_t value_bytes; /* of a row, without the update rule's state */
+    FindCells *find_cells;
+    bool is_inline;     /* rows lie in the cells */
+    uint32_t slab_bits; /* a slab has 2^slab_bits rows */
+
+    /* what grows */
+    Segment *directory; /* 2^depth; a segment of lesser depth has several entries */
+    uint32_t depth;
+    SegmentSource source;
+    uint64_t n_rows;
+    uint64_t n_bytes; /* besides those of the segments and slabs */
+    SegmentPool pool; /* of slabs, if rows do not lie in the cells */
+    unsigned char **slabs;
+    uint32_t n_slabs;
+    uint32_t n_slab_rows;
+    void *row_of_empty_key; /* NULL: absent */
+};
+
+static inline Segment *hash_segment_of(const HashStorage *hash, uint64_t h)
+{
+    return &hash->directory[segment_place(h) >> (64 - hash->depth)];
+}
+
+static inline void *hash_slab_row(const HashStorage *hash, uint32_t number)
+{
+    return hash->slabs[number >> hash->slab_bits] +
+           (number & ((1u << hash->slab_bits) - 1)) * hash->row_bytes;
+}
+
+/* The row of a cell. An inline row begins the cell; else the number of the row does. */
+static inline void *hash_row_of_cell(const HashStorage *hash, unsigned char *cell)
+{
+    uint32_t number;
+
+    if (hash->is_inline)
+        return cell;
+    memcpy(&number, cell, sizeof(number));
+    return hash_slab_row(hash, number);
+}
+
+/* Fills in a zeroed storage, whose cells have mark_bytes behind the row or its number. */
+bool hash_storage_init(HashStorage *hash, const RubatoStorageSetup *setup, size_t mark_bytes,
+                       size_t struct_bytes, GError **error);
+void hash_storage_clear(HashStorage *hash);
+
+/* Makes room for one more key of that hash; cells move. False if there is no memory. The second
+ * function says how many bytes it takes at most, beyond those that the storage has. */
+bool hash_make_room(HashStorage *hash, uint64_t h);
+uint64_t hash_room_bytes(const HashStorage *hash, uint64_t h);
+
+/* Makes room in the slabs for the row with the next number. A new slab takes as many bytes as the
+ * second function says. */
+bool hash_ensure_slab_row(HashStorage *hash);
+uint64_t hash_slab_bytes(const HashStorage *hash);
+
+void *hash_find_or_create_empty_key(HashStorage *hash);
+
+/* Ops. */
+void hash_storage_find(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows);
+void *hash_storage_run(RubatoStorage *storage, RubatoKey first, size_t n);
+void hash_storage_list(const RubatoStorage *storage, uint64_t first, size_t n, RubatoKey *keys);
+void hash_storage_size(const RubatoStorage *storage, uint64_t *n_rows, uint64_t *n_bytes);
+
+#endif

@@ -1,0 +1,139 @@
+/* Tables with max_bytes on two nodes: a part that moves takes along what decides which rows are
+ * evicted; a part for which the other server has no bytes stays; no replicas. */
+#include <string.h>
+
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/fitting_spec.h"
+#include "tests/support/runner.h"
+
+enum { N_PARTS = 3, N_SERVERS = 2, N_OLD = 150000, N_USED = 30000, BLOCK_ROWS = 4000 };
+
+static bool set_run(RubatoEngine *engine, RubatoKey first, size_t n, uint32_t width, GError **error)
+{
+    g_autofree float *values = g_new(float, n *width);
+
+    for (size_t i = 0; i < n * width; i++)
+        values[i] = (float)(first + i / width);
+    return rubato_engine_set_range(engine, "t", first, n, values, error);
+}
+
+/* How many of these rows are there. Those that are not have 0. */
+static bool count_there(RubatoEngine *engine, RubatoKey first, size_t n, uint32_t width,
+                        size_t *n_there, GError **error)
+{
+    g_autofree float *values = g_new(float, n *width);
+
+    if (!rubato_engine_get_range(engine, "t", first, n, values, error))
+        return false;
+    *n_there = 0;
+    for (size_t i = 0; i < n * width; i++) {
+        EXPECT((uint64_t)values[i] == 0 || (uint64_t)values[i] == first + i / width,
+               "row %u has %g", (unsigned)(first + i / width), (double)values[i]);
+        *n_there += i % width == 0 && values[i] > 0;
+    }
+    return true;
+}
+
+static bool expect_there(RubatoEngine *engine, RubatoKey first, size_t n, uint32_t width,
+                         double least, double most, GError **error)
+{
+    size_t n_there;
+
+    if (!count_there(engine, first, n, width, &n_there, error))
+        return false;
+    EXPECT((double)n_there >= least * (double)n && (double)n_there <= most * (double)n,
+           "%zu of the rows from %u on are there", n_there, (unsigned)first);
+    return true;
+}
+
+static bool create(RubatoEngine *engine, uint32_t width, uint64_t max_bytes, GError **error)
+{
+    return rubato_engine_create_table(
+        engine,
+        &(RubatoTableSpec){ .name = "t", .width = width, .parts = N_PARTS, .max_bytes = max_bytes },
+        error);
+}
+
+/* Rows that were used last were written first, so only their marks tell. Server 0 has the parts 0
+ * and 2, server 1 has part 1 and bytes for one more. */
+static bool play_move(RubatoEngine *engine, const void *data, GError **error)
+{
+    const uint32_t width = *(const uint32_t *)data;
+    const uint64_t max_bytes = width == 1 ? UINT64_C(4) << 20 : UINT64_C(12) << 20;
+    const bool leads = rubato_engine_node(engine) == CLUSTER_IDS[0];
+    const RubatoKey used = 1, old = 1000000, fresh = 2000000;
+    const uint64_t n_fresh = width == 1 ? 156000 : 180000;
+    g_autoptr(GError) refused = NULL;
+    RubatoTableStats stats;
+
+    if (!create(engine, width, max_bytes, error))
+        return false;
+    if (leads)
+        for (int turn = 0; turn < 2; turn++)
+            if (!set_run(engine, used, N_USED, width, error) ||
+                (turn == 0 && !set_run(engine, old, N_OLD, width, error)))
+                return false;
+    if (!rubato_engine_barrier(engine, error) || !rubato_engine_move_part(engine, "t", 0, 1, error))
+        return false;
+    EXPECT(!rubato_engine_move_part(engine, "t", 2, 1, &refused), "there is no room for it");
+    EXPECT(strstr(refused->message, "max_bytes leaves none for one more") != NULL, "%s",
+           refused->message);
+    if (leads && (!expect_there(engine, used, N_USED, width, 1, 1, error) ||
+                  !expect_there(engine, old, N_OLD, width, 1, 1, error)))
+        return false;
+    for (uint64_t i = 0; leads && i < n_fresh; i += BLOCK_ROWS)
+        if (!set_run(engine, fresh + i, BLOCK_ROWS, width, error))
+            return false;
+    if (!rubato_engine_barrier(engine, error) ||
+        !rubato_engine_table_stats(engine, "t", &stats, error))
+        return false;
+    EXPECT(stats.n_evicted > 0 && stats.n_bytes <= max_bytes,
+           "%" G_GUINT64_FORMAT " rows evicted, %" G_GUINT64_FORMAT " bytes", stats.n_evicted,
+           stats.n_bytes);
+    return !leads || (expect_there(engine, old, N_OLD, width, 0, 0.9, error) &&
+                      expect_there(engine, used, N_USED, width, 0.9, 1, error));
+}
+
+START_TEST(a_part_moves_with_what_decides_which_rows_are_evicted)
+{
+    static const uint32_t widths[] = { 1, 10 };
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 0 }, { 1, 0 } } });
+
+    cluster_start(run, play_move, &widths[_i]);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+static bool play_replicas(RubatoEngine *engine, const void *data, GError **error)
+{
+    g_autoptr(GError) refused = NULL;
+
+    (void)data;
+    EXPECT(!create(engine, 1, 64 << 20, &refused), "it is refused");
+    EXPECT(strstr(refused->message, "cannot have replicas: it evicts rows (max_bytes)") != NULL,
+           "%s", refused->message);
+    return rubato_engine_barrier(engine, error);
+}
+
+START_TEST(a_table_that_evicts_cannot_have_replicas)
+{
+    ClusterRun *run = cluster_run_new(
+        &(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 0 }, { 1, 0 } }, .n_replicas = 1 });
+
+    cluster_start(run, play_replicas, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cluster_bounded");
+    TCase *tcase = cluster_add_case(suite, "bounded");
+
+    tcase_add_loop_test(tcase, a_part_moves_with_what_decides_which_rows_are_evicted, 0, 2);
+    tcase_add_test(tcase, a_table_that_evicts_cannot_have_replicas);
+    return run_suite(suite);
+}
