@@ -234,8 +234,8 @@ static void handle_sorted(Actor *actor)
     }
 }
 
-/* Messages that have come meanwhile stay in the mailbox, unless one of high priority may be among them. Not inline, because
- * most owners find the mailbox empty. */
+/* Messages that have come meanwhile stay in the mailbox, unless one of high priority may be among
+ * them. Not inline, because most owners find the mailbox empty. */
 static __attribute__((noinline)) void handle_taken(Actor *actor)
 {
     while (!actor->is_sorted && actor->taken != NULL) {
