@@ -32,6 +32,13 @@ port_is_free()
     ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
 }
 
+# Whether a page has a number that begins with $1 and two digits more, which unmap_ports would take
+# for a port.
+is_in_a_page()
+{
+    grep -rqE "\b$1[0-9][0-9]\b" "$source_dir/README.md" "$source_dir/docs" --include='*.md'
+}
+
 # A number nn such that the ports nn00 to nn19 are free.
 find_ports()
 {
@@ -39,6 +46,7 @@ find_ports()
 
     for ((i = 0; i < 56; i++)); do
         ports=$((42 + (start + i) % 56)) # four digits, as 41nn: tables keep their widths
+        is_in_a_page "$ports" && continue
         for ((port = ports * 100; port < ports * 100 + 20; port++)); do
             port_is_free "$port" || continue 2
         done
