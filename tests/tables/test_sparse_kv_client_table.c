@@ -256,9 +256,10 @@ END_TEST
 enum { MAX_ITERATIONS = 6 };
 
 /* Worker 0 reads key 1, and in half of the cases key 5, which is in another part, in each
- * iteration: if keys reach all parts, an iteration begins by one message to each. Worker 1 uses other keys but in the iteration
- * `collision`, and stays in front of its iteration 0 until worker 0 has come as far as it may;
- * worker 2, if there is one, uses other keys and waits in the same way. */
+ * iteration: if keys reach all parts, an iteration begins by one message to each. Worker 1 uses
+ * other keys but in the iteration `collision`, and stays in front of its iteration 0 until worker 0
+ * has come as far as it may; worker 2, if there is one, uses other keys and waits in the same
+ * way. */
 typedef struct {
     uint32_t staleness, speculation;
     int collision;      /* -1: never */
