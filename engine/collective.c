@@ -7,6 +7,9 @@
 #include "engine/engine_private.h"
 #include "io/net/stall_clock.h"
 
+/* How long the end of the run may go unnoticed while parts get other primaries. */
+#define LOOK_MS 50
+
 /* Whether the call has come further than to that stage and step. The lock is held. */
 static bool is_past(const RubatoEngine *engine, CallStage stage, uint32_t step)
 {
@@ -69,6 +72,8 @@ static bool take_part(RubatoEngine *engine, const CollectiveCall *call, uint64_t
         const ControlGo go = engine->call.go;
         g_autoptr(GError) fault = NULL;
 
+        while (engine->recovers && engine->call.is_late && !engine->scheduler_lost)
+            engine_wait_changed(engine, LOOK_MS); /* see engine_recovery.c */
         pthread_mutex_unlock(&engine->lock);
         if (call->perform != NULL)
             done = call->perform(engine, &go, call->data, &fault);
@@ -122,7 +127,10 @@ bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error
         ok = take_part(engine, call, number, error);
     else if (ok)
         ok = check_commit(engine, error);
+    if (ok && call->commit != NULL)
+        call->commit(engine, call->data);
     engine->call.stage = CALL_STAGE_NONE;
+    pthread_cond_broadcast(&engine->changed);
     g_clear_pointer(&engine->call.commit_text, g_free);
     pthread_mutex_unlock(&engine->lock);
     if (ok && engine->history != NULL)

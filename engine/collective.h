@@ -24,6 +24,7 @@ typedef struct {
     pthread_t caller; /* the thread that makes it */
     const char *text; /* what it is, its own */
     ControlGo go;     /* the last one */
+    bool is_late;     /* it came after a node was lost, before parts had other primaries */
     uint32_t commit_code;
     char *commit_text;
 } PresentCall;
@@ -39,6 +40,9 @@ typedef struct {
 
     /* Undoes this node's part if another node could not do its own. May be NULL. */
     void (*undo)(RubatoEngine *engine, uint32_t id, void *data);
+
+    /* All nodes have done theirs. The engine's lock is held. May be NULL. */
+    void (*commit)(RubatoEngine *engine, void *data);
     void *data;
 } CollectiveCall;
 

@@ -6,6 +6,7 @@
  *   engine_history.c   which of these calls go into the history of the node
  *   engine_parts.c   moving a part to another server, step by step
  *   engine_replicas.c   where the replicas of parts are
+ *   engine_recovery.c   what this node does when another one is lost, step by step
  *   engine_lists.c   lists that servers send: keys, counts of bad deltas
  *   engine_stats.c   its statistics
  *   faults_on_demand.c   what RUBATO_FAULTS asks for
@@ -119,10 +120,12 @@ struct RubatoEngine {
 
     char *broken_text; /* why `broken` */
     uint32_t broken_code;
-    NodeLoss *losses;    /* by node number */
-    GArray *exits;       /* of ExitCall */
-    bool scheduler_lost; /* it will send nothing more */
-    bool left;           /* every node has left */
+    NodeLoss *losses;      /* by node number */
+    GArray *exits;         /* of ExitCall */
+    bool recovers;         /* another node is lost; from CLOSE to OPEN */
+    uint32_t recovery_map; /* the number of the map that it leads to */
+    bool scheduler_lost;   /* it will send nothing more */
+    bool left;             /* every node has left */
 };
 
 /* ---- engine_private.c ---- */
@@ -178,6 +181,11 @@ void engine_wait_changed(RubatoEngine *engine, uint32_t ms);
 /* Puts the replicas of a new table's parts on servers. RUBATO_ERROR_INVALID: there are too few
  * nodes, or the table is one that cannot have replicas. */
 bool engine_place_replicas(const RubatoEngine *engine, Table *table, GError **error);
+
+/* ---- engine_recovery.c ---- */
+
+/* Another node is lost: has the thread of part steps do the step of a CONTROL_RECOVER. */
+void engine_recover(RubatoEngine *engine, const Control *control);
 
 /* ---- engine_history.c ---- */
 

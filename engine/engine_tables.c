@@ -94,6 +94,12 @@ static void undo_create(RubatoEngine *engine, uint32_t id, void *data)
     drop_tables(engine, id);
 }
 
+/* The lock is held. */
+static void commit_create(RubatoEngine *engine, void *data)
+{
+    g_ptr_array_add(engine->tables, data);
+}
+
 /* Programs that fill tables must not know the seed. */
 static bool draw_seed(const RubatoTableSpec *spec, uint64_t *seed, GError **error)
 {
@@ -145,13 +151,11 @@ bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spe
                                        .seed = seed,
                                        .perform = perform_create,
                                        .undo = undo_create,
+                                       .commit = commit_create,
                                        .data = table },
                     error))
         return false;
-    engine_note_table(engine, table);
-    pthread_mutex_lock(&engine->lock);
-    g_ptr_array_add(engine->tables, g_steal_pointer(&table));
-    pthread_mutex_unlock(&engine->lock);
+    engine_note_table(engine, g_steal_pointer(&table));
     return true;
 }
 

@@ -115,13 +115,28 @@ void part_map_close(PartMap *map)
     pthread_mutex_unlock(&map->lock);
 }
 
-void part_map_open(PartMap *map, uint32_t part, uint32_t server, uint32_t number)
+void part_map_set_server(PartMap *map, uint32_t part, uint32_t server)
+{
+    atomic_store_explicit(&map->servers[part], server, memory_order_relaxed);
+}
+
+void part_map_renumber(PartMap *map, uint32_t number)
+{
+    atomic_store_explicit(&map->number, number, memory_order_relaxed);
+}
+
+void part_map_reopen(PartMap *map)
 {
     const uint32_t state = atomic_load_explicit(&map->state, memory_order_relaxed);
 
-    atomic_store_explicit(&map->servers[part], server, memory_order_relaxed);
-    atomic_store_explicit(&map->number, number, memory_order_relaxed);
     /* release: to those who load the state before they look up a server */
     atomic_store_explicit(&map->state, state & ~(uint32_t)PART_MAP_CLOSED, memory_order_release);
     futex_wake(&map->state, G_MAXINT);
+}
+
+void part_map_open(PartMap *map, uint32_t part, uint32_t server, uint32_t number)
+{
+    part_map_set_server(map, part, server);
+    part_map_renumber(map, number);
+    part_map_reopen(map);
 }

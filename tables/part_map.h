@@ -71,7 +71,8 @@ static inline uint32_t part_map_server(const PartMap *map, uint32_t part)
     return atomic_load_explicit(&map->servers[part], memory_order_relaxed);
 }
 
-/* relaxed: its callers have seen that the map was opened, or use the number for messages only */
+/* relaxed: its callers have seen that the map was opened, or use the number for messages only, or
+ * have a fence before it */
 static inline uint32_t part_map_number(const PartMap *map)
 {
     return atomic_load_explicit(&map->number, memory_order_relaxed);
@@ -112,5 +113,10 @@ void part_map_close(PartMap *map);
 
 /* Puts the part on that server, gives the map its number, and opens it. */
 void part_map_open(PartMap *map, uint32_t part, uint32_t server, uint32_t number);
+
+/* The same in steps, while the map is closed. */
+void part_map_set_server(PartMap *map, uint32_t part, uint32_t server);
+void part_map_renumber(PartMap *map, uint32_t number);
+void part_map_reopen(PartMap *map);
 
 #endif

@@ -75,4 +75,7 @@ bool tickets_poll(Tickets *tickets, RubatoTicket id);
 /* Waits for the requests that the handle has started; NULL: for all. What failed is kept. */
 void tickets_wait_for_handle(Tickets *tickets, const TableHandle *handle);
 
+/* Waits until the client has no Get or Add under way on another node. Its worker. */
+void tickets_wait_for_client(TableClient *client);
+
 #endif

@@ -129,6 +129,22 @@ static void wait_for_less(Tickets *tickets, TableClient *client)
     client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
 }
 
+void tickets_wait_for_client(TableClient *client)
+{
+    Tickets *const tickets = client->tickets;
+    const uint64_t begun_ns = worker_stats_now_ns();
+    StallClock clock;
+
+    stall_clock_start(&clock, client->route->stall_ms);
+    client->awaited = table_client_needed_clock(client);
+    pthread_mutex_lock(&tickets->lock);
+    while (client->ticket_bytes > 0)
+        if (stall_clock_wait(&clock, &tickets->changed, &tickets->lock) && client->ticket_bytes > 0)
+            table_client_say_stalled(client, NULL, stall_clock_s(&clock));
+    pthread_mutex_unlock(&tickets->lock);
+    client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
+}
+
 bool ticket_wait_room(Ticket *ticket, GError **error)
 {
     return goes_past_window(ticket) ||

@@ -58,6 +58,10 @@ typedef enum {
     CONTROL_ANNOUNCE, /* a process wants to be a server or worker of the run */
     CONTROL_PLACE,    /* its place in the run, or for whom it waits */
 
+    /* A node is lost, and the run goes on: see docs/replication.md. */
+    CONTROL_RECOVER,   /* scheduler to node: do this step */
+    CONTROL_RECOVERED, /* node to scheduler: it is done */
+
     CONTROL_END_OF_KINDS,
 } ControlKind;
 
@@ -164,6 +168,24 @@ typedef struct {
                          * MOVE the number of the new part map, from 2 */
     uint32_t step;      /* a ControlStep */
 } ControlGo;
+
+/* The steps that follow the loss of a node. Each begins when all nodes have done the one before. */
+typedef enum {
+    CONTROL_RECOVER_CLOSE,
+    CONTROL_RECOVER_PROMOTE,
+    CONTROL_RECOVER_OPEN,
+    CONTROL_RECOVER_END,
+} ControlRecoverStep;
+
+/* RECOVER, RECOVERED. */
+typedef struct {
+    uint32_t map;      /* the number of the new part map */
+    uint32_t step;     /* a ControlRecoverStep */
+    uint32_t node;     /* of a RECOVER: the number of the node that was lost last */
+    const char *text;  /* of a CLOSE: how it was lost */
+    const char *lines; /* of RECOVERED with CLOSE: the parts that the node has; of PROMOTE and OPEN:
+                        * where parts are from now on. See engine/control/place_text.h */
+} ControlRecover;
 
 /* READY, COMMIT. */
 typedef struct {
@@ -287,6 +309,7 @@ typedef struct {
         ControlBlocks blocks;
         ControlLost lost;
         ControlText waiting;
+        ControlRecover recover;
         ControlAnnounce announce;
         ControlPlace place;
     };

@@ -79,6 +79,10 @@ static const ControlMember blocks[] = { MEMBER(EPOCH, blocks.epoch), MEMBER(READ
 static const ControlMember lost[] = { MEMBER(UINT32, lost.number), MEMBER(TEXT, lost.text), END };
 static const ControlMember text[] = { MEMBER(TEXT, waiting.text), END };
 
+static const ControlMember recover[] = { MEMBER(UINT32, recover.map),  MEMBER(UINT32, recover.step),
+                                         MEMBER(UINT32, recover.node), MEMBER(TEXT, recover.text),
+                                         MEMBER(FILE, recover.lines),  END };
+
 static const ControlMember announce[] = { MEMBER(UINT64, announce.incarnation),
                                           MEMBER(UINT32, announce.role),
                                           MEMBER(UINT32, announce.threads),
@@ -105,6 +109,12 @@ static const char *find_fault_of_welcome(const Control *control)
 static const char *find_fault_of_go(const Control *control)
 {
     return control->go.step < CONTROL_STEP_END ? NULL : "GO is for no step of a call";
+}
+
+static const char *find_fault_of_recover(const Control *control)
+{
+    return control->recover.step < CONTROL_RECOVER_END ? NULL
+                                                       : "is for no step after a node's loss";
 }
 
 static const char *find_fault_of_propose(const Control *control)
@@ -259,6 +269,17 @@ const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
                         .senders = CONTROL_SENDER_ANSWERER,
                         .members = place,
                         .to_node = node_hears_place },
+
+    [CONTROL_RECOVER] = { .name = "RECOVER",
+                          .senders = CONTROL_SENDER_SCHEDULER,
+                          .members = recover,
+                          .find_fault = find_fault_of_recover,
+                          .to_node = node_hears_recover },
+    [CONTROL_RECOVERED] = { .name = "RECOVERED",
+                            .senders = CONTROL_SENDER_NODE,
+                            .members = recover,
+                            .find_fault = find_fault_of_recover,
+                            .to_scheduler = recovery_hears_done },
 };
 
 /* Kinds that carry the same members share one description of them: the union gives them the same

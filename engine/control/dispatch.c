@@ -236,6 +236,7 @@ void dispatch_start_scheduler(RubatoEngine *engine)
         .rendezvous_ms = single ? 0 : engine->cluster->rendezvous_ms,
         .stall_ms = single ? 0 : engine->stall_ms,
         .roster = engine->roster,
+        .goes_on = engine->n_replicas > 0,
         .single = single,
     };
 

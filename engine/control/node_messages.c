@@ -79,6 +79,7 @@ void node_hears_go(RubatoEngine *engine, uint32_t from, const Control *control)
                          go->step > engine->call.go.step;
     if (is_next || is_before(engine, go->call, CALL_STAGE_GO)) {
         engine->call.go = *go;
+        engine->call.is_late = engine->recovers;
         set_stage(engine, CALL_STAGE_GO);
     }
     pthread_mutex_unlock(&engine->lock);
@@ -177,6 +178,25 @@ void node_hears_lost(RubatoEngine *engine, uint32_t from, const Control *control
         network_forget(engine->network, lost->number);
     }
     engine_break(engine, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), lost->text);
+}
+
+void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    const ControlRecover *const recover = &control->recover;
+
+    (void)from;
+    if (recover->node >= engine->n_nodes || recover->node == engine->self)
+        return;
+    if (recover->step == CONTROL_RECOVER_CLOSE) {
+        pthread_mutex_lock(&engine->lock);
+        engine_note_loss(engine, recover->node, recover->text);
+        pthread_mutex_unlock(&engine->lock);
+        if (engine->self == engine->scheduler_node)
+            dispatch_say_last_word(engine, recover->node, recover->text);
+        network_forget(engine->network, recover->node);
+        network_revoke_direct(engine->network);
+    }
+    engine_recover(engine, control);
 }
 
 void node_hears_waiting(RubatoEngine *engine, uint32_t from, const Control *control)

@@ -20,6 +20,7 @@ void node_hears_release(RubatoEngine *engine, uint32_t from, const Control *cont
 void node_hears_blocks(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_lost(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_waiting(RubatoEngine *engine, uint32_t from, const Control *control);
+void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_left(RubatoEngine *engine, uint32_t from, const Control *control);
 
 #endif

@@ -29,6 +29,7 @@ Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *o
     scheduler->begun = config->single;
     scheduler->next_epoch = 1;
     scheduler->map_number = 1; /* that of every new table */
+    scheduler->recovery = recovery_new(config->n_nodes);
     scheduler->tasks = g_ptr_array_new();
     g_queue_init(&scheduler->collectives);
     g_queue_init(&scheduler->outbox);
@@ -51,6 +52,7 @@ void scheduler_free(Scheduler *scheduler)
     if (scheduler == NULL)
         return;
     assert(!scheduler->delivering);
+    recovery_free(scheduler->recovery);
     collectives_clear(scheduler);
     tasks_clear(scheduler);
     g_ptr_array_free(scheduler->tasks, TRUE);
@@ -81,14 +83,6 @@ bool scheduler_has_ended(const Scheduler *scheduler)
     return scheduler->ended;
 }
 
-/* Fails everything that runs, that waits, and that comes later. */
-static void doom(Scheduler *scheduler, uint32_t code, const char *text)
-{
-    verdict_set(&scheduler->doom, code, text);
-    tasks_cancel(scheduler, code, text);
-    collectives_doomed(scheduler);
-}
-
 /* If no node is left that could need another: all may leave. */
 static void check_left(Scheduler *scheduler)
 {
@@ -108,8 +102,22 @@ static void end_without(Scheduler *scheduler, uint32_t number, const char *text)
     node->lost = true;
     verdict_set(&node->loss, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
     scheduler_send_all(scheduler, &(Control){ .kind = CONTROL_LOST, .lost = { number, text } });
-    doom(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+    scheduler_doom(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
     collectives_node_out(scheduler, number);
+    tasks_node_out(scheduler, number);
+    check_left(scheduler);
+}
+
+/* The run goes on: parts of the node get another primary. */
+static void go_on_without(Scheduler *scheduler, uint32_t number, const char *text)
+{
+    SchedulerNode *node = &scheduler->nodes[number];
+
+    node->lost = true;
+    verdict_set(&node->loss, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+    recovery_begin(scheduler, number, text);
+    tasks_lose_node(scheduler, number, text);
+    collectives_lose_node(scheduler, text);
     tasks_node_out(scheduler, number);
     check_left(scheduler);
 }
@@ -118,7 +126,10 @@ static void lose_node(Scheduler *scheduler, uint32_t number, const char *how)
 {
     g_autofree char *text = g_strdup_printf("%s was lost: %s", scheduler->nodes[number].label, how);
 
-    end_without(scheduler, number, text);
+    if (scheduler->config.goes_on && scheduler->doom.code == CONTROL_OK)
+        go_on_without(scheduler, number, text);
+    else
+        end_without(scheduler, number, text);
 }
 
 /* ---- what nodes say to the scheduler itself ---- */
@@ -146,7 +157,7 @@ bool scheduler_hears_interrupt(Scheduler *scheduler, uint32_t node, const Contro
 bool scheduler_hears_stop(Scheduler *scheduler, uint32_t node, const Control *control)
 {
     (void)node;
-    doom(scheduler, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text_of(&control->stop));
+    scheduler_doom(scheduler, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text_of(&control->stop));
     return true;
 }
 
@@ -321,6 +332,7 @@ static GArray *list_waits(const Scheduler *scheduler)
     g_array_set_clear_func(waits, (GDestroyNotify)wait_clear);
     collectives_add_waits(scheduler, waits);
     tasks_add_waits(scheduler, waits);
+    recovery_add_waits(scheduler, waits);
     add_wait_for_leaving(scheduler, waits);
     return waits;
 }

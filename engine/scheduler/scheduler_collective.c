@@ -276,6 +276,13 @@ static Collective *find_collective(const Scheduler *scheduler, uint64_t number)
     return NULL;
 }
 
+/* Whether the nodes that live can make such a call without a lost one. Where tables are, and who
+ * works, was decided for all nodes. */
+static bool goes_on_without(ControlCall what)
+{
+    return what == CONTROL_CALL_BARRIER || what == CONTROL_CALL_DROP;
+}
+
 /* The first node to come to a call: the call may already be bound to fail. */
 static void check_hope(Scheduler *scheduler, Collective *collective)
 {
@@ -283,11 +290,26 @@ static void check_hope(Scheduler *scheduler, Collective *collective)
         fail(scheduler, collective, scheduler->doom.code, scheduler->doom.text);
         return;
     }
-    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (scheduler->nodes[i].left) {
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++) {
+        const SchedulerNode *const node = &scheduler->nodes[i];
+
+        if (node->left) {
             fail_by_leaving(scheduler, collective, i);
             return;
         }
+        if (node->lost && !goes_on_without(collective->what)) {
+            fail(scheduler, collective, node->loss.code, node->loss.text);
+            return;
+        }
+    }
+}
+
+static bool all_have_proposed(const Scheduler *scheduler, const Collective *collective)
+{
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (!scheduler->nodes[i].lost && !collective->proposed[i])
+            return false;
+    return true;
 }
 
 bool collective_propose(Scheduler *scheduler, uint32_t node, const Control *control)
@@ -328,10 +350,8 @@ bool collective_propose(Scheduler *scheduler, uint32_t node, const Control *cont
     collective = open_collective(scheduler);
     if (collective == NULL)
         return true;
-    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (!collective->proposed[i])
-            return true;
-    go(scheduler, collective);
+    if (all_have_proposed(scheduler, collective))
+        go(scheduler, collective);
     return true;
 }
 
@@ -347,6 +367,26 @@ bool collective_ready(Scheduler *scheduler, uint32_t node, const Control *contro
     verdict_set(&collective->verdict, ready->outcome.code, ready->outcome.text);
     check_ready(scheduler, collective);
     return true;
+}
+
+void collectives_lose_node(Scheduler *scheduler, const char *text)
+{
+    Collective *const collective = open_collective(scheduler);
+
+    if (collective != NULL && !goes_on_without(collective->what))
+        fail(scheduler, collective, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+    else if (collective != NULL && collective->phase == COLLECTIVE_WORKING)
+        check_ready(scheduler, collective);
+    else if (collective != NULL && all_have_proposed(scheduler, collective))
+        go(scheduler, collective);
+    prune(scheduler);
+}
+
+void scheduler_doom(Scheduler *scheduler, uint32_t code, const char *text)
+{
+    verdict_set(&scheduler->doom, code, text);
+    tasks_cancel(scheduler, code, text);
+    collectives_doomed(scheduler);
 }
 
 void collectives_doomed(Scheduler *scheduler)

@@ -8,6 +8,7 @@
  *   roster.c                ANNOUNCE, PLACE: the nodes of a run without a cluster file
  *   scheduler_collective.c  PROPOSE, GO, READY, COMMIT
  *   scheduler_task.c        FAIL, CANCEL, TASK_DONE, TASK_END, barriers of a task
+ *   scheduler_recovery.c    RECOVER: parts of a lost node get another primary
  *   scheduler_waits.c       WAITS: deadlocks among a task's workers
  *   scheduler_data.c        READER, INPUTS, WANT, BLOCKS: the data that a task's workers read
  *   scheduler_base.c        the outbox, verdicts, names of nodes, finding and cancelling tasks
@@ -95,6 +96,8 @@ typedef struct {
     int64_t since_ms;
 } Wait;
 
+typedef struct Recovery Recovery; /* scheduler_recovery.c */
+
 struct Scheduler {
     /* immutable */
     SchedulerConfig config; /* its pointers are not used after scheduler_new */
@@ -122,6 +125,7 @@ struct Scheduler {
     uint64_t n_calls;
     uint32_t next_table;
     uint32_t map_number; /* of the newest part map */
+    Recovery *recovery;
 
     GPtrArray *tasks; /* from GO to TASK_END */
     uint32_t next_epoch;
@@ -167,6 +171,9 @@ bool task_is_late(const Scheduler *scheduler, uint64_t epoch);
 void task_cancel(Scheduler *scheduler, SchedulerTask *task, uint32_t code, const char *text);
 void task_send_cancel(Scheduler *scheduler, const SchedulerTask *task);
 
+/* Fails everything that runs, that waits, and that comes later. */
+void scheduler_doom(Scheduler *scheduler, uint32_t code, const char *text);
+
 /* scheduler.c */
 
 /* Messages about the node itself, and about the run. Each function with a node and a Control
@@ -198,6 +205,10 @@ void rendezvous_node_gone(Scheduler *scheduler, uint32_t node);
 bool collective_propose(Scheduler *scheduler, uint32_t node, const Control *control);
 bool collective_ready(Scheduler *scheduler, uint32_t node, const Control *control);
 
+/* A node is lost, and the run goes on: the open call fails, unless it needs no more than the nodes
+ * that live. */
+void collectives_lose_node(Scheduler *scheduler, const char *text);
+
 /* The scheduler's doom has been set. */
 void collectives_doomed(Scheduler *scheduler);
 
@@ -222,6 +233,19 @@ void tasks_leave_out_pause(Scheduler *scheduler, int64_t pause_ms);
 void tasks_node_out(Scheduler *scheduler, uint32_t node);
 void tasks_add_waits(const Scheduler *scheduler, GArray *waits);
 void tasks_clear(Scheduler *scheduler);
+
+/* Tasks whose workers on the node have not ended fail with this. */
+void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text);
+
+/* scheduler_recovery.c */
+Recovery *recovery_new(uint32_t n_nodes);
+void recovery_free(Recovery *recovery);
+
+/* The node is lost, and the run goes on. */
+void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text);
+bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *control);
+void recovery_check(Scheduler *scheduler);
+void recovery_add_waits(const Scheduler *scheduler, GArray *waits);
 
 /* scheduler_waits.c */
 void waits_init(SchedulerTask *task);

@@ -222,6 +222,16 @@ void tasks_cancel(Scheduler *scheduler, uint32_t code, const char *text)
         task_cancel(scheduler, scheduler->tasks->pdata[i], code, text);
 }
 
+void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
+{
+    for (guint i = 0; i < scheduler->tasks->len; i++) {
+        SchedulerTask *const task = scheduler->tasks->pdata[i];
+
+        if (!task->done[node])
+            task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+    }
+}
+
 void tasks_node_out(Scheduler *scheduler, uint32_t node)
 {
     /* Backwards, because tasks that end here are removed. */

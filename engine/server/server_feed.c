@@ -37,6 +37,7 @@ FedPart *fed_part_new(const Server *server, uint32_t table, uint32_t part, const
 
     fed->table = table;
     fed->part = part;
+    fed->map = 1;
     replica_feed_init(&fed->feed, 0);
     for (uint32_t i = 0; i < n; i++)
         replica_feed_add(&fed->feed, replicas[i], 0);
@@ -66,6 +67,29 @@ static void release(Server *server, HeldAnswer *first)
         end_held((Held *)first);
     }
     post_office_flush(server->office);
+}
+
+void server_keep_replicas(Server *server, FedPart *fed, const uint32_t *replicas, uint32_t n)
+{
+    for (uint32_t i = fed->feed.n_replicas; i-- > 0;) {
+        const uint32_t number = fed->feed.replicas[i].server;
+        bool stays = false;
+
+        for (uint32_t j = 0; j < n; j++)
+            stays = stays || replicas[j] == number;
+        if (!stays)
+            release(server, replica_feed_drop(&fed->feed, number));
+    }
+}
+
+void server_drop_replicas_of(Server *server, FedPart *fed, uint32_t node)
+{
+    for (uint32_t i = fed->feed.n_replicas; i-- > 0;) {
+        const uint32_t number = fed->feed.replicas[i].server;
+
+        if (server->office->servers[number].node == node)
+            release(server, replica_feed_drop(&fed->feed, number));
+    }
 }
 
 /* Whether anybody gets an answer to it, or it takes room in the window of its node. */
@@ -225,7 +249,7 @@ void server_feed_clock(Server *server, const BoundPart *part, const Message *mes
     Message input = { .epoch = message->epoch,
                       .request = { .worker = clock->source, .clock = clock->clock } };
 
-    if (clock->source >= model_n_sources(part->model) ||
+    if (clock->map < part->fed->map || clock->source >= model_n_sources(part->model) ||
         clock->clock <= rubato_model_clock(part->model, clock->source))
         return; /* it changes nothing */
     pass_on(server, part->fed, &input, MESSAGE_CLOCK);

@@ -11,6 +11,7 @@ struct FedPart {
     uint32_t table, part;
     ReplicaFeed feed;
     InputSequences *had; /* between tasks, by node */
+    uint32_t map;        /* the number of the map by which it became the primary */
 };
 
 /* Replicas are on these servers, and have what the part has: nothing yet. (transfer full) */
@@ -24,6 +25,12 @@ void fed_part_free(FedPart *fed);
  * counts as had. Otherwise it was sent again and must not be applied again, but is answered as if
  * it were new. */
 bool server_has_not_had(InputSequences *had, uint32_t sender, const Message *message);
+
+/* The part has no replicas on other servers than these n any more. */
+void server_keep_replicas(Server *server, FedPart *fed, const uint32_t *replicas, uint32_t n);
+
+/* The part has no replicas on that node any more. */
+void server_drop_replicas_of(Server *server, FedPart *fed, uint32_t node);
 
 /* As server_answer, but the answer may leave later. message->is_answered is set. */
 void server_answer_fed(Server *server, FedPart *fed, Message *message, CallStatus status);

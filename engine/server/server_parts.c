@@ -148,14 +148,19 @@ static void remove_model(Binding *binding, uint32_t part)
     binding->parts[part] = (BoundPart){ 0 };
 }
 
-static void add_model(Binding *binding, uint32_t part, RubatoShard *shard, RubatoModel *model)
+void server_bind_part(Binding *binding, uint32_t part, const BoundPart *bound)
 {
     uint32_t i = binding->n_here++;
 
     for (; i > 0 && binding->here[i - 1] > part; i--)
         binding->here[i] = binding->here[i - 1];
     binding->here[i] = part;
-    binding->parts[part] = (BoundPart){ .shard = shard, .model = model };
+    binding->parts[part] = *bound;
+}
+
+static void add_model(Binding *binding, uint32_t part, RubatoShard *shard, RubatoModel *model)
+{
+    server_bind_part(binding, part, &(BoundPart){ .shard = shard, .model = model });
 }
 
 static void take_out(Server *server, void *data)

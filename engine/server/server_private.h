@@ -9,6 +9,7 @@
  *   moving_part.c    the state of a part, sent to another node
  *   server_feed.c    a part with replicas, on its primary
  *   server_replicas.c  a replica
+ *   server_promote.c  a replica becomes the primary, and what others do then
  *   replica_feed.c   what the two know of each other
  *   server_tables.c  its shards, the models of tasks, answers
  *   server_invoke.c  functions as the owner
@@ -182,6 +183,9 @@ RubatoModel *server_begin_model(Server *server, const Binding *binding, RubatoSh
 
 /* Whether a message brings something of the part that the server expects. */
 bool server_is_arriving(const Server *server, const Message *message);
+
+/* The part is here from now on, in the binding's task. */
+void server_bind_part(Binding *binding, uint32_t part, const BoundPart *bound);
 
 /* Frees what has come of the expected part, if a part is expected. */
 void server_drop_arrival(Server *server);

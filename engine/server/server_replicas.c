@@ -43,7 +43,8 @@ void replica_free(Replica *replica)
         end_model(&g_array_index(replica->models, ReplicaModel, i));
     g_array_unref(replica->models);
     g_free(replica->had);
-    shard_free(replica->shard);
+    if (replica->shard != NULL)
+        shard_free(replica->shard);
     g_free(replica);
 }
 
@@ -185,7 +186,7 @@ void server_take_input(Server *server, Message *message)
 {
     Replica *const replica = find_replica(server, message->table, message->part);
 
-    if (replica == NULL) { /* of a table that has been dropped */
+    if (replica == NULL || replica->is_deaf) { /* of a table that has been dropped */
         server_answer(server, message, CALL_OK);
         return;
     }

@@ -21,6 +21,7 @@ struct Replica {
     GArray *models;      /* of ReplicaModel */
     uint64_t position;   /* it has had the inputs up to this number */
     InputSequences *had; /* between tasks, by node */
+    bool is_deaf;        /* the primary's node is lost: nothing is taken in from it any more */
 };
 
 /* Takes over the shard. (transfer full) */

@@ -170,10 +170,15 @@ void task_run_tell_news(RubatoTaskRun *run)
 
         /* the servers know these clocks already; the news only improves messages to the user */
         if (clocks_has_news(&run->clocks[i], &news))
-            post_office_tell_clock(office, run->epoch, run->routes[i].table,
-                                   run->routes[i].traits->per_worker_clocks ? news.slowest
-                                                                            : office->self,
-                                   news.clock, news.clock, news.slowest);
+            post_office_tell_clock(office, run->epoch,
+                                   &(WireClock){ .table = run->routes[i].table,
+                                                 .source = run->routes[i].traits->per_worker_clocks
+                                                               ? news.slowest
+                                                               : office->self,
+                                                 .clock = news.clock,
+                                                 .node_clock = news.clock,
+                                                 .slowest = news.slowest,
+                                                 .map = part_map_number(run->routes[i].map) });
     }
     post_office_flush(office);
 }

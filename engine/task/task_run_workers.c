@@ -62,6 +62,21 @@ static FencedPart *list_replicated(const RubatoTaskRun *run, uint32_t *n)
     return (FencedPart *)(void *)g_array_free(g_steal_pointer(&parts), FALSE);
 }
 
+/* The map was not closed for them. So a part may have got another primary after its old one was
+ * looked up. Either this sees the new one, or the thread that has stored it finds the fence. */
+static void send_fences_again(const RubatoTaskRun *run, const FencedPart *parts, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        for (size_t j = 0; j < run->n_tables; j++) {
+            const Table *table = run->tables[j];
+            const uint32_t server =
+                table->id == parts[i].table ? part_map_server(table->map, parts[i].part) : 0;
+
+            if (table->id == parts[i].table && server != parts[i].server)
+                post_office_send_again(run->host->office, table->id, parts[i].part, server);
+        }
+}
+
 /* Returns when every server has handled what this node's workers sent before, and replicas have it,
  * or the task is cancelled. */
 static void fence(RubatoTaskRun *run, Spinner *spinner)
@@ -74,6 +89,7 @@ static void fence(RubatoTaskRun *run, Spinner *spinner)
     Call call;
 
     fence_start(office, run->epoch, &run->cancelled, parts, n_parts, messages, &call);
+    send_fences_again(run, parts, n_parts);
     if (call_has_ended(&call))
         return;
     call.spinner = spinner;

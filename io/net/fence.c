@@ -28,6 +28,8 @@ void fence_start(PostOffice *office, uint32_t epoch, const _Atomic bool *cancell
     for (uint32_t i = 0; i < n_parts; i++)
         ask(office, epoch, &parts[i], &messages[office->n_servers + i], call);
     post_office_flush(office);
+    if (n_parts > 0)
+        post_office_end_fences(office);
     /* A call that is registered after the canceller's sweep would never end. One of the two sees
      * the other: the canceller sets the flag before its sweep, and this thread reads the flag
      * after it has registered the call. seq_cst: as in the store. */

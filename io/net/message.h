@@ -71,6 +71,7 @@ enum {
 /* The clock of a source: a node's number, or a worker's rank if the table's model uses ranks. */
 typedef struct {
     uint32_t source;
+    uint32_t map; /* the number of the part map by which it was told */
     uint64_t clock;
 } MessageClock;
 

@@ -322,7 +322,11 @@ again:
     }
     call_begin(&call, NULL);
     call.spinner = &client->spinner;
-    send_slices(client, &ask, client->slicer.slices, n_slices, &call, client->messages);
+    if (G_UNLIKELY(client->route->map->n_replicas >
+                   0)) /* its server may be lost: see client_moved.c */
+        table_client_send(client, &ask, client->slicer.slices, n_slices, &call, client->messages);
+    else
+        send_slices(client, &ask, client->slicer.slices, n_slices, &call, client->messages);
     call_sent(&call);
     if (!has_ended_well(&call) && !table_client_wait(client, &call, error)) {
         if (table_client_may_send_again(client, &call, &resending, error))

@@ -15,6 +15,7 @@
  * Threads: the client's worker; table_route_lead any. What workers share here is the route's
  * clocks. */
 #include "tables/client/client_private.h"
+#include "tables/ticket.h"
 
 /* When a worker has added so many bytes since it told a clock, it tells the next one. */
 #define MOST_UNTOLD_BYTES ((uint64_t)256 << 10)
@@ -137,7 +138,29 @@ static Message clock_message(const TableRoute *route, uint32_t server, uint32_t 
                       .table = route->table,
                       .server = server,
                       .node = route->office->self,
-                      .clock = { .source = source, .clock = clock } };
+                      .clock = {
+                          .source = source, .map = part_map_number(route->map), .clock = clock } };
+}
+
+/* The number of the map is loaded behind the clock. If a part has got another primary, either this
+ * finds the new number, or the thread that stores it finds the clock, and tells it again. */
+static void order_clock_and_map(const TableRoute *route)
+{
+    if (route->map->n_replicas > 0) /* seq_cst: against the one in engine/engine_recovery.c */
+        atomic_thread_fence(memory_order_seq_cst);
+}
+
+static void tell_other_nodes(const TableRoute *route, uint32_t source, uint64_t clock,
+                             NodeClock node)
+{
+    const WireClock told = { .table = route->table,
+                             .source = source,
+                             .clock = clock,
+                             .node_clock = node.clock,
+                             .slowest = node.slowest,
+                             .map = part_map_number(route->map) };
+
+    post_office_tell_clock(route->office, route->epoch, &told);
 }
 
 /* A server of this node finds a clock in its mailbox. */
@@ -188,9 +211,9 @@ static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock,
 {
     PostOffice *office = route->office;
 
+    order_clock_and_map(route);
     if (office->network != NULL) {
-        post_office_tell_clock(office, route->epoch, route->table, source, clock, node.clock,
-                               node.slowest);
+        tell_other_nodes(route, source, clock, node);
         post_office_flush_later(office);
     }
     if (n_bytes < MANY_BYTES)
@@ -208,9 +231,9 @@ static void tell_clock_later(const TableRoute *route, uint32_t source, uint64_t 
 {
     PostOffice *office = route->office;
 
+    order_clock_and_map(route);
     if (office->network != NULL)
-        post_office_tell_clock(office, route->epoch, route->table, source, clock, node.clock,
-                               node.slowest);
+        tell_other_nodes(route, source, clock, node);
     for (uint32_t server = 0; server < office->n_servers; server++)
         if (post_office_is_local(office, server))
             post_clock(route, server, source, clock);
@@ -273,12 +296,23 @@ void table_client_clock_by_request(TableClient *client)
     clocks_advance(client->route->clocks, client->rank, client->clock, &news);
 }
 
+/* A Get that is sent again, to another primary, must not come behind Adds of its own clock. So
+ * under a model that gives no lead, its worker does not end the clock before the Get is answered.
+ */
+static void wait_for_tickets(TableClient *client)
+{
+    if (client->lead == 0 && client->tickets != NULL)
+        tickets_wait_for_client(client);
+}
+
 /* A clock is sent at once, because others may wait for it. A worker that only clocks waits for room
  * afterwards. */
 bool table_client_clock(TableClient *client, GError **error)
 {
     if (!table_client_check_owner(client, error) || !table_client_check_cancelled(client, error))
         return false;
+    if (G_UNLIKELY(client->route->map->n_replicas > 0))
+        wait_for_tickets(client);
     const uint64_t untold_bytes = client->untold_bytes, n_bytes = client->adding_bytes;
 
     count_clock(client);

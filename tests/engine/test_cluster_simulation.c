@@ -95,6 +95,28 @@ START_TEST(a_network_slower_than_the_timeout_may_lose_a_node)
 }
 END_TEST
 
+/* A server's node is lost while workers of others use its parts. They notice nothing: every row is
+ * what their Adds make it, and every replica that is left is what its primary is. */
+START_TEST(a_lost_server_ends_no_task_and_loses_no_add)
+{
+    const uint64_t n = sim_number_of("RUBATO_SIM_LOSS_SEEDS", is_slow() ? 160 : 800);
+    const uint64_t first = sim_number_of("RUBATO_SIM_FIRST", 0);
+    uint32_t n_ended_well = 0, n_nodes = 0;
+
+    for (uint64_t seed = first + (uint64_t)_i; seed < first + n; seed += N_BATCHES) {
+        SimScenario scenario;
+        SimOutcome outcome;
+
+        sim_scenario_draw_loss(&scenario, seed);
+        scenario.options.traces = g_getenv("RUBATO_SIM_TRACES") != NULL;
+        sim_cluster_run(&scenario, &outcome);
+        n_ended_well += outcome.n_ended_well;
+        n_nodes += scenario.n_nodes - 1;
+    }
+    ck_assert_uint_gt(n_ended_well, n_nodes / 2); /* others had not begun when one was killed */
+}
+END_TEST
+
 /* Each program is run on several clusters, with other faults. */
 START_TEST(bsp_is_the_same_to_the_bit_on_every_cluster)
 {
@@ -200,6 +222,7 @@ int main(void)
         tcase_add_test(cases, the_seed_that_is_asked_for);
     } else {
         tcase_add_loop_test(cases, clusters_keep_their_promises_and_end, 0, N_BATCHES);
+        tcase_add_loop_test(cases, a_lost_server_ends_no_task_and_loses_no_add, 0, N_BATCHES);
         tcase_add_test(cases, a_network_without_faults_is_no_reason_to_lose_a_node);
         tcase_add_loop_test(deaf, a_node_that_hears_no_scheduler_ends_the_run_for_all, 0,
                             N_BATCHES);

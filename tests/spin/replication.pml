@@ -352,7 +352,7 @@ inline close_map()
         do
         :: m < NODES ->
             if
-            :: (a2 >> m) & 1 -> drain(m, self)
+            :: (a2 >> m) & 1 -> drain(m, self); node[self].has[m] = NONE
             :: else
             fi;
             m++
@@ -477,7 +477,12 @@ end:
     do
     :: d_step { order[self]?kind, a1, a2, a3, a4;
         if
-        :: kind == CLOSE -> close_map()
+        :: kind == CLOSE ->
+            close_map();
+            if
+            :: node[self].serves -> settle() /* what waited for a lost replica */
+            :: else
+            fi
         :: kind == PROMOTE -> promote(); settle()
         :: kind == OPEN -> open_map()
         fi;

@@ -177,6 +177,7 @@ static void write_clock(uint8_t *bytes, const WireHeader *header)
     wire_store_u32(bytes + 28, header->clock.source);
     wire_store_u64(bytes + 32, header->clock.node_clock);
     wire_store_u32(bytes + 40, header->clock.slowest);
+    wire_store_u32(bytes + 44, header->clock.map);
 }
 
 static const char *read_clock(const uint8_t *bytes, WireHeader *header)
@@ -187,6 +188,7 @@ static const char *read_clock(const uint8_t *bytes, WireHeader *header)
         .source = wire_load_u32(bytes + 28),
         .node_clock = wire_load_u64(bytes + 32),
         .slowest = wire_load_u32(bytes + 40),
+        .map = wire_load_u32(bytes + 44),
     };
     return header->key_bytes != 0 ? "it is a clock with keys" : NULL;
 }

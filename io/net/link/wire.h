@@ -17,6 +17,7 @@
  *               the input  76 kind of the input; of a tuning as an input: 56 number
  *               72 hyper-parameter
  *     clock:    16 clock  24 table  28 source  32 clock of the node  40 its slowest worker
+ *               44 number of the part map
  *     reply:    16 request id  24 status  32 min clock  40 bytes of the answer that still follow
  *     control:  nothing: all of it is in the values
  *
@@ -85,6 +86,7 @@ typedef struct {
     uint64_t clock;      /* that it has reached */
     uint64_t node_clock; /* for messages to the user: the clock of the node, */
     uint32_t slowest;    /* and the rank of its slowest worker */
+    uint32_t map;        /* as MessageClock.map */
 } WireClock;
 
 /* MESSAGE_REPLY */

@@ -44,6 +44,7 @@ void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const
     for (uint32_t node = 0; node < n_nodes; node++)
         for (uint32_t i = 0; i < servers_of[node]; i++)
             office->servers[server++].node = node;
+    office->is_lost = g_new0(bool, n_nodes);
     pthread_mutex_init(&office->listener_lock, NULL);
     pthread_mutex_init(&office->lock, NULL);
 }
@@ -56,6 +57,7 @@ void post_office_clear(PostOffice *office)
         if (office->pending[i].call != NULL)
             post_office_free_pieces(office->pending[i].pieces);
     g_clear_pointer(&office->pending, g_free);
+    g_clear_pointer(&office->is_lost, g_free);
     g_clear_pointer(&office->servers, g_free);
     g_clear_pointer(&office->node_ids, g_free);
 }
@@ -153,6 +155,39 @@ void post_office_cancel(PostOffice *office, uint32_t epoch)
     cancel_pending(office, epoch);
     if (office->network != NULL)
         network_revoke_direct(office->network);
+}
+
+/* Whether the request asks only whether a server of a lost node has handled what was sent before.
+ * The lock is held. */
+static bool is_fence_of_lost(const PostOffice *office, const PendingRequest *request)
+{
+    return request->call != NULL && office->is_lost[request->node] &&
+           request->kind == MESSAGE_FENCE && request->table == MESSAGE_NO_TABLE;
+}
+
+void post_office_end_fences(PostOffice *office)
+{
+    for (uint32_t i = 0;; i++) {
+        PendingRequest taken = { 0 };
+
+        pthread_mutex_lock(&office->lock);
+        while (i < office->n_pending_slots && !is_fence_of_lost(office, &office->pending[i]))
+            i++;
+        if (i < office->n_pending_slots)
+            taken = post_office_take_slot(office, i);
+        pthread_mutex_unlock(&office->lock);
+        if (taken.call == NULL)
+            return;
+        call_end_part(taken.call, CALL_OK, UINT64_MAX);
+    }
+}
+
+void post_office_lose_node(PostOffice *office, uint32_t node)
+{
+    pthread_mutex_lock(&office->lock);
+    office->is_lost[node] = true;
+    pthread_mutex_unlock(&office->lock);
+    post_office_end_fences(office);
 }
 
 bool post_office_waits_for(PostOffice *office, const Call *call, uint32_t *node)
@@ -398,16 +433,9 @@ Frame *post_office_need_frame(Frame *frame)
     return frame;
 }
 
-void post_office_tell_clock(PostOffice *office, uint32_t epoch, uint32_t table, uint32_t source,
-                            uint64_t clock, uint64_t node_clock, uint32_t slowest)
+void post_office_tell_clock(PostOffice *office, uint32_t epoch, const WireClock *clock)
 {
-    const WireHeader header = { .kind = MESSAGE_CLOCK,
-                                .epoch = epoch,
-                                .clock = { .table = table,
-                                           .source = source,
-                                           .clock = clock,
-                                           .node_clock = node_clock,
-                                           .slowest = slowest } };
+    const WireHeader header = { .kind = MESSAGE_CLOCK, .epoch = epoch, .clock = *clock };
 
     for (uint32_t node = 0; node < office->n_nodes; node++) {
         if (node != office->self)

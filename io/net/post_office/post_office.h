@@ -58,6 +58,7 @@ typedef struct {
     /* guarded by lock: requests to other nodes that are not answered yet */
     PendingRequest *pending;
     uint32_t n_pending_slots;
+    bool *is_lost;    /* by node */
     uint64_t n_asked; /* requests that have had a slot */
     uint32_t first_free;
 } PostOffice;
@@ -117,11 +118,8 @@ bool post_office_push(PostOffice *office, const Message *message);
 /* The same for a MESSAGE_CLOCK to a server of this node. */
 void post_office_tell_local_clock(PostOffice *office, Message *message);
 
-/* Tells every other node a clock: the clock of source (a node number, or a worker's rank if the
- * table's model uses ranks) and, for messages to the user, the node's clock and its slowest
- * worker. */
-void post_office_tell_clock(PostOffice *office, uint32_t epoch, uint32_t table, uint32_t source,
-                            uint64_t clock, uint64_t node_clock, uint32_t slowest);
+/* Tells every other node a clock. */
+void post_office_tell_clock(PostOffice *office, uint32_t epoch, const WireClock *clock);
 
 /* Sends the messages for other nodes since the last flush, in one packet for each node. */
 void post_office_flush(PostOffice *office);
@@ -142,6 +140,12 @@ bool post_office_wait(PostOffice *office, Call *call, int timeout_ms);
 
 /* Whether, and of which node, a call waits for an answer; for messages. */
 bool post_office_waits_for(PostOffice *office, const Call *call, uint32_t *node);
+
+/* A node is lost: fences of its servers end, now and from now on. */
+void post_office_lose_node(PostOffice *office, uint32_t node);
+
+/* Ends fences of servers of nodes that were lost before they were asked. */
+void post_office_end_fences(PostOffice *office);
 
 /* Sends again, in their order, the requests about a part that wait for an answer of another node:
  * to the server that has the part now. For parts that know what they have had (a table with

@@ -336,11 +336,13 @@ static void let_hear(PostOffice *office, const Incoming *incoming)
 void post_office_receive_clock(PostOffice *office, const Incoming *incoming)
 {
     const WireClock *heard = &incoming->header.clock;
-    const Message message = { .kind = MESSAGE_CLOCK,
-                              .epoch = incoming->header.epoch,
-                              .table = heard->table,
-                              .node = incoming->node,
-                              .clock = { .source = heard->source, .clock = heard->clock } };
+    const Message message = {
+        .kind = MESSAGE_CLOCK,
+        .epoch = incoming->header.epoch,
+        .table = heard->table,
+        .node = incoming->node,
+        .clock = { .source = heard->source, .map = heard->map, .clock = heard->clock }
+    };
 
     let_hear(office, incoming);
     for (uint32_t server = 0; server < office->n_servers; server++)

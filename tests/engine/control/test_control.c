@@ -91,6 +91,10 @@ static const Control SAMPLES[] = {
                     .description = "host process 7" } },
     { .kind = CONTROL_PLACE,
       .place = { .incarnation = 5, .node_id = 6, .missing = "one", .file = "cluster: { };" } },
+    { .kind = CONTROL_RECOVER,
+      .recover = { .map = 2, .step = 1, .node = 3, .text = "lost", .lines = "0 1 1 2\n" } },
+    { .kind = CONTROL_RECOVERED,
+      .recover = { .map = 2, .step = 0, .node = 3, .lines = "r0 1 2 77\n" } },
 };
 
 /* Compares the texts and lists to which a message points, and sets them to NULL. */

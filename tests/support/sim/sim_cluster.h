@@ -81,6 +81,7 @@ typedef struct {
     uint32_t n_moves;         /* of parts, in each task */
     int64_t between_moves_ns; /* at most */
     bool asks_services;       /* after each task */
+    bool outlives;            /* a node that is killed while a task runs ends nothing */
     SimFault faults[SIM_MOST_FAULTS];
     uint32_t n_faults;
     int64_t heals_ms; /* there are no faults from then on */
@@ -104,6 +105,10 @@ void sim_scenario_draw_deaf(SimScenario *scenario, uint64_t seed);
 /* The cluster and the tables of a seed. For three timeouts all links are slow: a packet takes up to
  * 1.3 timeouts, and others overtake it. Meanwhile connections are reset. */
 void sim_scenario_draw_slow(SimScenario *scenario, uint64_t seed);
+
+/* A cluster whose tables have a replica of each part. Its only fault: a node without workers is
+ * killed, perhaps while the workers of others use its servers. */
+void sim_scenario_draw_loss(SimScenario *scenario, uint64_t seed);
 
 /* The cluster and the faults of a seed, except those that end a task, with an exact program. */
 void sim_scenario_draw_exact(SimScenario *scenario, uint64_t seed, uint64_t program);
@@ -166,6 +171,7 @@ typedef struct {
     const SimScenario *scenario;
     SimHistory *histories[SIM_MOST_TABLES];
     uint32_t task, begun_task; /* the present one; histories know of */
+    int64_t begun_ns;          /* when a worker of that began */
     int64_t *progress_ns;      /* when something was last done */
     struct SimCluster *cluster;
 } SimJob;

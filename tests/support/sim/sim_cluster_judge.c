@@ -22,6 +22,16 @@ static bool was_cut_off(const SimScenario *scenario, const SimNode *node)
            (!was_silence && MAX(node->outage_ms, node->round_trip_ms) >= enough_ms);
 }
 
+/* Whether a node was killed when its part of a task had come to the scheduler: then the task does
+ * not need it. */
+static bool begun_long_before(const SimCluster *cluster)
+{
+    const int64_t begun_ms = cluster->job.begun_ns / SIM_MS - cluster->begun_ms;
+
+    return cluster->killed_ms >= 0 && cluster->job.begun_task > 0 &&
+           cluster->killed_ms > begun_ms + (int64_t)cluster->scenario->timeout_ms;
+}
+
 static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcome *outcome)
 {
     const SimScenario *const scenario = cluster->scenario;
@@ -44,6 +54,8 @@ static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcom
                      scenario->failing_worker);
         return;
     }
+    if (scenario->outlives && begun_long_before(cluster))
+        sim_fail("node %u did not outlive another one: %s", node->number, node->error->message);
     outcome->failed_ms = MAX(outcome->failed_ms, node->failed_ms);
     const bool is_lost = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST);
     const bool has_failed = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_TASK_FAILED);

@@ -29,6 +29,30 @@ static bool is_read(const SimScenario *scenario, const Table *table, uint32_t pa
     return is_read;
 }
 
+/* Whether a node was killed, or the scheduler has declared it lost. */
+static bool is_lost(const SimCluster *cluster, uint32_t node)
+{
+    const RubatoEngine *const scheduler = cluster->nodes[cluster->scenario->scheduler].engine;
+
+    return cluster->nodes[node].was_killed ||
+           (scheduler != NULL && scheduler->losses[node].text != NULL);
+}
+
+static bool any_is_lost(const SimCluster *cluster)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++)
+        any = any || is_lost(cluster, i);
+    return any;
+}
+
+/* What a lost node has does not count. NULL: it has ended, or is lost. */
+static const RubatoEngine *living_engine(const SimCluster *cluster, uint32_t node)
+{
+    return is_lost(cluster, node) ? NULL : cluster->nodes[node].engine;
+}
+
 /* Calls a function for each place where a part of the table that is read, or a replica of it,
  * is. */
 static void visit(const SimNode *node, const char *name,
@@ -43,7 +67,7 @@ static void visit(const SimNode *node, const char *name,
     table = engine_find_table(node->engine, name, NULL);
     pthread_mutex_unlock(&node->engine->lock);
     for (uint32_t i = 0; i < cluster->scenario->n_nodes && table != NULL; i++) {
-        const RubatoEngine *const engine = cluster->nodes[i].engine;
+        const RubatoEngine *const engine = living_engine(cluster, i);
 
         for (uint32_t j = 0; engine != NULL && j < engine->n_servers; j++)
             for (uint32_t part = 0; part < table->map->n_parts; part++) {
@@ -93,9 +117,9 @@ static void compare_part(const SimCluster *cluster, const Table *table, uint32_t
     uint32_t n_found = 0;
 
     for (uint32_t i = 0; i < scenario->n_nodes; i++) {
-        const RubatoEngine *const engine = cluster->nodes[i].engine;
+        const RubatoEngine *const engine = living_engine(cluster, i);
 
-        for (uint32_t j = 0; j < engine->n_servers; j++) {
+        for (uint32_t j = 0; engine != NULL && j < engine->n_servers; j++) {
             PartDigest digest;
 
             if (!part_digest(&engine->servers[j], table->id, part, &digest))
@@ -106,7 +130,10 @@ static void compare_part(const SimCluster *cluster, const Table *table, uint32_t
                 found[n_found++] = digest;
         }
     }
-    if (!primary.is_primary || n_found != scenario->n_replicas)
+    if (!primary.is_primary && any_is_lost(cluster))
+        return; /* it gets another one */
+    if (!primary.is_primary || n_found > scenario->n_replicas ||
+        (n_found < scenario->n_replicas && !any_is_lost(cluster)))
         sim_fail("part %u of table %s has %u replicas", part, table->spec->name, n_found);
     for (uint32_t i = 0; i < n_found; i++)
         if (found[i].n_models > 0)
@@ -144,7 +171,7 @@ static void compare_after_task(const SimCluster *cluster, const Table *table)
         uint32_t n_found = 0;
 
         for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++) {
-            const RubatoEngine *const engine = cluster->nodes[i].engine;
+            const RubatoEngine *const engine = living_engine(cluster, i);
 
             for (uint32_t j = 0; engine != NULL && j < engine->n_servers; j++) {
                 PartDigest found;

@@ -261,6 +261,52 @@ void sim_scenario_draw_slow(SimScenario *scenario, uint64_t seed)
     scenario->heals_ms = slow.at_ms + slow.for_ms + 1;
 }
 
+/* Everybody that a lost node must not have, or must. */
+static uint32_t draw_victim(SimScenario *scenario, Dice *dice)
+{
+    const uint32_t victim =
+        (scenario->scheduler + 1 + below(dice, scenario->n_nodes - 1)) % scenario->n_nodes;
+
+    scenario->servers[victim] = MAX(1, scenario->servers[victim]);
+    scenario->servers[scenario->scheduler] = MAX(1, scenario->servers[scenario->scheduler]);
+    scenario->workers[scenario->scheduler] = MAX(1, scenario->workers[scenario->scheduler]);
+    scenario->workers[victim] = 0;
+    scenario->n_workers = scenario->n_servers = 0;
+    for (uint32_t i = 0; i < scenario->n_nodes; i++) {
+        scenario->n_workers += scenario->workers[i];
+        scenario->n_servers += scenario->servers[i];
+    }
+    if (scenario->slow_worker != UINT32_MAX)
+        scenario->slow_worker %= scenario->n_workers;
+    return victim;
+}
+
+void sim_scenario_draw_loss(SimScenario *scenario, uint64_t seed)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 17 };
+
+    sim_scenario_draw(scenario, seed);
+    scenario->failing_worker = UINT32_MAX;
+    scenario->cancelled_ms = -1;
+    scenario->asks_services = false;
+    scenario->has_task_beside = false;
+    scenario->n_tasks = 1;
+    scenario->n_moves = 0;
+    scenario->n_replicas = 1;
+    scenario->outlives = true;
+    for (uint32_t i = 0; i < scenario->n_tables; i++)
+        if (scenario->tables[i].model == SIM_MODEL_SPARSE_SSP) {
+            scenario->tables[i].model = (SimModel)below(&dice, SIM_MODEL_SPARSE_SSP);
+            scenario->tables[i].handle = SIM_HANDLE_KV;
+        }
+    memset(scenario->faults, 0, sizeof scenario->faults);
+    scenario->faults[0] = (SimFault){ .kind = SIM_FAULT_KILL,
+                                      .at_ms = between(&dice, 100, 3000),
+                                      .from = draw_victim(scenario, &dice) };
+    scenario->n_faults = 1;
+    scenario->heals_ms = 4000;
+}
+
 static void drop_fault(SimScenario *scenario, uint32_t i)
 {
     scenario->faults[i] = scenario->faults[--scenario->n_faults];

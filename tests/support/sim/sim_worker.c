@@ -445,6 +445,7 @@ bool sim_worker_run(RubatoWorker *worker, void *user_data, GError **error)
 
     if (job->begun_task < job->task) {
         job->begun_task = job->task;
+        job->begun_ns = sim_now_ns();
         for (uint32_t i = 0; i < job->scenario->n_tables; i++)
             sim_history_begin_task(job->histories[i]);
     }

@@ -1,0 +1,239 @@
+/* What this node does when another one is lost and the run goes on: CLOSE, PROMOTE, OPEN
+ * (docs/replication.md). The scheduler leads all nodes through these steps.
+ *
+ * Why each wait ends. A map that closes waits for senders that are posting, and these wait for
+ * nothing. Functions that run on servers wait for them to handle messages, which they do without a
+ * wait. No step waits for a worker.
+ *
+ * Threads: the thread of part steps. engine_recover: the control actor's owner. */
+#include "engine/control/place_text.h"
+#include "engine/engine_private.h"
+#include "engine/server/server_promote.h"
+#include "engine/task/task_run.h"
+
+/* How long the end of the run may go unnoticed. */
+#define LOOK_MS 50
+
+typedef struct {
+    Message message; /* first: the thread finds the step by it */
+    RubatoEngine *engine;
+    Control control;
+    uint64_t call; /* of CLOSE: the collective call that has to end before; 0: none */
+} RecoveryStep;
+
+/* The tables with replicas. From CLOSE to OPEN none is made, and none is dropped. */
+static GPtrArray *list_tables(RubatoEngine *engine)
+{
+    GPtrArray *const tables = g_ptr_array_new();
+
+    pthread_mutex_lock(&engine->lock);
+    for (guint i = 0; i < engine->tables->len; i++) {
+        Table *const table = g_ptr_array_index(engine->tables, i);
+
+        if (table->map->n_replicas > 0)
+            g_ptr_array_add(tables, table);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return tables;
+}
+
+/* ---- CLOSE ---- */
+
+/* A collective call that all nodes do their part of, since before the loss: it may make a table, or
+ * drop one. It ends, because no node waits for the recovery in it. */
+static void await_call(RubatoEngine *engine, uint64_t call)
+{
+    pthread_mutex_lock(&engine->lock);
+    while (call != 0 && engine->call.number == call && engine->call.stage != CALL_STAGE_NONE &&
+           !engine->scheduler_lost)
+        engine_wait_changed(engine, LOOK_MS);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+typedef struct {
+    const GPtrArray *tables;
+    uint32_t lost; /* a node's number */
+    GString *text;
+    pthread_mutex_t lock; /* guards text */
+} Listing;
+
+static void list_parts(Server *server, void *data)
+{
+    Listing *const listing = data;
+    g_autoptr(GArray) parts = g_array_new(FALSE, FALSE, sizeof(HeldPart));
+
+    server_leave_node(server, listing->lost);
+    for (guint i = 0; i < listing->tables->len; i++)
+        server_list_parts(server, ((Table *)g_ptr_array_index(listing->tables, i))->id, parts);
+    pthread_mutex_lock(&listing->lock);
+    for (guint i = 0; i < parts->len; i++) {
+        const HeldPart *const held = &g_array_index(parts, HeldPart, i);
+
+        place_text_write_found(
+            listing->text, &(PlaceFound){ .table = held->table,
+                                          .part = held->part,
+                                          .role = held->is_primary ? PLACE_PRIMARY : PLACE_REPLICA,
+                                          .server = server->number,
+                                          .position = held->position });
+    }
+    pthread_mutex_unlock(&listing->lock);
+}
+
+/* Which parts there are. */
+static void list_known(const GPtrArray *tables, GString *text)
+{
+    for (guint i = 0; i < tables->len; i++) {
+        const Table *const table = g_ptr_array_index((GPtrArray *)tables, i);
+
+        for (uint32_t part = 0; part < table->map->n_parts; part++)
+            place_text_write_found(
+                text, &(PlaceFound){ .table = table->id, .part = part, .role = PLACE_KNOWN });
+    }
+}
+
+static void close_step(RubatoEngine *engine, const ControlRecover *recover, uint64_t call,
+                       GString *text)
+{
+    g_autoptr(GPtrArray) tables = NULL;
+    Listing listing = { .lost = recover->node, .text = text, .lock = PTHREAD_MUTEX_INITIALIZER };
+
+    await_call(engine, call);
+    tables = list_tables(engine);
+    for (guint i = 0; i < tables->len; i++) /* after a second loss they are closed already */
+        part_map_close(((Table *)g_ptr_array_index(tables, i))->map);
+    post_office_lose_node(&engine->office, recover->node);
+    services_break(engine->services, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), recover->text);
+    listing.tables = tables;
+    servers_run(engine->servers, engine->n_servers, list_parts, &listing);
+    if (engine->self == engine->scheduler_node)
+        list_known(tables, text);
+}
+
+/* ---- PROMOTE ---- */
+
+static void set_places(Server *server, void *data)
+{
+    const ControlRecover *const recover = data;
+    const char *lines = recover->lines;
+    PlaceSet set;
+
+    while (place_text_read_set(&lines, &set))
+        server_set_place(server, &(PartPlace){ .table = set.table,
+                                               .part = set.part,
+                                               .map = recover->map,
+                                               .primary = set.servers[0],
+                                               .n_replicas = set.n - 1,
+                                               .replicas = set.servers + 1 });
+}
+
+/* ---- OPEN ---- */
+
+static Table *find_table(const GPtrArray *tables, uint32_t id)
+{
+    for (guint i = 0; i < tables->len; i++) {
+        Table *const table = g_ptr_array_index((GPtrArray *)tables, i);
+
+        if (table->id == id)
+            return table;
+    }
+    return NULL;
+}
+
+/* Workers' requests go to the new primaries, in their order, before anything else does. */
+static void send_again(RubatoEngine *engine, const GPtrArray *tables, const char *lines)
+{
+    PlaceSet set;
+
+    while (place_text_read_set(&lines, &set)) {
+        const Table *const table = find_table(tables, set.table);
+        const uint32_t primary = set.servers[0];
+
+        if (table == NULL || set.part >= table->map->n_parts ||
+            primary >= engine->office.n_servers || part_map_server(table->map, set.part) == primary)
+            continue;
+        part_map_set_server(table->map, set.part, primary);
+        post_office_send_again(&engine->office, table->id, set.part, primary);
+    }
+}
+
+static void open_step(RubatoEngine *engine, const ControlRecover *recover)
+{
+    g_autoptr(GPtrArray) tables = list_tables(engine);
+
+    send_again(engine, tables, recover->lines);
+    for (guint i = 0; i < tables->len; i++)
+        part_map_renumber(((Table *)g_ptr_array_index(tables, i))->map, recover->map);
+    /* seq_cst: a clock that is told with the old number is found below; see client_clock.c */
+    atomic_thread_fence(memory_order_seq_cst);
+    pthread_mutex_lock(&engine->lock);
+    for (guint i = 0; i < tables->len; i++)
+        for (guint j = 0; j < engine->runs->len; j++)
+            task_run_tell_clocks(g_ptr_array_index(engine->runs, j),
+                                 ((Table *)g_ptr_array_index(tables, i))->id);
+    for (guint i = 0; i < tables->len; i++)
+        part_map_reopen(((Table *)g_ptr_array_index(tables, i))->map);
+    if (recover->map == engine->recovery_map) /* no other node was lost meanwhile */
+        engine->recovers = false;
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
+    g_message("%s; the run goes on, by part map %u", recover->text, recover->map);
+}
+
+/* ---- the thread of part steps ---- */
+
+static void do_step(RubatoEngine *engine, const ControlRecover *recover, uint64_t call)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+
+    switch ((ControlRecoverStep)recover->step) {
+    case CONTROL_RECOVER_CLOSE:
+        close_step(engine, recover, call, text);
+        break;
+    case CONTROL_RECOVER_PROMOTE:
+        servers_run(engine->servers, engine->n_servers, set_places, (void *)(uintptr_t)recover);
+        break;
+    default:
+        open_step(engine, recover);
+        break;
+    }
+    if (text->len > CONTROL_MAX_FILE) {
+        engine_tell_scheduler(engine,
+                              &(Control){ .kind = CONTROL_STOP,
+                                          .stop = { "there are more parts with replicas than nodes "
+                                                    "can tell one another after a loss" } });
+        return;
+    }
+    engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_RECOVERED,
+                                              .recover = { .map = recover->map,
+                                                           .step = recover->step,
+                                                           .node = recover->node,
+                                                           .lines = text->str } });
+}
+
+static void run_step(Message *message, void *actor)
+{
+    RecoveryStep *const step = (RecoveryStep *)message;
+
+    (void)actor;
+    do_step(step->engine, &step->control.recover, step->call);
+    control_clear(&step->control);
+    g_free(step);
+}
+
+void engine_recover(RubatoEngine *engine, const Control *control)
+{
+    RecoveryStep *const step = g_new0(RecoveryStep, 1);
+
+    step->message = (Message){ .kind = MESSAGE_INVOKE, .invoke = run_step };
+    step->engine = engine;
+    control_copy(&step->control, control);
+    if (control->recover.step == CONTROL_RECOVER_CLOSE) {
+        pthread_mutex_lock(&engine->lock);
+        engine->recovers = true;
+        engine->recovery_map = control->recover.map;
+        if (engine->call.stage >= CALL_STAGE_GO && !engine->call.is_late)
+            step->call = engine->call.number;
+        pthread_mutex_unlock(&engine->lock);
+    }
+    actor_post(&engine->part_steps, &step->message);
+}

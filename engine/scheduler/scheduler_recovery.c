@@ -1,0 +1,242 @@
+/* What follows the loss of a node in a run whose tables have replicas: CLOSE, PROMOTE, OPEN
+ * (docs/replication.md). If another node is lost meanwhile, this begins again with the next number;
+ * answers to an older number do not count.
+ *
+ * The parts are not known here. Nodes tell in CLOSE which ones they have; the scheduler's own node
+ * also tells which ones there are. A part that no live node has is lost, and with it the run.
+ *
+ * Runs as scheduler.h says. */
+#include "engine/control/place_text.h"
+#include "engine/scheduler/scheduler_state.h"
+
+#include <string.h>
+
+/* Where a part is, as far as nodes have told. */
+typedef struct {
+    uint32_t table, part;
+    bool has_primary;
+    uint32_t primary;
+    uint64_t best; /* the greatest position of a replica */
+    uint32_t n_replicas;
+    struct {
+        uint32_t server;
+        uint64_t position;
+    } replicas[PLACE_MOST_SERVERS];
+} Found;
+
+struct Recovery {
+    bool runs;
+    uint32_t step; /* that nodes do */
+    uint32_t node; /* that was lost last */
+    char *text;    /* how */
+    bool *done;    /* by node number: this step */
+    GArray *found; /* of Found */
+    char *places;  /* what follows from it */
+    int64_t since_ms;
+};
+
+Recovery *recovery_new(uint32_t n_nodes)
+{
+    Recovery *recovery = g_new0(Recovery, 1);
+
+    recovery->done = g_new0(bool, n_nodes);
+    recovery->found = g_array_new(FALSE, FALSE, sizeof(Found));
+    return recovery;
+}
+
+void recovery_free(Recovery *recovery)
+{
+    if (recovery == NULL)
+        return;
+    g_array_unref(recovery->found);
+    g_free(recovery->done);
+    g_free(recovery->places);
+    g_free(recovery->text);
+    g_free(recovery);
+}
+
+static void send_step(Scheduler *scheduler, ControlRecoverStep step)
+{
+    Recovery *const recovery = scheduler->recovery;
+
+    recovery->step = step;
+    recovery->since_ms = scheduler->now_ms;
+    memset(recovery->done, 0, scheduler->config.n_nodes * sizeof *recovery->done);
+    scheduler_send_all(scheduler, &(Control){ .kind = CONTROL_RECOVER,
+                                              .recover = { .map = scheduler->map_number,
+                                                           .step = step,
+                                                           .node = recovery->node,
+                                                           .text = recovery->text,
+                                                           .lines = recovery->places } });
+}
+
+void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text)
+{
+    Recovery *const recovery = scheduler->recovery;
+
+    recovery->runs = true;
+    recovery->node = node;
+    g_free(recovery->text);
+    recovery->text = g_strdup(text);
+    g_array_set_size(recovery->found, 0);
+    g_clear_pointer(&recovery->places, g_free);
+    scheduler->map_number++;
+    send_step(scheduler, CONTROL_RECOVER_CLOSE);
+}
+
+/* ---- what nodes have ---- */
+
+static Found *find_part(GArray *found, uint32_t table, uint32_t part)
+{
+    for (guint i = 0; i < found->len; i++) {
+        Found *const one = &g_array_index(found, Found, i);
+
+        if (one->table == table && one->part == part)
+            return one;
+    }
+    g_array_append_val(found, ((Found){ .table = table, .part = part }));
+    return &g_array_index(found, Found, found->len - 1);
+}
+
+static bool note_found(GArray *found, const char *lines)
+{
+    PlaceFound told;
+
+    while (*lines != '\0') {
+        if (!place_text_read_found(&lines, &told))
+            return false;
+        Found *const part = find_part(found, told.table, told.part);
+
+        if (told.role == PLACE_PRIMARY) {
+            part->has_primary = true;
+            part->primary = told.server;
+        } else if (told.role == PLACE_REPLICA && part->n_replicas < PLACE_MOST_SERVERS) {
+            part->replicas[part->n_replicas].server = told.server;
+            part->replicas[part->n_replicas++].position = told.position;
+            part->best = MAX(part->best, told.position);
+        }
+    }
+    return true;
+}
+
+/* The primary stays, or the replica with the greatest position becomes one. Other replicas follow
+ * it, unless they have missed inputs. */
+static PlaceSet choose(const Found *found)
+{
+    PlaceSet set = { .table = found->table, .part = found->part };
+
+    if (found->has_primary)
+        set.servers[set.n++] = found->primary;
+    for (uint32_t i = 0; i < found->n_replicas && set.n < PLACE_MOST_SERVERS; i++)
+        if (found->has_primary || found->replicas[i].position == found->best)
+            set.servers[set.n++] = found->replicas[i].server;
+    return set;
+}
+
+/* What follows for all parts. (transfer full) NULL: *lost has no live node. */
+static char *choose_all(const Recovery *recovery, PlaceSet *lost)
+{
+    GString *const text = g_string_new(NULL);
+
+    for (guint i = 0; i < recovery->found->len; i++) {
+        const PlaceSet set = choose(&g_array_index(recovery->found, Found, i));
+
+        if (set.n == 0) {
+            *lost = set;
+            g_string_free(text, TRUE);
+            return NULL;
+        }
+        place_text_write_set(text, &set);
+    }
+    return g_string_free(text, FALSE);
+}
+
+/* ---- the steps ---- */
+
+/* A failure that ends the run. */
+static void give_up(Scheduler *scheduler, const char *why)
+{
+    Recovery *const recovery = scheduler->recovery;
+    g_autofree char *text = g_strdup_printf("%s; %s", recovery->text, why);
+
+    recovery->runs = false;
+    scheduler_send_all(scheduler,
+                       &(Control){ .kind = CONTROL_LOST, .lost = { recovery->node, text } });
+    scheduler_doom(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+}
+
+static void end_step(Scheduler *scheduler)
+{
+    Recovery *const recovery = scheduler->recovery;
+    PlaceSet lost = { 0 };
+
+    switch ((ControlRecoverStep)recovery->step) {
+    case CONTROL_RECOVER_CLOSE:
+        recovery->places = choose_all(recovery, &lost);
+        if (recovery->places == NULL) {
+            g_autofree char *why = g_strdup_printf("no other node has part %u of table number %u",
+                                                   lost.part, lost.table);
+
+            give_up(scheduler, why);
+            return;
+        }
+        if (strlen(recovery->places) > CONTROL_MAX_FILE) {
+            give_up(scheduler, "there are more parts with replicas than can be told after a loss");
+            return;
+        }
+        send_step(scheduler, CONTROL_RECOVER_PROMOTE);
+        break;
+    case CONTROL_RECOVER_PROMOTE:
+        send_step(scheduler, CONTROL_RECOVER_OPEN);
+        break;
+    default:
+        recovery->runs = false;
+        break;
+    }
+}
+
+void recovery_check(Scheduler *scheduler)
+{
+    Recovery *const recovery = scheduler->recovery;
+
+    if (!recovery->runs)
+        return;
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (!scheduler->nodes[i].lost && !recovery->done[i])
+            return;
+    end_step(scheduler);
+}
+
+bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    const ControlRecover *const told = &control->recover;
+    Recovery *const recovery = scheduler->recovery;
+
+    if (told->map > scheduler->map_number)
+        return false;
+    if (!recovery->runs || told->map < scheduler->map_number)
+        return true; /* it is late */
+    if (told->step != recovery->step || recovery->done[node])
+        return false;
+    if (told->step == CONTROL_RECOVER_CLOSE && !note_found(recovery->found, told->lines))
+        return false;
+    recovery->done[node] = true;
+    recovery_check(scheduler);
+    return true;
+}
+
+void recovery_add_waits(const Scheduler *scheduler, GArray *waits)
+{
+    const Recovery *const recovery = scheduler->recovery;
+    g_autoptr(GArray) awaited = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+
+    if (!recovery->runs)
+        return;
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (!scheduler->nodes[i].lost && !recovery->done[i])
+            g_array_append_val(awaited, i);
+    g_autofree char *names = scheduler_name_nodes(scheduler, awaited, /* with_heard= */ true);
+
+    wait_add(waits, g_strdup_printf("the parts of a lost node wait for %s", names), recovery->done,
+             recovery->since_ms);
+}

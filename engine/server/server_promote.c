@@ -1,0 +1,114 @@
+/* A replica becomes the primary of its part, because the node of its primary is lost
+ * (docs/replication.md).
+ *
+ * The shard and the models stay as they are: they are what those of the primary were, as of the
+ * replica's position. From now on they are bound to tasks like those of any part. What the primary
+ * was still to be told, workers send again.
+ *
+ * Thread: the server's owner. */
+#include "engine/server/server_promote.h"
+
+#include "engine/server/server_feed.h"
+#include "engine/server/server_replicas.h"
+
+void server_leave_node(Server *server, uint32_t node)
+{
+    for (guint i = 0; i < server->tables->len; i++) {
+        const ServerTable *table = server_find_table(server, i);
+
+        for (uint32_t part = 0; table != NULL && part < table->n_parts; part++) {
+            Replica *const replica = table->parts[part].replica;
+
+            if (table->parts[part].fed != NULL)
+                server_drop_replicas_of(server, table->parts[part].fed, node);
+            if (replica != NULL && server->office->servers[replica->primary].node == node)
+                replica->is_deaf = true;
+        }
+    }
+}
+
+void server_list_parts(const Server *server, uint32_t number, GArray *parts)
+{
+    const ServerTable *table = server_find_table(server, number);
+
+    for (uint32_t part = 0; table != NULL && part < table->n_parts; part++) {
+        const Replica *const replica = table->parts[part].replica;
+        const HeldPart held = { .table = number,
+                                .part = part,
+                                .is_primary = replica == NULL,
+                                .position = replica == NULL ? 0 : replica->position };
+
+        if (replica != NULL || table->parts[part].fed != NULL)
+            g_array_append_val(parts, held);
+    }
+}
+
+/* A task that has ended here meanwhile ends for the part, and for its other replicas. */
+static void bind_model(Server *server, FedPart *fed, RubatoShard *shard,
+                       const ReplicaModel *of_task)
+{
+    Binding *const binding = server_find_binding(server, of_task->epoch, fed->table);
+
+    if (binding == NULL) {
+        server_feed_end(server, fed, of_task->epoch);
+        server_end_model(server, of_task->model);
+        g_free(of_task->had);
+        return;
+    }
+    server_bind_part(
+        binding, fed->part,
+        &(BoundPart){ .shard = shard, .model = of_task->model, .fed = fed, .had = of_task->had });
+}
+
+static void promote(Server *server, const PartPlace *place)
+{
+    ServerTable *const table = server_find_table(server, place->table);
+    Replica *const replica = g_steal_pointer(&table->parts[place->part].replica);
+    FedPart *const fed = fed_part_new(server, place->table, place->part, NULL, 0);
+
+    fed->map = place->map;
+    fed->feed.n_inputs = replica->position;
+    g_free(fed->had);
+    fed->had = g_steal_pointer(&replica->had);
+    for (uint32_t i = 0; i < place->n_replicas; i++)
+        replica_feed_add(&fed->feed, place->replicas[i], replica->position);
+    table->parts[place->part].fed = fed;
+    server_add_shard(server, place->table, place->part, replica->shard);
+    for (guint i = 0; i < replica->models->len; i++)
+        bind_model(server, fed, replica->shard, &g_array_index(replica->models, ReplicaModel, i));
+    g_array_set_size(replica->models, 0);
+    replica->shard = NULL;
+    replica_free(replica);
+}
+
+/* A replica has another primary; or it is none any more, because it has missed inputs that the new
+ * primary has had. */
+static void follow(Server *server, const PartPlace *place)
+{
+    ServerTable *const table = server_find_table(server, place->table);
+    Replica *const replica = table->parts[place->part].replica;
+
+    for (uint32_t i = 0; i < place->n_replicas; i++)
+        if (place->replicas[i] == server->number) {
+            replica->primary = place->primary;
+            replica->is_deaf = false;
+            return;
+        }
+    table->parts[place->part].replica = NULL;
+    replica_free(replica);
+}
+
+void server_set_place(Server *server, const PartPlace *place)
+{
+    const ServerTable *table = server_find_table(server, place->table);
+
+    if (table == NULL || place->part >= table->n_parts)
+        return;
+    if (table->parts[place->part].fed != NULL)
+        server_keep_replicas(server, table->parts[place->part].fed, place->replicas,
+                             place->n_replicas);
+    else if (table->parts[place->part].replica != NULL && place->primary == server->number)
+        promote(server, place);
+    else if (table->parts[place->part].replica != NULL)
+        follow(server, place);
+}

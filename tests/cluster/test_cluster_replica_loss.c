@@ -1,0 +1,124 @@
+/* A node that is a process is killed while workers of other nodes use its servers: their task goes
+ * on with the replicas, and each Add of it counts once. */
+#include <rubato/service.h>
+#include <signal.h>
+#include <string.h>
+
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/runner.h"
+
+enum { N_NODES = 3, SCHEDULER = 0, VICTIM = 2, N_KEYS = 500, ROUNDS = N_KEYS, MORE = 20 };
+
+static const RubatoTableSpec specs[] = {
+    { .name = "rows", .model = "asp", .dtype = RUBATO_I64, .n_keys = N_KEYS + 1, .parts = 7 },
+    { .name = "rows", .model = "bsp", .dtype = RUBATO_I64, .n_keys = N_KEYS + 1, .parts = 7 },
+    { .name = "rows",
+      .model = "ssp",
+      .staleness = 2,
+      .dtype = RUBATO_I64,
+      .storage = "hash",
+      .parts = 7 },
+};
+
+static const struct {
+    const char *over;
+    const RubatoTableSpec *spec;
+    int how;
+} losses[] = {
+    { "shm", &specs[0], SIGKILL },
+    { "tcp", &specs[1], SIGKILL },
+    { "shm", &specs[2], SIGKILL },
+    { "tcp", &specs[0], SIGSTOP },
+};
+
+typedef struct {
+    RubatoEngine *engine;
+    const RubatoTableSpec *spec;
+} Job;
+
+static bool is_lost(RubatoEngine *engine)
+{
+    size_t n;
+    RubatoNodeState *const states = rubato_engine_list_nodes(engine, &n);
+    const bool is_lost = states[VICTIM].is_lost;
+
+    rubato_node_states_free(states, n);
+    return is_lost;
+}
+
+/* Adds to all keys, and to one alone how often. A worker sees its own Adds. */
+static bool work(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const Job *const job = user_data;
+    const bool sees_own = strcmp(job->spec->model, "bsp") != 0;
+    const RubatoKey rounds_key = ROUNDS;
+    int64_t ones[N_KEYS], rows[N_KEYS], rounds = 0;
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table(worker, job->spec->name, RUBATO_I64, error);
+
+    TRY(table != NULL);
+    for (size_t i = 0; i < N_KEYS; i++)
+        ones[i] = 1;
+    for (int more = 0; more < MORE; more += is_lost(job->engine), rounds++) {
+        TRY(rubato_kv_table_add_range(table, 0, N_KEYS, ones, error) &&
+            rubato_kv_table_get_range(table, 0, N_KEYS, rows, error));
+        for (size_t i = 0; i < N_KEYS; i++)
+            EXPECT(rows[i] >= rounds + sees_own,
+                   "key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", i, rows[i],
+                   rounds);
+        TRY(rubato_kv_table_clock(table, error));
+        if (rounds == 5)
+            cluster_say("busy");
+    }
+    return rubato_kv_table_add(table, &rounds_key, 1, &rounds, error);
+}
+
+static bool play(RubatoEngine *engine, const void *data, GError **error)
+{
+    Job job = { engine, data };
+    const char *const tables[] = { job.spec->name, NULL };
+    int64_t rows[N_KEYS + 1];
+
+    TRY(rubato_engine_create_table(engine, job.spec, error) &&
+        cluster_run_task(engine, "work", work, &job, tables, error) &&
+        rubato_engine_get_range(engine, job.spec->name, 0, N_KEYS + 1, rows, error));
+    for (size_t i = 0; i < N_KEYS; i++)
+        EXPECT(rows[i] == rows[ROUNDS],
+               "key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", i, rows[i],
+               rows[ROUNDS]);
+    cluster_say("%" G_GINT64_FORMAT " rounds", rows[ROUNDS]);
+    return rubato_engine_barrier(engine, error);
+}
+
+START_TEST(a_task_goes_on_without_a_node_that_had_servers_alone)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = N_NODES,
+                                                       .nodes = { { 1, 2 }, { 1, 1 }, { 2, 0 } },
+                                                       .scheduler = SCHEDULER,
+                                                       .timeout_ms = cluster_short_timeout_ms(),
+                                                       .over = losses[_i].over,
+                                                       .n_replicas = 1 });
+
+    cluster_start(run, play, losses[_i].spec);
+    cluster_wait_for(run, 0, "busy");
+    cluster_wait_for(run, 1, "busy");
+    cluster_signal(run, VICTIM, losses[_i].how);
+    for (uint32_t i = 0; i < VICTIM; i++) {
+        cluster_expect_end(run, i, 0);
+        cluster_expect_text(run, i, "the run goes on, by part map 2");
+        cluster_expect_text(run, i, " rounds");
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cluster replica loss");
+    TCase *loss = cluster_add_case(suite, "loss");
+
+    tcase_add_loop_test(loss, a_task_goes_on_without_a_node_that_had_servers_alone, 0,
+                        G_N_ELEMENTS(losses));
+    return run_suite(suite);
+}
