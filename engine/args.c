@@ -51,7 +51,8 @@ static bool check(const RubatoEngineConfig *config, int node, bool has_numbers, 
     else if (config->cluster_file != NULL && has_numbers)
         wrong = "--servers and --workers are for a single process; a cluster file says both for "
                 "each node";
-    else if (config->announcement != NULL && has_numbers)
+    else if (config->announcement != NULL && has_numbers &&
+             config->announcement->role != RUBATO_ROLE_NODE)
         wrong = "--servers and --workers are for a single process; RUBATO_ROLE says that this is "
                 "one of several, and RUBATO_THREADS how many threads it has";
     if (wrong != NULL)
@@ -125,6 +126,10 @@ RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **erro
     if (file != NULL && !take_number("--node", node, &number, error))
         return NULL;
     config.node = number;
+    if (config.servers != 0)
+        announcement.servers = config.servers;
+    if (config.workers != 0)
+        announcement.workers = config.workers;
     for (char **path = plugins; path != NULL && *path != NULL; path++)
         if (!rubato_load_plugin(*path, error))
             return NULL;

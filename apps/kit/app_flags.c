@@ -72,6 +72,23 @@ bool app_check_number(const char *flag, double number, GError **error)
            app_refuse(error, "--%s: expected a number from 0, found %g", flag, number);
 }
 
+/* Takes --servers and --workers, if they are given. */
+static bool read_own_numbers(const Flags *flags, uint32_t *servers, uint32_t *workers,
+                             GError **error)
+{
+    if (flags->servers != NOT_GIVEN &&
+        !check_count("servers", flags->servers, 1, THREADS_MAX, error))
+        return false;
+    if (flags->workers != NOT_GIVEN &&
+        !check_count("workers", flags->workers, 1, THREADS_MAX, error))
+        return false;
+    if (flags->servers != NOT_GIVEN)
+        *servers = (uint32_t)flags->servers;
+    if (flags->workers != NOT_GIVEN)
+        *workers = (uint32_t)flags->workers;
+    return true;
+}
+
 /* Which node of which cluster: flags first, then what `rubato run`, or another command of rubato,
  * sets. */
 static bool read_place(App *app, const Flags *flags, GError **error)
@@ -82,6 +99,9 @@ static bool read_place(App *app, const Flags *flags, GError **error)
     if (flags->cluster == NULL && flags->node == NOT_GIVEN &&
         !rubato_announcement_from_environment(&app->announcement, error))
         return false;
+    if (app->announcement.role == RUBATO_ROLE_NODE)
+        return read_own_numbers(flags, &app->announcement.servers, &app->announcement.workers,
+                                error);
     if (app->announcement.role != RUBATO_ROLE_NONE) {
         if (flags->servers != NOT_GIVEN || flags->workers != NOT_GIVEN)
             return app_refuse(error,
@@ -93,15 +113,7 @@ static bool read_place(App *app, const Flags *flags, GError **error)
     if (file == NULL || *file == '\0') {
         if (flags->node != NOT_GIVEN)
             return app_refuse(error, "--node: needs --cluster FILE, the file that lists the nodes");
-        if (flags->servers != NOT_GIVEN &&
-            !check_count("servers", flags->servers, 1, THREADS_MAX, error))
-            return false;
-        if (flags->workers != NOT_GIVEN &&
-            !check_count("workers", flags->workers, 1, THREADS_MAX, error))
-            return false;
-        app->servers = flags->servers != NOT_GIVEN ? (uint32_t)flags->servers : 0;
-        app->workers = flags->workers != NOT_GIVEN ? (uint32_t)flags->workers : 0;
-        return true;
+        return read_own_numbers(flags, &app->servers, &app->workers, error);
     }
 
     if (flags->servers != NOT_GIVEN || flags->workers != NOT_GIVEN)

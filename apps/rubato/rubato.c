@@ -8,8 +8,9 @@
 #include "apps/kit/report/app_output.h"
 #include "apps/rubato/checkpoint.h"
 #include "apps/rubato/history.h"
+#include "apps/rubato/roles.h"
+#include "apps/rubato/usage.h"
 
-#define EXIT_USAGE 2
 #define ENV_SSH "RUBATO_SSH"
 
 static const char HELP[] =
@@ -21,6 +22,8 @@ static const char HELP[] =
     "                       start PROGRAM once for each node of FILE\n"
     "  rubato scheduler|server|worker [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n"
     "                       become one node of a run that has no cluster file\n"
+    "  rubato task [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n"
+    "                       become the node that this task of Slurm or mpirun is\n"
     "  rubato check FILE    say what is wrong with FILE, or what would run where\n"
     "  rubato history check DIR\n"
     "                       judge the history that a run has written\n"
@@ -45,47 +48,19 @@ static const char RUN_DESCRIPTION[] =
     "\n"
     "Example: rubato run config/pair.cfg -- rubato-hello";
 
-static const char ROLE_SUMMARY[] =
-    "Becomes PROGRAM, as one node of a run that has no cluster file: the scheduler, a server\n"
-    "that holds parts of tables, or a worker. Servers and workers announce themselves to the\n"
-    "scheduler, in any order; the run begins once as many are there as it was told. Each option\n"
-    "sets a variable of the environment; where it is not given, the variable itself counts. So a\n"
-    "container needs variables alone, and RUBATO_ROLE with them does the same for PROGRAM.";
-
-static const char ROLE_DESCRIPTION[] =
-    "Unless all nodes are on this machine, they need the same secret, in RUBATO_SECRET or in a\n"
-    "file (--settings 'secret_file = \"FILE\";'), which `rubato secret FILE` makes.\n"
-    "\n"
-    "Example: one server and two workers, in four terminals\n"
-    "  export RUBATO_SCHEDULER=127.0.0.1:4100\n"
-    "  rubato scheduler --servers 1 --workers 2 -- rubato-hello\n"
-    "  rubato server -- rubato-hello\n"
-    "  rubato worker -- rubato-hello\n"
-    "  rubato worker -- rubato-hello";
-
 static const char CHECK_SUMMARY[] =
     "Reads the cluster file, resolves its hosts, tries its ports that are on this machine,\n"
     "and prints what would run where. Says what is wrong, with file and line; the exit code\n"
     "is 0 where nothing is, 1 where something is, and 2 for a wrong command line.";
 
 static const char SECRET_SUMMARY[] =
-    "Makes FILE, which holds a new secret that nobody but its owner may read. Where nodes are\n"
+    "Makes FILE, which holds a new secret that nobody but its owner may read; - prints a secret, "
+    "for\n"
+    "a variable: RUBATO_SECRET=$(rubato secret -). Where nodes are\n"
     "not all started by one `rubato run`, which makes a secret by itself, give each of them a\n"
     "copy of the same FILE and name it in the cluster file: secret_file = \"FILE\"; a FILE that\n"
     "is there is left as it is. The exit code is 0 where it was made, 1 where it was not, and 2\n"
     "for a wrong command line.";
-
-#define NOT_GIVEN G_MININT /* a number */
-
-/* The values of the options of `rubato scheduler`, `server` and `worker`. */
-typedef struct {
-    char *scheduler, *interface, *settings;
-    int servers, workers, threads, node;
-} RoleOptions;
-
-static const RoleOptions NO_ROLE_OPTIONS = {
-    .servers = NOT_GIVEN, .workers = NOT_GIVEN, .threads = NOT_GIVEN, .node = NOT_GIVEN
-};
 
 /* The values of the options of `rubato run`. */
 typedef struct {
@@ -93,21 +68,6 @@ typedef struct {
     char *ssh;
     gboolean no_prefix;
 } RunOptions;
-
-static const char *const ROLES[] = { "scheduler", "server", "worker", NULL };
-
-static int fail_usage(const char *command, const char *message)
-{
-    g_printerr("rubato%s%s: %s\nTry 'rubato help%s%s'.\n", *command != '\0' ? " " : "", command,
-               message, *command != '\0' ? " " : "", command);
-    return EXIT_USAGE;
-}
-
-static int fail(const GError *error)
-{
-    g_printerr("rubato: %s\n", error->message);
-    return EXIT_FAILURE;
-}
 
 /* The entries point into `options`, which must outlive the context. (transfer full) */
 static GOptionContext *new_run_context(RunOptions *options)
@@ -127,35 +87,6 @@ static GOptionContext *new_run_context(RunOptions *options)
     g_option_context_set_summary(context, RUN_SUMMARY);
     g_option_context_set_description(context, RUN_DESCRIPTION);
     /* The arguments after FILE or PROGRAM belong to the program. */
-    g_option_context_set_strict_posix(context, TRUE);
-    return context;
-}
-
-/* The entries point into `options`, which must outlive the context. (transfer full) */
-static GOptionContext *new_role_context(RoleOptions *options)
-{
-    const GOptionEntry entries[] = {
-        { "scheduler", 0, 0, G_OPTION_ARG_STRING, &options->scheduler,
-          "Where the scheduler listens, the same for all (RUBATO_SCHEDULER)", "HOST:PORT" },
-        { "servers", 0, 0, G_OPTION_ARG_INT, &options->servers,
-          "Of the scheduler: for so many servers it waits (RUBATO_SERVERS)", "N" },
-        { "workers", 0, 0, G_OPTION_ARG_INT, &options->workers,
-          "Of the scheduler: for so many workers it waits (RUBATO_WORKERS)", "N" },
-        { "threads", 0, 0, G_OPTION_ARG_INT, &options->threads,
-          "Of a server or worker: its threads, default 1 (RUBATO_THREADS)", "N" },
-        { "node", 0, 0, G_OPTION_ARG_INT, &options->node,
-          "Of a server or worker: the id that it wants (RUBATO_NODE)", "ID" },
-        { "interface", 0, 0, G_OPTION_ARG_STRING, &options->interface,
-          "Where this node receives: eth0, or an address (RUBATO_INTERFACE)", "NAME" },
-        { "settings", 0, 0, G_OPTION_ARG_STRING, &options->settings,
-          "Further entries of a cluster file (RUBATO_SETTINGS)", "TEXT" },
-        G_OPTION_ENTRY_NULL
-    };
-    GOptionContext *context = g_option_context_new("[--] PROGRAM [ARGUMENTS...]");
-
-    g_option_context_add_main_entries(context, entries, NULL);
-    g_option_context_set_summary(context, ROLE_SUMMARY);
-    g_option_context_set_description(context, ROLE_DESCRIPTION);
     g_option_context_set_strict_posix(context, TRUE);
     return context;
 }
@@ -246,80 +177,6 @@ static int run(int argc, char **argv)
     return code;
 }
 
-/* Whether the numbers can be what was meant by them. One that is not given is NOT_GIVEN. */
-static bool check_numbers(const RoleOptions *options, const char *role, GError **error)
-{
-    const bool is_scheduler = strcmp(role, "scheduler") == 0;
-    const struct {
-        const char *name;
-        int number, lowest;
-        bool of_scheduler;
-    } numbers[] = { { "servers", options->servers, 1, true },
-                    { "workers", options->workers, 0, true },
-                    { "threads", options->threads, 1, false },
-                    { "node", options->node, 1, false } };
-
-    for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
-        if (numbers[i].number == NOT_GIVEN)
-            continue;
-        if (numbers[i].of_scheduler != is_scheduler) {
-            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "--%s is an option of %s",
-                        numbers[i].name,
-                        is_scheduler ? "rubato server and rubato worker" : "rubato scheduler");
-            return false;
-        }
-        if (numbers[i].number < numbers[i].lowest) {
-            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                        "--%s takes a number from %d, not %d", numbers[i].name, numbers[i].lowest,
-                        numbers[i].number);
-            return false;
-        }
-    }
-    return true;
-}
-
-static uint32_t number_or_none(int number)
-{
-    return number == NOT_GIVEN ? 0 : (uint32_t)number;
-}
-
-/* argv[0] is the command: the role. */
-static int role(int argc, char **argv)
-{
-    RoleOptions options = NO_ROLE_OPTIONS;
-    const char *const command = argv[0];
-    g_autoptr(GOptionContext) context = new_role_context(&options);
-    g_autoptr(GError) error = NULL;
-    int code;
-
-    if (!g_option_context_parse(context, &argc, &argv, &error) ||
-        !check_numbers(&options, command, &error)) {
-        code = fail_usage(command, error->message);
-    } else {
-        if (argc > 1 && strcmp(argv[1], "--") == 0)
-            argv++, argc--;
-        const RubatoLaunchRole launch = { .role = command,
-                                          .argv = (const char *const *)argv + 1,
-                                          .scheduler = options.scheduler,
-                                          .interface = options.interface,
-                                          .settings = options.settings,
-                                          .servers = number_or_none(options.servers),
-                                          .workers = number_or_none(options.workers),
-                                          .threads = number_or_none(options.threads),
-                                          .node = number_or_none(options.node) };
-        if (options.workers == 0) /* a run of servers alone; to the launch, 0 is not given */
-            g_setenv("RUBATO_WORKERS", "0", TRUE);
-        if (argc < 2)
-            code = fail_usage(command, "which program?");
-        else
-            code = rubato_launch_role(&launch, &error) ? EXIT_SUCCESS : fail(error);
-    }
-    g_free(options.scheduler);
-    g_free(options.interface);
-    g_free(options.settings);
-    return code;
-}
-
 static int check(int argc, char **argv)
 {
     g_autoptr(GOptionContext) context = new_check_context();
@@ -336,6 +193,18 @@ static int check(int argc, char **argv)
     return fine ? EXIT_SUCCESS : fail(error);
 }
 
+static int print_secret(void)
+{
+    g_autoptr(GError) error = NULL;
+    char *const digits = rubato_launch_draw_secret(&error);
+
+    if (digits == NULL)
+        return fail(error);
+    g_print("%s\n", digits);
+    g_free(digits);
+    return EXIT_SUCCESS;
+}
+
 static int secret(int argc, char **argv)
 {
     g_autoptr(GOptionContext) context = new_secret_context();
@@ -345,6 +214,8 @@ static int secret(int argc, char **argv)
         return fail_usage("secret", error->message);
     if (argc != 2)
         return fail_usage("secret", "takes the name of one file: rubato secret FILE");
+    if (strcmp(argv[1], "-") == 0)
+        return print_secret();
     return rubato_launch_make_secret(argv[1], &error) ? EXIT_SUCCESS : fail(error);
 }
 
@@ -352,7 +223,7 @@ static int help(int argc, char **argv)
 {
     RunOptions options = { 0 };
     gboolean json;
-    RoleOptions role_options = NO_ROLE_OPTIONS;
+    RoleOptions role_options;
     g_autoptr(GOptionContext) context = NULL;
 
     if (argc < 2) {
@@ -374,10 +245,10 @@ static int help(int argc, char **argv)
     } else if (strcmp(argv[1], "checkpoint") == 0) {
         g_set_prgname("rubato checkpoint");
         context = checkpoint_new_context();
-    } else if (g_strv_contains(ROLES, argv[1])) {
+    } else if (roles_has(argv[1])) {
         g_autofree char *program = g_strdup_printf("rubato %s", argv[1]);
         g_set_prgname(program);
-        context = new_role_context(&role_options);
+        context = roles_new_context(argv[1], &role_options);
     } else {
         g_autofree char *message = g_strdup_printf("no command '%s'", argv[1]);
         return fail_usage("", message);
@@ -396,9 +267,10 @@ int main(int argc, char **argv)
     } commands[] = { { "run", run },
                      { "check", check },
                      { "secret", secret },
-                     { "scheduler", role },
-                     { "server", role },
-                     { "worker", role },
+                     { "scheduler", roles_command },
+                     { "server", roles_command },
+                     { "worker", roles_command },
+                     { "task", roles_command },
                      { "history", history_command },
                      { "checkpoint", checkpoint_command },
                      { "help", help },
@@ -408,9 +280,8 @@ int main(int argc, char **argv)
     app_output_check_at_exit();
     setlocale(LC_CTYPE, ""); /* how text is encoded */
     if (argc < 2)
-        return fail_usage(
-            "", "which command? run, scheduler, server, worker, check, history, checkpoint, "
-                "secret or help");
+        return fail_usage("", "which command? run, scheduler, server, worker, task, check, "
+                              "history, checkpoint, secret or help");
     if (strcmp(argv[1], "--version") == 0) {
         g_print("rubato %s\n", RUBATO_VERSION);
         return EXIT_SUCCESS;
@@ -424,7 +295,7 @@ int main(int argc, char **argv)
     }
 
     g_autofree char *message = g_strdup_printf(
-        "no command '%s'; there are run, scheduler, server, worker, check, history, "
+        "no command '%s'; there are run, scheduler, server, worker, task, check, history, "
         "checkpoint, secret and help",
         argv[1]);
     return fail_usage("", message);

@@ -23,24 +23,34 @@ enum {
 
 static const char *role_name(const Announcer *announcer)
 {
-    return announcer->announcement->role == RUBATO_ROLE_SERVER ? "server" : "worker";
+    return announcer->announcement->role == RUBATO_ROLE_NODE     ? "node"
+           : announcer->announcement->role == RUBATO_ROLE_SERVER ? "server"
+                                                                 : "worker";
 }
 
 const char *announce_name(const RubatoAnnouncement *announcement)
 {
     static const char *const names[] = { [RUBATO_ROLE_SCHEDULER] = "the scheduler",
                                          [RUBATO_ROLE_SERVER] = "this server",
-                                         [RUBATO_ROLE_WORKER] = "this worker" };
+                                         [RUBATO_ROLE_WORKER] = "this worker",
+                                         [RUBATO_ROLE_NODE] = "this node" };
 
     return names[announcement->role];
 }
 
 /* ---- the scheduler ---- */
 
-static bool start_roster(Announcer *announcer, GError **error)
+/* Whether the numbers of nodes can be. */
+static bool check_numbers(const RubatoAnnouncement *announcement, GError **error)
 {
-    const RubatoAnnouncement *const announcement = announcer->announcement;
-
+    if (announcement->role == RUBATO_ROLE_NODE) {
+        if (announcement->nodes > 0 && announcement->nodes <= CLUSTER_MAX_NODES)
+            return true;
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "a run cannot have %u nodes; it has from 1 to %u", announcement->nodes,
+                    CLUSTER_MAX_NODES);
+        return false;
+    }
     if (announcement->servers == 0 ||
         (uint64_t)announcement->servers + announcement->workers >= CLUSTER_MAX_NODES) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
@@ -49,9 +59,22 @@ static bool start_roster(Announcer *announcer, GError **error)
                     announcement->servers, announcement->workers, CLUSTER_MAX_NODES - 1);
         return false;
     }
+    return true;
+}
+
+static bool start_roster(Announcer *announcer, GError **error)
+{
+    const RubatoAnnouncement *const announcement = announcer->announcement;
+    const bool is_node = announcement->role == RUBATO_ROLE_NODE;
+
+    if (!check_numbers(announcement, error))
+        return false;
     announcer->engine->roster = roster_new(&(RosterConfig){
-        .n_servers = announcement->servers,
-        .n_workers = announcement->workers,
+        .n_servers = is_node ? 0 : announcement->servers,
+        .n_workers = is_node ? 0 : announcement->workers,
+        .n_nodes = is_node ? announcement->nodes - 1 : 0,
+        .servers = is_node ? announcement->servers : 0,
+        .workers = is_node ? announcement->workers : 0,
         .host = announcer->address,
         .port = announcer->port,
         .settings = announcement->settings,
@@ -114,19 +137,32 @@ static bool gather(Announcer *announcer, GError **error)
 
 /* ---- servers and workers ---- */
 
+static ControlRole control_role(RubatoRole role)
+{
+    return role == RUBATO_ROLE_NODE     ? CONTROL_ROLE_NODE
+           : role == RUBATO_ROLE_SERVER ? CONTROL_ROLE_SERVER
+                                        : CONTROL_ROLE_WORKER;
+}
+
 static void announce_self(Announcer *announcer)
 {
     const RubatoAnnouncement *const announcement = announcer->announcement;
+    const ControlRole role = control_role(announcement->role);
+    const bool is_node = role == CONTROL_ROLE_NODE;
+    const uint32_t threads = MAX(announcement->threads, 1);
     g_autofree char *description =
         g_strdup_printf("%s process %ld", g_get_host_name(), (long)getpid());
 
     announcer_say(announcer,
                   &(Control){ .kind = CONTROL_ANNOUNCE,
                               .announce = { .incarnation = announcer->incarnation,
-                                            .role = announcement->role == RUBATO_ROLE_SERVER
-                                                        ? CONTROL_ROLE_SERVER
-                                                        : CONTROL_ROLE_WORKER,
-                                            .threads = MAX(announcement->threads, 1),
+                                            .role = role,
+                                            .servers = is_node ? announcement->servers
+                                                       : role == CONTROL_ROLE_SERVER ? threads
+                                                                                     : 0,
+                                            .workers = is_node ? announcement->workers
+                                                       : role == CONTROL_ROLE_WORKER ? threads
+                                                                                     : 0,
                                             .wanted_id = announcement->node,
                                             .host = announcer->address,
                                             .description = description } });

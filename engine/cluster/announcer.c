@@ -14,7 +14,10 @@ enum { GATHER_MS = 300000 }; /* rendezvous_ms, if not told: containers start one
 
 bool announcer_is_scheduler(const Announcer *announcer)
 {
-    return announcer->announcement->role == RUBATO_ROLE_SCHEDULER;
+    const RubatoAnnouncement *const announcement = announcer->announcement;
+
+    return announcement->role == RUBATO_ROLE_SCHEDULER ||
+           (announcement->role == RUBATO_ROLE_NODE && announcement->node == 0);
 }
 
 /* ---- the network's events ---- */
@@ -141,6 +144,15 @@ bool announcer_read_settings(Announcer *announcer, GError **error)
     return announcer->own != NULL;
 }
 
+/* Whether the scheduler's host is a name that only this machine takes for loopback, as /etc/hosts
+ * often has it: a job system's nodes elsewhere reach it by an address. */
+static bool is_hidden(const Announcer *announcer)
+{
+    return announcer->announcement->role == RUBATO_ROLE_NODE &&
+           strcmp(announcer->host, "localhost") != 0 &&
+           !g_hostname_is_ip_address(announcer->host) && address_is_loopback(announcer->address);
+}
+
 bool announcer_find_own_address(Announcer *announcer, GError **error)
 {
     const char *const interface = announcer->announcement->interface;
@@ -151,8 +163,15 @@ bool announcer_find_own_address(Announcer *announcer, GError **error)
         return announcer->address != NULL;
     }
     announcer->address = host_address_of(announcer->host, &is_own, error);
-    if (announcer->address == NULL || is_own)
-        return announcer->address != NULL;
+    if (announcer->address == NULL)
+        return false;
+    if (is_own) {
+        if (is_hidden(announcer)) {
+            g_free(announcer->address);
+            announcer->address = own_address_outward();
+        }
+        return true;
+    }
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CONFIG,
                 "RUBATO_SCHEDULER is %s, which is no address of this machine, so the scheduler "
                 "cannot listen there; if others reach this machine by that name, set "
@@ -214,7 +233,9 @@ bool announcer_open_network(Announcer *announcer, GError **error)
         endpoint = tcp_address_join("tcp", announcer->address, announcer->port);
     const NetworkConfig config = {
         .transport = "tcp",
-        .n_nodes = announcement->servers + announcement->workers + 1,
+        .n_nodes = announcement->role == RUBATO_ROLE_NODE
+                       ? announcement->nodes
+                       : announcement->servers + announcement->workers + 1,
         .incarnation = announcer->incarnation,
         .secret = origin != SECRET_ORIGIN_NONE ? &secret : NULL,
         .encrypt = own->encrypt,

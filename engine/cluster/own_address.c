@@ -64,6 +64,33 @@ static char *find_interface(const char *name, GString *names)
     return found;
 }
 
+char *own_address_outward(void)
+{
+    struct ifaddrs *all = NULL;
+    char *found = NULL;
+    bool is_v4 = false;
+
+    if (getifaddrs(&all) != 0)
+        return g_strdup("127.0.0.1");
+    for (const struct ifaddrs *each = all; each != NULL && !is_v4; each = each->ifa_next) {
+        const bool leads_out =
+            (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0;
+        char *const address = leads_out ? number_of(each->ifa_addr) : NULL;
+
+        if (address == NULL)
+            continue;
+        is_v4 = each->ifa_addr->sa_family == AF_INET;
+        if (found == NULL || is_v4) {
+            g_free(found);
+            found = address;
+        } else {
+            g_free(address);
+        }
+    }
+    freeifaddrs(all);
+    return found != NULL ? found : g_strdup("127.0.0.1");
+}
+
 char *host_address_of(const char *host, bool *is_own, GError **error)
 {
     Host found = { 0 };

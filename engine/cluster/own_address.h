@@ -11,6 +11,10 @@
  * number. NULL with RUBATO_ERROR_CONFIG, which lists the interfaces. (transfer full) */
 char *own_address_of(const char *interface, GError **error);
 
+/* The address of the first interface that is up and not loopback, of version 4 if there is one; a
+ * loopback address if there is none. (transfer full) */
+char *own_address_outward(void);
+
 /* The address from which this machine reaches a host, which is given as a number. NULL with
  * RUBATO_ERROR_NETWORK. (transfer full) */
 char *own_address_towards(const char *host, GError **error);

@@ -81,6 +81,7 @@ typedef enum {
 typedef enum {
     CONTROL_ROLE_SERVER = 1,
     CONTROL_ROLE_WORKER,
+    CONTROL_ROLE_NODE, /* both */
     CONTROL_ROLE_END,
 } ControlRole;
 
@@ -268,7 +269,8 @@ typedef struct {
 typedef struct {
     uint64_t incarnation;
     ControlRole role;
-    uint32_t threads;        /* server threads, or workers of a task that names no number */
+    uint32_t servers;        /* server threads; a worker has none */
+    uint32_t workers;        /* of a task that names no number; a server has none */
     uint32_t wanted_id;      /* the node id that it wants; 0: any */
     const char *host;        /* where it will receive: a number, no name */
     const char *description; /* the process in words: "host process 123" */

@@ -83,13 +83,12 @@ static const ControlMember recover[] = { MEMBER(UINT32, recover.map),  MEMBER(UI
                                          MEMBER(UINT32, recover.node), MEMBER(TEXT, recover.text),
                                          MEMBER(FILE, recover.lines),  END };
 
-static const ControlMember announce[] = { MEMBER(UINT64, announce.incarnation),
-                                          MEMBER(UINT32, announce.role),
-                                          MEMBER(UINT32, announce.threads),
-                                          MEMBER(UINT32, announce.wanted_id),
-                                          MEMBER(ENDPOINT, announce.host),
-                                          MEMBER(TEXT, announce.description),
-                                          END };
+static const ControlMember announce[] = {
+    MEMBER(UINT64, announce.incarnation), MEMBER(UINT32, announce.role),
+    MEMBER(UINT32, announce.servers),     MEMBER(UINT32, announce.workers),
+    MEMBER(UINT32, announce.wanted_id),   MEMBER(ENDPOINT, announce.host),
+    MEMBER(TEXT, announce.description),   END
+};
 static const ControlMember place[] = { MEMBER(UINT64, place.incarnation),
                                        MEMBER(UINT32, place.node_id), MEMBER(TEXT, place.missing),
                                        MEMBER(FILE, place.file), END };

@@ -318,6 +318,19 @@ static bool run_supervisor(const LaunchPlan *plan, const sigset_t *taken, const 
     return true;
 }
 
+char *rubato_launch_draw_secret(GError **error)
+{
+    char digits[RUN_SECRET_DIGITS + 1] = "";
+    g_auto(RunSecret) secret = { { 0 } };
+
+    if (!run_secret_draw(&secret, error))
+        return NULL;
+    run_secret_format(&secret, digits);
+    char *const text = g_strdup(digits);
+    run_secret_wipe(digits, sizeof digits);
+    return text;
+}
+
 bool rubato_launch_make_secret(const char *path, GError **error)
 {
     g_return_val_if_fail(path != NULL, false);

@@ -8,10 +8,15 @@
 
 #include <assert.h>
 
+enum {
+    MOST_NAMED = 8, /* missing nodes, in a text */
+    MOST_THREADS = CONTROL_MAX_WORKERS / CONTROL_MAX_NODES,
+};
+
 typedef struct {
     uint64_t incarnation;
     ControlRole role;
-    uint32_t threads;
+    uint32_t servers, workers;
     uint32_t id; /* the wanted one; 0: any. Once all are here, the one that it has */
     uint64_t asker;
     int64_t heard_ms;
@@ -42,31 +47,6 @@ static void entry_free(gpointer data)
     g_free(entry);
 }
 
-Roster *roster_new(const RosterConfig *config)
-{
-    Roster *const roster = g_new0(Roster, 1);
-
-    assert(config->n_servers + config->n_workers < CONTROL_MAX_NODES);
-    roster->config = *config;
-    roster->host = g_strdup(config->host);
-    roster->settings = g_strdup(config->settings != NULL ? config->settings : "");
-    roster->entries = g_ptr_array_new_with_free_func(entry_free);
-    return roster;
-}
-
-void roster_free(Roster *roster)
-{
-    if (roster == NULL)
-        return;
-    g_ptr_array_unref(roster->entries);
-    g_free(roster->host);
-    g_free(roster->settings);
-    g_free(roster->file);
-    g_free(roster->text);
-    g_free(roster->refusal);
-    g_free(roster);
-}
-
 static Entry *entry_at(const Roster *roster, guint i)
 {
     return g_ptr_array_index(roster->entries, i);
@@ -83,12 +63,16 @@ static uint32_t count_role(const Roster *roster, ControlRole role)
 
 static uint32_t wanted_of(const Roster *roster, ControlRole role)
 {
-    return role == CONTROL_ROLE_SERVER ? roster->config.n_servers : roster->config.n_workers;
+    const uint32_t wanted[CONTROL_ROLE_END] = { [CONTROL_ROLE_SERVER] = roster->config.n_servers,
+                                                [CONTROL_ROLE_WORKER] = roster->config.n_workers,
+                                                [CONTROL_ROLE_NODE] = roster->config.n_nodes };
+
+    return wanted[role];
 }
 
 static uint32_t n_nodes(const Roster *roster)
 {
-    return roster->config.n_servers + roster->config.n_workers;
+    return roster->config.n_servers + roster->config.n_workers + roster->config.n_nodes;
 }
 
 static Entry *find_id(const Roster *roster, uint32_t id)
@@ -117,9 +101,28 @@ const char *roster_file(const Roster *roster)
     return roster->file;
 }
 
+/* Equal nodes have their ids from the beginning, so those that are missing have names. The
+ * scheduler's own node is here. (transfer full) */
+static char *name_missing_nodes(const Roster *roster)
+{
+    const uint32_t n = roster->config.n_nodes, n_missing = n - roster->entries->len;
+    GString *const text = g_string_new(NULL);
+    uint32_t n_named = 0;
+
+    g_string_append_printf(text, "%u of %u nodes are here", n + 1 - n_missing, n + 1);
+    for (uint32_t id = 1; id <= n && n_named < MOST_NAMED; id++)
+        if (find_id(roster, id) == NULL)
+            g_string_append_printf(text, "%s%u", n_named++ == 0 ? ", without " : ", ", id);
+    if (n_missing > n_named)
+        g_string_append_printf(text, " and %u more", n_missing - n_named);
+    return g_string_free(text, FALSE);
+}
+
 const char *roster_missing(Roster *roster)
 {
     g_free(roster->text);
+    if (roster->config.n_nodes > 0)
+        return roster->text = name_missing_nodes(roster);
     roster->text =
         g_strdup_printf("%u of %u servers and %u of %u workers are here",
                         count_role(roster, CONTROL_ROLE_SERVER), roster->config.n_servers,
@@ -151,19 +154,19 @@ static void write_file(Roster *roster)
     GString *const file = g_string_new(NULL);
 
     give_ids(roster, CONTROL_ROLE_SERVER);
-    give_ids(roster, CONTROL_ROLE_WORKER);
+    give_ids(roster, CONTROL_ROLE_WORKER); /* equal nodes have theirs */
     g_string_append_printf(file,
                            "cluster: { %s\n  scheduler = { host = \"%s\"; port = %u; node = 0; };\n"
-                           "  nodes = (\n    { id = 0; host = \"%s\"; port = 0; servers = 0; "
-                           "workers = 0; }",
-                           roster->settings, roster->host, roster->config.port, roster->host);
+                           "  nodes = (\n    { id = 0; host = \"%s\"; port = 0; servers = %u; "
+                           "workers = %u; }",
+                           roster->settings, roster->host, roster->config.port, roster->host,
+                           roster->config.servers, roster->config.workers);
     for (guint i = 0; i < roster->entries->len; i++) {
         const Entry *const entry = entry_at(roster, i);
-        const bool serves = entry->role == CONTROL_ROLE_SERVER;
 
         g_string_append_printf(
             file, ",\n    { id = %u; host = \"%s\"; port = 0; servers = %u; workers = %u; }",
-            entry->id, entry->host, serves ? entry->threads : 0, serves ? 0 : entry->threads);
+            entry->id, entry->host, entry->servers, entry->workers);
     }
     g_string_append(file, " );\n};\n");
     if (file->len > CONTROL_MAX_FILE)
@@ -172,11 +175,44 @@ static void write_file(Roster *roster)
     roster->file = g_string_free(file, FALSE);
 }
 
+/* ---- its life ---- */
+
+Roster *roster_new(const RosterConfig *config)
+{
+    Roster *const roster = g_new0(Roster, 1);
+
+    assert(config->n_servers + config->n_workers + config->n_nodes < CONTROL_MAX_NODES);
+    roster->config = *config;
+    roster->host = g_strdup(config->host);
+    roster->settings = g_strdup(config->settings != NULL ? config->settings : "");
+    roster->entries = g_ptr_array_new_with_free_func(entry_free);
+    if (roster_is_full(roster)) /* the scheduler's node is alone */
+        write_file(roster);
+    return roster;
+}
+
+void roster_free(Roster *roster)
+{
+    if (roster == NULL)
+        return;
+    g_ptr_array_unref(roster->entries);
+    g_free(roster->host);
+    g_free(roster->settings);
+    g_free(roster->file);
+    g_free(roster->text);
+    g_free(roster->refusal);
+    g_free(roster);
+}
+
 /* ---- what comes ---- */
 
 static const char *name_of(ControlRole role)
 {
-    return role == CONTROL_ROLE_SERVER ? "server" : "worker";
+    static const char *const names[CONTROL_ROLE_END] = { [CONTROL_ROLE_SERVER] = "server",
+                                                         [CONTROL_ROLE_WORKER] = "worker",
+                                                         [CONTROL_ROLE_NODE] = "node" };
+
+    return names[role];
 }
 
 /* A host stands in the text of the file, so it may only have what a number has. */
@@ -199,6 +235,23 @@ static char *describe(const Roster *roster, ControlRole role)
     return g_string_free(names, FALSE);
 }
 
+/* Whether these are numbers of its role. */
+static bool has_right_threads(const ControlAnnounce *announce)
+{
+    const uint32_t servers = announce->servers, workers = announce->workers;
+
+    if (servers > MOST_THREADS || workers > MOST_THREADS)
+        return false;
+    switch (announce->role) {
+    case CONTROL_ROLE_SERVER:
+        return servers > 0 && workers == 0;
+    case CONTROL_ROLE_WORKER:
+        return servers == 0 && workers > 0;
+    default:
+        return true; /* a node may do without one of them, or both */
+    }
+}
+
 /* Why a new process cannot take part; NULL if it can. (transfer full) */
 static char *find_fault(const Roster *roster, const ControlAnnounce *announce, uint16_t version)
 {
@@ -214,9 +267,11 @@ static char *find_fault(const Roster *roster, const ControlAnnounce *announce, u
     if (!is_number(announce->host))
         return g_strdup_printf("the %s (%s) says that it receives at \"%s\", which is no address",
                                role, who, announce->host);
-    if (announce->threads == 0 || announce->threads > CONTROL_MAX_WORKERS / CONTROL_MAX_NODES)
-        return g_strdup_printf("the %s (%s) has %u threads; RUBATO_THREADS is from 1 to %u", role,
-                               who, announce->threads, CONTROL_MAX_WORKERS / CONTROL_MAX_NODES);
+    if (!has_right_threads(announce))
+        return g_strdup_printf("the %s (%s) has %u server threads and %u workers; a server has "
+                               "threads alone, a worker has workers alone, and each number is at "
+                               "most %u",
+                               role, who, announce->servers, announce->workers, MOST_THREADS);
     if (id > n_nodes(roster))
         return g_strdup_printf("the %s (%s) wants to be node %u (RUBATO_NODE), but beside the "
                                "scheduler, node 0, the nodes of this run are 1 to %u",
@@ -225,8 +280,13 @@ static char *find_fault(const Roster *roster, const ControlAnnounce *announce, u
         return g_strdup_printf("node %u was started twice: %s is in the run, %s came later and is "
                                "refused",
                                id, same->description, who);
+    if (announce->role == CONTROL_ROLE_NODE && id == 0)
+        return g_strdup_printf("the node (%s) does not say which one it is (RUBATO_NODE)", who);
     if (count_role(roster, announce->role) < wanted_of(roster, announce->role))
         return NULL;
+    if (wanted_of(roster, announce->role) == 0)
+        return g_strdup_printf("the %s (%s) is refused, because the scheduler waits for no %ss",
+                               role, who, role);
     g_autofree char *here = describe(roster, announce->role);
     return g_strdup_printf("the scheduler waits for %u %ss (RUBATO_%sS), and so many are here "
                            "(%s): the %s (%s) is one too many",
@@ -241,7 +301,8 @@ static void add(Roster *roster, const ControlAnnounce *announce)
 
     entry->incarnation = announce->incarnation;
     entry->role = announce->role;
-    entry->threads = announce->threads;
+    entry->servers = announce->servers;
+    entry->workers = announce->workers;
     entry->id = announce->wanted_id;
     entry->host = g_strdup(announce->host);
     entry->description = g_strdup(announce->description);

@@ -1,7 +1,7 @@
 /* The nodes of a run that has no cluster file: processes announce themselves until there are as
- * many servers and workers as were asked for. Then each gets its node id, and all get the same
- * text, which describes the run as a cluster file would. From there on the run begins as with a
- * file.
+ * many servers and workers, or as many equal nodes, as were asked for. Then each gets its node id,
+ * and all get the same text, which describes the run as a cluster file would. From there on the run
+ * begins as with a file.
  *
  * A process repeats its ANNOUNCE until it has a place. One that stops doing so before all are here
  * is forgotten, so another may come in its place. Once all are here, the roster does not change any
@@ -18,9 +18,11 @@
 typedef struct Roster Roster;
 
 typedef struct {
-    uint32_t n_servers; /* nodes; together below CONTROL_MAX_NODES */
-    uint32_t n_workers;
-    const char *host; /* where the scheduler listens */
+    /* How many nodes of each role are to come, beside the scheduler's own; together below
+     * CONTROL_MAX_NODES. */
+    uint32_t n_servers, n_workers, n_nodes;
+    uint32_t servers, workers; /* of the scheduler's own node: server threads and workers */
+    const char *host;          /* where the scheduler listens */
     uint16_t port;
     const char *settings; /* further entries of the cluster file, such as "timeout_ms = 5000;" */
     uint16_t wire_version;
@@ -45,7 +47,8 @@ void roster_tick(Roster *roster, int64_t now_ms);
 /* Whether all are here. */
 bool roster_is_full(const Roster *roster);
 
-/* Those that are not here: "1 of 2 servers and 3 of 4 workers are here". (transfer none) */
+/* Those that are not here: "1 of 2 servers and 3 of 4 workers are here", or "2 of 4
+ * nodes are here, and 1 and 3 are missing". (transfer none) */
 const char *roster_missing(Roster *roster);
 
 /* The run as a cluster file; NULL until all are here. (transfer none) */

@@ -28,29 +28,37 @@ typedef enum {
     RUBATO_ROLE_SCHEDULER,
     RUBATO_ROLE_SERVER, /* holds parts of tables */
     RUBATO_ROLE_WORKER, /* runs the workers of tasks */
+    RUBATO_ROLE_NODE, /* both: one of several equal nodes, of which node 0 is the scheduler, too */
 } RubatoRole;
 
 /* A node of a run without a cluster file. Servers and workers announce themselves to the scheduler,
  * which waits for as many as it was told, and gives each an id. The scheduler's own node is node 0,
- * and has neither servers nor workers. */
+ * and has neither servers nor workers. A run of equal nodes has no other roles. */
 typedef struct {
     RubatoRole role;
     const char *scheduler; /* "HOST:PORT", where the scheduler listens; the same for all nodes */
-    uint32_t servers, workers; /* scheduler only: how many nodes of each role it waits for */
+    uint32_t servers, workers; /* scheduler: how many nodes of each role it waits for; an equal
+                                * node: its server threads and workers, as in a cluster file */
     uint32_t threads;      /* a server's threads, or a worker node's workers in a task that names
                             * no number; 0 means 1 */
-    uint32_t node;         /* the id that a server or worker wants to have, from 1; 0: any */
+    uint32_t node;         /* the id that a server or worker wants to have, from 1; 0: any; the id
+                            * of an equal node, from 0 */
     const char *interface; /* "eth0", or an address: where this node receives. NULL: the address
                             * from which it reaches the scheduler; the scheduler: its own HOST */
     const char *settings;  /* entries of a cluster file, such as "timeout_ms = 9000;". A node uses
                             * its own until it has found the scheduler, and then the scheduler's.
                             * NULL: the defaults */
+    uint32_t nodes;        /* of an equal node: how many there are */
 } RubatoAnnouncement;
 
 /* Reads RUBATO_ROLE, and with it RUBATO_SCHEDULER, RUBATO_SERVERS, RUBATO_WORKERS, RUBATO_THREADS,
- * RUBATO_NODE, RUBATO_INTERFACE and RUBATO_SETTINGS; `rubato scheduler`, `server` and `worker` set
- * them. Without RUBATO_ROLE the role is RUBATO_ROLE_NONE. The strings belong to the environment.
- * False with RUBATO_ERROR_INVALID if a variable is wrong or missing. */
+ * RUBATO_NODE, RUBATO_NODES, RUBATO_PORT, RUBATO_INTERFACE and RUBATO_SETTINGS; `rubato scheduler`,
+ * `server`, `worker` and `task` set them. Without RUBATO_ROLE the role is RUBATO_ROLE_NONE, unless
+ * a job system, such as Slurm, has started this process as one of several: then it is
+ * RUBATO_ROLE_NODE, and the job system's variables say what RUBATO_NODE, RUBATO_NODES and
+ * RUBATO_SCHEDULER do not. RUBATO_ROLE=alone asks for RUBATO_ROLE_NONE in any case. The strings are
+ * valid as long as the environment does not change. False with RUBATO_ERROR_INVALID if a variable
+ * is wrong or missing. */
 RUBATO_API bool rubato_announcement_from_environment(RubatoAnnouncement *announcement,
                                                      GError **error);
 

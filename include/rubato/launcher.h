@@ -36,7 +36,7 @@ RUBATO_API bool rubato_launch_run(const RubatoLaunch *launch, int *exit_code, GE
 /* A node of a run without a cluster file. The comments name the environment variables that the
  * members become. If a member is 0 or NULL, its variable stays as it is. */
 typedef struct {
-    const char *role;        /* RUBATO_ROLE: "scheduler", "server" or "worker" */
+    const char *role;        /* RUBATO_ROLE: "scheduler", "server", "worker" or "node" */
     const char *const *argv; /* the program and its arguments, ended by NULL */
     const char *scheduler;   /* RUBATO_SCHEDULER */
     const char *interface;   /* RUBATO_INTERFACE */
@@ -56,6 +56,10 @@ RUBATO_API bool rubato_launch_role(const RubatoLaunchRole *launch, GError **erro
  * its owner may use the file (mode 0600). False with RUBATO_ERROR_IO if it cannot be made, or if
  * there is already a file of that name. */
 RUBATO_API bool rubato_launch_make_secret(const char *path, GError **error);
+
+/* A new secret, as RUBATO_SECRET holds it: 64 hexadecimal digits. NULL with RUBATO_ERROR_IO if the
+ * system gives no random bytes. (transfer full) */
+RUBATO_API char *rubato_launch_draw_secret(GError **error);
 
 /* Reads the file, resolves its hosts, and tries its ports on this machine. It appends a table of
  * what would run where to the report, even if a host or a port is wrong. False with

@@ -14,7 +14,7 @@
 typedef struct {
     const char *role;
     const char *servers, *workers;
-    const char *threads, *node, *interface, *settings, *secret;
+    const char *threads, *node, *nodes, *interface, *settings, *secret;
     const char *program; /* a program of the build that `rubato ROLE` starts; NULL: play */
     bool stays;          /* in the run until the gate opens */
 } Node;
@@ -94,6 +94,7 @@ static int be_node(const void *data)
     set("RUBATO_WORKERS", node->workers);
     set("RUBATO_THREADS", node->threads);
     set("RUBATO_NODE", node->node);
+    set("RUBATO_NODES", node->nodes);
     set("RUBATO_INTERFACE", node->interface);
     set("RUBATO_SETTINGS", node->settings);
     set("RUBATO_SECRET", node->secret);
@@ -170,6 +171,30 @@ START_TEST(nodes_announce_themselves_and_work_together)
     }
     cluster_expect_text(run, processes[3], "node 0 of 4");
     cluster_expect_text(run, processes[1], "node 1 of 4");
+    cluster_run_free(run);
+}
+END_TEST
+
+/* Each holds parts of tables and runs workers; node 0 is the scheduler, too. */
+START_TEST(equal_nodes_work_together)
+{
+    ClusterRun *run = run_new();
+    const Node nodes[] = {
+        { .role = "node", .nodes = "3", .node = "0", .settings = PATIENT, .servers = "2" },
+        { .role = "node", .nodes = "3", .node = "1", .settings = PATIENT, .workers = "2" },
+        { .role = "node", .nodes = "3", .node = "2", .settings = PATIENT, .servers = "0" },
+    };
+    uint32_t processes[3];
+
+    for (size_t i = 3; i-- > 0;)
+        processes[i] = start(run, &nodes[i]);
+    for (size_t i = 0; i < 3; i++) {
+        g_autofree char *name = g_strdup_printf("node %zu of 3: 3 servers, 4 workers\n", i);
+
+        cluster_expect_end(run, processes[i], EXIT_SUCCESS);
+        cluster_expect_text(run, processes[i], name);
+        cluster_expect_text(run, processes[i], "sum 4\n");
+    }
     cluster_run_free(run);
 }
 END_TEST
@@ -348,6 +373,7 @@ int main(void)
     TCase *where = cluster_add_case(suite, "where");
 
     tcase_add_loop_test(works, nodes_announce_themselves_and_work_together, 0, G_N_ELEMENTS(ways));
+    tcase_add_test(works, equal_nodes_work_together);
     tcase_add_test(works, rubato_starts_a_program_in_each_role);
     tcase_add_test(refused, who_comes_twice_or_too_much_is_refused_and_the_run_goes_on);
     tcase_add_test(refused, another_secret_finds_no_scheduler);

@@ -165,7 +165,7 @@ static const struct {
     const char *texts[2];
 } announcements[] = {
     { { "RUBATO_ROLE=workr" }, "app", { "\"workr\"", "did you mean worker?" } },
-    { { "RUBATO_ROLE=queen" }, "app", { "\"queen\"", "scheduler, server and worker" } },
+    { { "RUBATO_ROLE=queen" }, "app", { "\"queen\"", "server, worker, node and alone" } },
     { { "RUBATO_ROLE=worker" }, "app", { "RUBATO_SCHEDULER=HOST:PORT", "" } },
     { { "RUBATO_SCHEDULER=a:1" }, "app", { "set RUBATO_ROLE", "" } },
     { { "RUBATO_ROLE=worker", "RUBATO_SCHEDULER=a:1", "RUBATO_CLUSTER=x.cfg" },
@@ -192,6 +192,11 @@ static const struct {
         "RUBATO_WORKERS=4000" },
       "app",
       { "8000 nodes", "4095" } },
+    { { "RUBATO_ROLE=node" }, "app", { "no job system", "srun" } },
+    { { "RUBATO_ROLE=node", "RUBATO_NODES=2", "RUBATO_NODE=2", "RUBATO_SCHEDULER=a:1" },
+      "app",
+      { "RUBATO_NODE is 2", "0 to 1" } },
+    { { "RUBATO_ROLE=node", "RUBATO_NODES=2", "RUBATO_NODE=1" }, "app", { "HOST:PORT", "" } },
 };
 
 START_TEST(announcements_that_make_no_sense_are_refused)

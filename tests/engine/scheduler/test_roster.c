@@ -24,9 +24,11 @@ static const Control *hear_at(Roster *roster, int64_t now_ms, uint64_t incarnati
 {
     g_autofree char *host = g_strdup_printf("10.0.0.%u", (unsigned)incarnation);
     g_autofree char *description = g_strdup_printf("process %u", (unsigned)incarnation);
+    const uint32_t threads = (uint32_t)incarnation % 7 + 1;
     const ControlAnnounce announce = { .incarnation = incarnation,
                                        .role = role,
-                                       .threads = (uint32_t)incarnation % 7 + 1,
+                                       .servers = role != CONTROL_ROLE_WORKER ? threads : 0,
+                                       .workers = role != CONTROL_ROLE_SERVER ? threads : 0,
                                        .wanted_id = wanted_id,
                                        .host = host,
                                        .description = description };
@@ -168,12 +170,16 @@ START_TEST(roster_refuses_what_makes_no_sense)
         uint16_t version;
         const char *text;
     } wrong[] = {
-        { { .threads = 1, .host = "10.0.0.1\"; id = 7; host = \"x" }, VERSION, "is no address" },
-        { { .threads = 1, .host = "host.name" }, VERSION, "is no address" },
-        { { .threads = 0, .host = "10.0.0.1" }, VERSION, "0 threads" },
-        { { .threads = UINT32_MAX, .host = "10.0.0.1" }, VERSION, "RUBATO_THREADS" },
-        { { .threads = 1, .host = "10.0.0.1" }, VERSION + 1, "speaks wire version 5" },
-        { { .threads = 1, .host = "10.0.0.1", .wanted_id = UINT32_MAX }, VERSION, "1 to 3" },
+        { { .servers = 1, .host = "10.0.0.1\"; id = 7; host = \"x" }, VERSION, "is no address" },
+        { { .servers = 1, .host = "host.name" }, VERSION, "is no address" },
+        { { .servers = 0, .host = "10.0.0.1" }, VERSION, "0 server threads" },
+        { { .servers = 1, .workers = 1, .host = "10.0.0.1" }, VERSION, "and 1 workers" },
+        { { .servers = UINT32_MAX, .host = "10.0.0.1" }, VERSION, "each number is at most" },
+        { { .servers = 1, .host = "10.0.0.1" }, VERSION + 1, "speaks wire version 5" },
+        { { .servers = 1, .host = "10.0.0.1", .wanted_id = UINT32_MAX }, VERSION, "1 to 3" },
+        { { .role = CONTROL_ROLE_NODE, .servers = 1, .host = "10.0.0.1", .wanted_id = 1 },
+          VERSION,
+          "waits for no nodes" },
     };
     g_autoptr(Roster) roster = roster_new(&CONFIG);
 
@@ -181,12 +187,67 @@ START_TEST(roster_refuses_what_makes_no_sense)
         ControlAnnounce announce = wrong[i].announce;
 
         announce.incarnation = 40 + i;
-        announce.role = CONTROL_ROLE_SERVER;
+        if (announce.role == 0)
+            announce.role = CONTROL_ROLE_SERVER;
         announce.description = "a stranger";
         roster_hear(roster, 0, &announce, wrong[i].version, 1, &answer);
         expect_refused(&answer, wrong[i].text);
     }
     ck_assert_str_eq(roster_missing(roster), "0 of 2 servers and 0 of 1 workers are here");
+}
+END_TEST
+
+/* Four equal nodes; node 0 is the scheduler's. */
+static const RosterConfig EQUALS = { .n_nodes = 3,
+                                     .servers = 5,
+                                     .workers = 6,
+                                     .host = "10.0.0.1",
+                                     .port = 4100,
+                                     .wire_version = VERSION,
+                                     .timeout_ms = TIMEOUT_MS };
+
+START_TEST(roster_of_equal_nodes_names_those_that_are_missing)
+{
+    g_autoptr(Roster) roster = roster_new(&EQUALS);
+    g_autoptr(Roster) many = roster_new(&(RosterConfig){ .n_nodes = 40 });
+
+    ck_assert_str_eq(roster_missing(roster), "1 of 4 nodes are here, without 1, 2, 3");
+    expect_wait(hear(roster, 8, CONTROL_ROLE_NODE, 2), "2 of 4 nodes are here, without 1, 3");
+    ck_assert_str_eq(roster_missing(many),
+                     "1 of 41 nodes are here, without 1, 2, 3, 4, 5, 6, 7, 8 and 32 more");
+    expect_refused(hear(roster, 9, CONTROL_ROLE_NODE, 0), "does not say which one it is");
+    expect_refused(hear(roster, 9, CONTROL_ROLE_NODE, 2), "started twice");
+    expect_refused(hear(roster, 9, CONTROL_ROLE_SERVER, 1), "waits for no servers");
+}
+END_TEST
+
+START_TEST(roster_of_equal_nodes_gives_each_its_servers_and_workers)
+{
+    g_autoptr(Roster) roster = roster_new(&EQUALS);
+    g_autoptr(GError) error = NULL;
+
+    for (uint32_t id = 3; id >= 1; id--)
+        hear(roster, id, CONTROL_ROLE_NODE, id);
+    const char *const file = roster_file(roster);
+    g_autoptr(Cluster) cluster = cluster_parse(file, strlen(file), "it", &error);
+    ck_assert_msg(cluster != NULL, "%s: %s", error != NULL ? error->message : "", file);
+    ck_assert_uint_eq(cluster->n_nodes, 4);
+    ck_assert_uint_eq(cluster->nodes[0].servers, 5);
+    ck_assert_uint_eq(cluster->nodes[0].workers, 6);
+    for (uint32_t id = 1; id <= 3; id++) {
+        ck_assert_uint_eq(cluster->nodes[id].servers, id + 1);
+        ck_assert_uint_eq(cluster->nodes[id].workers, id + 1);
+    }
+}
+END_TEST
+
+START_TEST(roster_of_one_node_is_full_at_once)
+{
+    g_autoptr(Roster) roster =
+        roster_new(&(RosterConfig){ .servers = 1, .workers = 2, .host = "::1", .port = 1 });
+
+    ck_assert(roster_is_full(roster));
+    ck_assert_ptr_nonnull(roster_file(roster));
 }
 END_TEST
 
@@ -216,6 +277,9 @@ int main(void)
     tcase_add_test(tcase, roster_refuses_who_comes_twice_or_too_much);
     tcase_add_test(tcase, roster_forgets_who_is_silent_or_ends_until_all_are_here);
     tcase_add_test(tcase, roster_refuses_what_makes_no_sense);
+    tcase_add_test(tcase, roster_of_equal_nodes_names_those_that_are_missing);
+    tcase_add_test(tcase, roster_of_equal_nodes_gives_each_its_servers_and_workers);
+    tcase_add_test(tcase, roster_of_one_node_is_full_at_once);
     tcase_add_test(tcase, roster_that_gave_up_refuses_all);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -1,0 +1,240 @@
+/* `rubato scheduler`, `server`, `worker` and `task`: the process becomes one node of a run that has
+ * no cluster file.
+ *
+ * Thread: main's. */
+#include "apps/rubato/roles.h"
+
+#include <rubato/launcher.h>
+#include <string.h>
+
+#include "apps/rubato/usage.h"
+
+static const char ROLE_SUMMARY[] =
+    "Becomes PROGRAM, as one node of a run that has no cluster file: the scheduler, a server\n"
+    "that holds parts of tables, or a worker. Servers and workers announce themselves to the\n"
+    "scheduler, in any order; the run begins once as many are there as it was told. Each option\n"
+    "sets a variable of the environment; where it is not given, the variable itself counts. So a\n"
+    "container needs variables alone, and RUBATO_ROLE with them does the same for PROGRAM.";
+
+static const char ROLE_DESCRIPTION[] =
+    "Unless all nodes are on this machine, they need the same secret, in RUBATO_SECRET or in a\n"
+    "file (--settings 'secret_file = \"FILE\";'), which `rubato secret FILE` makes.\n"
+    "\n"
+    "Example: one server and two workers, in four terminals\n"
+    "  export RUBATO_SCHEDULER=127.0.0.1:4100\n"
+    "  rubato scheduler --servers 1 --workers 2 -- rubato-hello\n"
+    "  rubato server -- rubato-hello\n"
+    "  rubato worker -- rubato-hello\n"
+    "  rubato worker -- rubato-hello";
+
+static const char TASK_SUMMARY[] =
+    "Becomes PROGRAM, as one of the equal nodes of a run that a job system starts, such as Slurm.\n"
+    "Each node holds a part of the tables and runs workers. Which node this is, how many there\n"
+    "are, and where they meet, the job system says. A program that uses Rubato finds this out by\n"
+    "itself; this command says first what is missing, and its options set what is not as usual.\n"
+    "Each of them sets a variable of the environment.";
+
+static const char TASK_DESCRIPTION[] =
+    "Nodes on several machines need the same secret in RUBATO_SECRET, or in a file\n"
+    "(--settings 'secret_file = \"FILE\";').\n"
+    "\n"
+    "Example: four nodes of Slurm\n"
+    "  export RUBATO_SECRET=$(rubato secret -)\n"
+    "  srun -N 4 rubato task -- rubato-hello";
+
+#define NOT_GIVEN G_MININT /* a number */
+
+static const RoleOptions NO_ROLE_OPTIONS = { .servers = NOT_GIVEN,
+                                             .workers = NOT_GIVEN,
+                                             .threads = NOT_GIVEN,
+                                             .node = NOT_GIVEN,
+                                             .nodes = NOT_GIVEN,
+                                             .port = NOT_GIVEN };
+
+static const char *const ROLES[] = { "scheduler", "server", "worker", "task", NULL };
+
+/* The entries point into `options`, which must outlive the context. (transfer full) */
+static GOptionContext *new_role_context(RoleOptions *options)
+{
+    const GOptionEntry entries[] = {
+        { "scheduler", 0, 0, G_OPTION_ARG_STRING, &options->scheduler,
+          "Where the scheduler listens, the same for all (RUBATO_SCHEDULER)", "HOST:PORT" },
+        { "servers", 0, 0, G_OPTION_ARG_INT, &options->servers,
+          "Of the scheduler: for so many servers it waits (RUBATO_SERVERS)", "N" },
+        { "workers", 0, 0, G_OPTION_ARG_INT, &options->workers,
+          "Of the scheduler: for so many workers it waits (RUBATO_WORKERS)", "N" },
+        { "threads", 0, 0, G_OPTION_ARG_INT, &options->threads,
+          "Of a server or worker: its threads, default 1 (RUBATO_THREADS)", "N" },
+        { "node", 0, 0, G_OPTION_ARG_INT, &options->node,
+          "Of a server or worker: the id that it wants (RUBATO_NODE)", "ID" },
+        { "interface", 0, 0, G_OPTION_ARG_STRING, &options->interface,
+          "Where this node receives: eth0, or an address (RUBATO_INTERFACE)", "NAME" },
+        { "settings", 0, 0, G_OPTION_ARG_STRING, &options->settings,
+          "Further entries of a cluster file (RUBATO_SETTINGS)", "TEXT" },
+        G_OPTION_ENTRY_NULL
+    };
+    GOptionContext *context = g_option_context_new("[--] PROGRAM [ARGUMENTS...]");
+
+    g_option_context_add_main_entries(context, entries, NULL);
+    g_option_context_set_summary(context, ROLE_SUMMARY);
+    g_option_context_set_description(context, ROLE_DESCRIPTION);
+    g_option_context_set_strict_posix(context, TRUE);
+    return context;
+}
+
+/* The entries point into `options`, which must outlive the context. (transfer full) */
+static GOptionContext *new_task_context(RoleOptions *options)
+{
+    const GOptionEntry entries[] = {
+        { "servers", 0, 0, G_OPTION_ARG_INT, &options->servers,
+          "This node's server threads, default 1 (RUBATO_SERVERS)", "N" },
+        { "workers", 0, 0, G_OPTION_ARG_INT, &options->workers,
+          "This node's workers, default a task's processors, or 1 (RUBATO_WORKERS)", "N" },
+        { "interface", 0, 0, G_OPTION_ARG_STRING, &options->interface,
+          "Where this node receives: eth0, or an address (RUBATO_INTERFACE)", "NAME" },
+        { "settings", 0, 0, G_OPTION_ARG_STRING, &options->settings,
+          "Further entries of a cluster file (RUBATO_SETTINGS)", "TEXT" },
+        { "port", 0, 0, G_OPTION_ARG_INT, &options->port,
+          "Where node 0 listens until all are there, the same for all (RUBATO_PORT)", "PORT" },
+        { "scheduler", 0, 0, G_OPTION_ARG_STRING, &options->scheduler,
+          "Where node 0 is, if the job system does not say (RUBATO_SCHEDULER)", "HOST:PORT" },
+        { "node", 0, 0, G_OPTION_ARG_INT, &options->node,
+          "Which node this is, if the job system does not say (RUBATO_NODE)", "ID" },
+        { "nodes", 0, 0, G_OPTION_ARG_INT, &options->nodes,
+          "How many there are, if the job system does not say (RUBATO_NODES)", "N" },
+        G_OPTION_ENTRY_NULL
+    };
+    GOptionContext *context = g_option_context_new("[--] PROGRAM [ARGUMENTS...]");
+
+    g_option_context_add_main_entries(context, entries, NULL);
+    g_option_context_set_summary(context, TASK_SUMMARY);
+    g_option_context_set_description(context, TASK_DESCRIPTION);
+    g_option_context_set_strict_posix(context, TRUE);
+    return context;
+}
+
+/* The commands that take an option. */
+typedef enum {
+    COMMANDS_SCHEDULER = 1,
+    COMMANDS_OTHERS = 2, /* server and worker */
+    COMMANDS_TASK = 4,
+} Commands;
+
+static Commands commands_of(const char *command)
+{
+    return strcmp(command, "scheduler") == 0 ? COMMANDS_SCHEDULER
+           : strcmp(command, "task") == 0    ? COMMANDS_TASK
+                                             : COMMANDS_OTHERS;
+}
+
+bool roles_has(const char *command)
+{
+    return g_strv_contains(ROLES, command);
+}
+
+GOptionContext *roles_new_context(const char *command, RoleOptions *options)
+{
+    *options = NO_ROLE_OPTIONS;
+    return commands_of(command) == COMMANDS_TASK ? new_task_context(options)
+                                                 : new_role_context(options);
+}
+
+/* Whether the numbers can be what was meant by them. One that is not given is NOT_GIVEN. */
+static bool check_numbers(const RoleOptions *options, const char *command, GError **error)
+{
+    const Commands of = commands_of(command);
+    const struct {
+        const char *name;
+        int number, lowest;
+        int commands;
+    } numbers[] = {
+        { "servers", options->servers, of == COMMANDS_TASK ? 0 : 1,
+          COMMANDS_SCHEDULER | COMMANDS_TASK },
+        { "workers", options->workers, 0, COMMANDS_SCHEDULER | COMMANDS_TASK },
+        { "threads", options->threads, 1, COMMANDS_OTHERS },
+        { "node", options->node, of == COMMANDS_TASK ? 0 : 1, COMMANDS_OTHERS | COMMANDS_TASK },
+    };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
+        if (numbers[i].number == NOT_GIVEN)
+            continue;
+        if ((numbers[i].commands & (int)of) == 0) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "--%s is an option of %s",
+                        numbers[i].name,
+                        of == COMMANDS_SCHEDULER ? "rubato server and rubato worker"
+                                                 : "rubato scheduler");
+            return false;
+        }
+        if (numbers[i].number < numbers[i].lowest) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "--%s takes a number from %d, not %d", numbers[i].name, numbers[i].lowest,
+                        numbers[i].number);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* To the launch, 0 is not given, so these are set here: a run of servers alone has no workers, a
+ * node may have no servers, and the first task is 0. Others are the task's alone. */
+static void set_further_variables(const RoleOptions *options)
+{
+    const struct {
+        const char *name;
+        int number;
+        bool only_0;
+    } numbers[] = { { "RUBATO_SERVERS", options->servers, true },
+                    { "RUBATO_WORKERS", options->workers, true },
+                    { "RUBATO_NODE", options->node, true },
+                    { "RUBATO_NODES", options->nodes, false },
+                    { "RUBATO_PORT", options->port, false } };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
+        if (numbers[i].number == NOT_GIVEN || (numbers[i].only_0 && numbers[i].number != 0))
+            continue;
+        g_autofree char *text = g_strdup_printf("%d", numbers[i].number);
+        g_setenv(numbers[i].name, text, TRUE);
+    }
+}
+
+static uint32_t number_or_none(int number)
+{
+    return number == NOT_GIVEN ? 0 : (uint32_t)number;
+}
+
+/* argv[0] is the command: the role. */
+int roles_command(int argc, char **argv)
+{
+    RoleOptions options;
+    const char *const command = argv[0];
+    g_autoptr(GOptionContext) context = roles_new_context(command, &options);
+    g_autoptr(GError) error = NULL;
+    int code;
+
+    if (!g_option_context_parse(context, &argc, &argv, &error) ||
+        !check_numbers(&options, command, &error)) {
+        code = fail_usage(command, error->message);
+    } else {
+        if (argc > 1 && strcmp(argv[1], "--") == 0)
+            argv++, argc--;
+        const RubatoLaunchRole launch = { .role = commands_of(command) == COMMANDS_TASK ? "node"
+                                                                                        : command,
+                                          .argv = (const char *const *)argv + 1,
+                                          .scheduler = options.scheduler,
+                                          .interface = options.interface,
+                                          .settings = options.settings,
+                                          .servers = number_or_none(options.servers),
+                                          .workers = number_or_none(options.workers),
+                                          .threads = number_or_none(options.threads),
+                                          .node = number_or_none(options.node) };
+        set_further_variables(&options);
+        if (argc < 2)
+            code = fail_usage(command, "which program?");
+        else
+            code = rubato_launch_role(&launch, &error) ? EXIT_SUCCESS : fail(error);
+    }
+    g_free(options.scheduler);
+    g_free(options.interface);
+    g_free(options.settings);
+    return code;
+}

@@ -1,0 +1,151 @@
+#!/bin/bash
+# Runs as steps of a real Slurm, which this test starts in a folder of its own (slurm.sh): nodes,
+# ranks, exit status, scancel, a process that is killed. Two nodes of Slurm are one machine here.
+set -uo pipefail
+
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build_dir=${RUBATO_BUILD_DIR:?is the build directory whose programs run}
+# shellcheck source=tests/jobs/slurm.sh
+. "$source_dir/tests/jobs/slurm.sh"
+
+missing=$(slurm_missing)
+if [ -n "$missing" ]; then
+    echo "test_slurm: skipped: not installed: $missing(Debian's slurm-wlm and munge)"
+    exit 77
+fi
+
+scratch=$(mktemp -d)
+trap 'slurm_stop; rm -rf "$scratch"' EXIT
+PATH=$build_dir/bin:$PATH
+failures=0
+
+fail() # what, and maybe a file to show
+{
+    failures=$((failures + 1))
+    echo "test_slurm: $1"
+    if [ $# -gt 1 ]; then
+        sed 's/^/    | /' "$2"
+    fi
+}
+
+# Runs srun with these arguments; its output is in $scratch/out.
+step() # wanted exit code, arguments
+{
+    local wanted=$1 code
+
+    shift
+    timeout 60 srun "$@" >"$scratch/out" 2>&1 </dev/null
+    code=$?
+    [ "$code" -eq "$wanted" ] || fail "srun $*: exit code $code, not $wanted" "$scratch/out"
+}
+
+says() # a line
+{
+    grep -qxF -- "$1" "$scratch/out" || fail "no line '$1' in:" "$scratch/out"
+}
+
+mentions()
+{
+    grep -qF -- "$1" "$scratch/out" || fail "nothing of '$1' in:" "$scratch/out"
+}
+
+# Waits until the file has the text, or the process has ended without.
+await_text() # process, file, text
+{
+    while ! grep -qF -- "$3" "$2" 2>/dev/null; do
+        if ! kill -0 "$1" 2>/dev/null; then
+            fail "it ended without '$3':" "$2"
+            return 1
+        fi
+        sleep 0.05
+    done
+}
+
+tasks_become_nodes()
+{
+    step 0 --label -N 2 rubato task -- rubato-hello
+    says '0: key 42: 400'
+    says '1: key 42: 400'
+}
+
+# More tasks than machines; the program itself sees that it is a step.
+a_program_sees_that_it_is_a_step()
+{
+    export RUBATO_SECRET
+    RUBATO_SECRET=$(rubato secret -)
+    step 0 --label -N 2 -n 4 rubato-hello
+    says '3: key 42: 800'
+    unset RUBATO_SECRET
+}
+
+# One task, or RUBATO_ROLE=alone, is a process of its own. So is a batch script.
+one_task_is_alone()
+{
+    step 0 -n 1 rubato-hello
+    says 'key 42: 200'
+    RUBATO_ROLE=alone step 0 -N 2 rubato-hello
+    says 'key 42: 200'
+    # shellcheck disable=SC2016 # the job expands it
+    printf '#!/bin/bash\nrubato-hello\n' >"$scratch/batch"
+    timeout 60 sbatch --wait -N 2 -o "$scratch/out" "$scratch/batch" >/dev/null ||
+        fail "sbatch failed" "$scratch/out"
+    says 'key 42: 200'
+}
+
+what_is_wrong_is_said_before_the_program_starts()
+{
+    step 1 -n 1 --export=ALL,RUBATO_PORT=many rubato task -- rubato-hello
+    mentions 'RUBATO_PORT is "many"'
+    step 1 -n 1 rubato task -- no-such-program
+    mentions "no program 'no-such-program' in PATH"
+}
+
+# Trains for so long that it does not end by itself.
+start_training() # file for the output
+{
+    local i
+
+    for ((i = 0; i < 200; i++)); do
+        echo "$((i % 2)) $((i % 7 + 1)):1 $((i % 11 + 10)):0.5"
+    done >"$scratch/rows"
+    srun --label -N 2 --job-name=train rubato task -- rubato-lr --train "$scratch/rows" \
+        --epochs 10000000 >"$1" 2>&1 </dev/null &
+    training=$!
+}
+
+# Slurm sends SIGTERM, as it does at the end of a job's time, and the run ends in order.
+a_cancelled_job_ends_in_order()
+{
+    start_training "$scratch/out"
+    await_text "$training" "$scratch/out" 'epoch 3' || return
+    scancel --name=train --signal=TERM
+    wait "$training"
+    mentions 'signal 15'
+    mentions '1: '
+    if grep -q 'srun: error: .*Killed' "$scratch/out"; then
+        fail "Slurm had to kill it:" "$scratch/out"
+    fi
+}
+
+# The other nodes notice, and say who is gone.
+a_killed_task_ends_the_run()
+{
+    start_training "$scratch/out"
+    await_text "$training" "$scratch/out" 'epoch 3' || return
+    pkill -KILL --newest -f "^rubato-lr --train $scratch/rows"
+    wait "$training"
+    mentions 'lost'
+}
+
+slurm_start "$scratch/slurm" || exit 1
+tasks_become_nodes
+a_program_sees_that_it_is_a_step
+one_task_is_alone
+what_is_wrong_is_said_before_the_program_starts
+a_cancelled_job_ends_in_order
+a_killed_task_ends_the_run
+if [ "$failures" -gt 0 ]; then
+    echo "test_slurm: $failures failures"
+    exit 1
+fi
+echo "test_slurm: tasks of Slurm become nodes, alone, cancelled and killed ones too"
