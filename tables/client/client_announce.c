@@ -3,8 +3,8 @@
  * The next iteration in one. A worker that announces one iteration ahead would send each part three
  * messages, one right after the other: the keys of the next iteration, its own clock, and a Get of
  * the same keys. In a run of one process, one message to each part does all three. The part handles
- * them in this order, so it sees what it would see otherwise. The keys are checked and cut once, and
- * the server's token is taken once instead of three times.
+ * them in this order, so it sees what it would see otherwise. The keys are checked and cut once,
+ * and the server's token is taken once instead of three times.
  *
  * It is only done if the keys reach all parts. Others would not hear of the clock.
  *

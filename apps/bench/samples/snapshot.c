@@ -15,8 +15,8 @@
 enum { WIDTH = 16, ROWS_AT_ONCE = 4096, PLAIN_BYTES = 1 << 20 };
 
 typedef enum {
-    MEASURE_WRITE,
-    MEASURE_RESTORE,
+    MEASURED_WRITE,
+    MEASURED_RESTORE,
 } Measured;
 
 typedef struct {
@@ -56,7 +56,7 @@ static RubatoEngine *make_engine(const Snapshots *snapshots, GError **error)
 static bool pass_plain(const Snapshots *snapshots, const char *path, Measured measured,
                        GError **error)
 {
-    const bool writes = measured == MEASURE_WRITE;
+    const bool writes = measured == MEASURED_WRITE;
     const int fd = open(path, (writes ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY) | O_CLOEXEC, 0666);
     g_autofree char *buffer = g_malloc(PLAIN_BYTES);
     bool ok = fd >= 0;
@@ -83,7 +83,7 @@ static bool pass_own(RubatoEngine *engine, const Snapshots *snapshots, Measured 
     const RubatoSnapshotSpec written = { .directory = snapshots->directory };
     const RubatoRestoreSpec restored = { .directory = snapshots->directory };
 
-    return measured == MEASURE_WRITE ? rubato_engine_snapshot(engine, &written, NULL, error)
+    return measured == MEASURED_WRITE ? rubato_engine_snapshot(engine, &written, NULL, error)
                                      : rubato_engine_restore(engine, &restored, NULL, error);
 }
 
@@ -91,7 +91,7 @@ static bool measure_passes(RubatoEngine *engine, const Snapshots *snapshots, GEr
 {
     g_autofree char *plain = g_build_filename(snapshots->directory, "plain", NULL);
 
-    for (Measured pass = MEASURE_WRITE; pass <= snapshots->measured; pass++) {
+    for (Measured pass = MEASURED_WRITE; pass <= snapshots->measured; pass++) {
         const double began = bench_now();
 
         if (!pass_own(engine, snapshots, pass, error))
@@ -149,11 +149,11 @@ static bool take_sample(size_t n, Measured measured, BenchSample *sample, GError
 bool sample_snapshot_write(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
     (void)bench;
-    return take_sample(n, MEASURE_WRITE, sample, error);
+    return take_sample(n, MEASURED_WRITE, sample, error);
 }
 
 bool sample_snapshot_restore(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
     (void)bench;
-    return take_sample(n, MEASURE_RESTORE, sample, error);
+    return take_sample(n, MEASURED_RESTORE, sample, error);
 }

@@ -89,7 +89,7 @@ bool csv_labels_learn(CsvLabels *labels, const CsvColumns *columns, const RowTex
     const char *const end = text->bytes + text->size;
 
     for (const char *at = text->bytes; at < end;) {
-        guint place;
+        guint place = 0;
         CsvCell cell;
 
         if (read_label(columns, at, &cell) && !find_cell(labels, &cell, &place)) {
