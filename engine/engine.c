@@ -273,6 +273,8 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
 {
     RubatoEngine *engine = NULL;
 
+    if (!engine_check_place("a new engine", error)) /* it would wait for other nodes */
+        return NULL;
     registry_hold();
     if (posix_memalign((void **)&engine, _Alignof(RubatoEngine), sizeof *engine) != 0)
         g_error("no memory for an engine");
@@ -380,9 +382,16 @@ static void call_exits(RubatoEngine *engine)
 
 void rubato_engine_free(RubatoEngine *engine)
 {
+    g_autoptr(GError) error = NULL;
+
     if (engine == NULL)
         return;
-    g_return_if_fail(engine_is_here(engine)); /* its threads are not */
+    /* A forked process does not have the engine's threads. A worker or a callback would wait for
+     * its own end. */
+    if (!engine_check_caller(engine, "rubato_engine_free", &error)) {
+        g_critical("%s; the engine was not freed", error->message);
+        return;
+    }
     end_runs(engine);
     engine_end_history(engine);
     call_exits(engine);

@@ -88,14 +88,9 @@ bool engine_is_here(const RubatoEngine *engine)
     return engine->n_forks == caller_n_forks();
 }
 
-bool engine_check_caller(const RubatoEngine *engine, const char *what, GError **error)
+bool engine_check_place(const char *what, GError **error)
 {
-    if (!engine_is_here(engine))
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                    "%s: the engine belongs to the process that this one was forked from; nothing "
-                    "of it works in a forked process",
-                    what);
-    else if (caller_place == CALLER_IN_TASK)
+    if (caller_place == CALLER_IN_TASK)
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "%s: called from a task's function, whose end it may wait for; call it from "
                     "outside",
@@ -105,6 +100,17 @@ bool engine_check_caller(const RubatoEngine *engine, const char *what, GError **
                     "%s: called from a callback, which must not block", what);
     else
         return true;
+    return false;
+}
+
+bool engine_check_caller(const RubatoEngine *engine, const char *what, GError **error)
+{
+    if (engine_is_here(engine))
+        return engine_check_place(what, error);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "%s: the engine belongs to the process that this one was forked from; nothing "
+                "of it works in a forked process",
+                what);
     return false;
 }
 

@@ -135,6 +135,10 @@ struct RubatoEngine {
  * RUBATO_ERROR_INVALID; `what` names the call in the message. */
 bool engine_check_caller(const RubatoEngine *engine, const char *what, GError **error);
 
+/* The same where there is no engine yet: whether the calling thread is in neither a task's function
+ * nor a callback. */
+bool engine_check_place(const char *what, GError **error);
+
 /* Whether this process made the engine, and is not a fork of that process. */
 bool engine_is_here(const RubatoEngine *engine);
 

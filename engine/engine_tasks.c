@@ -193,8 +193,14 @@ bool rubato_task_runs_wait_all(RubatoTaskRun **runs, size_t n, GError **error)
 
 void rubato_task_run_free(RubatoTaskRun *run)
 {
-    if (run != NULL)
+    g_autoptr(GError) error = NULL;
+
+    if (run == NULL)
+        return;
+    if (engine_check_caller(engine_of_run(run), "rubato_task_run_free", &error))
         (void)rubato_task_run_wait(run, NULL);
+    else
+        g_critical("%s; the handle was not freed", error->message);
 }
 
 bool rubato_engine_run(RubatoEngine *engine, const RubatoTask *task, GError **error)

@@ -32,7 +32,7 @@ RubatoChunkTable *rubato_worker_open_chunk_table(RubatoWorker *worker, const cha
         return NULL;
     }
     opened = g_new0(RubatoChunkTable, 1);
-    table_handle_open(&opened->handle, client);
+    table_handle_open(&opened->handle, client, "RubatoChunkTable", "rubato_chunk_table_free()");
     opened->n_chunks =
         spec->n_keys / spec->chunk_size + (spec->n_keys % spec->chunk_size != 0 ? 1 : 0);
     return opened;

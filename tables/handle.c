@@ -3,9 +3,12 @@
 
 #include "tables/ticket.h"
 
-void table_handle_open(TableHandle *handle, TableClient *client)
+void table_handle_open(TableHandle *handle, TableClient *client, const char *type,
+                       const char *free_call)
 {
     handle->client = client;
+    handle->type = type;
+    handle->free_call = free_call;
     handle->next = client->handles;
     handle->has_tickets = false;
     client->handles = handle;
@@ -32,16 +35,30 @@ void table_handle_close(TableHandle *handle)
     handle->client = NULL;
 }
 
+/* One line for all open handles on a table, because a loop may have left many. */
+static void warn_of_open_handles(const TableClient *client, const char *task)
+{
+    const TableHandle *const last = client->handles;
+    bool had_tickets = false;
+    unsigned n_handles = 0;
+
+    for (const TableHandle *handle = last; handle != NULL; handle = handle->next) {
+        had_tickets |= handle->has_tickets;
+        n_handles++;
+    }
+    if (n_handles == 0)
+        return;
+    g_autofree char *how_many =
+        n_handles == 1 ? g_strdup("an open handle") : g_strdup_printf("%u open handles", n_handles);
+    g_warning("worker %u of task %s has returned with %s on table %s; call %s before, or declare "
+              "the handle g_autoptr(%s)%s",
+              client->rank, task, how_many, client->route->spec->name, last->free_call, last->type,
+              had_tickets ? "; its tickets end later than the worker's function otherwise" : "");
+}
+
 void table_handles_finish(TableClient *client, const char *task)
 {
-    bool had_tickets = false;
-
-    for (const TableHandle *handle = client->handles; handle != NULL; handle = handle->next)
-        had_tickets |= handle->has_tickets;
-    if (had_tickets)
-        g_warning("worker %u of task %s has returned with an open handle on table %s; free it "
-                  "before, for its tickets end later than the worker's function otherwise",
-                  client->rank, task, client->route->spec->name);
+    warn_of_open_handles(client, task);
     while (client->handles != NULL) {
         TableHandle *const handle = client->handles;
 

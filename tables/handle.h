@@ -8,20 +8,23 @@
 
 /* The first member of every handle. */
 struct TableHandle {
-    TableClient *client; /* NULL: the worker has returned */
-    TableHandle *next;   /* the client's */
-    bool reads_cache;    /* its Gets go through the process cache, if the table has one */
-    bool has_tickets;    /* it has started a request with a ticket */
+    TableClient *client;   /* NULL: the worker has returned */
+    TableHandle *next;     /* the client's */
+    bool reads_cache;      /* its Gets go through the process cache, if the table has one */
+    bool has_tickets;      /* it has started a request with a ticket */
+    const char *type;      /* for the log: "RubatoKVTable"; static */
+    const char *free_call; /* that frees it, for the log, too */
 };
 
 /* Adds the handle to those of the client. All of it but reads_cache is set. */
-void table_handle_open(TableHandle *handle, TableClient *client);
+void table_handle_open(TableHandle *handle, TableClient *client, const char *type,
+                       const char *free_call);
 
 /* Waits for the handle's tickets, and takes it from the client. */
 void table_handle_close(TableHandle *handle);
 
 /* The worker has returned: waits for the tickets of its open handles, whose clients are gone
- * afterwards. If any had tickets, the log says that it was left open. */
+ * afterwards. The log names the table, the worker, and the call that it has left out. */
 void table_handles_finish(TableClient *client, const char *task);
 
 static inline RubatoKeys table_keys_list(const RubatoKey *keys, size_t n)

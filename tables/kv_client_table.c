@@ -46,7 +46,8 @@ RubatoKVClientTable *rubato_worker_open_kv_client_table(RubatoWorker *worker, co
         client->adds_uncached = false;
     }
     table = g_new0(RubatoKVClientTable, 1);
-    table_handle_open(&table->handle, client);
+    table_handle_open(&table->handle, client, "RubatoKVClientTable",
+                      "rubato_kv_client_table_free()");
     table->handle.reads_cache = true;
     return table;
 }

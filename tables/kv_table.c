@@ -19,7 +19,7 @@ RubatoKVTable *rubato_worker_open_kv_table(RubatoWorker *worker, const char *tab
     if (client == NULL)
         return NULL;
     opened = g_new0(RubatoKVTable, 1);
-    table_handle_open(&opened->handle, client);
+    table_handle_open(&opened->handle, client, "RubatoKVTable", "rubato_kv_table_free()");
     return opened;
 }
 

@@ -21,7 +21,7 @@ RubatoRaggedTable *rubato_worker_open_ragged_table(RubatoWorker *worker, const c
     if (client == NULL)
         return NULL;
     opened = g_new0(RubatoRaggedTable, 1);
-    table_handle_open(&opened->handle, client);
+    table_handle_open(&opened->handle, client, "RubatoRaggedTable", "rubato_ragged_table_free()");
     return opened;
 }
 

@@ -118,7 +118,8 @@ static RubatoSparseKVClientTable *open_table(RubatoWorker *worker, const char *n
     }
     client->announces = true;
     table = g_new0(RubatoSparseKVClientTable, 1);
-    table_handle_open(&table->handle, client);
+    table_handle_open(&table->handle, client, "RubatoSparseKVClientTable",
+                      "rubato_sparse_kv_client_table_free()");
     table->told = g_array_new(FALSE, FALSE, sizeof(ToldIteration));
     g_array_set_clear_func(table->told, clear_told);
     return table;

@@ -104,7 +104,8 @@ RUBATO_API RubatoEngine *rubato_engine_new(const RubatoEngineConfig *config, GEr
 RUBATO_API RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **error);
 
 /* Leaves the run and stops every thread. It first waits until all living nodes have made this call
- * too, because they may still need this node's servers. NULL is allowed. */
+ * too, because they may still need this node's servers. In a task's function or a callback, where
+ * it would wait for itself, it frees nothing, and the log says so. NULL is allowed. */
 RUBATO_API void rubato_engine_free(RubatoEngine *engine);
 
 /* This node's id; 0 in a single process. */
@@ -147,7 +148,8 @@ RUBATO_API bool rubato_task_run_wait(RubatoTaskRun *run, GError **error);
 RUBATO_API bool rubato_task_runs_wait_all(RubatoTaskRun **runs, size_t n, GError **error);
 
 /* Waits for a task's end, however it ends, and frees the handle: for g_autoptr. NULL is allowed.
- * The engine must not be freed before. */
+ * The engine must not be freed before. In a task's function or a callback it frees nothing, and the
+ * log says so. */
 RUBATO_API void rubato_task_run_free(RubatoTaskRun *run);
 
 /* Collective. Starts a task and waits for its end: rubato_engine_start and rubato_task_run_wait. */

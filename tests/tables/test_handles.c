@@ -55,6 +55,91 @@ START_TEST(another_dtype_an_unknown_table_and_chunks_of_hash_storage_are_refused
 }
 END_TEST
 
+/* ---- left open ---- */
+
+/* The handles that a worker of each kind has left open. Their memory is freed after the task. */
+typedef struct {
+    uint32_t kind, n_handles;
+    void *handles[3];
+} LeftOpen;
+
+typedef struct {
+    void *(*open)(RubatoWorker *worker, GError **error);
+    void (*free)(void *handle);
+    const char *advice; /* what the log says */
+} HandleKind;
+
+#define HANDLE_KIND(prefix, Type, ...)                                                      \
+    static void *leave_##prefix(RubatoWorker *worker, GError **error)                       \
+    {                                                                                       \
+        return rubato_worker_open_##prefix(worker, __VA_ARGS__, error);                     \
+    }                                                                                       \
+    static void free_##prefix(void *handle)                                                 \
+    {                                                                                       \
+        rubato_##prefix##_free(handle);                                                     \
+    }                                                                                       \
+    static const HandleKind of_##prefix = {                                                 \
+        leave_##prefix, free_##prefix,                                                      \
+        "call rubato_" #prefix "_free() before, or declare the handle g_autoptr(" #Type ")" \
+    };
+
+HANDLE_KIND(kv_table, RubatoKVTable, "t", RUBATO_I64)
+HANDLE_KIND(kv_client_table, RubatoKVClientTable, "t", RUBATO_I64)
+HANDLE_KIND(chunk_table, RubatoChunkTable, "t", RUBATO_I64)
+HANDLE_KIND(sparse_kv_client_table, RubatoSparseKVClientTable, "t", RUBATO_I64, NULL, 0)
+HANDLE_KIND(ragged_table, RubatoRaggedTable, "ragged", RUBATO_I64)
+
+static const HandleKind *const handle_kinds[] = { &of_kv_table, &of_kv_client_table,
+                                                  &of_chunk_table, &of_sparse_kv_client_table,
+                                                  &of_ragged_table };
+
+static bool leave_open(RubatoWorker *worker, void *user_data, GError **error)
+{
+    LeftOpen *const left = user_data;
+
+    for (uint32_t i = 0; i < left->n_handles; i++) {
+        left->handles[i] = handle_kinds[left->kind]->open(worker, error);
+        TRY(left->handles[i] != NULL);
+    }
+    return true;
+}
+
+/* Neither handle has started a request. docs/threads.md: Who may call what */
+START_TEST(a_handle_that_is_left_open_is_told_with_the_call_that_closes_it)
+{
+    const char *const tables[] = { "t", "ragged", NULL };
+    const HandleKind *const kind = handle_kinds[_i];
+    const char *const table = kind == &of_ragged_table ? "ragged" : "t";
+    const uint32_t most = kind == &of_sparse_kv_client_table ? 1 : 3; /* that a worker may open */
+    RubatoEngine *engine = engine_with_servers(1);
+
+    create_table(engine, I64_TABLE(.n_keys = 10));
+    create_table(engine, &(RubatoTableSpec){ .name = "ragged",
+                                             .dtype = RUBATO_I64,
+                                             .storage = "hash",
+                                             .shape = RUBATO_SHAPE_RAGGED });
+    log_capture_start();
+    for (uint32_t n = 0; n <= most; n += n == 0 ? 1 : 2) {
+        LeftOpen left = { .kind = (uint32_t)_i, .n_handles = n };
+        const unsigned before = log_capture_count("has returned with");
+        g_autofree char *line =
+            g_strdup_printf("worker 0 of task case has returned with %s on table %s; %s",
+                            n == 1 ? "an open handle" : "3 open handles", table, kind->advice);
+
+        run_task_ok(engine, &(RubatoTask){ .name = "case",
+                                           .run = leave_open,
+                                           .user_data = &left,
+                                           .tables = tables,
+                                           .workers_per_node = 1 });
+        ck_assert_uint_eq(log_capture_count("has returned with") - before, n == 0 ? 0 : 1);
+        ck_assert_uint_eq(log_capture_count(line), n == 0 ? 0 : 1);
+        for (uint32_t i = 0; i < n; i++)
+            kind->free(left.handles[i]);
+    }
+    rubato_engine_free(engine);
+}
+END_TEST
+
 static bool free_nothing(RubatoWorker *worker, void *user_data, GError **error)
 {
     (void)worker;
@@ -633,6 +718,8 @@ int main(void)
     TCase *cases = tcase_create("handles");
 
     tcase_add_test(cases, another_dtype_an_unknown_table_and_chunks_of_hash_storage_are_refused);
+    tcase_add_loop_test(cases, a_handle_that_is_left_open_is_told_with_the_call_that_closes_it, 0,
+                        G_N_ELEMENTS(handle_kinds));
     tcase_add_test(cases, freeing_null_is_allowed);
     tcase_add_test(cases, null_where_something_has_to_be_is_refused_in_the_log);
     tcase_add_test(cases, a_key_outside_fails_the_whole_call_and_changes_nothing);
