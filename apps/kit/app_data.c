@@ -32,7 +32,7 @@ void app_data_add_flags(GOptionContext *context, AppDataFlags *flags)
         { "categorical", 0, 0, G_OPTION_ARG_STRING, &flags->categorical,
           "csv: columns whose cells are words, not numbers", "COLUMN,..." },
         { "standardize", 0, 0, G_OPTION_ARG_NONE, &flags->standardize,
-          "Scale the values of each key to a mean square of 1, columns around 0", NULL },
+          "Scale the values of each key to mean square 1, columns around 0", NULL },
         { "hash-bits", 0, 0, G_OPTION_ARG_INT, &flags->hash_bits,
           "csv, text: keep so many bits of a word's hash (default 64)", "N" },
         { "max-bad-rows", 0, 0, G_OPTION_ARG_INT64, &flags->max_bad_rows,

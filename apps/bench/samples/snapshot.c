@@ -84,7 +84,7 @@ static bool pass_own(RubatoEngine *engine, const Snapshots *snapshots, Measured 
     const RubatoRestoreSpec restored = { .directory = snapshots->directory };
 
     return measured == MEASURED_WRITE ? rubato_engine_snapshot(engine, &written, NULL, error)
-                                     : rubato_engine_restore(engine, &restored, NULL, error);
+                                      : rubato_engine_restore(engine, &restored, NULL, error);
 }
 
 static bool measure_passes(RubatoEngine *engine, const Snapshots *snapshots, GError **error)

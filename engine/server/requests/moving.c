@@ -1,5 +1,6 @@
 /* The requests that only a moving part sends: counts of bad deltas, clocks, and what decides which
- * rows are evicted. Its rows come by Set and Set of state. The requests that its models held come as they were.
+ * rows are evicted. Its rows come by Set and Set of state. The requests that its models held come
+ * as they were.
  *
  * Thread: the server's owner. */
 #include "engine/control/control.h"

@@ -3,8 +3,8 @@
  * The storage is laid out and grows as in hash.c, except that a key lies in one of two buckets; see
  * paired.h. Each cell has a mark behind the row (or behind its number), which the order of eviction
  * reads and writes. When both buckets of a new key are full and no key there can move, the segment
- * grows, as long as max_bytes allows. Then one of the rows in these buckets is evicted, the one that
- * the order of eviction chooses, and the new key takes its cell. No other cell moves, and the
+ * grows, as long as max_bytes allows. Then one of the rows in these buckets is evicted, the one
+ * that the order of eviction chooses, and the new key takes its cell. No other cell moves, and the
  * buckets have been prefetched. In the end all buckets are full. As keys are hashed, it is a choice
  * among eight or more random rows, which comes close to the exact order.
  *

@@ -1,9 +1,9 @@
 /* Segments in which a key has two homes: it lies in one of two buckets that its hash chooses, and
- * nowhere else. A new key goes to the bucket with fewer keys (Azar, Broder, Karlin, Upfal, "Balanced
- * allocations", STOC 1994). If both are full, one of their keys may move to its other home (Pagh,
- * Rodler, "Cuckoo hashing", ESA 2001; here a single step). So a segment can be full to the last
- * slot, a search looks at two buckets however full it is, and a key can be removed, or give its
- * cell to another, without a change elsewhere.
+ * nowhere else. A new key goes to the bucket with fewer keys (Azar, Broder, Karlin, Upfal,
+ * "Balanced allocations", STOC 1994). If both are full, one of their keys may move to its other
+ * home (Pagh, Rodler, "Cuckoo hashing", ESA 2001; here a single step). So a segment can be full to
+ * the last slot, a search looks at two buckets however full it is, and a key can be removed, or
+ * give its cell to another, without a change elsewhere.
  *
  * Copied to a segment of another size or depth, keys find room: each stays in its bucket, or goes
  * to the one of the same lower bits. So what was in one bucket does not meet other keys.
