@@ -18,7 +18,13 @@ size_t rubato_dtype_size(RubatoDtype dtype)
     case RUBATO_F64:
     case RUBATO_I64:
         return 8;
+    case RUBATO_F16:
+    case RUBATO_BF16:
+    case RUBATO_I16:
+        return 2;
     case RUBATO_U8:
+    case RUBATO_I8:
+    case RUBATO_BOOL:
         return 1;
     }
     return 0;
@@ -37,6 +43,16 @@ const char *rubato_dtype_name(RubatoDtype dtype)
         return "i64";
     case RUBATO_U8:
         return "u8";
+    case RUBATO_F16:
+        return "f16";
+    case RUBATO_BF16:
+        return "bf16";
+    case RUBATO_I8:
+        return "i8";
+    case RUBATO_I16:
+        return "i16";
+    case RUBATO_BOOL:
+        return "bool";
     }
     return "?";
 }

@@ -189,7 +189,12 @@ static void uniform_fill(const RubatoInit *init, RubatoKey key, void *row)
         case RUBATO_I64:
             ((int64_t *)row)[i] = (int64_t)((uint64_t)init->lowest + uniform_offset(init, column));
             break;
-        case RUBATO_U8: /* in ragged rows alone */
+        case RUBATO_U8:  /* in ragged rows alone */
+        case RUBATO_F16: /* the rest: of tensors alone */
+        case RUBATO_BF16:
+        case RUBATO_I8:
+        case RUBATO_I16:
+        case RUBATO_BOOL:
             break;
         }
     }
@@ -257,7 +262,12 @@ static void normal_store(const RubatoInit *init, const double *deviates, size_t 
         case RUBATO_I64:
             ((int64_t *)values)[i] = normal_integer(init, value);
             break;
-        case RUBATO_U8: /* in ragged rows alone */
+        case RUBATO_U8:  /* in ragged rows alone */
+        case RUBATO_F16: /* the rest: of tensors alone */
+        case RUBATO_BF16:
+        case RUBATO_I8:
+        case RUBATO_I16:
+        case RUBATO_BOOL:
             break;
         }
     }

@@ -192,6 +192,11 @@ static bool check_shape(const RubatoTableSpec *spec, GError **error)
     if (rubato_dtype_size(spec->dtype) == 0)
         return spec_refuse(spec, error, "%d is no dtype; take one of RUBATO_F32, _F64, _I32, _I64",
                            (int)spec->dtype);
+    if (spec->dtype > RUBATO_U8)
+        return spec_refuse(spec, error,
+                           "no table holds %s; it is for tensors; take RUBATO_F32, _F64, _I32, "
+                           "_I64, or _U8 in ragged rows",
+                           rubato_dtype_name(spec->dtype));
     if ((unsigned)spec->shape > RUBATO_SHAPE_RAGGED)
         return spec_refuse(spec, error, "%d is no RubatoShape", (int)spec->shape);
     if (spec->dtype == RUBATO_U8 && spec->shape != RUBATO_SHAPE_RAGGED)

@@ -125,7 +125,8 @@ static void end_ticket(Ticket *ticket)
     if (ticket->reads && status == CALL_OK)
         table_client_count_late_get(ticket->client, ticket->clock, &ticket->call);
     pthread_mutex_lock(&tickets->lock);
-    ticket->client->ticket_bytes -= ticket->bytes;
+    if (ticket->client != NULL)
+        ticket->client->ticket_bytes -= ticket->bytes;
     if (status == CALL_OK) {
         free_slot(ticket);
     } else {
@@ -147,11 +148,11 @@ static uint64_t number_of(RubatoTicket id)
 }
 
 /* Sets the error with which a ticket ended: its failure, which goes with this, or the one that the
- * status stands for. True if it ended without one. */
+ * status stands for. True if it ended without one. client NULL: all that fails has a failure. */
 static bool check_end(const TableClient *client, CallStatus status, GError *failure, GError **error)
 {
     if (failure == NULL)
-        return table_client_check_status(client, status, error);
+        return status == CALL_OK || table_client_check_status(client, status, error);
     g_propagate_error(error, failure);
     return false;
 }
@@ -302,7 +303,7 @@ static bool is_known(const Tickets *tickets, RubatoTicket id)
 
 /* Waits until a ticket that was under way has ended, and logs now and then for whom it waits. The
  * lock is not held. */
-static void await(Ticket *ticket)
+static void await_table(Ticket *ticket)
 {
     Tickets *tickets = ticket->tickets;
     TableClient *client = ticket->client;
@@ -325,6 +326,33 @@ static void await(Ticket *ticket)
                 "%.1f s so far)",
                 client->rank, client->route->spec->name, stall_clock_s(&clock));
     pthread_mutex_unlock(&tickets->lock);
+}
+
+/* The same for a request to something else. What is left after its call is a callback. */
+static void await_outside(Ticket *ticket)
+{
+    Tickets *tickets = ticket->tickets;
+    StallClock clock;
+
+    if (!call_has_ended(&ticket->call))
+        ticket->outside.wait(ticket->outside.server, &ticket->call);
+    stall_clock_start(&clock, ticket->outside.stall_ms);
+    pthread_mutex_lock(&tickets->lock);
+    while (ticket->state == TICKET_UNDER_WAY)
+        if (stall_clock_wait(&clock, &tickets->changed, &tickets->lock) &&
+            ticket->state == TICKET_UNDER_WAY)
+            g_message("a worker waits for the helper thread, which runs callbacks (for %.1f s so "
+                      "far)",
+                      stall_clock_s(&clock));
+    pthread_mutex_unlock(&tickets->lock);
+}
+
+static void await(Ticket *ticket)
+{
+    if (ticket->client == NULL)
+        await_outside(ticket);
+    else
+        await_table(ticket);
 }
 
 /* How a ticket has ended, which is told once. */
@@ -402,6 +430,23 @@ static const RubatoTicket *find_unknown(const Tickets *tickets, const RubatoTick
     return NULL;
 }
 
+/* The same for await_any, whose first ticket is for something else than a table. The lock is
+ * held. */
+static size_t await_any_outside(Tickets *tickets, const Ticket *first, const RubatoTicket *ids,
+                                size_t n)
+{
+    const TicketOutside outside = first->outside;
+    StallClock clock;
+    size_t ended;
+
+    stall_clock_start(&clock, outside.stall_ms);
+    while ((ended = find_ended(tickets, ids, n)) == n)
+        if (stall_clock_wait(&clock, &tickets->changed, &tickets->lock) &&
+            first->state == TICKET_UNDER_WAY)
+            outside.say_stalled(outside.server, &first->call, stall_clock_s(&clock));
+    return ended;
+}
+
 /* Waits until one of the tickets has ended; the lock is held. */
 static size_t await_any(Tickets *tickets, const RubatoTicket *ids, size_t n)
 {
@@ -417,6 +462,8 @@ static size_t await_any(Tickets *tickets, const RubatoTicket *ids, size_t n)
     while (ids[i] == 0)
         i++;
     first = find(tickets, ids[i]);
+    if (first->client == NULL)
+        return await_any_outside(tickets, first, ids, n);
     client = first->client;
     begun_ns = worker_stats_now_ns();
     stall_clock_start(&clock, client->route->stall_ms);

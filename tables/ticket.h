@@ -65,6 +65,31 @@ RubatoTicket ticket_start_handler(TableClient *client, const RubatoHandlerCall *
                                   GBytes **result, const RubatoRequestOptions *options,
                                   GError **error);
 
+/* A request that goes to no table. */
+typedef struct {
+    /* The worker waits for the call, which has not ended: returns when it has. Says in the log for
+     * what it waits, after each while. */
+    void (*wait)(void *server, Call *call);
+    /* The log says for what the worker waits, if something else has waited for the call so long. */
+    void (*say_stalled)(void *server, const Call *call, double waited_s);
+    uint32_t stall_ms;
+    void *server;
+
+    /* The call has ended: frees the request. Returns why the request failed; NULL: it did not.
+     * (transfer full) */
+    GError *(*end)(void *request);
+    void *request;
+} TicketOutside;
+
+/* A ticket for such a request, and its call, which has begun with one part besides the caller's:
+ * the one who serves it ends that part, with CALL_FAILED if it failed. The caller ends its own by
+ * call_sent. 0 with RUBATO_ERROR_MEMORY. */
+RubatoTicket ticket_start_outside(Tickets *tickets, const TicketOutside *outside,
+                                  const RubatoRequestOptions *options, Call **call, GError **error);
+
+/* The request could not be made, and nobody has been given the call. */
+void ticket_cancel_outside(Call *call);
+
 /* rank: the worker's, for messages. */
 bool tickets_wait(Tickets *tickets, uint32_t rank, RubatoTicket id, GError **error);
 bool tickets_wait_any(Tickets *tickets, uint32_t rank, const RubatoTicket *ids, size_t n,

@@ -4,6 +4,7 @@
  *   ticket_start.c    requests to a table of rows of one length
  *   ticket_ragged.c   requests to a table of ragged rows
  *   ticket_handler.c  calls of handlers
+ *   ticket_outside.c  requests to something else than a table
  *
  * Threads: as each member says. */
 #ifndef RUBATO_TABLES_TICKET_PRIVATE_H
@@ -30,7 +31,8 @@ struct Ticket {
     /* of the present request; set by the worker */
     uint64_t number; /* see ticket_id */
     const TableHandle *handle;
-    TableClient *client;
+    TableClient *client; /* NULL: `outside` says whom the request is to */
+    TicketOutside outside;
     RubatoCallback callback;
     void *user_data;
     bool reads;

@@ -10,6 +10,8 @@
 
 #include "tables/client/client.h"
 
+typedef struct TensorExchange TensorExchange;
+
 struct RubatoWorker {
     /* immutable */
     uint64_t id;
@@ -21,7 +23,8 @@ struct RubatoWorker {
     const char *task; /* its name */
     TableRoute *routes;
     size_t n_routes;
-    Actor *helper; /* the node's helper thread */
+    Actor *helper;           /* the node's helper thread */
+    TensorExchange *tensors; /* its collectives: engine/collectives/ */
     const _Atomic bool *cancelled;
     bool (*barrier)(RubatoWorker *worker, GError **error);
     void *engine_data;

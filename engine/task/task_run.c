@@ -84,6 +84,7 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
     }
     run->n_local = run->workers_of[host->office->self];
     barrier_init(&run->barrier, run->n_local);
+    run->tensors = tensor_exchange_new(run->name, run->n_workers, run->n_local, host->stall_ms);
     return run;
 }
 
@@ -115,6 +116,7 @@ static void close_node_readers(RubatoTaskRun *run)
 void task_run_free(RubatoTaskRun *run)
 {
     close_node_readers(run);
+    tensor_exchange_free(run->tensors);
     task_run_clear_routes(run);
     g_free(run->tables);
     pthread_cond_destroy(&run->changed);
@@ -187,6 +189,7 @@ void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
     pthread_cond_broadcast(&run->changed);
     pthread_mutex_unlock(&run->lock);
     barrier_cancel(&run->barrier);
+    tensor_exchange_cancel(run->tensors);
     post_office_cancel(office, run->epoch);
     services_cancel(run->host->services, run->epoch);
     if (office->network != NULL)

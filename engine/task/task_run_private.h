@@ -11,6 +11,7 @@
 #ifndef RUBATO_ENGINE_TASK_TASK_RUN_PRIVATE_H
 #define RUBATO_ENGINE_TASK_TASK_RUN_PRIVATE_H
 
+#include "engine/collectives/tensor_exchange.h"
 #include "engine/task/barrier.h"
 #include "engine/task/task_run.h"
 #include "io/net/monotonic.h"
@@ -37,9 +38,10 @@ struct RubatoTaskRun {
     WorkerThread *workers; /* of this node */
     uint32_t n_local;
 
-    _Atomic bool cancelled; /* set before post_office_cancel sweeps */
-    _Atomic bool failed;    /* a worker of this node has failed: no barrier is passed any more */
-    Barrier barrier;        /* of this node's workers */
+    _Atomic bool cancelled;  /* set before post_office_cancel sweeps */
+    _Atomic bool failed;     /* a worker of this node has failed: no barrier is passed any more */
+    Barrier barrier;         /* of this node's workers */
+    TensorExchange *tensors; /* their collectives */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -302,6 +302,8 @@ static void *work(void *user)
     if (ok)
         for (size_t i = 0; i < run->n_tables; i++)
             table_route_retire(&run->routes[i], worker->rank);
+    /* Nothing may be written to its arrays any more, and nobody waits for its collectives. */
+    tensor_exchange_leave(run->tensors, worker->rank);
     worker_close_tables(worker);
     retire(run);
     return NULL;
@@ -323,6 +325,7 @@ static void start_worker(RubatoTaskRun *run, uint32_t local_rank)
                                           .routes = run->routes,
                                           .n_routes = run->n_tables,
                                           .helper = run->host->helper,
+                                          .tensors = run->tensors,
                                           .cancelled = &run->cancelled,
                                           .barrier = barrier,
                                           .engine_data = run },
@@ -338,6 +341,7 @@ static void start_worker(RubatoTaskRun *run, uint32_t local_rank)
     }
     report_failure(run, &thread->worker,
                    &(GError){ .message = (char *)"its thread could not be started" });
+    tensor_exchange_leave(run->tensors, rank);
     worker_close_tables(&thread->worker);
     retire(run);
 }

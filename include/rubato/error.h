@@ -11,18 +11,19 @@ G_BEGIN_DECLS
 #define RUBATO_ERROR (rubato_error_quark())
 
 typedef enum {
-    RUBATO_ERROR_INVALID,     /* an argument, flag or table spec that makes no sense */
-    RUBATO_ERROR_CONFIG,      /* a cluster file that is wrong; the message has file and line */
-    RUBATO_ERROR_FORMAT,      /* a data file that is wrong; the message has file, line and column */
-    RUBATO_ERROR_IO,          /* a file that cannot be read or written */
-    RUBATO_ERROR_NETWORK,     /* a busy port, an unknown host, an impossible answer */
-    RUBATO_ERROR_NOT_FOUND,   /* no table, model, storage, rule or handler of that name */
-    RUBATO_ERROR_EXISTS,      /* a table of that name is there already */
-    RUBATO_ERROR_TYPE,        /* a handle opened with another dtype than the table's */
-    RUBATO_ERROR_RANGE,       /* a key outside the table's range */
-    RUBATO_ERROR_MEMORY,      /* a table or message larger than the memory there is */
-    RUBATO_ERROR_MISMATCH,    /* nodes that disagree on the file, the version or the next collective
-                            * call; rows that a model was not made for */
+    RUBATO_ERROR_INVALID,   /* an argument, flag or table spec that makes no sense */
+    RUBATO_ERROR_CONFIG,    /* a cluster file that is wrong; the message has file and line */
+    RUBATO_ERROR_FORMAT,    /* a data file that is wrong; the message has file, line and column */
+    RUBATO_ERROR_IO,        /* a file that cannot be read or written */
+    RUBATO_ERROR_NETWORK,   /* a busy port, an unknown host, an impossible answer */
+    RUBATO_ERROR_NOT_FOUND, /* no table, model, storage, rule or handler of that name; a worker that
+                            * has returned */
+    RUBATO_ERROR_EXISTS,   /* a table of that name is there already, or such a collective pending */
+    RUBATO_ERROR_TYPE,     /* a handle opened with another dtype than the table's */
+    RUBATO_ERROR_RANGE,    /* a key outside the table's range */
+    RUBATO_ERROR_MEMORY,   /* a table or message larger than the memory there is */
+    RUBATO_ERROR_MISMATCH, /* nodes that disagree on the file, the version or the next collective
+                            * call, workers on a tensor; rows that a model was not made for */
     RUBATO_ERROR_TASK_FAILED, /* a worker's function returned false */
     RUBATO_ERROR_CANCELLED,   /* another worker's failure, or a signal, ended the task */
     RUBATO_ERROR_NODE_LOST,   /* a node died or hangs */

@@ -4,6 +4,7 @@
 
 #include <rubato/bytes.h>
 #include <rubato/chunk_table.h>
+#include <rubato/collectives.h>
 #include <rubato/data.h>
 #include <rubato/engine.h>
 #include <rubato/error.h>

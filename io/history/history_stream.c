@@ -129,7 +129,12 @@ static void put_number(const HistoryStream *stream, const uint8_t *row, uint8_t 
             memcpy(&i64, row + 8 * (size_t)i, 8);
             whole += weight_of(i) * (uint64_t)i64;
             break;
-        case RUBATO_U8: /* in ragged rows alone, which have no history */
+        case RUBATO_U8:  /* in ragged rows alone, which have no history */
+        case RUBATO_F16: /* the rest: of tensors alone */
+        case RUBATO_BF16:
+        case RUBATO_I8:
+        case RUBATO_I16:
+        case RUBATO_BOOL:
             break;
         }
     }

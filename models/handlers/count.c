@@ -31,7 +31,12 @@ static uint64_t count_values(RubatoDtype dtype, const void *values, size_t n)
         return count_i32(values, n);
     case RUBATO_I64:
         return count_i64(values, n);
-    case RUBATO_U8: /* in ragged rows alone */
+    case RUBATO_U8:  /* in ragged rows alone */
+    case RUBATO_F16: /* the rest: of tensors alone */
+    case RUBATO_BF16:
+    case RUBATO_I8:
+    case RUBATO_I16:
+    case RUBATO_BOOL:
         break;
     }
     return 0;

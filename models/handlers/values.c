@@ -62,7 +62,12 @@ void exact_sum_add_values(ExactSum *sum, RubatoDtype dtype, const void *values, 
     case RUBATO_I64:
         sum_i64(sum, values, n);
         break;
-    case RUBATO_U8: /* in ragged rows alone */
+    case RUBATO_U8:  /* in ragged rows alone */
+    case RUBATO_F16: /* the rest: of tensors alone */
+    case RUBATO_BF16:
+    case RUBATO_I8:
+    case RUBATO_I16:
+    case RUBATO_BOOL:
         break;
     }
 }
@@ -134,7 +139,12 @@ void exact_sum_add_dot(ExactSum *sum, RubatoDtype dtype, const void *a, const vo
     case RUBATO_I64:
         dot_i64(sum, a, b, n);
         break;
-    case RUBATO_U8: /* in ragged rows alone */
+    case RUBATO_U8:  /* in ragged rows alone */
+    case RUBATO_F16: /* the rest: of tensors alone */
+    case RUBATO_BF16:
+    case RUBATO_I8:
+    case RUBATO_I16:
+    case RUBATO_BOOL:
         break;
     }
 }

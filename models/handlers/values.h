@@ -22,7 +22,12 @@ static inline double value_as_double(RubatoDtype dtype, const void *row, size_t 
         return ((const int32_t *)row)[i];
     case RUBATO_I64:
         return (double)((const int64_t *)row)[i];
-    case RUBATO_U8: /* in ragged rows alone */
+    case RUBATO_U8:  /* in ragged rows alone */
+    case RUBATO_F16: /* the rest: of tensors alone */
+    case RUBATO_BF16:
+    case RUBATO_I8:
+    case RUBATO_I16:
+    case RUBATO_BOOL:
         break;
     }
     return 0;

@@ -271,6 +271,12 @@ static void add_values(RubatoDtype dtype, unsigned char *values, const unsigned 
     case RUBATO_U8:
         add_u8(values, deltas, n);
         break;
+    case RUBATO_F16: /* the rest: of tensors alone */
+    case RUBATO_BF16:
+    case RUBATO_I8:
+    case RUBATO_I16:
+    case RUBATO_BOOL:
+        break;
     }
 }
 

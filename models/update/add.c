@@ -54,7 +54,12 @@ static void apply(const RubatoUpdate *update, void *values, const void *deltas, 
     case RUBATO_I64:
         add_u64(values, deltas, n_values);
         break;
-    case RUBATO_U8: /* in ragged rows alone */
+    case RUBATO_U8:  /* in ragged rows alone */
+    case RUBATO_F16: /* the rest: of tensors alone */
+    case RUBATO_BF16:
+    case RUBATO_I8:
+    case RUBATO_I16:
+    case RUBATO_BOOL:
         break;
     }
 }
@@ -77,7 +82,12 @@ static void apply_rows(const RubatoUpdate *update, void *const *rows, const void
     case RUBATO_I64:
         add_rows_u64(width, rows, deltas, at, n);
         break;
-    case RUBATO_U8: /* in ragged rows alone */
+    case RUBATO_U8:  /* in ragged rows alone */
+    case RUBATO_F16: /* the rest: of tensors alone */
+    case RUBATO_BF16:
+    case RUBATO_I8:
+    case RUBATO_I16:
+    case RUBATO_BOOL:
         break;
     }
 }

@@ -534,7 +534,12 @@ static void store_number(RubatoDtype dtype, void *values, size_t i, int factor)
     case RUBATO_I64:
         ((int64_t *)values)[i] = factor * ((int64_t)i - (INT64_C(1) << 40));
         break;
-    case RUBATO_U8: /* in ragged rows alone */
+    case RUBATO_U8:  /* in ragged rows alone */
+    case RUBATO_F16: /* the rest: of tensors alone */
+    case RUBATO_BF16:
+    case RUBATO_I8:
+    case RUBATO_I16:
+    case RUBATO_BOOL:
         break;
     }
 }

@@ -58,7 +58,12 @@ static void fill(Filled *filled, const char *table, uint64_t seed)
             ((int64_t *)(void *)filled->values)[i] = (int64_t)(next_random(&state) >> 12);
             filled->doubles[i] = (double)((int64_t *)(void *)filled->values)[i];
             break;
-        case RUBATO_U8: /* only in ragged rows */
+        case RUBATO_U8:  /* only in ragged rows */
+        case RUBATO_F16: /* the rest: of tensors alone */
+        case RUBATO_BF16:
+        case RUBATO_I8:
+        case RUBATO_I16:
+        case RUBATO_BOOL:
             break;
         }
     }

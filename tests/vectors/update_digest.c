@@ -35,7 +35,12 @@ static void fill(GRand *rand, RubatoDtype dtype, void *values, size_t n)
         case RUBATO_I64:
             ((int64_t *)values)[i] = (int64_t)g_rand_int(rand) << 31 ^ g_rand_int(rand);
             break;
-        case RUBATO_U8: /* in ragged rows alone */
+        case RUBATO_U8:  /* in ragged rows alone */
+        case RUBATO_F16: /* the rest: of tensors alone */
+        case RUBATO_BF16:
+        case RUBATO_I8:
+        case RUBATO_I16:
+        case RUBATO_BOOL:
             break;
         }
 }

@@ -338,7 +338,12 @@ void value_store(RubatoDtype dtype, void *values, size_t i, int64_t value)
     case RUBATO_I64:
         ((int64_t *)values)[i] = value;
         break;
-    case RUBATO_U8: /* in ragged rows alone */
+    case RUBATO_U8:  /* in ragged rows alone */
+    case RUBATO_F16: /* the rest: of tensors alone */
+    case RUBATO_BF16:
+    case RUBATO_I8:
+    case RUBATO_I16:
+    case RUBATO_BOOL:
         break;
     }
 }
@@ -354,7 +359,12 @@ int64_t value_load(RubatoDtype dtype, const void *values, size_t i)
         return ((const int32_t *)values)[i];
     case RUBATO_I64:
         break;
-    case RUBATO_U8: /* in ragged rows alone */
+    case RUBATO_U8:  /* in ragged rows alone */
+    case RUBATO_F16: /* the rest: of tensors alone */
+    case RUBATO_BF16:
+    case RUBATO_I8:
+    case RUBATO_I16:
+    case RUBATO_BOOL:
         break;
     }
     return ((const int64_t *)values)[i];

@@ -1,0 +1,493 @@
+/* The negotiation: see tensor_matcher.h.
+ *
+ * A name that is pending has a Pending, from its first request to its decision. `pending` finds it
+ * by name, and `order` keeps all of them in the order of their first requests: what follows from a
+ * join or a loss is decided in this order, and so is the same wherever the same requests came.
+ *
+ * Invariant: between two calls no Pending can be decided. */
+#include "engine/collectives/tensor_matcher.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { MOST_NAMED = 8 }; /* workers, in one text */
+
+typedef struct {
+    char *name;
+    char *group; /* the names of the group of the first request, a line each; NULL: it has none */
+    uint32_t n_came;
+    bool is_complete;         /* each worker has asked, or has joined */
+    GError *fault;            /* why it cannot run */
+    GList link;               /* in order */
+    void **tags;              /* by rank; NULL: it has not asked */
+    TensorRequest requests[]; /* by rank, of those that have asked */
+} Pending;
+
+typedef struct {
+    TensorDecision decision;
+    GError *error;
+    void *tags[];
+} Decided;
+
+struct TensorMatcher {
+    uint32_t n_workers;
+    GHashTable *pending; /* by name */
+    GQueue order;        /* of Pending */
+    bool *joined;        /* by rank */
+    uint32_t n_joined;
+    char **last_names; /* by rank: of its last request; NULL: it has made none */
+    GError *closed;    /* why nothing can be asked any more; NULL: it can */
+    GQueue decided;    /* of Decided */
+    uint64_t n_decided;
+};
+
+/* ---- life ---- */
+
+TensorMatcher *tensor_matcher_new(uint32_t n_workers)
+{
+    TensorMatcher *const matcher = g_new0(TensorMatcher, 1);
+
+    matcher->n_workers = n_workers;
+    matcher->pending = g_hash_table_new(g_str_hash, g_str_equal);
+    matcher->joined = g_new0(bool, n_workers);
+    matcher->last_names = g_new0(char *, n_workers);
+    return matcher;
+}
+
+static void pending_free(Pending *pending)
+{
+    g_clear_error(&pending->fault);
+    g_free(pending->tags);
+    g_free(pending->group);
+    g_free(pending->name);
+    g_free(pending);
+}
+
+void tensor_decision_free(TensorDecision *decision)
+{
+    Decided *const decided = (Decided *)decision;
+
+    if (decided == NULL)
+        return;
+    g_clear_error(&decided->error);
+    g_free(decision->name);
+    g_free(decided);
+}
+
+void tensor_matcher_free(TensorMatcher *matcher)
+{
+    TensorDecision *decision;
+
+    if (matcher == NULL)
+        return;
+    while ((decision = tensor_matcher_next(matcher)) != NULL)
+        tensor_decision_free(decision);
+    for (GList *link = matcher->order.head; link != NULL;) {
+        Pending *const pending = link->data;
+
+        link = link->next;
+        pending_free(pending);
+    }
+    for (uint32_t rank = 0; rank < matcher->n_workers; rank++)
+        g_free(matcher->last_names[rank]);
+    g_free(matcher->last_names);
+    g_free(matcher->joined);
+    g_clear_error(&matcher->closed);
+    g_hash_table_unref(matcher->pending);
+    g_free(matcher);
+}
+
+/* ---- decisions ---- */
+
+TensorDecision *tensor_matcher_next(TensorMatcher *matcher)
+{
+    return g_queue_pop_head(&matcher->decided);
+}
+
+/* Takes the name and the error. tags may be NULL. */
+static void decide(TensorMatcher *matcher, char *name, GError *error, void *const *tags,
+                   uint32_t last)
+{
+    Decided *const decided =
+        g_malloc0(sizeof(Decided) + matcher->n_workers * sizeof(decided->tags[0]));
+
+    if (tags != NULL)
+        memcpy(decided->tags, tags, matcher->n_workers * sizeof *tags);
+    decided->error = error;
+    decided->decision = (TensorDecision){ .name = name,
+                                          .error = error,
+                                          .tags = decided->tags,
+                                          .last = last,
+                                          .number = ++matcher->n_decided };
+    g_queue_push_tail(&matcher->decided, decided);
+}
+
+/* Decides a name, and forgets it. Takes the error. */
+static void end_pending(TensorMatcher *matcher, Pending *pending, GError *error)
+{
+    g_hash_table_remove(matcher->pending, pending->name);
+    g_queue_unlink(&matcher->order, &pending->link);
+    decide(matcher, g_steal_pointer(&pending->name), error, pending->tags, 0);
+    pending_free(pending);
+}
+
+/* ---- texts ---- */
+
+/* Collects "worker 1, worker 4 and 3 more" while ranks are added. */
+typedef struct {
+    GPtrArray *texts;
+    uint32_t n_more;
+} Names;
+
+static void add_name(Names *names, char *text)
+{
+    if (names->texts == NULL)
+        names->texts = g_ptr_array_new_with_free_func(g_free);
+    if (names->texts->len < MOST_NAMED) {
+        g_ptr_array_add(names->texts, text);
+        return;
+    }
+    names->n_more++;
+    g_free(text);
+}
+
+/* Frees the collection. NULL: nothing was added. (transfer full) */
+static char *join_names(Names *names)
+{
+    GString *text;
+
+    if (names->texts == NULL)
+        return NULL;
+    if (names->n_more > 0)
+        g_ptr_array_add(names->texts, g_strdup_printf("%u more", names->n_more));
+    text = g_string_new(NULL);
+    for (guint i = 0; i < names->texts->len; i++) {
+        if (i > 0)
+            g_string_append(text, i + 1 == names->texts->len ? " and " : ", ");
+        g_string_append(text, names->texts->pdata[i]);
+    }
+    g_ptr_array_unref(names->texts);
+    return g_string_free(text, FALSE);
+}
+
+static const TensorRequest *first_request(const TensorMatcher *matcher, const Pending *pending,
+                                          uint32_t *rank)
+{
+    /* a name is pending because somebody has asked */
+    for (*rank = 0; pending->tags[*rank] == NULL; ++*rank)
+        assert(*rank + 1 < matcher->n_workers);
+    return &pending->requests[*rank];
+}
+
+/* The workers that ask what this one asks. (transfer full) */
+static char *name_agreeing(const TensorMatcher *matcher, const Pending *pending,
+                           const TensorRequest *request)
+{
+    Names names = { 0 };
+
+    for (uint32_t rank = 0; rank < matcher->n_workers; rank++)
+        if (pending->tags[rank] != NULL && tensor_request_fits(request, &pending->requests[rank]))
+            add_name(&names, g_strdup_printf("worker %u", rank));
+    return join_names(&names);
+}
+
+/* (transfer full) */
+static GError *tell_mismatch(const TensorMatcher *matcher, const Pending *pending,
+                             const TensorRequest *one, const TensorRequest *other)
+{
+    g_autofree char *side = name_agreeing(matcher, pending, one);
+    g_autofree char *other_side = name_agreeing(matcher, pending, other);
+    GString *const text = g_string_new(NULL);
+    GError *error;
+
+    g_string_append_printf(text, "workers disagree on %s: ", pending->name);
+    tensor_request_describe(one, text);
+    g_string_append_printf(text, " by %s, but ", side);
+    tensor_request_describe(other, text);
+    g_string_append_printf(text, " by %s", other_side);
+    error = g_error_new_literal(RUBATO_ERROR, RUBATO_ERROR_MISMATCH, text->str);
+    g_string_free(text, TRUE);
+    return error;
+}
+
+/* ---- when a name can be decided ---- */
+
+/* Looks whether the requests of all ranks fit, in the order of the ranks. */
+static GError *find_mismatch(const TensorMatcher *matcher, const Pending *pending)
+{
+    uint32_t rank;
+    const TensorRequest *const first = first_request(matcher, pending, &rank);
+
+    for (rank++; rank < matcher->n_workers; rank++)
+        if (pending->tags[rank] != NULL && !tensor_request_fits(first, &pending->requests[rank]))
+            return tell_mismatch(matcher, pending, first, &pending->requests[rank]);
+    return NULL;
+}
+
+/* A worker has joined, and the operation needs it. */
+static GError *find_joined(const TensorMatcher *matcher, const Pending *pending)
+{
+    uint32_t first, rank = 0;
+    const TensorRequest *const request = first_request(matcher, pending, &first);
+
+    while (rank < matcher->n_workers && pending->tags[rank] != NULL)
+        rank++;
+    if (rank == matcher->n_workers || tensor_request_may_join(request))
+        return NULL;
+    return g_error_new(RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
+                       "%s %s needs worker %u, which has joined; only allreduce and named "
+                       "barriers go on without it",
+                       tensor_operation_name(request->operation), pending->name, rank);
+}
+
+/* Decides the members of a group together. Takes the error. */
+static void end_group(TensorMatcher *matcher, const char *group, GError *error)
+{
+    g_auto(GStrv) names = g_strsplit(group, "\n", -1);
+
+    for (char **name = names; *name != NULL; name++) {
+        Pending *const pending = g_hash_table_lookup(matcher->pending, *name);
+
+        if (pending != NULL)
+            end_pending(matcher, pending, error == NULL ? NULL : g_error_copy(error));
+    }
+    g_clear_error(&error);
+}
+
+static bool is_group_complete(const TensorMatcher *matcher, const char *group)
+{
+    g_auto(GStrv) names = g_strsplit(group, "\n", -1);
+
+    for (char **name = names; *name != NULL; name++) {
+        const Pending *const pending = g_hash_table_lookup(matcher->pending, *name);
+
+        if (pending == NULL || !pending->is_complete)
+            return false;
+    }
+    return true;
+}
+
+/* Decides the name if nobody is missing, and its group. Returns whether it decided anything. */
+static bool check_pending(TensorMatcher *matcher, Pending *pending)
+{
+    uint32_t n_joined_silent = 0;
+
+    if (pending->n_came + matcher->n_joined < matcher->n_workers)
+        return false;
+    for (uint32_t rank = 0; rank < matcher->n_workers; rank++)
+        n_joined_silent += matcher->joined[rank] && pending->tags[rank] == NULL;
+    if (pending->n_came + n_joined_silent < matcher->n_workers)
+        return false;
+    if (!pending->is_complete) {
+        pending->is_complete = true;
+        if (pending->fault == NULL)
+            pending->fault = find_mismatch(matcher, pending);
+        if (pending->fault == NULL)
+            pending->fault = find_joined(matcher, pending);
+    }
+    if (pending->group == NULL) {
+        end_pending(matcher, pending, g_steal_pointer(&pending->fault));
+        return true;
+    }
+    if (pending->fault == NULL && !is_group_complete(matcher, pending->group))
+        return false;
+    g_autofree char *group = g_strdup(pending->group);
+    end_group(matcher, group, g_steal_pointer(&pending->fault));
+    return true;
+}
+
+/* Somebody has joined. */
+static void check_all(TensorMatcher *matcher)
+{
+    for (GList *link = matcher->order.head; link != NULL;)
+        /* a decision may end others, too */
+        link = check_pending(matcher, link->data) ? matcher->order.head : link->next;
+}
+
+/* ---- requests ---- */
+
+static int compare_names(const void *one, const void *other)
+{
+    return strcmp(*(const char *const *)one, *(const char *const *)other);
+}
+
+/* The sorted names, a line each; NULL: it is no group. (transfer full) */
+static char *name_group(const TensorAsk *asks, size_t n)
+{
+    g_autofree const char **names = g_new(const char *, n + 1);
+
+    if (n < 2)
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        names[i] = asks[i].name;
+    names[n] = NULL;
+    qsort(names, n, sizeof *names, compare_names);
+    return g_strjoinv("\n", (char **)names);
+}
+
+static bool check_open(const TensorMatcher *matcher, uint32_t rank, GError **error)
+{
+    if (matcher->closed != NULL) {
+        g_propagate_error(error, g_error_copy(matcher->closed));
+        return false;
+    }
+    if (!matcher->joined[rank])
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "worker %u has joined; it can ask again once all have joined", rank);
+    return false;
+}
+
+static bool check_new(const TensorMatcher *matcher, uint32_t rank, const TensorAsk *asks, size_t i,
+                      GError **error)
+{
+    const Pending *const pending = g_hash_table_lookup(matcher->pending, asks[i].name);
+    bool is_twice = pending != NULL && pending->tags[rank] != NULL;
+
+    for (size_t k = 0; k < i; k++)
+        is_twice |= strcmp(asks[k].name, asks[i].name) == 0;
+    if (!is_twice)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS,
+                "worker %u asks for %s %s while its %s of that name is pending", rank,
+                tensor_operation_name(asks[i].request.operation), asks[i].name,
+                pending != NULL && pending->tags[rank] != NULL
+                    ? tensor_operation_name(pending->requests[rank].operation)
+                    : "request");
+    return false;
+}
+
+static Pending *pending_new(TensorMatcher *matcher, const char *name, const char *group)
+{
+    Pending *const pending =
+        g_malloc0(sizeof(Pending) + matcher->n_workers * sizeof(pending->requests[0]));
+
+    pending->name = g_strdup(name);
+    pending->group = g_strdup(group);
+    pending->tags = g_new0(void *, matcher->n_workers);
+    pending->link.data = pending;
+    g_hash_table_insert(matcher->pending, pending->name, pending);
+    g_queue_push_tail_link(&matcher->order, &pending->link);
+    return pending;
+}
+
+/* "alone", or "together with b, c". (transfer full) */
+static char *describe_group(const char *group, const char *name)
+{
+    g_auto(GStrv) names = g_strsplit(group == NULL ? "" : group, "\n", -1);
+    Names others = { 0 };
+
+    for (char **other = names; *other != NULL; other++)
+        if (**other != '\0' && strcmp(*other, name) != 0)
+            add_name(&others, g_strdup(*other));
+    g_autofree char *text = join_names(&others);
+    return text == NULL ? g_strdup("alone") : g_strdup_printf("together with %s", text);
+}
+
+static void take_in(TensorMatcher *matcher, uint32_t rank, const TensorAsk *ask, const char *group)
+{
+    Pending *pending = g_hash_table_lookup(matcher->pending, ask->name);
+
+    if (pending == NULL)
+        pending = pending_new(matcher, ask->name, group);
+    if (g_strcmp0(pending->group, group) != 0 && pending->fault == NULL) {
+        g_autofree char *earlier = describe_group(pending->group, ask->name);
+        g_autofree char *now = describe_group(group, ask->name);
+
+        pending->fault = g_error_new(RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
+                                     "workers disagree on %s: worker %u asks for it %s, others "
+                                     "before it asked %s",
+                                     ask->name, rank, now, earlier);
+    }
+    pending->requests[rank] = ask->request;
+    pending->tags[rank] = ask->tag;
+    pending->n_came++;
+}
+
+bool tensor_matcher_ask(TensorMatcher *matcher, uint32_t rank, const TensorAsk *asks, size_t n,
+                        GError **error)
+{
+    if (!check_open(matcher, rank, error))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!check_new(matcher, rank, asks, i, error))
+            return false;
+    g_autofree char *group = name_group(asks, n);
+    for (size_t i = 0; i < n; i++)
+        take_in(matcher, rank, &asks[i], group);
+    if (n > 0 && g_strcmp0(matcher->last_names[rank], asks[n - 1].name) != 0) {
+        g_free(matcher->last_names[rank]);
+        matcher->last_names[rank] = g_strdup(asks[n - 1].name);
+    }
+    for (size_t i = 0; i < n; i++) {
+        Pending *const pending = g_hash_table_lookup(matcher->pending, asks[i].name);
+
+        if (pending != NULL) /* else it was decided with its group */
+            check_pending(matcher, pending);
+    }
+    return true;
+}
+
+bool tensor_matcher_join(TensorMatcher *matcher, uint32_t rank, GError **error)
+{
+    if (matcher->joined[rank]) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS, "worker %u has joined already", rank);
+        return false;
+    }
+    if (!check_open(matcher, rank, error))
+        return false;
+    matcher->joined[rank] = true;
+    matcher->n_joined++;
+    check_all(matcher);
+    if (matcher->n_joined == matcher->n_workers) {
+        memset(matcher->joined, 0, matcher->n_workers * sizeof *matcher->joined);
+        matcher->n_joined = 0;
+        decide(matcher, NULL, NULL, NULL, rank);
+    }
+    return true;
+}
+
+void tensor_matcher_cancel(TensorMatcher *matcher, const GError *why)
+{
+    if (matcher->closed != NULL)
+        return;
+    matcher->closed = g_error_copy(why);
+    while (matcher->order.head != NULL)
+        end_pending(matcher, matcher->order.head->data, g_error_copy(why));
+    if (matcher->n_joined > 0) {
+        memset(matcher->joined, 0, matcher->n_workers * sizeof *matcher->joined);
+        matcher->n_joined = 0;
+        decide(matcher, NULL, g_error_copy(why), NULL, 0);
+    }
+}
+
+void tensor_matcher_leave(TensorMatcher *matcher, uint32_t rank, const char *why)
+{
+    g_autoptr(GError) error = g_error_new(
+        RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
+        "worker %u %s: no collective that needs all workers can be made any more", rank, why);
+
+    tensor_matcher_cancel(matcher, error);
+}
+
+/* ---- who is missing ---- */
+
+char *tensor_matcher_missing(const TensorMatcher *matcher, const char *name)
+{
+    const Pending *const pending =
+        name == NULL ? NULL : g_hash_table_lookup(matcher->pending, name);
+    Names names = { 0 };
+
+    if (name != NULL && pending == NULL)
+        return NULL;
+    for (uint32_t rank = 0; rank < matcher->n_workers; rank++) {
+        const char *const last = matcher->last_names[rank];
+
+        if (matcher->joined[rank] || (pending != NULL && pending->tags[rank] != NULL))
+            continue;
+        add_name(&names, last == NULL
+                             ? g_strdup_printf("worker %u (which has not asked for anything)", rank)
+                             : g_strdup_printf("worker %u (which last asked for %s)", rank, last));
+    }
+    return join_names(&names);
+}

@@ -1,0 +1,173 @@
+/* What a worker asks: checks, comparison, words. See tensor_request.h. */
+#include "engine/collectives/tensor_request.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *tensor_operation_name(TensorOperation operation)
+{
+    static const char *const names[TENSOR_OPERATIONS] = {
+        [TENSOR_ALLREDUCE] = "allreduce", [TENSOR_BROADCAST] = "broadcast",
+        [TENSOR_ALLGATHER] = "allgather", [TENSOR_REDUCE_SCATTER] = "reduce_scatter",
+        [TENSOR_ALLTOALL] = "alltoall",   [TENSOR_BARRIER] = "named barrier",
+    };
+
+    return names[operation];
+}
+
+static const char *const reductions[] = { "sum", "mean", "min", "max", "product" };
+
+static bool reduces(const TensorRequest *request)
+{
+    return request->operation == TENSOR_ALLREDUCE || request->operation == TENSOR_REDUCE_SCATTER;
+}
+
+static bool has_rows(const TensorRequest *request)
+{
+    return request->operation == TENSOR_ALLGATHER || request->operation == TENSOR_ALLTOALL;
+}
+
+static bool is_real(RubatoDtype dtype)
+{
+    return dtype == RUBATO_F32 || dtype == RUBATO_F64 || dtype == RUBATO_F16 ||
+           dtype == RUBATO_BF16;
+}
+
+static bool check_name(const char *name, GError **error)
+{
+    const size_t n = strlen(name);
+
+    if (n > 0 && n < RUBATO_TENSOR_NAME_BYTES && strchr(name, '\n') == NULL &&
+        g_utf8_validate(name, -1, NULL))
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "\"%.80s\" is no name for a tensor: give it 1 to %d bytes of UTF-8, on one line",
+                name, RUBATO_TENSOR_NAME_BYTES - 1);
+    return false;
+}
+
+/* What is wrong with the tensor; NULL if nothing is. */
+static const char *find_fault(const TensorRequest *request)
+{
+    uint64_t n_bytes = rubato_dtype_size(request->dtype);
+
+    if (n_bytes == 0)
+        return "it has a dtype that there is not";
+    if (request->n_dims > RUBATO_TENSOR_MOST_DIMENSIONS)
+        return "it has more than 8 dimensions";
+    for (uint32_t i = 0; i < request->n_dims; i++)
+        if (__builtin_mul_overflow(n_bytes, request->shape[i], &n_bytes) || n_bytes > INT64_MAX)
+            return "it is larger than any memory";
+    if (request->n_dims == 0 && (has_rows(request) || request->operation == TENSOR_REDUCE_SCATTER))
+        return "it has no rows to be dealt out; give it one dimension at least";
+    return NULL;
+}
+
+static const char *find_reduction_fault(const TensorRequest *request)
+{
+    const RubatoReduce *const reduce = &request->reduce;
+
+    if ((unsigned)reduce->reduction > RUBATO_REDUCTION_PRODUCT)
+        return "there is no such reduction";
+    if (!isfinite(reduce->prescale) || !isfinite(reduce->postscale))
+        return "its scale is no finite number";
+    if (!is_real(request->dtype) && (reduce->prescale != 1 || reduce->postscale != 1))
+        return "only floating-point tensors have scales";
+    if (request->dtype == RUBATO_BOOL && reduce->reduction == RUBATO_REDUCTION_MEAN)
+        return "bool has no mean; take the sum, which is \"or\", or convert it";
+    return NULL;
+}
+
+bool tensor_request_check(const TensorRequest *request, const char *name, uint32_t n_workers,
+                          GError **error)
+{
+    const char *fault;
+
+    if (!check_name(name, error))
+        return false;
+    fault = find_fault(request);
+    if (fault == NULL && reduces(request))
+        fault = find_reduction_fault(request);
+    if (fault == NULL && request->root >= n_workers)
+        fault = "the task has no worker with the rank of its root";
+    if (fault == NULL)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "%s %s: %s",
+                tensor_operation_name(request->operation), name, fault);
+    return false;
+}
+
+static bool same_reduce(const RubatoReduce *one, const RubatoReduce *other)
+{
+    return one->reduction == other->reduction && one->prescale == other->prescale &&
+           one->postscale == other->postscale && one->divides_by_all == other->divides_by_all;
+}
+
+bool tensor_request_fits(const TensorRequest *one, const TensorRequest *other)
+{
+    if (one->operation != other->operation || one->dtype != other->dtype ||
+        one->n_dims != other->n_dims || one->root != other->root ||
+        !same_reduce(&one->reduce, &other->reduce))
+        return false;
+    for (uint32_t i = has_rows(one) ? 1 : 0; i < one->n_dims; i++)
+        if (one->shape[i] != other->shape[i])
+            return false;
+    return true;
+}
+
+bool tensor_request_may_join(const TensorRequest *request)
+{
+    return request->operation == TENSOR_ALLREDUCE || request->operation == TENSOR_BARRIER;
+}
+
+uint64_t tensor_request_values(const TensorRequest *request)
+{
+    uint64_t n = 1;
+
+    for (uint32_t i = 0; i < request->n_dims; i++)
+        n *= request->shape[i];
+    return n;
+}
+
+uint64_t tensor_request_rows(const TensorRequest *request)
+{
+    return request->n_dims == 0 ? 1 : request->shape[0];
+}
+
+uint64_t tensor_request_row_bytes(const TensorRequest *request)
+{
+    uint64_t n = rubato_dtype_size(request->dtype);
+
+    for (uint32_t i = 1; i < request->n_dims; i++)
+        n *= request->shape[i];
+    return n;
+}
+
+static void describe_reduce(const TensorRequest *request, GString *text)
+{
+    const RubatoReduce *const reduce = &request->reduce;
+
+    g_string_append_printf(text, " (%s", reductions[reduce->reduction]);
+    if (reduce->prescale != 1)
+        g_string_append_printf(text, ", prescale %.17g", reduce->prescale);
+    if (reduce->postscale != 1)
+        g_string_append_printf(text, ", postscale %.17g", reduce->postscale);
+    if (reduce->divides_by_all)
+        g_string_append(text, ", divided by all");
+    g_string_append_c(text, ')');
+}
+
+void tensor_request_describe(const TensorRequest *request, GString *text)
+{
+    g_string_append(text, tensor_operation_name(request->operation));
+    if (request->operation == TENSOR_BARRIER)
+        return;
+    if (reduces(request))
+        describe_reduce(request, text);
+    if (request->operation == TENSOR_BROADCAST)
+        g_string_append_printf(text, " from rank %u", request->root);
+    g_string_append_printf(text, " of %s [", rubato_dtype_name(request->dtype));
+    for (uint32_t i = 0; i < request->n_dims; i++)
+        g_string_append_printf(text, "%s%" G_GUINT64_FORMAT, i > 0 ? ", " : "", request->shape[i]);
+    g_string_append_c(text, ']');
+}

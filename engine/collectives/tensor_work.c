@@ -1,0 +1,243 @@
+/* The work of one operation within a node: see tensor_work.h. */
+#include "engine/collectives/tensor_work.h"
+
+#include <rubato/error.h>
+#include <string.h>
+
+/* Chunks are so large that taking one costs nothing beside doing it, and so small that several
+ * threads end at about the same time. */
+enum { CHUNK_VALUES = 16 << 10, CHUNK_BYTES = 128 << 10 };
+
+uint64_t rubato_reduce_scatter_rows(uint64_t n_rows, uint32_t n_workers, uint32_t rank)
+{
+    g_return_val_if_fail(n_workers > 0 && rank < n_workers, 0);
+    return n_rows / n_workers + (rank < n_rows % n_workers ? 1 : 0);
+}
+
+void rubato_gathered_clear(RubatoGathered *gathered)
+{
+    if (gathered == NULL)
+        return;
+    g_free(gathered->values);
+    g_free(gathered->rows);
+    *gathered = (RubatoGathered){ 0 };
+}
+
+static void cut(TensorWork *work, uint64_t n_units, uint64_t units_of_chunk)
+{
+    /* the number of a chunk has 32 bits */
+    while (n_units / units_of_chunk >= UINT32_MAX)
+        units_of_chunk *= 2;
+    work->n_units = n_units;
+    work->units_of_chunk = units_of_chunk;
+    work->n_chunks = (uint32_t)((n_units + units_of_chunk - 1) / units_of_chunk);
+}
+
+/* ---- what is combined ---- */
+
+static void prepare_reduction(TensorWork *work, TensorPart *const *parts, uint32_t n_workers)
+{
+    const TensorRequest *request = NULL;
+    uint64_t end = 0;
+
+    work->inputs = g_new(const void *, n_workers);
+    work->outputs = g_new(void *, n_workers);
+    for (uint32_t rank = 0; rank < n_workers; rank++) {
+        if (parts[rank] == NULL)
+            continue;
+        request = &parts[rank]->request;
+        work->inputs[work->n_inputs++] = parts[rank]->input;
+        work->outputs[work->n_outputs++] = parts[rank]->output;
+    }
+    work->reduction =
+        (TensorReduction){ .dtype = request->dtype,
+                           .reduce = request->reduce,
+                           .divisor = request->reduce.divides_by_all ? n_workers : work->n_inputs };
+    cut(work, tensor_request_values(request), CHUNK_VALUES);
+    if (request->operation != TENSOR_REDUCE_SCATTER)
+        return;
+    work->output_ends = g_new(uint64_t, n_workers);
+    const uint64_t row_values =
+        tensor_request_row_bytes(request) / rubato_dtype_size(request->dtype);
+    for (uint32_t rank = 0; rank < n_workers; rank++) {
+        end +=
+            row_values * rubato_reduce_scatter_rows(tensor_request_rows(request), n_workers, rank);
+        work->output_ends[rank] = end;
+    }
+}
+
+/* Of a reduce_scatter: each output takes what is its own of the chunk. */
+static void scatter(const TensorWork *work, uint64_t begin, uint64_t end)
+{
+    uint64_t first = 0; /* of the output's values */
+
+    for (uint32_t i = 0; i < work->n_outputs; first = work->output_ends[i++]) {
+        const uint64_t from = MAX(begin, first), to = MIN(end, work->output_ends[i]);
+
+        if (from < to)
+            tensor_reduce(&work->reduction, work->inputs, work->n_inputs, &work->outputs[i], 1,
+                          from, to, first);
+    }
+}
+
+/* ---- what is copied ---- */
+
+static void add_copy(TensorWork *work, const void *from, void *to, uint64_t n_bytes)
+{
+    TensorCopy *const copy = &work->copies[work->n_copies];
+
+    if (n_bytes == 0 || from == to)
+        return;
+    *copy = (TensorCopy){ from, to, work->n_units, n_bytes };
+    work->n_units += n_bytes;
+    work->n_copies++;
+}
+
+static void prepare_broadcast(TensorWork *work, TensorPart *const *parts, uint32_t n_workers)
+{
+    const TensorRequest *const request = &parts[0]->request;
+    const uint64_t n_bytes = tensor_request_rows(request) * tensor_request_row_bytes(request);
+
+    for (uint32_t rank = 0; rank < n_workers; rank++)
+        if (parts[rank]->output != NULL)
+            add_copy(work, parts[request->root]->input, parts[rank]->output, n_bytes);
+}
+
+/* How many rows go from one worker to another. */
+static uint64_t rows_between(TensorPart *const *parts, uint32_t from, uint32_t to)
+{
+    return parts[from]->splits != NULL ? parts[from]->splits[to]
+                                       : tensor_request_rows(&parts[from]->request);
+}
+
+/* Allocates what one worker gathers. */
+static bool allocate(TensorPart *const *parts, uint32_t n_workers, uint32_t rank, GError **error)
+{
+    RubatoGathered *const result = &parts[rank]->result;
+    const uint64_t row_bytes = tensor_request_row_bytes(&parts[rank]->request);
+    uint64_t n_bytes;
+    bool fits = true;
+
+    result->rows = g_new0(uint64_t, n_workers);
+    for (uint32_t from = 0; from < n_workers; from++) {
+        result->rows[from] = rows_between(parts, from, rank);
+        fits = fits && !__builtin_add_overflow(result->n_rows, result->rows[from], &result->n_rows);
+    }
+    fits = fits && !__builtin_mul_overflow(result->n_rows, row_bytes, &n_bytes);
+    if (fits && n_bytes > 0)
+        result->values = g_try_malloc(n_bytes);
+    if (fits && (n_bytes == 0 || result->values != NULL))
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                "no memory for %" G_GUINT64_FORMAT " rows of %" G_GUINT64_FORMAT
+                " bytes that worker %u would gather",
+                result->n_rows, row_bytes, rank);
+    return false;
+}
+
+static bool prepare_gathering(TensorWork *work, TensorPart *const *parts, uint32_t n_workers,
+                              GError **error)
+{
+    const uint64_t row_bytes = tensor_request_row_bytes(&parts[0]->request);
+
+    for (uint32_t rank = 0; rank < n_workers; rank++)
+        if (!allocate(parts, n_workers, rank, error))
+            return false;
+    for (uint32_t from = 0; from < n_workers; from++) {
+        uint64_t sent = 0; /* rows */
+
+        for (uint32_t to = 0; to < n_workers; to++) {
+            uint64_t before = 0; /* rows of earlier ranks, at the receiver */
+
+            for (uint32_t rank = 0; rank < from; rank++)
+                before += parts[to]->result.rows[rank];
+            add_copy(work, (const uint8_t *)parts[from]->input + sent * row_bytes,
+                     (uint8_t *)parts[to]->result.values + before * row_bytes,
+                     rows_between(parts, from, to) * row_bytes);
+            if (parts[from]->splits != NULL)
+                sent += parts[from]->splits[to];
+        }
+    }
+    return true;
+}
+
+static bool prepare_copies(TensorWork *work, TensorPart *const *parts, uint32_t n_workers,
+                           GError **error)
+{
+    work->copies = g_new(TensorCopy, (size_t)n_workers * n_workers);
+    if (parts[0]->request.operation == TENSOR_BROADCAST)
+        prepare_broadcast(work, parts, n_workers);
+    else if (!prepare_gathering(work, parts, n_workers, error))
+        return false;
+    cut(work, work->n_units, CHUNK_BYTES);
+    return true;
+}
+
+static void copy(const TensorWork *work, uint64_t begin, uint64_t end)
+{
+    size_t low = 0, high = work->n_copies;
+
+    while (high - low > 1) { /* the copy in which the chunk begins */
+        const size_t middle = low + (high - low) / 2;
+
+        if (work->copies[middle].first <= begin)
+            low = middle;
+        else
+            high = middle;
+    }
+    for (; begin < end; low++) {
+        const TensorCopy *const one = &work->copies[low];
+        const uint64_t offset = begin - one->first, n = MIN(end - begin, one->n_bytes - offset);
+
+        memcpy(one->to + offset, one->from + offset, n);
+        begin += n;
+    }
+}
+
+/* ---- both ---- */
+
+bool tensor_work_init(TensorWork *work, TensorPart *const *parts, uint32_t n_workers,
+                      GError **error)
+{
+    const TensorPart *first = NULL;
+
+    *work = (TensorWork){ 0 };
+    for (uint32_t rank = 0; first == NULL; rank++)
+        first = parts[rank];
+    switch (first->request.operation) {
+    case TENSOR_ALLREDUCE:
+    case TENSOR_REDUCE_SCATTER:
+        prepare_reduction(work, parts, n_workers);
+        return true;
+    case TENSOR_BROADCAST:
+    case TENSOR_ALLGATHER:
+    case TENSOR_ALLTOALL:
+        return prepare_copies(work, parts, n_workers, error);
+    case TENSOR_BARRIER:
+    case TENSOR_OPERATIONS:
+        break;
+    }
+    return true;
+}
+
+void tensor_work_clear(TensorWork *work)
+{
+    g_free(work->inputs);
+    g_free(work->outputs);
+    g_free(work->output_ends);
+    g_free(work->copies);
+}
+
+void tensor_work_do(const TensorWork *work, uint32_t chunk)
+{
+    const uint64_t begin = chunk * work->units_of_chunk;
+    const uint64_t end = MIN(begin + work->units_of_chunk, work->n_units);
+
+    if (work->copies != NULL)
+        copy(work, begin, end);
+    else if (work->output_ends != NULL)
+        scatter(work, begin, end);
+    else
+        tensor_reduce(&work->reduction, work->inputs, work->n_inputs, work->outputs,
+                      work->n_outputs, begin, end, 0);
+}

@@ -1,0 +1,56 @@
+/* The work of one operation within a node: values that are combined, or bytes that are copied. It
+ * is cut into chunks, which any threads may do in any order, each chunk once.
+ *
+ * Threads: any; the functions depend on their arguments only. */
+#ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_WORK_H
+#define RUBATO_ENGINE_COLLECTIVES_TENSOR_WORK_H
+
+#include "engine/collectives/tensor_math.h"
+#include "engine/collectives/tensor_request.h"
+
+/* A worker's part. */
+typedef struct {
+    TensorRequest request;
+    const void *input;
+    void *output;
+    uint64_t *splits;         /* of an alltoall: by rank */
+    RubatoGathered *gathered; /* of an allgather and an alltoall; written at the end */
+    RubatoGathered result;    /* what becomes *gathered */
+} TensorPart;
+
+/* Bytes of one part that go to another. */
+typedef struct {
+    const uint8_t *from;
+    uint8_t *to;
+    uint64_t first; /* bytes of the copies before it */
+    uint64_t n_bytes;
+} TensorCopy;
+
+typedef struct {
+    uint32_t n_chunks;
+    uint64_t n_units; /* values to be combined, or bytes to be copied */
+    uint64_t units_of_chunk;
+
+    /* What is combined. */
+    TensorReduction reduction;
+    const void **inputs; /* in the order of the ranks */
+    uint32_t n_inputs;
+    void **outputs; /* the same */
+    uint32_t n_outputs;
+    uint64_t *output_ends; /* of a reduce_scatter: the value at which each output ends; else NULL */
+
+    /* What is copied. */
+    TensorCopy *copies;
+    size_t n_copies;
+} TensorWork;
+
+/* Prepares the work of these parts, which fit each other; by rank, NULL for workers that have
+ * joined. Allocates what parts gather. RUBATO_ERROR_MEMORY. */
+bool tensor_work_init(TensorWork *work, TensorPart *const *parts, uint32_t n_workers,
+                      GError **error);
+void tensor_work_clear(TensorWork *work);
+
+/* Does one of the chunks. */
+void tensor_work_do(const TensorWork *work, uint32_t chunk);
+
+#endif

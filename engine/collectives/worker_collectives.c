@@ -1,0 +1,342 @@
+/* The public calls of collectives on tensors: what each worker may say is checked here; then its
+ * request goes to the exchange, and the worker waits, or gets a ticket.
+ *
+ * Threads: the worker's. */
+#include <rubato/error.h>
+#include <string.h>
+
+#include "engine/collectives/tensor_exchange.h"
+#include "tables/ticket.h"
+#include "tables/worker.h"
+
+/* ---- what a worker may say ---- */
+
+/* What a call says besides its tensor. */
+typedef struct {
+    TensorOperation operation;
+    const RubatoReduce *reduce;
+    uint32_t root;
+    const uint64_t *splits;
+    RubatoGathered *gathered;
+} Said;
+
+static RubatoReduce complete_reduce(const RubatoReduce *given)
+{
+    RubatoReduce reduce = given == NULL ? (RubatoReduce){ 0 } : *given;
+
+    reduce.prescale = reduce.prescale == 0 ? 1 : reduce.prescale;
+    reduce.postscale = reduce.postscale == 0 ? 1 : reduce.postscale;
+    reduce.divides_by_all = reduce.divides_by_all && reduce.reduction == RUBATO_REDUCTION_MEAN;
+    return reduce;
+}
+
+static TensorRequest make_request(const RubatoTensor *tensor, const Said *said)
+{
+    TensorRequest request = { .operation = said->operation,
+                              .dtype = tensor->dtype,
+                              .n_dims = tensor->n_dims,
+                              .root = said->root };
+
+    if (said->operation == TENSOR_ALLREDUCE || said->operation == TENSOR_REDUCE_SCATTER)
+        request.reduce = complete_reduce(said->reduce);
+    for (uint32_t i = 0; i < MIN(tensor->n_dims, RUBATO_TENSOR_MOST_DIMENSIONS); i++)
+        request.shape[i] = tensor->shape[i];
+    return request;
+}
+
+static bool refuse(const TensorEntry *entry, const char *why, GError **error)
+{
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "%s %s: %s",
+                tensor_operation_name(entry->part.request.operation), entry->name, why);
+    return false;
+}
+
+/* Bytes that the worker's output has; 0 if it has none. */
+static uint64_t output_bytes(const TensorRequest *request, uint32_t n_workers, uint32_t rank)
+{
+    uint64_t n_rows = tensor_request_rows(request);
+
+    if (request->operation == TENSOR_ALLGATHER || request->operation == TENSOR_ALLTOALL)
+        return 0;
+    if (request->operation == TENSOR_REDUCE_SCATTER)
+        n_rows = rubato_reduce_scatter_rows(n_rows, n_workers, rank);
+    return n_rows * tensor_request_row_bytes(request);
+}
+
+/* Arrays are there, and do not overlap where they may not. */
+static bool check_arrays(const TensorEntry *entry, uint32_t n_workers, uint32_t rank,
+                         GError **error)
+{
+    const TensorPart *const part = &entry->part;
+    const TensorRequest *const request = &part->request;
+    const uint64_t n_in = tensor_request_rows(request) * tensor_request_row_bytes(request);
+    const uint64_t n_out = output_bytes(request, n_workers, rank);
+    const uintptr_t input = (uintptr_t)part->input, output = (uintptr_t)part->output;
+    const bool broadcasts = request->operation == TENSOR_BROADCAST;
+    const bool reads = !broadcasts || rank == request->root;
+    const bool writes = n_out > 0 && !(broadcasts && rank == request->root && output == 0);
+
+    if (request->operation == TENSOR_BARRIER)
+        return true;
+    if (reads && n_in > 0 && input == 0)
+        return refuse(entry, "it has no input", error);
+    if (writes && output == 0)
+        return refuse(entry, "it has no output", error);
+    if (!reads || !writes || n_in == 0 || input + n_in <= output || output + n_out <= input)
+        return true;
+    if (input == output && request->operation != TENSOR_REDUCE_SCATTER)
+        return true;
+    return refuse(entry, "its output overlaps its input", error);
+}
+
+/* Copies the splits, or makes even ones. */
+static bool take_splits(TensorEntry *entry, const uint64_t *splits, uint32_t n_workers,
+                        GError **error)
+{
+    const uint64_t n_rows = tensor_request_rows(&entry->part.request);
+    g_autofree uint64_t *taken = g_new(uint64_t, n_workers);
+    uint64_t sum = 0;
+
+    if (splits == NULL && n_rows % n_workers != 0)
+        return refuse(entry, "its rows cannot be dealt out evenly; say how many each worker gets",
+                      error);
+    for (uint32_t i = 0; i < n_workers; i++) {
+        taken[i] = splits == NULL ? n_rows / n_workers : splits[i];
+        if (__builtin_add_overflow(sum, taken[i], &sum))
+            return refuse(entry, "its splits are more rows than can be", error);
+    }
+    if (sum != n_rows)
+        return refuse(entry, "its splits are not all of its rows together", error);
+    entry->part.splits = g_steal_pointer(&taken);
+    return true;
+}
+
+/* Fills in the entry. Nothing of it is allocated on failure. */
+static bool make_entry(const RubatoWorker *worker, const RubatoTensor *tensor, const Said *said,
+                       TensorEntry *entry, GError **error)
+{
+    const uint32_t n_workers = tensor_exchange_n_workers(worker->tensors);
+
+    *entry = (TensorEntry){ .name = tensor->name,
+                            .part = { .request = make_request(tensor, said),
+                                      .input = tensor->input,
+                                      .output = tensor->output,
+                                      .gathered = said->gathered } };
+    return worker_check_owner(worker, error) && tensor_exchange_check(worker->tensors, error) &&
+           tensor_request_check(&entry->part.request, tensor->name, n_workers, error) &&
+           check_arrays(entry, n_workers, worker->rank, error) &&
+           (said->operation != TENSOR_ALLTOALL ||
+            take_splits(entry, said->splits, n_workers, error));
+}
+
+/* ---- blocking, or with a ticket ---- */
+
+static bool run(RubatoWorker *worker, const RubatoTensor *tensor, const Said *said, GError **error)
+{
+    TensorEntry entry;
+    Call call;
+
+    if (!make_entry(worker, tensor, said, &entry, error))
+        return false;
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    entry.call = &call;
+    if (!tensor_exchange_ask(worker->tensors, worker->rank, &entry, error)) {
+        g_free(entry.part.splits);
+        return false;
+    }
+    call_sent(&call);
+    if (!call_has_ended(&call))
+        tensor_exchange_wait(worker->tensors, worker->rank, &call);
+    if (entry.failure == NULL)
+        return true;
+    g_propagate_error(error, entry.failure);
+    return false;
+}
+
+/* A request with a ticket. */
+typedef struct {
+    TensorEntry entry;
+    TensorExchange *exchange;
+    uint32_t rank;
+    char name[];
+} Request;
+
+static GError *end_request(void *data)
+{
+    Request *const request = data;
+    GError *const failure = request->entry.failure;
+
+    g_free(request);
+    return failure;
+}
+
+static void wait_for_call(void *data, Call *call)
+{
+    RubatoWorker *const worker = data;
+
+    tensor_exchange_wait(worker->tensors, worker->rank, call);
+}
+
+static void say_stalled(void *data, const Call *call, double waited_s)
+{
+    const RubatoWorker *const worker = data;
+
+    tensor_exchange_say_stalled(worker->tensors, call, waited_s);
+}
+
+static RubatoTicket start(RubatoWorker *worker, const RubatoTensor *tensor, const Said *said,
+                          const RubatoRequestOptions *options, GError **error)
+{
+    const size_t n_name = strlen(tensor->name) + 1;
+    g_autofree Request *request = g_malloc(sizeof(Request) + n_name);
+    RubatoTicket ticket;
+    Call *call;
+
+    if (!make_entry(worker, tensor, said, &request->entry, error))
+        return 0;
+    memcpy(request->name, tensor->name, n_name);
+    request->entry.name = request->name;
+    request->entry.is_async = true;
+    const TicketOutside outside = { .wait = wait_for_call,
+                                    .say_stalled = say_stalled,
+                                    .stall_ms = tensor_exchange_stall_ms(worker->tensors),
+                                    .server = worker,
+                                    .end = end_request,
+                                    .request = request };
+    ticket = ticket_start_outside(worker->tickets, &outside, options, &call, error);
+    if (ticket == 0) {
+        g_free(request->entry.part.splits);
+        return 0;
+    }
+    request->entry.call = call;
+    if (!tensor_exchange_ask(worker->tensors, worker->rank, &request->entry, error)) {
+        ticket_cancel_outside(call);
+        g_free(request->entry.part.splits);
+        return 0;
+    }
+    request = NULL; /* the ticket's */
+    call_sent(call);
+    return ticket;
+}
+
+/* ---- the calls ---- */
+
+static bool is_tensor(const RubatoTensor *tensor)
+{
+    return tensor != NULL && tensor->name != NULL;
+}
+
+bool rubato_worker_allreduce(RubatoWorker *worker, const RubatoTensor *tensor,
+                             const RubatoReduce *reduce, GError **error)
+{
+    g_return_val_if_fail(worker != NULL && is_tensor(tensor), false);
+    return run(worker, tensor, &(Said){ .operation = TENSOR_ALLREDUCE, .reduce = reduce }, error);
+}
+
+RubatoTicket rubato_worker_allreduce_async(RubatoWorker *worker, const RubatoTensor *tensor,
+                                           const RubatoReduce *reduce,
+                                           const RubatoRequestOptions *options, GError **error)
+{
+    g_return_val_if_fail(worker != NULL && is_tensor(tensor), 0);
+    return start(worker, tensor, &(Said){ .operation = TENSOR_ALLREDUCE, .reduce = reduce },
+                 options, error);
+}
+
+bool rubato_worker_broadcast(RubatoWorker *worker, const RubatoTensor *tensor, uint32_t root,
+                             GError **error)
+{
+    g_return_val_if_fail(worker != NULL && is_tensor(tensor), false);
+    return run(worker, tensor, &(Said){ .operation = TENSOR_BROADCAST, .root = root }, error);
+}
+
+RubatoTicket rubato_worker_broadcast_async(RubatoWorker *worker, const RubatoTensor *tensor,
+                                           uint32_t root, const RubatoRequestOptions *options,
+                                           GError **error)
+{
+    g_return_val_if_fail(worker != NULL && is_tensor(tensor), 0);
+    return start(worker, tensor, &(Said){ .operation = TENSOR_BROADCAST, .root = root }, options,
+                 error);
+}
+
+bool rubato_worker_allgather(RubatoWorker *worker, const RubatoTensor *tensor,
+                             RubatoGathered *gathered, GError **error)
+{
+    g_return_val_if_fail(worker != NULL && is_tensor(tensor) && gathered != NULL, false);
+    return run(worker, tensor, &(Said){ .operation = TENSOR_ALLGATHER, .gathered = gathered },
+               error);
+}
+
+RubatoTicket rubato_worker_allgather_async(RubatoWorker *worker, const RubatoTensor *tensor,
+                                           RubatoGathered *gathered,
+                                           const RubatoRequestOptions *options, GError **error)
+{
+    g_return_val_if_fail(worker != NULL && is_tensor(tensor) && gathered != NULL, 0);
+    return start(worker, tensor, &(Said){ .operation = TENSOR_ALLGATHER, .gathered = gathered },
+                 options, error);
+}
+
+bool rubato_worker_reduce_scatter(RubatoWorker *worker, const RubatoTensor *tensor,
+                                  const RubatoReduce *reduce, GError **error)
+{
+    g_return_val_if_fail(worker != NULL && is_tensor(tensor), false);
+    return run(worker, tensor, &(Said){ .operation = TENSOR_REDUCE_SCATTER, .reduce = reduce },
+               error);
+}
+
+RubatoTicket rubato_worker_reduce_scatter_async(RubatoWorker *worker, const RubatoTensor *tensor,
+                                                const RubatoReduce *reduce,
+                                                const RubatoRequestOptions *options, GError **error)
+{
+    g_return_val_if_fail(worker != NULL && is_tensor(tensor), 0);
+    return start(worker, tensor, &(Said){ .operation = TENSOR_REDUCE_SCATTER, .reduce = reduce },
+                 options, error);
+}
+
+bool rubato_worker_alltoall(RubatoWorker *worker, const RubatoTensor *tensor,
+                            const uint64_t *splits, RubatoGathered *gathered, GError **error)
+{
+    g_return_val_if_fail(worker != NULL && is_tensor(tensor) && gathered != NULL, false);
+    return run(worker, tensor,
+               &(Said){ .operation = TENSOR_ALLTOALL, .splits = splits, .gathered = gathered },
+               error);
+}
+
+RubatoTicket rubato_worker_alltoall_async(RubatoWorker *worker, const RubatoTensor *tensor,
+                                          const uint64_t *splits, RubatoGathered *gathered,
+                                          const RubatoRequestOptions *options, GError **error)
+{
+    g_return_val_if_fail(worker != NULL && is_tensor(tensor) && gathered != NULL, 0);
+    return start(worker, tensor,
+                 &(Said){ .operation = TENSOR_ALLTOALL, .splits = splits, .gathered = gathered },
+                 options, error);
+}
+
+bool rubato_worker_named_barrier(RubatoWorker *worker, const char *name, GError **error)
+{
+    g_return_val_if_fail(worker != NULL && name != NULL, false);
+    return run(worker, &(RubatoTensor){ .name = name }, &(Said){ .operation = TENSOR_BARRIER },
+               error);
+}
+
+bool rubato_worker_join(RubatoWorker *worker, uint32_t *last, GError **error)
+{
+    TensorJoin join = { 0 };
+
+    g_return_val_if_fail(worker != NULL && last != NULL, false);
+    if (!worker_check_owner(worker, error) || !tensor_exchange_check(worker->tensors, error))
+        return false;
+    call_begin(&join.call, NULL);
+    call_add_parts(&join.call, 1);
+    if (!tensor_exchange_join(worker->tensors, worker->rank, &join, error))
+        return false;
+    call_sent(&join.call);
+    if (!call_has_ended(&join.call))
+        tensor_exchange_wait(worker->tensors, worker->rank, &join.call);
+    if (join.failure != NULL) {
+        g_propagate_error(error, join.failure);
+        return false;
+    }
+    *last = join.last;
+    return true;
+}

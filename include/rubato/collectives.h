@@ -1,0 +1,146 @@
+/* Collectives on tensors: operations that all workers of a task make together, each with an array
+ * of its own.
+ *
+ * A tensor has a name. Workers may call for several tensors in different orders: what has the same
+ * name belongs together, and is done once every worker has called. A worker may call with tickets
+ * (ticket.h) and compute meanwhile. Tables and collectives are used together in one task.
+ *
+ * - A name is free again once its operation has ended. A second call of a worker for a name that
+ *   is pending fails at once with RUBATO_ERROR_EXISTS.
+ * - Workers that disagree on the operation, dtype, shape, reduction, scales or root of a name: the
+ *   operation fails on all of them with RUBATO_ERROR_MISMATCH and tells both sides. The task goes
+ *   on.
+ * - A worker that returns takes part in nothing more. What is pending then, and what others call
+ *   for later, fails with RUBATO_ERROR_NOT_FOUND and names the worker.
+ * - Once the task is cancelled, all of it fails with RUBATO_ERROR_CANCELLED.
+ *
+ * Results are the same from run to run, bit by bit: values are combined in the order of the ranks.
+ * f16 and bf16 are combined as floats and rounded once; integers wrap around.
+ *
+ * So far all workers of the task have to be on one node; elsewhere the calls fail with
+ * RUBATO_ERROR_INVALID.
+ *
+ * Arrays belong to the caller and stay until the call has returned, or the ticket has ended; they
+ * are never copied. Input and output may be the same array where a call says so, and may not
+ * overlap otherwise.
+ *
+ * Threads: the worker's own. */
+#ifndef RUBATO_COLLECTIVES_H
+#define RUBATO_COLLECTIVES_H
+
+#include <rubato/ticket.h>
+
+G_BEGIN_DECLS
+
+#define RUBATO_TENSOR_MOST_DIMENSIONS 8
+#define RUBATO_TENSOR_NAME_BYTES 256 /* of a name, its end included */
+
+/* A worker's part in an operation. A row is what the first dimension counts. */
+typedef struct {
+    const char *name;
+    RubatoDtype dtype;
+    uint32_t n_dims; /* 0: a single value */
+    uint64_t shape[RUBATO_TENSOR_MOST_DIMENSIONS];
+    const void *input;
+    void *output;
+} RubatoTensor;
+
+typedef enum {
+    RUBATO_REDUCTION_SUM,     /* bool: or */
+    RUBATO_REDUCTION_MEAN,    /* of integers: the sum's quotient, rounded towards 0; not of bool */
+    RUBATO_REDUCTION_MIN,     /* a NaN makes the result NaN; bool: and */
+    RUBATO_REDUCTION_MAX,     /* the same; bool: or */
+    RUBATO_REDUCTION_PRODUCT, /* bool: and */
+} RubatoReduction;
+
+/* How values are combined. Only floating-point tensors have scales; 0 means 1. */
+typedef struct {
+    RubatoReduction reduction;
+    double prescale;     /* each value is multiplied by it first */
+    double postscale;    /* and the result in the end */
+    bool divides_by_all; /* the mean divides by all workers, also those that have joined */
+} RubatoReduce;
+
+/* An array of which no worker knows the size before. */
+typedef struct {
+    void *values;    /* the caller's; NULL: there are none */
+    uint64_t n_rows; /* in all */
+    uint64_t *rows;  /* by rank: how many came from it */
+} RubatoGathered;
+
+/* Frees what it holds. */
+RUBATO_API void rubato_gathered_clear(RubatoGathered *gathered);
+
+/* Combines the inputs of all workers, value by value, into each worker's output, which may be its
+ * input. reduce NULL: the sum. */
+RUBATO_API bool rubato_worker_allreduce(RubatoWorker *worker, const RubatoTensor *tensor,
+                                        const RubatoReduce *reduce, GError **error);
+
+/* Copies the input of the worker with rank `root` to the output of each worker. The root's output
+ * may be its input, or NULL; the others' input is not read. */
+RUBATO_API bool rubato_worker_broadcast(RubatoWorker *worker, const RubatoTensor *tensor,
+                                        uint32_t root, GError **error);
+
+/* Puts the inputs of all workers one behind another, in the order of the ranks. They may have
+ * different numbers of rows. tensor->output is not used; *gathered is written once the call has
+ * returned, or the ticket has ended, with success. */
+RUBATO_API bool rubato_worker_allgather(RubatoWorker *worker, const RubatoTensor *tensor,
+                                        RubatoGathered *gathered, GError **error);
+
+/* Combines as allreduce does, and gives each worker a run of rows of the result, in the order of
+ * the ranks: rubato_reduce_scatter_rows says how many. */
+RUBATO_API bool rubato_worker_reduce_scatter(RubatoWorker *worker, const RubatoTensor *tensor,
+                                             const RubatoReduce *reduce, GError **error);
+
+/* How many of n_rows the worker of that rank gets: all the same, the first ones one more if need
+ * be. */
+RUBATO_API uint64_t rubato_reduce_scatter_rows(uint64_t n_rows, uint32_t n_workers, uint32_t rank);
+
+/* Sends rows of the input to each worker: the first splits[0] to rank 0, the next splits[1] to rank
+ * 1, and so on; together they are all rows. splits NULL: the same number to each. splits is read
+ * before the call, also the asynchronous one, returns. tensor->output is not used; *gathered is
+ * written as by allgather. */
+RUBATO_API bool rubato_worker_alltoall(RubatoWorker *worker, const RubatoTensor *tensor,
+                                       const uint64_t *splits, RubatoGathered *gathered,
+                                       GError **error);
+
+/* Returns once every worker has called for a barrier of that name. It says nothing of tables:
+ * rubato_worker_barrier waits for their Adds, too. */
+RUBATO_API bool rubato_worker_named_barrier(RubatoWorker *worker, const char *name, GError **error);
+
+/* This worker has no more data: until all have joined it takes part in each allreduce and each
+ * named barrier with values that change nothing. Another operation on a name, which it could not
+ * take part in, fails on all workers with RUBATO_ERROR_MISMATCH and names it. Returns when all have
+ * joined; *last is then the rank of the last one. */
+RUBATO_API bool rubato_worker_join(RubatoWorker *worker, uint32_t *last, GError **error);
+
+/* The same with tickets. 0 with an error if the call could not be made. Of the options, buffers and
+ * priority are not looked at. */
+RUBATO_API RubatoTicket rubato_worker_allreduce_async(RubatoWorker *worker,
+                                                      const RubatoTensor *tensor,
+                                                      const RubatoReduce *reduce,
+                                                      const RubatoRequestOptions *options,
+                                                      GError **error);
+RUBATO_API RubatoTicket rubato_worker_broadcast_async(RubatoWorker *worker,
+                                                      const RubatoTensor *tensor, uint32_t root,
+                                                      const RubatoRequestOptions *options,
+                                                      GError **error);
+RUBATO_API RubatoTicket rubato_worker_allgather_async(RubatoWorker *worker,
+                                                      const RubatoTensor *tensor,
+                                                      RubatoGathered *gathered,
+                                                      const RubatoRequestOptions *options,
+                                                      GError **error);
+RUBATO_API RubatoTicket rubato_worker_reduce_scatter_async(RubatoWorker *worker,
+                                                           const RubatoTensor *tensor,
+                                                           const RubatoReduce *reduce,
+                                                           const RubatoRequestOptions *options,
+                                                           GError **error);
+RUBATO_API RubatoTicket rubato_worker_alltoall_async(
+    RubatoWorker *worker, const RubatoTensor *tensor, const uint64_t *splits,
+    RubatoGathered *gathered, const RubatoRequestOptions *options, GError **error);
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(RubatoGathered, rubato_gathered_clear)
+
+G_END_DECLS
+
+#endif
