@@ -713,6 +713,7 @@ START_TEST(long_wait_names_those_who_are_missing)
         NULL);
     g_autofree char *line = log_capture_wait("allreduce grad/7 of task late waits for worker 1",
                                              "last asked for grad/6");
+    ck_assert_ptr_nonnull(strstr(line, " s so far)"));
     while (log_capture_count("allreduce grad/7 of task late waits for worker 1") < 4)
         sched_yield(); /* each of both says so again and again */
     event_raise(&go_on);
