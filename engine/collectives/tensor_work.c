@@ -149,11 +149,13 @@ static bool prepare_gathering(TensorWork *work, TensorPart *const *parts, uint32
         for (uint32_t to = 0; to < n_workers; to++) {
             uint64_t before = 0; /* rows of earlier ranks, at the receiver */
 
+            const uint64_t n_bytes = rows_between(parts, from, to) * row_bytes;
+
             for (uint32_t rank = 0; rank < from; rank++)
                 before += parts[to]->result.rows[rank];
-            add_copy(work, (const uint8_t *)parts[from]->input + sent * row_bytes,
-                     (uint8_t *)parts[to]->result.values + before * row_bytes,
-                     rows_between(parts, from, to) * row_bytes);
+            if (n_bytes > 0) /* otherwise there may be no values */
+                add_copy(work, (const uint8_t *)parts[from]->input + sent * row_bytes,
+                         (uint8_t *)parts[to]->result.values + before * row_bytes, n_bytes);
             if (parts[from]->splits != NULL)
                 sent += parts[from]->splits[to];
         }
