@@ -75,8 +75,8 @@ bool moving_part_ask(const MovingPart *moving, const PartWay *way, Message *mess
     call_add_parts(message->call, 1);
     if (message->kind == MESSAGE_HANDLER)
         post_office_call_handler(way->office, message);
-    else
-        post_office_ask(way->office, message);
+    else /* the input is used again before the call has ended */
+        (void)post_office_tell(way->office, message);
     post_office_flush(way->office);
     if (is_cancelled((void *)(uintptr_t)way)) /* it may have come behind the sweep */
         post_office_cancel(way->office, POST_OFFICE_ALL_EPOCHS);

@@ -94,7 +94,7 @@ START_TEST(wrong_specs_are_refused_with_what_is_known)
           { "record \"tree\"", "hash", "dense" } },
         { { .name = NULL }, RUBATO_ERROR_INVALID, { "name", "", "" } },
         { { .name = "" }, RUBATO_ERROR_INVALID, { "name", "", "" } },
-        { { .name = "t", .dtype = (RubatoDtype)9 }, RUBATO_ERROR_INVALID, { "9", "dtype", "" } },
+        { { .name = "t", .dtype = (RubatoDtype)99 }, RUBATO_ERROR_INVALID, { "99", "dtype", "" } },
         { { .name = "t", .width = UINT32_MAX }, RUBATO_ERROR_INVALID, { "4294967295", "", "" } },
         { { .name = "t", .storage = "dense" }, RUBATO_ERROR_INVALID, { "n_keys", "", "" } },
         { { .name = "t", .first_key = 5, .n_keys = UINT64_MAX },
