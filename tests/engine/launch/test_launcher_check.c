@@ -258,7 +258,7 @@ static const CommandLine COMMAND_LINES[] = {
     { "help check", 0, "resolves its hosts" },
     { "help frob", 2, "no command 'frob'" },
     { "", 2, "which command?" },
-    { "frob", 2, "no command 'frob'; there are run, scheduler, server, worker, check, history, " },
+    { "frob", 2, "no command 'frob'; there are run, scheduler, server, worker, task, check, " },
     { "help scheduler", 0, "--scheduler=HOST:PORT" },
     { "worker --help", 0, "RUBATO_THREADS" },
     { "worker", 2, "which program?" },
