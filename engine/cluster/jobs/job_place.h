@@ -1,6 +1,5 @@
-/* The place of this process among those that a job system has started together: a step of Slurm,
- * the processes of mpirun. A run of equal nodes takes from it what the variables of Rubato do not
- * say.
+/* The place of this process among those that a job system has started together, such as a step of
+ * Slurm. A run of equal nodes takes from it what the variables of Rubato do not say.
  *
  * Each job system is a file of this folder, and a line of the array in job_place.c.
  *
