@@ -1,3 +1,4 @@
+#!/bin/bash
 # A Slurm of this machine alone, in a folder of its own, for the tests beside this file: two nodes,
 # whose names are the addresses 127.0.0.2 and 127.0.0.3. Source it.
 #
@@ -7,7 +8,6 @@
 #
 # All of it listens on loopback, and authenticates by a key of its own, so other Slurms of the machine
 # see nothing of it.
-# shellcheck shell=bash
 
 slurm_pids=()
 
