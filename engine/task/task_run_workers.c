@@ -46,6 +46,29 @@ static void wait_for_moves(RubatoTaskRun *run)
                           run->name, run->tables[i]->spec->name, stall_clock_s(&clock));
 }
 
+/* Waits until the maps of the tables with replicas are open. Returns the sum of their numbers: each
+ * loss of a node makes it greater. */
+static uint64_t wait_for_primaries(RubatoTaskRun *run)
+{
+    StallClock clock;
+    uint64_t sum = 0;
+
+    stall_clock_start(&clock, run->host->stall_ms);
+    for (size_t i = 0; i < run->n_tables; i++) {
+        PartMap *const map = run->tables[i]->map;
+
+        if (part_map_n_replicated(map) == 0)
+            continue;
+        while (!part_map_wait(map, MOVES_LOOK_MS) && !task_run_is_cancelled(run))
+            if (stall_clock_strikes(&clock))
+                g_message("task %s waits until the parts of table %s that were on a lost node have "
+                          "another primary (for %.1f s so far)",
+                          run->name, run->tables[i]->spec->name, stall_clock_s(&clock));
+        sum += part_map_number(map);
+    }
+    return sum;
+}
+
 /* The parts with replicas of all tables of the task. (transfer full) */
 static FencedPart *list_replicated(const RubatoTaskRun *run, uint32_t *n)
 {
@@ -77,9 +100,7 @@ static void send_fences_again(const RubatoTaskRun *run, const FencedPart *parts,
         }
 }
 
-/* Returns when every server has handled what this node's workers sent before, and replicas have it,
- * or the task is cancelled. */
-static void fence(RubatoTaskRun *run, Spinner *spinner)
+static void fence_once(const RubatoTaskRun *run, Spinner *spinner)
 {
     PostOffice *office = run->host->office;
     uint32_t n_parts;
@@ -103,6 +124,26 @@ static void fence(RubatoTaskRun *run, Spinner *spinner)
         g_message("task %s waits for node %u to take in what was sent to its servers (for %.1f s "
                   "so far)",
                   run->name, office->node_ids[node], stall_clock_s(&clock));
+    }
+}
+
+/* Returns when every server has handled what this node's workers sent before, and replicas have it,
+ * or the task is cancelled.
+ *
+ * If a node is lost meanwhile, this node tells its clocks to the new primaries before it opens its
+ * maps. A fence may have come before these clocks, so another one follows behind them. If a new
+ * primary has answered a fence, this node had closed its maps before: so here they are closed
+ * still, or have another number. */
+static void fence(RubatoTaskRun *run, Spinner *spinner)
+{
+    uint64_t maps = wait_for_primaries(run);
+
+    for (bool again = true; again;) {
+        const uint64_t before = maps;
+
+        fence_once(run, spinner);
+        maps = wait_for_primaries(run);
+        again = maps != before && !task_run_is_cancelled(run);
     }
 }
 
