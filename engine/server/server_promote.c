@@ -81,8 +81,8 @@ static void promote(Server *server, const PartPlace *place)
     replica_free(replica);
 }
 
-/* A replica has another primary; or it is none any more, because it has missed inputs that the new
- * primary has had. */
+/* A replica has another primary, and tells it what it has had of it already; or it is none any more,
+ * because it has missed inputs that the new primary has had. */
 static void follow(Server *server, const PartPlace *place)
 {
     ServerTable *const table = server_find_table(server, place->table);
@@ -92,6 +92,7 @@ static void follow(Server *server, const PartPlace *place)
         if (place->replicas[i] == server->number) {
             replica->primary = place->primary;
             replica->is_deaf = false;
+            server_tell_position(server, replica);
             return;
         }
     table->parts[place->part].replica = NULL;

@@ -82,7 +82,17 @@ void replica_end_task(Replica *replica, uint32_t epoch)
 
 /* ---- inputs ---- */
 
-/* Whether the input is one that the primary may send. Otherwise it has been answered. */
+/* Whether it comes from the node of the primary that this server knows of. */
+static bool is_from_primary(const Server *server, const Replica *replica, const Message *message)
+{
+    return message->node == server->office->servers[replica->primary].node;
+}
+
+/* Whether the input is one that the primary may send. Otherwise it has been answered.
+ *
+ * If the primary's node is lost, the input is the new primary's: its server may do PROMOTE before
+ * this one, and pass on the end of a task at once. It passes nothing on to replicas that are to be
+ * given up. */
 static bool check_input(Server *server, const Replica *replica, Message *message,
                         const RubatoModel *model)
 {
@@ -90,7 +100,7 @@ static bool check_input(Server *server, const Replica *replica, Message *message
     const RequestOps *ops = message->fed_kind < MESSAGE_N_KINDS ? request_ops[kind] : NULL;
     const bool is_of_task = kind == MESSAGE_CLOCK || kind == FEED_END;
 
-    if (message->node != server->office->servers[replica->primary].node ||
+    if (is_from_primary(server, replica, message) == replica->is_deaf ||
         (!is_of_task && (ops == NULL || !ops->is_input)) ||
         (is_of_task && (message->request.keys.n > 0 || message->input_bytes > 0)) ||
         (message->epoch != 0 && kind != FEED_END && model == NULL) ||
@@ -169,7 +179,7 @@ static bool more_follow(const Server *server, const Replica *replica)
            next->table == replica->table && next->part == replica->part;
 }
 
-static void tell_position(Server *server, const Replica *replica)
+void server_tell_position(const Server *server, const Replica *replica)
 {
     const Message position = { .kind = MESSAGE_POSITION,
                                .table = replica->table,
@@ -186,13 +196,14 @@ void server_take_input(Server *server, Message *message)
 {
     Replica *const replica = find_replica(server, message->table, message->part);
 
-    if (replica == NULL || replica->is_deaf) { /* of a table that has been dropped */
+    if (replica == NULL || /* of a table that has been dropped */
+        (replica->is_deaf && is_from_primary(server, replica, message))) {
         server_answer(server, message, CALL_OK);
         return;
     }
     take(server, replica, message);
-    if (!more_follow(server, replica))
-        tell_position(server, replica);
+    if (!more_follow(server, replica) && !replica->is_deaf)
+        server_tell_position(server, replica);
 }
 
 size_t server_find_input_work(const Server *server, const Message *message)

@@ -38,6 +38,9 @@ void replica_end_task(Replica *replica, uint32_t epoch);
 /* A MESSAGE_FEED. */
 void server_take_input(Server *server, Message *message);
 
+/* Tells the primary up to which input the replica has had all. */
+void server_tell_position(const Server *server, const Replica *replica);
+
 /* As server_find_work, for a MESSAGE_FEED. */
 size_t server_find_input_work(const Server *server, const Message *message);
 
