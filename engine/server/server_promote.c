@@ -81,8 +81,8 @@ static void promote(Server *server, const PartPlace *place)
     replica_free(replica);
 }
 
-/* A replica has another primary, and tells it what it has had of it already; or it is none any more,
- * because it has missed inputs that the new primary has had. */
+/* A replica has another primary, and tells it what it has had of it already; or it is none any
+ * more, because it has missed inputs that the new primary has had. */
 static void follow(Server *server, const PartPlace *place)
 {
     ServerTable *const table = server_find_table(server, place->table);
