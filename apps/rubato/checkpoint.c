@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/rubato/usage.h"
+
 #define EXIT_DIFFERENT 1
-#define EXIT_USAGE 2
 
 static const char SUMMARY[] =
     "Looks into a directory of snapshots, which rubato_engine_snapshot and --checkpoint write.\n"
@@ -29,7 +30,7 @@ GOptionContext *checkpoint_new_context(void)
     return context;
 }
 
-static int fail(const GError *error)
+static int fail_checkpoint(const GError *error)
 {
     g_printerr("rubato checkpoint: %s\n", error->message);
     return EXIT_FAILURE;
@@ -117,7 +118,7 @@ static int for_each(const char *directory,
     size_t n;
 
     if (!rubato_snapshot_list(directory, &numbers, &n, &error))
-        return fail(error);
+        return fail_checkpoint(error);
     if (n == 0) {
         g_printerr("rubato checkpoint: %s: there is no snapshot in it\n", directory);
         return EXIT_FAILURE;
@@ -127,7 +128,7 @@ static int for_each(const char *directory,
         g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(directory, numbers[i], &fault);
 
         if (snapshot == NULL || !function(snapshot, &fault))
-            code = fail(fault);
+            code = fail_checkpoint(fault);
     }
     return code;
 }
@@ -160,7 +161,7 @@ static int verify(char **arguments)
     if (arguments[1] == NULL)
         return for_each(arguments[0], verify_one);
     snapshot = open_snapshot(arguments[0], arguments[1], &error);
-    return snapshot != NULL && verify_one(snapshot, &error) ? EXIT_SUCCESS : fail(error);
+    return snapshot != NULL && verify_one(snapshot, &error) ? EXIT_SUCCESS : fail_checkpoint(error);
 }
 
 static int show(char **arguments)
@@ -169,7 +170,7 @@ static int show(char **arguments)
     g_autoptr(RubatoSnapshot) snapshot = open_snapshot(arguments[0], arguments[1], &error);
 
     if (snapshot == NULL)
-        return fail(error);
+        return fail_checkpoint(error);
     g_autofree char *time = time_text(snapshot);
     g_print("snapshot %" G_GUINT64_FORMAT ", %s%s\n", rubato_snapshot_number(snapshot), time,
             rubato_snapshot_packing(snapshot) == RUBATO_PACKING_ZSTD ? ", packed by zstd" : "");
@@ -189,7 +190,7 @@ static int diff(char **arguments)
     bool same;
 
     if (right == NULL || !checkpoint_diff(left, right, &same, &error))
-        return fail(error);
+        return fail_checkpoint(error);
     return same ? EXIT_SUCCESS : EXIT_DIFFERENT;
 }
 
@@ -198,8 +199,9 @@ static int export(char **arguments)
     g_autoptr(GError) error = NULL;
     g_autoptr(RubatoSnapshot) snapshot = open_snapshot(arguments[0], arguments[1], &error);
 
-    return snapshot != NULL && checkpoint_export(snapshot, arguments[2], &error) ? EXIT_SUCCESS
-                                                                                 : fail(error);
+    return snapshot != NULL && checkpoint_export(snapshot, arguments[2], &error)
+               ? EXIT_SUCCESS
+               : fail_checkpoint(error);
 }
 
 static const struct {
@@ -214,19 +216,13 @@ static const struct {
     { "export", "export DIR NUMBER FOLDER", 3, 3, export },
 };
 
-static int fail_usage(const char *message)
-{
-    g_printerr("rubato checkpoint: %s\nTry 'rubato help checkpoint'.\n", message);
-    return EXIT_USAGE;
-}
-
 int checkpoint_command(int argc, char **argv)
 {
     g_autoptr(GOptionContext) context = checkpoint_new_context();
     g_autoptr(GError) error = NULL;
 
     if (!g_option_context_parse(context, &argc, &argv, &error))
-        return fail_usage(error->message);
+        return fail_usage("checkpoint", error->message);
     for (size_t i = 0; argc > 1 && i < G_N_ELEMENTS(commands); i++) {
         const int n_arguments = argc - 2;
 
@@ -235,7 +231,7 @@ int checkpoint_command(int argc, char **argv)
         if (n_arguments >= commands[i].least && n_arguments <= commands[i].most)
             return commands[i].run(argv + 2); /* a NULL ends them */
         g_autofree char *usage = g_strdup_printf("rubato checkpoint %s", commands[i].usage);
-        return fail_usage(usage);
+        return fail_usage("checkpoint", usage);
     }
-    return fail_usage("which command? list, verify, show, diff or export");
+    return fail_usage("checkpoint", "which command? list, verify, show, diff or export");
 }

@@ -53,6 +53,19 @@ static const RoleOptions NO_ROLE_OPTIONS = { .servers = NOT_GIVEN,
 
 static const char *const ROLES[] = { "scheduler", "server", "worker", "task", NULL };
 
+/* (transfer full) */
+static GOptionContext *new_context(const GOptionEntry *entries, const char *summary,
+                                   const char *description)
+{
+    GOptionContext *context = g_option_context_new("[--] PROGRAM [ARGUMENTS...]");
+
+    g_option_context_add_main_entries(context, entries, NULL);
+    g_option_context_set_summary(context, summary);
+    g_option_context_set_description(context, description);
+    g_option_context_set_strict_posix(context, TRUE);
+    return context;
+}
+
 /* The entries point into `options`, which must outlive the context. (transfer full) */
 static GOptionContext *new_role_context(RoleOptions *options)
 {
@@ -73,13 +86,8 @@ static GOptionContext *new_role_context(RoleOptions *options)
           "Further entries of a cluster file (RUBATO_SETTINGS)", "TEXT" },
         G_OPTION_ENTRY_NULL
     };
-    GOptionContext *context = g_option_context_new("[--] PROGRAM [ARGUMENTS...]");
 
-    g_option_context_add_main_entries(context, entries, NULL);
-    g_option_context_set_summary(context, ROLE_SUMMARY);
-    g_option_context_set_description(context, ROLE_DESCRIPTION);
-    g_option_context_set_strict_posix(context, TRUE);
-    return context;
+    return new_context(entries, ROLE_SUMMARY, ROLE_DESCRIPTION);
 }
 
 /* The entries point into `options`, which must outlive the context. (transfer full) */
@@ -104,13 +112,8 @@ static GOptionContext *new_task_context(RoleOptions *options)
           "How many there are, if the job system does not say (RUBATO_NODES)", "N" },
         G_OPTION_ENTRY_NULL
     };
-    GOptionContext *context = g_option_context_new("[--] PROGRAM [ARGUMENTS...]");
 
-    g_option_context_add_main_entries(context, entries, NULL);
-    g_option_context_set_summary(context, TASK_SUMMARY);
-    g_option_context_set_description(context, TASK_DESCRIPTION);
-    g_option_context_set_strict_posix(context, TRUE);
-    return context;
+    return new_context(entries, TASK_SUMMARY, TASK_DESCRIPTION);
 }
 
 /* The commands that take an option. */
