@@ -1,6 +1,7 @@
 /* Parts and their servers as lines of text. Runs on the caller's thread and keeps no state. */
 #include "engine/control/place_text.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* A number and the byte behind it. */
@@ -10,8 +11,9 @@ static bool read_number(const char **text, char behind, uint64_t most, uint64_t 
 
     if (!g_ascii_isdigit(**text))
         return false;
+    errno = 0;
     *number = g_ascii_strtoull(*text, &end, 10);
-    if (*end != behind || *number > most)
+    if (errno != 0 || *end != behind || *number > most)
         return false;
     *text = end + 1;
     return true;

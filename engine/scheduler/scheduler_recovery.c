@@ -26,12 +26,13 @@ typedef struct {
 
 struct Recovery {
     bool runs;
-    uint32_t step; /* that nodes do */
-    uint32_t node; /* that was lost last */
-    char *text;    /* how */
-    bool *done;    /* by node number: this step */
-    GArray *found; /* of Found */
-    char *places;  /* what follows from it */
+    uint32_t step;     /* that nodes do */
+    uint32_t node;     /* that was lost last */
+    char *text;        /* how */
+    bool *done;        /* by node number: this step */
+    GArray *found;     /* of Found */
+    GHashTable *index; /* where a part is in it: by table and part */
+    char *places;      /* what follows from it */
     int64_t since_ms;
 };
 
@@ -41,6 +42,7 @@ Recovery *recovery_new(uint32_t n_nodes)
 
     recovery->done = g_new0(bool, n_nodes);
     recovery->found = g_array_new(FALSE, FALSE, sizeof(Found));
+    recovery->index = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     return recovery;
 }
 
@@ -49,6 +51,7 @@ void recovery_free(Recovery *recovery)
     if (recovery == NULL)
         return;
     g_array_unref(recovery->found);
+    g_hash_table_unref(recovery->index);
     g_free(recovery->done);
     g_free(recovery->places);
     g_free(recovery->text);
@@ -79,6 +82,7 @@ void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text)
     g_free(recovery->text);
     recovery->text = g_strdup(text);
     g_array_set_size(recovery->found, 0);
+    g_hash_table_remove_all(recovery->index);
     g_clear_pointer(&recovery->places, g_free);
     scheduler->map_number++;
     send_step(scheduler, CONTROL_RECOVER_CLOSE);
@@ -86,26 +90,35 @@ void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text)
 
 /* ---- what nodes have ---- */
 
-static Found *find_part(GArray *found, uint32_t table, uint32_t part)
+static Found *find_part(Recovery *recovery, uint32_t table, uint32_t part)
 {
-    for (guint i = 0; i < found->len; i++) {
-        Found *const one = &g_array_index(found, Found, i);
+    const guint64 key = (guint64)table << 32 | part;
+    gpointer at;
 
-        if (one->table == table && one->part == part)
-            return one;
+    if (!g_hash_table_lookup_extended(recovery->index, &key, NULL, &at)) {
+        at = GUINT_TO_POINTER(recovery->found->len);
+        g_hash_table_insert(recovery->index, g_memdup2(&key, sizeof key), at);
+        g_array_append_val(recovery->found, ((Found){ .table = table, .part = part }));
     }
-    g_array_append_val(found, ((Found){ .table = table, .part = part }));
-    return &g_array_index(found, Found, found->len - 1);
+    return &g_array_index(recovery->found, Found, GPOINTER_TO_UINT(at));
 }
 
-static bool note_found(GArray *found, const char *lines)
+static bool are_readable(const char *lines)
 {
     PlaceFound told;
 
-    while (*lines != '\0') {
+    while (*lines != '\0')
         if (!place_text_read_found(&lines, &told))
             return false;
-        Found *const part = find_part(found, told.table, told.part);
+    return true;
+}
+
+static void note_found(Recovery *recovery, const char *lines)
+{
+    PlaceFound told;
+
+    while (place_text_read_found(&lines, &told)) {
+        Found *const part = find_part(recovery, told.table, told.part);
 
         if (told.role == PLACE_PRIMARY) {
             part->has_primary = true;
@@ -116,7 +129,6 @@ static bool note_found(GArray *found, const char *lines)
             part->best = MAX(part->best, told.position);
         }
     }
-    return true;
 }
 
 /* The primary stays, or the replica with the greatest position becomes one. Other replicas follow
@@ -218,8 +230,11 @@ bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *con
         return true; /* it is late */
     if (told->step != recovery->step || recovery->done[node])
         return false;
-    if (told->step == CONTROL_RECOVER_CLOSE && !note_found(recovery->found, told->lines))
-        return false;
+    if (told->step == CONTROL_RECOVER_CLOSE) {
+        if (!are_readable(told->lines)) /* nothing of it counts */
+            return false;
+        note_found(recovery, told->lines);
+    }
     recovery->done[node] = true;
     recovery_check(scheduler);
     return true;

@@ -2,6 +2,8 @@
  * other nodes. There are no threads: the test handles each message itself, as the owner. */
 #include "engine/server/server.h"
 
+#include "engine/server/server_promote.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -51,12 +53,17 @@ static void rig_clear(Rig *rig)
     post_office_clear(&rig->office);
 }
 
-static void begin_task(Rig *rig, uint32_t epoch, uint32_t table)
+static void begin_task_of(Rig *rig, uint32_t epoch, uint32_t table, const RubatoTableSpec *spec)
 {
     static const uint32_t workers_of[] = { 1, 1 };
-    const RubatoModelSetup setup = { .spec = &rig->specs[table], .n_workers = 2, .n_keys = N_KEYS };
+    const RubatoModelSetup setup = { .spec = spec, .n_workers = 2, .n_keys = N_KEYS };
 
     ck_assert(server_begin_task(&rig->server, epoch, table, &setup, 2, workers_of, NULL));
+}
+
+static void begin_task(Rig *rig, uint32_t epoch, uint32_t table)
+{
+    begin_task_of(rig, epoch, table, &rig->specs[table]);
 }
 
 static void end(Server *server, void *epoch)
@@ -113,14 +120,20 @@ static CallStatus add(Rig *rig, uint32_t epoch, uint32_t table, int64_t delta)
     return (CallStatus)asked.call.status;
 }
 
-static void tell_clock(Rig *rig, uint32_t epoch, uint32_t table, uint32_t source, uint64_t clock)
+static void tell_clock_by(Rig *rig, uint32_t epoch, uint32_t table, uint32_t map, uint32_t source,
+                          uint64_t clock)
 {
     Message message = { .kind = MESSAGE_CLOCK,
                         .epoch = epoch,
                         .table = table,
-                        .clock = { .source = source, .clock = clock } };
+                        .clock = { .source = source, .map = map, .clock = clock } };
 
     ck_assert(actor_try_handle(&rig->server.actor, &message));
+}
+
+static void tell_clock(Rig *rig, uint32_t epoch, uint32_t table, uint32_t source, uint64_t clock)
+{
+    tell_clock_by(rig, epoch, table, 0, source, clock);
 }
 
 START_TEST(tasks_on_one_table_have_clocks_of_their_own)
@@ -473,10 +486,20 @@ START_TEST(what_another_node_asks_is_checked)
 }
 END_TEST
 
+/* The rig's node 1 has a server, too. */
+static void rig_add_server(Rig *rig)
+{
+    static const uint32_t ids[] = { 10, 20 }, servers_of[] = { 1, 1 };
+
+    post_office_clear(&rig->office);
+    post_office_init(&rig->office, 0, 2, ids, servers_of, &FLOW_SIZES_USUAL);
+    rig->office.servers[0].actor = &rig->server.actor;
+}
+
 /* A part has a replica on server 1, and has had no inputs. */
 START_TEST(a_position_of_a_replica_that_cannot_be_is_refused)
 {
-    static const uint32_t ids[] = { 10, 20 }, servers_of[] = { 1, 1 }, replica = 1;
+    static const uint32_t replica = 1;
     static const struct {
         uint32_t node, server, part;
         uint64_t number;
@@ -491,9 +514,7 @@ START_TEST(a_position_of_a_replica_that_cannot_be_is_refused)
     Rig rig;
 
     rig_init(&rig, "asp");
-    post_office_clear(&rig.office);
-    post_office_init(&rig.office, 0, 2, ids, servers_of, &FLOW_SIZES_USUAL);
-    rig.office.servers[0].actor = &rig.server.actor;
+    rig_add_server(&rig);
     server_add_feed(&rig.server, 0, 0, &replica, 1);
     for (size_t i = 0; i < G_N_ELEMENTS(told); i++) {
         Asked asked = { .message = { .kind = MESSAGE_POSITION,
@@ -506,6 +527,34 @@ START_TEST(a_position_of_a_replica_that_cannot_be_is_refused)
         ask(&rig, &asked);
         require_msg((rig.server.n_refused > before) == told[i].is_refused, "position %zu", i);
     }
+    rig_clear(&rig);
+}
+END_TEST
+
+/* A replica becomes the primary by map 2. A clock that was told by map 1 may have come on another
+ * way than Adds before it, which died with the old primary and are sent again behind map 2. */
+START_TEST(a_new_primary_counts_only_clocks_of_its_map)
+{
+    const uint32_t epoch = 1;
+    Asked asked;
+    Rig rig;
+
+    rig_init(&rig, "ssp");
+    rig_add_server(&rig);
+    server_add_table(&rig.server, N_TABLES, 1);
+    server_add_replica(&rig.server, N_TABLES, 0, 1, shard_new(&rig.specs[0], 0, N_KEYS, NULL));
+    begin_task_of(&rig, epoch, N_TABLES, &rig.specs[0]);
+    server_leave_node(&rig.server, OTHER);
+    server_set_place(&rig.server, &(PartPlace){ .table = N_TABLES, .map = 2, .primary = 0 });
+    get(&rig, &asked, epoch, N_TABLES, 1);
+    for (uint32_t map = 1; map <= 2; map++) {
+        ck_assert(!call_has_ended(&asked.call));
+        tell_clock_by(&rig, epoch, N_TABLES, map, 0, 1);
+        tell_clock_by(&rig, epoch, N_TABLES, map, 1, 1);
+    }
+    ck_assert(call_has_ended(&asked.call));
+    ck_assert_uint_eq(asked.call.status, CALL_OK);
+    end_task(&rig, epoch);
     rig_clear(&rig);
 }
 END_TEST
@@ -643,6 +692,7 @@ int main(void)
     tcase_add_test(cases, a_clock_reaches_every_part);
     tcase_add_loop_test(cases, what_another_node_asks_is_checked, 0, G_N_ELEMENTS(foreign));
     tcase_add_test(cases, a_position_of_a_replica_that_cannot_be_is_refused);
+    tcase_add_test(cases, a_new_primary_counts_only_clocks_of_its_map);
     tcase_add_test(cases, calls_that_are_begun_and_not_finished_are_bounded);
     tcase_add_test(cases, what_another_node_asks_of_ragged_rows_is_checked);
     suite_add_tcase(suite, cases);

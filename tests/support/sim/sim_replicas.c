@@ -29,12 +29,21 @@ static bool is_read(const SimScenario *scenario, const Table *table, uint32_t pa
     return is_read;
 }
 
-/* Whether a node was killed, or the scheduler has declared it lost. */
+/* A node that has heard nothing from the scheduler's node for the timeout gives up, and ends with
+ * its parts. If the scheduler's node only stood still, it does not know of this yet. A node that
+ * ends well does not do so while others compare: it has to come to the barrier after that. */
+static bool has_given_up(const SimNode *node)
+{
+    return node->engine == NULL &&
+           (node->error != NULL || node->error_beside != NULL || node->error_again != NULL);
+}
+
+/* Whether a node was killed, has given up, or the scheduler has declared it lost. */
 static bool is_lost(const SimCluster *cluster, uint32_t node)
 {
     const RubatoEngine *const scheduler = cluster->nodes[cluster->scenario->scheduler].engine;
 
-    return cluster->nodes[node].was_killed ||
+    return cluster->nodes[node].was_killed || has_given_up(&cluster->nodes[node]) ||
            (scheduler != NULL && scheduler->losses[node].text != NULL);
 }
 
@@ -145,16 +154,38 @@ static void compare_part(const SimCluster *cluster, const Table *table, uint32_t
                      part, table->spec->name, found[i].n_inputs, primary.n_inputs);
 }
 
+/* A table that a task of the calling worker's node holds. */
+static const Table *table_of_task(RubatoEngine *engine, const char *name)
+{
+    const Table *table;
+
+    pthread_mutex_lock(&engine->lock);
+    table = engine_find_table(engine, name, NULL);
+    pthread_mutex_unlock(&engine->lock);
+    return table;
+}
+
+bool sim_replicas_are_remote(const char *name, const SimJob *job, const SimGet *get)
+{
+    RubatoEngine *const engine = job->cluster->nodes[sim_node()].engine;
+    const Table *const table = table_of_task(engine, name);
+    bool any = false;
+
+    for (size_t i = 0; i < get->n && !any; i++) {
+        const uint32_t part = partition_part(&table->partition, get->keys[i]);
+
+        any = !post_office_is_local(&engine->office, part_map_server(table->map, part));
+    }
+    return any;
+}
+
 void sim_replicas_send_again(const SimJob *job, const char *name, uint64_t number)
 {
     RubatoEngine *const engine = job->cluster->nodes[sim_node()].engine;
-    const Table *table;
 
     if (job->scenario->n_replicas == 0 || number % 3 > 0)
         return;
-    pthread_mutex_lock(&engine->lock); /* the task holds the table */
-    table = engine_find_table(engine, name, NULL);
-    pthread_mutex_unlock(&engine->lock);
+    const Table *const table = table_of_task(engine, name);
     const uint32_t part = (uint32_t)(number / 3 % table->map->n_parts);
     const uint32_t server = part_map_server(table->map, part);
 

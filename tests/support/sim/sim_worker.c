@@ -268,7 +268,22 @@ static bool add(Self *self, Opened *table, GError **error)
 
 /* ---- clocks ---- */
 
-static bool tick(Opened *table, GError **error)
+/* A Get under bsp that would be sent again to another primary must not come behind the Adds of its
+ * own clock. So its worker's clock waits for it, if the table has replicas and a part of the Get is
+ * on another node. */
+static void check_answered(const Self *self, const Opened *table)
+{
+    if (self->job->scenario->n_replicas == 0 || table->spec->model != SIM_MODEL_BSP)
+        return;
+    for (uint32_t i = 0; i < table->n_asked; i++)
+        if (!rubato_worker_poll(self->worker, table->asked[i].ticket) &&
+            sim_replicas_are_remote(table->spec->name, self->job, &table->asked[i].get))
+            sim_fail("worker %u has ended clock %" G_GUINT64_FORMAT
+                     " of table %s, and a Get of that clock is not answered",
+                     self->rank, table->clock - 1, table->spec->name);
+}
+
+static bool tick(const Self *self, Opened *table, GError **error)
 {
     bool ok;
 
@@ -286,6 +301,8 @@ static bool tick(Opened *table, GError **error)
         g_assert_not_reached();
     }
     table->clock++;
+    if (ok)
+        check_answered(self, table);
     return ok;
 }
 
@@ -340,7 +357,7 @@ static bool iterate(Self *self, Opened *table, GError **error)
     }
     while (table->n_asked > 0 && draw(self, 2) == 0)
         TRY(end_asked(self, table, 0, error));
-    return tick(table, error);
+    return tick(self, table, error);
 }
 
 static bool open_table(Self *self, Opened *table, GError **error)

@@ -1,0 +1,204 @@
+/* The scheduler: what follows the loss of a node in a run whose tables have replicas. */
+#include "tests/support/engine/scheduler_fixture.h"
+#include "tests/support/runner.h"
+
+#define GONE 1u /* the node that is lost first */
+#define GONE_TEXT "node 4 (127.0.0.1:4102) was lost: its process has ended"
+
+static void begin_with_replicas(void)
+{
+    SchedulerConfig config = CONFIG;
+
+    config.goes_on = true;
+    replace_scheduler(&config, NULL);
+    begin();
+}
+
+static void lose(uint32_t node)
+{
+    scheduler_node_gone(scheduler, now_ms, node, "its process has ended");
+}
+
+/* A node does its step. lines: what it tells in CLOSE. */
+static Control step_done(uint32_t map, ControlRecoverStep step, const char *lines)
+{
+    return (Control){ .kind = CONTROL_RECOVERED,
+                      .recover = { .map = map, .step = step, .text = "", .lines = lines } };
+}
+
+static void did(uint32_t node, uint32_t map, ControlRecoverStep step, const char *lines)
+{
+    say(node, step_done(map, step, lines));
+}
+
+/* The nodes of the mask are told to do a step, and which servers there are from then on. */
+static void expect_step(unsigned nodes, uint32_t map, ControlRecoverStep step, const char *places)
+{
+    for (uint32_t i = 0; i < N_NODES; i++) {
+        if ((nodes & (1u << i)) == 0)
+            continue;
+        const ControlRecover *const recover = &expect(i, CONTROL_RECOVER)->recover;
+
+        ck_assert_uint_eq(recover->map, map);
+        ck_assert_uint_eq(recover->step, step);
+        ck_assert_str_eq(recover->lines, places);
+    }
+}
+
+START_TEST(each_step_begins_when_all_that_live_have_done_the_one_before)
+{
+    begin_with_replicas();
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    expect_quiet();
+    did(0, 2, CONTROL_RECOVER_CLOSE, "k0 0 0 0\nk0 1 0 0\np0 0 0 0\n");
+    expect_quiet();
+    did(2, 2, CONTROL_RECOVER_CLOSE, "r0 0 2 9\nr0 1 2 4\n");
+    expect_step(5u, 2, CONTROL_RECOVER_PROMOTE, "0 0 2 0 2\n0 1 1 2\n");
+    expect_quiet();
+    did(2, 2, CONTROL_RECOVER_PROMOTE, "");
+    expect_quiet();
+    did(0, 2, CONTROL_RECOVER_PROMOTE, "");
+    expect_step(5u, 2, CONTROL_RECOVER_OPEN, "0 0 2 0 2\n0 1 1 2\n");
+    did(0, 2, CONTROL_RECOVER_OPEN, "");
+    did(2, 2, CONTROL_RECOVER_OPEN, "");
+    expect_quiet();
+    expect_waiting(NULL);
+}
+END_TEST
+
+/* One that has had less would lack what its primary has acknowledged. */
+START_TEST(the_replica_that_has_had_the_most_becomes_the_primary)
+{
+    static const struct {
+        const char *of_0, *of_2, *places;
+    } cases[] = {
+        { "k0 0 0 0\nr0 0 0 7\n", "r0 0 2 8\n", "0 0 1 2\n" },
+        { "k0 0 0 0\nr0 0 0 8\n", "r0 0 2 7\n", "0 0 1 0\n" },
+        { "k0 0 0 0\nr0 0 0 8\n", "r0 0 2 8\n", "0 0 2 0 2\n" },
+    };
+
+    begin_with_replicas();
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    did(0, 2, CONTROL_RECOVER_CLOSE, cases[_i].of_0);
+    did(2, 2, CONTROL_RECOVER_CLOSE, cases[_i].of_2);
+    expect_step(5u, 2, CONTROL_RECOVER_PROMOTE, cases[_i].places);
+}
+END_TEST
+
+START_TEST(a_second_loss_begins_again_and_answers_about_the_first_do_not_count)
+{
+    begin_with_replicas();
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    did(0, 2, CONTROL_RECOVER_CLOSE, "k0 0 0 0\nr0 0 0 5\n");
+    lose(2);
+    expect_step(1u, 3, CONTROL_RECOVER_CLOSE, "");
+    ck_assert(hears(0, step_done(2, CONTROL_RECOVER_PROMOTE, ""))); /* it is late */
+    expect_quiet();
+    did(0, 3, CONTROL_RECOVER_CLOSE, "k0 0 0 0\nr0 0 0 5\n");
+    expect_step(1u, 3, CONTROL_RECOVER_PROMOTE, "0 0 1 0\n");
+}
+END_TEST
+
+START_TEST(a_part_that_no_live_node_has_ends_the_run_and_is_named)
+{
+    const char *const text = GONE_TEXT "; no other node has part 6 of table number 3";
+
+    begin_with_replicas();
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    did(0, 2, CONTROL_RECOVER_CLOSE, "k3 5 0 0\nk3 6 0 0\np3 5 0 0\n");
+    did(2, 2, CONTROL_RECOVER_CLOSE, "r3 5 2 1\n");
+    ck_assert_str_eq(expect(0, CONTROL_LOST)->lost.text, text);
+    ck_assert_str_eq(expect(2, CONTROL_LOST)->lost.text, text);
+    expect_quiet();
+    propose(0, 1, CONTROL_CALL_BARRIER, "");
+    expect_verdict(0, CONTROL_COMMIT, LOST_CODE, text);
+}
+END_TEST
+
+static const struct {
+    uint32_t map;
+    ControlRecoverStep step;
+    const char *lines;
+} nonsense[] = {
+    { 3, CONTROL_RECOVER_CLOSE, "" },                 /* a map that there is not */
+    { 2, CONTROL_RECOVER_PROMOTE, "" },               /* a step that nobody has asked for */
+    { 2, CONTROL_RECOVER_CLOSE, "p0 0 0" },           /* half a line */
+    { 2, CONTROL_RECOVER_CLOSE, "k0 0 0 0\nhello\n" } /* no line */
+};
+
+START_TEST(an_answer_that_makes_no_sense_does_not_count)
+{
+    begin_with_replicas();
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    did(2, 2, CONTROL_RECOVER_CLOSE, "");
+    ck_assert(!hears(0, step_done(nonsense[_i].map, nonsense[_i].step, nonsense[_i].lines)));
+    ck_assert(!hears(2, step_done(2, CONTROL_RECOVER_CLOSE, ""))); /* a second time */
+    expect_quiet();
+    did(0, 2, CONTROL_RECOVER_CLOSE, "");
+    expect_step(5u, 2, CONTROL_RECOVER_PROMOTE, "");
+}
+END_TEST
+
+START_TEST(a_recovery_that_waits_says_for_whom)
+{
+    begin_with_replicas();
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    did(0, 2, CONTROL_RECOVER_CLOSE, "");
+    now_ms += 2000;
+    expect_waiting("the parts of a lost node wait for node 7 (127.0.0.1:4103) [last heard 2.0 s "
+                   "ago]");
+}
+END_TEST
+
+START_TEST(a_task_ends_well_without_a_node_whose_workers_had_ended)
+{
+    begin_with_replicas();
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
+    done(GONE, epoch);
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    done(0, epoch);
+    done(2, epoch);
+    expect_verdict(0, CONTROL_TASK_END, CONTROL_OK, "");
+    expect_verdict(2, CONTROL_TASK_END, CONTROL_OK, "");
+}
+END_TEST
+
+START_TEST(a_task_fails_if_its_workers_are_lost)
+{
+    begin_with_replicas();
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    for (uint32_t node = 0; node <= 2; node += 2)
+        expect_verdict(node, CONTROL_CANCEL, LOST_CODE, GONE_TEXT);
+    done(0, epoch);
+    done(2, epoch);
+    expect_verdict(0, CONTROL_TASK_END, LOST_CODE, GONE_TEXT);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("scheduler recovery");
+    TCase *cases = tcase_create("recovery");
+
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_test(cases, each_step_begins_when_all_that_live_have_done_the_one_before);
+    tcase_add_loop_test(cases, the_replica_that_has_had_the_most_becomes_the_primary, 0, 3);
+    tcase_add_test(cases, a_second_loss_begins_again_and_answers_about_the_first_do_not_count);
+    tcase_add_test(cases, a_part_that_no_live_node_has_ends_the_run_and_is_named);
+    tcase_add_loop_test(cases, an_answer_that_makes_no_sense_does_not_count, 0,
+                        G_N_ELEMENTS(nonsense));
+    tcase_add_test(cases, a_recovery_that_waits_says_for_whom);
+    tcase_add_test(cases, a_task_ends_well_without_a_node_whose_workers_had_ended);
+    tcase_add_test(cases, a_task_fails_if_its_workers_are_lost);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
