@@ -90,7 +90,7 @@ bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, 
     if (G_UNLIKELY(client->history != NULL))
         table_client_note(client, HISTORY_ANNOUNCE, client->clock + 1, &all);
     table_client_clock_by_request(client);
-    table_client_wait_before_iterating(client);
+    table_client_wait_before_iterating(client, n);
     call_begin(&call, NULL);
     call.spinner = &client->spinner;
     table_client_send(client, &ask, client->slicer.slices, n_slices, &call, client->messages);

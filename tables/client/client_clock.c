@@ -23,6 +23,9 @@
 /* So many bytes of Adds take longer to apply than it takes to wake a server's thread. */
 #define MANY_BYTES ((uint64_t)64 << 10)
 
+/* The most looks, of a few ten nanoseconds each, before a Get beyond the staleness. */
+#define MOST_BRIEF_LOOKS 1024u
+
 /* ---- being ahead ---- */
 
 uint64_t table_route_lead(const TableRoute *route)
@@ -93,14 +96,46 @@ void table_client_wait_for_others(TableClient *client, uint32_t n_slices)
         wait_for_others(client, client->clock - client->lead);
 }
 
+/* Looks so many times whether the others have come to a clock. */
+static void look_briefly(TableClient *client, uint64_t needed, size_t n_looks)
+{
+    const uint64_t begun_ns = worker_stats_now_ns();
+
+    for (size_t i = 0; i < n_looks && !others_have_come(client->route, needed); i++)
+        spin_pause();
+    client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
+}
+
+/* Before a Get that may be answered although it is beyond the staleness.
+ *
+ * Such a Get makes its servers enter the keys of the others' iterations, look for its own among
+ * them, and remove them again. The others' requests wait meanwhile, so these workers fall further
+ * behind, and the next Get is beyond the staleness again. A look takes about as long as a server
+ * needs for one key: with as many looks as there are keys, the Get is at most twice as long under
+ * way, and usually the others have come before.
+ *
+ * If workers share processors, the slowest one may wait for this worker's processor. It gets it. */
+static void wait_for_staleness(TableClient *client, uint64_t needed, size_t n_keys)
+{
+    const Spinner *spinner = &client->spinner;
+
+    if (spinner->n_sharing > 1)
+        wait_for_others(client, needed);
+    else if (!spinner->is_alone)
+        look_briefly(client, needed, MIN(n_keys, MOST_BRIEF_LOOKS));
+}
+
 /* Servers have not heard of the worker's new clock yet. Who waits for it is ahead of this worker,
  * and this worker is ahead of the one that it waits for, so it makes nobody's wait longer by more
  * than these looks. */
-void table_client_wait_before_iterating(TableClient *client)
+void table_client_wait_before_iterating(TableClient *client, size_t n_keys)
 {
     const RubatoTableSpec *spec = client->route->spec;
-    const uint64_t reach = (uint64_t)spec->staleness + spec->speculation;
+    const uint64_t staleness = spec->staleness;
+    const uint64_t reach = staleness + spec->speculation;
 
+    if (client->clock > staleness && !others_have_come(client->route, client->clock - staleness))
+        wait_for_staleness(client, client->clock - staleness, n_keys);
     if (client->clock > reach && !others_have_come(client->route, client->clock - reach))
         wait_for_others(client, client->clock - reach);
 }

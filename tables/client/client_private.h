@@ -57,8 +57,9 @@ uint64_t table_route_lead(const TableRoute *route);
 void table_client_wait_for_others(TableClient *client, uint32_t n_slices);
 
 /* The same before table_client_iterate, after table_client_clock_by_request: a Get further ahead
- * than staleness and speculation is always kept. */
-void table_client_wait_before_iterating(TableClient *client);
+ * than staleness and speculation is always kept, and one of so many keys beyond the staleness takes
+ * servers long. */
+void table_client_wait_before_iterating(TableClient *client, size_t n_keys);
 
 /* The worker has ended its iteration, and its next request tells each part of the table so. For
  * models that want every worker's clock, in a run of one process. */

@@ -352,6 +352,45 @@ START_TEST(short_waits_count_like_long_ones)
 }
 END_TEST
 
+/* Worker 0 stays in its first iteration while worker 1 comes to its third. They use different keys,
+ * of both servers. */
+static bool begin_beyond_the_staleness(RubatoWorker *worker, void *user_data, GError **error)
+{
+    static const RubatoKey keys[2][2] = { { 0, 7 }, { 1, 6 } };
+    Scene *scene = user_data;
+    const uint32_t rank = rubato_worker_rank(worker);
+    const RubatoIteration all[] = { { keys[rank], 2 }, { keys[rank], 2 }, { keys[rank], 2 } };
+    g_autoptr(RubatoSparseKVClientTable) table = rubato_worker_open_sparse_kv_client_table(
+        worker, "t", RUBATO_I64, all, G_N_ELEMENTS(all), error);
+    RubatoWorkerStats before, after;
+    int64_t values[2];
+
+    TRY(table != NULL && rubato_worker_barrier(worker, error));
+    if (rank == 0)
+        return event_await(&scene->event, 1, worker, error);
+    TRY(rubato_sparse_kv_client_table_get(table, values, error) &&
+        rubato_sparse_kv_client_table_get(table, values, error) &&
+        rubato_worker_stats(worker, "t", &before, error) &&
+        rubato_sparse_kv_client_table_get(table, values, error) &&
+        rubato_worker_stats(worker, "t", &after, error));
+    scene->seen.get_wait_ns = after.get_wait_ns - before.get_wait_ns;
+    event_raise(&scene->event);
+    return true;
+}
+
+/* It could be answered at once, but then its servers would have to look for its keys. */
+START_TEST(a_get_beyond_the_staleness_gives_the_others_a_moment)
+{
+    RubatoEngine *engine =
+        start(&(RubatoTableSpec){ .model = "sparse_ssp", .staleness = 1, .speculation = 1 });
+    Scene scene = { .event = EVENT_INIT };
+
+    run_ok(engine, 2, begin_beyond_the_staleness, &scene, "t");
+    ck_assert(scene.seen.get_wait_ns > 0 || g_get_num_processors() == 1);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 static bool meet(RubatoWorker *worker, void *user_data, GError **error)
 {
     Scene *scene = user_data;
@@ -433,6 +472,7 @@ int main(void)
     tcase_add_test(tcase, gets_with_tickets_count_when_they_have_ended);
     tcase_add_test(tcase, waiting_for_a_slow_worker_adds_up);
     tcase_add_test(tcase, short_waits_count_like_long_ones);
+    tcase_add_test(tcase, a_get_beyond_the_staleness_gives_the_others_a_moment);
     tcase_add_test(tcase, waiting_in_barriers_is_counted_apart);
     tcase_add_test(tcase, a_table_counts_apart_or_with_the_others);
     tcase_set_timeout(tcase, 60);
