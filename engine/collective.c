@@ -7,9 +7,6 @@
 #include "engine/engine_private.h"
 #include "io/net/stall_clock.h"
 
-/* How long the end of the run may go unnoticed while parts get other primaries. */
-#define LOOK_MS 50
-
 /* Whether the call has come further than to that stage and step. The lock is held. */
 static bool is_past(const RubatoEngine *engine, CallStage stage, uint32_t step)
 {
@@ -60,19 +57,6 @@ static bool check_commit(RubatoEngine *engine, GError **error)
     return control_check(engine->call.commit_code, engine->call.commit_text, error);
 }
 
-/* A call that began after the loss of a node waits until parts have other primaries: until then
- * tables are neither made nor dropped (engine_recovery.c). False: the run has ended, and perhaps
- * they never get any. The lock is held. */
-static bool wait_for_recovery(RubatoEngine *engine, GError **error)
-{
-    while (engine->recovers && engine->call.is_late) {
-        if (!engine_check(engine, error))
-            return false;
-        engine_wait_changed(engine, LOOK_MS);
-    }
-    return true;
-}
-
 /* Does this node's part after GO, step by step, and waits for all others. The caller holds the
  * lock; it is released while the part runs. */
 static bool take_part(RubatoEngine *engine, const CollectiveCall *call, uint64_t number,
@@ -85,9 +69,8 @@ static bool take_part(RubatoEngine *engine, const CollectiveCall *call, uint64_t
         const ControlGo go = engine->call.go;
         g_autoptr(GError) fault = NULL;
 
-        done = wait_for_recovery(engine, &fault);
         pthread_mutex_unlock(&engine->lock);
-        if (done && call->perform != NULL)
+        if (call->perform != NULL)
             done = call->perform(engine, &go, call->data, &fault);
         report_ready(engine, number, fault);
         pthread_mutex_lock(&engine->lock);

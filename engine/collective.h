@@ -24,7 +24,7 @@ typedef struct {
     pthread_t caller; /* the thread that makes it */
     const char *text; /* what it is, its own */
     ControlGo go;     /* the last one */
-    bool is_late;     /* it came after a node was lost, before parts had other primaries */
+    bool *lost;       /* by node number: lost when the scheduler sent it; the same on all nodes */
     uint32_t commit_code;
     char *commit_text;
 } PresentCall;

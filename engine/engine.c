@@ -252,6 +252,7 @@ static bool start(RubatoEngine *engine, GError **error)
                      engine->servers_of, &engine->sizes);
     engine->office.stall_ms = engine->stall_ms;
     engine->losses = g_new0(NodeLoss, engine->n_nodes);
+    engine->call.lost = g_new0(bool, engine->n_nodes);
     const uint32_t service_mib =
         engine->cluster != NULL ? engine->cluster->service_mib : CLUSTER_USUAL_SERVICE_MIB;
 
@@ -425,6 +426,7 @@ void rubato_engine_free(RubatoEngine *engine)
     for (uint32_t i = 0; engine->losses != NULL && i < engine->n_nodes; i++)
         g_free(engine->losses[i].text);
     g_free(engine->losses);
+    g_free(engine->call.lost);
     g_free((void *)(uintptr_t)engine->config.cluster_file);
     g_free(engine->node_ids);
     g_strfreev(engine->node_names);

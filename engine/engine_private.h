@@ -120,12 +120,10 @@ struct RubatoEngine {
 
     char *broken_text; /* why `broken` */
     uint32_t broken_code;
-    NodeLoss *losses;      /* by node number */
-    GArray *exits;         /* of ExitCall */
-    bool recovers;         /* another node is lost; from CLOSE to OPEN */
-    uint32_t recovery_map; /* the number of the map that it leads to */
-    bool scheduler_lost;   /* it will send nothing more */
-    bool left;             /* every node has left */
+    NodeLoss *losses;    /* by node number */
+    GArray *exits;       /* of ExitCall */
+    bool scheduler_lost; /* it will send nothing more */
+    bool left;           /* every node has left */
 };
 
 /* ---- engine_private.c ---- */
@@ -182,9 +180,14 @@ void engine_wait_changed(RubatoEngine *engine, uint32_t ms);
 
 /* ---- engine_replicas.c ---- */
 
-/* Puts the replicas of a new table's parts on servers. RUBATO_ERROR_INVALID: there are too few
- * nodes, or the table is one that cannot have replicas. */
-bool engine_place_replicas(const RubatoEngine *engine, Table *table, GError **error);
+/* Whether the parts of a table can have the replicas that it is to have. RUBATO_ERROR_INVALID:
+ * there are too few nodes, or the table is one that cannot have any. */
+bool engine_check_replicas(const RubatoEngine *engine, const RubatoTableSpec *spec, GError **error);
+
+/* After the GO of a new table: puts its parts, and their replicas, on servers of nodes that are not
+ * lost. With too few of them there are fewer replicas, as of the parts that had been there. The
+ * same on all nodes. RUBATO_ERROR_NODE_LOST: no server is left. */
+bool engine_place_parts(const RubatoEngine *engine, Table *table, GError **error);
 
 /* ---- engine_recovery.c ---- */
 

@@ -21,7 +21,8 @@ typedef struct {
     uint64_t call; /* of CLOSE: the collective call that has to end before; 0: none */
 } RecoveryStep;
 
-/* The tables with replicas. From CLOSE to OPEN none is made, and none is dropped. */
+/* The tables with replicas. From CLOSE to OPEN none is made, and none is dropped: the scheduler
+ * lets no call begin meanwhile. */
 static GPtrArray *list_tables(RubatoEngine *engine)
 {
     GPtrArray *const tables = g_ptr_array_new();
@@ -172,9 +173,6 @@ static void open_step(RubatoEngine *engine, const ControlRecover *recover)
                                  ((Table *)g_ptr_array_index(tables, i))->id);
     for (guint i = 0; i < tables->len; i++)
         part_map_reopen(((Table *)g_ptr_array_index(tables, i))->map);
-    if (recover->map == engine->recovery_map) /* no other node was lost meanwhile */
-        engine->recovers = false;
-    pthread_cond_broadcast(&engine->changed);
     pthread_mutex_unlock(&engine->lock);
     g_message("%s; the run goes on, by part map %u", recover->text, recover->map);
 }
@@ -229,9 +227,7 @@ void engine_recover(RubatoEngine *engine, const Control *control)
     control_copy(&step->control, control);
     if (control->recover.step == CONTROL_RECOVER_CLOSE) {
         pthread_mutex_lock(&engine->lock);
-        engine->recovers = true;
-        engine->recovery_map = control->recover.map;
-        if (engine->call.stage >= CALL_STAGE_GO && !engine->call.is_late)
+        if (engine->call.stage >= CALL_STAGE_GO)
             step->call = engine->call.number;
         pthread_mutex_unlock(&engine->lock);
     }

@@ -1,6 +1,6 @@
 /* Where the replicas of parts are, and which tables cannot have any (docs/replication.md).
  *
- * Threads: that of the engine's calls. */
+ * Threads: that of the engine's calls. engine->call.lost is that of its present call. */
 #include "engine/engine_private.h"
 #include "engine/server/replica_feed.h"
 #include "models/model.h"
@@ -28,11 +28,13 @@ static const char *find_obstacle(const RubatoTableSpec *spec)
     return NULL;
 }
 
-static bool check(const RubatoEngine *engine, const RubatoTableSpec *spec, GError **error)
+bool engine_check_replicas(const RubatoEngine *engine, const RubatoTableSpec *spec, GError **error)
 {
     const uint32_t n_nodes = count_nodes_with_servers(engine);
     const char *const obstacle = find_obstacle(spec);
 
+    if (engine->n_replicas == 0)
+        return true;
     if (obstacle != NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "table %s cannot have replicas: %s",
                     spec->name, obstacle);
@@ -60,33 +62,68 @@ static bool is_on(const RubatoEngine *engine, uint32_t node, uint32_t primary,
     return is_there;
 }
 
-/* On the next servers behind the primary, each on a node of its own. */
-static void place(const RubatoEngine *engine, uint32_t primary, uint32_t *replicas)
+/* The servers of nodes that are not lost. */
+typedef struct {
+    uint32_t n, n_nodes;
+    uint32_t numbers[];
+} LiveServers;
+
+/* (transfer full) */
+static LiveServers *list_live_servers(const RubatoEngine *engine)
 {
-    const uint32_t n_servers = engine->office.n_servers;
-    uint32_t n = 0;
+    const PostOffice *const office = &engine->office;
+    LiveServers *const live = g_malloc0(sizeof *live + office->n_servers * sizeof live->numbers[0]);
 
-    for (uint32_t i = 1; i < n_servers && n < engine->n_replicas; i++) {
-        const uint32_t server = (primary + i) % n_servers;
+    for (uint32_t server = 0; server < office->n_servers; server++)
+        if (!engine->call.lost[office->servers[server].node])
+            live->numbers[live->n++] = server;
+    for (uint32_t i = 0; i < live->n; i++)
+        live->n_nodes += i == 0 || office->servers[live->numbers[i]].node !=
+                                       office->servers[live->numbers[i - 1]].node;
+    return live;
+}
 
-        if (!is_on(engine, engine->office.servers[server].node, primary, replicas, n))
-            replicas[n++] = server;
+/* n replicas, on the next servers behind the primary, each on a node of its own. */
+static void place(const RubatoEngine *engine, const LiveServers *live, uint32_t at,
+                  uint32_t *replicas, uint32_t n)
+{
+    uint32_t n_placed = 0;
+
+    for (uint32_t i = 1; i < live->n && n_placed < n; i++) {
+        const uint32_t server = live->numbers[(at + i) % live->n];
+
+        if (!is_on(engine, engine->office.servers[server].node, live->numbers[at], replicas,
+                   n_placed))
+            replicas[n_placed++] = server;
     }
 }
 
-bool engine_place_replicas(const RubatoEngine *engine, Table *table, GError **error)
+static void place_all(const RubatoEngine *engine, const LiveServers *live, Table *table)
 {
     const uint32_t n_parts = table->map->n_parts;
-    g_autofree uint32_t *replicas = NULL;
+    const uint32_t n = MIN(engine->n_replicas, live->n_nodes - 1);
+    g_autofree uint32_t *replicas = g_new(uint32_t, (size_t)n_parts * n + 1);
 
-    if (engine->n_replicas == 0)
-        return true;
-    if (!check(engine, table->spec, error))
-        return false;
-    replicas = g_new(uint32_t, (size_t)n_parts * engine->n_replicas);
     for (uint32_t part = 0; part < n_parts; part++)
-        place(engine, part_map_server(table->map, part),
-              replicas + (size_t)part * engine->n_replicas);
-    part_map_set_replicas(table->map, engine->n_replicas, replicas);
+        place(engine, live, part % live->n, replicas + (size_t)part * n, n);
+    part_map_set_replicas(table->map, n, replicas);
+    if (n < engine->n_replicas)
+        g_message("each part of table %s has %u replicas and not %u: servers of %u nodes are left",
+                  table->spec->name, n, engine->n_replicas, live->n_nodes);
+}
+
+bool engine_place_parts(const RubatoEngine *engine, Table *table, GError **error)
+{
+    g_autofree LiveServers *live = list_live_servers(engine);
+
+    if (live->n == 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
+                    "table %s: all nodes with servers are lost", table->spec->name);
+        return false;
+    }
+    for (uint32_t part = 0; part < table->map->n_parts; part++)
+        part_map_set_server(table->map, part, live->numbers[part % live->n]);
+    if (engine->n_replicas > 0)
+        place_all(engine, live, table);
     return true;
 }

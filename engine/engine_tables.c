@@ -78,6 +78,8 @@ static bool perform_create(RubatoEngine *engine, const ControlGo *go, void *data
 {
     Creation creation = { .table = data, .lock = PTHREAD_MUTEX_INITIALIZER };
 
+    if (!engine_place_parts(engine, data, error))
+        return false;
     creation.table->id = go->id;
     creation.table->hash_seed = go->hash_seed;
     servers_run(engine->servers, engine->n_servers, create_shards, &creation);
@@ -130,7 +132,7 @@ bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spe
 
     g_return_val_if_fail(engine != NULL && spec != NULL, false);
     table = table_new(spec, engine->office.n_servers, error);
-    if (table == NULL || !engine_place_replicas(engine, table, error))
+    if (table == NULL || !engine_check_replicas(engine, table->spec, error))
         return false;
     pthread_mutex_lock(&engine->lock);
     exists = engine_find_table(engine, spec->name, NULL) != NULL;

@@ -99,7 +99,7 @@ static void free_run(RubatoEngine *engine, RubatoTaskRun *run)
 
 static bool perform_run(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
 {
-    if (!task_run_prepare(data, go->id, error))
+    if (!task_run_prepare(data, go->id, engine->call.lost, error))
         return false;
     pthread_mutex_lock(&engine->lock);
     g_ptr_array_add(engine->runs, data);

@@ -79,7 +79,8 @@ void node_hears_go(RubatoEngine *engine, uint32_t from, const Control *control)
                          go->step > engine->call.go.step;
     if (is_next || is_before(engine, go->call, CALL_STAGE_GO)) {
         engine->call.go = *go;
-        engine->call.is_late = engine->recovers;
+        for (uint32_t i = 0; i < engine->n_nodes; i++)
+            engine->call.lost[i] = engine->losses[i].text != NULL;
         set_stage(engine, CALL_STAGE_GO);
     }
     pthread_mutex_unlock(&engine->lock);

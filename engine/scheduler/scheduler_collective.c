@@ -226,9 +226,12 @@ static char *find_mismatch(const Scheduler *scheduler, const Collective *collect
                            own_left, ARGUMENTS_SHOWN, own_right);
 }
 
-/* All nodes have proposed the same call. */
+/* All nodes have proposed the same call. While parts get other primaries, no call begins, because
+ * then all nodes agree on the tables that there are. */
 static void go(Scheduler *scheduler, Collective *collective)
 {
+    if (scheduler->recovers && collective->what != CONTROL_CALL_BARRIER)
+        return;
     collective->since_ms = scheduler->now_ms;
     if (collective->what == CONTROL_CALL_BARRIER) {
         decide(scheduler, collective);
@@ -276,11 +279,20 @@ static Collective *find_collective(const Scheduler *scheduler, uint64_t number)
     return NULL;
 }
 
-/* Whether the nodes that live can make such a call without a lost one. Where tables are, and who
- * works, was decided for all nodes. */
+/* Whether the nodes that live can make such a call without a lost one. Each node knows, when it
+ * hears GO, which nodes had been lost when that was sent. */
 static bool goes_on_without(ControlCall what)
 {
-    return what == CONTROL_CALL_BARRIER || what == CONTROL_CALL_DROP;
+    return what == CONTROL_CALL_BARRIER || what == CONTROL_CALL_DROP ||
+           what == CONTROL_CALL_CREATE || what == CONTROL_CALL_RUN;
+}
+
+/* Whether a call that nodes do their part of goes on when a node is lost. A new table's parts get
+ * other primaries after it, as those of all tables do. A new task counts on its workers. */
+static bool outlives(const Collective *collective)
+{
+    return goes_on_without(collective->what) &&
+           (collective->phase == COLLECTIVE_GATHERING || collective->what != CONTROL_CALL_RUN);
 }
 
 /* The first node to come to a call: the call may already be bound to fail. */
@@ -373,13 +385,22 @@ void collectives_lose_node(Scheduler *scheduler, const char *text)
 {
     Collective *const collective = open_collective(scheduler);
 
-    if (collective != NULL && !goes_on_without(collective->what))
+    if (collective != NULL && !outlives(collective))
         fail(scheduler, collective, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
     else if (collective != NULL && collective->phase == COLLECTIVE_WORKING)
         check_ready(scheduler, collective);
     else if (collective != NULL && all_have_proposed(scheduler, collective))
         go(scheduler, collective);
     prune(scheduler);
+}
+
+void collectives_recovered(Scheduler *scheduler)
+{
+    Collective *const collective = open_collective(scheduler);
+
+    if (collective != NULL && collective->phase == COLLECTIVE_GATHERING &&
+        all_have_proposed(scheduler, collective))
+        go(scheduler, collective);
 }
 
 void scheduler_doom(Scheduler *scheduler, uint32_t code, const char *text)
@@ -421,6 +442,8 @@ void collectives_add_waits(const Scheduler *scheduler, GArray *waits)
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (scheduler_counts_on(scheduler, i) && !came[i])
             g_array_append_val(awaited, i);
+    if (awaited->len == 0) /* it begins once parts have other primaries: recovery_add_waits */
+        return;
     g_autofree char *names = scheduler_name_nodes(scheduler, awaited, /* with_heard= */ true);
     wait_add(waits,
              g_strdup_printf(gathering ? "the call to %s%s waits for %s to make it too"

@@ -25,7 +25,6 @@ typedef struct {
 } Found;
 
 struct Recovery {
-    bool runs;
     uint32_t step;     /* that nodes do */
     uint32_t node;     /* that was lost last */
     char *text;        /* how */
@@ -77,7 +76,7 @@ void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text)
 {
     Recovery *const recovery = scheduler->recovery;
 
-    recovery->runs = true;
+    scheduler->recovers = true;
     recovery->node = node;
     g_free(recovery->text);
     recovery->text = g_strdup(text);
@@ -171,7 +170,7 @@ static void give_up(Scheduler *scheduler, const char *why)
     Recovery *const recovery = scheduler->recovery;
     g_autofree char *text = g_strdup_printf("%s; %s", recovery->text, why);
 
-    recovery->runs = false;
+    scheduler->recovers = false;
     scheduler_send_all(scheduler,
                        &(Control){ .kind = CONTROL_LOST, .lost = { recovery->node, text } });
     scheduler_doom(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
@@ -202,7 +201,8 @@ static void end_step(Scheduler *scheduler)
         send_step(scheduler, CONTROL_RECOVER_OPEN);
         break;
     default:
-        recovery->runs = false;
+        scheduler->recovers = false;
+        collectives_recovered(scheduler);
         break;
     }
 }
@@ -211,7 +211,7 @@ void recovery_check(Scheduler *scheduler)
 {
     Recovery *const recovery = scheduler->recovery;
 
-    if (!recovery->runs)
+    if (!scheduler->recovers)
         return;
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (!scheduler->nodes[i].lost && !recovery->done[i])
@@ -226,7 +226,7 @@ bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *con
 
     if (told->map > scheduler->map_number)
         return false;
-    if (!recovery->runs || told->map < scheduler->map_number)
+    if (!scheduler->recovers || told->map < scheduler->map_number)
         return true; /* it is late */
     if (told->step != recovery->step || recovery->done[node])
         return false;
@@ -245,7 +245,7 @@ void recovery_add_waits(const Scheduler *scheduler, GArray *waits)
     const Recovery *const recovery = scheduler->recovery;
     g_autoptr(GArray) awaited = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 
-    if (!recovery->runs)
+    if (!scheduler->recovers)
         return;
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (!scheduler->nodes[i].lost && !recovery->done[i])

@@ -126,6 +126,7 @@ struct Scheduler {
     uint32_t next_table;
     uint32_t map_number; /* of the newest part map */
     Recovery *recovery;
+    bool recovers; /* nodes do its steps; no call begins until they have done the last one */
 
     GPtrArray *tasks; /* from GO to TASK_END */
     uint32_t next_epoch;
@@ -208,6 +209,9 @@ bool collective_ready(Scheduler *scheduler, uint32_t node, const Control *contro
 /* A node is lost, and the run goes on: the open call fails, unless it needs no more than the nodes
  * that live. */
 void collectives_lose_node(Scheduler *scheduler, const char *text);
+
+/* All parts have their primaries: a call that waited for this begins. */
+void collectives_recovered(Scheduler *scheduler);
 
 /* The scheduler's doom has been set. */
 void collectives_doomed(Scheduler *scheduler);

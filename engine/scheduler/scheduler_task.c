@@ -99,6 +99,8 @@ void task_prepare(Scheduler *scheduler, uint32_t epoch, const char *name)
     task->waits = g_new0(bool, n_nodes);
     task->retired = g_new0(bool, n_nodes);
     task->done = g_new0(bool, n_nodes);
+    for (uint32_t i = 0; i < n_nodes; i++)
+        task->retired[i] = task->done[i] = scheduler->nodes[i].lost; /* it has no workers there */
     task->round_since_ms = task->done_since_ms = INT64_MAX;
     waits_init(task);
     task->readings = g_ptr_array_new();

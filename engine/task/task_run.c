@@ -77,14 +77,8 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
         task_run_free(run);
         return NULL;
     }
-    for (uint32_t node = 0; node < host->office->n_nodes; node++) {
-        if (node == host->office->self)
-            run->first_rank = run->n_workers;
-        run->n_workers += run->workers_of[node];
-    }
     run->n_local = run->workers_of[host->office->self];
     barrier_init(&run->barrier, run->n_local);
-    run->tensors = tensor_exchange_new(run->name, run->n_workers, run->n_local, host->stall_ms);
     return run;
 }
 
@@ -130,8 +124,30 @@ void task_run_free(RubatoTaskRun *run)
 
 /* ---- preparing ---- */
 
-bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, GError **error)
+/* Ranks go from node to node, and leave none out. */
+static bool rank_workers(RubatoTaskRun *run, const bool *lost, GError **error)
 {
+    const PostOffice *const office = run->host->office;
+
+    for (uint32_t node = 0; node < office->n_nodes; node++) {
+        if (lost[node])
+            run->workers_of[node] = 0;
+        if (node == office->self)
+            run->first_rank = run->n_workers;
+        run->n_workers += run->workers_of[node];
+    }
+    if (run->n_workers == 0) /* not before: it was counted with all nodes */
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
+                    "task %s: all nodes with workers are lost", run->name);
+    return run->n_workers > 0;
+}
+
+bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GError **error)
+{
+    if (!rank_workers(run, lost, error))
+        return false;
+    run->tensors =
+        tensor_exchange_new(run->name, run->n_workers, run->n_local, run->host->stall_ms);
     run->epoch = epoch;
     task_run_make_routes(run, task_run_report_wait);
     return task_run_begin_models(run, error);

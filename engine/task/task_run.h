@@ -18,8 +18,9 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
 /* The arguments as text, which the scheduler compares. (transfer full) */
 char *task_run_describe(const RubatoTaskRun *run);
 
-/* After GO: creates the models on this node's servers. */
-bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, GError **error);
+/* After GO: leaves out the workers of lost nodes, by node number, and creates the models on this
+ * node's servers. RUBATO_ERROR_NODE_LOST: no worker is left. */
+bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GError **error);
 
 /* After COMMIT: starts the workers. */
 void task_run_start_workers(RubatoTaskRun *run);

@@ -28,7 +28,7 @@ void fence_start(PostOffice *office, uint32_t epoch, const _Atomic bool *cancell
     for (uint32_t i = 0; i < n_parts; i++)
         ask(office, epoch, &parts[i], &messages[office->n_servers + i], call);
     post_office_flush(office);
-    if (n_parts > 0)
+    if (call->is_remote) /* a node that is lost does not answer */
         post_office_end_fences(office);
     /* A call that is registered after the canceller's sweep would never end. One of the two sees
      * the other: the canceller sets the flag before its sweep, and this thread reads the flag

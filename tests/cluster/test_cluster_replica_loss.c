@@ -10,6 +10,9 @@
 
 enum { N_NODES = 3, SCHEDULER = 0, VICTIM = 2, N_KEYS = 500, ROUNDS = N_KEYS, MORE = 20 };
 
+/* On the nodes that are not killed. */
+enum { WORKERS_LEFT = 3 };
+
 static const RubatoTableSpec specs[] = {
     { .name = "rows", .model = "asp", .dtype = RUBATO_I64, .n_keys = N_KEYS + 1, .parts = 7 },
     { .name = "rows", .model = "bsp", .dtype = RUBATO_I64, .n_keys = N_KEYS + 1, .parts = 7 },
@@ -74,6 +77,36 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
     return rubato_kv_table_add(table, &rounds_key, 1, &rounds, error);
 }
 
+static bool add_once(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey key = rubato_worker_rank(worker);
+    const int64_t workers = rubato_worker_n_workers(worker);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table(worker, "after", RUBATO_I64, error);
+
+    (void)user_data;
+    return table != NULL && rubato_kv_table_add(table, &key, 1, &workers, error) &&
+           rubato_worker_barrier(worker, error);
+}
+
+/* A table and a task after the loss: the nodes that live have them. */
+static bool play_after(RubatoEngine *engine, const RubatoTableSpec *like, GError **error)
+{
+    const char *const tables[] = { "after", NULL };
+    RubatoTableSpec spec = *like;
+    int64_t rows[WORKERS_LEFT + 1];
+
+    spec.name = "after";
+    TRY(rubato_engine_create_table(engine, &spec, error) &&
+        cluster_run_task(engine, "once", add_once, NULL, tables, error) &&
+        rubato_engine_get_range(engine, "after", 0, WORKERS_LEFT + 1, rows, error));
+    for (int i = 0; i <= WORKERS_LEFT; i++)
+        EXPECT(rows[i] == (i < WORKERS_LEFT ? WORKERS_LEFT : 0), "row %d is %" G_GINT64_FORMAT, i,
+               rows[i]);
+    return rubato_engine_barrier(engine, error) &&
+           rubato_engine_drop_table(engine, like->name, error);
+}
+
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
     Job job = { engine, data };
@@ -88,7 +121,7 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
                "key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", i, rows[i],
                rows[ROUNDS]);
     cluster_say("%" G_GINT64_FORMAT " rounds", rows[ROUNDS]);
-    return rubato_engine_barrier(engine, error);
+    return rubato_engine_barrier(engine, error) && play_after(engine, job.spec, error);
 }
 
 START_TEST(a_task_goes_on_without_a_node_that_had_servers_alone)

@@ -117,6 +117,27 @@ START_TEST(a_lost_server_ends_no_task_and_loses_no_add)
 }
 END_TEST
 
+/* The second node is lost before, while, or after the parts of the first get other primaries. */
+START_TEST(two_lost_servers_end_no_task_and_lose_no_add)
+{
+    const uint64_t n = sim_number_of("RUBATO_SIM_LOSS_SEEDS", is_slow() ? 160 : 800);
+    const uint64_t first = sim_number_of("RUBATO_SIM_FIRST", 0);
+    uint32_t n_ended_well = 0, n_nodes = 0;
+
+    for (uint64_t seed = first + (uint64_t)_i; seed < first + n; seed += N_BATCHES) {
+        SimScenario scenario;
+        SimOutcome outcome;
+
+        sim_scenario_draw_losses(&scenario, seed);
+        scenario.options.traces = g_getenv("RUBATO_SIM_TRACES") != NULL;
+        sim_cluster_run(&scenario, &outcome);
+        n_ended_well += outcome.n_ended_well;
+        n_nodes += scenario.n_nodes - 2;
+    }
+    ck_assert_uint_gt(n_ended_well, n_nodes / 2);
+}
+END_TEST
+
 /* Seeds with which the new primary of a part ended a task before a replica knew it as primary; with
  * which the last fence of a task came to a new primary before the last clocks; with which a table
  * was dropped when two nodes were lost, and the parts of one of them with both; with which a node
@@ -154,6 +175,38 @@ START_TEST(bsp_is_the_same_to_the_bit_on_every_cluster)
         }
         ck_assert_uint_ne(expected, 0);
     }
+}
+END_TEST
+
+/* The same when a node with servers is lost while it runs, or before, or after. */
+START_TEST(bsp_is_the_same_to_the_bit_after_a_loss)
+{
+    const uint64_t n_programs = is_slow() ? 12 : 48;
+    uint64_t n_losses = 0;
+
+    for (uint64_t program = 1; program <= n_programs; program++) {
+        SimScenario scenario;
+        SimOutcome undisturbed;
+
+        sim_scenario_draw_exact(&scenario, program, program);
+        scenario.n_faults = 0;
+        sim_cluster_run(&scenario, &undisturbed);
+        ck_assert_uint_eq(undisturbed.n_ended_well, scenario.n_nodes);
+        for (uint64_t i = 0; i < 4; i++) {
+            SimOutcome outcome;
+
+            sim_scenario_draw_exact_loss(&scenario, program * 4 + i, program);
+            sim_cluster_run(&scenario, &outcome);
+            if (outcome.n_ended_well < scenario.n_nodes - 1)
+                continue; /* it was lost before the task had begun */
+            if (outcome.rows_digest != undisturbed.rows_digest)
+                ck_abort_msg("program %" G_GUINT64_FORMAT " ends otherwise on the cluster of seed "
+                             "%" G_GUINT64_FORMAT ", which lost a node",
+                             program, scenario.seed);
+            n_losses += outcome.n_ended_well == scenario.n_nodes - 1;
+        }
+    }
+    ck_assert_uint_gt(n_losses, n_programs);
 }
 END_TEST
 
@@ -238,6 +291,7 @@ int main(void)
     } else {
         tcase_add_loop_test(cases, clusters_keep_their_promises_and_end, 0, N_BATCHES);
         tcase_add_loop_test(cases, a_lost_server_ends_no_task_and_loses_no_add, 0, N_BATCHES);
+        tcase_add_loop_test(cases, two_lost_servers_end_no_task_and_lose_no_add, 0, N_BATCHES);
         tcase_add_loop_test(cases, what_ends_while_parts_get_another_primary_ends, 0,
                             G_N_ELEMENTS(late_ends));
         tcase_add_test(cases, a_network_without_faults_is_no_reason_to_lose_a_node);
@@ -245,6 +299,7 @@ int main(void)
                             N_BATCHES);
         tcase_add_test(deaf, a_network_slower_than_the_timeout_may_lose_a_node);
         tcase_add_test(cases, bsp_is_the_same_to_the_bit_on_every_cluster);
+        tcase_add_test(cases, bsp_is_the_same_to_the_bit_after_a_loss);
         tcase_add_loop_test(cases, requests_of_either_priority_pass_a_stream_of_the_other, 0, 2);
         tcase_add_test(cases, a_seed_runs_again_bit_for_bit);
     }

@@ -184,6 +184,106 @@ START_TEST(a_task_fails_if_its_workers_are_lost)
 }
 END_TEST
 
+/* The nodes 0 and 2 do all steps. */
+static void recover(uint32_t map)
+{
+    for (ControlRecoverStep step = CONTROL_RECOVER_CLOSE; step < CONTROL_RECOVER_END; step++)
+        for (uint32_t i = 0; i < 2; i++) {
+            ck_assert_uint_eq(expect(2 * i, CONTROL_RECOVER)->recover.step, step);
+            did(2 * i, map, step, "");
+        }
+}
+
+/* A table, or a task, that is made after a loss is made by the nodes that live. */
+START_TEST(calls_go_on_without_a_lost_node)
+{
+    static const ControlCall calls[] = { CONTROL_CALL_CREATE, CONTROL_CALL_DROP, CONTROL_CALL_RUN };
+
+    begin_with_replicas();
+    lose(GONE);
+    recover(2);
+    expect_quiet();
+    propose(2, 1, calls[_i], "it");
+    propose(0, 1, calls[_i], "it");
+    for (uint32_t node = 0; node <= 2; node += 2)
+        expect(node, CONTROL_GO);
+    ready(0, 1);
+    ready(2, 1);
+    expect_verdict(0, CONTROL_COMMIT, CONTROL_OK, "");
+    expect_verdict(2, CONTROL_COMMIT, CONTROL_OK, "");
+    expect_quiet();
+}
+END_TEST
+
+/* Nodes then agree on the tables that there are. */
+START_TEST(a_call_begins_when_the_parts_have_their_primaries)
+{
+    begin_with_replicas();
+    propose(2, 1, CONTROL_CALL_CREATE, "table a");
+    propose(0, 1, CONTROL_CALL_CREATE, "table a");
+    lose(GONE); /* which alone had not come */
+    recover(2);
+    for (uint32_t node = 0; node <= 2; node += 2)
+        expect(node, CONTROL_GO);
+    expect_quiet();
+}
+END_TEST
+
+/* The parts of the table get other primaries once it is there. */
+START_TEST(a_table_that_is_made_when_a_node_is_lost_is_made)
+{
+    begin_with_replicas();
+    go(1, CONTROL_CALL_CREATE, "table a");
+    ready(0, 1);
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    expect_quiet();
+    ready(2, 1);
+    expect_verdict(0, CONTROL_COMMIT, CONTROL_OK, "");
+    expect_verdict(2, CONTROL_COMMIT, CONTROL_OK, "");
+}
+END_TEST
+
+/* It counts on the workers of the lost node. */
+START_TEST(a_task_that_begins_when_a_node_is_lost_fails)
+{
+    begin_with_replicas();
+    go(1, CONTROL_CALL_RUN, "task x");
+    ready(0, 1);
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    ready(2, 1);
+    expect_verdict(0, CONTROL_COMMIT, LOST_CODE, GONE_TEXT);
+    expect_verdict(2, CONTROL_COMMIT, LOST_CODE, GONE_TEXT);
+}
+END_TEST
+
+START_TEST(a_task_after_a_loss_waits_for_the_nodes_that_live)
+{
+    begin_with_replicas();
+    lose(GONE);
+    recover(2);
+    propose(0, 1, CONTROL_CALL_RUN, "task x");
+    propose(2, 1, CONTROL_CALL_RUN, "task x");
+    const uint32_t epoch = expect(0, CONTROL_GO)->go.id;
+    expect(2, CONTROL_GO);
+    ready(0, 1);
+    ready(2, 1);
+    expect_verdict(0, CONTROL_COMMIT, CONTROL_OK, "");
+    expect_verdict(2, CONTROL_COMMIT, CONTROL_OK, "");
+    arrive(0, epoch, 0);
+    expect_quiet();
+    arrive(2, epoch, 0);
+    expect_release(0, epoch, 0);
+    expect_release(2, epoch, 0);
+    done(2, epoch);
+    expect_quiet();
+    done(0, epoch);
+    expect_verdict(0, CONTROL_TASK_END, CONTROL_OK, "");
+    expect_verdict(2, CONTROL_TASK_END, CONTROL_OK, "");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("scheduler recovery");
@@ -199,6 +299,11 @@ int main(void)
     tcase_add_test(cases, a_recovery_that_waits_says_for_whom);
     tcase_add_test(cases, a_task_ends_well_without_a_node_whose_workers_had_ended);
     tcase_add_test(cases, a_task_fails_if_its_workers_are_lost);
+    tcase_add_loop_test(cases, calls_go_on_without_a_lost_node, 0, 3);
+    tcase_add_test(cases, a_call_begins_when_the_parts_have_their_primaries);
+    tcase_add_test(cases, a_table_that_is_made_when_a_node_is_lost_is_made);
+    tcase_add_test(cases, a_task_that_begins_when_a_node_is_lost_fails);
+    tcase_add_test(cases, a_task_after_a_loss_waits_for_the_nodes_that_live);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

@@ -137,10 +137,13 @@ static bool move_parts(SimNode *node, const SimScenario *scenario, uint32_t task
 static bool run_and_move(SimNode *node, const SimScenario *scenario, const RubatoTask *task,
                          uint32_t number, GError **error)
 {
-    RubatoTaskRun *const run = rubato_engine_start(node->engine, task, error);
     g_autoptr(GError) unmoved = NULL;
 
+    node->started_ms = 0;
+    node->starts_ms = sim_now_ms();
+    RubatoTaskRun *const run = rubato_engine_start(node->engine, task, error);
     TRY(run != NULL);
+    node->started_ms = sim_now_ms();
     const bool moved = move_parts(node, scenario, number, &unmoved);
     TRY(rubato_task_run_wait(run, error));
     if (!moved)
@@ -292,6 +295,15 @@ static bool run_tasks_beside(SimNode *node, GError **error)
     return ok;
 }
 
+/* Other tables of the same names, and tasks of them, perhaps after a loss. */
+static bool use_engine_again(SimNode *node, GError **error)
+{
+    SimJob *const job = &node->cluster->job_again;
+
+    return !node->cluster->scenario->outlives ||
+           (create_tables(node, job, error) && run_tasks(node, job, error));
+}
+
 static void use_engine(SimNode *node)
 {
     SimCluster *const cluster = node->cluster;
@@ -307,7 +319,8 @@ static void use_engine(SimNode *node)
         return;
     }
     if (sim_services_begin(node, &node->error) &&
-        create_tables(node, &cluster->job, &node->error) && run_tasks_beside(node, &node->error))
+        create_tables(node, &cluster->job, &node->error) && run_tasks_beside(node, &node->error) &&
+        use_engine_again(node, &node->error))
         return;
     node->failed_ms = sim_now_ms() - cluster->begun_ms;
     note_outages(node);

@@ -110,8 +110,14 @@ void sim_scenario_draw_slow(SimScenario *scenario, uint64_t seed);
  * killed, perhaps while the workers of others use its servers. */
 void sim_scenario_draw_loss(SimScenario *scenario, uint64_t seed);
 
+/* The same with four nodes, of which two without workers are killed, and two replicas. */
+void sim_scenario_draw_losses(SimScenario *scenario, uint64_t seed);
+
 /* The cluster and the faults of a seed, except those that end a task, with an exact program. */
 void sim_scenario_draw_exact(SimScenario *scenario, uint64_t seed, uint64_t program);
+
+/* The same with a replica of each part, and the loss of a node without workers. */
+void sim_scenario_draw_exact_loss(SimScenario *scenario, uint64_t seed, uint64_t program);
 
 /* A cluster for sim_priority.c: two or three nodes without faults. */
 void sim_scenario_draw_stream(SimScenario *scenario, uint64_t seed, RubatoPriority priority);

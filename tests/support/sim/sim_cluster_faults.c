@@ -66,6 +66,19 @@ static void end_link_fault(const SimCluster *cluster, const SimFault *fault, uin
         sim_network_join(from, to);
 }
 
+/* Whether a node dies before the run has begun on all nodes; or before the scheduler knows that the
+ * task which it has begun needs nothing of it. */
+static bool is_early(const SimCluster *cluster, const SimNode *node)
+{
+    bool is_early = node->starts_ms > 0 &&
+                    (node->started_ms == 0 ||
+                     sim_now_ms() < node->started_ms + (int64_t)cluster->scenario->timeout_ms);
+
+    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++)
+        is_early = is_early || (cluster->nodes[i].engine == NULL && !cluster->nodes[i].has_ended);
+    return is_early;
+}
+
 static void begin_fault(void *data, uint64_t number)
 {
     SimCluster *const cluster = data;
@@ -80,6 +93,7 @@ static void begin_fault(void *data, uint64_t number)
         SimNode *const node = &cluster->nodes[fault->from];
         if (node->has_ended || cluster->n_living == 1)
             return;
+        cluster->killed_early = cluster->killed_early || is_early(cluster, node);
         node->was_killed = true;
         cluster->n_living--;
         cluster->killed_ms = sim_now_ms() - cluster->begun_ms;

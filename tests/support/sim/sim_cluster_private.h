@@ -21,6 +21,7 @@ typedef struct {
     bool is_used;         /* another thread uses it */
     uint64_t rows_digest; /* of an exact program */
     bool has_ended, was_killed;
+    int64_t starts_ms, started_ms; /* its last task: when it called, and was told; 0: not yet */
     int64_t failed_ms;
     int64_t silence_ms;    /* the longest to or from the scheduler, when it failed */
     int64_t outage_ms;     /* the longest between any two nodes, when it failed */
@@ -42,6 +43,7 @@ struct SimCluster {
     SimNode nodes[SIM_MOST_NODES];
     uint32_t n_living;
     int64_t begun_ms, killed_ms;
+    bool killed_early; /* before a task, or the run, had begun everywhere: it may have failed */
 };
 
 /* Sets the time at which each fault of the scenario begins and ends. */

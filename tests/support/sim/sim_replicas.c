@@ -186,6 +186,8 @@ void sim_replicas_send_again(const SimJob *job, const char *name, uint64_t numbe
     if (job->scenario->n_replicas == 0 || number % 3 > 0)
         return;
     const Table *const table = table_of_task(engine, name);
+    if (table->map->n_replicas == 0) /* made after a loss: nothing drops what comes twice */
+        return;
     const uint32_t part = (uint32_t)(number / 3 % table->map->n_parts);
     const uint32_t server = part_map_server(table->map, part);
 

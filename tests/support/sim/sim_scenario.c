@@ -261,11 +261,10 @@ void sim_scenario_draw_slow(SimScenario *scenario, uint64_t seed)
     scenario->heals_ms = slow.at_ms + slow.for_ms + 1;
 }
 
-/* Everybody that a lost node must not have, or must. */
-static uint32_t draw_victim(SimScenario *scenario, Dice *dice)
+/* Everybody that a lost node must not have, or must. It is so many nodes behind the scheduler's. */
+static uint32_t make_victim(SimScenario *scenario, uint32_t behind)
 {
-    const uint32_t victim =
-        (scenario->scheduler + 1 + below(dice, scenario->n_nodes - 1)) % scenario->n_nodes;
+    const uint32_t victim = (scenario->scheduler + behind) % scenario->n_nodes;
 
     scenario->servers[victim] = MAX(1, scenario->servers[victim]);
     scenario->servers[scenario->scheduler] = MAX(1, scenario->servers[scenario->scheduler]);
@@ -290,7 +289,6 @@ void sim_scenario_draw_loss(SimScenario *scenario, uint64_t seed)
     scenario->cancelled_ms = -1;
     scenario->asks_services = false;
     scenario->has_task_beside = false;
-    scenario->n_tasks = 1;
     scenario->n_moves = 0;
     scenario->n_replicas = 1;
     scenario->outlives = true;
@@ -300,11 +298,41 @@ void sim_scenario_draw_loss(SimScenario *scenario, uint64_t seed)
             scenario->tables[i].handle = SIM_HANDLE_KV;
         }
     memset(scenario->faults, 0, sizeof scenario->faults);
-    scenario->faults[0] = (SimFault){ .kind = SIM_FAULT_KILL,
-                                      .at_ms = between(&dice, 100, 3000),
-                                      .from = draw_victim(scenario, &dice) };
+    scenario->faults[0] =
+        (SimFault){ .kind = SIM_FAULT_KILL,
+                    .at_ms = between(&dice, 100, 3000),
+                    .from = make_victim(scenario, 1 + below(&dice, scenario->n_nodes - 1)) };
     scenario->n_faults = 1;
     scenario->heals_ms = 4000;
+}
+
+void sim_scenario_draw_losses(SimScenario *scenario, uint64_t seed)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 19 };
+
+    sim_scenario_draw_loss(scenario, seed);
+    if (scenario->n_nodes < 4) {
+        scenario->workers[scenario->n_nodes] = 1;
+        scenario->servers[scenario->n_nodes++] = 1;
+    }
+    if (scenario->n_nodes < 4) {
+        scenario->workers[scenario->n_nodes] = 0;
+        scenario->servers[scenario->n_nodes++] = 1;
+    }
+    scenario->network.n_nodes = scenario->n_nodes;
+    for (uint32_t from = 0; from < scenario->n_nodes; from++)
+        for (uint32_t to = 0; to < scenario->n_nodes; to++)
+            scenario->network.usual[from][to] = scenario->network.usual[0][1];
+    for (uint32_t i = 0; i < scenario->n_nodes; i++)
+        scenario->servers[i] = MAX(1, scenario->servers[i]);
+    const uint32_t first = below(&dice, 3);
+    for (uint32_t i = 0; i < 2; i++)
+        scenario->faults[i] = (SimFault){ .kind = SIM_FAULT_KILL,
+                                          .at_ms = between(&dice, 100, 3000),
+                                          .from = make_victim(scenario, 1 + (first + i) % 3) };
+    scenario->n_faults = 2;
+    scenario->n_replicas = 2;
+    scenario->heals_ms = 6000;
 }
 
 static void drop_fault(SimScenario *scenario, uint32_t i)
@@ -331,6 +359,30 @@ void sim_scenario_draw_exact(SimScenario *scenario, uint64_t seed, uint64_t prog
             scenario->servers[i] = 1; /* a node needs a server or a worker */
     if (scenario->slow_worker != UINT32_MAX)
         scenario->slow_worker %= SIM_EXACT_WORKERS;
+}
+
+void sim_scenario_draw_exact_loss(SimScenario *scenario, uint64_t seed, uint64_t program)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 23 };
+
+    sim_scenario_draw_exact(scenario, seed, program);
+    const uint32_t victim = make_victim(scenario, 1 + below(&dice, scenario->n_nodes - 1));
+    memset(scenario->workers, 0, sizeof scenario->workers);
+    scenario->n_workers = SIM_EXACT_WORKERS;
+    for (uint32_t i = 0, node = scenario->scheduler; i < SIM_EXACT_WORKERS; i++) {
+        scenario->workers[node]++;
+        do
+            node = (node + 1) % scenario->n_nodes;
+        while (node == victim);
+    }
+    scenario->slow_worker = UINT32_MAX;
+    scenario->n_moves = 0;
+    scenario->n_replicas = 1;
+    scenario->outlives = true;
+    scenario->faults[0] =
+        (SimFault){ .kind = SIM_FAULT_KILL, .at_ms = between(&dice, 100, 3000), .from = victim };
+    scenario->n_faults = 1;
+    scenario->heals_ms = 4000;
 }
 
 /* ---- in words ---- */

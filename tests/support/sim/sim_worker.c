@@ -36,7 +36,7 @@ typedef struct {
 typedef struct {
     RubatoWorker *worker;
     const SimJob *job;
-    uint32_t rank, n_workers;
+    uint32_t rank;
     uint64_t state; /* of its own random numbers */
     Opened tables[SIM_MOST_TABLES];
 } Self;
@@ -128,9 +128,10 @@ static bool get_rows(Self *self, Opened *table, const RubatoKey *keys, size_t n,
 
 static int64_t *new_rows(const Self *self, size_t n)
 {
-    int64_t *const rows = g_new(int64_t, n * self->n_workers + 1); /* not NULL, also for none */
+    int64_t *const rows =
+        g_new(int64_t, n * self->job->scenario->n_workers + 1); /* not NULL, also for none */
 
-    memset(rows, 0x5a, n * self->n_workers * sizeof *rows);
+    memset(rows, 0x5a, n * self->job->scenario->n_workers * sizeof *rows);
     return rows;
 }
 
@@ -455,10 +456,7 @@ static bool work(Self *self, SimJob *job, GError **error)
 bool sim_worker_run(RubatoWorker *worker, void *user_data, GError **error)
 {
     SimJob *const job = user_data;
-    Self self = { .worker = worker,
-                  .job = job,
-                  .rank = rubato_worker_rank(worker),
-                  .n_workers = rubato_worker_n_workers(worker) };
+    Self self = { .worker = worker, .job = job, .rank = rubato_worker_rank(worker) };
 
     if (job->begun_task < job->task) {
         job->begun_task = job->task;
