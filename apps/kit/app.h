@@ -33,9 +33,17 @@ typedef struct {
     void *user_data;
 
     /* What the shared flags are when they are not given. */
-    uint32_t epochs, batch_size;
-    double learning_rate; /* 0: take_flags sets it if the flag was not given */
+    uint32_t epochs, batch_size; /* batch_size: or one of those below */
+    double learning_rate;        /* 0: take_flags sets it if the flag was not given; or
+                           * APP_NO_LEARNING_RATE: the flag is refused */
+    const char *default_train;   /* rows that --train means where they are; NULL: none */
 } AppProgram;
+
+/* A step takes all rows; or the flag is refused. */
+#define APP_WHOLE_BATCHES 0
+#define APP_NO_BATCH_SIZE UINT32_MAX
+
+#define APP_NO_LEARNING_RATE (-1.0)
 
 typedef struct {
     char *name;
@@ -45,10 +53,11 @@ typedef struct {
 /* Why training ended before its last epoch. */
 typedef enum {
     APP_STOPPED_NOT,
-    APP_STOPPED_BY_TIME,     /* --time-limit */
-    APP_STOPPED_BY_LOSS,     /* --target-loss */
-    APP_STOPPED_BY_SIGNAL,   /* with --save */
-    APP_STOPPED_BY_PATIENCE, /* --validate */
+    APP_STOPPED_BY_TIME,        /* --time-limit */
+    APP_STOPPED_BY_LOSS,        /* --target-loss */
+    APP_STOPPED_BY_SIGNAL,      /* with --save */
+    APP_STOPPED_BY_PATIENCE,    /* --validate */
+    APP_STOPPED_BY_CONVERGENCE, /* the program's own, on every node */
 } AppStopped;
 
 /* What validation found after an epoch. */

@@ -140,13 +140,15 @@ bool app_checkpoint_train(App *app, const RubatoTask *task, GError **error)
 
     if (!resume(app, task->tables, &n_done, error))
         return false;
-    for (uint32_t epoch = n_done + 1; is_whole && epoch <= app->epochs; epoch++) {
-        const bool is_due = epoch % app->checkpoint_every == 0 || epoch == app->epochs;
-
+    for (uint32_t epoch = n_done + 1;
+         is_whole && epoch <= app->epochs && app->stopped != APP_STOPPED_BY_CONVERGENCE; epoch++) {
         app->only_epoch = epoch;
         if (!app_training_run(app, task, error) ||
-            !check_whole(app, epoch - n_done, &is_whole, error) ||
-            (is_whole && is_due && !take_snapshot(app, task->tables, error)))
+            !check_whole(app, epoch - n_done, &is_whole, error))
+            return false;
+        const bool is_due = epoch % app->checkpoint_every == 0 || epoch == app->epochs ||
+                            app->stopped == APP_STOPPED_BY_CONVERGENCE;
+        if (is_whole && is_due && !take_snapshot(app, task->tables, error))
             return false;
     }
     return true;

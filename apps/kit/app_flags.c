@@ -3,9 +3,11 @@
 #include "apps/kit/report/app_output.h"
 
 #include <float.h>
+#include <glib/gstdio.h>
 #include <locale.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #define THREADS_MAX 4096
 #define PARTS_MAX 4096
@@ -316,6 +318,12 @@ static bool read_data(App *app, Flags *flags, GError **error)
     if (validates && app->epochs == 0)
         return app_refuse(error, "--validate: there is no training that it could measure (--test "
                                  "FILE tests a loaded model)");
+    const char *usual = app->program->default_train;
+    const bool is_usual = usual != NULL && flags->data.train == NULL && !app->only_loads &&
+                          g_access(usual, R_OK) == 0;
+
+    if (is_usual)
+        flags->data.train = g_strsplit(usual, "\n", 1);
     return app->program->data == NULL ||
            app_data_take(app->program->data, &flags->data, !app->only_loads, error);
 }
@@ -329,8 +337,14 @@ static bool read_flags(App *app, Flags *flags, GError **error)
         !read_files(app, flags, error) || !read_checkpoint(app, flags, error) ||
         !read_data(app, flags, error) || !read_straggler(app, flags->straggler, error) ||
         !read_ends(app, flags, error) ||
-        !check_count("batch-size", flags->batch_size, 1, COUNT_MAX, error))
+        (flags->batch_size != NOT_GIVEN &&
+         !check_count("batch-size", flags->batch_size, 1, COUNT_MAX, error)))
         return false;
+    if (flags->learning_rate != RATE_NOT_GIVEN &&
+        app->program->learning_rate == APP_NO_LEARNING_RATE)
+        return app_refuse(error, "--learning-rate: %s has none", app->program->name);
+    if (flags->batch_size != NOT_GIVEN && app->program->batch_size == APP_NO_BATCH_SIZE)
+        return app_refuse(error, "--batch-size: %s has no batches", app->program->name);
     if (flags->learning_rate != RATE_NOT_GIVEN &&
         !(isfinite(flags->learning_rate) && flags->learning_rate > 0))
         return app_refuse(error, "--learning-rate: expected a number above 0, found %g",
@@ -338,7 +352,8 @@ static bool read_flags(App *app, Flags *flags, GError **error)
     if (flags->seed < 0)
         return app_refuse(error, "--seed: expected a number from 0, found %" G_GINT64_FORMAT,
                           flags->seed);
-    app->batch_size = (uint32_t)flags->batch_size;
+    app->batch_size =
+        flags->batch_size != NOT_GIVEN ? (uint32_t)flags->batch_size : app->program->batch_size;
     app->learning_rate =
         flags->learning_rate != RATE_NOT_GIVEN ? flags->learning_rate : app->program->learning_rate;
     app->seed = (uint64_t)flags->seed;
@@ -410,10 +425,14 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
     g_autofree char *rate = program->learning_rate > 0
                                 ? g_strdup_printf(" --learning-rate %g", program->learning_rate)
                                 : g_strdup("");
+    g_autofree char *batch =
+        program->batch_size != APP_WHOLE_BATCHES && program->batch_size != APP_NO_BATCH_SIZE
+            ? g_strdup_printf(" --batch-size %u", program->batch_size)
+            : g_strdup("");
     g_autofree char *description =
-        g_strdup_printf("Defaults: --epochs %u --batch-size %u%s. Without --cluster it is one\n"
+        g_strdup_printf("Defaults: --epochs %u%s%s. Without --cluster it is one\n"
                         "process; on a cluster start it with: rubato run FILE -- %s ...\n",
-                        program->epochs, program->batch_size, rate, program->name);
+                        program->epochs, batch, rate, program->name);
     g_option_context_set_summary(context, program->summary);
     g_option_context_set_description(context, description);
     if (program->options != NULL)
@@ -448,7 +467,7 @@ bool app_parse(App *app, const AppProgram *program, int argc, char **argv)
         .epochs = NOT_GIVEN,
         .checkpoint_every = NOT_GIVEN,
         .keep = NOT_GIVEN,
-        .batch_size = (int)program->batch_size,
+        .batch_size = NOT_GIVEN,
         .learning_rate = RATE_NOT_GIVEN,
         .seed = 1,
         .data = { .patience = PATIENCE_NOT_GIVEN },

@@ -11,6 +11,7 @@ _rubato_words()
     case $1 in
     --model | -m) echo asp bsp ssp sparse_ssp ;;
     --loss) echo logistic hinge squared softmax ;;
+    --init) echo plus-plus parallel ;;
     --rule) echo adagrad adam ftrl sgd ;;
     --format) echo libsvm libffm csv ratings bag_of_words text idx ;;
     --header) echo auto yes no ;;
@@ -68,5 +69,5 @@ _rubato_command()
 }
 
 complete -F _rubato_command rubato
-complete -F _rubato_program rubato-bench rubato-conformance rubato-fm rubato-hello rubato-lr \
-    rubato-softmax
+complete -F _rubato_program rubato-bench rubato-conformance rubato-fm rubato-hello rubato-kmeans \
+    rubato-lr rubato-softmax

@@ -85,6 +85,8 @@ static void add_training(GString *text, const App *app)
                                app->time_limit);
     if (app->stopped == APP_STOPPED_BY_SIGNAL)
         g_string_append_printf(text, "  %-14s by a signal\n", "stopped");
+    if (app->stopped == APP_STOPPED_BY_CONVERGENCE)
+        g_string_append_printf(text, "  %-14s by convergence\n", "stopped");
     if (app->stopped == APP_STOPPED_BY_LOSS)
         g_string_append_printf(text, "  %-14s at the target loss of %g\n", "stopped",
                                app->target_loss);
@@ -208,6 +210,8 @@ static const char *stopped_name(AppStopped stopped)
         return "signal";
     case APP_STOPPED_BY_PATIENCE:
         return "patience";
+    case APP_STOPPED_BY_CONVERGENCE:
+        return "convergence";
     case APP_STOPPED_NOT:
         break;
     }
