@@ -70,4 +70,4 @@ _rubato_command()
 
 complete -F _rubato_command rubato
 complete -F _rubato_program rubato-bench rubato-conformance rubato-fm rubato-hello rubato-kmeans \
-    rubato-lr rubato-softmax
+    rubato-lr rubato-mf rubato-softmax
