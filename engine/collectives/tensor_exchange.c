@@ -378,7 +378,7 @@ static void look(TensorExchange *exchange, Spinner *spinner, Call *call)
             }
             spin_pause();
         }
-    while (spinner_go_on(spinner, end));
+    while (spinner_go_on(spinner, &end));
 }
 
 /* The lock is held. */

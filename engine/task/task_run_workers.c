@@ -241,7 +241,7 @@ static void look_in_barrier(RubatoTaskRun *run, Spinner *spinner, uint64_t round
             }
             spin_pause();
         }
-    while (spinner_go_on(spinner, end));
+    while (spinner_go_on(spinner, &end));
 }
 
 /* Sleeps in a barrier until it is passed, the task is cancelled, or a time has come. */

@@ -175,7 +175,7 @@ static bool look_longer(Call *call)
             spinner_found(call->spinner);
             return true;
         }
-    while (spinner_go_on(call->spinner, end));
+    while (spinner_go_on(call->spinner, &end));
     return false;
 }
 

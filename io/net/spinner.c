@@ -68,10 +68,13 @@ static void move_elsewhere(void)
         (void)sched_setaffinity(0, sizeof allowed, &allowed);
 }
 
-static void move_if_crowded(Spinner *spinner, int64_t now)
+static void move_if_crowded(Spinner *spinner)
 {
-    if (!spinner->moves || spinner->n_crowded < MOST_CROWDED ||
-        now - spinner->moved_at < spinner->stay_ns)
+    if (!spinner->moves || spinner->n_crowded < MOST_CROWDED)
+        return;
+    const int64_t now = monotonic_ns();
+
+    if (now - spinner->moved_at < spinner->stay_ns)
         return;
     spinner->n_crowded = 0;
     spinner->moved_at = now;
@@ -85,23 +88,23 @@ bool spinner_begin(Spinner *spinner, SpinnerEnd *end)
         spinner->n_skipped++;
         return false;
     }
-    const int64_t now = monotonic_ns();
-
-    move_if_crowded(spinner, now);
+    move_if_crowded(spinner);
     spinner->n_skipped = 0;
     spinner->gave_way = false;
-    *end = now + (int64_t)spinner->n_sharing * LONGEST_NS;
+    *end = 0;
     return true;
 }
 
-bool spinner_go_on(Spinner *spinner, SpinnerEnd end)
+bool spinner_go_on(Spinner *spinner, SpinnerEnd *end)
 {
     const int64_t before = monotonic_ns();
 
+    if (*end == 0)
+        *end = before + (int64_t)spinner->n_sharing * LONGEST_NS;
     sched_yield();
     const int64_t now = monotonic_ns();
     spinner->gave_way = spinner->gave_way || now - before > CROWDED_NS;
-    if (now < end)
+    if (now < *end)
         return true;
     if (++spinner->n_failed >= MOST_FAILED)
         spinner->n_to_skip = MIN(MOST_SKIPPED, MAX(1, 2 * spinner->n_to_skip));
@@ -130,6 +133,5 @@ void spinner_note_origin(Spinner *spinner, int processor)
     if (spinner->is_alone || !spinner->moves || processor < 0)
         return;
     note_crowded(spinner, processor == sched_getcpu() ? CROWDED_ORIGIN : 0);
-    if (spinner->n_crowded >= MOST_CROWDED)
-        move_if_crowded(spinner, monotonic_ns());
+    move_if_crowded(spinner);
 }

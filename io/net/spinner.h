@@ -10,7 +10,7 @@
  *         do
  *             for (unsigned i = 0; i < spinner->n_looks; i++)
  *                 … look; spinner_found(spinner) and leave, or spin_pause() …
- *         while (spinner_go_on(spinner, end));
+ *         while (spinner_go_on(spinner, &end));
  *
  * Threads: one at a time for each spinner. */
 #ifndef RUBATO_IO_NET_SPINNER_H
@@ -40,6 +40,7 @@ typedef struct {
     int64_t stay_ns; /* before the next move */
 } Spinner;
 
+/* When the attempt ends; 0: its time has not begun. */
 typedef int64_t SpinnerEnd;
 
 void spinner_init(Spinner *spinner);
@@ -52,8 +53,9 @@ void spinner_share(Spinner *spinner, uint32_t n_threads);
 /* Whether to poll at all; then *end is for spinner_go_on. */
 bool spinner_begin(Spinner *spinner, SpinnerEnd *end);
 
-/* Gives the processor away. False: the attempt has lasted long enough without success. */
-bool spinner_go_on(Spinner *spinner, SpinnerEnd end);
+/* Gives the processor away. False: the attempt has lasted long enough without success. Its time
+ * begins with the first call: to read the time would delay a waiter that finds something sooner. */
+bool spinner_go_on(Spinner *spinner, SpinnerEnd *end);
 
 /* The attempt has succeeded. */
 void spinner_found(Spinner *spinner);

@@ -107,36 +107,6 @@ bool table_client_check_keys(const TableClient *client, const RubatoKeys *keys, 
 
 /* ---- sending ---- */
 
-/* Sets each field separately: clearing the whole message first costs a tenth of a Get of one key.
- * Fields that the server sets, fields of other kinds, and the server are not set. */
-static inline __attribute__((always_inline)) void set_message(Message *message,
-                                                              const TableClient *client,
-                                                              const TableAsk *ask,
-                                                              const Slice *slice, Call *call)
-{
-    const TableRoute *route = client->route;
-    const size_t at = slice->row * ask->row_bytes;
-
-    message->kind = ask->kind;
-    message->status = CALL_OK;
-    message->is_answered = false;
-    message->is_high = ask->is_high;
-    message->epoch = route->epoch;
-    message->table = route->table;
-    message->part = slice->part;
-    message->node = route->office->self;
-    message->call = call;
-    message->end = call == NULL ? NULL : message_end_call;
-    message->request.worker = client->rank;
-    message->request.clock = client->clock;
-    message->request.keys = slice->keys;
-    message->request.input = ask->input == NULL ? NULL : (const char *)ask->input + at;
-    message->request.output = ask->output == NULL ? NULL : (char *)ask->output + at;
-    message->row_bytes = ask->row_bytes;
-    message->node_clock = 0;
-    message->sequence = 0;
-}
-
 /* A request registered after the canceller's sweep would wait for ever. One of the two sees the
  * other: the flag is set before the sweep, and read after the registration. */
 void table_client_cancel_if_late(TableClient *client)
@@ -172,7 +142,7 @@ static inline __attribute__((always_inline)) void send_local_slices(
 
     for (uint32_t i = begin; i < end; i++)
         if (post_office_is_local(office, messages[i].server)) {
-            set_message(&messages[i], client, ask, &slices[i], call);
+            table_client_set_message(&messages[i], client, ask, &slices[i], call);
             messages[i].node_clock = node_clock;
             post_office_ask(office, &messages[i]);
         }
@@ -208,7 +178,7 @@ static inline __attribute__((always_inline)) void send_slices(TableClient *clien
     for (uint32_t i = 0; i < n_slices; i++) {
         messages[i].server = table_route_server(route, &slices[i]);
         if (!post_office_is_local(office, messages[i].server)) {
-            set_message(&messages[i], client, ask, &slices[i], call);
+            table_client_set_message(&messages[i], client, ask, &slices[i], call);
             post_office_ask(office, &messages[i]);
             sent_away = true;
         }
@@ -370,7 +340,7 @@ static inline __attribute__((always_inline)) bool tell_slices(TableClient *clien
     for (uint32_t i = begin; i < end && is_sent; i++) {
         Message message;
 
-        set_message(&message, client, ask, &slices[i], NULL);
+        table_client_set_message(&message, client, ask, &slices[i], NULL);
         message.server = table_route_server(client->route, &slices[i]);
         is_sent = tell_change(client, &message);
     }
@@ -615,7 +585,7 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
     for (uint32_t part = 0; part < n_parts && is_sent; part++) {
         Message message;
 
-        set_message(&message, client, &ask, &(Slice){ .part = part }, NULL);
+        table_client_set_message(&message, client, &ask, &(Slice){ .part = part }, NULL);
         message.server = part_map_server(route->map, part);
         message.request.tuning = (RubatoTuning){ .hyper = hyper, .value = value };
         is_sent = tell_change(client, &message);

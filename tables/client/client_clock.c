@@ -68,7 +68,7 @@ static void look_for_others(TableClient *client, uint64_t needed, SpinnerEnd end
             }
             spin_pause();
         }
-    while (spinner_go_on(&client->spinner, end));
+    while (spinner_go_on(&client->spinner, &end));
 }
 
 static void wait_for_others(TableClient *client, uint64_t needed)

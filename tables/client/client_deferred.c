@@ -67,7 +67,7 @@ bool table_client_defer(TableClient *client, const Slice *slices, uint32_t n_sli
 
 /* ---- turns ---- */
 
-static bool wait_for_turn(TableClient *client, uint32_t part, uint64_t turn, SpinnerEnd end)
+static bool wait_for_turn(TableClient *client, uint32_t part, uint64_t turn, SpinnerEnd *end)
 {
     const DeferredAdds *adds = client->route->deferred;
 
@@ -91,22 +91,16 @@ static bool wait_for_turn(TableClient *client, uint32_t part, uint64_t turn, Spi
 static void take_own(TableClient *client, uint32_t part, uint64_t node_clock)
 {
     const TableRoute *route = client->route;
+    const TableAsk ask = { .kind = MESSAGE_GET };
     Message *const message = client->messages;
     Call call;
 
     call_begin(&call, NULL);
     call.spinner = &client->spinner;
     call_add_parts(&call, 1);
-    *message = (Message){ .kind = MESSAGE_GET,
-                          .epoch = route->epoch,
-                          .table = route->table,
-                          .part = part,
-                          .server = part_map_server(route->map, part),
-                          .node = route->office->self,
-                          .call = &call,
-                          .end = message_end_call,
-                          .request = { .worker = client->rank, .clock = client->clock },
-                          .node_clock = node_clock };
+    table_client_set_message(message, client, &ask, &(Slice){ .part = part }, &call);
+    message->server = part_map_server(route->map, part);
+    message->node_clock = node_clock;
     post_office_ask(route->office, message);
     call_sent(&call);
     table_client_wait_ended(client, &call, 0, &client->stats.get_wait_ns);
@@ -134,13 +128,13 @@ void table_client_take_turn(TableClient *client, const Slice *slices, uint32_t n
     if (node_clock < client->clock || !spinner_begin(&client->turns, &end))
         return;
     for (uint32_t part = 0; part < n_parts; part++) {
-        if (!wait_for_turn(client, part, own, end))
+        if (!wait_for_turn(client, part, own, &end))
             return;
         if (!is_last || !is_among(part, slices, n_slices))
             take_own(client, part, node_clock);
     }
     for (uint32_t i = 0; i < n_slices && !is_last; i++)
-        if (!wait_for_turn(client, slices[i].part, all, end))
+        if (!wait_for_turn(client, slices[i].part, all, &end))
             return;
     spinner_found(&client->turns);
 }

@@ -20,6 +20,35 @@
 
 /* ---- client.c ---- */
 
+/* Sets each field separately: clearing the whole message first costs a tenth of a Get of one key.
+ * Fields that the server sets, fields of other kinds, and the server are not set. */
+static inline __attribute__((always_inline)) void table_client_set_message(
+    Message *message, const TableClient *client, const TableAsk *ask, const Slice *slice,
+    Call *call)
+{
+    const TableRoute *route = client->route;
+    const size_t at = slice->row * ask->row_bytes;
+
+    message->kind = ask->kind;
+    message->status = CALL_OK;
+    message->is_answered = false;
+    message->is_high = ask->is_high;
+    message->epoch = route->epoch;
+    message->table = route->table;
+    message->part = slice->part;
+    message->node = route->office->self;
+    message->call = call;
+    message->end = call == NULL ? NULL : message_end_call;
+    message->request.worker = client->rank;
+    message->request.clock = client->clock;
+    message->request.keys = slice->keys;
+    message->request.input = ask->input == NULL ? NULL : (const char *)ask->input + at;
+    message->request.output = ask->output == NULL ? NULL : (char *)ask->output + at;
+    message->row_bytes = ask->row_bytes;
+    message->node_clock = 0;
+    message->sequence = 0;
+}
+
 /* Called after a request to another node: ends the request if the task was cancelled before. */
 void table_client_cancel_if_late(TableClient *client);
 

@@ -55,7 +55,7 @@ bool spinner_begin(Spinner *spinner, SpinnerEnd *end)
     return false;
 }
 
-bool spinner_go_on(Spinner *spinner, SpinnerEnd end)
+bool spinner_go_on(Spinner *spinner, SpinnerEnd *end)
 {
     (void)spinner;
     (void)end;

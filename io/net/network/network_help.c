@@ -85,7 +85,7 @@ bool network_spin(Network *network, Spinner *spinner, Call *call, bool *seen)
         if (call == NULL && (atomic_load_explicit(&network->helping, memory_order_relaxed) ||
                              atomic_load_explicit(&network->unflushed, memory_order_relaxed)))
             return true;
-    } while (spinner_go_on(spinner, end));
+    } while (spinner_go_on(spinner, &end));
     return true;
 }
 

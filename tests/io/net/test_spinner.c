@@ -16,11 +16,23 @@ static Spinner new_spinner(void)
     return spinner;
 }
 
-static void look_in_vain(Spinner *spinner, SpinnerEnd end)
+static void look_in_vain(Spinner *spinner, SpinnerEnd *end)
 {
     while (spinner_go_on(spinner, end))
         ;
 }
+
+START_TEST(the_time_begins_when_something_was_not_found_at_once)
+{
+    Spinner spinner = new_spinner();
+    SpinnerEnd end;
+
+    ck_assert(spinner_begin(&spinner, &end));
+    ck_assert_int_eq(end, 0);
+    (void)spinner_go_on(&spinner, &end);
+    ck_assert_int_gt(end, 0);
+}
+END_TEST
 
 START_TEST(a_look_ends_when_its_time_is_over)
 {
@@ -28,8 +40,8 @@ START_TEST(a_look_ends_when_its_time_is_over)
     SpinnerEnd end;
 
     ck_assert(spinner_begin(&spinner, &end));
-    look_in_vain(&spinner, end);
-    ck_assert(!spinner_go_on(&spinner, end));
+    look_in_vain(&spinner, &end);
+    ck_assert(!spinner_go_on(&spinner, &end));
 }
 END_TEST
 
@@ -41,7 +53,7 @@ static unsigned count_skipped(Spinner *spinner)
 
     for (; !spinner_begin(spinner, &end); n_skipped++)
         ;
-    look_in_vain(spinner, end);
+    look_in_vain(spinner, &end);
     return n_skipped;
 }
 
@@ -70,7 +82,7 @@ START_TEST(one_that_finds_something_makes_all_worth_it)
     SpinnerEnd end;
 
     while (spinner_begin(&spinner, &end))
-        look_in_vain(&spinner, end);
+        look_in_vain(&spinner, &end);
     while (!spinner_begin(&spinner, &end))
         ;
     spinner_found(&spinner);
@@ -93,7 +105,9 @@ START_TEST(threads_that_share_a_processor_look_longer_and_give_way_sooner)
     spinner_share(&shared, 3 * g_get_num_processors() + 1);
     ck_assert_uint_lt(shared.n_looks, spinner.n_looks);
     ck_assert(spinner_begin(&spinner, &end) && spinner_begin(&shared, &shared_end));
-    ck_assert_int_gt(shared_end, end);
+    (void)spinner_go_on(&spinner, &end);
+    (void)spinner_go_on(&shared, &shared_end);
+    ck_assert_int_gt(shared_end, end + 2 * 50000);
     spinner_share(&shared, UINT32_MAX);
     ck_assert_uint_le(shared.n_sharing, 64);
 }
@@ -167,6 +181,7 @@ int main(void)
     TCase *cases = tcase_create("spinner");
 
     tcase_add_test(cases, a_look_ends_when_its_time_is_over);
+    tcase_add_test(cases, the_time_begins_when_something_was_not_found_at_once);
     tcase_add_test(cases, looks_in_vain_become_seldom_but_do_not_cease);
     tcase_add_test(cases, one_that_finds_something_makes_all_worth_it);
     tcase_add_test(cases, threads_that_share_a_processor_look_longer_and_give_way_sooner);

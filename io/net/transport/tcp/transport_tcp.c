@@ -221,7 +221,7 @@ static bool look_for_the_rest(TcpTransport *self)
             }
             spin_pause();
         }
-    } while (spinner_go_on(&self->spinner, end));
+    } while (spinner_go_on(&self->spinner, &end));
     return false;
 }
 
