@@ -34,6 +34,8 @@ enum {
     MOST_FREE_KEYS = 1 << 10,  /* and its keys were not more */
 };
 
+#define NO_DEADLINE INT64_MAX
+
 Tickets *tickets_new(Actor *helper)
 {
     Tickets *tickets = g_new0(Tickets, 1);
@@ -430,25 +432,33 @@ static const RubatoTicket *find_unknown(const Tickets *tickets, const RubatoTick
     return NULL;
 }
 
+/* Waits until a ticket ends, the clock strikes or the deadline has come; may end early. Returns
+ * whether the clock has struck. The lock is held. */
+static bool wait_for_change(Tickets *tickets, StallClock *clock, int64_t deadline_ms)
+{
+    monotonic_wait(&tickets->changed, &tickets->lock, MIN(clock->strike_ms, deadline_ms));
+    return stall_clock_strikes(clock);
+}
+
 /* The same for await_any, whose first ticket is for something else than a table. The lock is
  * held. */
 static size_t await_any_outside(Tickets *tickets, const Ticket *first, const RubatoTicket *ids,
-                                size_t n)
+                                size_t n, int64_t deadline_ms)
 {
     const TicketOutside outside = first->outside;
     StallClock clock;
     size_t ended;
 
     stall_clock_start(&clock, outside.stall_ms);
-    while ((ended = find_ended(tickets, ids, n)) == n)
-        if (stall_clock_wait(&clock, &tickets->changed, &tickets->lock) &&
-            first->state == TICKET_UNDER_WAY)
+    while ((ended = find_ended(tickets, ids, n)) == n && monotonic_ms() < deadline_ms)
+        if (wait_for_change(tickets, &clock, deadline_ms) && first->state == TICKET_UNDER_WAY)
             outside.say_stalled(outside.server, &first->call, stall_clock_s(&clock));
     return ended;
 }
 
-/* Waits until one of the tickets has ended; the lock is held. */
-static size_t await_any(Tickets *tickets, const RubatoTicket *ids, size_t n)
+/* Waits until one of the tickets has ended, or the deadline has come; then it returns n. The lock
+ * is held. */
+static size_t await_any(Tickets *tickets, const RubatoTicket *ids, size_t n, int64_t deadline_ms)
 {
     size_t ended = find_ended(tickets, ids, n);
     uint64_t begun_ns;
@@ -463,17 +473,17 @@ static size_t await_any(Tickets *tickets, const RubatoTicket *ids, size_t n)
         i++;
     first = find(tickets, ids[i]);
     if (first->client == NULL)
-        return await_any_outside(tickets, first, ids, n);
+        return await_any_outside(tickets, first, ids, n, deadline_ms);
     client = first->client;
     begun_ns = worker_stats_now_ns();
     stall_clock_start(&clock, client->route->stall_ms);
     client->awaited = first->reads && first->clock > client->lead ? first->clock - client->lead : 0;
     pthread_mutex_unlock(&tickets->lock);
-    table_client_report_wait(client);
+    if (deadline_ms == NO_DEADLINE) /* a worker that will go on is in no deadlock */
+        table_client_report_wait(client);
     pthread_mutex_lock(&tickets->lock);
-    while ((ended = find_ended(tickets, ids, n)) == n)
-        if (stall_clock_wait(&clock, &tickets->changed, &tickets->lock) &&
-            find_ended(tickets, ids, n) == n)
+    while ((ended = find_ended(tickets, ids, n)) == n && monotonic_ms() < deadline_ms)
+        if (wait_for_change(tickets, &clock, deadline_ms) && find_ended(tickets, ids, n) == n)
             table_client_say_stalled(client, NULL, stall_clock_s(&clock));
     client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
     return ended;
@@ -490,7 +500,7 @@ bool tickets_wait_any(Tickets *tickets, uint32_t rank, const RubatoTicket *ids, 
     pthread_mutex_lock(&tickets->lock);
     unknown = find_unknown(tickets, ids, n, &some);
     if (unknown == NULL && some)
-        *ended = await_any(tickets, ids, n);
+        *ended = await_any(tickets, ids, n, NO_DEADLINE);
     ticket = *ended < n ? find(tickets, ids[*ended]) : NULL;
     pthread_mutex_unlock(&tickets->lock);
     if (unknown != NULL)
@@ -501,6 +511,27 @@ bool tickets_wait_any(Tickets *tickets, uint32_t rank, const RubatoTicket *ids, 
         return false;
     }
     return ticket == NULL || wait_for(ticket, TICKET_FAILED, error);
+}
+
+bool tickets_wait_for(Tickets *tickets, uint32_t rank, RubatoTicket id, uint32_t timeout_ms,
+                      GError **error)
+{
+    size_t ended = 0;
+    bool known;
+
+    pthread_mutex_lock(&tickets->lock);
+    known = is_known(tickets, id);
+    if (known)
+        ended = await_any(tickets, &id, 1, monotonic_ms() + timeout_ms);
+    pthread_mutex_unlock(&tickets->lock);
+    if (!known)
+        return fail_unknown(id, rank, error);
+    if (ended == 0)
+        return tickets_wait(tickets, rank, id, error);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_TIMEOUT,
+                "worker %u: a request has not been answered in %u ms; it is still under way", rank,
+                timeout_ms);
+    return false;
 }
 
 /* Waits for the tickets of a handle, or for all (NULL). */

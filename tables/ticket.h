@@ -94,6 +94,8 @@ void ticket_cancel_outside(Call *call);
 bool tickets_wait(Tickets *tickets, uint32_t rank, RubatoTicket id, GError **error);
 bool tickets_wait_any(Tickets *tickets, uint32_t rank, const RubatoTicket *ids, size_t n,
                       size_t *ended, GError **error);
+bool tickets_wait_for(Tickets *tickets, uint32_t rank, RubatoTicket id, uint32_t timeout_ms,
+                      GError **error);
 bool tickets_wait_all(Tickets *tickets, GError **error);
 bool tickets_poll(Tickets *tickets, RubatoTicket id);
 

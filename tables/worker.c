@@ -233,6 +233,14 @@ bool rubato_worker_wait(RubatoWorker *worker, RubatoTicket ticket, GError **erro
     return tickets_wait(worker->tickets, worker->rank, ticket, error);
 }
 
+bool rubato_worker_wait_for(RubatoWorker *worker, RubatoTicket ticket, uint32_t timeout_ms,
+                            GError **error)
+{
+    g_return_val_if_fail(worker != NULL, false);
+    return worker_check_owner(worker, error) &&
+           tickets_wait_for(worker->tickets, worker->rank, ticket, timeout_ms, error);
+}
+
 bool rubato_worker_wait_any(RubatoWorker *worker, const RubatoTicket *tickets, size_t n,
                             size_t *ended, GError **error)
 {
@@ -252,4 +260,17 @@ bool rubato_worker_poll(RubatoWorker *worker, RubatoTicket ticket)
 {
     g_return_val_if_fail(worker != NULL, false);
     return tickets_poll(worker->tickets, ticket);
+}
+
+/* A scope has no state but its worker, and it ends before the worker does. */
+RubatoTicketScope *rubato_worker_ticket_scope(RubatoWorker *worker)
+{
+    g_return_val_if_fail(worker != NULL, NULL);
+    return (RubatoTicketScope *)worker;
+}
+
+void rubato_ticket_scope_end(RubatoTicketScope *scope)
+{
+    if (scope != NULL)
+        (void)rubato_worker_wait_all((RubatoWorker *)scope, NULL);
 }

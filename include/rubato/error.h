@@ -30,7 +30,8 @@ typedef enum {
     RUBATO_ERROR_DEADLOCK,    /* workers of a task wait for one another, and would wait for ever */
     RUBATO_ERROR_HANDLER,     /* a handler failed on a server; the message is its own */
     RUBATO_ERROR_SERVICE,     /* a service failed on its node; the message is its own */
-    RUBATO_ERROR_TIMEOUT,     /* a request to a service, or a barrier of a group, took too long */
+    RUBATO_ERROR_TIMEOUT,     /* a request, or a barrier of a group, took longer than its caller has
+                               * allowed */
 } RubatoError;
 
 RUBATO_API GQuark rubato_error_quark(void);

@@ -55,6 +55,12 @@ typedef struct {
  * once. RUBATO_ERROR_INVALID: the worker never got such a ticket. */
 RUBATO_API bool rubato_worker_wait(RubatoWorker *worker, RubatoTicket ticket, GError **error);
 
+/* The same for at most timeout_ms. After that it returns false with RUBATO_ERROR_TIMEOUT, and the
+ * request is still under way: its arrays must stay, and the worker may wait for the ticket again.
+ * With 0 it only looks. A Get with a deadline is rubato_kv_table_get_async and this call. */
+RUBATO_API bool rubato_worker_wait_for(RubatoWorker *worker, RubatoTicket ticket,
+                                       uint32_t timeout_ms, GError **error);
+
 /* Waits until one of n tickets has ended, and writes its place in the array to *ended. Zeros in the
  * array are skipped. If the request failed, it returns false with the request's error; *ended is
  * written then, too. A ticket that had ended before counts, so the caller sets its place to 0
@@ -68,6 +74,23 @@ RUBATO_API bool rubato_worker_wait_all(RubatoWorker *worker, GError **error);
 
 /* Whether the ticket has ended. Never waits. */
 RUBATO_API bool rubato_worker_poll(RubatoWorker *worker, RubatoTicket ticket);
+
+/* A scope at whose end all tickets of the worker have ended, however it is left. It is declared
+ * behind the arrays that the requests use:
+ *
+ *     g_autofree float *values = g_new(float, n);
+ *     g_autoptr(RubatoTicketScope) scope = rubato_worker_ticket_scope(worker);
+ *
+ * The scope drops the errors of requests; rubato_worker_wait_all before its end tells them. */
+typedef struct RubatoTicketScope RubatoTicketScope;
+
+/* (transfer full) */
+RUBATO_API RubatoTicketScope *rubato_worker_ticket_scope(RubatoWorker *worker);
+
+/* Waits for all tickets of the worker. NULL is allowed. */
+RUBATO_API void rubato_ticket_scope_end(RubatoTicketScope *scope);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoTicketScope, rubato_ticket_scope_end)
 
 G_END_DECLS
 

@@ -170,6 +170,84 @@ START_TEST(wait_any_waits_for_the_first_of_several_tables)
 }
 END_TEST
 
+/* ---- a deadline ---- */
+
+/* Worker 0 is a clock ahead. Its wait ends by the deadline alone: worker 1 waits to be told. */
+static bool wait_until_deadline(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Event *told = user_data;
+    const RubatoKey key = 3;
+    const int64_t one = 1;
+    int64_t value = -1;
+
+    g_autoptr(RubatoKVTable) t = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    TRY(t != NULL);
+    if (rubato_worker_rank(worker) == 1) {
+        TRY(event_await(told, 1, worker, error));
+        TRY(rubato_kv_table_add(t, &key, 1, &one, error));
+        return rubato_kv_table_clock(t, error);
+    }
+    TRY(rubato_kv_table_clock(t, error));
+    const RubatoTicket ticket = rubato_kv_table_get_async(t, &key, 1, &value, NULL, error);
+    TRY(ticket != 0);
+    for (uint32_t timeout_ms = 0; timeout_ms < 2; timeout_ms++) {
+        REQUIRE(!rubato_worker_wait_for(worker, ticket, timeout_ms, error));
+        REQUIRE(is_error(error, RUBATO_ERROR_TIMEOUT, "still under way"));
+        REQUIRE(value == -1 && !rubato_worker_poll(worker, ticket));
+    }
+    event_raise(told);
+    TRY(rubato_worker_wait_for(worker, ticket, UINT32_MAX, error));
+    REQUIRE(value == 1);
+    TRY(rubato_worker_wait_for(worker, ticket, 0, error)); /* it has ended */
+    REQUIRE(!rubato_worker_wait_for(worker, ticket + 1, 0, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "never given out"));
+    return true;
+}
+
+START_TEST(a_get_with_a_deadline_goes_on_behind_it)
+{
+    RubatoEngine *engine = make_engine("ssp");
+    Event told = EVENT_INIT;
+
+    run_ok(engine, 2, wait_until_deadline, &told, "t");
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* Worker 0 is a clock ahead, and its request writes to an array that is declared behind the handle.
+ */
+static bool leave_early(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoKVTable) t = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    Event *told = user_data;
+    RubatoTicket ticket;
+
+    TRY(t != NULL);
+    if (rubato_worker_rank(worker) == 1)
+        return event_await(told, 1, worker, error) && rubato_kv_table_clock(t, error);
+    TRY(rubato_kv_table_clock(t, error));
+    {
+        g_autofree int64_t *values = g_new(int64_t, N_KEYS);
+        g_autoptr(RubatoTicketScope) scope = rubato_worker_ticket_scope(worker);
+
+        ticket = rubato_kv_table_get_range_async(t, 0, N_KEYS, values, NULL, error);
+        TRY(scope != NULL && ticket != 0);
+        event_raise(told);
+    }
+    REQUIRE(rubato_worker_poll(worker, ticket));
+    return true;
+}
+
+START_TEST(all_tickets_have_ended_at_the_end_of_a_scope)
+{
+    RubatoEngine *engine = make_engine("ssp");
+    Event told = EVENT_INIT;
+
+    run_ok(engine, 2, leave_early, &told, "t");
+    rubato_engine_free(engine);
+}
+END_TEST
+
 /* ---- what tickets leave behind ---- */
 
 static size_t count_descriptors(void)
@@ -336,6 +414,8 @@ int main(void)
 
     tcase_add_test(cases, every_handle_has_tickets);
     tcase_add_test(cases, wait_any_waits_for_the_first_of_several_tables);
+    tcase_add_test(cases, a_get_with_a_deadline_goes_on_behind_it);
+    tcase_add_test(cases, all_tickets_have_ended_at_the_end_of_a_scope);
     tcase_add_test(cases, tickets_that_nobody_waits_for_leave_nothing_behind);
     tcase_add_test(cases, tickets_that_were_many_at_once_give_their_memory_back);
     tcase_add_test(cases, buffers_that_are_copied_may_be_used_again_at_once);
