@@ -99,6 +99,7 @@ static void refuse_second(const RubatoEngine *engine, const CollectiveCall *call
 
 bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error)
 {
+    LOG_SINK_SCOPE(&engine->log);
     uint64_t number;
     bool ok;
 

@@ -10,6 +10,7 @@
 #include "engine/engine_private.h"
 #include "engine/signals.h"
 #include "io/net/caller.h"
+#include "io/net/log_sink.h"
 #include "io/net/monotonic.h"
 #include "io/net/stall_clock.h"
 #include "models/registry.h"
@@ -283,6 +284,10 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
     engine->config = *config;
     engine->config.cluster_file = NULL;
     engine->config.cluster_file = g_strdup(config->cluster_file);
+    engine->log = (LogSink){ config->log_level, config->log, config->log_data, engine };
+    if (config->log != NULL || config->log_level != RUBATO_LOG_MESSAGE)
+        log_sink_install();
+    LOG_SINK_SCOPE(&engine->log);
     engine->transport = parts->transport;
     engine->faults = parts->faults;
     if (parts->of_packets != NULL) {
@@ -393,6 +398,7 @@ void rubato_engine_free(RubatoEngine *engine)
         g_critical("%s; the engine was not freed", error->message);
         return;
     }
+    LOG_SINK_SCOPE(&engine->log);
     end_runs(engine);
     engine_end_history(engine);
     call_exits(engine);

@@ -42,6 +42,7 @@
 #include "engine/signals.h"
 #include "engine/task/task_host.h"
 #include "io/history/history.h"
+#include "io/net/log_sink.h"
 #include "io/net/transport/faulty/faulty_channel.h"
 
 /* When, and why, a node was lost; no text: it is not. */
@@ -82,6 +83,7 @@ struct RubatoEngine {
     WireFaults own_faults;
     WireFaults *faults; /* of all that it sends; NULL: none */
     FlowSizes sizes;
+    LogSink log;         /* of the lines of its threads, and of its calls */
     uint32_t n_replicas; /* of each part of each table */
     /* held during each call of the engine that changes a table with replicas: so these requests of
      * the node come to a part in the order of their numbers, as those of a worker do */

@@ -126,6 +126,7 @@ static bool access_table(RubatoEngine *engine, const Access *access, GError **er
 {
     TableAsk ask = access->ask;
     TableRoute route;
+    LOG_SINK_SCOPE(&engine->log);
     TableClient *client;
     GError *found = NULL;
     bool ok;
@@ -297,6 +298,7 @@ bool rubato_engine_list_keys(RubatoEngine *engine, const char *table, RubatoKey 
     GError *found = NULL;
 
     g_return_val_if_fail(engine != NULL && table != NULL && keys != NULL && n != NULL, false);
+    LOG_SINK_SCOPE(&engine->log);
     if (!begin_access(engine, table, MESSAGE_LIST_KEYS, &route, &row_bytes, error))
         return false;
     TableClient *client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);
@@ -313,6 +315,7 @@ bool rubato_engine_bad_gradients(RubatoEngine *engine, const char *table,
     GError *found = NULL;
 
     g_return_val_if_fail(engine != NULL && table != NULL && counts != NULL && n != NULL, false);
+    LOG_SINK_SCOPE(&engine->log);
     if (!begin_access(engine, table, MESSAGE_LIST_BAD_GRADIENTS, &route, &row_bytes, error))
         return false;
     TableClient *client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);
@@ -330,6 +333,7 @@ bool rubato_engine_tune(RubatoEngine *engine, const char *table, RubatoHyper hyp
     GError *found = NULL;
 
     g_return_val_if_fail(engine != NULL && table != NULL, false);
+    LOG_SINK_SCOPE(&engine->log);
     if (!begin_access(engine, table, MESSAGE_TUNE, &route, &row_bytes, error))
         return false;
     TableClient *client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);
@@ -348,6 +352,7 @@ static bool access_ragged(RubatoEngine *engine, const char *name, const RaggedAs
     size_t row_bytes;
     GError *found = NULL;
 
+    LOG_SINK_SCOPE(&engine->log);
     if (!begin_access(engine, name, MESSAGE_HANDLER, &route, &row_bytes, error))
         return false;
     TableClient *client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);
@@ -404,6 +409,7 @@ bool rubato_engine_call_handler(RubatoEngine *engine, const RubatoHandlerCall *c
     g_return_val_if_fail(call->handler != NULL, false);
     g_return_val_if_fail(call->arguments != NULL || call->n_argument_bytes == 0, false);
     g_return_val_if_fail(call->keys != NULL || call->n_keys == 0, false);
+    LOG_SINK_SCOPE(&engine->log);
     if (!begin_access(engine, call->table, MESSAGE_HANDLER, &route, &row_bytes, error))
         return false;
     TableClient *client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);

@@ -155,6 +155,7 @@ static RubatoServiceCall *ask_nodes(RubatoEngine *engine, const RubatoQuestion *
 static bool ask_one(RubatoEngine *engine, const RubatoQuestion *question, const GArray *node,
                     GBytes **bytes, GError **error)
 {
+    LOG_SINK_SCOPE(&engine->log);
     g_autoptr(RubatoServiceCall) call = ask_nodes(engine, question, node, error);
     RubatoServiceAnswer answer;
 

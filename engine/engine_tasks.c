@@ -128,6 +128,7 @@ RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const RubatoTask *task,
     RubatoTaskRun *run;
 
     g_return_val_if_fail(engine != NULL && task != NULL, NULL);
+    LOG_SINK_SCOPE(&engine->log);
     run = make_run(engine, task, error);
     if (run == NULL)
         return NULL;
@@ -156,6 +157,7 @@ bool rubato_task_run_wait(RubatoTaskRun *run, GError **error)
 
     g_return_val_if_fail(run != NULL, false);
     engine = engine_of_run(run);
+    LOG_SINK_SCOPE(&engine->log);
     if (!engine_check_caller(engine, task_run_name(run), error))
         return false;
     task_run_finish(run);

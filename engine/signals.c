@@ -9,6 +9,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "io/net/log_sink.h"
+
 struct SignalWatch {
     /* immutable */
     bool (*interrupted)(RubatoEngine *engine, int signal_number);
@@ -59,7 +61,7 @@ SignalWatch *signal_watch_new(bool (*interrupted)(RubatoEngine *engine, int sign
     watch->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     watch->stop = eventfd(0, EFD_CLOEXEC);
     if (watch->signals >= 0 && watch->stop >= 0 &&
-        pthread_create(&watch->thread, NULL, watch_signals, watch) == 0) {
+        log_sink_start_thread(&watch->thread, watch_signals, watch) == 0) {
         pthread_setname_np(watch->thread, "signals");
         return watch;
     }

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "engine/collectives/tensor_matcher.h"
+#include "io/net/log_sink.h"
 #include "io/net/monotonic.h"
 #include "io/net/stall_clock.h"
 
@@ -284,7 +285,7 @@ static void *work(void *user)
 static bool start_thread(TensorExchange *exchange, GError **error)
 {
     if (!exchange->has_thread)
-        exchange->has_thread = pthread_create(&exchange->thread, NULL, work, exchange) == 0;
+        exchange->has_thread = log_sink_start_thread(&exchange->thread, work, exchange) == 0;
     if (exchange->has_thread)
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,

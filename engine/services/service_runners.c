@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "io/net/log_sink.h"
 #include "io/net/stall_clock.h"
 
 ServiceRunner *service_runner_find(const Services *services, const char *name)
@@ -215,7 +216,7 @@ int service_runner_start(Services *services, ServiceRunner *runner)
     g_autofree char *name = g_strdup_printf("service %.7s", runner->name);
 
     *begin = (Start){ services, runner };
-    const int failure = pthread_create(&runner->thread, NULL, work, begin);
+    const int failure = log_sink_start_thread(&runner->thread, work, begin);
     if (failure != 0) {
         g_free(begin);
         return failure;

@@ -398,6 +398,7 @@ bool rubato_engine_restore(RubatoEngine *engine, const RubatoRestoreSpec *spec, 
     bool is_damaged, ok;
 
     g_return_val_if_fail(engine != NULL && spec != NULL, false);
+    LOG_SINK_SCOPE(&engine->log);
     if (!engine_check_caller(engine, "restoring a snapshot", error))
         return false;
     if (spec->directory == NULL || *spec->directory == '\0') {

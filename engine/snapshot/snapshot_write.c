@@ -341,6 +341,7 @@ bool rubato_engine_snapshot(RubatoEngine *engine, const RubatoSnapshotSpec *spec
     bool ok;
 
     g_return_val_if_fail(engine != NULL && spec != NULL, false);
+    LOG_SINK_SCOPE(&engine->log);
     if (!check_spec(spec, error) || !engine_check_caller(engine, "a snapshot", error))
         return false;
     writing.tables = g_ptr_array_new();

@@ -17,6 +17,7 @@
 #include "engine/task/wait_text.h"
 #include "io/net/caller.h"
 #include "io/net/fence.h"
+#include "io/net/log_sink.h"
 #include "tables/worker.h"
 
 /* How long a cancellation may go unnoticed while a part moves. */
@@ -374,7 +375,7 @@ static void start_worker(RubatoTaskRun *run, uint32_t local_rank)
     spinner_init(&thread->spinner);
     spinner_share(&thread->spinner, run->n_local);
     thread->worker.clients = g_new0(TableClient *, run->n_tables + 1);
-    thread->started = pthread_create(&thread->thread, NULL, work, thread) == 0;
+    thread->started = log_sink_start_thread(&thread->thread, work, thread) == 0;
     if (thread->started) {
         g_snprintf(name, sizeof name, "worker %u", rank);
         pthread_setname_np(thread->thread, name);

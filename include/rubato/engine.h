@@ -62,6 +62,19 @@ typedef struct {
 RUBATO_API bool rubato_announcement_from_environment(RubatoAnnouncement *announcement,
                                                      GError **error);
 
+/* How much a line of the log matters. */
+typedef enum {
+    RUBATO_LOG_MESSAGE,  /* the run goes on: for whom a call waits, what a node does about a loss */
+    RUBATO_LOG_WARNING,  /* something is wrong, and no call tells it */
+    RUBATO_LOG_CRITICAL, /* the program misuses the library */
+    RUBATO_LOG_NOTHING,  /* as log_level: no line at all */
+} RubatoLogLevel;
+
+/* Takes a line of the log. It may come from several threads at once, and must not block. Of the
+ * engine it may only ask the number of its node. */
+typedef void (*RubatoLogFunc)(RubatoLogLevel level, const char *text, RubatoEngine *engine,
+                              void *user_data);
+
 /* How an engine starts. A zeroed config is one process with one server thread. */
 typedef struct {
     const char *cluster_file; /* NULL: one process */
@@ -84,6 +97,15 @@ typedef struct {
      * only. */
     bool (*take_signal)(int signal_number, void *user_data);
     void *signal_data; /* its user_data */
+
+    /* The lines of this engine's threads, workers and calls: which are written (those of this level
+     * and above), and who writes them (NULL: GLib's log, in the domain "rubato"). What no engine
+     * causes goes to GLib's log: the reading of data outside a task, a call without an engine. Both
+     * work by g_log_set_handler of that domain, so a program with a handler of its own for it
+     * leaves them out. */
+    RubatoLogLevel log_level;
+    RubatoLogFunc log;
+    void *log_data; /* its user_data */
 
     /* In place of a cluster file. NULL, or RUBATO_ROLE_NONE in it: none. The caller may free it
      * once rubato_engine_new has returned. */

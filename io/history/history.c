@@ -16,6 +16,7 @@
 #include <rubato/error.h>
 
 #include "io/history/history_private.h"
+#include "io/net/log_sink.h"
 
 #define MOST_CHUNKS 64
 
@@ -171,7 +172,7 @@ History *history_open(const char *folder, uint32_t node, uint32_t n_nodes, GErro
         free_history(history);
         return NULL;
     }
-    if (pthread_create(&history->writer, NULL, run_writer, history) != 0) {
+    if (log_sink_start_thread(&history->writer, run_writer, history) != 0) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
                     "cannot start a thread for the history of node %u", node);
         free_history(history);

@@ -34,6 +34,7 @@
 #include "io/net/actor.h"
 
 #include "io/net/futex.h"
+#include "io/net/log_sink.h"
 
 /* How often a guest of an actor with a thread looks into the mailbox again before it leaves. */
 enum { MAX_ROUNDS = 4 };
@@ -392,7 +393,7 @@ static void *serve(void *user)
 bool actor_start(Actor *actor, const char *name)
 {
     atomic_store_explicit(&actor->has_thread, true, memory_order_relaxed);
-    if (pthread_create(&actor->thread, NULL, serve, actor) != 0) {
+    if (log_sink_start_thread(&actor->thread, serve, actor) != 0) {
         atomic_store_explicit(&actor->has_thread, false, memory_order_relaxed);
         return false;
     }

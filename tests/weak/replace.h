@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "io/net/futex.h"
+#include "io/net/log_sink.h"
 #include "io/net/monotonic.h"
 #include "tests/weak/weak.h"
 
@@ -203,6 +204,7 @@ ssize_t weak_read(int fd, void *to, size_t size);
 ssize_t weak_write(int fd, const void *from, size_t size);
 
 #define pthread_create(thread, attributes, run, user) weak_thread_create(thread, run, user)
+#define log_sink_start_thread(thread, run, user) weak_thread_create(thread, run, user)
 #define pthread_join(thread, result) weak_thread_join(thread)
 #define pthread_setname_np(thread, name) weak_thread_name(thread, name)
 #define pthread_mutex_init(mutex, attributes) weak_nothing(mutex)

@@ -13,6 +13,7 @@
 #include <rubato/error.h>
 
 #include "io/net/flow_sizes.h"
+#include "io/net/log_sink.h"
 #include "io/net/network/network_private.h"
 #include "io/net/transport/faulty/faulty_channel.h"
 
@@ -210,7 +211,7 @@ bool network_start(Network *network, GError **error)
     /* Signals are for the threads of the program. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int code = pthread_create(&network->thread, NULL, network_run, network);
+    const int code = log_sink_start_thread(&network->thread, network_run, network);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code != 0) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "cannot start the I/O thread: %s",

@@ -22,6 +22,7 @@
 
 #include <rubato/error.h>
 
+#include "io/net/log_sink.h"
 #include "io/net/monotonic.h"
 
 #define ZAP_ADDRESS "inproc://zeromq.zap.01"
@@ -217,7 +218,7 @@ ZmqGate *zmq_gate_new(void *context, void *router, ZmqGateUsers users, ZmqCurve 
                     "cannot watch who connects over ZeroMQ: %s", zmq_strerror(zmq_errno()));
         goto close_sockets;
     }
-    const int code = pthread_create(&self->thread, NULL, keep, self);
+    const int code = log_sink_start_thread(&self->thread, keep, self);
     if (code == 0) {
         pthread_setname_np(self->thread, "zmq gate");
         return self;
