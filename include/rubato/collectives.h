@@ -76,6 +76,11 @@ RUBATO_API void rubato_gathered_clear(RubatoGathered *gathered);
 RUBATO_API bool rubato_worker_allreduce(RubatoWorker *worker, const RubatoTensor *tensor,
                                         const RubatoReduce *reduce, GError **error);
 
+/* The same for n numbers in place, without a name: for counts, losses and sums. All workers make
+ * the call with the same n and reduction. */
+RUBATO_API bool rubato_worker_reduce(RubatoWorker *worker, double *values, size_t n,
+                                     RubatoReduction reduction, GError **error);
+
 /* Copies the input of the worker with rank `root` to the output of each worker. The root's output
  * may be its input, or NULL; the others' input is not read. */
 RUBATO_API bool rubato_worker_broadcast(RubatoWorker *worker, const RubatoTensor *tensor,
