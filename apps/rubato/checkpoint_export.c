@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/kit/model/app_npy.h"
 #include "apps/rubato/checkpoint.h"
+#include <rubato/npy.h>
 
 typedef struct {
     const RubatoSnapshot *snapshot;
@@ -135,9 +135,11 @@ static FILE *begin_file(const Export *export, const char *suffix, const char *de
     g_autofree char *file_name = g_strconcat(name, suffix, NULL);
     g_autofree char *path = g_build_filename(export->folder, file_name, NULL);
     FILE *file = fopen(path, "wbxe");
+    size_t n;
+    g_autofree char *header = rubato_npy_header(descr, n_dimensions, shape, &n);
 
     if (file != NULL)
-        app_npy_write_header(file, descr, n_dimensions, shape);
+        fwrite(header, 1, n, file);
     return file;
 }
 
@@ -155,7 +157,7 @@ static bool write_keys(const Export *export, GError **error)
 
     if (export->keys == NULL)
         return true;
-    file = begin_file(export, ".keys.npy", APP_NPY_KEYS, 1, shape);
+    file = begin_file(export, ".keys.npy", RUBATO_NPY_KEYS, 1, shape);
     if (file == NULL)
         return fail_io(export, error);
     fwrite(export->keys, sizeof *export->keys, export->n_keys, file);
@@ -165,7 +167,7 @@ static bool write_keys(const Export *export, GError **error)
 static bool begin_rows(Export *export)
 {
     const RubatoSnapshotTable *table = export->table;
-    const char *descr = app_npy_descr(table->dtype);
+    const char *descr = rubato_npy_descr(table->dtype);
     const uint64_t n = table->holds_range ? table->n_keys : export->n_keys;
 
     export->rows = begin_file(export, ".npy", descr, 2, (const uint64_t[]){ n, table->width });

@@ -12,12 +12,14 @@
 #include <rubato/kv_client_table.h>
 #include <rubato/kv_table.h>
 #include <rubato/mix.h>
+#include <rubato/npy.h>
 #include <rubato/plugin.h>
 #include <rubato/ragged_table.h>
 #include <rubato/service.h>
 #include <rubato/snapshot.h>
 #include <rubato/sparse_kv_client_table.h>
 #include <rubato/table.h>
+#include <rubato/table_files.h>
 #include <rubato/task.h>
 #include <rubato/ticket.h>
 #include <rubato/types.h>

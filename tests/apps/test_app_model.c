@@ -170,7 +170,7 @@ START_TEST(a_model_is_loaded_as_it_was_saved)
     g_autoptr(GError) error = NULL;
     Run *run = run_new("--load", dir, NULL);
 
-    ck_assert_uint_eq(count_entries(dir), 4);
+    ck_assert_uint_eq(count_entries(dir), 6);
     ck_assert_uint_eq(count_entries(scratch), 1); /* nothing beside it */
     ck_assert_msg(run_begin(run, &error), "%s", error != NULL ? error->message : "");
     check_model(run, INT64_MIN + N_DENSE);

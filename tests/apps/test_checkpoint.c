@@ -3,9 +3,9 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "apps/kit/model/app_npy.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
+#include <rubato/npy.h>
 
 static char *directory;
 
@@ -122,12 +122,12 @@ static void check_array(const char *name, uint64_t n, uint64_t width, float firs
 {
     g_autofree char *path = g_build_filename(directory, "out", name, NULL);
     g_autoptr(GError) error = NULL;
-    g_autoptr(AppNpy) npy = app_npy_open(path, &error);
+    g_autoptr(RubatoNpy) npy = rubato_npy_open(path, &error);
     float value;
 
     ck_assert_msg(npy != NULL, "%s", error != NULL ? error->message : "");
-    ck_assert(app_npy_check(npy, "<f4", 2, (const uint64_t[]){ n, width }, NULL));
-    ck_assert(app_npy_read(npy, &value, sizeof value, NULL));
+    ck_assert(rubato_npy_check(npy, "<f4", 2, (const uint64_t[]){ n, width }, NULL));
+    ck_assert(rubato_npy_read(npy, &value, sizeof value, NULL));
     ck_assert_msg(value == first, "%s begins with %g", name, (double)value);
 }
 

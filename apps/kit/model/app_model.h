@@ -3,6 +3,7 @@
  *     DIR/model.json        the description
  *     DIR/NAME.npy          the rows of a table, in the order of their keys
  *     DIR/NAME.keys.npy     of a hash table: these keys
+ *     DIR/NAME.table        what these are: rubato/table_files.h
  *
  * The description has a checksum of each array's values and keys, and one of its own text without
  * that checksum and without blanks. So if any byte of a model changes, the model is refused, or the
@@ -14,7 +15,7 @@
 
 #include "apps/kit/app.h"
 #include "apps/kit/model/app_json.h"
-#include "apps/kit/model/app_npy.h"
+#include <rubato/npy.h>
 
 #define APP_MODEL_FORMAT "rubato-model"
 #define APP_MODEL_VERSION 2

@@ -7,12 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "apps/kit/model/app_checksum.h"
 #include "apps/kit/model/app_json.h"
 
 typedef struct {
-    AppNpy *values;
-    AppNpy *keys; /* NULL: a dense table */
     uint64_t n_rows;
     char *checksum, *keys_checksum; /* NULL: the description has none */
 } ArrayFiles;
@@ -27,8 +24,6 @@ void app_model_files_free(AppModelFiles *files)
     if (files == NULL)
         return;
     for (size_t i = 0; i < files->n_arrays; i++) {
-        app_npy_free(files->arrays[i].values);
-        app_npy_free(files->arrays[i].keys);
         g_free(files->arrays[i].checksum);
         g_free(files->arrays[i].keys_checksum);
     }
@@ -221,6 +216,14 @@ static bool check_array(const char *dir, const AppArray *array, const Described 
         found->width, found->dtype, found->first_key);
 }
 
+static bool check_header(const char *path, const char *descr, unsigned n_dimensions,
+                         const uint64_t *shape, GError **error)
+{
+    g_autoptr(RubatoNpy) npy = rubato_npy_open(path, error);
+
+    return npy != NULL && rubato_npy_check(npy, descr, n_dimensions, shape, error);
+}
+
 static bool open_array(const App *app, const AppArray *array, JsonObject *root, ArrayFiles *files,
                        GError **error)
 {
@@ -242,14 +245,8 @@ static bool open_array(const App *app, const AppArray *array, JsonObject *root, 
                                       array->name);
     files->checksum = g_strdup(described.checksum);
     files->keys_checksum = g_strdup(described.keys_checksum);
-    files->values = app_npy_open(values, error);
-    if (files->values == NULL ||
-        !app_npy_check(files->values, app_npy_descr(array->spec.dtype), 2, shape, error))
-        return false;
-    if (!app_array_is_hash(array))
-        return true;
-    files->keys = app_npy_open(keys, error);
-    return files->keys != NULL && app_npy_check(files->keys, APP_NPY_KEYS, 1, shape, error);
+    return check_header(values, rubato_npy_descr(array->spec.dtype), 2, shape, error) &&
+           (!app_array_is_hash(array) || check_header(keys, RUBATO_NPY_KEYS, 1, shape, error));
 }
 
 /* Whether there are no more arrays than the program has; each of those has been found. */
@@ -322,53 +319,34 @@ bool app_model_shape(const App *app, const char *array, uint32_t *width, uint64_
 
 /* ---- into the tables ---- */
 
-static bool put_rows(const App *app, const AppArray *array, const RubatoKey *keys, RubatoKey first,
-                     size_t n, const void *rows, GError **error)
-{
-    const char *table = array->spec.name;
-
-    return keys != NULL ? rubato_engine_set(app->engine, table, keys, n, rows, error)
-                        : rubato_engine_set_range(app->engine, table, first, n, rows, error);
-}
-
 /* Whether an array's bytes are those that were saved; expected is NULL if that is unknown. */
-static bool compare_checksum(const AppNpy *npy, const AppChecksum *checksum, const char *expected,
-                             GError **error)
+static bool compare_checksum(const App *app, const char *name, const char *suffix,
+                             const char *found, const char *expected, GError **error)
 {
-    g_autofree char *found = app_checksum_text(checksum);
-
     if (expected == NULL || strcmp(found, expected) == 0)
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                "--load: %s: it is not as it was saved: its checksum is %s, expected %s; save the "
+                "%s/%s%s: it is not as it was saved: its checksum is %s, expected %s; save the "
                 "model anew",
-                npy->path, found, expected);
+                app->load, name, suffix, found, expected);
     return false;
 }
 
-static bool fill_array(const App *app, const AppArray *array, ArrayFiles *files, GError **error)
+static bool fill_array(const App *app, const AppArray *array, const ArrayFiles *files,
+                       GError **error)
 {
-    const size_t row_bytes = app_array_row_bytes(array), chunk = app_array_chunk(array);
-    g_autofree void *rows = g_malloc(chunk * row_bytes);
-    g_autofree RubatoKey *keys = files->keys != NULL ? g_new(RubatoKey, chunk) : NULL;
-    g_autoptr(AppChecksum) checksum = app_checksum_new();
-    g_autoptr(AppChecksum) keys_checksum = app_checksum_new();
+    g_autofree char *path = g_build_filename(app->load, array->name, NULL);
+    RubatoTableFiles loaded;
 
-    for (uint64_t done = 0; done < files->n_rows; done += chunk) {
-        const size_t n = (size_t)MIN(chunk, files->n_rows - done);
-
-        if (!app_npy_read(files->values, rows, n * row_bytes, error) ||
-            (keys != NULL && !app_npy_read(files->keys, keys, n * sizeof *keys, error)))
-            return false;
-        app_checksum_add(checksum, rows, n * row_bytes);
-        if (keys != NULL)
-            app_checksum_add(keys_checksum, keys, n * sizeof *keys);
-        if (!put_rows(app, array, keys, array->spec.first_key + done, n, rows, error))
-            return false;
-    }
-    return compare_checksum(files->values, checksum, files->checksum, error) &&
-           (keys == NULL ||
-            compare_checksum(files->keys, keys_checksum, files->keys_checksum, error));
+    if (rubato_engine_load_table(app->engine, array->spec.name, path, RUBATO_TABLE_VALUES, &loaded,
+                                 error) &&
+        compare_checksum(app, array->name, ".npy", loaded.values_checksum, files->checksum,
+                         error) &&
+        compare_checksum(app, array->name, ".keys.npy", loaded.keys_checksum, files->keys_checksum,
+                         error))
+        return true;
+    g_prefix_error(error, "--load: ");
+    return false;
 }
 
 bool app_model_fill(const App *app, const AppModel *model, AppModelFiles *files, GError **error)

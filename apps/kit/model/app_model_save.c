@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "apps/kit/model/app_checksum.h"
 #include "apps/kit/model/app_json.h"
 #include "apps/kit/model/app_keys.h"
 
@@ -22,20 +21,19 @@ static bool fail(const char *path, const char *why, GError **error)
 
 /* ---- arrays ---- */
 
-/* What the description tells of an array's files. */
-typedef struct {
-    size_t n_rows;
-    char *checksum, *keys_checksum; /* the second is NULL if the table is dense */
-} Written;
-
-static void written_clear(Written *written, size_t n)
+static bool write_array(const App *app, const AppArray *array, const char *dir,
+                        RubatoTableFiles *written, GError **error)
 {
-    for (size_t i = 0; i < n; i++) {
-        g_free(written[i].checksum);
-        g_free(written[i].keys_checksum);
-    }
-    g_free(written);
+    g_autofree char *path = g_build_filename(dir, array->name, NULL);
+
+    if (rubato_engine_save_table(app->engine, array->spec.name, path, RUBATO_TABLE_VALUES, written,
+                                 error))
+        return true;
+    g_prefix_error(error, "--save: ");
+    return false;
 }
+
+/* ---- the description ---- */
 
 /* Makes sure that the file is on the disk, or says why not. Closes the file. */
 static bool finish_file(FILE *file, const char *path, bool good, GError **error)
@@ -46,77 +44,7 @@ static bool finish_file(FILE *file, const char *path, bool good, GError **error)
     return good;
 }
 
-static bool write_rows(const App *app, const AppArray *array, const RubatoKey *keys, size_t n,
-                       FILE *file, AppChecksum *checksum, GError **error)
-{
-    const RubatoTableSpec *spec = &array->spec;
-    const size_t row_bytes = app_array_row_bytes(array), chunk = app_array_chunk(array);
-    g_autofree void *rows = g_malloc(chunk * row_bytes);
-
-    for (size_t done = 0; done < n; done += chunk) {
-        const size_t some = MIN(chunk, n - done);
-
-        if (!(keys != NULL
-                  ? rubato_engine_get(app->engine, spec->name, keys + done, some, rows, error)
-                  : rubato_engine_get_range(app->engine, spec->name, spec->first_key + done, some,
-                                            rows, error)))
-            return false;
-        fwrite(rows, row_bytes, some, file);
-        app_checksum_add(checksum, rows, row_bytes * some);
-    }
-    return true;
-}
-
-static bool write_values(const App *app, const AppArray *array, const RubatoKey *keys, size_t n,
-                         const char *dir, Written *written, GError **error)
-{
-    const uint64_t shape[] = { n, app_array_width(array) };
-    g_autofree char *path = app_model_path(dir, array->name, ".npy");
-    g_autoptr(AppChecksum) checksum = app_checksum_new();
-    FILE *file = fopen(path, "wbe");
-
-    if (file == NULL)
-        return fail(path, g_strerror(errno), error);
-    app_npy_write_header(file, app_npy_descr(array->spec.dtype), 2, shape);
-    if (!finish_file(file, path, write_rows(app, array, keys, n, file, checksum, error), error))
-        return false;
-    written->checksum = app_checksum_text(checksum);
-    return true;
-}
-
-static bool write_keys(const AppArray *array, const RubatoKey *keys, size_t n, const char *dir,
-                       Written *written, GError **error)
-{
-    const uint64_t shape[] = { n };
-    g_autofree char *path = app_model_path(dir, array->name, ".keys.npy");
-    g_autoptr(AppChecksum) checksum = app_checksum_new();
-    FILE *file = fopen(path, "wbe");
-
-    if (file == NULL)
-        return fail(path, g_strerror(errno), error);
-    app_checksum_add(checksum, keys, n * sizeof *keys);
-    written->keys_checksum = app_checksum_text(checksum);
-    app_npy_write_header(file, APP_NPY_KEYS, 1, shape);
-    fwrite(keys, sizeof *keys, n, file);
-    return finish_file(file, path, true, error);
-}
-
-static bool write_array(const App *app, const AppArray *array, const char *dir, Written *written,
-                        GError **error)
-{
-    g_autofree RubatoKey *keys = NULL;
-
-    written->n_rows = (size_t)array->spec.n_keys;
-    if (!app_array_is_hash(array))
-        return write_values(app, array, NULL, written->n_rows, dir, written, error);
-    return rubato_engine_list_keys(app->engine, array->spec.name, &keys, &written->n_rows, error) &&
-           write_keys(array, keys, written->n_rows, dir, written, error) &&
-           write_values(app, array, keys, written->n_rows, dir, written, error);
-}
-
-/* ---- the description ---- */
-
-static void add_array(JsonBuilder *builder, const AppArray *array, const Written *written)
+static void add_array(JsonBuilder *builder, const AppArray *array, const RubatoTableFiles *written)
 {
     json_builder_begin_object(builder);
     app_json_add_text(builder, "name", array->name);
@@ -126,14 +54,14 @@ static void add_array(JsonBuilder *builder, const AppArray *array, const Written
     if (!app_array_is_hash(array))
         app_json_add_int(builder, "first_key", array->spec.first_key);
     app_json_add_int(builder, "rows", written->n_rows);
-    app_json_add_text(builder, "checksum", written->checksum);
-    if (written->keys_checksum != NULL)
+    app_json_add_text(builder, "checksum", written->values_checksum);
+    if (*written->keys_checksum != '\0')
         app_json_add_text(builder, "keys_checksum", written->keys_checksum);
     json_builder_end_object(builder);
 }
 
 /* (transfer full) */
-static char *describe(const App *app, const AppModel *model, const Written *written)
+static char *describe(const App *app, const AppModel *model, const RubatoTableFiles *written)
 {
     g_autoptr(JsonBuilder) builder = json_builder_new();
     const AppData *data = app->program->data;
@@ -175,8 +103,8 @@ static char *describe(const App *app, const AppModel *model, const Written *writ
     return json_generator_to_data(generator, NULL);
 }
 
-static bool write_description(const App *app, const AppModel *model, const Written *written,
-                              const char *dir, GError **error)
+static bool write_description(const App *app, const AppModel *model,
+                              const RubatoTableFiles *written, const char *dir, GError **error)
 {
     g_autofree char *text = describe(app, model, written);
     g_autofree char *path = g_build_filename(dir, APP_MODEL_DESCRIPTION, NULL);
@@ -199,7 +127,7 @@ static bool check_content(const char *path, GDir *dir, GError **error)
         is_empty = false;
         if (strcmp(name, APP_MODEL_DESCRIPTION) == 0)
             is_model = true;
-        else if (!g_str_has_suffix(name, ".npy")) {
+        else if (!g_str_has_suffix(name, ".npy") && !g_str_has_suffix(name, ".table")) {
             g_autofree char *why =
                 g_strdup_printf("there is a %s in it, which is no part of a saved model; name "
                                 "another folder",
@@ -277,14 +205,12 @@ static bool put_in_place(const char *made, const char *dir, GError **error)
 
 static bool write_all(const App *app, const AppModel *model, const char *dir, GError **error)
 {
-    Written *written = g_new0(Written, model->n_arrays);
+    g_autofree RubatoTableFiles *written = g_new0(RubatoTableFiles, model->n_arrays);
     bool good = true;
 
     for (size_t i = 0; good && i < model->n_arrays; i++)
         good = write_array(app, &model->arrays[i], dir, &written[i], error);
-    good = good && write_description(app, model, written, dir, error);
-    written_clear(written, model->n_arrays);
-    return good;
+    return good && write_description(app, model, written, dir, error);
 }
 
 bool app_model_save(const App *app, const AppModel *model, GError **error)

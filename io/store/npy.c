@@ -3,9 +3,10 @@
  * Such a file is the magic "\x93NUMPY", two bytes of version, two of the header's length, then the
  * header: a dict of Python with the keys descr, fortran_order and shape in any order, padded with
  * blanks so that the values begin at a multiple of 64; then the values. */
-#include "apps/kit/model/app_npy.h"
+#include <rubato/npy.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -20,11 +21,11 @@ G_STATIC_ASSERT(G_BYTE_ORDER == G_LITTLE_ENDIAN);
 static const struct {
     const char *descr;
     size_t n_bytes;
-} descrs[] = { { "<f4", 4 }, { "<f8", 8 }, { "<i4", 4 }, { "<i8", 8 }, { APP_NPY_KEYS, 8 } };
+} descrs[] = { { "<f4", 4 }, { "<f8", 8 }, { "<i4", 4 }, { "<i8", 8 }, { RUBATO_NPY_KEYS, 8 } };
 
-const char *app_npy_descr(RubatoDtype dtype)
+const char *rubato_npy_descr(RubatoDtype dtype)
 {
-    return descrs[dtype].descr;
+    return dtype <= RUBATO_I64 ? descrs[dtype].descr : NULL;
 }
 
 /* 0: unknown */
@@ -44,20 +45,23 @@ static char *shape_text(unsigned n_dimensions, const uint64_t *shape)
                                                shape[0], shape[1]);
 }
 
-void app_npy_write_header(FILE *file, const char *descr, unsigned n_dimensions,
-                          const uint64_t *shape)
+char *rubato_npy_header(const char *descr, unsigned n_dimensions, const uint64_t *shape,
+                        size_t *n_bytes)
 {
     g_autofree char *dimensions = shape_text(n_dimensions, shape);
     g_autofree char *dict = g_strdup_printf(
         "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, dimensions);
     const size_t used = PREFIX_BYTES + strlen(dict) + 1; /* a newline ends it */
     const size_t all = (used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    const size_t header = all - PREFIX_BYTES;
-    const uint8_t length[] = { (uint8_t)header, (uint8_t)(header >> 8) };
+    const size_t rest = all - PREFIX_BYTES;
+    char *header = g_malloc(all + 1);
 
-    fwrite(MAGIC, 1, MAGIC_BYTES, file);
-    fwrite(length, 1, sizeof length, file);
-    fprintf(file, "%s%*s\n", dict, (int)(all - used), "");
+    memcpy(header, MAGIC, MAGIC_BYTES);
+    header[MAGIC_BYTES] = (char)(rest & 0xff);
+    header[MAGIC_BYTES + 1] = (char)(rest >> 8);
+    g_snprintf(header + PREFIX_BYTES, rest + 1, "%s%*s\n", dict, (int)(all - used), "");
+    *n_bytes = all;
+    return header;
 }
 
 /* ---- the header's dict ---- */
@@ -102,7 +106,7 @@ static bool take_false(const char **at)
 }
 
 /* "(3,)" or "(3, 4)". */
-static bool take_shape(const char **at, AppNpy *npy)
+static bool take_shape(const char **at, RubatoNpy *npy)
 {
     if (!take(at, '('))
         return false;
@@ -121,7 +125,7 @@ static bool take_shape(const char **at, AppNpy *npy)
     return npy->n_dimensions > 0;
 }
 
-static bool read_dict(const char *at, AppNpy *npy)
+static bool read_dict(const char *at, RubatoNpy *npy)
 {
     bool has_descr = false, has_order = false, has_shape = false;
 
@@ -149,13 +153,13 @@ static bool read_dict(const char *at, AppNpy *npy)
 
 /* ---- files ---- */
 
-static bool fail(const AppNpy *npy, RubatoError code, GError **error, const char *what)
+static bool fail(const RubatoNpy *npy, RubatoError code, GError **error, const char *what)
 {
     g_set_error(error, RUBATO_ERROR, (gint)code, "%s: %s", npy->path, what);
     return false;
 }
 
-static bool read_header(AppNpy *npy, GError **error)
+static bool read_header(RubatoNpy *npy, GError **error)
 {
     uint8_t prefix[PREFIX_BYTES];
 
@@ -176,7 +180,7 @@ static bool read_header(AppNpy *npy, GError **error)
 }
 
 /* Whether the file ends where the last value does. */
-static bool check_size(const AppNpy *npy, GError **error)
+static bool check_size(const RubatoNpy *npy, GError **error)
 {
     const uint64_t columns = npy->n_dimensions == 2 ? npy->shape[1] : 1;
     const long begin = ftell(npy->file);
@@ -197,9 +201,9 @@ static bool check_size(const AppNpy *npy, GError **error)
     return fail(npy, RUBATO_ERROR_FORMAT, error, what);
 }
 
-AppNpy *app_npy_open(const char *path, GError **error)
+RubatoNpy *rubato_npy_open(const char *path, GError **error)
 {
-    g_autoptr(AppNpy) npy = g_new0(AppNpy, 1);
+    g_autoptr(RubatoNpy) npy = g_new0(RubatoNpy, 1);
 
     npy->path = g_strdup(path);
     npy->file = fopen(path, "rbe");
@@ -210,7 +214,7 @@ AppNpy *app_npy_open(const char *path, GError **error)
     return read_header(npy, error) && check_size(npy, error) ? g_steal_pointer(&npy) : NULL;
 }
 
-void app_npy_free(AppNpy *npy)
+void rubato_npy_free(RubatoNpy *npy)
 {
     if (npy == NULL)
         return;
@@ -220,8 +224,8 @@ void app_npy_free(AppNpy *npy)
     g_free(npy);
 }
 
-bool app_npy_check(const AppNpy *npy, const char *descr, unsigned n_dimensions,
-                   const uint64_t *shape, GError **error)
+bool rubato_npy_check(const RubatoNpy *npy, const char *descr, unsigned n_dimensions,
+                      const uint64_t *shape, GError **error)
 {
     if (strcmp(npy->descr, descr) == 0 && npy->n_dimensions == n_dimensions &&
         memcmp(npy->shape, shape, n_dimensions * sizeof *shape) == 0)
@@ -233,7 +237,7 @@ bool app_npy_check(const AppNpy *npy, const char *descr, unsigned n_dimensions,
     return fail(npy, RUBATO_ERROR_FORMAT, error, what);
 }
 
-bool app_npy_read(AppNpy *npy, void *values, size_t n_bytes, GError **error)
+bool rubato_npy_read(RubatoNpy *npy, void *values, size_t n_bytes, GError **error)
 {
     if (fread(values, 1, n_bytes, npy->file) == n_bytes)
         return true;

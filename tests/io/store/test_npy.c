@@ -1,10 +1,11 @@
 /* NumPy's array files, as models are saved in: written as NumPy writes them, read with checks. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/kit/model/app_npy.h"
 #include "tests/support/cluster/program_run.h"
 #include "tests/support/runner.h"
+#include <rubato/npy.h>
 
 static char *scratch; /* a folder for the case's files */
 
@@ -32,6 +33,15 @@ static void expect_error(GError *error, RubatoError code, const char *text)
                   text);
 }
 
+static void write_header(FILE *file, const char *descr, unsigned n_dimensions,
+                         const uint64_t *shape)
+{
+    size_t n;
+    g_autofree char *header = rubato_npy_header(descr, n_dimensions, shape, &n);
+
+    fwrite(header, 1, n, file);
+}
+
 /* Byte for byte what numpy.save(file, numpy.array([[1, 2], [3, 4], [5, 6]], '<f4')) writes. */
 START_TEST(npy_is_written_as_numpy_writes_it)
 {
@@ -46,7 +56,7 @@ START_TEST(npy_is_written_as_numpy_writes_it)
     gsize n;
     FILE *file = fopen(path, "w");
 
-    app_npy_write_header(file, "<f4", 2, (const uint64_t[]){ 3, 2 });
+    write_header(file, "<f4", 2, (const uint64_t[]){ 3, 2 });
     fwrite(values, 1, sizeof values, file);
     fclose(file);
     ck_assert(g_file_get_contents(path, &text, &n, NULL));
@@ -64,7 +74,7 @@ START_TEST(npy_values_begin_at_a_multiple_of_64)
         size_t n = 0;
         FILE *file = open_memstream(&text, &n);
 
-        app_npy_write_header(file, APP_NPY_KEYS, i == 0 ? 1 : 2, shapes[i]);
+        write_header(file, RUBATO_NPY_KEYS, i == 0 ? 1 : 2, shapes[i]);
         fclose(file);
         ck_assert_uint_eq(n % 64, 0);
         ck_assert_int_eq(text[n - 1], '\n');
@@ -98,17 +108,17 @@ START_TEST(npy_headers_may_be_spelt_otherwise)
 {
     g_autofree char *path = write_npy(good_dicts[_i], 8);
     g_autoptr(GError) error = NULL;
-    g_autoptr(AppNpy) npy = app_npy_open(path, &error);
+    g_autoptr(RubatoNpy) npy = rubato_npy_open(path, &error);
     uint8_t values[8];
 
     ck_assert_msg(npy != NULL, "%s", error != NULL ? error->message : "");
-    ck_assert(app_npy_check(npy, "<i4", 2, (const uint64_t[]){ 2, 1 }, NULL));
-    ck_assert(!app_npy_check(npy, "<i4", 1, (const uint64_t[]){ 2 }, NULL));
-    ck_assert(!app_npy_check(npy, "<f4", 2, (const uint64_t[]){ 2, 1 }, NULL));
-    ck_assert(!app_npy_check(npy, "<i4", 2, (const uint64_t[]){ 2, 2 }, &error));
+    ck_assert(rubato_npy_check(npy, "<i4", 2, (const uint64_t[]){ 2, 1 }, NULL));
+    ck_assert(!rubato_npy_check(npy, "<i4", 1, (const uint64_t[]){ 2 }, NULL));
+    ck_assert(!rubato_npy_check(npy, "<f4", 2, (const uint64_t[]){ 2, 1 }, NULL));
+    ck_assert(!rubato_npy_check(npy, "<i4", 2, (const uint64_t[]){ 2, 2 }, &error));
     expect_error(error, RUBATO_ERROR_FORMAT,
                  "expected an array (2, 2) of <i4, found (2, 1) of <i4");
-    ck_assert(app_npy_read(npy, values, 8, NULL));
+    ck_assert(rubato_npy_read(npy, values, 8, NULL));
     ck_assert_int_eq(values[7], 7);
 }
 END_TEST
@@ -146,7 +156,7 @@ START_TEST(npy_refuses_what_is_no_such_array)
     g_autofree char *path = write_npy(bad_npys[_i].dict, bad_npys[_i].n_values);
     g_autoptr(GError) error = NULL;
 
-    ck_assert_ptr_null(app_npy_open(path, &error));
+    ck_assert_ptr_null(rubato_npy_open(path, &error));
     expect_error(error, RUBATO_ERROR_FORMAT, bad_npys[_i].message);
     ck_assert(g_str_has_prefix(error->message, path));
 }
@@ -160,12 +170,12 @@ START_TEST(npy_refuses_files_that_are_cut_off)
 
     for (int size = 12; size >= 0; size -= 4) {
         ck_assert_int_eq(truncate(path, size), 0);
-        ck_assert_ptr_null(app_npy_open(path, &error));
+        ck_assert_ptr_null(rubato_npy_open(path, &error));
         expect_error(error, RUBATO_ERROR_FORMAT,
                      size > 10 ? "the header is cut off" : "expected a NumPy array");
         g_clear_error(&error);
     }
-    ck_assert_ptr_null(app_npy_open(missing, &error));
+    ck_assert_ptr_null(rubato_npy_open(missing, &error));
     expect_error(error, RUBATO_ERROR_IO, "No such file");
     g_clear_error(&error);
 }
@@ -173,7 +183,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("app_npy");
+    Suite *suite = suite_create("rubato_npy");
     TCase *cases = tcase_create("npy");
 
     tcase_add_checked_fixture(cases, make_scratch, remove_scratch);
