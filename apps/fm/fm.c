@@ -42,13 +42,13 @@ static const char *const table_names[] = { FM_BIAS, FM_WEIGHTS, NULL };
 
 static bool get(const Tables *tables, FmWorkspace *workspace, GError **error)
 {
-    return rubato_kv_table_get(tables->bias, &bias_key, 1, &workspace->bias, error) &&
+    return rubato_kv_table_get(tables->bias, &bias_key, 1, workspace->bias, error) &&
            rubato_sparse_kv_client_table_get(tables->weights, workspace->weights, error);
 }
 
 static bool add(const Tables *tables, const FmWorkspace *workspace, GError **error)
 {
-    return rubato_kv_table_add(tables->bias, &bias_key, 1, &workspace->d_bias, error) &&
+    return rubato_kv_table_add(tables->bias, &bias_key, 1, workspace->d_bias, error) &&
            rubato_kv_table_clock(tables->bias, error) &&
            rubato_sparse_kv_client_table_add(tables->weights, workspace->d_weights, error);
 }
@@ -106,7 +106,7 @@ static bool score(const RubatoBatch *batch, double *scores, void *user_data, GEr
 
     if (!check_fields(&job->model, batch, error) ||
         !fm_workspace_fit(&workspace, &job->model, batch, error) ||
-        !rubato_engine_get(engine, FM_BIAS, &bias_key, 1, &workspace.bias, error) ||
+        !rubato_engine_get(engine, FM_BIAS, &bias_key, 1, workspace.bias, error) ||
         !rubato_engine_get(engine, FM_WEIGHTS, batch->keys, batch->n_keys, workspace.weights,
                            error))
         return false;
@@ -141,6 +141,7 @@ static void describe_tables(const FmJob *job, AppArray arrays[N_TABLES])
     arrays[WEIGHTS] =
         (AppArray){ FM_WEIGHTS, app_rule_table(&job->app, FM_WEIGHTS, &job->rule, scale) };
     arrays[SCALING] = (AppArray){ APP_SCALING, app_features_table() };
+    arrays[BIAS].spec.width = app_loss_n_scores(&job->model.loss);
     arrays[WEIGHTS].spec.width = (uint32_t)fm_width(&job->model);
     arrays[WEIGHTS].spec.init = "zero_normal"; /* linear terms begin at 0 */
     arrays[WEIGHTS].spec.init_stddev = job->init_stddev;
@@ -152,11 +153,15 @@ static bool run(FmJob *job, GError **error)
     AppRows *rows = &job->rows;
     AppArray arrays[N_TABLES];
     char n_factors[16];
+    g_autofree char *classes = app_loss_classes_text(&job->model.loss);
+    const bool has_classes = job->model.loss.kind == APP_LOSS_SOFTMAX;
+    const char *const scaling = app_rows_setting(rows); /* NULL: there is none */
     const AppSetting settings[] = {
         { "loss", app_loss_names[job->model.loss.kind] },
         { "factors", n_factors },
         { "field_aware", job->model.n_fields > 0 ? "yes" : "no" },
-        { app_rows_setting(rows), "yes" },
+        { has_classes ? "classes" : scaling, has_classes ? classes : "yes" },
+        { has_classes ? scaling : NULL, "yes" },
         { NULL, NULL },
     };
     const AppNumber numbers[] = {

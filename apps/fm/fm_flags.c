@@ -8,17 +8,21 @@ static const double learning_rates[APP_N_RULES] = {
     [APP_RULE_ADAGRAD] = 0.05, [APP_RULE_ADAM] = 0.003, [APP_RULE_FTRL] = 0.05, [APP_RULE_SGD] = 0.5
 };
 
+/* With softmax gradients are smaller, since a row's are shared among the classes. */
+static const double softmax_rates[APP_N_RULES] = {
+    [APP_RULE_ADAGRAD] = 0.2, [APP_RULE_ADAM] = 0.01, [APP_RULE_FTRL] = 0.1, [APP_RULE_SGD] = 1
+};
+
 #define FACTORS_DEFAULT 8
 #define NOT_GIVEN G_MININT
 
 /* ---- flags ---- */
 
-/* A factorisation machine has one score. */
-static bool check_loss(const AppLoss *loss, GError **error)
+/* A row's fields choose among the factors of one machine, and with softmax each class has one. */
+static bool check_loss(const FmJob *job, GError **error)
 {
-    return loss->kind != APP_LOSS_SOFTMAX ||
-           app_refuse(error, "--loss: expected one of logistic, hinge, squared, found \"softmax\", "
-                             "which rubato-lr has");
+    return job->model.loss.kind != APP_LOSS_SOFTMAX || !job->field_aware ||
+           app_refuse(error, "--ffm: has no --loss softmax; leave out one of them");
 }
 
 static bool take_flags(void *user_data, GError **error)
@@ -31,15 +35,16 @@ static bool take_flags(void *user_data, GError **error)
     if (!isfinite(job->init_stddev) || job->init_stddev <= 0)
         return app_refuse(error, "--init-stddev: expected a number above 0, found %g",
                           job->init_stddev);
-    if (!app_loss_take(&job->model.loss, job->loss_name, error) ||
-        !check_loss(&job->model.loss, error) || !app_rule_take(&job->rule, job->rule_name, error) ||
+    if (!app_loss_take(&job->model.loss, job->loss_name, error) || !check_loss(job, error) ||
+        !app_rule_take(&job->rule, job->rule_name, error) ||
         !app_check_number("l1", job->rule.l1, error) ||
         !app_check_number("l2", job->model.l2, error) ||
         !app_check_number("l2-factors", job->model.l2_factors, error))
         return false;
     if (job->rule.l1 > 0 && job->rule.kind != APP_RULE_FTRL)
         return app_refuse(error, "--l1: needs --rule ftrl");
-    app_rule_choose_rate(&job->app, &job->rule, learning_rates);
+    app_rule_choose_rate(&job->app, &job->rule,
+                         job->model.loss.kind == APP_LOSS_SOFTMAX ? softmax_rates : learning_rates);
     job->rate_falls = job->rule.kind != APP_RULE_FTRL; /* its weights would shrink with the rate */
     return true;
 }
@@ -47,6 +52,7 @@ static bool take_flags(void *user_data, GError **error)
 static void clear(FmJob *job)
 {
     app_rows_clear(&job->rows);
+    app_loss_clear(&job->model.loss);
     g_free(job->loss_name);
     g_free(job->rule_name);
 }
@@ -59,7 +65,7 @@ bool fm_parse(FmJob *job, int argc, char **argv)
         { "factors", 'k', 0, G_OPTION_ARG_INT, &job->n_factors,
           "Factors of a key, against each field (default 8)", "N" },
         { "loss", 0, 0, G_OPTION_ARG_STRING, &job->loss_name,
-          "logistic (default) or hinge (two labels), or squared (ratings)", "NAME" },
+          "logistic (default), hinge, squared (any numbers), softmax (classes)", "NAME" },
         { "rule", 0, 0, G_OPTION_ARG_STRING, &job->rule_name,
           "adagrad (default; .05), adam (.003), ftrl (.05), sgd (.5) or other", "NAME" },
         { "l1", 0, 0, G_OPTION_ARG_DOUBLE, &job->rule.l1,

@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+#include "apps/fm/fm_classes.h"
+
 /* Sums over the entries of one key: of e x and e x², scaled, and of 1. */
 typedef struct FmTotal {
     float slope, curvature, uses;
@@ -31,25 +33,31 @@ typedef struct {
 
 size_t fm_width(const FmModel *model)
 {
-    return 1 + (size_t)model->n_factors * MAX(1, model->n_fields);
+    return app_loss_n_scores(&model->loss) *
+           (1 + (size_t)model->n_factors * MAX(1, model->n_fields));
 }
 
 /* ---- the workspace ---- */
 
 void fm_workspace_clear(FmWorkspace *workspace)
 {
+    g_free(workspace->bias);
+    g_free(workspace->d_bias);
     g_free(workspace->weights);
     g_free(workspace->d_weights);
     g_free(workspace->totals);
     *workspace = (FmWorkspace){ 0 };
 }
 
-static bool workspace_allocate(FmWorkspace *workspace, size_t n, size_t width)
+static bool workspace_allocate(FmWorkspace *workspace, size_t n, const FmModel *model)
 {
+    const size_t width = fm_width(model), n_scores = app_loss_n_scores(&model->loss);
     size_t n_values;
 
     if (!g_size_checked_mul(&n_values, MAX(1, n), width))
         return false;
+    workspace->bias = g_new0(float, n_scores);
+    workspace->d_bias = g_new0(float, n_scores);
     workspace->weights = g_try_new(float, n_values);
     workspace->d_weights = g_try_new(float, n_values);
     workspace->totals = g_try_new(FmTotal, MAX(1, n));
@@ -63,7 +71,7 @@ bool fm_workspace_fit(FmWorkspace *workspace, const FmModel *model, const Rubato
 
     if (n > workspace->n_keys_max || workspace->weights == NULL) {
         fm_workspace_clear(workspace);
-        if (!workspace_allocate(workspace, n, fm_width(model))) {
+        if (!workspace_allocate(workspace, n, model)) {
             fm_workspace_clear(workspace);
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
                         "no memory for a batch of %zu keys with %zu weights each: "
@@ -312,12 +320,15 @@ static void add_totals(const Pass *pass)
 FmTally fm_gradient(const FmModel *model, const RubatoBatch *batch, FmWorkspace *workspace,
                     double scale)
 {
+    if (model->loss.kind == APP_LOSS_SOFTMAX)
+        return fm_classes_gradient(model, batch, workspace, scale);
+
     const Pass pass = {
         .model = model,
         .batch = batch,
-        .bias = workspace->bias,
+        .bias = workspace->bias[0],
         .weights = workspace->weights,
-        .d_bias = &workspace->d_bias,
+        .d_bias = workspace->d_bias,
         .d_weights = workspace->d_weights,
         .totals = workspace->totals,
         .scale = (float)scale,
@@ -333,10 +344,15 @@ FmTally fm_gradient(const FmModel *model, const RubatoBatch *batch, FmWorkspace 
 void fm_score(const FmModel *model, const RubatoBatch *batch, const FmWorkspace *workspace,
               double *scores)
 {
+    if (model->loss.kind == APP_LOSS_SOFTMAX) {
+        fm_classes_score(model, batch, workspace, scores);
+        return;
+    }
+
     const Pass pass = {
         .model = model,
         .batch = batch,
-        .bias = workspace->bias,
+        .bias = workspace->bias[0],
         .weights = workspace->weights,
     };
 

@@ -10,7 +10,7 @@
  *     b + Σ_j w_j x_j + Σ_{j<l} <v_{j,field l}, v_{l,field j}> x_j x_l
  *
  * (Y. Juan, Y. Zhuang, W. Chin, C. Lin, "Field-aware Factorization Machines for CTR Prediction",
- * RecSys 2016).
+ * RecSys 2016). With softmax there is such a machine without fields for each class.
  *
  * Threads: any; a workspace has one at a time. */
 #ifndef RUBATO_APPS_FM_FM_MODEL_H
@@ -32,14 +32,14 @@ typedef struct {
 } FmModel;
 
 /* Values in a key's row: its linear term, and behind it its factors, that is at 1 + the field's
- * number × n_factors + the factor's. */
+ * number × n_factors + the factor's. With softmax, these for each class, one behind another. */
 size_t fm_width(const FmModel *model);
 
 /* The weights of a batch's keys, and their gradients; it grows with the largest batch. */
 typedef struct {
-    float bias;
+    float *bias;      /* a value for each score of a row */
     float *weights;   /* n_keys rows of fm_width() */
-    float d_bias;     /* the gradients … */
+    float *d_bias;    /* the gradients … */
     float *d_weights; /* … */
     struct FmTotal *totals;
     size_t n_keys_max;
@@ -57,7 +57,7 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(FmWorkspace, fm_workspace_clear)
 /* The results of a batch's rows. */
 typedef struct {
     double loss;    /* their sum, without penalties */
-    size_t n_right; /* scores on the side of the label */
+    size_t n_right; /* scores on the side of the label; with softmax: labels of the highest score */
 } FmTally;
 
 /* From bias and weights: writes scale × the gradient over the batch's rows, penalties included,
@@ -65,7 +65,7 @@ typedef struct {
 FmTally fm_gradient(const FmModel *model, const RubatoBatch *batch, FmWorkspace *workspace,
                     double scale);
 
-/* From bias and weights: the scores of the batch's rows. */
+/* From bias and weights: the scores of the batch's rows, of each row all its scores. */
 void fm_score(const FmModel *model, const RubatoBatch *batch, const FmWorkspace *workspace,
               double *scores);
 

@@ -116,26 +116,6 @@ static void score_classes(const RubatoBatch *batch, const LrWorkspace *workspace
     }
 }
 
-/* Puts the slopes of the loss, scaled, in place of the scores. */
-static void take_slopes(float *scores, uint32_t n, uint32_t label, float scale, LrTally *tally)
-{
-    uint32_t best = 0;
-    double sum = 0;
-
-    for (uint32_t k = 1; k < n; k++)
-        if (scores[k] > scores[best])
-            best = k;
-    const float highest = scores[best], of_label = scores[label];
-    for (uint32_t k = 0; k < n; k++) {
-        scores[k] = expf(scores[k] - highest);
-        sum += (double)scores[k];
-    }
-    for (uint32_t k = 0; k < n; k++)
-        scores[k] = scale * (scores[k] / (float)sum - (k == label));
-    tally->loss += log(sum) + (double)(highest - of_label);
-    tally->n_right += best == label;
-}
-
 static LrTally add_class_gradients(const LrModel *model, const RubatoBatch *batch,
                                    LrWorkspace *workspace, double scale)
 {
@@ -146,8 +126,8 @@ static LrTally add_class_gradients(const LrModel *model, const RubatoBatch *batc
     memset(workspace->d_bias, 0, n * sizeof *workspace->d_bias);
     for (size_t row = 0; row < batch->n_rows; row++) {
         score_classes(batch, workspace, row, slopes);
-        take_slopes(slopes, n, app_loss_class_of(&model->loss, batch->label[row]), (float)scale,
-                    &tally);
+        tally.loss += app_loss_of_classes(&model->loss, slopes, batch->label[row], (float)scale,
+                                          &tally.n_right);
         for (uint32_t k = 0; k < n; k++)
             workspace->d_bias[k] += slopes[k];
         for (size_t e = batch->row_start[row]; e < batch->row_start[row + 1]; e++) {

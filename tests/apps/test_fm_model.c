@@ -73,7 +73,7 @@ static void rig_init(Rig *rig, const FmModel *model)
     rig->model.loss.positive = 1;
     fill_batch(rig);
     ck_assert(fm_workspace_fit(&rig->workspace, model, &rig->batch, NULL));
-    rig->workspace.bias = draw_real(rig);
+    *rig->workspace.bias = draw_real(rig);
     for (size_t i = 0; i < N_KEYS * fm_width(model); i++)
         rig->workspace.weights[i] = draw_real(rig) / (i % fm_width(model) == 0 ? 1 : 2);
 }
@@ -106,7 +106,7 @@ static double plain_score(const Rig *rig, size_t row)
 {
     const FmModel *model = &rig->model;
     const size_t end = rig->row_start[row + 1];
-    double score = (double)rig->workspace.bias;
+    double score = (double)*rig->workspace.bias;
 
     for (size_t i = rig->row_start[row]; i < end; i++) {
         const float *v = rig->workspace.weights + rig->index[i] * fm_width(model);
@@ -202,7 +202,7 @@ START_TEST(gradient_is_the_slope_of_the_objective)
     ck_assert_double_eq_tol(tally.loss, expected.loss, 1e-4 * (1 + expected.loss));
     if (rig.model.loss.kind == APP_LOSS_LOGISTIC)
         ck_assert_uint_eq(tally.n_right, expected.n_right);
-    check_slopes(&rig, &rig.workspace.bias, &rig.workspace.d_bias, 1, scale, "bias");
+    check_slopes(&rig, rig.workspace.bias, rig.workspace.d_bias, 1, scale, "bias");
     check_slopes(&rig, rig.workspace.weights, rig.workspace.d_weights,
                  N_KEYS * fm_width(&rig.model), scale, "weight");
     fm_workspace_clear(&rig.workspace);
@@ -240,10 +240,10 @@ START_TEST(loss_of_any_score_is_a_number)
     FmWorkspace workspace = { 0 };
 
     ck_assert(fm_workspace_fit(&workspace, &model, &batch, NULL));
-    workspace.bias = extremes[_i].score;
+    *workspace.bias = extremes[_i].score;
     const FmTally tally = fm_gradient(&model, &batch, &workspace, 1);
     ck_assert_double_eq_tol(tally.loss, extremes[_i].loss, 1e-6 * (1 + extremes[_i].loss));
-    ck_assert_double_eq_tol((double)workspace.d_bias, extremes[_i].slope, 1e-6);
+    ck_assert_double_eq_tol((double)*workspace.d_bias, extremes[_i].slope, 1e-6);
     fm_workspace_clear(&workspace);
 }
 END_TEST

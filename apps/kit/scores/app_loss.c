@@ -192,6 +192,27 @@ uint32_t app_loss_best_class(const AppLoss *loss, const double *scores, double *
     return best;
 }
 
+double app_loss_of_classes(const AppLoss *loss, float *scores, float label, float scale,
+                           size_t *n_right)
+{
+    const uint32_t n = loss->n_classes, own = app_loss_class_of(loss, label);
+    uint32_t best = 0;
+    double sum = 0;
+
+    for (uint32_t k = 1; k < n; k++)
+        if (scores[k] > scores[best])
+            best = k;
+    const float highest = scores[best], of_label = scores[own];
+    for (uint32_t k = 0; k < n; k++) {
+        scores[k] = expf(scores[k] - highest);
+        sum += (double)scores[k];
+    }
+    for (uint32_t k = 0; k < n; k++)
+        scores[k] = scale * (scores[k] / (float)sum - (k == own));
+    *n_right += best == own;
+    return log(sum) + (double)(highest - of_label);
+}
+
 double app_loss_of_row(const AppLoss *loss, const double *scores, float label)
 {
     double probability;

@@ -70,6 +70,11 @@ uint32_t app_loss_class_of(const AppLoss *loss, float label);
 /* The class with the highest of n_classes scores, and its probability. */
 uint32_t app_loss_best_class(const AppLoss *loss, const double *scores, double *probability);
 
+/* The loss of a row's scores by softmax, in whose place its slopes are put, multiplied by `scale`.
+ * Adds one to *n_right if the label's score is the highest. */
+double app_loss_of_classes(const AppLoss *loss, float *scores, float label, float scale,
+                           size_t *n_right);
+
 /* The loss of a row's scores, of any kind. */
 double app_loss_of_row(const AppLoss *loss, const double *scores, float label);
 
