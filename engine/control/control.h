@@ -72,6 +72,7 @@ typedef enum {
     CONTROL_CALL_RUN,
     CONTROL_CALL_MOVE,
     CONTROL_CALL_BARRIER, /* never has a GO: when all are there, COMMIT says so */
+    CONTROL_CALL_CUT,     /* the moment that a snapshot shows */
     CONTROL_CALL_WRITE,   /* the files of a snapshot; its manifest */
     CONTROL_CALL_RESTORE, /* the check of a snapshot; its rows */
     CONTROL_CALL_END,
@@ -149,11 +150,13 @@ typedef struct {
     const char *arguments; /* in words, for the message that compares them */
 } ControlPropose;
 
-/* The steps of a MOVE: each begins when all nodes are READY with the one before. What they do is
- * told in engine/server/server_parts.c. All other calls have one step, of number 0. */
+/* The steps of a MOVE, and of a CUT: each begins when all nodes are READY with the one before. What
+ * they do is told in engine/server/server_parts.c and engine/snapshot/snapshot_cut.c. Their numbers
+ * ascend. All other calls have one step, of number 0. */
 typedef enum {
     CONTROL_STEP_CLOSE,
-    CONTROL_STEP_SEND,
+    CONTROL_STEP_CUT,  /* of a CUT, which has no other ones but CLOSE, and OPEN or REOPEN */
+    CONTROL_STEP_SEND, /* of a MOVE, like the next one */
     CONTROL_STEP_INSTALL,
     CONTROL_STEP_OPEN,
     CONTROL_STEP_TAKE_BACK, /* in place of INSTALL and OPEN, if a step before them failed */

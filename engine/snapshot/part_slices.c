@@ -39,6 +39,7 @@ void part_slices_clear(PartSlices *slices)
     g_clear_pointer(&slices->keys, g_free);
     g_clear_pointer(&slices->values, g_free);
     handler_answer_clear(&slices->answer);
+    image_slice_clear(&slices->image);
 }
 
 /* ---- as the server's owner ---- */
@@ -136,6 +137,22 @@ static void read_ragged(PartSlices *slices, RubatoShard *shard, RubatoKeys keys)
     };
 }
 
+static void read_image(PartSlices *slices, RubatoShard *shard)
+{
+    ImageSlice *const slice = &slices->image;
+
+    if (!shard_read_image(shard, slices->most, slice))
+        slices->fault = "there was no memory for copies of rows that changed meanwhile";
+    else
+        slices->rows = (RubatoSnapshotRows){
+            .keys = slice->keys,
+            .first = slice->first,
+            .n = slice->n,
+            .values = slice->values,
+            .states = slices->table->state_bytes > 0 ? slice->states : NULL,
+        };
+}
+
 static void read_slice(Server *server, void *data)
 {
     PartSlices *slices = data;
@@ -146,6 +163,10 @@ static void read_slice(Server *server, void *data)
     slices->fault = NULL;
     if (shard == NULL) {
         slices->fault = "it is not on its server";
+        return;
+    }
+    if (shard_has_image(shard)) {
+        read_image(slices, shard);
         return;
     }
     keys = find_keys(slices, shard);
@@ -185,7 +206,9 @@ static void read_tunings(Server *server, void *data)
         server_find_shard(server, tunings->slices->table->id, tunings->slices->part);
 
     for (uint32_t i = 0; shard != NULL && i < N_HYPERS; i++)
-        tunings->is_tuned[i] = shard_tuned(shard, (RubatoHyper)i, &tunings->values[i]);
+        tunings->is_tuned[i] = shard_has_image(shard)
+                                   ? shard_image_tuned(shard, (RubatoHyper)i, &tunings->values[i])
+                                   : shard_tuned(shard, (RubatoHyper)i, &tunings->values[i]);
 }
 
 bool part_slices_tuned(const PartSlices *slices, PartTunedFunc function, void *user_data,

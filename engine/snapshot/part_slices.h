@@ -1,6 +1,6 @@
 /* The rows of a part, slice by slice, as a snapshot has them. A slice is copied on the thread of
  * the part's server, so that requests are handled between two slices, and no more than a slice is
- * in memory.
+ * in memory. If the part has an image (models/shard/image.h), the rows are those of the image.
  *
  * Threads: any that is not a server's owner; one at a time. */
 #ifndef RUBATO_ENGINE_SNAPSHOT_PART_SLICES_H
@@ -10,6 +10,7 @@
 #include "engine/server/server.h"
 #include "io/net/handler_call.h"
 #include "io/store/part_rows.h"
+#include "models/shard/image.h"
 
 typedef struct {
     const Table *table;
@@ -21,6 +22,7 @@ typedef struct {
     RubatoKey *keys;      /* most */
     void *values;         /* of most rows; with state behind them */
     HandlerAnswer answer; /* of rows of different lengths */
+    ImageSlice image;     /* of an image */
     const char *fault;    /* why the last slice could not be read */
 
     RubatoSnapshotRows rows; /* the present slice; n is 0 behind the last one */
@@ -31,8 +33,8 @@ bool part_slices_init(PartSlices *slices, const Table *table, uint32_t part, Ser
                       GError **error);
 void part_slices_clear(PartSlices *slices);
 
-/* Reads the next slice. RUBATO_ERROR_MEMORY; RUBATO_ERROR_INVALID if rows were created since the
- * first one. */
+/* Reads the next slice. RUBATO_ERROR_MEMORY; RUBATO_ERROR_INVALID if the part has no image, and
+ * rows were created since the first one. */
 bool part_slices_next(PartSlices *slices, GError **error);
 
 /* Gets the hyper-parameters that were tuned. */

@@ -1,10 +1,11 @@
-/* Writing a snapshot: two collective calls. In the first, each node writes the parts that its
- * servers have. In the second, the scheduler's node looks at the ends of all files, writes the
- * manifest and gives the folder its name. So the manifest is written when every file has reached
- * the disk, and no node needs to tell another what it wrote.
+/* Writing a snapshot: three collective calls. The first one cuts the tables (snapshot_cut.c). In
+ * the second, each node writes the parts that its servers have. In the third, the scheduler's node
+ * looks at the ends of all files, writes the manifest and gives the folder its name. So the
+ * manifest is written when every file has reached the disk, and no node needs to tell another what
+ * it wrote.
  *
- * No task runs, so no worker adds anything. Adds of the engine's own calls return when they are in
- * the tables, and each node has made them before it comes here.
+ * Adds of the engine's own calls return when they are in the tables, and each node has made them
+ * before it comes here.
  *
  * Threads: that of the engine's calls. */
 #include <errno.h>
@@ -13,6 +14,7 @@
 
 #include "engine/engine_private.h"
 #include "engine/snapshot/part_slices.h"
+#include "engine/snapshot/snapshot_cut.h"
 #include "io/store/snapshot_folder.h"
 #include "models/spec.h"
 #include "models/storage/storage.h"
@@ -22,8 +24,9 @@
 typedef struct {
     const RubatoSnapshotSpec *spec;
     GPtrArray *tables; /* of Table, held, by name */
-    uint64_t seed;     /* of this snapshot, from GO on */
-    uint64_t number;   /* on the scheduler's node, when it is whole */
+    Cut cut;
+    uint64_t seed;   /* of this snapshot, from GO on */
+    uint64_t number; /* on the scheduler's node, when it is whole */
 } Writing;
 
 /* ---- which tables ---- */
@@ -167,20 +170,6 @@ static bool write_parts(RubatoEngine *engine, const Writing *writing, GError **e
     return true;
 }
 
-static bool check_no_task(RubatoEngine *engine, GError **error)
-{
-    bool runs;
-
-    pthread_mutex_lock(&engine->lock);
-    runs = engine->runs->len > 0;
-    pthread_mutex_unlock(&engine->lock);
-    if (runs)
-        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                            "a task runs, and a snapshot is written between tasks: wait for the "
-                            "task first");
-    return !runs;
-}
-
 static bool leads(const RubatoEngine *engine)
 {
     return engine->self == engine->scheduler_node;
@@ -192,8 +181,6 @@ static bool perform_write(RubatoEngine *engine, const ControlGo *go, void *data,
     const char *directory = writing->spec->directory;
 
     writing->seed = go->hash_seed;
-    if (!check_no_task(engine, error))
-        return false;
     if (leads(engine))
         snapshot_folder_tidy(directory, writing->seed);
     if (snapshot_folder_begin(directory, writing->seed, error) &&
@@ -235,8 +222,9 @@ static bool perform_commit(RubatoEngine *engine, const ControlGo *go, void *data
         return true;
     manifest = manifest_new(writing->seed, spec->packing, spec->note);
     for (guint i = 0; i < writing->tables->len; i++) {
-        const RubatoSnapshotTable table = describe(g_ptr_array_index(writing->tables, i));
+        RubatoSnapshotTable table = describe(g_ptr_array_index(writing->tables, i));
 
+        table.clock = writing->cut.tables[i].clock;
         manifest_add_table(manifest, &table);
         if (!add_parts(writing, manifest, i, error))
             return false;
@@ -298,9 +286,10 @@ static bool write_whole(RubatoEngine *engine, Writing *writing, GError **error)
 {
     g_autofree char *text = g_strdup_printf("a snapshot in %s", writing->spec->directory);
     g_autofree char *manifest = g_strdup_printf("the manifest of %s", text);
+    g_autofree char *files = g_strdup_printf("the files of %s", text);
     g_autofree char *detail = describe_call(writing);
     CollectiveCall call = { .what = CONTROL_CALL_WRITE,
-                            .text = text,
+                            .text = files,
                             .detail = detail,
                             .perform = perform_write,
                             .data = writing };
@@ -308,7 +297,8 @@ static bool write_whole(RubatoEngine *engine, Writing *writing, GError **error)
 
     if (!draw_seed(&call.seed, error))
         return false;
-    ok = collective(engine, &call, error);
+    cut_init(&writing->cut, writing->tables);
+    ok = cut_make(engine, &writing->cut, text, detail, error) && collective(engine, &call, error);
     if (ok) {
         call.text = manifest;
         call.perform = perform_commit;
@@ -317,6 +307,7 @@ static bool write_whole(RubatoEngine *engine, Writing *writing, GError **error)
     /* The verdict waits for all nodes, so nobody writes there any more. */
     if (!ok && leads(engine) && writing->seed != 0)
         snapshot_folder_abandon(writing->spec->directory, writing->seed);
+    cut_clear(engine, &writing->cut);
     return ok;
 }
 

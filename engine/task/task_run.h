@@ -59,6 +59,10 @@ void task_run_tell_news(RubatoTaskRun *run);
  * run uses the table. */
 void task_run_tell_clocks(RubatoTaskRun *run, uint32_t table);
 
+/* The lowest clock of the task's workers on a table that it uses, as far as this node has heard;
+ * RUBATO_CLOCK_RETIRED: all have ended. */
+uint64_t task_run_lowest_clock(const RubatoTaskRun *run, uint32_t table);
+
 /* Tells the servers the clocks of all tables whose Adds are deferred. */
 void task_run_tell_deferred(RubatoTaskRun *run);
 

@@ -190,6 +190,17 @@ void task_run_tell_clocks(RubatoTaskRun *run, uint32_t table)
             table_route_tell_again(&run->routes[i]);
 }
 
+uint64_t task_run_lowest_clock(const RubatoTaskRun *run, uint32_t table)
+{
+    NodeClock slowest = { .clock = RUBATO_CLOCK_RETIRED };
+    uint32_t node;
+
+    for (size_t i = 0; i < run->n_tables; i++)
+        if (run->routes[i].table == table)
+            (void)clocks_slowest(&run->clocks[i], &slowest, &node); /* else all have ended */
+    return slowest.clock;
+}
+
 void task_run_tell_deferred(RubatoTaskRun *run)
 {
     for (size_t i = 0; i < run->n_tables; i++)

@@ -36,8 +36,15 @@ typedef struct {
 } RubatoSnapshotSpec;
 
 /* Collective. Writes a snapshot of tables as they are: rows, the state that the update rule keeps
- * beside them, and the hyper-parameters that were tuned. Between tasks only: while a task runs it
- * is RUBATO_ERROR_INVALID. No other thread may write to the tables meanwhile.
+ * beside them, and the hyper-parameters that were tuned.
+ *
+ * Tasks that were started by rubato_engine_start may use the tables meanwhile. The snapshot is then
+ * a cut: each worker passes it between two of its calls, and all that the workers added before is
+ * in it, and nothing that came later. Calls that change rows wait for a moment at the cut, but not
+ * while the snapshot is written. Rows that change meanwhile are copied first: this takes as much
+ * memory as they do. Of tables that tasks use, those with max_bytes, of rows of different lengths,
+ * and of a storage without the op `walk` can be written between tasks alone: else it is
+ * RUBATO_ERROR_INVALID. No other thread may make the engine's own calls that write to the tables.
  *
  * If it fails, the earlier snapshots are there as before. number, if not NULL, is set to the
  * snapshot's; numbers ascend. */
@@ -88,6 +95,9 @@ typedef struct {
     uint64_t n_keys;
     const char *update;
     uint32_t state_width; /* values of state beside each row */
+    uint64_t clock;       /* of the slowest worker of the tasks that used it then; 0 if none did.
+                           * Where the model applies Adds by their clock, as bsp does, the rows
+                           * have exactly the Adds of all lower clocks */
     uint32_t n_parts;
     uint64_t n_rows;
     uint64_t n_bytes; /* on disk */
@@ -134,7 +144,8 @@ RUBATO_API const RubatoSnapshotTable *rubato_snapshot_find_table(const RubatoSna
 typedef bool (*RubatoSnapshotRowsFunc)(const RubatoSnapshotRows *rows, void *user_data,
                                        GError **error);
 
-/* Reads a part of a table. Each row comes once, in no order; dense rows ascend. No more is held in
+/* Reads a part of a table. Each row comes once, in no order; dense rows ascend, unless a task used
+ * the table when it was written. No more is held in
  * memory than about 1 MB, or one row. Rows of a damaged block do not come, but those before it have
  * come then. function NULL: the part is only checked. */
 RUBATO_API bool rubato_snapshot_read_part(const RubatoSnapshot *snapshot, const char *table,

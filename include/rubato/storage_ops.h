@@ -77,6 +77,14 @@ struct RubatoStorageOps {
      * moved, unless the storage holds a range. */
     void (*list)(const RubatoStorage *storage, uint64_t first, size_t n, RubatoKey *keys);
 
+    /* For snapshots of a table while rows are created. Each key has a place, which never changes.
+     * The first op tells it. The second appends to `keys` (of RubatoKey), in any order, the keys of
+     * all rows from *place up to some higher place: some thousand, perhaps none. *place becomes
+     * that place. False: there are no rows behind, and *place is above all of them. Both may be
+     * NULL: then a snapshot can be taken between tasks alone, unless the storage holds a range. */
+    uint64_t (*place_of)(const RubatoStorage *storage, RubatoKey key);
+    bool (*walk)(const RubatoStorage *storage, uint64_t *place, GArray *keys);
+
     /* How many rows there are, and how many bytes the storage takes in all. */
     void (*size)(const RubatoStorage *storage, uint64_t *n_rows, uint64_t *n_bytes);
 };

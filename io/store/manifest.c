@@ -126,6 +126,7 @@ static void add_table(GKeyFile *file, size_t number, const ManifestTable *table)
     g_key_file_set_uint64(file, group, "n_keys", spec->n_keys);
     set_text(file, group, "update", spec->update);
     g_key_file_set_uint64(file, group, "state_width", spec->state_width);
+    g_key_file_set_uint64(file, group, "clock", spec->clock);
     g_key_file_set_uint64(file, group, "parts", spec->n_parts);
     for (uint32_t i = 0; i < spec->n_parts; i++) {
         g_autofree char *part = g_strdup_printf("part %zu.%u", number, i);
@@ -243,6 +244,7 @@ static void parse_table(Parser *parser, Manifest *manifest, size_t number)
         .n_keys = get_number(parser, group, "n_keys", UINT64_MAX),
         .update = update,
         .state_width = (uint32_t)get_number(parser, group, "state_width", MOST_WIDTH),
+        .clock = get_number(parser, group, "clock", UINT64_MAX),
         .n_parts = (uint32_t)get_number(parser, group, "parts", MOST_PARTS),
     };
     ManifestTable *table;

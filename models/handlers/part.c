@@ -12,6 +12,9 @@
  * keys if rows are long. */
 #define FRESH_BYTES ((size_t)64 << 10)
 
+/* Rows that are saved for an image before a handler gets them. */
+#define SAVED_AT_ONCE ((uint64_t)4096)
+
 void part_begin(RubatoPart *part, const HandlerCall *call, RubatoShard *shard,
                 const RubatoKeys *keys)
 {
@@ -105,6 +108,24 @@ static const RubatoKey *take_keys(RubatoPart *part, size_t n)
     return part->block;
 }
 
+/* The rest of a dense part. While there is an image, a handler that writes gets less at a time,
+ * since each row is saved before. */
+static void take_run(RubatoPart *part, uint64_t n_left, RubatoPartRows *rows)
+{
+    RubatoShard *const shard = part->shard;
+    const bool saves = shard->image != NULL && writes(part);
+    const size_t n = (size_t)(saves ? MIN(n_left, SAVED_AT_ONCE) : n_left);
+    const RubatoKey first = shard->first_key + part->n_done;
+
+    if (saves)
+        shard_save(shard, &(RubatoKeys){ .first = first, .n = n });
+    *rows = (RubatoPartRows){ .n = n,
+                              .first = first,
+                              .run = shard->rows + part->n_done * shard->stride,
+                              .stride_bytes = shard->stride };
+    part->n_done += n;
+}
+
 bool rubato_part_next(RubatoPart *part, RubatoPartRows *rows)
 {
     RubatoShard *const shard = part->shard;
@@ -116,11 +137,7 @@ bool rubato_part_next(RubatoPart *part, RubatoPartRows *rows)
         return false;
     }
     if (part->call->is_whole && shard->rows != NULL) {
-        *rows = (RubatoPartRows){ .n = (size_t)n_left,
-                                  .first = shard->first_key,
-                                  .run = shard->rows,
-                                  .stride_bytes = shard->stride };
-        part->n_done += n_left;
+        take_run(part, n_left, rows);
         return true;
     }
     const size_t n = (size_t)MIN(n_left, most);

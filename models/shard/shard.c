@@ -12,6 +12,7 @@
 
 #include "io/net/link/key_range.h"
 #include "models/ragged/ragged.h"
+#include "models/shard/image.h"
 #include "models/shard/shard_private.h"
 #include "models/spec.h"
 #include "models/storage/storage.h"
@@ -82,6 +83,7 @@ void shard_free(RubatoShard *shard)
 {
     if (shard == NULL)
         return;
+    shard_end_image(shard);
     ragged_heap_free(shard->ragged);
     shard->ops->destroy(shard->storage);
     updater_clear(&shard->updater);
@@ -362,10 +364,13 @@ void shard_get(RubatoShard *shard, const RubatoKeys *keys, void *values)
 
 void shard_add_by(RubatoShard *shard, uint32_t worker, const RubatoKeys *keys, const void *deltas)
 {
-    if (shard->rows != NULL)
+    if (shard->rows != NULL) {
+        if (G_UNLIKELY(shard->image != NULL))
+            shard_save(shard, keys);
         add_dense(shard, worker, keys, deltas);
-    else
+    } else {
         add_found(shard, worker, keys, deltas);
+    }
 }
 
 void shard_add(RubatoShard *shard, const RubatoKeys *keys, const void *deltas)

@@ -10,6 +10,7 @@
 #include "models/init.h"
 #include "models/keys.h"
 #include "models/ragged/ragged_heap.h"
+#include "models/shard/image_private.h"
 #include "models/shard/shard.h"
 #include "models/update/updater.h"
 
@@ -34,6 +35,7 @@ struct RubatoShard {
     RubatoStorage *storage;
     RaggedHeap *ragged; /* of a table whose rows have different lengths: the storage has a RaggedRow
                          * for each key; else NULL */
+    ShardImage *image;  /* NULL: none is being read */
 
     bool *alarm; /* set when a request fails for lack of memory */
     bool own_alarm;
@@ -84,10 +86,13 @@ static inline void shard_find(RubatoShard *shard, const RubatoKey *keys, size_t 
         shard->ops->find(shard->storage, keys, n, rows);
 }
 
-/* The same, but creates absent rows. False if there is no memory; the alarm is then set. */
+/* The same for rows that are about to change; creates absent ones. False if there is no memory; the
+ * alarm is then set. */
 static inline bool shard_find_or_create(RubatoShard *shard, const RubatoKey *keys, size_t n,
                                         void **rows)
 {
+    if (G_UNLIKELY(shard->image != NULL))
+        shard_save(shard, &(RubatoKeys){ .keys = keys, .n = n });
     if (shard->rows != NULL)
         shard_find_dense(shard, keys, n, rows);
     else if (!shard->ops->find_or_create(shard->storage, keys, n, rows)) {

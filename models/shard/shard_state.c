@@ -54,6 +54,8 @@ void shard_reset(RubatoShard *shard, const RubatoKeys *keys)
     RubatoKey block[BLOCK];
     void *rows[BLOCK];
 
+    if (shard->image != NULL)
+        shard_save(shard, keys);
     for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
         const size_t n = MIN(keys->n - begin, BLOCK);
         const RubatoKey *some = shard_take_block(keys, begin, n, block);

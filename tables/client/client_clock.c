@@ -20,6 +20,9 @@
 /* When a worker has added so many bytes since it told a clock, it tells the next one. */
 #define MOST_UNTOLD_BYTES ((uint64_t)256 << 10)
 
+/* How long a cancellation may go unnoticed while the map is closed. */
+#define LOOK_MS 20
+
 /* So many bytes of Adds take longer to apply than it takes to wake a server's thread. */
 #define MANY_BYTES ((uint64_t)64 << 10)
 
@@ -340,18 +343,27 @@ static void wait_for_tickets(TableClient *client)
         tickets_wait_for_client(client);
 }
 
-/* A clock is sent at once, because others may wait for it. A worker that only clocks waits for room
- * afterwards. */
+/* Where a clock changes rows, it waits while the map is closed, as an Add does: see
+ * engine/snapshot/snapshot_cut.c. It is sent at once, because others may wait for it. A worker that
+ * only clocks waits for room afterwards. */
 bool table_client_clock(TableClient *client, GError **error)
 {
+    const bool is_change = client->route->traits->applies_by_clock;
+    bool others_were_told;
+
     if (!table_client_check_owner(client, error) || !table_client_check_cancelled(client, error))
         return false;
     if (G_UNLIKELY(client->route->map->n_replicas > 0))
         wait_for_tickets(client);
     const uint64_t untold_bytes = client->untold_bytes, n_bytes = client->adding_bytes;
 
+    if (is_change && !table_client_begin_sending(client, error))
+        return false;
     count_clock(client);
-    if (advance(client->route, client->rank, client->clock, n_bytes)) {
+    others_were_told = advance(client->route, client->rank, client->clock, n_bytes);
+    if (is_change)
+        table_client_end_sending(client);
+    if (others_were_told) {
         client->untold_bytes = 0;
         return table_client_wait_room_of_all(client, error);
     }
@@ -360,9 +372,25 @@ bool table_client_clock(TableClient *client, GError **error)
     return true;
 }
 
+/* If the map stays closed although the task is cancelled, the clock is told all the same: then it
+ * changes nothing any more. */
 void table_route_retire(const TableRoute *route, uint32_t rank)
 {
+    const bool is_change = route->traits->applies_by_clock;
+    PartSender sender;
+
+    if (is_change) {
+        part_map_join(route->map, &sender);
+        /* relaxed: it only ends the wait */
+        while (!part_map_begin_slowly(route->map, &sender) &&
+               !atomic_load_explicit(route->cancelled, memory_order_relaxed))
+            (void)part_map_wait(route->map, LOOK_MS);
+    }
     advance(route, rank, RUBATO_CLOCK_RETIRED, 0);
+    if (is_change) {
+        part_map_end(&sender);
+        part_map_leave(route->map, &sender);
+    }
 }
 
 void table_client_tell_lazy_clock(TableClient *client)

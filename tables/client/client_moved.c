@@ -30,8 +30,8 @@ static bool wait_open(TableClient *client, GError **error)
     while (goes_on && !part_map_wait(route->map, LOOK_MS)) {
         goes_on = table_client_check_cancelled(client, error);
         if (goes_on && stall_clock_strikes(&clock))
-            g_message("worker %u waits for a part of table %s that moves to another server (for "
-                      "%.1f s so far)",
+            g_message("worker %u waits until table %s takes changes again: a part of it moves to "
+                      "another server, or it is cut for a snapshot (for %.1f s so far)",
                       client->rank, route->spec->name, stall_clock_s(&clock));
     }
     client->stats.send_wait_ns += worker_stats_now_ns() - begun_ns;

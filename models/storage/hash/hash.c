@@ -408,6 +408,44 @@ void hash_storage_list(const RubatoStorage *storage, uint64_t first, size_t n, R
     }
 }
 
+/* Key 0 stands in front of all others. */
+static uint64_t place_of(const RubatoStorage *storage, RubatoKey key)
+{
+    const HashStorage *hash = (const HashStorage *)storage;
+
+    return key == BUCKET_EMPTY_KEY ? 0 : segment_place(key_hash(&hash->source.key_hash, key));
+}
+
+/* The keys of the segment that has the place. When it splits later, both halves stay between its
+ * bounds. */
+static bool walk(const RubatoStorage *storage, uint64_t *place, GArray *keys)
+{
+    const HashStorage *hash = (const HashStorage *)storage;
+    const uint64_t first = HASH_FIRST_ENTRY(hash->depth) << (64 - hash->depth);
+    const Segment *segment;
+    uint64_t skip = 0, width;
+    guint n;
+
+    if (*place == 0 && hash->row_of_empty_key != NULL) {
+        const RubatoKey empty = BUCKET_EMPTY_KEY;
+
+        g_array_append_val(keys, empty);
+    }
+    *place = MAX(*place, first);
+    segment = &hash->directory[*place >> (64 - hash->depth)];
+    n = keys->len;
+    g_array_set_size(keys, n + (guint)*segment_n_used(hash->source.layout, segment));
+    (void)segment_list(hash->source.layout, segment, &skip, keys->len - n,
+                       &g_array_index(keys, RubatoKey, n));
+    width = UINT64_C(1) << (64 - segment->depth);
+    if (*place >= UINT64_MAX - width + 1) {
+        *place = UINT64_MAX;
+        return false;
+    }
+    *place = *place / width * width + width;
+    return true;
+}
+
 void hash_storage_size(const RubatoStorage *storage, uint64_t *n_rows, uint64_t *n_bytes)
 {
     const HashStorage *hash = (const HashStorage *)storage;
@@ -426,5 +464,7 @@ const RubatoStorageOps hash_storage_ops = {
     .find_or_create = find_or_create,
     .run = hash_storage_run,
     .list = hash_storage_list,
+    .place_of = place_of,
+    .walk = walk,
     .size = hash_storage_size,
 };

@@ -109,10 +109,22 @@ static bool check_tables(SimNode *node, const SimJob *job, GError **error)
     return true;
 }
 
-/* Moves parts while a task runs: the same ones on every node, as they are collective calls. */
-static bool move_parts(SimNode *node, const SimScenario *scenario, uint32_t task, GError **error)
+/* Cuts the tables of the task, of which `job` knows the Adds; NULL: of an exact program. */
+static bool cut_tables(SimNode *node, const SimJob *job, GError **error)
 {
-    uint64_t state = scenario->seed * 7919 + task;
+    const char *names[SIM_MOST_TABLES + 1] = { SIM_EXACT_TABLE };
+
+    for (uint32_t i = 0; job != NULL && i < job->scenario->n_tables; i++)
+        names[i] = job->scenario->tables[i].name;
+    return sim_cut_take(node, job, names, error);
+}
+
+/* Moves parts while a task runs, and cuts the tables now and then: the same on every node, as these
+ * are collective calls. */
+static bool move_parts(SimNode *node, const SimJob *job, const SimScenario *scenario, uint32_t task,
+                       GError **error)
+{
+    uint64_t state = scenario->seed * 7919 + task, cuts = scenario->seed * 104729 + task;
 
     for (uint32_t i = 0; i < scenario->n_moves; i++) {
         const bool exact = scenario->exact_program != 0;
@@ -128,14 +140,16 @@ static bool move_parts(SimNode *node, const SimScenario *scenario, uint32_t task
         TRY(rubato_engine_move_part(node->engine, exact ? exact_spec.name : table->name, part,
                                     server, error));
         SIM_TRACE("part %u has moved to server %u", part, server);
+        if (random_below(&cuts, 2) == 0)
+            TRY(cut_tables(node, job, error));
         node->cluster->progress_ns = sim_now_ns();
     }
     return true;
 }
 
 /* If a move fails, so does the task, unless it is over: a node is lost. */
-static bool run_and_move(SimNode *node, const SimScenario *scenario, const RubatoTask *task,
-                         uint32_t number, GError **error)
+static bool run_and_move(SimNode *node, const SimJob *job, const SimScenario *scenario,
+                         const RubatoTask *task, uint32_t number, GError **error)
 {
     g_autoptr(GError) unmoved = NULL;
 
@@ -144,7 +158,7 @@ static bool run_and_move(SimNode *node, const SimScenario *scenario, const Rubat
     RubatoTaskRun *const run = rubato_engine_start(node->engine, task, error);
     TRY(run != NULL);
     node->started_ms = sim_now_ms();
-    const bool moved = move_parts(node, scenario, number, &unmoved);
+    const bool moved = move_parts(node, job, scenario, number, &unmoved);
     TRY(rubato_task_run_wait(run, error));
     if (!moved)
         g_propagate_error(error, g_steal_pointer(&unmoved));
@@ -163,7 +177,7 @@ static bool run_tasks(SimNode *node, SimJob *job, GError **error)
         names[i] = scenario->tables[i].name;
     for (uint32_t i = 1; i <= scenario->n_tasks; i++) {
         job->task = i;
-        TRY(run_and_move(node, scenario, &task, i, error));
+        TRY(run_and_move(node, job, scenario, &task, i, error));
         SIM_TRACE("task %u has ended", i);
         *job->progress_ns = sim_now_ns();
         TRY(check_tables(node, job, error));
@@ -268,7 +282,7 @@ static bool run_exact_program(SimNode *node, GError **error)
     const RubatoTableSpec spec = sim_exact_table(scenario);
 
     TRY(rubato_engine_create_table(node->engine, &spec, error));
-    TRY(run_and_move(node, scenario, &task, 1, error));
+    TRY(run_and_move(node, NULL, scenario, &task, 1, error));
     return sim_exact_digest(node->engine, &node->rows_digest, error) &&
            sim_replicas_compare(node, SIM_EXACT_TABLE, error);
 }

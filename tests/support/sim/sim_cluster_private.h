@@ -4,6 +4,7 @@
  *   sim_cluster_faults.c  faults of the network and of nodes: when they begin and end
  *   sim_cluster_judge.c   whether each node has ended as it must
  *   sim_replicas.c        whether replicas are what their primaries are
+ *   sim_cuts.c            cuts of tables while tasks run
  *   sim_services.c        requests of nodes to each other's services
  *
  * Threads: all run on one, as fibers. */
@@ -31,6 +32,13 @@ typedef struct {
     GError *error_again;   /* of the task after one that failed */
 } SimNode;
 
+/* What the nodes have read of the images of a cut. */
+typedef struct {
+    int64_t *rows[SIM_MOST_TABLES]; /* NULL: nothing yet */
+    uint64_t clocks[SIM_MOST_TABLES];
+    uint32_t n_nodes; /* that have read theirs */
+} SimCut;
+
 struct SimCluster {
     const SimScenario *scenario;
     SimScenario plain;  /* the scenario without the task beside it */
@@ -38,6 +46,7 @@ struct SimCluster {
     SimScenario again;  /* the task after one that failed */
     SimJob job, job_beside, job_again;
     SimStreamJob stream;
+    SimCut cut;
     int64_t progress_ns; /* when a worker last ended an iteration, or a node last made progress */
     char *path;          /* of the cluster file */
     SimNode nodes[SIM_MOST_NODES];
@@ -48,6 +57,10 @@ struct SimCluster {
 
 /* Sets the time at which each fault of the scenario begins and ends. */
 void sim_cluster_plan_faults(SimCluster *cluster);
+
+/* Cuts tables, as every node does, and reads their images: fails the seed if together they are no
+ * cut. job: whose tables they are, in its order; NULL: their rows are only read. */
+bool sim_cut_take(SimNode *node, const SimJob *job, const char *const *names, GError **error);
 
 /* Serves what the other nodes ask for; and asks them, after a task. Nothing, if the scenario has no
  * services. */

@@ -7,6 +7,7 @@
 
 typedef struct {
     uint64_t clock;
+    uint64_t number;     /* among the Adds of all histories: the same for all keys of a call */
     uint32_t n_barriers; /* that its worker had reached */
     int64_t sum;         /* of all Adds before */
 } Added;
@@ -86,7 +87,10 @@ void sim_history_enter_barrier(SimHistory *history, uint32_t worker)
 void sim_history_add(SimHistory *history, uint32_t worker, uint64_t clock, const RubatoKey *keys,
                      size_t n, int64_t *deltas)
 {
+    static uint64_t n_calls; /* only their order matters */
+
     memset(deltas, 0, n * history->n_workers * sizeof *deltas);
+    n_calls++;
     for (size_t i = 0; i < n; i++) {
         Log *const log = log_of(history, keys[i], worker);
         const int64_t delta = 1 + (int64_t)sim_below(UINT64_C(1) << 44);
@@ -96,6 +100,7 @@ void sim_history_add(SimHistory *history, uint32_t worker, uint64_t clock, const
             log->added = g_renew(Added, log->added, log->room);
         }
         log->added[log->n].clock = clock;
+        log->added[log->n].number = n_calls;
         log->added[log->n].n_barriers = history->n_barriers[worker];
         log->added[log->n + 1].sum = log->added[log->n].sum + delta;
         log->n++;
@@ -211,6 +216,55 @@ void sim_history_adopt(SimHistory *history, RubatoKey first, size_t n, const int
             log->added[0].sum = sum;
         }
     history->has_adopted = true;
+}
+
+/* How many Adds of a worker a row has. */
+static uint32_t count_seen(const SimHistory *history, size_t row, uint32_t worker, const Log *log,
+                           int64_t sum)
+{
+    uint32_t seen = 0;
+
+    while (seen <= log->n && log->added[seen].sum != sum)
+        seen++;
+    if (seen > log->n)
+        sim_fail("table %s, key %" G_GUINT64_FORMAT ": a cut has %" G_GINT64_FORMAT
+                 " of worker %u, which is the sum of none of its first Adds (it made %u)",
+                 history->name, history->first_key + row, sum, worker, log->n);
+    return seen;
+}
+
+void sim_history_see_prefixes(const SimHistory *history, const int64_t *rows, SimPrefix *prefixes)
+{
+    for (size_t i = 0; i < history->n_keys; i++)
+        for (uint32_t worker = 0; worker < history->n_workers; worker++) {
+            const Log *const log = log_of(history, history->first_key + i, worker);
+            const int64_t sum = rows[i * history->n_workers + worker];
+            const uint32_t seen = count_seen(history, i, worker, log, sum);
+            SimPrefix *const prefix = &prefixes[worker];
+
+            if (seen > 0)
+                prefix->last_seen = MAX(prefix->last_seen, log->added[seen - 1].number);
+            if (seen < log->n)
+                prefix->first_unseen = MIN(prefix->first_unseen, log->added[seen].number);
+        }
+}
+
+void sim_history_check_clock(const SimHistory *history, const int64_t *rows, uint64_t clock)
+{
+    bool is_all = clock == 0, is_cut = true;
+
+    for (size_t i = 0; i < history->n_keys; i++)
+        for (uint32_t worker = 0; worker < history->n_workers; worker++) {
+            const Log *const log = log_of(history, history->first_key + i, worker);
+            const int64_t sum = rows[i * history->n_workers + worker];
+
+            is_all = is_all && sum == log->added[log->n].sum;
+            is_cut = is_cut && sum == log->added[count_before(log, clock)].sum;
+        }
+    if (!is_all && !is_cut)
+        sim_fail("table %s: a cut at clock %" G_GUINT64_FORMAT " has other Adds than those of the "
+                 "clocks before",
+                 history->name, clock);
 }
 
 void sim_history_check_all(const SimHistory *history, RubatoKey first, size_t n,

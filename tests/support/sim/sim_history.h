@@ -51,6 +51,19 @@ void sim_get_clear(SimGet *get);
 /* The rows after a task that failed: the next task begins with them. Every node tells them. */
 void sim_history_adopt(SimHistory *history, RubatoKey first, size_t n, const int64_t *rows);
 
+/* Of a worker's Adds to all tables: their numbers ascend. */
+typedef struct {
+    uint64_t last_seen;    /* the highest that rows have */
+    uint64_t first_unseen; /* the lowest that rows lack */
+} SimPrefix;
+
+/* Looks which Adds the rows of all keys have; prefixes by worker. */
+void sim_history_see_prefixes(const SimHistory *history, const int64_t *rows, SimPrefix *prefixes);
+
+/* The rows must have all Adds of the clocks below this, and no others. 0: or all Adds, because the
+ * workers have ended. */
+void sim_history_check_clock(const SimHistory *history, const int64_t *rows, uint64_t clock);
+
 /* Every Add must be in the rows, once. */
 void sim_history_check_all(const SimHistory *history, RubatoKey first, size_t n,
                            const int64_t *rows);

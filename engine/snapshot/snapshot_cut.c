@@ -1,0 +1,268 @@
+/* The cut of a snapshot.
+ *
+ * DESIGN NOTE
+ *
+ * A snapshot must hold a set of Adds that could have been all Adds so far: of each worker the first
+ * ones that it made, and with each Add all that its worker had seen before. The scheduler leads all
+ * nodes through three steps. Each begins when all nodes have finished the one before.
+ *
+ *   CLOSE  Each node closes the maps of the tables, as for a part that moves (tables/part_map.h).
+ *          Then no thread of the node is in the middle of a call that changes rows, and none will
+ *          be. So each worker stands between two of its calls: that is its cut. The node tells its
+ *          clocks, sends a fence to every server, behind all that it sent before, and waits for the
+ *          answers.
+ *   CUT    Now each server has handled what all workers sent before their cuts, and nothing else
+ *          has been sent. The image of each part begins, which copies nothing
+ *          (models/shard/image.h).
+ *   OPEN   Each node opens its maps. Its workers go on, and rows are copied before they change.
+ *
+ * Why it is a true cut. An Add is in an image if it was sent before its worker's map was closed. A
+ * worker that comes to a closed map waits there, so it sends nothing to any table of the snapshot
+ * behind an Add that is not in it: of each worker the image has the first Adds. Suppose that a
+ * worker's Add is in the image, and it had seen another one's that is not. That other one was sent
+ * after OPEN had begun on its node, so after CUT had ended on all nodes, so after CLOSE had ended
+ * on the first worker's node; and there nothing that is in the image was sent after CLOSE. No
+ * channel between workers can change that: neither a table nor a barrier nor the program's own.
+ *
+ * Clocks. A model that applies Adds by their clock keeps those of unfinished clocks, and the rows
+ * do not show them. There workers also wait with their clocks, and with their end, while the map is
+ * closed. All clocks have been told before the fence. So at CUT all parts have the same min clock,
+ * and their rows show the Adds of all lower clocks and no others: the cut of each worker is the
+ * call by which it came to that clock. The snapshot says which clock it is. (Under such a model no
+ * worker sees an Add before that call of all workers, so this is a true cut, too.)
+ *
+ * Gets are not held up. They change nothing but clocks that they bring, which have been told.
+ *
+ * Why each wait ends. A worker at a closed map waits for the three steps. They wait for senders
+ * that are posting, which wait for nothing, and for fences, which servers answer without a wait.
+ * None of this waits for a worker. A lost node ends the call, and the maps are opened.
+ *
+ * What it costs. A call that changes rows waits for two rounds with the scheduler and a fence.
+ *
+ * Threads: that of the engine's calls; begin_images and end_images as the server's owner. */
+#include "engine/snapshot/snapshot_cut.h"
+
+#include "engine/task/task_run.h"
+#include "io/net/fence.h"
+#include "io/net/stall_clock.h"
+#include "models/shard/image.h"
+
+void cut_init(Cut *cut, const GPtrArray *tables)
+{
+    *cut = (Cut){ .n_tables = tables->len,
+                  .tables = g_new0(CutTable, tables->len + 1),
+                  .lock = PTHREAD_MUTEX_INITIALIZER };
+    for (guint i = 0; i < tables->len; i++)
+        cut->tables[i].table = g_ptr_array_index(tables, i);
+}
+
+/* ---- which tables tasks use ---- */
+
+static bool uses(const RubatoTaskRun *run, const Table *table)
+{
+    size_t n;
+    Table *const *const tables = task_run_tables(run, &n);
+
+    for (size_t i = 0; i < n; i++)
+        if (tables[i] == table)
+            return true;
+    return false;
+}
+
+/* Why a table that a task uses cannot be cut; NULL: it can be. */
+static const char *find_fault(const Table *table)
+{
+    return table->map->n_replicas > 0 ? "its parts have replicas" : shard_image_fault(table->spec);
+}
+
+/* The lock is held. */
+static bool find_used(RubatoEngine *engine, Cut *cut, GError **error)
+{
+    for (size_t i = 0; i < cut->n_tables; i++) {
+        CutTable *const one = &cut->tables[i];
+
+        for (guint j = 0; j < engine->runs->len; j++)
+            one->is_used |= uses(g_ptr_array_index(engine->runs, j), one->table);
+        if (!one->is_used || find_fault(one->table) == NULL)
+            continue;
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "table %s: a task uses it, and %s: such a table is written between tasks alone",
+                    one->table->spec->name, find_fault(one->table));
+        return false;
+    }
+    return true;
+}
+
+/* ---- CLOSE ---- */
+
+/* Returns when all servers have handled what this node sent before. */
+static bool fence(RubatoEngine *engine, GError **error)
+{
+    PostOffice *const office = &engine->office;
+    g_autofree Message *messages = g_new0(Message, office->n_servers);
+    StallClock clock;
+    Call call;
+
+    fence_start(office, 0, &engine->broken, NULL, 0, messages, &call);
+    stall_clock_start(&clock, engine->stall_ms);
+    while (!post_office_wait(office, &call, stall_clock_left_ms(&clock)))
+        if (stall_clock_strikes(&clock)) {
+            uint32_t node = office->self;
+
+            post_office_waits_for(office, &call, &node);
+            g_message("a snapshot waits for node %u to take in what was sent to its servers (for "
+                      "%.1f s so far)",
+                      office->node_ids[node], stall_clock_s(&clock));
+        }
+    /* relaxed: the call has ended, which orders it */
+    if (atomic_load_explicit(&call.status, memory_order_relaxed) == CALL_OK)
+        return true;
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED,
+                        "there is no snapshot: the run has ended");
+    return false;
+}
+
+/* The lock is held. */
+static void tell_clocks(RubatoEngine *engine, const Cut *cut)
+{
+    for (size_t i = 0; i < cut->n_tables; i++)
+        for (guint j = 0; j < engine->runs->len && cut->tables[i].is_used; j++)
+            task_run_tell_clocks(g_ptr_array_index(engine->runs, j), cut->tables[i].table->id);
+}
+
+/* Threads that are in the middle of sending may need the lock before they end it, or need what the
+ * receiving thread does with it. So it is not held while the maps are closed. */
+static bool close_maps(RubatoEngine *engine, Cut *cut, GError **error)
+{
+    bool is_any_used = false, ok;
+
+    pthread_mutex_lock(&engine->lock);
+    ok = find_used(engine, cut, error);
+    pthread_mutex_unlock(&engine->lock);
+    for (size_t i = 0; i < cut->n_tables && ok; i++) {
+        CutTable *const one = &cut->tables[i];
+
+        if (!one->is_used)
+            continue;
+        part_map_close(one->table->map);
+        is_any_used = one->is_closed = true;
+    }
+    if (!ok || !is_any_used)
+        return ok;
+    pthread_mutex_lock(&engine->lock);
+    tell_clocks(engine, cut);
+    pthread_mutex_unlock(&engine->lock);
+    return fence(engine, error);
+}
+
+/* ---- CUT ---- */
+
+static void begin_images(Server *server, void *data)
+{
+    Cut *cut = data;
+
+    for (size_t i = 0; i < cut->n_tables; i++) {
+        const Table *const table = cut->tables[i].table;
+
+        for (uint32_t part = 0; part < table->map->n_parts && cut->tables[i].is_used; part++) {
+            RubatoShard *const shard = server_find_shard(server, table->id, part);
+
+            if (shard == NULL || shard_begin_image(shard))
+                continue;
+            pthread_mutex_lock(&cut->lock);
+            cut->starved = true;
+            pthread_mutex_unlock(&cut->lock);
+        }
+    }
+}
+
+static void note_clocks(RubatoEngine *engine, Cut *cut)
+{
+    pthread_mutex_lock(&engine->lock);
+    for (size_t i = 0; i < cut->n_tables; i++) {
+        CutTable *const one = &cut->tables[i];
+        uint64_t lowest = RUBATO_CLOCK_RETIRED;
+
+        for (guint j = 0; j < engine->runs->len; j++) {
+            const RubatoTaskRun *run = g_ptr_array_index(engine->runs, j);
+            const uint64_t clock = uses(run, one->table)
+                                       ? task_run_lowest_clock(run, one->table->id)
+                                       : RUBATO_CLOCK_RETIRED;
+
+            lowest = MIN(lowest, clock);
+        }
+        one->clock = lowest == RUBATO_CLOCK_RETIRED ? 0 : lowest;
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+static bool cut_parts(RubatoEngine *engine, Cut *cut, GError **error)
+{
+    note_clocks(engine, cut);
+    servers_run(engine->servers, engine->n_servers, begin_images, cut);
+    if (!cut->starved)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                "node %u has no memory for what changes while a snapshot is written", engine->id);
+    return false;
+}
+
+/* ---- OPEN ---- */
+
+static void open_maps(Cut *cut)
+{
+    for (size_t i = 0; i < cut->n_tables; i++) {
+        if (cut->tables[i].is_closed)
+            part_map_reopen(cut->tables[i].table->map);
+        cut->tables[i].is_closed = false;
+    }
+}
+
+/* ---- the call ---- */
+
+static bool perform(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
+{
+    switch ((ControlStep)go->step) {
+    case CONTROL_STEP_CLOSE:
+        return close_maps(engine, data, error);
+    case CONTROL_STEP_CUT:
+        return cut_parts(engine, data, error);
+    default:
+        open_maps(data);
+        return true;
+    }
+}
+
+bool cut_make(RubatoEngine *engine, Cut *cut, const char *text, const char *detail, GError **error)
+{
+    const CollectiveCall call = {
+        .what = CONTROL_CALL_CUT, .text = text, .detail = detail, .perform = perform, .data = cut
+    };
+    const bool ok = collective(engine, &call, error);
+
+    open_maps(cut); /* they are open, unless nobody leads the nodes any more */
+    return ok;
+}
+
+static void end_images(Server *server, void *data)
+{
+    const Cut *cut = data;
+
+    for (size_t i = 0; i < cut->n_tables; i++) {
+        const Table *const table = cut->tables[i].table;
+
+        for (uint32_t part = 0; part < table->map->n_parts && cut->tables[i].is_used; part++) {
+            RubatoShard *const shard = server_find_shard(server, table->id, part);
+
+            if (shard != NULL)
+                shard_end_image(shard);
+        }
+    }
+}
+
+void cut_clear(RubatoEngine *engine, Cut *cut)
+{
+    servers_run(engine->servers, engine->n_servers, end_images, cut);
+    pthread_mutex_destroy(&cut->lock);
+    g_free(cut->tables);
+}

@@ -1,0 +1,421 @@
+/* Images of shards.
+ *
+ * Each row has a place, which never changes: in dense storage its number, else what the storage
+ * says (RubatoStorageOps.place_of). Rows are read in the order of their places, up to `place`. Of
+ * the rows from there on, some have changed since the image began. These were copied before, and
+ * the image knows which they are: `changed` has a bit for each row of dense storage, and `keys` has
+ * their keys otherwise. A row that was created later counts as changed, and has no copy.
+ *
+ * So a row of the image is in one of three states: it has been read where it lies; it has been
+ * copied, and the copy is or will be read; or it lies unchanged where it was. A request that
+ * changes a row finds in constant time which.
+ *
+ * Copies are read first, so that their memory is free soon.
+ *
+ * Thread: the shard's present owner. */
+#include "models/shard/image.h"
+
+#include <stdlib.h>
+
+#include "models/shard/image_private.h"
+#include "models/shard/key_set.h"
+#include "models/shard/shard_private.h"
+#include "models/spec.h"
+#include "models/storage/storage.h"
+#include "models/update/rule.h"
+
+/* So many bytes of copies are read at a time. */
+#define COPIES_BYTES ((size_t)256 << 10)
+
+/* Copies of rows that were about to change. One block holds all of it. */
+struct ImageCopies {
+    ImageCopies *next;
+    size_t n;
+    RubatoKey *keys;       /* room for n_copies */
+    unsigned char *values; /* likewise */
+    unsigned char *states;
+};
+
+typedef struct {
+    uint64_t place;
+    RubatoKey key;
+} PlacedKey;
+
+struct ShardImage {
+    bool is_lost;   /* there was no memory for a copy */
+    uint64_t place; /* rows at lower places have been read */
+
+    uint64_t *changed; /* dense storage: a bit for each row */
+    KeySet keys;       /* other storages: of the rows that have changed */
+
+    /* Other storages: the rows that are read next, by place: those up to `walked`. */
+    uint64_t walked;
+    bool has_walked; /* all places */
+    GArray *found;   /* of RubatoKey: what the storage has told last */
+    GArray *ahead;   /* of PlacedKey */
+    size_t n_read;   /* of these */
+
+    size_t n_copies;             /* room for so many rows in a block of copies */
+    ImageCopies *first, **after; /* oldest first */
+    ImageCopies *last;           /* NULL: none */
+    size_t n_bytes;              /* of the copies */
+
+    bool is_tuned[N_HYPERS];
+    double tuned[N_HYPERS];
+};
+
+/* ---- its life ---- */
+
+const char *shard_image_fault(const RubatoTableSpec *spec)
+{
+    if (spec->shape == RUBATO_SHAPE_RAGGED)
+        return "its rows have different lengths";
+    if (spec->max_bytes > 0)
+        return "its rows are evicted (max_bytes)";
+    if (!rubato_table_spec_holds_range(spec) && storage_find(spec_storage_name(spec))->walk == NULL)
+        return "its storage cannot be read while rows are created";
+    return NULL;
+}
+
+bool shard_begin_image(RubatoShard *shard)
+{
+    ShardImage *image = g_new0(ShardImage, 1);
+
+    assert(shard->image == NULL && shard_image_fault(shard->spec) == NULL);
+    image->after = &image->first;
+    image->n_copies = MAX(1, COPIES_BYTES / (shard->stride + sizeof(RubatoKey)));
+    for (uint32_t i = 0; i < N_HYPERS; i++)
+        image->is_tuned[i] = shard_tuned(shard, (RubatoHyper)i, &image->tuned[i]);
+    if (shard->is_dense) {
+        image->changed = g_try_new0(uint64_t, shard->n_keys / 64 + 1);
+        if (image->changed == NULL) {
+            g_free(image);
+            return false;
+        }
+    } else {
+        key_set_init(&image->keys, shard->hash_seed);
+        image->found = g_array_new(FALSE, FALSE, sizeof(RubatoKey));
+        image->ahead = g_array_new(FALSE, FALSE, sizeof(PlacedKey));
+    }
+    shard->image = image;
+    return true;
+}
+
+static void free_copies(ShardImage *image)
+{
+    for (ImageCopies *copies = image->first, *next; copies != NULL; copies = next) {
+        next = copies->next;
+        g_free(copies);
+    }
+    image->first = image->last = NULL;
+    image->after = &image->first;
+    image->n_bytes = 0;
+}
+
+void shard_end_image(RubatoShard *shard)
+{
+    ShardImage *const image = shard->image;
+
+    if (image == NULL)
+        return;
+    shard->image = NULL;
+    free_copies(image);
+    g_free(image->changed);
+    if (image->found != NULL) {
+        key_set_clear(&image->keys);
+        g_array_unref(image->found);
+        g_array_unref(image->ahead);
+    }
+    g_free(image);
+}
+
+bool shard_has_image(const RubatoShard *shard)
+{
+    return shard->image != NULL;
+}
+
+size_t shard_image_bytes(const RubatoShard *shard)
+{
+    return shard->image->n_bytes;
+}
+
+bool shard_image_tuned(const RubatoShard *shard, RubatoHyper hyper, double *value)
+{
+    *value = shard->image->tuned[hyper];
+    return shard->image->is_tuned[hyper];
+}
+
+/* ---- copies ---- */
+
+static size_t copies_bytes(const RubatoShard *shard, const ShardImage *image)
+{
+    return sizeof(ImageCopies) + image->n_copies * (sizeof(RubatoKey) + shard->stride);
+}
+
+/* The block for the next copy; NULL: there is no memory, and the image is lost. */
+static ImageCopies *find_room(const RubatoShard *shard)
+{
+    ShardImage *const image = shard->image;
+    ImageCopies *copies = image->last;
+
+    if (copies != NULL && copies->n < image->n_copies)
+        return copies;
+    copies = g_try_malloc(copies_bytes(shard, image));
+    if (copies == NULL) {
+        image->is_lost = true;
+        free_copies(image);
+        return NULL;
+    }
+    copies->next = NULL;
+    copies->n = 0;
+    copies->keys = (RubatoKey *)(copies + 1);
+    copies->values = (unsigned char *)(copies->keys + image->n_copies);
+    copies->states = copies->values + image->n_copies * shard->row_bytes;
+    *image->after = image->last = copies;
+    image->after = &copies->next;
+    image->n_bytes += copies_bytes(shard, image);
+    return copies;
+}
+
+static void copy_row(const RubatoShard *shard, RubatoKey key, const unsigned char *row)
+{
+    const size_t state_bytes = shard->stride - shard->row_bytes;
+    ImageCopies *const copies = find_room(shard);
+
+    if (copies == NULL)
+        return;
+    copies->keys[copies->n] = key;
+    shard_copy_row(copies->values + copies->n * shard->row_bytes, row, shard->row_bytes);
+    if (state_bytes > 0)
+        memcpy(copies->states + copies->n * state_bytes, row + shard->row_bytes, state_bytes);
+    copies->n++;
+}
+
+static void save_dense(RubatoShard *shard, RubatoKey key)
+{
+    ShardImage *const image = shard->image;
+    const uint64_t number = key - shard->first_key, bit = UINT64_C(1) << number % 64;
+    void *row;
+
+    if (number < image->place || (image->changed[number / 64] & bit) != 0)
+        return;
+    image->changed[number / 64] |= bit;
+    shard_find(shard, &key, 1, &row);
+    copy_row(shard, key, row);
+}
+
+/* The keys of a block whose rows are to be copied; their number. */
+static size_t choose_keys(RubatoShard *shard, const RubatoKeys *keys, size_t begin, size_t n,
+                          RubatoKey *chosen)
+{
+    ShardImage *const image = shard->image;
+    size_t n_chosen = 0;
+
+    for (size_t i = begin; i < begin + n; i++) {
+        const RubatoKey key = keys_get(keys, i);
+
+        if (shard->ops->place_of(shard->storage, key) < image->place)
+            continue;
+        switch (key_set_add(&image->keys, key)) {
+        case KEY_SET_ADDED:
+            chosen[n_chosen++] = key;
+            break;
+        case KEY_SET_NO_MEMORY:
+            image->is_lost = true;
+            return 0;
+        case KEY_SET_HAD:
+            break;
+        }
+    }
+    return n_chosen;
+}
+
+static void save_found(RubatoShard *shard, const RubatoKeys *keys)
+{
+    RubatoKey chosen[BLOCK];
+    void *rows[BLOCK];
+
+    for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
+        const size_t n =
+            choose_keys(shard, keys, begin, MIN(keys->n - begin, (size_t)BLOCK), chosen);
+
+        shard->ops->find(shard->storage, chosen, n, rows);
+        for (size_t i = 0; i < n; i++)
+            if (rows[i] != NULL)
+                copy_row(shard, chosen[i], rows[i]);
+    }
+}
+
+void shard_save(RubatoShard *shard, const RubatoKeys *keys)
+{
+    if (shard->image->is_lost)
+        return;
+    if (shard->is_dense)
+        for (size_t i = 0; i < keys->n && !shard->image->is_lost; i++)
+            save_dense(shard, keys_get(keys, i));
+    else
+        save_found(shard, keys);
+}
+
+/* ---- reading ---- */
+
+static bool make_room(const RubatoShard *shard, ImageSlice *slice, size_t n)
+{
+    if (n <= slice->n_room)
+        return true;
+    g_free(slice->own_keys);
+    g_free(slice->own_rows);
+    slice->own_keys = g_try_new(RubatoKey, n);
+    slice->own_rows = g_try_malloc_n(n, shard->stride);
+    slice->n_room = slice->own_keys != NULL && slice->own_rows != NULL ? n : 0;
+    return slice->n_room > 0;
+}
+
+static void take_copies(RubatoShard *shard, ImageSlice *slice)
+{
+    ShardImage *const image = shard->image;
+    ImageCopies *const copies = image->first;
+
+    image->first = copies->next;
+    if (image->first == NULL) {
+        image->after = &image->first;
+        image->last = NULL;
+    }
+    image->n_bytes -= copies_bytes(shard, image);
+    slice->copies = copies;
+    slice->keys = copies->keys;
+    slice->n = copies->n;
+    slice->values = copies->values;
+    slice->states = copies->states;
+}
+
+/* Copies the rows of the slice's own keys, or of its run. */
+static void read_rows(RubatoShard *shard, ImageSlice *slice, const RubatoKeys *keys)
+{
+    const size_t state_bytes = shard->stride - shard->row_bytes;
+    unsigned char *const states = slice->own_rows + keys->n * shard->row_bytes;
+    RubatoKey block[BLOCK];
+    void *rows[BLOCK];
+
+    slice->keys = keys->keys;
+    slice->first = keys->first;
+    slice->n = keys->n;
+    slice->values = slice->own_rows;
+    slice->states = states;
+    for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
+        const size_t n = MIN(keys->n - begin, (size_t)BLOCK);
+
+        shard_find(shard, shard_take_block(keys, begin, n, block), n, rows);
+        for (size_t i = 0; i < n; i++) {
+            const unsigned char *const row = rows[i];
+
+            shard_copy_row(slice->own_rows + (begin + i) * shard->row_bytes, row, shard->row_bytes);
+            if (state_bytes > 0)
+                memcpy(states + (begin + i) * state_bytes, row + shard->row_bytes, state_bytes);
+        }
+    }
+}
+
+/* The rows from `place` on, up to n_most of them, without those that have changed. */
+static bool read_dense(RubatoShard *shard, size_t n_most, ImageSlice *slice)
+{
+    ShardImage *const image = shard->image;
+    const uint64_t begin = image->place, end = begin + MIN(shard->n_keys - begin, n_most);
+    RubatoKeys keys = { .keys = slice->own_keys };
+
+    for (uint64_t number = begin; number < end; number++) {
+        if ((image->changed[number / 64] >> number % 64 & 1) == 0)
+            slice->own_keys[keys.n++] = shard->first_key + number;
+    }
+    if (keys.n == end - begin) {
+        keys.keys = NULL;
+        keys.first = shard->first_key + begin;
+    }
+    image->place = end;
+    read_rows(shard, slice, &keys);
+    return end < shard->n_keys;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const PlacedKey *left = a, *right = b;
+
+    return left->place < right->place ? -1 : left->place > right->place;
+}
+
+/* Finds the rows to be read next: whole pieces of the storage, of some thousand rows. */
+static void walk(RubatoShard *shard)
+{
+    ShardImage *const image = shard->image;
+
+    g_array_set_size(image->found, 0);
+    g_array_set_size(image->ahead, 0);
+    image->n_read = 0;
+    image->has_walked = !shard->ops->walk(shard->storage, &image->walked, image->found);
+    for (guint i = 0; i < image->found->len; i++) {
+        const RubatoKey key = g_array_index(image->found, RubatoKey, i);
+        const PlacedKey placed = { shard->ops->place_of(shard->storage, key), key };
+
+        g_array_append_val(image->ahead, placed);
+    }
+    qsort(image->ahead->data, image->ahead->len, sizeof(PlacedKey), compare_places);
+}
+
+static const PlacedKey *ahead(const ShardImage *image, size_t i)
+{
+    return &g_array_index(image->ahead, PlacedKey, i);
+}
+
+/* The same for other storages. Rows at the same place are read together. */
+static bool read_walked(RubatoShard *shard, size_t n_most, ImageSlice *slice)
+{
+    ShardImage *const image = shard->image;
+    RubatoKeys keys = { .n = 0 };
+    size_t end;
+
+    if (image->n_read == image->ahead->len && image->has_walked)
+        return false;
+    if (image->n_read == image->ahead->len)
+        walk(shard);
+    end = image->n_read + MIN(image->ahead->len - image->n_read, n_most);
+    while (end > 0 && end < image->ahead->len &&
+           ahead(image, end - 1)->place == ahead(image, end)->place)
+        end++;
+    if (!make_room(shard, slice, end - image->n_read)) {
+        image->is_lost = true;
+        return false;
+    }
+    keys.keys = slice->own_keys;
+    for (; image->n_read < end; image->n_read++)
+        if (!key_set_has(&image->keys, ahead(image, image->n_read)->key))
+            slice->own_keys[keys.n++] = ahead(image, image->n_read)->key;
+    image->place = end < image->ahead->len ? ahead(image, end)->place : image->walked;
+    read_rows(shard, slice, &keys);
+    return end < image->ahead->len || !image->has_walked;
+}
+
+bool shard_read_image(RubatoShard *shard, size_t n_most, ImageSlice *slice)
+{
+    ShardImage *const image = shard->image;
+    bool goes_on = true;
+
+    g_clear_pointer(&slice->copies, g_free);
+    slice->n = 0;
+    if (!image->is_lost && image->first != NULL) {
+        take_copies(shard, slice);
+        return true;
+    }
+    if (shard->is_dense && !make_room(shard, slice, n_most))
+        image->is_lost = true;
+    while (!image->is_lost && slice->n == 0 && goes_on)
+        goes_on =
+            shard->is_dense ? read_dense(shard, n_most, slice) : read_walked(shard, n_most, slice);
+    return !image->is_lost;
+}
+
+void image_slice_clear(ImageSlice *slice)
+{
+    g_clear_pointer(&slice->copies, g_free);
+    g_clear_pointer(&slice->own_keys, g_free);
+    g_clear_pointer(&slice->own_rows, g_free);
+}

@@ -1,0 +1,53 @@
+/* The image of a shard: its rows as they were when it began, read in slices while requests go on.
+ *
+ * Beginning takes no time: nothing is copied. From then on a row is copied before it changes for
+ * the first time, unless it has been read. So each row of the image is read once: from its copy or,
+ * if it has not changed, from where it lies.
+ *
+ * Threads: the shard's present owner; an ImageSlice belongs to one thread at a time, and may be
+ * used between two calls by another one. */
+#ifndef RUBATO_MODELS_SHARD_IMAGE_H
+#define RUBATO_MODELS_SHARD_IMAGE_H
+
+#include "models/shard/shard.h"
+
+/* Why such a table has no image; NULL: it has one. */
+const char *shard_image_fault(const RubatoTableSpec *spec);
+
+/* Begins an image. The table can have one, and the shard has none. False: there is no memory. */
+bool shard_begin_image(RubatoShard *shard);
+
+/* Frees it. Does nothing if there is none. */
+void shard_end_image(RubatoShard *shard);
+
+bool shard_has_image(const RubatoShard *shard);
+
+/* Bytes of the copies that wait to be read. */
+size_t shard_image_bytes(const RubatoShard *shard);
+
+/* Whether a hyper-parameter had another number than the spec says, and which. */
+bool shard_image_tuned(const RubatoShard *shard, RubatoHyper hyper, double *value);
+
+typedef struct ImageCopies ImageCopies;
+
+/* Some rows of an image. All zero at first. */
+typedef struct {
+    const RubatoKey *keys; /* n; NULL: they follow one another from `first` on */
+    RubatoKey first;
+    size_t n;           /* 0: all rows have been read */
+    const void *values; /* rows one after the other */
+    const void *states; /* the same; the rows of a table without state have 0 bytes of it */
+
+    /* what these lie in */
+    ImageCopies *copies;
+    RubatoKey *own_keys;
+    unsigned char *own_rows;
+    size_t n_room; /* rows for which there is room in the two */
+} ImageSlice;
+
+/* Reads the next rows, about n_most of them. False: there was no memory for a copy or for the
+ * slice, and the image is lost. */
+bool shard_read_image(RubatoShard *shard, size_t n_most, ImageSlice *slice);
+void image_slice_clear(ImageSlice *slice);
+
+#endif

@@ -1,0 +1,251 @@
+/* Images of shards, by seeds: rows change, are created and read while an image is read in slices.
+ * The image has each row once, as it was when the image began.
+ *
+ * RUBATO_TEST_SEEDS is how many seeds each case runs. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/shard/image.h"
+#include "models/shard/shard_private.h"
+#include "tests/support/runner.h"
+
+#include <rubato/mix.h>
+
+enum { WIDTH = 3, N_KEYS = 700, MOST_OPS = 60, MOST_KEYS = 40 };
+
+static const RubatoTableSpec SPECS[] = {
+    { .name = "dense", .width = WIDTH, .n_keys = N_KEYS, .first_key = 9 },
+    { .name = "dense with state",
+      .width = WIDTH,
+      .n_keys = N_KEYS,
+      .first_key = 9,
+      .update = "adam",
+      .init = "normal",
+      .init_stddev = 1 },
+    { .name = "hash", .width = WIDTH, .storage = "hash" },
+    { .name = "hash with state",
+      .width = WIDTH,
+      .storage = "hash",
+      .update = "adagrad",
+      .create_on_get = true },
+    { .name = "wide", .width = 40, .storage = "hash" },
+};
+
+typedef struct {
+    const RubatoTableSpec *spec;
+    RubatoShard *shard;
+    uint64_t random;
+    size_t row_bytes, state_bytes;
+    GHashTable *expected; /* by key: the row with its state */
+    ImageSlice slice;
+    bool at_end;
+} Scene;
+
+static uint64_t draw(Scene *scene, uint64_t n)
+{
+    scene->random = rubato_mix64(scene->random + UINT64_C(0x9e3779b97f4a7c15));
+    return scene->random % n;
+}
+
+static RubatoKey draw_key(Scene *scene)
+{
+    if (scene->spec->storage == NULL)
+        return scene->spec->first_key + draw(scene, scene->spec->n_keys);
+    return draw(scene, 8) == 0 ? 0 : rubato_mix64(draw(scene, N_KEYS));
+}
+
+static void *read_row(Scene *scene, RubatoKey key)
+{
+    const RubatoKeys keys = { .first = key, .n = 1 };
+    unsigned char *row = g_malloc(scene->row_bytes + scene->state_bytes);
+
+    shard_get(scene->shard, &keys, row);
+    if (scene->state_bytes > 0)
+        shard_get_state(scene->shard, &keys, row + scene->row_bytes);
+    return row;
+}
+
+static void expect_all(Scene *scene)
+{
+    const bool is_dense = scene->spec->storage == NULL;
+    const uint64_t n = shard_n_rows(scene->shard);
+    g_autofree RubatoKey *keys = g_new(RubatoKey, n + 1);
+
+    for (uint64_t i = 0; i < n && is_dense; i++)
+        keys[i] = scene->spec->first_key + i;
+    if (!is_dense)
+        shard_list(scene->shard, 0, n, keys);
+    for (uint64_t i = 0; i < n; i++)
+        g_hash_table_insert(scene->expected, g_memdup2(&keys[i], sizeof keys[i]),
+                            read_row(scene, keys[i]));
+}
+
+/* Each row comes once, and is as it was. */
+static void take_slice(Scene *scene)
+{
+    ImageSlice *const slice = &scene->slice;
+
+    ck_assert(shard_read_image(scene->shard, 1 + draw(scene, 50), slice));
+    scene->at_end = slice->n == 0;
+    for (size_t i = 0; i < slice->n; i++) {
+        const RubatoKey key = slice->keys != NULL ? slice->keys[i] : slice->first + i;
+        const unsigned char *was = g_hash_table_lookup(scene->expected, &key);
+
+        if (was == NULL)
+            ck_abort_msg("%s: key %lu came twice, or was not there", scene->spec->name,
+                         (unsigned long)key);
+        if (memcmp(was, (const char *)slice->values + i * scene->row_bytes, scene->row_bytes) != 0)
+            ck_abort_msg("%s: other values of key %lu", scene->spec->name, (unsigned long)key);
+        if (memcmp(was + scene->row_bytes, (const char *)slice->states + i * scene->state_bytes,
+                   scene->state_bytes) != 0)
+            ck_abort_msg("%s: another state of key %lu", scene->spec->name, (unsigned long)key);
+        g_hash_table_remove(scene->expected, &key);
+    }
+}
+
+static void change_some(Scene *scene)
+{
+    const size_t width = scene->row_bytes / sizeof(float), n = 1 + draw(scene, MOST_KEYS);
+    g_autofree float *values = g_new(float, n *MAX(width, scene->state_bytes / sizeof(float)));
+    RubatoKey list[MOST_KEYS];
+    uint32_t at[MOST_KEYS];
+    RubatoKeys keys = { .n = n };
+
+    for (size_t i = 0; i < n; i++) {
+        list[i] = draw_key(scene);
+        at[i] = (uint32_t)(n - 1 - i);
+    }
+    for (size_t i = 0; i < n * MAX(width, scene->state_bytes / sizeof(float)); i++)
+        values[i] = 1 + (float)draw(scene, 100);
+    keys.keys = list;
+    keys.at = draw(scene, 3) == 0 ? at : NULL;
+    if (scene->spec->storage == NULL && draw(scene, 3) == 0)
+        keys = (RubatoKeys){ .first = 9 + draw(scene, N_KEYS - n), .n = n };
+    switch (draw(scene, 8)) {
+    case 0:
+        shard_set(scene->shard, &keys, values);
+        break;
+    case 1:
+        shard_reset(scene->shard, &keys);
+        break;
+    case 2:
+        if (scene->state_bytes > 0)
+            shard_set_state(scene->shard, &keys, values);
+        break;
+    case 3:
+        shard_get(scene->shard, &keys, values); /* which may create rows */
+        break;
+    case 4:
+        shard_add_accepted(scene->shard, list, n, values);
+        break;
+    default:
+        shard_add(scene->shard, &keys, values);
+        break;
+    }
+}
+
+static void change_often(Scene *scene, uint64_t n)
+{
+    while (n-- > 0)
+        change_some(scene);
+}
+
+static void play(const RubatoTableSpec *spec, uint64_t seed)
+{
+    Scene scene = { .spec = spec, .random = rubato_mix64(seed) };
+    double tuned;
+
+    scene.shard = shard_new_seeded(spec, spec->first_key, spec->n_keys, seed, NULL);
+    scene.row_bytes = shard_row_bytes(scene.shard);
+    scene.state_bytes = scene.shard->stride - scene.row_bytes;
+    scene.expected = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
+    change_often(&scene, draw(&scene, MOST_OPS));
+    if (spec->update != NULL)
+        shard_tune(scene.shard, &(RubatoTuning){ RUBATO_HYPER_LEARNING_RATE, 0.25 });
+    expect_all(&scene);
+    ck_assert(shard_begin_image(scene.shard));
+    while (!scene.at_end) {
+        change_often(&scene, draw(&scene, 4));
+        if (spec->update != NULL)
+            shard_tune(scene.shard, &(RubatoTuning){ RUBATO_HYPER_LEARNING_RATE, 0.125 });
+        take_slice(&scene);
+    }
+    if (g_hash_table_size(scene.expected) > 0)
+        ck_abort_msg("%s, seed %lu: %u rows are missing", spec->name, (unsigned long)seed,
+                     g_hash_table_size(scene.expected));
+    if (spec->update != NULL)
+        ck_assert(shard_image_tuned(scene.shard, RUBATO_HYPER_LEARNING_RATE, &tuned) &&
+                  tuned == 0.25);
+    ck_assert_uint_eq(shard_image_bytes(scene.shard), 0);
+    g_hash_table_unref(scene.expected);
+    image_slice_clear(&scene.slice);
+    shard_free(scene.shard);
+}
+
+START_TEST(image_has_each_row_once_as_it_was)
+{
+    const char *const text = g_getenv("RUBATO_TEST_SEEDS");
+    const uint64_t n = text != NULL ? g_ascii_strtoull(text, NULL, 10) : is_slow() ? 50 : 300;
+
+    for (uint64_t seed = 0; seed < n; seed++)
+        play(&SPECS[_i], seed);
+}
+END_TEST
+
+/* What is left of the rows when the storage has grown much since the image began. */
+START_TEST(rows_created_later_are_not_in_the_image)
+{
+    const RubatoTableSpec spec = { .name = "t", .storage = "hash" };
+    RubatoShard *shard = shard_new(&spec, 0, 0, NULL);
+    ImageSlice slice = { .n = 0 };
+    const float one = 1;
+    size_t n = 0;
+
+    for (RubatoKey key = 0; key < 20000; key++)
+        shard_add(shard, &(RubatoKeys){ .first = key, .n = 1 }, &one);
+    ck_assert(shard_begin_image(shard));
+    ck_assert(shard_read_image(shard, 100, &slice));
+    n += slice.n;
+    for (RubatoKey key = 20000; key < 200000; key++)
+        shard_add(shard, &(RubatoKeys){ .first = key, .n = 1 }, &one);
+    do {
+        ck_assert(shard_read_image(shard, 100, &slice));
+        for (size_t i = 0; i < slice.n; i++)
+            ck_assert((slice.keys != NULL ? slice.keys[i] : slice.first + i) < 20000);
+        n += slice.n;
+    } while (slice.n > 0);
+    ck_assert_uint_eq(n, 20000);
+    image_slice_clear(&slice);
+    shard_free(shard);
+}
+END_TEST
+
+static const struct {
+    RubatoTableSpec spec;
+    bool has;
+} kinds[] = {
+    { { .name = "t", .n_keys = 3 }, true },
+    { { .name = "t", .storage = "hash" }, true },
+    { { .name = "t", .storage = "hash", .max_bytes = 1 << 20, .evict = "lru" }, false },
+    { { .name = "t", .storage = "hash", .shape = RUBATO_SHAPE_RAGGED }, false },
+};
+
+START_TEST(tables_without_images_are_known)
+{
+    ck_assert_int_eq(shard_image_fault(&kinds[_i].spec) == NULL, kinds[_i].has);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("images of shards");
+    TCase *cases = tcase_create("images");
+
+    tcase_set_timeout(cases, 60);
+    tcase_add_loop_test(cases, image_has_each_row_once_as_it_was, 0, G_N_ELEMENTS(SPECS));
+    tcase_add_test(cases, rows_created_later_are_not_in_the_image);
+    tcase_add_loop_test(cases, tables_without_images_are_known, 0, G_N_ELEMENTS(kinds));
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}

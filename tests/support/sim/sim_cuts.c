@@ -1,0 +1,145 @@
+/* Cuts of a simulated cluster's tables, while tasks run: what the images of all parts have together
+ * is looked at when the last node has read its own.
+ *
+ * Threads: a node's main thread. Nodes put their rows together in one place, since all threads of
+ * the simulation are fibers of one, and no node begins the next cut before all have done so. */
+#include "tests/support/sim/sim_cluster_private.h"
+
+#include <string.h>
+
+#include "engine/snapshot/snapshot_cut.h"
+#include "models/shard/image.h"
+#include "tests/support/engine/engine_fixture.h"
+
+typedef struct {
+    const SimScenario *scenario;
+    const SimTable *table; /* NULL: its rows are not looked at */
+    uint32_t id;
+    uint32_t n_parts;
+    int64_t *rows; /* of the keys, a column for each worker */
+    ImageSlice slice;
+    uint32_t part;
+    bool at_end;
+} Reading;
+
+/* Reads one slice of one part, so that requests come between. */
+static void read_slice(Server *server, void *data)
+{
+    Reading *reading = data;
+    RubatoShard *const shard = server_find_shard(server, reading->id, reading->part);
+    ImageSlice *const slice = &reading->slice;
+
+    reading->at_end = true;
+    if (shard == NULL || !shard_has_image(shard))
+        return;
+    if (!shard_read_image(shard, 3, slice))
+        sim_fail("an image has no memory");
+    reading->at_end = slice->n == 0;
+    for (size_t i = 0; i < slice->n && reading->table != NULL; i++) {
+        const RubatoKey key = slice->keys != NULL ? slice->keys[i] : slice->first + i;
+        const uint32_t n = reading->scenario->n_workers;
+        const uint64_t row = key - reading->table->first_key;
+
+        if (row < reading->table->n_keys)
+            for (uint32_t worker = 0; worker < n; worker++)
+                reading->rows[row * n + worker] += ((const int64_t *)slice->values)[i * n + worker];
+    }
+}
+
+static void read_table(SimNode *node, Reading *reading)
+{
+    for (uint32_t i = 0; i < node->engine->n_servers; i++)
+        for (reading->part = 0; reading->part < reading->n_parts; reading->part++)
+            do
+                servers_run(&node->engine->servers[i], 1, read_slice, reading);
+            while (!reading->at_end);
+    image_slice_clear(&reading->slice);
+}
+
+/* Whether it is known which Adds are sent: none fails. */
+static bool is_judged(const SimScenario *scenario)
+{
+    bool is_judged = scenario->failing_worker == UINT32_MAX && scenario->cancelled_ms < 0;
+
+    for (uint32_t i = 0; i < scenario->n_faults; i++)
+        is_judged = is_judged && scenario->faults[i].kind != SIM_FAULT_KILL;
+    return is_judged;
+}
+
+static void judge(const SimJob *job, SimCut *cut)
+{
+    const SimScenario *const scenario = job->scenario;
+    SimPrefix prefixes[SIM_MOST_WORKERS];
+
+    for (uint32_t i = 0; i < scenario->n_workers; i++)
+        prefixes[i] = (SimPrefix){ .first_unseen = UINT64_MAX };
+    for (uint32_t i = 0; i < scenario->n_tables; i++)
+        if (scenario->tables[i].model == SIM_MODEL_BSP)
+            sim_history_check_clock(job->histories[i], cut->rows[i], cut->clocks[i]);
+        else
+            sim_history_see_prefixes(job->histories[i], cut->rows[i], prefixes);
+    for (uint32_t i = 0; i < scenario->n_workers; i++)
+        if (prefixes[i].last_seen >= prefixes[i].first_unseen)
+            sim_fail("a cut has Add %" G_GUINT64_FORMAT " of worker %u, and not Add " //
+                     "%" G_GUINT64_FORMAT,
+                     prefixes[i].last_seen, i, prefixes[i].first_unseen);
+}
+
+/* This node has read its images. */
+static void contribute(SimNode *node, const SimJob *job)
+{
+    SimCut *const cut = &node->cluster->cut;
+
+    if (++cut->n_nodes < job->scenario->n_nodes)
+        return;
+    if (is_judged(job->scenario))
+        judge(job, cut);
+    SIM_TRACE("a cut was looked at");
+    for (uint32_t i = 0; i < job->scenario->n_tables; i++)
+        g_clear_pointer(&cut->rows[i], g_free);
+    cut->n_nodes = 0;
+}
+
+/* (transfer full) */
+static GPtrArray *find_tables(SimNode *node, const char *const *names)
+{
+    GPtrArray *tables = g_ptr_array_new();
+
+    pthread_mutex_lock(&node->engine->lock);
+    for (; *names != NULL; names++)
+        g_ptr_array_add(tables, engine_find_table(node->engine, *names, NULL));
+    pthread_mutex_unlock(&node->engine->lock);
+    return tables;
+}
+
+bool sim_cut_take(SimNode *node, const SimJob *job, const char *const *names, GError **error)
+{
+    SimCut *const shared = &node->cluster->cut;
+    g_autoptr(GPtrArray) tables = find_tables(node, names);
+    Cut cut;
+    bool ok;
+
+    cut_init(&cut, tables);
+    ok = cut_make(node->engine, &cut, "tables", "of a test", error);
+    SIM_TRACE("%s", ok ? "has cut the tables" : "cannot cut the tables");
+    for (guint i = 0; i < tables->len && ok; i++) {
+        const Table *table = g_ptr_array_index(tables, i);
+        Reading reading = { .id = table->id, .n_parts = table->map->n_parts };
+
+        if (job != NULL) {
+            reading.scenario = job->scenario;
+            reading.table = &job->scenario->tables[i];
+            if (shared->rows[i] == NULL)
+                shared->rows[i] =
+                    g_new0(int64_t, (size_t)reading.table->n_keys * job->scenario->n_workers);
+            reading.rows = shared->rows[i];
+            if (node->number == job->scenario->scheduler)
+                shared->clocks[i] = cut.tables[i].clock;
+        }
+        read_table(node, &reading);
+    }
+    cut_clear(node->engine, &cut);
+    if (ok && job != NULL)
+        contribute(node, job);
+    return ok;
+}
