@@ -32,7 +32,7 @@ const char *ragged_find_fault(const RubatoTableSpec *spec, const HandlerCall *ca
                               const RubatoKeys *keys);
 
 /* The spec of a shard's storage, which has a RaggedRow for each key. It shares the pointers of the
- * table's spec. */
+ * table's spec, and its shape: a storage may see from this that the values are small. */
 RubatoTableSpec ragged_row_spec(const RubatoTableSpec *spec);
 
 /* Whether a spec of such a table makes sense. */

@@ -1,12 +1,13 @@
 /* The memory of rows of different lengths, of one shard.
  *
- * The shard's storage has a RaggedRow for each key, which says where the row's block is. A block
- * has a header and the row's bytes. Blocks follow one another in segments; a long row has a segment
- * of its own. A block that is no longer used stays as garbage until its segment is compacted: the
- * blocks that are still used are copied. Each step of this copies a bounded number of bytes.
+ * The shard's storage has a RaggedRow for each key, which says where the row's bytes are. Up to 7
+ * of them lie in the RaggedRow itself; up to 64 have a place of their own (short_rows.h). Longer
+ * rows are blocks, which follow one another in segments; a long block has a segment of its own. A
+ * block that is no longer used stays as garbage until its segment is compacted: the blocks that are
+ * still used are copied. Each step of this copies a bounded number of bytes.
  *
- * Besides the storage's memory, this takes at most about 1.3 × the bytes of all rows and 15 bytes
- * for each row.
+ * Besides the storage's memory, this takes nothing for rows of up to 7 bytes, 8 bytes for each row
+ * of up to 64, and for longer ones at most about 1.3 × their bytes and 15 bytes for each.
  *
  * Threads: the shard's present owner. */
 #ifndef RUBATO_MODELS_RAGGED_RAGGED_HEAP_H
@@ -14,7 +15,7 @@
 
 #include <rubato/ragged_table.h>
 
-/* Where a row is; 0: it has no bytes. */
+/* Where a row is, or what it is; 0: it has no bytes. */
 typedef uint64_t RaggedRow;
 
 /* The most keys that one call of `find` gets. */
@@ -29,16 +30,17 @@ typedef struct RaggedHeap RaggedHeap;
 RaggedHeap *ragged_heap_new(RaggedFind *find, void *user);
 void ragged_heap_free(RaggedHeap *heap);
 
-/* The bytes of a row: how many, and where they lie, aligned for 4 bytes. */
+/* The bytes of a row: how many, and where they lie, at any alignment; they may lie in *row.
+ * They stay there until a row changes its length, or until the next step of compaction. */
 size_t ragged_heap_length(const RaggedHeap *heap, RaggedRow row);
-void *ragged_heap_bytes(const RaggedHeap *heap, RaggedRow row);
+void *ragged_heap_bytes(const RaggedHeap *heap, RaggedRow *row);
 
 /* Fetches the row's length into the cache. */
 void ragged_heap_prefetch(const RaggedHeap *heap, RaggedRow row);
 
 /* Gives the row of a key n bytes; n is at most RUBATO_RAGGED_MOST_ROW_BYTES. The first `kept` ones
- * are those that it had; kept is at most the length before and after. False if there is no memory:
- * then nothing has changed. */
+ * are those that it had; kept is at most the length before and after. The bytes of other rows may
+ * move. False if there is no memory: then nothing has changed. */
 bool ragged_heap_resize(RaggedHeap *heap, RubatoKey key, RaggedRow *row, size_t n, size_t kept);
 
 /* Compacts segments if there is too much garbage. The work is in proportion to what was allocated

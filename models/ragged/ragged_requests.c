@@ -133,13 +133,13 @@ static uint64_t write_lengths(RubatoPart *part, RubatoByteWriter *result,
 
     for (begin_rows(&rows, part); next_rows(&rows, ABSENT_ROWS_STAY);) {
         for (size_t i = 0; i < rows.n; i++) {
-            const RaggedRow row = rows.rows[i] == NULL ? 0 : *rows.rows[i];
-            const size_t bytes = ragged_heap_length(heap, row);
+            RaggedRow *const row = rows.rows[i];
+            const size_t bytes = row == NULL ? 0 : ragged_heap_length(heap, *row);
 
             lengths[i] = (uint32_t)(bytes / value_bytes);
             n_bytes += bytes;
             if (found != NULL)
-                found[rows.begin + i] = ragged_heap_bytes(heap, row);
+                found[rows.begin + i] = row == NULL ? NULL : ragged_heap_bytes(heap, row);
         }
         rubato_write(result, lengths, rows.n * sizeof lengths[0]);
     }
@@ -318,7 +318,7 @@ static bool run_add(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWri
             const size_t bytes = given_bytes(&given, rows.begin + i);
 
             if (bytes > 0)
-                add_values(dtype, ragged_heap_bytes(part->shard->ragged, *rows.rows[i]), from,
+                add_values(dtype, ragged_heap_bytes(part->shard->ragged, rows.rows[i]), from,
                            bytes / given.value_bytes);
             from += bytes;
         }
@@ -345,7 +345,7 @@ static bool write_row(RubatoPart *part, RubatoKey key, RaggedRow *row, size_t ke
         return false;
     }
     if (n > 0)
-        memcpy((char *)ragged_heap_bytes(heap, *row) + kept, from, n);
+        memcpy((char *)ragged_heap_bytes(heap, row) + kept, from, n);
     return true;
 }
 

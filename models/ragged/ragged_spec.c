@@ -11,7 +11,6 @@ RubatoTableSpec ragged_row_spec(const RubatoTableSpec *spec)
     RubatoTableSpec row = *spec;
 
     G_STATIC_ASSERT(sizeof(RaggedRow) == sizeof(int64_t));
-    row.shape = RUBATO_SHAPE_EVEN;
     row.dtype = RUBATO_I64;
     row.width = 1;
     row.update = row.init = NULL;

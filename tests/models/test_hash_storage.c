@@ -234,12 +234,12 @@ static void measure(const RubatoKey *keys, size_t n, uint64_t seed, double *mean
     Segment segment;
     size_t sum = 0;
 
-    segment_source_init(&source, 4, /* is_paired= */ false, seed);
+    segment_source_init(&source, 4, /* is_paired= */ false, SEGMENT_FILL_FAST, seed);
     segment = segment_make(&source, 10, 2);
     *farthest = 0;
     for (size_t i = 0; i < n; i++) {
         const uint64_t hash = key_hash(&source.key_hash, keys[i]);
-        unsigned char *cell = segment_insert(source.layout, &segment, hash, keys[i]);
+        unsigned char *cell = segment_insert(&source, &segment, hash, keys[i]);
 
         ck_assert_ptr_nonnull(cell);
         const size_t behind =

@@ -20,7 +20,7 @@ START_TEST(blocks_are_zero_and_no_two_share_a_byte)
     static unsigned char *blocks[MANY];
     SegmentPool pool;
 
-    segment_pool_init(&pool, BLOCK_BYTES);
+    segment_pool_init(&pool, BLOCK_BYTES, SEGMENT_POOL_HUGE_FROM);
     for (size_t i = 0; i < MANY; i++) {
         blocks[i] = segment_pool_take(&pool);
         require_msg((uintptr_t)blocks[i] % 4096 == 0, "block %zu begins within a page", i);
@@ -42,7 +42,7 @@ START_TEST(what_is_given_back_is_taken_again_as_zeros)
     unsigned char *last = NULL, *again;
     size_t n_bytes;
 
-    segment_pool_init(&pool, BLOCK_BYTES);
+    segment_pool_init(&pool, BLOCK_BYTES, SEGMENT_POOL_HUGE_FROM);
     for (size_t i = 0; i < MANY; i++)
         last = segment_pool_take(&pool);
     memset(last, 7, BLOCK_BYTES);
@@ -62,7 +62,7 @@ START_TEST(first_blocks_are_mapped_and_unmapped_one_by_one)
     static void *blocks[MANY];
     SegmentPool pool;
 
-    segment_pool_init(&pool, BLOCK_BYTES);
+    segment_pool_init(&pool, BLOCK_BYTES, SEGMENT_POOL_HUGE_FROM);
     for (size_t i = 0; i < 10; i++)
         blocks[i] = segment_pool_take(&pool);
     ck_assert_uint_eq(segment_pool_bytes(&pool), 10 * BLOCK_BYTES);

@@ -208,9 +208,9 @@ static unsigned char *replace_one(BoundedStorage *bounded, uint64_t h, RubatoKey
 }
 
 /* Whether a key is likely to find room by moving another. In a fuller segment it seldom does. */
-static bool may_move(BucketLayout layout, const Segment *segment)
+static bool may_move(const SegmentSource *source, const Segment *segment)
 {
-    return *segment_n_used(layout, segment) < segment_max_keys(layout, segment);
+    return *segment_n_used(source->layout, segment) < segment_max_keys(source, segment);
 }
 
 /* Whether max_bytes has no room for the two halves of a full segment. Memory never becomes less, so
@@ -234,7 +234,8 @@ static unsigned char *insert(BoundedStorage *bounded, uint64_t h, RubatoKey key,
     while ((cell = paired_insert(layout, hash_segment_of(hash, h), h, key)) == NULL) {
         const Segment *segment = hash_segment_of(hash, h);
         const bool made_room =
-            (may_move(layout, segment) && paired_make_room(&hash->source, segment, h)) ||
+            (may_move(&bounded->hash.source, segment) &&
+             paired_make_room(&hash->source, segment, h)) ||
             (!is_grown(bounded, segment) && has_room_for(bounded, hash_room_bytes(hash, h)) &&
              hash_make_room(hash, h));
 

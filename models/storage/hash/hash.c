@@ -24,6 +24,9 @@
  *
  * If there is no memory to grow, nothing changes: all rows stay, and the new row is not created.
  *
+ * Of ragged rows a table has here only where they are: 8 bytes for each, which is much beside a
+ * short row. So the segments of such a table become fuller (SEGMENT_FILL_DENSE).
+ *
  * Thread: the shard's present owner. A search handles several keys at once: first it prefetches the
  * home buckets of all, then it examines them. */
 #include <rubato/error.h>
@@ -35,8 +38,9 @@
 #include "models/storage/storage.h"
 
 #define FIRST_DEPTH 2u
-#define MAX_EMPTINESS 64u       /* entries of the directory for each segment; a few are usual */
-#define PREFETCHED 64u          /* keys; enough to cover a miss, few enough to stay in the cache */
+#define DENSE_FIRST_DEPTH 4u /* so that few segments grow at the same time, in small tables too */
+#define MAX_EMPTINESS 64u    /* entries of the directory for each segment; a few are usual */
+#define PREFETCHED 64u       /* keys; enough to cover a miss, few enough to stay in the cache */
 #define SLAB_BYTES (128u << 10) /* huge pages have room for several; but a row may be longer */
 #define PAGE_BYTES ((size_t)4 << 10)
 #define ALIGNMENT 64u
@@ -193,7 +197,7 @@ static void *find_or_create_row(HashStorage *hash, RubatoKey key, bool *moved)
         return hash_row_of_cell(hash, cell);
     if (!hash->is_inline && !hash_ensure_slab_row(hash))
         return NULL;
-    while ((cell = segment_insert(hash->source.layout, hash_segment_of(hash, h), h, key)) == NULL) {
+    while ((cell = segment_insert(&hash->source, hash_segment_of(hash, h), h, key)) == NULL) {
         if (!hash_make_room(hash, h))
             return NULL;
         *moved = true;
@@ -339,6 +343,8 @@ static size_t whole_pages(size_t n_bytes)
 bool hash_storage_init(HashStorage *hash, const RubatoStorageSetup *setup, size_t mark_bytes,
                        size_t struct_bytes, GError **error)
 {
+    const bool is_dense = setup->spec->shape == RUBATO_SHAPE_RAGGED;
+    const uint32_t depth = is_dense ? DENSE_FIRST_DEPTH : FIRST_DEPTH;
     bool all = true;
 
     hash->init = setup->init;
@@ -347,18 +353,20 @@ bool hash_storage_init(HashStorage *hash, const RubatoStorageSetup *setup, size_
     hash->is_inline = setup->row_bytes + mark_bytes <= BUCKET_MAX_CELL_BYTES;
     segment_source_init(&hash->source,
                         (hash->is_inline ? setup->row_bytes : sizeof(uint32_t)) + mark_bytes,
-                        /* is_paired= */ mark_bytes > 0, setup->hash_seed);
+                        /* is_paired= */ mark_bytes > 0,
+                        is_dense ? SEGMENT_FILL_DENSE : SEGMENT_FILL_FAST, setup->hash_seed);
     (void)hash_storage_use(&hash->base, HASH_WIDEST);
     while ((setup->row_bytes << (hash->slab_bits + 1)) <= SLAB_BYTES)
         hash->slab_bits++;
-    segment_pool_init(&hash->pool, whole_pages(hash->row_bytes << hash->slab_bits));
-    hash->depth = FIRST_DEPTH;
-    hash->directory = g_new0(Segment, 1u << FIRST_DEPTH);
-    hash->n_bytes = struct_bytes + (sizeof(Segment) << FIRST_DEPTH);
-    for (uint64_t i = HASH_FIRST_ENTRY(FIRST_DEPTH); i < 1u << FIRST_DEPTH; i++) {
+    segment_pool_init(&hash->pool, whole_pages(hash->row_bytes << hash->slab_bits),
+                      SEGMENT_POOL_HUGE_FROM);
+    hash->depth = depth;
+    hash->directory = g_new0(Segment, 1u << depth);
+    hash->n_bytes = struct_bytes + (sizeof(Segment) << depth);
+    for (uint64_t i = HASH_FIRST_ENTRY(depth); i < 1u << depth; i++) {
         hash->directory[i] =
-            segment_make(&hash->source, segment_first_size_bits(&hash->source), FIRST_DEPTH);
-        hash->directory[i].depth = FIRST_DEPTH;
+            segment_make(&hash->source, segment_first_size_bits(&hash->source), depth);
+        hash->directory[i].depth = (uint16_t)depth; /* also of one that there is no memory for */
         all &= hash->directory[i].buckets != NULL;
     }
     if (!all) {

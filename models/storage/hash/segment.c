@@ -15,6 +15,7 @@
 #define FULL_HOME_BYTES ((size_t)128 << 10)
 #define HOMES_PER_SPARE 32u
 #define ALIGNMENT 64u
+#define DENSE_HUGE_FROM ((size_t)128 << 20) /* of which the two unused huge pages are a 32nd */
 
 /* The buckets that are no home. */
 static size_t n_spare(uint32_t size_bits)
@@ -38,9 +39,11 @@ uint64_t *segment_n_used(BucketLayout layout, const Segment *segment)
 }
 
 /* Fuller ones would have long searches. */
-uint64_t segment_max_keys(BucketLayout layout, const Segment *segment)
+uint64_t segment_max_keys(const SegmentSource *source, const Segment *segment)
 {
-    return (UINT64_C(6) * layout.n_slots << segment->size_bits) / 7;
+    const uint64_t n_slots = (uint64_t)source->layout.n_slots << segment->size_bits;
+
+    return source->fill == SEGMENT_FILL_DENSE ? 15 * n_slots / 16 : 6 * n_slots / 7;
 }
 
 static uint32_t size_bits_for(BucketLayout layout, size_t home_bytes)
@@ -58,12 +61,15 @@ uint32_t segment_full_size_bits(const SegmentSource *source)
     return size_bits_for(source->layout, FULL_HOME_BYTES);
 }
 
-void segment_source_init(SegmentSource *source, size_t cell_bytes, bool is_paired, uint64_t seed)
+void segment_source_init(SegmentSource *source, size_t cell_bytes, bool is_paired, SegmentFill fill,
+                         uint64_t seed)
 {
     *source = (SegmentSource){ .layout = bucket_layout(cell_bytes),
                                .key_hash = key_hash_make(seed),
-                               .is_paired = is_paired };
-    segment_pool_init(&source->pool, bytes_of(source->layout, segment_full_size_bits(source)));
+                               .is_paired = is_paired,
+                               .fill = fill };
+    segment_pool_init(&source->pool, bytes_of(source->layout, segment_full_size_bits(source)),
+                      fill == SEGMENT_FILL_DENSE ? DENSE_HUGE_FROM : SEGMENT_POOL_HUGE_FROM);
 }
 
 void segment_source_clear(SegmentSource *source)
@@ -121,14 +127,15 @@ void segment_free(SegmentSource *source, const Segment *segment)
     source->n_segments--;
 }
 
-unsigned char *segment_insert(BucketLayout layout, const Segment *segment, uint64_t hash,
+unsigned char *segment_insert(const SegmentSource *source, const Segment *segment, uint64_t hash,
                               RubatoKey key)
 {
+    const BucketLayout layout = source->layout;
     uint64_t *n_used = segment_n_used(layout, segment);
     unsigned char *bucket = segment_home(segment, hash);
     uint32_t slot;
 
-    if (*n_used >= segment_max_keys(layout, segment))
+    if (*n_used >= segment_max_keys(source, segment))
         return NULL;
     while (bucket_is_full(layout, bucket))
         bucket += layout.bucket_bytes;
@@ -157,7 +164,7 @@ bool segment_copy(const SegmentSource *source, const Segment *from, uint64_t bit
             const Segment *to = (segment_place(hash) & bit) != 0 ? upper : lower;
 
             cell = source->is_paired ? paired_insert_copy(layout, from, bucket, to, hash, key)
-                                     : segment_insert(layout, to, hash, key);
+                                     : segment_insert(source, to, hash, key);
             if (cell == NULL)
                 return false;
             memcpy(cell, bucket_cell(layout, bucket, slot), layout.cell_bytes);

@@ -19,12 +19,19 @@ typedef struct {
     uint16_t depth; /* how many upper bits the places of all its keys have in common */
 } Segment;
 
+/* How full segments become, before they grow or split. */
+typedef enum {
+    SEGMENT_FILL_FAST,  /* searches are short */
+    SEGMENT_FILL_DENSE, /* memory counts more: a tenth less of it, more buckets to search in */
+} SegmentFill;
+
 /* What segments are made from. */
 typedef struct {
     /* immutable */
     BucketLayout layout;
     KeyHash key_hash;
     bool is_paired; /* each key has two homes, and lies nowhere else: paired.h */
+    SegmentFill fill;
 
     SegmentPool pool; /* of segments of the full size */
     uint64_t n_segments;
@@ -54,7 +61,8 @@ static inline unsigned char *segment_other_home(const Segment *segment, uint64_t
 }
 
 /* Keys are hashed by the seed. */
-void segment_source_init(SegmentSource *source, size_t cell_bytes, bool is_paired, uint64_t seed);
+void segment_source_init(SegmentSource *source, size_t cell_bytes, bool is_paired, SegmentFill fill,
+                         uint64_t seed);
 void segment_source_clear(SegmentSource *source); /* its segments have been freed */
 uint64_t segment_source_bytes(const SegmentSource *source);
 
@@ -70,12 +78,12 @@ Segment segment_make(SegmentSource *source, uint32_t size_bits, uint32_t depth);
 void segment_free(SegmentSource *source, const Segment *segment); /* NULL buckets: does nothing */
 
 /* Gives an absent key a cell; NULL if there is no room. */
-unsigned char *segment_insert(BucketLayout layout, const Segment *segment, uint64_t hash,
+unsigned char *segment_insert(const SegmentSource *source, const Segment *segment, uint64_t hash,
                               RubatoKey key);
 
 /* The keys that a segment has, and how many it may have. */
 uint64_t *segment_n_used(BucketLayout layout, const Segment *segment);
-uint64_t segment_max_keys(BucketLayout layout, const Segment *segment);
+uint64_t segment_max_keys(const SegmentSource *source, const Segment *segment);
 
 /* The bucket behind all that have keys. */
 unsigned char *segment_end(BucketLayout layout, const Segment *segment);

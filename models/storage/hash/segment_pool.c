@@ -20,9 +20,6 @@
 #include <sys/mman.h>
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
-/* Larger tables use huge pages: for them, two unused ones matter little, and smaller ones have few
- * misses of the translation buffer. */
-#define HUGE_FROM_BYTES ((size_t)16 << 20)
 #define MOST_CUT_BYTES (HUGE_PAGE_BYTES / 4) /* of larger blocks too few would fit into one */
 #define FIRST_REGION_PAGES ((size_t)32)
 #define MAX_REGION_PAGES ((size_t)4096)
@@ -129,9 +126,9 @@ static unsigned char *cut_block(SegmentPool *pool)
 
 /* ---- blocks ---- */
 
-void segment_pool_init(SegmentPool *pool, size_t block_bytes)
+void segment_pool_init(SegmentPool *pool, size_t block_bytes, size_t huge_from)
 {
-    *pool = (SegmentPool){ .block_bytes = block_bytes };
+    *pool = (SegmentPool){ .block_bytes = block_bytes, .huge_from = huge_from };
 }
 
 static unsigned char *map_single(SegmentPool *pool)
@@ -151,7 +148,7 @@ static unsigned char *map_single(SegmentPool *pool)
 static bool uses_huge_pages(const SegmentPool *pool)
 {
     return pool->block_bytes <= MOST_CUT_BYTES &&
-           (pool->next != NULL || pool->n_singles * pool->block_bytes >= HUGE_FROM_BYTES);
+           (pool->next != NULL || pool->n_singles * pool->block_bytes >= pool->huge_from);
 }
 
 void *segment_pool_take(SegmentPool *pool)
@@ -200,7 +197,7 @@ size_t segment_pool_growth(const SegmentPool *pool, size_t n)
     if (uses_huge_pages(pool))
         return n <= n_cut ? 0 : n_pages * HUGE_PAGE_BYTES;
     if (n == 2 && pool->block_bytes <= MOST_CUT_BYTES &&
-        (pool->n_singles + 1) * pool->block_bytes >= HUGE_FROM_BYTES)
+        (pool->n_singles + 1) * pool->block_bytes >= pool->huge_from)
         return pool->block_bytes + 2 * HUGE_PAGE_BYTES;
     return n * pool->block_bytes;
 }
@@ -215,5 +212,5 @@ void segment_pool_clear(SegmentPool *pool)
         munmap(pool->regions[i], region_pages(i) * HUGE_PAGE_BYTES);
     g_free(pool->singles);
     g_free(pool->regions);
-    segment_pool_init(pool, pool->block_bytes);
+    segment_pool_init(pool, pool->block_bytes, pool->huge_from);
 }

@@ -15,6 +15,7 @@
 typedef struct {
     /* immutable */
     size_t block_bytes;
+    size_t huge_from; /* bytes of blocks, from which on they come from huge pages */
 
     void **singles; /* blocks with a mapping of their own */
     size_t n_singles;
@@ -32,9 +33,13 @@ typedef struct {
     bool is_fetching;
 } SegmentPool;
 
+/* Larger tables use huge pages: for them, two unused ones matter little, and smaller ones have few
+ * misses of the translation buffer. */
+#define SEGMENT_POOL_HUGE_FROM ((size_t)16 << 20)
+
 /* Takes no memory yet. Blocks are whole pages of 4 kB. Those of more than 512 kB never come from
  * huge pages. */
-void segment_pool_init(SegmentPool *pool, size_t block_bytes);
+void segment_pool_init(SegmentPool *pool, size_t block_bytes, size_t huge_from);
 void segment_pool_clear(SegmentPool *pool);
 
 /* A block of zeros, at the beginning of a page; NULL if there is no memory. */
