@@ -5,8 +5,8 @@
  * each worker, which is the number of its Adds that the reader has seen. Column j has j + 1 times
  * as much. Every value fits a float exactly.
  *
- * Of what a worker does, half goes by tickets. Handlers that read stand in place of some Gets, and
- * handlers that write in place of some Adds. */
+ * Of what a worker does, half goes by tickets; one worker's tickets borrow its buffers. Handlers
+ * that read stand in place of some Gets, and handlers that write in place of some Adds. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,7 +203,16 @@ typedef struct {
     RubatoRaggedTable *ragged;
     RubatoIteration iterations[N_ITERATIONS];
     uint32_t n_callbacks; /* helper thread, then whoever has waited */
+
+    /* What is lent to an Add that is on its way, and what was in it as it was lent. */
+    RubatoTicket lent_to; /* 0: none */
+    Step lent_step;
+    uint32_t lent_lengths[MAX_STEP_KEYS];
+    _Alignas(8) char lent[MAX_STEP_KEYS * MAX_WIDTH * 8];
+    _Alignas(8) char as_lent[MAX_STEP_KEYS * MAX_WIDTH * 8];
 } Handle;
+
+enum { LENDER = 1 }; /* the rank whose tickets borrow */
 
 static bool open_handle(Handle *handle, RubatoWorker *worker, GError **error)
 {
@@ -298,9 +307,39 @@ static void unpack(const Plan *plan, const Step *step, const char *packed, char 
     }
 }
 
+static RubatoRequestOptions options_of(const Handle *handle)
+{
+    return (RubatoRequestOptions){ .buffers = rubato_worker_rank(handle->worker) == LENDER
+                                                  ? RUBATO_BUFFERS_BORROWED
+                                                  : RUBATO_BUFFERS_COPIED };
+}
+
+/* Copies deltas to where they stay while an Add borrows them. */
+static const void *lend(Handle *handle, const void *deltas)
+{
+    memcpy(handle->lent, deltas, sizeof handle->lent);
+    memcpy(handle->as_lent, deltas, sizeof handle->as_lent);
+    return handle->lent;
+}
+
+/* What was lent may be used again, and is as it was; the next user finds something else in it. */
+static bool take_back(Handle *handle, GError **error)
+{
+    if (handle->lent_to == 0)
+        return true;
+    TRY(rubato_worker_wait(handle->worker, handle->lent_to, error));
+    REQUIRE(memcmp(handle->lent, handle->as_lent, sizeof handle->lent) == 0);
+    memset(handle->lent, 0x22, sizeof handle->lent);
+    memset(&handle->lent_step, 0x22, sizeof handle->lent_step);
+    memset(handle->lent_lengths, 0x22, sizeof handle->lent_lengths);
+    handle->lent_to = 0;
+    return true;
+}
+
 static bool wait_for_get(Handle *handle, const Step *step, uint32_t *lengths, char *packed,
                          bool blocking, GError **error)
 {
+    const RubatoRequestOptions options = options_of(handle);
     const size_t most = MAX_STEP_KEYS * MAX_WIDTH;
     RubatoTicket ticket;
 
@@ -308,8 +347,27 @@ static bool wait_for_get(Handle *handle, const Step *step, uint32_t *lengths, ch
         return rubato_ragged_table_get_into(handle->ragged, step->keys, step->n, lengths, packed,
                                             most, error);
     ticket = rubato_ragged_table_get_into_async(handle->ragged, step->keys, step->n, lengths,
-                                                packed, most, NULL, error);
+                                                packed, most, &options, error);
     return ticket != 0 && rubato_worker_wait(handle->worker, ticket, error);
+}
+
+/* An Add that stays in flight. The lender's deltas, keys and lengths must stay as they are: they
+ * lie in the handle. */
+static bool add_ragged_async(Handle *handle, const Step *step, const uint32_t *lengths,
+                             const char *packed, GError **error)
+{
+    const RubatoRequestOptions options = options_of(handle);
+
+    if (options.buffers != RUBATO_BUFFERS_BORROWED)
+        return rubato_ragged_table_add_async(handle->ragged, step->keys, step->n, lengths, packed,
+                                             &options, error) != 0;
+    TRY(take_back(handle, error));
+    handle->lent_step = *step;
+    memcpy(handle->lent_lengths, lengths, step->n * sizeof lengths[0]);
+    handle->lent_to =
+        rubato_ragged_table_add_async(handle->ragged, handle->lent_step.keys, step->n,
+                                      handle->lent_lengths, lend(handle, packed), &options, error);
+    return handle->lent_to != 0;
 }
 
 /* An Add and Get is two requests. */
@@ -326,8 +384,7 @@ static bool ask_ragged(Handle *handle, const Request *request, bool blocking, GE
         pack(plan, step, packed, request->deltas);
         TRY(blocking ? rubato_ragged_table_add(handle->ragged, step->keys, step->n, lengths, packed,
                                                error)
-                     : rubato_ragged_table_add_async(handle->ragged, step->keys, step->n, lengths,
-                                                     packed, NULL, error) != 0);
+                     : add_ragged_async(handle, step, lengths, packed, error));
     }
     if (request->ask == ASK_ADD)
         return true;
@@ -411,19 +468,37 @@ static RubatoTicket ask_async(Handle *handle, const Request *request,
                                                              request->values, options, error);
 }
 
+/* An Add that stays in flight, until the handle is closed or what was lent to it is taken back. */
+static bool add_async(Handle *handle, const Request *request, GError **error)
+{
+    const RubatoRequestOptions options = options_of(handle);
+    Request lent = *request;
+
+    if (options.buffers != RUBATO_BUFFERS_BORROWED)
+        return ask_async(handle, request, NULL, error) != 0;
+    TRY(take_back(handle, error));
+    handle->lent_step = *request->step;
+    lent.step = &handle->lent_step;
+    lent.deltas = lend(handle, request->deltas);
+    handle->lent_to = ask_async(handle, &lent, &options, error);
+    return handle->lent_to != 0;
+}
+
 /* By a ticket in every other iteration: with a callback, and waited for if rows come back. */
 static bool ask(Handle *handle, const Request *request, uint64_t t, GError **error)
 {
-    const RubatoRequestOptions options = { .callback = count_callback, .user_data = handle };
+    RubatoRequestOptions options = options_of(handle);
     RubatoTicket ticket;
 
     if (handle->kind == HANDLE_RAGGED)
         return ask_ragged(handle, request, t % 2 == 0, error);
     if (t % 2 == 0)
         return ask_blocking(handle, request, error);
-    if (request->ask == ASK_ADD) /* in flight until the handle is closed */
-        return ask_async(handle, request, NULL, error) != 0;
+    if (request->ask == ASK_ADD)
+        return add_async(handle, request, error);
     handle->n_callbacks = 0;
+    options.callback = count_callback;
+    options.user_data = handle;
     ticket = ask_async(handle, request, &options, error);
     TRY(ticket != 0 && rubato_worker_wait(handle->worker, ticket, error));
     REQUIRE(handle->n_callbacks == 1);
@@ -583,6 +658,8 @@ static bool iterate(Handle *handle, uint32_t rank, GError **error)
                 TRY(get_and_check(handle, rank, t, t + 1, NULL, error));
         }
         TRY(clock_handle(handle, error));
+        if (t % 2 == 0) /* of an Add that was made an iteration before, and its clock */
+            TRY(take_back(handle, error));
     }
     return true;
 }
