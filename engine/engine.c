@@ -386,15 +386,37 @@ static void call_exits(RubatoEngine *engine)
     } while (is_there);
 }
 
+/* From now on the engine is being freed. False if it is so already, or must not be from here. */
+static bool begin_end(RubatoEngine *engine, GError **error)
+{
+    bool was_ending;
+
+    if (engine->services != NULL && services_are_calling(engine->services)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "rubato_engine_free: called from a service, whose end it waits for; call it "
+                    "from outside");
+        return false;
+    }
+    pthread_mutex_lock(&engine->lock);
+    was_ending = engine->is_ending;
+    engine->is_ending = true;
+    pthread_mutex_unlock(&engine->lock);
+    if (was_ending)
+        g_set_error(
+            error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+            "rubato_engine_free: the engine is being freed already, as in an exit function");
+    return !was_ending;
+}
+
 void rubato_engine_free(RubatoEngine *engine)
 {
     g_autoptr(GError) error = NULL;
 
     if (engine == NULL)
         return;
-    /* A forked process does not have the engine's threads. A worker or a callback would wait for
-     * its own end. */
-    if (!engine_check_caller(engine, "rubato_engine_free", &error)) {
+    /* A forked process does not have the engine's threads. A worker, a callback or a service would
+     * wait for its own end, and an exit function's engine would be freed twice. */
+    if (!engine_check_caller(engine, "rubato_engine_free", &error) || !begin_end(engine, &error)) {
         g_critical("%s; the engine was not freed", error->message);
         return;
     }

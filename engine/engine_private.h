@@ -124,6 +124,7 @@ struct RubatoEngine {
     uint32_t broken_code;
     NodeLoss *losses;    /* by node number */
     GArray *exits;       /* of ExitCall */
+    bool is_ending;      /* rubato_engine_free has begun */
     bool scheduler_lost; /* it will send nothing more */
     bool left;           /* every node has left */
 };

@@ -1,8 +1,10 @@
-/* A worker's questions about itself, and the tables that it has opened. */
+/* A worker's questions about itself, and the tables that it has opened; the end
+ * of what it has left open. */
 #include "tables/worker.h"
 
 #include <string.h>
 
+#include "io/data/deal/reader.h"
 #include "tables/ticket.h"
 #include "tables/worker_stats.h"
 
@@ -221,6 +223,18 @@ void worker_close_tables(RubatoWorker *worker)
         table_client_free(worker->clients[i]);
     g_clear_pointer(&worker->clients, g_free);
     g_clear_pointer(&worker->tickets, tickets_free);
+}
+
+void worker_close_readers(RubatoWorker *worker)
+{
+    const unsigned n = readers_finish(&worker->readers);
+    g_autofree char *how_many =
+        n == 1 ? g_strdup("an open reader") : g_strdup_printf("%u open readers", n);
+
+    if (n > 0)
+        g_warning("worker %u of task %s has returned with %s; call rubato_reader_free() before, or "
+                  "declare the reader g_autoptr(RubatoReader)",
+                  worker->rank, worker->task, how_many);
 }
 
 /* ---- tickets ---- */

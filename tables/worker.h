@@ -6,6 +6,7 @@
 #ifndef RUBATO_TABLES_WORKER_H
 #define RUBATO_TABLES_WORKER_H
 
+#include <rubato/data.h>
 #include <rubato/task.h>
 
 #include "tables/client/client.h"
@@ -37,6 +38,7 @@ struct RubatoWorker {
     /* worker thread only */
     TableClient **clients; /* by route; NULL: not opened yet */
     uint32_t n_readers;    /* data readers that it has opened */
+    RubatoReader *readers; /* those that are open: io/data/deal/reader.h */
     uint64_t n_barriers, barrier_wait_ns;
 };
 
@@ -56,5 +58,8 @@ TableClient *worker_open_shape(RubatoWorker *worker, const char *table, RubatoDt
 
 /* Waits for the tickets of handles that the worker has left open, and frees the clients. */
 void worker_close_tables(RubatoWorker *worker);
+
+/* Stops the readers that it has left open, and says so in the log. */
+void worker_close_readers(RubatoWorker *worker);
 
 #endif

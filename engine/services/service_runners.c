@@ -25,6 +25,18 @@ ServiceRunner *service_runner_clerk(const Services *services)
     return g_ptr_array_index(services->runners, 0);
 }
 
+/* A thread has its number here before it runs: its start holds the lock. */
+ServiceRunner *service_runner_own(const Services *services)
+{
+    for (guint i = 0; i < services->runners->len; i++) {
+        ServiceRunner *const runner = g_ptr_array_index(services->runners, i);
+
+        if (runner->has_thread && pthread_equal(runner->thread, pthread_self()))
+            return runner;
+    }
+    return NULL;
+}
+
 /* There is no thread that could answer the job, and this thread may not wait: says why at once. If
  * there is no memory for that either, the asker's deadline ends its wait. The lock is held. */
 static void refuse_now(Services *services, ServiceJob *job, int failure)

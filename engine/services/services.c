@@ -57,13 +57,47 @@ bool services_serve(Services *services, const char *name, RubatoServiceFunc func
     return false;
 }
 
+/* Whether the end of this service waits for the end of `own`, which runs a function now. The lock
+ * is held. */
+static bool waits_for(const ServiceRunner *runner, const ServiceRunner *own)
+{
+    while (runner != NULL && runner != own)
+        runner = runner->awaited;
+    return runner != NULL;
+}
+
+static void refuse_circle(const ServiceRunner *runner, const ServiceRunner *own, GError **error)
+{
+    if (runner == own)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "service %s cannot end itself, because its end waits for that of its function; "
+                    "call rubato_engine_unserve from outside",
+                    own->name);
+    else
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "service %s cannot end service %s, which waits for its end; call "
+                    "rubato_engine_unserve from outside",
+                    own->name, runner->name);
+}
+
 bool services_unserve(Services *services, const char *name, GError **error)
 {
+    bool is_circle;
+
     pthread_mutex_lock(&services->lock);
     ServiceRunner *const runner = service_runner_find(services, name);
-    if (runner != NULL)
+    ServiceRunner *const own = service_runner_own(services);
+    is_circle = runner != NULL && own != NULL && waits_for(runner, own);
+    if (runner != NULL && !is_circle) {
         runner->is_ending = true; /* no other thread ends it as well */
+        if (own != NULL)
+            own->awaited = runner;
+    }
     pthread_mutex_unlock(&services->lock);
+    if (is_circle) {
+        refuse_circle(runner, own, error);
+        return false;
+    }
     if (runner == NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND, "this node does not serve %s",
                     name);
@@ -72,9 +106,19 @@ bool services_unserve(Services *services, const char *name, GError **error)
     service_runner_end(services, runner);
     pthread_mutex_lock(&services->lock);
     g_ptr_array_remove(services->runners, runner);
+    if (own != NULL)
+        own->awaited = NULL;
     pthread_mutex_unlock(&services->lock);
     service_runner_free(runner);
     return true;
+}
+
+bool services_are_calling(Services *services)
+{
+    pthread_mutex_lock(&services->lock);
+    const bool is_own = service_runner_own(services) != NULL;
+    pthread_mutex_unlock(&services->lock);
+    return is_own;
 }
 
 void services_break(Services *services, uint32_t code, const char *text)
@@ -121,12 +165,17 @@ void services_stop(Services *services)
 {
     if (services == NULL)
         return;
-    while (services->runners->len > 0) { /* the clerk last */
+    for (bool is_clerk = false; !is_clerk;) { /* the clerk last */
+        pthread_mutex_lock(&services->lock);
         ServiceRunner *const runner =
             g_ptr_array_index(services->runners, services->runners->len - 1);
+        is_clerk = services->runners->len == 1;
+        pthread_mutex_unlock(&services->lock);
 
         service_runner_end(services, runner);
-        g_ptr_array_remove_index(services->runners, services->runners->len - 1);
+        pthread_mutex_lock(&services->lock); /* functions that still run may look at the others */
+        g_ptr_array_remove(services->runners, runner);
+        pthread_mutex_unlock(&services->lock);
         service_runner_free(runner);
     }
 }

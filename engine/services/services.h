@@ -36,6 +36,9 @@ bool services_serve(Services *services, const char *name, RubatoServiceFunc func
                     void *user_data, GError **error);
 bool services_unserve(Services *services, const char *name, GError **error);
 
+/* Whether the function of one of these services makes this call. */
+bool services_are_calling(Services *services);
+
 /* A MESSAGE_SERVICE came; takes it over. Returns what is wrong with it; NULL if nothing is. The
  * receiving thread; does not block. */
 const char *services_receive(Services *services, Incoming *incoming);

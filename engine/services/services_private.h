@@ -34,7 +34,7 @@ typedef struct {
 } ServiceJob;
 
 /* A thread that works off jobs. */
-typedef struct {
+typedef struct ServiceRunner {
     char *name;
     RubatoServiceFunc function; /* NULL: the clerk, who answers what no service does */
     void *user_data;
@@ -43,6 +43,7 @@ typedef struct {
     ServiceJob *running;
     bool has_thread;
     bool is_ending;
+    struct ServiceRunner *awaited; /* whose end its function waits for; NULL: nobody's */
 } ServiceRunner;
 
 /* An answer of this node's request. */
@@ -164,9 +165,12 @@ void barrier_room_free(gpointer room);
 
 /* ---- service_runners.c ---- */
 
-/* NULL: this node does not serve that name. The lock is held, as for the next five. */
+/* NULL: this node does not serve that name. The lock is held, as for the next six. */
 ServiceRunner *service_runner_find(const Services *services, const char *name);
 ServiceRunner *service_runner_clerk(const Services *services);
+
+/* The one whose function has called this; NULL: none of these services'. */
+ServiceRunner *service_runner_own(const Services *services);
 
 /* Starts its thread. 0, or the number of the system's error. */
 int service_runner_start(Services *services, ServiceRunner *runner);

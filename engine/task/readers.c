@@ -29,5 +29,8 @@ RubatoReader *rubato_worker_open_reader(RubatoWorker *worker, RubatoDataset *dat
         source = node_reader_open(node_reader);
     else
         source = fixed_split_new(dataset, &filled, worker->rank, worker->n_workers);
-    return reader_new(dataset, &filled, source, worker->cancelled, error);
+    RubatoReader *const reader = reader_new(dataset, &filled, source, worker->cancelled, error);
+    if (reader != NULL)
+        reader_enter(reader, &worker->readers);
+    return reader;
 }

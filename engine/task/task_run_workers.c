@@ -346,6 +346,7 @@ static void *work(void *user)
             table_route_retire(&run->routes[i], worker->rank);
     /* Nothing may be written to its arrays any more, and nobody waits for its collectives. */
     tensor_exchange_leave(run->tensors, worker->rank);
+    worker_close_readers(worker);
     worker_close_tables(worker);
     retire(run);
     return NULL;

@@ -228,7 +228,8 @@ typedef struct RubatoReader RubatoReader;
 /* Opens a worker's part of a dataset. All workers of the task call it, for the same datasets, in
  * the same order and with the same options; a difference fails the task with RUBATO_ERROR_MISMATCH.
  * From now on a thread of the reader reads, parses and makes batches. The worker frees the reader
- * before its function returns. (transfer full) */
+ * before its function returns: one that is left open is stopped then, and the log says so.
+ * (transfer full) */
 RUBATO_API RubatoReader *rubato_worker_open_reader(RubatoWorker *worker, RubatoDataset *dataset,
                                                    const RubatoReaderOptions *options,
                                                    GError **error);

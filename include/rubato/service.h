@@ -46,7 +46,8 @@ RUBATO_API bool rubato_engine_serve(RubatoEngine *engine, const char *name,
                                     RubatoServiceFunc function, void *user_data, GError **error);
 
 /* Ends a service. Waits until the request that it runs has been answered; those that wait for it
- * fail as if nobody had served them. Not from the service itself. RUBATO_ERROR_NOT_FOUND. */
+ * fail as if nobody had served them. RUBATO_ERROR_NOT_FOUND; RUBATO_ERROR_INVALID from the service
+ * itself, or from one whose end this service waits for. */
 RUBATO_API bool rubato_engine_unserve(RubatoEngine *engine, const char *name, GError **error);
 
 /* Which nodes are meant. */
@@ -114,7 +115,8 @@ RUBATO_API bool rubato_engine_group_barrier(RubatoEngine *engine, const RubatoAd
                                             uint32_t timeout_ms, GError **error);
 
 /* Calls the function when rubato_engine_free begins: all services still answer, and the other nodes
- * are there, unless they are lost. The last that was registered comes first. */
+ * are there, unless they are lost. The last that was registered comes first. In these functions,
+ * and in services, rubato_engine_free does nothing but say so in the log. */
 RUBATO_API void rubato_engine_at_exit(RubatoEngine *engine, void (*function)(void *user_data),
                                       void *user_data);
 

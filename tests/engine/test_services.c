@@ -1,5 +1,6 @@
 /* Services within a process: answers, failures, deadlines, order, and what a stranger may send. */
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 #include "engine/control/control.h"
@@ -280,6 +281,132 @@ START_TEST(exit_functions_run_last_first_while_services_answer)
 }
 END_TEST
 
+/* ---- ends that would wait for themselves ---- */
+
+static bool end_named(const RubatoServiceRequest *request, RubatoByteWriter *answer,
+                      void *user_data, GError **error)
+{
+    (void)request;
+    (void)answer;
+    return rubato_engine_unserve(engine, user_data, error);
+}
+
+START_TEST(a_service_cannot_end_itself)
+{
+    ck_assert(rubato_engine_serve(engine, "phoenix", end_named, "phoenix", NULL));
+    expect_failure("phoenix", 0, RUBATO_ERROR_SERVICE, "service phoenix cannot end itself");
+    expect_failure("phoenix", 0, RUBATO_ERROR_SERVICE, "call rubato_engine_unserve from outside");
+    ck_assert(rubato_engine_unserve(engine, "phoenix", NULL));
+}
+END_TEST
+
+typedef struct {
+    Gate gate;
+    bool is_refused;
+} Pair;
+
+/* It ends "right", which has begun to run: so it waits for that. */
+static bool end_right(const RubatoServiceRequest *request, RubatoByteWriter *answer,
+                      void *user_data, GError **error)
+{
+    (void)request;
+    (void)answer;
+    (void)user_data;
+    return rubato_engine_unserve(engine, "right", error);
+}
+
+/* It ends "left" as soon as that ends it: its name is free from then on. */
+static bool end_left(const RubatoServiceRequest *request, RubatoByteWriter *answer, void *user_data,
+                     GError **error)
+{
+    Pair *const pair = user_data;
+    GError *failure = NULL;
+
+    if (!wait_at_gate(request, answer, &pair->gate, error))
+        return false;
+    while (!rubato_engine_serve(engine, "right", echo, NULL, NULL))
+        sched_yield(); /* ends: end_right marks it as ending, and then waits */
+    pair->is_refused = !rubato_engine_unserve(engine, "left", &failure) &&
+                       is_error(&failure, RUBATO_ERROR_INVALID,
+                                "service right cannot end service left, which waits");
+    return true;
+}
+
+static RubatoServiceCall *send_to(const char *service)
+{
+    const RubatoQuestion question = question_to(service, "?");
+    RubatoServiceCall *const call = rubato_engine_request(engine, &question, NULL);
+
+    ck_assert_ptr_nonnull(call);
+    return call;
+}
+
+/* Else both would wait for ever. */
+START_TEST(two_services_cannot_end_each_other)
+{
+    Pair pair = { .gate = { .lock = PTHREAD_MUTEX_INITIALIZER,
+                            .changed = PTHREAD_COND_INITIALIZER } };
+    RubatoServiceAnswer answer;
+
+    ck_assert(rubato_engine_serve(engine, "left", end_right, NULL, NULL));
+    ck_assert(rubato_engine_serve(engine, "right", end_left, &pair, NULL));
+    g_autoptr(RubatoServiceCall) right = send_to("right");
+    pthread_mutex_lock(&pair.gate.lock);
+    while (!pair.gate.is_in)
+        pthread_cond_wait(&pair.gate.changed, &pair.gate.lock);
+    pthread_mutex_unlock(&pair.gate.lock);
+    g_autoptr(RubatoServiceCall) left = send_to("left");
+    open_gate(&pair.gate);
+    ck_assert(rubato_service_call_next(left, &answer) && answer.error == NULL);
+    ck_assert(rubato_service_call_next(right, &answer) && answer.error == NULL);
+    ck_assert(pair.is_refused);
+}
+END_TEST
+
+static bool free_engine(const RubatoServiceRequest *request, RubatoByteWriter *answer,
+                        void *user_data, GError **error)
+{
+    (void)request;
+    (void)answer;
+    (void)user_data;
+    (void)error;
+    rubato_engine_free(engine);
+    return true;
+}
+
+START_TEST(a_service_cannot_free_its_engine)
+{
+    const RubatoQuestion question = question_to("axe", "?");
+
+    log_capture_start();
+    ck_assert(rubato_engine_serve(engine, "axe", free_engine, NULL, NULL));
+    ck_assert(rubato_engine_ask(engine, &question, NULL, NULL));
+    ck_assert_uint_eq(log_capture_count("rubato_engine_free: called from a service, whose end it "
+                                        "waits for; call it from outside; the engine was not "
+                                        "freed"),
+                      1);
+    ck_assert(rubato_engine_unserve(engine, "axe", NULL)); /* it is there still */
+}
+END_TEST
+
+static void free_at_exit(void *user_data)
+{
+    (void)user_data;
+    rubato_engine_free(engine);
+}
+
+START_TEST(an_exit_function_cannot_free_its_engine)
+{
+    log_capture_start();
+    rubato_engine_at_exit(engine, free_at_exit, NULL);
+    rubato_engine_free(engine);
+    ck_assert_uint_eq(log_capture_count("the engine is being freed already, as in an exit "
+                                        "function; the engine was not freed"),
+                      1);
+    begin();
+}
+END_TEST
+
 START_TEST(nodes_are_listed)
 {
     size_t n;
@@ -411,6 +538,10 @@ int main(void)
     tcase_add_test(cases, one_is_asked_not_a_group);
     tcase_add_test(cases, a_group_of_one_passes_its_barrier);
     tcase_add_test(cases, exit_functions_run_last_first_while_services_answer);
+    tcase_add_test(cases, a_service_cannot_end_itself);
+    tcase_add_test(cases, two_services_cannot_end_each_other);
+    tcase_add_test(cases, a_service_cannot_free_its_engine);
+    tcase_add_test(cases, an_exit_function_cannot_free_its_engine);
     tcase_add_test(cases, nodes_are_listed);
     tcase_add_loop_test(bytes, service_message_comes_back_as_it_was, 0, G_N_ELEMENTS(MESSAGES));
     tcase_add_test(bytes, a_failure_in_pieces_is_refused);

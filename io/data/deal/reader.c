@@ -6,7 +6,8 @@
  *
  * A ticket is open from the moment when the thread takes it until the worker gets its last row.
  * When the reader is freed, open tickets are given back with the number of rows that the worker did
- * get. */
+ * get. A reader that its worker has left open is stopped when the worker returns: its source and
+ * its cancellation belong to the task. */
 #include "io/data/deal/reader.h"
 
 #include <pthread.h>
@@ -39,8 +40,8 @@ struct RubatoReader {
     /* immutable */
     RubatoDataset *dataset;
     RubatoReaderOptions options;
-    BlockSource *source;
-    const _Atomic bool *cancelled;
+    BlockSource *source;           /* NULL: it was stopped */
+    const _Atomic bool *cancelled; /* NULL: nobody cancels it */
     pthread_t thread;
 
     /* reader's thread only */
@@ -53,6 +54,8 @@ struct RubatoReader {
 
     /* worker only */
     bool failed;
+    RubatoReader **list; /* of the worker's open readers; NULL: in none */
+    RubatoReader *next;  /* there */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -297,7 +300,8 @@ bool reader_options_fill(const RubatoReaderOptions *options, RubatoReaderOptions
 
 static void reader_destroy(RubatoReader *reader)
 {
-    reader->source->ops->destroy(reader->source);
+    if (reader->source != NULL)
+        reader->source->ops->destroy(reader->source);
     batch_builder_free(reader->builder);
     batch_pool_unref(reader->pool);
     block_scratch_clear(&reader->scratch);
@@ -347,13 +351,12 @@ RubatoReader *rubato_dataset_open_reader(RubatoDataset *dataset, const RubatoRea
                       /* cancelled= */ NULL, error);
 }
 
-void rubato_reader_free(RubatoReader *reader)
+/* Ends the thread, and gives back what the worker has not got. */
+static void stop(RubatoReader *reader)
 {
     OpenTicket *open;
     RubatoBatch *batch;
 
-    if (reader == NULL)
-        return;
     pthread_mutex_lock(&reader->lock);
     reader->stop = true;
     pthread_cond_signal(&reader->changed);
@@ -366,5 +369,52 @@ void rubato_reader_free(RubatoReader *reader)
             reader->source->ops->give_back(reader->source, &open->ticket);
         g_free(open);
     }
+}
+
+void reader_enter(RubatoReader *reader, RubatoReader **list)
+{
+    reader->list = list;
+    reader->next = *list;
+    *list = reader;
+}
+
+static void leave_list(RubatoReader *reader)
+{
+    RubatoReader **at = reader->list;
+
+    if (at == NULL)
+        return;
+    while (*at != reader)
+        at = &(*at)->next;
+    *at = reader->next;
+    reader->list = NULL;
+}
+
+unsigned readers_finish(RubatoReader **list)
+{
+    unsigned n = 0;
+
+    for (; *list != NULL; n++) {
+        RubatoReader *const reader = *list;
+
+        leave_list(reader);
+        stop(reader);
+        reader->source->ops->destroy(reader->source);
+        reader->source = NULL;
+        reader->cancelled = NULL;
+        g_clear_error(&reader->error);
+        g_set_error(&reader->error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "the worker of this reader has returned; read before");
+    }
+    return n;
+}
+
+void rubato_reader_free(RubatoReader *reader)
+{
+    if (reader == NULL)
+        return;
+    leave_list(reader);
+    if (reader->source != NULL)
+        stop(reader);
     reader_destroy(reader);
 }

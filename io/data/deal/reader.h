@@ -15,4 +15,13 @@ bool reader_options_fill(const RubatoReaderOptions *options, RubatoReaderOptions
 RubatoReader *reader_new(RubatoDataset *dataset, const RubatoReaderOptions *options,
                          BlockSource *source, const _Atomic bool *cancelled, GError **error);
 
+/* Enters the reader into a list, which it leaves when it is freed. The caller's thread from then on
+ * alone opens and frees readers of the list. */
+void reader_enter(RubatoReader *reader, RubatoReader **list);
+
+/* What the readers of the list read from ends: so do they, and rubato_reader_next fails with
+ * RUBATO_ERROR_INVALID. They leave the list, and still have to be freed. Returns how many they
+ * were. */
+unsigned readers_finish(RubatoReader **list);
+
 #endif

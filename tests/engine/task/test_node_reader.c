@@ -179,6 +179,52 @@ START_TEST(who_comes_late_gets_what_is_left)
 }
 END_TEST
 
+typedef struct {
+    Job *job;
+    RubatoReader *readers[N_WORKERS - 1];
+} LeftOpen;
+
+static bool leave_open(RubatoWorker *worker, void *user_data, GError **error)
+{
+    LeftOpen *const left = user_data;
+    const uint32_t rank = rubato_worker_rank(worker);
+
+    if (rank == N_WORKERS - 1)
+        return read_all(worker, left->job, error);
+    left->readers[rank] =
+        rubato_worker_open_reader(worker, left->job->dataset, &left->job->options, error);
+    return left->readers[rank] != NULL &&
+           read_batches(left->job, worker, left->readers[rank], 1 + rank, error);
+}
+
+/* It is stopped, because it reads from what belongs to the task; so others get its rows. */
+START_TEST(a_reader_that_is_left_open_is_told_and_stopped)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+    Job *job = begin_job(ROWS_PLAIN);
+    LeftOpen left = { .job = job };
+
+    log_capture_start();
+    run_ok(engine, N_WORKERS, leave_open, &left, NULL);
+    ck_assert(rows_all_counted(job->counts, N_ROWS, 1));
+    ck_assert_uint_eq(log_capture_count("has returned with an open reader; call "
+                                        "rubato_reader_free() before, or declare the reader "
+                                        "g_autoptr(RubatoReader)"),
+                      N_WORKERS - 1);
+    for (uint32_t i = 0; i < N_WORKERS - 1; i++) {
+        RubatoBatch *batch = NULL;
+        GError *error = NULL;
+
+        ck_assert(!rubato_reader_next(left.readers[i], &batch, &error));
+        check_error(&error, RUBATO_ERROR_INVALID, "the worker of this reader has returned", NULL);
+        ck_assert(rubato_reader_failed(left.readers[i]));
+        rubato_reader_free(left.readers[i]);
+    }
+    end_job(job);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 static bool read_two(RubatoWorker *worker, void *user_data, GError **error)
 {
     Job *job = user_data;
@@ -311,6 +357,7 @@ int main(void)
     tcase_add_loop_test(cases, what_a_worker_leaves_goes_to_another, 0, 2);
     tcase_add_test(cases, who_comes_late_gets_what_is_left);
     tcase_add_test(cases, who_comes_after_the_end_gets_what_came_back);
+    tcase_add_test(cases, a_reader_that_is_left_open_is_told_and_stopped);
     tcase_add_test(cases, a_worker_may_open_several_readers);
     tcase_add_test(cases, workers_must_open_the_same);
     tcase_add_loop_test(cases, a_cancelled_task_ends_its_readers, 0, 2);
