@@ -1,6 +1,6 @@
 # What `cmake --install` puts where: headers, libraries, their pkg-config and CMake packages,
-# programs, man pages, completion, example cluster files. All of it finds the rest relative to
-# itself, so that the tree may be moved.
+# programs, man pages, completion, HTML pages, example cluster files. All of it finds the rest
+# relative to itself, so that the tree may be moved.
 include(CMakePackageConfigHelpers)
 
 get_property(folders GLOBAL PROPERTY RUBATO_OBJECT_LIBRARIES)
@@ -65,3 +65,13 @@ install(FILES ${PROJECT_SOURCE_DIR}/config/completion/_rubato
 file(GLOB examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/config/*.cfg)
 install(FILES ${examples} DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# The documentation as HTML, where there is what makes it.
+find_program(RUBATO_CMARK cmark-gfm)
+mark_as_advanced(RUBATO_CMARK)
+if(RUBATO_CMARK)
+    install(CODE "execute_process(COMMAND \"${PROJECT_SOURCE_DIR}/docs/make-pages\"
+        \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DOCDIR}/html\"
+        COMMAND_ERROR_IS_FATAL ANY)")
+else()
+    message(STATUS "There is no cmark-gfm: the documentation is not installed as HTML")
+endif()

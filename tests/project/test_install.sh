@@ -41,6 +41,10 @@ for name in rubato rubato-lr rubato-bench; do
     [ -e "$prefix/share/bash-completion/completions/$name" ] || fail "bash cannot complete $name"
 done
 [ -e "$prefix/share/zsh/site-functions/_rubato" ] || fail "zsh cannot complete"
+if grep -q '^RUBATO_CMARK:.*=/' "$build_dir/CMakeCache.txt"; then
+    [ -e "$prefix/share/doc/rubato/html/reference/engine.html" ] ||
+        fail "the documentation was not installed as HTML"
+fi
 if grep -rIl -e "$source_dir" -e "$build_dir" "$prefix"; then
     fail "these installed files name the build's directories"
 fi
