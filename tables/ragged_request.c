@@ -1,10 +1,11 @@
-/* Requests to tables whose rows have different lengths: cutting, sending, taking the answers apart.
+/* Requests to tables whose rows have different lengths: their life, how they are sent, the wait.
+ *
+ *   ragged_pieces.c   cuts a request into pieces
+ *   ragged_answers.c  takes the answers of the pieces apart
  *
  * All requests go as an Add goes while a part moves: the map of parts stays as it is while a piece
  * is posted. So none is ever answered CALL_MOVED. Between two pieces the worker may wait: for room
  * on the way to a node, or for a move.
- *
- * What answers of other nodes say is checked before it is used.
  *
  * Threads: see the header. */
 #include "tables/ragged_request.h"
@@ -12,163 +13,13 @@
 #include <rubato/ragged_table.h>
 #include <string.h>
 
-#include "io/net/handler_call.h"
 #include "tables/client/client_private.h"
+#include "tables/ragged_request_private.h"
 
 enum {
-    KEYS_OF_A_WRITE = 2048,
-    KEYS_OF_A_READ = 4096,
-    BYTES_OF_A_PIECE = 256 << 10, /* of rows; a longer row is a piece by itself */
-    BYTES_OF_A_ROUND = 4 << 20,   /* that a blocking request has under way */
-    BYTES_OF_ASKING = 512,        /* of a piece beside its keys and rows, here and on its server */
+    BYTES_OF_A_ROUND = 4 << 20, /* that a blocking request has under way */
+    BYTES_OF_ASKING = 512,      /* of a piece beside its keys and rows, here and on its server */
 };
-
-typedef struct {
-    Slice slice;
-    bool is_sent;
-    HandlerCall call;
-    Message message;
-    unsigned char arguments[]; /* lengths, then rows */
-} Piece;
-
-struct RaggedRequest {
-    TableClient *client;
-    RaggedAsk ask;
-    const RubatoHandlerOps *ops;
-    size_t value_bytes;
-    Slicer slicer;
-    uint32_t n_slices;
-    uint64_t *offsets;  /* by key: where its row begins in ask.given, in bytes; NULL: no rows */
-    RubatoKey *keys;    /* a copy; NULL: they are the caller's */
-    uint32_t slice;     /* that is to be cut next, */
-    size_t at;          /* and where in it */
-    GPtrArray *pieces;  /* of Piece */
-    size_t piece_bytes; /* of their keys and rows */
-};
-
-/* ---- keys, and their places in the caller's arrays ---- */
-
-static size_t place_of(const Slice *slice, size_t i)
-{
-    return slice->keys.at != NULL ? slice->keys.at[i] : slice->row + i;
-}
-
-static Slice part_of_slice(const Slice *slice, size_t begin, size_t n)
-{
-    Slice part = *slice;
-
-    part.keys.n = n;
-    part.row += begin;
-    if (part.keys.at != NULL)
-        part.keys.at += begin;
-    else if (part.keys.keys != NULL)
-        part.keys.keys += begin;
-    else
-        part.keys.first += begin;
-    return part;
-}
-
-static size_t given_bytes(const RaggedRequest *request, size_t place)
-{
-    return request->ask.given_lengths[place] * request->value_bytes;
-}
-
-/* ---- cutting ---- */
-
-/* How many keys of the present slice make the next piece, and the bytes of their rows. */
-static size_t measure_piece(const RaggedRequest *request, size_t *n_bytes)
-{
-    const Slice *const slice = &request->slicer.slices[request->slice];
-    const size_t left = slice->keys.n - request->at;
-    const size_t most = request->ask.writes ? KEYS_OF_A_WRITE : KEYS_OF_A_READ;
-    size_t n = request->ask.is_whole ? left : MIN(left, most);
-
-    *n_bytes = 0;
-    for (size_t i = 0; i < n && request->ask.given_lengths != NULL; i++) {
-        const size_t more =
-            sizeof(uint32_t) + given_bytes(request, place_of(slice, request->at + i));
-
-        if (!request->ask.is_whole && i > 0 && *n_bytes + more > BYTES_OF_A_PIECE)
-            n = i;
-        else
-            *n_bytes += more;
-    }
-    return n;
-}
-
-static void write_arguments(const RaggedRequest *request, Piece *piece)
-{
-    const size_t n = piece->slice.keys.n;
-    unsigned char *to = piece->arguments + n * sizeof(uint32_t);
-
-    for (size_t i = 0; i < n; i++) {
-        const size_t place = place_of(&piece->slice, i);
-        const size_t n_bytes = given_bytes(request, place);
-
-        memcpy(piece->arguments + i * sizeof(uint32_t), &request->ask.given_lengths[place],
-               sizeof(uint32_t));
-        if (n_bytes > 0)
-            memcpy(to, (const char *)request->ask.given + request->offsets[place], n_bytes);
-        to += n_bytes;
-    }
-}
-
-static bool fail_large(const RaggedRequest *request, size_t n_bytes, GError **error)
-{
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                "table %s: a request brings %zu bytes for one part; it may bring %zu at a time",
-                request->client->route->spec->name, n_bytes, (size_t)RUBATO_HANDLER_MOST_BYTES);
-    return false;
-}
-
-static bool cut_piece(RaggedRequest *request, GError **error)
-{
-    const Slice *const slice = &request->slicer.slices[request->slice];
-    size_t n_bytes;
-    const size_t n = measure_piece(request, &n_bytes);
-    Piece *piece;
-
-    if (n_bytes + n * sizeof(RubatoKey) > RUBATO_HANDLER_MOST_BYTES)
-        return fail_large(request, n_bytes, error);
-    piece = g_try_malloc(sizeof *piece + n_bytes);
-    if (piece == NULL)
-        return table_client_fail_memory(request->client, error);
-    memset(piece, 0, sizeof *piece);
-    piece->slice = part_of_slice(slice, request->at, n);
-    piece->call =
-        (HandlerCall){ .ops = request->ops, .arguments = piece->arguments, .n_bytes = n_bytes };
-    if (n_bytes > 0)
-        write_arguments(request, piece);
-    g_ptr_array_add(request->pieces, piece);
-    request->piece_bytes += n * sizeof(RubatoKey) + n_bytes;
-    request->at += n;
-    if (request->at == slice->keys.n) {
-        request->slice++;
-        request->at = 0;
-    }
-    return true;
-}
-
-/* Cuts pieces of so many bytes and, if there is one, at least one. */
-static bool cut_pieces(RaggedRequest *request, size_t most_bytes, GError **error)
-{
-    while (request->slice < request->n_slices && request->piece_bytes < most_bytes)
-        if (!cut_piece(request, error))
-            return false;
-    return true;
-}
-
-static void drop_pieces(RaggedRequest *request)
-{
-    for (guint i = 0; i < request->pieces->len; i++) {
-        Piece *const piece = g_ptr_array_index(request->pieces, i);
-
-        handler_answer_clear(&piece->call.answer);
-        g_free(piece);
-    }
-    g_ptr_array_set_size(request->pieces, 0);
-    request->piece_bytes = 0;
-}
 
 /* ---- the request ---- */
 
@@ -197,7 +48,7 @@ static bool find_offsets(RaggedRequest *request)
     request->offsets = g_try_new(uint64_t, request->ask.n);
     for (size_t i = 0; i < request->ask.n && request->offsets != NULL; i++) {
         request->offsets[i] = offset;
-        offset += given_bytes(request, i);
+        offset += ragged_given_bytes(request, i);
     }
     return request->offsets != NULL;
 }
@@ -255,14 +106,14 @@ RaggedRequest *ragged_request_new(TableClient *client, const RaggedAsk *ask, GEr
 {
     RaggedRequest *request = begin_request(client, ask, REQUEST_KEYS_COPIED, error);
 
-    if (request != NULL && !cut_pieces(request, SIZE_MAX, error))
+    if (request != NULL && !ragged_pieces_cut(request, SIZE_MAX, error))
         g_clear_pointer(&request, ragged_request_free);
     return request;
 }
 
 void ragged_request_free(RaggedRequest *request)
 {
-    drop_pieces(request);
+    ragged_pieces_drop(request);
     g_ptr_array_unref(request->pieces);
     slicer_clear(&request->slicer);
     g_free(request->offsets);
@@ -277,7 +128,8 @@ size_t ragged_request_bytes(const RaggedRequest *request)
 
 /* ---- sending ---- */
 
-static void set_message(const RaggedRequest *request, Piece *piece, Call *call, uint32_t server)
+static void set_message(const RaggedRequest *request, RaggedPiece *piece, Call *call,
+                        uint32_t server)
 {
     TableClient *const client = request->client;
     const TableRoute *const route = client->route;
@@ -305,7 +157,7 @@ typedef enum {
     SEND_LAST, /* this thread has nothing else to send, so it may do a server's work */
 } SendPiece;
 
-static bool send_piece(const RaggedRequest *request, Piece *piece, Call *call, SendPiece how,
+static bool send_piece(const RaggedRequest *request, RaggedPiece *piece, Call *call, SendPiece how,
                        GError **error)
 {
     TableClient *const client = request->client;
@@ -330,7 +182,7 @@ static bool send_away(const RaggedRequest *request, Call *call, GError **error)
     const TableRoute *const route = request->client->route;
 
     for (guint i = 0; i < request->pieces->len; i++) {
-        Piece *const piece = g_ptr_array_index(request->pieces, i);
+        RaggedPiece *const piece = g_ptr_array_index(request->pieces, i);
 
         if (!table_route_is_local(route, &piece->slice) &&
             !send_piece(request, piece, call, SEND_TO_SERVERS, error))
@@ -342,10 +194,10 @@ static bool send_away(const RaggedRequest *request, Call *call, GError **error)
 /* All but the last go to their servers' threads, which work at the same time. */
 static bool send_rest(const RaggedRequest *request, Call *call, GError **error)
 {
-    Piece *waiting = NULL;
+    RaggedPiece *waiting = NULL;
 
     for (guint i = 0; i < request->pieces->len; i++) {
-        Piece *const piece = g_ptr_array_index(request->pieces, i);
+        RaggedPiece *const piece = g_ptr_array_index(request->pieces, i);
 
         if (piece->is_sent)
             continue;
@@ -391,112 +243,16 @@ bool ragged_request_send(RaggedRequest *request, Call *call, GError **error)
     return ok;
 }
 
-/* ---- answers ---- */
-
-static bool fail_answer(const RaggedRequest *request, GError **error)
-{
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
-                "table %s: a server has answered with rows that do not fit what was asked",
-                request->client->route->spec->name);
-    return false;
-}
-
-/* The lengths of a piece; *n_values gets more. */
-static bool take_lengths(const RaggedRequest *request, const Piece *piece, uint64_t *n_values)
-{
-    const HandlerAnswer *const answer = &piece->call.answer;
-    const size_t n = piece->slice.keys.n;
-    const bool brings_rows = request->ask.taken != NULL || request->ask.fills;
-    uint64_t n_here = 0;
-
-    if (answer->n_bytes < n * sizeof(uint32_t))
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t length;
-
-        memcpy(&length, (const char *)answer->bytes + i * sizeof length, sizeof length);
-        request->ask.lengths[place_of(&piece->slice, i)] = length;
-        n_here += length;
-    }
-    *n_values += n_here;
-    return answer->n_bytes - n * sizeof(uint32_t) ==
-           (brings_rows ? n_here * request->value_bytes : 0);
-}
-
-static bool take_rows(const RaggedRequest *request, char *to)
-{
-    const RaggedAsk *const ask = &request->ask;
-    g_autofree uint64_t *offsets = g_try_new(uint64_t, ask->n);
-    uint64_t offset = 0;
-
-    if (offsets == NULL)
-        return false;
-    for (size_t i = 0; i < ask->n; i++) {
-        offsets[i] = offset;
-        offset += ask->lengths[i] * (uint64_t)request->value_bytes;
-    }
-    for (guint i = 0; i < request->pieces->len; i++) {
-        const Piece *const piece = g_ptr_array_index(request->pieces, i);
-        const size_t n = piece->slice.keys.n;
-        const char *from = (const char *)piece->call.answer.bytes + n * sizeof(uint32_t);
-        const size_t n_from = piece->call.answer.n_bytes - n * sizeof(uint32_t);
-
-        if (piece->slice.keys.at == NULL && n_from > 0) /* they follow one another there too */
-            memcpy(to + offsets[piece->slice.row], from, n_from);
-        for (size_t j = 0; j < n && piece->slice.keys.at != NULL; j++) {
-            const size_t place = place_of(&piece->slice, j);
-            const size_t n_bytes = ask->lengths[place] * request->value_bytes;
-
-            if (n_bytes > 0)
-                memcpy(to + offsets[place], from, n_bytes);
-            from += n_bytes;
-        }
-    }
-    return true;
-}
-
-static bool fail_room(const RaggedRequest *request, uint64_t n_values, GError **error)
-{
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_RANGE,
-                "table %s: the rows have %" G_GUINT64_FORMAT " values, and there is room for %zu",
-                request->client->route->spec->name, n_values, request->ask.n_room);
-    return false;
-}
-
-static bool take_answers(const RaggedRequest *request, GError **error)
-{
-    const RaggedAsk *const ask = &request->ask;
-    uint64_t n_values = 0;
-    char *to = ask->into;
-
-    for (guint i = 0; i < request->pieces->len; i++)
-        if (!take_lengths(request, g_ptr_array_index(request->pieces, i), &n_values))
-            return fail_answer(request, error);
-    if (ask->fills && n_values > ask->n_room)
-        return fail_room(request, n_values, error);
-    if (ask->taken != NULL && n_values > 0) {
-        to = g_try_malloc_n(n_values, request->value_bytes);
-        if (to == NULL)
-            return table_client_fail_memory(request->client, error);
-    }
-    if (n_values > 0 && (ask->taken != NULL || ask->fills) && !take_rows(request, to)) {
-        if (ask->taken != NULL)
-            g_free(to);
-        return table_client_fail_memory(request->client, error);
-    }
-    if (ask->taken != NULL)
-        *ask->taken = to;
-    return true;
-}
+/* ---- the end ---- */
 
 bool ragged_request_take(const RaggedRequest *request, CallStatus status, GError **error)
 {
     const char *failure = NULL;
 
     if (status == CALL_OK)
-        return request->ask.writes || take_answers(request, error);
+        return request->ask.writes || ragged_answers_take(request, error);
     for (guint i = 0; i < request->pieces->len && failure == NULL; i++)
-        failure = ((const Piece *)g_ptr_array_index(request->pieces, i))->call.answer.failure;
+        failure = ((const RaggedPiece *)g_ptr_array_index(request->pieces, i))->call.answer.failure;
     g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                         failure != NULL ? failure : "a server did not say why a request failed");
     return false;
@@ -549,11 +305,11 @@ bool ragged_request_run(TableClient *client, const RaggedAsk *ask, GError **erro
     bool ok = request != NULL;
 
     if (ok && ask->n == 0)
-        ok = ask->writes || take_answers(request, error);
+        ok = ask->writes || ragged_answers_take(request, error);
     while (ok && request->slice < request->n_slices) {
-        ok = cut_pieces(request, ask->writes ? BYTES_OF_A_ROUND : SIZE_MAX, error) &&
+        ok = ragged_pieces_cut(request, ask->writes ? BYTES_OF_A_ROUND : SIZE_MAX, error) &&
              run_round(request, error);
-        drop_pieces(request);
+        ragged_pieces_drop(request);
     }
     if (request != NULL)
         ragged_request_free(request);
