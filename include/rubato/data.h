@@ -223,6 +223,13 @@ typedef struct {
 /* Frees a batch. Any thread. NULL is allowed. */
 RUBATO_API void rubato_batch_free(RubatoBatch *batch);
 
+/* Writes the batch's rows as a dense matrix, n_rows × n_columns, row by row: the value of key
+ * first + c goes to column c; what a row does not have is 0, and what it has more than once is
+ * summed. False with RUBATO_ERROR_RANGE, and nothing written, if the batch has a key that is no
+ * column. Any thread. */
+RUBATO_API bool rubato_batch_fill_matrix(const RubatoBatch *batch, RubatoKey first,
+                                         size_t n_columns, float *matrix, GError **error);
+
 typedef struct RubatoReader RubatoReader;
 
 /* Opens a worker's part of a dataset. All workers of the task call it, for the same datasets, in
