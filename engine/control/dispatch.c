@@ -152,6 +152,18 @@ static bool take_greeting(RubatoEngine *engine, const ControlMail *mail, int64_t
                                                         mail->wire_version, mail->asker);
 }
 
+/* If the run goes on without a lost node, the loss is known as soon as the node's process has
+ * ended, and not only by its silence. */
+static void find_ended(RubatoEngine *engine, int64_t now_ms)
+{
+    const bool goes_on = engine->n_replicas > 0 && engine->rendezvous.welcome;
+
+    for (uint32_t i = 0; goes_on && i < engine->n_nodes; i++)
+        if (i != engine->self && network_is_refused(engine->network, i))
+            scheduler_node_gone(engine->scheduler, now_ms, i,
+                                "its connection broke, and its process has ended");
+}
+
 static void handle(Actor *actor, Message *message)
 {
     RubatoEngine *engine = engine_of_control(actor);
@@ -173,6 +185,7 @@ static void handle(Actor *actor, Message *message)
         break;
     case MAIL_TICK:
         say_missing(engine, now_ms);
+        find_ended(engine, now_ms);
         for (uint32_t i = 0; engine->rendezvous.welcome && i < engine->n_nodes; i++)
             if (i != engine->self)
                 scheduler_heard(engine->scheduler, i, network_heard_ms(engine->network, i));

@@ -78,6 +78,7 @@ typedef struct {
     _Atomic bool held_back;  /* packets or frames wait for acknowledgements */
     _Atomic int64_t high_ms; /* when frames of high priority were last taken from the queue */
     _Atomic uint32_t state;  /* a NetworkPeerState */
+    _Atomic bool is_refused; /* nobody listens there any more */
     _Atomic uint64_t n_packets_sent, n_bytes_sent, n_acks_sent, n_resent;
     _Atomic uint64_t n_messages_sent[MESSAGE_N_WIRE_KINDS];
 

@@ -224,6 +224,9 @@ static bool look_at_connection(Peer *peer, int64_t now_ms)
     const ChannelOps *const ops = peer->channel->ops;
 
     atomic_store_explicit(&peer->state, ops->state(peer->channel), memory_order_relaxed);
+    atomic_store_explicit(&peer->is_refused,
+                          ops->is_refused != NULL && ops->is_refused(peer->channel),
+                          memory_order_relaxed);
     const uint32_t n_resets = ops->n_resets != NULL ? ops->n_resets(peer->channel) : 0;
     if (n_resets == peer->n_resets)
         return false;

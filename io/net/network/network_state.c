@@ -25,6 +25,13 @@ NetworkPeerState network_peer_state(const Network *network, uint32_t node)
                         : NETWORK_PEER_UNKNOWN;
 }
 
+bool network_is_refused(const Network *network, uint32_t node)
+{
+    const Peer *const peer = network_peer(network, node);
+
+    return peer != NULL && atomic_load_explicit(&peer->is_refused, memory_order_relaxed);
+}
+
 bool network_is_memory(const Network *network, uint32_t node)
 {
     const Peer *const peer = network_peer(network, node);

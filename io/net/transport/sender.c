@@ -11,6 +11,9 @@
 /* Between the first two attempts to connect. */
 #define RETRY_MS 20u
 
+/* So many attempts have to be refused, one after the other. */
+#define REFUSALS 2u
+
 /* A packet that waits, or the rest of it. */
 typedef struct {
     Packet *packet;
@@ -42,11 +45,18 @@ void sender_note_connected(Sender *sender)
     const uint32_t n = atomic_load_explicit(&sender->n_connected, memory_order_relaxed);
 
     sender->state = NETWORK_PEER_CONNECTED;
+    sender->n_refused = 0;
     sender->connected_ms = monotonic_ms();
     atomic_store_explicit(&sender->n_connected, n + 1, memory_order_relaxed);
     /* Release: a thread that sees it in senders_take_resets sees n_connected. */
     if (n > 0)
         atomic_store_explicit(&sender->among->was_reset, true, memory_order_release);
+}
+
+void sender_note_refused(Sender *sender)
+{
+    if (sender->state == NETWORK_PEER_DISCONNECTED && sender->n_refused < REFUSALS)
+        sender->n_refused++;
 }
 
 static void disconnect(Sender *sender)
@@ -157,6 +167,16 @@ static uint32_t sender_n_resets(Channel *channel)
     return n > 0 ? n - 1 : 0;
 }
 
+static bool sender_is_refused(Channel *channel)
+{
+    Sender *const sender = (Sender *)channel;
+
+    pthread_mutex_lock(&sender->lock);
+    const bool is_refused = sender->n_refused == REFUSALS;
+    pthread_mutex_unlock(&sender->lock);
+    return is_refused;
+}
+
 static void sender_free(Sender *sender)
 {
     disconnect(sender);
@@ -211,6 +231,7 @@ static const ChannelOps sender_channel_ops = {
     .takes_values = true,
     .state = sender_state,
     .n_resets = sender_n_resets,
+    .is_refused = sender_is_refused,
     .close = sender_close,
 };
 

@@ -176,6 +176,11 @@ struct ChannelOps {
      * time may be lost, and can be sent again now. NULL: unknown. The holder. */
     uint32_t (*n_resets)(Channel *channel);
 
+    /* Whether the connection has broken since it was made, and attempts to make it again were
+     * refused: nobody listens at the address any more. A network that is out of order refuses
+     * nothing. NULL: unknown. The holder. */
+    bool (*is_refused)(Channel *channel);
+
     /* Drops the channel. Packets not yet sent may be sent in the background for another linger_ms.
      * The holder. */
     void (*close)(Channel *channel, unsigned linger_ms);

@@ -191,7 +191,7 @@ bool sim_worker_run(RubatoWorker *worker, void *user_data, GError **error);
  * about a part that follows from the number. It makes no difference, except to messages. */
 void sim_replicas_send_again(const SimJob *job, const char *table, uint64_t number);
 
-/* Whether a key of a worker's Get is in a part of another node. */
+/* Whether a key of a worker's Get is in a part of another node, and the part has replicas. */
 bool sim_replicas_are_remote(const char *table, const SimJob *job, const SimGet *get);
 
 #endif

@@ -171,7 +171,7 @@ bool sim_replicas_are_remote(const char *name, const SimJob *job, const SimGet *
     const Table *const table = table_of_task(engine, name);
     bool any = false;
 
-    for (size_t i = 0; i < get->n && !any; i++) {
+    for (size_t i = 0; i < get->n && !any && table->map->n_replicas > 0; i++) {
         const uint32_t part = partition_part(&table->partition, get->keys[i]);
 
         any = !post_office_is_local(&engine->office, part_map_server(table->map, part));

@@ -163,6 +163,13 @@ static uint32_t faulty_n_resets(Channel *channel)
     return inner->ops->n_resets != NULL ? inner->ops->n_resets(inner) : 0;
 }
 
+static bool faulty_is_refused(Channel *channel)
+{
+    Channel *const inner = ((FaultyChannel *)channel)->inner;
+
+    return inner->ops->is_refused != NULL && inner->ops->is_refused(inner);
+}
+
 static void faulty_close(Channel *channel, unsigned linger_ms)
 {
     FaultyChannel *const self = (FaultyChannel *)channel;
@@ -179,6 +186,7 @@ static const ChannelOps channel_ops = {
     .send = faulty_send,
     .state = faulty_state,
     .n_resets = faulty_n_resets,
+    .is_refused = faulty_is_refused,
     .close = faulty_close,
 };
 

@@ -59,8 +59,11 @@ static bool sender_open(Sender *sender)
     uint8_t hello[HANDSHAKE_HELLO_BYTES];
 
     const int fd = shm_socket_connect(self->name);
+    if (fd == -1 && errno == ECONNREFUSED)
+        sender_note_refused(sender);
     if (fd == -1)
         return false;
+    sender->n_refused = 0;
     if (!ring_new(self->transport->ring_capacity, &self->writer, &self->ring_fd)) {
         close(fd);
         return false;

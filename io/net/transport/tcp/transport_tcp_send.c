@@ -107,7 +107,9 @@ static int connect_to(const TcpSender *self)
         (connect(fd, (const struct sockaddr *)&self->address, self->address_size) == 0 ||
          errno == EINPROGRESS))
         return fd;
+    const int failure = errno;
     close(fd);
+    errno = failure;
     return -1;
 }
 
@@ -116,6 +118,8 @@ static bool sender_open(Sender *sender)
     TcpSender *const self = (TcpSender *)sender;
     const int fd = connect_to(self);
 
+    if (fd == -1 && errno == ECONNREFUSED)
+        sender_note_refused(sender);
     if (fd == -1)
         return false;
     if (!tcp_transport_watch(self->transport, fd, ALWAYS | EPOLLOUT, TCP_EVENT_SENDER,
@@ -205,6 +209,7 @@ static bool note_connected(TcpSender *self)
     if (self->is_connected)
         return true;
     self->is_connected = true;
+    self->base.n_refused = 0;
     self->idle_ms = monotonic_ms();
     wait_for_room(self, false);
     return say(self, hello, handshake_begin(&self->handshake, hello));
@@ -311,10 +316,25 @@ static bool shake_hands(TcpSender *self)
     return true;
 }
 
+/* Whether an attempt to connect has ended because nobody listens there. */
+static bool was_refused(const TcpSender *self, uint32_t events)
+{
+    int failure = 0;
+    socklen_t size = sizeof failure;
+
+    return !self->is_connected && (events & EPOLLERR) != 0 &&
+           getsockopt(self->fd, SOL_SOCKET, SO_ERROR, &failure, &size) == 0 &&
+           failure == ECONNREFUSED;
+}
+
 static bool sender_hear(Sender *sender, uint32_t events)
 {
     TcpSender *const self = (TcpSender *)sender;
 
+    if (was_refused(self, events)) {
+        sender_note_refused(sender);
+        return false;
+    }
     if ((events & EPOLLOUT) && !note_connected(self))
         return false;
     if (!self->is_proven)

@@ -21,7 +21,7 @@ typedef struct {
     bool breaks;     /* with the next byte */
     size_t room;     /* bytes that the connection takes */
     size_t gains;    /* the same, more with each go: the other end reads meanwhile */
-    unsigned n_opened;
+    unsigned n_attempts, n_opened;
     Writing writings[8];
     unsigned n_writings;
     unsigned *n_freed;
@@ -31,8 +31,11 @@ static bool open_pipe(Sender *sender)
 {
     Pipe *const pipe = (Pipe *)sender;
 
-    if (pipe->is_refused)
+    pipe->n_attempts++;
+    if (pipe->is_refused) {
+        sender_note_refused(sender);
         return false;
+    }
     pipe->n_opened++;
     sender_note_connected(sender);
     return true;
@@ -239,6 +242,35 @@ START_TEST(what_waits_is_dropped_when_an_open_channel_loses_its_connection)
 }
 END_TEST
 
+/* One attempt may come when the other process makes its socket anew. */
+START_TEST(a_broken_connection_is_refused_when_two_attempts_were)
+{
+    Rig rig;
+
+    rig_init(&rig, true);
+    while (rig.pipe->n_attempts < 3)
+        (void)rig.channel->ops->state(rig.channel);
+    ck_assert(!rig.channel->ops->is_refused(rig.channel)); /* nobody listens there yet */
+    for (int i = 0; i < 2; i++) {
+        rig.pipe->is_refused = false;
+        while (rig.channel->ops->state(rig.channel) != NETWORK_PEER_CONNECTED)
+            ;
+        ck_assert(!rig.channel->ops->is_refused(rig.channel));
+        rig.pipe->is_refused = true;
+        rig.pipe->n_attempts = 0;
+        senders_hear(&rig.senders, rig.pipe->base.id, EPOLLHUP);
+        while (rig.pipe->n_attempts < 2) {
+            ck_assert(!rig.channel->ops->is_refused(rig.channel));
+            (void)rig.channel->ops->state(rig.channel);
+        }
+        ck_assert(rig.channel->ops->is_refused(rig.channel));
+    }
+    rig.channel->ops->close(rig.channel, 0);
+    senders_go_on(&rig.senders);
+    rig_clear(&rig);
+}
+END_TEST
+
 START_TEST(what_is_sent_before_the_first_connection_waits_for_it)
 {
     Rig rig;
@@ -268,6 +300,7 @@ int main(void)
     tcase_add_loop_test(cases, closed_sender_without_time_gives_up, 0, 2);
     tcase_add_test(cases, closed_sender_begins_its_first_packet_anew_on_another_connection);
     tcase_add_test(cases, what_waits_is_dropped_when_an_open_channel_loses_its_connection);
+    tcase_add_test(cases, a_broken_connection_is_refused_when_two_attempts_were);
     tcase_add_test(cases, what_is_sent_before_the_first_connection_waits_for_it);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

@@ -184,6 +184,28 @@ START_TEST(channel_tells_how_its_connection_is)
 }
 END_TEST
 
+/* Not those that cannot know it. */
+START_TEST(channel_tells_that_nobody_listens_at_its_address_any_more)
+{
+    TransportEnd a = open_end(_i), b = open_end(_i);
+    Channel *const channel = transport_end_connect(&a, b.endpoint, /* target= */ NULL);
+    const int64_t end_ms = network_now_ms() + TRANSPORT_PATIENCE_MS;
+    Received received;
+
+    wait_for_state(&a, channel, NETWORK_PEER_CONNECTED, &b);
+    ck_assert(channel->ops->is_refused == NULL || !channel->ops->is_refused(channel));
+    transport_end_close(&b);
+    wait_for_state(&a, channel, NETWORK_PEER_DISCONNECTED, NULL);
+    while (channel->ops->is_refused != NULL && !channel->ops->is_refused(channel)) {
+        ck_assert_int_lt(network_now_ms(), end_ms);
+        wait_for_state(&a, channel, NETWORK_PEER_DISCONNECTED, NULL); /* it tries again */
+        ck_assert(!a.ops->receive(a.transport, &received));
+    }
+    transport_end_hang_up(channel, 0);
+    transport_end_close(&a);
+}
+END_TEST
+
 START_TEST(busy_address_is_refused_and_named)
 {
     TransportEnd a = open_end(_i), b = open_end(_i);
@@ -303,6 +325,8 @@ int main(void)
     tcase_add_loop_test(all, received_packet_can_be_moved_and_knows_where_it_came_from, 0,
                         N_TRANSPORTS);
     tcase_add_loop_test(all, channel_tells_how_its_connection_is, 0, N_TRANSPORTS);
+    tcase_add_loop_test(all, channel_tells_that_nobody_listens_at_its_address_any_more, 0,
+                        N_TRANSPORTS);
     tcase_add_loop_test(all, busy_address_is_refused_and_named, 0, N_TRANSPORTS);
     tcase_add_loop_test(all, address_that_makes_no_sense_is_refused, 0, N_TRANSPORTS);
     tcase_add_loop_test(all, own_address_is_reached_and_that_of_another_host_is_not, 0,
