@@ -66,4 +66,9 @@ void data_close(Bench *bench);
 bool sample_snapshot_write(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_snapshot_restore(Bench *bench, size_t n, BenchSample *sample, GError **error);
 
+/* ---- snapshot_load.c: likewise ---- */
+
+bool sample_snapshot_during(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_snapshot_pause(Bench *bench, size_t n, BenchSample *sample, GError **error);
+
 #endif

@@ -11,6 +11,7 @@
 
 #include "apps/bench/bench.h"
 #include "apps/bench/samples/samples.h"
+#include "apps/bench/samples/snapshot_folders.h"
 
 enum { WIDTH = 16, ROWS_AT_ONCE = 4096, PLAIN_BYTES = 1 << 20 };
 
@@ -115,15 +116,14 @@ static void *run(void *data)
     return NULL;
 }
 
-/* Removes a folder with all that is below it. */
-static void remove_all(const char *path)
+void snapshot_folder_remove_all(const char *path)
 {
     GDir *dir = g_dir_open(path, 0, NULL);
 
     for (const char *name; dir != NULL && (name = g_dir_read_name(dir)) != NULL;) {
         g_autofree char *entry = g_build_filename(path, name, NULL);
 
-        remove_all(entry);
+        snapshot_folder_remove_all(entry);
     }
     if (dir != NULL)
         g_dir_close(dir);
@@ -138,7 +138,7 @@ static bool take_sample(size_t n, Measured measured, BenchSample *sample, GError
     if (snapshots.directory == NULL)
         return false;
     g_thread_join(g_thread_new("snapshots", run, &snapshots));
-    remove_all(snapshots.directory);
+    snapshot_folder_remove_all(snapshots.directory);
     g_free(snapshots.directory);
     if (snapshots.error == NULL)
         return true;
