@@ -5,6 +5,8 @@
 #include "models/spec.h"
 #include "models/update/rule.h"
 
+#include <string.h>
+
 static RubatoTableSpec *resolve(const RubatoTableSpec *spec, uint32_t n_servers)
 {
     RubatoTableSpec *resolved = g_memdup2(spec, sizeof *spec);
@@ -22,15 +24,19 @@ static RubatoTableSpec *resolve(const RubatoTableSpec *spec, uint32_t n_servers)
     resolved->chunk_size = spec_chunk_size(spec);
     resolved->parts = spec->parts == 0 ? n_servers : spec->parts;
     resolved->max_kept_bytes = spec_max_kept_bytes(spec);
+    resolved->admit = g_strdup(spec_admit_name(spec));
+    resolved->admit_bytes = spec_admit_bytes(spec);
+    resolved->admit_keys =
+        g_memdup2(spec->admit_keys, spec->n_admit_keys * sizeof *spec->admit_keys);
     resolved->evict = spec->max_bytes == 0 ? NULL : g_strdup(spec_evict_name(spec));
     return resolved;
 }
 
 static void spec_free(RubatoTableSpec *spec)
 {
-    const void *const owned[] = { spec->name,   spec->bounds,    spec->storage,
-                                  spec->model,  spec->update,    spec->init,
-                                  spec->record, spec->partition, spec->evict };
+    const void *const owned[] = { spec->name,   spec->bounds, spec->storage,   spec->model,
+                                  spec->update, spec->init,   spec->record,    spec->partition,
+                                  spec->evict,  spec->admit,  spec->admit_keys };
 
     for (size_t i = 0; i < G_N_ELEMENTS(owned); i++)
         g_free((void *)(uintptr_t)owned[i]);
@@ -47,7 +53,8 @@ Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error
     table->spec = resolve(spec, n_servers);
     table->most_parts = (table->spec->parts + n_servers - 1) / n_servers;
     table->spec->max_bytes /= table->most_parts;
-    if (!spec_check_share(spec, table->spec->max_bytes, error))
+    table->spec->admit_bytes /= table->most_parts;
+    if (!spec_check_share(spec, table->spec->max_bytes, table->spec->admit_bytes, error))
         return NULL;
     table->row_bytes = spec_row_bytes(spec);
     table->state_bytes = spec_state_bytes(spec);
@@ -68,6 +75,21 @@ void table_free(Table *table)
     part_map_free(table->map);
     spec_free(table->spec);
     g_free(table);
+}
+
+static void describe_admission(const RubatoTableSpec *spec, GString *text)
+{
+    g_autofree char *keys =
+        g_compute_checksum_for_data(G_CHECKSUM_SHA256, (const guchar *)spec->admit_keys,
+                                    spec->n_admit_keys * sizeof *spec->admit_keys);
+
+    g_string_append_printf(text,
+                           ", admit %s, admit_probability %.17g, admit_count %u, admit_bytes "
+                           "%" G_GUINT64_FORMAT " a part",
+                           spec->admit, spec->admit_probability, spec->admit_count,
+                           spec->admit_bytes);
+    g_string_append_printf(text, ", n_admit_keys %zu, digest of admit_keys %.12s",
+                           spec->n_admit_keys, keys);
 }
 
 /* Field by field, parted by commas, so that two descriptions can be compared. */
@@ -100,5 +122,7 @@ char *table_describe(const RubatoTableSpec *spec)
     if (spec->max_bytes > 0)
         g_string_append_printf(text, ", max_bytes %" G_GUINT64_FORMAT " a part, evict %s",
                                spec->max_bytes, spec->evict);
+    if (strcmp(spec->admit, "all") != 0)
+        describe_admission(spec, text);
     return g_string_free(text, FALSE);
 }

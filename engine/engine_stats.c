@@ -55,40 +55,36 @@ static void let_table_go(RubatoEngine *engine, Table *table)
 
 typedef struct {
     uint32_t table;
-    _Atomic uint64_t n_rows, n_bytes, n_evicted;
-} Sizes;
+    GMutex lock;
+    RubatoTableStats sum; /* under the lock */
+} TableSum;
 
-static void add_size(Server *server, void *data)
+static void add_server(Server *server, void *data)
 {
-    Sizes *sizes = data;
-    uint64_t n_rows, n_bytes, n_evicted;
+    TableSum *table = data;
 
-    server_table_size(server, sizes->table, &n_rows, &n_bytes, &n_evicted);
-    /* Relaxed: read once all servers have answered, which orders it. */
-    atomic_fetch_add_explicit(&sizes->n_rows, n_rows, memory_order_relaxed);
-    atomic_fetch_add_explicit(&sizes->n_bytes, n_bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&sizes->n_evicted, n_evicted, memory_order_relaxed);
+    g_mutex_lock(&table->lock);
+    server_sum_table(server, table->table, &table->sum);
+    g_mutex_unlock(&table->lock);
 }
 
 bool rubato_engine_table_stats(RubatoEngine *engine, const char *name, RubatoTableStats *stats,
                                GError **error)
 {
     Table *table;
-    Sizes sizes = { 0 };
+    TableSum sum = { 0 };
 
     g_return_val_if_fail(engine != NULL && name != NULL && stats != NULL, false);
     table = hold_table(engine, name, error);
     if (table == NULL)
         return false;
-    sizes.table = table->id;
-    servers_run(engine->servers, engine->n_servers, add_size, &sizes);
-    *stats = (RubatoTableStats){
-        .n_rows = atomic_load_explicit(&sizes.n_rows, memory_order_relaxed),
-        .n_bytes = atomic_load_explicit(&sizes.n_bytes, memory_order_relaxed),
-        .row_bytes = table->row_bytes,
-        .state_bytes = table->state_bytes,
-        .n_evicted = atomic_load_explicit(&sizes.n_evicted, memory_order_relaxed),
-    };
+    sum.table = table->id;
+    g_mutex_init(&sum.lock);
+    servers_run(engine->servers, engine->n_servers, add_server, &sum);
+    g_mutex_clear(&sum.lock);
+    *stats = sum.sum; /* all servers have answered */
+    stats->row_bytes = table->row_bytes;
+    stats->state_bytes = table->state_bytes;
     let_table_go(engine, table);
     return true;
 }

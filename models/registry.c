@@ -1,4 +1,4 @@
-/* The registry of models, storages, update rules and handlers.
+/* The registry of models, storages, update rules, handlers and admissions.
  *
  * Threads: any; a lock guards the one registry of the process. Lookups are rare: when a table is
  * made and when a task begins. */
@@ -10,6 +10,7 @@
 
 #include "models/handlers/handler.h"
 #include "models/model.h"
+#include "models/storage/admission/admission.h"
 #include "models/storage/storage.h"
 #include "models/update/update.h"
 
@@ -36,6 +37,7 @@ static const char *const kind_names[REGISTRY_N_KINDS] = {
     [REGISTRY_STORAGES] = "storage",
     [REGISTRY_UPDATE_RULES] = "update rule",
     [REGISTRY_HANDLERS] = "handler",
+    [REGISTRY_ADMISSIONS] = "admission",
 };
 
 /* ---- looking up ---- */
@@ -190,6 +192,20 @@ bool rubato_register_handler(const RubatoHandlerOps *ops, GError **error)
     return add(kind, ops->name, ops, handler_find(ops->name) != NULL, error);
 }
 
+bool rubato_register_admission(const RubatoAdmissionOps *ops, GError **error)
+{
+    const RegistryKind kind = REGISTRY_ADMISSIONS;
+
+    g_return_val_if_fail(ops != NULL, false);
+    if (!check_name(kind, ops->name, error))
+        return false;
+    if (ops->admits == NULL)
+        return refuse(kind, ops->name, error, "it needs admits");
+    if ((ops->create == NULL) != (ops->destroy == NULL))
+        return refuse(kind, ops->name, error, "it needs both create and destroy, or none of them");
+    return add(kind, ops->name, ops, admission_find(ops->name) != NULL, error);
+}
+
 const char *rubato_model_name(size_t i)
 {
     return model_name(i);
@@ -208,6 +224,11 @@ const char *rubato_update_rule_name(size_t i)
 const char *rubato_handler_name(size_t i)
 {
     return handler_name(i);
+}
+
+const char *rubato_admission_name(size_t i)
+{
+    return admission_name(i);
 }
 
 const RubatoUpdateTraits *rubato_update_rule_traits(const char *update)
@@ -267,6 +288,8 @@ static char *describe_entry(RegistryKind kind, const Entry *entry)
         break;
     case REGISTRY_HANDLERS:
         g_string_append_printf(traits, "%d", (int)((const RubatoHandlerOps *)entry->ops)->access);
+        break;
+    case REGISTRY_ADMISSIONS: /* it has no traits */
         break;
     case REGISTRY_N_KINDS:
         g_assert_not_reached();

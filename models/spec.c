@@ -11,6 +11,7 @@
 #include "models/key_uses/key_uses.h"
 #include "models/model.h"
 #include "models/ragged/ragged.h"
+#include "models/storage/admission/admission.h"
 #include "models/storage/bounded.h"
 #include "models/storage/eviction/eviction.h"
 #include "models/storage/storage.h"
@@ -21,6 +22,8 @@
 #define MAX_NAME_BYTES 255
 
 #define DEFAULT_KEPT_BYTES (UINT64_C(64) << 20)
+#define DEFAULT_ADMIT_BYTES (UINT64_C(1) << 20)
+#define ADMITS_ALL "all"
 
 const char *spec_storage_name(const RubatoTableSpec *spec)
 {
@@ -54,6 +57,11 @@ const char *spec_evict_name(const RubatoTableSpec *spec)
     return spec->evict == NULL ? "lru" : spec->evict;
 }
 
+const char *spec_admit_name(const RubatoTableSpec *spec)
+{
+    return spec->admit == NULL ? ADMITS_ALL : spec->admit;
+}
+
 const char *spec_partition_name(const RubatoTableSpec *spec)
 {
     if (spec->partition != NULL)
@@ -76,6 +84,14 @@ uint64_t spec_max_kept_bytes(const RubatoTableSpec *spec)
     if (!model_traits(spec)->applies_by_clock)
         return 0;
     return spec->max_kept_bytes == 0 ? DEFAULT_KEPT_BYTES : spec->max_kept_bytes;
+}
+
+/* An admission of the user's may have a use for them, too. */
+uint64_t spec_admit_bytes(const RubatoTableSpec *spec)
+{
+    if (spec->admit_bytes > 0 || strcmp(spec_admit_name(spec), count_admission_ops.name) != 0)
+        return spec->admit_bytes;
+    return DEFAULT_ADMIT_BYTES;
 }
 
 size_t spec_row_bytes(const RubatoTableSpec *spec)
@@ -116,6 +132,12 @@ static const char *partition_name(size_t i)
     return i < G_N_ELEMENTS(partitions) ? partitions[i].name : NULL;
 }
 
+/* What `admit` may say. */
+static const char *admit_name(size_t i)
+{
+    return i == 0 ? ADMITS_ALL : admission_name(i - 1);
+}
+
 /* The fields of a spec that hold a name: their values, and the known names. */
 static const struct {
     const char *field;
@@ -129,6 +151,7 @@ static const struct {
     { "initialiser", spec_init_name, init_name },
     { "partition", spec_partition_name, partition_name },
     { "order of eviction", spec_evict_name, eviction_name },
+    { "admission", spec_admit_name, admit_name },
 };
 
 static bool check_known(const RubatoTableSpec *spec, const char *field, const char *name,
@@ -266,6 +289,28 @@ static bool has_init(const RubatoTableSpec *spec, const char *init)
     return strcmp(spec_init_name(spec), init) == 0;
 }
 
+/* Whether the fields of that built-in admission may have an effect. Those of a user's may take
+ * any. */
+static bool may_admit_by(const RubatoTableSpec *spec, const RubatoAdmissionOps *ops)
+{
+    const RubatoAdmissionOps *chosen = admission_find(spec_admit_name(spec));
+
+    return chosen == ops || (chosen != NULL && chosen != &count_admission_ops &&
+                             chosen != &list_admission_ops && chosen != &probability_admission_ops);
+}
+
+static bool check_admission(const RubatoTableSpec *spec, GError **error)
+{
+    const RubatoAdmissionOps *ops = admission_find(spec_admit_name(spec));
+
+    if (ops == NULL) /* all */
+        return true;
+    if (spec->create_on_get)
+        return spec_refuse(spec, error,
+                           "create_on_get makes rows that admit leaves out; leave out one of them");
+    return ops->check == NULL || ops->check(spec, error);
+}
+
 /* A field that has no effect is refused, because its user expects one. Storages refuse their own
  * such fields. */
 static bool check_effects(const RubatoTableSpec *spec, GError **error)
@@ -280,6 +325,17 @@ static bool check_effects(const RubatoTableSpec *spec, GError **error)
         { spec->max_bytes > 0, storage_find_bounded(spec_storage_name(spec)) != NULL, "max_bytes",
           "the storage \"hash\"" },
         { spec->evict != NULL, spec->max_bytes > 0, "evict", "max_bytes" },
+        { admission_find(spec_admit_name(spec)) != NULL,
+          storage_find(spec_storage_name(spec))->find_or_admit != NULL, "admit",
+          "the storage \"hash\"" },
+        { spec->admit_probability != 0, may_admit_by(spec, &probability_admission_ops),
+          "admit_probability", "admit = \"probability\"" },
+        { spec->admit_count != 0, may_admit_by(spec, &count_admission_ops), "admit_count",
+          "admit = \"count\"" },
+        { spec->admit_bytes != 0, may_admit_by(spec, &count_admission_ops), "admit_bytes",
+          "admit = \"count\"" },
+        { spec->n_admit_keys != 0, may_admit_by(spec, &list_admission_ops), "n_admit_keys",
+          "admit = \"list\"" },
         { spec->staleness > 0, model->lead == RUBATO_LEAD_STALENESS, "staleness",
           "a model that bounds it, such as \"ssp\"" },
         { spec->speculation > 0, model->takes_announcements, "speculation",
@@ -303,14 +359,16 @@ static bool check_effects(const RubatoTableSpec *spec, GError **error)
     return true;
 }
 
-bool spec_check_share(const RubatoTableSpec *spec, uint64_t share, GError **error)
+bool spec_check_share(const RubatoTableSpec *spec, uint64_t share, uint64_t admit_bytes,
+                      GError **error)
 {
     const size_t row_bytes = spec_row_bytes(spec) + spec_state_bytes(spec);
     uint64_t least;
 
     if (spec->max_bytes == 0)
         return true;
-    least = storage_find_bounded(spec_storage_name(spec))->least_bytes(spec, row_bytes);
+    least =
+        storage_find_bounded(spec_storage_name(spec))->least_bytes(spec, row_bytes) + admit_bytes;
     if (share >= least)
         return true;
     return spec_refuse(spec, error,
@@ -328,11 +386,11 @@ bool spec_check(const RubatoTableSpec *spec, GError **error)
                          named_fields[i].known, error))
             return false;
     if (!check_shape(spec, error) || !check_partition(spec, error) || !check_model(spec, error) ||
-        !check_effects(spec, error))
+        !check_effects(spec, error) || !check_admission(spec, error))
         return false;
 
     const RubatoStorageOps *storage = storage_find(spec_storage_name(spec));
     return (storage->check == NULL || storage->check(spec, error)) && rule_check(spec, error) &&
            init_check(spec, error) && ragged_check_spec(spec, error) &&
-           spec_check_share(spec, spec->max_bytes, error);
+           spec_check_share(spec, spec->max_bytes, spec_admit_bytes(spec), error);
 }

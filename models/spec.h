@@ -14,12 +14,14 @@
 
 /* Checks everything that can be known without the cluster (the number of bounds is the partition's
  * to check). RUBATO_ERROR_INVALID says which field is wrong and what to write instead;
- * RUBATO_ERROR_NOT_FOUND names an unknown model, storage, rule, record, initialiser or partition
- * and lists the known ones. */
+ * RUBATO_ERROR_NOT_FOUND names an unknown model, storage, rule, record, initialiser, partition,
+ * order of eviction or admission, and lists the known ones. */
 bool spec_check(const RubatoTableSpec *spec, GError **error);
 
-/* Checks the max_bytes of a spec that has passed spec_check, if a part has so many of them. */
-bool spec_check_share(const RubatoTableSpec *spec, uint64_t share, GError **error);
+/* Checks the max_bytes of a spec that has passed spec_check, of which a part has so many; and so
+ * many of its admit_bytes, which are among them. */
+bool spec_check_share(const RubatoTableSpec *spec, uint64_t share, uint64_t admit_bytes,
+                      GError **error);
 
 /* Refuses a spec: RUBATO_ERROR_INVALID, with the table's name and then the fault. Returns false. */
 bool spec_refuse(const RubatoTableSpec *spec, GError **error, const char *format, ...)
@@ -37,11 +39,13 @@ const char *spec_init_name(const RubatoTableSpec *spec);
 const char *spec_record_name(const RubatoTableSpec *spec);
 const char *spec_partition_name(const RubatoTableSpec *spec);
 const char *spec_evict_name(const RubatoTableSpec *spec);
+const char *spec_admit_name(const RubatoTableSpec *spec); /* "all" for NULL */
 
 /* The numbers, also with their defaults. */
 uint32_t spec_width(const RubatoTableSpec *spec);
 uint32_t spec_chunk_size(const RubatoTableSpec *spec);
 uint64_t spec_max_kept_bytes(const RubatoTableSpec *spec); /* 0: its model keeps no Adds */
+uint64_t spec_admit_bytes(const RubatoTableSpec *spec);    /* 0: it does not count */
 size_t spec_row_bytes(const RubatoTableSpec *spec);        /* of a row's values */
 size_t spec_state_bytes(const RubatoTableSpec *spec); /* of the update rule's state beside them */
 

@@ -1,6 +1,6 @@
 /* The rows of a part that moves are sent as requests to the server that expects the part: Sets, and
  * Sets of state for what the update rule keeps beside them. Rows of different lengths are sent as
- * assignments. Tunings and counts of bad deltas are sent with them.
+ * assignments. Tunings, counts of bad deltas, and what admits keys are sent with them.
  *
  * Threads: that of part steps, which owns the part. */
 #include "engine/server/moving_part.h"
@@ -71,6 +71,21 @@ static bool send_uses(const RowSender *sender, GError **error)
         return true;
     memcpy(sender->values, &uses, sizeof uses);
     return send_values(sender, MESSAGE_SET_USES, &one, sizeof uses, error);
+}
+
+static bool send_admission(const RowSender *sender, GError **error)
+{
+    const RubatoShard *shard = sender->moving->shard;
+    const size_t n = shard_n_admission_words(shard), most = BLOCK_BYTES / sizeof(uint64_t);
+
+    for (size_t begin = 0; begin < n; begin += most) {
+        const RubatoKeys numbers = { .first = begin, .n = MIN(n - begin, most) };
+
+        shard_get_admission(shard, begin, numbers.n, sender->values);
+        if (!send_values(sender, MESSAGE_SET_ADMISSION, &numbers, sizeof(uint64_t), error))
+            return false;
+    }
+    return true;
 }
 
 /* ---- rows of different lengths ---- */
@@ -228,7 +243,8 @@ bool moving_part_send_rows(MovingPart *moving, const PartWay *way, GError **erro
     sender.keys = keys;
     call_begin(&call, NULL);
     ok = send_tunings(&sender, error) && send_uses(&sender, error) &&
-         send_all_rows(&sender, error) && send_counts(&sender, error);
+         send_admission(&sender, error) && send_all_rows(&sender, error) &&
+         send_counts(&sender, error);
     const CallStatus status = moving_part_finish(way, &call);
 
     handler_answer_clear(&assigning.answer);

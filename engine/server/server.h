@@ -6,6 +6,7 @@
 #ifndef RUBATO_ENGINE_SERVER_SERVER_H
 #define RUBATO_ENGINE_SERVER_SERVER_H
 
+#include <rubato/engine.h>
 #include <rubato/model_ops.h>
 
 #include "engine/server/no_numbers.h"
@@ -88,10 +89,9 @@ RubatoShard *server_find_replica(const Server *server, uint32_t table, uint32_t 
 /* NULL: the part is not here. */
 RubatoShard *server_find_shard(const Server *server, uint32_t table, uint32_t part);
 
-/* The rows of all parts of a table that are here, the bytes they take, and how many rows of these
- * parts were evicted. */
-void server_table_size(const Server *server, uint32_t table, uint64_t *n_rows, uint64_t *n_bytes,
-                       uint64_t *n_evicted);
+/* Adds the counts of all parts of a table that are here: its rows, bytes, and what was evicted,
+ * admitted and refused. */
+void server_sum_table(const Server *server, uint32_t table, RubatoTableStats *sum);
 
 /* Begins a task that uses a table: creates a model over the shard of each part that is here. setup
  * has no keys: each model gets those of its shard. n_nodes as for model_new. Sources whose

@@ -20,14 +20,14 @@ void server_fill_reserve(Server *server)
 
 static char *describe_need(const Server *server, const Binding *binding)
 {
-    uint64_t n_rows, n_bytes, n_evicted;
+    RubatoTableStats sum = { 0 };
 
-    server_table_size(server, binding->table, &n_rows, &n_bytes, &n_evicted);
+    server_sum_table(server, binding->table, &sum);
     return g_strdup_printf("table %s: server %u (node %u) has no memory for what a request needs; "
                            "it holds %" G_GUINT64_FORMAT " rows in %" G_GUINT64_FORMAT
                            " bytes. Use more servers, or nodes with more memory",
                            binding->table_name, server->number,
-                           server->office->node_ids[server->office->self], n_rows, n_bytes);
+                           server->office->node_ids[server->office->self], sum.n_rows, sum.n_bytes);
 }
 
 /* Fails the task, then allocates the reserve again. The rows that were there stay. */
@@ -179,21 +179,22 @@ RubatoShard *server_find_shard(const Server *server, uint32_t table, uint32_t pa
     return found != NULL && part < found->n_parts ? found->parts[part].shard : NULL;
 }
 
-void server_table_size(const Server *server, uint32_t table, uint64_t *n_rows, uint64_t *n_bytes,
-                       uint64_t *n_evicted)
+void server_sum_table(const Server *server, uint32_t table, RubatoTableStats *sum)
 {
-    const ServerTable *sized = server_find_table(server, table);
+    const ServerTable *summed = server_find_table(server, table);
 
-    *n_rows = *n_bytes = *n_evicted = 0;
-    for (uint32_t part = 0; part < sized->n_parts; part++) {
-        uint64_t rows, bytes;
+    for (uint32_t part = 0; part < summed->n_parts; part++) {
+        const RubatoShard *shard = summed->parts[part].shard;
+        uint64_t n_rows, n_bytes;
 
-        if (sized->parts[part].shard == NULL)
+        if (shard == NULL)
             continue;
-        shard_size(sized->parts[part].shard, &rows, &bytes);
-        *n_rows += rows;
-        *n_bytes += bytes;
-        *n_evicted += shard_uses(sized->parts[part].shard).n_evicted;
+        shard_size(shard, &n_rows, &n_bytes);
+        sum->n_rows += n_rows;
+        sum->n_bytes += n_bytes;
+        sum->n_evicted += shard_uses(shard).n_evicted;
+        sum->n_admitted += shard_admissions(shard).n_admitted;
+        sum->n_refused += shard_admissions(shard).n_refused;
     }
 }
 

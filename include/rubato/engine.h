@@ -281,6 +281,10 @@ typedef struct {
     uint64_t row_bytes;   /* of one row's values */
     uint64_t state_bytes; /* of the state that the update rule keeps for one row */
     uint64_t n_evicted;   /* rows so far, of a table with max_bytes */
+
+    /* of a table with `admit`, so far: rows that Adds have made, and rows that were left out of an
+     * Add because their keys were not admitted */
+    uint64_t n_admitted, n_refused;
 } RubatoTableStats;
 
 /* Not collective. A task's function may make this call, a callback may not. RUBATO_ERROR_NOT_FOUND

@@ -9,7 +9,7 @@
 #ifndef RUBATO_STORAGE_OPS_H
 #define RUBATO_STORAGE_OPS_H
 
-#include <rubato/table.h>
+#include <rubato/admission_ops.h>
 
 G_BEGIN_DECLS
 
@@ -65,6 +65,13 @@ struct RubatoStorageOps {
      * the next call. False if there is no memory for a row: rows that were there are unharmed, and
      * some of the absent rows may have been created. */
     bool (*find_or_create)(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows);
+
+    /* The same for an Add of a table that does not admit all keys: the row of an absent key is
+     * created only if rubato_admission_admits says so for its position, and is NULL otherwise. A
+     * key that is created for one position is there for those behind it. May be NULL: then tables
+     * cannot have `admit`. */
+    bool (*find_or_admit)(RubatoStorage *storage, RubatoAdmission *admission, const RubatoKey *keys,
+                          size_t n, void **rows);
 
     /* The rows of n consecutive keys, if they are consecutive in memory; else NULL. A storage that
      * returns its shard's whole range like this must never move it: the shard then uses only this

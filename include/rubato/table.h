@@ -150,6 +150,21 @@ typedef struct {
     uint64_t max_bytes;
     const char *evict;
 
+    /* hash, rows of one length: which absent keys an Add gives rows to; NULL: all. A key without a
+     * row reads the initial values, and an Add to it is dropped and counted. A Set makes its rows
+     * in any case.
+     *
+     * "probability": each Add makes the row with admit_probability. "count": the admit_count-th Add
+     * to the key does. Adds are counted in a sketch of admit_bytes a server, 1 MiB by default: take
+     * four bytes for each different key, and more for fewer rows made too early. "list": the
+     * n_admit_keys of admit_keys have rows, and no others. */
+    const char *admit;
+    double admit_probability;
+    uint32_t admit_count;
+    uint64_t admit_bytes;
+    const RubatoKey *admit_keys;
+    size_t n_admit_keys;
+
     /* Consistency: "asp" (the default), "bsp", "ssp" or "sparse_ssp". */
     const char *model;
     uint32_t staleness;   /* ssp, sparse_ssp: clocks that a reader may be ahead of the slowest */

@@ -51,6 +51,9 @@ typedef enum {
     MESSAGE_SET_USES,  /* the counts of its rows' uses: one entry, number 0 */
     MESSAGE_SET_MARKS, /* when rows were used */
 
+    /* of a part of a table that does not admit all keys, and moves */
+    MESSAGE_SET_ADMISSION, /* words number keys.first and so on of what it answers from */
+
     /* inside a process only */
     MESSAGE_INVOKE,  /* run a function as the server's owner */
     MESSAGE_ITERATE, /* a worker's next iteration: its keys are announced, the worker has reached

@@ -93,9 +93,15 @@ static bool fill_absent(RubatoPart *part, const RubatoKey *keys, size_t n, size_
 
 static bool find_block(RubatoPart *part, const RubatoKey *keys, size_t n, size_t most)
 {
-    if (writes(part))
-        return shard_find_or_create(part->shard, keys, n, part->rows);
-    shard_find(part->shard, keys, n, part->rows);
+    RubatoShard *const shard = part->shard;
+
+    if (writes(part) && shard->admission == NULL)
+        return shard_find_or_create(shard, keys, n, part->rows);
+    if (writes(part)) {
+        if (!shard_find_or_admit(shard, keys, n, part->rows))
+            return false;
+    } else
+        shard_find(shard, keys, n, part->rows);
     return fill_absent(part, keys, n, most);
 }
 

@@ -5,6 +5,7 @@
 
 #include "models/model.h"
 #include "models/spec.h"
+#include "models/storage/admission/admission.h"
 
 RubatoTableSpec ragged_row_spec(const RubatoTableSpec *spec)
 {
@@ -28,6 +29,7 @@ bool ragged_check_spec(const RubatoTableSpec *spec, GError **error)
         { spec->chunk_size > 1, "chunk_size" },
         { spec->create_on_get, "create_on_get" },
         { spec->max_bytes > 0, "max_bytes" },
+        { admission_find(spec_admit_name(spec)) != NULL, "admit" },
         { spec->cache == RUBATO_CACHE_ALL, "cache" },
         { spec->aggregate != RUBATO_AGGREGATE_NONE, "aggregate" },
         { spec->init != NULL, "init" },

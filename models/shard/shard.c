@@ -33,7 +33,7 @@ RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, 
                               uint64_t hash_seed, GError **error)
 {
     const bool is_ragged = spec->shape == RUBATO_SHAPE_RAGGED;
-    const RubatoTableSpec of_rows = is_ragged ? ragged_row_spec(spec) : *spec;
+    RubatoTableSpec of_rows = is_ragged ? ragged_row_spec(spec) : *spec;
     RubatoShard *shard = g_new0(RubatoShard, 1);
 
     if (!updater_init(&shard->updater, &of_rows)) {
@@ -66,10 +66,15 @@ RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, 
         .init = &shard->init,
         .hash_seed = hash_seed,
     };
+    if (!shard_make_admission(shard, error)) {
+        shard_free(shard);
+        return NULL;
+    }
+    if (spec->max_bytes > 0) /* the admission's are among them */
+        of_rows.max_bytes -= spec_admit_bytes(spec);
     shard->storage = shard->ops->create(&setup, error);
     if (shard->storage == NULL) {
-        updater_clear(&shard->updater);
-        g_free(shard);
+        shard_free(shard);
         return NULL;
     }
     shard->storage->ops = shard->ops;
@@ -85,7 +90,10 @@ void shard_free(RubatoShard *shard)
         return;
     shard_end_image(shard);
     ragged_heap_free(shard->ragged);
-    shard->ops->destroy(shard->storage);
+    if (shard->storage != NULL)
+        shard->ops->destroy(shard->storage);
+    admission_free(shard->admission);
+    g_free(shard->refused_row);
     updater_clear(&shard->updater);
     g_free(shard);
 }
@@ -150,6 +158,7 @@ const RubatoTableSpec *shard_spec(const RubatoShard *shard)
 void shard_size(const RubatoShard *shard, uint64_t *n_rows, uint64_t *n_bytes)
 {
     shard->ops->size(shard->storage, n_rows, n_bytes);
+    *n_bytes += shard_admission_bytes(shard);
     if (shard->ragged != NULL)
         *n_bytes += ragged_heap_all_bytes(shard->ragged);
 }
@@ -336,7 +345,7 @@ static void add_found(RubatoShard *shard, uint32_t worker, const RubatoKeys *key
         const size_t n = MIN(keys->n - begin, BLOCK);
         const RubatoKey *some = shard_take_block(keys, begin, n, block);
 
-        if (!shard_find_or_create(shard, some, n, rows))
+        if (!shard_find_to_add(shard, some, n, rows))
             return;
         if (is_selection)
             updater_apply_rows(&shard->updater, worker, rows, deltas, keys->at + begin, n);
@@ -398,7 +407,7 @@ void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, con
     for (size_t begin = 0; begin < n; begin += BLOCK) {
         const size_t some = MIN(n - begin, BLOCK);
 
-        if (!shard_find_or_create(shard, keys + begin, some, rows))
+        if (!shard_find_to_add(shard, keys + begin, some, rows))
             return;
         updater_apply_accepted(&shard->updater, rows, from + begin * shard->row_bytes, some);
     }

@@ -92,6 +92,20 @@ void shard_set_marks(RubatoShard *shard, const RubatoKeys *keys, const uint32_t 
 StorageUses shard_uses(const RubatoShard *shard); /* all 0 if it is not bounded */
 void shard_set_uses(RubatoShard *shard, const StorageUses *uses);
 
+/* Of a table that does not admit all keys: how many rows Adds have made, and how many of their rows
+ * were left out. All 0 for another table. */
+typedef struct {
+    uint64_t n_admitted, n_refused;
+} ShardAdmissions;
+
+ShardAdmissions shard_admissions(const RubatoShard *shard);
+
+/* What it answers from, and these counts, as words: for a part that moves. 0 words: it admits all
+ * keys. */
+size_t shard_n_admission_words(const RubatoShard *shard);
+void shard_get_admission(const RubatoShard *shard, size_t first, size_t n, uint64_t *words);
+void shard_set_admission(RubatoShard *shard, size_t first, size_t n, const uint64_t *words);
+
 /* From now on the shard sets *alarm to true when a request was not, or not wholly, done for lack of
  * memory. Rows that existed before have their old values, or those that the request gave them. Of
  * the rows that the request needed, some may have been created. */

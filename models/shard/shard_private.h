@@ -12,6 +12,7 @@
 #include "models/ragged/ragged_heap.h"
 #include "models/shard/image_private.h"
 #include "models/shard/shard.h"
+#include "models/storage/admission/admission.h"
 #include "models/update/updater.h"
 
 #define BLOCK RUBATO_STORAGE_BLOCK
@@ -29,6 +30,8 @@ struct RubatoShard {
     const RubatoStorageOps *ops;
     const BoundedStorageOps *bounded; /* NULL: the storage has no bound */
     RubatoInit init;
+    RubatoAdmission *admission; /* NULL: every Add makes its rows */
+    void *refused_row;          /* takes the deltas of keys that were not admitted */
     unsigned char *rows; /* the row of first_key, followed by all others; NULL: ask the storage */
 
     Updater updater;
@@ -41,6 +44,10 @@ struct RubatoShard {
     bool own_alarm;
     ShardPlace place;
 };
+
+/* Makes the admission of the shard's table, if it has one. */
+bool shard_make_admission(RubatoShard *shard, GError **error);
+uint64_t shard_admission_bytes(const RubatoShard *shard);
 
 static inline unsigned char *shard_dense_row(const RubatoShard *shard, RubatoKey key)
 {
@@ -77,6 +84,9 @@ static inline void shard_find_dense(const RubatoShard *shard, const RubatoKey *k
         rows[i] = shard_dense_row(shard, keys[i]);
 }
 
+/* Rows that are NULL become one that nobody reads. */
+void shard_fill_refused(RubatoShard *shard, void **rows, size_t n);
+
 /* The rows of a block of keys; NULL for absent ones. */
 static inline void shard_find(RubatoShard *shard, const RubatoKey *keys, size_t n, void **rows)
 {
@@ -99,6 +109,21 @@ static inline bool shard_find_or_create(RubatoShard *shard, const RubatoKey *key
         shard_starve(shard);
         return false;
     }
+    return true;
+}
+
+/* The same for Adds: rows of absent keys that are not admitted are NULL. */
+bool shard_find_or_admit(RubatoShard *shard, const RubatoKey *keys, size_t n, void **rows);
+
+/* The rows of a block of keys to add to. */
+static inline bool shard_find_to_add(RubatoShard *shard, const RubatoKey *keys, size_t n,
+                                     void **rows)
+{
+    if (shard->admission == NULL)
+        return shard_find_or_create(shard, keys, n, rows);
+    if (!shard_find_or_admit(shard, keys, n, rows))
+        return false;
+    shard_fill_refused(shard, rows, n);
     return true;
 }
 

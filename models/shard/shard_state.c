@@ -105,7 +105,7 @@ void shard_set_state(RubatoShard *shard, const RubatoKeys *keys, const void *sta
 
         const RubatoKey *some = shard_take_block(keys, begin, n, block);
 
-        if (shard->bounded != NULL) /* state does not bring back a row that was evicted */
+        if (shard->bounded != NULL || shard->admission != NULL) /* state makes no row */
             shard_find(shard, some, n, rows);
         else if (!shard_find_or_create(shard, some, n, rows))
             return;

@@ -1,5 +1,6 @@
-/* Tables with max_bytes on two nodes: a part that moves takes along what decides which rows are
- * evicted; a part for which the other server has no bytes stays; no replicas. */
+/* Tables that forget on two nodes: a part that moves takes along what decides which rows are
+ * evicted and which keys are admitted; a part for which the other server has no bytes stays; no
+ * replicas. */
 #include <string.h>
 
 #include "tests/support/cluster/cluster_run.h"
@@ -114,6 +115,59 @@ START_TEST(a_part_moves_with_what_decides_which_rows_are_evicted)
 }
 END_TEST
 
+static bool add_run(RubatoEngine *engine, RubatoKey first, size_t n, GError **error)
+{
+    g_autofree float *ones = g_new(float, n);
+
+    for (size_t i = 0; i < n; i++)
+        ones[i] = 1;
+    return rubato_engine_add_range(engine, "t", first, n, ones, error);
+}
+
+/* An Add before each move and one after them: all rows are made by the third. The table's seed is
+ * random, so a few keys may share all their counters, and have their rows earlier. */
+static bool play_admission(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = {
+        .name = "t", .parts = N_PARTS, .admit = "count", .admit_count = 3, .admit_bytes = 4 << 20
+    };
+    const bool leads = rubato_engine_node(engine) == CLUSTER_IDS[0];
+    RubatoTableStats stats;
+
+    (void)data;
+    if (!rubato_engine_create_table(engine, &spec, error))
+        return false;
+    for (uint32_t turn = 0; turn < 3; turn++) {
+        if (leads && !add_run(engine, 0, N_USED, error))
+            return false;
+        if (!rubato_engine_barrier(engine, error))
+            return false;
+        for (uint32_t part = 0; part < N_PARTS && turn < 2; part++)
+            if (!rubato_engine_move_part(engine, "t", part, (part + turn + 1) % N_SERVERS, error))
+                return false;
+    }
+    if (!rubato_engine_table_stats(engine, "t", &stats, error))
+        return false;
+    EXPECT(stats.n_rows > N_USED / 4 && stats.n_admitted == stats.n_rows &&
+               stats.n_refused <= 2 * stats.n_rows &&
+               stats.n_refused > 2 * stats.n_rows - stats.n_rows / 1000,
+           "%" G_GUINT64_FORMAT " rows, %" G_GUINT64_FORMAT " admitted, %" G_GUINT64_FORMAT
+           " refused",
+           stats.n_rows, stats.n_admitted, stats.n_refused);
+    return rubato_engine_barrier(engine, error);
+}
+
+START_TEST(a_part_moves_with_what_admits_keys)
+{
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 0 }, { 1, 0 } } });
+
+    cluster_start(run, play_admission, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 static bool play_replicas(RubatoEngine *engine, const void *data, GError **error)
 {
     g_autoptr(GError) refused = NULL;
@@ -142,6 +196,7 @@ int main(void)
     TCase *tcase = cluster_add_case(suite, "bounded");
 
     tcase_add_loop_test(tcase, a_part_moves_with_what_decides_which_rows_are_evicted, 0, 2);
+    tcase_add_test(tcase, a_part_moves_with_what_admits_keys);
     tcase_add_test(tcase, a_table_that_evicts_cannot_have_replicas);
     return run_suite(suite);
 }

@@ -318,6 +318,8 @@ static const struct {
     { IN_TASK, 0, MESSAGE_SET_USES, 1, 0, 1, 16, CALL_REFUSED, { 0 } },
     { BETWEEN, 1, MESSAGE_SET_MARKS, NOBODY, 0, 1, 4, CALL_REFUSED, { 0 } },
     { IN_TASK, 0, MESSAGE_SET_MARKS, 1, 0, 1, 4, CALL_REFUSED, { 0 } },
+    { BETWEEN, 1, MESSAGE_SET_ADMISSION, NOBODY, 0, 1, 8, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_SET_ADMISSION, 1, 0, 1, 8, CALL_REFUSED, { 0 } },
     { BETWEEN, 1, MESSAGE_ANNOUNCE, NOBODY, 0, 1, 0, CALL_REFUSED, { 0 } },
     /* what Adam keeps beside a value: two means, two counts */
     { BETWEEN, ADAM, MESSAGE_SET_STATE, NOBODY, 0, 1, 32, CALL_OK, { 0 } },

@@ -1,6 +1,6 @@
 /* The requests that only a moving part sends: counts of bad deltas, clocks, and what decides which
- * rows are evicted. Its rows come by Set and Set of state. The requests that its models held come
- * as they were.
+ * rows are evicted and which keys are admitted. Its rows come by Set and Set of state. The requests
+ * that its models held come as they were.
  *
  * Thread: the server's owner. */
 #include "engine/control/control.h"
@@ -77,8 +77,33 @@ static void set_marks(RubatoShard *shard, RubatoRequest *request)
     shard_set_marks(shard, &request->keys, request->input);
 }
 
+static const char *find_admission_fault(const RubatoShard *shard, const RubatoRequest *request)
+{
+    return request_find_number_fault(shard_n_admission_words(shard), request);
+}
+
+static size_t word_bytes(const RubatoTableSpec *spec)
+{
+    (void)spec;
+    return sizeof(uint64_t);
+}
+
+static void set_admission(RubatoShard *shard, RubatoRequest *request)
+{
+    shard_set_admission(shard, (size_t)request->keys.first, request->keys.n, request->input);
+}
+
 extern const RequestOps set_bad_gradients_request, set_clocks_request;
-extern const RequestOps set_uses_request, set_marks_request;
+extern const RequestOps set_uses_request, set_marks_request, set_admission_request;
+
+const RequestOps set_admission_request = {
+    .name = "Set of what admits keys",
+    .rows = REQUEST_INPUT,
+    .row_bytes = word_bytes,
+    .is_of_move = true,
+    .find_fault = find_admission_fault,
+    .between_tasks = set_admission,
+};
 
 const RequestOps set_uses_request = {
     .name = "Set of counts of uses",

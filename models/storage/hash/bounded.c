@@ -171,7 +171,7 @@ static bool evict_for_row(BoundedStorage *bounded, uint64_t h)
 /* ---- new rows ---- */
 
 /* A number for a row in the slabs; evicts a row for it if need be. NO_NUMBER: there is none. */
-static uint32_t take_number(BoundedStorage *bounded, uint64_t h, bool *moved)
+static uint32_t take_number(BoundedStorage *bounded, uint64_t h, HashCreation *creation)
 {
     HashStorage *hash = &bounded->hash;
     uint32_t number;
@@ -183,7 +183,7 @@ static uint32_t take_number(BoundedStorage *bounded, uint64_t h, bool *moved)
             return hash->n_slab_rows++;
         if (!evict_for_row(bounded, h))
             return NO_NUMBER;
-        *moved = true;
+        creation->moved = true;
     }
     number = bounded->free_number;
     memcpy(&bounded->free_number, hash_slab_row(hash, number), sizeof bounded->free_number);
@@ -225,7 +225,8 @@ static bool is_grown(BoundedStorage *bounded, const Segment *segment)
     return bounded->is_grown && segment->size_bits >= full;
 }
 
-static unsigned char *insert(BoundedStorage *bounded, uint64_t h, RubatoKey key, bool *moved)
+static unsigned char *insert(BoundedStorage *bounded, uint64_t h, RubatoKey key,
+                             HashCreation *creation)
 {
     HashStorage *hash = &bounded->hash;
     const BucketLayout layout = hash->source.layout;
@@ -241,13 +242,14 @@ static unsigned char *insert(BoundedStorage *bounded, uint64_t h, RubatoKey key,
 
         if (!made_room)
             return replace_one(bounded, h, key);
-        *moved = true;
+        creation->moved = true;
     }
     return cell;
 }
 
-/* The cell of one key (for key 0 its row), created if it is absent. Its row is held then. */
-static void *find_or_create_cell(BoundedStorage *bounded, RubatoKey key, bool *moved)
+/* The cell of one key (for key 0 its row), created if it is absent and `creation` admits it. Its
+ * row is held then. */
+static void *find_or_create_cell(BoundedStorage *bounded, RubatoKey key, HashCreation *creation)
 {
     HashStorage *hash = &bounded->hash;
     const uint64_t h = key_hash(&hash->source.key_hash, key);
@@ -255,13 +257,15 @@ static void *find_or_create_cell(BoundedStorage *bounded, RubatoKey key, bool *m
     unsigned char *cell;
 
     if (key == BUCKET_EMPTY_KEY)
-        return hash_find_or_create_empty_key(hash);
+        return hash_find_or_create_empty_key(hash, creation);
     cell = paired_find(hash->source.layout, hash_segment_of(hash, h), h, key);
     if (cell != NULL) /* the key comes twice */
         return cell;
-    if (!hash->is_inline && (number = take_number(bounded, h, moved)) == NO_NUMBER)
+    if (!hash_admits(creation, key))
         return NULL;
-    cell = insert(bounded, h, key, moved);
+    if (!hash->is_inline && (number = take_number(bounded, h, creation)) == NO_NUMBER)
+        return NULL;
+    cell = insert(bounded, h, key, creation);
     if (cell == NULL) {
         if (number != NO_NUMBER)
             give_number(bounded, number);
@@ -292,25 +296,30 @@ static void release_all(const BoundedStorage *bounded, const RubatoKey *keys, si
             write_mark(bounded, cells[i], read_mark(bounded, cells[i]) & EVICTION_MARK_MASK);
 }
 
-static bool create_absent(BoundedStorage *bounded, const RubatoKey *keys, size_t n, void **cells)
+static bool create_absent(BoundedStorage *bounded, RubatoAdmission *admission,
+                          const RubatoKey *keys, size_t n, void **cells)
 {
     const HashStorage *hash = &bounded->hash;
-    bool all = true, moved = false;
+    HashCreation creation;
+    bool all = true;
 
+    hash_begin_creation(&creation, admission, keys, n, cells);
     for (size_t i = 0; i < n && all; i++)
         if (cells[i] == NULL) {
-            cells[i] = find_or_create_cell(bounded, keys[i], &moved);
-            all = cells[i] != NULL;
+            cells[i] = find_or_create_cell(bounded, keys[i], &creation);
+            all = cells[i] != NULL || hash_leaves_out(&creation, i);
         }
-    if (moved)
+    if (creation.moved)
         (void)hash->find_cells(hash, keys, n, cells);
     release_all(bounded, keys, n, cells);
+    hash_leave_out_refused(&creation, cells);
     return all;
 }
 
 /* ---- the ops ---- */
 
-static bool find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows)
+static bool find_or_admit(RubatoStorage *storage, RubatoAdmission *admission, const RubatoKey *keys,
+                          size_t n, void **rows)
 {
     BoundedStorage *bounded = (BoundedStorage *)storage;
     const HashStorage *hash = &bounded->hash;
@@ -319,13 +328,18 @@ static bool find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t
     bounded->uses.n_uses += n;
     mark_all(bounded, keys, n, rows, all ? 0 : HELD);
     if (!all)
-        all = create_absent(bounded, keys, n, rows);
+        all = create_absent(bounded, admission, keys, n, rows);
     for (size_t i = 0; i < n && !hash->is_inline; i++)
         if (rows[i] != NULL && keys[i] != BUCKET_EMPTY_KEY) {
             rows[i] = hash_row_of_cell(hash, rows[i]);
             __builtin_prefetch(rows[i], 1);
         }
     return all;
+}
+
+static bool find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows)
+{
+    return find_or_admit(storage, NULL, keys, n, rows);
 }
 
 /* Rows of 8-byte values stay aligned. */
@@ -401,6 +415,7 @@ const BoundedStorageOps bounded_hash_storage_ops = {
               .destroy = destroy,
               .find = hash_storage_find,
               .find_or_create = find_or_create,
+              .find_or_admit = find_or_admit,
               .run = hash_storage_run,
               .list = hash_storage_list,
               .size = hash_storage_size },

@@ -169,9 +169,9 @@ bool hash_ensure_slab_row(HashStorage *hash)
     return true;
 }
 
-void *hash_find_or_create_empty_key(HashStorage *hash)
+void *hash_find_or_create_empty_key(HashStorage *hash, HashCreation *creation)
 {
-    if (hash->row_of_empty_key == NULL) {
+    if (hash->row_of_empty_key == NULL && hash_admits(creation, BUCKET_EMPTY_KEY)) {
         hash->row_of_empty_key = g_try_malloc(hash->row_bytes);
         if (hash->row_of_empty_key == NULL)
             return NULL;
@@ -182,25 +182,27 @@ void *hash_find_or_create_empty_key(HashStorage *hash)
     return hash->row_of_empty_key;
 }
 
-/* The row of one key, created if it is absent; NULL if there is no memory for it. Sets *moved if
- * other rows have moved for it. */
-static void *find_or_create_row(HashStorage *hash, RubatoKey key, bool *moved)
+/* The row of one key, created if it is absent and `creation` admits it. NULL if it does not, or if
+ * there is no memory for the row. */
+static void *find_or_create_row(HashStorage *hash, RubatoKey key, HashCreation *creation)
 {
     const uint64_t h = key_hash(&hash->source.key_hash, key);
     unsigned char *cell;
     void *row;
 
     if (key == BUCKET_EMPTY_KEY)
-        return hash_find_or_create_empty_key(hash);
+        return hash_find_or_create_empty_key(hash, creation);
     cell = bucket_search(hash->source.layout, segment_home(hash_segment_of(hash, h), h), key);
     if (cell != NULL)
         return hash_row_of_cell(hash, cell);
+    if (!hash_admits(creation, key))
+        return NULL;
     if (!hash->is_inline && !hash_ensure_slab_row(hash))
         return NULL;
     while ((cell = segment_insert(&hash->source, hash_segment_of(hash, h), h, key)) == NULL) {
         if (!hash_make_room(hash, h))
             return NULL;
-        *moved = true;
+        creation->moved = true;
     }
     if (!hash->is_inline) {
         memcpy(cell, &hash->n_slab_rows, sizeof hash->n_slab_rows);
@@ -257,21 +259,37 @@ void hash_storage_find(RubatoStorage *storage, const RubatoKey *keys, size_t n, 
     (void)find_rows(hash, keys, n, rows, hash->value_bytes);
 }
 
-static bool find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows)
+void hash_leave_out_refused(const HashCreation *creation, void **rows)
+{
+    for (size_t i = 0; i < creation->n_refused; i++)
+        rows[creation->refused[i]] = NULL;
+}
+
+static bool find_or_admit(RubatoStorage *storage, RubatoAdmission *admission, const RubatoKey *keys,
+                          size_t n, void **rows)
 {
     HashStorage *hash = (HashStorage *)storage;
-    bool moved = false, all = true;
+    HashCreation creation;
+    bool all = true;
 
     if (find_rows(hash, keys, n, rows, hash->row_bytes))
         return true;
+    hash_begin_creation(&creation, admission, keys, n, rows);
     for (size_t i = 0; i < n && all; i++)
         if (rows[i] == NULL) {
-            rows[i] = find_or_create_row(hash, keys[i], &moved);
-            all = rows[i] != NULL;
+            rows[i] = find_or_create_row(hash, keys[i], &creation);
+            all = rows[i] != NULL || hash_leaves_out(&creation, i);
         }
-    if (moved)
+    if (creation.moved) {
         (void)find_rows(hash, keys, n, rows, hash->row_bytes);
+        hash_leave_out_refused(&creation, rows);
+    }
     return all;
+}
+
+static bool find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows)
+{
+    return find_or_admit(storage, NULL, keys, n, rows);
 }
 
 /* ---- the ops ---- */
@@ -470,6 +488,7 @@ const RubatoStorageOps hash_storage_ops = {
     .destroy = destroy,
     .find = hash_storage_find,
     .find_or_create = find_or_create,
+    .find_or_admit = find_or_admit,
     .run = hash_storage_run,
     .list = hash_storage_list,
     .place_of = place_of,

@@ -79,7 +79,47 @@ uint64_t hash_room_bytes(const HashStorage *hash, uint64_t h);
 bool hash_ensure_slab_row(HashStorage *hash);
 uint64_t hash_slab_bytes(const HashStorage *hash);
 
-void *hash_find_or_create_empty_key(HashStorage *hash);
+/* What a call that creates rows keeps. */
+typedef struct {
+    RubatoAdmission *admission; /* NULL: all keys are admitted */
+    bool moved;                 /* other rows have, for a new one */
+    bool refused_last;          /* the key that was asked for last */
+    size_t n_refused;
+    uint16_t refused[RUBATO_STORAGE_BLOCK]; /* positions of the call's keys */
+} HashCreation;
+
+static inline void hash_begin_creation(HashCreation *creation, RubatoAdmission *admission,
+                                       const RubatoKey *keys, size_t n, void *const *rows)
+{
+    if (admission != NULL)
+        rubato_admission_prefetch(admission, keys, n, rows);
+    creation->admission = admission;
+    creation->moved = creation->refused_last = false;
+    creation->n_refused = 0;
+}
+
+/* Whether the row of an absent key is made. */
+static inline bool hash_admits(HashCreation *creation, RubatoKey key)
+{
+    creation->refused_last =
+        creation->admission != NULL && !rubato_admission_admits(creation->admission, key);
+    return !creation->refused_last;
+}
+
+/* Whether the position has no row because its key, the last one, was refused. False: there was no
+ * memory for it. */
+static inline bool hash_leaves_out(HashCreation *creation, size_t position)
+{
+    if (creation->refused_last)
+        creation->refused[creation->n_refused++] = (uint16_t)position;
+    return creation->refused_last;
+}
+
+/* Rows of refused positions are NULL again after all rows were found once more: a later position
+ * may have made them. */
+void hash_leave_out_refused(const HashCreation *creation, void **rows);
+
+void *hash_find_or_create_empty_key(HashStorage *hash, HashCreation *creation);
 
 /* Ops. */
 void hash_storage_find(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows);

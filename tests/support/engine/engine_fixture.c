@@ -117,10 +117,10 @@ typedef struct {
 static void count_in(Server *server, void *data)
 {
     RowCount *count = data;
-    uint64_t n_rows, n_bytes, n_evicted;
+    RubatoTableStats sum = { 0 };
 
-    server_table_size(server, count->table, &n_rows, &n_bytes, &n_evicted);
-    count->n_rows += n_rows;
+    server_sum_table(server, count->table, &sum);
+    count->n_rows += sum.n_rows;
 }
 
 uint64_t count_rows_of(RubatoEngine *engine, const char *table, uint32_t server)

@@ -1,0 +1,72 @@
+/* The list of admissions: the built-in ones, then those that the program has registered.
+ *
+ * Thread: any. */
+#include "models/storage/admission/admission.h"
+
+#include <string.h>
+
+#include "models/registry.h"
+
+static const RubatoAdmissionOps *const admissions[] = { &count_admission_ops, &list_admission_ops,
+                                                        &probability_admission_ops };
+
+const RubatoAdmissionOps *admission_find(const char *name)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(admissions); i++)
+        if (strcmp(admissions[i]->name, name) == 0)
+            return admissions[i];
+    return registry_find(REGISTRY_ADMISSIONS, name);
+}
+
+const char *admission_name(size_t i)
+{
+    return i < G_N_ELEMENTS(admissions)
+               ? admissions[i]->name
+               : registry_name(REGISTRY_ADMISSIONS, i - G_N_ELEMENTS(admissions));
+}
+
+RubatoAdmission *admission_new(const RubatoAdmissionOps *ops, const RubatoAdmissionSetup *setup,
+                               GError **error)
+{
+    RubatoAdmission *admission =
+        ops->create == NULL ? g_new0(RubatoAdmission, 1) : ops->create(setup, error);
+
+    if (admission != NULL)
+        *admission = (RubatoAdmission){ .ops = ops };
+    return admission;
+}
+
+void admission_free(RubatoAdmission *admission)
+{
+    if (admission == NULL)
+        return;
+    if (admission->ops->destroy != NULL)
+        admission->ops->destroy(admission);
+    else
+        g_free(admission);
+}
+
+uint64_t *admission_memory(RubatoAdmission *admission, size_t *n_words)
+{
+    *n_words = 0;
+    return admission->ops->memory == NULL ? NULL : admission->ops->memory(admission, n_words);
+}
+
+void rubato_admission_prefetch(const RubatoAdmission *admission, const RubatoKey *keys, size_t n,
+                               void *const *rows)
+{
+    if (admission->ops->prefetch == NULL)
+        return;
+    for (size_t i = 0; i < n; i++)
+        if (rows[i] == NULL)
+            admission->ops->prefetch(admission, keys[i]);
+}
+
+bool rubato_admission_admits(RubatoAdmission *admission, RubatoKey key)
+{
+    const bool admits = admission->ops->admits(admission, key);
+
+    admission->n_admitted += admits;
+    admission->n_refused += !admits;
+    return admits;
+}

@@ -1,0 +1,125 @@
+/* The admit_count-th Add to a key makes its row.
+ *
+ * The Adds are counted in a sketch: a counting Bloom filter (Fan, Cao, Almeida, Broder, IEEE/ACM
+ * ToN 8(3), 2000) whose counters of a key all lie in one cache line (Putze, Sanders, Singler, JEA
+ * 14, 2009), counted conservatively (Estan, Varghese, TOCS 21(3), 2003): of a key's counters only
+ * the least grow. The least is the key's count. It is never too low; it is too high when other keys
+ * share all of the key's counters. So a key may have its row too early, and never too late.
+ *
+ *     line     64 bytes, chosen by the upper half of a key's hash
+ *     counter  a byte; 4 of a line's 64 are the key's, chosen by 6 bits each
+ *
+ * Counts never fall. An evicted key is admitted again by its next Add.
+ *
+ * Thread: the shard's present owner. */
+#include <rubato/error.h>
+#include <sys/mman.h>
+
+#include "io/key_hash.h"
+#include "models/spec.h"
+#include "models/storage/admission/admission.h"
+
+#define LINE_BYTES 64u
+#define N_COUNTERS 4u
+#define COUNTER_BITS 6u /* 2^6 are in a line */
+#define MAX_COUNT UINT8_MAX
+
+typedef struct {
+    RubatoAdmission base;
+    KeyHash key_hash;
+    uint8_t count;
+    uint64_t n_lines;
+    unsigned char *lines; /* pages of their own, which are touched as they are needed */
+} CountAdmission;
+
+static bool check(const RubatoTableSpec *spec, GError **error)
+{
+    if (spec->admit_count >= 2 && spec->admit_count <= MAX_COUNT)
+        return true;
+    return spec_refuse(spec, error, "admit_count is %u; \"count\" needs 2 to %u", spec->admit_count,
+                       MAX_COUNT);
+}
+
+static RubatoAdmission *create(const RubatoAdmissionSetup *setup, GError **error)
+{
+    const RubatoTableSpec *spec = setup->spec;
+    const uint64_t n_lines = MAX(1, spec->admit_bytes / LINE_BYTES);
+    void *lines = mmap(NULL, n_lines * LINE_BYTES, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CountAdmission *admission;
+
+    if (lines == MAP_FAILED) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                    "table %s: no memory for admit_bytes, %" G_GUINT64_FORMAT " in this part",
+                    spec->name, n_lines * LINE_BYTES);
+        return NULL;
+    }
+    (void)madvise(lines, n_lines * LINE_BYTES, MADV_HUGEPAGE); /* keys are all over it */
+    admission = g_new0(CountAdmission, 1);
+    admission->key_hash = key_hash_make(setup->seed);
+    admission->count = (uint8_t)spec->admit_count;
+    admission->n_lines = n_lines;
+    admission->lines = lines;
+    return &admission->base;
+}
+
+static void destroy(RubatoAdmission *base)
+{
+    CountAdmission *admission = (CountAdmission *)base;
+
+    munmap(admission->lines, admission->n_lines * LINE_BYTES);
+    g_free(admission);
+}
+
+static unsigned char *line_of(const CountAdmission *admission, uint64_t h)
+{
+    const uint64_t line = (uint64_t)((unsigned __int128)h * admission->n_lines >> 64);
+
+    return admission->lines + line * LINE_BYTES;
+}
+
+static void prefetch(const RubatoAdmission *base, RubatoKey key)
+{
+    const CountAdmission *admission = (const CountAdmission *)base;
+
+    __builtin_prefetch(line_of(admission, key_hash(&admission->key_hash, key)), 1);
+}
+
+/* Storages find keys by other bits of a hash with another seed. */
+static bool admits(RubatoAdmission *base, RubatoKey key)
+{
+    CountAdmission *admission = (CountAdmission *)base;
+    const uint64_t h = key_hash(&admission->key_hash, key);
+    unsigned char *counters = line_of(admission, h);
+    unsigned char *mine[N_COUNTERS];
+    uint8_t least = MAX_COUNT;
+
+    for (unsigned i = 0; i < N_COUNTERS; i++) {
+        mine[i] = counters + (h >> i * COUNTER_BITS & (LINE_BYTES - 1));
+        least = MIN(least, *mine[i]);
+    }
+    if (least + 1 >= admission->count)
+        return true;
+    for (unsigned i = 0; i < N_COUNTERS; i++)
+        if (*mine[i] == least)
+            *mine[i] = (unsigned char)(least + 1);
+    return false;
+}
+
+static uint64_t *memory(RubatoAdmission *base, size_t *n_words)
+{
+    CountAdmission *admission = (CountAdmission *)base;
+
+    *n_words = admission->n_lines * LINE_BYTES / sizeof(uint64_t);
+    return (uint64_t *)(void *)admission->lines;
+}
+
+const RubatoAdmissionOps count_admission_ops = {
+    .name = "count",
+    .check = check,
+    .create = create,
+    .destroy = destroy,
+    .admits = admits,
+    .prefetch = prefetch,
+    .memory = memory,
+};

@@ -1,0 +1,65 @@
+/* Each Add to an absent key makes its row with the same probability.
+ *
+ * What decides is drawn from the seed, the key and the number of the question. So the questions of
+ * one key are answered independently of each other, and a replica answers as its primary does.
+ *
+ * Thread: the shard's present owner. */
+#include <rubato/mix.h>
+
+#include "models/spec.h"
+#include "models/storage/admission/admission.h"
+
+typedef struct {
+    RubatoAdmission base;
+    uint64_t seed;
+    double probability;
+    uint64_t n_asked;
+} ProbabilityAdmission;
+
+static bool check(const RubatoTableSpec *spec, GError **error)
+{
+    if (spec->admit_probability > 0 && spec->admit_probability <= 1)
+        return true;
+    return spec_refuse(spec, error,
+                       "admit_probability is %g; \"probability\" needs one above 0, 1 at most",
+                       spec->admit_probability);
+}
+
+static RubatoAdmission *create(const RubatoAdmissionSetup *setup, GError **error)
+{
+    ProbabilityAdmission *admission = g_new0(ProbabilityAdmission, 1);
+
+    (void)error;
+    admission->seed = setup->seed;
+    admission->probability = setup->spec->admit_probability;
+    return &admission->base;
+}
+
+static void destroy(RubatoAdmission *admission)
+{
+    g_free(admission);
+}
+
+static bool admits(RubatoAdmission *base, RubatoKey key)
+{
+    ProbabilityAdmission *admission = (ProbabilityAdmission *)base;
+    const uint64_t random =
+        rubato_mix64(rubato_mix64(admission->seed ^ key) + ++admission->n_asked);
+
+    return (double)(random >> 11) < admission->probability * 0x1p53;
+}
+
+static uint64_t *memory(RubatoAdmission *base, size_t *n_words)
+{
+    *n_words = 1;
+    return &((ProbabilityAdmission *)base)->n_asked;
+}
+
+const RubatoAdmissionOps probability_admission_ops = {
+    .name = "probability",
+    .check = check,
+    .create = create,
+    .destroy = destroy,
+    .admits = admits,
+    .memory = memory,
+};
