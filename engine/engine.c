@@ -252,6 +252,7 @@ static bool start(RubatoEngine *engine, GError **error)
     post_office_init(&engine->office, engine->self, engine->n_nodes, engine->node_ids,
                      engine->servers_of, &engine->sizes);
     engine->office.stall_ms = engine->stall_ms;
+    engine->office.root = engine->scheduler_node;
     engine->losses = g_new0(NodeLoss, engine->n_nodes);
     engine->call.lost = g_new0(bool, engine->n_nodes);
     const uint32_t service_mib =

@@ -28,7 +28,9 @@ void clocks_init(Clocks *clocks, uint32_t self, uint32_t n_nodes, const uint32_t
                         .own = g_aligned_alloc0(1, sizeof(OwnClock), _Alignof(OwnClock)),
                         .workers = g_aligned_alloc0(workers_of[self], sizeof(WorkerClock),
                                                     _Alignof(WorkerClock)),
-                        .nodes = g_new0(NodeClock, n_nodes) };
+                        .first_ranks = g_new(uint32_t, n_nodes + 1),
+                        .nodes = g_new0(NodeClock, n_nodes),
+                        .named = n_nodes };
     pthread_mutex_init(&clocks->lock, NULL);
     atomic_init(&clocks->own->clock, workers_of[self] == 0 ? RUBATO_CLOCK_RETIRED : 0);
     atomic_init(&clocks->own->slowest, 0);
@@ -39,10 +41,12 @@ void clocks_init(Clocks *clocks, uint32_t self, uint32_t n_nodes, const uint32_t
     for (uint32_t node = 0; node < n_nodes; rank += workers_of[node++]) {
         if (node == self)
             clocks->first_rank = rank;
+        clocks->first_ranks[node] = rank;
         clocks->nodes[node].slowest = rank;
         if (workers_of[node] == 0)
             clocks->nodes[node].clock = RUBATO_CLOCK_RETIRED;
     }
+    clocks->first_ranks[n_nodes] = rank;
     atomic_init(&clocks->own->told_slowest, clocks->first_rank);
 }
 
@@ -50,6 +54,7 @@ void clocks_clear(Clocks *clocks)
 {
     g_clear_pointer(&clocks->own, g_aligned_free);
     g_clear_pointer(&clocks->workers, g_aligned_free);
+    g_clear_pointer(&clocks->first_ranks, g_free);
     g_clear_pointer(&clocks->nodes, g_free);
     pthread_mutex_destroy(&clocks->lock);
 }
@@ -192,24 +197,69 @@ void clocks_hear(Clocks *clocks, uint32_t node, NodeClock news)
     pthread_mutex_unlock(&clocks->lock);
 }
 
-bool clocks_slowest(Clocks *clocks, NodeClock *slowest, uint32_t *node)
+void clocks_hear_common(Clocks *clocks, NodeClock common)
+{
+    pthread_mutex_lock(&clocks->lock);
+    if (common.clock >= clocks->common.clock) {
+        clocks->common = common;
+        for (uint32_t node = 0; node < clocks->n_nodes; node++) {
+            clocks->nodes[node].clock = MAX(clocks->nodes[node].clock, common.clock);
+            if (common.slowest < clocks->first_ranks[node] ||
+                common.slowest >= clocks->first_ranks[node + 1])
+                continue;
+            clocks->nodes[node].slowest = common.slowest;
+            clocks->named = node;
+        }
+    }
+    pthread_mutex_unlock(&clocks->lock);
+}
+
+/* Of several nodes with the lowest clock, the one that the root has named is the slowest: for each
+ * other one this node knows only that it has reached that clock. The lock is held. */
+static bool find_slowest_node(Clocks *clocks, NodeClock *slowest, uint32_t *node)
 {
     *slowest = (NodeClock){ .clock = RUBATO_CLOCK_RETIRED };
-    pthread_mutex_lock(&clocks->lock);
-    find_slowest(
-        clocks,
-        clocks_own(
-            clocks)); /* the node's clock stays; which worker is the slowest may have changed */
+    /* the node's clock stays; which worker is the slowest may have changed */
+    find_slowest(clocks, clocks_own(clocks));
     for (uint32_t i = 0; i < clocks->n_nodes; i++) {
         const NodeClock one = i == clocks->self ? own_news(clocks) : clocks->nodes[i];
 
-        if (one.clock < slowest->clock) {
+        if (one.clock < slowest->clock ||
+            (one.clock == slowest->clock && i == clocks->named && i != clocks->self &&
+             one.clock != RUBATO_CLOCK_RETIRED)) {
             *slowest = one;
             *node = i;
         }
     }
-    pthread_mutex_unlock(&clocks->lock);
     return slowest->clock != RUBATO_CLOCK_RETIRED;
+}
+
+bool clocks_slowest(Clocks *clocks, NodeClock *slowest, uint32_t *node)
+{
+    bool found;
+
+    pthread_mutex_lock(&clocks->lock);
+    found = find_slowest_node(clocks, slowest, node);
+    pthread_mutex_unlock(&clocks->lock);
+    return found;
+}
+
+/* Both threads that may change the lowest clock come here afterwards: the one that hears a clock
+ * and the worker that moves the node's own. The second of them to take the lock sees both. */
+void clocks_spread(Clocks *clocks, ClocksSpread what, bool (*tell)(void *user, NodeClock common),
+                   void *user)
+{
+    NodeClock slowest;
+    uint32_t node;
+
+    pthread_mutex_lock(&clocks->lock);
+    if (find_slowest_node(clocks, &slowest, &node) &&
+        (slowest.clock > clocks->common.clock ||
+         (what == CLOCKS_NEWS && (clocks->is_late || slowest.slowest != clocks->common.slowest)))) {
+        clocks->common = slowest;
+        clocks->is_late = !tell(user, slowest);
+    }
+    pthread_mutex_unlock(&clocks->lock);
 }
 
 NodeClock clocks_news(Clocks *clocks)

@@ -44,9 +44,15 @@ typedef struct {
     OwnClock *own;
     WorkerClock *workers; /* this node's, by local rank */
 
+    uint32_t *first_ranks; /* immutable: by node, and then the number of all workers */
+
     pthread_mutex_t lock;
     /* guarded by lock */
     NodeClock *nodes; /* by number; [self] is not used */
+    NodeClock
+        common;     /* all nodes have reached it: what the root has spread, or has told this one */
+    uint32_t named; /* the node of its slowest worker, if that is known; else n_nodes */
+    bool is_late;   /* the root's: not all nodes were told the common clock */
 } Clocks;
 
 /* workers_of[i]: the workers of node i in the task. */
@@ -82,6 +88,17 @@ bool clocks_are_awaited(const Clocks *clocks);
 
 /* Another node has sent its clock. An older clock is ignored. */
 void clocks_hear(Clocks *clocks, uint32_t node, NodeClock news);
+
+/* The root has told the common clock, which all nodes have reached, and the slowest worker. */
+void clocks_hear_common(Clocks *clocks, NodeClock common);
+
+/* On the root, after it has heard a clock or its own has moved: calls `tell` if the lowest clock of
+ * all nodes has gone up; with CLOCKS_NEWS also if another worker is the slowest now, or not all
+ * nodes were told the last time. `tell` returns whether all were told. Calls come one at a time,
+ * the lowest clock first, with the lock held; `tell` may not call these functions. */
+typedef enum { CLOCKS_HIGHER, CLOCKS_NEWS } ClocksSpread;
+void clocks_spread(Clocks *clocks, ClocksSpread what, bool (*tell)(void *user, NodeClock common),
+                   void *user);
 
 /* The slowest known worker of all nodes: its clock, rank and node number. False if none is left. */
 bool clocks_slowest(Clocks *clocks, NodeClock *slowest, uint32_t *node);

@@ -94,6 +94,9 @@ typedef struct {
     double value;
 } BenchDetail;
 
+/* In a case of which all nodes have workers: a row of four numbers for each node. */
+#define BENCH_SENT_TABLE "sent"
+
 enum { BENCH_MAX_DETAILS = 8 };
 
 typedef struct {

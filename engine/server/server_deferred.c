@@ -78,9 +78,22 @@ void server_bring_clock(const Binding *binding, uint32_t part, const Message *me
           reads ? UINT32_MAX : message->request.worker);
 }
 
+/* Every node has reached the clock. A model that counts the clocks of workers takes none. */
+static void take_clock_of_all(RubatoModel *model, uint64_t clock)
+{
+    const uint32_t n = model_n_sources(model);
+
+    if (model->ops->traits.per_worker_clocks)
+        return;
+    for (uint32_t source = 0; source < n; source++)
+        model_clock(model, source, clock);
+}
+
 void server_take_clock(const Binding *binding, uint32_t part, const MessageClock *clock)
 {
-    if (binding->adds == NULL)
+    if (clock->source == MESSAGE_CLOCK_OF_ALL)
+        take_clock_of_all(binding->parts[part].model, clock->clock);
+    else if (binding->adds == NULL)
         model_clock(binding->parts[part].model, clock->source, clock->clock);
     else
         bring(binding, part, clock->source, clock->clock, UINT32_MAX);

@@ -18,13 +18,12 @@
 
 struct ClockEar {
     ClockListener listener; /* first: `hear` finds it */
-    Clocks *clocks;
+    const TableRoute *route;
 };
 
 static void hear_clock(ClockListener *listener, uint32_t node, const WireClock *clock)
 {
-    clocks_hear(((ClockEar *)listener)->clocks, node,
-                (NodeClock){ clock->node_clock, clock->slowest });
+    table_route_hear(((ClockEar *)listener)->route, node, clock);
 }
 
 static void begin_hearing(RubatoTaskRun *run)
@@ -33,7 +32,7 @@ static void begin_hearing(RubatoTaskRun *run)
     for (size_t i = 0; i < run->n_tables; i++) {
         run->ears[i] = (ClockEar){
             .listener = { .epoch = run->epoch, .table = run->routes[i].table, .hear = hear_clock },
-            .clocks = &run->clocks[i]
+            .route = &run->routes[i]
         };
         post_office_listen(run->host->office, &run->ears[i].listener);
     }
@@ -68,6 +67,8 @@ void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uin
         route->traits = model_traits(table->spec);
         route->lazy_clocks = office->n_nodes == 1 && route->traits->lazy_clocks;
         route->clocks = &run->clocks[i];
+        route->collects_clocks =
+            office->n_nodes > 2 && !route->traits->per_worker_clocks && route->map->n_replicas == 0;
         table_route_defer_adds(route);
         route->office = office;
         route->cancelled = &run->cancelled;
@@ -163,24 +164,9 @@ void task_run_post_end_models(RubatoTaskRun *run)
 
 void task_run_tell_news(RubatoTaskRun *run)
 {
-    PostOffice *office = run->host->office;
-
-    for (size_t i = 0; i < run->n_tables; i++) {
-        NodeClock news;
-
-        /* the servers know these clocks already; the news only improves messages to the user */
-        if (clocks_has_news(&run->clocks[i], &news))
-            post_office_tell_clock(office, run->epoch,
-                                   &(WireClock){ .table = run->routes[i].table,
-                                                 .source = run->routes[i].traits->per_worker_clocks
-                                                               ? news.slowest
-                                                               : office->self,
-                                                 .clock = news.clock,
-                                                 .node_clock = news.clock,
-                                                 .slowest = news.slowest,
-                                                 .map = part_map_number(run->routes[i].map) });
-    }
-    post_office_flush(office);
+    for (size_t i = 0; i < run->n_tables; i++)
+        table_route_tell_news(&run->routes[i]);
+    post_office_flush(run->host->office);
 }
 
 void task_run_tell_clocks(RubatoTaskRun *run, uint32_t table)

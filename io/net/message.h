@@ -71,7 +71,9 @@ enum {
  * request names the source as its worker. */
 #define FEED_END 0
 
-/* The clock of a source: a node's number, or a worker's rank if the table's model uses ranks. */
+/* The clock of a source: a node's number, or a worker's rank if the table's model uses ranks. Or
+ * the common clock: every node has reached it. */
+#define MESSAGE_CLOCK_OF_ALL UINT32_MAX
 typedef struct {
     uint32_t source;
     uint32_t map; /* the number of the part map by which it was told */

@@ -179,6 +179,8 @@ static inline __attribute__((always_inline)) void send_slices(TableClient *clien
         messages[i].server = table_route_server(route, &slices[i]);
         if (!post_office_is_local(office, messages[i].server)) {
             table_client_set_message(&messages[i], client, ask, &slices[i], call);
+            if (reads && route->collects_clocks && !ask->is_high)
+                messages[i].node_clock = clocks_own(route->clocks);
             post_office_ask(office, &messages[i]);
             sent_away = true;
         }

@@ -35,6 +35,7 @@ typedef struct {
     size_t row_bytes;
     const RubatoModelTraits *traits; /* of its model */
     bool lazy_clocks;                /* a Get brings the node's clock: see client_clock.c */
+    bool collects_clocks;            /* clocks go by way of the root: see client_clock.c */
     bool takes_turns;                /* see client_deferred.c */
     DeferredAdds *deferred;          /* NULL: an Add is sent at once */
     Clocks *clocks;                  /* NULL outside a task */
@@ -277,6 +278,14 @@ void table_route_retire(const TableRoute *route, uint32_t rank);
 /* A part of the table has moved, and may have missed clocks. Tells all servers of all nodes the
  * clocks of this node's workers. The caller may hold the engine's lock. */
 void table_route_tell_again(const TableRoute *route);
+
+/* Another node has sent a clock, or the root the common one. */
+void table_route_hear(const TableRoute *route, uint32_t node, const WireClock *clock);
+
+/* Tells other nodes which worker is the slowest now, if they know another one. It is asked now and
+ * then: servers know the clocks already, and this only improves messages to the user. The root also
+ * tells the common clock to nodes that it had left out. */
+void table_route_tell_news(const TableRoute *route);
 
 /* ---- client_deferred.c ---- */
 

@@ -12,6 +12,18 @@
  * added much since it was told last: a Get brings the clock to the parts of its keys alone, so the
  * other parts would be told nothing, and keep all that was added to them.
  *
+ * Clocks between nodes. If there are more than two, a new clock is reported to the root alone. The
+ * root spreads the common clock of all nodes (io/net/post_office/post_office_clocks.c). Besides, a
+ * Get brings its node's clock to another node, as a lazy clock: if all nodes ask all parts, as they
+ * usually do, servers hear of each clock as soon as if it had been sent to them. Told straight to
+ * each node are
+ *   - a node's last clock: the fence that ends a task comes behind it;
+ *   - clocks that are told again: a part has moved, or a snapshot is cut, and a fence follows;
+ *   - clocks of single workers, which a model like "sparse_ssp" decides by;
+ *   - clocks of tables with replicas. If a node is lost these count by the number of the part map
+ *     (docs/replication.md), and requests to the lost node never come, which a position would wait
+ *     for.
+ *
  * Threads: the client's worker; table_route_lead any. What workers share here is the route's
  * clocks. */
 #include "tables/client/client_private.h"
@@ -188,17 +200,83 @@ static void order_clock_and_map(const TableRoute *route)
         atomic_thread_fence(memory_order_seq_cst);
 }
 
+static WireClock wire_clock(const TableRoute *route, uint32_t source, uint64_t clock,
+                            NodeClock node)
+{
+    return (WireClock){ .table = route->table,
+                        .source = source,
+                        .clock = clock,
+                        .node_clock = node.clock,
+                        .slowest = node.slowest,
+                        .map = part_map_number(route->map) };
+}
+
+static bool is_root(const TableRoute *route)
+{
+    return route->office->self == route->office->root;
+}
+
+static bool spread_common(void *user, NodeClock common)
+{
+    const TableRoute *const route = user;
+    const WireClock clock = wire_clock(route, MESSAGE_CLOCK_OF_ALL, common.clock, common);
+
+    return post_office_spread_clock(route->office, route->epoch, &clock);
+}
+
+/* The root has learned a clock of its own or of another node. */
+static void spread(const TableRoute *route, ClocksSpread what)
+{
+    if (route->collects_clocks && is_root(route))
+        clocks_spread(route->clocks, what, spread_common, (void *)route);
+}
+
+static void tell_all_nodes(const TableRoute *route, const WireClock *clock)
+{
+    post_office_tell_clock(route->office, route->epoch, clock);
+    spread(route, CLOCKS_HIGHER);
+}
+
 static void tell_other_nodes(const TableRoute *route, uint32_t source, uint64_t clock,
                              NodeClock node)
 {
-    const WireClock told = { .table = route->table,
-                             .source = source,
-                             .clock = clock,
-                             .node_clock = node.clock,
-                             .slowest = node.slowest,
-                             .map = part_map_number(route->map) };
+    const WireClock told = wire_clock(route, source, clock, node);
 
-    post_office_tell_clock(route->office, route->epoch, &told);
+    if (!route->collects_clocks || clock == RUBATO_CLOCK_RETIRED)
+        tell_all_nodes(route, &told);
+    else if (is_root(route))
+        spread(route, CLOCKS_HIGHER);
+    else
+        post_office_report_clock(route->office, route->epoch, &told);
+}
+
+void table_route_hear(const TableRoute *route, uint32_t node, const WireClock *clock)
+{
+    const NodeClock news = { clock->node_clock, clock->slowest };
+
+    if (clock->source == MESSAGE_CLOCK_OF_ALL) {
+        clocks_hear_common(route->clocks, news);
+        return;
+    }
+    clocks_hear(route->clocks, node, news);
+    spread(route, CLOCKS_HIGHER);
+}
+
+void table_route_tell_news(const TableRoute *route)
+{
+    NodeClock news;
+
+    if (clocks_has_news(route->clocks, &news)) {
+        const uint32_t source =
+            route->traits->per_worker_clocks ? news.slowest : route->office->self;
+        const WireClock told = wire_clock(route, source, news.clock, news);
+
+        if (!route->collects_clocks)
+            post_office_tell_clock(route->office, route->epoch, &told);
+        else if (!is_root(route))
+            post_office_report_clock(route->office, route->epoch, &told);
+    }
+    spread(route, CLOCKS_NEWS);
 }
 
 /* A server of this node finds a clock in its mailbox. */
@@ -270,8 +348,11 @@ static void tell_clock_later(const TableRoute *route, uint32_t source, uint64_t 
     PostOffice *office = route->office;
 
     order_clock_and_map(route);
-    if (office->network != NULL)
-        tell_other_nodes(route, source, clock, node);
+    if (office->network != NULL) {
+        const WireClock told = wire_clock(route, source, clock, node);
+
+        tell_all_nodes(route, &told);
+    }
     for (uint32_t server = 0; server < office->n_servers; server++)
         if (post_office_is_local(office, server))
             post_clock(route, server, source, clock);

@@ -78,6 +78,32 @@ START_TEST(a_node_that_hears_no_scheduler_ends_the_run_for_all)
 }
 END_TEST
 
+/* No common clock comes any more, for which Gets and servers wait. Each of these waits ends with
+ * the run, which ends without its scheduler: with an error on each node that had not ended
+ * before. */
+START_TEST(a_lost_root_of_clocks_ends_every_wait_for_them)
+{
+    const uint64_t n = is_slow() ? 24 : 100;
+    const uint64_t first = sim_number_of("RUBATO_SIM_FIRST", 0);
+    uint32_t n_lost = 0;
+
+    for (uint64_t seed = first; seed < first + n; seed++) {
+        SimScenario scenario;
+        SimOutcome outcome;
+
+        sim_scenario_draw_rootless(&scenario, seed);
+        sim_cluster_run(&scenario, &outcome);
+        /* the root itself counts if it had ended before */
+        if (outcome.n_lost + outcome.n_ended_well < scenario.n_nodes - 1)
+            ck_abort_msg("seed %" G_GUINT64_FORMAT ": a node does not say that the scheduler's is "
+                         "lost",
+                         seed);
+        n_lost += outcome.n_lost;
+    }
+    ck_assert_uint_gt(n_lost, n); /* of most, some worked */
+}
+END_TEST
+
 /* What was sent again because it was asked for may then come too late. Whoever is lost, the error
  * of each node says so. */
 START_TEST(a_network_slower_than_the_timeout_may_lose_a_node)
@@ -297,6 +323,7 @@ int main(void)
         tcase_add_test(cases, a_network_without_faults_is_no_reason_to_lose_a_node);
         tcase_add_loop_test(deaf, a_node_that_hears_no_scheduler_ends_the_run_for_all, 0,
                             N_BATCHES);
+        tcase_add_test(deaf, a_lost_root_of_clocks_ends_every_wait_for_them);
         tcase_add_test(deaf, a_network_slower_than_the_timeout_may_lose_a_node);
         tcase_add_test(cases, bsp_is_the_same_to_the_bit_on_every_cluster);
         tcase_add_test(cases, bsp_is_the_same_to_the_bit_after_a_loss);

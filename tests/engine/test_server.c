@@ -253,6 +253,54 @@ START_TEST(a_get_may_bring_the_clock_of_its_node)
 }
 END_TEST
 
+/* The clock that all nodes have reached counts for each of them. A model that counts the clocks of
+ * workers is sent none, and ignores one. */
+START_TEST(a_common_clock_counts_for_every_node)
+{
+    Asked asked;
+    Rig rig;
+
+    rig_init(&rig, "ssp");
+    begin_task(&rig, 1, 0);
+    get(&rig, &asked, 1, 0, 2);
+    tell_clock(&rig, 1, 0, MESSAGE_CLOCK_OF_ALL, 1);
+    ck_assert(!call_has_ended(&asked.call));
+    tell_clock(&rig, 1, 0, MESSAGE_CLOCK_OF_ALL, 2);
+    ck_assert(call_has_ended(&asked.call));
+    ck_assert_uint_eq(asked.call.min_clock, 2);
+    end_task(&rig, 1);
+    rig_clear(&rig);
+}
+END_TEST
+
+/* _i: a model of nodes' clocks, one of workers' */
+START_TEST(a_get_of_another_node_brings_its_clock_where_it_counts)
+{
+    Asked asked = { 0 };
+    Rig rig;
+
+    rig_init(&rig, _i == 0 ? "ssp" : "sparse_ssp");
+    begin_task(&rig, 1, 0);
+    tell_clock(&rig, 1, 0, 0, 1);
+    asked.message = (Message){ .kind = MESSAGE_GET,
+                               .epoch = 1,
+                               .node = OTHER,
+                               .node_clock = 1,
+                               .request = { .worker = 1,
+                                            .clock = 1,
+                                            .keys = { .keys = &asked.key, .n = 1 },
+                                            .output = &asked.value } };
+    ask(&rig, &asked);
+    ck_assert(call_has_ended(&asked.call));
+    ck_assert_uint_eq(asked.call.status, _i == 0 ? CALL_OK : CALL_REFUSED);
+    if (_i == 0)
+        ck_assert_uint_eq(asked.call.min_clock, 1);
+    ck_assert_uint_eq(rig.server.n_refused, (uint64_t)_i);
+    end_task(&rig, 1);
+    rig_clear(&rig);
+}
+END_TEST
+
 /* ---- what another node may not ask ---- */
 
 enum { IN_TASK = 1, BETWEEN = 0 };
@@ -692,6 +740,8 @@ int main(void)
     tcase_add_test(cases, a_get_may_bring_the_clock_of_its_node);
     tcase_add_test(cases, a_get_of_a_part_that_is_not_here_is_told_so);
     tcase_add_test(cases, a_clock_reaches_every_part);
+    tcase_add_test(cases, a_common_clock_counts_for_every_node);
+    tcase_add_loop_test(cases, a_get_of_another_node_brings_its_clock_where_it_counts, 0, 2);
     tcase_add_loop_test(cases, what_another_node_asks_is_checked, 0, G_N_ELEMENTS(foreign));
     tcase_add_test(cases, a_position_of_a_replica_that_cannot_be_is_refused);
     tcase_add_test(cases, a_new_primary_counts_only_clocks_of_its_map);

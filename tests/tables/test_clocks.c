@@ -104,6 +104,112 @@ START_TEST(old_news_and_news_of_itself_are_ignored)
 }
 END_TEST
 
+/* A common clock says that the others have reached it, and which worker is the slowest. */
+START_TEST(a_common_clock_counts_for_each_other_node)
+{
+    Clocks clocks;
+    NodeClock news, slowest;
+    uint32_t node;
+
+    init(&clocks);
+    for (uint32_t rank = 2; rank <= 4; rank++)
+        clocks_advance(&clocks, rank, 7, &news);
+    clocks_hear(&clocks, 0, (NodeClock){ .clock = 9, .slowest = 0 });
+    clocks_hear_common(&clocks, (NodeClock){ .clock = 7, .slowest = 5 });
+    ck_assert(clocks_slowest(&clocks, &slowest, &node));
+    ck_assert_uint_eq(slowest.clock, 7);
+    ck_assert_uint_eq(slowest.slowest, 5); /* not this node's, which has the same clock */
+    ck_assert_uint_eq(node, 2);
+    clocks_hear_common(&clocks, (NodeClock){ .clock = 6, .slowest = 1 }); /* overtaken */
+    ck_assert(clocks_slowest(&clocks, &slowest, &node));
+    ck_assert_uint_eq(node, 2);
+    clocks_hear(&clocks, 2, (NodeClock){ .clock = RETIRED });
+    ck_assert(clocks_slowest(&clocks, &slowest, &node));
+    ck_assert_uint_eq(slowest.clock, 7);
+    ck_assert_uint_eq(node, 1);
+    clocks_hear_common(&clocks, (NodeClock){ .clock = 8, .slowest = 99 }); /* of no worker */
+    clocks_clear(&clocks);
+}
+END_TEST
+
+typedef struct {
+    unsigned n;
+    NodeClock last;
+    bool leaves_one_out;
+} Spread;
+
+static bool note_spread(void *user, NodeClock common)
+{
+    Spread *const spread = user;
+
+    spread->n++;
+    spread->last = common;
+    return !spread->leaves_one_out;
+}
+
+START_TEST(the_common_clock_is_spread_once_when_the_lowest_has_gone_up)
+{
+    Clocks clocks;
+    NodeClock news;
+    Spread spread = { 0 };
+
+    init(&clocks);
+    clocks_hear(&clocks, 0, (NodeClock){ .clock = 3, .slowest = 0 });
+    clocks_spread(&clocks, CLOCKS_HIGHER, note_spread, &spread);
+    for (uint32_t rank = 2; rank <= 4; rank++)
+        clocks_advance(&clocks, rank, 2, &news);
+    clocks_spread(&clocks, CLOCKS_HIGHER, note_spread, &spread);
+    ck_assert_uint_eq(spread.n, 0); /* node 2 is at 0 */
+    clocks_hear(&clocks, 2, (NodeClock){ .clock = 4, .slowest = 5 });
+    clocks_spread(&clocks, CLOCKS_HIGHER, note_spread, &spread);
+    clocks_spread(&clocks, CLOCKS_HIGHER, note_spread, &spread);
+    ck_assert_uint_eq(spread.n, 1);
+    ck_assert_uint_eq(spread.last.clock, 2);
+    ck_assert_uint_ge(spread.last.slowest, 2); /* one of this node's */
+    ck_assert_uint_le(spread.last.slowest, 4);
+    for (uint32_t rank = 2; rank <= 4; rank++)
+        clocks_advance(&clocks, rank, RETIRED, &news);
+    clocks_hear(&clocks, 0, (NodeClock){ .clock = RETIRED });
+    clocks_hear(&clocks, 2, (NodeClock){ .clock = RETIRED });
+    clocks_spread(&clocks, CLOCKS_NEWS, note_spread, &spread);
+    ck_assert_uint_eq(spread.n, 1); /* each has told its end itself */
+    clocks_clear(&clocks);
+}
+END_TEST
+
+START_TEST(news_are_another_slowest_worker_and_a_node_that_was_left_out)
+{
+    Clocks clocks;
+    NodeClock news;
+    Spread spread = { .leaves_one_out = true };
+
+    init(&clocks);
+    for (uint32_t rank = 2; rank <= 4; rank++)
+        clocks_advance(&clocks, rank, 2, &news);
+    clocks_hear(&clocks, 0, (NodeClock){ .clock = 2, .slowest = 1 });
+    clocks_hear(&clocks, 2, (NodeClock){ .clock = 2, .slowest = 5 });
+    clocks_spread(&clocks, CLOCKS_HIGHER, note_spread, &spread);
+    ck_assert_uint_eq(spread.n, 1);
+    ck_assert_uint_eq(spread.last.slowest, 1);
+    clocks_spread(&clocks, CLOCKS_HIGHER, note_spread, &spread);
+    ck_assert_uint_eq(spread.n, 1);
+    spread.leaves_one_out = false;
+    clocks_spread(&clocks, CLOCKS_NEWS, note_spread, &spread);
+    ck_assert_uint_eq(spread.n, 2);
+    clocks_spread(&clocks, CLOCKS_NEWS, note_spread, &spread);
+    ck_assert_uint_eq(spread.n, 2);
+    clocks_hear(&clocks, 0, (NodeClock){ .clock = 3, .slowest = 1 });
+    clocks_spread(&clocks, CLOCKS_HIGHER, note_spread, &spread);
+    ck_assert_uint_eq(spread.n, 2);
+    clocks_spread(&clocks, CLOCKS_NEWS, note_spread, &spread);
+    ck_assert_uint_eq(spread.n, 3);
+    ck_assert_uint_eq(spread.last.clock, 2);
+    ck_assert_uint_ge(spread.last.slowest, 2);
+    ck_assert_uint_le(spread.last.slowest, 4);
+    clocks_clear(&clocks);
+}
+END_TEST
+
 START_TEST(a_node_without_workers_holds_nobody_back)
 {
     static const uint32_t workers_of[] = { 0, 1, 0 };
@@ -395,6 +501,9 @@ int main(void)
     tcase_add_test(cases, retired_workers_hold_nobody_back);
     tcase_add_test(cases, the_slowest_of_all_nodes_is_named);
     tcase_add_test(cases, old_news_and_news_of_itself_are_ignored);
+    tcase_add_test(cases, a_common_clock_counts_for_each_other_node);
+    tcase_add_test(cases, the_common_clock_is_spread_once_when_the_lowest_has_gone_up);
+    tcase_add_test(cases, news_are_another_slowest_worker_and_a_node_that_was_left_out);
     tcase_add_test(cases, a_node_without_workers_holds_nobody_back);
     tcase_add_test(cases, nobody_is_slowest_once_all_have_retired);
     tcase_add_test(cases, another_slowest_worker_is_news);

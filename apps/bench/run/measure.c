@@ -177,9 +177,16 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
 
 static bool run_case(RubatoEngine *engine, long peer_pid, void *data, GError **error)
 {
-    static const char *const tables[] = { "bench", NULL };
     Measurement *measurement = data;
+    const bool counts = measurement->what->mixed;
+    const char *const tables[] = { "bench", counts ? BENCH_SENT_TABLE : NULL, NULL };
     const RubatoTableSpec spec = table_spec(measurement->what, measurement->options);
+    const RubatoTableSpec sent = { .name = BENCH_SENT_TABLE,
+                                   .dtype = RUBATO_F64,
+                                   .width = 4,
+                                   .n_keys = rubato_engine_n_nodes(engine),
+                                   .model = "asp",
+                                   .update = "assign" };
     const RubatoTask task = {
         .name = measurement->what->name, .run = work, .user_data = measurement, .tables = tables
     };
@@ -189,6 +196,7 @@ static bool run_case(RubatoEngine *engine, long peer_pid, void *data, GError **e
     malloc_trim(0); /* memory that earlier cases left must not be reused unnoticed */
     measurement->resident_before = bench_resident_bytes(0);
     return rubato_engine_create_table(engine, &spec, error) &&
+           (!counts || rubato_engine_create_table(engine, &sent, error)) &&
            rubato_engine_run(engine, &task, error);
 }
 

@@ -110,12 +110,52 @@ static uint64_t count_sent(const RubatoMessageCounts *sent)
            sent->others + sent->replies + sent->controls;
 }
 
+enum { SENT_MESSAGES, SENT_CLOCKS, SENT_PACKETS, SENT_BYTES, N_SENT };
+
+/* What this node has sent between two counts, in each of n iterations. */
+static void count_between(const RubatoEngineStats *before, const RubatoEngineStats *after, size_t n,
+                          double *row)
+{
+    row[SENT_MESSAGES] = (double)(count_sent(&after->sent) - count_sent(&before->sent));
+    row[SENT_CLOCKS] = (double)(after->sent.clocks - before->sent.clocks);
+    row[SENT_PACKETS] = (double)(after->packets_sent - before->packets_sent);
+    row[SENT_BYTES] = (double)(after->bytes_sent - before->bytes_sent);
+    for (size_t i = 0; i < N_SENT; i++)
+        row[i] /= (double)n;
+}
+
+/* Collects what each node has sent in table BENCH_SENT_TABLE, and says the mean of all. */
+static bool tell_sent(Bench *bench, const double *row, GError **error)
+{
+    const uint32_t n_nodes = rubato_engine_n_nodes(bench->engine);
+    const RubatoKey key = rubato_worker_rank(bench->worker);
+    g_autofree double *rows = g_new(double, (size_t)n_nodes *N_SENT);
+    double sums[N_SENT] = { 0 };
+    g_autoptr(RubatoKVTable) sent =
+        rubato_worker_open_kv_table(bench->worker, BENCH_SENT_TABLE, RUBATO_F64, error);
+
+    /* once a Get has seen the row, it is there for all */
+    if (sent == NULL || !rubato_kv_table_add(sent, &key, 1, row, error) ||
+        !rubato_kv_table_get(sent, &key, 1, rows, error) ||
+        !rubato_worker_barrier(bench->worker, error) ||
+        !rubato_kv_table_get_range(sent, 0, n_nodes, rows, error))
+        return false;
+    for (size_t i = 0; i < (size_t)n_nodes * N_SENT; i++)
+        sums[i % N_SENT] += rows[i] / n_nodes;
+    detail(bench, "messages that a node sends in an iteration", sums[SENT_MESSAGES]);
+    detail(bench, "clocks among them", sums[SENT_CLOCKS]);
+    detail(bench, "packets", sums[SENT_PACKETS]);
+    detail(bench, "bytes", sums[SENT_BYTES]);
+    detail(bench, "clocks of node 0", rows[SENT_CLOCKS]);
+    return true;
+}
+
 bool sample_mixed(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
     const BenchCase *what = bench->what;
     const double n_workers = rubato_worker_n_workers(bench->worker);
     RubatoEngineStats before, after;
-    double began, seconds;
+    double began, seconds, row[N_SENT];
 
     if (!rubato_worker_barrier(bench->worker, error))
         return false;
@@ -124,15 +164,13 @@ bool sample_mixed(Bench *bench, size_t n, BenchSample *sample, GError **error)
     if (!what->run(bench, n, error) || !rubato_worker_barrier(bench->worker, error))
         return false;
     seconds = bench_now() - began;
-    if (rubato_worker_rank(bench->worker) != 0)
-        return true;
     rubato_engine_stats(bench->engine, &after);
-    *sample =
-        (BenchSample){ n_workers * (double)n / seconds, (double)n / what->run_limit(bench, n) };
-    detail(bench, "messages that node 0 sends in an iteration",
-           (double)(count_sent(&after.sent) - count_sent(&before.sent)) / (double)n);
-    detail(bench, "packets", (double)(after.packets_sent - before.packets_sent) / (double)n);
-    detail(bench, "bytes", (double)(after.bytes_sent - before.bytes_sent) / (double)n);
+    count_between(&before, &after, n, row);
+    if (!tell_sent(bench, row, error))
+        return false;
+    if (rubato_worker_rank(bench->worker) == 0)
+        *sample =
+            (BenchSample){ n_workers * (double)n / seconds, (double)n / what->run_limit(bench, n) };
     return true;
 }
 

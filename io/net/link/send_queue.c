@@ -16,12 +16,16 @@ void send_queue_init(SendQueue *queue)
     priority_order_init(&queue->order, MOST_IN_A_ROW);
 }
 
-/* Requests of workers keep the order of worker and table. Replies keep that of their request,
+/* Requests of workers keep the order of worker and table. One that brings its node's clock stays
+ * behind all that came before it, as a clock does. Replies keep that of their request,
  * because a long answer comes in several. What is done between tasks, or to parts that move, stays
  * in its place. */
 static PriorityItem item_of(const WireHeader *header)
 {
+    const bool reads = header->kind == MESSAGE_GET || header->kind == MESSAGE_ADD_GET;
     const PriorityItem request = {
+        .rule =
+            reads && header->request.node_clock > 0 ? PRIORITY_RULE_CARRIES : PRIORITY_RULE_FREE,
         .is_high = header->is_high,
         .source = (uint64_t)header->request.worker << 32 ^ header->request.table,
     };

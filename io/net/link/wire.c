@@ -74,7 +74,7 @@ static void write_request(uint8_t *bytes, const WireHeader *header)
     wire_store_u32(bytes + 48, (uint32_t)header->keys);
     wire_store_u32(bytes + 52, (uint32_t)request->n_keys);
     wire_store_u64(bytes + 56, request->first_key);
-    wire_store_u64(bytes + 64, 0);
+    wire_store_u64(bytes + 64, request->node_clock);
     wire_store_u64(bytes + 72, 0);
 }
 
@@ -92,6 +92,7 @@ static const char *read_request(const uint8_t *bytes, WireHeader *header)
         .clock = wire_load_u64(bytes + 40),
         .n_keys = wire_load_u32(bytes + 52),
         .first_key = wire_load_u64(bytes + 56),
+        .node_clock = wire_load_u64(bytes + 64),
     };
     return check_keys(header);
 }
@@ -190,6 +191,8 @@ static const char *read_clock(const uint8_t *bytes, WireHeader *header)
         .slowest = wire_load_u32(bytes + 40),
         .map = wire_load_u32(bytes + 44),
     };
+    if (header->value_bytes % sizeof(WirePosition) != 0)
+        return "it is a clock with a part of a position";
     return header->key_bytes != 0 ? "it is a clock with keys" : NULL;
 }
 

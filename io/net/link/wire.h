@@ -32,7 +32,7 @@
 #include "io/net/message.h"
 
 #define WIRE_MAGIC 0x4f544252u /* "RBTO" */
-#define WIRE_VERSION 4
+#define WIRE_VERSION 5
 
 #define WIRE_PREFIX_BYTES 16
 #define WIRE_PACKET_HEADER_BYTES 64
@@ -65,6 +65,8 @@ typedef struct {
     uint64_t n_keys;
     uint64_t first_key; /* WIRE_KEYS_RUN, WIRE_KEYS_DELTAS */
     union {
+        uint64_t node_clock;  /* MESSAGE_GET, MESSAGE_ADD_GET: as Message.node_clock; first, so that
+                               * it is 0 unless a kind sets another member */
         uint64_t n_announced; /* MESSAGE_ANNOUNCE: as RubatoRequest.n_announced */
         RubatoTuning tuning;  /* MESSAGE_TUNE */
         struct {
@@ -79,15 +81,23 @@ typedef struct {
     };
 } WireRequest;
 
-/* MESSAGE_CLOCK */
+/* MESSAGE_CLOCK. Its values are an array of WirePosition, which may be empty. */
 typedef struct {
     uint32_t table;
-    uint32_t source;     /* a node's number, or a worker's rank if the table's model uses ranks */
+    uint32_t source;     /* as MessageClock.source */
     uint64_t clock;      /* that it has reached */
     uint64_t node_clock; /* for messages to the user: the clock of the node, */
     uint32_t slowest;    /* and the rank of its slowest worker */
     uint32_t map;        /* as MessageClock.map */
 } WireClock;
+
+/* How far requests have to have come from one node to another: see network_pushed. In a clock that
+ * goes to the root, `node` is the receiver of these requests; their sender is that of the clock;
+ * in one that comes from the root, `node` is the sender. */
+typedef struct {
+    uint64_t node;
+    uint64_t pushed;
+} WirePosition;
 
 /* MESSAGE_REPLY */
 typedef struct {

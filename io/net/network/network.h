@@ -231,6 +231,23 @@ bool network_takes_values(const Network *network, uint32_t node, size_t n_bytes)
  * copied. value_bytes is a multiple of 8. (transfer full) */
 void network_push_values(Network *network, uint32_t node, Frame *frame, const void *values);
 
+/* How many bytes of requests of normal priority were pushed for the node so far, and how many of
+ * the node's the handler got: its receive has returned for them, or was called. A thread that has
+ * pushed a request, or has seen that another one did, and then reads network_pushed here, gets a
+ * position. Once the node's network_handed is not below it, the node's handler has had that
+ * request. Requests of high priority have no place in this order.
+ *
+ * Why. Each request is counted before it is queued, and requests of normal priority leave in the
+ * order in which they were queued. As long as a request r that was queued before the position was
+ * read has not been handed over, all that were handed over were queued before r. So they were
+ * counted in the position, and so was r: they are at least the bytes of r below it.
+ *
+ * Nothing more comes of a node that was forgotten: its network_handed is UINT64_MAX.
+ *
+ * network_pushed: any thread. network_handed: the handler's calls only. */
+uint64_t network_pushed(const Network *network, uint32_t node);
+uint64_t network_handed(const Network *network, uint32_t node);
+
 /* Whether less than window_bytes of requests are in flight to the node. A thread that makes a
  * request asks this first. Several threads at once may exceed the window by one request each. */
 bool network_has_room(const Network *network, uint32_t node);

@@ -66,7 +66,8 @@ void peer_check_window(Peer *peer)
 {
     /* Relaxed: an old number may only be too low, by what was done with a moment ago. */
     const uint64_t done = atomic_load_explicit(&peer->consumed, memory_order_relaxed);
-    const uint64_t under_way = peer->handed - MIN(peer->handed, done);
+    const uint64_t handed = peer->handed + peer->handed_high;
+    const uint64_t under_way = handed - MIN(handed, done);
 
     if (under_way <= peer->network->taken_bytes)
         return;

@@ -48,8 +48,9 @@ typedef struct {
     _Atomic uint32_t token; /* 1: somebody holds it */
     _Atomic bool forgotten;
     _Atomic bool broken;            /* the handler was told; nothing more is taken */
-    _Atomic uint64_t charged;       /* bytes of all requests pushed so far */
-    _Atomic uint64_t charged_taken; /* as of that, when the queue was last taken */
+    _Atomic uint64_t pushed;        /* bytes of all requests of normal priority pushed so far */
+    _Atomic uint64_t pushed_high;   /* of high priority */
+    _Atomic uint64_t charged_taken; /* as of both, when the queue was last taken */
 
     _Alignas(64) _Atomic uint64_t consumed; /* bytes of its requests that we have done with */
     _Atomic uint64_t told_consumed;         /* as of that, what we last told it */
@@ -85,7 +86,8 @@ typedef struct {
     /* guarded by the network's `receiving` */
     _Alignas(64) LinkReceiver receiver;
     LinkFault fault;
-    uint64_t handed; /* bytes of its requests that the handler got */
+    uint64_t handed;      /* bytes of its requests of normal priority that the handler got */
+    uint64_t handed_high; /* of high priority */
     int64_t asked_at;
     bool touched; /* something has come of it in this batch */
 
@@ -195,6 +197,14 @@ struct Network {
     Spinner helper;       /* the helper only */
     Guard guard;
 };
+
+/* Bytes of all requests pushed to the peer so far. */
+static inline uint64_t peer_charged(const Peer *peer)
+{
+    /* Relaxed, both: see check_news and network_has_room, which need no more. */
+    return atomic_load_explicit(&peer->pushed, memory_order_relaxed) +
+           atomic_load_explicit(&peer->pushed_high, memory_order_relaxed);
+}
 
 /* Adds to a counter that one thread at a time writes: no locked instruction. */
 static inline void count(_Atomic uint64_t *counter, uint64_t n)

@@ -72,10 +72,23 @@ static void hand_over(Network *network, Parcel *parcel, uint32_t n_messages)
         Incoming *const incoming = &parcel_item(parcel, i)->incoming;
 
         count(&network->n_messages_received[incoming->header.kind], 1);
-        parcel->peer->handed += parcel_item(parcel, i)->charge;
+        if (incoming->header.is_high)
+            parcel->peer->handed_high += parcel_item(parcel, i)->charge;
+        else
+            parcel->peer->handed += parcel_item(parcel, i)->charge;
         network->handler.receive(network->user, incoming);
     }
     peer_check_window(parcel->peer);
+}
+
+uint64_t network_handed(const Network *network, uint32_t node)
+{
+    const Peer *const peer = network_peer(network, node);
+
+    /* Relaxed: a caller with an old value asks again. */
+    if (peer == NULL || atomic_load_explicit(&peer->forgotten, memory_order_relaxed))
+        return UINT64_MAX;
+    return peer->handed;
 }
 
 /* Uses what the header tells about the other direction. */
@@ -127,7 +140,7 @@ static const char *check_news(Peer *peer, const PacketHeader *header)
      * memory. So the stores before it was sent happened before these loads. */
     if (header->ack > atomic_load_explicit(&peer->highest_sent, memory_order_relaxed))
         return "it acknowledges what was never sent";
-    if (header->consumed > atomic_load_explicit(&peer->charged, memory_order_relaxed))
+    if (header->consumed > peer_charged(peer))
         return "it has consumed what was never sent";
     return NULL;
 }

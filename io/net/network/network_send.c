@@ -64,9 +64,7 @@ static Frame *take_queue(Peer *peer)
     Frame *newest = atomic_exchange_explicit(&peer->queue, NULL, memory_order_acq_rel);
     Frame *oldest = NULL;
 
-    atomic_store_explicit(&peer->charged_taken,
-                          atomic_load_explicit(&peer->charged, memory_order_relaxed),
-                          memory_order_relaxed);
+    atomic_store_explicit(&peer->charged_taken, peer_charged(peer), memory_order_relaxed);
 
     while (newest != NULL) {
         Frame *const next = newest->next;
@@ -279,22 +277,22 @@ static void run(Peer *peer)
     note_sent(peer);
 }
 
-/* Counts the bytes of a request in the peer's window. */
+/* Counts the bytes of a request in the peer's window, before another thread can find it in the
+ * queue: see network_pushed. */
 static void charge(Peer *peer, const Frame *frame)
 {
     if (wire_is_charged(frame->header.kind))
-        atomic_fetch_add_explicit(&peer->charged, wire_message_bytes(&frame->header),
-                                  memory_order_relaxed);
+        atomic_fetch_add_explicit(frame->header.is_high ? &peer->pushed_high : &peer->pushed,
+                                  wire_message_bytes(&frame->header), memory_order_relaxed);
 }
 
-/* Sends the frame, if nothing has to go before it. The token is held. */
+/* Sends the frame, which was charged, if nothing has to go before it. The token is held. */
 static bool send_values(Peer *peer, Frame *frame, const void *values)
 {
     run(peer);
     if (peer->channel == NULL || !peer->channel->ops->takes_values ||
         !send_queue_is_empty(&peer->frames) || peer->sender.cursor != NULL)
         return false;
-    charge(peer, frame);
     Packet *const packet = packet_of_values(frame, values);
     count(&peer->n_messages_sent[frame->header.kind], 1);
     link_sender_add(&peer->sender, packet);
@@ -384,6 +382,16 @@ void network_revoke_direct(Network *network)
     }
 }
 
+/* Puts a frame, which was charged, into the queue. */
+static void enqueue(Peer *peer, Frame *frame)
+{
+    /* Sequentially consistent: see the top. It also releases the frame's bytes to take_queue. */
+    Frame *newest = atomic_load_explicit(&peer->queue, memory_order_relaxed);
+    do
+        frame->next = newest;
+    while (!atomic_compare_exchange_weak(&peer->queue, &newest, frame));
+}
+
 void network_push(Network *network, uint32_t node, Frame *frame)
 {
     Peer *const peer = network_peer(network, node);
@@ -394,11 +402,15 @@ void network_push(Network *network, uint32_t node, Frame *frame)
         return;
     }
     charge(peer, frame);
-    /* Sequentially consistent: see the top. It also releases the frame's bytes to take_queue. */
-    Frame *newest = atomic_load_explicit(&peer->queue, memory_order_relaxed);
-    do
-        frame->next = newest;
-    while (!atomic_compare_exchange_weak(&peer->queue, &newest, frame));
+    enqueue(peer, frame);
+}
+
+uint64_t network_pushed(const Network *network, uint32_t node)
+{
+    const Peer *const peer = network_peer(network, node);
+
+    /* Relaxed: the caller has seen that what it asks for was pushed. */
+    return peer == NULL ? 0 : atomic_load_explicit(&peer->pushed, memory_order_relaxed);
 }
 
 bool network_takes_values(const Network *network, uint32_t node, size_t n_bytes)
@@ -413,14 +425,19 @@ void network_push_values(Network *network, uint32_t node, Frame *frame, const vo
     const bool has_token = peer != NULL && network->encrypt && !peer->transport->is_memory &&
                            !atomic_load_explicit(&network->stopped, memory_order_relaxed) &&
                            take_token(peer);
-    const bool is_sent = has_token && send_values(peer, frame, values);
+    bool is_sent = false;
 
-    if (has_token)
+    if (has_token) {
+        charge(peer, frame);
+        is_sent = send_values(peer, frame, values);
         give_token(peer);
-    if (!is_sent) {
-        memcpy(frame_values(frame), values, (size_t)frame_header(frame)->value_bytes);
-        network_push(network, node, frame);
     }
+    if (!is_sent)
+        memcpy(frame_values(frame), values, (size_t)frame_header(frame)->value_bytes);
+    if (!is_sent && has_token)
+        enqueue(peer, frame);
+    else if (!is_sent)
+        network_push(network, node, frame);
     if (has_token)
         peer_flush(peer); /* what others have pushed while this thread had it */
 }
@@ -440,7 +457,7 @@ void network_flush_soon(Network *network, uint32_t node)
     if (peer == NULL || !has_work(peer))
         return;
     /* Relaxed, both: an old value only changes a little how much is sent at once. */
-    const uint64_t charged = atomic_load_explicit(&peer->charged, memory_order_relaxed);
+    const uint64_t charged = peer_charged(peer);
     const uint64_t taken = atomic_load_explicit(&peer->charged_taken, memory_order_relaxed);
 
     if (charged - taken < SOON_BYTES && network_leave_for_later(network))
@@ -492,7 +509,7 @@ uint64_t network_charged_bytes(const Network *network, uint32_t node)
     if (peer == NULL)
         return 0;
     const uint64_t consumed = atomic_load_explicit(&peer->its_consumed, memory_order_relaxed);
-    const uint64_t charged = atomic_load_explicit(&peer->charged, memory_order_relaxed);
+    const uint64_t charged = peer_charged(peer);
     return charged - MIN(charged, consumed);
 }
 
@@ -502,7 +519,7 @@ bool network_has_room(const Network *network, uint32_t node)
 
     if (peer == NULL || atomic_load_explicit(&peer->forgotten, memory_order_relaxed))
         return true;
-    const uint64_t charged = atomic_load_explicit(&peer->charged, memory_order_relaxed);
+    const uint64_t charged = peer_charged(peer);
     /* Sequentially consistent: a waiter has counted itself before it reads, the I/O thread looks
      * for waiters after it has written. One of them sees the other. */
     const uint64_t consumed = atomic_load(&peer->its_consumed);

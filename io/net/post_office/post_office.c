@@ -45,14 +45,14 @@ void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const
         for (uint32_t i = 0; i < servers_of[node]; i++)
             office->servers[server++].node = node;
     office->is_lost = g_new0(bool, n_nodes);
-    pthread_mutex_init(&office->listener_lock, NULL);
+    post_office_init_clocks(office);
     pthread_mutex_init(&office->lock, NULL);
 }
 
 void post_office_clear(PostOffice *office)
 {
     pthread_mutex_destroy(&office->lock);
-    pthread_mutex_destroy(&office->listener_lock);
+    post_office_clear_clocks(office);
     for (uint32_t i = 0; i < office->n_pending_slots; i++)
         if (office->pending[i].call != NULL)
             post_office_free_pieces(office->pending[i].pieces);
@@ -431,16 +431,6 @@ Frame *post_office_need_frame(Frame *frame)
     if (frame == NULL)
         g_error("no memory for a message without keys or rows; the node ends here");
     return frame;
-}
-
-void post_office_tell_clock(PostOffice *office, uint32_t epoch, const WireClock *clock)
-{
-    const WireHeader header = { .kind = MESSAGE_CLOCK, .epoch = epoch, .clock = *clock };
-
-    for (uint32_t node = 0; node < office->n_nodes; node++) {
-        if (node != office->self)
-            network_push(office->network, node, post_office_need_frame(frame_new(&header)));
-    }
 }
 
 static void flush_all(PostOffice *office, void (*flush)(Network *network, uint32_t node))

@@ -50,9 +50,20 @@ typedef struct {
 
     /* the receiving thread only, one at a time */
     size_t inline_left; /* values that it may still handle itself in this batch */
+    uint64_t *required; /* by node: what has to come of it before the next common clock counts */
+    GPtrArray *early;   /* common clocks for which not all has come */
 
     pthread_mutex_t listener_lock;
     ClockListener *listeners; /* guarded by listener_lock */
+
+    /* for clocks between more than two nodes: see post_office_clocks.c */
+    uint32_t root;               /* immutable: the number of the node that collects them */
+    _Atomic bool *has_sent_high; /* by node; any thread */
+    pthread_mutex_t clock_lock;
+    /* guarded by clock_lock */
+    uint64_t *reported;          /* by node: the position that the root was told last */
+    struct RootPositions *known; /* the root's; NULL: none has come */
+    WirePosition *positions;     /* room for one of each node */
 
     pthread_mutex_t lock;
     /* guarded by lock: requests to other nodes that are not answered yet */
@@ -118,8 +129,16 @@ bool post_office_push(PostOffice *office, const Message *message);
 /* The same for a MESSAGE_CLOCK to a server of this node. */
 void post_office_tell_local_clock(PostOffice *office, Message *message);
 
-/* Tells every other node a clock. */
+/* Tells every other node a clock of this node, or of one of its workers. */
 void post_office_tell_clock(PostOffice *office, uint32_t epoch, const WireClock *clock);
+
+/* Tells it the root alone, which is another node. */
+void post_office_report_clock(PostOffice *office, uint32_t epoch, const WireClock *clock);
+
+/* Tells every other node a clock that all nodes have reached, as this node, the root, has heard or
+ * knows of itself. False: a node was left out, because much is under way to it; it is to be told
+ * later. Calls that concern one table come one at a time, the lowest clock first. */
+bool post_office_spread_clock(PostOffice *office, uint32_t epoch, const WireClock *clock);
 
 /* Sends the messages for other nodes since the last flush, in one packet for each node. */
 void post_office_flush(PostOffice *office);
@@ -181,8 +200,9 @@ void post_office_end_direct(PostOffice *office, DirectRead *direct);
  * if nothing is. A wrong one is freed. */
 const char *post_office_receive_request(PostOffice *office, Incoming *incoming);
 
-/* A MESSAGE_CLOCK came: its listener and every server of this node get it. */
-void post_office_receive_clock(PostOffice *office, const Incoming *incoming);
+/* A MESSAGE_CLOCK came: its listener and every server of this node get it, now or when all that it
+ * counts has come. Returns what is wrong with it; NULL if nothing is. */
+const char *post_office_receive_clock(PostOffice *office, const Incoming *incoming);
 
 /* Whether the receiving thread may handle another request of any size itself in this batch. */
 bool post_office_takes_more(const PostOffice *office);

@@ -137,6 +137,7 @@ static inline __attribute__((always_inline)) Frame *make_frame(PostOffice *offic
                      .server = message->server,
                      .worker = message->request.worker,
                      .clock = message->request.clock,
+                     .node_clock = message->node_clock,
                      .n_keys = keys->n,
                      .first_key = delta_bytes == 0   ? keys->first
                                   : keys->at == NULL ? keys->keys[0]
@@ -190,6 +191,8 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
         }
         frame_header(frame)->request.id = id;
     }
+    if (message->is_high)
+        post_office_note_high(office, node);
     if (is_direct) {
         network_push(office->network, node, frame);
         return true;

@@ -4,7 +4,8 @@
  *   post_office_again.c     requests that are sent again, to another server
  *   post_office_pieces.c    requests to other nodes, cut into pieces
  *   post_office_handlers.c  calls of handlers, and their answers
- *   post_office_receive.c   requests and clocks of other nodes
+ *   post_office_receive.c   requests of other nodes
+ *   post_office_clocks.c    clocks between nodes
  *
  * Threads: any. */
 #ifndef RUBATO_IO_NET_POST_OFFICE_POST_OFFICE_PRIVATE_H
@@ -94,5 +95,26 @@ bool post_office_take_answer(HandlerAnswer *answer, const AnswerPiece *pieces, s
 
 /* Sets how much of other nodes' requests the receiving thread may handle itself. */
 void post_office_init_receive(PostOffice *office, uint32_t n_own_servers);
+
+/* The receiving thread handles a message of n values itself. It does not handle the waiting
+ * messages of a busy server, nor a message that may take long: meanwhile nothing would be received
+ * or sent, not even a heartbeat. False: it has not handled it. */
+bool post_office_handle_if_short(PostOffice *office, Actor *actor, Message *message, size_t n);
+
+/* ---- post_office_clocks.c ---- */
+
+void post_office_init_clocks(PostOffice *office);
+void post_office_clear_clocks(PostOffice *office);
+
+/* A request of high priority goes to a node. Called before it is pushed. */
+static inline void post_office_note_high(PostOffice *office, uint32_t node)
+{
+    /* Relaxed: its worker's clock is stored later, and who tells that clock has seen it. */
+    if (!atomic_load_explicit(&office->has_sent_high[node], memory_order_relaxed))
+        atomic_store_explicit(&office->has_sent_high[node], true, memory_order_relaxed);
+}
+
+/* More has come: passes on the common clocks that have waited for it. Receiving thread. */
+void post_office_try_clocks(PostOffice *office);
 
 #endif

@@ -1,6 +1,6 @@
-/* What comes to the post office from other nodes: requests for servers of this node, and clocks.
+/* What comes to the post office from other nodes: requests for servers of this node.
  *
- * Threads: the receiving thread, one at a time; a request's answer, any; listeners, any. */
+ * Threads: the receiving thread, one at a time; a request's answer, any. */
 #include "io/net/post_office/post_office_private.h"
 
 #include "io/net/link/key_codec.h"
@@ -184,10 +184,7 @@ static const RubatoKey *list_keys(RemoteRequest *request, const Incoming *incomi
     return request->keys;
 }
 
-/* The receiving thread handles a message of n values itself. It does not handle the waiting
- * messages of a busy server, nor a message that may take long: meanwhile nothing would be received
- * or sent, not even a heartbeat. */
-static bool handle_if_short(PostOffice *office, Actor *actor, Message *message, size_t n)
+bool post_office_handle_if_short(PostOffice *office, Actor *actor, Message *message, size_t n)
 {
     size_t work;
 
@@ -207,6 +204,7 @@ bool post_office_takes_more(const PostOffice *office)
 void post_office_end_batch(PostOffice *office)
 {
     office->inline_left = INLINE_OF_BATCH;
+    post_office_try_clocks(office);
     post_office_flush(office);
 }
 
@@ -287,6 +285,8 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
                      .input = incoming->values },
         .input_bytes = incoming->value_bytes,
         .sequence = asked->id,
+        .node_clock =
+            header->kind == MESSAGE_GET || header->kind == MESSAGE_ADD_GET ? asked->node_clock : 0,
     };
     if (additions[header->kind] != NULL)
         additions[header->kind](message, asked);
@@ -297,62 +297,9 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
     const size_t n_values = MAX((size_t)asked->n_keys, incoming->value_bytes / sizeof(double));
     /* nobody knows how long a handler takes */
     if (n_values > office->most_inline || header->kind == MESSAGE_HANDLER ||
-        !handle_if_short(office, actor, message, n_values))
+        !post_office_handle_if_short(office, actor, message, n_values))
         actor_post(actor, message);
     return NULL;
-}
-
-void post_office_listen(PostOffice *office, ClockListener *listener)
-{
-    pthread_mutex_lock(&office->listener_lock);
-    listener->next = office->listeners;
-    office->listeners = listener;
-    pthread_mutex_unlock(&office->listener_lock);
-}
-
-void post_office_unlisten(PostOffice *office, ClockListener *listener)
-{
-    ClockListener **link = &office->listeners;
-
-    pthread_mutex_lock(&office->listener_lock);
-    while (*link != NULL && *link != listener)
-        link = &(*link)->next;
-    if (*link != NULL)
-        *link = listener->next;
-    pthread_mutex_unlock(&office->listener_lock);
-}
-
-static void let_hear(PostOffice *office, const Incoming *incoming)
-{
-    const WireClock *const clock = &incoming->header.clock;
-
-    pthread_mutex_lock(&office->listener_lock);
-    for (ClockListener *one = office->listeners; one != NULL; one = one->next)
-        if (one->epoch == incoming->header.epoch && one->table == clock->table)
-            one->hear(one, incoming->node, clock);
-    pthread_mutex_unlock(&office->listener_lock);
-}
-
-void post_office_receive_clock(PostOffice *office, const Incoming *incoming)
-{
-    const WireClock *heard = &incoming->header.clock;
-    const Message message = {
-        .kind = MESSAGE_CLOCK,
-        .epoch = incoming->header.epoch,
-        .table = heard->table,
-        .node = incoming->node,
-        .clock = { .source = heard->source, .map = heard->map, .clock = heard->clock }
-    };
-
-    let_hear(office, incoming);
-    for (uint32_t server = 0; server < office->n_servers; server++)
-        if (office->servers[server].actor != NULL) {
-            Message told = message;
-
-            told.server = server;
-            if (!handle_if_short(office, office->servers[server].actor, &told, 0))
-                actor_post(office->servers[server].actor, message_copy_clock(&told));
-        }
 }
 
 const char *post_office_receive(PostOffice *office, Incoming *incoming)
@@ -361,7 +308,7 @@ const char *post_office_receive(PostOffice *office, Incoming *incoming)
 
     switch (incoming->header.kind) {
     case MESSAGE_CLOCK:
-        post_office_receive_clock(office, incoming);
+        wrong = post_office_receive_clock(office, incoming);
         incoming_free(incoming);
         break;
     case MESSAGE_REPLY:

@@ -102,6 +102,10 @@ void sim_scenario_draw(SimScenario *scenario, uint64_t seed);
  * scheduler's node for three timeouts. */
 void sim_scenario_draw_deaf(SimScenario *scenario, uint64_t seed);
 
+/* The cluster and the tables of a seed, with at least three nodes, whose clocks go by way of the
+ * root, the scheduler's node. Its only fault: that node is killed while workers use the tables. */
+void sim_scenario_draw_rootless(SimScenario *scenario, uint64_t seed);
+
 /* The cluster and the tables of a seed. For three timeouts all links are slow: a packet takes up to
  * 1.3 timeouts, and others overtake it. Meanwhile connections are reset. */
 void sim_scenario_draw_slow(SimScenario *scenario, uint64_t seed);

@@ -233,6 +233,30 @@ void sim_scenario_draw_deaf(SimScenario *scenario, uint64_t seed)
     scenario->heals_ms = deaf.at_ms + deaf.for_ms;
 }
 
+void sim_scenario_draw_rootless(SimScenario *scenario, uint64_t seed)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 19 };
+
+    do
+        sim_scenario_draw(scenario, seed++);
+    while (scenario->n_nodes < 3);
+    scenario->failing_worker = UINT32_MAX;
+    scenario->cancelled_ms = -1;
+    scenario->asks_services = false;
+    scenario->n_replicas = 0;
+    for (uint32_t i = 0; i < scenario->n_tables; i++)
+        if (scenario->tables[i].model == SIM_MODEL_SPARSE_SSP) {
+            scenario->tables[i].model = SIM_MODEL_BSP;
+            scenario->tables[i].handle = SIM_HANDLE_KV;
+        }
+    memset(scenario->faults, 0, sizeof scenario->faults);
+    scenario->faults[0] = (SimFault){ .kind = SIM_FAULT_KILL,
+                                      .at_ms = between(&dice, 500, 1500),
+                                      .from = scenario->scheduler };
+    scenario->n_faults = 1;
+    scenario->heals_ms = 4000;
+}
+
 void sim_scenario_draw_slow(SimScenario *scenario, uint64_t seed)
 {
     Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 13 };

@@ -63,6 +63,26 @@ static void assert_takes(SendQueue *queue, const uint64_t *names)
 
 #define ASSERT_TAKES(queue, ...) assert_takes(queue, (const uint64_t[]){ __VA_ARGS__, 0 })
 
+/* Its node's clock counts the Adds of other workers, too. */
+START_TEST(a_get_that_brings_a_clock_follows_what_came_before_it)
+{
+    SendQueue queue;
+    Frame *const add_of_other = new_push(1, 2), *const brings = new_get(2, false, 3);
+
+    add_of_other->header.is_high = 1;
+    brings->header.request.node_clock = 7;
+    send_queue_init(&queue);
+    for (uint64_t high = 10; high < 12; high++)
+        add(&queue, new_get(3, true, high));
+    add(&queue, add_of_other);
+    add(&queue, brings);
+    ASSERT_TAKES(&queue, 10, 11);
+    ASSERT_TAKES(&queue, 2);
+    ASSERT_TAKES(&queue, 3);
+    ck_assert(send_queue_is_empty(&queue));
+}
+END_TEST
+
 START_TEST(a_get_goes_before_the_pushes_of_others)
 {
     SendQueue queue;
@@ -216,6 +236,7 @@ int main(void)
     TCase *const cases = tcase_create("cases");
 
     tcase_add_test(cases, a_get_goes_before_the_pushes_of_others);
+    tcase_add_test(cases, a_get_that_brings_a_clock_follows_what_came_before_it);
     tcase_add_test(cases, a_get_goes_behind_the_pushes_of_its_worker);
     tcase_add_test(cases, a_get_goes_before_the_pieces_of_services);
     tcase_add_test(cases, packets_of_both_kinds_alternate);
