@@ -126,8 +126,10 @@ void kmeans_classify(const KmeansCentres *centres, const float *rows, size_t n, 
             block[r] = rows + MIN(from + r, n - 1) * n_columns;
         find_nearest(centres, block, nearest);
         for (size_t r = 0; r < BLOCK && from + r < n; r++) {
+            const float norm = norm_of(block[r], n_columns);
+
             clusters[from + r] = nearest[r].cluster;
-            distances[from + r] = MAX(0, nearest[r].first + norm_of(block[r], n_columns));
+            distances[from + r] = MAX(0, nearest[r].first + norm);
         }
     }
 }

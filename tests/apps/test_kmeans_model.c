@@ -38,9 +38,12 @@ static double least_distance(const KmeansCentres *centres, const float *row)
 {
     double least = (double)INFINITY;
 
-    for (uint32_t c = 0; c < centres->n_clusters; c++)
-        least = MIN(least,
-                    distance_of(centres->values + c * centres->n_columns, row, centres->n_columns));
+    for (uint32_t c = 0; c < centres->n_clusters; c++) {
+        const double distance =
+            distance_of(centres->values + c * centres->n_columns, row, centres->n_columns);
+
+        least = MIN(least, distance);
+    }
     return least;
 }
 
