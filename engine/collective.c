@@ -39,7 +39,8 @@ static void propose(RubatoEngine *engine, const CollectiveCall *call, uint64_t n
                                                            .hash_seed = call->seed,
                                                            .name = call->text,
                                                            .digest = digest,
-                                                           .arguments = call->detail } });
+                                                           .arguments = call->detail,
+                                                           .workers = call->workers } });
 }
 
 static void report_ready(RubatoEngine *engine, uint64_t number, const GError *error)

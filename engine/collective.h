@@ -31,9 +31,10 @@ typedef struct {
 
 typedef struct {
     ControlCall what;
-    const char *text;   /* "table weights" */
-    const char *detail; /* the arguments in words */
-    uint64_t seed;      /* a proposal: the first node's seed is used by all */
+    const char *text;    /* "table weights" */
+    const char *detail;  /* the arguments in words */
+    const char *workers; /* of a RUN: as ControlPropose.workers */
+    uint64_t seed;       /* a proposal: the first node's seed is used by all */
 
     /* This node's part, on the calling thread, between GO and READY, for each step. May be NULL. */
     bool (*perform)(RubatoEngine *engine, const ControlGo *go, void *data, GError **error);

@@ -106,6 +106,7 @@ static void describe_task_host(RubatoEngine *engine)
                                     .n_servers = engine->n_servers,
                                     .helper = &engine->helper,
                                     .services = engine->services,
+                                    .tensors = engine->tensors,
                                     .workers_of = engine->workers_of,
                                     .stall_ms = engine->stall_ms,
                                     .history = engine->history,
@@ -260,6 +261,7 @@ static bool start(RubatoEngine *engine, GError **error)
 
     engine->services =
         services_new(&engine->office, engine->node_names, (uint64_t)service_mib << 20);
+    engine->tensors = tensor_router_new(&engine->office, tell_scheduler, engine);
     dispatch_init(engine);
     if (engine->cluster == NULL) /* a signal may come at once, and is sent to the scheduler */
         dispatch_start_scheduler(engine);
@@ -439,6 +441,7 @@ void rubato_engine_free(RubatoEngine *engine)
     /* A thread that breaks the run may still be in engine_break: from here on there is none. */
     signal_watch_free(engine->signals);
     services_free(engine->services);
+    tensor_router_free(engine->tensors);
     for (uint32_t i = 0; i < engine->n_servers; i++)
         server_clear(&engine->servers[i]);
     no_numbers_clear(&engine->no_numbers);

@@ -34,6 +34,7 @@
 #include "engine/cluster/cluster_file.h"
 #include "engine/cluster/rendezvous.h"
 #include "engine/collective.h"
+#include "engine/collectives/tensor_router.h"
 #include "engine/control/dispatch.h"
 #include "engine/faults_on_demand.h"
 #include "engine/scheduler/scheduler.h"
@@ -96,6 +97,7 @@ struct RubatoEngine {
     uint32_t n_servers;
     TaskHost task_host;
     Services *services;
+    TensorRouter *tensors;
     Actor helper;         /* with a thread: callbacks, the process cache */
     Actor part_steps;     /* with a thread, which may wait: closes and opens part maps */
     Actor control;        /* without one: control messages, one at a time */

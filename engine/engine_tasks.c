@@ -125,6 +125,7 @@ RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const RubatoTask *task,
 {
     g_autofree char *text = NULL;
     g_autofree char *detail = NULL;
+    g_autofree char *workers = NULL;
     RubatoTaskRun *run;
 
     g_return_val_if_fail(engine != NULL && task != NULL, NULL);
@@ -134,10 +135,12 @@ RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const RubatoTask *task,
         return NULL;
     text = g_strdup_printf("task %s", task->name);
     detail = task_run_describe(run);
+    workers = task_run_workers(run);
     if (!collective(engine,
                     &(CollectiveCall){ .what = CONTROL_CALL_RUN,
                                        .text = text,
                                        .detail = detail,
+                                       .workers = workers,
                                        .perform = perform_run,
                                        .undo = undo_run,
                                        .data = run },

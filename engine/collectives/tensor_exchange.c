@@ -1,89 +1,51 @@
-/* The workers' requests meet here: see tensor_exchange.h.
- *
- * DESIGN NOTE
- *
- * One lock guards the matcher and the list of operations with chunks left. A request that completes
- * an operation puts it into this list. Each thread that waits for any request takes chunks from it;
- * so for blocking calls the workers themselves do the work. For calls with tickets, whose workers
- * may compute meanwhile, there is a thread besides. It starts with the first of them.
- *
- * The thread that has done the last chunk of an operation ends its requests. It takes the operation
- * out of all lists under the lock, and ends the calls without it, because a call's end may run
- * code of tickets. A thread that waits looks under the lock whether its call has ended before it
- * sleeps; the ender wakes the sleepers under the lock after it has ended the calls. So no sleeper
- * misses its call's end.
- *
- * Each wait ends: a request is decided once all workers have asked, or one of them has left, or the
- * task is cancelled; and the chunks of an operation are done by those who wait for it, or by the
- * thread. */
+/* The workers' requests: how they come together, and the wait for them. See
+ * tensor_exchange_private.h. */
 #include "engine/collectives/tensor_exchange.h"
 
 #include <rubato/error.h>
 #include <string.h>
 
-#include "engine/collectives/tensor_matcher.h"
+#include "engine/collectives/tensor_exchange_private.h"
 #include "io/net/log_sink.h"
-#include "io/net/monotonic.h"
-#include "io/net/stall_clock.h"
-
-/* An operation from its decision to its end. */
-typedef struct Operation Operation;
-struct Operation {
-    TensorWork work;
-    GError *error; /* it does not run */
-    TensorDecision *decision;
-    uint32_t next_chunk, n_done; /* guarded by the exchange's lock */
-    Operation *next;             /* in a list of those that end */
-};
-
-struct TensorExchange {
-    /* immutable */
-    const char *task;
-    uint32_t n_workers, n_local;
-    uint32_t stall_ms;
-
-    Spinner *spinners; /* by rank; each its worker's */
-
-    pthread_mutex_t lock;
-    pthread_cond_t changed; /* there is work, or calls have ended */
-    /* Operations in `ready`; written with the lock, read without it by those who look for work
-     * before they take it. Relaxed: the lock orders what they find. */
-    _Atomic uint32_t n_ready;
-    /* guarded by lock */
-    TensorMatcher *matcher;
-    GQueue ready;        /* of Operation: those with chunks that nobody has taken */
-    GHashTable *pending; /* of TensorEntry, by call: those that are not decided */
-    TensorJoin **joins;  /* by rank; NULL: it has not joined */
-    uint32_t n_asleep;
-    bool is_stopping;
-    bool has_thread;
-    pthread_t thread; /* does the work of calls with tickets */
-};
 
 /* ---- life ---- */
 
-TensorExchange *tensor_exchange_new(const char *task, uint32_t n_workers, uint32_t n_local,
-                                    uint32_t stall_ms)
+TensorExchange *tensor_exchange_new(const TensorPlace *place)
 {
     TensorExchange *const exchange = g_new0(TensorExchange, 1);
 
-    exchange->task = task;
-    exchange->n_workers = n_workers;
-    exchange->n_local = n_local;
-    exchange->stall_ms = stall_ms;
+    exchange->place = *place;
+    for (uint32_t node = 0; node < place->n_nodes; node++) {
+        if (node == place->self)
+            exchange->first_rank = exchange->n_workers;
+        exchange->n_workers += place->workers_of[node];
+    }
+    exchange->n_local = place->workers_of[place->self];
     pthread_mutex_init(&exchange->lock, NULL);
     monotonic_cond_init(&exchange->changed);
     exchange->pending = g_hash_table_new(NULL, NULL);
-    if (n_workers != n_local)
-        return exchange;
-    exchange->matcher = tensor_matcher_new(n_workers);
-    exchange->joins = g_new0(TensorJoin *, n_workers);
-    exchange->spinners = g_new0(Spinner, n_workers);
-    for (uint32_t rank = 0; rank < n_workers; rank++) {
-        spinner_init(&exchange->spinners[rank]);
-        spinner_share(&exchange->spinners[rank], n_workers);
+    exchange->joins = g_new0(TensorJoin *, exchange->n_local);
+    exchange->spinners = g_new0(Spinner, exchange->n_local);
+    for (uint32_t i = 0; i < exchange->n_local; i++) {
+        spinner_init(&exchange->spinners[i]);
+        spinner_share(&exchange->spinners[i], exchange->n_local);
     }
+    if (exchange->n_workers == exchange->n_local)
+        exchange->matcher = tensor_matcher_new(exchange->n_workers);
     return exchange;
+}
+
+void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, void *user)
+{
+    exchange->links = links;
+    exchange->user = user;
+    exchange->waiters = g_new0(Waiter, exchange->n_local);
+    exchange->asked = g_new0(GHashTable *, exchange->n_local);
+    for (uint32_t i = 0; i < exchange->n_local; i++)
+        exchange->asked[i] = g_hash_table_new(g_str_hash, g_str_equal);
+    exchange->has_left = g_new0(bool, exchange->n_local);
+    exchange->wishes = g_string_new(NULL);
+    exchange->running = g_hash_table_new(g_int64_hash, g_int64_equal);
 }
 
 void tensor_exchange_free(TensorExchange *exchange)
@@ -97,10 +59,13 @@ void tensor_exchange_free(TensorExchange *exchange)
         pthread_mutex_unlock(&exchange->lock);
         pthread_join(exchange->thread, NULL);
     }
+    if (exchange->links != NULL)
+        negotiation_clear(exchange);
     tensor_matcher_free(exchange->matcher);
     g_hash_table_unref(exchange->pending);
     g_free(exchange->joins);
     g_free(exchange->spinners);
+    g_free(exchange->waiters);
     pthread_cond_destroy(&exchange->changed);
     pthread_mutex_destroy(&exchange->lock);
     g_free(exchange);
@@ -113,114 +78,26 @@ uint32_t tensor_exchange_n_workers(const TensorExchange *exchange)
 
 uint32_t tensor_exchange_stall_ms(const TensorExchange *exchange)
 {
-    return exchange->stall_ms;
+    return exchange->place.stall_ms;
 }
 
-bool tensor_exchange_check(const TensorExchange *exchange, GError **error)
-{
-    if (exchange->n_workers == exchange->n_local)
-        return true;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                "task %s has %u of its %u workers on other nodes; collectives on tensors are "
-                "between workers of one node so far",
-                exchange->task, exchange->n_workers - exchange->n_local, exchange->n_workers);
-    return false;
-}
-
-/* ---- operations end ---- */
-
-/* A worker's request has ended: tells what it gathered, or why it failed. */
-static void end_entry(TensorEntry *entry, const GError *error)
-{
-    TensorPart *const part = &entry->part;
-
-    g_clear_pointer(&part->splits, g_free);
-    if (error == NULL && part->gathered != NULL)
-        *part->gathered = part->result;
-    else
-        rubato_gathered_clear(&part->result);
-    if (error != NULL)
-        entry->failure = g_error_copy(error);
-    call_end_part(entry->call, error == NULL ? CALL_OK : CALL_FAILED, 0);
-}
-
-static void end_operation(TensorExchange *exchange, Operation *operation)
-{
-    const TensorDecision *const decision = operation->decision;
-
-    for (uint32_t rank = 0; rank < exchange->n_workers; rank++)
-        if (decision->tags[rank] != NULL)
-            end_entry(decision->tags[rank], operation->error);
-    tensor_work_clear(&operation->work);
-    g_clear_error(&operation->error);
-    tensor_decision_free(operation->decision);
-    g_free(operation);
-}
-
-/* The lock is not held. */
-static void end_operations(TensorExchange *exchange, Operation *operations)
-{
-    if (operations == NULL)
-        return;
-    for (Operation *next; operations != NULL; operations = next) {
-        next = operations->next;
-        end_operation(exchange, operations);
-    }
-    pthread_mutex_lock(&exchange->lock);
-    if (exchange->n_asleep > 0)
-        pthread_cond_broadcast(&exchange->changed);
-    pthread_mutex_unlock(&exchange->lock);
-}
+/* ---- the matcher of a single node ---- */
 
 /* The lock is held, which the waiters take before they go. */
 static void end_joins(TensorExchange *exchange, const TensorDecision *decision)
 {
-    for (uint32_t rank = 0; rank < exchange->n_workers; rank++) {
-        TensorJoin *const join = exchange->joins[rank];
+    for (uint32_t i = 0; i < exchange->n_local; i++) {
+        TensorJoin *const join = exchange->joins[i];
 
         if (join == NULL)
             continue;
-        exchange->joins[rank] = NULL;
+        exchange->joins[i] = NULL;
         join->last = decision->last;
         if (decision->error != NULL)
             join->failure = g_error_copy(decision->error);
         call_end_part(&join->call, decision->error == NULL ? CALL_OK : CALL_FAILED, 0);
     }
-    if (exchange->n_asleep > 0)
-        pthread_cond_broadcast(&exchange->changed);
-}
-
-/* ---- operations begin ---- */
-
-/* What was decided runs, or is put in front of the list of those that end. The lock is held. */
-static void begin_operation(TensorExchange *exchange, TensorDecision *decision, Operation **ending)
-{
-    Operation *const operation = g_new0(Operation, 1);
-    g_autofree TensorPart **parts = g_new0(TensorPart *, exchange->n_workers);
-    bool is_async = false;
-
-    operation->decision = decision;
-    for (uint32_t rank = 0; rank < exchange->n_workers; rank++) {
-        TensorEntry *const entry = decision->tags[rank];
-
-        if (entry == NULL)
-            continue;
-        parts[rank] = &entry->part;
-        is_async |= entry->is_async;
-        g_hash_table_remove(exchange->pending, entry->call);
-    }
-    if (decision->error != NULL)
-        operation->error = g_error_copy(decision->error);
-    else if (tensor_work_init(&operation->work, parts, exchange->n_workers, &operation->error) &&
-             operation->work.n_chunks > 0) {
-        g_queue_push_tail(&exchange->ready, operation);
-        atomic_fetch_add_explicit(&exchange->n_ready, 1, memory_order_relaxed);
-        if (exchange->n_asleep > 0 && (is_async || operation->work.n_chunks > 1))
-            pthread_cond_broadcast(&exchange->changed);
-        return;
-    }
-    operation->next = *ending;
-    *ending = operation;
+    operations_wake(exchange);
 }
 
 /* Returns the operations that end at once. The lock is held. */
@@ -230,40 +107,54 @@ static Operation *take_decisions(TensorExchange *exchange)
     TensorDecision *decision;
 
     while ((decision = tensor_matcher_next(exchange->matcher)) != NULL) {
-        if (decision->name != NULL) {
-            begin_operation(exchange, decision, &ending);
-            continue;
+        if (decision->name == NULL) {
+            end_joins(exchange, decision);
+        } else {
+            TensorEntry **const entries =
+                g_memdup2(decision->tags, exchange->n_local * sizeof *entries);
+
+            for (uint32_t i = 0; i < exchange->n_local; i++)
+                if (entries[i] != NULL)
+                    g_hash_table_remove(exchange->pending, entries[i]->call);
+            operation_begin(exchange, decision->number, entries, NULL,
+                            decision->error == NULL ? NULL : g_error_copy(decision->error),
+                            &ending);
         }
-        end_joins(exchange, decision);
         tensor_decision_free(decision);
     }
     return ending;
 }
 
-/* ---- the work ---- */
-
-/* Does a chunk, if there is one that nobody has taken. The lock is held, but not meanwhile. */
-static bool do_chunk(TensorExchange *exchange)
+static bool ask_matcher(TensorExchange *exchange, uint32_t local, TensorEntry *entry,
+                        GError **error)
 {
-    Operation *const operation = g_queue_peek_head(&exchange->ready);
+    const TensorAsk ask = { entry->name, entry->part.request, entry };
 
-    if (operation == NULL)
-        return false;
-    const uint32_t chunk = operation->next_chunk++;
-    if (operation->next_chunk == operation->work.n_chunks) {
-        g_queue_pop_head(&exchange->ready);
-        atomic_fetch_sub_explicit(&exchange->n_ready, 1, memory_order_relaxed);
-    }
-    pthread_mutex_unlock(&exchange->lock);
-    tensor_work_do(&operation->work, chunk);
     pthread_mutex_lock(&exchange->lock);
-    if (++operation->n_done == operation->work.n_chunks) {
-        pthread_mutex_unlock(&exchange->lock);
-        end_operations(exchange, operation);
-        pthread_mutex_lock(&exchange->lock);
-    }
-    return true;
+    g_hash_table_insert(exchange->pending, entry->call, entry);
+    const bool ok = tensor_matcher_ask(exchange->matcher, local, &ask, 1, error);
+    if (!ok)
+        g_hash_table_remove(exchange->pending, entry->call);
+    Operation *const ending = take_decisions(exchange);
+    pthread_mutex_unlock(&exchange->lock);
+    operations_end(exchange, ending);
+    return ok;
 }
+
+static bool join_matcher(TensorExchange *exchange, uint32_t local, TensorJoin *join, GError **error)
+{
+    pthread_mutex_lock(&exchange->lock);
+    exchange->joins[local] = join;
+    const bool ok = tensor_matcher_join(exchange->matcher, local, error);
+    if (!ok)
+        exchange->joins[local] = NULL;
+    Operation *const ending = take_decisions(exchange);
+    pthread_mutex_unlock(&exchange->lock);
+    operations_end(exchange, ending);
+    return ok;
+}
+
+/* ---- requests ---- */
 
 static void *work(void *user)
 {
@@ -271,7 +162,7 @@ static void *work(void *user)
 
     pthread_mutex_lock(&exchange->lock);
     while (!exchange->is_stopping) {
-        if (do_chunk(exchange))
+        if (operation_work(exchange))
             continue;
         exchange->n_asleep++;
         pthread_cond_wait(&exchange->changed, &exchange->lock);
@@ -281,87 +172,153 @@ static void *work(void *user)
     return NULL;
 }
 
-/* The lock is held. */
 static bool start_thread(TensorExchange *exchange, GError **error)
 {
+    pthread_mutex_lock(&exchange->lock);
     if (!exchange->has_thread)
         exchange->has_thread = log_sink_start_thread(&exchange->thread, work, exchange) == 0;
-    if (exchange->has_thread)
-        return true;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
-                "no thread for the collectives with tickets of task %s", exchange->task);
-    return false;
+    const bool ok = exchange->has_thread;
+    pthread_mutex_unlock(&exchange->lock);
+    if (!ok)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                    "no thread for the collectives with tickets of task %s", exchange->place.task);
+    return ok;
 }
-
-/* ---- requests ---- */
 
 bool tensor_exchange_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *entry,
                          GError **error)
 {
-    const TensorAsk ask = { entry->name, entry->part.request, entry };
-    Operation *ending = NULL;
-    bool ok;
+    const uint32_t local = rank - exchange->first_rank;
 
-    pthread_mutex_lock(&exchange->lock);
-    ok = !entry->is_async || start_thread(exchange, error);
-    if (ok) {
-        g_hash_table_insert(exchange->pending, entry->call, entry);
-        ok = tensor_matcher_ask(exchange->matcher, rank, &ask, 1, error);
-        if (!ok)
-            g_hash_table_remove(exchange->pending, entry->call);
-        ending = take_decisions(exchange);
-    }
-    pthread_mutex_unlock(&exchange->lock);
-    end_operations(exchange, ending);
-    return ok;
+    if (entry->is_async && !start_thread(exchange, error))
+        return false;
+    return exchange->matcher != NULL ? ask_matcher(exchange, local, entry, error)
+                                     : negotiation_ask(exchange, local, entry, error);
 }
 
 bool tensor_exchange_join(TensorExchange *exchange, uint32_t rank, TensorJoin *join, GError **error)
 {
-    Operation *ending = NULL;
-    bool ok;
+    const uint32_t local = rank - exchange->first_rank;
 
-    pthread_mutex_lock(&exchange->lock);
-    exchange->joins[rank] = join;
-    ok = tensor_matcher_join(exchange->matcher, rank, error);
-    if (!ok)
-        exchange->joins[rank] = NULL;
-    ending = take_decisions(exchange);
-    pthread_mutex_unlock(&exchange->lock);
-    end_operations(exchange, ending);
-    return ok;
+    return exchange->matcher != NULL ? join_matcher(exchange, local, join, error)
+                                     : negotiation_join(exchange, local, join, error);
 }
 
 void tensor_exchange_leave(TensorExchange *exchange, uint32_t rank)
 {
     Operation *ending;
 
-    if (exchange->matcher == NULL)
+    if (exchange->matcher == NULL) {
+        negotiation_leave(exchange, rank - exchange->first_rank);
         return;
+    }
     pthread_mutex_lock(&exchange->lock);
     tensor_matcher_leave(exchange->matcher, rank, "has returned");
     ending = take_decisions(exchange);
     pthread_mutex_unlock(&exchange->lock);
-    end_operations(exchange, ending);
+    operations_end(exchange, ending);
 }
 
-void tensor_exchange_cancel(TensorExchange *exchange)
+void tensor_exchange_cancel(TensorExchange *exchange, const char *why)
 {
     g_autoptr(GError) error = NULL;
     Operation *ending;
 
-    if (exchange->matcher == NULL)
+    error = g_error_new(RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "task %s was cancelled: %s",
+                        exchange->place.task, why != NULL ? why : "");
+    /* relaxed: who waits for room looks again and again */
+    atomic_store_explicit(&exchange->is_cancelled, true, memory_order_relaxed);
+    if (exchange->matcher == NULL) {
+        if (exchange->links != NULL)
+            negotiation_close(exchange, error);
         return;
-    error =
-        g_error_new(RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "task %s was cancelled", exchange->task);
+    }
     pthread_mutex_lock(&exchange->lock);
     tensor_matcher_cancel(exchange->matcher, error);
     ending = take_decisions(exchange);
     pthread_mutex_unlock(&exchange->lock);
-    end_operations(exchange, ending);
+    operations_end(exchange, ending);
 }
 
 /* ---- waiting ---- */
+
+/* For whom an operation waits that was decided. The lock is held. */
+static void say_running(const TensorExchange *exchange, const Call *call, double waited_s)
+{
+    GHashTableIter iter;
+    gpointer value;
+    uint32_t node;
+
+    if (exchange->running != NULL)
+        g_hash_table_iter_init(&iter, exchange->running);
+    while (exchange->running != NULL && g_hash_table_iter_next(&iter, NULL, &value)) {
+        const Operation *const operation = value;
+
+        for (uint32_t i = 0; i < exchange->n_local; i++) {
+            const TensorEntry *const entry = operation->entries[i];
+
+            if (entry == NULL || entry->call != call ||
+                !tensor_flow_waits_for(operation->flow, &node))
+                continue;
+            g_message("%s %s of task %s waits for values of node %u (for %.1f s so far)",
+                      tensor_operation_name(entry->part.request.operation), entry->name,
+                      exchange->place.task, exchange->place.node_ids[node], waited_s);
+            return;
+        }
+    }
+    g_message("a worker of task %s waits for values to be combined (for %.1f s so far)",
+              exchange->place.task, waited_s);
+}
+
+/* The request that is not decided; NULL: there is none. The lock is held. */
+static const TensorEntry *find_pending(const TensorExchange *exchange, const Call *call)
+{
+    const TensorEntry *const found = g_hash_table_lookup(exchange->pending, call);
+
+    for (uint32_t i = 0; exchange->asked != NULL && i < exchange->n_local; i++) {
+        GHashTableIter iter;
+        gpointer entry;
+
+        g_hash_table_iter_init(&iter, exchange->asked[i]);
+        while (g_hash_table_iter_next(&iter, NULL, &entry))
+            if (((const TensorEntry *)entry)->call == call)
+                return entry;
+    }
+    return found;
+}
+
+/* The lock is held. */
+static void say_stalled(TensorExchange *exchange, const Call *call, double waited_s)
+{
+    const TensorEntry *const entry = find_pending(exchange, call);
+    g_autofree char *missing = NULL;
+    bool is_join = false;
+
+    for (uint32_t i = 0; entry == NULL && i < exchange->n_local; i++)
+        is_join |= exchange->joins[i] != NULL && &exchange->joins[i]->call == call;
+    if (entry == NULL && !is_join) {
+        say_running(exchange, call, waited_s);
+        return;
+    }
+    if (exchange->matcher != NULL)
+        missing = tensor_matcher_missing(exchange->matcher, entry == NULL ? NULL : entry->name);
+    if (missing == NULL) /* the scheduler knows who */
+        missing = g_strdup("workers that have not asked for it");
+    if (is_join)
+        g_message("the join of worker(s) of task %s waits for %s (for %.1f s so far)",
+                  exchange->place.task, missing, waited_s);
+    else
+        g_message("%s %s of task %s waits for %s (for %.1f s so far)",
+                  tensor_operation_name(entry->part.request.operation), entry->name,
+                  exchange->place.task, missing, waited_s);
+}
+
+void tensor_exchange_say_stalled(TensorExchange *exchange, const Call *call, double waited_s)
+{
+    pthread_mutex_lock(&exchange->lock);
+    say_stalled(exchange, call, waited_s);
+    pthread_mutex_unlock(&exchange->lock);
+}
 
 /* Looks for a while whether there is work or the call has ended. */
 static void look(TensorExchange *exchange, Spinner *spinner, Call *call)
@@ -382,52 +339,50 @@ static void look(TensorExchange *exchange, Spinner *spinner, Call *call)
     while (spinner_go_on(spinner, &end));
 }
 
-/* The lock is held. */
-static void say_stalled(TensorExchange *exchange, const Call *call, double waited_s)
+/* Sleeps until there is something to look at. The lock is held, but not meanwhile. Returns whether
+ * the time to say so has come. */
+static bool sleep_on_one_node(TensorExchange *exchange, StallClock *clock)
 {
-    const TensorEntry *const entry = g_hash_table_lookup(exchange->pending, call);
-    g_autofree char *missing = NULL;
-
-    for (uint32_t rank = 0; entry == NULL && rank < exchange->n_workers; rank++)
-        if (exchange->joins[rank] != NULL && &exchange->joins[rank]->call == call)
-            missing = tensor_matcher_missing(exchange->matcher, NULL);
-    if (missing != NULL) {
-        g_message("the join of worker(s) of task %s waits for %s (for %.1f s so far)",
-                  exchange->task, missing, waited_s);
-        return;
-    }
-    if (entry == NULL) {
-        g_message("a worker of task %s waits for values to be combined (for %.1f s so far)",
-                  exchange->task, waited_s);
-        return;
-    }
-    missing = tensor_matcher_missing(exchange->matcher, entry->name);
-    g_message("%s %s of task %s waits for %s (for %.1f s so far)",
-              tensor_operation_name(entry->part.request.operation), entry->name, exchange->task,
-              missing, waited_s);
+    exchange->n_asleep++;
+    const bool has_struck = stall_clock_wait(clock, &exchange->changed, &exchange->lock);
+    exchange->n_asleep--;
+    return has_struck;
 }
 
-void tensor_exchange_say_stalled(TensorExchange *exchange, const Call *call, double waited_s)
+/* The same, and may receive meanwhile. */
+static bool sleep_between_nodes(TensorExchange *exchange, uint32_t local, StallClock *clock)
 {
-    pthread_mutex_lock(&exchange->lock);
-    say_stalled(exchange, call, waited_s);
+    Waiter *const waiter = &exchange->waiters[local];
+
+    call_begin(&waiter->call, NULL);
+    call_add_parts(&waiter->call, 1);
+    call_sent(&waiter->call);
+    waiter->call.is_remote = true;
+    waiter->call.spinner = &exchange->spinners[local];
+    waiter->is_armed = true;
     pthread_mutex_unlock(&exchange->lock);
+    exchange->links->wait(exchange->user, &waiter->call, stall_clock_left_ms(clock));
+    pthread_mutex_lock(&exchange->lock);
+    waiter->is_armed = false;
+    return stall_clock_strikes(clock);
 }
 
 void tensor_exchange_wait(TensorExchange *exchange, uint32_t rank, Call *call)
 {
+    const uint32_t local = rank - exchange->first_rank;
     StallClock clock;
 
-    if (atomic_load_explicit(&exchange->n_ready, memory_order_relaxed) == 0)
-        look(exchange, &exchange->spinners[rank], call);
-    stall_clock_start(&clock, exchange->stall_ms);
+    if (exchange->links == NULL &&
+        atomic_load_explicit(&exchange->n_ready, memory_order_relaxed) == 0)
+        look(exchange, &exchange->spinners[local], call);
+    stall_clock_start(&clock, exchange->place.stall_ms);
     pthread_mutex_lock(&exchange->lock);
     while (!call_has_ended(call)) {
-        if (do_chunk(exchange))
+        if (operation_work(exchange))
             continue;
-        exchange->n_asleep++;
-        const bool has_struck = stall_clock_wait(&clock, &exchange->changed, &exchange->lock);
-        exchange->n_asleep--;
+        const bool has_struck = exchange->links == NULL
+                                    ? sleep_on_one_node(exchange, &clock)
+                                    : sleep_between_nodes(exchange, local, &clock);
         if (has_struck && !call_has_ended(call))
             say_stalled(exchange, call, stall_clock_s(&clock));
     }

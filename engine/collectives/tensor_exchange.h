@@ -2,30 +2,65 @@
  * end.
  *
  *   worker_collectives.c  the public calls: checks, blocking or with a ticket
- *   tensor_exchange.c     the workers' requests meet; waiting; who does the work
+ *   tensor_router.c       messages between nodes: from whom, for which task
+ *   tensor_exchange.c     the workers' requests; waiting
+ *   tensor_negotiation.c  what a node tells the coordinator, and what that has decided
+ *   tensor_operations.c   operations from their decision to their end: who does the work
+ *   flow/                 the data of one operation between nodes
+ *   tensor_work.c         the work of one operation within a node, in chunks
  *   tensor_matcher.c      which requests belong together (a pure state machine)
- *   tensor_work.c         the work of one operation, in chunks
+ *   tensor_text.c         the lines that nodes and coordinator exchange
  *   tensor_math.c         loops over values
  *   tensor_request.c      what a worker asks: checks, comparison, words
  *
- * A lower file of this list calls none above it. A collective *call* (engine/collective.c) is
- * something else: nodes make it together, to create a table or to run a task.
+ * A lower file of this list calls none above it. If all workers of a task are on one node, their
+ * requests meet in a matcher there. Else the scheduler's node has the matcher
+ * (engine/scheduler/scheduler_tensors.c), and nodes tell it what their workers ask. A collective
+ * *call* (engine/collective.c) is something else: nodes make it together, to create a table or to
+ * run a task.
  *
  * Threads: as each function says. */
 #ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_EXCHANGE_H
 #define RUBATO_ENGINE_COLLECTIVES_TENSOR_EXCHANGE_H
 
-#include "engine/collectives/tensor_work.h"
+#include "engine/collectives/flow/tensor_flow.h"
 #include "io/net/call.h"
 
 typedef struct TensorExchange TensorExchange;
 
-/* n_workers: of the task, n_local of them on this node. The name of the task must outlive the
- * exchange. (transfer full) */
-TensorExchange *tensor_exchange_new(const char *task, uint32_t n_workers, uint32_t n_local,
-                                    uint32_t stall_ms);
+/* The ways to the other nodes. Any thread, with no lock of the exchange held. */
+typedef struct {
+    TensorCarrier carrier;
 
-/* No worker uses it any more. NULL is allowed. */
+    /* Tells the coordinator these lines (tensor_text.h). Its verdicts may come within the call. */
+    void (*tell)(void *user, const char *wishes);
+
+    /* Whether so much is on its way to the node that others than waiting threads send no more. */
+    bool (*is_full)(void *user, uint32_t node);
+
+    /* Waits until there is room to send to the node, or is_over(data). */
+    void (*wait_room)(void *user, uint32_t node, bool (*is_over)(void *data), void *data);
+
+    /* Waits for the call's end, for that time at most, and may receive meanwhile. */
+    void (*wait)(void *user, Call *call, int timeout_ms);
+} TensorLinks;
+
+/* Where the exchange is. What it points to must outlive the exchange. */
+typedef struct {
+    const char *task;
+    uint32_t n_nodes, self;
+    const uint32_t *node_ids;   /* by node number */
+    const uint32_t *workers_of; /* the same */
+    uint32_t stall_ms;
+} TensorPlace;
+
+/* (transfer full) */
+TensorExchange *tensor_exchange_new(const TensorPlace *place);
+
+/* Before workers begin, if some are on other nodes. */
+void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, void *user);
+
+/* No worker uses it any more, and nothing comes. NULL is allowed. */
 void tensor_exchange_free(TensorExchange *exchange);
 
 /* A worker's request. Its memory stays until the call has ended; `failure` is set before that. */
@@ -43,8 +78,6 @@ typedef struct {
     GError *failure;
 } TensorJoin;
 
-/* Whether the task's workers are all on this node: RUBATO_ERROR_INVALID. Any thread. */
-bool tensor_exchange_check(const TensorExchange *exchange, GError **error);
 uint32_t tensor_exchange_n_workers(const TensorExchange *exchange);
 uint32_t tensor_exchange_stall_ms(const TensorExchange *exchange);
 
@@ -63,7 +96,17 @@ void tensor_exchange_say_stalled(TensorExchange *exchange, const Call *call, dou
 /* The worker has returned. Its own thread, or that which could not start it. */
 void tensor_exchange_leave(TensorExchange *exchange, uint32_t rank);
 
-/* The task is cancelled: what is pending fails. Does not block. Any thread. */
-void tensor_exchange_cancel(TensorExchange *exchange);
+/* The task is cancelled, for this reason: what is pending or under way between nodes fails. Does
+ * not block. Any thread. */
+void tensor_exchange_cancel(TensorExchange *exchange, const char *why);
+
+/* The coordinator has decided: lines of verdicts. False: they make no sense. Does not block. One
+ * thread at a time. */
+bool tensor_exchange_hear(TensorExchange *exchange, const char *verdicts);
+
+/* A message came from a node; takes it over. NULL, or what is wrong: then it does not. Does not
+ * block. Any thread. */
+const char *tensor_exchange_receive(TensorExchange *exchange, uint32_t node,
+                                    const TensorMessage *message, void *owner);
 
 #endif

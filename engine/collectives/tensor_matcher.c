@@ -472,6 +472,24 @@ void tensor_matcher_leave(TensorMatcher *matcher, uint32_t rank, const char *why
 
 /* ---- who is missing ---- */
 
+const GError *tensor_matcher_closed(const TensorMatcher *matcher)
+{
+    return matcher->closed;
+}
+
+void *const *tensor_matcher_oldest(const TensorMatcher *matcher, const char **name,
+                                   const TensorRequest **request)
+{
+    const Pending *const pending = matcher->order.head == NULL ? NULL : matcher->order.head->data;
+    uint32_t rank;
+
+    if (pending == NULL)
+        return NULL;
+    *name = pending->name;
+    *request = first_request(matcher, pending, &rank);
+    return pending->tags;
+}
+
 char *tensor_matcher_missing(const TensorMatcher *matcher, const char *name)
 {
     const Pending *const pending =

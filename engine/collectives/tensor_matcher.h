@@ -65,6 +65,14 @@ typedef struct {
 TensorDecision *tensor_matcher_next(TensorMatcher *matcher);
 void tensor_decision_free(TensorDecision *decision);
 
+/* Why nothing can be asked any more; NULL: it can. */
+const GError *tensor_matcher_closed(const TensorMatcher *matcher);
+
+/* The name that has been pending longest, what the first worker by rank asks, and the tags by rank;
+ * NULL: no name is pending. Valid until the next call. */
+void *const *tensor_matcher_oldest(const TensorMatcher *matcher, const char **name,
+                                   const TensorRequest **request);
+
 /* "worker 2 (which last asked for grad/6) and worker 5 (which has not asked for anything)": for
  * whom the pending name waits. NULL: it is not pending, or waits for others of its group only. The
  * name NULL: the join. (transfer full) */

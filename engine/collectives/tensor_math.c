@@ -236,7 +236,7 @@ static void write_block(const TensorReduction *asked, const Sums *sums, void *ou
     const uint32_t divisor = asked->reduce.reduction == RUBATO_REDUCTION_MEAN ? asked->divisor : 1;
     const double scale = asked->reduce.postscale;
 
-    switch (asked->dtype) {
+    switch (asked->result) {
     case RUBATO_F32:
         store_f32s((float *)output + at, sums->f32, (float)divisor, (float)scale, n);
         break;
@@ -273,7 +273,7 @@ static void write_block(const TensorReduction *asked, const Sums *sums, void *ou
 void tensor_reduce(const TensorReduction *reduction, const void *const *inputs, uint32_t n_inputs,
                    void *const *outputs, uint32_t n_outputs, size_t begin, size_t end, size_t shift)
 {
-    const size_t size = rubato_dtype_size(reduction->dtype);
+    const size_t size = rubato_dtype_size(reduction->result);
     Sums sums;
 
     for (size_t n; begin < end; begin += n) {

@@ -12,7 +12,8 @@
 #include <rubato/collectives.h>
 
 typedef struct {
-    RubatoDtype dtype;
+    RubatoDtype dtype;   /* of the inputs */
+    RubatoDtype result;  /* of the outputs: one that is combined in the same wider type */
     RubatoReduce reduce; /* no scale is 0 */
     uint32_t divisor;    /* of a mean */
 } TensorReduction;

@@ -51,6 +51,7 @@ static void prepare_reduction(TensorWork *work, TensorPart *const *parts, uint32
     }
     work->reduction =
         (TensorReduction){ .dtype = request->dtype,
+                           .result = request->dtype,
                            .reduce = request->reduce,
                            .divisor = request->reduce.divides_by_all ? n_workers : work->n_inputs };
     cut(work, tensor_request_values(request), CHUNK_VALUES);

@@ -32,6 +32,7 @@ typedef enum {
     CONTROL_READER,    /* a worker of mine opened a reader of a dataset, and how it is split */
     CONTROL_INPUTS,    /* the inputs of a reader that I hold */
     CONTROL_WANT,      /* asks for more of a reader's blocks; tells what happened to earlier ones */
+    CONTROL_ENQUEUE,   /* what my workers ask of collectives on tensors */
     CONTROL_INTERRUPT, /* cancel every running task */
     CONTROL_STOP,      /* cancel every running task, fail every waiting and further collective call:
                         * a signal has ended the run */
@@ -46,6 +47,7 @@ typedef enum {
     CONTROL_TASK_END, /* every node has said TASK_DONE */
     CONTROL_RELEASE,  /* go on behind this barrier of the task */
     CONTROL_BLOCKS,   /* blocks to read */
+    CONTROL_DECIDE,   /* which collectives on tensors run now, and which fail */
     CONTROL_LOST,     /* a node is lost; a node's own number tells it that it was given up */
     CONTROL_WAITING,  /* for the log: the nodes for which a call of this node still waits */
     CONTROL_LEFT,     /* every node has left or is lost: you may go */
@@ -148,6 +150,7 @@ typedef struct {
     const char *name;      /* "table weights", "task lr" */
     const char *digest;    /* of all arguments of the call */
     const char *arguments; /* in words, for the message that compares them */
+    const char *workers;   /* of a RUN: how many each node has, by node number: "2 0 1" */
 } ControlPropose;
 
 /* The steps of a MOVE, and of a CUT: each begins when all nodes are READY with the one before. What
@@ -258,6 +261,12 @@ typedef struct {
     const char *tickets; /* a line each */
 } ControlBlocks;
 
+/* ENQUEUE, DECIDE. */
+typedef struct {
+    uint32_t epoch;
+    const char *lines; /* engine/collectives/tensor_text.h: wishes, verdicts */
+} ControlTensors;
+
 /* BROKEN, LOST. */
 typedef struct {
     uint32_t number; /* of the node that is gone */
@@ -303,6 +312,7 @@ typedef struct {
         ControlReader reader;
         ControlInputs inputs;
         ControlWant want;
+        ControlTensors enqueue;
         ControlText interrupt;
         ControlText stop;
         ControlLost broken;
@@ -312,6 +322,7 @@ typedef struct {
         ControlTaskEnd task_end;
         ControlBarrier release;
         ControlBlocks blocks;
+        ControlTensors decide;
         ControlLost lost;
         ControlText waiting;
         ControlRecover recover;

@@ -32,13 +32,12 @@ static const ControlMember refuse[] = { MEMBER(FAULT, refuse.code), MEMBER(TEXT,
 static const ControlMember farewell[] = { MEMBER(UINT32, farewell.node_id),
                                           MEMBER(UINT64, farewell.incarnation),
                                           MEMBER(TEXT, farewell.text), END };
-static const ControlMember propose[] = { MEMBER(CALL, propose.call),
-                                         MEMBER(UINT32, propose.what),
-                                         MEMBER(UINT64, propose.hash_seed),
-                                         MEMBER(TEXT, propose.name),
-                                         MEMBER(TEXT, propose.digest),
-                                         MEMBER(LINES, propose.arguments),
-                                         END };
+static const ControlMember propose[] = {
+    MEMBER(CALL, propose.call),        MEMBER(UINT32, propose.what),
+    MEMBER(UINT64, propose.hash_seed), MEMBER(TEXT, propose.name),
+    MEMBER(TEXT, propose.digest),      MEMBER(LINES, propose.arguments),
+    MEMBER(LINES, propose.workers),    END
+};
 static const ControlMember go[] = { MEMBER(CALL, go.call), MEMBER(UINT64, go.hash_seed),
                                     MEMBER(UINT32, go.id), MEMBER(UINT32, go.step), END };
 static const ControlMember call_end[] = { MEMBER(CALL, commit.call),
@@ -76,6 +75,8 @@ static const ControlMember want[] = { MEMBER(EPOCH, want.epoch), MEMBER(READER, 
 static const ControlMember blocks[] = { MEMBER(EPOCH, blocks.epoch), MEMBER(READER, blocks.reader),
                                         MEMBER(BOOL, blocks.is_last), MEMBER(LINES, blocks.tickets),
                                         END };
+static const ControlMember tensors[] = { MEMBER(EPOCH, enqueue.epoch), MEMBER(FILE, enqueue.lines),
+                                         END };
 static const ControlMember lost[] = { MEMBER(UINT32, lost.number), MEMBER(TEXT, lost.text), END };
 static const ControlMember text[] = { MEMBER(TEXT, waiting.text), END };
 
@@ -206,6 +207,10 @@ const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
                        .senders = CONTROL_SENDER_NODE,
                        .members = want,
                        .to_scheduler = data_want },
+    [CONTROL_ENQUEUE] = { .name = "ENQUEUE",
+                          .senders = CONTROL_SENDER_NODE,
+                          .members = tensors,
+                          .to_scheduler = tensors_enqueue },
     [CONTROL_INTERRUPT] = { .name = "INTERRUPT",
                             .senders = CONTROL_SENDER_NODE,
                             .members = text,
@@ -247,6 +252,10 @@ const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
                          .senders = CONTROL_SENDER_SCHEDULER,
                          .members = blocks,
                          .to_node = node_hears_blocks },
+    [CONTROL_DECIDE] = { .name = "DECIDE",
+                         .senders = CONTROL_SENDER_SCHEDULER,
+                         .members = tensors,
+                         .to_node = node_hears_decide },
     [CONTROL_LOST] = { .name = "LOST",
                        .senders = CONTROL_SENDER_SCHEDULER | CONTROL_SENDER_PEER,
                        .members = lost,
@@ -291,6 +300,7 @@ SAME_PLACE(fail, task_end);
 SAME_PLACE(arrive, release);
 SAME_PLACE(interrupt, waiting);
 SAME_PLACE(stop, waiting);
+SAME_PLACE(enqueue, decide);
 SAME_PLACE(broken, lost);
 
 const ControlMessage *control_message(ControlKind kind)

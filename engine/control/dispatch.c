@@ -351,8 +351,10 @@ static void receive(void *user, Incoming *incoming)
         receive_control(engine, incoming);
         return;
     }
-    const char *const wrong = incoming->header.kind == MESSAGE_SERVICE
-                                  ? services_receive(engine->services, incoming)
+    const MessageKind kind = incoming->header.kind;
+    const char *const wrong = kind == MESSAGE_SERVICE ? services_receive(engine->services, incoming)
+                              : kind == MESSAGE_TENSOR
+                                  ? tensor_router_receive(engine->tensors, incoming)
                                   : post_office_receive(&engine->office, incoming);
     if (wrong != NULL)
         receive_nonsense(engine, node, wrong);

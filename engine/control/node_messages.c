@@ -160,6 +160,13 @@ void node_hears_blocks(RubatoEngine *engine, uint32_t from, const Control *contr
     pthread_mutex_unlock(&engine->lock);
 }
 
+/* The router keeps the run: the engine's lock is not needed, and others may need it meanwhile. */
+void node_hears_decide(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    if (!tensor_router_decide(engine->tensors, &control->decide))
+        g_warning("node %u sent a DECIDE that makes no sense; dropped", engine->node_ids[from]);
+}
+
 /* ---- the run ---- */
 
 /* Of another node, or of this one. */

@@ -18,6 +18,7 @@ void node_hears_cancel(RubatoEngine *engine, uint32_t from, const Control *contr
 void node_hears_task_end(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_release(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_blocks(RubatoEngine *engine, uint32_t from, const Control *control);
+void node_hears_decide(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_lost(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_waiting(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *control);

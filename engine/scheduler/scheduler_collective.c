@@ -40,6 +40,7 @@ static void collective_free(Collective *collective)
     g_free(collective->name);
     g_free(collective->digest);
     g_free(collective->arguments);
+    g_free(collective->workers);
     g_free(collective->proposed);
     g_free(collective->ready);
     verdict_clear(&collective->verdict);
@@ -263,7 +264,7 @@ static void go(Scheduler *scheduler, Collective *collective)
         collective->id = scheduler->next_table++;
     } else if (collective->what == CONTROL_CALL_RUN) {
         collective->id = scheduler->next_epoch++;
-        task_prepare(scheduler, collective->id, collective->name);
+        task_prepare(scheduler, collective->id, collective->name, collective->workers);
     } else if (collective->what == CONTROL_CALL_MOVE) {
         collective->id = ++scheduler->map_number;
     }
@@ -282,6 +283,7 @@ static Collective *collective_new(Scheduler *scheduler, uint32_t node,
     collective->name = g_strdup(propose->name);
     collective->digest = g_strdup(propose->digest);
     collective->arguments = g_strdup(propose->arguments);
+    collective->workers = g_strdup(propose->workers);
     collective->proposed = g_new0(bool, scheduler->config.n_nodes);
     collective->ready = g_new0(bool, scheduler->config.n_nodes);
     collective->since_ms = scheduler->now_ms;

@@ -9,6 +9,7 @@
  *   scheduler_collective.c  PROPOSE, GO, READY, COMMIT
  *   scheduler_task.c        FAIL, CANCEL, TASK_DONE, TASK_END, barriers of a task
  *   scheduler_recovery.c    RECOVER: parts of a lost node get another primary
+ *   scheduler_tensors.c     ENQUEUE, DECIDE: collectives on tensors
  *   scheduler_waits.c       WAITS: deadlocks among a task's workers
  *   scheduler_data.c        READER, INPUTS, WANT, BLOCKS: the data that a task's workers read
  *   scheduler_base.c        the outbox, verdicts, names of nodes, finding and cancelling tasks
@@ -62,6 +63,7 @@ typedef struct {
     char *name;     /* "table weights" */
     char *digest;
     char *arguments;
+    char *workers; /* of a RUN: as ControlPropose.workers */
     CollectivePhase phase;
     bool *proposed;     /* by node number */
     bool *ready;        /* by node number */
@@ -72,21 +74,24 @@ typedef struct {
     int64_t since_ms; /* when its phase began */
 } Collective;
 
+typedef struct TensorCoordinator TensorCoordinator; /* scheduler_tensors.c */
+
 typedef struct {
     uint32_t epoch;
     char *name;
     bool running; /* its COMMIT was good */
     Verdict cause;
-    Verdict effect;          /* a worker's failure whose cause is not told yet */
-    int64_t effect_since_ms; /* when it came */
-    uint64_t round;          /* the barrier at which nodes now arrive */
-    bool *waits;             /* by node number: in that barrier */
-    bool *retired;           /* by node number: never waits again */
-    bool *done;              /* by node number: TASK_DONE */
-    int64_t round_since_ms;  /* when the first node came to the barrier */
-    int64_t done_since_ms;   /* when the first node was done */
-    GPtrArray *waiting;      /* of Waiting: the last report of each worker that waits long */
-    GPtrArray *readings;     /* of Reading, by reader; NULL between them */
+    Verdict effect;             /* a worker's failure whose cause is not told yet */
+    int64_t effect_since_ms;    /* when it came */
+    uint64_t round;             /* the barrier at which nodes now arrive */
+    bool *waits;                /* by node number: in that barrier */
+    bool *retired;              /* by node number: never waits again */
+    bool *done;                 /* by node number: TASK_DONE */
+    int64_t round_since_ms;     /* when the first node came to the barrier */
+    int64_t done_since_ms;      /* when the first node was done */
+    GPtrArray *waiting;         /* of Waiting: the last report of each worker that waits long */
+    GPtrArray *readings;        /* of Reading, by reader; NULL between them */
+    TensorCoordinator *tensors; /* NULL: the proposal did not say who has workers */
 } SchedulerTask;
 
 /* Something that nodes wait for, in words. */
@@ -222,7 +227,7 @@ void collectives_add_waits(const Scheduler *scheduler, GArray *waits);
 void collectives_clear(Scheduler *scheduler);
 
 /* scheduler_task.c */
-void task_prepare(Scheduler *scheduler, uint32_t epoch, const char *name);
+void task_prepare(Scheduler *scheduler, uint32_t epoch, const char *name, const char *workers);
 
 /* The RUN of the task has ended: it runs, or there is no such task any more. */
 void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs);
@@ -250,6 +255,17 @@ void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text);
 bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *control);
 void recovery_check(Scheduler *scheduler);
 void recovery_add_waits(const Scheduler *scheduler, GArray *waits);
+
+/* scheduler_tensors.c */
+
+/* workers: as ControlPropose.workers. NULL: it says nothing that makes sense. (transfer full) */
+TensorCoordinator *tensors_new(const Scheduler *scheduler, const char *workers);
+void tensors_free(TensorCoordinator *it);
+bool tensors_enqueue(Scheduler *scheduler, uint32_t node, const Control *control);
+
+/* The node has no worker left in the task. */
+void tensors_retire(Scheduler *scheduler, SchedulerTask *task, uint32_t node);
+void tensors_add_wait(const SchedulerTask *task, GArray *waits);
 
 /* scheduler_waits.c */
 void waits_init(SchedulerTask *task);

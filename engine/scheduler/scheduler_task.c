@@ -24,6 +24,7 @@ static void task_free(SchedulerTask *task)
     verdict_clear(&task->effect);
     waits_clear(task);
     data_clear(task);
+    tensors_free(task->tensors);
     g_free(task);
 }
 
@@ -83,13 +84,15 @@ static void check_barrier(Scheduler *scheduler, SchedulerTask *task)
     task->round_since_ms = INT64_MAX;
 }
 
-static void retire(SchedulerTask *task, uint32_t node)
+static void retire(Scheduler *scheduler, SchedulerTask *task, uint32_t node)
 {
+    if (!task->retired[node])
+        tensors_retire(scheduler, task, node);
     task->retired[node] = true;
     task->waits[node] = false;
 }
 
-void task_prepare(Scheduler *scheduler, uint32_t epoch, const char *name)
+void task_prepare(Scheduler *scheduler, uint32_t epoch, const char *name, const char *workers)
 {
     const uint32_t n_nodes = scheduler->config.n_nodes;
     SchedulerTask *task = g_new0(SchedulerTask, 1);
@@ -104,6 +107,7 @@ void task_prepare(Scheduler *scheduler, uint32_t epoch, const char *name)
     task->round_since_ms = task->done_since_ms = INT64_MAX;
     waits_init(task);
     task->readings = g_ptr_array_new();
+    task->tensors = tensors_new(scheduler, workers);
     g_ptr_array_add(scheduler->tasks, task);
 }
 
@@ -185,7 +189,7 @@ bool task_done(Scheduler *scheduler, uint32_t node, const Control *control)
         return false;
     task->done[node] = true;
     task->done_since_ms = MIN(task->done_since_ms, scheduler->now_ms);
-    retire(task, node);
+    retire(scheduler, task, node);
     if (task->running)
         check_barrier(scheduler, task);
     check_end(scheduler, task);
@@ -206,7 +210,7 @@ bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control)
     if (task->retired[node])
         return arrive->round == CONTROL_NO_ROUND;
     if (arrive->round == CONTROL_NO_ROUND) {
-        retire(task, node);
+        retire(scheduler, task, node);
     } else if (arrive->round == task->round && !task->waits[node]) {
         task->waits[node] = true;
         task->round_since_ms = MIN(task->round_since_ms, scheduler->now_ms);
@@ -244,7 +248,7 @@ void tasks_node_out(Scheduler *scheduler, uint32_t node)
                                                     scheduler->nodes[node].id, task->name);
             task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
         }
-        retire(task, node);
+        retire(scheduler, task, node);
         data_node_out(task, node);
         check_end(scheduler, task);
     }
@@ -263,6 +267,7 @@ void tasks_add_waits(const Scheduler *scheduler, GArray *waits)
             if (scheduler_counts_on(scheduler, n) && !task->done[n])
                 g_array_append_val(busy, n);
         }
+        tensors_add_wait(task, waits);
         if (task->round_since_ms != INT64_MAX && late->len > 0 && task->cause.code == CONTROL_OK) {
             g_autofree char *names = scheduler_name_nodes(scheduler, late, /* with_heard= */ true);
             wait_add(waits,

@@ -4,6 +4,7 @@
 #ifndef RUBATO_ENGINE_TASK_TASK_HOST_H
 #define RUBATO_ENGINE_TASK_TASK_HOST_H
 
+#include "engine/collectives/tensor_router.h"
 #include "engine/control/control.h"
 #include "engine/server/server.h"
 #include "engine/services/services.h"
@@ -15,6 +16,7 @@ typedef struct {
     uint32_t n_servers;
     Actor *helper;
     Services *services;
+    TensorRouter *tensors;
     const uint32_t *workers_of; /* by node number: workers of a task that names no number */
     uint32_t stall_ms;
     History *history; /* NULL: none is kept */

@@ -82,6 +82,15 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
     return run;
 }
 
+char *task_run_workers(const RubatoTaskRun *run)
+{
+    GString *text = g_string_new(NULL);
+
+    for (uint32_t node = 0; node < run->host->office->n_nodes; node++)
+        g_string_append_printf(text, "%s%u", node > 0 ? " " : "", run->workers_of[node]);
+    return g_string_free(text, FALSE);
+}
+
 char *task_run_describe(const RubatoTaskRun *run)
 {
     GString *text = g_string_new("workers");
@@ -110,6 +119,8 @@ static void close_node_readers(RubatoTaskRun *run)
 void task_run_free(RubatoTaskRun *run)
 {
     close_node_readers(run);
+    if (run->is_linked)
+        tensor_router_remove(run->host->tensors, run->epoch);
     tensor_exchange_free(run->tensors);
     task_run_clear_routes(run);
     g_free(run->tables);
@@ -146,10 +157,17 @@ bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GErr
 {
     if (!rank_workers(run, lost, error))
         return false;
-    run->tensors =
-        tensor_exchange_new(run->name, run->n_workers, run->n_local, run->host->stall_ms);
+    run->tensors = tensor_exchange_new(&(TensorPlace){ .task = run->name,
+                                                       .n_nodes = run->host->office->n_nodes,
+                                                       .self = run->host->office->self,
+                                                       .node_ids = run->host->office->node_ids,
+                                                       .workers_of = run->workers_of,
+                                                       .stall_ms = run->host->stall_ms });
     run->epoch = epoch;
     task_run_make_routes(run, task_run_report_wait);
+    run->is_linked = run->n_local > 0 && run->n_local < run->n_workers;
+    if (run->is_linked)
+        tensor_router_add(run->host->tensors, epoch, run->tensors);
     return task_run_begin_models(run, error);
 }
 
@@ -205,7 +223,7 @@ void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
     pthread_cond_broadcast(&run->changed);
     pthread_mutex_unlock(&run->lock);
     barrier_cancel(&run->barrier);
-    tensor_exchange_cancel(run->tensors);
+    tensor_exchange_cancel(run->tensors, text);
     post_office_cancel(office, run->epoch);
     services_cancel(run->host->services, run->epoch);
     if (office->network != NULL)

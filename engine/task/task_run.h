@@ -18,6 +18,9 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
 /* The arguments as text, which the scheduler compares. (transfer full) */
 char *task_run_describe(const RubatoTaskRun *run);
 
+/* How many workers each node has: as ControlPropose.workers. (transfer full) */
+char *task_run_workers(const RubatoTaskRun *run);
+
 /* After GO: leaves out the workers of lost nodes, by node number, and creates the models on this
  * node's servers. RUBATO_ERROR_NODE_LOST: no worker is left. */
 bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GError **error);

@@ -42,6 +42,7 @@ struct RubatoTaskRun {
     _Atomic bool failed;     /* a worker of this node has failed: no barrier is passed any more */
     Barrier barrier;         /* of this node's workers */
     TensorExchange *tensors; /* their collectives */
+    bool is_linked;          /* they are with workers of other nodes */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -12,13 +12,12 @@
  *   on.
  * - A worker that returns takes part in nothing more. What is pending then, and what others call
  *   for later, fails with RUBATO_ERROR_NOT_FOUND and names the worker.
- * - Once the task is cancelled, all of it fails with RUBATO_ERROR_CANCELLED.
+ * - Once the task is cancelled, all of it fails with RUBATO_ERROR_CANCELLED and tells why: a worker
+ *   that failed, a node that was lost.
  *
- * Results are the same from run to run, bit by bit: values are combined in the order of the ranks.
- * f16 and bf16 are combined as floats and rounded once; integers wrap around.
- *
- * So far all workers of the task have to be on one node; elsewhere the calls fail with
- * RUBATO_ERROR_INVALID.
+ * Results are the same from run to run, bit by bit, and on all workers: values of a node's workers
+ * are combined in the order of the ranks, and then those of the nodes. f16 and bf16 are combined as
+ * floats and rounded once; integers wrap around.
  *
  * Arrays belong to the caller and stay until the call has returned, or the ticket has ended; they
  * are never copied. Input and output may be the same array where a call says so, and may not

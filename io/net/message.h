@@ -54,6 +54,8 @@ typedef enum {
     /* of a part of a table that does not admit all keys, and moves */
     MESSAGE_SET_ADMISSION, /* words number keys.first and so on of what it answers from */
 
+    MESSAGE_TENSOR, /* a piece of a tensor, between workers' nodes: engine/collectives/flow/ */
+
     /* inside a process only */
     MESSAGE_INVOKE,  /* run a function as the server's owner */
     MESSAGE_ITERATE, /* a worker's next iteration: its keys are announced, the worker has reached

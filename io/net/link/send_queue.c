@@ -42,6 +42,8 @@ static PriorityItem item_of(const WireHeader *header)
         return request;
     case MESSAGE_SERVICE: /* in their order, but it is that of no worker's requests */
         return (PriorityItem){ .source = UINT64_MAX };
+    case MESSAGE_TENSOR: /* the same */
+        return (PriorityItem){ .source = UINT64_MAX - 1 };
     case MESSAGE_CLOCK:
     case MESSAGE_CONTROL:
         return (PriorityItem){ .rule = PRIORITY_RULE_FOLLOWS };

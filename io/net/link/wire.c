@@ -236,6 +236,12 @@ static const char *read_service(const uint8_t *bytes, WireHeader *header)
     return header->key_bytes != 0 ? "it is a message of a service with keys" : NULL;
 }
 
+static const char *read_tensor(const uint8_t *bytes, WireHeader *header)
+{
+    (void)bytes;
+    return header->key_bytes != 0 ? "it is a piece of a tensor with keys" : NULL;
+}
+
 /* The kinds that carry more, or less, than a request to a server. */
 static const WireForm forms[MESSAGE_N_WIRE_KINDS] = {
     [MESSAGE_CLOCK] = { write_clock, read_clock },
@@ -245,6 +251,7 @@ static const WireForm forms[MESSAGE_N_WIRE_KINDS] = {
     [MESSAGE_TUNE] = { write_tuning, read_tuning },
     [MESSAGE_HANDLER] = { write_handler, read_handler },
     [MESSAGE_SERVICE] = { write_control, read_service },
+    [MESSAGE_TENSOR] = { write_control, read_tensor },
     [MESSAGE_FEED] = { write_input, read_input },
     [MESSAGE_POSITION] = { write_input, read_input },
 };

@@ -117,7 +117,7 @@ typedef struct {
     uint64_t key_bytes;   /* WIRE_KEYS_LIST: 8 × n_keys; WIRE_KEYS_RUN: 0; WIRE_KEYS_DELTAS: any */
     uint64_t value_bytes; /* below 2^32, as all of a packet */
     union {
-        WireRequest request; /* all other kinds but MESSAGE_CONTROL and MESSAGE_SERVICE, which
+        WireRequest request; /* all other kinds but those of control, services and tensors, which
                               * carry values alone */
         WireClock clock;
         WireReply reply;

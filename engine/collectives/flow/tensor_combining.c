@@ -1,0 +1,600 @@
+/* The flow of allreduce, reduce_scatter and broadcast: see tensor_flow.h.
+ *
+ * Chunks are numbered through all segments. Those of segment i are combined by node i; if all nodes
+ * combine all of it (`is_whole`), there is one segment.
+ *
+ * A chunk is combined once all its parts have come. Input and output may be the same array. So a
+ * chunk's outputs are written only behind the step that sent its inputs: the result of another
+ * node's chunk comes behind it by itself, and with `is_whole` this node's own part counts among
+ * those that a chunk awaits. */
+#include "engine/collectives/flow/tensor_flow_private.h"
+
+#include <string.h>
+
+enum {
+    CHUNK_VALUES = 16 << 10,
+    ALIGNED_VALUES = 64,    /* segments begin at a multiple: no two nodes share a cache line */
+    SMALL_BYTES = 32 << 10, /* of a tensor whose steps any thread does at once */
+    WHOLE_BYTES = 32 << 10, /* up to this, all nodes combine all of it, */
+    WHOLE_BYTES_OF_TWO = 1 << 20, /* of two, where it costs no more bytes */
+    WHOLE_NODES = 16,             /* if they are not many more messages */
+};
+
+enum { STEP_SEND, STEP_COMBINE, STEP_COPY };
+
+typedef struct {
+    uint32_t n_missing; /* parts, and with is_whole the step that sends */
+    bool has_come;      /* its result */
+    void **owners;      /* by node: the message with its part; NULL: it has not come */
+    const void **parts; /* by node: where it is */
+} Chunk;
+
+struct TensorCombining {
+    bool is_whole, is_broadcast, has_results;
+    uint32_t root; /* of a broadcast: the node that has the values */
+    uint32_t n_segments;
+    uint64_t *ends;        /* by segment: the value at which it ends */
+    uint64_t *first_chunk; /* by segment; and behind the last one */
+    Chunk *chunks;
+    uint64_t next_send, n_sends; /* steps that send: see nth_send */
+    uint64_t n_turns;            /* chunks of the longest segment */
+
+    TensorReduction first; /* what this node's workers have is combined to its part, */
+    TensorReduction last;  /* and the parts to the result */
+    bool has_parts;        /* a part is not simply the input of a worker */
+    size_t part_size, size;
+    const uint8_t **inputs;
+    uint32_t n_inputs;
+    uint8_t **outputs;
+    uint64_t *output_begins, *output_ends; /* of a reduce_scatter */
+    uint32_t n_outputs;
+};
+
+/* ---- where chunks are ---- */
+
+static uint64_t segment_begin(const TensorCombining *it, uint32_t segment)
+{
+    return segment == 0 ? 0 : it->ends[segment - 1];
+}
+
+static uint32_t segment_of(const TensorCombining *it, uint64_t chunk)
+{
+    uint32_t segment = 0;
+
+    while (chunk >= it->first_chunk[segment + 1])
+        segment++;
+    return segment;
+}
+
+static uint64_t chunk_begin(const TensorCombining *it, uint64_t chunk, uint64_t *end)
+{
+    const uint32_t segment = segment_of(it, chunk);
+    const uint64_t begin =
+        segment_begin(it, segment) + (chunk - it->first_chunk[segment]) * CHUNK_VALUES;
+
+    *end = MIN(begin + CHUNK_VALUES, it->ends[segment]);
+    return begin;
+}
+
+static bool is_own(const TensorFlow *flow, uint64_t chunk)
+{
+    return flow->combining->is_whole || segment_of(flow->combining, chunk) == flow->plan.self;
+}
+
+static bool contributes(const TensorFlow *flow, uint32_t node)
+{
+    return !flow->combining->is_broadcast || flow->combining->root == node;
+}
+
+/* ---- making ---- */
+
+static RubatoDtype part_dtype(const TensorRequest *request)
+{
+    const bool is_mean = request->reduce.reduction == RUBATO_REDUCTION_MEAN;
+
+    switch (request->dtype) {
+    case RUBATO_F16:
+    case RUBATO_BF16:
+        return RUBATO_F32;
+    case RUBATO_I8:
+    case RUBATO_I16:
+    case RUBATO_I32:
+    case RUBATO_U8:
+        return is_mean ? RUBATO_I64 : request->dtype;
+    case RUBATO_F32:
+    case RUBATO_F64:
+    case RUBATO_I64:
+    case RUBATO_BOOL:
+        break;
+    }
+    return request->dtype;
+}
+
+static void find_reductions(TensorFlow *flow)
+{
+    TensorCombining *const it = flow->combining;
+    const TensorRequest *const request = &flow->request;
+    const RubatoDtype part = part_dtype(request);
+
+    it->first = it->last = (TensorReduction){
+        .dtype = request->dtype, .result = part, .reduce = request->reduce, .divisor = 1
+    };
+    it->first.reduce.postscale = 1;
+    it->last.dtype = part;
+    it->last.result = request->dtype;
+    it->last.reduce.prescale = 1;
+    it->last.divisor = request->reduce.divides_by_all ? flow->plan.n_ranks : flow->plan.n_asking;
+    it->has_parts = part != request->dtype || it->n_inputs > 1 || request->reduce.prescale != 1;
+    it->part_size = rubato_dtype_size(part);
+}
+
+static void find_arrays(TensorFlow *flow)
+{
+    TensorCombining *const it = flow->combining;
+    const TensorRequest *const request = &flow->request;
+
+    it->inputs = g_new0(const uint8_t *, flow->n_local);
+    it->outputs = g_new0(uint8_t *, flow->n_local);
+    for (uint32_t i = 0; i < flow->n_local; i++) {
+        const TensorPart *const part = flow->plan.parts[i];
+        const uint32_t rank = flow->plan.first_ranks[flow->plan.self] + i;
+
+        if (part == NULL)
+            continue;
+        if (!it->is_broadcast || rank == request->root)
+            it->inputs[it->n_inputs++] = part->input;
+        if (part->output != NULL || !it->is_broadcast)
+            it->outputs[it->n_outputs++] = part->output;
+    }
+}
+
+/* Of a reduce_scatter: the values of each worker of this node, and where each node's end. */
+static void find_scattered(TensorFlow *flow)
+{
+    TensorCombining *const it = flow->combining;
+    const TensorFlowPlan *const plan = &flow->plan;
+    const uint64_t n_rows = tensor_request_rows(&flow->request);
+    const uint64_t row_values = tensor_request_row_bytes(&flow->request) / it->size;
+    uint64_t end = 0;
+
+    it->output_begins = g_new0(uint64_t, flow->n_local);
+    it->output_ends = g_new0(uint64_t, flow->n_local);
+    for (uint32_t node = 0; node < plan->n_nodes; node++) {
+        for (uint32_t i = 0; i < plan->n_ranks_of[node]; i++) {
+            const uint64_t begin = end;
+
+            end += row_values *
+                   rubato_reduce_scatter_rows(n_rows, plan->n_ranks, plan->first_ranks[node] + i);
+            if (node == plan->self) {
+                it->output_begins[i] = begin;
+                it->output_ends[i] = end;
+            }
+        }
+        it->ends[node] = end;
+    }
+}
+
+static void cut(TensorFlow *flow, uint64_t n_values)
+{
+    TensorCombining *const it = flow->combining;
+
+    it->n_segments = it->is_whole ? 1 : flow->plan.n_nodes;
+    it->ends = g_new0(uint64_t, it->n_segments);
+    it->first_chunk = g_new0(uint64_t, it->n_segments + 1);
+    if (flow->request.operation == TENSOR_REDUCE_SCATTER) {
+        find_scattered(flow);
+    } else {
+        const uint64_t share =
+            (n_values / it->n_segments + ALIGNED_VALUES) & ~(uint64_t)(ALIGNED_VALUES - 1);
+        for (uint32_t i = 0; i < it->n_segments; i++)
+            it->ends[i] = MIN(i + 1 == it->n_segments ? n_values : share * (i + 1), n_values);
+    }
+    for (uint32_t i = 0; i < it->n_segments; i++) {
+        const uint64_t n = it->ends[i] - segment_begin(it, i);
+        const uint64_t n_chunks = (n + CHUNK_VALUES - 1) / CHUNK_VALUES;
+
+        it->first_chunk[i + 1] = it->first_chunk[i] + n_chunks;
+        it->n_turns = MAX(it->n_turns, n_chunks);
+    }
+    it->chunks = g_new0(Chunk, it->first_chunk[it->n_segments] + 1);
+}
+
+/* What has to be done for a chunk of this node, and what for one of another node. */
+static void expect(TensorFlow *flow, uint64_t chunk)
+{
+    TensorCombining *const it = flow->combining;
+    const uint32_t n_nodes = flow->plan.n_nodes, self = flow->plan.self;
+    Chunk *const one = &it->chunks[chunk];
+
+    if (!is_own(flow, chunk)) {
+        flow->n_left += contributes(flow, self); /* it is sent */
+        if (it->has_results && !(it->is_broadcast && it->root == self)) {
+            flow->n_left++;
+            flow->n_awaited[segment_of(it, chunk)]++;
+        }
+        return;
+    }
+    one->owners = g_new0(void *, n_nodes);
+    one->parts = g_new0(const void *, n_nodes);
+    for (uint32_t node = 0; node < n_nodes; node++)
+        if (node != self && contributes(flow, node)) {
+            one->n_missing++;
+            flow->n_awaited[node]++;
+        }
+    flow->n_left++;
+    if (it->is_whole && contributes(flow, self)) {
+        one->n_missing++;
+        flow->n_left++;
+    }
+    if (one->n_missing == 0)
+        tensor_flow_add_step(flow, &(TensorStep){ .what = STEP_COMBINE, .place = chunk });
+}
+
+static void begin(TensorFlow *flow)
+{
+    TensorCombining *const it = flow->combining = g_new0(TensorCombining, 1);
+    const uint32_t n_nodes = flow->plan.n_nodes;
+    const uint64_t n_values = tensor_request_values(&flow->request);
+
+    it->is_broadcast = flow->request.operation == TENSOR_BROADCAST;
+    it->size = rubato_dtype_size(flow->request.dtype);
+    find_arrays(flow);
+    find_reductions(flow);
+    if (it->is_broadcast) {
+        it->has_parts = false;
+        it->part_size = it->size;
+        while (flow->request.root >=
+               flow->plan.first_ranks[it->root] + flow->plan.n_ranks_of[it->root])
+            it->root++;
+    }
+    const uint64_t n_bytes = n_values * it->part_size;
+    const bool scatters = flow->request.operation == TENSOR_REDUCE_SCATTER;
+    flow->is_small = n_bytes <= SMALL_BYTES;
+    it->is_whole = !scatters && n_nodes <= WHOLE_NODES &&
+                   (n_bytes <= WHOLE_BYTES ||
+                    (n_nodes == 2 && (it->is_broadcast || n_bytes <= WHOLE_BYTES_OF_TWO)));
+    it->has_results = !it->is_whole && !scatters;
+    cut(flow, n_values);
+    if (contributes(flow, flow->plan.self))
+        it->n_sends = it->is_whole ? it->n_turns : it->n_turns * (n_nodes - 1);
+    for (uint64_t chunk = 0; chunk < it->first_chunk[it->n_segments]; chunk++)
+        expect(flow, chunk);
+}
+
+static void end(TensorFlow *flow)
+{
+    TensorCombining *const it = flow->combining;
+
+    for (uint64_t chunk = 0; chunk < it->first_chunk[it->n_segments]; chunk++) {
+        Chunk *const one = &it->chunks[chunk];
+
+        for (uint32_t node = 0; one->owners != NULL && node < flow->plan.n_nodes; node++)
+            tensor_flow_drop(flow, one->owners[node]);
+        g_free(one->owners);
+        g_free(one->parts);
+    }
+    g_free(it->chunks);
+    g_free(it->ends);
+    g_free(it->first_chunk);
+    g_free(it->inputs);
+    g_free(it->outputs);
+    g_free(it->output_begins);
+    g_free(it->output_ends);
+    g_free(it);
+}
+
+/* ---- what comes ---- */
+
+static const char *take_result(TensorFlow *flow, uint32_t from, const TensorMessage *message,
+                               void *owner)
+{
+    TensorCombining *const it = flow->combining;
+    uint64_t end_value;
+    const uint64_t begin_value = chunk_begin(it, message->place, &end_value);
+
+    if (!it->has_results || (it->is_broadcast && it->root == flow->plan.self) ||
+        segment_of(it, message->place) != from)
+        return "the result of a tensor that is not its own";
+    if (message->n_bytes != (end_value - begin_value) * it->size)
+        return "the result of a tensor of a wrong size";
+    if (it->chunks[message->place].has_come)
+        return "a result of a tensor twice";
+    it->chunks[message->place].has_come = true;
+    flow->n_awaited[from]--;
+    tensor_flow_add_step(flow, &(TensorStep){ .what = STEP_COPY,
+                                              .place = message->place,
+                                              .message = owner,
+                                              .bytes = message->bytes,
+                                              .n_bytes = message->n_bytes });
+    return NULL;
+}
+
+static void lower_missing(TensorFlow *flow, uint64_t chunk)
+{
+    if (--flow->combining->chunks[chunk].n_missing == 0)
+        tensor_flow_add_step(flow, &(TensorStep){ .what = STEP_COMBINE, .place = chunk });
+}
+
+static const char *take(TensorFlow *flow, uint32_t from, const TensorMessage *message, void *owner)
+{
+    TensorCombining *const it = flow->combining;
+    uint64_t end_value;
+
+    if (message->place >= it->first_chunk[it->n_segments])
+        return "a piece of a tensor behind its end";
+    if (message->kind == TENSOR_MESSAGE_RESULT)
+        return take_result(flow, from, message, owner);
+    const uint64_t begin_value = chunk_begin(it, message->place, &end_value);
+    if (message->kind != TENSOR_MESSAGE_PART || !is_own(flow, message->place) ||
+        !contributes(flow, from))
+        return "a piece of a tensor that is not for this node";
+    if (message->n_bytes != (end_value - begin_value) * it->part_size)
+        return "a piece of a tensor of a wrong size";
+    Chunk *const one = &it->chunks[message->place];
+    if (one->n_missing == 0 || one->owners[from] != NULL)
+        return "a piece of a tensor twice";
+    one->parts[from] = message->bytes;
+    one->owners[from] = owner;
+    if (it->has_results || one->n_missing > 1)
+        one->owners[from] = tensor_flow_keep(flow, owner, &one->parts[from]);
+    if (one->owners[from] == NULL)
+        return NULL;
+    flow->n_awaited[from]--;
+    lower_missing(flow, message->place);
+    return NULL;
+}
+
+/* ---- steps ---- */
+
+/* The chunk that step n sends. Chunks of the others' segments go in turn, first those of the next
+ * node: so not all nodes send to one at the same time. False: that segment is shorter. */
+static bool nth_send(const TensorFlow *flow, uint64_t n, uint64_t *chunk)
+{
+    const TensorCombining *const it = flow->combining;
+
+    if (it->is_whole) {
+        *chunk = n;
+        return true;
+    }
+    const uint32_t n_others = flow->plan.n_nodes - 1;
+    const uint32_t segment = (flow->plan.self + 1 + (uint32_t)(n % n_others)) % flow->plan.n_nodes;
+    *chunk = it->first_chunk[segment] + n / n_others;
+    return *chunk < it->first_chunk[segment + 1];
+}
+
+static bool has_next(const TensorFlow *flow)
+{
+    uint64_t chunk;
+
+    for (uint64_t n = flow->combining->next_send; n < flow->combining->n_sends; n++)
+        if (nth_send(flow, n, &chunk))
+            return true;
+    return false;
+}
+
+static bool next(TensorFlow *flow, TensorStep *step)
+{
+    TensorCombining *const it = flow->combining;
+
+    *step = (TensorStep){ .what = STEP_SEND };
+    while (it->next_send < it->n_sends)
+        if (nth_send(flow, it->next_send++, &step->place))
+            return true;
+    return false;
+}
+
+static bool sends_to(const TensorFlow *flow, const TensorStep *step, uint32_t to)
+{
+    const TensorCombining *const it = flow->combining;
+
+    switch (step->what) {
+    case STEP_SEND:
+        return it->is_whole || segment_of(it, step->place) == to;
+    case STEP_COMBINE:
+        return it->has_results && !(it->is_broadcast && it->root == to);
+    default:
+        return false;
+    }
+}
+
+static void send_messages(const TensorFlow *flow, const GArray *messages)
+{
+    for (guint i = 0; i < messages->len; i++)
+        tensor_flow_send(flow, &g_array_index(messages, TensorOutgoing, i));
+}
+
+static void forget_messages(const TensorFlow *flow, const GArray *messages)
+{
+    for (guint i = 0; i < messages->len; i++)
+        tensor_flow_forget(flow, &g_array_index(messages, TensorOutgoing, i));
+}
+
+/* Messages of a step, one to each node that gets one. False: there was no memory. */
+static bool begin_messages(const TensorFlow *flow, const TensorStep *step, size_t n_bytes,
+                           GArray *messages)
+{
+    const TensorMessageKind kind =
+        step->what == STEP_SEND ? TENSOR_MESSAGE_PART : TENSOR_MESSAGE_RESULT;
+
+    for (uint32_t i = 1; i < flow->plan.n_nodes; i++) {
+        const uint32_t to = (flow->plan.self + i) % flow->plan.n_nodes;
+        TensorOutgoing outgoing;
+
+        if (!sends_to(flow, step, to))
+            continue;
+        if (!tensor_flow_begin_message(flow, kind, step->place, n_bytes, to, &outgoing)) {
+            forget_messages(flow, messages);
+            return false;
+        }
+        g_array_append_val(messages, outgoing);
+    }
+    return true;
+}
+
+/* Copies this node's values of the chunk to its own workers. */
+static void copy_out(const TensorFlow *flow, uint64_t begin_value, const void *values, size_t n)
+{
+    const TensorCombining *const it = flow->combining;
+
+    for (uint32_t i = 0; i < it->n_outputs; i++) {
+        uint8_t *const to = it->outputs[i] + begin_value * it->size;
+
+        if (to != values)
+            memcpy(to, values, n);
+    }
+}
+
+/* Combines this node's own part of a chunk into each of the arrays. */
+static void make_part(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values,
+                      void *const *outputs, uint32_t n_outputs)
+{
+    const TensorCombining *const it = flow->combining;
+
+    if (!it->has_parts) {
+        for (uint32_t i = 0; i < n_outputs; i++)
+            memcpy(outputs[i], it->inputs[0] + begin_value * it->size, n_values * it->size);
+        return;
+    }
+    g_autofree const void **inputs = g_new(const void *, it->n_inputs);
+    for (uint32_t i = 0; i < it->n_inputs; i++)
+        inputs[i] = it->inputs[i] + begin_value * it->size;
+    tensor_reduce(&it->first, inputs, it->n_inputs, outputs, n_outputs, 0, n_values, 0);
+}
+
+static bool send_part(TensorFlow *flow, const TensorStep *step)
+{
+    const TensorCombining *const it = flow->combining;
+    g_autoptr(GArray) messages = g_array_new(FALSE, FALSE, sizeof(TensorOutgoing));
+    uint64_t end_value;
+    const uint64_t begin_value = chunk_begin(it, step->place, &end_value);
+    const uint64_t n_values = end_value - begin_value;
+
+    if (!begin_messages(flow, step, n_values * it->part_size, messages))
+        return false;
+    g_autofree void **outputs = g_new(void *, messages->len);
+    for (guint i = 0; i < messages->len; i++)
+        outputs[i] = g_array_index(messages, TensorOutgoing, i).bytes;
+    make_part(flow, begin_value, n_values, outputs, messages->len);
+    send_messages(flow, messages);
+    if (it->is_broadcast && !it->is_whole)
+        copy_out(flow, begin_value, it->inputs[0] + begin_value * it->size, n_values * it->size);
+    return true;
+}
+
+/* Of a reduce_scatter: each worker takes what is its own of the chunk. */
+static void scatter(const TensorFlow *flow, const void *const *parts, uint64_t begin_value,
+                    uint64_t end_value)
+{
+    const TensorCombining *const it = flow->combining;
+
+    for (uint32_t i = 0; i < it->n_outputs; i++) {
+        const uint64_t from = MAX(begin_value, it->output_begins[i]);
+        const uint64_t to = MIN(end_value, it->output_ends[i]);
+        void *output = it->outputs[i];
+
+        if (from < to)
+            tensor_reduce(&it->last, parts, flow->plan.n_nodes, &output, 1, from - begin_value,
+                          to - begin_value, (size_t)(it->output_begins[i] - begin_value));
+    }
+}
+
+/* Combines all parts into the outputs of this node's workers and the messages. */
+static bool combine_parts(const TensorFlow *flow, const Chunk *chunk, uint64_t begin_value,
+                          uint64_t end_value, const GArray *messages)
+{
+    const TensorCombining *const it = flow->combining;
+    const uint64_t n_values = end_value - begin_value;
+    const uint32_t n_nodes = flow->plan.n_nodes, self = flow->plan.self;
+    g_autofree const void **parts = g_memdup2(chunk->parts, n_nodes * sizeof *parts);
+    g_autofree void **outputs = g_new(void *, it->n_outputs + messages->len);
+    g_autofree void *own = NULL;
+    uint32_t n = 0;
+
+    parts[self] = it->inputs[0] + begin_value * it->size;
+    if (it->has_parts) {
+        own = g_try_malloc(n_values * it->part_size);
+        if (own == NULL)
+            return false;
+        make_part(flow, begin_value, n_values, &own, 1);
+        parts[self] = own;
+    }
+    if (it->output_begins != NULL) {
+        scatter(flow, parts, begin_value, end_value);
+        return true;
+    }
+    for (guint i = 0; i < messages->len; i++)
+        outputs[n++] = g_array_index(messages, TensorOutgoing, i).bytes;
+    for (uint32_t i = 0; i < it->n_outputs; i++)
+        outputs[n++] = it->outputs[i] + begin_value * it->size;
+    tensor_reduce(&it->last, parts, n_nodes, outputs, n, 0, n_values, 0);
+    return true;
+}
+
+static bool combine(TensorFlow *flow, const TensorStep *step)
+{
+    const TensorCombining *const it = flow->combining;
+    const Chunk *const chunk = &it->chunks[step->place];
+    g_autoptr(GArray) messages = g_array_new(FALSE, FALSE, sizeof(TensorOutgoing));
+    uint64_t end_value;
+    const uint64_t begin_value = chunk_begin(it, step->place, &end_value);
+    const size_t n_bytes = (end_value - begin_value) * it->size;
+
+    if (!begin_messages(flow, step, n_bytes, messages))
+        return false;
+    if (it->is_broadcast) {
+        const void *const values = it->root == flow->plan.self
+                                       ? it->inputs[0] + begin_value * it->size
+                                       : chunk->parts[it->root];
+
+        for (guint i = 0; i < messages->len; i++)
+            memcpy(g_array_index(messages, TensorOutgoing, i).bytes, values, n_bytes);
+        copy_out(flow, begin_value, values, n_bytes);
+    } else if (!combine_parts(flow, chunk, begin_value, end_value, messages)) {
+        forget_messages(flow, messages);
+        return false;
+    }
+    send_messages(flow, messages);
+    return true;
+}
+
+static bool run(TensorFlow *flow, const TensorStep *step)
+{
+    const TensorCombining *const it = flow->combining;
+    uint64_t end_value;
+
+    switch (step->what) {
+    case STEP_SEND:
+        return send_part(flow, step);
+    case STEP_COMBINE:
+        return combine(flow, step);
+    default:
+        copy_out(flow, chunk_begin(it, step->place, &end_value), step->bytes, step->n_bytes);
+        return true;
+    }
+}
+
+static void did(TensorFlow *flow, const TensorStep *step)
+{
+    TensorCombining *const it = flow->combining;
+    Chunk *const chunk = &it->chunks[step->place];
+
+    if (step->what == STEP_SEND && it->is_whole)
+        lower_missing(flow, step->place);
+    if (step->what != STEP_COMBINE)
+        return;
+    for (uint32_t node = 0; node < flow->plan.n_nodes; node++) {
+        tensor_flow_drop(flow, chunk->owners[node]);
+        chunk->owners[node] = NULL;
+    }
+}
+
+const TensorFlowOps tensor_combining_ops = {
+    .begin = begin,
+    .end = end,
+    .take = take,
+    .next = next,
+    .has_next = has_next,
+    .sends_to = sends_to,
+    .run = run,
+    .did = did,
+};

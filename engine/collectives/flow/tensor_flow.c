@@ -1,0 +1,181 @@
+/* One operation's data between nodes: see tensor_flow.h. */
+#include "engine/collectives/flow/tensor_flow_private.h"
+
+#include <rubato/error.h>
+#include <string.h>
+
+#include "engine/control/control.h"
+
+TensorFlow *tensor_flow_new(const TensorFlowPlan *plan)
+{
+    TensorFlow *const flow = g_new0(TensorFlow, 1);
+    const uint32_t n = plan->n_nodes;
+
+    flow->plan = *plan;
+    flow->plan.nodes = g_memdup2(plan->nodes, n * sizeof *plan->nodes);
+    flow->plan.first_ranks = g_memdup2(plan->first_ranks, n * sizeof *plan->first_ranks);
+    flow->plan.n_ranks_of = g_memdup2(plan->n_ranks_of, n * sizeof *plan->n_ranks_of);
+    flow->n_local = plan->n_ranks_of[plan->self];
+    flow->plan.parts = g_memdup2(plan->parts, flow->n_local * sizeof(TensorPart *));
+    flow->n_awaited = g_new0(uint64_t, n);
+    for (uint32_t i = 0; i < flow->n_local; i++)
+        if (plan->parts[i] != NULL)
+            flow->request = plan->parts[i]->request;
+    flow->ops =
+        flow->request.operation == TENSOR_ALLGATHER || flow->request.operation == TENSOR_ALLTOALL
+            ? &tensor_gathering_ops
+            : &tensor_combining_ops;
+    flow->ops->begin(flow);
+    return flow;
+}
+
+void tensor_flow_free(TensorFlow *flow)
+{
+    TensorStep *step;
+
+    if (flow == NULL)
+        return;
+    while ((step = g_queue_pop_head(&flow->arrived)) != NULL) {
+        tensor_flow_drop(flow, step->message);
+        g_free(step);
+    }
+    flow->ops->end(flow);
+    g_clear_error(&flow->error);
+    g_free(flow->n_awaited);
+    g_free((void *)flow->plan.parts);
+    g_free((void *)flow->plan.nodes);
+    g_free((void *)flow->plan.first_ranks);
+    g_free((void *)flow->plan.n_ranks_of);
+    g_free(flow);
+}
+
+bool tensor_flow_is_small(const TensorFlow *flow)
+{
+    return flow->is_small;
+}
+
+/* ---- what comes ---- */
+
+static const char *take_failure(TensorFlow *flow, const TensorMessage *message, void *owner)
+{
+    g_autofree char *text = g_utf8_make_valid(message->bytes, (gssize)message->n_bytes);
+    GError *error = NULL;
+
+    if (!control_check(message->code, text, &error))
+        tensor_flow_fail(flow, error);
+    g_clear_error(&error);
+    tensor_flow_drop(flow, owner);
+    return NULL;
+}
+
+const char *tensor_flow_take(TensorFlow *flow, uint32_t node, const TensorMessage *message,
+                             void *owner)
+{
+    uint32_t from = 0;
+
+    while (from < flow->plan.n_nodes && flow->plan.nodes[from] != node)
+        from++;
+    if (from == flow->plan.n_nodes || from == flow->plan.self)
+        return "a piece of a tensor in which it has no part";
+    if (flow->error != NULL) {
+        tensor_flow_drop(flow, owner);
+        return NULL;
+    }
+    return message->kind == TENSOR_MESSAGE_FAILURE ? take_failure(flow, message, owner)
+                                                   : flow->ops->take(flow, from, message, owner);
+}
+
+/* ---- steps ---- */
+
+bool tensor_flow_has_step(const TensorFlow *flow)
+{
+    return flow->error == NULL && (flow->arrived.head != NULL || flow->ops->has_next(flow));
+}
+
+bool tensor_flow_next(TensorFlow *flow, TensorSteps which, TensorStep *step)
+{
+    TensorStep *const arrived = flow->error == NULL ? g_queue_pop_head(&flow->arrived) : NULL;
+
+    if (arrived != NULL) {
+        *step = *arrived;
+        g_free(arrived);
+        return true;
+    }
+    return flow->error == NULL && which == TENSOR_STEPS_ALL && flow->ops->next(flow, step);
+}
+
+void tensor_flow_each_target(const TensorFlow *flow, const TensorStep *step,
+                             void (*call)(void *user, uint32_t node), void *user)
+{
+    for (uint32_t to = 0; to < flow->plan.n_nodes; to++)
+        if (to != flow->plan.self && flow->ops->sends_to(flow, step, to))
+            call(user, flow->plan.nodes[to]);
+}
+
+bool tensor_flow_do(TensorFlow *flow, const TensorStep *step)
+{
+    return flow->ops->run(flow, step);
+}
+
+void tensor_flow_did(TensorFlow *flow, TensorStep *step, bool ok)
+{
+    tensor_flow_drop(flow, step->message);
+    step->message = NULL;
+    flow->n_left--;
+    if (!ok)
+        tensor_flow_fail_here(flow, NULL);
+    else
+        flow->ops->did(flow, step);
+}
+
+/* ---- the end ---- */
+
+bool tensor_flow_has_ended(const TensorFlow *flow)
+{
+    return flow->n_left == 0 || flow->error != NULL;
+}
+
+const GError *tensor_flow_error(const TensorFlow *flow)
+{
+    return flow->error;
+}
+
+void tensor_flow_fail(TensorFlow *flow, const GError *error)
+{
+    if (flow->error == NULL)
+        flow->error = g_error_copy(error);
+}
+
+bool tensor_flow_tell_failure(const TensorFlow *flow)
+{
+    if (!flow->is_own_fault)
+        return false;
+    const size_t n_text = strlen(flow->error->message);
+    const size_t n = MIN(n_text, (size_t)CONTROL_MAX_TEXT);
+    for (uint32_t to = 0; to < flow->plan.n_nodes; to++) {
+        const TensorMessage message = { .kind = TENSOR_MESSAGE_FAILURE,
+                                        .code = control_code_of(flow->error),
+                                        .number = flow->plan.number,
+                                        .n_bytes = n };
+        void *bytes;
+
+        if (to == flow->plan.self)
+            continue;
+        void *const sent = flow->plan.carrier->new_message(flow->plan.user, &message, &bytes);
+        if (sent == NULL)
+            g_error("no memory to say that there is none; the node ends here");
+        memcpy(bytes, flow->error->message, n);
+        flow->plan.carrier->send(flow->plan.user, flow->plan.nodes[to], sent);
+    }
+    return true;
+}
+
+bool tensor_flow_waits_for(const TensorFlow *flow, uint32_t *node)
+{
+    for (uint32_t i = 0; i < flow->plan.n_nodes; i++)
+        if (flow->n_awaited[i] > 0) {
+            *node = flow->plan.nodes[i];
+            return true;
+        }
+    return false;
+}

@@ -1,0 +1,140 @@
+/* The data of one collective on a tensor between the nodes that take part: what this node sends,
+ * and what it does with what comes.
+ *
+ *   tensor_flow.c       one operation: what comes, what is to be done, when it is complete
+ *   tensor_combining.c  allreduce, reduce_scatter, broadcast
+ *   tensor_gathering.c  allgather, alltoall
+ *   tensor_flow_base.c  what these two share
+ *   tensor_message.c    the bytes of a message
+ *
+ * A lower file of this list calls none above it.
+ *
+ * A state machine without a thread and without a socket: messages go in, and steps come out. A step
+ * computes, copies and sends; several threads may do steps of one flow at the same time, in any
+ * order. Messages of the other nodes may come in any order, too, except that the ROWS of a node
+ * come behind its SIZES.
+ *
+ * DESIGN NOTE
+ *
+ * Values are cut into chunks. Each node combines a run of them, its segment, and gets for it the
+ * sums of all other nodes (PART); it sends the result to the others (RESULT). So each node sends
+ * and receives 2 (n - 1) / n of a tensor's bytes, as with a ring, whatever the number of nodes, but
+ * in two steps instead of 2 (n - 1). A small tensor is one chunk that each node sends to all
+ * others, and that all of them combine: one step.
+ *
+ * A node adds up the values of its own workers in the order of their ranks, and a chunk's sums in
+ * the order of the nodes, whatever came first. So the result does not depend on the order of
+ * messages, nor on how a tensor is cut, and is the same on all nodes. What is narrower than the
+ * type in which values are combined travels in a wider one where rounding or wrapping in between
+ * would show (halves as floats, integers of which a mean is asked as i64).
+ *
+ * A broadcast is the same with one node that has values. For allgather and alltoall a node first
+ * tells each other one how many rows come from each of its workers, and then sends them.
+ *
+ * Threads: one at a time, except tensor_flow_do. */
+#ifndef RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_FLOW_H
+#define RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_FLOW_H
+
+#include "engine/collectives/flow/tensor_message.h"
+#include "engine/collectives/tensor_work.h"
+
+typedef struct TensorFlow TensorFlow;
+
+/* What a flow needs of who carries its messages. */
+typedef struct {
+    /* Room for a message with so many bytes behind its header, and where these go. NULL: there is
+     * no memory. Any thread. */
+    void *(*new_message)(void *user, const TensorMessage *message, void **bytes);
+
+    /* Sends it, or forgets it. Any thread. */
+    void (*send)(void *user, uint32_t node, void *message);
+    void (*forget)(void *user, void *message);
+
+    /* A message that came is kept until others have come, or until there is room to send. Returns
+     * it, perhaps moved: *bytes are then elsewhere. NULL: there is no memory, and it is dropped. */
+    void *(*keep)(void *user, void *message, const void **bytes);
+
+    /* Gives a message that came back. Any thread. */
+    void (*drop)(void *user, void *message);
+} TensorCarrier;
+
+typedef struct {
+    uint64_t number; /* of the operation */
+    uint32_t n_ranks;
+    uint32_t n_asking; /* of them; the others have joined */
+
+    /* The nodes with workers that have asked, in the order of their ranks; two at least. */
+    uint32_t n_nodes;
+    uint32_t self;               /* among them */
+    const uint32_t *nodes;       /* their numbers */
+    const uint32_t *first_ranks; /* of each */
+    const uint32_t *n_ranks_of;  /* workers of each, whether they have asked or not */
+
+    TensorPart *const *parts; /* of this node's workers, by local rank; NULL: it has joined */
+
+    const TensorCarrier *carrier;
+    void *user; /* the carrier's */
+} TensorFlowPlan;
+
+/* A step. */
+typedef struct {
+    uint32_t what; /* the flow's own */
+    uint32_t node; /* the same: among the nodes of the flow */
+    uint64_t place;
+    void *message; /* the same: that came; it is dropped behind the step */
+    const uint8_t *bytes;
+    size_t n_bytes;
+} TensorStep;
+
+/* Parts stay as long as the flow; all else of the plan is copied. The requests fit each other.
+ * (transfer full) */
+TensorFlow *tensor_flow_new(const TensorFlowPlan *plan);
+
+/* NULL is allowed. No step is being done. */
+void tensor_flow_free(TensorFlow *flow);
+
+/* Whether all of it is so little that any thread may do its steps at once. */
+bool tensor_flow_is_small(const TensorFlow *flow);
+
+/* A message came from the node with that number; takes it over if nothing is wrong with it. NULL,
+ * or what is wrong. */
+const char *tensor_flow_take(TensorFlow *flow, uint32_t node, const TensorMessage *message,
+                             void *owner);
+
+typedef enum {
+    TENSOR_STEPS_ALL,
+    TENSOR_STEPS_OF_MESSAGES, /* only those that what came made possible */
+} TensorSteps;
+
+/* The next step that can be done; false: there is none now. */
+bool tensor_flow_next(TensorFlow *flow, TensorSteps which, TensorStep *step);
+bool tensor_flow_has_step(const TensorFlow *flow);
+
+/* The nodes, by number, to which the step sends values: calls for each of them. */
+void tensor_flow_each_target(const TensorFlow *flow, const TensorStep *step,
+                             void (*call)(void *user, uint32_t node), void *user);
+
+/* Does a step. False: there was no memory for it. Any thread. */
+bool tensor_flow_do(TensorFlow *flow, const TensorStep *step);
+
+/* The step was done. */
+void tensor_flow_did(TensorFlow *flow, TensorStep *step, bool ok);
+
+/* How it ended: all steps are done, or it has failed (also with a FAILURE that came). */
+bool tensor_flow_has_ended(const TensorFlow *flow);
+const GError *tensor_flow_error(const TensorFlow *flow);
+
+/* Whether it failed for a reason that the other nodes do not know, and tells it to them. */
+bool tensor_flow_tell_failure(const TensorFlow *flow);
+
+/* It fails. The first error stays. */
+void tensor_flow_fail(TensorFlow *flow, const GError *error);
+
+/* The same for a reason that the other nodes do not know. Takes the error; NULL: there was no
+ * memory. */
+void tensor_flow_fail_here(TensorFlow *flow, GError *error);
+
+/* The node for which it waits, by number; false: it waits for none. */
+bool tensor_flow_waits_for(const TensorFlow *flow, uint32_t *node);
+
+#endif

@@ -1,0 +1,59 @@
+/* What combining and gathering share: steps, messages. See tensor_flow_private.h. */
+#include "engine/collectives/flow/tensor_flow_private.h"
+
+#include <rubato/error.h>
+
+void tensor_flow_add_step(TensorFlow *flow, const TensorStep *step)
+{
+    g_queue_push_tail(&flow->arrived, g_memdup2(step, sizeof *step));
+}
+
+bool tensor_flow_begin_message(const TensorFlow *flow, TensorMessageKind kind, uint64_t place,
+                               size_t n_bytes, uint32_t to, TensorOutgoing *outgoing)
+{
+    const TensorMessage message = {
+        .kind = kind, .number = flow->plan.number, .place = place, .n_bytes = n_bytes
+    };
+
+    outgoing->to = to;
+    outgoing->message =
+        flow->plan.carrier->new_message(flow->plan.user, &message, &outgoing->bytes);
+    return outgoing->message != NULL;
+}
+
+void tensor_flow_send(const TensorFlow *flow, const TensorOutgoing *outgoing)
+{
+    flow->plan.carrier->send(flow->plan.user, flow->plan.nodes[outgoing->to], outgoing->message);
+}
+
+void tensor_flow_forget(const TensorFlow *flow, const TensorOutgoing *outgoing)
+{
+    flow->plan.carrier->forget(flow->plan.user, outgoing->message);
+}
+
+void *tensor_flow_keep(TensorFlow *flow, void *owner, const void **bytes)
+{
+    void *const kept = flow->plan.carrier->keep(flow->plan.user, owner, bytes);
+
+    if (kept == NULL)
+        tensor_flow_fail_here(flow, NULL);
+    return kept;
+}
+
+void tensor_flow_drop(const TensorFlow *flow, void *owner)
+{
+    if (owner != NULL)
+        flow->plan.carrier->drop(flow->plan.user, owner);
+}
+
+void tensor_flow_fail_here(TensorFlow *flow, GError *error)
+{
+    if (flow->error != NULL) {
+        g_clear_error(&error);
+        return;
+    }
+    flow->is_own_fault = true;
+    flow->error = error != NULL ? error
+                                : g_error_new(RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                                              "no memory for values of a tensor");
+}

@@ -1,0 +1,74 @@
+/* What the files of this folder share. See tensor_flow.h.
+ *
+ * Threads: as there. */
+#ifndef RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_FLOW_PRIVATE_H
+#define RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_FLOW_PRIVATE_H
+
+#include "engine/collectives/flow/tensor_flow.h"
+
+/* How a class of operations flows. */
+typedef struct {
+    void (*begin)(TensorFlow *flow);
+    void (*end)(TensorFlow *flow);
+
+    /* NULL, or what is wrong. The message is a step's, or kept, or dropped. */
+    const char *(*take)(TensorFlow *flow, uint32_t from, const TensorMessage *message, void *owner);
+
+    /* The next step that sends without waiting for a message. */
+    bool (*next)(TensorFlow *flow, TensorStep *step);
+    bool (*has_next)(const TensorFlow *flow);
+
+    /* Whether the step sends values to that node. */
+    bool (*sends_to)(const TensorFlow *flow, const TensorStep *step, uint32_t to);
+    bool (*run)(TensorFlow *flow, const TensorStep *step);
+    void (*did)(TensorFlow *flow, const TensorStep *step);
+} TensorFlowOps;
+
+extern const TensorFlowOps tensor_combining_ops;
+extern const TensorFlowOps tensor_gathering_ops;
+
+typedef struct TensorCombining TensorCombining;
+typedef struct TensorGathering TensorGathering;
+
+struct TensorFlow {
+    TensorFlowPlan plan; /* its lists are the flow's */
+    TensorRequest request;
+    const TensorFlowOps *ops;
+    bool is_small;
+    uint32_t n_local; /* workers of this node, also those that have joined */
+
+    GQueue arrived;      /* of TensorStep: steps that what came made possible */
+    uint64_t n_left;     /* steps that are not done */
+    uint64_t *n_awaited; /* by node: messages that have not come */
+    GError *error;
+    bool is_own_fault; /* the other nodes do not know it */
+
+    union {
+        TensorCombining *combining;
+        TensorGathering *gathering;
+    };
+};
+
+/* ---- tensor_flow_base.c ---- */
+
+/* Adds a step that can be done. */
+void tensor_flow_add_step(TensorFlow *flow, const TensorStep *step);
+
+/* A message on its way out. */
+typedef struct {
+    void *message;
+    void *bytes;
+    uint32_t to; /* among the nodes of the flow */
+} TensorOutgoing;
+
+/* False: there is no memory for it. */
+bool tensor_flow_begin_message(const TensorFlow *flow, TensorMessageKind kind, uint64_t place,
+                               size_t n_bytes, uint32_t to, TensorOutgoing *outgoing);
+void tensor_flow_send(const TensorFlow *flow, const TensorOutgoing *outgoing);
+void tensor_flow_forget(const TensorFlow *flow, const TensorOutgoing *outgoing);
+
+/* Keeps a message that came. NULL: there was no memory, and the flow fails. */
+void *tensor_flow_keep(TensorFlow *flow, void *owner, const void **bytes);
+void tensor_flow_drop(const TensorFlow *flow, void *owner);
+
+#endif

@@ -1,0 +1,39 @@
+/* What nodes send to each other for a collective on a tensor: the body of a MESSAGE_TENSOR.
+ *
+ * As bytes: kind 4; code 4; number of the operation 8; place 8; the piece. The task's epoch is in
+ * the message's header. What a piece may be at its place, the operation knows: tensor_flow.c.
+ *
+ * Threads: any; the functions depend on their arguments only. */
+#ifndef RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_MESSAGE_H
+#define RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_MESSAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TENSOR_MESSAGE_HEADER_BYTES = 24, TENSOR_MESSAGE_MOST_BYTES = 4 << 20 };
+
+typedef enum {
+    TENSOR_MESSAGE_PART = 1, /* values that are to be combined: a node's own sums */
+    TENSOR_MESSAGE_RESULT,   /* values that are combined */
+    TENSOR_MESSAGE_SIZES,    /* how many rows follow */
+    TENSOR_MESSAGE_ROWS,     /* rows that are gathered */
+    TENSOR_MESSAGE_FAILURE,  /* the sender could not do its part */
+    TENSOR_MESSAGE_END,
+} TensorMessageKind;
+
+typedef struct {
+    TensorMessageKind kind;
+    uint32_t code;     /* of a FAILURE: CONTROL_CODE(…); else 0 */
+    uint64_t number;   /* of the operation: of its verdict */
+    uint64_t place;    /* the number of the chunk */
+    const void *bytes; /* of a FAILURE: a text */
+    size_t n_bytes;
+} TensorMessage;
+
+/* Writes TENSOR_MESSAGE_HEADER_BYTES; the bytes of the piece belong behind them. */
+void tensor_message_write(const TensorMessage *message, void *header);
+
+/* Reads a stranger's bytes. The piece stays where it lies. NULL, or what is wrong. */
+const char *tensor_message_read(const void *bytes, size_t n, TensorMessage *message);
+
+#endif

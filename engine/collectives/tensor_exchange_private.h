@@ -1,0 +1,147 @@
+/* What the files of an exchange share. See tensor_exchange.h.
+ *
+ * DESIGN NOTE
+ *
+ * One lock guards the matcher, or what is pending at the coordinator, and the list of operations
+ * with work that nobody has taken. Each thread that waits for any request takes work from it; so
+ * for blocking calls the workers themselves do it. For calls with tickets, whose workers may
+ * compute meanwhile, there is a thread besides. It starts with the first of them. A thread that
+ * receives does the work that a message made possible, and all of a small operation, at once: for
+ * both of them it would take longer to wake another thread. It waits for nothing. If much is on its
+ * way to a node, it leaves the work to the others, who wait for room.
+ *
+ * The thread that has done the last work of an operation ends its requests. It takes the operation
+ * out of all lists under the lock, and ends the calls without it, because a call's end may run code
+ * of tickets.
+ *
+ * How threads wait. On one node they wait for `changed`. A thread looks under the lock whether its
+ * call has ended before it sleeps; the ender wakes the sleepers under the lock after it has ended
+ * the calls. So no sleeper misses its call's end. On several nodes each worker waits for a call of
+ * its own (`Waiter`), because a thread that waits for a call may receive meanwhile. It is armed
+ * under the lock, behind the same look. Who has work or ended calls ends it under the lock.
+ *
+ * Each wait ends: a request is decided once all workers have asked, or one of them has left, or the
+ * task is cancelled; the work of an operation is done by those who wait for it, or by the thread;
+ * and what comes from other nodes comes, unless they die or fail: then the task is cancelled.
+ *
+ * Threads: as each member says. */
+#ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_EXCHANGE_PRIVATE_H
+#define RUBATO_ENGINE_COLLECTIVES_TENSOR_EXCHANGE_PRIVATE_H
+
+#include <pthread.h>
+
+#include "engine/collectives/tensor_exchange.h"
+#include "engine/collectives/tensor_matcher.h"
+#include "io/net/monotonic.h"
+#include "io/net/stall_clock.h"
+
+/* An operation from its decision to its end. */
+typedef struct Operation Operation;
+struct Operation {
+    uint64_t number;
+    TensorEntry **entries; /* by local rank; NULL: the worker has not asked */
+    GError *error;         /* it does not run, or has failed */
+    Operation *next;       /* in a list of those that end */
+
+    /* guarded by the exchange's lock */
+    TensorFlow *flow; /* with workers of other nodes; NULL: without */
+    TensorWork work;  /* without */
+    uint32_t next_chunk, n_done;
+    uint32_t n_running; /* steps of the flow */
+    bool is_ready;      /* in the list */
+    GList link;
+};
+
+/* How a worker waits while other nodes take part. */
+typedef struct {
+    Call call;
+    bool is_armed; /* guarded by lock */
+} Waiter;
+
+struct TensorExchange {
+    /* immutable */
+    TensorPlace place;
+    uint32_t n_workers, n_local;
+    uint32_t first_rank; /* of this node's workers */
+    const TensorLinks *links;
+    void *user; /* theirs */
+
+    Spinner *spinners; /* by local rank; each its worker's */
+    Waiter *waiters;   /* the same */
+
+    _Atomic bool is_cancelled;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* there is work, or calls have ended */
+    /* Operations in `ready`; written with the lock, read without it by those who look for work
+     * before they take it. Relaxed: the lock orders what they find. */
+    _Atomic uint32_t n_ready;
+    /* guarded by lock */
+    GQueue ready;       /* of Operation: those with work that nobody has taken */
+    TensorJoin **joins; /* by local rank; NULL: it has not joined */
+    uint32_t n_asleep;
+    bool is_stopping;
+    bool has_thread;
+    pthread_t thread; /* does the work of calls with tickets */
+
+    /* on one node */
+    TensorMatcher *matcher;
+    GHashTable *pending; /* of TensorEntry, by call: those that are not decided */
+
+    /* on several nodes */
+    GHashTable **asked; /* by local rank: of TensorEntry, by name: those that are not decided */
+    GError *closed;     /* why nothing can be asked any more; NULL: it can */
+    GString *wishes;    /* not told to the coordinator yet */
+    bool is_telling;    /* a thread tells them */
+    bool *has_left;     /* by local rank */
+    bool is_used;       /* a worker has asked: the coordinator knows of this node */
+    uint64_t n_verdicts;
+    GHashTable *running; /* of Operation with a flow, by number */
+    GQueue early;        /* of EarlyMessage: of operations that are not decided here */
+};
+
+/* ---- tensor_operations.c: the lock is held, unless a function says otherwise ---- */
+
+/* A request that was decided. number: of the decision. asked: by rank; NULL: all have. Takes the
+ * entries, and the error, which may be NULL. An operation that ends at once is put in front of the
+ * list. NULL, or an operation with a flow, which has begun. */
+Operation *operation_begin(TensorExchange *exchange, uint64_t number, TensorEntry **entries,
+                           const bool *asked, GError *error, Operation **ending);
+
+/* The operation has work: it is in the list, and threads that wait take it. */
+void operation_ready(TensorExchange *exchange, Operation *operation);
+
+/* Takes work of an operation and does it, with the lock released meanwhile. False: there is
+ * none. */
+bool operation_work(TensorExchange *exchange);
+
+/* The thread that receives does what it may do at once, with the lock released meanwhile. Nobody
+ * else ends the operation meanwhile, except what it has failed for. */
+void operation_work_at_once(TensorExchange *exchange, Operation *operation);
+
+/* Fails an operation with a flow. If no thread is at it, it is put in front of the list of those
+ * that end. */
+void operation_fail(TensorExchange *exchange, Operation *operation, const GError *error,
+                    Operation **ending);
+
+/* Ends what is in the list. The lock is not held. */
+void operations_end(TensorExchange *exchange, Operation *ending);
+
+/* Wakes all that wait. */
+void operations_wake(TensorExchange *exchange);
+
+/* A request has ended. The lock is not held. */
+void tensor_entry_end(TensorEntry *entry, const GError *error);
+
+/* ---- tensor_negotiation.c: the lock is not held ---- */
+
+/* As those of the exchange, on several nodes. */
+bool negotiation_ask(TensorExchange *exchange, uint32_t local, TensorEntry *entry, GError **error);
+bool negotiation_join(TensorExchange *exchange, uint32_t local, TensorJoin *join, GError **error);
+void negotiation_leave(TensorExchange *exchange, uint32_t local);
+
+/* Nothing can be asked any more; what is pending fails. */
+void negotiation_close(TensorExchange *exchange, const GError *why);
+void negotiation_clear(TensorExchange *exchange);
+
+#endif

@@ -1,0 +1,411 @@
+/* The negotiation on a node whose task has workers on other nodes, too: see tensor_exchange.h.
+ *
+ * What workers ask is told to the coordinator in the order in which it was asked. One thread tells
+ * at a time, and takes along what others have asked meanwhile. Verdicts come to all nodes in the
+ * same order. An operation that other nodes have begun may send before this node knows of it: such
+ * messages are kept, and take room in their sender's window until the verdict is here. It does not
+ * need this room. */
+#include <rubato/error.h>
+#include <string.h>
+
+#include "engine/collectives/tensor_exchange_private.h"
+#include "engine/collectives/tensor_text.h"
+#include "engine/control/control.h"
+
+/* Bytes of wishes that are told at once: less than a control message may have. */
+enum { TOLD_BYTES = 512 << 10 };
+
+typedef struct {
+    uint32_t node;
+    TensorMessage message;
+    void *owner;
+} EarlyMessage;
+
+/* ---- what is told ---- */
+
+/* Whole lines, up to TOLD_BYTES. The lock is held. (transfer full) */
+static char *take_wishes(TensorExchange *exchange)
+{
+    GString *const wishes = exchange->wishes;
+    size_t n = wishes->len;
+
+    if (n > TOLD_BYTES)
+        for (n = TOLD_BYTES; wishes->str[n - 1] != '\n';)
+            n--;
+    char *const taken = g_strndup(wishes->str, n);
+    g_string_erase(wishes, 0, (gssize)n);
+    return taken;
+}
+
+/* Tells what there is, unless another thread does. The lock is held, but not meanwhile. */
+static void tell(TensorExchange *exchange)
+{
+    if (exchange->is_telling)
+        return;
+    exchange->is_telling = true;
+    while (exchange->wishes->len > 0) {
+        g_autofree char *wishes = take_wishes(exchange);
+
+        pthread_mutex_unlock(&exchange->lock);
+        exchange->links->tell(exchange->user, wishes);
+        pthread_mutex_lock(&exchange->lock);
+    }
+    exchange->is_telling = false;
+}
+
+static void add_wish(TensorExchange *exchange, TensorWishKind kind, uint32_t local,
+                     const TensorEntry *entry)
+{
+    TensorWish wish = { .kind = kind, .rank = exchange->first_rank + local };
+
+    if (entry != NULL) {
+        wish.request = entry->part.request;
+        g_strlcpy(wish.name, entry->name, sizeof wish.name);
+    }
+    if (!exchange->is_used) /* the coordinator learns now of those that left before */
+        for (uint32_t i = 0; i < exchange->n_local; i++)
+            if (exchange->has_left[i])
+                tensor_wish_write(
+                    exchange->wishes,
+                    &(TensorWish){ .kind = TENSOR_WISH_LEAVE, .rank = exchange->first_rank + i });
+    exchange->is_used = true;
+    tensor_wish_write(exchange->wishes, &wish);
+}
+
+static bool check_open(const TensorExchange *exchange, uint32_t local, GError **error)
+{
+    if (exchange->closed != NULL) {
+        g_propagate_error(error, g_error_copy(exchange->closed));
+        return false;
+    }
+    if (exchange->joins[local] == NULL)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "worker %u has joined; it can ask again once all have joined",
+                exchange->first_rank + local);
+    return false;
+}
+
+static bool check_new(const TensorExchange *exchange, uint32_t local, const TensorEntry *entry,
+                      GError **error)
+{
+    const TensorEntry *const other = g_hash_table_lookup(exchange->asked[local], entry->name);
+
+    if (other == NULL)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS,
+                "worker %u asks for %s %s while its %s of that name is pending",
+                exchange->first_rank + local, tensor_operation_name(entry->part.request.operation),
+                entry->name, tensor_operation_name(other->part.request.operation));
+    return false;
+}
+
+bool negotiation_ask(TensorExchange *exchange, uint32_t local, TensorEntry *entry, GError **error)
+{
+    pthread_mutex_lock(&exchange->lock);
+    const bool ok = check_open(exchange, local, error) && check_new(exchange, local, entry, error);
+    if (ok) {
+        g_hash_table_insert(exchange->asked[local], (void *)(uintptr_t)entry->name, entry);
+        add_wish(exchange, TENSOR_WISH_ASK, local, entry);
+        tell(exchange);
+    }
+    pthread_mutex_unlock(&exchange->lock);
+    return ok;
+}
+
+bool negotiation_join(TensorExchange *exchange, uint32_t local, TensorJoin *join, GError **error)
+{
+    pthread_mutex_lock(&exchange->lock);
+    const bool ok = check_open(exchange, local, error);
+    if (ok) {
+        exchange->joins[local] = join;
+        add_wish(exchange, TENSOR_WISH_JOIN, local, NULL);
+        tell(exchange);
+    }
+    pthread_mutex_unlock(&exchange->lock);
+    return ok;
+}
+
+void negotiation_leave(TensorExchange *exchange, uint32_t local)
+{
+    pthread_mutex_lock(&exchange->lock);
+    exchange->has_left[local] = true;
+    if (exchange->is_used && exchange->closed == NULL) {
+        add_wish(exchange, TENSOR_WISH_LEAVE, local, NULL);
+        tell(exchange);
+    }
+    pthread_mutex_unlock(&exchange->lock);
+}
+
+/* ---- what was decided ---- */
+
+/* The entries of a name that are pending here, by local rank; they are not pending any more. *n:
+ * how many. The lock is held. (transfer full) */
+static TensorEntry **take_entries(TensorExchange *exchange, const char *name, uint32_t *n)
+{
+    TensorEntry **const entries = g_new0(TensorEntry *, exchange->n_local);
+
+    *n = 0;
+    for (uint32_t i = 0; i < exchange->n_local; i++) {
+        entries[i] = g_hash_table_lookup(exchange->asked[i], name);
+        if (entries[i] == NULL)
+            continue;
+        g_hash_table_remove(exchange->asked[i], name);
+        ++*n;
+    }
+    return entries;
+}
+
+/* What is wrong with running these; NULL if nothing is. */
+static const char *find_fault(const TensorExchange *exchange, TensorEntry *const *entries,
+                              const bool *asked)
+{
+    bool all = true;
+
+    for (uint32_t rank = 0; rank < exchange->n_workers; rank++)
+        all &= asked[rank];
+    for (uint32_t i = 0; i < exchange->n_local; i++) {
+        if ((entries[i] != NULL) != asked[exchange->first_rank + i])
+            return "the coordinator runs it with other workers than have asked";
+        if (entries[i] != NULL && !all && !tensor_request_may_join(&entries[i]->part.request))
+            return "the coordinator runs it without all workers";
+    }
+    return NULL;
+}
+
+static Operation *begin(TensorExchange *exchange, const TensorVerdict *verdict, Operation **ending)
+{
+    g_autofree bool *asked = g_new0(bool, exchange->n_workers);
+    GError *error = NULL;
+    uint32_t n;
+    TensorEntry **const entries = take_entries(exchange, verdict->name, &n);
+
+    if (verdict->kind == TENSOR_VERDICT_FAIL) {
+        control_check(verdict->code, verdict->error, &error);
+    } else {
+        const char *const fault = tensor_ranks_read(verdict->ranks, exchange->n_workers, asked)
+                                      ? find_fault(exchange, entries, asked)
+                                      : "the coordinator names workers that there are not";
+        if (fault != NULL)
+            g_set_error_literal(&error, RUBATO_ERROR, RUBATO_ERROR_FORMAT, fault);
+    }
+    if (n == 0) { /* all workers of this node have joined */
+        g_clear_error(&error);
+        g_free(entries);
+        return NULL;
+    }
+    return operation_begin(exchange, verdict->number, entries, asked, error, ending);
+}
+
+/* Messages for the operation that came before its verdict; without an operation they are
+ * dropped. */
+static const char *take_early(TensorExchange *exchange, uint64_t number, Operation *operation,
+                              uint32_t *node)
+{
+    const char *wrong = NULL;
+
+    for (GList *link = exchange->early.head, *next; link != NULL; link = next) {
+        EarlyMessage *const early = link->data;
+        const char *fault = NULL;
+
+        next = link->next;
+        if (early->message.number != number)
+            continue;
+        g_queue_delete_link(&exchange->early, link);
+        if (operation != NULL)
+            fault = tensor_flow_take(operation->flow, early->node, &early->message, early->owner);
+        if (operation == NULL || fault != NULL)
+            exchange->links->carrier.drop(exchange->user, early->owner);
+        if (fault != NULL) {
+            wrong = fault;
+            *node = early->node;
+        }
+        g_free(early);
+    }
+    return wrong;
+}
+
+/* A node has sent what makes no sense: the operation fails here and on all nodes. */
+static void fail_by_nonsense(TensorExchange *exchange, Operation *operation, uint32_t node,
+                             const char *what)
+{
+    tensor_flow_fail_here(operation->flow,
+                          g_error_new(RUBATO_ERROR, RUBATO_ERROR_FORMAT, "node %u sent %s",
+                                      exchange->place.node_ids[node], what));
+}
+
+static void end_joins(TensorExchange *exchange, uint32_t last, const GError *error)
+{
+    for (uint32_t i = 0; i < exchange->n_local; i++) {
+        TensorJoin *const join = exchange->joins[i];
+
+        if (join == NULL)
+            continue;
+        exchange->joins[i] = NULL;
+        join->last = last;
+        if (error != NULL)
+            join->failure = g_error_copy(error);
+        call_end_part(&join->call, error == NULL ? CALL_OK : CALL_FAILED, 0);
+    }
+    operations_wake(exchange);
+}
+
+/* All that is pending fails. The lock is held; the entries have to be ended without it. (transfer
+ * full) */
+static GPtrArray *close_all(TensorExchange *exchange, const GError *why)
+{
+    GPtrArray *const entries = g_ptr_array_new();
+
+    if (exchange->closed == NULL)
+        exchange->closed = g_error_copy(why);
+    g_string_truncate(exchange->wishes, 0);
+    for (uint32_t i = 0; i < exchange->n_local; i++) {
+        GHashTableIter iter;
+        gpointer entry;
+
+        g_hash_table_iter_init(&iter, exchange->asked[i]);
+        while (g_hash_table_iter_next(&iter, NULL, &entry)) {
+            g_ptr_array_add(entries, entry);
+            g_hash_table_iter_remove(&iter);
+        }
+    }
+    end_joins(exchange, 0, exchange->closed);
+    return entries;
+}
+
+/* The lock is not held. Frees the list. */
+static void end_entries(TensorExchange *exchange, GPtrArray *entries, const GError *error)
+{
+    for (guint i = 0; i < entries->len; i++)
+        tensor_entry_end(entries->pdata[i], error);
+    if (entries->len > 0) {
+        pthread_mutex_lock(&exchange->lock);
+        operations_wake(exchange);
+        pthread_mutex_unlock(&exchange->lock);
+    }
+    g_ptr_array_unref(entries);
+}
+
+void negotiation_close(TensorExchange *exchange, const GError *why)
+{
+    Operation *ending = NULL;
+    GHashTableIter iter;
+    gpointer running;
+
+    pthread_mutex_lock(&exchange->lock);
+    GPtrArray *const entries = close_all(exchange, why);
+    g_hash_table_iter_init(&iter, exchange->running);
+    g_autoptr(GPtrArray) operations = g_ptr_array_new();
+    while (g_hash_table_iter_next(&iter, NULL, &running))
+        g_ptr_array_add(operations, running);
+    for (guint i = 0; i < operations->len; i++)
+        operation_fail(exchange, operations->pdata[i], why, &ending);
+    pthread_mutex_unlock(&exchange->lock);
+    operations_end(exchange, ending);
+    end_entries(exchange, entries, why);
+}
+
+/* A verdict on a name. The lock is held, but not while there is work. */
+static void hear_of_name(TensorExchange *exchange, const TensorVerdict *verdict)
+{
+    Operation *ending = NULL;
+    uint32_t node = 0;
+    Operation *const operation = begin(exchange, verdict, &ending);
+
+    if (operation != NULL)
+        g_hash_table_insert(exchange->running, &operation->number, operation);
+    const char *const wrong = take_early(exchange, verdict->number, operation, &node);
+    if (wrong != NULL)
+        fail_by_nonsense(exchange, operation, node, wrong);
+    if (operation != NULL)
+        operation_work_at_once(exchange, operation);
+    if (ending == NULL)
+        return;
+    pthread_mutex_unlock(&exchange->lock);
+    operations_end(exchange, ending);
+    pthread_mutex_lock(&exchange->lock);
+}
+
+/* The lock is held, but not all the time. */
+static bool hear(TensorExchange *exchange, const TensorVerdict *verdict)
+{
+    g_autoptr(GError) error = NULL;
+
+    if (verdict->number != exchange->n_verdicts + 1)
+        return false;
+    exchange->n_verdicts++;
+    switch (verdict->kind) {
+    case TENSOR_VERDICT_RUN:
+    case TENSOR_VERDICT_FAIL:
+        hear_of_name(exchange, verdict);
+        break;
+    case TENSOR_VERDICT_JOINED:
+        end_joins(exchange, verdict->last, NULL);
+        break;
+    case TENSOR_VERDICT_CLOSED:
+        control_check(verdict->code, verdict->error, &error);
+        GPtrArray *const entries = close_all(exchange, error);
+        pthread_mutex_unlock(&exchange->lock);
+        end_entries(exchange, entries, error);
+        pthread_mutex_lock(&exchange->lock);
+        break;
+    }
+    return true;
+}
+
+bool tensor_exchange_hear(TensorExchange *exchange, const char *verdicts)
+{
+    bool ok = true;
+
+    pthread_mutex_lock(&exchange->lock);
+    while (ok && *verdicts != '\0') {
+        g_auto(TensorVerdict) verdict = { 0 };
+
+        ok = tensor_verdict_read(&verdicts, &verdict) && hear(exchange, &verdict);
+    }
+    pthread_mutex_unlock(&exchange->lock);
+    return ok;
+}
+
+/* ---- what comes from other nodes ---- */
+
+const char *tensor_exchange_receive(TensorExchange *exchange, uint32_t node,
+                                    const TensorMessage *message, void *owner)
+{
+    const char *wrong = NULL;
+
+    pthread_mutex_lock(&exchange->lock);
+    Operation *const operation = g_hash_table_lookup(exchange->running, &message->number);
+    if (operation != NULL) {
+        wrong = tensor_flow_take(operation->flow, node, message, owner);
+        if (wrong != NULL)
+            fail_by_nonsense(exchange, operation, node, wrong);
+        operation_work_at_once(exchange, operation);
+    } else if (message->number > exchange->n_verdicts && exchange->closed == NULL) {
+        EarlyMessage *const early = g_new(EarlyMessage, 1);
+
+        *early = (EarlyMessage){ node, *message, owner };
+        g_queue_push_tail(&exchange->early, early);
+    } else { /* of an operation that has failed here */
+        exchange->links->carrier.drop(exchange->user, owner);
+    }
+    pthread_mutex_unlock(&exchange->lock);
+    return wrong;
+}
+
+void negotiation_clear(TensorExchange *exchange)
+{
+    EarlyMessage *early;
+
+    while ((early = g_queue_pop_head(&exchange->early)) != NULL) {
+        exchange->links->carrier.drop(exchange->user, early->owner);
+        g_free(early);
+    }
+    for (uint32_t i = 0; i < exchange->n_local; i++)
+        g_hash_table_unref(exchange->asked[i]);
+    g_free(exchange->asked);
+    g_free(exchange->has_left);
+    g_string_free(exchange->wishes, TRUE);
+    g_hash_table_unref(exchange->running);
+    g_clear_error(&exchange->closed);
+}

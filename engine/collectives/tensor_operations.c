@@ -1,0 +1,332 @@
+/* Operations on tensors, from their decision to their end: see tensor_exchange_private.h. */
+#include <string.h>
+
+#include "engine/collectives/tensor_exchange_private.h"
+
+/* ---- the end ---- */
+
+void tensor_entry_end(TensorEntry *entry, const GError *error)
+{
+    TensorPart *const part = &entry->part;
+
+    g_clear_pointer(&part->splits, g_free);
+    if (error == NULL && part->gathered != NULL)
+        *part->gathered = part->result;
+    else
+        rubato_gathered_clear(&part->result);
+    if (error != NULL)
+        entry->failure = g_error_copy(error);
+    call_end_part(entry->call, error == NULL ? CALL_OK : CALL_FAILED, 0);
+}
+
+static void end_operation(TensorExchange *exchange, Operation *operation)
+{
+    if (operation->flow != NULL) {
+        tensor_flow_tell_failure(operation->flow);
+        tensor_flow_free(operation->flow);
+    }
+    for (uint32_t i = 0; i < exchange->n_local; i++)
+        if (operation->entries[i] != NULL)
+            tensor_entry_end(operation->entries[i], operation->error);
+    tensor_work_clear(&operation->work);
+    g_clear_error(&operation->error);
+    g_free(operation->entries);
+    g_free(operation);
+}
+
+void operations_wake(TensorExchange *exchange)
+{
+    if (exchange->n_asleep > 0)
+        pthread_cond_broadcast(&exchange->changed);
+    for (uint32_t i = 0; exchange->links != NULL && i < exchange->n_local; i++) {
+        Waiter *const waiter = &exchange->waiters[i];
+
+        if (!waiter->is_armed)
+            continue;
+        waiter->is_armed = false;
+        call_end_part(&waiter->call, CALL_OK, 0);
+    }
+}
+
+void operations_end(TensorExchange *exchange, Operation *ending)
+{
+    if (ending == NULL)
+        return;
+    for (Operation *next; ending != NULL; ending = next) {
+        next = ending->next;
+        end_operation(exchange, ending);
+    }
+    pthread_mutex_lock(&exchange->lock);
+    operations_wake(exchange);
+    pthread_mutex_unlock(&exchange->lock);
+}
+
+/* ---- the beginning ---- */
+
+void operation_ready(TensorExchange *exchange, Operation *operation)
+{
+    if (operation->is_ready)
+        return;
+    operation->is_ready = true;
+    operation->link.data = operation;
+    g_queue_push_tail_link(&exchange->ready, &operation->link);
+    atomic_fetch_add_explicit(&exchange->n_ready, 1, memory_order_relaxed);
+}
+
+static void unready(TensorExchange *exchange, Operation *operation)
+{
+    if (!operation->is_ready)
+        return;
+    operation->is_ready = false;
+    g_queue_unlink(&exchange->ready, &operation->link);
+    atomic_fetch_sub_explicit(&exchange->n_ready, 1, memory_order_relaxed);
+}
+
+/* The nodes that take part, for the plan of a flow. */
+typedef struct {
+    TensorFlowPlan plan;
+    uint32_t *nodes, *first_ranks, *n_ranks_of;
+} Plan;
+
+static void make_plan(const TensorExchange *exchange, const bool *asked, Plan *made)
+{
+    TensorFlowPlan *const plan = &made->plan;
+    uint32_t rank = 0;
+
+    *made = (Plan){ .nodes = g_new(uint32_t, exchange->place.n_nodes),
+                    .first_ranks = g_new(uint32_t, exchange->place.n_nodes),
+                    .n_ranks_of = g_new(uint32_t, exchange->place.n_nodes) };
+    for (uint32_t node = 0; node < exchange->place.n_nodes; node++) {
+        const uint32_t n = exchange->place.workers_of[node];
+        uint32_t n_asking = 0;
+
+        for (uint32_t i = 0; i < n; i++)
+            n_asking += asked == NULL || asked[rank + i];
+        plan->n_asking += n_asking;
+        if (n_asking > 0) {
+            if (node == exchange->place.self)
+                plan->self = plan->n_nodes;
+            made->nodes[plan->n_nodes] = node;
+            made->first_ranks[plan->n_nodes] = rank;
+            made->n_ranks_of[plan->n_nodes++] = n;
+        }
+        rank += n;
+    }
+    plan->n_ranks = rank;
+    plan->nodes = made->nodes;
+    plan->first_ranks = made->first_ranks;
+    plan->n_ranks_of = made->n_ranks_of;
+}
+
+static void clear_plan(Plan *made)
+{
+    g_free(made->nodes);
+    g_free(made->first_ranks);
+    g_free(made->n_ranks_of);
+}
+
+/* Prepares the work of an operation of this node's workers alone. False: there is none to do. */
+static bool prepare_work(const TensorExchange *exchange, Operation *operation)
+{
+    g_autofree TensorPart **parts = g_new0(TensorPart *, exchange->n_workers);
+
+    for (uint32_t i = 0; i < exchange->n_local; i++)
+        if (operation->entries[i] != NULL)
+            parts[exchange->first_rank + i] = &operation->entries[i]->part;
+    return tensor_work_init(&operation->work, parts, exchange->n_workers, &operation->error) &&
+           operation->work.n_chunks > 0;
+}
+
+static bool prepare_flow(const TensorExchange *exchange, Operation *operation, Plan *made)
+{
+    g_autofree TensorPart **parts = g_new0(TensorPart *, exchange->n_local);
+
+    for (uint32_t i = 0; i < exchange->n_local; i++)
+        if (operation->entries[i] != NULL)
+            parts[i] = &operation->entries[i]->part;
+    made->plan.number = operation->number;
+    made->plan.parts = parts;
+    made->plan.carrier = &exchange->links->carrier;
+    made->plan.user = exchange->user;
+    operation->flow = tensor_flow_new(&made->plan);
+    return !tensor_flow_has_ended(operation->flow);
+}
+
+static bool is_barrier(const TensorExchange *exchange, const Operation *operation)
+{
+    for (uint32_t i = 0; i < exchange->n_local; i++)
+        if (operation->entries[i] != NULL)
+            return operation->entries[i]->part.request.operation == TENSOR_BARRIER;
+    return true;
+}
+
+/* Whether others than the thread that is here may have to do the work of an operation of this
+ * node's workers. On one node it is a worker that has asked. */
+static bool is_worth_waking(const TensorExchange *exchange, const Operation *operation)
+{
+    if (exchange->links != NULL || operation->work.n_chunks > 1)
+        return true;
+    for (uint32_t i = 0; i < exchange->n_local; i++)
+        if (operation->entries[i] != NULL && operation->entries[i]->is_async)
+            return true;
+    return false;
+}
+
+Operation *operation_begin(TensorExchange *exchange, uint64_t number, TensorEntry **entries,
+                           const bool *asked, GError *error, Operation **ending)
+{
+    Operation *const operation = g_new0(Operation, 1);
+    bool runs = false;
+    Plan made = { .plan = { 0 } };
+
+    operation->number = number;
+    operation->entries = entries;
+    operation->error = error;
+    if (error == NULL && exchange->links != NULL)
+        make_plan(exchange, asked, &made);
+    if (error == NULL && made.plan.n_nodes < 2)
+        runs = prepare_work(exchange, operation);
+    else if (error == NULL && !is_barrier(exchange, operation))
+        runs = prepare_flow(exchange, operation, &made);
+    clear_plan(&made);
+    if (!runs) {
+        operation->next = *ending;
+        *ending = operation;
+        return NULL;
+    }
+    if (operation->flow != NULL)
+        return operation;
+    operation_ready(exchange, operation);
+    if (is_worth_waking(exchange, operation))
+        operations_wake(exchange);
+    return NULL;
+}
+
+/* ---- the work ---- */
+
+/* Ends the operation if nothing of it is left and no thread is at it. Releases the lock meanwhile.
+ * Returns whether it has ended. */
+static bool end_if_done(TensorExchange *exchange, Operation *operation)
+{
+    const bool is_done = operation->flow == NULL
+                             ? operation->n_done == operation->work.n_chunks
+                             : operation->n_running == 0 && tensor_flow_has_ended(operation->flow);
+
+    if (!is_done)
+        return false;
+    unready(exchange, operation);
+    if (operation->flow != NULL) {
+        const GError *const error = tensor_flow_error(operation->flow);
+
+        g_hash_table_remove(exchange->running, &operation->number);
+        if (error != NULL)
+            operation->error = g_error_copy(error);
+    }
+    pthread_mutex_unlock(&exchange->lock);
+    operations_end(exchange, operation);
+    pthread_mutex_lock(&exchange->lock);
+    return true;
+}
+
+static bool is_over(void *data)
+{
+    /* relaxed: asked again and again */
+    return atomic_load_explicit(&((TensorExchange *)data)->is_cancelled, memory_order_relaxed);
+}
+
+static void wait_room(void *data, uint32_t node)
+{
+    TensorExchange *const exchange = data;
+
+    exchange->links->wait_room(exchange->user, node, is_over, exchange);
+}
+
+typedef enum { PATIENCE_NONE, PATIENCE_ROOM } Patience;
+
+/* Does a step of a flow. Returns whether the operation has ended. */
+static bool do_step(TensorExchange *exchange, Operation *operation, TensorStep *step,
+                    Patience patience)
+{
+    operation->n_running++;
+    if (!tensor_flow_has_step(operation->flow))
+        unready(exchange, operation);
+    pthread_mutex_unlock(&exchange->lock);
+    if (patience == PATIENCE_ROOM)
+        tensor_flow_each_target(operation->flow, step, wait_room, exchange);
+    const bool ok = tensor_flow_do(operation->flow, step);
+    pthread_mutex_lock(&exchange->lock);
+    operation->n_running--;
+    tensor_flow_did(operation->flow, step, ok);
+    if (end_if_done(exchange, operation))
+        return true;
+    if (tensor_flow_has_step(operation->flow))
+        operation_ready(exchange, operation);
+    return false;
+}
+
+static void do_chunk(TensorExchange *exchange, Operation *operation)
+{
+    const uint32_t chunk = operation->next_chunk++;
+
+    if (operation->next_chunk == operation->work.n_chunks)
+        unready(exchange, operation);
+    pthread_mutex_unlock(&exchange->lock);
+    tensor_work_do(&operation->work, chunk);
+    pthread_mutex_lock(&exchange->lock);
+    operation->n_done++;
+    end_if_done(exchange, operation);
+}
+
+bool operation_work(TensorExchange *exchange)
+{
+    Operation *const operation = g_queue_peek_head(&exchange->ready);
+    TensorStep step;
+
+    if (operation == NULL)
+        return false;
+    if (operation->flow == NULL)
+        do_chunk(exchange, operation);
+    else if (tensor_flow_next(operation->flow, TENSOR_STEPS_ALL, &step))
+        do_step(exchange, operation, &step, PATIENCE_ROOM);
+    else
+        unready(exchange, operation);
+    return true;
+}
+
+static bool has_room(const TensorExchange *exchange)
+{
+    for (uint32_t node = 0; node < exchange->place.n_nodes; node++)
+        if (node != exchange->place.self && exchange->place.workers_of[node] > 0 &&
+            exchange->links->is_full(exchange->user, node))
+            return false;
+    return true;
+}
+
+void operation_work_at_once(TensorExchange *exchange, Operation *operation)
+{
+    const bool is_small = tensor_flow_is_small(operation->flow);
+    TensorStep step;
+
+    while ((is_small || has_room(exchange)) &&
+           tensor_flow_next(operation->flow, is_small ? TENSOR_STEPS_ALL : TENSOR_STEPS_OF_MESSAGES,
+                            &step))
+        if (do_step(exchange, operation, &step, PATIENCE_NONE))
+            return;
+    if (end_if_done(exchange, operation) || !tensor_flow_has_step(operation->flow))
+        return;
+    operation_ready(exchange, operation);
+    operations_wake(exchange);
+}
+
+void operation_fail(TensorExchange *exchange, Operation *operation, const GError *error,
+                    Operation **ending)
+{
+    tensor_flow_fail(operation->flow, error);
+    unready(exchange, operation);
+    if (operation->n_running > 0)
+        return; /* the thread that is at it ends it */
+    g_hash_table_remove(exchange->running, &operation->number);
+    operation->error = g_error_copy(tensor_flow_error(operation->flow));
+    operation->next = *ending;
+    *ending = operation;
+}

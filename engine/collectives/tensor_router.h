@@ -1,0 +1,34 @@
+/* The collectives on tensors of all tasks of a node that has other nodes: from whom their messages
+ * come, and how they are sent.
+ *
+ * Threads: any. */
+#ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_ROUTER_H
+#define RUBATO_ENGINE_COLLECTIVES_TENSOR_ROUTER_H
+
+#include "engine/collectives/tensor_exchange.h"
+#include "engine/control/control.h"
+#include "io/net/post_office/post_office.h"
+
+typedef struct TensorRouter TensorRouter;
+
+/* Office must outlive it. tell_scheduler: as in TaskHost. (transfer full) */
+TensorRouter *tensor_router_new(PostOffice *office,
+                                void (*tell_scheduler)(void *user, const Control *control),
+                                void *user);
+
+/* No exchange is left. NULL is allowed. */
+void tensor_router_free(TensorRouter *router);
+
+/* What comes for the task goes to the exchange, and what the exchange sends goes by the network;
+ * until the other call, which waits for threads that are just bringing it something. */
+void tensor_router_add(TensorRouter *router, uint32_t epoch, TensorExchange *exchange);
+void tensor_router_remove(TensorRouter *router, uint32_t epoch);
+
+/* A MESSAGE_TENSOR came; takes it over. Returns what is wrong with it; NULL if nothing is. Does not
+ * block. */
+const char *tensor_router_receive(TensorRouter *router, Incoming *incoming);
+
+/* The coordinator has decided. False: it makes no sense. Does not block. One thread at a time. */
+bool tensor_router_decide(TensorRouter *router, const ControlTensors *decide);
+
+#endif

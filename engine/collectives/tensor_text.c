@@ -1,0 +1,307 @@
+/* The lines of the negotiation between nodes: see tensor_text.h.
+ *
+ * A wish is a letter and a rank; behind an ASK come the numbers of the request and its name. A
+ * verdict is a letter, its number, and what its kind has. Floating-point numbers are written as
+ * their bits, so that all nodes compare the same ones. */
+#include "engine/collectives/tensor_text.h"
+
+#include <string.h>
+
+static const char wish_letters[] = { 'a', 'j', 'l', '\0' };
+static const char verdict_letters[] = { 'r', 'f', 'j', 'c', '\0' };
+
+/* ---- numbers and names ---- */
+
+static void write_number(GString *text, uint64_t number)
+{
+    g_string_append_printf(text, " %" G_GUINT64_FORMAT, number);
+}
+
+/* A number of at most `most`, with a space in front of it. */
+static bool read_number(const char **at, uint64_t most, uint64_t *number)
+{
+    uint64_t value = 0;
+    const char *digit = *at;
+
+    if (*digit++ != ' ' || !g_ascii_isdigit(*digit))
+        return false;
+    for (; g_ascii_isdigit(*digit); digit++)
+        if (__builtin_mul_overflow(value, UINT64_C(10), &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*digit - '0'), &value))
+            return false;
+    if (value > most)
+        return false;
+    *number = value;
+    *at = digit;
+    return true;
+}
+
+static bool read_u32(const char **at, uint32_t most, uint32_t *number)
+{
+    uint64_t value;
+
+    if (!read_number(at, most, &value))
+        return false;
+    *number = (uint32_t)value;
+    return true;
+}
+
+static uint64_t bits_of(double value)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static bool read_double(const char **at, double *value)
+{
+    uint64_t bits;
+
+    if (!read_number(at, UINT64_MAX, &bits))
+        return false;
+    memcpy(value, &bits, sizeof bits);
+    return true;
+}
+
+/* The kind whose letter comes first; the letter is taken. */
+static bool read_letter(const char **at, const char *letters, uint32_t *kind)
+{
+    const char *const found = **at == '\0' ? NULL : strchr(letters, **at);
+
+    if (found == NULL)
+        return false;
+    *kind = (uint32_t)(found - letters);
+    ++*at;
+    return true;
+}
+
+static bool read_end(const char **at)
+{
+    if (**at != '\n')
+        return false;
+    ++*at;
+    return true;
+}
+
+/* A space, the name, and the line's end. */
+static bool read_name(const char **at, char name[RUBATO_TENSOR_NAME_BYTES])
+{
+    const char *const end = strchr(*at, '\n');
+    const size_t n = **at == ' ' && end != NULL ? (size_t)(end - *at) - 1 : 0;
+
+    if (n == 0 || n >= RUBATO_TENSOR_NAME_BYTES)
+        return false;
+    memcpy(name, *at + 1, n);
+    name[n] = '\0';
+    *at = end + 1;
+    return true;
+}
+
+/* A text of one line. (transfer full) */
+static char *read_line(const char **at)
+{
+    const char *const end = strchr(*at, '\n');
+
+    if (end == NULL)
+        return NULL;
+    char *const line = g_strndup(*at, (gsize)(end - *at));
+    *at = end + 1;
+    return line;
+}
+
+static void write_line(GString *text, const char *line)
+{
+    const gsize begin = text->len;
+
+    g_string_append(text, line != NULL ? line : "");
+    g_strdelimit(text->str + begin, "\n", ' ');
+    g_string_append_c(text, '\n');
+}
+
+/* ---- wishes ---- */
+
+static void write_request(GString *text, const TensorRequest *request)
+{
+    write_number(text, request->operation);
+    write_number(text, request->dtype);
+    write_number(text, request->root);
+    write_number(text, request->reduce.reduction);
+    write_number(text, request->reduce.divides_by_all);
+    write_number(text, bits_of(request->reduce.prescale));
+    write_number(text, bits_of(request->reduce.postscale));
+    write_number(text, request->n_dims);
+    for (uint32_t i = 0; i < request->n_dims; i++)
+        write_number(text, request->shape[i]);
+}
+
+static bool read_request(const char **at, TensorRequest *request)
+{
+    uint32_t operation, dtype, reduction, by_all;
+
+    *request = (TensorRequest){ 0 };
+    if (!read_u32(at, TENSOR_OPERATIONS - 1, &operation) || !read_u32(at, UINT8_MAX, &dtype) ||
+        !read_u32(at, UINT32_MAX, &request->root) || !read_u32(at, UINT8_MAX, &reduction) ||
+        !read_u32(at, 1, &by_all) || !read_double(at, &request->reduce.prescale) ||
+        !read_double(at, &request->reduce.postscale) ||
+        !read_u32(at, RUBATO_TENSOR_MOST_DIMENSIONS, &request->n_dims))
+        return false;
+    request->operation = (TensorOperation)operation;
+    request->dtype = (RubatoDtype)dtype;
+    request->reduce.reduction = (RubatoReduction)reduction;
+    request->reduce.divides_by_all = by_all != 0;
+    for (uint32_t i = 0; i < request->n_dims; i++)
+        if (!read_number(at, UINT64_MAX, &request->shape[i]))
+            return false;
+    return true;
+}
+
+void tensor_wish_write(GString *text, const TensorWish *wish)
+{
+    g_string_append_c(text, wish_letters[wish->kind]);
+    write_number(text, wish->rank);
+    if (wish->kind == TENSOR_WISH_ASK) {
+        write_request(text, &wish->request);
+        g_string_append_c(text, ' ');
+        g_string_append(text, wish->name);
+    }
+    g_string_append_c(text, '\n');
+}
+
+bool tensor_wish_read(const char **text, uint32_t n_workers, TensorWish *wish)
+{
+    const char *at = *text;
+    uint32_t kind;
+
+    if (n_workers == 0 || !read_letter(&at, wish_letters, &kind) ||
+        !read_u32(&at, n_workers - 1, &wish->rank))
+        return false;
+    wish->kind = (TensorWishKind)kind;
+    if (wish->kind != TENSOR_WISH_ASK) {
+        if (!read_end(&at))
+            return false;
+    } else if (!read_request(&at, &wish->request) || !read_name(&at, wish->name) ||
+               !tensor_request_check(&wish->request, wish->name, n_workers, NULL)) {
+        return false;
+    }
+    *text = at;
+    return true;
+}
+
+/* ---- verdicts ---- */
+
+void tensor_verdict_write(GString *text, const TensorVerdict *verdict)
+{
+    g_string_append_c(text, verdict_letters[verdict->kind]);
+    write_number(text, verdict->number);
+    switch (verdict->kind) {
+    case TENSOR_VERDICT_RUN:
+        g_string_append_printf(text, " %s", verdict->name);
+        g_string_append_c(text, '\n');
+        write_line(text, verdict->ranks);
+        return;
+    case TENSOR_VERDICT_FAIL:
+        write_number(text, verdict->code);
+        g_string_append_printf(text, " %s\n", verdict->name);
+        write_line(text, verdict->error);
+        return;
+    case TENSOR_VERDICT_JOINED:
+        write_number(text, verdict->last);
+        g_string_append_c(text, '\n');
+        return;
+    case TENSOR_VERDICT_CLOSED:
+        write_number(text, verdict->code);
+        g_string_append_c(text, '\n');
+        write_line(text, verdict->error);
+        return;
+    }
+}
+
+static bool read_verdict(const char **at, TensorVerdict *verdict)
+{
+    switch (verdict->kind) {
+    case TENSOR_VERDICT_RUN:
+        if (!read_name(at, verdict->name) || (verdict->ranks = read_line(at)) == NULL)
+            return false;
+        if (verdict->ranks[0] == '\0')
+            g_clear_pointer(&verdict->ranks, g_free);
+        return true;
+    case TENSOR_VERDICT_FAIL:
+        return read_u32(at, UINT8_MAX, &verdict->code) && verdict->code > 0 &&
+               read_name(at, verdict->name) && (verdict->error = read_line(at)) != NULL;
+    case TENSOR_VERDICT_JOINED:
+        return read_u32(at, UINT32_MAX, &verdict->last) && read_end(at);
+    case TENSOR_VERDICT_CLOSED:
+        return read_u32(at, UINT8_MAX, &verdict->code) && verdict->code > 0 && read_end(at) &&
+               (verdict->error = read_line(at)) != NULL;
+    }
+    return false;
+}
+
+bool tensor_verdict_read(const char **text, TensorVerdict *verdict)
+{
+    g_auto(TensorVerdict) read = { 0 };
+    const char *at = *text;
+    uint32_t kind;
+
+    if (!read_letter(&at, verdict_letters, &kind) || !read_number(&at, UINT64_MAX, &read.number))
+        return false;
+    read.kind = (TensorVerdictKind)kind;
+    if (!read_verdict(&at, &read))
+        return false;
+    *verdict = read;
+    read = (TensorVerdict){ 0 };
+    *text = at;
+    return true;
+}
+
+void tensor_verdict_clear(TensorVerdict *verdict)
+{
+    g_free(verdict->ranks);
+    g_free(verdict->error);
+    *verdict = (TensorVerdict){ 0 };
+}
+
+/* ---- ranks ---- */
+
+char *tensor_ranks_write(void *const *tags, uint32_t n_workers)
+{
+    GString *const text = g_string_new(NULL);
+
+    for (uint32_t rank = 0, end; rank < n_workers; rank = end + 1) {
+        for (end = rank; end < n_workers && tags[end] != NULL;)
+            end++;
+        if (end == rank)
+            continue;
+        if (rank == 0 && end == n_workers) {
+            g_string_free(text, TRUE);
+            return NULL;
+        }
+        if (text->len > 0)
+            g_string_append_c(text, ',');
+        g_string_append_printf(text, " %u %u", rank, end - 1);
+    }
+    return g_string_free(text, FALSE);
+}
+
+bool tensor_ranks_read(const char *ranks, uint32_t n_workers, bool *asked)
+{
+    uint32_t next = 0;
+
+    for (uint32_t rank = 0; rank < n_workers; rank++)
+        asked[rank] = ranks == NULL;
+    while (ranks != NULL) {
+        uint32_t first, last;
+
+        if (!read_u32(&ranks, n_workers - 1, &first) || !read_u32(&ranks, n_workers - 1, &last) ||
+            first < next || last < first)
+            return false;
+        for (uint32_t rank = first; rank <= last; rank++)
+            asked[rank] = true;
+        next = last + 1;
+        if (*ranks != ',')
+            return *ranks == '\0';
+        ranks++;
+    }
+    return true;
+}

@@ -1,0 +1,331 @@
+/* Collectives on tensors between the workers of several nodes: the same cases as in one process, on
+ * 1 to 3 nodes over shared memory and TCP; a worker that fails, a node that dies, a stranger's
+ * bytes. */
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/control/control.h"
+#include "engine/engine_private.h"
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/tensor_cases.h"
+#include "tests/support/runner.h"
+
+/* Nodes with one worker and with several, without any, and a scheduler that is not the first. */
+static const ClusterShape shapes[] = {
+    { .n_nodes = 1, .nodes = { { 1, 3 } } },
+    { .n_nodes = 2, .nodes = { { 1, 1 }, { 0, 1 } }, .over = "shm" },
+    { .n_nodes = 3, .nodes = { { 1, 1 }, { 0, 1 }, { 0, 1 } }, .over = "tcp", .scheduler = 2 },
+    { .n_nodes = 3, .nodes = { { 1, 0 }, { 0, 1 }, { 0, 2 } }, .over = "shm" },
+    { .n_nodes = 2, .nodes = { { 1, 2 }, { 0, 2 } }, .over = "tcp", .encrypts = true },
+};
+
+static bool run_task(RubatoEngine *engine, RubatoTaskFunc function, void *user_data, GError **error)
+{
+    const RubatoTask task = { .name = "collect", .run = function, .user_data = user_data };
+
+    return rubato_engine_run(engine, &task, error);
+}
+
+static uint32_t count_workers(const ClusterShape *shape)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < shape->n_nodes; i++)
+        n += shape->nodes[i].workers;
+    return n;
+}
+
+static bool play_all(RubatoEngine *engine, const void *data, GError **error)
+{
+    const ClusterShape *const shape = data;
+
+    for (size_t i = 0; i < TENSOR_N_DTYPES; i++) {
+        RubatoDtype dtype = tensor_dtypes[i];
+
+        if (!run_task(engine, tensor_reduce_all, &dtype, error) ||
+            !run_task(engine, tensor_move_rows, &dtype, error))
+            return false;
+    }
+    return run_task(engine, tensor_start_many, NULL, error) &&
+           run_task(engine, tensor_join_one_by_one, NULL, error) &&
+           run_task(engine, tensor_be_left, NULL, error) &&
+           (count_workers(shape) != 3 || run_task(engine, tensor_disagree, NULL, error));
+}
+
+START_TEST(operations_are_right_on_any_nodes)
+{
+    ClusterRun *const run = cluster_run_new(&shapes[_i]);
+
+    cluster_start(run, play_all, &shapes[_i]);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+static bool play_much(RubatoEngine *engine, const void *data, GError **error)
+{
+    (void)data;
+    return run_task(engine, tensor_move_much, NULL, error);
+}
+
+START_TEST(tensors_beyond_any_window_are_moved)
+{
+    ClusterRun *const run = cluster_run_new(&shapes[_i]);
+
+    cluster_start(run, play_much, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- a sum's order ---- */
+
+/* Values whose sum depends on the order; each run gives the same bits on all workers. */
+static bool sum_twice(RubatoWorker *worker, void *user_data, GError **error)
+{
+    enum { N = 300000 };
+    const uint32_t rank = rubato_worker_rank(worker);
+    g_autofree float *values = g_new(float, N), *first = g_new(float, N), *again = g_new(float, N);
+    g_auto(RubatoGathered) all = { 0 };
+    RubatoTensor tensor = { .name = "x",
+                            .dtype = RUBATO_F32,
+                            .n_dims = 1,
+                            .shape = { N },
+                            .input = values,
+                            .output = first };
+
+    (void)user_data;
+    for (size_t i = 0; i < N; i++)
+        values[i] = 1.0f / (float)(i * 3 + rank + 1) * (i % 2 == 0 ? 1 : -1e4f);
+    TRY(rubato_worker_allreduce(worker, &tensor, NULL, error));
+    tensor.output = again;
+    TRY(rubato_worker_allreduce(worker, &tensor, NULL, error));
+    REQUIRE(memcmp(first, again, N * sizeof(float)) == 0);
+    tensor.input = first;
+    TRY(rubato_worker_allgather(worker, &tensor, &all, error));
+    for (uint32_t i = 0; i < rubato_worker_n_workers(worker); i++)
+        REQUIRE(memcmp((float *)all.values + (size_t)i * N, first, N * sizeof(float)) == 0);
+    return true;
+}
+
+static bool play_sums(RubatoEngine *engine, const void *data, GError **error)
+{
+    (void)data;
+    return run_task(engine, sum_twice, NULL, error);
+}
+
+START_TEST(sums_have_the_same_bits_on_all_workers)
+{
+    ClusterRun *const run = cluster_run_new(&shapes[_i]);
+
+    cluster_start(run, play_sums, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- a worker fails, a node dies ---- */
+
+static bool reduce_until_it_fails(RubatoWorker *worker, void *user_data, GError **error)
+{
+    enum { N = 1 << 20 };
+    g_autofree float *values = g_new0(float, N);
+    const RubatoTensor tensor = { .name = "x",
+                                  .dtype = RUBATO_F32,
+                                  .n_dims = 1,
+                                  .shape = { N },
+                                  .input = values,
+                                  .output = values };
+    const bool dies = user_data != NULL;
+
+    for (int i = 0;; i++) {
+        if (i == 3 && rubato_worker_rank(worker) == 1 && dies)
+            raise(SIGKILL);
+        if (i == 3 && rubato_worker_rank(worker) == 1) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "the disk is full");
+            return false;
+        }
+        g_autoptr(GError) found = NULL;
+        if (rubato_worker_allreduce(worker, &tensor, NULL, &found))
+            continue;
+        REQUIRE(g_error_matches(found, RUBATO_ERROR, RUBATO_ERROR_CANCELLED) ||
+                    (!dies && g_error_matches(found, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND)),
+                "%s", found->message);
+        REQUIRE(strstr(found->message, dies ? "node 7" : "worker 1") != NULL, "%s", found->message);
+        g_propagate_error(error, g_steal_pointer(&found));
+        return false;
+    }
+}
+
+static bool play_failure(RubatoEngine *engine, const void *data, GError **error)
+{
+    g_autoptr(GError) found = NULL;
+
+    (void)data;
+    EXPECT(!run_task(engine, reduce_until_it_fails, NULL, &found), "it went on");
+    EXPECT(strstr(found->message, "the disk is full") != NULL ||
+               strstr(found->message, "worker 1 has returned") != NULL,
+           "%s", found->message);
+    return run_task(engine, tensor_start_many, NULL, error);
+}
+
+START_TEST(a_worker_that_fails_is_named_and_the_next_task_runs)
+{
+    ClusterRun *const run = cluster_run_new(&shapes[2]);
+
+    cluster_start(run, play_failure, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+static bool play_death(RubatoEngine *engine, const void *data, GError **error)
+{
+    g_autoptr(GError) found = NULL;
+
+    (void)data;
+    EXPECT(!run_task(engine, reduce_until_it_fails, engine, &found), "it went on");
+    return cluster_expect_error(&found, RUBATO_ERROR_NODE_LOST, "node 7", error);
+}
+
+START_TEST(a_dead_node_ends_all_operations_and_is_named)
+{
+    ClusterShape shape = shapes[2];
+
+    shape.timeout_ms = cluster_short_timeout_ms();
+    ClusterRun *const run = cluster_run_new(&shape);
+    cluster_start(run, play_death, NULL);
+    cluster_expect_end(run, 1, -SIGKILL);
+    cluster_expect_end(run, 0, 0);
+    cluster_expect_end(run, 2, 0);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- who is missing ---- */
+
+static bool come_late(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const char *const path = user_data;
+
+    TRY(rubato_worker_named_barrier(worker, "grad/6", error));
+    while (rubato_worker_rank(worker) == 1 && access(path, F_OK) != 0)
+        g_usleep(1000);
+    return rubato_worker_named_barrier(worker, "grad/7", error);
+}
+
+static bool play_late(RubatoEngine *engine, const void *data, GError **error)
+{
+    return run_task(engine, come_late, (void *)(uintptr_t)data, error);
+}
+
+/* The worker comes once the line is there, which the case tells it by a file. */
+START_TEST(long_wait_names_the_worker_that_is_missing)
+{
+    g_autofree char *path = g_strdup_printf("%s/rubato-late-%d", g_get_tmp_dir(), (int)getpid());
+    ClusterShape shape = shapes[2];
+
+    shape.stall_ms = 100;
+    ClusterRun *const run = cluster_run_new(&shape);
+    cluster_start(run, play_late, path);
+    cluster_wait_for(run, 0,
+                     "named barrier grad/7 of task collect waits for worker 1 (which last asked "
+                     "for grad/6)");
+    ck_assert(g_file_set_contents(path, "", 0, NULL));
+    cluster_expect_success(run);
+    unlink(path);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- a liar ---- */
+
+static const struct {
+    TensorMessage message;
+    const char *text;
+} lies[] = {
+    { { .kind = (TensorMessageKind)77, .number = 1 }, "of a kind that there is not" },
+    { { .kind = TENSOR_MESSAGE_PART }, "a piece of no tensor" },
+    { { .kind = TENSOR_MESSAGE_PART, .number = 2, .n_bytes = 3 }, "of a wrong size" },
+    { { .kind = TENSOR_MESSAGE_PART, .number = 2, .place = 7 }, "behind its end" },
+    { { .kind = TENSOR_MESSAGE_ROWS, .number = 2 }, "not for this node" },
+    { { .kind = TENSOR_MESSAGE_RESULT, .number = 2 }, "not its own" },
+    { { .kind = TENSOR_MESSAGE_FAILURE, .number = 2 }, "a wrong code" },
+};
+
+static void send_lie(RubatoEngine *engine, uint32_t epoch, const TensorMessage *message)
+{
+    const size_t n = TENSOR_MESSAGE_HEADER_BYTES + message->n_bytes;
+    Frame *const frame =
+        frame_new(&(WireHeader){ .kind = MESSAGE_TENSOR, .epoch = epoch, .value_bytes = n });
+
+    memset(frame_values(frame), 0, n);
+    tensor_message_write(message, frame_values(frame));
+    network_send(engine->network, 0, frame);
+}
+
+typedef struct {
+    RubatoEngine *engine;
+    size_t lie;
+} Liar;
+
+/* The liar sends before the operation begins: what is wrong shows when it does. */
+static bool lie(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const Liar *const liar = user_data;
+    float value = 1;
+    const RubatoTensor tensor = {
+        .name = "x", .dtype = RUBATO_F32, .input = &value, .output = &value
+    };
+
+    TRY(rubato_worker_named_barrier(worker, "begin", error));
+    if (rubato_worker_rank(worker) == 1)
+        send_lie(liar->engine, 1, &lies[liar->lie].message);
+    for (;;)
+        TRY(rubato_worker_allreduce(worker, &tensor, NULL, error));
+}
+
+static bool play_lie(RubatoEngine *engine, const void *data, GError **error)
+{
+    Liar liar = { engine, *(const size_t *)data };
+    g_autoptr(GError) found = NULL;
+
+    EXPECT(!run_task(engine, lie, &liar, &found), "nobody noticed");
+    /* on node 0; on the liar's it may be any */
+    EXPECT(rubato_engine_node(engine) == 7 || strstr(found->message, "node 7") != NULL, "%s",
+           found->message);
+    g_print("%s\n", found->message);
+    return true;
+}
+
+START_TEST(a_liar_is_lost_and_named)
+{
+    const size_t i = (size_t)_i;
+    ClusterRun *const run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 0, 1 } } });
+
+    cluster_start(run, play_lie, &i);
+    cluster_expect_end(run, 0, 0);
+    cluster_expect_text(run, 0, lies[i].text);
+    kill(run->processes[1].pid, SIGKILL); /* it may wait for its own timeout, or have ended */
+    cluster_wait_end(run, 1);
+    cluster_run_free(run);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("cluster_collectives");
+    TCase *const cases = cluster_add_case(suite, "cases");
+
+    tcase_add_loop_test(cases, operations_are_right_on_any_nodes, 0, G_N_ELEMENTS(shapes));
+    tcase_add_loop_test(cases, tensors_beyond_any_window_are_moved, 1, 3);
+    tcase_add_loop_test(cases, sums_have_the_same_bits_on_all_workers, 1, 4);
+    tcase_add_test(cases, a_worker_that_fails_is_named_and_the_next_task_runs);
+    tcase_add_test(cases, a_dead_node_ends_all_operations_and_is_named);
+    tcase_add_test(cases, long_wait_names_the_worker_that_is_missing);
+    tcase_add_loop_test(cases, a_liar_is_lost_and_named, 0, G_N_ELEMENTS(lies));
+    return run_suite(suite);
+}

@@ -1,0 +1,161 @@
+/* The lines of the negotiation between nodes: what is written is read; what makes no sense is
+ * refused. */
+#include <check.h>
+#include <string.h>
+
+#include "engine/collectives/tensor_text.h"
+#include "tests/support/runner.h"
+
+enum { N_WORKERS = 9 };
+
+START_TEST(wishes_are_read_as_they_were_written)
+{
+    const TensorWish wishes[] = {
+        { .kind = TENSOR_WISH_ASK,
+          .rank = 8,
+          .request = { .operation = TENSOR_ALLREDUCE,
+                       .dtype = RUBATO_BF16,
+                       .n_dims = 3,
+                       .shape = { 0, UINT32_MAX, 7 },
+                       .reduce = { RUBATO_REDUCTION_MEAN, 0.1, -1e300, true } },
+          .name = "grad/ü 6" },
+        { .kind = TENSOR_WISH_ASK,
+          .request = { .operation = TENSOR_BROADCAST, .root = 8 },
+          .name = "x" },
+        { .kind = TENSOR_WISH_JOIN, .rank = 3 },
+        { .kind = TENSOR_WISH_LEAVE, .rank = 4 },
+    };
+    g_autoptr(GString) text = g_string_new(NULL);
+    const char *at;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(wishes); i++)
+        tensor_wish_write(text, &wishes[i]);
+    at = text->str;
+    for (size_t i = 0; i < G_N_ELEMENTS(wishes); i++) {
+        TensorWish read = { 0 };
+
+        ck_assert(tensor_wish_read(&at, N_WORKERS, &read));
+        ck_assert_int_eq(read.kind, wishes[i].kind);
+        ck_assert_uint_eq(read.rank, wishes[i].rank);
+        ck_assert_str_eq(read.name, wishes[i].name);
+        ck_assert(memcmp(&read.request, &wishes[i].request, sizeof read.request) == 0 ||
+                  tensor_request_fits(&read.request, &wishes[i].request));
+    }
+    ck_assert_str_eq(at, "");
+}
+END_TEST
+
+START_TEST(verdicts_are_read_as_they_were_written)
+{
+    const TensorVerdict verdicts[] = {
+        { .kind = TENSOR_VERDICT_RUN, .number = 1, .name = "grad/ü 6" },
+        { .kind = TENSOR_VERDICT_RUN, .number = 2, .name = "x", .ranks = (char *)" 0 3, 7 7" },
+        { .kind = TENSOR_VERDICT_FAIL,
+          .number = 3,
+          .code = 10,
+          .name = "x",
+          .error = (char *)"no" },
+        { .kind = TENSOR_VERDICT_JOINED, .number = UINT64_MAX, .last = 8 },
+        { .kind = TENSOR_VERDICT_CLOSED, .number = 5, .code = 4, .error = (char *)"worker 1 left" },
+    };
+    g_autoptr(GString) text = g_string_new(NULL);
+    const char *at;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(verdicts); i++)
+        tensor_verdict_write(text, &verdicts[i]);
+    at = text->str;
+    for (size_t i = 0; i < G_N_ELEMENTS(verdicts); i++) {
+        g_auto(TensorVerdict) read = { 0 };
+
+        ck_assert(tensor_verdict_read(&at, &read));
+        ck_assert_int_eq(read.kind, verdicts[i].kind);
+        ck_assert_uint_eq(read.number, verdicts[i].number);
+        ck_assert_uint_eq(read.code, verdicts[i].code);
+        ck_assert_uint_eq(read.last, verdicts[i].last);
+        ck_assert_str_eq(read.name, verdicts[i].name);
+        ck_assert_pstr_eq(read.ranks, verdicts[i].ranks);
+        ck_assert_pstr_eq(read.error, verdicts[i].error);
+    }
+    ck_assert_str_eq(at, "");
+}
+END_TEST
+
+START_TEST(ranks_are_runs_and_all_of_them_are_nothing)
+{
+    void *tags[N_WORKERS];
+    bool asked[N_WORKERS];
+
+    for (uint32_t set = 1; set < 1u << N_WORKERS; set++) {
+        for (uint32_t rank = 0; rank < N_WORKERS; rank++)
+            tags[rank] = (set >> rank & 1) != 0 ? tags : NULL;
+        g_autofree char *ranks = tensor_ranks_write(tags, N_WORKERS);
+        require_msg((ranks == NULL) == (set + 1 == 1u << N_WORKERS), "set %x", set);
+        require_msg(tensor_ranks_read(ranks, N_WORKERS, asked), "%s", ranks);
+        for (uint32_t rank = 0; rank < N_WORKERS; rank++)
+            require_msg(asked[rank] == (tags[rank] != NULL), "%s: rank %u", ranks, rank);
+    }
+}
+END_TEST
+
+static const char *const refused_wishes[] = {
+    "",
+    "x 1\n",
+    "j\n",
+    "j 9\n",
+    "j 1",
+    "j  1\n",
+    "j -1\n",
+    "j 1 \n",
+    "a 1\n",
+    "a 0 6 0 0 0 0 0 0 0 x\n",  /* no such operation */
+    "a 0 5 0 0 0 0 0 0 0 \n",   /* no name */
+    "a 0 1 0 9 0 0 0 0 0 x\n",  /* a root that there is not */
+    "a 0 1 77 0 0 0 0 0 0 x\n", /* a dtype */
+    "a 0 1 0 0 0 0 0 0 9 1 1 1 1 1 1 1 1 1 x\n",
+    "a 0 1 0 0 0 0 0 0 2 18446744073709551615 2 x\n",
+    "a 0 1 0 0 0 0 0 0 1 18446744073709551616 x\n",
+};
+
+static const char *const refused_verdicts[] = {
+    "",      "r 1\n",   "r 1 x\n",       "r 1 \n\n", "f 1 0 x\nno\n", "f 1 300 x\nno\n",
+    "j 1\n", "c 1 1\n", "c 1 1\nno end",
+};
+
+static const char *const refused_ranks[] = { "0 1", " 1 0", " 0 9", " 0 1, 1 2", " 0 1,", " 0" };
+
+START_TEST(nonsense_is_refused)
+{
+    TensorWish wish;
+    TensorVerdict verdict;
+    bool asked[N_WORKERS];
+
+    for (size_t i = 0; i < G_N_ELEMENTS(refused_wishes); i++) {
+        const char *at = refused_wishes[i];
+
+        ck_assert_msg(!tensor_wish_read(&at, N_WORKERS, &wish), "%s", refused_wishes[i]);
+        ck_assert_ptr_eq(at, refused_wishes[i]);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(refused_verdicts); i++) {
+        const char *at = refused_verdicts[i];
+
+        ck_assert_msg(!tensor_verdict_read(&at, &verdict), "%s", refused_verdicts[i]);
+        ck_assert_ptr_eq(at, refused_verdicts[i]);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(refused_ranks); i++)
+        ck_assert_msg(!tensor_ranks_read(refused_ranks[i], N_WORKERS, asked), "%s",
+                      refused_ranks[i]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("tensor_text");
+    TCase *const cases = tcase_create("cases");
+
+    tcase_add_test(cases, wishes_are_read_as_they_were_written);
+    tcase_add_test(cases, verdicts_are_read_as_they_were_written);
+    tcase_add_test(cases, ranks_are_runs_and_all_of_them_are_nothing);
+    tcase_add_test(cases, nonsense_is_refused);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}

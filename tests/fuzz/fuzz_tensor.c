@@ -1,0 +1,71 @@
+/* Reads arbitrary bytes as pieces of tensors, and as lines of the negotiation. What is taken is
+ * written again, and has to be the same. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/collectives/flow/tensor_message.h"
+#include "engine/collectives/tensor_text.h"
+
+enum { N_WORKERS = 8 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void read_message(const uint8_t *data, size_t size)
+{
+    uint8_t header[TENSOR_MESSAGE_HEADER_BYTES];
+    TensorMessage message;
+
+    if (tensor_message_read(data, size, &message) != NULL)
+        return;
+    tensor_message_write(&message, header);
+    if (memcmp(header, data, sizeof header) != 0 || message.n_bytes != size - sizeof header)
+        abort();
+}
+
+/* Numbers may have zeros in front, so it is what is read again that has to be the same. */
+static void read_wishes(const char *text)
+{
+    TensorWish wish, again;
+
+    while (tensor_wish_read(&text, N_WORKERS, &wish)) {
+        g_autoptr(GString) line = g_string_new(NULL);
+        tensor_wish_write(line, &wish);
+        const char *at = line->str;
+
+        if (!tensor_wish_read(&at, N_WORKERS, &again) || *at != '\0' || again.kind != wish.kind ||
+            again.rank != wish.rank)
+            abort();
+        if (wish.kind == TENSOR_WISH_ASK && (strcmp(again.name, wish.name) != 0 ||
+                                             !tensor_request_fits(&again.request, &wish.request)))
+            abort();
+    }
+}
+
+static void read_verdicts(const char *text)
+{
+    for (;;) {
+        g_auto(TensorVerdict) verdict = { 0 }, again = { 0 };
+        g_autoptr(GString) line = g_string_new(NULL);
+        bool asked[N_WORKERS];
+
+        if (!tensor_verdict_read(&text, &verdict))
+            return;
+        tensor_ranks_read(verdict.ranks, N_WORKERS, asked);
+        tensor_verdict_write(line, &verdict);
+        const char *at = line->str;
+        if (!tensor_verdict_read(&at, &again) || *at != '\0' || again.kind != verdict.kind ||
+            again.number != verdict.number || g_strcmp0(again.error, verdict.error) != 0 ||
+            g_strcmp0(again.ranks, verdict.ranks) != 0)
+            abort();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    g_autofree char *text = g_strndup((const char *)data, size);
+
+    read_message(data, size);
+    read_wishes(text);
+    read_verdicts(text);
+    return 0;
+}

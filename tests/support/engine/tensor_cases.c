@@ -1,0 +1,432 @@
+/* Collectives on tensors, for workers anywhere: see tensor_cases.h. */
+#include "tests/support/engine/tensor_cases.h"
+
+#include <string.h>
+
+#include "engine/collectives/tensor_math.h"
+#include "tests/support/engine/engine_fixture.h"
+
+const RubatoDtype tensor_dtypes[TENSOR_N_DTYPES] = { RUBATO_F32,  RUBATO_F64, RUBATO_I32,
+                                                     RUBATO_I64,  RUBATO_U8,  RUBATO_F16,
+                                                     RUBATO_BF16, RUBATO_I8,  RUBATO_I16,
+                                                     RUBATO_BOOL };
+
+static void put(RubatoDtype dtype, void *values, size_t i, int64_t value)
+{
+    switch (dtype) {
+    case RUBATO_F16:
+        ((uint16_t *)values)[i] = tensor_f16_from_float((float)value);
+        break;
+    case RUBATO_BF16:
+        ((uint16_t *)values)[i] = tensor_bf16_from_float((float)value);
+        break;
+    case RUBATO_I16:
+        ((int16_t *)values)[i] = (int16_t)value;
+        break;
+    case RUBATO_I8:
+        ((int8_t *)values)[i] = (int8_t)value;
+        break;
+    case RUBATO_U8:
+        ((uint8_t *)values)[i] = (uint8_t)value;
+        break;
+    case RUBATO_BOOL:
+        ((bool *)values)[i] = value != 0;
+        break;
+    case RUBATO_F32:
+    case RUBATO_F64:
+    case RUBATO_I32:
+    case RUBATO_I64:
+        value_store(dtype, values, i, value);
+        break;
+    }
+}
+
+static int64_t get(RubatoDtype dtype, const void *values, size_t i)
+{
+    switch (dtype) {
+    case RUBATO_F16:
+        return (int64_t)tensor_float_from_f16(((const uint16_t *)values)[i]);
+    case RUBATO_BF16:
+        return (int64_t)tensor_float_from_bf16(((const uint16_t *)values)[i]);
+    case RUBATO_I16:
+        return ((const int16_t *)values)[i];
+    case RUBATO_I8:
+        return ((const int8_t *)values)[i];
+    case RUBATO_U8:
+        return ((const uint8_t *)values)[i];
+    case RUBATO_BOOL:
+        return ((const bool *)values)[i];
+    case RUBATO_F32:
+    case RUBATO_F64:
+    case RUBATO_I32:
+    case RUBATO_I64:
+        break;
+    }
+    return value_load(dtype, values, i);
+}
+
+/* What a worker has at a place: small, and of both signs where there are signs. */
+static int64_t value_of(RubatoDtype dtype, uint32_t rank, size_t i)
+{
+    const int64_t value = (int64_t)((i * 7 + rank * 5) % 6);
+
+    if (dtype == RUBATO_BOOL)
+        return value % 2;
+    return dtype == RUBATO_U8 ? value : value - 2;
+}
+
+static int64_t combine(RubatoReduction reduction, RubatoDtype dtype, uint32_t n_workers, size_t i)
+{
+    int64_t result = value_of(dtype, 0, i);
+
+    for (uint32_t rank = 1; rank < n_workers; rank++) {
+        const int64_t value = value_of(dtype, rank, i);
+
+        if (reduction == RUBATO_REDUCTION_MIN)
+            result = MIN(result, value);
+        else if (reduction == RUBATO_REDUCTION_MAX)
+            result = MAX(result, value);
+        else if (reduction == RUBATO_REDUCTION_PRODUCT)
+            result *= value;
+        else
+            result += value;
+    }
+    if (dtype == RUBATO_BOOL)
+        return result != 0;
+    return reduction == RUBATO_REDUCTION_MEAN ? result / (int64_t)n_workers : result;
+}
+
+/* The shapes that are tried: each for tensors of 1 to 3 dimensions, with nothing, little, and more
+ * than one chunk in them. */
+static const struct {
+    uint32_t n_dims;
+    uint64_t shape[3];
+} shapes[] = { { 1, { 1 } }, { 1, { 0 } }, { 2, { 5, 3 } }, { 3, { 4, 3, 2 } }, { 1, { 20001 } } };
+
+enum { LARGE = G_N_ELEMENTS(shapes) - 1 };
+
+typedef struct {
+    RubatoDtype dtype;
+    size_t shape;
+} Plan;
+
+static RubatoTensor tensor_of(const Plan *plan, const char *name, const void *input, void *output)
+{
+    RubatoTensor tensor = { .name = name,
+                            .dtype = plan->dtype,
+                            .n_dims = shapes[plan->shape].n_dims,
+                            .input = input,
+                            .output = output };
+
+    memcpy(tensor.shape, shapes[plan->shape].shape, sizeof shapes[plan->shape].shape);
+    return tensor;
+}
+
+static size_t count_values(const Plan *plan)
+{
+    size_t n = 1;
+
+    for (uint32_t i = 0; i < shapes[plan->shape].n_dims; i++)
+        n *= shapes[plan->shape].shape[i];
+    return n;
+}
+
+static void *fill(const Plan *plan, uint32_t rank)
+{
+    const size_t n = count_values(plan);
+    void *const values = g_malloc0((n + 1) * 8);
+
+    for (size_t i = 0; i < n; i++)
+        put(plan->dtype, values, i, value_of(plan->dtype, rank, i));
+    return values;
+}
+
+static bool reduce_and_scatter(RubatoWorker *worker, const Plan *plan, RubatoReduction reduction,
+                               GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker), n_workers = rubato_worker_n_workers(worker);
+    const size_t n = count_values(plan);
+    const uint64_t n_rows = shapes[plan->shape].shape[0];
+    g_autofree void *input = fill(plan, rank), *output = g_malloc0((n + 1) * 8);
+    const RubatoTensor apart = tensor_of(plan, "apart", input, output);
+    const RubatoTensor in_place = tensor_of(plan, "in place", input, input);
+    const RubatoReduce reduce = { .reduction = reduction };
+    size_t first = 0;
+
+    TRY(rubato_worker_allreduce(worker, &apart, &reduce, error));
+    for (size_t i = 0; i < n; i++)
+        REQUIRE(get(plan->dtype, output, i) == combine(reduction, plan->dtype, n_workers, i),
+                "(value %zu)", i);
+    TRY(rubato_worker_reduce_scatter(worker, &apart, &reduce, error));
+    for (uint32_t i = 0; i < rank; i++)
+        first += n / MAX(n_rows, 1) * rubato_reduce_scatter_rows(n_rows, n_workers, i);
+    for (size_t i = 0;
+         n_rows > 0 && i < n / n_rows * rubato_reduce_scatter_rows(n_rows, n_workers, rank); i++)
+        REQUIRE(get(plan->dtype, output, i) ==
+                    combine(reduction, plan->dtype, n_workers, first + i),
+                "(value %zu)", i);
+    TRY(rubato_worker_allreduce(worker, &in_place, &reduce, error));
+    for (size_t i = 0; i < n; i++)
+        REQUIRE(get(plan->dtype, input, i) == combine(reduction, plan->dtype, n_workers, i));
+    return true;
+}
+
+bool tensor_reduce_all(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Plan plan = { .dtype = *(const RubatoDtype *)user_data };
+
+    for (; plan.shape < G_N_ELEMENTS(shapes); plan.shape++)
+        for (RubatoReduction reduction = 0; reduction <= RUBATO_REDUCTION_PRODUCT; reduction++)
+            if ((plan.dtype != RUBATO_BOOL || reduction != RUBATO_REDUCTION_MEAN) &&
+                (plan.shape < LARGE || reduction == RUBATO_REDUCTION_SUM))
+                TRY(reduce_and_scatter(worker, &plan, reduction, error));
+    return true;
+}
+
+/* Worker r gathers and sends r + 1 rows of two values each, r to worker 0 and 1 to the last one. */
+bool tensor_move_rows(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoDtype dtype = *(const RubatoDtype *)user_data;
+    const uint32_t rank = rubato_worker_rank(worker), n_workers = rubato_worker_n_workers(worker);
+    const Plan plan = { .dtype = dtype, .shape = 3 };
+    g_autofree void *values = fill(&plan, rank), *seen = g_malloc0(24 * 8);
+    RubatoTensor tensor = tensor_of(&plan, "x", values, seen);
+    const uint32_t root = n_workers - 1;
+    g_auto(RubatoGathered) all = { 0 }, mine = { 0 };
+    uint64_t splits[TENSOR_MOST_WORKERS] = { 0 };
+    size_t at = 0;
+
+    TRY(rubato_worker_broadcast(worker, &tensor, root, error));
+    for (size_t i = 0; i < 24; i++)
+        REQUIRE(get(dtype, seen, i) == value_of(dtype, root, i));
+
+    tensor.n_dims = 2;
+    tensor.shape[0] = rank + 1;
+    tensor.shape[1] = 2;
+    TRY(rubato_worker_allgather(worker, &tensor, &all, error));
+    REQUIRE(all.n_rows == n_workers * (n_workers + 1) / 2);
+    for (uint32_t from = 0; from < n_workers; from++) {
+        REQUIRE(all.rows[from] == from + 1);
+        for (size_t i = 0; i < 2 * (from + 1); i++)
+            REQUIRE(get(dtype, all.values, at++) == value_of(dtype, from, i));
+    }
+
+    splits[0] = rank;
+    splits[n_workers - 1] += 1;
+    TRY(rubato_worker_alltoall(worker, &tensor, splits, &mine, error));
+    at = 0;
+    for (uint32_t from = 0; from < n_workers; from++) {
+        const uint64_t n_rows = (rank == 0 ? from : 0) + (rank == n_workers - 1 ? 1 : 0);
+        const size_t first = rank == 0 ? 0 : 2 * (size_t)from;
+
+        REQUIRE(mine.rows[from] == n_rows);
+        for (size_t i = 0; i < 2 * n_rows; i++)
+            REQUIRE(get(dtype, mine.values, at++) == value_of(dtype, from, first + i));
+    }
+    REQUIRE(mine.n_rows * 2 == at);
+    return true;
+}
+
+/* ---- many at once ---- */
+
+enum { N_TENSORS = 50, N_FLOATS = 3000 };
+
+/* Each worker starts many operations, in an order of its own, and waits for them in another. */
+bool tensor_start_many(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker), n_workers = rubato_worker_n_workers(worker);
+    g_autofree float *values = g_new(float, N_TENSORS *N_FLOATS);
+    RubatoTicket tickets[N_TENSORS];
+
+    (void)user_data;
+    for (uint32_t i = 0; i < N_TENSORS; i++) {
+        const uint32_t k = (i * 7 + rank * 11) % N_TENSORS;
+        float *const own = values + (size_t)k * N_FLOATS;
+        g_autofree char *name = g_strdup_printf("grad/%u", k);
+        const RubatoTensor tensor = { .name = name,
+                                      .dtype = RUBATO_F32,
+                                      .n_dims = 1,
+                                      .shape = { N_FLOATS },
+                                      .input = own,
+                                      .output = own };
+
+        for (size_t j = 0; j < N_FLOATS; j++)
+            own[j] = (float)(k + j + rank);
+        tickets[k] = rubato_worker_allreduce_async(worker, &tensor, NULL, NULL, error);
+        TRY(tickets[k] != 0);
+    }
+    for (uint32_t left = N_TENSORS; left > 0; left--) {
+        size_t ended;
+
+        TRY(rubato_worker_wait_any(worker, tickets, N_TENSORS, &ended, error));
+        REQUIRE(rubato_worker_poll(worker, tickets[ended]));
+        tickets[ended] = 0;
+        for (size_t j = 0; j < N_FLOATS; j++)
+            REQUIRE(values[ended * N_FLOATS + j] ==
+                    (float)(n_workers * (ended + j) + n_workers * (n_workers - 1) / 2));
+    }
+    return true;
+}
+
+/* ---- mismatches, returns ---- */
+
+bool tensor_is_sum_right(RubatoWorker *worker, GError **error)
+{
+    int32_t value = 1;
+    const RubatoTensor tensor = {
+        .name = "again", .dtype = RUBATO_I32, .input = &value, .output = &value
+    };
+
+    TRY(rubato_worker_allreduce(worker, &tensor, NULL, error));
+    REQUIRE(value == (int32_t)rubato_worker_n_workers(worker));
+    return true;
+}
+
+bool tensor_disagree(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker);
+    float values[4] = { 1, 2, 3, 4 };
+    const RubatoTensor tensor = { .name = "x",
+                                  .dtype = RUBATO_F32,
+                                  .n_dims = 1,
+                                  .shape = { rank == 1 ? 4 : 3 },
+                                  .input = values,
+                                  .output = values };
+    const RubatoTicket none = 0;
+    RubatoTicket ticket = none;
+
+    (void)user_data;
+    REQUIRE(!rubato_worker_allreduce(worker, &tensor, NULL, error));
+    REQUIRE(values[0] == 1);
+    REQUIRE(is_error(error, RUBATO_ERROR_MISMATCH, "f32 [4] by worker 1"));
+    ticket = rubato_worker_allreduce_async(worker, &tensor, NULL, NULL, error);
+    TRY(ticket != none);
+    REQUIRE(!rubato_worker_wait(worker, ticket, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_MISMATCH, "f32 [3] by worker 0 and worker 2"));
+    return tensor_is_sum_right(worker, error);
+}
+
+/* Worker 1 returns; worker 0 waits for it, then and afterwards. */
+bool tensor_be_left(RubatoWorker *worker, void *user_data, GError **error)
+{
+    (void)user_data;
+    if (rubato_worker_rank(worker) == 1)
+        return true;
+    for (int i = 0; i < 2; i++) {
+        REQUIRE(!rubato_worker_named_barrier(worker, "end", error));
+        REQUIRE(is_error(error, RUBATO_ERROR_NOT_FOUND, "worker 1 has returned"));
+    }
+    return true;
+}
+
+/* ---- joining ---- */
+
+/* Worker r has r + 1 batches, which differ in the reduction. */
+bool tensor_join_one_by_one(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker), n_workers = rubato_worker_n_workers(worker);
+    uint32_t last = UINT32_MAX;
+
+    (void)user_data;
+    for (int round = 0; round < 2; round++) {
+        for (uint32_t batch = 0; batch <= rank; batch++) {
+            for (RubatoReduction reduction = 0; reduction <= RUBATO_REDUCTION_PRODUCT;
+                 reduction++) {
+                double value = rank + 2;
+                const RubatoTensor tensor = {
+                    .name = "x", .dtype = RUBATO_F64, .input = &value, .output = &value
+                };
+                double sum = 0, product = 1;
+
+                for (uint32_t i = batch; i < n_workers; i++) {
+                    sum += i + 2;
+                    product *= i + 2;
+                }
+                const double expected[] = { sum, sum / (n_workers - batch), batch + 2,
+                                            n_workers + 1, product };
+                TRY(rubato_worker_allreduce(worker, &tensor,
+                                            &(RubatoReduce){ .reduction = reduction }, error));
+                REQUIRE(value == expected[reduction], "(%g for reduction %d)", value, reduction);
+            }
+            double value = 1;
+            const RubatoTensor tensor = {
+                .name = "x", .dtype = RUBATO_F64, .input = &value, .output = &value
+            };
+            TRY(rubato_worker_allreduce(
+                worker, &tensor,
+                &(RubatoReduce){ .reduction = RUBATO_REDUCTION_MEAN, .divides_by_all = true },
+                error));
+            REQUIRE(value == (double)(n_workers - batch) / n_workers);
+        }
+        TRY(rubato_worker_join(worker, &last, error));
+        REQUIRE(last == n_workers - 1);
+    }
+    return true;
+}
+
+/* ---- much ---- */
+
+enum { MUCH_ROWS = 3001, MUCH_WIDTH = 1000 };
+
+static float much_of(uint32_t rank, size_t i)
+{
+    return (float)((i * 13 + rank * 7) % 1009);
+}
+
+bool tensor_move_much(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker), n_workers = rubato_worker_n_workers(worker);
+    const size_t n = (size_t)MUCH_ROWS * MUCH_WIDTH;
+    g_autofree float *input = g_new(float, n), *output = g_new0(float, n);
+    RubatoTensor tensor = { .name = "much",
+                            .dtype = RUBATO_F32,
+                            .n_dims = 2,
+                            .shape = { MUCH_ROWS, MUCH_WIDTH },
+                            .input = input,
+                            .output = output };
+    g_auto(RubatoGathered) all = { 0 }, mine = { 0 };
+    size_t first = 0;
+
+    (void)user_data;
+    for (size_t i = 0; i < n; i++)
+        input[i] = much_of(rank, i);
+    TRY(rubato_worker_reduce_scatter(worker, &tensor, NULL, error));
+    for (uint32_t i = 0; i < rank; i++)
+        first += MUCH_WIDTH * rubato_reduce_scatter_rows(MUCH_ROWS, n_workers, i);
+    for (size_t i = 0; i < MUCH_WIDTH * rubato_reduce_scatter_rows(MUCH_ROWS, n_workers, rank);
+         i++) {
+        float sum = 0;
+
+        for (uint32_t from = 0; from < n_workers; from++)
+            sum += much_of(from, first + i);
+        REQUIRE(output[i] == sum, "(value %zu)", i);
+    }
+    TRY(rubato_worker_broadcast(worker, &tensor, n_workers - 1, error));
+    for (size_t i = 0; i < n; i++)
+        REQUIRE(output[i] == much_of(n_workers - 1, i), "(value %zu)", i);
+    tensor.shape[0] = MUCH_ROWS - rank;
+    TRY(rubato_worker_allgather(worker, &tensor, &all, error));
+    first = 0;
+    for (uint32_t from = 0; from < n_workers; from++)
+        for (size_t i = 0; i < (size_t)(MUCH_ROWS - from) * MUCH_WIDTH; i++)
+            REQUIRE(((const float *)all.values)[first++] == much_of(from, i), "(value %zu)", i);
+    tensor.shape[0] = MUCH_ROWS - MUCH_ROWS % n_workers;
+    TRY(rubato_worker_alltoall(worker, &tensor, NULL, &mine, error));
+    const size_t share = (size_t)tensor.shape[0] / n_workers * MUCH_WIDTH;
+    for (uint32_t from = 0; from < n_workers; from++)
+        for (size_t i = 0; i < share; i++)
+            REQUIRE(((const float *)mine.values)[from * share + i] ==
+                        much_of(from, rank * share + i),
+                    "(value %zu)", i);
+    tensor.shape[0] = MUCH_ROWS;
+    tensor.output = input;
+    TRY(rubato_worker_allreduce(worker, &tensor, NULL, error));
+    for (size_t i = 0; i < n; i++) {
+        float sum = 0;
+
+        for (uint32_t from = 0; from < n_workers; from++)
+            sum += much_of(from, i);
+        REQUIRE(input[i] == sum, "(value %zu)", i);
+    }
+    return true;
+}
