@@ -75,6 +75,7 @@ typedef struct {
     RubatoTableSpec table;     /* its n_keys is left 0: */
     uint64_t n_rows;           /* keys 0 .. n_rows - 1; of hash storage, as many scattered ones */
     size_t n_keys;             /* of a request */
+    size_t tensor_bytes;       /* of a collective */
     size_t n_sets;             /* of keys, which take turns; 0: one */
     size_t n_operations;       /* of a sample; fewer with --quick */
 
@@ -135,7 +136,7 @@ struct Bench {
 
 extern const BenchCase bench_local_cases[], bench_nodes_cases[], bench_counts_cases[],
     bench_rule_cases[], bench_forget_cases[], bench_data_cases[], bench_scale_cases[],
-    bench_mixed_cases[];
+    bench_mixed_cases[], bench_collective_cases[];
 
 /* Case i of all, NULL after the last. */
 const BenchCase *bench_case(size_t i);

@@ -49,6 +49,10 @@ bool sample_resident(Bench *bench, size_t n, BenchSample *sample, GError **error
 bool sample_key_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_barrier(Bench *bench, size_t n, BenchSample *sample, GError **error);
 
+/* ---- collectives.c: a `sample` of cases ---- */
+
+bool sample_allreduce(Bench *bench, size_t n, BenchSample *sample, GError **error);
+
 /* ---- priority.c: a `sample` of a case, of n Gets ---- */
 
 bool sample_priority(Bench *bench, size_t n, BenchSample *sample, GError **error);

@@ -1,0 +1,38 @@
+/* Collectives on tensors: how long the workers of a host take to combine theirs, in one process and
+ * in one each. The goals are those of two ranks. */
+#include "apps/bench/bench.h"
+#include "apps/bench/limits/limits.h"
+#include "apps/bench/samples/samples.h"
+
+#define US 1e-6
+
+#define ALLREDUCE(size_, place_, ranks_, where_, bytes_, n_, most_, ...)                      \
+    {                                                                                         \
+        .name = "allreduce-" size_ "-" place_ "-" #ranks_,                                    \
+        .what = "allreduce of " size_ " bytes of doubles, which are in no cache, by " #ranks_ \
+                " workers, " where_,                                                          \
+        .limit = "copying the bytes that have to move once", .unit = BENCH_UNIT_SECONDS,      \
+        .goal = { .median = most_ }, .on_demand = (ranks_) > 2, .n_rows = 1000, .n_keys = 1,  \
+        .tensor_bytes = bytes_, .n_operations = n_, .sample = sample_allreduce, __VA_ARGS__   \
+    }
+
+#define THREADS(size_, ranks_, bytes_, n_, most_) \
+    ALLREDUCE(size_, "threads", ranks_, "in one process", bytes_, n_, most_, .workers = ranks_)
+#define NODES(size_, place_, ranks_, where_, bytes_, n_, most_)                          \
+    ALLREDUCE(size_, place_, ranks_, "on as many nodes of this host", bytes_, n_, most_, \
+              .place = where_, .nodes = ranks_, .mixed = true)
+
+#define SIZES(size_, bytes_, n_, threads_, host_)                              \
+    THREADS(size_, 2, bytes_, n_, threads_), THREADS(size_, 4, bytes_, n_, 0), \
+        NODES(size_, "host", 2, BENCH_PLACE_HOST, bytes_, n_, host_),          \
+        NODES(size_, "host", 4, BENCH_PLACE_HOST, bytes_, n_, 0),              \
+        NODES(size_, "tcp", 2, BENCH_PLACE_TCP, bytes_, n_, 0),                \
+        NODES(size_, "tcp", 4, BENCH_PLACE_TCP, bytes_, n_, 0)
+
+const BenchCase bench_collective_cases[] = {
+    SIZES("1", 8, 2000, 3 * US, 15 * US),
+    SIZES("64k", 64 << 10, 1000, 8 * US, 8 * US),
+    SIZES("1600k", 1600000, 100, 75 * US, 75 * US),
+    SIZES("64m", 64 << 20, 4, 15000 * US, 15000 * US),
+    { 0 },
+};
