@@ -58,9 +58,11 @@ static size_t find_taken_bytes(const RubatoEngine *engine)
 }
 
 /* If the run goes on without a lost node, the loss is found at a tick. */
-static unsigned find_longest_tick_ms(const RubatoEngine *engine)
+static unsigned find_tick_ms(const RubatoEngine *engine)
 {
-    return engine->n_replicas == 0 ? 50 : 20;
+    const unsigned longest = engine->n_replicas == 0 ? 50 : 20;
+
+    return CLAMP(engine->heartbeat_ms / 4, 1, longest);
 }
 
 /* Opens the network at the node's address, at one within the host unless `near` is NULL, and on the
@@ -91,7 +93,7 @@ static Network *open_at(RubatoEngine *engine, const char *own, const char *near,
         .turn_bytes = engine->sizes.turn_bytes,
         .room_bytes = post_office_room_bytes(),
         .drops_replies = true,
-        .tick_ms = CLAMP(engine->heartbeat_ms / 4, 1, find_longest_tick_ms(engine)),
+        .tick_ms = find_tick_ms(engine),
         .timeout_ms = engine->timeout_ms,
     };
 

@@ -211,7 +211,8 @@ static bool check_rows(Loading *loading, uint64_t from, size_t n, GError **error
 
 static bool make_room(Loading *loading, GError **error)
 {
-    const size_t chunk = (size_t)MIN(table_shape_chunk(&loading->shape), loading->n + 1);
+    const size_t most = table_shape_chunk(&loading->shape);
+    const size_t chunk = (size_t)MIN(most, loading->n + 1);
 
     for (size_t i = 0; i < TABLE_N_ARRAYS; i++)
         if (loading->arrays[i] != NULL) {

@@ -50,7 +50,9 @@ size_t table_shape_chunk(const TableShape *shape)
 {
     const size_t width = MAX(shape->width, shape->state_width);
 
-    return MAX(1, TABLE_CHUNK_BYTES / (width * rubato_dtype_size(shape->dtype)));
+    const size_t n_rows = TABLE_CHUNK_BYTES / (width * rubato_dtype_size(shape->dtype));
+
+    return MAX(1, n_rows);
 }
 
 /* ---- the files ---- */
