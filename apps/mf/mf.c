@@ -143,8 +143,8 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
 {
     MfJob *job = user_data;
     const size_t width = MF_WIDTH(job->model.n_factors);
-    g_auto(Rows) users = { NULL };
-    g_auto(Rows) items = { NULL };
+    g_auto(Rows) users = { 0 };
+    g_auto(Rows) items = { 0 };
     size_t n_most = 0;
 
     g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);

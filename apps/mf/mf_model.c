@@ -53,12 +53,12 @@ typedef struct {
     bool steps_are_even;
 } Terms;
 
-KERNEL float sum_lanes(Lanes lanes)
+KERNEL float sum_lanes(const Lanes *lanes)
 {
     float sum = 0;
 
     for (int i = 0; i < LANES; i++)
-        sum += lanes[i];
+        sum += (*lanes)[i];
     return sum;
 }
 
@@ -79,7 +79,7 @@ KERNEL Products multiply(const float *p, const float *q, size_t k)
         pp += a * a;
         qq += b * b;
     }
-    Products products = { sum_lanes(pq), sum_lanes(pp), sum_lanes(qq) };
+    Products products = { sum_lanes(&pq), sum_lanes(&pp), sum_lanes(&qq) };
     for (; f < k; f++) {
         products.pq += p[f] * q[f];
         products.pp += p[f] * p[f];

@@ -180,6 +180,7 @@ bool sim_priority_run(RubatoEngine *engine, SimStreamJob *job, GError **error);
 typedef struct {
     const SimScenario *scenario;
     SimHistory *histories[SIM_MOST_TABLES];
+    bool has_failed;           /* the worker that is to fail by the seed */
     uint32_t task, begun_task; /* the present one; histories know of */
     int64_t begun_ns;          /* when a worker of that began */
     int64_t *progress_ns;      /* when something was last done */

@@ -440,8 +440,10 @@ static bool work(Self *self, SimJob *job, GError **error)
             TRY(rubato_worker_barrier(self->worker, error));
         }
         if (scenario->failing_worker == self->rank && scenario->failing_iteration == i &&
-            self->job->task == scenario->n_tasks)
+            self->job->task == scenario->n_tasks) {
+            job->has_failed = true;
             return fail_at(error, __FILE__, __LINE__, "it goes on", " by its seed");
+        }
         think(self);
         for (uint32_t j = 0; j < scenario->n_tables; j++) {
             TRY(iterate(self, &self->tables[j], error));
