@@ -55,7 +55,7 @@ static void let_table_go(RubatoEngine *engine, Table *table)
 
 typedef struct {
     uint32_t table;
-    GMutex lock;
+    pthread_mutex_t lock;
     RubatoTableStats sum; /* under the lock */
 } TableSum;
 
@@ -63,25 +63,24 @@ static void add_server(Server *server, void *data)
 {
     TableSum *table = data;
 
-    g_mutex_lock(&table->lock);
+    pthread_mutex_lock(&table->lock);
     server_sum_table(server, table->table, &table->sum);
-    g_mutex_unlock(&table->lock);
+    pthread_mutex_unlock(&table->lock);
 }
 
 bool rubato_engine_table_stats(RubatoEngine *engine, const char *name, RubatoTableStats *stats,
                                GError **error)
 {
     Table *table;
-    TableSum sum = { 0 };
+    TableSum sum = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
     g_return_val_if_fail(engine != NULL && name != NULL && stats != NULL, false);
     table = hold_table(engine, name, error);
     if (table == NULL)
         return false;
     sum.table = table->id;
-    g_mutex_init(&sum.lock);
     servers_run(engine->servers, engine->n_servers, add_server, &sum);
-    g_mutex_clear(&sum.lock);
+    pthread_mutex_destroy(&sum.lock);
     *stats = sum.sum; /* all servers have answered */
     stats->row_bytes = table->row_bytes;
     stats->state_bytes = table->state_bytes;

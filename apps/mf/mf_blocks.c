@@ -237,7 +237,7 @@ static void fill(MfBlocks *blocks, Reading *reading, uint32_t n_workers, uint32_
     g_autofree size_t *sizes = g_new0(size_t, n_workers);
 
     blocks->items = g_new0(RubatoKey *, n_workers);
-    blocks->n_items = g_new0(size_t, n_workers);
+    blocks->n_items = g_new0(size_t, n_workers + 1); /* buckets end where that block would begin */
     group(&reading->sides[ITEMS], n_workers, blocks->items, blocks->n_items);
     group(&reading->sides[USERS], n_workers, keys, sizes);
     for (uint32_t i = 0; i < blocks->n_shares; i++) {
