@@ -110,8 +110,9 @@ char *table_describe(const RubatoTableSpec *spec)
     g_string_append_printf(
         text, ", aggregate %d, init %s, init_value %g, init_low %g, init_high %g",
         (int)spec->aggregate, spec->init, spec->init_value, spec->init_low, spec->init_high);
-    g_string_append_printf(text, ", init_mean %g, init_stddev %g, seed %" G_GUINT64_FORMAT,
-                           spec->init_mean, spec->init_stddev, spec->seed);
+    g_string_append_printf(
+        text, ", init_mean %g, init_stddev %g, init_zero_every %u, seed %" G_GUINT64_FORMAT,
+        spec->init_mean, spec->init_stddev, spec->init_zero_every, spec->seed);
     g_string_append_printf(text, ", chunk_size %u, parts %u, partition %s", spec->chunk_size,
                            spec->parts, spec->partition);
     for (size_t i = 0; i < spec->n_bounds; i++)

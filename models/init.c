@@ -273,23 +273,24 @@ static void normal_store(const RubatoInit *init, const double *deviates, size_t 
     }
 }
 
-static void normal_fill_some(const RubatoInit *init, RubatoKey key, size_t n, void *values)
+/* The values of n columns, from `first` on, of the row of "normal" that these bits give. */
+static void normal_fill_some(const RubatoInit *init, uint64_t bits, size_t first, size_t n,
+                             void *values)
 {
-    const uint64_t bits = row_bits(init, key);
     const size_t size = rubato_dtype_size(init->dtype);
     double deviates[NORMAL_BLOCK];
 
     for (size_t begin = 0; begin < n; begin += NORMAL_BLOCK) {
         const size_t some = MIN(n - begin, NORMAL_BLOCK);
 
-        normal_draw(bits, begin, some, deviates);
+        normal_draw(bits, first + begin, some, deviates);
         normal_store(init, deviates, some, (unsigned char *)values + begin * size);
     }
 }
 
 static void normal_fill(const RubatoInit *init, RubatoKey key, void *row)
 {
-    normal_fill_some(init, key, init->width, row);
+    normal_fill_some(init, row_bits(init, key), 0, init->width, row);
 }
 
 static void normal_prepare(RubatoInit *init, const RubatoTableSpec *spec)
@@ -299,20 +300,31 @@ static void normal_prepare(RubatoInit *init, const RubatoTableSpec *spec)
     init->fill = normal_fill;
 }
 
-/* zero_normal: a row's first value is 0. The others are those of a row of "normal" that is one
- * value narrower. */
+/* zero_normal: a row's first value is 0, or the first of every so many. The others are those of a
+ * row of "normal" that is narrower by as many values. */
 
 static void zero_normal_fill(const RubatoInit *init, RubatoKey key, void *row)
 {
+    const uint64_t bits = row_bits(init, key);
     const size_t size = rubato_dtype_size(init->dtype);
+    size_t n_drawn = 0;
 
-    memset(row, 0, size);
-    normal_fill_some(init, key, init->width - 1, (unsigned char *)row + size);
+    for (uint32_t i = 0; i < init->width; i += init->zero_every) {
+        unsigned char *values = (unsigned char *)row + i * size;
+        const size_t n = MIN(init->zero_every, init->width - i) - 1;
+
+        memset(values, 0, size);
+        normal_fill_some(init, bits, n_drawn, n, values + size);
+        n_drawn += n;
+    }
 }
 
 static void zero_normal_prepare(RubatoInit *init, const RubatoTableSpec *spec)
 {
     normal_prepare(init, spec);
+    init->zero_every = init->width;
+    if (spec->init_zero_every > 0)
+        init->zero_every = MIN(init->width, spec->init_zero_every);
     init->fill = zero_normal_fill;
 }
 

@@ -27,12 +27,14 @@ struct RubatoInit {
     void (*fill)(const RubatoInit *init, RubatoKey key, void *row);
 
     /* constant: one value in its form in memory; for real dtypes low, high of "uniform" or mean,
-     * stddev of "normal"; for integers the lowest value and how many there are (0: all 2^64). */
+     * stddev of "normal"; for integers the lowest value and how many there are (0: all 2^64). Of
+     * "zero_normal", the first of this many values is 0, from 1 to the width. */
     unsigned char value[8];
     double low, high;
     double mean, stddev;
     int64_t lowest;
     uint64_t n_integers;
+    uint32_t zero_every;
 };
 
 /* The i-th initialiser's name, NULL past the last. */

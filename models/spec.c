@@ -353,6 +353,8 @@ static bool check_effects(const RubatoTableSpec *spec, GError **error)
           "the initialiser \"normal\" or \"zero_normal\"" },
     };
 
+        { spec->init_zero_every != 0, has_init(spec, "zero_normal"), "init_zero_every",
+          "the initialiser \"zero_normal\"" },
     for (size_t i = 0; i < G_N_ELEMENTS(fields); i++)
         if (fields[i].is_given && !fields[i].has_effect)
             return spec_refuse_idle(spec, fields[i].field, fields[i].needs, error);

@@ -143,7 +143,9 @@ static void describe_tables(const FmJob *job, AppArray arrays[N_TABLES])
     arrays[SCALING] = (AppArray){ APP_SCALING, app_features_table() };
     arrays[BIAS].spec.width = app_loss_n_scores(&job->model.loss);
     arrays[WEIGHTS].spec.width = (uint32_t)fm_width(&job->model);
-    arrays[WEIGHTS].spec.init = "zero_normal"; /* linear terms begin at 0 */
+    arrays[WEIGHTS].spec.init = "zero_normal"; /* linear terms begin at 0, those of each class */
+    if (job->model.loss.kind == APP_LOSS_SOFTMAX)
+        arrays[WEIGHTS].spec.init_zero_every = 1 + job->model.n_factors;
     arrays[WEIGHTS].spec.init_stddev = job->init_stddev;
 }
 

@@ -184,12 +184,14 @@ typedef struct {
 
     /* The values of a row before its first write: "constant" (the default) is init_value, "uniform"
      * lies in [init_low, init_high), "normal" has init_mean and init_stddev. "zero_normal" is like
-     * "normal", but the first value of a row is 0. Each value depends on seed, key and column
-     * alone, and not on the number of servers. */
+     * "normal", but the first value of a row is 0, or with init_zero_every = n the values 0, n, 2n
+     * and so on. Each value depends on seed, key and column alone, and not on the number of
+     * servers. */
     const char *init;
     double init_value;
     double init_low, init_high;
     double init_mean, init_stddev;
+    uint32_t init_zero_every; /* "zero_normal"; 0: the first alone */
     uint64_t seed;
 
     uint32_t chunk_size; /* RubatoChunkTable: keys in a chunk; 0 means 1 */

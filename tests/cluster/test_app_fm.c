@@ -1,4 +1,5 @@
 /* rubato-fm as a user runs it: on rows whose true model is known, on ratings, and on real rows. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,33 @@ START_TEST(fm_learns_classes_that_linear_terms_cannot_tell)
         run_for_card(PLACE_ONE_PROCESS, "rubato-fm",
                      (const char *const[]){ "--load", model, "--test", rows, NULL });
     ck_assert(metric(loaded, "test_accuracy") == 1);
+}
+END_TEST
+
+#define SUMS_CLASSES 3u
+#define SUMS_WIDTH 5u /* of a class, with 4 factors */
+
+/* The learning rate is so small that the saved weights are those at the start. */
+START_TEST(fm_begins_with_linear_terms_of_0_in_every_class)
+{
+    g_autofree char *rows = write_sums();
+    g_autofree char *model = g_build_filename(data_dir, "begun", NULL);
+    g_autofree char *path = g_build_filename(model, "weights.npy", NULL);
+    g_autofree char *bytes = NULL;
+    float row[SUMS_CLASSES * SUMS_WIDTH];
+    size_t size;
+
+    g_autoptr(JsonNode) card =
+        run_for_card(PLACE_ONE_PROCESS, "rubato-fm",
+                     (const char *const[]){ "--train", rows, "--loss", "softmax", "--factors", "4",
+                                            "--rule", "sgd", "--learning-rate", "1e-9", "--epochs",
+                                            "1", "--save", model, NULL });
+    ck_assert(g_file_get_contents(path, &bytes, &size, NULL));
+    ck_assert_uint_ge(size, sizeof row);
+    memcpy(row, bytes + size - sizeof row, sizeof row); /* the last key's */
+    for (size_t i = 0; i < G_N_ELEMENTS(row); i++)
+        ck_assert_msg((fabsf(row[i]) < 1e-5F) == (i % SUMS_WIDTH == 0), "value %zu is %g", i,
+                      (double)row[i]);
 }
 END_TEST
 
@@ -282,6 +310,7 @@ static Suite *fm_suite(void)
                         (int)G_N_ELEMENTS(models) * 2);
     if (!is_slow())
         tcase_add_test(tcase, fm_learns_classes_that_linear_terms_cannot_tell);
+    tcase_add_test(tcase, fm_begins_with_linear_terms_of_0_in_every_class);
     tcase_add_test(tcase, fm_finds_what_linear_terms_cannot);
     tcase_add_loop_test(tcase, ffm_finds_what_one_set_of_factors_cannot, 0, 2);
     tcase_add_test(tcase, fm_predicts_ratings);

@@ -87,6 +87,48 @@ START_TEST(zero_normal_rows_are_normal_ones_behind_a_zero)
 }
 END_TEST
 
+/* Rows of 7 values with a zero before every 2 others, so the last of them is a zero alone. */
+START_TEST(zero_normal_rows_have_a_zero_in_front_of_each_run)
+{
+    static const int drawn[] = { -1, 0, 1, -1, 2, 3, -1 }; /* columns of "normal"; -1: zero */
+    RubatoTableSpec spec = { .dtype = RUBATO_F32,
+                             .width = 7,
+                             .init = "zero_normal",
+                             .init_mean = 10,
+                             .init_stddev = 1,
+                             .init_zero_every = 3,
+                             .seed = 11 };
+    float rows[100 * 7], normal[100 * 4];
+
+    read_rows(&spec, "hash", 0, 3000, 100, rows);
+    spec.width = 4;
+    spec.init = "normal";
+    read_rows(&spec, "dense", 0, 3000, 100, normal);
+    for (size_t i = 0; i < 100; i++)
+        for (size_t column = 0; column < 7; column++)
+            ck_assert_float_eq(rows[i * 7 + column],
+                               drawn[column] < 0 ? 0 : normal[i * 4 + (size_t)drawn[column]]);
+}
+END_TEST
+
+/* Also where the runs are longer than the row. */
+START_TEST(zero_normal_rows_have_one_zero_where_a_run_is_longer)
+{
+    RubatoTableSpec spec = { .dtype = RUBATO_F32,
+                             .width = 4,
+                             .init = "zero_normal",
+                             .init_stddev = 1,
+                             .init_zero_every = UINT32_MAX,
+                             .seed = 11 };
+    float rows[10 * 4], plain[10 * 4];
+
+    read_rows(&spec, "hash", 0, 3000, 10, rows);
+    spec.init_zero_every = 0;
+    read_rows(&spec, "hash", 0, 3000, 10, plain);
+    ck_assert_mem_eq(rows, plain, sizeof rows);
+}
+END_TEST
+
 START_TEST(uniform_values_fill_their_range_evenly)
 {
     RubatoTableSpec spec = { .dtype = RUBATO_F32,
@@ -263,6 +305,8 @@ int main(void)
 
     tcase_add_loop_test(init, initial_values_follow_from_seed_key_and_column_alone, 0, 12);
     tcase_add_loop_test(init, zero_normal_rows_are_normal_ones_behind_a_zero, 0, 4);
+    tcase_add_test(init, zero_normal_rows_have_a_zero_in_front_of_each_run);
+    tcase_add_test(init, zero_normal_rows_have_one_zero_where_a_run_is_longer);
     tcase_add_test(init, uniform_values_fill_their_range_evenly);
     tcase_add_test(init, uniform_integers_take_each_value);
     tcase_add_test(init, uniform_integers_reach_both_ends_of_their_dtype);

@@ -20,6 +20,8 @@ RubatoTableSpec fitting_spec(RubatoTableSpec spec)
         spec.init_low = spec.init_high = 0;
     if (g_strcmp0(spec.init, "normal") != 0 && g_strcmp0(spec.init, "zero_normal") != 0)
         spec.init_mean = spec.init_stddev = 0;
+    if (g_strcmp0(spec.init, "zero_normal") != 0)
+        spec.init_zero_every = 0;
     if (spec.init != NULL && !g_str_equal(spec.init, "constant"))
         spec.init_value = 0;
     return spec;
