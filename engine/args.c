@@ -130,6 +130,8 @@ RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **erro
         announcement.servers = config.servers;
     if (config.workers != 0)
         announcement.workers = config.workers;
+    if (config.announcement != NULL)
+        config.servers = config.workers = 0; /* the announcement has them */
     for (char **path = plugins; path != NULL && *path != NULL; path++)
         if (!rubato_load_plugin(*path, error))
             return NULL;

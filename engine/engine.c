@@ -273,12 +273,44 @@ static bool start(RubatoEngine *engine, GError **error)
     return start_threads(engine, error) && (engine->cluster == NULL || rendezvous(engine, error));
 }
 
+/* A field that has no effect is refused, because its user expects one. */
+static bool check_effects(const RubatoEngineConfig *config, GError **error)
+{
+    const bool is_announced =
+        config->announcement != NULL && config->announcement->role != RUBATO_ROLE_NONE;
+    const bool is_single = config->cluster_file == NULL && !is_announced;
+    const struct {
+        bool is_given, has_effect;
+        const char *field, *needs;
+    } fields[] = {
+        { config->cluster_file != NULL, !is_announced, "cluster_file", "no announcement" },
+        { config->node != 0, config->cluster_file != NULL, "node", "cluster_file" },
+        { config->servers != 0, is_single, "servers",
+          "a single process; a cluster file or an announcement has a number of its own" },
+        { config->workers != 0, is_single, "workers",
+          "a single process; a cluster file or an announcement has a number of its own" },
+        { config->take_signal != NULL, config->handle_signals, "take_signal", "handle_signals" },
+        { config->signal_data != NULL, config->take_signal != NULL, "signal_data", "take_signal" },
+        { config->log_data != NULL, config->log != NULL, "log_data", "log" },
+    };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(fields); i++)
+        if (fields[i].is_given && !fields[i].has_effect) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "the engine's %s has no effect here; it needs %s", fields[i].field,
+                        fields[i].needs);
+            return false;
+        }
+    return true;
+}
+
 RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts *parts,
                             GError **error)
 {
     RubatoEngine *engine = NULL;
 
-    if (!engine_check_place("a new engine", error)) /* it would wait for other nodes */
+    if (!engine_check_place("a new engine", error) || /* it would wait for other nodes */
+        !check_effects(config, error))
         return NULL;
     registry_hold();
     if (posix_memalign((void **)&engine, _Alignof(RubatoEngine), sizeof *engine) != 0)

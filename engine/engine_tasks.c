@@ -67,19 +67,37 @@ static bool hold_tables(RubatoEngine *engine, const RubatoTask *task, Table ***t
 
 /* ---- its life ---- */
 
+/* A field that has no effect is refused, because its user expects one. */
+static bool check_allocation(const RubatoTask *task, GError **error)
+{
+    if ((task->n_allocation > 0) != (task->allocation != NULL)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "task %s: n_allocation is %zu, but allocation is %s", task->name,
+                    task->n_allocation, task->allocation == NULL ? "NULL" : "not NULL");
+        return false;
+    }
+    if (task->n_allocation > 0 && task->workers_per_node > 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "task %s: workers_per_node has no effect here; it needs no allocation, which "
+                    "has a number of workers for each node",
+                    task->name);
+        return false;
+    }
+    return true;
+}
+
 static RubatoTaskRun *make_run(RubatoEngine *engine, const RubatoTask *task, GError **error)
 {
     g_autofree Table **tables = NULL;
     RubatoTaskRun *run;
     size_t n;
 
-    if (task->name == NULL || task->name[0] == '\0' || task->run == NULL ||
-        (task->n_allocation > 0 && task->allocation == NULL)) {
+    if (task->name == NULL || task->name[0] == '\0' || task->run == NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "a task needs a name and a function");
         return NULL;
     }
-    if (!hold_tables(engine, task, &tables, &n, error))
+    if (!check_allocation(task, error) || !hold_tables(engine, task, &tables, &n, error))
         return NULL;
     run = task_run_new(&engine->task_host, task, tables, n, error);
     if (run == NULL)

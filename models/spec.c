@@ -252,7 +252,7 @@ static bool check_partition(const RubatoTableSpec *spec, GError **error)
                            "the partition \"hash\" scatters keys that dense storage wants "
                            "in ranges; take \"range\" or \"bounds\"");
     if (!partitions[kind].takes_bounds) {
-        if (spec->n_bounds > 0)
+        if (spec->n_bounds > 0 || spec->bounds != NULL)
             return spec_refuse(spec, error,
                                "bounds are given, but the partition is \"%s\"; take "
                                "\"bounds\" or leave them out",
@@ -336,6 +336,8 @@ static bool check_effects(const RubatoTableSpec *spec, GError **error)
           "admit = \"count\"" },
         { spec->n_admit_keys != 0, may_admit_by(spec, &list_admission_ops), "n_admit_keys",
           "admit = \"list\"" },
+        { spec->admit_keys != NULL, may_admit_by(spec, &list_admission_ops), "admit_keys",
+          "admit = \"list\"" },
         { spec->staleness > 0, model->lead == RUBATO_LEAD_STALENESS, "staleness",
           "a model that bounds it, such as \"ssp\"" },
         { spec->speculation > 0, model->takes_announcements, "speculation",
@@ -351,10 +353,10 @@ static bool check_effects(const RubatoTableSpec *spec, GError **error)
           "the initialiser \"normal\" or \"zero_normal\"" },
         { spec->init_stddev != 0, is_normal, "init_stddev",
           "the initialiser \"normal\" or \"zero_normal\"" },
-    };
-
         { spec->init_zero_every != 0, has_init(spec, "zero_normal"), "init_zero_every",
           "the initialiser \"zero_normal\"" },
+    };
+
     for (size_t i = 0; i < G_N_ELEMENTS(fields); i++)
         if (fields[i].is_given && !fields[i].has_effect)
             return spec_refuse_idle(spec, fields[i].field, fields[i].needs, error);

@@ -79,11 +79,14 @@ bool fm_parse(FmJob *job, int argc, char **argv)
         G_OPTION_ENTRY_NULL,
     };
 
+    static const char *const of_training[] = { "rule", "l1", "l2", "l2-factors", NULL };
+
     *job = (FmJob){ .n_factors = NOT_GIVEN,
                     .init_stddev = 0.05,
                     .program = { .name = "rubato-fm",
                                  .summary = "Trains factorisation machines on sparse rows.",
                                  .options = options,
+                                 .of_training = of_training,
                                  .data = &job->data,
                                  .take_flags = take_flags,
                                  .user_data = job,

@@ -28,6 +28,9 @@ static bool take_flags(void *user_data, GError **error)
                           job->n_bins);
     if (job->data.standardize)
         return app_refuse(error, "--standardize: has no effect on trees, which compare values");
+    if (job->data.split == RUBATO_SPLIT_DYNAMIC)
+        return app_refuse(error, "--split: dynamic has no effect here, since each worker reads its "
+                                 "rows once, before the first tree");
     if (!job->app.model_traits->applies_by_clock)
         return app_refuse(error,
                           "--model: trees need the histograms of all workers at once, as "
@@ -70,12 +73,16 @@ bool gbdt_parse(GbdtJob *job, int argc, char **argv)
         G_OPTION_ENTRY_NULL,
     };
 
+    static const char *const of_training[] = { "max-depth",  "bins",     "l2",
+                                               "min-weight", "min-gain", NULL };
+
     *job = (GbdtJob){ .n_bins = GBDT_BINS_MAX,
                       .max_depth = 6,
                       .terms = { .l2 = 1, .min_weight = 1 },
                       .program = { .name = "rubato-gbdt",
                                    .summary = "Trains gradient-boosted trees on histograms.",
                                    .options = options,
+                                   .of_training = of_training,
                                    .data = &job->data,
                                    .take_flags = take_flags,
                                    .user_data = job,

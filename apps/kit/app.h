@@ -25,6 +25,11 @@ typedef struct {
     const char *name;            /* "rubato-lr" */
     const char *summary;         /* of what it does, for --help */
     const GOptionEntry *options; /* flags of its own, ended by G_OPTION_ENTRY_NULL */
+
+    /* Those of them that are refused if nothing is trained, and if a loaded model is used without
+     * rows to train on; names ended by NULL. NULL: none. */
+    const char *const *of_training, *const *of_rows;
+
     AppData *data;      /* takes the flags of training data; NULL: the program has none of them */
     const char *metric; /* what its workers count beside the loss, "accuracy"; NULL: nothing */
 

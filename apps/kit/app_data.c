@@ -154,15 +154,41 @@ static RubatoDataSpec spec_of(const AppData *data, const char *const *paths)
     };
 }
 
+/* Refuses flags that these rows have no use for. What they mean is known once they are open. */
+static bool check_effects(const RubatoDataSpec *spec, const RubatoDataKeys *keys, GError **error)
+{
+    const bool is_csv = strcmp(keys->format, "csv") == 0;
+    const bool is_elsewhere = is_csv && keys->n_columns == 0; /* the files are on other nodes */
+    const struct {
+        bool is_given, has_effect;
+        const char *flag, *needs;
+    } flags[] = {
+        { spec->label_column != NULL, is_csv, "label-column", "the format csv" },
+        { spec->header != RUBATO_CSV_HEADER_AUTO, is_csv, "header", "the format csv" },
+        { spec->categorical_columns != NULL, is_csv, "categorical", "the format csv" },
+        { spec->hash_bits > 0, is_elsewhere || keys->hash_bits > 0, "hash-bits",
+          "the format text, or csv with --categorical" },
+    };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(flags); i++)
+        if (flags[i].is_given && !flags[i].has_effect)
+            return app_refuse(error,
+                              "--%s: has no effect here; it needs %s, and these rows are of the "
+                              "format %s",
+                              flags[i].flag, flags[i].needs, keys->format);
+    return true;
+}
+
 static RubatoDataset *open_rows(const AppData *data, const RubatoDataSpec *spec, GError **error)
 {
     g_autoptr(GError) cause = NULL;
 
     if (spec->cache_directory != NULL) /* if this fails, the dataset logs that it has no cache */
         (void)g_mkdir(spec->cache_directory, 0777);
-    RubatoDataset *rows = rubato_dataset_open(spec, &cause);
+    g_autoptr(RubatoDataset) rows = rubato_dataset_open(spec, &cause);
     if (rows != NULL)
-        return rows;
+        return check_effects(spec, rubato_dataset_keys(rows), error) ? g_steal_pointer(&rows)
+                                                                     : NULL;
     if (g_error_matches(cause, RUBATO_ERROR, RUBATO_ERROR_MISMATCH)) {
         g_autofree char *wanted = app_keys_text(spec->keys);
         const char *missing = "";

@@ -1,5 +1,6 @@
 /* The flags that every program has. Runs on main's thread. */
 #include "apps/kit/app.h"
+#include "apps/kit/app_effects.h"
 #include "apps/kit/report/app_output.h"
 
 #include <float.h>
@@ -475,6 +476,9 @@ bool app_parse(App *app, const AppProgram *program, int argc, char **argv)
     g_autoptr(GOptionContext) context = context_new(program, &flags);
     g_autoptr(GError) error = NULL;
 
+    g_auto(GStrv) arguments = g_new0(char *, (size_t)argc + 1); /* parsing takes them away */
+    for (int i = 1; i < argc; i++)
+        arguments[i - 1] = g_strdup(argv[i]);
     *app = (App){ .program = program };
     app->notes = g_ptr_array_new_with_free_func(g_free);
     app->metrics = g_array_new(FALSE, FALSE, sizeof(AppMetric));
@@ -484,6 +488,7 @@ bool app_parse(App *app, const AppProgram *program, int argc, char **argv)
 
     const bool good =
         g_option_context_parse(context, &argc, &argv, &error) && read_flags(app, &flags, &error) &&
+        app_effects_check(app, arguments, &error) &&
         (program->take_flags == NULL || program->take_flags(program->user_data, &error));
     flags_clear(&flags);
     if (good)

@@ -1,7 +1,10 @@
 /* rubato-kmeans: its own flags. Runs on main's thread. */
 #include "apps/kmeans/kmeans_job.h"
 
+#include <float.h>
+
 #define TOLERANCE 1e-4
+#define TOLERANCE_NOT_GIVEN (-DBL_MAX)
 #define DEFAULT_ROWS "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz"
 
 static bool take_flags(void *user_data, GError **error)
@@ -10,6 +13,16 @@ static bool take_flags(void *user_data, GError **error)
     KmeansJob *job = user_data;
     size_t seed = 0;
 
+    if (job->tolerance == TOLERANCE_NOT_GIVEN)
+        job->tolerance = TOLERANCE;
+    else if (job->app.batch_size != APP_WHOLE_BATCHES)
+        return app_refuse(error, "--tolerance: has no effect here; it needs steps over all rows, "
+                                 "without --batch-size");
+    else if (job->app.model_traits->lead != RUBATO_LEAD_NONE)
+        return app_refuse(error,
+                          "--tolerance: has no effect here; it needs a model by which all workers "
+                          "see the same, such as bsp, found %s",
+                          job->app.model);
     if (!app_find_word("init", words, job->seed_name, &seed, error) ||
         !app_check_number("tolerance", job->tolerance, error))
         return false;
@@ -38,12 +51,15 @@ bool kmeans_parse(KmeansJob *job, int argc, char **argv)
         G_OPTION_ENTRY_NULL,
     };
 
-    *job = (KmeansJob){ .tolerance = TOLERANCE,
+    static const char *const of_training[] = { "init", "tolerance", NULL };
+
+    *job = (KmeansJob){ .tolerance = TOLERANCE_NOT_GIVEN,
                         .loss = { .kind = APP_LOSS_SQUARED },
                         .program = { .name = "rubato-kmeans",
                                      .summary = "Finds clusters of rows: k-means, Lloyd's or by "
                                                 "mini-batches.",
                                      .options = options,
+                                     .of_training = of_training,
                                      .data = &job->data,
                                      .default_train = DEFAULT_ROWS,
                                      .take_flags = take_flags,

@@ -52,11 +52,14 @@ bool lr_parse(LrJob *job, int argc, char **argv)
         G_OPTION_ENTRY_NULL,
     };
 
+    static const char *const of_training[] = { "rule", "l1", "l2", NULL };
+
     *job = (LrJob){ .has_bias = TRUE,
                     .program = { .name = "rubato-lr",
                                  .summary = "Trains linear models on sparse rows: logistic "
                                             "regression and its like.",
                                  .options = options,
+                                 .of_training = of_training,
                                  .data = &job->data,
                                  .take_flags = take_flags,
                                  .user_data = job,

@@ -226,6 +226,9 @@ static bool take_flags(void *user_data, GError **error)
                           MF_FACTORS_MAX, job->n_factors);
     if (job->data.standardize)
         return app_refuse(error, "--standardize: rows of users and items have no values");
+    if (job->data.split == RUBATO_SPLIT_DYNAMIC)
+        return app_refuse(error, "--split: dynamic has no effect here, since each worker has the "
+                                 "ratings of its own users and items");
     job->model.steps_are_even = rule == RULE_SGD;
     job->model.seed = job->app.seed;
     if (job->app.learning_rate <= 0)
@@ -249,11 +252,14 @@ static bool parse(MfJob *job, int argc, char **argv)
         G_OPTION_ENTRY_NULL,
     };
 
+    static const char *const of_training[] = { "rule", "l2", "l2-bias", "init-stddev", NULL };
+
     *job = (MfJob){ .model = { .l2 = 0.05, .l2_bias = 0.02, .init_stddev = 0.1 },
                     .loss = { .kind = APP_LOSS_SQUARED },
                     .program = { .name = "rubato-mf",
                                  .summary = "Factorises a matrix of ratings, of users and items.",
                                  .options = options,
+                                 .of_training = of_training,
                                  .data = &job->data,
                                  .take_flags = take_flags,
                                  .user_data = job,

@@ -20,6 +20,10 @@ typedef struct {
     const char *table;          /* named for the data, so that nodes with other data do not join */
     size_t n_inputs;            /* rows of the table: pixels and the bias */
     uint32_t n_classes;
+
+    /* flags */
+    char *dir; /* NULL: not given */
+    gboolean generated;
 } Job;
 
 static bool train(RubatoWorker *worker, void *user_data, GError **error)
@@ -188,9 +192,11 @@ static bool generate(Job *job, GError **error)
     return job->test != NULL;
 }
 
-static bool get_images(Job *job, const char *dir, bool generated, GError **error)
+static bool get_images(Job *job, GError **error)
 {
-    if (generated) {
+    const char *dir = job->dir;
+
+    if (job->generated) {
         app_note(&job->app, "training on generated images");
         return generate(job, error);
     }
@@ -217,7 +223,7 @@ static bool get_images(Job *job, const char *dir, bool generated, GError **error
     return true;
 }
 
-static bool prepare(Job *job, const char *dir, bool generated, GError **error)
+static bool prepare(Job *job, GError **error)
 {
     if (app_only_loads(&job->app)) {
         uint64_t n_inputs;
@@ -235,23 +241,30 @@ static bool prepare(Job *job, const char *dir, bool generated, GError **error)
         job->n_inputs = (size_t)n_inputs;
         return true;
     }
-    if (!get_images(job, dir, generated, error))
+    if (!get_images(job, error))
         return false;
     job->n_inputs = softmax_n_inputs(job->train);
     job->n_classes = job->train->n_classes;
     return true;
 }
 
+static bool take_flags(void *user_data, GError **error)
+{
+    const Job *job = user_data;
+
+    return job->dir == NULL || !job->generated ||
+           app_refuse(error, "--data: has no effect with --generated; leave out one of them");
+}
+
 int main(int argc, char **argv)
 {
     g_autoptr(GError) error = NULL;
-    g_autofree char *dir = NULL;
-    gboolean generated = FALSE;
     Job job = { .train = NULL };
+    static const char *const of_rows[] = { "data", "generated", NULL };
     const GOptionEntry options[] = {
-        { "data", 'd', 0, G_OPTION_ARG_FILENAME, &dir,
+        { "data", 'd', 0, G_OPTION_ARG_FILENAME, &job.dir,
           "Folder of the IDX files (default " DATA_DEFAULT ")", "DIR" },
-        { "generated", 0, 0, G_OPTION_ARG_NONE, &generated,
+        { "generated", 0, 0, G_OPTION_ARG_NONE, &job.generated,
           "Train on generated images, which need no files", NULL },
         G_OPTION_ENTRY_NULL,
     };
@@ -259,18 +272,24 @@ int main(int argc, char **argv)
         .name = "rubato-softmax",
         .summary = "Trains softmax regression on images of ten or so classes.",
         .options = options,
+        .of_rows = of_rows,
+        .take_flags = take_flags,
+        .user_data = &job,
         .metric = "accuracy",
         .epochs = 10,
         .batch_size = 64,
         .learning_rate = 0.1,
     };
 
-    if (!app_parse(&job.app, &program, argc, argv))
+    if (!app_parse(&job.app, &program, argc, argv)) {
+        g_free(job.dir);
         return APP_EXIT_USAGE;
-    if (app_start(&job.app, &error) && prepare(&job, dir, generated, &error))
+    }
+    if (app_start(&job.app, &error) && prepare(&job, &error))
         (void)run(&job, &error); /* a failure is in error */
     const int status = app_end(&job.app, error);
     rubato_images_free(job.train);
     rubato_images_free(job.test);
+    g_free(job.dir);
     return status;
 }

@@ -53,6 +53,57 @@ START_TEST(absurd_numbers_of_threads_are_refused)
 }
 END_TEST
 
+static bool leave_signal(int signal_number, void *user_data)
+{
+    (void)signal_number;
+    (void)user_data;
+    return false;
+}
+
+/* Each field of a config that has no effect in some combination. */
+START_TEST(fields_of_a_config_without_effect_are_refused_with_what_they_need)
+{
+    static const RubatoAnnouncement worker = { .role = RUBATO_ROLE_WORKER };
+    static int data;
+    const struct {
+        RubatoEngineConfig config;
+        const char *field, *needs;
+    } idle[] = {
+        { { .cluster_file = "x", .announcement = &worker }, "cluster_file", "no announcement" },
+        { { .node = 1 }, "node", "needs cluster_file" },
+        { { .node = 1, .announcement = &worker }, "node", "needs cluster_file" },
+        { { .cluster_file = "x", .servers = 1 }, "servers", "a single process" },
+        { { .servers = 1, .announcement = &worker }, "servers", "a single process" },
+        { { .cluster_file = "x", .workers = 1 }, "workers", "a single process" },
+        { { .workers = 1, .announcement = &worker }, "workers", "a single process" },
+        { { .take_signal = leave_signal }, "take_signal", "needs handle_signals" },
+        { { .handle_signals = true, .signal_data = &data }, "signal_data", "needs take_signal" },
+        { { .log_data = &data }, "log_data", "needs log" },
+    };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(idle); i++) {
+        g_autofree char *begin =
+            g_strdup_printf("the engine's %s has no effect here", idle[i].field);
+        GError *error = NULL;
+
+        ck_assert_ptr_null(rubato_engine_new(&idle[i].config, &error));
+        check_error(&error, RUBATO_ERROR_INVALID, begin, idle[i].needs, NULL);
+    }
+}
+END_TEST
+
+/* An announcement of no role is as none. */
+START_TEST(an_announcement_of_no_role_leaves_a_single_process)
+{
+    static const RubatoAnnouncement alone = { .role = RUBATO_ROLE_NONE };
+    RubatoEngine *engine =
+        rubato_engine_new(&(RubatoEngineConfig){ .servers = 2, .announcement = &alone }, NULL);
+
+    ck_assert_uint_eq(rubato_engine_n_servers(engine), 2);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 START_TEST(a_cluster_file_that_is_not_there_is_an_error)
 {
     GError *error = NULL;
@@ -600,6 +651,8 @@ int main(void)
     tcase_add_test(cases, a_zeroed_config_is_one_process_with_one_server);
     tcase_add_test(cases, servers_and_workers_are_as_many_as_asked_for);
     tcase_add_test(cases, absurd_numbers_of_threads_are_refused);
+    tcase_add_test(cases, fields_of_a_config_without_effect_are_refused_with_what_they_need);
+    tcase_add_test(cases, an_announcement_of_no_role_leaves_a_single_process);
     tcase_add_test(cases, a_cluster_file_that_is_not_there_is_an_error);
     tcase_add_loop_test(cases, wrong_specs_are_refused_with_what_is_known, 0, 15);
     tcase_add_test(cases, a_name_is_given_once_and_dropped_names_are_free_again);

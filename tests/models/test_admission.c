@@ -354,6 +354,8 @@ static const struct {
       "admit_bytes has no effect here; it needs admit = \"count\"" },
     { { .name = "t", .admit = "count", .admit_count = 3, .n_admit_keys = 1 },
       "n_admit_keys has no effect here; it needs admit = \"list\"" },
+    { { .name = "t", .admit = "count", .admit_count = 3, .admit_keys = &one_key },
+      "admit_keys has no effect here; it needs admit = \"list\"" },
     { { .name = "t", .n_keys = 10, .admit = "count", .admit_count = 3 },
       "admit has no effect here; it needs the storage \"hash\"" },
     { { .name = "t", .shape = RUBATO_SHAPE_RAGGED, .admit = "count", .admit_count = 3 },
