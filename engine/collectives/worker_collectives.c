@@ -234,21 +234,6 @@ bool rubato_worker_allreduce(RubatoWorker *worker, const RubatoTensor *tensor,
     return run(worker, tensor, &(Said){ .operation = TENSOR_ALLREDUCE, .reduce = reduce }, error);
 }
 
-bool rubato_worker_reduce(RubatoWorker *worker, double *values, size_t n, RubatoReduction reduction,
-                          GError **error)
-{
-    const RubatoTensor tensor = { .name = "of rubato_worker_reduce",
-                                  .dtype = RUBATO_F64,
-                                  .n_dims = 1,
-                                  .shape = { n },
-                                  .input = values,
-                                  .output = values };
-    const RubatoReduce reduce = { .reduction = reduction };
-
-    g_return_val_if_fail(worker != NULL && (values != NULL || n == 0), false);
-    return rubato_worker_allreduce(worker, &tensor, &reduce, error);
-}
-
 RubatoTicket rubato_worker_allreduce_async(RubatoWorker *worker, const RubatoTensor *tensor,
                                            const RubatoReduce *reduce,
                                            const RubatoRequestOptions *options, GError **error)

@@ -116,6 +116,22 @@ static bool play_sums(RubatoEngine *engine, const void *data, GError **error)
     return run_task(engine, sum_twice, NULL, error);
 }
 
+static bool play_reduce(RubatoEngine *engine, const void *data, GError **error)
+{
+    (void)data;
+    return run_task(engine, tensor_reduce_in_order, NULL, error);
+}
+
+START_TEST(numbers_of_all_workers_have_the_bits_of_one_process)
+{
+    ClusterRun *const run = cluster_run_new(&shapes[_i]);
+
+    cluster_start(run, play_reduce, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 START_TEST(sums_have_the_same_bits_on_all_workers)
 {
     ClusterRun *const run = cluster_run_new(&shapes[_i]);
@@ -322,6 +338,8 @@ int main(void)
 
     tcase_add_loop_test(cases, operations_are_right_on_any_nodes, 0, G_N_ELEMENTS(shapes));
     tcase_add_loop_test(cases, tensors_beyond_any_window_are_moved, 1, 3);
+    tcase_add_loop_test(cases, numbers_of_all_workers_have_the_bits_of_one_process, 0,
+                        G_N_ELEMENTS(shapes));
     tcase_add_loop_test(cases, sums_have_the_same_bits_on_all_workers, 1, 4);
     tcase_add_test(cases, a_worker_that_fails_is_named_and_the_next_task_runs);
     tcase_add_test(cases, a_dead_node_ends_all_operations_and_is_named);

@@ -183,6 +183,75 @@ bool tensor_reduce_all(RubatoWorker *worker, void *user_data, GError **error)
     return true;
 }
 
+/* ---- in the order of the ranks ---- */
+
+enum { N_ORDERED = 40 };
+
+static double ordered_of(uint32_t rank, size_t i)
+{
+    return i == 0 ? -0.0 : (rank % 2 == 0 ? 1.0 : -1e3) / (double)(i * 3 + rank + 1);
+}
+
+static double fold(RubatoReduction reduction, uint32_t first, uint32_t n_workers, size_t i)
+{
+    double result = ordered_of(first, i);
+
+    for (uint32_t rank = first + 1; rank < n_workers; rank++) {
+        const double value = ordered_of(rank, i);
+
+        if (reduction == RUBATO_REDUCTION_MIN)
+            result = MIN(result, value);
+        else if (reduction == RUBATO_REDUCTION_MAX)
+            result = MAX(result, value);
+        else if (reduction == RUBATO_REDUCTION_PRODUCT)
+            result *= value;
+        else
+            result += value;
+    }
+    return reduction == RUBATO_REDUCTION_MEAN ? result / (n_workers - first) : result;
+}
+
+static bool reduce_ordered(RubatoWorker *worker, uint32_t first, GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker), n_workers = rubato_worker_n_workers(worker);
+    double values[N_ORDERED];
+
+    for (RubatoReduction reduction = 0; reduction <= RUBATO_REDUCTION_PRODUCT; reduction++) {
+        for (size_t i = 0; i < N_ORDERED; i++)
+            values[i] = ordered_of(rank, i);
+        TRY(rubato_worker_reduce(worker, values, N_ORDERED, reduction, error));
+        for (size_t i = 0; i < N_ORDERED; i++) {
+            const double expected = fold(reduction, first, n_workers, i);
+
+            REQUIRE(memcmp(&values[i], &expected, sizeof expected) == 0,
+                    "(value %zu of reduction %d: %.17g, not %.17g)", i, reduction, values[i],
+                    expected);
+        }
+    }
+    return true;
+}
+
+bool tensor_reduce_in_order(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker), n_workers = rubato_worker_n_workers(worker);
+    double value = 1;
+    uint32_t last;
+
+    (void)user_data;
+    TRY(reduce_ordered(worker, 0, error));
+    TRY(rubato_worker_reduce(worker, NULL, 0, RUBATO_REDUCTION_SUM, error));
+    REQUIRE(!rubato_worker_reduce(worker, &value, 1, (RubatoReduction)77, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "reduction"));
+    if (n_workers > 1) {
+        REQUIRE(!rubato_worker_reduce(
+            worker, &value, 1, rank == 1 ? RUBATO_REDUCTION_MAX : RUBATO_REDUCTION_MIN, error));
+        REQUIRE(is_error(error, RUBATO_ERROR_MISMATCH, "rubato_worker_reduce"));
+        REQUIRE(value == 1);
+    }
+    TRY(rank == 0 || reduce_ordered(worker, 1, error));
+    return rubato_worker_join(worker, &last, error);
+}
+
 /* Worker r gathers and sends r + 1 rows of two values each, r to worker 0 and 1 to the last one. */
 bool tensor_move_rows(RubatoWorker *worker, void *user_data, GError **error)
 {

@@ -15,6 +15,10 @@ extern const RubatoDtype tensor_dtypes[TENSOR_N_DTYPES];
  * user_data: the dtype. */
 bool tensor_reduce_all(RubatoWorker *worker, void *user_data, GError **error);
 
+/* rubato_worker_reduce of numbers that round another way in another order: the bits are those of a
+ * loop over the ranks, also once worker 0 has joined; other reductions are told. */
+bool tensor_reduce_in_order(RubatoWorker *worker, void *user_data, GError **error);
+
 /* Broadcast, allgather and alltoall with different numbers of rows. user_data: the dtype. */
 bool tensor_move_rows(RubatoWorker *worker, void *user_data, GError **error);
 
