@@ -113,13 +113,19 @@ static void tell_scheduler(const NodeReader *node_reader, const Control *control
 
 static const char *split_name(RubatoSplit split)
 {
-    return split == RUBATO_SPLIT_DYNAMIC ? "dynamic" : "fixed";
+    static const char *const names[] = { [RUBATO_SPLIT_FIXED] = "fixed",
+                                         [RUBATO_SPLIT_DYNAMIC] = "dynamic",
+                                         [RUBATO_SPLIT_BY_KEY] = "by-key" };
+
+    return names[split];
 }
 
 static void add_order(GString *text, const RubatoReaderOptions *options)
 {
     g_string_append_printf(text, "%u epochs, %s split, ", options->epochs,
                            split_name(options->split));
+    if (options->split == RUBATO_SPLIT_BY_KEY)
+        g_string_append_printf(text, "key place %u, ", options->key_place);
     if (options->shuffle)
         g_string_append_printf(text, "shuffled by seed %" G_GUINT64_FORMAT, options->seed);
     else

@@ -27,6 +27,8 @@ RubatoReader *rubato_worker_open_reader(RubatoWorker *worker, RubatoDataset *dat
         return NULL;
     if (filled.split == RUBATO_SPLIT_DYNAMIC)
         source = node_reader_open(node_reader);
+    else if (filled.split == RUBATO_SPLIT_BY_KEY)
+        source = key_split_new(dataset, &filled, worker->rank, worker->n_workers);
     else
         source = fixed_split_new(dataset, &filled, worker->rank, worker->n_workers);
     RubatoReader *const reader = reader_new(dataset, &filled, source, worker->cancelled, error);

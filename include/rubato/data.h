@@ -193,6 +193,10 @@ typedef enum {
     RUBATO_SPLIT_DYNAMIC, /* a worker that has read its blocks gets more. A node may lack files that
                            * others have. If a worker stops early, the workers that still read get
                            * the rest of its blocks */
+    RUBATO_SPLIT_BY_KEY,  /* rows with the same key at key_place come to the same worker in each
+                           * epoch, and in each task with as many workers. Every node must see all
+                           * files. Each worker's reader goes through all of them, and takes the
+                           * worker's rows */
 } RubatoSplit;
 
 typedef struct {
@@ -201,7 +205,9 @@ typedef struct {
     bool shuffle;        /* blocks, and the rows in each, come in another order in each epoch */
     uint64_t seed;       /* of that order */
     RubatoSplit split;
-    uint32_t ahead; /* how many batches are made ahead of the worker; 0 means 4 */
+    uint32_t key_place; /* RUBATO_SPLIT_BY_KEY: which of a row's entries, from 0, has the key. All
+                         * rows with fewer entries come to one worker */
+    uint32_t ahead;     /* how many batches are made ahead of the worker; 0 means 4 */
 } RubatoReaderOptions;
 
 /* Some rows, and which keys they use. Row i has the entries row_start[i] .. row_start[i + 1] - 1.

@@ -2,6 +2,7 @@
  * the packing and the placement of files. Also nodes that lack files, and nodes that disagree.
  *
  * Each worker adds 1 to a table at the row's number for each row that it reads. */
+#include <rubato/mix.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -38,6 +39,8 @@ static const Case cases[] = {
     { .split = RUBATO_SPLIT_DYNAMIC, .packing = ROWS_GZIP },
     { .split = RUBATO_SPLIT_DYNAMIC, .packing = ROWS_PLAIN, .spread = true },
     { .split = RUBATO_SPLIT_DYNAMIC, .packing = ROWS_ZSTD, .leave = true },
+    { .split = RUBATO_SPLIT_BY_KEY, .packing = ROWS_PLAIN },
+    { .split = RUBATO_SPLIT_BY_KEY, .packing = ROWS_GZIP },
 };
 
 static char *dir; /* of the case, and of its nodes */
@@ -62,12 +65,29 @@ static bool count_batch(RubatoKVTable *seen, const RubatoBatch *batch, GError **
     return rubato_kv_table_add(seen, keys, batch->n_rows, ones, error);
 }
 
+/* What is promised of nodes that ask nobody: the key at place 1 alone decides. */
+static bool check_keys(RubatoWorker *worker, const RubatoBatch *batch, GError **error)
+{
+    const uint32_t n_workers = rubato_worker_n_workers(worker);
+
+    for (size_t row = 0; row < batch->n_rows; row++) {
+        const size_t entry = batch->row_start[row] + 1;
+
+        EXPECT(entry >= batch->row_start[row + 1] ||
+                   rubato_mix64(batch->keys[batch->index[entry]]) % n_workers ==
+                       rubato_worker_rank(worker),
+               "row %g is another worker's", (double)batch->label[row]);
+    }
+    return true;
+}
+
 static bool read_rows(RubatoWorker *worker, void *user_data, GError **error)
 {
     const Job *job = user_data;
     const bool leaves = job->scene->leave && rubato_worker_rank(worker) == 0;
     const RubatoReaderOptions options = {
         .split = job->scene->split,
+        .key_place = job->scene->split == RUBATO_SPLIT_BY_KEY,
         .epochs = EPOCHS + (job->scene->differ ? rubato_worker_node(worker) : 0),
         .batch_rows = 64,
         .ahead = 1,
@@ -85,7 +105,8 @@ static bool read_rows(RubatoWorker *worker, void *user_data, GError **error)
     if (job->scene->leave && !leaves && !rubato_worker_barrier(worker, error))
         return false;
     while (rubato_reader_next(reader, &batch, error)) {
-        if (!count_batch(seen, batch, error))
+        if (!count_batch(seen, batch, error) ||
+            (options.split == RUBATO_SPLIT_BY_KEY && !check_keys(worker, batch, error)))
             return false;
         if (leaves)
             return true;

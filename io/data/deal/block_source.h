@@ -1,7 +1,7 @@
 /* Where a reader gets its blocks from: what a split of the data implements.
  *
- * Threads: take and absent from the reader's own thread; finish and give_back from it and from the
- * worker's, one at a time. */
+ * Threads: take, choose and absent from the reader's own thread; finish and give_back from it and
+ * from the worker's, one at a time. */
 #ifndef RUBATO_IO_DATA_DEAL_BLOCK_SOURCE_H
 #define RUBATO_IO_DATA_DEAL_BLOCK_SOURCE_H
 
@@ -25,6 +25,10 @@ typedef struct {
     /* There is no such block: the input ends before it. */
     void (*absent)(BlockSource *source, const BlockTicket *ticket);
 
+    /* Keeps those of an order of all the block's rows that this reader reads, and returns how many
+     * they are. NULL: it reads all. Such a source has no finish and no give_back. */
+    size_t (*choose)(const BlockSource *source, const DataBlock *block, uint32_t *order);
+
     /* All rows of the block have been read; or n_read of them (including those that others read),
      * and no more will be. Both may be NULL. */
     void (*finish)(BlockSource *source, const BlockTicket *ticket);
@@ -42,6 +46,11 @@ struct BlockSource {
  * (transfer full) */
 BlockSource *fixed_split_new(RubatoDataset *dataset, const RubatoReaderOptions *options,
                              uint32_t rank, uint32_t n_workers);
+
+/* The rows of one worker of n_workers whose keys at options->key_place are its own. (transfer
+ * full) */
+BlockSource *key_split_new(RubatoDataset *dataset, const RubatoReaderOptions *options,
+                           uint32_t rank, uint32_t n_workers);
 
 /* The order of a block's n rows in an epoch; NULL if they are not shuffled. It is written to
  * `order`, which has room for n. All workers that may read rows of one block have the same

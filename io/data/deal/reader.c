@@ -24,7 +24,7 @@
 typedef struct {
     uint64_t number;
     BlockTicket ticket; /* n_read counts what the worker gets */
-    uint64_t n_rows;    /* of the block */
+    uint64_t n_rows;    /* of the block, those that this reader reads */
 } OpenTicket;
 
 /* The block from which the reader's thread takes rows. */
@@ -32,7 +32,8 @@ typedef struct {
     DataBlock *block; /* NULL: none */
     BlockTicket ticket;
     uint64_t number;
-    size_t next; /* row */
+    size_t n_rows; /* of them, those that this reader reads */
+    size_t next;   /* row */
     const uint32_t *order;
 } Present;
 
@@ -90,6 +91,13 @@ static bool order_rows(RubatoReader *reader, Present *present, GError **error)
     }
     present->order =
         block_row_order(reader->dataset, &reader->options, &present->ticket, n, reader->order);
+    present->n_rows = n;
+    if (reader->source->ops->choose == NULL)
+        return true;
+    for (size_t i = 0; present->order == NULL && i < n; i++)
+        reader->order[i] = (uint32_t)i;
+    present->order = reader->order;
+    present->n_rows = reader->source->ops->choose(reader->source, present->block, reader->order);
     return true;
 }
 
@@ -97,7 +105,7 @@ static void open_ticket(RubatoReader *reader, const Present *present)
 {
     OpenTicket *open = g_new(OpenTicket, 1);
 
-    *open = (OpenTicket){ present->number, present->ticket, present->block->head->n_rows };
+    *open = (OpenTicket){ present->number, present->ticket, present->n_rows };
     pthread_mutex_lock(&reader->lock);
     g_queue_push_tail(&reader->open, open);
     pthread_mutex_unlock(&reader->lock);
@@ -106,7 +114,10 @@ static void open_ticket(RubatoReader *reader, const Present *present)
 /* Goes on to the next block that has rows. *there is false if no block is left. */
 static bool next_block(RubatoReader *reader, Present *present, bool *there, GError **error)
 {
-    const DatasetKeep keep = reader->options.epochs > 1 ? DATASET_KEEP_BLOCK : DATASET_KEEP_NOTHING;
+    /* one that chooses rows has others beside it, which read the same blocks */
+    const DatasetKeep keep = reader->options.epochs > 1 || reader->source->ops->choose != NULL
+                                 ? DATASET_KEEP_BLOCK
+                                 : DATASET_KEEP_NOTHING;
     GError *fault = NULL;
 
     for (;;) {
@@ -123,7 +134,9 @@ static bool next_block(RubatoReader *reader, Present *present, bool *there, GErr
             reader->source->ops->absent(reader->source, &present->ticket);
             continue;
         }
-        if (present->ticket.n_read < present->block->head->n_rows)
+        if (!order_rows(reader, present, error))
+            return false;
+        if (present->ticket.n_read < present->n_rows)
             break;
         if (reader->source->ops->finish != NULL)
             reader->source->ops->finish(reader->source, &present->ticket);
@@ -132,7 +145,7 @@ static bool next_block(RubatoReader *reader, Present *present, bool *there, GErr
     present->next = (size_t)present->ticket.n_read;
     present->number = reader->n_tickets++;
     open_ticket(reader, present);
-    return order_rows(reader, present, error);
+    return true;
 }
 
 /* Waits for room and puts the batch into the queue. False if the reader is being freed. */
@@ -184,7 +197,7 @@ static bool make_batches(RubatoReader *reader, Present *present, GError **error)
                 break;
             epoch = present->ticket.epoch;
         }
-        const size_t n_rows = present->block->head->n_rows;
+        const size_t n_rows = present->n_rows;
         const size_t room = reader->options.batch_rows - batch_builder_n_rows(reader->builder);
         const size_t n = MIN(room, n_rows - present->next);
         if (!batch_builder_add(reader->builder, present->block, present->order, present->next, n,
@@ -287,6 +300,17 @@ bool reader_options_fill(const RubatoReaderOptions *options, RubatoReaderOptions
                         ? "%u batches ahead are too many; give 4096 at most"
                         : "batches of %u rows are too large; give 16777216 at most",
                     options->ahead > AHEAD_MAX ? options->ahead : options->batch_rows);
+        return false;
+    }
+    if ((unsigned)options->split > RUBATO_SPLIT_BY_KEY) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "there is no split %d; give RUBATO_SPLIT_FIXED, _DYNAMIC or _BY_KEY",
+                    (int)options->split);
+        return false;
+    }
+    if (options->key_place > 0 && options->split != RUBATO_SPLIT_BY_KEY) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "key_place %u needs RUBATO_SPLIT_BY_KEY", options->key_place);
         return false;
     }
     *filled = *options;

@@ -291,7 +291,10 @@ static bool read_otherwise(RubatoWorker *worker, void *user_data, GError **error
     Job *job = user_data;
     RubatoReaderOptions options = job->options;
 
-    options.epochs = 1 + rubato_worker_rank(worker);
+    if (options.split == RUBATO_SPLIT_BY_KEY)
+        options.key_place = rubato_worker_rank(worker);
+    else
+        options.epochs = 1 + rubato_worker_rank(worker);
     g_autoptr(RubatoReader) reader =
         rubato_worker_open_reader(worker, job->dataset, &options, error);
     return reader != NULL;
@@ -305,7 +308,10 @@ START_TEST(workers_must_open_the_same)
         .name = "odd", .run = read_otherwise, .user_data = job, .workers_per_node = 2
     };
 
-    run_fails(engine, &task, RUBATO_ERROR_TASK_FAILED, "reader 0 is opened with ", " epochs, ",
+    if (_i == 1)
+        job->options.split = RUBATO_SPLIT_BY_KEY;
+    run_fails(engine, &task, RUBATO_ERROR_TASK_FAILED, "reader 0 is opened with ",
+              _i == 0 ? " epochs, " : "by-key split, key place ",
               "open the same ones in the same order", NULL);
     end_job(job);
     rubato_engine_free(engine);
@@ -359,7 +365,7 @@ int main(void)
     tcase_add_test(cases, who_comes_after_the_end_gets_what_came_back);
     tcase_add_test(cases, a_reader_that_is_left_open_is_told_and_stopped);
     tcase_add_test(cases, a_worker_may_open_several_readers);
-    tcase_add_test(cases, workers_must_open_the_same);
+    tcase_add_loop_test(cases, workers_must_open_the_same, 0, 2);
     tcase_add_loop_test(cases, a_cancelled_task_ends_its_readers, 0, 2);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
