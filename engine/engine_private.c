@@ -98,6 +98,10 @@ bool engine_check_place(const char *what, GError **error)
     else if (caller_place == CALLER_IN_CALLBACK)
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "%s: called from a callback, which must not block", what);
+    else if (caller_place == CALLER_IN_HANDLER)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "%s: called from a handler, whose end it may wait for; call it from outside",
+                    what);
     else
         return true;
     return false;

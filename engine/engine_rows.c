@@ -58,7 +58,8 @@ static bool begin_access(RubatoEngine *engine, const char *name, MessageKind kin
     Table *table;
     bool ok;
 
-    if (!engine_is_here(engine) || caller_place == CALLER_IN_CALLBACK) {
+    if (!engine_is_here(engine) || caller_place == CALLER_IN_CALLBACK ||
+        caller_place == CALLER_IN_HANDLER) {
         g_autofree char *what = g_strdup_printf("table %s", name);
         return engine_check_caller(engine, what, error);
     }

@@ -126,8 +126,9 @@ RUBATO_API RubatoEngine *rubato_engine_new(const RubatoEngineConfig *config, GEr
 RUBATO_API RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **error);
 
 /* Leaves the run and stops every thread. It first waits until all living nodes have made this call
- * too, because they may still need this node's servers. In a task's function or a callback, where
- * it would wait for itself, it frees nothing, and the log says so. NULL is allowed. */
+ * too, because they may still need this node's servers. In a task's function, a callback, a service
+ * or a handler, where it would wait for itself, it frees nothing, and the log says so. NULL is
+ * allowed. */
 RUBATO_API void rubato_engine_free(RubatoEngine *engine);
 
 /* This node's id; 0 in a single process. */

@@ -17,6 +17,7 @@ typedef enum {
     CALLER_OUTSIDE,
     CALLER_IN_TASK,     /* a worker, in its task's function */
     CALLER_IN_CALLBACK, /* the helper, in a callback */
+    CALLER_IN_HANDLER,  /* any thread, in an op of a handler */
 } CallerPlace;
 
 /* The task of a worker; all zero elsewhere. */
@@ -34,6 +35,20 @@ extern CALLER_OWN CallerTask caller_task;
 
 /* The calling thread's number, which no other thread has or had. The first call gives it one. */
 uint64_t caller_number(void);
+
+/* The thread comes to a place. Returns where it was, for caller_leave. */
+static inline CallerPlace caller_enter(CallerPlace place)
+{
+    const CallerPlace before = caller_place;
+
+    caller_place = place;
+    return before;
+}
+
+static inline void caller_leave(CallerPlace before)
+{
+    caller_place = before;
+}
 
 /* How many forks led to this process, counted from the first call. The thread that has forked has
  * no number in the child. */

@@ -7,6 +7,7 @@
 #include <rubato/error.h>
 #include <string.h>
 
+#include "io/net/caller.h"
 #include "models/handlers/part.h"
 #include "models/ragged/ragged.h"
 #include "models/registry.h"
@@ -62,7 +63,13 @@ static bool check(const RubatoHandlerOps *ops, const RubatoHandlerSetting *setti
 {
     g_autoptr(GError) found = NULL;
 
-    if (ops->check == NULL || ops->check(setting, &arguments, &found))
+    if (ops->check == NULL)
+        return true;
+    const CallerPlace before = caller_enter(CALLER_IN_HANDLER);
+    const bool ok = ops->check(setting, &arguments, &found);
+
+    caller_leave(before);
+    if (ok)
         return true;
     g_set_error(error, found == NULL ? RUBATO_ERROR : found->domain,
                 found == NULL ? RUBATO_ERROR_INVALID : found->code,
@@ -167,8 +174,10 @@ void handler_run(HandlerCall *call, RubatoShard *shard, const RubatoKeys *keys)
 
     part_begin(&part, call, shard, keys);
     say_running(shard, call->ops->name);
+    const CallerPlace before = caller_enter(CALLER_IN_HANDLER);
     const bool ok = call->ops->run(&part, &arguments, &result, &found);
 
+    caller_leave(before);
     say_running(shard, NULL);
     if (!ok)
         fail(call, shard, reason_of(found));

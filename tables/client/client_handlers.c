@@ -13,6 +13,7 @@
  * Threads: the client's worker. */
 #include "tables/client/client_handlers.h"
 
+#include "io/net/caller.h"
 #include "tables/process_cache.h"
 
 /* ---- checks ---- */
@@ -239,8 +240,12 @@ static bool reduce(const Calling *calling, RubatoByteWriter *result, GError **er
         if (calling->ops->reduce == NULL)
             rubato_write(result, answer->bytes, answer->n_bytes);
     }
-    if (calling->ops->reduce != NULL)
+    if (calling->ops->reduce != NULL) {
+        const CallerPlace before = caller_enter(CALLER_IN_HANDLER);
+
         ok = calling->ops->reduce(&setting, &arguments, results, calling->n_slices, result, &found);
+        caller_leave(before);
+    }
     if (ok && !result->failed)
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_HANDLER,

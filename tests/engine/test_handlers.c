@@ -70,6 +70,56 @@ static bool check_one_i64(const RubatoHandlerSetting *setting, RubatoByteReader 
     return rubato_byte_reader_finish(arguments, "its arguments", error);
 }
 
+/* ---- ops that call their engine ---- */
+
+static RubatoEngine *engine_of_ops;
+static const char *calling_op; /* the one that calls it */
+
+/* If this is the op that calls: ends its engine, and asks it for something. Each is refused at
+ * once, because it might wait for the op itself. */
+static bool call_engine(const char *op, GError **error)
+{
+    g_autoptr(GError) refused = NULL;
+
+    if (strcmp(op, calling_op) != 0)
+        return true;
+    rubato_engine_free(engine_of_ops);
+    REQUIRE(!rubato_engine_call_handler(
+        engine_of_ops, &(RubatoHandlerCall){ .table = "t", .handler = "norm" }, NULL, &refused));
+    REQUIRE(g_error_matches(refused, RUBATO_ERROR, RUBATO_ERROR_INVALID));
+    REQUIRE(strstr(refused->message, "called from a handler") != NULL);
+    return true;
+}
+
+static bool check_calling(const RubatoHandlerSetting *setting, RubatoByteReader *arguments,
+                          GError **error)
+{
+    (void)setting;
+    (void)arguments;
+    return call_engine("check", error);
+}
+
+static bool run_calling(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                        GError **error)
+{
+    (void)part;
+    (void)arguments;
+    (void)result;
+    return call_engine("run", error);
+}
+
+static bool reduce_calling(const RubatoHandlerSetting *setting, RubatoByteReader *arguments,
+                           RubatoByteReader *results, size_t n, RubatoByteWriter *result,
+                           GError **error)
+{
+    (void)setting;
+    (void)arguments;
+    (void)results;
+    (void)n;
+    (void)result;
+    return call_engine("reduce", error);
+}
+
 static void register_all(void)
 {
     static const RubatoHandlerOps ops[] = {
@@ -79,6 +129,7 @@ static void register_all(void)
           .run = run_twice_and },
         { .name = "fail-to-write", .access = RUBATO_ACCESS_WRITES, .run = own_handler_fail },
         { .name = "chatty", .access = RUBATO_ACCESS_WRITES, .run = own_handler_echo },
+        { .name = "calling", .check = check_calling, .run = run_calling, .reduce = reduce_calling },
         { .name = "sly", .run = run_sly },
         { .name = "astray", .run = run_astray },
     };
@@ -499,6 +550,36 @@ START_TEST(a_handler_that_loops_is_named_by_who_waits)
 }
 END_TEST
 
+/* ---- a handler that calls its engine ---- */
+
+static const char *const calling_ops[] = { "check", "run", "reduce" };
+
+static bool call_calling(RubatoWorker *worker, void *user_data, GError **error)
+{
+    (void)user_data;
+    return rubato_worker_call_handler(
+        worker, &(RubatoHandlerCall){ .table = "t", .handler = "calling" }, NULL, error);
+}
+
+/* By the engine, and by a worker, whose thread may run the handler. */
+START_TEST(a_handler_cannot_free_its_engine)
+{
+    g_autoptr(RubatoEngine) engine = engine_with_servers(2);
+
+    log_capture_start();
+    create_i64(engine, "asp", false);
+    engine_of_ops = engine;
+    calling_op = calling_ops[_i];
+    g_bytes_unref(call_handler(engine, &(RubatoHandlerCall){ .table = "t", .handler = "calling" }));
+    ck_assert_uint_ge(
+        log_capture_count("rubato_engine_free: called from a handler, whose end it may "
+                          "wait for; call it from outside; the engine was not freed"),
+        1);
+    run_ok(engine, 1, call_calling, NULL, "t");
+    (void)call_handler_f64(engine, &(RubatoHandlerCall){ .table = "t", .handler = "norm" });
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("handlers");
@@ -516,6 +597,7 @@ int main(void)
     tcase_add_test(cases, sparse_ssp_refuses_a_call_without_keys_by_name);
     tcase_add_test(cases, a_kept_call_that_fails_fails_its_task_by_name);
     tcase_add_test(cases, a_handler_that_loops_is_named_by_who_waits);
+    tcase_add_loop_test(cases, a_handler_cannot_free_its_engine, 0, G_N_ELEMENTS(calling_ops));
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
