@@ -113,6 +113,7 @@ START_TEST(fm_begins_with_linear_terms_of_0_in_every_class)
                      (const char *const[]){ "--train", rows, "--loss", "softmax", "--factors", "4",
                                             "--rule", "sgd", "--learning-rate", "1e-9", "--epochs",
                                             "1", "--save", model, NULL });
+    ck_assert_int_eq(number(card, "epochs"), 1);
     ck_assert(g_file_get_contents(path, &bytes, &size, NULL));
     ck_assert_uint_ge(size, sizeof row);
     memcpy(row, bytes + size - sizeof row, sizeof row); /* the last key's */
