@@ -7,6 +7,10 @@
 
 #define EPOCH_MARKS_MOST 10
 
+/* Of a digit of a mark, as a share of the upper edge, which is at least 500 of the picture's 860
+ * points long. */
+#define DIGIT_WIDTH (9.0 / 500)
+
 static const AppCurvePoint *point(const App *app, guint i)
 {
     return &g_array_index(app->curve.points, AppCurvePoint, i);
@@ -69,7 +73,17 @@ static void append_validation(GString *script, const App *app)
     g_string_append(script, "end\n");
 }
 
-/* Whole epochs, as many as can be told apart. */
+/* Where the mark behind this one may stand: a mark is in the middle of its number, and there is the
+ * room of a digit between two. */
+static double end_of_mark(const App *app, double seconds, double epoch)
+{
+    const int n_digits = epoch < 1 ? 1 : (int)floor(log10(epoch)) + 1;
+
+    return seconds + (n_digits + 2) * DIGIT_WIDTH * app->seconds;
+}
+
+/* Whole epochs, as many as can be told apart. Epochs that took much shorter than others, and so
+ * would stand in one another's numbers, are left out. */
 static void append_epochs(GString *script, const App *app)
 {
     const double last =
@@ -82,10 +96,17 @@ static void append_epochs(GString *script, const App *app)
             step = steps[i];
             break;
         }
+    double begin = end_of_mark(app, 0, 0);
+
     g_string_append(script, "set x2tics nomirror offset 0,-0.4 ('0' 0");
     for (double epoch = step; epoch <= last + 1e-9; epoch += step) {
+        const double seconds = time_of_epoch(app, epoch);
+
+        if (seconds < begin)
+            continue;
         g_string_append_printf(script, ", '%.0f' ", epoch);
-        append_number(script, time_of_epoch(app, epoch));
+        append_number(script, seconds);
+        begin = end_of_mark(app, seconds, epoch);
     }
     g_string_append(script, ")\n");
 }
