@@ -1,4 +1,6 @@
 /* How a node finds the others: it binds its address, and greets the scheduler until it is answered.
+ * A host's name may become known only after the node has started, as in a cluster that starts its
+ * machines one after the other. So the node looks it up again and again.
  *
  * The calling thread waits; the control actor's owner sets `welcome` or `refusal`. */
 #include <netdb.h>
@@ -12,6 +14,7 @@
 
 enum {
     GREETING_MS = 200, /* between two greetings */
+    RESOLVE_MS = 500,  /* between two looks for a host's address */
     NOTICE_MS = 5000,  /* between two lines in the log that say whom this node waits for */
 };
 
@@ -36,6 +39,46 @@ static char *resolve_endpoint(const char *transport, const char *host, uint16_t 
     if (found != NULL)
         freeaddrinfo(found);
     return endpoint;
+}
+
+/* Waits a moment before the next look for a host's address. False: the run has been cancelled. */
+static bool wait_to_resolve(RubatoEngine *engine, GError **error)
+{
+    pthread_mutex_lock(&engine->lock);
+    if (engine->broken_text == NULL)
+        engine_wait_changed(engine, RESOLVE_MS);
+    const bool goes_on = engine_check(engine, error);
+    pthread_mutex_unlock(&engine->lock);
+    return goes_on;
+}
+
+/* The same, until rendezvous_ms have passed since the node began. */
+static char *find_endpoint(RubatoEngine *engine, const char *transport, const char *host,
+                           uint16_t port, int64_t began_ms, GError **error)
+{
+    const uint32_t patience_ms = engine->cluster->rendezvous_ms;
+    int64_t notice_ms = network_now_ms();
+
+    for (;;) {
+        g_autoptr(GError) failure = NULL;
+        char *const endpoint = resolve_endpoint(transport, host, port, &failure);
+        const int64_t now_ms = network_now_ms();
+
+        if (endpoint != NULL)
+            return endpoint;
+        if (now_ms - began_ms >= (int64_t)patience_ms) {
+            g_propagate_prefixed_error(error, g_steal_pointer(&failure),
+                                       "node %u: after %.1f s: ", engine->id,
+                                       (double)(now_ms - began_ms) / 1e3);
+            return NULL;
+        }
+        if (now_ms - notice_ms >= MIN(engine->stall_ms, NOTICE_MS)) {
+            g_message("node %u waits: %s", engine->id, failure->message);
+            notice_ms = now_ms;
+        }
+        if (!wait_to_resolve(engine, error))
+            return NULL;
+    }
 }
 
 /* Finds the run's secret, and whether the run may do without one. */
@@ -111,13 +154,14 @@ static Network *open_at(RubatoEngine *engine, const char *own, const char *near,
 }
 
 /* Greetings always go over TCP: nodes do not know yet where the others are. */
-static bool open_network(RubatoEngine *engine, const char *scheduler, GError **error)
+static bool open_network(RubatoEngine *engine, const char *scheduler, int64_t began_ms,
+                         GError **error)
 {
     const ClusterNode *node = &engine->cluster->nodes[engine->self];
     const char *const wanted = engine->cluster->transport;
     const bool automatic = strcmp(wanted, CLUSTER_AUTO_TRANSPORT) == 0;
-    g_autofree char *own =
-        resolve_endpoint(cluster_far_transport(engine->cluster), node->host, node->port, error);
+    g_autofree char *own = find_endpoint(engine, cluster_far_transport(engine->cluster), node->host,
+                                         node->port, began_ms, error);
     g_autofree char *near = NULL;
     g_autoptr(GError) failure = NULL;
     g_auto(RunSecret) secret = { { 0 } };
@@ -218,12 +262,13 @@ static bool give_up(RubatoEngine *engine, int64_t waited_ms, int64_t without_ms,
 }
 
 /* The lock is held. */
-static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError **error)
+static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, int64_t began_ms,
+                             GError **error)
 {
-    const int64_t began_ms = network_now_ms();
     const uint32_t patience_ms = engine->cluster->rendezvous_ms;
     const uint32_t between_ms = MIN(engine->stall_ms, NOTICE_MS);
-    int64_t hello_ms = began_ms - GREETING_MS, notice_ms = began_ms, broken_ms = INT64_MAX;
+    int64_t notice_ms = network_now_ms(), hello_ms = notice_ms - GREETING_MS;
+    int64_t broken_ms = INT64_MAX;
 
     while (!engine->rendezvous.welcome && engine->rendezvous.refusal == NULL &&
            engine->broken_text == NULL) {
@@ -257,8 +302,9 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, GError
 
 bool rendezvous(RubatoEngine *engine, GError **error)
 {
-    g_autofree char *scheduler = resolve_endpoint("tcp", engine->cluster->scheduler_host,
-                                                  engine->cluster->scheduler_port, error);
+    const int64_t began_ms = network_now_ms();
+    g_autofree char *scheduler = find_endpoint(engine, "tcp", engine->cluster->scheduler_host,
+                                               engine->cluster->scheduler_port, began_ms, error);
     g_autoptr(GError) failure = NULL;
     bool ok;
 
@@ -267,10 +313,10 @@ bool rendezvous(RubatoEngine *engine, GError **error)
     if (getrandom(&engine->incarnation, sizeof engine->incarnation, 0) !=
         (ssize_t)sizeof engine->incarnation)
         engine->incarnation = (uint64_t)g_get_real_time() ^ ((uint64_t)getpid() << 48);
-    if (!open_network(engine, scheduler, error))
+    if (!open_network(engine, scheduler, began_ms, error))
         return false;
     pthread_mutex_lock(&engine->lock);
-    ok = wait_for_welcome(engine, scheduler, &failure);
+    ok = wait_for_welcome(engine, scheduler, began_ms, &failure);
     pthread_mutex_unlock(&engine->lock);
     if (ok)
         return true;

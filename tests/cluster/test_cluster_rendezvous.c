@@ -307,20 +307,6 @@ START_TEST(a_busy_port_is_named)
 }
 END_TEST
 
-START_TEST(a_host_that_is_not_there_is_named)
-{
-    ClusterRun *run = cluster_run_new(&TWO);
-    g_autofree char *text =
-        g_strdup_printf("cluster: { scheduler = { host = \"127.0.0.1\"; port = %u; };\n"
-                        "nodes = ( { id = 3; host = \"no-such-host.invalid\"; port = 0; } ); };\n",
-                        run->port);
-
-    cluster_start_node_with(run, 0, cluster_add_file(run, text), meet, NULL);
-    expect_refused(run, 0, RUBATO_ERROR_NETWORK, "the host no-such-host.invalid");
-    cluster_run_free(run);
-}
-END_TEST
-
 /* ---- twice ---- */
 
 START_TEST(a_node_that_is_started_twice_is_refused_and_the_run_goes_on)
@@ -545,7 +531,6 @@ static Suite *rendezvous_suite(void)
                         (int)G_N_ELEMENTS(ends));
     tcase_add_test(missing, the_schedulers_node_may_die_and_come_anew_before_the_run_begins);
     tcase_add_loop_test(ports, a_busy_port_is_named, 0, 2);
-    tcase_add_test(ports, a_host_that_is_not_there_is_named);
     tcase_add_loop_test(twice, a_node_that_is_started_twice_is_refused_and_the_run_goes_on, 0, 2);
     tcase_add_test(twice, an_id_that_is_not_in_the_file_is_refused);
     tcase_add_test(others, another_file_is_refused_with_both_digests_on_every_node);
