@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "apps/kit/report/app_output.h"
+#include "apps/rubato/check.h"
 #include "apps/rubato/checkpoint.h"
 #include "apps/rubato/history.h"
 #include "apps/rubato/roles.h"
@@ -25,6 +26,7 @@ static const char HELP[] =
     "  rubato task [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n"
     "                       become the node that this task of Slurm is\n"
     "  rubato check FILE    say what is wrong with FILE, or what would run where\n"
+    "  rubato check         say what a program would do here, and what is missing\n"
     "  rubato history check DIR\n"
     "                       judge the history that a run has written\n"
     "  rubato checkpoint list|verify|show|diff|export DIR ...\n"
@@ -47,11 +49,6 @@ static const char RUN_DESCRIPTION[] =
     "wrong command line.\n"
     "\n"
     "Example: rubato run config/pair.cfg -- rubato-hello";
-
-static const char CHECK_SUMMARY[] =
-    "Reads the cluster file, resolves its hosts, tries its ports that are on this machine,\n"
-    "and prints what would run where. Says what is wrong, with file and line; the exit code\n"
-    "is 0 where nothing is, 1 where something is, and 2 for a wrong command line.";
 
 static const char SECRET_SUMMARY[] =
     "Makes FILE, which holds a new secret that nobody but its owner may read; - prints a secret, "
@@ -88,14 +85,6 @@ static GOptionContext *new_run_context(RunOptions *options)
     g_option_context_set_description(context, RUN_DESCRIPTION);
     /* The arguments after FILE or PROGRAM belong to the program. */
     g_option_context_set_strict_posix(context, TRUE);
-    return context;
-}
-
-static GOptionContext *new_check_context(void)
-{
-    GOptionContext *context = g_option_context_new("FILE");
-
-    g_option_context_set_summary(context, CHECK_SUMMARY);
     return context;
 }
 
@@ -177,22 +166,6 @@ static int run(int argc, char **argv)
     return code;
 }
 
-static int check(int argc, char **argv)
-{
-    g_autoptr(GOptionContext) context = new_check_context();
-    g_autoptr(GError) error = NULL;
-
-    if (!g_option_context_parse(context, &argc, &argv, &error))
-        return fail_usage("check", error->message);
-    if (argc != 2)
-        return fail_usage("check", "takes one cluster file: rubato check FILE");
-
-    g_autoptr(GString) report = g_string_new(NULL);
-    const bool fine = rubato_launch_check(argv[1], report, &error);
-    g_print("%s", report->str); /* the table comes before its faults */
-    return fine ? EXIT_SUCCESS : fail(error);
-}
-
 static int print_secret(void)
 {
     g_autoptr(GError) error = NULL;
@@ -235,7 +208,7 @@ static int help(int argc, char **argv)
         context = new_run_context(&options);
     } else if (strcmp(argv[1], "check") == 0) {
         g_set_prgname("rubato check");
-        context = new_check_context();
+        context = check_new_context(&json);
     } else if (strcmp(argv[1], "secret") == 0) {
         g_set_prgname("rubato secret");
         context = new_secret_context();
@@ -265,7 +238,7 @@ int main(int argc, char **argv)
         const char *name;
         int (*run)(int argc, char **argv);
     } commands[] = { { "run", run },
-                     { "check", check },
+                     { "check", check_command },
                      { "secret", secret },
                      { "scheduler", roles_command },
                      { "server", roles_command },

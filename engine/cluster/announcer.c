@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "engine/cluster/own_address.h"
-#include "engine/cluster/secret_source.h"
 #include "io/net/transport/tcp/tcp_address.h"
 #include "io/number_text.h"
 
@@ -218,6 +217,13 @@ static bool check_secret(const Announcer *announcer, bool has_secret, GError **e
     return false;
 }
 
+bool announcer_find_secret(const Announcer *announcer, RunSecret *secret, SecretOrigin *origin,
+                           GError **error)
+{
+    return secret_find(announcer->own, secret, origin, error) &&
+           check_secret(announcer, *origin != SECRET_ORIGIN_NONE, error);
+}
+
 bool announcer_open_network(Announcer *announcer, GError **error)
 {
     const Cluster *const own = announcer->own;
@@ -226,8 +232,7 @@ bool announcer_open_network(Announcer *announcer, GError **error)
     g_autofree char *endpoint = NULL;
     SecretOrigin origin;
 
-    if (!secret_find(own, &secret, &origin, error) ||
-        !check_secret(announcer, origin != SECRET_ORIGIN_NONE, error))
+    if (!announcer_find_secret(announcer, &secret, &origin, error))
         return false;
     if (announcer_is_scheduler(announcer))
         endpoint = tcp_address_join("tcp", announcer->address, announcer->port);

@@ -6,6 +6,7 @@
 #ifndef RUBATO_ENGINE_CLUSTER_ANNOUNCER_H
 #define RUBATO_ENGINE_CLUSTER_ANNOUNCER_H
 
+#include "engine/cluster/secret_source.h"
 #include "engine/engine_private.h"
 
 typedef struct {
@@ -42,6 +43,10 @@ bool announcer_find_own_address(Announcer *announcer, GError **error);
 /* Looks for the scheduler's address, and for this node's own. The name may not be known yet: then
  * *failure says so, and this is called again. False with an error that will not go away. */
 bool announcer_find_scheduler(Announcer *announcer, char **failure, GError **error);
+
+/* Finds the run's secret, and whether a node at this node's address may do without one. */
+bool announcer_find_secret(const Announcer *announcer, RunSecret *secret, SecretOrigin *origin,
+                           GError **error);
 
 /* Opens the network; the scheduler's listens at its address. */
 bool announcer_open_network(Announcer *announcer, GError **error);

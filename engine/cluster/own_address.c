@@ -91,6 +91,23 @@ char *own_address_outward(void)
     return found != NULL ? found : g_strdup("127.0.0.1");
 }
 
+char *own_interface_of(const char *address)
+{
+    struct ifaddrs *all = NULL;
+    char *name = NULL;
+
+    if (getifaddrs(&all) != 0)
+        return NULL;
+    for (const struct ifaddrs *each = all; each != NULL && name == NULL; each = each->ifa_next) {
+        g_autofree char *number = number_of(each->ifa_addr);
+
+        if (number != NULL && strcmp(number, address) == 0)
+            name = g_strdup(each->ifa_name);
+    }
+    freeifaddrs(all);
+    return name;
+}
+
 char *host_address_of(const char *host, bool *is_own, GError **error)
 {
     Host found = { 0 };

@@ -15,6 +15,10 @@ char *own_address_of(const char *interface, GError **error);
  * loopback address if there is none. (transfer full) */
 char *own_address_outward(void);
 
+/* The interface that has this address, which is given as a number; NULL: none has it. (transfer
+ * full) */
+char *own_interface_of(const char *address);
+
 /* The address from which this machine reaches a host, which is given as a number. NULL with
  * RUBATO_ERROR_NETWORK. (transfer full) */
 char *own_address_towards(const char *host, GError **error);

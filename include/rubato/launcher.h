@@ -66,6 +66,27 @@ RUBATO_API char *rubato_launch_draw_secret(GError **error);
  * RUBATO_ERROR_CONFIG, _IO or _NETWORK, and a line for each fault in the message. */
 RUBATO_API bool rubato_launch_check(const char *cluster_file, GString *report, GError **error);
 
+typedef enum {
+    RUBATO_FINDING_FINE,
+    RUBATO_FINDING_SHORT, /* a run works here, but something is missing, too small or not known */
+    RUBATO_FINDING_FAILS, /* a run fails here */
+} RubatoFindingState;
+
+/* One thing that rubato_launch_check_here has looked at. */
+typedef struct {
+    const char *name; /* "cores"; a constant */
+    char *text;       /* what there is */
+    RubatoFindingState state;
+    char *advice; /* what to do about it; NULL: nothing */
+} RubatoFinding;
+
+/* What a program that uses Rubato would do here, in this environment: which job system or variables
+ * make it a node, which address and transport it would use, and whether cores, memory and limits of
+ * the machine are enough for that. It tries the ports that this node would listen at, connects to
+ * nobody, and takes RUBATO_SECRET out of the environment, as an engine does. Texts are for people,
+ * and may change. Returns a list of RubatoFinding, which it frees with them. (transfer full) */
+RUBATO_API GPtrArray *rubato_launch_check_here(void);
+
 G_END_DECLS
 
 #endif

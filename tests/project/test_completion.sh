@@ -56,6 +56,7 @@ expect "sparse_ssp" rubato-softmax -m sparse
 expect "pair.cfg" rubato-lr --cluster = pai
 expect "scheduler server secret" rubato s
 expect "check" rubato history c
+expect "--json" rubato check --j
 expect "pair.cfg" rubato run pai
 [[ " $(offers rubato run pair.cfg rubato-l) " == *" rubato-lr "* ]] || fail "bash: no programs"
 

@@ -286,7 +286,7 @@ static const CommandLine COMMAND_LINES[] = {
     { "run run.cfg echo --node 0", 0, "[10] --node 0\n" },
     { "run run.cfg --no-prefix -n 10 echo yes", 0, "yes\n" },
     { "run --node 10 run.cfg -- sh -c 'exit 9'", 9, "node 10 (127.0.0.1) exited with code 9" },
-    { "check", 2, "takes one cluster file" },
+    { "check --json run.cfg", 2, "--json is for rubato check without FILE" },
     { "check a b", 2, "takes one cluster file" },
     { "check nowhere.cfg", 1, "cannot open the cluster file nowhere.cfg" },
     { "check wrong.cfg", 1, "rubato: wrong.cfg:1: " },
