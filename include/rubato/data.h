@@ -160,6 +160,15 @@ typedef struct RubatoDataset RubatoDataset;
  * or no file of this name), _MISMATCH (the spec's keys), _IO, _FORMAT, _MEMORY. (transfer full) */
 RUBATO_API RubatoDataset *rubato_dataset_open(const RubatoDataSpec *spec, GError **error);
 
+/* A dataset of rows that are in memory: at least one; row_start goes from 0 to n_entries without a
+ * descent; field may be NULL; max_key and n_fields are not looked at. The rows are copied. Keys
+ * mean what those of a libsvm file mean, and with fields those of a libffm file. `name` stands for
+ * the file's name in messages. Under RUBATO_SPLIT_DYNAMIC nodes that give the same name have the
+ * same rows, and each node may have rows of its own under a name of its own. Under the other splits
+ * all nodes give the same rows. RUBATO_ERROR_INVALID, _MEMORY. (transfer full) */
+RUBATO_API RubatoDataset *rubato_dataset_new_from_rows(const RubatoRows *rows, const char *name,
+                                                       GError **error);
+
 /* NULL is allowed. Readers and batches may outlive the dataset they come from. */
 RUBATO_API void rubato_dataset_free(RubatoDataset *dataset);
 
@@ -181,8 +190,9 @@ RUBATO_API bool rubato_dataset_summary(RubatoDataset *dataset, RubatoDataSummary
                                        GError **error);
 
 /* The place of the first row with this label, in the order of the files, for messages: "FILE:LINE",
- * or "FILE: byte N" of an IDX file. It reads the files again up to there. NULL: no readable row has
- * the label, or the files can no longer be read. (transfer full) */
+ * "FILE: byte N" of an IDX file, or "NAME: row N", from 0, of rows in memory. It reads the files
+ * again up to there. NULL: no readable row has the label, or the files can no longer be read.
+ * (transfer full) */
 RUBATO_API char *rubato_dataset_find_label(RubatoDataset *dataset, float label);
 
 /* Who reads which rows. */

@@ -83,21 +83,30 @@ static bool learn(RubatoDataset *dataset, GError **error)
     return ok;
 }
 
+/* Takes the input and, if there are any, its blocks. */
+static Part *add_part(RubatoDataset *dataset, Input *input, GPtrArray *kept)
+{
+    Part *part = &dataset->parts[dataset->n_parts++];
+
+    part->input = input;
+    part->kept =
+        kept != NULL ? kept : g_ptr_array_new_with_free_func((GDestroyNotify)data_block_unref);
+    part->counted = g_byte_array_new();
+    pthread_mutex_init(&part->lock, NULL);
+    return part;
+}
+
 static bool open_parts(RubatoDataset *dataset, GError **error)
 {
     const uint32_t n = g_strv_length((char **)(uintptr_t)dataset->spec->paths);
 
     dataset->parts = g_new0(Part, n);
     for (uint32_t i = 0; i < n; i++) {
-        Part *part = &dataset->parts[i];
+        Input *input = input_open(dataset->spec->paths[i], dataset->parser, error);
 
-        part->input = input_open(dataset->spec->paths[i], dataset->parser, error);
-        if (part->input == NULL)
+        if (input == NULL)
             return false;
-        part->kept = g_ptr_array_new_with_free_func((GDestroyNotify)data_block_unref);
-        part->counted = g_byte_array_new();
-        pthread_mutex_init(&part->lock, NULL);
-        dataset->n_parts++;
+        add_part(dataset, input, /* kept= */ NULL);
     }
     return true;
 }
@@ -144,6 +153,25 @@ RubatoDataset *rubato_dataset_open(const RubatoDataSpec *spec, GError **error)
     if (!cached && spec->cache == RUBATO_DATA_CACHE_KEEP && !dataset_make_caches(dataset, error))
         return NULL;
     return g_steal_pointer(&dataset);
+}
+
+RubatoDataset *dataset_new_in_memory(RubatoDataSpec *spec, GPtrArray *blocks, uint64_t size,
+                                     GError **error)
+{
+    g_autoptr(RubatoDataset) dataset = g_new0(RubatoDataset, 1);
+    g_autoptr(GPtrArray) kept = blocks;
+    const char *name = spec->paths[0];
+
+    dataset->n_refs = 1;
+    dataset->spec = spec;
+    const RowParserOps *ops = row_parser_ops(spec, name, error);
+    dataset->parser = ops != NULL ? row_parser_create(ops, spec, error) : NULL;
+    if (dataset->parser == NULL)
+        return NULL;
+    Input *input = input_new_in_memory(name, dataset->parser, size, kept->len);
+    dataset->parts = g_new0(Part, 1);
+    add_part(dataset, input, g_steal_pointer(&kept))->in_memory = true;
+    return describe_keys(dataset, name, error) ? g_steal_pointer(&dataset) : NULL;
 }
 
 const RubatoDataKeys *rubato_dataset_keys(const RubatoDataset *dataset)
@@ -203,7 +231,7 @@ static void keep_block(RubatoDataset *dataset, Part *part, uint64_t number, Data
     atomic_fetch_sub_explicit(&dataset->n_kept_bytes, bytes, memory_order_relaxed);
 }
 
-static DataBlock *find_kept(Part *part, uint64_t number)
+DataBlock *dataset_find_kept(Part *part, uint64_t number)
 {
     DataBlock *block = NULL;
 
@@ -294,7 +322,7 @@ bool dataset_block(RubatoDataset *dataset, uint32_t input, uint64_t number, Data
         if (!give_up_cache(dataset, part, error))
             return false;
     }
-    *block = find_kept(part, number);
+    *block = dataset_find_kept(part, number);
     if (*block != NULL)
         return true;
     if (!dataset_parse_block(dataset, part, number, scratch, block, &again, error))

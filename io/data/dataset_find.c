@@ -68,6 +68,23 @@ static char *find_in(RubatoDataset *dataset, Input *input, float label, BlockScr
     return NULL;
 }
 
+/* The same of rows in memory: "NAME: row N", from 0. */
+static char *find_in_memory(Part *part, float label)
+{
+    uint64_t n_rows = 0;
+
+    for (uint64_t number = 0;; number++) {
+        g_autoptr(DataBlock) block = dataset_find_kept(part, number);
+
+        if (block == NULL)
+            return NULL;
+        for (size_t i = 0; i < block->head->n_rows; i++, n_rows++)
+            if (block->label[i] == label)
+                return g_strdup_printf("%s: row %" G_GUINT64_FORMAT, input_path(part->input),
+                                       n_rows);
+    }
+}
+
 char *rubato_dataset_find_label(RubatoDataset *dataset, float label)
 {
     char *place = NULL;
@@ -77,7 +94,9 @@ char *rubato_dataset_find_label(RubatoDataset *dataset, float label)
     block_scratch_init(&scratch);
     scratch.rows.has_fields = dataset->parser->ops->has_fields;
     for (uint32_t i = 0; place == NULL && i < dataset->n_parts; i++)
-        place = find_in(dataset, dataset->parts[i].input, label, &scratch);
+        place = dataset->parts[i].in_memory
+                    ? find_in_memory(&dataset->parts[i], label)
+                    : find_in(dataset, dataset->parts[i].input, label, &scratch);
     block_scratch_clear(&scratch);
     return place;
 }

@@ -4,6 +4,7 @@
  *   dataset_cache.c   the caches of its inputs: looking for them, making them
  *   dataset_find.c    a row, by its label
  *   dataset_load.c    one read whole
+ *   dataset_rows.c    one of rows in memory
  *
  * Threads: as dataset.h. */
 #ifndef RUBATO_IO_DATA_DATASET_STATE_H
@@ -20,6 +21,7 @@ typedef struct {
     /* immutable */
     Input *input;
     CacheFile *cache; /* NULL: none */
+    bool in_memory;   /* all its blocks are kept: no file is read */
 
     pthread_mutex_t lock;
     /* guarded by lock */
@@ -43,6 +45,14 @@ struct RubatoDataset {
     _Atomic bool damage_told;
     BadRows bad_rows;
 };
+
+/* A dataset of one part, whose blocks are these: of DataBlock, by number. The spec names it by its
+ * only path, and what its keys mean by its format. (spec, blocks: transfer full) (transfer full) */
+RubatoDataset *dataset_new_in_memory(RubatoDataSpec *spec, GPtrArray *blocks, uint64_t size,
+                                     GError **error);
+
+/* The kept block of that number, or NULL. (transfer full) */
+DataBlock *dataset_find_kept(Part *part, uint64_t number);
 
 /* Opens the caches that fit their inputs. Returns whether every input has one. */
 bool dataset_open_caches(RubatoDataset *dataset);

@@ -29,6 +29,7 @@ typedef struct {
     bool spread; /* each node holds file 0 and one of the others */
     bool leave;  /* worker 0 leaves after its first batch */
     bool differ; /* nodes read different numbers of epochs */
+    bool loads;  /* rows in memory; with `spread`, some on each node */
 } Case;
 
 static const Case cases[] = {
@@ -41,6 +42,8 @@ static const Case cases[] = {
     { .split = RUBATO_SPLIT_DYNAMIC, .packing = ROWS_ZSTD, .leave = true },
     { .split = RUBATO_SPLIT_BY_KEY, .packing = ROWS_PLAIN },
     { .split = RUBATO_SPLIT_BY_KEY, .packing = ROWS_GZIP },
+    { .split = RUBATO_SPLIT_FIXED, .packing = ROWS_PLAIN, .loads = true },
+    { .split = RUBATO_SPLIT_DYNAMIC, .packing = ROWS_PLAIN, .loads = true, .spread = true },
 };
 
 static char *dir; /* of the case, and of its nodes */
@@ -114,6 +117,22 @@ static bool read_rows(RubatoWorker *worker, void *user_data, GError **error)
     return !rubato_reader_failed(reader);
 }
 
+/* All rows; or of two nodes those of file 0 on one, and those of the others on the other. */
+static RubatoDataset *load_dataset(RubatoEngine *engine, const Case *scene, GError **error)
+{
+    g_autofree char *first = g_strdup_printf("%s/rows-0.ffm", dir);
+    g_autofree char *others = g_strdup_printf("%s/rows-[12].ffm", dir);
+    const bool is_first = rubato_engine_node(engine) == CLUSTER_IDS[1];
+    const char *const paths[] = { scene->spread && !is_first ? others : first,
+                                  scene->spread ? NULL : others, NULL };
+    g_autoptr(RubatoRows) rows =
+        rubato_dataset_load(&(RubatoDataSpec){ .paths = paths, .format = "libffm" }, error);
+
+    return rows == NULL ? NULL
+                        : rubato_dataset_new_from_rows(
+                              rows, scene->spread && is_first ? "first" : "others", error);
+}
+
 /* The files that a node has. */
 static RubatoDataset *open_dataset(RubatoEngine *engine, const Case *scene, GError **error)
 {
@@ -151,7 +170,8 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
     const Case *scene = data;
     const RubatoTableSpec spec = { .name = "seen", .n_keys = N_ROWS };
     const char *const tables[] = { "seen", NULL };
-    g_autoptr(RubatoDataset) dataset = open_dataset(engine, scene, error);
+    g_autoptr(RubatoDataset) dataset =
+        scene->loads ? load_dataset(engine, scene, error) : open_dataset(engine, scene, error);
     const Job job = { scene, dataset };
 
     return dataset != NULL && rubato_engine_create_table(engine, &spec, error) &&

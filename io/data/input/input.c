@@ -261,16 +261,32 @@ static bool open_file(Input *input, struct stat *status, GError **error)
     return true;
 }
 
-Input *input_open(const char *path, RowParser *parser, GError **error)
+static Input *new_input(const char *path, RowParser *parser)
 {
-    g_autoptr(Input) input = g_new0(Input, 1);
-    struct stat status;
+    Input *input = g_new0(Input, 1);
 
     input->path = g_strdup(path);
     input->parser = parser;
     input->fd = -1;
     pthread_mutex_init(&input->stream_lock, NULL);
     g_queue_init(&input->parked);
+    return input;
+}
+
+Input *input_new_in_memory(const char *name, RowParser *parser, uint64_t size, uint64_t n_blocks)
+{
+    Input *input = new_input(name, parser);
+
+    input->size = size;
+    input->n_blocks = n_blocks;
+    return input;
+}
+
+Input *input_open(const char *path, RowParser *parser, GError **error)
+{
+    g_autoptr(Input) input = new_input(path, parser);
+    struct stat status;
+
     if (!open_file(input, &status, error))
         return NULL;
     input->size = (uint64_t)status.st_size;

@@ -35,6 +35,10 @@ typedef struct {
 /* Opens a file and reads its head. (transfer full) */
 Input *input_open(const char *path, RowParser *parser, GError **error);
 
+/* Rows that are in memory, as so many blocks: there is nothing to read. `name` stands for the path.
+ * (transfer full) */
+Input *input_new_in_memory(const char *name, RowParser *parser, uint64_t size, uint64_t n_blocks);
+
 /* NULL is allowed. */
 void input_free(Input *input);
 
