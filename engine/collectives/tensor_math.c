@@ -2,20 +2,26 @@
  *
  * A block has so few values that its sums stay in the first cache. Each loop below runs over one
  * block, with one operation and no branch, so that the compiler makes vectors of it. The folder's
- * CMakeLists.txt has the options that this needs. */
+ * CMakeLists.txt has the options that this needs.
+ *
+ * Large tensors are in no cache; then the accesses to memory are all that counts. So the first two
+ * inputs are read in one loop. Where the outputs have the wider type, the first output itself takes
+ * the sums, unless it is an input. The other outputs are copies of the block, which is in the first
+ * cache by then. (Stores past the caches are faster only with vectors of 64 bytes, and then by a
+ * sixth; who reads a small tensor next would pay for them.) */
 #include "engine/collectives/tensor_math.h"
 
 #include <string.h>
 
 #include <rubato/vector_clones.h>
 
-enum { BLOCK = 2048 }; /* values */
+enum { BLOCK_BYTES = 4096 }; /* of sums */
 
 typedef union {
-    float f32[BLOCK];
-    double f64[BLOCK];
-    uint64_t u64[BLOCK];
-} Sums;
+    float f32[BLOCK_BYTES / sizeof(float)];
+    double f64[BLOCK_BYTES / sizeof(double)];
+    uint64_t u64[BLOCK_BYTES / sizeof(uint64_t)];
+} Block;
 
 /* ---- halves ---- */
 
@@ -94,7 +100,8 @@ float tensor_float_from_bf16(uint16_t value)
 
 /* ---- loops over one block, for each dtype ----
  *
- * set_… begins with the first input, add_… and so on take in the next ones. */
+ * set_… begins with the only input, add_two_… and so on with the first two; add_… and so on take in
+ * the next ones. */
 
 #define KEEP(x) (x)
 #define FROM_SIGNED(x) ((uint64_t)(int64_t)(x))
@@ -104,6 +111,14 @@ float tensor_float_from_bf16(uint16_t value)
 #define MORE_REAL(a, b) ((b) > (a) || (b) != (b) ? (b) : (a))
 #define LESS_WHOLE(a, b) ((int64_t)(b) < (int64_t)(a) ? (b) : (a))
 #define MORE_WHOLE(a, b) ((int64_t)(b) > (int64_t)(a) ? (b) : (a))
+
+#define SET(name, type, wide, load)                                                              \
+    RUBATO_VECTOR_CLONES static void set_##name(wide *restrict sums, const type *restrict input, \
+                                                wide scale, size_t n)                            \
+    {                                                                                            \
+        for (size_t i = 0; i < n; i++)                                                           \
+            sums[i] = (wide)load(input[i]) * scale;                                              \
+    }
 
 #define LOOP(name, type, wide, load, combine)                                              \
     RUBATO_VECTOR_CLONES static void name(wide *restrict sums, const type *restrict input, \
@@ -115,14 +130,26 @@ float tensor_float_from_bf16(uint16_t value)
         }                                                                                  \
     }
 
-#define TAKE(a, b) (b)
+#define LOOP_TWO(name, type, wide, load, combine)                                           \
+    RUBATO_VECTOR_CLONES static void name(wide *restrict sums, const type *restrict one,    \
+                                          const type *restrict other, wide scale, size_t n) \
+    {                                                                                       \
+        for (size_t i = 0; i < n; i++) {                                                    \
+            const wide a = (wide)load(one[i]) * scale, b = (wide)load(other[i]) * scale;    \
+            sums[i] = combine(a, b);                                                        \
+        }                                                                                   \
+    }
 
-#define LOOPS(name, type, wide, load, less, more)     \
-    LOOP(set_##name, type, wide, load, TAKE)          \
-    LOOP(add_##name, type, wide, load, ADD)           \
-    LOOP(multiply_##name, type, wide, load, MULTIPLY) \
-    LOOP(less_##name, type, wide, load, less)         \
-    LOOP(more_##name, type, wide, load, more)
+#define LOOPS_OF(operation, name, type, wide, load, combine) \
+    LOOP(operation##_##name, type, wide, load, combine)      \
+    LOOP_TWO(operation##_two_##name, type, wide, load, combine)
+
+#define LOOPS(name, type, wide, load, least, most)       \
+    SET(name, type, wide, load)                          \
+    LOOPS_OF(add, name, type, wide, load, ADD)           \
+    LOOPS_OF(multiply, name, type, wide, load, MULTIPLY) \
+    LOOPS_OF(less, name, type, wide, load, least)        \
+    LOOPS_OF(more, name, type, wide, load, most)
 
 LOOPS(f32, float, float, KEEP, LESS_REAL, MORE_REAL)
 LOOPS(f16, uint16_t, float, load_f16, LESS_REAL, MORE_REAL)
@@ -134,157 +161,220 @@ LOOPS(i32, int32_t, uint64_t, FROM_SIGNED, LESS_WHOLE, MORE_WHOLE)
 LOOPS(i64, int64_t, uint64_t, FROM_SIGNED, LESS_WHOLE, MORE_WHOLE)
 LOOPS(u8, uint8_t, uint64_t, FROM_SIGNED, LESS_WHOLE, MORE_WHOLE)
 
-/* The result, as the tensor's dtype. */
-#define STORE(name, type, wide, store)                                                        \
-    RUBATO_VECTOR_CLONES static void store_##name##s(                                         \
-        type *restrict output, const wide *restrict sums, wide divisor, wide scale, size_t n) \
-    {                                                                                         \
-        if (divisor == 1)                                                                     \
-            for (size_t i = 0; i < n; i++)                                                    \
-                output[i] = (type)store(sums[i] * scale);                                     \
-        else                                                                                  \
-            for (size_t i = 0; i < n; i++)                                                    \
-                output[i] = (type)store(sums[i] / divisor * scale);                           \
+/* The sums become the result. */
+#define FINISH(name, wide)                                                                         \
+    RUBATO_VECTOR_CLONES static void finish_##name(wide *sums, wide divisor, wide scale, size_t n) \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            sums[i] = sums[i] / divisor * scale;                                                   \
     }
 
-STORE(f32, float, float, KEEP)
-STORE(f16, uint16_t, float, store_f16)
-STORE(bf16, uint16_t, float, store_bf16)
-STORE(f64, double, double, KEEP)
+FINISH(f32, float)
+FINISH(f64, double)
 
-#define STORE_WHOLE(name, type, store)                                                          \
-    static void store_##name##s(type *output, const uint64_t *sums, uint32_t divisor, size_t n) \
-    {                                                                                           \
-        if (divisor == 1)                                                                       \
-            for (size_t i = 0; i < n; i++)                                                      \
-                output[i] = (type)store(sums[i]);                                               \
-        else                                                                                    \
-            for (size_t i = 0; i < n; i++)                                                      \
-                output[i] = (type)store((int64_t)sums[i] / (int64_t)divisor);                   \
+static void finish_whole(uint64_t *sums, uint32_t divisor, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        sums[i] = (uint64_t)((int64_t)sums[i] / (int64_t)divisor);
+}
+
+/* The result, as the tensor's dtype. */
+#define STORE(name, type, wide, store)                                                    \
+    RUBATO_VECTOR_CLONES static void store_##name##s(type *restrict output,               \
+                                                     const wide *restrict sums, size_t n) \
+    {                                                                                     \
+        for (size_t i = 0; i < n; i++)                                                    \
+            output[i] = (type)store(sums[i]);                                             \
     }
 
 #define IS_TRUE(x) ((x) != 0)
 
-STORE_WHOLE(i8, int8_t, KEEP)
-STORE_WHOLE(i16, int16_t, KEEP)
-STORE_WHOLE(i32, int32_t, KEEP)
-STORE_WHOLE(i64, int64_t, KEEP)
-STORE_WHOLE(u8, uint8_t, KEEP)
-STORE_WHOLE(bool, bool, IS_TRUE)
+STORE(f16, uint16_t, float, store_f16)
+STORE(bf16, uint16_t, float, store_bf16)
+STORE(i8, int8_t, uint64_t, KEEP)
+STORE(i16, int16_t, uint64_t, KEEP)
+STORE(i32, int32_t, uint64_t, KEEP)
+STORE(u8, uint8_t, uint64_t, KEEP)
+STORE(bool, bool, uint64_t, IS_TRUE)
 
 /* ---- one block ---- */
 
-#define COMBINE(name, member, type, scale)                    \
-    do {                                                      \
-        const type *const from = (const type *)input + begin; \
-                                                              \
-        if (is_first)                                         \
-            set_##name(sums->member, from, scale, n);         \
-        else if (reduction == RUBATO_REDUCTION_MIN)           \
-            less_##name(sums->member, from, scale, n);        \
-        else if (reduction == RUBATO_REDUCTION_MAX)           \
-            more_##name(sums->member, from, scale, n);        \
-        else if (reduction == RUBATO_REDUCTION_PRODUCT)       \
-            multiply_##name(sums->member, from, scale, n);    \
-        else                                                  \
-            add_##name(sums->member, from, scale, n);         \
+#define COMBINE_BY(operation, name, type, scale)                                 \
+    do {                                                                         \
+        if (n_inputs > 1)                                                        \
+            operation##_two_##name(sums, (const type *)inputs[0] + begin,        \
+                                   (const type *)inputs[1] + begin, scale, n);   \
+        for (uint32_t i = 2; i < n_inputs; i++)                                  \
+            operation##_##name(sums, (const type *)inputs[i] + begin, scale, n); \
     } while (0)
 
-/* Takes the values begin … begin + n - 1 of an input in. */
-static void take_in(const TensorReduction *asked, Sums *sums, const void *input, bool is_first,
-                    size_t begin, size_t n)
+#define COMBINE(name, type, scale)                                       \
+    do {                                                                 \
+        if (n_inputs == 1)                                               \
+            set_##name(sums, (const type *)inputs[0] + begin, scale, n); \
+        else if (reduction == RUBATO_REDUCTION_MIN)                      \
+            COMBINE_BY(less, name, type, scale);                         \
+        else if (reduction == RUBATO_REDUCTION_MAX)                      \
+            COMBINE_BY(more, name, type, scale);                         \
+        else if (reduction == RUBATO_REDUCTION_PRODUCT)                  \
+            COMBINE_BY(multiply, name, type, scale);                     \
+        else                                                             \
+            COMBINE_BY(add, name, type, scale);                          \
+    } while (0)
+
+/* Combines the values begin … begin + n - 1 of the inputs. */
+static void combine_block(const TensorReduction *asked, void *sums, const void *const *inputs,
+                          uint32_t n_inputs, size_t begin, size_t n)
 {
     const RubatoReduction reduction = asked->reduce.reduction;
     const double scale = asked->reduce.prescale;
 
     switch (asked->dtype) {
     case RUBATO_F32:
-        COMBINE(f32, f32, float, (float)scale);
+        COMBINE(f32, float, (float)scale);
         break;
     case RUBATO_F16:
-        COMBINE(f16, f32, uint16_t, (float)scale);
+        COMBINE(f16, uint16_t, (float)scale);
         break;
     case RUBATO_BF16:
-        COMBINE(bf16, f32, uint16_t, (float)scale);
+        COMBINE(bf16, uint16_t, (float)scale);
         break;
     case RUBATO_F64:
-        COMBINE(f64, f64, double, scale);
+        COMBINE(f64, double, scale);
         break;
     case RUBATO_I8:
-        COMBINE(i8, u64, int8_t, 1);
+        COMBINE(i8, int8_t, 1);
         break;
     case RUBATO_I16:
-        COMBINE(i16, u64, int16_t, 1);
+        COMBINE(i16, int16_t, 1);
         break;
     case RUBATO_I32:
-        COMBINE(i32, u64, int32_t, 1);
+        COMBINE(i32, int32_t, 1);
         break;
     case RUBATO_I64:
-        COMBINE(i64, u64, int64_t, 1);
+        COMBINE(i64, int64_t, 1);
         break;
     case RUBATO_U8:
     case RUBATO_BOOL:
-        COMBINE(u8, u64, uint8_t, 1);
+        COMBINE(u8, uint8_t, 1);
         break;
     }
 }
 
-/* Writes the block to an output, from its value `at` on. */
-static void write_block(const TensorReduction *asked, const Sums *sums, void *output, size_t at,
-                        size_t n)
+/* Divides and scales the sums. */
+static void finish_block(const TensorReduction *asked, void *sums, size_t n)
 {
     const uint32_t divisor = asked->reduce.reduction == RUBATO_REDUCTION_MEAN ? asked->divisor : 1;
     const double scale = asked->reduce.postscale;
 
+    if (divisor == 1 && scale == 1)
+        return;
     switch (asked->result) {
     case RUBATO_F32:
-        store_f32s((float *)output + at, sums->f32, (float)divisor, (float)scale, n);
-        break;
     case RUBATO_F16:
-        store_f16s((uint16_t *)output + at, sums->f32, (float)divisor, (float)scale, n);
-        break;
     case RUBATO_BF16:
-        store_bf16s((uint16_t *)output + at, sums->f32, (float)divisor, (float)scale, n);
+        finish_f32(sums, (float)divisor, (float)scale, n);
         break;
     case RUBATO_F64:
-        store_f64s((double *)output + at, sums->f64, divisor, scale, n);
+        finish_f64(sums, divisor, scale, n);
         break;
     case RUBATO_I8:
-        store_i8s((int8_t *)output + at, sums->u64, divisor, n);
-        break;
     case RUBATO_I16:
-        store_i16s((int16_t *)output + at, sums->u64, divisor, n);
-        break;
     case RUBATO_I32:
-        store_i32s((int32_t *)output + at, sums->u64, divisor, n);
-        break;
     case RUBATO_I64:
-        store_i64s((int64_t *)output + at, sums->u64, divisor, n);
-        break;
     case RUBATO_U8:
-        store_u8s((uint8_t *)output + at, sums->u64, divisor, n);
-        break;
     case RUBATO_BOOL:
-        store_bools((bool *)output + at, sums->u64, divisor, n);
+        finish_whole(sums, divisor, n);
         break;
     }
+}
+
+/* Whether sums have the type of the result. */
+static bool is_wide(RubatoDtype result)
+{
+    return result == RUBATO_F32 || result == RUBATO_F64 || result == RUBATO_I64;
+}
+
+/* Writes the block to an output that has another type. */
+static void store_block(RubatoDtype result, const void *sums, void *output, size_t n)
+{
+    switch (result) {
+    case RUBATO_F16:
+        store_f16s(output, sums, n);
+        break;
+    case RUBATO_BF16:
+        store_bf16s(output, sums, n);
+        break;
+    case RUBATO_I8:
+        store_i8s(output, sums, n);
+        break;
+    case RUBATO_I16:
+        store_i16s(output, sums, n);
+        break;
+    case RUBATO_I32:
+        store_i32s(output, sums, n);
+        break;
+    case RUBATO_U8:
+        store_u8s(output, sums, n);
+        break;
+    case RUBATO_BOOL:
+        store_bools(output, sums, n);
+        break;
+    case RUBATO_F32:
+    case RUBATO_F64:
+    case RUBATO_I64:
+        break; /* is_wide */
+    }
+}
+
+static size_t block_values(RubatoDtype result)
+{
+    return result == RUBATO_F32 || result == RUBATO_F16 || result == RUBATO_BF16
+               ? BLOCK_BYTES / sizeof(float)
+               : BLOCK_BYTES / sizeof(double);
+}
+
+/* Whether an output can take the sums while inputs are still read. */
+static bool is_apart(const void *output, const void *const *inputs, uint32_t n_inputs,
+                     size_t input_begin, size_t n_bytes)
+{
+    const uintptr_t to = (uintptr_t)output;
+
+    for (uint32_t i = 0; i < n_inputs; i++) {
+        const uintptr_t from = (uintptr_t)inputs[i] + input_begin;
+
+        if (from < to + n_bytes && to < from + n_bytes)
+            return false;
+    }
+    return true;
 }
 
 void tensor_reduce(const TensorReduction *reduction, const void *const *inputs, uint32_t n_inputs,
                    void *const *outputs, uint32_t n_outputs, size_t begin, size_t end, size_t shift)
 {
     const size_t size = rubato_dtype_size(reduction->result);
-    Sums sums;
+    const size_t most = block_values(reduction->result);
+    const bool wide = is_wide(reduction->result);
+    Block block;
 
+    if (n_outputs == 0 || begin >= end)
+        return;
+    const bool direct = wide && reduction->dtype == reduction->result &&
+                        is_apart((char *)outputs[0] + (begin - shift) * size, inputs, n_inputs,
+                                 begin * size, (end - begin) * size);
     for (size_t n; begin < end; begin += n) {
-        n = MIN(end - begin, BLOCK);
-        for (uint32_t i = 0; i < n_inputs; i++)
-            take_in(reduction, &sums, inputs[i], i == 0, begin, n);
-        if (n_outputs == 0)
-            continue;
-        write_block(reduction, &sums, outputs[0], begin - shift, n);
+        const size_t first = (begin - shift) * size; /* byte of each output */
+        void *const output = (char *)outputs[0] + first;
+        void *const sums = direct ? output : &block;
+
+        n = MIN(end - begin, most);
+        combine_block(reduction, sums, inputs, n_inputs, begin, n);
+        finish_block(reduction, sums, n);
+        if (!wide)
+            store_block(reduction->result, sums, output, n);
+        else if (!direct)
+            memcpy(output, sums, n * size);
         for (uint32_t i = 1; i < n_outputs; i++)
-            memcpy((char *)outputs[i] + (begin - shift) * size,
-                   (const char *)outputs[0] + (begin - shift) * size, n * size);
+            memcpy((char *)outputs[i] + first, output, n * size);
     }
 }

@@ -4,9 +4,9 @@
 #include <rubato/error.h>
 #include <string.h>
 
-/* Chunks are so large that taking one costs nothing beside doing it, and so small that several
- * threads end at about the same time. */
-enum { CHUNK_VALUES = 16 << 10, CHUNK_BYTES = 128 << 10 };
+/* Chunks are so large that taking one costs little beside doing it, and so small that several
+ * threads end at about the same time: each gets two at least, unless they would be tiny. */
+enum { LEAST_VALUES = 2 << 10, MOST_VALUES = 8 << 10, CHUNK_BYTES = 128 << 10 };
 
 uint64_t rubato_reduce_scatter_rows(uint64_t n_rows, uint32_t n_workers, uint32_t rank)
 {
@@ -54,7 +54,9 @@ static void prepare_reduction(TensorWork *work, TensorPart *const *parts, uint32
                            .result = request->dtype,
                            .reduce = request->reduce,
                            .divisor = request->reduce.divides_by_all ? n_workers : work->n_inputs };
-    cut(work, tensor_request_values(request), CHUNK_VALUES);
+    const uint64_t n_values = tensor_request_values(request);
+    const uint64_t n_fair = (n_values + 2 * work->n_inputs - 1) / (2 * work->n_inputs);
+    cut(work, n_values, CLAMP(n_fair, LEAST_VALUES, MOST_VALUES));
     if (request->operation != TENSOR_REDUCE_SCATTER)
         return;
     work->output_ends = g_new(uint64_t, n_workers);

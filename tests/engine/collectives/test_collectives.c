@@ -72,6 +72,32 @@ START_TEST(halves_are_rounded_to_the_nearest)
 }
 END_TEST
 
+START_TEST(inputs_may_be_outputs)
+{
+    enum { N = 1500 }; /* values: more than a block */
+    const TensorReduction reduction = { .dtype = RUBATO_F64,
+                                        .result = RUBATO_F64,
+                                        .reduce = { .prescale = 1, .postscale = 2 } };
+    double values[4][N];
+    const void *const inputs[] = { values[0], values[1], values[2] };
+
+    for (uint32_t at = 0; at < 4; at++) { /* the first output: an input, or none */
+        void *const outputs[] = { values[at], values[at == 0 ? 3 : 0] };
+
+        for (int i = 0; i < N; i++) {
+            values[0][i] = i;
+            values[1][i] = 10000 * i;
+            values[2][i] = 0.5;
+            values[3][i] = -1;
+        }
+        tensor_reduce(&reduction, inputs, 3, outputs, 2, 0, N, 0);
+        for (int i = 0; i < N; i++)
+            for (uint32_t k = 0; k < 2; k++)
+                ck_assert_double_eq(((const double *)outputs[k])[i], 20002.0 * i + 1);
+    }
+}
+END_TEST
+
 static bool scale(RubatoWorker *worker, void *user_data, GError **error)
 {
     double value = rubato_worker_rank(worker) + 1, most = 0;
@@ -379,6 +405,7 @@ int main(void)
     tcase_add_loop_test(cases, reductions_are_right_for_each_dtype, 0, TENSOR_N_DTYPES);
     tcase_add_loop_test(cases, rows_get_where_they_belong_for_each_dtype, 0, TENSOR_N_DTYPES);
     tcase_add_test(cases, halves_are_rounded_to_the_nearest);
+    tcase_add_test(cases, inputs_may_be_outputs);
     tcase_add_test(cases, scales_and_no_numbers_are_kept);
     tcase_add_test(cases, operations_with_tickets_match_by_name);
     tcase_add_test(cases, tickets_end_while_their_workers_compute);

@@ -96,12 +96,13 @@ static int64_t combine(RubatoReduction reduction, RubatoDtype dtype, uint32_t n_
     return reduction == RUBATO_REDUCTION_MEAN ? result / (int64_t)n_workers : result;
 }
 
-/* The shapes that are tried: each for tensors of 1 to 3 dimensions, with nothing, little, and more
- * than one chunk in them. */
+/* The shapes that are tried: each for tensors of 1 to 3 dimensions, with nothing, little, more than
+ * one block (tensor_math.c), and more than one chunk in them. */
 static const struct {
     uint32_t n_dims;
     uint64_t shape[3];
-} shapes[] = { { 1, { 1 } }, { 1, { 0 } }, { 2, { 5, 3 } }, { 3, { 4, 3, 2 } }, { 1, { 20001 } } };
+} shapes[] = { { 1, { 1 } },       { 1, { 0 } },    { 2, { 5, 3 } },
+               { 3, { 4, 3, 2 } }, { 1, { 1030 } }, { 1, { 20001 } } };
 
 enum { LARGE = G_N_ELEMENTS(shapes) - 1 };
 
