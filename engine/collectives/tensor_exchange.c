@@ -83,7 +83,7 @@ uint32_t tensor_exchange_stall_ms(const TensorExchange *exchange)
 
 /* ---- the matcher of a single node ---- */
 
-/* The lock is held, which the waiters take before they go. */
+/* The lock is held. A join is not used any more once its call has ended. */
 static void end_joins(TensorExchange *exchange, const TensorDecision *decision)
 {
     for (uint32_t i = 0; i < exchange->n_local; i++) {
@@ -320,23 +320,24 @@ void tensor_exchange_say_stalled(TensorExchange *exchange, const Call *call, dou
     pthread_mutex_unlock(&exchange->lock);
 }
 
-/* Looks for a while whether there is work or the call has ended. */
-static void look(TensorExchange *exchange, Spinner *spinner, Call *call)
+/* Looks for a while whether there is work or the call has ended. Returns whether it is so. */
+static bool look(TensorExchange *exchange, Spinner *spinner, Call *call)
 {
     SpinnerEnd end;
 
     if (!spinner_begin(spinner, &end))
-        return;
+        return false;
     do
         for (unsigned i = 0; i < spinner->n_looks; i++) {
             if (call_has_ended(call) ||
                 atomic_load_explicit(&exchange->n_ready, memory_order_relaxed) > 0) {
                 spinner_found(spinner);
-                return;
+                return true;
             }
             spin_pause();
         }
     while (spinner_go_on(spinner, &end));
+    return false;
 }
 
 /* Sleeps until there is something to look at. The lock is held, but not meanwhile. Returns whether
@@ -372,14 +373,27 @@ void tensor_exchange_wait(TensorExchange *exchange, uint32_t rank, Call *call)
     const uint32_t local = rank - exchange->first_rank;
     StallClock clock;
 
-    if (exchange->links == NULL &&
-        atomic_load_explicit(&exchange->n_ready, memory_order_relaxed) == 0)
-        look(exchange, &exchange->spinners[local], call);
+    /* On one node it looks before it sleeps: first for others to come, and once it has found all
+     * work taken, for those who do it to end. They soon do. */
+    bool looks = exchange->links == NULL;
+
+    if (looks && atomic_load_explicit(&exchange->n_ready, memory_order_relaxed) == 0)
+        looks = look(exchange, &exchange->spinners[local], call);
+    if (looks && call_has_ended(call))
+        return;
     stall_clock_start(&clock, exchange->place.stall_ms);
     pthread_mutex_lock(&exchange->lock);
     while (!call_has_ended(call)) {
-        if (operation_work(exchange))
+        if (operation_work(exchange)) {
+            looks = exchange->links == NULL;
             continue;
+        }
+        if (looks) {
+            pthread_mutex_unlock(&exchange->lock);
+            looks = look(exchange, &exchange->spinners[local], call);
+            pthread_mutex_lock(&exchange->lock);
+            continue;
+        }
         const bool has_struck = exchange->links == NULL
                                     ? sleep_on_one_node(exchange, &clock)
                                     : sleep_between_nodes(exchange, local, &clock);

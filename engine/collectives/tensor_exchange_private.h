@@ -8,7 +8,8 @@
  * compute meanwhile, there is a thread besides. It starts with the first of them. A thread that
  * receives does the work that a message made possible, and all of a small operation, at once: for
  * both of them it would take longer to wake another thread. It waits for nothing. If much is on its
- * way to a node, it leaves the work to the others, who wait for room.
+ * way to a node, it leaves the work to the others, who wait for room. A small operation of blocking
+ * calls of a single node is done by the worker that asked last.
  *
  * The thread that has done the last work of an operation ends its requests. It takes the operation
  * out of all lists under the lock, and ends the calls without it, because a call's end may run code
@@ -41,6 +42,7 @@ struct Operation {
     uint64_t number;
     TensorEntry **entries; /* by local rank; NULL: the worker has not asked */
     GError *error;         /* it does not run, or has failed */
+    bool is_small;         /* the thread that ends it does its only chunk before */
     Operation *next;       /* in a list of those that end */
 
     /* guarded by the exchange's lock */

@@ -21,6 +21,8 @@ void tensor_entry_end(TensorEntry *entry, const GError *error)
 
 static void end_operation(TensorExchange *exchange, Operation *operation)
 {
+    if (operation->is_small)
+        tensor_work_do(&operation->work, 0);
     if (operation->flow != NULL) {
         tensor_flow_tell_failure(operation->flow);
         tensor_flow_free(operation->flow);
@@ -160,16 +162,17 @@ static bool is_barrier(const TensorExchange *exchange, const Operation *operatio
     return true;
 }
 
-/* Whether others than the thread that is here may have to do the work of an operation of this
- * node's workers. On one node it is a worker that has asked. */
-static bool is_worth_waking(const TensorExchange *exchange, const Operation *operation)
+/* Whether the thread that decided the operation does its work, too: it would take longer to hand it
+ * to another. All its workers wait on this node, and the thread is a worker. The end of a ticket
+ * runs its owner's code, and so is left to the threads that wait. */
+static bool is_small(const TensorExchange *exchange, const Operation *operation)
 {
     if (exchange->links != NULL || operation->work.n_chunks > 1)
-        return true;
+        return false;
     for (uint32_t i = 0; i < exchange->n_local; i++)
         if (operation->entries[i] != NULL && operation->entries[i]->is_async)
-            return true;
-    return false;
+            return false;
+    return true;
 }
 
 Operation *operation_begin(TensorExchange *exchange, uint64_t number, TensorEntry **entries,
@@ -189,7 +192,8 @@ Operation *operation_begin(TensorExchange *exchange, uint64_t number, TensorEntr
     else if (error == NULL && !is_barrier(exchange, operation))
         runs = prepare_flow(exchange, operation, &made);
     clear_plan(&made);
-    if (!runs) {
+    operation->is_small = runs && is_small(exchange, operation);
+    if (!runs || operation->is_small) {
         operation->next = *ending;
         *ending = operation;
         return NULL;
@@ -197,8 +201,7 @@ Operation *operation_begin(TensorExchange *exchange, uint64_t number, TensorEntr
     if (operation->flow != NULL)
         return operation;
     operation_ready(exchange, operation);
-    if (is_worth_waking(exchange, operation))
-        operations_wake(exchange);
+    operations_wake(exchange);
     return NULL;
 }
 
