@@ -1,11 +1,17 @@
 /* A node that is a process is killed while workers of other nodes use its servers: their task goes
  * on with the replicas, and each Add of it counts once. */
+#include <netinet/in.h>
+#include <poll.h>
 #include <rubato/service.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/network/transport_end.h"
 #include "tests/support/runner.h"
 
 enum { N_NODES = 3, SCHEDULER = 0, VICTIM = 2, N_KEYS = 500, ROUNDS = N_KEYS, MORE = 20 };
@@ -146,6 +152,78 @@ START_TEST(a_task_goes_on_without_a_node_that_had_servers_alone)
 }
 END_TEST
 
+/* A process of another run: it listens, and proves to everybody that it is not the one that was
+ * wanted. The case ends it. */
+static int be_another(const void *data)
+{
+    const TransportConfig config = { .n_nodes = 1, .timeout_ms = 3000, .incarnation = 1 };
+    g_autofree char *endpoint = g_strdup_printf("tcp://127.0.0.1:%u", *(const uint16_t *)data);
+    TransportEnd end = transport_end_open(&transport_tcp, &config, endpoint);
+    struct pollfd polled = { .fd = end.ops->poll_fd(end.transport), .events = POLLIN };
+    Received received;
+
+    cluster_say("another listens");
+    while (!end.ops->receive(end.transport, &received))
+        poll(&polled, 1, -1);
+    return EXIT_FAILURE; /* nobody sends it a packet */
+}
+
+/* Reserves a port for the victim, and for nobody who does not name it; *fd keeps it. Returns a file
+ * in which the victim has it. */
+static const char *give_port(ClusterRun *run, uint16_t *port, int *fd)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    g_autofree char *plain = cluster_file_text(run);
+    g_autofree char *any =
+        g_strdup_printf("{ id = %u; host = \"127.0.0.1\"; port = 0;", CLUSTER_IDS[VICTIM]);
+    socklen_t size = sizeof address;
+    const int one = 1;
+
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one), 0);
+    ck_assert_int_eq(bind(*fd, (struct sockaddr *)&address, sizeof address), 0);
+    ck_assert_int_eq(getsockname(*fd, (struct sockaddr *)&address, &size), 0);
+    *port = ntohs(address.sin_port);
+    g_autofree char *own =
+        g_strdup_printf("{ id = %u; host = \"127.0.0.1\"; port = %u;", CLUSTER_IDS[VICTIM], *port);
+    g_auto(GStrv) parts = g_strsplit(plain, any, 2);
+    ck_assert_uint_eq(g_strv_length(parts), 2);
+    g_autofree char *text = g_strjoinv(own, parts);
+    return cluster_add_file(run, text);
+}
+
+/* The scheduler's node stands still until the address is another's. The timeout is so long that the
+ * silence of the node that has ended says nothing before the case fails. */
+START_TEST(an_ended_node_is_lost_at_once_also_if_another_process_has_its_address)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = N_NODES,
+                                                       .nodes = { { 1, 2 }, { 1, 1 }, { 2, 0 } },
+                                                       .scheduler = SCHEDULER,
+                                                       .timeout_ms = 1000000,
+                                                       .over = "tcp",
+                                                       .n_replicas = 1 });
+    uint16_t port;
+    int fd;
+    const char *const path = give_port(run, &port, &fd);
+
+    for (uint32_t i = 0; i < N_NODES; i++)
+        cluster_start_node_with(run, i, path, play, &specs[0]);
+    cluster_wait_for(run, 0, "busy");
+    cluster_wait_for(run, 1, "busy");
+    cluster_signal(run, SCHEDULER, SIGSTOP);
+    cluster_signal(run, VICTIM, SIGKILL);
+    cluster_expect_end(run, VICTIM, -SIGKILL);
+    cluster_wait_for(run, cluster_start_process(run, be_another, &port), "another listens");
+    cluster_signal(run, SCHEDULER, SIGCONT);
+    for (uint32_t i = 0; i < VICTIM; i++) {
+        cluster_expect_end(run, i, 0);
+        cluster_expect_text(run, i, "its process has ended; the run goes on, by part map 2");
+    }
+    close(fd);
+    cluster_run_free(run);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cluster replica loss");
@@ -153,5 +231,6 @@ int main(void)
 
     tcase_add_loop_test(loss, a_task_goes_on_without_a_node_that_had_servers_alone, 0,
                         G_N_ELEMENTS(losses));
+    tcase_add_test(loss, an_ended_node_is_lost_at_once_also_if_another_process_has_its_address);
     return run_suite(suite);
 }

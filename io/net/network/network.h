@@ -292,8 +292,8 @@ int64_t network_advanced_ms(const Network *network, uint32_t node);
 
 NetworkPeerState network_peer_state(const Network *network, uint32_t node);
 
-/* Whether the connection to the node broke, and nobody listens at its address any more when the I/O
- * thread last looked: its process has ended. False also if that cannot be known. */
+/* Whether the connection to the node broke, and nobody, or another process, listened at its address
+ * when the I/O thread last looked: its process has ended. False also if that cannot be known. */
 bool network_is_refused(const Network *network, uint32_t node);
 
 /* Whether bytes for the node are only copied, so that compressing them saves no time. */

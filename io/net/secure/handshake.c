@@ -189,16 +189,15 @@ static const char *check_wanted(const Handshake *handshake)
 }
 
 /* Whether the answering HELLO comes from the node that this end wants. */
-static const char *check_answer(const Handshake *handshake)
+static const char *check_answer(Handshake *handshake)
 {
     const HandshakeConfig *const config = &handshake->config;
 
-    if ((config->wanted_node != HANDSHAKE_ANY_NODE &&
-         handshake_peer_node(handshake) != config->wanted_node) ||
-        (config->wanted_incarnation != 0 &&
-         handshake_peer_incarnation(handshake) != config->wanted_incarnation))
-        return "it is another node";
-    return NULL;
+    handshake->is_another = (config->wanted_node != HANDSHAKE_ANY_NODE &&
+                             handshake_peer_node(handshake) != config->wanted_node) ||
+                            (config->wanted_incarnation != 0 &&
+                             handshake_peer_incarnation(handshake) != config->wanted_incarnation);
+    return handshake->is_another ? "it is another node" : NULL;
 }
 
 #define UNPROVEN "it does not know this run's secret"
@@ -210,15 +209,15 @@ static const char *take_first_hello(Handshake *handshake, uint8_t *output, size_
     if (!is_proof(handshake, USE_HELLO_OF_WHO_CONNECTS, handshake->connects + PROOF_AT))
         return UNPROVEN;
     const char *const fault = check_wanted(handshake);
-    if (fault != NULL)
-        return fault;
     make_hello(handshake);
     if (!find_shared(handshake))
         return UNPROVEN;
-    handshake->is_recognised = true;
     hash(handshake, USE_HELLO_OF_WHO_ACCEPTS, handshake->accepts + PROOF_AT);
     memcpy(output, handshake->accepts, HANDSHAKE_HELLO_BYTES);
     *n_output = HANDSHAKE_HELLO_BYTES;
+    if (fault != NULL)
+        return fault;
+    handshake->is_recognised = true;
     handshake->n_wanted = HANDSHAKE_FINISH_BYTES;
     return NULL;
 }

@@ -67,7 +67,8 @@ typedef struct {
     uint8_t shared[64];                   /* the shared value of the public keys */
     uint8_t input[HANDSHAKE_HELLO_BYTES]; /* what has arrived of the next message */
     size_t n_input, n_wanted;
-    bool is_recognised; /* the other end's HELLO had a correct proof */
+    bool is_recognised; /* the other end's HELLO had a correct proof, and was meant for this end */
+    bool is_another;    /* who answered has proved that it is not the wanted one */
 } Handshake;
 
 /* Begins. The connecting end has output at once. `seed` is random; NULL: it is drawn here. */
@@ -81,7 +82,8 @@ void handshake_clear(Handshake *handshake);
 size_t handshake_wants(const Handshake *handshake);
 
 /* Takes up to that many bytes. Writes to `output` what must be sent next, and its size to
- * *n_output. If the handshake has failed, returns the reason, in words for a log; else NULL. */
+ * *n_output. If the handshake has failed, returns the reason, in words for a log; else NULL. The
+ * output is sent then, too: it proves to who knows the secret that it has come to another node. */
 const char *handshake_take(Handshake *handshake, const uint8_t *bytes, size_t n,
                            uint8_t output[HANDSHAKE_HELLO_BYTES], size_t *n_output);
 

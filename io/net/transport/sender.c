@@ -55,8 +55,16 @@ void sender_note_connected(Sender *sender)
 
 void sender_note_refused(Sender *sender)
 {
+    sender->was_refused = true;
     if (sender->state == NETWORK_PEER_DISCONNECTED && sender->n_refused < REFUSALS)
         sender->n_refused++;
+}
+
+/* An attempt has failed. If so many were refused before, only a connection disproves them. */
+static void note_failed(Sender *sender)
+{
+    if (!sender->was_refused && sender->n_refused < REFUSALS)
+        sender->n_refused = 0;
 }
 
 static void disconnect(Sender *sender)
@@ -76,6 +84,8 @@ static void disconnect(Sender *sender)
     Waiting *const first = g_queue_peek_head(&sender->waiting);
     if (first != NULL)
         first->at = 0;
+    if (!was_connected)
+        note_failed(sender);
     /* A connection that has lasted may be made again at once. */
     if (!was_connected || monotonic_ms() - sender->connected_ms < RETRY_MS)
         pause_attempts(sender);
@@ -85,9 +95,12 @@ static void try_to_connect(Sender *sender)
 {
     if (sender->is_open || monotonic_ms() < sender->retry_ms)
         return;
+    sender->was_refused = false;
     sender->is_open = sender->ops->open(sender);
-    if (!sender->is_open)
-        pause_attempts(sender);
+    if (sender->is_open)
+        return;
+    note_failed(sender);
+    pause_attempts(sender);
 }
 
 /* Whether all of the packet is written. */

@@ -84,6 +84,7 @@ struct Sender {
     int64_t connected_ms; /* since when it is */
     unsigned pause_ms;    /* before the next attempt to connect */
     int64_t retry_ms;     /* no attempt before */
+    bool was_refused;     /* the last attempt */
     unsigned n_refused;   /* attempts, one after the other, since the connection broke */
     int64_t give_up_ms;   /* once it is being closed; written with the lock of all held, too */
 
@@ -102,7 +103,8 @@ void sender_start(Sender *sender, const SenderOps *ops, Senders *among, unsigned
 /* The connection is made. The lock is held. */
 void sender_note_connected(Sender *sender);
 
-/* An attempt to connect, or to begin to, was refused: nobody listens there. The lock is held. */
+/* An attempt to connect, or to begin to, was refused: nobody listens there, or another process than
+ * the wanted one. The lock is held. */
 void sender_note_refused(Sender *sender);
 
 /* For TransportOps.take_resets. */

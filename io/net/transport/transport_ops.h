@@ -177,8 +177,9 @@ struct ChannelOps {
     uint32_t (*n_resets)(Channel *channel);
 
     /* Whether the connection has broken since it was made, and attempts to make it again were
-     * refused: nobody listens at the address any more. A network that is out of order refuses
-     * nothing. NULL: unknown. The holder. */
+     * refused: nobody listens at the address any more, or who listens there proves to be another
+     * process than the target. A network that is out of order refuses nothing. NULL: unknown. The
+     * holder. */
     bool (*is_refused)(Channel *channel);
 
     /* Drops the channel. Packets not yet sent may be sent in the background for another linger_ms.

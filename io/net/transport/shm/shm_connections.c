@@ -90,11 +90,11 @@ static bool shake_hands(ShmTransport *self, ShmReceiver *receiver)
         return news == SHM_NOTHING;
     const char *const fault =
         handshake_take(&receiver->handshake, bytes, wanted, output, &n_output);
-    if (fault != NULL) {
+    const bool is_sent = n_output == 0 || shm_socket_send_proof(receiver->fd, output, n_output);
+
+    if (fault != NULL)
         g_warning("dropped the connection of process %d: %s", (int)receiver->pid, fault);
-        return false;
-    }
-    if (n_output > 0 && !shm_socket_send_proof(receiver->fd, output, n_output))
+    if (fault != NULL || !is_sent)
         return false;
     if (receiver->handshake.state != HANDSHAKE_DONE)
         return true;

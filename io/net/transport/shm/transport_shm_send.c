@@ -63,7 +63,6 @@ static bool sender_open(Sender *sender)
         sender_note_refused(sender);
     if (fd == -1)
         return false;
-    sender->n_refused = 0;
     if (!ring_new(self->transport->ring_capacity, &self->writer, &self->ring_fd)) {
         close(fd);
         return false;
@@ -153,8 +152,12 @@ static bool shake_hands(ShmSender *self)
     const ShmNews news = shm_socket_receive_proof(self->fd, bytes, wanted);
     if (news != SHM_MESSAGE)
         return news == SHM_NOTHING;
-    if (handshake_take(&self->handshake, bytes, wanted, output, &n_output) != NULL ||
-        !shm_socket_send_proof(self->fd, output, n_output) ||
+    if (handshake_take(&self->handshake, bytes, wanted, output, &n_output) != NULL) {
+        if (self->handshake.is_another)
+            sender_note_refused(&self->base);
+        return false;
+    }
+    if (!shm_socket_send_proof(self->fd, output, n_output) ||
         !shm_socket_send_hello(self->fd, self->writer.ring.capacity, &self->ring_fd, 1))
         return false;
     close(self->ring_fd); /* the mapping stays */

@@ -173,7 +173,7 @@ static bool shake_hands(TcpReceiver *receiver)
         if (n <= 0) /* nothing more to read now, or ever */
             return n == -1 && (errno == EAGAIN || errno == EWOULDBLOCK);
         receiver->fault = handshake_take(&receiver->handshake, bytes, (size_t)n, output, &n_output);
-        if (receiver->fault != NULL || (n_output > 0 && !say(receiver, output, n_output)))
+        if ((n_output > 0 && !say(receiver, output, n_output)) || receiver->fault != NULL)
             return false;
     }
     handshake_make_seals(&receiver->handshake, &receiver->sends, &receiver->receives);

@@ -209,7 +209,6 @@ static bool note_connected(TcpSender *self)
     if (self->is_connected)
         return true;
     self->is_connected = true;
-    self->base.n_refused = 0;
     self->idle_ms = monotonic_ms();
     wait_for_room(self, false);
     return say(self, hello, handshake_begin(&self->handshake, hello));
@@ -307,6 +306,8 @@ static bool shake_hands(TcpSender *self)
             handshake_take(&self->handshake, bytes, (size_t)n, output, &n_output);
         if (fault != NULL) {
             warn(self, fault);
+            if (self->handshake.is_another)
+                sender_note_refused(&self->base);
             return false;
         }
         if (n_output > 0 && !say(self, output, n_output))

@@ -194,6 +194,19 @@ START_TEST(reflection_is_refused)
 }
 END_TEST
 
+/* Both ends know that they are not meant for each other. */
+static void expect_another(Pair *pair)
+{
+    Said nothing;
+
+    ck_assert_str_eq(pair->accepts_fault, "it is meant for another node");
+    ck_assert(!pair->accepts.is_recognised);
+    ck_assert_uint_eq(handshake_wants(&pair->accepts), 0);
+    ck_assert_str_eq(give(&pair->connects, &pair->answer, &nothing), "it is another node");
+    ck_assert(pair->connects.is_another);
+    ck_assert_uint_eq(nothing.size, 0);
+}
+
 START_TEST(connection_that_is_led_to_another_node_is_refused)
 {
     HandshakeConfig third = ACCEPTS;
@@ -202,12 +215,12 @@ START_TEST(connection_that_is_led_to_another_node_is_refused)
     third.node = 2;
     begin(&pair, &CONNECTS, &third);
     go_on(&pair);
-    ck_assert_str_eq(pair.accepts_fault, "it is meant for another node");
+    expect_another(&pair);
     third = ACCEPTS;
     third.incarnation++; /* the node was started anew */
     begin(&pair, &CONNECTS, &third);
     go_on(&pair);
-    ck_assert_str_eq(pair.accepts_fault, "it is meant for another node");
+    expect_another(&pair);
 }
 END_TEST
 

@@ -18,6 +18,7 @@ typedef struct {
 typedef struct {
     Sender base;     /* first */
     bool is_refused; /* it does not connect */
+    bool is_ended;   /* it begins to connect, which then fails for another reason */
     bool breaks;     /* with the next byte */
     size_t room;     /* bytes that the connection takes */
     size_t gains;    /* the same, more with each go: the other end reads meanwhile */
@@ -36,6 +37,8 @@ static bool open_pipe(Sender *sender)
         sender_note_refused(sender);
         return false;
     }
+    if (pipe->is_ended)
+        return true;
     pipe->n_opened++;
     sender_note_connected(sender);
     return true;
@@ -271,6 +274,50 @@ START_TEST(a_broken_connection_is_refused_when_two_attempts_were)
 }
 END_TEST
 
+/* One attempt more, whose end says nothing of who listens there. */
+static void attempt_in_vain(Rig *rig)
+{
+    const unsigned n = rig->pipe->n_attempts;
+
+    rig->pipe->is_refused = false;
+    rig->pipe->is_ended = true;
+    while (rig->pipe->n_attempts == n)
+        (void)rig->channel->ops->state(rig->channel);
+    rig->pipe->is_ended = false;
+    rig->pipe->is_refused = true;
+    senders_hear(&rig->senders, rig->pipe->base.id, EPOLLHUP);
+}
+
+static void attempt(Rig *rig)
+{
+    const unsigned n = rig->pipe->n_attempts;
+
+    while (rig->pipe->n_attempts == n)
+        (void)rig->channel->ops->state(rig->channel);
+}
+
+START_TEST(refused_attempts_count_one_after_the_other)
+{
+    Rig rig;
+
+    rig_init(&rig, false);
+    rig.pipe->is_refused = true;
+    senders_hear(&rig.senders, rig.pipe->base.id, EPOLLHUP);
+    if (rig.pipe->n_attempts == 1)
+        attempt(&rig); /* the connection was so short that the first attempt had to wait */
+    attempt_in_vain(&rig);
+    attempt(&rig);
+    ck_assert(!rig.channel->ops->is_refused(rig.channel));
+    attempt(&rig);
+    ck_assert(rig.channel->ops->is_refused(rig.channel));
+    attempt_in_vain(&rig); /* it disproves nothing */
+    ck_assert(rig.channel->ops->is_refused(rig.channel));
+    rig.channel->ops->close(rig.channel, 0);
+    senders_go_on(&rig.senders);
+    rig_clear(&rig);
+}
+END_TEST
+
 START_TEST(what_is_sent_before_the_first_connection_waits_for_it)
 {
     Rig rig;
@@ -301,6 +348,7 @@ int main(void)
     tcase_add_test(cases, closed_sender_begins_its_first_packet_anew_on_another_connection);
     tcase_add_test(cases, what_waits_is_dropped_when_an_open_channel_loses_its_connection);
     tcase_add_test(cases, a_broken_connection_is_refused_when_two_attempts_were);
+    tcase_add_test(cases, refused_attempts_count_one_after_the_other);
     tcase_add_test(cases, what_is_sent_before_the_first_connection_waits_for_it);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

@@ -184,13 +184,20 @@ START_TEST(channel_tells_how_its_connection_is)
 }
 END_TEST
 
+/* Nothing comes, but the transport does its work. */
+static void serve(const TransportEnd *end)
+{
+    Received received;
+
+    ck_assert(!end->ops->receive(end->transport, &received));
+}
+
 /* Not those that cannot know it. */
 START_TEST(channel_tells_that_nobody_listens_at_its_address_any_more)
 {
     TransportEnd a = open_end(_i), b = open_end(_i);
     Channel *const channel = transport_end_connect(&a, b.endpoint, /* target= */ NULL);
     const int64_t end_ms = network_now_ms() + TRANSPORT_PATIENCE_MS;
-    Received received;
 
     wait_for_state(&a, channel, NETWORK_PEER_CONNECTED, &b);
     ck_assert(channel->ops->is_refused == NULL || !channel->ops->is_refused(channel));
@@ -199,10 +206,42 @@ START_TEST(channel_tells_that_nobody_listens_at_its_address_any_more)
     while (channel->ops->is_refused != NULL && !channel->ops->is_refused(channel)) {
         ck_assert_int_lt(network_now_ms(), end_ms);
         wait_for_state(&a, channel, NETWORK_PEER_DISCONNECTED, NULL); /* it tries again */
-        ck_assert(!a.ops->receive(a.transport, &received));
+        serve(&a);
     }
     transport_end_hang_up(channel, 0);
     transport_end_close(&a);
+}
+END_TEST
+
+/* Who listens there proves to be another process than the wanted one, which has ended. */
+START_TEST(channel_tells_that_another_process_has_its_address)
+{
+    const TransportConfig wanted = {
+        .n_nodes = 2, .timeout_ms = 3000, .self = 1, .incarnation = 5
+    };
+    const TransportConfig another = {
+        .n_nodes = 2, .timeout_ms = 3000, .self = 1, .incarnation = 6
+    };
+    const ChannelTarget target = { .node = 1, .incarnation = 5 };
+    const TransportOps *const ops = transport_at((size_t)_i);
+    TransportEnd a = open_end(_i), b = transport_end_open(ops, &wanted, addresses[_i].any);
+    Channel *const channel = transport_end_connect(&a, b.endpoint, &target);
+    const int64_t end_ms = network_now_ms() + TRANSPORT_PATIENCE_MS;
+    g_autofree char *endpoint = g_strdup(b.endpoint);
+
+    wait_for_state(&a, channel, NETWORK_PEER_CONNECTED, &b);
+    transport_end_close(&b);
+    TransportEnd c = transport_end_open(ops, &another, endpoint); /* before a tries again */
+    wait_for_state(&a, channel, NETWORK_PEER_DISCONNECTED, &c);
+    while (channel->ops->is_refused != NULL && !channel->ops->is_refused(channel)) {
+        ck_assert_int_lt(network_now_ms(), end_ms);
+        wait_for_state(&a, channel, NETWORK_PEER_DISCONNECTED, &c); /* it tries again */
+        serve(&a);
+        serve(&c);
+    }
+    transport_end_hang_up(channel, 0);
+    transport_end_close(&a);
+    transport_end_close(&c);
 }
 END_TEST
 
@@ -327,6 +366,7 @@ int main(void)
     tcase_add_loop_test(all, channel_tells_how_its_connection_is, 0, N_TRANSPORTS);
     tcase_add_loop_test(all, channel_tells_that_nobody_listens_at_its_address_any_more, 0,
                         N_TRANSPORTS);
+    tcase_add_loop_test(all, channel_tells_that_another_process_has_its_address, 0, N_TRANSPORTS);
     tcase_add_loop_test(all, busy_address_is_refused_and_named, 0, N_TRANSPORTS);
     tcase_add_loop_test(all, address_that_makes_no_sense_is_refused, 0, N_TRANSPORTS);
     tcase_add_loop_test(all, own_address_is_reached_and_that_of_another_host_is_not, 0,
