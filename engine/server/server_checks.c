@@ -36,7 +36,7 @@ static const char *find_fault(const RubatoShard *shard, const RubatoModel *model
         return "a request whose values do not fit its keys";
     if (model != NULL && !model_request_ok(model, request))
         return "a request of no worker of the task";
-    if (message->node_clock > 0 && (model == NULL || model->ops->traits.per_worker_clocks))
+    if (message_brings_clock(message) && (model == NULL || model->ops->traits.per_worker_clocks))
         return "a request with a node's clock, where none counts";
     /* bad deltas are counted by worker: an invented worker must not get a count */
     if (model == NULL && request->worker != BAD_GRADIENTS_NO_WORKER)

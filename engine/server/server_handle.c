@@ -148,7 +148,7 @@ static const char *find_fault_for_fed(const Server *server, const Message *messa
         return "a call that changes rows of a part with replicas";
     if (is_input(message) && message->node != server->office->self && message->sequence == 0)
         return "a change of a part with replicas, and waits for no answer";
-    if (message->node != server->office->self && message->node_clock > 0)
+    if (message->node != server->office->self && message_brings_clock(message))
         return "a clock with a request of a part with replicas, which would miss it";
     return NULL;
 }
@@ -437,10 +437,7 @@ size_t server_find_work(Actor *actor, const Message *message)
     const RequestOps *ops = request_ops[message->kind];
     size_t work = 0;
 
-    const bool brings_clock = (message->kind == MESSAGE_GET || message->kind == MESSAGE_ADD_GET) &&
-                              message->node_clock > 0;
-
-    if (ops == NULL || (!ops->releases && !brings_clock))
+    if (ops == NULL || (!ops->releases && !message_brings_clock(message)))
         return 0;
     if (message->kind == MESSAGE_FEED)
         return server_find_input_work((Server *)actor, message);

@@ -153,6 +153,13 @@ static inline Message *message_of_request(RubatoRequest *request)
     return (Message *)(void *)((char *)request - offsetof(Message, request));
 }
 
+/* Whether a request brings its node's clock. In other kinds, something else is in its place. */
+static inline bool message_brings_clock(const Message *message)
+{
+    return (message->kind == MESSAGE_GET || message->kind == MESSAGE_ADD_GET) &&
+           message->node_clock > 0;
+}
+
 /* Gives the message back to the call or node that waits for its answer. It must not be touched
  * afterwards. */
 static inline void message_end(Message *message)
