@@ -16,8 +16,8 @@ typedef struct {
     size_t piece_bytes, near_piece_bytes;
 
     /* The same to a node to which requests of high priority are sent. Such a request waits for one
-     * piece at least. */
-    size_t high_piece_bytes;
+     * piece at least, which is long beside a round trip in shared memory (near). */
+    size_t high_piece_bytes, near_high_piece_bytes;
 
     /* Pieces of a request that are smaller together wait for the next ones. */
     size_t worth_sending_bytes;
@@ -36,7 +36,7 @@ typedef struct {
 
     /* The same while there are requests or replies of high priority, which cannot overtake
      * these. */
-    size_t high_out_bytes;
+    size_t high_out_bytes, near_high_out_bytes;
 
     /* Requests of one node that were not handled, and what is kept for its parked Gets; 0: as
      * NetworkConfig says. */
@@ -55,18 +55,20 @@ typedef struct {
 
 /* A window of 4 MiB is enough for 4 GB/s if an answer takes a millisecond. A larger one would not
  * fit into the processors' caches. */
-#define FLOW_SIZES_USUAL                                   \
-    ((FlowSizes){ .piece_bytes = (size_t)512 << 10,        \
-                  .near_piece_bytes = (size_t)128 << 10,   \
-                  .high_piece_bytes = (size_t)64 << 10,    \
-                  .worth_sending_bytes = (size_t)32 << 10, \
-                  .joined_bytes = (size_t)64 << 10,        \
-                  .turn_bytes = (size_t)1 << 20,           \
-                  .window_bytes = (size_t)4 << 20,         \
-                  .out_bytes = (size_t)8 << 20,            \
-                  .high_out_bytes = (size_t)64 << 10,      \
-                  .mailbox_bytes = (size_t)32 << 20,       \
-                  .ticket_bytes = (size_t)16 << 20,        \
+#define FLOW_SIZES_USUAL                                     \
+    ((FlowSizes){ .piece_bytes = (size_t)512 << 10,          \
+                  .near_piece_bytes = (size_t)128 << 10,     \
+                  .high_piece_bytes = (size_t)64 << 10,      \
+                  .near_high_piece_bytes = (size_t)16 << 10, \
+                  .worth_sending_bytes = (size_t)32 << 10,   \
+                  .joined_bytes = (size_t)64 << 10,          \
+                  .turn_bytes = (size_t)1 << 20,             \
+                  .window_bytes = (size_t)4 << 20,           \
+                  .out_bytes = (size_t)8 << 20,              \
+                  .high_out_bytes = (size_t)64 << 10,        \
+                  .near_high_out_bytes = (size_t)32 << 10,   \
+                  .mailbox_bytes = (size_t)32 << 20,         \
+                  .ticket_bytes = (size_t)16 << 20,          \
                   .cache_bytes = (size_t)256 << 20 })
 
 #endif

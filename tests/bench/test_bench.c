@@ -113,6 +113,7 @@ static const char *const known[] = {
     "host-add-100k-dense",
     "host-get-100k-hash",
     "host-add-100k-hash",
+    "host-priority",
     "tcp-get-1",
     "tcp-get-1-zmq",
     "tcp-push-range",

@@ -9,6 +9,7 @@ const FlowSizes *small_sizes(void)
     static const FlowSizes small = { .piece_bytes = 1 << 10,
                                      .near_piece_bytes = 1 << 10,
                                      .high_piece_bytes = 512,
+                                     .near_high_piece_bytes = 512,
                                      .worth_sending_bytes = 2 << 10,
                                      .joined_bytes = 2 << 10,
                                      .turn_bytes = 4 << 10,
@@ -16,6 +17,7 @@ const FlowSizes *small_sizes(void)
                                      /* with less it waits for late acknowledgements */
                                      .out_bytes = 512 << 10,
                                      .high_out_bytes = 512 << 10,
+                                     .near_high_out_bytes = 512 << 10,
                                      .mailbox_bytes = 4 << 10,
                                      .ticket_bytes = 4 << 10,
                                      .cache_bytes = 4 << 10 };

@@ -40,6 +40,16 @@
         SOCKET_RANGE(pull_name, "Get of a range of 1 M floats, " where, at, least, get_range,      \
                      limit_zmq_pull)
 
+/* A Get of high priority beside a stream of pushes. */
+#define BESIDE_PUSHES(case_name, where, limit_text, at, limit_operation)                          \
+    {                                                                                             \
+        .name = (case_name),                                                                      \
+        .what = "Get of one key of high priority, beside pushes of 64 MB, " where,                \
+        .limit = (limit_text), .unit = BENCH_UNIT_SECONDS, .goal = { .ratio = 5 }, .place = (at), \
+        .workers = 2, .n_rows = 16 * RANGE_KEYS, .n_keys = 16 * RANGE_KEYS, .n_operations = 4000, \
+        .sample = sample_priority, .run_limit = (limit_operation),                                \
+    }
+
 const BenchCase bench_nodes_cases[] = {
     { .name = "host-get-1",
       .what = "Get of one key from another process",
@@ -90,6 +100,8 @@ const BenchCase bench_nodes_cases[] = {
          get_keys, limit_shm_get, 20),
     MANY("host-add-100k-hash", "Add to 100,000 random keys of 10 M, hash storage", "hash", 100000,
          add_keys_then_get, limit_shm_add, 20),
+    BESIDE_PUSHES("host-priority", "in shared memory", "the same Get alone", BENCH_PLACE_HOST,
+                  NULL),
 
     { .name = "tcp-get-1",
       .what = "Get of one key from another process, over TCP",
@@ -147,18 +159,8 @@ const BenchCase bench_nodes_cases[] = {
       .n_sets = N_SETS,
       .run = add_keys_then_get,
       .run_limit = limit_tcp_add },
-    { .name = "priority",
-      .what = "Get of one key of high priority, beside pushes of 64 MB, over TCP",
-      .limit = "round trip of 64 bytes by a bare socket, alone",
-      .unit = BENCH_UNIT_SECONDS,
-      .goal = { .ratio = 5 },
-      .place = BENCH_PLACE_TCP,
-      .workers = 2,
-      .n_rows = 16 * RANGE_KEYS,
-      .n_keys = 16 * RANGE_KEYS,
-      .n_operations = 4000,
-      .sample = sample_priority,
-      .run_limit = limit_tcp_round_trip },
+    BESIDE_PUSHES("priority", "over TCP", "round trip of 64 bytes by a bare socket, alone",
+                  BENCH_PLACE_TCP, limit_tcp_round_trip),
     SOCKET_RANGES("tcp-mac-push", "tcp-mac-pull", "over TCP, with MACs", BENCH_PLACE_TCP_MAC, 0),
     SOCKET_RANGES("tcp-encrypt-push", "tcp-encrypt-pull", "over TCP, encrypted",
                   BENCH_PLACE_TCP_ENCRYPTED, 0),

@@ -2,7 +2,7 @@
  *
  * The worker of rank 0 makes Gets of one key, first alone, then while the worker of rank 1 pushes
  * 64 MB after 64 MB to the same server. The sample is the median of the second ones; that of the
- * first ones is told beside it.
+ * first ones is told beside it, and is the limit of a case without a bare one.
  *
  * Threads: the two workers; `streaming` is what they share. */
 #include <stdatomic.h>
@@ -65,7 +65,8 @@ bool sample_priority(Bench *bench, size_t n, BenchSample *sample, GError **error
 
     if (rank == 0) {
         atomic_store(&streaming, true);
-        sample->limit = bench->what->run_limit(bench, n) / (double)n;
+        if (bench->what->run_limit != NULL)
+            sample->limit = bench->what->run_limit(bench, n) / (double)n;
     }
     if (!rubato_worker_barrier(bench->worker, error) ||
         (rank == 0 && !get_many(bench, n, &alone, error)) ||
@@ -74,6 +75,8 @@ bool sample_priority(Bench *bench, size_t n, BenchSample *sample, GError **error
     if (rank == 0) {
         ok = get_many(bench, n, &sample->own, error);
         atomic_store(&streaming, false);
+        if (bench->what->run_limit == NULL)
+            sample->limit = alone;
         bench->details->at[0] = (BenchDetail){ "us for the same Get alone", alone * 1e6 };
     } else if (rank == 1) {
         const double began = bench_now();

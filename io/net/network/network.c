@@ -136,6 +136,9 @@ static void set_sizes(Network *network, const NetworkConfig *config)
     network->high_out_bytes =
         MIN(network->out_bytes,
             config->high_out_bytes > 0 ? config->high_out_bytes : usual.high_out_bytes);
+    network->near_high_out_bytes =
+        MIN(network->high_out_bytes, config->near_high_out_bytes > 0 ? config->near_high_out_bytes
+                                                                     : usual.near_high_out_bytes);
     network->joined_bytes = config->joined_bytes > 0 ? config->joined_bytes : usual.joined_bytes;
     network->turn_bytes = config->turn_bytes > 0 ? config->turn_bytes : usual.turn_bytes;
     network->taken_bytes = config->taken_bytes > 0

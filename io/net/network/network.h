@@ -108,12 +108,13 @@ typedef struct {
     size_t taken_bytes;  /* requests of one node that are not done with; 0: 64 usual windows. A node
                           * that sends more is broken: no node does */
     size_t parked_bytes; /* see incoming_park; 0: a quarter of the memory, and at least 1 GiB */
-    size_t high_out_bytes;   /* out_bytes while there are frames of high priority; 0: as
+    size_t high_out_bytes;      /* out_bytes while there are frames of high priority; 0: as
                             * FLOW_SIZES_USUAL */
-    size_t joined_bytes;     /* small messages in one packet; 0: as FLOW_SIZES_USUAL */
-    size_t turn_bytes;       /* packed before a sender looks at its other duties; 0: the same */
-    size_t room_bytes;       /* see Incoming.room */
-    bool drops_replies;      /* the handler frees each reply before its receive returns */
+    size_t near_high_out_bytes; /* the same to a peer in shared memory */
+    size_t joined_bytes;        /* small messages in one packet; 0: as FLOW_SIZES_USUAL */
+    size_t turn_bytes;          /* packed before a sender looks at its other duties; 0: the same */
+    size_t room_bytes;          /* see Incoming.room */
+    bool drops_replies;         /* the handler frees each reply before its receive returns */
     const RunSecret *secret; /* nodes prove to one another that they know it; copied. NULL: none */
     bool encrypt;            /* only nodes can read what is sent between hosts, or on this one */
     bool authenticate;       /* packets between nodes of one host have a MAC, too */

@@ -137,7 +137,8 @@ struct Network {
     void *user;
     uint32_t self, n_nodes;
     uint64_t incarnation;
-    size_t window_bytes, out_bytes, joined_bytes, turn_bytes, high_out_bytes;
+    size_t window_bytes, out_bytes, joined_bytes, turn_bytes;
+    size_t high_out_bytes, near_high_out_bytes;
     size_t taken_bytes, parked_bytes;
     size_t room_bytes;
     bool drops_replies;

@@ -119,7 +119,9 @@ static size_t most_kept(const Peer *peer, int64_t now_ms)
 {
     const Network *const network = peer->network;
 
-    return hurries(peer, now_ms) ? network->high_out_bytes : network->out_bytes;
+    if (!hurries(peer, now_ms))
+        return network->out_bytes;
+    return peer->transport->is_memory ? network->near_high_out_bytes : network->high_out_bytes;
 }
 
 /* Packs the queue behind the packets that the link already has, as far as the link may send. Of a

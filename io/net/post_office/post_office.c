@@ -31,6 +31,7 @@ void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const
     assert(sizes->piece_bytes <= POST_OFFICE_MAX_VALUE_BYTES);
     assert(sizes->near_piece_bytes <= POST_OFFICE_MAX_VALUE_BYTES);
     assert(sizes->high_piece_bytes <= POST_OFFICE_MAX_VALUE_BYTES);
+    assert(sizes->near_high_piece_bytes <= sizes->high_piece_bytes);
     *office = (PostOffice){ .self = self,
                             .n_nodes = n_nodes,
                             .sizes = *sizes,

@@ -229,13 +229,14 @@ static size_t piece_keys(const PostOffice *office, uint32_t node, const Message 
     const size_t row_bytes =
         request->input != NULL || request->output != NULL ? message->row_bytes : 0;
     const size_t key_bytes = MAX(row_bytes, request->keys.keys != NULL ? sizeof(RubatoKey) : 1);
-    size_t bytes =
-        network_is_memory(office->network, node) ? sizes->near_piece_bytes : sizes->piece_bytes;
+    const bool is_near = network_is_memory(office->network, node);
+    const size_t high_bytes = is_near ? sizes->near_high_piece_bytes : sizes->high_piece_bytes;
+    size_t bytes = is_near ? sizes->near_piece_bytes : sizes->piece_bytes;
 
     /* A small request is one piece in any case, and need not ask. */
-    if (request->keys.n > 1 && request->keys.n * key_bytes > sizes->high_piece_bytes &&
+    if (request->keys.n > 1 && request->keys.n * key_bytes > high_bytes &&
         network_hurries(office->network, node))
-        bytes = MIN(bytes, sizes->high_piece_bytes);
+        bytes = MIN(bytes, high_bytes);
     return MAX(1, bytes / key_bytes);
 }
 

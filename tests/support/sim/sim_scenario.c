@@ -122,7 +122,7 @@ static void draw_sizes(SimScenario *scenario, Dice *dice)
         sizes->mailbox_bytes = some_bytes(dice, 4096);
     if (percent(dice, 60))
         sizes->cache_bytes = some_bytes(dice, 2048);
-    sizes->high_piece_bytes = 1 + sizes->piece_bytes / 2;
+    sizes->high_piece_bytes = sizes->near_high_piece_bytes = 1 + sizes->piece_bytes / 2;
     sizes->high_out_bytes = 1 + MIN(sizes->high_out_bytes, sizes->out_bytes / 4);
 }
 
