@@ -45,9 +45,9 @@ bool kmeans_parse(KmeansJob *job, int argc, char **argv)
         { "clusters", 'k', 0, G_OPTION_ARG_INT, &job->n_clusters,
           "How many clusters (default 10, or those of the loaded model)", "K" },
         { "init", 0, 0, G_OPTION_ARG_STRING, &job->seed_name,
-          "The first centers: plus-plus (default), or parallel for many clusters", "NAME" },
+          "The first centers: plus-plus (default) or parallel, for many", "NAME" },
         { "tolerance", 0, 0, G_OPTION_ARG_DOUBLE, &job->tolerance,
-          "Stop when at most this share of rows changes its cluster (default 0.0001)", "X" },
+          "Stop when so few of all rows change clusters (default 0.0001)", "X" },
         G_OPTION_ENTRY_NULL,
     };
 

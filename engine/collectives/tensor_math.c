@@ -7,8 +7,8 @@
  * Large tensors are in no cache; then the accesses to memory are all that counts. So the first two
  * inputs are read in one loop. Where the outputs have the wider type, the first output itself takes
  * the sums, unless it is an input. The other outputs are copies of the block, which is in the first
- * cache by then. (Stores past the caches are faster only with vectors of 64 bytes, and then by a
- * sixth; who reads a small tensor next would pay for them.) */
+ * cache by then. (Stores past the caches gained little, and who reads a small tensor next would
+ * pay for them.) */
 #include "engine/collectives/tensor_math.h"
 
 #include <string.h>
