@@ -196,10 +196,9 @@ START_TEST(kmeans_refuses_another_number_of_clusters_than_the_model_has)
     Files files;
 
     files_make(&files);
-    g_autoptr(JsonNode) card =
-        run_for_card(PLACE_ONE_PROCESS, "rubato-kmeans",
-                     (const char *const[]){ "--train", files.rows, "--clusters", "4", "--save",
-                                            files.model, NULL });
+    json_node_unref(run_for_card(PLACE_ONE_PROCESS, "rubato-kmeans",
+                                 (const char *const[]){ "--train", files.rows, "--clusters", "4",
+                                                        "--save", files.model, NULL }));
     Outcome outcome = run_program(PLACE_ONE_PROCESS, "rubato-kmeans",
                                   (const char *const[]){ "--load", files.model, "--test",
                                                          files.rows, "--clusters", "5", NULL });
