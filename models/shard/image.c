@@ -293,13 +293,16 @@ static void take_copies(RubatoShard *shard, ImageSlice *slice)
 static void read_rows(RubatoShard *shard, ImageSlice *slice, const RubatoKeys *keys)
 {
     const size_t state_bytes = shard->stride - shard->row_bytes;
-    unsigned char *const states = slice->own_rows + keys->n * shard->row_bytes;
     RubatoKey block[BLOCK];
     void *rows[BLOCK];
+    unsigned char *states;
 
+    slice->n = keys->n;
+    if (keys->n == 0) /* there may be no room yet */
+        return;
+    states = slice->own_rows + keys->n * shard->row_bytes;
     slice->keys = keys->keys;
     slice->first = keys->first;
-    slice->n = keys->n;
     slice->values = slice->own_rows;
     slice->states = states;
     for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
@@ -358,7 +361,8 @@ static void walk(RubatoShard *shard)
 
         g_array_append_val(image->ahead, placed);
     }
-    qsort(image->ahead->data, image->ahead->len, sizeof(PlacedKey), compare_places);
+    if (image->ahead->len > 0) /* an empty array has no memory */
+        qsort(image->ahead->data, image->ahead->len, sizeof(PlacedKey), compare_places);
 }
 
 static const PlacedKey *ahead(const ShardImage *image, size_t i)

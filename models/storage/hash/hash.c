@@ -461,8 +461,9 @@ static bool walk(const RubatoStorage *storage, uint64_t *place, GArray *keys)
     segment = &hash->directory[*place >> (64 - hash->depth)];
     n = keys->len;
     g_array_set_size(keys, n + (guint)*segment_n_used(hash->source.layout, segment));
-    (void)segment_list(hash->source.layout, segment, &skip, keys->len - n,
-                       &g_array_index(keys, RubatoKey, n));
+    if (keys->len > n) /* an empty array has no memory */
+        (void)segment_list(hash->source.layout, segment, &skip, keys->len - n,
+                           &g_array_index(keys, RubatoKey, n));
     width = UINT64_C(1) << (64 - segment->depth);
     if (*place >= UINT64_MAX - width + 1) {
         *place = UINT64_MAX;
