@@ -31,6 +31,8 @@ bool gbdt_rows_init(GbdtRows *rows, const AppDense *dense, const GbdtBins *bins,
                     "no memory for %zu rows and histograms of %zu numbers", n, width);
         return false;
     }
+    if (n == 0) /* a worker may have none, and then dense has no memory */
+        return true;
     gbdt_bins_of(bins, dense->values, n, rows->bins);
     memcpy(rows->labels, dense->labels, n * sizeof *rows->labels);
     return true;

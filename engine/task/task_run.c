@@ -173,7 +173,19 @@ bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GErr
 
 void task_run_abandon(RubatoTaskRun *run)
 {
+    bool is_torn_down;
+
     task_run_end_models(run);
+    /* The run may have been cancelled, or ended for all, before a node failed to begin the task.
+     * Then servers still answer for the teardown: an answer may come behind a later one. */
+    pthread_mutex_lock(&run->lock);
+    is_torn_down = run->ended || task_run_is_cancelled(run);
+    if (is_torn_down && !run->ended)
+        call_sent(&run->teardown);
+    run->ended = true;
+    pthread_mutex_unlock(&run->lock);
+    if (is_torn_down)
+        call_wait(&run->teardown, -1);
 }
 
 /* ---- the data that its workers read ---- */

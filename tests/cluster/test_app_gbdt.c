@@ -57,6 +57,7 @@ static void files_make(Files *files, Labels labels)
 static void files_remove(Files *files)
 {
     remove_folder(files->dir);
+    g_free(files->dir);
     g_free(files->train);
     g_free(files->test);
     g_free(files->model);

@@ -42,6 +42,7 @@ static void files_make(Files *files)
 static void files_remove(Files *files)
 {
     remove_folder(files->dir);
+    g_free(files->dir);
     g_free(files->rows);
     g_free(files->model);
     g_free(files->output);

@@ -79,6 +79,7 @@ static void files_make(Files *files, const Ratings *spec)
 static void files_remove(Files *files)
 {
     remove_folder(files->dir);
+    g_free(files->dir);
     g_free(files->train);
     g_free(files->test);
     g_free(files->model);

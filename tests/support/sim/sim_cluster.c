@@ -470,6 +470,8 @@ static void end(SimCluster *cluster)
         sim_history_free(cluster->job_beside.histories[i]);
         sim_history_free(cluster->job_again.histories[i]);
     }
+    for (uint32_t i = 0; i < SIM_MOST_TABLES; i++) /* of a cut that not all nodes have read */
+        g_free(cluster->cut.rows[i]);
     (void)unlink(cluster->path);
     g_free(cluster->path);
 }

@@ -76,16 +76,20 @@ static void visit(const SimNode *node, const char *name,
     table = engine_find_table(node->engine, name, NULL);
     pthread_mutex_unlock(&node->engine->lock);
     for (uint32_t i = 0; i < cluster->scenario->n_nodes && table != NULL; i++) {
-        const RubatoEngine *const engine = living_engine(cluster, i);
+        const RubatoEngine *engine = living_engine(cluster, i);
+        const uint32_t n_places = engine == NULL ? 0 : engine->n_servers * table->map->n_parts;
 
-        for (uint32_t j = 0; engine != NULL && j < engine->n_servers; j++)
-            for (uint32_t part = 0; part < table->map->n_parts; part++) {
-                PartDigest found;
+        for (uint32_t j = 0; j < n_places; j++) {
+            const uint32_t part = j % table->map->n_parts;
+            PartDigest found;
 
-                if (part_inputs(&engine->servers[j], table->id, part, &found) &&
-                    is_read(cluster->scenario, table, part))
-                    function(user, part, &found);
-            }
+            if (!is_read(cluster->scenario, table, part))
+                continue;
+            engine = living_engine(cluster, i); /* it may have ended meanwhile */
+            if (engine != NULL &&
+                part_inputs(&engine->servers[j / table->map->n_parts], table->id, part, &found))
+                function(user, part, &found);
+        }
     }
 }
 
