@@ -224,11 +224,12 @@ END_TEST
 
 static bool come_late(RubatoWorker *worker, void *user_data, GError **error)
 {
-    const char *const path = user_data;
+    const int *const pipe_ends = user_data;
+    char byte;
 
     TRY(rubato_worker_named_barrier(worker, "grad/6", error));
-    while (rubato_worker_rank(worker) == 1 && access(path, F_OK) != 0)
-        g_usleep(1000);
+    if (rubato_worker_rank(worker) == 1)
+        EXPECT(read(pipe_ends[0], &byte, 1) == 1, "nobody calls");
     return rubato_worker_named_barrier(worker, "grad/7", error);
 }
 
@@ -237,21 +238,23 @@ static bool play_late(RubatoEngine *engine, const void *data, GError **error)
     return run_task(engine, come_late, (void *)(uintptr_t)data, error);
 }
 
-/* The worker comes once the line is there, which the case tells it by a file. */
+/* The worker comes once the line is there, which the case tells it through a pipe. */
 START_TEST(long_wait_names_the_worker_that_is_missing)
 {
-    g_autofree char *path = g_strdup_printf("%s/rubato-late-%d", g_get_tmp_dir(), (int)getpid());
     ClusterShape shape = shapes[2];
+    int pipe_ends[2];
 
     shape.stall_ms = 100;
+    ck_assert_int_eq(pipe(pipe_ends), 0);
     ClusterRun *const run = cluster_run_new(&shape);
-    cluster_start(run, play_late, path);
+    cluster_start(run, play_late, pipe_ends);
     cluster_wait_for(run, 0,
                      "named barrier grad/7 of task collect waits for worker 1 (which last asked "
                      "for grad/6)");
-    ck_assert(g_file_set_contents(path, "", 0, NULL));
+    ck_assert_int_eq(write(pipe_ends[1], "", 1), 1);
     cluster_expect_success(run);
-    unlink(path);
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
     cluster_run_free(run);
 }
 END_TEST
