@@ -4,7 +4,8 @@
  * RUBATO_SIM_SEEDS is the number of seeds to run, from RUBATO_SIM_FIRST on, and
  * RUBATO_SIM_DEAF_SEEDS that of clusters with a node that hears no scheduler, and
  * RUBATO_SIM_SLOW_SEEDS that of clusters with slow links. RUBATO_SIM_SEED runs one seed alone and
- * prints everything that happens. */
+ * prints everything that happens; with RUBATO_SIM_LOST, a cluster that loses so many servers, one
+ * or two. */
 #include <stdio.h>
 
 #include "tests/support/runner.h"
@@ -172,6 +173,20 @@ START_TEST(what_ends_while_parts_get_another_primary_ends)
 }
 END_TEST
 
+/* Seeds with which workers of two nodes were sending to each other's node when the second server
+ * was lost: each waited for room that answers were to bring back, which waited for a replica on the
+ * lost node, and the maps of both waited for their worker. */
+static const uint64_t full_windows[] = { 2434, 100736 };
+
+START_TEST(a_worker_that_waits_for_room_holds_up_no_recovery)
+{
+    SimOutcome outcome;
+
+    sim_run_drawn(sim_scenario_draw_losses, full_windows[_i], /* traces= */ false, &outcome);
+    ck_assert_uint_gt(outcome.n_ended_well, 0);
+}
+END_TEST
+
 /* Each program is run on several clusters, with other faults. */
 START_TEST(bsp_is_the_same_to_the_bit_on_every_cluster)
 {
@@ -287,9 +302,14 @@ END_TEST
 
 START_TEST(the_seed_that_is_asked_for)
 {
+    void (*const draws[])(SimScenario * scenario, uint64_t seed) = { sim_scenario_draw,
+                                                                     sim_scenario_draw_loss,
+                                                                     sim_scenario_draw_losses };
+    const uint64_t n_lost = sim_number_of("RUBATO_SIM_LOST", 0);
     SimOutcome outcome;
 
-    sim_run_seed(sim_number_of("RUBATO_SIM_SEED", 0), /* traces= */ true, &outcome);
+    ck_assert_uint_lt(n_lost, G_N_ELEMENTS(draws));
+    sim_run_drawn(draws[n_lost], sim_number_of("RUBATO_SIM_SEED", 0), /* traces= */ true, &outcome);
     printf("its digest is %016" G_GINT64_MODIFIER "x\n", outcome.digest);
 }
 END_TEST
@@ -313,6 +333,8 @@ int main(void)
         tcase_add_loop_test(cases, two_lost_servers_end_no_task_and_lose_no_add, 0, N_BATCHES);
         tcase_add_loop_test(cases, what_ends_while_parts_get_another_primary_ends, 0,
                             G_N_ELEMENTS(late_ends));
+        tcase_add_loop_test(cases, a_worker_that_waits_for_room_holds_up_no_recovery, 0,
+                            G_N_ELEMENTS(full_windows));
         tcase_add_test(cases, a_network_without_faults_is_no_reason_to_lose_a_node);
         tcase_add_loop_test(deaf, a_node_that_hears_no_scheduler_ends_the_run_for_all, 0,
                             N_BATCHES);

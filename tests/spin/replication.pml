@@ -42,7 +42,7 @@ hidden byte without;              /* the guard that is left out */
 #define ALL_CLOSED 9   /* a primary begins when every live node has closed its map */
 
 mtype = { ADD, GET, ACK, ROWS, FEED, HAS, CLOCK };
-mtype = { CLOSE, PROMOTE, OPEN, CLOSED, PROMOTED };
+mtype = { LEAVE, CLOSE, PROMOTE, OPEN, CLOSED, PROMOTED };
 
 #define IS_CLOCK(input) (input >= NODES)
 
@@ -94,7 +94,7 @@ hidden byte a1, a2, a3, a4, b1, b2, b3;
 hidden mtype kind;
 
 chan link[9] = [8] of { mtype, byte, byte, byte };
-chan order[NODES] = [4] of { mtype, byte, byte, byte, byte };
+chan order[NODES] = [6] of { mtype, byte, byte, byte, byte };
 chan report = [6] of { mtype, byte, byte, byte };
 
 #define LINK(from, to) link[(from) * NODES + (to)]
@@ -341,9 +341,9 @@ inline tell_clock()
 
 /* ---- what the scheduler orders ---- */
 
-inline close_map()
+/* It takes in nothing from lost nodes any more, and goes on without replicas there. */
+inline leave()
 {
-    node[self].closed = 1;
     if
     :: without == DEAF
     :: else ->
@@ -359,7 +359,12 @@ inline close_map()
         :: else -> break
         od;
         m = 0
-    fi;
+    fi
+}
+
+inline close_map()
+{
+    node[self].closed = 1;
     report!CLOSED(a1, self, node[self].n)
 }
 
@@ -477,12 +482,13 @@ end:
     do
     :: d_step { order[self]?kind, a1, a2, a3, a4;
         if
-        :: kind == CLOSE ->
-            close_map();
+        :: kind == LEAVE ->
+            leave();
             if
             :: node[self].serves -> settle() /* what waited for a lost replica */
             :: else
             fi
+        :: kind == CLOSE -> close_map()
         :: kind == PROMOTE -> promote(); settle()
         :: kind == OPEN -> open_map()
         fi;
@@ -531,7 +537,11 @@ inline lose(x)
     do
     :: k < NODES ->
         if
-        :: !IS_LOST(k) -> assert(nfull(order[k])); order[k]!CLOSE(number, lost, 0, 0)
+        :: !IS_LOST(k) ->
+            assert(nfull(order[k]));
+            order[k]!LEAVE(number, lost, 0, 0);
+            assert(nfull(order[k]));
+            order[k]!CLOSE(number, 0, 0, 0)
         :: else
         fi;
         k++

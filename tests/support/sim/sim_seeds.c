@@ -11,17 +11,23 @@ static double processor_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-void sim_run_seed(uint64_t seed, bool traces, SimOutcome *outcome)
+void sim_run_drawn(void (*draw)(SimScenario *scenario, uint64_t seed), uint64_t seed, bool traces,
+                   SimOutcome *outcome)
 {
     SimScenario scenario;
 
-    sim_scenario_draw(&scenario, seed);
+    draw(&scenario, seed);
     scenario.options.traces = traces;
     if (traces) {
         g_autofree char *text = sim_scenario_describe(&scenario);
         printf("%s\n", text);
     }
     sim_cluster_run(&scenario, outcome);
+}
+
+void sim_run_seed(uint64_t seed, bool traces, SimOutcome *outcome)
+{
+    sim_run_drawn(sim_scenario_draw, seed, traces, outcome);
 }
 
 void sim_add_seed(SimSum *sum, uint64_t seed)

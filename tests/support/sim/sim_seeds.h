@@ -15,6 +15,10 @@ typedef struct {
 /* Runs a seed; if `traces`, prints everything that happens. */
 void sim_run_seed(uint64_t seed, bool traces, SimOutcome *outcome);
 
+/* The same of a scenario that `draw` draws. */
+void sim_run_drawn(void (*draw)(SimScenario *scenario, uint64_t seed), uint64_t seed, bool traces,
+                   SimOutcome *outcome);
+
 /* Runs a seed and adds its outcome to the counts. */
 void sim_add_seed(SimSum *sum, uint64_t seed);
 
