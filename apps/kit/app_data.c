@@ -299,11 +299,11 @@ static char *list_words(const RubatoDataKeys *keys)
 
 void app_data_note_columns(App *app, const AppData *data, const RubatoDataKeys *keys)
 {
-    if (keys->n_columns == 0)
-        return;
-    if (data->header == RUBATO_CSV_HEADER_AUTO && keys->column_names != NULL)
+    const bool decided = keys->n_columns > 0 && data->header == RUBATO_CSV_HEADER_AUTO;
+
+    if (decided && keys->column_names != NULL)
         app_note(app, "the first line names the columns (--header no: it is a row)");
-    else if (data->header == RUBATO_CSV_HEADER_AUTO)
+    else if (decided)
         app_note(app, "the first line is a row (--header yes: it names the columns)");
     if (keys->label_words == NULL)
         return;

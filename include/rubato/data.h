@@ -100,8 +100,8 @@ typedef struct {
     uint32_t n_categorical_columns;
     const uint32_t *categorical_columns; /* ascending */
 
-    /* csv: if most labels at the beginning of the first file are no numbers, all are words. A row's
-     * label is then the place of its word among these, from 0. */
+    /* csv, libsvm, libffm: if most labels at the beginning of the first file are no numbers, all
+     * are words. A row's label is then the place of its word among these, from 0. */
     uint32_t n_label_words;
     const char *const *label_words; /* n_label_words, in the order of their bytes, ended by NULL;
                                      * NULL: labels are numbers */
@@ -120,7 +120,9 @@ typedef struct {
     char separator; /* 0 means the comma; also for "ratings", where 0 means any of its separators */
     RubatoCsvHeader header;
     const char *label_column; /* NULL: the first; "" for none */
-    bool skip_labels;         /* the label's cells may hold anything, and every label is 0 */
+    bool
+        skip_labels; /* labels may be anything, and every label is 0; libsvm, libffm: may be missing
+                       */
     const char *const *categorical_columns; /* ended by NULL; NULL: none */
     RubatoCategories categories;
 

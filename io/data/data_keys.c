@@ -57,7 +57,7 @@ static bool are_label_words(const RubatoDataKeys *keys)
     for (uint32_t i = 1; i < keys->n_label_words; i++)
         if (strcmp(keys->label_words[i - 1], keys->label_words[i]) >= 0)
             return false;
-    return keys->n_label_words > 0 && keys->n_columns > 0;
+    return keys->n_label_words > 0;
 }
 
 bool data_keys_check(const RubatoDataSpec *spec, GError **error)

@@ -65,17 +65,11 @@ static void write_words(JsonBuilder *builder, const char *member, const char *co
     json_builder_end_array(builder);
 }
 
-static void write_columns(JsonBuilder *builder, const RubatoDataKeys *keys)
+static void write_columns(JsonBuilder *builder, const RubatoDataKeys *keys, bool plain)
 {
-    const bool plain = are_utf8(keys->column_names) && are_utf8(keys->label_words);
-
     app_json_add_int(builder, "columns", keys->n_columns);
-    if (!plain)
-        app_json_add_text(builder, "names_in", NAMES_IN);
     if (keys->column_names != NULL)
         write_words(builder, "names", keys->column_names, plain);
-    if (keys->label_words != NULL)
-        write_words(builder, "label_words", keys->label_words, plain);
     if (keys->label_column != RUBATO_NO_COLUMN)
         app_json_add_int(builder, "label", keys->label_column);
     json_builder_set_member_name(builder, "categorical");
@@ -87,14 +81,20 @@ static void write_columns(JsonBuilder *builder, const RubatoDataKeys *keys)
 
 void app_keys_write(JsonBuilder *builder, const RubatoDataKeys *keys)
 {
+    const bool plain = are_utf8(keys->column_names) && are_utf8(keys->label_words);
+
     json_builder_begin_object(builder);
     app_json_add_text(builder, "format", keys->format);
     if (keys->hash_bits > 0)
         app_json_add_int(builder, "hash_bits", keys->hash_bits);
     if (keys->fields_in_keys > 0)
         app_json_add_int(builder, "fields_in_keys", keys->fields_in_keys);
+    if (!plain)
+        app_json_add_text(builder, "names_in", NAMES_IN);
+    if (keys->label_words != NULL)
+        write_words(builder, "label_words", keys->label_words, plain);
     if (keys->n_columns > 0)
-        write_columns(builder, keys);
+        write_columns(builder, keys, plain);
     json_builder_end_object(builder);
 }
 
@@ -157,8 +157,7 @@ static bool read_label_words(JsonObject *object, RubatoDataKeys *keys)
     for (uint32_t i = 1; i < keys->n_label_words; i++)
         if (strcmp(keys->label_words[i - 1], keys->label_words[i]) >= 0)
             return false;
-    return keys->label_words == NULL ||
-           (keys->n_label_words > 0 && keys->label_column != RUBATO_NO_COLUMN);
+    return keys->label_words == NULL || keys->n_label_words > 0;
 }
 
 static bool read_categorical(JsonObject *object, RubatoDataKeys *keys)
@@ -189,8 +188,7 @@ static bool read_columns(JsonObject *object, RubatoDataKeys *keys)
         return false;
     return keys->n_columns == 0 || (read_number(object, "label", RUBATO_NO_COLUMN,
                                                 keys->n_columns - 1, &keys->label_column) &&
-                                    read_names(object, keys) && read_label_words(object, keys) &&
-                                    read_categorical(object, keys));
+                                    read_names(object, keys) && read_categorical(object, keys));
 }
 
 RubatoDataKeys *app_keys_read(JsonObject *object)
@@ -202,7 +200,7 @@ RubatoDataKeys *app_keys_read(JsonObject *object)
     keys->format = g_strdup(format);
     return format != NULL && read_number(object, "hash_bits", 0, 64, &keys->hash_bits) &&
                    read_number(object, "fields_in_keys", 0, UINT32_MAX, &keys->fields_in_keys) &&
-                   read_columns(object, keys)
+                   read_columns(object, keys) && read_label_words(object, keys)
                ? g_steal_pointer(&keys)
                : NULL;
 }

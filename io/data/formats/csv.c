@@ -6,7 +6,7 @@
  * A category is identified by its hash of 64 bits: among a million categories two have the same
  * hash with a probability of 3e-8. */
 #include "io/data/formats/csv_columns.h"
-#include "io/data/formats/csv_labels.h"
+#include "io/data/formats/label_words.h"
 #include "io/data/formats/text_hash.h"
 
 extern const RowParserOps csv_format;
@@ -16,7 +16,7 @@ typedef struct {
     RubatoDataSpec spec;
     CsvColumns columns;
     GHashTable *codes; /* hash → code + 1; NULL: categories are hashed */
-    CsvLabels labels;
+    LabelWords labels;
 } CsvParser;
 
 static RowParser *create(const RubatoDataSpec *spec, GError **error)
@@ -37,7 +37,7 @@ static void destroy(RowParser *base)
     CsvParser *parser = (CsvParser *)base;
 
     csv_columns_clear(&parser->columns);
-    csv_labels_clear(&parser->labels);
+    label_words_clear(&parser->labels);
     g_clear_pointer(&parser->codes, g_hash_table_unref);
     g_free(parser);
 }
@@ -64,8 +64,8 @@ static RowFile *begin_file(RowParser *base, const RowText *head, RowFault *fault
     if (!csv_columns_begin_file(&parser->columns, head, &first_row, fault))
         return NULL;
     if (parser->columns.labels_are_words && parser->labels.words == NULL)
-        csv_labels_init(&parser->labels,
-                        parser->spec.keys != NULL ? parser->spec.keys->label_words : NULL);
+        label_words_init(&parser->labels,
+                         parser->spec.keys != NULL ? parser->spec.keys->label_words : NULL);
     file = g_new0(RowFile, 1);
     file->first_row = first_row;
     return file;
@@ -81,10 +81,7 @@ static void describe_keys(const RowParser *base, RubatoDataKeys *keys)
     keys->label_column = columns->label;
     keys->n_categorical_columns = columns->n_categories;
     keys->categorical_columns = columns->categories;
-    if (parser->labels.words != NULL) {
-        keys->label_words = (const char *const *)parser->labels.words->pdata;
-        keys->n_label_words = csv_labels_n(&parser->labels);
-    }
+    label_words_describe(&parser->labels, keys);
     if (columns->n_categories > 0 && parser->codes == NULL)
         keys->hash_bits = parser->spec.hash_bits != 0 ? parser->spec.hash_bits : 64;
 }
@@ -185,6 +182,17 @@ static bool read_category(CsvParser *learner, const CsvParser *parser, const cha
            fault_in_column(parser, column, &cell, "a category that was there at first", fault);
 }
 
+/* Whether a label's cell is one of the words, whatever quotes are in it. */
+static bool find_label(const LabelWords *labels, const CsvCell *cell, float *label)
+{
+    size_t size;
+
+    if (!cell->has_quotes)
+        return label_words_find(labels, cell->text, cell->size, label);
+    g_autofree char *text = csv_cell_text(cell, &size);
+    return text != NULL && label_words_find(labels, text, size, label);
+}
+
 /* The number of a label that is a word; 0 while the words are being learned. */
 static bool read_label_word(const CsvParser *learner, const CsvParser *parser, const char **at,
                             uint32_t column, float *label, RowFault *fault)
@@ -195,7 +203,7 @@ static bool read_label_word(const CsvParser *learner, const CsvParser *parser, c
         return false;
     if (cell.size == 0)
         return fault_in_column(parser, column, &cell, "a word as label", fault);
-    if (learner != NULL || csv_labels_find(&parser->labels, &cell, label))
+    if (learner != NULL || find_label(&parser->labels, &cell, label))
         return true;
     return fault_in_column(parser, column, &cell, "one of the labels of the model's rows", fault);
 }
@@ -298,9 +306,9 @@ static RowLearning learns(const RowParser *base)
 {
     const CsvParser *parser = (const CsvParser *)base;
 
-    return parser->codes != NULL                                   ? ROW_LEARNS_KEYS
-           : parser->labels.words != NULL && !parser->labels.known ? ROW_LEARNS_LABELS
-                                                                   : ROW_LEARNS_NOTHING;
+    return parser->codes != NULL                      ? ROW_LEARNS_KEYS
+           : label_words_are_learned(&parser->labels) ? ROW_LEARNS_LABELS
+                                                      : ROW_LEARNS_NOTHING;
 }
 
 static bool learn_codes(CsvParser *parser, const RowText *text, RowFault *fault)
@@ -314,14 +322,55 @@ static bool learn_codes(CsvParser *parser, const RowText *text, RowFault *fault)
     return ok;
 }
 
+/* The label's cell of a line; false if the line has none. */
+static bool find_label_cell(const CsvColumns *columns, const char *at, CsvCell *cell)
+{
+    const uint32_t place = columns->label - (columns->label > columns->absent);
+    RowFault fault;
+
+    for (uint32_t i = 0;; i++, at++) {
+        if (!csv_read_cell(&at, columns->separator, cell, &fault))
+            return false;
+        if (i == place)
+            return cell->size > 0 && memchr(cell->text, '\0', cell->size) == NULL;
+        if (ends_line(*at))
+            return false;
+    }
+}
+
+/* Takes the labels of whole lines. A line that is no row is left to parse. */
+static bool learn_labels(CsvParser *parser, const RowText *text, RowFault *fault)
+{
+    const char *const end = text->bytes + text->size;
+
+    for (const char *at = text->bytes; at < end;
+         at = (const char *)memchr(at, '\n', (size_t)(end - at)) + 1) {
+        g_autofree char *unquoted = NULL;
+        CsvCell cell;
+        size_t size;
+
+        if (!find_label_cell(&parser->columns, at, &cell))
+            continue;
+        size = cell.size;
+        if (cell.has_quotes) {
+            unquoted = csv_cell_text(&cell, &size);
+            if (unquoted == NULL)
+                return row_fault_out_of_memory(fault, at);
+        }
+        if (!label_words_learn(&parser->labels, unquoted != NULL ? unquoted : cell.text, size,
+                               cell.text, fault))
+            return false;
+    }
+    return true;
+}
+
 static bool learn(RowParser *base, const RowFile *file, const RowText *text, RowFault *fault)
 {
     CsvParser *parser = (CsvParser *)base;
 
     (void)file;
     return (parser->codes == NULL || learn_codes(parser, text, fault)) &&
-           (parser->labels.words == NULL || parser->labels.known ||
-            csv_labels_learn(&parser->labels, &parser->columns, text, fault));
+           (!label_words_are_learned(&parser->labels) || learn_labels(parser, text, fault));
 }
 
 static const char *const names[] = { "*.csv", NULL };

@@ -48,9 +48,16 @@ static inline bool read_entry(const char **at, SparseRow *row, RowFault *fault)
 static bool parse(const RowParser *parser, const RowFile *file, const RowText *text,
                   RowBlock *block, RowFault *fault)
 {
-    (void)parser;
     (void)file;
-    return sparse_text_parse(text, block, fault, read_entry);
+    return sparse_text_parse(parser, text, block, fault, read_entry);
+}
+
+extern const RowParserOps libffm_format;
+
+static RowParser *create(const RubatoDataSpec *spec, GError **error)
+{
+    (void)error;
+    return sparse_parser_create(&libffm_format, spec);
 }
 
 static const char *const names[] = { "*.ffm", "*.libffm", NULL };
@@ -59,5 +66,11 @@ const RowParserOps libffm_format = {
     .name = "libffm",
     .names = names,
     .has_fields = true,
+    .create = create,
+    .destroy = sparse_parser_destroy,
+    .begin_file = sparse_parser_begin_file,
+    .describe_keys = sparse_parser_describe_keys,
+    .learns = sparse_parser_learns,
+    .learn = sparse_parser_learn,
     .parse = parse,
 };

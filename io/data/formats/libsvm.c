@@ -34,9 +34,16 @@ static inline bool read_entry(const char **at, SparseRow *row, RowFault *fault)
 static bool parse(const RowParser *parser, const RowFile *file, const RowText *text,
                   RowBlock *block, RowFault *fault)
 {
-    (void)parser;
     (void)file;
-    return sparse_text_parse(text, block, fault, read_entry);
+    return sparse_text_parse(parser, text, block, fault, read_entry);
+}
+
+extern const RowParserOps libsvm_format;
+
+static RowParser *create(const RubatoDataSpec *spec, GError **error)
+{
+    (void)error;
+    return sparse_parser_create(&libsvm_format, spec);
 }
 
 static const char *const names[] = { "*.svm", "*.libsvm", "*.svmlight", NULL };
@@ -44,5 +51,11 @@ static const char *const names[] = { "*.svm", "*.libsvm", "*.svmlight", NULL };
 const RowParserOps libsvm_format = {
     .name = "libsvm",
     .names = names,
+    .create = create,
+    .destroy = sparse_parser_destroy,
+    .begin_file = sparse_parser_begin_file,
+    .describe_keys = sparse_parser_describe_keys,
+    .learns = sparse_parser_learns,
+    .learn = sparse_parser_learn,
     .parse = parse,
 };

@@ -1,10 +1,11 @@
 /* Lines of `label index:value …` or `label field:index:value …`: what libsvm and libffm share. The
- * compiler makes one loop for each of them.
+ * compiler makes one loop for each of them. Their labels are numbers, or words (sparse_labels.c).
  *
- * Threads: any. */
+ * Threads: as row_parser.h says. */
 #ifndef RUBATO_IO_DATA_FORMATS_SPARSE_TEXT_H
 #define RUBATO_IO_DATA_FORMATS_SPARSE_TEXT_H
 
+#include "io/data/formats/label_words.h"
 #include "io/data/formats/row_text.h"
 
 #define SPARSE_SHORT_DIGITS 5
@@ -13,6 +14,29 @@ static inline bool sparse_ends_word(char c)
 {
     return is_blank(c) || ends_line(c) || c == '#';
 }
+
+/* What both formats store of a spec. */
+typedef struct {
+    RowParser base;
+    bool skips_labels;              /* every label is 0 */
+    const char *const *known_words; /* of the model's labels; NULL: they are numbers, or unknown */
+    bool has_keys;                  /* the spec says what labels are */
+    bool has_rows;                  /* a file has begun that shows what labels are */
+    LabelWords labels;
+} SparseParser;
+
+/* Ops of the format. */
+RowParser *sparse_parser_create(const RowParserOps *ops, const RubatoDataSpec *spec);
+void sparse_parser_destroy(RowParser *parser);
+RowFile *sparse_parser_begin_file(RowParser *parser, const RowText *head, RowFault *fault);
+void sparse_parser_describe_keys(const RowParser *parser, RubatoDataKeys *keys);
+RowLearning sparse_parser_learns(const RowParser *parser);
+bool sparse_parser_learn(RowParser *parser, const RowFile *file, const RowText *text,
+                         RowFault *fault);
+
+/* Reads a label that is a word, or is not looked at. */
+bool sparse_read_label_word(const SparseParser *parser, const char **at, float *label,
+                            RowFault *fault);
 
 /* Where the entries of the present row go. */
 typedef struct {
@@ -94,8 +118,17 @@ static inline bool sparse_read_number(const char **at, float *number, const char
 /* Appends the entry at *at, which is no blank; *at is then behind it. */
 typedef bool (*SparseReadEntry)(const char **at, SparseRow *row, RowFault *fault);
 
+static inline bool sparse_read_label(const SparseParser *parser, const char **at, float *label,
+                                     RowFault *fault)
+{
+    return parser->skips_labels || parser->labels.words != NULL
+               ? sparse_read_label_word(parser, at, label, fault)
+               : sparse_read_number(at, label, "a finite number as label", fault);
+}
+
 /* Reads the row at *at; *at is then behind its line. */
-static inline __attribute__((always_inline)) bool sparse_read_row(const char **at, const char *end,
+static inline __attribute__((always_inline)) bool sparse_read_row(const SparseParser *parser,
+                                                                  const char **at, const char *end,
                                                                   RowBlock *block, RowFault *fault,
                                                                   SparseReadEntry read_entry)
 {
@@ -104,7 +137,7 @@ static inline __attribute__((always_inline)) bool sparse_read_row(const char **a
 
     if (!row_block_want_rows(block, 1))
         return row_fault_out_of_memory(fault, *at);
-    if (!sparse_read_number(at, &label, "a finite number as label", fault))
+    if (!sparse_read_label(parser, at, &label, fault))
         return false;
     row = sparse_row(block, block->n_entries);
     for (*at = skip_blanks(*at); !sparse_ends_word(**at); *at = skip_blanks(*at))
@@ -120,17 +153,19 @@ static inline __attribute__((always_inline)) bool sparse_read_row(const char **a
 }
 
 /* Reads all rows; read_entry comes into the loop. */
-static inline __attribute__((always_inline)) bool sparse_text_parse(const RowText *text,
+static inline __attribute__((always_inline)) bool sparse_text_parse(const RowParser *base,
+                                                                    const RowText *text,
                                                                     RowBlock *block,
                                                                     RowFault *fault,
                                                                     SparseReadEntry read_entry)
 {
+    const SparseParser *parser = (const SparseParser *)base;
     const char *const end = text->bytes + text->size;
 
     for (const char *at = text->bytes; at < end;) {
         at = skip_blanks(at);
         if (sparse_ends_word(*at) ? sparse_end_line(&at, end, fault)
-                                  : sparse_read_row(&at, end, block, fault, read_entry))
+                                  : sparse_read_row(parser, &at, end, block, fault, read_entry))
             continue;
         row_block_drop_row(block);
         return false;

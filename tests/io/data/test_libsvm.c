@@ -61,7 +61,12 @@ static const struct {
 } bad_rows[] = {
     { "", "rows: expected a row" },
     { "\n# nothing\n", "rows: expected a row" },
-    { "yes 1:1\n", "rows:1:1: expected a finite number as label, found \"yes\"" },
+    { "1 2:3\nyes 1:1\n", "rows:2:1: expected a finite number as label, found \"yes\"" },
+    { "hello world\n", "rows:1:1: expected a finite number as label, found \"hello\"" },
+    { "yes 1:1\nno 2:1\n3:1 4:1\n",
+      "rows:3:1: expected a word as label, without colon and comma, found \"3:1\"" },
+    { "yes 1:1\nno 2:1\nyes,no 4:1\n",
+      "rows:3:1: expected a word as label, without colon and comma, found \"yes,no\"" },
     { "1:1 2:1\n", "rows:1:1: expected a finite number as label, found \"1:1\"" },
     { "1,2 1:1\n", "rows:1:1: expected a finite number as label, found \"1,2\"" },
     { "nan 1:1\n", "rows:1:1: expected a finite number as label, found \"nan\"" },
@@ -108,6 +113,70 @@ START_TEST(libsvm_refuses_zero_bytes)
 {
     check_refused(&libsvm, "1 2:3\n\0", 7,
                   "rows:2:1: expected a finite number as label, found a zero byte");
+}
+END_TEST
+
+/* Both formats: words as labels are places among all words, in the order of their bytes. */
+START_TEST(sparse_labels_may_be_words)
+{
+    static const struct {
+        const RubatoDataSpec *spec;
+        const char *text;
+    } files[] = {
+        { &libsvm, "spam 1:1 3:2\n# nothing\nham\n\n 7 2:1\nno-1 2:1 # ham\nspam 1:1" },
+        { &libffm, "spam 0:1:1 0:3:2\nham\n7 0:2:1\r\nno-1 0:2:1\nspam 0:1:1\n" },
+    };
+    const float places[] = { 3, 1, 0, 2, 3 };
+    g_autoptr(RubatoRows) rows = load_good(files[_i].spec, files[_i].text);
+
+    ck_assert_uint_eq(rows->n_rows, 5);
+    ck_assert_mem_eq(rows->label, places, sizeof places);
+    ck_assert_uint_eq(rows->n_entries, 5);
+}
+END_TEST
+
+START_TEST(sparse_labels_have_the_places_of_the_models_words)
+{
+    static const char *const words[] = { "1", "b", "d", NULL };
+    const RubatoDataKeys keys = { .format = "libsvm",
+                                  .label_column = RUBATO_NO_COLUMN,
+                                  .n_label_words = 3,
+                                  .label_words = words };
+    const RubatoDataSpec spec = { .format = "libsvm", .keys = &keys };
+    const float places[] = { 2, 0, 1 };
+    g_autoptr(RubatoRows) rows = load_good(&spec, "d 1:1\n1 1:1\nb 1:1\n");
+
+    ck_assert_mem_eq(rows->label, places, sizeof places);
+    check_refused(&spec, "1 1:1\n2 1:1\n", strlen("1 1:1\n2 1:1\n"),
+                  "rows:2:1: expected one of the labels of the model's rows, found \"2\"");
+}
+END_TEST
+
+/* Of a model whose labels are numbers, so are those of all rows. */
+START_TEST(sparse_labels_are_numbers_where_the_models_are)
+{
+    const RubatoDataKeys keys = { .format = "libsvm", .label_column = RUBATO_NO_COLUMN };
+    const RubatoDataSpec spec = { .format = "libsvm", .keys = &keys };
+
+    check_refused(&spec, "a 1:1\n", strlen("a 1:1\n"),
+                  "rows:1:1: expected a finite number as label, found \"a\"");
+}
+END_TEST
+
+START_TEST(sparse_labels_that_are_skipped_may_be_anything_or_missing)
+{
+    const RubatoDataSpec svm = { .format = "libsvm", .skip_labels = true },
+                         ffm = { .format = "libffm", .skip_labels = true };
+    g_autoptr(RubatoRows) rows = load_good(&svm, "? 1:1\n2:1 3:1\n7\nnan 1:1\n");
+    const size_t starts[] = { 0, 1, 3, 3, 4 };
+    const float none[] = { 0, 0, 0, 0 };
+
+    ck_assert_uint_eq(rows->n_rows, 4);
+    ck_assert_mem_eq(rows->row_start, starts, sizeof starts);
+    ck_assert_mem_eq(rows->label, none, sizeof none);
+    g_autoptr(RubatoRows) fields = load_good(&ffm, "0:2:1 1:3:1\na,b 0:1:1\n");
+    ck_assert_uint_eq(fields->n_rows, 2);
+    ck_assert_uint_eq(fields->n_entries, 3);
 }
 END_TEST
 
@@ -187,7 +256,7 @@ static const struct {
     { "1 1:18446744073709551616:1\n", "rows:1:3: expected an index up to 18446744073709551615" },
     { "1 1:1:1 2:2:inf\n", "rows:1:13: expected a finite number as value, found \"inf\"" },
     { "1 1:1:9e99\n", "rows:1:7: expected a number within the range of a float, found \"9e99\"" },
-    { "x 1:1:1\n", "rows:1:1: expected a finite number as label, found \"x\"" },
+    { "1 1:1:1\nx 1:1:1\n", "rows:2:1: expected a finite number as label, found \"x\"" },
 };
 
 START_TEST(libffm_refuses_with_line_and_column)
@@ -207,6 +276,10 @@ int main(void)
     tcase_add_test(svm, libsvm_allows_blanks_comments_and_line_ends);
     tcase_add_test(svm, libsvm_refuses_with_line_and_column);
     tcase_add_test(svm, libsvm_refuses_zero_bytes);
+    tcase_add_loop_test(svm, sparse_labels_may_be_words, 0, 2);
+    tcase_add_test(svm, sparse_labels_have_the_places_of_the_models_words);
+    tcase_add_test(svm, sparse_labels_are_numbers_where_the_models_are);
+    tcase_add_test(svm, sparse_labels_that_are_skipped_may_be_anything_or_missing);
     tcase_add_test(svm, libsvm_reads_lines_of_any_length);
     tcase_add_test(svm, libsvm_tells_the_line_of_a_fault_far_inside);
     tcase_add_test(ffm, libffm_reads_fields_indices_and_values);
