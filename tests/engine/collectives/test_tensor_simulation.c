@@ -1,0 +1,770 @@
+/* Collectives on tensors of three simulated nodes: the real scheduler, and on each node the router
+ * and the exchange. Control messages are late, pieces of tensors come in any order, and other
+ * threads of a node go on wherever one of them sends: the seed decides. Every request ends, on all
+ * workers alike, also if a worker returns, a node dies, or memory is short.
+ *
+ * One thread. */
+#include <string.h>
+
+#include "engine/collectives/tensor_exchange_private.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/scheduler_fixture.h"
+#include "tests/support/engine/tensor_post.h"
+#include "tests/support/runner.h"
+
+enum {
+    MOST_LOCAL = 3,
+    MOST_RANKS = N_NODES * MOST_LOCAL,
+    N_ROUNDS = 2, /* each ends with a join */
+    N_JOBS = 8,   /* of a round */
+    N_NAMES = 5,
+    N_SEEDS = 250, /* RUBATO_TEST_SEEDS says another number */
+    MOST_DEEP = 3, /* threads of a node that are at work at the same time */
+};
+
+typedef enum { FAULT_NONE, FAULT_RETURN, FAULT_DEATH, FAULT_MEMORY, N_FAULTS } Fault;
+
+/* A worker's request. */
+typedef struct {
+    TensorEntry entry;
+    Call call;
+    RubatoGathered gathered;
+    bool is_asked, is_refused, has_ended; /* has_ended: the worker has noticed */
+} Request;
+
+/* What all workers ask under one name. */
+typedef struct {
+    TensorRequest request;
+    char name[16];
+    uint32_t odd; /* a rank with another shape; UINT32_MAX: none */
+    Request requests[MOST_RANKS];
+} Job;
+
+typedef struct {
+    uint32_t rank, node;
+    uint32_t round, n_asked; /* of this round */
+    uint32_t quota;          /* the same: then it joins */
+    TensorJoin join;
+    bool is_joining, is_busy, fails, has_left;
+} Worker;
+
+typedef struct {
+    PostOffice office;
+    TensorRouter *router;
+    TensorExchange *exchange;            /* NULL: the task has ended here */
+    GQueue to_scheduler, from_scheduler; /* of Control */
+    bool is_hearing, is_receiving;
+    bool is_done; /* its workers have returned; is_over: so have all */
+    bool is_over;
+} Node;
+
+typedef struct {
+    uint64_t seed, random;
+    Fault fault;
+    uint32_t epoch;
+    uint32_t n_workers_of[N_NODES], n_workers;
+    Node nodes[N_NODES];
+    Worker workers[MOST_RANKS];
+    Job jobs[N_ROUNDS][N_JOBS];
+    uint32_t last[N_ROUNDS]; /* rank that joined last; UINT32_MAX: not known */
+    uint32_t n_until_fault;  /* moves, or messages */
+    uint32_t lost;           /* a node; UINT32_MAX: none */
+    uint32_t depth;
+} World;
+
+static World *world;
+
+static bool move(void);
+
+static bool chance(uint32_t one_of)
+{
+    return random_below(&world->random, one_of) == 0;
+}
+
+/* Other threads go on. */
+static void let_others_go_on(void)
+{
+    if (world->depth >= MOST_DEEP || !chance(3))
+        return;
+    world->depth++;
+    for (uint32_t n = random_below(&world->random, 4); n > 0; n--)
+        move();
+    world->depth--;
+}
+
+/* ---- the network ---- */
+
+static bool is_starved(void)
+{
+    return world->fault == FAULT_MEMORY && world->n_until_fault > 0 && --world->n_until_fault == 0;
+}
+
+static bool has_no_room(void)
+{
+    return chance(4);
+}
+
+static const TensorPostHooks hooks = { is_starved, has_no_room, let_others_go_on };
+
+/* ---- control messages ---- */
+
+static void put_control(GQueue *queue, const Control *control)
+{
+    Control *const copy = g_new(Control, 1);
+    g_autoptr(GByteArray) body = control_encode(control);
+
+    require_msg(control_decode(body->data, body->len, copy, NULL), "a message that nobody reads");
+    g_queue_push_tail(queue, copy);
+}
+
+static void free_control(void *control)
+{
+    control_clear(control);
+    g_free(control);
+}
+
+static void sent(void *user, uint32_t node, const Control *control)
+{
+    (void)user;
+    if (control->kind == CONTROL_GO)
+        world->epoch = control->go.id;
+    if (control->kind == CONTROL_DECIDE || control->kind == CONTROL_CANCEL ||
+        control->kind == CONTROL_TASK_END)
+        put_control(&world->nodes[node].from_scheduler, control);
+}
+
+static bool deliver_to_node(uint32_t number)
+{
+    Node *const node = &world->nodes[number];
+
+    if (number == world->lost || node->is_hearing || node->from_scheduler.length == 0)
+        return false;
+    Control *const control = g_queue_pop_head(&node->from_scheduler);
+    node->is_hearing = true;
+    if (control->kind == CONTROL_DECIDE)
+        require_msg(tensor_router_decide(node->router, &control->decide),
+                    "seed %zu: node %u makes no sense of %s", (size_t)world->seed, number,
+                    control->decide.lines);
+    else if (control->kind == CONTROL_CANCEL && node->exchange != NULL)
+        tensor_exchange_cancel(node->exchange, control->cancel.outcome.text);
+    node->is_over |= control->kind == CONTROL_TASK_END;
+    node->is_hearing = false;
+    free_control(control);
+    return true;
+}
+
+static bool deliver_to_scheduler(uint32_t number)
+{
+    Node *const node = &world->nodes[number];
+    Control *const control = number == world->lost ? NULL : g_queue_pop_head(&node->to_scheduler);
+
+    if (control == NULL)
+        return false;
+    require_msg(scheduler_receive(scheduler, now_ms, number, control),
+                "seed %zu: the scheduler refuses %s of node %u", (size_t)world->seed,
+                control_kind_name(control->kind), number);
+    free_control(control);
+    return true;
+}
+
+static void tell_scheduler(void *user, const Control *control)
+{
+    Node *const node = user;
+    const uint32_t number = (uint32_t)(node - world->nodes);
+
+    put_control(&node->to_scheduler, control);
+    if (number == CONFIG.self && chance(2)) { /* what it decides may come within the call */
+        while (deliver_to_scheduler(number))
+            continue;
+        deliver_to_node(number);
+    }
+    let_others_go_on();
+}
+
+/* ---- what workers ask ---- */
+
+static uint64_t value_of(uint32_t rank, uint64_t i)
+{
+    return rubato_mix64(world->seed * 64 + rank) + i * (rank + 1);
+}
+
+static bool is_joinable(const Job *job)
+{
+    return tensor_request_may_join(&job->request);
+}
+
+static void make_job(Job *job, uint32_t number)
+{
+    static const uint32_t rows[] = { 1, 3, 10, 2500, 40000 };
+    TensorRequest *const request = &job->request;
+
+    *request = (TensorRequest){
+        .operation = chance(2) ? TENSOR_ALLREDUCE
+                               : (TensorOperation)random_below(&world->random, TENSOR_OPERATIONS),
+        .dtype = RUBATO_I64,
+        .reduce = { .prescale = 1, .postscale = 1 },
+    };
+    if (request->operation != TENSOR_BARRIER) {
+        request->n_dims = 1;
+        request->shape[0] = rows[chance(80) ? 4 : chance(10) ? 3 : random_below(&world->random, 3)];
+    }
+    if (request->operation == TENSOR_BROADCAST)
+        request->root = random_below(&world->random, world->n_workers);
+    if (request->operation == TENSOR_ALLTOALL)
+        request->shape[0] = 2 * world->n_workers;
+    job->odd = request->operation == TENSOR_ALLREDUCE && chance(6)
+                   ? random_below(&world->random, world->n_workers)
+                   : UINT32_MAX;
+    g_snprintf(job->name, sizeof job->name, "t %u", number % N_NAMES);
+}
+
+static void make_request(Job *job, uint32_t rank)
+{
+    Request *const it = &job->requests[rank];
+    TensorPart *const part = &it->entry.part;
+
+    it->entry.name = job->name;
+    part->request = job->request;
+    if (job->odd == rank)
+        part->request.shape[0]++;
+    if (job->request.operation == TENSOR_ALLGATHER)
+        part->request.shape[0] = (part->request.shape[0] + rank) % 7;
+    const uint64_t n = tensor_request_values(&part->request);
+    uint64_t *const input = g_new(uint64_t, n + 1);
+    for (uint64_t i = 0; i < n; i++)
+        input[i] = value_of(rank, i);
+    part->input = input;
+    part->output = g_new0(uint64_t, n + 1);
+    part->gathered = &it->gathered;
+    if (job->request.operation != TENSOR_ALLTOALL)
+        return;
+    part->splits = g_new(uint64_t, world->n_workers);
+    for (uint32_t i = 0; i < world->n_workers; i++)
+        part->splits[i] = 2;
+}
+
+static void clear_request(Request *it)
+{
+    g_free((void *)(uintptr_t)it->entry.part.input);
+    g_free(it->entry.part.output);
+    if (it->is_refused)
+        g_free(it->entry.part.splits);
+    rubato_gathered_clear(&it->gathered);
+    g_clear_error(&it->entry.failure);
+}
+
+/* What its earlier jobs under the name must be: ended. */
+static bool may_ask(const Worker *worker, uint32_t number)
+{
+    const Job *const jobs = world->jobs[worker->round];
+
+    for (uint32_t i = 0; i < number; i++)
+        if (strcmp(jobs[i].name, jobs[number].name) == 0 &&
+            !jobs[i].requests[worker->rank].has_ended)
+            return false;
+    return !jobs[number].requests[worker->rank].is_asked;
+}
+
+/* While the request is not decided. */
+static void ask_twice(const Worker *worker, const Request *pending)
+{
+    const TensorExchange *const exchange = world->nodes[worker->node].exchange;
+    g_autoptr(GError) error = NULL;
+    TensorEntry entry = { .name = pending->entry.name,
+                          .part.request = { .operation = TENSOR_BARRIER } };
+
+    if (!g_hash_table_contains(exchange->asked[worker->rank - exchange->first_rank], entry.name))
+        return;
+    require_msg(
+        !tensor_exchange_ask(world->nodes[worker->node].exchange, worker->rank, &entry, &error),
+        "seed %zu: asked twice", (size_t)world->seed);
+    require_msg(world->fault != FAULT_NONE ||
+                    g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS),
+                "seed %zu: %s", (size_t)world->seed, error->message);
+}
+
+static bool ask_next(Worker *worker)
+{
+    const uint32_t first = random_below(&world->random, N_JOBS);
+    Job *job = NULL;
+
+    if (worker->n_asked == worker->quota)
+        return false;
+    for (uint32_t i = 0; i < N_JOBS && job == NULL; i++)
+        if (may_ask(worker, (first + i) % N_JOBS))
+            job = &world->jobs[worker->round][(first + i) % N_JOBS];
+    if (job == NULL)
+        return false;
+    Request *const it = &job->requests[worker->rank];
+    make_request(job, worker->rank);
+    it->is_asked = true;
+    it->entry.call = &it->call;
+    worker->n_asked++;
+    call_begin(&it->call, NULL);
+    call_add_parts(&it->call, 1);
+    if (!tensor_exchange_ask(world->nodes[worker->node].exchange, worker->rank, &it->entry,
+                             &it->entry.failure)) {
+        it->is_refused = true;
+        call_end_part(&it->call, CALL_FAILED, 0);
+    }
+    call_sent(&it->call);
+    if (!call_has_ended(&it->call) && chance(10))
+        ask_twice(worker, it);
+    return true;
+}
+
+static bool is_fatal(const GError *error)
+{
+    return error != NULL && !g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH) &&
+           !g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY);
+}
+
+/* Looks for requests that have ended. *n_open: those that have not. */
+static bool notice_ends(Worker *worker, uint32_t *n_open)
+{
+    bool any = false;
+
+    *n_open = 0;
+    for (uint32_t i = 0; i < N_JOBS; i++) {
+        Request *const it = &world->jobs[worker->round][i].requests[worker->rank];
+
+        if (!it->is_asked || it->has_ended)
+            continue;
+        it->has_ended = call_has_ended(&it->call);
+        any |= it->has_ended;
+        *n_open += !it->has_ended;
+        worker->fails |= it->has_ended && is_fatal(it->entry.failure);
+    }
+    return any;
+}
+
+static void begin_round(Worker *worker)
+{
+    worker->n_asked = 0;
+    worker->quota = chance(4) ? random_below(&world->random, N_JOBS + 1) : N_JOBS;
+}
+
+static bool join(Worker *worker)
+{
+    worker->join = (TensorJoin){ 0 };
+    worker->is_joining = true;
+    call_begin(&worker->join.call, NULL);
+    call_add_parts(&worker->join.call, 1);
+    if (!tensor_exchange_join(world->nodes[worker->node].exchange, worker->rank, &worker->join,
+                              &worker->join.failure))
+        call_end_part(&worker->join.call, CALL_FAILED, 0);
+    call_sent(&worker->join.call);
+    return true;
+}
+
+static bool notice_join(Worker *worker)
+{
+    if (!call_has_ended(&worker->join.call))
+        return false;
+    worker->is_joining = false;
+    if (worker->join.failure != NULL) {
+        worker->fails = true;
+        g_clear_error(&worker->join.failure);
+        return true;
+    }
+    uint32_t *const last = &world->last[worker->round];
+    require_msg(*last == UINT32_MAX || *last == worker->join.last,
+                "seed %zu: rank %u joined last, or rank %u", (size_t)world->seed, *last,
+                worker->join.last);
+    *last = worker->join.last;
+    if (++worker->round < N_ROUNDS)
+        begin_round(worker);
+    return true;
+}
+
+static bool leave(Worker *worker)
+{
+    worker->has_left = true;
+    tensor_exchange_leave(world->nodes[worker->node].exchange, worker->rank);
+    return true;
+}
+
+/* What the worker does next. False: it waits. */
+static bool step(Worker *worker)
+{
+    uint32_t n_open = 0;
+
+    if (worker->node == world->lost || worker->round == N_ROUNDS) {
+        const bool leaves = worker->node != world->lost && !worker->has_left;
+        return leaves && leave(worker);
+    }
+    if (notice_ends(worker, &n_open))
+        return true;
+    if (worker->is_joining) /* what it has asked before may end later */
+        return n_open == 0 && notice_join(worker);
+    if (worker->fails)
+        return !worker->has_left && leave(worker);
+    if (ask_next(worker))
+        return true;
+    return worker->n_asked == worker->quota && join(worker);
+}
+
+static bool step_worker(uint32_t rank)
+{
+    Worker *const worker = &world->workers[rank];
+
+    if (worker->is_busy)
+        return false;
+    worker->is_busy = true;
+    const bool moved = step(worker);
+    worker->is_busy = false;
+    return moved;
+}
+
+/* ---- what nodes do ---- */
+
+static bool work_on(uint32_t number)
+{
+    TensorExchange *const exchange = world->nodes[number].exchange;
+
+    if (exchange == NULL || exchange->ready.length == 0)
+        return false;
+    pthread_mutex_lock(&exchange->lock);
+    operation_work(exchange);
+    pthread_mutex_unlock(&exchange->lock);
+    return true;
+}
+
+static bool deliver_piece(void)
+{
+    uint32_t which, to;
+
+    if (tensor_post_count() == 0)
+        return false;
+    which = tensor_post_choose(random_below(&world->random, tensor_post_count()), &to);
+    Node *const node = &world->nodes[to];
+    if (node->is_receiving)
+        return false;
+    if (to == world->lost) {
+        tensor_post_drop(which);
+        return true;
+    }
+    node->is_receiving = true;
+    const char *const wrong = tensor_router_receive(node->router, tensor_post_take(which));
+    node->is_receiving = false;
+    require_msg(wrong == NULL, "seed %zu: %s", (size_t)world->seed, wrong);
+    return true;
+}
+
+static void forget_task(Node *node)
+{
+    tensor_router_remove(node->router, world->epoch);
+    tensor_exchange_free(node->exchange);
+    node->exchange = NULL;
+}
+
+/* A node whose workers have all returned says so, and forgets the task once all nodes have. */
+static bool end_task(uint32_t number)
+{
+    Node *const node = &world->nodes[number];
+
+    if (number == world->lost || node->exchange == NULL || world->depth > 0)
+        return false;
+    for (uint32_t rank = 0; rank < world->n_workers && !node->is_done; rank++)
+        if (world->workers[rank].node == number &&
+            (!world->workers[rank].has_left || world->workers[rank].is_joining))
+            return false;
+    if (!node->is_done) {
+        put_control(&node->to_scheduler,
+                    &(Control){ .kind = CONTROL_TASK_DONE, .task_done = { world->epoch } });
+        node->is_done = true;
+        return true;
+    }
+    if (!node->is_over)
+        return false;
+    for (uint32_t rank = 0; rank < world->n_workers; rank++) {
+        uint32_t n_open = 0;
+
+        if (world->workers[rank].node != number || world->workers[rank].round == N_ROUNDS)
+            continue;
+        notice_ends(&world->workers[rank], &n_open);
+        if (n_open > 0)
+            return false;
+    }
+    forget_task(node);
+    return true;
+}
+
+/* The fault comes at its time. */
+static void maybe_fail(void)
+{
+    if ((world->fault != FAULT_RETURN && world->fault != FAULT_DEATH) ||
+        world->n_until_fault == 0 || --world->n_until_fault > 0)
+        return;
+    if (world->fault == FAULT_RETURN) {
+        world->workers[random_below(&world->random, world->n_workers)].fails = true;
+        return;
+    }
+    world->lost = 1 + random_below(&world->random, N_NODES - 1);
+    scheduler_node_gone(scheduler, now_ms, world->lost, "its process has ended");
+}
+
+/* One thing of those that can be done. False: there is none. */
+static bool move(void)
+{
+    const uint32_t n = world->n_workers + 4 * N_NODES + 4;
+    const uint32_t first = random_below(&world->random, n);
+
+    maybe_fail();
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t what = (first + i) % n;
+
+        if (what < world->n_workers) {
+            if (step_worker(what))
+                return true;
+            continue;
+        }
+        what -= world->n_workers;
+        const uint32_t node = what % N_NODES;
+        const bool moved = what >= 4 * N_NODES   ? deliver_piece()
+                           : what >= 3 * N_NODES ? end_task(node)
+                           : what >= 2 * N_NODES ? node != world->lost && work_on(node)
+                           : what >= N_NODES     ? deliver_to_node(node)
+                                                 : deliver_to_scheduler(node);
+        if (moved)
+            return true;
+    }
+    return false;
+}
+
+/* ---- making ---- */
+
+static void begin_task(void)
+{
+    g_autofree char *workers = NULL;
+
+    for (uint32_t node = 0; node < N_NODES; node++)
+        world->n_workers_of[node] = random_below(&world->random, MOST_LOCAL + 1);
+    world->n_workers_of[CONFIG.self] += world->n_workers_of[1] + world->n_workers_of[2] == 0;
+    world->n_workers_of[2] += world->n_workers_of[1] + world->n_workers_of[2] == 0;
+    workers = g_strdup_printf("%u %u %u", world->n_workers_of[0], world->n_workers_of[1],
+                              world->n_workers_of[2]);
+    for (uint32_t node = 0; node < N_NODES; node++) {
+        Control run = call(1, CONTROL_CALL_RUN, "task x", "same");
+
+        run.propose.workers = workers;
+        say(node, run);
+    }
+    for (uint32_t node = 0; node < N_NODES; node++)
+        ready(node, 1);
+}
+
+static void begin_node(uint32_t number)
+{
+    Node *const node = &world->nodes[number];
+
+    node->office.network = tensor_post_network(number);
+    node->router = tensor_router_new(&node->office, tell_scheduler, node);
+    node->exchange = tensor_exchange_new(&(TensorPlace){ .task = "x",
+                                                         .n_nodes = N_NODES,
+                                                         .self = number,
+                                                         .node_ids = IDS,
+                                                         .workers_of = world->n_workers_of });
+    tensor_router_add(node->router, world->epoch, node->exchange);
+    for (uint32_t i = 0; i < world->n_workers_of[number]; i++) {
+        Worker *const worker = &world->workers[world->n_workers];
+
+        *worker = (Worker){ .rank = world->n_workers++, .node = number };
+        begin_round(worker);
+    }
+}
+
+static void begin_world(uint64_t seed)
+{
+    world = g_new0(World, 1);
+    world->seed = seed;
+    world->random = seed * 2 + 1;
+    world->fault = (Fault)(seed % N_FAULTS);
+    world->lost = UINT32_MAX;
+    tensor_post_begin(&hooks);
+    world->n_until_fault = 1 + random_below(&world->random, chance(2) ? 20 : 400);
+    replace_scheduler(&CONFIG, sent);
+    begin();
+    begin_task();
+    for (uint32_t node = 0; node < N_NODES; node++)
+        begin_node(node);
+    for (uint32_t round = 0; round < N_ROUNDS; round++) {
+        world->last[round] = UINT32_MAX;
+        for (uint32_t i = 0; i < N_JOBS; i++)
+            make_job(&world->jobs[round][i], i);
+    }
+}
+
+static void end_world(void)
+{
+    for (uint32_t number = 0; number < N_NODES; number++) {
+        Node *const node = &world->nodes[number];
+
+        if (number == world->lost) {
+            tensor_exchange_cancel(node->exchange, "the process has ended");
+            while (work_on(number))
+                continue;
+            forget_task(node);
+        }
+        tensor_router_free(node->router);
+        g_queue_clear_full(&node->to_scheduler, free_control);
+        g_queue_clear_full(&node->from_scheduler, free_control);
+    }
+    tensor_post_end();
+    for (uint32_t round = 0; round < N_ROUNDS; round++)
+        for (uint32_t i = 0; i < N_JOBS; i++)
+            for (uint32_t rank = 0; rank < world->n_workers; rank++)
+                clear_request(&world->jobs[round][i].requests[rank]);
+    for (uint32_t rank = 0; rank < world->n_workers; rank++)
+        g_clear_error(&world->workers[rank].join.failure);
+    g_clear_pointer(&world, g_free);
+    tear_down();
+}
+
+/* ---- judging ---- */
+
+static uint64_t sum_of(const Job *job, uint64_t i)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t rank = 0; rank < world->n_workers; rank++)
+        sum += job->requests[rank].is_asked ? value_of(rank, i) : 0;
+    return sum;
+}
+
+static bool is_reduced(const Job *job, uint32_t rank)
+{
+    const TensorPart *const part = &job->requests[rank].entry.part;
+    const bool scatters = job->request.operation == TENSOR_REDUCE_SCATTER;
+    const uint64_t n_rows = tensor_request_values(&part->request);
+    const uint64_t n =
+        scatters ? rubato_reduce_scatter_rows(n_rows, world->n_workers, rank) : n_rows;
+    uint64_t first = 0;
+
+    for (uint32_t i = 0; i < rank && scatters; i++)
+        first += rubato_reduce_scatter_rows(n_rows, world->n_workers, i);
+    for (uint64_t i = 0; i < n; i++)
+        if (((const uint64_t *)part->output)[i] != sum_of(job, first + i))
+            return false;
+    return true;
+}
+
+static bool is_gathered(const Job *job, uint32_t rank)
+{
+    const RubatoGathered *const gathered = &job->requests[rank].gathered;
+    const uint64_t *value = gathered->values;
+
+    for (uint32_t from = 0; from < world->n_workers; from++) {
+        const bool deals = job->request.operation == TENSOR_ALLTOALL;
+        const uint64_t n =
+            deals ? 2 : tensor_request_values(&job->requests[from].entry.part.request);
+
+        if (gathered->rows[from] != n)
+            return false;
+        for (uint64_t i = 0; i < n; i++)
+            if (*value++ != value_of(from, (deals ? 2 * rank : 0) + i))
+                return false;
+    }
+    return true;
+}
+
+static bool is_right(const Job *job, uint32_t rank)
+{
+    const TensorPart *const part = &job->requests[rank].entry.part;
+
+    switch (job->request.operation) {
+    case TENSOR_ALLREDUCE:
+    case TENSOR_REDUCE_SCATTER:
+        return is_reduced(job, rank);
+    case TENSOR_ALLGATHER:
+    case TENSOR_ALLTOALL:
+        return is_gathered(job, rank);
+    case TENSOR_BROADCAST:
+        for (uint64_t i = 0; i < part->request.shape[0]; i++)
+            if (((const uint64_t *)part->output)[i] != value_of(job->request.root, i))
+                return false;
+        return true;
+    default:
+        return true;
+    }
+}
+
+/* Whether the workers that asked do not fit together. */
+static bool is_mismatch(const Job *job)
+{
+    uint32_t n_asked = 0;
+
+    for (uint32_t rank = 0; rank < world->n_workers; rank++)
+        n_asked += job->requests[rank].is_asked;
+    return (job->odd != UINT32_MAX && job->requests[job->odd].is_asked && n_asked > 1) ||
+           (n_asked < world->n_workers && !is_joinable(job));
+}
+
+static void judge_request(const Job *job, uint32_t rank)
+{
+    const Request *const it = &job->requests[rank];
+    const GError *const error = it->entry.failure;
+    const int code = error == NULL ? 0 : error->code;
+    const bool is_end = code == RUBATO_ERROR_NOT_FOUND || code == RUBATO_ERROR_CANCELLED;
+
+    if (!it->is_asked || world->workers[rank].node == world->lost)
+        return;
+    require_msg(it->has_ended, "seed %zu: rank %u waits for %s", (size_t)world->seed, rank,
+                job->name);
+    if (error == NULL)
+        require_msg(!is_mismatch(job) && is_right(job, rank), "seed %zu: rank %u has a wrong %s %s",
+                    (size_t)world->seed, rank, tensor_operation_name(job->request.operation),
+                    job->name);
+    else if (code == RUBATO_ERROR_MISMATCH)
+        require_msg(is_mismatch(job), "seed %zu: %s", (size_t)world->seed, error->message);
+    else
+        require_msg((code == RUBATO_ERROR_MEMORY && world->fault == FAULT_MEMORY) ||
+                        (is_end && (world->fault == FAULT_RETURN || world->fault == FAULT_DEATH)),
+                    "seed %zu: rank %u: %s", (size_t)world->seed, rank, error->message);
+}
+
+static void judge(void)
+{
+    for (uint32_t node = 0; node < N_NODES; node++)
+        require_msg(world->nodes[node].exchange == NULL || node == world->lost,
+                    "seed %zu: node %u waits for ever", (size_t)world->seed, node);
+    for (uint32_t round = 0; round < N_ROUNDS; round++)
+        for (uint32_t i = 0; i < N_JOBS; i++)
+            for (uint32_t rank = 0; rank < world->n_workers; rank++)
+                judge_request(&world->jobs[round][i], rank);
+}
+
+static uint64_t number_in(const char *variable, uint64_t otherwise)
+{
+    const char *const text = g_getenv(variable);
+
+    return text != NULL ? g_ascii_strtoull(text, NULL, 10) : otherwise;
+}
+
+/* RUBATO_TEST_SEED: that one alone. RUBATO_TEST_SEEDS: so many. */
+START_TEST(every_request_ends_on_all_workers_alike)
+{
+    const uint64_t first = number_in("RUBATO_TEST_SEED", 0);
+    const uint64_t n = number_in("RUBATO_TEST_SEEDS", N_SEEDS);
+
+    for (uint64_t seed = first; seed < (g_getenv("RUBATO_TEST_SEED") != NULL ? first + 1 : n);
+         seed++) {
+        begin_world(seed);
+        while (move())
+            continue;
+        judge();
+        end_world();
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("tensor_simulation");
+    TCase *const cases = tcase_create("cases");
+
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, every_request_ends_on_all_workers_alike);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}

@@ -1,0 +1,406 @@
+/* The coordinator of collectives on tensors: what nodes tell goes in, and what is decided comes out
+ * for each node with workers, numbered, in the same order. */
+#include <string.h>
+
+#include "engine/collectives/tensor_text.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/scheduler_fixture.h"
+#include "tests/support/runner.h"
+
+/* Ranks 0 and 1 are on node 0, rank 2 is on node 2; node 1 has no worker. */
+#define WORKERS "2 0 1"
+
+static uint32_t epoch;
+
+/* ---- what goes in ---- */
+
+static uint32_t run_task(const char *workers)
+{
+    uint32_t id = 0;
+
+    for (uint32_t node = 0; node < N_NODES; node++) {
+        Control run = call(1, CONTROL_CALL_RUN, "task x", "same");
+
+        run.propose.workers = workers;
+        say(node, run);
+    }
+    for (uint32_t node = 0; node < N_NODES; node++)
+        id = expect(node, CONTROL_GO)->go.id;
+    for (uint32_t node = 0; node < N_NODES; node++)
+        ready(node, 1);
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+    return id;
+}
+
+static void begin_task(void)
+{
+    set_up();
+    begin();
+    epoch = run_task(WORKERS);
+}
+
+static TensorWish sum_of(uint32_t rank, const char *name, uint64_t n)
+{
+    TensorWish wish = { .kind = TENSOR_WISH_ASK,
+                        .rank = rank,
+                        .request = { .operation = TENSOR_ALLREDUCE,
+                                     .n_dims = 1,
+                                     .shape = { n },
+                                     .reduce = { .prescale = 1, .postscale = 1 } } };
+
+    g_strlcpy(wish.name, name, sizeof wish.name);
+    return wish;
+}
+
+static bool hears_lines(uint32_t node, uint32_t of_epoch, const char *lines)
+{
+    return hears(node, (Control){ .kind = CONTROL_ENQUEUE, .enqueue = { of_epoch, lines } });
+}
+
+static bool hears_wish(uint32_t node, TensorWish wish)
+{
+    g_autoptr(GString) lines = g_string_new(NULL);
+
+    tensor_wish_write(lines, &wish);
+    return hears_lines(node, epoch, lines->str);
+}
+
+static void ask(uint32_t node, uint32_t rank, const char *name)
+{
+    ck_assert(hears_wish(node, sum_of(rank, name, 4)));
+}
+
+static void tell(uint32_t node, uint32_t rank, TensorWishKind kind)
+{
+    ck_assert(hears_wish(node, (TensorWish){ .kind = kind, .rank = rank }));
+}
+
+/* ---- what comes out ---- */
+
+/* The only verdict of the next DECIDE to that node. */
+static void take_verdict(uint32_t node, TensorVerdictKind kind, uint64_t number,
+                         TensorVerdict *verdict)
+{
+    const Control *const decide = expect(node, CONTROL_DECIDE);
+    const char *at = decide->decide.lines;
+
+    ck_assert_uint_eq(decide->decide.epoch, epoch);
+    ck_assert(tensor_verdict_read(&at, verdict));
+    ck_assert_str_eq(at, "");
+    ck_assert_int_eq(verdict->kind, kind);
+    ck_assert_uint_eq(verdict->number, number);
+}
+
+/* Both nodes with workers get it. name NULL: it has none; text NULL: no error. */
+static void expect_decided(TensorVerdictKind kind, uint64_t number, const char *name, uint32_t code,
+                           const char *text)
+{
+    for (uint32_t node = 0; node < N_NODES; node += 2) {
+        g_auto(TensorVerdict) verdict = { 0 };
+
+        take_verdict(node, kind, number, &verdict);
+        ck_assert_str_eq(verdict.name, name != NULL ? name : "");
+        ck_assert_uint_eq(verdict.code, code);
+        ck_assert((verdict.error != NULL) == (text != NULL));
+        if (text != NULL)
+            ck_assert_ptr_nonnull(strstr(verdict.error, text));
+    }
+}
+
+START_TEST(name_is_decided_once_all_have_asked)
+{
+    ask(0, 0, "x");
+    ask(2, 2, "y");
+    ask(2, 2, "x");
+    expect_quiet();
+    ask(0, 1, "x");
+    expect_decided(TENSOR_VERDICT_RUN, 1, "x", CONTROL_OK, NULL);
+    expect_quiet();
+    ask(0, 1, "y");
+    ask(0, 0, "y");
+    expect_decided(TENSOR_VERDICT_RUN, 2, "y", CONTROL_OK, NULL);
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(disagreement_fails_the_name_alone)
+{
+    ask(0, 0, "x");
+    ask(0, 1, "x");
+    ck_assert(hears_wish(2, sum_of(2, "x", 5)));
+    expect_decided(TENSOR_VERDICT_FAIL, 1, "x", MISMATCH_CODE, "[4] by worker 0 and worker 1");
+    ask(0, 0, "x");
+    ask(0, 1, "x");
+    ask(2, 2, "x");
+    expect_decided(TENSOR_VERDICT_RUN, 2, "x", CONTROL_OK, NULL);
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(who_has_joined_is_left_out_until_all_have)
+{
+    for (uint64_t number = 1; number < 4; number += 2) {
+        tell(0, 1, TENSOR_WISH_JOIN);
+        ask(0, 0, "x");
+        ask(2, 2, "x");
+        for (uint32_t node = 0; node < N_NODES; node += 2) {
+            g_auto(TensorVerdict) verdict = { 0 };
+
+            take_verdict(node, TENSOR_VERDICT_RUN, number, &verdict);
+            ck_assert_str_eq(verdict.ranks, " 0 0, 2 2");
+        }
+        tell(0, 0, TENSOR_WISH_JOIN);
+        expect_quiet();
+        tell(2, 2, TENSOR_WISH_JOIN);
+        for (uint32_t node = 0; node < N_NODES; node += 2) {
+            g_auto(TensorVerdict) verdict = { 0 };
+
+            take_verdict(node, TENSOR_VERDICT_JOINED, number + 1, &verdict);
+            ck_assert_uint_eq(verdict.last, 2);
+        }
+    }
+    expect_quiet();
+}
+END_TEST
+
+/* What waits then fails, and so does what is asked later; each node is told once. */
+START_TEST(worker_that_leaves_closes_what_others_ask)
+{
+    ask(0, 0, "x");
+    tell(2, 2, TENSOR_WISH_JOIN);
+    tell(0, 1, TENSOR_WISH_LEAVE);
+    for (uint32_t node = 0; node < N_NODES; node += 2) {
+        const char *at = expect(node, CONTROL_DECIDE)->decide.lines;
+        g_auto(TensorVerdict) failed = { 0 }, closed = { 0 };
+
+        ck_assert(tensor_verdict_read(&at, &failed) && tensor_verdict_read(&at, &closed));
+        ck_assert_str_eq(at, "");
+        ck_assert_int_eq(failed.kind, TENSOR_VERDICT_FAIL);
+        ck_assert_str_eq(failed.name, "x");
+        ck_assert_int_eq(closed.kind, TENSOR_VERDICT_CLOSED);
+        ck_assert_uint_eq(closed.number, 2);
+        ck_assert_ptr_nonnull(strstr(closed.error, "worker 1 has returned"));
+    }
+    ask(0, 0, "late");
+    tell(2, 2, TENSOR_WISH_JOIN);
+    tell(2, 2, TENSOR_WISH_LEAVE);
+    done(2, epoch);
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(node_without_workers_left_closes_what_others_ask)
+{
+    ask(0, 0, "x");
+    expect_quiet();
+    done(1, epoch); /* it never had one */
+    expect_quiet();
+    arrive(2, epoch, CONTROL_NO_ROUND);
+    for (uint32_t node = 0; node < N_NODES; node += 2)
+        ck_assert_ptr_nonnull(
+            strstr(expect(node, CONTROL_DECIDE)->decide.lines, "worker 2 has returned"));
+    done(2, epoch);
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(node_that_is_done_before_anybody_asks_closes_the_first_request)
+{
+    done(2, epoch);
+    expect_quiet();
+    ask(0, 0, "x");
+    expect_decided(TENSOR_VERDICT_CLOSED, 1, NULL, CONTROL_CODE(RUBATO_ERROR_NOT_FOUND),
+                   "worker 2 has returned");
+    expect_quiet();
+}
+END_TEST
+
+/* All of it fails with the task, which its nodes are told by CANCEL. */
+START_TEST(cancelled_task_decides_nothing)
+{
+    ask(0, 0, "x");
+    fail_worker(2, epoch, "bad data");
+    expect_verdict_everywhere(CONTROL_CANCEL, FAILED_CODE, "bad data");
+    ask(2, 2, "x");
+    ask(0, 1, "x");
+    done(2, epoch);
+    g_autofree char *waiting = scheduler_waiting(scheduler, now_ms);
+    ck_assert_ptr_null(strstr(waiting, "allreduce"));
+    expect_quiet();
+}
+END_TEST
+
+/* ---- what makes no sense ---- */
+
+static const char *const nonsense[] = {
+    "hello\n",
+    "a\n",
+    "a 0\n",
+    "a 0 0 0 0 0 0 0 0 1 4 x", /* no line's end */
+    "j\n",
+    "j 0",
+    "j 0 0\n",
+    "l 3\n",
+    "j 4294967296\n",
+    "z 0\n",
+    "\n",
+    "a 0 77 0 0 0 0 0 0 1 4 x\n",
+    "l 2\n", /* of another node */
+};
+
+START_TEST(lines_that_make_no_sense_are_refused)
+{
+    ck_assert(!hears_lines(0, epoch, nonsense[_i]));
+    ck_assert(!hears_lines(2, epoch, "l 1\n")); /* the same, of a rank below */
+    expect_quiet();
+    ask(0, 0, "x");
+    ask(0, 1, "x");
+    ask(2, 2, "x");
+    expect_decided(TENSOR_VERDICT_RUN, 1, "x", CONTROL_OK, NULL);
+}
+END_TEST
+
+/* A node has seen to it that its workers do neither. */
+START_TEST(second_request_and_second_join_are_refused)
+{
+    ask(0, 0, "x");
+    ck_assert(!hears_wish(0, sum_of(0, "x", 4)));
+    tell(0, 1, TENSOR_WISH_JOIN);
+    ck_assert(!hears_wish(0, (TensorWish){ .kind = TENSOR_WISH_JOIN, .rank = 1 }));
+    ck_assert(!hears_wish(0, sum_of(1, "x", 4)));
+    expect_quiet();
+    ask(2, 2, "x");
+    for (uint32_t node = 0; node < N_NODES; node += 2)
+        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "r 1 x\n 0 0, 2 2\n");
+}
+END_TEST
+
+START_TEST(what_comes_in_front_of_nonsense_counts)
+{
+    g_autoptr(GString) lines = g_string_new(NULL);
+
+    ask(0, 0, "x");
+    ask(2, 2, "x");
+    tensor_wish_write(lines, &(TensorWish[]){ sum_of(1, "x", 4) }[0]);
+    g_string_append(lines, "?\n");
+    ck_assert(!hears_lines(0, epoch, lines->str));
+    expect_decided(TENSOR_VERDICT_RUN, 1, "x", CONTROL_OK, NULL);
+}
+END_TEST
+
+START_TEST(epochs_are_checked)
+{
+    ck_assert(!hears_lines(0, epoch + 1, "j 0\n"));
+    for (uint32_t node = 0; node < N_NODES; node++)
+        done(node, epoch);
+    ck_assert(hears_lines(0, epoch, "j 0\n")); /* late */
+    for (uint32_t node = 0; node < N_NODES; node++)
+        expect(node, CONTROL_TASK_END);
+    expect_quiet();
+}
+END_TEST
+
+static const char *const bad_workers[] = { NULL,     "",      "1 1",         "1 1 1 1",
+                                           "1 -1 1", "1 x 1", "4194305 1 1", "4000000 400000 1" };
+
+START_TEST(task_whose_workers_nobody_knows_has_no_collectives)
+{
+    set_up();
+    begin();
+    epoch = run_task(bad_workers[_i]);
+    ck_assert(!hears_lines(0, epoch, "j 0\n"));
+    expect_quiet();
+    for (uint32_t node = 0; node < N_NODES; node++)
+        done(node, epoch);
+    expect_verdict_everywhere(CONTROL_TASK_END, CONTROL_OK, "");
+    tear_down();
+}
+END_TEST
+
+/* ---- much ---- */
+
+/* More verdicts than one message may have come in several, in order. */
+START_TEST(many_verdicts_come_in_several_messages)
+{
+    enum { N = 2300 };
+    g_autofree char *pad = g_strnfill(245, 'x');
+
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        g_autoptr(GString) lines = g_string_new(NULL);
+
+        for (int i = 0; i < N; i++) {
+            g_autofree char *name = g_strdup_printf("%s%d", pad, i);
+            const TensorWish wish = sum_of(rank, name, 4);
+
+            tensor_wish_write(lines, &wish);
+            if (rank == 2 || i % 100 != 0) /* all is decided by the last message */
+                continue;
+            QUICK_ASSERT(hears_lines(0, epoch, lines->str));
+            g_string_truncate(lines, 0);
+        }
+        ck_assert(hears_lines(rank == 2 ? 2 : 0, epoch, lines->str));
+    }
+    for (uint32_t node = 0; node < N_NODES; node += 2) {
+        uint64_t number = 0;
+
+        for (int i = 0; i < 2; i++) {
+            const char *at = expect(node, CONTROL_DECIDE)->decide.lines;
+
+            ck_assert_uint_lt(strlen(at), 1 << 20);
+            while (*at != '\0') {
+                g_auto(TensorVerdict) verdict = { 0 };
+
+                QUICK_ASSERT(tensor_verdict_read(&at, &verdict) && verdict.number == ++number);
+            }
+        }
+        ck_assert_uint_eq(number, N);
+    }
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(long_wait_is_told_to_those_who_wait)
+{
+    ask(0, 0, "grad/6");
+    ask(0, 1, "grad/6");
+    ask(2, 2, "grad/6");
+    expect_decided(TENSOR_VERDICT_RUN, 1, "grad/6", CONTROL_OK, NULL);
+    ask(0, 0, "grad/7");
+    ask(0, 1, "grad/7");
+    pass_ms(CONFIG.stall_ms + 1000, ALL);
+    const Control *const waiting = expect(0, CONTROL_WAITING);
+    ck_assert_ptr_nonnull(strstr(waiting->waiting.text,
+                                 "allreduce grad/7 of task x waits for worker 2 (which last asked "
+                                 "for grad/6)"));
+    ask(2, 2, "grad/7");
+    expect_decided(TENSOR_VERDICT_RUN, 2, "grad/7", CONTROL_OK, NULL);
+    expect_waiting(NULL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("scheduler_tensors");
+    TCase *const cases = tcase_create("cases");
+    TCase *const tasks = tcase_create("tasks");
+
+    tcase_add_checked_fixture(cases, begin_task, tear_down);
+    tcase_add_test(cases, name_is_decided_once_all_have_asked);
+    tcase_add_test(cases, disagreement_fails_the_name_alone);
+    tcase_add_test(cases, who_has_joined_is_left_out_until_all_have);
+    tcase_add_test(cases, worker_that_leaves_closes_what_others_ask);
+    tcase_add_test(cases, node_without_workers_left_closes_what_others_ask);
+    tcase_add_test(cases, node_that_is_done_before_anybody_asks_closes_the_first_request);
+    tcase_add_test(cases, cancelled_task_decides_nothing);
+    tcase_add_loop_test(cases, lines_that_make_no_sense_are_refused, 0, G_N_ELEMENTS(nonsense));
+    tcase_add_test(cases, second_request_and_second_join_are_refused);
+    tcase_add_test(cases, what_comes_in_front_of_nonsense_counts);
+    tcase_add_test(cases, epochs_are_checked);
+    tcase_add_test(cases, many_verdicts_come_in_several_messages);
+    tcase_add_test(cases, long_wait_is_told_to_those_who_wait);
+    tcase_add_loop_test(tasks, task_whose_workers_nobody_knows_has_no_collectives, 0,
+                        G_N_ELEMENTS(bad_workers));
+    suite_add_tcase(suite, cases);
+    suite_add_tcase(suite, tasks);
+    return run_suite(suite);
+}
