@@ -66,6 +66,8 @@ static bool train_steps(const FmJob *job, const Tables *tables, AppWorker *self,
             !fm_workspace_fit(&workspace, &job->model, batch, error) ||
             !get(tables, &workspace, error))
             return false;
+        if (job->model.l2 > 0)
+            app_features_shares(job->rows.features, batch, job->rows.n_rows, workspace.share);
         /* Gradients are divided by the number of the whole step's rows, so that the workers'
          * gradients add up to the mean. */
         const FmTally tally = fm_gradient(&job->model, batch, &workspace, job->rows.scale);

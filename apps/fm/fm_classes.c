@@ -46,9 +46,11 @@ static float score_class(const Place *place, const float *weights, float bias, f
 
 /* Adds the gradient of a row whose error in the class is `slope`, and the penalties for its
  * entries. */
-static void spread_class(const Place *place, const float *weights, const float *sum, float slope,
-                         float scale, float *gradient)
+static void spread_class(const Place *place, const FmWorkspace *workspace, const float *sum,
+                         float slope, float scale)
 {
+    const float *const weights = workspace->weights, *const shares = workspace->share;
+    float *const gradient = workspace->d_weights;
     const RubatoBatch *batch = place->batch;
     const size_t k = place->model->n_factors;
     const float l2 = (float)place->model->l2 * scale;
@@ -59,7 +61,7 @@ static void spread_class(const Place *place, const float *weights, const float *
         const float *w = weights + weights_at(place, e);
         float *d = gradient + weights_at(place, e);
 
-        d[0] += error + l2 * w[0];
+        d[0] += error + l2 * shares[batch->index[e]] * w[0];
         for (size_t f = 0; f < k; f++)
             d[1 + f] += error * (sum[f] - x * w[1 + f]) + l2_factors * w[1 + f];
     }
@@ -91,8 +93,8 @@ FmTally fm_classes_gradient(const FmModel *model, const RubatoBatch *batch, FmWo
                                           &tally.n_right);
         for (place.class = 0; place.class < n; place.class ++) {
             workspace->d_bias[place.class] += slopes[place.class];
-            spread_class(&place, workspace->weights, sums + place.class * model->n_factors,
-                         slopes[place.class], (float)scale, workspace->d_weights);
+            spread_class(&place, workspace, sums + place.class * model->n_factors,
+                         slopes[place.class], (float)scale);
         }
     }
     return tally;

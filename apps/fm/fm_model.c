@@ -27,6 +27,7 @@ typedef struct {
     float bias;
     const float *weights;
     float *d_bias, *d_weights;
+    const float *share;
     FmTotal *totals;
     float scale;
 } Pass;
@@ -45,6 +46,7 @@ void fm_workspace_clear(FmWorkspace *workspace)
     g_free(workspace->d_bias);
     g_free(workspace->weights);
     g_free(workspace->d_weights);
+    g_free(workspace->share);
     g_free(workspace->totals);
     *workspace = (FmWorkspace){ 0 };
 }
@@ -60,8 +62,10 @@ static bool workspace_allocate(FmWorkspace *workspace, size_t n, const FmModel *
     workspace->d_bias = g_new0(float, n_scores);
     workspace->weights = g_try_new(float, n_values);
     workspace->d_weights = g_try_new(float, n_values);
+    workspace->share = g_try_new0(float, MAX(1, n));
     workspace->totals = g_try_new(FmTotal, MAX(1, n));
-    return workspace->weights != NULL && workspace->d_weights != NULL && workspace->totals != NULL;
+    return workspace->weights != NULL && workspace->d_weights != NULL && workspace->share != NULL &&
+           workspace->totals != NULL;
 }
 
 bool fm_workspace_fit(FmWorkspace *workspace, const FmModel *model, const RubatoBatch *batch,
@@ -312,7 +316,9 @@ static void add_totals(const Pass *pass)
         const float *weights = pass->weights + j * width;
         float *gradient = pass->d_weights + j * width;
 
-        gradient[0] = total->slope + l2 * total->uses * weights[0];
+        gradient[0] = total->slope;
+        if (l2 > 0)
+            gradient[0] += l2 * pass->share[j] * total->uses * weights[0];
         add_scaled(gradient + 1, weights + 1, own, width - 1);
     }
 }
@@ -330,6 +336,7 @@ FmTally fm_gradient(const FmModel *model, const RubatoBatch *batch, FmWorkspace 
         .weights = workspace->weights,
         .d_bias = workspace->d_bias,
         .d_weights = workspace->d_weights,
+        .share = workspace->share,
         .totals = workspace->totals,
         .scale = (float)scale,
     };

@@ -27,8 +27,8 @@ typedef struct {
     uint32_t n_factors; /* at most FM_FACTORS_MAX */
     uint32_t n_fields;  /* above every field, at most FM_FIELDS_MAX; 0: not field-aware */
     AppLoss loss;
-    double l2,
-        l2_factors; /* for each entry of a row: half this × the square of what it multiplies */
+    double l2;         /* for each row: half this × the squares of all linear terms */
+    double l2_factors; /* for each entry of a row: half this × the squares of its factors */
 } FmModel;
 
 /* Values in a key's row: its linear term, and behind it its factors, that is at 1 + the field's
@@ -41,6 +41,7 @@ typedef struct {
     float *weights;   /* n_keys rows of fm_width() */
     float *d_bias;    /* the gradients … */
     float *d_weights; /* … */
+    float *share;     /* n_keys, for l2: app_features_shares */
     struct FmTotal *totals;
     size_t n_keys_max;
 } FmWorkspace;

@@ -63,7 +63,7 @@ static bool train_steps(const Tables *tables, AppWorker *self, GError **error)
         /* Gradients are divided by the number of the whole step's rows, so that the workers'
          * gradients add up to the mean. */
         if (job->model.l2 > 0)
-            lr_workspace_weigh(&workspace, batch, job->rows.features, job->rows.n_rows);
+            app_features_shares(job->rows.features, batch, job->rows.n_rows, workspace.share);
         const LrTally tally = lr_gradient(&job->model, batch, &workspace, job->rows.scale);
         if ((job->rate_falls && !app_worker_lower_rate(self, job->tables, error)) ||
             !add(tables, &workspace, error) ||

@@ -40,16 +40,6 @@ bool lr_workspace_fit(LrWorkspace *workspace, const LrModel *model, const Rubato
     return true;
 }
 
-void lr_workspace_weigh(LrWorkspace *workspace, const RubatoBatch *batch,
-                        const AppFeatures *features, uint64_t n_rows)
-{
-    for (size_t k = 0; k < batch->n_keys; k++) {
-        const uint64_t n = app_features_n_entries(features, batch->keys[k]);
-
-        workspace->share[k] = n > 0 ? (float)((double)n_rows / (double)n) : 1;
-    }
-}
-
 static float score_row(const RubatoBatch *batch, const LrWorkspace *workspace, size_t row)
 {
     float score = workspace->bias[0];

@@ -9,16 +9,12 @@
 
 #include <rubato/rubato.h>
 
-#include "apps/kit/scores/app_features.h"
 #include "apps/kit/scores/app_loss.h"
 
 typedef struct {
     AppLoss loss;
     double l1; /* for each entry of a row: l1 × |w_j| */
-    double
-        l2; /* for each row: l2 / 2 × Σ_j w_j² over all weights. Each entry has a share of it that
-                * adds up to the same over all rows, so that a row needs only the weights of its
-                * own keys */
+    double l2; /* for each row: l2 / 2 × Σ_j w_j² over all weights */
 } LrModel;
 
 /* The weights of a batch's keys, and their gradients; it grows with the largest batch. */
@@ -28,17 +24,13 @@ typedef struct {
     float *d_bias;     /* n_scores */
     float *weights;    /* n_keys × n_scores */
     float *d_weights;  /* n_keys × n_scores */
-    float *share;      /* n_keys, for l2: all rows / the entries of the key in them */
+    float *share;      /* n_keys, for l2: app_features_shares */
     size_t n_keys_max;
 } LrWorkspace;
 
 /* Makes room for a batch of a model; new memory is 0. RUBATO_ERROR_MEMORY if there is none. */
 bool lr_workspace_fit(LrWorkspace *workspace, const LrModel *model, const RubatoBatch *batch,
                       GError **error);
-
-/* Sets the shares of a batch's keys, from the entries in all n_rows rows. */
-void lr_workspace_weigh(LrWorkspace *workspace, const RubatoBatch *batch,
-                        const AppFeatures *features, uint64_t n_rows);
 
 /* A zeroed one is allowed. */
 void lr_workspace_clear(LrWorkspace *workspace);

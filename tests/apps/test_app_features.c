@@ -39,6 +39,21 @@ static void check_scaling(const AppFeatures *features, RubatoKey key, double mea
     ck_assert_double_eq_tol(found_scale, scale, 1e-6);
 }
 
+START_TEST(keys_share_penalties_among_their_entries)
+{
+    static const RubatoKey keys[] = { 1, 2, 9 };
+    const RubatoBatch batch = { .n_keys = G_N_ELEMENTS(keys), .keys = keys };
+    g_autoptr(AppFeatures) features =
+        learn((RubatoDataSpec){ .format = "libsvm" }, "1 1:7\n-1 1:2 2:3\n1 1:2\n");
+    float shares[G_N_ELEMENTS(keys)];
+
+    app_features_shares(features, &batch, 3, shares);
+    ck_assert_float_eq(shares[0], 1);
+    ck_assert_float_eq(shares[1], 3);
+    ck_assert_float_eq(shares[2], 1);
+}
+END_TEST
+
 /* 1: in every row; 2: in two, with zeros elsewhere; 3: all its values are 1; 4: always 5;
  * 9: none. */
 START_TEST(keys_that_every_row_has_are_centred_and_others_keep_their_zeros)
@@ -47,9 +62,6 @@ START_TEST(keys_that_every_row_has_are_centred_and_others_keep_their_zeros)
         learn((RubatoDataSpec){ .format = "libsvm" },
               "1 1:1000002 2:3 4:5\n-1 1:1000004 3:1 4:5\n1 1:1000006 2:-5 4:5\n");
 
-    ck_assert_uint_eq(app_features_n_entries(features, 1), 3);
-    ck_assert_uint_eq(app_features_n_entries(features, 2), 2);
-    ck_assert_uint_eq(app_features_n_entries(features, 9), 0);
     check_scaling(features, 1, 1000004, 1 / sqrt(8.0 / 3));
     check_scaling(features, 2, 0, 1 / sqrt(17));
     check_scaling(features, 3, 0, 1);
@@ -100,6 +112,7 @@ int main(void)
     Suite *suite = suite_create("app_features");
     TCase *tcase = tcase_create("app_features");
 
+    tcase_add_test(tcase, keys_share_penalties_among_their_entries);
     tcase_add_test(tcase, keys_that_every_row_has_are_centred_and_others_keep_their_zeros);
     tcase_add_test(tcase, columns_of_numbers_are_centred_whatever_they_lack);
     tcase_add_test(tcase, batches_have_the_values_of_this_scaling);

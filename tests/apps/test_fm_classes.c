@@ -38,6 +38,8 @@ static void workspace_init(FmWorkspace *workspace)
         workspace->bias[i] = 0.1f * (float)(i - 1);
     for (int i = 0; i < N_KEYS * N_CLASSES * OWN; i++)
         workspace->weights[i] = sinf((float)(3 * i + 1));
+    for (size_t k = 0; k < N_KEYS; k++)
+        workspace->share[k] = 0.5f + (float)k;
 }
 
 static float weight(const FmWorkspace *workspace, size_t e, size_t class, size_t f)
@@ -90,8 +92,9 @@ static double objective(const FmWorkspace *workspace)
         for (size_t class = 0; class < N_CLASSES; class ++)
             for (size_t f = 0; f < OWN; f++) {
                 const double w = (double)weight(workspace, e, class, f);
+                const double share = (double)workspace->share[batch.index[e]];
 
-                sum += (f == 0 ? model.l2 : model.l2_factors) / 2 * w * w;
+                sum += (f == 0 ? share * model.l2 : model.l2_factors) / 2 * w * w;
             }
     return sum;
 }

@@ -67,6 +67,15 @@ static void fill_batch(Rig *rig)
     };
 }
 
+static size_t n_uses(const Rig *rig, size_t key)
+{
+    size_t n = 0;
+
+    for (size_t e = 0; e < rig->batch.n_entries; e++)
+        n += rig->index[e] == key;
+    return n;
+}
+
 static void rig_init(Rig *rig, const FmModel *model)
 {
     *rig = (Rig){ .model = *model, .state = 77 * model->n_factors + model->n_fields };
@@ -76,6 +85,9 @@ static void rig_init(Rig *rig, const FmModel *model)
     *rig->workspace.bias = draw_real(rig);
     for (size_t i = 0; i < N_KEYS * fm_width(model); i++)
         rig->workspace.weights[i] = draw_real(rig) / (i % fm_width(model) == 0 ? 1 : 2);
+    for (size_t k = 0; k < N_KEYS; k++)
+        if (n_uses(rig, k) > 0)
+            rig->workspace.share[k] = (float)N_ROWS / (float)n_uses(rig, k);
 }
 
 static const FmModel shapes[] = {
@@ -141,11 +153,17 @@ static double objective(const Rig *rig, FmTally *tally)
                                                      : (score - label) * (score - label) / 2;
     }
     for (size_t e = 0; e < rig->batch.n_entries; e++) {
-        for (size_t i = 0; i < width; i++) {
+        for (size_t i = 1; i < width; i++) {
             const double w = (double)rig->workspace.weights[rig->index[e] * width + i];
 
-            penalty += (i == 0 ? model->l2 : model->l2_factors) / 2 * w * w;
+            penalty += model->l2_factors / 2 * w * w;
         }
+    }
+    /* Linear terms have the same penalty in each row, however often their keys come. */
+    for (size_t k = 0; k < N_KEYS; k++) {
+        const double w = (double)rig->workspace.weights[k * width];
+
+        penalty += n_uses(rig, k) > 0 ? N_ROWS * model->l2 / 2 * w * w : 0;
     }
     if (tally != NULL)
         *tally = (FmTally){ sum, n_right };

@@ -122,11 +122,14 @@ AppFeatures *app_features_learn(RubatoDataset *rows, GError **error)
     return g_steal_pointer(&features);
 }
 
-uint64_t app_features_n_entries(const AppFeatures *features, RubatoKey key)
+void app_features_shares(const AppFeatures *features, const RubatoBatch *batch, uint64_t n_rows,
+                         float *shares)
 {
-    const Feature *feature = find(features, key);
+    for (size_t k = 0; k < batch->n_keys; k++) {
+        const Feature *feature = find(features, batch->keys[k]);
 
-    return feature != NULL ? feature->n : 0;
+        shares[k] = feature != NULL ? (float)((double)n_rows / (double)feature->n) : 1;
+    }
 }
 
 void app_features_scaling(const AppFeatures *features, RubatoKey key, double *mean, double *scale)

@@ -25,8 +25,11 @@ AppFeatures *app_features_learn(RubatoDataset *rows, GError **error);
 /* NULL is allowed. */
 void app_features_free(AppFeatures *features);
 
-/* The entries that a key has in the rows; 0: none. */
-uint64_t app_features_n_entries(const AppFeatures *features, RubatoKey key);
+/* For penalties on all weights, which are paid at the entries of their keys: for each key of a
+ * batch, all n_rows rows / the entries of the key in them. What the entries pay adds up to the same
+ * for each weight, and a row needs only the weights of its own keys. shares: n_keys. */
+void app_features_shares(const AppFeatures *features, const RubatoBatch *batch, uint64_t n_rows,
+                         float *shares);
 
 /* Mean and scale of a key. */
 void app_features_scaling(const AppFeatures *features, RubatoKey key, double *mean, double *scale);
