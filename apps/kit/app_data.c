@@ -20,7 +20,8 @@ void app_data_add_flags(GOptionContext *context, AppDataFlags *flags)
         { "test", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &flags->test, "The rows to test on, likewise",
           "FILE" },
         { "validate", 0, 0, G_OPTION_ARG_FILENAME, &flags->validate,
-          "Rows to measure on after each epoch; the best epoch is kept", "FILE" },
+          "Rows to measure on after each epoch, or a part of --train; the best epoch is kept",
+          "FILE|FRACTION" },
         { "patience", 0, 0, G_OPTION_ARG_INT, &flags->patience,
           "--validate: stop after N epochs without a better loss (default 3)", "N" },
         { "format", 0, 0, G_OPTION_ARG_STRING, &flags->format,
@@ -96,6 +97,27 @@ static bool take_header(AppData *data, const char *word, GError **error)
     return true;
 }
 
+/* A number is a fraction of the rows to train on, unless a file has this name. */
+static bool take_validation(AppData *data, GError **error)
+{
+    char *end = NULL;
+    double number;
+
+    if (data->validate == NULL || g_file_test(data->validate, G_FILE_TEST_EXISTS))
+        return true;
+    number = g_ascii_strtod(data->validate, &end);
+    if (end == data->validate || *end != '\0')
+        return true;
+    if (!(number > 0 && number < 1))
+        return app_refuse(error,
+                          "--validate: expected a file, or a fraction of the rows to train on, "
+                          "above 0 and below 1, found %s",
+                          data->validate);
+    data->held_out = number;
+    g_clear_pointer(&data->validate, g_free);
+    return true;
+}
+
 bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError **error)
 {
     *data = (AppData){
@@ -109,7 +131,7 @@ bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError 
     };
     data->standardize = flags->standardize;
     take_cache(data, flags);
-    if (!take_header(data, flags->header, error))
+    if (!take_header(data, flags->header, error) || !take_validation(data, error))
         return false;
     if (needs_train && data->train == NULL)
         return app_refuse(error, "--train: give the file to train on (with --load, --test FILE or "
@@ -117,8 +139,8 @@ bool app_data_take(AppData *data, AppDataFlags *flags, bool needs_train, GError 
     if (flags->hash_bits < 0 || flags->hash_bits > HASH_BITS_MAX)
         return app_refuse(error, "--hash-bits: expected a number from 1 to %d, found %d",
                           HASH_BITS_MAX, flags->hash_bits);
-    if (flags->patience != PATIENCE_NOT_GIVEN && (flags->patience < 0 || data->validate == NULL))
-        return app_refuse(error, data->validate == NULL
+    if (flags->patience != PATIENCE_NOT_GIVEN && (flags->patience < 0 || !app_data_validates(data)))
+        return app_refuse(error, !app_data_validates(data)
                                      ? "--patience: needs --validate FILE, the rows to measure on"
                                      : "--patience: expected a number from 0");
     if (flags->max_bad_rows < 0)
@@ -220,6 +242,33 @@ RubatoDataset *app_data_open(const AppData *data, const char *const *paths, GErr
     return open_rows(data, &spec, error);
 }
 
+RubatoDataset *app_data_open_train(const AppData *data, GError **error)
+{
+    RubatoDataSpec spec = spec_of(data, (const char *const *)data->train);
+
+    spec.held_out = data->held_out;
+    return open_rows(data, &spec, error);
+}
+
+RubatoDataset *app_data_open_validation(const AppData *data, GError **error)
+{
+    const char *const paths[] = { data->validate, NULL };
+    RubatoDataSpec spec = spec_of(data, paths);
+
+    if (data->held_out > 0) {
+        spec.paths = (const char *const *)data->train;
+        spec.held_out = data->held_out;
+        spec.only_held_out = true;
+        spec.cache = RUBATO_DATA_CACHE_NONE; /* the cache of these files has the others */
+    }
+    return open_rows(data, &spec, error);
+}
+
+bool app_data_validates(const AppData *data)
+{
+    return data->validate != NULL || data->held_out > 0;
+}
+
 RubatoDataset *app_data_open_unlabelled(const AppData *data, const char *path, GError **error)
 {
     const char *const paths[] = { path, NULL };
@@ -274,8 +323,7 @@ bool app_data_check_keys(const App *app, GError **error)
     plain.cache = RUBATO_DATA_CACHE_NONE;
     plain.cache_directory = NULL;
     if (plain.loaded_keys != NULL && !app_only_loads(app)) {
-        g_autoptr(RubatoDataset) train =
-            app_data_open(&plain, (const char *const *)plain.train, error);
+        g_autoptr(RubatoDataset) train = app_data_open_train(&plain, error);
         if (train == NULL)
             return false;
     }

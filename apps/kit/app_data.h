@@ -11,7 +11,8 @@ typedef struct App App;
 
 /* What the flags say; immutable once parsed, but for the last. */
 typedef struct {
-    char *validate;       /* a file or glob; NULL: not given */
+    char *validate;       /* a file or glob; NULL: not given, or a fraction */
+    double held_out;      /* the fraction of the rows to train on that validate instead; 0: none */
     int patience;         /* epochs; 0: without end */
     char **train, **test; /* files and globs; NULL: not given */
     char *format;         /* NULL: by the name */
@@ -36,6 +37,13 @@ typedef struct {
  * description of the model's rows, if keys would mean something else in these rows. (transfer
  * full) */
 RubatoDataset *app_data_open(const AppData *data, const char *const *paths, GError **error);
+
+/* The same for the rows to train on, without those that validate, and for those that validate. */
+RubatoDataset *app_data_open_train(const AppData *data, GError **error);
+RubatoDataset *app_data_open_validation(const AppData *data, GError **error);
+
+/* Whether --validate was given. */
+bool app_data_validates(const AppData *data);
 
 /* The same for a file or glob of rows whose labels are not used: in csv the cells or the whole
  * column may be missing. (transfer full) */

@@ -191,7 +191,7 @@ bool app_train_validated(App *app, const RubatoTask *task, uint64_t n_rows, cons
         .app = app, .model = model, .measure = measure_rows, .user_data = user_data
     };
 
-    if (app->epochs == 0 || app->program->data->validate == NULL)
+    if (app->epochs == 0 || !app_data_validates(app->program->data))
         return app_train(app, task, n_rows, error);
     if (!rubato_engine_create_table(app->engine, &spec, error) ||
         !app_training_begin(app, n_rows, error))

@@ -30,7 +30,7 @@ static bool take_flags(void *user_data, GError **error)
     if (job->n_clusters < 0 || job->n_clusters > KMEANS_CLUSTERS_MAX)
         return app_refuse(error, "--clusters: expected a number from 1 to %d, found %d",
                           KMEANS_CLUSTERS_MAX, job->n_clusters);
-    if (job->data.validate != NULL)
+    if (app_data_validates(&job->data))
         return app_refuse(error, "--validate: has no effect here, since more clusters always fit "
                                  "better; --test FILE measures on other rows");
     if (job->app.load != NULL && job->seed_name != NULL)

@@ -139,6 +139,12 @@ typedef struct {
     uint32_t words_per_row; /* text: a row ends after this many words at the latest; 0 means 1000 */
     const char *labels_path; /* idx: the labels; NULL: every label is 0 */
 
+    /* Sets rows aside, to measure on: about this fraction of them, from 0 up to but not including
+     * 1; 0: none. Which they are depends on the files alone. The dataset has the others or, with
+     * only_held_out, just these. */
+    double held_out;
+    bool only_held_out;
+
     uint64_t max_bad_rows; /* this many unreadable rows are skipped; one more is an error */
 
     RubatoDataCache cache;

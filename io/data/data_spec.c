@@ -61,6 +61,14 @@ RubatoDataSpec *data_spec_copy(const RubatoDataSpec *spec, GError **error)
                     spec->hash_bits);
         return NULL;
     }
+    if (!(spec->held_out >= 0 && spec->held_out < 1) ||
+        (spec->only_held_out && !(spec->held_out > 0))) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "held_out %g: expected a fraction of the rows, from 0 up to but not including "
+                    "1, and above 0 with only_held_out",
+                    spec->held_out);
+        return NULL;
+    }
     if (!data_keys_check(spec, error))
         return NULL;
     g_ptr_array_add(files, NULL);
@@ -110,10 +118,14 @@ char *data_spec_describe(const RubatoDataSpec *spec)
                                   ? g_strjoinv("\n", (char **)(uintptr_t)spec->keys->label_words)
                                   : g_strdup("");
 
+    g_autofree char *held_out =
+        spec->held_out > 0 ? g_strdup_printf("|h%a/%d", spec->held_out, (int)spec->only_held_out)
+                           : g_strdup("");
+
     return g_strdup_printf(
-        "%s|%u|%d|%s|%s|%d|%u|%u|%s%s%s%s", spec->format != NULL ? spec->format : "",
+        "%s|%u|%d|%s|%s|%d|%u|%u|%s%s%s%s%s", spec->format != NULL ? spec->format : "",
         (unsigned)spec->separator, (int)spec->header,
         spec->label_column != NULL ? spec->label_column : "\n", columns, (int)spec->categories,
         spec->hash_bits, spec->words_per_row, spec->labels_path != NULL ? spec->labels_path : "",
-        keys, *labels != '\0' ? "|=" : "", labels);
+        keys, *labels != '\0' ? "|=" : "", labels, held_out);
 }

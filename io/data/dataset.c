@@ -11,6 +11,7 @@
 
 #include "io/data/data_keys.h"
 #include "io/data/data_spec.h"
+#include "io/data/held_out.h"
 
 void block_scratch_init(BlockScratch *scratch)
 {
@@ -280,6 +281,7 @@ bool dataset_parse_block(RubatoDataset *dataset, Part *part, uint64_t number, Bl
     if (!input_parse(part->input, &text, &scratch->rows, *again ? NULL : &dataset->bad_rows, &n_bad,
                      error))
         return false;
+    held_out_filter(dataset->spec, text.offset, 0, &scratch->rows);
     *block = data_block_new(&scratch->rows, n_bad, &scratch->coder);
     if (*block == NULL)
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,

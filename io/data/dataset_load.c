@@ -1,5 +1,6 @@
 /* Datasets read whole. Runs on the caller's thread. */
 #include "io/data/dataset_state.h"
+#include "io/data/held_out.h"
 
 static bool load_input(RubatoDataset *dataset, Input *input, RowBlock *rows, TextBuffer *buffer,
                        GError **error)
@@ -7,6 +8,7 @@ static bool load_input(RubatoDataset *dataset, Input *input, RowBlock *rows, Tex
     bool there = true;
 
     for (uint64_t block = 0; there; block++) {
+        const size_t first = rows->n_rows;
         uint64_t n_bad = 0;
         RowText text;
 
@@ -14,6 +16,8 @@ static bool load_input(RubatoDataset *dataset, Input *input, RowBlock *rows, Tex
             return false;
         if (there && !input_parse(input, &text, rows, &dataset->bad_rows, &n_bad, error))
             return false;
+        if (there)
+            held_out_filter(dataset->spec, text.offset, first, rows);
     }
     return true;
 }

@@ -346,6 +346,37 @@ START_TEST(lr_has_the_same_metrics_with_a_saved_model)
 }
 END_TEST
 
+/* A part of the rows is measured on, and not trained on; the same part on every number of nodes. */
+START_TEST(lr_validates_with_a_part_of_the_rows)
+{
+    g_autofree char *dir = make_folder();
+    g_autoptr(GString) text = g_string_new(NULL);
+
+    for (int i = 0; i < 400; i++)
+        g_string_append_printf(text, "%d %d:1 %d:1\n", i % 3 == 0, 1 + i % 3, 10 + i % 7);
+    g_autofree char *rows = write_text(dir, "rows", text->str);
+    double losses[2];
+
+    for (size_t i = 0; i < 2; i++) {
+        const char *const arguments[] = { "--train",      rows,       "--validate",
+                                          ".25",          "--epochs", "2",
+                                          "--batch-size", "1000",     NULL };
+        g_autoptr(JsonNode) card =
+            run_for_card(i == 0 ? PLACE_ONE_PROCESS : PLACE_TWO_NODES, "rubato-lr", arguments);
+        JsonObject *validation =
+            json_object_get_object_member(json_node_get_object(card), "validation");
+        const int64_t n = number(card, "samples");
+
+        ck_assert_ptr_nonnull(validation);
+        losses[i] =
+            json_array_get_double_element(json_object_get_array_member(validation, "loss"), 1);
+        ck_assert_msg(n > 2 * 260 && n < 2 * 340 && n % 2 == 0, "%" G_GINT64_FORMAT, n);
+    }
+    ck_assert_double_eq_tol(losses[0], losses[1], 1e-5);
+    remove_folder(dir);
+}
+END_TEST
+
 /* On rows that contradict those to train on, each epoch is worse than the one before: the model of
  * the first is the one that is tested and saved, on every node. */
 START_TEST(lr_keeps_the_epoch_that_validation_likes_best)
@@ -595,6 +626,7 @@ static const BadCall bad_calls[] = {
       1,
       "/train:2: expected one of two labels, 1 or 3, found 2" },
     { FEW_ROWS, { "--patience", "2" }, 2, "--patience: needs --validate FILE" },
+    { FEW_ROWS, { "--validate", "1" }, 2, "--validate: expected a file, or a fraction" },
     { FEW_ROWS, { "--validate", "/none" }, 1, "/none: cannot be opened" },
     { "1 1:1\n-1 2:x\n", { NULL }, 1, "/train:2:6: expected a finite number" },
     { "", { NULL }, 1, "/train: expected rows, found none" },
@@ -651,6 +683,7 @@ static Suite *lr_suite(void)
     tcase_add_loop_test(tcase, lr_with_a_great_penalty_has_a_bias_alone, 0, 2);
     tcase_add_test(tcase, lr_penalises_all_weights_in_all_rows);
     tcase_add_loop_test(tcase, lr_keeps_how_rows_are_standardised_with_the_model, 0, 2);
+    tcase_add_test(tcase, lr_validates_with_a_part_of_the_rows);
     tcase_add_loop_test(tcase, lr_keeps_the_epoch_that_validation_likes_best, 0, 2);
     tcase_add_loop_test(tcase, lr_learns_many_classes, 0, 2);
     tcase_add_loop_test(tcase, lr_has_the_same_metrics_with_a_saved_model, 0, 2);

@@ -39,11 +39,18 @@ static bool take_standardised(AppRows *rows, const App *app, const AppData *data
 static bool open_validation(App *app, void *user_data, GError **error)
 {
     const Opening *opening = user_data;
-    const char *const paths[] = { opening->data->validate, NULL };
+    RubatoDataSummary summary;
 
-    (void)app;
-    opening->rows->validation = app_data_open(opening->data, paths, error);
-    return opening->rows->validation != NULL;
+    opening->rows->validation = app_data_open_validation(opening->data, error);
+    if (opening->rows->validation == NULL || opening->data->held_out <= 0)
+        return opening->rows->validation != NULL;
+    if (!rubato_dataset_summary(opening->rows->validation, &summary, error))
+        return false;
+    app_note(app,
+             "validated with %" G_GUINT64_FORMAT " of the %" G_GUINT64_FORMAT
+             " rows, which are not trained on",
+             summary.n_rows, summary.n_rows + opening->rows->n_rows);
+    return true;
 }
 
 bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, bool counts_entries,
@@ -57,7 +64,7 @@ bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, bool c
     if (app_only_loads(app))
         return data->test == NULL ||
                app_call_on_reporter(app, "open", open_test, &(Opening){ rows, data }, error);
-    rows->train = open_rows(data, data->train, error);
+    rows->train = app_data_open_train(data, error);
     if (rows->train != NULL && data->loaded_keys == NULL)
         data->keys = rubato_dataset_keys(rows->train);
     if (rows->train == NULL || !rubato_dataset_summary(rows->train, &summary, error) ||
@@ -75,7 +82,7 @@ bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, bool c
     if ((rows->standardised || counts_entries) && rows->features == NULL)
         return false;
     app->validated.patience = (uint32_t)data->patience;
-    if (data->validate != NULL &&
+    if (app_data_validates(data) &&
         !app_call_on_reporter(app, "open", open_validation, &(Opening){ rows, data }, error))
         return false;
     if (data->test != NULL)

@@ -353,6 +353,79 @@ START_TEST(words_of_labels_are_known_with_a_cache)
 }
 END_TEST
 
+/* ---- rows that are set aside ---- */
+
+#define N_DIVIDED 9000u
+
+/* Counts the rows of a dataset of numbered rows, and returns how many there are. */
+static uint64_t count_rows(const RubatoDataSpec *spec, _Atomic uint32_t *counts)
+{
+    g_autoptr(RubatoDataset) dataset = rubato_dataset_open(spec, NULL);
+    g_autoptr(RubatoReader) reader =
+        rubato_dataset_open_reader(dataset, &(RubatoReaderOptions){ .epochs = 1 }, NULL);
+    g_autoptr(RubatoBatch) batch = NULL;
+    RubatoDataSummary summary;
+
+    while (rubato_reader_next(reader, &batch, NULL))
+        ck_assert_pstr_eq(rows_count(batch, counts, N_DIVIDED), NULL);
+    ck_assert(rubato_dataset_summary(dataset, &summary, NULL));
+    return summary.n_rows;
+}
+
+/* Each row is in one of the two, in the same one each time, with a cache and without, and however
+ * the file is packed. */
+START_TEST(rows_are_divided_the_same_each_time)
+{
+    static _Atomic uint32_t counts[N_DIVIDED], again[N_DIVIDED];
+    g_autofree char *path = rows_write(dir, "rows.ffm", (RowsPacking)_i, 0, N_DIVIDED);
+    const char *const paths[] = { path, NULL };
+    RubatoDataSpec others = { .paths = paths, .held_out = 0.25, .cache = RUBATO_DATA_CACHE_KEEP };
+    const RubatoDataSpec held = { .paths = paths, .held_out = 0.25, .only_held_out = true };
+    const uint64_t n_held = count_rows(&held, counts);
+
+    ck_assert_uint_eq(count_rows(&others, counts) + n_held, N_DIVIDED);
+    ck_assert(rows_all_counted(counts, N_DIVIDED, 1));
+    /* a fair coin has a deviation of 41 here */
+    ck_assert_msg(n_held > N_DIVIDED / 4 - 200 && n_held < N_DIVIDED / 4 + 200,
+                  "%" G_GUINT64_FORMAT, n_held);
+    (void)count_rows(&others, again); /* from the cache */
+    others.cache = RUBATO_DATA_CACHE_NONE;
+    (void)count_rows(&others, again);
+    (void)count_rows(&held, again);
+    (void)count_rows(&held, again);
+    ck_assert(rows_all_counted(again, N_DIVIDED, 2));
+    g_autoptr(RubatoRows) whole = rubato_dataset_load(&held, NULL);
+    ck_assert_uint_eq(whole->n_rows, n_held);
+}
+END_TEST
+
+/* Equal rows are not all on one side, nor are files of one row. */
+START_TEST(equal_rows_and_files_of_one_row_are_divided)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_autoptr(GPtrArray) paths = g_ptr_array_new_with_free_func(g_free);
+    uint32_t n_held = 0;
+
+    for (int i = 0; i < 400; i++)
+        g_string_append(text, "1 7:1\n");
+    for (int i = 0; i < 40; i++) {
+        g_autofree char *name = g_strdup_printf("one-%d", i);
+        g_autofree char *row = g_strdup_printf("%d 7:1\n", i);
+
+        g_ptr_array_add(paths, write_text(name, row));
+    }
+    g_ptr_array_add(paths, NULL);
+    g_autoptr(RubatoRows) equal =
+        load_good(&(RubatoDataSpec){ .held_out = 0.5, .only_held_out = true }, text->str);
+    ck_assert(equal->n_rows > 150 && equal->n_rows < 250);
+
+    const RubatoDataSpec spec = { .paths = (const char *const *)paths->pdata, .held_out = 0.5 };
+    g_autoptr(RubatoRows) ones = rubato_dataset_load(&spec, NULL);
+    n_held = 40 - (uint32_t)ones->n_rows;
+    ck_assert_msg(n_held > 5 && n_held < 35, "%u", n_held);
+}
+END_TEST
+
 /* ---- codes of categories, which all rows decide ---- */
 
 START_TEST(codes_are_learnt_once_and_kept_in_the_cache)
@@ -482,6 +555,8 @@ int main(void)
     tcase_add_loop_test(cases, memory_stays_flat, 0, ROWS_N_PACKINGS);
     tcase_add_test(cases, bad_rows_are_counted_once);
     tcase_add_test(cases, words_of_labels_are_known_with_a_cache);
+    tcase_add_loop_test(cases, rows_are_divided_the_same_each_time, 0, ROWS_N_PACKINGS);
+    tcase_add_test(cases, equal_rows_and_files_of_one_row_are_divided);
     tcase_add_test(cases, codes_are_learnt_once_and_kept_in_the_cache);
     tcase_add_loop_test(cases, a_row_is_found_by_its_label, 0, G_N_ELEMENTS(labels));
     tcase_add_test(cases, an_image_is_found_by_its_label);
