@@ -73,6 +73,10 @@ struct RubatoStorageOps {
     bool (*find_or_admit)(RubatoStorage *storage, RubatoAdmission *admission, const RubatoKey *keys,
                           size_t n, void **rows);
 
+    /* Whether each row stays where it is for as long as the storage lives. Then an Add may use the
+     * pointers that a Get has found, however many rows were created meanwhile. May be NULL: no. */
+    bool (*rows_stay)(const RubatoStorage *storage);
+
     /* The rows of n consecutive keys, if they are consecutive in memory; else NULL. A storage that
      * returns its shard's whole range like this must never move it: the shard then uses only this
      * pointer, and both find ops may be NULL. */

@@ -79,6 +79,7 @@ RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, 
     }
     shard->storage->ops = shard->ops;
     shard->rows = shard->ops->run(shard->storage, first_key, (size_t)n_keys);
+    shard->rows_stay = shard->ops->rows_stay != NULL && shard->ops->rows_stay(shard->storage);
     if (is_ragged)
         shard->ragged = ragged_heap_new(find_ragged, shard);
     return shard;
@@ -94,6 +95,7 @@ void shard_free(RubatoShard *shard)
         shard->ops->destroy(shard->storage);
     admission_free(shard->admission);
     g_free(shard->refused_row);
+    found_rows_clear(&shard->found);
     updater_clear(&shard->updater);
     g_free(shard);
 }
@@ -158,7 +160,7 @@ const RubatoTableSpec *shard_spec(const RubatoShard *shard)
 void shard_size(const RubatoShard *shard, uint64_t *n_rows, uint64_t *n_bytes)
 {
     shard->ops->size(shard->storage, n_rows, n_bytes);
-    *n_bytes += shard_admission_bytes(shard);
+    *n_bytes += shard_admission_bytes(shard) + found_rows_bytes(&shard->found);
     if (shard->ragged != NULL)
         *n_bytes += ragged_heap_all_bytes(shard->ragged);
 }
@@ -314,6 +316,8 @@ static void get_found(RubatoShard *shard, const RubatoKeys *keys, unsigned char 
     RubatoKey block[BLOCK];
     void *rows[BLOCK];
 
+    if (shard->rows_stay)
+        found_rows_begin(&shard->found, keys->n);
     for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
         const size_t n = MIN(keys->n - begin, BLOCK);
         const RubatoKey *some = shard_take_block(keys, begin, n, block);
@@ -325,6 +329,8 @@ static void get_found(RubatoShard *shard, const RubatoKeys *keys, unsigned char 
                                        rows); /* an absent row reads as if it were there */
         else
             shard->ops->find(shard->storage, some, n, rows);
+        if (shard->rows_stay)
+            found_rows_put(&shard->found, some, n, rows);
         if (row_bytes == 4)
             copy_found(shard, some, rows, n, some_at, to, 4);
         else if (row_bytes == 8)
@@ -334,10 +340,39 @@ static void get_found(RubatoShard *shard, const RubatoKeys *keys, unsigned char 
     }
 }
 
+/* Whether an Add of so many keys looks among the rows that Gets found. If an image is being read,
+ * rows are saved before they change; they are searched for then. */
+static bool uses_found(const RubatoShard *shard, size_t n)
+{
+    return shard->rows_stay && n >= FOUND_ROWS_LEAST / 2 && shard->image == NULL &&
+           shard->admission == NULL;
+}
+
+/* As shard_find_to_add, for rows that stay. */
+static bool take_found(RubatoShard *shard, const RubatoKey *keys, size_t n, void **rows)
+{
+    RubatoKey absent[BLOCK];
+    void *made[BLOCK];
+    size_t n_absent = 0;
+
+    if (found_rows_take(&shard->found, keys, n, rows, shard->stride) == 0)
+        return true;
+    for (size_t i = 0; i < n; i++)
+        if (rows[i] == NULL)
+            absent[n_absent++] = keys[i];
+    if (!shard_find_or_create(shard, absent, n_absent, made))
+        return false;
+    for (size_t i = n; i-- > 0;)
+        if (rows[i] == NULL)
+            rows[i] = made[--n_absent];
+    return true;
+}
+
 static void add_found(RubatoShard *shard, uint32_t worker, const RubatoKeys *keys,
                       const unsigned char *deltas)
 {
     const bool is_selection = keys->keys != NULL && keys->at != NULL;
+    const bool looks = uses_found(shard, keys->n);
     RubatoKey block[BLOCK];
     void *rows[BLOCK];
 
@@ -345,7 +380,7 @@ static void add_found(RubatoShard *shard, uint32_t worker, const RubatoKeys *key
         const size_t n = MIN(keys->n - begin, BLOCK);
         const RubatoKey *some = shard_take_block(keys, begin, n, block);
 
-        if (!shard_find_to_add(shard, some, n, rows))
+        if (!(looks ? take_found : shard_find_to_add)(shard, some, n, rows))
             return;
         if (is_selection)
             updater_apply_rows(&shard->updater, worker, rows, deltas, keys->at + begin, n);
@@ -401,13 +436,14 @@ bool shard_accepts_all(const RubatoShard *shard, const void *deltas, size_t n)
 
 void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, const void *deltas)
 {
+    const bool looks = uses_found(shard, n);
     const unsigned char *from = deltas;
     void *rows[BLOCK];
 
     for (size_t begin = 0; begin < n; begin += BLOCK) {
         const size_t some = MIN(n - begin, BLOCK);
 
-        if (!shard_find_to_add(shard, keys + begin, some, rows))
+        if (!(looks ? take_found : shard_find_to_add)(shard, keys + begin, some, rows))
             return;
         updater_apply_accepted(&shard->updater, rows, from + begin * shard->row_bytes, some);
     }

@@ -10,6 +10,7 @@
 #include "models/init.h"
 #include "models/keys.h"
 #include "models/ragged/ragged_heap.h"
+#include "models/shard/found_rows.h"
 #include "models/shard/image_private.h"
 #include "models/shard/shard.h"
 #include "models/storage/admission/admission.h"
@@ -32,10 +33,12 @@ struct RubatoShard {
     RubatoInit init;
     RubatoAdmission *admission; /* NULL: every Add makes its rows */
     void *refused_row;          /* takes the deltas of keys that were not admitted */
+    bool rows_stay;             /* each where it is */
     unsigned char *rows; /* the row of first_key, followed by all others; NULL: ask the storage */
 
     Updater updater;
     RubatoStorage *storage;
+    FoundRows found;    /* if rows stay */
     RaggedHeap *ragged; /* of a table whose rows have different lengths: the storage has a RaggedRow
                          * for each key; else NULL */
     ShardImage *image;  /* NULL: none is being read */

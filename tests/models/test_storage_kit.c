@@ -22,6 +22,7 @@ typedef enum {
     FAULT_SIZE,       /* one row is not counted */
     FAULT_RUN,        /* consecutive rows, of other keys */
     FAULT_MOVES,      /* find moves rows */
+    FAULT_STAYS,      /* says that rows stay, and moves them when others are created */
     FAULT_OVERLAP,    /* each row has the end of the one before it */
     FAULT_FORGETS,    /* rows are lost when there are many */
     FAULT_ABORTS,     /* asks for memory by what cannot fail */
@@ -137,6 +138,15 @@ static void *make_one(Listed *listed, RubatoKey key)
     return row;
 }
 
+static void *move_one(Listed *listed, uint32_t number)
+{
+    void *moved = g_memdup2(listed->rows[number], listed->row_bytes);
+
+    memset(listed->rows[number], 0xa5, listed->row_bytes);
+    g_ptr_array_add(listed->former, listed->rows[number]);
+    return listed->rows[number] = moved;
+}
+
 static void find(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows)
 {
     Listed *listed = (Listed *)storage;
@@ -145,19 +155,36 @@ static void find(RubatoStorage *storage, const RubatoKey *keys, size_t n, void *
         rows[i] = find_one(listed, keys[i]);
         if (rows[i] == NULL && fault == FAULT_GET_MAKES)
             rows[i] = make_one(listed, keys[i]);
-        if (rows[i] != NULL && fault == FAULT_MOVES) {
-            void *moved = g_memdup2(rows[i], listed->row_bytes);
-
-            memset(rows[i], 0xa5, listed->row_bytes);
-            g_ptr_array_add(listed->former, rows[i]);
-            rows[i] = listed->rows[*slot_of(listed, keys[i]) - 1] = moved;
-        }
+        if (rows[i] != NULL && fault == FAULT_MOVES)
+            rows[i] = move_one(listed, *slot_of(listed, keys[i]) - 1);
     }
+}
+
+static bool rows_stay(const RubatoStorage *storage)
+{
+    (void)storage;
+    return fault == FAULT_STAYS;
+}
+
+static bool is_among(void *row, void *const *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (rows[i] == row)
+            return true;
+    return false;
+}
+
+static void move_others(Listed *listed, void *const *rows, size_t n)
+{
+    for (uint32_t number = 0; number < listed->n_rows; number++)
+        if (!is_among(listed->rows[number], rows, n))
+            (void)move_one(listed, number);
 }
 
 static bool find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows)
 {
     Listed *listed = (Listed *)storage;
+    const uint32_t n_before = listed->n_rows;
 
     for (size_t i = 0; i < n; i++) {
         const RubatoKey key = fault == FAULT_LAST_KEY && keys[i] == UINT64_MAX ? 0 : keys[i];
@@ -168,6 +195,8 @@ static bool find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t
         if (rows[i] == NULL)
             return false;
     }
+    if (fault == FAULT_STAYS && listed->n_rows > n_before)
+        move_others(listed, rows, n);
     return true;
 }
 
@@ -208,6 +237,7 @@ static const RubatoStorageOps listed_ops = {
     .destroy = destroy,
     .find = find,
     .find_or_create = find_or_create,
+    .rows_stay = rows_stay,
     .run = run,
     .list = list,
     .size = size,
@@ -228,6 +258,7 @@ static const struct {
     { FAULT_SIZE, "size: " },
     { FAULT_RUN, "run" },
     { FAULT_MOVES, "through the same pointer" },
+    { FAULT_STAYS, "through the same pointer" },
     { FAULT_OVERLAP, "" },
     { FAULT_FORGETS, "" },
     { FAULT_ABORTS, "no memory: its process was ended by signal" },

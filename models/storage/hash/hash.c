@@ -294,6 +294,12 @@ static bool find_or_create(RubatoStorage *storage, const RubatoKey *keys, size_t
 
 /* ---- the ops ---- */
 
+/* Slabs do; cells do not, and the rows of narrow tables lie in them. */
+static bool rows_stay(const RubatoStorage *storage)
+{
+    return !((const HashStorage *)storage)->is_inline;
+}
+
 bool hash_storage_use(RubatoStorage *storage, HashInstructions instructions)
 {
     HashStorage *hash = (HashStorage *)storage;
@@ -490,6 +496,7 @@ const RubatoStorageOps hash_storage_ops = {
     .find = hash_storage_find,
     .find_or_create = find_or_create,
     .find_or_admit = find_or_admit,
+    .rows_stay = rows_stay,
     .run = hash_storage_run,
     .list = hash_storage_list,
     .place_of = place_of,

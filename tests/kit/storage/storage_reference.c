@@ -48,7 +48,8 @@ unsigned char *reference_make(StorageWorld *world, RubatoKey key)
 {
     unsigned char *bytes = reference_find(world, key);
 
-    world->n_held = 0; /* it was asked for by find_or_create */
+    if (!storage_rows_stay(world))
+        world->n_held = 0; /* it was asked for by find_or_create */
     if (bytes != NULL)
         return bytes;
     g_clear_pointer(&world->listed, g_free);

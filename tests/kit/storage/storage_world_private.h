@@ -20,7 +20,8 @@ struct StorageWorld {
     GHashTable *rows; /* the reference: of Row, by key; with row_of, by the key whose row it is */
     unsigned char *fresh; /* memory for a new row */
 
-    /* What an op has returned, which holds until a row is made. */
+    /* What an op has returned, which holds until a row is made; the pointers for ever, if the
+     * storage says that its rows stay. */
     RubatoKey held_keys[BLOCK];
     void *held_rows[BLOCK];
     size_t n_held;
@@ -77,6 +78,9 @@ void storage_perform_list(StorageWorld *world, const StorageAction *action);
 
 /* All keys, so many at a time. NULL: they cannot be listed. (transfer full) */
 RubatoKey *storage_list_keys(StorageWorld *world, size_t n_at_a_time, size_t *n);
+
+/* Whether the storage says that its rows never move. */
+bool storage_rows_stay(const StorageWorld *world);
 
 /* Pointers that an op has returned are still those of their rows. */
 void storage_check_held(StorageWorld *world);
