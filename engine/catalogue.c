@@ -125,5 +125,7 @@ char *table_describe(const RubatoTableSpec *spec)
                                spec->max_bytes, spec->evict);
     if (strcmp(spec->admit, "all") != 0)
         describe_admission(spec, text);
+    if (spec->replicas > 0)
+        g_string_append_printf(text, ", replicas %u", spec->replicas);
     return g_string_free(text, FALSE);
 }

@@ -40,7 +40,8 @@ static void propose(RubatoEngine *engine, const CollectiveCall *call, uint64_t n
                                                            .name = call->text,
                                                            .digest = digest,
                                                            .arguments = call->detail,
-                                                           .workers = call->workers } });
+                                                           .workers = call->workers,
+                                                           .survives = call->survives } });
 }
 
 static void report_ready(RubatoEngine *engine, uint64_t number, const GError *error)

@@ -330,7 +330,6 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
         engine->faults = &engine->own_faults;
     }
     engine->n_forks = caller_n_forks();
-    engine->n_replicas = parts->n_replicas;
     engine->sizes = parts->sizes != NULL ? *parts->sizes : FLOW_SIZES_USUAL;
     engine->tables = g_ptr_array_new_with_free_func((GDestroyNotify)table_free);
     engine->runs = g_ptr_array_new();

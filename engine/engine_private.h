@@ -84,8 +84,7 @@ struct RubatoEngine {
     WireFaults own_faults;
     WireFaults *faults; /* of all that it sends; NULL: none */
     FlowSizes sizes;
-    LogSink log;         /* of the lines of its threads, and of its calls */
-    uint32_t n_replicas; /* of each part of each table */
+    LogSink log; /* of the lines of its threads, and of its calls */
     /* held during each call of the engine that changes a table with replicas: so these requests of
      * the node come to a part in the order of their numbers, as those of a worker do */
     pthread_mutex_t changing;
@@ -110,7 +109,8 @@ struct RubatoEngine {
 
     DispatchTimes times;
 
-    _Atomic bool broken; /* a node is lost, or a signal ended the run: no more requests */
+    _Atomic bool goes_on; /* a table has had replicas: the run may go on without a lost node */
+    _Atomic bool broken;  /* a node is lost, or a signal ended the run: no more requests */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -154,7 +154,6 @@ typedef struct {
     WireFaults *faults;                 /* outlive the engine. NULL: as follows */
     const RubatoWireFaults *of_packets; /* copied. NULL: those of RUBATO_FAULTS */
     const FlowSizes *sizes;             /* NULL: FLOW_SIZES_USUAL */
-    uint32_t n_replicas;                /* of each part of each table; the same on all nodes */
 } EngineParts;
 
 /* As rubato_engine_new, of these parts. */
@@ -192,7 +191,7 @@ bool engine_check_replicas(const RubatoEngine *engine, const RubatoTableSpec *sp
 /* After the GO of a new table: puts its parts, and their replicas, on servers of nodes that are not
  * lost. With too few of them there are fewer replicas, as of the parts that had been there. The
  * same on all nodes. RUBATO_ERROR_NODE_LOST: no server is left. */
-bool engine_place_parts(const RubatoEngine *engine, Table *table, GError **error);
+bool engine_place_parts(RubatoEngine *engine, Table *table, GError **error);
 
 /* ---- engine_recovery.c ---- */
 

@@ -23,9 +23,9 @@ typedef struct {
     uint64_t call; /* of CLOSE: the collective call that has to end before; 0: none */
 } RecoveryStep;
 
-/* The tables with replicas. From CLOSE to OPEN none is made, and none is dropped: the scheduler
- * lets no call begin meanwhile. */
-static GPtrArray *list_tables(RubatoEngine *engine)
+/* All tables, or those with replicas. From CLOSE to OPEN none is made, and none is dropped: the
+ * scheduler lets no call begin meanwhile. */
+static GPtrArray *list_tables(RubatoEngine *engine, bool all)
 {
     GPtrArray *const tables = g_ptr_array_new();
 
@@ -33,7 +33,7 @@ static GPtrArray *list_tables(RubatoEngine *engine)
     for (guint i = 0; i < engine->tables->len; i++) {
         Table *const table = g_ptr_array_index(engine->tables, i);
 
-        if (table->map->n_replicas > 0)
+        if (all || table->map->n_replicas > 0)
             g_ptr_array_add(tables, table);
     }
     pthread_mutex_unlock(&engine->lock);
@@ -103,19 +103,21 @@ static void close_step(RubatoEngine *engine, const ControlRecover *recover, uint
                        GString *text)
 {
     g_autoptr(GPtrArray) tables = NULL;
+    g_autoptr(GPtrArray) all = NULL;
     Listing listing = { .lost = recover->node, .text = text, .lock = PTHREAD_MUTEX_INITIALIZER };
 
     servers_run(engine->servers, engine->n_servers, leave, &listing.lost);
     await_call(engine, call);
-    tables = list_tables(engine);
+    tables = list_tables(engine, /* all= */ false);
     for (guint i = 0; i < tables->len; i++) /* after a second loss they are closed already */
         part_map_close(((Table *)g_ptr_array_index(tables, i))->map);
     post_office_lose_node(&engine->office, recover->node);
     services_break(engine->services, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), recover->text);
-    listing.tables = tables;
+    all = list_tables(engine, /* all= */ true);
+    listing.tables = all;
     servers_run(engine->servers, engine->n_servers, list_parts, &listing);
     if (engine->self == engine->scheduler_node)
-        list_known(tables, text);
+        list_known(all, text);
 }
 
 /* ---- PROMOTE ---- */
@@ -167,7 +169,7 @@ static void send_again(RubatoEngine *engine, const GPtrArray *tables, const char
 
 static void open_step(RubatoEngine *engine, const ControlRecover *recover)
 {
-    g_autoptr(GPtrArray) tables = list_tables(engine);
+    g_autoptr(GPtrArray) tables = list_tables(engine, /* all= */ false);
 
     send_again(engine, tables, recover->lines);
     for (guint i = 0; i < tables->len; i++)

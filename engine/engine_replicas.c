@@ -5,6 +5,9 @@
 #include "engine/server/replica_feed.h"
 #include "models/model.h"
 
+/* While the run goes on without a lost node, there is a tick so often. */
+#define LONGEST_TICK_MS 20
+
 static uint32_t count_nodes_with_servers(const RubatoEngine *engine)
 {
     uint32_t n = 0;
@@ -33,19 +36,19 @@ bool engine_check_replicas(const RubatoEngine *engine, const RubatoTableSpec *sp
     const uint32_t n_nodes = count_nodes_with_servers(engine);
     const char *const obstacle = find_obstacle(spec);
 
-    if (engine->n_replicas == 0)
+    if (spec->replicas == 0)
         return true;
     if (obstacle != NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "table %s cannot have replicas: %s",
                     spec->name, obstacle);
         return false;
     }
-    if (n_nodes > engine->n_replicas && engine->n_replicas <= REPLICA_FEED_MOST)
+    if (n_nodes > spec->replicas && spec->replicas <= REPLICA_FEED_MOST)
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                 "table %s: %u replicas need servers on %u nodes, and %u nodes have some; there are "
                 "%u replicas at most",
-                spec->name, engine->n_replicas, engine->n_replicas + 1, n_nodes,
+                spec->name, spec->replicas, spec->replicas + 1, n_nodes,
                 MIN(n_nodes - 1, REPLICA_FEED_MOST));
     return false;
 }
@@ -101,18 +104,28 @@ static void place(const RubatoEngine *engine, const LiveServers *live, uint32_t 
 static void place_all(const RubatoEngine *engine, const LiveServers *live, Table *table)
 {
     const uint32_t n_parts = table->map->n_parts;
-    const uint32_t n = MIN(engine->n_replicas, live->n_nodes - 1);
+    const uint32_t n = MIN(table->spec->replicas, live->n_nodes - 1);
     g_autofree uint32_t *replicas = g_new(uint32_t, (size_t)n_parts * n + 1);
 
     for (uint32_t part = 0; part < n_parts; part++)
         place(engine, live, part % live->n, replicas + (size_t)part * n, n);
     part_map_set_replicas(table->map, n, replicas);
-    if (n < engine->n_replicas)
+    if (n < table->spec->replicas)
         g_message("each part of table %s has %u replicas and not %u: servers of %u nodes are left",
-                  table->spec->name, n, engine->n_replicas, live->n_nodes);
+                  table->spec->name, n, table->spec->replicas, live->n_nodes);
 }
 
-bool engine_place_parts(const RubatoEngine *engine, Table *table, GError **error)
+/* What other nodes send to a primary, and what its own workers add in one call of any size, it
+ * passes on to its replicas. So there is no bound beyond which a node must be wrong. And a loss is
+ * found at a tick. */
+static void prepare(RubatoEngine *engine)
+{
+    atomic_store_explicit(&engine->goes_on, true, memory_order_relaxed);
+    if (engine->network != NULL)
+        network_take_any(engine->network, LONGEST_TICK_MS);
+}
+
+bool engine_place_parts(RubatoEngine *engine, Table *table, GError **error)
 {
     g_autofree LiveServers *live = list_live_servers(engine);
 
@@ -123,7 +136,9 @@ bool engine_place_parts(const RubatoEngine *engine, Table *table, GError **error
     }
     for (uint32_t part = 0; part < table->map->n_parts; part++)
         part_map_set_server(table->map, part, live->numbers[part % live->n]);
-    if (engine->n_replicas > 0)
+    if (table->spec->replicas > 0)
+        prepare(engine);
+    if (table->spec->replicas > 0)
         place_all(engine, live, table);
     return true;
 }

@@ -113,15 +113,6 @@ static bool draw_seed(const RubatoTableSpec *spec, uint64_t *seed, GError **erro
     return false;
 }
 
-/* (transfer full) */
-static char *describe(const RubatoEngine *engine, const Table *table)
-{
-    g_autofree char *text = table_describe(table->spec);
-
-    return engine->n_replicas == 0 ? g_steal_pointer(&text)
-                                   : g_strdup_printf("%s, %u replicas", text, engine->n_replicas);
-}
-
 bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spec, GError **error)
 {
     g_autoptr(Table) table = NULL;
@@ -145,12 +136,13 @@ bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spe
     if (!draw_seed(spec, &seed, error))
         return false;
     text = g_strdup_printf("table %s", spec->name);
-    detail = describe(engine, table);
+    detail = table_describe(table->spec);
     if (!collective(engine,
                     &(CollectiveCall){ .what = CONTROL_CALL_CREATE,
                                        .text = text,
                                        .detail = detail,
                                        .seed = seed,
+                                       .survives = table->spec->replicas > 0,
                                        .perform = perform_create,
                                        .undo = undo_create,
                                        .commit = commit_create,

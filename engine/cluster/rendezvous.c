@@ -93,21 +93,6 @@ static bool find_secret(RubatoEngine *engine, RunSecret *secret, bool *found, GE
     return true;
 }
 
-/* What other nodes send to a primary, and what its own workers add in one call of any size, it
- * passes on to its replicas. So there is no bound beyond which a node must be wrong. */
-static size_t find_taken_bytes(const RubatoEngine *engine)
-{
-    return engine->n_replicas == 0 ? engine->sizes.taken_bytes : SIZE_MAX;
-}
-
-/* If the run goes on without a lost node, the loss is found at a tick. */
-static unsigned find_tick_ms(const RubatoEngine *engine)
-{
-    const unsigned longest = engine->n_replicas == 0 ? 50 : 20;
-
-    return CLAMP(engine->heartbeat_ms / 4, 1, longest);
-}
-
 /* Opens the network at the node's address, at one within the host unless `near` is NULL, and on the
  * scheduler's node at that of the scheduler. */
 static Network *open_at(RubatoEngine *engine, const char *own, const char *near,
@@ -131,13 +116,13 @@ static Network *open_at(RubatoEngine *engine, const char *own, const char *near,
         .out_bytes = engine->sizes.out_bytes,
         .high_out_bytes = engine->sizes.high_out_bytes,
         .near_high_out_bytes = engine->sizes.near_high_out_bytes,
-        .taken_bytes = find_taken_bytes(engine),
+        .taken_bytes = engine->sizes.taken_bytes,
         .parked_bytes = engine->sizes.parked_bytes,
         .joined_bytes = engine->sizes.joined_bytes,
         .turn_bytes = engine->sizes.turn_bytes,
         .room_bytes = post_office_room_bytes(),
         .drops_replies = true,
-        .tick_ms = find_tick_ms(engine),
+        .tick_ms = CLAMP(engine->heartbeat_ms / 4, 1, 50),
         .timeout_ms = engine->timeout_ms,
     };
 

@@ -32,12 +32,15 @@ static const ControlMember refuse[] = { MEMBER(FAULT, refuse.code), MEMBER(TEXT,
 static const ControlMember farewell[] = { MEMBER(UINT32, farewell.node_id),
                                           MEMBER(UINT64, farewell.incarnation),
                                           MEMBER(TEXT, farewell.text), END };
-static const ControlMember propose[] = {
-    MEMBER(CALL, propose.call),        MEMBER(UINT32, propose.what),
-    MEMBER(UINT64, propose.hash_seed), MEMBER(TEXT, propose.name),
-    MEMBER(TEXT, propose.digest),      MEMBER(LINES, propose.arguments),
-    MEMBER(LINES, propose.workers),    END
-};
+static const ControlMember propose[] = { MEMBER(CALL, propose.call),
+                                         MEMBER(UINT32, propose.what),
+                                         MEMBER(UINT64, propose.hash_seed),
+                                         MEMBER(TEXT, propose.name),
+                                         MEMBER(TEXT, propose.digest),
+                                         MEMBER(LINES, propose.arguments),
+                                         MEMBER(LINES, propose.workers),
+                                         MEMBER(BOOL, propose.survives),
+                                         END };
 static const ControlMember go[] = { MEMBER(CALL, go.call), MEMBER(UINT64, go.hash_seed),
                                     MEMBER(UINT32, go.id), MEMBER(UINT32, go.step), END };
 static const ControlMember call_end[] = { MEMBER(CALL, commit.call),

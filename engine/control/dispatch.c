@@ -156,7 +156,9 @@ static bool take_greeting(RubatoEngine *engine, const ControlMail *mail, int64_t
  * ended, and not only by its silence. */
 static void find_ended(RubatoEngine *engine, int64_t now_ms)
 {
-    const bool goes_on = engine->n_replicas > 0 && engine->rendezvous.welcome;
+    /* relaxed: a loss that it misses at this tick is found at the next one */
+    const bool goes_on =
+        engine->rendezvous.welcome && atomic_load_explicit(&engine->goes_on, memory_order_relaxed);
 
     for (uint32_t i = 0; goes_on && i < engine->n_nodes; i++)
         if (i != engine->self && network_is_refused(engine->network, i))
@@ -249,7 +251,6 @@ void dispatch_start_scheduler(RubatoEngine *engine)
         .rendezvous_ms = single ? 0 : engine->cluster->rendezvous_ms,
         .stall_ms = single ? 0 : engine->stall_ms,
         .roster = engine->roster,
-        .goes_on = engine->n_replicas > 0,
         .single = single,
     };
 
@@ -509,7 +510,8 @@ void engine_break(RubatoEngine *engine, uint32_t code, const char *text)
     pthread_cond_broadcast(&engine->changed);
     pthread_mutex_unlock(&engine->lock);
     post_office_cancel(&engine->office, POST_OFFICE_ALL_EPOCHS);
-    if (engine->n_replicas > 0)
+    /* relaxed: a server without parts with replicas has nothing to end */
+    if (atomic_load_explicit(&engine->goes_on, memory_order_relaxed))
         servers_post_end_feeds(engine->servers, engine->n_servers);
     services_break(engine->services, code, text);
     if (network != NULL)

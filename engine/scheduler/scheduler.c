@@ -30,6 +30,7 @@ Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *o
     scheduler->next_epoch = 1;
     scheduler->map_number = 1; /* that of every new table */
     scheduler->recovery = recovery_new(config->n_nodes);
+    scheduler->tables = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, g_free);
     scheduler->tasks = g_ptr_array_new();
     g_queue_init(&scheduler->collectives);
     g_queue_init(&scheduler->outbox);
@@ -53,6 +54,7 @@ void scheduler_free(Scheduler *scheduler)
         return;
     assert(!scheduler->delivering);
     recovery_free(scheduler->recovery);
+    g_hash_table_unref(scheduler->tables);
     collectives_clear(scheduler);
     tasks_clear(scheduler);
     g_ptr_array_free(scheduler->tasks, TRUE);
@@ -126,7 +128,7 @@ static void lose_node(Scheduler *scheduler, uint32_t number, const char *how)
 {
     g_autofree char *text = g_strdup_printf("%s was lost: %s", scheduler->nodes[number].label, how);
 
-    if (scheduler->config.goes_on && scheduler->doom.code == CONTROL_OK)
+    if (scheduler->goes_on && scheduler->doom.code == CONTROL_OK)
         go_on_without(scheduler, number, text);
     else
         end_without(scheduler, number, text);

@@ -39,7 +39,6 @@ typedef struct {
     uint32_t rendezvous_ms; /* all nodes must have come within this time; 0: wait for ever */
     uint32_t stall_ms;      /* a node that waits so long is told for whom; 0: never */
     Roster *roster;         /* of a run without a cluster file; outlives the scheduler. Or NULL */
-    bool goes_on;           /* tables have replicas: the loss of a node does not end the run */
     bool single;            /* one process: no rendezvous, no beats, no node is ever lost */
 } SchedulerConfig;
 

@@ -82,6 +82,14 @@ static void send_commit(Scheduler *scheduler, const Collective *collective, uint
     scheduler_send(scheduler, node, &commit);
 }
 
+/* A table is there on all nodes. */
+static void note_table(Scheduler *scheduler, const Collective *collective)
+{
+    g_hash_table_insert(scheduler->tables, GUINT_TO_POINTER(collective->id),
+                        g_strdup(collective->name));
+    scheduler->goes_on = scheduler->goes_on || collective->survives;
+}
+
 /* Ends an open call with its verdict. */
 static void decide(Scheduler *scheduler, Collective *collective)
 {
@@ -91,6 +99,9 @@ static void decide(Scheduler *scheduler, Collective *collective)
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (collective->proposed[i])
             send_commit(scheduler, collective, i);
+    if (started && collective->what == CONTROL_CALL_CREATE &&
+        collective->verdict.code == CONTROL_OK)
+        note_table(scheduler, collective);
     if (started && collective->what == CONTROL_CALL_RUN)
         task_decided(scheduler, collective->id, collective->verdict.code == CONTROL_OK);
 }
@@ -284,6 +295,7 @@ static Collective *collective_new(Scheduler *scheduler, uint32_t node,
     collective->digest = g_strdup(propose->digest);
     collective->arguments = g_strdup(propose->arguments);
     collective->workers = g_strdup(propose->workers);
+    collective->survives = propose->survives;
     collective->proposed = g_new0(bool, scheduler->config.n_nodes);
     collective->ready = g_new0(bool, scheduler->config.n_nodes);
     collective->since_ms = scheduler->now_ms;

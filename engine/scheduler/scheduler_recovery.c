@@ -185,8 +185,10 @@ static void end_step(Scheduler *scheduler)
     case CONTROL_RECOVER_CLOSE:
         recovery->places = choose_all(recovery, &lost);
         if (recovery->places == NULL) {
-            g_autofree char *why = g_strdup_printf("no other node has part %u of table number %u",
-                                                   lost.part, lost.table);
+            const char *const table =
+                g_hash_table_lookup(scheduler->tables, GUINT_TO_POINTER(lost.table));
+            g_autofree char *why = g_strdup_printf("no other node has part %u of %s", lost.part,
+                                                   table != NULL ? table : "a new table");
 
             give_up(scheduler, why);
             return;

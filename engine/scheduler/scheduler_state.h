@@ -64,6 +64,7 @@ typedef struct {
     char *digest;
     char *arguments;
     char *workers; /* of a RUN: as ControlPropose.workers */
+    bool survives; /* as ControlPropose.survives */
     CollectivePhase phase;
     bool *proposed;     /* by node number */
     bool *ready;        /* by node number */
@@ -129,6 +130,8 @@ struct Scheduler {
     GQueue collectives;
     uint64_t n_calls;
     uint32_t next_table;
+    GHashTable *tables;  /* id → name, "table weights": of all that were ever made */
+    bool goes_on;        /* a table has had replicas: the loss of a node does not end the run */
     uint32_t map_number; /* of the newest part map */
     Recovery *recovery;
     bool recovers; /* nodes do its steps; no call begins until they have done the last one */

@@ -38,7 +38,7 @@ void server_list_parts(const Server *server, uint32_t number, GArray *parts)
                                 .is_primary = replica == NULL,
                                 .position = replica == NULL ? 0 : replica->position };
 
-        if (replica != NULL || table->parts[part].fed != NULL)
+        if (replica != NULL || table->parts[part].shard != NULL)
             g_array_append_val(parts, held);
     }
 }

@@ -7,7 +7,7 @@
 
 #include "engine/server/server.h"
 
-/* A part with replicas, or a replica of it, that a server has. */
+/* A part, or a replica of it, that a server has. */
 typedef struct {
     uint32_t table, part;
     bool is_primary;
@@ -27,7 +27,7 @@ typedef struct {
  * replicas there. */
 void server_leave_node(Server *server, uint32_t node);
 
-/* The parts of a table that are here, or a replica of which is, and the table has replicas.
+/* The parts of a table that are here, or a replica of which is.
  * (*parts: of HeldPart, which it adds to) */
 void server_list_parts(const Server *server, uint32_t table, GArray *parts);
 

@@ -209,6 +209,12 @@ typedef struct {
     size_t n_bounds;
 
     RubatoCache cache;
+
+    /* How many copies of each part servers of other nodes keep; 7 at most. If a node without
+     * workers is lost, copies take the places of its parts, and the run goes on: no Add is lost. A
+     * part and its copies need servers on replicas + 1 nodes. Not with ragged rows, "sparse_ssp",
+     * create_on_get or max_bytes. */
+    uint32_t replicas;
 } RubatoTableSpec;
 
 /* What is special about the model of that name ("asp" for NULL); NULL if there is none. The

@@ -67,6 +67,21 @@ static bool check_scope(const TableClient *client, const RubatoHandlerCall *aske
     return true;
 }
 
+/* Replicas do not keep what such a call answers. So it could not be answered if it were made again,
+ * at another primary. */
+static bool check_access(const Calling *calling, GError **error)
+{
+    const RubatoTableSpec *spec = calling->client->route->spec;
+
+    if (spec->replicas == 0 || calling->ops->access != RUBATO_ACCESS_WRITES)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "table %s: handler %s writes, and the table has replicas, which cannot repeat its "
+                "results; take a handler that reads, or a table without replicas",
+                spec->name, calling->asked->handler);
+    return false;
+}
+
 bool calling_check(Calling *calling, GError **error)
 {
     const TableClient *client = calling->client;
@@ -76,7 +91,8 @@ bool calling_check(Calling *calling, GError **error)
         !check_size(client, asked, error))
         return false;
     calling->ops = client->route->find_handler(client->route->spec, asked, error);
-    return calling->ops != NULL && check_scope(client, asked, error);
+    return calling->ops != NULL && check_access(calling, error) &&
+           check_scope(client, asked, error);
 }
 
 /* ---- sending, and waiting ---- */

@@ -168,28 +168,6 @@ START_TEST(a_part_moves_with_what_admits_keys)
 }
 END_TEST
 
-static bool play_replicas(RubatoEngine *engine, const void *data, GError **error)
-{
-    g_autoptr(GError) refused = NULL;
-
-    (void)data;
-    EXPECT(!create(engine, 1, 64 << 20, &refused), "it is refused");
-    EXPECT(strstr(refused->message, "cannot have replicas: it evicts rows (max_bytes)") != NULL,
-           "%s", refused->message);
-    return rubato_engine_barrier(engine, error);
-}
-
-START_TEST(a_table_that_evicts_cannot_have_replicas)
-{
-    ClusterRun *run = cluster_run_new(
-        &(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 0 }, { 1, 0 } }, .n_replicas = 1 });
-
-    cluster_start(run, play_replicas, NULL);
-    cluster_expect_success(run);
-    cluster_run_free(run);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("cluster_bounded");
@@ -197,6 +175,5 @@ int main(void)
 
     tcase_add_loop_test(tcase, a_part_moves_with_what_decides_which_rows_are_evicted, 0, 2);
     tcase_add_test(tcase, a_part_moves_with_what_admits_keys);
-    tcase_add_test(tcase, a_table_that_evicts_cannot_have_replicas);
     return run_suite(suite);
 }

@@ -16,7 +16,12 @@
 enum { N_NODES = 3, VICTIM = 2, N_KEYS = 60, N_PARTS = 6, BEFORE = 20, AFTER = 20 };
 
 static const RubatoTableSpec spec = {
-    .name = "rows", .model = "asp", .dtype = RUBATO_I64, .n_keys = N_KEYS, .parts = N_PARTS
+    .name = "rows",
+    .model = "asp",
+    .dtype = RUBATO_I64,
+    .n_keys = N_KEYS,
+    .parts = N_PARTS,
+    .replicas = 1,
 };
 
 typedef struct {
@@ -79,10 +84,8 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
 /* Returns how long the Add took that was under way when the node was lost. */
 static double kill_one(const char *over)
 {
-    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = N_NODES,
-                                                       .nodes = { { 1, 1 }, { 1, 0 }, { 1, 0 } },
-                                                       .over = over,
-                                                       .n_replicas = 1 });
+    ClusterRun *run = cluster_run_new(&(ClusterShape){
+        .n_nodes = N_NODES, .nodes = { { 1, 1 }, { 1, 0 }, { 1, 0 } }, .over = over });
     double waited_ms;
 
     cluster_start(run, play, NULL);

@@ -1,5 +1,7 @@
 /* A node that is a process is killed while workers of other nodes use its servers: their task goes
- * on with the replicas, and each Add of it counts once. */
+ * on with the replicas, and each Add of it counts once.
+ *
+ * docs/liveness.md: A node that dies, with replicas. */
 #include <netinet/in.h>
 #include <poll.h>
 #include <rubato/service.h>
@@ -29,6 +31,8 @@ static const RubatoTableSpec specs[] = {
       .storage = "hash",
       .parts = 7 },
 };
+
+enum { N_REPLICAS = 1 };
 
 static const struct {
     const char *over;
@@ -115,10 +119,12 @@ static bool play_after(RubatoEngine *engine, const RubatoTableSpec *like, GError
 
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
-    Job job = { engine, data };
-    const char *const tables[] = { job.spec->name, NULL };
+    RubatoTableSpec spec = *(const RubatoTableSpec *)data;
+    Job job = { engine, &spec };
+    const char *const tables[] = { spec.name, NULL };
     int64_t rows[N_KEYS + 1];
 
+    spec.replicas = N_REPLICAS;
     TRY(rubato_engine_create_table(engine, job.spec, error) &&
         cluster_run_task(engine, "work", work, &job, tables, error) &&
         rubato_engine_get_range(engine, job.spec->name, 0, N_KEYS + 1, rows, error));
@@ -132,12 +138,13 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
 
 START_TEST(a_task_goes_on_without_a_node_that_had_servers_alone)
 {
+    /* that a process has ended is known without a timeout */
+    const uint32_t timeout_ms = losses[_i].how == SIGKILL ? 0 : cluster_short_timeout_ms();
     ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = N_NODES,
                                                        .nodes = { { 1, 2 }, { 1, 1 }, { 2, 0 } },
                                                        .scheduler = SCHEDULER,
-                                                       .timeout_ms = cluster_short_timeout_ms(),
-                                                       .over = losses[_i].over,
-                                                       .n_replicas = 1 });
+                                                       .timeout_ms = timeout_ms,
+                                                       .over = losses[_i].over });
 
     cluster_start(run, play, losses[_i].spec);
     cluster_wait_for(run, 0, "busy");
@@ -200,8 +207,7 @@ START_TEST(an_ended_node_is_lost_at_once_also_if_another_process_has_its_address
                                                        .nodes = { { 1, 2 }, { 1, 1 }, { 2, 0 } },
                                                        .scheduler = SCHEDULER,
                                                        .timeout_ms = 1000000,
-                                                       .over = "tcp",
-                                                       .n_replicas = 1 });
+                                                       .over = "tcp" });
     uint16_t port;
     int fd;
     const char *const path = give_port(run, &port, &fd);
@@ -224,6 +230,85 @@ START_TEST(an_ended_node_is_lost_at_once_also_if_another_process_has_its_address
 }
 END_TEST
 
+/* ---- tables without replicas ---- */
+
+/* Beside the table with replicas, in the same task. The servers of node 2 are 2 and 3. */
+static const RubatoTableSpec plain[] = {
+    { .name = "plain",
+      .model = "ssp",
+      .staleness = 1,
+      .dtype = RUBATO_I64,
+      .n_keys = 4,
+      .parts = 2 },
+    { .name = "plain",
+      .model = "ssp",
+      .staleness = 1,
+      .dtype = RUBATO_I64,
+      .n_keys = 4,
+      .parts = 4 },
+};
+
+static bool work_on_both(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey keys[] = { 0, 1, 2, 3 };
+    const int64_t ones[] = { 1, 1, 1, 1 };
+    const Job *const job = user_data;
+    int64_t rows[4];
+    g_autoptr(RubatoKVTable) kept = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) other =
+        kept == NULL ? NULL : rubato_worker_open_kv_table(worker, "plain", RUBATO_I64, error);
+
+    TRY(other != NULL);
+    for (int more = 0, rounds = 0; more < MORE; more += is_lost(job->engine), rounds++) {
+        TRY(rubato_kv_table_get(kept, keys, 4, rows, error) &&
+            rubato_kv_table_get(other, keys, 4, rows, error) &&
+            rubato_kv_table_add(kept, keys, 4, ones, error) &&
+            rubato_kv_table_add(other, keys, 4, ones, error) &&
+            rubato_kv_table_clock(kept, error) && rubato_kv_table_clock(other, error));
+        if (rounds == 5)
+            cluster_say("busy");
+    }
+    return true;
+}
+
+static bool play_both(RubatoEngine *engine, const void *data, GError **error)
+{
+    const char *const tables[] = { "rows", "plain", NULL };
+    const RubatoTableSpec kept = {
+        .name = "rows", .model = "bsp", .dtype = RUBATO_I64, .n_keys = 4, .replicas = N_REPLICAS
+    };
+    Job job = { engine, &kept };
+    int64_t rows[2][4];
+
+    TRY(rubato_engine_create_table(engine, data, error) &&
+        rubato_engine_create_table(engine, &kept, error) &&
+        cluster_run_task(engine, "work", work_on_both, &job, tables, error) &&
+        rubato_engine_get_range(engine, "rows", 0, 4, rows[0], error) &&
+        rubato_engine_get_range(engine, "plain", 0, 4, rows[1], error));
+    EXPECT(memcmp(rows[0], rows[1], sizeof rows[0]) == 0,
+           "the tables differ: %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT, rows[0][0], rows[1][0]);
+    return rubato_engine_barrier(engine, error);
+}
+
+START_TEST(a_loss_ends_the_run_if_a_table_without_replicas_has_a_part_there)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){
+        .n_nodes = N_NODES, .nodes = { { 1, 2 }, { 1, 1 }, { 2, 0 } }, .scheduler = SCHEDULER });
+
+    cluster_start(run, play_both, &plain[_i]);
+    cluster_wait_for(run, 0, "busy");
+    cluster_wait_for(run, 1, "busy");
+    cluster_signal(run, VICTIM, SIGKILL);
+    for (uint32_t i = 0; i < VICTIM; i++) {
+        cluster_expect_end(run, i, _i == 0 ? 0 : CLUSTER_FAILED);
+        cluster_expect_text(run, i,
+                            _i == 0 ? "the run goes on, by part map 2"
+                                    : "no other node has part 2 of table plain");
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cluster replica loss");
@@ -231,6 +316,8 @@ int main(void)
 
     tcase_add_loop_test(loss, a_task_goes_on_without_a_node_that_had_servers_alone, 0,
                         G_N_ELEMENTS(losses));
+    tcase_add_loop_test(loss, a_loss_ends_the_run_if_a_table_without_replicas_has_a_part_there, 0,
+                        G_N_ELEMENTS(plain));
     tcase_add_test(loss, an_ended_node_is_lost_at_once_also_if_another_process_has_its_address);
     return run_suite(suite);
 }

@@ -138,14 +138,15 @@ static bool read_and_tell(RubatoEngine *engine, const char *name, GError **error
 
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
+    const Wire *const wire = data;
     const char *names[N_TABLES + 1] = { NULL };
 
-    (void)data;
     for (size_t i = 0; i < N_TABLES; i++) {
         RubatoTableSpec spec = specs[i];
 
         spec.width = WIDTH;
         spec.parts = N_PARTS;
+        spec.replicas = wire->n_replicas;
         names[i] = spec.name;
         TRY(rubato_engine_create_table(engine, &spec, error));
     }
@@ -194,14 +195,12 @@ static void check_part(ClusterRun *run, const char *table, uint32_t part, uint32
 START_TEST(a_replica_is_what_its_primary_is_to_the_byte)
 {
     const Wire *wire = &wires[_i];
-    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = N_NODES,
-                                                       .nodes = { { 1, 2 }, { 2, 1 }, { 1, 1 } },
-                                                       .over = wire->over,
-                                                       .n_replicas = wire->n_replicas });
+    ClusterRun *run = cluster_run_new(&(ClusterShape){
+        .n_nodes = N_NODES, .nodes = { { 1, 2 }, { 2, 1 }, { 1, 1 } }, .over = wire->over });
 
     if (wire->faults != NULL)
         g_setenv(FAULTS_VARIABLE, wire->faults, TRUE);
-    cluster_start(run, play, NULL);
+    cluster_start(run, play, wire);
     cluster_expect_success(run);
     for (size_t i = 0; i < N_TABLES; i++)
         for (uint32_t part = 0; part < N_PARTS; part++)
@@ -214,7 +213,7 @@ END_TEST
 
 static bool play_refused(RubatoEngine *engine, const void *data, GError **error)
 {
-    const RubatoTableSpec few = { .name = "few", .n_keys = 4 };
+    const RubatoTableSpec few = { .name = "few", .n_keys = 4, .replicas = 2 };
     GError *found = NULL;
 
     (void)data;
@@ -225,8 +224,8 @@ static bool play_refused(RubatoEngine *engine, const void *data, GError **error)
 
 START_TEST(replicas_need_nodes_of_their_own)
 {
-    ClusterRun *run = cluster_run_new(&(ClusterShape){
-        .n_nodes = N_NODES, .nodes = { { 3, 1 }, { 0, 1 }, { 1, 1 } }, .n_replicas = 2 });
+    ClusterRun *run = cluster_run_new(
+        &(ClusterShape){ .n_nodes = N_NODES, .nodes = { { 3, 1 }, { 0, 1 }, { 1, 1 } } });
 
     cluster_start(run, play_refused, NULL);
     cluster_expect_success(run);
@@ -242,14 +241,18 @@ static bool play_impossible(RubatoEngine *engine, const void *data, GError **err
     } impossible[] = {
         { { .name = "t", .model = "sparse_ssp", .n_keys = 4 }, "announcements" },
         { { .name = "t", .storage = "hash", .create_on_get = true }, "create rows" },
+        { { .name = "t", .storage = "hash", .max_bytes = 1 << 24 }, "evicts rows" },
         { { .name = "t", .shape = RUBATO_SHAPE_RAGGED, .storage = "hash", .width = 0 }, "ragged" },
     };
-    const RubatoTableSpec spec = { .name = "stays", .n_keys = 4 };
+    const RubatoTableSpec spec = { .name = "stays", .n_keys = 4, .replicas = 1 };
     GError *found = NULL;
 
     (void)data;
     for (size_t i = 0; i < G_N_ELEMENTS(impossible); i++) {
-        EXPECT(!rubato_engine_create_table(engine, &impossible[i].spec, &found), "it was made");
+        RubatoTableSpec replicated = impossible[i].spec;
+
+        replicated.replicas = 1;
+        EXPECT(!rubato_engine_create_table(engine, &replicated, &found), "it was made");
         TRY(cluster_expect_error(&found, RUBATO_ERROR_INVALID, impossible[i].why, error));
     }
     TRY(rubato_engine_create_table(engine, &spec, error));
@@ -259,10 +262,72 @@ static bool play_impossible(RubatoEngine *engine, const void *data, GError **err
 
 START_TEST(some_tables_cannot_have_replicas_and_parts_with_some_do_not_move)
 {
-    ClusterRun *run = cluster_run_new(
-        &(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } }, .n_replicas = 1 });
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } });
 
     cluster_start(run, play_impossible, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+static const double factor = 2;
+static const RubatoHandlerCall scaling = {
+    .table = "rows", .handler = "scale", .arguments = &factor, .n_argument_bytes = sizeof factor
+};
+
+static bool call_in_task(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoHandlerCall summing = { .table = "rows", .handler = "sum" };
+    GError *found = NULL;
+
+    (void)user_data;
+    EXPECT(!rubato_worker_call_handler(worker, &scaling, NULL, &found), "a task's call was made");
+    TRY(cluster_expect_error(&found, RUBATO_ERROR_INVALID, "handler scale writes", error));
+    return rubato_worker_call_handler(worker, &summing, NULL, error);
+}
+
+static bool play_handlers(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "rows", .n_keys = 8, .model = "asp", .replicas = 1 };
+    const char *const tables[] = { "rows", NULL };
+    GError *found = NULL;
+
+    (void)data;
+    TRY(rubato_engine_create_table(engine, &spec, error));
+    EXPECT(!rubato_engine_call_handler(engine, &scaling, NULL, &found), "a call was made");
+    TRY(cluster_expect_error(&found, RUBATO_ERROR_INVALID, "handler scale writes", error));
+    return cluster_run_task(engine, "calls", call_in_task, NULL, tables, error);
+}
+
+START_TEST(handlers_that_write_are_refused_by_their_caller)
+{
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } });
+
+    cluster_start(run, play_handlers, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+static bool play_unlike(RubatoEngine *engine, const void *data, GError **error)
+{
+    const bool first = rubato_engine_node(engine) == CLUSTER_IDS[0];
+    const RubatoTableSpec spec = { .name = "rows", .n_keys = 8, .replicas = first ? 1 : 0 };
+    GError *found = NULL;
+
+    (void)data;
+    EXPECT(!rubato_engine_create_table(engine, &spec, &found), "it was made");
+    return cluster_expect_error(&found, RUBATO_ERROR_MISMATCH, "replicas 1", error);
+}
+
+START_TEST(all_nodes_name_the_same_number_of_replicas)
+{
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } });
+
+    cluster_start(run, play_unlike, NULL);
     cluster_expect_success(run);
     cluster_run_free(run);
 }
@@ -277,5 +342,7 @@ int main(void)
     tcase_add_loop_test(same, a_replica_is_what_its_primary_is_to_the_byte, 0, G_N_ELEMENTS(wires));
     tcase_add_test(refused, replicas_need_nodes_of_their_own);
     tcase_add_test(refused, some_tables_cannot_have_replicas_and_parts_with_some_do_not_move);
+    tcase_add_test(refused, handlers_that_write_are_refused_by_their_caller);
+    tcase_add_test(refused, all_nodes_name_the_same_number_of_replicas);
     return run_suite(suite);
 }

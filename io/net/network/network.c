@@ -175,6 +175,7 @@ Network *network_new(const NetworkConfig *config, const NetworkHandler *handler,
     g_queue_init(&network->answers);
     network->tick_ms = wire_faults_tick_ms(config->faults,
                                            config->tick_ms > 0 ? config->tick_ms : DEFAULT_TICK_MS);
+    atomic_init(&network->longest_tick_ms, network->tick_ms);
     network->resend_ms = config->resend_ms > 0 ? config->resend_ms : DEFAULT_RESEND_MS;
     network->stop_ms = config->stop_ms > 0 ? config->stop_ms : DEFAULT_STOP_MS;
     network->timeout_ms = config->timeout_ms > 0 ? config->timeout_ms : DEFAULT_TIMEOUT_MS;

@@ -300,6 +300,10 @@ bool network_is_refused(const Network *network, uint32_t node);
 /* Whether bytes for the node are only copied, so that compressing them saves no time. */
 bool network_is_memory(const Network *network, uint32_t node);
 
+/* From now on another node may send any number of bytes of requests that are not done with, and
+ * there is a tick every tick_ms or more often. */
+void network_take_any(Network *network, unsigned tick_ms);
+
 /* The name of the transport to the node; NULL if there is no link (yet). (transfer none) */
 const char *network_peer_transport(const Network *network, uint32_t node);
 

@@ -69,7 +69,8 @@ void peer_check_window(Peer *peer)
     const uint64_t handed = peer->handed + peer->handed_high;
     const uint64_t under_way = handed - MIN(handed, done);
 
-    if (under_way <= peer->network->taken_bytes)
+    if (under_way <= peer->network->taken_bytes ||
+        atomic_load_explicit(&peer->network->takes_any, memory_order_relaxed))
         return;
     g_autofree char *text = g_strdup_printf("it has sent %" PRIu64 " bytes of requests beyond "
                                             "those that were handled, and no node sends so many",

@@ -145,6 +145,8 @@ struct Network {
     RunSecret secret;
     bool has_secret, encrypt, authenticate;
     unsigned tick_ms, resend_ms, stop_ms, timeout_ms;
+    _Atomic unsigned longest_tick_ms; /* a tick is due after this, if it is less than tick_ms */
+    _Atomic bool takes_any;           /* taken_bytes bounds nobody any more */
     char **endpoints;
     size_t n_endpoints;
     int wake_fd;

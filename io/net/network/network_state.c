@@ -32,6 +32,13 @@ bool network_is_refused(const Network *network, uint32_t node)
     return peer != NULL && atomic_load_explicit(&peer->is_refused, memory_order_relaxed);
 }
 
+void network_take_any(Network *network, unsigned tick_ms)
+{
+    /* relaxed: the caller's next message to another node, or from it, comes later */
+    atomic_store_explicit(&network->takes_any, true, memory_order_relaxed);
+    atomic_store_explicit(&network->longest_tick_ms, tick_ms, memory_order_relaxed);
+}
+
 bool network_is_memory(const Network *network, uint32_t node)
 {
     const Peer *const peer = network_peer(network, node);

@@ -135,8 +135,11 @@ void *network_run(void *data)
         if (!seen) /* otherwise a packet waits; the time is read again before it is taken in */
             now_ms = network_now_ms();
         if (woken || now_ms >= next_tick) {
+            const unsigned longest_ms =
+                atomic_load_explicit(&network->longest_tick_ms, memory_order_relaxed);
+
             tick(network, now_ms);
-            next_tick = now_ms + network->tick_ms;
+            next_tick = now_ms + MIN(network->tick_ms, longest_ms);
             next_timer = now_ms; /* all peers are served once more before the thread sleeps */
         }
 

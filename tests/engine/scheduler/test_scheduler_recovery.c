@@ -1,17 +1,16 @@
 /* The scheduler: what follows the loss of a node in a run whose tables have replicas. */
+#include "engine/scheduler/scheduler_state.h"
 #include "tests/support/engine/scheduler_fixture.h"
 #include "tests/support/runner.h"
 
 #define GONE 1u /* the node that is lost first */
 #define GONE_TEXT "node 4 (127.0.0.1:4102) was lost: its process has ended"
 
+/* As after the COMMIT of a table with replicas. */
 static void begin_with_replicas(void)
 {
-    SchedulerConfig config = CONFIG;
-
-    config.goes_on = true;
-    replace_scheduler(&config, NULL);
     begin();
+    scheduler->goes_on = true;
 }
 
 static void lose(uint32_t node)
@@ -104,17 +103,18 @@ END_TEST
 
 START_TEST(a_part_that_no_live_node_has_ends_the_run_and_is_named)
 {
-    const char *const text = GONE_TEXT "; no other node has part 6 of table number 3";
+    const char *const text = GONE_TEXT "; no other node has part 6 of table weights";
 
     begin_with_replicas();
+    agree(1, CONTROL_CALL_CREATE, "table weights");
     lose(GONE);
     expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
-    did(0, 2, CONTROL_RECOVER_CLOSE, "k3 5 0 0\nk3 6 0 0\np3 5 0 0\n");
-    did(2, 2, CONTROL_RECOVER_CLOSE, "r3 5 2 1\n");
+    did(0, 2, CONTROL_RECOVER_CLOSE, "k0 5 0 0\nk0 6 0 0\np0 5 0 0\n");
+    did(2, 2, CONTROL_RECOVER_CLOSE, "r0 5 2 1\n");
     ck_assert_str_eq(expect(0, CONTROL_LOST)->lost.text, text);
     ck_assert_str_eq(expect(2, CONTROL_LOST)->lost.text, text);
     expect_quiet();
-    propose(0, 1, CONTROL_CALL_BARRIER, "");
+    propose(0, 2, CONTROL_CALL_BARRIER, "");
     expect_verdict(0, CONTROL_COMMIT, LOST_CODE, text);
 }
 END_TEST
@@ -167,6 +167,29 @@ START_TEST(a_task_ends_well_without_a_node_whose_workers_had_ended)
     done(2, epoch);
     expect_verdict(0, CONTROL_TASK_END, CONTROL_OK, "");
     expect_verdict(2, CONTROL_TASK_END, CONTROL_OK, "");
+}
+END_TEST
+
+/* Until then a loss ends the run. */
+START_TEST(a_run_outlives_nodes_once_a_table_with_replicas_is_there)
+{
+    begin();
+    for (uint32_t i = 0; i < N_NODES; i++) {
+        Control proposal = call(1, CONTROL_CALL_CREATE, "table a", "");
+
+        proposal.propose.survives = _i == 1;
+        say(i, proposal);
+    }
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect(i, CONTROL_GO);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        ready(i, 1);
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+    lose(GONE);
+    if (_i == 1)
+        expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    else
+        ck_assert_str_eq(expect(0, CONTROL_LOST)->lost.text, GONE_TEXT);
 }
 END_TEST
 
@@ -298,6 +321,7 @@ int main(void)
                         G_N_ELEMENTS(nonsense));
     tcase_add_test(cases, a_recovery_that_waits_says_for_whom);
     tcase_add_test(cases, a_task_ends_well_without_a_node_whose_workers_had_ended);
+    tcase_add_loop_test(cases, a_run_outlives_nodes_once_a_table_with_replicas_is_there, 0, 2);
     tcase_add_test(cases, a_task_fails_if_its_workers_are_lost);
     tcase_add_loop_test(cases, calls_go_on_without_a_lost_node, 0, 3);
     tcase_add_test(cases, a_call_begins_when_the_parts_have_their_primaries);

@@ -285,8 +285,7 @@ G_NORETURN static void be_node(const RubatoEngineConfig *config, const ClusterSh
 
     log_set_writer(write_log);
     const EngineParts parts = { .faults = shape->faults,
-                                .sizes = shape->sizes != NULL ? shape->sizes : test_sizes(),
-                                .n_replicas = shape->n_replicas };
+                                .sizes = shape->sizes != NULL ? shape->sizes : test_sizes() };
     RubatoEngine *engine = engine_new_of(config, &parts, &error);
     int status = EXIT_SUCCESS;
 

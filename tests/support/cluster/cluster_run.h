@@ -39,7 +39,6 @@ typedef struct {
     uint32_t stall_ms;      /* 0: 10,000 */
     uint32_t rendezvous_ms; /* 0: a minute */
     uint32_t service_mib;   /* 0: the file says nothing */
-    uint32_t n_replicas;    /* of each part */
     bool handle_signals;
     bool encrypts;          /* with a secret that all nodes have */
     const char *over;       /* the file's transport; NULL: RUBATO_TEST_TRANSPORT, or none */

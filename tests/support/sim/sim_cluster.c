@@ -66,6 +66,7 @@ static bool create_tables(SimNode *node, const SimJob *job, GError **error)
             .partition = table->partition,
             .cache = table->cache,
             .chunk_size = table->handle == SIM_HANDLE_CHUNK ? table->chunk_size : 0,
+            .replicas = scenario->n_replicas,
         });
         TRY(rubato_engine_create_table(node->engine, &spec, error));
     }
@@ -349,9 +350,7 @@ static void *run_node(void *data)
     SimNode *const node = data;
     SimCluster *const cluster = node->cluster;
     const RubatoEngineConfig config = { .cluster_file = cluster->path, .node = node->number };
-    const EngineParts parts = { .transport = &sim_transport,
-                                .sizes = &cluster->scenario->sizes,
-                                .n_replicas = cluster->scenario->n_replicas };
+    const EngineParts parts = { .transport = &sim_transport, .sizes = &cluster->scenario->sizes };
     RubatoEngine *const engine = engine_new_of(&config, &parts, &node->error);
 
     if (engine != NULL) {

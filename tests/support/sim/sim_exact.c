@@ -28,6 +28,7 @@ RubatoTableSpec sim_exact_table(const SimScenario *scenario)
         .init_low = -1,
         .init_high = 1,
         .seed = scenario->exact_program,
+        .replicas = scenario->n_replicas,
     };
 }
 
