@@ -1,11 +1,12 @@
 /* What this node does when another one is lost and the run goes on: CLOSE, PROMOTE, OPEN
  * (docs/replication.md). The scheduler leads all nodes through these steps.
  *
- * Why each wait ends. A map that closes waits for senders that are posting, and these wait for room
- * in a window at most. It may come back with an answer that waits for a replica on the lost node:
- * so each node lets such answers go before it closes its maps, and not behind that. Functions that
- * run on servers wait for them to handle messages, which they do without a wait. No step waits for
- * a worker.
+ * Why each wait ends. A map that closes waits for senders that are posting, and these wait for
+ * room in a window at most. It may come back with an answer that waits for a replica on the lost
+ * node. So each node lets such answers go as soon as it hears of the loss, whatever its thread of
+ * part steps does: it may wait for such senders since an earlier loss. Functions that run on
+ * servers wait for them to handle messages, which they do without a wait. No step waits for a
+ * worker.
  *
  * Threads: the thread of part steps. engine_recover: the control actor's owner. */
 #include "engine/control/place_text.h"
@@ -53,11 +54,6 @@ static void await_call(RubatoEngine *engine, uint64_t call)
     pthread_mutex_unlock(&engine->lock);
 }
 
-static void leave(Server *server, void *data)
-{
-    server_leave_node(server, *(const uint32_t *)data);
-}
-
 typedef struct {
     const GPtrArray *tables;
     uint32_t lost; /* a node's number */
@@ -70,7 +66,8 @@ static void list_parts(Server *server, void *data)
     Listing *const listing = data;
     g_autoptr(GArray) parts = g_array_new(FALSE, FALSE, sizeof(HeldPart));
 
-    server_leave_node(server, listing->lost); /* also tables that have been made since */
+    /* also tables that have been made since, and places of an earlier PROMOTE */
+    server_leave_node(server, listing->lost);
     for (guint i = 0; i < listing->tables->len; i++)
         server_list_parts(server, ((Table *)g_ptr_array_index(listing->tables, i))->id, parts);
     pthread_mutex_lock(&listing->lock);
@@ -106,7 +103,6 @@ static void close_step(RubatoEngine *engine, const ControlRecover *recover, uint
     g_autoptr(GPtrArray) all = NULL;
     Listing listing = { .lost = recover->node, .text = text, .lock = PTHREAD_MUTEX_INITIALIZER };
 
-    servers_run(engine->servers, engine->n_servers, leave, &listing.lost);
     await_call(engine, call);
     tables = list_tables(engine, /* all= */ false);
     for (guint i = 0; i < tables->len; i++) /* after a second loss they are closed already */
@@ -236,6 +232,7 @@ void engine_recover(RubatoEngine *engine, const Control *control)
     step->engine = engine;
     control_copy(&step->control, control);
     if (control->recover.step == CONTROL_RECOVER_CLOSE) {
+        servers_post_leave(engine->servers, engine->n_servers, control->recover.node);
         pthread_mutex_lock(&engine->lock);
         if (engine->call.stage >= CALL_STAGE_GO)
             step->call = engine->call.number;

@@ -27,6 +27,34 @@ void server_leave_node(Server *server, uint32_t node)
     }
 }
 
+typedef struct {
+    Message message; /* first: the handler finds it by the message */
+    uint32_t node;
+} Leave;
+
+static void leave(Message *message, void *server)
+{
+    server_leave_node(server, ((const Leave *)message)->node);
+}
+
+static void free_leave(Message *message)
+{
+    g_free(message);
+}
+
+void servers_post_leave(Server *servers, uint32_t n, uint32_t node)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        Leave *const message = g_new(Leave, 1);
+
+        *message = (Leave){
+            .message = { .kind = MESSAGE_INVOKE, .invoke = leave, .end = free_leave },
+            .node = node,
+        };
+        actor_post(&servers[i].actor, &message->message);
+    }
+}
+
 void server_list_parts(const Server *server, uint32_t number, GArray *parts)
 {
     const ServerTable *table = server_find_table(server, number);

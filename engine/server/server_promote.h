@@ -27,6 +27,9 @@ typedef struct {
  * replicas there. */
 void server_leave_node(Server *server, uint32_t node);
 
+/* Each of n servers does so soon. Returns at once. Any thread. */
+void servers_post_leave(Server *servers, uint32_t n, uint32_t node);
+
 /* The parts of a table that are here, or a replica of which is.
  * (*parts: of HeldPart, which it adds to) */
 void server_list_parts(const Server *server, uint32_t table, GArray *parts);

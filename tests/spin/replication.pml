@@ -30,6 +30,7 @@ hidden byte replicas, losses;
 hidden byte adds[NODES];
 hidden byte with_clock, with_get; /* worker 2 does so */
 hidden byte without;              /* the guard that is left out */
+hidden byte with_news; /* nodes hear of a loss before they have done what was ordered for an earlier one */
 
 #define DEDUPE 1       /* a primary drops what it has had */
 #define LATE_ACK 2     /* an Add is acknowledged when all replicas have it */
@@ -42,7 +43,7 @@ hidden byte without;              /* the guard that is left out */
 #define ALL_CLOSED 9   /* a primary begins when every live node has closed its map */
 
 mtype = { ADD, GET, ACK, ROWS, FEED, HAS, CLOCK };
-mtype = { LEAVE, CLOSE, PROMOTE, OPEN, CLOSED, PROMOTED };
+mtype = { CLOSE, PROMOTE, OPEN, CLOSED, PROMOTED };
 
 #define IS_CLOCK(input) (input >= NODES)
 
@@ -94,7 +95,8 @@ hidden byte a1, a2, a3, a4, b1, b2, b3;
 hidden mtype kind;
 
 chan link[9] = [8] of { mtype, byte, byte, byte };
-chan order[NODES] = [6] of { mtype, byte, byte, byte, byte };
+chan order[NODES] = [4] of { mtype, byte, byte, byte, byte };
+chan news[NODES] = [2] of { byte }; /* lost nodes, as bits: ahead of what is ordered for them */
 chan report = [6] of { mtype, byte, byte, byte };
 
 #define LINK(from, to) link[(from) * NODES + (to)]
@@ -347,7 +349,7 @@ inline leave()
     if
     :: without == DEAF
     :: else ->
-        node[self].deaf = a2;
+        node[self].deaf = node[self].deaf | a2;
         m = 0;
         do
         :: m < NODES ->
@@ -359,6 +361,15 @@ inline leave()
         :: else -> break
         od;
         m = 0
+    fi
+}
+
+inline leave_and_settle()
+{
+    leave();
+    if
+    :: node[self].serves -> settle() /* what waited for a lost replica */
+    :: else
     fi
 }
 
@@ -476,19 +487,26 @@ end:
     od
 }
 
+proctype Hear(byte self)
+{
+end:
+    do
+    :: d_step { news[self]?a2 ->
+        leave_and_settle();
+        a2 = 0
+    }
+    od
+}
+
 proctype Obey(byte self)
 {
 end:
     do
     :: d_step { order[self]?kind, a1, a2, a3, a4;
         if
-        :: kind == LEAVE ->
-            leave();
-            if
-            :: node[self].serves -> settle() /* what waited for a lost replica */
-            :: else
-            fi
-        :: kind == CLOSE -> close_map()
+        :: kind == CLOSE ->
+            leave_and_settle(); /* again: an earlier PROMOTE may have named the lost node */
+            close_map()
         :: kind == PROMOTE -> promote(); settle()
         :: kind == OPEN -> open_map()
         fi;
@@ -538,10 +556,12 @@ inline lose(x)
     :: k < NODES ->
         if
         :: !IS_LOST(k) ->
-            assert(nfull(order[k]));
-            order[k]!LEAVE(number, lost, 0, 0);
-            assert(nfull(order[k]));
-            order[k]!CLOSE(number, 0, 0, 0)
+            assert(nfull(order[k]) && nfull(news[k]));
+            if
+            :: with_news -> news[k]!lost
+            :: else
+            fi;
+            order[k]!CLOSE(number, lost, 0, 0)
         :: else
         fi;
         k++
@@ -660,6 +680,7 @@ init
             with_clock = atoi(getenv("WITH_CLOCK"));
             with_get = atoi(getenv("WITH_GET"));
             without = atoi(getenv("WITHOUT"));
+            with_news = atoi(getenv("WITH_NEWS"));
         };
         for (x : 0 .. NODES - 1) {
             node[x].number = 1;
@@ -678,6 +699,7 @@ init
             run Receive(0, x);
             run Receive(1, x);
             run Receive(2, x);
+            run Hear(x);
             run Obey(x);
             run Work(x)
         }

@@ -21,11 +21,12 @@ fi
 
 # Explores a case. $1 is what must be found: "sound", or words of what goes wrong; $2 the guard that is
 # left out, by its number in the model, or 0; then replicas, losses, the Adds of each worker, and
-# whether worker 2 tells its clock and gets.
+# whether worker 2 tells its clock and gets, and whether nodes hear of a loss ahead of CLOSE.
 explore()
 {
     local expected=$1 found
     local -x WITHOUT=$2 REPLICAS=$3 LOSSES=$4 ADDS_0=$5 ADDS_1=$6 ADDS_2=$7 WITH_CLOCK=$8 WITH_GET=$9
+    local -x WITH_NEWS=${10:-0}
 
     (cd "$work" && ./pan -m100000) >"$work/log" 2>&1
     if grep -q 'Search not completed' "$work/log" && ! grep -q 'errors: [1-9]' "$work/log"; then
@@ -36,7 +37,7 @@ explore()
         found=$(grep -m1 '^pan:1: ' "$work/log")
     fi
     echo "without $WITHOUT, replicas $REPLICAS, losses $LOSSES, adds $ADDS_0 $ADDS_1 $ADDS_2, clock $WITH_CLOCK," \
-        "get $WITH_GET: $found$(grep -o ' [0-9]* states, stored' "$work/log")"
+        "get $WITH_GET, news $WITH_NEWS: $found$(grep -o ' [0-9]* states, stored' "$work/log")"
     if [[ $found != *"$expected"* ]]; then
         cat "$work/log"
         echo "FAILED: expected $expected"
@@ -48,6 +49,7 @@ explore sound 0 2 2 1 0 1 0 1
 explore sound 0 2 2 0 0 1 1 0
 explore sound 0 1 2 0 1 1 0 1
 explore sound 0 1 2 0 0 2 1 0
+explore sound 0 2 2 0 0 1 0 0 1
 
 explore '(a1==(node[self].had[from]+1))' 1 2 2 1 0 1 0 1     # an Add is applied twice
 explore '>=node[j].acked)' 2 2 2 1 0 1 0 1                   # an acknowledged Add is lost

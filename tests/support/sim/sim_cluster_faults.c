@@ -2,6 +2,9 @@
  * stop or die. */
 #include "tests/support/sim/sim_cluster_private.h"
 
+#include "engine/engine_private.h"
+#include "engine/scheduler/scheduler_state.h"
+
 static bool is_meant(uint32_t meant, uint32_t node)
 {
     return meant == SIM_MOST_NODES || meant == node;
@@ -66,8 +69,16 @@ static void end_link_fault(const SimCluster *cluster, const SimFault *fault, uin
         sim_network_join(from, to);
 }
 
-/* Whether a node dies before the run has begun on all nodes; or before the scheduler knows that the
- * task which it has begun needs nothing of it. */
+/* Whether the scheduler goes on without a lost node: there is a table with replicas. */
+static bool goes_on(const SimCluster *cluster)
+{
+    const RubatoEngine *const engine = cluster->nodes[cluster->scenario->scheduler].engine;
+
+    return engine != NULL && engine->scheduler->goes_on;
+}
+
+/* Whether a node dies before the run has begun on all nodes, and has a table with replicas; or
+ * before the scheduler knows that the task which it has begun needs nothing of it. */
 static bool is_early(const SimCluster *cluster, const SimNode *node)
 {
     bool is_early = node->starts_ms > 0 &&
@@ -76,7 +87,7 @@ static bool is_early(const SimCluster *cluster, const SimNode *node)
 
     for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++)
         is_early = is_early || (cluster->nodes[i].engine == NULL && !cluster->nodes[i].has_ended);
-    return is_early;
+    return is_early || !goes_on(cluster);
 }
 
 static void begin_fault(void *data, uint64_t number)
