@@ -1,6 +1,7 @@
-/* RubatoKVTable: the worker's client on a table, and tickets. */
+/* RubatoKVTable: the worker's client on a table, tickets, and reads through the process cache. */
 #include <rubato/kv_table.h>
 
+#include "tables/process_cache.h"
 #include "tables/ticket.h"
 #include "tables/worker.h"
 
@@ -20,6 +21,44 @@ RubatoKVTable *rubato_worker_open_kv_table(RubatoWorker *worker, const char *tab
         return NULL;
     opened = g_new0(RubatoKVTable, 1);
     table_handle_open(&opened->handle, client, "RubatoKVTable", "rubato_kv_table_free()");
+    return opened;
+}
+
+/* The first handle that may use the cache makes it. If two make one at the same time, the second
+ * one is freed. */
+static void ensure_cache(TableRoute *route, Actor *helper)
+{
+    ProcessCache *none = NULL, *made;
+
+    if (!route->traits->rows_may_be_cached || route->spec->cache == RUBATO_CACHE_NONE ||
+        table_route_cache(route) != NULL)
+        return;
+    if (route->spec->cache == RUBATO_CACHE_REMOTE && route->office->network == NULL)
+        return;
+    made = process_cache_new(route, helper);
+    /* release: with the acquire in table_route_cache */
+    if (!atomic_compare_exchange_strong_explicit(&route->cache, &none, made, memory_order_acq_rel,
+                                                 memory_order_acquire))
+        process_cache_free(made);
+}
+
+RubatoKVTable *rubato_worker_open_kv_table_cached(RubatoWorker *worker, const char *table,
+                                                  RubatoDtype dtype, GError **error)
+{
+    RubatoKVTable *opened = rubato_worker_open_kv_table(worker, table, dtype, error);
+    TableClient *client;
+    ProcessCache *cache;
+
+    if (opened == NULL)
+        return NULL;
+    client = opened->handle.client;
+    ensure_cache((TableRoute *)(uintptr_t)client->route, worker->helper);
+    cache = table_route_cache(client->route);
+    if (cache != NULL && client->adds_uncached) { /* cached rows may lack them */
+        process_cache_forget(cache);
+        client->adds_uncached = false;
+    }
+    opened->handle.reads_cache = true;
     return opened;
 }
 
@@ -43,11 +82,45 @@ uint64_t rubato_kv_table_clock_value(const RubatoKVTable *table)
     return table->handle.client->clock;
 }
 
+/* A Get of a table that has a cache; apart, so that other Gets save no registers for it. */
+static G_NO_INLINE bool get_cached(TableClient *client, const RubatoKey *keys, size_t n,
+                                   void *values, GError **error)
+{
+    uint32_t n_slices;
+    Call call;
+
+    if (!table_client_check(client, keys, n, error))
+        return false;
+    if (n == 0)
+        return true;
+    n_slices = slicer_cut(&client->slicer, client->route->partition, keys, n);
+    if (n_slices == SLICER_NO_MEMORY)
+        return table_client_fail_memory(client, error);
+    if (!table_client_wait_room(client, client->slicer.slices, n_slices, error))
+        return false;
+    const TableAsk ask = { .kind = MESSAGE_GET,
+                           .row_bytes = client->route->row_bytes,
+                           .output = values };
+
+    call_begin(&call, NULL);
+    process_cache_send_get(client, &ask, client->slicer.slices, n_slices, &call, client->messages);
+    call_sent(&call);
+    if (!table_client_wait(client, &call, error))
+        return false;
+    table_client_count_get(client, &call);
+    if (client->history != NULL)
+        table_client_note_get(client, &(RubatoKeys){ .keys = keys, .n = n }, values);
+    return true;
+}
+
 bool rubato_kv_table_get(RubatoKVTable *table, const RubatoKey *keys, size_t n, void *values,
                          GError **error)
 {
     g_return_val_if_fail(table != NULL && (keys != NULL || n == 0), false);
     g_return_val_if_fail(values != NULL || n == 0, false);
+    if (G_UNLIKELY(table->handle.reads_cache) &&
+        table_route_cache(table->handle.client->route) != NULL)
+        return get_cached(table->handle.client, keys, n, values, error);
     return table_client_get(table->handle.client, keys, n, values, error);
 }
 

@@ -19,7 +19,7 @@ typedef struct {
     const LrJob *job;
     AppReadAhead *ahead;
     RubatoSparseKVClientTable *weights;
-    RubatoKVClientTable *bias; /* NULL: none */
+    RubatoKVTable *bias; /* NULL: none */
 } Tables;
 
 /* Asks for the bias and, while the answer is on its way, for the weights. */
@@ -28,8 +28,8 @@ static bool get(const Tables *tables, LrWorkspace *workspace, GError **error)
     RubatoTicket ticket = 0;
 
     if (tables->bias != NULL) {
-        ticket = rubato_kv_client_table_get_async(tables->bias, &bias_key, 1, workspace->bias, NULL,
-                                                  error);
+        ticket =
+            rubato_kv_table_get_async(tables->bias, &bias_key, 1, workspace->bias, NULL, error);
         if (ticket == 0)
             return false;
     }
@@ -41,8 +41,8 @@ static bool get(const Tables *tables, LrWorkspace *workspace, GError **error)
 static bool add(const Tables *tables, const LrWorkspace *workspace, GError **error)
 {
     if (tables->bias != NULL &&
-        (!rubato_kv_client_table_add(tables->bias, &bias_key, 1, workspace->d_bias, error) ||
-         !rubato_kv_client_table_clock(tables->bias, error)))
+        (!rubato_kv_table_add(tables->bias, &bias_key, 1, workspace->d_bias, error) ||
+         !rubato_kv_table_clock(tables->bias, error)))
         return false;
     return rubato_sparse_kv_client_table_add(tables->weights, workspace->d_weights, error);
 }
@@ -76,7 +76,7 @@ static bool train_steps(const Tables *tables, AppWorker *self, GError **error)
 static bool train(RubatoWorker *worker, void *user_data, GError **error)
 {
     LrJob *job = user_data;
-    g_autoptr(RubatoKVClientTable) bias = NULL;
+    g_autoptr(RubatoKVTable) bias = NULL;
 
     g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
     if (self == NULL)
@@ -85,7 +85,7 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     if (ahead == NULL)
         return false;
     if (job->has_bias) {
-        bias = rubato_worker_open_kv_client_table(worker, LR_BIAS, RUBATO_F32, error);
+        bias = rubato_worker_open_kv_table_cached(worker, LR_BIAS, RUBATO_F32, error);
         if (bias == NULL)
             return false;
     }

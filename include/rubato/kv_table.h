@@ -28,6 +28,15 @@ typedef struct RubatoKVTable RubatoKVTable;
 RUBATO_API RubatoKVTable *rubato_worker_open_kv_table(RubatoWorker *worker, const char *table,
                                                       RubatoDtype dtype, GError **error);
 
+/* The same; the handle reads through the node's process cache, if the table is under "ssp". A row
+ * that one worker of the node has read then serves all its workers as long as the staleness bound
+ * allows. Concurrent misses on a row are fetched once. A worker always sees its own Adds.
+ * RubatoTableSpec.cache says which rows are cached. Gets of ranges, and Gets after Adds in one
+ * round trip, do not use the cache. (transfer full) */
+RUBATO_API RubatoKVTable *rubato_worker_open_kv_table_cached(RubatoWorker *worker,
+                                                             const char *table, RubatoDtype dtype,
+                                                             GError **error);
+
 /* Closes the handle. Its Adds stay. The call waits for the requests that have tickets of this
  * handle, and for their callbacks. NULL is allowed. */
 RUBATO_API void rubato_kv_table_free(RubatoKVTable *table);

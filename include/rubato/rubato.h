@@ -9,7 +9,6 @@
 #include <rubato/engine.h>
 #include <rubato/error.h>
 #include <rubato/handler.h>
-#include <rubato/kv_client_table.h>
 #include <rubato/kv_table.h>
 #include <rubato/mix.h>
 #include <rubato/npy.h>

@@ -13,7 +13,7 @@
 
 G_BEGIN_DECLS
 
-/* Which rows a RubatoKVClientTable may serve from its node's process cache (under "ssp" only). */
+/* Which rows a cached RubatoKVTable may serve from its node's process cache (under "ssp" only). */
 typedef enum {
     RUBATO_CACHE_REMOTE, /* rows that live on other nodes */
     RUBATO_CACHE_ALL,    /* rows of this node's servers too */

@@ -295,13 +295,12 @@ END_TEST
 enum { N_LONG = 100000, N_LONG_ADDS = 60, N_LONG_ROUNDS = 3, LEAST_MEANWHILE = 5 };
 
 /* How many Gets of the other server are answered while the first one releases a clock's Adds. */
-static bool ask_meanwhile(RubatoWorker *worker, RubatoKVClientTable *table, RubatoKVTable *other,
+static bool ask_meanwhile(RubatoWorker *worker, RubatoKVTable *table, RubatoKVTable *other,
                           unsigned *n, GError **error)
 {
     const RubatoKey first = 0, last = 1;
     float released, value;
-    const RubatoTicket ticket =
-        rubato_kv_client_table_get_async(table, &first, 1, &released, NULL, error);
+    const RubatoTicket ticket = rubato_kv_table_get_async(table, &first, 1, &released, NULL, error);
 
     for (*n = 0; ticket != 0 && !rubato_worker_poll(worker, ticket); ++*n)
         if (!rubato_kv_table_get(other, &last, 1, &value, error))
@@ -314,8 +313,8 @@ static bool ask_meanwhile(RubatoWorker *worker, RubatoKVClientTable *table, Ruba
 static bool release_much(RubatoWorker *worker, void *user_data, GError **error)
 {
     g_autofree float *ones = g_new(float, N_LONG);
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "rows", RUBATO_F32, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "rows", RUBATO_F32, error);
     g_autoptr(RubatoKVTable) other =
         rubato_worker_open_kv_table(worker, "other", RUBATO_F32, error);
     unsigned most = 0;
@@ -329,11 +328,10 @@ static bool release_much(RubatoWorker *worker, void *user_data, GError **error)
         unsigned n;
 
         for (int i = 0; i < N_LONG_ADDS; i++)
-            if (!rubato_kv_client_table_add_range(table, 0, N_LONG, ones, error))
+            if (!rubato_kv_table_add_range(table, 0, N_LONG, ones, error))
                 return false;
         if (!rubato_worker_barrier(worker, error) || /* all Adds have come */
-            !rubato_kv_client_table_clock(table, error) ||
-            !ask_meanwhile(worker, table, other, &n, error))
+            !rubato_kv_table_clock(table, error) || !ask_meanwhile(worker, table, other, &n, error))
             return false;
         most = MAX(most, n);
     }

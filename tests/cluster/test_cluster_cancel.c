@@ -122,10 +122,9 @@ static bool block(RubatoWorker *worker, Place place, RubatoKVTable *table, GErro
     case PLACE_BARRIER:
         return rubato_worker_barrier(worker, error);
     case PLACE_TICKET: {
-        g_autoptr(RubatoKVClientTable) client =
-            rubato_worker_open_kv_client_table(worker, "rows", RUBATO_F32, error);
-        const RubatoTicket ticket =
-            rubato_kv_client_table_get_async(client, &key, 1, &value, NULL, error);
+        g_autoptr(RubatoKVTable) client =
+            rubato_worker_open_kv_table_cached(worker, "rows", RUBATO_F32, error);
+        const RubatoTicket ticket = rubato_kv_table_get_async(client, &key, 1, &value, NULL, error);
         return ticket != 0 && rubato_worker_wait(worker, ticket, error);
     }
     default:

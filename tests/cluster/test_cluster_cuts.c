@@ -35,7 +35,7 @@ typedef struct {
     RubatoWorker *worker;
     HandleKind kind;
     RubatoKVTable *kv;
-    RubatoKVClientTable *client;
+    RubatoKVTable *client;
     RubatoChunkTable *chunks;
     RubatoSparseKVClientTable *sparse;
     RubatoIteration *iterations; /* of the sparse one: all keys, N_CLOCKS times */
@@ -50,7 +50,7 @@ static bool open_handle(RubatoWorker *worker, HandleKind kind, const RubatoKey *
         handle->kv = rubato_worker_open_kv_table(worker, "counts", RUBATO_I64, error);
         return handle->kv != NULL;
     case HANDLE_CLIENT:
-        handle->client = rubato_worker_open_kv_client_table(worker, "counts", RUBATO_I64, error);
+        handle->client = rubato_worker_open_kv_table_cached(worker, "counts", RUBATO_I64, error);
         return handle->client != NULL;
     case HANDLE_CHUNKS:
         handle->chunks = rubato_worker_open_chunk_table(worker, "counts", RUBATO_I64, error);
@@ -71,7 +71,7 @@ static bool open_handle(RubatoWorker *worker, HandleKind kind, const RubatoKey *
 static void close_handle(Handle *handle)
 {
     rubato_kv_table_free(handle->kv);
-    rubato_kv_client_table_free(handle->client);
+    rubato_kv_table_free(handle->client);
     rubato_chunk_table_free(handle->chunks);
     rubato_sparse_kv_client_table_free(handle->sparse);
     g_free(handle->iterations);
@@ -86,7 +86,7 @@ static bool get_all(Handle *handle, const RubatoKey *keys, int64_t *values, GErr
         return rubato_kv_table_get(handle->kv, keys, N_KEYS, values, error);
     case HANDLE_CLIENT: {
         const RubatoTicket ticket =
-            rubato_kv_client_table_get_async(handle->client, keys, N_KEYS, values, NULL, error);
+            rubato_kv_table_get_async(handle->client, keys, N_KEYS, values, NULL, error);
 
         return ticket != 0 && rubato_worker_wait(handle->worker, ticket, error);
     }
@@ -108,9 +108,8 @@ static bool add_all(Handle *handle, const RubatoKey *keys, const int64_t *deltas
         return rubato_kv_table_add(handle->kv, keys, N_KEYS, deltas, error) &&
                rubato_kv_table_clock(handle->kv, error);
     case HANDLE_CLIENT: /* the next Get waits for the ticket, or else the freeing of the handle */
-        return rubato_kv_client_table_add_async(handle->client, keys, N_KEYS, deltas, NULL,
-                                                error) != 0 &&
-               rubato_kv_client_table_clock(handle->client, error);
+        return rubato_kv_table_add_async(handle->client, keys, N_KEYS, deltas, NULL, error) != 0 &&
+               rubato_kv_table_clock(handle->client, error);
     case HANDLE_CHUNKS:
         return rubato_chunk_table_add_chunks(handle->chunks, chunks, N_KEYS / CHUNK, deltas,
                                              error) &&

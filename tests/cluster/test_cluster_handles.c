@@ -27,8 +27,8 @@ static bool reread(RubatoWorker *worker, void *user_data, GError **error)
 {
     RubatoKey keys[N_CACHED];
     float values[N_CACHED];
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "rows", RUBATO_F32, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "rows", RUBATO_F32, error);
 
     (void)user_data;
     if (table == NULL)
@@ -36,7 +36,7 @@ static bool reread(RubatoWorker *worker, void *user_data, GError **error)
     for (size_t i = 0; i < N_CACHED; i++)
         keys[i] = N_CACHED + i;
     for (int i = 0; i < N_REREADS; i++) {
-        if (!rubato_kv_client_table_get(table, keys, N_CACHED, values, error))
+        if (!rubato_kv_table_get(table, keys, N_CACHED, values, error))
             return false;
         for (size_t k = 0; k < N_CACHED; k++)
             EXPECT(values[k] == 0.5f, "key %zu is %g", k, (double)values[k]);
@@ -82,15 +82,14 @@ START_TEST(client_reads_of_a_node_share_one_fetch)
 }
 END_TEST
 
-static bool get_now_or_later(RubatoWorker *worker, RubatoKVClientTable *table,
-                             const RubatoKey *keys, size_t n, uint64_t clock, float *values,
-                             GError **error)
+static bool get_now_or_later(RubatoWorker *worker, RubatoKVTable *table, const RubatoKey *keys,
+                             size_t n, uint64_t clock, float *values, GError **error)
 {
     RubatoTicket ticket;
 
     if (clock % 3 != 0)
-        return rubato_kv_client_table_get(table, keys, n, values, error);
-    ticket = rubato_kv_client_table_get_async(table, keys, n, values, NULL, error);
+        return rubato_kv_table_get(table, keys, n, values, error);
+    ticket = rubato_kv_table_get_async(table, keys, n, values, NULL, error);
     return ticket != 0 && rubato_worker_wait(worker, ticket, error);
 }
 
@@ -100,8 +99,8 @@ static bool count_through_cache(RubatoWorker *worker, void *user_data, GError **
     const uint32_t others = rubato_worker_n_workers(worker) - 1;
     RubatoKey keys[2 * N_CACHED];
     float ones[2 * N_CACHED], values[2 * N_CACHED];
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "rows", RUBATO_F32, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "rows", RUBATO_F32, error);
 
     (void)user_data;
     if (table == NULL)
@@ -124,10 +123,10 @@ static bool count_through_cache(RubatoWorker *worker, void *user_data, GError **
                        "worker %u at clock %" G_GUINT64_FORMAT
                        " reads %g at key %zu, expected %g to %g",
                        rubato_worker_rank(worker), clock, (double)values[i], i, low, high);
-            if (own == clock && !rubato_kv_client_table_add(table, keys, 2 * N_CACHED, ones, error))
+            if (own == clock && !rubato_kv_table_add(table, keys, 2 * N_CACHED, ones, error))
                 return false;
         }
-        if (!rubato_kv_client_table_clock(table, error))
+        if (!rubato_kv_table_clock(table, error))
             return false;
     }
     return true;
@@ -182,8 +181,8 @@ static bool use_tickets(RubatoWorker *worker, void *user_data, GError **error)
     _Atomic uint32_t n_added = 0, n_read = 0;
     RubatoTicket tickets[N_TICKETS];
     int32_t values[N_TICKETS];
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "rows", RUBATO_I32, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "rows", RUBATO_I32, error);
 
     (void)user_data;
     if (table == NULL)
@@ -191,7 +190,7 @@ static bool use_tickets(RubatoWorker *worker, void *user_data, GError **error)
     for (uint32_t i = 0; i < N_TICKETS; i++) {
         const RubatoKey key = base + i;
 
-        if (rubato_kv_client_table_add_async(
+        if (rubato_kv_table_add_async(
                 table, &key, 1, &delta,
                 &(RubatoRequestOptions){ .callback = count_callback, .user_data = &n_added },
                 error) == 0)
@@ -203,7 +202,7 @@ static bool use_tickets(RubatoWorker *worker, void *user_data, GError **error)
     for (uint32_t i = 0; i < N_TICKETS; i++) {
         const RubatoKey key = base + i;
 
-        tickets[i] = rubato_kv_client_table_get_async(
+        tickets[i] = rubato_kv_table_get_async(
             table, &key, 1, &values[i],
             &(RubatoRequestOptions){ .callback = count_callback, .user_data = &n_read }, error);
         if (tickets[i] == 0)
@@ -362,8 +361,8 @@ static bool use_all_handles(RubatoWorker *worker, void *user_data, GError **erro
     g_autoptr(RubatoChunkTable) chunks =
         rubato_worker_open_chunk_table(worker, "chunks", RUBATO_I64, error);
     g_autoptr(RubatoKVTable) kv = rubato_worker_open_kv_table(worker, "chunks", RUBATO_I64, error);
-    g_autoptr(RubatoKVClientTable) client =
-        rubato_worker_open_kv_client_table(worker, "chunks", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) client =
+        rubato_worker_open_kv_table_cached(worker, "chunks", RUBATO_I64, error);
 
     (void)user_data;
     if (chunks == NULL || kv == NULL || client == NULL)
@@ -386,7 +385,7 @@ static bool use_all_handles(RubatoWorker *worker, void *user_data, GError **erro
            (int)values[N_CHUNK_KEYS % CHUNK]);
     const RubatoKey key = FIRST_CHUNK_KEY + last * CHUNK;
     int64_t one;
-    if (!rubato_kv_client_table_get(client, &key, 1, &one, error))
+    if (!rubato_kv_table_get(client, &key, 1, &one, error))
         return false;
     EXPECT(one == values[0], "the handles differ: %d", (int)one);
     return true;

@@ -61,8 +61,8 @@ static bool count_with_tickets(RubatoWorker *worker, Scene *scene, const RubatoK
 {
     double values[2][N_KEYS * WIDTH];
     RubatoTicket tickets[2] = { 0 };
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "counts", RUBATO_F64, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "counts", RUBATO_F64, error);
 
     if (table == NULL)
         return false;
@@ -74,11 +74,11 @@ static bool count_with_tickets(RubatoWorker *worker, Scene *scene, const RubatoK
         if (clock == N_CLOCKS)
             break;
         tickets[clock % 2] =
-            rubato_kv_client_table_get_async(table, keys, N_KEYS, values[clock % 2], NULL, error);
+            rubato_kv_table_get_async(table, keys, N_KEYS, values[clock % 2], NULL, error);
         if (tickets[clock % 2] == 0 ||
             !cluster_await_moves(worker, &scene->moves, clock, N_CLOCKS, error) ||
-            rubato_kv_client_table_add_async(table, keys, N_KEYS, ones, NULL, error) == 0 ||
-            !rubato_kv_client_table_clock(table, error))
+            rubato_kv_table_add_async(table, keys, N_KEYS, ones, NULL, error) == 0 ||
+            !rubato_kv_table_clock(table, error))
             return false;
     }
     return true;

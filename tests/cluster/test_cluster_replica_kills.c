@@ -44,8 +44,8 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
 {
     Job *const job = user_data;
     int64_t ones[N_KEYS];
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, spec.name, RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, spec.name, RUBATO_I64, error);
 
     TRY(table != NULL);
     for (size_t i = 0; i < N_KEYS; i++)
@@ -53,7 +53,7 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
     for (int after = 0; after < AFTER; job->n_rounds++) {
         const int64_t begun_us = g_get_monotonic_time();
 
-        TRY(rubato_kv_client_table_add_range_async(table, 0, N_KEYS, ones, NULL, error) != 0 &&
+        TRY(rubato_kv_table_add_range_async(table, 0, N_KEYS, ones, NULL, error) != 0 &&
             rubato_worker_wait_all(worker, error));
         if (job->n_rounds == BEFORE)
             cluster_say("busy");

@@ -37,14 +37,14 @@ static bool get_much(RubatoWorker *worker, GError **error)
 {
     RubatoKey keys[N_LISTED];
     float values[N_LISTED];
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "t", RUBATO_F32, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "t", RUBATO_F32, error);
 
-    if (table == NULL || !rubato_kv_client_table_clock(table, error))
+    if (table == NULL || !rubato_kv_table_clock(table, error))
         return false;
     for (size_t i = 0; i < N_LISTED; i++)
         keys[i] = (N_LISTED - 1 - i) * 2;
-    if (rubato_kv_client_table_get_async(table, keys, N_LISTED, values, NULL, error) == 0)
+    if (rubato_kv_table_get_async(table, keys, N_LISTED, values, NULL, error) == 0)
         return false;
     event_raise(&has_asked);
     if (!rubato_worker_wait_all(worker, error))
@@ -59,16 +59,16 @@ static bool get_often(RubatoWorker *worker, GError **error)
 {
     RubatoKey keys[N_OF_TICKET];
     float values[N_TICKETS][N_OF_TICKET];
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "t", RUBATO_F32, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "t", RUBATO_F32, error);
 
-    if (table == NULL || !rubato_kv_client_table_clock(table, error))
+    if (table == NULL || !rubato_kv_table_clock(table, error))
         return false;
     for (size_t i = 0; i < N_OF_TICKET; i++)
         keys[i] = 2 * i;
     event_raise(&has_asked);
     for (size_t i = 0; i < N_TICKETS; i++) {
-        if (rubato_kv_client_table_get_async(table, keys, N_OF_TICKET, values[i], NULL, error) == 0)
+        if (rubato_kv_table_get_async(table, keys, N_OF_TICKET, values[i], NULL, error) == 0)
             return false;
         atomic_fetch_add(&n_tickets, 1);
     }

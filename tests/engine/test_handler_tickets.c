@@ -196,14 +196,14 @@ static bool see_own_write(RubatoWorker *worker, void *user_data, GError **error)
                                       .n_keys = 1 };
     const double one = 1;
     double value, expected = 1;
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "f", RUBATO_F64, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "f", RUBATO_F64, error);
 
     (void)user_data;
     REQUIRE(table != NULL);
-    TRY(rubato_kv_client_table_add(table, &key, 1, &one, error));
+    TRY(rubato_kv_table_add(table, &key, 1, &one, error));
     for (int i = 0; i < 5; i++) {
-        TRY(rubato_kv_client_table_get(table, &key, 1, &value, error));
+        TRY(rubato_kv_table_get(table, &key, 1, &value, error));
         REQUIRE(value == expected, "(%g, not %g)", value, expected);
         /* nobody waits for it */
         REQUIRE(rubato_worker_call_handler_async(worker, &write, NULL, NULL, error) != 0);

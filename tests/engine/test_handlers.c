@@ -423,13 +423,13 @@ static bool see_own_write(RubatoWorker *worker, void *user_data, GError **error)
                                       .keys = &key,
                                       .n_keys = 1 };
     int64_t values[WIDTH], expected = 0;
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "t", RUBATO_I64, error);
 
     (void)user_data;
     REQUIRE(table != NULL);
     for (int i = 0; i < 5; i++) {
-        TRY(rubato_kv_client_table_get(table, &key, 1, values, error));
+        TRY(rubato_kv_table_get(table, &key, 1, values, error));
         REQUIRE(values[0] == expected);
         TRY(rubato_worker_call_handler(worker, &write, NULL, error));
         expected = 2 * expected + 1;

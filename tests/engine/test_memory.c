@@ -209,23 +209,23 @@ static bool use_tickets(RubatoWorker *worker, const RubatoTableSpec *spec, GErro
 {
     g_autofree void *values = g_malloc0((size_t)N_CALL * spec->width * 8);
     RubatoKey keys[N_CALL];
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "rows", spec->dtype, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "rows", spec->dtype, error);
 
     if (table == NULL)
         return false;
     for (uint64_t round = 0; round < N_ROUNDS; round++) {
         choose(keys, round);
         if (round % 2 == 0) {
-            TRY(rubato_kv_client_table_get(table, keys, N_CALL, values, error));
-            TRY(rubato_kv_client_table_add(table, keys, N_CALL, values, error));
+            TRY(rubato_kv_table_get(table, keys, N_CALL, values, error));
+            TRY(rubato_kv_table_add(table, keys, N_CALL, values, error));
         } else {
-            TRY(rubato_kv_client_table_get_async(table, keys, N_CALL, values, NULL, error));
+            TRY(rubato_kv_table_get_async(table, keys, N_CALL, values, NULL, error));
             TRY(rubato_worker_wait_all(worker, error));
-            TRY(rubato_kv_client_table_add_async(table, keys, N_CALL, values, NULL, error));
+            TRY(rubato_kv_table_add_async(table, keys, N_CALL, values, NULL, error));
         }
-        TRY(rubato_kv_client_table_add_range(table, round * 1000, N_CALL, values, error));
-        TRY(rubato_kv_client_table_clock(table, error));
+        TRY(rubato_kv_table_add_range(table, round * 1000, N_CALL, values, error));
+        TRY(rubato_kv_table_clock(table, error));
     }
     return rubato_worker_wait_all(worker, error);
 }

@@ -20,8 +20,8 @@ static bool call_with_null(RubatoWorker *worker, void *user_data, GError **error
 {
     const RubatoIteration iteration = { &key, 1 };
     g_autoptr(RubatoKVTable) kv = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
-    g_autoptr(RubatoKVClientTable) client =
-        rubato_worker_open_kv_client_table(worker, "rows", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) client =
+        rubato_worker_open_kv_table_cached(worker, "rows", RUBATO_I64, error);
     g_autoptr(RubatoChunkTable) chunks =
         rubato_worker_open_chunk_table(worker, "rows", RUBATO_I64, error);
     g_autoptr(RubatoSparseKVClientTable) sparse =
@@ -36,12 +36,12 @@ static bool call_with_null(RubatoWorker *worker, void *user_data, GError **error
     REQUIRE(!rubato_kv_table_add(kv, &key, 1, NULL, error));
     REQUIRE(!rubato_kv_table_get_range(kv, 0, 2, NULL, error));
     REQUIRE(!rubato_kv_table_add_range(kv, 0, 2, NULL, error));
-    REQUIRE(!rubato_kv_client_table_get(client, &key, 1, NULL, error));
-    REQUIRE(!rubato_kv_client_table_add(client, &key, 1, NULL, error));
-    REQUIRE(!rubato_kv_client_table_get_range(client, 0, 2, NULL, error));
-    REQUIRE(!rubato_kv_client_table_add_range(client, 0, 2, NULL, error));
-    REQUIRE(rubato_kv_client_table_get_async(client, &key, 1, NULL, NULL, error) == 0);
-    REQUIRE(rubato_kv_client_table_add_async(client, &key, 1, NULL, NULL, error) == 0);
+    REQUIRE(!rubato_kv_table_get(client, &key, 1, NULL, error));
+    REQUIRE(!rubato_kv_table_add(client, &key, 1, NULL, error));
+    REQUIRE(!rubato_kv_table_get_range(client, 0, 2, NULL, error));
+    REQUIRE(!rubato_kv_table_add_range(client, 0, 2, NULL, error));
+    REQUIRE(rubato_kv_table_get_async(client, &key, 1, NULL, NULL, error) == 0);
+    REQUIRE(rubato_kv_table_add_async(client, &key, 1, NULL, NULL, error) == 0);
     REQUIRE(!rubato_chunk_table_get_chunks(chunks, &chunk, 1, NULL, error));
     REQUIRE(!rubato_chunk_table_add_chunks(chunks, &chunk, 1, NULL, error));
     REQUIRE(!rubato_chunk_table_get(chunks, &key, 1, NULL, error));
@@ -347,13 +347,13 @@ static void call_from_callback(RubatoTicket ticket, const GError *error, void *u
 
 static bool ask_with_callback(RubatoWorker *worker, void *user_data, GError **error)
 {
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "rows", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "rows", RUBATO_I64, error);
     int64_t value;
 
     if (table == NULL)
         return false;
-    TRY(rubato_kv_client_table_get_async(
+    TRY(rubato_kv_table_get_async(
             table, &key, 1, &value,
             &(RubatoRequestOptions){ .callback = call_from_callback, .user_data = user_data },
             error) != 0);

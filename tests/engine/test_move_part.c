@@ -102,8 +102,8 @@ typedef struct {
 static bool ask_and_add(RubatoWorker *worker, void *user_data, GError **error)
 {
     Scene *scene = user_data;
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "t", RUBATO_I64, error);
     const RubatoKey key = 1;
     const int64_t first[] = { 1, 20 }, later = 300;
     const uint32_t rank = rubato_worker_rank(worker);
@@ -113,16 +113,16 @@ static bool ask_and_add(RubatoWorker *worker, void *user_data, GError **error)
     TRY(table != NULL);
     if (rank == 1)
         TRY(event_await(&scene->moved, 1, worker, error));
-    TRY(rubato_kv_client_table_add(table, &key, 1, &first[rank], error));
-    TRY(rubato_kv_client_table_clock(table, error));
+    TRY(rubato_kv_table_add(table, &key, 1, &first[rank], error));
+    TRY(rubato_kv_table_clock(table, error));
     if (rank == 1)
         return true;
     ticket = scene->in_one
-                 ? rubato_kv_client_table_add_get_async(table, &key, 1, &later, &value, NULL, error)
-                 : rubato_kv_client_table_get_async(table, &key, 1, &value, NULL, error);
+                 ? rubato_kv_table_add_get_async(table, &key, 1, &later, &value, NULL, error)
+                 : rubato_kv_table_get_async(table, &key, 1, &value, NULL, error);
     TRY(ticket != 0);
     if (!scene->in_one)
-        TRY(rubato_kv_client_table_add(table, &key, 1, &later, error));
+        TRY(rubato_kv_table_add(table, &key, 1, &later, error));
     event_raise(&scene->asked);
     TRY(rubato_worker_wait(worker, ticket, error));
     /* under BSP exactly the Adds of clock 0; otherwise those, and perhaps the later one */
@@ -303,14 +303,14 @@ static bool get_by(RubatoWorker *worker, void *user_data, GError **error)
 
         return table != NULL && rubato_kv_table_get(table, keys, 2, values, error);
     }
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "t", RUBATO_I64, error);
     RubatoTicket ticket;
 
     TRY(table != NULL);
     if (way == WAY_CLIENT)
-        return rubato_kv_client_table_get(table, keys, 2, values, error);
-    ticket = rubato_kv_client_table_get_async(table, keys, 2, values, NULL, error);
+        return rubato_kv_table_get(table, keys, 2, values, error);
+    ticket = rubato_kv_table_get_async(table, keys, 2, values, NULL, error);
     return ticket != 0 && rubato_worker_wait(worker, ticket, error);
 }
 

@@ -98,18 +98,18 @@ END_TEST
 static bool wait_for_ticket(RubatoWorker *worker, void *user_data, GError **error)
 {
     Stall *stall = user_data;
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "weights", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "weights", RUBATO_I64, error);
     const RubatoKey key = 0;
     int64_t value;
 
     TRY(table != NULL);
     if (rubato_worker_rank(worker) == 0)
         return event_await(&stall->go_on, 1, worker, error);
-    TRY(rubato_kv_client_table_clock(table, error));
+    TRY(rubato_kv_table_clock(table, error));
     if (rubato_worker_rank(worker) == 2)
-        return rubato_kv_client_table_get(table, &key, 1, &value, error);
-    TRY(rubato_kv_client_table_get_async(table, &key, 1, &value, NULL, error) != 0);
+        return rubato_kv_table_get(table, &key, 1, &value, error);
+    TRY(rubato_kv_table_get_async(table, &key, 1, &value, NULL, error) != 0);
     return rubato_worker_wait_all(worker, error);
 }
 

@@ -479,8 +479,8 @@ static bool add_and_look(RubatoWorker *worker, void *user_data, GError **error)
 {
     const RubatoKey key = rubato_worker_rank(worker), both[] = { 0, 1 };
     double sum = 0, value = 0;
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "t", RUBATO_F64, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "t", RUBATO_F64, error);
 
     (void)user_data;
     TRY(table != NULL);
@@ -488,13 +488,13 @@ static bool add_and_look(RubatoWorker *worker, void *user_data, GError **error)
         const double g = 1 + i % 3;
         double seen[2];
 
-        TRY(rubato_kv_client_table_get(table, both, 2, seen, error));
+        TRY(rubato_kv_table_get(table, both, 2, seen, error));
         REQUIRE(fabs(seen[key] - value) < 1e-9, "%g and not %g after %d", seen[key], value, i);
         sum += g * g;
         value -= 0.5 * g / sqrt(sum);
-        TRY(rubato_kv_client_table_add(table, &key, 1, &g, error));
+        TRY(rubato_kv_table_add(table, &key, 1, &g, error));
         if (i % 4 == 3)
-            TRY(rubato_kv_client_table_clock(table, error));
+            TRY(rubato_kv_table_clock(table, error));
     }
     return true;
 }
@@ -519,15 +519,15 @@ static bool add_badly_and_look(RubatoWorker *worker, void *user_data, GError **e
     const RubatoKey key = 1;
     const double one = 1, bad = NAN;
     double seen;
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "t", RUBATO_F64, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "t", RUBATO_F64, error);
 
     (void)user_data;
     TRY(table != NULL);
-    TRY(rubato_kv_client_table_add(table, &key, 1, &one, error));
-    TRY(rubato_kv_client_table_get(table, &key, 1, &seen, error));
-    TRY(rubato_kv_client_table_add(table, &key, 1, &bad, error));
-    TRY(rubato_kv_client_table_get(table, &key, 1, &seen, error));
+    TRY(rubato_kv_table_add(table, &key, 1, &one, error));
+    TRY(rubato_kv_table_get(table, &key, 1, &seen, error));
+    TRY(rubato_kv_table_add(table, &key, 1, &bad, error));
+    TRY(rubato_kv_table_get(table, &key, 1, &seen, error));
     REQUIRE(seen == 1, "%g", seen);
     return true;
 }

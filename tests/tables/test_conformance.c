@@ -33,15 +33,15 @@ enum {
 
 typedef enum {
     HANDLE_KV,
-    HANDLE_CLIENT,
-    HANDLE_CLIENT_CACHED, /* the process cache serves all rows */
+    HANDLE_KV_CACHED,     /* opened for the process cache */
+    HANDLE_KV_ALL_CACHED, /* the process cache serves all rows */
     HANDLE_CHUNK,
     HANDLE_SPARSE,
     HANDLE_RAGGED, /* row i has 1 + i % width values */
 } HandleKind;
 
 static const char *const handle_names[] = {
-    "KVTable",    "KVClientTable",       "KVClientTable with cache",
+    "KVTable",    "cached KVTable",      "cached KVTable with a cache",
     "ChunkTable", "SparseKVClientTable", "RaggedTable"
 };
 
@@ -52,24 +52,24 @@ static const struct {
 } kinds[] = {
     { "asp", "dense", HANDLE_KV },
     { "asp", "hash", HANDLE_KV },
-    { "asp", "dense", HANDLE_CLIENT },
-    { "asp", "hash", HANDLE_CLIENT },
+    { "asp", "dense", HANDLE_KV_CACHED },
+    { "asp", "hash", HANDLE_KV_CACHED },
     { "asp", "dense", HANDLE_CHUNK },
     { "asp", "dense", HANDLE_SPARSE },
     { "asp", "hash", HANDLE_SPARSE },
     { "bsp", "dense", HANDLE_KV },
     { "bsp", "hash", HANDLE_KV },
-    { "bsp", "dense", HANDLE_CLIENT },
-    { "bsp", "hash", HANDLE_CLIENT },
+    { "bsp", "dense", HANDLE_KV_CACHED },
+    { "bsp", "hash", HANDLE_KV_CACHED },
     { "bsp", "dense", HANDLE_CHUNK },
     { "bsp", "dense", HANDLE_SPARSE },
     { "bsp", "hash", HANDLE_SPARSE },
     { "ssp", "dense", HANDLE_KV },
     { "ssp", "hash", HANDLE_KV },
-    { "ssp", "dense", HANDLE_CLIENT },
-    { "ssp", "hash", HANDLE_CLIENT },
-    { "ssp", "dense", HANDLE_CLIENT_CACHED },
-    { "ssp", "hash", HANDLE_CLIENT_CACHED },
+    { "ssp", "dense", HANDLE_KV_CACHED },
+    { "ssp", "hash", HANDLE_KV_CACHED },
+    { "ssp", "dense", HANDLE_KV_ALL_CACHED },
+    { "ssp", "hash", HANDLE_KV_ALL_CACHED },
     { "ssp", "dense", HANDLE_CHUNK },
     { "ssp", "dense", HANDLE_SPARSE },
     { "ssp", "hash", HANDLE_SPARSE },
@@ -81,8 +81,8 @@ static const struct {
     { "ssp", "hash", HANDLE_RAGGED },
     { "sparse_ssp", "dense", HANDLE_KV },
     { "sparse_ssp", "hash", HANDLE_KV },
-    { "sparse_ssp", "dense", HANDLE_CLIENT },
-    { "sparse_ssp", "hash", HANDLE_CLIENT },
+    { "sparse_ssp", "dense", HANDLE_KV_CACHED },
+    { "sparse_ssp", "hash", HANDLE_KV_CACHED },
     { "sparse_ssp", "dense", HANDLE_CHUNK },
     { "sparse_ssp", "dense", HANDLE_SPARSE },
     { "sparse_ssp", "hash", HANDLE_SPARSE },
@@ -197,7 +197,6 @@ typedef struct {
     const Plan *plan;
     HandleKind kind;
     RubatoKVTable *kv;
-    RubatoKVClientTable *client;
     RubatoChunkTable *chunk;
     RubatoSparseKVClientTable *sparse;
     RubatoRaggedTable *ragged;
@@ -223,10 +222,10 @@ static bool open_handle(Handle *handle, RubatoWorker *worker, GError **error)
     case HANDLE_KV:
         handle->kv = rubato_worker_open_kv_table(worker, spec->name, spec->dtype, error);
         return handle->kv != NULL;
-    case HANDLE_CLIENT:
-    case HANDLE_CLIENT_CACHED:
-        handle->client = rubato_worker_open_kv_client_table(worker, spec->name, spec->dtype, error);
-        return handle->client != NULL;
+    case HANDLE_KV_CACHED:
+    case HANDLE_KV_ALL_CACHED:
+        handle->kv = rubato_worker_open_kv_table_cached(worker, spec->name, spec->dtype, error);
+        return handle->kv != NULL;
     case HANDLE_CHUNK:
         handle->chunk = rubato_worker_open_chunk_table(worker, spec->name, spec->dtype, error);
         return handle->chunk != NULL;
@@ -246,7 +245,6 @@ static bool open_handle(Handle *handle, RubatoWorker *worker, GError **error)
 static void close_handle(Handle *handle)
 {
     rubato_kv_table_free(handle->kv);
-    rubato_kv_client_table_free(handle->client);
     rubato_chunk_table_free(handle->chunk);
     rubato_sparse_kv_client_table_free(handle->sparse);
     rubato_ragged_table_free(handle->ragged);
@@ -414,13 +412,11 @@ static bool ask_blocking(Handle *handle, const Request *request, GError **error)
 
     switch (handle->kind) {
     case HANDLE_KV:
-        return step->is_run && step->n > 0 ? ASK(rubato_kv_table, _range, handle->kv, RUN, NOTHING)
-                                           : ASK(rubato_kv_table, , handle->kv, KEYS, NOTHING);
-    case HANDLE_CLIENT:
-    case HANDLE_CLIENT_CACHED:
-        return step->is_run && step->n > 0 && handle->kind == HANDLE_CLIENT
-                   ? ASK(rubato_kv_client_table, _range, handle->client, RUN, NOTHING)
-                   : ASK(rubato_kv_client_table, , handle->client, KEYS, NOTHING);
+    case HANDLE_KV_CACHED:
+    case HANDLE_KV_ALL_CACHED:
+        return step->is_run && step->n > 0 && handle->kind != HANDLE_KV_ALL_CACHED
+                   ? ASK(rubato_kv_table, _range, handle->kv, RUN, NOTHING)
+                   : ASK(rubato_kv_table, , handle->kv, KEYS, NOTHING);
     case HANDLE_CHUNK:
         return step->is_chunks ? ASK(rubato_chunk_table, _chunks, handle->chunk, CHUNKS, NOTHING)
                                : ASK(rubato_chunk_table, , handle->chunk, KEYS, NOTHING);
@@ -443,14 +439,11 @@ static RubatoTicket ask_async(Handle *handle, const Request *request,
 
     switch (handle->kind) {
     case HANDLE_KV:
-        return step->is_run && step->n > 0
+    case HANDLE_KV_CACHED:
+    case HANDLE_KV_ALL_CACHED:
+        return step->is_run && step->n > 0 && handle->kind != HANDLE_KV_ALL_CACHED
                    ? ASK(rubato_kv_table, _range_async, handle->kv, RUN, OPTIONS)
                    : ASK(rubato_kv_table, _async, handle->kv, KEYS, OPTIONS);
-    case HANDLE_CLIENT:
-    case HANDLE_CLIENT_CACHED:
-        return step->is_run && step->n > 0 && handle->kind == HANDLE_CLIENT
-                   ? ASK(rubato_kv_client_table, _range_async, handle->client, RUN, OPTIONS)
-                   : ASK(rubato_kv_client_table, _async, handle->client, KEYS, OPTIONS);
     case HANDLE_CHUNK:
         return step->is_chunks
                    ? ASK(rubato_chunk_table, _chunks_async, handle->chunk, CHUNKS, OPTIONS)
@@ -509,10 +502,9 @@ static bool clock_handle(Handle *handle, GError **error)
 {
     switch (handle->kind) {
     case HANDLE_KV:
+    case HANDLE_KV_CACHED:
+    case HANDLE_KV_ALL_CACHED:
         return rubato_kv_table_clock(handle->kv, error);
-    case HANDLE_CLIENT:
-    case HANDLE_CLIENT_CACHED:
-        return rubato_kv_client_table_clock(handle->client, error);
     case HANDLE_CHUNK:
         return rubato_chunk_table_clock(handle->chunk, error);
     case HANDLE_RAGGED:
@@ -817,7 +809,7 @@ static void run_plans(size_t kind, uint32_t most_servers, bool moves)
                 .record = is_dense && i % 2 == 0 ? "dense" : "hash",
                 .create_on_get = !is_dense && i % 2 == 0,
                 .cache =
-                    plan->handle == HANDLE_CLIENT_CACHED ? RUBATO_CACHE_ALL : RUBATO_CACHE_NONE,
+                    plan->handle == HANDLE_KV_ALL_CACHED ? RUBATO_CACHE_ALL : RUBATO_CACHE_NONE,
             });
             plan->staleness = plan->spec.staleness;
             plan->reach = plan->spec.staleness + plan->spec.speculation;

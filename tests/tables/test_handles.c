@@ -20,7 +20,7 @@ static bool open_wrongly(RubatoWorker *worker, void *user_data, GError **error)
     (void)user_data;
     REQUIRE(rubato_worker_open_kv_table(worker, "t", RUBATO_F32, error) == NULL);
     REQUIRE(is_error(error, RUBATO_ERROR_TYPE, "holds i64; it cannot be opened as f32"));
-    REQUIRE(rubato_worker_open_kv_client_table(worker, "t", RUBATO_I32, error) == NULL);
+    REQUIRE(rubato_worker_open_kv_table_cached(worker, "t", RUBATO_I32, error) == NULL);
     REQUIRE(is_error(error, RUBATO_ERROR_TYPE, "i64"));
     REQUIRE(rubato_worker_open_chunk_table(worker, "t", RUBATO_F64, error) == NULL);
     REQUIRE(is_error(error, RUBATO_ERROR_TYPE, "f64"));
@@ -32,7 +32,7 @@ static bool open_wrongly(RubatoWorker *worker, void *user_data, GError **error)
 
     REQUIRE(rubato_worker_open_kv_table(worker, "other", RUBATO_I64, error) == NULL);
     REQUIRE(is_error(error, RUBATO_ERROR_NOT_FOUND, "task case does not use a table other"));
-    REQUIRE(rubato_worker_open_kv_client_table(worker, "no", RUBATO_I64, error) == NULL);
+    REQUIRE(rubato_worker_open_kv_table_cached(worker, "no", RUBATO_I64, error) == NULL);
     REQUIRE(is_error(error, RUBATO_ERROR_NOT_FOUND, "no"));
     REQUIRE(rubato_worker_open_chunk_table(worker, "no", RUBATO_I64, error) == NULL);
     REQUIRE(is_error(error, RUBATO_ERROR_NOT_FOUND, "no"));
@@ -84,14 +84,12 @@ typedef struct {
     };
 
 HANDLE_KIND(kv_table, RubatoKVTable, "t", RUBATO_I64)
-HANDLE_KIND(kv_client_table, RubatoKVClientTable, "t", RUBATO_I64)
 HANDLE_KIND(chunk_table, RubatoChunkTable, "t", RUBATO_I64)
 HANDLE_KIND(sparse_kv_client_table, RubatoSparseKVClientTable, "t", RUBATO_I64, NULL, 0)
 HANDLE_KIND(ragged_table, RubatoRaggedTable, "ragged", RUBATO_I64)
 
-static const HandleKind *const handle_kinds[] = { &of_kv_table, &of_kv_client_table,
-                                                  &of_chunk_table, &of_sparse_kv_client_table,
-                                                  &of_ragged_table };
+static const HandleKind *const handle_kinds[] = { &of_kv_table, &of_chunk_table,
+                                                  &of_sparse_kv_client_table, &of_ragged_table };
 
 static bool leave_open(RubatoWorker *worker, void *user_data, GError **error)
 {
@@ -146,7 +144,6 @@ static bool free_nothing(RubatoWorker *worker, void *user_data, GError **error)
     (void)user_data;
     (void)error;
     rubato_kv_table_free(NULL);
-    rubato_kv_client_table_free(NULL);
     rubato_chunk_table_free(NULL);
     rubato_sparse_kv_client_table_free(NULL);
     return true;
@@ -170,7 +167,7 @@ static bool use_null(RubatoWorker *worker, void *user_data, GError **error)
     (void)user_data;
     TRY(kv != NULL);
     REQUIRE(rubato_worker_open_kv_table(NULL, "t", RUBATO_I64, NULL) == NULL);
-    REQUIRE(rubato_worker_open_kv_client_table(worker, NULL, RUBATO_I64, NULL) == NULL);
+    REQUIRE(rubato_worker_open_kv_table_cached(worker, NULL, RUBATO_I64, NULL) == NULL);
     REQUIRE(rubato_worker_open_sparse_kv_client_table(worker, "t", RUBATO_I64, NULL, 3, NULL) ==
             NULL);
     REQUIRE(rubato_worker_open_sparse_kv_client_table_with(worker, "t", RUBATO_I64, NULL, NULL,
@@ -180,8 +177,8 @@ static bool use_null(RubatoWorker *worker, void *user_data, GError **error)
     REQUIRE(!rubato_kv_table_add(kv, NULL, 1, &value, NULL));
     REQUIRE(!rubato_kv_table_clock(NULL, NULL));
     REQUIRE(rubato_kv_table_width(NULL) == 0);
-    REQUIRE(!rubato_kv_client_table_get(NULL, NULL, 0, &value, NULL));
-    REQUIRE(rubato_kv_client_table_get_async(NULL, NULL, 0, &value, NULL, NULL) == 0);
+    REQUIRE(!rubato_kv_table_get(NULL, NULL, 0, &value, NULL));
+    REQUIRE(rubato_kv_table_get_async(NULL, NULL, 0, &value, NULL, NULL) == 0);
     REQUIRE(!rubato_worker_wait_all(NULL, NULL));
     REQUIRE(!rubato_chunk_table_get_chunks(NULL, NULL, 0, &value, NULL));
     REQUIRE(!rubato_sparse_kv_client_table_get(NULL, &value, NULL));
@@ -211,7 +208,7 @@ static const RubatoKey half_wrong[] = { 10, 19, 12, 20, 11 };
 static bool use_wrong_keys(RubatoWorker *worker, void *user_data, GError **error)
 {
     g_autoptr(RubatoKVTable) kv = NULL;
-    g_autoptr(RubatoKVClientTable) client = NULL;
+    g_autoptr(RubatoKVTable) client = NULL;
     g_autoptr(RubatoChunkTable) chunk = NULL;
     const RubatoIteration iterations[] = { { half_wrong, 5 } };
     const int64_t deltas[5] = { 1, 1, 1, 1, 1 };
@@ -220,7 +217,7 @@ static bool use_wrong_keys(RubatoWorker *worker, void *user_data, GError **error
 
     (void)user_data;
     kv = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
-    client = rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
+    client = rubato_worker_open_kv_table_cached(worker, "t", RUBATO_I64, error);
     chunk = rubato_worker_open_chunk_table(worker, "t", RUBATO_I64, error);
     TRY(kv != NULL && client != NULL && chunk != NULL);
 
@@ -233,12 +230,12 @@ static bool use_wrong_keys(RubatoWorker *worker, void *user_data, GError **error
     REFUSED(rubato_kv_table_get_range(kv, 16, 5, values, error), OUTSIDE);
     REFUSED(rubato_kv_table_add_range(kv, 16, 5, deltas, error), OUTSIDE);
     REFUSED(rubato_kv_table_get_range(kv, 9, 2, values, error), "key 9 is outside");
-    REFUSED(rubato_kv_client_table_get(client, half_wrong, 5, values, error), OUTSIDE);
-    REFUSED(rubato_kv_client_table_add(client, half_wrong, 5, deltas, error), OUTSIDE);
-    REFUSED(rubato_kv_client_table_get_range(client, 16, 5, values, error), OUTSIDE);
-    REFUSED(rubato_kv_client_table_add_range(client, 16, 5, deltas, error), OUTSIDE);
-    REFUSED(rubato_kv_client_table_get_async(client, half_wrong, 5, values, NULL, error), OUTSIDE);
-    REFUSED(rubato_kv_client_table_add_async(client, half_wrong, 5, deltas, NULL, error), OUTSIDE);
+    REFUSED(rubato_kv_table_get(client, half_wrong, 5, values, error), OUTSIDE);
+    REFUSED(rubato_kv_table_add(client, half_wrong, 5, deltas, error), OUTSIDE);
+    REFUSED(rubato_kv_table_get_range(client, 16, 5, values, error), OUTSIDE);
+    REFUSED(rubato_kv_table_add_range(client, 16, 5, deltas, error), OUTSIDE);
+    REFUSED(rubato_kv_table_get_async(client, half_wrong, 5, values, NULL, error), OUTSIDE);
+    REFUSED(rubato_kv_table_add_async(client, half_wrong, 5, deltas, NULL, error), OUTSIDE);
     REFUSED(rubato_chunk_table_get(chunk, half_wrong, 5, values, error), OUTSIDE);
     REFUSED(rubato_chunk_table_add(chunk, half_wrong, 5, deltas, error), OUTSIDE);
     REFUSED(rubato_chunk_table_get_chunks(chunk, chunks, 3, values, error),
@@ -340,7 +337,7 @@ END_TEST
 static bool call_with_nothing(RubatoWorker *worker, void *user_data, GError **error)
 {
     g_autoptr(RubatoKVTable) kv = NULL;
-    g_autoptr(RubatoKVClientTable) client = NULL;
+    g_autoptr(RubatoKVTable) client = NULL;
     g_autoptr(RubatoChunkTable) chunk = NULL;
     g_autoptr(RubatoSparseKVClientTable) sparse = NULL;
     const RubatoIteration iterations[] = { { NULL, 0 }, { NULL, 0 } };
@@ -348,7 +345,7 @@ static bool call_with_nothing(RubatoWorker *worker, void *user_data, GError **er
 
     (void)user_data;
     kv = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
-    client = rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
+    client = rubato_worker_open_kv_table_cached(worker, "t", RUBATO_I64, error);
     chunk = rubato_worker_open_chunk_table(worker, "t", RUBATO_I64, error);
     sparse =
         rubato_worker_open_sparse_kv_client_table(worker, "t", RUBATO_I64, iterations, 2, error);
@@ -357,12 +354,12 @@ static bool call_with_nothing(RubatoWorker *worker, void *user_data, GError **er
     TRY(rubato_kv_table_add(kv, NULL, 0, NULL, error));
     TRY(rubato_kv_table_get_range(kv, 12345, 0, NULL, error));
     TRY(rubato_kv_table_add_range(kv, 12345, 0, NULL, error));
-    TRY(rubato_kv_client_table_get(client, NULL, 0, NULL, error));
-    TRY(rubato_kv_client_table_add(client, NULL, 0, NULL, error));
-    TRY(rubato_kv_client_table_get_range(client, 12345, 0, NULL, error));
-    TRY(rubato_kv_client_table_add_range(client, 12345, 0, NULL, error));
-    tickets[0] = rubato_kv_client_table_get_async(client, NULL, 0, NULL, NULL, error);
-    tickets[1] = rubato_kv_client_table_add_async(client, NULL, 0, NULL, NULL, error);
+    TRY(rubato_kv_table_get(client, NULL, 0, NULL, error));
+    TRY(rubato_kv_table_add(client, NULL, 0, NULL, error));
+    TRY(rubato_kv_table_get_range(client, 12345, 0, NULL, error));
+    TRY(rubato_kv_table_add_range(client, 12345, 0, NULL, error));
+    tickets[0] = rubato_kv_table_get_async(client, NULL, 0, NULL, NULL, error);
+    tickets[1] = rubato_kv_table_add_async(client, NULL, 0, NULL, NULL, error);
     REQUIRE(tickets[0] != 0 && tickets[1] != 0 && tickets[0] != tickets[1]);
     TRY(rubato_worker_wait_all(worker, error));
     TRY(rubato_chunk_table_get(chunk, NULL, 0, NULL, error));
@@ -397,9 +394,9 @@ static bool use_all_at_once(RubatoWorker *worker, void *user_data, GError **erro
 {
     g_autoptr(RubatoKVTable) kv = NULL;
     g_autoptr(RubatoKVTable) same = NULL;
-    g_autoptr(RubatoKVClientTable) client = NULL;
+    g_autoptr(RubatoKVTable) client = NULL;
     g_autoptr(RubatoChunkTable) chunk = NULL;
-    g_autoptr(RubatoKVClientTable) other_client = NULL;
+    g_autoptr(RubatoKVTable) other_client = NULL;
     g_autoptr(RubatoSparseKVClientTable) sparse = NULL;
     const RubatoKey keys[] = { 0, 1 };
     const RubatoIteration iterations[] = { { keys, 2 }, { keys, 2 }, { keys, 2 } };
@@ -412,14 +409,14 @@ static bool use_all_at_once(RubatoWorker *worker, void *user_data, GError **erro
     (void)user_data;
     kv = rubato_worker_open_kv_table(worker, "a", RUBATO_I64, error);
     same = rubato_worker_open_kv_table(worker, "a", RUBATO_I64, error);
-    client = rubato_worker_open_kv_client_table(worker, "a", RUBATO_I64, error);
+    client = rubato_worker_open_kv_table_cached(worker, "a", RUBATO_I64, error);
     chunk = rubato_worker_open_chunk_table(worker, "a", RUBATO_I64, error);
-    other_client = rubato_worker_open_kv_client_table(worker, "b", RUBATO_F32, error);
+    other_client = rubato_worker_open_kv_table_cached(worker, "b", RUBATO_F32, error);
     sparse =
         rubato_worker_open_sparse_kv_client_table(worker, "c", RUBATO_I64, iterations, 3, error);
     TRY(kv != NULL && same != NULL && client != NULL && chunk != NULL && other_client != NULL &&
         sparse != NULL);
-    REQUIRE(rubato_kv_table_width(kv) == 1 && rubato_kv_client_table_width(client) == 1 &&
+    REQUIRE(rubato_kv_table_width(kv) == 1 && rubato_kv_table_width(client) == 1 &&
             rubato_chunk_table_width(chunk) == 1 &&
             rubato_sparse_kv_client_table_width(sparse) == 1);
     for (uint64_t t = 0; t < 3; t++) {
@@ -428,27 +425,27 @@ static bool use_all_at_once(RubatoWorker *worker, void *user_data, GError **erro
         /* four handles on table a: one clock, one order */
         TRY(rubato_kv_table_add(kv, keys, 2, ones, error));
         TRY(rubato_kv_table_add(same, keys, 2, ones, error));
-        TRY(rubato_kv_client_table_add_async(client, keys, 2, ones, NULL, error) != 0);
+        TRY(rubato_kv_table_add_async(client, keys, 2, ones, NULL, error) != 0);
         TRY(rubato_chunk_table_add_chunks(chunk, &chunk_0, 1, ones, error));
         TRY(rubato_kv_table_get(same, keys, 2, seen, error));
         own = 4 * ((int64_t)t + 1);
         /* the two others may be a clock ahead */
         REQUIRE(seen[0] >= own && seen[0] <= own + 2 * (own + 4), "(%" G_GINT64_FORMAT ")",
                 seen[0]);
-        TRY(rubato_kv_client_table_get(client, keys, 2, seen, error));
+        TRY(rubato_kv_table_get(client, keys, 2, seen, error));
         REQUIRE(seen[1] >= own);
         REQUIRE(rubato_chunk_table_clock_value(chunk) == t);
         TRY(t == 0   ? rubato_kv_table_clock(kv, error)
-            : t == 1 ? rubato_kv_client_table_clock(client, error)
+            : t == 1 ? rubato_kv_table_clock(client, error)
                      : rubato_chunk_table_clock(chunk, error));
         REQUIRE(rubato_kv_table_clock_value(kv) == t + 1 &&
                 rubato_kv_table_clock_value(same) == t + 1 &&
-                rubato_kv_client_table_clock_value(client) == t + 1 &&
+                rubato_kv_table_clock_value(client) == t + 1 &&
                 rubato_chunk_table_clock_value(chunk) == t + 1);
         /* the others have their own */
-        REQUIRE(rubato_kv_client_table_clock_value(other_client) == 0);
-        TRY(rubato_kv_client_table_add(other_client, keys, 2, halves, error));
-        TRY(rubato_kv_client_table_get(other_client, keys, 2, half_seen, error));
+        REQUIRE(rubato_kv_table_clock_value(other_client) == 0);
+        TRY(rubato_kv_table_add(other_client, keys, 2, halves, error));
+        TRY(rubato_kv_table_get(other_client, keys, 2, half_seen, error));
         TRY(rubato_sparse_kv_client_table_get(sparse, seen, error));
         REQUIRE(rubato_sparse_kv_client_table_clock_value(sparse) == t);
         TRY(rubato_sparse_kv_client_table_add(sparse, ones, error));
@@ -495,15 +492,15 @@ static bool add_past_the_cache(RubatoWorker *worker, void *user_data, GError **e
     Event *filled = user_data;
     TableRoute *route = &worker->routes[0];
     g_autoptr(RubatoKVTable) kv = NULL;
-    g_autoptr(RubatoKVClientTable) client = NULL;
+    g_autoptr(RubatoKVTable) client = NULL;
     const RubatoKey key = 3;
     const int64_t one = 1;
     ProcessCache *cache;
     int64_t seen;
 
     if (rubato_worker_rank(worker) == 0) {
-        client = rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
-        TRY(client != NULL && rubato_kv_client_table_get(client, &key, 1, &seen, error));
+        client = rubato_worker_open_kv_table_cached(worker, "t", RUBATO_I64, error);
+        TRY(client != NULL && rubato_kv_table_get(client, &key, 1, &seen, error));
         event_raise(filled);
         return true;
     }
@@ -512,8 +509,8 @@ static bool add_past_the_cache(RubatoWorker *worker, void *user_data, GError **e
     cache = atomic_exchange(&route->cache, NULL);
     TRY(kv != NULL && cache != NULL && rubato_kv_table_add(kv, &key, 1, &one, error));
     atomic_store(&route->cache, cache);
-    client = rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
-    TRY(client != NULL && rubato_kv_client_table_get(client, &key, 1, &seen, error));
+    client = rubato_worker_open_kv_table_cached(worker, "t", RUBATO_I64, error);
+    TRY(client != NULL && rubato_kv_table_get(client, &key, 1, &seen, error));
     REQUIRE(seen == 1);
     return true;
 }

@@ -127,8 +127,7 @@ static bool wait_for_any(RubatoWorker *worker, void *user_data, GError **error)
     size_t ended = 7;
 
     g_autoptr(RubatoKVTable) t = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
-    g_autoptr(RubatoKVClientTable) u =
-        rubato_worker_open_kv_client_table(worker, "u", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) u = rubato_worker_open_kv_table_cached(worker, "u", RUBATO_I64, error);
     TRY(t != NULL && u != NULL);
     if (rubato_worker_rank(worker) == 1) {
         TRY(event_await(told, 1, worker, error));
@@ -139,7 +138,7 @@ static bool wait_for_any(RubatoWorker *worker, void *user_data, GError **error)
     REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "any of no tickets"));
     TRY(rubato_kv_table_clock(t, error));
     tickets[1] = rubato_kv_table_get_async(t, &key, 1, &late, NULL, error);
-    tickets[2] = rubato_kv_client_table_get_async(u, &key, 1, &soon, NULL, error);
+    tickets[2] = rubato_kv_table_get_async(u, &key, 1, &soon, NULL, error);
     TRY(tickets[1] != 0 && tickets[2] != 0);
     TRY(rubato_worker_wait_any(worker, tickets, 3, &ended, error));
     REQUIRE(ended == 2 && soon == 0 && !rubato_worker_poll(worker, tickets[1]));

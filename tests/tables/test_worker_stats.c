@@ -165,15 +165,15 @@ END_TEST
 static bool read_through_cache(RubatoWorker *worker, void *user_data, GError **error)
 {
     Scene *scene = user_data;
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "t", RUBATO_I64, error);
     const RubatoKey keys[] = { 1, 7 };
     int64_t values[2];
 
     TRY(table != NULL);
     for (int i = 0; i < 4; i++)
-        TRY((i == 0 || rubato_kv_client_table_clock(table, error)) &&
-            rubato_kv_client_table_get(table, keys, 2, values, error));
+        TRY((i == 0 || rubato_kv_table_clock(table, error)) &&
+            rubato_kv_table_get(table, keys, 2, values, error));
     return rubato_worker_stats(worker, "t", &scene->seen, error);
 }
 
@@ -203,18 +203,18 @@ static void count_callback(RubatoTicket ticket, const GError *error, void *user_
 static bool read_with_tickets(RubatoWorker *worker, void *user_data, GError **error)
 {
     Scene *scene = user_data;
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "t", RUBATO_I64, error);
     const RubatoKey keys[] = { 1, 7 };
     int64_t values[2] = { 0 };
 
     TRY(table != NULL);
-    TRY(rubato_kv_client_table_get_async(table, keys, 2, values, NULL, error) != 0);
-    TRY(rubato_kv_client_table_get_async(table, keys, 0, values, NULL, error) != 0);
+    TRY(rubato_kv_table_get_async(table, keys, 2, values, NULL, error) != 0);
+    TRY(rubato_kv_table_get_async(table, keys, 0, values, NULL, error) != 0);
     TRY(rubato_worker_wait_all(worker, error));
-    TRY(rubato_kv_client_table_add_async(table, keys, 2, values, NULL, error) != 0);
-    TRY(rubato_kv_client_table_clock(table, error));
-    TRY(rubato_kv_client_table_get_async(
+    TRY(rubato_kv_table_add_async(table, keys, 2, values, NULL, error) != 0);
+    TRY(rubato_kv_table_clock(table, error));
+    TRY(rubato_kv_table_get_async(
             table, keys, 2, values,
             &(RubatoRequestOptions){ .callback = count_callback, .user_data = &scene->event },
             error) != 0);

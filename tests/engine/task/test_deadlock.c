@@ -50,18 +50,18 @@ static bool meet_or_wait_for_ticket(RubatoWorker *worker, void *user_data, GErro
 {
     const RubatoKey key = 0;
     int64_t value;
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "rows", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "rows", RUBATO_I64, error);
     RubatoTicket ticket;
 
     (void)user_data;
     TRY(table != NULL);
     for (int clock = 0; clock < 2; clock++)
-        TRY(rubato_kv_client_table_clock(table, error));
+        TRY(rubato_kv_table_clock(table, error));
     if (rubato_worker_rank(worker) == 0)
         return rubato_worker_barrier(worker, error);
-    TRY(rubato_kv_client_table_clock(table, error));
-    ticket = rubato_kv_client_table_get_async(table, &key, 1, &value, NULL, error);
+    TRY(rubato_kv_table_clock(table, error));
+    ticket = rubato_kv_table_get_async(table, &key, 1, &value, NULL, error);
     TRY(ticket != 0 && rubato_worker_wait(worker, ticket, error));
     return rubato_worker_barrier(worker, error);
 }
@@ -176,23 +176,23 @@ static bool wait_for_the_last(RubatoWorker *worker, void *user_data, GError **er
     Scene *scene = user_data;
     const RubatoKey key = 0;
     int64_t value;
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "rows", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "rows", RUBATO_I64, error);
 
     TRY(table != NULL);
     if (rubato_worker_rank(worker) == 3)
         TRY(event_await(&scene->go_on, 1, worker, error));
     if (rubato_worker_rank(worker) != 0)
-        TRY(rubato_kv_client_table_clock(table, error));
+        TRY(rubato_kv_table_clock(table, error));
     if (rubato_worker_rank(worker) == 2)
-        TRY(rubato_kv_client_table_get_async(
+        TRY(rubato_kv_table_get_async(
                 table, &key, 1, &value,
                 &(RubatoRequestOptions){ .callback = call_back, .user_data = scene }, error) != 0 &&
             rubato_worker_wait_all(worker, error));
     if (rubato_worker_rank(worker) == 1)
-        TRY(rubato_kv_client_table_get(table, &key, 1, &value, error));
+        TRY(rubato_kv_table_get(table, &key, 1, &value, error));
     if (rubato_worker_rank(worker) == 0) {
-        TRY(rubato_kv_client_table_clock(table, error));
+        TRY(rubato_kv_table_clock(table, error));
         return true;
     }
     return rubato_worker_barrier(worker, error);

@@ -451,15 +451,15 @@ static bool use_all_handles(RubatoWorker *worker, void *user_data, GError **erro
 {
     int64_t seen[2]; /* outlives the handle, which waits for what is in flight */
     g_autoptr(RubatoKVTable) kv = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
-    g_autoptr(RubatoKVClientTable) client =
-        rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) client =
+        rubato_worker_open_kv_table_cached(worker, "t", RUBATO_I64, error);
     const RubatoKey keys[] = { 1, 7 };
     const int64_t ones[] = { 1, 1 };
 
     (void)user_data;
     TRY(kv != NULL && client != NULL);
     TRY(rubato_kv_table_add(kv, keys, 2, ones, error));
-    TRY(rubato_kv_client_table_get_async(client, keys, 2, seen, NULL, error) != 0);
+    TRY(rubato_kv_table_get_async(client, keys, 2, seen, NULL, error) != 0);
     return rubato_kv_table_clock(kv, error) && rubato_worker_barrier(worker, error);
 }
 

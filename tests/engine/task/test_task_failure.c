@@ -137,17 +137,17 @@ typedef struct {
 
 static bool block_in_client(RubatoWorker *worker, Blockade *blockade, GError **error)
 {
-    g_autoptr(RubatoKVClientTable) client =
-        rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) client =
+        rubato_worker_open_kv_table_cached(worker, "t", RUBATO_I64, error);
     const RubatoKey keys[] = { 0, 3 };
     int64_t values[2];
     RubatoTicket ticket;
 
-    TRY(client != NULL && rubato_kv_client_table_clock(client, error));
+    TRY(client != NULL && rubato_kv_table_clock(client, error));
     event_raise(&blockade->blocked);
     if (blockade->place == PLACE_CLIENT_GET || blockade->place == PLACE_CACHED_GET)
-        return rubato_kv_client_table_get(client, keys, 2, values, error);
-    ticket = rubato_kv_client_table_get_async(client, keys, 2, values, NULL, error);
+        return rubato_kv_table_get(client, keys, 2, values, error);
+    ticket = rubato_kv_table_get_async(client, keys, 2, values, NULL, error);
     TRY(ticket != 0);
     return blockade->place == PLACE_TICKET ? rubato_worker_wait(worker, ticket, error)
                                            : rubato_worker_wait_all(worker, error);
@@ -308,13 +308,13 @@ END_TEST
 static bool get_when_cancelled(RubatoWorker *worker, void *user_data, GError **error)
 {
     Blockade *blockade = user_data;
-    g_autoptr(RubatoKVClientTable) table =
-        rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table_cached(worker, "t", RUBATO_I64, error);
     const RubatoKey key = 31; /* the last server is told last */
     int64_t value;
 
     TRY(table != NULL);
-    TRY(rubato_kv_client_table_get(table, &key, 1, &value, error));
+    TRY(rubato_kv_table_get(table, &key, 1, &value, error));
     event_raise(&blockade->blocked);
     if (rubato_worker_rank(worker) == 0) {
         TRY(event_await(&blockade->blocked, 2, worker, error));
@@ -323,7 +323,7 @@ static bool get_when_cancelled(RubatoWorker *worker, void *user_data, GError **e
     }
     while (!rubato_worker_cancelled(worker))
         ;
-    REQUIRE(!rubato_kv_client_table_get(table, &key, 1, &value, error));
+    REQUIRE(!rubato_kv_table_get(table, &key, 1, &value, error));
     REQUIRE(is_error(error, RUBATO_ERROR_CANCELLED, "cancelled"));
     event_raise(&blockade->returned);
     return true;
@@ -488,13 +488,13 @@ static void cancel_engine(RubatoTicket ticket, const GError *error, void *user_d
 
 static bool cancel_in_callback(RubatoWorker *worker, void *user_data, GError **error)
 {
-    g_autoptr(RubatoKVClientTable) client =
-        rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) client =
+        rubato_worker_open_kv_table_cached(worker, "t", RUBATO_I64, error);
     const RubatoKey key = 0;
     static int64_t value;
 
     TRY(client != NULL);
-    TRY(rubato_kv_client_table_get_async(
+    TRY(rubato_kv_table_get_async(
         client, &key, 1, &value,
         &(RubatoRequestOptions){ .callback = cancel_engine, .user_data = user_data }, error));
     while (!rubato_worker_cancelled(worker))

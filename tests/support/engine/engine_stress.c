@@ -104,7 +104,7 @@ typedef struct {
     uint32_t rank;
     Kind kind;
     RubatoKVTable *kv;
-    RubatoKVClientTable *client;
+    RubatoKVTable *client;
     RubatoChunkTable *chunk;
     RubatoSparseKVClientTable *sparse;
     Step step; /* the last one that the sparse callback told */
@@ -133,7 +133,7 @@ static bool open_hand(Hand *hand, RubatoWorker *worker, GError **error)
         return hand->kv != NULL;
     case KIND_CLIENT:
     case KIND_CLIENT_ASYNC:
-        hand->client = rubato_worker_open_kv_client_table(worker, name, RUBATO_I64, error);
+        hand->client = rubato_worker_open_kv_table_cached(worker, name, RUBATO_I64, error);
         return hand->client != NULL;
     case KIND_CHUNK:
         hand->chunk = rubato_worker_open_chunk_table(worker, name, RUBATO_I64, error);
@@ -148,7 +148,7 @@ static bool open_hand(Hand *hand, RubatoWorker *worker, GError **error)
 static void close_hand(Hand *hand)
 {
     rubato_kv_table_free(hand->kv);
-    rubato_kv_client_table_free(hand->client);
+    rubato_kv_table_free(hand->client);
     rubato_chunk_table_free(hand->chunk);
     rubato_sparse_kv_client_table_free(hand->sparse);
 }
@@ -161,10 +161,10 @@ static bool get(Hand *hand, const Step *step, GError **error)
     case KIND_KV:
         return rubato_kv_table_get(hand->kv, step->keys, step->n, hand->values, error);
     case KIND_CLIENT:
-        return rubato_kv_client_table_get(hand->client, step->keys, step->n, hand->values, error);
+        return rubato_kv_table_get(hand->client, step->keys, step->n, hand->values, error);
     case KIND_CLIENT_ASYNC:
-        ticket = rubato_kv_client_table_get_async(hand->client, step->keys, step->n, hand->values,
-                                                  NULL, error);
+        ticket =
+            rubato_kv_table_get_async(hand->client, step->keys, step->n, hand->values, NULL, error);
         return ticket != 0 && rubato_worker_wait(hand->worker, ticket, error);
     case KIND_CHUNK:
         return rubato_chunk_table_get(hand->chunk, step->keys, step->n, hand->values, error);
@@ -185,10 +185,9 @@ static bool add(Hand *hand, const Step *step, GError **error)
     case KIND_KV:
         return rubato_kv_table_add(hand->kv, step->keys, step->n, ones, error);
     case KIND_CLIENT:
-        return rubato_kv_client_table_add(hand->client, step->keys, step->n, ones, error);
+        return rubato_kv_table_add(hand->client, step->keys, step->n, ones, error);
     case KIND_CLIENT_ASYNC:
-        return rubato_kv_client_table_add_async(hand->client, step->keys, step->n, ones, NULL,
-                                                error) != 0;
+        return rubato_kv_table_add_async(hand->client, step->keys, step->n, ones, NULL, error) != 0;
     case KIND_CHUNK:
         return rubato_chunk_table_add(hand->chunk, step->keys, step->n, ones, error);
     default:
@@ -203,7 +202,7 @@ static bool clock_hand(Hand *hand, GError **error)
         return rubato_kv_table_clock(hand->kv, error);
     case KIND_CLIENT:
     case KIND_CLIENT_ASYNC:
-        return rubato_kv_client_table_clock(hand->client, error);
+        return rubato_kv_table_clock(hand->client, error);
     case KIND_CHUNK:
         return rubato_chunk_table_clock(hand->chunk, error);
     default:

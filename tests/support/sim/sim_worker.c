@@ -24,7 +24,7 @@ typedef struct {
     uint64_t clock;
     union {
         RubatoKVTable *kv;
-        RubatoKVClientTable *client;
+        RubatoKVTable *client;
         RubatoChunkTable *chunks;
         RubatoSparseKVClientTable *sparse;
     };
@@ -117,8 +117,8 @@ static bool get_rows(Self *self, Opened *table, const RubatoKey *keys, size_t n,
         return as_range ? rubato_kv_table_get_range(table->kv, keys[0], n, rows, error)
                         : rubato_kv_table_get(table->kv, keys, n, rows, error);
     case SIM_HANDLE_KV_CLIENT:
-        return as_range ? rubato_kv_client_table_get_range(table->client, keys[0], n, rows, error)
-                        : rubato_kv_client_table_get(table->client, keys, n, rows, error);
+        return as_range ? rubato_kv_table_get_range(table->client, keys[0], n, rows, error)
+                        : rubato_kv_table_get(table->client, keys, n, rows, error);
     case SIM_HANDLE_CHUNK:
         return rubato_chunk_table_get(table->chunks, keys, n, rows, error);
     default:
@@ -148,8 +148,8 @@ static bool add_get_rows(Self *self, Opened *table, const RubatoKey *keys, size_
         return as_range ? rubato_kv_table_add_get_range(table->kv, keys[0], n, deltas, rows, error)
                         : rubato_kv_table_add_get(table->kv, keys, n, deltas, rows, error);
     case SIM_HANDLE_KV_CLIENT:
-        ticket = rubato_kv_client_table_add_get_async(table->client, keys, n, deltas, rows,
-                                                      &options, error);
+        ticket =
+            rubato_kv_table_add_get_async(table->client, keys, n, deltas, rows, &options, error);
         return ticket != 0 && rubato_worker_wait(self->worker, ticket, error);
     case SIM_HANDLE_CHUNK:
         return rubato_chunk_table_add_get(table->chunks, keys, n, deltas, rows, error);
@@ -222,8 +222,7 @@ static bool ask(Self *self, Opened *table, GError **error)
     g_autofree RubatoKey *keys = draw_keys(self, table->spec, &n);
     asked->rows = new_rows(self, n);
     sim_history_begin_get(table->history, &asked->get, self->rank, table->clock, keys, n);
-    asked->ticket =
-        rubato_kv_client_table_get_async(table->client, keys, n, asked->rows, &options, error);
+    asked->ticket = rubato_kv_table_get_async(table->client, keys, n, asked->rows, &options, error);
     if (asked->ticket != 0) {
         table->n_asked++;
         return true;
@@ -254,10 +253,9 @@ static bool add(Self *self, Opened *table, GError **error)
                         : rubato_kv_table_add(table->kv, keys, n, deltas, error);
     case SIM_HANDLE_KV_CLIENT:
         if (draw(self, 2) == 0)
-            return rubato_kv_client_table_add_async(table->client, keys, n, deltas, &options,
-                                                    error) != 0;
-        return as_range ? rubato_kv_client_table_add_range(table->client, keys[0], n, deltas, error)
-                        : rubato_kv_client_table_add(table->client, keys, n, deltas, error);
+            return rubato_kv_table_add_async(table->client, keys, n, deltas, &options, error) != 0;
+        return as_range ? rubato_kv_table_add_range(table->client, keys[0], n, deltas, error)
+                        : rubato_kv_table_add(table->client, keys, n, deltas, error);
     case SIM_HANDLE_CHUNK:
         return by_chunks
                    ? rubato_chunk_table_add_chunks(table->chunks, chunks, n_chunks, deltas, error)
@@ -293,7 +291,7 @@ static bool tick(const Self *self, Opened *table, GError **error)
         ok = rubato_kv_table_clock(table->kv, error);
         break;
     case SIM_HANDLE_KV_CLIENT:
-        ok = rubato_kv_client_table_clock(table->client, error);
+        ok = rubato_kv_table_clock(table->client, error);
         break;
     case SIM_HANDLE_CHUNK:
         ok = rubato_chunk_table_clock(table->chunks, error);
@@ -370,7 +368,7 @@ static bool open_table(Self *self, Opened *table, GError **error)
         table->kv = rubato_worker_open_kv_table(self->worker, name, RUBATO_I64, error);
         return table->kv != NULL;
     case SIM_HANDLE_KV_CLIENT:
-        table->client = rubato_worker_open_kv_client_table(self->worker, name, RUBATO_I64, error);
+        table->client = rubato_worker_open_kv_table_cached(self->worker, name, RUBATO_I64, error);
         return table->client != NULL;
     case SIM_HANDLE_CHUNK:
         table->chunks = rubato_worker_open_chunk_table(self->worker, name, RUBATO_I64, error);
@@ -393,7 +391,7 @@ static void close_table(Self *self, Opened *table)
         rubato_kv_table_free(table->kv);
         break;
     case SIM_HANDLE_KV_CLIENT:
-        rubato_kv_client_table_free(table->client);
+        rubato_kv_table_free(table->client);
         break;
     case SIM_HANDLE_CHUNK:
         rubato_chunk_table_free(table->chunks);

@@ -33,8 +33,8 @@ static bool only_add(RubatoWorker *worker, Scene *scene, GError **error)
     RubatoKey keys[N_KEYS];
     int64_t ones[N_KEYS];
     g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
-    g_autoptr(RubatoKVClientTable) client =
-        rubato_worker_open_kv_client_table(worker, "rows", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) client =
+        rubato_worker_open_kv_table_cached(worker, "rows", RUBATO_I64, error);
     g_autoptr(RubatoChunkTable) chunks =
         rubato_worker_open_chunk_table(worker, "rows", RUBATO_I64, error);
 
@@ -49,7 +49,7 @@ static bool only_add(RubatoWorker *worker, Scene *scene, GError **error)
         else if (scene->way == WAY_RANGE)
             TRY(rubato_kv_table_add_range(table, 0, N_KEYS, ones, error));
         else if (scene->way == WAY_TICKET)
-            TRY(rubato_kv_client_table_add_async(client, keys, N_KEYS, ones, NULL, error) != 0);
+            TRY(rubato_kv_table_add_async(client, keys, N_KEYS, ones, NULL, error) != 0);
         else
             TRY(rubato_chunk_table_add_chunks(chunks, keys, N_KEYS, ones, error));
         atomic_fetch_add(&scene->n_added, 1);

@@ -1,4 +1,4 @@
-/* KVClientTable: tickets, waiting and polling, callbacks, requests in flight at the end, and the
+/* KVTable: tickets, waiting and polling, callbacks, requests in flight at the end, and the
  * process cache at work between workers. */
 #include <string.h>
 
@@ -7,9 +7,9 @@
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
-static RubatoKVClientTable *open_client(RubatoWorker *worker, GError **error)
+static RubatoKVTable *open_client(RubatoWorker *worker, GError **error)
 {
-    return rubato_worker_open_kv_client_table(worker, "t", RUBATO_I64, error);
+    return rubato_worker_open_kv_table_cached(worker, "t", RUBATO_I64, error);
 }
 
 /* Two servers, SSP without slack: a Get of a worker that is ahead stays in flight. */
@@ -53,17 +53,17 @@ static void note_call(RubatoTicket ticket, const GError *error, void *user_data)
 
 static bool use_tickets(RubatoWorker *worker, void *user_data, GError **error)
 {
-    g_autoptr(RubatoKVClientTable) table = open_client(worker, error);
+    g_autoptr(RubatoKVTable) table = open_client(worker, error);
     RubatoKey keys[] = { 7, 99, 7 };
     int64_t deltas[] = { 1, 20, 3 }, values[3] = { 0 };
     RubatoTicket added, got;
 
     (void)user_data;
     TRY(table != NULL);
-    added = rubato_kv_client_table_add_async(table, keys, 3, deltas, NULL, error);
+    added = rubato_kv_table_add_async(table, keys, 3, deltas, NULL, error);
     REQUIRE(added != 0);
     memset(deltas, 0x77, sizeof deltas); /* the caller's again */
-    got = rubato_kv_client_table_get_async(table, keys, 3, values, NULL, error);
+    got = rubato_kv_table_get_async(table, keys, 3, values, NULL, error);
     REQUIRE(got != 0 && got != added);
     memset(keys, 0x77, sizeof keys);
     TRY(rubato_worker_wait(worker, got, error));
@@ -96,7 +96,7 @@ typedef struct {
 static bool poll_ahead(RubatoWorker *worker, void *user_data, GError **error)
 {
     Ahead *ahead = user_data;
-    g_autoptr(RubatoKVClientTable) table = open_client(worker, error);
+    g_autoptr(RubatoKVTable) table = open_client(worker, error);
     const RubatoKey keys[] = { 0, 99 };
     int64_t values[2] = { -1, -1 };
     RubatoTicket ticket;
@@ -106,11 +106,11 @@ static bool poll_ahead(RubatoWorker *worker, void *user_data, GError **error)
         const int64_t deltas[] = { 5, 6 };
 
         TRY(event_await(&ahead->polled, 1, worker, error));
-        TRY(rubato_kv_client_table_add(table, keys, 2, deltas, error));
-        return rubato_kv_client_table_clock(table, error);
+        TRY(rubato_kv_table_add(table, keys, 2, deltas, error));
+        return rubato_kv_table_clock(table, error);
     }
-    TRY(rubato_kv_client_table_clock(table, error));
-    ticket = rubato_kv_client_table_get_async(table, keys, 2, values, NULL, error);
+    TRY(rubato_kv_table_clock(table, error));
+    ticket = rubato_kv_table_get_async(table, keys, 2, values, NULL, error);
     REQUIRE(ticket != 0);
     REQUIRE(!rubato_worker_poll(worker, ticket));
     event_raise(&ahead->polled);
@@ -132,7 +132,7 @@ END_TEST
 
 static bool wait_for_many(RubatoWorker *worker, void *user_data, GError **error)
 {
-    g_autoptr(RubatoKVClientTable) table = open_client(worker, error);
+    g_autoptr(RubatoKVTable) table = open_client(worker, error);
     enum { N = 200 };
     int64_t values[N];
     int64_t expected = 0;
@@ -142,8 +142,8 @@ static bool wait_for_many(RubatoWorker *worker, void *user_data, GError **error)
     for (int64_t i = 0; i < N; i++) {
         const RubatoKey key = (RubatoKey)i % 2 * 99;
 
-        TRY(rubato_kv_client_table_add_async(table, &key, 1, &i, NULL, error));
-        TRY(rubato_kv_client_table_get_async(table, &key, 1, &values[i], NULL, error));
+        TRY(rubato_kv_table_add_async(table, &key, 1, &i, NULL, error));
+        TRY(rubato_kv_table_get_async(table, &key, 1, &values[i], NULL, error));
     }
     TRY(rubato_worker_wait_all(worker, error));
     for (int64_t i = 0; i < N; i += 2) {
@@ -167,17 +167,17 @@ END_TEST
 static bool call_back_once(RubatoWorker *worker, void *user_data, GError **error)
 {
     Told *told = user_data;
-    g_autoptr(RubatoKVClientTable) table = open_client(worker, error);
+    g_autoptr(RubatoKVTable) table = open_client(worker, error);
     const RubatoKey key = 3;
     const int64_t one = 1;
     int64_t value = 0;
     RubatoTicket tickets[2];
 
     TRY(table != NULL);
-    tickets[0] = rubato_kv_client_table_add_async(
+    tickets[0] = rubato_kv_table_add_async(
         table, &key, 1, &one,
         &(RubatoRequestOptions){ .callback = note_call, .user_data = &told[0] }, error);
-    tickets[1] = rubato_kv_client_table_get_async(
+    tickets[1] = rubato_kv_table_get_async(
         table, &key, 1, &value,
         &(RubatoRequestOptions){ .callback = note_call, .user_data = &told[1] }, error);
     TRY(event_await(&told[1].called, 1, worker, error));
@@ -208,13 +208,13 @@ END_TEST
 static bool wait_while_called(RubatoWorker *worker, void *user_data, GError **error)
 {
     Told *told = user_data;
-    g_autoptr(RubatoKVClientTable) table = open_client(worker, error);
+    g_autoptr(RubatoKVTable) table = open_client(worker, error);
     const RubatoKey key = 3;
     const int64_t one = 1;
     RubatoTicket ticket;
 
     TRY(table != NULL);
-    ticket = rubato_kv_client_table_add_async(
+    ticket = rubato_kv_table_add_async(
         table, &key, 1, &one, &(RubatoRequestOptions){ .callback = note_call, .user_data = told },
         error);
     TRY(event_await(told->inside, 1, worker, error));
@@ -239,7 +239,7 @@ END_TEST
 static bool fail_while_in_flight(RubatoWorker *worker, void *user_data, GError **error)
 {
     Told *told = user_data;
-    g_autoptr(RubatoKVClientTable) table = NULL;
+    g_autoptr(RubatoKVTable) table = NULL;
     const RubatoKey key = 3;
     int64_t value;
     RubatoTicket plain, with_callback;
@@ -249,9 +249,9 @@ static bool fail_while_in_flight(RubatoWorker *worker, void *user_data, GError *
         return false;
     }
     table = open_client(worker, error);
-    TRY(table != NULL && rubato_kv_client_table_clock(table, error));
-    plain = rubato_kv_client_table_get_async(table, &key, 1, &value, NULL, error);
-    with_callback = rubato_kv_client_table_get_async(
+    TRY(table != NULL && rubato_kv_table_clock(table, error));
+    plain = rubato_kv_table_get_async(table, &key, 1, &value, NULL, error);
+    with_callback = rubato_kv_table_get_async(
         table, &key, 1, &value,
         &(RubatoRequestOptions){ .callback = note_call, .user_data = told + 1 }, error);
     event_raise(told->inside);
@@ -261,10 +261,10 @@ static bool fail_while_in_flight(RubatoWorker *worker, void *user_data, GError *
     REQUIRE(!rubato_worker_wait(worker, plain, error));
     REQUIRE(is_error(error, RUBATO_ERROR_CANCELLED, NULL));
     /* whatever comes now is cancelled too */
-    plain = rubato_kv_client_table_get_async(table, &key, 1, &value, NULL, error);
+    plain = rubato_kv_table_get_async(table, &key, 1, &value, NULL, error);
     REQUIRE(plain == 0 || !rubato_worker_wait(worker, plain, error));
     REQUIRE(is_error(error, RUBATO_ERROR_CANCELLED, NULL));
-    REQUIRE(!rubato_kv_client_table_get(table, &key, 1, &value, error));
+    REQUIRE(!rubato_kv_table_get(table, &key, 1, &value, error));
     REQUIRE(is_error(error, RUBATO_ERROR_CANCELLED, NULL));
     event_raise(told->go_on); /* all of this was so: the task fails in any case */
     return true;
@@ -292,7 +292,7 @@ END_TEST
 static bool wait_for_all_of_a_failing_task(RubatoWorker *worker, void *user_data, GError **error)
 {
     Told *told = user_data;
-    g_autoptr(RubatoKVClientTable) table = NULL;
+    g_autoptr(RubatoKVTable) table = NULL;
     const RubatoKey key = 3;
     int64_t values[3];
 
@@ -301,9 +301,9 @@ static bool wait_for_all_of_a_failing_task(RubatoWorker *worker, void *user_data
         return false;
     }
     table = open_client(worker, error);
-    TRY(table != NULL && rubato_kv_client_table_clock(table, error));
+    TRY(table != NULL && rubato_kv_table_clock(table, error));
     for (size_t i = 0; i < G_N_ELEMENTS(values); i++)
-        REQUIRE(rubato_kv_client_table_get_async(table, &key, 1, &values[i], NULL, error) != 0);
+        REQUIRE(rubato_kv_table_get_async(table, &key, 1, &values[i], NULL, error) != 0);
     event_raise(told->inside);
     REQUIRE(!rubato_worker_wait_all(worker, error));
     REQUIRE(is_error(error, RUBATO_ERROR_CANCELLED, "task was cancelled"));
@@ -336,24 +336,24 @@ END_TEST
 static bool free_in_flight(RubatoWorker *worker, void *user_data, GError **error)
 {
     Told *told = user_data;
-    RubatoKVClientTable *table = open_client(worker, error);
+    RubatoKVTable *table = open_client(worker, error);
     const RubatoKey keys[] = { 0, 99 };
     const int64_t ones[] = { 1, 1 };
     int64_t values[50][2];
     bool ok = table != NULL;
 
     for (int i = 0; i < 50 && ok; i++)
-        ok = rubato_kv_client_table_add_async(
+        ok = rubato_kv_table_add_async(
                  table, keys, 2, ones,
                  &(RubatoRequestOptions){ .callback = i % 2 == 0 ? note_call : NULL,
                                           .user_data = told },
                  error) != 0 &&
-             rubato_kv_client_table_get_async(
+             rubato_kv_table_get_async(
                  table, keys, 2, values[i],
                  &(RubatoRequestOptions){ .callback = i % 3 == 0 ? note_call : NULL,
                                           .user_data = told },
                  error) != 0;
-    rubato_kv_client_table_free(table);
+    rubato_kv_table_free(table);
     TRY(ok);
     REQUIRE(event_count(&told->called) == 25 + 17);
     for (int i = 0; i < 50; i++)
@@ -375,7 +375,7 @@ END_TEST
 static bool free_when_cancelled(RubatoWorker *worker, void *user_data, GError **error)
 {
     Told *told = user_data;
-    g_autoptr(RubatoKVClientTable) table = NULL;
+    g_autoptr(RubatoKVTable) table = NULL;
     const RubatoKey key = 3;
     static int64_t values[20];
 
@@ -384,9 +384,9 @@ static bool free_when_cancelled(RubatoWorker *worker, void *user_data, GError **
         return false;
     }
     table = open_client(worker, error);
-    TRY(table != NULL && rubato_kv_client_table_clock(table, error));
+    TRY(table != NULL && rubato_kv_table_clock(table, error));
     for (int i = 0; i < 20; i++)
-        TRY(rubato_kv_client_table_get_async(
+        TRY(rubato_kv_table_get_async(
             table, &key, 1, &values[i],
             &(RubatoRequestOptions){ .callback = i % 2 == 0 ? note_call : NULL,
                                      .user_data = told + 1 },
@@ -418,7 +418,7 @@ END_TEST
 
 static bool add_async_then_clock(RubatoWorker *worker, void *user_data, GError **error)
 {
-    g_autoptr(RubatoKVClientTable) table = open_client(worker, error);
+    g_autoptr(RubatoKVTable) table = open_client(worker, error);
     const RubatoKey key = 50;
     const int64_t one = 1;
 
@@ -427,10 +427,10 @@ static bool add_async_then_clock(RubatoWorker *worker, void *user_data, GError *
     for (int64_t t = 0; t < 30; t++) {
         int64_t seen;
 
-        TRY(rubato_kv_client_table_get(table, &key, 1, &seen, error));
+        TRY(rubato_kv_table_get(table, &key, 1, &seen, error));
         REQUIRE(seen == t * rubato_worker_n_workers(worker), "(%d at clock %d)", (int)seen, (int)t);
-        TRY(rubato_kv_client_table_add_async(table, &key, 1, &one, NULL, error) != 0);
-        TRY(rubato_kv_client_table_clock(table, error)); /* behind the Add, which is in flight */
+        TRY(rubato_kv_table_add_async(table, &key, 1, &one, NULL, error) != 0);
+        TRY(rubato_kv_table_clock(table, error)); /* behind the Add, which is in flight */
     }
     return true;
 }
@@ -458,7 +458,7 @@ static bool share_rows(RubatoWorker *worker, void *user_data, GError **error)
 {
     CacheUse *use = user_data;
     const uint32_t rank = rubato_worker_rank(worker);
-    g_autoptr(RubatoKVClientTable) table = open_client(worker, error);
+    g_autoptr(RubatoKVTable) table = open_client(worker, error);
     RubatoKey keys[10];
     int64_t values[10];
 
@@ -466,7 +466,7 @@ static bool share_rows(RubatoWorker *worker, void *user_data, GError **error)
     for (RubatoKey i = 0; i < 10; i++)
         keys[i] = i * 11;
     TRY(event_await(&use->read, rank, worker, error)); /* one after the other */
-    TRY(rubato_kv_client_table_get(table, keys, 10, values, error));
+    TRY(rubato_kv_table_get(table, keys, 10, values, error));
     if (rank == 2)
         process_cache_stats(table_route_cache(&worker->routes[0]), &use->stats);
     event_raise(&use->read);
@@ -494,7 +494,7 @@ END_TEST
 
 static bool has_no_cache(RubatoWorker *worker, void *user_data, GError **error)
 {
-    g_autoptr(RubatoKVClientTable) table = open_client(worker, error);
+    g_autoptr(RubatoKVTable) table = open_client(worker, error);
 
     (void)user_data;
     TRY(table != NULL);
@@ -525,7 +525,7 @@ END_TEST
 /* ---- a handle that is left open ---- */
 
 static int64_t late_value;
-static RubatoKVClientTable *left_open;
+static RubatoKVTable *left_open;
 
 /* Worker 0 returns with a Get in flight that waits for worker 1's clock on the table, who waits for
  * worker 0's clock on the other. */
@@ -538,8 +538,8 @@ static bool return_early(RubatoWorker *worker, void *user_data, GError **error)
     (void)user_data;
     if (rubato_worker_rank(worker) == 0) {
         left_open = open_client(worker, error);
-        TRY(left_open != NULL && rubato_kv_client_table_clock(left_open, error));
-        return rubato_kv_client_table_get_async(left_open, &key, 1, &late_value, NULL, error) != 0;
+        TRY(left_open != NULL && rubato_kv_table_clock(left_open, error));
+        return rubato_kv_table_get_async(left_open, &key, 1, &late_value, NULL, error) != 0;
     }
     g_autoptr(RubatoKVTable) other = rubato_worker_open_kv_table(worker, "u", RUBATO_I64, error);
     g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
@@ -562,15 +562,15 @@ START_TEST(a_worker_that_returns_with_a_ticket_in_flight_waits_for_it_and_is_tol
                     .name = "case", .run = return_early, .tables = tables, .workers_per_node = 2 });
     ck_assert_int_eq(late_value, 1);
     ck_assert_uint_eq(log_capture_count("worker 0 of task case has returned with an open"), 1);
-    rubato_kv_client_table_free(left_open);
+    rubato_kv_table_free(left_open);
     rubato_engine_free(engine);
 }
 END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("kv_client_table");
-    TCase *cases = tcase_create("kv_client_table");
+    Suite *suite = suite_create("kv_table");
+    TCase *cases = tcase_create("kv_table");
 
     tcase_add_test(cases, tickets_end_in_any_order_and_are_waited_for_once_or_more);
     tcase_add_test(cases, a_worker_that_returns_with_a_ticket_in_flight_waits_for_it_and_is_told);
