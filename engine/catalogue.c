@@ -28,15 +28,16 @@ static RubatoTableSpec *resolve(const RubatoTableSpec *spec, uint32_t n_servers)
     resolved->admit_bytes = spec_admit_bytes(spec);
     resolved->admit_keys =
         g_memdup2(spec->admit_keys, spec->n_admit_keys * sizeof *spec->admit_keys);
+    resolved->expire = g_strdup(spec_expire_name(spec));
     resolved->evict = spec->max_bytes == 0 ? NULL : g_strdup(spec_evict_name(spec));
     return resolved;
 }
 
 static void spec_free(RubatoTableSpec *spec)
 {
-    const void *const owned[] = { spec->name,   spec->bounds, spec->storage,   spec->model,
-                                  spec->update, spec->init,   spec->record,    spec->partition,
-                                  spec->evict,  spec->admit,  spec->admit_keys };
+    const void *const owned[] = { spec->name,   spec->bounds, spec->storage,    spec->model,
+                                  spec->update, spec->init,   spec->record,     spec->partition,
+                                  spec->evict,  spec->admit,  spec->admit_keys, spec->expire };
 
     for (size_t i = 0; i < G_N_ELEMENTS(owned); i++)
         g_free((void *)(uintptr_t)owned[i]);
@@ -127,5 +128,12 @@ char *table_describe(const RubatoTableSpec *spec)
         describe_admission(spec, text);
     if (spec->replicas > 0)
         g_string_append_printf(text, ", replicas %u", spec->replicas);
+    if (spec_stamp_bytes(spec) > 0)
+        g_string_append_printf(text,
+                               ", expire %s, expire_after %u, expire_below %.17g, expire_decay "
+                               "%.17g, expire_show_weight %.17g, expire_click_weight %.17g",
+                               spec->expire, spec->expire_after, spec->expire_below,
+                               spec->expire_decay, spec->expire_show_weight,
+                               spec->expire_click_weight);
     return g_string_free(text, FALSE);
 }

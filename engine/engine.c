@@ -466,6 +466,7 @@ void rubato_engine_free(RubatoEngine *engine)
     if (engine->network != NULL)
         network_stop(engine->network);
     services_stop(engine->services);
+    sweeper_stop(&engine->sweeper);
     for (uint32_t i = 0; i < engine->n_servers; i++)
         server_stop(&engine->servers[i]);
     actor_stop(&engine->helper);

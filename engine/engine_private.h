@@ -39,6 +39,7 @@
 #include "engine/faults_on_demand.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/server/server.h"
+#include "engine/server/sweep/sweeper.h"
 #include "engine/services/services.h"
 #include "engine/signals.h"
 #include "engine/task/task_host.h"
@@ -94,6 +95,7 @@ struct RubatoEngine {
     Server *servers;      /* of this node */
     NoNumbers no_numbers; /* that they have told */
     uint32_t n_servers;
+    Sweeper sweeper; /* of these servers */
     TaskHost task_host;
     Services *services;
     TensorRouter *tensors;

@@ -4,6 +4,7 @@
 #include "engine/engine_private.h"
 #include "engine/server/replica_feed.h"
 #include "models/model.h"
+#include "models/storage/expiry/expiry.h"
 
 /* While the run goes on without a lost node, there is a tick so often. */
 #define LONGEST_TICK_MS 20
@@ -20,12 +21,16 @@ static uint32_t count_nodes_with_servers(const RubatoEngine *engine)
 /* Why the table cannot have replicas; NULL: it can. */
 static const char *find_obstacle(const RubatoTableSpec *spec)
 {
+    const RubatoExpiryOps *const ops = expiry_find(spec->expire);
+
     if (spec->shape == RUBATO_SHAPE_RAGGED)
         return "its rows are ragged";
     if (spec->create_on_get)
         return "its Gets create rows";
     if (spec->max_bytes > 0)
         return "it evicts rows (max_bytes)";
+    if (ops != NULL && ops->unit == RUBATO_TIME_SECONDS)
+        return "its rows expire by the clocks of its nodes (expire)";
     if (model_traits(spec)->takes_announcements)
         return "its model takes announcements of keys";
     return NULL;

@@ -4,6 +4,7 @@
 
 #include "engine/engine_private.h"
 #include "models/shard/shard.h"
+#include "models/spec.h"
 
 typedef struct {
     Table *table;
@@ -52,8 +53,11 @@ static void create_shards(Server *server, void *data)
             continue;
         partition_range(&table->partition, part, &first, &n);
         shard = shard_new_seeded(table->spec, first, n, table->hash_seed, &error);
-        if (shard != NULL)
-            add_shard(server, table, part, shard);
+        if (shard == NULL)
+            break;
+        if (shard_counts(shard, RUBATO_TIME_SECONDS))
+            shard_reach_time(shard, sweeper_seconds());
+        add_shard(server, table, part, shard);
     }
     if (error == NULL)
         return;
@@ -79,6 +83,9 @@ static bool perform_create(RubatoEngine *engine, const ControlGo *go, void *data
     Creation creation = { .table = data, .lock = PTHREAD_MUTEX_INITIALIZER };
 
     if (!engine_place_parts(engine, data, error))
+        return false;
+    if (spec_stamp_bytes(creation.table->spec) > 0 &&
+        !sweeper_start(&engine->sweeper, engine->servers, engine->n_servers, error))
         return false;
     creation.table->id = go->id;
     creation.table->hash_seed = go->hash_seed;

@@ -387,6 +387,13 @@ void init_add_state(RubatoInit *init, const RubatoUpdateOps *ops, const RubatoUp
     }
 }
 
+void init_add_stamp(RubatoInit *init, size_t stamp_bytes, const uint64_t *time)
+{
+    init->stamp_bytes = stamp_bytes;
+    init->time = time;
+    init->is_zero = false;
+}
+
 void init_values(const RubatoInit *init, RubatoKey key, void *values)
 {
     init->fill(init, key, values);
@@ -405,6 +412,11 @@ void rubato_init_row(const RubatoInit *init, RubatoKey key, void *row)
     init->fill(init, key, row);
     if (init->state_bytes > 0)
         init_state(init, row);
+    if (init->time != NULL) {
+        const uint32_t stamp[] = { (uint32_t)*init->time, 0 };
+
+        memcpy((unsigned char *)row + init->row_bytes, stamp, init->stamp_bytes);
+    }
 }
 
 void rubato_init_run(const RubatoInit *init, RubatoKey first, uint64_t n, void *rows)

@@ -14,7 +14,7 @@
 struct RubatoInit {
     RubatoDtype dtype;
     uint32_t width;
-    size_t row_bytes; /* state included */
+    size_t row_bytes; /* state included, but not the stamp */
     uint64_t seed;
     bool is_zero;
 
@@ -22,6 +22,10 @@ struct RubatoInit {
     size_t state_bytes;
     const RubatoUpdate *update;
     void (*init_state)(const RubatoUpdate *update, void *row);
+
+    /* Behind the state, if rows expire: the time when they are made; NULL: they do not. */
+    const uint64_t *time;
+    size_t stamp_bytes;
 
     /* Writes the values of a key's row. */
     void (*fill)(const RubatoInit *init, RubatoKey key, void *row);
@@ -49,6 +53,10 @@ void init_prepare(RubatoInit *init, const RubatoTableSpec *spec);
 /* From now on rows are made with the state of an update rule behind them. update outlives the
  * initialiser. */
 void init_add_state(RubatoInit *init, const RubatoUpdateOps *ops, const RubatoUpdate *update);
+
+/* From now on rows are made with a stamp of so many bytes, which says the time. time outlives the
+ * initialiser. */
+void init_add_stamp(RubatoInit *init, size_t stamp_bytes, const uint64_t *time);
 
 /* Writes the initial values of a key's row, without any state. */
 void init_values(const RubatoInit *init, RubatoKey key, void *values);

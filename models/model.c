@@ -81,6 +81,8 @@ RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32
     model->shard = shard;
     model->progress = progress;
     model->n_workers = setup->n_workers;
+    model->told_clock =
+        shard != NULL && shard_counts(shard, RUBATO_TIME_CLOCKS) ? 0 : RUBATO_CLOCK_RETIRED;
     model->n_ignored = 0;
     model->make_room = NULL;
     model->lend = NULL;
@@ -224,6 +226,16 @@ void model_announce(RubatoModel *model, RubatoRequest *request)
         rubato_model_finish(model, request);
 }
 
+/* The end of the last worker is no clock. */
+static void tell_time(RubatoModel *model)
+{
+    const uint64_t min_clock = progress_min(model->progress);
+
+    if (min_clock != RUBATO_CLOCK_RETIRED)
+        shard_pass_time(model->shard, min_clock - model->told_clock);
+    model->told_clock = min_clock;
+}
+
 void model_clock(RubatoModel *model, uint32_t source, uint64_t clock)
 {
     uint64_t from;
@@ -232,8 +244,23 @@ void model_clock(RubatoModel *model, uint32_t source, uint64_t clock)
         model->n_ignored++;
         return;
     }
-    if (progress_advance(model->progress, source, clock, &from) && model->ops->advance != NULL)
+    if (!progress_advance(model->progress, source, clock, &from))
+        return;
+    if (G_UNLIKELY(progress_min(model->progress) > model->told_clock))
+        tell_time(model);
+    if (model->ops->advance != NULL)
         model->ops->advance(model, source, from, clock);
+}
+
+void model_set_clocks(RubatoModel *model, uint64_t first, size_t n, const uint64_t *clocks)
+{
+    const bool tells = model->told_clock != RUBATO_CLOCK_RETIRED;
+
+    model->told_clock = RUBATO_CLOCK_RETIRED;
+    for (size_t i = 0; i < n; i++)
+        model_clock(model, (uint32_t)(first + i), clocks[i]);
+    if (tells)
+        model->told_clock = progress_min(model->progress);
 }
 
 /* Others' Gets, which the announcement or the clock may release, come into the outbox before this

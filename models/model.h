@@ -77,6 +77,10 @@ void model_iterate(RubatoModel *model, RubatoRequest *request);
  * unknown source, changes nothing. */
 void model_clock(RubatoModel *model, uint32_t source, uint64_t clock);
 
+/* The same of n sources from number `first` on, of a part that has moved: these clocks had passed
+ * before, and the shard knows its time. */
+void model_set_clocks(RubatoModel *model, uint64_t first, size_t n, const uint64_t *clocks);
+
 /* Sets the chain to which the model adds answered requests from now on, instead of its own. The
  * chain is empty between two calls, so models that are never called at the same time may share it.
  * Both chains are empty now. */

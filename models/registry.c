@@ -1,4 +1,4 @@
-/* The registry of models, storages, update rules, handlers and admissions.
+/* The registry of models, storages, update rules, handlers, admissions and expiries.
  *
  * Threads: any; a lock guards the one registry of the process. Lookups are rare: when a table is
  * made and when a task begins. */
@@ -11,6 +11,7 @@
 #include "models/handlers/handler.h"
 #include "models/model.h"
 #include "models/storage/admission/admission.h"
+#include "models/storage/expiry/expiry.h"
 #include "models/storage/storage.h"
 #include "models/update/update.h"
 
@@ -38,6 +39,7 @@ static const char *const kind_names[REGISTRY_N_KINDS] = {
     [REGISTRY_UPDATE_RULES] = "update rule",
     [REGISTRY_HANDLERS] = "handler",
     [REGISTRY_ADMISSIONS] = "admission",
+    [REGISTRY_EXPIRIES] = "expiry",
 };
 
 /* ---- looking up ---- */
@@ -206,6 +208,20 @@ bool rubato_register_admission(const RubatoAdmissionOps *ops, GError **error)
     return add(kind, ops->name, ops, admission_find(ops->name) != NULL, error);
 }
 
+bool rubato_register_expiry(const RubatoExpiryOps *ops, GError **error)
+{
+    const RegistryKind kind = REGISTRY_EXPIRIES;
+
+    g_return_val_if_fail(ops != NULL, false);
+    if (!check_name(kind, ops->name, error))
+        return false;
+    if (ops->expires == NULL)
+        return refuse(kind, ops->name, error, "it needs expires");
+    if ((unsigned)ops->unit > RUBATO_TIME_SECONDS)
+        return refuse(kind, ops->name, error, "%d is no RubatoTimeUnit", (int)ops->unit);
+    return add(kind, ops->name, ops, expiry_find(ops->name) != NULL, error);
+}
+
 const char *rubato_model_name(size_t i)
 {
     return model_name(i);
@@ -229,6 +245,11 @@ const char *rubato_handler_name(size_t i)
 const char *rubato_admission_name(size_t i)
 {
     return admission_name(i);
+}
+
+const char *rubato_expiry_name(size_t i)
+{
+    return expiry_name(i);
 }
 
 const RubatoUpdateTraits *rubato_update_rule_traits(const char *update)
@@ -290,6 +311,9 @@ static char *describe_entry(RegistryKind kind, const Entry *entry)
         g_string_append_printf(traits, "%d", (int)((const RubatoHandlerOps *)entry->ops)->access);
         break;
     case REGISTRY_ADMISSIONS: /* it has no traits */
+        break;
+    case REGISTRY_EXPIRIES:
+        g_string_append_printf(traits, "%d", (int)((const RubatoExpiryOps *)entry->ops)->unit);
         break;
     case REGISTRY_N_KINDS:
         g_assert_not_reached();

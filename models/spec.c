@@ -14,6 +14,7 @@
 #include "models/storage/admission/admission.h"
 #include "models/storage/bounded.h"
 #include "models/storage/eviction/eviction.h"
+#include "models/storage/expiry/expiry.h"
 #include "models/storage/storage.h"
 #include "models/update/rule.h"
 #include "models/update/update.h"
@@ -24,6 +25,7 @@
 #define DEFAULT_KEPT_BYTES (UINT64_C(64) << 20)
 #define DEFAULT_ADMIT_BYTES (UINT64_C(1) << 20)
 #define ADMITS_ALL "all"
+#define NEVER_EXPIRES "never"
 
 const char *spec_storage_name(const RubatoTableSpec *spec)
 {
@@ -60,6 +62,11 @@ const char *spec_evict_name(const RubatoTableSpec *spec)
 const char *spec_admit_name(const RubatoTableSpec *spec)
 {
     return spec->admit == NULL ? ADMITS_ALL : spec->admit;
+}
+
+const char *spec_expire_name(const RubatoTableSpec *spec)
+{
+    return spec->expire == NULL ? NEVER_EXPIRES : spec->expire;
 }
 
 const char *spec_partition_name(const RubatoTableSpec *spec)
@@ -99,6 +106,20 @@ size_t spec_row_bytes(const RubatoTableSpec *spec)
     return spec_width(spec) * rubato_dtype_size(spec->dtype);
 }
 
+size_t spec_stamp_bytes(const RubatoTableSpec *spec)
+{
+    const size_t value_bytes = rubato_dtype_size(spec->dtype);
+
+    return expiry_find(spec_expire_name(spec)) == NULL ? 0 : MAX(sizeof(uint32_t), value_bytes);
+}
+
+bool spec_counts_clocks(const RubatoTableSpec *spec)
+{
+    const RubatoExpiryOps *ops = expiry_find(spec_expire_name(spec));
+
+    return ops != NULL && ops->unit == RUBATO_TIME_CLOCKS;
+}
+
 size_t spec_state_bytes(const RubatoTableSpec *spec)
 {
     const RubatoUpdateOps *ops = update_find(spec_update_name(spec));
@@ -106,8 +127,9 @@ size_t spec_state_bytes(const RubatoTableSpec *spec)
                                   .width = spec_width(spec),
                                   .rule = spec->rule };
 
-    return ops->state_width == NULL ? 0
-                                    : ops->state_width(&update) * rubato_dtype_size(spec->dtype);
+    const size_t width = ops->state_width == NULL ? 0 : ops->state_width(&update);
+
+    return width * rubato_dtype_size(spec->dtype) + spec_stamp_bytes(spec);
 }
 
 bool rubato_table_spec_holds_range(const RubatoTableSpec *spec)
@@ -138,6 +160,12 @@ static const char *admit_name(size_t i)
     return i == 0 ? ADMITS_ALL : admission_name(i - 1);
 }
 
+/* What `expire` may say. */
+static const char *expire_name(size_t i)
+{
+    return i == 0 ? NEVER_EXPIRES : expiry_name(i - 1);
+}
+
 /* The fields of a spec that hold a name: their values, and the known names. */
 static const struct {
     const char *field;
@@ -152,6 +180,7 @@ static const struct {
     { "partition", spec_partition_name, partition_name },
     { "order of eviction", spec_evict_name, eviction_name },
     { "admission", spec_admit_name, admit_name },
+    { "expiry", spec_expire_name, expire_name },
 };
 
 static bool check_known(const RubatoTableSpec *spec, const char *field, const char *name,
@@ -311,6 +340,29 @@ static bool check_admission(const RubatoTableSpec *spec, GError **error)
     return ops->check == NULL || ops->check(spec, error);
 }
 
+/* The same of a built-in expiry. */
+static bool may_expire_by(const RubatoTableSpec *spec, const RubatoExpiryOps *ops)
+{
+    const RubatoExpiryOps *chosen = expiry_find(spec_expire_name(spec));
+
+    return chosen == ops || (chosen != NULL && chosen != &clocks_expiry_ops &&
+                             chosen != &seconds_expiry_ops && chosen != &score_expiry_ops);
+}
+
+static bool check_expiry(const RubatoTableSpec *spec, GError **error)
+{
+    const RubatoExpiryOps *ops = expiry_find(spec_expire_name(spec));
+
+    if (ops == NULL) /* never */
+        return true;
+    if (spec->create_on_get)
+        return spec_refuse(
+            spec, error,
+            "create_on_get makes rows that nobody has written, and expire tells when "
+            "rows were written; leave out one of them");
+    return ops->check == NULL || ops->check(spec, error);
+}
+
 /* A field that has no effect is refused, because its user expects one. Storages refuse their own
  * such fields. */
 static bool check_effects(const RubatoTableSpec *spec, GError **error)
@@ -338,6 +390,19 @@ static bool check_effects(const RubatoTableSpec *spec, GError **error)
           "admit = \"list\"" },
         { spec->admit_keys != NULL, may_admit_by(spec, &list_admission_ops), "admit_keys",
           "admit = \"list\"" },
+        { expiry_find(spec_expire_name(spec)) != NULL,
+          storage_find_bounded(spec_storage_name(spec)) != NULL, "expire", "the storage \"hash\"" },
+        { spec->expire_after != 0,
+          may_expire_by(spec, &clocks_expiry_ops) || may_expire_by(spec, &seconds_expiry_ops),
+          "expire_after", "expire = \"clocks\" or \"seconds\"" },
+        { spec->expire_below != 0, may_expire_by(spec, &score_expiry_ops), "expire_below",
+          "expire = \"score\"" },
+        { spec->expire_decay != 0, may_expire_by(spec, &score_expiry_ops), "expire_decay",
+          "expire = \"score\"" },
+        { spec->expire_show_weight != 0, may_expire_by(spec, &score_expiry_ops),
+          "expire_show_weight", "expire = \"score\"" },
+        { spec->expire_click_weight != 0, may_expire_by(spec, &score_expiry_ops),
+          "expire_click_weight", "expire = \"score\"" },
         { spec->staleness > 0, model->lead == RUBATO_LEAD_STALENESS, "staleness",
           "a model that bounds it, such as \"ssp\"" },
         { spec->speculation > 0, model->takes_announcements, "speculation",
@@ -390,7 +455,7 @@ bool spec_check(const RubatoTableSpec *spec, GError **error)
                          named_fields[i].known, error))
             return false;
     if (!check_shape(spec, error) || !check_partition(spec, error) || !check_model(spec, error) ||
-        !check_effects(spec, error) || !check_admission(spec, error))
+        !check_effects(spec, error) || !check_admission(spec, error) || !check_expiry(spec, error))
         return false;
 
     const RubatoStorageOps *storage = storage_find(spec_storage_name(spec));

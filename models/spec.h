@@ -15,7 +15,7 @@
 /* Checks everything that can be known without the cluster (the number of bounds is the partition's
  * to check). RUBATO_ERROR_INVALID says which field is wrong and what to write instead;
  * RUBATO_ERROR_NOT_FOUND names an unknown model, storage, rule, record, initialiser, partition,
- * order of eviction or admission, and lists the known ones. */
+ * order of eviction, admission or expiry, and lists the known ones. */
 bool spec_check(const RubatoTableSpec *spec, GError **error);
 
 /* Checks the max_bytes of a spec that has passed spec_check, of which a part has so many; and so
@@ -39,7 +39,8 @@ const char *spec_init_name(const RubatoTableSpec *spec);
 const char *spec_record_name(const RubatoTableSpec *spec);
 const char *spec_partition_name(const RubatoTableSpec *spec);
 const char *spec_evict_name(const RubatoTableSpec *spec);
-const char *spec_admit_name(const RubatoTableSpec *spec); /* "all" for NULL */
+const char *spec_admit_name(const RubatoTableSpec *spec);  /* "all" for NULL */
+const char *spec_expire_name(const RubatoTableSpec *spec); /* "never" for NULL */
 
 /* The numbers, also with their defaults. */
 uint32_t spec_width(const RubatoTableSpec *spec);
@@ -47,6 +48,13 @@ uint32_t spec_chunk_size(const RubatoTableSpec *spec);
 uint64_t spec_max_kept_bytes(const RubatoTableSpec *spec); /* 0: its model keeps no Adds */
 uint64_t spec_admit_bytes(const RubatoTableSpec *spec);    /* 0: it does not count */
 size_t spec_row_bytes(const RubatoTableSpec *spec);        /* of a row's values */
-size_t spec_state_bytes(const RubatoTableSpec *spec); /* of the update rule's state beside them */
+
+/* What lies behind a row's values: the update rule's state, then, if rows expire, the stamp: when
+ * the row was written last. It takes as much as a value. */
+size_t spec_state_bytes(const RubatoTableSpec *spec);
+size_t spec_stamp_bytes(const RubatoTableSpec *spec); /* of these; 0: rows do not expire */
+
+/* Whether rows expire by the clocks of workers. */
+bool spec_counts_clocks(const RubatoTableSpec *spec);
 
 #endif

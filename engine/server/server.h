@@ -90,8 +90,12 @@ RubatoShard *server_find_replica(const Server *server, uint32_t table, uint32_t 
 RubatoShard *server_find_shard(const Server *server, uint32_t table, uint32_t part);
 
 /* Adds the counts of all parts of a table that are here: its rows, bytes, and what was evicted,
- * admitted and refused. */
+ * expired, admitted and refused. */
 void server_sum_table(const Server *server, uint32_t table, RubatoTableStats *sum);
+
+/* Tells the time to the parts of tables whose rows expire, and removes expired rows of tables that
+ * tasks use, for most_us microseconds or little more. False: nothing is left to be done for now. */
+bool server_sweep(Server *server, uint64_t seconds, int64_t most_us);
 
 /* Begins a task that uses a table: creates a model over the shard of each part that is here. setup
  * has no keys: each model gets those of its shard. n_nodes as for model_new. Sources whose

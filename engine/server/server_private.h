@@ -13,6 +13,7 @@
  *   replica_feed.c   what the two know of each other
  *   server_tables.c  its shards, the models of tasks, answers
  *   server_invoke.c  functions as the owner
+ *   sweep/           rows that expire
  *
  * server.c calls server_handle.c, which calls the next two; all of them call server_tables.c. No
  * file calls one above it.

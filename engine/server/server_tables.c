@@ -193,6 +193,7 @@ void server_sum_table(const Server *server, uint32_t table, RubatoTableStats *su
         sum->n_rows += n_rows;
         sum->n_bytes += n_bytes;
         sum->n_evicted += shard_uses(shard).n_evicted;
+        sum->n_expired += shard_uses(shard).n_expired;
         sum->n_admitted += shard_admissions(shard).n_admitted;
         sum->n_refused += shard_admissions(shard).n_refused;
     }

@@ -10,6 +10,7 @@
 #include "models/handlers/handler.h"
 #include "models/model.h"
 #include "models/shard/shard.h"
+#include "models/spec.h"
 #include "models/update/rule.h"
 #include "models/update/update.h"
 #include "tables/process_cache.h"
@@ -65,7 +66,8 @@ void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uin
         route->row_bytes = table->row_bytes;
         route->max_kept_bytes = table->spec->max_kept_bytes;
         route->traits = model_traits(table->spec);
-        route->lazy_clocks = office->n_nodes == 1 && route->traits->lazy_clocks;
+        route->lazy_clocks =
+            office->n_nodes == 1 && route->traits->lazy_clocks && !spec_counts_clocks(table->spec);
         route->clocks = &run->clocks[i];
         route->collects_clocks =
             office->n_nodes > 2 && !route->traits->per_worker_clocks && route->map->n_replicas == 0;

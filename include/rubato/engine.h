@@ -280,8 +280,10 @@ typedef struct {
     uint64_t n_rows;
     uint64_t n_bytes;     /* of the rows, and of what the storage needs to find them */
     uint64_t row_bytes;   /* of one row's values */
-    uint64_t state_bytes; /* of the state that the update rule keeps for one row */
+    uint64_t state_bytes; /* of the state that the update rule keeps for one row, and, if rows
+                           * expire, of when it was written */
     uint64_t n_evicted;   /* rows so far, of a table with max_bytes */
+    uint64_t n_expired;   /* rows removed so far, of a table with `expire` */
 
     /* of a table with `admit`, so far: rows that Adds have made, and rows that were left out of an
      * Add because their keys were not admitted */

@@ -29,6 +29,8 @@ typedef struct {
     RubatoShard *shard;
     RubatoProgress *progress;  /* the clocks that the shard knows of; only read it */
     uint32_t n_workers;        /* of the task, over all nodes */
+    uint64_t told_clock;       /* the min clock that the shard was told, by which its rows expire;
+                                * RUBATO_CLOCK_RETIRED: it is told none */
     uint64_t n_ignored;        /* how many requests came that made no sense */
     uint64_t n_held;           /* keys of Gets not answered yet, and of kept requests */
     RubatoRequest **outbox;    /* requests that go back to their senders, chained from the newest */

@@ -1,4 +1,4 @@
-/* Registers a program's own models, storages, update rules, handlers and admissions.
+/* Registers a program's own models, storages, update rules, handlers, admissions and expiries.
  *
  * A program registers them before it makes an engine. Then table specs, and calls of handlers, may
  * name them like the built-in ones. All nodes of a run must have registered the same: names and
@@ -19,6 +19,7 @@
 #define RUBATO_PLUGIN_H
 
 #include <rubato/admission_ops.h>
+#include <rubato/expiry_ops.h>
 #include <rubato/handler_ops.h>
 #include <rubato/model_ops.h>
 #include <rubato/storage_ops.h>
@@ -36,15 +37,17 @@ RUBATO_API bool rubato_register_storage(const RubatoStorageOps *ops, GError **er
 RUBATO_API bool rubato_register_update_rule(const RubatoUpdateOps *ops, GError **error);
 RUBATO_API bool rubato_register_handler(const RubatoHandlerOps *ops, GError **error);
 RUBATO_API bool rubato_register_admission(const RubatoAdmissionOps *ops, GError **error);
+RUBATO_API bool rubato_register_expiry(const RubatoExpiryOps *ops, GError **error);
 
-/* The name of model, storage, update rule, handler or admission number i, from 0: first the
- * built-in ones, then the registered ones in the order of their registration. NULL past the last.
- * (transfer none) */
+/* The name of model, storage, update rule, handler, admission or expiry number i, from 0: first
+ * the built-in ones, then the registered ones in the order of their registration. NULL past the
+ * last. (transfer none) */
 RUBATO_API const char *rubato_model_name(size_t i);
 RUBATO_API const char *rubato_storage_name(size_t i);
 RUBATO_API const char *rubato_update_rule_name(size_t i);
 RUBATO_API const char *rubato_handler_name(size_t i);
 RUBATO_API const char *rubato_admission_name(size_t i);
+RUBATO_API const char *rubato_expiry_name(size_t i);
 
 /* What is special about the update rule of that name ("add" for NULL); NULL if there is none.
  * (transfer none) */

@@ -42,9 +42,10 @@ typedef struct {
  * a cut: each worker passes it between two of its calls, and all that the workers added before is
  * in it, and nothing that came later. Calls that change rows wait for a moment at the cut, but not
  * while the snapshot is written. Rows that change meanwhile are copied first: this takes as much
- * memory as they do. Of tables that tasks use, those with max_bytes, of rows of different lengths,
- * and of a storage without the op `walk` can be written between tasks alone: else it is
- * RUBATO_ERROR_INVALID. No other thread may make the engine's own calls that write to the tables.
+ * memory as they do. Of tables that tasks use, those with max_bytes or `expire`, of rows of
+ * different lengths, and of a storage without the op `walk` can be written between tasks alone:
+ * else it is RUBATO_ERROR_INVALID. No other thread may make the engine's own calls that write to
+ * the tables.
  *
  * If it fails, the earlier snapshots are there as before. number, if not NULL, is set to the
  * snapshot's; numbers ascend. */

@@ -165,6 +165,21 @@ typedef struct {
     const RubatoKey *admit_keys;
     size_t n_admit_keys;
 
+    /* hash, rows of one length: when rows expire; NULL: never. An expired row reads its initial
+     * values; servers remove it while a task uses the table. A row's age is the time since its last
+     * write.
+     *
+     * "clocks": at an age of expire_after clocks of the slowest worker. "seconds": at an age of
+     * expire_after seconds. "score": the first two values of a row count shows and clicks. Each
+     * clock leaves the share expire_decay of them (0.98 by default). A row expires when its score,
+     * expire_show_weight (0.1) × (shows - clicks) + expire_click_weight (1) × clicks, is below
+     * expire_below. Of these numbers RUBATO_ZERO is 0, and 0 the default. */
+    const char *expire;
+    uint32_t expire_after;
+    double expire_below;
+    double expire_decay;
+    double expire_show_weight, expire_click_weight;
+
     /* Consistency: "asp" (the default), "bsp", "ssp" or "sparse_ssp". */
     const char *model;
     uint32_t staleness;   /* ssp, sparse_ssp: clocks that a reader may be ahead of the slowest */

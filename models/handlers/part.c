@@ -91,6 +91,25 @@ static bool fill_absent(RubatoPart *part, const RubatoKey *keys, size_t n, size_
     return true;
 }
 
+/* All rows of a table whose rows expire: leaves out those that have. A handler that writes gets the
+ * others as rows that are written now. Nothing is removed, because rows would change their
+ * order. */
+static size_t find_living(RubatoPart *part, size_t n)
+{
+    RubatoShard *const shard = part->shard;
+    size_t n_living = 0;
+
+    shard_find(shard, part->block, n, part->rows);
+    for (size_t i = 0; i < n; i++)
+        if (part->rows[i] != NULL) {
+            part->block[n_living] = part->block[i];
+            part->rows[n_living++] = part->rows[i];
+        }
+    if (writes(part))
+        shard_stamp(shard, part->rows, n_living);
+    return n_living;
+}
+
 static bool find_block(RubatoPart *part, const RubatoKey *keys, size_t n, size_t most)
 {
     RubatoShard *const shard = part->shard;
@@ -137,6 +156,7 @@ bool rubato_part_next(RubatoPart *part, RubatoPartRows *rows)
     RubatoShard *const shard = part->shard;
     const uint64_t n_left = rubato_part_n_rows(part) - part->n_done;
     const size_t most = CLAMP(FRESH_BYTES / shard->row_bytes, 1, BLOCK);
+    const bool are_living = part->call->is_whole && shard->expiry != NULL;
 
     if (n_left == 0 || part->is_starved) {
         part->n_done = 0;
@@ -148,12 +168,15 @@ bool rubato_part_next(RubatoPart *part, RubatoPartRows *rows)
     }
     const size_t n = (size_t)MIN(n_left, most);
     const RubatoKey *const keys = take_keys(part, n);
+    size_t n_found = n;
 
-    if (!find_block(part, keys, n, most)) {
+    if (are_living) {
+        n_found = find_living(part, n);
+    } else if (!find_block(part, keys, n, most)) {
         part->is_starved = true;
         return false;
     }
-    *rows = (RubatoPartRows){ .n = n, .keys = keys, .rows = part->rows };
+    *rows = (RubatoPartRows){ .n = n_found, .keys = keys, .rows = part->rows };
     part->n_done += n;
     return true;
 }

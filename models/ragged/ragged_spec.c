@@ -6,6 +6,7 @@
 #include "models/model.h"
 #include "models/spec.h"
 #include "models/storage/admission/admission.h"
+#include "models/storage/expiry/expiry.h"
 
 RubatoTableSpec ragged_row_spec(const RubatoTableSpec *spec)
 {
@@ -30,6 +31,7 @@ bool ragged_check_spec(const RubatoTableSpec *spec, GError **error)
         { spec->create_on_get, "create_on_get" },
         { spec->max_bytes > 0, "max_bytes" },
         { admission_find(spec_admit_name(spec)) != NULL, "admit" },
+        { expiry_find(spec_expire_name(spec)) != NULL, "expire" },
         { spec->cache == RUBATO_CACHE_ALL, "cache" },
         { spec->aggregate != RUBATO_AGGREGATE_NONE, "aggregate" },
         { spec->init != NULL, "init" },

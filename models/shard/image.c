@@ -72,6 +72,8 @@ const char *shard_image_fault(const RubatoTableSpec *spec)
         return "its rows have different lengths";
     if (spec->max_bytes > 0)
         return "its rows are evicted (max_bytes)";
+    if (spec_stamp_bytes(spec) > 0)
+        return "its rows expire (expire)";
     if (!rubato_table_spec_holds_range(spec) && storage_find(spec_storage_name(spec))->walk == NULL)
         return "its storage cannot be read while rows are created";
     return NULL;

@@ -43,7 +43,8 @@ RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, 
         return NULL;
     }
     shard->row_bytes = shard->updater.value_bytes;
-    shard->stride = shard->updater.row_bytes;
+    shard->stride = shard->updater.row_bytes + spec_stamp_bytes(&of_rows);
+    shard->expiry = expiry_find(spec_expire_name(&of_rows));
     shard->spec = spec;
     shard->hash_seed = hash_seed;
     shard->alarm = &shard->own_alarm;
@@ -51,7 +52,7 @@ RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, 
     shard->is_dense = rubato_table_spec_holds_range(spec);
     shard->first_key = first_key;
     shard->n_keys = n_keys;
-    if (spec->max_bytes > 0)
+    if (spec->max_bytes > 0 || shard->expiry != NULL)
         shard->bounded = storage_find_bounded(spec_storage_name(spec));
     shard->ops =
         shard->bounded != NULL ? &shard->bounded->base : storage_find(spec_storage_name(spec));
@@ -78,6 +79,10 @@ RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, 
         return NULL;
     }
     shard->storage->ops = shard->ops;
+    if (shard->expiry != NULL) {
+        shard->uses = shard->bounded->uses(shard->storage);
+        init_add_stamp(&shard->init, spec_stamp_bytes(spec), &shard->uses->time);
+    }
     shard->rows = shard->ops->run(shard->storage, first_key, (size_t)n_keys);
     shard->rows_stay = shard->ops->rows_stay != NULL && shard->ops->rows_stay(shard->storage);
     if (is_ragged)
@@ -328,7 +333,7 @@ static void get_found(RubatoShard *shard, const RubatoKeys *keys, unsigned char 
             (void)shard_find_or_create(shard, some, n,
                                        rows); /* an absent row reads as if it were there */
         else
-            shard->ops->find(shard->storage, some, n, rows);
+            shard_find(shard, some, n, rows);
         if (shard->rows_stay)
             found_rows_put(&shard->found, some, n, rows);
         if (row_bytes == 4)

@@ -10,6 +10,8 @@
 
 #include <rubato/request.h>
 
+#include <rubato/expiry_ops.h>
+
 #include "models/storage/bounded.h"
 #include "models/update/bad_gradients.h"
 
@@ -83,14 +85,26 @@ void shard_set_bad_gradients(RubatoShard *shard, uint32_t first, uint32_t n,
 /* The bad deltas that were counted: a list of BadCounts. */
 const BadGradients *shard_bad_gradients(const RubatoShard *shard);
 
-/* What decides which rows a shard with max_bytes evicts: a mark for each row, and what counts for
- * the whole shard. Another shard that gets them, and the rows, evicts by the same order. Marks of
- * absent rows are ignored. */
+/* What decides which rows a shard with max_bytes evicts, and when the rows of a shard expire: a
+ * mark for each row, and what counts for the whole shard. Another shard that gets them, and the
+ * rows with their state, evicts by the same order. Marks of absent rows are ignored. */
 bool shard_is_bounded(const RubatoShard *shard);
 void shard_get_marks(RubatoShard *shard, const RubatoKeys *keys, uint32_t *marks);
 void shard_set_marks(RubatoShard *shard, const RubatoKeys *keys, const uint32_t *marks);
 StorageUses shard_uses(const RubatoShard *shard); /* all 0 if it is not bounded */
 void shard_set_uses(RubatoShard *shard, const StorageUses *uses);
+
+/* Of a table whose rows expire, and whose time is counted in that unit. The others of these calls
+ * are for such tables alone. */
+bool shard_counts(const RubatoShard *shard, RubatoTimeUnit unit);
+
+/* So much time has passed; or it is that time now. It never goes back, and ends at 2^32 - 1. */
+void shard_pass_time(RubatoShard *shard, uint64_t n);
+void shard_reach_time(RubatoShard *shard, uint64_t time);
+
+/* Removes expired rows: looks at some hundred. False: nothing more is to be done until time has
+ * passed. Rows are listed in another order afterwards. */
+bool shard_sweep(RubatoShard *shard);
 
 /* Of a table that does not admit all keys: how many rows Adds have made, and how many of their rows
  * were left out. All 0 for another table. */

@@ -38,6 +38,8 @@ bool shard_find_or_admit(RubatoShard *shard, const RubatoKey *keys, size_t n, vo
 {
     if (G_UNLIKELY(shard->image != NULL))
         shard_save(shard, &(RubatoKeys){ .keys = keys, .n = n });
+    if (shard->expiry != NULL)
+        return shard_find_to_write(shard, shard->admission, keys, n, rows);
     if (shard->ops->find_or_admit(shard->storage, shard->admission, keys, n, rows))
         return true;
     shard_starve(shard);

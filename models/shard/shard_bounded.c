@@ -56,5 +56,8 @@ StorageUses shard_uses(const RubatoShard *shard)
 
 void shard_set_uses(RubatoShard *shard, const StorageUses *uses)
 {
-    *shard->bounded->uses(shard->storage) = *uses;
+    StorageUses *own = shard->bounded->uses(shard->storage);
+
+    *own = *uses;
+    own->time = MIN(own->time, UINT32_MAX); /* also if another node says more */
 }

@@ -14,6 +14,7 @@
 #include "models/shard/image_private.h"
 #include "models/shard/shard.h"
 #include "models/storage/admission/admission.h"
+#include "models/storage/expiry/expiry.h"
 #include "models/update/updater.h"
 
 #define BLOCK RUBATO_STORAGE_BLOCK
@@ -22,14 +23,15 @@ struct RubatoShard {
     /* immutable */
     const RubatoTableSpec *spec;
     size_t row_bytes; /* of a row's values */
-    size_t stride;    /* the same with its state: from one row to the next */
+    size_t stride;    /* the same with its state and its stamp: from one row to the next */
     uint64_t hash_seed;
     bool create_on_get;
     bool is_dense;
     RubatoKey first_key;
     uint64_t n_keys;
     const RubatoStorageOps *ops;
-    const BoundedStorageOps *bounded; /* NULL: the storage has no bound */
+    const BoundedStorageOps *bounded; /* NULL: the storage has no bound, and rows stay */
+    const RubatoExpiryOps *expiry;    /* NULL: rows do not expire */
     RubatoInit init;
     RubatoAdmission *admission; /* NULL: every Add makes its rows */
     void *refused_row;          /* takes the deltas of keys that were not admitted */
@@ -42,6 +44,12 @@ struct RubatoShard {
     RaggedHeap *ragged; /* of a table whose rows have different lengths: the storage has a RaggedRow
                          * for each key; else NULL */
     ShardImage *image;  /* NULL: none is being read */
+
+    /* of a table whose rows expire */
+    StorageUses *uses;   /* the storage's; NULL: rows do not expire */
+    StorageCursor swept; /* where the present sweep is */
+    uint64_t swept_at;   /* the time when the last one began */
+    bool is_sweeping;
 
     bool *alarm; /* set when a request fails for lack of memory */
     bool own_alarm;
@@ -90,6 +98,20 @@ static inline void shard_find_dense(const RubatoShard *shard, const RubatoKey *k
 /* Rows that are NULL become one that nobody reads. */
 void shard_fill_refused(RubatoShard *shard, void **rows, size_t n);
 
+/* Rows that have expired become NULL. */
+void shard_hide_expired(const RubatoShard *shard, const RubatoKey *keys, size_t n, void **rows);
+
+/* Finds rows that are about to change, of a table whose rows expire: removes those that have, and
+ * creates absent ones if they are admitted. Then all are written now. False: there is no memory. */
+bool shard_find_to_write(RubatoShard *shard, RubatoAdmission *admission, const RubatoKey *keys,
+                         size_t n, void **rows);
+
+/* Rows have got stamps from elsewhere: the time is no earlier than any of them. */
+void shard_reach_stamps(RubatoShard *shard, void *const *rows, size_t n);
+
+/* These rows, none of which has expired, are written now. */
+void shard_stamp(RubatoShard *shard, void *const *rows, size_t n);
+
 /* The rows of a block of keys; NULL for absent ones. */
 static inline void shard_find(RubatoShard *shard, const RubatoKey *keys, size_t n, void **rows)
 {
@@ -97,6 +119,8 @@ static inline void shard_find(RubatoShard *shard, const RubatoKey *keys, size_t 
         shard_find_dense(shard, keys, n, rows);
     else
         shard->ops->find(shard->storage, keys, n, rows);
+    if (G_UNLIKELY(shard->expiry != NULL))
+        shard_hide_expired(shard, keys, n, rows);
 }
 
 /* The same for rows that are about to change; creates absent ones. False if there is no memory; the
@@ -108,6 +132,8 @@ static inline bool shard_find_or_create(RubatoShard *shard, const RubatoKey *key
         shard_save(shard, &(RubatoKeys){ .keys = keys, .n = n });
     if (shard->rows != NULL)
         shard_find_dense(shard, keys, n, rows);
+    else if (G_UNLIKELY(shard->expiry != NULL))
+        return shard_find_to_write(shard, /* admission= */ NULL, keys, n, rows);
     else if (!shard->ops->find_or_create(shard->storage, keys, n, rows)) {
         shard_starve(shard);
         return false;

@@ -83,7 +83,10 @@ void shard_get_state(RubatoShard *shard, const RubatoKeys *keys, void *states)
         const size_t n = MIN(keys->n - begin, BLOCK);
         const RubatoKey *some = shard_take_block(keys, begin, n, block);
 
-        shard_find(shard, some, n, rows);
+        if (shard->expiry != NULL) /* a row that has expired moves as such */
+            shard->ops->find(shard->storage, some, n, rows);
+        else
+            shard_find(shard, some, n, rows);
         for (size_t i = 0; i < n; i++) {
             if (rows[i] == NULL)
                 rubato_init_row(&shard->init, some[i], fresh);
@@ -113,6 +116,8 @@ void shard_set_state(RubatoShard *shard, const RubatoKeys *keys, const void *sta
             if (rows[i] != NULL)
                 memcpy((unsigned char *)rows[i] + shard->row_bytes,
                        from + keys_row(keys, begin + i) * bytes, bytes);
+        if (shard->expiry != NULL)
+            shard_reach_stamps(shard, rows, n);
     }
 }
 

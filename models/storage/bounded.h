@@ -1,4 +1,5 @@
-/* What a storage has to offer beyond RubatoStorageOps, if a table's max_bytes may bound it.
+/* What a storage has to offer beyond RubatoStorageOps, if a table's max_bytes may bound it, or its
+ * rows may expire.
  *
  * Threads: the shard's present owner. */
 #ifndef RUBATO_MODELS_STORAGE_BOUNDED_H
@@ -9,12 +10,20 @@
 typedef struct {
     uint64_t n_uses; /* of rows: the time of marks */
     uint64_t n_evicted;
+    uint64_t n_expired; /* rows that were removed for it */
+    uint64_t time;      /* of the table, by which rows expire; below 2^32 */
 } StorageUses;
 
+/* How far rows have been looked through. All zero at the start. */
 typedef struct {
-    /* Its size never says more bytes than max_bytes. find_or_create evicts rows instead, and never
-     * those of the same call; it fails only if the machine has no memory for the very first
-     * rows. */
+    uint64_t place;
+    size_t n_bytes;
+} StorageCursor;
+
+typedef struct {
+    /* Its size never says more bytes than max_bytes, if that is not 0. find_or_create evicts rows
+     * instead, and never those of the same call; it fails only if the machine has no memory for the
+     * very first rows. */
     RubatoStorageOps base;
 
     /* The least max_bytes that a shard of the table can have, whose rows have that many bytes with
@@ -27,6 +36,18 @@ typedef struct {
     /* Finds the marks of rows, which decide when they are evicted; NULL for rows without one. A
      * mark may not be aligned. The pointers are valid until the next call of find_or_create. */
     void (*find_marks)(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **marks);
+
+    /* Removes the rows of these keys that are there. Returns how many. Pointers to other rows are
+     * no longer valid. */
+    size_t (*erase)(RubatoStorage *storage, const RubatoKey *keys, size_t n);
+
+    /* Looks through some hundred rows from *at on, and removes those of which `expires` says so;
+     * adds their number to *n_removed. *at becomes where the next call goes on. False: it was the
+     * end, and *at is the start again. A row that is made, or moves, between two calls may be left
+     * out or be seen twice. */
+    bool (*sweep)(RubatoStorage *storage, StorageCursor *at,
+                  bool (*expires)(void *user, RubatoKey key, const void *row), void *user,
+                  uint64_t *n_removed);
 } BoundedStorageOps;
 
 /* The one of the storage with that name; NULL: it cannot be bounded. */

@@ -1,6 +1,6 @@
 /* Tables that forget on two nodes: a part that moves takes along what decides which rows are
- * evicted and which keys are admitted; a part for which the other server has no bytes stays; no
- * replicas. */
+ * evicted, when they expire, and which keys are admitted; a part for which the other server has no
+ * bytes stays. */
 #include <string.h>
 
 #include "tests/support/cluster/cluster_run.h"
@@ -168,6 +168,62 @@ START_TEST(a_part_moves_with_what_admits_keys)
 }
 END_TEST
 
+/* A part that moves between two of three clocks: its rows expire when they would have. */
+static bool clock_once(RubatoWorker *worker, void *user_data, GError **error)
+{
+    (void)user_data;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_F32, error);
+    return table != NULL && rubato_kv_table_clock(table, error);
+}
+
+static bool play_expiry(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = {
+        .name = "t", .parts = N_PARTS, .expire = "clocks", .expire_after = 3
+    };
+    const char *const tables[] = { "t", NULL };
+    const RubatoTask task = {
+        .name = "clock", .run = clock_once, .tables = tables, .workers_per_node = 1
+    };
+    const bool leads = rubato_engine_node(engine) == CLUSTER_IDS[0];
+    RubatoTableStats stats;
+    size_t n_there;
+
+    (void)data;
+    if (!rubato_engine_create_table(engine, &spec, error))
+        return false;
+    for (uint32_t turn = 0; turn < 4; turn++) {
+        if (leads && turn < 2 && !set_run(engine, 1 + turn * BLOCK_ROWS, BLOCK_ROWS, 1, error))
+            return false;
+        if (!rubato_engine_barrier(engine, error) || !rubato_engine_run(engine, &task, error))
+            return false;
+        for (uint32_t part = 0; part < N_PARTS; part++)
+            if (!rubato_engine_move_part(engine, "t", part, (part + turn + 1) % N_SERVERS, error))
+                return false;
+        if (!count_there(engine, 1, 2 * BLOCK_ROWS, 1, &n_there, error))
+            return false;
+        EXPECT(!leads || n_there == (turn == 0 || turn == 2 ? 1
+                                     : turn == 1            ? 2
+                                                            : 0) *
+                                        BLOCK_ROWS,
+               "%zu rows are there after turn %u", n_there, turn);
+        if (!rubato_engine_barrier(engine, error))
+            return false;
+    }
+    return rubato_engine_table_stats(engine, "t", &stats, error);
+}
+
+START_TEST(rows_of_a_part_that_moves_expire_when_they_would_have)
+{
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } });
+
+    cluster_start(run, play_expiry, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cluster_bounded");
@@ -175,5 +231,6 @@ int main(void)
 
     tcase_add_loop_test(tcase, a_part_moves_with_what_decides_which_rows_are_evicted, 0, 2);
     tcase_add_test(tcase, a_part_moves_with_what_admits_keys);
+    tcase_add_test(tcase, rows_of_a_part_that_moves_expire_when_they_would_have);
     return run_suite(suite);
 }

@@ -242,6 +242,8 @@ static bool play_impossible(RubatoEngine *engine, const void *data, GError **err
         { { .name = "t", .model = "sparse_ssp", .n_keys = 4 }, "announcements" },
         { { .name = "t", .storage = "hash", .create_on_get = true }, "create rows" },
         { { .name = "t", .storage = "hash", .max_bytes = 1 << 24 }, "evicts rows" },
+        { { .name = "t", .expire = "seconds", .expire_after = 1 },
+          "its rows expire by the clocks of its nodes" },
         { { .name = "t", .shape = RUBATO_SHAPE_RAGGED, .storage = "hash", .width = 0 }, "ragged" },
     };
     const RubatoTableSpec spec = { .name = "stays", .n_keys = 4, .replicas = 1 };

@@ -21,10 +21,7 @@ static const char *find_run_fault(const RubatoShard *shard, const RubatoRequest 
 /* Clocks of unknown sources are ignored, as always. */
 static void set_clocks(RubatoModel *model, RubatoRequest *request)
 {
-    const uint64_t *clocks = request->input;
-
-    for (size_t i = 0; i < request->keys.n; i++)
-        model_clock(model, (uint32_t)(request->keys.first + i), clocks[i]);
+    model_set_clocks(model, request->keys.first, request->keys.n, request->input);
     rubato_model_finish(model, request);
 }
 

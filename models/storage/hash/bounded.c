@@ -1,4 +1,5 @@
 /* Hash storage that takes at most so many bytes: at the bound, a row is evicted for each new one.
+ * Storage whose rows expire is of this kind, too, perhaps without a bound; see bounded_sweep.c.
  *
  * The storage is laid out and grows as in hash.c, except that a key lies in one of two buckets; see
  * paired.h. Each cell has a mark behind the row (or behind its number), which the order of eviction
@@ -23,30 +24,15 @@
 #include <rubato/error.h>
 
 #include "models/spec.h"
-#include "models/storage/bounded.h"
 #include "models/storage/eviction/eviction.h"
-#include "models/storage/hash/hash_private.h"
+#include "models/storage/hash/bounded_private.h"
 #include "models/storage/hash/paired.h"
 
 #define HELD (UINT32_C(1) << EVICTION_MARK_BITS)
 #define N_SAMPLED 8u
 #define N_CELLS (N_SAMPLED + PAIRED_MAX_CELLS)
+#define NO_BOUND (UINT64_MAX / 2)
 #define SEGMENT_BYTES (UINT64_C(1) << 20) /* those of the first ones, and one that grows */
-#define NO_NUMBER UINT32_MAX
-
-typedef struct {
-    HashStorage hash;
-
-    /* immutable */
-    const EvictionOps *eviction;
-    uint64_t max_bytes; /* without the row of key 0 */
-    size_t mark_offset; /* in a cell */
-    uint32_t time_shift;
-
-    StorageUses uses;
-    uint32_t free_number; /* the first of the list */
-    bool is_grown;        /* no segment of the full size may split any more */
-} BoundedStorage;
 
 static uint32_t now_of(const BoundedStorage *bounded)
 {
@@ -93,23 +79,10 @@ static bool has_room_for(const BoundedStorage *bounded, uint64_t n_bytes)
 
 /* ---- eviction ---- */
 
-static void give_number(BoundedStorage *bounded, uint32_t number)
-{
-    memcpy(hash_slab_row(&bounded->hash, number), &bounded->free_number,
-           sizeof bounded->free_number);
-    bounded->free_number = number;
-}
-
 /* The row of a cell is evicted. */
-static void forget_row(BoundedStorage *bounded, const unsigned char *cell)
+static void evict_row(BoundedStorage *bounded, const unsigned char *cell)
 {
-    uint32_t number;
-
-    if (!bounded->hash.is_inline) {
-        memcpy(&number, cell, sizeof number);
-        give_number(bounded, number);
-    }
-    bounded->hash.n_rows--;
+    bounded_forget_row(bounded, cell);
     bounded->uses.n_evicted++;
 }
 
@@ -149,7 +122,7 @@ static bool evict_from(BoundedStorage *bounded, const Segment *segment, unsigned
     cell = choose(bounded, cells, n);
     if (cell == NULL)
         return false;
-    forget_row(bounded, cell);
+    evict_row(bounded, cell);
     paired_erase(layout, segment, cell);
     return true;
 }
@@ -170,19 +143,20 @@ static bool evict_for_row(BoundedStorage *bounded, uint64_t h)
 
 /* ---- new rows ---- */
 
-/* A number for a row in the slabs; evicts a row for it if need be. NO_NUMBER: there is none. */
+/* A number for a row in the slabs; evicts a row for it if need be. BOUNDED_NO_NUMBER: there is
+ * none. */
 static uint32_t take_number(BoundedStorage *bounded, uint64_t h, HashCreation *creation)
 {
     HashStorage *hash = &bounded->hash;
     uint32_t number;
 
-    if (bounded->free_number == NO_NUMBER) {
+    if (bounded->free_number == BOUNDED_NO_NUMBER) {
         if ((hash->n_slab_rows >> hash->slab_bits < hash->n_slabs ||
              has_room_for(bounded, hash_slab_bytes(hash) + reserve_of(bounded))) &&
             hash_ensure_slab_row(hash))
             return hash->n_slab_rows++;
         if (!evict_for_row(bounded, h))
-            return NO_NUMBER;
+            return BOUNDED_NO_NUMBER;
         creation->moved = true;
     }
     number = bounded->free_number;
@@ -202,7 +176,7 @@ static unsigned char *replace_one(BoundedStorage *bounded, uint64_t h, RubatoKey
 
     if (cell == NULL)
         return NULL;
-    forget_row(bounded, cell);
+    evict_row(bounded, cell);
     paired_rename(layout, segment, cell, key);
     return cell;
 }
@@ -253,7 +227,7 @@ static void *find_or_create_cell(BoundedStorage *bounded, RubatoKey key, HashCre
 {
     HashStorage *hash = &bounded->hash;
     const uint64_t h = key_hash(&hash->source.key_hash, key);
-    uint32_t number = NO_NUMBER;
+    uint32_t number = BOUNDED_NO_NUMBER;
     unsigned char *cell;
 
     if (key == BUCKET_EMPTY_KEY)
@@ -263,12 +237,12 @@ static void *find_or_create_cell(BoundedStorage *bounded, RubatoKey key, HashCre
         return cell;
     if (!hash_admits(creation, key))
         return NULL;
-    if (!hash->is_inline && (number = take_number(bounded, h, creation)) == NO_NUMBER)
+    if (!hash->is_inline && (number = take_number(bounded, h, creation)) == BOUNDED_NO_NUMBER)
         return NULL;
     cell = insert(bounded, h, key, creation);
     if (cell == NULL) {
-        if (number != NO_NUMBER)
-            give_number(bounded, number);
+        if (number != BOUNDED_NO_NUMBER)
+            bounded_give_number(bounded, number);
         return NULL;
     }
     if (!hash->is_inline)
@@ -396,9 +370,9 @@ static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
         return NULL;
     }
     bounded->eviction = eviction_find(spec_evict_name(spec));
-    bounded->max_bytes = spec->max_bytes - setup->row_bytes;
+    bounded->max_bytes = spec->max_bytes == 0 ? NO_BOUND : spec->max_bytes - setup->row_bytes;
     bounded->mark_offset = bounded->hash.is_inline ? setup->row_bytes : sizeof(uint32_t);
-    bounded->free_number = NO_NUMBER;
+    bounded->free_number = BOUNDED_NO_NUMBER;
 
     const uint64_t n_rows = spec->max_bytes / (setup->row_bytes + 3 * sizeof(RubatoKey) / 2);
 
@@ -422,4 +396,6 @@ const BoundedStorageOps bounded_hash_storage_ops = {
     .least_bytes = least_bytes,
     .uses = uses,
     .find_marks = find_marks,
+    .erase = bounded_erase,
+    .sweep = bounded_sweep,
 };
