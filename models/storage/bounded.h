@@ -43,8 +43,8 @@ typedef struct {
 
     /* Looks through some hundred rows from *at on, and removes those of which `expires` says so;
      * adds their number to *n_removed. *at becomes where the next call goes on. False: it was the
-     * end, and *at is the start again. A row that is made, or moves, between two calls may be left
-     * out or be seen twice. */
+     * end, and *at is the start again. Memory that is no longer needed is freed on the way. A row
+     * that is made, or moves, between two calls may be left out or be seen twice. */
     bool (*sweep)(RubatoStorage *storage, StorageCursor *at,
                   bool (*expires)(void *user, RubatoKey key, const void *row), void *user,
                   uint64_t *n_removed);

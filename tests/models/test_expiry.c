@@ -2,7 +2,9 @@
 #include <rubato/error.h>
 #include <rubato/mix.h>
 #include <rubato/plugin.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "models/handlers/handler.h"
 #include "models/shard/image.h"
@@ -268,6 +270,127 @@ START_TEST(a_sweep_finds_what_has_expired_in_a_storage_that_grows)
     ck_assert_uint_eq(shard_n_rows(shard), key - N_OLD);
     for (RubatoKey living = N_OLD; living < key; living++)
         ck_assert(get(shard, living) == 1);
+    shard_free(shard);
+}
+END_TEST
+
+/* ---- memory ---- */
+
+/* So many rows that segments and slabs come from huge pages, too. They expire, but for a few, and
+ * others come: the memory grows, shrinks, and grows as before. */
+static const struct {
+    uint32_t width;
+    RubatoKey n;
+    uint64_t max_bytes;
+} tables[] = {
+    { 1, 600000, 0 },        { 40, 120000, 0 }, { 1, 300000, 12 << 20 },
+    { 40, 60000, 20 << 20 }, { 200000, 60, 0 }, /* a slab has one row */
+};
+
+/* Sets the rows first, first + 1 and so on. */
+static void set_run(RubatoShard *shard, RubatoKey first, RubatoKey n)
+{
+    const uint32_t width = spec_width(shard_spec(shard));
+    const RubatoKey most = MAX(1, 40000 / width);
+    g_autofree float *values = g_new(float, (size_t)most *width);
+
+    for (RubatoKey begin = 0; begin < n; begin += most) {
+        const RubatoKey some = MIN(n - begin, most);
+
+        for (size_t i = 0; i < some * width; i++)
+            values[i] = (float)(first + begin + i / width);
+        shard_set(shard, &(RubatoKeys){ .first = first + begin, .n = (size_t)some }, values);
+    }
+}
+
+static void check_run(RubatoShard *shard, RubatoKey first, RubatoKey n)
+{
+    const uint32_t width = spec_width(shard_spec(shard));
+    g_autofree float *row = g_new(float, width);
+
+    for (RubatoKey key = first; key < first + n; key++) {
+        shard_get(shard, &(RubatoKeys){ .keys = &key, .n = 1 }, row);
+        require_msg(row[0] == (float)key && row[width - 1] == (float)key, "key %u has %g",
+                    (unsigned)key, (double)row[0]);
+    }
+}
+
+static uint64_t size_of(const RubatoShard *shard)
+{
+    uint64_t n_rows, n_bytes;
+
+    shard_size(shard, &n_rows, &n_bytes);
+    return n_bytes;
+}
+
+START_TEST(memory_comes_back_when_rows_expire)
+{
+    enum { N_KEPT = 20 };
+    const RubatoKey n = tables[_i].n, kept = UINT64_C(1) << 40;
+    RubatoTableSpec spec = by_clocks((RubatoTableSpec){ .width = tables[_i].width }, 2);
+    RubatoShard *shard;
+    const uint64_t kept_bytes =
+        N_KEPT * MAX(UINT64_C(128) << 10, tables[_i].width * sizeof(float)); /* slabs */
+    uint64_t least, most = 0;
+
+    spec.max_bytes = tables[_i].max_bytes;
+    shard = shard_make(&spec, "hash", 0);
+    for (int turn = 0; turn < 3; turn++) {
+        const RubatoKey first = 1 + (RubatoKey)turn * n;
+
+        set_run(shard, first, n);
+        check_run(shard, first + n - n / 50, n / 50);
+        most = turn == 0 ? size_of(shard) : most;
+        require_msg(size_of(shard) <= most + most / 8 + kept_bytes, "%u bytes, and first %u",
+                    (unsigned)size_of(shard), (unsigned)most);
+        shard_pass_time(shard, 1);
+        set_run(shard, kept, N_KEPT);
+        shard_pass_time(shard, 1);
+        sweep_all(shard);
+        ck_assert_uint_eq(shard_n_rows(shard), N_KEPT);
+        check_run(shard, kept, N_KEPT);
+        least = size_of(shard);
+        require_msg(least < most / 2, "%u bytes stay of %u", (unsigned)least, (unsigned)most);
+    }
+    /* the pool's next two pages for segments and for slabs, its first segments, the kept rows */
+    require_msg(least < (UINT64_C(13) << 20) + kept_bytes, "%u bytes", (unsigned)least);
+    shard_free(shard);
+}
+END_TEST
+
+/* The bytes of this process that are in memory. */
+static uint64_t resident_bytes(void)
+{
+    g_autofree char *text = NULL;
+    uint64_t n_pages;
+
+    ck_assert(g_file_get_contents("/proc/self/statm", &text, NULL, NULL));
+    ck_assert_int_eq(sscanf(text, "%*u %" G_GUINT64_FORMAT, &n_pages), 1);
+    return n_pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Only with RUBATO_TEST_ROWS, for it takes seconds; and sanitizers have memory of their own. */
+START_TEST(the_system_has_memory_back_when_rows_expire)
+{
+    const char *rows = g_getenv("RUBATO_TEST_ROWS");
+    const RubatoKey n = rows == NULL ? 0 : g_ascii_strtoull(rows, NULL, 10);
+    RubatoTableSpec spec = by_clocks((RubatoTableSpec){ .width = 1 }, 1);
+    RubatoShard *shard = shard_make(&spec, "hash", 0);
+    const uint64_t before = resident_bytes();
+
+    for (int turn = 0; turn < 2 && n > 0; turn++) {
+        uint64_t full, empty;
+
+        set_run(shard, 1, n);
+        full = resident_bytes() - before;
+        shard_pass_time(shard, 1);
+        sweep_all(shard);
+        empty = resident_bytes() - before;
+        printf("%" G_GUINT64_FORMAT " rows: %.1f MB resident, %.1f once they have expired\n", n,
+               (double)full / 1e6, (double)empty / 1e6);
+        ck_assert_uint_gt(full, n * 12);
+        ck_assert_uint_lt(empty, UINT64_C(16) << 20);
+    }
     shard_free(shard);
 }
 END_TEST
@@ -611,9 +734,12 @@ int main(void)
     Suite *suite = suite_create("expiry");
     TCase *tcase = tcase_create("expiry");
 
+    tcase_set_timeout(tcase, g_getenv("RUBATO_TEST_ROWS") != NULL ? 100 : 30);
     tcase_add_loop_test(tcase, a_row_expires_once_nothing_has_been_written_for_long, 0, n_shapes);
     tcase_add_loop_test(tcase, sweeps_change_nothing_that_requests_see, 0, 3 * n_shapes);
     tcase_add_loop_test(tcase, a_sweep_finds_what_has_expired_in_a_storage_that_grows, 0, 2);
+    tcase_add_loop_test(tcase, memory_comes_back_when_rows_expire, 0, G_N_ELEMENTS(tables));
+    tcase_add_test(tcase, the_system_has_memory_back_when_rows_expire);
     tcase_add_test(tcase, a_key_whose_row_has_expired_is_admitted_anew);
     tcase_add_test(tcase, a_handler_of_all_rows_sees_those_that_have_not_expired);
     tcase_add_loop_test(tcase, rows_that_move_expire_when_they_would_have, 0, n_shapes);

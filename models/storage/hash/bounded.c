@@ -18,8 +18,6 @@
  *
  * The row of key 0 is no segment's. Room is set aside for it, and it is never evicted.
  *
- * Numbers of evicted rows of slabs are a list: each such row begins with the next number.
- *
  * Thread: the shard's present owner. */
 #include <rubato/error.h>
 
@@ -65,16 +63,6 @@ static uint64_t reserve_of(const BoundedStorage *bounded)
     const uint64_t n_bytes = segment_source_bytes(&bounded->hash.source);
 
     return n_bytes < SEGMENT_BYTES ? SEGMENT_BYTES - n_bytes : 0;
-}
-
-static bool has_room_for(const BoundedStorage *bounded, uint64_t n_bytes)
-{
-    const HashStorage *hash = &bounded->hash;
-    const uint64_t n_zero = hash->row_of_empty_key == NULL ? 0 : hash->row_bytes;
-    uint64_t n_rows, n_now;
-
-    hash_storage_size(&hash->base, &n_rows, &n_now);
-    return n_now - n_zero + n_bytes <= bounded->max_bytes;
 }
 
 /* ---- eviction ---- */
@@ -147,20 +135,14 @@ static bool evict_for_row(BoundedStorage *bounded, uint64_t h)
  * none. */
 static uint32_t take_number(BoundedStorage *bounded, uint64_t h, HashCreation *creation)
 {
-    HashStorage *hash = &bounded->hash;
-    uint32_t number;
+    uint32_t number = bounded_take_free(bounded);
 
-    if (bounded->free_number == BOUNDED_NO_NUMBER) {
-        if ((hash->n_slab_rows >> hash->slab_bits < hash->n_slabs ||
-             has_room_for(bounded, hash_slab_bytes(hash) + reserve_of(bounded))) &&
-            hash_ensure_slab_row(hash))
-            return hash->n_slab_rows++;
-        if (!evict_for_row(bounded, h))
-            return BOUNDED_NO_NUMBER;
+    if (number == BOUNDED_NO_NUMBER)
+        number = bounded_take_new(bounded, reserve_of(bounded));
+    if (number == BOUNDED_NO_NUMBER && evict_for_row(bounded, h)) {
         creation->moved = true;
+        number = bounded_take_free(bounded);
     }
-    number = bounded->free_number;
-    memcpy(&bounded->free_number, hash_slab_row(hash, number), sizeof bounded->free_number);
     return number;
 }
 
@@ -187,15 +169,15 @@ static bool may_move(const SegmentSource *source, const Segment *segment)
     return *segment_n_used(source->layout, segment) < segment_max_keys(source, segment);
 }
 
-/* Whether max_bytes has no room for the two halves of a full segment. Memory never becomes less, so
- * it never has again, and no more is computed for each insert. */
+/* Whether max_bytes has no room for the two halves of a full segment. It has none until memory is
+ * freed, so no more is computed for each insert. */
 static bool is_grown(BoundedStorage *bounded, const Segment *segment)
 {
     const SegmentSource *source = &bounded->hash.source;
     const uint32_t full = segment_full_size_bits(source);
 
     if (!bounded->is_grown)
-        bounded->is_grown = !has_room_for(bounded, segment_source_growth(source, full, 2));
+        bounded->is_grown = !bounded_has_room_for(bounded, segment_source_growth(source, full, 2));
     return bounded->is_grown && segment->size_bits >= full;
 }
 
@@ -211,8 +193,8 @@ static unsigned char *insert(BoundedStorage *bounded, uint64_t h, RubatoKey key,
         const bool made_room =
             (may_move(&bounded->hash.source, segment) &&
              paired_make_room(&hash->source, segment, h)) ||
-            (!is_grown(bounded, segment) && has_room_for(bounded, hash_room_bytes(hash, h)) &&
-             hash_make_room(hash, h));
+            (!is_grown(bounded, segment) &&
+             bounded_has_room_for(bounded, hash_room_bytes(hash, h)) && hash_make_room(hash, h));
 
         if (!made_room)
             return replace_one(bounded, h, key);
@@ -357,6 +339,7 @@ static void destroy(RubatoStorage *storage)
     BoundedStorage *bounded = (BoundedStorage *)storage;
 
     hash_storage_clear(&bounded->hash);
+    g_free(bounded->slabs);
     g_free(bounded);
 }
 
@@ -372,7 +355,7 @@ static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
     bounded->eviction = eviction_find(spec_evict_name(spec));
     bounded->max_bytes = spec->max_bytes == 0 ? NO_BOUND : spec->max_bytes - setup->row_bytes;
     bounded->mark_offset = bounded->hash.is_inline ? setup->row_bytes : sizeof(uint32_t);
-    bounded->free_number = BOUNDED_NO_NUMBER;
+    bounded->first_free = bounded->first_empty = BOUNDED_NO_NUMBER;
 
     const uint64_t n_rows = spec->max_bytes / (setup->row_bytes + 3 * sizeof(RubatoKey) / 2);
 

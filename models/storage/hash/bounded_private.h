@@ -1,5 +1,8 @@
-/* The inside of hash storage that forgets rows: what bounded.c, which evicts them, and
- * bounded_sweep.c, which removes those that have expired, share.
+/* The inside of hash storage that forgets rows: what these files share.
+ *
+ *   bounded.c        new rows, and eviction
+ *   bounded_slabs.c  which rows of slabs are free
+ *   bounded_sweep.c  removing rows
  *
  * Threads: the shard's present owner. */
 #ifndef RUBATO_MODELS_STORAGE_HASH_BOUNDED_PRIVATE_H
@@ -11,6 +14,13 @@
 
 #define BOUNDED_NO_NUMBER UINT32_MAX
 
+/* A slab: which of its rows are free. */
+typedef struct {
+    uint32_t first; /* number of a free row; each begins with the next one's */
+    uint32_t n_free;
+    uint32_t next, before; /* slabs in the same list */
+} BoundedSlab;
+
 typedef struct {
     HashStorage hash;
 
@@ -21,16 +31,30 @@ typedef struct {
     uint32_t time_shift;
 
     StorageUses uses;
-    uint32_t free_number; /* the first of the list */
-    bool is_grown;        /* no segment of the full size may split any more */
+    bool is_grown; /* no segment of the full size may split, as long as none merge */
+
+    /* of rows in slabs: see bounded_slabs.c */
+    BoundedSlab *slabs; /* as many as the storage has */
+    uint32_t n_slabs;
+    uint32_t first_free;  /* the slabs with free rows; BOUNDED_NO_NUMBER: there is none */
+    uint32_t first_empty; /* those without memory */
 } BoundedStorage;
 
-static inline void bounded_give_number(BoundedStorage *bounded, uint32_t number)
-{
-    memcpy(hash_slab_row(&bounded->hash, number), &bounded->free_number,
-           sizeof bounded->free_number);
-    bounded->free_number = number;
-}
+/* A number for a row of a slab that has free ones. BOUNDED_NO_NUMBER: none has. */
+uint32_t bounded_take_free(BoundedStorage *bounded);
+
+/* A number for a row of a new slab, or one that has had its memory taken. BOUNDED_NO_NUMBER: there
+ * is no memory, or max_bytes has no room. */
+uint32_t bounded_take_new(BoundedStorage *bounded, uint64_t reserve);
+
+void bounded_give_number(BoundedStorage *bounded, uint32_t number);
+
+/* Looks at some slabs from number `from` on, and gives the memory of those whose rows are all free
+ * to the pool. Returns where to go on; BOUNDED_NO_NUMBER: it was the end. */
+uint32_t bounded_release_slabs(BoundedStorage *bounded, uint32_t from);
+
+/* Whether max_bytes has room for so many more bytes. */
+bool bounded_has_room_for(const BoundedStorage *bounded, uint64_t n_bytes);
 
 /* The cell's row is no longer there. The caller removes the key. */
 static inline void bounded_forget_row(BoundedStorage *bounded, const unsigned char *cell)

@@ -4,6 +4,10 @@
  * two calls rows are made and segments split, so a sweep may miss a row, or see it twice. What it
  * misses the next sweep sees.
  *
+ * Segments that have become empty enough merge, two at a time, and slabs without rows give their
+ * memory to the pool. So a table that has shrunk takes little more than one that has never grown;
+ * but a slab stays while it has a single row.
+ *
  * A removed key leaves its slot to the last key of its bucket. No other bucket changes; see
  * paired.h. So a bucket is looked through from its last slot on.
  *
@@ -13,6 +17,7 @@
 
 #define SWEPT_BUCKETS 64u /* at a time */
 #define FIRST_PLACE (UINT64_C(1) << 62)
+#define SLABS_PLACE UINT64_C(1) /* behind all segments: the slabs, of which n_bytes is a number */
 
 /* ---- by key ---- */
 
@@ -101,6 +106,24 @@ static uint64_t place_behind(uint64_t place, uint32_t depth)
     return (number + 1) << (64 - depth); /* the last one's wraps */
 }
 
+/* A segment has been swept: merges it with its neighbour, and what comes of it with the next one. A
+ * neighbour that lies behind it is swept later, as a part of both. */
+static void merge(BoundedStorage *bounded, uint64_t place)
+{
+    while (hash_merge(&bounded->hash, place))
+        bounded->is_grown = false;
+}
+
+/* The last part of a sweep. */
+static bool sweep_slabs(BoundedStorage *bounded, StorageCursor *at)
+{
+    const uint32_t next = bounded_release_slabs(bounded, (uint32_t)at->n_bytes);
+
+    bounded->is_grown = false;
+    *at = next == BOUNDED_NO_NUMBER ? (StorageCursor){ 0 } : (StorageCursor){ SLABS_PLACE, next };
+    return at->place != 0;
+}
+
 bool bounded_sweep(RubatoStorage *storage, StorageCursor *at,
                    bool (*expires)(void *user, RubatoKey key, const void *row), void *user,
                    uint64_t *n_removed)
@@ -110,6 +133,8 @@ bool bounded_sweep(RubatoStorage *storage, StorageCursor *at,
     const BucketLayout layout = hash->source.layout;
     const Judge judge = { expires, user };
 
+    if (at->place == SLABS_PLACE)
+        return sweep_slabs(bounded, at);
     if (at->place == 0) {
         at->place = FIRST_PLACE;
         at->n_bytes = 0;
@@ -130,8 +155,13 @@ bool bounded_sweep(RubatoStorage *storage, StorageCursor *at,
         *n_removed += sweep_bucket(bounded, &segment, segment.buckets + i, &judge);
     at->n_bytes = end;
     if (end == n_all) {
-        at->place = place_behind(at->place, segment.depth);
+        const uint64_t swept = at->place;
+
+        at->place = place_behind(swept, segment.depth);
         at->n_bytes = 0;
+        merge(bounded, swept);
+        if (at->place == 0 && bounded->n_slabs > 0)
+            at->place = SLABS_PLACE;
     }
     return at->place != 0;
 }

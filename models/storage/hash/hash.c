@@ -35,6 +35,7 @@
 #include "models/spec.h"
 #include "models/storage/hash/hash.h"
 #include "models/storage/hash/hash_private.h"
+#include "models/storage/hash/paired.h"
 #include "models/storage/storage.h"
 
 #define FIRST_DEPTH 2u
@@ -139,6 +140,36 @@ bool hash_make_room(HashStorage *hash, uint64_t h)
     if (splits(hash, &segment))
         return split_segment(hash, segment_place(h), &segment);
     return double_segment(hash, segment_place(h), &segment);
+}
+
+/* In the segment that has more keys nothing moves. A segment splits when it is about full, so what
+ * has just split does not merge. */
+bool hash_merge(HashStorage *hash, uint64_t place)
+{
+    const SegmentSource *source = &hash->source;
+    const Segment here = hash->directory[place >> (64 - hash->depth)];
+    const uint64_t bit = UINT64_C(1) << (64 - here.depth);
+
+    if (here.depth <= FIRST_DEPTH || here.size_bits != segment_full_size_bits(source))
+        return false;
+
+    const Segment other = hash->directory[(place ^ bit) >> (64 - hash->depth)];
+
+    if (other.depth != here.depth || other.size_bits != here.size_bits)
+        return false;
+
+    const uint64_t n_here = *segment_n_used(source->layout, &here),
+                   n_other = *segment_n_used(source->layout, &other);
+    Segment both = n_here < n_other ? other : here;
+    const Segment gone = n_here < n_other ? here : other;
+
+    if (n_here + n_other > (uint64_t)source->layout.n_slots << here.size_bits >> 1 ||
+        !paired_absorb(source, &both, &gone))
+        return false;
+    both.depth--;
+    enter_segment(hash, place & ~bit, &both);
+    segment_free(&hash->source, &gone);
+    return true;
 }
 
 /* ---- rows ---- */

@@ -74,6 +74,10 @@ void hash_storage_clear(HashStorage *hash);
 bool hash_make_room(HashStorage *hash, uint64_t h);
 uint64_t hash_room_bytes(const HashStorage *hash, uint64_t h);
 
+/* Of a storage whose keys have two homes: makes one segment of the one that has the place and its
+ * neighbour, if both together are at most half full. False: nothing has changed. */
+bool hash_merge(HashStorage *hash, uint64_t place);
+
 /* Makes room in the slabs for the row with the next number. A new slab takes as many bytes as the
  * second function says. */
 bool hash_ensure_slab_row(HashStorage *hash);

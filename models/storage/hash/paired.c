@@ -111,6 +111,44 @@ size_t paired_cells(BucketLayout layout, const Segment *segment, uint64_t hash,
     return n;
 }
 
+/* Keys that `to` has of `from`, and its own, which `from` has not. */
+static void give_back(const SegmentSource *source, const Segment *to, const Segment *from)
+{
+    const BucketLayout layout = source->layout;
+    unsigned char *const end = segment_end(layout, from);
+
+    for (unsigned char *bucket = from->buckets; bucket < end; bucket += layout.bucket_bytes)
+        for (uint32_t slot = 0; slot < n_keys_of(layout, bucket); slot++) {
+            const RubatoKey key = bucket_keys(bucket)[slot];
+            unsigned char *cell = paired_find(layout, to, key_hash(&source->key_hash, key), key);
+
+            if (cell != NULL)
+                paired_erase(layout, to, cell);
+        }
+}
+
+bool paired_absorb(const SegmentSource *source, const Segment *to, const Segment *from)
+{
+    const BucketLayout layout = source->layout;
+    unsigned char *const end = segment_end(layout, from);
+
+    for (unsigned char *bucket = from->buckets; bucket < end; bucket += layout.bucket_bytes)
+        for (uint32_t slot = 0; slot < n_keys_of(layout, bucket); slot++) {
+            const RubatoKey key = bucket_keys(bucket)[slot];
+            const uint64_t hash = key_hash(&source->key_hash, key);
+            unsigned char *cell = paired_insert(layout, to, hash, key);
+
+            if (cell == NULL && paired_make_room(source, to, hash))
+                cell = paired_insert(layout, to, hash, key);
+            if (cell == NULL) {
+                give_back(source, to, from);
+                return false;
+            }
+            memcpy(cell, bucket_cell(layout, bucket, slot), layout.cell_bytes);
+        }
+    return true;
+}
+
 void paired_rename(BucketLayout layout, const Segment *segment, const unsigned char *cell,
                    RubatoKey key)
 {

@@ -32,6 +32,10 @@ unsigned char *paired_insert_copy(BucketLayout layout, const Segment *from,
                                   const unsigned char *bucket, const Segment *to, uint64_t hash,
                                   RubatoKey key);
 
+/* Gives `to` the keys of another segment of the same size, and their cells. False: one of them
+ * found no room, and `to` has the keys that it had. */
+bool paired_absorb(const SegmentSource *source, const Segment *to, const Segment *from);
+
 /* The cells of the keys in the homes of a hash. Returns how many. */
 size_t paired_cells(BucketLayout layout, const Segment *segment, uint64_t hash,
                     unsigned char *cells[PAIRED_MAX_CELLS]);

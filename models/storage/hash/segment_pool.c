@@ -2,7 +2,9 @@
  *
  * When a table grows, its segments split one by one, and it gives back the blocks that it took
  * first. So blocks that were mapped singly go back to the kernel, and in the end the segments of a
- * large table are in huge pages alone. Slabs stay, the first ones on pages of 4 kB.
+ * large table are in huge pages alone. Slabs stay, the first ones on pages of 4 kB. When a table
+ * shrinks, pages whose blocks have all come back are given to the kernel, and only their addresses
+ * are kept.
  *
  * When a huge page is first accessed, the kernel has to clear all 2 MB of it. On a virtual machine
  * the host may have to find memory for it too, which takes milliseconds. A request would wait for
@@ -23,6 +25,12 @@
 #define MOST_CUT_BYTES (HUGE_PAGE_BYTES / 4) /* of larger blocks too few would fit into one */
 #define FIRST_REGION_PAGES ((size_t)32)
 #define MAX_REGION_PAGES ((size_t)4096)
+
+/* What a block that was returned begins with. */
+typedef struct ReturnedBlock ReturnedBlock;
+struct ReturnedBlock {
+    ReturnedBlock *next, *before;
+};
 
 /* NULL if there is none. */
 static unsigned char *map(size_t n_bytes)
@@ -80,15 +88,18 @@ static void fetch_next(SegmentPool *pool)
 static bool add_region(SegmentPool *pool)
 {
     const size_t n_pages = region_pages(pool->n_regions);
-    unsigned char **regions = g_try_renew(unsigned char *, pool->regions, pool->n_regions + 1);
-    unsigned char *region;
+    PoolRegion *regions = g_try_renew(PoolRegion, pool->regions, pool->n_regions + 1);
+    PoolRegion region;
 
     if (regions == NULL)
         return false;
     pool->regions = regions;
-    region = map_huge(n_pages * HUGE_PAGE_BYTES);
-    if (region == NULL)
+    region.n_returned = g_try_new0(uint16_t, n_pages);
+    region.memory = region.n_returned == NULL ? NULL : map_huge(n_pages * HUGE_PAGE_BYTES);
+    if (region.memory == NULL) {
+        g_free(region.n_returned);
         return false;
+    }
     pool->regions[pool->n_regions++] = region;
     pool->n_unused = n_pages;
     return true;
@@ -96,11 +107,21 @@ static bool add_region(SegmentPool *pool)
 
 static unsigned char *take_page(SegmentPool *pool)
 {
+    if (pool->n_free_pages > 0) {
+        pool->n_pages++;
+        return pool->free_pages[--pool->n_free_pages];
+    }
     if (pool->n_unused == 0 && !add_region(pool))
         return NULL;
     pool->n_pages++;
-    return pool->regions[pool->n_regions - 1] +
+    return pool->regions[pool->n_regions - 1].memory +
            (region_pages(pool->n_regions - 1) - pool->n_unused--) * HUGE_PAGE_BYTES;
+}
+
+/* The last byte of a page belongs to no block. */
+static size_t blocks_of_page(const SegmentPool *pool)
+{
+    return (HUGE_PAGE_BYTES - 1) / pool->block_bytes;
 }
 
 static unsigned char *cut_block(SegmentPool *pool)
@@ -122,6 +143,61 @@ static unsigned char *cut_block(SegmentPool *pool)
     pool->fresh += pool->block_bytes;
     pool->n_fresh -= pool->block_bytes;
     return block;
+}
+
+/* ---- returned blocks ---- */
+
+/* The count of its page's returned blocks, and where the page begins. The block is of a huge
+ * page. */
+static uint16_t *count_of(const SegmentPool *pool, const void *block, unsigned char **page)
+{
+    for (size_t i = pool->n_regions; i-- > 0;) {
+        unsigned char *const memory = pool->regions[i].memory;
+        const uintptr_t offset = (uintptr_t)block - (uintptr_t)memory;
+
+        if (offset >= region_pages(i) * HUGE_PAGE_BYTES)
+            continue;
+        *page = memory + offset / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+        return &pool->regions[i].n_returned[offset / HUGE_PAGE_BYTES];
+    }
+    g_assert_not_reached();
+}
+
+static void link_block(SegmentPool *pool, ReturnedBlock *block)
+{
+    *block = (ReturnedBlock){ .next = pool->returned };
+    if (pool->returned != NULL)
+        pool->returned->before = block;
+    pool->returned = block;
+    pool->n_returned++;
+}
+
+static void unlink_block(SegmentPool *pool, const ReturnedBlock *block)
+{
+    if (block->next != NULL)
+        block->next->before = block->before;
+    if (block->before != NULL)
+        block->before->next = block->next;
+    else
+        pool->returned = block->next;
+    pool->n_returned--;
+}
+
+/* All blocks of a page are there: gives its memory to the kernel. Without room for a note of it
+ * the blocks stay. */
+static void release_page(SegmentPool *pool, unsigned char *page, uint16_t *n_returned)
+{
+    unsigned char **pages = g_try_renew(unsigned char *, pool->free_pages, pool->n_free_pages + 1);
+
+    if (pages == NULL)
+        return;
+    pool->free_pages = pages;
+    for (size_t i = 0; i < *n_returned; i++)
+        unlink_block(pool, (ReturnedBlock *)(void *)(page + i * pool->block_bytes));
+    (void)madvise(page, HUGE_PAGE_BYTES, MADV_DONTNEED); /* of mapped memory: it cannot fail */
+    *n_returned = 0;
+    pool->free_pages[pool->n_free_pages++] = page;
+    pool->n_pages--;
 }
 
 /* ---- blocks ---- */
@@ -153,12 +229,14 @@ static bool uses_huge_pages(const SegmentPool *pool)
 
 void *segment_pool_take(SegmentPool *pool)
 {
-    unsigned char *block = pool->returned;
+    unsigned char *block = NULL, *page;
 
-    if (block != NULL) {
-        memcpy(&pool->returned, block, sizeof pool->returned);
-        pool->n_returned--;
-        return memset(block, 0, pool->block_bytes);
+    if (pool->returned != NULL) {
+        ReturnedBlock *const returned = pool->returned;
+
+        unlink_block(pool, returned);
+        --*count_of(pool, returned, &page);
+        return memset(returned, 0, pool->block_bytes);
     }
     if (uses_huge_pages(pool))
         block = cut_block(pool);
@@ -174,9 +252,13 @@ void segment_pool_give(SegmentPool *pool, void *block)
             pool->singles[i] = pool->singles[--pool->n_singles];
             return;
         }
-    memcpy(block, &pool->returned, sizeof pool->returned);
-    pool->returned = block;
-    pool->n_returned++;
+
+    unsigned char *page;
+    uint16_t *const n_returned = count_of(pool, block, &page);
+
+    link_block(pool, block);
+    if (++*n_returned == blocks_of_page(pool))
+        release_page(pool, page, n_returned);
 }
 
 size_t segment_pool_bytes(const SegmentPool *pool)
@@ -208,8 +290,11 @@ void segment_pool_clear(SegmentPool *pool)
         pthread_join(pool->fetcher, NULL);
     for (size_t i = 0; i < pool->n_singles; i++)
         munmap(pool->singles[i], pool->block_bytes);
-    for (size_t i = 0; i < pool->n_regions; i++)
-        munmap(pool->regions[i], region_pages(i) * HUGE_PAGE_BYTES);
+    for (size_t i = 0; i < pool->n_regions; i++) {
+        munmap(pool->regions[i].memory, region_pages(i) * HUGE_PAGE_BYTES);
+        g_free(pool->regions[i].n_returned);
+    }
+    g_free(pool->free_pages);
     g_free(pool->singles);
     g_free(pool->regions);
     segment_pool_init(pool, pool->block_bytes, pool->huge_from);

@@ -2,7 +2,7 @@
  *
  * The first blocks are mapped one by one, so that a small table takes little more than it uses.
  * Later blocks are cut from huge pages, which avoid most misses of the translation buffer for
- * random reads.
+ * random reads. A page whose blocks have all been returned goes back to the kernel.
  *
  * Threads: one at a time. */
 #ifndef RUBATO_MODELS_STORAGE_HASH_SEGMENT_POOL_H
@@ -11,6 +11,13 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+/* Memory mapped for huge pages. */
+typedef struct {
+    unsigned char *memory;
+    uint16_t *n_returned; /* of each page: its blocks that were returned */
+} PoolRegion;
 
 typedef struct {
     /* immutable */
@@ -19,12 +26,14 @@ typedef struct {
 
     void **singles; /* blocks with a mapping of their own */
     size_t n_singles;
-    void *returned; /* blocks of huge pages; each begins with a pointer to the next */
+    struct ReturnedBlock *returned; /* blocks of huge pages */
     size_t n_returned;
 
-    unsigned char **regions; /* mapped for huge pages; each twice as large as the one before it */
+    PoolRegion *regions; /* each twice as large as the one before it */
     size_t n_regions;
-    size_t n_unused;      /* pages of the last region that are still to come */
+    size_t n_unused;            /* pages of the last region that are still to come */
+    unsigned char **free_pages; /* others, whose blocks were all returned */
+    size_t n_free_pages;
     size_t n_pages;       /* that are in use, the next one included */
     unsigned char *fresh; /* the rest of the page from which blocks are cut */
     size_t n_fresh;       /* bytes */
