@@ -123,6 +123,7 @@ static bool start_threads(RubatoEngine *engine, GError **error)
         first += engine->servers_of[node];
     engine->n_servers = engine->servers_of[engine->self];
     engine->servers = g_aligned_alloc0(engine->n_servers + 1, sizeof(Server), _Alignof(Server));
+    engine->long_handlers = g_new0(LongHandler, engine->n_servers + 1);
     no_numbers_init(&engine->no_numbers);
     for (uint32_t i = 0; i < engine->n_servers; i++) {
         server_init(&engine->servers[i], first + i, &engine->office, fail_task, engine);
@@ -477,6 +478,8 @@ void rubato_engine_free(RubatoEngine *engine)
     for (uint32_t i = 0; i < engine->n_servers; i++)
         server_clear(&engine->servers[i]);
     no_numbers_clear(&engine->no_numbers);
+    g_free(engine->long_handlers);
+    refusals_clear(&engine->refusals);
     history_close(engine->history);
     network_free(engine->network);
     scheduler_free(engine->scheduler);

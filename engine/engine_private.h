@@ -36,6 +36,8 @@
 #include "engine/collective.h"
 #include "engine/collectives/tensor_router.h"
 #include "engine/control/dispatch.h"
+#include "engine/control/long_handlers.h"
+#include "engine/control/refusals.h"
 #include "engine/faults_on_demand.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/server/server.h"
@@ -92,8 +94,9 @@ struct RubatoEngine {
     char *addresses; /* where this node receives, widest reach first; the first takes greetings */
 
     PostOffice office;
-    Server *servers;      /* of this node */
-    NoNumbers no_numbers; /* that they have told */
+    Server *servers;            /* of this node */
+    NoNumbers no_numbers;       /* that they have told */
+    LongHandler *long_handlers; /* by server of this node; the thread that ticks */
     uint32_t n_servers;
     Sweeper sweeper; /* of these servers */
     TaskHost task_host;
@@ -108,6 +111,7 @@ struct RubatoEngine {
 
     /* the control actor's owner only */
     Scheduler *scheduler; /* NULL on nodes where it does not run */
+    Refusals refusals;    /* of processes that are not of the run */
 
     DispatchTimes times;
 

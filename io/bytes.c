@@ -75,10 +75,10 @@ bool rubato_byte_reader_finish(const RubatoByteReader *reader, const char *what,
     if (!reader->failed && reader->left == 0)
         return true;
     if (reader->failed)
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT, "%s are too short", what);
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT, "%s came too short", what);
     else
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT, "%s have %zu bytes too many", what,
-                    reader->left);
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT, "%s came with %zu bytes too many",
+                    what, reader->left);
     return false;
 }
 

@@ -12,6 +12,7 @@
 #include "models/handlers/handler.h"
 #include "models/keys.h"
 #include "models/progress.h"
+#include "models/ragged/ragged.h"
 #include "models/registry.h"
 #include "models/shard/shard.h"
 #include "models/spec.h"
@@ -192,12 +193,25 @@ static uint64_t held_keys(const RubatoRequest *request)
            (request->kind == RUBATO_REQUEST_TUNE ? 1 : 0);
 }
 
+/* The model finishes each call in the op that brings it. One that it keeps is not over then. */
+static void call_to_write(RubatoModel *model, RubatoRequest *request)
+{
+    HandlerCall *const call = request->handler_call;
+
+    request->kind = RUBATO_REQUEST_WRITE;
+    call->is_parked = false;
+    call->is_coming = true;
+    model->ops->add(model, request);
+    call->is_coming = false;
+    if (call->is_parked)
+        take_back(model, request);
+}
+
 void model_call(RubatoModel *model, RubatoRequest *request)
 {
     assert(request->worker < model->n_workers);
     if (request->handler_call->ops->access == RUBATO_ACCESS_WRITES) {
-        request->kind = RUBATO_REQUEST_WRITE;
-        model->ops->add(model, request);
+        call_to_write(model, request);
         return;
     }
     request->kind = RUBATO_REQUEST_READ;
@@ -416,6 +430,15 @@ void rubato_model_starve(RubatoModel *model, RubatoRequest *request)
         put_out(model, request);
 }
 
+/* Whether a call that the model keeps is answered when it has run. Its caller knows that by the
+ * same trait, and does not wait for it in the clock that has to end before (client_kept_calls.c).
+ * What is asked of a table of ragged rows is waited for, so it is answered at once. */
+static bool is_answered_late(const RubatoModel *model, const RubatoRequest *request)
+{
+    return request->kind == RUBATO_REQUEST_WRITE && model->ops->traits.applies_by_clock &&
+           !ragged_is_request(request->handler_call->ops);
+}
+
 /* A call of a handler lies behind the kept request's keys, and its arguments behind it. */
 static size_t call_bytes(const RubatoRequest *request)
 {
@@ -441,6 +464,11 @@ static void copy_call(RubatoRequest *kept, void *to)
 /* One block holds the request, its keys and its input. This order aligns each of them. */
 RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *request)
 {
+    if (is_answered_late(model, request)) {
+        request->handler_call->is_parked = true;
+        model->n_held += held_keys(request);
+        return (RubatoRequest *)(uintptr_t)request;
+    }
     const RubatoKeys *from = &request->keys;
     const size_t row_bytes = request->input == NULL ? 0 : shard_row_bytes(model->shard);
     const size_t key_bytes = from->keys == NULL ? 0 : from->n * sizeof(RubatoKey);
@@ -475,11 +503,29 @@ RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *reques
     return kept;
 }
 
+bool model_is_parked_call(const RubatoRequest *kept)
+{
+    return kept->kind == RUBATO_REQUEST_WRITE && kept->handler_call->is_parked;
+}
+
+/* A call that has run, or that the model gives up. */
+static void end_parked_call(RubatoModel *model, RubatoRequest *request)
+{
+    request->handler_call->is_parked = false;
+    if (model->dropped_end != NULL)
+        rubato_model_drop(model, request);
+    else if (!request->handler_call->is_coming)
+        put_out(model, request);
+}
+
 void rubato_model_discard(RubatoModel *model, RubatoRequest *kept)
 {
     model->n_held -= held_keys(kept);
     if (G_LIKELY(model->kept_end == NULL)) {
-        g_free(kept);
+        if (G_UNLIKELY(model_is_parked_call(kept)))
+            end_parked_call(model, kept);
+        else
+            g_free(kept);
         return;
     }
     kept->next = NULL;

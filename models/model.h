@@ -34,8 +34,10 @@ RubatoRequest *model_free(RubatoModel *model);
 /* The same for a model whose part moves. *kept is the chain of requests that it keeps: Adds,
  * tunings, announcements. A new model on the same part goes on where this one ended, after it has
  * got the clocks, then the kept requests, and then the parked Gets, in the order of their chains.
- * The caller frees kept requests by model_free_kept. */
+ * The caller answers kept calls whose callers wait (model_is_parked_call), and frees other kept
+ * requests by model_free_kept. */
 RubatoRequest *model_take_apart(RubatoModel *model, RubatoRequest **kept);
+bool model_is_parked_call(const RubatoRequest *kept);
 void model_free_kept(RubatoRequest *kept);
 
 /* How many sources of clocks there are. */

@@ -135,6 +135,31 @@ static bool prepare(Ticket *ticket, HandlerRequest *request, RubatoBuffers buffe
     return begin(ticket, calling, error);
 }
 
+/* The call goes on without its ticket, which ends at once. */
+static RubatoTicket start_kept(const HandlerRequest *request, const RubatoRequestOptions *options,
+                               GError **error)
+{
+    const Calling *const calling = &request->calling;
+    Ticket *const ticket = ticket_take_for(calling->client, NULL, options, error);
+
+    if (ticket == NULL)
+        return 0;
+    ticket->reads = false;
+    ticket->bytes = 0;
+    ticket->n_slices = 0;
+    if (!calling_keep(calling, error) || !ticket_begin(ticket, error)) {
+        ticket_put_back(ticket);
+        return 0;
+    }
+    note(calling);
+    if (request->result != NULL)
+        *request->result = g_bytes_new(NULL, 0);
+    const RubatoTicket id = ticket_id(ticket);
+    call_begin(&ticket->call, ticket_call_ended);
+    call_sent(&ticket->call); /* it may have ended, and be gone for other threads, from here on */
+    return id;
+}
+
 RubatoTicket ticket_start_handler(TableClient *client, const RubatoHandlerCall *asked,
                                   GBytes **result, const RubatoRequestOptions *options,
                                   GError **error)
@@ -149,7 +174,14 @@ RubatoTicket ticket_start_handler(TableClient *client, const RubatoHandlerCall *
     request->calling = (Calling){ .client = client,
                                   .asked = &request->asked,
                                   .is_high = table_client_is_high(client, given->priority) };
-    if (calling_check(&request->calling, error))
+    const bool ok = calling_check(&request->calling, error);
+    if (ok && calling_is_kept(&request->calling)) {
+        const RubatoTicket id = start_kept(request, given, error);
+
+        free_request(request);
+        return id;
+    }
+    if (ok)
         ticket = ticket_take_for(client, NULL, given, error);
     if (ticket != NULL && !prepare(ticket, request, given->buffers, error)) {
         ticket_put_back(ticket);

@@ -213,12 +213,38 @@ TableClient *worker_open_shape(RubatoWorker *worker, const char *table, RubatoDt
     return open_client(worker, i);
 }
 
+bool worker_has_calls(const RubatoWorker *worker)
+{
+    for (size_t i = 0; i < worker->n_routes; i++)
+        if (worker->clients[i] != NULL && worker->clients[i]->kept_calls != NULL)
+            return true;
+    return false;
+}
+
+bool worker_end_calls(RubatoWorker *worker, GError **error)
+{
+    GError *first = NULL;
+
+    for (size_t i = 0; i < worker->n_routes; i++)
+        if (worker->clients[i] != NULL)
+            (void)table_client_end_calls(worker->clients[i], first == NULL ? &first : NULL);
+    if (first == NULL)
+        return true;
+    g_propagate_error(error, first);
+    return false;
+}
+
 void worker_close_tables(RubatoWorker *worker)
 {
     for (size_t i = 0; i < worker->n_routes; i++)
         if (worker->clients[i] != NULL)
             table_handles_finish(worker->clients[i], worker->task);
-    tickets_wait_for_handle(worker->tickets, NULL); /* calls of handlers have no handle */
+    if (worker->tickets != NULL)                        /* its thread was started */
+        tickets_wait_for_handle(worker->tickets, NULL); /* calls of handlers have no handle */
+}
+
+void worker_free_tables(RubatoWorker *worker)
+{
     for (size_t i = 0; i < worker->n_routes; i++)
         table_client_free(worker->clients[i]);
     g_clear_pointer(&worker->clients, g_free);

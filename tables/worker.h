@@ -56,8 +56,13 @@ TableClient *worker_open_table(RubatoWorker *worker, const char *table, RubatoDt
 TableClient *worker_open_shape(RubatoWorker *worker, const char *table, RubatoDtype dtype,
                                RubatoShape shape, GError **error);
 
-/* Waits for the tickets of handles that the worker has left open, and frees the clients. */
+/* The worker has returned. First, waits for the tickets of handles that it has left open. Then, if
+ * servers still keep calls of handlers for it, waits for these: RUBATO_ERROR_HANDLER if one has
+ * failed, and the worker was not told. Then frees the clients. */
 void worker_close_tables(RubatoWorker *worker);
+bool worker_has_calls(const RubatoWorker *worker);
+bool worker_end_calls(RubatoWorker *worker, GError **error);
+void worker_free_tables(RubatoWorker *worker);
 
 /* Stops the readers that it has left open, and says so in the log. */
 void worker_close_readers(RubatoWorker *worker);

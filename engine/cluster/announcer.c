@@ -48,7 +48,7 @@ static void hear_greeting(Announcer *announcer, const Control *control, uint16_t
     if (control->kind != CONTROL_ANNOUNCE)
         return; /* a HELLO comes again, when the run has its nodes */
     roster_hear(engine->roster, network_now_ms(), &control->announce, version, asker, &reply);
-    if (reply.kind == CONTROL_REFUSE)
+    if (reply.kind == CONTROL_REFUSE && refusals_are_new(&announcer->refusals, reply.refuse.text))
         g_warning("refused a node: %s", reply.refuse.text);
     announcer_answer(announcer, asker, &reply);
 }
@@ -274,4 +274,5 @@ void announcer_clear(Announcer *announcer)
     g_free(announcer->file);
     g_free(announcer->missing);
     g_free(announcer->refusal);
+    refusals_clear(&announcer->refusals);
 }

@@ -7,6 +7,7 @@
 #define RUBATO_ENGINE_CLUSTER_ANNOUNCER_H
 
 #include "engine/cluster/secret_source.h"
+#include "engine/control/refusals.h"
 #include "engine/engine_private.h"
 
 typedef struct {
@@ -27,6 +28,7 @@ typedef struct {
     char *missing; /* for whom the scheduler waits; NULL: it has not answered */
     char *refusal;
     uint32_t refusal_code;
+    Refusals refusals; /* the scheduler's */
 } Announcer;
 
 bool announcer_is_scheduler(const Announcer *announcer);

@@ -64,6 +64,8 @@ typedef enum {
     CONTROL_RECOVER,   /* scheduler to node: do this step */
     CONTROL_RECOVERED, /* node to scheduler: it is done */
 
+    CONTROL_RUNS, /* a server runs a handler for long, or no longer; the scheduler tells all */
+
     CONTROL_END_OF_KINDS,
 } ControlKind;
 
@@ -296,6 +298,11 @@ typedef struct {
     const char *file;     /* the run, as a cluster file would describe it */
 } ControlPlace;
 
+typedef struct {
+    uint32_t server;     /* its number in the run */
+    const char *handler; /* its name; empty: none */
+} ControlRuns;
+
 /* A NULL text is sent as an empty one. After control_decode and control_copy no text is NULL. */
 typedef struct {
     ControlKind kind;
@@ -329,6 +336,7 @@ typedef struct {
         ControlRecover recover;
         ControlAnnounce announce;
         ControlPlace place;
+        ControlRuns runs;
     };
 
     /* These own what the texts and lists point to. NULL in a message that a caller built, and when

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
+#include "engine/control/long_handlers.h"
 #include "engine/control/node_messages.h"
 #include "engine/scheduler/scheduler_state.h"
 
@@ -60,6 +61,8 @@ static const ControlMember waits[] = {
     MEMBER(UINT64, waits.round),    MEMBER(UINT32, waits.table),     MEMBER(UINT64, waits.clock),
     MEMBER(TEXT, waits.table_name), MEMBER(LINES, waits.own_clocks), END
 };
+static const ControlMember runs[] = { MEMBER(UINT32, runs.server), MEMBER(TEXT, runs.handler),
+                                      END };
 static const ControlMember reader[] = { MEMBER(EPOCH, reader.epoch),
                                         MEMBER(READER, reader.reader),
                                         MEMBER(UINT32, reader.n_epochs),
@@ -171,6 +174,12 @@ const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
     [CONTROL_BEAT] = { .name = "BEAT",
                        .senders = CONTROL_SENDER_NODE | CONTROL_SENDER_SCHEDULER,
                        .to_scheduler = scheduler_hears_beat },
+
+    [CONTROL_RUNS] = { .name = "RUNS",
+                       .senders = CONTROL_SENDER_NODE | CONTROL_SENDER_SCHEDULER,
+                       .members = runs,
+                       .to_scheduler = scheduler_hears_runs,
+                       .to_node = node_hears_runs },
 
     [CONTROL_PROPOSE] = { .name = "PROPOSE",
                           .senders = CONTROL_SENDER_NODE,

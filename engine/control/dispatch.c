@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/control/control_messages.h"
+#include "engine/control/long_handlers.h"
 #include "engine/engine_private.h"
 #include "engine/task/task_run.h"
 #include "models/registry.h"
@@ -224,7 +225,8 @@ static void scheduler_greets(void *user, uint64_t asker, const Control *control)
         handle_for_node(engine, engine->self, control);
         return;
     }
-    if (control->kind == CONTROL_REFUSE && now_ms - engine->times.refused_ms >= REFUSED_MS) {
+    if (control->kind == CONTROL_REFUSE && now_ms - engine->times.refused_ms >= REFUSED_MS &&
+        refusals_are_new(&engine->refusals, control->refuse.text)) {
         engine->times.refused_ms = now_ms;
         g_warning("refused a greeting: %s", control->refuse.text);
     }
@@ -448,6 +450,8 @@ static void tick(void *user, int64_t now_ms)
         for (guint i = 0; i < engine->runs->len; i++)
             task_run_tell_news(g_ptr_array_index(engine->runs, i));
     pthread_mutex_unlock(&engine->lock);
+    if (welcome && now_ms - engine->times.beat_ms >= engine->heartbeat_ms)
+        long_handlers_look(engine, engine_tell_scheduler);
     if (engine->scheduler_node == engine->self)
         actor_post(&engine->control, &new_mail(MAIL_TICK, engine->self)->message);
     if (!welcome)

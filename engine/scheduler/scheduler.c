@@ -144,6 +144,13 @@ bool scheduler_hears_beat(Scheduler *scheduler, uint32_t node, const Control *be
     return true;
 }
 
+bool scheduler_hears_runs(Scheduler *scheduler, uint32_t node, const Control *runs)
+{
+    (void)node;
+    scheduler_send_all(scheduler, runs);
+    return true;
+}
+
 static const char *text_of(const ControlText *said)
 {
     return said->text != NULL ? said->text : "";

@@ -188,6 +188,7 @@ void scheduler_doom(Scheduler *scheduler, uint32_t code, const char *text);
 /* Messages about the node itself, and about the run. Each function with a node and a Control
  * handles a message of that node, and returns whether it made sense. */
 bool scheduler_hears_beat(Scheduler *scheduler, uint32_t node, const Control *control);
+bool scheduler_hears_runs(Scheduler *scheduler, uint32_t node, const Control *control);
 bool scheduler_hears_interrupt(Scheduler *scheduler, uint32_t node, const Control *control);
 bool scheduler_hears_stop(Scheduler *scheduler, uint32_t node, const Control *control);
 bool scheduler_hears_leave(Scheduler *scheduler, uint32_t node, const Control *control);

@@ -2,12 +2,13 @@
  *
  * It goes as ordinary requests, so that the other server checks and handles it like any request:
  * first the rows and what else belongs to the shard (moving_rows.c); then for each model its
- * clocks, its kept Adds, tunings and announcements, and its parked Gets. The other server takes
- * such requests only for a part that it expects, and only from the node that sends it.
+ * clocks, its kept Adds, tunings, announcements and calls, and its parked Gets. The other server
+ * takes such requests only for a part that it expects, and only from the node that sends it.
  *
  * A parked Get stays here as well: its message belongs to a worker of this node, or is a request of
  * another node. It is answered with the answer to the Get that was sent on. If its rows have no
- * memory yet, they get some now, not when the answer comes.
+ * memory yet, they get some now, not when the answer comes. So does a kept call of a handler whose
+ * caller waits.
  *
  * These requests take room in the window to the other node, like any request, and give it back when
  * they have been handled or parked. Nobody else waits for what is sent here, so the wait for room
@@ -191,6 +192,16 @@ static bool send_parked(const MovingPart *moving, const PartWay *way, uint32_t e
     return ok;
 }
 
+/* Sends a parked request on if all before it were sent; otherwise ends it. */
+static bool move_parked(const MovingPart *moving, const PartWay *way, uint32_t epoch,
+                        RubatoRequest *request, bool ok, GError **error)
+{
+    if (ok)
+        return send_parked(moving, way, epoch, request, error);
+    end_parked(message_of_request(request), CALL_CANCELLED);
+    return false;
+}
+
 static bool send_clocks(const MovingPart *moving, const PartWay *way, const MovingModel *moved,
                         Call *call, GError **error)
 {
@@ -260,15 +271,16 @@ static bool send_model(const MovingPart *moving, const PartWay *way, const Movin
 
     for (; kept != NULL; kept = next) {
         next = kept->next;
+        if (model_is_parked_call(kept)) { /* it has its place among the others */
+            ok = move_parked(moving, way, moved->epoch, kept, ok, error);
+            continue;
+        }
         ok = ok && send_kept(moving, way, moved->epoch, kept, &call, error);
         model_free_kept(kept);
     }
     for (; parked != NULL; parked = next) {
         next = parked->next;
-        if (ok)
-            ok = send_parked(moving, way, moved->epoch, parked, error);
-        else
-            end_parked(message_of_request(parked), CALL_CANCELLED);
+        ok = move_parked(moving, way, moved->epoch, parked, ok, error);
     }
     status = moving_part_finish(way, &call);
     /* CALL_CANCELLED: the task has ended there. CALL_NO_MEMORY: if it was there, that server fails

@@ -4,9 +4,10 @@
  *
  * A task ends in three steps. First, each worker that returns is retired: no worker waits for its
  * clock any more. Second, the last worker of the node sends a fence to every server. When all
- * servers have answered, they have handled everything that this node's workers sent; the worker
- * then says TASK_DONE. Third, when all nodes have said so, the scheduler says TASK_END and each
- * node drops the task's models: no message of the task is under way any more.
+ * servers have answered, they have handled everything that this node's workers sent. Once the calls
+ * of handlers that servers kept have run, too, a worker says TASK_DONE. Third, when all nodes have
+ * said so, the scheduler says TASK_END and each node drops the task's models: no message of the
+ * task is under way any more.
  *
  * A task that fails ends in the same steps, but its models and the requests parked in them are
  * dropped at once, and no worker fences. A worker that failed is not retired, because the Adds that

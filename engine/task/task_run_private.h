@@ -38,7 +38,9 @@ struct RubatoTaskRun {
     WorkerThread *workers; /* of this node */
     uint32_t n_local;
 
-    _Atomic bool cancelled;  /* set before post_office_cancel sweeps */
+    _Atomic bool cancelled;      /* set before post_office_cancel sweeps */
+    _Atomic uint32_t n_ending;   /* workers of this node of which something is left */
+    _Atomic bool had_late_calls; /* one of them had calls that ran after its function */
     _Atomic bool failed;     /* a worker of this node has failed: no barrier is passed any more */
     Barrier barrier;         /* of this node's workers */
     TensorExchange *tensors; /* their collectives */

@@ -319,8 +319,35 @@ static void retire(RubatoTaskRun *run)
         return;
     }
     arrive(run, CONTROL_NO_ROUND);
+}
+
+/* Nothing is left of a worker. The last one of the node says TASK_DONE. Its fence came before calls
+ * for which a worker has waited since, and parts may have moved meanwhile. */
+static void leave(RubatoTaskRun *run)
+{
+    /* acq_rel: the last one sees what the others have stored */
+    if (atomic_fetch_sub_explicit(&run->n_ending, 1, memory_order_acq_rel) > 1)
+        return;
+    if (atomic_load_explicit(&run->had_late_calls, memory_order_relaxed)) {
+        wait_for_moves(run);
+        if (!task_run_is_cancelled(run))
+            fence(run, NULL);
+    }
     task_run_tell_scheduler(run,
                             &(Control){ .kind = CONTROL_TASK_DONE, .task_done = { run->epoch } });
+}
+
+/* A worker has returned. Servers may still keep its calls of handlers. If one of these fails now,
+ * nobody is left who could be told, so the task fails. */
+static void end_calls(RubatoTaskRun *run, RubatoWorker *worker, bool ok)
+{
+    g_autoptr(GError) error = NULL;
+
+    if (!worker_has_calls(worker))
+        return;
+    atomic_store_explicit(&run->had_late_calls, true, memory_order_relaxed); /* leave orders it */
+    if (!worker_end_calls(worker, &error) && ok && !task_run_is_cancelled(run))
+        report_failure(run, worker, error);
 }
 
 static void *work(void *user)
@@ -349,6 +376,10 @@ static void *work(void *user)
     worker_close_readers(worker);
     worker_close_tables(worker);
     retire(run);
+    /* Not before: these calls may wait for workers that wait for this one in a barrier. */
+    end_calls(run, worker, ok);
+    worker_free_tables(worker);
+    leave(run);
     return NULL;
 }
 
@@ -387,11 +418,15 @@ static void start_worker(RubatoTaskRun *run, uint32_t local_rank)
     tensor_exchange_leave(run->tensors, rank);
     worker_close_tables(&thread->worker);
     retire(run);
+    worker_free_tables(&thread->worker);
+    leave(run);
 }
 
 void task_run_start_workers(RubatoTaskRun *run)
 {
     run->workers = g_new0(WorkerThread, run->n_local + 1);
+    atomic_init(&run->n_ending, run->n_local);
+    atomic_init(&run->had_late_calls, false);
     for (uint32_t i = 0; i < run->n_local; i++)
         start_worker(run, i);
     if (run->n_local == 0) {

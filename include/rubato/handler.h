@@ -28,7 +28,9 @@ typedef struct {
 
 /* Calls a handler on a table of the worker's task, at the worker's clock, and waits for its end.
  * The call of a handler that reads waits for the model as a Get does. The call of a handler that
- * writes waits until each server has applied it or, under "bsp", kept it for the end of the clock.
+ * writes waits until each server has run it. But under "bsp" it is only sent, because it runs after
+ * its clock: if it fails then, the clock of the table that would end the next clock returns false,
+ * once, with RUBATO_ERROR_HANDLER, and has not been made.
  * *result gets the call's result; result may be NULL. The caller owns arguments and keys.
  *
  * Errors: RUBATO_ERROR_HANDLER if the handler failed; its text names table, handler, part and node.

@@ -52,13 +52,14 @@ typedef struct {
 
     /* Whether the call makes sense, for its table and arguments. It is called before anything is
      * sent, and again on each server. A handler that writes checks here everything that can be
-     * wrong with a call: under a model that keeps Adds, its caller no longer waits when it runs.
-     * May be NULL. */
+     * wrong with a call: under a model that keeps Adds, its caller has gone on when it runs. May be
+     * NULL. */
     bool (*check)(const RubatoHandlerSetting *setting, RubatoByteReader *arguments, GError **error);
 
     /* Runs on one part, and writes its result. False with an error: the call fails with this text,
-     * and the task goes on. But if the handler writes and the model had kept the call, the task
-     * fails. Changes that it has made before stay. */
+     * and the task goes on. If the handler writes and "bsp" had kept the call, a later clock of its
+     * caller fails instead. Under a model of a plug-in that keeps calls and does not say
+     * applies_by_clock, the task fails. Changes that it has made before stay. */
     bool (*run)(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
                 GError **error);
 

@@ -99,7 +99,9 @@ RUBATO_API RubatoTicket rubato_kv_table_add_get_range_async(RubatoKVTable *table
                                                             const RubatoRequestOptions *options,
                                                             GError **error);
 
-/* Ends the worker's iteration on the table. */
+/* Ends the worker's iteration on the table. RUBATO_ERROR_CANCELLED. RUBATO_ERROR_HANDLER if a call
+ * of an earlier clock has failed since (handler.h): this is told once, and the clock is not
+ * made. */
 RUBATO_API bool rubato_kv_table_clock(RubatoKVTable *table, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoKVTable, rubato_kv_table_free)

@@ -80,7 +80,8 @@ RUBATO_API void rubato_model_starve(RubatoModel *model, RubatoRequest *request);
 /* For a model that needs an Add or an announcement after the op that brought it. Returns a request
  * of the model's own with a copy of keys and input; the model frees it with rubato_model_discard.
  * The request that came must still be given to rubato_model_finish. NULL if there is no memory: the
- * task then fails as by rubato_model_starve. (transfer full) */
+ * task then fails as by rubato_model_starve. Of a handler's call it may be the request that came;
+ * then its caller has the answer when the model has discarded it. (transfer full) */
 RUBATO_API RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *request);
 RUBATO_API void rubato_model_discard(RubatoModel *model, RubatoRequest *kept);
 

@@ -2,8 +2,9 @@
  *
  * A call within the process lies in its caller's memory; the server writes the answer there. A call
  * of another node comes as bytes (see below), and the server makes a HandlerCall of them, which
- * post_office_receive.c frees when it has sent the answer. A model that keeps a call beyond the
- * request that brought it has a copy (models/model.c); nobody waits for its answer.
+ * post_office_receive.c frees when it has sent the answer. A model that keeps a call has the
+ * request itself, which is answered when the call has run, or a copy, for whose answer nobody waits
+ * (models/model.c).
  *
  * As bytes: 32 of the handler's name, padded with zeros; then numbers of 8 bytes: argument bytes;
  * 1 if it is a call on all rows; how many keys it has; the first key of a run; how many bytes of
@@ -30,6 +31,8 @@ typedef struct HandlerCall {
     size_t n_bytes;         /* of arguments */
     bool is_whole;          /* of all rows of the part, else of the request's keys */
     bool is_kept;           /* a model's copy: nobody waits for the answer */
+    bool is_coming;         /* the model's op that brings it has not returned */
+    bool is_parked;         /* a model keeps its request, and answers when it has run */
     bool in_task;           /* set by the server */
     uint64_t serial;        /* which call of its node it is; the post office's */
     size_t n_payload_bytes; /* as bytes; the post office's */

@@ -86,6 +86,7 @@ typedef struct TableClient {
     uint64_t kept_bytes;     /* bytes of Adds of earlier clocks that servers may still keep */
     uint64_t untold_bytes;   /* bytes of its Adds up to its last clock since servers were told */
     GArray *kept;            /* by clock; NULL until there are any */
+    GPtrArray *kept_calls;   /* of handlers, by clock: see client_kept_calls.c; NULL: none */
     const char *handler;     /* that its present call calls; NULL: none */
     TableHandle *handles;    /* that are not freed yet */
     Tickets *tickets;        /* the worker's; NULL: the client is the engine's */
@@ -299,6 +300,13 @@ void table_route_defer_adds(TableRoute *route);
  * the client's. (*result: transfer full) */
 bool table_client_call(TableClient *client, const RubatoHandlerCall *asked, GBytes **result,
                        GError **error);
+
+/* ---- client_kept_calls.c ---- */
+
+/* The worker's function has returned, and its clocks have retired or its task fails: waits until
+ * all calls that servers keep for it have run. RUBATO_ERROR_HANDLER if one has failed and the
+ * worker was not told. RUBATO_ERROR_CANCELLED. */
+bool table_client_end_calls(TableClient *client, GError **error);
 
 /* ---- client_wait.c ---- */
 

@@ -438,7 +438,9 @@ bool table_client_clock(TableClient *client, GError **error)
         wait_for_tickets(client);
     const uint64_t untold_bytes = client->untold_bytes, n_bytes = client->adding_bytes;
 
-    if (is_change && !table_client_begin_sending(client, error))
+    if (is_change && ((G_UNLIKELY(client->kept_calls != NULL) &&
+                       !table_client_end_earlier_calls(client, error)) ||
+                      !table_client_begin_sending(client, error)))
         return false;
     count_clock(client);
     others_were_told = advance(client->route, client->rank, client->clock, n_bytes);

@@ -3,7 +3,8 @@
  * The handler runs on each part that the call reaches, at the same time on different servers. The
  * parts' results are combined here. A call that reads is sent like a Get, and is sent again if a
  * part has moved meanwhile. A call that writes is sent like an Add: the part map does not change
- * until all of the call is posted. The worker waits for both, because a handler may fail.
+ * until all of the call is posted. The worker waits for both, because a handler may fail. It does
+ * not wait for a call that servers keep: see client_kept_calls.c.
  *
  * A model that decides by keys (RubatoModelTraits.takes_announcements) cannot treat a call on all
  * rows: such calls are refused. A call that writes may change rows of the process cache, so the
@@ -313,6 +314,21 @@ static bool call_parts(Calling *calling, GBytes **result, GError **error)
     return false;
 }
 
+/* Nobody knows yet whether it will be done. A call that writes has no result. */
+static bool keep_call(const Calling *calling, GBytes **result, GError **error)
+{
+    TableClient *const client = calling->client;
+
+    if (!calling_keep(calling, error))
+        return false;
+    if (client->history != NULL)
+        table_client_note_handler(client, calling->asked, /* writes= */ true, NULL,
+                                  /* is_done= */ false);
+    if (result != NULL)
+        *result = g_bytes_new(NULL, 0);
+    return true;
+}
+
 bool table_client_call(TableClient *client, const RubatoHandlerCall *asked, GBytes **result,
                        GError **error)
 {
@@ -320,6 +336,8 @@ bool table_client_call(TableClient *client, const RubatoHandlerCall *asked, GByt
 
     if (!calling_check(&calling, error))
         return false;
+    if (calling_is_kept(&calling))
+        return keep_call(&calling, result, error);
     if (!calling_cut(&calling))
         return table_client_fail_memory(client, error);
     g_autofree HandlerCall *calls = g_new0(HandlerCall, calling.n_slices);

@@ -37,6 +37,12 @@ void calling_count_write(const Calling *calling);
 bool calling_take_result(const Calling *calling, CallStatus status, GBytes **result,
                          GError **error);
 
+/* Whether servers keep the call until its clock has ended. Then the caller does not wait for it: it
+ * gives the call, once checked, to calling_keep, and a later clock says whether it has failed. The
+ * errors of an Add, and RUBATO_ERROR_MEMORY. */
+bool calling_is_kept(const Calling *calling);
+bool calling_keep(const Calling *calling, GError **error);
+
 /* Frees the answers. */
 void calling_clear(Calling *calling);
 

@@ -2,6 +2,7 @@
  *
  *   client.c        its life, the checks of keys, Get and Add, statistics
  *   client_kept.c   what servers keep of its Adds: how much, and waiting until it is less
+ *   client_kept_calls.c  calls of handlers that servers keep
  *   client_announce.c  announcing the keys of iterations, and beginning the next one
  *   client_change.c  changes of tables with replicas, until they are acknowledged
  *   client_clock.c  the clock: how far ahead it may be, telling it to others
@@ -68,6 +69,12 @@ void table_client_keep(TableClient *client);
 
 /* Everything of the clocks below this one has been released. */
 void table_client_drop_kept(TableClient *client, uint64_t min_clock);
+
+/* ---- client_kept_calls.c ---- */
+
+/* Before the client's clock ends: waits until its calls of earlier clocks have run.
+ * RUBATO_ERROR_HANDLER if one has failed, which is told once. There are calls. */
+bool table_client_end_earlier_calls(TableClient *client, GError **error);
 
 /* ---- client_change.c ---- */
 

@@ -93,8 +93,8 @@ static void append_silence(const PostOffice *office, uint32_t node, GString *tex
                                1000);
 }
 
-/* The handler that the worker has called, and those that servers of this node run now: one of them
- * may never end. */
+/* The handler that the worker has called, and those that servers run: those of this node now,
+ * others for some time. One of them may never end. */
 static void append_handlers(const TableClient *client, GString *text)
 {
     const PostOffice *office = client->route->office;
@@ -105,8 +105,11 @@ static void append_handlers(const TableClient *client, GString *text)
         /* relaxed: for this text alone */
         const char *name = atomic_load_explicit(&office->servers[i].handler, memory_order_relaxed);
 
-        if (name != NULL)
+        if (name != NULL && post_office_is_local(office, i))
             g_string_append_printf(text, "; server %u runs handler %s", i, name);
+        else if (name != NULL)
+            g_string_append_printf(text, "; server %u (node %u) runs handler %s", i,
+                                   office->node_ids[office->servers[i].node], name);
     }
 }
 

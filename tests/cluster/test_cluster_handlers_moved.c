@@ -1,6 +1,6 @@
 /* Handlers that are called while parts move between nodes: what they read keeps within the bounds
- * of the model, and what they write counts once. Over shared memory and TCP, with usual and with
- * small pieces and windows. */
+ * of the model, what they write counts once, and one that fails tells its caller. Over shared
+ * memory and TCP, with usual and with small pieces and windows. */
 #include "tests/support/cluster/cluster_moves.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/engine_fixture.h"
@@ -75,7 +75,19 @@ static bool reduce_extremes(const RubatoHandlerSetting *setting, RubatoByteReade
     return true;
 }
 
+/* Fails on the part that its argument names. */
+static bool run_fail(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                     GError **error)
+{
+    (void)result;
+    if (rubato_part_number(part) != rubato_read_u32(arguments))
+        return true;
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "it does not like this part");
+    return false;
+}
+
 static const RubatoHandlerOps own_handlers[] = {
+    { .name = "fail", .access = RUBATO_ACCESS_WRITES, .run = run_fail },
     { .name = "increment", .access = RUBATO_ACCESS_WRITES, .run = run_increment },
     { .name = "extremes", .run = run_extremes, .reduce = reduce_extremes },
 };
@@ -129,6 +141,40 @@ static bool check_extremes(const Scene *scene, RubatoWorker *worker, const Rubat
     return true;
 }
 
+/* Whether a worker also makes a call at this clock that fails when BSP runs it. */
+static bool fails_at(const Scene *scene, const RubatoWorker *worker, uint64_t clock)
+{
+    return g_str_equal(scene->model, "bsp") && !scene->hashed && clock + 2 < N_CLOCKS &&
+           clock % 3 == rubato_worker_rank(worker) % 3;
+}
+
+static bool call_failing(RubatoWorker *worker, uint64_t clock, GError **error)
+{
+    const uint32_t part = (uint32_t)(clock % N_PARTS);
+    const RubatoHandlerCall fail = {
+        .table = "t", .handler = "fail", .arguments = &part, .n_argument_bytes = sizeof part
+    };
+
+    return rubato_worker_call_handler(worker, &fail, NULL, error);
+}
+
+/* The clock that would end the next clock after that of a call that fails says so. */
+static bool end_clock(const Scene *scene, RubatoWorker *worker, RubatoKVTable *table,
+                      uint64_t clock, GError **error)
+{
+    if (clock > 0 && fails_at(scene, worker, clock - 1)) {
+        g_autofree char *text = g_strdup_printf("table t: handler fail failed on part %u (node ",
+                                                (uint32_t)((clock - 1) % N_PARTS));
+        GError *found = NULL;
+
+        EXPECT(!rubato_kv_table_clock(table, &found), "a call of clock %u fails",
+               (uint32_t)clock - 1);
+        if (!cluster_expect_error(&found, RUBATO_ERROR_HANDLER, text, error))
+            return false;
+    }
+    return rubato_kv_table_clock(table, error);
+}
+
 static bool increment(RubatoWorker *worker, void *user_data, GError **error)
 {
     Scene *scene = user_data;
@@ -165,7 +211,8 @@ static bool increment(RubatoWorker *worker, void *user_data, GError **error)
         if (!check_extremes(scene, worker, &read, (int64_t)clock, error) ||
             !cluster_await_moves(worker, &scene->moves, clock, N_CLOCKS, error) ||
             !rubato_worker_call_handler(worker, &write, NULL, error) ||
-            (table != NULL && !rubato_kv_table_clock(table, error)))
+            (fails_at(scene, worker, clock) && !call_failing(worker, clock, error)) ||
+            (table != NULL && !end_clock(scene, worker, table, clock, error)))
             return false;
     }
     return true;

@@ -477,34 +477,6 @@ START_TEST(sparse_ssp_refuses_a_call_without_keys_by_name)
 }
 END_TEST
 
-static bool write_badly(RubatoWorker *worker, void *user_data, GError **error)
-{
-    static const uint32_t part = 2;
-
-    (void)user_data;
-    return rubato_worker_call_handler(worker,
-                                      &(RubatoHandlerCall){ .table = "t",
-                                                            .handler = "fail-to-write",
-                                                            .arguments = &part,
-                                                            .n_argument_bytes = sizeof part },
-                                      NULL, error) &&
-           rubato_worker_barrier(worker, error);
-}
-
-START_TEST(a_kept_call_that_fails_fails_its_task_by_name)
-{
-    g_autoptr(RubatoEngine) engine = engine_with_servers(2);
-    const char *const tables[] = { "t", NULL };
-
-    create_i64(engine, "bsp", false);
-    run_fails(
-        engine,
-        &(RubatoTask){ .name = "w", .run = write_badly, .tables = tables, .workers_per_node = 2 },
-        RUBATO_ERROR_HANDLER, "table t", "handler fail-to-write", "part 2", "node 0", NULL);
-    (void)call_handler_f64(engine, &(RubatoHandlerCall){ .table = "t", .handler = "norm" });
-}
-END_TEST
-
 /* ---- a handler that loops ---- */
 
 static bool loop_or_get(RubatoWorker *worker, void *user_data, GError **error)
@@ -595,7 +567,6 @@ int main(void)
     tcase_add_test(cases, a_call_that_writes_is_applied_at_the_end_of_its_clock_in_worker_order);
     tcase_add_loop_test(cases, a_worker_sees_what_its_handlers_wrote, 0, 2);
     tcase_add_test(cases, sparse_ssp_refuses_a_call_without_keys_by_name);
-    tcase_add_test(cases, a_kept_call_that_fails_fails_its_task_by_name);
     tcase_add_test(cases, a_handler_that_loops_is_named_by_who_waits);
     tcase_add_loop_test(cases, a_handler_cannot_free_its_engine, 0, G_N_ELEMENTS(calling_ops));
     suite_add_tcase(suite, cases);

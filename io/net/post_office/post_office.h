@@ -16,7 +16,8 @@
 typedef struct {
     uint32_t node; /* number */
     Actor *actor;  /* NULL: it is on another node */
-    /* The handler that a server of this node runs now, for messages; NULL: none. */
+    /* The handler that the server runs now; of a server of another node, that it runs for long. For
+     * messages; NULL: none. */
     _Atomic(const char *) handler;
 } ServerAddress;
 

@@ -100,6 +100,7 @@ static const Control SAMPLES[] = {
       .recover = { .map = 2, .step = 1, .node = 3, .text = "lost", .lines = "0 1 1 2\n" } },
     { .kind = CONTROL_RECOVERED,
       .recover = { .map = 2, .step = 0, .node = 3, .lines = "r0 1 2 77\n" } },
+    { .kind = CONTROL_RUNS, .runs = { .server = 5, .handler = "norm" } },
 };
 
 /* Compares the texts and lists to which a message points, and sets them to NULL. */
