@@ -127,7 +127,7 @@ typedef struct {
     RubatoWorker *worker;
     AppWorker *self;
     GbdtShare *share;
-    RubatoKVTable *histograms, *trees, *stops;
+    RubatoKVTable *histograms, *trees;
     GBytes *terms;
     bool leads, is_last; /* worker 0; the last one, which calls for the splits */
     uint32_t *slots;     /* of the present level, that have rows */
@@ -274,14 +274,11 @@ static bool grow_tree(Trainer *trainer, uint64_t tree, GError **error)
 /* Whether all workers go on: none may leave the others with a tree that lacks its rows. */
 static bool agree(Trainer *trainer, bool *goes_on, GError **error)
 {
-    static const RubatoKey key = 0;
-    int64_t n_stop = !app_worker_goes_on(trainer->self);
+    double stops = !app_worker_goes_on(trainer->self);
 
-    if (!rubato_kv_table_add(trainer->stops, &key, 1, &n_stop, error) ||
-        !rubato_kv_table_clock(trainer->stops, error) ||
-        !rubato_kv_table_get(trainer->stops, &key, 1, &n_stop, error))
+    if (!rubato_worker_reduce(trainer->worker, &stops, 1, RUBATO_REDUCTION_SUM, error))
         return false;
-    *goes_on = n_stop == 0;
+    *goes_on = stops <= 0;
     return true;
 }
 
@@ -313,7 +310,6 @@ static void trainer_clear(Trainer *trainer)
 {
     rubato_kv_table_free(trainer->histograms);
     rubato_kv_table_free(trainer->trees);
-    rubato_kv_table_free(trainer->stops);
     g_bytes_unref(trainer->terms);
     g_free(trainer->slots);
     g_free(trainer->keys);
@@ -332,10 +328,7 @@ static bool trainer_open(Trainer *trainer, GError **error)
     if (trainer->histograms == NULL)
         return false;
     trainer->trees = rubato_worker_open_kv_table(worker, GBDT_TREES, RUBATO_F32, error);
-    if (trainer->trees == NULL)
-        return false;
-    trainer->stops = rubato_worker_open_kv_table(worker, GBDT_STOPS, RUBATO_I64, error);
-    return trainer->stops != NULL;
+    return trainer->trees != NULL;
 }
 
 static GBytes *terms_of(const GbdtJob *job)
@@ -384,7 +377,7 @@ static bool score(const RubatoBatch *batch, double *scores, void *user_data, GEr
     g_autofree float *values = g_new(float, batch->n_rows *n_columns);
 
     if ((job->forest.starts == NULL && !gbdt_read_forest(job, &job->forest, error)) ||
-        !app_dense_fill(values, batch, n_columns, NAN, error))
+        !rubato_batch_fill_matrix(batch, 0, n_columns, NAN, values, error))
         return false;
     for (size_t row = 0; row < batch->n_rows; row++) {
         for (uint32_t k = 0; k < n_scores; k++)
@@ -395,13 +388,47 @@ static bool score(const RubatoBatch *batch, double *scores, void *user_data, GEr
     return true;
 }
 
+/* The same for rows that come in the same order after each round: job->forest has the trees that
+ * their scores lack. */
+static bool score_further(const RubatoBatch *batch, double *scores, void *user_data, GError **error)
+{
+    GbdtJob *job = user_data;
+    GbdtValidation *validation = &job->validation;
+    const uint32_t n_columns = job->bins.n_columns, n_scores = app_loss_n_scores(&job->loss);
+    const size_t n = batch->n_rows * n_scores, from = validation->row * n_scores;
+    g_autofree float *values = g_new(float, batch->n_rows *n_columns);
+
+    if (!rubato_batch_fill_matrix(batch, 0, n_columns, NAN, values, error))
+        return false;
+    while (validation->scores->len < from + n)
+        g_array_append_val(validation->scores, (double){ app_loss_start(&job->loss) });
+    double *kept = &g_array_index(validation->scores, double, from);
+    for (size_t row = 0; row < batch->n_rows; row++)
+        gbdt_forest_score(&job->forest, values + row * n_columns, n_scores, kept + row * n_scores);
+    if (n > 0)
+        memcpy(scores, kept, n * sizeof *scores);
+    validation->row += batch->n_rows;
+    return true;
+}
+
 /* An AppMeasureFunc. */
 static bool validate(double *loss, void *user_data, GError **error)
 {
     GbdtJob *job = user_data;
+    GbdtValidation *validation = &job->validation;
+    const uint64_t n_trees = (job->n_loaded + job->app.only_epoch) * app_loss_n_scores(&job->loss);
 
-    gbdt_forest_clear(&job->forest); /* there are more trees now */
-    return app_score_validation(&job->rows, &job->loss, score, job, loss, error);
+    gbdt_forest_clear(&job->forest);
+    if (validation->scores == NULL) { /* a loaded model's trees may be deeper */
+        validation->scores = g_array_new(FALSE, FALSE, sizeof(double));
+        if (!gbdt_read_forest(job, &job->forest, error))
+            return false;
+    } else if (!gbdt_read_trees(job, validation->n_trees, n_trees, &job->forest, error)) {
+        return false;
+    }
+    validation->row = 0;
+    validation->n_trees = n_trees;
+    return app_score_validation(&job->rows, &job->loss, score_further, job, loss, error);
 }
 
 static bool predict(const char *path, FILE *output, void *user_data, GError **error)
@@ -435,7 +462,7 @@ static bool cut_trees(GbdtJob *job, GError **error)
 
 static bool train_model(GbdtJob *job, const AppModel *model, GError **error)
 {
-    static const char *const tables[] = { GBDT_TREES, GBDT_HISTOGRAMS, GBDT_STOPS, NULL };
+    static const char *const tables[] = { GBDT_TREES, GBDT_HISTOGRAMS, NULL };
     App *app = &job->app;
     const RubatoTableSpec histograms = {
         .name = GBDT_HISTOGRAMS,
@@ -445,16 +472,12 @@ static bool train_model(GbdtJob *job, const AppModel *model, GError **error)
         .model = "bsp",
         .parts = app->parts,
     };
-    const RubatoTableSpec stops = {
-        .name = GBDT_STOPS, .dtype = RUBATO_I64, .n_keys = 1, .model = "bsp"
-    };
     const RubatoTask reading = { .name = "gbdt-read", .run = read_share, .user_data = job };
     const RubatoTask task = { .name = "gbdt", .run = train, .user_data = job, .tables = tables };
 
     job->n_shares = rubato_engine_n_workers(app->engine);
     job->shares = g_new0(GbdtShare, job->n_shares);
     return rubato_engine_create_table(app->engine, &histograms, error) &&
-           rubato_engine_create_table(app->engine, &stops, error) &&
            rubato_engine_run(app->engine, &reading, error) &&
            app_train_validated(app, &task, job->rows.n_rows, model, validate, job, error) &&
            (!app_reports(app) || cut_trees(job, error));

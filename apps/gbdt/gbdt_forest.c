@@ -22,11 +22,12 @@ static void place_trees(GbdtForest *forest, const RubatoKey *keys, size_t n)
 {
     g_autofree uint32_t *last = NULL;
 
-    forest->n_trees = n > 0 ? tree_of(keys[n - 1]) + 1 : 0;
+    forest->first = n > 0 ? tree_of(keys[0]) : 0;
+    forest->n_trees = n > 0 ? tree_of(keys[n - 1]) - forest->first + 1 : 0;
     last = g_new0(uint32_t, forest->n_trees + 1);
     forest->starts = g_new0(size_t, forest->n_trees + 1);
     for (size_t i = 0; i < n; i++) /* keys ascend */
-        last[tree_of(keys[i])] = node_of(keys[i]);
+        last[tree_of(keys[i]) - forest->first] = node_of(keys[i]);
     for (uint64_t t = 0; t < forest->n_trees; t++)
         forest->starts[t + 1] = forest->starts[t] + last[t] + 1;
     forest->nodes = g_new0(float, (forest->starts[forest->n_trees] + 1) * GBDT_NODE_WIDTH);
@@ -68,8 +69,10 @@ bool gbdt_forest_read(GbdtForest *forest, RubatoEngine *engine, const char *tabl
 
             if (!check_node(row, key, n_columns, error))
                 return false;
-            memcpy(forest->nodes + (forest->starts[tree_of(key)] + node_of(key)) * GBDT_NODE_WIDTH,
-                   row, GBDT_NODE_WIDTH * sizeof *row);
+            const size_t start = forest->starts[tree_of(key) - forest->first];
+
+            memcpy(forest->nodes + (start + node_of(key)) * GBDT_NODE_WIDTH, row,
+                   GBDT_NODE_WIDTH * sizeof *row);
         }
     }
     return true;
@@ -101,6 +104,7 @@ void gbdt_forest_score(const GbdtForest *forest, const float *values, uint32_t n
                        double *scores)
 {
     for (uint64_t t = 0; t < forest->n_trees; t++)
-        scores[t % n_scores] += score_tree(forest->nodes + forest->starts[t] * GBDT_NODE_WIDTH,
-                                           forest->starts[t + 1] - forest->starts[t], values);
+        scores[(forest->first + t) % n_scores] +=
+            score_tree(forest->nodes + forest->starts[t] * GBDT_NODE_WIDTH,
+                       forest->starts[t + 1] - forest->starts[t], values);
 }

@@ -28,14 +28,15 @@ static inline RubatoKey gbdt_node_key(uint64_t tree, uint32_t node)
 }
 
 typedef struct {
-    uint64_t n_trees;
+    uint64_t first, n_trees;
     size_t *starts; /* n_trees + 1: where a tree's node 0, which does not exist, is in nodes */
     float *nodes;   /* GBDT_NODE_WIDTH each */
 } GbdtForest;
 
-/* Reads all trees of a table. RUBATO_ERROR_FORMAT if a node has a column from n_columns on, as a
- * damaged model may have. If it fails, *forest must still be cleared. Main, or a worker before it
- * has changed the table. */
+/* Reads the trees whose nodes have these n keys, which ascend, and all trees between them; a key
+ * without a row is a leaf of value 0. RUBATO_ERROR_FORMAT if a node has a column from n_columns on,
+ * as a damaged model may have. If it fails, *forest must still be cleared. Main, or a worker before
+ * it has changed the table. */
 bool gbdt_forest_read(GbdtForest *forest, RubatoEngine *engine, const char *table,
                       const RubatoKey *keys, size_t n, uint32_t n_columns, GError **error);
 

@@ -16,11 +16,9 @@
 #include "apps/kit/app.h"
 #include "apps/kit/scores/app_rows.h"
 
-/* The tables: nodes of trees; histograms, a row for each node of a level; and a row in which
- * workers say that they stop. */
+/* The tables: nodes of trees; and histograms, a row for each node of a level. */
 #define GBDT_TREES "trees"
 #define GBDT_HISTOGRAMS "histograms"
-#define GBDT_STOPS "stops"
 
 /* A worker's rows. */
 typedef struct {
@@ -28,6 +26,14 @@ typedef struct {
     GbdtRows rows;
     bool is_scored; /* scores count all trees so far */
 } GbdtShare;
+
+/* The rows of --validate, on the reporting node: each round adds only its own trees to their
+ * scores. */
+typedef struct {
+    GArray *scores;   /* of double, row by row, by the trees that there were; NULL: none yet */
+    size_t row;       /* the next that is scored */
+    uint64_t n_trees; /* of these scores */
+} GbdtValidation;
 
 typedef struct {
     App app;
@@ -48,6 +54,7 @@ typedef struct {
     GbdtShare *shares; /* by rank; those of other nodes' workers stay zeroed */
     uint32_t n_shares;
     GbdtForest forest; /* of the reporting node; zeroed: to be read */
+    GbdtValidation validation;
 } GbdtJob;
 
 /* Reads the flags. False if one is wrong, after printing what is wrong: APP_EXIT_USAGE. */
@@ -61,6 +68,10 @@ bool gbdt_count_loaded(GbdtJob *job, GError **error);
 
 /* Reads all trees that there are. Main, or a worker before it has added any. */
 bool gbdt_read_forest(const GbdtJob *job, GbdtForest *forest, GError **error);
+
+/* Reads the trees first .. end - 1, which this run has added. */
+bool gbdt_read_trees(const GbdtJob *job, uint64_t first, uint64_t end, GbdtForest *forest,
+                     GError **error);
 
 /* Frees everything, after printing the error if there is one; the program's exit status. */
 int gbdt_end(GbdtJob *job, const GError *error);

@@ -48,6 +48,8 @@ static void clear(GbdtJob *job)
     }
     g_free(job->shares);
     gbdt_forest_clear(&job->forest);
+    if (job->validation.scores != NULL)
+        g_array_unref(job->validation.scores);
     if (job->bins.starts != NULL)
         gbdt_bins_clear(&job->bins);
     app_rows_clear(&job->rows);
@@ -120,7 +122,7 @@ static bool read_sample(const GbdtJob *job, uint32_t n_columns, AppDense *sample
     *sample = (AppDense){ .n_columns = n_columns };
     sample->values = g_new(float, (size_t)MIN(n_rows, 2 * CUT_ROWS) * n_columns + 1);
     while (good && rubato_reader_next(reader, &batch, error)) {
-        good = app_dense_fill(values, batch, n_columns, NAN, error);
+        good = rubato_batch_fill_matrix(batch, 0, n_columns, NAN, values, error);
         for (size_t row = 0; good && row < batch->n_rows; row++) {
             if (rubato_mix64(++number) > most || sample->n_rows == MIN(n_rows, 2 * CUT_ROWS))
                 continue;
@@ -205,5 +207,19 @@ bool gbdt_read_forest(const GbdtJob *job, GbdtForest *forest, GError **error)
 
     return rubato_engine_list_keys(job->app.engine, GBDT_TREES, &keys, &n, error) &&
            gbdt_forest_read(forest, job->app.engine, GBDT_TREES, keys, n, job->bins.n_columns,
+                            error);
+}
+
+bool gbdt_read_trees(const GbdtJob *job, uint64_t first, uint64_t end, GbdtForest *forest,
+                     GError **error)
+{
+    const uint32_t n_nodes = (2u << job->depth) - 1; /* that a tree may have */
+    g_autofree RubatoKey *keys = g_new(RubatoKey, (end - first) * n_nodes + 1);
+    size_t n = 0;
+
+    for (uint64_t tree = first; tree < end; tree++)
+        for (uint32_t node = 1; node <= n_nodes; node++)
+            keys[n++] = gbdt_node_key(tree, node);
+    return gbdt_forest_read(forest, job->app.engine, GBDT_TREES, keys, n, job->bins.n_columns,
                             error);
 }

@@ -269,8 +269,8 @@ static bool classify(const KmeansJob *job, RubatoDataset *rows, TakeCluster take
 
     while (good && rubato_reader_next(reader, &batch, error)) {
         good = (scaling == NULL || app_scaled_batch_fill(&scaled, scaling, batch, error)) &&
-               app_dense_fill(values, scaling != NULL ? &scaled.batch : batch, job->n_columns, 0,
-                              error);
+               rubato_batch_fill_matrix(scaling != NULL ? &scaled.batch : batch, 0, job->n_columns,
+                                        0, values, error);
         if (good)
             kmeans_classify(&job->final, values, batch->n_rows, clusters, distances);
         for (size_t i = 0; good && i < batch->n_rows; i++)

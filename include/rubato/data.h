@@ -248,11 +248,12 @@ typedef struct {
 RUBATO_API void rubato_batch_free(RubatoBatch *batch);
 
 /* Writes the batch's rows as a dense matrix, n_rows × n_columns, row by row: the value of key
- * first + c goes to column c; what a row does not have is 0, and what it has more than once is
- * summed. False with RUBATO_ERROR_RANGE, and nothing written, if the batch has a key that is no
- * column. Any thread. */
+ * first + c goes to column c; what a row does not have is `absent`, such as 0 or NAN, and what it
+ * has more than once is summed. False with RUBATO_ERROR_RANGE, and nothing written, if the batch
+ * has a key that is no column. Any thread. */
 RUBATO_API bool rubato_batch_fill_matrix(const RubatoBatch *batch, RubatoKey first,
-                                         size_t n_columns, float *matrix, GError **error);
+                                         size_t n_columns, float absent, float *matrix,
+                                         GError **error);
 
 typedef struct RubatoReader RubatoReader;
 

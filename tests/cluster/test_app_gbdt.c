@@ -193,6 +193,36 @@ START_TEST(gbdt_keeps_the_round_that_validation_likes_best)
 }
 END_TEST
 
+/* The validation loss after a round, to whose scores the round adds its own trees, is that of all
+ * trees together: those of a loaded model, which are deeper, too. */
+START_TEST(gbdt_validates_with_all_trees)
+{
+    Files files;
+
+    files_make(&files, LABELS_CLASSES);
+    const char *const deep[] = { "--train",     files.train, "--loss", "softmax",   "--epochs", "2",
+                                 "--max-depth", "5",         "--save", files.model, NULL };
+    const char *const flat[] = { "--train",    files.train, "--load",     files.model,   "--loss",
+                                 "softmax",    "--epochs",  "4",          "--max-depth", "2",
+                                 "--validate", files.test,  "--patience", "0",           "--test",
+                                 files.test,   NULL };
+    g_autoptr(JsonNode) before = run_for_card(PLACE_ONE_PROCESS, "rubato-gbdt", deep);
+    ck_assert_ptr_nonnull(before);
+    for (int place = 0; place < 2; place++) {
+        g_autoptr(JsonNode) card = run_for_card((Place)place, "rubato-gbdt", flat);
+        JsonObject *validation =
+            json_object_get_object_member(json_node_get_object(card), "validation");
+        const int64_t best = json_object_get_int_member(validation, "best_epoch");
+        JsonArray *found = json_object_get_array_member(validation, "loss");
+
+        ck_assert_int_eq(best, 4);
+        ck_assert_double_eq_tol(json_array_get_double_element(found, 3),
+                                metric(card, "test_logloss"), 1e-9);
+    }
+    files_remove(&files);
+}
+END_TEST
+
 /* Xgboost has .9271 and .9995 with as many trees. */
 static const struct {
     const char *train, *test, *loss, *metric;
@@ -241,6 +271,7 @@ static Suite *gbdt_suite(void)
     tcase_add_loop_test(tcase, gbdt_learns_every_loss, 0, (int)G_N_ELEMENTS(losses));
     tcase_add_test(tcase, gbdt_comes_out_the_same_for_any_number_of_workers);
     tcase_add_loop_test(tcase, gbdt_goes_on_from_a_model_and_from_a_snapshot, 0, 2);
+    tcase_add_test(tcase, gbdt_validates_with_all_trees);
     tcase_add_test(tcase, gbdt_keeps_the_round_that_validation_likes_best);
     if (has_data(sets[0].train) && has_data(sets[1].train) && !is_slow())
         tcase_add_loop_test(tcase, gbdt_is_as_good_as_a_specialist, 0, (int)G_N_ELEMENTS(sets));

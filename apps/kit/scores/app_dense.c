@@ -29,23 +29,6 @@ bool app_dense_columns(RubatoDataset *rows, const char *source, uint32_t *n_colu
     return true;
 }
 
-bool app_dense_fill(float *values, const RubatoBatch *batch, uint32_t n_columns, float absent,
-                    GError **error)
-{
-    if (batch->n_keys > 0 && batch->keys[batch->n_keys - 1] >= n_columns) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                    "a row has key %" G_GUINT64_FORMAT ": the model's rows have keys from 0 to %u",
-                    batch->keys[batch->n_keys - 1], n_columns - 1);
-        return false;
-    }
-    for (size_t i = 0; i < batch->n_rows * n_columns; i++)
-        values[i] = absent;
-    for (size_t row = 0; row < batch->n_rows; row++)
-        for (size_t e = batch->row_start[row]; e < batch->row_start[row + 1]; e++)
-            values[row * n_columns + batch->keys[batch->index[e]]] = batch->value[e];
-    return true;
-}
-
 /* Makes room for more rows. */
 static bool grow(AppDense *dense, size_t n_more, size_t *n_max, GError **error)
 {
@@ -84,8 +67,8 @@ bool app_dense_read(AppDense *dense, RubatoReader *reader, uint32_t n_columns, f
 
         good = (scaling == NULL || app_scaled_batch_fill(&scaled, scaling, batch, error)) &&
                grow(dense, batch->n_rows, &n_max, error) &&
-               app_dense_fill(dense->values + dense->n_rows * n_columns, rows, n_columns, absent,
-                              error);
+               rubato_batch_fill_matrix(rows, 0, n_columns, absent,
+                                        dense->values + dense->n_rows * n_columns, error);
         if (good) {
             memcpy(dense->labels + dense->n_rows, batch->label,
                    batch->n_rows * sizeof *batch->label);

@@ -27,15 +27,11 @@ bool app_dense_columns(RubatoDataset *rows, const char *source, uint32_t *n_colu
 
 /* Reads all that a reader gives, in its order, and frees the reader. The reader may be NULL after
  * an error; then the result is false, too. absent: the value where a row has no entry. scaling: by
- * what values are standardised; NULL: they are not. RUBATO_ERROR_FORMAT if a row has a key that is
+ * what values are standardised; NULL: they are not. RUBATO_ERROR_RANGE if a row has a key that is
  * no column, RUBATO_ERROR_MEMORY. If it fails, *dense must still be cleared. (reader: transfer
  * full) */
 bool app_dense_read(AppDense *dense, RubatoReader *reader, uint32_t n_columns, float absent,
                     const AppFeatures *scaling, GError **error);
-
-/* Writes the rows of a batch into values, n_rows × n_columns. RUBATO_ERROR_FORMAT as above. */
-bool app_dense_fill(float *values, const RubatoBatch *batch, uint32_t n_columns, float absent,
-                    GError **error);
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(AppDense, app_dense_clear)
 

@@ -1,6 +1,7 @@
 /* The rows of a batch as a dense matrix.
  *
  * docs/reference/data.md */
+#include <math.h>
 #include <rubato/data.h>
 #include <string.h>
 
@@ -25,8 +26,23 @@ START_TEST(rows_are_dense_and_repeated_keys_are_summed)
     float matrix[G_N_ELEMENTS(expected)];
 
     memset(matrix, 0xff, sizeof matrix);
-    ck_assert(rubato_batch_fill_matrix(&batch, 10, 4, matrix, NULL));
+    ck_assert(rubato_batch_fill_matrix(&batch, 10, 4, 0, matrix, NULL));
     ck_assert_mem_eq(matrix, expected, sizeof matrix);
+}
+END_TEST
+
+/* A sum that begins with the value for what is absent is a sum, too. */
+START_TEST(what_a_row_does_not_have_is_what_the_caller_says)
+{
+    static const float expected[] = { 1, -1, -1, 3, -1, -1, -1, -1, -1, 0.75f, -1, -1 };
+    float matrix[G_N_ELEMENTS(expected)];
+
+    ck_assert(rubato_batch_fill_matrix(&batch, 10, 4, -1, matrix, NULL));
+    ck_assert_mem_eq(matrix, expected, sizeof matrix);
+    ck_assert(rubato_batch_fill_matrix(&batch, 10, 4, NAN, matrix, NULL));
+    for (size_t i = 0; i < G_N_ELEMENTS(expected); i++)
+        ck_assert((expected[i] == -1 && i != 8) == (bool)isnan(matrix[i]));
+    ck_assert_float_eq(matrix[8], -1);
 }
 END_TEST
 
@@ -42,8 +58,8 @@ START_TEST(a_key_that_is_no_column_is_named)
     for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
         g_autoptr(GError) error = NULL;
 
-        ck_assert(
-            !rubato_batch_fill_matrix(&batch, wrong[i].first, wrong[i].n_columns, matrix, &error));
+        ck_assert(!rubato_batch_fill_matrix(&batch, wrong[i].first, wrong[i].n_columns, 0, matrix,
+                                            &error));
         ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_RANGE));
         ck_assert_ptr_nonnull(strstr(error->message, wrong[i].key));
         ck_assert(matrix[0] == 7);
@@ -57,7 +73,7 @@ START_TEST(a_batch_without_entries_is_all_zeros)
     const RubatoBatch empty = { .n_rows = 1, .row_start = starts };
     float matrix[] = { 1, 2 };
 
-    ck_assert(rubato_batch_fill_matrix(&empty, 5, 2, matrix, NULL));
+    ck_assert(rubato_batch_fill_matrix(&empty, 5, 2, 0, matrix, NULL));
     ck_assert(matrix[0] == 0 && matrix[1] == 0);
 }
 END_TEST
@@ -68,6 +84,7 @@ int main(void)
     TCase *const cases = tcase_create("matrix");
 
     tcase_add_test(cases, rows_are_dense_and_repeated_keys_are_summed);
+    tcase_add_test(cases, what_a_row_does_not_have_is_what_the_caller_says);
     tcase_add_test(cases, a_key_that_is_no_column_is_named);
     tcase_add_test(cases, a_batch_without_entries_is_all_zeros);
     suite_add_tcase(suite, cases);
