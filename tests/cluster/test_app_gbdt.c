@@ -10,10 +10,6 @@
 #define N_TRAIN 2000
 #define N_TEST 500
 
-typedef struct {
-    char *dir, *train, *test, *model, *output;
-} Files;
-
 /* Rows in the unit square; the label depends on the quarter. Every tenth value is missing, and a
  * missing x stands for one above 0.5. */
 typedef enum { LABELS_TWO, LABELS_CLASSES, LABELS_NUMBERS } Labels;
@@ -40,28 +36,14 @@ static void write_rows(const char *path, GRand *random, Labels labels, int n)
     g_string_free(text, TRUE);
 }
 
-static void files_make(Files *files, Labels labels)
+static void files_make(ProgramFiles *files, Labels labels)
 {
     GRand *random = g_rand_new_with_seed(3);
 
-    files->dir = make_folder();
-    files->train = g_build_filename(files->dir, "train.csv", NULL);
-    files->test = g_build_filename(files->dir, "test.csv", NULL);
-    files->model = g_build_filename(files->dir, "model", NULL);
-    files->output = g_build_filename(files->dir, "output", NULL);
+    program_files_make(files, "csv");
     write_rows(files->train, random, labels, N_TRAIN);
     write_rows(files->test, random, labels, N_TEST);
     g_rand_free(random);
-}
-
-static void files_remove(Files *files)
-{
-    remove_folder(files->dir);
-    g_free(files->dir);
-    g_free(files->train);
-    g_free(files->test);
-    g_free(files->model);
-    g_free(files->output);
 }
 
 static const struct {
@@ -74,7 +56,7 @@ static const struct {
     { LABELS_NUMBERS, "squared", "test_rmse", 0, 0.5 },
 };
 
-static JsonNode *learn(Place place, const Files *files, const char *loss, const char *extra,
+static JsonNode *learn(Place place, const ProgramFiles *files, const char *loss, const char *extra,
                        const char *more)
 {
     return run_for_card(place, "rubato-gbdt",
@@ -87,7 +69,7 @@ static JsonNode *learn(Place place, const Files *files, const char *loss, const 
 START_TEST(gbdt_learns_every_loss)
 {
     const char *name = losses[_i].metric;
-    Files files;
+    ProgramFiles files;
     g_autofree char *text = NULL;
 
     files_make(&files, losses[_i].labels);
@@ -103,11 +85,11 @@ START_TEST(gbdt_learns_every_loss)
     ck_assert(g_file_get_contents(files.output, &text, NULL, NULL));
     g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
     ck_assert_uint_eq(g_strv_length(lines), N_TEST + 1);
-    files_remove(&files);
+    program_files_remove(&files);
 }
 END_TEST
 
-static double loss_with(Place place, const Files *files, const char *extra, const char *more)
+static double loss_with(Place place, const ProgramFiles *files, const char *extra, const char *more)
 {
     g_autoptr(JsonNode) card = learn(place, files, "logistic", extra, more);
 
@@ -117,14 +99,14 @@ static double loss_with(Place place, const Files *files, const char *extra, cons
 /* Sums of integers do not depend on their order: so neither on how many add to them. */
 START_TEST(gbdt_comes_out_the_same_for_any_number_of_workers)
 {
-    Files files;
+    ProgramFiles files;
 
     files_make(&files, LABELS_TWO);
     const double loss = loss_with(PLACE_TWO_NODES, &files, NULL, NULL);
     ck_assert_double_eq(loss_with(PLACE_ONE_PROCESS, &files, NULL, NULL), loss);
     ck_assert_double_eq(loss_with(PLACE_ONE_PROCESS, &files, "--workers", "1"), loss);
     ck_assert_double_eq(loss_with(PLACE_ONE_PROCESS, &files, "--checkpoint", files.model), loss);
-    files_remove(&files);
+    program_files_remove(&files);
 }
 END_TEST
 
@@ -132,7 +114,7 @@ END_TEST
 START_TEST(gbdt_goes_on_from_a_model_and_from_a_snapshot)
 {
     const bool resumes = _i == 1;
-    Files files;
+    ProgramFiles files;
 
     files_make(&files, LABELS_TWO);
     const double loss = loss_with(PLACE_ONE_PROCESS, &files, NULL, NULL);
@@ -160,7 +142,7 @@ START_TEST(gbdt_goes_on_from_a_model_and_from_a_snapshot)
     }
     g_autoptr(JsonNode) whole = run_for_card(PLACE_TWO_NODES, "rubato-gbdt", arguments);
     ck_assert_double_eq_tol(metric(whole, "test_logloss"), loss, 1e-6);
-    files_remove(&files);
+    program_files_remove(&files);
 }
 END_TEST
 
@@ -168,7 +150,7 @@ END_TEST
  * nothing in the saved model. */
 START_TEST(gbdt_keeps_the_round_that_validation_likes_best)
 {
-    Files files;
+    ProgramFiles files;
     GString *text = g_string_new(NULL);
     GRand *random = g_rand_new_with_seed(1);
 
@@ -189,7 +171,7 @@ START_TEST(gbdt_keeps_the_round_that_validation_likes_best)
     ck_assert_double_eq(metric(tested, "test_logloss"), metric(card, "test_logloss"));
     g_string_free(text, TRUE);
     g_rand_free(random);
-    files_remove(&files);
+    program_files_remove(&files);
 }
 END_TEST
 
@@ -197,7 +179,7 @@ END_TEST
  * trees together: those of a loaded model, which are deeper, too. */
 START_TEST(gbdt_validates_with_all_trees)
 {
-    Files files;
+    ProgramFiles files;
 
     files_make(&files, LABELS_CLASSES);
     const char *const deep[] = { "--train",     files.train, "--loss", "softmax",   "--epochs", "2",
@@ -219,7 +201,7 @@ START_TEST(gbdt_validates_with_all_trees)
         ck_assert_double_eq_tol(json_array_get_double_element(found, 3),
                                 metric(card, "test_logloss"), 1e-9);
     }
-    files_remove(&files);
+    program_files_remove(&files);
 }
 END_TEST
 

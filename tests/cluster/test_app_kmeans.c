@@ -13,20 +13,13 @@
 #define N_CLUSTERS 4
 #define N_ROWS 400 /* a multiple of the clusters' number */
 
-typedef struct {
-    char *dir, *rows, *model, *output;
-} Files;
-
 /* Rows around the corners of a square, in turn, each within .5 of its corner. */
-static void files_make(Files *files)
+static void files_make(ProgramFiles *files)
 {
     GString *text = g_string_new(NULL);
     GRand *random = g_rand_new_with_seed(7);
 
-    files->dir = make_folder();
-    files->rows = g_build_filename(files->dir, "rows.svm", NULL);
-    files->model = g_build_filename(files->dir, "model", NULL);
-    files->output = g_build_filename(files->dir, "output", NULL);
+    program_files_make(files, "svm");
     for (int i = 0; i < N_ROWS; i++) {
         char x[G_ASCII_DTOSTR_BUF_SIZE], y[G_ASCII_DTOSTR_BUF_SIZE];
 
@@ -34,18 +27,9 @@ static void files_make(Files *files)
         g_ascii_formatd(y, sizeof y, "%.4f", 10 * (i / 2 % 2) + g_rand_double(random) - 0.5);
         g_string_append_printf(text, "0 1:%s 2:%s\n", x, y);
     }
-    ck_assert(g_file_set_contents(files->rows, text->str, -1, NULL));
+    ck_assert(g_file_set_contents(files->train, text->str, -1, NULL));
     g_string_free(text, TRUE);
     g_rand_free(random);
-}
-
-static void files_remove(Files *files)
-{
-    remove_folder(files->dir);
-    g_free(files->dir);
-    g_free(files->rows);
-    g_free(files->model);
-    g_free(files->output);
 }
 
 /* Each row has the cluster of every fourth row, and lies near its centre. */
@@ -84,37 +68,37 @@ START_TEST(kmeans_finds_clusters_in_every_way)
 {
     const char *const *extra = ways[_i].arguments;
     const Place place = (Place)(_i % 2);
-    Files files;
+    ProgramFiles files;
 
     files_make(&files);
     g_autoptr(JsonNode) card =
         run_for_card(place, "rubato-kmeans",
                      (const char *const[]){
-                         "--train", files.rows, "--clusters", "4", "--save", files.model,
+                         "--train", files.train, "--clusters", "4", "--save", files.model,
                          extra[0] != NULL ? extra[0] : "--seed", extra[1] != NULL ? extra[1] : "1",
                          extra[2] != NULL ? extra[2] : "--keep-going", extra[3], NULL });
     ck_assert_double_gt(metric(card, "train_inertia"), 0);
     ck_assert_double_lt(metric(card, "train_inertia"), N_ROWS * 0.5);
-    g_autoptr(JsonNode) tested =
-        run_for_card(PLACE_ONE_PROCESS, "rubato-kmeans",
-                     (const char *const[]){ "--load", files.model, "--predict", files.rows,
-                                            "--output", files.output, "--test", files.rows, NULL });
+    g_autoptr(JsonNode) tested = run_for_card(
+        PLACE_ONE_PROCESS, "rubato-kmeans",
+        (const char *const[]){ "--load", files.model, "--predict", files.train, "--output",
+                               files.output, "--test", files.train, NULL });
     check_clusters(files.output);
     ck_assert_double_eq_tol(metric(tested, "test_inertia"), metric(card, "train_inertia"),
                             0.01 * metric(card, "train_inertia"));
-    files_remove(&files);
+    program_files_remove(&files);
 }
 END_TEST
 
 /* Bit by bit, with as many workers; also what a snapshot interrupts. */
 START_TEST(kmeans_under_bsp_comes_out_the_same_everywhere)
 {
-    Files files;
+    ProgramFiles files;
     double inertia[3];
 
     files_make(&files);
-    const char *arguments[] = { "--train", files.rows, "--clusters", "9", "--tolerance",
-                                "0",       NULL,       NULL,         NULL };
+    const char *arguments[] = { "--train", files.train, "--clusters", "9", "--tolerance",
+                                "0",       NULL,        NULL,         NULL };
     for (int i = 0; i < 3; i++) {
         if (i == 2) {
             arguments[6] = "--checkpoint";
@@ -128,7 +112,7 @@ START_TEST(kmeans_under_bsp_comes_out_the_same_everywhere)
     }
     ck_assert_double_eq(inertia[0], inertia[1]);
     ck_assert_double_eq(inertia[0], inertia[2]);
-    files_remove(&files);
+    program_files_remove(&files);
 }
 END_TEST
 
@@ -136,10 +120,10 @@ END_TEST
 START_TEST(kmeans_goes_on_from_a_snapshot)
 {
     const Place place = (Place)_i;
-    Files files;
+    ProgramFiles files;
 
     files_make(&files);
-    const char *arguments[] = { "--train",      files.rows,  "--clusters", "9",
+    const char *arguments[] = { "--train",      files.train, "--clusters", "9",
                                 "--tolerance",  "0",         "--epochs",   "6",
                                 "--checkpoint", files.model, NULL,         NULL };
     g_autoptr(JsonNode) whole = run_for_card(place, "rubato-kmeans", arguments);
@@ -151,7 +135,7 @@ START_TEST(kmeans_goes_on_from_a_snapshot)
     g_autoptr(JsonNode) resumed = run_for_card(place, "rubato-kmeans", arguments);
     ck_assert_double_gt(metric(half, "train_inertia"), metric(whole, "train_inertia"));
     ck_assert_double_eq_tol(metric(resumed, "train_inertia"), metric(whole, "train_inertia"), 1e-6);
-    files_remove(&files);
+    program_files_remove(&files);
 }
 END_TEST
 
@@ -194,19 +178,19 @@ END_TEST
 
 START_TEST(kmeans_refuses_another_number_of_clusters_than_the_model_has)
 {
-    Files files;
+    ProgramFiles files;
 
     files_make(&files);
     json_node_unref(run_for_card(PLACE_ONE_PROCESS, "rubato-kmeans",
-                                 (const char *const[]){ "--train", files.rows, "--clusters", "4",
+                                 (const char *const[]){ "--train", files.train, "--clusters", "4",
                                                         "--save", files.model, NULL }));
     Outcome outcome = run_program(PLACE_ONE_PROCESS, "rubato-kmeans",
                                   (const char *const[]){ "--load", files.model, "--test",
-                                                         files.rows, "--clusters", "5", NULL });
+                                                         files.train, "--clusters", "5", NULL });
     ck_assert_int_eq(outcome.status, 1);
     ck_assert_msg(strstr(outcome.err, "has 4 clusters") != NULL, "%.4000s", outcome.err);
     outcome_clear(&outcome);
-    files_remove(&files);
+    program_files_remove(&files);
 }
 END_TEST
 

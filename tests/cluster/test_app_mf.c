@@ -18,10 +18,6 @@ static const Ratings few = { 80, 60, 4000, 400, 0.1 };
  * for each number. */
 static const Ratings many = { 600, 400, 150000, 15000, 0.5 };
 
-typedef struct {
-    char *dir, *train, *test, *model, *output;
-} Files;
-
 static double draw(GRand *random, double spread)
 {
     double sum = 0;
@@ -60,30 +56,16 @@ static void write_ratings(const char *path, const Ratings *spec, GRand *random, 
     g_string_free(text, TRUE);
 }
 
-static void files_make(Files *files, const Ratings *spec)
+static void files_make(ProgramFiles *files, const Ratings *spec)
 {
     GRand *random = g_rand_new_with_seed(5);
     g_autofree double *users = draw_rows(random, spec->n_users);
     g_autofree double *items = draw_rows(random, spec->n_items);
 
-    files->dir = make_folder();
-    files->train = g_build_filename(files->dir, "train.ratings", NULL);
-    files->test = g_build_filename(files->dir, "test.ratings", NULL);
-    files->model = g_build_filename(files->dir, "model", NULL);
-    files->output = g_build_filename(files->dir, "output", NULL);
+    program_files_make(files, "ratings");
     write_ratings(files->train, spec, random, users, items, spec->n_train);
     write_ratings(files->test, spec, random, users, items, spec->n_test);
     g_rand_free(random);
-}
-
-static void files_remove(Files *files)
-{
-    remove_folder(files->dir);
-    g_free(files->dir);
-    g_free(files->train);
-    g_free(files->test);
-    g_free(files->model);
-    g_free(files->output);
 }
 
 static const struct {
@@ -95,7 +77,7 @@ static const struct {
     { { "--model", "sparse_ssp" }, 0.2 },
 };
 
-static JsonNode *learn(Place place, const Files *files, const char *const extra[4])
+static JsonNode *learn(Place place, const ProgramFiles *files, const char *const extra[4])
 {
     return run_for_card(place, "rubato-mf",
                         (const char *const[]){ "--train", files->train, "--test", files->test,
@@ -107,20 +89,20 @@ static JsonNode *learn(Place place, const Files *files, const char *const extra[
 START_TEST(mf_learns_ratings_in_every_way)
 {
     const Place place = (Place)(_i % 2);
-    Files files;
+    ProgramFiles files;
 
     files_make(&files, &few);
     g_autoptr(JsonNode) card = learn(place, &files, ways[_i].arguments);
     ck_assert_double_le(metric(card, "test_rmse"), ways[_i].rmse);
     ck_assert_double_le(metric(card, "train_loss"), ways[_i].rmse * ways[_i].rmse);
     ck_assert_int_eq(number(card, "samples"), few.n_train * 60);
-    files_remove(&files);
+    program_files_remove(&files);
 }
 END_TEST
 
 START_TEST(mf_under_bsp_comes_out_the_same_everywhere)
 {
-    Files files;
+    ProgramFiles files;
     double rmse[2];
 
     files_make(&files, &few);
@@ -132,14 +114,14 @@ START_TEST(mf_under_bsp_comes_out_the_same_everywhere)
         rmse[i] = metric(card, "test_rmse");
     }
     ck_assert_double_eq(rmse[0], rmse[1]);
-    files_remove(&files);
+    program_files_remove(&files);
 }
 END_TEST
 
 /* Loaded on nodes of another number, it tests and predicts the same, and is trained on. */
 START_TEST(mf_uses_a_saved_model)
 {
-    Files files;
+    ProgramFiles files;
     g_autofree char *text = NULL;
 
     files_make(&files, &few);
@@ -157,13 +139,13 @@ START_TEST(mf_uses_a_saved_model)
                      (const char *const[]){ "--load", files.model, "--train", files.train, "--test",
                                             files.test, "--epochs", "1", "--l2", "0.002", NULL });
     ck_assert_double_eq_tol(metric(more, "test_rmse"), metric(card, "test_rmse"), 0.02);
-    files_remove(&files);
+    program_files_remove(&files);
 }
 END_TEST
 
 START_TEST(mf_goes_on_from_a_snapshot)
 {
-    Files files;
+    ProgramFiles files;
 
     files_make(&files, &few);
     const char *arguments[] = { "--train", files.train, "--test", files.test, "--epochs",
@@ -178,13 +160,13 @@ START_TEST(mf_goes_on_from_a_snapshot)
     g_autoptr(JsonNode) resumed = run_for_card(PLACE_TWO_NODES, "rubato-mf", arguments);
     ck_assert_double_gt(metric(half, "test_rmse"), metric(whole, "test_rmse"));
     ck_assert_double_eq_tol(metric(resumed, "test_rmse"), metric(whole, "test_rmse"), 1e-4);
-    files_remove(&files);
+    program_files_remove(&files);
 }
 END_TEST
 
 START_TEST(mf_keeps_the_epoch_that_validation_likes_best)
 {
-    Files files;
+    ProgramFiles files;
 
     files_make(&files, &few);
     g_autoptr(JsonNode) card = run_for_card(
@@ -194,14 +176,14 @@ START_TEST(mf_keeps_the_epoch_that_validation_likes_best)
                                "--epochs", "60", "--patience", "2", NULL });
     ck_assert_str_eq(json_object_get_string_member(json_node_get_object(card), "stopped"),
                      "patience");
-    files_remove(&files);
+    program_files_remove(&files);
 }
 END_TEST
 
 /* Hardly worse than the noise, which nothing could learn. */
 START_TEST(mf_learns_all_but_the_noise)
 {
-    Files files;
+    ProgramFiles files;
 
     files_make(&files, &many);
     g_autoptr(JsonNode) card = run_for_card(
@@ -209,7 +191,7 @@ START_TEST(mf_learns_all_but_the_noise)
         (const char *const[]){ "--train", files.train, "--test", files.test, "--factors", "2",
                                "--l2", "0.005", "--l2-bias", "0.005", "--epochs", "40", NULL });
     ck_assert_double_le(metric(card, "test_rmse"), 1.02 * many.noise);
-    files_remove(&files);
+    program_files_remove(&files);
 }
 END_TEST
 

@@ -209,3 +209,26 @@ void remove_folder(const char *path)
     }
     g_rmdir(path);
 }
+
+void program_files_make(ProgramFiles *files, const char *format)
+{
+    g_autofree char *train = g_strconcat("train.", format, NULL);
+    g_autofree char *test = g_strconcat("test.", format, NULL);
+    char *dir = make_folder();
+
+    *files = (ProgramFiles){ .dir = dir,
+                             .train = g_build_filename(dir, train, NULL),
+                             .test = g_build_filename(dir, test, NULL),
+                             .model = g_build_filename(dir, "model", NULL),
+                             .output = g_build_filename(dir, "output", NULL) };
+}
+
+void program_files_remove(ProgramFiles *files)
+{
+    remove_folder(files->dir);
+    g_free(files->dir);
+    g_free(files->train);
+    g_free(files->test);
+    g_free(files->model);
+    g_free(files->output);
+}

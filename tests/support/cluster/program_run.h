@@ -52,4 +52,13 @@ bool has_data(const char *name);
 char *make_folder(void);
 void remove_folder(const char *path);
 
+/* A new folder, and paths in it for what a program reads and writes. */
+typedef struct {
+    char *dir, *train, *test, *model, *output;
+} ProgramFiles;
+
+/* format: the end of the names of train and test, such as "csv". */
+void program_files_make(ProgramFiles *files, const char *format);
+void program_files_remove(ProgramFiles *files);
+
 #endif
