@@ -183,18 +183,12 @@ static void check_last_loss(App *app, double loss_sum)
 }
 
 /* What the workers told last, when all have ended. */
-static bool take_totals(App *app, GError **error)
+static void take_totals(App *app, const double *totals)
 {
-    const RubatoKey key = 0;
-    double totals[APP_N_TOTALS];
-
-    if (!rubato_engine_get(app->engine, APP_TOTALS, &key, 1, totals, error))
-        return false;
     app->n_samples = (uint64_t)totals[APP_TOTAL_ROWS];
     app_curve_end(&app->curve, app->seconds, totals[APP_TOTAL_ROWS], totals[APP_TOTAL_LOSS],
                   totals[APP_TOTAL_METRIC]);
     check_last_loss(app, totals[APP_TOTAL_LOSS]);
-    return true;
 }
 
 bool app_training_begin(App *app, uint64_t n_rows, GError **error)
@@ -236,8 +230,15 @@ bool app_training_run(App *app, const RubatoTask *task, GError **error)
 
 bool app_training_end(App *app, bool good, GError **error)
 {
-    app_progress_end(&app->progress);
-    return good && (!app->reports || take_totals(app, error)) &&
+    const RubatoKey key = 0;
+    double totals[APP_N_TOTALS] = { 0 };
+    const bool knows =
+        good && app->reports && rubato_engine_get(app->engine, APP_TOTALS, &key, 1, totals, error);
+
+    app_progress_end(&app->progress, (uint64_t)totals[APP_TOTAL_ROWS]);
+    if (knows)
+        take_totals(app, totals);
+    return good && (knows || !app->reports) &&
            rubato_engine_drop_table(app->engine, APP_TOTALS, error);
 }
 

@@ -350,7 +350,7 @@ static void run_progress(AppProgress *progress)
         app_progress_count(progress, 10);
         app_progress_draw(progress, 10, 5);
     }
-    app_progress_end(progress);
+    app_progress_end(progress, 0);
 }
 
 START_TEST(progress_on_a_pipe_is_a_line_for_each_epoch)
@@ -375,6 +375,22 @@ START_TEST(progress_on_a_pipe_is_a_line_for_each_epoch)
 }
 END_TEST
 
+/* This node had 300 of the 800 samples, and thinks at first that the other one had as many. */
+START_TEST(progress_ends_with_what_all_nodes_have_done)
+{
+    AppProgress progress;
+    char text[4096];
+    const int said = capture_stderr();
+
+    app_progress_begin(&progress, 4, 800);
+    app_progress_report(&progress, 2, 1);
+    app_progress_count(&progress, 300);
+    app_progress_end(&progress, 800);
+    read_all(said, text, sizeof text);
+    ck_assert_msg(g_str_has_prefix(text, "epoch 4/4  100 %"), "%s", text);
+}
+END_TEST
+
 START_TEST(progress_of_a_node_that_does_not_report_is_silent)
 {
     AppProgress progress;
@@ -383,7 +399,7 @@ START_TEST(progress_of_a_node_that_does_not_report_is_silent)
 
     app_progress_begin(&progress, 4, 800);
     app_progress_count(&progress, 400);
-    app_progress_end(&progress);
+    app_progress_end(&progress, 0);
     read_all(said, text, sizeof text);
     ck_assert_str_eq(text, "");
 }
@@ -416,7 +432,7 @@ START_TEST(progress_on_a_terminal_is_redrawn_in_place)
         app_progress_count(&progress, 100);
         app_progress_draw(&progress, 100, 50);
     }
-    app_progress_end(&progress);
+    app_progress_end(&progress, 0);
     read_all(terminal, text, sizeof text);
     ck_assert(strchr(text, '\n') == NULL);
     g_auto(GStrv) pictures = g_strsplit(text, "\r", -1);
@@ -575,6 +591,7 @@ static Suite *app_suite(void)
     tcase_add_test(progress, bar_leaves_out_a_loss_that_is_not_known);
     tcase_add_test(progress, bar_fits_every_width);
     tcase_add_test(progress, progress_on_a_pipe_is_a_line_for_each_epoch);
+    tcase_add_test(progress, progress_ends_with_what_all_nodes_have_done);
     tcase_add_test(progress, progress_of_a_node_that_does_not_report_is_silent);
     tcase_add_test(progress, progress_on_a_terminal_is_redrawn_in_place);
     tcase_add_test(progress, progress_on_a_dumb_terminal_is_lines);

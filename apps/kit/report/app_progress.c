@@ -148,10 +148,15 @@ void app_progress_count(AppProgress *progress, uint64_t n_samples)
     atomic_fetch_add_explicit(&progress->n_counted, n_samples, memory_order_relaxed);
 }
 
-static AppProgressView look(const AppProgress *progress, int64_t now_us)
+static double estimate(const AppProgress *progress)
 {
-    const double counted =
-        (double)atomic_load_explicit(&progress->n_counted, memory_order_relaxed) * progress->scale;
+    return (double)atomic_load_explicit(&progress->n_counted, memory_order_relaxed) *
+           progress->scale;
+}
+
+/* When so many samples are done, over all workers. */
+static AppProgressView look(const AppProgress *progress, double counted, int64_t now_us)
+{
     const double seconds = (double)MAX(now_us - progress->begun_us, 1) / G_USEC_PER_SEC;
     const double done = MIN(counted / (double)progress->n_total, 1);
 
@@ -190,7 +195,7 @@ void app_progress_draw(AppProgress *progress, uint64_t n_samples, double loss)
     progress->loss_sum = progress->loss_sum * LOSS_MEMORY + loss;
     progress->loss_n = progress->loss_n * LOSS_MEMORY + (double)n_samples;
 
-    AppProgressView view = look(progress, now_us);
+    AppProgressView view = look(progress, estimate(progress), now_us);
     if (!progress->bar && view.epoch != progress->line_epoch) {
         /* A line for the epoch that has just ended. */
         const uint32_t begun = view.epoch;
@@ -215,7 +220,7 @@ void app_progress_say(AppProgress *progress, const char *format, ...)
     write_text(progress, text);
 }
 
-void app_progress_end(AppProgress *progress)
+void app_progress_end(AppProgress *progress, uint64_t n_samples)
 {
     const int64_t now_us = g_get_monotonic_time();
 
@@ -224,7 +229,8 @@ void app_progress_end(AppProgress *progress)
     if (progress->bar) {
         write_text(progress, progress->piped_columns > 0 ? "\r\n" : "\r" ERASE_TO_END);
     } else {
-        AppProgressView view = look(progress, now_us);
+        AppProgressView view =
+            look(progress, n_samples > 0 ? (double)n_samples : estimate(progress), now_us);
 
         /* the epoch in which it ended, not the one that would come next */
         const double last = ceil(view.done * progress->n_epochs - EPOCH_ROUNDING);

@@ -53,8 +53,9 @@ void app_progress_draw(AppProgress *progress, uint64_t n_samples, double loss);
 /* Prints a line on standard error that stays; a bar gives way to it. */
 void app_progress_say(AppProgress *progress, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
-/* Takes the bar off the terminal, or writes a last line. */
-void app_progress_end(AppProgress *progress);
+/* Takes the bar off the terminal, or writes a last line. n_samples: over all workers; 0: unknown,
+ * so that it is estimated from those that were counted. */
+void app_progress_end(AppProgress *progress, uint64_t n_samples);
 
 /* The text of a bar of at most `columns` columns, or of a line. */
 void app_progress_format_bar(const AppProgressView *view, unsigned columns, char *text,
