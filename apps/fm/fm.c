@@ -149,6 +149,12 @@ static void describe_tables(const FmJob *job, AppArray arrays[N_TABLES])
     if (job->model.loss.kind == APP_LOSS_SOFTMAX)
         arrays[WEIGHTS].spec.init_zero_every = 1 + job->model.n_factors;
     arrays[WEIGHTS].spec.init_stddev = job->init_stddev;
+    arrays[WEIGHTS].spec.max_bytes = (uint64_t)job->max_mib << 20;
+    arrays[WEIGHTS].spec.evict = job->evict;
+    if (job->admit_count > 0) {
+        arrays[WEIGHTS].spec.admit = "count";
+        arrays[WEIGHTS].spec.admit_count = (uint32_t)job->admit_count;
+    }
 }
 
 static bool run(FmJob *job, GError **error)

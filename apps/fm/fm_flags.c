@@ -16,6 +16,7 @@ static const double softmax_rates[APP_N_RULES] = {
 
 #define FACTORS_DEFAULT 8
 #define NOT_GIVEN G_MININT
+#define MAX_MIB (1 << 30)
 #define NUMBER_NOT_GIVEN (-DBL_MAX)
 
 /* The penalty on factors if --l2-factors is not given. With softmax a product of factors adds to
@@ -33,6 +34,21 @@ static bool check_loss(const FmJob *job, GError **error)
            app_refuse(error, "--ffm: has no --loss softmax; leave out one of them");
 }
 
+/* The rest is refused when the table is made. */
+static bool check_forgetting(const FmJob *job, GError **error)
+{
+    if (job->max_mib < 0 || job->max_mib > MAX_MIB)
+        return app_refuse(error,
+                          "--max-mib: expected a number from 1 to %d, found %" G_GINT64_FORMAT,
+                          MAX_MIB, job->max_mib);
+    if (job->evict != NULL && job->max_mib == 0)
+        return app_refuse(error, "--evict: has no effect here; it needs --max-mib");
+    if (job->admit_count != 0 && (job->admit_count < 2 || job->admit_count > 255))
+        return app_refuse(error, "--admit-count: expected a number from 2 to 255, found %d",
+                          job->admit_count);
+    return true;
+}
+
 static bool take_flags(void *user_data, GError **error)
 {
     FmJob *job = user_data;
@@ -43,6 +59,8 @@ static bool take_flags(void *user_data, GError **error)
     if (!isfinite(job->init_stddev) || job->init_stddev <= 0)
         return app_refuse(error, "--init-stddev: expected a number above 0, found %g",
                           job->init_stddev);
+    if (!check_forgetting(job, error))
+        return false;
     if (!app_loss_take(&job->model.loss, job->loss_name, error) || !check_loss(job, error) ||
         !app_rule_take(&job->rule, job->rule_name, error) ||
         !app_check_number("l1", job->rule.l1, error) ||
@@ -64,6 +82,7 @@ static void clear(FmJob *job)
     app_loss_clear(&job->model.loss);
     g_free(job->loss_name);
     g_free(job->rule_name);
+    g_free(job->evict);
 }
 
 bool fm_parse(FmJob *job, int argc, char **argv)
@@ -85,10 +104,17 @@ bool fm_parse(FmJob *job, int argc, char **argv)
           "Penalty on the squares of factors in use (default 0; softmax .001)", "X" },
         { "init-stddev", 0, 0, G_OPTION_ARG_DOUBLE, &job->init_stddev,
           "Standard deviation of the factors at the start (default 0.05)", "X" },
+        { "max-mib", 0, 0, G_OPTION_ARG_INT64, &job->max_mib,
+          "MiB of weights on a server; beyond, rows are evicted (default any)", "N" },
+        { "evict", 0, 0, G_OPTION_ARG_STRING, &job->evict,
+          "Which rows: lru (default; least recently used), lfu (least often)", "NAME" },
+        { "admit-count", 0, 0, G_OPTION_ARG_INT, &job->admit_count,
+          "A key is learned from its N-th step on (default 1)", "N" },
         G_OPTION_ENTRY_NULL,
     };
 
-    static const char *const of_training[] = { "rule", "l1", "l2", "l2-factors", NULL };
+    static const char *const of_training[] = { "rule",    "l1",    "l2",          "l2-factors",
+                                               "max-mib", "evict", "admit-count", NULL };
 
     *job = (FmJob){ .n_factors = NOT_GIVEN,
                     .init_stddev = 0.05,

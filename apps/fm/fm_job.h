@@ -30,6 +30,9 @@ typedef struct {
     gboolean field_aware;
     int n_factors;
     double init_stddev;
+    int64_t max_mib; /* of the weights on a server; 0: any number */
+    char *evict;     /* NULL: not given */
+    int admit_count; /* 0: each key has its row from its first Add on */
 
     AppRule rule;
     AppRows rows;

@@ -272,6 +272,7 @@ int app_end(App *app, const GError *error)
     for (guint i = 0; i < app->metrics->len; i++)
         g_free(g_array_index(app->metrics, AppMetric, i).name);
     g_array_unref(app->metrics);
+    g_array_unref(app->table_rows);
     g_ptr_array_unref(app->notes);
     if (app->program->data != NULL)
         app_data_clear(app->program->data);

@@ -119,6 +119,7 @@ struct App {
     struct _JsonNode *description; /* of the loaded model; NULL: none */
     GPtrArray *notes;              /* said when training begins */
     GArray *metrics;               /* of AppMetric */
+    GArray *table_rows;            /* of AppTableRows */
 
     const char *const *tables; /* of the task, while it runs */
 

@@ -2,6 +2,7 @@
 #include "apps/kit/app.h"
 #include "apps/kit/app_effects.h"
 #include "apps/kit/report/app_output.h"
+#include "apps/kit/report/app_table_rows.h"
 
 #include <float.h>
 #include <glib/gstdio.h>
@@ -482,6 +483,7 @@ bool app_parse(App *app, const AppProgram *program, int argc, char **argv)
     *app = (App){ .program = program };
     app->notes = g_ptr_array_new_with_free_func(g_free);
     app->metrics = g_array_new(FALSE, FALSE, sizeof(AppMetric));
+    app->table_rows = g_array_new(FALSE, FALSE, sizeof(AppTableRows));
     app_output_check_at_exit();
     setlocale(LC_CTYPE, ""); /* how text is encoded, but no decimal commas */
     g_set_prgname(program->name);

@@ -95,6 +95,34 @@ START_TEST(fm_learns_classes_that_linear_terms_cannot_tell)
 }
 END_TEST
 
+static int64_t count_of(const JsonNode *card, const char *name)
+{
+    JsonObject *tables =
+        json_object_get_object_member(json_node_get_object((JsonNode *)card), "tables");
+    JsonObject *weights = json_object_get_object_member(tables, "weights");
+
+    return json_object_get_int_member(weights, name);
+}
+
+/* The first two Adds to each of the six keys are left out. The card has the sums of all nodes. */
+START_TEST(the_card_tells_what_was_forgotten)
+{
+    const Place place = (Place)_i;
+    g_autofree char *rows = write_sums();
+
+    g_autoptr(JsonNode) card = run_for_card(
+        place, "rubato-fm",
+        (const char *const[]){ "--train", rows, "--loss", "softmax", "--epochs", "9", "--max-mib",
+                               "8", "--evict", "lfu", "--admit-count", "3", NULL });
+    ck_assert_int_eq(count_of(card, "rows"), 6);
+    ck_assert_int_eq(count_of(card, "admitted"), 6);
+    ck_assert_int_eq(count_of(card, "refused"), 12);
+    ck_assert_int_eq(count_of(card, "evicted"), 0);
+    ck_assert_int_eq(count_of(card, "expired"), 0);
+    ck_assert_int_gt(count_of(card, "bytes"), 1 << 20); /* where Adds are counted */
+}
+END_TEST
+
 #define SUMS_CLASSES 3u
 #define SUMS_WIDTH 5u /* of a class, with 4 factors */
 
@@ -351,6 +379,7 @@ static Suite *fm_suite(void)
                         (int)G_N_ELEMENTS(models) * 2);
     if (!is_slow())
         tcase_add_test(tcase, fm_learns_classes_that_linear_terms_cannot_tell);
+    tcase_add_loop_test(tcase, the_card_tells_what_was_forgotten, 0, 2);
     tcase_add_test(tcase, fm_begins_with_linear_terms_of_0_in_every_class);
     tcase_add_test(tcase, fm_finds_what_linear_terms_cannot);
     tcase_add_loop_test(tcase, ffm_finds_what_one_set_of_factors_cannot, 0, 2);

@@ -113,6 +113,10 @@ always rubato-fm factors loss init-stddev
 refused rubato-fm ffm 'has no --loss softmax' "${rows[@]}" --ffm --loss softmax
 refused rubato-fm l1 'needs --rule ftrl' "${rows[@]}" --l1 1
 refused rubato-fm l2-factors "$training" "${used[@]}" --l2-factors 1
+refused rubato-fm max-mib "$training" "${used[@]}" --max-mib 9
+refused rubato-fm admit-count "$training" "${used[@]}" --admit-count 2
+refused rubato-fm evict "$training" "${used[@]}" --evict lru
+refused rubato-fm evict 'has no effect here; it needs --max-mib' "${rows[@]}" --evict lru
 
 always rubato-kmeans clusters
 refused rubato-kmeans init 'has no effect with --load' "${rows[@]}" --load model --init parallel

@@ -2,6 +2,7 @@
  * Runs on main's thread. */
 #include "apps/kit/model/app_model.h"
 #include "apps/kit/report/app_file.h"
+#include "apps/kit/report/app_table_rows.h"
 
 #include <json-glib/json-glib.h>
 #include <math.h>
@@ -116,6 +117,7 @@ char *app_card_text(const App *app)
         add_training(text, app);
     add_validation(text, app);
     app_waits_add_text(&app->waits, text);
+    app_table_rows_add_text(app->table_rows, text);
     for (guint i = 0; i < app->metrics->len; i++) {
         const AppMetric *metric = &g_array_index(app->metrics, AppMetric, i);
         g_autofree char *name = g_strdelimit(g_strdup(metric->name), "_", ' ');
@@ -237,6 +239,7 @@ char *app_card_json(const App *app)
     add_double(builder, "samples_per_second", samples_per_second(app));
     app_json_add_text(builder, "stopped", stopped_name(app->stopped));
     app_waits_add_json(&app->waits, builder);
+    app_table_rows_add_json(app->table_rows, builder);
     json_builder_set_member_name(builder, "metrics");
     json_builder_begin_object(builder);
     for (guint i = 0; i < app->metrics->len; i++) {
@@ -291,6 +294,10 @@ bool app_report(const App *app, GError **error)
 
 bool app_finish(const App *app, const AppModel *model, GError **error)
 {
+    for (size_t i = 0; i < model->n_arrays; i++)
+        if (!app_table_rows_count(app->table_rows, app->engine, model->arrays[i].name,
+                                  &model->arrays[i].spec, error))
+            return false;
     if (!app_reports(app))
         return true;
     return (app->save == NULL || app_model_save(app, model, error)) && app_report(app, error) &&
