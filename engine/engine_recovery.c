@@ -11,6 +11,7 @@
  * Threads: the thread of part steps. engine_recover: the control actor's owner. */
 #include "engine/control/place_text.h"
 #include "engine/engine_private.h"
+#include "engine/launch/launcher_news.h"
 #include "engine/server/server_promote.h"
 #include "engine/task/task_run.h"
 
@@ -135,24 +136,26 @@ static void set_places(Server *server, void *data)
 
 /* ---- OPEN ---- */
 
-static Table *find_table(const GPtrArray *tables, uint32_t id)
+/* False: it is none of them. */
+static bool find_table(const GPtrArray *tables, uint32_t id, guint *at)
 {
-    for (guint i = 0; i < tables->len; i++) {
-        Table *const table = g_ptr_array_index((GPtrArray *)tables, i);
-
-        if (table->id == id)
-            return table;
-    }
-    return NULL;
+    for (*at = 0; *at < tables->len; ++*at)
+        if (((const Table *)g_ptr_array_index((GPtrArray *)tables, *at))->id == id)
+            return true;
+    return false;
 }
 
-/* Workers' requests go to the new primaries, in their order, before anything else does. */
-static void send_again(RubatoEngine *engine, const GPtrArray *tables, const char *lines)
+/* Workers' requests go to the new primaries, in their order, before anything else does. Counts in
+ * *moved the parts that have one, by table and node. */
+static void send_again(RubatoEngine *engine, const GPtrArray *tables, const char *lines,
+                       uint32_t *moved)
 {
     PlaceSet set;
+    guint at;
 
     while (place_text_read_set(&lines, &set)) {
-        const Table *const table = find_table(tables, set.table);
+        const Table *const table =
+            find_table(tables, set.table, &at) ? g_ptr_array_index((GPtrArray *)tables, at) : NULL;
         const uint32_t primary = set.servers[0];
 
         if (table == NULL || set.part >= table->map->n_parts ||
@@ -160,14 +163,36 @@ static void send_again(RubatoEngine *engine, const GPtrArray *tables, const char
             continue;
         part_map_set_server(table->map, set.part, primary);
         post_office_send_again(&engine->office, table->id, set.part, primary);
+        moved[at * engine->n_nodes + engine->office.servers[primary].node]++;
     }
+}
+
+/* What the log says of it: ": node 4 has 2 parts of table rows now". */
+static char *describe_moved(const RubatoEngine *engine, const GPtrArray *tables,
+                            const uint32_t *moved)
+{
+    GString *const text = g_string_new(NULL);
+
+    for (guint i = 0; i < tables->len; i++)
+        for (uint32_t node = 0; node < engine->n_nodes; node++) {
+            const uint32_t n = moved[i * engine->n_nodes + node];
+
+            if (n > 0)
+                g_string_append_printf(
+                    text, "%s node %u has %u part%s of table %s now", text->len == 0 ? ":" : ",",
+                    engine->office.node_ids[node], n, n == 1 ? "" : "s",
+                    ((Table *)g_ptr_array_index((GPtrArray *)tables, i))->spec->name);
+        }
+    return g_string_free(text, FALSE);
 }
 
 static void open_step(RubatoEngine *engine, const ControlRecover *recover)
 {
     g_autoptr(GPtrArray) tables = list_tables(engine, /* all= */ false);
+    g_autofree uint32_t *moved = g_new0(uint32_t, (size_t)tables->len * engine->n_nodes + 1);
 
-    send_again(engine, tables, recover->lines);
+    send_again(engine, tables, recover->lines, moved);
+    g_autofree char *places = describe_moved(engine, tables, moved);
     for (guint i = 0; i < tables->len; i++)
         part_map_renumber(((Table *)g_ptr_array_index(tables, i))->map, recover->map);
     /* seq_cst: a clock that is told with the old number is found below; see client_clock.c */
@@ -180,7 +205,8 @@ static void open_step(RubatoEngine *engine, const ControlRecover *recover)
     for (guint i = 0; i < tables->len; i++)
         part_map_reopen(((Table *)g_ptr_array_index(tables, i))->map);
     pthread_mutex_unlock(&engine->lock);
-    g_message("%s; the run goes on, by part map %u", recover->text, recover->map);
+    g_message("%s; the run goes on, by part map %u%s", recover->text, recover->map, places);
+    launcher_news_tell_lost(engine->office.node_ids[recover->node]);
 }
 
 /* ---- the thread of part steps ---- */

@@ -136,7 +136,7 @@ struct Bench {
 
 extern const BenchCase bench_local_cases[], bench_nodes_cases[], bench_counts_cases[],
     bench_rule_cases[], bench_forget_cases[], bench_data_cases[], bench_scale_cases[],
-    bench_mixed_cases[], bench_collective_cases[];
+    bench_mixed_cases[], bench_collective_cases[], bench_replica_cases[];
 
 /* Case i of all, NULL after the last. */
 const BenchCase *bench_case(size_t i);

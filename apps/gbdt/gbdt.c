@@ -477,7 +477,7 @@ static bool train_model(GbdtJob *job, const AppModel *model, GError **error)
 
     job->n_shares = rubato_engine_n_workers(app->engine);
     job->shares = g_new0(GbdtShare, job->n_shares);
-    return rubato_engine_create_table(app->engine, &histograms, error) &&
+    return app_create_table(app, &histograms, error) &&
            rubato_engine_run(app->engine, &reading, error) &&
            app_train_validated(app, &task, job->rows.n_rows, model, validate, job, error) &&
            (!app_reports(app) || cut_trees(job, error));

@@ -86,6 +86,8 @@ bool gbdt_parse(GbdtJob *job, int argc, char **argv)
                                    .options = options,
                                    .of_training = of_training,
                                    .data = &job->data,
+                                   .no_replicas = "a handler writes into its tables, and copies "
+                                                  "do not keep its results",
                                    .take_flags = take_flags,
                                    .user_data = job,
                                    .epochs = 100,

@@ -131,6 +131,14 @@ void app_set_model(const App *app, RubatoTableSpec *spec)
     spec->parts = app->parts;
 }
 
+bool app_create_table(const App *app, const RubatoTableSpec *spec, GError **error)
+{
+    RubatoTableSpec replicated = *spec;
+
+    replicated.replicas = app->replicas;
+    return rubato_engine_create_table(app->engine, &replicated, error);
+}
+
 /* The task's tables, and those in which the workers collect their totals and waits. */
 static const char **add_own_tables(const char *const *tables)
 {
@@ -199,7 +207,7 @@ bool app_training_begin(App *app, uint64_t n_rows, GError **error)
 
     app->n_rows = n_rows;
     app_curve_init(&app->curve, n_rows);
-    if (!rubato_engine_create_table(app->engine, &spec, error))
+    if (!app_create_table(app, &spec, error))
         return false;
     if (app->reports)
         for (guint i = 0; i < app->notes->len; i++)
@@ -213,10 +221,11 @@ bool app_training_run(App *app, const RubatoTask *task, GError **error)
 {
     RubatoTask whole = *task;
     g_autofree const char **tables = add_own_tables(task->tables);
+    const RubatoTableSpec waits = app_waits_table();
 
     whole.tables = tables;
     app->tables = task->tables;
-    if (!app_waits_create_table(app->engine, error))
+    if (!app_create_table(app, &waits, error))
         return false;
     /* as if there had been nothing between two tasks */
     app->begun_us = g_get_monotonic_time() - (int64_t)(app->seconds * G_USEC_PER_SEC);

@@ -41,6 +41,7 @@ typedef struct {
     uint32_t epochs, batch_size; /* batch_size: or one of those below */
     double learning_rate;        /* 0: take_flags sets it if the flag was not given; or
                            * APP_NO_LEARNING_RATE: the flag is refused */
+    const char *no_replicas;     /* why its tables cannot have replicas; NULL: they can */
     const char *default_train;   /* rows that --train means where they are; NULL: none */
 } AppProgram;
 
@@ -88,6 +89,7 @@ struct App {
     const RubatoModelTraits *model_traits;
     uint32_t staleness, speculation; /* 0 if the model has none */
     uint32_t parts;                  /* of each table; 0: one for each server thread */
+    uint32_t replicas;               /* of each part */
     uint32_t epochs;                 /* 0: no training */
     bool only_loads;     /* a loaded model predicts or is tested; no rows to train on are needed */
     uint32_t batch_size; /* rows of a step, over all workers together */
@@ -222,6 +224,10 @@ bool app_model_shape(const App *app, const char *array, uint32_t *width, uint64_
 /* Fills in the consistency model that the flags ask for, for a table that is not part of the
  * model. */
 void app_set_model(const App *app, RubatoTableSpec *spec);
+
+/* Creates a table with as many replicas as --replicas says. A table that is made otherwise has
+ * none, so a node that has a part of it cannot be lost without the run. */
+bool app_create_table(const App *app, const RubatoTableSpec *spec, GError **error);
 
 /* After training: --save, --predict, --plot and the result card, on the node that reports. */
 bool app_finish(const App *app, const AppModel *model, GError **error);

@@ -20,7 +20,7 @@ void app_data_add_flags(GOptionContext *context, AppDataFlags *flags)
         { "test", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &flags->test, "The rows to test on, likewise",
           "FILE" },
         { "validate", 0, 0, G_OPTION_ARG_FILENAME, &flags->validate,
-          "Rows to measure on after each epoch, or a part of --train; the best epoch is kept",
+          "Rows to measure on after each epoch, or a part of --train; keeps the best epoch",
           "FILE|FRACTION" },
         { "patience", 0, 0, G_OPTION_ARG_INT, &flags->patience,
           "--validate: stop after N epochs without a better loss (default 3)", "N" },

@@ -13,6 +13,7 @@
 
 #define THREADS_MAX 4096
 #define PARTS_MAX 4096
+#define REPLICAS_MAX 7
 #define COUNT_MAX (1 << 30)
 #define DEFAULT_KEEP 3
 #define DEFAULT_CLOCKS 1 /* of staleness, and of speculation */
@@ -26,7 +27,7 @@ typedef struct {
     char *cluster, *model, *json;
     char *save, *load, *predict, *output, *plot, *straggler, *target_loss;
     int node, servers, workers;
-    int staleness, speculation, parts;
+    int staleness, speculation, parts, replicas;
     int epochs, batch_size;
     double learning_rate;
     double time_limit; /* 0: not given */
@@ -194,6 +195,30 @@ static bool read_model(App *app, const Flags *flags, GError **error)
                              app->model_traits->takes_announcements, &app->speculation, error);
 }
 
+static bool read_replicas(App *app, const Flags *flags, GError **error)
+{
+    if (!check_count("replicas", flags->replicas, 0, REPLICAS_MAX, error))
+        return false;
+    app->replicas = (uint32_t)flags->replicas;
+    if (app->replicas == 0)
+        return true;
+    if (app->program->no_replicas != NULL)
+        return app_refuse(error, "--replicas: %s cannot have any: %s", app->program->name,
+                          app->program->no_replicas);
+    if (app->model_traits->takes_announcements)
+        return app_refuse(error,
+                          "--replicas: there are none under --model %s, whose workers announce "
+                          "keys; take another model",
+                          app->model);
+    if (flags->checkpoint != NULL)
+        return app_refuse(error, "--replicas: there are none with --checkpoint: after the loss of "
+                                 "a node no snapshot can be taken yet");
+    if (app->cluster == NULL && app->announcement.role == RUBATO_ROLE_NONE)
+        return app_refuse(error, "--replicas: needs several nodes, which `rubato run FILE` starts; "
+                                 "this is a single process");
+    return true;
+}
+
 /* "0.1:250": a tenth of the iterations, 250 ms each. */
 static bool read_straggler(App *app, const char *text, GError **error)
 {
@@ -335,10 +360,10 @@ static bool read_flags(App *app, Flags *flags, GError **error)
     if (flags->rest != NULL && flags->rest[0] != NULL)
         return app_refuse(error, "unexpected argument \"%s\"", flags->rest[0]);
     if (!read_place(app, flags, error) || !app_load_plugins(flags->plugins, error) ||
-        !read_model(app, flags, error) || !read_epochs(app, flags, error) ||
-        !read_files(app, flags, error) || !read_checkpoint(app, flags, error) ||
-        !read_data(app, flags, error) || !read_straggler(app, flags->straggler, error) ||
-        !read_ends(app, flags, error) ||
+        !read_model(app, flags, error) || !read_replicas(app, flags, error) ||
+        !read_epochs(app, flags, error) || !read_files(app, flags, error) ||
+        !read_checkpoint(app, flags, error) || !read_data(app, flags, error) ||
+        !read_straggler(app, flags->straggler, error) || !read_ends(app, flags, error) ||
         (flags->batch_size != NOT_GIVEN &&
          !check_count("batch-size", flags->batch_size, 1, COUNT_MAX, error)))
         return false;
@@ -376,6 +401,8 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
           "sparse_ssp: clocks beyond, if no key is shared (default 1)", "N" },
         { "parts", 0, 0, G_OPTION_ARG_INT, &flags->parts,
           "Parts of each table (default one for each server thread)", "N" },
+        { "replicas", 0, 0, G_OPTION_ARG_INT, &flags->replicas,
+          "Copies of each part on other nodes (default 0)", "N" },
         { "epochs", 'e', 0, G_OPTION_ARG_INT, &flags->epochs, "Passes over the data", "N" },
         { "batch-size", 'b', 0, G_OPTION_ARG_INT, &flags->batch_size,
           "Rows of a step, over all workers together", "N" },

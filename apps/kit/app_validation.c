@@ -193,8 +193,7 @@ bool app_train_validated(App *app, const RubatoTask *task, uint64_t n_rows, cons
 
     if (app->epochs == 0 || !app_data_validates(app->program->data))
         return app_train(app, task, n_rows, error);
-    if (!rubato_engine_create_table(app->engine, &spec, error) ||
-        !app_training_begin(app, n_rows, error))
+    if (!app_create_table(app, &spec, error) || !app_training_begin(app, n_rows, error))
         return false;
     validation.best = g_new0(Copy, model->n_arrays);
     app->validated.epochs = g_array_new(FALSE, FALSE, sizeof(AppValidatedEpoch));

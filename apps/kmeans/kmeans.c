@@ -352,8 +352,7 @@ static bool train_model(KmeansJob *job, GError **error)
     app_set_model(app, &sums);
     job->n_shares = rubato_engine_n_workers(app->engine);
     job->shares = g_new0(KmeansShare, job->n_shares);
-    return rubato_engine_create_table(app->engine, &sums, error) &&
-           (app->load != NULL || kmeans_seed(job, error)) &&
+    return app_create_table(app, &sums, error) && (app->load != NULL || kmeans_seed(job, error)) &&
            app_train(app, &task, job->rows.n_rows, error);
 }
 

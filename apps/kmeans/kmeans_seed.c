@@ -394,9 +394,9 @@ bool kmeans_seed(KmeansJob *job, GError **error)
         .name = "kmeans-seed", .run = seed, .user_data = job, .tables = tables
     };
 
-    return rubato_engine_create_table(engine, &masses, error) &&
-           rubato_engine_create_table(engine, &candidates, error) &&
-           rubato_engine_create_table(engine, &weights, error) &&
+    return app_create_table(&job->app, &masses, error) &&
+           app_create_table(&job->app, &candidates, error) &&
+           app_create_table(&job->app, &weights, error) &&
            rubato_engine_run(engine, &task, error) &&
            rubato_engine_drop_table(engine, MASSES, error) &&
            rubato_engine_drop_table(engine, CANDIDATES, error) &&

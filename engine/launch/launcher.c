@@ -21,6 +21,7 @@
 
 #include "engine/cluster/secret_source.h"
 #include "engine/launch/launcher_hosts.h"
+#include "engine/launch/launcher_news.h"
 #include "engine/launch/launcher_output.h"
 #include "engine/launch/launcher_processes.h"
 #include "engine/launch/launcher_remote.h"
@@ -85,6 +86,7 @@ static char **make_environment(const LaunchPlan *whole)
     environment = g_environ_unsetenv(environment, "RUBATO_ROLE");
     environment = g_environ_unsetenv(environment, SECRET_FD_VARIABLE);
     environment = g_environ_unsetenv(environment, BAR_VARIABLE);
+    environment = g_environ_setenv(environment, LAUNCHER_NEWS_VARIABLE, "1", TRUE);
     if (bar_columns() > 0) {
         g_autofree char *columns = g_strdup_printf("%u", bar_columns());
         environment = g_environ_setenv(environment, BAR_VARIABLE, columns, TRUE);

@@ -19,7 +19,9 @@ typedef struct {
     LineStream lines[2]; /* of standard output and standard error */
     ChildState state;
     siginfo_t end;
-    gint64 deadline; /* RUNNING: of a remote kill; ENDING: of its pipes; 0: none */
+    gint64 deadline;      /* RUNNING: of a remote kill; ENDING: of its pipes; 0: none */
+    bool is_lost;         /* the run goes on without it */
+    gint64 lost_deadline; /* by when a lost one that still runs has ended by itself; 0: none */
 } Child;
 
 static inline gint64 deadline_in_ms(uint32_t ms)

@@ -3,6 +3,8 @@
  * Thread: the supervisor's. */
 #include "engine/launch/launcher_output.h"
 
+#include "engine/launch/launcher_news.h"
+
 #include <string.h>
 
 #define ERASE_LINE "\r\033[K"
@@ -12,6 +14,12 @@ void line_stream_init(LineStream *stream, const char *prefix, bool *bar_is_shown
     stream->bar_is_shown = bar_is_shown;
     stream->prefix = g_strdup(prefix);
     stream->partial = g_string_new(NULL);
+    stream->lost = NULL;
+}
+
+void line_stream_hear(LineStream *stream, GArray *lost)
+{
+    stream->lost = lost;
 }
 
 void line_stream_clear(LineStream *stream)
@@ -48,8 +56,17 @@ static bool draw_bar(const LineStream *stream, const char *data, size_t length, 
     return true;
 }
 
-/* Appends what is kept and `length` bytes more as one line. */
-static void emit(LineStream *stream, const char *data, size_t length, GString *out)
+/* Takes news out of the line. Returns whether nothing else was in it. */
+static bool hear(LineStream *stream, GString *line)
+{
+    bool any = false;
+
+    for (uint32_t id; launcher_news_take_lost(line, &id); any = true)
+        g_array_append_val(stream->lost, id);
+    return any && line->len == 0;
+}
+
+static void emit_line(LineStream *stream, const char *data, size_t length, GString *out)
 {
     if (!draw_bar(stream, data, length, out)) {
         line_stream_erase_bar(stream->bar_is_shown, out);
@@ -59,6 +76,21 @@ static void emit(LineStream *stream, const char *data, size_t length, GString *o
         g_string_append_c(out, '\n');
     }
     g_string_truncate(stream->partial, 0);
+}
+
+/* Appends what is kept and `length` bytes more as one line. */
+static void emit(LineStream *stream, const char *data, size_t length, GString *out)
+{
+    if (stream->lost == NULL ||
+        (memchr(data, '\033', length) == NULL && strchr(stream->partial->str, '\033') == NULL)) {
+        emit_line(stream, data, length, out);
+        return;
+    }
+    g_string_append_len(stream->partial, data, (gssize)length);
+    if (hear(stream, stream->partial))
+        g_string_truncate(stream->partial, 0);
+    else
+        emit_line(stream, "", 0, out);
 }
 
 void line_stream_feed(LineStream *stream, const char *data, size_t length, GString *out)

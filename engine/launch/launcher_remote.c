@@ -13,6 +13,7 @@
 
 #include "engine/cluster/secret_source.h"
 #include "engine/faults_on_demand.h"
+#include "engine/launch/launcher_news.h"
 #include "io/history/history.h"
 
 static const char INPUT[] = "exec 3<&0 </dev/null\n";
@@ -64,6 +65,7 @@ static char *write_script(const RemoteCommand *command)
                     command->reads_secret ? "exec env " SECRET_FD_VARIABLE "=4" : "exec env");
     append_word(script, cluster);
     append_word(script, node);
+    append_word(script, LAUNCHER_NEWS_VARIABLE "=1");
     for (size_t i = 0; i < G_N_ELEMENTS(passed_on); i++) {
         const char *const value = g_getenv(passed_on[i]);
         g_autofree char *setting =

@@ -1,5 +1,6 @@
 /* The supervisor: carries out a plan. It starts the nodes, prints their output line by line, passes
- * signals on, ends all nodes when one fails, and leaves nothing running.
+ * signals on, ends all nodes when one fails and the others do not go on without it, and leaves
+ * nothing running.
  *
  * It is a process of its own below the one that was called (launcher.c), and a single thread in one
  * loop around poll. The two watch each other. If the supervisor is killed, the nodes die with it
@@ -46,6 +47,7 @@ typedef struct {
     Phase phase;
     gint64 deadline;     /* of the phase; 0: none */
     Child *failed;       /* the first */
+    GArray *lost;        /* of uint32_t: ids of lost nodes, which others have just told */
     int asked;           /* the first signal that came for the run, or 0 */
     int forced;          /* the exit code where it is not a node's, or 0 */
     GString *waiting[2]; /* output for standard output and standard error */
@@ -99,6 +101,11 @@ static void signal_all(Supervisor *supervisor, int signal)
             child_signal(&supervisor->children[i], signal);
 }
 
+static uint32_t grace_ms(const Supervisor *supervisor)
+{
+    return 2 * supervisor->plan->cluster->timeout_ms + GRACE_EXTRA_MS;
+}
+
 static void enter_phase(Supervisor *supervisor, Phase phase)
 {
     g_autofree char *running = list_running(supervisor);
@@ -106,8 +113,7 @@ static void enter_phase(Supervisor *supervisor, Phase phase)
     supervisor->phase = phase;
     supervisor->deadline = 0;
     if (phase == PHASE_GRACE) {
-        const uint32_t grace_ms = 2 * supervisor->plan->cluster->timeout_ms + GRACE_EXTRA_MS;
-        supervisor->deadline = deadline_in_ms(grace_ms);
+        supervisor->deadline = deadline_in_ms(grace_ms(supervisor));
     } else if (phase == PHASE_TERMINATING) {
         tell(supervisor, "still running: %s; sending SIGTERM", running);
         supervisor->deadline = deadline_in_ms(TERM_TO_KILL_MS);
@@ -119,14 +125,17 @@ static void enter_phase(Supervisor *supervisor, Phase phase)
 
 /* ---- ends of nodes ---- */
 
+static bool has_failed(const Child *child)
+{
+    return child->state != CHILD_RUNNING && !child->is_lost && process_exit_code(&child->end) != 0;
+}
+
 static void note_end(Supervisor *supervisor, Child *child)
 {
     child->state = CHILD_ENDING;
     child->deadline = deadline_in_ms(child_is_drained(child) ? 0 : LEFT_PIPES_MS);
     child_close_input(child);
-    if (process_exit_code(&child->end) == 0)
-        return;
-    if (supervisor->failed != NULL)
+    if (!has_failed(child) || supervisor->failed != NULL)
         return;
     supervisor->failed = child;
     if (any_in_state(supervisor, CHILD_RUNNING) && supervisor->phase == PHASE_STEADY) {
@@ -150,6 +159,45 @@ static void note_ends(Supervisor *supervisor, bool by_signal)
             note_end(supervisor, child);
         }
     }
+}
+
+static Child *find_child(const Supervisor *supervisor, uint32_t id)
+{
+    for (uint32_t i = 0; i < supervisor->n_children; i++)
+        if (supervisor->children[i].plan->node->id == id)
+            return &supervisor->children[i];
+    return NULL;
+}
+
+/* The end of a lost node is no failure. If it still runs, it learns that it is lost, and ends; one
+ * that stands still does not, and is killed. */
+static void note_loss(Supervisor *supervisor, Child *child)
+{
+    child->is_lost = true;
+    child->lost_deadline = child->state == CHILD_RUNNING ? deadline_in_ms(grace_ms(supervisor)) : 0;
+    tell(supervisor, "the others go on without node %u", child->plan->node->id);
+    if (supervisor->failed != child)
+        return;
+    supervisor->failed = NULL;
+    for (uint32_t i = 0; i < supervisor->n_children && supervisor->failed == NULL; i++)
+        if (has_failed(&supervisor->children[i]))
+            supervisor->failed = &supervisor->children[i];
+    if (supervisor->failed == NULL && supervisor->phase == PHASE_GRACE) {
+        supervisor->phase = PHASE_STEADY;
+        supervisor->deadline = 0;
+    }
+}
+
+/* What nodes have told since the last time. */
+static void note_losses(Supervisor *supervisor)
+{
+    for (guint i = 0; i < supervisor->lost->len; i++) {
+        Child *const child = find_child(supervisor, g_array_index(supervisor->lost, uint32_t, i));
+
+        if (child != NULL && !child->is_lost)
+            note_loss(supervisor, child);
+    }
+    g_array_set_size(supervisor->lost, 0);
 }
 
 /* Takes note of every process that has ended. */
@@ -179,6 +227,7 @@ static void reap(Supervisor *supervisor)
 /* Does what is due by now. */
 static void advance(Supervisor *supervisor)
 {
+    note_losses(supervisor);
     for (uint32_t i = 0; i < supervisor->n_children; i++) {
         Child *child = &supervisor->children[i];
 
@@ -187,6 +236,10 @@ static void advance(Supervisor *supervisor)
         else if (child->state == CHILD_RUNNING && is_due(child->deadline)) {
             child->deadline = 0;
             process_signal(child->process.pid, SIGKILL);
+        } else if (child->state == CHILD_RUNNING && is_due(child->lost_deadline)) {
+            child->lost_deadline = 0;
+            tell(supervisor, "node %u is lost and still runs; killing it", child->plan->node->id);
+            child_signal(child, SIGKILL);
         }
     }
     if (!any_in_state(supervisor, CHILD_RUNNING))
@@ -239,9 +292,13 @@ static int next_timeout(const Supervisor *supervisor)
     gint64 next = supervisor->deadline;
 
     for (uint32_t i = 0; i < supervisor->n_children; i++) {
-        const gint64 deadline = supervisor->children[i].deadline;
-        if (deadline != 0 && (next == 0 || deadline < next))
-            next = deadline;
+        const Child *const child = &supervisor->children[i];
+        const gint64 deadlines[] = { child->deadline,
+                                     child->state == CHILD_RUNNING ? child->lost_deadline : 0 };
+
+        for (int j = 0; j < 2; j++)
+            if (deadlines[j] != 0 && (next == 0 || deadlines[j] < next))
+                next = deadlines[j];
     }
     if (next == 0)
         return -1;
@@ -388,6 +445,7 @@ static void start_children(Supervisor *supervisor)
             return;
         }
         supervisor->n_children = i + 1;
+        line_stream_hear(&child->lines[1], supervisor->lost);
         if (plan->remote && supervisor->plan->has_secret)
             child_send_secret(child, &supervisor->plan->secret);
     }
@@ -430,6 +488,7 @@ int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *b
     raise_file_limit(&supervisor);
     supervisor.signals = signalfd(-1, taken, SFD_CLOEXEC | SFD_NONBLOCK);
     supervisor.children = g_new0(Child, plan->n_nodes);
+    supervisor.lost = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     supervisor.waiting[0] = g_string_new(NULL);
     supervisor.waiting[1] = g_string_new(NULL);
 
@@ -446,6 +505,7 @@ int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *b
                                                  : 0;
     for (uint32_t i = 0; i < supervisor.n_children; i++)
         child_clear(&supervisor.children[i]);
+    g_array_unref(supervisor.lost);
     g_string_free(supervisor.waiting[0], TRUE);
     g_string_free(supervisor.waiting[1], TRUE);
     g_free(supervisor.children);

@@ -144,6 +144,10 @@ static const char *const known[] = {
     "handler-tickets",
     "host-iterate-ssp-2",
     "tcp-iterate-ssp-2",
+    "replica-add-10k-0",
+    "replica-add-10k-1",
+    "replica-get-1-0",
+    "replica-get-1-1",
 };
 
 static void check_known(JsonArray *cases)

@@ -64,6 +64,11 @@ always all test format max-bad-rows cache
 always all standardize # refused with a model that was trained without: test_app_lr
 refused rubato-lr staleness 'has no effect under --model bsp' "${rows[@]}" -s 1
 refused rubato-lr speculation 'has no effect under --model ssp' "${rows[@]}" --model ssp --speculation 1
+refused rubato-lr replicas 'needs several nodes' "${rows[@]}" --replicas 1
+refused rubato-lr replicas 'there are none under --model sparse_ssp' "${rows[@]}" -m sparse_ssp --replicas 1
+refused rubato-lr replicas 'there are none with --checkpoint' "${rows[@]}" --checkpoint d --replicas 1
+refused rubato-gbdt replicas 'rubato-gbdt cannot have any' "${rows[@]}" --replicas 1
+always all replicas
 refused rubato-lr output 'needs --predict FILE' "${rows[@]}" --output x
 refused rubato-lr checkpoint-every 'needs --checkpoint DIR' "${rows[@]}" --checkpoint-every 2
 refused rubato-lr keep 'needs --checkpoint DIR' "${rows[@]}" --keep 2

@@ -134,9 +134,8 @@ static bool tell_all(App *app, GError **error)
 {
     const RubatoTableSpec spec = { .name = TABLE, .dtype = RUBATO_I64, .width = ROW_VALUES };
 
-    return rubato_engine_create_table(app->engine, &spec, error) &&
-           (!app->reports || write_rows(app, error)) && rubato_engine_barrier(app->engine, error) &&
-           (app->reports || read_rows(app, error)) &&
+    return app_create_table(app, &spec, error) && (!app->reports || write_rows(app, error)) &&
+           rubato_engine_barrier(app->engine, error) && (app->reports || read_rows(app, error)) &&
            rubato_engine_drop_table(app->engine, TABLE, error);
 }
 

@@ -36,7 +36,7 @@ static bool create_tables(App *app, const AppModel *model, GError **error)
 
         if (spec.model == NULL)
             app_set_model(app, &spec);
-        if (!rubato_engine_create_table(app->engine, &spec, error))
+        if (!app_create_table(app, &spec, error))
             return false;
     }
     return true;

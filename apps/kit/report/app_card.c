@@ -36,6 +36,22 @@ static const char *app_faults(const App *app)
     return app->engine != NULL ? rubato_engine_faults(app->engine) : NULL;
 }
 
+/* How many nodes were lost while the run went on. */
+static uint32_t n_lost(const App *app)
+{
+    size_t n = 0;
+    uint32_t n_found = 0;
+    RubatoNodeState *states;
+
+    if (app->engine == NULL || app->replicas == 0)
+        return 0;
+    states = rubato_engine_list_nodes(app->engine, &n);
+    for (size_t i = 0; i < n; i++)
+        n_found += states[i].is_lost;
+    rubato_node_states_free(states, n);
+    return n_found;
+}
+
 static double samples_per_second(const App *app)
 {
     return app->seconds > 0 ? (double)app->n_samples / app->seconds : 0;
@@ -58,6 +74,9 @@ char *app_run_text(const App *app)
         g_string_append_printf(text, ", staleness %u", app->staleness);
     if (app->model_traits->takes_announcements)
         g_string_append_printf(text, ", speculation %u", app->speculation);
+    if (app->replicas > 0)
+        g_string_append_printf(text, ", %u replica%s", app->replicas,
+                               app->replicas == 1 ? "" : "s");
     return g_string_free(text, FALSE);
 }
 
@@ -113,6 +132,9 @@ char *app_card_text(const App *app)
     g_string_append_printf(text, "%s\n  %-14s %s\n", app->program->name, "run", run);
     if (app_faults(app) != NULL)
         g_string_append_printf(text, "  %-14s %s\n", "FAULTS", app_faults(app));
+    if (n_lost(app) > 0)
+        g_string_append_printf(text, "  %-14s %u of %u, and the run went on\n", "lost nodes",
+                               n_lost(app), n_nodes(app));
     if (app->epochs > 0)
         add_training(text, app);
     add_validation(text, app);
@@ -232,6 +254,8 @@ char *app_card_json(const App *app)
     app_json_add_text(builder, "model", app->model);
     app_json_add_int(builder, "staleness", app->staleness);
     app_json_add_int(builder, "speculation", app->speculation);
+    app_json_add_int(builder, "replicas", app->replicas);
+    app_json_add_int(builder, "lost_nodes", n_lost(app));
     app_json_add_text(builder, "faults", app_faults(app));
     app_json_add_int(builder, "epochs", app->epochs);
     app_json_add_int(builder, "samples", app->n_samples);

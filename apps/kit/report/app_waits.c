@@ -8,13 +8,11 @@
 #define WORKERS_SHOWN 8   /* on the text card; of more, the range */
 #define STALENESS_SHOWN 8 /* the same; of staler Gets, the mean and the most */
 
-bool app_waits_create_table(RubatoEngine *engine, GError **error)
+RubatoTableSpec app_waits_table(void)
 {
-    const RubatoTableSpec spec = {
+    return (RubatoTableSpec){
         .name = APP_WAITS, .dtype = RUBATO_I64, .width = ROW_WIDTH, .storage = "hash"
     };
-
-    return rubato_engine_create_table(engine, &spec, error);
 }
 
 bool app_waits_tell(RubatoWorker *worker, const char *const *tables, GError **error)

@@ -19,8 +19,8 @@ typedef struct {
     RubatoWorkerStats *workers; /* by rank */
 } AppWaits;
 
-/* Collective, as the engine's. */
-bool app_waits_create_table(RubatoEngine *engine, GError **error);
+/* For the program to create, before each task. */
+RubatoTableSpec app_waits_table(void);
 
 /* The worker's last call: tells what it did on these tables (a list ended by NULL), and in
  * barriers. */

@@ -255,6 +255,39 @@ static void wait_for_end(pid_t pid)
     }
 }
 
+/* What a node says when the run goes on without node 10. */
+#define TELL_LOST "printf '\\033_rubato lost 10\\033\\\\\\n' >&2\n"
+
+START_TEST(launch_goes_on_without_a_node_if_the_others_do)
+{
+    Run run = run_start_patient_shell(
+        2, "test $RUBATO_NODE = 10 && kill -KILL $$\n"
+           "until [ -e ${RUBATO_CLUSTER%/*}/lost ]; do sleep 0.02; done\n" TELL_LOST
+           "until [ -e ${RUBATO_CLUSTER%/*}/end ]; do sleep 0.02; done\n"
+           "test -s ${RUBATO_CLUSTER%/*}/end && exit 5; echo went on");
+
+    run_wait_for(&run, 1, "rubato: node 10 was killed by signal 9 (SIGKILL); waiting for");
+    g_free(launch_write_file("lost", "", 0600));
+    run_wait_for(&run, 1, "rubato: the others go on without node 10\n");
+    g_free(launch_write_file("end", _i == 0 ? "" : "badly", 0600));
+    ck_assert_int_eq(run_finish(&run), _i == 0 ? 0 : 5);
+    if (_i == 0)
+        run_check_contains(&run, 0, "[0] went on\n");
+    ck_assert_ptr_null(strchr(run.texts[1]->str, '\033'));
+    run_clear(&run);
+}
+END_TEST
+
+START_TEST(launch_kills_a_lost_node_that_stands_still)
+{
+    Run run = run_start_shell(2, "test $RUBATO_NODE = 10 && kill -STOP $$\n" TELL_LOST);
+
+    ck_assert_int_eq(run_finish(&run), 0);
+    run_check_contains(&run, 1, "rubato: node 10 is lost and still runs; killing it\n");
+    run_clear(&run);
+}
+END_TEST
+
 START_TEST(launch_blames_the_one_that_was_killed_when_several_have_ended)
 {
     Run run = run_start_shell(2, "echo supervisor=$PPID; echo self$RUBATO_NODE=$$\n"
@@ -465,6 +498,8 @@ int main(void)
     tcase_add_test(ends, launch_returns_the_code_of_the_node_that_failed);
     tcase_add_test(ends, launch_returns_128_and_the_signal_that_ended_a_node);
     tcase_add_test(ends, launch_lets_the_others_end_by_themselves_first);
+    tcase_add_loop_test(ends, launch_goes_on_without_a_node_if_the_others_do, 0, 2);
+    tcase_add_test(ends, launch_kills_a_lost_node_that_stands_still);
     tcase_add_test(ends, launch_blames_the_one_that_was_killed_when_several_have_ended);
     tcase_add_test(ends, launch_asks_the_others_to_end_when_they_do_not);
     tcase_add_test(ends, launch_kills_the_others_when_they_do_not_listen);

@@ -1,0 +1,35 @@
+/* The cases of tables with replicas, and the same without: a worker in one process, and two others
+ * with a server each, which keep each other's copies. */
+#include "apps/bench/bench.h"
+#include "apps/bench/limits/limits.h"
+#include "apps/bench/samples/samples.h"
+
+#define MILLION UINT64_C(1000000)
+#define N_SETS 32 /* of keys, so that no request finds the rows of the last one in a cache */
+
+#define REPLICA_ADD(replicas_, text_)                                                      \
+    {                                                                                      \
+        .name = "replica-add-10k-" #replicas_,                                             \
+        .what = "Add to 10,000 random keys, sorted, of 10 M rows on two nodes, " text_,    \
+        .limit = "bare rows in the other process, by shared memory",                       \
+        .unit = BENCH_UNIT_KEYS_PER_SECOND, .place = BENCH_PLACE_HOST, .nodes = 3,         \
+        .table = { .storage = "dense", .replicas = replicas_ }, .n_rows = 10 * MILLION,    \
+        .n_keys = 10000, .keys = BENCH_KEYS_SORTED, .n_operations = 200, .n_sets = N_SETS, \
+        .run = add_keys_then_get, .run_limit = limit_shm_add,                              \
+    }
+#define REPLICA_GET(replicas_, text_)                                                             \
+    {                                                                                             \
+        .name = "replica-get-1-" #replicas_, .what = "Get of one key from two nodes, " text_,     \
+        .limit = "round trip of 64 bytes in shared memory, both look for it",                     \
+        .unit = BENCH_UNIT_SECONDS, .place = BENCH_PLACE_HOST, .nodes = 3,                        \
+        .table = { .replicas = replicas_ }, .n_rows = MILLION, .n_keys = 1, .n_operations = 5000, \
+        .run = get_key, .run_limit = limit_shm_round_trip,                                        \
+    }
+
+const BenchCase bench_replica_cases[] = {
+    REPLICA_ADD(0, "without replicas"),
+    REPLICA_ADD(1, "with one replica"),
+    REPLICA_GET(0, "without replicas"),
+    REPLICA_GET(1, "with one replica"),
+    { 0 },
+};

@@ -1,0 +1,36 @@
+/* See launcher_news.h. The sequence is an application program command of ECMA-48: ESC _ … ESC \. */
+#include "engine/launch/launcher_news.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define BEGIN "\033_rubato lost "
+#define END "\033\\"
+
+void launcher_news_tell_lost(uint32_t id)
+{
+    g_autofree char *text = NULL;
+
+    if (g_getenv(LAUNCHER_NEWS_VARIABLE) == NULL)
+        return;
+    text = g_strdup_printf(BEGIN "%u" END "\n", id);
+    /* In one piece: a pipe takes so few bytes at once. If nobody reads it, nobody waits for it. */
+    (void)!write(STDERR_FILENO, text, strlen(text));
+}
+
+bool launcher_news_take_lost(GString *line, uint32_t *id)
+{
+    const char *const begin = strstr(line->str, BEGIN);
+    const char *const end = begin == NULL ? NULL : strstr(begin, END);
+    guint64 number;
+
+    if (end == NULL)
+        return false;
+    g_autofree char *digits =
+        g_strndup(begin + strlen(BEGIN), (gsize)(end - begin) - strlen(BEGIN));
+    if (!g_ascii_string_to_unsigned(digits, 10, 0, UINT32_MAX, &number, NULL))
+        return false;
+    *id = (uint32_t)number;
+    g_string_erase(line, begin - line->str, end - begin + (gssize)strlen(END));
+    return true;
+}

@@ -1,0 +1,24 @@
+/* What a node tells `rubato run`, which has started it: that the run goes on without a lost node.
+ *
+ * The news is a sequence of bytes in the node's standard error, which terminals leave out if they
+ * ever see it. So it comes from nodes of other machines, too. The launcher takes it out of its
+ * line.
+ * The environment variable LAUNCHER_NEWS_VARIABLE tells a node that somebody listens.
+ *
+ * Threads: any. */
+#ifndef RUBATO_ENGINE_LAUNCH_LAUNCHER_NEWS_H
+#define RUBATO_ENGINE_LAUNCH_LAUNCHER_NEWS_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LAUNCHER_NEWS_VARIABLE "RUBATO_LAUNCHER"
+
+/* The run goes on without the node of that id. */
+void launcher_news_tell_lost(uint32_t id);
+
+/* Takes the first news out of a line. Returns whether there was one. */
+bool launcher_news_take_lost(GString *line, uint32_t *id);
+
+#endif
