@@ -368,6 +368,7 @@ static bool check_expiry(const RubatoTableSpec *spec, GError **error)
 static bool check_effects(const RubatoTableSpec *spec, GError **error)
 {
     const RubatoModelTraits *model = model_traits(spec);
+    const RubatoExpiryOps *expiry = expiry_find(spec_expire_name(spec));
     const bool is_uniform = has_init(spec, "uniform"),
                is_normal = has_init(spec, "normal") || has_init(spec, "zero_normal");
     const struct {
@@ -377,6 +378,8 @@ static bool check_effects(const RubatoTableSpec *spec, GError **error)
         { spec->max_bytes > 0, storage_find_bounded(spec_storage_name(spec)) != NULL, "max_bytes",
           "the storage \"hash\"" },
         { spec->evict != NULL, spec->max_bytes > 0, "evict", "max_bytes" },
+        { eviction_find(spec_evict_name(spec))->choose == NULL,
+          expiry != NULL && expiry->score != NULL, "evict = \"score\"", "expire = \"score\"" },
         { admission_find(spec_admit_name(spec)) != NULL,
           storage_find(spec_storage_name(spec))->find_or_admit != NULL, "admit",
           "the storage \"hash\"" },
@@ -390,8 +393,8 @@ static bool check_effects(const RubatoTableSpec *spec, GError **error)
           "admit = \"list\"" },
         { spec->admit_keys != NULL, may_admit_by(spec, &list_admission_ops), "admit_keys",
           "admit = \"list\"" },
-        { expiry_find(spec_expire_name(spec)) != NULL,
-          storage_find_bounded(spec_storage_name(spec)) != NULL, "expire", "the storage \"hash\"" },
+        { expiry != NULL, storage_find_bounded(spec_storage_name(spec)) != NULL, "expire",
+          "the storage \"hash\"" },
         { spec->expire_after != 0,
           may_expire_by(spec, &clocks_expiry_ops) || may_expire_by(spec, &seconds_expiry_ops),
           "expire_after", "expire = \"clocks\" or \"seconds\"" },

@@ -40,6 +40,10 @@ typedef struct {
     /* Brings the values of a row that has not expired up to now, before a write: `age` is above 0.
      * May be NULL: values stay as they are. */
     void (*refresh)(const RubatoTableSpec *spec, void *values, uint32_t age);
+
+    /* How much a row is worth at that age, for `evict = "score"`. The answer follows as that of
+     * `expires` does. May be NULL: then tables cannot have it. */
+    double (*score)(const RubatoTableSpec *spec, const void *values, uint32_t age);
 } RubatoExpiryOps;
 
 G_END_DECLS

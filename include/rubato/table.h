@@ -146,7 +146,8 @@ typedef struct {
     /* hash, rows of one length: how many bytes a server may spend on the table; 0: any number. Its
      * parts there have equal shares. Where a new row would exceed the share, another row is
      * evicted, and reads its initial values again. `evict` says which: "lru" (the default) the one
-     * whose last write is longest ago, "lfu" the one with the fewest writes of late. */
+     * whose last write is longest ago, "lfu" the one with the fewest writes of late, "score" (with
+     * `expire` = "score") the one with the lowest score. */
     uint64_t max_bytes;
     const char *evict;
 

@@ -82,6 +82,7 @@ RubatoShard *shard_new_seeded(const RubatoTableSpec *spec, RubatoKey first_key, 
     if (shard->expiry != NULL) {
         shard->uses = shard->bounded->uses(shard->storage);
         init_add_stamp(&shard->init, spec_stamp_bytes(spec), &shard->uses->time);
+        shard_set_score(shard);
     }
     shard->rows = shard->ops->run(shard->storage, first_key, (size_t)n_keys);
     shard->rows_stay = shard->ops->rows_stay != NULL && shard->ops->rows_stay(shard->storage);

@@ -9,6 +9,7 @@
  * Thread: the shard's present owner. Keys have been checked. */
 #include "models/shard/shard_private.h"
 #include "models/spec.h"
+#include "models/storage/eviction/eviction.h"
 
 /* The largest time: stamps have 32 bits. */
 #define LAST_TIME ((uint64_t)UINT32_MAX)
@@ -32,6 +33,19 @@ static uint32_t age_of(const RubatoShard *shard, const void *row)
 static bool has_expired(const RubatoShard *shard, RubatoKey key, const void *row)
 {
     return shard->expiry->expires(shard->spec, key, row, age_of(shard, row));
+}
+
+static double score_of(const void *user, const void *row)
+{
+    const RubatoShard *shard = user;
+
+    return shard->expiry->score(shard->spec, row, age_of(shard, row));
+}
+
+void shard_set_score(RubatoShard *shard)
+{
+    if (eviction_find(spec_evict_name(shard->spec))->choose == NULL)
+        shard->bounded->set_score(shard->storage, score_of, shard);
 }
 
 void shard_hide_expired(const RubatoShard *shard, const RubatoKey *keys, size_t n, void **rows)

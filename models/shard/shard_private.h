@@ -98,6 +98,9 @@ static inline void shard_find_dense(const RubatoShard *shard, const RubatoKey *k
 /* Rows that are NULL become one that nobody reads. */
 void shard_fill_refused(RubatoShard *shard, void **rows, size_t n);
 
+/* Of a table whose rows expire: has the storage evict by their score, if the table says so. */
+void shard_set_score(RubatoShard *shard);
+
 /* Rows that have expired become NULL. */
 void shard_hide_expired(const RubatoShard *shard, const RubatoKey *keys, size_t n, void **rows);
 

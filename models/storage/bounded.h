@@ -37,6 +37,11 @@ typedef struct {
      * mark may not be aligned. The pointers are valid until the next call of find_or_create. */
     void (*find_marks)(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **marks);
 
+    /* Says how much a row is worth now, for an order of eviction that goes by it. Called before the
+     * first row is made. user outlives the storage. */
+    void (*set_score)(RubatoStorage *storage, double (*score)(const void *user, const void *row),
+                      const void *user);
+
     /* Removes the rows of these keys that are there. Returns how many. Pointers to other rows are
      * no longer valid. */
     size_t (*erase)(RubatoStorage *storage, const RubatoKey *keys, size_t n);

@@ -641,6 +641,44 @@ START_TEST(a_row_expires_when_its_score_is_too_low)
 }
 END_TEST
 
+/* A table at its bound: rows with clicks stay, whenever they were written. */
+static void add_clicks(RubatoShard *shard, RubatoKey first, RubatoKey n, float shows,
+                       float n_clicks)
+{
+    enum { AT_ONCE = 200 };
+    float deltas[AT_ONCE * 2];
+
+    for (RubatoKey begin = 0; begin < n; begin += AT_ONCE) {
+        for (size_t i = 0; i < AT_ONCE; i++) {
+            deltas[2 * i] = shows;
+            deltas[2 * i + 1] = n_clicks;
+        }
+        shard_add(shard, &(RubatoKeys){ .first = first + begin, .n = AT_ONCE }, deltas);
+    }
+}
+
+START_TEST(the_row_with_the_lowest_score_is_evicted)
+{
+    enum { N_GOOD = 20000, N_OTHERS = 200000 };
+    RubatoTableSpec spec = clicks;
+    RubatoShard *shard;
+    g_autofree float *rows = g_new(float, N_GOOD * 2);
+    size_t n_there = 0;
+
+    spec.max_bytes = 3 << 20;
+    spec.evict = "score";
+    shard = shard_make(&spec, "hash", 0);
+    add_clicks(shard, 1, N_GOOD, 9, 3); /* written first, and once */
+    add_clicks(shard, 1000000, N_OTHERS, 9, 0);
+    ck_assert_uint_gt(shard_uses(shard).n_evicted, N_OTHERS / 4);
+    shard_get(shard, &(RubatoKeys){ .first = 1, .n = N_GOOD }, rows);
+    for (size_t i = 0; i < N_GOOD; i++)
+        n_there += rows[2 * i] > 0;
+    require_msg(n_there > N_GOOD - N_GOOD / 100, "%zu are there", n_there);
+    shard_free(shard);
+}
+END_TEST
+
 /* ---- a function of the user's ---- */
 
 static bool is_odd_and_old(const RubatoTableSpec *spec, RubatoKey key, const void *values,
@@ -703,6 +741,9 @@ static const struct {
     { { .expire = "score", .expire_below = 1, .width = 2, .update = "sgd" }, "such as \"add\"" },
     { { .expire = "score", .expire_below = 1, .width = 2, .dtype = RUBATO_I32 }, "RUBATO_F32" },
     { { .expire = "score", .width = 2 }, "expire_below is 0" },
+    { { .evict = "score", .max_bytes = 8 << 20 }, "evict = \"score\" has no effect here" },
+    { { .evict = "score", .max_bytes = 8 << 20, .expire = "clocks", .expire_after = 1 },
+      "it needs expire = \"score\"" },
     { { .expire = "score", .width = 2, .expire_below = 1, .expire_decay = 1 },
       "expire_decay is 1" },
     { { .expire = "score", .width = 2, .expire_below = 1, .expire_show_weight = -1 },
@@ -748,6 +789,7 @@ int main(void)
     tcase_add_loop_test(tcase, time_passes_with_the_slowest_worker, 0, G_N_ELEMENTS(models));
     tcase_add_test(tcase, clocks_that_come_with_a_part_are_no_time);
     tcase_add_test(tcase, a_row_expires_when_its_score_is_too_low);
+    tcase_add_test(tcase, the_row_with_the_lowest_score_is_evicted);
     tcase_add_test(tcase, a_function_of_the_users_says_what_expires);
     tcase_add_loop_test(tcase, specs_that_make_no_sense_are_refused, 0, G_N_ELEMENTS(refused));
     tcase_add_test(tcase, a_table_whose_rows_expire_has_no_image);

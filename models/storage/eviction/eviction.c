@@ -6,9 +6,9 @@
 #include <glib.h>
 #include <string.h>
 
-extern const EvictionOps lru_eviction, lfu_eviction;
+extern const EvictionOps lru_eviction, lfu_eviction, score_eviction;
 
-static const EvictionOps *const evictions[] = { &lru_eviction, &lfu_eviction };
+static const EvictionOps *const evictions[] = { &lru_eviction, &lfu_eviction, &score_eviction };
 
 const EvictionOps *eviction_find(const char *name)
 {

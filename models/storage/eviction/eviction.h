@@ -31,7 +31,8 @@ typedef struct {
      * EVICTION_MARK_BITS, as marks have. */
     uint32_t (*use)(uint32_t mark, uint32_t now);
 
-    /* The position of the mark whose row is evicted; n is at least 1. */
+    /* The position of the mark whose row is evicted; n is at least 1. NULL: the row with the lowest
+     * score is, by the table's expiry. */
     size_t (*choose)(const uint32_t *marks, size_t n, uint32_t now);
 } EvictionOps;
 

@@ -77,15 +77,20 @@ static double count_at(const RubatoTableSpec *spec, const void *values, size_t i
     return count > 0 ? count : 0; /* no NaN either */
 }
 
-static bool expires(const RubatoTableSpec *spec, RubatoKey key, const void *values, uint32_t age)
+static double score(const RubatoTableSpec *spec, const void *values, uint32_t age)
 {
     const double shows = count_at(spec, values, 0), clicks = count_at(spec, values, 1);
-    const double score = number_or(spec->expire_show_weight, DEFAULT_SHOW_WEIGHT) *
-                             (shows > clicks ? shows - clicks : 0) +
-                         number_or(spec->expire_click_weight, DEFAULT_CLICK_WEIGHT) * clicks;
+    const double sum = number_or(spec->expire_show_weight, DEFAULT_SHOW_WEIGHT) *
+                           (shows > clicks ? shows - clicks : 0) +
+                       number_or(spec->expire_click_weight, DEFAULT_CLICK_WEIGHT) * clicks;
 
+    return sum * decay_of(spec, age);
+}
+
+static bool expires(const RubatoTableSpec *spec, RubatoKey key, const void *values, uint32_t age)
+{
     (void)key;
-    return age > 0 && score * decay_of(spec, age) < spec->expire_below;
+    return age > 0 && score(spec, values, age) < spec->expire_below;
 }
 
 static void refresh(const RubatoTableSpec *spec, void *values, uint32_t age)
@@ -105,4 +110,5 @@ const RubatoExpiryOps score_expiry_ops = {
     .check = check,
     .expires = expires,
     .refresh = refresh,
+    .score = score,
 };

@@ -19,6 +19,7 @@
  * The row of key 0 is no segment's. Room is set aside for it, and it is never evicted.
  *
  * Thread: the shard's present owner. */
+#include <math.h>
 #include <rubato/error.h>
 
 #include "models/spec.h"
@@ -74,6 +75,25 @@ static void evict_row(BoundedStorage *bounded, const unsigned char *cell)
     bounded->uses.n_evicted++;
 }
 
+/* The one of some cells whose row has the lowest score. */
+static unsigned char *choose_by_score(const BoundedStorage *bounded, unsigned char **cells,
+                                      size_t n)
+{
+    unsigned char *chosen = cells[0];
+    double lowest = INFINITY;
+
+    for (size_t i = 0; i < n; i++) {
+        const double score =
+            bounded->score(bounded->score_user, hash_row_of_cell(&bounded->hash, cells[i]));
+
+        if (score < lowest) {
+            lowest = score;
+            chosen = cells[i];
+        }
+    }
+    return chosen;
+}
+
 /* The cell whose row goes; NULL: all are held. There are at most N_CELLS. */
 static unsigned char *choose(const BoundedStorage *bounded, unsigned char **cells, size_t n)
 {
@@ -88,7 +108,11 @@ static unsigned char *choose(const BoundedStorage *bounded, unsigned char **cell
         marks[n_free] = mark;
         cells[n_free++] = cells[i];
     }
-    return n_free == 0 ? NULL : cells[bounded->eviction->choose(marks, n_free, now_of(bounded))];
+    if (n_free == 0)
+        return NULL;
+    return bounded->score != NULL
+               ? choose_by_score(bounded, cells, n_free)
+               : cells[bounded->eviction->choose(marks, n_free, now_of(bounded))];
 }
 
 /* Evicts a row that was not asked for: one of some in a segment, from a home bucket on. False: all
@@ -334,6 +358,15 @@ static void find_marks(RubatoStorage *storage, const RubatoKey *keys, size_t n, 
             marks[i] = (unsigned char *)marks[i] + bounded->mark_offset;
 }
 
+static void set_score(RubatoStorage *storage, double (*score)(const void *user, const void *row),
+                      const void *user)
+{
+    BoundedStorage *bounded = (BoundedStorage *)storage;
+
+    bounded->score = score;
+    bounded->score_user = user;
+}
+
 static void destroy(RubatoStorage *storage)
 {
     BoundedStorage *bounded = (BoundedStorage *)storage;
@@ -379,6 +412,7 @@ const BoundedStorageOps bounded_hash_storage_ops = {
     .least_bytes = least_bytes,
     .uses = uses,
     .find_marks = find_marks,
+    .set_score = set_score,
     .erase = bounded_erase,
     .sweep = bounded_sweep,
 };

@@ -26,6 +26,8 @@ typedef struct {
 
     /* immutable */
     const EvictionOps *eviction;
+    double (*score)(const void *user, const void *row); /* NULL: marks decide */
+    const void *score_user;
     uint64_t max_bytes; /* without the row of key 0 */
     size_t mark_offset; /* in a cell */
     uint32_t time_shift;
