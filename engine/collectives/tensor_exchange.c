@@ -115,7 +115,7 @@ static Operation *take_decisions(TensorExchange *exchange)
 
             for (uint32_t i = 0; i < exchange->n_local; i++)
                 if (entries[i] != NULL)
-                    g_hash_table_remove(exchange->pending, entries[i]->call);
+                    g_hash_table_remove(exchange->pending, entries[i]);
             operation_begin(exchange, decision->number, entries, NULL,
                             decision->error == NULL ? NULL : g_error_copy(decision->error),
                             &ending);
@@ -125,16 +125,21 @@ static Operation *take_decisions(TensorExchange *exchange)
     return ending;
 }
 
-static bool ask_matcher(TensorExchange *exchange, uint32_t local, TensorEntry *entry,
+static bool ask_matcher(TensorExchange *exchange, uint32_t local, TensorEntry *entries, size_t n,
                         GError **error)
 {
-    const TensorAsk ask = { entry->name, entry->part.request, entry };
+    const TensorAsk one = { entries->name, entries->part.request, entries };
+    g_autofree TensorAsk *many = n > 1 ? g_new(TensorAsk, n) : NULL;
 
+    for (size_t i = 0; i < n && many != NULL; i++)
+        many[i] = (TensorAsk){ entries[i].name, entries[i].part.request, &entries[i] };
     pthread_mutex_lock(&exchange->lock);
-    g_hash_table_insert(exchange->pending, entry->call, entry);
-    const bool ok = tensor_matcher_ask(exchange->matcher, local, &ask, 1, error);
-    if (!ok)
-        g_hash_table_remove(exchange->pending, entry->call);
+    for (size_t i = 0; i < n; i++)
+        g_hash_table_add(exchange->pending, &entries[i]);
+    const bool ok =
+        tensor_matcher_ask(exchange->matcher, local, many != NULL ? many : &one, n, error);
+    for (size_t i = 0; i < n && !ok; i++)
+        g_hash_table_remove(exchange->pending, &entries[i]);
     Operation *const ending = take_decisions(exchange);
     pthread_mutex_unlock(&exchange->lock);
     operations_end(exchange, ending);
@@ -185,15 +190,15 @@ static bool start_thread(TensorExchange *exchange, GError **error)
     return ok;
 }
 
-bool tensor_exchange_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *entry,
+bool tensor_exchange_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *entries, size_t n,
                          GError **error)
 {
     const uint32_t local = rank - exchange->first_rank;
 
-    if (entry->is_async && !start_thread(exchange, error))
+    if (entries->is_async && !start_thread(exchange, error))
         return false;
-    return exchange->matcher != NULL ? ask_matcher(exchange, local, entry, error)
-                                     : negotiation_ask(exchange, local, entry, error);
+    return exchange->matcher != NULL ? ask_matcher(exchange, local, entries, n, error)
+                                     : negotiation_ask(exchange, local, entries, n, error);
 }
 
 bool tensor_exchange_join(TensorExchange *exchange, uint32_t rank, TensorJoin *join, GError **error)
@@ -273,18 +278,20 @@ static void say_running(const TensorExchange *exchange, const Call *call, double
 /* The request that is not decided; NULL: there is none. The lock is held. */
 static const TensorEntry *find_pending(const TensorExchange *exchange, const Call *call)
 {
-    const TensorEntry *const found = g_hash_table_lookup(exchange->pending, call);
+    GHashTableIter iter;
+    gpointer entry;
 
+    g_hash_table_iter_init(&iter, exchange->pending);
+    while (g_hash_table_iter_next(&iter, &entry, NULL))
+        if (((const TensorEntry *)entry)->call == call)
+            return entry;
     for (uint32_t i = 0; exchange->asked != NULL && i < exchange->n_local; i++) {
-        GHashTableIter iter;
-        gpointer entry;
-
         g_hash_table_iter_init(&iter, exchange->asked[i]);
         while (g_hash_table_iter_next(&iter, NULL, &entry))
             if (((const TensorEntry *)entry)->call == call)
                 return entry;
     }
-    return found;
+    return NULL;
 }
 
 /* The lock is held. */

@@ -67,7 +67,7 @@ void tensor_exchange_free(TensorExchange *exchange);
 typedef struct {
     const char *name;
     TensorPart part;
-    Call *call; /* has begun, with a part that the exchange ends */
+    Call *call; /* has begun, with a part that the exchange ends; those of a group share it */
     GError *failure;
     bool is_async; /* the worker may not wait for it */
 } TensorEntry;
@@ -81,8 +81,9 @@ typedef struct {
 uint32_t tensor_exchange_n_workers(const TensorExchange *exchange);
 uint32_t tensor_exchange_stall_ms(const TensorExchange *exchange);
 
-/* Takes the request in. False with an error: then its call does not end. The worker's thread. */
-bool tensor_exchange_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *entry,
+/* Takes the requests in; more than one are a group. False with an error: then their call does not
+ * end. The worker's thread. */
+bool tensor_exchange_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *entries, size_t n,
                          GError **error);
 bool tensor_exchange_join(TensorExchange *exchange, uint32_t rank, TensorJoin *join,
                           GError **error);

@@ -88,7 +88,7 @@ struct TensorExchange {
 
     /* on one node */
     TensorMatcher *matcher;
-    GHashTable *pending; /* of TensorEntry, by call: those that are not decided */
+    GHashTable *pending; /* of TensorEntry: those that are not decided */
 
     /* on several nodes */
     GHashTable **asked; /* by local rank: of TensorEntry, by name: those that are not decided */
@@ -138,7 +138,8 @@ void tensor_entry_end(TensorEntry *entry, const GError *error);
 /* ---- tensor_negotiation.c: the lock is not held ---- */
 
 /* As those of the exchange, on several nodes. */
-bool negotiation_ask(TensorExchange *exchange, uint32_t local, TensorEntry *entry, GError **error);
+bool negotiation_ask(TensorExchange *exchange, uint32_t local, TensorEntry *entries, size_t n,
+                     GError **error);
 bool negotiation_join(TensorExchange *exchange, uint32_t local, TensorJoin *join, GError **error);
 void negotiation_leave(TensorExchange *exchange, uint32_t local);
 

@@ -11,9 +11,18 @@
 
 enum { MOST_NAMED = 8 }; /* workers, in one text */
 
+/* Names that are decided together. It lives as long as one of them is pending. */
+typedef struct {
+    char *names; /* sorted, a line each */
+    size_t n_names;
+    size_t n_complete; /* of the pending ones whose first request had this group */
+    size_t n_users;
+} Group;
+
 typedef struct {
     char *name;
-    char *group; /* the names of the group of the first request, a line each; NULL: it has none */
+    Group *group;      /* of the first request; NULL: it has none */
+    GPtrArray *others; /* of Group: in which others asked for it; NULL: none */
     uint32_t n_came;
     bool is_complete;         /* each worker has asked, or has joined */
     GError *fault;            /* why it cannot run */
@@ -32,6 +41,7 @@ struct TensorMatcher {
     uint32_t n_workers;
     GHashTable *pending; /* by name */
     GQueue order;        /* of Pending */
+    GHashTable *groups;  /* of Group, by names */
     bool *joined;        /* by rank */
     uint32_t n_joined;
     char **last_names; /* by rank: of its last request; NULL: it has made none */
@@ -48,16 +58,45 @@ TensorMatcher *tensor_matcher_new(uint32_t n_workers)
 
     matcher->n_workers = n_workers;
     matcher->pending = g_hash_table_new(g_str_hash, g_str_equal);
+    matcher->groups = g_hash_table_new(g_str_hash, g_str_equal);
     matcher->joined = g_new0(bool, n_workers);
     matcher->last_names = g_new0(char *, n_workers);
     return matcher;
 }
 
-static void pending_free(Pending *pending)
+static Group *use_group(Group *group)
 {
+    group->n_users++;
+    return group;
+}
+
+static void leave_group(TensorMatcher *matcher, Group *group)
+{
+    if (--group->n_users > 0)
+        return;
+    g_hash_table_remove(matcher->groups, group->names);
+    g_free(group->names);
+    g_free(group);
+}
+
+/* NULL is allowed. */
+static void leave_groups(TensorMatcher *matcher, GPtrArray *groups)
+{
+    for (guint i = 0; groups != NULL && i < groups->len; i++)
+        leave_group(matcher, groups->pdata[i]);
+    if (groups != NULL)
+        g_ptr_array_unref(groups);
+}
+
+static void pending_free(TensorMatcher *matcher, Pending *pending)
+{
+    if (pending->group != NULL) {
+        pending->group->n_complete -= pending->is_complete;
+        leave_group(matcher, pending->group);
+    }
+    leave_groups(matcher, pending->others);
     g_clear_error(&pending->fault);
     g_free(pending->tags);
-    g_free(pending->group);
     g_free(pending->name);
     g_free(pending);
 }
@@ -85,7 +124,7 @@ void tensor_matcher_free(TensorMatcher *matcher)
         Pending *const pending = link->data;
 
         link = link->next;
-        pending_free(pending);
+        pending_free(matcher, pending);
     }
     for (uint32_t rank = 0; rank < matcher->n_workers; rank++)
         g_free(matcher->last_names[rank]);
@@ -93,6 +132,7 @@ void tensor_matcher_free(TensorMatcher *matcher)
     g_free(matcher->joined);
     g_clear_error(&matcher->closed);
     g_hash_table_unref(matcher->pending);
+    g_hash_table_unref(matcher->groups);
     g_free(matcher);
 }
 
@@ -127,7 +167,7 @@ static void end_pending(TensorMatcher *matcher, Pending *pending, GError *error)
     g_hash_table_remove(matcher->pending, pending->name);
     g_queue_unlink(&matcher->order, &pending->link);
     decide(matcher, g_steal_pointer(&pending->name), error, pending->tags, 0);
-    pending_free(pending);
+    pending_free(matcher, pending);
 }
 
 /* ---- texts ---- */
@@ -239,10 +279,10 @@ static GError *find_joined(const TensorMatcher *matcher, const Pending *pending)
                        tensor_operation_name(request->operation), pending->name, rank);
 }
 
-/* Decides the members of a group together. Takes the error. */
-static void end_group(TensorMatcher *matcher, const char *group, GError *error)
+/* Decides the group's names that are pending. */
+static void end_group(TensorMatcher *matcher, const Group *group, const GError *error)
 {
-    g_auto(GStrv) names = g_strsplit(group, "\n", -1);
+    g_auto(GStrv) names = g_strsplit(group->names, "\n", -1);
 
     for (char **name = names; *name != NULL; name++) {
         Pending *const pending = g_hash_table_lookup(matcher->pending, *name);
@@ -250,20 +290,23 @@ static void end_group(TensorMatcher *matcher, const char *group, GError *error)
         if (pending != NULL)
             end_pending(matcher, pending, error == NULL ? NULL : g_error_copy(error));
     }
-    g_clear_error(&error);
 }
 
-static bool is_group_complete(const TensorMatcher *matcher, const char *group)
+/* Decides the name together with its group, or with all that workers took for its group. */
+static void end_together(TensorMatcher *matcher, Pending *pending)
 {
-    g_auto(GStrv) names = g_strsplit(group, "\n", -1);
+    g_autoptr(GError) fault = g_steal_pointer(&pending->fault);
+    GPtrArray *groups = g_steal_pointer(&pending->others);
 
-    for (char **name = names; *name != NULL; name++) {
-        const Pending *const pending = g_hash_table_lookup(matcher->pending, *name);
-
-        if (pending == NULL || !pending->is_complete)
-            return false;
-    }
-    return true;
+    if (pending->group != NULL && groups == NULL)
+        groups = g_ptr_array_new();
+    if (pending->group != NULL)
+        g_ptr_array_add(groups, use_group(pending->group));
+    else
+        end_pending(matcher, pending, fault == NULL ? NULL : g_error_copy(fault));
+    for (guint i = 0; groups != NULL && i < groups->len; i++)
+        end_group(matcher, groups->pdata[i], fault);
+    leave_groups(matcher, groups);
 }
 
 /* Decides the name if nobody is missing, and its group. Returns whether it decided anything. */
@@ -279,19 +322,17 @@ static bool check_pending(TensorMatcher *matcher, Pending *pending)
         return false;
     if (!pending->is_complete) {
         pending->is_complete = true;
+        if (pending->group != NULL)
+            pending->group->n_complete++;
         if (pending->fault == NULL)
             pending->fault = find_mismatch(matcher, pending);
         if (pending->fault == NULL)
             pending->fault = find_joined(matcher, pending);
     }
-    if (pending->group == NULL) {
-        end_pending(matcher, pending, g_steal_pointer(&pending->fault));
-        return true;
-    }
-    if (pending->fault == NULL && !is_group_complete(matcher, pending->group))
+    if (pending->fault == NULL && pending->group != NULL &&
+        pending->group->n_complete < pending->group->n_names)
         return false;
-    g_autofree char *group = g_strdup(pending->group);
-    end_group(matcher, group, g_steal_pointer(&pending->fault));
+    end_together(matcher, pending);
     return true;
 }
 
@@ -337,32 +378,52 @@ static bool check_open(const TensorMatcher *matcher, uint32_t rank, GError **err
     return false;
 }
 
-static bool check_new(const TensorMatcher *matcher, uint32_t rank, const TensorAsk *asks, size_t i,
+/* No name is pending for the worker, or comes twice. */
+static bool check_new(const TensorMatcher *matcher, uint32_t rank, const TensorAsk *asks, size_t n,
                       GError **error)
 {
-    const Pending *const pending = g_hash_table_lookup(matcher->pending, asks[i].name);
-    bool is_twice = pending != NULL && pending->tags[rank] != NULL;
+    g_autoptr(GHashTable) names = n < 2 ? NULL : g_hash_table_new(g_str_hash, g_str_equal);
 
-    for (size_t k = 0; k < i; k++)
-        is_twice |= strcmp(asks[k].name, asks[i].name) == 0;
-    if (!is_twice)
-        return true;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS,
-                "worker %u asks for %s %s while its %s of that name is pending", rank,
-                tensor_operation_name(asks[i].request.operation), asks[i].name,
-                pending != NULL && pending->tags[rank] != NULL
-                    ? tensor_operation_name(pending->requests[rank].operation)
-                    : "request");
-    return false;
+    for (size_t i = 0; i < n; i++) {
+        const Pending *const pending = g_hash_table_lookup(matcher->pending, asks[i].name);
+        const bool is_pending = pending != NULL && pending->tags[rank] != NULL;
+
+        if (!is_pending && (names == NULL || g_hash_table_add(names, (void *)asks[i].name)))
+            continue;
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS,
+                    "worker %u asks for %s %s while its %s of that name is pending", rank,
+                    tensor_operation_name(asks[i].request.operation), asks[i].name,
+                    is_pending ? tensor_operation_name(pending->requests[rank].operation)
+                               : "request");
+        return false;
+    }
+    return true;
 }
 
-static Pending *pending_new(TensorMatcher *matcher, const char *name, const char *group)
+/* The group of the asks; NULL: they are none. (leave_group) */
+static Group *find_group(TensorMatcher *matcher, const TensorAsk *asks, size_t n)
+{
+    g_autofree char *names = name_group(asks, n);
+    Group *group = names == NULL ? NULL : g_hash_table_lookup(matcher->groups, names);
+
+    if (names == NULL)
+        return NULL;
+    if (group != NULL)
+        return use_group(group);
+    group = g_new0(Group, 1);
+    group->names = g_steal_pointer(&names);
+    group->n_names = n;
+    g_hash_table_insert(matcher->groups, group->names, group);
+    return use_group(group);
+}
+
+static Pending *pending_new(TensorMatcher *matcher, const char *name, Group *group)
 {
     Pending *const pending =
         g_malloc0(sizeof(Pending) + matcher->n_workers * sizeof(pending->requests[0]));
 
     pending->name = g_strdup(name);
-    pending->group = g_strdup(group);
+    pending->group = group == NULL ? NULL : use_group(group);
     pending->tags = g_new0(void *, matcher->n_workers);
     pending->link.data = pending;
     g_hash_table_insert(matcher->pending, pending->name, pending);
@@ -371,9 +432,9 @@ static Pending *pending_new(TensorMatcher *matcher, const char *name, const char
 }
 
 /* "alone", or "together with b, c". (transfer full) */
-static char *describe_group(const char *group, const char *name)
+static char *describe_group(const Group *group, const char *name)
 {
-    g_auto(GStrv) names = g_strsplit(group == NULL ? "" : group, "\n", -1);
+    g_auto(GStrv) names = g_strsplit(group == NULL ? "" : group->names, "\n", -1);
     Names others = { 0 };
 
     for (char **other = names; *other != NULL; other++)
@@ -383,21 +444,34 @@ static char *describe_group(const char *group, const char *name)
     return text == NULL ? g_strdup("alone") : g_strdup_printf("together with %s", text);
 }
 
-static void take_in(TensorMatcher *matcher, uint32_t rank, const TensorAsk *ask, const char *group)
+/* A worker asks for the name in another group than others before it, or in none. */
+static void note_other_group(Pending *pending, uint32_t rank, Group *group)
+{
+    if (pending->fault == NULL) {
+        g_autofree char *earlier = describe_group(pending->group, pending->name);
+        g_autofree char *now = describe_group(group, pending->name);
+
+        pending->fault = g_error_new(RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
+                                     "workers disagree on %s: worker %u asks for it %s, others "
+                                     "before it asked %s",
+                                     pending->name, rank, now, earlier);
+    }
+    if (group == NULL)
+        return;
+    if (pending->others == NULL)
+        pending->others = g_ptr_array_new();
+    g_ptr_array_add(pending->others, use_group(group));
+}
+
+/* group NULL: none. */
+static void take_in(TensorMatcher *matcher, uint32_t rank, const TensorAsk *ask, Group *group)
 {
     Pending *pending = g_hash_table_lookup(matcher->pending, ask->name);
 
     if (pending == NULL)
         pending = pending_new(matcher, ask->name, group);
-    if (g_strcmp0(pending->group, group) != 0 && pending->fault == NULL) {
-        g_autofree char *earlier = describe_group(pending->group, ask->name);
-        g_autofree char *now = describe_group(group, ask->name);
-
-        pending->fault = g_error_new(RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
-                                     "workers disagree on %s: worker %u asks for it %s, others "
-                                     "before it asked %s",
-                                     ask->name, rank, now, earlier);
-    }
+    else if (pending->group != group)
+        note_other_group(pending, rank, group);
     pending->requests[rank] = ask->request;
     pending->tags[rank] = ask->tag;
     pending->n_came++;
@@ -406,12 +480,9 @@ static void take_in(TensorMatcher *matcher, uint32_t rank, const TensorAsk *ask,
 bool tensor_matcher_ask(TensorMatcher *matcher, uint32_t rank, const TensorAsk *asks, size_t n,
                         GError **error)
 {
-    if (!check_open(matcher, rank, error))
+    if (!check_open(matcher, rank, error) || !check_new(matcher, rank, asks, n, error))
         return false;
-    for (size_t i = 0; i < n; i++)
-        if (!check_new(matcher, rank, asks, i, error))
-            return false;
-    g_autofree char *group = name_group(asks, n);
+    Group *const group = find_group(matcher, asks, n);
     for (size_t i = 0; i < n; i++)
         take_in(matcher, rank, &asks[i], group);
     if (n > 0 && g_strcmp0(matcher->last_names[rank], asks[n - 1].name) != 0) {
@@ -424,6 +495,8 @@ bool tensor_matcher_ask(TensorMatcher *matcher, uint32_t rank, const TensorAsk *
         if (pending != NULL) /* else it was decided with its group */
             check_pending(matcher, pending);
     }
+    if (group != NULL)
+        leave_group(matcher, group);
     return true;
 }
 

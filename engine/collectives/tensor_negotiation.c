@@ -53,23 +53,38 @@ static void tell(TensorExchange *exchange)
     exchange->is_telling = false;
 }
 
-static void add_wish(TensorExchange *exchange, TensorWishKind kind, uint32_t local,
-                     const TensorEntry *entry)
+/* The coordinator learns with the first wish of those that left before. */
+static void begin_wishes(TensorExchange *exchange)
 {
-    TensorWish wish = { .kind = kind, .rank = exchange->first_rank + local };
-
-    if (entry != NULL) {
-        wish.request = entry->part.request;
-        g_strlcpy(wish.name, entry->name, sizeof wish.name);
-    }
-    if (!exchange->is_used) /* the coordinator learns now of those that left before */
-        for (uint32_t i = 0; i < exchange->n_local; i++)
-            if (exchange->has_left[i])
-                tensor_wish_write(
-                    exchange->wishes,
-                    &(TensorWish){ .kind = TENSOR_WISH_LEAVE, .rank = exchange->first_rank + i });
+    for (uint32_t i = 0; i < exchange->n_local && !exchange->is_used; i++)
+        if (exchange->has_left[i])
+            tensor_wish_write(exchange->wishes, &(TensorWish){ .kind = TENSOR_WISH_LEAVE,
+                                                               .rank = exchange->first_rank + i });
     exchange->is_used = true;
-    tensor_wish_write(exchange->wishes, &wish);
+}
+
+static void add_wish(TensorExchange *exchange, TensorWishKind kind, uint32_t local)
+{
+    begin_wishes(exchange);
+    tensor_wish_write(exchange->wishes,
+                      &(TensorWish){ .kind = kind, .rank = exchange->first_rank + local });
+}
+
+static void add_asks(TensorExchange *exchange, uint32_t local, const TensorEntry *entries, size_t n)
+{
+    TensorWish wish = { .kind = TENSOR_WISH_GROUP,
+                        .rank = exchange->first_rank + local,
+                        .n = (uint32_t)n };
+
+    begin_wishes(exchange);
+    if (n > 1)
+        tensor_wish_write(exchange->wishes, &wish);
+    wish.kind = TENSOR_WISH_ASK;
+    for (size_t i = 0; i < n; i++) {
+        wish.request = entries[i].part.request;
+        g_strlcpy(wish.name, entries[i].name, sizeof wish.name);
+        tensor_wish_write(exchange->wishes, &wish);
+    }
 }
 
 static bool check_open(const TensorExchange *exchange, uint32_t local, GError **error)
@@ -100,13 +115,28 @@ static bool check_new(const TensorExchange *exchange, uint32_t local, const Tens
     return false;
 }
 
-bool negotiation_ask(TensorExchange *exchange, uint32_t local, TensorEntry *entry, GError **error)
+/* Takes all of them in, or none. */
+static bool take_in(TensorExchange *exchange, uint32_t local, TensorEntry *entries, size_t n,
+                    GError **error)
+{
+    GHashTable *const asked = exchange->asked[local];
+    size_t n_taken = 0;
+
+    for (; n_taken < n && check_new(exchange, local, &entries[n_taken], error); n_taken++)
+        g_hash_table_insert(asked, (void *)(uintptr_t)entries[n_taken].name, &entries[n_taken]);
+    for (size_t i = 0; n_taken < n && i < n_taken; i++)
+        g_hash_table_remove(asked, entries[i].name);
+    return n_taken == n;
+}
+
+bool negotiation_ask(TensorExchange *exchange, uint32_t local, TensorEntry *entries, size_t n,
+                     GError **error)
 {
     pthread_mutex_lock(&exchange->lock);
-    const bool ok = check_open(exchange, local, error) && check_new(exchange, local, entry, error);
+    const bool ok =
+        check_open(exchange, local, error) && take_in(exchange, local, entries, n, error);
     if (ok) {
-        g_hash_table_insert(exchange->asked[local], (void *)(uintptr_t)entry->name, entry);
-        add_wish(exchange, TENSOR_WISH_ASK, local, entry);
+        add_asks(exchange, local, entries, n);
         tell(exchange);
     }
     pthread_mutex_unlock(&exchange->lock);
@@ -119,7 +149,7 @@ bool negotiation_join(TensorExchange *exchange, uint32_t local, TensorJoin *join
     const bool ok = check_open(exchange, local, error);
     if (ok) {
         exchange->joins[local] = join;
-        add_wish(exchange, TENSOR_WISH_JOIN, local, NULL);
+        add_wish(exchange, TENSOR_WISH_JOIN, local);
         tell(exchange);
     }
     pthread_mutex_unlock(&exchange->lock);
@@ -131,7 +161,7 @@ void negotiation_leave(TensorExchange *exchange, uint32_t local)
     pthread_mutex_lock(&exchange->lock);
     exchange->has_left[local] = true;
     if (exchange->is_used && exchange->closed == NULL) {
-        add_wish(exchange, TENSOR_WISH_LEAVE, local, NULL);
+        add_wish(exchange, TENSOR_WISH_LEAVE, local);
         tell(exchange);
     }
     pthread_mutex_unlock(&exchange->lock);

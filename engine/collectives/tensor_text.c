@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static const char wish_letters[] = { 'a', 'j', 'l', '\0' };
+static const char wish_letters[] = { 'a', 'j', 'l', 'g', '\0' };
 static const char verdict_letters[] = { 'r', 'f', 'j', 'c', '\0' };
 
 /* ---- numbers and names ---- */
@@ -160,6 +160,8 @@ void tensor_wish_write(GString *text, const TensorWish *wish)
 {
     g_string_append_c(text, wish_letters[wish->kind]);
     write_number(text, wish->rank);
+    if (wish->kind == TENSOR_WISH_GROUP)
+        write_number(text, wish->n);
     if (wish->kind == TENSOR_WISH_ASK) {
         write_request(text, &wish->request);
         g_string_append_c(text, ' ');
@@ -177,6 +179,9 @@ bool tensor_wish_read(const char **text, uint32_t n_workers, TensorWish *wish)
         !read_u32(&at, n_workers - 1, &wish->rank))
         return false;
     wish->kind = (TensorWishKind)kind;
+    if (wish->kind == TENSOR_WISH_GROUP &&
+        (!read_u32(&at, RUBATO_TENSOR_MOST_OF_GROUP, &wish->n) || wish->n < 2))
+        return false;
     if (wish->kind != TENSOR_WISH_ASK) {
         if (!read_end(&at))
             return false;

@@ -13,12 +13,14 @@ typedef enum {
     TENSOR_WISH_ASK,
     TENSOR_WISH_JOIN,
     TENSOR_WISH_LEAVE, /* the worker has returned */
+    TENSOR_WISH_GROUP, /* its next ASKs are a group */
 } TensorWishKind;
 
 /* What a worker wants, told to the coordinator. */
 typedef struct {
     TensorWishKind kind;
     uint32_t rank;
+    uint32_t n;                          /* of a GROUP: how many */
     TensorRequest request;               /* of an ASK */
     char name[RUBATO_TENSOR_NAME_BYTES]; /* the same */
 } TensorWish;

@@ -131,43 +131,68 @@ static bool make_entry(const RubatoWorker *worker, const RubatoTensor *tensor, c
 
 /* ---- blocking, or with a ticket ---- */
 
-static bool run(RubatoWorker *worker, const RubatoTensor *tensor, const Said *said, GError **error)
+static void free_splits(TensorEntry *entries, size_t n)
 {
-    TensorEntry entry;
+    for (size_t i = 0; i < n; i++)
+        g_clear_pointer(&entries[i].part.splits, g_free);
+}
+
+/* The first failure; NULL: there is none. The others are freed. (transfer full) */
+static GError *take_failure(TensorEntry *entries, size_t n)
+{
+    GError *failure = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        if (failure == NULL)
+            failure = g_steal_pointer(&entries[i].failure);
+        g_clear_error(&entries[i].failure);
+    }
+    return failure;
+}
+
+/* More than one are a group. */
+static bool run_all(RubatoWorker *worker, TensorEntry *entries, size_t n, GError **error)
+{
+    GError *failure;
     Call call;
 
-    if (!make_entry(worker, tensor, said, &entry, error))
-        return false;
     call_begin(&call, NULL);
-    call_add_parts(&call, 1);
-    entry.call = &call;
-    if (!tensor_exchange_ask(worker->tensors, worker->rank, &entry, error)) {
-        g_free(entry.part.splits);
+    call_add_parts(&call, (uint32_t)n);
+    for (size_t i = 0; i < n; i++)
+        entries[i].call = &call;
+    if (!tensor_exchange_ask(worker->tensors, worker->rank, entries, n, error)) {
+        free_splits(entries, n);
         return false;
     }
     call_sent(&call);
     if (!call_has_ended(&call))
         tensor_exchange_wait(worker->tensors, worker->rank, &call);
-    if (entry.failure == NULL)
+    failure = take_failure(entries, n);
+    if (failure == NULL)
         return true;
-    g_propagate_error(error, entry.failure);
+    g_propagate_error(error, failure);
     return false;
 }
 
-/* A request with a ticket. */
-typedef struct {
-    TensorEntry entry;
-    TensorExchange *exchange;
-    uint32_t rank;
-    char name[];
-} Request;
-
-static GError *end_request(void *data)
+static bool run(RubatoWorker *worker, const RubatoTensor *tensor, const Said *said, GError **error)
 {
-    Request *const request = data;
-    GError *const failure = request->entry.failure;
+    TensorEntry entry;
 
-    g_free(request);
+    return make_entry(worker, tensor, said, &entry, error) && run_all(worker, &entry, 1, error);
+}
+
+/* Requests with one ticket. Behind the entries are their names. */
+typedef struct {
+    size_t n;
+    TensorEntry entries[];
+} Requests;
+
+static GError *end_requests(void *data)
+{
+    Requests *const requests = data;
+    GError *const failure = take_failure(requests->entries, requests->n);
+
+    g_free(requests);
     return failure;
 }
 
@@ -185,39 +210,69 @@ static void say_stalled(void *data, const Call *call, double waited_s)
     tensor_exchange_say_stalled(worker->tensors, call, waited_s);
 }
 
-static RubatoTicket start(RubatoWorker *worker, const RubatoTensor *tensor, const Said *said,
-                          const RubatoRequestOptions *options, GError **error)
+/* The entries, with names of their own. NULL: one of them makes no sense. (transfer full) */
+static Requests *make_requests(const RubatoWorker *worker, const RubatoTensor *tensors, size_t n,
+                               const Said *said, GError **error)
 {
-    const size_t n_name = strlen(tensor->name) + 1;
-    g_autofree Request *request = g_malloc(sizeof(Request) + n_name);
+    size_t n_bytes = sizeof(Requests) + n * sizeof(TensorEntry);
+
+    for (size_t i = 0; i < n; i++)
+        n_bytes += strlen(tensors[i].name) + 1;
+    g_autofree Requests *requests = g_malloc(n_bytes);
+    char *name = (char *)&requests->entries[n];
+    requests->n = n;
+    for (size_t i = 0; i < n; i++) {
+        const size_t n_name = strlen(tensors[i].name) + 1;
+
+        if (!make_entry(worker, &tensors[i], said, &requests->entries[i], error)) {
+            free_splits(requests->entries, i);
+            return NULL;
+        }
+        memcpy(name, tensors[i].name, n_name);
+        requests->entries[i].name = name;
+        requests->entries[i].is_async = true;
+        name += n_name;
+    }
+    return g_steal_pointer(&requests);
+}
+
+static RubatoTicket start_all(RubatoWorker *worker, const RubatoTensor *tensors, size_t n,
+                              const Said *said, const RubatoRequestOptions *options, GError **error)
+{
+    g_autofree Requests *requests = make_requests(worker, tensors, n, said, error);
     RubatoTicket ticket;
     Call *call;
 
-    if (!make_entry(worker, tensor, said, &request->entry, error))
+    if (requests == NULL)
         return 0;
-    memcpy(request->name, tensor->name, n_name);
-    request->entry.name = request->name;
-    request->entry.is_async = true;
     const TicketOutside outside = { .wait = wait_for_call,
                                     .say_stalled = say_stalled,
                                     .stall_ms = tensor_exchange_stall_ms(worker->tensors),
                                     .server = worker,
-                                    .end = end_request,
-                                    .request = request };
+                                    .end = end_requests,
+                                    .request = requests };
     ticket = ticket_start_outside(worker->tickets, &outside, options, &call, error);
     if (ticket == 0) {
-        g_free(request->entry.part.splits);
+        free_splits(requests->entries, n);
         return 0;
     }
-    request->entry.call = call;
-    if (!tensor_exchange_ask(worker->tensors, worker->rank, &request->entry, error)) {
+    call_add_parts(call, (uint32_t)n - 1);
+    for (size_t i = 0; i < n; i++)
+        requests->entries[i].call = call;
+    if (!tensor_exchange_ask(worker->tensors, worker->rank, requests->entries, n, error)) {
         ticket_cancel_outside(call);
-        g_free(request->entry.part.splits);
+        free_splits(requests->entries, n);
         return 0;
     }
-    request = NULL; /* the ticket's */
+    requests = NULL; /* the ticket's */
     call_sent(call);
     return ticket;
+}
+
+static RubatoTicket start(RubatoWorker *worker, const RubatoTensor *tensor, const Said *said,
+                          const RubatoRequestOptions *options, GError **error)
+{
+    return start_all(worker, tensor, 1, said, options, error);
 }
 
 /* ---- the calls ---- */
@@ -241,6 +296,49 @@ RubatoTicket rubato_worker_allreduce_async(RubatoWorker *worker, const RubatoTen
     g_return_val_if_fail(worker != NULL && is_tensor(tensor), 0);
     return start(worker, tensor, &(Said){ .operation = TENSOR_ALLREDUCE, .reduce = reduce },
                  options, error);
+}
+
+static bool are_tensors(const RubatoTensor *tensors, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (tensors == NULL || tensors[i].name == NULL)
+            return false;
+    return true;
+}
+
+static bool check_group(size_t n, GError **error)
+{
+    if (n > 0 && n <= RUBATO_TENSOR_MOST_OF_GROUP)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "a group of %zu tensors: it may have 1 to %d", n, RUBATO_TENSOR_MOST_OF_GROUP);
+    return false;
+}
+
+bool rubato_worker_allreduce_group(RubatoWorker *worker, const RubatoTensor *tensors, size_t n,
+                                   const RubatoReduce *reduce, GError **error)
+{
+    const Said said = { .operation = TENSOR_ALLREDUCE, .reduce = reduce };
+
+    g_return_val_if_fail(worker != NULL && are_tensors(tensors, n), false);
+    if (!check_group(n, error))
+        return false;
+    g_autofree TensorEntry *entries = g_new(TensorEntry, n);
+    for (size_t i = 0; i < n; i++)
+        if (!make_entry(worker, &tensors[i], &said, &entries[i], error))
+            return false;
+    return run_all(worker, entries, n, error);
+}
+
+RubatoTicket rubato_worker_allreduce_group_async(RubatoWorker *worker, const RubatoTensor *tensors,
+                                                 size_t n, const RubatoReduce *reduce,
+                                                 const RubatoRequestOptions *options,
+                                                 GError **error)
+{
+    const Said said = { .operation = TENSOR_ALLREDUCE, .reduce = reduce };
+
+    g_return_val_if_fail(worker != NULL && are_tensors(tensors, n), 0);
+    return check_group(n, error) ? start_all(worker, tensors, n, &said, options, error) : 0;
 }
 
 bool rubato_worker_broadcast(RubatoWorker *worker, const RubatoTensor *tensor, uint32_t root,

@@ -21,6 +21,7 @@ struct TensorCoordinator {
     uint32_t *first_ranks; /* by node number; and behind the last one */
     uint32_t n_workers;
     TensorMatcher *matcher; /* NULL: no worker has asked yet */
+    GHashTable *groups;     /* of OpenGroup, by rank: those of which asks are still to come */
     bool is_closed;         /* CLOSED has been told */
     uint64_t n_verdicts;
     bool *waiting; /* by node: for the oldest name; kept for a Wait that points to it */
@@ -31,6 +32,20 @@ typedef struct {
     int64_t since_ms;
 } Asked;
 
+/* A group that a worker asks for, which may come in several messages. */
+typedef struct {
+    uint32_t n;
+    GArray *wishes; /* of TensorWish: those that have come */
+} OpenGroup;
+
+static void open_group_free(void *data)
+{
+    OpenGroup *const group = data;
+
+    g_array_unref(group->wishes);
+    g_free(group);
+}
+
 /* "2 0 1": the workers of each node. Ranks leave out those of lost nodes. */
 TensorCoordinator *tensors_new(const Scheduler *scheduler, const char *workers)
 {
@@ -40,6 +55,7 @@ TensorCoordinator *tensors_new(const Scheduler *scheduler, const char *workers)
     uint64_t n_workers = 0;
 
     it->n_nodes = n_nodes;
+    it->groups = g_hash_table_new_full(NULL, NULL, NULL, open_group_free);
     it->first_ranks = g_new0(uint32_t, n_nodes + 1);
     for (uint32_t node = 0; node < n_nodes; node++) {
         uint64_t n;
@@ -79,6 +95,7 @@ void tensors_free(TensorCoordinator *it)
         }
     }
     tensor_matcher_free(it->matcher);
+    g_hash_table_unref(it->groups);
     g_free(it->waiting);
     g_free(it->first_ranks);
     g_free(it);
@@ -168,24 +185,68 @@ static void begin(TensorCoordinator *it, const SchedulerTask *task)
             leave(it, node);
 }
 
+static bool ask(TensorCoordinator *it, const TensorWish *wishes, size_t n, int64_t now_ms)
+{
+    g_autofree TensorAsk *asks = g_new(TensorAsk, n);
+
+    for (size_t i = 0; i < n; i++) {
+        Asked *const asked = g_new(Asked, 1);
+
+        asked->since_ms = now_ms;
+        asks[i] = (TensorAsk){ wishes[i].name, wishes[i].request, asked };
+    }
+    const bool ok = tensor_matcher_ask(it->matcher, wishes->rank, asks, n, NULL);
+    for (size_t i = 0; i < n && !ok; i++)
+        g_free(asks[i].tag);
+    return ok;
+}
+
+static bool open_group(TensorCoordinator *it, const TensorWish *wish)
+{
+    OpenGroup *const group = g_new(OpenGroup, 1);
+
+    group->n = wish->n;
+    group->wishes = g_array_new(FALSE, FALSE, sizeof *wish);
+    g_hash_table_insert(it->groups, GUINT_TO_POINTER(wish->rank), group);
+    return true;
+}
+
+/* Another one of the group's. */
+static bool ask_of_group(TensorCoordinator *it, OpenGroup *group, const TensorWish *wish,
+                         int64_t now_ms)
+{
+    g_array_append_val(group->wishes, *wish);
+    if (group->wishes->len < group->n)
+        return true;
+    const bool ok =
+        ask(it, (const TensorWish *)(const void *)group->wishes->data, group->n, now_ms);
+    g_hash_table_remove(it->groups, GUINT_TO_POINTER(wish->rank));
+    return ok;
+}
+
 /* A wish of a worker; the node has seen to it that it makes sense. After CLOSED it is late. */
 static bool take_wish(TensorCoordinator *it, const TensorWish *wish, int64_t now_ms)
 {
     const bool is_late = tensor_matcher_closed(it->matcher) != NULL;
-    bool ok = true;
+    OpenGroup *const group = g_hash_table_lookup(it->groups, GUINT_TO_POINTER(wish->rank));
+    bool ok = false;
 
-    if (wish->kind == TENSOR_WISH_LEAVE) {
-        tensor_matcher_leave(it->matcher, wish->rank, "has returned");
-    } else if (wish->kind == TENSOR_WISH_JOIN) {
+    if (group != NULL && wish->kind != TENSOR_WISH_ASK)
+        return false;
+    switch (wish->kind) {
+    case TENSOR_WISH_ASK:
+        ok = group != NULL ? ask_of_group(it, group, wish, now_ms) : ask(it, wish, 1, now_ms);
+        break;
+    case TENSOR_WISH_GROUP:
+        ok = open_group(it, wish);
+        break;
+    case TENSOR_WISH_JOIN:
         ok = tensor_matcher_join(it->matcher, wish->rank, NULL);
-    } else {
-        Asked *const asked = g_new(Asked, 1);
-
-        asked->since_ms = now_ms;
-        ok = tensor_matcher_ask(it->matcher, wish->rank,
-                                &(TensorAsk){ wish->name, wish->request, asked }, 1, NULL);
-        if (!ok)
-            g_free(asked);
+        break;
+    case TENSOR_WISH_LEAVE:
+        tensor_matcher_leave(it->matcher, wish->rank, "has returned");
+        ok = true;
+        break;
     }
     return ok || is_late;
 }

@@ -33,6 +33,7 @@ G_BEGIN_DECLS
 
 #define RUBATO_TENSOR_MOST_DIMENSIONS 8
 #define RUBATO_TENSOR_NAME_BYTES 256 /* of a name, its end included */
+#define RUBATO_TENSOR_MOST_OF_GROUP 65536
 
 /* A worker's part in an operation. A row is what the first dimension counts. */
 typedef struct {
@@ -74,6 +75,13 @@ RUBATO_API void rubato_gathered_clear(RubatoGathered *gathered);
  * input. reduce NULL: the sum. */
 RUBATO_API bool rubato_worker_allreduce(RubatoWorker *worker, const RubatoTensor *tensor,
                                         const RubatoReduce *reduce, GError **error);
+
+/* The same for several tensors, which all workers call for together as a group, in any order: all
+ * of them run once each of them could, or all fail, and then nothing of the group is pending. A
+ * worker that calls for one of them alone, or in another group, makes all of them fail with
+ * RUBATO_ERROR_MISMATCH. 1 to RUBATO_TENSOR_MOST_OF_GROUP tensors. */
+RUBATO_API bool rubato_worker_allreduce_group(RubatoWorker *worker, const RubatoTensor *tensors,
+                                              size_t n, const RubatoReduce *reduce, GError **error);
 
 /* The same for n numbers in place, without a name: for counts, losses and sums. All workers make
  * the call with the same n and reduction. Values are combined in the order of the ranks, on any
@@ -128,6 +136,12 @@ RUBATO_API RubatoTicket rubato_worker_allreduce_async(RubatoWorker *worker,
                                                       const RubatoReduce *reduce,
                                                       const RubatoRequestOptions *options,
                                                       GError **error);
+/* One ticket for the whole group. */
+RUBATO_API RubatoTicket rubato_worker_allreduce_group_async(RubatoWorker *worker,
+                                                            const RubatoTensor *tensors, size_t n,
+                                                            const RubatoReduce *reduce,
+                                                            const RubatoRequestOptions *options,
+                                                            GError **error);
 RUBATO_API RubatoTicket rubato_worker_broadcast_async(RubatoWorker *worker,
                                                       const RubatoTensor *tensor, uint32_t root,
                                                       const RubatoRequestOptions *options,

@@ -49,6 +49,7 @@ static bool play_all(RubatoEngine *engine, const void *data, GError **error)
             return false;
     }
     return run_task(engine, tensor_start_many, NULL, error) &&
+           run_task(engine, tensor_reduce_groups, NULL, error) &&
            run_task(engine, tensor_join_one_by_one, NULL, error) &&
            run_task(engine, tensor_be_left, NULL, error) &&
            (count_workers(shape) != 3 || run_task(engine, tensor_disagree, NULL, error));

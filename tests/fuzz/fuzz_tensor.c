@@ -33,7 +33,7 @@ static void read_wishes(const char *text)
         const char *at = line->str;
 
         if (!tensor_wish_read(&at, N_WORKERS, &again) || *at != '\0' || again.kind != wish.kind ||
-            again.rank != wish.rank)
+            again.rank != wish.rank || (wish.kind == TENSOR_WISH_GROUP && again.n != wish.n))
             abort();
         if (wish.kind == TENSOR_WISH_ASK && (strcmp(again.name, wish.name) != 0 ||
                                              !tensor_request_fits(&again.request, &wish.request)))

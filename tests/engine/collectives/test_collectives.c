@@ -137,6 +137,16 @@ START_TEST(operations_with_tickets_match_by_name)
 }
 END_TEST
 
+START_TEST(groups_run_or_fail_as_a_whole)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+
+    for (uint32_t n = 2; n <= TENSOR_MOST_WORKERS; n++)
+        run_ok(engine, n, tensor_reduce_groups, NULL, NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 typedef struct {
     Event go_on, called;
 } Signals;
@@ -408,6 +418,7 @@ int main(void)
     tcase_add_test(cases, inputs_may_be_outputs);
     tcase_add_test(cases, scales_and_no_numbers_are_kept);
     tcase_add_test(cases, operations_with_tickets_match_by_name);
+    tcase_add_test(cases, groups_run_or_fail_as_a_whole);
     tcase_add_test(cases, tickets_end_while_their_workers_compute);
     tcase_add_test(cases, mismatch_fails_on_all_and_the_task_goes_on);
     tcase_add_test(cases, misuse_is_refused_before_anybody_waits);

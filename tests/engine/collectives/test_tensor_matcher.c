@@ -214,6 +214,56 @@ START_TEST(groups_must_agree)
 }
 END_TEST
 
+/* Also what is not complete of other groups fails: nobody will ask for it again. */
+START_TEST(groups_that_overlap_fail_with_all_their_names)
+{
+    const TensorAsk one[] = { sum_of("a"), sum_of("b") }, other[] = { sum_of("b"), sum_of("c") };
+
+    for (int i = 0; i < 2; i++) {
+        ck_assert(tensor_matcher_ask(matcher, 0, one, 2, NULL));
+        ck_assert(tensor_matcher_ask(matcher, 1, other, 2, NULL));
+        expect_nothing();
+        ck_assert(tensor_matcher_ask(matcher, 2, one, 2, NULL));
+        for (int k = 0; k < 3; k++) {
+            TensorDecision *const decision = tensor_matcher_next(matcher);
+
+            ck_assert_ptr_nonnull(decision);
+            GError *error = g_error_copy(decision->error);
+            check_error(&error, RUBATO_ERROR_MISMATCH, "worker 1 asks for it together with c",
+                        "together with a", NULL);
+            tensor_decision_free(decision);
+        }
+        expect_nothing();
+        for (uint32_t rank = 0; rank < N; rank++)
+            ck_assert(tensor_matcher_ask(matcher, rank, one, 2, NULL));
+        expect_run("a");
+        expect_run("b");
+    }
+}
+END_TEST
+
+START_TEST(large_groups_are_decided)
+{
+    enum { N_LARGE = 1000 };
+    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+    g_autofree TensorAsk *asks = g_new(TensorAsk, N_LARGE);
+
+    for (int i = 0; i < N_LARGE; i++) {
+        g_ptr_array_add(names, g_strdup_printf("%d", i));
+        asks[i] = sum_of(names->pdata[i]);
+    }
+    for (uint32_t rank = 0; rank < N; rank++)
+        ck_assert(tensor_matcher_ask(matcher, rank, asks, N_LARGE, NULL));
+    for (int i = 0; i < N_LARGE; i++) {
+        TensorDecision *const decision = tensor_matcher_next(matcher);
+
+        QUICK_ASSERT(decision != NULL && decision->error == NULL);
+        tensor_decision_free(decision);
+    }
+    expect_nothing();
+}
+END_TEST
+
 START_TEST(joined_worker_is_not_waited_for)
 {
     GError *error = NULL;
@@ -460,6 +510,8 @@ int main(void)
     tcase_add_test(cases, group_is_decided_as_a_whole);
     tcase_add_test(cases, group_fails_as_a_whole);
     tcase_add_test(cases, groups_must_agree);
+    tcase_add_test(cases, groups_that_overlap_fail_with_all_their_names);
+    tcase_add_test(cases, large_groups_are_decided);
     tcase_add_test(cases, joined_worker_is_not_waited_for);
     tcase_add_test(cases, request_before_the_join_is_waited_for_by_name);
     tcase_add_test(cases, operation_that_needs_a_joined_worker_says_so);

@@ -24,10 +24,16 @@ enum {
 
 typedef enum { FAULT_NONE, FAULT_RETURN, FAULT_DEATH, FAULT_MEMORY, N_FAULTS } Fault;
 
+/* What a worker asks for in one call: one tensor, or a group of two. */
+typedef struct {
+    Call call;
+    TensorEntry entries[2];
+} Asking;
+
 /* A worker's request. */
 typedef struct {
-    TensorEntry entry;
-    Call call;
+    Asking *asking; /* the first one's of the group */
+    TensorEntry *entry;
     RubatoGathered gathered;
     bool is_asked, is_refused, has_ended; /* has_ended: the worker has noticed */
 } Request;
@@ -36,7 +42,8 @@ typedef struct {
 typedef struct {
     TensorRequest request;
     char name[16];
-    uint32_t odd; /* a rank with another shape; UINT32_MAX: none */
+    uint32_t odd;     /* a rank with another shape; UINT32_MAX: none */
+    uint32_t n_group; /* it is asked for together with the next one: 2; it is that one: 0 */
     Request requests[MOST_RANKS];
 } Job;
 
@@ -216,14 +223,17 @@ static void make_job(Job *job, uint32_t number)
                    ? random_below(&world->random, world->n_workers)
                    : UINT32_MAX;
     g_snprintf(job->name, sizeof job->name, "t %u", number % N_NAMES);
+    job->n_group = number > 0 && job[-1].n_group == 2 ? 0 : 1;
+    if (job->n_group == 1 && number + 1 < N_JOBS && chance(4))
+        job->n_group = 2;
 }
 
 static void make_request(Job *job, uint32_t rank)
 {
     Request *const it = &job->requests[rank];
-    TensorPart *const part = &it->entry.part;
+    TensorPart *const part = &it->entry->part;
 
-    it->entry.name = job->name;
+    it->entry->name = job->name;
     part->request = job->request;
     if (job->odd == rank)
         part->request.shape[0]++;
@@ -245,12 +255,16 @@ static void make_request(Job *job, uint32_t rank)
 
 static void clear_request(Request *it)
 {
-    g_free((void *)(uintptr_t)it->entry.part.input);
-    g_free(it->entry.part.output);
+    if (it->entry == NULL)
+        return;
+    g_free((void *)(uintptr_t)it->entry->part.input);
+    g_free(it->entry->part.output);
     if (it->is_refused)
-        g_free(it->entry.part.splits);
+        g_free(it->entry->part.splits);
     rubato_gathered_clear(&it->gathered);
-    g_clear_error(&it->entry.failure);
+    g_clear_error(&it->entry->failure);
+    if (it->entry == it->asking->entries + (it->asking->entries[1].name != NULL))
+        g_free(it->asking); /* its last one */
 }
 
 /* What its earlier jobs under the name must be: ended. */
@@ -258,26 +272,26 @@ static bool may_ask(const Worker *worker, uint32_t number)
 {
     const Job *const jobs = world->jobs[worker->round];
 
-    for (uint32_t i = 0; i < number; i++)
-        if (strcmp(jobs[i].name, jobs[number].name) == 0 &&
-            !jobs[i].requests[worker->rank].has_ended)
-            return false;
-    return !jobs[number].requests[worker->rank].is_asked;
+    for (uint32_t k = number; k < number + jobs[number].n_group; k++)
+        for (uint32_t i = 0; i < k; i++)
+            if (strcmp(jobs[i].name, jobs[k].name) == 0 &&
+                !jobs[i].requests[worker->rank].has_ended)
+                return false;
+    return jobs[number].n_group > 0 && !jobs[number].requests[worker->rank].is_asked;
 }
 
 /* While the request is not decided. */
 static void ask_twice(const Worker *worker, const Request *pending)
 {
-    const TensorExchange *const exchange = world->nodes[worker->node].exchange;
+    TensorExchange *const exchange = world->nodes[worker->node].exchange;
     g_autoptr(GError) error = NULL;
-    TensorEntry entry = { .name = pending->entry.name,
+    TensorEntry entry = { .name = pending->entry->name,
                           .part.request = { .operation = TENSOR_BARRIER } };
 
     if (!g_hash_table_contains(exchange->asked[worker->rank - exchange->first_rank], entry.name))
         return;
-    require_msg(
-        !tensor_exchange_ask(world->nodes[worker->node].exchange, worker->rank, &entry, &error),
-        "seed %zu: asked twice", (size_t)world->seed);
+    require_msg(!tensor_exchange_ask(exchange, worker->rank, &entry, 1, &error),
+                "seed %zu: asked twice", (size_t)world->seed);
     require_msg(world->fault != FAULT_NONE ||
                     g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS),
                 "seed %zu: %s", (size_t)world->seed, error->message);
@@ -288,28 +302,39 @@ static bool ask_next(Worker *worker)
     const uint32_t first = random_below(&world->random, N_JOBS);
     Job *job = NULL;
 
-    if (worker->n_asked == worker->quota)
+    if (worker->n_asked >= worker->quota)
         return false;
     for (uint32_t i = 0; i < N_JOBS && job == NULL; i++)
         if (may_ask(worker, (first + i) % N_JOBS))
             job = &world->jobs[worker->round][(first + i) % N_JOBS];
     if (job == NULL)
         return false;
-    Request *const it = &job->requests[worker->rank];
-    make_request(job, worker->rank);
-    it->is_asked = true;
-    it->entry.call = &it->call;
-    worker->n_asked++;
-    call_begin(&it->call, NULL);
-    call_add_parts(&it->call, 1);
-    if (!tensor_exchange_ask(world->nodes[worker->node].exchange, worker->rank, &it->entry,
-                             &it->entry.failure)) {
-        it->is_refused = true;
-        call_end_part(&it->call, CALL_FAILED, 0);
+    const uint32_t n = job->n_group;
+    Asking *const asking = g_new0(Asking, 1);
+    GError *refusal = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        Request *const it = &job[i].requests[worker->rank];
+
+        it->asking = asking;
+        it->entry = &asking->entries[i];
+        it->entry->call = &asking->call;
+        make_request(&job[i], worker->rank);
+        it->is_asked = true;
     }
-    call_sent(&it->call);
-    if (!call_has_ended(&it->call) && chance(10))
-        ask_twice(worker, it);
+    worker->n_asked += n;
+    call_begin(&asking->call, NULL);
+    call_add_parts(&asking->call, n);
+    const bool ok = tensor_exchange_ask(world->nodes[worker->node].exchange, worker->rank,
+                                        asking->entries, n, &refusal);
+    for (uint32_t i = 0; i < n && !ok; i++) {
+        job[i].requests[worker->rank].is_refused = true;
+        asking->entries[i].failure = g_error_copy(refusal);
+        call_end_part(&asking->call, CALL_FAILED, 0);
+    }
+    g_clear_error(&refusal);
+    call_sent(&asking->call);
+    if (!call_has_ended(&asking->call) && chance(10))
+        ask_twice(worker, &job->requests[worker->rank]);
     return true;
 }
 
@@ -330,10 +355,10 @@ static bool notice_ends(Worker *worker, uint32_t *n_open)
 
         if (!it->is_asked || it->has_ended)
             continue;
-        it->has_ended = call_has_ended(&it->call);
+        it->has_ended = call_has_ended(&it->asking->call);
         any |= it->has_ended;
         *n_open += !it->has_ended;
-        worker->fails |= it->has_ended && is_fatal(it->entry.failure);
+        worker->fails |= it->has_ended && is_fatal(it->entry->failure);
     }
     return any;
 }
@@ -401,7 +426,7 @@ static bool step(Worker *worker)
         return !worker->has_left && leave(worker);
     if (ask_next(worker))
         return true;
-    return worker->n_asked == worker->quota && join(worker);
+    return worker->n_asked >= worker->quota && join(worker);
 }
 
 static bool step_worker(uint32_t rank)
@@ -634,7 +659,7 @@ static uint64_t sum_of(const Job *job, uint64_t i)
 
 static bool is_reduced(const Job *job, uint32_t rank)
 {
-    const TensorPart *const part = &job->requests[rank].entry.part;
+    const TensorPart *const part = &job->requests[rank].entry->part;
     const bool scatters = job->request.operation == TENSOR_REDUCE_SCATTER;
     const uint64_t n_rows = tensor_request_values(&part->request);
     const uint64_t n =
@@ -657,7 +682,7 @@ static bool is_gathered(const Job *job, uint32_t rank)
     for (uint32_t from = 0; from < world->n_workers; from++) {
         const bool deals = job->request.operation == TENSOR_ALLTOALL;
         const uint64_t n =
-            deals ? 2 : tensor_request_values(&job->requests[from].entry.part.request);
+            deals ? 2 : tensor_request_values(&job->requests[from].entry->part.request);
 
         if (gathered->rows[from] != n)
             return false;
@@ -670,7 +695,7 @@ static bool is_gathered(const Job *job, uint32_t rank)
 
 static bool is_right(const Job *job, uint32_t rank)
 {
-    const TensorPart *const part = &job->requests[rank].entry.part;
+    const TensorPart *const part = &job->requests[rank].entry->part;
 
     switch (job->request.operation) {
     case TENSOR_ALLREDUCE:
@@ -690,7 +715,7 @@ static bool is_right(const Job *job, uint32_t rank)
 }
 
 /* Whether the workers that asked do not fit together. */
-static bool is_mismatch(const Job *job)
+static bool is_job_mismatch(const Job *job)
 {
     uint32_t n_asked = 0;
 
@@ -700,10 +725,17 @@ static bool is_mismatch(const Job *job)
            (n_asked < world->n_workers && !is_joinable(job));
 }
 
+/* The same of its group. */
+static bool is_mismatch(const Job *job)
+{
+    return is_job_mismatch(job) || (job->n_group == 2 && is_job_mismatch(job + 1)) ||
+           (job->n_group == 0 && is_job_mismatch(job - 1));
+}
+
 static void judge_request(const Job *job, uint32_t rank)
 {
     const Request *const it = &job->requests[rank];
-    const GError *const error = it->entry.failure;
+    const GError *const error = it->is_asked ? it->entry->failure : NULL;
     const int code = error == NULL ? 0 : error->code;
     const bool is_end = code == RUBATO_ERROR_NOT_FOUND || code == RUBATO_ERROR_CANCELLED;
 

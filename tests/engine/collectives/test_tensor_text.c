@@ -24,6 +24,7 @@ START_TEST(wishes_are_read_as_they_were_written)
           .name = "x" },
         { .kind = TENSOR_WISH_JOIN, .rank = 3 },
         { .kind = TENSOR_WISH_LEAVE, .rank = 4 },
+        { .kind = TENSOR_WISH_GROUP, .rank = 5, .n = RUBATO_TENSOR_MOST_OF_GROUP },
     };
     g_autoptr(GString) text = g_string_new(NULL);
     const char *at;
@@ -37,6 +38,7 @@ START_TEST(wishes_are_read_as_they_were_written)
         ck_assert(tensor_wish_read(&at, N_WORKERS, &read));
         ck_assert_int_eq(read.kind, wishes[i].kind);
         ck_assert_uint_eq(read.rank, wishes[i].rank);
+        ck_assert_uint_eq(read.n, wishes[i].n);
         ck_assert_str_eq(read.name, wishes[i].name);
         ck_assert(memcmp(&read.request, &wishes[i].request, sizeof read.request) == 0 ||
                   tensor_request_fits(&read.request, &wishes[i].request));

@@ -246,6 +246,12 @@ static const char *const nonsense[] = {
     "\n",
     "a 0 77 0 0 0 0 0 0 1 4 x\n",
     "l 2\n", /* of another node */
+    "g 0 1\n",
+    "g 0 65537\n",
+    "g 0\n",
+    "g 0 2\ng 0 2\n",
+    "g 0 2\nj 0\n",
+    "g 0 2\nl 0\n",
 };
 
 START_TEST(lines_that_make_no_sense_are_refused)
@@ -253,6 +259,8 @@ START_TEST(lines_that_make_no_sense_are_refused)
     ck_assert(!hears_lines(0, epoch, nonsense[_i]));
     ck_assert(!hears_lines(2, epoch, "l 1\n")); /* the same, of a rank below */
     expect_quiet();
+    if (g_str_has_prefix(nonsense[_i], "g 0 2\n")) /* rank 0 is in the group's middle */
+        return;
     ask(0, 0, "x");
     ask(0, 1, "x");
     ask(2, 2, "x");
@@ -285,6 +293,25 @@ START_TEST(what_comes_in_front_of_nonsense_counts)
     g_string_append(lines, "?\n");
     ck_assert(!hears_lines(0, epoch, lines->str));
     expect_decided(TENSOR_VERDICT_RUN, 1, "x", CONTROL_OK, NULL);
+}
+END_TEST
+
+/* Its names may come in several messages, with those of other workers in between. */
+START_TEST(group_is_decided_as_a_whole)
+{
+    const char *const header[] = { "g 0 2\n", "g 1 2\n", "g 2 2\n" };
+
+    for (uint32_t rank = 0; rank < 3; rank++)
+        ck_assert(hears_lines(rank == 2 ? 2 : 0, epoch, header[rank]));
+    for (uint32_t rank = 0; rank < 3; rank++)
+        ask(rank == 2 ? 2 : 0, rank, rank == 1 ? "x" : "y");
+    ask(0, 0, "x");
+    ask(0, 1, "y");
+    expect_quiet();
+    ask(2, 2, "x");
+    for (uint32_t node = 0; node < N_NODES; node += 2)
+        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "r 1 x\n\nr 2 y\n\n");
+    expect_quiet();
 }
 END_TEST
 
@@ -395,6 +422,7 @@ int main(void)
     tcase_add_loop_test(cases, lines_that_make_no_sense_are_refused, 0, G_N_ELEMENTS(nonsense));
     tcase_add_test(cases, second_request_and_second_join_are_refused);
     tcase_add_test(cases, what_comes_in_front_of_nonsense_counts);
+    tcase_add_test(cases, group_is_decided_as_a_whole);
     tcase_add_test(cases, epochs_are_checked);
     tcase_add_test(cases, many_verdicts_come_in_several_messages);
     tcase_add_test(cases, long_wait_is_told_to_those_who_wait);

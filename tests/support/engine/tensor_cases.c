@@ -389,6 +389,109 @@ bool tensor_be_left(RubatoWorker *worker, void *user_data, GError **error)
     return true;
 }
 
+/* ---- groups ---- */
+
+enum { N_GROUP = 5, MOST_OF_ROWS = 20000 };
+
+static const uint64_t group_rows[N_GROUP] = { 1, 3000, 0, MOST_OF_ROWS, 7 };
+static const char *const group_names[N_GROUP] = { "g/0", "g/1", "g/2", "g/3", "g/4" };
+
+/* A worker's group, in place, in an order of its own. */
+static void make_group(uint32_t rank, double *values, RubatoTensor tensors[N_GROUP])
+{
+    for (uint32_t i = 0; i < N_GROUP; i++) {
+        const uint32_t k = (i + rank) % N_GROUP;
+        double *const own = values + (size_t)k * MOST_OF_ROWS;
+
+        tensors[i] = (RubatoTensor){ .name = group_names[k],
+                                     .dtype = RUBATO_F64,
+                                     .n_dims = 1,
+                                     .shape = { group_rows[k] },
+                                     .input = own,
+                                     .output = own };
+        for (uint64_t j = 0; j < group_rows[k]; j++)
+            own[j] = (double)(k + j + rank);
+    }
+}
+
+static bool is_group_right(const RubatoWorker *worker, const double *values)
+{
+    const uint32_t n_workers = rubato_worker_n_workers(worker);
+
+    for (uint32_t k = 0; k < N_GROUP; k++)
+        for (uint64_t j = 0; j < group_rows[k]; j++)
+            if (values[(size_t)k * MOST_OF_ROWS + j] !=
+                (double)(n_workers * (k + j) + n_workers * (n_workers - 1) / 2))
+                return false;
+    return true;
+}
+
+/* Refused groups leave nothing pending. "own/R" is what worker R asks for before the others may. */
+static bool refuse_groups(RubatoWorker *worker, double *values, GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker);
+    double one = 1;
+    RubatoTensor tensors[N_GROUP];
+
+    make_group(rank, values, tensors);
+    REQUIRE(!rubato_worker_allreduce_group(worker, tensors, 0, NULL, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "a group of 0 tensors"));
+    REQUIRE(rubato_worker_allreduce_group_async(worker, tensors, 0, NULL, NULL, error) == 0);
+    REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "a group of 0 tensors"));
+    tensors[1].name = tensors[4].name;
+    REQUIRE(!rubato_worker_allreduce_group(worker, tensors, N_GROUP, NULL, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_EXISTS, tensors[4].name));
+    make_group(rank, values, tensors);
+    for (uint32_t i = 0; i < rubato_worker_n_workers(worker); i++) {
+        const uint32_t who = (rank + i) % rubato_worker_n_workers(worker);
+        g_autofree char *own = g_strdup_printf("own/%u", who);
+        const RubatoTensor tensor = {
+            .name = own, .dtype = RUBATO_F64, .input = &one, .output = &one
+        };
+
+        TRY(rubato_worker_allreduce_async(worker, &tensor, NULL, NULL, error) != 0);
+        if (i > 0)
+            continue;
+        tensors[2].name = own;
+        REQUIRE(!rubato_worker_allreduce_group(worker, tensors, N_GROUP, NULL, error));
+        REQUIRE(is_error(error, RUBATO_ERROR_EXISTS, own));
+        REQUIRE(rubato_worker_allreduce_group_async(worker, tensors, N_GROUP, NULL, NULL, error) ==
+                0);
+        REQUIRE(is_error(error, RUBATO_ERROR_EXISTS, own));
+        TRY(rubato_worker_named_barrier(worker, "all have their own", error));
+    }
+    return rubato_worker_wait_all(worker, error);
+}
+
+bool tensor_reduce_groups(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker);
+    g_autofree double *values = g_new0(double, (size_t)N_GROUP *MOST_OF_ROWS);
+    RubatoTensor tensors[N_GROUP];
+
+    (void)user_data;
+    TRY(refuse_groups(worker, values, error));
+    for (int i = 0; i < 2; i++) {
+        make_group(rank, values, tensors);
+        TRY(rubato_worker_allreduce_group(worker, tensors, N_GROUP, NULL, error));
+        REQUIRE(is_group_right(worker, values));
+        make_group(rank, values, tensors);
+        const RubatoTicket ticket =
+            rubato_worker_allreduce_group_async(worker, tensors, N_GROUP, NULL, NULL, error);
+        TRY(ticket != 0);
+        TRY(rubato_worker_wait(worker, ticket, error));
+        REQUIRE(is_group_right(worker, values));
+    }
+    make_group(rank, values, tensors);
+    for (uint32_t i = 0; i < N_GROUP; i++)
+        if (rank == 1 && strcmp(tensors[i].name, "g/4") == 0)
+            tensors[i].shape[0] = 8;
+    REQUIRE(!rubato_worker_allreduce_group(worker, tensors, N_GROUP, NULL, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_MISMATCH, "f64 [8] by worker 1"));
+    REQUIRE(values[0] == rank);
+    return tensor_is_sum_right(worker, error);
+}
+
 /* ---- joining ---- */
 
 /* Worker r has r + 1 batches, which differ in the reduction. */

@@ -25,6 +25,10 @@ bool tensor_move_rows(RubatoWorker *worker, void *user_data, GError **error);
 /* Many operations with tickets, which each worker starts in another order. */
 bool tensor_start_many(RubatoWorker *worker, void *user_data, GError **error);
 
+/* Groups, blocking and with a ticket. Each worker asks for them in another order. Some are refused,
+ * and some do not fit. */
+bool tensor_reduce_groups(RubatoWorker *worker, void *user_data, GError **error);
+
 /* Workers differ in the shape: all get the error, and go on. Of three workers. */
 bool tensor_disagree(RubatoWorker *worker, void *user_data, GError **error);
 
