@@ -1,0 +1,138 @@
+/* See the header. */
+#include "tests/support/engine/tensor_world.h"
+
+#include <rubato/mix.h>
+#include <string.h>
+
+#include "tests/support/runner.h"
+
+uint64_t tensor_world_value(const World *world, uint32_t rank, uint64_t i)
+{
+    return rubato_mix64(world->seed * 64 + rank) + i * (rank + 1);
+}
+
+static bool is_joinable(const Job *job)
+{
+    return tensor_request_may_join(&job->request);
+}
+
+static uint64_t sum_of(const World *world, const Job *job, uint64_t i)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t rank = 0; rank < world->n_workers; rank++)
+        sum += job->requests[rank].is_asked ? tensor_world_value(world, rank, i) : 0;
+    return sum;
+}
+
+static bool is_reduced(const World *world, const Job *job, uint32_t rank)
+{
+    const TensorPart *const part = &job->requests[rank].entry->part;
+    const bool scatters = job->request.operation == TENSOR_REDUCE_SCATTER;
+    const uint64_t n_rows = tensor_request_values(&part->request);
+    const uint64_t n =
+        scatters ? rubato_reduce_scatter_rows(n_rows, world->n_workers, rank) : n_rows;
+    uint64_t first = 0;
+
+    for (uint32_t i = 0; i < rank && scatters; i++)
+        first += rubato_reduce_scatter_rows(n_rows, world->n_workers, i);
+    for (uint64_t i = 0; i < n; i++)
+        if (((const uint64_t *)part->output)[i] != sum_of(world, job, first + i))
+            return false;
+    return true;
+}
+
+static bool is_gathered(const World *world, const Job *job, uint32_t rank)
+{
+    const RubatoGathered *const gathered = &job->requests[rank].gathered;
+    const uint64_t *value = gathered->values;
+
+    for (uint32_t from = 0; from < world->n_workers; from++) {
+        const bool deals = job->request.operation == TENSOR_ALLTOALL;
+        const uint64_t n =
+            deals ? 2 : tensor_request_values(&job->requests[from].entry->part.request);
+
+        if (gathered->rows[from] != n)
+            return false;
+        for (uint64_t i = 0; i < n; i++)
+            if (*value++ != tensor_world_value(world, from, (deals ? 2 * rank : 0) + i))
+                return false;
+    }
+    return true;
+}
+
+static bool is_right(const World *world, const Job *job, uint32_t rank)
+{
+    const TensorPart *const part = &job->requests[rank].entry->part;
+
+    switch (job->request.operation) {
+    case TENSOR_ALLREDUCE:
+    case TENSOR_REDUCE_SCATTER:
+        return is_reduced(world, job, rank);
+    case TENSOR_ALLGATHER:
+    case TENSOR_ALLTOALL:
+        return is_gathered(world, job, rank);
+    case TENSOR_BROADCAST:
+        for (uint64_t i = 0; i < part->request.shape[0]; i++)
+            if (((const uint64_t *)part->output)[i] !=
+                tensor_world_value(world, job->request.root, i))
+                return false;
+        return true;
+    default:
+        return true;
+    }
+}
+
+/* Whether the workers that asked do not fit together. */
+static bool is_job_mismatch(const World *world, const Job *job)
+{
+    uint32_t n_asked = 0;
+
+    for (uint32_t rank = 0; rank < world->n_workers; rank++)
+        n_asked += job->requests[rank].is_asked;
+    return (job->odd != UINT32_MAX && job->requests[job->odd].is_asked && n_asked > 1) ||
+           (n_asked < world->n_workers && !is_joinable(job));
+}
+
+/* The same of its group. */
+static bool is_mismatch(const World *world, const Job *job)
+{
+    return is_job_mismatch(world, job) || (job->n_group == 2 && is_job_mismatch(world, job + 1)) ||
+           (job->n_group == 0 && is_job_mismatch(world, job - 1));
+}
+
+static void judge_request(const World *world, const Job *job, uint32_t rank)
+{
+    const Request *const it = &job->requests[rank];
+    const GError *const error = it->is_asked ? it->entry->failure : NULL;
+    const int code = error == NULL ? 0 : error->code;
+    const bool is_end = code == RUBATO_ERROR_NOT_FOUND || code == RUBATO_ERROR_CANCELLED;
+
+    if (!it->is_asked || world->workers[rank].node == world->lost)
+        return;
+    require_msg(it->has_ended, "seed %zu: rank %u waits for %s", (size_t)world->seed, rank,
+                job->name);
+    if (error == NULL)
+        require_msg(!is_mismatch(world, job) && is_right(world, job, rank),
+                    "seed %zu: rank %u has a wrong %s %s", (size_t)world->seed, rank,
+                    tensor_operation_name(job->request.operation), job->name);
+    else if (code == RUBATO_ERROR_MISMATCH)
+        require_msg(is_mismatch(world, job), "seed %zu: %s", (size_t)world->seed, error->message);
+    else
+        require_msg((code == RUBATO_ERROR_MEMORY && world->fault == FAULT_MEMORY) ||
+                        (code == RUBATO_ERROR_FORMAT && world->fault == FAULT_NONSENSE &&
+                         strstr(error->message, "node 7 sent") != NULL) ||
+                        (is_end && (world->fault == FAULT_RETURN || world->fault == FAULT_DEATH)),
+                    "seed %zu: rank %u: %s", (size_t)world->seed, rank, error->message);
+}
+
+void tensor_world_judge(const World *world)
+{
+    for (uint32_t node = 0; node < N_NODES; node++)
+        require_msg(world->nodes[node].exchange == NULL || node == world->lost,
+                    "seed %zu: node %u waits for ever", (size_t)world->seed, node);
+    for (uint32_t round = 0; round < N_ROUNDS; round++)
+        for (uint32_t i = 0; i < N_JOBS; i++)
+            for (uint32_t rank = 0; rank < world->n_workers; rank++)
+                judge_request(world, &world->jobs[round][i], rank);
+}

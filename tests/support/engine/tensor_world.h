@@ -1,0 +1,90 @@
+/* A task of the simulation of collectives on tensors (test_tensor_simulation.c): what its workers
+ * ask on three nodes, and what must become of it.
+ *
+ * Threads: one. */
+#ifndef TESTS_SUPPORT_ENGINE_TENSOR_WORLD_H
+#define TESTS_SUPPORT_ENGINE_TENSOR_WORLD_H
+
+#include "engine/collectives/tensor_exchange_private.h"
+#include "tests/support/engine/scheduler_fixture.h"
+#include "tests/support/engine/tensor_post.h"
+
+enum {
+    MOST_LOCAL = 3,
+    MOST_RANKS = N_NODES * MOST_LOCAL,
+    N_ROUNDS = 2, /* each ends with a join */
+    N_JOBS = 8,   /* of a round */
+    N_NAMES = 5,
+};
+
+typedef enum {
+    FAULT_NONE,
+    FAULT_RETURN,
+    FAULT_DEATH,
+    FAULT_MEMORY,
+    FAULT_NONSENSE,
+    N_FAULTS
+} Fault;
+
+/* What a worker asks for in one call: one tensor, or a group of two. */
+typedef struct {
+    Call call;
+    TensorEntry entries[2];
+} Asking;
+
+/* A worker's request. */
+typedef struct {
+    Asking *asking; /* the first one's of the group */
+    TensorEntry *entry;
+    RubatoGathered gathered;
+    bool is_asked, is_refused, has_ended; /* has_ended: the worker has noticed */
+} Request;
+
+/* What all workers ask under one name. */
+typedef struct {
+    TensorRequest request;
+    char name[16];
+    uint32_t odd;     /* a rank with another shape; UINT32_MAX: none */
+    uint32_t n_group; /* it is asked for together with the next one: 2; it is that one: 0 */
+    Request requests[MOST_RANKS];
+} Job;
+
+typedef struct {
+    uint32_t rank, node;
+    uint32_t round, n_asked; /* of this round */
+    uint32_t quota;          /* the same: then it joins */
+    TensorJoin join;
+    bool is_joining, is_busy, fails, has_left;
+} Worker;
+
+typedef struct {
+    PostOffice office;
+    TensorRouter *router;
+    TensorExchange *exchange;            /* NULL: the task has ended here */
+    GQueue to_scheduler, from_scheduler; /* of Control */
+    bool is_hearing, is_receiving;
+    bool is_done; /* its workers have returned; is_over: so have all */
+    bool is_over;
+} Node;
+
+typedef struct {
+    uint64_t seed, random;
+    Fault fault;
+    uint32_t epoch;
+    uint32_t n_workers_of[N_NODES], n_workers;
+    Node nodes[N_NODES];
+    Worker workers[MOST_RANKS];
+    Job jobs[N_ROUNDS][N_JOBS];
+    uint32_t last[N_ROUNDS]; /* rank that joined last; UINT32_MAX: not known */
+    uint32_t n_until_fault;  /* moves, or messages */
+    uint32_t lost;           /* a node; UINT32_MAX: none */
+    uint32_t depth;
+} World;
+
+/* The value at a place of a worker's input. */
+uint64_t tensor_world_value(const World *world, uint32_t rank, uint64_t i);
+
+/* Each request has ended as it must: with the right values, or an error that fits the fault. */
+void tensor_world_judge(const World *world);
+
+#endif
