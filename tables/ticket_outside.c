@@ -3,6 +3,44 @@
  * Thread: the worker's. */
 #include "tables/ticket_private.h"
 
+/* ---- waiting ---- */
+
+static void wait_for_call(Ticket *ticket)
+{
+    if (!call_has_ended(&ticket->call))
+        ticket->outside.wait(ticket->outside.server, &ticket->call);
+}
+
+static void say_stalled(const Ticket *ticket, double waited_s)
+{
+    ticket->outside.say_stalled(ticket->outside.server, &ticket->call, waited_s);
+}
+
+/* What is left after the call is a callback. */
+static void say_helper(const Ticket *ticket, double waited_s)
+{
+    (void)ticket;
+    g_message("a worker waits for the helper thread, which runs callbacks (for %.1f s so far)",
+              waited_s);
+}
+
+/* All that fails has a failure. */
+static bool check(const Ticket *ticket, CallStatus status, GError **error)
+{
+    (void)ticket;
+    (void)error;
+    return status == CALL_OK;
+}
+
+static const TicketOps outside_ops = {
+    .wait = wait_for_call,
+    .say_stalled = say_stalled,
+    .say_helper = say_helper,
+    .check = check,
+};
+
+/* ---- starting and ending ---- */
+
 /* On the thread that ends the call. */
 static void end_outside(Ticket *ticket)
 {
@@ -19,6 +57,8 @@ RubatoTicket ticket_start_outside(Tickets *tickets, const TicketOutside *outside
                     "too many requests are under way; wait for some of them");
         return 0;
     }
+    ticket->ops = &outside_ops;
+    ticket->stall_ms = outside->stall_ms;
     ticket->handle = NULL;
     ticket->client = NULL;
     ticket->outside = *outside;

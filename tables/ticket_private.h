@@ -1,6 +1,8 @@
 /* Tickets from inside: what the files of tickets share.
  *
- *   ticket.c          how tickets end, and waiting for them
+ *   ticket.c          their slots and memory, and how they end
+ *   ticket_wait.c     waiting for them
+ *   ticket_table.c    what all requests to tables have in common
  *   ticket_start.c    requests to a table of rows of one length
  *   ticket_ragged.c   requests to a table of ragged rows
  *   ticket_handler.c  calls of handlers
@@ -20,6 +22,37 @@ typedef enum {
 } TicketState;
 
 typedef struct Ticket Ticket;
+
+/* What a request is to, a table or something else. Members that may be NULL say so. */
+typedef struct {
+    /* Waits until the ticket's call has ended. The log says for what, after each while. */
+    void (*wait)(Ticket *ticket);
+
+    /* The worker begins to wait until one of several tickets has ended, this one the first of them;
+     * is_for_ever: whatever that takes. May be NULL. */
+    void (*begin_any)(const Ticket *ticket, bool is_for_ever);
+
+    /* That has taken so long: the log says for what it waits. The lock is held. */
+    void (*say_stalled)(const Ticket *ticket, double waited_s);
+
+    /* The same once the call has ended, and the thread that ends the ticket has not done so. */
+    void (*say_helper)(const Ticket *ticket, double waited_s);
+
+    /* The worker has waited so long, after begin_any. May be NULL. */
+    void (*count_wait)(const Ticket *ticket, uint64_t waited_ns);
+
+    /* The ticket ends so. On the thread that ends it; may be NULL. */
+    void (*count)(const Ticket *ticket, CallStatus status);
+
+    /* The same: it is under way no more. The lock is held; may be NULL. */
+    void (*release)(Ticket *ticket);
+
+    /* Sets the error that a status stands for. True if it stands for none. Any thread. */
+    bool (*check)(const Ticket *ticket, CallStatus status, GError **error);
+} TicketOps;
+
+extern const TicketOps ticket_table_ops;
+
 struct Ticket {
     Call call; /* first: the call's end finds the ticket */
     Message to_helper;
@@ -30,9 +63,11 @@ struct Ticket {
 
     /* of the present request; set by the worker */
     uint64_t number; /* see ticket_id */
+    const TicketOps *ops;
+    uint32_t stall_ms; /* how long the worker waits before the log says so */
     const TableHandle *handle;
-    TableClient *client; /* NULL: `outside` says whom the request is to */
-    TicketOutside outside;
+    TableClient *client;   /* of a request to a table; else NULL */
+    TicketOutside outside; /* of one to something else */
     RubatoCallback callback;
     void *user_data;
     bool reads;
@@ -79,6 +114,9 @@ struct Tickets {
     size_t n_free;
 };
 
+/* The bits of an id that are the number of the request; the others are the slot. */
+enum { TICKET_NUMBER_BITS = 40 };
+
 /* A free ticket, for the next request; NULL: too many are under way. And the same ticket, if the
  * request was not made. */
 Ticket *ticket_take(Tickets *tickets);
@@ -107,6 +145,13 @@ void ticket_set_under_way(Ticket *ticket);
 
 /* The id of the ticket's present request: its number among the worker's, and the slot. */
 RubatoTicket ticket_id(const Ticket *ticket);
+
+/* Sets the error with which a ticket ended: its failure, which goes with this, or the one that the
+ * status stands for. True if it ended without one. */
+bool ticket_check_end(const Ticket *ticket, CallStatus status, GError *failure, GError **error);
+
+/* The request is over, and has been told: its slot is free. The lock is held. */
+void ticket_free_slot(Ticket *ticket);
 
 /* The end of a ticket's call, for call_begin. */
 void ticket_call_ended(Call *call);

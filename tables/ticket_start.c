@@ -206,6 +206,15 @@ static void send_get(Ticket *ticket, const TableRequest *request)
                           ticket->messages);
 }
 
+/* For the history, before a callback that may use the rows for something else. */
+static void note_rows(Ticket *ticket)
+{
+    /* relaxed: the call has ended, which orders it */
+    if (atomic_load_explicit(&ticket->call.status, memory_order_relaxed) == CALL_OK)
+        table_client_note_late_get(ticket->client, ticket->clock, ticket->n_adds, &ticket->keys,
+                                   ticket->values);
+}
+
 static RubatoTicket fail_memory(Ticket *ticket, const TableClient *client, GError **error)
 {
     ticket_put_back(ticket);
@@ -224,6 +233,8 @@ Ticket *ticket_take_for(TableClient *client, TableHandle *handle,
     }
     if (handle != NULL)
         handle->has_tickets = true;
+    ticket->ops = &ticket_table_ops;
+    ticket->stall_ms = client->route->stall_ms;
     ticket->handle = handle;
     ticket->client = client;
     ticket->callback = options == NULL ? NULL : options->callback;
@@ -269,6 +280,7 @@ RubatoTicket ticket_start(TableHandle *handle, const TableRequest *asked,
         ticket->keys = request.keys;
         ticket->values = request.values;
         ticket->n_adds = client->history_adds;
+        ticket->end_request = ticket->reads ? note_rows : NULL;
     }
     id = ticket_id(ticket);
     call_begin(&ticket->call, ticket_call_ended);

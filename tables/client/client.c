@@ -1,11 +1,10 @@
 /* The worker's side of a table: it checks the keys, slices them by partition, sends a slice to each
- * server, and waits (client_wait.c).
+ * server, and waits (client_wait.c). Here are Get and Add; what is rarer is in client_ask.c.
  *
  * Parts for other nodes leave first, so that they are under way while this thread handles the local
  * ones itself. Workers share only the process cache here.
  *
  * Threads: the client's worker; table_client_count_late_get from any. */
-#include "io/net/fence.h"
 #include "tables/client/client_private.h"
 #include "tables/process_cache.h"
 
@@ -209,50 +208,6 @@ void table_client_send(TableClient *client, const TableAsk *ask, const Slice *sl
     table_client_end_sending(client);
 }
 
-/* What a server of this node gets of its own workers, it passes on to replicas without a wait. */
-static bool wait_room_of_replicas(TableClient *client, uint32_t part, GError **error)
-{
-    const PartMap *map = client->route->map;
-    const PostOffice *office = client->route->office;
-    bool has_room = true;
-
-    for (uint32_t i = 0; i < map->n_replicas && has_room; i++) {
-        const uint32_t node = office->servers[part_map_replicas(map, part)[i]].node;
-
-        if (node != office->self && !network_has_room(office->network, node))
-            has_room = table_client_wait_room_of(client, node, error);
-    }
-    return has_room;
-}
-
-bool table_client_wait_room_of_slices(TableClient *client, const Slice *slices, uint32_t n_slices,
-                                      GError **error)
-{
-    PostOffice *office = client->route->office;
-    bool has_room = true;
-
-    for (uint32_t i = 0; i < n_slices && has_room; i++) {
-        const uint32_t node = table_route_node(client->route, &slices[i]);
-
-        if (node != office->self && !network_has_room(office->network, node))
-            has_room = table_client_wait_room_of(client, node, error);
-        else if (node == office->self)
-            has_room = wait_room_of_replicas(client, slices[i].part, error);
-    }
-    return has_room;
-}
-
-bool table_client_wait_room_of_all(TableClient *client, GError **error)
-{
-    const PostOffice *office = client->route->office;
-    bool has_room = true;
-
-    for (uint32_t node = 0; office->network != NULL && node < office->n_nodes && has_room; node++)
-        if (node != office->self && !network_has_room(office->network, node))
-            has_room = table_client_wait_room_of(client, node, error);
-    return has_room;
-}
-
 /* As most local calls have when they are sent. */
 static bool has_ended_well(Call *call)
 {
@@ -309,28 +264,6 @@ again:
     return true;
 }
 
-/* False if there is no memory to send the whole message. */
-static bool tell(TableClient *client, Message *message)
-{
-    const size_t n_bytes = post_office_tell(client->route->office, message);
-
-    if (n_bytes == POST_OFFICE_UNSENT)
-        return false;
-    client->unheard_bytes += n_bytes;
-    return true;
-}
-
-/* Tells a server a change of its part. False: as above. */
-static inline bool tell_change(TableClient *client, Message *message)
-{
-    const TableRoute *route = client->route;
-
-    if (G_LIKELY(route->map->n_replicas == 0) ||
-        post_office_is_local(route->office, message->server))
-        return tell(client, message);
-    return table_client_tell_and_keep(client, message);
-}
-
 /* Tells servers the slices from begin to end. False if there is no memory to send one of them. */
 static inline __attribute__((always_inline)) bool tell_slices(TableClient *client,
                                                               const TableAsk *ask,
@@ -344,7 +277,7 @@ static inline __attribute__((always_inline)) bool tell_slices(TableClient *clien
 
         table_client_set_message(&message, client, ask, &slices[i], NULL);
         message.server = table_route_server(client->route, &slices[i]);
-        is_sent = tell_change(client, &message);
+        is_sent = table_client_tell_change(client, &message);
     }
     return is_sent;
 }
@@ -520,104 +453,6 @@ bool table_client_add_get(TableClient *client, const RubatoKeys *keys, const voi
         return false;
     note_answered(client, &call, n_slices);
     return true;
-}
-
-/* ---- any request, with a wait for its answer ---- */
-
-/* Every slice is answered, so that a failed one is known. */
-static bool ask_slices(TableClient *client, const TableAsk *ask, uint32_t n_slices, GError **error)
-{
-    Call call;
-
-    if (n_slices == SLICER_NO_MEMORY)
-        return table_client_fail_memory(client, error);
-    if (!table_client_wait_room(client, client->slicer.slices, n_slices, error))
-        return false;
-    call_begin(&call, NULL);
-    call.spinner = &client->spinner;
-    table_client_send(client, ask, client->slicer.slices, n_slices, &call, client->messages);
-    call_sent(&call);
-    return table_client_wait(client, &call, error);
-}
-
-bool table_client_ask(TableClient *client, const TableAsk *ask, const RubatoKey *keys, size_t n,
-                      GError **error)
-{
-    if (!table_client_check(client, keys, n, error))
-        return false;
-    if (n == 0)
-        return true;
-    const bool is_done = ask_slices(
-        client, ask, slicer_cut(&client->slicer, client->route->partition, keys, n), error);
-
-    if (client->history != NULL)
-        table_client_note_ask(client, ask, &(RubatoKeys){ .keys = keys, .n = n }, is_done);
-    return is_done;
-}
-
-bool table_client_ask_run(TableClient *client, const TableAsk *ask, RubatoKey first, size_t n,
-                          GError **error)
-{
-    if (!table_client_check_run(client, first, n, error))
-        return false;
-    if (n == 0)
-        return true;
-    const bool is_done = ask_slices(
-        client, ask, slicer_cut_run(&client->slicer, client->route->partition, first, n), error);
-
-    if (client->history != NULL)
-        table_client_note_ask(client, ask, &(RubatoKeys){ .first = first, .n = n }, is_done);
-    return is_done;
-}
-
-/* ---- messages to every part, or every server ---- */
-
-bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GError **error)
-{
-    const TableRoute *route = client->route;
-    PostOffice *office = route->office;
-    const TableAsk ask = { .kind = MESSAGE_TUNE };
-    const uint32_t n_parts = route->map->n_parts;
-    bool is_sent = true;
-
-    if (!route->check_tuning(route->spec, hyper, value, error) ||
-        !table_client_check_cancelled(client, error) || !table_client_wait_to_add(client, error) ||
-        !table_client_wait_room_of_all(client, error) || !table_client_begin_sending(client, error))
-        return false;
-    for (uint32_t part = 0; part < n_parts && is_sent; part++) {
-        Message message;
-
-        table_client_set_message(&message, client, &ask, &(Slice){ .part = part }, NULL);
-        message.server = part_map_server(route->map, part);
-        message.request.tuning = (RubatoTuning){ .hyper = hyper, .value = value };
-        is_sent = tell_change(client, &message);
-    }
-    table_client_end_sending(client);
-    if (route->map->n_replicas > 0)
-        table_client_cancel_if_late(client);
-    if (!is_sent)
-        return table_client_fail_memory(client, error);
-    table_client_count_add(client, 0, n_parts);
-    if (client->history != NULL)
-        table_client_note(client, HISTORY_TUNE, client->clock, &(RubatoKeys){ .n = 0 });
-    post_office_flush(office);
-    return client->unheard_bytes < office->sizes.mailbox_bytes || table_client_fence(client, error);
-}
-
-bool table_client_fence(TableClient *client, GError **error)
-{
-    const TableRoute *route = client->route;
-    const uint32_t n_parts = part_map_n_replicated(route->map);
-    g_autofree FencedPart *parts = n_parts == 0 ? NULL : g_new(FencedPart, n_parts);
-    Call call;
-
-    for (uint32_t part = 0; part < n_parts; part++)
-        parts[part] = (FencedPart){ route->table, part, part_map_server(route->map, part) };
-    fence_start(route->office, route->epoch, route->cancelled, parts, n_parts, client->messages,
-                &call);
-    client->unheard_bytes = 0;
-    /* The process cache may be locked: this handles no messages of others. */
-    return table_client_wait_alone(client, &call, error);
 }
 
 /* ---- statistics ---- */

@@ -1,16 +1,19 @@
 /* A worker's side of a table from inside: what the files of a client share.
  *
  *   client.c        its life, the checks of keys, Get and Add, statistics
+ *   client_ask.c    any request, with a wait for its answer; tuning; fences
  *   client_kept.c   what servers keep of its Adds: how much, and waiting until it is less
  *   client_kept_calls.c  calls of handlers that servers keep
  *   client_announce.c  announcing the keys of iterations, and beginning the next one
  *   client_change.c  changes of tables with replicas, until they are acknowledged
- *   client_clock.c  the clock: how far ahead it may be, telling it to others
+ *   client_ahead.c  how far ahead the clock may be, and waiting before requests that are too early
+ *   client_clock.c  the clock: telling it to others
  *   client_deferred.c  Adds that wait for their clock, and who has them applied
  *   client_handlers.c  calling handlers
  *   client_history.c   what goes into the history of the node
  *   client_moved.c  sending while a part moves
- *   client_wait.c   waiting, logging for whom, and how a call ended
+ *   client_wait.c   waiting for calls, logging for whom, and how a call ended
+ *   client_room.c   waiting for room to send
  *
  * Threads: the client's worker. */
 #ifndef RUBATO_TABLES_CLIENT_CLIENT_PRIVATE_H
@@ -82,7 +85,29 @@ bool table_client_end_earlier_calls(TableClient *client, GError **error);
  * acknowledged. False: there is no memory for it. */
 bool table_client_tell_and_keep(TableClient *client, const Message *message);
 
-/* ---- client_clock.c ---- */
+/* False if there is no memory to send the whole message. */
+static inline bool table_client_tell(TableClient *client, Message *message)
+{
+    const size_t n_bytes = post_office_tell(client->route->office, message);
+
+    if (n_bytes == POST_OFFICE_UNSENT)
+        return false;
+    client->unheard_bytes += n_bytes;
+    return true;
+}
+
+/* Tells a server a change of its part. False: as above. */
+static inline bool table_client_tell_change(TableClient *client, Message *message)
+{
+    const TableRoute *route = client->route;
+
+    if (G_LIKELY(route->map->n_replicas == 0) ||
+        post_office_is_local(route->office, message->server))
+        return table_client_tell(client, message);
+    return table_client_tell_and_keep(client, message);
+}
+
+/* ---- client_ahead.c ---- */
 
 /* By how many clocks a Get may be ahead of the slowest worker and still be answered without a
  * wait. */
@@ -96,6 +121,8 @@ void table_client_wait_for_others(TableClient *client, uint32_t n_slices);
  * than staleness and speculation is always kept, and one of so many keys beyond the staleness takes
  * servers long. */
 void table_client_wait_before_iterating(TableClient *client, size_t n_keys);
+
+/* ---- client_clock.c ---- */
 
 /* The worker has ended its iteration, and its next request tells each part of the table so. For
  * models that want every worker's clock, in a run of one process. */
@@ -192,6 +219,11 @@ bool table_client_wait_alone(TableClient *client, Call *call, GError **error);
 
 /* As table_client_wait, for a min clock, before an Add; the time counts as sending. */
 bool table_client_wait_clock(TableClient *client, Call *call, uint64_t clock, GError **error);
+
+/* ---- client_room.c ---- */
+
+/* Says how long nothing has come from another node. */
+void table_client_append_silence(const PostOffice *office, uint32_t node, GString *text);
 
 /* Waits until all nodes have room for messages to every server. */
 bool table_client_wait_room_of_all(TableClient *client, GError **error);

@@ -1,11 +1,9 @@
-/* How a client waits, for a call to end or for room to send more, and how a call ended.
+/* How a client waits for a call to end, and how it ended. Waiting for room: client_room.c.
  *
  * Every wait ends with an answer, a refusal or a cancellation, and none is silent: after each
  * stall_ms the log says for whom it is.
  *
  * Threads: the client's worker; table_client_check_status any. */
-#include <inttypes.h>
-
 #include "io/net/stall_clock.h"
 #include "tables/client/client_private.h"
 
@@ -84,15 +82,6 @@ bool table_client_check_status(const TableClient *client, CallStatus status, GEr
 
 /* ---- waiting for a call, and saying for whom ---- */
 
-static void append_silence(const PostOffice *office, uint32_t node, GString *text)
-{
-    if (node == office->self || office->network == NULL)
-        return;
-    g_string_append_printf(text, ", last heard %.1f s ago",
-                           (double)(network_now_ms() - network_heard_ms(office->network, node)) /
-                               1000);
-}
-
 /* The handler that the worker has called, and those that servers run: those of this node now,
  * others for some time. One of them may never end. */
 static void append_handlers(const TableClient *client, GString *text)
@@ -149,7 +138,7 @@ void table_client_say_stalled(TableClient *client, const Call *call, double wait
                                table);
     else
         g_string_append_printf(text, "a server of its own node to answer about table %s", table);
-    append_silence(office, node, text);
+    table_client_append_silence(office, node, text);
     append_handlers(client, text);
     g_message("%s (for %.1f s so far)", text->str, waited_s);
 }
@@ -239,48 +228,4 @@ bool table_client_wait_alone(TableClient *client, Call *call, GError **error)
 {
     client->awaited = 0;
     return wait_by(client, call, wait_only, &client->stats.send_wait_ns, error);
-}
-
-/* ---- waiting for room ---- */
-
-static bool is_cancelled(void *user)
-{
-    return table_client_is_cancelled(user);
-}
-
-static bool wait_room(TableClient *client, uint32_t node, GError **error)
-{
-    const TableRoute *route = client->route;
-    PostOffice *office = route->office;
-    g_autofree char *who =
-        route->clocks == NULL ? g_strdup("the engine") : g_strdup_printf("worker %u", client->rank);
-    StallClock clock;
-
-    stall_clock_start(&clock, route->stall_ms);
-    while (!network_wait_room(office->network, node, is_cancelled, client,
-                              stall_clock_left_ms(&clock))) {
-        g_autoptr(GString) text = g_string_new(NULL);
-
-        if (!table_client_check_cancelled(client, error))
-            return false;
-        if (!stall_clock_strikes(&clock))
-            continue;
-        append_silence(office, node, text);
-        g_message(
-            "%s waits for node %u to take in what was sent to it%s; %" PRIu64
-            " bytes of requests are under way to its servers, and more of table %s have to wait "
-            "for room (for %.1f s so far)",
-            who, office->node_ids[node], text->str, network_charged_bytes(office->network, node),
-            route->spec->name, stall_clock_s(&clock));
-    }
-    return true;
-}
-
-bool table_client_wait_room_of(TableClient *client, uint32_t node, GError **error)
-{
-    const uint64_t begun_ns = worker_stats_now_ns();
-    const bool has_room = wait_room(client, node, error);
-
-    client->stats.send_wait_ns += worker_stats_now_ns() - begun_ns;
-    return has_room;
 }
