@@ -70,8 +70,6 @@ static bool take_flags(void *user_data, GError **error)
         return false;
     if (job->rule.l1 > 0 && job->rule.kind != APP_RULE_FTRL)
         return app_refuse(error, "--l1: needs --rule ftrl");
-    app_rule_choose_rate(&job->app, &job->rule,
-                         job->model.loss.kind == APP_LOSS_SOFTMAX ? softmax_rates : learning_rates);
     job->rate_falls = job->rule.kind != APP_RULE_FTRL; /* its weights would shrink with the rate */
     return true;
 }
@@ -160,6 +158,8 @@ static bool settle(FmJob *job, GError **error)
         job->field_aware = TRUE;
     if (job->model.l2_factors <= NUMBER_NOT_GIVEN)
         job->model.l2_factors = job->model.loss.kind == APP_LOSS_SOFTMAX ? L2_FACTORS_SOFTMAX : 0;
+    app_rule_choose_rate(&job->app, &job->rule,
+                         job->model.loss.kind == APP_LOSS_SOFTMAX ? softmax_rates : learning_rates);
     job->program.metric = app_loss_metric(&job->model.loss);
     return true;
 }

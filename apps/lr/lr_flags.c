@@ -21,8 +21,6 @@ static bool take_flags(void *user_data, GError **error)
         !app_check_number("l1", job->rule.l1, error) ||
         !app_check_number("l2", job->model.l2, error))
         return false;
-    app_rule_choose_rate(&job->app, &job->rule,
-                         job->model.loss.kind == APP_LOSS_SOFTMAX ? softmax_rates : learning_rates);
     job->rate_falls = job->rule.kind != APP_RULE_FTRL; /* its weights would shrink with the rate */
     job->model.l1 = job->rule.kind != APP_RULE_FTRL ? job->rule.l1 : 0; /* else the servers' */
     return true;
@@ -86,6 +84,8 @@ static bool settle(LrJob *job, GError **error)
         return false;
     if (g_strcmp0(app_loaded_setting(&job->app, "bias"), "no") == 0)
         job->has_bias = FALSE;
+    app_rule_choose_rate(&job->app, &job->rule,
+                         job->model.loss.kind == APP_LOSS_SOFTMAX ? softmax_rates : learning_rates);
     job->program.metric = app_loss_metric(&job->model.loss);
     job->tables[0] = LR_WEIGHTS;
     job->tables[1] = job->has_bias ? LR_BIAS : NULL;

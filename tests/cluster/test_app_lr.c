@@ -346,6 +346,31 @@ START_TEST(lr_has_the_same_metrics_with_a_saved_model)
 }
 END_TEST
 
+/* Whether the flag says the loss again or not: the usual learning rate is that of the model's. */
+START_TEST(a_loaded_loss_decides_the_learning_rate)
+{
+    static const char *const names[] = { "rubato-lr", "rubato-fm" };
+    g_autofree char *dir = make_folder();
+    g_autofree char *model = g_build_filename(dir, "model", NULL);
+    g_autofree char *rows = write_text(dir, "rows", "1 1:1\n2 2:1\n3 3:1\n1 1:2 3:1\n");
+    const char *const first[] = { "--train", rows,          "--loss", "softmax", "--epochs",
+                                  "1",       "--workers=1", "--save", model,     NULL };
+    double losses[2];
+
+    g_autoptr(JsonNode) begun = run_for_card(PLACE_ONE_PROCESS, names[_i], first);
+    ck_assert_ptr_nonnull(begun);
+    for (size_t i = 0; i < 2; i++) {
+        g_autoptr(JsonNode) card = run_for_card(
+            PLACE_ONE_PROCESS, names[_i],
+            (const char *const[]){ "--load", model, "--train", rows, "--test", rows, "--epochs",
+                                   "3", "--workers=1", i == 0 ? NULL : "--loss", "softmax", NULL });
+        losses[i] = metric(card, "test_logloss");
+    }
+    ck_assert_double_eq(losses[0], losses[1]);
+    remove_folder(dir);
+}
+END_TEST
+
 /* A part of the rows is measured on, and not trained on; the same part on every number of nodes. */
 START_TEST(lr_validates_with_a_part_of_the_rows)
 {
@@ -683,6 +708,7 @@ static Suite *lr_suite(void)
     tcase_add_loop_test(tcase, lr_with_a_great_penalty_has_a_bias_alone, 0, 2);
     tcase_add_test(tcase, lr_penalises_all_weights_in_all_rows);
     tcase_add_loop_test(tcase, lr_keeps_how_rows_are_standardised_with_the_model, 0, 2);
+    tcase_add_loop_test(tcase, a_loaded_loss_decides_the_learning_rate, 0, 2);
     tcase_add_test(tcase, lr_validates_with_a_part_of_the_rows);
     tcase_add_loop_test(tcase, lr_keeps_the_epoch_that_validation_likes_best, 0, 2);
     tcase_add_loop_test(tcase, lr_learns_many_classes, 0, 2);
