@@ -29,11 +29,12 @@ START_TEST(each_worker_tells_of_the_tables_asked_for)
 {
     RubatoEngine *engine = engine_with_servers(2);
     const char *const all[] = { "t", "board", APP_WAITS, NULL };
+    const RubatoTableSpec table = app_waits_table();
     AppWaits waits = { 0 };
 
     create_table(engine, &(RubatoTableSpec){ .name = "t", .n_keys = 1 });
     create_table(engine, &(RubatoTableSpec){ .name = "board", .n_keys = 1 });
-    ck_assert(app_waits_create_table(engine, NULL));
+    create_table(engine, &table);
     run_task_ok(
         engine,
         &(RubatoTask){ .name = "tell", .run = use_and_tell, .tables = all, .workers_per_node = 3 });
