@@ -227,7 +227,7 @@ START_TEST(bsp_is_the_same_to_the_bit_after_a_loss)
         scenario.n_faults = 0;
         sim_cluster_run(&scenario, &undisturbed);
         ck_assert_uint_eq(undisturbed.n_ended_well, scenario.n_nodes);
-        for (uint64_t i = 0; i < 4; i++) {
+        for (uint64_t i = 0; i < 5; i++) {
             SimOutcome outcome;
 
             sim_scenario_draw_exact_loss(&scenario, program * 4 + i, program);
