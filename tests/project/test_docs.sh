@@ -116,12 +116,17 @@ has_word()
     [[ " $info " == *" $1 "* ]]
 }
 
-# Runs a command in the page's directory; what it says goes to $output.
+# Runs a command in the page's directory; what it says goes to $output. The processes that a block
+# leaves behind when it fails end with it: they would hold ports and write into later blocks' output.
 run_there()
 {
-    (cd "$there" && timeout "$patience" "$@" </dev/null) >"$output.raw" 2>&1
-    local status=$?
+    local status group
 
+    (cd "$there" && exec timeout "$patience" "$@" </dev/null) >"$output.raw" 2>&1 &
+    group=$! # timeout makes a process group of its own
+    wait "$group"
+    status=$?
+    kill -KILL -- "-$group" 2>/dev/null
     unmap_ports <"$output.raw" >"$output"
     return $status
 }
