@@ -76,8 +76,7 @@ typedef enum {
     CONTROL_CALL_RUN,
     CONTROL_CALL_MOVE,
     CONTROL_CALL_BARRIER, /* never has a GO: when all are there, COMMIT says so */
-    CONTROL_CALL_CUT,     /* the moment that a snapshot shows */
-    CONTROL_CALL_WRITE,   /* the files of a snapshot; its manifest */
+    CONTROL_CALL_SNAPSHOT,
     CONTROL_CALL_RESTORE, /* the check of a snapshot; its rows */
     CONTROL_CALL_END,
 } ControlCall;
@@ -148,7 +147,7 @@ typedef struct {
 typedef struct {
     uint64_t call;
     ControlCall what;
-    uint64_t hash_seed;    /* of a CREATE: of the table's hash */
+    uint64_t hash_seed;    /* of a CREATE: of the table's hash; of a SNAPSHOT: its random number */
     const char *name;      /* "table weights", "task lr" */
     const char *digest;    /* of all arguments of the call */
     const char *arguments; /* in words, for the message that compares them */
@@ -156,24 +155,26 @@ typedef struct {
     bool survives;         /* of a CREATE: the table has replicas, so the run outlives nodes */
 } ControlPropose;
 
-/* The steps of a MOVE, and of a CUT: each begins when all nodes are READY with the one before. What
- * they do is told in engine/server/server_parts.c and engine/snapshot/snapshot_cut.c. Their numbers
- * ascend. All other calls have one step, of number 0. */
+/* The steps of a MOVE, and of a SNAPSHOT: each begins when all nodes are READY with the one before.
+ * What they do is told in engine/server/server_parts.c and engine/snapshot/snapshot_cut.c. Their
+ * numbers ascend. All other calls have one step, of number 0. */
 typedef enum {
     CONTROL_STEP_CLOSE,
-    CONTROL_STEP_CUT,  /* of a CUT, which has no other ones but CLOSE, and OPEN or REOPEN */
+    CONTROL_STEP_CUT,  /* of a SNAPSHOT, as WRITE and COMMIT are; it has CLOSE and REOPEN, too */
     CONTROL_STEP_SEND, /* of a MOVE, like the next one */
     CONTROL_STEP_INSTALL,
     CONTROL_STEP_OPEN,
     CONTROL_STEP_TAKE_BACK, /* in place of INSTALL and OPEN, if a step before them failed */
     CONTROL_STEP_REOPEN,
+    CONTROL_STEP_WRITE,
+    CONTROL_STEP_COMMIT,
     CONTROL_STEP_END,
 } ControlStep;
 
 /* A GO for each step of a call. */
 typedef struct {
     uint64_t call;
-    uint64_t hash_seed; /* of a CREATE: the seed of the node that proposed first */
+    uint64_t hash_seed; /* as the node said that proposed first */
     uint32_t id;        /* of a CREATE the table's, from 0; of a RUN the task's epoch, from 1; of a
                          * MOVE the number of the new part map, from 2 */
     uint32_t step;      /* a ControlStep */

@@ -8,8 +8,8 @@
  *   GATHERING --barrier complete, mismatch, node left or lost, stopped--> DECIDED
  *
  * After GO, a verdict waits for the READY of every node that can still say it. So no node has to
- * undo a part that it is still doing. A MOVE and a CUT have several steps, with a GO and a READY of
- * every node for each; see ControlStep.
+ * undo a part that it is still doing. A MOVE and a SNAPSHOT have several steps, with a GO and a
+ * READY of every node for each; see ControlStep.
  *
  * Part maps are numbered here. All tables share the numbers.
  *
@@ -30,8 +30,7 @@ static const struct {
     [CONTROL_CALL_RUN] = { "ran ", "run " },
     [CONTROL_CALL_MOVE] = { "moved ", "move " },
     [CONTROL_CALL_BARRIER] = { "waited in a barrier", "wait in a barrier" },
-    [CONTROL_CALL_CUT] = { "cut ", "cut " },
-    [CONTROL_CALL_WRITE] = { "wrote ", "write " },
+    [CONTROL_CALL_SNAPSHOT] = { "wrote ", "write " },
     [CONTROL_CALL_RESTORE] = { "restored ", "restore " },
 };
 
@@ -120,8 +119,8 @@ static void send_go(Scheduler *scheduler, const Collective *collective)
             scheduler_send(scheduler, i, &control);
 }
 
-/* Maps that were closed are opened, whatever happens. */
-static bool find_next_step_of_cut(const Collective *collective, ControlStep *step)
+/* Maps that were closed are opened, whatever happens: WRITE begins with that. */
+static bool find_next_step_of_snapshot(const Collective *collective, ControlStep *step)
 {
     const bool failed = collective->verdict.code != CONTROL_OK;
 
@@ -130,8 +129,11 @@ static bool find_next_step_of_cut(const Collective *collective, ControlStep *ste
         *step = failed ? CONTROL_STEP_REOPEN : CONTROL_STEP_CUT;
         return true;
     case CONTROL_STEP_CUT:
-        *step = failed ? CONTROL_STEP_REOPEN : CONTROL_STEP_OPEN;
+        *step = failed ? CONTROL_STEP_REOPEN : CONTROL_STEP_WRITE;
         return true;
+    case CONTROL_STEP_WRITE:
+        *step = failed ? CONTROL_STEP_WRITE : CONTROL_STEP_COMMIT;
+        return !failed;
     default:
         return false;
     }
@@ -143,8 +145,8 @@ static bool find_next_step(const Collective *collective, ControlStep *step)
 {
     const bool failed = collective->verdict.code != CONTROL_OK;
 
-    if (collective->what == CONTROL_CALL_CUT)
-        return find_next_step_of_cut(collective, step);
+    if (collective->what == CONTROL_CALL_SNAPSHOT)
+        return find_next_step_of_snapshot(collective, step);
     if (collective->what != CONTROL_CALL_MOVE)
         return false;
     switch (collective->step) {

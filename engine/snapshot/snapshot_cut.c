@@ -4,7 +4,7 @@
  *
  * A snapshot must hold a set of Adds that could have been all Adds so far: of each worker the first
  * ones that it made, and with each Add all that its worker had seen before. The scheduler leads all
- * nodes through three steps. Each begins when all nodes have finished the one before.
+ * nodes through steps. Each begins when all nodes have finished the one before.
  *
  *   CLOSE  Each node closes the maps of the tables, as for a part that moves (tables/part_map.h).
  *          Then no thread of the node is in the middle of a call that changes rows, and none will
@@ -14,13 +14,15 @@
  *   CUT    Now each server has handled what all workers sent before their cuts, and nothing else
  *          has been sent. The image of each part begins, which copies nothing
  *          (models/shard/image.h).
- *   OPEN   Each node opens its maps. Its workers go on, and rows are copied before they change.
+ *   WRITE  Each node opens its maps. Its workers go on, and rows are copied before they change. The
+ *          node writes what its parts had at CUT.
+ *   COMMIT All of it has been written.
  *
  * Why it is a true cut. An Add is in an image if it was sent before its worker's map was closed. A
  * worker that comes to a closed map waits there, so it sends nothing to any table of the snapshot
  * behind an Add that is not in it: of each worker the image has the first Adds. Suppose that a
  * worker's Add is in the image, and it had seen another one's that is not. That other one was sent
- * after OPEN had begun on its node, so after CUT had ended on all nodes, so after CLOSE had ended
+ * after WRITE had begun on its node, so after CUT had ended on all nodes, so after CLOSE had ended
  * on the first worker's node; and there nothing that is in the image was sent after CLOSE. No
  * channel between workers can change that: neither a table nor a barrier nor the program's own.
  *
@@ -33,7 +35,7 @@
  *
  * Gets are not held up. They change nothing but clocks that they bring, which have been told.
  *
- * Why each wait ends. A worker at a closed map waits for the three steps. They wait for senders
+ * Why each wait ends. A worker at a closed map waits for CLOSE and CUT. They wait for senders
  * that are posting, which wait for nothing, and for fences, which servers answer without a wait.
  * None of this waits for a worker. A lost node ends the call, and the maps are opened.
  *
@@ -207,7 +209,7 @@ static bool cut_parts(RubatoEngine *engine, Cut *cut, GError **error)
     return false;
 }
 
-/* ---- OPEN ---- */
+/* ---- WRITE ---- */
 
 static void open_maps(Cut *cut)
 {
@@ -218,31 +220,56 @@ static void open_maps(Cut *cut)
     }
 }
 
-/* ---- the call ---- */
-
-static bool perform(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
+bool cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64_t seed,
+                 const CutWork *work, GError **error)
 {
-    switch ((ControlStep)go->step) {
+    switch (step) {
     case CONTROL_STEP_CLOSE:
-        return close_maps(engine, data, error);
+        return close_maps(engine, cut, error);
     case CONTROL_STEP_CUT:
-        return cut_parts(engine, data, error);
+        return cut_parts(engine, cut, error);
+    case CONTROL_STEP_WRITE:
+        open_maps(cut);
+        return work->write(engine, seed, work->data, error);
+    case CONTROL_STEP_COMMIT:
+        return work->commit(engine, work->data, error);
     default:
-        open_maps(data);
+        open_maps(cut);
         return true;
     }
 }
 
-bool cut_make(RubatoEngine *engine, Cut *cut, const char *text, const char *detail, GError **error)
+/* ---- the call ---- */
+
+typedef struct {
+    Cut *cut;
+    const CutWork *work;
+} Step;
+
+static bool perform(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
 {
-    const CollectiveCall call = {
-        .what = CONTROL_CALL_CUT, .text = text, .detail = detail, .perform = perform, .data = cut
-    };
-    const bool ok = collective(engine, &call, error);
+    const Step *const step = data;
+
+    return cut_perform(engine, step->cut, (ControlStep)go->step, go->hash_seed, step->work, error);
+}
+
+bool cut_make(RubatoEngine *engine, Cut *cut, const CutCall *call, const CutWork *work,
+              GError **error)
+{
+    Step step = { cut, work };
+    const CollectiveCall made = { .what = CONTROL_CALL_SNAPSHOT,
+                                  .text = call->text,
+                                  .detail = call->detail,
+                                  .seed = call->seed,
+                                  .perform = perform,
+                                  .data = &step };
+    const bool ok = collective(engine, &made, error);
 
     open_maps(cut); /* they are open, unless nobody leads the nodes any more */
     return ok;
 }
+
+/* ---- the end ---- */
 
 static void end_images(Server *server, void *data)
 {
@@ -262,6 +289,7 @@ static void end_images(Server *server, void *data)
 
 void cut_clear(RubatoEngine *engine, Cut *cut)
 {
+    open_maps(cut);
     servers_run(engine->servers, engine->n_servers, end_images, cut);
     pthread_mutex_destroy(&cut->lock);
     g_free(cut->tables);

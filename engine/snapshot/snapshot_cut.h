@@ -22,15 +22,34 @@ typedef struct {
 } Cut;
 
 /* (tables: transfer none) */
+/* What else nodes do for a snapshot, each when all have done the step before. The first one that
+ * fails ends it. */
+typedef struct {
+    /* Writes this node's parts. seed: the snapshot's random number, the same on all nodes. */
+    bool (*write)(RubatoEngine *engine, uint64_t seed, void *data, GError **error);
+    bool (*commit)(RubatoEngine *engine, void *data, GError **error);
+    void *data;
+} CutWork;
+
+/* (tables: transfer none) */
 void cut_init(Cut *cut, const GPtrArray *tables);
 
-/* A collective call. Cuts the tables: from then on this node's parts of tables that tasks use have
- * images, which are to be written, and all other tables are as they will be written. text and
- * detail are those of the call. RUBATO_ERROR_INVALID: a task uses a table that can only be written
- * between tasks. */
-bool cut_make(RubatoEngine *engine, Cut *cut, const char *text, const char *detail, GError **error);
+/* This node's part of a step: CLOSE, CUT, WRITE, COMMIT or REOPEN. From CUT on its parts of tables
+ * that tasks use have images, which are to be written, and all other tables are as they will be
+ * written. RUBATO_ERROR_INVALID: a task uses a table that can only be written between tasks. */
+bool cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64_t seed,
+                 const CutWork *work, GError **error);
 
-/* Frees the images. */
+typedef struct {
+    const char *text, *detail; /* as CollectiveCall's */
+    uint64_t seed;
+} CutCall;
+
+/* A collective call: all steps. */
+bool cut_make(RubatoEngine *engine, Cut *cut, const CutCall *call, const CutWork *work,
+              GError **error);
+
+/* Frees the images, and opens what is closed. */
 void cut_clear(RubatoEngine *engine, Cut *cut);
 
 #endif

@@ -112,18 +112,25 @@ static GPtrArray *find_tables(SimNode *node, const char *const *names)
     return tables;
 }
 
-bool sim_cut_take(SimNode *node, const SimJob *job, const char *const *names, GError **error)
-{
-    SimCut *const shared = &node->cluster->cut;
-    g_autoptr(GPtrArray) tables = find_tables(node, names);
-    Cut cut;
-    bool ok;
+/* What a node does for a cut. */
+typedef struct {
+    SimNode *node;
+    const SimJob *job;
+    const GPtrArray *tables;
+    const Cut *cut;
+} Taking;
 
-    cut_init(&cut, tables);
-    ok = cut_make(node->engine, &cut, "tables", "of a test", error);
-    SIM_TRACE("%s", ok ? "has cut the tables" : "cannot cut the tables");
-    for (guint i = 0; i < tables->len && ok; i++) {
-        const Table *table = g_ptr_array_index(tables, i);
+static bool read_images(RubatoEngine *engine, uint64_t seed, void *data, GError **error)
+{
+    const Taking *const taking = data;
+    const SimJob *const job = taking->job;
+    SimCut *const shared = &taking->node->cluster->cut;
+
+    (void)engine;
+    (void)seed;
+    (void)error;
+    for (guint i = 0; i < taking->tables->len; i++) {
+        const Table *table = g_ptr_array_index((GPtrArray *)taking->tables, i);
         Reading reading = { .id = table->id, .n_parts = table->map->n_parts };
 
         if (job != NULL) {
@@ -133,13 +140,36 @@ bool sim_cut_take(SimNode *node, const SimJob *job, const char *const *names, GE
                 shared->rows[i] =
                     g_new0(int64_t, (size_t)reading.table->n_keys * job->scenario->n_workers);
             reading.rows = shared->rows[i];
-            if (node->number == job->scenario->scheduler)
-                shared->clocks[i] = cut.tables[i].clock;
+            if (taking->node->number == job->scenario->scheduler)
+                shared->clocks[i] = taking->cut->tables[i].clock;
         }
-        read_table(node, &reading);
+        read_table(taking->node, &reading);
     }
+    return true;
+}
+
+static bool end_reading(RubatoEngine *engine, void *data, GError **error)
+{
+    const Taking *const taking = data;
+
+    (void)engine;
+    (void)error;
+    if (taking->job != NULL)
+        contribute(taking->node, taking->job);
+    return true;
+}
+
+bool sim_cut_take(SimNode *node, const SimJob *job, const char *const *names, GError **error)
+{
+    g_autoptr(GPtrArray) tables = find_tables(node, names);
+    Cut cut;
+    Taking taking = { node, job, tables, &cut };
+    const CutWork work = { read_images, end_reading, &taking };
+    bool ok;
+
+    cut_init(&cut, tables);
+    ok = cut_make(node->engine, &cut, &(CutCall){ "tables", "of a test", 0 }, &work, error);
+    SIM_TRACE("%s", ok ? "has cut the tables" : "cannot cut the tables");
     cut_clear(node->engine, &cut);
-    if (ok && job != NULL)
-        contribute(node, job);
     return ok;
 }

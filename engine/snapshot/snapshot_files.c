@@ -1,0 +1,236 @@
+/* The files of a snapshot.
+ *
+ * The manifest is written when every file has reached the disk. It is made from the ends of all
+ * files, so no node needs to tell another what it wrote.
+ *
+ * Threads: one at a time. */
+#include "engine/snapshot/snapshot_files.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "engine/snapshot/part_slices.h"
+#include "io/store/snapshot_folder.h"
+#include "models/spec.h"
+#include "models/storage/storage.h"
+
+/* ---- which tables ---- */
+
+bool snapshot_check_table(const Table *table, GError **error)
+{
+    if (rubato_table_spec_holds_range(table->spec) ||
+        storage_find(table->spec->storage)->list != NULL)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "table %s: its storage \"%s\" cannot list its keys, so no snapshot can have it",
+                table->spec->name, table->spec->storage);
+    return false;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const Table *const *left = a, *const *right = b;
+
+    return strcmp((*left)->spec->name, (*right)->spec->name);
+}
+
+void snapshot_sort_tables(GPtrArray *tables)
+{
+    g_ptr_array_sort(tables, compare_names);
+}
+
+void snapshot_release_tables(RubatoEngine *engine, SnapshotWriting *writing)
+{
+    pthread_mutex_lock(&engine->lock);
+    for (guint i = 0; i < writing->tables->len; i++)
+        engine_release_table(engine, g_ptr_array_index(writing->tables, i));
+    pthread_mutex_unlock(&engine->lock);
+    g_clear_pointer(&writing->tables, g_ptr_array_unref);
+}
+
+/* ---- the files of this node's parts ---- */
+
+static RubatoSnapshotTable describe(const Table *table)
+{
+    const RubatoTableSpec *spec = table->spec;
+    const bool holds_range = rubato_table_spec_holds_range(spec);
+
+    return (RubatoSnapshotTable){
+        .name = spec->name,
+        .dtype = spec->dtype,
+        .shape = spec->shape,
+        .width = spec_width(spec),
+        .storage = spec_storage_name(spec),
+        .holds_range = holds_range,
+        .first_key = holds_range ? spec->first_key : 0,
+        .n_keys = holds_range ? spec->n_keys : 0,
+        .update = spec_update_name(spec),
+        .state_width = (uint32_t)(table->state_bytes / rubato_dtype_size(spec->dtype)),
+        .n_parts = table->map->n_parts,
+    };
+}
+
+static bool take_tuned(uint32_t hyper, double value, void *writer, GError **error)
+{
+    return part_writer_tuned(writer, hyper, value, error);
+}
+
+static bool write_rows(PartSlices *slices, PartWriter *writer, GError **error)
+{
+    /* All parts have the same hyper-parameters. */
+    if (slices->part == 0 && !part_slices_tuned(slices, take_tuned, writer, error))
+        return false;
+    for (;;) {
+        if (!part_slices_next(slices, error))
+            return false;
+        if (slices->rows.n == 0)
+            return part_writer_finish(writer, error);
+        if (!part_writer_rows(writer, &slices->rows, error))
+            return false;
+    }
+}
+
+static bool write_part(const SnapshotWriting *writing, guint number, uint32_t part, Server *server,
+                       GError **error)
+{
+    const Table *table = g_ptr_array_index(writing->tables, number);
+    const RubatoSnapshotTable spec = describe(table);
+    const PartShape shape = manifest_shape(&spec);
+    g_autofree char *folder = snapshot_folder_writing(writing->spec->directory, writing->seed);
+    g_autofree char *path = snapshot_folder_part(folder, number, part);
+    g_autoptr(PartWriter) writer = NULL;
+    PartSlices slices;
+    bool ok;
+
+    if (!part_slices_init(&slices, table, part, server, error))
+        return false;
+    writer = part_writer_new(path, writing->seed, writing->spec->packing, &shape, error);
+    ok = writer != NULL && write_rows(&slices, writer, error);
+    part_slices_clear(&slices);
+    return ok;
+}
+
+static bool write_parts(RubatoEngine *engine, const SnapshotWriting *writing, GError **error)
+{
+    for (guint number = 0; number < writing->tables->len; number++) {
+        const Table *table = g_ptr_array_index(writing->tables, number);
+
+        for (uint32_t part = 0; part < table->map->n_parts; part++) {
+            const uint32_t server = part_map_server(table->map, part);
+
+            for (uint32_t i = 0; i < engine->n_servers; i++)
+                if (engine->servers[i].number == server &&
+                    !write_part(writing, number, part, &engine->servers[i], error))
+                    return false;
+        }
+    }
+    return true;
+}
+
+static bool leads(const RubatoEngine *engine)
+{
+    return engine->self == engine->scheduler_node;
+}
+
+static bool write_files(RubatoEngine *engine, uint64_t seed, void *data, GError **error)
+{
+    SnapshotWriting *writing = data;
+    const char *directory = writing->spec->directory;
+
+    writing->seed = seed;
+    if (leads(engine))
+        snapshot_folder_tidy(directory, writing->seed);
+    if (snapshot_folder_begin(directory, writing->seed, error) &&
+        write_parts(engine, writing, error))
+        return true;
+    g_prefix_error(error, "node %u: ", engine->id);
+    return false;
+}
+
+/* ---- the manifest ---- */
+
+static bool add_parts(const SnapshotWriting *writing, Manifest *manifest, size_t number,
+                      GError **error)
+{
+    ManifestTable *table = &manifest->tables[number];
+    g_autofree char *folder = snapshot_folder_writing(writing->spec->directory, writing->seed);
+
+    for (uint32_t part = 0; part < table->spec.n_parts; part++) {
+        g_autofree char *path = snapshot_folder_part(folder, number, part);
+
+        if (!block_file_read_end(path, &table->parts[part].sum, &table->parts[part].n_rows,
+                                 error)) {
+            g_prefix_error(error, "another node has written a file that this one does not see as "
+                                  "it should; the directory must be the same for all nodes: ");
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool commit_files(RubatoEngine *engine, void *data, GError **error)
+{
+    SnapshotWriting *writing = data;
+    const RubatoSnapshotSpec *spec = writing->spec;
+    g_autoptr(Manifest) manifest = NULL;
+    g_autoptr(GError) fault = NULL;
+
+    if (!leads(engine))
+        return true;
+    manifest = manifest_new(writing->seed, spec->packing, spec->note);
+    for (guint i = 0; i < writing->tables->len; i++) {
+        RubatoSnapshotTable table = describe(g_ptr_array_index(writing->tables, i));
+
+        table.clock = writing->cut.tables[i].clock;
+        manifest_add_table(manifest, &table);
+        if (!add_parts(writing, manifest, i, error))
+            return false;
+    }
+    if (!snapshot_folder_commit(spec->directory, manifest, &writing->number, error))
+        return false;
+    if (!snapshot_folder_keep(spec->directory, spec->keep, &fault))
+        g_warning("an old snapshot stays, although only %u are to be kept: %s", spec->keep,
+                  fault->message);
+    return true;
+}
+
+CutWork snapshot_work(SnapshotWriting *writing)
+{
+    return (CutWork){ write_files, commit_files, writing };
+}
+
+void snapshot_abandon(const RubatoEngine *engine, const SnapshotWriting *writing)
+{
+    if (leads(engine) && writing->seed != 0)
+        snapshot_folder_abandon(writing->spec->directory, writing->seed);
+}
+
+/* ---- what is asked ---- */
+
+bool snapshot_check_spec(const RubatoSnapshotSpec *spec, GError **error)
+{
+    const char *wrong = NULL;
+
+    if (spec->directory == NULL || *spec->directory == '\0')
+        wrong = "needs a directory";
+    else if (spec->packing != RUBATO_PACKING_NONE && spec->packing != RUBATO_PACKING_ZSTD)
+        wrong = "has a packing that there is not";
+    else if (spec->note != NULL && strlen(spec->note) > MANIFEST_MOST_NOTE)
+        wrong = "has a note of more than 64 KiB";
+    else if (spec->note != NULL && !g_utf8_validate(spec->note, -1, NULL))
+        wrong = "has a note that is no UTF-8";
+    if (wrong == NULL)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "a snapshot %s", wrong);
+    return false;
+}
+
+bool snapshot_draw_seed(uint64_t *seed, GError **error)
+{
+    if (getrandom(seed, sizeof *seed, 0) == (ssize_t)sizeof *seed)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "the kernel gives no random bytes for a snapshot: %s", g_strerror(errno));
+    return false;
+}

@@ -1,0 +1,41 @@
+/* The files of a snapshot: each node writes its parts; the scheduler's node writes the manifest.
+ *
+ * Threads: one at a time. */
+#ifndef RUBATO_ENGINE_SNAPSHOT_SNAPSHOT_FILES_H
+#define RUBATO_ENGINE_SNAPSHOT_SNAPSHOT_FILES_H
+
+#include <rubato/snapshot.h>
+
+#include "engine/snapshot/snapshot_cut.h"
+
+/* A snapshot that is being written. */
+typedef struct {
+    const RubatoSnapshotSpec *spec;
+    GPtrArray *tables; /* of Table, held, by name */
+    Cut cut;
+    uint64_t seed;   /* of this snapshot; 0: no file has been begun */
+    uint64_t number; /* on the scheduler's node, once it is whole */
+} SnapshotWriting;
+
+/* RUBATO_ERROR_INVALID: what the spec says makes no sense. */
+bool snapshot_check_spec(const RubatoSnapshotSpec *spec, GError **error);
+
+/* A random number for a snapshot. */
+bool snapshot_draw_seed(uint64_t *seed, GError **error);
+
+/* Whether a snapshot can have the table. RUBATO_ERROR_INVALID. */
+bool snapshot_check_table(const Table *table, GError **error);
+
+/* Sorts the tables, as all nodes do. */
+void snapshot_sort_tables(GPtrArray *tables);
+
+/* The work of the steps WRITE and COMMIT. */
+CutWork snapshot_work(SnapshotWriting *writing);
+
+/* It has failed, and no node writes any more: the scheduler's node removes the files. */
+void snapshot_abandon(const RubatoEngine *engine, const SnapshotWriting *writing);
+
+/* Releases the tables. */
+void snapshot_release_tables(RubatoEngine *engine, SnapshotWriting *writing);
+
+#endif
