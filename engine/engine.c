@@ -9,6 +9,7 @@
 #include "engine/cluster/announce.h"
 #include "engine/engine_private.h"
 #include "engine/signals.h"
+#include "engine/snapshot/led_snapshots.h"
 #include "io/net/caller.h"
 #include "io/net/log_sink.h"
 #include "io/net/monotonic.h"
@@ -331,6 +332,7 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
         engine->faults = &engine->own_faults;
     }
     engine->n_forks = caller_n_forks();
+    engine->snapshot_work = parts->snapshot_work;
     engine->sizes = parts->sizes != NULL ? *parts->sizes : FLOW_SIZES_USUAL;
     engine->tables = g_ptr_array_new_with_free_func((GDestroyNotify)table_free);
     engine->runs = g_ptr_array_new();
@@ -340,6 +342,8 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
     monotonic_cond_init(&engine->changed);
     actor_init(&engine->helper, handle_invoke, NULL);
     actor_init(&engine->part_steps, handle_invoke, NULL);
+    led_snapshots_init(engine);
+    snapshot_asks_init(&engine->snapshot_asks, tell_scheduler, engine);
     if (!start(engine, error))
         g_clear_pointer(&engine, rubato_engine_free);
     else
@@ -464,6 +468,7 @@ void rubato_engine_free(RubatoEngine *engine)
     if (engine->services != NULL)
         services_break(engine->services, CONTROL_CODE(RUBATO_ERROR_CANCELLED), "its engine ends");
     actor_stop(&engine->part_steps);
+    led_snapshots_stop(engine);
     if (engine->network != NULL)
         network_stop(engine->network);
     services_stop(engine->services);
@@ -508,6 +513,7 @@ void rubato_engine_free(RubatoEngine *engine)
     pthread_mutex_destroy(&engine->changing);
     pthread_mutex_destroy(&engine->lock);
     cluster_free(engine->cluster);
+    snapshot_asks_clear(&engine->snapshot_asks);
     free(engine);
     registry_release();
 }

@@ -44,6 +44,7 @@
 #include "engine/server/sweep/sweeper.h"
 #include "engine/services/services.h"
 #include "engine/signals.h"
+#include "engine/snapshot/snapshot_asks.h"
 #include "engine/task/task_host.h"
 #include "io/history/history.h"
 #include "io/net/log_sink.h"
@@ -61,6 +62,9 @@ typedef struct {
     void (*function)(void *user_data);
     void *user_data;
 } ExitCall;
+
+typedef struct LedSnapshot LedSnapshot; /* snapshot/led_snapshots.c */
+typedef struct CutWork CutWork;         /* snapshot/snapshot_cut.h */
 
 struct RubatoEngine {
     /* immutable once made */
@@ -87,7 +91,8 @@ struct RubatoEngine {
     WireFaults own_faults;
     WireFaults *faults; /* of all that it sends; NULL: none */
     FlowSizes sizes;
-    LogSink log; /* of the lines of its threads, and of its calls */
+    LogSink log;                  /* of the lines of its threads, and of its calls */
+    const CutWork *snapshot_work; /* of snapshots that the scheduler leads; NULL: their files */
     /* held during each call of the engine that changes a table with replicas: so these requests of
      * the node come to a part in the order of their numbers, as those of a worker do */
     pthread_mutex_t changing;
@@ -104,6 +109,8 @@ struct RubatoEngine {
     TensorRouter *tensors;
     Actor helper;         /* with a thread: callbacks, the process cache */
     Actor part_steps;     /* with a thread, which may wait: closes and opens part maps */
+    Actor snapshot_steps; /* with a thread once it is needed: snapshots that the scheduler leads */
+    SnapshotAsks snapshot_asks;
     Actor control;        /* without one: control messages, one at a time */
     Network *network;     /* NULL in a single process */
     SignalWatch *signals; /* NULL: signals are the application's */
@@ -112,6 +119,9 @@ struct RubatoEngine {
     /* the control actor's owner only */
     Scheduler *scheduler; /* NULL on nodes where it does not run */
     Refusals refusals;    /* of processes that are not of the run */
+    bool takes_snapshots; /* the thread of snapshot_steps has started */
+
+    LedSnapshot *led; /* the thread of snapshot_steps only; NULL: none */
 
     DispatchTimes times;
 
@@ -160,6 +170,7 @@ typedef struct {
     WireFaults *faults;                 /* outlive the engine. NULL: as follows */
     const RubatoWireFaults *of_packets; /* copied. NULL: those of RUBATO_FAULTS */
     const FlowSizes *sizes;             /* NULL: FLOW_SIZES_USUAL */
+    const CutWork *snapshot_work;       /* outlives the engine; NULL: files are written */
 } EngineParts;
 
 /* As rubato_engine_new, of these parts. */

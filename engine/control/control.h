@@ -66,6 +66,12 @@ typedef enum {
 
     CONTROL_RUNS, /* a server runs a handler for long, or no longer; the scheduler tells all */
 
+    /* A snapshot that one node asks for, and that the scheduler leads all nodes through. */
+    CONTROL_SNAPSHOT_ASK,  /* node to scheduler */
+    CONTROL_SNAPSHOT_STEP, /* scheduler to node: do this step */
+    CONTROL_SNAPSHOT_DONE, /* node to scheduler: it is done, or why not */
+    CONTROL_SNAPSHOT_END,  /* scheduler to the node that asked: how it ended */
+
     CONTROL_END_OF_KINDS,
 } ControlKind;
 
@@ -168,6 +174,7 @@ typedef enum {
     CONTROL_STEP_REOPEN,
     CONTROL_STEP_WRITE,
     CONTROL_STEP_COMMIT,
+    CONTROL_STEP_FORGET, /* of a snapshot that the scheduler leads: it has ended, well or not */
     CONTROL_STEP_END,
 } ControlStep;
 
@@ -197,6 +204,19 @@ typedef struct {
     const char *lines; /* of RECOVERED with CLOSE: the parts that the node has; of PROMOTE and OPEN:
                         * where parts are from now on. See engine/control/place_text.h */
 } ControlRecover;
+
+/* SNAPSHOT_ASK, _STEP, _DONE, _END. */
+typedef struct {
+    uint64_t number;  /* of ASK and END among what the node has asked for, of STEP and DONE among
+                       * the snapshots of the run; from 1 */
+    uint32_t step;    /* of STEP and DONE: a ControlStep */
+    uint32_t epoch;   /* the task for which it is made, and with which it fails; 0: none */
+    uint64_t seed;    /* the snapshot's random number */
+    uint64_t written; /* of END, and of DONE with COMMIT: the number that the snapshot has in its
+                       * directory */
+    ControlOutcome outcome; /* of DONE and END; of STEP with FORGET */
+    const char *spec;       /* of ASK and STEP: engine/snapshot/snapshot_text.h */
+} ControlSnapshot;
 
 /* READY, COMMIT. */
 typedef struct {
@@ -335,6 +355,7 @@ typedef struct {
         ControlLost lost;
         ControlText waiting;
         ControlRecover recover;
+        ControlSnapshot snapshot;
         ControlAnnounce announce;
         ControlPlace place;
         ControlRuns runs;

@@ -90,6 +90,18 @@ static const ControlMember recover[] = { MEMBER(UINT32, recover.map),  MEMBER(UI
                                          MEMBER(UINT32, recover.node), MEMBER(TEXT, recover.text),
                                          MEMBER(FILE, recover.lines),  END };
 
+static const ControlMember snapshot[] = {
+    MEMBER(CALL, snapshot.number),
+    MEMBER(UINT32, snapshot.step),
+    MEMBER(UINT32, snapshot.epoch),
+    MEMBER(UINT64, snapshot.seed),
+    MEMBER(UINT64, snapshot.written),
+    MEMBER(CODE, snapshot.outcome.code),
+    MEMBER(TEXT, snapshot.outcome.text),
+    MEMBER(FILE, snapshot.spec),
+    END,
+};
+
 static const ControlMember announce[] = {
     MEMBER(UINT64, announce.incarnation), MEMBER(UINT32, announce.role),
     MEMBER(UINT32, announce.servers),     MEMBER(UINT32, announce.workers),
@@ -121,6 +133,11 @@ static const char *find_fault_of_recover(const Control *control)
 {
     return control->recover.step < CONTROL_RECOVER_END ? NULL
                                                        : "is for no step after a node's loss";
+}
+
+static const char *find_fault_of_snapshot(const Control *control)
+{
+    return control->snapshot.step < CONTROL_STEP_END ? NULL : "is for no step of a snapshot";
 }
 
 static const char *find_fault_of_propose(const Control *control)
@@ -300,6 +317,27 @@ const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
                             .members = recover,
                             .find_fault = find_fault_of_recover,
                             .to_scheduler = recovery_hears_done },
+
+    [CONTROL_SNAPSHOT_ASK] = { .name = "SNAPSHOT_ASK",
+                               .senders = CONTROL_SENDER_NODE,
+                               .members = snapshot,
+                               .find_fault = find_fault_of_snapshot,
+                               .to_scheduler = snapshots_hear_ask },
+    [CONTROL_SNAPSHOT_STEP] = { .name = "SNAPSHOT_STEP",
+                                .senders = CONTROL_SENDER_SCHEDULER,
+                                .members = snapshot,
+                                .find_fault = find_fault_of_snapshot,
+                                .to_node = node_hears_snapshot_step },
+    [CONTROL_SNAPSHOT_DONE] = { .name = "SNAPSHOT_DONE",
+                                .senders = CONTROL_SENDER_NODE,
+                                .members = snapshot,
+                                .find_fault = find_fault_of_snapshot,
+                                .to_scheduler = snapshots_hear_done },
+    [CONTROL_SNAPSHOT_END] = { .name = "SNAPSHOT_END",
+                               .senders = CONTROL_SENDER_SCHEDULER,
+                               .members = snapshot,
+                               .find_fault = find_fault_of_snapshot,
+                               .to_node = node_hears_snapshot_end },
 };
 
 /* Kinds that carry the same members share one description of them: the union gives them the same

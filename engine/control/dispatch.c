@@ -518,6 +518,7 @@ void engine_break(RubatoEngine *engine, uint32_t code, const char *text)
     if (atomic_load_explicit(&engine->goes_on, memory_order_relaxed))
         servers_post_end_feeds(engine->servers, engine->n_servers);
     services_break(engine->services, code, text);
+    snapshot_asks_break(&engine->snapshot_asks, code, text);
     if (network != NULL)
         network_wake_waiters(network);
 }

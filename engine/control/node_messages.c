@@ -4,6 +4,7 @@
 #include "engine/control/node_messages.h"
 
 #include "engine/engine_private.h"
+#include "engine/snapshot/led_snapshots.h"
 #include "engine/task/task_run.h"
 
 /* ---- the rendezvous ---- */
@@ -205,6 +206,18 @@ void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *cont
         network_revoke_direct(engine->network);
     }
     engine_recover(engine, control);
+}
+
+void node_hears_snapshot_step(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    (void)from;
+    led_snapshots_hear_step(engine, control);
+}
+
+void node_hears_snapshot_end(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    (void)from;
+    snapshot_asks_hear_end(&engine->snapshot_asks, &control->snapshot);
 }
 
 void node_hears_waiting(RubatoEngine *engine, uint32_t from, const Control *control)

@@ -31,6 +31,7 @@ Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *o
     scheduler->map_number = 1; /* that of every new table */
     scheduler->recovery = recovery_new(config->n_nodes);
     scheduler->tables = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, g_free);
+    scheduler->snapshots = snapshots_new(config->n_nodes);
     scheduler->tasks = g_ptr_array_new();
     g_queue_init(&scheduler->collectives);
     g_queue_init(&scheduler->outbox);
@@ -55,6 +56,7 @@ void scheduler_free(Scheduler *scheduler)
     assert(!scheduler->delivering);
     recovery_free(scheduler->recovery);
     g_hash_table_unref(scheduler->tables);
+    snapshots_free(scheduler->snapshots);
     collectives_clear(scheduler);
     tasks_clear(scheduler);
     g_ptr_array_free(scheduler->tasks, TRUE);
@@ -85,9 +87,12 @@ bool scheduler_has_ended(const Scheduler *scheduler)
     return scheduler->ended;
 }
 
-/* If no node is left that could need another: all may leave. */
+/* If no node is left that could need another: all may leave. Nodes that have left still do their
+ * part of a snapshot. */
 static void check_left(Scheduler *scheduler)
 {
+    if (scheduler->takes_snapshot)
+        return;
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (scheduler_counts_on(scheduler, i))
             return;
@@ -220,6 +225,13 @@ static bool dispatch(Scheduler *scheduler, uint32_t node, const Control *control
            message->to_scheduler(scheduler, node, control);
 }
 
+/* What follows from an event for snapshots, and from their end for nodes that leave. */
+static void go_on(Scheduler *scheduler)
+{
+    snapshots_go_on(scheduler);
+    check_left(scheduler);
+}
+
 bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, const Control *control)
 {
     bool sensible;
@@ -248,6 +260,7 @@ bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, cons
     } else {
         sender->heard_ms = now_ms;
         sensible = dispatch(scheduler, node, control);
+        go_on(scheduler);
     }
     scheduler_deliver(scheduler);
     return sensible;
@@ -263,6 +276,8 @@ void scheduler_node_gone(Scheduler *scheduler, int64_t now_ms, uint32_t node, co
         lose_node(scheduler, node, text);
     else
         rendezvous_node_gone(scheduler, node);
+    if (scheduler->begun)
+        go_on(scheduler);
     scheduler_deliver(scheduler);
 }
 
@@ -342,6 +357,7 @@ static GArray *list_waits(const Scheduler *scheduler)
     collectives_add_waits(scheduler, waits);
     tasks_add_waits(scheduler, waits);
     recovery_add_waits(scheduler, waits);
+    snapshots_add_waits(scheduler, waits);
     add_wait_for_leaving(scheduler, waits);
     return waits;
 }
@@ -385,6 +401,7 @@ void scheduler_tick(Scheduler *scheduler, int64_t now_ms)
             find_lost_nodes(scheduler);
         }
         tasks_tick(scheduler);
+        go_on(scheduler);
         tell_waiting(scheduler);
     }
     scheduler->last_tick_ms = now_ms;

@@ -260,11 +260,12 @@ static char *find_mismatch(const Scheduler *scheduler, const Collective *collect
                            own_left, ARGUMENTS_SHOWN, own_right);
 }
 
-/* All nodes have proposed the same call. While parts get other primaries, no call begins, because
- * then all nodes agree on the tables that there are. */
+/* All nodes have proposed the same call. While parts get other primaries, or a snapshot is taken,
+ * no call begins, because then all nodes agree on the tables that there are. */
 static void go(Scheduler *scheduler, Collective *collective)
 {
-    if (scheduler->recovers && collective->what != CONTROL_CALL_BARRIER)
+    if ((scheduler->recovers || scheduler->takes_snapshot) &&
+        collective->what != CONTROL_CALL_BARRIER)
         return;
     collective->since_ms = scheduler->now_ms;
     if (collective->what == CONTROL_CALL_BARRIER) {
@@ -430,7 +431,14 @@ void collectives_lose_node(Scheduler *scheduler, const char *text)
     prune(scheduler);
 }
 
-void collectives_recovered(Scheduler *scheduler)
+bool collectives_work(const Scheduler *scheduler)
+{
+    const Collective *const collective = open_collective(scheduler);
+
+    return collective != NULL && collective->phase == COLLECTIVE_WORKING;
+}
+
+void collectives_go_on(Scheduler *scheduler)
 {
     Collective *const collective = open_collective(scheduler);
 

@@ -204,7 +204,7 @@ static void end_step(Scheduler *scheduler)
         break;
     default:
         scheduler->recovers = false;
-        collectives_recovered(scheduler);
+        collectives_go_on(scheduler);
         break;
     }
 }

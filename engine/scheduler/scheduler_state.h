@@ -6,6 +6,7 @@
  *   scheduler.c             birth and death, who gets which message, liveness
  *   scheduler_rendezvous.c  HELLO until WELCOME, refusals
  *   roster.c                ANNOUNCE, PLACE: the nodes of a run without a cluster file
+ *   scheduler_snapshot.c    SNAPSHOT_ASK and so on: snapshots that a node asks for
  *   scheduler_collective.c  PROPOSE, GO, READY, COMMIT
  *   scheduler_task.c        FAIL, CANCEL, TASK_DONE, TASK_END, barriers of a task
  *   scheduler_recovery.c    RECOVER: parts of a lost node get another primary
@@ -102,7 +103,8 @@ typedef struct {
     int64_t since_ms;
 } Wait;
 
-typedef struct Recovery Recovery; /* scheduler_recovery.c */
+typedef struct Recovery Recovery;   /* scheduler_recovery.c */
+typedef struct Snapshots Snapshots; /* scheduler_snapshot.c */
 
 struct Scheduler {
     /* immutable */
@@ -135,6 +137,8 @@ struct Scheduler {
     uint32_t map_number; /* of the newest part map */
     Recovery *recovery;
     bool recovers; /* nodes do its steps; no call begins until they have done the last one */
+    Snapshots *snapshots;
+    bool takes_snapshot; /* the same */
 
     GPtrArray *tasks; /* from GO to TASK_END */
     uint32_t next_epoch;
@@ -219,8 +223,12 @@ bool collective_ready(Scheduler *scheduler, uint32_t node, const Control *contro
  * that live. */
 void collectives_lose_node(Scheduler *scheduler, const char *text);
 
-/* All parts have their primaries: a call that waited for this begins. */
-void collectives_recovered(Scheduler *scheduler);
+/* What kept a call from beginning has ended: all parts have their primaries, or a snapshot is
+ * written. */
+void collectives_go_on(Scheduler *scheduler);
+
+/* Whether nodes do their part of a call. */
+bool collectives_work(const Scheduler *scheduler);
 
 /* The scheduler's doom has been set. */
 void collectives_doomed(Scheduler *scheduler);
@@ -259,6 +267,16 @@ void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text);
 bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *control);
 void recovery_check(Scheduler *scheduler);
 void recovery_add_waits(const Scheduler *scheduler, GArray *waits);
+
+/* scheduler_snapshot.c */
+Snapshots *snapshots_new(uint32_t n_nodes);
+void snapshots_free(Snapshots *snapshots);
+bool snapshots_hear_ask(Scheduler *scheduler, uint32_t node, const Control *control);
+bool snapshots_hear_done(Scheduler *scheduler, uint32_t node, const Control *control);
+
+/* After each event: begins what can begin, and ends what waits for nobody any more. */
+void snapshots_go_on(Scheduler *scheduler);
+void snapshots_add_waits(const Scheduler *scheduler, GArray *waits);
 
 /* scheduler_tensors.c */
 

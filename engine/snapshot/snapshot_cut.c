@@ -77,20 +77,24 @@ static const char *find_fault(const Table *table)
     return table->map->n_replicas > 0 ? "its parts have replicas" : shard_image_fault(table->spec);
 }
 
-/* The lock is held. */
-static bool find_used(RubatoEngine *engine, Cut *cut, GError **error)
+/* Which tables are cut. Those that no task uses may be written meanwhile, too, if the scheduler
+ * leads at a time that the program does not know. The lock is held. */
+static bool find_cut(RubatoEngine *engine, Cut *cut, GError **error)
 {
     for (size_t i = 0; i < cut->n_tables; i++) {
         CutTable *const one = &cut->tables[i];
+        const char *const fault = find_fault(one->table);
 
         for (guint j = 0; j < engine->runs->len; j++)
-            one->is_used |= uses(g_ptr_array_index(engine->runs, j), one->table);
-        if (!one->is_used || find_fault(one->table) == NULL)
-            continue;
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                    "table %s: a task uses it, and %s: such a table is written between tasks alone",
-                    one->table->spec->name, find_fault(one->table));
-        return false;
+            one->is_cut |= uses(g_ptr_array_index(engine->runs, j), one->table);
+        if (one->is_cut && fault != NULL) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "table %s: a task uses it, and %s: such a table is written between tasks "
+                        "alone",
+                        one->table->spec->name, fault);
+            return false;
+        }
+        one->is_cut |= cut->is_led && fault == NULL;
     }
     return true;
 }
@@ -128,7 +132,7 @@ static bool fence(RubatoEngine *engine, GError **error)
 static void tell_clocks(RubatoEngine *engine, const Cut *cut)
 {
     for (size_t i = 0; i < cut->n_tables; i++)
-        for (guint j = 0; j < engine->runs->len && cut->tables[i].is_used; j++)
+        for (guint j = 0; j < engine->runs->len && cut->tables[i].is_cut; j++)
             task_run_tell_clocks(g_ptr_array_index(engine->runs, j), cut->tables[i].table->id);
 }
 
@@ -136,20 +140,20 @@ static void tell_clocks(RubatoEngine *engine, const Cut *cut)
  * receiving thread does with it. So it is not held while the maps are closed. */
 static bool close_maps(RubatoEngine *engine, Cut *cut, GError **error)
 {
-    bool is_any_used = false, ok;
+    bool is_any_cut = false, ok;
 
     pthread_mutex_lock(&engine->lock);
-    ok = find_used(engine, cut, error);
+    ok = find_cut(engine, cut, error);
     pthread_mutex_unlock(&engine->lock);
     for (size_t i = 0; i < cut->n_tables && ok; i++) {
         CutTable *const one = &cut->tables[i];
 
-        if (!one->is_used)
+        if (!one->is_cut)
             continue;
         part_map_close(one->table->map);
-        is_any_used = one->is_closed = true;
+        is_any_cut = one->is_closed = true;
     }
-    if (!ok || !is_any_used)
+    if (!ok || !is_any_cut)
         return ok;
     pthread_mutex_lock(&engine->lock);
     tell_clocks(engine, cut);
@@ -166,7 +170,7 @@ static void begin_images(Server *server, void *data)
     for (size_t i = 0; i < cut->n_tables; i++) {
         const Table *const table = cut->tables[i].table;
 
-        for (uint32_t part = 0; part < table->map->n_parts && cut->tables[i].is_used; part++) {
+        for (uint32_t part = 0; part < table->map->n_parts && cut->tables[i].is_cut; part++) {
             RubatoShard *const shard = server_find_shard(server, table->id, part);
 
             if (shard == NULL || shard_begin_image(shard))
@@ -198,8 +202,28 @@ static void note_clocks(RubatoEngine *engine, Cut *cut)
     pthread_mutex_unlock(&engine->lock);
 }
 
+/* Whether workers of the task for which the snapshot is made still run. A task that has ended, or
+ * was cancelled, has no clock to go on from. */
+static bool check_task(RubatoEngine *engine, const Cut *cut, GError **error)
+{
+    bool goes_on = cut->epoch == 0;
+
+    pthread_mutex_lock(&engine->lock);
+    if (!goes_on) {
+        const RubatoTaskRun *const run = engine_find_run(engine, cut->epoch);
+
+        goes_on = run != NULL && task_run_goes_on(run);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    if (!goes_on)
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "its task has ended");
+    return goes_on;
+}
+
 static bool cut_parts(RubatoEngine *engine, Cut *cut, GError **error)
 {
+    if (!check_task(engine, cut, error))
+        return false;
     note_clocks(engine, cut);
     servers_run(engine->servers, engine->n_servers, begin_images, cut);
     if (!cut->starved)
@@ -230,9 +254,9 @@ bool cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64_t seed
         return cut_parts(engine, cut, error);
     case CONTROL_STEP_WRITE:
         open_maps(cut);
-        return work->write(engine, seed, work->data, error);
+        return work->write(engine, cut, seed, work->data, error);
     case CONTROL_STEP_COMMIT:
-        return work->commit(engine, work->data, error);
+        return work->commit(engine, cut, work->data, error);
     default:
         open_maps(cut);
         return true;
@@ -278,7 +302,7 @@ static void end_images(Server *server, void *data)
     for (size_t i = 0; i < cut->n_tables; i++) {
         const Table *const table = cut->tables[i].table;
 
-        for (uint32_t part = 0; part < table->map->n_parts && cut->tables[i].is_used; part++) {
+        for (uint32_t part = 0; part < table->map->n_parts && cut->tables[i].is_cut; part++) {
             RubatoShard *const shard = server_find_shard(server, table->id, part);
 
             if (shard != NULL)

@@ -9,7 +9,7 @@
 /* A table of the snapshot. */
 typedef struct {
     Table *table;   /* held by the caller */
-    bool is_used;   /* a task uses it: it gets images */
+    bool is_cut;    /* a task uses it, or may change meanwhile: it gets images */
     bool is_closed; /* its map */
     uint64_t clock; /* of the slowest worker at the cut; 0 if no task uses it */
 } CutTable;
@@ -17,6 +17,8 @@ typedef struct {
 typedef struct {
     size_t n_tables;
     CutTable *tables;
+    bool is_led;    /* by the scheduler, at any time: what can be cut is cut */
+    uint32_t epoch; /* the task that has to go on until the cut; 0: none */
     pthread_mutex_t lock;
     bool starved; /* guarded by lock: a server has no memory for an image */
 } Cut;
@@ -24,12 +26,12 @@ typedef struct {
 /* (tables: transfer none) */
 /* What else nodes do for a snapshot, each when all have done the step before. The first one that
  * fails ends it. */
-typedef struct {
+struct CutWork {
     /* Writes this node's parts. seed: the snapshot's random number, the same on all nodes. */
-    bool (*write)(RubatoEngine *engine, uint64_t seed, void *data, GError **error);
-    bool (*commit)(RubatoEngine *engine, void *data, GError **error);
+    bool (*write)(RubatoEngine *engine, const Cut *cut, uint64_t seed, void *data, GError **error);
+    bool (*commit)(RubatoEngine *engine, const Cut *cut, void *data, GError **error);
     void *data;
-} CutWork;
+};
 
 /* (tables: transfer none) */
 void cut_init(Cut *cut, const GPtrArray *tables);

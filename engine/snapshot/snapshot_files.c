@@ -133,11 +133,13 @@ static bool leads(const RubatoEngine *engine)
     return engine->self == engine->scheduler_node;
 }
 
-static bool write_files(RubatoEngine *engine, uint64_t seed, void *data, GError **error)
+static bool write_files(RubatoEngine *engine, const Cut *cut, uint64_t seed, void *data,
+                        GError **error)
 {
     SnapshotWriting *writing = data;
     const char *directory = writing->spec->directory;
 
+    (void)cut; /* it is the writing's */
     writing->seed = seed;
     if (leads(engine))
         snapshot_folder_tidy(directory, writing->seed);
@@ -169,7 +171,7 @@ static bool add_parts(const SnapshotWriting *writing, Manifest *manifest, size_t
     return true;
 }
 
-static bool commit_files(RubatoEngine *engine, void *data, GError **error)
+static bool commit_files(RubatoEngine *engine, const Cut *cut, void *data, GError **error)
 {
     SnapshotWriting *writing = data;
     const RubatoSnapshotSpec *spec = writing->spec;
@@ -182,7 +184,7 @@ static bool commit_files(RubatoEngine *engine, void *data, GError **error)
     for (guint i = 0; i < writing->tables->len; i++) {
         RubatoSnapshotTable table = describe(g_ptr_array_index(writing->tables, i));
 
-        table.clock = writing->cut.tables[i].clock;
+        table.clock = cut->tables[i].clock;
         manifest_add_table(manifest, &table);
         if (!add_parts(writing, manifest, i, error))
             return false;

@@ -66,6 +66,9 @@ void task_run_tell_clocks(RubatoTaskRun *run, uint32_t table);
  * RUBATO_CLOCK_RETIRED: all have ended. */
 uint64_t task_run_lowest_clock(const RubatoTaskRun *run, uint32_t table);
 
+/* Whether it is not cancelled, and a worker of it still runs, as far as this node has heard. */
+bool task_run_goes_on(const RubatoTaskRun *run);
+
 /* Tells the servers the clocks of all tables whose Adds are deferred. */
 void task_run_tell_deferred(RubatoTaskRun *run);
 

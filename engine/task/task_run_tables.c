@@ -189,6 +189,16 @@ uint64_t task_run_lowest_clock(const RubatoTaskRun *run, uint32_t table)
     return slowest.clock;
 }
 
+bool task_run_goes_on(const RubatoTaskRun *run)
+{
+    bool goes_on = !task_run_is_cancelled(run);
+
+    for (size_t i = 0; i < run->n_tables; i++)
+        goes_on =
+            goes_on && task_run_lowest_clock(run, run->routes[i].table) != RUBATO_CLOCK_RETIRED;
+    return goes_on;
+}
+
 void task_run_tell_deferred(RubatoTaskRun *run)
 {
     for (size_t i = 0; i < run->n_tables; i++)

@@ -17,6 +17,7 @@
 #define RUBATO_SNAPSHOT_H
 
 #include <rubato/engine.h>
+#include <rubato/ticket.h>
 
 G_BEGIN_DECLS
 
@@ -51,6 +52,32 @@ typedef struct {
  * snapshot's; numbers ascend. */
 RUBATO_API bool rubato_engine_snapshot(RubatoEngine *engine, const RubatoSnapshotSpec *spec,
                                        uint64_t *number, GError **error);
+
+/* The same from inside a task, asked for by one worker: all nodes write it, and no other node or
+ * worker makes a call for it. It returns when the snapshot is whole; other workers go on meanwhile.
+ * tables NULL: all of the engine, also those that the task does not use.
+ *
+ * What the worker has added before the call is in the snapshot, by whatever handle, also by
+ * requests whose tickets have not ended. Where the model applies Adds by their clock, as bsp does,
+ * it has those of all clocks below that of the slowest worker, and no others. What other workers
+ * have added is in it up to their own cuts.
+ *
+ * Several may be asked for at once, and are taken one after the other. While one is taken,
+ * collective calls wait, and tables of a kind that can be written between tasks alone must not be
+ * changed by the engine's own calls. Errors are those of rubato_engine_snapshot, and
+ * RUBATO_ERROR_CANCELLED: the task was cancelled, or its workers have ended before the cut, or the
+ * run has ended. */
+RUBATO_API bool rubato_worker_snapshot(RubatoWorker *worker, const RubatoSnapshotSpec *spec,
+                                       uint64_t *number, GError **error);
+
+/* The same without waiting: the ticket ends when the snapshot is whole. The cut comes some time
+ * after the call, so later Adds of the worker may be in it. The spec may go at once; number, if not
+ * NULL, must stay until the ticket has ended. 0 with the errors that are known at once. */
+RUBATO_API RubatoTicket rubato_worker_snapshot_async(RubatoWorker *worker,
+                                                     const RubatoSnapshotSpec *spec,
+                                                     uint64_t *number,
+                                                     const RubatoRequestOptions *options,
+                                                     GError **error);
 
 /* What to restore. */
 typedef enum {

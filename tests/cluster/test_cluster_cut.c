@@ -230,6 +230,144 @@ START_TEST(snapshot_under_load_is_a_cut)
 }
 END_TEST
 
+/* ---- workers that take snapshots ---- */
+
+enum { N_ITERATIONS = 60, N_ASKED = 2 };
+
+/* A snapshot that a worker asks for at iteration i has what it had added, and no more if it waits
+ * for it: it made no other call before the cut. */
+static bool check_own(const char *model, uint32_t rank, uint64_t number, uint64_t i, bool waits,
+                      GError **error)
+{
+    g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(directory, number, error);
+    Counts counts;
+
+    TRY(snapshot != NULL && read_table(snapshot, "one", &counts, error));
+    const int64_t own = counts.counters[rank];
+    const uint64_t clock = rubato_snapshot_find_table(snapshot, "one")->clock;
+    const bool is_bsp = strcmp(model, "bsp") == 0;
+    const int64_t before = counted_before(rank, is_bsp ? clock : i);
+
+    EXPECT(waits || is_bsp ? own == before : own >= before,
+           "worker %u had counted %ld before it asked, and the snapshot has %ld", rank,
+           (long)before, (long)own);
+    EXPECT(clock <= i || !waits, "clock %lu at iteration %lu", (unsigned long)clock,
+           (unsigned long)i);
+    return true;
+}
+
+/* Workers of both nodes ask, at the same time, and those of odd rank do not wait for the end. */
+static bool count_and_ask(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoSnapshotSpec spec = { .directory = directory, .note = "of a worker" };
+    const Way *way = user_data;
+    const uint32_t rank = rubato_worker_rank(worker);
+    uint64_t numbers[N_ITERATIONS] = { 0 };
+
+    g_autoptr(RubatoKVTable) one = rubato_worker_open_kv_table(worker, "one", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) two = rubato_worker_open_kv_table(worker, "two", RUBATO_I64, error);
+    TRY(one != NULL && two != NULL);
+    for (uint64_t i = 0; i < N_ITERATIONS; i++) {
+        const bool asks = rank != 1 && i % (N_ITERATIONS / N_ASKED) == 7 * rank;
+
+        if (asks && rank % 2 == 0) {
+            TRY(rubato_worker_snapshot(worker, &spec, &numbers[i], error));
+            TRY(check_own(way->model, rank, numbers[i], i, true, error));
+        } else if (asks) {
+            TRY(rubato_worker_snapshot_async(worker, &spec, &numbers[i], NULL, error) != 0);
+        }
+        TRY(count_once(one, rank, i, error));
+        TRY(count_once(two, rank, i, error));
+        TRY(rubato_kv_table_clock(one, error) && rubato_kv_table_clock(two, error));
+    }
+    TRY(rubato_worker_wait_all(worker, error));
+    for (uint64_t i = 0; i < N_ITERATIONS; i++)
+        if (numbers[i] > 0)
+            TRY(check_own(way->model, rank, numbers[i], i, false, error));
+    return true;
+}
+
+static bool ask_often(RubatoEngine *engine, const void *data, GError **error)
+{
+    static const char *const tables[] = { "one", "two", NULL };
+    const Way *way = data;
+    const RubatoTask task = {
+        .name = "ask", .run = count_and_ask, .user_data = (void *)(uintptr_t)way, .tables = tables
+    };
+    g_autofree uint64_t *numbers = NULL;
+    size_t n;
+
+    TRY(create_counters(engine, way, error) && rubato_engine_run(engine, &task, error));
+    TRY(rubato_snapshot_list(directory, &numbers, &n, error));
+    EXPECT(n == (N_WORKERS - 1) * N_ASKED, "%zu snapshots", n);
+    for (size_t i = 0; i < n && is_first(engine); i++) {
+        g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(directory, numbers[i], error);
+
+        TRY(snapshot != NULL);
+        EXPECT(g_strcmp0(rubato_snapshot_note(snapshot), "of a worker") == 0, "no note");
+        TRY(check_snapshot(way, numbers[i], error));
+    }
+    return true;
+}
+
+START_TEST(a_snapshot_that_a_worker_asks_for_is_a_cut_behind_its_adds)
+{
+    play(ways[_i].on_two_nodes, ask_often, &ways[_i]);
+}
+END_TEST
+
+/* ---- a snapshot that fails ---- */
+
+/* Nothing of it stays: neither closed maps nor images, nor files. */
+static bool fail_and_go_on(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autofree char *nowhere = g_build_filename(directory, "no", "folder", NULL);
+    const RubatoSnapshotSpec lost = { .directory = nowhere }, good = { .directory = directory };
+    const char *const unknown[] = { "three", NULL }, *const twice[] = { "one", "one", NULL };
+    const RubatoSnapshotSpec wrong[] = { { .directory = "" },
+                                         { .directory = directory, .tables = unknown },
+                                         { .directory = directory, .tables = twice } };
+    const Way *way = user_data;
+    GError *found = NULL;
+    uint64_t number;
+
+    g_autoptr(RubatoKVTable) one = rubato_worker_open_kv_table(worker, "one", RUBATO_I64, error);
+    TRY(one != NULL);
+    for (uint64_t i = 0; i < 3; i++) {
+        TRY(count_once(one, rubato_worker_rank(worker), i, error) &&
+            rubato_kv_table_clock(one, error));
+        if (rubato_worker_rank(worker) != 3)
+            continue;
+        EXPECT(!rubato_worker_snapshot(worker, &lost, &number, &found), "written nowhere");
+        TRY(cluster_expect_error(&found, RUBATO_ERROR_IO, nowhere, error));
+        EXPECT(!rubato_worker_snapshot(worker, &wrong[i], &number, &found), "%lu",
+               (unsigned long)i);
+        g_clear_error(&found);
+    }
+    if (rubato_worker_rank(worker) != 3)
+        return true;
+    TRY(rubato_worker_snapshot(worker, &good, &number, error));
+    EXPECT(number == 1, "snapshot %lu", (unsigned long)number);
+    return check_own(way->model, 3, number, 3, true, error);
+}
+
+static bool fail_first(RubatoEngine *engine, const void *data, GError **error)
+{
+    static const char *const tables[] = { "one", "two", NULL };
+    const RubatoTask task = { .name = "fail",
+                              .run = fail_and_go_on,
+                              .user_data = (void *)(uintptr_t)data,
+                              .tables = tables };
+
+    return create_counters(engine, data, error) && rubato_engine_run(engine, &task, error);
+}
+
+START_TEST(after_a_snapshot_that_fails_the_task_goes_on_and_takes_another)
+{
+    play(ways[_i].on_two_nodes, fail_first, &ways[_i]);
+}
+END_TEST
+
 /* ---- going on with the same bits ---- */
 
 enum { N_STEPS = 40, AHEAD = 4, N_STATE = 4 };
@@ -409,6 +547,10 @@ int main(void)
 
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_loop_test(cases, snapshot_under_load_is_a_cut, 0, G_N_ELEMENTS(ways));
+    tcase_add_loop_test(cases, a_snapshot_that_a_worker_asks_for_is_a_cut_behind_its_adds, 0,
+                        G_N_ELEMENTS(ways));
+    tcase_add_loop_test(cases, after_a_snapshot_that_fails_the_task_goes_on_and_takes_another, 0,
+                        3);
     tcase_add_loop_test(cases, training_cut_in_the_middle_goes_on_with_the_same_bits, 0, 2);
     tcase_add_loop_test(cases, tables_that_cannot_be_cut_are_refused_while_a_task_uses_them, 0,
                         G_N_ELEMENTS(refused));

@@ -101,6 +101,19 @@ static const Control SAMPLES[] = {
     { .kind = CONTROL_RECOVERED,
       .recover = { .map = 2, .step = 0, .node = 3, .lines = "r0 1 2 77\n" } },
     { .kind = CONTROL_RUNS, .runs = { .server = 5, .handler = "norm" } },
+    { .kind = CONTROL_SNAPSHOT_ASK,
+      .snapshot = { .number = 1, .epoch = 4, .seed = UINT64_MAX, .spec = "directory d\n" } },
+    { .kind = CONTROL_SNAPSHOT_STEP,
+      .snapshot = { .number = 9, .step = 1, .epoch = 4, .seed = 8, .spec = "directory d\n" } },
+    { .kind = CONTROL_SNAPSHOT_DONE,
+      .snapshot = { .number = 9,
+                    .step = CONTROL_STEP_COMMIT,
+                    .written = 77,
+                    .outcome = { CONTROL_CODE(RUBATO_ERROR_IO), "full" } } },
+    { .kind = CONTROL_SNAPSHOT_END,
+      .snapshot = { .number = 1,
+                    .written = 78,
+                    .outcome = { CONTROL_CODE(RUBATO_ERROR_INVALID), "why" } } },
 };
 
 /* Compares the texts and lists to which a message points, and sets them to NULL. */

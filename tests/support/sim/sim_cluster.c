@@ -352,7 +352,10 @@ static void *run_node(void *data)
     SimNode *const node = data;
     SimCluster *const cluster = node->cluster;
     const RubatoEngineConfig config = { .cluster_file = cluster->path, .node = node->number };
-    const EngineParts parts = { .transport = &sim_transport, .sizes = &cluster->scenario->sizes };
+    const CutWork cut_work = sim_cut_work(node);
+    const EngineParts parts = { .transport = &sim_transport,
+                                .sizes = &cluster->scenario->sizes,
+                                .snapshot_work = &cut_work };
     RubatoEngine *const engine = engine_new_of(&config, &parts, &node->error);
 
     if (engine != NULL) {
@@ -441,6 +444,7 @@ static void begin(SimCluster *cluster, const SimScenario *scenario)
     cluster->killed_ms = -1;
     cluster->path = write_cluster_file(scenario);
     job_init(&cluster->job, cluster, &cluster->plain);
+    cluster->job.asks_for_cuts = scenario->n_moves > 0 && scenario->exact_program == 0;
     job_init(&cluster->job_beside, cluster, &cluster->beside);
     job_init(&cluster->job_again, cluster, &cluster->again);
     sim_on_failure(say_scenario, (void *)(uintptr_t)scenario);

@@ -185,10 +185,16 @@ typedef struct {
     int64_t begun_ns;          /* when a worker of that began */
     int64_t *progress_ns;      /* when something was last done */
     struct SimCluster *cluster;
+    bool asks_for_cuts; /* its workers do, now and then */
 } SimJob;
 
 /* The function of each worker; user_data is a SimJob. */
 bool sim_worker_run(RubatoWorker *worker, void *user_data, GError **error);
+
+/* ---- sim_cuts.c ---- */
+
+/* A worker asks for a cut of the tables of its task, which is looked at as others are. */
+bool sim_cut_ask(RubatoWorker *worker, const SimJob *job, bool waits, GError **error);
 
 /* ---- sim_replicas.c ---- */
 

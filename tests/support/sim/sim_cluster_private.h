@@ -11,6 +11,7 @@
 #ifndef TESTS_SUPPORT_SIM_SIM_CLUSTER_PRIVATE_H
 #define TESTS_SUPPORT_SIM_SIM_CLUSTER_PRIVATE_H
 
+#include "engine/snapshot/snapshot_cut.h"
 #include "tests/support/sim/sim_cluster.h"
 
 typedef struct SimCluster SimCluster;
@@ -61,6 +62,9 @@ void sim_cluster_plan_faults(SimCluster *cluster);
 /* Cuts tables, as every node does, and reads their images: fails the seed if together they are no
  * cut. job: whose tables they are, in its order; NULL: their rows are only read. */
 bool sim_cut_take(SimNode *node, const SimJob *job, const char *const *names, GError **error);
+
+/* What a node does for cuts that workers ask for. */
+CutWork sim_cut_work(SimNode *node);
 
 /* Serves what the other nodes ask for; and asks them, after a task. Nothing, if the scenario has no
  * services. */

@@ -5,6 +5,7 @@
  * the simulation are fibers of one, and no node begins the next cut before all have done so. */
 #include "tests/support/sim/sim_cluster_private.h"
 
+#include <rubato/snapshot.h>
 #include <string.h>
 
 #include "engine/snapshot/snapshot_cut.h"
@@ -116,43 +117,60 @@ static GPtrArray *find_tables(SimNode *node, const char *const *names)
 typedef struct {
     SimNode *node;
     const SimJob *job;
-    const GPtrArray *tables;
-    const Cut *cut;
 } Taking;
 
-static bool read_images(RubatoEngine *engine, uint64_t seed, void *data, GError **error)
+/* Where the table is among those of the job. */
+static uint32_t place_in(const SimJob *job, const char *name)
+{
+    uint32_t i = 0;
+
+    while (i < job->scenario->n_tables && strcmp(job->scenario->tables[i].name, name) != 0)
+        i++;
+    if (i == job->scenario->n_tables)
+        sim_fail("a cut of table %s, which is not of its task", name);
+    return i;
+}
+
+static void read_cut(SimNode *node, const SimJob *job, const CutTable *one)
+{
+    const Table *const table = one->table;
+    SimCut *const shared = &node->cluster->cut;
+    Reading reading = { .id = table->id, .n_parts = table->map->n_parts };
+
+    if (job != NULL) {
+        const uint32_t i = place_in(job, table->spec->name);
+
+        reading.scenario = job->scenario;
+        reading.table = &job->scenario->tables[i];
+        if (shared->rows[i] == NULL)
+            shared->rows[i] =
+                g_new0(int64_t, (size_t)reading.table->n_keys * job->scenario->n_workers);
+        reading.rows = shared->rows[i];
+        if (node->number == job->scenario->scheduler)
+            shared->clocks[i] = one->clock;
+    }
+    read_table(node, &reading);
+}
+
+static bool read_images(RubatoEngine *engine, const Cut *cut, uint64_t seed, void *data,
+                        GError **error)
 {
     const Taking *const taking = data;
-    const SimJob *const job = taking->job;
-    SimCut *const shared = &taking->node->cluster->cut;
 
     (void)engine;
     (void)seed;
     (void)error;
-    for (guint i = 0; i < taking->tables->len; i++) {
-        const Table *table = g_ptr_array_index((GPtrArray *)taking->tables, i);
-        Reading reading = { .id = table->id, .n_parts = table->map->n_parts };
-
-        if (job != NULL) {
-            reading.scenario = job->scenario;
-            reading.table = &job->scenario->tables[i];
-            if (shared->rows[i] == NULL)
-                shared->rows[i] =
-                    g_new0(int64_t, (size_t)reading.table->n_keys * job->scenario->n_workers);
-            reading.rows = shared->rows[i];
-            if (taking->node->number == job->scenario->scheduler)
-                shared->clocks[i] = taking->cut->tables[i].clock;
-        }
-        read_table(taking->node, &reading);
-    }
+    for (size_t i = 0; i < cut->n_tables; i++)
+        read_cut(taking->node, taking->job, &cut->tables[i]);
     return true;
 }
 
-static bool end_reading(RubatoEngine *engine, void *data, GError **error)
+static bool end_reading(RubatoEngine *engine, const Cut *cut, void *data, GError **error)
 {
     const Taking *const taking = data;
 
     (void)engine;
+    (void)cut;
     (void)error;
     if (taking->job != NULL)
         contribute(taking->node, taking->job);
@@ -162,9 +180,9 @@ static bool end_reading(RubatoEngine *engine, void *data, GError **error)
 bool sim_cut_take(SimNode *node, const SimJob *job, const char *const *names, GError **error)
 {
     g_autoptr(GPtrArray) tables = find_tables(node, names);
-    Cut cut;
-    Taking taking = { node, job, tables, &cut };
+    Taking taking = { node, job };
     const CutWork work = { read_images, end_reading, &taking };
+    Cut cut;
     bool ok;
 
     cut_init(&cut, tables);
@@ -172,4 +190,45 @@ bool sim_cut_take(SimNode *node, const SimJob *job, const char *const *names, GE
     SIM_TRACE("%s", ok ? "has cut the tables" : "cannot cut the tables");
     cut_clear(node->engine, &cut);
     return ok;
+}
+
+/* ---- cuts that workers ask for ---- */
+
+static bool read_led(RubatoEngine *engine, const Cut *cut, uint64_t seed, void *data,
+                     GError **error)
+{
+    SimNode *const node = data;
+
+    return read_images(engine, cut, seed, &(Taking){ node, &node->cluster->job }, error);
+}
+
+static bool end_led(RubatoEngine *engine, const Cut *cut, void *data, GError **error)
+{
+    SimNode *const node = data;
+
+    return end_reading(engine, cut, &(Taking){ node, &node->cluster->job }, error);
+}
+
+CutWork sim_cut_work(SimNode *node)
+{
+    return (CutWork){ read_led, end_led, node };
+}
+
+bool sim_cut_ask(RubatoWorker *worker, const SimJob *job, bool waits, GError **error)
+{
+    const char *names[SIM_MOST_TABLES + 1] = { NULL };
+    const RubatoSnapshotSpec spec = { .directory = "none", .tables = names };
+    g_autoptr(GError) found = NULL;
+
+    for (uint32_t i = 0; i < job->scenario->n_tables; i++)
+        names[i] = job->scenario->tables[i].name;
+    const bool ok = waits ? rubato_worker_snapshot(worker, &spec, NULL, &found)
+                          : rubato_worker_snapshot_async(worker, &spec, NULL, NULL, &found) != 0;
+
+    SIM_TRACE("worker %u: %s", rubato_worker_rank(worker),
+              ok ? "has asked for a cut" : found->message);
+    if (ok)
+        return true;
+    g_propagate_error(error, g_steal_pointer(&found));
+    return false;
 }

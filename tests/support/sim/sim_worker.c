@@ -425,6 +425,17 @@ static void think(Self *self)
     sim_sleep_ns((int64_t)(next_random(&self->state) % (uint64_t)most_ns));
 }
 
+/* Whether the worker asks for a cut in this iteration. */
+static bool asks_for_cut(const Self *self, uint32_t iteration)
+{
+    const SimScenario *const scenario = self->job->scenario;
+    uint64_t state = (scenario->seed * 271 + self->rank) * 65537 + iteration + self->job->task;
+
+    (void)next_random(&state); /* the first ones of states that are near are near, too */
+
+    return self->job->asks_for_cuts && random_below(&state, 3 * scenario->n_workers) == 0;
+}
+
 static bool work(Self *self, SimJob *job, GError **error)
 {
     const SimScenario *const scenario = self->job->scenario;
@@ -442,6 +453,8 @@ static bool work(Self *self, SimJob *job, GError **error)
             job->has_failed = true;
             return fail_at(error, __FILE__, __LINE__, "it goes on", " by its seed");
         }
+        if (asks_for_cut(self, i))
+            TRY(sim_cut_ask(self->worker, job, i % 2 == 0, error));
         think(self);
         for (uint32_t j = 0; j < scenario->n_tables; j++) {
             TRY(iterate(self, &self->tables[j], error));

@@ -1,0 +1,231 @@
+/* Snapshots that a node asks for: a worker's, a task's, or one that was asked for from outside. All
+ * nodes do the steps CLOSE, CUT, WRITE and COMMIT (engine/snapshot/snapshot_cut.c), and FORGET,
+ * whatever came before. Each begins when all nodes have done the one before. After a step that
+ * failed comes FORGET.
+ *
+ * One snapshot is taken at a time. None begins while nodes do their part of a collective call, and
+ * no such call begins before it has ended: so all nodes agree on the tables that there are, and on
+ * the tasks that use them.
+ *
+ * Why it ends. A node does a step without waiting for workers or for other nodes. A lost node is
+ * not waited for. A node that has left the run still does its part, because nobody may go before.
+ *
+ * Runs as scheduler.h says. */
+#include <string.h>
+
+#include "engine/scheduler/scheduler_state.h"
+
+/* What a node has asked for. */
+typedef struct {
+    uint32_t node;
+    Control control; /* its own */
+} Ask;
+
+struct Snapshots {
+    GQueue asks;     /* of Ask, oldest first; the first one is taken, if takes_snapshot */
+    uint64_t number; /* of the newest one that has begun */
+    ControlStep step;
+    bool *done; /* by node number: this step */
+    Verdict verdict;
+    uint64_t written;
+    int64_t since_ms;
+};
+
+static void ask_free(Ask *ask)
+{
+    control_clear(&ask->control);
+    g_free(ask);
+}
+
+Snapshots *snapshots_new(uint32_t n_nodes)
+{
+    Snapshots *const snapshots = g_new0(Snapshots, 1);
+
+    g_queue_init(&snapshots->asks);
+    snapshots->done = g_new0(bool, n_nodes);
+    return snapshots;
+}
+
+void snapshots_free(Snapshots *snapshots)
+{
+    g_queue_clear_full(&snapshots->asks, (GDestroyNotify)ask_free);
+    verdict_clear(&snapshots->verdict);
+    g_free(snapshots->done);
+    g_free(snapshots);
+}
+
+/* ---- the steps ---- */
+
+static void send_step(Scheduler *scheduler, ControlStep step)
+{
+    Snapshots *const snapshots = scheduler->snapshots;
+    const Ask *const ask = g_queue_peek_head(&snapshots->asks);
+    Control control = { .kind = CONTROL_SNAPSHOT_STEP, .snapshot = ask->control.snapshot };
+
+    snapshots->step = step;
+    snapshots->since_ms = scheduler->now_ms;
+    memset(snapshots->done, 0, scheduler->config.n_nodes * sizeof *snapshots->done);
+    control.snapshot.number = snapshots->number;
+    control.snapshot.step = step;
+    control.snapshot.outcome = (ControlOutcome){ snapshots->verdict.code, snapshots->verdict.text };
+    if (step != CONTROL_STEP_CLOSE) /* which has said it */
+        control.snapshot.spec = NULL;
+    scheduler_send_all(scheduler, &control);
+}
+
+/* Takes the oldest one out, and tells its node how it has ended. */
+static void answer(Scheduler *scheduler, uint64_t written, const Verdict *verdict)
+{
+    Ask *const ask = g_queue_pop_head(&scheduler->snapshots->asks);
+
+    scheduler_send(scheduler, ask->node,
+                   &(Control){ .kind = CONTROL_SNAPSHOT_END,
+                               .snapshot = { .number = ask->control.snapshot.number,
+                                             .written = written,
+                                             .outcome = { verdict->code, verdict->text } } });
+    ask_free(ask);
+}
+
+static void end_snapshot(Scheduler *scheduler)
+{
+    Snapshots *const snapshots = scheduler->snapshots;
+
+    scheduler->takes_snapshot = false;
+    answer(scheduler, snapshots->written, &snapshots->verdict);
+    verdict_clear(&snapshots->verdict);
+    collectives_go_on(scheduler);
+}
+
+static void end_step(Scheduler *scheduler)
+{
+    static const ControlStep next[CONTROL_STEP_END] = {
+        [CONTROL_STEP_CLOSE] = CONTROL_STEP_CUT,
+        [CONTROL_STEP_CUT] = CONTROL_STEP_WRITE,
+        [CONTROL_STEP_WRITE] = CONTROL_STEP_COMMIT,
+        [CONTROL_STEP_COMMIT] = CONTROL_STEP_FORGET,
+    };
+    const Snapshots *const snapshots = scheduler->snapshots;
+
+    if (snapshots->step == CONTROL_STEP_FORGET)
+        end_snapshot(scheduler);
+    else if (snapshots->verdict.code != CONTROL_OK)
+        send_step(scheduler, CONTROL_STEP_FORGET);
+    else
+        send_step(scheduler, next[snapshots->step]);
+}
+
+/* Whether all nodes that live have done the step. */
+static bool is_done(const Scheduler *scheduler)
+{
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (!scheduler->nodes[i].lost && !scheduler->snapshots->done[i])
+            return false;
+    return true;
+}
+
+/* ---- which one begins ---- */
+
+/* Why none can succeed any more. A snapshot that is whole stays good. */
+static const Verdict *find_cause(const Scheduler *scheduler)
+{
+    if (scheduler->doom.code != CONTROL_OK)
+        return &scheduler->doom;
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (scheduler->nodes[i].lost)
+            return &scheduler->nodes[i].loss;
+    return NULL;
+}
+
+/* Why this one cannot begin. Nothing is allocated. False: it can. */
+static bool find_refusal(const Scheduler *scheduler, const Ask *ask, Verdict *refusal)
+{
+    const uint32_t epoch = ask->control.snapshot.epoch;
+    const SchedulerTask *const task = task_find(scheduler, epoch);
+    const Verdict *const cause = find_cause(scheduler);
+
+    *refusal = (Verdict){ .code = CONTROL_CODE(RUBATO_ERROR_CANCELLED) };
+    if (cause != NULL)
+        *refusal = *cause;
+    else if (epoch != 0 && (task == NULL || !task->running || task->cause.code != CONTROL_OK))
+        refusal->text = (char *)"its task has ended";
+    else if (scheduler->nodes[ask->node].left)
+        refusal->text = (char *)"its node has left the run";
+    else
+        return false;
+    return true;
+}
+
+static void begin(Scheduler *scheduler)
+{
+    Snapshots *const snapshots = scheduler->snapshots;
+    Ask *ask;
+    Verdict refusal;
+
+    while ((ask = g_queue_peek_head(&snapshots->asks)) != NULL) {
+        if (find_refusal(scheduler, ask, &refusal)) {
+            answer(scheduler, 0, &refusal);
+            continue;
+        }
+        if (scheduler->recovers || collectives_work(scheduler))
+            return;
+        scheduler->takes_snapshot = true;
+        snapshots->number++;
+        snapshots->written = 0;
+        send_step(scheduler, CONTROL_STEP_CLOSE);
+        return;
+    }
+}
+
+void snapshots_go_on(Scheduler *scheduler)
+{
+    Snapshots *const snapshots = scheduler->snapshots;
+    const Verdict *const cause = find_cause(scheduler);
+
+    if (scheduler->takes_snapshot && cause != NULL && snapshots->step < CONTROL_STEP_COMMIT)
+        verdict_set(&snapshots->verdict, cause->code, cause->text);
+    if (scheduler->takes_snapshot && is_done(scheduler))
+        end_step(scheduler);
+    if (!scheduler->takes_snapshot)
+        begin(scheduler);
+}
+
+/* ---- what nodes say ---- */
+
+bool snapshots_hear_ask(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    Ask *const ask = g_new0(Ask, 1);
+
+    ask->node = node;
+    control_copy(&ask->control, control);
+    g_queue_push_tail(&scheduler->snapshots->asks, ask);
+    return true;
+}
+
+bool snapshots_hear_done(Scheduler *scheduler, uint32_t node, const Control *control)
+{
+    const ControlSnapshot *const said = &control->snapshot;
+    Snapshots *const snapshots = scheduler->snapshots;
+
+    if (!scheduler->takes_snapshot || said->number != snapshots->number ||
+        said->step != snapshots->step || snapshots->done[node])
+        return false;
+    snapshots->done[node] = true;
+    verdict_set(&snapshots->verdict, said->outcome.code, said->outcome.text);
+    snapshots->written = MAX(snapshots->written, said->written);
+    return true;
+}
+
+void snapshots_add_waits(const Scheduler *scheduler, GArray *waits)
+{
+    g_autoptr(GArray) awaited = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+
+    if (!scheduler->takes_snapshot)
+        return;
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (!scheduler->nodes[i].lost && !scheduler->snapshots->done[i])
+            g_array_append_val(awaited, i);
+    g_autofree char *names = scheduler_name_nodes(scheduler, awaited, /* with_heard= */ true);
+
+    wait_add(waits, g_strdup_printf("a snapshot waits for %s to do its part", names),
+             scheduler->snapshots->done, scheduler->snapshots->since_ms);
+}

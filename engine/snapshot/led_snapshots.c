@@ -1,0 +1,197 @@
+/* Snapshots that the scheduler leads, on this node: a thread does the steps, one after the other,
+ * because CLOSE waits for senders and WRITE for the disk.
+ *
+ * Why each wait ends: as snapshot_cut.c says. CLOSE also waits for the end of a collective call
+ * that the scheduler has decided before, whose COMMIT has come, or comes without a step of anybody.
+ *
+ * Threads: as the header says; the rest on the thread of the steps, which starts with the first
+ * one. */
+#include "engine/snapshot/led_snapshots.h"
+
+#include "engine/snapshot/snapshot_files.h"
+#include "engine/snapshot/snapshot_text.h"
+
+/* How long the end of the run may go unnoticed. */
+#define LOOK_MS 50
+
+/* The present one. */
+struct LedSnapshot {
+    SnapshotText text;
+    SnapshotWriting writing;
+};
+
+typedef struct {
+    Message message; /* first: the thread finds the step by it */
+    RubatoEngine *engine;
+    Control control;
+    uint64_t call; /* the collective call that has to end before; 0: none */
+} StepMail;
+
+/* ---- its life ---- */
+
+static void forget(RubatoEngine *engine, bool failed)
+{
+    LedSnapshot *const led = engine->led;
+
+    if (led == NULL)
+        return;
+    if (failed)
+        snapshot_abandon(engine, &led->writing);
+    cut_clear(engine, &led->writing.cut);
+    snapshot_release_tables(engine, &led->writing);
+    snapshot_text_clear(&led->text);
+    g_clear_pointer(&engine->led, g_free);
+}
+
+/* Holds the tables of the ids. */
+static bool find_tables(RubatoEngine *engine, const GArray *ids, GPtrArray *tables, GError **error)
+{
+    bool ok = true;
+
+    pthread_mutex_lock(&engine->lock);
+    for (guint i = 0; i < ids->len && ok; i++) {
+        const uint32_t id = g_array_index(ids, uint32_t, i);
+        Table *found = NULL;
+
+        for (guint j = 0; j < engine->tables->len && found == NULL; j++) {
+            Table *const table = g_ptr_array_index(engine->tables, j);
+
+            if (table->id == id)
+                found = table;
+        }
+        ok = found != NULL;
+        if (ok) {
+            found->n_holds++;
+            g_ptr_array_add(tables, found);
+        } else {
+            g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
+                                "a table of it was dropped before it began");
+        }
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return ok;
+}
+
+/* A step fails this node's part; FORGET follows, and undoes what was done. */
+static bool begin(RubatoEngine *engine, const ControlSnapshot *step, GError **error)
+{
+    LedSnapshot *const led = g_new0(LedSnapshot, 1);
+    SnapshotWriting *const writing = &led->writing;
+    bool ok;
+
+    forget(engine, /* failed= */ true); /* there is none, unless the scheduler has forgotten it */
+    if (!snapshot_text_read(step->spec, &led->text, error)) {
+        g_free(led);
+        return false;
+    }
+    writing->spec = &led->text.spec;
+    writing->tables = g_ptr_array_new();
+    ok = find_tables(engine, led->text.tables, writing->tables, error);
+    snapshot_sort_tables(writing->tables);
+    cut_init(&writing->cut, writing->tables);
+    writing->cut.is_led = true;
+    writing->cut.epoch = step->epoch;
+    engine->led = led;
+    return ok && snapshot_check_spec(writing->spec, error);
+}
+
+/* ---- the steps ---- */
+
+static void await_call(RubatoEngine *engine, uint64_t call)
+{
+    pthread_mutex_lock(&engine->lock);
+    while (call != 0 && engine->call.number == call && engine->call.stage != CALL_STAGE_NONE &&
+           !engine->scheduler_lost)
+        engine_wait_changed(engine, LOOK_MS);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+static bool perform(RubatoEngine *engine, const ControlSnapshot *step, GError **error)
+{
+    if (step->step == CONTROL_STEP_FORGET) {
+        forget(engine, step->outcome.code != CONTROL_OK);
+        return true;
+    }
+    if (step->step == CONTROL_STEP_CLOSE && !begin(engine, step, error))
+        return false;
+    if (engine->led == NULL) {
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                            "a step of a snapshot that has not begun");
+        return false;
+    }
+
+    SnapshotWriting *const writing = &engine->led->writing;
+    const CutWork work =
+        engine->snapshot_work != NULL ? *engine->snapshot_work : snapshot_work(writing);
+
+    return cut_perform(engine, &writing->cut, (ControlStep)step->step, step->seed, &work, error);
+}
+
+static void report(RubatoEngine *engine, const ControlSnapshot *step, uint64_t written,
+                   const GError *fault)
+{
+    engine_tell_scheduler(
+        engine, &(Control){ .kind = CONTROL_SNAPSHOT_DONE,
+                            .snapshot = { .number = step->number,
+                                          .step = step->step,
+                                          .written = written,
+                                          .outcome = { control_code_of(fault),
+                                                       fault != NULL ? fault->message : NULL } } });
+}
+
+static void run_step(Message *message, void *actor)
+{
+    StepMail *const mail = (StepMail *)message;
+    RubatoEngine *const engine = mail->engine;
+    const ControlSnapshot *const step = &mail->control.snapshot;
+    g_autoptr(GError) fault = NULL;
+    uint64_t written = 0;
+
+    (void)actor;
+    await_call(engine, mail->call);
+    if (perform(engine, step, &fault) && step->step == CONTROL_STEP_COMMIT)
+        written = engine->led->writing.number;
+    report(engine, step, written, fault);
+    control_clear(&mail->control);
+    g_free(mail);
+}
+
+static void handle_invoke(Actor *actor, Message *message)
+{
+    message->invoke(message, actor);
+}
+
+void led_snapshots_init(RubatoEngine *engine)
+{
+    actor_init(&engine->snapshot_steps, handle_invoke, NULL);
+}
+
+void led_snapshots_hear_step(RubatoEngine *engine, const Control *control)
+{
+    StepMail *const mail = g_new0(StepMail, 1);
+
+    if (!engine->takes_snapshots)
+        engine->takes_snapshots = actor_start(&engine->snapshot_steps, "snapshots");
+    if (!engine->takes_snapshots) {
+        const GError fault = { RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                               (char *)"a thread for snapshots cannot be started" };
+
+        report(engine, &control->snapshot, 0, &fault);
+        g_free(mail);
+        return;
+    }
+    mail->message = (Message){ .kind = MESSAGE_INVOKE, .invoke = run_step };
+    mail->engine = engine;
+    control_copy(&mail->control, control);
+    pthread_mutex_lock(&engine->lock);
+    if (engine->call.stage >= CALL_STAGE_GO)
+        mail->call = engine->call.number;
+    pthread_mutex_unlock(&engine->lock);
+    actor_post(&engine->snapshot_steps, &mail->message);
+}
+
+void led_snapshots_stop(RubatoEngine *engine)
+{
+    actor_stop(&engine->snapshot_steps);
+    forget(engine, /* failed= */ true);
+}

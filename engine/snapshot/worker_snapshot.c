@@ -1,0 +1,169 @@
+/* Snapshots that a worker asks for. The scheduler leads all nodes through one; the worker waits for
+ * its end, or gets a ticket.
+ *
+ * Why the wait ends: the scheduler says how every snapshot ended (scheduler_snapshot.c), and if it
+ * cannot any more, this node ends what it has asked for. No step of a snapshot waits for a worker.
+ *
+ * Threads: the worker's. */
+#include <rubato/snapshot.h>
+
+#include "engine/engine_private.h"
+#include "engine/snapshot/snapshot_files.h"
+#include "engine/snapshot/snapshot_text.h"
+#include "engine/task/task_run.h"
+#include "io/net/stall_clock.h"
+#include "tables/ticket.h"
+#include "tables/worker.h"
+
+static RubatoEngine *engine_of(const RubatoWorker *worker)
+{
+    return task_run_host(worker->engine_data)->user;
+}
+
+/* ---- what it asks for ---- */
+
+/* Appends the ids of the tables that the spec names, or of all. */
+static bool list_tables(RubatoEngine *engine, const RubatoSnapshotSpec *spec, GArray *ids,
+                        GError **error)
+{
+    const char *const *name = spec->tables;
+    bool ok = true;
+
+    pthread_mutex_lock(&engine->lock);
+    for (guint i = 0; i < engine->tables->len && name == NULL && ok; i++) {
+        const Table *const table = g_ptr_array_index(engine->tables, i);
+
+        ok = snapshot_check_table(table, error);
+        g_array_append_val(ids, table->id);
+    }
+    for (; name != NULL && *name != NULL && ok; name++) {
+        const Table *const table = engine_find_table(engine, *name, error);
+
+        ok = table != NULL && snapshot_check_table(table, error);
+        for (guint i = 0; i < ids->len && ok; i++)
+            if (g_array_index(ids, uint32_t, i) == table->id) {
+                g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                            "a snapshot of table %s twice: name each table once", *name);
+                ok = false;
+            }
+        if (ok)
+            g_array_append_val(ids, table->id);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return ok;
+}
+
+/* The text of what it asks for; NULL with an error. (transfer full) */
+static char *write_spec(RubatoWorker *worker, const RubatoSnapshotSpec *spec, uint64_t *seed,
+                        GError **error)
+{
+    g_autoptr(GArray) tables = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+
+    if (!worker_check_owner(worker, error) || !snapshot_check_spec(spec, error) ||
+        !list_tables(engine_of(worker), spec, tables, error) || !snapshot_draw_seed(seed, error))
+        return NULL;
+    return snapshot_text_write(spec, tables, error);
+}
+
+/* ---- blocking, or with a ticket ---- */
+
+static void say_stalled(void *server, const Call *call, double waited_s)
+{
+    const RubatoWorker *const worker = server;
+
+    (void)call;
+    g_message("worker %u waits until a snapshot is written (for %.1f s so far)", worker->rank,
+              waited_s);
+}
+
+static void wait_for(void *server, Call *call)
+{
+    RubatoWorker *const worker = server;
+    StallClock clock;
+
+    stall_clock_start(&clock, task_run_host(worker->engine_data)->stall_ms);
+    while (!call_wait(call, stall_clock_left_ms(&clock)))
+        if (stall_clock_strikes(&clock))
+            say_stalled(worker, call, stall_clock_s(&clock));
+}
+
+bool rubato_worker_snapshot(RubatoWorker *worker, const RubatoSnapshotSpec *spec, uint64_t *number,
+                            GError **error)
+{
+    SnapshotAsk ask = { .number = 0 };
+    Call call;
+
+    g_return_val_if_fail(worker != NULL && spec != NULL, false);
+    g_autofree char *text = write_spec(worker, spec, &ask.seed, error);
+    if (text == NULL)
+        return false;
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    ask.call = &call;
+    ask.spec = text;
+    ask.epoch = task_run_epoch(worker->engine_data);
+    snapshot_asks_begin(&engine_of(worker)->snapshot_asks, &ask);
+    call_sent(&call);
+    wait_for(worker, &call);
+    if (ask.failure != NULL) {
+        g_propagate_error(error, ask.failure);
+        return false;
+    }
+    if (number != NULL)
+        *number = ask.written;
+    return true;
+}
+
+/* One with a ticket. */
+typedef struct {
+    SnapshotAsk ask; /* its spec is owned */
+    uint64_t *number;
+    char *text;
+} Request;
+
+static GError *end_request(void *data)
+{
+    Request *const request = data;
+    GError *const failure = request->ask.failure;
+
+    if (failure == NULL && request->number != NULL)
+        *request->number = request->ask.written;
+    g_free(request->text);
+    g_free(request);
+    return failure;
+}
+
+RubatoTicket rubato_worker_snapshot_async(RubatoWorker *worker, const RubatoSnapshotSpec *spec,
+                                          uint64_t *number, const RubatoRequestOptions *options,
+                                          GError **error)
+{
+    TicketOutside outside = {
+        .wait = wait_for, .say_stalled = say_stalled, .server = worker, .end = end_request
+    };
+    RubatoTicket ticket;
+    uint64_t seed;
+    Call *call;
+
+    g_return_val_if_fail(worker != NULL && spec != NULL, 0);
+    g_autofree char *text = write_spec(worker, spec, &seed, error);
+    if (text == NULL)
+        return 0;
+    Request *const request = g_new0(Request, 1);
+
+    outside.stall_ms = task_run_host(worker->engine_data)->stall_ms;
+    outside.request = request;
+    ticket = ticket_start_outside(worker->tickets, &outside, options, &call, error);
+    if (ticket == 0) {
+        g_free(request);
+        return 0;
+    }
+    request->number = number;
+    request->text = g_steal_pointer(&text);
+    request->ask = (SnapshotAsk){ .call = call,
+                                  .spec = request->text,
+                                  .seed = seed,
+                                  .epoch = task_run_epoch(worker->engine_data) };
+    snapshot_asks_begin(&engine_of(worker)->snapshot_asks, &request->ask);
+    call_sent(call);
+    return ticket;
+}

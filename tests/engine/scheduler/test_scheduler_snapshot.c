@@ -1,0 +1,342 @@
+/* The scheduler: snapshots that a node asks for. */
+#include "tests/support/engine/scheduler_fixture.h"
+#include "tests/support/runner.h"
+
+#define SPEC "directory d\n"
+
+static void ask(uint32_t node, uint64_t number, uint32_t epoch)
+{
+    say(node,
+        (Control){ .kind = CONTROL_SNAPSHOT_ASK,
+                   .snapshot = { .number = number, .epoch = epoch, .seed = 5, .spec = SPEC } });
+}
+
+static Control step_done(uint64_t number, ControlStep step, const char *fault)
+{
+    return (
+        Control){ .kind = CONTROL_SNAPSHOT_DONE,
+                  .snapshot = { .number = number,
+                                .step = step,
+                                .written = step == CONTROL_STEP_COMMIT ? 12 : 0,
+                                .outcome = { fault != NULL ? INVALID_CODE : CONTROL_OK, fault } } };
+}
+
+static void did(uint32_t node, uint64_t number, ControlStep step)
+{
+    say(node, step_done(number, step, NULL));
+}
+
+static void all_did(uint64_t number, ControlStep step)
+{
+    for (uint32_t i = 0; i < N_NODES; i++)
+        did(i, number, step);
+}
+
+/* The nodes of the mask are told to do a step. */
+static void expect_step(unsigned nodes, uint64_t number, ControlStep step, uint32_t code)
+{
+    for (uint32_t i = 0; i < N_NODES; i++) {
+        if ((nodes & (1u << i)) == 0)
+            continue;
+        const ControlSnapshot *const told = &expect(i, CONTROL_SNAPSHOT_STEP)->snapshot;
+
+        ck_assert_uint_eq(told->number, number);
+        ck_assert_uint_eq(told->step, step);
+        ck_assert_uint_eq(told->outcome.code, code);
+        ck_assert_uint_eq(told->seed, 5);
+        ck_assert_str_eq(told->spec, step == CONTROL_STEP_CLOSE ? SPEC : "");
+    }
+}
+
+static void expect_end(uint32_t node, uint64_t number, uint32_t code, const char *text)
+{
+    const ControlSnapshot *const end = &expect(node, CONTROL_SNAPSHOT_END)->snapshot;
+
+    ck_assert_uint_eq(end->number, number);
+    ck_assert_uint_eq(end->outcome.code, code);
+    ck_assert_str_eq(end->outcome.text, text);
+    ck_assert_uint_eq(end->written, code == CONTROL_OK ? 12 : 0);
+}
+
+static void play_whole(uint64_t number)
+{
+    for (ControlStep step = CONTROL_STEP_CLOSE; step != CONTROL_STEP_END;) {
+        expect_step(ALL, number, step, CONTROL_OK);
+        expect_quiet();
+        all_did(number, step);
+        step = step == CONTROL_STEP_CLOSE    ? CONTROL_STEP_CUT
+               : step == CONTROL_STEP_CUT    ? CONTROL_STEP_WRITE
+               : step == CONTROL_STEP_WRITE  ? CONTROL_STEP_COMMIT
+               : step == CONTROL_STEP_COMMIT ? CONTROL_STEP_FORGET
+                                             : CONTROL_STEP_END;
+    }
+}
+
+START_TEST(each_step_begins_when_all_nodes_have_done_the_one_before)
+{
+    begin();
+    ask(1, 3, 0);
+    expect_step(ALL, 1, CONTROL_STEP_CLOSE, CONTROL_OK);
+    did(2, 1, CONTROL_STEP_CLOSE);
+    did(0, 1, CONTROL_STEP_CLOSE);
+    expect_quiet();
+    did(1, 1, CONTROL_STEP_CLOSE);
+    expect_step(ALL, 1, CONTROL_STEP_CUT, CONTROL_OK);
+    all_did(1, CONTROL_STEP_CUT);
+    expect_step(ALL, 1, CONTROL_STEP_WRITE, CONTROL_OK);
+    all_did(1, CONTROL_STEP_WRITE);
+    expect_step(ALL, 1, CONTROL_STEP_COMMIT, CONTROL_OK);
+    all_did(1, CONTROL_STEP_COMMIT);
+    expect_step(ALL, 1, CONTROL_STEP_FORGET, CONTROL_OK);
+    all_did(1, CONTROL_STEP_FORGET);
+    expect_end(1, 3, CONTROL_OK, "");
+    expect_quiet();
+    expect_waiting(NULL);
+}
+END_TEST
+
+START_TEST(snapshots_are_taken_one_after_the_other)
+{
+    begin();
+    ask(1, 1, 0);
+    ask(2, 1, 0);
+    ask(1, 2, 0);
+    play_whole(1);
+    expect_end(1, 1, CONTROL_OK, "");
+    play_whole(2);
+    expect_end(2, 1, CONTROL_OK, "");
+    play_whole(3);
+    expect_end(1, 2, CONTROL_OK, "");
+    expect_quiet();
+}
+END_TEST
+
+static const ControlStep failing[] = { CONTROL_STEP_CLOSE, CONTROL_STEP_CUT, CONTROL_STEP_WRITE,
+                                       CONTROL_STEP_COMMIT };
+
+START_TEST(a_step_that_fails_on_a_node_ends_the_snapshot_on_all)
+{
+    begin();
+    ask(1, 1, 0);
+    for (int i = 0; i < _i; i++) {
+        expect_step(ALL, 1, failing[i], CONTROL_OK);
+        all_did(1, failing[i]);
+    }
+    expect_step(ALL, 1, failing[_i], CONTROL_OK);
+    did(0, 1, failing[_i]);
+    say(2, step_done(1, failing[_i], "the disk is full"));
+    expect_quiet();
+    did(1, 1, failing[_i]);
+    expect_step(ALL, 1, CONTROL_STEP_FORGET, INVALID_CODE);
+    all_did(1, CONTROL_STEP_FORGET);
+
+    const ControlSnapshot *const end = &expect(1, CONTROL_SNAPSHOT_END)->snapshot;
+    ck_assert_uint_eq(end->outcome.code, INVALID_CODE);
+    ck_assert_str_eq(end->outcome.text, "the disk is full");
+    expect_quiet();
+    ask(0, 1, 0); /* the next one has nothing of it */
+    play_whole(2);
+    expect_end(0, 1, CONTROL_OK, "");
+}
+END_TEST
+
+/* So all nodes agree on the tables that there are. */
+START_TEST(no_call_begins_while_a_snapshot_is_taken)
+{
+    begin();
+    ask(1, 1, 0);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        propose(i, 1, CONTROL_CALL_CREATE, "table a");
+    play_whole(1);
+    expect_end(1, 1, CONTROL_OK, "");
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect(i, CONTROL_GO);
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(no_snapshot_begins_while_nodes_do_their_part_of_a_call)
+{
+    begin();
+    go(1, CONTROL_CALL_CREATE, "table a");
+    ask(1, 1, 0);
+    ready(0, 1);
+    ready(1, 1);
+    expect_quiet();
+    ready(2, 1);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect(i, CONTROL_COMMIT);
+    play_whole(1);
+    expect_end(1, 1, CONTROL_OK, "");
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(a_barrier_does_not_wait_for_a_snapshot)
+{
+    begin();
+    ask(1, 1, 0);
+    expect_step(ALL, 1, CONTROL_STEP_CLOSE, CONTROL_OK);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        propose(i, 1, CONTROL_CALL_BARRIER, "");
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(a_snapshot_for_a_task_that_has_ended_fails)
+{
+    begin();
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task t");
+
+    ask(2, 7, epoch);
+    play_whole(1);
+    expect_end(2, 7, CONTROL_OK, "");
+    fail_worker(1, epoch, "no");
+    expect_verdict_everywhere(CONTROL_CANCEL, FAILED_CODE, "no");
+    ask(2, 8, epoch);
+    expect_end(2, 8, CANCELLED_CODE, "its task has ended");
+    for (uint32_t i = 0; i < N_NODES; i++)
+        done(i, epoch);
+    expect_verdict_everywhere(CONTROL_TASK_END, FAILED_CODE, "no");
+    ask(2, 9, epoch);
+    expect_end(2, 9, CANCELLED_CODE, "its task has ended");
+    ask(2, 10, epoch + 1);
+    expect_end(2, 10, CANCELLED_CODE, "its task has ended");
+    expect_quiet();
+}
+END_TEST
+
+/* The others are told, since they have to open their maps. */
+START_TEST(a_lost_node_ends_the_snapshot_and_is_not_waited_for)
+{
+    begin();
+    ask(1, 1, 0);
+    ask(2, 1, 0);
+    expect_step(ALL, 1, CONTROL_STEP_CLOSE, CONTROL_OK);
+    did(0, 1, CONTROL_STEP_CLOSE);
+    did(1, 1, CONTROL_STEP_CLOSE);
+    scheduler_node_gone(scheduler, now_ms, 2, "its process has ended");
+    expect(0, CONTROL_LOST);
+    expect(1, CONTROL_LOST);
+    expect_step(3u, 1, CONTROL_STEP_FORGET, LOST_CODE);
+    did(1, 1, CONTROL_STEP_FORGET);
+    expect_quiet();
+    did(0, 1, CONTROL_STEP_FORGET);
+    ck_assert_uint_eq(expect(1, CONTROL_SNAPSHOT_END)->snapshot.outcome.code, LOST_CODE);
+    expect_quiet(); /* a lost node hears nothing */
+}
+END_TEST
+
+/* A snapshot is whole when it has its manifest, whoever is lost then. */
+START_TEST(a_node_lost_after_the_manifest_does_not_undo_the_snapshot)
+{
+    begin();
+    ask(1, 1, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(failing); i++) {
+        expect_step(ALL, 1, failing[i], CONTROL_OK);
+        if (i + 1 < G_N_ELEMENTS(failing))
+            all_did(1, failing[i]);
+    }
+    did(0, 1, CONTROL_STEP_COMMIT);
+    did(1, 1, CONTROL_STEP_COMMIT);
+    scheduler_node_gone(scheduler, now_ms, 2, "its process has ended");
+    expect(0, CONTROL_LOST);
+    expect(1, CONTROL_LOST);
+    expect_step(3u, 1, CONTROL_STEP_FORGET, CONTROL_OK);
+    did(0, 1, CONTROL_STEP_FORGET);
+    did(1, 1, CONTROL_STEP_FORGET);
+    expect_end(1, 1, CONTROL_OK, "");
+}
+END_TEST
+
+static void leave_run(uint32_t node)
+{
+    say(node, (Control){ .kind = CONTROL_LEAVE });
+}
+
+START_TEST(nodes_that_have_left_stay_until_the_snapshot_is_written)
+{
+    begin();
+    ask(1, 1, 0);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        leave_run(i);
+    play_whole(1);
+    expect_end(1, 1, CONTROL_OK, "");
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect(i, CONTROL_LEFT);
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(a_node_that_has_left_is_given_no_snapshot)
+{
+    begin();
+    leave_run(1);
+    ask(1, 1, 0);
+    expect_end(1, 1, CANCELLED_CODE, "its node has left the run");
+    expect_quiet();
+}
+END_TEST
+
+static const struct {
+    uint64_t number;
+    ControlStep step;
+} nonsense[] = {
+    { 2, CONTROL_STEP_CLOSE },  /* a snapshot that there is not */
+    { 1, CONTROL_STEP_CUT },    /* a step that nobody has asked for */
+    { 1, CONTROL_STEP_FORGET }, /* likewise */
+};
+
+START_TEST(an_answer_that_makes_no_sense_does_not_count)
+{
+    begin();
+    ck_assert(!hears(0, step_done(1, CONTROL_STEP_CLOSE, NULL)));
+    ask(1, 1, 0);
+    expect_step(ALL, 1, CONTROL_STEP_CLOSE, CONTROL_OK);
+    ck_assert(!hears(0, step_done(nonsense[_i].number, nonsense[_i].step, NULL)));
+    did(1, 1, CONTROL_STEP_CLOSE);
+    ck_assert(!hears(1, step_done(1, CONTROL_STEP_CLOSE, NULL))); /* a second time */
+    did(2, 1, CONTROL_STEP_CLOSE);
+    expect_quiet();
+    did(0, 1, CONTROL_STEP_CLOSE);
+    expect_step(ALL, 1, CONTROL_STEP_CUT, CONTROL_OK);
+}
+END_TEST
+
+START_TEST(a_snapshot_that_waits_says_for_whom)
+{
+    begin();
+    ask(1, 1, 0);
+    expect_step(ALL, 1, CONTROL_STEP_CLOSE, CONTROL_OK);
+    did(0, 1, CONTROL_STEP_CLOSE);
+    did(2, 1, CONTROL_STEP_CLOSE);
+    expect_waiting("a snapshot waits for node 4 (127.0.0.1:4102) [last heard 0.0 s ago] to do its "
+                   "part");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("snapshots that a node asks for");
+    TCase *cases = tcase_create("scheduler");
+
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_test(cases, each_step_begins_when_all_nodes_have_done_the_one_before);
+    tcase_add_test(cases, snapshots_are_taken_one_after_the_other);
+    tcase_add_loop_test(cases, a_step_that_fails_on_a_node_ends_the_snapshot_on_all, 0,
+                        G_N_ELEMENTS(failing));
+    tcase_add_test(cases, no_call_begins_while_a_snapshot_is_taken);
+    tcase_add_test(cases, no_snapshot_begins_while_nodes_do_their_part_of_a_call);
+    tcase_add_test(cases, a_barrier_does_not_wait_for_a_snapshot);
+    tcase_add_test(cases, a_snapshot_for_a_task_that_has_ended_fails);
+    tcase_add_test(cases, a_lost_node_ends_the_snapshot_and_is_not_waited_for);
+    tcase_add_test(cases, a_node_lost_after_the_manifest_does_not_undo_the_snapshot);
+    tcase_add_test(cases, nodes_that_have_left_stay_until_the_snapshot_is_written);
+    tcase_add_test(cases, a_node_that_has_left_is_given_no_snapshot);
+    tcase_add_loop_test(cases, an_answer_that_makes_no_sense_does_not_count, 0,
+                        G_N_ELEMENTS(nonsense));
+    tcase_add_test(cases, a_snapshot_that_waits_says_for_whom);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
