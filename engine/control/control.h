@@ -166,7 +166,7 @@ typedef struct {
  * numbers ascend. All other calls have one step, of number 0. */
 typedef enum {
     CONTROL_STEP_CLOSE,
-    CONTROL_STEP_CUT,  /* of a SNAPSHOT, as WRITE and COMMIT are; it has CLOSE and REOPEN, too */
+    CONTROL_STEP_CUT,  /* of a SNAPSHOT, as the last three are */
     CONTROL_STEP_SEND, /* of a MOVE, like the next one */
     CONTROL_STEP_INSTALL,
     CONTROL_STEP_OPEN,
@@ -174,7 +174,7 @@ typedef enum {
     CONTROL_STEP_REOPEN,
     CONTROL_STEP_WRITE,
     CONTROL_STEP_COMMIT,
-    CONTROL_STEP_FORGET, /* of a snapshot that the scheduler leads: it has ended, well or not */
+    CONTROL_STEP_FORGET, /* it has ended, well or not */
     CONTROL_STEP_END,
 } ControlStep;
 

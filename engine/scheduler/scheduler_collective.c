@@ -119,24 +119,21 @@ static void send_go(Scheduler *scheduler, const Collective *collective)
             scheduler_send(scheduler, i, &control);
 }
 
-/* Maps that were closed are opened, whatever happens: WRITE begins with that. */
+/* The step FORGET comes last, whatever happens. */
 static bool find_next_step_of_snapshot(const Collective *collective, ControlStep *step)
 {
+    static const ControlStep next[CONTROL_STEP_END] = {
+        [CONTROL_STEP_CLOSE] = CONTROL_STEP_CUT,
+        [CONTROL_STEP_CUT] = CONTROL_STEP_WRITE,
+        [CONTROL_STEP_WRITE] = CONTROL_STEP_COMMIT,
+        [CONTROL_STEP_COMMIT] = CONTROL_STEP_FORGET,
+    };
     const bool failed = collective->verdict.code != CONTROL_OK;
 
-    switch (collective->step) {
-    case CONTROL_STEP_CLOSE:
-        *step = failed ? CONTROL_STEP_REOPEN : CONTROL_STEP_CUT;
-        return true;
-    case CONTROL_STEP_CUT:
-        *step = failed ? CONTROL_STEP_REOPEN : CONTROL_STEP_WRITE;
-        return true;
-    case CONTROL_STEP_WRITE:
-        *step = failed ? CONTROL_STEP_WRITE : CONTROL_STEP_COMMIT;
-        return !failed;
-    default:
+    if (collective->step == CONTROL_STEP_FORGET)
         return false;
-    }
+    *step = failed ? CONTROL_STEP_FORGET : next[collective->step];
+    return true;
 }
 
 /* The step after the present one, with which all nodes are ready. Once a part has been sent, it

@@ -14,7 +14,7 @@
 /* How long the end of the run may go unnoticed. */
 #define LOOK_MS 50
 
-/* The present one. */
+/* The present one, from CLOSE to FORGET. */
 struct LedSnapshot {
     SnapshotText text;
     SnapshotWriting writing;

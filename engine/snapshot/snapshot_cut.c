@@ -17,6 +17,8 @@
  *   WRITE  Each node opens its maps. Its workers go on, and rows are copied before they change. The
  *          node writes what its parts had at CUT.
  *   COMMIT All of it has been written.
+ *   FORGET The images end, before another snapshot may begin. This comes last, also after a step
+ *          that failed; then it opens the maps.
  *
  * Why it is a true cut. An Add is in an image if it was sent before its worker's map was closed. A
  * worker that comes to a closed map waits there, so it sends nothing to any table of the snapshot
@@ -37,7 +39,7 @@
  *
  * Why each wait ends. A worker at a closed map waits for CLOSE and CUT. They wait for senders
  * that are posting, which wait for nothing, and for fences, which servers answer without a wait.
- * None of this waits for a worker. A lost node ends the call, and the maps are opened.
+ * None of this waits for a worker. A lost node ends the snapshot.
  *
  * What it costs. A call that changes rows waits for two rounds with the scheduler and a fence.
  *
@@ -244,6 +246,32 @@ static void open_maps(Cut *cut)
     }
 }
 
+/* ---- FORGET ---- */
+
+static void end_images(Server *server, void *data)
+{
+    const Cut *cut = data;
+
+    for (size_t i = 0; i < cut->n_tables; i++) {
+        const Table *const table = cut->tables[i].table;
+
+        for (uint32_t part = 0; part < table->map->n_parts && cut->tables[i].is_cut; part++) {
+            RubatoShard *const shard = server_find_shard(server, table->id, part);
+
+            if (shard != NULL)
+                shard_end_image(shard);
+        }
+    }
+}
+
+static void forget(RubatoEngine *engine, Cut *cut)
+{
+    open_maps(cut);
+    servers_run(engine->servers, engine->n_servers, end_images, cut);
+}
+
+/* ---- all steps ---- */
+
 bool cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64_t seed,
                  const CutWork *work, GError **error)
 {
@@ -258,7 +286,7 @@ bool cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64_t seed
     case CONTROL_STEP_COMMIT:
         return work->commit(engine, cut, work->data, error);
     default:
-        open_maps(cut);
+        forget(engine, cut);
         return true;
     }
 }
@@ -287,34 +315,13 @@ bool cut_make(RubatoEngine *engine, Cut *cut, const CutCall *call, const CutWork
                                   .seed = call->seed,
                                   .perform = perform,
                                   .data = &step };
-    const bool ok = collective(engine, &made, error);
 
-    open_maps(cut); /* they are open, unless nobody leads the nodes any more */
-    return ok;
-}
-
-/* ---- the end ---- */
-
-static void end_images(Server *server, void *data)
-{
-    const Cut *cut = data;
-
-    for (size_t i = 0; i < cut->n_tables; i++) {
-        const Table *const table = cut->tables[i].table;
-
-        for (uint32_t part = 0; part < table->map->n_parts && cut->tables[i].is_cut; part++) {
-            RubatoShard *const shard = server_find_shard(server, table->id, part);
-
-            if (shard != NULL)
-                shard_end_image(shard);
-        }
-    }
+    return collective(engine, &made, error);
 }
 
 void cut_clear(RubatoEngine *engine, Cut *cut)
 {
-    open_maps(cut);
-    servers_run(engine->servers, engine->n_servers, end_images, cut);
+    forget(engine, cut);
     pthread_mutex_destroy(&cut->lock);
     g_free(cut->tables);
 }

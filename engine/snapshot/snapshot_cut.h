@@ -36,7 +36,7 @@ struct CutWork {
 /* (tables: transfer none) */
 void cut_init(Cut *cut, const GPtrArray *tables);
 
-/* This node's part of a step: CLOSE, CUT, WRITE, COMMIT or REOPEN. From CUT on its parts of tables
+/* This node's part of a step: CLOSE, CUT, WRITE, COMMIT or FORGET. From CUT on its parts of tables
  * that tasks use have images, which are to be written, and all other tables are as they will be
  * written. RUBATO_ERROR_INVALID: a task uses a table that can only be written between tasks. */
 bool cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64_t seed,
@@ -51,7 +51,7 @@ typedef struct {
 bool cut_make(RubatoEngine *engine, Cut *cut, const CutCall *call, const CutWork *work,
               GError **error);
 
-/* Frees the images, and opens what is closed. */
+/* Frees it; images that there still are, too. */
 void cut_clear(RubatoEngine *engine, Cut *cut);
 
 #endif
