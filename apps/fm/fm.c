@@ -71,7 +71,8 @@ static bool train_steps(const FmJob *job, const Tables *tables, AppWorker *self,
         /* Gradients are divided by the number of the whole step's rows, so that the workers'
          * gradients add up to the mean. */
         const FmTally tally = fm_gradient(&job->model, batch, &workspace, job->rows.scale);
-        if ((job->rate_falls && !app_worker_lower_rate(self, table_names, error)) ||
+        if (!app_worker_checkpoint(self, error) ||
+            (job->rate_falls && !app_worker_lower_rate(self, table_names, error)) ||
             !add(tables, &workspace, error) ||
             !app_worker_step(self, batch->n_rows, tally.loss, (double)tally.n_right, error))
             return false;
@@ -86,7 +87,8 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
     if (self == NULL)
         return false;
-    g_autoptr(AppReadAhead) ahead = app_rows_read(&job->rows, &job->app, &job->data, worker, error);
+    g_autoptr(AppReadAhead) ahead =
+        app_rows_read(&job->rows, &job->app, &job->data, worker, self, error);
     if (ahead == NULL)
         return false;
     g_autoptr(RubatoKVTable) bias = rubato_worker_open_kv_table(worker, FM_BIAS, RUBATO_F32, error);

@@ -125,7 +125,8 @@ bool fm_parse(FmJob *job, int argc, char **argv)
                                  .take_flags = take_flags,
                                  .user_data = job,
                                  .epochs = 10,
-                                 .batch_size = 256 } };
+                                 .batch_size = 256,
+                                 .has_steps = true } };
     if (app_parse(&job->app, &job->program, argc, argv))
         return true;
     clear(job);

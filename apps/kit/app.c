@@ -96,8 +96,12 @@ static bool take_signal(int signal_number, void *user_data)
     App *app = user_data;
 
     app->signal_number = signal_number;
+    if (app->cuts_at_signals && app->reports)
+        g_printerr("%s: signal %d (%s): training ends with a snapshot in %s; another signal ends "
+                   "the run without that\n",
+                   app->program->name, signal_number, strsignal(signal_number), app->checkpoint);
     if (!app->keeps_at_signals)
-        return false;
+        return app->cuts_at_signals;
     if (app->reports)
         g_printerr("%s: signal %d (%s): training stops, and what it has learned is saved in %s; "
                    "another signal ends the run without that\n",
@@ -214,6 +218,11 @@ bool app_training_begin(App *app, uint64_t n_rows, GError **error)
             g_printerr("%s: %s\n", app->program->name, (const char *)app->notes->pdata[i]);
     app_progress_begin(&app->progress, app->epochs, app->n_rows * app->epochs);
     app->keeps_at_signals = app->save != NULL; /* until app_finish has saved it */
+    app->takes_cuts =
+        app->checkpoint != NULL && app->program->has_steps &&
+        (app->program->data == NULL || app->program->data->split == RUBATO_SPLIT_FIXED);
+    app->cuts_at_signals = app->takes_cuts && app->save == NULL;
+    app->checkpoint_us = g_get_monotonic_time();
     return true;
 }
 
@@ -244,6 +253,7 @@ bool app_training_end(App *app, bool good, GError **error)
     const bool knows =
         good && app->reports && rubato_engine_get(app->engine, APP_TOTALS, &key, 1, totals, error);
 
+    app->cuts_at_signals = false;
     app_progress_end(&app->progress, (uint64_t)totals[APP_TOTAL_ROWS]);
     if (knows)
         take_totals(app, totals);

@@ -43,6 +43,8 @@ typedef struct {
                            * APP_NO_LEARNING_RATE: the flag is refused */
     const char *no_replicas;     /* why its tables cannot have replicas; NULL: they can */
     const char *default_train;   /* rows that --train means where they are; NULL: none */
+
+    bool has_steps; /* its workers call app_worker_checkpoint, and begin at app_worker_first_step */
 } AppProgram;
 
 /* A step takes all rows; or the flag is refused. */
@@ -100,9 +102,12 @@ struct App {
     char *predict;
     char *output; /* "-": standard output */
     char *plot;
-    char *checkpoint;          /* a directory of snapshots */
-    uint32_t checkpoint_every; /* epochs; at least 1 */
-    uint32_t keep;             /* snapshots; 0: all */
+    char *checkpoint; /* a directory of snapshots */
+    /* How often: one of the three, the others are 0. */
+    uint32_t checkpoint_every; /* epochs */
+    uint64_t checkpoint_steps;
+    double checkpoint_seconds;
+    uint32_t keep; /* snapshots; 0: all */
     bool resume;
     double straggler_probability, straggler_ms;
     double time_limit;  /* seconds; infinite: none */
@@ -115,6 +120,7 @@ struct App {
     /* the engine's thread that takes signals, and any that asks */
     _Atomic int signal_number;     /* the first that came; 0: none */
     _Atomic bool keeps_at_signals; /* training has begun, and what it learns is to be saved */
+    _Atomic bool cuts_at_signals;  /* the same, in a snapshot */
 
     RubatoEngine *engine;
     bool reports;
@@ -127,8 +133,12 @@ struct App {
 
     /* main's before and after a run, worker 0's during it */
     uint32_t only_epoch; /* which the task trains, from 1; 0: it trains all */
-    uint64_t n_rows;     /* of an epoch */
-    uint64_t n_samples;  /* trained on */
+    uint64_t first_step; /* of the task's epoch; not 0: it goes on from a snapshot in its middle */
+    bool takes_cuts;     /* snapshots are taken in the middle of epochs, too */
+    int64_t checkpoint_us; /* when the last snapshot was asked for, or training began */
+    uint64_t n_steps;      /* of worker 0 since then */
+    uint64_t n_rows;       /* of an epoch */
+    uint64_t n_samples;    /* trained on */
     double seconds;
     int64_t begun_us;
     AppStopped stopped;
@@ -271,6 +281,16 @@ bool app_worker_goes_on(AppWorker *self);
  * number is RUBATO_ERROR_TASK_FAILED, with advice, unless --keep-going was given. */
 bool app_worker_step(AppWorker *self, uint64_t n_rows, double loss, double metric, GError **error);
 
+/* The step of the epoch with which the worker begins, from 0. */
+uint64_t app_worker_first_step(const AppWorker *self);
+
+/* Those before had so many rows of the worker. */
+void app_worker_skip(AppWorker *self, uint64_t n_rows);
+
+/* In each step between its Gets and its Adds: worker 0 takes a snapshot if --checkpoint-every says
+ * so, or a signal has come. Then all tables under bsp have the same clock (rubato/snapshot.h). */
+bool app_worker_checkpoint(AppWorker *self, GError **error);
+
 /* Before each step's Adds, if the learning rate of the servers' update rule should fall during
  * training: worker 0 tunes it on the tables (a list ended by NULL) as app_learning_rate says. */
 bool app_worker_lower_rate(AppWorker *self, const char *const *tables, GError **error);
@@ -327,7 +347,8 @@ typedef enum {
     APP_TOTAL_ROWS,
     APP_TOTAL_LOSS,
     APP_TOTAL_METRIC,
-    APP_TOTAL_STOP, /* not 0: stop */
+    APP_TOTAL_STOP,    /* not 0: stop */
+    APP_TOTAL_SKIPPED, /* rows that a snapshot in the middle of an epoch has */
     APP_N_TOTALS,
 } AppTotal;
 

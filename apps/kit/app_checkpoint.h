@@ -4,7 +4,7 @@
  * order of an epoch's rows depends on --seed and the epoch alone. So a run that goes on from a
  * snapshot does what the run before it would have done.
  *
- * Threads: main's. */
+ * Threads: main's, but for the last two. */
 #ifndef RUBATO_APPS_KIT_APP_CHECKPOINT_H
 #define RUBATO_APPS_KIT_APP_CHECKPOINT_H
 
@@ -17,5 +17,13 @@ bool app_checkpoint_check(const App *app, GError **error);
 /* Trains, between app_training_begin and app_training_end. With --resume the model's tables, which
  * are new, get the rows of the newest good snapshot first. Collective. */
 bool app_checkpoint_train(App *app, const RubatoTask *task, GError **error);
+
+/* Whether a snapshot in the middle of an epoch is due. Worker 0. */
+bool app_checkpoint_is_due(const App *app);
+
+/* Takes one, which training goes on from with this step of the epoch: waits until it is whole, or
+ * until the cut alone if there is a ticket. Worker 0. */
+bool app_checkpoint_cut(App *app, RubatoWorker *worker, uint64_t step, RubatoTicket *ticket,
+                        uint64_t *number, GError **error);
 
 #endif

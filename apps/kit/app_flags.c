@@ -33,7 +33,8 @@ typedef struct {
     double time_limit; /* 0: not given */
     gboolean keep_going;
     char *checkpoint;
-    int checkpoint_every, keep;
+    char *checkpoint_every;
+    int keep;
     gboolean resume;
     int64_t seed;
     char **rest, **plugins;
@@ -306,12 +307,45 @@ static bool read_epochs(App *app, const Flags *flags, GError **error)
     return true;
 }
 
+/* "5" epochs, "30s" or "1000c" */
+static bool read_checkpoint_every(App *app, const Flags *flags, GError **error)
+{
+    const char *const text = flags->checkpoint_every;
+    char *end;
+
+    if (text == NULL)
+        return true;
+    const double number = g_ascii_strtod(text, &end);
+    const bool is_steps = strcmp(end, "c") == 0, is_seconds = strcmp(end, "s") == 0;
+
+    if (end == text || !(is_steps || is_seconds || *end == '\0') || !(number > 0) ||
+        number > COUNT_MAX || (!is_seconds && number != floor(number)))
+        return app_refuse(error,
+                          "--checkpoint-every: expected epochs such as 5, seconds such as 30s, or "
+                          "steps such as 1000c, found \"%s\"",
+                          text);
+    if (*end != '\0' && !app->program->has_steps)
+        return app_refuse(error,
+                          "--checkpoint-every %s: %s takes snapshots between epochs alone; give a "
+                          "number of them",
+                          text, app->program->name);
+    if (*end != '\0' && g_strcmp0(flags->data.split, "dynamic") == 0)
+        return app_refuse(error,
+                          "--checkpoint-every %s and --split dynamic: nobody knows which rows a "
+                          "worker has had in the middle of an epoch; leave out one",
+                          text);
+    app->checkpoint_every = *end == '\0' ? (uint32_t)number : 0;
+    app->checkpoint_steps = is_steps ? (uint64_t)number : 0;
+    app->checkpoint_seconds = is_seconds ? number : 0;
+    return true;
+}
+
 static bool read_checkpoint(App *app, const Flags *flags, GError **error)
 {
-    const char *const needy = flags->resume                          ? "resume"
-                              : flags->checkpoint_every != NOT_GIVEN ? "checkpoint-every"
-                              : flags->keep != NOT_GIVEN             ? "keep"
-                                                                     : NULL;
+    const char *const needy = flags->resume                     ? "resume"
+                              : flags->checkpoint_every != NULL ? "checkpoint-every"
+                              : flags->keep != NOT_GIVEN        ? "keep"
+                                                                : NULL;
 
     app->checkpoint = without_slashes(flags->checkpoint);
     app->resume = flags->resume;
@@ -325,11 +359,8 @@ static bool read_checkpoint(App *app, const Flags *flags, GError **error)
                                  "validation found before it; leave out one");
     if (app->resume && app->load != NULL)
         return app_refuse(error, "--resume and --load: both say what to begin with; leave out one");
-    if (flags->checkpoint_every != NOT_GIVEN) {
-        if (!check_count("checkpoint-every", flags->checkpoint_every, 1, COUNT_MAX, error))
-            return false;
-        app->checkpoint_every = (uint32_t)flags->checkpoint_every;
-    }
+    if (!read_checkpoint_every(app, flags, error))
+        return false;
     if (flags->keep != NOT_GIVEN) {
         if (!check_count("keep", flags->keep, 0, COUNT_MAX, error))
             return false;
@@ -424,8 +455,8 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
           "Draw loss and metric over time as SVG; needs gnuplot", "FILE" },
         { "checkpoint", 0, 0, G_OPTION_ARG_FILENAME, &flags->checkpoint,
           "Take snapshots between epochs into the directory DIR", "DIR" },
-        { "checkpoint-every", 0, 0, G_OPTION_ARG_INT, &flags->checkpoint_every,
-          "... after so many epochs each (default 1)", "N" },
+        { "checkpoint-every", 0, 0, G_OPTION_ARG_STRING, &flags->checkpoint_every,
+          "... each N epochs (default 1), or seconds (30s) or steps (1000c)", "N" },
         { "keep", 0, 0, G_OPTION_ARG_INT, &flags->keep,
           "... and keep the newest N; 0: all (default 3)", "N" },
         { "resume", 0, 0, G_OPTION_ARG_NONE, &flags->resume,
@@ -474,9 +505,10 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
 
 static void flags_clear(Flags *flags)
 {
-    char *const texts[] = { flags->cluster,   flags->model,       flags->json,      flags->save,
-                            flags->load,      flags->predict,     flags->output,    flags->plot,
-                            flags->straggler, flags->target_loss, flags->checkpoint };
+    char *const texts[] = { flags->cluster,     flags->model,      flags->json,
+                            flags->save,        flags->load,       flags->predict,
+                            flags->output,      flags->plot,       flags->straggler,
+                            flags->target_loss, flags->checkpoint, flags->checkpoint_every };
 
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
         g_free(texts[i]);
@@ -494,7 +526,6 @@ bool app_parse(App *app, const AppProgram *program, int argc, char **argv)
         .staleness = NOT_GIVEN,
         .speculation = NOT_GIVEN,
         .epochs = NOT_GIVEN,
-        .checkpoint_every = NOT_GIVEN,
         .keep = NOT_GIVEN,
         .batch_size = NOT_GIVEN,
         .learning_rate = RATE_NOT_GIVEN,

@@ -12,6 +12,8 @@
 
 #include <math.h>
 
+#include "apps/kit/app_checkpoint.h"
+
 /* The time between two readings of the totals: a share of the time since training began, because a
  * curve needs more points at its start; within these bounds. */
 #define LOOKS_BY_SHARE 64
@@ -32,8 +34,11 @@ struct AppWorker {
 
     GRand *random;
     bool stopped;
+    bool is_asked_to_end;        /* of worker 0: another node got a signal; else: it was told */
     int64_t look_us;             /* when to look at the totals next */
     uint64_t n_rows;             /* taken so far */
+    uint64_t step;               /* of the epoch: the present one */
+    RubatoTicket snapshot;       /* the last that was asked for; 0: none */
     uint64_t rate_step;          /* of RATE_STEPS, that the tables have */
     double untold[APP_N_TOTALS]; /* not told yet */
 };
@@ -51,6 +56,7 @@ AppWorker *app_worker_new(App *app, RubatoWorker *worker, GError **error)
     AppWorker *self = g_new0(AppWorker, 1);
     self->app = app;
     self->worker = worker;
+    self->step = app->first_step;
     self->totals = totals;
     self->leads = rubato_worker_rank(worker) == 0;
     self->deadline_us = isfinite(app->time_limit)
@@ -74,8 +80,12 @@ static bool tell(AppWorker *self, GError **error)
 
 void app_worker_free(AppWorker *self)
 {
+    g_autoptr(GError) error = NULL;
+
     if (self == NULL)
         return;
+    if (self->snapshot != 0 && !rubato_worker_wait(self->worker, self->snapshot, &error))
+        g_printerr("%s: %s\n", self->app->program->name, error->message);
     /* these fail if the task has failed, which is reported anyway */
     (void)tell(self, NULL);
     (void)app_waits_tell(self->worker, self->app->tables, NULL);
@@ -135,7 +145,9 @@ static bool look(AppWorker *self, int64_t now_us, GError **error)
     if (!rubato_kv_table_get(self->totals, &totals_key, 1, totals, error))
         return false;
     if (self->leads) {
-        if (totals[APP_TOTAL_STOP] > 0) /* only another node got the signal */
+        if (totals[APP_TOTAL_STOP] > 0 && app->cuts_at_signals)
+            self->is_asked_to_end = true;
+        else if (totals[APP_TOTAL_STOP] > 0) /* only another node got the signal */
             stop(self, APP_STOPPED_BY_SIGNAL);
         app_curve_take(&app->curve, (double)(now_us - app->begun_us) / G_USEC_PER_SEC,
                        totals[APP_TOTAL_ROWS], totals[APP_TOTAL_LOSS], totals[APP_TOTAL_METRIC]);
@@ -167,6 +179,9 @@ bool app_worker_step(AppWorker *self, uint64_t n_rows, double loss, double metri
     const int64_t now_us = g_get_monotonic_time();
 
     self->n_rows += n_rows;
+    self->step++;
+    if (self->leads)
+        app->n_steps++;
     if (G_UNLIKELY(!isfinite(loss)) && !app->keep_going)
         return refuse_divergence(app, loss, error);
     app_progress_count(&app->progress, n_rows);
@@ -180,6 +195,64 @@ bool app_worker_step(AppWorker *self, uint64_t n_rows, double loss, double metri
     self->look_us =
         now_us + CLAMP((now_us - app->begun_us) / LOOKS_BY_SHARE, LOOK_LEAST_US, LOOK_MOST_US);
     return tell(self, error) && look(self, now_us, error);
+}
+
+/* ---- snapshots ---- */
+
+uint64_t app_worker_first_step(const AppWorker *self)
+{
+    return self->app->first_step;
+}
+
+void app_worker_skip(AppWorker *self, uint64_t n_rows)
+{
+    self->n_rows += n_rows;
+    self->untold[APP_TOTAL_SKIPPED] += (double)n_rows;
+    app_progress_count(&self->app->progress, n_rows);
+}
+
+/* Whether a signal is to end the run, once there is a snapshot. */
+static bool is_ended(const AppWorker *self)
+{
+    return self->app->cuts_at_signals && (self->app->signal_number != 0 || self->is_asked_to_end);
+}
+
+static bool end_with_snapshot(AppWorker *self, GError **error)
+{
+    uint64_t number;
+
+    if (!app_checkpoint_cut(self->app, self->worker, self->step, NULL, &number, error))
+        return false;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED,
+                "a signal ended training; snapshot %" G_GUINT64_FORMAT
+                " has all of it, and --resume goes on from there",
+                number);
+    return false;
+}
+
+bool app_worker_checkpoint(AppWorker *self, GError **error)
+{
+    App *app = self->app;
+
+    if (!app->takes_cuts)
+        return true;
+    if (!self->leads) { /* worker 0 may be in a process that no signal reaches */
+        if (!is_ended(self) || self->is_asked_to_end)
+            return true;
+        self->is_asked_to_end = true;
+        self->untold[APP_TOTAL_STOP] = 1;
+        return tell(self, error);
+    }
+    if (self->step > 0 && is_ended(self))
+        return end_with_snapshot(self, error);
+    if (self->step == 0 || !app_checkpoint_is_due(app))
+        return true;
+    /* The one before has to be written first: for that steps wait, and seconds pass. */
+    if (self->snapshot != 0 && app->checkpoint_steps == 0 &&
+        !rubato_worker_poll(self->worker, self->snapshot))
+        return true;
+    return (self->snapshot == 0 || rubato_worker_wait(self->worker, self->snapshot, error)) &&
+           app_checkpoint_cut(app, self->worker, self->step, &self->snapshot, NULL, error);
 }
 
 /* By its own rows, since the other workers have as many; so the rate does not depend on time. */

@@ -65,7 +65,8 @@ static bool train_steps(const Tables *tables, AppWorker *self, GError **error)
         if (job->model.l2 > 0)
             app_features_shares(job->rows.features, batch, job->rows.n_rows, workspace.share);
         const LrTally tally = lr_gradient(&job->model, batch, &workspace, job->rows.scale);
-        if ((job->rate_falls && !app_worker_lower_rate(self, job->tables, error)) ||
+        if (!app_worker_checkpoint(self, error) ||
+            (job->rate_falls && !app_worker_lower_rate(self, job->tables, error)) ||
             !add(tables, &workspace, error) ||
             !app_worker_step(self, batch->n_rows, tally.loss, (double)tally.n_right, error))
             return false;
@@ -81,7 +82,8 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
     if (self == NULL)
         return false;
-    g_autoptr(AppReadAhead) ahead = app_rows_read(&job->rows, &job->app, &job->data, worker, error);
+    g_autoptr(AppReadAhead) ahead =
+        app_rows_read(&job->rows, &job->app, &job->data, worker, self, error);
     if (ahead == NULL)
         return false;
     if (job->has_bias) {

@@ -62,7 +62,8 @@ bool lr_parse(LrJob *job, int argc, char **argv)
                                  .take_flags = take_flags,
                                  .user_data = job,
                                  .epochs = 30,
-                                 .batch_size = 2048 } };
+                                 .batch_size = 2048,
+                                 .has_steps = true } };
     if (app_parse(&job->app, &job->program, argc, argv))
         return true;
     clear(job);

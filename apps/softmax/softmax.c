@@ -44,12 +44,15 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     const uint64_t per_epoch = softmax_batches_per_epoch(&batches);
     const uint64_t n_steps = per_epoch * job->app.epochs;
     const uint32_t only_epoch = job->app.only_epoch; /* from 1; 0: all */
-    const uint64_t begin = only_epoch > 0 ? per_epoch * (only_epoch - 1) : 0;
-    const uint64_t end = only_epoch > 0 ? begin + per_epoch : n_steps;
+    const uint64_t first = only_epoch > 0 ? per_epoch * (only_epoch - 1) : 0;
+    const uint64_t begin = first + app_worker_first_step(self);
+    const uint64_t end = only_epoch > 0 ? first + per_epoch : n_steps;
     g_autofree uint64_t *rows = g_new(uint64_t, softmax_batches_max(&batches));
     g_autofree float *weights = g_new(float, n_inputs *n_classes);
     g_autofree float *delta = g_new(float, n_inputs *n_classes);
 
+    for (uint64_t step = first, n_step; step < begin; step++)
+        app_worker_skip(self, softmax_batches_take(&batches, step, rows, &n_step));
     for (uint64_t step = begin; step < end && app_worker_goes_on(self); step++) {
         uint64_t n_step;
         const size_t n = softmax_batches_take(&batches, step, rows, &n_step);
@@ -61,7 +64,8 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
          * deltas add up to one mean gradient. */
         const SoftmaxTally tally = softmax_gradient(weights, n_classes, job->train, rows, n,
                                                     (float)(-rate / (double)n_step), delta);
-        if (!rubato_kv_table_add_range(table, 0, n_inputs, delta, error) ||
+        if (!app_worker_checkpoint(self, error) ||
+            !rubato_kv_table_add_range(table, 0, n_inputs, delta, error) ||
             !rubato_kv_table_clock(table, error) ||
             !app_worker_step(self, n, tally.loss, (double)tally.n_right, error))
             return false;
@@ -278,6 +282,7 @@ int main(int argc, char **argv)
         .metric = "accuracy",
         .epochs = 10,
         .batch_size = 64,
+        .has_steps = true,
         .learning_rate = 0.1,
     };
 

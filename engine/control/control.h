@@ -210,6 +210,8 @@ typedef struct {
     uint64_t number;  /* of ASK and END among what the node has asked for, of STEP and DONE among
                        * the snapshots of the run; from 1 */
     uint32_t step;    /* of STEP and DONE: a ControlStep */
+    uint32_t asker;   /* of STEP: the number of the node that asked, */
+    uint64_t asked;   /* and the number of what it asked for */
     uint32_t epoch;   /* the task for which it is made, and with which it fails; 0: none */
     uint64_t seed;    /* the snapshot's random number */
     uint64_t written; /* of END, and of DONE with COMMIT: the number that the snapshot has in its

@@ -93,6 +93,8 @@ static const ControlMember recover[] = { MEMBER(UINT32, recover.map),  MEMBER(UI
 static const ControlMember snapshot[] = {
     MEMBER(CALL, snapshot.number),
     MEMBER(UINT32, snapshot.step),
+    MEMBER(UINT32, snapshot.asker),
+    MEMBER(UINT64, snapshot.asked),
     MEMBER(UINT32, snapshot.epoch),
     MEMBER(UINT64, snapshot.seed),
     MEMBER(UINT64, snapshot.written),

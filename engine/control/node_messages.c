@@ -210,7 +210,11 @@ void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *cont
 
 void node_hears_snapshot_step(RubatoEngine *engine, uint32_t from, const Control *control)
 {
+    const ControlSnapshot *const step = &control->snapshot;
+
     (void)from;
+    if (step->step == CONTROL_STEP_WRITE && step->asker == engine->self)
+        snapshot_asks_hear_cut(&engine->snapshot_asks, step->asked);
     led_snapshots_hear_step(engine, control);
 }
 

@@ -67,6 +67,8 @@ static void send_step(Scheduler *scheduler, ControlStep step)
     memset(snapshots->done, 0, scheduler->config.n_nodes * sizeof *snapshots->done);
     control.snapshot.number = snapshots->number;
     control.snapshot.step = step;
+    control.snapshot.asker = ask->node;
+    control.snapshot.asked = ask->control.snapshot.number;
     control.snapshot.outcome = (ControlOutcome){ snapshots->verdict.code, snapshots->verdict.text };
     if (step != CONTROL_STEP_CLOSE) /* which has said it */
         control.snapshot.spec = NULL;

@@ -22,8 +22,12 @@ static void end_ask(SnapshotAsk *ask, const ControlOutcome *outcome, uint64_t wr
     GError *failure = NULL;
     const bool ok = control_check(outcome->code, outcome->text, &failure);
 
+    Call *const cut = g_steal_pointer(&ask->cut);
+
     ask->failure = failure;
     ask->written = written;
+    if (cut != NULL)
+        call_end_part(cut, CALL_OK, 0);
     call_end_part(ask->call, ok ? CALL_OK : CALL_FAILED, 0);
 }
 
@@ -51,6 +55,22 @@ void snapshot_asks_begin(SnapshotAsks *asks, SnapshotAsk *ask)
             &(Control){
                 .kind = CONTROL_SNAPSHOT_ASK,
                 .snapshot = { .number = number, .epoch = epoch, .seed = seed, .spec = spec } });
+}
+
+/* Taken under the lock, since what was broken ends the ask on another thread. */
+void snapshot_asks_hear_cut(SnapshotAsks *asks, uint64_t number)
+{
+    SnapshotAsk *ask;
+    Call *cut = NULL;
+
+    pthread_mutex_lock(&asks->lock);
+    for (ask = asks->first; ask != NULL && ask->number != number;)
+        ask = ask->next;
+    if (ask != NULL)
+        cut = g_steal_pointer(&ask->cut);
+    pthread_mutex_unlock(&asks->lock);
+    if (cut != NULL)
+        call_end_part(cut, CALL_OK, 0);
 }
 
 void snapshot_asks_hear_end(SnapshotAsks *asks, const ControlSnapshot *end)

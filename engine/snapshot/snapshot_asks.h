@@ -17,6 +17,8 @@ struct SnapshotAsk {
     const char *spec; /* snapshot_text.h */
     uint64_t seed;
     uint32_t epoch; /* as ControlSnapshot.epoch */
+    Call *cut;      /* the same, for the moment when all nodes have cut their tables, or it has
+                     * failed before; NULL: nobody waits for that */
 
     /* set before the call ends */
     uint64_t written; /* the snapshot's number in its directory */
@@ -45,6 +47,9 @@ void snapshot_asks_clear(SnapshotAsks *asks);
 
 /* Asks for one. The call's part ends when the scheduler has said how it ended, perhaps at once. */
 void snapshot_asks_begin(SnapshotAsks *asks, SnapshotAsk *ask);
+
+/* All nodes have cut their tables for what has that number among this node's. */
+void snapshot_asks_hear_cut(SnapshotAsks *asks, uint64_t number);
 
 /* The scheduler says so. */
 void snapshot_asks_hear_end(SnapshotAsks *asks, const ControlSnapshot *end);

@@ -1,5 +1,5 @@
 /* Snapshots that a worker asks for. The scheduler leads all nodes through one; the worker waits for
- * its end, or gets a ticket.
+ * its end, or for the cut alone, and gets a ticket.
  *
  * Why the wait ends: the scheduler says how every snapshot ended (scheduler_snapshot.c), and if it
  * cannot any more, this node ends what it has asked for. No step of a snapshot waits for a worker.
@@ -142,7 +142,7 @@ RubatoTicket rubato_worker_snapshot_async(RubatoWorker *worker, const RubatoSnap
     };
     RubatoTicket ticket;
     uint64_t seed;
-    Call *call;
+    Call *call, cut;
 
     g_return_val_if_fail(worker != NULL && spec != NULL, 0);
     g_autofree char *text = write_spec(worker, spec, &seed, error);
@@ -161,9 +161,14 @@ RubatoTicket rubato_worker_snapshot_async(RubatoWorker *worker, const RubatoSnap
     request->text = g_steal_pointer(&text);
     request->ask = (SnapshotAsk){ .call = call,
                                   .spec = request->text,
+                                  .cut = &cut,
                                   .seed = seed,
                                   .epoch = task_run_epoch(worker->engine_data) };
+    call_begin(&cut, NULL);
+    call_add_parts(&cut, 1);
     snapshot_asks_begin(&engine_of(worker)->snapshot_asks, &request->ask);
-    call_sent(call);
+    call_sent(call); /* the request may be gone */
+    call_sent(&cut);
+    wait_for(worker, &cut);
     return ticket;
 }

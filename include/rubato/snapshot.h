@@ -70,9 +70,9 @@ RUBATO_API bool rubato_engine_snapshot(RubatoEngine *engine, const RubatoSnapsho
 RUBATO_API bool rubato_worker_snapshot(RubatoWorker *worker, const RubatoSnapshotSpec *spec,
                                        uint64_t *number, GError **error);
 
-/* The same without waiting: the ticket ends when the snapshot is whole. The cut comes some time
- * after the call, so later Adds of the worker may be in it. The spec may go at once; number, if not
- * NULL, must stay until the ticket has ended. 0 with the errors that are known at once. */
+/* The same, but it returns when the tables are cut, before they are written: the ticket ends when
+ * the snapshot is whole. The spec may go at once; number, if not NULL, must stay until the ticket
+ * has ended. 0 with the errors that are known at once; the others come with the ticket. */
 RUBATO_API RubatoTicket rubato_worker_snapshot_async(RubatoWorker *worker,
                                                      const RubatoSnapshotSpec *spec,
                                                      uint64_t *number,

@@ -1,7 +1,10 @@
 /* Programs with --checkpoint and --resume: a run that goes on from any snapshot ends with the same
  * bits as one that was not interrupted, on one process and on two nodes. */
 #include <rubato/mix.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "tests/support/cluster/program_run.h"
 #include "tests/support/data/image_files.h"
@@ -10,7 +13,7 @@
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Outcome, outcome_clear)
 
-enum { N_ROWS = 400, N_EPOCHS = 4 };
+enum { N_ROWS = 1000, N_EPOCHS = 4 };
 
 static char *folder, *rows, *checkpoints;
 
@@ -60,7 +63,7 @@ static Outcome run(Place place, const char *program, const char *model, const ch
         arguments[n++] = "--train";
         arguments[n++] = rows;
         arguments[n++] = "--rule=adam"; /* has state */
-        arguments[n++] = "--batch-size=64";
+        arguments[n++] = "--batch-size=200";
     }
     for (; *more != NULL; more++)
         arguments[n++] = *more;
@@ -135,6 +138,121 @@ START_TEST(resumed_run_ends_with_the_same_bits)
 }
 END_TEST
 
+/* ---- in the middle of an epoch ---- */
+
+/* The run is as one that was killed when it had taken so many snapshots of each hundred. The rows
+ * that the workers had read by then do not come again. */
+static const struct {
+    const char *program;
+    Place place, resumed_place;
+    unsigned percent;
+} middles[] = {
+    { "rubato-lr", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, 1 },
+    { "rubato-lr", PLACE_TWO_NODES, PLACE_ONE_PROCESS, 50 },
+    { "rubato-fm", PLACE_ONE_PROCESS, PLACE_TWO_NODES, 30 },
+    { "rubato-softmax", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, 60 },
+};
+
+/* Drops the newest, so that one in the middle of an epoch is the last. */
+static void drop_to(unsigned percent)
+{
+    g_autofree uint64_t *numbers = NULL;
+    size_t n;
+
+    ck_assert(rubato_snapshot_list(checkpoints, &numbers, &n, NULL));
+    ck_assert_uint_ge(n, 3);
+    const size_t n_left = MAX(1, n * percent / 100);
+    for (; n > n_left; n--)
+        drop(numbers[n - 1]);
+}
+
+START_TEST(run_resumed_in_the_middle_of_an_epoch_ends_with_the_same_bits)
+{
+    const char *const first[] = { "--checkpoint", checkpoints, "--keep=0", "--checkpoint-every=2c",
+                                  NULL };
+    const char *const second[] = { "--checkpoint", checkpoints, "--resume", NULL };
+
+    run_ok(middles[_i].place, middles[_i].program, "whole", "", first);
+    drop_to(middles[_i].percent);
+    run_ok(middles[_i].resumed_place, middles[_i].program, "resumed", "steps of the next one",
+           second);
+    expect_same("whole", "resumed");
+}
+END_TEST
+
+/* Starts rubato-lr, slow, without --save; sends the signal when it has done an epoch. Returns how
+ * it ended. */
+static int run_and_signal(int signal_number, const char *const *more)
+{
+    const char *argv[20] = {
+        TEST_BIN_DIR "/rubato-lr", "--epochs=4",  "--train",         rows, "--rule=adam",
+        "--batch-size=200",        "--workers=4", "--straggler=1:30"
+    };
+    size_t n = 8;
+    char line[1024] = "";
+    int err, status;
+    GPid pid;
+
+    for (; *more != NULL; more++)
+        argv[n++] = *more;
+    ck_assert(g_spawn_async_with_pipes(NULL, (char **)(uintptr_t)argv, NULL,
+                                       G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL, NULL,
+                                       NULL, &pid, NULL, NULL, &err, NULL));
+    FILE *const said = fdopen(err, "r");
+    while (strstr(line, "epoch 1/") == NULL)
+        ck_assert_ptr_nonnull(fgets(line, sizeof line, said));
+    ck_assert_int_eq(kill(pid, signal_number), 0);
+    while (fgets(line, sizeof line, said) != NULL)
+        continue;
+    fclose(said);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static const struct {
+    int signal_number;
+    const char *every;
+} signals[] = { { SIGTERM, "4" }, { SIGKILL, "1c" } };
+
+/* SIGTERM ends training with a snapshot, whatever --checkpoint-every says. */
+START_TEST(run_that_a_signal_ended_goes_on_with_the_same_bits)
+{
+    const int signal_number = signals[_i].signal_number;
+    const char *const first[] = { "--checkpoint", checkpoints, "--checkpoint-every",
+                                  signals[_i].every, NULL };
+    const char *const second[] = { "--checkpoint", checkpoints, "--resume", NULL };
+    g_autofree char *others = g_build_filename(folder, "others", NULL);
+    const int status = run_and_signal(signal_number, first);
+
+    if (signal_number == SIGTERM)
+        ck_assert_int_eq(WEXITSTATUS(status), 128 + SIGTERM);
+    else
+        ck_assert_int_eq(WTERMSIG(status), signal_number);
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "resumed", "steps of the next one", second);
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "whole", "",
+           (const char *const[]){ "--checkpoint", others, NULL });
+    expect_same("whole", "resumed");
+}
+END_TEST
+
+/* Which rows a worker had, its number and the size of its batches decide. */
+START_TEST(middle_of_an_epoch_needs_the_same_workers_and_batches)
+{
+    const char *const first[] = { "--checkpoint", checkpoints, "--checkpoint-every=2c", NULL };
+    const char *const other[] = { "--checkpoint", checkpoints, "--resume", "--batch-size=32",
+                                  NULL };
+    g_auto(Outcome) outcome = { 0 };
+
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "whole", "", first);
+    drop_to(50);
+    outcome = run(PLACE_ONE_PROCESS, "rubato-lr", "none", other);
+    ck_assert_int_eq(outcome.status, 1);
+    ck_assert_msg(strstr(outcome.err, "is of the middle of an epoch, with 4 workers, --batch-size "
+                                      "200 and --split fixed: go on with the same") != NULL,
+                  "%s", outcome.err);
+}
+END_TEST
+
 /* Here the order of the rows is the same, too. Readers of files have another seed in each epoch of
  * a run with snapshots. */
 START_TEST(softmax_learns_the_same_without_snapshots)
@@ -203,6 +321,13 @@ START_TEST(calls_that_make_no_sense_are_refused)
     expect_refusal(2, "--keep: needs --checkpoint", ARGUMENTS("--keep=2"));
     expect_refusal(2, "--checkpoint-every: expected",
                    ARGUMENTS("--checkpoint", checkpoints, "--checkpoint-every=0"));
+    expect_refusal(2, "--checkpoint-every: expected",
+                   ARGUMENTS("--checkpoint", checkpoints, "--checkpoint-every=5m"));
+    expect_refusal(2, "--checkpoint-every: expected",
+                   ARGUMENTS("--checkpoint", checkpoints, "--checkpoint-every=1.5c"));
+    expect_refusal(
+        2, "--checkpoint-every 9s and --split dynamic", //
+        ARGUMENTS("--checkpoint", checkpoints, "--checkpoint-every=9s", "--split=dynamic"));
     expect_refusal(2, "--resume and --load",
                    ARGUMENTS("--checkpoint", checkpoints, "--resume", "--load", "x"));
     expect_refusal(2, "--checkpoint and --validate",
@@ -223,6 +348,11 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_loop_test(cases, resumed_run_ends_with_the_same_bits, 0, G_N_ELEMENTS(runs));
+    tcase_add_loop_test(cases, run_resumed_in_the_middle_of_an_epoch_ends_with_the_same_bits, 0,
+                        G_N_ELEMENTS(middles));
+    tcase_add_loop_test(cases, run_that_a_signal_ended_goes_on_with_the_same_bits, 0,
+                        G_N_ELEMENTS(signals));
+    tcase_add_test(cases, middle_of_an_epoch_needs_the_same_workers_and_batches);
     tcase_add_test(cases, softmax_learns_the_same_without_snapshots);
     tcase_add_test(cases, damaged_snapshot_is_passed_over);
     tcase_add_test(cases, resumed_run_that_is_over_trains_no_more);

@@ -45,6 +45,18 @@ void app_read_ahead_free(AppReadAhead *ahead)
     g_free(ahead);
 }
 
+uint64_t app_read_ahead_skip(AppReadAhead *ahead, uint64_t n_batches)
+{
+    RubatoBatch **const batch = &ahead->slots[0].batch;
+    uint64_t n_rows = 0;
+
+    for (; n_batches > 0 && !ahead->ended; n_batches--) {
+        ahead->ended = !rubato_reader_next(ahead->reader, batch, &ahead->error);
+        n_rows += ahead->ended ? 0 : (*batch)->n_rows;
+    }
+    return n_rows;
+}
+
 static bool fill(AppReadAhead *ahead, Slot *slot)
 {
     return rubato_reader_next(ahead->reader, &slot->batch, &ahead->error) &&

@@ -17,6 +17,9 @@ AppReadAhead *app_read_ahead_new(RubatoReader *reader, uint32_t n_ahead,
 /* NULL is allowed. */
 void app_read_ahead_free(AppReadAhead *ahead);
 
+/* Before the first step: leaves out so many batches. Returns how many rows these have. */
+uint64_t app_read_ahead_skip(AppReadAhead *ahead, uint64_t n_batches);
+
 /* The batch of a step: valid until that of step + n_ahead + 1 is asked for. NULL at the end and
  * after an error, which app_read_ahead_ended tells apart. (transfer none) */
 const RubatoBatch *app_read_ahead_batch(AppReadAhead *ahead, uint64_t step);

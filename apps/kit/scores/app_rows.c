@@ -115,11 +115,15 @@ const AppFeatures *app_rows_scaling(const AppRows *rows)
 }
 
 AppReadAhead *app_rows_read(const AppRows *rows, const App *app, const AppData *data,
-                            RubatoWorker *worker, GError **error)
+                            RubatoWorker *worker, AppWorker *self, GError **error)
 {
     const RubatoReaderOptions options =
         app_data_reader_options(app, data, rubato_worker_n_workers(worker));
+    AppReadAhead *const ahead =
+        app_read_ahead_new(rubato_worker_open_reader(worker, rows->train, &options, error),
+                           MAX(1, app->speculation), app_rows_scaling(rows));
 
-    return app_read_ahead_new(rubato_worker_open_reader(worker, rows->train, &options, error),
-                              MAX(1, app->speculation), app_rows_scaling(rows));
+    if (ahead != NULL)
+        app_worker_skip(self, app_read_ahead_skip(ahead, app_worker_first_step(self)));
+    return ahead;
 }

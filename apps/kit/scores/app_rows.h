@@ -36,8 +36,8 @@ const char *app_rows_setting(const AppRows *rows);
 const AppFeatures *app_rows_scaling(const AppRows *rows);
 
 /* Opens a worker's part of the rows to train on, read as the flags say, and so far ahead that its
- * keys can be announced. The worker's thread. (transfer full) */
+ * keys can be announced, from the worker's first step on. The worker's thread. (transfer full) */
 AppReadAhead *app_rows_read(const AppRows *rows, const App *app, const AppData *data,
-                            RubatoWorker *worker, GError **error);
+                            RubatoWorker *worker, AppWorker *self, GError **error);
 
 #endif
