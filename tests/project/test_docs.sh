@@ -61,13 +61,32 @@ map_ports()
     sed -E "s/\b41([0-9][0-9])\b/$ports\1/g"
 }
 
+# A number that a program has computed, such as a loss of 0.6974, is no port: only those that the
+# pages have are, and nothing of a number stands before them.
 unmap_ports()
 {
-    sed -E "s/\b$ports([0-9][0-9])\b/41\1/g"
+    sed -E "s/(^|[^0-9.,])$ports(${endings:=$(port_endings)})\b/\141\2/g"
+}
+
+# The last two digits of the pages' ports: "00|01|17".
+port_endings()
+{
+    grep -rhoE '\b41[0-9][0-9]\b' "$source_dir/README.md" "$source_dir/docs" --include='*.md' |
+        cut -c3- | sort -u | paste -sd'|'
+}
+
+check_ports()
+{
+    local ports=69 text
+
+    text=$(unmap_ports <<<"6901: loss 0.6901 of 1,6902 at 127.0.0.1:6902, tcp://h:6900; 6999")
+    [ "$text" = "4101: loss 0.6901 of 1,6902 at 127.0.0.1:4102, tcp://h:4100; 6999" ] ||
+        fail "ports" "numbers were taken for ports: $text"
 }
 
 # ---- the reader's surroundings ----
 
+check_ports
 find_ports
 log=$scratch/log
 cmake --install "$build_dir" --prefix "$scratch/prefix" >"$log" || {
