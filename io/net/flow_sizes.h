@@ -12,7 +12,8 @@ typedef struct {
     /* The rows, or the keys of a list, that one message to another node carries; up to
      * POST_OFFICE_MAX_VALUE_BYTES. Larger requests become several, so that one node gathers a piece
      * while the other scatters the one before, and pieces stay in the processors' caches on their
-     * way. If bytes are only copied (near), smaller pieces are better. */
+     * way. If bytes are only copied (near), smaller pieces are better: with their headers they are
+     * one record of a ring (ring_piece_bytes), and are read where they lie. */
     size_t piece_bytes, near_piece_bytes;
 
     /* The same to a node to which requests of high priority are sent. Such a request waits for one
@@ -57,7 +58,7 @@ typedef struct {
  * fit into the processors' caches. */
 #define FLOW_SIZES_USUAL                                     \
     ((FlowSizes){ .piece_bytes = (size_t)512 << 10,          \
-                  .near_piece_bytes = (size_t)128 << 10,     \
+                  .near_piece_bytes = (size_t)127 << 10,     \
                   .high_piece_bytes = (size_t)64 << 10,      \
                   .near_high_piece_bytes = (size_t)16 << 10, \
                   .worth_sending_bytes = (size_t)32 << 10,   \

@@ -172,6 +172,20 @@ static NetworkPeerState sender_state(Channel *channel)
     return state;
 }
 
+static uint64_t sender_accepted(Channel *channel)
+{
+    Sender *const sender = (Sender *)channel;
+    uint64_t number = 0;
+
+    if (sender->ops->accepted == NULL)
+        return 0;
+    pthread_mutex_lock(&sender->lock);
+    if (sender->is_open)
+        number = sender->ops->accepted(sender);
+    pthread_mutex_unlock(&sender->lock);
+    return number;
+}
+
 static uint32_t sender_n_resets(Channel *channel)
 {
     const uint32_t n =
@@ -243,6 +257,7 @@ static const ChannelOps sender_channel_ops = {
     .send = sender_send,
     .takes_values = true,
     .state = sender_state,
+    .accepted = sender_accepted,
     .n_resets = sender_n_resets,
     .is_refused = sender_is_refused,
     .close = sender_close,

@@ -53,6 +53,9 @@ typedef struct {
     /* Whether `write` takes a packet whose values are not in its bytes yet, when *at is 0. */
     bool takes_values;
 
+    /* What the other end of the open connection has accepted (ChannelOps.accepted). NULL: 0. */
+    uint64_t (*accepted)(const Sender *sender);
+
     /* Something has come on the connection; epoll's `events` say what. False: the connection has
      * ended. */
     bool (*hear)(Sender *sender, uint32_t events);

@@ -44,6 +44,11 @@ typedef struct {
     /* The address of its sender, for messages; "an unknown address" if it is unknown. Lives as long
      * as the packet. (transfer none) */
     const char *(*address)(Received *received);
+
+    /* The link has taken the packets up to this number, of which this is one. Tells the channel
+     * that sent them, if that takes no packet: see ChannelOps.accepted. NULL: it would. Before the
+     * next receive, on the same thread. */
+    void (*accept)(Received *received, uint64_t number);
 } ReceivedOps;
 
 struct Received {
@@ -171,6 +176,11 @@ struct ChannelOps {
     /* The state of the connection. It is called several times a second, so a channel may also use
      * the call to try to connect again. The holder. */
     NetworkPeerState (*state)(Channel *channel);
+
+    /* The number of the last packet that the other end's link has taken, as far as the channel
+     * knows; 0: it knows nothing. The other end may say any number. NULL: it never knows. The
+     * holder. */
+    uint64_t (*accepted)(Channel *channel);
 
     /* How often the connection was made again after it had broken. Packets sent before the last
      * time may be lost, and can be sent again now. NULL: unknown. The holder. */

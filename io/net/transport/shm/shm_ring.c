@@ -33,6 +33,7 @@ struct RingShared {
 
     /* stored by the reader */
     _Alignas(64) _Atomic uint64_t tail;
+    _Atomic uint64_t accepted;
 };
 
 /* In front of each record. */
@@ -48,6 +49,7 @@ enum {
     SKIP_MARK = 0x50494b53,  /* packet_bytes is the distance to the next record */
     REWIND_BYTES = 64 << 10, /* a ring with little traffic returns to its beginning after these */
     RETRY_BYTES = 2 << 10,   /* until the next attempt, if the ring was not empty */
+    REWIND_RECORDS = 4,      /* records as large as the next one that fit at once afterwards */
 };
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -165,14 +167,16 @@ static uint8_t *at_place(const Ring *ring, uint64_t place)
 /* ---- the writer ---- */
 
 /* Goes back to the beginning of the ring now and then, if the ring is empty. So the little traffic
- * of idle nodes stays in few pages, and the rest of the ring is never touched. */
+ * of idle nodes stays in few pages, and the rest of the ring is never touched. The rest counts as
+ * taken until the reader has released the next record. So the writer goes back no sooner than there
+ * is room for some records at the beginning; otherwise it would have to wait after the first. */
 static void rewind_ring(RingWriter *writer, size_t piece)
 {
     const size_t capacity = writer->ring.capacity;
     const size_t place = (size_t)(writer->head & (capacity - 1));
     const RecordHeader skip = { .mark = SKIP_MARK, .packet_bytes = capacity - place };
 
-    if (writer->head < writer->rewind_at || place < record_bytes(piece))
+    if (writer->head < writer->rewind_at || place < REWIND_RECORDS * record_bytes(piece))
         return;
     /* Acquire: pairs with the reader's stores of tail. The reader is done with what will be
      * overwritten. */
@@ -243,6 +247,12 @@ RingResult ring_write(RingWriter *writer, const uint8_t *packet, size_t size, si
     return RING_OK;
 }
 
+uint64_t ring_accepted(const RingWriter *writer)
+{
+    /* Relaxed, as the store: the number orders no other memory. */
+    return atomic_load_explicit(&writer->ring.shared->accepted, memory_order_relaxed);
+}
+
 /* ---- the reader ---- */
 
 RingResult ring_read(RingReader *reader, RingRecord *record)
@@ -289,6 +299,11 @@ void ring_release(RingReader *reader, const RingRecord *record)
     /* Release: all reads of the record come before it. The order of tail and wants_room matters
      * only in ring_wants_telling, which stores tail again. */
     atomic_store_explicit(&reader->ring.shared->tail, reader->tail, memory_order_release);
+}
+
+void ring_accept(RingReader *reader, uint64_t number)
+{
+    atomic_store_explicit(&reader->ring.shared->accepted, number, memory_order_relaxed);
 }
 
 bool ring_wants_telling(RingReader *reader)

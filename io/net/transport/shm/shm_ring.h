@@ -1,10 +1,10 @@
 /* A ring of records in memory that two processes share: one writes, the other reads.
  *
- * A record is a packet, or a piece of one that is larger than RING_PIECE_BYTES. It becomes visible
- * all at once, when it is complete; so a writer that dies in the middle of a record leaves nothing.
- * Each end keeps its own position in its own memory and does not trust the shared memory: it checks
- * against the ring what it reads there before it uses it. An end that finds a wrong value says that
- * the ring is broken.
+ * A record is a packet, or a piece of one that is larger than ring_piece_bytes(). It becomes
+ * visible all at once, when it is complete; so a writer that dies in the middle of a record leaves
+ * nothing. Each end keeps its own position in its own memory and does not trust the shared memory:
+ * it checks against the ring what it reads there before it uses it. An end that finds a wrong value
+ * says that the ring is broken.
  *
  * The memory is an anonymous file, sealed so that neither end can shrink it while the other uses
  * it. It is mapped twice in a row, so that a record that crosses the end of the ring is contiguous.
@@ -86,6 +86,10 @@ RingResult ring_write(RingWriter *writer, const uint8_t *packet, size_t size, si
 RingResult ring_reserve(RingWriter *writer, size_t size, size_t at, uint8_t **to, size_t *n);
 void ring_commit(RingWriter *writer, size_t n);
 
+/* The last number that the reader has given to ring_accept; 0: none. The other process may write
+ * any number there. */
+uint64_t ring_accepted(const RingWriter *writer);
+
 /* The oldest record, which stays in place until ring_release. RING_EMPTY: there is none. */
 RingResult ring_read(RingReader *reader, RingRecord *record);
 
@@ -94,6 +98,10 @@ bool ring_has_some(const RingReader *reader);
 
 /* The reader is done with the oldest record. */
 void ring_release(RingReader *reader, const RingRecord *record);
+
+/* Tells the writer a number: the packets up to this one need not come again. It costs a store; the
+ * writer looks when it likes to. */
+void ring_accept(RingReader *reader, uint64_t number);
 
 /* Whether to tell the writer now that there is room, because it waits for that. It counts as told
  * afterwards. */

@@ -87,6 +87,11 @@ static void received_move(Received *to, Received *from)
     *to = *from;
 }
 
+static void received_accept(Received *received, uint64_t number)
+{
+    ring_accept(&inside(received)->receiver->reader, number);
+}
+
 static const char *received_address(Received *received)
 {
     ShmReceived *const self = inside(received);
@@ -99,6 +104,7 @@ static const ReceivedOps received_ops = {
     .release = received_release,
     .move = received_move,
     .address = received_address,
+    .accept = received_accept,
 };
 
 /* ---- descriptors ---- */

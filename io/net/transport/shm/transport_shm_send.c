@@ -142,6 +142,11 @@ static SenderProgress sender_write(Sender *sender, Packet *packet, size_t *at, s
     return SENDER_DONE;
 }
 
+static uint64_t sender_accepted(const Sender *sender)
+{
+    return ring_accepted(&((const ShmSender *)sender)->writer);
+}
+
 /* Takes the receiver's proof; then sends ours, and the ring. */
 static bool shake_hands(ShmSender *self)
 {
@@ -222,6 +227,7 @@ static const SenderOps sender_ops = {
     .open = sender_open,
     .shut = sender_shut,
     .write = sender_write,
+    .accepted = sender_accepted,
     .hear = sender_hear,
     .free = sender_free,
 };

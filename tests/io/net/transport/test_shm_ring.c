@@ -175,6 +175,33 @@ START_TEST(little_traffic_stays_in_few_pages)
 }
 END_TEST
 
+/* A ring that is empty goes back to its beginning, and the rest of it is not free at first. */
+START_TEST(large_records_find_room_after_the_ring_has_gone_back)
+{
+    enum { SIZE = 100000, N = 4 };
+    Pair pair;
+    size_t at = 0;
+    struct stat status;
+
+    open_pair(&pair, (size_t)4 << 20);
+    for (unsigned i = 0; i < 40; i++) {
+        const unsigned n = i % 2 == 0 ? 1 : N;
+
+        for (unsigned k = 0; k < n; k++) {
+            ck_assert(write_some(&pair, k, SIZE, &at));
+            at = 0;
+        }
+        for (unsigned k = 0; k < n; k++) {
+            ck_assert(read_some(&pair, k, SIZE, &at));
+            at = 0;
+        }
+    }
+    ck_assert_int_eq(fstat(pair.fd, &status), 0);
+    ck_assert_int_lt(status.st_blocks * 512, 1 << 20);
+    close_pair(&pair);
+}
+END_TEST
+
 START_TEST(record_that_is_not_complete_is_not_there)
 {
     Pair pair;
@@ -189,6 +216,23 @@ START_TEST(record_that_is_not_complete_is_not_there)
     ck_assert(write_some(&pair, 1, 500, &at));
     at = 0;
     ck_assert(read_some(&pair, 1, 500, &at));
+    close_pair(&pair);
+}
+END_TEST
+
+START_TEST(writer_learns_what_its_reader_has_accepted)
+{
+    Pair pair;
+    size_t at = 0;
+
+    open_pair(&pair, CAPACITY);
+    ck_assert_uint_eq(ring_accepted(&pair.writer), 0);
+    ring_accept(&pair.reader, UINT64_MAX - 1);
+    ck_assert_uint_eq(ring_accepted(&pair.writer), UINT64_MAX - 1);
+    ck_assert(write_some(&pair, 1, 500, &at)); /* it is in no one's way */
+    at = 0;
+    ck_assert(read_some(&pair, 1, 500, &at));
+    ck_assert_uint_eq(ring_accepted(&pair.writer), UINT64_MAX - 1);
     close_pair(&pair);
 }
 END_TEST
@@ -324,7 +368,9 @@ int main(void)
     tcase_add_test(ring, full_ring_takes_no_more_and_tells_when_there_is_room);
     tcase_add_loop_test(ring, ring_is_filled_to_the_last_byte_and_not_beyond, 0, 2);
     tcase_add_test(ring, little_traffic_stays_in_few_pages);
+    tcase_add_test(ring, large_records_find_room_after_the_ring_has_gone_back);
     tcase_add_test(ring, record_that_is_not_complete_is_not_there);
+    tcase_add_test(ring, writer_learns_what_its_reader_has_accepted);
     tcase_add_loop_test(ring, nonsense_in_the_shared_memory_is_found, 0, 10);
     tcase_add_test(ring, reader_that_has_read_more_than_was_written_is_found);
     tcase_add_test(ring, reader_that_goes_back_is_found);

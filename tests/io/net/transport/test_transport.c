@@ -76,6 +76,32 @@ START_TEST(many_packets_are_neither_lost_nor_refused)
 }
 END_TEST
 
+/* Some transports tell it without a packet; then of one in pieces, too. */
+START_TEST(channel_knows_what_was_accepted_or_nothing)
+{
+    static const size_t sizes[] = { 100, 20000, 5000000 };
+    TransportEnd a = open_end(_i), b = open_end(_i);
+    Channel *const channel = transport_end_connect(&a, b.endpoint, /* target= */ NULL);
+
+    for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
+        Received received;
+
+        transport_end_send(channel, (uint8_t)i, sizes[i]);
+        ck_assert(transport_end_receive(&b, &received));
+        const bool tells = received.ops->accept != NULL;
+        if (tells)
+            received.ops->accept(&received, 7 + i);
+        if (channel->ops->accepted != NULL)
+            ck_assert_uint_eq(channel->ops->accepted(channel), tells ? 7 + i : 0);
+        ck_assert(!tells || channel->ops->accepted != NULL);
+        received.ops->release(&received);
+    }
+    transport_end_close(&b);
+    transport_end_hang_up(channel, 0);
+    transport_end_close(&a);
+}
+END_TEST
+
 START_TEST(packets_wait_for_a_node_that_is_not_there_yet)
 {
     TransportEnd a = open_end(_i), b = open_end(_i);
@@ -358,6 +384,7 @@ int main(void)
     tcase_set_timeout(all, 60);
     tcase_add_loop_test(all, packets_arrive_whole_and_in_order, 0, N_TRANSPORTS);
     tcase_add_loop_test(all, many_packets_are_neither_lost_nor_refused, 0, N_TRANSPORTS);
+    tcase_add_loop_test(all, channel_knows_what_was_accepted_or_nothing, 0, N_TRANSPORTS);
     tcase_add_loop_test(all, packets_wait_for_a_node_that_is_not_there_yet, 0, N_TRANSPORTS);
     tcase_add_loop_test(all, closing_with_linger_still_sends, 0, N_TRANSPORTS);
     tcase_add_loop_test(all, closing_gives_back_what_was_not_sent, 0, N_TRANSPORTS);
