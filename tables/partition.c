@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "io/net/link/key_range.h"
+#include "tables/partition_split.h"
 
 /* Up to this many parts, one pass over all keys for each part is faster than a counting sort. */
 #define FEW_PARTS 4
@@ -182,7 +183,8 @@ static bool ensure_capacity(Slicer *slicer, size_t n)
     slicer->capacity = 0;
     g_free(slicer->at);
     g_free(slicer->parts_of);
-    slicer->at = g_try_new(uint32_t, 2 * (capacity + 1)); /* see sort_for_few and sort_for_two */
+    /* see sort_for_few and sort_for_two */
+    slicer->at = g_try_new(uint32_t, 2 * (capacity + PARTITION_SPLIT_SPARE));
     slicer->parts_of = g_try_new(uint32_t, capacity);
     if (slicer->at == NULL || slicer->parts_of == NULL)
         return false;
@@ -256,24 +258,21 @@ static void find_parts(const Partition *partition, const RubatoKey *restrict key
     }
 }
 
-/* Sorts the keys' positions for two parts. Each position is written to both lists, and stays in the
- * list whose length then counts it. The second list has the upper half of the memory. */
+/* Sorts the keys' positions for two parts. The second list has the upper half of the memory. */
 static void sort_for_two(Slicer *slicer, const Partition *partition, const RubatoKey *restrict keys,
                          size_t n)
 {
-    uint32_t *restrict first = slicer->at, *restrict second = first + slicer->capacity + 1;
-    const RubatoKey first_key = partition->first_key;
+    uint32_t *restrict first = slicer->at;
+    uint32_t *restrict second = first + slicer->capacity + PARTITION_SPLIT_SPARE;
     size_t n_second = 0;
 
     if (partition->kind == PARTITION_RANGE) {
-        const uint64_t bound = partition->bounds[1] - first_key; /* see lies_below */
+        const RubatoKey first_key = partition->first_key;
 
-        for (size_t i = 0; i < n; i++) {
-            first[i - n_second] = second[n_second] = (uint32_t)i;
-            n_second += keys[i] - first_key >= bound;
-        }
+        n_second = partition_split(keys, n, first_key, partition->bounds[1] - first_key, first,
+                                   second); /* see lies_below */
     } else {
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++) { /* as partition_split does */
             first[i - n_second] = second[n_second] = (uint32_t)i;
             n_second += partition_part(partition, keys[i]);
         }
