@@ -18,7 +18,7 @@
 #define LONGEST_NS 50000
 #define MOST_SHARING 64u
 
-#define LOOKS 32u
+#define LOOKS 64u
 #define LOOKS_SHARING 1u
 
 /* After MOST_FAILED attempts without success, the next attempt is left out, then the next two,
