@@ -70,10 +70,11 @@ static bool has_entry_or_nothing(const char *at, const char *end)
 static const char *next_label(const char **at, const char *end, size_t *size)
 {
     const char *label = *at, *newline;
+    size_t rest = (size_t)(end - label);
 
-    while (label < end && is_blank(*label))
+    for (; rest > 0 && is_blank(*label); rest--)
         label++;
-    newline = memchr(label, '\n', (size_t)(end - label));
+    newline = memchr(label, '\n', rest);
     *at = newline != NULL ? newline + 1 : end;
     *size = word_size(label, *at);
     return label;
