@@ -1,7 +1,8 @@
 /* rubato-gbdt: what its files share.
  *
- *   gbdt.c         the tables, how trees grow, evaluation and prediction
+ *   gbdt.c         the tables, evaluation and prediction
  *   gbdt_load.c    flags, and what follows from them and from the rows
+ *   gbdt_train.c   how trees grow
  *   gbdt_bins.c    values as small numbers
  *   gbdt_rows.c    a worker's rows while a tree grows
  *   gbdt_split.c   the best split, which servers find
@@ -62,6 +63,11 @@ bool gbdt_parse(GbdtJob *job, int argc, char **argv);
 
 /* After app_start: opens the rows and cuts their values into bins. Collective. */
 bool gbdt_load(GbdtJob *job, GError **error);
+
+/* Two tasks; their user_data is the job. The first reads each worker's rows, the second grows
+ * trees. Workers. */
+bool gbdt_read_share(RubatoWorker *worker, void *user_data, GError **error);
+bool gbdt_train(RubatoWorker *worker, void *user_data, GError **error);
 
 /* After app_create_model: how many rounds the loaded model has. */
 bool gbdt_count_loaded(GbdtJob *job, GError **error);
