@@ -1,5 +1,4 @@
 /* rubato-fm: its own flags, and what the training data says of the model. Runs on main's thread. */
-#include <float.h>
 #include <math.h>
 
 #include "apps/fm/fm_job.h"
@@ -15,9 +14,7 @@ static const double softmax_rates[APP_N_RULES] = {
 };
 
 #define FACTORS_DEFAULT 8
-#define NOT_GIVEN G_MININT
 #define MAX_MIB (1 << 30)
-#define NUMBER_NOT_GIVEN (-DBL_MAX)
 
 /* The penalty on factors if --l2-factors is not given. With softmax a product of factors adds to
  * the scores of all classes, and nothing but the penalty keeps it small where values are rare or
@@ -53,9 +50,8 @@ static bool take_flags(void *user_data, GError **error)
 {
     FmJob *job = user_data;
 
-    if (job->n_factors != NOT_GIVEN && (job->n_factors < 1 || job->n_factors > FM_FACTORS_MAX))
-        return app_refuse(error, "--factors: expected a number from 1 to %d, found %d",
-                          FM_FACTORS_MAX, job->n_factors);
+    if (!app_check_count("factors", job->n_factors, FM_FACTORS_MAX, error))
+        return false;
     if (!isfinite(job->init_stddev) || job->init_stddev <= 0)
         return app_refuse(error, "--init-stddev: expected a number above 0, found %g",
                           job->init_stddev);
@@ -65,8 +61,7 @@ static bool take_flags(void *user_data, GError **error)
         !app_rule_take(&job->rule, job->rule_name, error) ||
         !app_check_number("l1", job->rule.l1, error) ||
         !app_check_number("l2", job->model.l2, error) ||
-        (job->model.l2_factors > NUMBER_NOT_GIVEN &&
-         !app_check_number("l2-factors", job->model.l2_factors, error)))
+        !app_check_number("l2-factors", job->model.l2_factors, error))
         return false;
     if (job->rule.l1 > 0 && job->rule.kind != APP_RULE_FTRL)
         return app_refuse(error, "--l1: needs --rule ftrl");
@@ -114,9 +109,9 @@ bool fm_parse(FmJob *job, int argc, char **argv)
     static const char *const of_training[] = { "rule",    "l1",    "l2",          "l2-factors",
                                                "max-mib", "evict", "admit-count", NULL };
 
-    *job = (FmJob){ .n_factors = NOT_GIVEN,
+    *job = (FmJob){ .n_factors = APP_COUNT_NOT_GIVEN,
                     .init_stddev = 0.05,
-                    .model.l2_factors = NUMBER_NOT_GIVEN,
+                    .model.l2_factors = APP_NOT_GIVEN,
                     .program = { .name = "rubato-fm",
                                  .summary = "Trains factorisation machines on sparse rows.",
                                  .options = options,
@@ -145,19 +140,15 @@ int fm_end(FmJob *job, const GError *error)
 
 static bool settle(FmJob *job, GError **error)
 {
-    const char *text = app_loaded_setting(&job->app, "factors");
-    guint64 loaded = FACTORS_DEFAULT;
-
     if (!app_loss_follow(&job->model.loss, &job->app, job->loss_name, error))
         return false;
-    /* What is no number is refused when the model is loaded. */
-    if (text != NULL)
-        (void)g_ascii_string_to_unsigned(text, 10, 1, FM_FACTORS_MAX, &loaded, NULL);
     job->model.n_factors =
-        job->n_factors != NOT_GIVEN ? (uint32_t)job->n_factors : (uint32_t)loaded;
+        job->n_factors != APP_COUNT_NOT_GIVEN
+            ? (uint32_t)job->n_factors
+            : app_loaded_count(&job->app, "factors", FM_FACTORS_MAX, FACTORS_DEFAULT);
     if (g_strcmp0(app_loaded_setting(&job->app, "field_aware"), "yes") == 0)
         job->field_aware = TRUE;
-    if (job->model.l2_factors <= NUMBER_NOT_GIVEN)
+    if (job->model.l2_factors <= APP_NOT_GIVEN)
         job->model.l2_factors = job->model.loss.kind == APP_LOSS_SOFTMAX ? L2_FACTORS_SOFTMAX : 0;
     app_rule_choose_rate(&job->app, &job->rule,
                          job->model.loss.kind == APP_LOSS_SOFTMAX ? softmax_rates : learning_rates);
@@ -205,7 +196,7 @@ static bool take_shape(FmJob *job, GError **error)
 bool fm_load(FmJob *job, GError **error)
 {
     return settle(job, error) &&
-           app_rows_open(&job->rows, &job->app, &job->data, &job->model.loss,
-                         /* counts_entries= */ job->model.l2 > 0, error) &&
+           app_rows_open(&job->rows, &job->app, &job->data, &job->model.loss, &job->model.l2,
+                         error) &&
            (app_only_loads(&job->app) ? take_shape(job, error) : take_fields(job, error));
 }

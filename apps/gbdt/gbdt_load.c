@@ -20,14 +20,11 @@ static bool take_flags(void *user_data, GError **error)
         return false;
     if (job->loss.kind == APP_LOSS_HINGE)
         return app_refuse(error, "--loss: expected logistic, squared or softmax, found \"hinge\"");
-    if (job->max_depth < 1 || job->max_depth > GBDT_DEPTH_MAX)
-        return app_refuse(error, "--max-depth: expected a number from 1 to %d, found %d",
-                          GBDT_DEPTH_MAX, job->max_depth);
+    if (!app_check_count("max-depth", job->max_depth, GBDT_DEPTH_MAX, error))
+        return false;
     if (job->n_bins < 3 || job->n_bins > GBDT_BINS_MAX)
         return app_refuse(error, "--bins: expected a number from 3 to %d, found %d", GBDT_BINS_MAX,
                           job->n_bins);
-    if (job->data.standardize)
-        return app_refuse(error, "--standardize: has no effect on trees, which compare values");
     if (job->data.split == RUBATO_SPLIT_DYNAMIC)
         return app_refuse(error, "--split: dynamic has no effect here, since each worker reads its "
                                  "rows once, before the first tree");
@@ -88,6 +85,8 @@ bool gbdt_parse(GbdtJob *job, int argc, char **argv)
                                    .data = &job->data,
                                    .no_replicas = "a handler writes into its tables, and copies "
                                                   "do not keep its results",
+                                   .no_standardize = "has no effect on trees, which compare "
+                                                     "values",
                                    .take_flags = take_flags,
                                    .user_data = job,
                                    .epochs = 100,
@@ -109,7 +108,8 @@ int gbdt_end(GbdtJob *job, const GError *error)
 
 /* ---- the rows ---- */
 
-/* Reads all rows; some of them, the same on every node, say where columns are cut. */
+/* Reads all rows; some of them, the same on every node, say where columns are cut. So the cuts do
+ * not depend on how many workers and nodes there are, nor do the trees. */
 static bool read_sample(const GbdtJob *job, uint32_t n_columns, AppDense *sample, GError **error)
 {
     const RubatoReaderOptions options = { .batch_rows = READ_AT_ONCE };
@@ -176,8 +176,7 @@ static bool take_columns(GbdtJob *job, GError **error)
 bool gbdt_load(GbdtJob *job, GError **error)
 {
     if (!app_loss_follow(&job->loss, &job->app, job->loss_name, error) ||
-        !app_rows_open(&job->rows, &job->app, &job->data, &job->loss, /* counts_entries= */ false,
-                       error) ||
+        !app_rows_open(&job->rows, &job->app, &job->data, &job->loss, /* l2= */ NULL, error) ||
         !take_columns(job, error) || (job->rows.train != NULL && !cut_columns(job, error)))
         return false;
     job->program.metric = app_loss_metric(&job->loss);

@@ -160,7 +160,8 @@ char *app_divergence_text(const App *app, const char *what, double loss)
 {
     const double shown = isnan(loss) ? fabs(loss) : loss; /* the sign of NaN tells nothing */
     const AppData *data = app->program->data;
-    const char *scaling = data == NULL         ? " or scale the data"
+    const char *scaling = data == NULL || app->program->no_standardize != NULL
+                              ? " or scale the data"
                           : !data->standardize ? " or scale the data (--standardize)"
                                                : "";
 

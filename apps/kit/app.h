@@ -12,6 +12,7 @@
 #ifndef RUBATO_APPS_KIT_APP_H
 #define RUBATO_APPS_KIT_APP_H
 
+#include <float.h>
 #include <rubato/rubato.h>
 #include <stdio.h>
 
@@ -39,9 +40,11 @@ typedef struct {
 
     /* What the shared flags are when they are not given. */
     uint32_t epochs, batch_size; /* batch_size: or one of those below */
+    uint32_t batch_size_softmax; /* app_rows_open's, with softmax; 0: batch_size */
     double learning_rate;        /* 0: take_flags sets it if the flag was not given; or
                            * APP_NO_LEARNING_RATE: the flag is refused */
     const char *no_replicas;     /* why its tables cannot have replicas; NULL: they can */
+    const char *no_standardize;  /* why it has no use for --standardize; NULL: it has */
     const char *default_train;   /* rows that --train means where they are; NULL: none */
 
     bool has_steps; /* its workers call app_worker_checkpoint, and begin at app_worker_first_step */
@@ -95,6 +98,7 @@ struct App {
     uint32_t epochs;                 /* 0: no training */
     bool only_loads;     /* a loaded model predicts or is tested; no rows to train on are needed */
     uint32_t batch_size; /* rows of a step, over all workers together */
+    bool has_batch_size; /* a flag said so */
     double learning_rate;
     uint64_t seed;
     char *json; /* "-": standard output */
@@ -168,7 +172,12 @@ bool app_load_plugins(char *const *paths, GError **error);
 bool app_find_word(const char *flag, const char *const *words, const char *word, size_t *index,
                    GError **error);
 
-/* For take_flags: whether a flag's number is one from 0. */
+/* For take_flags: whether a flag's count is from 1 to `most`, or APP_COUNT_NOT_GIVEN. */
+#define APP_COUNT_NOT_GIVEN G_MININT
+bool app_check_count(const char *flag, int count, int most, GError **error);
+
+/* For take_flags: whether a flag's number is one from 0, or APP_NOT_GIVEN. */
+#define APP_NOT_GIVEN (-DBL_MAX)
 bool app_check_number(const char *flag, double number, GError **error);
 
 /* Starts the engine that the flags ask for; from here on it is known which node reports, and what
@@ -182,6 +191,10 @@ bool app_only_loads(const App *app);
 /* What the model to load was saved with: the text of a setting; NULL if no model is loaded, or one
  * without this setting. For what no flag says. (transfer none) */
 const char *app_loaded_setting(const App *app, const char *name);
+
+/* The same of a number from 1 to `most`; `otherwise` if there is none. What is no such number is
+ * refused when the model is loaded. */
+uint32_t app_loaded_count(const App *app, const char *name, uint32_t most, uint32_t otherwise);
 
 /* A line that the reporting node prints when training begins. */
 void app_note(App *app, const char *format, ...) G_GNUC_PRINTF(2, 3);

@@ -72,9 +72,15 @@ bool app_find_word(const char *flag, const char *const *words, const char *word,
     return app_refuse(error, "--%s: expected one of %s, found \"%s\"", flag, known, word);
 }
 
+bool app_check_count(const char *flag, int count, int most, GError **error)
+{
+    return count == APP_COUNT_NOT_GIVEN || (count >= 1 && count <= most) ||
+           app_refuse(error, "--%s: expected a number from 1 to %d, found %d", flag, most, count);
+}
+
 bool app_check_number(const char *flag, double number, GError **error)
 {
-    return (isfinite(number) && number >= 0) ||
+    return number == APP_NOT_GIVEN || (isfinite(number) && number >= 0) ||
            app_refuse(error, "--%s: expected a number from 0, found %g", flag, number);
 }
 
@@ -382,6 +388,8 @@ static bool read_data(App *app, Flags *flags, GError **error)
 
     if (is_usual)
         flags->data.train = g_strsplit(usual, "\n", 1);
+    if (flags->data.standardize && app->program->no_standardize != NULL)
+        return app_refuse(error, "--standardize: %s", app->program->no_standardize);
     return app->program->data == NULL ||
            app_data_take(app->program->data, &flags->data, !app->only_loads, error);
 }
@@ -410,13 +418,25 @@ static bool read_flags(App *app, Flags *flags, GError **error)
     if (flags->seed < 0)
         return app_refuse(error, "--seed: expected a number from 0, found %" G_GINT64_FORMAT,
                           flags->seed);
-    app->batch_size =
-        flags->batch_size != NOT_GIVEN ? (uint32_t)flags->batch_size : app->program->batch_size;
+    app->has_batch_size = flags->batch_size != NOT_GIVEN;
+    app->batch_size = app->has_batch_size ? (uint32_t)flags->batch_size : app->program->batch_size;
     app->learning_rate =
         flags->learning_rate != RATE_NOT_GIVEN ? flags->learning_rate : app->program->learning_rate;
     app->seed = (uint64_t)flags->seed;
     app->keep_going = flags->keep_going;
     return true;
+}
+
+/* " --batch-size 256", or what --help says instead. (transfer full) */
+static char *batch_size_text(const AppProgram *program)
+{
+    GString *text = g_string_new(NULL);
+
+    if (program->batch_size != APP_WHOLE_BATCHES && program->batch_size != APP_NO_BATCH_SIZE)
+        g_string_append_printf(text, " --batch-size %u", program->batch_size);
+    if (program->batch_size_softmax > 0)
+        g_string_append_printf(text, " (softmax: %u)", program->batch_size_softmax);
+    return g_string_free(text, FALSE);
 }
 
 static GOptionContext *context_new(const AppProgram *program, Flags *flags)
@@ -485,10 +505,7 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
     g_autofree char *rate = program->learning_rate > 0
                                 ? g_strdup_printf(" --learning-rate %g", program->learning_rate)
                                 : g_strdup("");
-    g_autofree char *batch =
-        program->batch_size != APP_WHOLE_BATCHES && program->batch_size != APP_NO_BATCH_SIZE
-            ? g_strdup_printf(" --batch-size %u", program->batch_size)
-            : g_strdup("");
+    g_autofree char *batch = batch_size_text(program);
     g_autofree char *description =
         g_strdup_printf("Defaults: --epochs %u%s%s. Without --cluster it is one\n"
                         "process; on a cluster start it with: rubato run FILE -- %s ...\n",

@@ -320,8 +320,7 @@ static bool settle(KmeansJob *job, GError **error)
 {
     uint64_t n_clusters;
 
-    if (!app_rows_open(&job->rows, &job->app, &job->data, &job->loss, /* counts_entries= */ false,
-                       error))
+    if (!app_rows_open(&job->rows, &job->app, &job->data, &job->loss, /* l2= */ NULL, error))
         return false;
     if (job->app.load == NULL) {
         job->n_clusters = job->n_clusters > 0 ? job->n_clusters : KMEANS_CLUSTERS;

@@ -1,10 +1,7 @@
 /* rubato-kmeans: its own flags. Runs on main's thread. */
 #include "apps/kmeans/kmeans_job.h"
 
-#include <float.h>
-
 #define TOLERANCE 1e-4
-#define TOLERANCE_NOT_GIVEN (-DBL_MAX)
 #define DEFAULT_ROWS "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz"
 
 static bool take_flags(void *user_data, GError **error)
@@ -13,7 +10,7 @@ static bool take_flags(void *user_data, GError **error)
     KmeansJob *job = user_data;
     size_t seed = 0;
 
-    if (job->tolerance == TOLERANCE_NOT_GIVEN)
+    if (job->tolerance == APP_NOT_GIVEN)
         job->tolerance = TOLERANCE;
     else if (job->app.batch_size != APP_WHOLE_BATCHES)
         return app_refuse(error, "--tolerance: has no effect here; it needs steps over all rows, "
@@ -27,9 +24,8 @@ static bool take_flags(void *user_data, GError **error)
         !app_check_number("tolerance", job->tolerance, error))
         return false;
     job->seed = (KmeansSeed)seed;
-    if (job->n_clusters < 0 || job->n_clusters > KMEANS_CLUSTERS_MAX)
-        return app_refuse(error, "--clusters: expected a number from 1 to %d, found %d",
-                          KMEANS_CLUSTERS_MAX, job->n_clusters);
+    if (!app_check_count("clusters", job->n_clusters, KMEANS_CLUSTERS_MAX, error))
+        return false;
     if (app_data_validates(&job->data))
         return app_refuse(error, "--validate: has no effect here, since more clusters always fit "
                                  "better; --test FILE measures on other rows");
@@ -53,7 +49,8 @@ bool kmeans_parse(KmeansJob *job, int argc, char **argv)
 
     static const char *const of_training[] = { "init", "tolerance", NULL };
 
-    *job = (KmeansJob){ .tolerance = TOLERANCE_NOT_GIVEN,
+    *job = (KmeansJob){ .n_clusters = APP_COUNT_NOT_GIVEN,
+                        .tolerance = APP_NOT_GIVEN,
                         .loss = { .kind = APP_LOSS_SQUARED },
                         .program = { .name = "rubato-kmeans",
                                      .summary = "Finds clusters of rows: k-means, Lloyd's or by "

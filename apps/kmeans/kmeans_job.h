@@ -34,7 +34,7 @@ typedef struct {
     AppData data;
     char *seed_name; /* NULL: not given */
     KmeansSeed seed;
-    int n_clusters; /* 0: not given, until it is settled */
+    int n_clusters; /* perhaps not given, until it is settled */
     double tolerance;
 
     AppLoss loss; /* its labels are not looked at */

@@ -44,7 +44,7 @@ bool lr_parse(LrJob *job, int argc, char **argv)
         { "l1", 0, 0, G_OPTION_ARG_DOUBLE, &job->rule.l1,
           "Penalty on the sizes of weights; ftrl makes many 0 (default 0)", "X" },
         { "l2", 0, 0, G_OPTION_ARG_DOUBLE, &job->model.l2,
-          "Penalty on the squares of all weights: half of X times each", "X" },
+          "Penalty on all weights' squares (default 0; softmax 1 / rows)", "X" },
         { "no-bias", 0, G_OPTION_FLAG_REVERSE, G_OPTION_ARG_NONE, &job->has_bias,
           "Scores have no constant term", NULL },
         G_OPTION_ENTRY_NULL,
@@ -53,6 +53,7 @@ bool lr_parse(LrJob *job, int argc, char **argv)
     static const char *const of_training[] = { "rule", "l1", "l2", NULL };
 
     *job = (LrJob){ .has_bias = TRUE,
+                    .model = { .l2 = APP_NOT_GIVEN },
                     .program = { .name = "rubato-lr",
                                  .summary = "Trains linear models on sparse rows: logistic "
                                             "regression and its like.",
@@ -63,6 +64,7 @@ bool lr_parse(LrJob *job, int argc, char **argv)
                                  .user_data = job,
                                  .epochs = 30,
                                  .batch_size = 2048,
+                                 .batch_size_softmax = 128,
                                  .has_steps = true } };
     if (app_parse(&job->app, &job->program, argc, argv))
         return true;
@@ -96,5 +98,5 @@ static bool settle(LrJob *job, GError **error)
 bool lr_load(LrJob *job, GError **error)
 {
     return settle(job, error) && app_rows_open(&job->rows, &job->app, &job->data, &job->model.loss,
-                                               /* counts_entries= */ job->model.l2 > 0, error);
+                                               &job->model.l2, error);
 }

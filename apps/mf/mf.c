@@ -23,7 +23,7 @@ typedef struct {
     /* flags */
     AppData data;
     char *rule_name; /* NULL: not given */
-    int n_factors;   /* 0: not given */
+    int n_factors;
 
     AppLoss loss; /* squared */
     AppRows rows;
@@ -217,15 +217,11 @@ static bool take_flags(void *user_data, GError **error)
     size_t rule = 0;
 
     if (!app_find_word("rule", rule_names, job->rule_name, &rule, error) ||
+        !app_check_count("factors", job->n_factors, MF_FACTORS_MAX, error) ||
         !app_check_number("l2", job->model.l2, error) ||
         !app_check_number("l2-bias", job->model.l2_bias, error) ||
         !app_check_number("init-stddev", job->model.init_stddev, error))
         return false;
-    if (job->n_factors < 0 || job->n_factors > MF_FACTORS_MAX)
-        return app_refuse(error, "--factors: expected a number from 1 to %d, found %d",
-                          MF_FACTORS_MAX, job->n_factors);
-    if (job->data.standardize)
-        return app_refuse(error, "--standardize: rows of users and items have no values");
     if (job->data.split == RUBATO_SPLIT_DYNAMIC)
         return app_refuse(error, "--split: dynamic has no effect here, since each worker has the "
                                  "ratings of its own users and items");
@@ -254,13 +250,15 @@ static bool parse(MfJob *job, int argc, char **argv)
 
     static const char *const of_training[] = { "rule", "l2", "l2-bias", "init-stddev", NULL };
 
-    *job = (MfJob){ .model = { .l2 = 0.05, .l2_bias = 0.02, .init_stddev = 0.1 },
+    *job = (MfJob){ .n_factors = APP_COUNT_NOT_GIVEN,
+                    .model = { .l2 = 0.05, .l2_bias = 0.02, .init_stddev = 0.1 },
                     .loss = { .kind = APP_LOSS_SQUARED },
                     .program = { .name = "rubato-mf",
                                  .summary = "Factorises a matrix of ratings, of users and items.",
                                  .options = options,
                                  .of_training = of_training,
                                  .data = &job->data,
+                                 .no_standardize = "rows of users and items have no values",
                                  .take_flags = take_flags,
                                  .user_data = job,
                                  .epochs = 20,
@@ -274,15 +272,12 @@ static bool parse(MfJob *job, int argc, char **argv)
 /* The number of factors: as the flag says, or the loaded model. */
 static bool settle(MfJob *job, GError **error)
 {
-    const char *text = app_loaded_setting(&job->app, "factors");
-    guint64 loaded = FACTORS_DEFAULT;
-
-    /* What is no number is refused when the model is loaded. */
-    if (text != NULL)
-        (void)g_ascii_string_to_unsigned(text, 10, 1, MF_FACTORS_MAX, &loaded, NULL);
-    job->model.n_factors = job->n_factors > 0 ? (uint32_t)job->n_factors : (uint32_t)loaded;
+    job->model.n_factors =
+        job->n_factors != APP_COUNT_NOT_GIVEN
+            ? (uint32_t)job->n_factors
+            : app_loaded_count(&job->app, "factors", MF_FACTORS_MAX, FACTORS_DEFAULT);
     return app_rows_open(&job->rows, &job->app, &job->data, &job->loss,
-                         /* counts_entries= */ false, error);
+                         /* l2= */ NULL, error);
 }
 
 /* The mean of all ratings: of the loaded model, or of the ratings to train on. */

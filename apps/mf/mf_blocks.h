@@ -6,7 +6,9 @@
  * Large-scale matrix factorization with distributed stochastic gradient descent, KDD 2011). In an
  * epoch each worker goes through all blocks.
  *
- * Every node reads all ratings and comes to the same blocks; it keeps those of its own workers.
+ * Every node reads all ratings, once, and comes to the same blocks; it keeps those of its own
+ * workers. With RUBATO_SPLIT_BY_KEY each of its workers would read them all, and nobody would know
+ * how many ratings the items of the others' users have, by which blocks are made even.
  *
  * Threads: one at a time; any that only read. */
 #ifndef RUBATO_APPS_MF_MF_BLOCKS_H

@@ -161,7 +161,7 @@ END_TEST
 static const BadCall bad_calls[] = {
     { NULL, { NULL }, 1, "cannot be opened" },
     { "0 1:1\n0 1:2\n", { "--clusters", "3" }, 1, "the rows to train on have only 2 different" },
-    { "0 1:1\n0 1:2\n", { "--clusters", "-3" }, 2, "--clusters: expected a number from 1 to" },
+    { "0 1:1\n0 1:2\n", { "--clusters", "0" }, 2, "--clusters: expected a number from 1 to" },
     { "0 1:1\n", { "--init", "best" }, 2, "--init: expected one of plus-plus, parallel" },
     { "0 1:1\n", { "--learning-rate", "1" }, 2, "--learning-rate: rubato-kmeans has none" },
     { "0 1:1\n", { "--validate", "x" }, 2, "--validate: has no effect here" },

@@ -1,5 +1,6 @@
 /* rubato-lr as a user runs it: on real rows, on rows whose true model is known, and on wrong
  * rows. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -277,6 +278,34 @@ START_TEST(lr_penalises_all_weights_in_all_rows)
 }
 END_TEST
 
+/* With softmax the usual penalty is 1 / rows, and a step takes 128 of them. */
+START_TEST(lr_penalises_classes_unless_told_not_to)
+{
+    static const char *const flags[][2] = { { "--seed=1", "--seed=1" },
+                                            { "--l2=0.005", "--batch-size=128" },
+                                            { "--l2=0", "--batch-size=128" },
+                                            { "--l2=0.005", "--batch-size=2048" } };
+    g_autofree char *dir = make_folder();
+    g_autoptr(GString) text = g_string_new(NULL);
+    double norms[G_N_ELEMENTS(flags)];
+
+    for (int i = 0; i < 200; i++)
+        g_string_append_printf(text, "%d %d:1 %d:1\n", i % 3, 1 + i % 3, 10 + i % 7);
+    g_autofree char *rows = write_text(dir, "rows", text->str);
+    for (size_t i = 0; i < G_N_ELEMENTS(flags); i++) {
+        g_autoptr(JsonNode) card = run_for_card(
+            PLACE_ONE_PROCESS, "rubato-lr",
+            (const char *const[]){ "--train", rows, "--loss", "softmax", "--epochs", "2",
+                                   "--workers=1", flags[i][0], flags[i][1], NULL });
+        norms[i] = metric(card, "weights_norm");
+    }
+    ck_assert_double_eq(norms[0], norms[1]);
+    ck_assert_double_gt(norms[2], norms[0] + 1e-6);
+    ck_assert_double_gt(fabs(norms[3] - norms[0]), 1e-6);
+    remove_folder(dir);
+}
+END_TEST
+
 /* ---- saved, loaded and used ---- */
 
 /* Columns of very different sizes: standardised they are learned; and the model predicts the same
@@ -402,6 +431,25 @@ START_TEST(lr_validates_with_a_part_of_the_rows)
 }
 END_TEST
 
+/* Of labels that come once some are in the part alone. They are classes, too, on every node. */
+START_TEST(lr_validates_with_classes_that_are_not_trained_on)
+{
+    g_autofree char *dir = make_folder();
+    g_autoptr(GString) text = g_string_new(NULL);
+
+    for (int i = 0; i < 100; i++)
+        g_string_append_printf(text, "%d %d:1\n", i < 60 ? i % 3 : i, 1 + i % 3);
+    g_autofree char *rows = write_text(dir, "rows", text->str);
+    g_autoptr(JsonNode) card =
+        run_for_card((Place)_i, "rubato-lr",
+                     (const char *const[]){ "--train", rows, "--validate", ".25", "--loss",
+                                            "softmax", "--epochs", "2", NULL });
+
+    ck_assert(json_object_has_member(json_node_get_object(card), "validation"));
+    remove_folder(dir);
+}
+END_TEST
+
 /* On rows that contradict those to train on, each epoch is worse than the one before: the model of
  * the first is the one that is tested and saved, on every node. */
 START_TEST(lr_keeps_the_epoch_that_validation_likes_best)
@@ -458,10 +506,10 @@ START_TEST(lr_learns_many_classes)
         other, "rubato-lr", (const char *const[]){ "--load", model, "--test", more, NULL });
     ck_assert_double_eq(metric(loaded, "test_logloss"), metric(trained, "test_logloss"));
 
-    Outcome outcome =
-        run_program(other, "rubato-lr",
-                    (const char *const[]){ "--load", model, "--train", rows, "--epochs", "1",
-                                           "--predict", more, "--output", output, NULL });
+    Outcome outcome = run_program(other, "rubato-lr",
+                                  (const char *const[]){ "--load", model, "--train", rows, "--l2",
+                                                         "1e-4", "--epochs", "1", "--predict", more,
+                                                         "--output", output, NULL });
     ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
     outcome_clear(&outcome);
     ck_assert(g_file_get_contents(output, &text, NULL, NULL));
@@ -709,7 +757,9 @@ static Suite *lr_suite(void)
     tcase_add_test(tcase, lr_penalises_all_weights_in_all_rows);
     tcase_add_loop_test(tcase, lr_keeps_how_rows_are_standardised_with_the_model, 0, 2);
     tcase_add_loop_test(tcase, a_loaded_loss_decides_the_learning_rate, 0, 2);
+    tcase_add_test(tcase, lr_penalises_classes_unless_told_not_to);
     tcase_add_test(tcase, lr_validates_with_a_part_of_the_rows);
+    tcase_add_loop_test(tcase, lr_validates_with_classes_that_are_not_trained_on, 0, 2);
     tcase_add_loop_test(tcase, lr_keeps_the_epoch_that_validation_likes_best, 0, 2);
     tcase_add_loop_test(tcase, lr_learns_many_classes, 0, 2);
     tcase_add_loop_test(tcase, lr_has_the_same_metrics_with_a_saved_model, 0, 2);

@@ -198,11 +198,15 @@ END_TEST
 static const BadCall bad_calls[] = {
     { NULL, { NULL }, 1, "cannot be opened" },
     { "3 1:1 2:1 3:1\n", { NULL }, 1, "expected rows of a user and an item" },
-    { "3 1:1 2:1\n", { "--factors", "-1" }, 2, "--factors: expected a number from 1 to" },
+    { "3 1:1 2:1\n", { "--factors", "0" }, 2, "--factors: expected a number from 1 to" },
     { "3 1:1 2:1\n", { "--rule", "adam" }, 2, "--rule: expected one of adagrad, sgd" },
     { "3 1:1 2:1\n", { "--batch-size", "4" }, 2, "--batch-size: rubato-mf has no batches" },
     { "3 1:1 2:1\n", { "--standardize", NULL }, 2, "--standardize: rows of users and items" },
     { "3 1:1 2:1\n", { "--l2", "-4" }, 2, "--l2: expected a number from 0" },
+    { "3 1:1 2:1\n900 1:1 3:1\n",
+      { "--learning-rate", "1e30" },
+      1,
+      "or scale the data; --keep-going" },
 };
 
 START_TEST(mf_refuses_what_is_wrong)

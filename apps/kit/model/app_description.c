@@ -169,3 +169,13 @@ const char *app_loaded_setting(const App *app, const char *name)
                : app_json_text(app_json_object(json_node_get_object(app->description), "settings"),
                                name);
 }
+
+uint32_t app_loaded_count(const App *app, const char *name, uint32_t most, uint32_t otherwise)
+{
+    const char *text = app_loaded_setting(app, name);
+    guint64 count = otherwise;
+
+    if (text != NULL)
+        (void)g_ascii_string_to_unsigned(text, 10, 1, most, &count, NULL);
+    return (uint32_t)count;
+}

@@ -153,12 +153,11 @@ bool app_loss_learn_classes(AppLoss *loss, RubatoDataset *rows, const char *sour
     RubatoBatch *batch = NULL;
     bool good = true;
 
-    if (loss->kind != APP_LOSS_SOFTMAX || loss->classes != NULL)
-        return true;
     g_autoptr(RubatoReader) reader = rubato_dataset_open_reader(rows, &options, error);
     if (reader == NULL)
         return false;
-    loss->classes = g_new(float, APP_CLASSES_MAX);
+    if (loss->classes == NULL)
+        loss->classes = g_new(float, APP_CLASSES_MAX);
     while (good && rubato_reader_next(reader, &batch, error))
         good = add_classes(loss, batch, source, error);
     rubato_batch_free(batch);

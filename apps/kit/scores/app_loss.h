@@ -57,8 +57,8 @@ const char *app_loss_metric(const AppLoss *loss);
 bool app_loss_fit(AppLoss *loss, const RubatoDataSummary *rows, const RubatoDataKeys *keys,
                   const char *source, GError **error);
 
-/* With softmax: takes the classes from the rows, unless they are known. RUBATO_ERROR_FORMAT if
- * there are too many. */
+/* With softmax: adds the classes that the rows have to those learned so far, which were not loaded
+ * with a model. RUBATO_ERROR_FORMAT if there are too many. */
 bool app_loss_learn_classes(AppLoss *loss, RubatoDataset *rows, const char *source, GError **error);
 
 /* The classes as a model's setting: "1,2,5"; empty without softmax. (transfer full) */

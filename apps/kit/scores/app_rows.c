@@ -53,7 +53,40 @@ static bool open_validation(App *app, void *user_data, GError **error)
     return true;
 }
 
-bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, bool counts_entries,
+/* With softmax: the classes of all rows, also those that only rows set aside have. */
+static bool learn_classes(AppLoss *loss, RubatoDataset *train, const AppData *data, GError **error)
+{
+    g_autoptr(RubatoDataset) held_out = NULL;
+
+    if (loss->kind != APP_LOSS_SOFTMAX || loss->classes != NULL)
+        return true;
+    if (!app_loss_learn_classes(loss, train, data->train[0], error))
+        return false;
+    if (data->held_out <= 0)
+        return true;
+    held_out = app_data_open_validation(data, error);
+    return held_out != NULL && app_loss_learn_classes(loss, held_out, data->train[0], error);
+}
+
+/* What no flag says. With classes each row tells little of each key's many weights, so a penalty is
+ * needed; this one is C = 1 of liblinear and scikit-learn. */
+static void settle_l2(double *l2, const AppLoss *loss, uint64_t n_rows)
+{
+    if (*l2 <= APP_NOT_GIVEN)
+        *l2 = loss->kind == APP_LOSS_SOFTMAX ? 1 / (double)n_rows : 0;
+}
+
+static bool learn_features(AppRows *rows, const AppLoss *loss, double *l2, GError **error)
+{
+    if (l2 != NULL)
+        settle_l2(l2, loss, rows->n_rows);
+    if (!rows->standardised && (l2 == NULL || *l2 <= 0))
+        return true;
+    rows->features = app_features_learn(rows->train, error);
+    return rows->features != NULL;
+}
+
+bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, double *l2,
                    GError **error)
 {
     RubatoDataSummary summary;
@@ -70,16 +103,17 @@ bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, bool c
     if (rows->train == NULL || !rubato_dataset_summary(rows->train, &summary, error) ||
         !app_loss_fit(loss, &summary, rubato_dataset_keys(rows->train), data->train[0], error))
         return false;
-    if (!app_loss_learn_classes(loss, rows->train, data->train[0], error))
+    if (!learn_classes(loss, rows->train, data, error))
         return false;
     app_data_note_columns(app, data, rubato_dataset_keys(rows->train));
     app_data_note_bad_rows(app, &summary);
     rows->n_rows = summary.n_rows;
     rows->n_fields = summary.n_fields;
+    if (!app->has_batch_size && loss->kind == APP_LOSS_SOFTMAX &&
+        app->program->batch_size_softmax > 0)
+        app->batch_size = app->program->batch_size_softmax;
     rows->scale = 1.0 / (double)MIN(app->batch_size, summary.n_rows);
-    if (rows->standardised || counts_entries)
-        rows->features = app_features_learn(rows->train, error);
-    if ((rows->standardised || counts_entries) && rows->features == NULL)
+    if (!learn_features(rows, loss, l2, error))
         return false;
     app->validated.patience = (uint32_t)data->patience;
     if (app_data_validates(data) &&

@@ -20,9 +20,12 @@ typedef struct {
 
 /* Opens what the flags name, takes labels and the keys' meaning from the rows to train on, and
  * notes for the user how many rows were left out. If a model is only loaded, the reporting node
- * opens the rows to test on, and nobody those to train on. counts_entries: learn how many entries
- * each key has. Collective, after app_start. If it fails, *rows must still be cleared. */
-bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, bool counts_entries,
+ * opens the rows to test on, and nobody those to train on.
+ *
+ * l2: the penalty on all weights, for which it is learned how many entries each key has.
+ * APP_NOT_GIVEN becomes 0 or, with softmax, 1 / rows. NULL: the program has none. Collective, after
+ * app_start. If it fails, *rows must still be cleared. */
+bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, double *l2,
                    GError **error);
 void app_rows_clear(AppRows *rows);
 
