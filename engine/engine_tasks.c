@@ -6,6 +6,7 @@
  *
  * Threads: that of the engine's calls. */
 #include "engine/engine_private.h"
+#include "engine/snapshot/task_snapshots.h"
 #include "engine/task/task_run.h"
 
 static RubatoEngine *engine_of_run(const RubatoTaskRun *run)
@@ -86,6 +87,17 @@ static bool check_allocation(const RubatoTask *task, GError **error)
     return true;
 }
 
+static void free_run(RubatoEngine *engine, RubatoTaskRun *run)
+{
+    size_t n;
+    Table *const *const own = task_run_tables(run, &n);
+    g_autofree Table **tables = g_memdup2(own, n * sizeof *own);
+
+    task_snapshots_free(task_run_data(run));
+    task_run_free(run);
+    release_tables(engine, tables, n);
+}
+
 static RubatoTaskRun *make_run(RubatoEngine *engine, const RubatoTask *task, GError **error)
 {
     g_autofree Table **tables = NULL;
@@ -102,17 +114,12 @@ static RubatoTaskRun *make_run(RubatoEngine *engine, const RubatoTask *task, GEr
     run = task_run_new(&engine->task_host, task, tables, n, error);
     if (run == NULL)
         release_tables(engine, tables, n);
+    if (run == NULL || task->snapshots == NULL)
+        return run;
+    task_run_set_data(run, task_snapshots_new(engine, task, error));
+    if (task_run_data(run) == NULL)
+        free_run(engine, g_steal_pointer(&run));
     return run;
-}
-
-static void free_run(RubatoEngine *engine, RubatoTaskRun *run)
-{
-    size_t n;
-    Table *const *const own = task_run_tables(run, &n);
-    g_autofree Table **tables = g_memdup2(own, n * sizeof *own);
-
-    task_run_free(run);
-    release_tables(engine, tables, n);
 }
 
 static bool perform_run(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
@@ -168,6 +175,7 @@ RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const RubatoTask *task,
     }
     engine_note_task(engine, run);
     task_run_start_workers(run);
+    task_snapshots_start(task_run_data(run), run);
     return run;
 }
 

@@ -140,6 +140,7 @@ struct App {
     uint64_t first_step; /* of the task's epoch; not 0: it goes on from a snapshot in its middle */
     bool takes_cuts;     /* snapshots are taken in the middle of epochs, too */
     int64_t checkpoint_us; /* when the last snapshot was asked for, or training began */
+    int64_t look_us;       /* when to look whether somebody asks for one */
     uint64_t n_steps;      /* of worker 0 since then */
     uint64_t n_rows;       /* of an epoch */
     uint64_t n_samples;    /* trained on */

@@ -9,10 +9,14 @@
  * models some are beyond that, and train on a few rows again. */
 #include "apps/kit/app_checkpoint.h"
 
+#include <errno.h>
+#include <glib/gstdio.h>
 #include <math.h>
 #include <string.h>
 
 #define GROUP "training"
+
+#define LOOK_US (200 * 1000) /* between two looks into the directory */
 
 bool app_checkpoint_check(const App *app, GError **error)
 {
@@ -181,12 +185,22 @@ static bool take_snapshot(const App *app, const char *const *tables, GError **er
     return rubato_engine_snapshot(app->engine, &spec, NULL, error);
 }
 
+/* `rubato checkpoint take` may ask before the first snapshot, by a file in the directory. */
+static bool make_directory(const App *app, GError **error)
+{
+    if (g_mkdir(app->checkpoint, 0777) == 0 || errno == EEXIST)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "--checkpoint %s: cannot be created: %s",
+                app->checkpoint, g_strerror(errno));
+    return false;
+}
+
 bool app_checkpoint_train(App *app, const RubatoTask *task, GError **error)
 {
     bool is_whole = true;
     uint32_t n_done;
 
-    if (!resume(app, task->tables, &n_done, error))
+    if (!make_directory(app, error) || !resume(app, task->tables, &n_done, error))
         return false;
     for (uint32_t epoch = n_done + 1;
          is_whole && epoch <= app->epochs && app->stopped != APP_STOPPED_BY_CONVERGENCE; epoch++) {
@@ -205,12 +219,24 @@ bool app_checkpoint_train(App *app, const RubatoTask *task, GError **error)
 
 /* ---- in the middle of an epoch ---- */
 
-bool app_checkpoint_is_due(const App *app)
+/* Whether `rubato checkpoint take` asks for one. The directory is read, so this looks now and then.
+ * Under "bsp" every step is as good as another; so when it looks has no effect on the result. */
+static bool is_asked(App *app, int64_t now_us)
 {
-    if (app->checkpoint_steps > 0)
-        return app->n_steps >= app->checkpoint_steps;
-    return app->checkpoint_seconds > 0 && (double)(g_get_monotonic_time() - app->checkpoint_us) >=
-                                              app->checkpoint_seconds * G_USEC_PER_SEC;
+    if (now_us < app->look_us)
+        return false;
+    app->look_us = now_us + LOOK_US;
+    return rubato_snapshot_is_asked(app->checkpoint);
+}
+
+bool app_checkpoint_is_due(App *app)
+{
+    const int64_t now_us = g_get_monotonic_time();
+    const double seconds = (double)(now_us - app->checkpoint_us) / G_USEC_PER_SEC;
+
+    return (app->checkpoint_steps > 0 && app->n_steps >= app->checkpoint_steps) ||
+           (app->checkpoint_seconds > 0 && seconds >= app->checkpoint_seconds) ||
+           is_asked(app, now_us);
 }
 
 bool app_checkpoint_cut(App *app, RubatoWorker *worker, uint64_t step, RubatoTicket *ticket,

@@ -18,8 +18,8 @@ bool app_checkpoint_check(const App *app, GError **error);
  * are new, get the rows of the newest good snapshot first. Collective. */
 bool app_checkpoint_train(App *app, const RubatoTask *task, GError **error);
 
-/* Whether a snapshot in the middle of an epoch is due. Worker 0. */
-bool app_checkpoint_is_due(const App *app);
+/* Whether a snapshot in the middle of an epoch is due, or somebody asks for one. Worker 0. */
+bool app_checkpoint_is_due(App *app);
 
 /* Takes one, which training goes on from with this step of the epoch: waits until it is whole, or
  * until the cut alone if there is a ticket. Worker 0. */

@@ -1,4 +1,4 @@
-/* The command `rubato checkpoint`: what is in a directory of snapshots. */
+/* The command `rubato checkpoint`: what is in a directory of snapshots, and asking for another. */
 #include "apps/rubato/checkpoint.h"
 
 #include <stdlib.h>
@@ -8,8 +8,12 @@
 
 #define EXIT_DIFFERENT 1
 
+#define TAKE_TIMEOUT_S 60
+
 static const char SUMMARY[] =
     "Looks into a directory of snapshots, which rubato_engine_snapshot and --checkpoint write.\n"
+    "  take DIR [SECONDS]   have the run that writes there take one now, and print its number;\n"
+    "                       give up after so many seconds (60; inf: never) without an answer\n"
     "  list DIR             a line for each whole snapshot, the newest last\n"
     "  verify DIR [NUMBER]  read every byte of all snapshots, or of one\n"
     "  show DIR [NUMBER]    the tables of the newest one, or of another\n"
@@ -18,8 +22,8 @@ static const char SUMMARY[] =
     "                       write its tables as NumPy arrays into FOLDER";
 
 static const char DESCRIPTION[] =
-    "The exit code is 0 if all is well, 1 if a snapshot is damaged or not there, or if two\n"
-    "differ, and 2 for a wrong command line.";
+    "The exit code is 0 if all is well, 1 if a snapshot is damaged, not there or not taken, or\n"
+    "if two differ, and 2 for a wrong command line.";
 
 GOptionContext *checkpoint_new_context(void)
 {
@@ -133,6 +137,30 @@ static int for_each(const char *directory,
     return code;
 }
 
+/* Anybody may ask who may write into the directory. */
+static int take(char **arguments)
+{
+    g_autoptr(GError) error = NULL;
+    double timeout_s = TAKE_TIMEOUT_S;
+    uint64_t number;
+
+    if (arguments[1] != NULL) {
+        char *end;
+
+        timeout_s = g_ascii_strtod(arguments[1], &end);
+        if (end == arguments[1] || *end != '\0' || !(timeout_s > 0)) {
+            g_autofree char *text =
+                g_strdup_printf("expected a number of seconds, found \"%s\"", arguments[1]);
+
+            return fail_usage("checkpoint", text);
+        }
+    }
+    if (!rubato_snapshot_ask(arguments[0], timeout_s, &number, &error))
+        return fail_checkpoint(error);
+    g_print("snapshot %" G_GUINT64_FORMAT "\n", number);
+    return EXIT_SUCCESS;
+}
+
 static bool list_one(const RubatoSnapshot *snapshot, GError **error)
 {
     (void)error;
@@ -209,6 +237,7 @@ static const struct {
     int least, most; /* arguments */
     int (*run)(char **arguments);
 } commands[] = {
+    { "take", "take DIR [SECONDS]", 1, 2, take },
     { "list", "list DIR", 1, 1, list },
     { "verify", "verify DIR [NUMBER]", 1, 2, verify },
     { "show", "show DIR [NUMBER]", 1, 2, show },
@@ -233,5 +262,5 @@ int checkpoint_command(int argc, char **argv)
         g_autofree char *usage = g_strdup_printf("rubato checkpoint %s", commands[i].usage);
         return fail_usage("checkpoint", usage);
     }
-    return fail_usage("checkpoint", "which command? list, verify, show, diff or export");
+    return fail_usage("checkpoint", "which command? take, list, verify, show, diff or export");
 }

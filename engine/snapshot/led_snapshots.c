@@ -29,14 +29,16 @@ typedef struct {
 
 /* ---- its life ---- */
 
-static void forget(RubatoEngine *engine, bool failed)
+/* failure: NULL if it is whole. */
+static void forget(RubatoEngine *engine, const char *failure)
 {
     LedSnapshot *const led = engine->led;
 
     if (led == NULL)
         return;
-    if (failed)
+    if (failure != NULL)
         snapshot_abandon(engine, &led->writing);
+    snapshot_answer_requests(&led->writing, failure);
     cut_clear(engine, &led->writing.cut);
     snapshot_release_tables(engine, &led->writing);
     snapshot_text_clear(&led->text);
@@ -79,12 +81,13 @@ static bool begin(RubatoEngine *engine, const ControlSnapshot *step, GError **er
     SnapshotWriting *const writing = &led->writing;
     bool ok;
 
-    forget(engine, /* failed= */ true); /* there is none, unless the scheduler has forgotten it */
+    forget(engine, "another one has begun"); /* there is none, unless the scheduler forgot it */
     if (!snapshot_text_read(step->spec, &led->text, error)) {
         g_free(led);
         return false;
     }
     writing->spec = &led->text.spec;
+    snapshot_begin_requests(engine, writing);
     writing->tables = g_ptr_array_new();
     ok = find_tables(engine, led->text.tables, writing->tables, error);
     snapshot_sort_tables(writing->tables);
@@ -109,7 +112,7 @@ static void await_call(RubatoEngine *engine, uint64_t call)
 static bool perform(RubatoEngine *engine, const ControlSnapshot *step, GError **error)
 {
     if (step->step == CONTROL_STEP_FORGET) {
-        forget(engine, step->outcome.code != CONTROL_OK);
+        forget(engine, step->outcome.code == CONTROL_OK ? NULL : step->outcome.text);
         return true;
     }
     if (step->step == CONTROL_STEP_CLOSE && !begin(engine, step, error))
@@ -193,5 +196,5 @@ void led_snapshots_hear_step(RubatoEngine *engine, const Control *control)
 void led_snapshots_stop(RubatoEngine *engine)
 {
     actor_stop(&engine->snapshot_steps);
-    forget(engine, /* failed= */ true);
+    forget(engine, "the run has ended");
 }

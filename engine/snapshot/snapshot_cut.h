@@ -23,7 +23,6 @@ typedef struct {
     bool starved; /* guarded by lock: a server has no memory for an image */
 } Cut;
 
-/* (tables: transfer none) */
 /* What else nodes do for a snapshot, each when all have done the step before. The first one that
  * fails ends it. */
 struct CutWork {

@@ -11,6 +11,8 @@
 #include <sys/random.h>
 
 #include "engine/snapshot/part_slices.h"
+#include "engine/snapshot/snapshot_text.h"
+#include "io/store/outside_requests.h"
 #include "io/store/snapshot_folder.h"
 #include "models/spec.h"
 #include "models/storage/storage.h"
@@ -141,8 +143,10 @@ static bool write_files(RubatoEngine *engine, const Cut *cut, uint64_t seed, voi
 
     (void)cut; /* it is the writing's */
     writing->seed = seed;
-    if (leads(engine))
+    if (leads(engine)) {
         snapshot_folder_tidy(directory, writing->seed);
+        outside_requests_tidy(directory);
+    }
     if (snapshot_folder_begin(directory, writing->seed, error) &&
         write_parts(engine, writing, error))
         return true;
@@ -208,6 +212,22 @@ void snapshot_abandon(const RubatoEngine *engine, const SnapshotWriting *writing
         snapshot_folder_abandon(writing->spec->directory, writing->seed);
 }
 
+/* ---- requests from outside ---- */
+
+void snapshot_begin_requests(const RubatoEngine *engine, SnapshotWriting *writing)
+{
+    if (leads(engine))
+        writing->requests = outside_requests_list(writing->spec->directory);
+}
+
+void snapshot_answer_requests(SnapshotWriting *writing, const char *failure)
+{
+    if (writing->requests == NULL)
+        return;
+    outside_requests_answer(writing->spec->directory, writing->requests, writing->number, failure);
+    g_clear_pointer(&writing->requests, g_ptr_array_unref);
+}
+
 /* ---- what is asked ---- */
 
 bool snapshot_check_spec(const RubatoSnapshotSpec *spec, GError **error)
@@ -235,4 +255,43 @@ bool snapshot_draw_seed(uint64_t *seed, GError **error)
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                 "the kernel gives no random bytes for a snapshot: %s", g_strerror(errno));
     return false;
+}
+
+/* Appends the ids of the tables that the names, or of all; name: may be NULL. */
+static bool list_tables(RubatoEngine *engine, const char *const *name, GArray *ids, GError **error)
+{
+    bool ok = true;
+
+    pthread_mutex_lock(&engine->lock);
+    for (guint i = 0; i < engine->tables->len && name == NULL && ok; i++) {
+        const Table *const table = g_ptr_array_index(engine->tables, i);
+
+        ok = snapshot_check_table(table, error);
+        g_array_append_val(ids, table->id);
+    }
+    for (; name != NULL && *name != NULL && ok; name++) {
+        const Table *const table = engine_find_table(engine, *name, error);
+
+        ok = table != NULL && snapshot_check_table(table, error);
+        for (guint i = 0; i < ids->len && ok; i++)
+            if (g_array_index(ids, uint32_t, i) == table->id) {
+                g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                            "a snapshot of table %s twice: name each table once", *name);
+                ok = false;
+            }
+        if (ok)
+            g_array_append_val(ids, table->id);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return ok;
+}
+
+char *snapshot_write_ask(RubatoEngine *engine, const RubatoSnapshotSpec *spec,
+                         const char *const *names, GError **error)
+{
+    g_autoptr(GArray) ids = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+
+    if (!snapshot_check_spec(spec, error) || !list_tables(engine, names, ids, error))
+        return NULL;
+    return snapshot_text_write(spec, ids, error);
 }

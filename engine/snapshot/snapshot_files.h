@@ -13,9 +13,16 @@ typedef struct {
     const RubatoSnapshotSpec *spec;
     GPtrArray *tables; /* of Table, held, by name */
     Cut cut;
-    uint64_t seed;   /* of this snapshot; 0: no file has been begun */
-    uint64_t number; /* on the scheduler's node, once it is whole */
+    uint64_t seed;       /* of this snapshot; 0: no file has been begun */
+    uint64_t number;     /* on the scheduler's node, once it is whole */
+    GPtrArray *requests; /* on the scheduler's node: from outside, which it answers; else NULL */
 } SnapshotWriting;
+
+/* Before the cut: it answers the requests that there are now. */
+void snapshot_begin_requests(const RubatoEngine *engine, SnapshotWriting *writing);
+
+/* It has ended: tells those that have asked. failure: NULL if it is whole. */
+void snapshot_answer_requests(SnapshotWriting *writing, const char *failure);
 
 /* RUBATO_ERROR_INVALID: what the spec says makes no sense. */
 bool snapshot_check_spec(const RubatoSnapshotSpec *spec, GError **error);
@@ -25,6 +32,11 @@ bool snapshot_draw_seed(uint64_t *seed, GError **error);
 
 /* Whether a snapshot can have the table. RUBATO_ERROR_INVALID. */
 bool snapshot_check_table(const Table *table, GError **error);
+
+/* What is asked of the scheduler, as text. names: of tables, ended by NULL; NULL: all of the engine.
+ * RUBATO_ERROR_INVALID, _NOT_FOUND. (transfer full) */
+char *snapshot_write_ask(RubatoEngine *engine, const RubatoSnapshotSpec *spec,
+                         const char *const *names, GError **error);
 
 /* Sorts the tables, as all nodes do. */
 void snapshot_sort_tables(GPtrArray *tables);

@@ -69,15 +69,20 @@ static bool write_whole(RubatoEngine *engine, SnapshotWriting *writing, GError *
     g_autofree char *detail = describe_call(writing);
     CutCall call = { .text = text, .detail = detail };
     const CutWork work = snapshot_work(writing);
+    g_autoptr(GError) fault = NULL;
     bool ok;
 
     if (!snapshot_draw_seed(&call.seed, error))
         return false;
+    snapshot_begin_requests(engine, writing);
     cut_init(&writing->cut, writing->tables);
-    ok = cut_make(engine, &writing->cut, &call, &work, error);
+    ok = cut_make(engine, &writing->cut, &call, &work, &fault);
     if (!ok) /* the verdict waits for all nodes */
         snapshot_abandon(engine, writing);
     cut_clear(engine, &writing->cut);
+    snapshot_answer_requests(writing, ok ? NULL : fault->message);
+    if (!ok)
+        g_propagate_error(error, g_steal_pointer(&fault));
     return ok;
 }
 

@@ -9,7 +9,6 @@
 
 #include "engine/engine_private.h"
 #include "engine/snapshot/snapshot_files.h"
-#include "engine/snapshot/snapshot_text.h"
 #include "engine/task/task_run.h"
 #include "io/net/stall_clock.h"
 #include "tables/ticket.h"
@@ -22,47 +21,13 @@ static RubatoEngine *engine_of(const RubatoWorker *worker)
 
 /* ---- what it asks for ---- */
 
-/* Appends the ids of the tables that the spec names, or of all. */
-static bool list_tables(RubatoEngine *engine, const RubatoSnapshotSpec *spec, GArray *ids,
-                        GError **error)
-{
-    const char *const *name = spec->tables;
-    bool ok = true;
-
-    pthread_mutex_lock(&engine->lock);
-    for (guint i = 0; i < engine->tables->len && name == NULL && ok; i++) {
-        const Table *const table = g_ptr_array_index(engine->tables, i);
-
-        ok = snapshot_check_table(table, error);
-        g_array_append_val(ids, table->id);
-    }
-    for (; name != NULL && *name != NULL && ok; name++) {
-        const Table *const table = engine_find_table(engine, *name, error);
-
-        ok = table != NULL && snapshot_check_table(table, error);
-        for (guint i = 0; i < ids->len && ok; i++)
-            if (g_array_index(ids, uint32_t, i) == table->id) {
-                g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                            "a snapshot of table %s twice: name each table once", *name);
-                ok = false;
-            }
-        if (ok)
-            g_array_append_val(ids, table->id);
-    }
-    pthread_mutex_unlock(&engine->lock);
-    return ok;
-}
-
 /* The text of what it asks for; NULL with an error. (transfer full) */
 static char *write_spec(RubatoWorker *worker, const RubatoSnapshotSpec *spec, uint64_t *seed,
                         GError **error)
 {
-    g_autoptr(GArray) tables = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-
-    if (!worker_check_owner(worker, error) || !snapshot_check_spec(spec, error) ||
-        !list_tables(engine_of(worker), spec, tables, error) || !snapshot_draw_seed(seed, error))
+    if (!worker_check_owner(worker, error) || !snapshot_draw_seed(seed, error))
         return NULL;
-    return snapshot_text_write(spec, tables, error);
+    return snapshot_write_ask(engine_of(worker), spec, spec->tables, error);
 }
 
 /* ---- blocking, or with a ticket ---- */

@@ -309,6 +309,21 @@ const char *task_run_name(const RubatoTaskRun *run)
     return run->name;
 }
 
+bool task_run_has_first_worker(const RubatoTaskRun *run)
+{
+    return run->n_local > 0 && run->first_rank == 0;
+}
+
+void task_run_set_data(RubatoTaskRun *run, void *data)
+{
+    run->data = data;
+}
+
+void *task_run_data(const RubatoTaskRun *run)
+{
+    return run->data;
+}
+
 uint32_t task_run_epoch(const RubatoTaskRun *run)
 {
     return run->epoch;

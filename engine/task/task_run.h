@@ -45,6 +45,13 @@ uint32_t task_run_epoch(const RubatoTaskRun *run); /* once prepared */
 const TaskHost *task_run_host(const RubatoTaskRun *run);
 Table *const *task_run_tables(const RubatoTaskRun *run, size_t *n);
 
+/* Whether the worker of rank 0 is on this node. Any thread, once prepared. */
+bool task_run_has_first_worker(const RubatoTaskRun *run);
+
+/* What the caller keeps beside the run; NULL at first. */
+void task_run_set_data(RubatoTaskRun *run, void *data);
+void *task_run_data(const RubatoTaskRun *run);
+
 /* ---- what the scheduler and other nodes say of the task: any thread, while the run cannot be
  * freed ---- */
 

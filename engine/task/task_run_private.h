@@ -21,6 +21,8 @@ typedef struct WorkerThread WorkerThread;
 typedef struct ClockEar ClockEar;
 
 struct RubatoTaskRun {
+    void *data; /* the caller's */
+
     /* immutable once prepared */
     const TaskHost *host;
     char *name;

@@ -79,6 +79,34 @@ RUBATO_API RubatoTicket rubato_worker_snapshot_async(RubatoWorker *worker,
                                                      const RubatoRequestOptions *options,
                                                      GError **error);
 
+/* Snapshots that a task takes by itself, as if a worker asked for them (RubatoTask.snapshots). One
+ * is asked for when the other is whole, from the node of worker 0, whose spec counts. The moment is
+ * looked for some times a second, so it may be later than these say. If one fails, the log says so,
+ * and the task goes on. The directory is created when the task starts. */
+struct RubatoTaskSnapshots {
+    RubatoSnapshotSpec spec; /* tables NULL: those of the task */
+    double every_s;          /* so many seconds after the one before was asked for; 0: not so */
+    uint64_t every_clocks;   /* when the slowest worker has so many clocks more on the task's first
+                              * table, as far as the node has heard; 0: not so */
+    /* Also when somebody asks by rubato_snapshot_ask(). */
+};
+
+/* Asks the run that takes its snapshots in this directory for one, from any process that may write
+ * there, and waits until it is whole, at most timeout_s seconds (infinite: until it has an answer).
+ * It holds what the run did before it saw the request, and perhaps more. Programs of this project
+ * take one before their next step, or after the present epoch; a task of your own, if its spec says
+ * so (RubatoTaskSnapshots), or if it looks (rubato_snapshot_is_asked).
+ *
+ * number, if not NULL, is set to the snapshot's. Errors: RUBATO_ERROR_IO: the directory cannot be
+ * written to, or the run could not take it, and why; _TIMEOUT: nobody has answered; the request is
+ * then withdrawn. Any thread. */
+RUBATO_API bool rubato_snapshot_ask(const char *directory, double timeout_s, uint64_t *number,
+                                    GError **error);
+
+/* Whether somebody asks so. The next snapshot in the directory that begins answers all of them,
+ * also if it fails. A call reads the directory. Any thread. */
+RUBATO_API bool rubato_snapshot_is_asked(const char *directory);
+
 /* What to restore. */
 typedef enum {
     RUBATO_RESTORE_ALL,    /* values, state and tuned hyper-parameters */

@@ -21,6 +21,8 @@ typedef struct {
     uint32_t workers; /* 0: the node takes part without workers */
 } RubatoAllocation;
 
+typedef struct RubatoTaskSnapshots RubatoTaskSnapshots; /* <rubato/snapshot.h> */
+
 typedef struct {
     const char *name;
     RubatoTaskFunc run;
@@ -34,6 +36,8 @@ typedef struct {
     uint32_t workers_per_node;
     const RubatoAllocation *allocation;
     size_t n_allocation;
+
+    const RubatoTaskSnapshots *snapshots; /* that the task takes by itself; NULL: none */
 } RubatoTask;
 
 /* 0 .. n_workers - 1, over all nodes of the task: by node in the order of the ids, then by the rank

@@ -120,6 +120,11 @@ static void remove_folder(const char *path)
 
 /* ---- writing ---- */
 
+bool snapshot_folder_make_directory(const char *directory, GError **error)
+{
+    return make_folder(directory, error);
+}
+
 bool snapshot_folder_begin(const char *directory, uint64_t seed, GError **error)
 {
     g_autofree char *folder = snapshot_folder_writing(directory, seed);

@@ -24,6 +24,9 @@ char *snapshot_folder_writing(const char *directory, uint64_t seed);
 char *snapshot_folder_whole(const char *directory, uint64_t number);
 char *snapshot_folder_part(const char *folder, size_t table, uint32_t part);
 
+/* Makes the directory, which may be there. */
+bool snapshot_folder_make_directory(const char *directory, GError **error);
+
 /* Makes the directory and the folder of a snapshot that is to be written. Either may be there. */
 bool snapshot_folder_begin(const char *directory, uint64_t seed, GError **error);
 

@@ -163,6 +163,17 @@ START_TEST(calls_that_make_no_sense_are_refused)
 }
 END_TEST
 
+/* The directory has no run. */
+START_TEST(take_gives_up_where_no_run_is)
+{
+    g_auto(Said) said = run("take", "0.01", NULL);
+    g_auto(Said) wrong = run("take", "soon", NULL);
+
+    expect(&said, 1, "", "no run has taken a snapshot");
+    expect(&wrong, 2, "", "expected a number of seconds, found \"soon\"");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("rubato checkpoint");
@@ -175,6 +186,7 @@ int main(void)
     tcase_add_test(cases, rows_that_differ_are_counted);
     tcase_add_test(cases, tables_are_exported_as_arrays);
     tcase_add_test(cases, calls_that_make_no_sense_are_refused);
+    tcase_add_test(cases, take_gives_up_where_no_run_is);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

@@ -180,9 +180,21 @@ START_TEST(run_resumed_in_the_middle_of_an_epoch_ends_with_the_same_bits)
 }
 END_TEST
 
-/* Starts rubato-lr, slow, without --save; sends the signal when it has done an epoch. Returns how
- * it ended. */
-static int run_and_signal(int signal_number, const char *const *more)
+/* Has the run take a snapshot, as a user does from outside. */
+static void take_from_outside(void)
+{
+    const char *const argv[] = { TEST_BIN_DIR "/rubato", "checkpoint", "take", checkpoints, NULL };
+    g_autofree char *out = NULL, *err = NULL;
+    int status;
+
+    ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, &out,
+                           &err, &status, NULL));
+    ck_assert_msg(status == 0 && strcmp(out, "snapshot 1\n") == 0, "%s%s", out, err);
+}
+
+/* Starts rubato-lr, slow, without --save; sends the signal when it has done an epoch, and perhaps
+ * taken a snapshot. Returns how it ended. */
+static int run_and_signal(int signal_number, bool takes, const char *const *more)
 {
     const char *argv[20] = {
         TEST_BIN_DIR "/rubato-lr", "--epochs=4",  "--train",         rows, "--rule=adam",
@@ -201,6 +213,8 @@ static int run_and_signal(int signal_number, const char *const *more)
     FILE *const said = fdopen(err, "r");
     while (strstr(line, "epoch 1/") == NULL)
         ck_assert_ptr_nonnull(fgets(line, sizeof line, said));
+    if (takes)
+        take_from_outside();
     ck_assert_int_eq(kill(pid, signal_number), 0);
     while (fgets(line, sizeof line, said) != NULL)
         continue;
@@ -212,7 +226,8 @@ static int run_and_signal(int signal_number, const char *const *more)
 static const struct {
     int signal_number;
     const char *every;
-} signals[] = { { SIGTERM, "4" }, { SIGKILL, "1c" } };
+    bool takes; /* one from outside */
+} signals[] = { { SIGTERM, "4", false }, { SIGKILL, "1c", false }, { SIGKILL, "4", true } };
 
 /* SIGTERM ends training with a snapshot, whatever --checkpoint-every says. */
 START_TEST(run_that_a_signal_ended_goes_on_with_the_same_bits)
@@ -222,7 +237,7 @@ START_TEST(run_that_a_signal_ended_goes_on_with_the_same_bits)
                                   signals[_i].every, NULL };
     const char *const second[] = { "--checkpoint", checkpoints, "--resume", NULL };
     g_autofree char *others = g_build_filename(folder, "others", NULL);
-    const int status = run_and_signal(signal_number, first);
+    const int status = run_and_signal(signal_number, signals[_i].takes, first);
 
     if (signal_number == SIGTERM)
         ck_assert_int_eq(WEXITSTATUS(status), 128 + SIGTERM);

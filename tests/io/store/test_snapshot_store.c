@@ -2,6 +2,7 @@
  * does. */
 #include <errno.h>
 #include <fcntl.h>
+#include <glib/gstdio.h>
 #include <rubato/error.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "tests/support/store/small_snapshot.h"
 
 #include "io/net/link/checksum.h"
+#include "io/store/outside_requests.h"
 
 static char *directory;
 
@@ -354,6 +356,36 @@ START_TEST(failure_of_any_call_leaves_the_last_good_snapshot)
 }
 END_TEST
 
+/* An answer to a request from outside is there whole or not at all, and a request that is gone has
+ * one, unless it could not be written. */
+START_TEST(failure_of_any_call_leaves_no_torn_answer)
+{
+    g_autofree char *request = g_build_filename(directory, ".take-1", NULL);
+    g_autofree char *answer = g_build_filename(directory, ".taken-1", NULL);
+    g_autoptr(GPtrArray) ids = g_ptr_array_new();
+    bool has_failed = true;
+
+    g_ptr_array_add(ids, (char *)(uintptr_t) "1");
+    for (uint64_t at = 0; has_failed; at++) {
+        g_autofree char *text = NULL;
+
+        ck_assert(g_file_set_contents(request, "", 0, NULL));
+        failing_calls_begin(at, FAILING_ONE, _i == 0 ? ENOSPC : EIO);
+        outside_requests_answer(directory, ids, 12, NULL);
+        has_failed = failing_calls_end();
+        if (g_file_get_contents(answer, &text, NULL, NULL))
+            ck_assert_str_eq(text, "snapshot 12");
+        else
+            ck_assert(has_failed);
+        ck_assert(!g_file_test(request, G_FILE_TEST_EXISTS) ||
+                  strcmp(failing_calls_name(), "unlink") == 0);
+        (void)g_remove(answer);
+        (void)g_remove(request);
+    }
+    ck_assert_uint_eq(count_entries(directory), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("snapshot store");
@@ -375,6 +407,7 @@ int main(void)
     tcase_add_loop_test(cases, manifest_that_makes_no_sense_is_refused, 0,
                         G_N_ELEMENTS(wrong_manifests));
     tcase_add_loop_test(cases, failure_of_any_call_leaves_the_last_good_snapshot, 0, 4);
+    tcase_add_loop_test(cases, failure_of_any_call_leaves_no_torn_answer, 0, 2);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

@@ -1,0 +1,222 @@
+/* Requests from outside: the files of both sides, and the public calls of the side that asks.
+ *
+ * Why the wait of the side that asks ends: with the answer; or when the request is gone without
+ * one; or when the time is over that the caller allows. */
+#include "io/store/outside_requests.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <rubato/error.h>
+#include <rubato/snapshot.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TAKE ".take-"
+#define TAKEN ".taken-"
+#define GOOD "snapshot "
+#define FAILED "failed: "
+
+enum { LOOK_MS = 50, MOST_ANSWER = 4096, DAY_S = 24 * 60 * 60 };
+
+/* A shared file system may show that one name is gone before it shows the other. */
+enum { GONE_MS = 5000 };
+
+/* (transfer full) */
+static char *path_of(const char *directory, const char *prefix, const char *id)
+{
+    return g_strconcat(directory, "/", prefix, id, NULL);
+}
+
+/* ---- the run's side ---- */
+
+GPtrArray *outside_requests_list(const char *directory)
+{
+    GPtrArray *const ids = g_ptr_array_new_with_free_func(g_free);
+    GDir *const dir = g_dir_open(directory, 0, NULL);
+
+    if (dir == NULL)
+        return ids;
+    for (const char *name; (name = g_dir_read_name(dir)) != NULL;)
+        if (g_str_has_prefix(name, TAKE))
+            g_ptr_array_add(ids, g_strdup(name + strlen(TAKE)));
+    g_dir_close(dir);
+    return ids;
+}
+
+bool rubato_snapshot_is_asked(const char *directory)
+{
+    g_return_val_if_fail(directory != NULL, false);
+    g_autoptr(GPtrArray) ids = outside_requests_list(directory);
+    return ids->len > 0;
+}
+
+static bool write_all(const char *path, const char *text)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    size_t n = strlen(text);
+    bool ok = fd >= 0;
+
+    while (ok && n > 0) {
+        const ssize_t written = write(fd, text, n);
+
+        if (written < 0 && errno == EINTR)
+            continue;
+        ok = written > 0;
+        text += ok ? written : 0;
+        n -= ok ? (size_t)written : 0;
+    }
+    if (fd >= 0)
+        ok = close(fd) == 0 && ok;
+    return ok;
+}
+
+static void answer_one(const char *directory, const char *id, const char *text)
+{
+    g_autofree char *request = path_of(directory, TAKE, id);
+    g_autofree char *answer = path_of(directory, TAKEN, id);
+    g_autofree char *fresh = g_strconcat(answer, ".new", NULL);
+
+    if (access(request, F_OK) != 0)
+        return; /* it was withdrawn */
+    if (!write_all(fresh, text) || rename(fresh, answer) != 0)
+        (void)unlink(fresh);
+    (void)unlink(request);
+}
+
+void outside_requests_answer(const char *directory, const GPtrArray *ids, uint64_t number,
+                             const char *failure)
+{
+    g_autofree char *text = failure != NULL
+                                ? g_strdup_printf(FAILED "%.*s", MOST_ANSWER / 2, failure)
+                                : g_strdup_printf(GOOD "%" G_GUINT64_FORMAT, number);
+
+    for (guint i = 0; i < ids->len; i++)
+        answer_one(directory, g_ptr_array_index(ids, i), text);
+}
+
+void outside_requests_tidy(const char *directory)
+{
+    GDir *const dir = g_dir_open(directory, 0, NULL);
+
+    if (dir == NULL)
+        return;
+    for (const char *name; (name = g_dir_read_name(dir)) != NULL;) {
+        g_autofree char *path = path_of(directory, name, "");
+        struct stat status;
+
+        if (g_str_has_prefix(name, TAKEN) && stat(path, &status) == 0 &&
+            time(NULL) - status.st_mtime > DAY_S)
+            (void)unlink(path);
+    }
+    g_dir_close(dir);
+}
+
+/* ---- the side that asks ---- */
+
+static bool make_request(const char *path, GError **error)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+
+    if (fd >= 0) {
+        close(fd);
+        return true;
+    }
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be created: %s", path,
+                g_strerror(errno));
+    return false;
+}
+
+/* Reads an answer; false if there is none yet. */
+static bool read_answer(const char *path, char text[MOST_ANSWER])
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    size_t n = 0;
+    ssize_t some;
+
+    if (fd < 0)
+        return false;
+    while (n + 1 < MOST_ANSWER &&
+           ((some = read(fd, text + n, MOST_ANSWER - 1 - n)) > 0 || (some < 0 && errno == EINTR)))
+        n += some > 0 ? (size_t)some : 0;
+    close(fd);
+    text[n] = '\0';
+    return true;
+}
+
+static bool take_answer(const char *directory, const char *text, uint64_t *number, GError **error)
+{
+    guint64 read;
+
+    if (g_str_has_prefix(text, GOOD) &&
+        g_ascii_string_to_unsigned(text + strlen(GOOD), 10, 1, UINT64_MAX, &read, NULL)) {
+        if (number != NULL)
+            *number = read;
+        return true;
+    }
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: the run could not take a snapshot: %s",
+                directory,
+                g_str_has_prefix(text, FAILED) ? text + strlen(FAILED) : "its answer is torn");
+    return false;
+}
+
+/* Waits for the answer. */
+static bool await_answer(const char *directory, const char *id, double timeout_s, uint64_t *number,
+                         GError **error)
+{
+    g_autofree char *request = path_of(directory, TAKE, id);
+    g_autofree char *answer = path_of(directory, TAKEN, id);
+    const int64_t began_us = g_get_monotonic_time();
+    int64_t gone_us = 0;
+    char text[MOST_ANSWER];
+
+    for (;;) {
+        const int64_t now_us = g_get_monotonic_time();
+        const bool is_gone = access(request, F_OK) != 0;
+
+        if (read_answer(answer, text)) {
+            (void)unlink(answer);
+            return take_answer(directory, text, number, error);
+        }
+        if (is_gone && gone_us == 0)
+            gone_us = now_us;
+        if (is_gone && now_us - gone_us >= GONE_MS * 1000) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
+                        "%s: the run could not say how its snapshot ended; its log does",
+                        directory);
+            return false;
+        }
+        if (!is_gone && (double)(now_us - began_us) >= timeout_s * G_USEC_PER_SEC) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_TIMEOUT,
+                        "%s: no run has taken a snapshot within %.0f s: does one run that takes "
+                        "its snapshots there?",
+                        directory, timeout_s);
+            return false;
+        }
+        g_usleep(LOOK_MS * 1000);
+    }
+}
+
+bool rubato_snapshot_ask(const char *directory, double timeout_s, uint64_t *number, GError **error)
+{
+    uint64_t random;
+    bool ok;
+
+    g_return_val_if_fail(directory != NULL, false);
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "the kernel gives no random bytes: %s",
+                    g_strerror(errno));
+        return false;
+    }
+    g_autofree char *id = g_strdup_printf("%016" G_GINT64_MODIFIER "x", random);
+    g_autofree char *request = path_of(directory, TAKE, id);
+    if (!make_request(request, error))
+        return false;
+    ok = await_answer(directory, id, timeout_s, number, error);
+    if (!ok)
+        (void)unlink(request);
+    return ok;
+}

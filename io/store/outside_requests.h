@@ -1,0 +1,32 @@
+/* Requests for a snapshot that come from outside the run, by files in the directory of its
+ * snapshots:
+ *
+ *   DIR/.take-ID    somebody asks for a snapshot
+ *   DIR/.taken-ID   the answer: "snapshot 7", or "failed: " and why
+ *
+ * Whoever asks makes the first file, waits for the second, and removes it. The run answers with the
+ * first snapshot that begins after the request. An answer is there before its request is gone. So a
+ * request that is gone without an answer will have none.
+ *
+ * Who may write into the directory may ask. That needs no secret: they could also remove its
+ * snapshots.
+ *
+ * Threads: any. */
+#ifndef RUBATO_IO_STORE_OUTSIDE_REQUESTS_H
+#define RUBATO_IO_STORE_OUTSIDE_REQUESTS_H
+
+#include <glib.h>
+#include <stdint.h>
+
+/* The ids of the requests that wait for an answer. (transfer full) */
+GPtrArray *outside_requests_list(const char *directory);
+
+/* Answers requests with the snapshot's number, or with why there is none (failure not NULL). What
+ * cannot be answered, for example on a full disk, is removed. */
+void outside_requests_answer(const char *directory, const GPtrArray *ids, uint64_t number,
+                             const char *failure);
+
+/* Removes answers that nobody has read for a day, and what an answer left that was never whole. */
+void outside_requests_tidy(const char *directory);
+
+#endif

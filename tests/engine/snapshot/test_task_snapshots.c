@@ -1,0 +1,241 @@
+/* Snapshots that a task takes by itself: by time, by clocks, and when somebody asks from outside. */
+#include <check.h>
+#include <glib/gstdio.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/runner.h"
+#include "tests/support/store/small_snapshot.h"
+
+static char *directory;
+
+static void set_up(void)
+{
+    directory = g_dir_make_tmp("rubato-task-XXXXXX", NULL);
+}
+
+static void tear_down(void)
+{
+    remove_tree(directory);
+    g_free(directory);
+}
+
+typedef struct {
+    _Atomic bool has_asked; /* somebody from outside has an answer */
+    bool asks;
+    uint64_t asked_number;
+    GError *asked_error;
+} Job;
+
+static size_t count_snapshots(void)
+{
+    g_autofree uint64_t *numbers = NULL;
+    size_t n = 0;
+
+    ck_assert(rubato_snapshot_list(directory, &numbers, &n, NULL));
+    return n;
+}
+
+/* Adds 1 and clocks, until there are two snapshots, or who asks has an answer. */
+static bool train(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const Job *const job = user_data;
+    const RubatoKey key = 3;
+    const int64_t one = 1;
+
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "n", RUBATO_I64, error);
+    if (table == NULL)
+        return false;
+    for (;;) {
+        if (job->asks ? atomic_load(&job->has_asked) : count_snapshots() >= 2)
+            return true;
+        if (!rubato_kv_table_add(table, &key, 1, &one, error) ||
+            !rubato_kv_table_clock(table, error))
+            return false;
+    }
+}
+
+static void *ask(void *data)
+{
+    Job *const job = data;
+
+    (void)rubato_snapshot_ask(directory, G_MAXDOUBLE, &job->asked_number, &job->asked_error);
+    atomic_store(&job->has_asked, true);
+    return NULL;
+}
+
+static RubatoEngine *with_table(void)
+{
+    RubatoEngine *const engine = engine_with_servers(2);
+
+    create_table(engine, &(RubatoTableSpec){
+                             .name = "n", .dtype = RUBATO_I64, .n_keys = 9, .model = "bsp" });
+    create_table(engine, &(RubatoTableSpec){ .name = "other", .n_keys = 9 });
+    return engine;
+}
+
+static bool run_task(RubatoEngine *engine, Job *job, const RubatoTaskSnapshots *snapshots,
+                     GError **error)
+{
+    static const char *const tables[] = { "n", NULL };
+    const RubatoTask task = { .name = "count",
+                              .run = train,
+                              .user_data = job,
+                              .tables = tables,
+                              .workers_per_node = 2,
+                              .snapshots = snapshots };
+
+    return rubato_engine_run(engine, &task, error);
+}
+
+static bool note_value(const RubatoSnapshotRows *rows, void *user_data, GError **error)
+{
+    (void)error;
+    for (size_t i = 0; i < rows->n; i++)
+        if ((rows->keys != NULL ? rows->keys[i] : rows->first + i) == 3)
+            *(int64_t *)user_data = ((const int64_t *)rows->values)[i];
+    return true;
+}
+
+/* It has the task's table alone, and under bsp each worker's Adds of all clocks below its own. */
+static void check_cut(uint64_t number, uint64_t least_clock)
+{
+    g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(directory, number, NULL);
+    int64_t value = 0;
+
+    ck_assert_ptr_nonnull(snapshot);
+    ck_assert_uint_eq(rubato_snapshot_n_tables(snapshot), 1);
+    const RubatoSnapshotTable *const table = rubato_snapshot_find_table(snapshot, "n");
+    ck_assert_ptr_nonnull(table);
+    for (uint32_t part = 0; part < table->n_parts; part++)
+        ck_assert(rubato_snapshot_read_part(snapshot, "n", part, note_value, &value, NULL));
+    ck_assert_int_eq(value, 2 * (int64_t)table->clock);
+    ck_assert_uint_ge(table->clock, least_clock);
+}
+
+static const struct {
+    double every_s;
+    uint64_t every_clocks, least_clock;
+} times[] = { { .every_s = 0.01 }, { .every_clocks = 5, .least_clock = 5 } };
+
+START_TEST(snapshots_are_taken_by_time_and_by_clocks)
+{
+    g_autoptr(RubatoEngine) engine = with_table();
+    const RubatoTaskSnapshots snapshots = { .spec = { .directory = directory },
+                                            .every_s = times[_i].every_s,
+                                            .every_clocks = times[_i].every_clocks };
+    g_autoptr(GError) error = NULL;
+    Job job = { .asks = false };
+
+    ck_assert_msg(run_task(engine, &job, &snapshots, &error), "%s",
+                  error != NULL ? error->message : "");
+    check_cut(1, times[_i].least_clock);
+    check_cut(2, 2 * times[_i].least_clock);
+}
+END_TEST
+
+START_TEST(task_answers_who_asks_from_outside)
+{
+    g_autoptr(RubatoEngine) engine = with_table();
+    const RubatoTaskSnapshots snapshots = { .spec = { .directory = directory } };
+    g_autoptr(GError) error = NULL;
+    Job job = { .asks = true };
+    GThread *const asker = g_thread_new("asker", ask, &job);
+
+    ck_assert_msg(run_task(engine, &job, &snapshots, &error), "%s",
+                  error != NULL ? error->message : "");
+    g_thread_join(asker);
+    ck_assert_ptr_null(job.asked_error);
+    ck_assert_uint_eq(job.asked_number, 1);
+    ck_assert_uint_eq(count_snapshots(), 1); /* nobody else has asked */
+    check_cut(1, 0);
+    ck_assert(!rubato_snapshot_is_asked(directory));
+}
+END_TEST
+
+/* No snapshot can have the next number: a folder of that name is there, and not empty. */
+START_TEST(failure_is_told_to_who_asks_and_the_task_goes_on)
+{
+    g_autoptr(RubatoEngine) engine = with_table();
+    const RubatoTaskSnapshots snapshots = { .spec = { .directory = directory } };
+    Job job = { .asks = true };
+    g_autoptr(GError) error = NULL;
+    GThread *asker;
+
+    g_autofree char *last =
+        g_strdup_printf("%s/snapshot-%" G_GUINT64_FORMAT, directory, UINT64_MAX - 1);
+    g_autofree char *manifest = g_build_filename(last, "manifest", NULL);
+    g_autofree char *next =
+        g_strdup_printf("%s/snapshot-%" G_GUINT64_FORMAT, directory, UINT64_MAX);
+    g_autofree char *inside = g_build_filename(next, "here", NULL);
+    ck_assert_int_eq(g_mkdir(last, 0777), 0);
+    ck_assert(g_file_set_contents(manifest, "", 0, NULL));
+    ck_assert_int_eq(g_mkdir(next, 0777), 0);
+    ck_assert(g_file_set_contents(inside, "", 0, NULL)); /* so no folder is renamed to it */
+    asker = g_thread_new("asker", ask, &job);
+    ck_assert_msg(run_task(engine, &job, &snapshots, &error), "%s",
+                  error != NULL ? error->message : "");
+    g_thread_join(asker);
+    ck_assert(g_error_matches(job.asked_error, RUBATO_ERROR, RUBATO_ERROR_IO));
+    ck_assert_msg(strstr(job.asked_error->message, "cannot be renamed") != NULL, "%s",
+                  job.asked_error->message);
+    g_clear_error(&job.asked_error);
+}
+END_TEST
+
+/* The call between tasks answers, too. */
+START_TEST(engine_answers_who_asked)
+{
+    g_autoptr(RubatoEngine) engine = with_table();
+    const RubatoSnapshotSpec spec = { .directory = directory };
+    Job job = { .asks = true };
+    GThread *const asker = g_thread_new("asker", ask, &job);
+    uint64_t number;
+
+    while (!rubato_snapshot_is_asked(directory))
+        g_thread_yield();
+    ck_assert(rubato_engine_snapshot(engine, &spec, &number, NULL));
+    g_thread_join(asker);
+    ck_assert_ptr_null(job.asked_error);
+    ck_assert_uint_eq(job.asked_number, number);
+}
+END_TEST
+
+static const struct {
+    RubatoTaskSnapshots snapshots;
+    const char *text;
+} wrong[] = {
+    { { .spec = { .directory = "/dev/null/d" } }, "cannot be created" },
+    { { .spec = { .directory = "" } }, "needs a directory" },
+    { { .spec = { .directory = "d" }, .every_s = -1 }, "snapshots every -1 seconds" },
+    { { .spec = { .directory = "d", .tables = (const char *const[]){ "none", NULL } } }, "none" },
+};
+
+START_TEST(task_that_says_nonsense_of_snapshots_is_refused)
+{
+    g_autoptr(RubatoEngine) engine = with_table();
+    g_autoptr(GError) error = NULL;
+    Job job = { .asks = false };
+
+    ck_assert(!run_task(engine, &job, &wrong[_i].snapshots, &error));
+    ck_assert_msg(strstr(error->message, wrong[_i].text) != NULL, "%s", error->message);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("snapshots of tasks");
+    TCase *cases = tcase_create("tasks");
+
+    tcase_set_timeout(cases, 30);
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_loop_test(cases, snapshots_are_taken_by_time_and_by_clocks, 0, G_N_ELEMENTS(times));
+    tcase_add_test(cases, task_answers_who_asks_from_outside);
+    tcase_add_test(cases, failure_is_told_to_who_asks_and_the_task_goes_on);
+    tcase_add_test(cases, engine_answers_who_asked);
+    tcase_add_loop_test(cases, task_that_says_nonsense_of_snapshots_is_refused, 0,
+                        G_N_ELEMENTS(wrong));
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
