@@ -16,6 +16,8 @@
 #include "io/net/stall_clock.h"
 #include "models/registry.h"
 
+#define USUAL_COPIES_BYTES ((uint64_t)64 << 20)
+
 /* ---- making ---- */
 
 /* For the helper and the thread of part steps. */
@@ -333,6 +335,7 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
     }
     engine->n_forks = caller_n_forks();
     engine->snapshot_work = parts->snapshot_work;
+    engine->copies_bytes = parts->copies_bytes > 0 ? parts->copies_bytes : USUAL_COPIES_BYTES;
     engine->sizes = parts->sizes != NULL ? *parts->sizes : FLOW_SIZES_USUAL;
     engine->tables = g_ptr_array_new_with_free_func((GDestroyNotify)table_free);
     engine->runs = g_ptr_array_new();

@@ -93,6 +93,7 @@ struct RubatoEngine {
     FlowSizes sizes;
     LogSink log;                  /* of the lines of its threads, and of its calls */
     const CutWork *snapshot_work; /* of snapshots that the scheduler leads; NULL: their files */
+    uint64_t copies_bytes; /* the most memory for copies of rows while a snapshot is written */
     /* held during each call of the engine that changes a table with replicas: so these requests of
      * the node come to a part in the order of their numbers, as those of a worker do */
     pthread_mutex_t changing;
@@ -171,6 +172,7 @@ typedef struct {
     const RubatoWireFaults *of_packets; /* copied. NULL: those of RUBATO_FAULTS */
     const FlowSizes *sizes;             /* NULL: FLOW_SIZES_USUAL */
     const CutWork *snapshot_work;       /* outlives the engine; NULL: files are written */
+    uint64_t copies_bytes;              /* 0: 64 MiB */
 } EngineParts;
 
 /* As rubato_engine_new, of these parts. */

@@ -91,7 +91,7 @@ static bool begin(RubatoEngine *engine, const ControlSnapshot *step, GError **er
     writing->tables = g_ptr_array_new();
     ok = find_tables(engine, led->text.tables, writing->tables, error);
     snapshot_sort_tables(writing->tables);
-    cut_init(&writing->cut, writing->tables);
+    cut_init(&writing->cut, writing->tables, snapshot_make_spill(engine, writing));
     writing->cut.is_led = true;
     writing->cut.epoch = step->epoch;
     engine->led = led;

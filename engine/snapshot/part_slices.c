@@ -141,8 +141,18 @@ static void read_image(PartSlices *slices, RubatoShard *shard)
 {
     ImageSlice *const slice = &slices->image;
 
+    slices->has_image = true;
     if (!shard_read_image(shard, slices->most, slice))
-        slices->fault = "there was no memory for copies of rows that changed meanwhile";
+        slices->fault = shard_image_loss(shard);
+}
+
+/* On the caller's thread. */
+static void take_image(PartSlices *slices)
+{
+    ImageSlice *const slice = &slices->image;
+
+    if (!image_slice_fetch(slice))
+        slices->fault = "copies of rows that changed meanwhile cannot be read back";
     else
         slices->rows = (RubatoSnapshotRows){
             .keys = slice->keys,
@@ -161,6 +171,7 @@ static void read_slice(Server *server, void *data)
 
     slices->rows = (RubatoSnapshotRows){ .n = 0 };
     slices->fault = NULL;
+    slices->has_image = false;
     if (shard == NULL) {
         slices->fault = "it is not on its server";
         return;
@@ -185,6 +196,8 @@ static void read_slice(Server *server, void *data)
 bool part_slices_next(PartSlices *slices, GError **error)
 {
     servers_run(slices->server, 1, read_slice, slices);
+    if (slices->has_image && slices->fault == NULL)
+        take_image(slices);
     slices->next += slices->rows.n;
     if (slices->fault == NULL)
         return true;

@@ -23,6 +23,7 @@ typedef struct {
     void *values;         /* of most rows; with state behind them */
     HandlerAnswer answer; /* of rows of different lengths */
     ImageSlice image;     /* of an image */
+    bool has_image;       /* the present slice is of one */
     const char *fault;    /* why the last slice could not be read */
 
     RubatoSnapshotRows rows; /* the present slice; n is 0 behind the last one */

@@ -51,10 +51,11 @@
 #include "io/net/stall_clock.h"
 #include "models/shard/image.h"
 
-void cut_init(Cut *cut, const GPtrArray *tables)
+void cut_init(Cut *cut, const GPtrArray *tables, SpillFile *spill)
 {
     *cut = (Cut){ .n_tables = tables->len,
                   .tables = g_new0(CutTable, tables->len + 1),
+                  .spill = spill,
                   .lock = PTHREAD_MUTEX_INITIALIZER };
     for (guint i = 0; i < tables->len; i++)
         cut->tables[i].table = g_ptr_array_index(tables, i);
@@ -175,7 +176,7 @@ static void begin_images(Server *server, void *data)
         for (uint32_t part = 0; part < table->map->n_parts && cut->tables[i].is_cut; part++) {
             RubatoShard *const shard = server_find_shard(server, table->id, part);
 
-            if (shard == NULL || shard_begin_image(shard))
+            if (shard == NULL || shard_begin_image(shard, cut->spill))
                 continue;
             pthread_mutex_lock(&cut->lock);
             cut->starved = true;
@@ -322,6 +323,7 @@ bool cut_make(RubatoEngine *engine, Cut *cut, const CutCall *call, const CutWork
 void cut_clear(RubatoEngine *engine, Cut *cut)
 {
     forget(engine, cut);
+    spill_file_free(cut->spill);
     pthread_mutex_destroy(&cut->lock);
     g_free(cut->tables);
 }

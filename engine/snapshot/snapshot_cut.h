@@ -5,6 +5,7 @@
 #define RUBATO_ENGINE_SNAPSHOT_SNAPSHOT_CUT_H
 
 #include "engine/engine_private.h"
+#include "io/store/spill_file.h"
 
 /* A table of the snapshot. */
 typedef struct {
@@ -17,8 +18,9 @@ typedef struct {
 typedef struct {
     size_t n_tables;
     CutTable *tables;
-    bool is_led;    /* by the scheduler, at any time: what can be cut is cut */
-    uint32_t epoch; /* the task that has to go on until the cut; 0: none */
+    bool is_led;      /* by the scheduler, at any time: what can be cut is cut */
+    uint32_t epoch;   /* the task that has to go on until the cut; 0: none */
+    SpillFile *spill; /* for copies beyond a bound of memory */
     pthread_mutex_t lock;
     bool starved; /* guarded by lock: a server has no memory for an image */
 } Cut;
@@ -32,8 +34,8 @@ struct CutWork {
     void *data;
 };
 
-/* (tables: transfer none) */
-void cut_init(Cut *cut, const GPtrArray *tables);
+/* (tables: transfer none; spill: transfer full) */
+void cut_init(Cut *cut, const GPtrArray *tables, SpillFile *spill);
 
 /* This node's part of a step: CLOSE, CUT, WRITE, COMMIT or FORGET. From CUT on its parts of tables
  * that tasks use have images, which are to be written, and all other tables are as they will be

@@ -212,6 +212,11 @@ void snapshot_abandon(const RubatoEngine *engine, const SnapshotWriting *writing
         snapshot_folder_abandon(writing->spec->directory, writing->seed);
 }
 
+SpillFile *snapshot_make_spill(const RubatoEngine *engine, const SnapshotWriting *writing)
+{
+    return spill_file_new(writing->spec->directory, engine->copies_bytes);
+}
+
 /* ---- requests from outside ---- */
 
 void snapshot_begin_requests(const RubatoEngine *engine, SnapshotWriting *writing)

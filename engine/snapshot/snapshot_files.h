@@ -18,6 +18,9 @@ typedef struct {
     GPtrArray *requests; /* on the scheduler's node: from outside, which it answers; else NULL */
 } SnapshotWriting;
 
+/* For rows that change while it is written. (transfer full) */
+SpillFile *snapshot_make_spill(const RubatoEngine *engine, const SnapshotWriting *writing);
+
 /* Before the cut: it answers the requests that there are now. */
 void snapshot_begin_requests(const RubatoEngine *engine, SnapshotWriting *writing);
 
@@ -33,8 +36,8 @@ bool snapshot_draw_seed(uint64_t *seed, GError **error);
 /* Whether a snapshot can have the table. RUBATO_ERROR_INVALID. */
 bool snapshot_check_table(const Table *table, GError **error);
 
-/* What is asked of the scheduler, as text. names: of tables, ended by NULL; NULL: all of the engine.
- * RUBATO_ERROR_INVALID, _NOT_FOUND. (transfer full) */
+/* What is asked of the scheduler, as text. names: of tables, ended by NULL; NULL: all of the
+ * engine. RUBATO_ERROR_INVALID, _NOT_FOUND. (transfer full) */
 char *snapshot_write_ask(RubatoEngine *engine, const RubatoSnapshotSpec *spec,
                          const char *const *names, GError **error);
 

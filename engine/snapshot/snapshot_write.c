@@ -75,7 +75,7 @@ static bool write_whole(RubatoEngine *engine, SnapshotWriting *writing, GError *
     if (!snapshot_draw_seed(&call.seed, error))
         return false;
     snapshot_begin_requests(engine, writing);
-    cut_init(&writing->cut, writing->tables);
+    cut_init(&writing->cut, writing->tables, snapshot_make_spill(engine, writing));
     ok = cut_make(engine, &writing->cut, &call, &work, &fault);
     if (!ok) /* the verdict waits for all nodes */
         snapshot_abandon(engine, writing);

@@ -1,8 +1,8 @@
 /* Snapshots that a task takes by itself.
  *
- * Why each wait ends: the thread waits for a time, or for the end of a snapshot, which the scheduler
- * tells (scheduler_snapshot.c), or which this node ends when the scheduler cannot. When the task
- * ends, its thread is woken.
+ * Why each wait ends: the thread waits for a time, or for the end of a snapshot, which the
+ * scheduler tells (scheduler_snapshot.c), or which this node ends when the scheduler cannot. When
+ * the task ends, its thread is woken.
  *
  * Threads: `run` is the thread's; the rest as in the header. */
 #include "engine/snapshot/task_snapshots.h"

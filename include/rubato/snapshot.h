@@ -42,8 +42,8 @@ typedef struct {
  * Tasks that were started by rubato_engine_start may use the tables meanwhile. The snapshot is then
  * a cut: each worker passes it between two of its calls, and all that the workers added before is
  * in it, and nothing that came later. Calls that change rows wait for a moment at the cut, but not
- * while the snapshot is written. Rows that change meanwhile are copied first: this takes as much
- * memory as they do. Of tables that tasks use, those with max_bytes or `expire`, of rows of
+ * while the snapshot is written. Rows that change meanwhile are copied first, beyond 64 MiB a node
+ * into a file. Of tables that tasks use, those with max_bytes or `expire`, of rows of
  * different lengths, and of a storage without the op `walk` can be written between tasks alone:
  * else it is RUBATO_ERROR_INVALID. No other thread may make the engine's own calls that write to
  * the tables.

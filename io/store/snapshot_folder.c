@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/store/spill_file.h"
+
 #define WHOLE "snapshot-"
 #define WRITING ".writing-"
 #define REMOVING ".removing-"
@@ -196,6 +198,8 @@ void snapshot_folder_tidy(const char *directory, uint64_t seed)
         if ((g_str_has_prefix(name, WRITING) || g_str_has_prefix(name, REMOVING)) &&
             strcmp(folder, own) != 0)
             remove_folder(folder);
+        if (g_str_has_prefix(name, SPILL_FILE_PREFIX))
+            (void)unlink(folder);
     }
     g_dir_close(dir);
 }

@@ -10,7 +10,8 @@
  * copied, and the copy is or will be read; or it lies unchanged where it was. A request that
  * changes a row finds in constant time which.
  *
- * Copies are read first, so that their memory is free soon.
+ * Copies are read first, so that their memory is free soon. Beyond a bound of memory, full blocks
+ * of them go to a file.
  *
  * Thread: the shard's present owner. */
 #include "models/shard/image.h"
@@ -24,13 +25,17 @@
 #include "models/storage/storage.h"
 #include "models/update/rule.h"
 
-/* So many bytes of copies are read at a time. */
+/* So many bytes of copies are read at a time, and no more than this share of their bound. */
+#define COPIES_SHARE 16
 #define COPIES_BYTES ((size_t)256 << 10)
+
+static const char NO_MEMORY[] = "there was no memory for copies of rows that changed meanwhile";
 
 /* Copies of rows that were about to change. One block holds all of it. */
 struct ImageCopies {
     ImageCopies *next;
     size_t n;
+    bool is_reserved;      /* counted by the spill file */
     RubatoKey *keys;       /* room for n_copies */
     unsigned char *values; /* likewise */
     unsigned char *states;
@@ -42,8 +47,8 @@ typedef struct {
 } PlacedKey;
 
 struct ShardImage {
-    bool is_lost;   /* there was no memory for a copy */
-    uint64_t place; /* rows at lower places have been read */
+    const char *loss; /* why it cannot be read to its end; NULL: it can */
+    uint64_t place;   /* rows at lower places have been read */
 
     uint64_t *changed; /* dense storage: a bit for each row */
     KeySet keys;       /* other storages: of the rows that have changed */
@@ -58,7 +63,9 @@ struct ShardImage {
     size_t n_copies;             /* room for so many rows in a block of copies */
     ImageCopies *first, **after; /* oldest first */
     ImageCopies *last;           /* NULL: none */
-    size_t n_bytes;              /* of the copies */
+    size_t n_bytes;              /* of these copies */
+    SpillFile *spill;            /* NULL: the memory has no bound */
+    GArray *spilled;             /* of uint64_t: where full blocks lie in its file */
 
     bool is_tuned[N_HYPERS];
     double tuned[N_HYPERS];
@@ -79,13 +86,22 @@ const char *shard_image_fault(const RubatoTableSpec *spec)
     return NULL;
 }
 
-bool shard_begin_image(RubatoShard *shard)
+static size_t block_bytes(const SpillFile *spill)
+{
+    const uint64_t most = spill != NULL ? spill_file_most_bytes(spill) : UINT64_MAX;
+
+    return (size_t)MIN(most / COPIES_SHARE, COPIES_BYTES);
+}
+
+bool shard_begin_image(RubatoShard *shard, SpillFile *spill)
 {
     ShardImage *image = g_new0(ShardImage, 1);
+    const size_t n_copies = block_bytes(spill) / (shard->stride + sizeof(RubatoKey));
 
     assert(shard->image == NULL && shard_image_fault(shard->spec) == NULL);
     image->after = &image->first;
-    image->n_copies = MAX(1, COPIES_BYTES / (shard->stride + sizeof(RubatoKey)));
+    image->spill = spill;
+    image->n_copies = MAX(1, n_copies);
     for (uint32_t i = 0; i < N_HYPERS; i++)
         image->is_tuned[i] = shard_tuned(shard, (RubatoHyper)i, &image->tuned[i]);
     if (shard->is_dense) {
@@ -99,19 +115,33 @@ bool shard_begin_image(RubatoShard *shard)
         image->found = g_array_new(FALSE, FALSE, sizeof(RubatoKey));
         image->ahead = g_array_new(FALSE, FALSE, sizeof(PlacedKey));
     }
+    image->spilled = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     shard->image = image;
     return true;
 }
 
-static void free_copies(ShardImage *image)
+static size_t copies_bytes(const RubatoShard *shard, const ShardImage *image)
+{
+    return sizeof(ImageCopies) + image->n_copies * (sizeof(RubatoKey) + shard->stride);
+}
+
+/* The memory of a block no longer counts. */
+static void release(const RubatoShard *shard, ShardImage *image, const ImageCopies *copies)
+{
+    image->n_bytes -= copies_bytes(shard, image);
+    if (copies->is_reserved)
+        spill_file_release(image->spill, copies_bytes(shard, image));
+}
+
+static void free_copies(const RubatoShard *shard, ShardImage *image)
 {
     for (ImageCopies *copies = image->first, *next; copies != NULL; copies = next) {
         next = copies->next;
+        release(shard, image, copies);
         g_free(copies);
     }
     image->first = image->last = NULL;
     image->after = &image->first;
-    image->n_bytes = 0;
 }
 
 void shard_end_image(RubatoShard *shard)
@@ -121,7 +151,8 @@ void shard_end_image(RubatoShard *shard)
     if (image == NULL)
         return;
     shard->image = NULL;
-    free_copies(image);
+    free_copies(shard, image);
+    g_array_unref(image->spilled);
     g_free(image->changed);
     if (image->found != NULL) {
         key_set_clear(&image->keys);
@@ -149,33 +180,63 @@ bool shard_image_tuned(const RubatoShard *shard, RubatoHyper hyper, double *valu
 
 /* ---- copies ---- */
 
-static size_t copies_bytes(const RubatoShard *shard, const ShardImage *image)
+/* Writes a full block to the file, and empties it. It is a call to the kernel, which takes what the
+ * disk has not written yet as long as it has room; then it makes the caller wait for the disk, and
+ * so those that change rows faster than it writes. The wait ends, because a disk takes the bytes or
+ * fails. */
+static bool spill_block(const RubatoShard *shard, ImageCopies *copies)
 {
-    return sizeof(ImageCopies) + image->n_copies * (sizeof(RubatoKey) + shard->stride);
+    ShardImage *const image = shard->image;
+    uint64_t offset;
+
+    if (!spill_file_write(image->spill, copies->keys,
+                          image->n_copies * (sizeof(RubatoKey) + shard->stride), &offset))
+        return false;
+    g_array_append_val(image->spilled, offset);
+    copies->n = 0;
+    return true;
+}
+
+/* The image cannot be read any more. */
+static ImageCopies *lose(const RubatoShard *shard, const char *why)
+{
+    shard->image->loss = why;
+    free_copies(shard, shard->image);
+    return NULL;
 }
 
 /* The block for the next copy; NULL: there is no memory, and the image is lost. */
 static ImageCopies *find_room(const RubatoShard *shard)
 {
     ShardImage *const image = shard->image;
+    const size_t n_bytes = copies_bytes(shard, image);
     ImageCopies *copies = image->last;
+    bool is_reserved;
 
     if (copies != NULL && copies->n < image->n_copies)
         return copies;
-    copies = g_try_malloc(copies_bytes(shard, image));
+    is_reserved = image->spill != NULL && spill_file_reserve(image->spill, n_bytes);
+    if (copies != NULL && image->spill != NULL && !is_reserved) {
+        if (spill_block(shard, copies))
+            return copies;
+        return lose(shard,
+                    "copies of rows that changed meanwhile could not be written to the disk");
+    }
+    copies = g_try_malloc(n_bytes);
     if (copies == NULL) {
-        image->is_lost = true;
-        free_copies(image);
-        return NULL;
+        if (is_reserved)
+            spill_file_release(image->spill, n_bytes);
+        return lose(shard, NO_MEMORY);
     }
     copies->next = NULL;
     copies->n = 0;
+    copies->is_reserved = is_reserved;
     copies->keys = (RubatoKey *)(copies + 1);
     copies->values = (unsigned char *)(copies->keys + image->n_copies);
     copies->states = copies->values + image->n_copies * shard->row_bytes;
     *image->after = image->last = copies;
     image->after = &copies->next;
-    image->n_bytes += copies_bytes(shard, image);
+    image->n_bytes += n_bytes;
     return copies;
 }
 
@@ -223,7 +284,7 @@ static size_t choose_keys(RubatoShard *shard, const RubatoKeys *keys, size_t beg
             chosen[n_chosen++] = key;
             break;
         case KEY_SET_NO_MEMORY:
-            image->is_lost = true;
+            image->loss = NO_MEMORY;
             return 0;
         case KEY_SET_HAD:
             break;
@@ -250,10 +311,10 @@ static void save_found(RubatoShard *shard, const RubatoKeys *keys)
 
 void shard_save(RubatoShard *shard, const RubatoKeys *keys)
 {
-    if (shard->image->is_lost)
+    if (shard->image->loss != NULL)
         return;
     if (shard->is_dense)
-        for (size_t i = 0; i < keys->n && !shard->image->is_lost; i++)
+        for (size_t i = 0; i < keys->n && shard->image->loss == NULL; i++)
             save_dense(shard, keys_get(keys, i));
     else
         save_found(shard, keys);
@@ -283,12 +344,47 @@ static void take_copies(RubatoShard *shard, ImageSlice *slice)
         image->after = &image->first;
         image->last = NULL;
     }
-    image->n_bytes -= copies_bytes(shard, image);
+    release(shard, image, copies);
     slice->copies = copies;
     slice->keys = copies->keys;
     slice->n = copies->n;
     slice->values = copies->values;
     slice->states = copies->states;
+}
+
+static void take_spilled(const RubatoShard *shard, ImageSlice *slice)
+{
+    ShardImage *const image = shard->image;
+
+    slice->spill = image->spill;
+    slice->offset = g_array_index(image->spilled, uint64_t, image->spilled->len - 1);
+    g_array_set_size(image->spilled, image->spilled->len - 1);
+    slice->n = image->n_copies;
+    slice->row_bytes = shard->row_bytes;
+    slice->state_bytes = shard->stride - shard->row_bytes;
+}
+
+bool image_slice_fetch(ImageSlice *slice)
+{
+    const size_t row_bytes = slice->row_bytes + slice->state_bytes;
+    const size_t n_bytes = slice->n * (sizeof(RubatoKey) + row_bytes);
+    unsigned char *bytes;
+
+    if (slice->spill == NULL)
+        return true;
+    slice->copies = g_try_malloc(n_bytes); /* bytes that are freed like a block */
+    bytes = (unsigned char *)slice->copies;
+    if (bytes == NULL || !spill_file_read(slice->spill, slice->offset, bytes, n_bytes))
+        return false;
+    slice->keys = (const RubatoKey *)(const void *)bytes;
+    slice->values = bytes + slice->n * sizeof(RubatoKey);
+    slice->states = bytes + slice->n * (sizeof(RubatoKey) + slice->row_bytes);
+    return true;
+}
+
+const char *shard_image_loss(const RubatoShard *shard)
+{
+    return shard->image->loss;
 }
 
 /* Copies the rows of the slice's own keys, or of its run. */
@@ -388,7 +484,7 @@ static bool read_walked(RubatoShard *shard, size_t n_most, ImageSlice *slice)
            ahead(image, end - 1)->place == ahead(image, end)->place)
         end++;
     if (!make_room(shard, slice, end - image->n_read)) {
-        image->is_lost = true;
+        image->loss = NO_MEMORY;
         return false;
     }
     keys.keys = slice->own_keys;
@@ -407,16 +503,21 @@ bool shard_read_image(RubatoShard *shard, size_t n_most, ImageSlice *slice)
 
     g_clear_pointer(&slice->copies, g_free);
     slice->n = 0;
-    if (!image->is_lost && image->first != NULL) {
+    slice->spill = NULL;
+    if (image->loss == NULL && image->first != NULL) {
         take_copies(shard, slice);
         return true;
     }
+    if (image->loss == NULL && image->spilled->len > 0) {
+        take_spilled(shard, slice);
+        return true;
+    }
     if (shard->is_dense && !make_room(shard, slice, n_most))
-        image->is_lost = true;
-    while (!image->is_lost && slice->n == 0 && goes_on)
+        image->loss = NO_MEMORY;
+    while (image->loss == NULL && slice->n == 0 && goes_on)
         goes_on =
             shard->is_dense ? read_dense(shard, n_most, slice) : read_walked(shard, n_most, slice);
-    return !image->is_lost;
+    return image->loss == NULL;
 }
 
 void image_slice_clear(ImageSlice *slice)

@@ -9,20 +9,23 @@
 #ifndef RUBATO_MODELS_SHARD_IMAGE_H
 #define RUBATO_MODELS_SHARD_IMAGE_H
 
+#include "io/store/spill_file.h"
 #include "models/shard/shard.h"
 
 /* Why such a table has no image; NULL: it has one. */
 const char *shard_image_fault(const RubatoTableSpec *spec);
 
-/* Begins an image. The table can have one, and the shard has none. False: there is no memory. */
-bool shard_begin_image(RubatoShard *shard);
+/* Begins an image. The table can have one, and the shard has none. False: there is no memory.
+ * spill: bounds the memory of copies, of all images that share it, beside one block of an image's
+ * own; copies beyond that go to its file. NULL: there is no bound. (transfer none) */
+bool shard_begin_image(RubatoShard *shard, SpillFile *spill);
 
 /* Frees it. Does nothing if there is none. */
 void shard_end_image(RubatoShard *shard);
 
 bool shard_has_image(const RubatoShard *shard);
 
-/* Bytes of the copies that wait to be read. */
+/* Bytes of the copies in memory that wait to be read. */
 size_t shard_image_bytes(const RubatoShard *shard);
 
 /* Whether a hyper-parameter had another number than the spec says, and which. */
@@ -43,11 +46,21 @@ typedef struct {
     RubatoKey *own_keys;
     unsigned char *own_rows;
     size_t n_room; /* rows for which there is room in the two */
+
+    SpillFile *spill; /* not NULL: copies that image_slice_fetch has to read */
+    uint64_t offset;
+    size_t row_bytes, state_bytes;
 } ImageSlice;
 
-/* Reads the next rows, about n_most of them. False: there was no memory for a copy or for the
- * slice, and the image is lost. */
+/* Reads the next rows, about n_most of them. False: the image is lost, for shard_image_loss. */
 bool shard_read_image(RubatoShard *shard, size_t n_most, ImageSlice *slice);
+
+/* Then fetches those that lie in a file. It waits for the disk, so another thread than the shard's
+ * owner does it. False: they cannot be read, or there is no memory. */
+bool image_slice_fetch(ImageSlice *slice);
+
+/* Why the image is lost. */
+const char *shard_image_loss(const RubatoShard *shard);
 void image_slice_clear(ImageSlice *slice);
 
 #endif

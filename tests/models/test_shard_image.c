@@ -40,6 +40,7 @@ typedef struct {
     GHashTable *expected; /* by key: the row with its state */
     ImageSlice slice;
     bool at_end;
+    bool has_spilled; /* a slice came from the file */
 } Scene;
 
 static uint64_t draw(Scene *scene, uint64_t n)
@@ -87,6 +88,8 @@ static void take_slice(Scene *scene)
     ImageSlice *const slice = &scene->slice;
 
     ck_assert(shard_read_image(scene->shard, 1 + draw(scene, 50), slice));
+    scene->has_spilled |= slice->spill != NULL;
+    ck_assert(image_slice_fetch(slice));
     scene->at_end = slice->n == 0;
     for (size_t i = 0; i < slice->n; i++) {
         const RubatoKey key = slice->keys != NULL ? slice->keys[i] : slice->first + i;
@@ -151,9 +154,11 @@ static void change_often(Scene *scene, uint64_t n)
         change_some(scene);
 }
 
-static void play(const RubatoTableSpec *spec, uint64_t seed)
+/* most_bytes: the bound of memory for copies; 0: none. Returns whether copies went to a file. */
+static bool play(const RubatoTableSpec *spec, uint64_t seed, uint64_t most_bytes)
 {
     Scene scene = { .spec = spec, .random = rubato_mix64(seed) };
+    SpillFile *const spill = most_bytes > 0 ? spill_file_new(g_get_tmp_dir(), most_bytes) : NULL;
     double tuned;
 
     scene.shard = shard_new_seeded(spec, spec->first_key, spec->n_keys, seed, NULL);
@@ -164,9 +169,14 @@ static void play(const RubatoTableSpec *spec, uint64_t seed)
     if (spec->update != NULL)
         shard_tune(scene.shard, &(RubatoTuning){ RUBATO_HYPER_LEARNING_RATE, 0.25 });
     expect_all(&scene);
-    ck_assert(shard_begin_image(scene.shard));
+    ck_assert(shard_begin_image(scene.shard, spill));
     while (!scene.at_end) {
         change_often(&scene, draw(&scene, 4));
+        if (spill != NULL) { /* the block that is filled does not count */
+            const size_t block = MAX(most_bytes / 16, sizeof(RubatoKey) + scene.shard->stride);
+
+            ck_assert_uint_le(shard_image_bytes(scene.shard), most_bytes + block + 100);
+        }
         if (spec->update != NULL)
             shard_tune(scene.shard, &(RubatoTuning){ RUBATO_HYPER_LEARNING_RATE, 0.125 });
         take_slice(&scene);
@@ -181,6 +191,10 @@ static void play(const RubatoTableSpec *spec, uint64_t seed)
     g_hash_table_unref(scene.expected);
     image_slice_clear(&scene.slice);
     shard_free(scene.shard);
+    /* All that was counted is free again. */
+    ck_assert(spill == NULL || spill_file_reserve(spill, most_bytes));
+    spill_file_free(spill);
+    return scene.has_spilled;
 }
 
 START_TEST(image_has_each_row_once_as_it_was)
@@ -189,7 +203,44 @@ START_TEST(image_has_each_row_once_as_it_was)
     const uint64_t n = text != NULL ? g_ascii_strtoull(text, NULL, 10) : is_slow() ? 50 : 300;
 
     for (uint64_t seed = 0; seed < n; seed++)
-        play(&SPECS[_i], seed);
+        play(&SPECS[_i], seed, /* most_bytes= */ 0);
+}
+END_TEST
+
+/* Beyond the bound copies go to a file, and come back as they were. */
+START_TEST(copies_beyond_the_bound_come_back)
+{
+    static const uint64_t bounds[] = { 1, 1000, 4000 };
+    const uint64_t n = is_slow() ? 9 : 60;
+    uint64_t n_spilled = 0;
+
+    for (uint64_t seed = 0; seed < n; seed++)
+        n_spilled += play(&SPECS[_i], seed, bounds[seed % G_N_ELEMENTS(bounds)]);
+    ck_assert_uint_ge(n_spilled, n / 4);
+}
+END_TEST
+
+/* The snapshot fails then; requests are answered as before. */
+START_TEST(image_is_lost_if_the_disk_takes_no_copies)
+{
+    const RubatoTableSpec spec = { .name = "t", .n_keys = 100 };
+    RubatoShard *shard = shard_new(&spec, 0, 100, NULL);
+    SpillFile *const spill = spill_file_new("/dev/null/nowhere", 1);
+    ImageSlice slice = { .n = 0 };
+    const float one = 1;
+    float seen;
+
+    ck_assert(shard_begin_image(shard, spill));
+    for (RubatoKey key = 0; key < 100; key++)
+        shard_add(shard, &(RubatoKeys){ .first = key, .n = 1 }, &one);
+    ck_assert(!shard_read_image(shard, 10, &slice));
+    ck_assert_str_eq(shard_image_loss(shard),
+                     "copies of rows that changed meanwhile could not be written to the disk");
+    shard_get(shard, &(RubatoKeys){ .first = 99, .n = 1 }, &seen);
+    ck_assert(seen == 1);
+    image_slice_clear(&slice);
+    shard_free(shard);
+    spill_file_free(spill);
 }
 END_TEST
 
@@ -204,7 +255,7 @@ START_TEST(rows_created_later_are_not_in_the_image)
 
     for (RubatoKey key = 0; key < 20000; key++)
         shard_add(shard, &(RubatoKeys){ .first = key, .n = 1 }, &one);
-    ck_assert(shard_begin_image(shard));
+    ck_assert(shard_begin_image(shard, /* spill= */ NULL));
     ck_assert(shard_read_image(shard, 100, &slice));
     n += slice.n;
     for (RubatoKey key = 20000; key < 200000; key++)
@@ -244,6 +295,8 @@ int main(void)
 
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, image_has_each_row_once_as_it_was, 0, G_N_ELEMENTS(SPECS));
+    tcase_add_loop_test(cases, copies_beyond_the_bound_come_back, 0, G_N_ELEMENTS(SPECS));
+    tcase_add_test(cases, image_is_lost_if_the_disk_takes_no_copies);
     tcase_add_test(cases, rows_created_later_are_not_in_the_image);
     tcase_add_loop_test(cases, tables_without_images_are_known, 0, G_N_ELEMENTS(kinds));
     suite_add_tcase(suite, cases);

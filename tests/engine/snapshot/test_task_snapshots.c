@@ -1,9 +1,11 @@
-/* Snapshots that a task takes by itself: by time, by clocks, and when somebody asks from outside. */
+/* Snapshots that a task takes by itself: by time, by clocks, and when somebody asks from
+ * outside. */
 #include <check.h>
 #include <glib/gstdio.h>
 #include <stdatomic.h>
 #include <string.h>
 
+#include "engine/engine_private.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
@@ -202,6 +204,77 @@ START_TEST(engine_answers_who_asked)
 }
 END_TEST
 
+/* ---- rows that change while they are written ---- */
+
+enum { N_ROWS = 20000 };
+
+/* Adds 1 to all rows in each call. So all rows of a cut are alike. */
+static bool add_to_all(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autofree int64_t *ones = g_new(int64_t, N_ROWS);
+
+    (void)user_data;
+    for (size_t i = 0; i < N_ROWS; i++)
+        ones[i] = 1;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
+    while (table != NULL && count_snapshots() < 3)
+        if (!rubato_kv_table_add_range(table, 0, N_ROWS, ones, error) ||
+            !rubato_kv_table_clock(table, error))
+            return false;
+    return table != NULL;
+}
+
+typedef struct {
+    uint64_t n;
+    int64_t low, high;
+} Range;
+
+static bool note_range(const RubatoSnapshotRows *rows, void *user_data, GError **error)
+{
+    Range *const range = user_data;
+
+    (void)error;
+    for (size_t i = 0; i < rows->n; i++) {
+        range->low = MIN(range->low, ((const int64_t *)rows->values)[i]);
+        range->high = MAX(range->high, ((const int64_t *)rows->values)[i]);
+    }
+    range->n += rows->n;
+    return true;
+}
+
+/* With memory for a few rows alone, so most copies go to a file. */
+START_TEST(cut_is_whole_when_copies_go_to_a_file)
+{
+    static const char *const tables[] = { "rows", NULL };
+    const RubatoEngineConfig config = { .servers = 2 };
+    const EngineParts parts = { .copies_bytes = (uint64_t)(1 + _i) << 10 };
+    const RubatoTaskSnapshots snapshots = { .spec = { .directory = directory }, .every_s = 1e-6 };
+    const RubatoTask task = { .name = "all",
+                              .run = add_to_all,
+                              .tables = tables,
+                              .workers_per_node = 1,
+                              .snapshots = &snapshots };
+    g_autoptr(GError) error = NULL;
+    g_autoptr(RubatoEngine) engine = engine_new_of(&config, &parts, &error);
+
+    ck_assert_ptr_nonnull(engine);
+    create_table(engine,
+                 &(RubatoTableSpec){
+                     .name = "rows", .dtype = RUBATO_I64, .n_keys = N_ROWS, .model = "asp" });
+    ck_assert_msg(rubato_engine_run(engine, &task, &error), "%s",
+                  error != NULL ? error->message : "");
+    for (uint64_t number = 1; number <= 3; number++) {
+        g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(directory, number, NULL);
+        Range range = { .low = INT64_MAX, .high = INT64_MIN };
+
+        for (uint32_t part = 0; part < 2; part++)
+            ck_assert(rubato_snapshot_read_part(snapshot, "rows", part, note_range, &range, NULL));
+        ck_assert_uint_eq(range.n, N_ROWS);
+        ck_assert_int_eq(range.low, range.high);
+    }
+}
+END_TEST
+
 static const struct {
     RubatoTaskSnapshots snapshots;
     const char *text;
@@ -234,6 +307,7 @@ int main(void)
     tcase_add_test(cases, task_answers_who_asks_from_outside);
     tcase_add_test(cases, failure_is_told_to_who_asks_and_the_task_goes_on);
     tcase_add_test(cases, engine_answers_who_asked);
+    tcase_add_loop_test(cases, cut_is_whole_when_copies_go_to_a_file, 0, 2);
     tcase_add_loop_test(cases, task_that_says_nonsense_of_snapshots_is_refused, 0,
                         G_N_ELEMENTS(wrong));
     suite_add_tcase(suite, cases);

@@ -185,7 +185,7 @@ bool sim_cut_take(SimNode *node, const SimJob *job, const char *const *names, GE
     Cut cut;
     bool ok;
 
-    cut_init(&cut, tables);
+    cut_init(&cut, tables, /* spill= */ NULL);
     ok = cut_make(node->engine, &cut, &(CutCall){ "tables", "of a test", 0 }, &work, error);
     SIM_TRACE("%s", ok ? "has cut the tables" : "cannot cut the tables");
     cut_clear(node->engine, &cut);

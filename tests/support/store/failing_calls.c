@@ -127,6 +127,16 @@ ssize_t __wrap_writev(int fd, const struct iovec *parts, int n)
     return __real_writev(fd, parts, n);
 }
 
+ssize_t __real_pwrite(int fd, const void *bytes, size_t n, off_t offset);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t offset);
+
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t offset)
+{
+    if (fails("pwrite") || is_interrupted())
+        return -1;
+    return __real_pwrite(fd, bytes, state.is_short && n > 0 ? 1 : n, offset);
+}
+
 #define DEFINE_CALL(name, parameters, arguments)            \
     int __real_##name parameters;                           \
     int __wrap_##name parameters;                           \

@@ -1,0 +1,127 @@
+/* A file that has no name, so that no crash but one between two calls leaves it behind. It is not
+ * synchronised with the disk: it is of no use after a crash. */
+#include "io/store/spill_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+struct SpillFile {
+    /* immutable */
+    char *directory;
+    uint64_t most_bytes;
+
+    _Atomic uint64_t n_reserved;
+    _Atomic uint64_t n_written; /* where the next block goes */
+
+    pthread_mutex_t lock;
+    int fd; /* guarded by lock; -1: it has not been made */
+};
+
+SpillFile *spill_file_new(const char *directory, uint64_t most_bytes)
+{
+    SpillFile *const spill = g_new0(SpillFile, 1);
+
+    spill->directory = g_strdup(directory);
+    spill->most_bytes = most_bytes;
+    spill->fd = -1;
+    pthread_mutex_init(&spill->lock, NULL);
+    return spill;
+}
+
+void spill_file_free(SpillFile *spill)
+{
+    if (spill == NULL)
+        return;
+    if (spill->fd >= 0)
+        close(spill->fd);
+    pthread_mutex_destroy(&spill->lock);
+    g_free(spill->directory);
+    g_free(spill);
+}
+
+uint64_t spill_file_most_bytes(const SpillFile *spill)
+{
+    return spill->most_bytes;
+}
+
+/* relaxed, here and below: they are numbers, and nothing else follows from them */
+bool spill_file_reserve(SpillFile *spill, size_t n)
+{
+    if (atomic_fetch_add_explicit(&spill->n_reserved, n, memory_order_relaxed) + n <=
+        spill->most_bytes)
+        return true;
+    spill_file_release(spill, n);
+    return false;
+}
+
+void spill_file_release(SpillFile *spill, size_t n)
+{
+    atomic_fetch_sub_explicit(&spill->n_reserved, n, memory_order_relaxed);
+}
+
+static int make_file(const char *directory)
+{
+    uint64_t random = 0;
+    int fd;
+
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return -1;
+    g_autofree char *path =
+        g_strdup_printf("%s/" SPILL_FILE_PREFIX "%016" G_GINT64_MODIFIER "x", directory, random);
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        (void)unlink(path); /* if this fails, the next snapshot removes it */
+    return fd;
+}
+
+/* The file; made with the first block. -1: it cannot be made. */
+static int find_file(SpillFile *spill)
+{
+    int fd;
+
+    pthread_mutex_lock(&spill->lock);
+    if (spill->fd < 0)
+        spill->fd = make_file(spill->directory);
+    fd = spill->fd;
+    pthread_mutex_unlock(&spill->lock);
+    return fd;
+}
+
+bool spill_file_write(SpillFile *spill, const void *bytes, size_t n, uint64_t *offset)
+{
+    const uint64_t begin = atomic_fetch_add_explicit(&spill->n_written, n, memory_order_relaxed);
+    const int fd = find_file(spill);
+
+    for (size_t done = 0; done < n;) {
+        const ssize_t some =
+            fd < 0 ? -1 : pwrite(fd, (const char *)bytes + done, n - done, (off_t)(begin + done));
+
+        if (some < 0 && fd >= 0 && errno == EINTR)
+            continue;
+        if (some <= 0)
+            return false;
+        done += (size_t)some;
+    }
+    *offset = begin;
+    return true;
+}
+
+bool spill_file_read(SpillFile *spill, uint64_t offset, void *bytes, size_t n)
+{
+    const int fd = find_file(spill);
+
+    for (size_t done = 0; done < n;) {
+        const ssize_t some = pread(fd, (char *)bytes + done, n - done, (off_t)(offset + done));
+
+        if (some < 0 && errno == EINTR)
+            continue;
+        if (some <= 0)
+            return false;
+        done += (size_t)some;
+    }
+    return true;
+}

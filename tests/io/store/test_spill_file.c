@@ -1,0 +1,112 @@
+/* Memory beyond a bound, in a file. */
+#include "io/store/spill_file.h"
+
+#include <check.h>
+#include <glib.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "tests/support/runner.h"
+#include "tests/support/store/small_snapshot.h"
+
+enum { BLOCK = 1000, N_BLOCKS = 200, N_THREADS = 3 };
+
+static char *directory;
+
+static void set_up(void)
+{
+    directory = g_dir_make_tmp("rubato-spill-XXXXXX", NULL);
+}
+
+static void tear_down(void)
+{
+    remove_tree(directory);
+    g_free(directory);
+}
+
+START_TEST(memory_is_counted_up_to_the_bound)
+{
+    SpillFile *const spill = spill_file_new(directory, 100);
+
+    ck_assert_uint_eq(spill_file_most_bytes(spill), 100);
+    ck_assert(spill_file_reserve(spill, 60));
+    ck_assert(!spill_file_reserve(spill, 41));
+    ck_assert(spill_file_reserve(spill, 40));
+    spill_file_release(spill, 60);
+    ck_assert(spill_file_reserve(spill, 60));
+    spill_file_free(spill);
+    spill_file_free(NULL);
+}
+END_TEST
+
+typedef struct {
+    SpillFile *spill;
+    unsigned char first;
+    bool ok;
+} Writer;
+
+/* Writes blocks and reads each back, all of one byte. */
+static void *write_blocks(void *data)
+{
+    Writer *const writer = data;
+    unsigned char block[BLOCK], seen[BLOCK];
+    uint64_t offsets[N_BLOCKS];
+
+    writer->ok = true;
+    for (unsigned i = 0; i < N_BLOCKS; i++) {
+        memset(block, (int)(writer->first + i), sizeof block);
+        writer->ok &= spill_file_write(writer->spill, block, sizeof block, &offsets[i]);
+    }
+    for (unsigned i = 0; writer->ok && i < N_BLOCKS; i++) {
+        memset(block, (int)(writer->first + i), sizeof block);
+        writer->ok &= spill_file_read(writer->spill, offsets[i], seen, sizeof seen) &&
+                      memcmp(block, seen, sizeof seen) == 0;
+    }
+    return NULL;
+}
+
+START_TEST(blocks_of_several_threads_come_back)
+{
+    SpillFile *const spill = spill_file_new(directory, 1);
+    Writer writers[N_THREADS];
+    GThread *threads[N_THREADS];
+    GDir *dir;
+
+    for (unsigned i = 0; i < N_THREADS; i++) {
+        writers[i] = (Writer){ .spill = spill, .first = (unsigned char)(7 * i) };
+        threads[i] = g_thread_new("writer", write_blocks, &writers[i]);
+    }
+    for (unsigned i = 0; i < N_THREADS; i++) {
+        g_thread_join(threads[i]);
+        ck_assert(writers[i].ok);
+    }
+    dir = g_dir_open(directory, 0, NULL); /* the file has no name */
+    ck_assert_ptr_null(g_dir_read_name(dir));
+    g_dir_close(dir);
+    spill_file_free(spill);
+}
+END_TEST
+
+START_TEST(file_that_cannot_be_made_takes_nothing)
+{
+    SpillFile *const spill = spill_file_new("/dev/null/nowhere", 1);
+    uint64_t offset = 5;
+
+    ck_assert(!spill_file_write(spill, "x", 1, &offset));
+    ck_assert_uint_eq(offset, 5);
+    spill_file_free(spill);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("spill files");
+    TCase *cases = tcase_create("files");
+
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_test(cases, memory_is_counted_up_to_the_bound);
+    tcase_add_test(cases, blocks_of_several_threads_come_back);
+    tcase_add_test(cases, file_that_cannot_be_made_takes_nothing);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
