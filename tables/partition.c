@@ -6,6 +6,7 @@
 
 #include <rubato/error.h>
 #include <rubato/mix.h>
+#include <rubato/vector_clones.h>
 #include <string.h>
 
 #include "io/net/link/key_range.h"
@@ -13,6 +14,10 @@
 
 /* Up to this many parts, one pass over all keys for each part is faster than a counting sort. */
 #define FEW_PARTS 4
+
+/* Whether keys are sorted is looked at one by one for so many, then in runs of so many. */
+#define LOOKED_AT_FIRST ((size_t)8)
+#define LOOKED_AT_ONCE ((size_t)256)
 
 static bool take_own_bounds(Partition *partition, const RubatoTableSpec *spec, GError **error)
 {
@@ -192,10 +197,27 @@ static bool ensure_capacity(Slicer *slicer, size_t n)
     return true;
 }
 
+/* Not 0 if one of n + 1 keys is below the one before it. No early exit: several are compared at
+ * once. */
+RUBATO_VECTOR_CLONES static uint64_t find_descents(const RubatoKey *keys, size_t n)
+{
+    uint64_t found = 0;
+
+    for (size_t i = 0; i < n; i++)
+        found |= keys[i + 1] < keys[i];
+    return found;
+}
+
+/* n > 0. Most lists that are not sorted show it soon. */
 static bool is_ascending(const RubatoKey *keys, size_t n)
 {
-    for (size_t i = 1; i < n; i++)
+    size_t i = 1;
+
+    for (; i < MIN(n, LOOKED_AT_FIRST); i++)
         if (keys[i] < keys[i - 1])
+            return false;
+    for (; i < n; i += LOOKED_AT_ONCE)
+        if (find_descents(keys + i - 1, MIN(n - i, LOOKED_AT_ONCE)) != 0)
             return false;
     return true;
 }

@@ -320,6 +320,29 @@ START_TEST(cut_keys_are_those_of_a_plain_look_at_each)
 }
 END_TEST
 
+START_TEST(one_key_out_of_order_is_found_wherever_it_is)
+{
+    enum { N = 600 };
+    const RubatoTableSpec spec = dense(0, 10 * N, 1);
+    Partition partition = make(&spec, 3);
+    RubatoKey keys[N];
+    Slicer slicer;
+
+    for (size_t i = 0; i < N; i++)
+        keys[i] = 10 * i;
+    slicer_init(&slicer, &partition);
+    for (size_t i = 0; i < N; i++) {
+        const RubatoKey right = keys[i];
+
+        keys[i] = i < N / 2 ? 10 * N - 1 : 0; /* of another part than the keys beside it */
+        check_parts(&partition, &slicer, slicer_cut(&slicer, &partition, keys, N), keys, N);
+        keys[i] = right;
+    }
+    slicer_clear(&slicer);
+    partition_clear(&partition);
+}
+END_TEST
+
 START_TEST(no_keys_make_no_parts)
 {
     const RubatoTableSpec spec = dense(0, 10, 1);
@@ -446,6 +469,7 @@ int main(void)
     tcase_add_test(cases, own_bounds_that_do_not_fit_are_refused);
     tcase_add_loop_test(cases, hashed_keys_spread_evenly, 1, 9);
     tcase_add_loop_test(cases, cut_keys_are_those_of_a_plain_look_at_each, 0, 150);
+    tcase_add_test(cases, one_key_out_of_order_is_found_wherever_it_is);
     tcase_add_test(cases, no_keys_make_no_parts);
     tcase_add_test(cases, the_first_key_outside_is_named);
     tcase_add_test(cases, each_range_holds_its_own_keys_and_no_others);
