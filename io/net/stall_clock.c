@@ -6,12 +6,15 @@
 
 #include "io/net/monotonic.h"
 
+void stall_clock_start_at(StallClock *clock, uint32_t stall_ms, int64_t begun_ms)
+{
+    assert(stall_ms > 0);
+    *clock = (StallClock){ stall_ms, begun_ms, begun_ms + stall_ms };
+}
+
 void stall_clock_start(StallClock *clock, uint32_t stall_ms)
 {
-    const int64_t now_ms = monotonic_ms();
-
-    assert(stall_ms > 0);
-    *clock = (StallClock){ stall_ms, now_ms, now_ms + stall_ms };
+    stall_clock_start_at(clock, stall_ms, monotonic_ms());
 }
 
 int stall_clock_left_ms(const StallClock *clock)

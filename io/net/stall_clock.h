@@ -25,6 +25,9 @@ typedef struct {
 /* Starts the clock; stall_ms is not 0. */
 void stall_clock_start(StallClock *clock, uint32_t stall_ms);
 
+/* The same if it began at a time that the caller has just read, by monotonic_ms(). */
+void stall_clock_start_at(StallClock *clock, uint32_t stall_ms, int64_t begun_ms);
+
 /* The time until it strikes; 0 if it is time. For waits that need a duration. */
 int stall_clock_left_ms(const StallClock *clock);
 

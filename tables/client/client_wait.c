@@ -156,12 +156,13 @@ void table_client_report_wait(const TableClient *client)
 
 /* Logs now and then for whom it waits. */
 static void wait_long(TableClient *client, Call *call,
-                      bool (*wait)(PostOffice *office, Call *call, int timeout_ms))
+                      bool (*wait)(PostOffice *office, Call *call, int timeout_ms),
+                      int64_t begun_ms)
 {
     PostOffice *office = client->route->office;
     StallClock clock;
 
-    stall_clock_start(&clock, client->route->stall_ms);
+    stall_clock_start_at(&clock, client->route->stall_ms, begun_ms);
     if (wait(office, call, (int)MIN(TABLE_CLIENT_REPORT_MS, clock.stall_ms)))
         return;
     table_client_report_wait(client);
@@ -180,7 +181,7 @@ static void wait_and_count(TableClient *client, Call *call,
     if (call_has_ended(call))
         return;
     begun_ns = worker_stats_now_ns();
-    wait_long(client, call, wait);
+    wait_long(client, call, wait, (int64_t)(begun_ns / 1000000));
     *waited_ns += worker_stats_now_ns() - begun_ns;
 }
 

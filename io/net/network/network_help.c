@@ -115,10 +115,11 @@ static void sleep_a_while(Network *network, Call *call, int timeout_ms)
 }
 
 /* As the helper. */
-static void help(Network *network, Call *call, int64_t end_ms)
+static void help(Network *network, Call *call, int timeout_ms)
 {
     bool is_our_turn = false, is_first = true, is_guarded = false, begins = false;
     Batch batch = BATCH_SOME; /* a look is worth trying: the last receiver has found nothing */
+    int64_t end_ms = INT64_MAX;
 
     for (;;) {
         int64_t next;
@@ -127,10 +128,12 @@ static void help(Network *network, Call *call, int64_t end_ms)
         pthread_mutex_lock(&network->receiving);
         if (is_first)
             network_note_help(network);
-        is_first = false;
         if (batch == BATCH_SOME)
             (void)network_spin(network, &network->helper, call, &seen);
         const int64_t now_ms = network_now_ms();
+        if (is_first && timeout_ms >= 0)
+            end_ms = now_ms + timeout_ms; /* not read before: the look takes microseconds */
+        is_first = false;
         batch = network_receive(network, seen ? REACH_SEEN : REACH_ALL, HELP_PACKETS,
                                 /* serve_all= */ false, now_ms, &next);
         const bool has_ended = call_has_ended(call);
@@ -170,7 +173,7 @@ bool network_help(Network *network, Call *call, int timeout_ms)
     if (atomic_load_explicit(&network->helping, memory_order_relaxed) ||
         atomic_exchange_explicit(&network->helping, true, memory_order_acquire))
         return call_wait(call, timeout_ms);
-    help(network, call, timeout_ms < 0 ? INT64_MAX : network_now_ms() + timeout_ms);
+    help(network, call, timeout_ms);
     atomic_store_explicit(&network->helping, false, memory_order_release);
     return call_has_ended(call);
 }
