@@ -72,6 +72,17 @@ else()
     message(STATUS "No libIPSec_MB: encryption is slower")
 endif()
 
+# Tells a process that mpirun of Open MPI has started where the first one runs. The header alone: the
+# library is loaded by the processes that ask it.
+pkg_check_modules(PMIX QUIET pmix>=3)
+add_library(rubato_pmix INTERFACE)
+if(PMIX_FOUND)
+    target_compile_definitions(rubato_pmix INTERFACE RUBATO_HAS_PMIX)
+    target_include_directories(rubato_pmix SYSTEM INTERFACE ${PMIX_INCLUDE_DIRS})
+else()
+    message(STATUS "No libpmix: mpirun of Open MPI starts nodes on one host alone")
+endif()
+
 if(RUBATO_TESTS)
     pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check>=0.15)
 endif()

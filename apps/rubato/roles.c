@@ -28,10 +28,11 @@ static const char ROLE_DESCRIPTION[] =
     "  rubato worker -- rubato-hello";
 
 static const char TASK_SUMMARY[] =
-    "Becomes PROGRAM, as one of the equal nodes of a run that a job system starts, such as Slurm.\n"
-    "Each node holds a part of the tables and runs workers. Which node this is, how many there\n"
-    "are, and where they meet, the job system says. A program that uses Rubato finds this out by\n"
-    "itself; this command says first what is missing, and its options set what is not as usual.\n"
+    "Becomes PROGRAM, as one of the equal nodes of a run that a job system starts: Slurm, or\n"
+    "mpirun of Open MPI or MPICH. Each node holds a part of the tables and runs workers. Which\n"
+    "node this is, how many there are, and where they meet, the job system says. A program that\n"
+    "uses Rubato finds this out by itself; this command says first what is missing, and its\n"
+    "options set what is not as usual.\n"
     "Each of them sets a variable of the environment.";
 
 static const char TASK_DESCRIPTION[] =
@@ -40,7 +41,9 @@ static const char TASK_DESCRIPTION[] =
     "\n"
     "Example: four nodes of Slurm\n"
     "  export RUBATO_SECRET=$(rubato secret -)\n"
-    "  srun -N 4 rubato task -- rubato-hello";
+    "  srun -N 4 rubato task -- rubato-hello\n"
+    "Example: four nodes on this machine\n"
+    "  mpirun -np 4 rubato task -- rubato-hello";
 
 #define NOT_GIVEN G_MININT /* a number */
 

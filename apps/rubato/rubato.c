@@ -24,7 +24,7 @@ static const char HELP[] =
     "  rubato scheduler|server|worker [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n"
     "                       become one node of a run that has no cluster file\n"
     "  rubato task [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n"
-    "                       become the node that this task of Slurm is\n"
+    "                       become the node that this task of Slurm or mpirun is\n"
     "  rubato check FILE    say what is wrong with FILE, or what would run where\n"
     "  rubato check         say what a program would do here, and what is missing\n"
     "  rubato history check DIR\n"

@@ -121,7 +121,7 @@ static bool check_node(const RubatoAnnouncement *announcement, GError **error)
         return refuse(error,
                       "no job system (%s) has started this process, so nobody says which node it "
                       "is, and of how many; set RUBATO_NODE, RUBATO_NODES and RUBATO_SCHEDULER, "
-                      "or start it with srun",
+                      "or start it with srun or mpirun",
                       systems);
     if (announcement->node >= announcement->nodes)
         return refuse(error,

@@ -35,7 +35,7 @@ static void add_failure(Check *check, const char *name, char *text, const GError
 
 /* ---- who has started this process ---- */
 
-/* What processes of MPI find in their environment. */
+/* What processes of MPI find in their environment, also those of unknown systems. */
 static const struct {
     const char *name, *rank, *size;
 } MPI_STARTERS[] = {
@@ -53,12 +53,6 @@ static int find_mpi(void)
     return -1;
 }
 
-/* A step has variables of PMI, too. */
-static bool is_step_of_slurm(void)
-{
-    return variable("SLURM_STEP_ID") != NULL && variable("SLURM_PROCID") != NULL;
-}
-
 static char *describe_mpi(int starter)
 {
     const char *const rank = variable(MPI_STARTERS[starter].rank);
@@ -69,28 +63,32 @@ static char *describe_mpi(int starter)
                            size != NULL ? " of " : "", size != NULL ? size : "");
 }
 
-static char *describe_slurm(void)
+/* A step of Slurm has variables of PMI, too. (transfer full) */
+static char *describe_system(void)
 {
+    const int mpi = find_mpi();
     JobPlace place;
 
-    if (!is_step_of_slurm())
-        return g_strdup("Slurm, outside of a step: srun starts nodes");
-    if (!job_place_find(&place, NULL) || place.system == NULL)
+    if (job_place_find(&place, NULL) && place.system != NULL)
+        return g_strdup_printf("%s, process %u of %u", place.system, place.rank, place.size);
+    if (variable("SLURM_STEP_ID") != NULL)
         return g_strdup("Slurm");
-    return g_strdup_printf("Slurm, task %u of %u", place.rank, place.size);
+    if (mpi >= 0)
+        return describe_mpi(mpi);
+    return variable("SLURM_JOB_ID") != NULL
+               ? g_strdup("Slurm, outside of a step: srun starts nodes")
+               : NULL;
 }
 
 static void check_starter(Check *check)
 {
     const char *const role = variable("RUBATO_ROLE");
     const char *const file = variable("RUBATO_CLUSTER");
-    const int mpi = find_mpi();
+    char *const system = describe_system();
     g_autoptr(GPtrArray) parts = g_ptr_array_new_with_free_func(g_free);
 
-    if (variable("SLURM_JOB_ID") != NULL || is_step_of_slurm())
-        g_ptr_array_add(parts, describe_slurm());
-    if (mpi >= 0 && !is_step_of_slurm())
-        g_ptr_array_add(parts, describe_mpi(mpi));
+    if (system != NULL)
+        g_ptr_array_add(parts, system);
     if (variable("KUBERNETES_SERVICE_HOST") != NULL)
         g_ptr_array_add(parts, g_strdup("Kubernetes"));
     if (role != NULL)
@@ -279,12 +277,13 @@ static void check_announcer(Check *check, Announcer *announcer)
 static char *advise_alone(void)
 {
     const int mpi = find_mpi();
+    JobPlace place;
 
-    if (variable("RUBATO_ROLE") != NULL || is_step_of_slurm())
+    if (variable("RUBATO_ROLE") != NULL || (job_place_find(&place, NULL) && place.system != NULL))
         return NULL;
     if (mpi >= 0)
         return g_strdup_printf(
-            "MPI gives nodes no place, so each process runs alone: set RUBATO_ROLE=node, "
+            "this MPI gives nodes no place, so each process runs alone: set RUBATO_ROLE=node, "
             "RUBATO_NODE=$%s, RUBATO_NODES%s%s and RUBATO_SCHEDULER=HOST:PORT of process 0",
             MPI_STARTERS[mpi].rank, MPI_STARTERS[mpi].size != NULL ? "=$" : "",
             MPI_STARTERS[mpi].size != NULL ? MPI_STARTERS[mpi].size : "");

@@ -54,11 +54,12 @@ typedef struct {
 /* Reads RUBATO_ROLE, and with it RUBATO_SCHEDULER, RUBATO_SERVERS, RUBATO_WORKERS, RUBATO_THREADS,
  * RUBATO_NODE, RUBATO_NODES, RUBATO_PORT, RUBATO_INTERFACE and RUBATO_SETTINGS; `rubato scheduler`,
  * `server`, `worker` and `task` set them. Without RUBATO_ROLE the role is RUBATO_ROLE_NONE, unless
- * a job system, such as Slurm, has started this process as one of several: then it is
- * RUBATO_ROLE_NODE, and the job system's variables say what RUBATO_NODE, RUBATO_NODES and
- * RUBATO_SCHEDULER do not. RUBATO_ROLE=alone asks for RUBATO_ROLE_NONE in any case. The strings are
- * valid as long as the environment does not change. False with RUBATO_ERROR_INVALID if a variable
- * is wrong or missing. */
+ * a job system, such as Slurm or mpirun, has started this process as one of several: then it is
+ * RUBATO_ROLE_NODE, and the job system says what RUBATO_NODE, RUBATO_NODES and RUBATO_SCHEDULER do
+ * not. RUBATO_ROLE=alone asks for RUBATO_ROLE_NONE in any case. The strings are valid as long as
+ * the environment does not change. MPICH's mpiexec is asked only once, and its answer is kept in
+ * RUBATO_JOB_ANSWER. False with RUBATO_ERROR_INVALID if a variable is wrong or missing, or with
+ * RUBATO_ERROR_NETWORK if mpirun does not tell where the first process runs. */
 RUBATO_API bool rubato_announcement_from_environment(RubatoAnnouncement *announcement,
                                                      GError **error);
 

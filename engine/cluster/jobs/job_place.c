@@ -1,7 +1,13 @@
 /* Which job system has started this process: see job_place.h. */
 #include "engine/cluster/jobs/job_place.h"
 
-static const JobSystem *const SYSTEMS[] = { &job_system_slurm };
+/* mpirun within an allocation of Slurm starts its daemons as a step, and the processes have the
+ * variables of that step, too. So Slurm comes last. */
+static const JobSystem *const SYSTEMS[] = {
+    &job_system_open_mpi,
+    &job_system_hydra,
+    &job_system_slurm,
+};
 
 bool job_place_find(JobPlace *place, GError **error)
 {

@@ -24,7 +24,8 @@ typedef struct {
     const char *name;
 
     /* Fills in *place if this system has started the process; else place->system stays NULL.
-     * False with RUBATO_ERROR_INVALID if it has, but its variables do not say enough. */
+     * False with RUBATO_ERROR_INVALID if it has, but its variables do not say enough, or with
+     * RUBATO_ERROR_NETWORK if it does not answer what they leave open. */
     bool (*find)(JobPlace *place, GError **error);
 } JobSystem;
 
@@ -34,6 +35,8 @@ bool job_place_find(JobPlace *place, GError **error);
 /* The names of all systems: "Slurm, ...". (transfer full) */
 char *job_place_systems(void);
 
+extern const JobSystem job_system_hydra;
+extern const JobSystem job_system_open_mpi;
 extern const JobSystem job_system_slurm;
 
 #endif

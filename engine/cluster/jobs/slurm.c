@@ -8,30 +8,13 @@
 #include <string.h>
 
 #include "engine/cluster/cluster_file.h"
+#include "engine/cluster/jobs/job_environment.h"
 #include "engine/cluster/jobs/job_place.h"
 #include "engine/cluster/jobs/job_port.h"
 #include "engine/cluster/jobs/slurm_hosts.h"
 #include "io/number_text.h"
 
-/* A variable that has to be a number. */
-static bool read_number(const char *name, uint64_t lowest, uint64_t highest, uint32_t *number,
-                        GError **error)
-{
-    const char *const text = g_getenv(name);
-    uint64_t value;
-
-    if (text == NULL || !number_text_read(text, lowest, highest, &value)) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                    "this is a step of Slurm, but %s is %s%s%s, no number from %" G_GUINT64_FORMAT
-                    " to %" G_GUINT64_FORMAT "; start the program with srun, or set "
-                    "RUBATO_ROLE=alone for a process of its own",
-                    name, text != NULL ? "\"" : "", text != NULL ? text : "not set",
-                    text != NULL ? "\"" : "", lowest, highest);
-        return false;
-    }
-    *number = (uint32_t)value;
-    return true;
-}
+static const JobStarter STARTER = { "this is a step of Slurm", "srun" };
 
 /* The ports that `srun --resv-ports` has reserved for this step, or one that few steps share. */
 static uint16_t find_port(const char *step)
@@ -93,9 +76,10 @@ static bool find(JobPlace *place, GError **error)
                     parts);
         return false;
     }
-    if (!read_number("SLURM_STEP_NUM_TASKS", 1, CLUSTER_MAX_NODES, &found.size, error) ||
-        !read_number("SLURM_PROCID", 0, found.size - 1, &found.rank, error) ||
-        !read_number("SLURM_STEP_NUM_NODES", 1, UINT32_MAX, &n_hosts, error) ||
+    if (!job_read_number(&STARTER, "SLURM_STEP_NUM_TASKS", 1, CLUSTER_MAX_NODES, &found.size,
+                         error) ||
+        !job_read_number(&STARTER, "SLURM_PROCID", 0, found.size - 1, &found.rank, error) ||
+        !job_read_number(&STARTER, "SLURM_STEP_NUM_NODES", 1, UINT32_MAX, &n_hosts, error) ||
         !find_host(&found, n_hosts, error))
         return false;
     if (cpus != NULL && number_text_read(cpus, 1, CLUSTER_MAX_THREADS, &n_cpus))

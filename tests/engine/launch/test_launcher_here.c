@@ -29,7 +29,8 @@ static void set_variables(const char *const *variables)
 /* Takes away what the test itself was started with. */
 static void clear_variables(void)
 {
-    static const char *const prefixes[] = { "SLURM_", "PMI", "OMPI_", "KUBERNETES_", "RUBATO_" };
+    static const char *const prefixes[] = { "SLURM_", "PMI",         "OMPI_",
+                                            "HYDI_",  "KUBERNETES_", "RUBATO_" };
     g_auto(GStrv) all = g_listenv();
 
     for (size_t i = 0; all[i] != NULL; i++)
@@ -98,7 +99,7 @@ static const struct {
         { "address", "), if this were a node", FINE, NULL },
         { "transport", "none", FINE, NULL } } },
     { { STEP, "SLURM_CPUS_PER_TASK=1", "PMI_RANK=3" },
-      { { "started by", "Slurm, task 3 of 8", FINE, NULL },
+      { { "started by", "Slurm, process 3 of 8", FINE, NULL },
         { "role", "node 3 of 8, with 1 server threads and 1 workers", FINE, NULL },
         { "scheduler", "127.0.0.1:13001, which is tcp://127.0.0.1:13001", FINE, NULL },
         { "address", "127.0.0.1 (lo)", FINE, NULL },
@@ -119,6 +120,11 @@ static const struct {
     { { "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "PMIX_RANK=0", "RUBATO_ROLE=alone" },
       { { "started by", "mpirun of Open MPI, process 0 of 2; RUBATO_ROLE=alone", FINE, NULL },
         { "role", "a process of its own", FINE, NULL } } },
+    { { "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2",
+        "PMIX_NAMESPACE=77" },
+      { { "started by", "Open MPI, process 1 of 2", FINE, NULL },
+        { "role", "node 1 of 2, with 1 server threads and 1 workers", FINE, NULL },
+        { "address", "127.0.0.1 (lo)", FINE, NULL } } },
     { { "KUBERNETES_SERVICE_HOST=10.96.0.1" },
       { { "started by", "Kubernetes", FINE, NULL },
         { "role", "a process of its own", SHORT, "set RUBATO_ROLE and RUBATO_SCHEDULER" } } },
@@ -376,8 +382,8 @@ START_TEST(program_exits_with_1_only_if_something_would_fail)
     clear_variables();
     g_setenv("PMI_RANK", "0", TRUE);
     ck_assert_int_eq(run_check(NULL, &shorter), 0);
-    ck_assert_msg(strstr(shorter, "               short: MPI gives nodes no place") != NULL, "%s",
-                  shorter);
+    ck_assert_msg(strstr(shorter, "               short: this MPI gives nodes no place") != NULL,
+                  "%s", shorter);
     ck_assert_msg(strstr(shorter, "\n0 would fail, ") != NULL, "%s", shorter);
     g_setenv("RUBATO_ROLE", "worker", TRUE);
     ck_assert_int_eq(run_check(NULL, &failing), 1);
