@@ -83,6 +83,18 @@ else()
     message(STATUS "No libpmix: mpirun of Open MPI starts nodes on one host alone")
 endif()
 
+# Answers the probes of Kubernetes.
+pkg_check_modules(MICROHTTPD QUIET IMPORTED_TARGET libmicrohttpd>=0.9.71)
+add_library(rubato_microhttpd INTERFACE)
+if(MICROHTTPD_FOUND)
+    target_compile_definitions(rubato_microhttpd INTERFACE RUBATO_HAS_MICROHTTPD)
+    target_link_libraries(rubato_microhttpd INTERFACE PkgConfig::MICROHTTPD)
+    set(RUBATO_HTTP_LIBRARY microhttpd)
+    set(RUBATO_HTTP_FLAG " -lmicrohttpd")
+else()
+    message(STATUS "No libmicrohttpd: nodes do not answer probes over HTTP")
+endif()
+
 if(RUBATO_TESTS)
     pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check>=0.15)
 endif()

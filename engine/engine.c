@@ -8,6 +8,7 @@
 
 #include "engine/cluster/announce.h"
 #include "engine/engine_private.h"
+#include "engine/health/engine_health.h"
 #include "engine/signals.h"
 #include "engine/snapshot/led_snapshots.h"
 #include "io/net/caller.h"
@@ -249,8 +250,9 @@ static bool describe(RubatoEngine *engine, GError **error)
 
 static bool start(RubatoEngine *engine, GError **error)
 {
-    if (!take_faults_of_environment(engine, error) || !describe(engine, error) ||
-        !begin_faults_on_demand(engine, error) || !engine_begin_history(engine, error))
+    if (!take_faults_of_environment(engine, error) || !engine_begin_health(engine, error) ||
+        !describe(engine, error) || !begin_faults_on_demand(engine, error) ||
+        !engine_begin_history(engine, error))
         return false;
     if (engine->stall_ms == 0)
         engine->stall_ms = 10000;
@@ -347,10 +349,12 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
     actor_init(&engine->part_steps, handle_invoke, NULL);
     led_snapshots_init(engine);
     snapshot_asks_init(&engine->snapshot_asks, tell_scheduler, engine);
-    if (!start(engine, error))
+    if (!start(engine, error)) {
         g_clear_pointer(&engine, rubato_engine_free);
-    else
-        engine->config.announcement = NULL;
+        return NULL;
+    }
+    engine->config.announcement = NULL;
+    engine_is_ready(engine);
     return engine;
 }
 
@@ -481,6 +485,7 @@ void rubato_engine_free(RubatoEngine *engine)
     actor_stop(&engine->helper);
     /* A thread that breaks the run may still be in engine_break: from here on there is none. */
     signal_watch_free(engine->signals);
+    engine_end_health(engine);
     services_free(engine->services);
     tensor_router_free(engine->tensors);
     for (uint32_t i = 0; i < engine->n_servers; i++)

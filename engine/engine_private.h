@@ -39,6 +39,7 @@
 #include "engine/control/long_handlers.h"
 #include "engine/control/refusals.h"
 #include "engine/faults_on_demand.h"
+#include "engine/health/health.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/server/server.h"
 #include "engine/server/sweep/sweeper.h"
@@ -116,6 +117,7 @@ struct RubatoEngine {
     Network *network;     /* NULL in a single process */
     SignalWatch *signals; /* NULL: signals are the application's */
     bool was_asked;       /* their thread only: a signal has come */
+    Health *health;       /* NULL: no probes are answered */
 
     /* the control actor's owner only */
     Scheduler *scheduler; /* NULL on nodes where it does not run */
@@ -136,6 +138,7 @@ struct RubatoEngine {
     GPtrArray *runs;   /* of RubatoTaskRun, from GO to its last wait */
 
     bool announces; /* the nodes of a run without a cluster file still gather */
+    bool is_ready;  /* the nodes have met */
     RendezvousAnswer rendezvous;
     PresentCall call;
 

@@ -1,0 +1,186 @@
+/* Answers of probes by libmicrohttpd: see health.h. */
+#include "engine/health/health.h"
+
+#include <rubato/error.h>
+
+#ifdef RUBATO_HAS_MICROHTTPD
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Probes are few and small. Who holds a connection open and says nothing loses it. */
+enum {
+    MAX_CONNECTIONS = 32,
+    MAX_REQUEST = 4096, /* bytes */
+    SILENCE_S = 5,
+};
+
+struct Health {
+    /* immutable */
+    struct MHD_Daemon *daemon;
+    uint16_t port;
+    void (*look)(void *user, HealthState *state);
+    void *user;
+};
+
+static enum MHD_Result respond(struct MHD_Connection *connection, unsigned status, const char *text)
+{
+    g_autofree char *line = g_strdup_printf("%s\n", text);
+    struct MHD_Response *const response =
+        MHD_create_response_from_buffer(strlen(line), line, MHD_RESPMEM_MUST_COPY);
+    enum MHD_Result result;
+
+    if (response == NULL)
+        return MHD_NO; /* the connection is closed */
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/plain; charset=utf-8");
+    result = MHD_queue_response(connection, status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+/* Called once for the head of a request, and again for its body, which is dropped, and its end. */
+static enum MHD_Result answer(void *user, struct MHD_Connection *connection, const char *path,
+                              const char *method, const char *version G_GNUC_UNUSED,
+                              const char *body G_GNUC_UNUSED, size_t *body_size, void **request)
+{
+    const Health *const health = user;
+    const bool asks_ready = strcmp(path, "/ready") == 0;
+    HealthState state = { .text = NULL };
+
+    if (*request == NULL || *body_size > 0) {
+        *request = user;
+        *body_size = 0;
+        return MHD_YES;
+    }
+    if (!asks_ready && strcmp(path, "/live") != 0)
+        return respond(connection, MHD_HTTP_NOT_FOUND, "there are /live and /ready");
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+        return respond(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are answered");
+    health->look(health->user, &state);
+    g_autofree char *text = state.text;
+    return respond(connection,
+                   (asks_ready ? state.is_ready : state.is_live) ? MHD_HTTP_OK
+                                                                 : MHD_HTTP_SERVICE_UNAVAILABLE,
+                   text);
+}
+
+/* At all addresses, of IPv4 too; -1 with errno. */
+static int listen_at(uint16_t port)
+{
+    const int yes = 1, no = 0;
+    const struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
+    const struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons(port) };
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const bool has_six = fd >= 0;
+
+    if (!has_six) /* the kernel has none */
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (has_six)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+    if (bind(fd, has_six ? (const struct sockaddr *)&six : (const struct sockaddr *)&four,
+             has_six ? sizeof six : sizeof four) == 0 &&
+        listen(fd, MAX_CONNECTIONS) == 0)
+        return fd;
+
+    const int why = errno;
+
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+static uint16_t port_of(int fd)
+{
+    struct sockaddr_storage address = { 0 };
+    socklen_t size = sizeof address;
+
+    if (getsockname(fd, (struct sockaddr *)&address, &size) != 0)
+        return 0;
+    return ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&address)->sin6_port
+                                               : ((struct sockaddr_in *)&address)->sin_port);
+}
+
+/* Its thread takes no signals, which are the application's. */
+static struct MHD_Daemon *start(Health *health, int fd)
+{
+    struct MHD_Daemon *daemon;
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    daemon = MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer,
+                              health, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+                              (unsigned)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+                              (unsigned)SILENCE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                              (size_t)MAX_REQUEST, MHD_OPTION_END);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return daemon;
+}
+
+Health *health_new(uint16_t port, void (*look)(void *user, HealthState *state), void *user,
+                   GError **error)
+{
+    const int fd = listen_at(port);
+    Health *health;
+
+    if (fd < 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                    "probes cannot be answered at port %u: %s", port, g_strerror(errno));
+        return NULL;
+    }
+    health = g_new0(Health, 1);
+    *health = (Health){ .port = port_of(fd), .look = look, .user = user };
+    health->daemon = start(health, fd);
+    if (health->daemon == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                    "probes cannot be answered at port %u: there is no thread for it", port);
+        close(fd);
+        g_free(health);
+        return NULL;
+    }
+    return health;
+}
+
+uint16_t health_port(const Health *health)
+{
+    return health->port;
+}
+
+/* Waits until the thread has ended, and closes the socket. */
+void health_free(Health *health)
+{
+    if (health == NULL)
+        return;
+    MHD_stop_daemon(health->daemon);
+    g_free(health);
+}
+
+#else
+
+Health *health_new(uint16_t port G_GNUC_UNUSED,
+                   void (*look)(void *user, HealthState *state) G_GNUC_UNUSED,
+                   void *user G_GNUC_UNUSED, GError **error)
+{
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "probes cannot be answered: Rubato was built without libmicrohttpd");
+    return NULL;
+}
+
+uint16_t health_port(const Health *health G_GNUC_UNUSED)
+{
+    return 0;
+}
+
+void health_free(Health *health G_GNUC_UNUSED)
+{
+}
+
+#endif

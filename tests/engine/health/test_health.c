@@ -1,0 +1,218 @@
+/* What a node answers to probes. */
+#include "engine/health/health.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <rubato/engine.h>
+#include <rubato/error.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "engine/engine_private.h"
+#include "engine/health/engine_health.h"
+#include "tests/support/runner.h"
+
+static int dial(uint16_t port)
+{
+    const struct sockaddr_in address = { .sin_family = AF_INET,
+                                         .sin_port = htons(port),
+                                         .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+/* All that comes until the server closes. (transfer full) */
+static char *ask(uint16_t port, const char *request)
+{
+    const int fd = dial(port);
+    GString *const answer = g_string_new(NULL);
+    char bytes[512];
+    ssize_t n;
+
+    ck_assert_int_eq(write(fd, request, strlen(request)), (ssize_t)strlen(request));
+    while ((n = read(fd, bytes, sizeof bytes)) > 0)
+        g_string_append_len(answer, bytes, n);
+    close(fd);
+    return g_string_free(answer, FALSE);
+}
+
+/* The head and the line of text of an answer. */
+static void expect(uint16_t port, const char *line, const char *status, const char *text)
+{
+    g_autofree char *request =
+        g_strdup_printf("%s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", line);
+    g_autofree char *answer = ask(port, request);
+
+    ck_assert_msg(g_str_has_prefix(answer, status), "%s: %s", line, answer);
+    ck_assert_msg(g_str_has_suffix(answer, text), "%s: %s", line, answer);
+}
+
+static void look(void *user, HealthState *state)
+{
+    const HealthState *const given = user;
+
+    *state = *given;
+    state->text = g_strdup(given->text);
+}
+
+START_TEST(probe_gets_200_or_503_and_the_reason)
+{
+    HealthState state = { .is_live = true, .is_ready = false, .text = "waits" };
+    GError *error = NULL;
+    Health *const health = health_new(0, look, &state, &error);
+
+    ck_assert_msg(health != NULL, "%s", error != NULL ? error->message : "");
+    expect(health_port(health), "GET /live", "HTTP/1.1 200 ", "\r\n\r\nwaits\n");
+    expect(health_port(health), "GET /ready", "HTTP/1.1 503 ", "\r\n\r\nwaits\n");
+    expect(health_port(health), "HEAD /ready", "HTTP/1.1 503 ", "\r\n\r\n");
+    expect(health_port(health), "GET /live?now", "HTTP/1.1 200 ", "waits\n");
+    expect(health_port(health), "GET /", "HTTP/1.1 404 ", "there are /live and /ready\n");
+    expect(health_port(health), "DELETE /live", "HTTP/1.1 405 ",
+           "only GET and HEAD are answered\n");
+    health_free(health);
+}
+END_TEST
+
+/* The others are answered while some say nothing, or what is no request. */
+START_TEST(probe_is_answered_beside_nonsense)
+{
+    HealthState state = { .is_live = true, .is_ready = true, .text = "fine" };
+    Health *const health = health_new(0, look, &state, NULL);
+    int silent[16];
+    g_autofree char *long_path = g_strnfill(100000, 'a');
+    g_autofree char *long_line = g_strdup_printf("GET /%s HTTP/1.1\r\n\r\n", long_path);
+    g_autofree char *refused = NULL, *nonsense = NULL;
+
+    ck_assert(health != NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(silent); i++)
+        silent[i] = dial(health_port(health));
+    refused = ask(health_port(health), long_line);
+    nonsense = ask(health_port(health), "\001\002\r\n\r\n");
+    ck_assert_msg(strstr(refused, "200") == NULL && strstr(nonsense, "200") == NULL, "%s %s",
+                  refused, nonsense);
+    expect(health_port(health), "GET /ready", "HTTP/1.1 200 ", "fine\n");
+    expect(health_port(health), "POST /ready", "HTTP/1.1 405 ", "answered\n");
+    for (size_t i = 0; i < G_N_ELEMENTS(silent); i++)
+        close(silent[i]);
+    health_free(health);
+}
+END_TEST
+
+START_TEST(probe_port_that_is_taken_is_named)
+{
+    HealthState state = { .text = "" };
+    Health *const health = health_new(0, look, &state, NULL);
+    GError *error = NULL;
+    g_autofree char *expected =
+        g_strdup_printf("port %u: Address already in use", health_port(health));
+
+    ck_assert(health_new(health_port(health), look, &state, &error) == NULL);
+    ck_assert_int_eq(error->code, RUBATO_ERROR_NETWORK);
+    ck_assert_msg(strstr(error->message, expected) != NULL, "%s", error->message);
+    g_error_free(error);
+    health_free(health);
+}
+END_TEST
+
+START_TEST(engine_refuses_a_port_of_probes_that_makes_no_sense)
+{
+    const RubatoEngineConfig config = { .servers = 1 };
+    GError *error = NULL;
+
+    g_setenv(HEALTH_VARIABLE, "65536", TRUE);
+    ck_assert(rubato_engine_new(&config, &error) == NULL);
+    ck_assert_int_eq(error->code, RUBATO_ERROR_INVALID);
+    ck_assert_msg(strstr(error->message, "RUBATO_HEALTH is \"65536\"") != NULL, "%s",
+                  error->message);
+    g_error_free(error);
+}
+END_TEST
+
+START_TEST(engine_is_ready_until_its_run_breaks)
+{
+    const RubatoEngineConfig config = { .servers = 1 };
+    GError *error = NULL;
+
+    g_setenv(HEALTH_VARIABLE, "0", TRUE);
+    RubatoEngine *const engine = rubato_engine_new(&config, &error);
+    ck_assert_msg(engine != NULL, "%s", error != NULL ? error->message : "");
+    const uint16_t port = health_port(engine->health);
+    expect(port, "GET /ready", "HTTP/1.1 200 ", "node 0 takes part in its run\n");
+    expect(port, "GET /live", "HTTP/1.1 200 ", "node 0 takes part in its run\n");
+    engine_break(engine, RUBATO_ERROR_NODE_LOST, "node 1 was lost");
+    expect(port, "GET /ready", "HTTP/1.1 503 ", "node 1 was lost\n");
+    expect(port, "GET /live", "HTTP/1.1 503 ", "node 1 was lost\n");
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* Tells the port of the line "probes are answered at port N". */
+static void take_port(RubatoLogLevel level G_GNUC_UNUSED, const char *text,
+                      RubatoEngine *engine G_GNUC_UNUSED, void *user_data)
+{
+    static const char before[] = "probes are answered at port ";
+    const char *const found = strstr(text, before);
+
+    if (found != NULL)
+        g_async_queue_push(user_data, g_strdup(found + strlen(before)));
+}
+
+/* Nobody listens there. The wait ends by a signal. */
+static void *make_node(void *user)
+{
+    const RubatoAnnouncement announcement = { .role = RUBATO_ROLE_NODE,
+                                              .scheduler = "127.0.0.1:1",
+                                              .node = 1,
+                                              .nodes = 2,
+                                              .servers = 1,
+                                              .settings = "rendezvous_ms = 100000;" };
+    const RubatoEngineConfig config = {
+        .announcement = &announcement, .handle_signals = true, .log = take_port, .log_data = user
+    };
+    GError *error = NULL;
+
+    ck_assert(rubato_engine_new(&config, &error) == NULL);
+    return error;
+}
+
+START_TEST(engine_is_live_and_not_ready_while_it_waits)
+{
+    g_autoptr(GAsyncQueue) ports = g_async_queue_new_full(g_free);
+    sigset_t term;
+
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &term, NULL);
+    g_setenv(HEALTH_VARIABLE, "0", TRUE);
+    GThread *const thread = g_thread_new("node", make_node, ports);
+    g_autofree char *port = g_async_queue_pop(ports);
+    expect((uint16_t)atoi(port), "GET /live", "HTTP/1.1 200 ",
+           "waits for the other nodes of its run\n");
+    expect((uint16_t)atoi(port), "GET /ready", "HTTP/1.1 503 ",
+           "waits for the other nodes of its run\n");
+    kill(getpid(), SIGTERM);
+    g_autoptr(GError) error = g_thread_join(thread);
+    ck_assert_int_eq(error->code, RUBATO_ERROR_CANCELLED);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("health");
+    TCase *tcase = tcase_create("probes");
+
+    tcase_add_test(tcase, probe_gets_200_or_503_and_the_reason);
+    tcase_add_test(tcase, probe_is_answered_beside_nonsense);
+    tcase_add_test(tcase, probe_port_that_is_taken_is_named);
+    tcase_add_test(tcase, engine_refuses_a_port_of_probes_that_makes_no_sense);
+    tcase_add_test(tcase, engine_is_ready_until_its_run_breaks);
+    tcase_add_test(tcase, engine_is_live_and_not_ready_while_it_waits);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
