@@ -5,6 +5,8 @@
 #include "models/spec.h"
 #include "models/update/rule.h"
 
+#include <math.h>
+#include <rubato/error.h>
 #include <string.h>
 
 static RubatoTableSpec *resolve(const RubatoTableSpec *spec, uint32_t n_servers)
@@ -22,7 +24,7 @@ static RubatoTableSpec *resolve(const RubatoTableSpec *spec, uint32_t n_servers)
     resolved->rule = rule_resolve(spec);
     resolved->width = spec_width(spec);
     resolved->chunk_size = spec_chunk_size(spec);
-    resolved->parts = spec->parts == 0 ? n_servers : spec->parts;
+    resolved->parts = spec->parts > 0 ? spec->parts : spec->no_split ? 1 : n_servers;
     resolved->max_kept_bytes = spec_max_kept_bytes(spec);
     resolved->admit = g_strdup(spec_admit_name(spec));
     resolved->admit_bytes = spec_admit_bytes(spec);
@@ -52,7 +54,8 @@ Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error
         return NULL;
     table = g_new0(Table, 1);
     table->spec = resolve(spec, n_servers);
-    table->most_parts = (table->spec->parts + n_servers - 1) / n_servers;
+    table->most_parts =
+        spec->no_split ? table->spec->parts : (table->spec->parts + n_servers - 1) / n_servers;
     table->spec->max_bytes /= table->most_parts;
     table->spec->admit_bytes /= table->most_parts;
     if (!spec_check_share(spec, table->spec->max_bytes, table->spec->admit_bytes, error))
@@ -66,6 +69,70 @@ Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error
         return NULL;
     table->map = part_map_new(table->spec->parts, n_servers);
     return g_steal_pointer(&table);
+}
+
+/* A part's share of what the whole table needs, rounded up. */
+static uint64_t share_of(const Table *table, uint32_t part, uint64_t need)
+{
+    const uint32_t n_parts = table->map->n_parts;
+    RubatoKey first;
+    uint64_t n;
+
+    if (!table->partition.dense)
+        return need / n_parts + (need % n_parts > 0);
+    partition_range(&table->partition, part, &first, &n);
+    return (uint64_t)ceil((double)need * ((double)n / (double)table->partition.n_keys));
+}
+
+static uint64_t part_memory(const Table *table, uint32_t part)
+{
+    const uint64_t row_bytes = table->row_bytes + table->state_bytes;
+    RubatoKey first;
+    uint64_t n;
+
+    if (!spec_knows_memory(table->spec))
+        return share_of(table, part, table->spec->needs.memory_bytes);
+    if (table->spec->max_bytes > 0)
+        return table->spec->max_bytes;
+    partition_range(&table->partition, part, &first, &n);
+    return n > UINT64_MAX / row_bytes ? UINT64_MAX : n * row_bytes;
+}
+
+PlacementLoad table_part_load(const Table *table, uint32_t part)
+{
+    const RubatoNeeds *const needs = &table->spec->needs;
+
+    return (PlacementLoad){ { [PLACEMENT_MEMORY] = part_memory(table, part),
+                              [PLACEMENT_NETWORK] = share_of(table, part, needs->network_bytes),
+                              [PLACEMENT_QUERIES] = share_of(table, part, needs->queries) } };
+}
+
+bool table_lay(const Table *table, const PlacementOps *strategy, uint32_t n_replicas,
+               PlacementServer *servers, uint32_t n_servers, uint32_t *places, GError **error)
+{
+    const uint32_t n_parts = table->map->n_parts;
+    g_autofree PlacementLoad *loads = g_new(PlacementLoad, n_parts);
+    const PlacementRequest request = { .table = table->spec->name,
+                                       .parts = loads,
+                                       .n_parts = n_parts,
+                                       .n_replicas = n_replicas,
+                                       .most_parts =
+                                           table->spec->max_bytes > 0 ? table->most_parts : 0,
+                                       .no_split = table->spec->no_split };
+
+    for (uint32_t part = 0; part < n_parts; part++)
+        loads[part] = table_part_load(table, part);
+    for (uint32_t i = 0; i < n_servers; i++)
+        if (servers[i].limit.of[PLACEMENT_MEMORY] != PLACEMENT_UNLIMITED &&
+            !spec_knows_memory(table->spec) && table->spec->needs.memory_bytes == 0) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "table %s: the cluster file limits the memory of server %u, and nobody "
+                        "knows how much the table takes; give its needs.memory_bytes%s",
+                        table->spec->name, servers[i].number,
+                        table->spec->shape == RUBATO_SHAPE_EVEN ? ", or its max_bytes" : "");
+            return false;
+        }
+    return placement_lay(strategy, servers, n_servers, &request, places, error);
 }
 
 void table_free(Table *table)
@@ -128,6 +195,13 @@ char *table_describe(const RubatoTableSpec *spec)
         describe_admission(spec, text);
     if (spec->replicas > 0)
         g_string_append_printf(text, ", replicas %u", spec->replicas);
+    if (spec->no_split)
+        g_string_append(text, ", no_split");
+    g_string_append_printf(text,
+                           ", needs %" G_GUINT64_FORMAT " bytes, %" G_GUINT64_FORMAT
+                           " bytes/s, %" G_GUINT64_FORMAT " queries/s",
+                           spec->needs.memory_bytes, spec->needs.network_bytes,
+                           spec->needs.queries);
     if (spec_stamp_bytes(spec) > 0)
         g_string_append_printf(text,
                                ", expire %s, expire_after %u, expire_below %.17g, expire_decay "

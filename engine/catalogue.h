@@ -5,6 +5,7 @@
 #ifndef RUBATO_ENGINE_CATALOGUE_H
 #define RUBATO_ENGINE_CATALOGUE_H
 
+#include "engine/placement/placement.h"
 #include "tables/part_map.h"
 #include "tables/partition.h"
 
@@ -26,6 +27,14 @@ typedef struct {
 /* Checks the spec, and fills in its defaults. (transfer full) */
 Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error);
 void table_free(Table *table);
+
+/* What a part needs of its server. */
+PlacementLoad table_part_load(const Table *table, uint32_t part);
+
+/* Lays the table's parts (see placement_lay). RUBATO_ERROR_INVALID also if a server's memory is
+ * limited, and what the table takes is not known. */
+bool table_lay(const Table *table, const PlacementOps *strategy, uint32_t n_replicas,
+               PlacementServer *servers, uint32_t n_servers, uint32_t *places, GError **error);
 
 /* Everything in which two nodes' specs must agree, as text. (transfer full) */
 char *table_describe(const RubatoTableSpec *spec);

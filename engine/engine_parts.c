@@ -65,7 +65,8 @@ static Table *find_moving(RubatoEngine *engine, const Move *move, GError **error
                     "table %s: part %u cannot move: it has replicas", move->name, move->part);
         return NULL;
     }
-    if (!has_share(table, move, error))
+    if (!has_share(table, move, error) ||
+        !engine_check_move(engine, table, move->part, move->to, error))
         return NULL;
     if (!rubato_table_spec_holds_range(table->spec) &&
         storage_find(table->spec->storage)->list == NULL) {

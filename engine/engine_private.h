@@ -5,7 +5,8 @@
  *                 on tasks
  *   engine_history.c   which of these calls go into the history of the node
  *   engine_parts.c   moving a part to another server, step by step
- *   engine_replicas.c   where the replicas of parts are
+ *   engine_placement.c   where parts and their replicas lie
+ *   engine_replicas.c   which tables can have replicas
  *   engine_recovery.c   what this node does when another one is lost, step by step
  *   engine_lists.c   lists that servers send: keys, counts of bad deltas
  *   engine_stats.c   its statistics
@@ -210,10 +211,21 @@ void engine_wait_changed(RubatoEngine *engine, uint32_t ms);
  * there are too few nodes, or the table is one that cannot have any. */
 bool engine_check_replicas(const RubatoEngine *engine, const RubatoTableSpec *spec, GError **error);
 
+/* From now on a table has replicas. */
+void engine_prepare_replicas(RubatoEngine *engine);
+
+/* ---- engine_placement.c ---- */
+
 /* After the GO of a new table: puts its parts, and their replicas, on servers of nodes that are not
- * lost. With too few of them there are fewer replicas, as of the parts that had been there. The
- * same on all nodes. RUBATO_ERROR_NODE_LOST: no server is left. */
+ * lost, by the cluster's strategy and within its limits. With too few nodes there are fewer
+ * replicas, as of the parts that had been there. The same on all nodes. RUBATO_ERROR_NODE_LOST: no
+ * server is left. RUBATO_ERROR_INVALID: a part fits nowhere. The lock is not held. */
 bool engine_place_parts(RubatoEngine *engine, Table *table, GError **error);
+
+/* Whether a part fits on another server, within the limits. RUBATO_ERROR_INVALID. The lock is
+ * held. */
+bool engine_check_move(RubatoEngine *engine, const Table *table, uint32_t part, uint32_t to,
+                       GError **error);
 
 /* ---- engine_recovery.c ---- */
 

@@ -406,6 +406,9 @@ static bool check_effects(const RubatoTableSpec *spec, GError **error)
           "expire_show_weight", "expire = \"score\"" },
         { spec->expire_click_weight != 0, may_expire_by(spec, &score_expiry_ops),
           "expire_click_weight", "expire = \"score\"" },
+        { spec->needs.memory_bytes != 0, !spec_knows_memory(spec), "needs.memory_bytes",
+          "a table of which nobody knows how large it grows: hash storage without max_bytes, or "
+          "ragged rows" },
         { spec->staleness > 0, model->lead == RUBATO_LEAD_STALENESS, "staleness",
           "a model that bounds it, such as \"ssp\"" },
         { spec->speculation > 0, model->takes_announcements, "speculation",
@@ -428,6 +431,32 @@ static bool check_effects(const RubatoTableSpec *spec, GError **error)
     for (size_t i = 0; i < G_N_ELEMENTS(fields); i++)
         if (fields[i].is_given && !fields[i].has_effect)
             return spec_refuse_idle(spec, fields[i].field, fields[i].needs, error);
+    return true;
+}
+
+/* Whether the storage tells how much memory a table takes. */
+bool spec_knows_memory(const RubatoTableSpec *spec)
+{
+    return spec->max_bytes > 0 ||
+           (rubato_table_spec_holds_range(spec) && spec->shape == RUBATO_SHAPE_EVEN);
+}
+
+/* So that sums over parts and tables stay far from the largest number. */
+static bool check_needs(const RubatoTableSpec *spec, GError **error)
+{
+    const struct {
+        const char *field;
+        uint64_t need;
+    } needs[] = { { "needs.memory_bytes", spec->needs.memory_bytes },
+                  { "needs.network_bytes", spec->needs.network_bytes },
+                  { "needs.queries", spec->needs.queries } };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(needs); i++)
+        if (needs[i].need > SPEC_MAX_NEED)
+            return spec_refuse(spec, error,
+                               "%s is %" G_GUINT64_FORMAT "; there may be %" G_GUINT64_FORMAT
+                               " at most",
+                               needs[i].field, needs[i].need, SPEC_MAX_NEED);
     return true;
 }
 
@@ -463,6 +492,6 @@ bool spec_check(const RubatoTableSpec *spec, GError **error)
 
     const RubatoStorageOps *storage = storage_find(spec_storage_name(spec));
     return (storage->check == NULL || storage->check(spec, error)) && rule_check(spec, error) &&
-           init_check(spec, error) && ragged_check_spec(spec, error) &&
+           init_check(spec, error) && ragged_check_spec(spec, error) && check_needs(spec, error) &&
            spec_check_share(spec, spec->max_bytes, spec_admit_bytes(spec), error);
 }

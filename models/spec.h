@@ -12,6 +12,9 @@
 /* The most parts of a table. */
 #define SPEC_MAX_PARTS 4096u
 
+/* The largest of RubatoNeeds. */
+#define SPEC_MAX_NEED (UINT64_C(1) << 60)
+
 /* Checks everything that can be known without the cluster (the number of bounds is the partition's
  * to check). RUBATO_ERROR_INVALID says which field is wrong and what to write instead;
  * RUBATO_ERROR_NOT_FOUND names an unknown model, storage, rule, record, initialiser, partition,
@@ -53,6 +56,9 @@ size_t spec_row_bytes(const RubatoTableSpec *spec);        /* of a row's values 
  * the row was written last. It takes as much as a value. */
 size_t spec_state_bytes(const RubatoTableSpec *spec);
 size_t spec_stamp_bytes(const RubatoTableSpec *spec); /* of these; 0: rows do not expire */
+
+/* Whether the storage tells how much memory a table takes. */
+bool spec_knows_memory(const RubatoTableSpec *spec);
 
 /* Whether rows expire by the clocks of workers. */
 bool spec_counts_clocks(const RubatoTableSpec *spec);

@@ -9,6 +9,7 @@
 #include "apps/rubato/check.h"
 #include "apps/rubato/checkpoint.h"
 #include "apps/rubato/history.h"
+#include "apps/rubato/place.h"
 #include "apps/rubato/roles.h"
 #include "apps/rubato/usage.h"
 
@@ -27,6 +28,8 @@ static const char HELP[] =
     "                       become the node that this task of Slurm or mpirun is\n"
     "  rubato check FILE    say what is wrong with FILE, or what would run where\n"
     "  rubato check         say what a program would do here, and what is missing\n"
+    "  rubato place FILE TABLES\n"
+    "                       say on which servers of FILE the tables of TABLES would lie\n"
     "  rubato history check DIR\n"
     "                       judge the history that a run has written\n"
     "  rubato checkpoint list|verify|show|diff|export DIR ...\n"
@@ -209,6 +212,9 @@ static int help(int argc, char **argv)
     } else if (strcmp(argv[1], "check") == 0) {
         g_set_prgname("rubato check");
         context = check_new_context(&json);
+    } else if (strcmp(argv[1], "place") == 0) {
+        g_set_prgname("rubato place");
+        context = place_new_context();
     } else if (strcmp(argv[1], "secret") == 0) {
         g_set_prgname("rubato secret");
         context = new_secret_context();
@@ -239,6 +245,7 @@ int main(int argc, char **argv)
         int (*run)(int argc, char **argv);
     } commands[] = { { "run", run },
                      { "check", check_command },
+                     { "place", place_command },
                      { "secret", secret },
                      { "scheduler", roles_command },
                      { "server", roles_command },
@@ -254,7 +261,7 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, ""); /* how text is encoded */
     if (argc < 2)
         return fail_usage("", "which command? run, scheduler, server, worker, task, check, "
-                              "history, checkpoint, secret or help");
+                              "place, history, checkpoint, secret or help");
     if (strcmp(argv[1], "--version") == 0) {
         g_print("rubato %s\n", RUBATO_VERSION);
         return EXIT_SUCCESS;
@@ -268,8 +275,8 @@ int main(int argc, char **argv)
     }
 
     g_autofree char *message = g_strdup_printf(
-        "no command '%s'; there are run, scheduler, server, worker, task, check, history, "
-        "checkpoint, secret and help",
+        "no command '%s'; there are run, scheduler, server, worker, task, check, place, "
+        "history, checkpoint, secret and help",
         argv[1]);
     return fail_usage("", message);
 }

@@ -20,6 +20,7 @@
 #include "engine/cluster/cluster_check.h"
 #include "engine/cluster/cluster_setting.h"
 #include "engine/cluster/cluster_syntax.h"
+#include "engine/placement/placement.h"
 
 #define DEFAULT_NAME "cluster"
 #define DEFAULT_SERVERS 1u
@@ -37,13 +38,44 @@ static const char *const KNOWN_TRANSPORTS[] = {
 
 static const char *const ROOT_KEYS[] = { "cluster", NULL };
 static const char *const CLUSTER_KEYS[] = {
-    "name",          "scheduler", "nodes",       "heartbeat_ms", "timeout_ms",   "stall_ms",
-    "rendezvous_ms", "transport", "secret_file", "encrypt",      "authenticate", "insecure",
-    "service_mib",   NULL
+    "name",        "scheduler", "nodes",         "heartbeat_ms",
+    "timeout_ms",  "stall_ms",  "rendezvous_ms", "transport",
+    "secret_file", "encrypt",   "authenticate",  "insecure",
+    "service_mib", "placement", "limits",        NULL
 };
 static const char *const SCHEDULER_KEYS[] = { "host", "port", "node", NULL };
-static const char *const NODE_KEYS[] = { "id", "host", "port", "servers", "workers", NULL };
+static const char *const NODE_KEYS[] = {
+    "id", "host", "port", "servers", "workers", "limits", NULL
+};
+static const char *const LIMIT_KEYS[] = { "memory_mib", "network_mib", "queries", NULL };
 
+/* The group `limits` of `group`, if it has one. A number that it leaves out stays as it is in
+ * *limits. */
+static bool read_limits(const ClusterFaults *faults, const config_setting_t *group,
+                        const char *where, ClusterLimits *limits)
+{
+    const SettingNumber memory = { "memory_mib",       1,
+                                   CLUSTER_MAX_MIB,    false,
+                                   limits->memory_mib, "memory_mib = 4096;" };
+    const SettingNumber network = { "network_mib",       1,
+                                    CLUSTER_MAX_MIB,     false,
+                                    limits->network_mib, "network_mib = 100;" };
+    const SettingNumber queries = { "queries",           1,
+                                    CLUSTER_MAX_QUERIES, false,
+                                    limits->queries,     "queries = 1000000;" };
+    g_autofree char *name = g_strdup_printf("the limits of %s", where);
+
+    if (config_setting_get_member(group, "limits") == NULL)
+        return true;
+    const config_setting_t *const at =
+        setting_find_group(faults, group, where, "limits", "limits = { memory_mib = 4096; };");
+    return at != NULL && setting_check_keys(faults, at, name, LIMIT_KEYS) &&
+           setting_read_number(faults, at, name, &memory, &limits->memory_mib) &&
+           setting_read_number(faults, at, name, &network, &limits->network_mib) &&
+           setting_read_number(faults, at, name, &queries, &limits->queries);
+}
+
+/* node->limits are those of the cluster so far. */
 static bool read_node(const ClusterFaults *faults, const config_setting_t *entry, uint32_t place,
                       ClusterNode *node)
 {
@@ -73,7 +105,8 @@ static bool read_node(const ClusterFaults *faults, const config_setting_t *entry
     if (!setting_read_host(faults, entry, name, &node->host) ||
         !setting_read_number(faults, entry, name, &port_rule, &port) ||
         !setting_read_number(faults, entry, name, &servers_rule, &node->servers) ||
-        !setting_read_number(faults, entry, name, &workers_rule, &node->workers))
+        !setting_read_number(faults, entry, name, &workers_rule, &node->workers) ||
+        !read_limits(faults, entry, name, &node->limits))
         return false;
     node->port = (uint16_t)port;
     return true;
@@ -91,6 +124,10 @@ static bool read_nodes(const ClusterFaults *faults, const config_setting_t *grou
 {
     static const char example[] = "nodes = ( { id = 0; host = \"127.0.0.1\"; port = 4101; } );";
     const config_setting_t *list = config_setting_get_member(group, "nodes");
+    ClusterLimits limits = { 0 };
+
+    if (!read_limits(faults, group, "the cluster", &limits))
+        return false;
 
     if (list == NULL)
         return cluster_refuse(faults, setting_line(group), "the cluster has no 'nodes'; write %s",
@@ -111,6 +148,7 @@ static bool read_nodes(const ClusterFaults *faults, const config_setting_t *grou
     cluster->nodes = g_new0(ClusterNode, (size_t)n);
     for (uint32_t i = 0; i < (uint32_t)n; i++) {
         cluster->n_nodes = i + 1;
+        cluster->nodes[i].limits = limits;
         if (!read_node(faults, config_setting_get_elem(list, i), i, &cluster->nodes[i]))
             return false;
     }
@@ -194,15 +232,29 @@ static bool read_bounds(const ClusterFaults *faults, const config_setting_t *gro
     return setting_read_number(faults, group, "the cluster", &service, &cluster->service_mib);
 }
 
+static bool refuse_placement(const ClusterFaults *faults, unsigned line, const char *name)
+{
+    g_autofree char *shown = g_strescape(name, NULL);
+    g_autoptr(GString) known = g_string_new(NULL);
+
+    for (size_t i = 0; placement_name(i) != NULL; i++)
+        g_string_append_printf(known, "%s%s", i == 0 ? "" : ", ", placement_name(i));
+    return cluster_refuse(faults, line, "unknown placement \"%.40s\"; known: %s", shown,
+                          known->str);
+}
+
 static bool read_names(const ClusterFaults *faults, const config_setting_t *group, Cluster *cluster)
 {
     const char *name = DEFAULT_NAME;
     const char *transport = KNOWN_TRANSPORTS[0];
+    const char *placement = placement_name(0);
 
     if (!setting_read_text(faults, group, "the cluster", "name", /* required= */ false,
                            "name = \"pair\";", &name) ||
         !setting_read_text(faults, group, "the cluster", "transport", /* required= */ false,
-                           "transport = \"tcp\";", &transport))
+                           "transport = \"tcp\";", &transport) ||
+        !setting_read_text(faults, group, "the cluster", "placement", /* required= */ false,
+                           "placement = \"balance\";", &placement))
         return false;
     if (strlen(name) > MAX_NAME_BYTES || !g_utf8_validate(name, -1, NULL) ||
         strpbrk(name, "\n\r\t\f\033") != NULL)
@@ -216,7 +268,11 @@ static bool read_names(const ClusterFaults *faults, const config_setting_t *grou
         return cluster_refuse(faults, setting_line(config_setting_get_member(group, "transport")),
                               "unknown transport \"%.40s\"; known: %s", shown, known);
     }
+    if (placement_find(placement) == NULL)
+        return refuse_placement(faults, setting_line(config_setting_get_member(group, "placement")),
+                                placement);
     cluster->name = g_strdup(name);
+    cluster->placement = g_strdup(placement);
     cluster->transport = g_strdup(transport);
     return true;
 }
@@ -292,7 +348,7 @@ Cluster *cluster_parse(const char *text, size_t length, const char *path, GError
 
 /* Refuses a pipe, without waiting for its writer: a pipe can be read once, but every node reads the
  * file. */
-static FILE *open_file(const char *path, GError **error)
+static FILE *open_file(const char *path, const char *what, GError **error)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat about;
@@ -300,36 +356,42 @@ static FILE *open_file(const char *path, GError **error)
 
     if (fd >= 0 && fstat(fd, &about) == 0 && S_ISFIFO(about.st_mode)) {
         close(fd);
-        g_set_error(
-            error, RUBATO_ERROR, RUBATO_ERROR_IO,
-            "the cluster file %s is a pipe, which cannot be read by every node; write a file",
-            path);
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
+                    "the %s %s is a pipe, which cannot be read by every node; write a file", what,
+                    path);
         return NULL;
     }
     file = fd >= 0 ? fdopen(fd, "r") : NULL;
     if (file == NULL)
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot open the cluster file %s: %s",
-                    path, g_strerror(errno));
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot open the %s %s: %s", what, path,
+                    g_strerror(errno));
     return file;
 }
 
-Cluster *cluster_read(const char *path, GError **error)
+char *cluster_read_text(const char *path, const char *what, size_t *length, GError **error)
 {
-    FILE *file = open_file(path, error);
+    FILE *file = open_file(path, what, error);
     if (file == NULL)
         return NULL;
 
     /* One byte more than allowed tells a file that is too large, however large it is. */
     g_autofree char *text = g_malloc(CLUSTER_MAX_FILE_BYTES + 1);
-    const size_t length = fread(text, 1, CLUSTER_MAX_FILE_BYTES + 1, file);
+    *length = fread(text, 1, CLUSTER_MAX_FILE_BYTES + 1, file);
     const int failure = ferror(file) ? errno : 0;
     fclose(file);
-    if (failure != 0) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot read the cluster file %s: %s",
-                    path, g_strerror(failure));
-        return NULL;
-    }
-    return cluster_parse(text, length, path, error);
+    if (failure == 0)
+        return g_steal_pointer(&text);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot read the %s %s: %s", what, path,
+                g_strerror(failure));
+    return NULL;
+}
+
+Cluster *cluster_read(const char *path, GError **error)
+{
+    size_t length;
+    g_autofree char *text = cluster_read_text(path, "cluster file", &length, error);
+
+    return text == NULL ? NULL : cluster_parse(text, length, path, error);
 }
 
 void cluster_free(Cluster *cluster)
@@ -343,6 +405,7 @@ void cluster_free(Cluster *cluster)
     g_free(cluster->name);
     g_free(cluster->scheduler_host);
     g_free(cluster->transport);
+    g_free(cluster->placement);
     g_free(cluster->secret_file);
     g_free(cluster->digest);
     g_free(cluster);

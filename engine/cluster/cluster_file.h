@@ -18,6 +18,7 @@
 #define CLUSTER_MAX_THREADS 1024u /* servers, or workers, of one node */
 #define CLUSTER_MAX_MS 86400000u  /* a day */
 #define CLUSTER_MAX_MIB 1048576u  /* a TiB */
+#define CLUSTER_MAX_QUERIES 2000000000u
 #define CLUSTER_MAX_FILE_BYTES (1024u * 1024u)
 
 /* The default: shared memory between nodes of one host, TCP between hosts. */
@@ -26,13 +27,21 @@
 /* If the file says nothing, and without one: one request to a service, of the largest size. */
 #define CLUSTER_USUAL_SERVICE_MIB 1024u
 
+/* What a server may be given; 0: no limit. */
+typedef struct {
+    uint32_t memory_mib;
+    uint32_t network_mib; /* a second */
+    uint32_t queries;     /* a second */
+} ClusterLimits;
+
 typedef struct {
     uint32_t id;
     char *host;
     uint16_t port; /* 0: any free one, which the others learn from the scheduler */
     uint32_t servers;
     uint32_t workers;
-    unsigned line; /* of the file, where the node's entry begins */
+    ClusterLimits limits; /* of each of its servers */
+    unsigned line;        /* of the file, where the node's entry begins */
 } ClusterNode;
 
 typedef struct {
@@ -49,6 +58,7 @@ typedef struct {
     uint32_t stall_ms;
     uint32_t rendezvous_ms;
     uint32_t service_mib; /* of one node's requests to services that a node keeps */
+    char *placement;      /* the name of a strategy */
     char *transport;      /* one of the known names, or CLUSTER_AUTO_TRANSPORT */
     char *secret_file;    /* the file in which nodes find the run's secret; NULL: none is named */
     bool encrypt;         /* all that is sent between nodes */
@@ -67,6 +77,10 @@ Cluster *cluster_read(const char *path, GError **error);
 /* The same for `length` bytes of text, which need not end in a zero; `path` names them in messages.
  * (transfer full) */
 Cluster *cluster_parse(const char *text, size_t length, const char *path, GError **error);
+
+/* The bytes of such a file, which messages call `what`: "cluster file". RUBATO_ERROR_IO. One that
+ * is too large is read up to a byte more than CLUSTER_MAX_FILE_BYTES. (transfer full) */
+char *cluster_read_text(const char *path, const char *what, size_t *length, GError **error);
 
 /* NULL is allowed. */
 void cluster_free(Cluster *cluster);

@@ -130,6 +130,14 @@ typedef struct {
     bool takes_announcements;
 } RubatoModelTraits;
 
+/* What a table needs of all servers together, for its placement. 0: nothing that is known. */
+typedef struct {
+    uint64_t memory_bytes;  /* once it has all its rows. Not of storages that tell it themselves:
+                             * "dense" with rows of one length, "hash" with max_bytes */
+    uint64_t network_bytes; /* a second */
+    uint64_t queries;       /* Gets, Adds and other requests a second */
+} RubatoNeeds;
+
 typedef struct {
     const char *name;  /* unique in the engine */
     RubatoDtype dtype; /* RUBATO_F32 */
@@ -213,9 +221,13 @@ typedef struct {
     uint32_t chunk_size; /* RubatoChunkTable: keys in a chunk; 0 means 1 */
 
     /* How many parts the table's keys are cut into. A part lies on one server and can move to
-     * another one. 0 means one part for each server thread; 4096 at most. At first part i lies on
-     * server i modulo the number of servers. */
+     * another one. 0 means one part for each server thread; 4096 at most. At first they lie where
+     * the cluster file's placement puts them: part i on server i modulo the number of servers,
+     * unless it says otherwise. */
     uint32_t parts;
+
+    RubatoNeeds needs;
+    bool no_split; /* all parts lie on one server, and `parts` is 1 by default */
 
     /* Which part holds a key: "range" (even ranges, the default of "dense"), "hash" (the default
      * of "hash") or "bounds". With "bounds", part i holds the keys below bounds[i] that no earlier

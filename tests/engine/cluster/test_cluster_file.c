@@ -68,6 +68,27 @@ START_TEST(cluster_file_defaults_hold_for_what_is_left_out)
     ck_assert_uint_eq(cluster->stall_ms, 10000);
     ck_assert_uint_eq(cluster->rendezvous_ms, 30000);
     ck_assert_uint_eq(cluster->service_mib, 1024);
+    ck_assert_str_eq(cluster->placement, "even");
+    ck_assert_uint_eq(cluster->nodes[0].limits.memory_mib, 0);
+    ck_assert_uint_eq(cluster->nodes[0].limits.network_mib, 0);
+    ck_assert_uint_eq(cluster->nodes[0].limits.queries, 0);
+}
+END_TEST
+
+START_TEST(cluster_file_limits_of_a_node_come_before_those_of_the_cluster)
+{
+    g_autoptr(Cluster) cluster = parse_good(
+        "cluster = { " SCHEDULER "nodes = ( { id = 0; host = \"a\"; port = 0; },\n"
+        "  { id = 1; host = \"b\"; port = 0; limits = { memory_mib = 7; queries = 50; }; } );\n"
+        "  limits = { memory_mib = 4; network_mib = 3; }; placement = \"balance\"; };");
+
+    ck_assert_str_eq(cluster->placement, "balance");
+    ck_assert_uint_eq(cluster->nodes[0].limits.memory_mib, 4);
+    ck_assert_uint_eq(cluster->nodes[0].limits.network_mib, 3);
+    ck_assert_uint_eq(cluster->nodes[0].limits.queries, 0);
+    ck_assert_uint_eq(cluster->nodes[1].limits.memory_mib, 7);
+    ck_assert_uint_eq(cluster->nodes[1].limits.network_mib, 3);
+    ck_assert_uint_eq(cluster->nodes[1].limits.queries, 50);
 }
 END_TEST
 
@@ -245,6 +266,12 @@ static const Fault FAULTS[] = {
     { SCHED("host = \"a\"; port = 0;"), 3, "'port' of 'scheduler' is 0", "from 1 to 65535" },
     { TIMES("heartbeat_ms = 0;"), 4, "'heartbeat_ms' of the cluster is 0", "from 1" },
     { TIMES("rendezvous_ms = 0;"), 4, "'rendezvous_ms' of the cluster is 0", NULL },
+    { TIMES("placement = \"fair\";"), 4, "unknown placement \"fair\"", "known: even, balance" },
+    { TIMES("limits = 7;"), 4, "'limits' is a whole number", "limits = { memory_mib = 4096; };" },
+    { TIMES("limits = { memory_mib = 0; };"), 4, "'memory_mib' of the limits of the cluster is 0",
+      "from 1 to 1048576" },
+    { NODE("id = 5; host = \"a\"; port = 1; limits = { memory = 1; };"), 4,
+      "unknown key 'memory' in the limits of node 5", "memory_mib" },
     { TIMES("service_mib = 0;"), 4, "'service_mib' of the cluster is 0", "from 1 to 1048576" },
     { TIMES("stall_ms = -5;"), 4, "'stall_ms' of the cluster is -5", NULL },
     { TIMES("timeout_ms = 999999999;"), 4, "is 999999999", "to 86400000" },
@@ -437,6 +464,7 @@ int main(void)
 
     tcase_add_test(meaning, cluster_file_of_the_design_is_read);
     tcase_add_test(meaning, cluster_file_defaults_hold_for_what_is_left_out);
+    tcase_add_test(meaning, cluster_file_limits_of_a_node_come_before_those_of_the_cluster);
     tcase_add_test(meaning, cluster_file_sorts_nodes_by_id_and_finds_them);
     tcase_add_test(meaning, cluster_file_scheduler_is_on_the_lowest_id_unless_told);
     tcase_add_test(meaning, cluster_file_nodes_may_share_port_zero);

@@ -155,6 +155,8 @@ char *cluster_file_text(const ClusterRun *run)
         g_string_append_printf(text, "transport = \"%s\";\n", over);
     if (shape->service_mib > 0)
         g_string_append_printf(text, "service_mib = %u;\n", shape->service_mib);
+    if (shape->lines != NULL)
+        g_string_append(text, shape->lines);
     if (shape->encrypts)
         g_string_append(text, "encrypt = true;\n");
     g_string_append(text, "};\n");

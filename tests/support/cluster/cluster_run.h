@@ -41,6 +41,7 @@ typedef struct {
     uint32_t service_mib;   /* 0: the file says nothing */
     bool handle_signals;
     bool encrypts;          /* with a secret that all nodes have */
+    const char *lines;      /* more lines of the file; NULL: none */
     const char *over;       /* the file's transport; NULL: RUBATO_TEST_TRANSPORT, or none */
     WireFaults *faults;     /* NULL: none */
     const FlowSizes *sizes; /* NULL: test_sizes() */

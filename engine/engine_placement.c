@@ -1,0 +1,135 @@
+/* Where the parts of tables and their replicas lie at first, and where they may move to.
+ *
+ * Each node makes the plan by itself. It follows from the cluster file and from the tables that are
+ * there, which are the same on all nodes, and engine->call.lost is that of the present call.
+ *
+ * Threads: that of the engine's calls; of engine_check_move also that of part steps. */
+#include "engine/engine_private.h"
+#include "engine/placement/cluster_limits.h"
+
+/* The servers of nodes that are not lost. */
+typedef struct {
+    uint32_t n, n_nodes;
+    PlacementServer servers[];
+} LiveServers;
+
+static void count_copy(PlacementServer *servers, uint32_t number, const PlacementLoad *load)
+{
+    placement_add(&servers[number].used, load);
+    servers[number].n_parts++;
+}
+
+/* What all tables need of each server. The lock is held. (transfer full) */
+static PlacementServer *list_servers(const RubatoEngine *engine)
+{
+    const PostOffice *const office = &engine->office;
+    PlacementServer *servers = g_new0(PlacementServer, office->n_servers);
+
+    for (uint32_t i = 0; i < office->n_servers; i++) {
+        const uint32_t node = office->servers[i].node;
+
+        servers[i] = (PlacementServer){ .number = i, .node = node };
+        servers[i].limit = cluster_server_limit(engine->cluster, node);
+    }
+    for (guint i = 0; i < engine->tables->len; i++) {
+        const Table *const table = g_ptr_array_index(engine->tables, i);
+        const PartMap *const map = table->map;
+
+        for (uint32_t part = 0; part < map->n_parts; part++) {
+            const PlacementLoad load = table_part_load(table, part);
+
+            count_copy(servers, part_map_server(map, part), &load);
+            for (uint32_t k = 0; k < map->n_replicas; k++)
+                if (part_map_replicas(map, part)[k] != part_map_server(map, part))
+                    count_copy(servers, part_map_replicas(map, part)[k], &load);
+        }
+    }
+    return servers;
+}
+
+/* (transfer full) */
+static LiveServers *list_live_servers(RubatoEngine *engine)
+{
+    const PostOffice *const office = &engine->office;
+    LiveServers *const live = g_malloc0(sizeof *live + office->n_servers * sizeof live->servers[0]);
+
+    pthread_mutex_lock(&engine->lock);
+    g_autofree PlacementServer *servers = list_servers(engine);
+    pthread_mutex_unlock(&engine->lock);
+    for (uint32_t i = 0; i < office->n_servers; i++)
+        if (!engine->call.lost[servers[i].node])
+            live->servers[live->n++] = servers[i];
+    for (uint32_t i = 0; i < live->n; i++)
+        live->n_nodes += i == 0 || live->servers[i].node != live->servers[i - 1].node;
+    return live;
+}
+
+/* By the number of the part: its server, then those of its replicas, as positions in `live`. */
+static void set_map(const LiveServers *live, const uint32_t *places, uint32_t n_replicas,
+                    Table *table)
+{
+    const uint32_t n_parts = table->map->n_parts;
+    g_autofree uint32_t *replicas = g_new(uint32_t, (size_t)n_parts * n_replicas + 1);
+
+    for (uint32_t part = 0; part < n_parts; part++) {
+        const uint32_t *const at = places + (size_t)part * (1 + n_replicas);
+
+        part_map_set_server(table->map, part, live->servers[at[0]].number);
+        for (uint32_t k = 0; k < n_replicas; k++)
+            replicas[(size_t)part * n_replicas + k] = live->servers[at[k + 1]].number;
+    }
+    if (table->spec->replicas > 0)
+        part_map_set_replicas(table->map, n_replicas, replicas);
+}
+
+static const PlacementOps *strategy_of(const RubatoEngine *engine)
+{
+    return placement_find(engine->cluster == NULL ? placement_name(0) : engine->cluster->placement);
+}
+
+bool engine_place_parts(RubatoEngine *engine, Table *table, GError **error)
+{
+    g_autofree LiveServers *live = list_live_servers(engine);
+    g_autofree uint32_t *places = NULL;
+    uint32_t n_replicas;
+
+    if (live->n == 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
+                    "table %s: all nodes with servers are lost", table->spec->name);
+        return false;
+    }
+    n_replicas = MIN(table->spec->replicas, live->n_nodes - 1);
+    places = g_new(uint32_t, (size_t)table->map->n_parts * (1 + n_replicas));
+    if (!table_lay(table, strategy_of(engine), n_replicas, live->servers, live->n, places, error))
+        return false;
+    if (table->spec->replicas > 0)
+        engine_prepare_replicas(engine);
+    set_map(live, places, n_replicas, table);
+    if (n_replicas < table->spec->replicas)
+        g_message("each part of table %s has %u replicas and not %u: servers of %u nodes are left",
+                  table->spec->name, n_replicas, table->spec->replicas, live->n_nodes);
+    return true;
+}
+
+bool engine_check_move(RubatoEngine *engine, const Table *table, uint32_t part, uint32_t to,
+                       GError **error)
+{
+    g_autofree PlacementServer *servers = list_servers(engine);
+    const PlacementLoad load = table_part_load(table, part);
+
+    if (table->spec->no_split && table->map->n_parts > 1) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "table %s: part %u cannot move: no_split keeps its %u parts on one server",
+                    table->spec->name, part, table->map->n_parts);
+        return false;
+    }
+    if (part_map_server(table->map, part) == to || placement_has_room(&servers[to], &load))
+        return true;
+    g_autofree char *needs = placement_load_text(&load);
+    g_autofree char *has = placement_server_text(&servers[to]);
+
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "table %s: part %u cannot move to server %u: the part needs %s; the server has %s",
+                table->spec->name, part, to, needs, has);
+    return false;
+}
