@@ -4,6 +4,7 @@
  * reverse order. The thread of part steps starts with the first and stops before all others, which
  * it uses. Tables and runs are in lists under the engine's lock. */
 #include <errno.h>
+#include <rubato/plugin.h>
 #include <string.h>
 
 #include "engine/cluster/announce.h"
@@ -230,13 +231,26 @@ static bool begin_faults_on_demand(RubatoEngine *engine, GError **error)
     return faults_on_demand_arm(faults, engine->id, error);
 }
 
+/* Plug-ins are loaded before there is an engine, so before a node hears what others announce. */
+static bool check_announced(const RubatoEngine *engine, GError **error)
+{
+    if (engine->cluster->plugins == NULL)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CONFIG,
+                "%s: 'plugins' is for cluster files; give --plugin FILE to the program of each "
+                "node",
+                engine->cluster->path);
+    return false;
+}
+
 /* The nodes of a run without a cluster file gather, and then know of it what a file would say. */
 static bool announce_first(RubatoEngine *engine, GError **error)
 {
     engine->announces = true;
     if (engine->config.handle_signals)
         engine->signals = signal_watch_new(interrupted, engine);
-    return announce(engine, error) && describe_cluster(engine, error);
+    return announce(engine, error) && check_announced(engine, error) &&
+           describe_cluster(engine, error);
 }
 
 static bool describe(RubatoEngine *engine, GError **error)
@@ -316,7 +330,8 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
     RubatoEngine *engine = NULL;
 
     if (!engine_check_place("a new engine", error) || /* it would wait for other nodes */
-        !check_effects(config, error))
+        !check_effects(config, error) ||
+        (config->cluster_file != NULL && !rubato_load_plugins_of(config->cluster_file, error)))
         return NULL;
     registry_hold();
     if (posix_memalign((void **)&engine, _Alignof(RubatoEngine), sizeof *engine) != 0)

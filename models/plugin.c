@@ -14,6 +14,40 @@ static char *resolve_path(const char *path)
                : g_strdup(path);
 }
 
+#define SYMBOL "rubato_plugin_register"
+#define VERSIONED SYMBOL "_%u"
+
+enum { MOST_VERSIONS = 100 };
+
+/* The version of a plug-in whose function this library does not find. Before version 1, the name
+ * had none. False: it is no plug-in. */
+static bool find_version(void *module, uint32_t *version)
+{
+    for (uint32_t i = 0; i < MOST_VERSIONS; i++) {
+        g_autofree char *name = g_strdup_printf(VERSIONED, i);
+
+        if (dlsym(module, i == 0 ? SYMBOL : name) != NULL) {
+            *version = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void refuse_file(void *module, const char *path, GError **error)
+{
+    uint32_t version;
+
+    if (find_version(module, &version))
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
+                    "the plug-in %s was compiled for version %u of plug-ins, and this library has "
+                    "version %u; compile it with the headers of this library",
+                    path, version, RUBATO_PLUGIN_VERSION);
+    else
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
+                    "%s is no plug-in: it does not define rubato_plugin_register", path);
+}
+
 bool rubato_load_plugin(const char *path, GError **error)
 {
     bool (*register_all)(GError * *error);
@@ -29,10 +63,10 @@ bool rubato_load_plugin(const char *path, GError **error)
                     path, dlerror());
         return false;
     }
-    void *symbol = dlsym(module, "rubato_plugin_register");
+    g_autofree char *name = g_strdup_printf(VERSIONED, RUBATO_PLUGIN_VERSION);
+    void *symbol = dlsym(module, name);
     if (symbol == NULL) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
-                    "%s is no plug-in: it does not define rubato_plugin_register", path);
+        refuse_file(module, path, error);
         dlclose(module);
         return false;
     }

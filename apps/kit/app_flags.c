@@ -149,6 +149,12 @@ static bool read_place(App *app, const Flags *flags, GError **error)
     return true;
 }
 
+/* The cluster file's, so that flags may name what is in them. */
+static bool load_plugins_of_cluster(const App *app, GError **error)
+{
+    return app->cluster == NULL || rubato_load_plugins_of(app->cluster, error);
+}
+
 bool app_load_plugins(char *const *paths, GError **error)
 {
     for (char *const *path = paths; path != NULL && *path != NULL; path++)
@@ -398,11 +404,12 @@ static bool read_flags(App *app, Flags *flags, GError **error)
 {
     if (flags->rest != NULL && flags->rest[0] != NULL)
         return app_refuse(error, "unexpected argument \"%s\"", flags->rest[0]);
-    if (!read_place(app, flags, error) || !app_load_plugins(flags->plugins, error) ||
-        !read_model(app, flags, error) || !read_replicas(app, flags, error) ||
-        !read_epochs(app, flags, error) || !read_files(app, flags, error) ||
-        !read_checkpoint(app, flags, error) || !read_data(app, flags, error) ||
-        !read_straggler(app, flags->straggler, error) || !read_ends(app, flags, error) ||
+    if (!read_place(app, flags, error) || !load_plugins_of_cluster(app, error) ||
+        !app_load_plugins(flags->plugins, error) || !read_model(app, flags, error) ||
+        !read_replicas(app, flags, error) || !read_epochs(app, flags, error) ||
+        !read_files(app, flags, error) || !read_checkpoint(app, flags, error) ||
+        !read_data(app, flags, error) || !read_straggler(app, flags->straggler, error) ||
+        !read_ends(app, flags, error) ||
         (flags->batch_size != NOT_GIVEN &&
          !check_count("batch-size", flags->batch_size, 1, COUNT_MAX, error)))
         return false;

@@ -41,7 +41,8 @@ static const char *const CLUSTER_KEYS[] = {
     "name",        "scheduler", "nodes",         "heartbeat_ms",
     "timeout_ms",  "stall_ms",  "rendezvous_ms", "transport",
     "secret_file", "encrypt",   "authenticate",  "insecure",
-    "service_mib", "placement", "limits",        NULL
+    "service_mib", "placement", "limits",        "plugins",
+    NULL
 };
 static const char *const SCHEDULER_KEYS[] = { "host", "port", "node", NULL };
 static const char *const NODE_KEYS[] = {
@@ -296,6 +297,36 @@ static bool read_security(const ClusterFaults *faults, const config_setting_t *g
     return true;
 }
 
+/* The files of `plugins`; those with relative names lie in the cluster file's folder. */
+static bool read_plugins(const ClusterFaults *faults, const config_setting_t *group,
+                         Cluster *cluster)
+{
+    static const char example[] = "plugins = ( \"quorum.so\" );";
+    const config_setting_t *const list = config_setting_get_member(group, "plugins");
+    g_autofree char *path = g_canonicalize_filename(cluster->path, NULL);
+    g_autofree char *folder = g_path_get_dirname(path);
+
+    if (list == NULL)
+        return true;
+    if (!config_setting_is_list(list))
+        return cluster_refuse(faults, setting_line(list),
+                              "'plugins' is %s; write a list in ( ), as in %s",
+                              setting_type_name(list), example);
+    cluster->plugins = g_new0(char *, (size_t)config_setting_length(list) + 1);
+    for (int i = 0; i < config_setting_length(list); i++) {
+        const config_setting_t *const entry = config_setting_get_elem(list, (unsigned)i);
+        const char *const file = config_setting_get_string(entry);
+
+        if (file == NULL || *file == '\0')
+            return cluster_refuse(faults, setting_line(entry),
+                                  "entry %d of 'plugins' is %s; write the name of a file, as in %s",
+                                  i + 1, file == NULL ? setting_type_name(entry) : "empty",
+                                  example);
+        cluster->plugins[i] = g_canonicalize_filename(file, folder);
+    }
+    return true;
+}
+
 static bool read_cluster(const ClusterFaults *faults, const config_setting_t *root,
                          Cluster *cluster)
 {
@@ -311,7 +342,7 @@ static bool read_cluster(const ClusterFaults *faults, const config_setting_t *ro
            cluster_check_roles(faults, cluster,
                                setting_line(config_setting_get_member(group, "nodes"))) &&
            read_times(faults, group, cluster) && read_bounds(faults, group, cluster) &&
-           read_security(faults, group, cluster);
+           read_plugins(faults, group, cluster) && read_security(faults, group, cluster);
 }
 
 Cluster *cluster_parse(const char *text, size_t length, const char *path, GError **error)
@@ -406,6 +437,7 @@ void cluster_free(Cluster *cluster)
     g_free(cluster->scheduler_host);
     g_free(cluster->transport);
     g_free(cluster->placement);
+    g_strfreev(cluster->plugins);
     g_free(cluster->secret_file);
     g_free(cluster->digest);
     g_free(cluster);

@@ -5,8 +5,8 @@
  * traits are compared when the nodes meet, and a node that differs is refused.
  *
  * A plug-in file is a shared object that registers what it holds in rubato_plugin_register. The
- * option --plugin FILE of the programs, and of rubato_engine_new_from_args, loads one. It is
- * compiled like this:
+ * option --plugin FILE of the programs, and of rubato_engine_new_from_args, loads one; so do the
+ * `plugins` of a cluster file. It is compiled like this:
  *
  *     cc -O2 -shared -fPIC -o quorum.so quorum.c $(pkg-config --cflags --libs rubato)
  *
@@ -27,6 +27,12 @@
 
 /* Marks the functions that a plug-in file exports. */
 #define RUBATO_PLUGIN RUBATO_API
+
+/* The version of all that a plug-in file and the library share: the ops, and what these are given.
+ * The name of rubato_plugin_register ends in the same number. So a file that was compiled with the
+ * headers of another version is refused. */
+#define RUBATO_PLUGIN_VERSION 1
+#define rubato_plugin_register rubato_plugin_register_1
 
 G_BEGIN_DECLS
 
@@ -55,10 +61,16 @@ RUBATO_API const RubatoUpdateTraits *rubato_update_rule_traits(const char *updat
 
 /* Loads a plug-in file and calls its rubato_plugin_register. The file stays loaded until the
  * process ends. A path without a slash is looked for in the current folder first, and then where
- * dlopen(3) looks. Errors: RUBATO_ERROR_NOT_FOUND if it cannot be loaded or is no plug-in; and
- * those of its rubato_plugin_register, with the file's name before their text. For programs that
- * use the shared library: a program that contains the static library registers by itself. */
+ * dlopen(3) looks. Errors: RUBATO_ERROR_NOT_FOUND if it cannot be loaded or is no plug-in;
+ * RUBATO_ERROR_MISMATCH if it is of another RUBATO_PLUGIN_VERSION; and those of its
+ * rubato_plugin_register, with the file's name before their text. For programs that use the shared
+ * library: a program that contains the static library registers by itself. */
 RUBATO_API bool rubato_load_plugin(const char *path, GError **error);
+
+/* Loads the `plugins` of a cluster file, as rubato_engine_new does first of all. For a program that
+ * names models, storages or rules before it makes an engine. A second time nothing changes. Errors:
+ * those of rubato_load_plugin, RUBATO_ERROR_CONFIG and _IO. */
+RUBATO_API bool rubato_load_plugins_of(const char *cluster_file, GError **error);
 
 /* A plug-in file defines this function, not the library: it registers everything that the file
  * holds. */

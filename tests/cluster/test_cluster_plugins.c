@@ -82,6 +82,21 @@ START_TEST(node_that_has_registered_more_is_refused_by_name)
 }
 END_TEST
 
+/* Nodes load them first of all, so none of them comes as far as to meet the other. */
+START_TEST(plugin_of_the_cluster_file_that_cannot_be_loaded_is_named)
+{
+    ClusterShape shape = TWO;
+    ClusterRun *run;
+
+    shape.lines = "plugins = ( \"/no/such.so\" );\n";
+    run = cluster_run_new(&shape);
+    cluster_start_node(run, 0, meet, NULL);
+    cluster_expect_end(run, 0, CLUSTER_NOT_STARTED);
+    cluster_expect_text(run, 0, "'plugins': cannot load the plug-in /no/such.so: ");
+    cluster_run_free(run);
+}
+END_TEST
+
 START_TEST(node_that_has_registered_less_is_refused_by_name)
 {
     ClusterRun *run = cluster_run_new(&TWO);
@@ -101,6 +116,7 @@ int main(void)
 
     tcase_add_test(tcase, nodes_that_have_registered_the_same_use_it);
     tcase_add_test(tcase, node_that_has_registered_more_is_refused_by_name);
+    tcase_add_test(tcase, plugin_of_the_cluster_file_that_cannot_be_loaded_is_named);
     tcase_add_test(tcase, node_that_has_registered_less_is_refused_by_name);
     return run_suite(suite);
 }

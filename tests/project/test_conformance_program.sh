@@ -42,6 +42,11 @@ expect_status() # status, arguments…
     [ $status -eq "$expected" ] || fail "$* ended with $status, not $expected" <(cat "$scratch"/{out,error})
 }
 
+expect_error() # text
+{
+    grep -qF -- "$1" "$scratch/error" || fail "no error like '$1'" "$scratch/error"
+}
+
 expect_line() # pattern
 {
     grep -qE -- "$1" "$scratch/out" || fail "no line like '$1'" "$scratch/out"
@@ -90,6 +95,16 @@ breaks --rule heavy 'velocity[i] = momentum * velocity[i] + gradients[i];' \
     'velocity[i] = momentum * velocity[0] + gradients[i]; row[width * 2] = 1;' 'beside its rows'
 breaks --rule heavy 'const type momentum = (type)update->rule.momentum;' \
     'static double kept; kept += 0.125; const type momentum = (type)kept;' 'in one call'
+
+# Plug-ins of another version.
+sed 's/^bool rubato_plugin_register(/bool rubato_plugin_register_77(/' "$plugin" >"$scratch/newer.c"
+compile "$scratch/newer.c" "$scratch/newer.so"
+expect_status 2 --plugin "$scratch/newer.so" patient
+expect_error 'newer.so was compiled for version 77 of plug-ins, and this library has version 1;'
+sed 's/^#include .*plugin.h>/&\n#undef rubato_plugin_register/' "$plugin" >"$scratch/older.c"
+compile "$scratch/older.c" "$scratch/older.so"
+expect_status 2 --plugin "$scratch/older.so" patient
+expect_error 'older.so was compiled for version 0 of plug-ins, and this library has version 1;'
 
 # What it is told wrongly.
 expect_status 2 nobody

@@ -92,6 +92,19 @@ START_TEST(cluster_file_limits_of_a_node_come_before_those_of_the_cluster)
 }
 END_TEST
 
+START_TEST(cluster_file_plugins_lie_in_its_folder)
+{
+    static const char text[] =
+        "cluster = { " SCHEDULER NODES "plugins = ( \"quorum.so\", \"/lib/other.so\" ); };";
+    g_autoptr(Cluster) cluster = cluster_parse(text, strlen(text), "/etc/runs/run.cfg", NULL);
+
+    ck_assert_ptr_nonnull(cluster);
+    ck_assert_str_eq(cluster->plugins[0], "/etc/runs/quorum.so");
+    ck_assert_str_eq(cluster->plugins[1], "/lib/other.so");
+    ck_assert_ptr_null(cluster->plugins[2]);
+}
+END_TEST
+
 START_TEST(cluster_file_sorts_nodes_by_id_and_finds_them)
 {
     g_autoptr(Cluster) cluster = parse_good(
@@ -272,6 +285,10 @@ static const Fault FAULTS[] = {
       "from 1 to 1048576" },
     { NODE("id = 5; host = \"a\"; port = 1; limits = { memory = 1; };"), 4,
       "unknown key 'memory' in the limits of node 5", "memory_mib" },
+    { TIMES("plugins = \"quorum.so\";"), 4, "'plugins' is a text", "plugins = ( \"quorum.so\" );" },
+    { TIMES("plugins = ( \"a.so\",\n 3 );"), 5, "entry 2 of 'plugins' is a whole number",
+      "the name of a file" },
+    { TIMES("plugins = ( \"\" );"), 4, "entry 1 of 'plugins' is empty", NULL },
     { TIMES("service_mib = 0;"), 4, "'service_mib' of the cluster is 0", "from 1 to 1048576" },
     { TIMES("stall_ms = -5;"), 4, "'stall_ms' of the cluster is -5", NULL },
     { TIMES("timeout_ms = 999999999;"), 4, "is 999999999", "to 86400000" },
@@ -464,6 +481,7 @@ int main(void)
 
     tcase_add_test(meaning, cluster_file_of_the_design_is_read);
     tcase_add_test(meaning, cluster_file_defaults_hold_for_what_is_left_out);
+    tcase_add_test(meaning, cluster_file_plugins_lie_in_its_folder);
     tcase_add_test(meaning, cluster_file_limits_of_a_node_come_before_those_of_the_cluster);
     tcase_add_test(meaning, cluster_file_sorts_nodes_by_id_and_finds_them);
     tcase_add_test(meaning, cluster_file_scheduler_is_on_the_lowest_id_unless_told);
