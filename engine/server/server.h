@@ -40,6 +40,7 @@ struct Server {
     char *complaint;       /* a kept request failed, and why; NULL: none has */
     GArray *partial_calls; /* of handlers: see server_handlers.c; NULL until there are any */
     uint64_t collected_bytes; /* of them */
+    uint32_t next_swept;      /* of the shards that are swept: see server_sweep.c */
     void *reserve;            /* memory for the error when memory runs out; NULL while it is used */
 };
 
@@ -94,7 +95,8 @@ RubatoShard *server_find_shard(const Server *server, uint32_t table, uint32_t pa
 void server_sum_table(const Server *server, uint32_t table, RubatoTableStats *sum);
 
 /* Tells the time to the parts of tables whose rows expire, and removes expired rows of tables that
- * tasks use, for most_us microseconds or little more. False: nothing is left to be done for now. */
+ * tasks use, for most_us microseconds or little more. The next call goes on where this one ends.
+ * False: nothing is left to be done for now. */
 bool server_sweep(Server *server, uint64_t seconds, int64_t most_us);
 
 /* Begins a task that uses a table: creates a model over the shard of each part that is here. setup
