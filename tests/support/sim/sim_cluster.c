@@ -362,7 +362,7 @@ static void *run_node(void *data)
         node->engine = engine;
         use_engine(node);
         node->engine = NULL;
-        while (node->is_used)
+        while (node->is_used || sim_replicas_are_compared(cluster))
             sim_sleep_ns(SIM_MS);
         rubato_engine_free(engine);
     } else {

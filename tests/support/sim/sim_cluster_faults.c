@@ -104,6 +104,10 @@ static void begin_fault(void *data, uint64_t number)
         SimNode *const node = &cluster->nodes[fault->from];
         if (node->has_ended || cluster->n_living == 1)
             return;
+        if (node->compares) { /* see sim_replicas.c */
+            sim_after(SIM_MS, begin_fault, cluster, number);
+            return;
+        }
         cluster->killed_early = cluster->killed_early || is_early(cluster, node);
         node->was_killed = true;
         cluster->n_living--;

@@ -21,6 +21,7 @@ typedef struct {
     uint32_t number;
     RubatoEngine *engine; /* set while others may use it */
     bool is_used;         /* another thread uses it */
+    bool compares;        /* its main thread looks into the engines of all nodes */
     uint64_t rows_digest; /* of an exact program */
     bool has_ended, was_killed;
     int64_t starts_ms, started_ms; /* its last task: when it called, and was told; 0: not yet */
@@ -79,6 +80,9 @@ bool sim_replicas_compare(const SimNode *node, const char *name, GError **error)
 /* The same when this node knows that a task on the table has ended well, before anything is
  * read. */
 void sim_replicas_have_all(const SimNode *node, const char *name);
+
+/* Whether a node compares. No engine is freed meanwhile. */
+bool sim_replicas_are_compared(const SimCluster *cluster);
 
 /* The inputs that the primaries of a table's parts have had. */
 #define SIM_MOST_PARTS 16

@@ -1,7 +1,8 @@
 /* Compares the replicas of a simulated cluster with their primaries.
  *
- * Threads: a node's main thread, while all nodes are between two barriers. No thread of the
- * simulation runs meanwhile, since nothing here waits. */
+ * Threads: a node's main thread, while all nodes are between two barriers. Other threads run when
+ * it takes a lock. So no node frees its engine meanwhile, and a node that compares is killed only
+ * after that: it would go on when the others have freed theirs. */
 #include "tests/support/sim/sim_cluster_private.h"
 
 #include <check.h>
@@ -62,6 +63,20 @@ static const RubatoEngine *living_engine(const SimCluster *cluster, uint32_t nod
     return is_lost(cluster, node) ? NULL : cluster->nodes[node].engine;
 }
 
+static void set_comparing(const SimNode *node, bool compares)
+{
+    node->cluster->nodes[node->number].compares = compares;
+}
+
+bool sim_replicas_are_compared(const SimCluster *cluster)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++)
+        any = any || cluster->nodes[i].compares;
+    return any;
+}
+
 /* Calls a function for each place where a part of the table that is read, or a replica of it,
  * is. */
 static void visit(const SimNode *node, const char *name,
@@ -75,6 +90,7 @@ static void visit(const SimNode *node, const char *name,
     pthread_mutex_lock(&node->engine->lock);
     table = engine_find_table(node->engine, name, NULL);
     pthread_mutex_unlock(&node->engine->lock);
+    set_comparing(node, true);
     for (uint32_t i = 0; i < cluster->scenario->n_nodes && table != NULL; i++) {
         const RubatoEngine *engine = living_engine(cluster, i);
         const uint32_t n_places = engine == NULL ? 0 : engine->n_servers * table->map->n_parts;
@@ -91,6 +107,7 @@ static void visit(const SimNode *node, const char *name,
                 function(user, part, &found);
         }
     }
+    set_comparing(node, false);
 }
 
 static void note(void *user, uint32_t part, const PartDigest *found)
@@ -235,7 +252,9 @@ void sim_replicas_have_all(const SimNode *node, const char *name)
     pthread_mutex_lock(&engine->lock);
     table = engine_find_table(engine, name, NULL);
     pthread_mutex_unlock(&engine->lock);
+    set_comparing(node, true);
     compare_after_task(node->cluster, table);
+    set_comparing(node, false);
 }
 
 bool sim_replicas_compare(const SimNode *node, const char *name, GError **error)
@@ -250,8 +269,10 @@ bool sim_replicas_compare(const SimNode *node, const char *name, GError **error)
     table = engine_find_table(engine, name, error);
     pthread_mutex_unlock(&engine->lock);
     TRY(table != NULL);
+    set_comparing(node, true);
     for (uint32_t part = 0; part < table->map->n_parts && node->number == 0; part++)
         if (is_read(node->cluster->scenario, table, part))
             compare_part(node->cluster, table, part);
+    set_comparing(node, false);
     return rubato_engine_barrier(engine, error);
 }
