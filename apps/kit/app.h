@@ -305,6 +305,11 @@ void app_worker_skip(AppWorker *self, uint64_t n_rows);
  * so, or a signal has come. Then all tables under bsp have the same clock (rubato/snapshot.h). */
 bool app_worker_checkpoint(AppWorker *self, GError **error);
 
+/* For a program whose workers have what they learn in arrays of their own: before each such
+ * snapshot worker 0 calls this, which writes to the tables what they do not have yet. */
+typedef bool (*AppWriteFunc)(void *user_data, GError **error);
+void app_worker_write_before_snapshots(AppWorker *self, AppWriteFunc write, void *user_data);
+
 /* Before each step's Adds, if the learning rate of the servers' update rule should fall during
  * training: worker 0 tunes it on the tables (a list ended by NULL) as app_learning_rate says. */
 bool app_worker_lower_rate(AppWorker *self, const char *const *tables, GError **error);

@@ -34,11 +34,13 @@ struct AppWorker {
 
     GRand *random;
     bool stopped;
-    bool is_asked_to_end;        /* of worker 0: another node got a signal; else: it was told */
-    int64_t look_us;             /* when to look at the totals next */
-    uint64_t n_rows;             /* taken so far */
-    uint64_t step;               /* of the epoch: the present one */
-    RubatoTicket snapshot;       /* the last that was asked for; 0: none */
+    bool is_asked_to_end;  /* of worker 0: another node got a signal; else: it was told */
+    int64_t look_us;       /* when to look at the totals next */
+    uint64_t n_rows;       /* taken so far */
+    uint64_t step;         /* of the epoch: the present one */
+    RubatoTicket snapshot; /* the last that was asked for; 0: none */
+    AppWriteFunc write;    /* before each; NULL: the tables have all */
+    void *write_data;
     uint64_t rate_step;          /* of RATE_STEPS, that the tables have */
     double untold[APP_N_TOTALS]; /* not told yet */
 };
@@ -217,11 +219,23 @@ static bool is_ended(const AppWorker *self)
     return self->app->cuts_at_signals && (self->app->signal_number != 0 || self->is_asked_to_end);
 }
 
+void app_worker_write_before_snapshots(AppWorker *self, AppWriteFunc write, void *user_data)
+{
+    self->write = write;
+    self->write_data = user_data;
+}
+
+static bool write_all(const AppWorker *self, GError **error)
+{
+    return self->write == NULL || self->write(self->write_data, error);
+}
+
 static bool end_with_snapshot(AppWorker *self, GError **error)
 {
     uint64_t number;
 
-    if (!app_checkpoint_cut(self->app, self->worker, self->step, NULL, &number, error))
+    if (!write_all(self, error) ||
+        !app_checkpoint_cut(self->app, self->worker, self->step, NULL, &number, error))
         return false;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED,
                 "a signal ended training; snapshot %" G_GUINT64_FORMAT
@@ -252,6 +266,7 @@ bool app_worker_checkpoint(AppWorker *self, GError **error)
         !rubato_worker_poll(self->worker, self->snapshot))
         return true;
     return (self->snapshot == 0 || rubato_worker_wait(self->worker, self->snapshot, error)) &&
+           write_all(self, error) &&
            app_checkpoint_cut(app, self->worker, self->step, &self->snapshot, NULL, error);
 }
 

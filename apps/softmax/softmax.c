@@ -1,77 +1,16 @@
 /* rubato-softmax: softmax regression on images, Fashion-MNIST unless told otherwise.
  *
  * The weights are one dense table: a row for each pixel and one for the bias, a value for each
- * class. In every step a worker gets all of it, takes the gradient over its share of the step's
- * images, and adds it. The table's model decides how far workers may drift apart. */
+ * class. softmax_train.c has what workers do with it. */
 #include "apps/kit/app.h"
-#include "apps/softmax/softmax_batches.h"
-#include "apps/softmax/softmax_model.h"
-
-#include <stdlib.h>
+#include "apps/softmax/softmax_train.h"
 
 #define DATA_DEFAULT "/usr/share/datasets/fashion-mnist"
 #define N_GENERATED_TRAIN 60000
 #define N_GENERATED_TEST 10000
 #define GENERATED_SEED 2017
 
-typedef struct {
-    App app;
-    RubatoImages *train, *test; /* NULL: a loaded model only predicts */
-    const char *table;          /* named for the data, so that nodes with other data do not join */
-    size_t n_inputs;            /* rows of the table: pixels and the bias */
-    uint32_t n_classes;
-
-    /* flags */
-    char *dir; /* NULL: not given */
-    gboolean generated;
-} Job;
-
-static bool train(RubatoWorker *worker, void *user_data, GError **error)
-{
-    Job *job = user_data;
-    const uint32_t n_classes = job->n_classes;
-    const size_t n_inputs = job->n_inputs;
-    SoftmaxBatches batches;
-
-    g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
-    g_autoptr(RubatoKVTable) table =
-        self != NULL ? rubato_worker_open_kv_table(worker, job->table, RUBATO_F32, error) : NULL;
-    if (table == NULL)
-        return false;
-    softmax_batches_init(&batches, job->train->n_images, job->app.batch_size,
-                         rubato_worker_rank(worker), rubato_worker_n_workers(worker),
-                         job->app.seed);
-    const uint64_t per_epoch = softmax_batches_per_epoch(&batches);
-    const uint64_t n_steps = per_epoch * job->app.epochs;
-    const uint32_t only_epoch = job->app.only_epoch; /* from 1; 0: all */
-    const uint64_t first = only_epoch > 0 ? per_epoch * (only_epoch - 1) : 0;
-    const uint64_t begin = first + app_worker_first_step(self);
-    const uint64_t end = only_epoch > 0 ? first + per_epoch : n_steps;
-    g_autofree uint64_t *rows = g_new(uint64_t, softmax_batches_max(&batches));
-    g_autofree float *weights = g_new(float, n_inputs *n_classes);
-    g_autofree float *delta = g_new(float, n_inputs *n_classes);
-
-    for (uint64_t step = first, n_step; step < begin; step++)
-        app_worker_skip(self, softmax_batches_take(&batches, step, rows, &n_step));
-    for (uint64_t step = begin; step < end && app_worker_goes_on(self); step++) {
-        uint64_t n_step;
-        const size_t n = softmax_batches_take(&batches, step, rows, &n_step);
-        const double rate = app_learning_rate(&job->app, step, n_steps);
-
-        if (!rubato_kv_table_get_range(table, 0, n_inputs, weights, error))
-            return false;
-        /* Gradients are divided by the number of the whole step's images, so that the workers'
-         * deltas add up to one mean gradient. */
-        const SoftmaxTally tally = softmax_gradient(weights, n_classes, job->train, rows, n,
-                                                    (float)(-rate / (double)n_step), delta);
-        if (!app_worker_checkpoint(self, error) ||
-            !rubato_kv_table_add_range(table, 0, n_inputs, delta, error) ||
-            !rubato_kv_table_clock(table, error) ||
-            !app_worker_step(self, n, tally.loss, (double)tally.n_right, error))
-            return false;
-    }
-    return true;
-}
+typedef SoftmaxJob Job;
 
 /* All weights as they are now. (transfer full) */
 static float *get_weights(const Job *job, GError **error)
@@ -132,7 +71,8 @@ static bool run(Job *job, GError **error)
         .spec = { .name = job->table,
                   .dtype = RUBATO_F32,
                   .width = job->n_classes,
-                  .n_keys = job->n_inputs },
+                  .n_keys = job->n_inputs,
+                  .model = job->by_allreduce ? "asp" : NULL },
     };
     const AppModel model = {
         .arrays = &weights, .n_arrays = 1, .predict = predict, .user_data = job
@@ -140,7 +80,7 @@ static bool run(Job *job, GError **error)
     const char *const tables[] = { job->table, NULL };
     const RubatoTask task = {
         .name = "softmax",
-        .run = train,
+        .run = softmax_train,
         .user_data = job,
         .tables = tables,
     };
@@ -254,8 +194,21 @@ static bool prepare(Job *job, GError **error)
 
 static bool take_flags(void *user_data, GError **error)
 {
-    const Job *job = user_data;
+    static const char *const ways[] = { "tables", "allreduce", NULL };
+    Job *job = user_data;
+    size_t way = 0;
 
+    if (!app_find_word("by", ways, job->by, &way, error))
+        return false;
+    job->by_allreduce = way == 1;
+    if (job->by_allreduce && !job->app.model_traits->applies_by_clock)
+        return app_refuse(error,
+                          "--model %s: has no effect with --by allreduce, whose workers are always "
+                          "in the same step; leave out one of them",
+                          job->app.model);
+    if (job->by_allreduce && job->app.replicas > 0)
+        return app_refuse(error, "--replicas: have no use with --by allreduce, which needs all "
+                                 "workers; leave out one of them");
     return job->dir == NULL || !job->generated ||
            app_refuse(error, "--data: has no effect with --generated; leave out one of them");
 }
@@ -265,7 +218,10 @@ int main(int argc, char **argv)
     g_autoptr(GError) error = NULL;
     Job job = { .train = NULL };
     static const char *const of_rows[] = { "data", "generated", NULL };
+    static const char *const of_training[] = { "by", NULL };
     const GOptionEntry options[] = {
+        { "by", 0, 0, G_OPTION_ARG_STRING, &job.by,
+          "How workers combine gradients: tables (default) or allreduce", "WAY" },
         { "data", 'd', 0, G_OPTION_ARG_FILENAME, &job.dir,
           "Folder of the IDX files (default " DATA_DEFAULT ")", "DIR" },
         { "generated", 0, 0, G_OPTION_ARG_NONE, &job.generated,
@@ -276,6 +232,7 @@ int main(int argc, char **argv)
         .name = "rubato-softmax",
         .summary = "Trains softmax regression on images of ten or so classes.",
         .options = options,
+        .of_training = of_training,
         .of_rows = of_rows,
         .take_flags = take_flags,
         .user_data = &job,
@@ -288,6 +245,7 @@ int main(int argc, char **argv)
 
     if (!app_parse(&job.app, &program, argc, argv)) {
         g_free(job.dir);
+        g_free(job.by);
         return APP_EXIT_USAGE;
     }
     if (app_start(&job.app, &error) && prepare(&job, &error))
@@ -296,5 +254,6 @@ int main(int argc, char **argv)
     rubato_images_free(job.train);
     rubato_images_free(job.test);
     g_free(job.dir);
+    g_free(job.by);
     return status;
 }

@@ -17,6 +17,7 @@ _rubato_words()
     --header) echo auto yes no ;;
     --split) echo fixed dynamic ;;
     --cache) echo beside none ;;
+    --by) echo tables allreduce ;;
     esac
 }
 

@@ -51,7 +51,8 @@ static void tear_down(void)
 /* Runs a program over the epochs, and saves its model under that name. */
 static Outcome run(Place place, const char *program, const char *model, const char *const *more)
 {
-    const bool is_softmax = strcmp(program, "rubato-softmax") == 0;
+    const bool is_allreduce = g_str_has_suffix(program, " --by=allreduce");
+    const bool is_softmax = g_str_has_prefix(program, "rubato-softmax");
     g_autofree char *save = g_build_filename(folder, model, NULL);
     const char *arguments[20] = { "--epochs", "4", "--save", save };
     size_t n = 4;
@@ -59,6 +60,8 @@ static Outcome run(Place place, const char *program, const char *model, const ch
     if (is_softmax) {
         arguments[n++] = "--data";
         arguments[n++] = folder;
+        if (is_allreduce)
+            arguments[n++] = "--by=allreduce";
     } else {
         arguments[n++] = "--train";
         arguments[n++] = rows;
@@ -67,7 +70,7 @@ static Outcome run(Place place, const char *program, const char *model, const ch
     }
     for (; *more != NULL; more++)
         arguments[n++] = *more;
-    return run_program(place, program, arguments);
+    return run_program(place, is_softmax ? "rubato-softmax" : program, arguments);
 }
 
 static void run_ok(Place place, const char *program, const char *model, const char *text,
@@ -120,6 +123,7 @@ static const struct {
     { "rubato-lr", PLACE_ONE_PROCESS, PLACE_TWO_NODES, 3 },
     { "rubato-lr", PLACE_TWO_NODES, PLACE_ONE_PROCESS, 2 },
     { "rubato-softmax", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, 2 },
+    { "rubato-softmax --by=allreduce", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, 2 },
 };
 
 START_TEST(resumed_run_ends_with_the_same_bits)
@@ -151,6 +155,7 @@ static const struct {
     { "rubato-lr", PLACE_TWO_NODES, PLACE_ONE_PROCESS, 50 },
     { "rubato-fm", PLACE_ONE_PROCESS, PLACE_TWO_NODES, 30 },
     { "rubato-softmax", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, 60 },
+    { "rubato-softmax --by=allreduce", PLACE_TWO_NODES, PLACE_TWO_NODES, 60 },
 };
 
 /* Drops the newest, so that one in the middle of an epoch is the last. */

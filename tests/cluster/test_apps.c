@@ -57,6 +57,11 @@ static const struct {
       "rubato-hello: unexpected argument \"--iterations=7\"\nTry" },
     { "rubato-hello", { "--servers", "2", "7" }, 2, "rubato-hello: unexpected argument \"7\"" },
     { "rubato-softmax", { "--model=x" }, 2, "rubato-softmax: --model: expected one of asp, bsp" },
+    { "rubato-softmax", { "--by=votes" }, 2, "rubato-softmax: --by: expected one of tables, allr" },
+    { "rubato-softmax",
+      { "--by=allreduce", "--model=ssp" },
+      2,
+      "rubato-softmax: --model ssp: has no effect with --by allreduce" },
     { "rubato-softmax", { "--data", "/no/such" }, 1, "rubato-softmax: /no/such/train-images-idx3" },
 };
 
@@ -122,6 +127,95 @@ START_TEST(softmax_under_bsp_comes_out_the_same_everywhere)
     }
     ck_assert_double_eq(losses[1], losses[0]);
     ck_assert_double_eq(losses[2], losses[0]);
+}
+END_TEST
+
+/* ---- by allreduce ---- */
+
+static JsonNode *learn_and_save(Place place, const char *by, const char *model)
+{
+    return run_for_card(place, "rubato-softmax",
+                        (const char *const[]){ "--by", by, "--epochs=2", "--batch-size=256",
+                                               "--learning-rate=0.3", "--data", images, "--save",
+                                               model, NULL });
+}
+
+static int compare_names(const void *one, const void *other)
+{
+    return strcmp(*(const char *const *)one, *(const char *const *)other);
+}
+
+/* What a model's file says, with all checksums alike. */
+static char *read_form(const char *model, const char *name)
+{
+    g_autofree char *path = g_build_filename(model, name, NULL);
+    g_autoptr(GRegex) checksum = g_regex_new("[0-9a-f]{16}", 0, 0, NULL);
+    g_autofree char *text = NULL;
+
+    ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+    return g_regex_replace_literal(checksum, text, -1, 0, "(checksum)", 0, NULL);
+}
+
+/* Files of a model, and their sizes. */
+static char *list_model(const char *model)
+{
+    GDir *const dir = g_dir_open(model, 0, NULL);
+    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+    const char *name;
+
+    ck_assert_ptr_nonnull(dir);
+    while ((name = g_dir_read_name(dir)) != NULL) {
+        g_autofree char *file = g_build_filename(model, name, NULL);
+        GStatBuf status;
+
+        ck_assert_int_eq(g_stat(file, &status), 0);
+        g_ptr_array_add(names, g_strdup_printf("%s %ld", name, (long)status.st_size));
+    }
+    g_dir_close(dir);
+    g_ptr_array_sort(names, compare_names);
+    g_ptr_array_add(names, NULL);
+    return g_strjoinv("\n", (char **)names->pdata);
+}
+
+START_TEST(softmax_learns_by_allreduce_what_it_learns_by_tables)
+{
+    const Place place = (Place)_i;
+    g_autofree char *dir = make_folder();
+    g_autofree char *tables = g_build_filename(dir, "tables", NULL);
+    g_autofree char *allreduce = g_build_filename(dir, "allreduce", NULL);
+    g_autoptr(JsonNode) card = learn_and_save(place, "tables", tables);
+    g_autoptr(JsonNode) other = learn_and_save(place, "allreduce", allreduce);
+
+    /* the same sums, up to the order in which they are added */
+    ck_assert_double_eq_tol(metric(other, "train_loss"), metric(card, "train_loss"), 1e-4);
+    ck_assert_double_eq_tol(metric(other, "test_accuracy"), metric(card, "test_accuracy"), 0.01);
+    ck_assert_double_ge(metric(other, "test_accuracy"), ACCURACY_FEW);
+    ck_assert_int_eq(number(other, "samples"), 2 * 6000);
+
+    g_autofree char *files = list_model(tables), *other_files = list_model(allreduce);
+    ck_assert_str_eq(other_files, files);
+    for (int i = 0; i < 2; i++) {
+        const char *const name = i == 0 ? "model.json" : "weights.table";
+        g_autofree char *form = read_form(tables, name), *other_form = read_form(allreduce, name);
+
+        ck_assert_str_eq(other_form, form);
+    }
+    remove_folder(dir);
+}
+END_TEST
+
+/* All workers stop in the same step: a worker alone would fail the others. */
+START_TEST(softmax_by_allreduce_stops_on_every_node_at_the_target_loss)
+{
+    g_autoptr(JsonNode) card = run_for_card(
+        PLACE_TWO_NODES, "rubato-softmax",
+        (const char *const[]){ "--data", images, "--epochs", "1000", "--batch-size", "256", "--by",
+                               "allreduce", "--target-loss", "1", "--straggler", "0.01:5", NULL });
+
+    ck_assert_str_eq(json_object_get_string_member(json_node_get_object(card), "stopped"),
+                     "target-loss");
+    ck_assert_double_le(metric(card, "train_loss"), 1);
+    ck_assert_int_lt(number(card, "samples"), 1000 * 6000);
 }
 END_TEST
 
@@ -232,6 +326,8 @@ static Suite *apps_suite(void)
     tcase_add_loop_test(softmax, softmax_learns_under_every_model, 0,
                         (int)G_N_ELEMENTS(models) * 2);
     tcase_add_test(softmax, softmax_under_bsp_comes_out_the_same_everywhere);
+    tcase_add_loop_test(softmax, softmax_learns_by_allreduce_what_it_learns_by_tables, 0, 2);
+    tcase_add_test(softmax, softmax_by_allreduce_stops_on_every_node_at_the_target_loss);
     tcase_add_test(softmax, softmax_predicts_with_a_saved_model);
     tcase_add_test(softmax, softmax_stops_on_every_node_at_the_target_loss);
     tcase_add_loop_test(softmax, json_on_standard_output_stands_alone, 0, 2);

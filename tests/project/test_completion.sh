@@ -53,6 +53,7 @@ expect "--header=" rubato-fm --head
 expect "squared softmax" rubato-lr --loss = s
 expect "adagrad adam ftrl sgd" rubato-lr --rule =
 expect "sparse_ssp" rubato-softmax -m sparse
+expect "allreduce" rubato-softmax --by = a
 expect "pair.cfg" rubato-lr --cluster = pai
 expect "scheduler server secret" rubato s
 expect "check" rubato history c

@@ -153,6 +153,7 @@ refused rubato-mf standardize 'rows of users and items have no values' "${rows[@
 
 refused rubato-softmax data 'has no effect with --generated' --data x --generated
 refused rubato-softmax data "$training" "${used[@]}" -d x
+refused rubato-softmax by "$training" "${used[@]}" --by allreduce
 refused rubato-softmax generated "$training" "${used[@]}" --generated
 
 # ---- no flag is left out ----
