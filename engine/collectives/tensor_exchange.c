@@ -24,14 +24,14 @@ TensorExchange *tensor_exchange_new(const TensorPlace *place)
     pthread_mutex_init(&exchange->lock, NULL);
     monotonic_cond_init(&exchange->changed);
     exchange->pending = g_hash_table_new(NULL, NULL);
-    exchange->joins = g_new0(TensorJoin *, exchange->n_local);
+    exchange_sets_init(exchange);
     exchange->spinners = g_new0(Spinner, exchange->n_local);
     for (uint32_t i = 0; i < exchange->n_local; i++) {
         spinner_init(&exchange->spinners[i]);
         spinner_share(&exchange->spinners[i], exchange->n_local);
     }
     if (exchange->n_workers == exchange->n_local)
-        exchange->matcher = tensor_matcher_new(exchange->n_workers);
+        exchange->matchers = tensor_sets_new(exchange->n_workers);
     return exchange;
 }
 
@@ -40,9 +40,7 @@ void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, vo
     exchange->links = links;
     exchange->user = user;
     exchange->waiters = g_new0(Waiter, exchange->n_local);
-    exchange->asked = g_new0(GHashTable *, exchange->n_local);
-    for (uint32_t i = 0; i < exchange->n_local; i++)
-        exchange->asked[i] = g_hash_table_new(g_str_hash, g_str_equal);
+    exchange_sets_link(exchange);
     exchange->has_left = g_new0(bool, exchange->n_local);
     exchange->wishes = g_string_new(NULL);
     exchange->running = g_hash_table_new(g_int64_hash, g_int64_equal);
@@ -61,9 +59,9 @@ void tensor_exchange_free(TensorExchange *exchange)
     }
     if (exchange->links != NULL)
         negotiation_clear(exchange);
-    tensor_matcher_free(exchange->matcher);
+    tensor_sets_free(exchange->matchers);
+    exchange_sets_clear(exchange);
     g_hash_table_unref(exchange->pending);
-    g_free(exchange->joins);
     g_free(exchange->spinners);
     g_free(exchange->waiters);
     pthread_cond_destroy(&exchange->changed);
@@ -71,61 +69,60 @@ void tensor_exchange_free(TensorExchange *exchange)
     g_free(exchange);
 }
 
-uint32_t tensor_exchange_n_workers(const TensorExchange *exchange)
-{
-    return exchange->n_workers;
-}
-
 uint32_t tensor_exchange_stall_ms(const TensorExchange *exchange)
 {
     return exchange->place.stall_ms;
 }
 
-/* ---- the matcher of a single node ---- */
+/* ---- the matchers of a single node ---- */
 
-/* The lock is held. A join is not used any more once its call has ended. */
-static void end_joins(TensorExchange *exchange, const TensorDecision *decision)
+/* A name was decided. */
+static void begin_operation(TensorExchange *exchange, const TensorOutcome *outcome,
+                            Operation **ending)
 {
-    for (uint32_t i = 0; i < exchange->n_local; i++) {
-        TensorJoin *const join = exchange->joins[i];
+    const TensorDecision *const decision = outcome->decision;
+    TensorEntry **const entries = g_memdup2(decision->tags, outcome->n_members * sizeof *entries);
 
-        if (join == NULL)
-            continue;
-        exchange->joins[i] = NULL;
-        join->last = decision->last;
-        if (decision->error != NULL)
-            join->failure = g_error_copy(decision->error);
-        call_end_part(&join->call, decision->error == NULL ? CALL_OK : CALL_FAILED, 0);
-    }
-    operations_wake(exchange);
+    for (uint32_t i = 0; i < outcome->n_members; i++)
+        if (entries[i] != NULL)
+            g_hash_table_remove(exchange->pending, entries[i]);
+    operation_begin(exchange, exchange_set(exchange, outcome->set), decision->number, entries, NULL,
+                    decision->error == NULL ? NULL : g_error_copy(decision->error), ending);
 }
 
 /* Returns the operations that end at once. The lock is held. */
-static Operation *take_decisions(TensorExchange *exchange)
+static Operation *take_outcomes(TensorExchange *exchange)
 {
     Operation *ending = NULL;
-    TensorDecision *decision;
+    TensorOutcome *outcome;
 
-    while ((decision = tensor_matcher_next(exchange->matcher)) != NULL) {
-        if (decision->name == NULL) {
-            end_joins(exchange, decision);
-        } else {
-            TensorEntry **const entries =
-                g_memdup2(decision->tags, exchange->n_local * sizeof *entries);
-
-            for (uint32_t i = 0; i < exchange->n_local; i++)
-                if (entries[i] != NULL)
-                    g_hash_table_remove(exchange->pending, entries[i]);
-            operation_begin(exchange, decision->number, entries, NULL,
-                            decision->error == NULL ? NULL : g_error_copy(decision->error),
-                            &ending);
+    while ((outcome = tensor_sets_next(exchange->matchers)) != NULL) {
+        switch (outcome->kind) {
+        case TENSOR_OUTCOME_NAME:
+            begin_operation(exchange, outcome, &ending);
+            break;
+        case TENSOR_OUTCOME_JOIN: /* a join is not used any more once its call has ended */
+            exchange_end_joins(exchange, exchange_set(exchange, outcome->set),
+                               outcome->decision->last, outcome->decision->error);
+            break;
+        case TENSOR_OUTCOME_CLOSED: /* the matcher tells it to those who ask */
+            break;
+        case TENSOR_OUTCOME_MADE:
+            exchange_make_set(exchange, outcome->set);
+            break;
+        case TENSOR_OUTCOME_REMOVED:
+            exchange_remove_set(exchange, outcome->set);
+            break;
+        case TENSOR_OUTCOME_REFUSED:
+            exchange_refuse_change(exchange, outcome->error);
+            break;
         }
-        tensor_decision_free(decision);
+        tensor_outcome_free(outcome);
     }
     return ending;
 }
 
-static bool ask_matcher(TensorExchange *exchange, uint32_t local, TensorEntry *entries, size_t n,
+static bool ask_matcher(TensorExchange *exchange, uint32_t rank, TensorEntry *entries, size_t n,
                         GError **error)
 {
     const TensorAsk one = { entries->name, entries->part.request, entries };
@@ -136,24 +133,42 @@ static bool ask_matcher(TensorExchange *exchange, uint32_t local, TensorEntry *e
     pthread_mutex_lock(&exchange->lock);
     for (size_t i = 0; i < n; i++)
         g_hash_table_add(exchange->pending, &entries[i]);
-    const bool ok =
-        tensor_matcher_ask(exchange->matcher, local, many != NULL ? many : &one, n, error);
+    const bool ok = tensor_sets_ask(exchange->matchers, entries->set, rank,
+                                    many != NULL ? many : &one, n, error);
     for (size_t i = 0; i < n && !ok; i++)
         g_hash_table_remove(exchange->pending, &entries[i]);
-    Operation *const ending = take_decisions(exchange);
+    Operation *const ending = take_outcomes(exchange);
     pthread_mutex_unlock(&exchange->lock);
     operations_end(exchange, ending);
     return ok;
 }
 
-static bool join_matcher(TensorExchange *exchange, uint32_t local, TensorJoin *join, GError **error)
+static bool join_matcher(TensorExchange *exchange, uint32_t rank, TensorJoin *join, GError **error)
 {
     pthread_mutex_lock(&exchange->lock);
-    exchange->joins[local] = join;
-    const bool ok = tensor_matcher_join(exchange->matcher, local, error);
+    TensorSet *const set = exchange_set(exchange, join->set);
+    set->joins[join->place] = join;
+    const bool ok = tensor_sets_join(exchange->matchers, join->set, rank, error);
     if (!ok)
-        exchange->joins[local] = NULL;
-    Operation *const ending = take_decisions(exchange);
+        set->joins[join->place] = NULL;
+    Operation *const ending = take_outcomes(exchange);
+    pthread_mutex_unlock(&exchange->lock);
+    operations_end(exchange, ending);
+    return ok;
+}
+
+static bool change_matchers(TensorExchange *exchange, uint32_t rank, TensorSetChange *change,
+                            GError **error)
+{
+    pthread_mutex_lock(&exchange->lock);
+    exchange->changes[rank] = change;
+    const bool ok =
+        change->n_ranks > 0
+            ? tensor_sets_make(exchange->matchers, rank, change->ranks, change->n_ranks, error)
+            : tensor_sets_remove(exchange->matchers, rank, change->set, error);
+    if (!ok)
+        exchange->changes[rank] = NULL;
+    Operation *const ending = take_outcomes(exchange);
     pthread_mutex_unlock(&exchange->lock);
     operations_end(exchange, ending);
     return ok;
@@ -193,33 +208,36 @@ static bool start_thread(TensorExchange *exchange, GError **error)
 bool tensor_exchange_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *entries, size_t n,
                          GError **error)
 {
-    const uint32_t local = rank - exchange->first_rank;
-
     if (entries->is_async && !start_thread(exchange, error))
         return false;
-    return exchange->matcher != NULL ? ask_matcher(exchange, local, entries, n, error)
-                                     : negotiation_ask(exchange, local, entries, n, error);
+    return exchange->matchers != NULL ? ask_matcher(exchange, rank, entries, n, error)
+                                      : negotiation_ask(exchange, rank, entries, n, error);
 }
 
 bool tensor_exchange_join(TensorExchange *exchange, uint32_t rank, TensorJoin *join, GError **error)
 {
-    const uint32_t local = rank - exchange->first_rank;
+    return exchange->matchers != NULL ? join_matcher(exchange, rank, join, error)
+                                      : negotiation_join(exchange, rank, join, error);
+}
 
-    return exchange->matcher != NULL ? join_matcher(exchange, local, join, error)
-                                     : negotiation_join(exchange, local, join, error);
+bool tensor_exchange_change_sets(TensorExchange *exchange, uint32_t rank, TensorSetChange *change,
+                                 GError **error)
+{
+    return exchange->matchers != NULL ? change_matchers(exchange, rank, change, error)
+                                      : negotiation_change_sets(exchange, rank, change, error);
 }
 
 void tensor_exchange_leave(TensorExchange *exchange, uint32_t rank)
 {
     Operation *ending;
 
-    if (exchange->matcher == NULL) {
+    if (exchange->matchers == NULL) {
         negotiation_leave(exchange, rank - exchange->first_rank);
         return;
     }
     pthread_mutex_lock(&exchange->lock);
-    tensor_matcher_leave(exchange->matcher, rank, "has returned");
-    ending = take_decisions(exchange);
+    tensor_sets_leave(exchange->matchers, rank, "has returned");
+    ending = take_outcomes(exchange);
     pthread_mutex_unlock(&exchange->lock);
     operations_end(exchange, ending);
 }
@@ -233,14 +251,14 @@ void tensor_exchange_cancel(TensorExchange *exchange, const char *why)
                         exchange->place.task, why != NULL ? why : "");
     /* relaxed: who waits for room looks again and again */
     atomic_store_explicit(&exchange->is_cancelled, true, memory_order_relaxed);
-    if (exchange->matcher == NULL) {
+    if (exchange->matchers == NULL) {
         if (exchange->links != NULL)
             negotiation_close(exchange, error);
         return;
     }
     pthread_mutex_lock(&exchange->lock);
-    tensor_matcher_cancel(exchange->matcher, error);
-    ending = take_decisions(exchange);
+    tensor_sets_cancel(exchange->matchers, error);
+    ending = take_outcomes(exchange);
     pthread_mutex_unlock(&exchange->lock);
     operations_end(exchange, ending);
 }
@@ -259,7 +277,7 @@ static void say_running(const TensorExchange *exchange, const Call *call, double
     while (exchange->running != NULL && g_hash_table_iter_next(&iter, NULL, &value)) {
         const Operation *const operation = value;
 
-        for (uint32_t i = 0; i < exchange->n_local; i++) {
+        for (uint32_t i = 0; i < operation->n_entries; i++) {
             const TensorEntry *const entry = operation->entries[i];
 
             if (entry == NULL || entry->call != call ||
@@ -275,48 +293,86 @@ static void say_running(const TensorExchange *exchange, const Call *call, double
               exchange->place.task, waited_s);
 }
 
-/* The request that is not decided; NULL: there is none. The lock is held. */
-static const TensorEntry *find_pending(const TensorExchange *exchange, const Call *call)
+/* What a call waits for that is not decided. */
+typedef struct {
+    const TensorEntry *entry; /* NULL: it is none, but ... */
+    const TensorJoin *join;
+    const TensorSetChange *change;
+} Undecided;
+
+static const TensorEntry *find_entry(GHashTable *entries, const Call *call)
 {
     GHashTableIter iter;
     gpointer entry;
 
-    g_hash_table_iter_init(&iter, exchange->pending);
-    while (g_hash_table_iter_next(&iter, &entry, NULL))
+    g_hash_table_iter_init(&iter, entries);
+    while (g_hash_table_iter_next(&iter, NULL, &entry))
         if (((const TensorEntry *)entry)->call == call)
             return entry;
-    for (uint32_t i = 0; exchange->asked != NULL && i < exchange->n_local; i++) {
-        g_hash_table_iter_init(&iter, exchange->asked[i]);
-        while (g_hash_table_iter_next(&iter, NULL, &entry))
-            if (((const TensorEntry *)entry)->call == call)
-                return entry;
-    }
     return NULL;
+}
+
+/* False: it has been decided. The lock is held. */
+static bool find_undecided(const TensorExchange *exchange, const Call *call, Undecided *found)
+{
+    *found = (Undecided){ .entry = find_entry(exchange->pending, call) };
+    for (guint id = 0; id < exchange->sets->len; id++) {
+        const TensorSet *const set = exchange->sets->pdata[id];
+
+        for (uint32_t i = 0; set != NULL && i < set->n_local; i++) {
+            if (found->entry == NULL && set->asked != NULL)
+                found->entry = find_entry(set->asked[i], call);
+            if (set->joins[i] != NULL && &set->joins[i]->call == call)
+                found->join = set->joins[i];
+        }
+    }
+    for (uint32_t i = 0; i < exchange->n_local; i++)
+        if (exchange->changes[i] != NULL && &exchange->changes[i]->call == call)
+            found->change = exchange->changes[i];
+    return found->entry != NULL || found->join != NULL || found->change != NULL;
+}
+
+/* For whom it waits. On several nodes the scheduler knows. (transfer full) */
+static char *find_missing(const TensorExchange *exchange, const Undecided *undecided, uint32_t id)
+{
+    const uint32_t *ranks;
+    uint32_t n_members;
+    char *missing = NULL;
+
+    if (exchange->matchers != NULL && undecided->change != NULL)
+        missing = tensor_sets_missing(exchange->matchers);
+    else if (exchange->matchers != NULL)
+        missing =
+            tensor_matcher_missing(tensor_sets_matcher(exchange->matchers, id, &ranks, &n_members),
+                                   undecided->entry == NULL ? NULL : undecided->entry->name);
+    return missing != NULL ? missing : g_strdup("workers that have not asked for it");
 }
 
 /* The lock is held. */
 static void say_stalled(TensorExchange *exchange, const Call *call, double waited_s)
 {
-    const TensorEntry *const entry = find_pending(exchange, call);
-    g_autofree char *missing = NULL;
-    bool is_join = false;
+    Undecided undecided;
 
-    for (uint32_t i = 0; entry == NULL && i < exchange->n_local; i++)
-        is_join |= exchange->joins[i] != NULL && &exchange->joins[i]->call == call;
-    if (entry == NULL && !is_join) {
+    if (!find_undecided(exchange, call, &undecided)) {
         say_running(exchange, call, waited_s);
         return;
     }
-    if (exchange->matcher != NULL)
-        missing = tensor_matcher_missing(exchange->matcher, entry == NULL ? NULL : entry->name);
-    if (missing == NULL) /* the scheduler knows who */
-        missing = g_strdup("workers that have not asked for it");
-    if (is_join)
-        g_message("the join of worker(s) of task %s waits for %s (for %.1f s so far)",
+    const TensorEntry *const entry = undecided.entry;
+    const uint32_t id = entry != NULL            ? entry->set
+                        : undecided.join != NULL ? undecided.join->set
+                                                 : 0;
+    g_autofree char *missing = find_missing(exchange, &undecided, id);
+    g_autofree char *set = id == 0 ? g_strdup("") : g_strdup_printf("set %u of ", id);
+
+    if (undecided.change != NULL)
+        g_message("a change of the sets of task %s waits for %s (for %.1f s so far)",
+                  exchange->place.task, missing, waited_s);
+    else if (entry == NULL)
+        g_message("the join of worker(s) of %stask %s waits for %s (for %.1f s so far)", set,
                   exchange->place.task, missing, waited_s);
     else
-        g_message("%s %s of task %s waits for %s (for %.1f s so far)",
-                  tensor_operation_name(entry->part.request.operation), entry->name,
+        g_message("%s %s of %stask %s waits for %s (for %.1f s so far)",
+                  tensor_operation_name(entry->part.request.operation), entry->name, set,
                   exchange->place.task, missing, waited_s);
 }
 

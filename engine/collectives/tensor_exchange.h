@@ -1,20 +1,23 @@
 /* The collectives on tensors of a task's workers on this node: their requests, from the call to its
  * end.
  *
- *   worker_collectives.c  the public calls: checks, blocking or with a ticket
- *   tensor_router.c       messages between nodes: from whom, for which task
- *   tensor_exchange.c     the workers' requests; waiting
- *   tensor_negotiation.c  what a node tells the coordinator, and what that has decided
- *   tensor_operations.c   operations from their decision to their end: who does the work
- *   flow/                 the data of one operation between nodes
- *   tensor_work.c         the work of one operation within a node, in chunks
- *   tensor_matcher.c      which requests belong together (a pure state machine)
- *   tensor_text.c         the lines that nodes and coordinator exchange
- *   tensor_math.c         loops over values
- *   tensor_request.c      what a worker asks: checks, comparison, words
+ *   worker_collectives.c    the public calls: checks, blocking or with a ticket
+ *   worker_sets.c           those for sets of workers
+ *   tensor_router.c         messages between nodes: from whom, for which task
+ *   tensor_exchange.c       the workers' requests; waiting
+ *   tensor_negotiation.c    what a node tells the coordinator, and what that has decided
+ *   tensor_exchange_sets.c  sets of workers on this node
+ *   tensor_operations.c     operations from their decision to their end: who does the work
+ *   flow/                   the data of one operation between nodes
+ *   tensor_work.c           the work of one operation within a node, in chunks
+ *   tensor_sets.c           sets of workers, each with a matcher (a pure state machine)
+ *   tensor_matcher.c        which requests belong together (the same)
+ *   tensor_text.c           the lines that nodes and coordinator exchange
+ *   tensor_math.c           loops over values
+ *   tensor_request.c        what a worker asks: checks, comparison, words
  *
  * A lower file of this list calls none above it. If all workers of a task are on one node, their
- * requests meet in a matcher there. Else the scheduler's node has the matcher
+ * requests meet in matchers there. Else the scheduler's node has the matchers
  * (engine/scheduler/scheduler_tensors.c), and nodes tell it what their workers ask. A collective
  * *call* (engine/collective.c) is something else: nodes make it together, to create a table or to
  * run a task.
@@ -66,6 +69,8 @@ void tensor_exchange_free(TensorExchange *exchange);
 /* A worker's request. Its memory stays until the call has ended; `failure` is set before that. */
 typedef struct {
     const char *name;
+    uint32_t set;   /* of workers */
+    uint32_t place; /* of the worker in it */
     TensorPart part;
     Call *call; /* has begun, with a part that the exchange ends; those of a group share it */
     GError *failure;
@@ -74,19 +79,45 @@ typedef struct {
 
 typedef struct {
     Call call;
+    uint32_t set;
+    uint32_t place; /* of the worker in it */
     uint32_t last;
     GError *failure;
 } TensorJoin;
 
-uint32_t tensor_exchange_n_workers(const TensorExchange *exchange);
+/* A worker asks for a set to be made, or removed. */
+typedef struct {
+    Call call;
+    uint32_t *ranks;  /* of the new set, rising */
+    uint32_t n_ranks; /* 0: `set` is to be removed */
+    uint32_t set;     /* of a new one: written at the end */
+    GError *failure;
+} TensorSetChange;
+
+/* A worker in a set. */
+typedef struct {
+    uint32_t n_members;
+    uint32_t place; /* how many of them have lower ranks */
+} TensorMember;
+
+/* RUBATO_ERROR_INVALID: there is no such set, or the worker is not in it. A worker's thread, as all
+ * of these. */
+bool tensor_exchange_find_set(const TensorExchange *exchange, uint32_t id, uint32_t rank,
+                              TensorMember *member, GError **error);
+
+/* 0: there is no such set. */
+uint32_t tensor_exchange_set_size(const TensorExchange *exchange, uint32_t id);
+
 uint32_t tensor_exchange_stall_ms(const TensorExchange *exchange);
 
-/* Takes the requests in; more than one are a group. False with an error: then their call does not
- * end. The worker's thread. */
+/* Takes the requests in; more than one are a group, of one set. False with an error: then their
+ * call does not end. The worker's thread. */
 bool tensor_exchange_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *entries, size_t n,
                          GError **error);
 bool tensor_exchange_join(TensorExchange *exchange, uint32_t rank, TensorJoin *join,
                           GError **error);
+bool tensor_exchange_change_sets(TensorExchange *exchange, uint32_t rank, TensorSetChange *change,
+                                 GError **error);
 
 /* Waits until the call has ended, and does what there is to do meanwhile. The worker's thread. */
 void tensor_exchange_wait(TensorExchange *exchange, uint32_t rank, Call *call);

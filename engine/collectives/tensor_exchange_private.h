@@ -32,7 +32,7 @@
 #include <pthread.h>
 
 #include "engine/collectives/tensor_exchange.h"
-#include "engine/collectives/tensor_matcher.h"
+#include "engine/collectives/tensor_sets.h"
 #include "io/net/monotonic.h"
 #include "io/net/stall_clock.h"
 
@@ -40,10 +40,11 @@
 typedef struct Operation Operation;
 struct Operation {
     uint64_t number;
-    TensorEntry **entries; /* by local rank; NULL: the worker has not asked */
-    GError *error;         /* it does not run, or has failed */
-    bool is_small;         /* the thread that ends it does its only chunk before */
-    Operation *next;       /* in a list of those that end */
+    TensorEntry **entries; /* of the set's workers on this node; NULL: it has not asked */
+    uint32_t n_entries;
+    GError *error;   /* it does not run, or has failed */
+    bool is_small;   /* the thread that ends it does its only chunk before */
+    Operation *next; /* in a list of those that end */
 
     /* guarded by the exchange's lock */
     TensorFlow *flow; /* with workers of other nodes; NULL: without */
@@ -59,6 +60,24 @@ typedef struct {
     Call call;
     bool is_armed; /* guarded by lock */
 } Waiter;
+
+/* A set of workers as this node knows it. */
+typedef struct {
+    /* immutable */
+    uint32_t id;
+    uint32_t n;
+    uint32_t *ranks;      /* rising */
+    uint32_t *members_of; /* by node number: how many of them it has */
+    uint32_t n_local;     /* on this node */
+    uint32_t first_local; /* the first of these in ranks */
+
+    /* guarded by lock; by place among those of this node */
+    TensorJoin **joins; /* NULL: it has not joined */
+
+    /* the same, on several nodes */
+    GHashTable **asked; /* of TensorEntry, by name: those that are not decided */
+    GError *closed;     /* why nothing can be asked any more; NULL: it can */
+} TensorSet;
 
 struct TensorExchange {
     /* immutable */
@@ -79,24 +98,23 @@ struct TensorExchange {
      * before they take it. Relaxed: the lock orders what they find. */
     _Atomic uint32_t n_ready;
     /* guarded by lock */
-    GQueue ready;       /* of Operation: those with work that nobody has taken */
-    TensorJoin **joins; /* by local rank; NULL: it has not joined */
+    GQueue ready;              /* of Operation: those with work that nobody has taken */
+    GPtrArray *sets;           /* of TensorSet, by id; NULL: there is none */
+    TensorSetChange **changes; /* by local rank; NULL: it has not asked for one */
     uint32_t n_asleep;
     bool is_stopping;
     bool has_thread;
     pthread_t thread; /* does the work of calls with tickets */
 
     /* on one node */
-    TensorMatcher *matcher;
+    TensorSets *matchers;
     GHashTable *pending; /* of TensorEntry: those that are not decided */
 
     /* on several nodes */
-    GHashTable **asked; /* by local rank: of TensorEntry, by name: those that are not decided */
-    GError *closed;     /* why nothing can be asked any more; NULL: it can */
-    GString *wishes;    /* not told to the coordinator yet */
-    bool is_telling;    /* a thread tells them */
-    bool *has_left;     /* by local rank */
-    bool is_used;       /* a worker has asked: the coordinator knows of this node */
+    GString *wishes; /* not told to the coordinator yet */
+    bool is_telling; /* a thread tells them */
+    bool *has_left;  /* by local rank */
+    bool is_used;    /* a worker has asked: the coordinator knows of this node */
     uint64_t n_verdicts;
     GHashTable *running; /* of Operation with a flow, by number */
     GQueue early;        /* of EarlyMessage: of operations that are not decided here */
@@ -104,11 +122,13 @@ struct TensorExchange {
 
 /* ---- tensor_operations.c: the lock is held, unless a function says otherwise ---- */
 
-/* A request that was decided. number: of the decision. asked: by rank; NULL: all have. Takes the
- * entries, and the error, which may be NULL. An operation that ends at once is put in front of the
- * list. NULL, or an operation with a flow, which has begun. */
-Operation *operation_begin(TensorExchange *exchange, uint64_t number, TensorEntry **entries,
-                           const bool *asked, GError *error, Operation **ending);
+/* A request that was decided. number: of the decision. entries: of the set's workers on this node.
+ * asked: by place in the set; NULL: all have. Takes the entries, and the error, which may be NULL.
+ * An operation that ends at once is put in front of the list. NULL, or an operation with a flow,
+ * which has begun. */
+Operation *operation_begin(TensorExchange *exchange, const TensorSet *set, uint64_t number,
+                           TensorEntry **entries, const bool *asked, GError *error,
+                           Operation **ending);
 
 /* The operation has work: it is in the list, and threads that wait take it. */
 void operation_ready(TensorExchange *exchange, Operation *operation);
@@ -135,12 +155,31 @@ void operations_wake(TensorExchange *exchange);
 /* A request has ended. The lock is not held. */
 void tensor_entry_end(TensorEntry *entry, const GError *error);
 
+/* ---- tensor_exchange_sets.c: the lock is held ---- */
+
+void exchange_sets_init(TensorExchange *exchange);
+void exchange_sets_link(TensorExchange *exchange);
+void exchange_sets_clear(TensorExchange *exchange);
+
+/* NULL: there is no such set. */
+TensorSet *exchange_set(const TensorExchange *exchange, uint32_t id);
+
+void exchange_end_joins(TensorExchange *exchange, TensorSet *set, uint32_t last,
+                        const GError *error);
+
+/* What all workers have asked for was decided, and their calls end. False: it makes no sense. */
+bool exchange_make_set(TensorExchange *exchange, uint32_t id);
+bool exchange_remove_set(TensorExchange *exchange, uint32_t id);
+void exchange_refuse_change(TensorExchange *exchange, const GError *error);
+
 /* ---- tensor_negotiation.c: the lock is not held ---- */
 
 /* As those of the exchange, on several nodes. */
-bool negotiation_ask(TensorExchange *exchange, uint32_t local, TensorEntry *entries, size_t n,
+bool negotiation_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *entries, size_t n,
                      GError **error);
-bool negotiation_join(TensorExchange *exchange, uint32_t local, TensorJoin *join, GError **error);
+bool negotiation_join(TensorExchange *exchange, uint32_t rank, TensorJoin *join, GError **error);
+bool negotiation_change_sets(TensorExchange *exchange, uint32_t rank, TensorSetChange *change,
+                             GError **error);
 void negotiation_leave(TensorExchange *exchange, uint32_t local);
 
 /* Nothing can be asked any more; what is pending fails. */

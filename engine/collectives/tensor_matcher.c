@@ -39,10 +39,11 @@ typedef struct {
 
 struct TensorMatcher {
     uint32_t n_workers;
-    GHashTable *pending; /* by name */
-    GQueue order;        /* of Pending */
-    GHashTable *groups;  /* of Group, by names */
-    bool *joined;        /* by rank */
+    const uint32_t *named; /* what texts call the workers; NULL: by their rank */
+    GHashTable *pending;   /* by name */
+    GQueue order;          /* of Pending */
+    GHashTable *groups;    /* of Group, by names */
+    bool *joined;          /* by rank */
     uint32_t n_joined;
     char **last_names; /* by rank: of its last request; NULL: it has made none */
     GError *closed;    /* why nothing can be asked any more; NULL: it can */
@@ -62,6 +63,16 @@ TensorMatcher *tensor_matcher_new(uint32_t n_workers)
     matcher->joined = g_new0(bool, n_workers);
     matcher->last_names = g_new0(char *, n_workers);
     return matcher;
+}
+
+void tensor_matcher_name_workers(TensorMatcher *matcher, const uint32_t *ranks)
+{
+    matcher->named = ranks;
+}
+
+static uint32_t named(const TensorMatcher *matcher, uint32_t rank)
+{
+    return matcher->named == NULL ? rank : matcher->named[rank];
 }
 
 static Group *use_group(Group *group)
@@ -226,7 +237,7 @@ static char *name_agreeing(const TensorMatcher *matcher, const Pending *pending,
 
     for (uint32_t rank = 0; rank < matcher->n_workers; rank++)
         if (pending->tags[rank] != NULL && tensor_request_fits(request, &pending->requests[rank]))
-            add_name(&names, g_strdup_printf("worker %u", rank));
+            add_name(&names, g_strdup_printf("worker %u", named(matcher, rank)));
     return join_names(&names);
 }
 
@@ -276,7 +287,8 @@ static GError *find_joined(const TensorMatcher *matcher, const Pending *pending)
     return g_error_new(RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
                        "%s %s needs worker %u, which has joined; only allreduce and named "
                        "barriers go on without it",
-                       tensor_operation_name(request->operation), pending->name, rank);
+                       tensor_operation_name(request->operation), pending->name,
+                       named(matcher, rank));
 }
 
 /* Decides the group's names that are pending. */
@@ -374,7 +386,8 @@ static bool check_open(const TensorMatcher *matcher, uint32_t rank, GError **err
     if (!matcher->joined[rank])
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                "worker %u has joined; it can ask again once all have joined", rank);
+                "worker %u has joined; it can ask again once all have joined",
+                named(matcher, rank));
     return false;
 }
 
@@ -390,11 +403,11 @@ static bool check_new(const TensorMatcher *matcher, uint32_t rank, const TensorA
 
         if (!is_pending && (names == NULL || g_hash_table_add(names, (void *)asks[i].name)))
             continue;
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS,
-                    "worker %u asks for %s %s while its %s of that name is pending", rank,
-                    tensor_operation_name(asks[i].request.operation), asks[i].name,
-                    is_pending ? tensor_operation_name(pending->requests[rank].operation)
-                               : "request");
+        g_set_error(
+            error, RUBATO_ERROR, RUBATO_ERROR_EXISTS,
+            "worker %u asks for %s %s while its %s of that name is pending", named(matcher, rank),
+            tensor_operation_name(asks[i].request.operation), asks[i].name,
+            is_pending ? tensor_operation_name(pending->requests[rank].operation) : "request");
         return false;
     }
     return true;
@@ -445,7 +458,8 @@ static char *describe_group(const Group *group, const char *name)
 }
 
 /* A worker asks for the name in another group than others before it, or in none. */
-static void note_other_group(Pending *pending, uint32_t rank, Group *group)
+static void note_other_group(const TensorMatcher *matcher, Pending *pending, uint32_t rank,
+                             Group *group)
 {
     if (pending->fault == NULL) {
         g_autofree char *earlier = describe_group(pending->group, pending->name);
@@ -454,7 +468,7 @@ static void note_other_group(Pending *pending, uint32_t rank, Group *group)
         pending->fault = g_error_new(RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
                                      "workers disagree on %s: worker %u asks for it %s, others "
                                      "before it asked %s",
-                                     pending->name, rank, now, earlier);
+                                     pending->name, named(matcher, rank), now, earlier);
     }
     if (group == NULL)
         return;
@@ -471,7 +485,7 @@ static void take_in(TensorMatcher *matcher, uint32_t rank, const TensorAsk *ask,
     if (pending == NULL)
         pending = pending_new(matcher, ask->name, group);
     else if (pending->group != group)
-        note_other_group(pending, rank, group);
+        note_other_group(matcher, pending, rank, group);
     pending->requests[rank] = ask->request;
     pending->tags[rank] = ask->tag;
     pending->n_came++;
@@ -503,7 +517,8 @@ bool tensor_matcher_ask(TensorMatcher *matcher, uint32_t rank, const TensorAsk *
 bool tensor_matcher_join(TensorMatcher *matcher, uint32_t rank, GError **error)
 {
     if (matcher->joined[rank]) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS, "worker %u has joined already", rank);
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS, "worker %u has joined already",
+                    named(matcher, rank));
         return false;
     }
     if (!check_open(matcher, rank, error))
@@ -535,9 +550,10 @@ void tensor_matcher_cancel(TensorMatcher *matcher, const GError *why)
 
 void tensor_matcher_leave(TensorMatcher *matcher, uint32_t rank, const char *why)
 {
-    g_autoptr(GError) error = g_error_new(
-        RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
-        "worker %u %s: no collective that needs all workers can be made any more", rank, why);
+    g_autoptr(GError) error =
+        g_error_new(RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
+                    "worker %u %s: no collective that needs it can be made any more",
+                    named(matcher, rank), why);
 
     tensor_matcher_cancel(matcher, error);
 }
@@ -576,8 +592,10 @@ char *tensor_matcher_missing(const TensorMatcher *matcher, const char *name)
         if (matcher->joined[rank] || (pending != NULL && pending->tags[rank] != NULL))
             continue;
         add_name(&names, last == NULL
-                             ? g_strdup_printf("worker %u (which has not asked for anything)", rank)
-                             : g_strdup_printf("worker %u (which last asked for %s)", rank, last));
+                             ? g_strdup_printf("worker %u (which has not asked for anything)",
+                                               named(matcher, rank))
+                             : g_strdup_printf("worker %u (which last asked for %s)",
+                                               named(matcher, rank), last));
     }
     return join_names(&names);
 }

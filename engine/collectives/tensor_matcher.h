@@ -24,6 +24,10 @@ typedef struct TensorMatcher TensorMatcher;
 /* (transfer full) */
 TensorMatcher *tensor_matcher_new(uint32_t n_workers);
 
+/* Texts call the workers by these numbers, by rank, which stay as long as the matcher. Else they
+ * call them by their ranks. */
+void tensor_matcher_name_workers(TensorMatcher *matcher, const uint32_t *ranks);
+
 /* NULL is allowed. */
 void tensor_matcher_free(TensorMatcher *matcher);
 

@@ -63,23 +63,16 @@ static void begin_wishes(TensorExchange *exchange)
     exchange->is_used = true;
 }
 
-static void add_wish(TensorExchange *exchange, TensorWishKind kind, uint32_t local)
+/* The lock is held. */
+static void add_asks(TensorExchange *exchange, uint32_t rank, const TensorEntry *entries, size_t n)
 {
-    begin_wishes(exchange);
-    tensor_wish_write(exchange->wishes,
-                      &(TensorWish){ .kind = kind, .rank = exchange->first_rank + local });
-}
-
-static void add_asks(TensorExchange *exchange, uint32_t local, const TensorEntry *entries, size_t n)
-{
-    TensorWish wish = { .kind = TENSOR_WISH_GROUP,
-                        .rank = exchange->first_rank + local,
-                        .n = (uint32_t)n };
+    TensorWish wish = { .kind = TENSOR_WISH_GROUP, .rank = rank, .n = (uint32_t)n };
 
     begin_wishes(exchange);
     if (n > 1)
         tensor_wish_write(exchange->wishes, &wish);
     wish.kind = TENSOR_WISH_ASK;
+    wish.set = entries->set;
     for (size_t i = 0; i < n; i++) {
         wish.request = entries[i].part.request;
         g_strlcpy(wish.name, entries[i].name, sizeof wish.name);
@@ -87,70 +80,103 @@ static void add_asks(TensorExchange *exchange, uint32_t local, const TensorEntry
     }
 }
 
-static bool check_open(const TensorExchange *exchange, uint32_t local, GError **error)
+static bool check_not_closed(const TensorSet *set, GError **error)
 {
-    if (exchange->closed != NULL) {
-        g_propagate_error(error, g_error_copy(exchange->closed));
+    if (set->closed != NULL)
+        g_propagate_error(error, g_error_copy(set->closed));
+    return set->closed == NULL;
+}
+
+static bool check_open(const TensorSet *set, uint32_t local, uint32_t rank, GError **error)
+{
+    if (!check_not_closed(set, error))
         return false;
-    }
-    if (exchange->joins[local] == NULL)
+    if (set->joins[local] == NULL)
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                "worker %u has joined; it can ask again once all have joined",
-                exchange->first_rank + local);
+                "worker %u has joined; it can ask again once all have joined", rank);
     return false;
 }
 
-static bool check_new(const TensorExchange *exchange, uint32_t local, const TensorEntry *entry,
-                      GError **error)
+static bool check_new(GHashTable *asked, uint32_t rank, const TensorEntry *entry, GError **error)
 {
-    const TensorEntry *const other = g_hash_table_lookup(exchange->asked[local], entry->name);
+    const TensorEntry *const other = g_hash_table_lookup(asked, entry->name);
 
     if (other == NULL)
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS,
-                "worker %u asks for %s %s while its %s of that name is pending",
-                exchange->first_rank + local, tensor_operation_name(entry->part.request.operation),
-                entry->name, tensor_operation_name(other->part.request.operation));
+                "worker %u asks for %s %s while its %s of that name is pending", rank,
+                tensor_operation_name(entry->part.request.operation), entry->name,
+                tensor_operation_name(other->part.request.operation));
     return false;
 }
 
 /* Takes all of them in, or none. */
-static bool take_in(TensorExchange *exchange, uint32_t local, TensorEntry *entries, size_t n,
+static bool take_in(GHashTable *asked, uint32_t rank, TensorEntry *entries, size_t n,
                     GError **error)
 {
-    GHashTable *const asked = exchange->asked[local];
     size_t n_taken = 0;
 
-    for (; n_taken < n && check_new(exchange, local, &entries[n_taken], error); n_taken++)
+    for (; n_taken < n && check_new(asked, rank, &entries[n_taken], error); n_taken++)
         g_hash_table_insert(asked, (void *)(uintptr_t)entries[n_taken].name, &entries[n_taken]);
     for (size_t i = 0; n_taken < n && i < n_taken; i++)
         g_hash_table_remove(asked, entries[i].name);
     return n_taken == n;
 }
 
-bool negotiation_ask(TensorExchange *exchange, uint32_t local, TensorEntry *entries, size_t n,
+bool negotiation_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *entries, size_t n,
                      GError **error)
 {
     pthread_mutex_lock(&exchange->lock);
+    TensorSet *const set = exchange_set(exchange, entries->set);
+    const uint32_t local = entries->place - set->first_local;
     const bool ok =
-        check_open(exchange, local, error) && take_in(exchange, local, entries, n, error);
+        check_open(set, local, rank, error) && take_in(set->asked[local], rank, entries, n, error);
     if (ok) {
-        add_asks(exchange, local, entries, n);
+        add_asks(exchange, rank, entries, n);
         tell(exchange);
     }
     pthread_mutex_unlock(&exchange->lock);
     return ok;
 }
 
-bool negotiation_join(TensorExchange *exchange, uint32_t local, TensorJoin *join, GError **error)
+/* The lock is held. */
+static void tell_wish(TensorExchange *exchange, const TensorWish *wish)
+{
+    begin_wishes(exchange);
+    tensor_wish_write(exchange->wishes, wish);
+    tell(exchange);
+}
+
+bool negotiation_join(TensorExchange *exchange, uint32_t rank, TensorJoin *join, GError **error)
 {
     pthread_mutex_lock(&exchange->lock);
-    const bool ok = check_open(exchange, local, error);
+    TensorSet *const set = exchange_set(exchange, join->set);
+    const uint32_t local = join->place - set->first_local;
+    const bool ok = check_open(set, local, rank, error);
     if (ok) {
-        exchange->joins[local] = join;
-        add_wish(exchange, TENSOR_WISH_JOIN, local);
-        tell(exchange);
+        set->joins[local] = join;
+        tell_wish(exchange,
+                  &(TensorWish){ .kind = TENSOR_WISH_JOIN, .rank = rank, .set = join->set });
+    }
+    pthread_mutex_unlock(&exchange->lock);
+    return ok;
+}
+
+bool negotiation_change_sets(TensorExchange *exchange, uint32_t rank, TensorSetChange *change,
+                             GError **error)
+{
+    const TensorWish wish = { .kind = change->n_ranks > 0 ? TENSOR_WISH_MAKE : TENSOR_WISH_REMOVE,
+                              .rank = rank,
+                              .set = change->set,
+                              .n = change->n_ranks,
+                              .ranks = change->ranks };
+
+    pthread_mutex_lock(&exchange->lock);
+    const bool ok = check_not_closed(exchange_set(exchange, 0), error);
+    if (ok) {
+        exchange->changes[rank - exchange->first_rank] = change;
+        tell_wish(exchange, &wish);
     }
     pthread_mutex_unlock(&exchange->lock);
     return ok;
@@ -160,42 +186,40 @@ void negotiation_leave(TensorExchange *exchange, uint32_t local)
 {
     pthread_mutex_lock(&exchange->lock);
     exchange->has_left[local] = true;
-    if (exchange->is_used && exchange->closed == NULL) {
-        add_wish(exchange, TENSOR_WISH_LEAVE, local);
-        tell(exchange);
-    }
+    if (exchange->is_used && !exchange->is_cancelled)
+        tell_wish(exchange,
+                  &(TensorWish){ .kind = TENSOR_WISH_LEAVE, .rank = exchange->first_rank + local });
     pthread_mutex_unlock(&exchange->lock);
 }
 
 /* ---- what was decided ---- */
 
-/* The entries of a name that are pending here, by local rank; they are not pending any more. *n:
- * how many. The lock is held. (transfer full) */
-static TensorEntry **take_entries(TensorExchange *exchange, const char *name, uint32_t *n)
+/* The entries of a name that are pending here, of the set's workers; they are not pending any more.
+ * *n: how many. The lock is held. (transfer full) */
+static TensorEntry **take_entries(const TensorSet *set, const char *name, uint32_t *n)
 {
-    TensorEntry **const entries = g_new0(TensorEntry *, exchange->n_local);
+    TensorEntry **const entries = g_new0(TensorEntry *, set->n_local);
 
     *n = 0;
-    for (uint32_t i = 0; i < exchange->n_local; i++) {
-        entries[i] = g_hash_table_lookup(exchange->asked[i], name);
+    for (uint32_t i = 0; i < set->n_local; i++) {
+        entries[i] = g_hash_table_lookup(set->asked[i], name);
         if (entries[i] == NULL)
             continue;
-        g_hash_table_remove(exchange->asked[i], name);
+        g_hash_table_remove(set->asked[i], name);
         ++*n;
     }
     return entries;
 }
 
 /* What is wrong with running these; NULL if nothing is. */
-static const char *find_fault(const TensorExchange *exchange, TensorEntry *const *entries,
-                              const bool *asked)
+static const char *find_fault(const TensorSet *set, TensorEntry *const *entries, const bool *asked)
 {
     bool all = true;
 
-    for (uint32_t rank = 0; rank < exchange->n_workers; rank++)
-        all &= asked[rank];
-    for (uint32_t i = 0; i < exchange->n_local; i++) {
-        if ((entries[i] != NULL) != asked[exchange->first_rank + i])
+    for (uint32_t place = 0; place < set->n; place++)
+        all &= asked[place];
+    for (uint32_t i = 0; i < set->n_local; i++) {
+        if ((entries[i] != NULL) != asked[set->first_local + i])
             return "the coordinator runs it with other workers than have asked";
         if (entries[i] != NULL && !all && !tensor_request_may_join(&entries[i]->part.request))
             return "the coordinator runs it without all workers";
@@ -203,28 +227,29 @@ static const char *find_fault(const TensorExchange *exchange, TensorEntry *const
     return NULL;
 }
 
-static Operation *begin(TensorExchange *exchange, const TensorVerdict *verdict, Operation **ending)
+static Operation *begin(TensorExchange *exchange, const TensorSet *set,
+                        const TensorVerdict *verdict, Operation **ending)
 {
-    g_autofree bool *asked = g_new0(bool, exchange->n_workers);
+    g_autofree bool *asked = g_new0(bool, set->n);
     GError *error = NULL;
     uint32_t n;
-    TensorEntry **const entries = take_entries(exchange, verdict->name, &n);
+    TensorEntry **const entries = take_entries(set, verdict->name, &n);
 
     if (verdict->kind == TENSOR_VERDICT_FAIL) {
         control_check(verdict->code, verdict->error, &error);
     } else {
-        const char *const fault = tensor_ranks_read(verdict->ranks, exchange->n_workers, asked)
-                                      ? find_fault(exchange, entries, asked)
+        const char *const fault = tensor_ranks_read(verdict->ranks, set->n, asked)
+                                      ? find_fault(set, entries, asked)
                                       : "the coordinator names workers that there are not";
         if (fault != NULL)
             g_set_error_literal(&error, RUBATO_ERROR, RUBATO_ERROR_FORMAT, fault);
     }
-    if (n == 0) { /* all workers of this node have joined */
+    if (n == 0) { /* the set has no workers on this node, or all of them have joined */
         g_clear_error(&error);
         g_free(entries);
         return NULL;
     }
-    return operation_begin(exchange, verdict->number, entries, asked, error, ending);
+    return operation_begin(exchange, set, verdict->number, entries, asked, error, ending);
 }
 
 /* Messages for the operation that came before its verdict; without an operation they are
@@ -264,43 +289,26 @@ static void fail_by_nonsense(TensorExchange *exchange, Operation *operation, uin
                                       exchange->place.node_ids[node], what));
 }
 
-static void end_joins(TensorExchange *exchange, uint32_t last, const GError *error)
+/* All that is pending in the set fails. The lock is held; the entries, which are added to the list,
+ * have to be ended without it. */
+static void close_set(TensorExchange *exchange, TensorSet *set, const GError *why,
+                      GPtrArray *entries)
 {
-    for (uint32_t i = 0; i < exchange->n_local; i++) {
-        TensorJoin *const join = exchange->joins[i];
-
-        if (join == NULL)
-            continue;
-        exchange->joins[i] = NULL;
-        join->last = last;
-        if (error != NULL)
-            join->failure = g_error_copy(error);
-        call_end_part(&join->call, error == NULL ? CALL_OK : CALL_FAILED, 0);
-    }
-    operations_wake(exchange);
-}
-
-/* All that is pending fails. The lock is held; the entries have to be ended without it. (transfer
- * full) */
-static GPtrArray *close_all(TensorExchange *exchange, const GError *why)
-{
-    GPtrArray *const entries = g_ptr_array_new();
-
-    if (exchange->closed == NULL)
-        exchange->closed = g_error_copy(why);
-    g_string_truncate(exchange->wishes, 0);
-    for (uint32_t i = 0; i < exchange->n_local; i++) {
+    if (set->closed == NULL)
+        set->closed = g_error_copy(why);
+    for (uint32_t i = 0; i < set->n_local; i++) {
         GHashTableIter iter;
         gpointer entry;
 
-        g_hash_table_iter_init(&iter, exchange->asked[i]);
+        g_hash_table_iter_init(&iter, set->asked[i]);
         while (g_hash_table_iter_next(&iter, NULL, &entry)) {
             g_ptr_array_add(entries, entry);
             g_hash_table_iter_remove(&iter);
         }
     }
-    end_joins(exchange, 0, exchange->closed);
-    return entries;
+    exchange_end_joins(exchange, set, 0, set->closed);
+    if (set->id == 0)
+        exchange_refuse_change(exchange, set->closed);
 }
 
 /* The lock is not held. Frees the list. */
@@ -323,7 +331,11 @@ void negotiation_close(TensorExchange *exchange, const GError *why)
     gpointer running;
 
     pthread_mutex_lock(&exchange->lock);
-    GPtrArray *const entries = close_all(exchange, why);
+    GPtrArray *const entries = g_ptr_array_new();
+    g_string_truncate(exchange->wishes, 0);
+    for (guint id = 0; id < exchange->sets->len; id++)
+        if (exchange->sets->pdata[id] != NULL)
+            close_set(exchange, exchange->sets->pdata[id], why, entries);
     g_hash_table_iter_init(&iter, exchange->running);
     g_autoptr(GPtrArray) operations = g_ptr_array_new();
     while (g_hash_table_iter_next(&iter, NULL, &running))
@@ -336,11 +348,12 @@ void negotiation_close(TensorExchange *exchange, const GError *why)
 }
 
 /* A verdict on a name. The lock is held, but not while there is work. */
-static void hear_of_name(TensorExchange *exchange, const TensorVerdict *verdict)
+static void hear_of_name(TensorExchange *exchange, const TensorSet *set,
+                         const TensorVerdict *verdict)
 {
     Operation *ending = NULL;
     uint32_t node = 0;
-    Operation *const operation = begin(exchange, verdict, &ending);
+    Operation *const operation = begin(exchange, set, verdict, &ending);
 
     if (operation != NULL)
         g_hash_table_insert(exchange->running, &operation->number, operation);
@@ -356,28 +369,57 @@ static void hear_of_name(TensorExchange *exchange, const TensorVerdict *verdict)
     pthread_mutex_lock(&exchange->lock);
 }
 
+/* Nothing can be asked in the set any more. The lock is held, but not all the time. */
+static void hear_of_end(TensorExchange *exchange, TensorSet *set, const TensorVerdict *verdict)
+{
+    g_autoptr(GError) error = NULL;
+    GPtrArray *const entries = g_ptr_array_new();
+
+    control_check(verdict->code, verdict->error, &error);
+    close_set(exchange, set, error, entries);
+    pthread_mutex_unlock(&exchange->lock);
+    end_entries(exchange, entries, error);
+    pthread_mutex_lock(&exchange->lock);
+}
+
+/* A change of the sets. Once set 0 has closed here its calls have ended, and nothing changes. The
+ * lock is held. */
+static bool hear_of_change(TensorExchange *exchange, const TensorVerdict *verdict)
+{
+    g_autoptr(GError) error = NULL;
+    const TensorSet *const all = exchange_set(exchange, 0);
+
+    if (all->closed != NULL)
+        return true;
+    if (verdict->kind == TENSOR_VERDICT_MADE)
+        return exchange_make_set(exchange, verdict->set);
+    if (verdict->kind == TENSOR_VERDICT_REMOVED)
+        return exchange_remove_set(exchange, verdict->set);
+    control_check(verdict->code, verdict->error, &error);
+    exchange_refuse_change(exchange, error);
+    return true;
+}
+
 /* The lock is held, but not all the time. */
 static bool hear(TensorExchange *exchange, const TensorVerdict *verdict)
 {
-    g_autoptr(GError) error = NULL;
-
     if (verdict->number != exchange->n_verdicts + 1)
         return false;
     exchange->n_verdicts++;
+    if (verdict->kind >= TENSOR_VERDICT_MADE)
+        return hear_of_change(exchange, verdict);
+    TensorSet *const set = exchange_set(exchange, verdict->set);
+    if (set == NULL) /* one that was made after set 0 had closed here */
+        return exchange_set(exchange, 0)->closed != NULL;
     switch (verdict->kind) {
-    case TENSOR_VERDICT_RUN:
-    case TENSOR_VERDICT_FAIL:
-        hear_of_name(exchange, verdict);
-        break;
     case TENSOR_VERDICT_JOINED:
-        end_joins(exchange, verdict->last, NULL);
+        exchange_end_joins(exchange, set, verdict->last, NULL);
         break;
     case TENSOR_VERDICT_CLOSED:
-        control_check(verdict->code, verdict->error, &error);
-        GPtrArray *const entries = close_all(exchange, error);
-        pthread_mutex_unlock(&exchange->lock);
-        end_entries(exchange, entries, error);
-        pthread_mutex_lock(&exchange->lock);
+        hear_of_end(exchange, set, verdict);
+        break;
+    default:
+        hear_of_name(exchange, set, verdict);
         break;
     }
     return true;
@@ -411,7 +453,7 @@ const char *tensor_exchange_receive(TensorExchange *exchange, uint32_t node,
         if (wrong != NULL)
             fail_by_nonsense(exchange, operation, node, wrong);
         operation_work_at_once(exchange, operation);
-    } else if (message->number > exchange->n_verdicts && exchange->closed == NULL) {
+    } else if (message->number > exchange->n_verdicts && !exchange->is_cancelled) {
         EarlyMessage *const early = g_new(EarlyMessage, 1);
 
         *early = (EarlyMessage){ node, *message, owner };
@@ -431,11 +473,7 @@ void negotiation_clear(TensorExchange *exchange)
         exchange->links->carrier.drop(exchange->user, early->owner);
         g_free(early);
     }
-    for (uint32_t i = 0; i < exchange->n_local; i++)
-        g_hash_table_unref(exchange->asked[i]);
-    g_free(exchange->asked);
     g_free(exchange->has_left);
     g_string_free(exchange->wishes, TRUE);
     g_hash_table_unref(exchange->running);
-    g_clear_error(&exchange->closed);
 }

@@ -19,7 +19,7 @@ void tensor_entry_end(TensorEntry *entry, const GError *error)
     call_end_part(entry->call, error == NULL ? CALL_OK : CALL_FAILED, 0);
 }
 
-static void end_operation(TensorExchange *exchange, Operation *operation)
+static void end_operation(Operation *operation)
 {
     if (operation->is_small)
         tensor_work_do(&operation->work, 0);
@@ -27,7 +27,7 @@ static void end_operation(TensorExchange *exchange, Operation *operation)
         tensor_flow_tell_failure(operation->flow);
         tensor_flow_free(operation->flow);
     }
-    for (uint32_t i = 0; i < exchange->n_local; i++)
+    for (uint32_t i = 0; i < operation->n_entries; i++)
         if (operation->entries[i] != NULL)
             tensor_entry_end(operation->entries[i], operation->error);
     tensor_work_clear(&operation->work);
@@ -56,7 +56,7 @@ void operations_end(TensorExchange *exchange, Operation *ending)
         return;
     for (Operation *next; ending != NULL; ending = next) {
         next = ending->next;
-        end_operation(exchange, ending);
+        end_operation(ending);
     }
     pthread_mutex_lock(&exchange->lock);
     operations_wake(exchange);
@@ -90,7 +90,8 @@ typedef struct {
     uint32_t *nodes, *first_ranks, *n_ranks_of;
 } Plan;
 
-static void make_plan(const TensorExchange *exchange, const bool *asked, Plan *made)
+static void make_plan(const TensorExchange *exchange, const TensorSet *set, const bool *asked,
+                      Plan *made)
 {
     TensorFlowPlan *const plan = &made->plan;
     uint32_t rank = 0;
@@ -99,7 +100,7 @@ static void make_plan(const TensorExchange *exchange, const bool *asked, Plan *m
                     .first_ranks = g_new(uint32_t, exchange->place.n_nodes),
                     .n_ranks_of = g_new(uint32_t, exchange->place.n_nodes) };
     for (uint32_t node = 0; node < exchange->place.n_nodes; node++) {
-        const uint32_t n = exchange->place.workers_of[node];
+        const uint32_t n = set->members_of[node];
         uint32_t n_asking = 0;
 
         for (uint32_t i = 0; i < n; i++)
@@ -128,22 +129,22 @@ static void clear_plan(Plan *made)
 }
 
 /* Prepares the work of an operation of this node's workers alone. False: there is none to do. */
-static bool prepare_work(const TensorExchange *exchange, Operation *operation)
+static bool prepare_work(const TensorSet *set, Operation *operation)
 {
-    g_autofree TensorPart **parts = g_new0(TensorPart *, exchange->n_workers);
+    g_autofree TensorPart **parts = g_new0(TensorPart *, set->n);
 
-    for (uint32_t i = 0; i < exchange->n_local; i++)
+    for (uint32_t i = 0; i < operation->n_entries; i++)
         if (operation->entries[i] != NULL)
-            parts[exchange->first_rank + i] = &operation->entries[i]->part;
-    return tensor_work_init(&operation->work, parts, exchange->n_workers, &operation->error) &&
+            parts[set->first_local + i] = &operation->entries[i]->part;
+    return tensor_work_init(&operation->work, parts, set->n, &operation->error) &&
            operation->work.n_chunks > 0;
 }
 
 static bool prepare_flow(const TensorExchange *exchange, Operation *operation, Plan *made)
 {
-    g_autofree TensorPart **parts = g_new0(TensorPart *, exchange->n_local);
+    g_autofree TensorPart **parts = g_new0(TensorPart *, operation->n_entries);
 
-    for (uint32_t i = 0; i < exchange->n_local; i++)
+    for (uint32_t i = 0; i < operation->n_entries; i++)
         if (operation->entries[i] != NULL)
             parts[i] = &operation->entries[i]->part;
     made->plan.number = operation->number;
@@ -154,9 +155,9 @@ static bool prepare_flow(const TensorExchange *exchange, Operation *operation, P
     return !tensor_flow_has_ended(operation->flow);
 }
 
-static bool is_barrier(const TensorExchange *exchange, const Operation *operation)
+static bool is_barrier(const Operation *operation)
 {
-    for (uint32_t i = 0; i < exchange->n_local; i++)
+    for (uint32_t i = 0; i < operation->n_entries; i++)
         if (operation->entries[i] != NULL)
             return operation->entries[i]->part.request.operation == TENSOR_BARRIER;
     return true;
@@ -169,14 +170,15 @@ static bool is_small(const TensorExchange *exchange, const Operation *operation)
 {
     if (exchange->links != NULL || operation->work.n_chunks > 1)
         return false;
-    for (uint32_t i = 0; i < exchange->n_local; i++)
+    for (uint32_t i = 0; i < operation->n_entries; i++)
         if (operation->entries[i] != NULL && operation->entries[i]->is_async)
             return false;
     return true;
 }
 
-Operation *operation_begin(TensorExchange *exchange, uint64_t number, TensorEntry **entries,
-                           const bool *asked, GError *error, Operation **ending)
+Operation *operation_begin(TensorExchange *exchange, const TensorSet *set, uint64_t number,
+                           TensorEntry **entries, const bool *asked, GError *error,
+                           Operation **ending)
 {
     Operation *const operation = g_new0(Operation, 1);
     bool runs = false;
@@ -184,12 +186,13 @@ Operation *operation_begin(TensorExchange *exchange, uint64_t number, TensorEntr
 
     operation->number = number;
     operation->entries = entries;
+    operation->n_entries = set->n_local;
     operation->error = error;
     if (error == NULL && exchange->links != NULL)
-        make_plan(exchange, asked, &made);
+        make_plan(exchange, set, asked, &made);
     if (error == NULL && made.plan.n_nodes < 2)
-        runs = prepare_work(exchange, operation);
-    else if (error == NULL && !is_barrier(exchange, operation))
+        runs = prepare_work(set, operation);
+    else if (error == NULL && !is_barrier(operation))
         runs = prepare_flow(exchange, operation, &made);
     clear_plan(&made);
     operation->is_small = runs && is_small(exchange, operation);

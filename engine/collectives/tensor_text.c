@@ -1,14 +1,17 @@
 /* The lines of the negotiation between nodes: see tensor_text.h.
  *
- * A wish is a letter and a rank; behind an ASK come the numbers of the request and its name. A
- * verdict is a letter, its number, and what its kind has. Floating-point numbers are written as
+ * A wish is a letter, a rank and a set; behind an ASK come the numbers of the request and its name,
+ * behind a MAKE the ranks of the set, as runs. A verdict is a letter, its number, the set, and what
+ * its kind has. Floating-point numbers are written as
  * their bits, so that all nodes compare the same ones. */
 #include "engine/collectives/tensor_text.h"
 
 #include <string.h>
 
-static const char wish_letters[] = { 'a', 'j', 'l', 'g', '\0' };
-static const char verdict_letters[] = { 'r', 'f', 'j', 'c', '\0' };
+enum { MOST_DESCRIBED = 8 }; /* runs of ranks, for people */
+
+static const char wish_letters[] = { 'a', 'j', 'l', 'g', 'm', 'd', '\0' };
+static const char verdict_letters[] = { 'r', 'f', 'j', 'c', 'm', 'd', 'x', '\0' };
 
 /* ---- numbers and names ---- */
 
@@ -156,12 +159,57 @@ static bool read_request(const char **at, TensorRequest *request)
     return true;
 }
 
+/* The first rank behind the run that begins at i. */
+static uint32_t end_of_run(const uint32_t *ranks, uint32_t n, uint32_t i)
+{
+    uint32_t end = i + 1;
+
+    while (end < n && ranks[end] == ranks[end - 1] + 1)
+        end++;
+    return end;
+}
+
+static void write_runs(GString *text, const uint32_t *ranks, uint32_t n)
+{
+    for (uint32_t i = 0, end; i < n; i = end) {
+        end = end_of_run(ranks, n, i);
+        write_number(text, ranks[i]);
+        write_number(text, ranks[end - 1]);
+    }
+}
+
+/* Rising ranks, one at least. */
+static bool read_runs(const char **at, uint32_t n_workers, TensorWish *wish)
+{
+    g_autoptr(GArray) ranks = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    uint32_t next = 0;
+
+    while (**at == ' ') {
+        uint32_t first, last;
+
+        if (!read_u32(at, n_workers - 1, &first) || !read_u32(at, n_workers - 1, &last) ||
+            first < next || last < first)
+            return false;
+        for (uint32_t rank = first; rank <= last; rank++)
+            g_array_append_val(ranks, rank);
+        next = last + 1;
+    }
+    if (ranks->len == 0 || !read_end(at))
+        return false;
+    wish->n = ranks->len;
+    wish->ranks = (uint32_t *)(void *)g_array_free(g_steal_pointer(&ranks), FALSE);
+    return true;
+}
+
 void tensor_wish_write(GString *text, const TensorWish *wish)
 {
     g_string_append_c(text, wish_letters[wish->kind]);
     write_number(text, wish->rank);
+    write_number(text, wish->set);
     if (wish->kind == TENSOR_WISH_GROUP)
         write_number(text, wish->n);
+    if (wish->kind == TENSOR_WISH_MAKE)
+        write_runs(text, wish->ranks, wish->n);
     if (wish->kind == TENSOR_WISH_ASK) {
         write_request(text, &wish->request);
         g_string_append_c(text, ' ');
@@ -170,27 +218,43 @@ void tensor_wish_write(GString *text, const TensorWish *wish)
     g_string_append_c(text, '\n');
 }
 
+static bool read_wish(const char **at, uint32_t n_workers, TensorWish *wish)
+{
+    switch (wish->kind) {
+    case TENSOR_WISH_ASK:
+        return read_request(at, &wish->request) && read_name(at, wish->name) &&
+               tensor_request_check(&wish->request, wish->name, n_workers, NULL);
+    case TENSOR_WISH_GROUP:
+        return read_u32(at, RUBATO_TENSOR_MOST_OF_GROUP, &wish->n) && wish->n >= 2 && read_end(at);
+    case TENSOR_WISH_MAKE:
+        return read_runs(at, n_workers, wish);
+    case TENSOR_WISH_JOIN:
+    case TENSOR_WISH_LEAVE:
+    case TENSOR_WISH_REMOVE:
+        return read_end(at);
+    }
+    return false;
+}
+
 bool tensor_wish_read(const char **text, uint32_t n_workers, TensorWish *wish)
 {
     const char *at = *text;
     uint32_t kind;
 
+    wish->ranks = NULL;
     if (n_workers == 0 || !read_letter(&at, wish_letters, &kind) ||
-        !read_u32(&at, n_workers - 1, &wish->rank))
+        !read_u32(&at, n_workers - 1, &wish->rank) || !read_u32(&at, UINT32_MAX, &wish->set))
         return false;
     wish->kind = (TensorWishKind)kind;
-    if (wish->kind == TENSOR_WISH_GROUP &&
-        (!read_u32(&at, RUBATO_TENSOR_MOST_OF_GROUP, &wish->n) || wish->n < 2))
+    if (!read_wish(&at, n_workers, wish))
         return false;
-    if (wish->kind != TENSOR_WISH_ASK) {
-        if (!read_end(&at))
-            return false;
-    } else if (!read_request(&at, &wish->request) || !read_name(&at, wish->name) ||
-               !tensor_request_check(&wish->request, wish->name, n_workers, NULL)) {
-        return false;
-    }
     *text = at;
     return true;
+}
+
+void tensor_wish_clear(TensorWish *wish)
+{
+    g_clear_pointer(&wish->ranks, g_free);
 }
 
 /* ---- verdicts ---- */
@@ -199,6 +263,7 @@ void tensor_verdict_write(GString *text, const TensorVerdict *verdict)
 {
     g_string_append_c(text, verdict_letters[verdict->kind]);
     write_number(text, verdict->number);
+    write_number(text, verdict->set);
     switch (verdict->kind) {
     case TENSOR_VERDICT_RUN:
         g_string_append_printf(text, " %s", verdict->name);
@@ -214,7 +279,12 @@ void tensor_verdict_write(GString *text, const TensorVerdict *verdict)
         write_number(text, verdict->last);
         g_string_append_c(text, '\n');
         return;
+    case TENSOR_VERDICT_MADE:
+    case TENSOR_VERDICT_REMOVED:
+        g_string_append_c(text, '\n');
+        return;
     case TENSOR_VERDICT_CLOSED:
+    case TENSOR_VERDICT_REFUSED:
         write_number(text, verdict->code);
         g_string_append_c(text, '\n');
         write_line(text, verdict->error);
@@ -236,7 +306,11 @@ static bool read_verdict(const char **at, TensorVerdict *verdict)
                read_name(at, verdict->name) && (verdict->error = read_line(at)) != NULL;
     case TENSOR_VERDICT_JOINED:
         return read_u32(at, UINT32_MAX, &verdict->last) && read_end(at);
+    case TENSOR_VERDICT_MADE:
+    case TENSOR_VERDICT_REMOVED:
+        return read_end(at);
     case TENSOR_VERDICT_CLOSED:
+    case TENSOR_VERDICT_REFUSED:
         return read_u32(at, UINT8_MAX, &verdict->code) && verdict->code > 0 && read_end(at) &&
                (verdict->error = read_line(at)) != NULL;
     }
@@ -249,7 +323,8 @@ bool tensor_verdict_read(const char **text, TensorVerdict *verdict)
     const char *at = *text;
     uint32_t kind;
 
-    if (!read_letter(&at, verdict_letters, &kind) || !read_number(&at, UINT64_MAX, &read.number))
+    if (!read_letter(&at, verdict_letters, &kind) || !read_number(&at, UINT64_MAX, &read.number) ||
+        !read_u32(&at, UINT32_MAX, &read.set))
         return false;
     read.kind = (TensorVerdictKind)kind;
     if (!read_verdict(&at, &read))
@@ -309,4 +384,21 @@ bool tensor_ranks_read(const char *ranks, uint32_t n_workers, bool *asked)
         ranks++;
     }
     return true;
+}
+
+char *tensor_ranks_describe(const uint32_t *ranks, uint32_t n)
+{
+    GString *const text = g_string_new(n == 1 ? "worker " : "workers ");
+
+    for (uint32_t i = 0, end, n_runs = 0; i < n; i = end) {
+        end = end_of_run(ranks, n, i);
+        if (n_runs++ == MOST_DESCRIBED) {
+            g_string_append_printf(text, " and %u more", n - i);
+            break;
+        }
+        g_string_append_printf(text, "%s%u", i > 0 ? ", " : "", ranks[i]);
+        if (end - i > 1)
+            g_string_append_printf(text, "-%u", ranks[end - 1]);
+    }
+    return g_string_free(text, FALSE);
 }

@@ -14,37 +14,47 @@ typedef enum {
     TENSOR_WISH_JOIN,
     TENSOR_WISH_LEAVE, /* the worker has returned */
     TENSOR_WISH_GROUP, /* its next ASKs are a group */
+    TENSOR_WISH_MAKE,  /* a set of workers */
+    TENSOR_WISH_REMOVE,
 } TensorWishKind;
 
 /* What a worker wants, told to the coordinator. */
 typedef struct {
     TensorWishKind kind;
     uint32_t rank;
-    uint32_t n;                          /* of a GROUP: how many */
+    uint32_t set;                        /* of an ASK, a JOIN and a REMOVE */
+    uint32_t n;                          /* of a GROUP: how many; of a MAKE: how many ranks */
+    uint32_t *ranks;                     /* of a MAKE: rising (owned by a wish that was read) */
     TensorRequest request;               /* of an ASK */
     char name[RUBATO_TENSOR_NAME_BYTES]; /* the same */
 } TensorWish;
 
 void tensor_wish_write(GString *text, const TensorWish *wish);
 
-/* Reads the first line, and moves *text behind it. False: it makes no sense. */
+/* Reads the first line, and moves *text behind it. False: it makes no sense. tensor_wish_clear
+ * frees what it owns. */
 bool tensor_wish_read(const char **text, uint32_t n_workers, TensorWish *wish);
+void tensor_wish_clear(TensorWish *wish);
 
 typedef enum {
     TENSOR_VERDICT_RUN,
     TENSOR_VERDICT_FAIL,
     TENSOR_VERDICT_JOINED, /* all workers have joined */
     TENSOR_VERDICT_CLOSED, /* nothing can be asked any more; what is pending fails */
+    TENSOR_VERDICT_MADE,   /* the set for which all workers have asked */
+    TENSOR_VERDICT_REMOVED,
+    TENSOR_VERDICT_REFUSED, /* workers asked for different changes of the sets */
 } TensorVerdictKind;
 
 typedef struct {
     TensorVerdictKind kind;
     uint64_t number;                     /* counts the verdicts of the task, from 1 */
-    uint32_t last;                       /* of JOINED: the rank that came last */
-    uint32_t code;                       /* of FAIL and CLOSED: CONTROL_CODE(…) */
+    uint32_t set;                        /* of workers; of REFUSED: 0 */
+    uint32_t last;                       /* of JOINED: the place that came last */
+    uint32_t code;                       /* of FAIL, CLOSED and REFUSED: CONTROL_CODE(…) */
     char name[RUBATO_TENSOR_NAME_BYTES]; /* of RUN and FAIL */
-    char *ranks;                         /* of RUN: those that asked, as runs; NULL: all (owned) */
-    char *error;                         /* of FAIL and CLOSED, for people (owned) */
+    char *ranks;                         /* of RUN: places that asked, as runs; NULL: all (owned) */
+    char *error;                         /* of FAIL, CLOSED and REFUSED, for people (owned) */
 } TensorVerdict;
 
 void tensor_verdict_write(GString *text, const TensorVerdict *verdict);
@@ -59,6 +69,10 @@ char *tensor_ranks_write(void *const *tags, uint32_t n_workers);
 /* Sets asked[rank] of each rank. ranks NULL: all. False: it makes no sense, or names none. */
 bool tensor_ranks_read(const char *ranks, uint32_t n_workers, bool *asked);
 
+/* "workers 0-3, 7", for people. (transfer full) */
+char *tensor_ranks_describe(const uint32_t *ranks, uint32_t n);
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(TensorWish, tensor_wish_clear)
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(TensorVerdict, tensor_verdict_clear)
 
 #endif

@@ -115,18 +115,22 @@ static bool take_splits(TensorEntry *entry, const uint64_t *splits, uint32_t n_w
 static bool make_entry(const RubatoWorker *worker, const RubatoTensor *tensor, const Said *said,
                        TensorEntry *entry, GError **error)
 {
-    const uint32_t n_workers = tensor_exchange_n_workers(worker->tensors);
+    TensorMember member;
 
+    if (!worker_check_owner(worker, error) ||
+        !tensor_exchange_find_set(worker->tensors, tensor->set, worker->rank, &member, error))
+        return false;
     *entry = (TensorEntry){ .name = tensor->name,
+                            .set = tensor->set,
+                            .place = member.place,
                             .part = { .request = make_request(tensor, said),
                                       .input = tensor->input,
                                       .output = tensor->output,
                                       .gathered = said->gathered } };
-    return worker_check_owner(worker, error) &&
-           tensor_request_check(&entry->part.request, tensor->name, n_workers, error) &&
-           check_arrays(entry, n_workers, worker->rank, error) &&
+    return tensor_request_check(&entry->part.request, tensor->name, member.n_members, error) &&
+           check_arrays(entry, member.n_members, member.place, error) &&
            (said->operation != TENSOR_ALLTOALL ||
-            take_splits(entry, said->splits, n_workers, error));
+            take_splits(entry, said->splits, member.n_members, error));
 }
 
 /* ---- blocking, or with a ticket ---- */
@@ -306,13 +310,21 @@ static bool are_tensors(const RubatoTensor *tensors, size_t n)
     return true;
 }
 
-static bool check_group(size_t n, GError **error)
+static bool check_group(const RubatoTensor *tensors, size_t n, GError **error)
 {
-    if (n > 0 && n <= RUBATO_TENSOR_MOST_OF_GROUP)
-        return true;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                "a group of %zu tensors: it may have 1 to %d", n, RUBATO_TENSOR_MOST_OF_GROUP);
-    return false;
+    if (n == 0 || n > RUBATO_TENSOR_MOST_OF_GROUP) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "a group of %zu tensors: it may have 1 to %d", n, RUBATO_TENSOR_MOST_OF_GROUP);
+        return false;
+    }
+    for (size_t i = 1; i < n; i++)
+        if (tensors[i].set != tensors[0].set) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "a group of tensors of sets %u and %u: it is of one set", tensors[0].set,
+                        tensors[i].set);
+            return false;
+        }
+    return true;
 }
 
 bool rubato_worker_allreduce_group(RubatoWorker *worker, const RubatoTensor *tensors, size_t n,
@@ -321,7 +333,7 @@ bool rubato_worker_allreduce_group(RubatoWorker *worker, const RubatoTensor *ten
     const Said said = { .operation = TENSOR_ALLREDUCE, .reduce = reduce };
 
     g_return_val_if_fail(worker != NULL && are_tensors(tensors, n), false);
-    if (!check_group(n, error))
+    if (!check_group(tensors, n, error))
         return false;
     g_autofree TensorEntry *entries = g_new(TensorEntry, n);
     for (size_t i = 0; i < n; i++)
@@ -338,7 +350,8 @@ RubatoTicket rubato_worker_allreduce_group_async(RubatoWorker *worker, const Rub
     const Said said = { .operation = TENSOR_ALLREDUCE, .reduce = reduce };
 
     g_return_val_if_fail(worker != NULL && are_tensors(tensors, n), 0);
-    return check_group(n, error) ? start_all(worker, tensors, n, &said, options, error) : 0;
+    return check_group(tensors, n, error) ? start_all(worker, tensors, n, &said, options, error)
+                                          : 0;
 }
 
 bool rubato_worker_broadcast(RubatoWorker *worker, const RubatoTensor *tensor, uint32_t root,
@@ -410,20 +423,27 @@ RubatoTicket rubato_worker_alltoall_async(RubatoWorker *worker, const RubatoTens
                  options, error);
 }
 
-bool rubato_worker_named_barrier(RubatoWorker *worker, const char *name, GError **error)
+bool rubato_worker_set_barrier(RubatoWorker *worker, uint32_t set, const char *name, GError **error)
 {
     g_return_val_if_fail(worker != NULL && name != NULL, false);
-    return run(worker, &(RubatoTensor){ .name = name }, &(Said){ .operation = TENSOR_BARRIER },
-               error);
+    return run(worker, &(RubatoTensor){ .name = name, .set = set },
+               &(Said){ .operation = TENSOR_BARRIER }, error);
 }
 
-bool rubato_worker_join(RubatoWorker *worker, uint32_t *last, GError **error)
+bool rubato_worker_named_barrier(RubatoWorker *worker, const char *name, GError **error)
 {
-    TensorJoin join = { 0 };
+    return rubato_worker_set_barrier(worker, /* set= */ 0, name, error);
+}
+
+bool rubato_worker_set_join(RubatoWorker *worker, uint32_t set, uint32_t *last, GError **error)
+{
+    TensorMember member;
 
     g_return_val_if_fail(worker != NULL && last != NULL, false);
-    if (!worker_check_owner(worker, error))
+    if (!worker_check_owner(worker, error) ||
+        !tensor_exchange_find_set(worker->tensors, set, worker->rank, &member, error))
         return false;
+    TensorJoin join = { .set = set, .place = member.place };
     call_begin(&join.call, NULL);
     call_add_parts(&join.call, 1);
     if (!tensor_exchange_join(worker->tensors, worker->rank, &join, error))
@@ -437,4 +457,9 @@ bool rubato_worker_join(RubatoWorker *worker, uint32_t *last, GError **error)
     }
     *last = join.last;
     return true;
+}
+
+bool rubato_worker_join(RubatoWorker *worker, uint32_t *last, GError **error)
+{
+    return rubato_worker_set_join(worker, /* set= */ 0, last, error);
 }

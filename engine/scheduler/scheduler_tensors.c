@@ -1,15 +1,15 @@
 /* The coordinator of a task's collectives on tensors: what nodes tell of their workers' wishes
- * (ENQUEUE) goes to a matcher (engine/collectives/tensor_matcher.h), and what that decides goes to
- * all nodes with workers (DECIDE), numbered, in the same order. Tensors themselves go from node to
- * node.
+ * (ENQUEUE) goes to the matchers of its sets of workers (engine/collectives/tensor_sets.h), and
+ * what these decide goes to all nodes with workers (DECIDE), numbered, in the same order. Tensors
+ * themselves go from node to node.
  *
  * How many workers a node has, the proposal of the task says. A node that has no worker left has
- * none that asks: the matcher learns it as if each of them had said so.
+ * none that asks: the matchers learn it as if each of them had said so.
  *
  * Runs as scheduler.h says. */
 #include <string.h>
 
-#include "engine/collectives/tensor_matcher.h"
+#include "engine/collectives/tensor_sets.h"
 #include "engine/collectives/tensor_text.h"
 #include "engine/scheduler/scheduler_state.h"
 
@@ -20,11 +20,14 @@ struct TensorCoordinator {
     uint32_t n_nodes;
     uint32_t *first_ranks; /* by node number; and behind the last one */
     uint32_t n_workers;
-    TensorMatcher *matcher; /* NULL: no worker has asked yet */
-    GHashTable *groups;     /* of OpenGroup, by rank: those of which asks are still to come */
-    bool is_closed;         /* CLOSED has been told */
+    TensorSets *sets;   /* NULL: no worker has asked yet */
+    GHashTable *groups; /* of OpenGroup, by rank: those of which asks are still to come */
     uint64_t n_verdicts;
-    bool *waiting; /* by node: for the oldest name; kept for a Wait that points to it */
+    int64_t change_since_ms; /* of the change of the sets that is not decided */
+
+    /* By node; kept for Waits that point to them. */
+    bool *waiting;  /* for the oldest name */
+    bool *changing; /* for a change of the sets */
 };
 
 /* What the matcher knows a request by. */
@@ -73,30 +76,31 @@ TensorCoordinator *tensors_new(const Scheduler *scheduler, const char *workers)
     return it;
 }
 
-static void free_tags(const TensorCoordinator *it, const TensorDecision *decision)
+/* And what the requests were known by. */
+static void free_outcome(TensorOutcome *outcome)
 {
-    for (uint32_t rank = 0; rank < it->n_workers; rank++)
-        g_free(decision->tags[rank]);
+    for (uint32_t i = 0; outcome->decision != NULL && i < outcome->n_members; i++)
+        g_free(outcome->decision->tags[i]);
+    tensor_outcome_free(outcome);
 }
 
 void tensors_free(TensorCoordinator *it)
 {
     g_autoptr(GError) end = NULL;
-    TensorDecision *decision;
+    TensorOutcome *outcome;
 
     if (it == NULL)
         return;
-    if (it->matcher != NULL) {
+    if (it->sets != NULL) {
         end = g_error_new_literal(RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "the task has ended");
-        tensor_matcher_cancel(it->matcher, end);
-        while ((decision = tensor_matcher_next(it->matcher)) != NULL) {
-            free_tags(it, decision);
-            tensor_decision_free(decision);
-        }
+        tensor_sets_cancel(it->sets, end);
+        while ((outcome = tensor_sets_next(it->sets)) != NULL)
+            free_outcome(outcome);
     }
-    tensor_matcher_free(it->matcher);
+    tensor_sets_free(it->sets);
     g_hash_table_unref(it->groups);
     g_free(it->waiting);
+    g_free(it->changing);
     g_free(it->first_ranks);
     g_free(it);
 }
@@ -120,49 +124,63 @@ static void add_error(TensorVerdict *verdict, const GError *error)
     verdict->error = g_strdup(error->message);
 }
 
-static void add_decision(TensorCoordinator *it, const TensorDecision *decision, GString *lines)
+static void describe_name(const TensorOutcome *outcome, TensorVerdict *verdict)
 {
-    g_auto(TensorVerdict)
-        verdict = { .kind = decision->error != NULL ? TENSOR_VERDICT_FAIL : TENSOR_VERDICT_RUN };
+    const TensorDecision *const decision = outcome->decision;
 
-    if (decision->name == NULL && decision->error != NULL)
-        return; /* CLOSED follows, which ends joins, too */
-    verdict.number = ++it->n_verdicts;
+    verdict->kind = decision->error != NULL ? TENSOR_VERDICT_FAIL : TENSOR_VERDICT_RUN;
+    g_strlcpy(verdict->name, decision->name, sizeof verdict->name);
     if (decision->error != NULL)
-        add_error(&verdict, decision->error);
-    if (decision->name == NULL) {
+        add_error(verdict, decision->error);
+    else
+        verdict->ranks = tensor_ranks_write(decision->tags, outcome->n_members);
+}
+
+static void add_outcome(TensorCoordinator *it, const TensorOutcome *outcome, GString *lines)
+{
+    g_auto(TensorVerdict) verdict = { .set = outcome->set };
+
+    switch (outcome->kind) {
+    case TENSOR_OUTCOME_NAME:
+        describe_name(outcome, &verdict);
+        break;
+    case TENSOR_OUTCOME_JOIN:
+        if (outcome->decision->error != NULL)
+            return; /* CLOSED follows, which ends joins, too */
         verdict.kind = TENSOR_VERDICT_JOINED;
-        verdict.last = decision->last;
-    } else {
-        g_strlcpy(verdict.name, decision->name, sizeof verdict.name);
-        if (decision->error == NULL)
-            verdict.ranks = tensor_ranks_write(decision->tags, it->n_workers);
+        verdict.last = outcome->decision->last;
+        break;
+    case TENSOR_OUTCOME_CLOSED:
+        verdict.kind = TENSOR_VERDICT_CLOSED;
+        add_error(&verdict, outcome->error);
+        break;
+    case TENSOR_OUTCOME_MADE:
+        verdict.kind = TENSOR_VERDICT_MADE;
+        break;
+    case TENSOR_OUTCOME_REMOVED:
+        verdict.kind = TENSOR_VERDICT_REMOVED;
+        break;
+    case TENSOR_OUTCOME_REFUSED:
+        verdict.kind = TENSOR_VERDICT_REFUSED;
+        add_error(&verdict, outcome->error);
+        break;
     }
+    verdict.number = ++it->n_verdicts;
     tensor_verdict_write(lines, &verdict);
 }
 
-/* Tells what was decided, and whether nothing can be asked any more. */
+/* Tells what was decided. */
 static void tell_decided(Scheduler *scheduler, const SchedulerTask *task)
 {
     TensorCoordinator *const it = task->tensors;
     g_autoptr(GString) lines = g_string_new(NULL);
-    TensorDecision *decision;
+    TensorOutcome *outcome;
 
-    while ((decision = tensor_matcher_next(it->matcher)) != NULL) {
-        add_decision(it, decision, lines);
-        free_tags(it, decision);
-        tensor_decision_free(decision);
+    while ((outcome = tensor_sets_next(it->sets)) != NULL) {
+        add_outcome(it, outcome, lines);
+        free_outcome(outcome);
         if (lines->len > DECIDED_BYTES)
             send_verdicts(scheduler, task, lines);
-    }
-    const GError *const closed = tensor_matcher_closed(it->matcher);
-    if (closed != NULL && !it->is_closed) {
-        g_auto(TensorVerdict)
-            verdict = { .kind = TENSOR_VERDICT_CLOSED, .number = ++it->n_verdicts };
-
-        it->is_closed = true;
-        add_error(&verdict, closed);
-        tensor_verdict_write(lines, &verdict);
     }
     send_verdicts(scheduler, task, lines);
 }
@@ -172,14 +190,14 @@ static void tell_decided(Scheduler *scheduler, const SchedulerTask *task)
 static void leave(TensorCoordinator *it, uint32_t node)
 {
     for (uint32_t rank = it->first_ranks[node]; rank < it->first_ranks[node + 1]; rank++)
-        tensor_matcher_leave(it->matcher, rank, "has returned");
+        tensor_sets_leave(it->sets, rank, "has returned");
 }
 
 static void begin(TensorCoordinator *it, const SchedulerTask *task)
 {
-    if (it->matcher != NULL)
+    if (it->sets != NULL)
         return;
-    it->matcher = tensor_matcher_new(it->n_workers);
+    it->sets = tensor_sets_new(it->n_workers);
     for (uint32_t node = 0; node < it->n_nodes; node++)
         if (task->retired[node])
             leave(it, node);
@@ -195,7 +213,7 @@ static bool ask(TensorCoordinator *it, const TensorWish *wishes, size_t n, int64
         asked->since_ms = now_ms;
         asks[i] = (TensorAsk){ wishes[i].name, wishes[i].request, asked };
     }
-    const bool ok = tensor_matcher_ask(it->matcher, wishes->rank, asks, n, NULL);
+    const bool ok = tensor_sets_ask(it->sets, wishes->set, wishes->rank, asks, n, NULL);
     for (size_t i = 0; i < n && !ok; i++)
         g_free(asks[i].tag);
     return ok;
@@ -215,6 +233,8 @@ static bool open_group(TensorCoordinator *it, const TensorWish *wish)
 static bool ask_of_group(TensorCoordinator *it, OpenGroup *group, const TensorWish *wish,
                          int64_t now_ms)
 {
+    if (group->wishes->len > 0 && g_array_index(group->wishes, TensorWish, 0).set != wish->set)
+        return false;
     g_array_append_val(group->wishes, *wish);
     if (group->wishes->len < group->n)
         return true;
@@ -224,15 +244,29 @@ static bool ask_of_group(TensorCoordinator *it, OpenGroup *group, const TensorWi
     return ok;
 }
 
+/* Whether nothing can be asked in the set any more. */
+static bool is_closed(const TensorCoordinator *it, uint32_t set)
+{
+    const uint32_t *ranks;
+    uint32_t n_members;
+    const TensorMatcher *const matcher = tensor_sets_matcher(it->sets, set, &ranks, &n_members);
+
+    return matcher != NULL && tensor_matcher_closed(matcher) != NULL;
+}
+
 /* A wish of a worker; the node has seen to it that it makes sense. After CLOSED it is late. */
 static bool take_wish(TensorCoordinator *it, const TensorWish *wish, int64_t now_ms)
 {
-    const bool is_late = tensor_matcher_closed(it->matcher) != NULL;
+    const bool changes = wish->kind == TENSOR_WISH_MAKE || wish->kind == TENSOR_WISH_REMOVE;
+    const bool is_late = is_closed(it, changes ? 0 : wish->set);
+    g_autofree char *changing = changes ? tensor_sets_missing(it->sets) : NULL;
     OpenGroup *const group = g_hash_table_lookup(it->groups, GUINT_TO_POINTER(wish->rank));
     bool ok = false;
 
     if (group != NULL && wish->kind != TENSOR_WISH_ASK)
         return false;
+    if (changes && changing == NULL)
+        it->change_since_ms = now_ms;
     switch (wish->kind) {
     case TENSOR_WISH_ASK:
         ok = group != NULL ? ask_of_group(it, group, wish, now_ms) : ask(it, wish, 1, now_ms);
@@ -241,11 +275,17 @@ static bool take_wish(TensorCoordinator *it, const TensorWish *wish, int64_t now
         ok = open_group(it, wish);
         break;
     case TENSOR_WISH_JOIN:
-        ok = tensor_matcher_join(it->matcher, wish->rank, NULL);
+        ok = tensor_sets_join(it->sets, wish->set, wish->rank, NULL);
         break;
     case TENSOR_WISH_LEAVE:
-        tensor_matcher_leave(it->matcher, wish->rank, "has returned");
+        tensor_sets_leave(it->sets, wish->rank, "has returned");
         ok = true;
+        break;
+    case TENSOR_WISH_MAKE:
+        ok = tensor_sets_make(it->sets, wish->rank, wish->ranks, wish->n, NULL);
+        break;
+    case TENSOR_WISH_REMOVE:
+        ok = tensor_sets_remove(it->sets, wish->rank, wish->set, NULL);
         break;
     }
     return ok || is_late;
@@ -267,7 +307,7 @@ bool tensors_enqueue(Scheduler *scheduler, uint32_t node, const Control *control
         return true;
     begin(it, task);
     while (ok && *at != '\0') {
-        TensorWish wish;
+        g_auto(TensorWish) wish = { 0 };
 
         ok = tensor_wish_read(&at, it->n_workers, &wish) && wish.rank >= it->first_ranks[node] &&
              wish.rank < it->first_ranks[node + 1] && take_wish(it, &wish, scheduler->now_ms);
@@ -280,7 +320,7 @@ void tensors_retire(Scheduler *scheduler, SchedulerTask *task, uint32_t node)
 {
     TensorCoordinator *const it = task->tensors;
 
-    if (it == NULL || it->matcher == NULL || task->cause.code != CONTROL_OK)
+    if (it == NULL || it->sets == NULL || task->cause.code != CONTROL_OK)
         return;
     leave(it, node);
     tell_decided(scheduler, task);
@@ -288,29 +328,92 @@ void tensors_retire(Scheduler *scheduler, SchedulerTask *task, uint32_t node)
 
 /* ---- who waits ---- */
 
+/* What has been pending longest in a set. */
+typedef struct {
+    uint32_t set;
+    const TensorMatcher *matcher;
+    const uint32_t *ranks; /* of the set */
+    uint32_t n_members;
+    const char *name;
+    const TensorRequest *request;
+    void *const *tags;
+    int64_t since_ms;
+} Oldest;
+
+/* False: nothing is pending in the set. */
+static bool find_oldest_of(const TensorCoordinator *it, uint32_t set, Oldest *oldest)
+{
+    *oldest = (Oldest){ .set = set, .since_ms = INT64_MAX };
+    oldest->matcher = tensor_sets_matcher(it->sets, set, &oldest->ranks, &oldest->n_members);
+    if (oldest->matcher != NULL)
+        oldest->tags = tensor_matcher_oldest(oldest->matcher, &oldest->name, &oldest->request);
+    for (uint32_t i = 0; oldest->tags != NULL && i < oldest->n_members; i++)
+        if (oldest->tags[i] != NULL)
+            oldest->since_ms = MIN(oldest->since_ms, ((const Asked *)oldest->tags[i])->since_ms);
+    return oldest->tags != NULL;
+}
+
+/* The same of all sets. */
+static bool find_oldest(const TensorCoordinator *it, Oldest *oldest)
+{
+    bool any = false;
+
+    for (uint32_t set = 0; set < tensor_sets_end(it->sets); set++) {
+        Oldest other;
+
+        if (!find_oldest_of(it, set, &other) || (any && other.since_ms >= oldest->since_ms))
+            continue;
+        *oldest = other;
+        any = true;
+    }
+    return any;
+}
+
+static void note_waiting(TensorCoordinator *it, const Oldest *oldest)
+{
+    g_free(it->waiting);
+    it->waiting = g_new0(bool, it->n_nodes);
+    for (uint32_t i = 0, node = 0; i < oldest->n_members; i++) {
+        while (oldest->ranks[i] >= it->first_ranks[node + 1])
+            node++;
+        it->waiting[node] |= oldest->tags[i] != NULL;
+    }
+}
+
+static void add_change(TensorCoordinator *it, const SchedulerTask *task, GArray *waits)
+{
+    g_autofree char *missing = tensor_sets_missing(it->sets);
+
+    if (missing == NULL)
+        return;
+    g_free(it->changing);
+    it->changing = g_new0(bool, it->n_nodes);
+    for (uint32_t node = 0; node < it->n_nodes; node++)
+        for (uint32_t rank = it->first_ranks[node]; rank < it->first_ranks[node + 1]; rank++)
+            it->changing[node] |= tensor_sets_changes(it->sets, rank);
+    wait_add(
+        waits,
+        g_strdup_printf("a change of the sets of workers of %s waits for %s", task->name, missing),
+        it->changing, it->change_since_ms);
+}
+
 void tensors_add_wait(const SchedulerTask *task, GArray *waits)
 {
     TensorCoordinator *const it = task->tensors;
-    const TensorRequest *request;
-    const char *name;
-    int64_t since_ms = INT64_MAX;
+    Oldest oldest;
 
-    if (it == NULL || it->matcher == NULL || task->cause.code != CONTROL_OK)
+    if (it == NULL || it->sets == NULL || task->cause.code != CONTROL_OK)
         return;
-    void *const *const tags = tensor_matcher_oldest(it->matcher, &name, &request);
-    if (tags == NULL)
+    add_change(it, task, waits);
+    if (!find_oldest(it, &oldest))
         return;
-    g_free(it->waiting);
-    it->waiting = g_new0(bool, it->n_nodes);
-    for (uint32_t node = 0; node < it->n_nodes; node++)
-        for (uint32_t rank = it->first_ranks[node]; rank < it->first_ranks[node + 1]; rank++)
-            if (tags[rank] != NULL) {
-                it->waiting[node] = true;
-                since_ms = MIN(since_ms, ((const Asked *)tags[rank])->since_ms);
-            }
-    g_autofree char *missing = tensor_matcher_missing(it->matcher, name);
+    note_waiting(it, &oldest);
+    g_autofree char *missing = tensor_matcher_missing(oldest.matcher, oldest.name);
+    g_autofree char *set =
+        oldest.set == 0 ? g_strdup("") : g_strdup_printf("set %u of ", oldest.set);
     wait_add(waits,
-             g_strdup_printf("%s %s of %s waits for %s", tensor_operation_name(request->operation),
-                             name, task->name, missing != NULL ? missing : "others of its group"),
-             it->waiting, since_ms);
+             g_strdup_printf("%s %s of %s%s waits for %s",
+                             tensor_operation_name(oldest.request->operation), oldest.name, set,
+                             task->name, missing != NULL ? missing : "others of its group"),
+             it->waiting, oldest.since_ms);
 }

@@ -69,6 +69,8 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
     run->node_readers = g_ptr_array_new();
     run->function = task->run;
     run->user_data = task->user_data;
+    run->sets = task->sets;
+    run->n_sets = task->n_sets;
     pthread_mutex_init(&run->lock, NULL);
     monotonic_cond_init(&run->changed);
     run->tables = g_memdup2(tables, n_tables * sizeof *tables);

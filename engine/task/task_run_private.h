@@ -28,6 +28,8 @@ struct RubatoTaskRun {
     char *name;
     RubatoTaskFunc function;
     void *user_data;
+    const RubatoWorkerSet *sets; /* as user_data: stays while workers run */
+    size_t n_sets;
     uint32_t epoch;
     uint32_t *workers_of; /* by node number */
     uint32_t n_workers;

@@ -350,6 +350,21 @@ static void end_calls(RubatoTaskRun *run, RubatoWorker *worker, bool ok)
         report_failure(run, worker, error);
 }
 
+/* All workers make them in the same order, and so with the ids 1, 2, and so on. */
+static bool make_sets(const RubatoTaskRun *run, RubatoWorker *worker, GError **error)
+{
+    for (size_t i = 0; i < run->n_sets; i++) {
+        const RubatoWorkerSet *const set = &run->sets[i];
+        uint32_t id;
+
+        if (!rubato_worker_make_set(worker, set->ranks, set->n, &id, error)) {
+            g_prefix_error(error, "task %s, set %zu of its workers: ", run->name, i + 1);
+            return false;
+        }
+    }
+    return true;
+}
+
 static void *work(void *user)
 {
     WorkerThread *self = user;
@@ -359,7 +374,7 @@ static void *work(void *user)
     worker_begin(worker);
     caller_place = CALLER_IN_TASK;
     caller_task = (CallerTask){ run->epoch, &run->cancelled };
-    const bool ok = run->function(worker, run->user_data, &error);
+    const bool ok = make_sets(run, worker, &error) && run->function(worker, run->user_data, &error);
     caller_place = CALLER_OUTSIDE;
     caller_task = (CallerTask){ 0 };
 

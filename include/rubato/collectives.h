@@ -5,19 +5,23 @@
  * name belongs together, and is done once every worker has called. A worker may call with tickets
  * (ticket.h) and compute meanwhile. Tables and collectives are used together in one task.
  *
- * - A name is free again once its operation has ended. A second call of a worker for a name that
- *   is pending fails at once with RUBATO_ERROR_EXISTS.
+ * - A name is free again once it is decided whether its operation runs, so at the latest once the
+ *   call has returned or its ticket has ended. A second call of a worker for a name that is
+ *   pending fails at once with RUBATO_ERROR_EXISTS.
  * - Workers that disagree on the operation, dtype, shape, reduction, scales or root of a name: the
  *   operation fails on all of them with RUBATO_ERROR_MISMATCH and tells both sides. The task goes
  *   on.
- * - A worker that returns takes part in nothing more. What is pending then, and what others call
- *   for later, fails with RUBATO_ERROR_NOT_FOUND and names the worker.
+ * - A worker that returns takes part in nothing more. What is pending then in its sets, and what
+ *   others call for there later, fails with RUBATO_ERROR_NOT_FOUND and names the worker.
  * - Once the task is cancelled, all of it fails with RUBATO_ERROR_CANCELLED and tells why: a worker
  *   that failed, a node that was lost.
  *
  * Results are the same from run to run, bit by bit, and on all workers: values of a node's workers
  * are combined in the order of the ranks, and then those of the nodes. f16 and bf16 are combined as
  * floats and rounded once; integers wrap around.
+ *
+ * Workers may also make an operation in a set of them: see rubato_worker_make_set. Names of
+ * different sets have nothing to do with each other.
  *
  * Arrays belong to the caller and stay until the call has returned, or the ticket has ended; they
  * are never copied. Input and output may be the same array where a call says so, and may not
@@ -43,6 +47,7 @@ typedef struct {
     uint64_t shape[RUBATO_TENSOR_MOST_DIMENSIONS];
     const void *input;
     void *output;
+    uint32_t set; /* of workers; 0: all of the task */
 } RubatoTensor;
 
 typedef enum {
@@ -128,6 +133,36 @@ RUBATO_API bool rubato_worker_named_barrier(RubatoWorker *worker, const char *na
  * take part in, fails on all workers with RUBATO_ERROR_MISMATCH and names it. Returns when all have
  * joined; *last is then the rank of the last one. */
 RUBATO_API bool rubato_worker_join(RubatoWorker *worker, uint32_t *last, GError **error);
+
+/* A set of workers makes collectives among themselves: RubatoTensor.set names it by its id, and set
+ * 0 is all workers of the task. In a set, "all workers" of this page are those of the set, and
+ * ranks count them: a root, splits, rows that are gathered or scattered, the last one to join.
+ *
+ * All workers of the task make a set together, also those that are not in it. ranks: of its n
+ * workers, in any order. *set: its id, the lowest that is free. Sets that RubatoTask.sets lists are
+ * there from the beginning. RUBATO_ERROR_INVALID: no workers, or a rank twice, or one that there is
+ * not; _MISMATCH: workers ask for different sets, or one for a removal; then nothing changes, and
+ * all are told both sides. Other errors as above. */
+RUBATO_API bool rubato_worker_make_set(RubatoWorker *worker, const uint32_t *ranks, size_t n,
+                                       uint32_t *set, GError **error);
+
+/* All workers of the task remove a set together. What is pending in it fails with
+ * RUBATO_ERROR_CANCELLED. Its id is free for another set. RUBATO_ERROR_INVALID: there is no such
+ * set, or it is set 0; _MISMATCH as above. */
+RUBATO_API bool rubato_worker_remove_set(RubatoWorker *worker, uint32_t set, GError **error);
+
+/* How many workers the set has; 0: there is no such set. */
+RUBATO_API uint32_t rubato_worker_set_size(const RubatoWorker *worker, uint32_t set);
+
+/* The worker's rank in the set: how many workers of it have lower ranks in the task. False: it is
+ * not in the set, or there is no such set. */
+RUBATO_API bool rubato_worker_set_rank(const RubatoWorker *worker, uint32_t set, uint32_t *rank);
+
+/* A named barrier and a join of the workers of a set. */
+RUBATO_API bool rubato_worker_set_barrier(RubatoWorker *worker, uint32_t set, const char *name,
+                                          GError **error);
+RUBATO_API bool rubato_worker_set_join(RubatoWorker *worker, uint32_t set, uint32_t *last,
+                                       GError **error);
 
 /* The same with tickets. 0 with an error if the call could not be made. Of the options, buffers and
  * priority are not looked at. */

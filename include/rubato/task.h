@@ -23,6 +23,12 @@ typedef struct {
 
 typedef struct RubatoTaskSnapshots RubatoTaskSnapshots; /* <rubato/snapshot.h> */
 
+/* Workers of a task, by rank. */
+typedef struct {
+    const uint32_t *ranks;
+    size_t n;
+} RubatoWorkerSet;
+
 typedef struct {
     const char *name;
     RubatoTaskFunc run;
@@ -38,6 +44,11 @@ typedef struct {
     size_t n_allocation;
 
     const RubatoTaskSnapshots *snapshots; /* that the task takes by itself; NULL: none */
+
+    /* Sets of workers that are there from the beginning, with the ids 1 to n_sets (collectives.h).
+     * All nodes list the same: else the task fails, and says which they do not agree on. */
+    const RubatoWorkerSet *sets;
+    size_t n_sets;
 } RubatoTask;
 
 /* 0 .. n_workers - 1, over all nodes of the task: by node in the order of the ids, then by the rank

@@ -10,6 +10,7 @@
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/tensor_cases.h"
+#include "tests/support/engine/tensor_set_cases.h"
 #include "tests/support/runner.h"
 
 /* Nodes with one worker and with several, without any, and a scheduler that is not the first. */
@@ -60,6 +61,23 @@ START_TEST(operations_are_right_on_any_nodes)
     ClusterRun *const run = cluster_run_new(&shapes[_i]);
 
     cluster_start(run, play_all, &shapes[_i]);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+static bool play_sets(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTask task = { .name = "collect" };
+
+    return tensor_run_set_cases(engine, &task, count_workers(data), error);
+}
+
+START_TEST(sets_of_workers_are_right_on_any_nodes)
+{
+    ClusterRun *const run = cluster_run_new(&shapes[_i]);
+
+    cluster_start(run, play_sets, &shapes[_i]);
     cluster_expect_success(run);
     cluster_run_free(run);
 }
@@ -341,6 +359,7 @@ int main(void)
     TCase *const cases = cluster_add_case(suite, "cases");
 
     tcase_add_loop_test(cases, operations_are_right_on_any_nodes, 0, G_N_ELEMENTS(shapes));
+    tcase_add_loop_test(cases, sets_of_workers_are_right_on_any_nodes, 0, G_N_ELEMENTS(shapes));
     tcase_add_loop_test(cases, tensors_beyond_any_window_are_moved, 1, 3);
     tcase_add_loop_test(cases, numbers_of_all_workers_have_the_bits_of_one_process, 0,
                         G_N_ELEMENTS(shapes));

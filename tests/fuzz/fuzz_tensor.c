@@ -25,15 +25,21 @@ static void read_message(const uint8_t *data, size_t size)
 /* Numbers may have zeros in front, so it is what is read again that has to be the same. */
 static void read_wishes(const char *text)
 {
-    TensorWish wish, again;
-
-    while (tensor_wish_read(&text, N_WORKERS, &wish)) {
+    for (;;) {
+        g_auto(TensorWish) wish = { 0 }, again = { 0 };
         g_autoptr(GString) line = g_string_new(NULL);
+
+        if (!tensor_wish_read(&text, N_WORKERS, &wish))
+            return;
         tensor_wish_write(line, &wish);
         const char *at = line->str;
-
         if (!tensor_wish_read(&at, N_WORKERS, &again) || *at != '\0' || again.kind != wish.kind ||
-            again.rank != wish.rank || (wish.kind == TENSOR_WISH_GROUP && again.n != wish.n))
+            again.rank != wish.rank || again.set != wish.set ||
+            (wish.kind == TENSOR_WISH_GROUP && again.n != wish.n))
+            abort();
+        if (wish.kind == TENSOR_WISH_MAKE &&
+            (again.n != wish.n ||
+             memcmp(again.ranks, wish.ranks, wish.n * sizeof *wish.ranks) != 0))
             abort();
         if (wish.kind == TENSOR_WISH_ASK && (strcmp(again.name, wish.name) != 0 ||
                                              !tensor_request_fits(&again.request, &wish.request)))
@@ -54,7 +60,8 @@ static void read_verdicts(const char *text)
         tensor_verdict_write(line, &verdict);
         const char *at = line->str;
         if (!tensor_verdict_read(&at, &again) || *at != '\0' || again.kind != verdict.kind ||
-            again.number != verdict.number || g_strcmp0(again.error, verdict.error) != 0 ||
+            again.number != verdict.number || again.set != verdict.set ||
+            g_strcmp0(again.error, verdict.error) != 0 ||
             g_strcmp0(again.ranks, verdict.ranks) != 0)
             abort();
     }

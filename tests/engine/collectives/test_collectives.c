@@ -7,6 +7,7 @@
 #include "engine/collectives/tensor_math.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/tensor_cases.h"
+#include "tests/support/engine/tensor_set_cases.h"
 #include "tests/support/runner.h"
 
 enum { STALL_MS = 20 };
@@ -33,6 +34,37 @@ START_TEST(rows_get_where_they_belong_for_each_dtype)
     RubatoDtype dtype = tensor_dtypes[_i];
 
     run_each(tensor_move_rows, &dtype);
+}
+END_TEST
+
+START_TEST(sets_of_workers_are_right)
+{
+    RubatoEngine *const engine = engine_with_servers(1);
+
+    for (uint32_t n = 1; n <= TENSOR_MOST_WORKERS; n++) {
+        const RubatoTask task = { .name = "sets", .workers_per_node = n };
+        GError *error = NULL;
+
+        require_msg(tensor_run_set_cases(engine, &task, n, &error), "%s", error->message);
+    }
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* A task whose set makes no sense does not begin. */
+START_TEST(task_with_a_set_that_makes_no_sense_fails)
+{
+    RubatoEngine *const engine = engine_with_servers(1);
+    const uint32_t ranks[] = { 0, 7 };
+    const RubatoWorkerSet set = { ranks, 2 };
+    const RubatoTask task = {
+        .name = "x", .run = tensor_use_sets, .workers_per_node = 2, .sets = &set, .n_sets = 1
+    };
+    GError *error = NULL;
+
+    ck_assert(!rubato_engine_run(engine, &task, &error));
+    check_error(&error, RUBATO_ERROR_TASK_FAILED, "task x, set 1 of its workers", NULL);
+    rubato_engine_free(engine);
 }
 END_TEST
 
@@ -414,6 +446,8 @@ int main(void)
 
     tcase_add_loop_test(cases, reductions_are_right_for_each_dtype, 0, TENSOR_N_DTYPES);
     tcase_add_loop_test(cases, rows_get_where_they_belong_for_each_dtype, 0, TENSOR_N_DTYPES);
+    tcase_add_test(cases, sets_of_workers_are_right);
+    tcase_add_test(cases, task_with_a_set_that_makes_no_sense_fails);
     tcase_add_test(cases, halves_are_rounded_to_the_nearest);
     tcase_add_test(cases, inputs_may_be_outputs);
     tcase_add_test(cases, scales_and_no_numbers_are_kept);

@@ -1,5 +1,6 @@
 /* Collectives on tensors of three simulated nodes: the real scheduler, and on each node the router
- * and the exchange. Control messages are late, pieces of tensors come in any order, and other
+ * and the exchange. In each round workers make a set, use it beside all workers, and remove it with
+ * what is pending in it. Control messages are late, pieces of tensors come in any order, and other
  * threads of a node go on wherever one of them sends: the seed decides. Every request ends, on all
  * workers alike, also if a worker returns, a node dies, memory is short, or a node sends nonsense.
  *
@@ -126,7 +127,7 @@ static void tell_scheduler(void *user, const Control *control)
 
 /* ---- what workers ask ---- */
 
-static void make_job(Job *job, uint32_t number)
+static void make_job(Job *job, uint32_t round, uint32_t number)
 {
     static const uint32_t rows[] = { 1, 3, 10, 2500, 40000 };
     TensorRequest *const request = &job->request;
@@ -141,15 +142,18 @@ static void make_job(Job *job, uint32_t number)
         request->n_dims = 1;
         request->shape[0] = rows[chance(80) ? 4 : chance(10) ? 3 : random_below(&world->random, 3)];
     }
+    job->round = round;
+    job->n_group = number > 0 && job[-1].n_group == 2 ? 0 : 1;
+    job->in_set = job->n_group == 0 ? job[-1].in_set : chance(3);
+    const uint32_t n_members = tensor_world_n_members(world, job);
     if (request->operation == TENSOR_BROADCAST)
-        request->root = random_below(&world->random, world->n_workers);
+        request->root = random_below(&world->random, n_members);
     if (request->operation == TENSOR_ALLTOALL)
-        request->shape[0] = 2 * world->n_workers;
+        request->shape[0] = 2 * n_members;
     job->odd = request->operation == TENSOR_ALLREDUCE && chance(6)
-                   ? random_below(&world->random, world->n_workers)
+                   ? tensor_world_member(world, job, random_below(&world->random, n_members))
                    : UINT32_MAX;
     g_snprintf(job->name, sizeof job->name, "t %u", number % N_NAMES);
-    job->n_group = number > 0 && job[-1].n_group == 2 ? 0 : 1;
     if (job->n_group == 1 && number + 1 < N_JOBS && chance(4))
         job->n_group = 2;
 }
@@ -159,7 +163,11 @@ static void make_request(Job *job, uint32_t rank)
     Request *const it = &job->requests[rank];
     TensorPart *const part = &it->entry->part;
 
+    const uint32_t n_members = tensor_world_n_members(world, job);
+
     it->entry->name = job->name;
+    it->entry->set = job->in_set; /* the only one has the id 1 */
+    it->entry->place = tensor_world_place(world, job, rank);
     part->request = job->request;
     if (job->odd == rank)
         part->request.shape[0]++;
@@ -174,8 +182,8 @@ static void make_request(Job *job, uint32_t rank)
     part->gathered = &it->gathered;
     if (job->request.operation != TENSOR_ALLTOALL)
         return;
-    part->splits = g_new(uint64_t, world->n_workers);
-    for (uint32_t i = 0; i < world->n_workers; i++)
+    part->splits = g_new(uint64_t, n_members);
+    for (uint32_t i = 0; i < n_members; i++)
         part->splits[i] = 2;
 }
 
@@ -200,10 +208,13 @@ static bool may_ask(const Worker *worker, uint32_t number)
 
     for (uint32_t k = number; k < number + jobs[number].n_group; k++)
         for (uint32_t i = 0; i < k; i++)
-            if (strcmp(jobs[i].name, jobs[k].name) == 0 &&
+            if (strcmp(jobs[i].name, jobs[k].name) == 0 && jobs[i].in_set == jobs[k].in_set &&
+                tensor_world_place(world, &jobs[i], worker->rank) != UINT32_MAX &&
                 !jobs[i].requests[worker->rank].has_ended)
                 return false;
-    return jobs[number].n_group > 0 && !jobs[number].requests[worker->rank].is_asked;
+    return jobs[number].n_group > 0 &&
+           tensor_world_place(world, &jobs[number], worker->rank) != UINT32_MAX &&
+           !jobs[number].requests[worker->rank].is_asked;
 }
 
 /* While the request is not decided. */
@@ -212,9 +223,12 @@ static void ask_twice(const Worker *worker, const Request *pending)
     TensorExchange *const exchange = world->nodes[worker->node].exchange;
     g_autoptr(GError) error = NULL;
     TensorEntry entry = { .name = pending->entry->name,
+                          .set = pending->entry->set,
+                          .place = pending->entry->place,
                           .part.request = { .operation = TENSOR_BARRIER } };
 
-    if (!g_hash_table_contains(exchange->asked[worker->rank - exchange->first_rank], entry.name))
+    const TensorSet *const set = exchange_set(exchange, entry.set);
+    if (!g_hash_table_contains(set->asked[entry.place - set->first_local], entry.name))
         return;
     require_msg(!tensor_exchange_ask(exchange, worker->rank, &entry, 1, &error),
                 "seed %zu: asked twice", (size_t)world->seed);
@@ -271,12 +285,14 @@ static bool is_fatal(const GError *error)
            !g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT);
 }
 
-/* Looks for requests that have ended. *n_open: those that have not. */
-static bool notice_ends(Worker *worker, uint32_t *n_open)
+/* Looks for requests that have ended. *n_open: those that have not; *n_in_set: of them, those in
+ * the set, which its removal ends. */
+static bool notice_ends(Worker *worker, uint32_t *n_open, uint32_t *n_in_set)
 {
     bool any = false;
 
     *n_open = 0;
+    *n_in_set = 0;
     for (uint32_t i = 0; i < N_JOBS; i++) {
         Request *const it = &world->jobs[worker->round][i].requests[worker->rank];
 
@@ -285,20 +301,91 @@ static bool notice_ends(Worker *worker, uint32_t *n_open)
         it->has_ended = call_has_ended(&it->asking->call);
         any |= it->has_ended;
         *n_open += !it->has_ended;
-        worker->fails |= it->has_ended && is_fatal(it->entry->failure);
+        *n_in_set += !it->has_ended && it->entry->set > 0;
+        worker->fails |=
+            it->has_ended && is_fatal(it->entry->failure) && worker->phase != PHASE_REMOVE;
     }
     return any;
 }
 
 static void begin_round(Worker *worker)
 {
+    const Job *const jobs = world->jobs[worker->round];
+    uint32_t n_jobs = 0;
+
+    for (uint32_t i = 0; i < N_JOBS; i++)
+        n_jobs += tensor_world_place(world, &jobs[i], worker->rank) != UINT32_MAX;
+    worker->phase = PHASE_MAKE;
+    worker->has_changed = false;
     worker->n_asked = 0;
-    worker->quota = chance(4) ? random_below(&world->random, N_JOBS + 1) : N_JOBS;
+    worker->quota = chance(4) ? random_below(&world->random, n_jobs + 1) : n_jobs;
 }
+
+/* ---- the set of a round ---- */
+
+static bool change_sets(Worker *worker)
+{
+    Members *const set = &world->sets[worker->round];
+    const bool is_odd = set->odd == worker->rank && !worker->has_changed;
+
+    worker->change = (TensorSetChange){ .set = 1 };
+    if (worker->phase == PHASE_MAKE) {
+        worker->change.ranks = set->ranks;
+        worker->change.n_ranks = set->n;
+    }
+    if (is_odd && worker->phase == PHASE_MAKE && set->n > 1)
+        worker->change.n_ranks--;
+    worker->has_changed = true;
+    worker->is_changing = true;
+    call_begin(&worker->change.call, NULL);
+    call_add_parts(&worker->change.call, 1);
+    if (!tensor_exchange_change_sets(world->nodes[worker->node].exchange, worker->rank,
+                                     &worker->change, &worker->change.failure))
+        call_end_part(&worker->change.call, CALL_FAILED, 0);
+    call_sent(&worker->change.call);
+    return true;
+}
+
+static bool notice_change(Worker *worker)
+{
+    const Members *const set = &world->sets[worker->round];
+    uint32_t n_open, n_in_set;
+
+    if (!call_has_ended(&worker->change.call))
+        return false;
+    notice_ends(worker, &n_open, &n_in_set);
+    if (worker->phase == PHASE_REMOVE && n_open > 0) /* what was decided before goes on */
+        return false;
+    worker->is_changing = false;
+    g_autoptr(GError) failure = g_steal_pointer(&worker->change.failure);
+    if (g_error_matches(failure, RUBATO_ERROR, RUBATO_ERROR_MISMATCH)) {
+        require_msg(worker->phase == PHASE_MAKE && set->odd != UINT32_MAX && set->n > 1,
+                    "seed %zu: %s", (size_t)world->seed, failure->message);
+        world->n_mismatches++;
+        return true; /* it asks again, and now all ask for the same */
+    }
+    if (failure != NULL) {
+        require_msg(world->fault == FAULT_RETURN || world->fault == FAULT_DEATH, "seed %zu: %s",
+                    (size_t)world->seed, failure->message);
+        worker->fails = true;
+        return true;
+    }
+    require_msg(worker->change.set == 1, "seed %zu: set %u", (size_t)world->seed,
+                worker->change.set);
+    if (worker->phase == PHASE_MAKE) {
+        worker->phase = PHASE_ASK;
+        return true;
+    }
+    if (++worker->round < N_ROUNDS)
+        begin_round(worker);
+    return true;
+}
+
+/* ---- what workers do ---- */
 
 static bool join(Worker *worker)
 {
-    worker->join = (TensorJoin){ 0 };
+    worker->join = (TensorJoin){ .place = worker->rank };
     worker->is_joining = true;
     call_begin(&worker->join.call, NULL);
     call_add_parts(&worker->join.call, 1);
@@ -324,8 +411,7 @@ static bool notice_join(Worker *worker)
                 "seed %zu: rank %u joined last, or rank %u", (size_t)world->seed, *last,
                 worker->join.last);
     *last = worker->join.last;
-    if (++worker->round < N_ROUNDS)
-        begin_round(worker);
+    worker->phase = PHASE_REMOVE;
     return true;
 }
 
@@ -339,21 +425,26 @@ static bool leave(Worker *worker)
 /* What the worker does next. False: it waits. */
 static bool step(Worker *worker)
 {
-    uint32_t n_open = 0;
+    uint32_t n_open = 0, n_in_set = 0;
 
     if (worker->node == world->lost || worker->round == N_ROUNDS) {
         const bool leaves = worker->node != world->lost && !worker->has_left;
         return leaves && leave(worker);
     }
-    if (notice_ends(worker, &n_open))
+    if (worker->is_changing) /* what is pending in the set ends before the removal does */
+        return notice_change(worker);
+    if (notice_ends(worker, &n_open, &n_in_set))
         return true;
     if (worker->is_joining) /* what it has asked before may end later */
-        return n_open == 0 && notice_join(worker);
+        return n_open == n_in_set && notice_join(worker);
     if (worker->fails)
         return !worker->has_left && leave(worker);
+    if (worker->phase != PHASE_ASK)
+        return change_sets(worker);
     if (ask_next(worker))
         return true;
-    return worker->n_asked >= worker->quota && join(worker);
+    /* what others have no quota for may stay pending in the set, and keep its names */
+    return (worker->n_asked >= worker->quota || n_open == n_in_set) && join(worker);
 }
 
 static bool step_worker(uint32_t rank)
@@ -419,7 +510,8 @@ static bool end_task(uint32_t number)
         return false;
     for (uint32_t rank = 0; rank < world->n_workers && !node->is_done; rank++)
         if (world->workers[rank].node == number &&
-            (!world->workers[rank].has_left || world->workers[rank].is_joining))
+            (!world->workers[rank].has_left || world->workers[rank].is_joining ||
+             world->workers[rank].is_changing))
             return false;
     if (!node->is_done) {
         put_control(&node->to_scheduler,
@@ -430,11 +522,11 @@ static bool end_task(uint32_t number)
     if (!node->is_over)
         return false;
     for (uint32_t rank = 0; rank < world->n_workers; rank++) {
-        uint32_t n_open = 0;
+        uint32_t n_open, n_in_set;
 
         if (world->workers[rank].node != number || world->workers[rank].round == N_ROUNDS)
             continue;
-        notice_ends(&world->workers[rank], &n_open);
+        notice_ends(&world->workers[rank], &n_open, &n_in_set);
         if (n_open > 0)
             return false;
     }
@@ -540,11 +632,19 @@ static void begin_node(uint32_t number)
                                                          .workers_of = world->n_workers_of });
     tensor_router_add(node->router, world->epoch, node->exchange);
     for (uint32_t i = 0; i < world->n_workers_of[number]; i++) {
-        Worker *const worker = &world->workers[world->n_workers];
-
-        *worker = (Worker){ .rank = world->n_workers++, .node = number };
-        begin_round(worker);
+        world->workers[world->n_workers] = (Worker){ .rank = world->n_workers, .node = number };
+        world->n_workers++;
     }
+}
+
+static void choose_set(Members *set)
+{
+    for (uint32_t rank = 0; rank < world->n_workers; rank++)
+        if (chance(2))
+            set->ranks[set->n++] = rank;
+    if (set->n == 0)
+        set->ranks[set->n++] = random_below(&world->random, world->n_workers);
+    set->odd = chance(4) ? random_below(&world->random, world->n_workers) : UINT32_MAX;
 }
 
 static void begin_world(uint64_t seed)
@@ -563,9 +663,12 @@ static void begin_world(uint64_t seed)
         begin_node(node);
     for (uint32_t round = 0; round < N_ROUNDS; round++) {
         world->last[round] = UINT32_MAX;
+        choose_set(&world->sets[round]);
         for (uint32_t i = 0; i < N_JOBS; i++)
-            make_job(&world->jobs[round][i], i);
+            make_job(&world->jobs[round][i], round, i);
     }
+    for (uint32_t rank = 0; rank < world->n_workers; rank++)
+        begin_round(&world->workers[rank]);
 }
 
 static void end_world(void)
@@ -588,8 +691,10 @@ static void end_world(void)
         for (uint32_t i = 0; i < N_JOBS; i++)
             for (uint32_t rank = 0; rank < world->n_workers; rank++)
                 clear_request(&world->jobs[round][i].requests[rank]);
-    for (uint32_t rank = 0; rank < world->n_workers; rank++)
+    for (uint32_t rank = 0; rank < world->n_workers; rank++) {
         g_clear_error(&world->workers[rank].join.failure);
+        g_clear_error(&world->workers[rank].change.failure);
+    }
     g_clear_pointer(&world, g_free);
     tear_down();
 }
@@ -620,7 +725,7 @@ START_TEST(every_request_ends_on_all_workers_alike)
 {
     const uint64_t first = number_in("RUBATO_TEST_SEED", 0);
     const uint64_t n = number_in("RUBATO_TEST_SEEDS", N_SEEDS);
-    uint64_t n_by_nonsense = 0;
+    uint64_t n_by_nonsense = 0, n_removed = 0, n_mismatches = 0;
 
     for (uint64_t seed = first; seed < (g_getenv("RUBATO_TEST_SEED") != NULL ? first + 1 : n);
          seed++) {
@@ -629,9 +734,13 @@ START_TEST(every_request_ends_on_all_workers_alike)
             continue;
         tensor_world_judge(world);
         n_by_nonsense += count_failures(RUBATO_ERROR_FORMAT);
+        n_removed += world->fault == FAULT_NONE ? count_failures(RUBATO_ERROR_CANCELLED) : 0;
+        n_mismatches += world->n_mismatches;
         end_world();
     }
     require_msg(n_by_nonsense > 0 || first > 0, "nonsense did no harm");
+    require_msg(n_removed > 0 || first > 0, "no set was removed with what was pending");
+    require_msg(n_mismatches > 0 || first > 0, "nobody asked for another set");
 }
 END_TEST
 

@@ -13,6 +13,7 @@ START_TEST(wishes_are_read_as_they_were_written)
     const TensorWish wishes[] = {
         { .kind = TENSOR_WISH_ASK,
           .rank = 8,
+          .set = UINT32_MAX,
           .request = { .operation = TENSOR_ALLREDUCE,
                        .dtype = RUBATO_BF16,
                        .n_dims = 3,
@@ -22,9 +23,11 @@ START_TEST(wishes_are_read_as_they_were_written)
         { .kind = TENSOR_WISH_ASK,
           .request = { .operation = TENSOR_BROADCAST, .root = 8 },
           .name = "x" },
-        { .kind = TENSOR_WISH_JOIN, .rank = 3 },
+        { .kind = TENSOR_WISH_JOIN, .rank = 3, .set = 7 },
         { .kind = TENSOR_WISH_LEAVE, .rank = 4 },
         { .kind = TENSOR_WISH_GROUP, .rank = 5, .n = RUBATO_TENSOR_MOST_OF_GROUP },
+        { .kind = TENSOR_WISH_MAKE, .rank = 5, .n = 5, .ranks = (uint32_t[]){ 0, 1, 2, 5, 8 } },
+        { .kind = TENSOR_WISH_REMOVE, .rank = 5, .set = 2 },
     };
     g_autoptr(GString) text = g_string_new(NULL);
     const char *at;
@@ -33,12 +36,15 @@ START_TEST(wishes_are_read_as_they_were_written)
         tensor_wish_write(text, &wishes[i]);
     at = text->str;
     for (size_t i = 0; i < G_N_ELEMENTS(wishes); i++) {
-        TensorWish read = { 0 };
+        g_auto(TensorWish) read = { 0 };
 
         ck_assert(tensor_wish_read(&at, N_WORKERS, &read));
         ck_assert_int_eq(read.kind, wishes[i].kind);
         ck_assert_uint_eq(read.rank, wishes[i].rank);
+        ck_assert_uint_eq(read.set, wishes[i].set);
         ck_assert_uint_eq(read.n, wishes[i].n);
+        for (uint32_t k = 0; wishes[i].ranks != NULL && k < wishes[i].n; k++)
+            ck_assert_uint_eq(read.ranks[k], wishes[i].ranks[k]);
         ck_assert_str_eq(read.name, wishes[i].name);
         ck_assert(memcmp(&read.request, &wishes[i].request, sizeof read.request) == 0 ||
                   tensor_request_fits(&read.request, &wishes[i].request));
@@ -50,7 +56,7 @@ END_TEST
 START_TEST(verdicts_are_read_as_they_were_written)
 {
     const TensorVerdict verdicts[] = {
-        { .kind = TENSOR_VERDICT_RUN, .number = 1, .name = "grad/ü 6" },
+        { .kind = TENSOR_VERDICT_RUN, .number = 1, .set = UINT32_MAX, .name = "grad/ü 6" },
         { .kind = TENSOR_VERDICT_RUN, .number = 2, .name = "x", .ranks = (char *)" 0 3, 7 7" },
         { .kind = TENSOR_VERDICT_FAIL,
           .number = 3,
@@ -59,6 +65,9 @@ START_TEST(verdicts_are_read_as_they_were_written)
           .error = (char *)"no" },
         { .kind = TENSOR_VERDICT_JOINED, .number = UINT64_MAX, .last = 8 },
         { .kind = TENSOR_VERDICT_CLOSED, .number = 5, .code = 4, .error = (char *)"worker 1 left" },
+        { .kind = TENSOR_VERDICT_MADE, .number = 6, .set = 3 },
+        { .kind = TENSOR_VERDICT_REMOVED, .number = 7, .set = 3 },
+        { .kind = TENSOR_VERDICT_REFUSED, .number = 8, .code = 4, .error = (char *)"no" },
     };
     g_autoptr(GString) text = g_string_new(NULL);
     const char *at;
@@ -72,6 +81,7 @@ START_TEST(verdicts_are_read_as_they_were_written)
         ck_assert(tensor_verdict_read(&at, &read));
         ck_assert_int_eq(read.kind, verdicts[i].kind);
         ck_assert_uint_eq(read.number, verdicts[i].number);
+        ck_assert_uint_eq(read.set, verdicts[i].set);
         ck_assert_uint_eq(read.code, verdicts[i].code);
         ck_assert_uint_eq(read.last, verdicts[i].last);
         ck_assert_str_eq(read.name, verdicts[i].name);
@@ -103,27 +113,59 @@ static const char *const refused_wishes[] = {
     "",
     "x 1\n",
     "j\n",
-    "j 9\n",
-    "j 1",
-    "j  1\n",
-    "j -1\n",
-    "j 1 \n",
-    "a 1\n",
-    "a 0 6 0 0 0 0 0 0 0 x\n",  /* no such operation */
-    "a 0 5 0 0 0 0 0 0 0 \n",   /* no name */
-    "a 0 1 0 9 0 0 0 0 0 x\n",  /* a root that there is not */
-    "a 0 1 77 0 0 0 0 0 0 x\n", /* a dtype */
-    "a 0 1 0 0 0 0 0 0 9 1 1 1 1 1 1 1 1 1 x\n",
-    "a 0 1 0 0 0 0 0 0 2 18446744073709551615 2 x\n",
-    "a 0 1 0 0 0 0 0 0 1 18446744073709551616 x\n",
+    "j 9 0\n",
+    "j 1\n",
+    "j 1 0",
+    "j  1 0\n",
+    "j -1 0\n",
+    "j 1 0 \n",
+    "j 1 4294967296\n",
+    "a 1 0\n",
+    "a 0 0 6 0 0 0 0 0 0 0 x\n",  /* no such operation */
+    "a 0 0 5 0 0 0 0 0 0 0 \n",   /* no name */
+    "a 0 0 1 0 9 0 0 0 0 0 x\n",  /* a root that there is not */
+    "a 0 0 1 77 0 0 0 0 0 0 x\n", /* a dtype */
+    "a 0 0 1 0 0 0 0 0 0 9 1 1 1 1 1 1 1 1 1 x\n",
+    "a 0 0 1 0 0 0 0 0 0 2 18446744073709551615 2 x\n",
+    "a 0 0 1 0 0 0 0 0 0 1 18446744073709551616 x\n",
+    "m 0 0\n", /* a set of nobody */
+    "m 0 0 1 0\n",
+    "m 0 0 0 9\n",
+    "m 0 0 0 1 1 2\n",
+    "m 0 0 0\n",
+    "m 0 0 0 1",
+    "d 0 1 1\n",
 };
 
 static const char *const refused_verdicts[] = {
-    "",      "r 1\n",   "r 1 x\n",       "r 1 \n\n", "f 1 0 x\nno\n", "f 1 300 x\nno\n",
-    "j 1\n", "c 1 1\n", "c 1 1\nno end",
+    "",          "r 1\n",   "r 1 0 x\n", "r 1 0 \n\n", "f 1 0 0 x\nno\n", "f 1 0 300 x\nno\n",
+    "r 1 x\n\n", "j 1 0\n", "c 1 0 1\n", "m 1\n",      "c 1 0 1\nno end", "x 1 0 1\nno end",
+    "d 1 0 \n",
 };
 
 static const char *const refused_ranks[] = { "0 1", " 1 0", " 0 9", " 0 1, 1 2", " 0 1,", " 0" };
+
+START_TEST(ranks_are_told_as_runs)
+{
+    static const struct {
+        uint32_t ranks[20];
+        uint32_t n;
+        const char *text;
+    } rows[] = {
+        { { 3 }, 1, "worker 3" },
+        { { 0, 1, 2, 5, 7, 8 }, 6, "workers 0-2, 5, 7-8" },
+        { { 0, 2, 4, 6, 8, 10, 12, 14, 16, 17, 18 },
+          11,
+          "workers 0, 2, 4, 6, 8, 10, 12, 14 and 3 more" },
+    };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autofree char *text = tensor_ranks_describe(rows[i].ranks, rows[i].n);
+
+        ck_assert_str_eq(text, rows[i].text);
+    }
+}
+END_TEST
 
 START_TEST(nonsense_is_refused)
 {
@@ -157,6 +199,7 @@ int main(void)
     tcase_add_test(cases, wishes_are_read_as_they_were_written);
     tcase_add_test(cases, verdicts_are_read_as_they_were_written);
     tcase_add_test(cases, ranks_are_runs_and_all_of_them_are_nothing);
+    tcase_add_test(cases, ranks_are_told_as_runs);
     tcase_add_test(cases, nonsense_is_refused);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

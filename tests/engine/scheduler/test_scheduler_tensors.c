@@ -236,30 +236,35 @@ static const char *const nonsense[] = {
     "hello\n",
     "a\n",
     "a 0\n",
-    "a 0 0 0 0 0 0 0 0 1 4 x", /* no line's end */
+    "a 0 0 0 0 0 0 0 0 0 1 4 x", /* no line's end */
     "j\n",
     "j 0",
-    "j 0 0\n",
-    "l 3\n",
-    "j 4294967296\n",
-    "z 0\n",
+    "j 0 0",
+    "j 0 0 0\n",
+    "j 0 1\n", /* a set that there is not */
+    "d 0 1\n",
+    "d 0 0\n",
+    "l 3 0\n",
+    "j 4294967296 0\n",
+    "z 0 0\n",
     "\n",
-    "a 0 77 0 0 0 0 0 0 1 4 x\n",
-    "l 2\n", /* of another node */
-    "g 0 1\n",
-    "g 0 65537\n",
-    "g 0\n",
-    "g 0 2\ng 0 2\n",
-    "g 0 2\nj 0\n",
-    "g 0 2\nl 0\n",
+    "a 0 0 77 0 0 0 0 0 0 1 4 x\n",
+    "a 0 1 0 0 0 0 0 0 0 1 4 x\n",
+    "l 2 0\n", /* of another node */
+    "g 0 0 1\n",
+    "g 0 0 65537\n",
+    "g 0 0\n",
+    "g 0 0 2\ng 0 0 2\n",
+    "g 0 0 2\nj 0 0\n",
+    "g 0 0 2\nl 0 0\n",
 };
 
 START_TEST(lines_that_make_no_sense_are_refused)
 {
     ck_assert(!hears_lines(0, epoch, nonsense[_i]));
-    ck_assert(!hears_lines(2, epoch, "l 1\n")); /* the same, of a rank below */
+    ck_assert(!hears_lines(2, epoch, "l 1 0\n")); /* the same, of a rank below */
     expect_quiet();
-    if (g_str_has_prefix(nonsense[_i], "g 0 2\n")) /* rank 0 is in the group's middle */
+    if (g_str_has_prefix(nonsense[_i], "g 0 0 2\n")) /* rank 0 is in the group's middle */
         return;
     ask(0, 0, "x");
     ask(0, 1, "x");
@@ -279,7 +284,7 @@ START_TEST(second_request_and_second_join_are_refused)
     expect_quiet();
     ask(2, 2, "x");
     for (uint32_t node = 0; node < N_NODES; node += 2)
-        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "r 1 x\n 0 0, 2 2\n");
+        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "r 1 0 x\n 0 0, 2 2\n");
 }
 END_TEST
 
@@ -299,7 +304,7 @@ END_TEST
 /* Its names may come in several messages, with those of other workers in between. */
 START_TEST(group_is_decided_as_a_whole)
 {
-    const char *const header[] = { "g 0 2\n", "g 1 2\n", "g 2 2\n" };
+    const char *const header[] = { "g 0 0 2\n", "g 1 0 2\n", "g 2 0 2\n" };
 
     for (uint32_t rank = 0; rank < 3; rank++)
         ck_assert(hears_lines(rank == 2 ? 2 : 0, epoch, header[rank]));
@@ -310,17 +315,17 @@ START_TEST(group_is_decided_as_a_whole)
     expect_quiet();
     ask(2, 2, "x");
     for (uint32_t node = 0; node < N_NODES; node += 2)
-        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "r 1 x\n\nr 2 y\n\n");
+        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "r 1 0 x\n\nr 2 0 y\n\n");
     expect_quiet();
 }
 END_TEST
 
 START_TEST(epochs_are_checked)
 {
-    ck_assert(!hears_lines(0, epoch + 1, "j 0\n"));
+    ck_assert(!hears_lines(0, epoch + 1, "j 0 0\n"));
     for (uint32_t node = 0; node < N_NODES; node++)
         done(node, epoch);
-    ck_assert(hears_lines(0, epoch, "j 0\n")); /* late */
+    ck_assert(hears_lines(0, epoch, "j 0 0\n")); /* late */
     for (uint32_t node = 0; node < N_NODES; node++)
         expect(node, CONTROL_TASK_END);
     expect_quiet();
@@ -335,12 +340,106 @@ START_TEST(task_whose_workers_nobody_knows_has_no_collectives)
     set_up();
     begin();
     epoch = run_task(bad_workers[_i]);
-    ck_assert(!hears_lines(0, epoch, "j 0\n"));
+    ck_assert(!hears_lines(0, epoch, "j 0 0\n"));
     expect_quiet();
     for (uint32_t node = 0; node < N_NODES; node++)
         done(node, epoch);
     expect_verdict_everywhere(CONTROL_TASK_END, CONTROL_OK, "");
     tear_down();
+}
+END_TEST
+
+/* ---- sets of workers ---- */
+
+static bool asks_for_set(uint32_t node, uint32_t rank, uint32_t *ranks, uint32_t n)
+{
+    return hears_wish(
+        node, (TensorWish){ .kind = TENSOR_WISH_MAKE, .rank = rank, .n = n, .ranks = ranks });
+}
+
+static bool asks_for_removal(uint32_t node, uint32_t rank, uint32_t set)
+{
+    return hears_wish(node, (TensorWish){ .kind = TENSOR_WISH_REMOVE, .rank = rank, .set = set });
+}
+
+static void make_set(uint32_t *ranks, uint32_t n, uint64_t number)
+{
+    ck_assert(asks_for_set(0, 0, ranks, n) && asks_for_set(0, 1, ranks, n));
+    expect_quiet();
+    ck_assert(asks_for_set(2, 2, ranks, n));
+    expect_decided(TENSOR_VERDICT_MADE, number, NULL, CONTROL_OK, NULL);
+}
+
+static TensorWish in_set(TensorWish wish, uint32_t set)
+{
+    wish.set = set;
+    return wish;
+}
+
+START_TEST(set_is_made_used_and_removed_with_what_is_pending)
+{
+    uint32_t ranks[] = { 0, 2 };
+
+    make_set(ranks, 2, 1);
+    ask(0, 0, "x");
+    ck_assert(hears_wish(2, in_set(sum_of(2, "x", 9), 1)));
+    expect_quiet();                                          /* another set, another name */
+    ck_assert(!hears_wish(0, in_set(sum_of(1, "x", 9), 1))); /* it is not in it */
+    ck_assert(hears_wish(0, in_set(sum_of(0, "x", 9), 1)));
+    for (uint32_t node = 0; node < N_NODES; node += 2)
+        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "r 2 1 x\n\n");
+    ck_assert(hears_wish(2, in_set(sum_of(2, "y", 9), 1)));
+    for (uint32_t rank = 0; rank < 3; rank++)
+        ck_assert(asks_for_removal(rank == 2 ? 2 : 0, rank, 1));
+    for (uint32_t node = 0; node < N_NODES; node += 2) {
+        const char *const lines = expect(node, CONTROL_DECIDE)->decide.lines;
+
+        ck_assert(g_str_has_prefix(lines, "f 3 1 "));
+        ck_assert_ptr_nonnull(strstr(lines, "set 1 of workers was removed\nd 4 1\n"));
+    }
+    ck_assert(!hears_wish(2, in_set(sum_of(2, "y", 9), 1)));
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(different_sets_are_refused_on_all_nodes)
+{
+    uint32_t ranks[] = { 0, 1, 2 };
+
+    ck_assert(asks_for_set(0, 0, ranks, 2) && asks_for_set(2, 2, ranks, 2));
+    ck_assert(!asks_for_set(2, 2, ranks, 2)); /* one after the other */
+    ck_assert(asks_for_set(0, 1, ranks, 3));
+    expect_decided(TENSOR_VERDICT_REFUSED, 1, NULL, MISMATCH_CODE,
+                   "a set of workers 0-1 is asked for by workers 0, 2, but a set of all workers by "
+                   "worker 1");
+    make_set(ranks, 3, 2);
+}
+END_TEST
+
+START_TEST(long_wait_in_a_set_names_the_set)
+{
+    uint32_t ranks[] = { 1, 2 };
+
+    make_set(ranks, 2, 1);
+    ck_assert(hears_wish(2, in_set(sum_of(2, "x", 9), 1)));
+    pass_ms(CONFIG.stall_ms + 1000, ALL);
+    ck_assert_ptr_nonnull(strstr(expect(2, CONTROL_WAITING)->waiting.text,
+                                 "allreduce x of set 1 of task x waits for worker 1 (which has not "
+                                 "asked for anything)"));
+}
+END_TEST
+
+START_TEST(long_wait_for_a_set_names_those_who_have_not_asked)
+{
+    uint32_t ranks[] = { 1, 2 };
+
+    ck_assert(asks_for_set(0, 0, ranks, 2) && asks_for_set(0, 1, ranks, 2));
+    pass_ms(CONFIG.stall_ms + 1000, ALL);
+    ck_assert_ptr_nonnull(strstr(expect(0, CONTROL_WAITING)->waiting.text,
+                                 "a change of the sets of workers of task x waits for worker 2"));
+    ck_assert(asks_for_set(2, 2, ranks, 2));
+    expect_decided(TENSOR_VERDICT_MADE, 1, NULL, CONTROL_OK, NULL);
+    expect_waiting(NULL);
 }
 END_TEST
 
@@ -416,6 +515,10 @@ int main(void)
     tcase_add_test(cases, disagreement_fails_the_name_alone);
     tcase_add_test(cases, who_has_joined_is_left_out_until_all_have);
     tcase_add_test(cases, worker_that_leaves_closes_what_others_ask);
+    tcase_add_test(cases, set_is_made_used_and_removed_with_what_is_pending);
+    tcase_add_test(cases, different_sets_are_refused_on_all_nodes);
+    tcase_add_test(cases, long_wait_in_a_set_names_the_set);
+    tcase_add_test(cases, long_wait_for_a_set_names_those_who_have_not_asked);
     tcase_add_test(cases, node_without_workers_left_closes_what_others_ask);
     tcase_add_test(cases, node_that_is_done_before_anybody_asks_closes_the_first_request);
     tcase_add_test(cases, cancelled_task_decides_nothing);

@@ -44,17 +44,31 @@ typedef struct {
 typedef struct {
     TensorRequest request;
     char name[16];
+    uint32_t round;
+    bool in_set;      /* of the round: only its workers ask */
     uint32_t odd;     /* a rank with another shape; UINT32_MAX: none */
     uint32_t n_group; /* it is asked for together with the next one: 2; it is that one: 0 */
     Request requests[MOST_RANKS];
 } Job;
 
+/* The set of workers of a round: they make it before they ask, and remove it after the join. */
+typedef struct {
+    uint32_t ranks[MOST_RANKS];
+    uint32_t n;
+    uint32_t odd; /* a rank that asks for another one first; UINT32_MAX: none */
+} Members;
+
+typedef enum { PHASE_MAKE, PHASE_ASK, PHASE_REMOVE } Phase;
+
 typedef struct {
     uint32_t rank, node;
+    Phase phase;
     uint32_t round, n_asked; /* of this round */
     uint32_t quota;          /* the same: then it joins */
     TensorJoin join;
-    bool is_joining, is_busy, fails, has_left;
+    TensorSetChange change;
+    bool has_changed; /* it has asked for a change in this phase */
+    bool is_joining, is_changing, is_busy, fails, has_left;
 } Worker;
 
 typedef struct {
@@ -75,14 +89,21 @@ typedef struct {
     Node nodes[N_NODES];
     Worker workers[MOST_RANKS];
     Job jobs[N_ROUNDS][N_JOBS];
+    Members sets[N_ROUNDS];
     uint32_t last[N_ROUNDS]; /* rank that joined last; UINT32_MAX: not known */
     uint32_t n_until_fault;  /* moves, or messages */
     uint32_t lost;           /* a node; UINT32_MAX: none */
+    uint32_t n_mismatches;   /* of sets */
     uint32_t depth;
 } World;
 
 /* The value at a place of a worker's input. */
 uint64_t tensor_world_value(const World *world, uint32_t rank, uint64_t i);
+
+/* How many workers ask for it, who they are, and which of them the worker is; UINT32_MAX: none. */
+uint32_t tensor_world_n_members(const World *world, const Job *job);
+uint32_t tensor_world_member(const World *world, const Job *job, uint32_t place);
+uint32_t tensor_world_place(const World *world, const Job *job, uint32_t rank);
 
 /* Each request has ended as it must: with the right values, or an error that fits the fault. */
 void tensor_world_judge(const World *world);

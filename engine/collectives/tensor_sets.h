@@ -1,0 +1,84 @@
+/* The sets of a task's workers that make collectives among themselves: a matcher (tensor_matcher.h)
+ * for each set, how sets are made and removed, and one queue of what was decided.
+ *
+ * Set 0 is all workers. All of them make a set together, and remove it together: a change is
+ * decided once each worker has asked for it. If they ask for different changes, nothing changes,
+ * and each is told both sides. A new set gets the lowest id that is free.
+ *
+ * A set is named by its id, and its workers by their rank in the task. Tags of decisions lie by
+ * place: the number of workers of the set with lower ranks.
+ *
+ * A pure state machine, like the matcher. Threads: one at a time. */
+#ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_SETS_H
+#define RUBATO_ENGINE_COLLECTIVES_TENSOR_SETS_H
+
+#include "engine/collectives/tensor_matcher.h"
+
+typedef struct TensorSets TensorSets;
+
+/* (transfer full) */
+TensorSets *tensor_sets_new(uint32_t n_workers);
+
+/* NULL is allowed. */
+void tensor_sets_free(TensorSets *sets);
+
+/* As tensor_matcher_ask and tensor_matcher_join, in a set. RUBATO_ERROR_INVALID: there is no such
+ * set, or the worker is not in it. */
+bool tensor_sets_ask(TensorSets *sets, uint32_t set, uint32_t rank, const TensorAsk *asks, size_t n,
+                     GError **error);
+bool tensor_sets_join(TensorSets *sets, uint32_t set, uint32_t rank, GError **error);
+
+/* A worker asks for a set of these workers: n ranks, rising, all below n_workers; one at least.
+ * RUBATO_ERROR_EXISTS: it has asked for a change that is not decided; and why nothing can be asked
+ * any more. */
+bool tensor_sets_make(TensorSets *sets, uint32_t rank, const uint32_t *ranks, uint32_t n,
+                      GError **error);
+
+/* A worker asks for the removal of a set. What is pending in it then fails with
+ * RUBATO_ERROR_CANCELLED. Errors as above; _INVALID: there is no such set, or it is set 0. */
+bool tensor_sets_remove(TensorSets *sets, uint32_t rank, uint32_t set, GError **error);
+
+/* The worker takes part in nothing any more: its sets close, and no set can be made or removed. */
+void tensor_sets_leave(TensorSets *sets, uint32_t rank, const char *why);
+
+/* All sets close. */
+void tensor_sets_cancel(TensorSets *sets, const GError *why);
+
+typedef enum {
+    TENSOR_OUTCOME_NAME,   /* requests for a name */
+    TENSOR_OUTCOME_JOIN,   /* of all workers of a set */
+    TENSOR_OUTCOME_CLOSED, /* nothing can be asked in a set any more; what was pending has failed */
+    TENSOR_OUTCOME_MADE,   /* a set is there */
+    TENSOR_OUTCOME_REMOVED, /* and is there no more; what was pending has failed */
+    TENSOR_OUTCOME_REFUSED, /* a change */
+} TensorOutcomeKind;
+
+/* What was decided. */
+typedef struct {
+    TensorOutcomeKind kind;
+    uint32_t set;             /* of REFUSED: 0 */
+    uint32_t n_members;       /* of the set */
+    TensorDecision *decision; /* of NAME and JOIN */
+    GError *error;            /* of CLOSED and REFUSED */
+} TensorOutcome;
+
+/* The oldest that was not taken yet; NULL: there is none. (transfer full, tensor_outcome_free) */
+TensorOutcome *tensor_sets_next(TensorSets *sets);
+void tensor_outcome_free(TensorOutcome *outcome);
+
+/* Ids are below this. */
+uint32_t tensor_sets_end(const TensorSets *sets);
+
+/* The set's matcher, and the ranks of its workers; NULL: there is no such set. Valid until the next
+ * call. */
+const TensorMatcher *tensor_sets_matcher(const TensorSets *sets, uint32_t set,
+                                         const uint32_t **ranks, uint32_t *n_members);
+
+/* Whether the worker asks for a change that is not decided. */
+bool tensor_sets_changes(const TensorSets *sets, uint32_t rank);
+
+/* For whom the change waits: "worker 2 and worker 5". NULL: nobody has asked for one. (transfer
+ * full) */
+char *tensor_sets_missing(const TensorSets *sets);
+
+#endif

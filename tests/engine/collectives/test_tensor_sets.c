@@ -1,0 +1,244 @@
+/* Sets of workers: they are made and removed by agreement; operations of several sets have nothing
+ * to do with each other; what becomes of a set when it is removed, or when a worker leaves. */
+#include "engine/collectives/tensor_sets.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/runner.h"
+
+enum { N = 4 }; /* workers */
+
+static TensorSets *sets;
+
+static void begin(void)
+{
+    sets = tensor_sets_new(N);
+}
+
+static void end(void)
+{
+    tensor_sets_free(sets);
+}
+
+static const TensorRequest sum = { .operation = TENSOR_ALLREDUCE,
+                                   .dtype = RUBATO_F32,
+                                   .n_dims = 1,
+                                   .shape = { 4 },
+                                   .reduce = { .prescale = 1, .postscale = 1 } };
+
+static bool ask(uint32_t set, uint32_t rank, const char *name, GError **error)
+{
+    return tensor_sets_ask(sets, set, rank, &(TensorAsk){ name, sum, begin }, 1, error);
+}
+
+/* The next outcome. name NULL: it is of none. */
+static TensorOutcome *take(TensorOutcomeKind kind, uint32_t set, const char *name)
+{
+    TensorOutcome *const outcome = tensor_sets_next(sets);
+
+    ck_assert_ptr_nonnull(outcome);
+    ck_assert_int_eq(outcome->kind, kind);
+    ck_assert_uint_eq(outcome->set, set);
+    ck_assert_pstr_eq(outcome->decision == NULL ? NULL : outcome->decision->name, name);
+    return outcome;
+}
+
+static void expect(TensorOutcomeKind kind, uint32_t set, const char *name)
+{
+    TensorOutcome *const outcome = take(kind, set, name);
+
+    ck_assert_ptr_null(outcome->error);
+    ck_assert(outcome->decision == NULL || outcome->decision->error == NULL);
+    tensor_outcome_free(outcome);
+}
+
+static void expect_failure(TensorOutcomeKind kind, uint32_t set, const char *name, RubatoError code,
+                           const char *text)
+{
+    TensorOutcome *const outcome = take(kind, set, name);
+    GError *error =
+        g_error_copy(outcome->decision != NULL ? outcome->decision->error : outcome->error);
+
+    check_error(&error, code, text, NULL);
+    tensor_outcome_free(outcome);
+}
+
+static void expect_nothing(void)
+{
+    ck_assert_ptr_null(tensor_sets_next(sets));
+}
+
+/* All workers ask for a set of two. */
+static void make(uint32_t one, uint32_t other, uint32_t id)
+{
+    const uint32_t ranks[] = { one, other };
+
+    for (uint32_t rank = 0; rank < N; rank++) {
+        expect_nothing();
+        ck_assert(tensor_sets_make(sets, rank, ranks, 2, NULL));
+    }
+    expect(TENSOR_OUTCOME_MADE, id, NULL);
+    expect_nothing();
+}
+
+static void remove_set(uint32_t id)
+{
+    for (uint32_t rank = 0; rank < N; rank++) {
+        expect_nothing();
+        ck_assert(tensor_sets_remove(sets, rank, id, NULL));
+    }
+}
+
+START_TEST(ids_of_removed_sets_are_used_again)
+{
+    make(0, 1, 1);
+    make(2, 3, 2);
+    make(1, 3, 3);
+    remove_set(2);
+    expect(TENSOR_OUTCOME_REMOVED, 2, NULL);
+    make(0, 3, 2);
+    make(0, 2, 4);
+}
+END_TEST
+
+START_TEST(sets_progress_at_the_same_time_under_the_same_names)
+{
+    make(0, 1, 1);
+    make(1, 2, 2);
+    ck_assert(ask(1, 1, "x", NULL));
+    ck_assert(ask(2, 1, "x", NULL));
+    ck_assert(ask(0, 1, "x", NULL));
+    ck_assert(ask(2, 2, "x", NULL));
+    expect(TENSOR_OUTCOME_NAME, 2, "x");
+    ck_assert(ask(1, 0, "x", NULL));
+    expect(TENSOR_OUTCOME_NAME, 1, "x");
+    for (uint32_t rank = 0; rank < N; rank++)
+        ck_assert(rank == 1 || ask(0, rank, "x", NULL));
+    expect(TENSOR_OUTCOME_NAME, 0, "x");
+    ck_assert(tensor_sets_join(sets, 2, 2, NULL));
+    ck_assert(tensor_sets_join(sets, 2, 1, NULL));
+    TensorOutcome *const joined = take(TENSOR_OUTCOME_JOIN, 2, NULL);
+    ck_assert_uint_eq(joined->decision->last, 0); /* the place of worker 1 */
+    tensor_outcome_free(joined);
+    expect_nothing();
+}
+END_TEST
+
+START_TEST(removed_set_fails_what_is_pending_in_it_alone)
+{
+    GError *error = NULL;
+
+    make(0, 1, 1);
+    ck_assert(ask(0, 0, "x", NULL));
+    ck_assert(ask(1, 0, "x", NULL));
+    ck_assert(tensor_sets_join(sets, 1, 1, NULL));
+    expect(TENSOR_OUTCOME_NAME, 1, "x"); /* worker 1 has joined */
+    ck_assert(ask(1, 0, "y", NULL));
+    expect(TENSOR_OUTCOME_NAME, 1, "y");
+    make(2, 3, 2);
+    ck_assert(ask(2, 3, "z", NULL));
+    remove_set(2);
+    expect_failure(TENSOR_OUTCOME_NAME, 2, "z", RUBATO_ERROR_CANCELLED,
+                   "set 2 of workers was removed");
+    expect(TENSOR_OUTCOME_REMOVED, 2, NULL);
+    ck_assert(!ask(2, 3, "z", &error));
+    check_error(&error, RUBATO_ERROR_INVALID, "there is no set 2", NULL);
+    remove_set(1);
+    expect_failure(TENSOR_OUTCOME_JOIN, 1, NULL, RUBATO_ERROR_CANCELLED, "set 1");
+    expect(TENSOR_OUTCOME_REMOVED, 1, NULL);
+    for (uint32_t rank = 1; rank < N; rank++)
+        ck_assert(ask(0, rank, "x", NULL));
+    expect(TENSOR_OUTCOME_NAME, 0, "x");
+}
+END_TEST
+
+START_TEST(workers_who_want_different_changes_get_none)
+{
+    const uint32_t ranks[] = { 0, 1, 3 };
+    GError *error = NULL;
+
+    for (uint32_t rank = 0; rank < N; rank++)
+        ck_assert(tensor_sets_make(sets, rank, ranks, rank == 2 ? 3 : 2, NULL));
+    expect_failure(TENSOR_OUTCOME_REFUSED, 0, NULL, RUBATO_ERROR_MISMATCH,
+                   "a set of workers 0-1 is asked for by workers 0-1, 3, but a set of workers 0-1, "
+                   "3 by worker 2");
+    make(0, 1, 1);
+    for (uint32_t rank = 0; rank < N; rank++)
+        ck_assert(rank == 0 ? tensor_sets_remove(sets, rank, 1, NULL)
+                            : tensor_sets_make(sets, rank, ranks, 2, NULL));
+    expect_failure(TENSOR_OUTCOME_REFUSED, 0, NULL, RUBATO_ERROR_MISMATCH,
+                   "the removal of set 1 is asked for by worker 0, but a set of workers 0-1 by "
+                   "workers 1-3");
+    ck_assert(ask(1, 0, "x", NULL)); /* the set is there */
+    ck_assert(!tensor_sets_remove(sets, 0, 2, &error));
+    check_error(&error, RUBATO_ERROR_INVALID, "there is no set 2", NULL);
+    ck_assert(!tensor_sets_remove(sets, 0, 0, &error));
+    check_error(&error, RUBATO_ERROR_INVALID, "there is no set 0 to be removed", NULL);
+}
+END_TEST
+
+START_TEST(those_who_are_missing_in_a_change_are_named)
+{
+    const uint32_t ranks[] = { 3 };
+
+    ck_assert_ptr_null(tensor_sets_missing(sets));
+    ck_assert(tensor_sets_make(sets, 2, ranks, 1, NULL));
+    ck_assert(!tensor_sets_make(sets, 2, ranks, 1, NULL));
+    g_autofree char *missing = tensor_sets_missing(sets);
+    ck_assert_str_eq(missing, "workers 0-1, 3");
+}
+END_TEST
+
+START_TEST(worker_that_leaves_closes_its_sets_alone)
+{
+    const uint32_t ranks[] = { 3 };
+    GError *error = NULL;
+
+    make(0, 1, 1);
+    make(2, 3, 2);
+    ck_assert(ask(1, 0, "x", NULL));
+    ck_assert(ask(2, 2, "x", NULL));
+    ck_assert(tensor_sets_make(sets, 2, ranks, 1, NULL));
+    tensor_sets_leave(sets, 1, "has returned");
+    expect_failure(TENSOR_OUTCOME_CLOSED, 0, NULL, RUBATO_ERROR_NOT_FOUND, "worker 1 has returned");
+    expect_failure(TENSOR_OUTCOME_NAME, 1, "x", RUBATO_ERROR_NOT_FOUND, "worker 1 has returned");
+    expect_failure(TENSOR_OUTCOME_CLOSED, 1, NULL, RUBATO_ERROR_NOT_FOUND, "worker 1 has returned");
+    expect_failure(TENSOR_OUTCOME_REFUSED, 0, NULL, RUBATO_ERROR_NOT_FOUND, "worker 1");
+    ck_assert(!ask(1, 0, "y", &error));
+    check_error(&error, RUBATO_ERROR_NOT_FOUND, "worker 1 has returned", NULL);
+    ck_assert(!tensor_sets_make(sets, 2, ranks, 1, &error));
+    check_error(&error, RUBATO_ERROR_NOT_FOUND, "worker 1 has returned", NULL);
+    ck_assert(ask(2, 3, "x", NULL)); /* the other set goes on */
+    expect(TENSOR_OUTCOME_NAME, 2, "x");
+    tensor_sets_leave(sets, 0, "has returned"); /* its sets have closed */
+    expect_nothing();
+}
+END_TEST
+
+START_TEST(errors_name_workers_by_their_rank_in_the_task)
+{
+    GError *error = NULL;
+
+    make(1, 3, 1);
+    ck_assert(!ask(1, 2, "x", &error));
+    check_error(&error, RUBATO_ERROR_INVALID, "worker 2 is not in set 1", NULL);
+    ck_assert(ask(1, 3, "x", NULL));
+    ck_assert(!ask(1, 3, "x", &error));
+    check_error(&error, RUBATO_ERROR_EXISTS, "worker 3 asks for allreduce x", NULL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("tensor_sets");
+    TCase *const cases = tcase_create("cases");
+
+    tcase_add_checked_fixture(cases, begin, end);
+    tcase_add_test(cases, ids_of_removed_sets_are_used_again);
+    tcase_add_test(cases, sets_progress_at_the_same_time_under_the_same_names);
+    tcase_add_test(cases, removed_set_fails_what_is_pending_in_it_alone);
+    tcase_add_test(cases, workers_who_want_different_changes_get_none);
+    tcase_add_test(cases, those_who_are_missing_in_a_change_are_named);
+    tcase_add_test(cases, worker_that_leaves_closes_its_sets_alone);
+    tcase_add_test(cases, errors_name_workers_by_their_rank_in_the_task);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
