@@ -430,7 +430,7 @@ static bool is_group_right(const RubatoWorker *worker, const double *values)
 static bool refuse_groups(RubatoWorker *worker, double *values, GError **error)
 {
     const uint32_t rank = rubato_worker_rank(worker);
-    double one = 1;
+    g_autofree double *ones = g_new0(double, rubato_worker_n_workers(worker));
     RubatoTensor tensors[N_GROUP];
 
     make_group(rank, values, tensors);
@@ -446,7 +446,7 @@ static bool refuse_groups(RubatoWorker *worker, double *values, GError **error)
         const uint32_t who = (rank + i) % rubato_worker_n_workers(worker);
         g_autofree char *own = g_strdup_printf("own/%u", who);
         const RubatoTensor tensor = {
-            .name = own, .dtype = RUBATO_F64, .input = &one, .output = &one
+            .name = own, .dtype = RUBATO_F64, .input = &ones[who], .output = &ones[who]
         };
 
         TRY(rubato_worker_allreduce_async(worker, &tensor, NULL, NULL, error) != 0);
