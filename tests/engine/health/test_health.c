@@ -152,15 +152,19 @@ START_TEST(engine_is_ready_until_its_run_breaks)
 }
 END_TEST
 
-/* Tells the port of the line "probes are answered at port N". */
+/* Writes the port of the line "probes are answered at port N" into a pipe. */
 static void take_port(RubatoLogLevel level G_GNUC_UNUSED, const char *text,
                       RubatoEngine *engine G_GNUC_UNUSED, void *user_data)
 {
     static const char before[] = "probes are answered at port ";
     const char *const found = strstr(text, before);
 
-    if (found != NULL)
-        g_async_queue_push(user_data, g_strdup(found + strlen(before)));
+    if (found == NULL)
+        return;
+
+    const uint16_t port = (uint16_t)atoi(found + strlen(before));
+
+    ck_assert_int_eq(write(*(const int *)user_data, &port, sizeof port), sizeof port);
 }
 
 /* Nobody listens there. The wait ends by a signal. */
@@ -183,22 +187,24 @@ static void *make_node(void *user)
 
 START_TEST(engine_is_live_and_not_ready_while_it_waits)
 {
-    g_autoptr(GAsyncQueue) ports = g_async_queue_new_full(g_free);
+    int ends[2];
+    uint16_t port;
     sigset_t term;
 
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &term, NULL);
     g_setenv(HEALTH_VARIABLE, "0", TRUE);
-    GThread *const thread = g_thread_new("node", make_node, ports);
-    g_autofree char *port = g_async_queue_pop(ports);
-    expect((uint16_t)atoi(port), "GET /live", "HTTP/1.1 200 ",
-           "waits for the other nodes of its run\n");
-    expect((uint16_t)atoi(port), "GET /ready", "HTTP/1.1 503 ",
-           "waits for the other nodes of its run\n");
+    ck_assert_int_eq(pipe(ends), 0);
+    GThread *const thread = g_thread_new("node", make_node, &ends[1]);
+    ck_assert_int_eq(read(ends[0], &port, sizeof port), sizeof port);
+    expect(port, "GET /live", "HTTP/1.1 200 ", "this node waits for the other nodes of its run\n");
+    expect(port, "GET /ready", "HTTP/1.1 503 ", "this node waits for the other nodes of its run\n");
     kill(getpid(), SIGTERM);
     g_autoptr(GError) error = g_thread_join(thread);
     ck_assert_int_eq(error->code, RUBATO_ERROR_CANCELLED);
+    close(ends[0]);
+    close(ends[1]);
 }
 END_TEST
 
