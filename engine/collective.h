@@ -35,7 +35,7 @@ typedef struct {
     const char *detail;  /* the arguments in words */
     const char *workers; /* of a RUN: as ControlPropose.workers */
     uint64_t seed;       /* a proposal: the first node's seed is used by all */
-    bool survives;       /* it makes a table with replicas */
+    bool survives;       /* as ControlPropose.survives */
 
     /* This node's part, on the calling thread, between GO and READY, for each step. May be NULL. */
     bool (*perform)(RubatoEngine *engine, const ControlGo *go, void *data, GError **error);

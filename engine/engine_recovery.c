@@ -119,9 +119,15 @@ static void close_step(RubatoEngine *engine, const ControlRecover *recover, uint
 
 /* ---- PROMOTE ---- */
 
+typedef struct {
+    const ControlRecover *recover;
+    const PostOffice *office; /* knows which nodes are lost */
+} Promotion;
+
 static void set_places(Server *server, void *data)
 {
-    const ControlRecover *const recover = data;
+    const Promotion *const promotion = data;
+    const ControlRecover *const recover = promotion->recover;
     const char *lines = recover->lines;
     PlaceSet set;
 
@@ -132,6 +138,9 @@ static void set_places(Server *server, void *data)
                                                .primary = set.servers[0],
                                                .n_replicas = set.n - 1,
                                                .replicas = set.servers + 1 });
+    for (uint32_t node = 0; node < promotion->office->n_nodes; node++)
+        if (promotion->office->is_lost[node])
+            server_lose_workers(server, node);
 }
 
 /* ---- OPEN ---- */
@@ -213,6 +222,7 @@ static void open_step(RubatoEngine *engine, const ControlRecover *recover)
 
 static void do_step(RubatoEngine *engine, const ControlRecover *recover, uint64_t call)
 {
+    Promotion promotion = { recover, &engine->office };
     g_autoptr(GString) text = g_string_new(NULL);
 
     switch ((ControlRecoverStep)recover->step) {
@@ -220,7 +230,7 @@ static void do_step(RubatoEngine *engine, const ControlRecover *recover, uint64_
         close_step(engine, recover, call, text);
         break;
     case CONTROL_RECOVER_PROMOTE:
-        servers_run(engine->servers, engine->n_servers, set_places, (void *)(uintptr_t)recover);
+        servers_run(engine->servers, engine->n_servers, set_places, &promotion);
         break;
     default:
         open_step(engine, recover);

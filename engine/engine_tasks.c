@@ -98,6 +98,26 @@ static void free_run(RubatoEngine *engine, RubatoTaskRun *run)
     release_tables(engine, tables, n);
 }
 
+/* The rows of lost servers must live on, or no task can. */
+static bool check_on_loss(const RubatoTask *task, Table *const *tables, size_t n, GError **error)
+{
+    if (task->on_loss > RUBATO_ON_LOSS_CONTINUE) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "task %s: on_loss is %u, which is none of the choices", task->name,
+                    (unsigned)task->on_loss);
+        return false;
+    }
+    for (size_t i = 0; i < n && task->on_loss == RUBATO_ON_LOSS_CONTINUE; i++)
+        if (tables[i]->spec->replicas == 0) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "task %s is to continue after a loss, but its table %s has no replicas; "
+                        "give it one, or take RUBATO_ON_LOSS_FAIL",
+                        task->name, tables[i]->spec->name);
+            return false;
+        }
+    return true;
+}
+
 static RubatoTaskRun *make_run(RubatoEngine *engine, const RubatoTask *task, GError **error)
 {
     g_autofree Table **tables = NULL;
@@ -111,7 +131,9 @@ static RubatoTaskRun *make_run(RubatoEngine *engine, const RubatoTask *task, GEr
     }
     if (!check_allocation(task, error) || !hold_tables(engine, task, &tables, &n, error))
         return NULL;
-    run = task_run_new(&engine->task_host, task, tables, n, error);
+    run = check_on_loss(task, tables, n, error)
+              ? task_run_new(&engine->task_host, task, tables, n, error)
+              : NULL;
     if (run == NULL)
         release_tables(engine, tables, n);
     if (run == NULL || task->snapshots == NULL)
@@ -166,6 +188,7 @@ RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const RubatoTask *task,
                                        .text = text,
                                        .detail = detail,
                                        .workers = workers,
+                                       .survives = task_run_continues(run),
                                        .perform = perform_run,
                                        .undo = undo_run,
                                        .data = run },

@@ -13,11 +13,15 @@
  * come later still, in the same order, when the min clock has passed theirs: then they are applied
  * at once.
  *
+ * If a worker is lost with its node, what is kept of its unfinished clock is not applied when that
+ * clock passes.
+ *
  * Thread: the shard's present owner. Between two ops no Add of a clock below the min clock is kept,
  * and no Get of a clock up to it is parked. */
 #include <rubato/model_ops.h>
 
 #include "models/aggregate.h"
+#include "models/model.h"
 #include "models/request_heap.h"
 
 typedef struct {
@@ -96,9 +100,12 @@ static void release(BspModel *bsp)
     do {
         RubatoRequest *released = request_heap_pop(&bsp->kept);
 
-        if (aggregates && released->kind == RUBATO_REQUEST_ADD)
+        const bool counts =
+            G_LIKELY(bsp->base.lost == NULL) || !model_is_of_lost(&bsp->base, released);
+
+        if (counts && aggregates && released->kind == RUBATO_REQUEST_ADD)
             aggregates_all &= aggregate_take(bsp->aggregate, released);
-        else
+        else if (counts)
             rubato_model_apply(&bsp->base, released);
         rubato_model_discard(&bsp->base, released);
         first = request_heap_first(&bsp->kept);

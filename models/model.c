@@ -93,6 +93,7 @@ RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32
     model->outbox = &model->own_outbox;
     model->dropped_end = NULL;
     model->kept_end = NULL;
+    model->lost = NULL;
     return model;
 }
 
@@ -104,6 +105,7 @@ RubatoRequest *model_free(RubatoModel *model)
         return NULL;
     assert(*model->outbox == NULL);
     RubatoProgress *progress = model->progress;
+    g_clear_pointer(&model->lost, g_array_unref);
     model->dropped_end = &dropped;
     model->ops->destroy(model);
     progress_free(progress);
@@ -289,6 +291,65 @@ void model_iterate(RubatoModel *model, RubatoRequest *request)
     take_back(model, &announcing);
     model_clock(model, request->worker, request->clock);
     model_get(model, request);
+}
+
+/* ---- lost workers ---- */
+
+typedef struct {
+    uint32_t first, n; /* ranks */
+    uint64_t clock;    /* where they stood */
+} LostWorkers;
+
+static bool is_among(const LostWorkers *lost, uint32_t worker)
+{
+    return worker - lost->first < lost->n;
+}
+
+static bool knows_lost(const RubatoModel *model, uint32_t worker)
+{
+    bool knows = false;
+
+    for (guint i = 0; model->lost != NULL && i < model->lost->len; i++)
+        knows = knows || is_among(&g_array_index(model->lost, LostWorkers, i), worker);
+    return knows;
+}
+
+static void lose_source(RubatoModel *model, uint32_t source, uint32_t first, uint32_t n)
+{
+    const LostWorkers lost = { first, n, progress_clock(model->progress, source) };
+
+    if (model->lost == NULL)
+        model->lost = g_array_new(FALSE, FALSE, sizeof(LostWorkers));
+    g_array_append_val(model->lost, lost);
+    model_clock(model, source, RUBATO_CLOCK_RETIRED);
+}
+
+void model_lose_workers(RubatoModel *model, uint32_t node, uint32_t first, uint32_t n)
+{
+    const bool by_worker = model->ops->traits.per_worker_clocks;
+
+    if (n == 0 || n > model->n_workers || first > model->n_workers - n ||
+        (!by_worker && node >= progress_n_sources(model->progress))) {
+        model->n_ignored++;
+        return;
+    }
+    if (knows_lost(model, first))
+        return;
+    for (uint32_t rank = first; by_worker && rank < first + n; rank++)
+        lose_source(model, rank, rank, 1);
+    if (!by_worker)
+        lose_source(model, node, first, n);
+}
+
+bool model_is_of_lost(const RubatoModel *model, const RubatoRequest *kept)
+{
+    for (guint i = 0; model->lost != NULL && i < model->lost->len; i++) {
+        const LostWorkers *const lost = &g_array_index(model->lost, LostWorkers, i);
+
+        if (is_among(lost, kept->worker) && kept->clock >= lost->clock)
+            return true;
+    }
+    return false;
 }
 
 void model_set_outbox(RubatoModel *model, RubatoRequest **outbox)

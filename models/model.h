@@ -83,6 +83,15 @@ void model_clock(RubatoModel *model, uint32_t source, uint64_t clock);
  * before, and the shard knows its time. */
 void model_set_clocks(RubatoModel *model, uint64_t first, size_t n, const uint64_t *clocks);
 
+/* The n workers of ranks from `first` on are lost with their node, of this number. They retire at
+ * the clock that the shard has heard last. What they have added at that clock, or later, is dropped
+ * if the model still keeps it for later. Nothing, if they are lost already. */
+void model_lose_workers(RubatoModel *model, uint32_t node, uint32_t first, uint32_t n);
+
+/* Whether a request that the model has kept is of a lost worker, and of a clock that the worker has
+ * not ended. */
+bool model_is_of_lost(const RubatoModel *model, const RubatoRequest *kept);
+
 /* Sets the chain to which the model adds answered requests from now on, instead of its own. The
  * chain is empty between two calls, so models that are never called at the same time may share it.
  * Both chains are empty now. */

@@ -158,7 +158,8 @@ typedef struct {
     const char *digest;    /* of all arguments of the call */
     const char *arguments; /* in words, for the message that compares them */
     const char *workers;   /* of a RUN: how many each node has, by node number: "2 0 1" */
-    bool survives;         /* of a CREATE: the table has replicas, so the run outlives nodes */
+    bool survives;         /* of a CREATE: the table has replicas, so the run outlives nodes;
+                            * of a RUN: the task goes on without the workers of a lost node */
 } ControlPropose;
 
 /* The steps of a MOVE, and of a SNAPSHOT: each begins when all nodes are READY with the one before.

@@ -2,7 +2,8 @@
  * that nodes have; the tickets that came back.
  *
  * Invariant: each block of an epoch of an input is in one of four states: behind the input's place,
- * with one node, come back, or read. */
+ * with one node, come back, or read. A block that was read may come back as long as the node may be
+ * lost with what it made of it. */
 #include "engine/scheduler/block_dispatcher.h"
 
 #include <string.h>
@@ -31,7 +32,9 @@ struct BlockDispatcher {
     GArray *inputs;      /* of InputEntry, by input */
     GHashTable *by_name; /* to input + 1 */
     GArray **dealt;      /* by node: of BlockTicket */
-    GArray *returned;    /* of BlockTicket */
+    GArray **finished;   /* by node: of BlockTicket, as they were dealt */
+    GArray *returned;    /* of BlockTicket, those of nodes that are out first */
+    guint n_orphans;     /* of nodes that are out */
     Random random;
 };
 
@@ -56,8 +59,11 @@ BlockDispatcher *block_dispatcher_new(const BlockDispatcherConfig *config)
     g_array_set_clear_func(dispatcher->inputs, (GDestroyNotify)input_clear);
     dispatcher->by_name = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     dispatcher->dealt = g_new(GArray *, config->n_nodes);
-    for (uint32_t node = 0; node < config->n_nodes; node++)
+    dispatcher->finished = g_new(GArray *, config->n_nodes);
+    for (uint32_t node = 0; node < config->n_nodes; node++) {
         dispatcher->dealt[node] = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
+        dispatcher->finished[node] = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
+    }
     dispatcher->returned = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
     dispatcher->random = random_stream(config->seed, config->n_nodes);
     return dispatcher;
@@ -67,9 +73,12 @@ void block_dispatcher_free(BlockDispatcher *dispatcher)
 {
     if (dispatcher == NULL)
         return;
-    for (uint32_t node = 0; node < dispatcher->config.n_nodes; node++)
+    for (uint32_t node = 0; node < dispatcher->config.n_nodes; node++) {
         g_array_free(dispatcher->dealt[node], TRUE);
+        g_array_free(dispatcher->finished[node], TRUE);
+    }
     g_free(dispatcher->dealt);
+    g_free(dispatcher->finished);
     g_array_free(dispatcher->inputs, TRUE);
     g_array_free(dispatcher->returned, TRUE);
     g_hash_table_unref(dispatcher->by_name);
@@ -245,6 +254,7 @@ static bool deal_one(BlockDispatcher *dispatcher, uint32_t node, BlockTicket *ti
         *ticket = g_array_index(dispatcher->returned, BlockTicket, returned);
         if (entry == NULL || ticket->epoch <= entry->epoch) {
             g_array_remove_index(dispatcher->returned, returned);
+            dispatcher->n_orphans -= returned < dispatcher->n_orphans;
             return true;
         }
     }
@@ -281,8 +291,9 @@ size_t block_dispatcher_assign(BlockDispatcher *dispatcher, uint32_t node, size_
 
 /* ---- what becomes of tickets ---- */
 
-/* Takes a ticket from a node. */
-static bool take_ticket(BlockDispatcher *dispatcher, uint32_t node, const BlockTicket *ticket)
+/* Takes a ticket from a node. (was: as it was dealt) */
+static bool take_ticket(BlockDispatcher *dispatcher, uint32_t node, const BlockTicket *ticket,
+                        BlockTicket *was)
 {
     GArray *dealt = dispatcher->dealt[node];
 
@@ -294,6 +305,7 @@ static bool take_ticket(BlockDispatcher *dispatcher, uint32_t node, const BlockT
             continue;
         if (ticket->n_read < own->n_read)
             return false;
+        *was = *own;
         g_array_remove_index_fast(dealt, i);
         return true;
     }
@@ -302,13 +314,26 @@ static bool take_ticket(BlockDispatcher *dispatcher, uint32_t node, const BlockT
 
 bool block_dispatcher_finish(BlockDispatcher *dispatcher, uint32_t node, const BlockTicket *ticket)
 {
-    return take_ticket(dispatcher, node, ticket);
+    BlockTicket was;
+
+    if (!take_ticket(dispatcher, node, ticket, &was))
+        return false;
+    if (dispatcher->config.keeps_finished)
+        g_array_append_val(dispatcher->finished[node], was);
+    return true;
+}
+
+void block_dispatcher_settle(BlockDispatcher *dispatcher, uint32_t node)
+{
+    g_array_set_size(dispatcher->finished[node], 0);
 }
 
 bool block_dispatcher_give_back(BlockDispatcher *dispatcher, uint32_t node,
                                 const BlockTicket *ticket)
 {
-    if (!take_ticket(dispatcher, node, ticket))
+    BlockTicket was;
+
+    if (!take_ticket(dispatcher, node, ticket, &was))
         return false;
     g_array_append_val(dispatcher->returned, *ticket);
     return true;
@@ -316,7 +341,9 @@ bool block_dispatcher_give_back(BlockDispatcher *dispatcher, uint32_t node,
 
 bool block_dispatcher_absent(BlockDispatcher *dispatcher, uint32_t node, const BlockTicket *ticket)
 {
-    if (!take_ticket(dispatcher, node, ticket))
+    BlockTicket was;
+
+    if (!take_ticket(dispatcher, node, ticket, &was))
         return false;
     InputEntry *entry = input_of(dispatcher, ticket->input);
     entry->n_blocks = MIN(entry->n_blocks, ticket->block);
@@ -324,12 +351,18 @@ bool block_dispatcher_absent(BlockDispatcher *dispatcher, uint32_t node, const B
     return true;
 }
 
+/* Those of a node that is out come back in front. */
+static void return_all(BlockDispatcher *dispatcher, GArray *tickets)
+{
+    g_array_prepend_vals(dispatcher->returned, tickets->data, tickets->len);
+    dispatcher->n_orphans += tickets->len;
+    g_array_set_size(tickets, 0);
+}
+
 void block_dispatcher_node_out(BlockDispatcher *dispatcher, uint32_t node)
 {
-    GArray *dealt = dispatcher->dealt[node];
-
-    g_array_append_vals(dispatcher->returned, dealt->data, dealt->len);
-    g_array_set_size(dealt, 0);
+    return_all(dispatcher, dispatcher->dealt[node]);
+    return_all(dispatcher, dispatcher->finished[node]);
     for (guint i = 0; i < dispatcher->inputs->len; i++) {
         InputEntry *entry = input_of(dispatcher, i);
 
@@ -338,4 +371,16 @@ void block_dispatcher_node_out(BlockDispatcher *dispatcher, uint32_t node)
             entry->n_holders--;
         }
     }
+}
+
+uint64_t block_dispatcher_n_orphans(const BlockDispatcher *dispatcher)
+{
+    uint64_t n = dispatcher->n_orphans;
+
+    for (guint i = 0; i < dispatcher->inputs->len; i++) {
+        const InputEntry *entry = input_of(dispatcher, i);
+
+        n += entry->n_holders == 0 && entry->epoch < dispatcher->config.epochs;
+    }
+    return n;
 }

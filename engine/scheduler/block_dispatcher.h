@@ -18,6 +18,7 @@ typedef struct {
     uint32_t epochs;
     bool shuffle;
     uint64_t seed;
+    bool keeps_finished; /* until they are settled, finished tickets may have to be dealt again */
 } BlockDispatcherConfig;
 
 /* An input as one node sees it. */
@@ -55,7 +56,15 @@ bool block_dispatcher_give_back(BlockDispatcher *dispatcher, uint32_t node,
                                 const BlockTicket *ticket);
 bool block_dispatcher_absent(BlockDispatcher *dispatcher, uint32_t node, const BlockTicket *ticket);
 
-/* The node reads no more: each of its unfinished tickets is dealt again as a whole. */
+/* The node's finished tickets will not be dealt again, whatever happens. */
+void block_dispatcher_settle(BlockDispatcher *dispatcher, uint32_t node);
+
+/* The node reads no more: each of its unfinished tickets is dealt again as a whole, and so is each
+ * finished one that is not settled. */
 void block_dispatcher_node_out(BlockDispatcher *dispatcher, uint32_t node);
+
+/* How many blocks of nodes that are out have not been dealt again. Of an input that only such nodes
+ * held, one stands for all. */
+uint64_t block_dispatcher_n_orphans(const BlockDispatcher *dispatcher);
 
 #endif

@@ -275,7 +275,7 @@ static void go(Scheduler *scheduler, Collective *collective)
         collective->id = scheduler->next_table++;
     } else if (collective->what == CONTROL_CALL_RUN) {
         collective->id = scheduler->next_epoch++;
-        task_prepare(scheduler, collective->id, collective->name, collective->workers);
+        task_prepare(scheduler, collective);
     } else if (collective->what == CONTROL_CALL_MOVE) {
         collective->id = ++scheduler->map_number;
     }
@@ -442,6 +442,7 @@ void collectives_go_on(Scheduler *scheduler)
     if (collective != NULL && collective->phase == COLLECTIVE_GATHERING &&
         all_have_proposed(scheduler, collective))
         go(scheduler, collective);
+    tasks_go_on(scheduler);
 }
 
 void scheduler_doom(Scheduler *scheduler, uint32_t code, const char *text)

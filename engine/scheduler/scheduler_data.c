@@ -23,6 +23,7 @@ typedef struct {
     char *digest;
     BlockDispatcher *dispatcher; /* NULL: a fixed split */
     GArray **inputs;             /* by node: the dispatcher's numbers of its inputs */
+    bool any_ended;              /* a node that lives was told that no block is left for it */
     uint32_t n_nodes;
 } Reading;
 
@@ -50,7 +51,8 @@ static Reading *find_reading(const SchedulerTask *task, uint64_t id)
     return id < task->readings->len ? task->readings->pdata[id] : NULL;
 }
 
-static Reading *reading_new(const Scheduler *scheduler, uint32_t node, const ControlReader *reader)
+static Reading *reading_new(const Scheduler *scheduler, const SchedulerTask *task, uint32_t node,
+                            const ControlReader *reader)
 {
     Reading *reading = g_new0(Reading, 1);
     const BlockDispatcherConfig config = {
@@ -58,6 +60,7 @@ static Reading *reading_new(const Scheduler *scheduler, uint32_t node, const Con
         .epochs = reader->n_epochs,
         .shuffle = reader->is_shuffled,
         .seed = reader->seed,
+        .keeps_finished = task->continues,
     };
 
     reading->first = node;
@@ -86,7 +89,7 @@ bool data_reader(Scheduler *scheduler, uint32_t node, const Control *control)
     if (reading == NULL) {
         if (reader->reader >= task->readings->len)
             g_ptr_array_set_size(task->readings, (gint)reader->reader + 1);
-        task->readings->pdata[reader->reader] = reading_new(scheduler, node, reader);
+        task->readings->pdata[reader->reader] = reading_new(scheduler, task, node, reader);
         return true;
     }
     if (g_strcmp0(reading->text, reader->description) == 0 &&
@@ -184,6 +187,7 @@ static void deal(Scheduler *scheduler, Reading *reading, uint32_t node, const Co
                                              MIN(want->n_blocks, WANTED_MAX), tickets);
     g_autoptr(GString) text = g_string_new(NULL);
 
+    reading->any_ended = reading->any_ended || n == 0;
     for (size_t i = 0; i < n; i++) {
         tickets[i].input = own_number(reading, node, tickets[i].input);
         block_ticket_write(text, BLOCK_TICKET_DEALT, &tickets[i]);
@@ -226,4 +230,38 @@ void data_node_out(SchedulerTask *task, uint32_t node)
         if (reading != NULL && reading->dispatcher != NULL)
             block_dispatcher_node_out(reading->dispatcher, node);
     }
+}
+
+void data_settle(SchedulerTask *task, uint32_t node)
+{
+    for (guint i = 0; i < task->readings->len; i++) {
+        Reading *reading = task->readings->pdata[i];
+
+        if (reading != NULL && reading->dispatcher != NULL)
+            block_dispatcher_settle(reading->dispatcher, node);
+    }
+}
+
+const char *data_needs_all(const SchedulerTask *task)
+{
+    for (guint i = 0; i < task->readings->len; i++) {
+        const Reading *reading = task->readings->pdata[i];
+
+        if (reading != NULL && reading->dispatcher == NULL)
+            return "each of its workers reads a fixed share of the data";
+    }
+    return NULL;
+}
+
+uint64_t data_n_unread(const SchedulerTask *task)
+{
+    uint64_t n = 0;
+
+    for (guint i = 0; i < task->readings->len; i++) {
+        const Reading *reading = task->readings->pdata[i];
+
+        if (reading != NULL && reading->dispatcher != NULL && reading->any_ended)
+            n += block_dispatcher_n_orphans(reading->dispatcher);
+    }
+    return n;
 }

@@ -81,7 +81,9 @@ typedef struct TensorCoordinator TensorCoordinator; /* scheduler_tensors.c */
 typedef struct {
     uint32_t epoch;
     char *name;
-    bool running; /* its COMMIT was good */
+    bool running;   /* its COMMIT was good */
+    bool continues; /* without the workers of a lost node */
+    bool has_lost;  /* such workers */
     Verdict cause;
     Verdict effect;             /* a worker's failure whose cause is not told yet */
     int64_t effect_since_ms;    /* when it came */
@@ -239,7 +241,7 @@ void collectives_add_waits(const Scheduler *scheduler, GArray *waits);
 void collectives_clear(Scheduler *scheduler);
 
 /* scheduler_task.c */
-void task_prepare(Scheduler *scheduler, uint32_t epoch, const char *name, const char *workers);
+void task_prepare(Scheduler *scheduler, const Collective *call);
 
 /* The RUN of the task has ended: it runs, or there is no such task any more. */
 void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs);
@@ -255,8 +257,11 @@ void tasks_node_out(Scheduler *scheduler, uint32_t node);
 void tasks_add_waits(const Scheduler *scheduler, GArray *waits);
 void tasks_clear(Scheduler *scheduler);
 
-/* Tasks whose workers on the node have not ended fail with this. */
+/* Tasks whose workers on the node have not ended fail with this, unless they can go on without. */
 void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text);
+
+/* Tasks that have gone on without lost workers may end, if all parts have their primaries now. */
+void tasks_go_on(Scheduler *scheduler);
 
 /* scheduler_recovery.c */
 Recovery *recovery_new(uint32_t n_nodes);
@@ -287,17 +292,35 @@ bool tensors_enqueue(Scheduler *scheduler, uint32_t node, const Control *control
 
 /* The node has no worker left in the task. */
 void tensors_retire(Scheduler *scheduler, SchedulerTask *task, uint32_t node);
+
+/* How many workers the node has in the task; whether any worker has asked for a collective. */
+uint32_t tensors_n_workers(const TensorCoordinator *it, uint32_t node);
+bool tensors_are_used(const TensorCoordinator *it);
 void tensors_add_wait(const SchedulerTask *task, GArray *waits);
 
 /* scheduler_waits.c */
 void waits_init(SchedulerTask *task);
 void waits_clear(SchedulerTask *task);
+
+/* The node's workers have ended, or are lost: they hold nobody any more. */
+void waits_node_out(SchedulerTask *task, uint32_t node);
 bool task_waits(Scheduler *scheduler, uint32_t node, const Control *control);
 
 /* scheduler_data.c */
 bool data_reader(Scheduler *scheduler, uint32_t node, const Control *control);
 bool data_inputs(Scheduler *scheduler, uint32_t node, const Control *control);
 bool data_want(Scheduler *scheduler, uint32_t node, const Control *control);
+
+/* The node's workers have ended, and replicas have what they have added. So the blocks that they
+ * have read need not be read again if the node is lost. Before that nobody knows what they have
+ * made of a block: their readers read ahead. */
+void data_settle(SchedulerTask *task, uint32_t node);
+
+/* Why its workers cannot read the data without those of a lost node; NULL: they can. */
+const char *data_needs_all(const SchedulerTask *task);
+
+/* How many blocks of lost nodes nobody has read, although some worker has read all there was. */
+uint64_t data_n_unread(const SchedulerTask *task);
 void data_node_out(SchedulerTask *task, uint32_t node);
 void data_clear(SchedulerTask *task);
 

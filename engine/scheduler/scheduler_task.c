@@ -41,16 +41,34 @@ static void forget(Scheduler *scheduler, SchedulerTask *task)
     task_free(task);
 }
 
-/* Forgets the task if it has ended. */
+/* A block that nobody has read must not be passed over in silence. */
+static void check_data(SchedulerTask *task)
+{
+    const bool may_lack = task->has_lost && task->cause.code == CONTROL_OK;
+    const uint64_t n = may_lack ? data_n_unread(task) : 0;
+
+    if (n == 0)
+        return;
+    g_autofree char *text =
+        g_strdup_printf("%s: a node was lost, and %" G_GUINT64_FORMAT " of the blocks of data that "
+                        "it was to read came back when no worker read any more",
+                        task->name, n);
+    verdict_set(&task->cause, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+}
+
+/* Forgets the task if it has ended. What parts keep of lost workers is released once they have
+ * their primaries; a task must not end before that. */
 static void check_end(Scheduler *scheduler, SchedulerTask *task)
 {
-    if (!task->running)
+    if (!task->running || (task->continues && scheduler->recovers &&
+                           task->cause.code == CONTROL_OK && scheduler->doom.code == CONTROL_OK))
         return;
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (scheduler_counts_on(scheduler, i) && !task->done[i])
             return;
     if (task->cause.code == CONTROL_OK && task->effect.code != CONTROL_OK)
         verdict_set(&task->cause, task->effect.code, task->effect.text);
+    check_data(task);
     const Control end = {
         .kind = CONTROL_TASK_END,
         .task_end = { task->epoch, { task->cause.code, task->cause.text } },
@@ -92,13 +110,14 @@ static void retire(Scheduler *scheduler, SchedulerTask *task, uint32_t node)
     task->waits[node] = false;
 }
 
-void task_prepare(Scheduler *scheduler, uint32_t epoch, const char *name, const char *workers)
+void task_prepare(Scheduler *scheduler, const Collective *call)
 {
     const uint32_t n_nodes = scheduler->config.n_nodes;
     SchedulerTask *task = g_new0(SchedulerTask, 1);
 
-    task->epoch = epoch;
-    task->name = g_strdup(name);
+    task->epoch = call->id;
+    task->name = g_strdup(call->name);
+    task->continues = call->survives;
     task->waits = g_new0(bool, n_nodes);
     task->retired = g_new0(bool, n_nodes);
     task->done = g_new0(bool, n_nodes);
@@ -107,7 +126,7 @@ void task_prepare(Scheduler *scheduler, uint32_t epoch, const char *name, const 
     task->round_since_ms = task->done_since_ms = INT64_MAX;
     waits_init(task);
     task->readings = g_ptr_array_new();
-    task->tensors = tensors_new(scheduler, workers);
+    task->tensors = tensors_new(scheduler, call->workers);
     g_ptr_array_add(scheduler->tasks, task);
 }
 
@@ -176,6 +195,7 @@ void tasks_tick(Scheduler *scheduler)
             all_were_heard(scheduler, task->effect_since_ms + heartbeat_ms))
             task_cancel(scheduler, task, task->effect.code, task->effect.text);
     }
+    tasks_go_on(scheduler); /* or the run ends before */
 }
 
 bool task_done(Scheduler *scheduler, uint32_t node, const Control *control)
@@ -210,6 +230,7 @@ bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control)
     if (task->retired[node])
         return arrive->round == CONTROL_NO_ROUND;
     if (arrive->round == CONTROL_NO_ROUND) {
+        data_settle(task, node);
         retire(scheduler, task, node);
     } else if (arrive->round == task->round && !task->waits[node]) {
         task->waits[node] = true;
@@ -228,14 +249,48 @@ void tasks_cancel(Scheduler *scheduler, uint32_t code, const char *text)
         task_cancel(scheduler, scheduler->tasks->pdata[i], code, text);
 }
 
+static bool has_other_workers(const Scheduler *scheduler, const SchedulerTask *task)
+{
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (scheduler_counts_on(scheduler, i) && tensors_n_workers(task->tensors, i) > 0)
+            return true;
+    return false;
+}
+
+/* Why a task that is to go on without the workers of a lost node cannot; NULL: it can. */
+static const char *find_need(const Scheduler *scheduler, const SchedulerTask *task)
+{
+    if (!has_other_workers(scheduler, task))
+        return "no other node has workers of it";
+    if (tensors_are_used(task->tensors))
+        return "its workers have used collectives";
+    return data_needs_all(task);
+}
+
 void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
 {
     for (guint i = 0; i < scheduler->tasks->len; i++) {
         SchedulerTask *const task = scheduler->tasks->pdata[i];
+        const bool may_go_on = task->running && task->continues;
+        const char *const need = may_go_on ? find_need(scheduler, task) : NULL;
 
-        if (!task->done[node])
-            task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+        if (task->done[node])
+            continue;
+        task->has_lost = true;
+        if (may_go_on && need == NULL)
+            continue;
+        g_autofree char *why =
+            need == NULL ? g_strdup(text)
+                         : g_strdup_printf("%s; %s cannot go on: %s", text, task->name, need);
+        task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), why);
     }
+}
+
+void tasks_go_on(Scheduler *scheduler)
+{
+    /* Backwards, because tasks that end here are removed. */
+    for (guint i = scheduler->tasks->len; i-- > 0;)
+        check_end(scheduler, scheduler->tasks->pdata[i]);
 }
 
 void tasks_node_out(Scheduler *scheduler, uint32_t node)
@@ -250,6 +305,9 @@ void tasks_node_out(Scheduler *scheduler, uint32_t node)
         }
         retire(scheduler, task, node);
         data_node_out(task, node);
+        waits_node_out(task, node);
+        if (task->running)
+            check_barrier(scheduler, task);
         check_end(scheduler, task);
     }
 }

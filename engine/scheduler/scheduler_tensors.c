@@ -326,6 +326,16 @@ void tensors_retire(Scheduler *scheduler, SchedulerTask *task, uint32_t node)
     tell_decided(scheduler, task);
 }
 
+uint32_t tensors_n_workers(const TensorCoordinator *it, uint32_t node)
+{
+    return it == NULL ? 0 : it->first_ranks[node + 1] - it->first_ranks[node];
+}
+
+bool tensors_are_used(const TensorCoordinator *it)
+{
+    return it != NULL && it->sets != NULL;
+}
+
 /* ---- who waits ---- */
 
 /* What has been pending longest in a set. */

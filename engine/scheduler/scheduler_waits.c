@@ -160,6 +160,13 @@ static void keep(SchedulerTask *task, Waiting *waiting)
     g_ptr_array_add(task->waiting, waiting);
 }
 
+void waits_node_out(SchedulerTask *task, uint32_t node)
+{
+    for (guint i = task->waiting->len; i-- > 0;)
+        if (((const Waiting *)task->waiting->pdata[i])->node == node)
+            g_ptr_array_remove_index_fast(task->waiting, i); /* frees it */
+}
+
 bool task_waits(Scheduler *scheduler, uint32_t node, const Control *control)
 {
     const ControlWaits *const told = &control->waits;

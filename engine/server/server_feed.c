@@ -257,6 +257,17 @@ void server_feed_clock(Server *server, const BoundPart *part, const Message *mes
     check_memory(server);
 }
 
+void server_feed_loss(Server *server, const BoundPart *part, uint32_t epoch, uint32_t node,
+                      uint32_t first, uint32_t n)
+{
+    Message input = { .epoch = epoch,
+                      .request = { .worker = node, .clock = (uint64_t)first << 32 | n } };
+
+    pass_on(server, part->fed, &input, (MessageKind)FEED_LOSS);
+    model_lose_workers(part->model, node, first, n);
+    check_memory(server);
+}
+
 typedef struct {
     const RequestOps *ops;
     RubatoShard *shard;

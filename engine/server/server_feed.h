@@ -44,6 +44,10 @@ void server_feed_add(Server *server, const BoundPart *part, const Message *messa
 void server_feed_tuning(Server *server, const BoundPart *part, Message *message);
 void server_feed_clock(Server *server, const BoundPart *part, const Message *message);
 
+/* The n workers of ranks from `first` on are lost with their node. */
+void server_feed_loss(Server *server, const BoundPart *part, uint32_t epoch, uint32_t node,
+                      uint32_t first, uint32_t n);
+
 /* The end of a task, behind all its inputs. Its answers that wait are cancelled. */
 void server_feed_end(Server *server, FedPart *fed, uint32_t epoch);
 

@@ -141,3 +141,23 @@ void server_set_place(Server *server, const PartPlace *place)
     else if (table->parts[place->part].replica != NULL)
         follow(server, place);
 }
+
+/* A task that began after the loss has no workers there. */
+void server_lose_workers(Server *server, uint32_t node)
+{
+    for (guint i = 0; i < server->bindings->len; i++) {
+        const Binding *const binding = &g_array_index(server->bindings, Binding, i);
+        uint32_t first = 0;
+
+        for (uint32_t before = 0; before < node; before++)
+            first += binding->workers_of[before];
+        for (uint32_t j = 0; j < binding->n_here && binding->workers_of[node] > 0; j++) {
+            const BoundPart *const part = &binding->parts[binding->here[j]];
+
+            if (part->fed == NULL)
+                continue;
+            server_feed_loss(server, part, binding->epoch, node, first, binding->workers_of[node]);
+            server_empty_fed(server, part);
+        }
+    }
+}

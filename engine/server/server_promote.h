@@ -37,4 +37,8 @@ void server_list_parts(const Server *server, uint32_t table, GArray *parts);
 /* Whatever the server has of the part becomes what the place says, or is dropped. */
 void server_set_place(Server *server, const PartPlace *place);
 
+/* After that, as the primary of parts: the workers of the lost node retire in all tasks. A task
+ * that does not go on without them has been cancelled before. */
+void server_lose_workers(Server *server, uint32_t node);
+
 #endif

@@ -98,7 +98,8 @@ static bool check_input(Server *server, const Replica *replica, Message *message
 {
     const MessageKind kind = (MessageKind)message->fed_kind;
     const RequestOps *ops = message->fed_kind < MESSAGE_N_KINDS ? request_ops[kind] : NULL;
-    const bool is_of_task = kind == MESSAGE_CLOCK || kind == FEED_END;
+    const bool is_of_task =
+        kind == MESSAGE_CLOCK || message->fed_kind == FEED_LOSS || kind == FEED_END;
 
     if (is_from_primary(server, replica, message) == replica->is_deaf ||
         (!is_of_task && (ops == NULL || !ops->is_input)) ||
@@ -128,7 +129,10 @@ static void apply(Replica *replica, Message *message, RubatoModel *model)
         replica_end_task(replica, message->epoch);
         return;
     }
-    if (message->fed_kind == MESSAGE_CLOCK)
+    if (message->fed_kind == FEED_LOSS)
+        model_lose_workers(model, request->worker, (uint32_t)(request->clock >> 32),
+                           (uint32_t)request->clock);
+    else if (message->fed_kind == MESSAGE_CLOCK)
         model_clock(model, request->worker, request->clock);
     else if (model != NULL)
         request_ops[message->fed_kind]->in_task(model, request);

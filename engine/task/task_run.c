@@ -71,6 +71,7 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
     run->user_data = task->user_data;
     run->sets = task->sets;
     run->n_sets = task->n_sets;
+    run->on_loss = task->on_loss;
     pthread_mutex_init(&run->lock, NULL);
     monotonic_cond_init(&run->changed);
     run->tables = g_memdup2(tables, n_tables * sizeof *tables);
@@ -83,6 +84,15 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
     run->n_local = run->workers_of[host->office->self];
     barrier_init(&run->barrier, run->n_local);
     return run;
+}
+
+bool task_run_continues(const RubatoTaskRun *run)
+{
+    bool continues = run->on_loss == RUBATO_ON_LOSS_CONTINUE;
+
+    for (size_t i = 0; i < run->n_tables; i++)
+        continues = continues && run->tables[i]->map->n_replicas > 0;
+    return continues;
 }
 
 char *task_run_workers(const RubatoTaskRun *run)
@@ -100,6 +110,8 @@ char *task_run_describe(const RubatoTaskRun *run)
 
     for (uint32_t node = 0; node < run->host->office->n_nodes; node++)
         g_string_append_printf(text, " %u", run->workers_of[node]);
+    if (run->on_loss == RUBATO_ON_LOSS_CONTINUE)
+        g_string_append(text, ", continues after a loss");
     g_string_append(text, ", tables");
     for (size_t i = 0; i < run->n_tables; i++)
         g_string_append_printf(text, " %s", run->tables[i]->spec->name);

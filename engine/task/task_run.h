@@ -18,6 +18,10 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
 /* The arguments as text, which the scheduler compares. (transfer full) */
 char *task_run_describe(const RubatoTaskRun *run);
 
+/* Whether it goes on without the workers of a lost node. So it asks for it, and its tables have
+ * replicas. There are none if they were made when no node was left for them. */
+bool task_run_continues(const RubatoTaskRun *run);
+
 /* How many workers each node has: as ControlPropose.workers. (transfer full) */
 char *task_run_workers(const RubatoTaskRun *run);
 

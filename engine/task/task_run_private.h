@@ -34,6 +34,7 @@ struct RubatoTaskRun {
     uint32_t *workers_of; /* by node number */
     uint32_t n_workers;
     uint32_t first_rank; /* of this node's workers */
+    RubatoOnLoss on_loss;
     Table **tables;
     TableRoute *routes;
     Clocks *clocks; /* by table */

@@ -47,6 +47,7 @@ typedef struct {
     RubatoRequest **dropped_end; /* in destroy: where the chain of dropped requests ends */
     RubatoRequest **kept_end;    /* in destroy, if its part moves: where the chain of its kept
                                   * requests ends; else NULL */
+    GArray *lost; /* workers of lost nodes, and their last whole clocks; NULL: none */
 } RubatoModel;
 
 typedef struct {

@@ -15,6 +15,14 @@ typedef struct RubatoTaskRun RubatoTaskRun;
  * true is retired: all its Adds count, and no other worker waits for its clock any more. */
 typedef bool (*RubatoTaskFunc)(RubatoWorker *worker, void *user_data, GError **error);
 
+/* What becomes of a task if a node with workers of it is lost, and the run goes on, because its
+ * tables have replicas. */
+typedef enum {
+    RUBATO_ON_LOSS_FAIL,     /* it fails with RUBATO_ERROR_NODE_LOST */
+    RUBATO_ON_LOSS_CONTINUE, /* it goes on without these workers: docs/liveness.md. All its tables
+                              * must have replicas */
+} RubatoOnLoss;
+
 /* How many workers one node gives to a task. */
 typedef struct {
     uint32_t node;
@@ -44,6 +52,7 @@ typedef struct {
     size_t n_allocation;
 
     const RubatoTaskSnapshots *snapshots; /* that the task takes by itself; NULL: none */
+    RubatoOnLoss on_loss;
 
     /* Sets of workers that are there from the beginning, with the ids 1 to n_sets (collectives.h).
      * All nodes list the same: else the task fails, and says which they do not agree on. */

@@ -69,9 +69,12 @@ enum {
 
 #define MESSAGE_NO_TABLE UINT32_MAX
 
-/* An input that is no message: its task has ended. The input of a clock is a MESSAGE_CLOCK, whose
- * request names the source as its worker. */
+/* Inputs that are no messages. FEED_END: the task has ended. FEED_LOSS: workers of the task are
+ * lost with their node, whose number is the request's worker; the upper half of its clock is the
+ * first one's rank, the lower half how many there are. The input of a clock is a MESSAGE_CLOCK,
+ * whose request names the source as its worker. */
 #define FEED_END 0
+#define FEED_LOSS 255
 
 /* The clock of a source: a node's number, or a worker's rank if the table's model uses ranks. Or
  * the common clock: every node has reached it. */
@@ -91,7 +94,7 @@ struct Message {
     CallStatus status; /* of the answer; CALL_NO_MEMORY in a request: no memory for its keys */
     bool is_answered;  /* the server's: its answer is on the way back */
     bool is_high;      /* of high priority: see io/net/priority_order.h */
-    uint8_t fed_kind;  /* MESSAGE_FEED: the MessageKind of the input; FEED_END: the task ends */
+    uint8_t fed_kind;  /* MESSAGE_FEED: the MessageKind of the input; or FEED_… */
     uint32_t epoch;    /* of the task; 0: outside any task */
     uint32_t table;    /* the table's id */
     uint32_t part;     /* of the table */

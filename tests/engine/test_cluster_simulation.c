@@ -5,7 +5,7 @@
  * RUBATO_SIM_DEAF_SEEDS that of clusters with a node that hears no scheduler, and
  * RUBATO_SIM_SLOW_SEEDS that of clusters with slow links. RUBATO_SIM_SEED runs one seed alone and
  * prints everything that happens; with RUBATO_SIM_LOST, a cluster that loses so many servers, one
- * or two. */
+ * or two; with 3, one that loses workers. */
 #include <stdio.h>
 
 #include "tests/support/runner.h"
@@ -122,10 +122,11 @@ START_TEST(a_network_slower_than_the_timeout_may_lose_a_node)
 }
 END_TEST
 
-/* Draws batch i of the seeds, each with so many lost nodes. */
-static void run_losses(void (*draw)(SimScenario *scenario, uint64_t seed), uint32_t n_lost, int i)
+/* Draws batch i of the seeds, usually of so many, each with so many lost nodes. */
+static void run_losses(void (*draw)(SimScenario *scenario, uint64_t seed), uint64_t usual,
+                       uint32_t n_lost, int i)
 {
-    const uint64_t n = sim_number_of("RUBATO_SIM_LOSS_SEEDS", is_slow() ? 160 : 800);
+    const uint64_t n = sim_number_of("RUBATO_SIM_LOSS_SEEDS", is_slow() ? usual / 5 : usual);
     const uint64_t first = sim_number_of("RUBATO_SIM_FIRST", 0);
     uint32_t n_ended_well = 0, n_nodes = 0;
 
@@ -146,14 +147,22 @@ static void run_losses(void (*draw)(SimScenario *scenario, uint64_t seed), uint3
  * what their Adds make it, and every replica that is left is what its primary is. */
 START_TEST(a_lost_server_ends_no_task_and_loses_no_add)
 {
-    run_losses(sim_scenario_draw_loss, 1, _i);
+    run_losses(sim_scenario_draw_loss, 800, 1, _i);
+}
+END_TEST
+
+/* Its workers are lost with it, and the task goes on: the Adds of the others count, and the first
+ * ones of the lost workers, once on all replicas; under BSP those of whole clocks. */
+START_TEST(a_task_continues_without_the_workers_of_a_lost_node)
+{
+    run_losses(sim_scenario_draw_worker_loss, 200, 1, _i); /* or two */
 }
 END_TEST
 
 /* The second node is lost before, while, or after the parts of the first get other primaries. */
 START_TEST(two_lost_servers_end_no_task_and_lose_no_add)
 {
-    run_losses(sim_scenario_draw_losses, 2, _i);
+    run_losses(sim_scenario_draw_losses, 800, 2, _i);
 }
 END_TEST
 
@@ -303,9 +312,10 @@ END_TEST
 
 START_TEST(the_seed_that_is_asked_for)
 {
-    void (*const draws[])(SimScenario * scenario, uint64_t seed) = { sim_scenario_draw,
-                                                                     sim_scenario_draw_loss,
-                                                                     sim_scenario_draw_losses };
+    void (*const draws[])(SimScenario * scenario,
+                          uint64_t seed) = { sim_scenario_draw, sim_scenario_draw_loss,
+                                             sim_scenario_draw_losses,
+                                             sim_scenario_draw_worker_loss };
     const uint64_t n_lost = sim_number_of("RUBATO_SIM_LOST", 0);
     SimOutcome outcome;
 
@@ -331,6 +341,8 @@ int main(void)
     } else {
         tcase_add_loop_test(cases, clusters_keep_their_promises_and_end, 0, N_BATCHES);
         tcase_add_loop_test(cases, a_lost_server_ends_no_task_and_loses_no_add, 0, N_BATCHES);
+        tcase_add_loop_test(cases, a_task_continues_without_the_workers_of_a_lost_node, 0,
+                            N_BATCHES);
         tcase_add_loop_test(cases, two_lost_servers_end_no_task_and_lose_no_add, 0, N_BATCHES);
         tcase_add_loop_test(cases, what_ends_while_parts_get_another_primary_ends, 0,
                             G_N_ELEMENTS(late_ends));

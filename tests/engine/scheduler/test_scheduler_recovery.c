@@ -1,4 +1,5 @@
 /* The scheduler: what follows the loss of a node in a run whose tables have replicas. */
+#include "engine/collectives/tensor_text.h"
 #include "engine/scheduler/scheduler_state.h"
 #include "tests/support/engine/scheduler_fixture.h"
 #include "tests/support/runner.h"
@@ -217,6 +218,186 @@ static void recover(uint32_t map)
         }
 }
 
+/* ---- a task that continues without the workers of a lost node ---- */
+
+static uint32_t begin_to_continue(const char *workers)
+{
+    uint32_t epoch = 0;
+
+    begin_with_replicas();
+    for (uint32_t i = 0; i < N_NODES; i++) {
+        Control proposal = call(1, CONTROL_CALL_RUN, "task x", "");
+
+        proposal.propose.survives = true;
+        proposal.propose.workers = workers;
+        say(i, proposal);
+    }
+    for (uint32_t i = 0; i < N_NODES; i++)
+        epoch = expect(i, CONTROL_GO)->go.id;
+    for (uint32_t i = 0; i < N_NODES; i++)
+        ready(i, 1);
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+    return epoch;
+}
+
+static Control reader(uint32_t epoch, bool is_dynamic)
+{
+    return (Control){ .kind = CONTROL_READER,
+                      .reader = { .epoch = epoch,
+                                  .n_epochs = 1,
+                                  .is_dynamic = is_dynamic,
+                                  .description = "r",
+                                  .digest = "" } };
+}
+
+static Control want(uint32_t epoch, uint32_t n, const char *events)
+{
+    return (Control){ .kind = CONTROL_WANT,
+                      .want = { .epoch = epoch, .n_blocks = n, .events = events } };
+}
+
+/* Nodes 0 and 1 read an input of two blocks; node 2 reads nothing. */
+static void open_readers(uint32_t epoch)
+{
+    for (uint32_t node = 0; node < 2; node++) {
+        say(node, reader(epoch, true));
+        say(node, (Control){ .kind = CONTROL_INPUTS,
+                             .inputs = { .epoch = epoch, .lines = "20 2 1 a\n" } });
+    }
+}
+
+static void expect_tickets(uint32_t node, const char *tickets)
+{
+    ck_assert_str_eq(expect(node, CONTROL_BLOCKS)->blocks.tickets, tickets);
+}
+
+/* Rank 0 asks for a sum. */
+static void sum_with_others(uint32_t epoch)
+{
+    g_autoptr(GString) lines = g_string_new(NULL);
+
+    tensor_wish_write(lines,
+                      &(TensorWish){ .kind = TENSOR_WISH_ASK,
+                                     .name = "sum",
+                                     .request = { .operation = TENSOR_ALLREDUCE,
+                                                  .n_dims = 1,
+                                                  .shape = { 4 },
+                                                  .reduce = { .prescale = 1, .postscale = 1 } } });
+    say(0, (Control){ .kind = CONTROL_ENQUEUE, .enqueue = { epoch, lines->str } });
+}
+
+/* Barriers do without them; what waits for their clocks is released before the end. */
+START_TEST(a_task_that_continues_ends_well_when_parts_have_let_lost_workers_go)
+{
+    const uint32_t epoch = begin_to_continue("1 1 1");
+
+    arrive(0, epoch, 0);
+    arrive(2, epoch, 0);
+    expect_quiet();
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    expect_release(0, epoch, 0);
+    expect_release(2, epoch, 0);
+    done(0, epoch);
+    done(2, epoch);
+    expect_quiet();
+    did(0, 2, CONTROL_RECOVER_CLOSE, "");
+    did(2, 2, CONTROL_RECOVER_CLOSE, "");
+    expect_step(5u, 2, CONTROL_RECOVER_PROMOTE, "");
+    did(0, 2, CONTROL_RECOVER_PROMOTE, "");
+    did(2, 2, CONTROL_RECOVER_PROMOTE, "");
+    expect_step(5u, 2, CONTROL_RECOVER_OPEN, "");
+    expect_quiet();
+    did(0, 2, CONTROL_RECOVER_OPEN, "");
+    did(2, 2, CONTROL_RECOVER_OPEN, "");
+    expect_verdict(0, CONTROL_TASK_END, CONTROL_OK, "");
+    expect_verdict(2, CONTROL_TASK_END, CONTROL_OK, "");
+}
+END_TEST
+
+/* No worker must wait for those that are lost, and no row of data be read by nobody. */
+START_TEST(a_task_fails_if_it_cannot_continue_without_its_lost_workers)
+{
+    static const struct {
+        const char *workers, *need;
+    } needs[] = {
+        { "0 2 0", "no other node has workers of it" },
+        { "1 1 1", "each of its workers reads a fixed share of the data" },
+        { "1 1 0", "its workers have used collectives" },
+    };
+    const uint32_t epoch = begin_to_continue(needs[_i].workers);
+    g_autofree char *text = g_strdup_printf(GONE_TEXT "; task x cannot go on: %s", needs[_i].need);
+
+    if (_i == 1)
+        say(0, reader(epoch, false));
+    if (_i == 2)
+        sum_with_others(epoch);
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    expect_verdict(0, CONTROL_CANCEL, LOST_CODE, text);
+    expect_verdict(2, CONTROL_CANCEL, LOST_CODE, text);
+}
+END_TEST
+
+/* Those that it reads, and those that it has read, because its Adds may be lost with it. */
+START_TEST(blocks_of_a_lost_node_are_read_by_others)
+{
+    const uint32_t epoch = begin_to_continue("1 1 1");
+
+    open_readers(epoch);
+    say(1, want(epoch, 1, ""));
+    expect_tickets(1, "d0 0 0 0\n");
+    say(1, want(epoch, 1, "f0 0 0 9\n"));
+    expect_tickets(1, "d0 0 1 0\n");
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    say(0, want(epoch, 1, ""));
+    expect_tickets(0, "d0 0 0 0\n");
+    say(0, want(epoch, 1, "f0 0 0 9\n"));
+    expect_tickets(0, "d0 0 1 0\n");
+}
+END_TEST
+
+/* If its workers had ended, all their Adds are on replicas. */
+START_TEST(blocks_that_were_read_by_workers_that_had_ended_are_not_read_again)
+{
+    const uint32_t epoch = begin_to_continue("1 1 1");
+
+    open_readers(epoch);
+    say(1, want(epoch, 1, ""));
+    expect_tickets(1, "d0 0 0 0\n");
+    say(1, want(epoch, 0, "f0 0 0 9\n"));
+    arrive(1, epoch, CONTROL_NO_ROUND);
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    say(0, want(epoch, 1, ""));
+    expect_tickets(0, "d0 0 1 0\n");
+    say(0, want(epoch, 1, "f0 0 1 9\n"));
+    expect_tickets(0, "");
+}
+END_TEST
+
+START_TEST(a_task_fails_if_blocks_of_a_lost_node_come_back_when_nobody_reads)
+{
+    const uint32_t epoch = begin_to_continue("1 1 0");
+
+    open_readers(epoch);
+    say(1, want(epoch, 1, ""));
+    expect_tickets(1, "d0 0 0 0\n");
+    say(0, want(epoch, 1, ""));
+    expect_tickets(0, "d0 0 1 0\n");
+    say(0, want(epoch, 1, "f0 0 1 9\n"));
+    expect_tickets(0, "");
+    done(0, epoch);
+    done(2, epoch);
+    lose(GONE);
+    recover(2);
+    expect_verdict(0, CONTROL_TASK_END, LOST_CODE,
+                   "task x: a node was lost, and 1 of the blocks of data that it was to read came "
+                   "back when no worker read any more");
+}
+END_TEST
+
 /* A table, or a task, that is made after a loss is made by the nodes that live. */
 START_TEST(calls_go_on_without_a_lost_node)
 {
@@ -323,6 +504,11 @@ int main(void)
     tcase_add_test(cases, a_task_ends_well_without_a_node_whose_workers_had_ended);
     tcase_add_loop_test(cases, a_run_outlives_nodes_once_a_table_with_replicas_is_there, 0, 2);
     tcase_add_test(cases, a_task_fails_if_its_workers_are_lost);
+    tcase_add_test(cases, a_task_that_continues_ends_well_when_parts_have_let_lost_workers_go);
+    tcase_add_loop_test(cases, a_task_fails_if_it_cannot_continue_without_its_lost_workers, 0, 3);
+    tcase_add_test(cases, blocks_of_a_lost_node_are_read_by_others);
+    tcase_add_test(cases, blocks_that_were_read_by_workers_that_had_ended_are_not_read_again);
+    tcase_add_test(cases, a_task_fails_if_blocks_of_a_lost_node_come_back_when_nobody_reads);
     tcase_add_loop_test(cases, calls_go_on_without_a_lost_node, 0, 3);
     tcase_add_test(cases, a_call_begins_when_the_parts_have_their_primaries);
     tcase_add_test(cases, a_table_that_is_made_when_a_node_is_lost_is_made);

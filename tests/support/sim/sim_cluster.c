@@ -173,7 +173,11 @@ static bool run_tasks(SimNode *node, SimJob *job, GError **error)
     const SimScenario *const scenario = job->scenario;
     const char *names[SIM_MOST_TABLES + 1] = { NULL };
     const RubatoTask task = {
-        .name = "work", .run = sim_worker_run, .user_data = job, .tables = names
+        .name = "work",
+        .run = sim_worker_run,
+        .user_data = job,
+        .tables = names,
+        .on_loss = scenario->continues ? RUBATO_ON_LOSS_CONTINUE : RUBATO_ON_LOSS_FAIL,
     };
 
     for (uint32_t i = 0; i < scenario->n_tables; i++)

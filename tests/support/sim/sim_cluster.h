@@ -82,6 +82,7 @@ typedef struct {
     int64_t between_moves_ns; /* at most */
     bool asks_services;       /* after each task */
     bool outlives;            /* a node that is killed while a task runs ends nothing */
+    bool continues;           /* the tasks go on without the workers of a lost node */
     SimFault faults[SIM_MOST_FAULTS];
     uint32_t n_faults;
     int64_t heals_ms; /* there are no faults from then on */
@@ -116,6 +117,9 @@ void sim_scenario_draw_loss(SimScenario *scenario, uint64_t seed);
 
 /* The same with four nodes, of which two without workers are killed, and two replicas. */
 void sim_scenario_draw_losses(SimScenario *scenario, uint64_t seed);
+
+/* A node is lost, or sometimes two of them, and has workers, without which the tasks go on. */
+void sim_scenario_draw_worker_loss(SimScenario *scenario, uint64_t seed);
 
 /* The cluster and the faults of a seed, except those that end a task, with an exact program. */
 void sim_scenario_draw_exact(SimScenario *scenario, uint64_t seed, uint64_t program);

@@ -78,16 +78,24 @@ static bool goes_on(const SimCluster *cluster)
 }
 
 /* Whether a node dies before the run has begun on all nodes, and has a table with replicas; or
- * before the scheduler knows that the task which it has begun needs nothing of it. */
+ * before the scheduler knows that the task which it has begun needs nothing of it, if it does not
+ * continue without. */
 static bool is_early(const SimCluster *cluster, const SimNode *node)
 {
     bool is_early = node->starts_ms > 0 &&
                     (node->started_ms == 0 ||
-                     sim_now_ms() < node->started_ms + (int64_t)cluster->scenario->timeout_ms);
+                     (!cluster->scenario->continues &&
+                      sim_now_ms() < node->started_ms + (int64_t)cluster->scenario->timeout_ms));
 
     for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++)
         is_early = is_early || (cluster->nodes[i].engine == NULL && !cluster->nodes[i].has_ended);
     return is_early || !goes_on(cluster);
+}
+
+static void lose_workers(const SimJob *job, uint32_t node)
+{
+    for (uint32_t i = 0; job->scenario != NULL && i < job->scenario->n_tables; i++)
+        sim_history_lose_node(job->histories[i], node);
 }
 
 static void begin_fault(void *data, uint64_t number)
@@ -112,6 +120,9 @@ static void begin_fault(void *data, uint64_t number)
         node->was_killed = true;
         cluster->n_living--;
         cluster->killed_ms = sim_now_ms() - cluster->begun_ms;
+        lose_workers(&cluster->job, fault->from);
+        lose_workers(&cluster->job_beside, fault->from);
+        lose_workers(&cluster->job_again, fault->from);
         sim_freeze(fault->from);
         cut_off(cluster, fault->from);
     } else {

@@ -15,6 +15,7 @@ typedef struct {
 typedef struct {
     Added *added; /* n of them, and one more, without a clock: the sum of all */
     uint32_t n, room;
+    uint32_t n_shown; /* so many Adds a Get has shown */
 } Log;
 
 struct SimHistory {
@@ -24,6 +25,8 @@ struct SimHistory {
     bool has_cache; /* a Get may be answered with rows that were read earlier */
     bool has_adopted;
     uint32_t *n_barriers; /* that each worker has reached */
+    uint32_t *nodes;      /* of each worker of the task; UINT32_MAX: it has not begun */
+    uint64_t lost_nodes;  /* a bit for each */
     RubatoKey first_key;
     uint32_t n_keys, n_workers;
     Log *logs; /* by key, then worker */
@@ -46,6 +49,8 @@ SimHistory *sim_history_new(const char *name, SimModel model, uint64_t staleness
     history->staleness = staleness;
     history->has_cache = has_cache;
     history->n_barriers = g_new0(uint32_t, n_workers);
+    history->nodes = g_new(uint32_t, n_workers);
+    memset(history->nodes, 0xff, n_workers * sizeof *history->nodes);
     history->first_key = first_key;
     history->n_keys = n_keys;
     history->n_workers = n_workers;
@@ -65,6 +70,7 @@ void sim_history_free(SimHistory *history)
         g_free(history->logs[i].added);
     g_free(history->logs);
     g_free(history->n_barriers);
+    g_free(history->nodes);
     g_free(history->name);
     g_free(history);
 }
@@ -74,9 +80,30 @@ void sim_history_begin_task(SimHistory *history)
     for (size_t i = 0; i < (size_t)history->n_keys * history->n_workers; i++) {
         Log *const log = &history->logs[i];
         log->added[0].sum = log->added[log->n].sum;
-        log->n = 0;
+        log->n = log->n_shown = 0;
     }
+    memset(history->nodes, 0xff, history->n_workers * sizeof *history->nodes);
     memset(history->n_barriers, 0, history->n_workers * sizeof *history->n_barriers);
+}
+
+void sim_history_begin_worker(SimHistory *history, uint32_t worker, uint32_t node)
+{
+    history->nodes[worker] = node;
+}
+
+void sim_history_lose_node(SimHistory *history, uint32_t node)
+{
+    history->lost_nodes |= UINT64_C(1) << node;
+}
+
+static bool is_lost_node(const SimHistory *history, uint32_t node)
+{
+    return node != UINT32_MAX && (history->lost_nodes >> node & 1) != 0;
+}
+
+static bool is_lost(const SimHistory *history, uint32_t worker)
+{
+    return is_lost_node(history, history->nodes[worker]);
 }
 
 void sim_history_enter_barrier(SimHistory *history, uint32_t worker)
@@ -145,7 +172,17 @@ void sim_history_begin_get(SimHistory *history, SimGet *get, uint32_t worker, ui
         get->least[i] = log_of(history, keys[i], worker)->n;
 }
 
-/* How many Adds of a worker the Get must see, and may see. */
+/* The last barrier that both workers have passed. One that is lost may have come to its last one
+ * without its node having told that its Adds had arrived. */
+static uint32_t barriers_since(const SimHistory *history, const SimGet *get, uint32_t worker)
+{
+    const uint32_t n = history->n_barriers[worker];
+
+    return is_lost(history, worker) ? MIN(get->n_barriers, n > 0 ? n - 1 : 0) : get->n_barriers;
+}
+
+/* How many Adds of a worker the Get must see, and may see. Of a worker that is lost with its node,
+ * those count that had come. */
 static void find_bounds(const SimHistory *history, const SimGet *get, size_t i, uint32_t worker,
                         uint32_t *least, uint32_t *most)
 {
@@ -154,30 +191,39 @@ static void find_bounds(const SimHistory *history, const SimGet *get, size_t i, 
 
     switch (history->model) {
     case SIM_MODEL_BSP:
-        *least = *most = count_before(log, get->clock);
+        *most = count_before(log, get->clock);
+        *least = is_lost(history, worker) ? 0 : *most;
         return;
     case SIM_MODEL_ASP:
         *least = 0;
         break;
     case SIM_MODEL_SSP:
     case SIM_MODEL_SPARSE_SSP:
-        *least = count_before(log, get->clock - stale);
+        *least = is_lost(history, worker) ? 0 : count_before(log, get->clock - stale);
         break;
     }
     *most = log->n;
     if (worker == get->worker)
         *least = get->least[i];
     if (!history->has_cache) {
-        const uint32_t n = count_before_barrier(log, get->n_barriers);
+        const uint32_t n = count_before_barrier(log, barriers_since(history, get, worker));
         *least = MAX(*least, n);
     }
 }
 
+/* Whether they are all Adds of some clocks. */
+static bool are_whole_clocks(const Log *log, uint32_t n)
+{
+    return n == 0 || n == log->n || log->added[n - 1].clock != log->added[n].clock;
+}
+
 void sim_history_end_get(SimHistory *history, SimGet *get, const int64_t *rows)
 {
+    if (is_lost_node(history, sim_node())) /* it goes on when all others have ended */
+        return;
     for (size_t i = 0; i < get->n; i++)
         for (uint32_t worker = 0; worker < history->n_workers; worker++) {
-            const Log *const log = log_of(history, get->keys[i], worker);
+            Log *const log = log_of(history, get->keys[i], worker);
             const int64_t sum = rows[i * history->n_workers + worker];
             uint32_t least = 0, most = 0, seen = 0;
 
@@ -194,6 +240,11 @@ void sim_history_end_get(SimHistory *history, SimGet *get, const int64_t *rows)
                          G_GUINT64_FORMAT " %u Adds of worker %u, and not %u to %u",
                          history->name, get->keys[i], get->worker, get->clock, seen, worker, least,
                          most);
+            if (history->model == SIM_MODEL_BSP && !are_whole_clocks(log, seen))
+                sim_fail("table %s, key %" G_GUINT64_FORMAT ": worker %u sees half a clock of "
+                         "worker %u",
+                         history->name, get->keys[i], get->worker, worker);
+            log->n_shown = MAX(log->n_shown, seen);
         }
 }
 
@@ -267,6 +318,25 @@ void sim_history_check_clock(const SimHistory *history, const int64_t *rows, uin
                  history->name, clock);
 }
 
+/* The Adds that had come of a worker that is lost are all that it has made, for all who read. */
+static void forget_lost(const SimHistory *history, RubatoKey key, uint32_t worker, int64_t sum)
+{
+    Log *const log = log_of(history, key, worker);
+    uint32_t n = 0;
+
+    while (n < log->n && log->added[n].sum != sum)
+        n++;
+    if (n < log->n_shown)
+        sim_fail("table %s, key %" G_GUINT64_FORMAT ": in the end there are %u Adds of worker %u, "
+                 "which is lost, and a Get has shown %u",
+                 history->name, key, n, worker, log->n_shown);
+    if (history->model == SIM_MODEL_BSP && !are_whole_clocks(log, n))
+        sim_fail("table %s, key %" G_GUINT64_FORMAT ": in the end there is half a clock of worker "
+                 "%u, which is lost",
+                 history->name, key, worker);
+    log->n = n;
+}
+
 void sim_history_check_all(const SimHistory *history, RubatoKey first, size_t n,
                            const int64_t *rows)
 {
@@ -274,6 +344,9 @@ void sim_history_check_all(const SimHistory *history, RubatoKey first, size_t n,
         for (uint32_t worker = 0; worker < history->n_workers; worker++) {
             const Log *const log = log_of(history, first + i, worker);
             const int64_t sum = rows[i * history->n_workers + worker];
+
+            if (is_lost(history, worker))
+                forget_lost(history, first + i, worker, sum);
             if (sum != log->added[log->n].sum)
                 sim_fail("table %s, key %" G_GUINT64_FORMAT ": in the end there is %" //
                          G_GINT64_FORMAT " of worker %u, and not %" G_GINT64_FORMAT,

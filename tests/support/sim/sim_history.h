@@ -23,6 +23,12 @@ void sim_history_free(SimHistory *history);
 /* A task begins: clocks are 0, and every earlier Add must be seen. */
 void sim_history_begin_task(SimHistory *history);
 
+/* A worker of the task is on that node. */
+void sim_history_begin_worker(SimHistory *history, uint32_t worker, uint32_t node);
+
+/* The node was killed. Of what its workers have made, the first Adds count, to any number. */
+void sim_history_lose_node(SimHistory *history, uint32_t node);
+
 /* The worker reaches a barrier. After it, the worker sees everything that any worker added before
  * the barrier. That holds if no row that was read earlier is served again. */
 void sim_history_enter_barrier(SimHistory *history, uint32_t worker);

@@ -359,6 +359,23 @@ void sim_scenario_draw_losses(SimScenario *scenario, uint64_t seed)
     scenario->heals_ms = 6000;
 }
 
+void sim_scenario_draw_worker_loss(SimScenario *scenario, uint64_t seed)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 29 };
+
+    if (seed % 4 == 3)
+        sim_scenario_draw_losses(scenario, seed);
+    else
+        sim_scenario_draw_loss(scenario, seed);
+    for (uint32_t i = 0; i < scenario->n_faults; i++) {
+        const uint32_t n = between(&dice, 1, 2);
+
+        scenario->workers[scenario->faults[i].from] = n;
+        scenario->n_workers += n;
+    }
+    scenario->continues = true;
+}
+
 static void drop_fault(SimScenario *scenario, uint32_t i)
 {
     scenario->faults[i] = scenario->faults[--scenario->n_faults];

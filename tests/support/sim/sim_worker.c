@@ -481,6 +481,8 @@ bool sim_worker_run(RubatoWorker *worker, void *user_data, GError **error)
     for (uint32_t i = 0; i < job->scenario->n_tables; i++)
         self.tables[i] =
             (Opened){ .spec = &job->scenario->tables[i], .history = job->histories[i] };
+    for (uint32_t i = 0; i < job->scenario->n_tables; i++)
+        sim_history_begin_worker(job->histories[i], self.rank, sim_node());
     const bool ok = work(&self, job, error);
     for (uint32_t i = 0; i < job->scenario->n_tables; i++)
         close_table(&self, &self.tables[i]);

@@ -1,0 +1,240 @@
+/* A node with workers is killed while a task runs that continues without them: the Adds of the
+ * others count once, and every row of the data is read by somebody.
+ *
+ * docs/liveness.md: A task that continues. */
+#include <signal.h>
+#include <string.h>
+
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/runner.h"
+
+enum { N_NODES = 3, VICTIM = 2, N_KEYS = 300, ROUNDS = N_KEYS, MORE = 20 };
+
+static const RubatoTableSpec specs[] = {
+    { .name = "rows", .model = "asp", .dtype = RUBATO_I64, .n_keys = N_KEYS + 1, .parts = 7 },
+    { .name = "rows", .model = "bsp", .dtype = RUBATO_I64, .n_keys = N_KEYS + 1, .parts = 7 },
+    { .name = "rows",
+      .model = "ssp",
+      .staleness = 2,
+      .dtype = RUBATO_I64,
+      .storage = "hash",
+      .parts = 7 },
+};
+
+static const ClusterShape shape = { .n_nodes = N_NODES, .nodes = { { 1, 2 }, { 1, 1 }, { 2, 2 } } };
+
+typedef struct {
+    RubatoEngine *engine;
+    RubatoDataset *dataset;
+} Job;
+
+static bool is_lost(RubatoEngine *engine)
+{
+    size_t n;
+    RubatoNodeState *const states = rubato_engine_list_nodes(engine, &n);
+    const bool is_lost = states[VICTIM].is_lost;
+
+    rubato_node_states_free(states, n);
+    return is_lost;
+}
+
+static bool continue_task(RubatoEngine *engine, RubatoTaskFunc function, Job *job, GError **error)
+{
+    const char *const tables[] = { "rows", NULL };
+
+    return rubato_engine_run(engine,
+                             &(RubatoTask){ .name = "work",
+                                            .run = function,
+                                            .user_data = job,
+                                            .tables = tables,
+                                            .on_loss = RUBATO_ON_LOSS_CONTINUE },
+                             error);
+}
+
+/* ---- rounds ---- */
+
+/* Adds 1 to all keys in each round. The workers of one rank see the same rows in the end; each key
+ * has what the others have added, and what had come of the lost workers. */
+static bool work(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const Job *const job = user_data;
+    const RubatoKey rounds_key = ROUNDS;
+    int64_t ones[N_KEYS], rows[N_KEYS], rounds = 0;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
+
+    TRY(table != NULL);
+    for (size_t i = 0; i < N_KEYS; i++)
+        ones[i] = 1;
+    for (int more = 0; more < MORE; more += is_lost(job->engine), rounds++) {
+        TRY(rubato_kv_table_add_range(table, 0, N_KEYS, ones, error) &&
+            rubato_kv_table_get_range(table, 0, N_KEYS, rows, error) &&
+            rubato_kv_table_clock(table, error));
+        if (rounds == 5)
+            cluster_say("busy");
+    }
+    return rubato_kv_table_add(table, &rounds_key, 1, &rounds, error) &&
+           rubato_worker_barrier(worker, error);
+}
+
+/* The lost workers had begun a round more than they had ended, at most as many as there are clocks
+ * between the fastest and the slowest worker under any model that bounds them. */
+static bool play_rounds(RubatoEngine *engine, const void *data, GError **error)
+{
+    Job job = { .engine = engine };
+    RubatoTableSpec spec = *(const RubatoTableSpec *)data;
+    int64_t rows[N_KEYS + 1];
+
+    spec.replicas = 1;
+    TRY(rubato_engine_create_table(engine, &spec, error) &&
+        continue_task(engine, work, &job, error) &&
+        rubato_engine_get_range(engine, spec.name, 0, N_KEYS + 1, rows, error));
+    for (size_t i = 0; i < N_KEYS; i++)
+        EXPECT(rows[i] >= rows[ROUNDS] + 4, /* the lost workers had been busy for some rounds */
+               "key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", i, rows[i],
+               rows[ROUNDS]);
+    cluster_say("%" G_GINT64_FORMAT " rounds", rows[ROUNDS]);
+    return rubato_engine_barrier(engine, error);
+}
+
+static ClusterRun *kill_victim(ClusterPlay play, const void *data)
+{
+    ClusterRun *const run = cluster_run_new(&shape);
+
+    cluster_start(run, play, data);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        cluster_wait_for(run, i, "busy");
+    cluster_signal(run, VICTIM, SIGKILL);
+    return run;
+}
+
+START_TEST(a_task_continues_without_the_workers_of_a_node_that_is_killed)
+{
+    ClusterRun *const run = kill_victim(play_rounds, &specs[_i]);
+
+    for (uint32_t i = 0; i < VICTIM; i++) {
+        cluster_expect_end(run, i, 0);
+        cluster_expect_text(run, i, "the run goes on, by part map 2");
+        cluster_expect_text(run, i, " rounds");
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- data ---- */
+
+enum { N_ROWS = 3000, READ_FIRST = 40 };
+
+static RubatoDataset *make_rows(GError **error)
+{
+    size_t starts[N_ROWS + 1] = { 0 };
+    float labels[N_ROWS];
+
+    for (int i = 0; i < N_ROWS; i++)
+        labels[i] = (float)i;
+    return rubato_dataset_new_from_rows(
+        &(RubatoRows){ .n_rows = N_ROWS, .row_start = starts, .label = labels }, "rows", error);
+}
+
+/* Adds 1 to the key of each row that it reads. Nobody reads on after some rows before the node is
+ * lost, so there is something left to read. The victim's workers hold what they have read. */
+static bool read_rows(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const Job *const job = user_data;
+    const RubatoReaderOptions options = { .split = RUBATO_SPLIT_DYNAMIC, .batch_rows = 10 };
+    const int64_t one = 1;
+    g_autoptr(RubatoBatch) batch = NULL;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
+    g_autoptr(RubatoReader) reader =
+        table == NULL ? NULL : rubato_worker_open_reader(worker, job->dataset, &options, error);
+    size_t n = 0;
+
+    TRY(reader != NULL);
+    while (rubato_reader_next(reader, &batch, error)) {
+        for (size_t i = 0; i < batch->n_rows; i++) {
+            const RubatoKey key = (RubatoKey)batch->label[i];
+
+            TRY(rubato_kv_table_add(table, &key, 1, &one, error));
+        }
+        n += batch->n_rows;
+        if (n == READ_FIRST)
+            cluster_say("busy");
+        while (n == READ_FIRST && !is_lost(job->engine))
+            TRY(rubato_kv_table_get(table, &(RubatoKey){ 0 }, 1, &(int64_t){ 0 }, error));
+        TRY(rubato_kv_table_clock(table, error));
+    }
+    return !rubato_reader_failed(reader);
+}
+
+static bool play_data(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = {
+        .name = "rows", .dtype = RUBATO_I64, .n_keys = N_ROWS, .parts = 7, .replicas = 1
+    };
+    g_autoptr(RubatoDataset) dataset = make_rows(error);
+    Job job = { engine, dataset };
+    g_autofree int64_t *rows = g_new(int64_t, N_ROWS);
+    uint32_t n_again = 0;
+
+    (void)data;
+    TRY(dataset != NULL && rubato_engine_create_table(engine, &spec, error) &&
+        continue_task(engine, read_rows, &job, error) &&
+        rubato_engine_get_range(engine, "rows", 0, N_ROWS, rows, error));
+    for (int i = 0; i < N_ROWS; i++) {
+        EXPECT(rows[i] == 1 || rows[i] == 2, "row %d was read %" G_GINT64_FORMAT " times", i,
+               rows[i]);
+        n_again += rows[i] > 1;
+    }
+    cluster_say("%u rows twice", n_again);
+    return rubato_engine_barrier(engine, error);
+}
+
+START_TEST(rows_that_a_lost_node_has_read_are_read_by_others)
+{
+    ClusterRun *const run = kill_victim(play_data, NULL);
+
+    for (uint32_t i = 0; i < VICTIM; i++) {
+        cluster_expect_end(run, i, 0);
+        cluster_expect_text(run, i, " rows twice");
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- what is refused ---- */
+
+static bool play_without_replicas(RubatoEngine *engine, const void *data, GError **error)
+{
+    g_autoptr(GError) refused = NULL;
+    Job job = { .engine = engine };
+
+    (void)data;
+    TRY(rubato_engine_create_table(engine, &specs[0], error));
+    EXPECT(!continue_task(engine, work, &job, &refused), "it runs");
+    EXPECT(g_error_matches(refused, RUBATO_ERROR, RUBATO_ERROR_INVALID), "%s", refused->message);
+    cluster_say("%s", refused->message);
+    return rubato_engine_barrier(engine, error);
+}
+
+START_TEST(a_task_that_continues_needs_replicas_of_all_its_tables)
+{
+    ClusterRun *const run = cluster_run_new(&shape);
+
+    cluster_start(run, play_without_replicas, NULL);
+    cluster_expect_success(run);
+    cluster_expect_text(run, 0, "its table rows has no replicas");
+    cluster_run_free(run);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cluster continue");
+    TCase *cases = cluster_add_case(suite, "continue");
+
+    tcase_add_loop_test(cases, a_task_continues_without_the_workers_of_a_node_that_is_killed, 0,
+                        G_N_ELEMENTS(specs));
+    tcase_add_test(cases, rows_that_a_lost_node_has_read_are_read_by_others);
+    tcase_add_test(cases, a_task_that_continues_needs_replicas_of_all_its_tables);
+    return run_suite(suite);
+}
