@@ -3,7 +3,7 @@
  * The rows that a table has at its end are read once in a run, by the scheduler's node, as any
  * program reads them. With these, the history alone tells whether each Add counts once.
  *
- * Threads: that of the engine's calls. */
+ * Threads: that of the engine's calls, unless engine_private.h says otherwise. */
 #include "engine/engine_private.h"
 #include "engine/task/task_run.h"
 
@@ -37,6 +37,13 @@ void engine_note_end(RubatoEngine *engine, const RubatoTaskRun *run, bool ok)
     history_next_phase(engine->history);
     history_say(engine->history, "end %u at %" G_GUINT64_FORMAT " %s\n", task_run_epoch(run),
                 history_phase(engine->history), ok ? "well" : "badly");
+}
+
+/* A node may be lost and live. Then it goes on with its file, but what it says was not done. */
+void engine_note_lost_node(RubatoEngine *engine, uint32_t number)
+{
+    if (engine->history != NULL)
+        history_say(engine->history, "lost %u\n", engine->office.node_ids[number]);
 }
 
 void engine_note_table(RubatoEngine *engine, const Table *table)

@@ -241,6 +241,9 @@ bool engine_begin_history(RubatoEngine *engine, GError **error);
 void engine_note_task(RubatoEngine *engine, const RubatoTaskRun *run);
 void engine_note_end(RubatoEngine *engine, const RubatoTaskRun *run, bool ok);
 
+/* The run goes on without the node of this number. Any thread. */
+void engine_note_lost_node(RubatoEngine *engine, uint32_t number);
+
 /* A table was made, or is about to be dropped. All its rows are read at the end, once in a run. */
 void engine_note_table(RubatoEngine *engine, const Table *table);
 void engine_note_drop(RubatoEngine *engine, const char *table);

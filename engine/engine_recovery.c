@@ -109,6 +109,7 @@ static void close_step(RubatoEngine *engine, const ControlRecover *recover, uint
     for (guint i = 0; i < tables->len; i++) /* after a second loss they are closed already */
         part_map_close(((Table *)g_ptr_array_index(tables, i))->map);
     post_office_lose_node(&engine->office, recover->node);
+    engine_note_lost_node(engine, recover->node);
     services_break(engine->services, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), recover->text);
     all = list_tables(engine, /* all= */ true);
     listing.tables = all;

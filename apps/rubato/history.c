@@ -114,7 +114,7 @@ static void print_report(const Report *report, const HistoryCounts *counts)
             counts->n_rows, counts->n_undecided, counts->n_unjudged);
     if (history->n_missing > 0)
         g_print("INCOMPLETE: %u node%s\n", history->n_missing,
-                history->n_missing == 1 ? " has no whole history: it was killed, or could not write"
+                history->n_missing == 1 ? " has no whole history: it was lost, or could not write"
                                         : "s have no whole history");
     for (guint i = 0; i < report->problems->len; i++) {
         const Problem *const problem = &g_array_index(report->problems, Problem, i);

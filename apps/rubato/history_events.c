@@ -138,6 +138,9 @@ static void read_line(void *user, uint32_t node, const char *line)
         read_task_line(history, words, line);
     else if (n >= 2 && strcmp(words[0], "rows") == 0)
         take_table(history, (uint32_t)g_ascii_strtoull(words[1], NULL, 10))->was_read = true;
+    else if (n >= 2 && strcmp(words[0], "lost") == 0)
+        g_hash_table_add(history->lost,
+                         GUINT_TO_POINTER((guint)g_ascii_strtoull(words[1], NULL, 10)));
 }
 
 /* ---- who asks ---- */
@@ -384,7 +387,12 @@ static bool read_files(History *history, const char *folder, GError **error)
         if (!ok)
             return false;
         n_nodes = MAX(n_nodes, file.n_nodes);
-        n_complete += file.state == HISTORY_FILE_COMPLETE;
+    }
+    for (guint i = 0; i < history->files->len; i++) {
+        const HistoryFile *const file = &g_array_index(history->files, HistoryFile, i);
+
+        n_complete += file->state == HISTORY_FILE_COMPLETE &&
+                      !g_hash_table_contains(history->lost, GUINT_TO_POINTER(file->node));
     }
     history->n_missing = MAX(n_nodes, names->len) - n_complete;
     for (guint i = 0; i < history->tables->len; i++) {
@@ -422,6 +430,7 @@ History *history_read(const char *folder, HistoryComplainFunc func, void *user, 
     history->sources = g_array_new(FALSE, FALSE, sizeof(HistorySource));
     history->places = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     history->files = g_array_new(FALSE, FALSE, sizeof(HistoryFile));
+    history->lost = g_hash_table_new(NULL, NULL);
     if (read_files(history, folder, error))
         return history;
     history_free(history);
@@ -444,5 +453,6 @@ void history_free(History *history)
     g_array_unref(history->sources);
     g_hash_table_unref(history->places);
     g_array_unref(history->files);
+    g_hash_table_unref(history->lost);
     g_free(history);
 }

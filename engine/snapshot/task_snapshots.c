@@ -13,6 +13,7 @@
 #include "engine/snapshot/snapshot_files.h"
 #include "engine/task/task_run.h"
 #include "io/net/log_sink.h"
+#include "io/store/outside_requests.h"
 #include "io/store/snapshot_folder.h"
 
 /* Between two looks at the clock of workers, and into the directory. */
@@ -89,16 +90,31 @@ static bool ask(TaskSnapshots *snapshots, GError **error)
     return false;
 }
 
+/* A snapshot that has not even begun answers no request. If a request stayed, a snapshot would be
+ * due again at once, and who asked would wait for ever. (asked: those there before) */
+static void refuse_requests(const TaskSnapshots *snapshots, GPtrArray *asked, const char *why)
+{
+    g_autoptr(GPtrArray) left = outside_requests_list(snapshots->directory);
+
+    for (guint i = left->len; i-- > 0;)
+        if (!g_ptr_array_find_with_equal_func(asked, left->pdata[i], g_str_equal, NULL))
+            g_ptr_array_remove_index(left, i);
+    outside_requests_answer(snapshots->directory, left, 0, why);
+}
+
 static void take(TaskSnapshots *snapshots, uint64_t clock)
 {
+    g_autoptr(GPtrArray) asked = outside_requests_list(snapshots->directory);
     g_autoptr(GError) error = NULL;
 
     snapshots->asked_us = g_get_monotonic_time();
     snapshots->clock = clock;
     /* Cancelled: the task has ended. Then it needs none. */
-    if (!ask(snapshots, &error) && !g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED))
-        g_warning("task %s goes on without a snapshot that was due: %s",
-                  task_run_name(snapshots->run), error->message);
+    if (ask(snapshots, &error) || g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED))
+        return;
+    g_warning("task %s goes on without a snapshot that was due: %s", task_run_name(snapshots->run),
+              error->message);
+    refuse_requests(snapshots, asked, error->message);
 }
 
 static void *run(void *data)

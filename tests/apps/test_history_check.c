@@ -333,6 +333,24 @@ START_TEST(a_history_without_an_end_is_incomplete)
 }
 END_TEST
 
+/* The lost node has come to its end, and says that an Add was made which is not there. */
+START_TEST(rows_are_not_compared_after_the_loss_of_a_node)
+{
+    Writer writer = { 0 };
+
+    begin(&writer, "bsp", "add");
+    History *other = open_node(1, "bsp", "add");
+    if (_i == 1)
+        history_say(other, "lost 0\n");
+    history_close(other);
+    lose_none(&writer, /* faulty= */ true);
+    g_autofree char *said = check_folder(NULL, _i == 1 ? EXIT_INCOMPLETE : EXIT_WRONG);
+    ck_assert_msg((strstr(said, "INCOMPLETE: 1 node has no whole history: it was lost") != NULL) ==
+                      (_i == 1),
+                  "%s", said);
+}
+END_TEST
+
 /* Each byte of a small history is changed: it never crashes. */
 START_TEST(damaged_files_are_refused_or_judged)
 {
@@ -372,6 +390,7 @@ int main(void)
                         G_N_ELEMENTS(cases));
     tcase_add_test(tcase, rows_that_a_handler_wrote_are_not_compared);
     tcase_add_loop_test(tcase, a_history_without_an_end_is_incomplete, 0, 2);
+    tcase_add_loop_test(tcase, rows_are_not_compared_after_the_loss_of_a_node, 0, 2);
     tcase_add_test(tcase, damaged_files_are_refused_or_judged);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);

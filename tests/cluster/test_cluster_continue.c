@@ -2,10 +2,14 @@
  * others count once, and every row of the data is read by somebody.
  *
  * docs/liveness.md: A task that continues. */
+#include <math.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 
+#include "io/history/history.h"
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/program_run.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
@@ -108,16 +112,109 @@ static ClusterRun *kill_victim(ClusterPlay play, const void *data)
     return run;
 }
 
+/* Nothing is held against the lost workers, whose history has no end. */
+static void judge_history(const char *folder)
+{
+    enum { EXIT_INCOMPLETE = 3 };
+    const char *argv[] = { TEST_BIN_DIR "/rubato", "history", "check", folder, NULL };
+    g_autofree char *said = NULL;
+    int status;
+
+    ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, &said,
+                           NULL, &status, NULL));
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_INCOMPLETE &&
+                      g_str_has_suffix(said, "\nnothing wrong in what is there\n"),
+                  "it ends with %d: %s", status, said);
+}
+
+/* Otherwise what a lost node says would count if it came to its end by itself. */
+static void expect_loss_in_history(const char *folder, uint32_t i)
+{
+    g_autofree char *path = g_strdup_printf("%s/node-%u.history", folder, CLUSTER_IDS[i]);
+    g_autofree char *line = g_strdup_printf("lost %u\n", CLUSTER_IDS[VICTIM]);
+    g_autofree char *bytes = NULL;
+    gsize size;
+
+    ck_assert(g_file_get_contents(path, &bytes, &size, NULL));
+    ck_assert_msg(memmem(bytes, size, line, strlen(line)) != NULL, "%s does not say it", path);
+}
+
 START_TEST(a_task_continues_without_the_workers_of_a_node_that_is_killed)
 {
+    g_autofree char *folder = make_folder();
+
+    g_setenv(HISTORY_VARIABLE, folder, TRUE);
     ClusterRun *const run = kill_victim(play_rounds, &specs[_i]);
 
     for (uint32_t i = 0; i < VICTIM; i++) {
         cluster_expect_end(run, i, 0);
         cluster_expect_text(run, i, "the run goes on, by part map 2");
         cluster_expect_text(run, i, " rounds");
+        expect_loss_in_history(folder, i);
     }
     cluster_run_free(run);
+    judge_history(folder);
+    remove_folder(folder);
+}
+END_TEST
+
+/* ---- its own snapshots ---- */
+
+typedef struct {
+    RubatoEngine *engine;
+    const char *directory;
+} Asking;
+
+/* The node that leads them has worker 0. */
+static bool ask_after_loss(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const Asking *const asking = user_data;
+    const bool asks = rubato_worker_rank(worker) == 0;
+    g_autoptr(GError) refused = NULL;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
+
+    TRY(table != NULL);
+    cluster_say("busy");
+    while (!is_lost(asking->engine))
+        TRY(rubato_kv_table_get(table, &(RubatoKey){ 0 }, 1, &(int64_t){ 0 }, error));
+    if (asks) {
+        EXPECT(!rubato_snapshot_ask(asking->directory, INFINITY, NULL, &refused), "there is one");
+        cluster_say("no snapshot: %s", refused->message);
+    }
+    return rubato_worker_barrier(worker, error);
+}
+
+static bool play_snapshots(RubatoEngine *engine, const void *data, GError **error)
+{
+    const char *const tables[] = { "rows", NULL };
+    const RubatoTaskSnapshots snapshots = { .spec.directory = data };
+    Asking asking = { engine, data };
+    RubatoTableSpec spec = specs[0];
+
+    spec.replicas = 1;
+    return rubato_engine_create_table(engine, &spec, error) &&
+           rubato_engine_run(engine,
+                             &(RubatoTask){ .name = "work",
+                                            .run = ask_after_loss,
+                                            .user_data = &asking,
+                                            .tables = tables,
+                                            .snapshots = &snapshots,
+                                            .on_loss = RUBATO_ON_LOSS_CONTINUE },
+                             error) &&
+           rubato_engine_barrier(engine, error);
+}
+
+START_TEST(who_asks_for_a_snapshot_after_a_loss_is_told_that_there_is_none)
+{
+    g_autofree char *folder = make_folder();
+    ClusterRun *const run = kill_victim(play_snapshots, folder);
+
+    for (uint32_t i = 0; i < VICTIM; i++)
+        cluster_expect_end(run, i, 0);
+    cluster_expect_text(run, 0, "the run could not take a snapshot: node 20 ");
+    cluster_expect_text(run, 0, "work goes on without a snapshot that was due: node");
+    cluster_run_free(run);
+    remove_folder(folder);
 }
 END_TEST
 
@@ -234,6 +331,7 @@ int main(void)
 
     tcase_add_loop_test(cases, a_task_continues_without_the_workers_of_a_node_that_is_killed, 0,
                         G_N_ELEMENTS(specs));
+    tcase_add_test(cases, who_asks_for_a_snapshot_after_a_loss_is_told_that_there_is_none);
     tcase_add_test(cases, rows_that_a_lost_node_has_read_are_read_by_others);
     tcase_add_test(cases, a_task_that_continues_needs_replicas_of_all_its_tables);
     return run_suite(suite);
