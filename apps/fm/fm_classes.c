@@ -58,12 +58,13 @@ static void spread_class(const Place *place, const FmWorkspace *workspace, const
 
     for (size_t e = batch->row_start[place->row]; e < batch->row_start[place->row + 1]; e++) {
         const float x = batch->value[e], error = slope * x;
+        const float own = l2 * shares[batch->index[e]];
         const float *w = weights + weights_at(place, e);
         float *d = gradient + weights_at(place, e);
 
-        d[0] += error + l2 * shares[batch->index[e]] * w[0];
+        d[0] += error + own * w[0];
         for (size_t f = 0; f < k; f++)
-            d[1 + f] += error * (sum[f] - x * w[1 + f]) + l2_factors * w[1 + f];
+            d[1 + f] += error * (sum[f] - x * w[1 + f]) + (own + l2_factors) * w[1 + f];
     }
 }
 

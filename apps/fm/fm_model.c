@@ -311,14 +311,13 @@ static void add_totals(const Pass *pass)
 
     for (size_t j = 0; j < pass->batch->n_keys; j++) {
         const FmTotal *total = &pass->totals[j];
-        const float own = l2_factors * total->uses - (model->n_fields > 0 ? 0 : total->curvature);
-
+        const float of_all = l2 > 0 ? l2 * pass->share[j] * total->uses : 0;
+        const float own =
+            of_all + l2_factors * total->uses - (model->n_fields > 0 ? 0 : total->curvature);
         const float *weights = pass->weights + j * width;
         float *gradient = pass->d_weights + j * width;
 
-        gradient[0] = total->slope;
-        if (l2 > 0)
-            gradient[0] += l2 * pass->share[j] * total->uses * weights[0];
+        gradient[0] = total->slope + of_all * weights[0];
         add_scaled(gradient + 1, weights + 1, own, width - 1);
     }
 }

@@ -27,7 +27,7 @@ typedef struct {
     uint32_t n_factors; /* at most FM_FACTORS_MAX */
     uint32_t n_fields;  /* above every field, at most FM_FIELDS_MAX; 0: not field-aware */
     AppLoss loss;
-    double l2;         /* for each row: half this × the squares of all linear terms */
+    double l2;         /* for each row: half this × the squares of all weights, not the bias */
     double l2_factors; /* for each entry of a row: half this × the squares of its factors */
 } FmModel;
 

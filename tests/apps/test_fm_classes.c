@@ -94,7 +94,7 @@ static double objective(const FmWorkspace *workspace)
                 const double w = (double)weight(workspace, e, class, f);
                 const double share = (double)workspace->share[batch.index[e]];
 
-                sum += (f == 0 ? share * model.l2 : model.l2_factors) / 2 * w * w;
+                sum += (share * model.l2 + (f == 0 ? 0 : model.l2_factors)) / 2 * w * w;
             }
     return sum;
 }

@@ -159,11 +159,15 @@ static double objective(const Rig *rig, FmTally *tally)
             penalty += model->l2_factors / 2 * w * w;
         }
     }
-    /* Linear terms have the same penalty in each row, however often their keys come. */
-    for (size_t k = 0; k < N_KEYS; k++) {
-        const double w = (double)rig->workspace.weights[k * width];
+    /* All weights have the same penalty in each row, however often their keys come. */
+    for (size_t k = 0; k < N_KEYS && model->l2 > 0; k++) {
+        const double share = n_uses(rig, k) > 0 ? N_ROWS * model->l2 / 2 : 0;
 
-        penalty += n_uses(rig, k) > 0 ? N_ROWS * model->l2 / 2 * w * w : 0;
+        for (size_t i = 0; i < width; i++) {
+            const double w = (double)rig->workspace.weights[k * width + i];
+
+            penalty += share * w * w;
+        }
     }
     if (tally != NULL)
         *tally = (FmTally){ sum, n_right };

@@ -311,6 +311,44 @@ START_TEST(fm_penalises_linear_terms_in_all_rows)
 }
 END_TEST
 
+/* What is predicted for four rows of three classes after training on them with more flags.
+ * (transfer full) */
+static char *predict_classes(const char *dir, const char *const *more)
+{
+    g_autofree char *rows = g_build_filename(dir, "rows", NULL);
+    g_autofree char *output = g_build_filename(dir, "output", NULL);
+    const char *arguments[16] = { "--train",   rows, "--loss",    "softmax", "--epochs", "5",
+                                  "--workers", "1",  "--predict", rows,      "--output", output };
+    char *text = NULL;
+
+    for (size_t i = 0; more[i] != NULL; i++)
+        arguments[12 + i] = more[i];
+    ck_assert(g_file_set_contents(rows, "a 1:1 2:1\nb 2:1 3:1\nc 3:1 4:1\nb 1:2 4:1\n", -1, NULL));
+    Outcome outcome = run_program(PLACE_ONE_PROCESS, "rubato-fm", arguments);
+    ck_assert_msg(outcome.status == 0, "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    ck_assert(g_file_get_contents(output, &text, NULL, NULL));
+    return text;
+}
+
+/* Without either penalty texts of many classes are learned worse than with linear terms alone. */
+START_TEST(fm_with_classes_has_penalties_by_default)
+{
+    g_autofree char *dir = make_folder();
+    g_autofree char *by_default = predict_classes(dir, (const char *const[]){ NULL });
+    g_autofree char *said =
+        predict_classes(dir, (const char *const[]){ "--l2=0.25", "--l2-factors=0.002", NULL });
+    g_autofree char *without_l2 = predict_classes(dir, (const char *const[]){ "--l2=0", NULL });
+    g_autofree char *without_factors =
+        predict_classes(dir, (const char *const[]){ "--l2-factors=0", NULL });
+
+    ck_assert_str_eq(by_default, said);
+    ck_assert_str_ne(by_default, without_l2);
+    ck_assert_str_ne(by_default, without_factors);
+    remove_folder(dir);
+}
+END_TEST
+
 static const BadCall bad_calls[] = {
     { "1 1:1\n2 2:1\n", { "--factors", "0" }, 2, "--factors: expected a number from 1 to 256" },
     { "1 1:1\n2 2:1\n", { "--rule", "best" }, 2, "--rule: expected one of adagrad, adam, ftrl" },
@@ -395,6 +433,7 @@ static Suite *fm_suite(void)
     else if (!is_slow())
         g_print("skipped: the case on shuttle; put the folder that has it into RUBATO_DATA_DIR\n");
     tcase_add_test(tcase, fm_penalises_linear_terms_in_all_rows);
+    tcase_add_test(tcase, fm_with_classes_has_penalties_by_default);
     tcase_add_test(tcase, fm_goes_on_from_a_saved_model);
     tcase_add_loop_test(tcase, fm_refuses_what_is_wrong, 0, (int)G_N_ELEMENTS(bad_calls));
     tcase_add_loop_test(tcase, ffm_refuses_rows_with_other_fields, 0,
