@@ -13,6 +13,7 @@
 
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/runner.h"
+#include "tests/support/store/small_snapshot.h"
 
 enum { MOST_ARGUMENTS = 16 };
 
@@ -301,6 +302,46 @@ START_TEST(whatever_ends_the_run_leaves_nothing)
 }
 END_TEST
 
+/* As a shell does with a pipeline, the launcher and its nodes become a group of processes. */
+static int be_group_leader(const void *data)
+{
+    return setpgid(0, 0) == 0 ? be_launcher(data) : 127;
+}
+
+static const struct {
+    const char *program;
+    bool whole_group; /* as a terminal sends it; else to the launcher alone, which passes it on */
+} interrupts[] = { { "rubato-lr", true }, { "rubato-lr", false }, { "rubato-fm", true } };
+
+/* Each node gets one signal: a second would end the run without saving. So nodes are not in the
+ * launcher's group, which a terminal signals. */
+START_TEST(interrupt_keeps_what_two_nodes_have_learned)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
+    g_autofree char *rubato = g_build_filename(TEST_BIN_DIR, "rubato", NULL);
+    g_autofree char *path = g_build_filename(TEST_BIN_DIR, interrupts[_i].program, NULL);
+    const char *rows = add_rows(run);
+    g_autofree char *folder = g_dir_make_tmp("rubato-launch-XXXXXX", NULL);
+    g_autofree char *model = g_build_filename(folder, "model", NULL);
+    g_autofree char *description = g_build_filename(model, "model.json", NULL);
+    const char *const all[] = { rubato,   "run",      add_pair(run, cluster_short_timeout_ms()),
+                                "--",     path,       "--train",
+                                rows,     "--epochs", "1000000",
+                                "--save", model,      NULL };
+
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    const uint32_t launcher = cluster_start_process(run, be_group_leader, all);
+    cluster_wait_for(run, launcher, "epoch ");
+    const pid_t pid = run->processes[launcher].pid;
+    ck_assert_int_eq(kill(interrupts[_i].whole_group ? -pid : pid, SIGINT), 0);
+    cluster_expect_end(run, launcher, 128 + SIGINT);
+    expect_nothing_left(run);
+    ck_assert(g_file_test(description, G_FILE_TEST_EXISTS));
+    remove_tree(folder);
+    cluster_run_free(run);
+}
+END_TEST
+
 static Suite *launch_suite(void)
 {
     Suite *suite = suite_create("rubato run");
@@ -311,6 +352,8 @@ static Suite *launch_suite(void)
     tcase_add_test(well, a_node_with_another_secret_is_refused_and_the_run_unharmed);
     tcase_add_loop_test(well, programs_run_on_the_nodes_of_the_pair_and_leave_nothing, 0,
                         (int)G_N_ELEMENTS(programs));
+    tcase_add_loop_test(badly, interrupt_keeps_what_two_nodes_have_learned, 0,
+                        (int)G_N_ELEMENTS(interrupts));
     tcase_add_loop_test(badly, whatever_ends_the_run_leaves_nothing, 0, N_ENDS);
     return suite;
 }
