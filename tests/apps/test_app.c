@@ -165,17 +165,19 @@ END_TEST
 
 START_TEST(flags_place_a_node_by_argument_or_environment)
 {
+    static const char pair[] = TEST_SOURCE_DIR "/config/pair.cfg";
+    static const char trio[] = TEST_SOURCE_DIR "/config/trio.cfg";
     App app;
 
-    g_setenv("RUBATO_CLUSTER", "file.cfg", TRUE);
+    g_setenv("RUBATO_CLUSTER", pair, TRUE);
     g_setenv("RUBATO_NODE", "5", TRUE);
     ck_assert(parse(&app, (const char *const[]){ NULL }));
-    ck_assert_str_eq(app.cluster, "file.cfg");
+    ck_assert_str_eq(app.cluster, pair);
     ck_assert_uint_eq(app.node, 5);
     app_end(&app, NULL);
 
-    ck_assert(parse(&app, (const char *const[]){ "--cluster", "other.cfg", "--node", "2", NULL }));
-    ck_assert_str_eq(app.cluster, "other.cfg");
+    ck_assert(parse(&app, (const char *const[]){ "--cluster", trio, "--node", "2", NULL }));
+    ck_assert_str_eq(app.cluster, trio);
     ck_assert_uint_eq(app.node, 2);
     app_end(&app, NULL);
 }
