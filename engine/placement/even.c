@@ -13,7 +13,7 @@ static uint32_t choose(const PlacementServer *servers, uint32_t n, const bool *h
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t at = (lump->turn + i) % n;
 
-        if (has_room[at] && (chosen == n || servers[at].n_here < servers[chosen].n_here))
+        if (has_room[at] && (chosen == n || servers[at].n_primaries < servers[chosen].n_primaries))
             chosen = at;
     }
     return chosen;

@@ -114,6 +114,8 @@ static void set_place(Laying *laying, uint32_t lump, uint32_t k, uint32_t server
     for (uint32_t i = 0; i < laying->parts_in_lump; i++)
         laying->places[(size_t)(lump * laying->parts_in_lump + i) * copies + k] = server;
     give(laying, server, &laying->lumps[lump], laying->parts_in_lump);
+    if (k == 0)
+        laying->servers[server].n_primaries += laying->parts_in_lump;
 }
 
 static bool has_copy_on(const Laying *laying, uint32_t lump, uint32_t n_copies, uint32_t node)
@@ -174,7 +176,7 @@ static bool lay_all(Laying *laying, const PlacementOps *strategy, const Placemen
 
     memcpy(laying->servers, servers, laying->n_servers * sizeof *servers);
     for (uint32_t i = 0; i < laying->n_servers; i++)
-        laying->servers[i].n_here = 0;
+        laying->servers[i].n_here = laying->servers[i].n_primaries = 0;
     for (uint32_t i = 0; i < laying->n_lumps; i++)
         if (!lay_lump(laying, strategy, order[i].lump)) {
             laying->failed = order[i].lump;

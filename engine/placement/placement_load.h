@@ -25,8 +25,11 @@ typedef struct {
     uint32_t number; /* among the servers of all nodes */
     uint32_t node;   /* any number that is different for each node */
     PlacementLoad limit, used;
-    uint32_t n_parts; /* of all tables */
-    uint32_t n_here;  /* of the table that is laid; placement_lay counts them */
+    uint32_t n_parts; /* of all tables, replicas too */
+
+    /* of the table that is laid; placement_lay counts them */
+    uint32_t n_here;      /* replicas too */
+    uint32_t n_primaries; /* without them */
 } PlacementServer;
 
 /* Whether the server has room for that. */

@@ -43,7 +43,7 @@ static void draw_trial(Trial *trial, uint32_t seed)
         server->number = 10 + i;
         server->node = i / 2;
         server->n_parts = (uint32_t)draw(rand, 5);
-        server->n_here = 77; /* placement_lay counts anew */
+        server->n_here = server->n_primaries = 77; /* placement_lay counts anew */
         for (size_t r = 0; r < PLACEMENT_N_RESOURCES; r++) {
             server->limit.of[r] =
                 has_limits && draw(rand, 3) > 0 ? draw(rand, 60) : PLACEMENT_UNLIMITED;
@@ -67,6 +67,12 @@ static void draw_trial(Trial *trial, uint32_t seed)
     g_rand_free(rand);
 }
 
+static bool has_same_sums(const PlacementServer *a, const PlacementServer *b)
+{
+    return memcmp(&a->used, &b->used, sizeof a->used) == 0 && a->n_parts == b->n_parts &&
+           a->n_here == b->n_here && a->n_primaries == b->n_primaries;
+}
+
 /* The servers have what they had and what was laid on them, and are not above a limit. */
 static void expect_sums(const Trial *trial, uint32_t seed)
 {
@@ -75,15 +81,16 @@ static void expect_sums(const Trial *trial, uint32_t seed)
     for (uint32_t i = 0; i < trial->n_servers; i++) {
         PlacementServer expected = trial->before[i];
 
-        expected.n_here = 0;
+        expected.n_here = expected.n_primaries = 0;
         for (uint32_t at = 0; at < trial->request.n_parts * copies; at++) {
             if (trial->places[at] != i)
                 continue;
             placement_add(&expected.used, &trial->parts[at / copies]);
             expected.n_parts++;
             expected.n_here++;
+            expected.n_primaries += at % copies == 0;
         }
-        ck_assert_msg(memcmp(&expected, &trial->servers[i], sizeof expected) == 0,
+        ck_assert_msg(has_same_sums(&expected, &trial->servers[i]),
                       "seed %u: server %u has other sums", seed, i);
         for (size_t r = 0; r < PLACEMENT_N_RESOURCES; r++)
             ck_assert_msg(expected.used.of[r] <= expected.limit.of[r],
@@ -186,6 +193,28 @@ START_TEST(even_without_limits_takes_the_servers_in_turn)
     ck_assert(placement_lay(placement_find("even"), servers, 3, &request, places, NULL));
     for (uint32_t part = 0; part < 7; part++)
         ck_assert_uint_eq(places[part], part % 3);
+}
+END_TEST
+
+/* Also if the next server has the replicas. */
+START_TEST(even_takes_the_servers_in_turn_whatever_replicas_they_have)
+{
+    PlacementServer servers[4] = { server_of(0, PLACEMENT_UNLIMITED),
+                                   server_of(1, PLACEMENT_UNLIMITED),
+                                   server_of(2, PLACEMENT_UNLIMITED),
+                                   server_of(3, PLACEMENT_UNLIMITED) };
+    const PlacementLoad parts[8] = { { { 1 } } };
+    const PlacementRequest request = {
+        .table = "w", .parts = parts, .n_parts = 8, .n_replicas = 1
+    };
+    uint32_t places[16];
+
+    servers[3].node = servers[2].node;
+    ck_assert(placement_lay(placement_find("even"), servers, 4, &request, places, NULL));
+    for (uint32_t part = 0; part < 8; part++)
+        ck_assert_uint_eq(places[2 * part], part % 4);
+    ck_assert_uint_eq(places[2 * 1 + 1], 2);
+    ck_assert_uint_eq(places[2 * 2 + 1], 0); /* server 3 is on the same node */
 }
 END_TEST
 
@@ -317,6 +346,7 @@ int main(void)
     tcase_add_loop_test(tcase, random_tables_are_laid_within_limits_or_refused_for_a_reason, 0,
                         n_strategies);
     tcase_add_test(tcase, even_without_limits_takes_the_servers_in_turn);
+    tcase_add_test(tcase, even_takes_the_servers_in_turn_whatever_replicas_they_have);
     tcase_add_test(tcase, balance_gives_the_larger_server_more);
     tcase_add_test(tcase, balance_without_limits_lays_the_largest_part_first);
     tcase_add_test(tcase, balance_of_what_is_not_known_gives_all_servers_equally_many_parts);
