@@ -13,6 +13,7 @@
 #include "engine/snapshot/snapshot_files.h"
 #include "engine/task/task_run.h"
 #include "io/net/log_sink.h"
+#include "io/net/monotonic.h"
 #include "io/store/outside_requests.h"
 #include "io/store/snapshot_folder.h"
 
@@ -38,8 +39,8 @@ struct TaskSnapshots {
     int64_t look_asked_us; /* when to look into the directory */
 
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* by CLOCK_MONOTONIC */
-    bool ends;              /* guarded by lock */
+    pthread_cond_t changed;
+    bool ends; /* guarded by lock */
 };
 
 /* ---- its thread ---- */
@@ -123,13 +124,7 @@ static void *run(void *data)
 
     pthread_mutex_lock(&snapshots->lock);
     while (!snapshots->ends) {
-        struct timespec until;
-
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_MS * 1000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&snapshots->changed, &snapshots->lock, &until);
+        monotonic_wait(&snapshots->changed, &snapshots->lock, monotonic_ms() + LOOK_MS);
         pthread_mutex_unlock(&snapshots->lock);
         const uint64_t clock = find_clock(snapshots);
         if (is_due(snapshots, clock))
@@ -167,7 +162,6 @@ static char *write_ask(RubatoEngine *engine, const RubatoTask *task, GError **er
 
 TaskSnapshots *task_snapshots_new(RubatoEngine *engine, const RubatoTask *task, GError **error)
 {
-    pthread_condattr_t attributes;
     TaskSnapshots *snapshots;
     char *ask;
 
@@ -183,10 +177,7 @@ TaskSnapshots *task_snapshots_new(RubatoEngine *engine, const RubatoTask *task, 
     snapshots->every_s = task->snapshots->every_s;
     snapshots->every_clocks = task->snapshots->every_clocks;
     pthread_mutex_init(&snapshots->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&snapshots->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    monotonic_cond_init(&snapshots->changed);
     return snapshots;
 }
 
