@@ -4,10 +4,8 @@
  * A set is made or removed while all workers of the task wait for it, here and on other nodes, and
  * not after set 0 has closed. So a worker that is not in such a call may look a set up without the
  * lock: what was changed before, it has seen with the end of its call. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "engine/collectives/tensor_exchange_private.h"
+#include "engine/collectives/tensor_ranks.h"
 
 /* ---- a set ---- */
 
@@ -82,18 +80,11 @@ TensorSet *exchange_set(const TensorExchange *exchange, uint32_t id)
     return id < exchange->sets->len ? exchange->sets->pdata[id] : NULL;
 }
 
-static int compare_ranks(const void *one, const void *other)
-{
-    const uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
-
-    return (a > b) - (a < b);
-}
-
 bool tensor_exchange_find_set(const TensorExchange *exchange, uint32_t id, uint32_t rank,
                               TensorMember *member, GError **error)
 {
     const TensorSet *const set = exchange_set(exchange, id);
-    const uint32_t *found;
+    uint32_t at;
 
     if (id == 0) {
         *member = (TensorMember){ exchange->n_workers, rank };
@@ -104,13 +95,12 @@ bool tensor_exchange_find_set(const TensorExchange *exchange, uint32_t id, uint3
                     exchange->place.task, id);
         return false;
     }
-    found = bsearch(&rank, set->ranks, set->n, sizeof rank, compare_ranks);
-    if (found == NULL) {
+    if (!tensor_ranks_find(set->ranks, set->n, rank, &at)) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "worker %u is not in set %u", rank,
                     id);
         return false;
     }
-    *member = (TensorMember){ set->n, (uint32_t)(found - set->ranks) };
+    *member = (TensorMember){ set->n, at };
     return true;
 }
 

@@ -3,9 +3,9 @@
  * Invariant: between two calls no change can be decided, and the matchers' queues are empty. */
 #include "engine/collectives/tensor_sets.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "engine/collectives/tensor_ranks.h"
 #include "engine/collectives/tensor_text.h"
 
 typedef struct {
@@ -123,25 +123,9 @@ static Set *find_set(const TensorSets *sets, uint32_t id)
     return id < sets->sets->len ? sets->sets->pdata[id] : NULL;
 }
 
-static int compare_ranks(const void *one, const void *other)
-{
-    const uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
-
-    return (a > b) - (a < b);
-}
-
 static bool is_member(const Set *set, uint32_t rank, uint32_t *place)
 {
-    if (rank < set->n_members && set->ranks[rank] == rank) { /* as all of set 0 are */
-        *place = rank;
-        return true;
-    }
-    const uint32_t *const found =
-        bsearch(&rank, set->ranks, set->n_members, sizeof rank, compare_ranks);
-
-    if (found != NULL)
-        *place = (uint32_t)(found - set->ranks);
-    return found != NULL;
+    return tensor_ranks_find(set->ranks, set->n_members, rank, place);
 }
 
 static Set *find_member(const TensorSets *sets, uint32_t id, uint32_t rank, uint32_t *place,

@@ -5,17 +5,11 @@
 #include <stdlib.h>
 
 #include "engine/collectives/tensor_exchange.h"
+#include "engine/collectives/tensor_ranks.h"
 #include "tables/worker.h"
 
 /* Runs of ranks in a set: for the coordinator they are one line of a control message. */
 enum { MOST_RUNS = 8192 };
-
-static int compare_ranks(const void *one, const void *other)
-{
-    const uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
-
-    return (a > b) - (a < b);
-}
 
 /* What is wrong with the sorted ranks; NULL if nothing is. */
 static const char *find_fault(const uint32_t *ranks, size_t n, uint32_t n_workers)
@@ -42,7 +36,7 @@ static uint32_t *take_ranks(const RubatoWorker *worker, const uint32_t *ranks, s
         fault = "it has more workers than the task";
     g_autofree uint32_t *taken = fault == NULL ? g_memdup2(ranks, n * sizeof *ranks) : NULL;
     if (fault == NULL) {
-        qsort(taken, n, sizeof *taken, compare_ranks);
+        qsort(taken, n, sizeof *taken, tensor_ranks_compare);
         fault = find_fault(taken, n, worker->n_workers);
     }
     if (fault == NULL)
