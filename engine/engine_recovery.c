@@ -240,8 +240,8 @@ static void do_step(RubatoEngine *engine, const ControlRecover *recover, uint64_
     if (text->len > CONTROL_MAX_FILE) {
         engine_tell_scheduler(engine,
                               &(Control){ .kind = CONTROL_STOP,
-                                          .stop = { "there are more parts with replicas than nodes "
-                                                    "can tell one another after a loss" } });
+                                          .stop = { "there are more parts than nodes can tell one "
+                                                    "another after a loss" } });
         return;
     }
     engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_RECOVERED,

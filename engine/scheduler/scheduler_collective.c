@@ -119,20 +119,13 @@ static void send_go(Scheduler *scheduler, const Collective *collective)
             scheduler_send(scheduler, i, &control);
 }
 
-/* The step FORGET comes last, whatever happens. */
 static bool find_next_step_of_snapshot(const Collective *collective, ControlStep *step)
 {
-    static const ControlStep next[CONTROL_STEP_END] = {
-        [CONTROL_STEP_CLOSE] = CONTROL_STEP_CUT,
-        [CONTROL_STEP_CUT] = CONTROL_STEP_WRITE,
-        [CONTROL_STEP_WRITE] = CONTROL_STEP_COMMIT,
-        [CONTROL_STEP_COMMIT] = CONTROL_STEP_FORGET,
-    };
     const bool failed = collective->verdict.code != CONTROL_OK;
 
     if (collective->step == CONTROL_STEP_FORGET)
         return false;
-    *step = failed ? CONTROL_STEP_FORGET : next[collective->step];
+    *step = snapshot_step_after(collective->step, failed);
     return true;
 }
 

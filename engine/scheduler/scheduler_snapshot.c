@@ -98,7 +98,7 @@ static void end_snapshot(Scheduler *scheduler)
     collectives_go_on(scheduler);
 }
 
-static void end_step(Scheduler *scheduler)
+ControlStep snapshot_step_after(ControlStep step, bool failed)
 {
     static const ControlStep next[CONTROL_STEP_END] = {
         [CONTROL_STEP_CLOSE] = CONTROL_STEP_CUT,
@@ -106,21 +106,32 @@ static void end_step(Scheduler *scheduler)
         [CONTROL_STEP_WRITE] = CONTROL_STEP_COMMIT,
         [CONTROL_STEP_COMMIT] = CONTROL_STEP_FORGET,
     };
+
+    return failed ? CONTROL_STEP_FORGET : next[step];
+}
+
+static void end_step(Scheduler *scheduler)
+{
     const Snapshots *const snapshots = scheduler->snapshots;
+    const bool failed = snapshots->verdict.code != CONTROL_OK;
 
     if (snapshots->step == CONTROL_STEP_FORGET)
         end_snapshot(scheduler);
-    else if (snapshots->verdict.code != CONTROL_OK)
-        send_step(scheduler, CONTROL_STEP_FORGET);
     else
-        send_step(scheduler, next[snapshots->step]);
+        send_step(scheduler, snapshot_step_after(snapshots->step, failed));
+}
+
+/* Whether the node lives, and has not done the step. */
+static bool is_awaited(const Scheduler *scheduler, uint32_t node)
+{
+    return !scheduler->nodes[node].lost && !scheduler->snapshots->done[node];
 }
 
 /* Whether all nodes that live have done the step. */
 static bool is_done(const Scheduler *scheduler)
 {
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (!scheduler->nodes[i].lost && !scheduler->snapshots->done[i])
+        if (is_awaited(scheduler, i))
             return false;
     return true;
 }
@@ -181,8 +192,11 @@ static void begin(Scheduler *scheduler)
 void snapshots_go_on(Scheduler *scheduler)
 {
     Snapshots *const snapshots = scheduler->snapshots;
-    const Verdict *const cause = find_cause(scheduler);
+    const Verdict *cause;
 
+    if (!scheduler->takes_snapshot && g_queue_is_empty(&snapshots->asks))
+        return;
+    cause = find_cause(scheduler);
     if (scheduler->takes_snapshot && cause != NULL && snapshots->step < CONTROL_STEP_COMMIT)
         verdict_set(&snapshots->verdict, cause->code, cause->text);
     if (scheduler->takes_snapshot && is_done(scheduler))
@@ -224,7 +238,7 @@ void snapshots_add_waits(const Scheduler *scheduler, GArray *waits)
     if (!scheduler->takes_snapshot)
         return;
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (!scheduler->nodes[i].lost && !scheduler->snapshots->done[i])
+        if (is_awaited(scheduler, i))
             g_array_append_val(awaited, i);
     g_autofree char *names = scheduler_name_nodes(scheduler, awaited, /* with_heard= */ true);
 

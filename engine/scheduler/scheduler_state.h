@@ -276,6 +276,9 @@ void recovery_add_waits(const Scheduler *scheduler, GArray *waits);
 /* scheduler_snapshot.c */
 Snapshots *snapshots_new(uint32_t n_nodes);
 void snapshots_free(Snapshots *snapshots);
+
+/* The step of a snapshot that follows another one, which is not FORGET: that comes last. */
+ControlStep snapshot_step_after(ControlStep step, bool failed);
 bool snapshots_hear_ask(Scheduler *scheduler, uint32_t node, const Control *control);
 bool snapshots_hear_done(Scheduler *scheduler, uint32_t node, const Control *control);
 

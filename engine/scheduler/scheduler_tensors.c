@@ -219,14 +219,13 @@ static bool ask(TensorCoordinator *it, const TensorWish *wishes, size_t n, int64
     return ok;
 }
 
-static bool open_group(TensorCoordinator *it, const TensorWish *wish)
+static void open_group(TensorCoordinator *it, const TensorWish *wish)
 {
     OpenGroup *const group = g_new(OpenGroup, 1);
 
     group->n = wish->n;
     group->wishes = g_array_new(FALSE, FALSE, sizeof *wish);
     g_hash_table_insert(it->groups, GUINT_TO_POINTER(wish->rank), group);
-    return true;
 }
 
 /* Another one of the group's. */
@@ -272,7 +271,8 @@ static bool take_wish(TensorCoordinator *it, const TensorWish *wish, int64_t now
         ok = group != NULL ? ask_of_group(it, group, wish, now_ms) : ask(it, wish, 1, now_ms);
         break;
     case TENSOR_WISH_GROUP:
-        ok = open_group(it, wish);
+        open_group(it, wish);
+        ok = true;
         break;
     case TENSOR_WISH_JOIN:
         ok = tensor_sets_join(it->sets, wish->set, wish->rank, NULL);

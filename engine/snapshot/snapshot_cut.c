@@ -43,7 +43,7 @@
  *
  * What it costs. A call that changes rows waits for two rounds with the scheduler and a fence.
  *
- * Threads: that of the engine's calls; begin_images and end_images as the server's owner. */
+ * Threads: as the header says; begin_images and end_images as the server's owner. */
 #include "engine/snapshot/snapshot_cut.h"
 
 #include "engine/task/task_run.h"

@@ -1,6 +1,6 @@
 /* The cut of a snapshot: the moment that its tables show, also while tasks use them.
  *
- * Threads: that of the engine's calls. */
+ * Threads: that of the engine's calls, or that of the steps which the scheduler leads. */
 #ifndef RUBATO_ENGINE_SNAPSHOT_SNAPSHOT_CUT_H
 #define RUBATO_ENGINE_SNAPSHOT_SNAPSHOT_CUT_H
 

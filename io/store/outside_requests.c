@@ -105,7 +105,7 @@ void outside_requests_tidy(const char *directory)
     if (dir == NULL)
         return;
     for (const char *name; (name = g_dir_read_name(dir)) != NULL;) {
-        g_autofree char *path = path_of(directory, name, "");
+        g_autofree char *path = path_of(directory, "", name);
         struct stat status;
 
         if (g_str_has_prefix(name, TAKEN) && stat(path, &status) == 0 &&

@@ -8,10 +8,10 @@
  * Thread: its own. */
 #include "engine/server/sweep/sweeper.h"
 
-#include <errno.h>
 #include <rubato/error.h>
 
 #include "io/net/log_sink.h"
+#include "io/net/monotonic.h"
 
 enum {
     SLICE_US = 800, /* the last piece may end some ten later */
@@ -37,15 +37,12 @@ static void sweep(Server *server, void *data)
 /* Waits until so much time has passed. False: it is to stop. */
 static bool pause_for(Sweeper *sweeper, int64_t ms)
 {
-    const int64_t end_us = g_get_monotonic_time() + ms * 1000;
-    const struct timespec end = { .tv_sec = end_us / G_USEC_PER_SEC,
-                                  .tv_nsec = end_us % G_USEC_PER_SEC * 1000 };
+    const int64_t end_ms = monotonic_ms() + ms;
     bool stops;
-    int waited = 0;
 
     pthread_mutex_lock(&sweeper->lock);
-    while (!sweeper->stops && waited != ETIMEDOUT)
-        waited = pthread_cond_timedwait(&sweeper->changed, &sweeper->lock, &end);
+    while (!sweeper->stops && monotonic_wait(&sweeper->changed, &sweeper->lock, end_ms))
+        continue;
     stops = sweeper->stops;
     pthread_mutex_unlock(&sweeper->lock);
     return !stops;
@@ -66,18 +63,13 @@ static void *run(void *data)
 
 bool sweeper_start(Sweeper *sweeper, Server *servers, uint32_t n_servers, GError **error)
 {
-    pthread_condattr_t attributes;
-
     if (sweeper->is_running || n_servers == 0)
         return true;
     sweeper->servers = servers;
     sweeper->n_servers = n_servers;
     sweeper->stops = false;
     pthread_mutex_init(&sweeper->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&sweeper->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    monotonic_cond_init(&sweeper->changed);
     sweeper->is_running = log_sink_start_thread(&sweeper->thread, run, sweeper) == 0;
     if (sweeper->is_running) {
         pthread_setname_np(sweeper->thread, "sweeper");

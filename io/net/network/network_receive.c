@@ -145,7 +145,7 @@ static const char *check_news(Peer *peer, const PacketHeader *header)
     return NULL;
 }
 
-static void accept(Received *received, uint64_t number)
+static void tell_accepted(Received *received, uint64_t number)
 {
     if (received->ops->accept != NULL)
         received->ops->accept(received, number);
@@ -190,7 +190,7 @@ static void take_numbered(Network *network, Peer *peer, Received *received,
         link_fault_clear(&peer->fault);
         atomic_store_explicit(&peer->advanced_ms, now_ms, memory_order_relaxed);
         atomic_store_explicit(&peer->received, peer->receiver.received, memory_order_relaxed);
-        accept(*moved ? &parcel->received : received, peer->receiver.received);
+        tell_accepted(*moved ? &parcel->received : received, peer->receiver.received);
         hand_over(network, parcel, header->n_messages);
         parcel_unref(parcel);
         break;
