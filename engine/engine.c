@@ -369,7 +369,7 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
         return NULL;
     }
     engine->config.announcement = NULL;
-    engine_is_ready(engine);
+    engine_set_ready(engine);
     return engine;
 }
 

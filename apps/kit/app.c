@@ -255,7 +255,8 @@ bool app_training_end(App *app, bool good, GError **error)
         good && app->reports && rubato_engine_get(app->engine, APP_TOTALS, &key, 1, totals, error);
 
     app->cuts_at_signals = false;
-    app_progress_end(&app->progress, (uint64_t)totals[APP_TOTAL_ROWS]);
+    app_progress_end(&app->progress,
+                     (uint64_t)(totals[APP_TOTAL_ROWS] + totals[APP_TOTAL_SKIPPED]));
     if (knows)
         take_totals(app, totals);
     return good && (knows || !app->reports) &&

@@ -74,8 +74,7 @@ bool app_find_word(const char *flag, const char *const *words, const char *word,
 
 bool app_check_count(const char *flag, int count, int most, GError **error)
 {
-    return count == APP_COUNT_NOT_GIVEN || (count >= 1 && count <= most) ||
-           app_refuse(error, "--%s: expected a number from 1 to %d, found %d", flag, most, count);
+    return count == APP_COUNT_NOT_GIVEN || check_count(flag, count, 1, most, error);
 }
 
 bool app_check_number(const char *flag, double number, GError **error)

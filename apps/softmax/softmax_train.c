@@ -6,8 +6,8 @@
  * By allreduce, each worker has all weights in an array of its own, and the gradients of a step are
  * combined. All add the same sum to the same weights, so these stay the same on all workers. The
  * table has the weights before and after: it is what is loaded, saved and tested. Worker 0 writes
- * them when it ends, and before each
- * snapshot. Workers stop in the same step: one that is to stop tells it beside its gradient. */
+ * them when it ends, and before each snapshot. Workers stop in the same step: one that is to stop
+ * tells it beside its gradient. */
 #include "apps/softmax/softmax_train.h"
 
 #include "apps/softmax/softmax_batches.h"

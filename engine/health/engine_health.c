@@ -44,7 +44,7 @@ bool engine_begin_health(RubatoEngine *engine, GError **error)
     return engine->health != NULL;
 }
 
-void engine_is_ready(RubatoEngine *engine)
+void engine_set_ready(RubatoEngine *engine)
 {
     pthread_mutex_lock(&engine->lock);
     engine->is_ready = true;

@@ -14,7 +14,7 @@
 bool engine_begin_health(RubatoEngine *engine, GError **error);
 
 /* From now on the node is ready: it takes part in its run. */
-void engine_is_ready(RubatoEngine *engine);
+void engine_set_ready(RubatoEngine *engine);
 
 void engine_end_health(RubatoEngine *engine);
 

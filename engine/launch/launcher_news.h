@@ -2,8 +2,7 @@
  *
  * The news is a sequence of bytes in the node's standard error, which terminals leave out if they
  * ever see it. So it comes from nodes of other machines, too. The launcher takes it out of its
- * line.
- * The environment variable LAUNCHER_NEWS_VARIABLE tells a node that somebody listens.
+ * line. The environment variable LAUNCHER_NEWS_VARIABLE tells a node that somebody listens.
  *
  * Threads: any. */
 #ifndef RUBATO_ENGINE_LAUNCH_LAUNCHER_NEWS_H

@@ -4,7 +4,7 @@
  * Thread: the caller's. */
 #include <rubato/error.h>
 #include <rubato/launcher.h>
-#include <string.h>
+#include <rubato/plugin.h>
 
 #include "engine/catalogue.h"
 #include "engine/cluster/table_list.h"
@@ -121,7 +121,8 @@ bool rubato_launch_place(const char *cluster_file, const char *table_file, GStri
     bool fits = true;
 
     g_return_val_if_fail(cluster_file != NULL && table_file != NULL && report != NULL, false);
-    g_autoptr(Cluster) cluster = cluster_read(cluster_file, error);
+    g_autoptr(Cluster) cluster =
+        rubato_load_plugins_of(cluster_file, error) ? cluster_read(cluster_file, error) : NULL;
     if (cluster == NULL)
         return false;
     g_autoptr(TableList) list = table_list_read(table_file, error);

@@ -205,7 +205,7 @@ static ImageCopies *lose(const RubatoShard *shard, const char *why)
     return NULL;
 }
 
-/* The block for the next copy; NULL: there is no memory, and the image is lost. */
+/* The block for the next copy; NULL: the image is lost (ShardImage.loss). */
 static ImageCopies *find_room(const RubatoShard *shard)
 {
     ShardImage *const image = shard->image;

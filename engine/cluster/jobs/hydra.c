@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <rubato/error.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,7 +44,7 @@ static bool send_line(int fd, const char *line, GError **error)
     size_t length = strlen(line);
 
     while (length > 0) {
-        const ssize_t n = write(fd, line, length);
+        const ssize_t n = send(fd, line, length, MSG_NOSIGNAL);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -92,7 +93,8 @@ static char *find_field(const char *line, const char *name)
     return NULL;
 }
 
-/* Sends a line and waits for the answer. *value: one of its fields. (transfer full) */
+/* Sends a line and waits for the answer. *value: one of its fields. An answer whose field rc is not
+ * 0 is a refusal, even if it has a value. (transfer full) */
 static bool ask(int fd, int64_t wait_ms, const char *field, char **value, GError **error,
                 const char *format, ...) G_GNUC_PRINTF(6, 7);
 
@@ -107,7 +109,9 @@ static bool ask(int fd, int64_t wait_ms, const char *field, char **value, GError
     va_end(arguments);
     if (!send_line(fd, line, error) || !receive_line(fd, wait_ms, answer, error))
         return false;
-    *value = find_field(answer->str, field);
+    g_autofree char *status = find_field(answer->str, "rc");
+    if (status == NULL || strcmp(status, "0") == 0)
+        *value = find_field(answer->str, field);
     if (*value == NULL) {
         g_autofree char *why = g_strdup_printf("it answers \"%.80s\"", answer->str);
         return refuse(error, why);

@@ -81,6 +81,8 @@ static bool ask_host(const Pmix *pmix, const char **host, GError **error)
     }
     free(value);
     pmix->finalize(NULL, 0);
+    if (*host == NULL && status == PMIX_SUCCESS)
+        return refuse(error, "it names no host");
     return *host != NULL || refuse(error, pmix->error_string(status));
 }
 

@@ -285,6 +285,8 @@ END_TEST
 static const char *const nonsense[][4] = {
     { "nothing" },
     { "cmd=my_kvsname kvsname=kvs_1", "cmd=barrier_out", "cmd=get_result rc=-1 msg=key_not_found" },
+    { "cmd=my_kvsname kvsname=kvs_1", "cmd=barrier_out",
+      "cmd=get_result rc=-1 msg=key_not_found value=unknown" },
     { "cmd=my_kvsname kvsname=kvs_1", "barrier" },
 };
 
