@@ -1,5 +1,5 @@
 /* Functions that all parts of the scheduler use: the outbox, verdicts, names of nodes, finding and
- * cancelling tasks. Calls none of the other parts.
+ * cancelling tasks, the order of a snapshot's steps. Calls none of the other parts.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
@@ -168,4 +168,16 @@ void task_cancel(Scheduler *scheduler, SchedulerTask *task, uint32_t code, const
     verdict_set(&task->cause, code, text);
     if (task->running)
         task_send_cancel(scheduler, task);
+}
+
+ControlStep snapshot_step_after(ControlStep step, bool failed)
+{
+    static const ControlStep next[CONTROL_STEP_END] = {
+        [CONTROL_STEP_CLOSE] = CONTROL_STEP_CUT,
+        [CONTROL_STEP_CUT] = CONTROL_STEP_WRITE,
+        [CONTROL_STEP_WRITE] = CONTROL_STEP_COMMIT,
+        [CONTROL_STEP_COMMIT] = CONTROL_STEP_FORGET,
+    };
+
+    return failed ? CONTROL_STEP_FORGET : next[step];
 }

@@ -98,18 +98,6 @@ static void end_snapshot(Scheduler *scheduler)
     collectives_go_on(scheduler);
 }
 
-ControlStep snapshot_step_after(ControlStep step, bool failed)
-{
-    static const ControlStep next[CONTROL_STEP_END] = {
-        [CONTROL_STEP_CLOSE] = CONTROL_STEP_CUT,
-        [CONTROL_STEP_CUT] = CONTROL_STEP_WRITE,
-        [CONTROL_STEP_WRITE] = CONTROL_STEP_COMMIT,
-        [CONTROL_STEP_COMMIT] = CONTROL_STEP_FORGET,
-    };
-
-    return failed ? CONTROL_STEP_FORGET : next[step];
-}
-
 static void end_step(Scheduler *scheduler)
 {
     const Snapshots *const snapshots = scheduler->snapshots;

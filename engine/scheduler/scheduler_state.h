@@ -13,7 +13,8 @@
  *   scheduler_tensors.c     ENQUEUE, DECIDE: collectives on tensors
  *   scheduler_waits.c       WAITS: deadlocks among a task's workers
  *   scheduler_data.c        READER, INPUTS, WANT, BLOCKS: the data that a task's workers read
- *   scheduler_base.c        the outbox, verdicts, names of nodes, finding and cancelling tasks
+ *   scheduler_base.c        the outbox, verdicts, names of nodes, finding and cancelling tasks,
+ *                           the order of a snapshot's steps
  *
  * Each part changes its own members. A change that concerns several parts goes through the
  * functions below.
@@ -186,8 +187,8 @@ bool task_is_late(const Scheduler *scheduler, uint64_t epoch);
 void task_cancel(Scheduler *scheduler, SchedulerTask *task, uint32_t code, const char *text);
 void task_send_cancel(Scheduler *scheduler, const SchedulerTask *task);
 
-/* Fails everything that runs, that waits, and that comes later. */
-void scheduler_doom(Scheduler *scheduler, uint32_t code, const char *text);
+/* The step of a snapshot that follows another one, which is not FORGET: that comes last. */
+ControlStep snapshot_step_after(ControlStep step, bool failed);
 
 /* scheduler.c */
 
@@ -220,6 +221,9 @@ void rendezvous_node_gone(Scheduler *scheduler, uint32_t node);
 /* scheduler_collective.c */
 bool collective_propose(Scheduler *scheduler, uint32_t node, const Control *control);
 bool collective_ready(Scheduler *scheduler, uint32_t node, const Control *control);
+
+/* Fails everything that runs, that waits, and that comes later. */
+void scheduler_doom(Scheduler *scheduler, uint32_t code, const char *text);
 
 /* A node is lost, and the run goes on: the open call fails, unless it needs no more than the nodes
  * that live. */
@@ -276,9 +280,6 @@ void recovery_add_waits(const Scheduler *scheduler, GArray *waits);
 /* scheduler_snapshot.c */
 Snapshots *snapshots_new(uint32_t n_nodes);
 void snapshots_free(Snapshots *snapshots);
-
-/* The step of a snapshot that follows another one, which is not FORGET: that comes last. */
-ControlStep snapshot_step_after(ControlStep step, bool failed);
 bool snapshots_hear_ask(Scheduler *scheduler, uint32_t node, const Control *control);
 bool snapshots_hear_done(Scheduler *scheduler, uint32_t node, const Control *control);
 
