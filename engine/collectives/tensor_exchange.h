@@ -1,20 +1,19 @@
 /* The collectives on tensors of a task's workers on this node: their requests, from the call to its
  * end.
  *
- *   worker_collectives.c    the public calls: checks, blocking or with a ticket
- *   worker_sets.c           those for sets of workers
+ *   worker/                 the public calls: checks, blocking or with a ticket; those for sets
  *   tensor_router.c         messages between nodes: from whom, for which task
  *   tensor_exchange.c       the workers' requests; waiting
  *   tensor_negotiation.c    what a node tells the coordinator, and what that has decided
  *   tensor_exchange_sets.c  sets of workers on this node
  *   tensor_operations.c     operations from their decision to their end: who does the work
  *   flow/                   the data of one operation between nodes
- *   tensor_work.c           the work of one operation within a node, in chunks
- *   tensor_sets.c           sets of workers, each with a matcher (a pure state machine)
- *   tensor_matcher.c        which requests belong together (the same)
- *   tensor_text.c           the lines that nodes and coordinator exchange
- *   tensor_math.c           loops over values
- *   tensor_request.c        what a worker asks: checks, comparison, words
+ *   work/                   the work of one operation within a node: chunks, loops over values
+ *   negotiation/            pure state machines and their texts:
+ *     tensor_sets.c         sets of workers, each with a matcher
+ *     tensor_matcher.c      which requests belong together
+ *     tensor_text.c         the lines that nodes and coordinator exchange
+ *     tensor_request.c      what a worker asks: checks, comparison, words
  *
  * A lower file of this list calls none above it. If all workers of a task are on one node, their
  * requests meet in matchers there. Else the scheduler's node has the matchers

@@ -31,8 +31,8 @@
 
 #include <pthread.h>
 
+#include "engine/collectives/negotiation/tensor_sets.h"
 #include "engine/collectives/tensor_exchange.h"
-#include "engine/collectives/tensor_sets.h"
 #include "io/net/monotonic.h"
 #include "io/net/stall_clock.h"
 

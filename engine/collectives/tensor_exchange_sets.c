@@ -4,8 +4,8 @@
  * A set is made or removed while all workers of the task wait for it, here and on other nodes, and
  * not after set 0 has closed. So a worker that is not in such a call may look a set up without the
  * lock: what was changed before, it has seen with the end of its call. */
+#include "engine/collectives/negotiation/tensor_ranks.h"
 #include "engine/collectives/tensor_exchange_private.h"
-#include "engine/collectives/tensor_ranks.h"
 
 /* ---- a set ---- */
 

@@ -8,8 +8,8 @@
 #include <rubato/error.h>
 #include <string.h>
 
+#include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/collectives/tensor_exchange_private.h"
-#include "engine/collectives/tensor_text.h"
 #include "engine/control/control.h"
 
 /* Bytes of wishes that are told at once: less than a control message may have. */

@@ -291,7 +291,7 @@ typedef struct {
 /* ENQUEUE, DECIDE. */
 typedef struct {
     uint32_t epoch;
-    const char *lines; /* engine/collectives/tensor_text.h: wishes, verdicts */
+    const char *lines; /* engine/collectives/negotiation/tensor_text.h: wishes, verdicts */
 } ControlTensors;
 
 /* BROKEN, LOST. */

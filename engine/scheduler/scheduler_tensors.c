@@ -1,7 +1,7 @@
 /* The coordinator of a task's collectives on tensors: what nodes tell of their workers' wishes
- * (ENQUEUE) goes to the matchers of its sets of workers (engine/collectives/tensor_sets.h), and
- * what these decide goes to all nodes with workers (DECIDE), numbered, in the same order. Tensors
- * themselves go from node to node.
+ * (ENQUEUE) goes to the matchers of its sets of workers (tensor_sets.h), and what these decide goes
+ * to all nodes with workers (DECIDE), numbered, in the same order. Tensors themselves go from node
+ * to node.
  *
  * How many workers a node has, the proposal of the task says. A node that has no worker left has
  * none that asks: the matchers learn it as if each of them had said so.
@@ -9,8 +9,8 @@
  * Runs as scheduler.h says. */
 #include <string.h>
 
-#include "engine/collectives/tensor_sets.h"
-#include "engine/collectives/tensor_text.h"
+#include "engine/collectives/negotiation/tensor_sets.h"
+#include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/scheduler/scheduler_state.h"
 
 /* Bytes of verdicts in a message: less than it may have, by more than one verdict. */

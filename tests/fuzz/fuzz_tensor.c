@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "engine/collectives/flow/tensor_message.h"
-#include "engine/collectives/tensor_text.h"
+#include "engine/collectives/negotiation/tensor_text.h"
 
 enum { N_WORKERS = 8 };
 

@@ -36,7 +36,7 @@
 #define RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_FLOW_H
 
 #include "engine/collectives/flow/tensor_message.h"
-#include "engine/collectives/tensor_work.h"
+#include "engine/collectives/work/tensor_work.h"
 
 typedef struct TensorFlow TensorFlow;
 

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "engine/collectives/tensor_math.h"
+#include "engine/collectives/work/tensor_math.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/tensor_cases.h"
 #include "tests/support/engine/tensor_set_cases.h"

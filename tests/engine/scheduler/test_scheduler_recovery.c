@@ -1,5 +1,5 @@
 /* The scheduler: what follows the loss of a node in a run whose tables have replicas. */
-#include "engine/collectives/tensor_text.h"
+#include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/scheduler/scheduler_state.h"
 #include "tests/support/engine/scheduler_fixture.h"
 #include "tests/support/runner.h"

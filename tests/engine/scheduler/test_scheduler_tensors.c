@@ -2,7 +2,7 @@
  * for each node with workers, numbered, in the same order. */
 #include <string.h>
 
-#include "engine/collectives/tensor_text.h"
+#include "engine/collectives/negotiation/tensor_text.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/scheduler_fixture.h"
 #include "tests/support/runner.h"

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "engine/collectives/tensor_math.h"
+#include "engine/collectives/work/tensor_math.h"
 #include "tests/support/engine/engine_fixture.h"
 
 const RubatoDtype tensor_dtypes[TENSOR_N_DTYPES] = { RUBATO_F32,  RUBATO_F64, RUBATO_I32,

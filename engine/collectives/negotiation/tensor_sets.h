@@ -12,7 +12,7 @@
 #ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_SETS_H
 #define RUBATO_ENGINE_COLLECTIVES_TENSOR_SETS_H
 
-#include "engine/collectives/tensor_matcher.h"
+#include "engine/collectives/negotiation/tensor_matcher.h"
 
 typedef struct TensorSets TensorSets;
 

@@ -5,7 +5,7 @@
  * join or a loss is decided in this order, and so is the same wherever the same requests came.
  *
  * Invariant: between two calls no Pending can be decided. */
-#include "engine/collectives/tensor_matcher.h"
+#include "engine/collectives/negotiation/tensor_matcher.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * behind a MAKE the ranks of the set, as runs. A verdict is a letter, its number, the set, and what
  * its kind has. Floating-point numbers are written as
  * their bits, so that all nodes compare the same ones. */
-#include "engine/collectives/tensor_text.h"
+#include "engine/collectives/negotiation/tensor_text.h"
 
 #include <string.h>
 

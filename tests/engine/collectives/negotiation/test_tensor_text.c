@@ -3,7 +3,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "engine/collectives/tensor_text.h"
+#include "engine/collectives/negotiation/tensor_text.h"
 #include "tests/support/runner.h"
 
 enum { N_WORKERS = 9 };

@@ -1,12 +1,12 @@
 /* Sets of workers: see tensor_sets.h.
  *
  * Invariant: between two calls no change can be decided, and the matchers' queues are empty. */
-#include "engine/collectives/tensor_sets.h"
+#include "engine/collectives/negotiation/tensor_sets.h"
 
 #include <string.h>
 
-#include "engine/collectives/tensor_ranks.h"
-#include "engine/collectives/tensor_text.h"
+#include "engine/collectives/negotiation/tensor_ranks.h"
+#include "engine/collectives/negotiation/tensor_text.h"
 
 typedef struct {
     uint32_t n_members;

@@ -5,8 +5,8 @@
 #ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_WORK_H
 #define RUBATO_ENGINE_COLLECTIVES_TENSOR_WORK_H
 
-#include "engine/collectives/tensor_math.h"
-#include "engine/collectives/tensor_request.h"
+#include "engine/collectives/negotiation/tensor_request.h"
+#include "engine/collectives/work/tensor_math.h"
 
 /* A worker's part. */
 typedef struct {

@@ -2,7 +2,7 @@
  * and over a thousand shuffled orders of requests. */
 #include <string.h>
 
-#include "engine/collectives/tensor_matcher.h"
+#include "engine/collectives/negotiation/tensor_matcher.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 

@@ -7,7 +7,7 @@
 #ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_TEXT_H
 #define RUBATO_ENGINE_COLLECTIVES_TENSOR_TEXT_H
 
-#include "engine/collectives/tensor_request.h"
+#include "engine/collectives/negotiation/tensor_request.h"
 
 typedef enum {
     TENSOR_WISH_ASK,

@@ -1,6 +1,6 @@
 /* Sets of workers: they are made and removed by agreement; operations of several sets have nothing
  * to do with each other; what becomes of a set when it is removed, or when a worker leaves. */
-#include "engine/collectives/tensor_sets.h"
+#include "engine/collectives/negotiation/tensor_sets.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 

@@ -1,5 +1,5 @@
 /* What a worker asks: checks, comparison, words. See tensor_request.h. */
-#include "engine/collectives/tensor_request.h"
+#include "engine/collectives/negotiation/tensor_request.h"
 
 #include <math.h>
 #include <string.h>

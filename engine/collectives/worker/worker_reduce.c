@@ -8,7 +8,7 @@
  * Threads: the worker's. */
 #include <rubato/error.h>
 
-#include "engine/collectives/tensor_math.h"
+#include "engine/collectives/work/tensor_math.h"
 
 #define NAME "of rubato_worker_reduce"
 

@@ -4,8 +4,8 @@
 #include <rubato/error.h>
 #include <stdlib.h>
 
+#include "engine/collectives/negotiation/tensor_ranks.h"
 #include "engine/collectives/tensor_exchange.h"
-#include "engine/collectives/tensor_ranks.h"
 #include "tables/worker.h"
 
 /* Runs of ranks in a set: for the coordinator they are one line of a control message. */

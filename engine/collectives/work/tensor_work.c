@@ -1,5 +1,5 @@
 /* The work of one operation within a node: see tensor_work.h. */
-#include "engine/collectives/tensor_work.h"
+#include "engine/collectives/work/tensor_work.h"
 
 #include <rubato/error.h>
 #include <string.h>

@@ -17,7 +17,7 @@
 #ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_MATCHER_H
 #define RUBATO_ENGINE_COLLECTIVES_TENSOR_MATCHER_H
 
-#include "engine/collectives/tensor_request.h"
+#include "engine/collectives/negotiation/tensor_request.h"
 
 typedef struct TensorMatcher TensorMatcher;
 

@@ -9,7 +9,7 @@
  * the sums, unless it is an input. The other outputs are copies of the block, which is in the first
  * cache by then. (Stores past the caches gained little, and who reads a small tensor next would
  * pay for them.) */
-#include "engine/collectives/tensor_math.h"
+#include "engine/collectives/work/tensor_math.h"
 
 #include <string.h>
 
