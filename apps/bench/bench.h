@@ -76,6 +76,7 @@ typedef struct {
     uint64_t n_rows;           /* keys 0 .. n_rows - 1; of hash storage, as many scattered ones */
     size_t n_keys;             /* of a request */
     size_t tensor_bytes;       /* of a collective */
+    size_t n_tensors;          /* of a group of them */
     size_t n_sets;             /* of keys, which take turns; 0: one */
     size_t n_operations;       /* of a sample; fewer with --quick */
 

@@ -32,6 +32,8 @@ TensorExchange *tensor_exchange_new(const TensorPlace *place)
     }
     if (exchange->n_workers == exchange->n_local)
         exchange->matchers = tensor_sets_new(exchange->n_workers);
+    if (exchange->matchers != NULL)
+        tensor_sets_recall(exchange->matchers, &exchange_recall, exchange);
     return exchange;
 }
 
@@ -81,13 +83,31 @@ static void begin_operation(TensorExchange *exchange, const TensorOutcome *outco
                             Operation **ending)
 {
     const TensorDecision *const decision = outcome->decision;
+    TensorSet *const set = exchange_set(exchange, outcome->set);
     TensorEntry **const entries = g_memdup2(decision->tags, outcome->n_members * sizeof *entries);
 
     for (uint32_t i = 0; i < outcome->n_members; i++)
         if (entries[i] != NULL)
             g_hash_table_remove(exchange->pending, entries[i]);
-    operation_begin(exchange, exchange_set(exchange, outcome->set), decision->number, entries, NULL,
+    if (outcome->slot != TENSOR_NO_SLOT)
+        exchange_fill(set, outcome->slot, decision->name, entries);
+    operation_begin(exchange, set, decision->number, entries, NULL,
                     decision->error == NULL ? NULL : g_error_copy(decision->error), ending);
+}
+
+/* All workers have asked again for what is in a slot. */
+static void begin_again(TensorExchange *exchange, const TensorOutcome *outcome, Operation **ending)
+{
+    const TensorSet *const set = exchange_set(exchange, outcome->set);
+    const TensorSlot *const slot = tensor_slots_at(set->slots, outcome->slot);
+
+    for (uint32_t i = 0; i < slot->n; i++) {
+        TensorEntry **const entries = g_new(TensorEntry *, set->n);
+
+        for (uint32_t place = 0; place < set->n; place++)
+            entries[place] = exchange_entry_of(slot, i, place, outcome->held[place]);
+        operation_begin(exchange, set, 0, entries, NULL, NULL, ending);
+    }
 }
 
 /* Returns the operations that end at once. The lock is held. */
@@ -100,6 +120,9 @@ static Operation *take_outcomes(TensorExchange *exchange)
         switch (outcome->kind) {
         case TENSOR_OUTCOME_NAME:
             begin_operation(exchange, outcome, &ending);
+            break;
+        case TENSOR_OUTCOME_AGAIN:
+            begin_again(exchange, outcome, &ending);
             break;
         case TENSOR_OUTCOME_JOIN: /* a join is not used any more once its call has ended */
             exchange_end_joins(exchange, exchange_set(exchange, outcome->set),
@@ -122,7 +145,8 @@ static Operation *take_outcomes(TensorExchange *exchange)
     return ending;
 }
 
-static bool ask_matcher(TensorExchange *exchange, uint32_t rank, TensorEntry *entries, size_t n,
+/* The lock is held. */
+static bool ask_in_full(TensorExchange *exchange, uint32_t rank, TensorEntry *entries, size_t n,
                         GError **error)
 {
     const TensorAsk one = { entries->name, entries->part.request, entries };
@@ -130,13 +154,24 @@ static bool ask_matcher(TensorExchange *exchange, uint32_t rank, TensorEntry *en
 
     for (size_t i = 0; i < n && many != NULL; i++)
         many[i] = (TensorAsk){ entries[i].name, entries[i].part.request, &entries[i] };
-    pthread_mutex_lock(&exchange->lock);
     for (size_t i = 0; i < n; i++)
         g_hash_table_add(exchange->pending, &entries[i]);
     const bool ok = tensor_sets_ask(exchange->matchers, entries->set, rank,
                                     many != NULL ? many : &one, n, error);
     for (size_t i = 0; i < n && !ok; i++)
         g_hash_table_remove(exchange->pending, &entries[i]);
+    return ok;
+}
+
+static bool ask_matcher(TensorExchange *exchange, uint32_t rank, TensorEntry *entries, size_t n,
+                        GError **error)
+{
+    pthread_mutex_lock(&exchange->lock);
+    const TensorSlot *const slot = exchange_find_again(
+        exchange, exchange_set(exchange, entries->set), entries->place, entries, n);
+    const bool ok = slot == NULL ? ask_in_full(exchange, rank, entries, n, error)
+                                 : tensor_sets_again(exchange->matchers, entries->set, rank,
+                                                     slot->id, entries, error);
     Operation *const ending = take_outcomes(exchange);
     pthread_mutex_unlock(&exchange->lock);
     operations_end(exchange, ending);
@@ -210,6 +245,10 @@ bool tensor_exchange_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *e
 {
     if (entries->is_async && !start_thread(exchange, error))
         return false;
+    for (size_t i = 0; i < n; i++) {
+        entries[i].first = entries;
+        entries[i].n_group = (uint32_t)n;
+    }
     return exchange->matchers != NULL ? ask_matcher(exchange, rank, entries, n, error)
                                       : negotiation_ask(exchange, rank, entries, n, error);
 }
@@ -353,6 +392,7 @@ static void say_stalled(TensorExchange *exchange, const Call *call, double waite
 {
     Undecided undecided;
 
+    exchange_ask_all_in_full(exchange);
     if (!find_undecided(exchange, call, &undecided)) {
         say_running(exchange, call, waited_s);
         return;

@@ -6,12 +6,14 @@
  *   tensor_exchange.c       the workers' requests; waiting
  *   tensor_negotiation.c    what a node tells the coordinator, and what that has decided
  *   tensor_exchange_sets.c  sets of workers on this node
+ *   tensor_exchange_again.c  what its workers ask again
  *   tensor_operations.c     operations from their decision to their end: who does the work
  *   flow/                   the data of one operation between nodes
  *   work/                   the work of one operation within a node: chunks, loops over values
  *   negotiation/            pure state machines and their texts:
  *     tensor_sets.c         sets of workers, each with a matcher
  *     tensor_matcher.c      which requests belong together
+ *     tensor_slots.c        what workers have asked before
  *     tensor_text.c         the lines that nodes and coordinator exchange
  *     tensor_request.c      what a worker asks: checks, comparison, words
  *
@@ -54,6 +56,7 @@ typedef struct {
     const uint32_t *node_ids;   /* by node number */
     const uint32_t *workers_of; /* the same */
     uint32_t stall_ms;
+    bool asks_in_full; /* for tests: it never asks again by a slot's id (tensor_slots.h) */
 } TensorPlace;
 
 /* (transfer full) */
@@ -66,7 +69,8 @@ void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, vo
 void tensor_exchange_free(TensorExchange *exchange);
 
 /* A worker's request. Its memory stays until the call has ended; `failure` is set before that. */
-typedef struct {
+typedef struct TensorEntry TensorEntry;
+struct TensorEntry {
     const char *name;
     uint32_t set;   /* of workers */
     uint32_t place; /* of the worker in it */
@@ -74,7 +78,11 @@ typedef struct {
     Call *call; /* has begun, with a part that the exchange ends; those of a group share it */
     GError *failure;
     bool is_async; /* the worker may not wait for it */
-} TensorEntry;
+
+    /* the exchange's: where it is among those of its group */
+    const TensorEntry *first;
+    uint32_t n_group;
+};
 
 typedef struct {
     Call call;

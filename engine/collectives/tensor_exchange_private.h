@@ -73,6 +73,9 @@ typedef struct {
 
     /* guarded by lock; by place among those of this node */
     TensorJoin **joins; /* NULL: it has not joined */
+    TensorSlots *slots; /* its places are these; what they hold is a TensorEntry */
+    uint32_t filling;   /* the slot that the decisions of a group fill */
+    uint32_t n_to_come; /* of this group */
 
     /* the same, on several nodes */
     GHashTable **asked; /* of TensorEntry, by name: those that are not decided */
@@ -171,6 +174,26 @@ void exchange_end_joins(TensorExchange *exchange, TensorSet *set, uint32_t last,
 bool exchange_make_set(TensorExchange *exchange, uint32_t id);
 bool exchange_remove_set(TensorExchange *exchange, uint32_t id);
 void exchange_refuse_change(TensorExchange *exchange, const GError *error);
+
+/* ---- tensor_exchange_again.c: the lock is held ---- */
+
+/* The slot with just what the worker asks now; NULL: there is none, or some of it is pending.
+ * local: the worker's place among those of this node. */
+TensorSlot *exchange_find_again(const TensorExchange *exchange, const TensorSet *set,
+                                uint32_t local, const TensorEntry *entries, size_t n);
+
+/* A name was decided, with these requests of all workers here, and fills a slot. False: it makes no
+ * sense. */
+bool exchange_fill(TensorSet *set, uint32_t id, const char *name, TensorEntry *const *entries);
+
+/* The request for one of the slot's names, of a worker whose requests it held. */
+TensorEntry *exchange_entry_of(const TensorSlot *slot, uint32_t name, uint32_t local, void *held);
+
+/* What workers have asked again is looked up by name from now on: together with this name; all. */
+void exchange_ask_in_full(TensorSet *set, const char *name);
+void exchange_ask_all_in_full(TensorExchange *exchange);
+
+extern const TensorRecall exchange_recall;
 
 /* ---- tensor_negotiation.c: the lock is not held ---- */
 

@@ -32,6 +32,7 @@ static TensorSet *set_new(const TensorExchange *exchange, uint32_t id, const uin
     }
     set->n_local = set->members_of[place->self];
     set->joins = g_new0(TensorJoin *, set->n_local);
+    set->slots = tensor_slots_new(set->n_local);
     return set;
 }
 
@@ -42,6 +43,7 @@ static void set_free(TensorSet *set)
     g_free(set->asked);
     g_clear_error(&set->closed);
     g_free(set->joins);
+    tensor_slots_free(set->slots);
     g_free(set->members_of);
     g_free(set->ranks);
     g_free(set);
@@ -188,6 +190,8 @@ bool exchange_remove_set(TensorExchange *exchange, uint32_t id)
     for (uint32_t i = 0; i < set->n_local; i++)
         if (set->joins[i] != NULL || (set->asked != NULL && g_hash_table_size(set->asked[i]) > 0))
             return false; /* what was pending has been decided before */
+    if (tensor_slots_first_held(set->slots) != NULL)
+        return false;
     exchange->sets->pdata[id] = NULL;
     set_free(set);
     end_changes(exchange, id, NULL);

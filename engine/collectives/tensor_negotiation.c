@@ -80,6 +80,17 @@ static void add_asks(TensorExchange *exchange, uint32_t rank, const TensorEntry 
     }
 }
 
+static void ask_again(TensorExchange *exchange, uint32_t rank, TensorSet *set, TensorSlot *slot,
+                      TensorEntry *entries)
+{
+    const TensorWish wish = {
+        .kind = TENSOR_WISH_AGAIN, .rank = rank, .set = set->id, .slot = slot->id
+    };
+
+    tensor_slots_hold(set->slots, slot, entries->place - set->first_local, entries);
+    tensor_wish_write(exchange->wishes, &wish);
+}
+
 static bool check_not_closed(const TensorSet *set, GError **error)
 {
     if (set->closed != NULL)
@@ -98,6 +109,7 @@ static bool check_open(const TensorSet *set, uint32_t local, uint32_t rank, GErr
     return false;
 }
 
+/* The entry is looked up among what was asked in full. */
 static bool check_new(GHashTable *asked, uint32_t rank, const TensorEntry *entry, GError **error)
 {
     const TensorEntry *const other = g_hash_table_lookup(asked, entry->name);
@@ -112,11 +124,14 @@ static bool check_new(GHashTable *asked, uint32_t rank, const TensorEntry *entry
 }
 
 /* Takes all of them in, or none. */
-static bool take_in(GHashTable *asked, uint32_t rank, TensorEntry *entries, size_t n,
+static bool take_in(TensorSet *set, uint32_t local, uint32_t rank, TensorEntry *entries, size_t n,
                     GError **error)
 {
+    GHashTable *const asked = set->asked[local];
     size_t n_taken = 0;
 
+    for (size_t i = 0; i < n; i++)
+        exchange_ask_in_full(set, entries[i].name);
     for (; n_taken < n && check_new(asked, rank, &entries[n_taken], error); n_taken++)
         g_hash_table_insert(asked, (void *)(uintptr_t)entries[n_taken].name, &entries[n_taken]);
     for (size_t i = 0; n_taken < n && i < n_taken; i++)
@@ -130,12 +145,15 @@ bool negotiation_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *entri
     pthread_mutex_lock(&exchange->lock);
     TensorSet *const set = exchange_set(exchange, entries->set);
     const uint32_t local = entries->place - set->first_local;
-    const bool ok =
-        check_open(set, local, rank, error) && take_in(set->asked[local], rank, entries, n, error);
-    if (ok) {
+    const bool is_open = check_open(set, local, rank, error);
+    TensorSlot *const slot = is_open ? exchange_find_again(exchange, set, local, entries, n) : NULL;
+    const bool ok = is_open && (slot != NULL || take_in(set, local, rank, entries, n, error));
+    if (slot != NULL)
+        ask_again(exchange, rank, set, slot, entries);
+    else if (ok)
         add_asks(exchange, rank, entries, n);
+    if (ok)
         tell(exchange);
-    }
     pthread_mutex_unlock(&exchange->lock);
     return ok;
 }
@@ -196,11 +214,12 @@ void negotiation_leave(TensorExchange *exchange, uint32_t local)
 
 /* The entries of a name that are pending here, of the set's workers; they are not pending any more.
  * *n: how many. The lock is held. (transfer full) */
-static TensorEntry **take_entries(const TensorSet *set, const char *name, uint32_t *n)
+static TensorEntry **take_entries(TensorSet *set, const char *name, uint32_t *n)
 {
     TensorEntry **const entries = g_new0(TensorEntry *, set->n_local);
 
     *n = 0;
+    exchange_ask_in_full(set, name);
     for (uint32_t i = 0; i < set->n_local; i++) {
         entries[i] = g_hash_table_lookup(set->asked[i], name);
         if (entries[i] == NULL)
@@ -227,8 +246,8 @@ static const char *find_fault(const TensorSet *set, TensorEntry *const *entries,
     return NULL;
 }
 
-static Operation *begin(TensorExchange *exchange, const TensorSet *set,
-                        const TensorVerdict *verdict, Operation **ending)
+static Operation *begin(TensorExchange *exchange, TensorSet *set, const TensorVerdict *verdict,
+                        Operation **ending)
 {
     g_autofree bool *asked = g_new0(bool, set->n);
     GError *error = NULL;
@@ -238,9 +257,12 @@ static Operation *begin(TensorExchange *exchange, const TensorSet *set,
     if (verdict->kind == TENSOR_VERDICT_FAIL) {
         control_check(verdict->code, verdict->error, &error);
     } else {
-        const char *const fault = tensor_ranks_read(verdict->ranks, set->n, asked)
-                                      ? find_fault(set, entries, asked)
-                                      : "the coordinator names workers that there are not";
+        const char *fault = tensor_ranks_read(verdict->ranks, set->n, asked)
+                                ? find_fault(set, entries, asked)
+                                : "the coordinator names workers that there are not";
+        if (fault == NULL && n > 0 && verdict->slot != TENSOR_NO_SLOT &&
+            (n < set->n_local || !exchange_fill(set, verdict->slot, verdict->name, entries)))
+            fault = "the coordinator fills another slot with it";
         if (fault != NULL)
             g_set_error_literal(&error, RUBATO_ERROR, RUBATO_ERROR_FORMAT, fault);
     }
@@ -296,6 +318,7 @@ static void close_set(TensorExchange *exchange, TensorSet *set, const GError *wh
 {
     if (set->closed == NULL)
         set->closed = g_error_copy(why);
+    exchange_ask_all_in_full(exchange);
     for (uint32_t i = 0; i < set->n_local; i++) {
         GHashTableIter iter;
         gpointer entry;
@@ -347,17 +370,16 @@ void negotiation_close(TensorExchange *exchange, const GError *why)
     end_entries(exchange, entries, why);
 }
 
-/* A verdict on a name. The lock is held, but not while there is work. */
-static void hear_of_name(TensorExchange *exchange, const TensorSet *set,
-                         const TensorVerdict *verdict)
+/* What was decided goes on. operation NULL: it does not run here, or has no work. The lock is held,
+ * but not while there is work. */
+static void launch(TensorExchange *exchange, uint64_t number, Operation *operation,
+                   Operation *ending)
 {
-    Operation *ending = NULL;
     uint32_t node = 0;
-    Operation *const operation = begin(exchange, set, verdict, &ending);
 
     if (operation != NULL)
         g_hash_table_insert(exchange->running, &operation->number, operation);
-    const char *const wrong = take_early(exchange, verdict->number, operation, &node);
+    const char *const wrong = take_early(exchange, number, operation, &node);
     if (wrong != NULL)
         fail_by_nonsense(exchange, operation, node, wrong);
     if (operation != NULL)
@@ -367,6 +389,74 @@ static void hear_of_name(TensorExchange *exchange, const TensorSet *set,
     pthread_mutex_unlock(&exchange->lock);
     operations_end(exchange, ending);
     pthread_mutex_lock(&exchange->lock);
+}
+
+/* A verdict on a name. The lock is held, but not while there is work. */
+static void hear_of_name(TensorExchange *exchange, TensorSet *set, const TensorVerdict *verdict)
+{
+    Operation *ending = NULL;
+    Operation *const operation = begin(exchange, set, verdict, &ending);
+
+    launch(exchange, verdict->number, operation, ending);
+}
+
+/* The requests for one of the slot's names. held NULL: they are looked up. *n: how many there are.
+ * (transfer full) */
+static TensorEntry **find_again(TensorSet *set, const TensorSlot *slot, uint32_t name,
+                                void *const *held, uint32_t *n)
+{
+    if (held == NULL)
+        return take_entries(set, slot->names[name], n);
+    TensorEntry **const entries = g_new(TensorEntry *, set->n_local);
+    for (uint32_t i = 0; i < set->n_local; i++)
+        entries[i] = exchange_entry_of(slot, name, i, held[i]);
+    *n = set->n_local;
+    return entries;
+}
+
+static void begin_again(TensorExchange *exchange, const TensorSet *set, TensorEntry **entries,
+                        uint32_t n)
+{
+    const uint64_t number = exchange->n_verdicts;
+    Operation *operation = NULL, *ending = NULL;
+    GError *error = NULL;
+
+    if (set->closed != NULL)
+        error = g_error_copy(set->closed);
+    else if (n < set->n_local)
+        g_set_error_literal(&error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                            "the coordinator runs it again without having been asked");
+    if (n > 0) {
+        operation = operation_begin(exchange, set, number, entries, NULL, error, &ending);
+    } else {
+        g_clear_error(&error);
+        g_free(entries);
+    }
+    launch(exchange, number, operation, ending);
+}
+
+/* All workers of the set have asked again. The set may close meanwhile: what has not begun by then
+ * fails. The lock is held, but not all the time. */
+static bool hear_of_again(TensorExchange *exchange, TensorSet *set, const TensorVerdict *verdict)
+{
+    TensorSlot *const slot = set == NULL ? NULL : tensor_slots_at(set->slots, verdict->slot);
+
+    if (set == NULL || set->n_local == 0) {
+        exchange->n_verdicts += verdict->n;
+        return set != NULL || exchange_set(exchange, 0)->closed != NULL;
+    }
+    if (slot == NULL || slot->n != verdict->n)
+        return false;
+    g_autofree void **held =
+        slot->n_held == set->n_local ? tensor_slots_let_go(set->slots, slot) : NULL;
+    for (uint32_t i = 0; i < slot->n; i++) {
+        uint32_t n;
+        TensorEntry **const entries = find_again(set, slot, i, held, &n);
+
+        exchange->n_verdicts++;
+        begin_again(exchange, set, entries, n);
+    }
+    return true;
 }
 
 /* Nothing can be asked in the set any more. The lock is held, but not all the time. */
@@ -405,10 +495,12 @@ static bool hear(TensorExchange *exchange, const TensorVerdict *verdict)
 {
     if (verdict->number != exchange->n_verdicts + 1)
         return false;
+    TensorSet *const set = exchange_set(exchange, verdict->set);
+    if (verdict->kind == TENSOR_VERDICT_AGAIN)
+        return hear_of_again(exchange, set, verdict);
     exchange->n_verdicts++;
     if (verdict->kind >= TENSOR_VERDICT_MADE)
         return hear_of_change(exchange, verdict);
-    TensorSet *const set = exchange_set(exchange, verdict->set);
     if (set == NULL) /* one that was made after set 0 had closed here */
         return exchange_set(exchange, 0)->closed != NULL;
     switch (verdict->kind) {

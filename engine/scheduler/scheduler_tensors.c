@@ -30,7 +30,7 @@ struct TensorCoordinator {
     bool *changing; /* for a change of the sets */
 };
 
-/* What the matcher knows a request by. */
+/* What the matcher knows a request by, and the sets one that comes again. */
 typedef struct {
     int64_t since_ms;
 } Asked;
@@ -76,11 +76,41 @@ TensorCoordinator *tensors_new(const Scheduler *scheduler, const char *workers)
     return it;
 }
 
+/* ---- what requests are known by ---- */
+
+static Asked *asked_new(int64_t since_ms)
+{
+    Asked *const asked = g_new(Asked, 1);
+
+    asked->since_ms = since_ms;
+    return asked;
+}
+
+static void *recall_tag(void *user, const TensorSlot *slot, uint32_t name, uint32_t place,
+                        void *held)
+{
+    (void)user;
+    (void)slot;
+    (void)name;
+    (void)place;
+    return asked_new(((const Asked *)held)->since_ms);
+}
+
+static void free_asked(void *user, void *asked)
+{
+    (void)user;
+    g_free(asked);
+}
+
+static const TensorRecall recall = { .tag = recall_tag, .drop = free_asked, .untag = free_asked };
+
 /* And what the requests were known by. */
 static void free_outcome(TensorOutcome *outcome)
 {
     for (uint32_t i = 0; outcome->decision != NULL && i < outcome->n_members; i++)
         g_free(outcome->decision->tags[i]);
+    for (uint32_t i = 0; outcome->held != NULL && i < outcome->n_members; i++)
+        g_free(outcome->held[i]);
     tensor_outcome_free(outcome);
 }
 
@@ -130,6 +160,7 @@ static void describe_name(const TensorOutcome *outcome, TensorVerdict *verdict)
 
     verdict->kind = decision->error != NULL ? TENSOR_VERDICT_FAIL : TENSOR_VERDICT_RUN;
     g_strlcpy(verdict->name, decision->name, sizeof verdict->name);
+    verdict->slot = outcome->slot;
     if (decision->error != NULL)
         add_error(verdict, decision->error);
     else
@@ -143,6 +174,11 @@ static void add_outcome(TensorCoordinator *it, const TensorOutcome *outcome, GSt
     switch (outcome->kind) {
     case TENSOR_OUTCOME_NAME:
         describe_name(outcome, &verdict);
+        break;
+    case TENSOR_OUTCOME_AGAIN:
+        verdict.kind = TENSOR_VERDICT_AGAIN;
+        verdict.slot = outcome->slot;
+        verdict.n = outcome->n_names;
         break;
     case TENSOR_OUTCOME_JOIN:
         if (outcome->decision->error != NULL)
@@ -165,7 +201,8 @@ static void add_outcome(TensorCoordinator *it, const TensorOutcome *outcome, GSt
         add_error(&verdict, outcome->error);
         break;
     }
-    verdict.number = ++it->n_verdicts;
+    verdict.number = it->n_verdicts + 1;
+    it->n_verdicts += verdict.kind == TENSOR_VERDICT_AGAIN ? verdict.n : 1;
     tensor_verdict_write(lines, &verdict);
 }
 
@@ -198,6 +235,7 @@ static void begin(TensorCoordinator *it, const SchedulerTask *task)
     if (it->sets != NULL)
         return;
     it->sets = tensor_sets_new(it->n_workers);
+    tensor_sets_recall(it->sets, &recall, NULL);
     for (uint32_t node = 0; node < it->n_nodes; node++)
         if (task->retired[node])
             leave(it, node);
@@ -207,15 +245,21 @@ static bool ask(TensorCoordinator *it, const TensorWish *wishes, size_t n, int64
 {
     g_autofree TensorAsk *asks = g_new(TensorAsk, n);
 
-    for (size_t i = 0; i < n; i++) {
-        Asked *const asked = g_new(Asked, 1);
-
-        asked->since_ms = now_ms;
-        asks[i] = (TensorAsk){ wishes[i].name, wishes[i].request, asked };
-    }
+    for (size_t i = 0; i < n; i++)
+        asks[i] = (TensorAsk){ wishes[i].name, wishes[i].request, asked_new(now_ms) };
     const bool ok = tensor_sets_ask(it->sets, wishes->set, wishes->rank, asks, n, NULL);
     for (size_t i = 0; i < n && !ok; i++)
         g_free(asks[i].tag);
+    return ok;
+}
+
+static bool ask_again(TensorCoordinator *it, const TensorWish *wish, int64_t now_ms)
+{
+    Asked *const asked = asked_new(now_ms);
+    const bool ok = tensor_sets_again(it->sets, wish->set, wish->rank, wish->slot, asked, NULL);
+
+    if (!ok)
+        g_free(asked);
     return ok;
 }
 
@@ -269,6 +313,9 @@ static bool take_wish(TensorCoordinator *it, const TensorWish *wish, int64_t now
     switch (wish->kind) {
     case TENSOR_WISH_ASK:
         ok = group != NULL ? ask_of_group(it, group, wish, now_ms) : ask(it, wish, 1, now_ms);
+        break;
+    case TENSOR_WISH_AGAIN:
+        ok = ask_again(it, wish, now_ms);
         break;
     case TENSOR_WISH_GROUP:
         open_group(it, wish);
@@ -414,6 +461,7 @@ void tensors_add_wait(const SchedulerTask *task, GArray *waits)
 
     if (it == NULL || it->sets == NULL || task->cause.code != CONTROL_OK)
         return;
+    tensor_sets_ask_in_full(it->sets);
     add_change(it, task, waits);
     if (!find_oldest(it, &oldest))
         return;

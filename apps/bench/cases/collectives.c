@@ -29,10 +29,24 @@
         NODES(size_, "tcp", 2, BENCH_PLACE_TCP, bytes_, n_, 0),                \
         NODES(size_, "tcp", 4, BENCH_PLACE_TCP, bytes_, n_, 0)
 
+/* What is left of it beside the limit is the negotiation of names that were negotiated before. */
+#define CACHED(place_, where_, ...)                                                     \
+    {                                                                                   \
+        .name = "allreduce-cached-200-" place_ "-2",                                    \
+        .what = "the same iteration again: a group of 200 tensors of one double, by 2 " \
+                "workers, " where_,                                                     \
+        .limit = "the same values in one tensor", .unit = BENCH_UNIT_SECONDS,           \
+        .goal = { .median = 50 * US }, .n_rows = 1000, .n_keys = 1, .n_tensors = 200,   \
+        .n_operations = 500, .sample = sample_allreduce_group, __VA_ARGS__              \
+    }
+
 const BenchCase bench_collective_cases[] = {
     SIZES("1", 8, 2000, 3 * US, 15 * US),
     SIZES("64k", 64 << 10, 1000, 8 * US, 8 * US),
     SIZES("1600k", 1600000, 100, 75 * US, 75 * US),
     SIZES("64m", 64 << 20, 4, 15000 * US, 15000 * US),
+    CACHED("threads", "in one process", .workers = 2),
+    CACHED("host", "on as many nodes of this host", .place = BENCH_PLACE_HOST, .nodes = 2,
+           .mixed = true),
     { 0 },
 };

@@ -97,3 +97,73 @@ bool sample_allreduce(Bench *bench, size_t n, BenchSample *sample, GError **erro
     g_free(tensors.outputs);
     return ok;
 }
+
+/* ---- a group ---- */
+
+typedef struct {
+    size_t n;
+    RubatoTensor *tensors; /* of one value each */
+    char (*names)[16];
+    double *values; /* in place */
+} Group;
+
+static void make_group(size_t n, Group *group)
+{
+    *group = (Group){ .n = n,
+                      .tensors = g_new0(RubatoTensor, n),
+                      .names = g_malloc(n * sizeof *group->names),
+                      .values = g_new0(double, n) };
+    for (size_t i = 0; i < n; i++) {
+        g_snprintf(group->names[i], sizeof group->names[i], "grad/%03zu", i);
+        group->tensors[i] = (RubatoTensor){ .name = group->names[i],
+                                            .dtype = RUBATO_F64,
+                                            .n_dims = 1,
+                                            .shape = { 1 },
+                                            .input = &group->values[i],
+                                            .output = &group->values[i] };
+    }
+}
+
+static void clear_group(Group *group)
+{
+    g_free(group->tensors);
+    g_free(group->names);
+    g_free(group->values);
+}
+
+static bool run_group(Bench *bench, const Group *group, size_t n, BenchSample *sample,
+                      GError **error)
+{
+    const RubatoTensor all = { .name = "all",
+                               .dtype = RUBATO_F64,
+                               .n_dims = 1,
+                               .shape = { group->n },
+                               .input = group->values,
+                               .output = group->values };
+    const double began = bench_now();
+
+    for (size_t i = 0; i < n; i++)
+        if (!rubato_worker_allreduce_group(bench->worker, group->tensors, group->n, NULL, error))
+            return false;
+    const double grouped = bench_now();
+    for (size_t i = 0; i < n; i++)
+        if (!rubato_worker_allreduce(bench->worker, &all, NULL, error))
+            return false;
+    const double ended = bench_now();
+    if (rubato_worker_rank(bench->worker) == 0)
+        *sample = (BenchSample){ (grouped - began) / (double)n, (ended - grouped) / (double)n };
+    return rubato_worker_barrier(bench->worker, error);
+}
+
+bool sample_allreduce_group(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    Group group;
+
+    make_group(bench->what->n_tensors, &group);
+    /* the first time is negotiated in full */
+    const bool ok =
+        rubato_worker_allreduce_group(bench->worker, group.tensors, group.n, NULL, error) &&
+        rubato_worker_barrier(bench->worker, error) && run_group(bench, &group, n, sample, error);
+    clear_group(&group);
+    return ok;
+}

@@ -52,6 +52,7 @@ bool sample_barrier(Bench *bench, size_t n, BenchSample *sample, GError **error)
 /* ---- collectives.c: a `sample` of cases ---- */
 
 bool sample_allreduce(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_allreduce_group(Bench *bench, size_t n, BenchSample *sample, GError **error);
 
 /* ---- priority.c: a `sample` of a case, of n Gets ---- */
 

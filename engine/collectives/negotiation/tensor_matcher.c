@@ -34,6 +34,7 @@ typedef struct {
 typedef struct {
     TensorDecision decision;
     GError *error;
+    TensorRequest *requests;
     void *tags[];
 } Decided;
 
@@ -119,6 +120,7 @@ void tensor_decision_free(TensorDecision *decision)
     if (decided == NULL)
         return;
     g_clear_error(&decided->error);
+    g_free(decided->requests);
     g_free(decision->name);
     g_free(decided);
 }
@@ -155,8 +157,8 @@ TensorDecision *tensor_matcher_next(TensorMatcher *matcher)
 }
 
 /* Takes the name and the error. tags may be NULL. */
-static void decide(TensorMatcher *matcher, char *name, GError *error, void *const *tags,
-                   uint32_t last)
+static Decided *decide(TensorMatcher *matcher, char *name, GError *error, void *const *tags,
+                       uint32_t last)
 {
     Decided *const decided =
         g_malloc0(sizeof(Decided) + matcher->n_workers * sizeof(decided->tags[0]));
@@ -168,8 +170,10 @@ static void decide(TensorMatcher *matcher, char *name, GError *error, void *cons
                                           .error = error,
                                           .tags = decided->tags,
                                           .last = last,
-                                          .number = ++matcher->n_decided };
+                                          .number = ++matcher->n_decided,
+                                          .n_group = 1 };
     g_queue_push_tail(&matcher->decided, decided);
+    return decided;
 }
 
 /* Decides a name, and forgets it. Takes the error. */
@@ -177,7 +181,13 @@ static void end_pending(TensorMatcher *matcher, Pending *pending, GError *error)
 {
     g_hash_table_remove(matcher->pending, pending->name);
     g_queue_unlink(&matcher->order, &pending->link);
-    decide(matcher, g_steal_pointer(&pending->name), error, pending->tags, 0);
+    Decided *const decided =
+        decide(matcher, g_steal_pointer(&pending->name), error, pending->tags, 0);
+    decided->requests =
+        g_memdup2(pending->requests, matcher->n_workers * sizeof *decided->requests);
+    decided->decision.requests = decided->requests;
+    if (pending->group != NULL)
+        decided->decision.n_group = pending->group->n_names;
     pending_free(matcher, pending);
 }
 
@@ -559,6 +569,15 @@ void tensor_matcher_leave(TensorMatcher *matcher, uint32_t rank, const char *why
 }
 
 /* ---- who is missing ---- */
+
+bool tensor_matcher_is_idle(const TensorMatcher *matcher, char *const *names, size_t n)
+{
+    bool is_idle = matcher->closed == NULL && matcher->n_joined == 0;
+
+    for (size_t i = 0; i < n && is_idle && matcher->order.head != NULL; i++)
+        is_idle = !g_hash_table_contains(matcher->pending, names[i]);
+    return is_idle;
+}
 
 const GError *tensor_matcher_closed(const TensorMatcher *matcher)
 {

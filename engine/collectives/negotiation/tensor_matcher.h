@@ -62,12 +62,17 @@ typedef struct {
     void *const *tags;   /* by rank; NULL: the worker has not asked (it has joined, or has left) */
     uint32_t last;       /* of a join: the rank that came last */
     uint64_t number;     /* counts the decisions, from 1 */
+    size_t n_group; /* names that it is decided with, itself included; they follow one another */
+    const TensorRequest *requests; /* by rank, of those that have tags; NULL: of a join */
 } TensorDecision;
 
 /* The oldest decision that was not taken yet; NULL: there is none. (transfer full,
  * tensor_decision_free) */
 TensorDecision *tensor_matcher_next(TensorMatcher *matcher);
 void tensor_decision_free(TensorDecision *decision);
+
+/* Whether nobody asks for any of the names, nobody has joined, and it is not closed. */
+bool tensor_matcher_is_idle(const TensorMatcher *matcher, char *const *names, size_t n);
 
 /* Why nothing can be asked any more; NULL: it can. */
 const GError *tensor_matcher_closed(const TensorMatcher *matcher);

@@ -115,6 +115,12 @@ bool tensor_request_fits(const TensorRequest *one, const TensorRequest *other)
     return true;
 }
 
+bool tensor_request_is_same(const TensorRequest *one, const TensorRequest *other)
+{
+    return tensor_request_fits(one, other) &&
+           (one->n_dims == 0 || one->shape[0] == other->shape[0]);
+}
+
 bool tensor_request_may_join(const TensorRequest *request)
 {
     return request->operation == TENSOR_ALLREDUCE || request->operation == TENSOR_BARRIER;

@@ -35,6 +35,9 @@ bool tensor_request_check(const TensorRequest *request, const char *name, uint32
  * dimension. */
 bool tensor_request_fits(const TensorRequest *one, const TensorRequest *other);
 
+/* Whether they ask for the same, the first dimension included. */
+bool tensor_request_is_same(const TensorRequest *one, const TensorRequest *other);
+
 /* Whether a worker that has joined can take part. */
 bool tensor_request_may_join(const TensorRequest *request);
 

@@ -11,6 +11,9 @@
 typedef struct {
     uint32_t n_members;
     TensorMatcher *matcher;
+    TensorSlots *slots;
+    uint32_t filling; /* the slot that the decisions of a group fill; TENSOR_NO_SLOT: none */
+    size_t n_to_come; /* of this group */
     uint32_t ranks[]; /* of the members, rising */
 } Set;
 
@@ -26,7 +29,9 @@ struct TensorSets {
     GPtrArray *sets;  /* of Set, by id; NULL: the id is free */
     Change **changes; /* by rank; NULL: it has not asked for one */
     uint32_t n_changes;
-    GQueue outcomes; /* of TensorOutcome */
+    GQueue outcomes;            /* of TensorOutcome */
+    const TensorRecall *recall; /* NULL: nothing is asked again */
+    void *user;                 /* its */
 };
 
 /* ---- life ---- */
@@ -40,6 +45,9 @@ static Set *set_new(const uint32_t *ranks, uint32_t n)
         set->ranks[i] = ranks == NULL ? i : ranks[i];
     set->matcher = tensor_matcher_new(n);
     tensor_matcher_name_workers(set->matcher, set->ranks);
+    set->slots = tensor_slots_new(n);
+    set->filling = TENSOR_NO_SLOT;
+    set->n_to_come = 0;
     return set;
 }
 
@@ -48,7 +56,22 @@ static void set_free(Set *set)
     if (set == NULL)
         return;
     tensor_matcher_free(set->matcher);
+    tensor_slots_free(set->slots);
     g_free(set);
+}
+
+/* What nobody decides any more. */
+static void drop_held(const TensorSets *sets, Set *set)
+{
+    TensorSlot *slot;
+
+    while (set != NULL && (slot = tensor_slots_first_held(set->slots)) != NULL) {
+        g_autofree void **held = tensor_slots_let_go(set->slots, slot);
+
+        for (uint32_t place = 0; place < set->n_members; place++)
+            if (held[place] != NULL)
+                sets->recall->drop(sets->user, held[place]);
+    }
 }
 
 TensorSets *tensor_sets_new(uint32_t n_workers)
@@ -67,6 +90,7 @@ void tensor_outcome_free(TensorOutcome *outcome)
     if (outcome == NULL)
         return;
     tensor_decision_free(outcome->decision);
+    g_free(outcome->held);
     g_clear_error(&outcome->error);
     g_free(outcome);
 }
@@ -77,6 +101,8 @@ void tensor_sets_free(TensorSets *sets)
 
     if (sets == NULL)
         return;
+    for (guint i = 0; i < sets->sets->len; i++)
+        drop_held(sets, sets->sets->pdata[i]);
     while ((outcome = tensor_sets_next(sets)) != NULL)
         tensor_outcome_free(outcome);
     for (guint i = 0; i < sets->sets->len; i++)
@@ -96,24 +122,61 @@ TensorOutcome *tensor_sets_next(TensorSets *sets)
 }
 
 /* Takes the decision and the error. */
-static void add_outcome(TensorSets *sets, TensorOutcomeKind kind, uint32_t id, uint32_t n_members,
-                        TensorDecision *decision, GError *error)
+static TensorOutcome *add_outcome(TensorSets *sets, TensorOutcomeKind kind, uint32_t id,
+                                  uint32_t n_members, TensorDecision *decision, GError *error)
 {
     TensorOutcome *const outcome = g_new(TensorOutcome, 1);
 
-    *outcome = (TensorOutcome){ kind, id, n_members, decision, error };
+    *outcome = (TensorOutcome){ .kind = kind,
+                                .set = id,
+                                .n_members = n_members,
+                                .slot = TENSOR_NO_SLOT,
+                                .decision = decision,
+                                .error = error };
     g_queue_push_tail(&sets->outcomes, outcome);
+    return outcome;
+}
+
+static bool all_ask(const TensorDecision *decision, uint32_t n_members)
+{
+    for (uint32_t place = 0; place < n_members; place++)
+        if (decision->tags[place] == NULL)
+            return false;
+    return true;
+}
+
+/* The slot that a decision on a name fills; TENSOR_NO_SLOT: none. All of a group are decided alike,
+ * one behind another. */
+static uint32_t fill_slot(const TensorSets *sets, Set *set, const TensorDecision *decision)
+{
+    if (sets->recall == NULL || decision->error != NULL || !all_ask(decision, set->n_members))
+        return TENSOR_NO_SLOT;
+    if (set->n_to_come == 0) {
+        set->n_to_come = decision->n_group;
+        set->filling = tensor_slots_begin(set->slots, (uint32_t)decision->n_group);
+    }
+    set->n_to_come--;
+    if (set->filling != TENSOR_NO_SLOT)
+        tensor_slots_add(set->slots, set->filling, decision->name, decision->requests,
+                         /* order= */ NULL);
+    return set->filling;
 }
 
 /* What the set's matcher has decided. */
 static void take_decisions(TensorSets *sets, uint32_t id)
 {
-    const Set *const set = sets->sets->pdata[id];
+    Set *const set = sets->sets->pdata[id];
     TensorDecision *decision;
 
-    while ((decision = tensor_matcher_next(set->matcher)) != NULL)
-        add_outcome(sets, decision->name != NULL ? TENSOR_OUTCOME_NAME : TENSOR_OUTCOME_JOIN, id,
-                    set->n_members, decision, NULL);
+    while ((decision = tensor_matcher_next(set->matcher)) != NULL) {
+        const bool is_name = decision->name != NULL;
+        TensorOutcome *const outcome =
+            add_outcome(sets, is_name ? TENSOR_OUTCOME_NAME : TENSOR_OUTCOME_JOIN, id,
+                        set->n_members, decision, NULL);
+
+        if (is_name)
+            outcome->slot = fill_slot(sets, set, decision);
+    }
 }
 
 /* ---- requests in a set ---- */
@@ -143,13 +206,103 @@ static Set *find_member(const TensorSets *sets, uint32_t id, uint32_t rank, uint
     return NULL;
 }
 
+/* A worker asks for all that is in the slot, as if it had not asked before. Takes `held` on
+ * success. */
+static bool ask_slot(TensorSets *sets, uint32_t id, const TensorSlot *slot, uint32_t place,
+                     void *held, GError **error)
+{
+    const Set *const set = sets->sets->pdata[id];
+    g_autofree TensorAsk *asks = g_new(TensorAsk, slot->n);
+
+    for (uint32_t i = 0; i < slot->n; i++)
+        asks[i] = (TensorAsk){ slot->names[i], *tensor_slot_request(slot, i, place),
+                               sets->recall->tag(sets->user, slot, i, place, held) };
+    const uint32_t n = slot->n;
+    const bool ok = tensor_matcher_ask(set->matcher, place, asks, n, error);
+    for (uint32_t i = 0; i < n && !ok; i++)
+        sets->recall->untag(sets->user, asks[i].tag);
+    if (ok) {
+        sets->recall->drop(sets->user, held);
+        take_decisions(sets, id);
+    }
+    return ok;
+}
+
+/* The matcher takes what some workers have asked again. It refuses none of it: nothing else of the
+ * slot's names is pending, nobody has joined, and it is not closed; else they were not held. Others
+ * have not asked, so that none of it is decided. */
+static void ask_held(TensorSets *sets, uint32_t id, TensorSlot *slot)
+{
+    const Set *const set = sets->sets->pdata[id];
+    g_autofree void **held = tensor_slots_let_go(set->slots, slot);
+
+    for (uint32_t place = 0; place < set->n_members; place++)
+        if (held[place] != NULL)
+            ask_slot(sets, id, slot, place, held[place], NULL);
+}
+
+static void ask_all_held(TensorSets *sets, uint32_t id)
+{
+    const Set *const set = sets->sets->pdata[id];
+    TensorSlot *slot;
+
+    while (set != NULL && (slot = tensor_slots_first_held(set->slots)) != NULL)
+        ask_held(sets, id, slot);
+}
+
+void tensor_sets_ask_in_full(TensorSets *sets)
+{
+    for (uint32_t id = 0; id < sets->sets->len; id++)
+        ask_all_held(sets, id);
+}
+
+void tensor_sets_recall(TensorSets *sets, const TensorRecall *recall, void *user)
+{
+    sets->recall = recall;
+    sets->user = user;
+}
+
+bool tensor_sets_again(TensorSets *sets, uint32_t set, uint32_t rank, uint32_t slot, void *held,
+                       GError **error)
+{
+    uint32_t place;
+    const Set *const of = find_member(sets, set, rank, &place, error);
+    TensorSlot *const it = of == NULL ? NULL : tensor_slots_at(of->slots, slot);
+
+    if (of == NULL)
+        return false;
+    if (it == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "set %u has no slot %u", set, slot);
+        return false;
+    }
+    if (it->held[place] != NULL) /* the matcher says what is wrong */
+        ask_held(sets, set, it);
+    if (it->n_held == 0 && !tensor_matcher_is_idle(of->matcher, it->names, it->n))
+        return ask_slot(sets, set, it, place, held, error);
+    tensor_slots_hold(of->slots, it, place, held);
+    if (it->n_held < of->n_members)
+        return true;
+    TensorOutcome *const outcome =
+        add_outcome(sets, TENSOR_OUTCOME_AGAIN, set, of->n_members, NULL, NULL);
+    outcome->slot = slot;
+    outcome->n_names = it->n;
+    outcome->held = tensor_slots_let_go(of->slots, it);
+    return true;
+}
+
 bool tensor_sets_ask(TensorSets *sets, uint32_t set, uint32_t rank, const TensorAsk *asks, size_t n,
                      GError **error)
 {
     uint32_t place;
     const Set *const of = find_member(sets, set, rank, &place, error);
-    const bool ok = of != NULL && tensor_matcher_ask(of->matcher, place, asks, n, error);
 
+    for (size_t i = 0; of != NULL && i < n && tensor_slots_first_held(of->slots) != NULL; i++) {
+        TensorSlot *const slot = tensor_slots_of(of->slots, asks[i].name);
+
+        if (slot != NULL && slot->n_held > 0)
+            ask_held(sets, set, slot);
+    }
+    const bool ok = of != NULL && tensor_matcher_ask(of->matcher, place, asks, n, error);
     if (ok)
         take_decisions(sets, set);
     return ok;
@@ -159,6 +312,9 @@ bool tensor_sets_join(TensorSets *sets, uint32_t set, uint32_t rank, GError **er
 {
     uint32_t place;
     const Set *const of = find_member(sets, set, rank, &place, error);
+
+    if (of != NULL)
+        ask_all_held(sets, set);
     const bool ok = of != NULL && tensor_matcher_join(of->matcher, place, error);
 
     if (ok)
@@ -213,6 +369,7 @@ void tensor_sets_cancel(TensorSets *sets, const GError *why)
 
         if (!is_open(set))
             continue;
+        ask_all_held(sets, id);
         tensor_matcher_cancel(set->matcher, why);
         tell_closed(sets, id);
     }
@@ -227,6 +384,7 @@ void tensor_sets_leave(TensorSets *sets, uint32_t rank, const char *why)
 
         if (!is_open(set) || !is_member(set, rank, &place))
             continue;
+        ask_all_held(sets, id);
         tensor_matcher_leave(set->matcher, place, why);
         tell_closed(sets, id);
     }
@@ -260,6 +418,7 @@ static void remove_set(TensorSets *sets, uint32_t id)
     g_autoptr(GError) why =
         g_error_new(RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "set %u of workers was removed", id);
 
+    ask_all_held(sets, id);
     tensor_matcher_cancel(set->matcher, why);
     take_decisions(sets, id);
     add_outcome(sets, TENSOR_OUTCOME_REMOVED, id, set->n_members, NULL, NULL);

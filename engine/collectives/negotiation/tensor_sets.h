@@ -13,6 +13,7 @@
 #define RUBATO_ENGINE_COLLECTIVES_TENSOR_SETS_H
 
 #include "engine/collectives/negotiation/tensor_matcher.h"
+#include "engine/collectives/negotiation/tensor_slots.h"
 
 typedef struct TensorSets TensorSets;
 
@@ -21,6 +22,30 @@ TensorSets *tensor_sets_new(uint32_t n_workers);
 
 /* NULL is allowed. */
 void tensor_sets_free(TensorSets *sets);
+
+/* What a caller knows requests by that come again (tensor_slots.h). */
+typedef struct {
+    /* The tag of one of the slot's names, of a worker that asks again by `held`, if it turns out
+     * that the request is not the same for all. */
+    void *(*tag)(void *user, const TensorSlot *slot, uint32_t name, uint32_t place, void *held);
+
+    /* No tag is asked for from it any more; before a call that failed returns, it takes back the
+     * tags, too. */
+    void (*drop)(void *user, void *held);
+    void (*untag)(void *user, void *tag);
+} TensorRecall;
+
+/* From now on requests may come again. Before a worker asks. */
+void tensor_sets_recall(TensorSets *sets, const TensorRecall *recall, void *user);
+
+/* A worker asks again for what is in the slot of the set. Takes `held` on success. Errors as those
+ * of tensor_sets_ask; _INVALID: there is no such slot. */
+bool tensor_sets_again(TensorSets *sets, uint32_t set, uint32_t rank, uint32_t slot, void *held,
+                       GError **error);
+
+/* What was asked again and is not decided goes to the matchers, which can then say who is missing.
+ */
+void tensor_sets_ask_in_full(TensorSets *sets);
 
 /* As tensor_matcher_ask and tensor_matcher_join, in a set. RUBATO_ERROR_INVALID: there is no such
  * set, or the worker is not in it. */
@@ -46,6 +71,7 @@ void tensor_sets_cancel(TensorSets *sets, const GError *why);
 
 typedef enum {
     TENSOR_OUTCOME_NAME,   /* requests for a name */
+    TENSOR_OUTCOME_AGAIN,  /* all workers have asked again for what is in a slot: it runs */
     TENSOR_OUTCOME_JOIN,   /* of all workers of a set */
     TENSOR_OUTCOME_CLOSED, /* nothing can be asked in a set any more; what was pending has failed */
     TENSOR_OUTCOME_MADE,   /* a set is there */
@@ -58,6 +84,9 @@ typedef struct {
     TensorOutcomeKind kind;
     uint32_t set;             /* of REFUSED: 0 */
     uint32_t n_members;       /* of the set */
+    uint32_t slot;            /* of AGAIN; of a NAME that fills one; else TENSOR_NO_SLOT */
+    uint32_t n_names;         /* of AGAIN: in the slot */
+    void **held;              /* the same: by place */
     TensorDecision *decision; /* of NAME and JOIN */
     GError *error;            /* of CLOSED and REFUSED */
 } TensorOutcome;

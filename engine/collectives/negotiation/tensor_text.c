@@ -1,23 +1,32 @@
 /* The lines of the negotiation between nodes: see tensor_text.h.
  *
  * A wish is a letter, a rank and a set; behind an ASK come the numbers of the request and its name,
- * behind a MAKE the ranks of the set, as runs. A verdict is a letter, its number, the set, and what
- * its kind has. Floating-point numbers are written as
- * their bits, so that all nodes compare the same ones. */
+ * behind a MAKE the ranks of the set, as runs, behind an AGAIN the slot. A verdict is a letter, its
+ * number, the set, and what its kind has. Floating-point numbers are written as their bits, so that
+ * all nodes compare the same ones. */
 #include "engine/collectives/negotiation/tensor_text.h"
 
 #include <string.h>
 
 enum { MOST_DESCRIBED = 8 }; /* runs of ranks, for people */
 
-static const char wish_letters[] = { 'a', 'j', 'l', 'g', 'm', 'd', '\0' };
-static const char verdict_letters[] = { 'r', 'f', 'j', 'c', 'm', 'd', 'x', '\0' };
+static const char wish_letters[] = { 'a', 'j', 'l', 'g', 'm', 'd', 'o', '\0' };
+static const char verdict_letters[] = { 'r', 'f', 'j', 'c', 'm', 'd', 'x', 'o', '\0' };
 
 /* ---- numbers and names ---- */
 
+/* By hand: with printf it takes five times as long, and what is asked again is little but numbers.
+ */
 static void write_number(GString *text, uint64_t number)
 {
-    g_string_append_printf(text, " %" G_GUINT64_FORMAT, number);
+    char digits[24];
+    size_t i = sizeof digits;
+
+    do
+        digits[--i] = (char)('0' + number % 10);
+    while ((number /= 10) > 0);
+    digits[--i] = ' ';
+    g_string_append_len(text, digits + i, (gssize)(sizeof digits - i));
 }
 
 /* A number of at most `most`, with a space in front of it. */
@@ -208,6 +217,8 @@ void tensor_wish_write(GString *text, const TensorWish *wish)
     write_number(text, wish->set);
     if (wish->kind == TENSOR_WISH_GROUP)
         write_number(text, wish->n);
+    if (wish->kind == TENSOR_WISH_AGAIN)
+        write_number(text, wish->slot);
     if (wish->kind == TENSOR_WISH_MAKE)
         write_runs(text, wish->ranks, wish->n);
     if (wish->kind == TENSOR_WISH_ASK) {
@@ -228,6 +239,8 @@ static bool read_wish(const char **at, uint32_t n_workers, TensorWish *wish)
         return read_u32(at, RUBATO_TENSOR_MOST_OF_GROUP, &wish->n) && wish->n >= 2 && read_end(at);
     case TENSOR_WISH_MAKE:
         return read_runs(at, n_workers, wish);
+    case TENSOR_WISH_AGAIN:
+        return read_u32(at, UINT32_MAX, &wish->slot) && read_end(at);
     case TENSOR_WISH_JOIN:
     case TENSOR_WISH_LEAVE:
     case TENSOR_WISH_REMOVE:
@@ -266,6 +279,7 @@ void tensor_verdict_write(GString *text, const TensorVerdict *verdict)
     write_number(text, verdict->set);
     switch (verdict->kind) {
     case TENSOR_VERDICT_RUN:
+        write_number(text, verdict->slot == TENSOR_NO_SLOT ? 0 : verdict->slot + UINT64_C(1));
         g_string_append_printf(text, " %s", verdict->name);
         g_string_append_c(text, '\n');
         write_line(text, verdict->ranks);
@@ -283,6 +297,11 @@ void tensor_verdict_write(GString *text, const TensorVerdict *verdict)
     case TENSOR_VERDICT_REMOVED:
         g_string_append_c(text, '\n');
         return;
+    case TENSOR_VERDICT_AGAIN:
+        write_number(text, verdict->slot);
+        write_number(text, verdict->n);
+        g_string_append_c(text, '\n');
+        return;
     case TENSOR_VERDICT_CLOSED:
     case TENSOR_VERDICT_REFUSED:
         write_number(text, verdict->code);
@@ -296,8 +315,10 @@ static bool read_verdict(const char **at, TensorVerdict *verdict)
 {
     switch (verdict->kind) {
     case TENSOR_VERDICT_RUN:
-        if (!read_name(at, verdict->name) || (verdict->ranks = read_line(at)) == NULL)
+        if (!read_u32(at, UINT32_MAX, &verdict->slot) || !read_name(at, verdict->name) ||
+            (verdict->ranks = read_line(at)) == NULL)
             return false;
+        verdict->slot--; /* 0: TENSOR_NO_SLOT */
         if (verdict->ranks[0] == '\0')
             g_clear_pointer(&verdict->ranks, g_free);
         return true;
@@ -309,6 +330,10 @@ static bool read_verdict(const char **at, TensorVerdict *verdict)
     case TENSOR_VERDICT_MADE:
     case TENSOR_VERDICT_REMOVED:
         return read_end(at);
+    case TENSOR_VERDICT_AGAIN:
+        return read_u32(at, UINT32_MAX, &verdict->slot) &&
+               read_u32(at, RUBATO_TENSOR_MOST_OF_GROUP, &verdict->n) && verdict->n > 0 &&
+               read_end(at);
     case TENSOR_VERDICT_CLOSED:
     case TENSOR_VERDICT_REFUSED:
         return read_u32(at, UINT8_MAX, &verdict->code) && verdict->code > 0 && read_end(at) &&

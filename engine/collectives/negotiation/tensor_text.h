@@ -7,7 +7,7 @@
 #ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_TEXT_H
 #define RUBATO_ENGINE_COLLECTIVES_TENSOR_TEXT_H
 
-#include "engine/collectives/negotiation/tensor_request.h"
+#include "engine/collectives/negotiation/tensor_slots.h"
 
 typedef enum {
     TENSOR_WISH_ASK,
@@ -16,13 +16,15 @@ typedef enum {
     TENSOR_WISH_GROUP, /* its next ASKs are a group */
     TENSOR_WISH_MAKE,  /* a set of workers */
     TENSOR_WISH_REMOVE,
+    TENSOR_WISH_AGAIN, /* what is in a slot (tensor_slots.h) */
 } TensorWishKind;
 
 /* What a worker wants, told to the coordinator. */
 typedef struct {
     TensorWishKind kind;
     uint32_t rank;
-    uint32_t set;                        /* of an ASK, a JOIN and a REMOVE */
+    uint32_t set;                        /* of an ASK, a JOIN, a REMOVE and an AGAIN */
+    uint32_t slot;                       /* of an AGAIN */
     uint32_t n;                          /* of a GROUP: how many; of a MAKE: how many ranks */
     uint32_t *ranks;                     /* of a MAKE: rising (owned by a wish that was read) */
     TensorRequest request;               /* of an ASK */
@@ -44,12 +46,15 @@ typedef enum {
     TENSOR_VERDICT_MADE,   /* the set for which all workers have asked */
     TENSOR_VERDICT_REMOVED,
     TENSOR_VERDICT_REFUSED, /* workers asked for different changes of the sets */
+    TENSOR_VERDICT_AGAIN,   /* all workers have asked again for what is in a slot: it runs */
 } TensorVerdictKind;
 
 typedef struct {
     TensorVerdictKind kind;
     uint64_t number;                     /* counts the verdicts of the task, from 1 */
     uint32_t set;                        /* of workers; of REFUSED: 0 */
+    uint32_t slot;                       /* of AGAIN; of RUN: that it fills, or TENSOR_NO_SLOT */
+    uint32_t n;                          /* of AGAIN: names, each with a number of its own */
     uint32_t last;                       /* of JOINED: the place that came last */
     uint32_t code;                       /* of FAIL, CLOSED and REFUSED: CONTROL_CODE(…) */
     char name[RUBATO_TENSOR_NAME_BYTES]; /* of RUN and FAIL */

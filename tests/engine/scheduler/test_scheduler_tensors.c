@@ -284,7 +284,7 @@ START_TEST(second_request_and_second_join_are_refused)
     expect_quiet();
     ask(2, 2, "x");
     for (uint32_t node = 0; node < N_NODES; node += 2)
-        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "r 1 0 x\n 0 0, 2 2\n");
+        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "r 1 0 0 x\n 0 0, 2 2\n");
 }
 END_TEST
 
@@ -315,8 +315,54 @@ START_TEST(group_is_decided_as_a_whole)
     expect_quiet();
     ask(2, 2, "x");
     for (uint32_t node = 0; node < N_NODES; node += 2)
-        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "r 1 0 x\n\nr 2 0 y\n\n");
+        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "r 1 0 1 x\n\nr 2 0 1 y\n\n");
     expect_quiet();
+}
+END_TEST
+
+/* What all have asked before they ask again by its slot; a group has one, too. */
+START_TEST(slot_is_decided_once_all_have_asked_again)
+{
+    const char *const again[] = { "o 0 0 0\n", "o 1 0 0\no 1 0 1\n", "o 2 0 1\no 2 0 0\n" };
+
+    for (uint32_t rank = 0; rank < 3; rank++)
+        ask(rank == 2 ? 2 : 0, rank, "x");
+    expect_decided(TENSOR_VERDICT_RUN, 1, "x", CONTROL_OK, NULL);
+    ck_assert(hears_lines(0, epoch, "g 0 0 2\n"));
+    ask(0, 0, "y");
+    ask(0, 0, "z");
+    ck_assert(hears_lines(0, epoch, "g 1 0 2\n"));
+    ask(0, 1, "z");
+    ask(0, 1, "y");
+    ck_assert(hears_lines(2, epoch, "g 2 0 2\n"));
+    ask(2, 2, "y");
+    ask(2, 2, "z");
+    for (uint32_t node = 0; node < N_NODES; node += 2)
+        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "r 2 0 2 y\n\nr 3 0 2 z\n\n");
+    for (uint32_t rank = 0; rank < 3; rank++)
+        ck_assert(hears_lines(rank == 2 ? 2 : 0, epoch, again[rank]));
+    for (uint32_t node = 0; node < N_NODES; node += 2)
+        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "o 4 0 0 1\n");
+    ck_assert(hears_lines(0, epoch, "o 0 0 1\n"));
+    for (uint32_t node = 0; node < N_NODES; node += 2)
+        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "o 5 0 1 2\n");
+    expect_quiet();
+    ck_assert(!hears_lines(0, epoch, "o 0 0 2\n"));
+    ck_assert(hears_lines(0, epoch, "o 0 0 0\n"));
+    ck_assert(!hears_lines(0, epoch, "o 0 0 0\n"));
+}
+END_TEST
+
+START_TEST(stall_of_what_is_asked_again_names_who_is_missing)
+{
+    for (uint32_t rank = 0; rank < 3; rank++)
+        ask(rank == 2 ? 2 : 0, rank, "x");
+    expect_decided(TENSOR_VERDICT_RUN, 1, "x", CONTROL_OK, NULL);
+    ck_assert(hears_lines(0, epoch, "o 0 0 0\no 1 0 0\n"));
+    expect_waiting("allreduce x of task x waits for worker 2 (which last asked for x)");
+    ck_assert(hears_lines(2, epoch, "o 2 0 0\n"));
+    expect_decided(TENSOR_VERDICT_RUN, 2, "x", CONTROL_OK, NULL);
+    expect_waiting(NULL);
 }
 END_TEST
 
@@ -387,7 +433,7 @@ START_TEST(set_is_made_used_and_removed_with_what_is_pending)
     ck_assert(!hears_wish(0, in_set(sum_of(1, "x", 9), 1))); /* it is not in it */
     ck_assert(hears_wish(0, in_set(sum_of(0, "x", 9), 1)));
     for (uint32_t node = 0; node < N_NODES; node += 2)
-        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "r 2 1 x\n\n");
+        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "r 2 1 1 x\n\n");
     ck_assert(hears_wish(2, in_set(sum_of(2, "y", 9), 1)));
     for (uint32_t rank = 0; rank < 3; rank++)
         ck_assert(asks_for_removal(rank == 2 ? 2 : 0, rank, 1));
@@ -526,6 +572,8 @@ int main(void)
     tcase_add_test(cases, second_request_and_second_join_are_refused);
     tcase_add_test(cases, what_comes_in_front_of_nonsense_counts);
     tcase_add_test(cases, group_is_decided_as_a_whole);
+    tcase_add_test(cases, slot_is_decided_once_all_have_asked_again);
+    tcase_add_test(cases, stall_of_what_is_asked_again_names_who_is_missing);
     tcase_add_test(cases, epochs_are_checked);
     tcase_add_test(cases, many_verdicts_come_in_several_messages);
     tcase_add_test(cases, long_wait_is_told_to_those_who_wait);

@@ -12,7 +12,7 @@
 enum {
     MOST_LOCAL = 3,
     MOST_RANKS = N_NODES * MOST_LOCAL,
-    N_ROUNDS = 2, /* each ends with a join */
+    N_ROUNDS = 3, /* each ends with a join */
     N_JOBS = 8,   /* of a round */
     N_NAMES = 5,
 };
@@ -94,6 +94,7 @@ typedef struct {
     uint32_t n_until_fault;  /* moves, or messages */
     uint32_t lost;           /* a node; UINT32_MAX: none */
     uint32_t n_mismatches;   /* of sets */
+    uint32_t n_again;        /* messages with decisions on what was asked again */
     uint32_t depth;
 } World;
 

@@ -28,6 +28,7 @@ START_TEST(wishes_are_read_as_they_were_written)
         { .kind = TENSOR_WISH_GROUP, .rank = 5, .n = RUBATO_TENSOR_MOST_OF_GROUP },
         { .kind = TENSOR_WISH_MAKE, .rank = 5, .n = 5, .ranks = (uint32_t[]){ 0, 1, 2, 5, 8 } },
         { .kind = TENSOR_WISH_REMOVE, .rank = 5, .set = 2 },
+        { .kind = TENSOR_WISH_AGAIN, .rank = 8, .set = 3, .slot = UINT32_MAX },
     };
     g_autoptr(GString) text = g_string_new(NULL);
     const char *at;
@@ -43,6 +44,7 @@ START_TEST(wishes_are_read_as_they_were_written)
         ck_assert_uint_eq(read.rank, wishes[i].rank);
         ck_assert_uint_eq(read.set, wishes[i].set);
         ck_assert_uint_eq(read.n, wishes[i].n);
+        ck_assert_uint_eq(read.slot, wishes[i].slot);
         for (uint32_t k = 0; wishes[i].ranks != NULL && k < wishes[i].n; k++)
             ck_assert_uint_eq(read.ranks[k], wishes[i].ranks[k]);
         ck_assert_str_eq(read.name, wishes[i].name);
@@ -57,7 +59,11 @@ START_TEST(verdicts_are_read_as_they_were_written)
 {
     const TensorVerdict verdicts[] = {
         { .kind = TENSOR_VERDICT_RUN, .number = 1, .set = UINT32_MAX, .name = "grad/ü 6" },
-        { .kind = TENSOR_VERDICT_RUN, .number = 2, .name = "x", .ranks = (char *)" 0 3, 7 7" },
+        { .kind = TENSOR_VERDICT_RUN,
+          .number = 2,
+          .slot = TENSOR_NO_SLOT,
+          .name = "x",
+          .ranks = (char *)" 0 3, 7 7" },
         { .kind = TENSOR_VERDICT_FAIL,
           .number = 3,
           .code = 10,
@@ -68,6 +74,12 @@ START_TEST(verdicts_are_read_as_they_were_written)
         { .kind = TENSOR_VERDICT_MADE, .number = 6, .set = 3 },
         { .kind = TENSOR_VERDICT_REMOVED, .number = 7, .set = 3 },
         { .kind = TENSOR_VERDICT_REFUSED, .number = 8, .code = 4, .error = (char *)"no" },
+        { .kind = TENSOR_VERDICT_RUN, .number = 9, .slot = UINT32_MAX - 1, .name = "y" },
+        { .kind = TENSOR_VERDICT_AGAIN,
+          .number = 10,
+          .set = 7,
+          .slot = UINT32_MAX,
+          .n = RUBATO_TENSOR_MOST_OF_GROUP },
     };
     g_autoptr(GString) text = g_string_new(NULL);
     const char *at;
@@ -82,6 +94,8 @@ START_TEST(verdicts_are_read_as_they_were_written)
         ck_assert_int_eq(read.kind, verdicts[i].kind);
         ck_assert_uint_eq(read.number, verdicts[i].number);
         ck_assert_uint_eq(read.set, verdicts[i].set);
+        ck_assert_uint_eq(read.slot, verdicts[i].slot);
+        ck_assert_uint_eq(read.n, verdicts[i].n);
         ck_assert_uint_eq(read.code, verdicts[i].code);
         ck_assert_uint_eq(read.last, verdicts[i].last);
         ck_assert_str_eq(read.name, verdicts[i].name);
@@ -135,12 +149,30 @@ static const char *const refused_wishes[] = {
     "m 0 0 0\n",
     "m 0 0 0 1",
     "d 0 1 1\n",
+    "o 0 0\n",
+    "o 0 0 4294967296\n",
+    "o 0 0 1 1\n",
 };
 
 static const char *const refused_verdicts[] = {
-    "",          "r 1\n",   "r 1 0 x\n", "r 1 0 \n\n", "f 1 0 0 x\nno\n", "f 1 0 300 x\nno\n",
-    "r 1 x\n\n", "j 1 0\n", "c 1 0 1\n", "m 1\n",      "c 1 0 1\nno end", "x 1 0 1\nno end",
+    "",
+    "r 1\n",
+    "r 1 0 0 x\n",
+    "r 1 0 0 \n\n",
+    "f 1 0 0 x\nno\n",
+    "f 1 0 300 x\nno\n",
+    "r 1 0 x\n\n",
+    "j 1 0\n",
+    "c 1 0 1\n",
+    "m 1\n",
+    "c 1 0 1\nno end",
+    "x 1 0 1\nno end",
     "d 1 0 \n",
+    "o 1 0\n",
+    "o 1 0 1\n",
+    "o 1 0 1 0\n",
+    "o 1 0 1 65537\n",
+    "r 1 0 4294967296 x\n\n",
 };
 
 static const char *const refused_ranks[] = { "0 1", " 1 0", " 0 9", " 0 1, 1 2", " 0 1,", " 0" };

@@ -1,0 +1,123 @@
+/* What a node's workers ask again (tensor_slots.h). See tensor_exchange_private.h.
+ *
+ * Each node fills the slots of its sets from the same decisions as the coordinator, and so has the
+ * same ids. Its places are those of its own workers. On several nodes a slot holds what they have
+ * asked again, until that is decided; on one node the matchers' slots do. */
+#include <string.h>
+
+#include "engine/collectives/tensor_exchange_private.h"
+
+static bool is_pending(const TensorSet *set, uint32_t local, const TensorSlot *slot)
+{
+    GHashTable *const asked = set->asked == NULL ? NULL : set->asked[local];
+    bool any = false;
+
+    for (uint32_t i = 0; asked != NULL && g_hash_table_size(asked) > 0 && i < slot->n && !any; i++)
+        any = g_hash_table_contains(asked, slot->names[i]);
+    return any;
+}
+
+TensorSlot *exchange_find_again(const TensorExchange *exchange, const TensorSet *set,
+                                uint32_t local, const TensorEntry *entries, size_t n)
+{
+    TensorSlot *const slot =
+        exchange->place.asks_in_full ? NULL : tensor_slots_of(set->slots, entries->name);
+
+    if (slot == NULL || slot->n != n || slot->held[local] != NULL)
+        return NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        const TensorEntry *const entry = &entries[tensor_slot_ask(slot, i, local)];
+
+        if (strcmp(entry->name, slot->names[i]) != 0 ||
+            !tensor_request_is_same(&entry->part.request, tensor_slot_request(slot, i, local)))
+            return NULL;
+    }
+    return is_pending(set, local, slot) ? NULL : slot;
+}
+
+TensorEntry *exchange_entry_of(const TensorSlot *slot, uint32_t name, uint32_t local, void *held)
+{
+    return (TensorEntry *)held + tensor_slot_ask(slot, name, local);
+}
+
+bool exchange_fill(TensorSet *set, uint32_t id, const char *name, TensorEntry *const *entries)
+{
+    g_autofree TensorRequest *requests = g_new(TensorRequest, set->n_local);
+    g_autofree uint32_t *order = g_new(uint32_t, set->n_local);
+    const uint32_t n = entries[0]->n_group;
+
+    for (uint32_t i = 0; i < set->n_local; i++) {
+        if (entries[i]->n_group != n)
+            return false;
+        requests[i] = entries[i]->part.request;
+        order[i] = (uint32_t)(entries[i] - entries[i]->first);
+    }
+    if (set->n_to_come == 0) {
+        set->n_to_come = n;
+        set->filling = tensor_slots_begin(set->slots, n);
+    }
+    if (set->filling == TENSOR_NO_SLOT || set->filling != id)
+        return false;
+    set->n_to_come--;
+    tensor_slots_add(set->slots, id, name, requests, order);
+    return true;
+}
+
+static void ask_in_full(TensorSet *set, TensorSlot *slot)
+{
+    g_autofree void **held = tensor_slots_let_go(set->slots, slot);
+
+    for (uint32_t local = 0; local < set->n_local; local++)
+        for (uint32_t i = 0; held[local] != NULL && i < slot->n; i++) {
+            TensorEntry *const entry = exchange_entry_of(slot, i, local, held[local]);
+
+            g_hash_table_insert(set->asked[local], (void *)(uintptr_t)entry->name, entry);
+        }
+}
+
+void exchange_ask_in_full(TensorSet *set, const char *name)
+{
+    TensorSlot *const slot = tensor_slots_of(set->slots, name);
+
+    if (slot != NULL && slot->n_held > 0)
+        ask_in_full(set, slot);
+}
+
+void exchange_ask_all_in_full(TensorExchange *exchange)
+{
+    if (exchange->matchers != NULL)
+        tensor_sets_ask_in_full(exchange->matchers);
+    for (guint id = 0; exchange->matchers == NULL && id < exchange->sets->len; id++) {
+        TensorSet *const set = exchange->sets->pdata[id];
+        TensorSlot *slot;
+
+        while (set != NULL && (slot = tensor_slots_first_held(set->slots)) != NULL)
+            ask_in_full(set, slot);
+    }
+}
+
+/* ---- the matchers of a single node ---- */
+
+static void *tag(void *user, const TensorSlot *slot, uint32_t name, uint32_t place, void *held)
+{
+    TensorExchange *const exchange = user;
+    const TensorSet *const set = exchange_set(exchange, ((const TensorEntry *)held)->set);
+    TensorEntry *const entry =
+        exchange_entry_of(tensor_slots_at(set->slots, slot->id), name, place, held);
+
+    g_hash_table_add(exchange->pending, entry);
+    return entry;
+}
+
+static void drop(void *user, void *held)
+{
+    (void)user;
+    (void)held;
+}
+
+static void untag(void *user, void *entry)
+{
+    g_hash_table_remove(((TensorExchange *)user)->pending, entry);
+}
+
+const TensorRecall exchange_recall = { .tag = tag, .drop = drop, .untag = untag };
