@@ -7,7 +7,8 @@
 #include "io/net/monotonic.h"
 #include "io/net/transport/shm/transport_shm.h"
 
-/* The most unproven connections, and the longest time that one may stay unproven. */
+/* The most unproven connections beside one for each node, and the longest time that one may stay
+ * unproven. */
 #define MOST_STRANGERS 64
 #define PROOF_MS 5000
 
@@ -31,8 +32,8 @@ void shm_connections_thin_out(ShmTransport *self)
     /* from the newest to the oldest, so that one that is removed does not move the rest */
     for (guint i = self->receivers->len; i-- > 0;) {
         const ShmReceiver *const receiver = g_ptr_array_index(self->receivers, i);
-        if (receiver->is_proven ||
-            (++n <= MOST_STRANGERS && now_ms - receiver->accepted_ms < PROOF_MS))
+        if (receiver->is_proven || (++n <= MOST_STRANGERS + self->config.n_nodes &&
+                                    now_ms - receiver->accepted_ms < PROOF_MS))
             continue;
         g_warning("dropped the connection of process %d: it has not proved that it belongs to this "
                   "run",

@@ -19,8 +19,10 @@
 /* An unproven connection may stay so this long after the accept, however much it sends. */
 #define PROOF_MS 5000
 
-/* The most connections without a correct HELLO, in all and of one address. (Those with a correct
- * HELLO and no proof yet are limited by most_receivers.) */
+/* The most connections without a correct HELLO, in all and of one address, beside one for each node:
+ * when a run begins, all nodes connect at once, perhaps from one address, and on a busy machine none
+ * of them may have said HELLO before the last one has come. (Those with a correct HELLO and no proof
+ * yet are limited by most_receivers.) */
 #define MOST_STRANGERS 64
 #define MOST_STRANGERS_OF_ADDRESS 8
 
@@ -193,8 +195,8 @@ static void take_over(TcpTransport *self, int fd, const struct sockaddr *address
     g_hash_table_insert(self->strangers, GUINT_TO_POINTER(id), receiver);
     /* A node's HELLO comes with the connection, so the node can be recognised at once. */
     (void)tcp_connections_read(self, receiver);
-    thin_out(self, (Kind){ .address = text }, MOST_STRANGERS_OF_ADDRESS);
-    thin_out(self, (Kind){ .recognised = false }, MOST_STRANGERS);
+    thin_out(self, (Kind){ .address = text }, MOST_STRANGERS_OF_ADDRESS + self->config.n_nodes);
+    thin_out(self, (Kind){ .recognised = false }, MOST_STRANGERS + self->config.n_nodes);
 }
 
 void tcp_connections_accept(TcpTransport *self, int listener)

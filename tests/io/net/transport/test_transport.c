@@ -218,6 +218,51 @@ static void serve(const TransportEnd *end)
     ck_assert(!end->ops->receive(end->transport, &received));
 }
 
+static unsigned n_warnings;
+
+static void count_warning(const char *domain, GLogLevelFlags level, const char *text, void *data)
+{
+    (void)domain;
+    (void)data;
+    n_warnings += (level & G_LOG_LEVEL_WARNING) != 0;
+    g_print("%s\n", text);
+}
+
+/* A large run begins: all others connect before any has time to prove who it is. */
+START_TEST(nodes_of_one_host_may_all_come_at_once)
+{
+    enum { N = 150 };
+    const TransportConfig large = { .n_nodes = N + 1, .timeout_ms = 30000 };
+    const TransportOps *const ops = transport_at((size_t)_i);
+    TransportEnd to = transport_end_open(ops, &large, addresses[_i].any), from[N];
+    const int64_t end_ms = network_now_ms() + TRANSPORT_PATIENCE_MS;
+    Channel *channels[N];
+
+    g_log_set_default_handler(count_warning, NULL);
+    for (int i = 0; i < N; i++) {
+        from[i] = transport_end_open(ops, &large, addresses[_i].any);
+        channels[i] = transport_end_connect(&from[i], to.endpoint, /* target= */ NULL);
+    }
+    for (int i = 0; i < N; i++)
+        serve(&to); /* takes all of them */
+    for (int n = 0; n < N && n_warnings == 0;) {
+        ck_assert_int_lt(network_now_ms(), end_ms);
+        serve(&to);
+        n = 0;
+        for (int i = 0; i < N; i++) {
+            serve(&from[i]);
+            n += channels[i]->ops->state(channels[i]) == NETWORK_PEER_CONNECTED;
+        }
+    }
+    ck_assert_uint_eq(n_warnings, 0);
+    for (int i = 0; i < N; i++) {
+        transport_end_hang_up(channels[i], 0);
+        transport_end_close(&from[i]);
+    }
+    transport_end_close(&to);
+}
+END_TEST
+
 /* Not those that cannot know it. */
 START_TEST(channel_tells_that_nobody_listens_at_its_address_any_more)
 {
@@ -391,6 +436,7 @@ int main(void)
     tcase_add_loop_test(all, received_packet_can_be_moved_and_knows_where_it_came_from, 0,
                         N_TRANSPORTS);
     tcase_add_loop_test(all, channel_tells_how_its_connection_is, 0, N_TRANSPORTS);
+    tcase_add_loop_test(all, nodes_of_one_host_may_all_come_at_once, 0, N_TRANSPORTS);
     tcase_add_loop_test(all, channel_tells_that_nobody_listens_at_its_address_any_more, 0,
                         N_TRANSPORTS);
     tcase_add_loop_test(all, channel_tells_that_another_process_has_its_address, 0, N_TRANSPORTS);
