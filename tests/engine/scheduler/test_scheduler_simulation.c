@@ -17,6 +17,9 @@
 #define SEEDS_PER_CASE 100 /* a fifth of them where everything is slow */
 #define N_CASES 20
 
+#define MOST_NODES 5     /* of most runs */
+#define MOST_STEPS 40000 /* of a run, for each of its nodes */
+
 #define TIMEOUT_MS 3000
 #define MAX_DELAY_MS 800
 
@@ -67,9 +70,9 @@ static void freeze(uint32_t number)
         return;
     scheduler_sim->nodes[number].frozen = true;
     scheduler_sim->disturbed = true;
-    if (scheduler_sim->frozen_mask == 0)
+    if (!scheduler_sim->any_frozen)
         scheduler_sim->frozen_ms = scheduler_sim->now_ms;
-    scheduler_sim->frozen_mask |= 1u << number;
+    scheduler_sim->any_frozen = true;
 }
 
 static void disturb(void)
@@ -185,7 +188,7 @@ static void run_until_over(void)
     unsigned left = n_disturbances;
 
     for (unsigned step = 0; !is_over(); step++) {
-        if (step > 200000) {
+        if (step > MOST_STEPS * scheduler_sim->n_nodes) {
             g_autofree char *waiting =
                 scheduler_waiting(scheduler_sim->scheduler, scheduler_sim->now_ms);
             scheduler_sim_assert(false, "the run hangs: %s",
@@ -210,26 +213,30 @@ static void run_until_over(void)
             }
         }
         /* Silence is noticed in time, and everyone is told. */
-        if (scheduler_sim->frozen_mask != 0 &&
+        if (scheduler_sim->any_frozen &&
             scheduler_sim->now_ms - scheduler_sim->frozen_ms > 2 * TIMEOUT_MS)
             for (uint32_t i = 0; i < scheduler_sim->n_nodes; i++)
                 scheduler_sim_assert(scheduler_sim->nodes[i].frozen ||
                                          scheduler_sim->nodes[i].out ||
                                          scheduler_sim->nodes[i].free_to_go ||
-                                         scheduler_sim->nodes[i].lost_heard != 0,
+                                         scheduler_sim->nodes[i].has_heard_loss,
                                      "node %u does not know that one is lost", i);
     }
 }
 
-static void simulate(uint64_t seed)
+/* n_nodes 0: a few, by the seed. */
+static void simulate(uint64_t seed, uint32_t n_nodes)
 {
-    const uint32_t ids[SCHEDULER_SIM_NODES] = { 0, 1, 2, 3, 4 };
     const SchedulerOutput output = { scheduler_sim_sends, scheduler_sim_greets };
-    SchedulerSim run = { .seed = seed };
+    g_autofree SchedulerSim *run = g_new0(SchedulerSim, 1);
+    uint32_t ids[SCHEDULER_SIM_NODES];
 
-    scheduler_sim = &run;
+    for (uint32_t i = 0; i < SCHEDULER_SIM_NODES; i++)
+        ids[i] = i;
+    scheduler_sim = run;
+    scheduler_sim->seed = seed;
     scheduler_sim->rand = g_rand_new_with_seed_array((const guint32[]){ (guint32)seed, 17 }, 2);
-    scheduler_sim->n_nodes = 1 + scheduler_sim_draw(SCHEDULER_SIM_NODES);
+    scheduler_sim->n_nodes = n_nodes > 0 ? n_nodes : 1 + scheduler_sim_draw(MOST_NODES);
     scheduler_sim->self = scheduler_sim_draw(scheduler_sim->n_nodes);
     scheduler_sim->answers_at_once = scheduler_sim_chance(50);
     scheduler_sim->now_ms = scheduler_sim_draw(100000);
@@ -274,11 +281,18 @@ START_TEST(scheduler_brings_every_run_to_the_same_end_on_every_node)
 {
     const char *const seed = getenv("SEED");
     if (seed != NULL) {
-        simulate(strtoull(seed, NULL, 10));
+        simulate(strtoull(seed, NULL, 10), 0);
         return;
     }
     for (uint64_t i = 0; i < (is_slow() ? SEEDS_PER_CASE / 5 : SEEDS_PER_CASE); i++)
-        simulate((uint64_t)_i * SEEDS_PER_CASE + i);
+        simulate((uint64_t)_i * SEEDS_PER_CASE + i, 0);
+}
+END_TEST
+
+START_TEST(scheduler_brings_runs_of_512_nodes_to_the_same_end)
+{
+    for (uint64_t seed = 0; seed < (is_slow() ? 2 : 10); seed++)
+        simulate(1000000 + seed, SCHEDULER_SIM_NODES);
 }
 END_TEST
 
@@ -289,6 +303,7 @@ int main(void)
 
     tcase_set_timeout(runs, 60);
     tcase_add_loop_test(runs, scheduler_brings_every_run_to_the_same_end_on_every_node, 0, N_CASES);
+    tcase_add_test(runs, scheduler_brings_runs_of_512_nodes_to_the_same_end);
     suite_add_tcase(suite, runs);
     return run_suite(suite);
 }

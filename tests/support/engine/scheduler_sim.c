@@ -301,9 +301,9 @@ void scheduler_sim_node_hears(uint32_t number, const Control *control)
             node->out = true;
             break;
         }
-        scheduler_sim_assert(scheduler_sim->frozen_mask & (1u << control->lost.number),
+        scheduler_sim_assert(scheduler_sim->nodes[control->lost.number].frozen,
                              "node %u was lost: %s", control->lost.number, control->lost.text);
-        node->lost_heard |= 1u << control->lost.number;
+        node->has_heard_loss = true;
         scheduler_sim_assert(scheduler_sim->now_ms - scheduler_sim->frozen_ms > 0,
                              "lost before it froze");
         break;

@@ -11,7 +11,7 @@
 
 #include "engine/scheduler/scheduler.h"
 
-#define SCHEDULER_SIM_NODES 5 /* at most */
+#define SCHEDULER_SIM_NODES 512 /* at most */
 #define SCHEDULER_SIM_CALLS 12
 #define SCHEDULER_SIM_HEARTBEAT_MS 500
 #define SCHEDULER_SIM_HELLO_MS 200
@@ -53,7 +53,7 @@ typedef struct {
     int64_t last_beat_ms, last_hello_ms;
     GPtrArray *parts;
     char *verdicts[SCHEDULER_SIM_CALLS + 1]; /* "code text" by op - 1 */
-    uint32_t lost_heard;                     /* as a mask */
+    bool has_heard_loss;                     /* of some node */
 } SchedulerSimNode;
 
 typedef struct {
@@ -74,7 +74,7 @@ typedef struct {
     bool disturbed;       /* a node froze, left early or stopped the run: verdicts are not
                            * compared */
     bool interrupted;
-    uint32_t frozen_mask;
+    bool any_frozen;
     int64_t frozen_ms; /* when the first one froze */
 
     /* What must be the same on all nodes, by op - 1 and by epoch. */
