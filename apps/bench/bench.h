@@ -70,6 +70,7 @@ typedef struct {
     BenchKeys keys;            /* of a request */
     uint32_t nodes;            /* not in one process; 0: two */
     bool mixed;                /* all nodes have the workers and the servers */
+    bool starts_tasks;         /* empty tasks are run before it, and timed */
     bool on_demand;            /* it runs only if --case names it */
     bool starts_empty;         /* otherwise each row was written before the first sample */
     RubatoTableSpec table;     /* its n_keys is left 0: */
@@ -106,6 +107,13 @@ typedef struct {
     size_t n;
 } BenchDetails;
 
+/* How a case began. All 0 with a single process. */
+typedef struct {
+    long peer_pid;       /* the process of node 1 */
+    double seconds;      /* until all processes were started and had met */
+    double task_seconds; /* of an empty task, if the case starts tasks */
+} BenchStart;
+
 /* What a case works on, made before the first sample. */
 struct Bench {
     const BenchCase *what;
@@ -123,7 +131,7 @@ struct Bench {
 
     uint64_t next_row;      /* of a table that grows */
     size_t resident_before; /* bytes of the process before the table was there */
-    long peer_pid;          /* of the other node; 0: there is none */
+    BenchStart start;
     BenchDetails *details;
 
     char *data_path; /* samples/data.c: the file that is read; NULL until a sample wants it */
@@ -137,7 +145,7 @@ struct Bench {
 
 extern const BenchCase bench_local_cases[], bench_nodes_cases[], bench_counts_cases[],
     bench_rule_cases[], bench_forget_cases[], bench_data_cases[], bench_scale_cases[],
-    bench_mixed_cases[], bench_collective_cases[], bench_replica_cases[];
+    bench_mixed_cases[], bench_collective_cases[], bench_replica_cases[], bench_many_nodes_cases[];
 
 /* Case i of all, NULL after the last. */
 const BenchCase *bench_case(size_t i);

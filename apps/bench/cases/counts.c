@@ -116,11 +116,11 @@ const BenchCase bench_counts_cases[] = {
 
 const BenchCase *bench_case(size_t i)
 {
-    static const BenchCase *const lists[] = { bench_local_cases,      bench_nodes_cases,
-                                              bench_counts_cases,     bench_rule_cases,
-                                              bench_forget_cases,     bench_data_cases,
-                                              bench_scale_cases,      bench_mixed_cases,
-                                              bench_collective_cases, bench_replica_cases };
+    static const BenchCase *const lists[] = {
+        bench_local_cases,      bench_nodes_cases,   bench_counts_cases,    bench_rule_cases,
+        bench_forget_cases,     bench_data_cases,    bench_scale_cases,     bench_mixed_cases,
+        bench_collective_cases, bench_replica_cases, bench_many_nodes_cases
+    };
 
     for (size_t list = 0; list < G_N_ELEMENTS(lists); list++)
         for (const BenchCase *what = lists[list]; what->name != NULL; what++)

@@ -18,7 +18,7 @@ typedef struct {
     const BenchCase *what;
     const BenchOptions *options;
     RubatoEngine *engine;
-    long peer_pid;
+    BenchStart start;
     size_t resident_before;
 
     /* written by the worker of rank 0; NULL in the other process */
@@ -166,7 +166,7 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
                     .engine = measurement->engine,
                     .worker = worker,
                     .resident_before = measurement->resident_before,
-                    .peer_pid = measurement->peer_pid,
+                    .start = measurement->start,
                     .details = &measurement->details };
     const bool ok = open_case(&bench, error) && rubato_worker_barrier(worker, error) &&
                     take_samples(&bench, measurement, error);
@@ -175,7 +175,33 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
     return ok;
 }
 
-static bool run_case(RubatoEngine *engine, long peer_pid, void *data, GError **error)
+static bool do_nothing(RubatoWorker *worker, void *user_data, GError **error)
+{
+    (void)worker;
+    (void)user_data;
+    (void)error;
+    return true;
+}
+
+/* On all nodes. The first task is not timed: it comes when the last node has made the table. */
+static bool time_tasks(RubatoEngine *engine, double *seconds, GError **error)
+{
+    const char *const tables[] = { "bench", NULL };
+    const RubatoTask task = { .name = "nothing", .run = do_nothing, .tables = tables };
+    enum { N_TASKS = 10 };
+    double began = 0;
+
+    for (int i = 0; i <= N_TASKS; i++) {
+        if (!rubato_engine_run(engine, &task, error))
+            return false;
+        if (i == 0)
+            began = bench_now();
+    }
+    *seconds = (bench_now() - began) / N_TASKS;
+    return true;
+}
+
+static bool run_case(RubatoEngine *engine, const BenchStart *start, void *data, GError **error)
 {
     Measurement *measurement = data;
     const bool counts = measurement->what->mixed;
@@ -192,11 +218,13 @@ static bool run_case(RubatoEngine *engine, long peer_pid, void *data, GError **e
     };
 
     measurement->engine = engine;
-    measurement->peer_pid = peer_pid;
+    measurement->start = *start;
     malloc_trim(0); /* memory that earlier cases left must not be reused unnoticed */
     measurement->resident_before = bench_resident_bytes(0);
     return rubato_engine_create_table(engine, &spec, error) &&
            (!counts || rubato_engine_create_table(engine, &sent, error)) &&
+           (!measurement->what->starts_tasks ||
+            time_tasks(engine, &measurement->start.task_seconds, error)) &&
            rubato_engine_run(engine, &task, error);
 }
 
@@ -209,7 +237,7 @@ int bench_peer(const BenchCase *what, const BenchOptions *options, const char *c
 
     engine = rubato_engine_new(&(RubatoEngineConfig){ .cluster_file = cluster_file, .node = node },
                                &error);
-    if (engine != NULL && run_case(engine, 0, &measurement, &error))
+    if (engine != NULL && run_case(engine, &(BenchStart){ 0 }, &measurement, &error))
         return EXIT_SUCCESS;
     g_printerr("rubato-bench: node %u: %s\n", node, error->message);
     return EXIT_FAILURE;
@@ -224,7 +252,7 @@ static bool measure(Measurement *measurement, GError **error)
         return nodes_run(what, measurement->options, run_case, measurement, error);
     engine = rubato_engine_new(
         &(RubatoEngineConfig){ .servers = what->servers, .workers = what->workers }, error);
-    return engine != NULL && run_case(engine, 0, measurement, error);
+    return engine != NULL && run_case(engine, &(BenchStart){ 0 }, measurement, error);
 }
 
 /* ---- figures ---- */

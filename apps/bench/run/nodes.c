@@ -86,20 +86,23 @@ static bool start_other(const BenchCase *what, const BenchOptions *options, cons
 }
 
 static bool run_with_file(const BenchCase *what, const BenchOptions *options, const char *file,
-                          bool (*function)(RubatoEngine *, long, void *, GError **), void *data,
-                          GError **error)
+                          bool (*function)(RubatoEngine *, const BenchStart *, void *, GError **),
+                          void *data, GError **error)
 {
     const uint32_t n_nodes = count_nodes(what);
     g_autofree GPid *others = g_new0(GPid, n_nodes);
     RubatoEngine *engine = NULL;
     uint32_t n_started = 1;
+    BenchStart start = { .seconds = -bench_now() };
     bool ok = true;
 
     for (; n_started < n_nodes && ok; n_started += ok)
         ok = start_other(what, options, file, n_started, &others[n_started], error);
     if (ok)
         engine = rubato_engine_new(&(RubatoEngineConfig){ .cluster_file = file }, error);
-    ok = engine != NULL && function(engine, others[1], data, error);
+    start.seconds += bench_now();
+    start.peer_pid = others[1];
+    ok = engine != NULL && function(engine, &start, data, error);
     rubato_engine_free(engine);
     for (uint32_t i = 1; i < n_started; i++) {
         if (!ok)
@@ -110,7 +113,8 @@ static bool run_with_file(const BenchCase *what, const BenchOptions *options, co
 }
 
 bool nodes_run(const BenchCase *what, const BenchOptions *options,
-               bool (*function)(RubatoEngine *engine, long peer_pid, void *data, GError **error),
+               bool (*function)(RubatoEngine *engine, const BenchStart *start, void *data,
+                                GError **error),
                void *data, GError **error)
 {
     g_autofree char *folder = g_dir_make_tmp("rubato-bench-XXXXXX", error);

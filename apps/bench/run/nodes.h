@@ -6,9 +6,10 @@
 
 #include "apps/bench/bench.h"
 
-/* Runs a function in node 0, with the process id of node 1. */
+/* Runs a function in node 0, with how the others have been started. */
 bool nodes_run(const BenchCase *what, const BenchOptions *options,
-               bool (*function)(RubatoEngine *engine, long peer_pid, void *data, GError **error),
+               bool (*function)(RubatoEngine *engine, const BenchStart *start, void *data,
+                                GError **error),
                void *data, GError **error);
 
 #endif

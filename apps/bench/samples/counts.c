@@ -222,6 +222,34 @@ bool sample_barrier(Bench *bench, size_t n, BenchSample *sample, GError **error)
     return true;
 }
 
+/* ---- many nodes ---- */
+
+bool sample_nodes(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    RubatoEngineStats before, after;
+    double began;
+
+    if (!rubato_worker_barrier(bench->worker, error))
+        return false;
+    rubato_engine_stats(bench->engine, &before);
+    began = bench_now();
+    for (size_t i = 0; i < n; i++)
+        if (!rubato_worker_barrier(bench->worker, error))
+            return false;
+    sample->own = (bench_now() - began) / (double)n;
+    if (rubato_worker_rank(bench->worker) != 0)
+        return true;
+    rubato_engine_stats(bench->engine, &after);
+    detail(bench, "ms until all nodes were started and had met", bench->start.seconds * 1e3);
+    detail(bench, "ms of an empty task", bench->start.task_seconds * 1e3);
+    detail(bench, "packets of the scheduler's node in a barrier",
+           (double)(after.packets_sent - before.packets_sent) / (double)n);
+    detail(bench, "resident kilobytes of the scheduler's node",
+           (double)bench_resident_bytes(0) / 1e3);
+    detail(bench, "of another node", (double)bench_resident_bytes(bench->start.peer_pid) / 1e3);
+    return true;
+}
+
 /* ---- memory ---- */
 
 size_t bench_resident_bytes(long pid)
@@ -271,7 +299,7 @@ static bool make_requests(Bench *bench, size_t n, GError **error)
 static size_t resident_bytes(const Bench *bench)
 {
     return bench_resident_bytes(0) +
-           (bench->peer_pid != 0 ? bench_resident_bytes(bench->peer_pid) : 0);
+           (bench->start.peer_pid != 0 ? bench_resident_bytes(bench->start.peer_pid) : 0);
 }
 
 /* What n requests leave behind. */

@@ -48,6 +48,7 @@ bool sample_handler_tickets(Bench *bench, size_t n, BenchSample *sample, GError 
 bool sample_resident(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_key_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_barrier(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_nodes(Bench *bench, size_t n, BenchSample *sample, GError **error);
 
 /* ---- collectives.c: a `sample` of cases ---- */
 
