@@ -1,6 +1,6 @@
-/* The cases of up to 64 nodes on one host, each with a worker and a server that are idle: what it costs
- * that they are so many. Those of more nodes than 8 are for docs/scale.md (docs/figures/measure-nodes).
- */
+/* The cases of up to 64 nodes on one host, each with a worker and a server that are idle: what it
+ * costs that they are so many. Those of 4 nodes, and of more than 8, run only if they are named
+ * (docs/figures/measure-nodes). */
 #include "apps/bench/bench.h"
 #include "apps/bench/samples/samples.h"
 

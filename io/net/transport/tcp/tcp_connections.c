@@ -19,10 +19,10 @@
 /* An unproven connection may stay so this long after the accept, however much it sends. */
 #define PROOF_MS 5000
 
-/* The most connections without a correct HELLO, in all and of one address, beside one for each node:
- * when a run begins, all nodes connect at once, perhaps from one address, and on a busy machine none
- * of them may have said HELLO before the last one has come. (Those with a correct HELLO and no proof
- * yet are limited by most_receivers.) */
+/* The most connections without a correct HELLO, in all and of one address, beside one for each
+ * node: when a run begins, all nodes connect at once, perhaps from one address, and on a busy
+ * machine none of them may have said HELLO before the last one has come. (Those with a correct
+ * HELLO and no proof yet are limited by most_receivers.) */
 #define MOST_STRANGERS 64
 #define MOST_STRANGERS_OF_ADDRESS 8
 
