@@ -83,16 +83,16 @@ else()
     message(STATUS "No libpmix: mpirun of Open MPI starts nodes on one host alone")
 endif()
 
-# Answers the probes of Kubernetes.
+# Answers the probes of Kubernetes, and, as JSON, `rubato status`.
 pkg_check_modules(MICROHTTPD QUIET IMPORTED_TARGET libmicrohttpd>=0.9.71)
 add_library(rubato_microhttpd INTERFACE)
 if(MICROHTTPD_FOUND)
     target_compile_definitions(rubato_microhttpd INTERFACE RUBATO_HAS_MICROHTTPD)
-    target_link_libraries(rubato_microhttpd INTERFACE PkgConfig::MICROHTTPD)
-    set(RUBATO_HTTP_LIBRARY microhttpd)
-    set(RUBATO_HTTP_FLAG " -lmicrohttpd")
+    target_link_libraries(rubato_microhttpd INTERFACE PkgConfig::MICROHTTPD PkgConfig::JSON_GLIB)
+    set(RUBATO_HTTP_LIBRARY "microhttpd;json-glib-1.0")
+    set(RUBATO_HTTP_FLAG " -lmicrohttpd -ljson-glib-1.0")
 else()
-    message(STATUS "No libmicrohttpd: nodes do not answer probes over HTTP")
+    message(STATUS "No libmicrohttpd: nodes do not answer probes and \`rubato status\` over HTTP")
 endif()
 
 if(RUBATO_TESTS)

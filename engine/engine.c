@@ -10,6 +10,7 @@
 #include "engine/cluster/announce.h"
 #include "engine/engine_private.h"
 #include "engine/health/engine_health.h"
+#include "engine/health/engine_status.h"
 #include "engine/signals.h"
 #include "engine/snapshot/led_snapshots.h"
 #include "io/net/caller.h"
@@ -281,6 +282,7 @@ static bool start(RubatoEngine *engine, GError **error)
 
     engine->services =
         services_new(&engine->office, engine->node_names, (uint64_t)service_mib << 20);
+    engine_serve_status(engine);
     engine->tensors = tensor_router_new(&engine->office, tell_scheduler, engine);
     dispatch_init(engine);
     if (engine->cluster == NULL) /* a signal may come at once, and is sent to the scheduler */
@@ -359,6 +361,7 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
     engine->exits = g_array_new(FALSE, FALSE, sizeof(ExitCall));
     pthread_mutex_init(&engine->lock, NULL);
     pthread_mutex_init(&engine->changing, NULL);
+    pthread_mutex_init(&engine->status_lock, NULL);
     monotonic_cond_init(&engine->changed);
     actor_init(&engine->helper, handle_invoke, NULL);
     actor_init(&engine->part_steps, handle_invoke, NULL);
@@ -489,6 +492,7 @@ void rubato_engine_free(RubatoEngine *engine)
         leave(engine);
     if (engine->services != NULL)
         services_break(engine->services, CONTROL_CODE(RUBATO_ERROR_CANCELLED), "its engine ends");
+    engine_end_status(engine);
     actor_stop(&engine->part_steps);
     led_snapshots_stop(engine);
     if (engine->network != NULL)
@@ -534,6 +538,7 @@ void rubato_engine_free(RubatoEngine *engine)
     faults_on_demand_clear(&engine->on_demand);
     pthread_cond_destroy(&engine->changed);
     pthread_mutex_destroy(&engine->changing);
+    pthread_mutex_destroy(&engine->status_lock);
     pthread_mutex_destroy(&engine->lock);
     cluster_free(engine->cluster);
     snapshot_asks_clear(&engine->snapshot_asks);

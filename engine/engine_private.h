@@ -99,6 +99,7 @@ struct RubatoEngine {
     /* held during each call of the engine that changes a table with replicas: so these requests of
      * the node come to a part in the order of their numbers, as those of a worker do */
     pthread_mutex_t changing;
+    pthread_mutex_t status_lock; /* held while a status is made; before `lock` */
     char *addresses; /* where this node receives, widest reach first; the first takes greetings */
 
     PostOffice office;
@@ -138,8 +139,9 @@ struct RubatoEngine {
     GPtrArray *tables; /* of Table, those that are there */
     GPtrArray *runs;   /* of RubatoTaskRun, from GO to its last wait */
 
-    bool announces; /* the nodes of a run without a cluster file still gather */
-    bool is_ready;  /* the nodes have met */
+    bool announces;    /* the nodes of a run without a cluster file still gather */
+    bool is_ready;     /* the nodes have met */
+    bool status_ended; /* no status tells of the run any more */
     RendezvousAnswer rendezvous;
     PresentCall call;
 

@@ -20,6 +20,7 @@ typedef enum {
     MAIL_TO_NODE,
     MAIL_GREETING,
     MAIL_TICK,
+    MAIL_LOOK,
 } MailKind;
 
 /* The asker of this node's own greeting, which does not use the network. */
@@ -28,6 +29,13 @@ typedef enum {
 enum { REFUSED_MS = 1000 }; /* at most, between two lines that say who was refused */
 enum { MISSING_MS = 5000 }; /* at most, between two lines in the log that say who has not come */
 
+/* Somebody wants to see the scheduler's state, and waits for it. */
+typedef struct {
+    void (*look)(Scheduler *scheduler, int64_t now_ms, void *user);
+    void *user;
+    Call call;
+} Look;
+
 typedef struct {
     Message message; /* first: the actor's handler finds it */
     MailKind kind;
@@ -35,6 +43,7 @@ typedef struct {
     uint16_t wire_version; /* of a greeting */
     bool is_answer;        /* of a greeting: it answers one that this node sent */
     uint64_t asker;        /* of a greeting: the way back; ASKER_SELF */
+    Look *look;            /* of a MAIL_LOOK; on its asker's stack */
     Control control;
 } ControlMail;
 
@@ -91,6 +100,22 @@ void engine_tell_scheduler(RubatoEngine *engine, const Control *control)
     mail = new_mail(MAIL_TO_SCHEDULER, engine->self);
     control_copy(&mail->control, control);
     actor_post(&engine->control, &mail->message);
+}
+
+/* The actor handles its mails in their order and waits for nothing, so this ends. */
+void dispatch_look_at_scheduler(RubatoEngine *engine,
+                                void (*look)(Scheduler *scheduler, int64_t now_ms, void *user),
+                                void *user)
+{
+    ControlMail *const mail = new_mail(MAIL_LOOK, engine->self);
+    Look asked = { .look = look, .user = user };
+
+    call_begin(&asked.call, NULL);
+    call_add_parts(&asked.call, 1);
+    mail->look = &asked;
+    actor_post(&engine->control, &mail->message);
+    call_sent(&asked.call);
+    call_wait(&asked.call, -1);
 }
 
 void dispatch_greet(RubatoEngine *engine, const char *scheduler, const Control *greeting)
@@ -193,6 +218,10 @@ static void handle(Actor *actor, Message *message)
             if (i != engine->self)
                 scheduler_heard(engine->scheduler, i, network_heard_ms(engine->network, i));
         scheduler_tick(engine->scheduler, now_ms);
+        break;
+    case MAIL_LOOK:
+        mail->look->look(engine->scheduler, now_ms, mail->look->user);
+        call_end_part(&mail->look->call, CALL_OK, 0);
         break;
     }
     actor_answer(actor, message);

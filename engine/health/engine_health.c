@@ -4,6 +4,7 @@
 #include <rubato/error.h>
 
 #include "engine/engine_private.h"
+#include "engine/health/engine_status.h"
 #include "io/number_text.h"
 
 /* A node is live until its run has broken, which it does not survive. A node that waits is live:
@@ -24,8 +25,14 @@ static void look(void *user, HealthState *state)
     pthread_mutex_unlock(&engine->lock);
 }
 
+static GVariant *tell_status(void *user)
+{
+    return engine_status(user);
+}
+
 bool engine_begin_health(RubatoEngine *engine, GError **error)
 {
+    const HealthSource source = { look, tell_status, engine };
     const char *const text = g_getenv(HEALTH_VARIABLE);
     uint64_t port;
 
@@ -38,7 +45,7 @@ bool engine_begin_health(RubatoEngine *engine, GError **error)
                     text);
         return false;
     }
-    engine->health = health_new((uint16_t)port, look, engine, error);
+    engine->health = health_new((uint16_t)port, &source, error);
     if (engine->health != NULL && port == 0)
         g_message("probes are answered at port %u", health_port(engine->health));
     return engine->health != NULL;

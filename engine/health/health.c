@@ -6,6 +6,7 @@
 #ifdef RUBATO_HAS_MICROHTTPD
 
 #include <errno.h>
+#include <json-glib/json-glib.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -24,11 +25,11 @@ struct Health {
     /* immutable */
     struct MHD_Daemon *daemon;
     uint16_t port;
-    void (*look)(void *user, HealthState *state);
-    void *user;
+    HealthSource source;
 };
 
-static enum MHD_Result respond(struct MHD_Connection *connection, unsigned status, const char *text)
+static enum MHD_Result respond_as(struct MHD_Connection *connection, unsigned status,
+                                  const char *type, const char *text)
 {
     g_autofree char *line = g_strdup_printf("%s\n", text);
     struct MHD_Response *const response =
@@ -37,10 +38,47 @@ static enum MHD_Result respond(struct MHD_Connection *connection, unsigned statu
 
     if (response == NULL)
         return MHD_NO; /* the connection is closed */
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/plain; charset=utf-8");
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     result = MHD_queue_response(connection, status, response);
     MHD_destroy_response(response);
     return result;
+}
+
+static enum MHD_Result respond(struct MHD_Connection *connection, unsigned status, const char *text)
+{
+    return respond_as(connection, status, "text/plain; charset=utf-8", text);
+}
+
+/* Whether who asks has an address of this host alone: 127.0.0.0/8, ::1, or the former as IPv6. */
+static bool is_here(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *const info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *const address = info != NULL ? info->client_addr : NULL;
+
+    if (address == NULL || (address->sa_family != AF_INET && address->sa_family != AF_INET6))
+        return false;
+    if (address->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 ==
+               IN_LOOPBACKNET;
+
+    const struct in6_addr *const six =
+        &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(six) ||
+           (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == IN_LOOPBACKNET);
+}
+
+/* Nothing of the engine is held while it is sent: a client that reads slowly delays nobody, and
+ * loses its connection. */
+static enum MHD_Result tell_status(const Health *health, struct MHD_Connection *connection)
+{
+    if (!is_here(connection))
+        return respond(connection, MHD_HTTP_FORBIDDEN,
+                       "the status is told to processes of this host alone: ask there, as by ssh");
+    g_autoptr(GVariant) status =
+        g_variant_ref_sink(health->source.tell_status(health->source.user));
+    g_autofree char *text = json_gvariant_serialize_data(status, NULL);
+    return respond_as(connection, MHD_HTTP_OK, "application/json", text);
 }
 
 /* Called once for the head of a request, and again for its body, which is dropped, and its end. */
@@ -50,6 +88,7 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *connection, con
 {
     const Health *const health = user;
     const bool asks_ready = strcmp(path, "/ready") == 0;
+    const bool asks_status = strcmp(path, "/status") == 0;
     HealthState state = { .text = NULL };
 
     if (*request == NULL || *body_size > 0) {
@@ -57,11 +96,13 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *connection, con
         *body_size = 0;
         return MHD_YES;
     }
-    if (!asks_ready && strcmp(path, "/live") != 0)
-        return respond(connection, MHD_HTTP_NOT_FOUND, "there are /live and /ready");
+    if (!asks_ready && !asks_status && strcmp(path, "/live") != 0)
+        return respond(connection, MHD_HTTP_NOT_FOUND, "there are /live, /ready and /status");
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return respond(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are answered");
-    health->look(health->user, &state);
+    if (asks_status)
+        return tell_status(health, connection);
+    health->source.look(health->source.user, &state);
     g_autofree char *text = state.text;
     return respond(connection,
                    (asks_ready ? state.is_ready : state.is_live) ? MHD_HTTP_OK
@@ -108,7 +149,7 @@ static uint16_t port_of(int fd)
                                                : ((struct sockaddr_in *)&address)->sin_port);
 }
 
-/* Its thread takes no signals, which are the application's. */
+/* Its threads take no signals, which are the application's. */
 static struct MHD_Daemon *start(Health *health, int fd)
 {
     struct MHD_Daemon *daemon;
@@ -116,17 +157,16 @@ static struct MHD_Daemon *start(Health *health, int fd)
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    daemon = MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer,
-                              health, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                              (unsigned)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
-                              (unsigned)SILENCE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                              (size_t)MAX_REQUEST, MHD_OPTION_END);
+    daemon = MHD_start_daemon(
+        MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION, 0, NULL,
+        NULL, answer, health, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SILENCE_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MAX_REQUEST, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return daemon;
 }
 
-Health *health_new(uint16_t port, void (*look)(void *user, HealthState *state), void *user,
-                   GError **error)
+Health *health_new(uint16_t port, const HealthSource *source, GError **error)
 {
     const int fd = listen_at(port);
     Health *health;
@@ -137,7 +177,7 @@ Health *health_new(uint16_t port, void (*look)(void *user, HealthState *state), 
         return NULL;
     }
     health = g_new0(Health, 1);
-    *health = (Health){ .port = port_of(fd), .look = look, .user = user };
+    *health = (Health){ .port = port_of(fd), .source = *source };
     health->daemon = start(health, fd);
     if (health->daemon == NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
@@ -165,9 +205,8 @@ void health_free(Health *health)
 
 #else
 
-Health *health_new(uint16_t port G_GNUC_UNUSED,
-                   void (*look)(void *user, HealthState *state) G_GNUC_UNUSED,
-                   void *user G_GNUC_UNUSED, GError **error)
+Health *health_new(uint16_t port G_GNUC_UNUSED, const HealthSource *source G_GNUC_UNUSED,
+                   GError **error)
 {
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                 "probes cannot be answered: Rubato was built without libmicrohttpd");

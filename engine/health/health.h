@@ -1,7 +1,11 @@
-/* Answers the probes of what starts and watches processes, such as Kubernetes: GET /live and
- * GET /ready over HTTP, with status 200 or 503 and a line of text.
+/* Answers over HTTP the probes of what starts and watches processes, such as Kubernetes: GET /live
+ * and GET /ready, with status 200 or 503 and a line of text. And GET /status, as JSON, for those on
+ * this host alone: it names files and hosts.
  *
- * Threads: made and freed by the engine's owner; `look` is called by the server's own thread. */
+ * Each connection has a thread of its own. So a probe is answered while a status is made.
+ *
+ * Threads: made and freed by the engine's owner; the source's functions are called by those of
+ * connections. */
 #ifndef RUBATO_ENGINE_HEALTH_HEALTH_H
 #define RUBATO_ENGINE_HEALTH_HEALTH_H
 
@@ -15,16 +19,22 @@ typedef struct {
     char *text;    /* why, for people (transfer full) */
 } HealthState;
 
+typedef struct {
+    void (*look)(void *user, HealthState *state);
+    GVariant *(*tell_status)(
+        void *user); /* a{sv}; may wait for some seconds. (transfer floating) */
+    void *user;
+} HealthSource;
+
 typedef struct Health Health;
 
-/* Listens at all addresses of the host. Port 0 is any free one. NULL with RUBATO_ERROR_NETWORK if
+/* Listens at all addresses of the host. The source is copied. Port 0 is any free one. NULL with RUBATO_ERROR_NETWORK if
  * the port is taken, or with RUBATO_ERROR_INVALID in a build without libmicrohttpd. */
-Health *health_new(uint16_t port, void (*look)(void *user, HealthState *state), void *user,
-                   GError **error);
+Health *health_new(uint16_t port, const HealthSource *source, GError **error);
 
 uint16_t health_port(const Health *health);
 
-/* `look` is not called any more. NULL is allowed. */
+/* The source is not called any more. NULL is allowed. */
 void health_free(Health *health);
 
 #endif

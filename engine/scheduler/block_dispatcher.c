@@ -35,6 +35,7 @@ struct BlockDispatcher {
     GArray **finished;   /* by node: of BlockTicket, as they were dealt */
     GArray *returned;    /* of BlockTicket, those of nodes that are out first */
     guint n_orphans;     /* of nodes that are out */
+    uint64_t n_done;     /* blocks that were read */
     Random random;
 };
 
@@ -318,6 +319,7 @@ bool block_dispatcher_finish(BlockDispatcher *dispatcher, uint32_t node, const B
 
     if (!take_ticket(dispatcher, node, ticket, &was))
         return false;
+    dispatcher->n_done++;
     if (dispatcher->config.keeps_finished)
         g_array_append_val(dispatcher->finished[node], was);
     return true;
@@ -361,6 +363,7 @@ static void return_all(BlockDispatcher *dispatcher, GArray *tickets)
 
 void block_dispatcher_node_out(BlockDispatcher *dispatcher, uint32_t node)
 {
+    dispatcher->n_done -= dispatcher->finished[node]->len;
     return_all(dispatcher, dispatcher->dealt[node]);
     return_all(dispatcher, dispatcher->finished[node]);
     for (guint i = 0; i < dispatcher->inputs->len; i++) {
@@ -383,4 +386,38 @@ uint64_t block_dispatcher_n_orphans(const BlockDispatcher *dispatcher)
         n += entry->n_holders == 0 && entry->epoch < dispatcher->config.epochs;
     }
     return n;
+}
+
+BlockDispatcherProgress block_dispatcher_progress(const BlockDispatcher *dispatcher)
+{
+    const uint32_t n_epochs = dispatcher->config.epochs;
+    BlockDispatcherProgress progress = { .n_inputs = dispatcher->inputs->len,
+                                         .epoch = n_epochs - 1,
+                                         .n_done = dispatcher->n_done,
+                                         .n_left = dispatcher->returned->len };
+
+    for (uint32_t node = 0; node < dispatcher->config.n_nodes; node++)
+        progress.n_dealt += dispatcher->dealt[node]->len;
+    for (guint i = 0; i < dispatcher->returned->len; i++)
+        progress.epoch =
+            MIN(progress.epoch, g_array_index(dispatcher->returned, BlockTicket, i).epoch);
+    for (guint i = 0; i < dispatcher->inputs->len; i++) {
+        const InputEntry *const entry = input_of(dispatcher, i);
+        const uint32_t epochs = n_epochs - entry->epoch;
+
+        if (epochs == 0)
+            continue;
+        progress.epoch = MIN(progress.epoch, entry->epoch);
+        if (progress.n_left == UINT64_MAX || entry->n_blocks > UINT64_MAX / 2 / n_epochs ||
+            progress.n_left > UINT64_MAX / 2)
+            progress.n_left = UINT64_MAX;
+        else
+            progress.n_left += entry->n_blocks * epochs - entry->next;
+    }
+    return progress;
+}
+
+uint64_t block_dispatcher_n_dealt(const BlockDispatcher *dispatcher, uint32_t node)
+{
+    return dispatcher->dealt[node]->len;
 }

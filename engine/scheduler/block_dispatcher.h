@@ -63,6 +63,21 @@ void block_dispatcher_settle(BlockDispatcher *dispatcher, uint32_t node);
  * finished one that is not settled. */
 void block_dispatcher_node_out(BlockDispatcher *dispatcher, uint32_t node);
 
+/* How far the data has been read, as far as nodes have told. Each block of each epoch counts in one
+ * of the three. */
+typedef struct {
+    uint32_t n_inputs;
+    uint32_t epoch;   /* the lowest of which blocks are left to be dealt; the last one if none is */
+    uint64_t n_done;  /* read, and not to be read again */
+    uint64_t n_dealt; /* that nodes have, and have not told to be read */
+    uint64_t n_left;  /* to be dealt, also again; UINT64_MAX: an input's end is not known */
+} BlockDispatcherProgress;
+
+BlockDispatcherProgress block_dispatcher_progress(const BlockDispatcher *dispatcher);
+
+/* Those of n_dealt that the node has. */
+uint64_t block_dispatcher_n_dealt(const BlockDispatcher *dispatcher, uint32_t node);
+
 /* How many blocks of nodes that are out have not been dealt again. Of an input that only such nodes
  * held, one stands for all. */
 uint64_t block_dispatcher_n_orphans(const BlockDispatcher *dispatcher);

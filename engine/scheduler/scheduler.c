@@ -350,7 +350,7 @@ static void add_wait_for_leaving(const Scheduler *scheduler, GArray *waits)
              since_ms);
 }
 
-static GArray *list_waits(const Scheduler *scheduler)
+GArray *scheduler_list_waits(const Scheduler *scheduler)
 {
     GArray *waits = g_array_new(FALSE, FALSE, sizeof(Wait));
     g_array_set_clear_func(waits, (GDestroyNotify)wait_clear);
@@ -369,7 +369,7 @@ static void tell_waiting(Scheduler *scheduler)
 
     if (stall_ms == 0 || scheduler->ended)
         return;
-    g_autoptr(GArray) waits = list_waits(scheduler);
+    g_autoptr(GArray) waits = scheduler_list_waits(scheduler);
     for (guint i = 0; i < waits->len; i++) {
         const Wait *wait = &g_array_index(waits, Wait, i);
         const int64_t told = MAX(scheduler->last_tick_ms - wait->since_ms, 0) / stall_ms;
@@ -432,7 +432,7 @@ bool scheduler_greet(Scheduler *scheduler, int64_t now_ms, const Control *greeti
 char *scheduler_waiting(Scheduler *scheduler, int64_t now_ms)
 {
     scheduler->now_ms = MAX(scheduler->now_ms, now_ms);
-    g_autoptr(GArray) waits = list_waits(scheduler);
+    g_autoptr(GArray) waits = scheduler_list_waits(scheduler);
     GString *text = g_string_new(NULL);
 
     for (guint i = 0; i < waits->len; i++)

@@ -93,4 +93,8 @@ char *scheduler_missing(const Scheduler *scheduler);
 /* Who waits for whom, one line each; NULL if nobody waits. (transfer full) */
 char *scheduler_waiting(Scheduler *scheduler, int64_t now_ms);
 
+/* The run as the scheduler sees it now: its nodes, its tasks with what their workers read, and who
+ * waits for whom. (transfer floating) */
+GVariant *scheduler_status(Scheduler *scheduler, int64_t now_ms);
+
 #endif

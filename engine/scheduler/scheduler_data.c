@@ -14,12 +14,14 @@
 
 #include "engine/scheduler/block_dispatcher.h"
 #include "engine/task/block_ticket_codec.h"
+#include "engine/task/status_parts.h"
 
 #define WANTED_MAX 512u
 
 typedef struct {
     uint32_t first; /* the first node to open the reader; the members below are its own */
-    char *text;     /* "2 epochs, shuffled by seed 7, …" */
+    uint32_t n_epochs;
+    char *text; /* "2 epochs, shuffled by seed 7, …" */
     char *digest;
     BlockDispatcher *dispatcher; /* NULL: a fixed split */
     GArray **inputs;             /* by node: the dispatcher's numbers of its inputs */
@@ -64,6 +66,7 @@ static Reading *reading_new(const Scheduler *scheduler, const SchedulerTask *tas
     };
 
     reading->first = node;
+    reading->n_epochs = config.epochs;
     reading->text = g_strdup(reader->description);
     reading->digest = g_strdup(reader->digest);
     reading->n_nodes = config.n_nodes;
@@ -264,4 +267,46 @@ uint64_t data_n_unread(const SchedulerTask *task)
             n += block_dispatcher_n_orphans(reading->dispatcher);
     }
     return n;
+}
+
+static void add_queue(const Scheduler *scheduler, const Reading *reading, GVariantBuilder *part)
+{
+    const BlockDispatcherProgress progress = block_dispatcher_progress(reading->dispatcher);
+    GVariantBuilder nodes;
+
+    g_variant_builder_init(&nodes, STATUS_LIST);
+    status_add_count(part, "files", progress.n_inputs);
+    status_add_count(part, "epoch", (uint64_t)progress.epoch + 1);
+    status_add_count(part, "done", progress.n_done);
+    status_add_count(part, "dealt", progress.n_dealt);
+    status_add_count(part, "left", progress.n_left);
+    for (uint32_t i = 0; i < reading->n_nodes; i++) {
+        GVariantBuilder node;
+
+        if (reading->inputs[i]->len == 0) /* it does not read */
+            continue;
+        g_variant_builder_init(&node, STATUS_PART);
+        status_add_count(&node, "node", scheduler->nodes[i].id);
+        status_add_count(&node, "dealt", block_dispatcher_n_dealt(reading->dispatcher, i));
+        g_variant_builder_add_value(&nodes, g_variant_builder_end(&node));
+    }
+    status_add_built(part, "nodes", &nodes);
+}
+
+void data_add_status(const Scheduler *scheduler, const SchedulerTask *task, GVariantBuilder *list)
+{
+    for (guint i = 0; i < task->readings->len; i++) {
+        const Reading *const reading = task->readings->pdata[i];
+        GVariantBuilder part;
+
+        if (reading == NULL)
+            continue;
+        g_variant_builder_init(&part, STATUS_PART);
+        status_add_count(&part, "reader", i);
+        status_add_text(&part, "reads", reading->text);
+        status_add_count(&part, "epochs", reading->n_epochs);
+        if (reading->dispatcher != NULL)
+            add_queue(scheduler, reading, &part);
+        g_variant_builder_add_value(list, g_variant_builder_end(&part));
+    }
 }

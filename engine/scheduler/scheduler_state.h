@@ -3,6 +3,7 @@
  * Each part calls only parts that are listed below it (tests/project/test_knots.sh checks that). It
  * reaches parts above it through the scheduler's outbox:
  *
+ *   scheduler_status.c      what it tells of the run to those who ask
  *   scheduler.c             birth and death, who gets which message, liveness
  *   scheduler_rendezvous.c  HELLO until WELCOME, refusals
  *   roster.c                ANNOUNCE, PLACE: the nodes of a run without a cluster file
@@ -201,6 +202,9 @@ bool scheduler_hears_stop(Scheduler *scheduler, uint32_t node, const Control *co
 bool scheduler_hears_leave(Scheduler *scheduler, uint32_t node, const Control *control);
 bool scheduler_hears_broken(Scheduler *scheduler, uint32_t node, const Control *control);
 
+/* All that nodes wait for now, of Wait. (transfer full) */
+GArray *scheduler_list_waits(const Scheduler *scheduler);
+
 /* scheduler_rendezvous.c */
 void rendezvous_hello(Scheduler *scheduler, const Control *control, uint16_t version,
                       uint64_t asker);
@@ -326,6 +330,9 @@ const char *data_needs_all(const SchedulerTask *task);
 /* How many blocks of lost nodes nobody has read, although some worker has read all there was. */
 uint64_t data_n_unread(const SchedulerTask *task);
 void data_node_out(SchedulerTask *task, uint32_t node);
+
+/* What the task's workers read, and how far they are: the member `readers` of its status. */
+void data_add_status(const Scheduler *scheduler, const SchedulerTask *task, GVariantBuilder *list);
 void data_clear(SchedulerTask *task);
 
 #endif

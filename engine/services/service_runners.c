@@ -64,7 +64,8 @@ static void refuse_now(Services *services, ServiceJob *job, int failure)
     service_job_end(services, job);
 }
 
-/* The clerk's thread begins with its first job: most runs have none. If there can be no thread now,
+/* The threads of the clerk and of the engine's own services begin with their first job: most runs
+ * have none. If there can be no thread now,
  * the next job tries again. */
 void service_runner_give(Services *services, ServiceRunner *runner, ServiceJob *job)
 {

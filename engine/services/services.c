@@ -15,14 +15,26 @@ static void job_free(gpointer data)
     g_free(job);
 }
 
+void services_serve_own(Services *services, const char *name, RubatoServiceFunc function,
+                        void *user_data)
+{
+    pthread_mutex_lock(&services->lock);
+    g_ptr_array_add(services->runners, service_runner_new(name, function, user_data));
+    pthread_mutex_unlock(&services->lock);
+}
+
 /* ---- the public calls ---- */
+
+static bool is_own(const char *name)
+{
+    return g_str_has_prefix(name, "rubato.");
+}
 
 static bool check_name(const char *name, GError **error)
 {
     const size_t n = strlen(name);
 
-    if (n > 0 && n < RUBATO_SERVICE_NAME_BYTES && g_utf8_validate(name, -1, NULL) &&
-        !g_str_has_prefix(name, "rubato."))
+    if (n > 0 && n < RUBATO_SERVICE_NAME_BYTES && g_utf8_validate(name, -1, NULL) && !is_own(name))
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                 "\"%.80s\" is no name for a service: give it 1 to %d bytes of UTF-8 that do not "
@@ -85,7 +97,7 @@ bool services_unserve(Services *services, const char *name, GError **error)
     bool is_circle;
 
     pthread_mutex_lock(&services->lock);
-    ServiceRunner *const runner = service_runner_find(services, name);
+    ServiceRunner *const runner = is_own(name) ? NULL : service_runner_find(services, name);
     ServiceRunner *const own = service_runner_own(services);
     is_circle = runner != NULL && own != NULL && waits_for(runner, own);
     if (runner != NULL && !is_circle) {
@@ -116,9 +128,9 @@ bool services_unserve(Services *services, const char *name, GError **error)
 bool services_are_calling(Services *services)
 {
     pthread_mutex_lock(&services->lock);
-    const bool is_own = service_runner_own(services) != NULL;
+    const bool is_calling = service_runner_own(services) != NULL;
     pthread_mutex_unlock(&services->lock);
-    return is_own;
+    return is_calling;
 }
 
 void services_break(Services *services, uint32_t code, const char *text)

@@ -34,6 +34,11 @@ void services_free(Services *services);
 
 bool services_serve(Services *services, const char *name, RubatoServiceFunc function,
                     void *user_data, GError **error);
+/* A service of the engine's own, whose name begins with "rubato." and stays. It ends with the
+ * others. Its thread starts with its first request, and if that fails, with a later one. Before
+ * other threads use the services. */
+void services_serve_own(Services *services, const char *name, RubatoServiceFunc function,
+                        void *user_data);
 bool services_unserve(Services *services, const char *name, GError **error);
 
 /* Whether the function of one of these services makes this call. */
@@ -56,5 +61,8 @@ void services_cancel(Services *services, uint32_t epoch);
 /* The name of the service that barriers ask; their body is the sorted numbers of the nodes, 4 bytes
  * each. It runs on the first of them. */
 #define SERVICE_BARRIER "rubato.barrier"
+
+/* The name of the service that tells how far a node is: engine/health/engine_status.c. */
+#define SERVICE_STATUS "rubato.status"
 
 #endif

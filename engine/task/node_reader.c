@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "engine/task/block_ticket_codec.h"
+#include "engine/task/status_parts.h"
 #include "io/net/monotonic.h"
 #include "io/net/stall_clock.h"
 
@@ -44,7 +45,14 @@ struct NodeReader {
     bool cancelled;    /* the task */
     bool closed;       /* the task is over */
     uint32_t n_active; /* readers that may take more */
+    GPtrArray *places; /* of WorkerPlace */
 };
+
+/* How far a worker has come. */
+typedef struct {
+    uint32_t rank;
+    ReaderProgress progress;
+} WorkerPlace;
 
 /* One worker's source of blocks. */
 typedef struct {
@@ -54,6 +62,14 @@ typedef struct {
 } NodeReaderSource;
 
 /* ---- life ---- */
+
+static void place_free(gpointer data)
+{
+    WorkerPlace *const place = data;
+
+    reader_progress_clear(&place->progress);
+    g_free(place);
+}
 
 NodeReader *node_reader_new(const NodeReaderPlace *place, RubatoDataset *dataset,
                             const RubatoReaderOptions *options)
@@ -70,6 +86,7 @@ NodeReader *node_reader_new(const NodeReaderPlace *place, RubatoDataset *dataset
     node_reader->options = *options;
     node_reader->ready = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
     node_reader->news = g_string_new(NULL);
+    node_reader->places = g_ptr_array_new_with_free_func(place_free);
     pthread_mutex_init(&node_reader->lock, NULL);
     monotonic_cond_init(&node_reader->changed);
     return node_reader;
@@ -82,6 +99,7 @@ void node_reader_unref(NodeReader *node_reader)
         return;
     g_array_free(node_reader->ready, TRUE);
     g_string_free(node_reader->news, TRUE);
+    g_ptr_array_unref(node_reader->places);
     pthread_cond_destroy(&node_reader->changed);
     pthread_mutex_destroy(&node_reader->lock);
     rubato_dataset_free(node_reader->dataset);
@@ -414,4 +432,79 @@ BlockSource *node_reader_open(NodeReader *node_reader)
     node_reader->ended = false; /* blocks that came back since then are for this reader */
     pthread_mutex_unlock(&node_reader->lock);
     return &reader->source;
+}
+
+/* ---- how far its workers have come ---- */
+
+ReaderProgress *node_reader_add_worker(NodeReader *node_reader, uint32_t rank)
+{
+    WorkerPlace *const place = g_new0(WorkerPlace, 1);
+
+    place->rank = rank;
+    reader_progress_init(&place->progress);
+    pthread_mutex_lock(&node_reader->lock);
+    g_ptr_array_add(node_reader->places, place);
+    pthread_mutex_unlock(&node_reader->lock);
+    return &place->progress;
+}
+
+static void add_place(const NodeReader *node_reader, WorkerPlace *place, GVariantBuilder *list)
+{
+    const ReaderPosition at = reader_progress_get(&place->progress);
+    const int64_t end_us = at.has_ended ? at.told_us : g_get_monotonic_time();
+    GVariantBuilder part;
+
+    g_variant_builder_init(&part, STATUS_PART);
+    status_add_count(&part, "worker", place->rank);
+    if (at.has_block) {
+        status_add_count(&part, "epoch", (uint64_t)at.place.epoch + 1);
+        status_add_text(&part, "file",
+                        input_path(dataset_input(node_reader->dataset, at.place.input)));
+        status_add_count(&part, "block", at.place.block);
+        status_add_count(&part, "block_row", at.place.n_read);
+        status_add_count(&part, "block_rows", at.block_rows);
+    }
+    status_add_count(&part, "blocks", at.n_blocks);
+    status_add_count(&part, "rows", at.n_rows);
+    status_add_seconds(&part, "seconds", (double)(end_us - at.begun_us) / G_USEC_PER_SEC);
+    status_add_flag(&part, "ended", at.has_ended);
+    g_variant_builder_add_value(list, g_variant_builder_end(&part));
+}
+
+/* Of an epoch; UINT64_MAX if a file's end is not known. */
+static uint64_t count_blocks(const RubatoDataset *dataset)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < dataset_n_inputs(dataset); i++) {
+        const uint64_t n_blocks = dataset_n_blocks(dataset, i);
+
+        if (n_blocks == INPUT_BLOCKS_UNKNOWN || n_blocks > UINT64_MAX - n)
+            return UINT64_MAX;
+        n += n_blocks;
+    }
+    return n;
+}
+
+GVariant *node_reader_status(NodeReader *node_reader)
+{
+    const RubatoReaderOptions *const options = &node_reader->options;
+    GVariantBuilder part, workers;
+
+    g_variant_builder_init(&part, STATUS_PART);
+    g_variant_builder_init(&workers, STATUS_LIST);
+    status_add_count(&part, "reader", node_reader->id);
+    status_add_text(&part, "split", split_name(options->split));
+    status_add_count(&part, "epochs", options->epochs);
+    status_add_flag(&part, "shuffled", options->shuffle);
+    status_add_count(&part, "files", dataset_n_inputs(node_reader->dataset));
+    status_add_count(&part, "blocks", count_blocks(node_reader->dataset));
+    pthread_mutex_lock(&node_reader->lock);
+    if (options->split == RUBATO_SPLIT_DYNAMIC)
+        status_add_count(&part, "queued", node_reader->ready->len);
+    for (guint i = 0; i < node_reader->places->len; i++)
+        add_place(node_reader, node_reader->places->pdata[i], &workers);
+    pthread_mutex_unlock(&node_reader->lock);
+    status_add_built(&part, "workers", &workers);
+    return g_variant_builder_end(&part);
 }

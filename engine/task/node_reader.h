@@ -6,7 +6,7 @@
 #define RUBATO_ENGINE_TASK_NODE_READER_H
 
 #include "engine/task/task_host.h"
-#include "io/data/deal/block_source.h"
+#include "io/data/deal/reader_progress.h"
 
 typedef struct NodeReader NodeReader;
 
@@ -36,6 +36,13 @@ bool node_reader_check(const NodeReader *node_reader, const RubatoDataset *datas
 
 /* A worker's source of blocks in a dynamic split. (transfer full) */
 BlockSource *node_reader_open(NodeReader *node_reader);
+
+/* Where the reader of a worker tells how far it has come. It stays as long as the node reader. */
+ReaderProgress *node_reader_add_worker(NodeReader *node_reader, uint32_t rank);
+
+/* What it reads, and how far each worker has come: the member `readers` of a task's status. All of
+ * it is of one moment. (transfer floating) */
+GVariant *node_reader_status(NodeReader *node_reader);
 
 /* The scheduler's answer; the task's cancellation. */
 void node_reader_receive(NodeReader *node_reader, const ControlBlocks *blocks);

@@ -32,7 +32,9 @@ RubatoReader *rubato_worker_open_reader(RubatoWorker *worker, RubatoDataset *dat
     else
         source = fixed_split_new(dataset, &filled, worker->rank, worker->n_workers);
     RubatoReader *const reader = reader_new(dataset, &filled, source, worker->cancelled, error);
-    if (reader != NULL)
-        reader_enter(reader, &worker->readers);
+    if (reader == NULL)
+        return NULL;
+    reader_tell_progress(reader, node_reader_add_worker(node_reader, worker->rank));
+    reader_enter(reader, &worker->readers);
     return reader;
 }

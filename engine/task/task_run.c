@@ -82,6 +82,7 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
         return NULL;
     }
     run->n_local = run->workers_of[host->office->self];
+    run->returned = g_new0(_Atomic bool, run->n_local + 1);
     barrier_init(&run->barrier, run->n_local);
     return run;
 }
@@ -142,6 +143,7 @@ void task_run_free(RubatoTaskRun *run)
     pthread_cond_destroy(&run->changed);
     pthread_mutex_destroy(&run->lock);
     g_free(run->workers);
+    g_free(run->returned);
     g_free(run->workers_of);
     g_free(run->end_text);
     g_free(run->name);

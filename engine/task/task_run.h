@@ -83,6 +83,10 @@ bool task_run_goes_on(const RubatoTaskRun *run);
 /* Tells the servers the clocks of all tables whose Adds are deferred. */
 void task_run_tell_deferred(RubatoTaskRun *run);
 
+/* The task on this node: the clocks of its workers, and how far they have read. (transfer
+ * floating) */
+GVariant *task_run_status(RubatoTaskRun *run);
+
 /* ---- a worker's thread ---- */
 
 /* A worker opens its reader `id`. Returns the node reader of this node's readers `id`; the first

@@ -3,6 +3,7 @@
  *   task_run.c          its life: making, what the scheduler says of it, its data, its end
  *   task_run_tables.c   its tables on this node: routes, models, clocks
  *   task_run_workers.c  its workers on this node: threads, waits in barriers, retirement
+ *   task_run_status.c   how far they are, for `rubato status`
  *
  * Each file changes its own members. A change that concerns several files goes through the
  * functions below.
@@ -43,6 +44,7 @@ struct RubatoTaskRun {
     WorkerThread *workers; /* of this node */
     uint32_t n_local;
 
+    _Atomic bool *returned;      /* by worker of this node: its function has returned */
     _Atomic bool cancelled;      /* set before post_office_cancel sweeps */
     _Atomic uint32_t n_ending;   /* workers of this node of which something is left */
     _Atomic bool had_late_calls; /* one of them had calls that ran after its function */

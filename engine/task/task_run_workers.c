@@ -377,6 +377,8 @@ static void *work(void *user)
     const bool ok = make_sets(run, worker, &error) && run->function(worker, run->user_data, &error);
     caller_place = CALLER_OUTSIDE;
     caller_task = (CallerTask){ 0 };
+    /* relaxed: it is only shown */
+    atomic_store_explicit(&run->returned[worker->local_rank], true, memory_order_relaxed);
 
     /* after a cancellation every call fails: such a failure is not the cause */
     if (!ok && !(task_run_is_cancelled(run) &&

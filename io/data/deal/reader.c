@@ -55,6 +55,8 @@ struct RubatoReader {
 
     /* worker only */
     bool failed;
+    ReaderProgress *progress; /* where it tells `position`; NULL: nowhere */
+    ReaderPosition position;
     RubatoReader **list; /* of the worker's open readers; NULL: in none */
     RubatoReader *next;  /* there */
 
@@ -233,20 +235,44 @@ static void *read_ahead(void *user)
 /* The worker has got a batch: its rows are read. The lock is held. */
 static void count_read(RubatoReader *reader, const RubatoBatch *batch)
 {
+    ReaderPosition *const position = &reader->position;
     size_t n_spans;
     const BatchSpan *spans = batch_spans(batch, &n_spans);
 
+    position->n_rows += batch->n_rows;
     for (size_t i = 0; i < n_spans; i++) {
         OpenTicket *open = g_queue_peek_head(&reader->open);
 
         open->ticket.n_read += spans[i].n_rows;
+        position->has_block = true;
+        position->place = open->ticket;
+        position->block_rows = open->n_rows;
         if (open->ticket.n_read < open->n_rows)
             continue;
+        position->n_blocks++;
         g_queue_pop_head(&reader->open);
         if (reader->source->ops->finish != NULL)
             reader->source->ops->finish(reader->source, &open->ticket);
         g_free(open);
     }
+}
+
+static void tell_position(RubatoReader *reader)
+{
+    if (reader->progress == NULL)
+        return;
+    reader->position.told_us = g_get_monotonic_time();
+    reader_progress_tell(reader->progress, &reader->position);
+}
+
+/* Once: what the worker had read of goes away. */
+static void tell_end(RubatoReader *reader)
+{
+    if (!reader->position.has_ended) {
+        reader->position.has_ended = true;
+        tell_position(reader);
+    }
+    reader->progress = NULL;
 }
 
 /* Whether the task has been cancelled: reading then ends, as every other call does. */
@@ -280,6 +306,10 @@ bool rubato_reader_next(RubatoReader *reader, RubatoBatch **batch, GError **erro
             *error = g_error_copy(reader->error);
     }
     pthread_mutex_unlock(&reader->lock);
+    if (*batch != NULL)
+        tell_position(reader);
+    else
+        tell_end(reader);
     return *batch != NULL;
 }
 
@@ -395,6 +425,12 @@ static void stop(RubatoReader *reader)
     }
 }
 
+void reader_tell_progress(RubatoReader *reader, ReaderProgress *progress)
+{
+    reader->position = reader_progress_get(progress);
+    reader->progress = progress;
+}
+
 void reader_enter(RubatoReader *reader, RubatoReader **list)
 {
     reader->list = list;
@@ -422,6 +458,7 @@ unsigned readers_finish(RubatoReader **list)
         RubatoReader *const reader = *list;
 
         leave_list(reader);
+        tell_end(reader);
         stop(reader);
         reader->source->ops->destroy(reader->source);
         reader->source = NULL;
@@ -438,7 +475,9 @@ void rubato_reader_free(RubatoReader *reader)
     if (reader == NULL)
         return;
     leave_list(reader);
-    if (reader->source != NULL)
+    if (reader->source != NULL) {
+        tell_end(reader);
         stop(reader);
+    }
     reader_destroy(reader);
 }

@@ -4,7 +4,7 @@
 #ifndef RUBATO_IO_DATA_DEAL_READER_H
 #define RUBATO_IO_DATA_DEAL_READER_H
 
-#include "io/data/deal/block_source.h"
+#include "io/data/deal/reader_progress.h"
 
 /* Checks options and fills in their defaults. RUBATO_ERROR_INVALID. */
 bool reader_options_fill(const RubatoReaderOptions *options, RubatoReaderOptions *filled,
@@ -14,6 +14,10 @@ bool reader_options_fill(const RubatoReaderOptions *options, RubatoReaderOptions
  * reader and ends rubato_reader_next with RUBATO_ERROR_CANCELLED. (transfer full) */
 RubatoReader *reader_new(RubatoDataset *dataset, const RubatoReaderOptions *options,
                          BlockSource *source, const _Atomic bool *cancelled, GError **error);
+
+/* From now on the reader tells there how far its worker has come, until it ends, is freed or is
+ * finished by readers_finish. Once, before the first batch is taken; the worker's thread. */
+void reader_tell_progress(RubatoReader *reader, ReaderProgress *progress);
 
 /* Enters the reader into a list, which it leaves when it is freed. The caller's thread from then on
  * alone opens and frees readers of the list. */

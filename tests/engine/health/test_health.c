@@ -2,6 +2,8 @@
 #include "engine/health/health.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <rubato/engine.h>
 #include <rubato/error.h>
@@ -15,11 +17,15 @@
 #include "engine/health/engine_health.h"
 #include "tests/support/runner.h"
 
+/* The address that a case dials instead of 127.0.0.1. */
+static struct sockaddr_in reached;
+
 static int dial(uint16_t port)
 {
-    const struct sockaddr_in address = { .sin_family = AF_INET,
-                                         .sin_port = htons(port),
-                                         .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    const struct sockaddr_in here = { .sin_family = AF_INET,
+                                      .sin_port = htons(port),
+                                      .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    const struct sockaddr_in address = reached.sin_family == AF_INET ? reached : here;
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     ck_assert_int_ge(fd, 0);
@@ -61,18 +67,33 @@ static void look(void *user, HealthState *state)
     state->text = g_strdup(given->text);
 }
 
+static GVariant *tell_nothing(void *user)
+{
+    (void)user;
+    return g_variant_new_array(G_VARIANT_TYPE("{sv}"), NULL, 0);
+}
+
+/* Answers at any free port what the state says. */
+static Health *begin(HealthState *state)
+{
+    const HealthSource source = { look, tell_nothing, state };
+    GError *error = NULL;
+    Health *const health = health_new(0, &source, &error);
+
+    ck_assert_msg(health != NULL, "%s", error != NULL ? error->message : "");
+    return health;
+}
+
 START_TEST(probe_gets_200_or_503_and_the_reason)
 {
     HealthState state = { .is_live = true, .is_ready = false, .text = "waits" };
-    GError *error = NULL;
-    Health *const health = health_new(0, look, &state, &error);
+    Health *const health = begin(&state);
 
-    ck_assert_msg(health != NULL, "%s", error != NULL ? error->message : "");
     expect(health_port(health), "GET /live", "HTTP/1.1 200 ", "\r\n\r\nwaits\n");
     expect(health_port(health), "GET /ready", "HTTP/1.1 503 ", "\r\n\r\nwaits\n");
     expect(health_port(health), "HEAD /ready", "HTTP/1.1 503 ", "\r\n\r\n");
     expect(health_port(health), "GET /live?now", "HTTP/1.1 200 ", "waits\n");
-    expect(health_port(health), "GET /", "HTTP/1.1 404 ", "there are /live and /ready\n");
+    expect(health_port(health), "GET /", "HTTP/1.1 404 ", "there are /live, /ready and /status\n");
     expect(health_port(health), "DELETE /live", "HTTP/1.1 405 ",
            "only GET and HEAD are answered\n");
     health_free(health);
@@ -83,13 +104,12 @@ END_TEST
 START_TEST(probe_is_answered_beside_nonsense)
 {
     HealthState state = { .is_live = true, .is_ready = true, .text = "fine" };
-    Health *const health = health_new(0, look, &state, NULL);
+    Health *const health = begin(&state);
     int silent[16];
     g_autofree char *long_path = g_strnfill(100000, 'a');
     g_autofree char *long_line = g_strdup_printf("GET /%s HTTP/1.1\r\n\r\n", long_path);
     g_autofree char *refused = NULL, *nonsense = NULL;
 
-    ck_assert(health != NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(silent); i++)
         silent[i] = dial(health_port(health));
     refused = ask(health_port(health), long_line);
@@ -107,15 +127,116 @@ END_TEST
 START_TEST(probe_port_that_is_taken_is_named)
 {
     HealthState state = { .text = "" };
-    Health *const health = health_new(0, look, &state, NULL);
+    const HealthSource source = { look, tell_nothing, &state };
+    Health *const health = begin(&state);
     GError *error = NULL;
     g_autofree char *expected =
         g_strdup_printf("port %u: Address already in use", health_port(health));
 
-    ck_assert(health_new(health_port(health), look, &state, &error) == NULL);
+    ck_assert(health_new(health_port(health), &source, &error) == NULL);
     ck_assert_int_eq(error->code, RUBATO_ERROR_NETWORK);
     ck_assert_msg(strstr(error->message, expected) != NULL, "%s", error->message);
     g_error_free(error);
+    health_free(health);
+}
+END_TEST
+
+/* ---- the status ---- */
+
+/* What a status says, and a pipe that holds it up. */
+typedef struct {
+    HealthState state;
+    int told[2], go_on[2];
+    uint16_t port;
+} Slow;
+
+static void look_beside(void *user, HealthState *state)
+{
+    look(&((Slow *)user)->state, state);
+}
+
+static GVariant *tell_slowly(void *user)
+{
+    const Slow *const slow = user;
+    GVariantBuilder status, list;
+    char byte = 'x';
+
+    ck_assert_int_eq(write(slow->told[1], &byte, 1), 1);
+    ck_assert_int_eq(read(slow->go_on[0], &byte, 1), 1);
+    g_variant_builder_init(&list, G_VARIANT_TYPE("aa{sv}"));
+    g_variant_builder_init(&status, G_VARIANT_TYPE("a{sv}"));
+    g_variant_builder_add(&status, "{sv}", "name", g_variant_new_string("\"a\" \n ü"));
+    g_variant_builder_add(&status, "{sv}", "count", g_variant_new_int64(INT64_MAX));
+    g_variant_builder_add(&status, "{sv}", "list", g_variant_builder_end(&list));
+    return g_variant_builder_end(&status);
+}
+
+static void *ask_for_status(void *user)
+{
+    return ask(((const Slow *)user)->port,
+               "GET /status HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+}
+
+/* The probe is answered while the status waits for the case, which waits for the probe. */
+START_TEST(probe_is_answered_while_a_status_is_made)
+{
+    Slow slow = { .state = { .is_live = true, .is_ready = true, .text = "fine" } };
+    const HealthSource source = { look_beside, tell_slowly, &slow };
+    Health *const health = health_new(0, &source, NULL);
+    char byte = 'x';
+
+    ck_assert(health != NULL);
+    slow.port = health_port(health);
+    ck_assert_int_eq(pipe(slow.told), 0);
+    ck_assert_int_eq(pipe(slow.go_on), 0);
+    GThread *const thread = g_thread_new("asker", ask_for_status, &slow);
+    ck_assert_int_eq(read(slow.told[0], &byte, 1), 1);
+    expect(slow.port, "GET /live", "HTTP/1.1 200 ", "fine\n");
+    ck_assert_int_eq(write(slow.go_on[1], &byte, 1), 1);
+    g_autofree char *answer = g_thread_join(thread);
+    ck_assert_msg(g_str_has_prefix(answer, "HTTP/1.1 200 "), "%s", answer);
+    ck_assert_msg(strstr(answer, "Content-Type: application/json\r\n") != NULL, "%s", answer);
+    ck_assert_msg(g_str_has_suffix(answer, "\r\n\r\n{\"name\":\"\\\"a\\\" \\n ü\","
+                                           "\"count\":9223372036854775807,\"list\":[]}\n"),
+                  "%s", answer);
+    health_free(health);
+}
+END_TEST
+
+/* An address of this host that others can reach too; false: it has none. */
+static bool find_outer_address(struct sockaddr_in *address)
+{
+    struct ifaddrs *list = NULL;
+    bool found = false;
+
+    ck_assert_int_eq(getifaddrs(&list), 0);
+    for (const struct ifaddrs *at = list; at != NULL && !found; at = at->ifa_next) {
+        if (at->ifa_addr == NULL || at->ifa_addr->sa_family != AF_INET ||
+            (at->ifa_flags & IFF_LOOPBACK) != 0 || (at->ifa_flags & IFF_UP) == 0)
+            continue;
+        memcpy(address, at->ifa_addr, sizeof *address);
+        found = true;
+    }
+    freeifaddrs(list);
+    return found;
+}
+
+START_TEST(status_is_for_this_host_alone_and_probes_are_not)
+{
+    HealthState state = { .is_live = true, .is_ready = true, .text = "fine" };
+    Health *const health = begin(&state);
+    struct sockaddr_in outer = { .sin_family = AF_INET };
+    const bool has_outer = find_outer_address(&outer);
+
+    expect(health_port(health), "GET /status", "HTTP/1.1 200 ", "\r\n\r\n{}\n");
+    if (has_outer) {
+        outer.sin_port = htons(health_port(health));
+        reached = outer;
+        expect(health_port(health), "GET /status", "HTTP/1.1 403 ", "ask there, as by ssh\n");
+        expect(health_port(health), "GET /live", "HTTP/1.1 200 ", "fine\n");
+    } else {
+        g_print("this host has no address but that of itself\n");
+    }
     health_free(health);
 }
 END_TEST
@@ -216,6 +337,8 @@ int main(void)
     tcase_add_test(tcase, probe_gets_200_or_503_and_the_reason);
     tcase_add_test(tcase, probe_is_answered_beside_nonsense);
     tcase_add_test(tcase, probe_port_that_is_taken_is_named);
+    tcase_add_test(tcase, probe_is_answered_while_a_status_is_made);
+    tcase_add_test(tcase, status_is_for_this_host_alone_and_probes_are_not);
     tcase_add_test(tcase, engine_refuses_a_port_of_probes_that_makes_no_sense);
     tcase_add_test(tcase, engine_is_ready_until_its_run_breaks);
     tcase_add_test(tcase, engine_is_live_and_not_ready_while_it_waits);

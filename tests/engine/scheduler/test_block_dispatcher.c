@@ -191,6 +191,37 @@ static void check_all_read(void)
                                row, block, i, sim->read[epoch][i][block][row], epoch);
 }
 
+/* Each block of each epoch is done, dealt or left: exactly, if no end has to be found. */
+static void check_progress(bool is_over_now)
+{
+    const BlockDispatcherProgress progress = block_dispatcher_progress(sim->dispatcher);
+    uint64_t n_all = 0, n_dealt = 0;
+    bool knows_all = true;
+
+    for (uint32_t i = 0; i < sim->n_inputs; i++) {
+        n_all += sim->inputs[i].n_blocks * sim->config.epochs;
+        knows_all &= !sim->inputs[i].packed;
+    }
+    for (uint32_t n = 0; n < sim->config.n_nodes; n++) {
+        const uint64_t own = block_dispatcher_n_dealt(sim->dispatcher, n);
+
+        sim_assert(own == (sim->nodes[n].out ? 0 : sim->nodes[n].tickets->len),
+                   "node %u has %" G_GUINT64_FORMAT, n, own);
+        n_dealt += own;
+    }
+    sim_assert(progress.n_dealt == n_dealt, "%" G_GUINT64_FORMAT, progress.n_dealt);
+    sim_assert(progress.epoch < sim->config.epochs, "epoch %u", progress.epoch);
+    if (knows_all)
+        sim_assert(progress.n_done + progress.n_dealt + progress.n_left == n_all,
+                   "%" G_GUINT64_FORMAT " done, %" G_GUINT64_FORMAT " dealt, %" G_GUINT64_FORMAT
+                   " left of %" G_GUINT64_FORMAT,
+                   progress.n_done, progress.n_dealt, progress.n_left, n_all);
+    if (is_over_now)
+        sim_assert(progress.n_done == n_all && progress.n_left == 0 &&
+                       progress.epoch == sim->config.epochs - 1,
+                   "%" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT, progress.n_done, n_all);
+}
+
 static void simulate(uint64_t seed)
 {
     Sim run = { 0 };
@@ -210,11 +241,13 @@ static void simulate(uint64_t seed)
             ask(number);
         else
             read_some(number, /* all= */ node->ended || chance(80));
+        check_progress(false);
         /* what came back after the end is asked for again, by the node that has everything */
         if (is_over())
             ask(0);
     }
     check_all_read();
+    check_progress(true);
     block_dispatcher_free(sim->dispatcher);
     for (uint32_t n = 0; n < sim->config.n_nodes; n++)
         g_array_free(sim->nodes[n].tickets, TRUE);
@@ -515,6 +548,54 @@ START_TEST(tickets_come_back_from_text)
 }
 END_TEST
 
+/* What a lost node may not have made use of is not done. */
+START_TEST(dispatcher_takes_back_what_was_done_by_a_node_that_is_out)
+{
+    BlockDispatcher *dispatcher = block_dispatcher_new(
+        &(BlockDispatcherConfig){ .n_nodes = 2, .epochs = 2, .keeps_finished = true });
+    BlockDispatcherProgress progress;
+    BlockTicket tickets[2][2];
+
+    for (uint32_t node = 0; node < 2; node++)
+        add(dispatcher, node, "a", 4, true);
+    for (uint32_t node = 0; node < 2; node++)
+        for (uint32_t i = 0; i < 2; i++)
+            ck_assert_uint_eq(block_dispatcher_assign(dispatcher, node, 1, &tickets[node][i]), 1);
+    for (uint32_t node = 0; node < 2; node++)
+        ck_assert(block_dispatcher_finish(dispatcher, node, &tickets[node][0]));
+    progress = block_dispatcher_progress(dispatcher);
+    ck_assert_uint_eq(progress.epoch, 1);
+    ck_assert_uint_eq(progress.n_done, 2);
+    ck_assert_uint_eq(progress.n_dealt, 2);
+    ck_assert_uint_eq(progress.n_left, 4);
+    block_dispatcher_node_out(dispatcher, 1);
+    progress = block_dispatcher_progress(dispatcher);
+    ck_assert_uint_eq(progress.epoch, 0);
+    ck_assert_uint_eq(progress.n_done, 1);
+    ck_assert_uint_eq(progress.n_dealt, 1);
+    ck_assert_uint_eq(progress.n_left, 6);
+    block_dispatcher_settle(dispatcher, 0);
+    block_dispatcher_node_out(dispatcher, 0);
+    ck_assert_uint_eq(block_dispatcher_progress(dispatcher).n_done, 1);
+    block_dispatcher_free(dispatcher);
+}
+END_TEST
+
+START_TEST(dispatcher_knows_that_it_does_not_know_what_is_left)
+{
+    BlockDispatcher *dispatcher =
+        block_dispatcher_new(&(BlockDispatcherConfig){ .n_nodes = 1, .epochs = 3 });
+    BlockTicket tickets[2];
+
+    add(dispatcher, 0, "a", INPUT_BLOCKS_UNKNOWN, true);
+    add(dispatcher, 0, "b", UINT64_MAX / 4, true);
+    ck_assert_uint_eq(block_dispatcher_progress(dispatcher).n_left, UINT64_MAX);
+    ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 0, 2, tickets), 2);
+    ck_assert_uint_eq(block_dispatcher_progress(dispatcher).n_dealt, 2);
+    block_dispatcher_free(dispatcher);
+}
+END_TEST
+
 static const char *const no_tickets[] = {
     "",
     "x1 2 3 4\n",
@@ -556,6 +637,8 @@ int main(void)
     tcase_add_test(rules, dispatcher_minds_no_number_of_blocks);
     tcase_add_test(rules, dispatcher_refuses_files_that_differ);
     tcase_add_test(rules, dispatcher_takes_no_ticket_that_it_did_not_give);
+    tcase_add_test(rules, dispatcher_takes_back_what_was_done_by_a_node_that_is_out);
+    tcase_add_test(rules, dispatcher_knows_that_it_does_not_know_what_is_left);
     tcase_add_test(rules, tickets_come_back_from_text);
     tcase_add_loop_test(rules, text_that_is_no_ticket_is_refused, 0, G_N_ELEMENTS(no_tickets));
     suite_add_tcase(suite, simulations);

@@ -181,6 +181,79 @@ START_TEST(scheduler_minds_no_late_word_of_data)
 }
 END_TEST
 
+/* The member of a part, or of the place in a list, as text. (transfer full) */
+static char *shown(GVariant *part, const char *name)
+{
+    g_autoptr(GVariant) member = g_variant_lookup_value(part, name, NULL);
+
+    return member != NULL ? g_variant_print(member, FALSE) : g_strdup("none");
+}
+
+static void expect_member(GVariant *part, const char *name, const char *text)
+{
+    g_autofree char *found = shown(part, name);
+
+    ck_assert_msg(strcmp(found, text) == 0, "%s is %s, not %s", name, found, text);
+}
+
+static GVariant *member_of_list(GVariant *part, const char *name, size_t i)
+{
+    g_autoptr(GVariant) list = g_variant_lookup_value(part, name, G_VARIANT_TYPE("aa{sv}"));
+
+    ck_assert_msg(list != NULL && i < g_variant_n_children(list), "%s has no %zu", name, i);
+    return g_variant_get_child_value(list, i);
+}
+
+START_TEST(status_tells_the_queue_of_each_reader)
+{
+    begin_task();
+    say(0, reader(0, "1 epochs"));
+    say(0, inputs(0, 0, "10 2 1 a\n20 3 1 b\n"));
+    say(2, reader(0, "1 epochs"));
+    say(2, inputs(0, 0, "20 3 1 b\n"));
+    say(0, want(0, 1, ""));
+    say(2, want(0, 1, ""));
+    say(0, want(0, 1, "f0 0 0 9\n"));
+    g_autoptr(GVariant) status = g_variant_ref_sink(scheduler_status(scheduler, now_ms));
+    g_autoptr(GVariant) task = member_of_list(status, "tasks", 0);
+    g_autoptr(GVariant) queue = member_of_list(task, "readers", 0);
+    expect_member(task, "name", "'x'");
+    expect_member(queue, "reads", "'1 epochs'");
+    expect_member(queue, "files", "2");
+    expect_member(queue, "epoch", "1");
+    expect_member(queue, "epochs", "1");
+    expect_member(queue, "done", "1");
+    expect_member(queue, "dealt", "2");
+    expect_member(queue, "left", "2");
+    expect_member(queue, "nodes",
+                  "[{'node': <int64 0>, 'dealt': <int64 1>}, "
+                  "{'node': <int64 7>, 'dealt': <int64 1>}]");
+    g_autoptr(GVariant) node = member_of_list(status, "nodes", 1);
+    expect_member(node, "node", "4");
+    expect_member(node, "state", "'live'");
+    expect_member(node, "silent_s", "0.0");
+}
+END_TEST
+
+START_TEST(status_tells_of_lost_nodes_and_of_their_tasks)
+{
+    begin_task();
+    say(1, reader(0, "1 epochs"));
+    say(1, inputs(0, 0, "10 2 1 a\n"));
+    now_ms += 40;
+    scheduler_node_gone(scheduler, now_ms, 1, "its process has ended");
+    now_ms += 60;
+    g_autoptr(GVariant) status = g_variant_ref_sink(scheduler_status(scheduler, now_ms));
+    g_autoptr(GVariant) node = member_of_list(status, "nodes", 1);
+    g_autoptr(GVariant) task = member_of_list(status, "tasks", 0);
+    g_autofree char *why = shown(node, "why");
+    g_autofree char *cancelled = shown(task, "cancelled");
+    expect_member(node, "state", "'lost'");
+    ck_assert_msg(strstr(why, "its process has ended") != NULL, "%s", why);
+    ck_assert_msg(strstr(cancelled, "its process has ended") != NULL, "%s", cancelled);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("scheduler data");
@@ -195,6 +268,8 @@ int main(void)
     tcase_add_test(cases, scheduler_fails_a_task_whose_files_differ);
     tcase_add_test(cases, scheduler_drops_what_makes_no_sense_of_data);
     tcase_add_test(cases, scheduler_minds_no_late_word_of_data);
+    tcase_add_test(cases, status_tells_the_queue_of_each_reader);
+    tcase_add_test(cases, status_tells_of_lost_nodes_and_of_their_tasks);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
