@@ -11,6 +11,7 @@
 #include "apps/rubato/history.h"
 #include "apps/rubato/place.h"
 #include "apps/rubato/roles.h"
+#include "apps/rubato/status/status.h"
 #include "apps/rubato/usage.h"
 
 #define ENV_SSH "RUBATO_SSH"
@@ -30,6 +31,8 @@ static const char HELP[] =
     "  rubato check         say what a program would do here, and what is missing\n"
     "  rubato place FILE TABLES\n"
     "                       say on which servers of FILE the tables of TABLES would lie\n"
+    "  rubato status [ADDRESS]\n"
+    "                       say how far a run is that is going on\n"
     "  rubato history check DIR\n"
     "                       judge the history that a run has written\n"
     "  rubato checkpoint list|verify|show|diff|export DIR ...\n"
@@ -200,6 +203,7 @@ static int help(int argc, char **argv)
     RunOptions options = { 0 };
     gboolean json;
     RoleOptions role_options;
+    StatusOptions status_options;
     g_autoptr(GOptionContext) context = NULL;
 
     if (argc < 2) {
@@ -215,6 +219,9 @@ static int help(int argc, char **argv)
     } else if (strcmp(argv[1], "place") == 0) {
         g_set_prgname("rubato place");
         context = place_new_context();
+    } else if (strcmp(argv[1], "status") == 0) {
+        g_set_prgname("rubato status");
+        context = status_new_context(&status_options);
     } else if (strcmp(argv[1], "secret") == 0) {
         g_set_prgname("rubato secret");
         context = new_secret_context();
@@ -246,6 +253,7 @@ int main(int argc, char **argv)
     } commands[] = { { "run", run },
                      { "check", check_command },
                      { "place", place_command },
+                     { "status", status_command },
                      { "secret", secret },
                      { "scheduler", roles_command },
                      { "server", roles_command },
@@ -261,7 +269,7 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, ""); /* how text is encoded */
     if (argc < 2)
         return fail_usage("", "which command? run, scheduler, server, worker, task, check, "
-                              "place, history, checkpoint, secret or help");
+                              "place, status, history, checkpoint, secret or help");
     if (strcmp(argv[1], "--version") == 0) {
         g_print("rubato %s\n", RUBATO_VERSION);
         return EXIT_SUCCESS;
@@ -276,7 +284,7 @@ int main(int argc, char **argv)
 
     g_autofree char *message = g_strdup_printf(
         "no command '%s'; there are run, scheduler, server, worker, task, check, place, "
-        "history, checkpoint, secret and help",
+        "status, history, checkpoint, secret and help",
         argv[1]);
     return fail_usage("", message);
 }

@@ -53,13 +53,13 @@ _rubato_command()
     local word=${COMP_WORDS[COMP_CWORD]}
 
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W "run scheduler server worker task check place history secret \
+        mapfile -t COMPREPLY < <(compgen -W "run scheduler server worker task check place status history secret \
             help --version --help" -- "$word")
     elif [ "${COMP_WORDS[1]}" = history ] && [ "$COMP_CWORD" -eq 2 ]; then
         mapfile -t COMPREPLY < <(compgen -W check -- "$word")
     elif [[ $word == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$("$1" help "${COMP_WORDS[1]}" 2>/dev/null |
-            grep -oE -e '--[a-z-]+')" -- "$word")
+            grep -oE -e '--[a-z-]+' | sort -u)" -- "$word")
     else
         compopt -o filenames 2>/dev/null
         mapfile -t COMPREPLY < <(compgen -f -- "$word")

@@ -32,9 +32,9 @@ void dispatch_start_scheduler(RubatoEngine *engine);
 /* Sends a control message to the scheduler, wherever it runs. Any thread. */
 void engine_tell_scheduler(RubatoEngine *engine, const Control *control);
 
-/* Has `look` called between two events of the scheduler, which runs on this node; waits for that. It
- * may run on another thread, and must not block. Any thread that holds no lock, while the control
- * actor is there. */
+/* Has `look` called between two events of the scheduler, which runs on this node; waits for that.
+ * It may run on another thread, and must not block. Any thread that holds no lock, while the
+ * control actor is there. */
 void dispatch_look_at_scheduler(RubatoEngine *engine,
                                 void (*look)(Scheduler *scheduler, int64_t now_ms, void *user),
                                 void *user);

@@ -28,8 +28,9 @@ typedef struct {
 
 typedef struct Health Health;
 
-/* Listens at all addresses of the host. The source is copied. Port 0 is any free one. NULL with RUBATO_ERROR_NETWORK if
- * the port is taken, or with RUBATO_ERROR_INVALID in a build without libmicrohttpd. */
+/* Listens at all addresses of the host. The source is copied. Port 0 is any free one. NULL with
+ * RUBATO_ERROR_NETWORK if the port is taken, or with RUBATO_ERROR_INVALID in a build without
+ * libmicrohttpd. */
 Health *health_new(uint16_t port, const HealthSource *source, GError **error);
 
 uint16_t health_port(const Health *health);

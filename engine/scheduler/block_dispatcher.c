@@ -398,9 +398,11 @@ BlockDispatcherProgress block_dispatcher_progress(const BlockDispatcher *dispatc
 
     for (uint32_t node = 0; node < dispatcher->config.n_nodes; node++)
         progress.n_dealt += dispatcher->dealt[node]->len;
-    for (guint i = 0; i < dispatcher->returned->len; i++)
-        progress.epoch =
-            MIN(progress.epoch, g_array_index(dispatcher->returned, BlockTicket, i).epoch);
+    for (guint i = 0; i < dispatcher->returned->len; i++) {
+        const BlockTicket *const ticket = &g_array_index(dispatcher->returned, BlockTicket, i);
+
+        progress.epoch = MIN(progress.epoch, ticket->epoch);
+    }
     for (guint i = 0; i < dispatcher->inputs->len; i++) {
         const InputEntry *const entry = input_of(dispatcher, i);
         const uint32_t epochs = n_epochs - entry->epoch;

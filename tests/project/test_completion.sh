@@ -55,7 +55,8 @@ expect "adagrad adam ftrl sgd" rubato-lr --rule =
 expect "sparse_ssp" rubato-softmax -m sparse
 expect "allreduce" rubato-softmax --by = a
 expect "pair.cfg" rubato-lr --cluster = pai
-expect "scheduler server secret" rubato s
+expect "scheduler server status secret" rubato s
+expect "--watch" rubato status --w
 expect "check" rubato history c
 expect "--json" rubato check --j
 expect "pair.cfg" rubato run pai

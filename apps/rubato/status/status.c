@@ -1,0 +1,142 @@
+/* `rubato status`: asks a run that is going on how far it is, and prints it. */
+#include "apps/rubato/status/status.h"
+
+#include <math.h>
+#include <rubato/rubato.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "apps/rubato/status/status_fetch.h"
+#include "apps/rubato/status/status_table.h"
+#include "apps/rubato/usage.h"
+
+#define USUAL_TIMEOUT_S 10.0
+#define MOST_S 86400.0
+
+static const char SUMMARY[] =
+    "Asks a run that is going on how far it is: its nodes, its tasks with the clock of each\n"
+    "worker, which worker has which block of the data, how many blocks are left, and who waits\n"
+    "for whom. ADDRESS is PORT of this host, HOST:PORT or http://HOST:PORT, of the scheduler's\n"
+    "node, which was started with RUBATO_HEALTH=PORT; without it, PORT is that of RUBATO_HEALTH\n"
+    "here. Another node tells of itself. Nodes tell this to processes of their own host alone.";
+
+static const char DESCRIPTION[] =
+    "The exit code is 0 if the run has answered, 1 if it has not, or is broken, and 2 for a wrong\n"
+    "command line. With --watch it is 0 if the run has answered and ended.\n"
+    "\n"
+    "Example: RUBATO_HEALTH=4119 rubato-lr --train rows.libsvm & rubato status 4119";
+
+GOptionContext *status_new_context(StatusOptions *options)
+{
+    const GOptionEntry entries[] = {
+        { "json", 0, 0, G_OPTION_ARG_NONE, &options->json,
+          "Print what the node answers: a JSON object on a line", NULL },
+        { "watch", 0, 0, G_OPTION_ARG_DOUBLE, &options->watch_s,
+          "Ask again every so many seconds until the run has ended", "SECONDS" },
+        { "timeout", 0, 0, G_OPTION_ARG_DOUBLE, &options->timeout_s,
+          "Give up an answer after so many seconds (default: 10)", "SECONDS" },
+        G_OPTION_ENTRY_NULL
+    };
+    GOptionContext *context = g_option_context_new("[ADDRESS]");
+
+    g_option_context_add_main_entries(context, entries, NULL);
+    g_option_context_set_summary(context, SUMMARY);
+    g_option_context_set_description(context, DESCRIPTION);
+    return context;
+}
+
+static int fail_status(const GError *error)
+{
+    g_printerr("rubato status: %s\n", error->message);
+    return g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_INVALID) ? EXIT_USAGE : EXIT_FAILURE;
+}
+
+/* (transfer full) */
+static JsonNode *ask(const char *address, const StatusOptions *options, GError **error)
+{
+    g_autoptr(GBytes) body = status_fetch(address, options->timeout_s, error);
+    gsize n;
+
+    if (body == NULL)
+        return NULL;
+    const char *const text = g_bytes_get_data(body, &n);
+    return status_json_read(text, n, error);
+}
+
+/* Returns whether the run is not broken. */
+static bool print(JsonNode *node, const StatusOptions *options, StatusRates *rates)
+{
+    JsonObject *const status = json_node_get_object(node);
+    g_autofree char *state = status_json_text(status, "state");
+    g_autoptr(GString) text = g_string_new(NULL);
+
+    if (options->json) {
+        g_autofree char *line = json_to_string(node, /* pretty= */ FALSE);
+        g_string_append_printf(text, "%s\n", line);
+    } else {
+        status_table_append(status, rates, text);
+    }
+    g_print("%s", text->str);
+    return g_strcmp0(state, "broken") != 0;
+}
+
+/* Until nobody answers any more: the run has ended, or was never there. */
+static int watch(const char *address, const StatusOptions *options)
+{
+    g_autoptr(StatusRates) rates = status_rates_new();
+    bool has_answered = false, is_fine = true;
+    const bool clears = !options->json && isatty(STDOUT_FILENO);
+
+    for (;; g_usleep((gulong)(options->watch_s * G_USEC_PER_SEC))) {
+        g_autoptr(GError) error = NULL;
+        g_autoptr(JsonNode) status = ask(address, options, &error);
+
+        if (status == NULL && has_answered &&
+            g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK))
+            break;
+        if (status == NULL)
+            return fail_status(error);
+        if (clears)
+            g_print("\033[H\033[J");
+        else if (has_answered && !options->json)
+            g_print("\n");
+        is_fine = print(status, options, rates);
+        has_answered = true;
+    }
+    if (!options->json)
+        g_print("\nthe run has ended\n");
+    return is_fine ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static int ask_once(const char *address, const StatusOptions *options)
+{
+    g_autoptr(StatusRates) rates = status_rates_new();
+    g_autoptr(GError) error = NULL;
+    g_autoptr(JsonNode) status = ask(address, options, &error);
+
+    if (status == NULL)
+        return fail_status(error);
+    return print(status, options, rates) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int status_command(int argc, char **argv)
+{
+    StatusOptions options = { .watch_s = NAN, .timeout_s = USUAL_TIMEOUT_S };
+    g_autoptr(GOptionContext) context = status_new_context(&options);
+    g_autoptr(GError) error = NULL;
+
+    if (!g_option_context_parse(context, &argc, &argv, &error))
+        return fail_usage("status", error->message);
+    if (argc > 2)
+        return fail_usage("status", "takes one address: rubato status [ADDRESS]");
+    if (!(options.timeout_s > 0 && options.timeout_s <= MOST_S))
+        return fail_usage("status", "--timeout takes more than 0 seconds, and a day at most");
+    if (!isnan(options.watch_s) && !(options.watch_s > 0 && options.watch_s <= MOST_S))
+        return fail_usage("status", "--watch takes more than 0 seconds, and a day at most");
+
+    const char *const address = argc == 2 ? argv[1] : g_getenv("RUBATO_HEALTH");
+    if (address == NULL || *address == '\0')
+        return fail_usage("status", "which run? rubato status PORT, or set RUBATO_HEALTH");
+    return isnan(options.watch_s) ? ask_once(address, &options) : watch(address, &options);
+}
