@@ -139,9 +139,11 @@ struct RubatoEngine {
     GPtrArray *tables; /* of Table, those that are there */
     GPtrArray *runs;   /* of RubatoTaskRun, from GO to its last wait */
 
-    bool announces;    /* the nodes of a run without a cluster file still gather */
-    bool is_ready;     /* the nodes have met */
-    bool status_ended; /* no status tells of the run any more */
+    bool announces;           /* the nodes of a run without a cluster file still gather */
+    bool is_ready;            /* the nodes have met */
+    char *restored_from;      /* the directory of the snapshot that was restored last, or NULL; */
+    uint64_t restored_number; /* and its number */
+    bool status_ended;        /* no status tells of the run any more */
     RendezvousAnswer rendezvous;
     PresentCall call;
 

@@ -156,6 +156,20 @@ static void add_run(RubatoEngine *engine, GVariantBuilder *part)
     status_add_built(part, "nodes", &nodes);
 }
 
+static void add_restored(RubatoEngine *engine, GVariantBuilder *part)
+{
+    GVariantBuilder restored;
+
+    pthread_mutex_lock(&engine->lock);
+    if (engine->restored_from != NULL) {
+        g_variant_builder_init(&restored, STATUS_PART);
+        status_add_text(&restored, "directory", engine->restored_from);
+        status_add_count(&restored, "snapshot", engine->restored_number);
+        status_add_built(part, "restored", &restored);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
 /* Without the run: this node alone. */
 static void add_own(RubatoEngine *engine, GVariantBuilder *part)
 {
@@ -206,6 +220,7 @@ GVariant *engine_status(RubatoEngine *engine)
         else
             add_own(engine, &part);
         add_tables(engine, &part);
+        add_restored(engine, &part);
     }
     pthread_mutex_unlock(&engine->status_lock);
     return g_variant_builder_end(&part);

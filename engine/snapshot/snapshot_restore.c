@@ -391,6 +391,16 @@ static bool restore_newest(RubatoEngine *engine, Restoring *restoring, GError **
     return false;
 }
 
+/* For those who ask how far the run is. */
+static void note_restored(RubatoEngine *engine, const Restoring *restoring)
+{
+    pthread_mutex_lock(&engine->lock);
+    g_free(engine->restored_from);
+    engine->restored_from = g_strdup(restoring->spec->directory);
+    engine->restored_number = restoring->number;
+    pthread_mutex_unlock(&engine->lock);
+}
+
 bool rubato_engine_restore(RubatoEngine *engine, const RubatoRestoreSpec *spec, uint64_t *number,
                            GError **error)
 {
@@ -409,6 +419,8 @@ bool rubato_engine_restore(RubatoEngine *engine, const RubatoRestoreSpec *spec, 
     restoring.number = spec->number;
     ok = spec->number != 0 ? restore_one(engine, &restoring, &is_damaged, error)
                            : restore_newest(engine, &restoring, error);
+    if (ok)
+        note_restored(engine, &restoring);
     if (ok && number != NULL)
         *number = restoring.number;
     return ok;

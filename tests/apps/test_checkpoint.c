@@ -83,7 +83,8 @@ START_TEST(snapshots_are_listed_and_shown)
     g_auto(Said) shown = run("show", NULL, NULL);
     expect(&shown, 0, "snapshot 2, ", "");
     expect(&shown, 0, "  rows     40, f32 × 3\n  storage  dense of 40 keys from 0\n", "");
-    expect(&shown, 0, "  rule     adagrad, 2 values of state\n", "");
+    expect(&shown, 0, "  rule     adagrad, 2 values of state\n  on disk", ""); /* no clock */
+    expect(&shown, 0, "  clock    12, of the slowest worker\n  on disk", "");
     g_auto(Said) first = run("show", "1", NULL);
     expect(&first, 0, "snapshot 1, ", "");
 }

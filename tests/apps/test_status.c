@@ -242,6 +242,17 @@ START_TEST(status_of_another_node_names_the_scheduler_s)
 }
 END_TEST
 
+START_TEST(status_of_a_resumed_run_names_the_snapshot)
+{
+    Command command = begin(NULL, NULL);
+
+    answer("{\"rubato_status\":1,\"state\":\"runs\",\"n_nodes\":1,"
+           "\"restored\":{\"directory\":\"/a\",\"snapshot\":7}}");
+    expect(&command, EXIT_SUCCESS, "the run goes on; rows were restored from snapshot 7 of /a\n",
+           "");
+}
+END_TEST
+
 START_TEST(status_of_a_broken_run_exits_with_one)
 {
     Command command = begin(NULL, NULL);
@@ -394,6 +405,7 @@ int main(void)
     tcase_add_test(prints, status_is_asked_again_until_the_run_has_ended);
     tcase_add_test(prints, status_is_printed_as_it_came_for_machines);
     tcase_add_test(prints, status_of_another_node_names_the_scheduler_s);
+    tcase_add_test(prints, status_of_a_resumed_run_names_the_snapshot);
     tcase_add_test(prints, status_of_a_broken_run_exits_with_one);
     tcase_add_loop_test(prints, status_refuses_a_wrong_command_line, 0, G_N_ELEMENTS(calls));
     suite_add_tcase(suite, prints);

@@ -363,6 +363,8 @@ static void append_head(JsonObject *status, GString *text)
     const int64_t node = status_json_count(status, "node");
     const int64_t scheduler = status_json_count(status, "scheduler");
     const int64_t n_nodes = status_json_count(status, "n_nodes");
+    JsonObject *const restored = status_json_object(status, "restored");
+    g_autofree char *from = status_json_text(restored, "directory");
     g_autofree char *where = status_json_text(status, "scheduler_name");
 
     if (n_nodes <= 1)
@@ -370,6 +372,9 @@ static void append_head(JsonObject *status, GString *text)
     else
         g_string_append_printf(text, "the run of %" PRId64 " nodes %s, says node %" PRId64, n_nodes,
                                state, node);
+    if (from != NULL)
+        g_string_append_printf(text, "; rows were restored from snapshot %" PRId64 " of %s",
+                               status_json_count(restored, "snapshot"), from);
     g_string_append_printf(text, "%s%s\n", why != NULL ? ": " : "", why != NULL ? why : "");
     if (node >= 0 && node != scheduler)
         g_string_append_printf(text,

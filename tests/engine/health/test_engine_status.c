@@ -1,5 +1,6 @@
 /* What an engine of one process tells of its run, while workers stand still in the middle of their
  * data. */
+#include <rubato/snapshot.h>
 #include <rubato/task.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #include "tests/support/data/data_text.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
+#include "tests/support/store/small_snapshot.h"
 
 enum { N_ROWS = 5000, N_WORKERS = 2, BATCH = 50, EPOCHS = 2 };
 
@@ -141,16 +143,18 @@ static void check_worker(GVariant *part, GVariant *reading, uint32_t rank)
 /* The rows of all workers, and that they have ended. */
 static void check_end(GVariant *reader)
 {
-    int64_t n_rows = 0;
+    int64_t n_rows = 0, n_blocks = 0;
 
     for (size_t i = 0; i < N_WORKERS; i++) {
         g_autoptr(GVariant) reading = element(reader, "workers", i);
         g_autoptr(GVariant) ended = member(reading, "ended");
 
         n_rows += count(reading, "rows");
+        n_blocks += count(reading, "blocks");
         ck_assert(g_variant_get_boolean(ended));
     }
     ck_assert_int_eq(n_rows, (int64_t)EPOCHS * N_ROWS);
+    ck_assert_int_eq(n_blocks, EPOCHS * count(reader, "blocks")); /* none was read by two */
 }
 
 static const RubatoSplit splits[] = { RUBATO_SPLIT_DYNAMIC, RUBATO_SPLIT_FIXED,
@@ -296,6 +300,34 @@ START_TEST(status_is_told_while_all_goes_on)
 }
 END_TEST
 
+START_TEST(status_names_the_snapshot_that_was_restored)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+    g_autofree char *folder = g_dir_make_tmp("rubato-status-XXXXXX", NULL);
+    const RubatoSnapshotSpec spec = { .directory = folder };
+
+    create_table(engine, &(RubatoTableSpec){ .name = "w", .n_keys = 10 });
+    ck_assert(rubato_engine_snapshot(engine, &spec, NULL, NULL));
+    ck_assert(rubato_engine_snapshot(engine, &spec, NULL, NULL));
+    g_autoptr(GVariant) before = look(engine);
+    ck_assert(g_variant_lookup_value(before, "restored", NULL) == NULL);
+    ck_assert(rubato_engine_restore(
+        engine, &(RubatoRestoreSpec){ .directory = folder, .number = 1 }, NULL, NULL));
+    g_autoptr(GVariant) status = look(engine);
+    g_autoptr(GVariant) restored = member(status, "restored");
+    expect_text(restored, "directory", folder);
+    ck_assert_int_eq(count(restored, "snapshot"), 1);
+    /* one that fails changes nothing */
+    ck_assert(!rubato_engine_restore(
+        engine, &(RubatoRestoreSpec){ .directory = folder, .number = 9 }, NULL, NULL));
+    g_autoptr(GVariant) after = look(engine);
+    g_autoptr(GVariant) same = member(after, "restored");
+    ck_assert_int_eq(count(same, "snapshot"), 1);
+    remove_tree(folder);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 START_TEST(status_of_a_run_that_has_broken_says_why)
 {
     RubatoEngine *engine = engine_with_servers(1);
@@ -342,6 +374,7 @@ int main(void)
     tcase_add_test(cases, status_tells_the_scheduler_s_queue);
     tcase_add_test(cases, status_counts_all_rows_at_the_end_of_the_data);
     tcase_add_test(cases, status_is_told_while_all_goes_on);
+    tcase_add_test(cases, status_names_the_snapshot_that_was_restored);
     tcase_add_test(cases, status_of_a_run_that_has_broken_says_why);
     tcase_add_test(cases, status_of_a_node_is_asked_of_its_own_service);
     suite_add_tcase(suite, cases);

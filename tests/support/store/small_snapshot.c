@@ -108,6 +108,7 @@ static Manifest *make_manifest(uint64_t seed, RubatoPacking packing)
     manifest_add_table(manifest, &(RubatoSnapshotTable){ .name = names[2],
                                                          .dtype = RUBATO_F32,
                                                          .width = WIDTH,
+                                                         .clock = SMALL_CLOCK,
                                                          .storage = "dense",
                                                          .holds_range = true,
                                                          .n_keys = N_RUN,

@@ -9,6 +9,7 @@
 #include "io/store/snapshot_folder.h"
 
 #define SMALL_NOTE "epoch 3 of 4\n[100 %]"
+#define SMALL_CLOCK 12 /* of the table "weights"; the others have none */
 
 /* Writes one as an engine does; its values depend on `seed`. After an error what was written is
  * removed. */
