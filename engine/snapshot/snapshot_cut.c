@@ -112,7 +112,7 @@ static bool fence(RubatoEngine *engine, GError **error)
     StallClock clock;
     Call call;
 
-    fence_start(office, 0, &engine->broken, NULL, 0, messages, &call);
+    fence_start(office, 0, &engine->broken, NULL, 0, NULL, messages, &call);
     stall_clock_start(&clock, engine->stall_ms);
     while (!post_office_wait(office, &call, stall_clock_left_ms(&clock)))
         if (stall_clock_strikes(&clock)) {

@@ -6,8 +6,8 @@
  *
  * What is seen. Each operation on the word acquires what the earlier ones released, so the thread
  * that completes the barrier sees all that the others did before they came. It hands this on by its
- * store to `round`. (On several nodes the release comes by a message of another thread. This one
- * has it from the threads that sent the messages before it.)
+ * store to `round`. On several nodes another thread releases, because another process has said so,
+ * which orders nothing in this one. So the release acquires, too.
  *
  * No sleeper is forgotten. A sleeper counts itself and then reads the bell and its reasons to go
  * on; a waker changes the reason and the bell and then reads the count. The four operations on bell
@@ -82,9 +82,9 @@ void barrier_release(Barrier *barrier, uint64_t round)
 {
     if (barrier_round(barrier) != round)
         return;
-    /* Relaxed: no worker arrives before it has seen the next store. (One operation, because in a
-     * cancelled task workers retire meanwhile.) */
-    atomic_fetch_and_explicit(&barrier->workers, ~(LIVE_ONE - 1), memory_order_relaxed);
+    /* Acquire: see the top. Not release: no worker arrives before it has seen the next store. (One
+     * operation, because in a cancelled task workers retire meanwhile.) */
+    atomic_fetch_and_explicit(&barrier->workers, ~(LIVE_ONE - 1), memory_order_acquire);
     /* release: pairs with the load in barrier_is_passed */
     atomic_store_explicit(&barrier->round, round + 1, memory_order_release);
     ring(barrier);

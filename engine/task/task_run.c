@@ -3,11 +3,11 @@
  * workers in task_run_workers.c.
  *
  * A task ends in three steps. First, each worker that returns is retired: no worker waits for its
- * clock any more. Second, the last worker of the node sends a fence to every server. When all
- * servers have answered, they have handled everything that this node's workers sent. Once the calls
- * of handlers that servers kept have run, too, a worker says TASK_DONE. Third, when all nodes have
- * said so, the scheduler says TASK_END and each node drops the task's models: no message of the
- * task is under way any more.
+ * clock any more. Second, the last worker of the node fences: it asks every server that was sent
+ * something since the last fence. When all have answered, the servers have handled everything that
+ * this node's workers sent (io/net/fence.h). Once the calls of handlers that servers kept have
+ * run, too, a worker says TASK_DONE. Third, when all nodes have said so, the scheduler says
+ * TASK_END and each node drops the task's models: no message of the task is under way any more.
  *
  * A task that fails ends in the same steps, but its models and the requests parked in them are
  * dropped at once, and no worker fences. A worker that failed is not retired, because the Adds that
@@ -84,6 +84,7 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
     run->n_local = run->workers_of[host->office->self];
     run->returned = g_new0(_Atomic bool, run->n_local + 1);
     barrier_init(&run->barrier, run->n_local);
+    run->fenced = fence_memory_new(host->office);
     return run;
 }
 
@@ -144,6 +145,8 @@ void task_run_free(RubatoTaskRun *run)
     pthread_mutex_destroy(&run->lock);
     g_free(run->workers);
     g_free(run->returned);
+    if (run->fenced != NULL)
+        fence_memory_free(run->fenced);
     g_free(run->workers_of);
     g_free(run->end_text);
     g_free(run->name);

@@ -101,31 +101,40 @@ static void send_fences_again(const RubatoTaskRun *run, const FencedPart *parts,
         }
 }
 
-static void fence_once(const RubatoTaskRun *run, Spinner *spinner)
+static void wait_for_fence(const RubatoTaskRun *run, Call *call, Spinner *spinner)
 {
-    PostOffice *office = run->host->office;
-    uint32_t n_parts;
-    g_autofree FencedPart *parts = list_replicated(run, &n_parts);
-    g_autofree Message *messages = g_new0(Message, office->n_servers + n_parts);
+    PostOffice *const office = run->host->office;
     StallClock clock;
-    Call call;
 
-    fence_start(office, run->epoch, &run->cancelled, parts, n_parts, messages, &call);
-    send_fences_again(run, parts, n_parts);
-    if (call_has_ended(&call))
-        return;
-    call.spinner = spinner;
+    call->spinner = spinner;
     stall_clock_start(&clock, run->host->stall_ms);
-    while (!call_wait(&call, stall_clock_left_ms(&clock))) {
+    while (!call_wait(call, stall_clock_left_ms(&clock))) {
         uint32_t node = office->self;
 
         if (!stall_clock_strikes(&clock))
             continue;
-        post_office_waits_for(office, &call, &node);
+        post_office_waits_for(office, call, &node);
         g_message("task %s waits for node %u to take in what was sent to its servers (for %.1f s "
                   "so far)",
                   run->name, office->node_ids[node], stall_clock_s(&clock));
     }
+}
+
+static void fence_once(const RubatoTaskRun *run, Spinner *spinner)
+{
+    PostOffice *const office = run->host->office;
+    uint32_t n_parts;
+    g_autofree FencedPart *parts = list_replicated(run, &n_parts);
+    g_autofree Message *messages = g_new0(Message, office->n_servers + n_parts);
+    Call call;
+
+    fence_start(office, run->epoch, &run->cancelled, parts, n_parts, run->fenced, messages, &call);
+    send_fences_again(run, parts, n_parts);
+    if (!call_has_ended(&call))
+        wait_for_fence(run, &call, spinner);
+    /* relaxed: the call has ended */
+    if (atomic_load_explicit(&call.status, memory_order_relaxed) == CALL_OK)
+        fence_memory_note(run->fenced);
 }
 
 /* Returns when every server has handled what this node's workers sent before, and replicas have it,

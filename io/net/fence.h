@@ -1,6 +1,6 @@
 /* A fence: it ends when every server has taken in all that this node sent it before.
  *
- * Threads: any; each fence belongs to its caller. */
+ * Threads: any; each fence belongs to its caller, and so does a FenceMemory. */
 #ifndef RUBATO_IO_NET_FENCE_H
 #define RUBATO_IO_NET_FENCE_H
 
@@ -11,10 +11,22 @@ typedef struct {
     uint32_t table, part, server;
 } FencedPart;
 
+/* What the fences of a caller have found out, so that a later one need not ask a node to which
+ * nothing was sent since: N nodes that are in a barrier again and again, and ask each other for
+ * nothing, send no N (N - 1) fences. */
+typedef struct FenceMemory FenceMemory;
+
+FenceMemory *fence_memory_new(const PostOffice *office);
+void fence_memory_free(FenceMemory *memory);
+
+/* The last fence with this memory has ended, and every server has answered it. */
+void fence_memory_note(FenceMemory *memory);
+
 /* Begins the call. `messages` has one for each server and one for each of the parts, and stays
  * until the call has ended. epoch: of the task, 0 between tasks. *cancelled is set before
- * post_office_cancel sweeps that epoch; the call then ends as cancelled. */
+ * post_office_cancel sweeps that epoch; the call then ends as cancelled. memory may be NULL. */
 void fence_start(PostOffice *office, uint32_t epoch, const _Atomic bool *cancelled,
-                 const FencedPart *parts, uint32_t n_parts, Message *messages, Call *call);
+                 const FencedPart *parts, uint32_t n_parts, FenceMemory *memory, Message *messages,
+                 Call *call);
 
 #endif

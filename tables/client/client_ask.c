@@ -96,8 +96,8 @@ bool table_client_fence(TableClient *client, GError **error)
 
     for (uint32_t part = 0; part < n_parts; part++)
         parts[part] = (FencedPart){ route->table, part, part_map_server(route->map, part) };
-    fence_start(route->office, route->epoch, route->cancelled, parts, n_parts, client->messages,
-                &call);
+    fence_start(route->office, route->epoch, route->cancelled, parts, n_parts, NULL,
+                client->messages, &call);
     client->unheard_bytes = 0;
     /* The process cache may be locked: this handles no messages of others. */
     return table_client_wait_alone(client, &call, error);

@@ -62,6 +62,73 @@ START_TEST(both_nodes_count_the_same_messages)
 }
 END_TEST
 
+/* ---- barriers ---- */
+
+static uint64_t count_fences(RubatoEngine *engine)
+{
+    RubatoEngineStats stats;
+
+    rubato_engine_stats(engine, &stats);
+    return stats.sent.fences;
+}
+
+static bool wait_in_barriers(RubatoWorker *worker, int n, GError **error)
+{
+    for (int i = 0; i < n; i++)
+        if (!rubato_worker_barrier(worker, error))
+            return false;
+    return true;
+}
+
+/* The row of key 998 is on the last node. */
+static bool meet(RubatoWorker *worker, void *user_data, GError **error)
+{
+    RubatoEngine *const engine = user_data;
+    const bool is_last = rubato_worker_rank(worker) + 1 == rubato_worker_n_workers(worker);
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_F32, error);
+    const RubatoKey last = 998;
+    const float one = 1;
+    float sum = 0;
+
+    if (table == NULL || !wait_in_barriers(worker, 1, error))
+        return false;
+    const uint64_t at_first = count_fences(engine);
+
+    if (!wait_in_barriers(worker, 50, error))
+        return false;
+    EXPECT(count_fences(engine) == at_first, "%" G_GUINT64_FORMAT " fences for nothing",
+           count_fences(engine) - at_first);
+    if (!rubato_kv_table_add(table, &last, 1, &one, error) || !wait_in_barriers(worker, 1, error))
+        return false;
+    EXPECT(count_fences(engine) == at_first + (is_last ? 0 : 1),
+           "%" G_GUINT64_FORMAT " fences for one Add", count_fences(engine) - at_first);
+    if (!rubato_kv_table_get(table, &last, 1, &sum, error))
+        return false;
+    EXPECT(sum == (float)rubato_worker_n_workers(worker), "the sum is %g", (double)sum);
+    return true;
+}
+
+static bool play_barriers(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "t", .n_keys = 999, .model = "asp" };
+    const char *const tables[] = { "t", NULL };
+
+    (void)data;
+    return rubato_engine_create_table(engine, &spec, error) &&
+           cluster_run_task(engine, "meet", meet, engine, tables, error);
+}
+
+START_TEST(a_barrier_asks_only_nodes_to_which_something_was_sent)
+{
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 3, .nodes = { { 1, 1 }, { 1, 1 }, { 1, 1 } } });
+
+    cluster_start(run, play_barriers, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 /* ---- staleness ---- */
 
 enum { N_AHEAD = 4 };
@@ -131,6 +198,7 @@ int main(void)
     TCase *tcase = cluster_add_case(suite, "stats");
 
     tcase_add_test(tcase, both_nodes_count_the_same_messages);
+    tcase_add_test(tcase, a_barrier_asks_only_nodes_to_which_something_was_sent);
     tcase_add_loop_test(tcase, rows_of_another_node_are_as_stale_as_its_server_says, 0,
                         G_N_ELEMENTS(models));
     return run_suite(suite);
