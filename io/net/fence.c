@@ -16,8 +16,8 @@
 
 #define UNKNOWN UINT64_MAX /* no position */
 
-/* One fence at a time uses it. But that the next one, of another thread, comes later may be known by
- * the word of another process alone, so a lock orders the two. */
+/* One fence at a time uses it. That the next one, of another thread, comes later may be known by
+ * the word of another process alone; so a lock orders the two. */
 struct FenceMemory {
     pthread_mutex_t lock;
     uint32_t n_nodes;
