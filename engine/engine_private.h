@@ -143,6 +143,7 @@ struct RubatoEngine {
     bool is_ready;            /* the nodes have met */
     char *restored_from;      /* the directory of the snapshot that was restored last, or NULL; */
     uint64_t restored_number; /* and its number */
+    uint32_t status_wait_ms;  /* a status waits so long for other nodes */
     bool status_ended;        /* no status tells of the run any more */
     RendezvousAnswer rendezvous;
     PresentCall call;

@@ -23,7 +23,7 @@
 #include "engine/task/task_run.h"
 #include "io/net/log_sink.h"
 
-enum { ANSWER_MS = 2000 }; /* other nodes are waited for so long */
+enum { USUAL_WAIT_MS = 2000 };
 
 /* ---- this node ---- */
 
@@ -90,6 +90,9 @@ static bool answer(const RubatoServiceRequest *request, RubatoByteWriter *writer
 
 void engine_serve_status(RubatoEngine *engine)
 {
+    pthread_mutex_lock(&engine->lock);
+    engine->status_wait_ms = USUAL_WAIT_MS;
+    pthread_mutex_unlock(&engine->lock);
     services_serve_own(engine->services, SERVICE_STATUS, answer, engine);
 }
 
@@ -115,10 +118,11 @@ static GVariant *read_answer(const RubatoServiceAnswer *answer)
 static void add_others(RubatoEngine *engine, GVariantBuilder *list)
 {
     g_autoptr(GArray) nodes = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    const RubatoQuestion question = { .service = SERVICE_STATUS, .timeout_ms = ANSWER_MS };
+    RubatoQuestion question = { .service = SERVICE_STATUS };
     RubatoServiceAnswer reply;
 
     pthread_mutex_lock(&engine->lock);
+    question.timeout_ms = engine->status_wait_ms;
     for (uint32_t i = 0; i < engine->n_nodes; i++)
         if (i != engine->self && engine->losses[i].text == NULL)
             g_array_append_val(nodes, i);

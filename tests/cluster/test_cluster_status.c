@@ -17,6 +17,9 @@
 
 enum { N_ROWS = 4000, EPOCHS = 2, BATCH = 40 };
 
+/* How long a node is waited for that will answer, and one that will not. */
+enum { LONG_MS = 100000, SHORT_MS = 300 };
+
 static const ClusterShape shapes[] = {
     { .n_nodes = 1, .nodes = { { 1, 2 } } },
     { .n_nodes = 3, .nodes = { { 1, 2 }, { 1, 0 }, { 1, 2 } } },
@@ -41,9 +44,39 @@ static void tear_down(void)
 
 /* ---- in a node ---- */
 
+/* What a case has the nodes do. */
+typedef struct {
+    uint32_t wait_ms;
+    bool continues; /* without node 2, which the case kills while worker 0 stands still */
+} Scene;
+
+static const Scene usual = { LONG_MS, false }, impatient = { SHORT_MS, false },
+                   losing = { LONG_MS, true };
+
+typedef struct {
+    RubatoEngine *engine;
+    RubatoDataset *dataset;
+    bool continues;
+} Job;
+
+/* Ends with the beat at which the scheduler finds that the node's process has ended. */
+static void wait_for_loss(RubatoEngine *engine)
+{
+    bool is_lost = false;
+
+    while (!is_lost) {
+        size_t n;
+        RubatoNodeState *const states = rubato_engine_list_nodes(engine, &n);
+
+        is_lost = states[2].is_lost;
+        rubato_node_states_free(states, n);
+    }
+}
+
 /* Worker r takes 2 + r batches. */
 static bool read_some(RubatoWorker *worker, void *user_data, GError **error)
 {
+    const Job *const job = user_data;
     const RubatoReaderOptions options = { .split = RUBATO_SPLIT_DYNAMIC,
                                           .batch_rows = BATCH,
                                           .ahead = 1,
@@ -54,7 +87,8 @@ static bool read_some(RubatoWorker *worker, void *user_data, GError **error)
     g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "w", RUBATO_F32, error);
     if (table == NULL)
         return false;
-    g_autoptr(RubatoReader) reader = rubato_worker_open_reader(worker, user_data, &options, error);
+    g_autoptr(RubatoReader) reader =
+        rubato_worker_open_reader(worker, job->dataset, &options, error);
     if (reader == NULL)
         return false;
     for (uint32_t i = 0; i < 2 + rank; i++) {
@@ -68,6 +102,10 @@ static bool read_some(RubatoWorker *worker, void *user_data, GError **error)
         char byte;
 
         cluster_say("held");
+        if (job->continues) {
+            wait_for_loss(job->engine);
+            cluster_say("lost");
+        }
         EXPECT(read(gate[0], &byte, 1) == 0, "the end of the pipe");
     }
     if (!rubato_worker_barrier(worker, error))
@@ -80,17 +118,29 @@ static bool read_some(RubatoWorker *worker, void *user_data, GError **error)
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
     const char *const tables[] = { "w", NULL };
-    const RubatoTableSpec spec = { .name = "w", .n_keys = 100, .model = "asp" };
+    const Scene *const scene = data;
+    const RubatoTableSpec spec = {
+        .name = "w", .n_keys = 100, .model = "asp", .replicas = scene->continues ? 1 : 0
+    };
     g_autofree char *path = g_build_filename(dir, "rows.ffm", NULL);
     const char *const paths[] = { path, NULL };
     g_autoptr(RubatoDataset) dataset =
         rubato_dataset_open(&(RubatoDataSpec){ .paths = paths }, error);
 
-    (void)data;
+    Job job = { engine, dataset, scene->continues };
+    const RubatoTask task = { .name = "train",
+                              .run = read_some,
+                              .user_data = &job,
+                              .tables = tables,
+                              .on_loss = scene->continues ? RUBATO_ON_LOSS_CONTINUE
+                                                          : RUBATO_ON_LOSS_FAIL };
     close(gate[1]);
+    pthread_mutex_lock(&engine->lock);
+    engine->status_wait_ms = scene->wait_ms;
+    pthread_mutex_unlock(&engine->lock);
     cluster_say("port %u ", health_port(engine->health));
     return dataset != NULL && rubato_engine_create_table(engine, &spec, error) &&
-           cluster_run_task(engine, "train", read_some, dataset, tables, error);
+           rubato_engine_run(engine, &task, error);
 }
 
 /* ---- in the case ---- */
@@ -99,7 +149,8 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
 static char *ask(ClusterRun *run, uint32_t node, const char *option, int status, const char *err)
 {
     g_autofree char *port = cluster_text_after(run, node, "port ");
-    const char *const argv[] = { TEST_BIN_DIR "/rubato", "status", g_strstrip(port), option, NULL };
+    const char *const argv[] = { TEST_BIN_DIR "/rubato", "status", "--timeout=100",
+                                 g_strstrip(port),       option,   NULL };
     g_autoptr(GError) error = NULL;
     g_autofree char *complained = NULL;
     char *said = NULL;
@@ -123,15 +174,20 @@ static JsonNode *ask_for_json(ClusterRun *run, uint32_t node)
     return root;
 }
 
-static ClusterRun *begin(const ClusterShape *shape)
+static ClusterRun *begin_with(const ClusterShape *shape, const Scene *scene)
 {
     ClusterRun *run = cluster_run_new(shape);
 
-    cluster_start(run, play, NULL);
+    cluster_start(run, play, scene);
     for (uint32_t i = 0; i < shape->n_nodes; i++)
         cluster_wait_for(run, i, "port ");
     cluster_wait_for(run, 0, "held");
     return run;
+}
+
+static ClusterRun *begin(const ClusterShape *shape)
+{
+    return begin_with(shape, &usual);
 }
 
 static void end(ClusterRun *run)
@@ -224,11 +280,10 @@ START_TEST(status_of_another_node_is_its_own_and_names_the_scheduler_s)
 }
 END_TEST
 
-/* Node 20 does not run, and is not lost for a minute: it is waited for during 2 s. Who waits for
- * whom is told: its workers are in the second barrier, or have not reached it. */
+/* Node 20 does not run, and is not lost for a minute. Node 7 may be late as well. */
 START_TEST(status_does_not_wait_for_a_node_that_stands_still)
 {
-    ClusterRun *run = begin(&shapes[1]);
+    ClusterRun *run = begin_with(&shapes[1], &impatient);
 
     cluster_signal(run, 2, SIGSTOP);
     g_autofree char *text = ask(run, 0, NULL, 0, "");
@@ -236,6 +291,38 @@ START_TEST(status_does_not_wait_for_a_node_that_stands_still)
     ck_assert_msg(strstr(text, "node 20 does not say how far it is: ") != NULL, "%s", text);
     ck_assert_msg(strstr(text, "\n  1       3     reads  3 ") != NULL, "%s", text);
     end(run);
+}
+END_TEST
+
+/* What the lost node's workers had read is left again, for the others. */
+START_TEST(status_tells_of_a_task_that_goes_on_without_a_lost_node)
+{
+    ClusterRun *run = begin_with(&shapes[1], &losing);
+
+    cluster_signal(run, 2, SIGKILL);
+    cluster_wait_for(run, 0, "lost");
+    g_autofree char *text = ask(run, 0, NULL, 0, "");
+    ck_assert_msg(strstr(text, "\n20    lost   ") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "task train continues without the workers of lost nodes\n") != NULL,
+                  "%s", text);
+    ck_assert_msg(strstr(text, "\n  1       3     reads  3 ") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "\n  3       20 ") == NULL, "%s", text);
+    g_autoptr(JsonNode) root = ask_for_json(run, 0);
+    JsonObject *const status = json_node_get_object(root);
+    JsonObject *const whole = json_object_get_object_member(status, "run");
+    JsonObject *const queue = element(element(whole, "tasks", 0), "readers", 0);
+    JsonObject *const own = element(element(status, "nodes", 0), "tasks", 0);
+    ck_assert_int_eq(json_object_get_int_member(queue, "done") +
+                         json_object_get_int_member(queue, "dealt") +
+                         json_object_get_int_member(queue, "left"),
+                     EPOCHS * json_object_get_int_member(element(own, "readers", 0), "blocks"));
+    ck_assert_int_eq(json_object_get_int_member(element(queue, "nodes", 1), "node"), 20);
+    ck_assert_int_eq(json_object_get_int_member(element(queue, "nodes", 1), "dealt"), 0);
+    close(gate[1]);
+    cluster_expect_end(run, 2, -SIGKILL);
+    cluster_expect_end(run, 0, 0);
+    cluster_expect_end(run, 1, 0);
+    cluster_run_free(run);
 }
 END_TEST
 
@@ -260,6 +347,7 @@ int main(void)
     tcase_add_loop_test(cases, status_tells_which_worker_has_which_block, 0, G_N_ELEMENTS(shapes));
     tcase_add_test(cases, status_of_another_node_is_its_own_and_names_the_scheduler_s);
     tcase_add_test(cases, status_does_not_wait_for_a_node_that_stands_still);
+    tcase_add_test(cases, status_tells_of_a_task_that_goes_on_without_a_lost_node);
     tcase_add_test(cases, status_of_a_run_that_has_ended_is_refused);
     return run_suite(suite);
 }

@@ -125,6 +125,11 @@ static GBytes *read_answer(const GByteArray *answer, const char *address, GError
     const char *const text = (const char *)answer->data;
     const char *const end = answer->len > 0 ? g_strstr_len(text, answer->len, "\r\n\r\n") : NULL;
 
+    if (answer->len == 0) { /* as of a run that ends just now */
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                    "%s has closed the connection without an answer", address);
+        return NULL;
+    }
     if (end == NULL || end - text < (gssize)strlen("HTTP/1.1 200") ||
         !g_str_has_prefix(text, "HTTP/1.") || memchr(text, '\0', (size_t)(end - text)) != NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
