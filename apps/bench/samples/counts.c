@@ -58,6 +58,68 @@ bool sample_growth(Bench *bench, size_t n, BenchSample *sample, GError **error)
     return true;
 }
 
+/* ---- how long sweeps of expired rows hold a request up ---- */
+
+enum {
+    GETS_BETWEEN = 1000, /* two looks at how many rows there are */
+    SWEEP_S = 120,       /* a sweep takes some seconds */
+};
+
+/* Gets one after the other, until sweeps have removed all rows; the longest that one took. */
+static bool get_while_swept(Bench *bench, double *longest, GError **error)
+{
+    const double began = bench_now();
+    const RubatoKey key = bench_key(bench->what, 0);
+    RubatoTableStats stats = { .n_rows = 1 };
+    float value;
+
+    *longest = 0;
+    while (stats.n_rows > 0) {
+        for (int i = 0; i < GETS_BETWEEN; i++) {
+            const double before = bench_now();
+
+            if (!rubato_kv_table_get(bench->table, &key, 1, &value, error))
+                return false;
+            const double took = bench_now() - before;
+            *longest = MAX(*longest, took);
+        }
+        if (!rubato_engine_table_stats(bench->engine, "bench", &stats, error))
+            return false;
+        if (bench_now() - began > SWEEP_S) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "%" G_GUINT64_FORMAT " expired rows are still there after %d s",
+                        stats.n_rows, SWEEP_S);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool sample_expiry(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    double longest_add;
+    RubatoTableStats full, empty;
+    size_t resident;
+
+    if (!add_rows(bench, n, &bench->next_row, &longest_add, error) ||
+        !rubato_engine_table_stats(bench->engine, "bench", &full, error))
+        return false;
+    resident = bench_resident_bytes(0);
+    for (uint32_t i = 0; i <= bench->what->table.expire_after; i++)
+        if (!rubato_kv_table_clock(bench->table, error))
+            return false;
+    if (!get_while_swept(bench, &sample->own, error) ||
+        !rubato_engine_table_stats(bench->engine, "bench", &empty, error))
+        return false;
+    sample->limit = 0;
+    detail(bench, "rows that expired", (double)full.n_rows);
+    detail(bench, "megabytes of the table with them", (double)full.n_bytes / 1e6);
+    detail(bench, "... and without", (double)empty.n_bytes / 1e6);
+    detail(bench, "resident megabytes of the process with them", (double)resident / 1e6);
+    detail(bench, "... then without", (double)bench_resident_bytes(0) / 1e6);
+    return true;
+}
+
 /* ---- messages between nodes ---- */
 
 /* The messages between two nodes, in both directions. */

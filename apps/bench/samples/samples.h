@@ -40,6 +40,7 @@ bool get_ragged(Bench *bench, size_t n, GError **error);
 /* ---- counts.c: each is a `sample` of cases ---- */
 
 bool sample_growth(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_expiry(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_messages(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_mixed(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_row_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
