@@ -95,6 +95,18 @@ else()
     message(STATUS "No libmicrohttpd: nodes do not answer probes and \`rubato status\` over HTTP")
 endif()
 
+# Binds threads to cores, and memory to NUMA nodes.
+pkg_check_modules(HWLOC QUIET IMPORTED_TARGET hwloc>=2.1)
+add_library(rubato_hwloc INTERFACE)
+if(HWLOC_FOUND)
+    target_compile_definitions(rubato_hwloc INTERFACE RUBATO_HAS_HWLOC)
+    target_link_libraries(rubato_hwloc INTERFACE PkgConfig::HWLOC)
+    set(RUBATO_HWLOC_LIBRARY hwloc)
+    set(RUBATO_HWLOC_FLAG " -lhwloc")
+else()
+    message(STATUS "No libhwloc: threads are not bound to cores")
+endif()
+
 if(RUBATO_TESTS)
     pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check>=0.15)
 endif()

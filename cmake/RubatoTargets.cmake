@@ -66,7 +66,7 @@ function(rubato_add_library)
         set_target_properties(${library} PROPERTIES LINKER_LANGUAGE C)
         target_link_libraries(${library} PRIVATE rubato_sanitizers Threads::Threads
             PkgConfig::ZMQ PkgConfig::SODIUM PkgConfig::LIBCONFIG PkgConfig::ZLIB PkgConfig::ZSTD
-            rubato_aes rubato_microhttpd m)
+            rubato_aes rubato_microhttpd rubato_hwloc m)
         target_link_libraries(${library} PUBLIC PkgConfig::GLIB)
     endforeach()
 endfunction()

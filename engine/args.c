@@ -1,5 +1,5 @@
-/* An engine from the command line: --cluster, --node, --servers, --workers and --plugin, and what
- * `rubato run`, `rubato scheduler` and others put into the environment. */
+/* An engine from the command line: --cluster, --node, --servers, --workers, --bind-cores, --numa
+ * and --plugin, and what `rubato run`, `rubato scheduler` and others put into the environment. */
 #include <rubato/engine.h>
 #include <rubato/error.h>
 #include <rubato/plugin.h>
@@ -84,6 +84,7 @@ RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **erro
 {
     g_autofree char *file = NULL;
     g_auto(GStrv) plugins = NULL;
+    gboolean bind_cores = FALSE, numa = FALSE;
     int node = -1, servers = 0, workers = 0;
     const GOptionEntry entries[] = {
         { "cluster", 0, 0, G_OPTION_ARG_FILENAME, &file, "Run as a node of this cluster file",
@@ -93,6 +94,10 @@ RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **erro
           "Server threads of a single process (default 1)", "N" },
         { "workers", 0, 0, G_OPTION_ARG_INT, &workers,
           "Workers of a single process, where the task does not say (default 1)", "N" },
+        { "bind-cores", 0, 0, G_OPTION_ARG_NONE, &bind_cores,
+          "Bind servers to cores of their own, and workers to the others", NULL },
+        { "numa", 0, 0, G_OPTION_ARG_NONE, &numa, "... and rows to the NUMA nodes of their servers",
+          NULL },
         { "plugin", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &plugins,
           "Load models, storages and update rules from this file; may be repeated", "FILE" },
         { 0 },
@@ -119,6 +124,8 @@ RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **erro
     if (announcement.role != RUBATO_ROLE_NONE)
         config.announcement = &announcement;
     config.cluster_file = file;
+    config.bind_cores = bind_cores;
+    config.numa = numa;
     if (!check(&config, node, servers != 0 || workers != 0, error) ||
         !take_number("--servers", servers, &config.servers, error) ||
         !take_number("--workers", workers, &config.workers, error))

@@ -113,6 +113,7 @@ static void describe_task_host(RubatoEngine *engine)
                                     .helper = &engine->helper,
                                     .services = engine->services,
                                     .tensors = engine->tensors,
+                                    .binding = engine->binding,
                                     .workers_of = engine->workers_of,
                                     .stall_ms = engine->stall_ms,
                                     .history = engine->history,
@@ -120,13 +121,60 @@ static void describe_task_host(RubatoEngine *engine)
                                     .user = engine };
 }
 
-static bool start_threads(RubatoEngine *engine, GError **error)
+/* The number of this node's first server. */
+static uint32_t first_server(const RubatoEngine *engine)
 {
     uint32_t first = 0;
-    bool started;
 
     for (uint32_t node = 0; node < engine->self; node++)
         first += engine->servers_of[node];
+    return first;
+}
+
+/* Threads that start from here on are bound, if that is asked for. */
+static bool begin_binding(RubatoEngine *engine, GError **error)
+{
+    const Cluster *const cluster = engine->cluster;
+    const bool numa = engine->config.numa || (cluster != NULL && cluster->numa);
+    const ThreadBindingSetup setup = {
+        .cluster = cluster,
+        .single = { engine->servers_of[0], engine->workers_of[0] },
+        .self = engine->self,
+        .first_server = first_server(engine),
+        .is_announced = engine->config.cluster_file == NULL,
+        .numa = numa,
+    };
+
+    if (!numa && !engine->config.bind_cores && (cluster == NULL || !cluster->bind_cores))
+        return true;
+    engine->binding = thread_binding_new(&setup, error);
+    thread_binding_begin(engine->binding);
+    return engine->binding != NULL;
+}
+
+static bool start_servers(RubatoEngine *engine, GError **error)
+{
+    for (uint32_t i = 0; i < engine->n_servers; i++) {
+        Server *const server = &engine->servers[i];
+
+        if (engine->binding != NULL)
+            server->home = thread_binding_home(engine->binding, i);
+        if (!server_start(server)) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                        "cannot start %u server threads: %s", engine->n_servers, g_strerror(errno));
+            return false;
+        }
+        if (engine->binding != NULL &&
+            !thread_binding_bind_server(engine->binding, i, server->actor.thread, error))
+            return false;
+    }
+    return true;
+}
+
+static bool start_threads(RubatoEngine *engine, GError **error)
+{
+    const uint32_t first = first_server(engine);
+
     engine->n_servers = engine->servers_of[engine->self];
     engine->servers = g_aligned_alloc0(engine->n_servers + 1, sizeof(Server), _Alignof(Server));
     engine->long_handlers = g_new0(LongHandler, engine->n_servers + 1);
@@ -137,14 +185,11 @@ static bool start_threads(RubatoEngine *engine, GError **error)
         engine->office.servers[first + i].actor = &engine->servers[i].actor;
     }
     describe_task_host(engine);
-    started =
-        actor_start(&engine->helper, "helper") && actor_start(&engine->part_steps, "part steps");
-    for (uint32_t i = 0; i < engine->n_servers && started; i++)
-        started = server_start(&engine->servers[i]);
-    if (!started)
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "cannot start %u server threads: %s",
-                    engine->n_servers, g_strerror(errno));
-    return started;
+    if (actor_start(&engine->helper, "helper") && actor_start(&engine->part_steps, "part steps"))
+        return start_servers(engine, error);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "cannot start the threads of a node: %s",
+                g_strerror(errno));
+    return false;
 }
 
 /* Who was ended, as the others call it: with the lock held. (transfer full) */
@@ -267,7 +312,7 @@ static bool start(RubatoEngine *engine, GError **error)
 {
     if (!take_faults_of_environment(engine, error) || !engine_begin_health(engine, error) ||
         !describe(engine, error) || !begin_faults_on_demand(engine, error) ||
-        !engine_begin_history(engine, error))
+        !engine_begin_history(engine, error) || !begin_binding(engine, error))
         return false;
     if (engine->stall_ms == 0)
         engine->stall_ms = 10000;
@@ -367,7 +412,9 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
     actor_init(&engine->part_steps, handle_invoke, NULL);
     led_snapshots_init(engine);
     snapshot_asks_init(&engine->snapshot_asks, tell_scheduler, engine);
-    if (!start(engine, error)) {
+    const bool started = start(engine, error);
+    thread_binding_end(engine->binding);
+    if (!started) {
         g_clear_pointer(&engine, rubato_engine_free);
         return NULL;
     }
@@ -543,6 +590,7 @@ void rubato_engine_free(RubatoEngine *engine)
     pthread_mutex_destroy(&engine->lock);
     cluster_free(engine->cluster);
     snapshot_asks_clear(&engine->snapshot_asks);
+    thread_binding_free(engine->binding);
     free(engine);
     registry_release();
 }
@@ -566,6 +614,11 @@ uint32_t rubato_engine_node(const RubatoEngine *engine)
 const char *rubato_engine_faults(const RubatoEngine *engine)
 {
     return engine->on_demand.text;
+}
+
+const char *rubato_engine_binding(const RubatoEngine *engine)
+{
+    return engine->binding != NULL ? thread_binding_text(engine->binding) : NULL;
 }
 
 uint32_t rubato_engine_n_nodes(const RubatoEngine *engine)

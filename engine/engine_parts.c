@@ -134,6 +134,7 @@ static bool expect(RubatoEngine *engine, Move *move, Server *to, GError **error)
     RubatoKey first;
     uint64_t n;
 
+    MEMORY_HOME_SCOPE(to->home);
     partition_range(&table->partition, move->part, &first, &n);
     arrival.shard = shard_new_seeded(table->spec, first, n, table->hash_seed, error);
     move->is_expected = arrival.shard != NULL && servers_expect_part(to, &arrival, error);

@@ -31,6 +31,7 @@
 #include <rubato/engine.h>
 #include <rubato/error.h>
 
+#include "engine/binding/thread_binding.h"
 #include "engine/catalogue.h"
 #include "engine/cluster/cluster_file.h"
 #include "engine/cluster/rendezvous.h"
@@ -107,7 +108,8 @@ struct RubatoEngine {
     NoNumbers no_numbers;       /* that they have told */
     LongHandler *long_handlers; /* by server of this node; the thread that ticks */
     uint32_t n_servers;
-    Sweeper sweeper; /* of these servers */
+    ThreadBinding *binding; /* NULL: threads are not bound */
+    Sweeper sweeper;        /* of these servers */
     TaskHost task_host;
     Services *services;
     TensorRouter *tensors;

@@ -43,6 +43,7 @@ static void create_shards(Server *server, void *data)
     const Table *table = creation->table;
     GError *error = NULL;
 
+    MEMORY_HOME_SCOPE(server->home);
     server_add_table(server, table->id, table->map->n_parts);
     for (uint32_t part = 0; part < table->map->n_parts && error == NULL; part++) {
         RubatoShard *shard;

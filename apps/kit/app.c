@@ -116,6 +116,8 @@ bool app_start(App *app, GError **error)
         .node = app->node,
         .servers = app->servers,
         .workers = app->workers,
+        .bind_cores = app->bind_cores,
+        .numa = app->numa,
         .handle_signals = true,
         .take_signal = take_signal,
         .signal_data = app,

@@ -117,6 +117,8 @@ struct App {
     double time_limit;  /* seconds; infinite: none */
     double target_loss; /* minus infinity: none */
     bool keep_going;    /* when training diverges */
+    bool bind_cores;    /* threads to cores, */
+    bool numa;          /* and rows to NUMA nodes */
     char *cluster;
     RubatoAnnouncement announcement; /* in its place; no role: none */
     uint32_t node, servers, workers;

@@ -31,7 +31,7 @@ typedef struct {
     int epochs, batch_size;
     double learning_rate;
     double time_limit; /* 0: not given */
-    gboolean keep_going;
+    gboolean keep_going, bind_cores, numa;
     char *checkpoint;
     char *checkpoint_every;
     int keep;
@@ -430,6 +430,8 @@ static bool read_flags(App *app, Flags *flags, GError **error)
         flags->learning_rate != RATE_NOT_GIVEN ? flags->learning_rate : app->program->learning_rate;
     app->seed = (uint64_t)flags->seed;
     app->keep_going = flags->keep_going;
+    app->bind_cores = flags->bind_cores;
+    app->numa = flags->numa;
     return true;
 }
 
@@ -499,6 +501,10 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
           "Be a node of the cluster in FILE (or RUBATO_CLUSTER)", "FILE" },
         { "node", 0, 0, G_OPTION_ARG_INT, &flags->node, "Which of its nodes (or RUBATO_NODE)",
           "ID" },
+        { "bind-cores", 0, 0, G_OPTION_ARG_NONE, &flags->bind_cores,
+          "Bind servers to cores of their own, and workers to the others", NULL },
+        { "numa", 0, 0, G_OPTION_ARG_NONE, &flags->numa,
+          "... and rows to the NUMA nodes of their servers", NULL },
         { "servers", 0, 0, G_OPTION_ARG_INT, &flags->servers,
           "Server threads of a single process (default 1)", "N" },
         { "workers", 'w', 0, G_OPTION_ARG_INT, &flags->workers,

@@ -37,13 +37,25 @@ static const char *const KNOWN_TRANSPORTS[] = {
 };
 
 static const char *const ROOT_KEYS[] = { "cluster", NULL };
-static const char *const CLUSTER_KEYS[] = {
-    "name",        "scheduler", "nodes",         "heartbeat_ms",
-    "timeout_ms",  "stall_ms",  "rendezvous_ms", "transport",
-    "secret_file", "encrypt",   "authenticate",  "insecure",
-    "service_mib", "placement", "limits",        "plugins",
-    NULL
-};
+static const char *const CLUSTER_KEYS[] = { "name",
+                                            "scheduler",
+                                            "nodes",
+                                            "heartbeat_ms",
+                                            "timeout_ms",
+                                            "stall_ms",
+                                            "rendezvous_ms",
+                                            "transport",
+                                            "secret_file",
+                                            "encrypt",
+                                            "authenticate",
+                                            "insecure",
+                                            "service_mib",
+                                            "placement",
+                                            "limits",
+                                            "plugins",
+                                            "bind_cores",
+                                            "numa",
+                                            NULL };
 static const char *const SCHEDULER_KEYS[] = { "host", "port", "node", NULL };
 static const char *const NODE_KEYS[] = {
     "id", "host", "port", "servers", "workers", "limits", NULL
@@ -233,6 +245,13 @@ static bool read_bounds(const ClusterFaults *faults, const config_setting_t *gro
     return setting_read_number(faults, group, "the cluster", &service, &cluster->service_mib);
 }
 
+static bool read_binding(const ClusterFaults *faults, const config_setting_t *group,
+                         Cluster *cluster)
+{
+    return setting_read_truth(faults, group, "the cluster", "bind_cores", &cluster->bind_cores) &&
+           setting_read_truth(faults, group, "the cluster", "numa", &cluster->numa);
+}
+
 static bool refuse_placement(const ClusterFaults *faults, unsigned line, const char *name)
 {
     g_autofree char *shown = g_strescape(name, NULL);
@@ -342,7 +361,8 @@ static bool read_cluster(const ClusterFaults *faults, const config_setting_t *ro
            cluster_check_roles(faults, cluster,
                                setting_line(config_setting_get_member(group, "nodes"))) &&
            read_times(faults, group, cluster) && read_bounds(faults, group, cluster) &&
-           read_plugins(faults, group, cluster) && read_security(faults, group, cluster);
+           read_binding(faults, group, cluster) && read_plugins(faults, group, cluster) &&
+           read_security(faults, group, cluster);
 }
 
 Cluster *cluster_parse(const char *text, size_t length, const char *path, GError **error)

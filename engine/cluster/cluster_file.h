@@ -59,6 +59,8 @@ typedef struct {
     uint32_t rendezvous_ms;
     uint32_t service_mib; /* of one node's requests to services that a node keeps */
     char *placement;      /* the name of a strategy */
+    bool bind_cores;      /* threads have cores of their own */
+    bool numa;            /* and rows are in the NUMA nodes of their servers */
     char **plugins;       /* paths, ended by NULL; or NULL */
     char *transport;      /* one of the known names, or CLUSTER_AUTO_TRANSPORT */
     char *secret_file;    /* the file in which nodes find the run's secret; NULL: none is named */

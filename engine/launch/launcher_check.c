@@ -10,6 +10,7 @@
 
 #include "engine/cluster/cluster_file.h"
 #include "engine/cluster/secret_source.h"
+#include "engine/launch/launcher_binding.h"
 #include "engine/launch/launcher_hosts.h"
 
 typedef struct {
@@ -197,6 +198,16 @@ static void append_security(Check *check, GString *report)
     }
 }
 
+/* Which threads would be bound to which cores of this machine. */
+static void append_binding(Check *check, GString *report)
+{
+    g_autoptr(GError) error = NULL;
+
+    if ((check->cluster->bind_cores || check->cluster->numa) &&
+        !binding_report(check->cluster, report, &error))
+        add_fault(check, error->message);
+}
+
 bool rubato_launch_check(const char *cluster_file, GString *report, GError **error)
 {
     g_return_val_if_fail(cluster_file != NULL && report != NULL, false);
@@ -216,6 +227,7 @@ bool rubato_launch_check(const char *cluster_file, GString *report, GError **err
                            "a stalled call says so after %u ms\n",
                            cluster->heartbeat_ms, cluster->timeout_ms, cluster->stall_ms);
     append_security(&check, report);
+    append_binding(&check, report);
     for (guint i = 0; i < sockets->len; i++)
         close(g_array_index(sockets, int, i));
     if (faults->len == 0)

@@ -10,6 +10,7 @@
 #include "engine/cluster/announcer.h"
 #include "engine/cluster/jobs/job_place.h"
 #include "engine/cluster/own_address.h"
+#include "engine/launch/launcher_binding.h"
 #include "engine/launch/launcher_findings.h"
 #include "engine/launch/launcher_hosts.h"
 #include "engine/launch/launcher_machine.h"
@@ -17,7 +18,9 @@
 
 typedef struct {
     GPtrArray *findings;
+    Cluster *cluster; /* of RUBATO_CLUSTER; NULL: none */
     MachineNeeds needs;
+    BindingNeeds binding;
 } Check;
 
 /* An empty variable is like none. */
@@ -193,18 +196,25 @@ static char *describe_role(const RubatoAnnouncement *announcement)
 
 static void take_needs(Check *check, const RubatoAnnouncement *announcement)
 {
+    const uint32_t threads = MAX(announcement->threads, 1);
+
+    check->binding.is_announced = true;
     switch (announcement->role) {
     case RUBATO_ROLE_SCHEDULER:
         check->needs.n_nodes = announcement->servers + announcement->workers + 1;
         break;
     case RUBATO_ROLE_SERVER:
     case RUBATO_ROLE_WORKER:
-        check->needs.n_threads = MAX(announcement->threads, 1);
+        check->needs.n_threads = threads;
+        check->binding.single = announcement->role == RUBATO_ROLE_SERVER
+                                    ? (CoreUser){ .servers = threads }
+                                    : (CoreUser){ .workers = threads };
         check->needs.n_nodes = 3; /* the least with such a node */
         break;
     case RUBATO_ROLE_NODE:
         check->needs.n_threads = MAX(announcement->servers, announcement->workers);
         check->needs.n_nodes = announcement->nodes;
+        check->binding.single = (CoreUser){ announcement->servers, announcement->workers };
         break;
     case RUBATO_ROLE_NONE:
         break;
@@ -257,6 +267,8 @@ static void check_announcer(Check *check, Announcer *announcer)
         add_failure(check, "settings", g_strdup(announcer->announcement->settings), error);
         return;
     }
+    check->binding.is_asked = announcer->own->bind_cores || announcer->own->numa;
+    check->binding.numa = announcer->own->numa;
     describe_transport(check, announcer->own);
     if (!find_addresses(check, announcer, &error)) {
         add_failure(check, "address", g_strdup("none at which this node could receive"), error);
@@ -299,6 +311,8 @@ static char *advise_alone(void)
 
 static void check_alone(Check *check)
 {
+    check->binding.single = (CoreUser){ .servers = 1, .workers = 1 };
+
     g_autofree char *outward = own_address_outward();
     char *const advice = advise_alone();
 
@@ -354,6 +368,10 @@ static void check_cluster_node(Check *check, const Cluster *cluster, const Clust
     g_autoptr(GError) error = NULL;
     SecretOrigin origin;
 
+    check->binding = (BindingNeeds){ .cluster = cluster,
+                                     .number = (uint32_t)(node - cluster->nodes),
+                                     .is_asked = cluster->bind_cores || cluster->numa,
+                                     .numa = cluster->numa };
     check->needs.n_nodes = cluster->n_nodes;
     check->needs.n_threads = MAX(node->servers, node->workers);
     findings_add(check->findings, "role",
@@ -372,11 +390,12 @@ static void check_cluster_node(Check *check, const Cluster *cluster, const Clust
 static void check_cluster_file(Check *check, const char *path)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(Cluster) cluster = cluster_read(path, &error);
-    const ClusterNode *const node = cluster != NULL ? find_node(cluster, &error) : NULL;
+    const ClusterNode *node;
 
+    check->cluster = cluster_read(path, &error);
+    node = check->cluster != NULL ? find_node(check->cluster, &error) : NULL;
     if (node != NULL)
-        check_cluster_node(check, cluster, node);
+        check_cluster_node(check, check->cluster, node);
     else
         add_failure(check, "role", g_strdup("a node of a cluster file"), error);
 }
@@ -417,5 +436,7 @@ GPtrArray *rubato_launch_check_here(void)
     check_starter(&check);
     check_place(&check);
     machine_check(check.findings, "", &check.needs);
+    binding_check(check.findings, &check.binding);
+    cluster_free(check.cluster);
     return check.findings;
 }

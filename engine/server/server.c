@@ -20,6 +20,7 @@ void server_init(Server *server, uint32_t number, PostOffice *office,
     server->fail_task = fail_task;
     server->user = user;
     server->no_numbers = NULL;
+    server->home = NULL;
     server->arrival = (Arrival){ 0 };
     server->starved = false;
     server->complaint = NULL;

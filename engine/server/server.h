@@ -12,6 +12,7 @@
 #include "engine/server/no_numbers.h"
 #include "io/net/deferred_adds.h"
 #include "io/net/post_office/post_office.h"
+#include "models/storage/memory_home.h"
 
 /* A part whose state comes from another node. */
 typedef struct {
@@ -29,7 +30,8 @@ struct Server {
     PostOffice *office;
     void (*fail_task)(void *user, uint32_t epoch, int code, const char *text); /* RubatoError */
     void *user;
-    NoNumbers *no_numbers; /* of the node; set before the start. NULL: they are not logged */
+    NoNumbers *no_numbers;  /* of the node; set before the start. NULL: they are not logged */
+    const MemoryHome *home; /* of its shards' rows; set before the start. NULL: none */
 
     /* owner only */
     GPtrArray *tables; /* of ServerTable, by table id; NULL: dropped */

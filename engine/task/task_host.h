@@ -4,6 +4,7 @@
 #ifndef RUBATO_ENGINE_TASK_TASK_HOST_H
 #define RUBATO_ENGINE_TASK_TASK_HOST_H
 
+#include "engine/binding/thread_binding.h"
 #include "engine/collectives/tensor_router.h"
 #include "engine/control/control.h"
 #include "engine/server/server.h"
@@ -19,7 +20,8 @@ typedef struct {
     TensorRouter *tensors;
     const uint32_t *workers_of; /* by node number: workers of a task that names no number */
     uint32_t stall_ms;
-    History *history; /* NULL: none is kept */
+    History *history;             /* NULL: none is kept */
+    const ThreadBinding *binding; /* of the workers' threads; NULL: they are not bound */
 
     /* Sends a control message to the scheduler, wherever it runs. Any thread that holds no lock of
      * the task, because on the scheduler's node the answer may come within the call. */

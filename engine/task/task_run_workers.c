@@ -380,6 +380,7 @@ static void *work(void *user)
     RubatoTaskRun *run = self->run;
     RubatoWorker *worker = &self->worker;
     g_autoptr(GError) error = NULL;
+    thread_binding_bind_worker(run->host->binding, worker->local_rank);
     worker_begin(worker);
     caller_place = CALLER_IN_TASK;
     caller_task = (CallerTask){ run->epoch, &run->cancelled };

@@ -83,6 +83,13 @@ typedef struct {
     uint32_t servers;         /* in one process: the number of server threads; 0 means 1 */
     uint32_t workers;         /* in one process: workers of a task that names no number; 0: 1 */
 
+    /* Whether threads are bound to cores: each server to one of its own, workers to those that no
+     * server of the node has. With numa they are, too, and the rows of a server are in memory of
+     * the NUMA node of its core. Nodes of one host share its cores out. True also if the cluster
+     * file says so. Without hwloc, and where the system does not allow it, the engine does not
+     * start: RUBATO_ERROR_INVALID. */
+    bool bind_cores, numa;
+
     /* After this many milliseconds a call that still waits says in the log for whom, and again
      * after each further stall_ms. 0 means 10,000, or the cluster file's number. */
     uint32_t stall_ms;
@@ -119,11 +126,12 @@ typedef struct {
  * _CANCELLED (by a signal) or _NODE_LOST. (transfer full) */
 RUBATO_API RubatoEngine *rubato_engine_new(const RubatoEngineConfig *config, GError **error);
 
-/* The same from the command line: takes --cluster FILE, --node ID, --servers N, --workers N and
- * --plugin FILE (rubato_load_plugin) out of argv and leaves the rest. --help prints these flags and
- * ends the program. A cluster file and a node that no flag names come from the environment
- * variables RUBATO_CLUSTER and RUBATO_NODE, which `rubato run` sets. Without these, RUBATO_ROLE and
- * the variables with it make the process a node. The engine handles signals. (transfer full) */
+/* The same from the command line: takes --cluster FILE, --node ID, --servers N, --workers N,
+ * --bind-cores, --numa and --plugin FILE (rubato_load_plugin) out of argv and leaves the rest.
+ * --help prints these flags and ends the program. A cluster file and a node that no flag names come
+ * from the environment variables RUBATO_CLUSTER and RUBATO_NODE, which `rubato run` sets. Without
+ * these, RUBATO_ROLE and the variables with it make the process a node. The engine handles signals.
+ * (transfer full) */
 RUBATO_API RubatoEngine *rubato_engine_new_from_args(int *argc, char ***argv, GError **error);
 
 /* Leaves the run and stops every thread. It first waits until all living nodes have made this call
@@ -138,6 +146,10 @@ RUBATO_API uint32_t rubato_engine_node(const RubatoEngine *engine);
 /* The faults on demand of this run, as the environment variable RUBATO_FAULTS gives them; NULL if
  * there are none. (transfer none) */
 RUBATO_API const char *rubato_engine_faults(const RubatoEngine *engine);
+
+/* Which threads of this node are bound to which cores, on a line for people; NULL if none are.
+ * (transfer none) */
+RUBATO_API const char *rubato_engine_binding(const RubatoEngine *engine);
 
 /* How many nodes the run has, and how many server threads on all nodes together. */
 RUBATO_API uint32_t rubato_engine_n_nodes(const RubatoEngine *engine);

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "models/spec.h"
+#include "models/storage/memory_home.h"
 #include "models/storage/storage.h"
 
 #define ALIGNMENT 64u
@@ -60,6 +61,7 @@ static unsigned char *allocate_rows(size_t n_bytes)
     void *rows = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (rows == MAP_FAILED)
         return NULL;
+    memory_home_take(memory_home(), rows, n_bytes);
     (void)madvise(rows, n_bytes, MADV_HUGEPAGE); /* advice: a kernel without them serves as well */
     return rows;
 }

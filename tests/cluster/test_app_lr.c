@@ -681,6 +681,25 @@ START_TEST(lr_keeps_going_where_asked_and_says_that_it_diverges)
 }
 END_TEST
 
+/* ---- threads that are bound ---- */
+
+START_TEST(lr_tells_which_threads_it_has_bound)
+{
+    g_autofree char *dir = make_folder();
+    g_autofree char *rows = write_text(dir, "rows", "1 1:1\n-1 2:1\n");
+    Outcome outcome = run_program((Place)_i, "rubato-lr",
+                                  (const char *const[]){ "--train", rows, "--bind-cores", NULL });
+
+    if (outcome.status == 0)
+        ck_assert_msg(strstr(outcome.out, "  bound          server 0 on processor") != NULL,
+                      "%.4000s", outcome.out);
+    else /* it is refused on a machine that cannot */
+        ck_assert_msg(strstr(outcome.err, "bind_cores: ") != NULL, "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    remove_folder(dir);
+}
+END_TEST
+
 /* ---- what is wrong ---- */
 
 static const BadCall bad_calls[] = {
@@ -768,6 +787,7 @@ static Suite *lr_suite(void)
     tcase_add_test(tcase, lr_refuses_what_is_said_otherwise_than_the_model_has_it);
     tcase_add_loop_test(tcase, lr_that_diverges_ends_with_advice_and_saves_nothing, 0, 2);
     tcase_add_loop_test(tcase, lr_keeps_going_where_asked_and_says_that_it_diverges, 0, 2);
+    tcase_add_loop_test(tcase, lr_tells_which_threads_it_has_bound, 0, 2);
     tcase_add_loop_test(tcase, a_model_that_cannot_be_loaded_ends_the_run_on_every_node, 0, 2);
     tcase_add_loop_test(tcase, lr_refuses_what_is_wrong, 0, (int)G_N_ELEMENTS(bad_calls));
     tcase_add_loop_test(tcase, lr_refuses_to_test_on_what_is_wrong, 0,

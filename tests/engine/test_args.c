@@ -51,6 +51,23 @@ START_TEST(servers_and_workers_are_taken_and_the_rest_is_left)
 }
 END_TEST
 
+START_TEST(threads_and_rows_are_bound_where_it_is_asked_for)
+{
+    static const char *const lines[] = { "app --bind-cores", "app --numa --servers 2" };
+    g_autoptr(GError) error = NULL;
+    Line line;
+    RubatoEngine *engine = engine_of(lines[_i], &line, &error);
+
+    ck_assert_int_eq(line.argc, 1);
+    if (engine == NULL) /* without hwloc, or in a container that may not */
+        check_error(&error, RUBATO_ERROR_INVALID, _i == 0 ? "bind_cores" : "", NULL);
+    else
+        ck_assert((strstr(rubato_engine_binding(engine), "rows in the NUMA") != NULL) == (_i == 1));
+    rubato_engine_free(engine);
+    g_free(line.texts);
+}
+END_TEST
+
 START_TEST(no_flags_make_one_process)
 {
     Line line;
@@ -258,6 +275,7 @@ int main(void)
     unsetenv("RUBATO_CLUSTER");
     unsetenv("RUBATO_NODE");
     tcase_add_test(cases, servers_and_workers_are_taken_and_the_rest_is_left);
+    tcase_add_loop_test(cases, threads_and_rows_are_bound_where_it_is_asked_for, 0, 2);
     tcase_add_test(cases, no_flags_make_one_process);
     tcase_add_loop_test(cases, flags_that_make_no_sense_are_refused, 0, G_N_ELEMENTS(wrong));
     tcase_add_loop_test(cases, what_is_no_number_is_refused, 0, 3);

@@ -56,6 +56,39 @@ START_TEST(what_is_given_back_is_taken_again_as_zeros)
 }
 END_TEST
 
+static size_t n_shown;
+
+static void count_shown(const MemoryHome *home, void *memory, size_t n_bytes)
+{
+    (void)home;
+    (void)memory;
+    n_shown += n_bytes;
+}
+
+/* Huge pages are shown with the whole region in which they are. */
+START_TEST(all_blocks_are_shown_to_the_home_of_the_pool)
+{
+    const MemoryHome home = { count_shown };
+    SegmentPool pool;
+
+    {
+        MEMORY_HOME_SCOPE(&home);
+        segment_pool_init(&pool, BLOCK_BYTES, _i == 0 ? SIZE_MAX : 0);
+    }
+    for (size_t i = 0; i < MANY; i++) {
+        (void)segment_pool_take(&pool);
+        ck_assert_uint_ge(n_shown, segment_pool_bytes(&pool));
+    }
+    if (_i == 0)
+        ck_assert_uint_eq(n_shown, MANY * BLOCK_BYTES);
+    segment_pool_clear(&pool);
+    n_shown = 0;
+    ck_assert_ptr_nonnull(segment_pool_take(&pool)); /* it keeps its home */
+    ck_assert_uint_ge(n_shown, BLOCK_BYTES);
+    segment_pool_clear(&pool);
+}
+END_TEST
+
 /* Small tables have few bytes, large ones no small mappings for ever. */
 START_TEST(first_blocks_are_mapped_and_unmapped_one_by_one)
 {
@@ -88,6 +121,7 @@ int main(void)
     TCase *tcase = tcase_create("segment pool");
 
     tcase_add_test(tcase, blocks_are_zero_and_no_two_share_a_byte);
+    tcase_add_loop_test(tcase, all_blocks_are_shown_to_the_home_of_the_pool, 0, 2);
     tcase_add_test(tcase, what_is_given_back_is_taken_again_as_zeros);
     tcase_add_test(tcase, first_blocks_are_mapped_and_unmapped_one_by_one);
     tcase_set_timeout(tcase, 60);

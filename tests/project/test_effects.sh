@@ -68,7 +68,7 @@ refused rubato-lr replicas 'needs several nodes' "${rows[@]}" --replicas 1
 refused rubato-lr replicas 'there are none under --model sparse_ssp' "${rows[@]}" -m sparse_ssp --replicas 1
 refused rubato-lr replicas 'there are none with --checkpoint' "${rows[@]}" --checkpoint d --replicas 1
 refused rubato-gbdt replicas 'rubato-gbdt cannot have any' "${rows[@]}" --replicas 1
-always all replicas
+always all replicas bind-cores numa
 refused rubato-lr output 'needs --predict FILE' "${rows[@]}" --output x
 refused rubato-lr checkpoint-every 'needs --checkpoint DIR' "${rows[@]}" --checkpoint-every 2
 refused rubato-lr keep 'needs --checkpoint DIR' "${rows[@]}" --keep 2

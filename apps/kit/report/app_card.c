@@ -25,6 +25,12 @@ static uint32_t n_servers(const App *app)
     return app->engine != NULL ? rubato_engine_n_servers(app->engine) : 0;
 }
 
+/* Which threads of this node are bound where; NULL: none. */
+static const char *app_binding(const App *app)
+{
+    return app->engine != NULL ? rubato_engine_binding(app->engine) : NULL;
+}
+
 static uint32_t n_workers(const App *app)
 {
     return app->engine != NULL ? rubato_engine_n_workers(app->engine) : 0;
@@ -132,6 +138,8 @@ char *app_card_text(const App *app)
     g_string_append_printf(text, "%s\n  %-14s %s\n", app->program->name, "run", run);
     if (app_faults(app) != NULL)
         g_string_append_printf(text, "  %-14s %s\n", "FAULTS", app_faults(app));
+    if (app_binding(app) != NULL)
+        g_string_append_printf(text, "  %-14s %s\n", "bound", app_binding(app));
     if (n_lost(app) > 0)
         g_string_append_printf(text, "  %-14s %u of %u, and the run went on\n", "lost nodes",
                                n_lost(app), n_nodes(app));
@@ -257,6 +265,8 @@ char *app_card_json(const App *app)
     app_json_add_int(builder, "replicas", app->replicas);
     app_json_add_int(builder, "lost_nodes", n_lost(app));
     app_json_add_text(builder, "faults", app_faults(app));
+    if (app_binding(app) != NULL)
+        app_json_add_text(builder, "bound", app_binding(app));
     app_json_add_int(builder, "epochs", app->epochs);
     app_json_add_int(builder, "samples", app->n_samples);
     add_double(builder, "seconds", app->seconds);

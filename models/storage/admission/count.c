@@ -18,6 +18,7 @@
 #include "io/key_hash.h"
 #include "models/spec.h"
 #include "models/storage/admission/admission.h"
+#include "models/storage/memory_home.h"
 
 #define LINE_BYTES 64u
 #define N_COUNTERS 4u
@@ -54,6 +55,7 @@ static RubatoAdmission *create(const RubatoAdmissionSetup *setup, GError **error
                     spec->name, n_lines * LINE_BYTES);
         return NULL;
     }
+    memory_home_take(memory_home(), lines, n_lines * LINE_BYTES);
     (void)madvise(lines, n_lines * LINE_BYTES, MADV_HUGEPAGE); /* keys are all over it */
     admission = g_new0(CountAdmission, 1);
     admission->key_hash = key_hash_make(setup->seed);

@@ -42,7 +42,7 @@ static unsigned char *map(size_t n_bytes)
 }
 
 /* Addresses for pages that begin where a huge one may; NULL if there are none. */
-static unsigned char *map_huge(size_t n_bytes)
+static unsigned char *map_huge(size_t n_bytes, const MemoryHome *home)
 {
     unsigned char *memory = map(n_bytes + HUGE_PAGE_BYTES);
 
@@ -54,6 +54,7 @@ static unsigned char *map_huge(size_t n_bytes)
         munmap(memory, before);
     munmap(memory + before + n_bytes, HUGE_PAGE_BYTES - before);
     memory += before;
+    memory_home_take(home, memory, n_bytes);
     (void)madvise(memory, n_bytes, MADV_HUGEPAGE); /* advice: it works without them, slower */
     return memory;
 }
@@ -95,7 +96,8 @@ static bool add_region(SegmentPool *pool)
         return false;
     pool->regions = regions;
     region.n_returned = g_try_new0(uint16_t, n_pages);
-    region.memory = region.n_returned == NULL ? NULL : map_huge(n_pages * HUGE_PAGE_BYTES);
+    region.memory =
+        region.n_returned == NULL ? NULL : map_huge(n_pages * HUGE_PAGE_BYTES, pool->home);
     if (region.memory == NULL) {
         g_free(region.n_returned);
         return false;
@@ -204,7 +206,8 @@ static void release_page(SegmentPool *pool, unsigned char *page, uint16_t *n_ret
 
 void segment_pool_init(SegmentPool *pool, size_t block_bytes, size_t huge_from)
 {
-    *pool = (SegmentPool){ .block_bytes = block_bytes, .huge_from = huge_from };
+    *pool =
+        (SegmentPool){ .block_bytes = block_bytes, .huge_from = huge_from, .home = memory_home() };
 }
 
 static unsigned char *map_single(SegmentPool *pool)
@@ -216,6 +219,7 @@ static unsigned char *map_single(SegmentPool *pool)
         return NULL;
     pool->singles = singles;
     block = map(pool->block_bytes);
+    memory_home_take(pool->home, block, pool->block_bytes);
     if (block != NULL)
         pool->singles[pool->n_singles++] = block;
     return block;
@@ -297,5 +301,7 @@ void segment_pool_clear(SegmentPool *pool)
     g_free(pool->free_pages);
     g_free(pool->singles);
     g_free(pool->regions);
-    segment_pool_init(pool, pool->block_bytes, pool->huge_from);
+    *pool = (SegmentPool){ .block_bytes = pool->block_bytes,
+                           .huge_from = pool->huge_from,
+                           .home = pool->home };
 }

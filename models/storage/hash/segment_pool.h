@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "models/storage/memory_home.h"
+
 /* Memory mapped for huge pages. */
 typedef struct {
     unsigned char *memory;
@@ -22,7 +24,8 @@ typedef struct {
 typedef struct {
     /* immutable */
     size_t block_bytes;
-    size_t huge_from; /* bytes of blocks, from which on they come from huge pages */
+    size_t huge_from;       /* bytes of blocks, from which on they come from huge pages */
+    const MemoryHome *home; /* of the shard; NULL: none */
 
     void **singles; /* blocks with a mapping of their own */
     size_t n_singles;

@@ -69,6 +69,7 @@ START_TEST(cluster_file_defaults_hold_for_what_is_left_out)
     ck_assert_uint_eq(cluster->rendezvous_ms, 30000);
     ck_assert_uint_eq(cluster->service_mib, 1024);
     ck_assert_str_eq(cluster->placement, "even");
+    ck_assert(!cluster->bind_cores && !cluster->numa);
     ck_assert_uint_eq(cluster->nodes[0].limits.memory_mib, 0);
     ck_assert_uint_eq(cluster->nodes[0].limits.network_mib, 0);
     ck_assert_uint_eq(cluster->nodes[0].limits.queries, 0);
@@ -89,6 +90,17 @@ START_TEST(cluster_file_limits_of_a_node_come_before_those_of_the_cluster)
     ck_assert_uint_eq(cluster->nodes[1].limits.memory_mib, 7);
     ck_assert_uint_eq(cluster->nodes[1].limits.network_mib, 3);
     ck_assert_uint_eq(cluster->nodes[1].limits.queries, 50);
+}
+END_TEST
+
+START_TEST(cluster_file_binds_threads_and_rows)
+{
+    g_autoptr(Cluster) threads =
+        parse_good("cluster = { " SCHEDULER NODES " bind_cores = true; };");
+    g_autoptr(Cluster) rows = parse_good("cluster = { " SCHEDULER NODES " numa = true; };");
+
+    ck_assert(threads->bind_cores && !threads->numa);
+    ck_assert(rows->numa);
 }
 END_TEST
 
@@ -280,6 +292,8 @@ static const Fault FAULTS[] = {
     { TIMES("heartbeat_ms = 0;"), 4, "'heartbeat_ms' of the cluster is 0", "from 1" },
     { TIMES("rendezvous_ms = 0;"), 4, "'rendezvous_ms' of the cluster is 0", NULL },
     { TIMES("placement = \"fair\";"), 4, "unknown placement \"fair\"", "known: even, balance" },
+    { TIMES("bind_cores = 1;"), 4, "'bind_cores' of the cluster is a whole number", "true" },
+    { TIMES("numa = \"yes\";"), 4, "'numa' of the cluster is a text", "true" },
     { TIMES("limits = 7;"), 4, "'limits' is a whole number", "limits = { memory_mib = 4096; };" },
     { TIMES("limits = { memory_mib = 0; };"), 4, "'memory_mib' of the limits of the cluster is 0",
       "from 1 to 1048576" },
@@ -481,6 +495,7 @@ int main(void)
 
     tcase_add_test(meaning, cluster_file_of_the_design_is_read);
     tcase_add_test(meaning, cluster_file_defaults_hold_for_what_is_left_out);
+    tcase_add_test(meaning, cluster_file_binds_threads_and_rows);
     tcase_add_test(meaning, cluster_file_plugins_lie_in_its_folder);
     tcase_add_test(meaning, cluster_file_limits_of_a_node_come_before_those_of_the_cluster);
     tcase_add_test(meaning, cluster_file_sorts_nodes_by_id_and_finds_them);

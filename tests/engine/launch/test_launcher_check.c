@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/binding/core_topology.h"
 #include "engine/launch/launcher_hosts.h"
 #include "engine/launch/launcher_output.h"
 #include "tests/support/cluster/launch_fixture.h"
@@ -48,6 +49,41 @@ static char *check_file(const char *host, uint16_t scheduler_port, uint16_t port
     ck_assert(fine == (*error == NULL));
     return g_string_free(report, FALSE);
 }
+
+/* On a machine that hwloc makes up. Two nodes are here, and one is elsewhere. */
+START_TEST(check_prints_which_threads_would_be_bound_where)
+{
+    static const char text[] =
+        "cluster = { scheduler = { host = \"127.0.0.1\"; port = 4100; }; bind_cores = true;\n"
+        "nodes = ( { id = 3; host = \"127.0.0.1\"; port = 0; servers = 2; workers = 2; },\n"
+        "{ id = 5; host = \"" ELSEWHERE "\"; port = 0; servers = 4; },\n"
+        "{ id = 7; host = \"localhost\"; port = 0; servers = 1; workers = 0; } ); };\n";
+    g_autofree char *path = launch_write_file("bound.cfg", text, 0600);
+    g_autoptr(GString) report = g_string_new(NULL);
+    g_autoptr(CoreTopology) topology = core_topology_read(NULL);
+    g_autoptr(GError) error = NULL;
+
+    g_setenv("HWLOC_SYNTHETIC", "numa:2 core:4 pu:1", TRUE);
+    g_setenv("HWLOC_THISSYSTEM", "0", TRUE);
+    rubato_launch_check(path, report, &error); /* the port may be another program's */
+    if (topology == NULL) {
+        ck_assert_msg(strstr(error->message, "libhwloc-dev") != NULL, "%s", error->message);
+        return;
+    }
+    ck_assert_msg(
+        strstr(report->str,
+               "\nNUMA nodes of this machine: 2: 0 with 4 cores and 1.0 GiB, 1 with 4 cores and "
+               "1.0 GiB\n"
+               "node 3: server 0 on processor 0 (NUMA node 0), server 1 on processor 3 (NUMA node "
+               "0); worker 0 on processors 1-2 (NUMA node 0), worker 1 on processors 4-5 (NUMA "
+               "node 1); other threads on processors 0-5\n") != NULL,
+        "%s", report->str);
+    ck_assert_msg(strstr(report->str, "\nnode 7: server 6 on processor 6 (NUMA node 1); other "
+                                      "threads on processors 6-7\n") != NULL,
+                  "%s", report->str);
+    ck_assert_msg(strstr(report->str, "node 5: ") == NULL, "%s", report->str);
+}
+END_TEST
 
 START_TEST(check_prints_what_would_run)
 {
@@ -325,6 +361,7 @@ int main(void)
 
     tcase_add_loop_test(check, check_wants_no_more_of_zeromq_than_of_tcp, 0, 2);
     tcase_add_test(check, check_prints_what_would_run);
+    tcase_add_test(check, check_prints_which_threads_would_be_bound_where);
     tcase_add_test(check, check_names_each_busy_port);
     tcase_add_test(check, check_finds_one_port_under_two_names);
     tcase_add_test(check, check_names_an_unknown_host);

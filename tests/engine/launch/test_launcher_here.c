@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/binding/core_topology.h"
 #include "engine/launch/launcher_findings.h"
 #include "engine/launch/launcher_machine.h"
 #include "tests/support/cluster/launch_fixture.h"
@@ -167,6 +168,41 @@ START_TEST(environment_tells_what_a_program_would_be)
     g_autoptr(GPtrArray) findings = rubato_launch_check_here();
     for (size_t i = 0; i < G_N_ELEMENTS(environments[_i].expected) && expected[i].name != NULL; i++)
         expect(findings, &expected[i]);
+}
+END_TEST
+
+/* Machines that hwloc makes up. */
+#define TWO_NUMA "HWLOC_THISSYSTEM=0", "HWLOC_SYNTHETIC=numa:2 core:2 pu:1"
+
+static const struct {
+    const char *variables[12];
+    Expected expected[2];
+} bound[] = {
+    { { TWO_NUMA },
+      { { "NUMA nodes", "2: 0 with 2 cores", FINE, NULL },
+        { "bound", "no threads; with --bind-cores they would be: server 0 on processor 0", FINE,
+          NULL } } },
+    { { TWO_NUMA, WORKER, "RUBATO_THREADS=2", "RUBATO_SETTINGS=numa = true;" },
+      { { "bound", "worker 0 on processors 0-1 (NUMA node 0), worker 1 on processors 2-3", FINE,
+          NULL } } },
+    { { "HWLOC_THISSYSTEM=0", "HWLOC_SYNTHETIC=core:2 pu:1", WORKER, "RUBATO_THREADS=4",
+        "RUBATO_SETTINGS=bind_cores = true;" },
+      { { "bound", "workers 0-3 on processors 0-1", SHORT, "4 workers share 2 cores" } } },
+};
+
+START_TEST(machine_decides_which_threads_would_be_bound_where)
+{
+    const Expected *expected = bound[_i].expected;
+    g_autoptr(CoreTopology) topology = core_topology_read(NULL);
+
+    clear_variables();
+    set_variables(bound[_i].variables);
+    g_autoptr(GPtrArray) findings = rubato_launch_check_here();
+    for (size_t i = 0; i < G_N_ELEMENTS(bound[_i].expected) && expected[i].name != NULL; i++)
+        if (topology != NULL)
+            expect(findings, &expected[i]);
+        else if (_i > 0) /* it is asked for */
+            expect(findings, &(Expected){ "bound", "none can be", FAILS, "libhwloc-dev" });
 }
 END_TEST
 
@@ -423,6 +459,8 @@ int main(void)
 
     tcase_add_loop_test(place, environment_tells_what_a_program_would_be, 0,
                         G_N_ELEMENTS(environments));
+    tcase_add_loop_test(place, machine_decides_which_threads_would_be_bound_where, 0,
+                        G_N_ELEMENTS(bound));
     tcase_add_loop_test(place, port_of_the_scheduler_is_tried, 0, 2);
     tcase_add_loop_test(place, cluster_file_of_the_environment_is_read, 0,
                         G_N_ELEMENTS(cluster_nodes));

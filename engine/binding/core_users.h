@@ -1,0 +1,19 @@
+/* The nodes that share the cores of this host.
+ *
+ * Threads: any; may block for as long as the resolver does. */
+#ifndef RUBATO_ENGINE_BINDING_CORE_USERS_H
+#define RUBATO_ENGINE_BINDING_CORE_USERS_H
+
+#include "engine/binding/core_plan.h"
+#include "engine/cluster/cluster_file.h"
+
+/* The nodes of the cluster whose hosts are this machine, by their ids; the one of this number, and
+ * where it stands among them. It is among them whatever its host is. (transfer full) */
+CoreUser *core_users_of(const Cluster *cluster, uint32_t number, uint32_t *n, uint32_t *self);
+
+/* Whether this node alone uses the cores that it may use. It is so in a run without a cluster file
+ * if these are not all of the machine: then whoever started the node, such as a job system, has
+ * given it these, and others to the others. Nodes that `rubato run` starts all have what it has. */
+bool core_users_are_apart(const CoreTopology *topology, bool is_announced);
+
+#endif

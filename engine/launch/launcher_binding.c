@@ -1,0 +1,119 @@
+/* What `rubato check` says of cores and NUMA nodes: see launcher_binding.h. */
+#include "engine/launch/launcher_binding.h"
+
+#include "engine/binding/core_users.h"
+#include "engine/launch/launcher_findings.h"
+#include "engine/launch/launcher_hosts.h"
+
+/* "2: 0 with 8 cores and 31.2 GiB, 1 with …". (transfer full) */
+static char *describe_numa(const CoreTopology *topology)
+{
+    GString *const text = g_string_new(NULL);
+
+    g_string_append_printf(text, "%u", topology->n_numa_nodes);
+    for (uint32_t i = 0; i < topology->n_numa_nodes; i++) {
+        const NumaNode *const node = &topology->numa_nodes[i];
+
+        g_string_append_printf(text, "%s %u with %u core%s and %.1f GiB", i == 0 ? ":" : ",",
+                               node->number, node->n_cores, node->n_cores == 1 ? "" : "s",
+                               (double)node->n_bytes / (1 << 30));
+    }
+    return g_string_free(text, FALSE);
+}
+
+/* The number of the node's first server in the run. */
+static uint32_t first_server(const BindingNeeds *needs)
+{
+    uint32_t first = 0;
+
+    for (uint32_t i = 0; needs->cluster != NULL && i < needs->number; i++)
+        first += needs->cluster->nodes[i].servers;
+    return first;
+}
+
+static CorePlan *make_plan(const CoreTopology *topology, const BindingNeeds *needs)
+{
+    g_autofree CoreUser *users = NULL;
+    uint32_t n, self = 0;
+
+    if (needs->cluster == NULL)
+        return core_plan_new(topology, &needs->single, 1, 0);
+    users = core_users_of(needs->cluster, needs->number, &n, &self);
+    return core_plan_new(topology, users, n, self);
+}
+
+static void add_plan(GPtrArray *findings, const CoreTopology *topology, const BindingNeeds *needs)
+{
+    g_autoptr(CorePlan) plan = make_plan(topology, needs);
+    g_autofree char *text = core_plan_describe(plan, topology, first_server(needs));
+    char *const shortage = core_plan_shortage(plan);
+
+    if (!needs->is_asked) {
+        g_free(shortage);
+        findings_add(findings, "bound",
+                     g_strdup_printf("no threads; with --bind-cores they would be: %s", text));
+        return;
+    }
+    char *const all = g_strdup_printf(
+        "%s%s%s", text, needs->numa ? "; rows in the NUMA nodes of their servers" : "",
+        needs->is_announced && !core_users_are_apart(topology, true)
+            ? "; if no other node of the run is on this host"
+            : "");
+    if (shortage == NULL)
+        findings_add(findings, "bound", all);
+    else
+        findings_add_fault(findings, "bound", all, RUBATO_FINDING_SHORT, shortage);
+}
+
+void binding_check(GPtrArray *findings, const BindingNeeds *needs)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(CoreTopology) topology = core_topology_read(&error);
+
+    if (topology == NULL || topology->n_cores == 0) {
+        findings_add_fault(findings, "bound", g_strdup("no threads, and none can be"),
+                           needs->is_asked ? RUBATO_FINDING_FAILS : RUBATO_FINDING_FINE,
+                           needs->is_asked
+                               ? g_strdup(error != NULL ? error->message : "hwloc finds no core")
+                               : NULL);
+        return;
+    }
+    findings_add(findings, "NUMA nodes", describe_numa(topology));
+    add_plan(findings, topology, needs);
+}
+
+static bool is_here(const ClusterNode *node)
+{
+    Host host = { 0 };
+    bool is_local;
+
+    if (!host_resolve(&host, node->host, "", NULL))
+        return false;
+    is_local = host.local;
+    host_clear(&host);
+    return is_local;
+}
+
+bool binding_report(const Cluster *cluster, GString *report, GError **error)
+{
+    g_autoptr(CoreTopology) topology = core_topology_read(error);
+
+    if (topology == NULL) {
+        g_prefix_error(error, "%s: bind_cores: ", cluster->path);
+        return false;
+    }
+    g_autofree char *numa = describe_numa(topology);
+    g_string_append_printf(report, "\nNUMA nodes of this machine: %s\n", numa);
+    for (uint32_t i = 0; i < cluster->n_nodes; i++) {
+        const BindingNeeds needs = { .cluster = cluster, .number = i };
+
+        if (!is_here(&cluster->nodes[i]))
+            continue;
+        g_autoptr(CorePlan) plan = make_plan(topology, &needs);
+        g_autofree char *text = core_plan_describe(plan, topology, first_server(&needs));
+        g_autofree char *shortage = core_plan_shortage(plan);
+        g_string_append_printf(report, "node %u: %s%s%s\n", cluster->nodes[i].id, text,
+                               shortage != NULL ? "; " : "", shortage != NULL ? shortage : "");
+    }
+    return true;
+}
