@@ -22,6 +22,7 @@ void server_init(Server *server, uint32_t number, PostOffice *office,
     server->no_numbers = NULL;
     server->home = NULL;
     server->arrival = (Arrival){ 0 };
+    server->sweeps = (SweepPace){ .now_us = g_get_monotonic_time };
     server->starved = false;
     server->complaint = NULL;
     server->partial_calls = NULL;

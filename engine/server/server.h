@@ -21,6 +21,13 @@ typedef struct {
     RubatoShard *shard; /* NULL: nothing is expected */
 } Arrival;
 
+/* Where sweeps of expired rows are, and how fast. */
+typedef struct {
+    int64_t (*now_us)(void); /* the time; set before the start */
+    uint32_t next;           /* of the shards that are swept */
+    uint32_t n_looks;        /* at rows of it at a time; 0: not known yet */
+} SweepPace;
+
 typedef struct Server Server;
 struct Server {
     Actor actor; /* first: the actor's handler finds the server */
@@ -42,7 +49,7 @@ struct Server {
     char *complaint;       /* a kept request failed, and why; NULL: none has */
     GArray *partial_calls; /* of handlers: see server_handlers.c; NULL until there are any */
     uint64_t collected_bytes; /* of them */
-    uint32_t next_swept;      /* of the shards that are swept: see server_sweep.c */
+    SweepPace sweeps;         /* see server_sweep.c */
     void *reserve;            /* memory for the error when memory runs out; NULL while it is used */
 };
 

@@ -102,9 +102,10 @@ bool shard_counts(const RubatoShard *shard, RubatoTimeUnit unit);
 void shard_pass_time(RubatoShard *shard, uint64_t n);
 void shard_reach_time(RubatoShard *shard, uint64_t time);
 
-/* Removes expired rows: looks at some hundred. False: nothing more is to be done until time has
- * passed. Rows are listed in another order afterwards. */
-bool shard_sweep(RubatoShard *shard);
+/* Removes expired rows: looks at up to *n_looks rows, or at some if that is less than ten. *n_looks
+ * becomes how many it has looked at. False: nothing more is to be done until time has passed. Rows
+ * are listed in another order afterwards. */
+bool shard_sweep(RubatoShard *shard, uint32_t *n_looks);
 
 /* Of a table that does not admit all keys: how many rows Adds have made, and how many of their rows
  * were left out. All 0 for another table. */

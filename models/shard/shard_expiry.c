@@ -136,18 +136,22 @@ static bool is_to_go(void *shard, RubatoKey key, const void *row)
 }
 
 /* An image has no copy of a row that a sweep removes: shards with one are left alone. */
-bool shard_sweep(RubatoShard *shard)
+bool shard_sweep(RubatoShard *shard, uint32_t *n_looks)
 {
     const uint64_t pause = MAX(1, shard->spec->expire_after / SWEEPS_AN_AGE);
 
-    if (shard->image != NULL)
+    if (shard->image != NULL) {
+        *n_looks = 0;
         return false;
+    }
     if (!shard->is_sweeping) {
-        if (shard->uses->time - shard->swept_at < pause)
+        if (shard->uses->time - shard->swept_at < pause) {
+            *n_looks = 0;
             return false;
+        }
         shard->swept_at = shard->uses->time;
     }
-    shard->is_sweeping = shard->bounded->sweep(shard->storage, &shard->swept, is_to_go, shard,
-                                               &shard->uses->n_expired);
+    shard->is_sweeping = shard->bounded->sweep(shard->storage, &shard->swept, n_looks, is_to_go,
+                                               shard, &shard->uses->n_expired);
     return shard->is_sweeping;
 }

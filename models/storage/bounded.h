@@ -46,11 +46,12 @@ typedef struct {
      * no longer valid. */
     size_t (*erase)(RubatoStorage *storage, const RubatoKey *keys, size_t n);
 
-    /* Looks through some hundred rows from *at on, and removes those of which `expires` says so;
-     * adds their number to *n_removed. *at becomes where the next call goes on. False: it was the
-     * end, and *at is the start again. Memory that is no longer needed is freed on the way. A row
-     * that is made, or moves, between two calls may be left out or be seen twice. */
-    bool (*sweep)(RubatoStorage *storage, StorageCursor *at,
+    /* Looks at up to *n_looks rows from *at on, or at those of the first bucket if these are more,
+     * and removes those of which `expires` says so; adds their number to *n_removed. *n_looks
+     * becomes how many it has looked at, perhaps none, and *at where the next call goes on. False:
+     * it was the end, and *at is the start again. Memory that is no longer needed is freed on the
+     * way. A row that is made, or moves, between two calls may be left out or be seen twice. */
+    bool (*sweep)(RubatoStorage *storage, StorageCursor *at, uint32_t *n_looks,
                   bool (*expires)(void *user, RubatoKey key, const void *row), void *user,
                   uint64_t *n_removed);
 } BoundedStorageOps;

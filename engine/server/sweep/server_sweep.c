@@ -1,5 +1,12 @@
 /* Removing expired rows, a slice of time at a time. Each slice begins where the last one ended:
- * next_swept counts the parts of the tables of all bindings.
+ * sweeps.next counts the parts of the tables of all bindings.
+ *
+ * Within a slice rows are looked at a piece at a time, and the time is read after each piece. What
+ * a look costs depends on the table: its rule may be a function of the user's. So the first piece
+ * of a part is the smallest there is, and pieces grow as long as they are short: a piece takes
+ * PIECE_US at most if looks cost what they did in the piece before. If they cost more, it ends
+ * later by as much, and the next piece is the smaller for it. What counts is how many rows were
+ * looked at: where a storage has few rows, a piece is over sooner, and the next may be of many.
  *
  * Only tables that tasks use are swept: between tasks keys are listed, and snapshots are written,
  * a piece at a time, and rows must not change their order meanwhile. What has expired is absent in
@@ -31,16 +38,42 @@ typedef enum {
     SWEEP_GOES_ON,
 } SweepState;
 
-static SweepState sweep_shard(RubatoShard *shard, int64_t end_us)
+enum {
+    PIECE_US = 50,
+    LEAST_LOOKS = 1, /* a bucket of a storage */
+    MOST_LOOKS = 512,
+};
+
+/* How many looks the next piece may have, if one that might have had n_looks had n_seen, and took
+ * that long. */
+static uint32_t next_looks(uint32_t n_looks, uint32_t n_seen, int64_t took_us)
+{
+    if (n_seen == 0)
+        return n_looks;
+
+    const uint64_t whole_us = (uint64_t)MAX(took_us, 0) * n_looks / n_seen;
+    if (whole_us > PIECE_US)
+        return (uint32_t)MAX(LEAST_LOOKS, n_looks * (uint64_t)PIECE_US / whole_us);
+    return whole_us > PIECE_US / 2 ? n_looks : MIN(2 * n_looks, MOST_LOOKS);
+}
+
+static SweepState sweep_shard(SweepPace *pace, RubatoShard *shard, int64_t end_us)
 {
     bool goes_on;
 
-    do {
-        goes_on = shard_sweep(shard);
-        if (g_get_monotonic_time() >= end_us)
+    for (int64_t before_us = pace->now_us(), now_us;; before_us = now_us) {
+        uint32_t n_seen;
+
+        pace->n_looks = MAX(LEAST_LOOKS, pace->n_looks);
+        n_seen = pace->n_looks;
+        goes_on = shard_sweep(shard, &n_seen);
+        now_us = pace->now_us();
+        pace->n_looks = next_looks(pace->n_looks, n_seen, now_us - before_us);
+        if (now_us >= end_us)
             return goes_on ? SWEEP_GOES_ON : SWEEP_ENDED;
-    } while (goes_on);
-    return SWEEP_DONE;
+        if (!goes_on)
+            return SWEEP_DONE;
+    }
 }
 
 /* The shards that may be swept: those of a task's table, part by part, then those of the next. */
@@ -74,19 +107,22 @@ static RubatoShard *find_swept(const Server *server, uint32_t i)
 /* A shard may have a new sweep as soon as one ends, because time passes. So slices go around. */
 bool server_sweep(Server *server, uint64_t seconds, int64_t most_us)
 {
-    const int64_t end_us = g_get_monotonic_time() + most_us;
+    SweepPace *const pace = &server->sweeps;
+    const int64_t end_us = pace->now_us() + most_us;
     const uint32_t n = count_parts(server);
 
     for (uint32_t i = 0; i < server->tables->len; i++)
         tell_time(server_find_table(server, i), seconds);
     for (uint32_t i = 0; i < n; i++) {
-        const uint32_t at = (server->next_swept + i) % n;
+        const uint32_t at = (pace->next + i) % n;
         RubatoShard *const shard = find_swept(server, at);
-        const SweepState state = shard == NULL ? SWEEP_DONE : sweep_shard(shard, end_us);
+        const SweepState state = shard == NULL ? SWEEP_DONE : sweep_shard(pace, shard, end_us);
 
+        if (state != SWEEP_GOES_ON)
+            pace->n_looks = 0; /* the next one's may cost more */
         if (state == SWEEP_DONE)
             continue;
-        server->next_swept = state == SWEEP_GOES_ON ? at : (at + 1) % n;
+        pace->next = state == SWEEP_GOES_ON ? at : (at + 1) % n;
         return true;
     }
     return false;

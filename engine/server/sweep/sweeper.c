@@ -14,7 +14,7 @@
 #include "io/net/monotonic.h"
 
 enum {
-    SLICE_US = 800, /* the last piece may end some ten later */
+    SLICE_US = 800, /* the last piece may end up to some hundred later: server_sweep.c */
     PAUSE_MS = 20,
     IDLE_MS = 200,
 };

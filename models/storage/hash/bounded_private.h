@@ -72,7 +72,7 @@ static inline void bounded_forget_row(BoundedStorage *bounded, const unsigned ch
 
 /* Ops. */
 size_t bounded_erase(RubatoStorage *storage, const RubatoKey *keys, size_t n);
-bool bounded_sweep(RubatoStorage *storage, StorageCursor *at,
+bool bounded_sweep(RubatoStorage *storage, StorageCursor *at, uint32_t *n_looks,
                    bool (*expires)(void *user, RubatoKey key, const void *row), void *user,
                    uint64_t *n_removed);
 

@@ -15,7 +15,6 @@
 #include "models/storage/hash/bounded_private.h"
 #include "models/storage/hash/paired.h"
 
-#define SWEPT_BUCKETS 64u /* at a time */
 #define FIRST_PLACE (UINT64_C(1) << 62)
 #define SLABS_PLACE UINT64_C(1) /* behind all segments: the slabs, of which n_bytes is a number */
 
@@ -62,10 +61,17 @@ size_t bounded_erase(RubatoStorage *storage, const RubatoKey *keys, size_t n)
 typedef struct {
     bool (*expires)(void *user, RubatoKey key, const void *row);
     void *user;
+    uint32_t n_asked;
 } Judge;
 
+static bool judge_row(Judge *judge, RubatoKey key, const void *row)
+{
+    judge->n_asked++;
+    return judge->expires(judge->user, key, row);
+}
+
 static uint64_t sweep_bucket(BoundedStorage *bounded, const Segment *segment, unsigned char *bucket,
-                             const Judge *judge)
+                             Judge *judge)
 {
     const BucketLayout layout = bounded->hash.source.layout;
     uint64_t n_removed = 0;
@@ -75,7 +81,7 @@ static uint64_t sweep_bucket(BoundedStorage *bounded, const Segment *segment, un
         unsigned char *cell = bucket_cell(layout, bucket, slot);
 
         if (key == BUCKET_EMPTY_KEY ||
-            !judge->expires(judge->user, key, hash_row_of_cell(&bounded->hash, cell)))
+            !judge_row(judge, key, hash_row_of_cell(&bounded->hash, cell)))
             continue;
         bounded_forget_row(bounded, cell);
         paired_erase(layout, segment, cell);
@@ -124,22 +130,24 @@ static bool sweep_slabs(BoundedStorage *bounded, StorageCursor *at)
     return at->place != 0;
 }
 
-bool bounded_sweep(RubatoStorage *storage, StorageCursor *at,
+bool bounded_sweep(RubatoStorage *storage, StorageCursor *at, uint32_t *n_looks,
                    bool (*expires)(void *user, RubatoKey key, const void *row), void *user,
                    uint64_t *n_removed)
 {
     BoundedStorage *bounded = (BoundedStorage *)storage;
     HashStorage *hash = &bounded->hash;
     const BucketLayout layout = hash->source.layout;
-    const Judge judge = { expires, user };
+    const uint32_t most_looks = *n_looks;
+    Judge judge = { expires, user, 0 };
 
+    *n_looks = 0;
     if (at->place == SLABS_PLACE)
         return sweep_slabs(bounded, at);
     if (at->place == 0) {
         at->place = FIRST_PLACE;
         at->n_bytes = 0;
         if (hash->row_of_empty_key != NULL &&
-            expires(user, BUCKET_EMPTY_KEY, hash->row_of_empty_key))
+            judge_row(&judge, BUCKET_EMPTY_KEY, hash->row_of_empty_key))
             *n_removed += erase_empty_key(hash);
     }
 
@@ -147,12 +155,14 @@ bool bounded_sweep(RubatoStorage *storage, StorageCursor *at,
     const size_t n_all =
         segment.buckets == NULL ? 0 : (size_t)(segment_end(layout, &segment) - segment.buckets);
     const size_t begin = MIN(at->n_bytes, n_all);
-    const size_t end = MIN(begin + SWEPT_BUCKETS * layout.bucket_bytes, n_all);
+    const size_t n_buckets = MAX(1, most_looks / layout.n_slots);
+    const size_t end = MIN(begin + n_buckets * layout.bucket_bytes, n_all);
 
     if (begin < end)
         prefetch_rows(hash, segment.buckets + begin, segment.buckets + end);
     for (size_t i = begin; i < end; i += layout.bucket_bytes)
         *n_removed += sweep_bucket(bounded, &segment, segment.buckets + i, &judge);
+    *n_looks = judge.n_asked;
     at->n_bytes = end;
     if (end == n_all) {
         const uint64_t swept = at->place;

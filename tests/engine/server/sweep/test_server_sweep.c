@@ -1,5 +1,6 @@
 /* Slices of sweeps: where they end, and where the next one begins. There are no threads: the test
  * handles each message itself, as the owner. */
+#include <rubato/plugin.h>
 #include <string.h>
 
 #include "engine/server/server.h"
@@ -134,6 +135,106 @@ START_TEST(slices_of_sweeps_go_around_all_tables)
 }
 END_TEST
 
+/* ---- how long a slice takes ---- */
+
+/* The time is what looks cost: it passes in the function that says which rows expire. */
+static int64_t now_ns;
+static int64_t cost_ns;
+static uint64_t n_looks;
+
+static int64_t read_time_us(void)
+{
+    return now_ns / 1000;
+}
+
+static bool expires_at_a_cost(const RubatoTableSpec *spec, RubatoKey key, const void *values,
+                              uint32_t age)
+{
+    (void)spec;
+    (void)values;
+    now_ns += cost_ns;
+    n_looks++;
+    return age > 0 && key % 2 == 0;
+}
+
+static const RubatoExpiryOps costly_expiry = { .name = "costly", .expires = expires_at_a_cost };
+
+static const RubatoTableSpec costly = {
+    .name = "costly", .storage = "hash", .model = "asp", .expire = "costly", .expire_after = 1
+};
+
+enum { SLICE_US = 800, COSTLY_KEYS = 50000 };
+
+static void run_costly_slice(Server *server, void *goes_on)
+{
+    *(bool *)goes_on = server_sweep(server, 0, SLICE_US);
+}
+
+/* From what costs next to nothing to a function that takes 20 microseconds. */
+static const int64_t costs_ns[] = { 20, 100, 1000, 5000, 20000 };
+
+START_TEST(no_slice_takes_more_than_a_millisecond_whatever_a_look_costs)
+{
+    uint64_t n_slices = 0, most_looks = 0;
+    bool goes_on = true;
+    Rig rig;
+
+    ck_assert(rubato_register_expiry(&costly_expiry, NULL));
+    rig_init(&rig);
+    rig.server.sweeps.now_us = read_time_us;
+    cost_ns = 0;
+    add_expiring(&rig, CLICKS, &costly, 2, COSTLY_KEYS);
+    cost_ns = costs_ns[_i];
+    for (uint32_t part = 0; part < 2; part++)
+        shard_pass_time(server_find_shard(&rig.server, CLICKS, part), 1);
+    for (n_looks = 0; goes_on; n_slices++) {
+        const int64_t before_ns = now_ns;
+        const uint64_t n_before = n_looks;
+
+        servers_run(&rig.server, 1, run_costly_slice, &goes_on);
+        require_msg(now_ns - before_ns <= 1000000, "slice %" G_GUINT64_FORMAT " took %g us",
+                    n_slices, (double)(now_ns - before_ns) / 1e3);
+        most_looks = MAX(most_looks, n_looks - n_before);
+    }
+    ck_assert_uint_eq(count_expired(&rig, CLICKS), COSTLY_KEYS);
+    ck_assert_uint_ge(n_looks, 2 * COSTLY_KEYS);
+    /* and no slice is much shorter than it may be: so many looks fit into it */
+    ck_assert_uint_le(n_slices,
+                      2 + (uint64_t)((double)n_looks * (double)cost_ns / 1e3 / SLICE_US * 1.01));
+    ck_assert_uint_le(most_looks, (uint64_t)(1000000 / cost_ns));
+    rig_clear(&rig);
+}
+END_TEST
+
+/* A table whose looks are cheap is followed by one whose looks are not. */
+START_TEST(a_slice_takes_the_first_looks_at_a_part_with_care)
+{
+    bool goes_on = true;
+    int64_t longest_ns = 0;
+    Rig rig;
+
+    ck_assert(rubato_register_expiry(&costly_expiry, NULL));
+    rig_init(&rig);
+    rig.server.sweeps.now_us = read_time_us;
+    cost_ns = 0;
+    add_expiring(&rig, EXPIRING, &expiring, 1, SWEPT_KEYS);
+    add_expiring(&rig, CLICKS, &costly, 2, SWEPT_KEYS);
+    cost_ns = 20000;
+    shard_pass_time(server_find_shard(&rig.server, EXPIRING, 0), 2);
+    for (uint32_t part = 0; part < 2; part++)
+        shard_pass_time(server_find_shard(&rig.server, CLICKS, part), 1);
+    while (goes_on) {
+        const int64_t before_ns = now_ns;
+
+        servers_run(&rig.server, 1, run_costly_slice, &goes_on);
+        longest_ns = MAX(longest_ns, now_ns - before_ns);
+    }
+    ck_assert_int_le(longest_ns, 1000000);
+    ck_assert_uint_eq(count_expired(&rig, EXPIRING), SWEPT_KEYS);
+    rig_clear(&rig);
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("server: sweep");
@@ -141,6 +242,9 @@ int main(void)
 
     tcase_add_test(cases, a_slice_of_a_sweep_may_end_after_any_part);
     tcase_add_test(cases, slices_of_sweeps_go_around_all_tables);
+    tcase_add_loop_test(cases, no_slice_takes_more_than_a_millisecond_whatever_a_look_costs, 0,
+                        G_N_ELEMENTS(costs_ns));
+    tcase_add_test(cases, a_slice_takes_the_first_looks_at_a_part_with_care);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
