@@ -78,21 +78,51 @@ uint32_t tensor_exchange_stall_ms(const TensorExchange *exchange)
 
 /* ---- the matchers of a single node ---- */
 
+static void begin_bundle(TensorExchange *exchange, Operation **ending)
+{
+    Decided decided;
+
+    if (fusion_take(exchange, &decided))
+        operation_begin(exchange, &decided, ending);
+}
+
+/* What was decided begins, or travels with what is decided behind it, if there is more. */
+static void begin_decided(TensorExchange *exchange, const Decided *decided, bool is_last,
+                          Operation **ending)
+{
+    bool suits = decided->error == NULL && !(is_last && exchange->bundle.n_names == 0);
+
+    for (uint32_t i = 0; suits && i < decided->set->n_local; i++)
+        suits = decided->entries[i] != NULL;
+    suits = suits && fusion_suits(exchange, decided->entries[0]);
+    if (exchange->bundle.n_names > 0 &&
+        !(suits && fusion_fits(exchange, decided->set, decided->entries[0])))
+        begin_bundle(exchange, ending);
+    if (suits)
+        fusion_add(exchange, decided->set, decided->number, decided->entries);
+    else
+        operation_begin(exchange, decided, ending);
+}
+
 /* A name was decided. */
-static void begin_operation(TensorExchange *exchange, const TensorOutcome *outcome,
-                            Operation **ending)
+static void begin_name(TensorExchange *exchange, const TensorOutcome *outcome, Operation **ending)
 {
     const TensorDecision *const decision = outcome->decision;
     TensorSet *const set = exchange_set(exchange, outcome->set);
     TensorEntry **const entries = g_memdup2(decision->tags, outcome->n_members * sizeof *entries);
+    const Decided decided = { .set = set,
+                              .number = decision->number,
+                              .entries = entries,
+                              .n_names = 1,
+                              .error =
+                                  decision->error == NULL ? NULL : g_error_copy(decision->error) };
 
     for (uint32_t i = 0; i < outcome->n_members; i++)
         if (entries[i] != NULL)
             g_hash_table_remove(exchange->pending, entries[i]);
     if (outcome->slot != TENSOR_NO_SLOT)
         exchange_fill(set, outcome->slot, decision->name, entries);
-    operation_begin(exchange, set, decision->number, entries, NULL,
-                    decision->error == NULL ? NULL : g_error_copy(decision->error), ending);
+    begin_decided(exchange, &decided, !tensor_sets_has_next(exchange->matchers), ending);
 }
 
 /* All workers have asked again for what is in a slot. */
@@ -100,13 +130,15 @@ static void begin_again(TensorExchange *exchange, const TensorOutcome *outcome, 
 {
     const TensorSet *const set = exchange_set(exchange, outcome->set);
     const TensorSlot *const slot = tensor_slots_at(set->slots, outcome->slot);
+    const bool is_last = slot->n == 1 && !tensor_sets_has_next(exchange->matchers);
 
     for (uint32_t i = 0; i < slot->n; i++) {
         TensorEntry **const entries = g_new(TensorEntry *, set->n);
 
         for (uint32_t place = 0; place < set->n; place++)
             entries[place] = exchange_entry_of(slot, i, place, outcome->held[place]);
-        operation_begin(exchange, set, 0, entries, NULL, NULL, ending);
+        begin_decided(exchange, &(Decided){ .set = set, .entries = entries, .n_names = 1 }, is_last,
+                      ending);
     }
 }
 
@@ -117,9 +149,11 @@ static Operation *take_outcomes(TensorExchange *exchange)
     TensorOutcome *outcome;
 
     while ((outcome = tensor_sets_next(exchange->matchers)) != NULL) {
+        if (outcome->kind != TENSOR_OUTCOME_NAME && outcome->kind != TENSOR_OUTCOME_AGAIN)
+            begin_bundle(exchange, &ending);
         switch (outcome->kind) {
         case TENSOR_OUTCOME_NAME:
-            begin_operation(exchange, outcome, &ending);
+            begin_name(exchange, outcome, &ending);
             break;
         case TENSOR_OUTCOME_AGAIN:
             begin_again(exchange, outcome, &ending);
@@ -142,6 +176,7 @@ static Operation *take_outcomes(TensorExchange *exchange)
         }
         tensor_outcome_free(outcome);
     }
+    begin_bundle(exchange, &ending);
     return ending;
 }
 

@@ -8,6 +8,7 @@
  *   tensor_exchange_sets.c  sets of workers on this node
  *   tensor_exchange_again.c  what its workers ask again
  *   tensor_operations.c     operations from their decision to their end: who does the work
+ *   tensor_fusion.c         what travels together
  *   flow/                   the data of one operation between nodes
  *   work/                   the work of one operation within a node: chunks, loops over values
  *   negotiation/            pure state machines and their texts:
@@ -56,7 +57,8 @@ typedef struct {
     const uint32_t *node_ids;   /* by node number */
     const uint32_t *workers_of; /* the same */
     uint32_t stall_ms;
-    bool asks_in_full; /* for tests: it never asks again by a slot's id (tensor_slots.h) */
+    uint64_t fusion_bytes; /* of a worker's tensors that travel together, at most; 0: each alone */
+    bool asks_in_full;     /* for tests: it never asks again by a slot's id (tensor_slots.h) */
 } TensorPlace;
 
 /* (transfer full) */

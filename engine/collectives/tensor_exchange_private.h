@@ -40,7 +40,8 @@
 typedef struct Operation Operation;
 struct Operation {
     uint64_t number;
-    TensorEntry **entries; /* of the set's workers on this node; NULL: it has not asked */
+    TensorEntry **entries; /* by name, then by the set's workers here; NULL: it has not asked */
+    uint32_t n_names;      /* more than one travel together */
     uint32_t n_entries;
     GError *error;   /* it does not run, or has failed */
     bool is_small;   /* the thread that ends it does its only chunk before */
@@ -82,6 +83,16 @@ typedef struct {
     GError *closed;     /* why nothing can be asked any more; NULL: it can */
 } TensorSet;
 
+/* Names that were decided one behind another, which all workers of the set have asked for: they
+ * become one operation. Empty while the lock is not held. */
+typedef struct {
+    const TensorSet *set;
+    uint64_t number;    /* of the first name */
+    uint32_t n_names;   /* 0: it is empty */
+    uint64_t n_bytes;   /* of a worker's tensors */
+    GPtrArray *entries; /* of TensorEntry: by name, then by the set's workers here */
+} Bundle;
+
 struct TensorExchange {
     /* immutable */
     TensorPlace place;
@@ -104,6 +115,7 @@ struct TensorExchange {
     GQueue ready;              /* of Operation: those with work that nobody has taken */
     GPtrArray *sets;           /* of TensorSet, by id; NULL: there is none */
     TensorSetChange **changes; /* by local rank; NULL: it has not asked for one */
+    Bundle bundle;
     uint32_t n_asleep;
     bool is_stopping;
     bool has_thread;
@@ -125,13 +137,34 @@ struct TensorExchange {
 
 /* ---- tensor_operations.c: the lock is held, unless a function says otherwise ---- */
 
-/* A request that was decided. number: of the decision. entries: of the set's workers on this node.
- * asked: by place in the set; NULL: all have. Takes the entries, and the error, which may be NULL.
- * An operation that ends at once is put in front of the list. NULL, or an operation with a flow,
- * which has begun. */
-Operation *operation_begin(TensorExchange *exchange, const TensorSet *set, uint64_t number,
-                           TensorEntry **entries, const bool *asked, GError *error,
-                           Operation **ending);
+/* What was decided. */
+typedef struct {
+    const TensorSet *set;
+    uint64_t number;       /* of the decision, or of the first of several */
+    TensorEntry **entries; /* by name, then by the set's workers on this node (transfer full) */
+    uint32_t n_names;
+    const bool *asked; /* by place in the set; NULL: all have */
+    GError *error;     /* it does not run; NULL: it does (transfer full) */
+} Decided;
+
+/* Begins an operation. One that ends at once is put in front of the list. NULL, or an operation
+ * with a flow, which has begun. */
+Operation *operation_begin(TensorExchange *exchange, const Decided *decided, Operation **ending);
+
+/* ---- tensor_fusion.c: the lock is held ---- */
+
+/* Whether a name that all workers of the set have asked for can travel with others. */
+bool fusion_suits(const TensorExchange *exchange, const TensorEntry *entry);
+
+/* Whether it can travel with those in the bundle, which is not empty. */
+bool fusion_fits(const TensorExchange *exchange, const TensorSet *set, const TensorEntry *entry);
+
+/* Adds a name, which suits and fits, or is the first one. Takes the entries. */
+void fusion_add(TensorExchange *exchange, const TensorSet *set, uint64_t number,
+                TensorEntry **entries);
+
+/* Empties the bundle. False: it is empty. */
+bool fusion_take(TensorExchange *exchange, Decided *decided);
 
 /* The operation has work: it is in the list, and threads that wait take it. */
 void operation_ready(TensorExchange *exchange, Operation *operation);

@@ -246,32 +246,27 @@ static const char *find_fault(const TensorSet *set, TensorEntry *const *entries,
     return NULL;
 }
 
-static Operation *begin(TensorExchange *exchange, TensorSet *set, const TensorVerdict *verdict,
-                        Operation **ending)
+/* Why what the coordinator has decided does not run; NULL: it does. n: of the entries that are
+ * there. (transfer full) */
+static GError *find_error(TensorSet *set, const TensorVerdict *verdict, TensorEntry *const *entries,
+                          uint32_t n, bool *asked)
 {
-    g_autofree bool *asked = g_new0(bool, set->n);
     GError *error = NULL;
-    uint32_t n;
-    TensorEntry **const entries = take_entries(set, verdict->name, &n);
+    const char *fault;
 
     if (verdict->kind == TENSOR_VERDICT_FAIL) {
         control_check(verdict->code, verdict->error, &error);
-    } else {
-        const char *fault = tensor_ranks_read(verdict->ranks, set->n, asked)
-                                ? find_fault(set, entries, asked)
-                                : "the coordinator names workers that there are not";
-        if (fault == NULL && n > 0 && verdict->slot != TENSOR_NO_SLOT &&
-            (n < set->n_local || !exchange_fill(set, verdict->slot, verdict->name, entries)))
-            fault = "the coordinator fills another slot with it";
-        if (fault != NULL)
-            g_set_error_literal(&error, RUBATO_ERROR, RUBATO_ERROR_FORMAT, fault);
+        return error;
     }
-    if (n == 0) { /* the set has no workers on this node, or all of them have joined */
-        g_clear_error(&error);
-        g_free(entries);
-        return NULL;
-    }
-    return operation_begin(exchange, set, verdict->number, entries, asked, error, ending);
+    fault = tensor_ranks_read(verdict->ranks, set->n, asked)
+                ? find_fault(set, entries, asked)
+                : "the coordinator names workers that there are not";
+    if (fault == NULL && n > 0 && verdict->slot != TENSOR_NO_SLOT &&
+        (n < set->n_local || !exchange_fill(set, verdict->slot, verdict->name, entries)))
+        fault = "the coordinator fills another slot with it";
+    if (fault != NULL)
+        g_set_error_literal(&error, RUBATO_ERROR, RUBATO_ERROR_FORMAT, fault);
+    return error;
 }
 
 /* Messages for the operation that came before its verdict; without an operation they are
@@ -370,18 +365,22 @@ void negotiation_close(TensorExchange *exchange, const GError *why)
     end_entries(exchange, entries, why);
 }
 
-/* What was decided goes on. operation NULL: it does not run here, or has no work. The lock is held,
- * but not while there is work. */
-static void launch(TensorExchange *exchange, uint64_t number, Operation *operation,
-                   Operation *ending)
+/* What was decided begins. entries NULL: it has none here. The lock is held, but not while there is
+ * work. */
+static void launch(TensorExchange *exchange, const Decided *decided)
 {
+    Operation *ending = NULL;
+    Operation *const operation =
+        decided->entries == NULL ? NULL : operation_begin(exchange, decided, &ending);
     uint32_t node = 0;
 
     if (operation != NULL)
         g_hash_table_insert(exchange->running, &operation->number, operation);
-    const char *const wrong = take_early(exchange, number, operation, &node);
+    const char *const wrong = take_early(exchange, decided->number, operation, &node);
     if (wrong != NULL)
         fail_by_nonsense(exchange, operation, node, wrong);
+    for (uint32_t i = 1; i < decided->n_names; i++) /* nobody sends for these */
+        take_early(exchange, decided->number + i, NULL, &node);
     if (operation != NULL)
         operation_work_at_once(exchange, operation);
     if (ending == NULL)
@@ -391,13 +390,56 @@ static void launch(TensorExchange *exchange, uint64_t number, Operation *operati
     pthread_mutex_lock(&exchange->lock);
 }
 
+/* The lock is held, but not while there is work. */
+static void launch_bundle(TensorExchange *exchange)
+{
+    Decided decided;
+
+    if (fusion_take(exchange, &decided))
+        launch(exchange, &decided);
+}
+
+/* The next verdict's name begins, or travels with those behind it. What it cannot travel with
+ * begins before it counts: other nodes may send for what counts, and must find it. The set may
+ * close meanwhile; then it fails, because nobody else ends it. n: of the entries that are there.
+ * Takes entries and error. The lock is held, but not all the time. */
+static void begin_name(TensorExchange *exchange, TensorSet *set, TensorEntry **entries, uint32_t n,
+                       const bool *asked, GError *error)
+{
+    bool suits = error == NULL && n > 0 && n == set->n_local;
+
+    for (uint32_t place = 0; suits && asked != NULL && place < set->n; place++)
+        suits = asked[place];
+    suits = suits && fusion_suits(exchange, entries[0]);
+    if (exchange->bundle.n_names > 0 && !(suits && fusion_fits(exchange, set, entries[0])))
+        launch_bundle(exchange);
+    exchange->n_verdicts++;
+    if (suits && set->closed == NULL) {
+        fusion_add(exchange, set, exchange->n_verdicts, entries);
+        return;
+    }
+    if (n == 0) { /* the set has no workers on this node, or all of them have joined */
+        g_clear_error(&error);
+        g_clear_pointer(&entries, g_free);
+    } else if (error == NULL && set->closed != NULL) {
+        error = g_error_copy(set->closed);
+    }
+    launch(exchange, &(Decided){ .set = set,
+                                 .number = exchange->n_verdicts,
+                                 .entries = entries,
+                                 .n_names = 1,
+                                 .asked = asked,
+                                 .error = error });
+}
+
 /* A verdict on a name. The lock is held, but not while there is work. */
 static void hear_of_name(TensorExchange *exchange, TensorSet *set, const TensorVerdict *verdict)
 {
-    Operation *ending = NULL;
-    Operation *const operation = begin(exchange, set, verdict, &ending);
+    g_autofree bool *asked = g_new0(bool, set->n);
+    uint32_t n;
+    TensorEntry **const entries = take_entries(set, verdict->name, &n);
 
-    launch(exchange, verdict->number, operation, ending);
+    begin_name(exchange, set, entries, n, asked, find_error(set, verdict, entries, n, asked));
 }
 
 /* The requests for one of the slot's names. held NULL: they are looked up. *n: how many there are.
@@ -414,27 +456,6 @@ static TensorEntry **find_again(TensorSet *set, const TensorSlot *slot, uint32_t
     return entries;
 }
 
-static void begin_again(TensorExchange *exchange, const TensorSet *set, TensorEntry **entries,
-                        uint32_t n)
-{
-    const uint64_t number = exchange->n_verdicts;
-    Operation *operation = NULL, *ending = NULL;
-    GError *error = NULL;
-
-    if (set->closed != NULL)
-        error = g_error_copy(set->closed);
-    else if (n < set->n_local)
-        g_set_error_literal(&error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                            "the coordinator runs it again without having been asked");
-    if (n > 0) {
-        operation = operation_begin(exchange, set, number, entries, NULL, error, &ending);
-    } else {
-        g_clear_error(&error);
-        g_free(entries);
-    }
-    launch(exchange, number, operation, ending);
-}
-
 /* All workers of the set have asked again. The set may close meanwhile: what has not begun by then
  * fails. The lock is held, but not all the time. */
 static bool hear_of_again(TensorExchange *exchange, TensorSet *set, const TensorVerdict *verdict)
@@ -442,6 +463,7 @@ static bool hear_of_again(TensorExchange *exchange, TensorSet *set, const Tensor
     TensorSlot *const slot = set == NULL ? NULL : tensor_slots_at(set->slots, verdict->slot);
 
     if (set == NULL || set->n_local == 0) {
+        launch_bundle(exchange);
         exchange->n_verdicts += verdict->n;
         return set != NULL || exchange_set(exchange, 0)->closed != NULL;
     }
@@ -452,9 +474,12 @@ static bool hear_of_again(TensorExchange *exchange, TensorSet *set, const Tensor
     for (uint32_t i = 0; i < slot->n; i++) {
         uint32_t n;
         TensorEntry **const entries = find_again(set, slot, i, held, &n);
+        GError *error = NULL;
 
-        exchange->n_verdicts++;
-        begin_again(exchange, set, entries, n);
+        if (n < set->n_local)
+            g_set_error_literal(&error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                                "the coordinator runs it again without having been asked");
+        begin_name(exchange, set, entries, n, NULL, error);
     }
     return true;
 }
@@ -498,22 +523,21 @@ static bool hear(TensorExchange *exchange, const TensorVerdict *verdict)
     TensorSet *const set = exchange_set(exchange, verdict->set);
     if (verdict->kind == TENSOR_VERDICT_AGAIN)
         return hear_of_again(exchange, set, verdict);
+    if (set != NULL &&
+        (verdict->kind == TENSOR_VERDICT_RUN || verdict->kind == TENSOR_VERDICT_FAIL)) {
+        hear_of_name(exchange, set, verdict);
+        return true;
+    }
+    launch_bundle(exchange);
     exchange->n_verdicts++;
     if (verdict->kind >= TENSOR_VERDICT_MADE)
         return hear_of_change(exchange, verdict);
     if (set == NULL) /* one that was made after set 0 had closed here */
         return exchange_set(exchange, 0)->closed != NULL;
-    switch (verdict->kind) {
-    case TENSOR_VERDICT_JOINED:
+    if (verdict->kind == TENSOR_VERDICT_JOINED)
         exchange_end_joins(exchange, set, verdict->last, NULL);
-        break;
-    case TENSOR_VERDICT_CLOSED:
+    else
         hear_of_end(exchange, set, verdict);
-        break;
-    default:
-        hear_of_name(exchange, set, verdict);
-        break;
-    }
     return true;
 }
 
@@ -527,6 +551,7 @@ bool tensor_exchange_hear(TensorExchange *exchange, const char *verdicts)
 
         ok = tensor_verdict_read(&verdicts, &verdict) && hear(exchange, &verdict);
     }
+    launch_bundle(exchange);
     pthread_mutex_unlock(&exchange->lock);
     return ok;
 }

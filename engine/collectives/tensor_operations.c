@@ -131,12 +131,17 @@ static void clear_plan(Plan *made)
 /* Prepares the work of an operation of this node's workers alone. False: there is none to do. */
 static bool prepare_work(const TensorSet *set, Operation *operation)
 {
-    g_autofree TensorPart **parts = g_new0(TensorPart *, set->n);
+    const uint32_t n_names = operation->n_names;
+    g_autofree TensorPart **parts = g_new0(TensorPart *, (size_t)n_names * set->n);
 
-    for (uint32_t i = 0; i < operation->n_entries; i++)
-        if (operation->entries[i] != NULL)
-            parts[set->first_local + i] = &operation->entries[i]->part;
-    return tensor_work_init(&operation->work, parts, set->n, &operation->error) &&
+    for (uint32_t k = 0; k < n_names; k++)
+        for (uint32_t i = 0; i < set->n_local; i++) {
+            TensorEntry *const entry = operation->entries[k * set->n_local + i];
+
+            if (entry != NULL)
+                parts[k * set->n + set->first_local + i] = &entry->part;
+        }
+    return tensor_work_init(&operation->work, parts, n_names, set->n, &operation->error) &&
            operation->work.n_chunks > 0;
 }
 
@@ -149,6 +154,7 @@ static bool prepare_flow(const TensorExchange *exchange, Operation *operation, P
             parts[i] = &operation->entries[i]->part;
     made->plan.number = operation->number;
     made->plan.parts = parts;
+    made->plan.n_tensors = operation->n_names;
     made->plan.carrier = &exchange->links->carrier;
     made->plan.user = exchange->user;
     operation->flow = tensor_flow_new(&made->plan);
@@ -176,23 +182,23 @@ static bool is_small(const TensorExchange *exchange, const Operation *operation)
     return true;
 }
 
-Operation *operation_begin(TensorExchange *exchange, const TensorSet *set, uint64_t number,
-                           TensorEntry **entries, const bool *asked, GError *error,
-                           Operation **ending)
+Operation *operation_begin(TensorExchange *exchange, const Decided *decided, Operation **ending)
 {
     Operation *const operation = g_new0(Operation, 1);
+    const TensorSet *const set = decided->set;
     bool runs = false;
     Plan made = { .plan = { 0 } };
 
-    operation->number = number;
-    operation->entries = entries;
-    operation->n_entries = set->n_local;
-    operation->error = error;
-    if (error == NULL && exchange->links != NULL)
-        make_plan(exchange, set, asked, &made);
-    if (error == NULL && made.plan.n_nodes < 2)
+    operation->number = decided->number;
+    operation->entries = decided->entries;
+    operation->n_names = decided->n_names;
+    operation->n_entries = decided->n_names * set->n_local;
+    operation->error = decided->error;
+    if (decided->error == NULL && exchange->links != NULL)
+        make_plan(exchange, set, decided->asked, &made);
+    if (decided->error == NULL && made.plan.n_nodes < 2)
         runs = prepare_work(set, operation);
-    else if (error == NULL && !is_barrier(operation))
+    else if (decided->error == NULL && !is_barrier(operation))
         runs = prepare_flow(exchange, operation, &made);
     clear_plan(&made);
     operation->is_small = runs && is_small(exchange, operation);

@@ -72,6 +72,7 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
     run->sets = task->sets;
     run->n_sets = task->n_sets;
     run->on_loss = task->on_loss;
+    run->fusion_bytes = task->fusion_bytes == 0 ? RUBATO_FUSION_BYTES : task->fusion_bytes;
     pthread_mutex_init(&run->lock, NULL);
     monotonic_cond_init(&run->changed);
     run->tables = g_memdup2(tables, n_tables * sizeof *tables);
@@ -114,6 +115,11 @@ char *task_run_describe(const RubatoTaskRun *run)
         g_string_append_printf(text, " %u", run->workers_of[node]);
     if (run->on_loss == RUBATO_ON_LOSS_CONTINUE)
         g_string_append(text, ", continues after a loss");
+    if (run->fusion_bytes == RUBATO_FUSION_OFF)
+        g_string_append(text, ", tensors alone");
+    else if (run->fusion_bytes != RUBATO_FUSION_BYTES)
+        g_string_append_printf(text, ", tensors together up to %" G_GUINT64_FORMAT " bytes",
+                               run->fusion_bytes);
     g_string_append(text, ", tables");
     for (size_t i = 0; i < run->n_tables; i++)
         g_string_append_printf(text, " %s", run->tables[i]->spec->name);
@@ -177,12 +183,14 @@ bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GErr
 {
     if (!rank_workers(run, lost, error))
         return false;
-    run->tensors = tensor_exchange_new(&(TensorPlace){ .task = run->name,
-                                                       .n_nodes = run->host->office->n_nodes,
-                                                       .self = run->host->office->self,
-                                                       .node_ids = run->host->office->node_ids,
-                                                       .workers_of = run->workers_of,
-                                                       .stall_ms = run->host->stall_ms });
+    run->tensors = tensor_exchange_new(&(TensorPlace){
+        .task = run->name,
+        .n_nodes = run->host->office->n_nodes,
+        .self = run->host->office->self,
+        .node_ids = run->host->office->node_ids,
+        .workers_of = run->workers_of,
+        .stall_ms = run->host->stall_ms,
+        .fusion_bytes = run->fusion_bytes == RUBATO_FUSION_OFF ? 0 : run->fusion_bytes });
     run->epoch = epoch;
     task_run_make_routes(run, task_run_report_wait);
     run->is_linked = run->n_local > 0 && run->n_local < run->n_workers;

@@ -37,6 +37,7 @@ struct RubatoTaskRun {
     uint32_t n_workers;
     uint32_t first_rank; /* of this node's workers */
     RubatoOnLoss on_loss;
+    uint64_t fusion_bytes; /* RUBATO_FUSION_OFF: none */
     Table **tables;
     TableRoute *routes;
     Clocks *clocks; /* by table */

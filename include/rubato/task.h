@@ -58,7 +58,15 @@ typedef struct {
      * All nodes list the same: else the task fails, and says which they do not agree on. */
     const RubatoWorkerSet *sets;
     size_t n_sets;
+
+    /* Allreduces that are decided at the same time, and agree in dtype, reduction and set, travel
+     * together up to this many bytes of a worker's tensors. 0: RUBATO_FUSION_BYTES;
+     * RUBATO_FUSION_OFF: each alone. All nodes give the same. */
+    uint64_t fusion_bytes;
 } RubatoTask;
+
+#define RUBATO_FUSION_BYTES ((uint64_t)64 << 20)
+#define RUBATO_FUSION_OFF UINT64_MAX
 
 /* 0 .. n_workers - 1, over all nodes of the task: by node in the order of the ids, then by the rank
  * on the node. */

@@ -10,6 +10,7 @@
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/tensor_cases.h"
+#include "tests/support/engine/tensor_repeat_cases.h"
 #include "tests/support/engine/tensor_set_cases.h"
 #include "tests/support/runner.h"
 
@@ -156,6 +157,42 @@ START_TEST(sums_have_the_same_bits_on_all_workers)
     ClusterRun *const run = cluster_run_new(&shapes[_i]);
 
     cluster_start(run, play_sums, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- names that come again ---- */
+
+/* Worker 0's node compares the bits of tensors that travel together with those of tensors alone. */
+static bool play_repeats(RubatoEngine *engine, const void *data, GError **error)
+{
+    static const uint64_t bounds[] = { RUBATO_FUSION_OFF, 0, 2000 };
+    g_autoptr(GByteArray) alone = g_byte_array_new();
+
+    (void)data;
+    for (size_t i = 0; i < G_N_ELEMENTS(bounds); i++) {
+        g_autoptr(GByteArray) bits = g_byte_array_new();
+        const RubatoTask task = {
+            .name = "collect", .run = tensor_repeat, .user_data = bits, .fusion_bytes = bounds[i]
+        };
+
+        if (!rubato_engine_run(engine, &task, error))
+            return false;
+        if (i == 0)
+            g_byte_array_append(alone, bits->data, bits->len);
+        require_msg(bits->len == alone->len &&
+                        (bits->len == 0 || memcmp(bits->data, alone->data, bits->len) == 0),
+                    "other bits with %zu", i);
+    }
+    return run_task(engine, tensor_poll_early, NULL, error);
+}
+
+START_TEST(names_that_come_again_have_the_same_bits_together_and_alone)
+{
+    ClusterRun *const run = cluster_run_new(&shapes[_i]);
+
+    cluster_start(run, play_repeats, NULL);
     cluster_expect_success(run);
     cluster_run_free(run);
 }
@@ -364,6 +401,8 @@ int main(void)
     tcase_add_loop_test(cases, numbers_of_all_workers_have_the_bits_of_one_process, 0,
                         G_N_ELEMENTS(shapes));
     tcase_add_loop_test(cases, sums_have_the_same_bits_on_all_workers, 1, 4);
+    tcase_add_loop_test(cases, names_that_come_again_have_the_same_bits_together_and_alone, 0,
+                        G_N_ELEMENTS(shapes));
     tcase_add_test(cases, a_worker_that_fails_is_named_and_the_next_task_runs);
     tcase_add_test(cases, a_dead_node_ends_all_operations_and_is_named);
     tcase_add_test(cases, long_wait_names_the_worker_that_is_missing);

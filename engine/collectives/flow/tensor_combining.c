@@ -20,6 +20,8 @@ enum {
     WHOLE_NODES = 16,             /* if they are not many more messages */
 };
 
+enum { FEW_ARRAYS = 16 }; /* that need no memory of their own */
+
 enum { STEP_SEND, STEP_COMBINE, STEP_COPY };
 
 typedef struct {
@@ -43,12 +45,23 @@ struct TensorCombining {
     TensorReduction last;  /* and the parts to the result */
     bool has_parts;        /* a part is not simply the input of a worker */
     size_t part_size, size;
-    const uint8_t **inputs;
-    uint32_t n_inputs;
-    uint8_t **outputs;
+    uint32_t n_tensors;
+    uint64_t *tensor_ends;                 /* of all tensors' values: where each ends */
+    const uint8_t **inputs;                /* by tensor; then by worker */
+    uint32_t n_inputs;                     /* of a tensor */
+    uint8_t **outputs;                     /* the same */
     uint64_t *output_begins, *output_ends; /* of a reduce_scatter */
     uint32_t n_outputs;
 };
+
+/* Values of one tensor, one behind another. */
+typedef struct {
+    const uint8_t **inputs;
+    uint8_t **outputs;
+    uint64_t n;    /* values */
+    size_t offset; /* of the first one: bytes in each array */
+    uint64_t at;   /* values of the chunk before it */
+} Run;
 
 /* ---- where chunks are ---- */
 
@@ -74,6 +87,19 @@ static uint64_t chunk_begin(const TensorCombining *it, uint64_t chunk, uint64_t 
 
     *end = MIN(begin + CHUNK_VALUES, it->ends[segment]);
     return begin;
+}
+
+/* The values from begin + at on, up to `end`, that are of the same tensor. */
+static Run run_of(const TensorCombining *it, uint64_t begin, uint64_t at, uint64_t end)
+{
+    const uint32_t tensor = tensor_at(it->tensor_ends, it->n_tensors, begin + at);
+    const uint64_t first = tensor == 0 ? 0 : it->tensor_ends[tensor - 1];
+
+    return (Run){ .inputs = it->inputs + (size_t)tensor * it->n_inputs,
+                  .outputs = it->outputs + (size_t)tensor * it->n_outputs,
+                  .n = MIN(end, it->tensor_ends[tensor]) - begin - at,
+                  .offset = (begin + at - first) * it->size,
+                  .at = at };
 }
 
 static bool is_own(const TensorFlow *flow, uint64_t chunk)
@@ -131,21 +157,34 @@ static void find_reductions(TensorFlow *flow)
 static void find_arrays(TensorFlow *flow)
 {
     TensorCombining *const it = flow->combining;
-    const TensorRequest *const request = &flow->request;
+    const uint32_t n_tensors = flow->plan.n_tensors;
+    uint32_t n_in = 0, n_out = 0;
+    uint64_t end = 0;
 
-    it->inputs = g_new0(const uint8_t *, flow->n_local);
-    it->outputs = g_new0(uint8_t *, flow->n_local);
-    for (uint32_t i = 0; i < flow->n_local; i++) {
+    it->n_tensors = n_tensors;
+    it->tensor_ends = g_new(uint64_t, n_tensors);
+    it->inputs = g_new0(const uint8_t *, (size_t)n_tensors * flow->n_local);
+    it->outputs = g_new0(uint8_t *, (size_t)n_tensors * flow->n_local);
+    for (size_t i = 0; i < (size_t)n_tensors * flow->n_local; i++) {
         const TensorPart *const part = flow->plan.parts[i];
-        const uint32_t rank = flow->plan.first_ranks[flow->plan.self] + i;
+        const uint32_t rank =
+            flow->plan.first_ranks[flow->plan.self] + (uint32_t)(i % flow->n_local);
 
         if (part == NULL)
             continue;
-        if (!it->is_broadcast || rank == request->root)
-            it->inputs[it->n_inputs++] = part->input;
+        if (!it->is_broadcast || rank == flow->request.root)
+            it->inputs[n_in++] = part->input;
         if (part->output != NULL || !it->is_broadcast)
-            it->outputs[it->n_outputs++] = part->output;
+            it->outputs[n_out++] = part->output;
     }
+    for (uint32_t i = 0; i < n_tensors; i++) {
+        end += tensor_request_values(n_tensors == 1
+                                         ? &flow->request
+                                         : &flow->plan.parts[(size_t)i * flow->n_local]->request);
+        it->tensor_ends[i] = end;
+    }
+    it->n_inputs = n_in / n_tensors;
+    it->n_outputs = n_out / n_tensors;
 }
 
 /* Of a reduce_scatter: the values of each worker of this node, and where each node's end. */
@@ -276,6 +315,7 @@ static void end(TensorFlow *flow)
     g_free(it->chunks);
     g_free(it->ends);
     g_free(it->first_chunk);
+    g_free(it->tensor_ends);
     g_free(it->inputs);
     g_free(it->outputs);
     g_free(it->output_begins);
@@ -431,34 +471,55 @@ static bool begin_messages(const TensorFlow *flow, const TensorStep *step, size_
     return true;
 }
 
-/* Copies this node's values of the chunk to its own workers. */
+/* Copies values to this node's workers. */
 static void copy_out(const TensorFlow *flow, uint64_t begin_value, const void *values, size_t n)
 {
     const TensorCombining *const it = flow->combining;
+    const uint64_t n_values = n / it->size;
+    Run run;
 
-    for (uint32_t i = 0; i < it->n_outputs; i++) {
-        uint8_t *const to = it->outputs[i] + begin_value * it->size;
+    for (uint64_t at = 0; at < n_values; at += run.n) {
+        const uint8_t *const from = (const uint8_t *)values + at * it->size;
 
-        if (to != values)
-            memcpy(to, values, n);
+        run = run_of(it, begin_value, at, begin_value + n_values);
+        for (uint32_t i = 0; i < it->n_outputs; i++)
+            if (run.outputs[i] + run.offset != from)
+                memcpy(run.outputs[i] + run.offset, from, run.n * it->size);
     }
 }
 
-/* Combines this node's own part of a chunk into each of the arrays. */
+/* Combines this node's own values of one tensor into each of the arrays. */
+static void make_run(const TensorCombining *it, const Run *run, void *const *outputs,
+                     uint32_t n_outputs)
+{
+    const void *few[FEW_ARRAYS];
+    g_autofree const void **many =
+        it->n_inputs > FEW_ARRAYS ? g_new(const void *, it->n_inputs) : NULL;
+    const void **const inputs = many != NULL ? many : few;
+
+    for (uint32_t i = 0; i < it->n_inputs; i++)
+        inputs[i] = run->inputs[i] + run->offset;
+    if (it->has_parts)
+        tensor_reduce(&it->first, inputs, it->n_inputs, outputs, n_outputs, 0, run->n, 0);
+    else
+        for (uint32_t i = 0; i < n_outputs; i++)
+            memcpy(outputs[i], inputs[0], run->n * it->size);
+}
+
+/* The same of a chunk. */
 static void make_part(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values,
                       void *const *outputs, uint32_t n_outputs)
 {
     const TensorCombining *const it = flow->combining;
+    g_autofree void **arrays = g_new(void *, n_outputs);
+    Run run;
 
-    if (!it->has_parts) {
+    for (uint64_t at = 0; at < n_values; at += run.n) {
+        run = run_of(it, begin_value, at, begin_value + n_values);
         for (uint32_t i = 0; i < n_outputs; i++)
-            memcpy(outputs[i], it->inputs[0] + begin_value * it->size, n_values * it->size);
-        return;
+            arrays[i] = (uint8_t *)outputs[i] + at * it->part_size;
+        make_run(it, &run, arrays, n_outputs);
     }
-    g_autofree const void **inputs = g_new(const void *, it->n_inputs);
-    for (uint32_t i = 0; i < it->n_inputs; i++)
-        inputs[i] = it->inputs[i] + begin_value * it->size;
-    tensor_reduce(&it->first, inputs, it->n_inputs, outputs, n_outputs, 0, n_values, 0);
 }
 
 static bool send_part(TensorFlow *flow, const TensorStep *step)
@@ -498,6 +559,33 @@ static void scatter(const TensorFlow *flow, const void *const *parts, uint64_t b
     }
 }
 
+/* The arrays of one tensor that are combined, and those that the result goes to. */
+typedef struct {
+    const void **parts; /* by node */
+    void **outputs;     /* messages, then those of this node's workers */
+} Arrays;
+
+/* Combines all parts of one tensor. own: this node's part of the chunk; NULL: it is the input. */
+static void combine_run(const TensorFlow *flow, const Chunk *chunk, const Run *run,
+                        const uint8_t *own, const GArray *messages, const Arrays *arrays)
+{
+    const TensorCombining *const it = flow->combining;
+    const uint32_t n_nodes = flow->plan.n_nodes, self = flow->plan.self;
+    uint32_t n = 0;
+
+    for (uint32_t node = 0; node < n_nodes; node++)
+        if (node != self)
+            arrays->parts[node] = (const uint8_t *)chunk->parts[node] + run->at * it->part_size;
+    arrays->parts[self] =
+        own != NULL ? own + run->at * it->part_size : run->inputs[0] + run->offset;
+    for (guint i = 0; i < messages->len; i++)
+        arrays->outputs[n++] =
+            (uint8_t *)g_array_index(messages, TensorOutgoing, i).bytes + run->at * it->size;
+    for (uint32_t i = 0; i < it->n_outputs; i++)
+        arrays->outputs[n++] = run->outputs[i] + run->offset;
+    tensor_reduce(&it->last, arrays->parts, n_nodes, arrays->outputs, n, 0, run->n, 0);
+}
+
 /* Combines all parts into the outputs of this node's workers and the messages. */
 static bool combine_parts(const TensorFlow *flow, const Chunk *chunk, uint64_t begin_value,
                           uint64_t end_value, const GArray *messages)
@@ -508,25 +596,24 @@ static bool combine_parts(const TensorFlow *flow, const Chunk *chunk, uint64_t b
     g_autofree const void **parts = g_memdup2(chunk->parts, n_nodes * sizeof *parts);
     g_autofree void **outputs = g_new(void *, it->n_outputs + messages->len);
     g_autofree void *own = NULL;
-    uint32_t n = 0;
+    const Arrays arrays = { parts, outputs };
+    Run run;
 
-    parts[self] = it->inputs[0] + begin_value * it->size;
     if (it->has_parts) {
         own = g_try_malloc(n_values * it->part_size);
         if (own == NULL)
             return false;
         make_part(flow, begin_value, n_values, &own, 1);
-        parts[self] = own;
     }
     if (it->output_begins != NULL) {
+        parts[self] = own != NULL ? own : it->inputs[0] + begin_value * it->size;
         scatter(flow, parts, begin_value, end_value);
         return true;
     }
-    for (guint i = 0; i < messages->len; i++)
-        outputs[n++] = g_array_index(messages, TensorOutgoing, i).bytes;
-    for (uint32_t i = 0; i < it->n_outputs; i++)
-        outputs[n++] = it->outputs[i] + begin_value * it->size;
-    tensor_reduce(&it->last, parts, n_nodes, outputs, n, 0, n_values, 0);
+    for (uint64_t at = 0; at < n_values; at += run.n) {
+        run = run_of(it, begin_value, at, end_value);
+        combine_run(flow, chunk, &run, own, messages, &arrays);
+    }
     return true;
 }
 

@@ -6,6 +6,17 @@
 
 #include "engine/control/control.h"
 
+/* A request for all tensors together. */
+static void make_one(TensorFlow *flow)
+{
+    uint64_t n_values = 0;
+
+    for (uint32_t i = 0; i < flow->plan.n_tensors; i++)
+        n_values += tensor_request_values(&flow->plan.parts[(size_t)i * flow->n_local]->request);
+    flow->request.n_dims = 1;
+    flow->request.shape[0] = n_values;
+}
+
 TensorFlow *tensor_flow_new(const TensorFlowPlan *plan)
 {
     TensorFlow *const flow = g_new0(TensorFlow, 1);
@@ -16,11 +27,14 @@ TensorFlow *tensor_flow_new(const TensorFlowPlan *plan)
     flow->plan.first_ranks = g_memdup2(plan->first_ranks, n * sizeof *plan->first_ranks);
     flow->plan.n_ranks_of = g_memdup2(plan->n_ranks_of, n * sizeof *plan->n_ranks_of);
     flow->n_local = plan->n_ranks_of[plan->self];
-    flow->plan.parts = g_memdup2(plan->parts, flow->n_local * sizeof(TensorPart *));
+    flow->plan.parts =
+        g_memdup2(plan->parts, (size_t)plan->n_tensors * flow->n_local * sizeof(TensorPart *));
     flow->n_awaited = g_new0(uint64_t, n);
     for (uint32_t i = 0; i < flow->n_local; i++)
         if (plan->parts[i] != NULL)
             flow->request = plan->parts[i]->request;
+    if (plan->n_tensors > 1)
+        make_one(flow);
     flow->ops =
         flow->request.operation == TENSOR_ALLGATHER || flow->request.operation == TENSOR_ALLTOALL
             ? &tensor_gathering_ops

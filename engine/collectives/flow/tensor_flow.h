@@ -28,6 +28,9 @@
  * type in which values are combined travels in a wider one where rounding or wrapping in between
  * would show (halves as floats, integers of which a mean is asked as i64).
  *
+ * Several tensors that are combined together are one tensor to all of this: each chunk has values
+ * of some of them, which are read from their inputs and written to their outputs.
+ *
  * A broadcast is the same with one node that has values. For allgather and alltoall a node first
  * tells each other one how many rows come from each of its workers, and then sends them.
  *
@@ -71,6 +74,8 @@ typedef struct {
     const uint32_t *n_ranks_of;  /* workers of each, whether they have asked or not */
 
     TensorPart *const *parts; /* of this node's workers, by local rank; NULL: it has joined */
+    uint32_t n_tensors;       /* more than one: allreduces of one dtype and reduction, which all
+                               * workers have asked for; their parts follow one another */
 
     const TensorCarrier *carrier;
     void *user; /* the carrier's */

@@ -121,6 +121,11 @@ TensorOutcome *tensor_sets_next(TensorSets *sets)
     return g_queue_pop_head(&sets->outcomes);
 }
 
+bool tensor_sets_has_next(const TensorSets *sets)
+{
+    return sets->outcomes.head != NULL;
+}
+
 /* Takes the decision and the error. */
 static TensorOutcome *add_outcome(TensorSets *sets, TensorOutcomeKind kind, uint32_t id,
                                   uint32_t n_members, TensorDecision *decision, GError *error)

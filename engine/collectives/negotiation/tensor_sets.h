@@ -93,6 +93,7 @@ typedef struct {
 
 /* The oldest that was not taken yet; NULL: there is none. (transfer full, tensor_outcome_free) */
 TensorOutcome *tensor_sets_next(TensorSets *sets);
+bool tensor_sets_has_next(const TensorSets *sets);
 void tensor_outcome_free(TensorOutcome *outcome);
 
 /* Ids are below this. */

@@ -23,6 +23,21 @@ void rubato_gathered_clear(RubatoGathered *gathered)
     *gathered = (RubatoGathered){ 0 };
 }
 
+uint32_t tensor_at(const uint64_t *ends, uint32_t n, uint64_t value)
+{
+    uint32_t low = 0, high = n - 1;
+
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+
+        if (ends[middle] > value)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
 static void cut(TensorWork *work, uint64_t n_units, uint64_t units_of_chunk)
 {
     /* the number of a chunk has 32 bits */
@@ -35,26 +50,49 @@ static void cut(TensorWork *work, uint64_t n_units, uint64_t units_of_chunk)
 
 /* ---- what is combined ---- */
 
-static void prepare_reduction(TensorWork *work, TensorPart *const *parts, uint32_t n_workers)
+/* Collects the arrays of a tensor behind those of the ones before it. Returns a request for it. */
+static const TensorRequest *find_arrays(TensorWork *work, TensorPart *const *parts,
+                                        uint32_t n_workers, uint32_t tensor)
 {
     const TensorRequest *request = NULL;
-    uint64_t end = 0;
+    uint32_t n = 0;
 
-    work->inputs = g_new(const void *, n_workers);
-    work->outputs = g_new(void *, n_workers);
     for (uint32_t rank = 0; rank < n_workers; rank++) {
-        if (parts[rank] == NULL)
+        const TensorPart *const part = parts[(size_t)tensor * n_workers + rank];
+
+        if (part == NULL)
             continue;
-        request = &parts[rank]->request;
-        work->inputs[work->n_inputs++] = parts[rank]->input;
-        work->outputs[work->n_outputs++] = parts[rank]->output;
+        request = &part->request;
+        work->inputs[(size_t)tensor * work->n_inputs + n] = part->input;
+        work->outputs[(size_t)tensor * work->n_inputs + n++] = part->output;
+    }
+    return request;
+}
+
+static void prepare_reduction(TensorWork *work, TensorPart *const *parts, uint32_t n_tensors,
+                              uint32_t n_workers)
+{
+    const TensorRequest *request = NULL;
+    uint64_t end = 0, n_values = 0;
+
+    for (uint32_t rank = 0; rank < n_workers; rank++)
+        work->n_inputs += parts[rank] != NULL;
+    work->n_outputs = work->n_inputs;
+    work->n_tensors = n_tensors;
+    work->inputs = g_new(const void *, (size_t)n_tensors * work->n_inputs);
+    work->outputs = g_new(void *, (size_t)n_tensors * work->n_inputs);
+    work->tensor_ends = n_tensors > 1 ? g_new(uint64_t, n_tensors) : NULL;
+    for (uint32_t i = 0; i < n_tensors; i++) {
+        request = find_arrays(work, parts, n_workers, i);
+        n_values += tensor_request_values(request);
+        if (n_tensors > 1)
+            work->tensor_ends[i] = n_values;
     }
     work->reduction =
         (TensorReduction){ .dtype = request->dtype,
                            .result = request->dtype,
                            .reduce = request->reduce,
                            .divisor = request->reduce.divides_by_all ? n_workers : work->n_inputs };
-    const uint64_t n_values = tensor_request_values(request);
     const uint64_t n_fair = (n_values + 2 * work->n_inputs - 1) / (2 * work->n_inputs);
     cut(work, n_values, CLAMP(n_fair, LEAST_VALUES, MOST_VALUES));
     if (request->operation != TENSOR_REDUCE_SCATTER)
@@ -80,6 +118,21 @@ static void scatter(const TensorWork *work, uint64_t begin, uint64_t end)
         if (from < to)
             tensor_reduce(&work->reduction, work->inputs, work->n_inputs, &work->outputs[i], 1,
                           from, to, first);
+    }
+}
+
+/* Of several tensors: what the chunk has of each. */
+static void reduce_tensors(const TensorWork *work, uint64_t begin, uint64_t end)
+{
+    uint32_t tensor = tensor_at(work->tensor_ends, work->n_tensors, begin);
+
+    for (uint64_t to; begin < end; begin = to, tensor++) {
+        const uint64_t first = tensor == 0 ? 0 : work->tensor_ends[tensor - 1];
+        const size_t arrays = (size_t)tensor * work->n_inputs;
+
+        to = MIN(end, work->tensor_ends[tensor]);
+        tensor_reduce(&work->reduction, work->inputs + arrays, work->n_inputs,
+                      work->outputs + arrays, work->n_outputs, begin - first, to - first, 0);
     }
 }
 
@@ -201,8 +254,8 @@ static void copy(const TensorWork *work, uint64_t begin, uint64_t end)
 
 /* ---- both ---- */
 
-bool tensor_work_init(TensorWork *work, TensorPart *const *parts, uint32_t n_workers,
-                      GError **error)
+bool tensor_work_init(TensorWork *work, TensorPart *const *parts, uint32_t n_tensors,
+                      uint32_t n_workers, GError **error)
 {
     const TensorPart *first = NULL;
 
@@ -212,7 +265,7 @@ bool tensor_work_init(TensorWork *work, TensorPart *const *parts, uint32_t n_wor
     switch (first->request.operation) {
     case TENSOR_ALLREDUCE:
     case TENSOR_REDUCE_SCATTER:
-        prepare_reduction(work, parts, n_workers);
+        prepare_reduction(work, parts, n_tensors, n_workers);
         return true;
     case TENSOR_BROADCAST:
     case TENSOR_ALLGATHER:
@@ -229,6 +282,7 @@ void tensor_work_clear(TensorWork *work)
 {
     g_free(work->inputs);
     g_free(work->outputs);
+    g_free(work->tensor_ends);
     g_free(work->output_ends);
     g_free(work->copies);
 }
@@ -242,6 +296,8 @@ void tensor_work_do(const TensorWork *work, uint32_t chunk)
         copy(work, begin, end);
     else if (work->output_ends != NULL)
         scatter(work, begin, end);
+    else if (work->tensor_ends != NULL)
+        reduce_tensors(work, begin, end);
     else
         tensor_reduce(&work->reduction, work->inputs, work->n_inputs, work->outputs,
                       work->n_outputs, begin, end, 0);

@@ -33,10 +33,13 @@ typedef struct {
 
     /* What is combined. */
     TensorReduction reduction;
-    const void **inputs; /* in the order of the ranks */
-    uint32_t n_inputs;
-    void **outputs; /* the same */
+    const void **inputs; /* by tensor; then in the order of the ranks */
+    uint32_t n_inputs;   /* of a tensor */
+    void **outputs;      /* the same */
     uint32_t n_outputs;
+    uint32_t n_tensors;
+    uint64_t
+        *tensor_ends; /* of several: the value, of all of them, at which each ends; else NULL */
     uint64_t *output_ends; /* of a reduce_scatter: the value at which each output ends; else NULL */
 
     /* What is copied. */
@@ -45,9 +48,14 @@ typedef struct {
 } TensorWork;
 
 /* Prepares the work of these parts, which fit each other; by rank, NULL for workers that have
- * joined. Allocates what parts gather. RUBATO_ERROR_MEMORY. */
-bool tensor_work_init(TensorWork *work, TensorPart *const *parts, uint32_t n_workers,
-                      GError **error);
+ * joined. More than one tensor are allreduces of one dtype and reduction; their parts follow one
+ * another. Allocates what parts gather. RUBATO_ERROR_MEMORY. */
+bool tensor_work_init(TensorWork *work, TensorPart *const *parts, uint32_t n_tensors,
+                      uint32_t n_workers, GError **error);
+
+/* The tensor that has a value below the last end, of n that follow one another and end at these. */
+uint32_t tensor_at(const uint64_t *ends, uint32_t n, uint64_t value);
+
 void tensor_work_clear(TensorWork *work);
 
 /* Does one of the chunks. */

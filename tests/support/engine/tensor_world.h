@@ -94,7 +94,9 @@ typedef struct {
     uint32_t n_until_fault;  /* moves, or messages */
     uint32_t lost;           /* a node; UINT32_MAX: none */
     uint32_t n_mismatches;   /* of sets */
-    uint32_t n_again;        /* messages with decisions on what was asked again */
+    uint64_t fusion_bytes;
+    uint32_t n_together; /* operations of several names, seen under way */
+    uint32_t n_again;    /* messages with decisions on what was asked again */
     uint32_t depth;
 } World;
 

@@ -198,6 +198,7 @@ static World *world_new(uint64_t seed)
     for (uint32_t node = 0; node < world->n_nodes; node++)
         world->nodes[node].flow =
             tensor_flow_new(&(TensorFlowPlan){ .number = 1,
+                                               .n_tensors = 1,
                                                .n_ranks = world->n_ranks,
                                                .n_asking = world->n_asking,
                                                .n_nodes = world->n_nodes,
