@@ -149,10 +149,16 @@ static void cancel_pending(PostOffice *office, uint32_t epoch)
     }
 }
 
+void post_office_end(PostOffice *office)
+{
+    /* relaxed: what follows is sent to servers, which orders the two */
+    atomic_store_explicit(&office->has_ended, true, memory_order_relaxed);
+}
+
 void post_office_cancel(PostOffice *office, uint32_t epoch)
 {
     if (epoch == POST_OFFICE_ALL_EPOCHS)
-        atomic_store_explicit(&office->has_ended, true, memory_order_relaxed);
+        post_office_end(office);
     cancel_pending(office, epoch);
     if (office->network != NULL)
         network_revoke_direct(office->network);

@@ -48,6 +48,7 @@ typedef struct {
     /* any thread */
     _Atomic uint64_t n_handler_calls; /* sent to other nodes */
     _Atomic bool has_ended; /* all epochs are cancelled; nothing waits for room any more */
+    _Atomic bool goes_on;   /* the run may go on without a lost node */
 
     /* the receiving thread only, one at a time */
     size_t inline_left; /* values that it may still handle itself in this batch */
@@ -154,6 +155,11 @@ void post_office_flush_later(PostOffice *office);
  * all with POST_OFFICE_ALL_EPOCHS. */
 #define POST_OFFICE_ALL_EPOCHS UINT32_MAX
 void post_office_cancel(PostOffice *office, uint32_t epoch);
+
+/* The run has ended for this node: nothing waits for room any more, and if the run may go on without
+ * this node, other nodes get no answer that their request is cancelled. Before the tasks are
+ * cancelled; post_office_cancel of all epochs does it, too. */
+void post_office_end(PostOffice *office);
 
 /* call_wait for calls that may have gone to other nodes: see network_help. */
 bool post_office_wait(PostOffice *office, Call *call, int timeout_ms);

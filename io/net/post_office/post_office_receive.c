@@ -132,17 +132,31 @@ static void push_lent(const RemoteRequest *request, Frame *reply)
     network_flush(network, request->incoming->node);
 }
 
+/* Whether nothing is answered: the run has ended for this node alone, as for one that does not hear
+ * the scheduler any more, and goes on for the others. To them it is lost, if not yet. Then they ask
+ * another node for what they have asked here; an answer would fail their task. If the run ends for
+ * them too, they wait no longer either. */
+static bool is_left_open(const PostOffice *office, const Message *message)
+{
+    /* relaxed: set before whatever cancels the request was sent to its server */
+    return message->status == CALL_CANCELLED &&
+           atomic_load_explicit(&office->has_ended, memory_order_relaxed) &&
+           atomic_load_explicit(&office->goes_on, memory_order_relaxed);
+}
+
 static void end_remote(Message *message)
 {
     RemoteRequest *request = (RemoteRequest *)message;
     Incoming *incoming = request->incoming;
+    const bool answers =
+        incoming->header.request.id != 0 && !is_left_open(request->office, message);
 
-    if (request->handler_call != NULL && incoming->header.request.id != 0)
+    if (request->handler_call != NULL && answers)
         request->reply =
             post_office_send_answer(request->office, incoming->node, incoming->header.request.id,
                                     message->is_high, request->handler_call, &message->status);
 
-    if (incoming->header.request.id != 0) {
+    if (answers) {
         Frame *reply =
             request->reply != NULL ? request->reply : post_office_need_frame(new_reply(request, 0));
         WireHeader *header = frame_header(reply);
