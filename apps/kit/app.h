@@ -111,7 +111,8 @@ struct App {
     uint32_t checkpoint_every; /* epochs */
     uint64_t checkpoint_steps;
     double checkpoint_seconds;
-    uint32_t keep; /* snapshots; 0: all */
+    uint32_t full_every; /* of so many snapshots one has all rows; 0: each */
+    uint32_t keep;       /* snapshots; 0: all */
     bool resume;
     double straggler_probability, straggler_ms;
     double time_limit;  /* seconds; infinite: none */

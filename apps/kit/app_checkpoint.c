@@ -179,7 +179,11 @@ static bool take_snapshot(const App *app, const char *const *tables, GError **er
 {
     g_autofree char *note = note_text(app, app->only_epoch, 0);
     const RubatoSnapshotSpec spec = {
-        .directory = app->checkpoint, .tables = tables, .keep = app->keep, .note = note
+        .directory = app->checkpoint,
+        .tables = tables,
+        .full_every = app->full_every,
+        .keep = app->keep,
+        .note = note,
     };
 
     return rubato_engine_snapshot(app->engine, &spec, NULL, error);
@@ -244,7 +248,11 @@ bool app_checkpoint_cut(App *app, RubatoWorker *worker, uint64_t step, RubatoTic
 {
     g_autofree char *note = note_text(app, app->only_epoch - 1, step);
     const RubatoSnapshotSpec spec = {
-        .directory = app->checkpoint, .tables = app->tables, .keep = app->keep, .note = note
+        .directory = app->checkpoint,
+        .tables = app->tables,
+        .full_every = app->full_every,
+        .keep = app->keep,
+        .note = note,
     };
 
     app->n_steps = 0;

@@ -16,6 +16,7 @@
 #define REPLICAS_MAX 7
 #define COUNT_MAX (1 << 30)
 #define DEFAULT_KEEP 3
+#define MOST_FULL_EVERY 9999
 #define DEFAULT_CLOCKS 1 /* of staleness, and of speculation */
 #define STRAGGLER_MS_MAX (3600.0 * 1000)
 
@@ -34,6 +35,7 @@ typedef struct {
     gboolean keep_going, bind_cores, numa;
     char *checkpoint;
     char *checkpoint_every;
+    int full_every;
     int keep;
     gboolean resume;
     int64_t seed;
@@ -355,6 +357,7 @@ static bool read_checkpoint(App *app, const Flags *flags, GError **error)
 {
     const char *const needy = flags->resume                     ? "resume"
                               : flags->checkpoint_every != NULL ? "checkpoint-every"
+                              : flags->full_every != NOT_GIVEN  ? "full-every"
                               : flags->keep != NOT_GIVEN        ? "keep"
                                                                 : NULL;
 
@@ -372,6 +375,11 @@ static bool read_checkpoint(App *app, const Flags *flags, GError **error)
         return app_refuse(error, "--resume and --load: both say what to begin with; leave out one");
     if (!read_checkpoint_every(app, flags, error))
         return false;
+    if (flags->full_every != NOT_GIVEN) {
+        if (!check_count("full-every", flags->full_every, 1, MOST_FULL_EVERY, error))
+            return false;
+        app->full_every = (uint32_t)flags->full_every;
+    }
     if (flags->keep != NOT_GIVEN) {
         if (!check_count("keep", flags->keep, 0, COUNT_MAX, error))
             return false;
@@ -485,6 +493,8 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
           "Take snapshots between epochs into the directory DIR", "DIR" },
         { "checkpoint-every", 0, 0, G_OPTION_ARG_STRING, &flags->checkpoint_every,
           "... each N epochs (default 1), or seconds (30s) or steps (1000c)", "N" },
+        { "full-every", 0, 0, G_OPTION_ARG_INT, &flags->full_every,
+          "... with all rows in one of N, else those that changed (default 1)", "N" },
         { "keep", 0, 0, G_OPTION_ARG_INT, &flags->keep,
           "... and keep the newest N; 0: all (default 3)", "N" },
         { "resume", 0, 0, G_OPTION_ARG_NONE, &flags->resume,
@@ -555,6 +565,7 @@ bool app_parse(App *app, const AppProgram *program, int argc, char **argv)
         .staleness = NOT_GIVEN,
         .speculation = NOT_GIVEN,
         .epochs = NOT_GIVEN,
+        .full_every = NOT_GIVEN,
         .keep = NOT_GIVEN,
         .batch_size = NOT_GIVEN,
         .learning_rate = RATE_NOT_GIVEN,

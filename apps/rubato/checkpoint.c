@@ -18,6 +18,10 @@ static const char SUMMARY[] =
     "  verify DIR [NUMBER]  read every byte of all snapshots, or of one\n"
     "  show DIR [NUMBER]    the tables of the newest one, or of another\n"
     "  diff DIR A B         which rows of two snapshots differ\n"
+    "  compact DIR [KEEP]   if the newest one builds on others, write it again with all rows; "
+    "then\n"
+    "                       keep the newest KEEP and those that they build on (0: all). No run\n"
+    "                       may write there meanwhile\n"
     "  export DIR NUMBER FOLDER\n"
     "                       write its tables as NumPy arrays into FOLDER";
 
@@ -73,9 +77,13 @@ static void print_line(const RubatoSnapshot *snapshot)
         n_bytes += rubato_snapshot_table(snapshot, i)->n_bytes;
     }
     g_autofree char *size = g_format_size_full(n_bytes, G_FORMAT_SIZE_IEC_UNITS);
-    g_print("%6" G_GUINT64_FORMAT "  %s  %zu %s  %" G_GUINT64_FORMAT " rows  %s%s\n",
+    g_autofree char *base =
+        rubato_snapshot_base(snapshot) == 0
+            ? g_strdup("")
+            : g_strdup_printf("  on %" G_GUINT64_FORMAT, rubato_snapshot_base(snapshot));
+    g_print("%6" G_GUINT64_FORMAT "  %s  %zu %s  %" G_GUINT64_FORMAT " rows  %s%s%s\n",
             rubato_snapshot_number(snapshot), time, rubato_snapshot_n_tables(snapshot),
-            rubato_snapshot_n_tables(snapshot) == 1 ? "table" : "tables", n_rows, size, note);
+            rubato_snapshot_n_tables(snapshot) == 1 ? "table" : "tables", n_rows, size, base, note);
 }
 
 static void print_table(const RubatoSnapshotTable *table)
@@ -204,6 +212,9 @@ static int show(char **arguments)
     g_autofree char *time = time_text(snapshot);
     g_print("snapshot %" G_GUINT64_FORMAT ", %s%s\n", rubato_snapshot_number(snapshot), time,
             rubato_snapshot_packing(snapshot) == RUBATO_PACKING_ZSTD ? ", packed by zstd" : "");
+    if (rubato_snapshot_base(snapshot) != 0)
+        g_print("holds what changed since snapshot %" G_GUINT64_FORMAT ", on which it builds\n",
+                rubato_snapshot_base(snapshot));
     if (rubato_snapshot_note(snapshot) != NULL)
         g_print("%s\n", rubato_snapshot_note(snapshot));
     for (size_t i = 0; i < rubato_snapshot_n_tables(snapshot); i++)
@@ -234,6 +245,25 @@ static int export(char **arguments)
                : fail_checkpoint(error);
 }
 
+static int compact(char **arguments)
+{
+    g_autoptr(GError) error = NULL;
+    guint64 keep = 0;
+    uint64_t number;
+
+    if (arguments[1] != NULL &&
+        !g_ascii_string_to_unsigned(arguments[1], 10, 0, UINT32_MAX, &keep, NULL)) {
+        g_autofree char *text =
+            g_strdup_printf("expected how many snapshots to keep, found \"%s\"", arguments[1]);
+
+        return fail_usage("checkpoint", text);
+    }
+    if (!rubato_snapshot_compact(arguments[0], (uint32_t)keep, &number, &error))
+        return fail_checkpoint(error);
+    g_print("snapshot %" G_GUINT64_FORMAT " holds all rows\n", number);
+    return EXIT_SUCCESS;
+}
+
 static const struct {
     const char *name, *usage;
     int least, most; /* arguments */
@@ -244,6 +274,7 @@ static const struct {
     { "verify", "verify DIR [NUMBER]", 1, 2, verify },
     { "show", "show DIR [NUMBER]", 1, 2, show },
     { "diff", "diff DIR A B", 3, 3, diff },
+    { "compact", "compact DIR [KEEP]", 1, 2, compact },
     { "export", "export DIR NUMBER FOLDER", 3, 3, export },
 };
 
@@ -264,5 +295,6 @@ int checkpoint_command(int argc, char **argv)
         g_autofree char *usage = g_strdup_printf("rubato checkpoint %s", commands[i].usage);
         return fail_usage("checkpoint", usage);
     }
-    return fail_usage("checkpoint", "which command? take, list, verify, show, diff or export");
+    return fail_usage("checkpoint", "which command? take, list, verify, show, diff, compact or "
+                                    "export");
 }

@@ -1,6 +1,6 @@
 /* The command `rubato checkpoint`.
  *
- *   checkpoint.c         the command line; take, list, verify, show
+ *   checkpoint.c         the command line; take, list, verify, show, compact
  *   checkpoint_diff.c    what differs between two snapshots
  *   checkpoint_export.c  tables as NumPy arrays
  *

@@ -92,6 +92,7 @@ static bool begin(RubatoEngine *engine, const ControlSnapshot *step, GError **er
     ok = find_tables(engine, led->text.tables, writing->tables, error);
     snapshot_sort_tables(writing->tables);
     cut_init(&writing->cut, writing->tables, snapshot_make_spill(engine, writing));
+    snapshot_find_base(writing);
     writing->cut.is_led = true;
     writing->cut.epoch = step->epoch;
     engine->led = led;

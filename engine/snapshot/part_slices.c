@@ -17,8 +17,18 @@ static bool is_ragged(const PartSlices *slices)
     return slices->table->spec->shape == RUBATO_SHAPE_RAGGED;
 }
 
+/* As the server's owner. */
+static void find_cover(Server *server, void *data)
+{
+    PartSlices *const slices = data;
+    const RubatoShard *const shard = server_find_shard(server, slices->table->id, slices->part);
+
+    if (shard != NULL)
+        slices->cover = shard_changes(shard, &slices->n_rows);
+}
+
 bool part_slices_init(PartSlices *slices, const Table *table, uint32_t part, Server *server,
-                      GError **error)
+                      SlicesOf rows, GError **error)
 {
     const size_t bytes = table->row_bytes + table->state_bytes;
 
@@ -26,7 +36,12 @@ bool part_slices_init(PartSlices *slices, const Table *table, uint32_t part, Ser
     slices->most = is_ragged(slices) ? RAGGED_KEYS : MAX(1, PART_ROWS_BYTES / bytes);
     slices->keys = g_try_new(RubatoKey, slices->most);
     slices->values = is_ragged(slices) ? NULL : g_try_malloc(slices->most * bytes);
-    if (slices->keys != NULL && (is_ragged(slices) || slices->values != NULL))
+    if (rows == SLICES_OF_CHANGES)
+        servers_run(server, 1, find_cover, slices);
+    if (slices->cover != NULL)
+        slices->places = g_try_new(uint32_t, slices->most);
+    if (slices->keys != NULL && (is_ragged(slices) || slices->values != NULL) &&
+        (slices->cover == NULL || slices->places != NULL))
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
                 "table %s: no memory for a slice of part %u", table->spec->name, part);
@@ -38,6 +53,7 @@ void part_slices_clear(PartSlices *slices)
 {
     g_clear_pointer(&slices->keys, g_free);
     g_clear_pointer(&slices->values, g_free);
+    g_clear_pointer(&slices->places, g_free);
     handler_answer_clear(&slices->answer);
     image_slice_clear(&slices->image);
 }
@@ -58,14 +74,32 @@ static RubatoKeys find_keys(PartSlices *slices, const RubatoShard *shard)
         keys.keys = slices->keys;
     }
     if (slices->next == 0)
-        slices->n_rows = n_rows;
-    if (n_rows != slices->n_rows)
+        slices->n_listed = slices->cover != NULL ? slices->n_rows : n_rows;
+    if (n_rows != slices->n_listed)
         slices->fault = "rows were created while it was read";
     else
         keys.n = (size_t)MIN(n_rows - slices->next, slices->most);
     if (keys.keys != NULL)
         shard_list(shard, slices->next, keys.n, slices->keys);
+    slices->at_end = keys.n == 0;
     return keys;
+}
+
+/* Of the keys that were found, those that are to be read. */
+static void choose_keys(PartSlices *slices, RubatoKeys *keys)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < keys->n; i++) {
+        const RubatoKey key = keys->keys == NULL ? keys->first + i : slices->keys[i];
+
+        if (!key_cover_has(slices->cover, key))
+            continue;
+        slices->keys[n] = key;
+        slices->places[n++] = (uint32_t)i;
+    }
+    keys->keys = slices->keys;
+    keys->n = n;
 }
 
 /* A shard that has no memory tells its server, which must not take it for the fault of the request
@@ -144,6 +178,7 @@ static void read_image(PartSlices *slices, RubatoShard *shard)
     slices->has_image = true;
     if (!shard_read_image(shard, slices->most, slice))
         slices->fault = shard_image_loss(shard);
+    slices->at_end = slice->at_end;
 }
 
 /* On the caller's thread. */
@@ -167,6 +202,7 @@ static void read_slice(Server *server, void *data)
 {
     PartSlices *slices = data;
     RubatoShard *shard = server_find_shard(server, slices->table->id, slices->part);
+    size_t n_found;
     RubatoKeys keys;
 
     slices->rows = (RubatoSnapshotRows){ .n = 0 };
@@ -181,12 +217,18 @@ static void read_slice(Server *server, void *data)
         return;
     }
     keys = find_keys(slices, shard);
-    if (keys.n == 0)
-        return;
-    if (is_ragged(slices))
+    n_found = keys.n;
+    if (slices->cover != NULL)
+        choose_keys(slices, &keys);
+    if (keys.n > 0 && is_ragged(slices))
         read_ragged(slices, shard, keys);
-    else
+    else if (keys.n > 0)
         read_even(slices, shard, &keys);
+    /* Of ragged rows perhaps not all were read. */
+    if (slices->rows.n == keys.n)
+        slices->next += n_found;
+    else
+        slices->next += slices->cover != NULL ? slices->places[slices->rows.n] : slices->rows.n;
     if (has_starved(server))
         slices->fault = "there is no memory for its rows";
 }
@@ -195,12 +237,13 @@ static void read_slice(Server *server, void *data)
 
 bool part_slices_next(PartSlices *slices, GError **error)
 {
-    servers_run(slices->server, 1, read_slice, slices);
-    if (slices->has_image && slices->fault == NULL)
-        take_image(slices);
-    slices->next += slices->rows.n;
-    if (slices->fault == NULL)
-        return true;
+    do {
+        servers_run(slices->server, 1, read_slice, slices);
+        if (slices->has_image && slices->fault == NULL)
+            take_image(slices);
+        if (slices->fault == NULL && (slices->rows.n > 0 || slices->at_end))
+            return true;
+    } while (slices->fault == NULL);
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "table %s: part %u cannot be read: %s",
                 slices->table->spec->name, slices->part, slices->fault);
     return false;

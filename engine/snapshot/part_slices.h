@@ -10,28 +10,38 @@
 #include "engine/server/server.h"
 #include "io/net/handler_call.h"
 #include "io/store/part_rows.h"
+#include "models/shard/changes.h"
 #include "models/shard/image.h"
 
 typedef struct {
     const Table *table;
     uint32_t part;
     Server *server;
-    uint64_t next;        /* the next row's number */
-    uint64_t n_rows;      /* when the first slice was read */
-    size_t most;          /* rows of a slice */
-    RubatoKey *keys;      /* most */
-    void *values;         /* of most rows; with state behind them */
-    HandlerAnswer answer; /* of rows of different lengths */
-    ImageSlice image;     /* of an image */
-    bool has_image;       /* the present slice is of one */
-    const char *fault;    /* why the last slice could not be read */
+    const KeyCover *cover; /* only rows of these keys are read; NULL: all */
+    uint64_t n_rows;       /* of the part at the cut, also those that are not read */
+    uint64_t next;         /* the next row's number */
+    uint64_t n_listed;     /* rows when the first slice was read */
+    size_t most;           /* rows of a slice */
+    RubatoKey *keys;       /* most */
+    void *values;          /* of most rows; with state behind them */
+    uint32_t *places;      /* with a cover: of the keys among those that were listed */
+    bool at_end;           /* all rows have been read */
+    HandlerAnswer answer;  /* of rows of different lengths */
+    ImageSlice image;      /* of an image */
+    bool has_image;        /* the present slice is of one */
+    const char *fault;     /* why the last slice could not be read */
 
     RubatoSnapshotRows rows; /* the present slice; n is 0 behind the last one */
 } PartSlices;
 
-/* Begins with a part that is on that server of this node. RUBATO_ERROR_MEMORY. */
+/* Begins with a part that is on that server of this node. What changed in it is found if the cut
+ * was asked for that. RUBATO_ERROR_MEMORY. */
+typedef enum {
+    SLICES_OF_ALL,
+    SLICES_OF_CHANGES,
+} SlicesOf;
 bool part_slices_init(PartSlices *slices, const Table *table, uint32_t part, Server *server,
-                      GError **error);
+                      SlicesOf rows, GError **error);
 void part_slices_clear(PartSlices *slices);
 
 /* Reads the next slice. RUBATO_ERROR_MEMORY; RUBATO_ERROR_INVALID if the part has no image, and

@@ -49,6 +49,7 @@
 #include "engine/task/task_run.h"
 #include "io/net/fence.h"
 #include "io/net/stall_clock.h"
+#include "models/shard/changes.h"
 #include "models/shard/image.h"
 
 void cut_init(Cut *cut, const GPtrArray *tables, SpillFile *spill)
@@ -166,6 +167,22 @@ static bool close_maps(RubatoEngine *engine, Cut *cut, GError **error)
 
 /* ---- CUT ---- */
 
+/* False: there is no memory. */
+static bool cut_shard(RubatoShard *shard, const Cut *cut, bool gets_image)
+{
+    const KeyCover *cover = NULL;
+    uint64_t n_rows;
+
+    if (cut->notes_changes) {
+        shard_cut_changes(shard, cut->base, cut->seed);
+        cover = shard_changes(shard, &n_rows);
+    }
+    if (gets_image)
+        return shard_begin_image(shard, cover, cut->spill);
+    shard_hold_sweeps(shard);
+    return true;
+}
+
 static void begin_images(Server *server, void *data)
 {
     Cut *cut = data;
@@ -173,10 +190,10 @@ static void begin_images(Server *server, void *data)
     for (size_t i = 0; i < cut->n_tables; i++) {
         const Table *const table = cut->tables[i].table;
 
-        for (uint32_t part = 0; part < table->map->n_parts && cut->tables[i].is_cut; part++) {
+        for (uint32_t part = 0; part < table->map->n_parts; part++) {
             RubatoShard *const shard = server_find_shard(server, table->id, part);
 
-            if (shard == NULL || shard_begin_image(shard, cut->spill))
+            if (shard == NULL || cut_shard(shard, cut, cut->tables[i].is_cut))
                 continue;
             pthread_mutex_lock(&cut->lock);
             cut->starved = true;
@@ -223,8 +240,9 @@ static bool check_task(RubatoEngine *engine, const Cut *cut, GError **error)
     return goes_on;
 }
 
-static bool cut_parts(RubatoEngine *engine, Cut *cut, GError **error)
+static bool cut_parts(RubatoEngine *engine, Cut *cut, uint64_t seed, GError **error)
 {
+    cut->seed = seed;
     if (!check_task(engine, cut, error))
         return false;
     note_clocks(engine, cut);
@@ -256,11 +274,13 @@ static void end_images(Server *server, void *data)
     for (size_t i = 0; i < cut->n_tables; i++) {
         const Table *const table = cut->tables[i].table;
 
-        for (uint32_t part = 0; part < table->map->n_parts && cut->tables[i].is_cut; part++) {
+        for (uint32_t part = 0; part < table->map->n_parts; part++) {
             RubatoShard *const shard = server_find_shard(server, table->id, part);
 
-            if (shard != NULL)
-                shard_end_image(shard);
+            if (shard == NULL)
+                continue;
+            shard_end_image(shard);
+            shard_release_sweeps(shard);
         }
     }
 }
@@ -280,7 +300,7 @@ bool cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64_t seed
     case CONTROL_STEP_CLOSE:
         return close_maps(engine, cut, error);
     case CONTROL_STEP_CUT:
-        return cut_parts(engine, cut, error);
+        return cut_parts(engine, cut, seed, error);
     case CONTROL_STEP_WRITE:
         open_maps(cut);
         return work->write(engine, cut, seed, work->data, error);

@@ -18,9 +18,12 @@ typedef struct {
 typedef struct {
     size_t n_tables;
     CutTable *tables;
-    bool is_led;      /* by the scheduler, at any time: what can be cut is cut */
-    uint32_t epoch;   /* the task that has to go on until the cut; 0: none */
-    SpillFile *spill; /* for copies beyond a bound of memory */
+    bool is_led;        /* by the scheduler, at any time: what can be cut is cut */
+    bool notes_changes; /* from the cut on servers note which rows change */
+    uint64_t base;      /* then: the seed of the snapshot on which this one may build; 0: none */
+    uint32_t epoch;     /* the task that has to go on until the cut; 0: none */
+    SpillFile *spill;   /* for copies beyond a bound of memory */
+    uint64_t seed;      /* the snapshot's, from CUT on */
     pthread_mutex_t lock;
     bool starved; /* guarded by lock: a server has no memory for an image */
 } Cut;

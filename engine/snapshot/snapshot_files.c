@@ -51,6 +51,26 @@ void snapshot_release_tables(RubatoEngine *engine, SnapshotWriting *writing)
     g_clear_pointer(&writing->tables, g_ptr_array_unref);
 }
 
+/* ---- on which one it builds ---- */
+
+void snapshot_find_base(SnapshotWriting *writing)
+{
+    const RubatoSnapshotSpec *const spec = writing->spec;
+    g_autofree uint64_t *numbers = NULL;
+    g_autoptr(Manifest) newest = NULL;
+    size_t n = 0;
+
+    writing->cut.notes_changes = spec->full_every > 1;
+    /* Without any, or if it is damaged, this one has all rows. */
+    if (spec->full_every > 1 && rubato_snapshot_list(spec->directory, &numbers, &n, NULL) && n > 0)
+        newest = snapshot_folder_read(spec->directory, numbers[n - 1], NULL);
+    if (newest == NULL || newest->n_links + 1 >= spec->full_every)
+        return;
+    writing->base = numbers[n - 1];
+    writing->n_links = newest->n_links + 1;
+    writing->cut.base = newest->seed;
+}
+
 /* ---- the files of this node's parts ---- */
 
 static RubatoSnapshotTable describe(const Table *table)
@@ -100,15 +120,20 @@ static bool write_part(const SnapshotWriting *writing, guint number, uint32_t pa
     const RubatoSnapshotTable spec = describe(table);
     const PartShape shape = manifest_shape(&spec);
     g_autofree char *folder = snapshot_folder_writing(writing->spec->directory, writing->seed);
-    g_autofree char *path = snapshot_folder_part(folder, number, part);
+    const SlicesOf rows = writing->cut.notes_changes ? SLICES_OF_CHANGES : SLICES_OF_ALL;
+    g_autofree char *path = NULL;
     g_autoptr(PartWriter) writer = NULL;
     PartSlices slices;
     bool ok;
 
-    if (!part_slices_init(&slices, table, part, server, error))
+    if (!part_slices_init(&slices, table, part, server, rows, error))
         return false;
+    path = slices.cover != NULL ? snapshot_folder_changes(folder, number, part, writing->cut.base)
+                                : snapshot_folder_part(folder, number, part);
     writer = part_writer_new(path, writing->seed, writing->spec->packing, &shape, error);
-    ok = writer != NULL && write_rows(&slices, writer, error);
+    ok = writer != NULL &&
+         (slices.cover == NULL || part_writer_cover(writer, slices.cover, slices.n_rows, error)) &&
+         write_rows(&slices, writer, error);
     part_slices_clear(&slices);
     return ok;
 }
@@ -163,8 +188,13 @@ static bool add_parts(const SnapshotWriting *writing, Manifest *manifest, size_t
     g_autofree char *folder = snapshot_folder_writing(writing->spec->directory, writing->seed);
 
     for (uint32_t part = 0; part < table->spec.n_parts; part++) {
-        g_autofree char *path = snapshot_folder_part(folder, number, part);
+        g_autofree char *changes = snapshot_folder_changes(folder, number, part, writing->cut.base);
+        const bool has_changes = writing->base != 0 && g_file_test(changes, G_FILE_TEST_EXISTS);
+        g_autofree char *path =
+            has_changes ? g_steal_pointer(&changes) : snapshot_folder_part(folder, number, part);
 
+        table->parts[part].has_changes = has_changes;
+        manifest->base = has_changes ? writing->base : manifest->base;
         if (!block_file_read_end(path, &table->parts[part].sum, &table->parts[part].n_rows,
                                  error)) {
             g_prefix_error(error, "another node has written a file that this one does not see as "
@@ -192,6 +222,10 @@ static bool commit_files(RubatoEngine *engine, const Cut *cut, void *data, GErro
         manifest_add_table(manifest, &table);
         if (!add_parts(writing, manifest, i, error))
             return false;
+    }
+    if (manifest->base != 0) { /* a part that has changes needs it */
+        manifest->base_seed = cut->base;
+        manifest->n_links = writing->n_links;
     }
     if (!snapshot_folder_commit(spec->directory, manifest, &writing->number, error))
         return false;
@@ -241,6 +275,8 @@ bool snapshot_check_spec(const RubatoSnapshotSpec *spec, GError **error)
 
     if (spec->directory == NULL || *spec->directory == '\0')
         wrong = "needs a directory";
+    else if (spec->full_every > MANIFEST_MOST_LINKS)
+        wrong = "has full_every of more than 9999";
     else if (spec->packing != RUBATO_PACKING_NONE && spec->packing != RUBATO_PACKING_ZSTD)
         wrong = "has a packing that there is not";
     else if (spec->note != NULL && strlen(spec->note) > MANIFEST_MOST_NOTE)

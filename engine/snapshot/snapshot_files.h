@@ -14,12 +14,17 @@ typedef struct {
     GPtrArray *tables; /* of Table, held, by name */
     Cut cut;
     uint64_t seed;       /* of this snapshot; 0: no file has been begun */
+    uint64_t base;       /* the number of the one on which it may build; 0: none */
+    uint32_t n_links;    /* then: how many it needs */
     uint64_t number;     /* on the scheduler's node, once it is whole */
     GPtrArray *requests; /* on the scheduler's node: from outside, which it answers; else NULL */
 } SnapshotWriting;
 
 /* For rows that change while it is written. (transfer full) */
 SpillFile *snapshot_make_spill(const RubatoEngine *engine, const SnapshotWriting *writing);
+
+/* Before the cut, which it tells: whether this snapshot has all rows, or builds on the newest. */
+void snapshot_find_base(SnapshotWriting *writing);
 
 /* Before the cut: it answers the requests that there are now. */
 void snapshot_begin_requests(const RubatoEngine *engine, SnapshotWriting *writing);

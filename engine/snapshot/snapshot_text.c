@@ -22,7 +22,8 @@ char *snapshot_text_write(const RubatoSnapshotSpec *spec, const GArray *tables, 
     write_line(text, "directory", spec->directory);
     if (spec->note != NULL)
         write_line(text, "note", spec->note);
-    g_string_append_printf(text, "packing %u\nkeep %u\n", (unsigned)spec->packing, spec->keep);
+    g_string_append_printf(text, "packing %u\nkeep %u\nfull_every %u\n", (unsigned)spec->packing,
+                           spec->keep, spec->full_every);
     for (guint i = 0; i < tables->len; i++)
         g_string_append_printf(text, "table %u\n", g_array_index(tables, uint32_t, i));
     if (text->len <= CONTROL_MAX_FILE)
@@ -67,6 +68,8 @@ static bool read_line(char *line, SnapshotText *read)
         read->spec.packing = (RubatoPacking)number;
     else if (strcmp(line, "keep") == 0)
         read->spec.keep = number;
+    else if (strcmp(line, "full_every") == 0)
+        read->spec.full_every = number;
     else if (strcmp(line, "table") == 0)
         g_array_append_val(read->tables, number);
     else

@@ -58,7 +58,8 @@ static char *describe_call(const SnapshotWriting *writing)
 
         g_string_append_printf(text, " %s", table->spec->name);
     }
-    g_string_append_printf(text, ", packing %d, keep %u, note %s", (int)spec->packing, spec->keep,
+    g_string_append_printf(text, ", packing %d, keep %u, full_every %u, note %s",
+                           (int)spec->packing, spec->keep, spec->full_every,
                            spec->note != NULL ? spec->note : "");
     return g_string_free(g_steal_pointer(&text), FALSE);
 }
@@ -76,6 +77,7 @@ static bool write_whole(RubatoEngine *engine, SnapshotWriting *writing, GError *
         return false;
     snapshot_begin_requests(engine, writing);
     cut_init(&writing->cut, writing->tables, snapshot_make_spill(engine, writing));
+    snapshot_find_base(writing);
     ok = cut_make(engine, &writing->cut, &call, &work, &fault);
     if (!ok) /* the verdict waits for all nodes */
         snapshot_abandon(engine, writing);

@@ -31,7 +31,11 @@ typedef struct {
     const char *directory;     /* created if it is not there; the folder above it is */
     const char *const *tables; /* which ones, ended by NULL; NULL: all */
     RubatoPacking packing;
-    uint32_t keep;    /* of all snapshots in the directory the newest so many stay; 0: all */
+    uint32_t keep;       /* of all snapshots in the directory the newest so many stay, and those
+                          * that they build on; 0: all */
+    uint32_t full_every; /* of so many snapshots one holds all rows, and each of the others those
+                          * that changed since the one before, on which it builds; 0 or 1: each
+                          * holds all rows */
     const char *note; /* for the caller's own use, such as how far training has come: up to 64 KiB
                        * of UTF-8, the same on all nodes. NULL: none */
 } RubatoSnapshotSpec;
@@ -47,6 +51,11 @@ typedef struct {
  * different lengths, and of a storage without the op `walk` can be written between tasks alone:
  * else it is RUBATO_ERROR_INVALID. No other thread may make the engine's own calls that write to
  * the tables.
+ *
+ * With full_every, the servers note from then on which rows change, in two bits for each row, or 6
+ * for one of hash storage. A part of which nobody knows
+ * what changed is written as a whole, such as one that has moved. So is all of the first snapshot
+ * of an engine, and of one whose directory had a snapshot of somebody else last.
  *
  * If it fails, the earlier snapshots are there as before. number, if not NULL, is set to the
  * snapshot's; numbers ascend. */
@@ -156,7 +165,7 @@ typedef struct {
                            * have exactly the Adds of all lower clocks */
     uint32_t n_parts;
     uint64_t n_rows;
-    uint64_t n_bytes; /* on disk */
+    uint64_t n_bytes; /* on disk, without the snapshots on which this one builds */
 } RubatoSnapshotTable;
 
 /* Some rows of a part. */
@@ -174,7 +183,9 @@ typedef struct {
 RUBATO_API bool rubato_snapshot_list(const char *directory, uint64_t **numbers, size_t *n,
                                      GError **error);
 
-/* Opens a snapshot and reads its manifest. number 0: the newest. (transfer full) */
+/* Opens a snapshot and reads its manifest, and those of the snapshots on which it builds. number 0:
+ * the newest. If one of them is not there, or another one than it was, it is RUBATO_ERROR_FORMAT,
+ * which names it. (transfer full) */
 RUBATO_API RubatoSnapshot *rubato_snapshot_open(const char *directory, uint64_t number,
                                                 GError **error);
 
@@ -184,6 +195,10 @@ RUBATO_API void rubato_snapshot_free(RubatoSnapshot *snapshot);
 RUBATO_API uint64_t rubato_snapshot_number(const RubatoSnapshot *snapshot);
 RUBATO_API int64_t rubato_snapshot_time_us(const RubatoSnapshot *snapshot); /* since 1970, UTC */
 RUBATO_API RubatoPacking rubato_snapshot_packing(const RubatoSnapshot *snapshot);
+
+/* The snapshot on which it builds, if it holds what has changed since that one; 0: it holds all
+ * rows. */
+RUBATO_API uint64_t rubato_snapshot_base(const RubatoSnapshot *snapshot);
 
 /* The caller's note; NULL: none. (transfer none) */
 RUBATO_API const char *rubato_snapshot_note(const RubatoSnapshot *snapshot);
@@ -201,15 +216,25 @@ typedef bool (*RubatoSnapshotRowsFunc)(const RubatoSnapshotRows *rows, void *use
                                        GError **error);
 
 /* Reads a part of a table. Each row comes once, in no order; dense rows ascend, unless a task used
- * the table when it was written. No more is held in
- * memory than about 1 MB, or one row. Rows of a damaged block do not come, but those before it have
+ * the table when it was written, or the snapshot builds on others. No more is held in
+ * memory than about 1 MB, or one row, and a few bits for each row of snapshots that build on
+ * others. Rows of a damaged block do not come, but those before it have
  * come then. function NULL: the part is only checked. */
 RUBATO_API bool rubato_snapshot_read_part(const RubatoSnapshot *snapshot, const char *table,
                                           uint32_t part, RubatoSnapshotRowsFunc function,
                                           void *user_data, GError **error);
 
-/* Reads all of it, and checks every byte. */
+/* Reads all of it, and checks every byte; also of the snapshots on which it builds, as far as their
+ * rows are still its rows. */
 RUBATO_API bool rubato_snapshot_verify(const RubatoSnapshot *snapshot, GError **error);
+
+/* Makes one snapshot of a chain: if the newest in the directory builds on others, it is written
+ * again with all rows, as a snapshot of its own with the next number. The chain stays, unless keep
+ * says that it goes: of all snapshots the newest `keep` stay, and those that they build on; 0: all.
+ * No run may write to the directory meanwhile. number, if not NULL, is set to that of the newest
+ * one then, which is the one before if that has all rows. */
+RUBATO_API bool rubato_snapshot_compact(const char *directory, uint32_t keep, uint64_t *number,
+                                        GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoSnapshot, rubato_snapshot_free)
 

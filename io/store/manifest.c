@@ -12,6 +12,7 @@
 #include "io/net/link/checksum.h"
 
 #define FORMAT_VERSION 1u
+#define CHANGES_VERSION 2u /* of one that builds on another */
 #define MOST_TABLES ((uint64_t)1 << 16)
 #define MOST_PARTS ((uint64_t)1 << 16)
 #define MOST_WIDTH ((uint64_t)1 << 24) /* of values, and of state */
@@ -134,6 +135,8 @@ static void add_table(GKeyFile *file, size_t number, const ManifestTable *table)
         g_key_file_set_uint64(file, part, "rows", table->parts[i].n_rows);
         g_key_file_set_uint64(file, part, "bytes", table->parts[i].sum.n_bytes);
         set_hex(file, part, "checksum", table->parts[i].sum.checksum);
+        if (table->parts[i].has_changes)
+            g_key_file_set_boolean(file, part, "changes", TRUE);
     }
 }
 
@@ -143,13 +146,19 @@ char *manifest_text(const Manifest *manifest)
     g_autofree char *body = NULL;
     gsize n;
 
-    g_key_file_set_uint64(file, "snapshot", "format", FORMAT_VERSION);
+    g_key_file_set_uint64(file, "snapshot", "format",
+                          manifest->base != 0 ? CHANGES_VERSION : FORMAT_VERSION);
     set_hex(file, "snapshot", "seed", manifest->seed);
     g_key_file_set_int64(file, "snapshot", "time_us", manifest->time_us);
     g_key_file_set_string(file, "snapshot", "packing",
                           manifest->packing == RUBATO_PACKING_ZSTD ? "zstd" : "none");
     if (manifest->note != NULL)
         set_text(file, "snapshot", "note", manifest->note);
+    if (manifest->base != 0) {
+        g_key_file_set_uint64(file, "snapshot", "base", manifest->base);
+        set_hex(file, "snapshot", "base_seed", manifest->base_seed);
+        g_key_file_set_uint64(file, "snapshot", "links", manifest->n_links);
+    }
     g_key_file_set_uint64(file, "snapshot", "tables", manifest->n_tables);
     for (size_t i = 0; i < manifest->n_tables; i++)
         add_table(file, i, &manifest->tables[i]);
@@ -261,7 +270,11 @@ static void parse_table(Parser *parser, Manifest *manifest, size_t number)
             .sum = { .n_bytes = get_number(parser, part, "bytes", INT64_MAX),
                      .checksum = get_hex(parser, part, "checksum") },
             .n_rows = get_number(parser, part, "rows", UINT64_MAX),
+            .has_changes = g_key_file_has_key(parser->file, part, "changes", NULL) &&
+                           get_bool(parser, part, "changes"),
         };
+        if (table->parts[i].has_changes && manifest->base == 0)
+            note_fault(parser, part, "changes", "need a snapshot on which they build");
     }
 }
 
@@ -273,6 +286,15 @@ static void check_order(Parser *parser, const Manifest *manifest)
             note_fault(parser, "snapshot", "tables", "are not in the order of their names");
 }
 
+static void parse_base(Parser *parser, Manifest *manifest)
+{
+    manifest->base = get_number(parser, "snapshot", "base", UINT64_MAX - 1);
+    manifest->base_seed = get_hex(parser, "snapshot", "base_seed");
+    manifest->n_links = (uint32_t)get_number(parser, "snapshot", "links", MANIFEST_MOST_LINKS);
+    if (parser->fault == NULL && (manifest->base == 0 || manifest->n_links == 0))
+        note_fault(parser, "snapshot", "base or links", "is 0");
+}
+
 static Manifest *parse(Parser *parser)
 {
     g_autoptr(Manifest) manifest = g_new0(Manifest, 1);
@@ -280,8 +302,10 @@ static Manifest *parse(Parser *parser)
     const uint64_t version = get_number(parser, "snapshot", "format", UINT64_MAX);
     uint64_t n_tables;
 
-    if (parser->fault == NULL && version != FORMAT_VERSION)
+    if (parser->fault == NULL && version != FORMAT_VERSION && version != CHANGES_VERSION)
         note_fault(parser, "snapshot", "format", "is of another version of this library");
+    if (version == CHANGES_VERSION)
+        parse_base(parser, manifest);
     manifest->seed = get_hex(parser, "snapshot", "seed");
     manifest->time_us = (int64_t)get_number(parser, "snapshot", "time_us", INT64_MAX);
     manifest->packing = g_strcmp0(packing, "zstd") == 0 ? RUBATO_PACKING_ZSTD : RUBATO_PACKING_NONE;

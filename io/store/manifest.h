@@ -12,6 +12,7 @@
 typedef struct {
     BlockFileSum sum;
     uint64_t n_rows;
+    bool has_changes; /* alone: the other rows are in the snapshots before */
 } ManifestPart;
 
 typedef struct {
@@ -24,6 +25,9 @@ typedef struct {
     int64_t time_us;
     RubatoPacking packing;
     char *note; /* NULL: none */
+    /* That on which this one builds; 0: it holds all rows. */
+    uint64_t base, base_seed;
+    uint32_t n_links; /* how many snapshots it needs beside itself */
     size_t n_tables;
     ManifestTable *tables; /* ascending by name */
 } Manifest;
@@ -32,6 +36,9 @@ typedef struct {
 
 /* The most bytes of a note. */
 #define MANIFEST_MOST_NOTE ((size_t)64 << 10)
+
+/* The most snapshots that another one may need. */
+#define MANIFEST_MOST_LINKS 9999u
 
 Manifest *manifest_new(uint64_t seed, RubatoPacking packing, const char *note);
 

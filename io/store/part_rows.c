@@ -11,6 +11,8 @@ typedef enum {
     RECORD_RUN,
     RECORD_KEYED,
     RECORD_RAGGED,
+    RECORD_COVER,
+    RECORD_PICKED,
 } RecordKind;
 
 typedef struct {
@@ -21,6 +23,23 @@ typedef struct {
 
 G_STATIC_ASSERT(sizeof(RecordHead) == 16);
 
+/* At the start of a record of a cover. */
+typedef struct {
+    uint64_t n_bits;
+    uint64_t is_range;
+    uint64_t first;      /* KeyCover.first */
+    uint64_t first_word; /* the words before are those of the records before */
+} CoverHead;
+
+/* At the start of a record of picked rows. */
+typedef struct {
+    RubatoKey first;
+    uint64_t n_keys; /* bits, in as many words as these need */
+} PickedHead;
+
+/* The most words of a cover in a record. */
+#define COVER_WORDS (PART_ROWS_BYTES / sizeof(uint64_t))
+
 /* The most bytes of rows in a record. */
 #define MOST_BYTES (RUBATO_RAGGED_MOST_ROW_BYTES + ((size_t)1 << 20))
 
@@ -30,6 +49,9 @@ struct PartWriter {
     BlockWriter *file;
     PartShape shape;
     uint64_t n_rows;
+    bool has_cover;
+    uint64_t n_all;  /* with a cover: rows of the part */
+    GArray *picking; /* of uint64_t: the words of a record */
 };
 
 PartWriter *part_writer_new(const char *path, uint64_t seed, RubatoPacking packing,
@@ -85,8 +107,59 @@ static bool write_ragged(PartWriter *writer, const RubatoSnapshotRows *rows, GEr
            block_writer_write(writer->file, rows->values, (size_t)n_values, error);
 }
 
+/* Whether the keys ascend, and bits for them take fewer bytes than they. */
+static bool are_close(const RubatoSnapshotRows *rows)
+{
+    const uint64_t range = rows->keys[rows->n - 1] - rows->keys[0];
+
+    for (size_t i = 1; i < rows->n; i++)
+        if (rows->keys[i] <= rows->keys[i - 1])
+            return false;
+    return range / 64 + 3 < rows->n;
+}
+
+/* The bits of keys that are close. */
+static void pick(PartWriter *writer, const RubatoSnapshotRows *rows)
+{
+    const uint64_t n_words = (rows->keys[rows->n - 1] - rows->keys[0]) / 64 + 1;
+
+    if (writer->picking == NULL)
+        writer->picking = g_array_new(FALSE, /* clear= */ TRUE, sizeof(uint64_t));
+    g_array_set_size(writer->picking, 0);
+    g_array_set_size(writer->picking, (guint)n_words);
+    for (size_t i = 0; i < rows->n; i++) {
+        const uint64_t bit = rows->keys[i] - rows->keys[0];
+
+        g_array_index(writer->picking, uint64_t, bit / 64) |= UINT64_C(1) << bit % 64;
+    }
+}
+
+static bool write_picked(PartWriter *writer, const RubatoSnapshotRows *rows, GError **error)
+{
+    const size_t n_values = rows->n * writer->shape.row_bytes;
+    const size_t n_states = rows->n * writer->shape.state_bytes;
+    const PickedHead picked = { .first = rows->keys[0],
+                                .n_keys = rows->keys[rows->n - 1] - rows->keys[0] + 1 };
+
+    pick(writer, rows);
+
+    const size_t n_words = writer->picking->len * sizeof(uint64_t);
+    const RecordHead head = { .kind = RECORD_PICKED,
+                              .n = (uint32_t)rows->n,
+                              .n_bytes = sizeof picked + n_words + n_values + n_states };
+
+    return block_writer_write(writer->file, &head, sizeof head, error) &&
+           block_writer_write(writer->file, &picked, sizeof picked, error) &&
+           block_writer_write(writer->file, writer->picking->data, n_words, error) &&
+           block_writer_write(writer->file, rows->values, n_values, error) &&
+           block_writer_write(writer->file, rows->states, n_states, error);
+}
+
 static bool write_even(PartWriter *writer, const RubatoSnapshotRows *rows, GError **error)
 {
+    if (writer->has_cover && rows->keys != NULL && are_close(rows))
+        return write_picked(writer, rows, error);
+
     const size_t n_values = rows->n * writer->shape.row_bytes;
     const size_t n_states = rows->n * writer->shape.state_bytes;
     const size_t n_keys = (rows->keys == NULL ? 1 : rows->n) * sizeof(RubatoKey);
@@ -110,11 +183,35 @@ bool part_writer_rows(PartWriter *writer, const RubatoSnapshotRows *rows, GError
                                         : write_even(writer, rows, error);
 }
 
+bool part_writer_cover(PartWriter *writer, const KeyCover *cover, uint64_t n_rows, GError **error)
+{
+    const uint64_t n_words = key_cover_n_words(cover->n_bits);
+    uint64_t word = 0;
+    bool ok;
+
+    writer->has_cover = true;
+    writer->n_all = n_rows;
+    do { /* also of no words */
+        const uint64_t n = MIN(n_words - word, COVER_WORDS);
+        const CoverHead cut = { cover->n_bits, cover->is_range, cover->first, word };
+        const RecordHead head = { .kind = RECORD_COVER,
+                                  .n = (uint32_t)n,
+                                  .n_bytes = sizeof cut + n * sizeof(uint64_t) };
+
+        ok = block_writer_write(writer->file, &head, sizeof head, error) &&
+             block_writer_write(writer->file, &cut, sizeof cut, error) &&
+             block_writer_write(writer->file, cover->words + word, n * sizeof(uint64_t), error);
+        word += n;
+    } while (ok && word < n_words);
+    return ok;
+}
+
 bool part_writer_finish(PartWriter *writer, GError **error)
 {
     BlockFileSum sum;
 
-    return block_writer_finish(writer->file, writer->n_rows, &sum, error);
+    return block_writer_finish(writer->file, writer->has_cover ? writer->n_all : writer->n_rows,
+                               &sum, error);
 }
 
 void part_writer_free(PartWriter *writer)
@@ -122,6 +219,7 @@ void part_writer_free(PartWriter *writer)
     if (writer == NULL)
         return;
     block_writer_free(writer->file);
+    g_clear_pointer(&writer->picking, g_array_unref);
     g_free(writer);
 }
 
@@ -135,6 +233,10 @@ typedef struct {
     const unsigned char *bytes; /* of the present record: in its block, or in `memory` */
     unsigned char *memory;
     size_t n_allocated;
+    KeyCover *cover;        /* NULL: there must be none */
+    bool has_cover;         /* its first record */
+    uint64_t n_cover_words; /* that have come */
+    GArray *picked;         /* of RubatoKey: of the present record */
 } PartReader;
 
 static bool fail(const PartReader *reader, const char *what, GError **error)
@@ -184,22 +286,47 @@ static uint64_t expected_bytes(const PartReader *reader, const RecordHead *head)
         return sizeof(RubatoKey) + n * row_bytes;
     case RECORD_KEYED:
         return n * (sizeof(RubatoKey) + row_bytes);
+    case RECORD_COVER:
+        return sizeof(CoverHead) + n * sizeof(uint64_t);
     case RECORD_RAGGED:
+    case RECORD_PICKED:
         break;
     }
     return 0;
 }
 
+static bool is_cover_whole(const PartReader *reader)
+{
+    return reader->has_cover && reader->n_cover_words == key_cover_n_words(reader->cover->n_bits);
+}
+
+/* The set of keys comes first, and in a file of changes alone. */
+static bool check_cover(const PartReader *reader, const RecordHead *head, GError **error)
+{
+    const bool is_cover = head->kind == RECORD_COVER;
+
+    if (is_cover && reader->cover == NULL)
+        return fail(reader, "is of a file of changes, and this must have all rows", error);
+    if (is_cover && is_cover_whole(reader))
+        return fail(reader, "is of a set of keys that is whole already", error);
+    if (!is_cover && head->kind != RECORD_TUNED && reader->cover != NULL && !is_cover_whole(reader))
+        return fail(reader, "comes before the set of keys that changed", error);
+    return true;
+}
+
 static bool check_head(const PartReader *reader, const RecordHead *head, GError **error)
 {
     const bool is_ragged = reader->shape.row_bytes == 0;
+    const bool has_rows = head->kind != RECORD_TUNED && head->kind != RECORD_COVER;
     const uint64_t expected = expected_bytes(reader, head);
 
-    if (head->kind < RECORD_TUNED || head->kind > RECORD_RAGGED)
+    if (head->kind < RECORD_TUNED || head->kind > RECORD_PICKED)
         return fail(reader, "is of no known kind", error);
-    if (head->kind != RECORD_TUNED && (head->kind == RECORD_RAGGED) != is_ragged)
+    if (!check_cover(reader, head, error))
+        return false;
+    if (has_rows && (head->kind == RECORD_RAGGED) != is_ragged)
         return fail(reader, "is not of the table's shape", error);
-    if (head->kind != RECORD_TUNED && head->n == 0)
+    if (has_rows && head->n == 0)
         return fail(reader, "has no rows", error);
     if (head->n_bytes > MOST_BYTES || (expected != 0 && head->n_bytes != expected))
         return fail(reader, "has a length that cannot be", error);
@@ -243,6 +370,88 @@ static bool take_even(PartReader *reader, const RecordHead *head, GError **error
            reader->taker->rows(&rows, reader->taker->user_data, error);
 }
 
+/* Writes the keys of a record; false: they are not as many as it says. */
+static bool list_picked(PartReader *reader, const RecordHead *head, const PickedHead *picked)
+{
+    const unsigned char *const words = reader->bytes + sizeof *picked;
+
+    if (reader->picked == NULL)
+        reader->picked = g_array_new(FALSE, FALSE, sizeof(RubatoKey));
+    g_array_set_size(reader->picked, 0);
+    for (uint64_t i = 0; i < key_cover_n_words(picked->n_keys); i++) {
+        uint64_t left;
+
+        memcpy(&left, words + i * sizeof left, sizeof left);
+        for (; left != 0; left &= left - 1) {
+            const uint64_t bit = i * 64 + (uint64_t)__builtin_ctzll(left);
+            const RubatoKey key = picked->first + bit;
+
+            if (bit >= picked->n_keys || reader->picked->len == head->n)
+                return false;
+            g_array_append_val(reader->picked, key);
+        }
+    }
+    return reader->picked->len == head->n;
+}
+
+static bool take_picked(PartReader *reader, const RecordHead *head, GError **error)
+{
+    const uint64_t n_values = head->n * (uint64_t)reader->shape.row_bytes;
+    const uint64_t n_states = head->n * (uint64_t)reader->shape.state_bytes;
+    PickedHead picked = { .n_keys = 0 };
+    uint64_t n_words;
+
+    if (head->n_bytes >= sizeof picked)
+        memcpy(&picked, reader->bytes, sizeof picked);
+    n_words = key_cover_n_words(picked.n_keys) * sizeof(uint64_t);
+    if (picked.n_keys == 0 || picked.first + (picked.n_keys - 1) < picked.first ||
+        n_words > head->n_bytes || head->n_bytes != sizeof picked + n_words + n_values + n_states ||
+        !list_picked(reader, head, &picked))
+        return fail(reader, "has other keys than it says", error);
+
+    const unsigned char *const values = reader->bytes + sizeof picked + n_words;
+    const RubatoSnapshotRows rows = {
+        .keys = (const RubatoKey *)(const void *)reader->picked->data,
+        .n = head->n,
+        .values = values,
+        .states = n_states == 0 ? NULL : values + n_values,
+    };
+
+    return reader->taker->rows == NULL ||
+           reader->taker->rows(&rows, reader->taker->user_data, error);
+}
+
+/* Memory grows with what has been read, whatever the record says. */
+static bool take_cover(PartReader *reader, const RecordHead *head, GError **error)
+{
+    KeyCover *const cover = reader->cover;
+    uint64_t *words;
+    CoverHead cut;
+
+    memcpy(&cut, reader->bytes, sizeof cut);
+    if (!reader->has_cover)
+        *cover =
+            (KeyCover){ .n_bits = cut.n_bits, .is_range = cut.is_range != 0, .first = cut.first };
+    reader->has_cover = true;
+    if (cut.first_word != reader->n_cover_words || cut.n_bits != cover->n_bits ||
+        (cut.is_range != 0) != cover->is_range || cut.first != cover->first ||
+        head->n > key_cover_n_words(cut.n_bits) - cut.first_word ||
+        (!cover->is_range && cut.n_bits == 0))
+        return fail(reader, "does not go on where the set of keys ended", error);
+    words = g_try_realloc_n(cover->words, cut.first_word + head->n + 1, sizeof *words);
+    if (words == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "%s: no memory for a set of keys",
+                    block_reader_path(reader->file));
+        return false;
+    }
+    cover->words = words;
+    if (head->n > 0)
+        memcpy(words + cut.first_word, reader->bytes + sizeof cut, head->n * sizeof *words);
+    key_cover_set_hash(cover);
+    reader->n_cover_words = cut.first_word + head->n;
+    return true;
+}
+
 static bool take_tuned(PartReader *reader, const RecordHead *head, GError **error)
 {
     double value;
@@ -261,25 +470,47 @@ static bool read_record(PartReader *reader, GError **error)
         return false;
     if (head.kind == RECORD_TUNED)
         return take_tuned(reader, &head, error);
+    if (head.kind == RECORD_COVER)
+        return take_cover(reader, &head, error);
     reader->n_rows += head.n;
-    return head.kind == RECORD_RAGGED ? take_ragged(reader, &head, error)
-                                      : take_even(reader, &head, error);
+    switch (head.kind) {
+    case RECORD_RAGGED:
+        return take_ragged(reader, &head, error);
+    case RECORD_PICKED:
+        return take_picked(reader, &head, error);
+    default:
+        return take_even(reader, &head, error);
+    }
 }
 
-bool part_rows_read(const char *path, uint64_t seed, const BlockFileSum *sum,
-                    const PartShape *shape, uint64_t n_rows, const PartTaker *taker, GError **error)
+/* Whether all rows have come, as far as this file tells. */
+static bool check_end(const PartReader *reader, const PartFile *file, GError **error)
 {
-    g_autoptr(BlockReader) file = block_reader_new(path, seed, sum, error);
-    PartReader reader = { .file = file, .shape = *shape, .taker = taker };
-    bool at_end = false, ok = file != NULL;
+    if (block_reader_number(reader->file) != file->n_rows ||
+        (reader->cover == NULL && reader->n_rows != file->n_rows))
+        return fail(reader, "is the last one, and others are missing", error);
+    if (reader->cover != NULL && !is_cover_whole(reader))
+        return fail(reader, "is the last one, and the set of keys is not whole", error);
+    return true;
+}
 
+bool part_rows_read(const PartFile *file, const PartTaker *taker, KeyCover *cover, GError **error)
+{
+    g_autoptr(BlockReader) blocks = block_reader_new(file->path, file->seed, &file->sum, error);
+    PartReader reader = { .file = blocks, .shape = file->shape, .taker = taker, .cover = cover };
+    bool at_end = false, ok = blocks != NULL;
+
+    if (cover != NULL)
+        *cover = (KeyCover){ .n_bits = 0 };
     while (ok && !at_end) {
-        ok = block_reader_at_end(file, &at_end, error);
+        ok = block_reader_at_end(blocks, &at_end, error);
         if (ok && !at_end)
             ok = read_record(&reader, error);
     }
-    if (ok && (reader.n_rows != n_rows || block_reader_number(file) != n_rows))
-        ok = fail(&reader, "is the last one, and others are missing", error);
+    ok = ok && check_end(&reader, file, error);
+    if (!ok && cover != NULL)
+        key_cover_clear(cover);
+    g_clear_pointer(&reader.picked, g_array_unref);
     g_free(reader.memory);
     return ok;
 }

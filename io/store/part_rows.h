@@ -5,14 +5,21 @@
  *   keyed   rows of any keys: keys, values, state
  *   ragged  rows of different lengths: keys, lengths, values
  *
+ * In a snapshot that holds changes alone there are also
+ *
+ *   cover   some words of the set of keys which the file covers (key_cover.h), before all rows
+ *   picked  rows of some keys of a short range: the range, a bit for each key of it, values, state
+ *
  * A record begins with its kind, the number of its rows and the bytes that follow. The number of
- * the block file is the number of rows.
+ * the block file is the number of rows that the part has: those in the file, or with a cover also
+ * those of the snapshots before that it does not cover.
  *
  * Threads: a writer and a reader belong to one thread at a time. */
 #ifndef RUBATO_IO_STORE_PART_ROWS_H
 #define RUBATO_IO_STORE_PART_ROWS_H
 
 #include "io/store/block_file.h"
+#include "io/store/key_cover.h"
 
 /* About so many bytes of rows make a record. One row is written even if it is longer. */
 #define PART_ROWS_BYTES ((size_t)256 << 10)
@@ -33,6 +40,9 @@ PartWriter *part_writer_new(const char *path, uint64_t seed, RubatoPacking packi
                             const PartShape *shape, GError **error);
 bool part_writer_tuned(PartWriter *writer, uint32_t hyper, double value, GError **error);
 bool part_writer_rows(PartWriter *writer, const RubatoSnapshotRows *rows, GError **error);
+
+/* Before all rows: they are those of these keys. n_rows: of the part. */
+bool part_writer_cover(PartWriter *writer, const KeyCover *cover, uint64_t n_rows, GError **error);
 bool part_writer_finish(PartWriter *writer, GError **error);
 void part_writer_free(PartWriter *writer); /* NULL is allowed */
 
@@ -45,10 +55,18 @@ typedef struct {
     void *user_data;
 } PartTaker;
 
-/* Reads all of a part. n_rows: how many it must have. */
-bool part_rows_read(const char *path, uint64_t seed, const BlockFileSum *sum,
-                    const PartShape *shape, uint64_t n_rows, const PartTaker *taker,
-                    GError **error);
+/* The file of a part, as its manifest has it. */
+typedef struct {
+    const char *path;
+    uint64_t seed;
+    BlockFileSum sum;
+    PartShape shape;
+    uint64_t n_rows; /* that the part must have */
+} PartFile;
+
+/* Reads all of a file. cover: NULL if it must have all rows of the part; else set to what it
+ * covers, for key_cover_clear. */
+bool part_rows_read(const PartFile *file, const PartTaker *taker, KeyCover *cover, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PartWriter, part_writer_free)
 

@@ -6,6 +6,9 @@
 
 #include "io/store/manifest.h"
 
+/* (transfer none) */
+const Manifest *snapshot_manifest(const RubatoSnapshot *snapshot);
+
 /* As rubato_snapshot_read_part; the error names table and part. */
 bool snapshot_read_part(const RubatoSnapshot *snapshot, size_t table, uint32_t part,
                         const PartTaker *taker, GError **error);

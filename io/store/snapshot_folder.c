@@ -45,6 +45,12 @@ char *snapshot_folder_part(const char *folder, size_t table, uint32_t part)
     return g_strdup_printf("%s/%zu.%u.rows", folder, table, part);
 }
 
+char *snapshot_folder_changes(const char *folder, size_t table, uint32_t part, uint64_t base_seed)
+{
+    return g_strdup_printf("%s/%zu.%u.changes-%016" G_GINT64_MODIFIER "x", folder, table, part,
+                           base_seed);
+}
+
 /* ---- system calls ---- */
 
 static bool make_folder(const char *path, GError **error)
@@ -204,25 +210,61 @@ void snapshot_folder_tidy(const char *directory, uint64_t seed)
     g_dir_close(dir);
 }
 
+/* The first one that a snapshot needs: itself, or the one with all rows. False: it cannot be read,
+ * or is no longer what it builds on. */
+static bool find_first(const char *directory, uint64_t number, uint64_t *first)
+{
+    uint64_t seed = 0;
+
+    for (uint64_t next = number; next != 0;) {
+        g_autoptr(Manifest) manifest = snapshot_folder_read(directory, next, NULL);
+
+        if (manifest == NULL || manifest->base >= next ||
+            (next != number && manifest->seed != seed))
+            return false;
+        *first = next;
+        next = manifest->base;
+        seed = manifest->base_seed;
+    }
+    return true;
+}
+
+static bool remove_whole(const char *directory, uint64_t number, GError **error)
+{
+    g_autofree char *whole = snapshot_folder_whole(directory, number);
+    g_autofree char *removed =
+        g_strdup_printf("%s/" REMOVING "%06" G_GUINT64_FORMAT, directory, number);
+
+    /* At one moment it is there no more. */
+    if (!rename_path(whole, removed, error))
+        return false;
+    remove_folder(removed);
+    return true;
+}
+
+/* A chain has no gaps: each builds on the newest one before it. So if a snapshot is needed, those
+ * between it and the one that needs it are, too. The newest go first: what is left at any moment
+ * has all that it needs. */
 bool snapshot_folder_keep(const char *directory, uint32_t keep, GError **error)
 {
     g_autofree uint64_t *numbers = NULL;
+    uint64_t first = UINT64_MAX;
     size_t n;
 
     if (keep == 0)
         return true;
     if (!rubato_snapshot_list(directory, &numbers, &n, error))
         return false;
-    for (size_t i = 0; i + keep < n; i++) {
-        g_autofree char *whole = snapshot_folder_whole(directory, numbers[i]);
-        g_autofree char *removed =
-            g_strdup_printf("%s/" REMOVING "%06" G_GUINT64_FORMAT, directory, numbers[i]);
+    for (size_t i = n > keep ? n - keep : n; i < n; i++) {
+        uint64_t needed;
 
-        /* At one moment it is there no more. */
-        if (!rename_path(whole, removed, error))
-            return false;
-        remove_folder(removed);
+        if (!find_first(directory, numbers[i], &needed))
+            return true;
+        first = MIN(first, needed);
     }
+    for (size_t i = n > keep ? n - keep : 0; i > 0; i--)
+        if (numbers[i - 1] < first && !remove_whole(directory, numbers[i - 1], error))
+            return false;
     return true;
 }
 

@@ -2,6 +2,8 @@
  *
  *   DIR/snapshot-000012/manifest    a whole snapshot
  *   DIR/snapshot-000012/0.3.rows    part 3 of its table 0
+ *   DIR/snapshot-000012/0.3.changes-SEED
+ *                                   the same, if it holds what changed since the one of that seed
  *   DIR/.writing-SEED/              one that is being written
  *   DIR/.removing-000009/           one that is being removed
  *
@@ -23,6 +25,7 @@
 char *snapshot_folder_writing(const char *directory, uint64_t seed);
 char *snapshot_folder_whole(const char *directory, uint64_t number);
 char *snapshot_folder_part(const char *folder, size_t table, uint32_t part);
+char *snapshot_folder_changes(const char *folder, size_t table, uint32_t part, uint64_t base_seed);
 
 /* Makes the directory, which may be there. */
 bool snapshot_folder_make_directory(const char *directory, GError **error);
@@ -40,7 +43,8 @@ void snapshot_folder_abandon(const char *directory, uint64_t seed);
 /* Removes what earlier runs left behind, but not the folder of `seed`. */
 void snapshot_folder_tidy(const char *directory, uint64_t seed);
 
-/* Removes all snapshots but the newest `keep` ones. */
+/* Removes all snapshots but the newest `keep` ones, and those on which they build. If one does not
+ * say which these are, all before it stay. */
 bool snapshot_folder_keep(const char *directory, uint32_t keep, GError **error);
 
 /* Reads the manifest of a whole snapshot. RUBATO_ERROR_NOT_FOUND: there is none. (transfer full) */

@@ -105,6 +105,8 @@ static size_t find_living(RubatoPart *part, size_t n)
             part->block[n_living] = part->block[i];
             part->rows[n_living++] = part->rows[i];
         }
+    if (writes(part) && shard->is_watched)
+        shard_watch(shard, &(RubatoKeys){ .keys = part->block, .n = n_living });
     if (writes(part))
         shard_stamp(shard, part->rows, n_living);
     return n_living;
@@ -138,12 +140,12 @@ static const RubatoKey *take_keys(RubatoPart *part, size_t n)
 static void take_run(RubatoPart *part, uint64_t n_left, RubatoPartRows *rows)
 {
     RubatoShard *const shard = part->shard;
-    const bool saves = shard->image != NULL && writes(part);
+    const bool saves = shard->is_watched && writes(part);
     const size_t n = (size_t)(saves ? MIN(n_left, SAVED_AT_ONCE) : n_left);
     const RubatoKey first = shard->first_key + part->n_done;
 
     if (saves)
-        shard_save(shard, &(RubatoKeys){ .first = first, .n = n });
+        shard_watch(shard, &(RubatoKeys){ .first = first, .n = n });
     *rows = (RubatoPartRows){ .n = n,
                               .first = first,
                               .run = shard->rows + part->n_done * shard->stride,

@@ -118,6 +118,13 @@ static bool next_rows(Rows *rows, AbsentRows absent)
     return true;
 }
 
+/* Rows that change without being created. */
+static void watch_rows(const RubatoPart *part)
+{
+    if (part->shard->is_watched)
+        shard_watch(part->shard, part->keys);
+}
+
 /* ---- reading ---- */
 
 /* Writes the lengths. Returns what the rows take in all; sets where each of them is, if there is
@@ -312,6 +319,7 @@ static bool run_add(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWri
     (void)result;
     if (!begin_write(part, arguments, &given, error) || !check_lengths(part, &given, error))
         return false;
+    watch_rows(part);
     from = given.values;
     for (begin_rows(&rows, part); next_rows(&rows, ABSENT_ROWS_STAY);)
         for (size_t i = 0; i < rows.n; i++) {
@@ -397,6 +405,7 @@ static bool run_erase(RubatoPart *part, RubatoByteReader *arguments, RubatoByteW
     (void)arguments;
     (void)result;
     (void)error;
+    watch_rows(part);
     for (begin_rows(&rows, part); next_rows(&rows, ABSENT_ROWS_STAY);)
         for (size_t i = 0; i < rows.n; i++)
             if (rows.rows[i] != NULL)

@@ -47,8 +47,9 @@ typedef struct {
 } PlacedKey;
 
 struct ShardImage {
-    const char *loss; /* why it cannot be read to its end; NULL: it can */
-    uint64_t place;   /* rows at lower places have been read */
+    const char *loss;      /* why it cannot be read to its end; NULL: it can */
+    uint64_t place;        /* rows at lower places have been read */
+    const KeyCover *cover; /* not NULL: rows of other keys are not read */
 
     uint64_t *changed; /* dense storage: a bit for each row */
     KeySet keys;       /* other storages: of the rows that have changed */
@@ -93,13 +94,14 @@ static size_t block_bytes(const SpillFile *spill)
     return (size_t)MIN(most / COPIES_SHARE, COPIES_BYTES);
 }
 
-bool shard_begin_image(RubatoShard *shard, SpillFile *spill)
+bool shard_begin_image(RubatoShard *shard, const KeyCover *cover, SpillFile *spill)
 {
     ShardImage *image = g_new0(ShardImage, 1);
     const size_t n_copies = block_bytes(spill) / (shard->stride + sizeof(RubatoKey));
 
     assert(shard->image == NULL && shard_image_fault(shard->spec) == NULL);
     image->after = &image->first;
+    image->cover = cover;
     image->spill = spill;
     image->n_copies = MAX(1, n_copies);
     for (uint32_t i = 0; i < N_HYPERS; i++)
@@ -117,6 +119,7 @@ bool shard_begin_image(RubatoShard *shard, SpillFile *spill)
     }
     image->spilled = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     shard->image = image;
+    shard_set_watched(shard);
     return true;
 }
 
@@ -151,6 +154,7 @@ void shard_end_image(RubatoShard *shard)
     if (image == NULL)
         return;
     shard->image = NULL;
+    shard_set_watched(shard);
     free_copies(shard, image);
     g_array_unref(image->spilled);
     g_free(image->changed);
@@ -254,13 +258,19 @@ static void copy_row(const RubatoShard *shard, RubatoKey key, const unsigned cha
     copies->n++;
 }
 
+static bool is_covered(const ShardImage *image, RubatoKey key)
+{
+    return image->cover == NULL || key_cover_has(image->cover, key);
+}
+
 static void save_dense(RubatoShard *shard, RubatoKey key)
 {
     ShardImage *const image = shard->image;
     const uint64_t number = key - shard->first_key, bit = UINT64_C(1) << number % 64;
     void *row;
 
-    if (number < image->place || (image->changed[number / 64] & bit) != 0)
+    if (number < image->place || (image->changed[number / 64] & bit) != 0 ||
+        !is_covered(image, key))
         return;
     image->changed[number / 64] |= bit;
     shard_find(shard, &key, 1, &row);
@@ -277,7 +287,7 @@ static size_t choose_keys(RubatoShard *shard, const RubatoKeys *keys, size_t beg
     for (size_t i = begin; i < begin + n; i++) {
         const RubatoKey key = keys_get(keys, i);
 
-        if (shard->ops->place_of(shard->storage, key) < image->place)
+        if (!is_covered(image, key) || shard->ops->place_of(shard->storage, key) < image->place)
             continue;
         switch (key_set_add(&image->keys, key)) {
         case KEY_SET_ADDED:
@@ -417,24 +427,41 @@ static void read_rows(RubatoShard *shard, ImageSlice *slice, const RubatoKeys *k
     }
 }
 
+/* Of 64 rows, those that are to be read. */
+static uint64_t find_unread(const ShardImage *image, uint64_t word)
+{
+    const uint64_t unchanged = ~image->changed[word];
+
+    return image->cover == NULL ? unchanged : unchanged & image->cover->words[word];
+}
+
 /* The rows from `place` on, up to n_most of them, without those that have changed. */
 static bool read_dense(RubatoShard *shard, size_t n_most, ImageSlice *slice)
 {
     ShardImage *const image = shard->image;
-    const uint64_t begin = image->place, end = begin + MIN(shard->n_keys - begin, n_most);
+    const uint64_t n_all = shard->n_keys;
+    uint64_t number = image->place;
     RubatoKeys keys = { .keys = slice->own_keys };
 
-    for (uint64_t number = begin; number < end; number++) {
-        if ((image->changed[number / 64] >> number % 64 & 1) == 0)
+    while (number < n_all && keys.n < n_most) {
+        const uint64_t left = find_unread(image, number / 64) >> number % 64;
+
+        if (left == 0) { /* up to the next word */
+            number = (number / 64 + 1) * 64;
+            continue;
+        }
+        number += (uint64_t)__builtin_ctzll(left);
+        if (number < n_all)
             slice->own_keys[keys.n++] = shard->first_key + number;
+        number++;
     }
-    if (keys.n == end - begin) {
+    image->place = MIN(number, n_all);
+    if (keys.n > 0 && slice->own_keys[keys.n - 1] - slice->own_keys[0] == keys.n - 1) {
         keys.keys = NULL;
-        keys.first = shard->first_key + begin;
+        keys.first = slice->own_keys[0];
     }
-    image->place = end;
     read_rows(shard, slice, &keys);
-    return end < shard->n_keys;
+    return image->place < n_all;
 }
 
 static int compare_places(const void *a, const void *b)
@@ -488,9 +515,12 @@ static bool read_walked(RubatoShard *shard, size_t n_most, ImageSlice *slice)
         return false;
     }
     keys.keys = slice->own_keys;
-    for (; image->n_read < end; image->n_read++)
-        if (!key_set_has(&image->keys, ahead(image, image->n_read)->key))
-            slice->own_keys[keys.n++] = ahead(image, image->n_read)->key;
+    for (; image->n_read < end; image->n_read++) {
+        const RubatoKey key = ahead(image, image->n_read)->key;
+
+        if (is_covered(image, key) && !key_set_has(&image->keys, key))
+            slice->own_keys[keys.n++] = key;
+    }
     image->place = end < image->ahead->len ? ahead(image, end)->place : image->walked;
     read_rows(shard, slice, &keys);
     return end < image->ahead->len || !image->has_walked;
@@ -499,10 +529,11 @@ static bool read_walked(RubatoShard *shard, size_t n_most, ImageSlice *slice)
 bool shard_read_image(RubatoShard *shard, size_t n_most, ImageSlice *slice)
 {
     ShardImage *const image = shard->image;
-    bool goes_on = true;
+    bool goes_on = true, is_short = true;
 
     g_clear_pointer(&slice->copies, g_free);
     slice->n = 0;
+    slice->at_end = false;
     slice->spill = NULL;
     if (image->loss == NULL && image->first != NULL) {
         take_copies(shard, slice);
@@ -514,9 +545,12 @@ bool shard_read_image(RubatoShard *shard, size_t n_most, ImageSlice *slice)
     }
     if (shard->is_dense && !make_room(shard, slice, n_most))
         image->loss = NO_MEMORY;
-    while (image->loss == NULL && slice->n == 0 && goes_on)
+    while (image->loss == NULL && slice->n == 0 && goes_on && is_short) {
         goes_on =
             shard->is_dense ? read_dense(shard, n_most, slice) : read_walked(shard, n_most, slice);
+        is_short = image->cover == NULL; /* else many pieces may have no row that is read */
+    }
+    slice->at_end = slice->n == 0 && !goes_on;
     return image->loss == NULL;
 }
 

@@ -9,6 +9,7 @@
 #ifndef RUBATO_MODELS_SHARD_IMAGE_H
 #define RUBATO_MODELS_SHARD_IMAGE_H
 
+#include "io/store/key_cover.h"
 #include "io/store/spill_file.h"
 #include "models/shard/shard.h"
 
@@ -16,9 +17,11 @@
 const char *shard_image_fault(const RubatoTableSpec *spec);
 
 /* Begins an image. The table can have one, and the shard has none. False: there is no memory.
+ * cover: the image has the rows of these keys alone, and the set stays as it is until the image
+ * ends; NULL: it has all rows. (transfer none)
  * spill: bounds the memory of copies, of all images that share it, beside one block of an image's
  * own; copies beyond that go to its file. NULL: there is no bound. (transfer none) */
-bool shard_begin_image(RubatoShard *shard, SpillFile *spill);
+bool shard_begin_image(RubatoShard *shard, const KeyCover *cover, SpillFile *spill);
 
 /* Frees it. Does nothing if there is none. */
 void shard_end_image(RubatoShard *shard);
@@ -37,7 +40,8 @@ typedef struct ImageCopies ImageCopies;
 typedef struct {
     const RubatoKey *keys; /* n; NULL: they follow one another from `first` on */
     RubatoKey first;
-    size_t n;           /* 0: all rows have been read */
+    size_t n;           /* with a cover it may be 0 */
+    bool at_end;        /* all rows have been read; n is 0 */
     const void *values; /* rows one after the other */
     const void *states; /* the same; the rows of a table without state have 0 bytes of it */
 

@@ -1,4 +1,5 @@
-/* Images, for what changes rows. Each row is saved before it changes, or is created.
+/* Images, and notes of what changed, for what changes rows: each row is told before it changes, is
+ * created, or goes.
  *
  * Threads: the shard's present owner. */
 #ifndef RUBATO_MODELS_SHARD_IMAGE_PRIVATE_H
@@ -8,8 +9,17 @@
 
 typedef struct RubatoShard RubatoShard;
 typedef struct ShardImage ShardImage;
+typedef struct ShardChanges ShardChanges;
 
-/* The rows of these keys are about to change, and the shard has an image. */
+/* The rows of these keys are about to change, and the shard is watched. */
+void shard_watch(RubatoShard *shard, const RubatoKeys *keys);
+
+/* The two things that this does: if changes are noted, notes these, also of rows that go; and for a
+ * shard with an image. */
+void shard_note(RubatoShard *shard, const RubatoKeys *keys);
 void shard_save(RubatoShard *shard, const RubatoKeys *keys);
+
+/* An image or the notes have begun or ended. */
+void shard_set_watched(RubatoShard *shard);
 
 #endif

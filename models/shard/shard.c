@@ -12,6 +12,7 @@
 
 #include "io/net/link/key_range.h"
 #include "models/ragged/ragged.h"
+#include "models/shard/changes.h"
 #include "models/shard/image.h"
 #include "models/shard/shard_private.h"
 #include "models/spec.h"
@@ -96,6 +97,7 @@ void shard_free(RubatoShard *shard)
     if (shard == NULL)
         return;
     shard_end_image(shard);
+    shard_forget_changes(shard);
     ragged_heap_free(shard->ragged);
     if (shard->storage != NULL)
         shard->ops->destroy(shard->storage);
@@ -361,6 +363,8 @@ static bool take_found(RubatoShard *shard, const RubatoKey *keys, size_t n, void
     void *made[BLOCK];
     size_t n_absent = 0;
 
+    if (G_UNLIKELY(shard->is_watched))
+        shard_watch(shard, &(RubatoKeys){ .keys = keys, .n = n });
     if (found_rows_take(&shard->found, keys, n, rows, shard->stride) == 0)
         return true;
     for (size_t i = 0; i < n; i++)
@@ -415,8 +419,8 @@ void shard_get(RubatoShard *shard, const RubatoKeys *keys, void *values)
 void shard_add_by(RubatoShard *shard, uint32_t worker, const RubatoKeys *keys, const void *deltas)
 {
     if (shard->rows != NULL) {
-        if (G_UNLIKELY(shard->image != NULL))
-            shard_save(shard, keys);
+        if (G_UNLIKELY(shard->is_watched))
+            shard_watch(shard, keys);
         add_dense(shard, worker, keys, deltas);
     } else {
         add_found(shard, worker, keys, deltas);

@@ -107,6 +107,10 @@ void shard_reach_time(RubatoShard *shard, uint64_t time);
  * are listed in another order afterwards. */
 bool shard_sweep(RubatoShard *shard, uint32_t *n_looks);
 
+/* Sweeps remove nothing until they are released, so that rows can be listed in slices. */
+void shard_hold_sweeps(RubatoShard *shard);
+void shard_release_sweeps(RubatoShard *shard);
+
 /* Of a table that does not admit all keys: how many rows Adds have made, and how many of their rows
  * were left out. All 0 for another table. */
 typedef struct {

@@ -36,8 +36,8 @@ uint64_t shard_admission_bytes(const RubatoShard *shard)
 
 bool shard_find_or_admit(RubatoShard *shard, const RubatoKey *keys, size_t n, void **rows)
 {
-    if (G_UNLIKELY(shard->image != NULL))
-        shard_save(shard, &(RubatoKeys){ .keys = keys, .n = n });
+    if (G_UNLIKELY(shard->is_watched))
+        shard_watch(shard, &(RubatoKeys){ .keys = keys, .n = n });
     if (shard->expiry != NULL)
         return shard_find_to_write(shard, shard->admission, keys, n, rows);
     if (shard->ops->find_or_admit(shard->storage, shard->admission, keys, n, rows))

@@ -130,9 +130,24 @@ void shard_reach_time(RubatoShard *shard, uint64_t time)
 
 /* ---- sweeps ---- */
 
-static bool is_to_go(void *shard, RubatoKey key, const void *row)
+static bool is_to_go(void *user, RubatoKey key, const void *row)
 {
-    return has_expired(shard, key, row);
+    RubatoShard *const shard = user;
+
+    if (!has_expired(shard, key, row))
+        return false;
+    shard_note(shard, &(RubatoKeys){ .first = key, .n = 1 });
+    return true;
+}
+
+void shard_hold_sweeps(RubatoShard *shard)
+{
+    shard->holds_sweeps = true;
+}
+
+void shard_release_sweeps(RubatoShard *shard)
+{
+    shard->holds_sweeps = false;
 }
 
 /* An image has no copy of a row that a sweep removes: shards with one are left alone. */
@@ -140,7 +155,7 @@ bool shard_sweep(RubatoShard *shard, uint32_t *n_looks)
 {
     const uint64_t pause = MAX(1, shard->spec->expire_after / SWEEPS_AN_AGE);
 
-    if (shard->image != NULL) {
+    if (shard->image != NULL || shard->holds_sweeps) {
         *n_looks = 0;
         return false;
     }

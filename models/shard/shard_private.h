@@ -44,12 +44,15 @@ struct RubatoShard {
     RaggedHeap *ragged; /* of a table whose rows have different lengths: the storage has a RaggedRow
                          * for each key; else NULL */
     ShardImage *image;  /* NULL: none is being read */
+    ShardChanges *changes; /* NULL: nobody asks which rows change */
+    bool is_watched;       /* there is one of the two */
 
     /* of a table whose rows expire */
     StorageUses *uses;   /* the storage's; NULL: rows do not expire */
     StorageCursor swept; /* where the present sweep is */
     uint64_t swept_at;   /* the time when the last one began */
     bool is_sweeping;
+    bool holds_sweeps; /* the rows are read in slices */
 
     bool *alarm; /* set when a request fails for lack of memory */
     bool own_alarm;
@@ -131,8 +134,8 @@ static inline void shard_find(RubatoShard *shard, const RubatoKey *keys, size_t 
 static inline bool shard_find_or_create(RubatoShard *shard, const RubatoKey *keys, size_t n,
                                         void **rows)
 {
-    if (G_UNLIKELY(shard->image != NULL))
-        shard_save(shard, &(RubatoKeys){ .keys = keys, .n = n });
+    if (G_UNLIKELY(shard->is_watched))
+        shard_watch(shard, &(RubatoKeys){ .keys = keys, .n = n });
     if (shard->rows != NULL)
         shard_find_dense(shard, keys, n, rows);
     else if (G_UNLIKELY(shard->expiry != NULL))

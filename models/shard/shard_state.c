@@ -54,8 +54,8 @@ void shard_reset(RubatoShard *shard, const RubatoKeys *keys)
     RubatoKey block[BLOCK];
     void *rows[BLOCK];
 
-    if (shard->image != NULL)
-        shard_save(shard, keys);
+    if (shard->is_watched)
+        shard_watch(shard, keys);
     for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
         const size_t n = MIN(keys->n - begin, BLOCK);
         const RubatoKey *some = shard_take_block(keys, begin, n, block);
@@ -108,9 +108,11 @@ void shard_set_state(RubatoShard *shard, const RubatoKeys *keys, const void *sta
 
         const RubatoKey *some = shard_take_block(keys, begin, n, block);
 
-        if (shard->bounded != NULL || shard->admission != NULL) /* state makes no row */
+        if (shard->bounded != NULL || shard->admission != NULL) { /* state makes no row */
+            if (shard->is_watched)
+                shard_watch(shard, &(RubatoKeys){ .keys = some, .n = n });
             shard_find(shard, some, n, rows);
-        else if (!shard_find_or_create(shard, some, n, rows))
+        } else if (!shard_find_or_create(shard, some, n, rows))
             return;
         for (size_t i = 0; i < n; i++)
             if (rows[i] != NULL)

@@ -42,6 +42,10 @@ typedef struct {
     void (*set_score)(RubatoStorage *storage, double (*score)(const void *user, const void *row),
                       const void *user);
 
+    /* From now on calls `evicted` for each row that is evicted. user outlives the storage. */
+    void (*set_evicted)(RubatoStorage *storage, void (*evicted)(void *user, RubatoKey key),
+                        void *user);
+
     /* Removes the rows of these keys that are there. Returns how many. Pointers to other rows are
      * no longer valid. */
     size_t (*erase)(RubatoStorage *storage, const RubatoKey *keys, size_t n);

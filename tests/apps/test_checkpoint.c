@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include "tests/support/runner.h"
+#include "tests/support/store/small_chain.h"
 #include "tests/support/store/small_snapshot.h"
 #include <rubato/npy.h>
 
@@ -164,6 +165,32 @@ START_TEST(calls_that_make_no_sense_are_refused)
 }
 END_TEST
 
+START_TEST(chain_is_shown_compared_exported_and_made_one)
+{
+    g_autofree char *out = g_build_filename(directory, "out", NULL);
+    uint64_t number;
+
+    for (unsigned link = 0; link < 3; link++)
+        ck_assert(small_chain_write(directory, link, link + 1, RUBATO_PACKING_NONE, &number, NULL));
+    g_auto(Said) listed = run("list", NULL, NULL);
+    expect(&listed, 0, "  on 2  a chain", "");
+    g_auto(Said) shown = run("show", NULL, NULL);
+    expect(&shown, 0, "holds what changed since snapshot 2, on which it builds\n", "");
+    g_auto(Said) changed = run("diff", "2", "3");
+    expect(&changed, 1, "range: of 100 rows 25 changed, 0 went, 0 came\n", "");
+    expect(&changed, 1, "any: of 38 rows 8 changed, 2 went, 0 came\n", "");
+    g_auto(Said) exported = run("export", "3", out);
+    expect(&exported, 0, "", "");
+    check_array("range.npy", 100, 1, 0);
+    g_auto(Said) made = run("compact", "1", NULL);
+    expect(&made, 0, "snapshot 4 holds all rows\n", "");
+    g_auto(Said) good = run("verify", NULL, NULL);
+    ck_assert_str_eq(good.out, "snapshot 4 is good\n"); /* it alone is left */
+    g_auto(Said) wrong = run("compact", "x", NULL);
+    expect(&wrong, 2, "", "expected how many snapshots to keep, found \"x\"");
+}
+END_TEST
+
 /* The directory has no run. */
 START_TEST(take_gives_up_where_no_run_is)
 {
@@ -186,6 +213,7 @@ int main(void)
     tcase_add_test(cases, damage_is_told_by_the_exit_status);
     tcase_add_test(cases, rows_that_differ_are_counted);
     tcase_add_test(cases, tables_are_exported_as_arrays);
+    tcase_add_test(cases, chain_is_shown_compared_exported_and_made_one);
     tcase_add_test(cases, calls_that_make_no_sense_are_refused);
     tcase_add_test(cases, take_gives_up_where_no_run_is);
     suite_add_tcase(suite, cases);

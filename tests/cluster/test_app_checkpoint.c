@@ -173,8 +173,8 @@ static void drop_to(unsigned percent)
 
 START_TEST(run_resumed_in_the_middle_of_an_epoch_ends_with_the_same_bits)
 {
-    const char *const first[] = { "--checkpoint", checkpoints, "--keep=0", "--checkpoint-every=2c",
-                                  NULL };
+    const char *const first[] = { "--checkpoint",          checkpoints,      "--keep=0",
+                                  "--checkpoint-every=2c", "--full-every=3", NULL };
     const char *const second[] = { "--checkpoint", checkpoints, "--resume", NULL };
 
     run_ok(middles[_i].place, middles[_i].program, "whole", "", first);

@@ -227,7 +227,7 @@ START_TEST(rows_are_saved_for_an_image_before_an_add_changes_them)
 
     add_ones(shard, 0, N, /* is_sum= */ false);
     get(shard, 0, N);
-    ck_assert(shard_begin_image(shard, /* spill= */ NULL));
+    ck_assert(shard_begin_image(shard, /* cover= */ NULL, /* spill= */ NULL));
     add_ones(shard, 0, N, /* is_sum= */ _i == 1);
     while (shard_read_image(shard, N, &slice) && slice.n > 0)
         for (size_t i = 0; i < slice.n * spec.width; i++)

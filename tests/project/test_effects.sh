@@ -71,6 +71,7 @@ refused rubato-gbdt replicas 'rubato-gbdt cannot have any' "${rows[@]}" --replic
 always all replicas bind-cores numa
 refused rubato-lr output 'needs --predict FILE' "${rows[@]}" --output x
 refused rubato-lr checkpoint-every 'needs --checkpoint DIR' "${rows[@]}" --checkpoint-every 2
+refused rubato-lr full-every 'needs --checkpoint DIR' "${rows[@]}" --full-every 2
 refused rubato-lr keep 'needs --checkpoint DIR' "${rows[@]}" --keep 2
 refused rubato-lr resume 'needs --checkpoint DIR' "${rows[@]}" --resume
 refused rubato-lr node 'needs --cluster FILE' "${rows[@]}" --node 1
@@ -91,6 +92,8 @@ refused rubato-lr target-loss "$training" "${used[@]}" --target-loss 1
 refused rubato-lr keep-going "$training" "${used[@]}" --keep-going
 refused rubato-lr plot "$training" "${used[@]}" --plot x.svg
 refused rubato-lr checkpoint-every "$training" "${rows[@]}" -e 0 --checkpoint d --checkpoint-every 2
+refused rubato-lr full-every "$training" "${rows[@]}" -e 0 --checkpoint d \
+    --full-every 2
 refused rubato-lr keep "$training" "${rows[@]}" -e 0 --checkpoint d --keep 2
 always all checkpoint # it has an effect without training, too: a snapshot is restored from it
 

@@ -69,8 +69,11 @@ static uint64_t reserve_of(const BoundedStorage *bounded)
 /* ---- eviction ---- */
 
 /* The row of a cell is evicted. */
-static void evict_row(BoundedStorage *bounded, const unsigned char *cell)
+static void evict_row(BoundedStorage *bounded, const Segment *segment, const unsigned char *cell)
 {
+    if (bounded->evicted != NULL)
+        bounded->evicted(bounded->evicted_user,
+                         paired_key(bounded->hash.source.layout, segment, cell));
     bounded_forget_row(bounded, cell);
     bounded->uses.n_evicted++;
 }
@@ -134,7 +137,7 @@ static bool evict_from(BoundedStorage *bounded, const Segment *segment, unsigned
     cell = choose(bounded, cells, n);
     if (cell == NULL)
         return false;
-    evict_row(bounded, cell);
+    evict_row(bounded, segment, cell);
     paired_erase(layout, segment, cell);
     return true;
 }
@@ -182,7 +185,7 @@ static unsigned char *replace_one(BoundedStorage *bounded, uint64_t h, RubatoKey
 
     if (cell == NULL)
         return NULL;
-    evict_row(bounded, cell);
+    evict_row(bounded, segment, cell);
     paired_rename(layout, segment, cell, key);
     return cell;
 }
@@ -367,6 +370,15 @@ static void set_score(RubatoStorage *storage, double (*score)(const void *user, 
     bounded->score_user = user;
 }
 
+static void set_evicted(RubatoStorage *storage, void (*evicted)(void *user, RubatoKey key),
+                        void *user)
+{
+    BoundedStorage *bounded = (BoundedStorage *)storage;
+
+    bounded->evicted = evicted;
+    bounded->evicted_user = user;
+}
+
 static void destroy(RubatoStorage *storage)
 {
     BoundedStorage *bounded = (BoundedStorage *)storage;
@@ -413,6 +425,7 @@ const BoundedStorageOps bounded_hash_storage_ops = {
     .uses = uses,
     .find_marks = find_marks,
     .set_score = set_score,
+    .set_evicted = set_evicted,
     .erase = bounded_erase,
     .sweep = bounded_sweep,
 };

@@ -28,6 +28,8 @@ typedef struct {
     const EvictionOps *eviction;
     double (*score)(const void *user, const void *row); /* NULL: marks decide */
     const void *score_user;
+    void (*evicted)(void *user, RubatoKey key); /* NULL: nobody is told */
+    void *evicted_user;
     uint64_t max_bytes; /* without the row of key 0 */
     size_t mark_offset; /* in a cell */
     uint32_t time_shift;

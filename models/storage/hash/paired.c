@@ -149,6 +149,13 @@ bool paired_absorb(const SegmentSource *source, const Segment *to, const Segment
     return true;
 }
 
+RubatoKey paired_key(BucketLayout layout, const Segment *segment, const unsigned char *cell)
+{
+    const size_t offset = offset_in_bucket(layout, segment, cell);
+
+    return bucket_keys((unsigned char *)(uintptr_t)cell - offset)[slot_at(layout, offset)];
+}
+
 void paired_rename(BucketLayout layout, const Segment *segment, const unsigned char *cell,
                    RubatoKey key)
 {

@@ -40,6 +40,9 @@ bool paired_absorb(const SegmentSource *source, const Segment *to, const Segment
 size_t paired_cells(BucketLayout layout, const Segment *segment, uint64_t hash,
                     unsigned char *cells[PAIRED_MAX_CELLS]);
 
+/* The key of a cell. */
+RubatoKey paired_key(BucketLayout layout, const Segment *segment, const unsigned char *cell);
+
 /* Gives a cell to another key of the same home. */
 void paired_rename(BucketLayout layout, const Segment *segment, const unsigned char *cell,
                    RubatoKey key);

@@ -248,7 +248,9 @@ START_TEST(cut_is_whole_when_copies_go_to_a_file)
     static const char *const tables[] = { "rows", NULL };
     const RubatoEngineConfig config = { .servers = 2 };
     const EngineParts parts = { .copies_bytes = (uint64_t)(1 + _i) << 10 };
-    const RubatoTaskSnapshots snapshots = { .spec = { .directory = directory }, .every_s = 1e-6 };
+    const RubatoTaskSnapshots snapshots = {
+        .spec = { .directory = directory, .full_every = 1 + (uint32_t)_i }, .every_s = 1e-6
+    };
     const RubatoTask task = { .name = "all",
                               .run = add_to_all,
                               .tables = tables,
@@ -269,6 +271,7 @@ START_TEST(cut_is_whole_when_copies_go_to_a_file)
 
         for (uint32_t part = 0; part < 2; part++)
             ck_assert(rubato_snapshot_read_part(snapshot, "rows", part, note_range, &range, NULL));
+        ck_assert_uint_eq(rubato_snapshot_base(snapshot), _i == 1 && number == 2 ? 1 : 0);
         ck_assert_uint_eq(range.n, N_ROWS);
         ck_assert_int_eq(range.low, range.high);
     }

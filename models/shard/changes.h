@@ -1,0 +1,27 @@
+/* Which rows of a shard have changed since a snapshot, so that the next one holds these alone.
+ *
+ * A snapshot has a number that is drawn for it: its seed. At its cut, a new set of keys begins. The
+ * set before stays until the next cut, which says whether the snapshot was made: the next one then
+ * builds on it. If it failed, the next one builds on the one before, and has the keys of both sets.
+ *
+ * Threads: the shard's present owner; what shard_changes returned may be read by others until the
+ * next cut. */
+#ifndef RUBATO_MODELS_SHARD_CHANGES_H
+#define RUBATO_MODELS_SHARD_CHANGES_H
+
+#include "io/store/key_cover.h"
+#include "models/shard/shard.h"
+
+/* The cut of the snapshot with that seed, which builds on that of `base`; 0: on none. From now on
+ * the shard notes which rows change. Without memory it notes nothing, and the next snapshot has all
+ * rows. */
+void shard_cut_changes(RubatoShard *shard, uint64_t base, uint64_t snapshot);
+
+/* What changed between the base and the last cut; NULL: it is not known, so all may have. n_rows is
+ * set to how many rows there were at the cut. */
+const KeyCover *shard_changes(const RubatoShard *shard, uint64_t *n_rows);
+
+/* The shard notes nothing any more. */
+void shard_forget_changes(RubatoShard *shard);
+
+#endif
