@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "engine/cluster/secret_source.h"
+#include "engine/health/engine_health.h"
 #include "engine/launch/launcher_hosts.h"
 #include "engine/launch/launcher_news.h"
 #include "engine/launch/launcher_output.h"
@@ -98,6 +99,22 @@ static char **make_environment(const LaunchPlan *whole)
     return environment;
 }
 
+static bool is_schedulers(const LaunchPlan *whole, const ClusterNode *node)
+{
+    return node == &whole->cluster->nodes[whole->cluster->scheduler_node];
+}
+
+/* A port of a host has room for one node, and the scheduler's tells of the whole run. 0 is any
+ * port, so all nodes have it. */
+static char **choose_health(const LaunchPlan *whole, const ClusterNode *node, char **environment)
+{
+    const char *const port = g_environ_getenv(environment, HEALTH_VARIABLE);
+
+    return port == NULL || strcmp(port, "0") == 0 || is_schedulers(whole, node)
+               ? environment
+               : g_environ_unsetenv(environment, HEALTH_VARIABLE);
+}
+
 static bool plan_local(const LaunchPlan *whole, LaunchNode *plan, const RubatoLaunch *launch,
                        const char *cluster_file, GError **error)
 {
@@ -112,6 +129,7 @@ static bool plan_local(const LaunchPlan *whole, LaunchNode *plan, const RubatoLa
     plan->environment =
         g_environ_setenv(make_environment(whole), "RUBATO_CLUSTER", cluster_file, TRUE);
     plan->environment = g_environ_setenv(plan->environment, "RUBATO_NODE", id, TRUE);
+    plan->environment = choose_health(whole, plan->node, plan->environment);
     return true;
 }
 
@@ -127,6 +145,7 @@ static bool plan_remote(const LaunchPlan *whole, LaunchNode *plan, const RubatoL
         .id = plan->node->id,
         .argv = launch->argv,
         .reads_secret = whole->has_secret,
+        .is_schedulers = is_schedulers(whole, plan->node),
     };
     g_autoptr(GError) cause = NULL;
     g_auto(GStrv) words = NULL;

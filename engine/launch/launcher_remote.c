@@ -13,6 +13,7 @@
 
 #include "engine/cluster/secret_source.h"
 #include "engine/faults_on_demand.h"
+#include "engine/health/engine_health.h"
 #include "engine/launch/launcher_news.h"
 #include "io/history/history.h"
 
@@ -47,6 +48,16 @@ static void append_word(GString *line, const char *word)
     g_string_append(line, quoted);
 }
 
+/* If it is set here. */
+static void append_variable(GString *line, const char *name)
+{
+    const char *const value = g_getenv(name);
+    g_autofree char *setting = value != NULL ? g_strdup_printf("%s=%s", name, value) : NULL;
+
+    if (setting != NULL)
+        append_word(line, setting);
+}
+
 static char *write_script(const RemoteCommand *command)
 {
     g_autoptr(GString) script = g_string_new("cd");
@@ -66,14 +77,10 @@ static char *write_script(const RemoteCommand *command)
     append_word(script, cluster);
     append_word(script, node);
     append_word(script, LAUNCHER_NEWS_VARIABLE "=1");
-    for (size_t i = 0; i < G_N_ELEMENTS(passed_on); i++) {
-        const char *const value = g_getenv(passed_on[i]);
-        g_autofree char *setting =
-            value != NULL ? g_strdup_printf("%s=%s", passed_on[i], value) : NULL;
-
-        if (setting != NULL)
-            append_word(script, setting);
-    }
+    for (size_t i = 0; i < G_N_ELEMENTS(passed_on); i++)
+        append_variable(script, passed_on[i]);
+    if (command->is_schedulers)
+        append_variable(script, HEALTH_VARIABLE);
     for (const char *const *word = command->argv; *word != NULL; word++)
         append_word(script, *word);
     return g_string_free(g_steal_pointer(&script), FALSE);

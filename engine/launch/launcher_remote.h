@@ -14,7 +14,8 @@ typedef struct {
     const char *cluster_file; /* absolute */
     uint32_t id;
     const char *const *argv;
-    bool reads_secret; /* its first line of input is the run's secret */
+    bool reads_secret;  /* its first line of input is the run's secret */
+    bool is_schedulers; /* so it gets RUBATO_HEALTH, if that is set */
 } RemoteCommand;
 
 /* The words of `ssh` and the command that it starts. The supervisor controls the program by that

@@ -51,6 +51,24 @@ START_TEST(launch_without_prefix_keeps_lines_as_they_are)
 }
 END_TEST
 
+/* The port is one of this host. */
+START_TEST(launch_gives_the_scheduler_s_node_alone_a_port_of_health)
+{
+    g_setenv("RUBATO_HEALTH", _i == 0 ? "4199" : "0", TRUE);
+    Run run = run_start_shell(2, "echo \"${RUBATO_HEALTH-none}\"");
+
+    ck_assert_int_eq(run_finish(&run), 0);
+    if (_i == 0) {
+        ck_assert_msg(strstr(run.texts[0]->str, "[0] 4199\n") != NULL, "%s", run.texts[0]->str);
+        ck_assert_msg(strstr(run.texts[0]->str, "[10] none\n") != NULL, "%s", run.texts[0]->str);
+    } else {
+        ck_assert_msg(strstr(run.texts[0]->str, "[0] 0\n") != NULL, "%s", run.texts[0]->str);
+        ck_assert_msg(strstr(run.texts[0]->str, "[10] 0\n") != NULL, "%s", run.texts[0]->str);
+    }
+    run_clear(&run);
+}
+END_TEST
+
 START_TEST(launch_never_mixes_lines_of_nodes)
 {
     static const char letters[] = "abc";
@@ -486,6 +504,7 @@ int main(void)
     tcase_add_test(output, launch_puts_the_node_before_each_line);
     tcase_add_test(output, launch_ends_a_last_line_that_has_no_end);
     tcase_add_test(output, launch_without_prefix_keeps_lines_as_they_are);
+    tcase_add_loop_test(output, launch_gives_the_scheduler_s_node_alone_a_port_of_health, 0, 2);
     tcase_add_test(output, launch_never_mixes_lines_of_nodes);
     tcase_add_test(output, launch_breaks_an_endless_line_and_loses_nothing);
     tcase_add_test(output, launch_tells_each_node_who_it_is);

@@ -215,7 +215,9 @@ START_TEST(remote_command_ends_when_the_connection_does)
     static const char *const argv[] = {
         "sh", "-c", "trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.05; done", NULL
     };
-    const RemoteCommand command = { "host", "/", "/run.cfg", 3, argv, false };
+    const RemoteCommand command = {
+        .host = "host", .folder = "/", .cluster_file = "/run.cfg", .id = 3, .argv = argv
+    };
     char *const ssh[] = { (char[]){ "ssh" }, NULL };
     g_auto(GStrv) words = remote_command_argv(&command, ssh);
     const char *script = words[g_strv_length(words) - 1];
@@ -244,6 +246,28 @@ START_TEST(remote_command_ends_when_the_connection_does)
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
     close(out[0]);
+}
+END_TEST
+
+START_TEST(remote_command_passes_health_on_to_the_scheduler_s_node_alone)
+{
+    static const char *const argv[] = { "true", NULL };
+    char *const ssh[] = { (char[]){ "ssh" }, NULL };
+
+    g_setenv("RUBATO_HEALTH", "4199", TRUE);
+    for (int is_schedulers = 0; is_schedulers < 2; is_schedulers++) {
+        const RemoteCommand command = { .host = "host",
+                                        .folder = "/",
+                                        .cluster_file = "/run.cfg",
+                                        .id = 3,
+                                        .argv = argv,
+                                        .is_schedulers = is_schedulers == 1 };
+        g_auto(GStrv) words = remote_command_argv(&command, ssh);
+        const char *const script = words[g_strv_length(words) - 1];
+
+        ck_assert_msg((strstr(script, "RUBATO_HEALTH=4199") != NULL) == (is_schedulers == 1), "%s",
+                      script);
+    }
 }
 END_TEST
 
@@ -363,6 +387,7 @@ int main(void)
     tcase_add_test(remote, launch_kills_through_ssh_at_the_second_signal);
     tcase_add_test(remote, launch_says_what_a_failed_connection_looks_like);
     tcase_add_test(remote, remote_command_ends_when_the_connection_does);
+    tcase_add_test(remote, remote_command_passes_health_on_to_the_scheduler_s_node_alone);
 
     tcase_add_test(refused, launch_refuses_a_node_that_is_not_in_the_file);
     tcase_add_test(refused, launch_refuses_a_program_that_is_not_there);

@@ -590,6 +590,7 @@ START_TEST(dispatcher_knows_that_it_does_not_know_what_is_left)
     add(dispatcher, 0, "a", INPUT_BLOCKS_UNKNOWN, true);
     add(dispatcher, 0, "b", UINT64_MAX / 4, true);
     ck_assert_uint_eq(block_dispatcher_progress(dispatcher).n_left, UINT64_MAX);
+    ck_assert_uint_eq(block_dispatcher_progress(dispatcher).epoch, 0);
     ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 0, 2, tickets), 2);
     ck_assert_uint_eq(block_dispatcher_progress(dispatcher).n_dealt, 2);
     block_dispatcher_free(dispatcher);
