@@ -256,7 +256,7 @@ bool snapshot_folder_keep(const char *directory, uint32_t keep, GError **error)
     if (!rubato_snapshot_list(directory, &numbers, &n, error))
         return false;
     for (size_t i = n > keep ? n - keep : n; i < n; i++) {
-        uint64_t needed;
+        uint64_t needed = 0;
 
         if (!find_first(directory, numbers[i], &needed))
             return true;

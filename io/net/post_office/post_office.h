@@ -156,9 +156,9 @@ void post_office_flush_later(PostOffice *office);
 #define POST_OFFICE_ALL_EPOCHS UINT32_MAX
 void post_office_cancel(PostOffice *office, uint32_t epoch);
 
-/* The run has ended for this node: nothing waits for room any more, and if the run may go on without
- * this node, other nodes get no answer that their request is cancelled. Before the tasks are
- * cancelled; post_office_cancel of all epochs does it, too. */
+/* The run has ended for this node: nothing waits for room any more, and if the run may go on
+ * without this node, other nodes get no answer that their request is cancelled. Before the tasks
+ * are cancelled; post_office_cancel of all epochs does it, too. */
 void post_office_end(PostOffice *office);
 
 /* call_wait for calls that may have gone to other nodes: see network_help. */
