@@ -75,7 +75,7 @@ static RubatoKey draw_key(Scene *scene, const RubatoTableSpec *spec)
     if (is_range(spec))
         return spec->first_key + draw(scene, spec->n_keys);
     return draw(scene, 20) == 0 ? 0
-                                : rubato_mix64(draw(scene, spec->max_bytes > 0 ? 3000 : N_KEYS));
+                                : rubato_mix64(draw(scene, spec->max_bytes > 0 ? 5000 : N_KEYS));
 }
 
 /* ---- changes ---- */
@@ -132,9 +132,8 @@ static void change_even(Scene *scene, const RubatoTableSpec *spec, const RubatoK
     }
 }
 
-static void change_some(Scene *scene)
+static void change_table(Scene *scene, const RubatoTableSpec *spec)
 {
-    const RubatoTableSpec *const spec = &SPECS[draw(scene, N_TABLES)];
     const size_t n = 1 + draw(scene, MOST_KEYS);
     RubatoKey keys[MOST_KEYS];
 
@@ -144,6 +143,16 @@ static void change_some(Scene *scene)
         change_ragged(scene, spec, keys, n);
     else
         change_even(scene, spec, keys, n);
+}
+
+/* Enough for the bounded table to be full soon, and to evict rows from then on. */
+static void change_some(Scene *scene)
+{
+    const RubatoTableSpec *const spec = &SPECS[draw(scene, N_TABLES)];
+    const int n = spec->max_bytes > 0 ? 150 : 1;
+
+    for (int i = 0; i < n; i++)
+        change_table(scene, spec);
 }
 
 /* Evicts rows. */
