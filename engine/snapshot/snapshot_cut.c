@@ -246,6 +246,7 @@ static bool cut_parts(RubatoEngine *engine, Cut *cut, uint64_t seed, GError **er
     if (!check_task(engine, cut, error))
         return false;
     note_clocks(engine, cut);
+    cut->has_images = true;
     servers_run(engine->servers, engine->n_servers, begin_images, cut);
     if (!cut->starved)
         return true;
@@ -285,10 +286,14 @@ static void end_images(Server *server, void *data)
     }
 }
 
+/* Once only: when the call has ended on all nodes, another snapshot may have images already, while
+ * the thread that made this one has yet to clear it. */
 static void forget(RubatoEngine *engine, Cut *cut)
 {
     open_maps(cut);
-    servers_run(engine->servers, engine->n_servers, end_images, cut);
+    if (cut->has_images)
+        servers_run(engine->servers, engine->n_servers, end_images, cut);
+    cut->has_images = false;
 }
 
 /* ---- all steps ---- */
