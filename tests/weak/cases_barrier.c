@@ -28,12 +28,22 @@ static void wait_in(uint64_t round)
         barrier_sleep(&barrier, round, &cancelled, -1);
 }
 
-static void meet(void)
+/* The first n_workers have done this before they came. */
+static void expect_done(unsigned n_workers, uint32_t n)
+{
+    for (unsigned i = 0; i < n_workers; i++)
+        weak_expect(did[i] == n);
+}
+
+/* Who completes the barrier sees what the others did: it asks servers for all that they sent. */
+static void meet(unsigned n_workers, uint32_t n)
 {
     uint64_t round;
 
-    if (barrier_arrive(&barrier, &round))
+    if (barrier_arrive(&barrier, &round)) {
+        expect_done(n_workers, n);
         barrier_release(&barrier, round);
+    }
     wait_in(round);
 }
 
@@ -43,9 +53,9 @@ static void *meet_twice(void *number)
 
     for (uint32_t n = 1; n <= 2; n++) {
         did[i] = n;
-        meet();
+        meet(2, n);
         weak_expect(did[1 - i] == n);
-        meet();
+        meet(2, n);
     }
     return NULL;
 }
@@ -67,8 +77,10 @@ static void *retire(void *unused)
     (void)unused;
     did[2] = 1;
     weak_expect(barrier_retire(&barrier, &round, &completes) == 2);
-    if (completes)
+    if (completes) {
+        expect_done(3, 1);
         barrier_release(&barrier, round);
+    }
     return NULL;
 }
 
@@ -77,8 +89,8 @@ static void *meet_once(void *number)
     const uintptr_t i = (uintptr_t)number;
 
     did[i] = 1;
-    meet();
-    weak_expect(did[0] == 1 && did[1] == 1 && did[2] == 1);
+    meet(3, 1);
+    expect_done(3, 1);
     return NULL;
 }
 
@@ -91,6 +103,41 @@ static void left_alone(void)
     (void)meet_once((void *)0);
     weak_join(other);
     weak_join(third);
+}
+
+static _Atomic bool told; /* by a process that nothing here orders */
+
+static void *come_and_look(void *number)
+{
+    const uintptr_t i = (uintptr_t)number;
+    uint64_t round;
+
+    did[i] = 1;
+    if (barrier_arrive(&barrier, &round))
+        atomic_store_explicit(&told, true, memory_order_relaxed);
+    if (barrier_is_passed(&barrier, round))
+        expect_done(2, 1);
+    return NULL;
+}
+
+static void *release_if_told(void *unused)
+{
+    (void)unused;
+    if (atomic_load_explicit(&told, memory_order_relaxed))
+        barrier_release(&barrier, 0);
+    return NULL;
+}
+
+/* On several nodes: another thread releases, because another process has said so. */
+static void released_by_another(void)
+{
+    begin(2);
+    atomic_init(&told, false);
+    const unsigned other = weak_start("worker 1", come_and_look, (void *)1);
+    const unsigned releaser = weak_start("releaser", release_if_told, NULL);
+    (void)come_and_look((void *)0);
+    weak_join(other);
+    weak_join(releaser);
 }
 
 static void *cancel(void *unused)
@@ -138,6 +185,7 @@ static void released_late(void)
 const WeakCase barrier_cases[] = {
     { "barrier_met_twice", met_twice },
     { "barrier_left_alone", left_alone },
+    { "barrier_released_by_another", released_by_another },
     { "barrier_cancelled_in_it", cancelled_in_it },
     { "barrier_released_late", released_late },
     { NULL, NULL },
