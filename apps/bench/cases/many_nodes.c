@@ -5,12 +5,13 @@
 #include "apps/bench/samples/samples.h"
 
 /* n_: barriers in a sample. */
-#define NODES(asked_, name_, place_, nodes_, n_)                                                \
-    {                                                                                           \
-        .name = name_ #nodes_, .what = "a barrier of the workers of " #nodes_ " nodes",         \
-        .unit = BENCH_UNIT_SECONDS, .place = place_, .nodes = nodes_, .mixed = true,            \
-        .starts_tasks = true, .on_demand = asked_, .table = { .model = "asp" }, .n_rows = 1000, \
-        .n_keys = 1, .n_operations = n_, .sample = sample_nodes                                 \
+#define NODES(asked_, name_, place_, nodes_, n_)                                        \
+    {                                                                                   \
+        .name = name_ #nodes_, .what = "a barrier of the workers of " #nodes_ " nodes", \
+        .limit = "a barrier of bare threads that spin", .unit = BENCH_UNIT_SECONDS,     \
+        .place = place_, .nodes = nodes_, .mixed = true, .starts_tasks = true,          \
+        .on_demand = asked_, .table = { .model = "asp" }, .n_rows = 1000, .n_keys = 1,  \
+        .n_operations = n_, .sample = sample_nodes                                      \
     }
 #define BOTH(asked_, nodes_, n_)                                \
     NODES(asked_, "host-nodes-", BENCH_PLACE_HOST, nodes_, n_), \

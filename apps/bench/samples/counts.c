@@ -302,6 +302,7 @@ bool sample_nodes(Bench *bench, size_t n, BenchSample *sample, GError **error)
     if (rubato_worker_rank(bench->worker) != 0)
         return true;
     rubato_engine_stats(bench->engine, &after);
+    sample->limit = raw_barrier(rubato_worker_n_workers(bench->worker), n);
     detail(bench, "ms until all nodes were started and had met", bench->start.seconds * 1e3);
     detail(bench, "ms of an empty task", bench->start.task_seconds * 1e3);
     detail(bench, "packets of the scheduler's node in a barrier",
