@@ -3,7 +3,9 @@
  *
  * Invariant: each block of an epoch of an input is in one of four states: behind the input's place,
  * with one node, come back, or read. A block that was read may come back as long as the node may be
- * lost with what it made of it. */
+ * lost with what it made of it. A ticket names no last row, so the rows that a node read of a block
+ * before it gave the block back cannot be dealt again. If the node is lost with what it made of
+ * them, such blocks are counted. */
 #include "engine/scheduler/block_dispatcher.h"
 
 #include <string.h>
@@ -33,8 +35,10 @@ struct BlockDispatcher {
     GHashTable *by_name; /* to input + 1 */
     GArray **dealt;      /* by node: of BlockTicket */
     GArray **finished;   /* by node: of BlockTicket, as they were dealt */
+    uint64_t *n_begun;   /* by node: blocks given back after it had read rows of them */
     GArray *returned;    /* of BlockTicket, those of nodes that are out first */
     guint n_orphans;     /* of nodes that are out */
+    uint64_t n_torn;     /* the n_begun of nodes that are out */
     uint64_t n_done;     /* blocks that were read */
     Random random;
 };
@@ -61,6 +65,7 @@ BlockDispatcher *block_dispatcher_new(const BlockDispatcherConfig *config)
     dispatcher->by_name = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     dispatcher->dealt = g_new(GArray *, config->n_nodes);
     dispatcher->finished = g_new(GArray *, config->n_nodes);
+    dispatcher->n_begun = g_new0(uint64_t, config->n_nodes);
     for (uint32_t node = 0; node < config->n_nodes; node++) {
         dispatcher->dealt[node] = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
         dispatcher->finished[node] = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
@@ -80,6 +85,7 @@ void block_dispatcher_free(BlockDispatcher *dispatcher)
     }
     g_free(dispatcher->dealt);
     g_free(dispatcher->finished);
+    g_free(dispatcher->n_begun);
     g_array_free(dispatcher->inputs, TRUE);
     g_array_free(dispatcher->returned, TRUE);
     g_hash_table_unref(dispatcher->by_name);
@@ -328,6 +334,7 @@ bool block_dispatcher_finish(BlockDispatcher *dispatcher, uint32_t node, const B
 void block_dispatcher_settle(BlockDispatcher *dispatcher, uint32_t node)
 {
     g_array_set_size(dispatcher->finished[node], 0);
+    dispatcher->n_begun[node] = 0;
 }
 
 bool block_dispatcher_give_back(BlockDispatcher *dispatcher, uint32_t node,
@@ -337,6 +344,8 @@ bool block_dispatcher_give_back(BlockDispatcher *dispatcher, uint32_t node,
 
     if (!take_ticket(dispatcher, node, ticket, &was))
         return false;
+    if (dispatcher->config.keeps_finished && ticket->n_read > was.n_read)
+        dispatcher->n_begun[node]++;
     g_array_append_val(dispatcher->returned, *ticket);
     return true;
 }
@@ -366,6 +375,8 @@ void block_dispatcher_node_out(BlockDispatcher *dispatcher, uint32_t node)
     dispatcher->n_done -= dispatcher->finished[node]->len;
     return_all(dispatcher, dispatcher->dealt[node]);
     return_all(dispatcher, dispatcher->finished[node]);
+    dispatcher->n_torn += dispatcher->n_begun[node];
+    dispatcher->n_begun[node] = 0;
     for (guint i = 0; i < dispatcher->inputs->len; i++) {
         InputEntry *entry = input_of(dispatcher, i);
 
@@ -378,7 +389,7 @@ void block_dispatcher_node_out(BlockDispatcher *dispatcher, uint32_t node)
 
 uint64_t block_dispatcher_n_orphans(const BlockDispatcher *dispatcher)
 {
-    uint64_t n = dispatcher->n_orphans;
+    uint64_t n = dispatcher->n_orphans + dispatcher->n_torn;
 
     for (guint i = 0; i < dispatcher->inputs->len; i++) {
         const InputEntry *entry = input_of(dispatcher, i);

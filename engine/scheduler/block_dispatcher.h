@@ -18,7 +18,7 @@ typedef struct {
     uint32_t epochs;
     bool shuffle;
     uint64_t seed;
-    bool keeps_finished; /* until they are settled, finished tickets may have to be dealt again */
+    bool keeps_finished; /* until it is settled, what a node has read may have to be dealt again */
 } BlockDispatcherConfig;
 
 /* An input as one node sees it. */
@@ -56,7 +56,7 @@ bool block_dispatcher_give_back(BlockDispatcher *dispatcher, uint32_t node,
                                 const BlockTicket *ticket);
 bool block_dispatcher_absent(BlockDispatcher *dispatcher, uint32_t node, const BlockTicket *ticket);
 
-/* The node's finished tickets will not be dealt again, whatever happens. */
+/* What the node has read so far will not be dealt again, whatever happens. */
 void block_dispatcher_settle(BlockDispatcher *dispatcher, uint32_t node);
 
 /* The node reads no more: each of its unfinished tickets is dealt again as a whole, and so is each
@@ -78,8 +78,9 @@ BlockDispatcherProgress block_dispatcher_progress(const BlockDispatcher *dispatc
 /* Those of n_dealt that the node has. */
 uint64_t block_dispatcher_n_dealt(const BlockDispatcher *dispatcher, uint32_t node);
 
-/* How many blocks of nodes that are out have not been dealt again. Of an input that only such nodes
- * held, one stands for all. */
+/* How many blocks of nodes that are out have not been dealt again as a whole. Of an input that only
+ * such nodes held, one stands for all. A block of which such a node had read rows before it gave it
+ * back stays one of them, unless it was settled: nobody will read these rows again. */
 uint64_t block_dispatcher_n_orphans(const BlockDispatcher *dispatcher);
 
 #endif

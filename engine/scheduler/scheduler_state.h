@@ -327,7 +327,8 @@ void data_settle(SchedulerTask *task, uint32_t node);
 /* Why its workers cannot read the data without those of a lost node; NULL: they can. */
 const char *data_needs_all(const SchedulerTask *task);
 
-/* How many blocks of lost nodes nobody has read, although some worker has read all there was. */
+/* How many blocks of lost nodes no other has read as a whole, although some worker has read all
+ * there was. */
 uint64_t data_n_unread(const SchedulerTask *task);
 void data_node_out(SchedulerTask *task, uint32_t node);
 

@@ -41,7 +41,7 @@ static void forget(Scheduler *scheduler, SchedulerTask *task)
     task_free(task);
 }
 
-/* A block that nobody has read must not be passed over in silence. */
+/* Rows that nobody has read must not be passed over in silence. */
 static void check_data(SchedulerTask *task)
 {
     const bool may_lack = task->has_lost && task->cause.code == CONTROL_OK;
@@ -50,8 +50,8 @@ static void check_data(SchedulerTask *task)
     if (n == 0)
         return;
     g_autofree char *text =
-        g_strdup_printf("%s: a node was lost, and %" G_GUINT64_FORMAT " of the blocks of data that "
-                        "it was to read came back when no worker read any more",
+        g_strdup_printf("%s: a node was lost, and no other has read all rows of %" G_GUINT64_FORMAT
+                        " of the blocks of data that it had",
                         task->name, n);
     verdict_set(&task->cause, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
 }

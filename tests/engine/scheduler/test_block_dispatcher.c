@@ -2,7 +2,9 @@
  * some back, find ends, and are given up; and the rules by which it chooses.
  *
  * In each simulation every row of every epoch is read once by a node that holds its input, as long
- * as there is such a node. A failure prints its seed: SEED=n runs that one alone. */
+ * as there is such a node. If what a lost node has read is to be read again until it is settled, a
+ * row may be left out that it read before it gave the block back, and the dispatcher counts these
+ * blocks. A failure prints its seed: SEED=n runs that one alone. */
 #include "engine/scheduler/block_dispatcher.h"
 
 #include <stdlib.h>
@@ -32,6 +34,9 @@ typedef struct {
     uint32_t numbers[MAX_INPUTS]; /* the dispatcher's, by our own */
     GArray *tickets;              /* with `input` as the dispatcher numbers it */
     bool ended, out;
+    bool unsettled[MAX_EPOCHS][MAX_INPUTS][MAX_BLOCKS][ROWS]; /* rows that it has read */
+    uint64_t n_begun; /* blocks that it gave back after it had read rows; since it was settled */
+    bool begun[MAX_EPOCHS][MAX_INPUTS][MAX_BLOCKS][ROWS]; /* these rows */
 } SimNode;
 
 typedef struct {
@@ -43,6 +48,8 @@ typedef struct {
     SimInput inputs[MAX_INPUTS];
     SimNode nodes[MAX_NODES];
     unsigned read[MAX_EPOCHS][MAX_INPUTS][MAX_BLOCKS][ROWS];
+    bool lost[MAX_EPOCHS][MAX_INPUTS][MAX_BLOCKS][ROWS]; /* nobody can read them again */
+    uint64_t n_torn;                                     /* blocks of such rows */
 } Sim;
 
 static Sim *sim;
@@ -104,7 +111,8 @@ static void begin(uint64_t seed)
     sim->config = (BlockDispatcherConfig){ .n_nodes = 1 + draw(MAX_NODES),
                                            .epochs = 1 + draw(MAX_EPOCHS),
                                            .shuffle = chance(50),
-                                           .seed = seed };
+                                           .seed = seed,
+                                           .keeps_finished = chance(50) };
     sim->dispatcher = block_dispatcher_new(&sim->config);
     sim->n_inputs = 1 + draw(MAX_INPUTS);
     for (uint32_t i = 0; i < sim->n_inputs; i++) {
@@ -150,10 +158,15 @@ static void read_some(uint32_t number, bool all)
     if (ticket.block >= sim->inputs[input].n_blocks) {
         sensible = block_dispatcher_absent(sim->dispatcher, number, &ticket);
     } else {
+        const uint64_t from = ticket.n_read;
         const uint64_t end = all ? ROWS : ticket.n_read + draw(ROWS + 1 - (uint32_t)ticket.n_read);
 
-        for (; ticket.n_read < end; ticket.n_read++)
+        for (; ticket.n_read < end; ticket.n_read++) {
             sim->read[ticket.epoch][input][ticket.block][ticket.n_read]++;
+            node->unsettled[ticket.epoch][input][ticket.block][ticket.n_read] = true;
+            node->begun[ticket.epoch][input][ticket.block][ticket.n_read] = end < ROWS;
+        }
+        node->n_begun += end < ROWS && end > from;
         sensible = ticket.n_read == ROWS
                        ? block_dispatcher_finish(sim->dispatcher, number, &ticket)
                        : block_dispatcher_give_back(sim->dispatcher, number, &ticket);
@@ -162,11 +175,30 @@ static void read_some(uint32_t number, bool all)
     sim_assert(!block_dispatcher_finish(sim->dispatcher, number, &ticket), "twice");
 }
 
-/* The node dies: what it has read and not reported is unknown. */
-static void give_up(uint32_t number)
+/* What the node has read will not be read again. */
+static void settle(uint32_t number)
 {
     SimNode *node = &sim->nodes[number];
 
+    block_dispatcher_settle(sim->dispatcher, number);
+    memset(node->unsettled, 0, sizeof node->unsettled);
+    memset(node->begun, 0, sizeof node->begun);
+    node->n_begun = 0;
+}
+
+/* The node dies: what it has read and not reported is unknown. What it has read and is not settled
+ * counts as not read, if the dispatcher is to have it read again. */
+static void give_up(uint32_t number)
+{
+    SimNode *node = &sim->nodes[number];
+    const bool *const unsettled = &node->unsettled[0][0][0][0];
+    const bool *const begun = &node->begun[0][0][0][0];
+
+    for (size_t i = 0; sim->config.keeps_finished && i < sizeof node->unsettled; i++) {
+        (&sim->read[0][0][0][0])[i] -= unsettled[i];
+        (&sim->lost[0][0][0][0])[i] |= begun[i];
+    }
+    sim->n_torn += sim->config.keeps_finished ? node->n_begun : 0;
     node->out = true;
     block_dispatcher_node_out(sim->dispatcher, number);
 }
@@ -181,11 +213,15 @@ static bool is_over(void)
 
 static void check_all_read(void)
 {
+    const uint64_t n_orphans = block_dispatcher_n_orphans(sim->dispatcher);
+
+    sim_assert(n_orphans == sim->n_torn, "%" G_GUINT64_FORMAT " instead of %" G_GUINT64_FORMAT,
+               n_orphans, sim->n_torn);
     for (uint32_t epoch = 0; epoch < sim->config.epochs; epoch++)
         for (uint32_t i = 0; i < sim->n_inputs; i++)
             for (uint64_t block = 0; block < sim->inputs[i].n_blocks; block++)
                 for (unsigned row = 0; row < ROWS; row++)
-                    sim_assert(sim->read[epoch][i][block][row] == 1,
+                    sim_assert(sim->read[epoch][i][block][row] == !sim->lost[epoch][i][block][row],
                                "row %u of block %" G_GUINT64_FORMAT
                                " of input %u was read %u times in epoch %u",
                                row, block, i, sim->read[epoch][i][block][row], epoch);
@@ -237,6 +273,8 @@ static void simulate(uint64_t seed)
             continue;
         if (number > 0 && chance(1))
             give_up(number);
+        else if (chance(2))
+            settle(number);
         else if (node->tickets->len == 0 || (!node->ended && chance(30)))
             ask(number);
         else
@@ -581,6 +619,34 @@ START_TEST(dispatcher_takes_back_what_was_done_by_a_node_that_is_out)
 }
 END_TEST
 
+/* Others read what is left of it. */
+START_TEST(dispatcher_counts_blocks_of_which_a_node_that_is_out_had_read_rows)
+{
+    BlockDispatcher *dispatcher = block_dispatcher_new(
+        &(BlockDispatcherConfig){ .n_nodes = 3, .epochs = 1, .keeps_finished = true });
+    BlockTicket tickets[3];
+
+    for (uint32_t node = 0; node < 3; node++)
+        add(dispatcher, node, "a", 3, true);
+    for (uint32_t node = 0; node < 3; node++)
+        ck_assert_uint_eq(block_dispatcher_assign(dispatcher, node, 1, &tickets[node]), 1);
+    tickets[0].n_read = 2; /* rows that are settled below */
+    tickets[1].n_read = 2;
+    for (uint32_t node = 0; node < 3; node++) /* node 2 has read none */
+        ck_assert(block_dispatcher_give_back(dispatcher, node, &tickets[node]));
+    block_dispatcher_settle(dispatcher, 0);
+    for (uint32_t node = 0; node < 2; node++)
+        block_dispatcher_node_out(dispatcher, node);
+    for (uint32_t i = 0; i < 3; i++) {
+        ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 2, 1, &tickets[0]), 1);
+        ck_assert_uint_eq(tickets[0].n_read, i < 2 ? 2 : 0);
+        ck_assert(block_dispatcher_finish(dispatcher, 2, &tickets[0]));
+    }
+    ck_assert_uint_eq(block_dispatcher_n_orphans(dispatcher), 1);
+    block_dispatcher_free(dispatcher);
+}
+END_TEST
+
 START_TEST(dispatcher_knows_that_it_does_not_know_what_is_left)
 {
     BlockDispatcher *dispatcher =
@@ -639,6 +705,7 @@ int main(void)
     tcase_add_test(rules, dispatcher_refuses_files_that_differ);
     tcase_add_test(rules, dispatcher_takes_no_ticket_that_it_did_not_give);
     tcase_add_test(rules, dispatcher_takes_back_what_was_done_by_a_node_that_is_out);
+    tcase_add_test(rules, dispatcher_counts_blocks_of_which_a_node_that_is_out_had_read_rows);
     tcase_add_test(rules, dispatcher_knows_that_it_does_not_know_what_is_left);
     tcase_add_test(rules, tickets_come_back_from_text);
     tcase_add_loop_test(rules, text_that_is_no_ticket_is_refused, 0, G_N_ELEMENTS(no_tickets));

@@ -393,8 +393,39 @@ START_TEST(a_task_fails_if_blocks_of_a_lost_node_come_back_when_nobody_reads)
     lose(GONE);
     recover(2);
     expect_verdict(0, CONTROL_TASK_END, LOST_CODE,
-                   "task x: a node was lost, and 1 of the blocks of data that it was to read came "
-                   "back when no worker read any more");
+                   "task x: a node was lost, and no other has read all rows of 1 of the blocks of "
+                   "data that it had");
+}
+END_TEST
+
+/* Others read what is left of a block that it gave back. What it made of the rows before that is
+ * lost with it, unless its workers had ended. (_i: whether they had) */
+START_TEST(a_task_fails_if_a_lost_node_had_read_rows_of_a_block_that_it_gave_back)
+{
+    const uint32_t epoch = begin_to_continue("1 1 0");
+
+    open_readers(epoch);
+    say(1, want(epoch, 1, ""));
+    expect_tickets(1, "d0 0 0 0\n");
+    say(1, want(epoch, 0, "b0 0 0 3\n"));
+    if (_i)
+        arrive(1, epoch, CONTROL_NO_ROUND);
+    lose(GONE);
+    recover(2);
+    say(0, want(epoch, 1, ""));
+    expect_tickets(0, "d0 0 0 3\n");
+    say(0, want(epoch, 1, "f0 0 0 9\n"));
+    expect_tickets(0, "d0 0 1 0\n");
+    say(0, want(epoch, 1, "f0 0 1 9\n"));
+    expect_tickets(0, "");
+    done(0, epoch);
+    done(2, epoch);
+    if (_i)
+        expect_verdict(0, CONTROL_TASK_END, CONTROL_OK, "");
+    else
+        expect_verdict(0, CONTROL_TASK_END, LOST_CODE,
+                       "task x: a node was lost, and no other has read all rows of 1 of the blocks "
+                       "of data that it had");
 }
 END_TEST
 
@@ -509,6 +540,8 @@ int main(void)
     tcase_add_test(cases, blocks_of_a_lost_node_are_read_by_others);
     tcase_add_test(cases, blocks_that_were_read_by_workers_that_had_ended_are_not_read_again);
     tcase_add_test(cases, a_task_fails_if_blocks_of_a_lost_node_come_back_when_nobody_reads);
+    tcase_add_loop_test(
+        cases, a_task_fails_if_a_lost_node_had_read_rows_of_a_block_that_it_gave_back, 0, 2);
     tcase_add_loop_test(cases, calls_go_on_without_a_lost_node, 0, 3);
     tcase_add_test(cases, a_call_begins_when_the_parts_have_their_primaries);
     tcase_add_test(cases, a_table_that_is_made_when_a_node_is_lost_is_made);
