@@ -289,24 +289,18 @@ bool sample_barrier(Bench *bench, size_t n, BenchSample *sample, GError **error)
 bool sample_nodes(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
     RubatoEngineStats before, after;
-    double began;
 
-    if (!rubato_worker_barrier(bench->worker, error))
-        return false;
     rubato_engine_stats(bench->engine, &before);
-    began = bench_now();
-    for (size_t i = 0; i < n; i++)
-        if (!rubato_worker_barrier(bench->worker, error))
-            return false;
-    sample->own = (bench_now() - began) / (double)n;
+    if (!sample_barrier(bench, n, sample, error))
+        return false;
     if (rubato_worker_rank(bench->worker) != 0)
         return true;
     rubato_engine_stats(bench->engine, &after);
-    sample->limit = raw_barrier(rubato_worker_n_workers(bench->worker), n);
     detail(bench, "ms until all nodes were started and had met", bench->start.seconds * 1e3);
     detail(bench, "ms of an empty task", bench->start.task_seconds * 1e3);
     detail(bench, "packets of the scheduler's node in a barrier",
-           (double)(after.packets_sent - before.packets_sent) / (double)n);
+           (double)(after.packets_sent - before.packets_sent) /
+               (double)(n + 1)); /* one comes first */
     detail(bench, "resident kilobytes of the scheduler's node",
            (double)bench_resident_bytes(0) / 1e3);
     detail(bench, "of another node", (double)bench_resident_bytes(bench->start.peer_pid) / 1e3);
