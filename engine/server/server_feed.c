@@ -332,11 +332,15 @@ static bool is_any(const Held *held, uint32_t number)
     return true;
 }
 
+/* Where the run has ended for this node alone, the task goes on for the others: one of the replicas
+ * becomes its primary, and needs the model. So none is told that the task is over. */
 void server_feed_end(Server *server, FedPart *fed, uint32_t epoch)
 {
     Message input = { .epoch = epoch };
 
-    pass_on(server, fed, &input, FEED_END);
+    /* relaxed: set before whatever ends the task was sent to this server */
+    if (!atomic_load_explicit(&server->office->has_ended, memory_order_relaxed))
+        pass_on(server, fed, &input, FEED_END);
     cancel(fed, is_of_epoch, epoch);
     post_office_flush(server->office);
 }

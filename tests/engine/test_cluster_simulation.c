@@ -170,8 +170,9 @@ END_TEST
  * which the last fence of a task came to a new primary before the last clocks; with which a table
  * was dropped when two nodes were lost, and the parts of one of them with both; with which a node
  * that had given up the scheduler's stopped node ended while that one compared replicas; with which
- * the node of a worker that was to fail was lost before its tasks. */
-static const uint64_t late_ends[] = { 1546, 1044, 300723, 214500, 301728 };
+ * the node of a worker that was to fail was lost before its tasks; with which a lost node, which
+ * had ended its task, told a replica so. */
+static const uint64_t late_ends[] = { 1546, 1044, 300723, 214500, 301728, 111344 };
 
 START_TEST(what_ends_while_parts_get_another_primary_ends)
 {

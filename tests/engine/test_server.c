@@ -2,6 +2,8 @@
  * other nodes. There are no threads: the test handles each message itself, as the owner. */
 #include "engine/server/server.h"
 
+#include "engine/server/server_feed.h"
+#include "engine/server/server_private.h"
 #include "engine/server/server_promote.h"
 
 #include <math.h>
@@ -609,6 +611,28 @@ START_TEST(a_new_primary_counts_only_clocks_of_its_map)
 }
 END_TEST
 
+/* The replica becomes the primary of a part whose task goes on. */
+START_TEST(a_node_that_the_run_has_ended_for_ends_no_task_of_replicas)
+{
+    static const uint32_t replica = 1;
+    const uint32_t epoch = 1;
+    const FedPart *fed;
+    Rig rig;
+
+    rig_init(&rig, "ssp");
+    rig_add_server(&rig);
+    server_add_table(&rig.server, N_TABLES, 1);
+    server_add_shard(&rig.server, N_TABLES, 0, shard_new(&rig.specs[0], 0, N_KEYS, NULL));
+    server_add_feed(&rig.server, N_TABLES, 0, &replica, 1);
+    fed = server_find_table(&rig.server, N_TABLES)->parts[0].fed;
+    begin_task_of(&rig, epoch, N_TABLES, &rig.specs[0]);
+    post_office_end(&rig.office);
+    end_task(&rig, epoch);
+    ck_assert_uint_eq(fed->feed.n_inputs, 0);
+    rig_clear(&rig);
+}
+END_TEST
+
 /* A node that begins calls of handlers and sends no more of them takes up a bounded number of
  * places. The others are told that there is no memory, and those that have one keep it. */
 START_TEST(calls_that_are_begun_and_not_finished_are_bounded)
@@ -744,6 +768,7 @@ int main(void)
     tcase_add_loop_test(cases, a_get_of_another_node_brings_its_clock_where_it_counts, 0, 2);
     tcase_add_loop_test(cases, what_another_node_asks_is_checked, 0, G_N_ELEMENTS(foreign));
     tcase_add_test(cases, a_position_of_a_replica_that_cannot_be_is_refused);
+    tcase_add_test(cases, a_node_that_the_run_has_ended_for_ends_no_task_of_replicas);
     tcase_add_test(cases, a_new_primary_counts_only_clocks_of_its_map);
     tcase_add_test(cases, calls_that_are_begun_and_not_finished_are_bounded);
     tcase_add_test(cases, what_another_node_asks_of_ragged_rows_is_checked);
