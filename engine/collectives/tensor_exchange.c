@@ -538,5 +538,8 @@ void tensor_exchange_wait(TensorExchange *exchange, uint32_t rank, Call *call)
         if (has_struck && !call_has_ended(call))
             say_stalled(exchange, call, stall_clock_s(&clock));
     }
+    /* Its last step may have made others possible while nobody else saw work. */
+    if (exchange->ready.head != NULL)
+        operations_wake(exchange);
     pthread_mutex_unlock(&exchange->lock);
 }

@@ -19,7 +19,9 @@
  * call has ended before it sleeps; the ender wakes the sleepers under the lock after it has ended
  * the calls. So no sleeper misses its call's end. On several nodes each worker waits for a call of
  * its own (`Waiter`), because a thread that waits for a call may receive meanwhile. It is armed
- * under the lock, behind the same look. Who has work or ended calls ends it under the lock.
+ * under the lock, behind the same look. Who has work or ended calls ends it under the lock. A
+ * thread that does a step wakes nobody for the work that this made possible: it goes on with it, or
+ * wakes the others when its own call has ended.
  *
  * Each wait ends: a request is decided once all workers have asked, or one of them has left, or the
  * task is cancelled; the work of an operation is done by those who wait for it, or by the thread;

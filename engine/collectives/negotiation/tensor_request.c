@@ -56,7 +56,9 @@ static const char *find_fault(const TensorRequest *request)
     if (request->n_dims > RUBATO_TENSOR_MOST_DIMENSIONS)
         return "it has more than 8 dimensions";
     for (uint32_t i = 0; i < request->n_dims; i++)
-        if (__builtin_mul_overflow(n_bytes, request->shape[i], &n_bytes) || n_bytes > INT64_MAX)
+        /* an empty tensor may have no row, whose bytes are still counted */
+        if (__builtin_mul_overflow(n_bytes, MAX(request->shape[i], 1), &n_bytes) ||
+            n_bytes > INT64_MAX)
             return "it is larger than any memory";
     if (request->n_dims == 0 && (has_rows(request) || request->operation == TENSOR_REDUCE_SCATTER))
         return "it has no rows to be dealt out; give it one dimension at least";

@@ -102,7 +102,7 @@ void tensor_slots_add(TensorSlots *slots, uint32_t id, const char *name,
     slot->is_one[i] = is_one;
     slot->requests[i] = g_memdup2(requests, (is_one ? 1 : slots->n_members) * sizeof *requests);
     for (uint32_t place = 0; place < slots->n_members; place++)
-        slot->order[place * slot->n + i] = order == NULL ? i : order[place];
+        slot->order[(size_t)place * slot->n + i] = order == NULL ? i : order[place];
     if (slot->n_filled < slot->n)
         return;
     for (uint32_t k = 0; k < slot->n; k++) {

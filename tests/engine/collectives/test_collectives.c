@@ -274,6 +274,11 @@ static bool misuse(RubatoWorker *worker, void *user_data, GError **error)
     tensor.shape[0] = tensor.shape[1] = UINT64_C(1) << 32;
     REQUIRE(!rubato_worker_allreduce(worker, &tensor, NULL, error));
     REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "larger than any memory"));
+    tensor.n_dims = 3;
+    tensor.shape[0] = 0; /* rows whose bytes have more than 64 bits, even if there are none */
+    tensor.shape[2] = UINT64_C(1) << 32;
+    REQUIRE(!rubato_worker_allgather(worker, &tensor, &gathered, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "larger than any memory"));
     tensor.n_dims = 0;
     tensor.dtype = RUBATO_I32;
     REQUIRE(!rubato_worker_allreduce(worker, &tensor, &(RubatoReduce){ .prescale = 2 }, error));

@@ -1,0 +1,214 @@
+/* How the threads of one node share the work of collectives on tensors: the exchange alone, whose
+ * links to the other node and to the coordinator are the test itself. */
+#include "engine/collectives/tensor_exchange.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <rubato/error.h>
+#include <semaphore.h>
+
+#include "engine/collectives/negotiation/tensor_text.h"
+#include "engine/control/control.h"
+#include "tests/support/runner.h"
+
+enum { N_VALUES = 10000, SELF = 0, OTHER = 1, LEAVER = 0, SLEEPER = 1 };
+
+typedef struct {
+    float values[N_VALUES];
+    Call call;
+    TensorEntry entry;
+} Asked;
+
+typedef struct {
+    TensorExchange *exchange;
+    pthread_t leaver;
+    sem_t is_sending, may_go_on;
+    Asked both[2], alone; /* what each worker asks for; what the leaver waits for */
+    uint32_t n_sleeps;
+    bool was_woken;
+} World;
+
+/* ---- links ---- */
+
+static void *new_message(void *user, const TensorMessage *message, void **bytes)
+{
+    (void)user;
+    return *bytes = g_malloc(message->n_bytes);
+}
+
+/* The only step that sends is the leaver's. */
+static void send_message(void *user, uint32_t node, void *message)
+{
+    World *const world = user;
+
+    (void)node;
+    g_free(message);
+    sem_post(&world->is_sending);
+    sem_wait(&world->may_go_on);
+}
+
+static void drop(void *user, void *message)
+{
+    (void)user;
+    g_free(message);
+}
+
+static void *keep(void *user, void *message, const void **bytes)
+{
+    (void)user;
+    *bytes = message;
+    return message;
+}
+
+static void tell(void *user, const char *wishes)
+{
+    (void)user;
+    (void)wishes;
+}
+
+static bool is_full(void *user, uint32_t node)
+{
+    (void)user;
+    (void)node;
+    return false;
+}
+
+static void wait_room(void *user, uint32_t node, bool (*is_over)(void *data), void *data)
+{
+    (void)user;
+    (void)node;
+    (void)is_over;
+    (void)data;
+}
+
+static void hear(World *world, const TensorVerdict *verdict)
+{
+    g_autoptr(GString) lines = g_string_new(NULL);
+
+    tensor_verdict_write(lines, verdict);
+    ck_assert(tensor_exchange_hear(world->exchange, lines->str));
+}
+
+/* While the leaver sends: the other node's values come, and what the leaver waits for fails. */
+static void let_it_leave(World *world)
+{
+    g_autoptr(GError) why = g_error_new_literal(RUBATO_ERROR, RUBATO_ERROR_MISMATCH, "it differs");
+    float *const values = g_new0(float, N_VALUES);
+    TensorVerdict verdict = { .kind = TENSOR_VERDICT_FAIL,
+                              .number = 2,
+                              .code = control_code_of(why),
+                              .name = "alone",
+                              .error = why->message };
+
+    ck_assert_ptr_null(
+        tensor_exchange_receive(world->exchange, OTHER,
+                                &(TensorMessage){ .kind = TENSOR_MESSAGE_PART,
+                                                  .number = 1,
+                                                  .bytes = values,
+                                                  .n_bytes = sizeof world->alone.values },
+                                values));
+    hear(world, &verdict);
+}
+
+/* The sleeper sleeps: first while the leaver's step goes on, then until it has returned. */
+static void wait_for_call(void *user, Call *call, int timeout_ms)
+{
+    World *const world = user;
+
+    (void)timeout_ms;
+    if (world->n_sleeps++ == 0) {
+        let_it_leave(world);
+        return;
+    }
+    sem_post(&world->may_go_on);
+    pthread_join(world->leaver, NULL);
+    world->was_woken = call_has_ended(call);
+}
+
+static const TensorLinks links = {
+    .carrier = { new_message, send_message, drop, keep, drop },
+    .tell = tell,
+    .is_full = is_full,
+    .wait_room = wait_room,
+    .wait = wait_for_call,
+};
+
+/* ---- workers ---- */
+
+static void ask(World *world, uint32_t rank, const char *name, Asked *asked)
+{
+    asked->entry = (TensorEntry){
+        .name = name,
+        .place = rank,
+        .part = { .request = { .operation = TENSOR_ALLREDUCE,
+                               .dtype = RUBATO_F32,
+                               .n_dims = 1,
+                               .shape = { N_VALUES },
+                               .reduce = { .prescale = 1, .postscale = 1 } },
+                  .input = asked->values,
+                  .output = asked->values },
+        .call = &asked->call,
+    };
+    for (uint32_t i = 0; i < N_VALUES; i++)
+        asked->values[i] = (float)(rank + 1);
+    call_begin(&asked->call, NULL);
+    call_add_parts(&asked->call, 1);
+    ck_assert(tensor_exchange_ask(world->exchange, rank, &asked->entry, 1, NULL));
+    call_sent(&asked->call);
+}
+
+static void *leave(void *user)
+{
+    World *const world = user;
+
+    tensor_exchange_wait(world->exchange, LEAVER, &world->alone.call);
+    return NULL;
+}
+
+/* A worker that waits for one tensor does a step of another. By then its own has ended, so that it
+ * returns. What its step made possible is left to those who sleep. */
+START_TEST(worker_that_returns_wakes_others_for_the_work_that_it_leaves)
+{
+    const uint32_t node_ids[] = { 0, 1 }, workers_of[] = { 2, 1 };
+    g_autofree World *world = g_new0(World, 1);
+    TensorVerdict run = {
+        .kind = TENSOR_VERDICT_RUN, .number = 1, .slot = TENSOR_NO_SLOT, .name = "both"
+    };
+
+    sem_init(&world->is_sending, 0, 0);
+    sem_init(&world->may_go_on, 0, 0);
+    world->exchange = tensor_exchange_new(&(TensorPlace){ .task = "work",
+                                                          .n_nodes = 2,
+                                                          .self = SELF,
+                                                          .node_ids = node_ids,
+                                                          .workers_of = workers_of,
+                                                          .stall_ms = 60000 });
+    tensor_exchange_link(world->exchange, &links, world);
+    ask(world, LEAVER, "both", &world->both[LEAVER]);
+    ask(world, SLEEPER, "both", &world->both[SLEEPER]);
+    ask(world, LEAVER, "alone", &world->alone);
+    hear(world, &run);
+    ck_assert_int_eq(pthread_create(&world->leaver, NULL, leave, world), 0);
+    sem_wait(&world->is_sending);
+    tensor_exchange_wait(world->exchange, SLEEPER, &world->both[SLEEPER].call);
+    ck_assert(world->was_woken);
+    ck_assert_uint_eq(world->n_sleeps, 2);
+    ck_assert(call_has_ended(&world->both[LEAVER].call));
+    ck_assert_float_eq(world->both[LEAVER].values[N_VALUES - 1], 3);
+    ck_assert(g_error_matches(world->alone.entry.failure, RUBATO_ERROR, RUBATO_ERROR_MISMATCH));
+    g_clear_error(&world->alone.entry.failure);
+    tensor_exchange_free(world->exchange);
+    sem_destroy(&world->is_sending);
+    sem_destroy(&world->may_go_on);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("tensor_exchange");
+    TCase *const cases = tcase_create("cases");
+
+    tcase_add_test(cases, worker_that_returns_wakes_others_for_the_work_that_it_leaves);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
