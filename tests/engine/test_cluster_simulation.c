@@ -5,7 +5,8 @@
  * RUBATO_SIM_DEAF_SEEDS that of clusters with a node that hears no scheduler, and
  * RUBATO_SIM_SLOW_SEEDS that of clusters with slow links. RUBATO_SIM_SEED runs one seed alone and
  * prints everything that happens; with RUBATO_SIM_LOST, a cluster that loses so many servers, one
- * or two; with 3, one that loses workers. */
+ * or two; with 3, one that loses workers. RUBATO_SIM_NODES is the number of nodes of the one large
+ * cluster. */
 #include <stdio.h>
 
 #include "tests/support/runner.h"
@@ -298,6 +299,24 @@ START_TEST(requests_of_either_priority_pass_a_stream_of_the_other)
 }
 END_TEST
 
+/* Each with a server and a worker. Their work is little, but the messages that grow with the number
+ * of nodes are all there. */
+START_TEST(many_nodes_meet_work_and_end)
+{
+    const uint32_t n_nodes = (uint32_t)sim_number_of("RUBATO_SIM_NODES", 48);
+    SimScenario scenario;
+    SimOutcome outcome;
+
+    ck_assert_uint_le(n_nodes, SIM_MOST_NODES);
+    sim_scenario_draw_large(&scenario, n_nodes);
+    sim_cluster_run(&scenario, &outcome);
+    ck_assert_uint_eq(outcome.n_ended_well, n_nodes);
+    printf("%u nodes: %.2f simulated seconds, %" G_GUINT64_FORMAT " turns, %" G_GUINT64_FORMAT
+           " packets\n",
+           n_nodes, (double)outcome.simulated_ns / 1e9, outcome.n_turns, outcome.network.n_sent);
+}
+END_TEST
+
 START_TEST(a_seed_runs_again_bit_for_bit)
 {
     for (uint64_t seed = 0; seed < 40; seed++) {
@@ -334,9 +353,11 @@ int main(void)
     Suite *const suite = suite_create("cluster simulation");
     TCase *const cases = tcase_create("cluster simulation");
     TCase *const deaf = tcase_create("deaf");
+    TCase *const large = tcase_create("large");
 
     tcase_set_timeout(cases, 30);
     tcase_set_timeout(deaf, 30);
+    tcase_set_timeout(large, 60);
     if (g_getenv("RUBATO_SIM_SEED") != NULL) {
         tcase_add_test(cases, the_seed_that_is_asked_for);
     } else {
@@ -357,9 +378,11 @@ int main(void)
         tcase_add_test(cases, bsp_is_the_same_to_the_bit_on_every_cluster);
         tcase_add_test(cases, bsp_is_the_same_to_the_bit_after_a_loss);
         tcase_add_loop_test(cases, requests_of_either_priority_pass_a_stream_of_the_other, 0, 2);
+        tcase_add_test(large, many_nodes_meet_work_and_end);
         tcase_add_test(cases, a_seed_runs_again_bit_for_bit);
     }
     suite_add_tcase(suite, cases);
     suite_add_tcase(suite, deaf);
+    suite_add_tcase(suite, large);
     return run_suite(suite);
 }

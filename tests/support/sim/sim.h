@@ -21,7 +21,7 @@
 
 #define SIM_NEVER INT64_MAX
 #define SIM_MS INT64_C(1000000)
-#define SIM_MOST_NODES 8
+#define SIM_MOST_NODES 512
 
 typedef struct {
     uint64_t seed;

@@ -17,6 +17,7 @@
 #define SIM_MOST_WORKERS 8
 #define SIM_MOST_TABLES 2
 #define SIM_MOST_FAULTS 12
+#define SIM_ALL_NODES UINT32_MAX
 #define SIM_SLOW_WORKER 10 /* it computes so many times as long as the others */
 
 typedef enum {
@@ -55,7 +56,7 @@ typedef enum {
 typedef struct {
     SimFaultKind kind;
     int64_t at_ms, for_ms;
-    uint32_t from, to;  /* SIM_MOST_NODES: all; the node is `from` */
+    uint32_t from, to;  /* SIM_ALL_NODES; the node is `from` */
     uint32_t how_often; /* of 1,024 */
 } SimFault;
 
@@ -129,6 +130,9 @@ void sim_scenario_draw_exact_loss(SimScenario *scenario, uint64_t seed, uint64_t
 
 /* A cluster for sim_priority.c: two or three nodes without faults. */
 void sim_scenario_draw_stream(SimScenario *scenario, uint64_t seed, RubatoPriority priority);
+
+/* So many nodes, each with a server and a worker, and no faults. */
+void sim_scenario_draw_large(SimScenario *scenario, uint32_t n_nodes);
 
 /* (transfer full) */
 char *sim_scenario_describe(const SimScenario *scenario);

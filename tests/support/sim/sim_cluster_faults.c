@@ -7,7 +7,7 @@
 
 static bool is_meant(uint32_t meant, uint32_t node)
 {
-    return meant == SIM_MOST_NODES || meant == node;
+    return meant == SIM_ALL_NODES || meant == node;
 }
 
 static void cut_off(const SimCluster *cluster, uint32_t node)

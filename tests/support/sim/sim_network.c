@@ -35,51 +35,65 @@ typedef struct {
     bool is_answer;
 } Travelling;
 
+/* What goes from one node to another. */
+typedef struct {
+    SimLink link;
+    uint64_t resets;
+    GQueue held;
+    int64_t heard_ns;
+    bool is_linked; /* something else than a greeting was read */
+    int64_t silence_ns;
+    GQueue unread; /* when each packet was sent, of those after the latest one that was read */
+    int64_t outage_ns;
+    int64_t way_ns;
+    uint64_t latest; /* number of the latest sent packet that has arrived */
+} Pair;
+
 static struct {
     SimNetworkOptions options;
-    SimLink links[SIM_MOST_NODES][SIM_MOST_NODES];
-    uint64_t resets[SIM_MOST_NODES][SIM_MOST_NODES];
-    GQueue held[SIM_MOST_NODES][SIM_MOST_NODES];
-    int64_t heard_ns[SIM_MOST_NODES][SIM_MOST_NODES];
-    bool is_linked[SIM_MOST_NODES][SIM_MOST_NODES]; /* something else than a greeting was read */
-    int64_t silence_ns[SIM_MOST_NODES][SIM_MOST_NODES];
-    GQueue unread[SIM_MOST_NODES][SIM_MOST_NODES]; /* when each packet was sent, of those after the
-                                                    * latest one that was read */
-    int64_t outage_ns[SIM_MOST_NODES][SIM_MOST_NODES];
-    int64_t way_ns[SIM_MOST_NODES][SIM_MOST_NODES];
-    GHashTable *bound; /* address → SimTransport */
+    Pair *pairs;                           /* n_nodes × n_nodes: from, to */
+    GHashTable *bound;                     /* address → SimTransport */
+    SimTransport *of_node[SIM_MOST_NODES]; /* that is bound */
     uint32_t n_ports;
-    uint64_t latest[SIM_MOST_NODES][SIM_MOST_NODES]; /* number of the latest sent packet that has
-                                                      * arrived */
     SimNetworkStats stats;
     GPtrArray *travelling;
 } net;
 
+static Pair *pair_of(uint32_t from, uint32_t to)
+{
+    return &net.pairs[(size_t)from * net.options.n_nodes + to];
+}
+
+static const SimLink *usual_link(uint32_t from, uint32_t to)
+{
+    return &net.options.usual[from % SIM_MOST_LINKED][to % SIM_MOST_LINKED];
+}
+
 /* Whoever sends a packet notes it, even if it is then lost. */
 static void note_sent(uint32_t from, uint32_t to)
 {
-    g_queue_push_tail(&net.unread[from][to], GSIZE_TO_POINTER((gsize)sim_now_ns()));
+    g_queue_push_tail(&pair_of(from, to)->unread, GSIZE_TO_POINTER((gsize)sim_now_ns()));
 }
 
 static int64_t oldest_unread_ns(uint32_t from, uint32_t to)
 {
-    return (int64_t)GPOINTER_TO_SIZE(g_queue_peek_head(&net.unread[from][to]));
+    return (int64_t)GPOINTER_TO_SIZE(g_queue_peek_head(&pair_of(from, to)->unread));
 }
 
 static bool is_any_unread(uint32_t from, uint32_t to)
 {
-    return !g_queue_is_empty(&net.unread[from][to]);
+    return !g_queue_is_empty(&pair_of(from, to)->unread);
 }
 
 /* What was sent before is late or lost. */
 static void note_read(uint32_t from, uint32_t to, int64_t sent_ns)
 {
-    int64_t *const outage_ns = &net.outage_ns[from][to];
+    Pair *const pair = pair_of(from, to);
 
     while (is_any_unread(from, to) && oldest_unread_ns(from, to) <= sent_ns) {
         const int64_t lasted_ns = sim_now_ns() - oldest_unread_ns(from, to);
-        *outage_ns = MAX(*outage_ns, lasted_ns);
-        (void)g_queue_pop_head(&net.unread[from][to]);
+        pair->outage_ns = MAX(pair->outage_ns, lasted_ns);
+        (void)g_queue_pop_head(&pair->unread);
     }
 }
 
@@ -138,18 +152,6 @@ static SimTransport *find_bound(const char *endpoint)
     return g_hash_table_lookup(net.bound, endpoint);
 }
 
-static SimTransport *find_transport_of(uint32_t node)
-{
-    GHashTableIter each;
-    gpointer transport;
-
-    g_hash_table_iter_init(&each, net.bound);
-    while (g_hash_table_iter_next(&each, NULL, &transport))
-        if (((SimTransport *)transport)->node == node)
-            return transport;
-    return NULL;
-}
-
 static void drop(Travelling *self, const char *why)
 {
     net.stats.n_lost++;
@@ -161,7 +163,7 @@ static void drop(Travelling *self, const char *why)
 /* A packet is read, or is lost after the transport has held it for so long. */
 static void note_way(const Travelling *self)
 {
-    int64_t *const way_ns = &net.way_ns[self->from][self->to];
+    int64_t *const way_ns = &pair_of(self->from, self->to)->way_ns;
     const int64_t its_ns = sim_now_ns() - self->sent_ns;
 
     *way_ns = MAX(*way_ns, its_ns);
@@ -170,17 +172,17 @@ static void note_way(const Travelling *self)
 static void arrive(void *data, uint64_t unused)
 {
     Travelling *const self = data;
-    SimTransport *const transport = find_transport_of(self->to);
+    SimTransport *const transport = net.of_node[self->to];
 
     (void)unused;
     g_ptr_array_remove_fast(net.travelling, self);
-    if (transport == NULL || self->reset != net.resets[self->from][self->to]) {
+    if (transport == NULL || self->reset != pair_of(self->from, self->to)->resets) {
         note_way(self);
         drop(self, transport == NULL ? "finds nobody" : "is lost with its connection");
         return;
     }
     take_bytes(self);
-    uint64_t *const latest = &net.latest[self->from][self->to];
+    uint64_t *const latest = &pair_of(self->from, self->to)->latest;
     net.stats.n_overtaken += self->number < *latest;
     *latest = MAX(*latest, self->number);
     SIM_TRACE("packet %" G_GUINT64_FORMAT " of node %u to node %u arrives", self->number,
@@ -191,7 +193,7 @@ static void arrive(void *data, uint64_t unused)
 
 static void travel(SimChannel *channel, Travelling *self)
 {
-    const SimLink *const link = &net.links[self->from][self->to];
+    const SimLink *const link = &pair_of(self->from, self->to)->link;
     int64_t ns = link->least_ns + (int64_t)sim_below((uint64_t)link->spread_ns);
 
     if (sim_chance(link->slow_1024, 1024))
@@ -201,7 +203,7 @@ static void travel(SimChannel *channel, Travelling *self)
         ns = MAX(ns, channel->last_ns - now_ns + 1);
         channel->last_ns = now_ns + ns;
     }
-    self->reset = net.resets[self->from][self->to];
+    self->reset = pair_of(self->from, self->to)->resets;
     g_ptr_array_add(net.travelling, self);
     sim_after(ns, arrive, self, 0);
 }
@@ -211,10 +213,10 @@ static void travel(SimChannel *channel, Travelling *self)
 /* Sends a packet, or holds or loses it. */
 static void let_go(SimChannel *channel, Travelling *self)
 {
-    const SimLink *const link = &net.links[self->from][self->to];
+    const SimLink *const link = &pair_of(self->from, self->to)->link;
 
     if (link->is_cut && net.options.holds_when_cut)
-        g_queue_push_tail(&net.held[self->from][self->to], self);
+        g_queue_push_tail(&pair_of(self->from, self->to)->held, self);
     else if (link->is_cut || sim_chance(link->loss_1024, 1024))
         drop(self, "is lost");
     else
@@ -236,12 +238,12 @@ static void channel_send(Channel *base, Packet *packet)
         net.stats.n_lost++;
         return;
     }
-    const SimLink *const link = &net.links[channel->from][bound->node];
+    const SimLink *const link = &pair_of(channel->from, bound->node)->link;
     note_sent(channel->from, bound->node);
     Travelling *const first = travelling_new(channel->from, bound->node, packet);
     first->can_be_answered = channel->greets;
     if (link->is_cut && net.options.holds_when_cut) {
-        g_queue_push_tail(&net.held[first->from][first->to], first);
+        g_queue_push_tail(&pair_of(first->from, first->to)->held, first);
         return;
     }
     if (link->is_cut || sim_chance(link->loss_1024, 1024)) {
@@ -262,8 +264,8 @@ static NetworkPeerState channel_state(Channel *base)
 
     if (bound == NULL)
         return NETWORK_PEER_CONNECTING;
-    return net.links[channel->from][bound->node].is_cut ? NETWORK_PEER_DISCONNECTED
-                                                        : NETWORK_PEER_CONNECTED;
+    return pair_of(channel->from, bound->node)->link.is_cut ? NETWORK_PEER_DISCONNECTED
+                                                            : NETWORK_PEER_CONNECTED;
 }
 
 static void channel_close(Channel *base, unsigned linger_ms)
@@ -310,8 +312,8 @@ static void keep_what_is_sent_by(uint32_t node)
         if (each->from == node)
             take_bytes(each);
     }
-    for (uint32_t to = 0; to < SIM_MOST_NODES; to++)
-        for (GList *link = net.held[node][to].head; link != NULL; link = link->next)
+    for (uint32_t to = 0; to < net.options.n_nodes; to++)
+        for (GList *link = pair_of(node, to)->held.head; link != NULL; link = link->next)
             take_bytes(link->data);
 }
 
@@ -321,6 +323,7 @@ static void destroy(Transport *transport)
 
     keep_what_is_sent_by(self->node);
     g_hash_table_foreach_remove(net.bound, is_of, self);
+    net.of_node[self->node] = NULL;
     sim_fd_close(self->fd);
     g_queue_clear_full(&self->inbox, (GDestroyNotify)travelling_free);
     g_free(self);
@@ -337,6 +340,7 @@ static bool bind_address(Transport *transport, const char *endpoint, char **reso
         *resolved = g_strdup(endpoint);
     }
     g_hash_table_insert(net.bound, g_strdup(*resolved), transport);
+    net.of_node[((SimTransport *)transport)->node] = (SimTransport *)transport;
     return true;
 }
 
@@ -373,16 +377,15 @@ static const ReceivedOps received_ops = {
 /* Once nodes are linked, a greeting that comes late is no sign of life. */
 static void note_heard(const Travelling *read)
 {
-    const uint32_t from = read->from, to = read->to;
+    Pair *const pair = pair_of(read->from, read->to);
     const bool is_greeting = read->can_be_answered || read->is_answer;
-    int64_t *const heard_ns = &net.heard_ns[from][to];
     const int64_t now_ns = sim_now_ns();
 
-    if (is_greeting && net.is_linked[from][to])
+    if (is_greeting && pair->is_linked)
         return;
-    net.is_linked[from][to] |= !is_greeting;
-    net.silence_ns[from][to] = MAX(net.silence_ns[from][to], now_ns - *heard_ns);
-    *heard_ns = now_ns;
+    pair->is_linked |= !is_greeting;
+    pair->silence_ns = MAX(pair->silence_ns, now_ns - pair->heard_ns);
+    pair->heard_ns = now_ns;
 }
 
 static bool receive(Transport *transport, Received *received)
@@ -453,43 +456,44 @@ void sim_network_begin(const SimNetworkOptions *options)
 {
     memset(&net, 0, sizeof net);
     net.options = *options;
+    net.pairs = g_new0(Pair, (size_t)options->n_nodes * options->n_nodes);
     net.bound = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     net.travelling = g_ptr_array_new();
-    for (uint32_t from = 0; from < SIM_MOST_NODES; from++)
-        for (uint32_t to = 0; to < SIM_MOST_NODES; to++) {
-            net.links[from][to] = options->usual[from][to];
-            net.heard_ns[from][to] = sim_now_ns();
-            g_queue_init(&net.held[from][to]);
-            g_queue_init(&net.unread[from][to]);
-        }
+    for (uint32_t from = 0; from < net.options.n_nodes; from++)
+        for (uint32_t to = 0; to < net.options.n_nodes; to++)
+            *pair_of(from, to) = (Pair){ .link = *usual_link(from, to),
+                                         .held = G_QUEUE_INIT,
+                                         .unread = G_QUEUE_INIT,
+                                         .heard_ns = sim_now_ns() };
 }
 
 void sim_network_end(void)
 {
-    for (uint32_t from = 0; from < SIM_MOST_NODES; from++)
-        for (uint32_t to = 0; to < SIM_MOST_NODES; to++) {
-            g_queue_clear_full(&net.held[from][to], (GDestroyNotify)travelling_free);
-            g_queue_clear(&net.unread[from][to]);
+    for (uint32_t from = 0; from < net.options.n_nodes; from++)
+        for (uint32_t to = 0; to < net.options.n_nodes; to++) {
+            g_queue_clear_full(&pair_of(from, to)->held, (GDestroyNotify)travelling_free);
+            g_queue_clear(&pair_of(from, to)->unread);
         }
     for (guint i = 0; i < net.travelling->len; i++)
         travelling_free(g_ptr_array_index(net.travelling, i));
     g_ptr_array_free(net.travelling, TRUE);
     g_hash_table_unref(net.bound);
+    g_free(net.pairs);
 }
 
 SimLink *sim_network_link(uint32_t from, uint32_t to)
 {
-    return &net.links[from][to];
+    return &pair_of(from, to)->link;
 }
 
 void sim_network_join(uint32_t from, uint32_t to)
 {
     Travelling *each;
-    int64_t ns = net.options.usual[from][to].least_ns;
+    int64_t ns = usual_link(from, to)->least_ns;
 
-    net.links[from][to].is_cut = false;
-    while ((each = g_queue_pop_head(&net.held[from][to])) != NULL) {
-        each->reset = net.resets[from][to];
+    pair_of(from, to)->link.is_cut = false;
+    while ((each = g_queue_pop_head(&pair_of(from, to)->held)) != NULL) {
+        each->reset = pair_of(from, to)->resets;
         g_ptr_array_add(net.travelling, each);
         sim_after(ns++, arrive, each, 0);
     }
@@ -499,28 +503,30 @@ void sim_network_reset(uint32_t from, uint32_t to)
 {
     Travelling *each;
 
-    net.resets[from][to]++;
-    while ((each = g_queue_pop_head(&net.held[from][to])) != NULL)
+    pair_of(from, to)->resets++;
+    while ((each = g_queue_pop_head(&pair_of(from, to)->held)) != NULL)
         drop(each, "is lost with its connection");
 }
 
 int64_t sim_network_longest_silence_ns(uint32_t from, uint32_t to)
 {
-    const int64_t now = sim_now_ns() - net.heard_ns[from][to];
+    const Pair *const pair = pair_of(from, to);
+    const int64_t now = sim_now_ns() - pair->heard_ns;
 
-    return MAX(net.silence_ns[from][to], now);
+    return MAX(pair->silence_ns, now);
 }
 
 int64_t sim_network_longest_outage_ns(uint32_t from, uint32_t to)
 {
+    const Pair *const pair = pair_of(from, to);
     const int64_t now = is_any_unread(from, to) ? sim_now_ns() - oldest_unread_ns(from, to) : 0;
 
-    return MAX(net.outage_ns[from][to], now);
+    return MAX(pair->outage_ns, now);
 }
 
 static int64_t longest_way_ns(uint32_t from, uint32_t to)
 {
-    int64_t longest_ns = net.way_ns[from][to];
+    int64_t longest_ns = pair_of(from, to)->way_ns;
 
     for (guint i = 0; i < net.travelling->len; i++) {
         const Travelling *const each = g_ptr_array_index(net.travelling, i);

@@ -8,6 +8,9 @@
 #include "io/net/transport/transport_ops.h"
 #include "tests/support/sim/sim.h"
 
+/* Between so many nodes links may differ. */
+#define SIM_MOST_LINKED 8
+
 /* One direction between two nodes. */
 typedef struct {
     uint32_t loss_1024, doubling_1024; /* so many packets of 1,024 */
@@ -20,7 +23,8 @@ typedef struct {
 
 typedef struct {
     uint32_t n_nodes;
-    SimLink usual[SIM_MOST_NODES][SIM_MOST_NODES]; /* at the beginning; from, to */
+    SimLink usual[SIM_MOST_LINKED][SIM_MOST_LINKED]; /* at the beginning; from, to; those of more
+                                                      * nodes repeat */
     bool holds_when_cut; /* packets over a cut link wait; else they are dropped */
     bool lends;          /* packets that come are lent */
     bool shares;         /* a packet on its way keeps the sender's memory */

@@ -331,7 +331,7 @@ WRAP(pid_t, getpid, void)
 /* ---- descriptors ---- */
 
 #define FIRST_FD (1 << 20)
-#define MOST_FDS 256
+#define MOST_FDS (8 * SIM_MOST_NODES)
 #define MOST_WATCHED 16
 
 typedef struct {

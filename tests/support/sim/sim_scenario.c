@@ -138,8 +138,8 @@ static void draw_fault(SimScenario *scenario, Dice *dice, bool is_deadly)
     fault->kind = kinds[below(dice, G_N_ELEMENTS(kinds))];
     fault->at_ms = below(dice, 4000);
     fault->for_ms = 1 + below(dice, longest_ms);
-    fault->from = percent(dice, 50) ? SIM_MOST_NODES : below(dice, scenario->n_nodes);
-    fault->to = percent(dice, 50) ? SIM_MOST_NODES : below(dice, scenario->n_nodes);
+    fault->from = percent(dice, 50) ? SIM_ALL_NODES : below(dice, scenario->n_nodes);
+    fault->to = percent(dice, 50) ? SIM_ALL_NODES : below(dice, scenario->n_nodes);
     if (fault->kind == SIM_FAULT_STOP)
         fault->from = below(dice, scenario->n_nodes);
     fault->how_often = fault->kind == SIM_FAULT_LOSS ? below(dice, 400) : below(dice, 1024);
@@ -268,8 +268,8 @@ void sim_scenario_draw_slow(SimScenario *scenario, uint64_t seed)
         .kind = SIM_FAULT_SLOW,
         .at_ms = between(&dice, 500, 2500), /* the run has begun */
         .for_ms = 26 * scenario->timeout_ms / 10,
-        .from = SIM_MOST_NODES,
-        .to = SIM_MOST_NODES,
+        .from = SIM_ALL_NODES,
+        .to = SIM_ALL_NODES,
         .how_often = 700,
     };
     memset(scenario->faults, 0, sizeof scenario->faults);
@@ -376,6 +376,44 @@ void sim_scenario_draw_worker_loss(SimScenario *scenario, uint64_t seed)
     scenario->continues = true;
 }
 
+void sim_scenario_draw_large(SimScenario *scenario, uint32_t n_nodes)
+{
+    static const SimLink usual = { .least_ns = 50000, .spread_ns = 100000 };
+    SimTable *const table = &scenario->tables[0];
+
+    *scenario = (SimScenario){ .seed = n_nodes,
+                               .options = { .seed = n_nodes },
+                               .sizes = FLOW_SIZES_USUAL,
+                               .n_nodes = n_nodes,
+                               .n_workers = n_nodes,
+                               .n_servers = n_nodes,
+                               .heartbeat_ms = 2000,
+                               .timeout_ms = 20000,
+                               .n_tables = 1,
+                               .n_tasks = 2,
+                               .n_iterations = 3,
+                               .think_ns = SIM_MS,
+                               .slow_worker = UINT32_MAX,
+                               .barrier_1024 = 300,
+                               .failing_worker = UINT32_MAX,
+                               .cancelled_ms = -1 };
+    for (uint32_t i = 0; i < n_nodes; i++)
+        scenario->servers[i] = scenario->workers[i] = 1;
+    *table = (SimTable){ .name = "t0",
+                         .model = SIM_MODEL_SSP,
+                         .handle = SIM_HANDLE_KV,
+                         .staleness = 1,
+                         .record = "dense",
+                         .n_keys = 16,
+                         .most_keys = 4,
+                         .parts = 16 };
+    scenario->network.n_nodes = n_nodes;
+    scenario->network.shares = true;
+    for (uint32_t from = 0; from < SIM_MOST_LINKED; from++)
+        for (uint32_t to = 0; to < SIM_MOST_LINKED; to++)
+            scenario->network.usual[from][to] = usual;
+}
+
 static void drop_fault(SimScenario *scenario, uint32_t i)
 {
     scenario->faults[i] = scenario->faults[--scenario->n_faults];
@@ -437,7 +475,7 @@ static const char *model_name(SimModel model)
 
 static void describe_node(GString *text, uint32_t node)
 {
-    if (node == SIM_MOST_NODES)
+    if (node == SIM_ALL_NODES)
         g_string_append(text, "all");
     else
         g_string_append_printf(text, "%u", node);
