@@ -11,6 +11,8 @@
 #define EPOCH_SEED UINT64_C(0x9e3779b97f4a7c15) /* far apart from those of other epochs */
 #define PATIENCE_DEFAULT 3
 #define WORDS_SHOWN 10u
+#define IMAGES_PART "-images-idx3-"
+#define LABELS_PART "-labels-idx1-"
 
 void app_data_add_flags(GOptionContext *context, AppDataFlags *flags)
 {
@@ -200,10 +202,40 @@ static bool check_effects(const RubatoDataSpec *spec, const RubatoDataKeys *keys
     return true;
 }
 
-static RubatoDataset *open_rows(const AppData *data, const RubatoDataSpec *spec, GError **error)
+/* Where the labels of images are: beside them, under the name that MNIST gives them. Of
+ * train-images-idx3-ubyte.gz that is train-labels-idx1-ubyte, packed or not. NULL: nowhere, so all
+ * labels are 0. (transfer full) */
+static char *find_labels(const RubatoDataSpec *spec)
 {
+    static const char *const packed[] = { "", ".gz", ".zst" };
+    const bool is_one = spec->paths[0] != NULL && spec->paths[1] == NULL;
+    const char *const part = is_one ? g_strrstr(spec->paths[0], IMAGES_PART) : NULL;
+
+    if (spec->skip_labels || part == NULL ||
+        (spec->format != NULL && strcmp(spec->format, "idx") != 0))
+        return NULL;
+    g_autofree char *start = g_strndup(spec->paths[0], (gsize)(part - spec->paths[0]));
+    g_autofree char *rest = g_strdup(part + strlen(IMAGES_PART));
+    for (size_t i = 1; i < G_N_ELEMENTS(packed); i++)
+        if (g_str_has_suffix(rest, packed[i]))
+            rest[strlen(rest) - strlen(packed[i])] = '\0';
+    for (size_t i = 0; i < G_N_ELEMENTS(packed); i++) {
+        g_autofree char *path = g_strconcat(start, LABELS_PART, rest, packed[i], NULL);
+
+        if (g_file_test(path, G_FILE_TEST_EXISTS))
+            return g_steal_pointer(&path);
+    }
+    return NULL;
+}
+
+static RubatoDataset *open_rows(const AppData *data, const RubatoDataSpec *plain, GError **error)
+{
+    g_autofree char *labels = find_labels(plain);
+    RubatoDataSpec with_labels = *plain;
+    const RubatoDataSpec *const spec = &with_labels;
     g_autoptr(GError) cause = NULL;
 
+    with_labels.labels_path = labels;
     if (spec->cache_directory != NULL) /* if this fails, the dataset logs that it has no cache */
         (void)g_mkdir(spec->cache_directory, 0777);
     g_autoptr(RubatoDataset) rows = rubato_dataset_open(spec, &cause);

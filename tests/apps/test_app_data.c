@@ -6,7 +6,9 @@
 
 #include "apps/kit/app.h"
 #include "apps/kit/model/app_keys.h"
+#include "tests/support/data/image_files.h"
 #include "tests/support/runner.h"
+#include "tests/support/store/small_snapshot.h"
 
 #define ARGUMENTS_MAX 12
 
@@ -159,6 +161,46 @@ START_TEST(files_are_opened_as_the_flags_say)
 }
 END_TEST
 
+/* The lowest and the highest label of a dataset, which is freed. */
+static void get_labels(RubatoDataset *rows, float *labels)
+{
+    RubatoDataSummary summary;
+
+    ck_assert_ptr_nonnull(rows);
+    ck_assert(rubato_dataset_summary(rows, &summary, NULL));
+    ck_assert_uint_eq(summary.n_rows, 100);
+    labels[0] = summary.min_label;
+    labels[1] = summary.max_label;
+    rubato_dataset_free(rows);
+}
+
+START_TEST(images_have_the_labels_of_the_file_beside_them)
+{
+    g_autofree char *dir = g_dir_make_tmp("rubato-images-XXXXXX", NULL);
+    g_autofree char *images = g_build_filename(dir, "train-images-idx3-ubyte", NULL);
+    g_autofree char *path = g_build_filename(dir, "train-labels-idx1-ubyte", NULL);
+    g_autoptr(GError) error = NULL;
+    float labels[2];
+    App app;
+
+    write_image_files(dir, 100, 10);
+    ck_assert(parse(&app, (const char *const[]){ "--train", images, NULL }));
+    get_labels(app_data_open_train(&data, NULL), labels);
+    ck_assert_float_eq(labels[0], 0);
+    ck_assert_float_eq(labels[1], 9);
+    get_labels(app_data_open_unlabelled(&data, images, NULL), labels);
+    ck_assert_float_eq(labels[1], 0);
+    ck_assert(g_file_set_contents(path, "none", -1, NULL));
+    ck_assert_ptr_null(app_data_open_train(&data, &error));
+    ck_assert_msg(strstr(error->message, path) != NULL, "%s", error->message);
+    ck_assert_int_eq(g_unlink(path), 0);
+    get_labels(app_data_open_train(&data, NULL), labels);
+    ck_assert_float_eq(labels[1], 0);
+    app_end(&app, NULL);
+    remove_tree(dir);
+}
+END_TEST
+
 static RubatoDataKeys *keys_from(const char *json)
 {
     g_autoptr(JsonNode) node = json_from_string(json, NULL);
@@ -299,6 +341,7 @@ int main(void)
     tcase_add_loop_test(cases, data_flags_that_are_wrong_are_refused_with_a_reason, 0,
                         (int)G_N_ELEMENTS(bad_flags));
     tcase_add_test(cases, files_are_opened_as_the_flags_say);
+    tcase_add_test(cases, images_have_the_labels_of_the_file_beside_them);
     tcase_add_test(cases, rows_that_a_model_does_not_know_are_refused);
     tcase_add_test(cases, rows_to_predict_may_lack_the_label);
     tcase_add_test(cases, what_no_flag_says_of_rows_is_as_the_loaded_model_has_it);
