@@ -317,6 +317,33 @@ static inline __attribute__((always_inline)) void copy_found(
     }
 }
 
+/* Those of the keys that have no row are about to get one. In bounded storage, finding a row counts
+ * as a use of it, and a Get is one use, so its mark is looked for. */
+static void watch_absent(RubatoShard *shard, const RubatoKey *keys, size_t n)
+{
+    RubatoKey absent[BLOCK];
+    void *found[BLOCK];
+    size_t n_absent = 0;
+
+    if (shard->bounded != NULL)
+        shard->bounded->find_marks(shard->storage, keys, n, found);
+    else
+        shard->ops->find(shard->storage, keys, n, found);
+    for (size_t i = 0; i < n; i++)
+        if (found[i] == NULL)
+            absent[n_absent++] = keys[i];
+    if (n_absent > 0)
+        shard_watch(shard, &(RubatoKeys){ .keys = absent, .n = n_absent });
+}
+
+/* The rows for a Get that creates absent ones. The others do not change. */
+static bool find_to_read(RubatoShard *shard, const RubatoKey *keys, size_t n, void **rows)
+{
+    if (G_UNLIKELY(shard->is_watched))
+        watch_absent(shard, keys, n);
+    return shard_find_or_create_watched(shard, keys, n, rows);
+}
+
 static void get_found(RubatoShard *shard, const RubatoKeys *keys, unsigned char *values)
 {
     const uint32_t *at = keys->keys == NULL ? NULL : keys->at;
@@ -333,8 +360,7 @@ static void get_found(RubatoShard *shard, const RubatoKeys *keys, unsigned char 
         const uint32_t *some_at = at == NULL ? NULL : at + begin;
 
         if (shard->create_on_get)
-            (void)shard_find_or_create(shard, some, n,
-                                       rows); /* an absent row reads as if it were there */
+            (void)find_to_read(shard, some, n, rows); /* an absent row reads as if it were there */
         else
             shard_find(shard, some, n, rows);
         if (shard->rows_stay)
@@ -370,7 +396,7 @@ static bool take_found(RubatoShard *shard, const RubatoKey *keys, size_t n, void
     for (size_t i = 0; i < n; i++)
         if (rows[i] == NULL)
             absent[n_absent++] = keys[i];
-    if (!shard_find_or_create(shard, absent, n_absent, made))
+    if (!shard_find_or_create_watched(shard, absent, n_absent, made))
         return false;
     for (size_t i = n; i-- > 0;)
         if (rows[i] == NULL)

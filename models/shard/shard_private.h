@@ -129,13 +129,11 @@ static inline void shard_find(RubatoShard *shard, const RubatoKey *keys, size_t 
         shard_hide_expired(shard, keys, n, rows);
 }
 
-/* The same for rows that are about to change; creates absent ones. False if there is no memory; the
+/* The same; creates absent rows. What changes has been watched. False if there is no memory; the
  * alarm is then set. */
-static inline bool shard_find_or_create(RubatoShard *shard, const RubatoKey *keys, size_t n,
-                                        void **rows)
+static inline bool shard_find_or_create_watched(RubatoShard *shard, const RubatoKey *keys, size_t n,
+                                                void **rows)
 {
-    if (G_UNLIKELY(shard->is_watched))
-        shard_watch(shard, &(RubatoKeys){ .keys = keys, .n = n });
     if (shard->rows != NULL)
         shard_find_dense(shard, keys, n, rows);
     else if (G_UNLIKELY(shard->expiry != NULL))
@@ -145,6 +143,15 @@ static inline bool shard_find_or_create(RubatoShard *shard, const RubatoKey *key
         return false;
     }
     return true;
+}
+
+/* The same for rows that are all about to change. */
+static inline bool shard_find_or_create(RubatoShard *shard, const RubatoKey *keys, size_t n,
+                                        void **rows)
+{
+    if (G_UNLIKELY(shard->is_watched))
+        shard_watch(shard, &(RubatoKeys){ .keys = keys, .n = n });
+    return shard_find_or_create_watched(shard, keys, n, rows);
 }
 
 /* The same for Adds: rows of absent keys that are not admitted are NULL. */

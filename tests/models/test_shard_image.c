@@ -9,6 +9,7 @@
 #include "models/shard/changes.h"
 #include "models/shard/image.h"
 #include "models/shard/shard_private.h"
+#include "models/spec.h"
 #include "tests/support/runner.h"
 
 #include <rubato/mix.h>
@@ -319,6 +320,68 @@ START_TEST(rows_created_later_are_not_in_the_image)
 }
 END_TEST
 
+/* Gets of a table with create_on_get. Bits of hashes are shared by some keys. */
+static const RubatoTableSpec creating[] = {
+    { .name = "t", .storage = "hash", .create_on_get = true },
+    { .name = "t", .width = 20, .storage = "hash", .create_on_get = true, .max_bytes = 8 << 20 },
+};
+
+START_TEST(gets_note_only_the_rows_that_they_create)
+{
+    enum { N_OLD = 1000, N_ALL = 2000, N_SHARED = 60 };
+    RubatoShard *shard = shard_new(&creating[_i], 0, 0, NULL);
+    g_autofree RubatoKey *keys = g_new(RubatoKey, N_ALL);
+    g_autofree float *values = g_new0(float, N_ALL *spec_width(&creating[_i]));
+    size_t n_noted = 0;
+    uint64_t n_rows;
+
+    for (size_t i = 0; i < N_ALL; i++)
+        keys[i] = rubato_mix64(i + 1);
+    shard_get(shard, &(RubatoKeys){ .keys = keys, .n = N_OLD }, values);
+    shard_cut_changes(shard, 0, 1);
+    if (shard_image_fault(&creating[_i]) == NULL) {
+        ck_assert(shard_begin_image(shard, /* cover= */ NULL, /* spill= */ NULL));
+        shard_get(shard, &(RubatoKeys){ .keys = keys, .n = N_OLD }, values);
+        ck_assert_uint_eq(shard_image_bytes(shard), 0);
+        shard_end_image(shard);
+    }
+    shard_get(shard, &(RubatoKeys){ .keys = keys, .n = N_ALL }, values);
+    ck_assert_uint_eq(shard_n_rows(shard), N_ALL);
+    shard_cut_changes(shard, 1, 2);
+    for (size_t i = 0; i < N_OLD; i++)
+        n_noted += key_cover_has(shard_changes(shard, &n_rows), keys[i]);
+    ck_assert_uint_le(n_noted, N_SHARED);
+    for (size_t i = N_OLD; i < N_ALL; i++)
+        ck_assert(key_cover_has(shard_changes(shard, &n_rows), keys[i]));
+    shard_free(shard);
+}
+END_TEST
+
+/* These do not look for their rows again. */
+START_TEST(adds_to_rows_that_a_get_found_are_noted)
+{
+    enum { N = FOUND_ROWS_LEAST, WIDE = 40 };
+    const RubatoTableSpec spec = { .name = "t", .width = WIDE, .storage = "hash" };
+    RubatoShard *shard = shard_new(&spec, 0, 0, NULL);
+    g_autofree RubatoKey *list = g_new(RubatoKey, N);
+    g_autofree float *values = g_new0(float, N *WIDE);
+    const RubatoKeys keys = { .keys = list, .n = N };
+    uint64_t n_rows;
+
+    ck_assert(shard->rows_stay);
+    for (size_t i = 0; i < N; i++)
+        list[i] = rubato_mix64(i + 1);
+    shard_add(shard, &keys, values);
+    shard_cut_changes(shard, 0, 1);
+    shard_get(shard, &keys, values);
+    shard_add(shard, &keys, values);
+    shard_cut_changes(shard, 1, 2);
+    for (size_t i = 0; i < N; i++)
+        ck_assert(key_cover_has(shard_changes(shard, &n_rows), list[i]));
+    shard_free(shard);
+}
+END_TEST
+
 static const struct {
     RubatoTableSpec spec;
     bool has;
@@ -345,6 +408,8 @@ int main(void)
     tcase_add_loop_test(cases, copies_beyond_the_bound_come_back, 0, G_N_ELEMENTS(SPECS));
     tcase_add_test(cases, image_is_lost_if_the_disk_takes_no_copies);
     tcase_add_test(cases, rows_created_later_are_not_in_the_image);
+    tcase_add_loop_test(cases, gets_note_only_the_rows_that_they_create, 0, G_N_ELEMENTS(creating));
+    tcase_add_test(cases, adds_to_rows_that_a_get_found_are_noted);
     tcase_add_loop_test(cases, tables_without_images_are_known, 0, G_N_ELEMENTS(kinds));
     suite_add_tcase(suite, cases);
     return run_suite(suite);
