@@ -34,12 +34,12 @@ typedef struct {
     RubatoSnapshotRows rows; /* the present slice; n is 0 behind the last one */
 } PartSlices;
 
-/* Begins with a part that is on that server of this node. What changed in it is found if the cut
- * was asked for that. RUBATO_ERROR_MEMORY. */
 typedef enum {
     SLICES_OF_ALL,
-    SLICES_OF_CHANGES,
+    SLICES_OF_CHANGES, /* if its server knows them; else of all */
 } SlicesOf;
+
+/* Begins with a part that is on that server of this node. RUBATO_ERROR_MEMORY. */
 bool part_slices_init(PartSlices *slices, const Table *table, uint32_t part, Server *server,
                       SlicesOf rows, GError **error);
 void part_slices_clear(PartSlices *slices);

@@ -53,9 +53,9 @@ typedef struct {
  * the tables.
  *
  * With full_every, the servers note from then on which rows change, in two bits for each row, or 6
- * for one of hash storage. A part of which nobody knows
- * what changed is written as a whole, such as one that has moved. So is all of the first snapshot
- * of an engine, and of one whose directory had a snapshot of somebody else last.
+ * for one of hash storage, for as long as they have the table. A part of which nobody knows what
+ * changed is written as a whole, such as one that has moved. So is all of the first snapshot of an
+ * engine, and of one whose directory had a snapshot of somebody else last.
  *
  * If it fails, the earlier snapshots are there as before. number, if not NULL, is set to the
  * snapshot's; numbers ascend. */

@@ -143,14 +143,14 @@ static bool write_picked(PartWriter *writer, const RubatoSnapshotRows *rows, GEr
 
     pick(writer, rows);
 
-    const size_t n_words = writer->picking->len * sizeof(uint64_t);
+    const size_t n_picking = writer->picking->len * sizeof(uint64_t);
     const RecordHead head = { .kind = RECORD_PICKED,
                               .n = (uint32_t)rows->n,
-                              .n_bytes = sizeof picked + n_words + n_values + n_states };
+                              .n_bytes = sizeof picked + n_picking + n_values + n_states };
 
     return block_writer_write(writer->file, &head, sizeof head, error) &&
            block_writer_write(writer->file, &picked, sizeof picked, error) &&
-           block_writer_write(writer->file, writer->picking->data, n_words, error) &&
+           block_writer_write(writer->file, writer->picking->data, n_picking, error) &&
            block_writer_write(writer->file, rows->values, n_values, error) &&
            block_writer_write(writer->file, rows->states, n_states, error);
 }
@@ -399,17 +399,18 @@ static bool take_picked(PartReader *reader, const RecordHead *head, GError **err
     const uint64_t n_values = head->n * (uint64_t)reader->shape.row_bytes;
     const uint64_t n_states = head->n * (uint64_t)reader->shape.state_bytes;
     PickedHead picked = { .n_keys = 0 };
-    uint64_t n_words;
+    uint64_t n_picking;
 
     if (head->n_bytes >= sizeof picked)
         memcpy(&picked, reader->bytes, sizeof picked);
-    n_words = key_cover_n_words(picked.n_keys) * sizeof(uint64_t);
+    n_picking = key_cover_n_words(picked.n_keys) * sizeof(uint64_t);
     if (picked.n_keys == 0 || picked.first + (picked.n_keys - 1) < picked.first ||
-        n_words > head->n_bytes || head->n_bytes != sizeof picked + n_words + n_values + n_states ||
+        n_picking > head->n_bytes ||
+        head->n_bytes != sizeof picked + n_picking + n_values + n_states ||
         !list_picked(reader, head, &picked))
         return fail(reader, "has other keys than it says", error);
 
-    const unsigned char *const values = reader->bytes + sizeof picked + n_words;
+    const unsigned char *const values = reader->bytes + sizeof picked + n_picking;
     const RubatoSnapshotRows rows = {
         .keys = (const RubatoKey *)(const void *)reader->picked->data,
         .n = head->n,

@@ -118,7 +118,7 @@ static bool next_rows(Rows *rows, AbsentRows absent)
     return true;
 }
 
-/* Rows that change without being created. */
+/* For requests that create no rows; those that do watch when they find their rows. */
 static void watch_rows(const RubatoPart *part)
 {
     if (part->shard->is_watched)

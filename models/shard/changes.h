@@ -13,7 +13,8 @@
 #include "models/shard/shard.h"
 
 /* The cut of the snapshot with that seed, which builds on that of `base`; 0: on none. From now on
- * the shard notes which rows change. Without memory it notes nothing, and the next snapshot has all
+ * the shard notes which rows change, until shard_forget_changes: a later snapshot may build on this
+ * one, whenever it comes. Without memory it notes nothing, and the next snapshot has all
  * rows. */
 void shard_cut_changes(RubatoShard *shard, uint64_t base, uint64_t snapshot);
 

@@ -150,12 +150,14 @@ void shard_release_sweeps(RubatoShard *shard)
     shard->holds_sweeps = false;
 }
 
-/* An image has no copy of a row that a sweep removes: shards with one are left alone. */
+/* A shard of which rows expire has no image. Between tasks its rows are listed in slices, and a
+ * sweep would change their order: it is held meanwhile. */
 bool shard_sweep(RubatoShard *shard, uint32_t *n_looks)
 {
     const uint64_t pause = MAX(1, shard->spec->expire_after / SWEEPS_AN_AGE);
 
-    if (shard->image != NULL || shard->holds_sweeps) {
+    assert(shard->image == NULL);
+    if (shard->holds_sweeps) {
         *n_looks = 0;
         return false;
     }

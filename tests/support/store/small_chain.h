@@ -1,6 +1,6 @@
 /* A small chain of snapshots, written without an engine: the first has all rows, and each link
  * behind it those that changed. There are rows of any keys with state, of which some go; rows of
- * different lengths; and rows of consecutive keys in two parts, of which one is always whole.
+ * different lengths; and rows of consecutive keys in two parts, of which one is whole in one link.
  *
  * Threads: one. */
 #ifndef TESTS_SUPPORT_STORE_SMALL_CHAIN_H
