@@ -6,9 +6,7 @@
  * Threads: one at a time. */
 #include "engine/snapshot/snapshot_files.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "engine/snapshot/part_slices.h"
 #include "engine/snapshot/snapshot_text.h"
@@ -194,7 +192,8 @@ static bool add_parts(const SnapshotWriting *writing, Manifest *manifest, size_t
             has_changes ? g_steal_pointer(&changes) : snapshot_folder_part(folder, number, part);
 
         table->parts[part].has_changes = has_changes;
-        manifest->base = has_changes ? writing->base : manifest->base;
+        if (has_changes)
+            manifest->base = writing->base;
         if (!block_file_read_end(path, &table->parts[part].sum, &table->parts[part].n_rows,
                                  error)) {
             g_prefix_error(error, "another node has written a file that this one does not see as "
@@ -286,15 +285,6 @@ bool snapshot_check_spec(const RubatoSnapshotSpec *spec, GError **error)
     if (wrong == NULL)
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "a snapshot %s", wrong);
-    return false;
-}
-
-bool snapshot_draw_seed(uint64_t *seed, GError **error)
-{
-    if (getrandom(seed, sizeof *seed, 0) == (ssize_t)sizeof *seed)
-        return true;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                "the kernel gives no random bytes for a snapshot: %s", g_strerror(errno));
     return false;
 }
 

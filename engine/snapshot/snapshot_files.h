@@ -35,9 +35,6 @@ void snapshot_answer_requests(SnapshotWriting *writing, const char *failure);
 /* RUBATO_ERROR_INVALID: what the spec says makes no sense. */
 bool snapshot_check_spec(const RubatoSnapshotSpec *spec, GError **error);
 
-/* A random number for a snapshot. */
-bool snapshot_draw_seed(uint64_t *seed, GError **error);
-
 /* Whether a snapshot can have the table. RUBATO_ERROR_INVALID. */
 bool snapshot_check_table(const Table *table, GError **error);
 

@@ -73,7 +73,7 @@ static bool write_whole(RubatoEngine *engine, SnapshotWriting *writing, GError *
     g_autoptr(GError) fault = NULL;
     bool ok;
 
-    if (!snapshot_draw_seed(&call.seed, error))
+    if (!snapshot_folder_draw_seed(&call.seed, error))
         return false;
     snapshot_begin_requests(engine, writing);
     cut_init(&writing->cut, writing->tables, snapshot_make_spill(engine, writing));

@@ -76,7 +76,7 @@ static bool ask(TaskSnapshots *snapshots, GError **error)
     SnapshotAsk ask = { .spec = snapshots->ask, .epoch = task_run_epoch(snapshots->run) };
     Call call;
 
-    if (!snapshot_draw_seed(&ask.seed, error))
+    if (!snapshot_folder_draw_seed(&ask.seed, error))
         return false;
     call_begin(&call, NULL);
     call_add_parts(&call, 1);

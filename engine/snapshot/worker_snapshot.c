@@ -11,6 +11,7 @@
 #include "engine/snapshot/snapshot_files.h"
 #include "engine/task/task_run.h"
 #include "io/net/stall_clock.h"
+#include "io/store/snapshot_folder.h"
 #include "tables/ticket.h"
 #include "tables/worker.h"
 
@@ -25,7 +26,7 @@ static RubatoEngine *engine_of(const RubatoWorker *worker)
 static char *write_spec(RubatoWorker *worker, const RubatoSnapshotSpec *spec, uint64_t *seed,
                         GError **error)
 {
-    if (!worker_check_owner(worker, error) || !snapshot_draw_seed(seed, error))
+    if (!worker_check_owner(worker, error) || !snapshot_folder_draw_seed(seed, error))
         return NULL;
     return snapshot_write_ask(engine_of(worker), spec, spec->tables, error);
 }

@@ -1,9 +1,5 @@
 /* Makes one snapshot of a chain: the newest one again, with all rows. It is written as an engine
  * writes its own, so a crash leaves the chain as it was. */
-#include <errno.h>
-#include <rubato/error.h>
-#include <sys/random.h>
-
 #include "io/store/snapshot.h"
 #include "io/store/snapshot_folder.h"
 
@@ -69,11 +65,8 @@ bool rubato_snapshot_compact(const char *directory, uint32_t keep, uint64_t *num
     if (rubato_snapshot_base(newest) != 0) {
         const Manifest *const from = snapshot_manifest(newest);
 
-        if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) {
-            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
-                        "the kernel gives no random bytes for a snapshot: %s", g_strerror(errno));
+        if (!snapshot_folder_draw_seed(&seed, error))
             return false;
-        }
         manifest = manifest_new(seed, from->packing, from->note);
         manifest->time_us = from->time_us;
         if (!write_whole(&(Compacting){ directory, newest, manifest }, &written, error)) {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -128,6 +129,15 @@ static void remove_folder(const char *path)
 
 /* ---- writing ---- */
 
+bool snapshot_folder_draw_seed(uint64_t *seed, GError **error)
+{
+    if (getrandom(seed, sizeof *seed, 0) == (ssize_t)sizeof *seed)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
+                "the kernel gives no random bytes for a snapshot: %s", g_strerror(errno));
+    return false;
+}
+
 bool snapshot_folder_make_directory(const char *directory, GError **error)
 {
     return make_folder(directory, error);
@@ -243,26 +253,23 @@ static bool remove_whole(const char *directory, uint64_t number, GError **error)
 }
 
 /* A chain has no gaps: each builds on the newest one before it. So if a snapshot is needed, those
- * between it and the one that needs it are, too. The newest go first: what is left at any moment
- * has all that it needs. */
+ * between it and the one that needs it are, too; and what a newer one needs before the oldest that
+ * is kept, this one needs as well. The newest go first: what is left at any moment has all that it
+ * needs. */
 bool snapshot_folder_keep(const char *directory, uint32_t keep, GError **error)
 {
     g_autofree uint64_t *numbers = NULL;
-    uint64_t first = UINT64_MAX;
-    size_t n;
+    uint64_t first = 0;
+    size_t n, n_older;
 
     if (keep == 0)
         return true;
     if (!rubato_snapshot_list(directory, &numbers, &n, error))
         return false;
-    for (size_t i = n > keep ? n - keep : n; i < n; i++) {
-        uint64_t needed = 0;
-
-        if (!find_first(directory, numbers[i], &needed))
-            return true;
-        first = MIN(first, needed);
-    }
-    for (size_t i = n > keep ? n - keep : 0; i > 0; i--)
+    n_older = n > keep ? n - keep : 0;
+    if (n_older > 0 && !find_first(directory, numbers[n_older], &first))
+        return true;
+    for (size_t i = n_older; i > 0; i--)
         if (numbers[i - 1] < first && !remove_whole(directory, numbers[i - 1], error))
             return false;
     return true;

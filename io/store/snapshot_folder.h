@@ -11,7 +11,7 @@
  * disk. So what a crash leaves behind has a name that begins with a dot, and no reader sees it. The
  * next snapshot removes it.
  *
- * Errors: RUBATO_ERROR_IO names the path.
+ * Errors: RUBATO_ERROR_IO; of a file it names the path.
  *
  * Threads: any; one process at a time writes to a directory, but several nodes of a run may write
  * into the same folder. */
@@ -26,6 +26,9 @@ char *snapshot_folder_writing(const char *directory, uint64_t seed);
 char *snapshot_folder_whole(const char *directory, uint64_t number);
 char *snapshot_folder_part(const char *folder, size_t table, uint32_t part);
 char *snapshot_folder_changes(const char *folder, size_t table, uint32_t part, uint64_t base_seed);
+
+/* A random number for a snapshot. */
+bool snapshot_folder_draw_seed(uint64_t *seed, GError **error);
 
 /* Makes the directory, which may be there. */
 bool snapshot_folder_make_directory(const char *directory, GError **error);
