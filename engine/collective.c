@@ -74,6 +74,9 @@ static bool take_part(RubatoEngine *engine, const CollectiveCall *call, uint64_t
         pthread_mutex_unlock(&engine->lock);
         if (call->perform != NULL)
             done = call->perform(engine, &go, call->data, &fault);
+        if (!done && fault == NULL) /* which others would take for success */
+            g_set_error(&fault, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "%s: failed, and nothing said why", call->text);
         report_ready(engine, number, fault);
         pthread_mutex_lock(&engine->lock);
         id = go.id;

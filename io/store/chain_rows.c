@@ -86,11 +86,23 @@ static RubatoSnapshotRows take_out(ChainRows *chain, const RubatoSnapshotRows *r
     };
 }
 
+/* A function of the caller has failed. It must say why: else its failure could be taken for success
+ * further on. fault: transfer full. */
+static void say_why(GError *fault, GError **error)
+{
+    if (fault != NULL)
+        g_propagate_error(error, fault);
+    else
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                            "the function that takes its rows returned false and set no error");
+}
+
 static bool take_rows(const RubatoSnapshotRows *rows, void *user_data, GError **error)
 {
     ChainRows *const chain = user_data;
     const RubatoSnapshotRows *taken = rows;
     RubatoSnapshotRows some;
+    GError *fault = NULL;
 
     for (size_t i = 0; chain->covers->len > 0 && i < rows->n && taken == rows; i++)
         if (is_newer(chain, key_at(rows, i))) {
@@ -98,17 +110,36 @@ static bool take_rows(const RubatoSnapshotRows *rows, void *user_data, GError **
             taken = &some;
         }
     chain->n_rows += taken->n;
-    return taken->n == 0 || chain->taker->rows == NULL ||
-           chain->taker->rows(taken, chain->taker->user_data, error);
+    if (taken->n == 0 || chain->taker->rows == NULL ||
+        chain->taker->rows(taken, chain->taker->user_data, &fault))
+        return true;
+    say_why(fault, error);
+    return false;
 }
 
 static bool take_tuned(uint32_t hyper, double value, void *user_data, GError **error)
 {
     const ChainRows *const chain = user_data;
+    GError *fault = NULL;
 
     /* Those of the newest file: it has all of them. */
-    return chain->covers->len > 0 || chain->taker->tuned == NULL ||
-           chain->taker->tuned(hyper, value, chain->taker->user_data, error);
+    if (chain->covers->len > 0 || chain->taker->tuned == NULL ||
+        chain->taker->tuned(hyper, value, chain->taker->user_data, &fault))
+        return true;
+    say_why(fault, error);
+    return false;
+}
+
+/* Most files of a part have the same bits, so that one set is asked for each row. cover: transfer
+ * full. */
+static void add_cover(ChainRows *chain, KeyCover *cover)
+{
+    for (guint i = 0; i < chain->covers->len; i++)
+        if (key_cover_merge(&g_array_index(chain->covers, KeyCover, i), cover)) {
+            key_cover_clear(cover);
+            return;
+        }
+    g_array_append_val(chain->covers, *cover);
 }
 
 bool chain_rows_read(ChainRows *chain, const PartFile *file, bool has_cover, GError **error)
@@ -119,6 +150,6 @@ bool chain_rows_read(ChainRows *chain, const PartFile *file, bool has_cover, GEr
     if (!part_rows_read(file, &taker, has_cover ? &cover : NULL, error))
         return false;
     if (has_cover)
-        g_array_append_val(chain->covers, cover);
+        add_cover(chain, &cover);
     return true;
 }

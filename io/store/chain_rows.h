@@ -16,7 +16,7 @@ typedef struct {
     const PartTaker *taker; /* the caller's */
     PartShape shape;
 
-    GArray *covers; /* of KeyCover: of the files that were read */
+    GArray *covers; /* of KeyCover: of the files that were read; one for all with the same bits */
     uint64_t n_rows;
 
     /* rows that are taken out of some */

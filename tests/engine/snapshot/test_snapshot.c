@@ -3,6 +3,8 @@
 #include <check.h>
 #include <string.h>
 
+#include "engine/collective.h"
+#include "engine/engine_private.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
@@ -402,6 +404,30 @@ START_TEST(training_that_resumes_ends_with_the_same_bits)
 }
 END_TEST
 
+static bool fail_silently(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
+{
+    (void)engine;
+    (void)go;
+    (void)data;
+    (void)error;
+    return false;
+}
+
+START_TEST(part_of_a_call_that_fails_without_an_error_fails_the_call)
+{
+    g_autoptr(RubatoEngine) engine = engine_with_servers(1);
+    g_autoptr(GError) error = NULL;
+    const CollectiveCall call = { .what = CONTROL_CALL_RESTORE,
+                                  .text = "a snapshot",
+                                  .detail = "of a test",
+                                  .perform = fail_silently };
+
+    ck_assert(!collective(engine, &call, &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_INVALID));
+    ck_assert_ptr_nonnull(strstr(error->message, "nothing said why"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("snapshots of an engine");
@@ -421,6 +447,7 @@ int main(void)
     tcase_add_test(cases, calls_that_make_no_sense_are_refused);
     tcase_add_test(cases, nothing_is_restored_while_a_task_runs);
     tcase_add_loop_test(cases, damaged_snapshot_is_passed_over_and_changes_no_row, 0, 2);
+    tcase_add_test(cases, part_of_a_call_that_fails_without_an_error_fails_the_call);
     tcase_add_test(cases, training_that_resumes_ends_with_the_same_bits);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

@@ -97,8 +97,9 @@ START_TEST(what_others_build_on_is_kept)
     ck_assert(small_chain_write(directory, 1, 201, RUBATO_PACKING_NONE, &number, NULL));
     ck_assert(snapshot_folder_keep(directory, 3, NULL)); /* 4 is one of them */
     expect_list(6, (const uint64_t[]){ 1, 2, 3, 4, 5, 6 });
-    ck_assert(snapshot_folder_keep(directory, 2, NULL));
-    expect_list(2, (const uint64_t[]){ 5, 6 });
+    ck_assert(small_chain_write(directory, 0, 202, RUBATO_PACKING_NONE, &number, NULL));
+    ck_assert(snapshot_folder_keep(directory, 2, NULL)); /* 6 and 7, and what 6 needs */
+    expect_list(3, (const uint64_t[]){ 5, 6, 7 });
     small_chain_check(directory, 6, 1);
 }
 END_TEST
@@ -152,6 +153,67 @@ START_TEST(link_in_the_place_of_another_is_refused)
     remove_tree(third);
     ck_assert_int_eq(rename(fourth, third), 0); /* it builds on another one's seed */
     expect_damage(3, "it is another one", "");
+}
+END_TEST
+
+/* Its own files are good, and its rows are not those on which the next one builds. */
+START_TEST(base_that_was_written_again_is_refused)
+{
+    g_autofree char *first = snapshot_folder_whole(directory, 1);
+    g_autofree char *third = snapshot_folder_whole(directory, 3);
+    uint64_t number;
+
+    write_link(0, RUBATO_PACKING_NONE);
+    write_link(1, RUBATO_PACKING_NONE);
+    ck_assert(small_chain_write(directory, 0, 300, RUBATO_PACKING_NONE, &number, NULL));
+    ck_assert_uint_eq(number, 3);
+    remove_tree(first);
+    ck_assert_int_eq(rename(third, first), 0);
+    small_chain_check(directory, 1, 0);
+    expect_damage(2, "it builds on another one", "is another one than it was");
+}
+END_TEST
+
+START_TEST(base_of_a_longer_chain_is_refused)
+{
+    g_autofree char *folder = snapshot_folder_whole(directory, 2);
+    g_autofree char *path = g_build_filename(folder, MANIFEST_NAME, NULL);
+    g_autofree char *text = NULL;
+
+    write_chain(RUBATO_PACKING_NONE);
+    g_autoptr(Manifest) manifest = snapshot_folder_read(directory, 2, NULL);
+    manifest->n_links++;
+    text = manifest_text(manifest);
+    ck_assert(g_file_set_contents(path, text, -1, NULL));
+    expect_damage(2, "it has another number of links", "is another one than it was");
+}
+END_TEST
+
+static bool take_nothing(const RubatoSnapshotRows *rows, void *user_data, GError **error)
+{
+    (void)rows;
+    (void)user_data;
+    (void)error;
+    return false;
+}
+
+static bool refuse_rows(const RubatoSnapshotRows *rows, void *user_data, GError **error)
+{
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_RANGE, "%zu rows are too many", rows->n);
+    return rows->n == 0 && user_data == NULL;
+}
+
+START_TEST(function_that_takes_rows_ends_the_reading_and_says_why)
+{
+    g_autoptr(GError) silent = NULL, told = NULL;
+
+    write_chain(RUBATO_PACKING_NONE);
+    g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(directory, 0, NULL);
+    ck_assert(!rubato_snapshot_read_part(snapshot, "any", 0, take_nothing, NULL, &silent));
+    ck_assert_ptr_nonnull(strstr(silent->message, "returned false and set no error"));
+    ck_assert(!rubato_snapshot_read_part(snapshot, "any", 0, refuse_rows, NULL, &told));
+    ck_assert(g_error_matches(told, RUBATO_ERROR, RUBATO_ERROR_RANGE));
+    ck_assert_ptr_nonnull(strstr(told->message, "rows are too many"));
 }
 END_TEST
 
@@ -263,6 +325,9 @@ int main(void)
     tcase_add_test(cases, nothing_is_removed_before_a_link_that_cannot_be_read);
     tcase_add_test(cases, missing_link_is_named);
     tcase_add_test(cases, link_in_the_place_of_another_is_refused);
+    tcase_add_test(cases, base_that_was_written_again_is_refused);
+    tcase_add_test(cases, base_of_a_longer_chain_is_refused);
+    tcase_add_test(cases, function_that_takes_rows_ends_the_reading_and_says_why);
     tcase_add_test(cases, file_that_is_missing_is_named_with_its_snapshot);
     tcase_add_loop_test(cases, every_tenth_byte_of_a_chain_that_changes_is_found, 1, 3);
     tcase_add_loop_test(cases, failure_of_any_call_leaves_the_chain_as_it_was, 0, 2);

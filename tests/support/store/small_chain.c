@@ -113,8 +113,11 @@ static bool make_cover(KeyCover *cover, size_t table, unsigned link, uint32_t pa
     const bool is_range = table == RANGE;
     const size_t begin = part_begin(table, part), end = part_end(table, part);
 
+    /* Those of the second link cannot be merged with the others. */
     if (!key_cover_init(cover, is_range, is_range ? begin : COVER_SEED,
-                        is_range ? end - begin : N_BITS))
+                        is_range    ? end - begin
+                        : link == 2 ? N_BITS / 2
+                                    : N_BITS))
         return false;
     for (size_t i = begin; i < end; i++)
         if (changes(link, i))
