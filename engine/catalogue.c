@@ -60,6 +60,7 @@ Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error
     table->spec->admit_bytes /= table->most_parts;
     if (!spec_check_share(spec, table->spec->max_bytes, table->spec->admit_bytes, error))
         return NULL;
+    table->made_us = g_get_monotonic_time();
     table->row_bytes = spec_row_bytes(spec);
     table->state_bytes = spec_state_bytes(spec);
     if (!partition_init(&table->partition, table->spec,

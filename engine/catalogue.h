@@ -20,6 +20,7 @@ typedef struct {
     size_t row_bytes;    /* of a row's values */
     size_t state_bytes;  /* bytes that the update rule keeps beside them */
     uint32_t most_parts; /* with max_bytes: how many parts a server may have */
+    int64_t made_us;     /* when it was made here: g_get_monotonic_time */
 
     unsigned n_holds; /* guarded by the engine's lock: tasks and calls that prevent its drop */
 } Table;

@@ -182,6 +182,8 @@ static bool start_threads(RubatoEngine *engine, GError **error)
     for (uint32_t i = 0; i < engine->n_servers; i++) {
         server_init(&engine->servers[i], first + i, &engine->office, fail_task, engine);
         engine->servers[i].no_numbers = &engine->no_numbers;
+        if (engine->needs != NULL)
+            server_measure(&engine->servers[i]);
         engine->office.servers[first + i].actor = &engine->servers[i].actor;
     }
     describe_task_host(engine);
@@ -312,7 +314,8 @@ static bool start(RubatoEngine *engine, GError **error)
 {
     if (!take_faults_of_environment(engine, error) || !engine_begin_health(engine, error) ||
         !describe(engine, error) || !begin_faults_on_demand(engine, error) ||
-        !engine_begin_history(engine, error) || !begin_binding(engine, error))
+        !engine_begin_history(engine, error) || !engine_begin_needs(engine, error) ||
+        !begin_binding(engine, error))
         return false;
     if (engine->stall_ms == 0)
         engine->stall_ms = 10000;
@@ -537,6 +540,7 @@ void rubato_engine_free(RubatoEngine *engine)
     call_exits(engine);
     if (engine->rendezvous.welcome)
         leave(engine);
+    engine_end_needs(engine);
     if (engine->services != NULL)
         services_break(engine->services, CONTROL_CODE(RUBATO_ERROR_CANCELLED), "its engine ends");
     engine_end_status(engine);

@@ -11,6 +11,7 @@
  *   engine_lists.c   lists that servers send: keys, counts of bad deltas
  *   engine_stats.c   its statistics
  *   faults_on_demand.c   what RUBATO_FAULTS asks for
+ *   engine_needs.c   what its tables have taken
  *   engine_services.c   requests to services of nodes, who lives
  *   engine_private.c   questions that these files share
  *   collective.c  calls that every node makes: propose, do, commit
@@ -42,6 +43,7 @@
 #include "engine/control/refusals.h"
 #include "engine/faults_on_demand.h"
 #include "engine/health/health.h"
+#include "engine/placement/measured_needs.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/server/server.h"
 #include "engine/server/sweep/sweeper.h"
@@ -90,6 +92,8 @@ struct RubatoEngine {
     uint32_t n_forks;              /* forks that had led to its process */
     const TransportOps *transport; /* NULL: the transports that the cluster file names */
     History *history;              /* of RUBATO_HISTORY; NULL: none is kept */
+    char *needs_folder;            /* of RUBATO_MEASURE; NULL: nothing is measured */
+    MeasuredNeeds *needs;          /* of tables that were dropped; NULL likewise */
     FaultsOnDemand on_demand;      /* of RUBATO_FAULTS */
     WireFaults own_faults;
     WireFaults *faults; /* of all that it sends; NULL: none */
@@ -259,6 +263,17 @@ void engine_note_drop(RubatoEngine *engine, const char *table);
 void engine_end_history(RubatoEngine *engine);
 /* A node is lost, for this reason; the first one stays. The lock is held. */
 void engine_note_loss(RubatoEngine *engine, uint32_t number, const char *text);
+
+/* ---- engine_needs.c ---- */
+
+/* Begins it, if the environment asks for it. RUBATO_ERROR_IO. */
+bool engine_begin_needs(RubatoEngine *engine, GError **error);
+
+/* Measures a table that no other call uses: its rows are dropped next. The lock is not held. */
+void engine_measure_table(RubatoEngine *engine, const Table *table);
+
+/* All nodes have left: measures the tables that are there, and writes the file. */
+void engine_end_needs(RubatoEngine *engine);
 
 /* ---- engine_lists.c ---- */
 

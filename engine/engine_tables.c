@@ -223,6 +223,7 @@ bool rubato_engine_drop_table(RubatoEngine *engine, const char *name, GError **e
                                        .data = &drop },
                     error))
         return false;
+    engine_measure_table(engine, drop.taken);
     drop_tables(engine, drop.taken->id);
     table_free(drop.taken);
     return true;

@@ -22,10 +22,16 @@ static const char DESCRIPTION[] =
     "\n"
     "Example: rubato place config/pair.cfg tables.cfg";
 
-GOptionContext *place_new_context(void)
+GOptionContext *place_new_context(char **measured)
 {
+    const GOptionEntry entries[] = {
+        { "measured", 0, 0, G_OPTION_ARG_FILENAME, measured,
+          "Take needs that TABLES leaves out from what a run with RUBATO_MEASURE=DIR took", "DIR" },
+        G_OPTION_ENTRY_NULL,
+    };
     GOptionContext *context = g_option_context_new("FILE TABLES");
 
+    g_option_context_add_main_entries(context, entries, NULL);
     g_option_context_set_summary(context, SUMMARY);
     g_option_context_set_description(context, DESCRIPTION);
     return context;
@@ -33,7 +39,8 @@ GOptionContext *place_new_context(void)
 
 int place_command(int argc, char **argv)
 {
-    g_autoptr(GOptionContext) context = place_new_context();
+    g_autofree char *measured = NULL;
+    g_autoptr(GOptionContext) context = place_new_context(&measured);
     g_autoptr(GString) report = g_string_new(NULL);
     g_autoptr(GError) error = NULL;
     bool fits;
@@ -43,7 +50,7 @@ int place_command(int argc, char **argv)
     if (argc != 3)
         return fail_usage("place", "takes a cluster file and a file of tables: rubato place FILE "
                                    "TABLES");
-    fits = rubato_launch_place(argv[1], argv[2], report, &error);
+    fits = rubato_launch_place(argv[1], argv[2], measured, report, &error);
     g_print("%s", report->str); /* the tables that fit come before the one that does not */
     return fits ? EXIT_SUCCESS : fail(error);
 }

@@ -6,8 +6,9 @@
 
 #include <glib.h>
 
-/* The options of the command, for its help. (transfer full) */
-GOptionContext *place_new_context(void);
+/* The options of the command, for its help. *measured gets the folder, to be freed.
+ * (transfer full) */
+GOptionContext *place_new_context(char **measured);
 
 /* argv[0] is the command. Returns the exit code. */
 int place_command(int argc, char **argv);

@@ -202,6 +202,7 @@ static int help(int argc, char **argv)
 {
     RunOptions options = { 0 };
     gboolean json;
+    char *measured = NULL;
     RoleOptions role_options;
     StatusOptions status_options;
     g_autoptr(GOptionContext) context = NULL;
@@ -218,7 +219,7 @@ static int help(int argc, char **argv)
         context = check_new_context(&json);
     } else if (strcmp(argv[1], "place") == 0) {
         g_set_prgname("rubato place");
-        context = place_new_context();
+        context = place_new_context(&measured);
     } else if (strcmp(argv[1], "status") == 0) {
         g_set_prgname("rubato status");
         context = status_new_context(&status_options);

@@ -9,6 +9,7 @@
 #include "engine/catalogue.h"
 #include "engine/cluster/table_list.h"
 #include "engine/placement/cluster_limits.h"
+#include "engine/placement/measured_needs.h"
 
 typedef struct {
     const Cluster *cluster;
@@ -115,8 +116,22 @@ static bool place(Plan *plan, const RubatoTableSpec *spec, GError **error)
     return true;
 }
 
-bool rubato_launch_place(const char *cluster_file, const char *table_file, GString *report,
-                         GError **error)
+/* What the list leaves out is what a run has taken. */
+static bool take_measured(TableList *list, const char *folder, GString *report, GError **error)
+{
+    g_autoptr(MeasuredNeeds) needs = measured_needs_read(folder, error);
+
+    if (needs == NULL)
+        return false;
+    for (uint32_t i = 0; i < list->n; i++)
+        if (!measured_needs_fill(needs, &list->specs[i]))
+            g_string_append_printf(report, "table %s was not measured: %s does not name it\n",
+                                   list->specs[i].name, folder);
+    return true;
+}
+
+bool rubato_launch_place(const char *cluster_file, const char *table_file, const char *measured,
+                         GString *report, GError **error)
 {
     bool fits = true;
 
@@ -126,7 +141,7 @@ bool rubato_launch_place(const char *cluster_file, const char *table_file, GStri
     if (cluster == NULL)
         return false;
     g_autoptr(TableList) list = table_list_read(table_file, error);
-    if (list == NULL)
+    if (list == NULL || (measured != NULL && !take_measured(list, measured, report, error)))
         return false;
     Plan plan = { .cluster = cluster,
                   .strategy = placement_find(cluster->placement),

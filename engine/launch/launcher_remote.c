@@ -15,6 +15,7 @@
 #include "engine/faults_on_demand.h"
 #include "engine/health/engine_health.h"
 #include "engine/launch/launcher_news.h"
+#include "engine/placement/measured_needs.h"
 #include "io/history/history.h"
 
 static const char INPUT[] = "exec 3<&0 </dev/null\n";
@@ -38,7 +39,7 @@ static const char WATCHER[] = "(trap '' INT TERM HUP\n"
                               "exec 3<&-\n";
 
 /* What the nodes of other machines get of this environment, if it is set. */
-static const char *const passed_on[] = { FAULTS_VARIABLE, HISTORY_VARIABLE };
+static const char *const passed_on[] = { FAULTS_VARIABLE, HISTORY_VARIABLE, NEEDS_VARIABLE };
 
 static void append_word(GString *line, const char *word)
 {

@@ -30,6 +30,11 @@ void server_init(Server *server, uint32_t number, PostOffice *office,
     server_fill_reserve(server);
 }
 
+void server_measure(Server *server)
+{
+    server->actor.handle = server_handle_measured;
+}
+
 bool server_start(Server *server)
 {
     char name[16];

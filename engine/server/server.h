@@ -21,6 +21,13 @@ typedef struct {
     RubatoShard *shard; /* NULL: nothing is expected */
 } Arrival;
 
+/* What a part has taken of its server. */
+typedef struct {
+    uint64_t n_bytes;         /* of memory, now; 0: it is not here */
+    uint64_t n_requests;      /* so far, of workers and engines of all nodes */
+    uint64_t n_network_bytes; /* so far: keys and rows of requests of other nodes, and of answers */
+} PartUse;
+
 /* Where sweeps of expired rows are, and how fast. */
 typedef struct {
     int64_t (*now_us)(void); /* the time; set before the start */
@@ -57,6 +64,10 @@ struct Server {
 void server_init(Server *server, uint32_t number, PostOffice *office,
                  void (*fail_task)(void *user, uint32_t epoch, int code, const char *text),
                  void *user);
+
+/* Before the start: counts what parts take, for server_add_uses. */
+void server_measure(Server *server);
+
 bool server_start(Server *server);
 void server_stop(Server *server);
 void server_clear(Server *server);
@@ -122,5 +133,9 @@ void server_defer_adds(Server *server, uint32_t epoch, uint32_t table, DeferredA
 /* Ends all models of a task: requests parked in them are answered as cancelled. A second call does
  * nothing. */
 void server_end_task(Server *server, uint32_t epoch);
+
+/* Adds what the parts of a table that are here, or were, have taken. Requests count only after
+ * server_measure. */
+void server_add_uses(const Server *server, uint32_t table, PartUse *uses);
 
 #endif

@@ -418,6 +418,32 @@ void server_handle(Actor *actor, Message *message)
         handle_past_models(server, message);
 }
 
+/* Keys and rows count as they are, though they may be packed on their way. */
+static void count_use(Server *server, const Message *message)
+{
+    const RequestOps *const ops = request_ops[message->kind];
+    ServerTable *const table =
+        ops != NULL && !ops->is_empty ? server_find_table(server, message->table) : NULL;
+    const RubatoShard *const shard =
+        table != NULL && message->part < table->n_parts ? table->parts[message->part].shard : NULL;
+
+    if (shard == NULL)
+        return;
+    PartUse *const use = &table->parts[message->part].use;
+    const size_t n_ways = ops->rows == REQUEST_BOTH ? 2 : 1;
+    const size_t row_bytes = n_ways * request_row_bytes(ops, shard_spec(shard));
+
+    use->n_requests++;
+    if (message->node != server->office->self)
+        use->n_network_bytes += message->request.keys.n * (sizeof(RubatoKey) + row_bytes);
+}
+
+void server_handle_measured(Actor *actor, Message *message)
+{
+    count_use((Server *)actor, message);
+    server_handle(actor, message);
+}
+
 /* Replies to other nodes were queued: send them together. */
 void server_settled(Actor *actor)
 {

@@ -36,6 +36,7 @@ typedef struct {
         RubatoShard *shard; /* NULL: it is not here */
         FedPart *fed;       /* its replicas, if it is here and has some; else NULL */
         Replica *replica;   /* a replica of it is here; else NULL */
+        PartUse use;        /* of its primary, while it was here; n_bytes stays 0 */
     } parts[];
 } ServerTable;
 
@@ -110,6 +111,9 @@ static inline void server_empty_outbox(Server *server, RubatoModel *model)
 /* ---- server_handle.c: what the actor calls ---- */
 
 void server_handle(Actor *actor, Message *message);
+
+/* The same, and counts the message as a use of its part. */
+void server_handle_measured(Actor *actor, Message *message);
 
 /* Replies to other nodes were queued: sends them together. */
 void server_settled(Actor *actor);

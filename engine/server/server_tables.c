@@ -199,6 +199,22 @@ void server_sum_table(const Server *server, uint32_t table, RubatoTableStats *su
     }
 }
 
+void server_add_uses(const Server *server, uint32_t table, PartUse *uses)
+{
+    const ServerTable *const summed = server_find_table(server, table);
+
+    for (uint32_t part = 0; summed != NULL && part < summed->n_parts; part++) {
+        const PartUse *const use = &summed->parts[part].use;
+        uint64_t n_rows, n_bytes = 0;
+
+        if (summed->parts[part].shard != NULL)
+            shard_size(summed->parts[part].shard, &n_rows, &n_bytes);
+        uses[part].n_bytes += n_bytes;
+        uses[part].n_requests += use->n_requests;
+        uses[part].n_network_bytes += use->n_network_bytes;
+    }
+}
+
 /* ---- models ---- */
 
 /* The memory for an answer's rows is allocated when they are read, not while the Get is parked. */

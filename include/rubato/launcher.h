@@ -67,11 +67,13 @@ RUBATO_API char *rubato_launch_draw_secret(GError **error);
 RUBATO_API bool rubato_launch_check(const char *cluster_file, GString *report, GError **error);
 
 /* Reads a cluster file and a file of tables, and appends to the report where each part of each
- * table would lie, and what its server then has of its limits. Nothing is started. False with
- * RUBATO_ERROR_CONFIG or _IO (a file), or _INVALID: a table that makes no sense, or that fits
- * nowhere. The report then has the tables before it. */
+ * table would lie, and what its server then has of its limits. Nothing is started. What the file
+ * leaves out of a table's needs is taken from the folder `measured`, into which a run with
+ * RUBATO_MEASURE has written; NULL: it is 0. False with RUBATO_ERROR_CONFIG, _IO, _FORMAT or
+ * _NOT_FOUND (a file), or _INVALID: a table that makes no sense, or that fits nowhere. The report
+ * then has the tables before it. */
 RUBATO_API bool rubato_launch_place(const char *cluster_file, const char *table_file,
-                                    GString *report, GError **error);
+                                    const char *measured, GString *report, GError **error);
 
 typedef enum {
     RUBATO_FINDING_FINE,

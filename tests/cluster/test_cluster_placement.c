@@ -1,7 +1,10 @@
 /* Tables on two nodes whose servers have limits: parts lie where the plan says, on all nodes alike;
- * what fits nowhere is refused when it is made, and a part moves only to a server with room. */
+ * what fits nowhere is refused when it is made, and a part moves only to a server with room. What
+ * tables took is written for later plans. */
+#include <glib/gstdio.h>
 #include <string.h>
 
+#include "engine/placement/measured_needs.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/runner.h"
 
@@ -131,6 +134,77 @@ START_TEST(the_parts_of_a_table_that_is_not_split_stay_together)
 }
 END_TEST
 
+enum { N_ROUNDS = 50, N_MEASURED = 300 };
+
+/* The second node, which has no server, asks for keys of a table that is dropped, and both nodes
+ * for one of a table that stays. */
+static bool play_measured(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "users", .storage = "hash", .width = 2, .parts = 2 };
+    const RubatoTableSpec kept = { .name = "kept", .n_keys = 1000 };
+    const float *const zeros = data;
+    float rows[2 * N_MEASURED];
+    RubatoKey keys[N_MEASURED];
+
+    for (size_t i = 0; i < N_MEASURED; i++)
+        keys[i] = i;
+    if (!rubato_engine_create_table(engine, &spec, error) ||
+        !rubato_engine_create_table(engine, &kept, error))
+        return false;
+    for (size_t i = 0; i < N_ROUNDS && rubato_engine_node(engine) != CLUSTER_IDS[0]; i++)
+        if (!rubato_engine_add(engine, "users", keys, N_MEASURED, zeros, error) ||
+            !rubato_engine_get(engine, "users", keys, N_MEASURED, rows, error))
+            return false;
+    return rubato_engine_barrier(engine, error) &&
+           rubato_engine_get(engine, "kept", keys, 1, rows, error) &&
+           rubato_engine_drop_table(engine, "users", error);
+}
+
+static void remove_measured(const char *folder)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        g_autofree char *name = g_strdup_printf("needs-%u.tsv", CLUSTER_IDS[i]);
+        g_autofree char *path = g_build_filename(folder, name, NULL);
+
+        ck_assert_int_eq(g_unlink(path), 0);
+    }
+    ck_assert_int_eq(g_rmdir(folder), 0);
+}
+
+START_TEST(nodes_write_what_their_tables_took)
+{
+    static const float zeros[2 * N_MEASURED];
+    g_autofree char *folder = g_dir_make_tmp("measured-XXXXXX", NULL);
+    RubatoTableSpec users = { .name = "users", .storage = "hash" };
+    RubatoTableSpec kept = { .name = "kept", .storage = "hash" };
+    g_autoptr(GError) error = NULL;
+
+    g_setenv(NEEDS_VARIABLE, folder, TRUE);
+    ClusterRun *const run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 2, 0 }, { 0, 1 } } });
+
+    cluster_start(run, play_measured, zeros);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+    g_autoptr(MeasuredNeeds) needs = measured_needs_read(folder, &error);
+
+    ck_assert_msg(needs != NULL, "%s", error == NULL ? "" : error->message);
+    ck_assert(measured_needs_fill(needs, &users));
+    ck_assert(measured_needs_fill(needs, &kept));
+    /* 300 rows of two floats with their keys, in two parts of about 150 */
+    ck_assert_uint_ge(users.needs.memory_bytes, N_MEASURED * (8 + 8));
+    ck_assert_uint_le(users.needs.memory_bytes, 1 << 20);
+    /* rounded up, so each request of this node and the other one counts */
+    ck_assert_uint_gt(users.needs.queries, 0);
+    /* a key and a row go in an Add, and go and come in a Get: more bytes than requests */
+    ck_assert_uint_gt(users.needs.network_bytes, 100 * users.needs.queries);
+    ck_assert_uint_ge(kept.needs.memory_bytes, 4000);
+    ck_assert_uint_le(kept.needs.memory_bytes, 5000);
+    ck_assert_uint_gt(kept.needs.queries, 0);
+    remove_measured(folder);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cluster placement");
@@ -138,6 +212,7 @@ int main(void)
 
     tcase_add_test(tcase, parts_lie_within_the_limits_of_servers_and_what_fits_nowhere_is_refused);
     tcase_add_test(tcase, the_parts_of_a_table_that_is_not_split_stay_together);
+    tcase_add_test(tcase, nodes_write_what_their_tables_took);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

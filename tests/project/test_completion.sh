@@ -57,6 +57,7 @@ expect "allreduce" rubato-softmax --by = a
 expect "pair.cfg" rubato-lr --cluster = pai
 expect "scheduler server status secret" rubato s
 expect "--watch" rubato status --w
+expect "--measured" rubato place --m
 expect "check" rubato history c
 expect "--json" rubato check --j
 expect "pair.cfg" rubato run pai

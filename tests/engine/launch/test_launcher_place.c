@@ -11,16 +11,21 @@ static const char CLUSTER[] =
     "          { id = 7; host = \"127.0.0.1\"; port = 0; limits = { memory_mib = 30; }; } );\n"
     "placement = \"balance\"; limits = { memory_mib = 10; queries = 1000; }; };\n";
 
-/* Returns the report. (transfer full) */
-static char *place(const char *tables, GError **error)
+/* measured: a folder, or NULL. Returns the report. (transfer full) */
+static char *place_with(const char *tables, const char *measured, GError **error)
 {
     g_autofree char *cluster_file = launch_write_file("servers.cfg", CLUSTER, 0600);
     g_autofree char *table_file = launch_write_file("tables.cfg", tables, 0600);
     GString *report = g_string_new(NULL);
-    const bool fits = rubato_launch_place(cluster_file, table_file, report, error);
+    const bool fits = rubato_launch_place(cluster_file, table_file, measured, report, error);
 
     ck_assert(fits == (*error == NULL));
     return g_string_free(report, FALSE);
+}
+
+static char *place(const char *tables, GError **error)
+{
+    return place_with(tables, NULL, error);
 }
 
 START_TEST(place_prints_where_parts_lie_and_what_servers_have)
@@ -71,6 +76,47 @@ START_TEST(place_prints_the_tables_before_the_one_that_fits_nowhere)
 }
 END_TEST
 
+/* Part 1 took more than part 0, so each of the two may take as much. */
+#define MEASURED                                                    \
+    "nodes\t1\ntable\tpart\tmemory_bytes\tnetwork_bytes\tqueries\n" \
+    "a\t0\t1048576\t0\t20\na\t1\t3145728\t0\t50\n"
+
+START_TEST(place_takes_what_was_measured_where_the_file_says_nothing)
+{
+    g_autoptr(GError) error = NULL;
+    g_free(launch_write_file("needs-0.tsv", MEASURED, 0600));
+    g_autofree char *report =
+        place_with("tables = ( { name = \"a\"; storage = \"hash\"; parts = 3; },\n"
+                   "           { name = \"b\"; n_keys = 262144; } );\n",
+                   launch_folder, &error);
+    g_autofree char *unknown =
+        g_strdup_printf("table b was not measured: %s does not name it\n", launch_folder);
+
+    ck_assert_msg(error == NULL, "%s", error->message);
+    ck_assert_msg(strstr(report, "a: 3 parts, a part needs memory 2.0 MiB, queries 34/s\n") != NULL,
+                  "%s", report);
+    ck_assert_msg(g_str_has_prefix(report, unknown), "%s", report);
+    g_autofree char *declared =
+        place_with("tables = ( { name = \"a\"; memory_mib = 9; } );\n", launch_folder, &error);
+    ck_assert_msg(strstr(declared, "a part needs memory 3.0 MiB, queries 34/s\n") != NULL, "%s",
+                  declared);
+}
+END_TEST
+
+START_TEST(place_refuses_a_damaged_measurement_with_file_and_line)
+{
+    g_autoptr(GError) error = NULL;
+    g_free(launch_write_file("needs-0.tsv", MEASURED "a\t2\n", 0600));
+    g_autofree char *report =
+        place_with("tables = ( { name = \"a\"; n_keys = 4; } );\n", launch_folder, &error);
+
+    ck_assert_str_eq(report, "");
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT));
+    ck_assert_msg(strstr(error->message, "needs-0.tsv:5: it has not five columns") != NULL, "%s",
+                  error->message);
+}
+END_TEST
+
 static const struct {
     const char *tables;
     RubatoError code;
@@ -114,6 +160,8 @@ int main(void)
 
     tcase_add_test(tcase, place_prints_where_parts_lie_and_what_servers_have);
     tcase_add_test(tcase, place_prints_the_tables_before_the_one_that_fits_nowhere);
+    tcase_add_test(tcase, place_takes_what_was_measured_where_the_file_says_nothing);
+    tcase_add_test(tcase, place_refuses_a_damaged_measurement_with_file_and_line);
     tcase_add_loop_test(tcase, place_says_what_is_wrong_with_a_file_of_tables, 0,
                         (int)G_N_ELEMENTS(wrong));
     return run_suite(suite);
