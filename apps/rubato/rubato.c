@@ -37,6 +37,8 @@ static const char HELP[] =
     "                       judge the history that a run has written\n"
     "  rubato checkpoint list|verify|show|diff|export DIR ...\n"
     "                       look into a directory of snapshots\n"
+    "  rubato checkpoint take|compact DIR ...\n"
+    "                       have the run take one; write a chain as one\n"
     "  rubato secret FILE   make FILE, a secret for nodes that are started otherwise\n"
     "  rubato help COMMAND  more about a command\n"
     "  rubato --version     print the version\n"

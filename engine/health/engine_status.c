@@ -1,11 +1,12 @@
 /* What a node tells of the run: see engine_status.h.
  *
- * Three pictures make a status, each of one moment:
+ * Three pictures make a status:
  *
- *   the scheduler's   made by whoever has the control actor, between two of its events. It takes
- *                     as long as a copy of some numbers and names. The asker waits for the actor,
- *                     the actor for nobody.
- *   this node's       copied under the engine's lock, which no request of a worker takes.
+ *   the scheduler's   made by whoever has the control actor, between two of its events, so it is
+ *                     of one moment. It takes as long as a copy of some numbers and names. The
+ *                     asker waits for the actor, the actor for nobody.
+ *   this node's       copied worker by worker under the engine's lock, which no request of a worker
+ *                     takes. What it says of one worker is of one moment.
  *   another node's    made there in the same way, by the thread of a service of the engine's own.
  *
  * They are of different moments: a worker may begin a block after the scheduler's picture and

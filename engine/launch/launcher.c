@@ -99,26 +99,21 @@ static char **make_environment(const LaunchPlan *whole)
     return environment;
 }
 
-static bool is_schedulers(const LaunchPlan *whole, const ClusterNode *node)
+/* The RUBATO_HEALTH of a node, wherever it runs; NULL: it gets none. A port of a host has room for
+ * one node, and the scheduler's tells of the whole run. 0 is any port, so all nodes have it. */
+static const char *choose_health(const LaunchPlan *whole, const ClusterNode *node)
 {
-    return node == &whole->cluster->nodes[whole->cluster->scheduler_node];
-}
+    const char *const port = g_getenv(HEALTH_VARIABLE);
+    const bool is_schedulers = node == &whole->cluster->nodes[whole->cluster->scheduler_node];
 
-/* A port of a host has room for one node, and the scheduler's tells of the whole run. 0 is any
- * port, so all nodes have it. */
-static char **choose_health(const LaunchPlan *whole, const ClusterNode *node, char **environment)
-{
-    const char *const port = g_environ_getenv(environment, HEALTH_VARIABLE);
-
-    return port == NULL || strcmp(port, "0") == 0 || is_schedulers(whole, node)
-               ? environment
-               : g_environ_unsetenv(environment, HEALTH_VARIABLE);
+    return port != NULL && (is_schedulers || strcmp(port, "0") == 0) ? port : NULL;
 }
 
 static bool plan_local(const LaunchPlan *whole, LaunchNode *plan, const RubatoLaunch *launch,
                        const char *cluster_file, GError **error)
 {
     g_autofree char *id = g_strdup_printf("%u", plan->node->id);
+    const char *const health = choose_health(whole, plan->node);
     char *program = launcher_find_program(launch->argv[0], error);
 
     if (program == NULL)
@@ -129,7 +124,8 @@ static bool plan_local(const LaunchPlan *whole, LaunchNode *plan, const RubatoLa
     plan->environment =
         g_environ_setenv(make_environment(whole), "RUBATO_CLUSTER", cluster_file, TRUE);
     plan->environment = g_environ_setenv(plan->environment, "RUBATO_NODE", id, TRUE);
-    plan->environment = choose_health(whole, plan->node, plan->environment);
+    if (health == NULL)
+        plan->environment = g_environ_unsetenv(plan->environment, HEALTH_VARIABLE);
     return true;
 }
 
@@ -145,7 +141,7 @@ static bool plan_remote(const LaunchPlan *whole, LaunchNode *plan, const RubatoL
         .id = plan->node->id,
         .argv = launch->argv,
         .reads_secret = whole->has_secret,
-        .is_schedulers = is_schedulers(whole, plan->node),
+        .health = choose_health(whole, plan->node),
     };
     g_autoptr(GError) cause = NULL;
     g_auto(GStrv) words = NULL;

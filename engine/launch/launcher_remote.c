@@ -49,10 +49,9 @@ static void append_word(GString *line, const char *word)
     g_string_append(line, quoted);
 }
 
-/* If it is set here. */
-static void append_variable(GString *line, const char *name)
+/* value NULL: nothing. */
+static void append_variable(GString *line, const char *name, const char *value)
 {
-    const char *const value = g_getenv(name);
     g_autofree char *setting = value != NULL ? g_strdup_printf("%s=%s", name, value) : NULL;
 
     if (setting != NULL)
@@ -79,9 +78,8 @@ static char *write_script(const RemoteCommand *command)
     append_word(script, node);
     append_word(script, LAUNCHER_NEWS_VARIABLE "=1");
     for (size_t i = 0; i < G_N_ELEMENTS(passed_on); i++)
-        append_variable(script, passed_on[i]);
-    if (command->is_schedulers)
-        append_variable(script, HEALTH_VARIABLE);
+        append_variable(script, passed_on[i], g_getenv(passed_on[i]));
+    append_variable(script, HEALTH_VARIABLE, command->health);
     for (const char *const *word = command->argv; *word != NULL; word++)
         append_word(script, *word);
     return g_string_free(g_steal_pointer(&script), FALSE);

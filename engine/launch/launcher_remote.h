@@ -15,7 +15,7 @@ typedef struct {
     uint32_t id;
     const char *const *argv;
     bool reads_secret;  /* its first line of input is the run's secret */
-    bool is_schedulers; /* so it gets RUBATO_HEALTH, if that is set */
+    const char *health; /* the node's RUBATO_HEALTH; NULL: it gets none */
 } RemoteCommand;
 
 /* The words of `ssh` and the command that it starts. The supervisor controls the program by that

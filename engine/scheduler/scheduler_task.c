@@ -276,7 +276,7 @@ void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
 
         if (task->done[node])
             continue;
-        task->has_lost = true;
+        task->has_lost |= tensors_n_workers(task->tensors, node) > 0;
         if (may_go_on && need == NULL)
             continue;
         g_autofree char *why =

@@ -397,17 +397,39 @@ typedef struct {
     int64_t since_ms;
 } Oldest;
 
-/* False: nothing is pending in the set. */
+/* When the first of the workers asked. tags: of Asked */
+static int64_t first_asked(void *const *tags, uint32_t n)
+{
+    int64_t since_ms = INT64_MAX;
+
+    for (uint32_t i = 0; tags != NULL && i < n; i++)
+        if (tags[i] != NULL)
+            since_ms = MIN(since_ms, ((const Asked *)tags[i])->since_ms);
+    return since_ms;
+}
+
+/* False: nothing is pending in the set. What is asked for again stays where it is, so that a look
+ * at it does not lengthen what is said of it. */
 static bool find_oldest_of(const TensorCoordinator *it, uint32_t set, Oldest *oldest)
 {
-    *oldest = (Oldest){ .set = set, .since_ms = INT64_MAX };
+    *oldest = (Oldest){ .set = set };
     oldest->matcher = tensor_sets_matcher(it->sets, set, &oldest->ranks, &oldest->n_members);
-    if (oldest->matcher != NULL)
-        oldest->tags = tensor_matcher_oldest(oldest->matcher, &oldest->name, &oldest->request);
-    for (uint32_t i = 0; oldest->tags != NULL && i < oldest->n_members; i++)
-        if (oldest->tags[i] != NULL)
-            oldest->since_ms = MIN(oldest->since_ms, ((const Asked *)oldest->tags[i])->since_ms);
-    return oldest->tags != NULL;
+    if (oldest->matcher == NULL)
+        return false;
+    oldest->tags = tensor_matcher_oldest(oldest->matcher, &oldest->name, &oldest->request);
+    oldest->since_ms = first_asked(oldest->tags, oldest->n_members);
+
+    const TensorSlot *const held = tensor_sets_first_held(it->sets, set);
+    if (held == NULL || first_asked(held->held, oldest->n_members) >= oldest->since_ms)
+        return oldest->tags != NULL;
+    uint32_t place = 0;
+    while (held->held[place] == NULL)
+        place++;
+    oldest->tags = held->held;
+    oldest->name = held->names[0];
+    oldest->request = tensor_slot_request(held, 0, place);
+    oldest->since_ms = first_asked(held->held, oldest->n_members);
+    return true;
 }
 
 /* The same of all sets. */
@@ -461,12 +483,11 @@ void tensors_add_wait(const SchedulerTask *task, GArray *waits)
 
     if (it == NULL || it->sets == NULL || task->cause.code != CONTROL_OK)
         return;
-    tensor_sets_ask_in_full(it->sets);
     add_change(it, task, waits);
     if (!find_oldest(it, &oldest))
         return;
     note_waiting(it, &oldest);
-    g_autofree char *missing = tensor_matcher_missing(oldest.matcher, oldest.name);
+    g_autofree char *missing = tensor_matcher_without(oldest.matcher, oldest.tags);
     g_autofree char *set =
         oldest.set == 0 ? g_strdup("") : g_strdup_printf("set %u of ", oldest.set);
     wait_add(waits,

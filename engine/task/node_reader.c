@@ -468,6 +468,7 @@ static void add_place(const NodeReader *node_reader, WorkerPlace *place, GVarian
     status_add_count(&part, "rows", at.n_rows);
     status_add_seconds(&part, "seconds", (double)(end_us - at.begun_us) / G_USEC_PER_SEC);
     status_add_flag(&part, "ended", at.has_ended);
+    status_add_flag(&part, "read_all", at.has_read_all);
     g_variant_builder_add_value(list, g_variant_builder_end(&part));
 }
 

@@ -40,8 +40,9 @@ BlockSource *node_reader_open(NodeReader *node_reader);
 /* Where the reader of a worker tells how far it has come. It stays as long as the node reader. */
 ReaderProgress *node_reader_add_worker(NodeReader *node_reader, uint32_t rank);
 
-/* What it reads, and how far each worker has come: the member `readers` of a task's status. All of
- * it is of one moment. (transfer floating) */
+/* What it reads, and how far each worker has come: the member `readers` of a task's status. What is
+ * said of one worker is of one moment; another worker may have read on before it is its turn.
+ * (transfer floating) */
 GVariant *node_reader_status(NodeReader *node_reader);
 
 /* The scheduler's answer; the task's cancellation. */

@@ -242,6 +242,31 @@ START_TEST(status_of_another_node_names_the_scheduler_s)
 }
 END_TEST
 
+/* A node knows that a task was cancelled, and which of its workers have read all. */
+START_TEST(status_tells_what_ends_early)
+{
+    Command command = begin(NULL, NULL);
+
+    answer("{\"rubato_status\":1,\"state\":\"runs\",\"n_nodes\":1,\"nodes\":[{\"node\":7,"
+           "\"tasks\":[{\"task\":5,\"name\":\"train\",\"cancelled\":true,\"workers\":["
+           "{\"worker\":2,\"ended\":false},{\"worker\":3,\"ended\":false}],"
+           "\"readers\":[{\"reader\":0,\"workers\":["
+           "{\"worker\":2,\"ended\":true,\"read_all\":true},"
+           "{\"worker\":3,\"ended\":true,\"read_all\":false}]}]}]}]}");
+    expect(&command, EXIT_SUCCESS,
+           "the run goes on\n"
+           "\n"
+           "task train was cancelled\n"
+           "  worker  node  state          clock  reader  epoch  file  block  row  blocks read  "
+           "rows  rows/s\n"
+           "  2       7     has read all   -      0       -      -     -      -    -            "
+           "-     -\n"
+           "  3       7     reads no more  -      0       -      -     -      -    -            "
+           "-     -\n",
+           "");
+}
+END_TEST
+
 START_TEST(status_of_a_resumed_run_names_the_snapshot)
 {
     Command command = begin(NULL, NULL);
@@ -406,6 +431,7 @@ int main(void)
     tcase_add_test(prints, status_is_asked_again_until_the_run_has_ended);
     tcase_add_test(prints, status_is_printed_as_it_came_for_machines);
     tcase_add_test(prints, status_of_another_node_names_the_scheduler_s);
+    tcase_add_test(prints, status_tells_what_ends_early);
     tcase_add_test(prints, status_of_a_resumed_run_names_the_snapshot);
     tcase_add_test(prints, status_of_a_broken_run_exits_with_one);
     tcase_add_loop_test(prints, status_refuses_a_wrong_command_line, 0, G_N_ELEMENTS(calls));

@@ -201,9 +201,10 @@ static char *state_text(JsonObject *worker, JsonObject *place)
 {
     if (status_json_flag(worker, "ended"))
         return g_strdup("returned");
-    return g_strdup(place == NULL                      ? "runs"
-                    : status_json_flag(place, "ended") ? "has read all"
-                                                       : "reads");
+    return g_strdup(place == NULL                         ? "runs"
+                    : status_json_flag(place, "read_all") ? "has read all"
+                    : status_json_flag(place, "ended")    ? "reads no more"
+                                                          : "reads");
 }
 
 /* What a worker has in hand, of a reader; place NULL: it has opened none. */
@@ -319,6 +320,8 @@ static void append_task(JsonObject *status, JsonObject *task, StatusRates *rates
     g_string_append_printf(text, "\ntask %s", name != NULL ? name : "?");
     if (cancelled != NULL)
         g_string_append_printf(text, " was cancelled: %s", cancelled);
+    else if (status_json_flag(task, "cancelled")) /* as nodes know it: not why */
+        g_string_append(text, " was cancelled");
     else if (status_json_flag(task, "has_lost_workers"))
         g_string_append(text, " continues without the workers of lost nodes");
     g_string_append_c(text, '\n');

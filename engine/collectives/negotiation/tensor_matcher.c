@@ -501,6 +501,14 @@ static void take_in(TensorMatcher *matcher, uint32_t rank, const TensorAsk *ask,
     pending->n_came++;
 }
 
+void tensor_matcher_note(TensorMatcher *matcher, uint32_t rank, const char *name)
+{
+    if (g_strcmp0(matcher->last_names[rank], name) == 0)
+        return;
+    g_free(matcher->last_names[rank]);
+    matcher->last_names[rank] = g_strdup(name);
+}
+
 bool tensor_matcher_ask(TensorMatcher *matcher, uint32_t rank, const TensorAsk *asks, size_t n,
                         GError **error)
 {
@@ -509,10 +517,8 @@ bool tensor_matcher_ask(TensorMatcher *matcher, uint32_t rank, const TensorAsk *
     Group *const group = find_group(matcher, asks, n);
     for (size_t i = 0; i < n; i++)
         take_in(matcher, rank, &asks[i], group);
-    if (n > 0 && g_strcmp0(matcher->last_names[rank], asks[n - 1].name) != 0) {
-        g_free(matcher->last_names[rank]);
-        matcher->last_names[rank] = g_strdup(asks[n - 1].name);
-    }
+    if (n > 0)
+        tensor_matcher_note(matcher, rank, asks[n - 1].name);
     for (size_t i = 0; i < n; i++) {
         Pending *const pending = g_hash_table_lookup(matcher->pending, asks[i].name);
 
@@ -601,14 +607,20 @@ char *tensor_matcher_missing(const TensorMatcher *matcher, const char *name)
 {
     const Pending *const pending =
         name == NULL ? NULL : g_hash_table_lookup(matcher->pending, name);
-    Names names = { 0 };
 
     if (name != NULL && pending == NULL)
         return NULL;
+    return tensor_matcher_without(matcher, pending == NULL ? NULL : pending->tags);
+}
+
+char *tensor_matcher_without(const TensorMatcher *matcher, void *const *tags)
+{
+    Names names = { 0 };
+
     for (uint32_t rank = 0; rank < matcher->n_workers; rank++) {
         const char *const last = matcher->last_names[rank];
 
-        if (matcher->joined[rank] || (pending != NULL && pending->tags[rank] != NULL))
+        if (matcher->joined[rank] || (tags != NULL && tags[rank] != NULL))
             continue;
         add_name(&names, last == NULL
                              ? g_strdup_printf("worker %u (which has not asked for anything)",

@@ -82,9 +82,16 @@ const GError *tensor_matcher_closed(const TensorMatcher *matcher);
 void *const *tensor_matcher_oldest(const TensorMatcher *matcher, const char **name,
                                    const TensorRequest **request);
 
+/* The worker has asked for the name elsewhere, so that it is what it asked for last. */
+void tensor_matcher_note(TensorMatcher *matcher, uint32_t rank, const char *name);
+
 /* "worker 2 (which last asked for grad/6) and worker 5 (which has not asked for anything)": for
  * whom the pending name waits. NULL: it is not pending, or waits for others of its group only. The
  * name NULL: the join. (transfer full) */
 char *tensor_matcher_missing(const TensorMatcher *matcher, const char *name);
+
+/* The same of what was asked for elsewhere. tags: by rank; NULL: the worker has not asked.
+ * (transfer full) */
+char *tensor_matcher_without(const TensorMatcher *matcher, void *const *tags);
 
 #endif

@@ -285,6 +285,7 @@ bool tensor_sets_again(TensorSets *sets, uint32_t set, uint32_t rank, uint32_t s
     if (it->n_held == 0 && !tensor_matcher_is_idle(of->matcher, it->names, it->n))
         return ask_slot(sets, set, it, place, held, error);
     tensor_slots_hold(of->slots, it, place, held);
+    tensor_matcher_note(of->matcher, place, it->names[it->n - 1]);
     if (it->n_held < of->n_members)
         return true;
     TensorOutcome *const outcome =
@@ -563,6 +564,13 @@ const TensorMatcher *tensor_sets_matcher(const TensorSets *sets, uint32_t set,
     *ranks = found->ranks;
     *n_members = found->n_members;
     return found->matcher;
+}
+
+const TensorSlot *tensor_sets_first_held(const TensorSets *sets, uint32_t set)
+{
+    const Set *const found = find_set(sets, set);
+
+    return found == NULL ? NULL : tensor_slots_first_held(found->slots);
 }
 
 bool tensor_sets_changes(const TensorSets *sets, uint32_t rank)

@@ -104,6 +104,10 @@ uint32_t tensor_sets_end(const TensorSets *sets);
 const TensorMatcher *tensor_sets_matcher(const TensorSets *sets, uint32_t set,
                                          const uint32_t **ranks, uint32_t *n_members);
 
+/* What some of the set's workers have asked for again, and the others not yet: the slot for which
+ * they have waited longest; NULL: there is none. Valid until the next call. */
+const TensorSlot *tensor_sets_first_held(const TensorSets *sets, uint32_t set);
+
 /* Whether the worker asks for a change that is not decided. */
 bool tensor_sets_changes(const TensorSets *sets, uint32_t rank);
 

@@ -266,10 +266,11 @@ static void tell_position(RubatoReader *reader)
 }
 
 /* Once: what the worker had read of goes away. */
-static void tell_end(RubatoReader *reader)
+static void tell_end(RubatoReader *reader, bool has_read_all)
 {
     if (!reader->position.has_ended) {
         reader->position.has_ended = true;
+        reader->position.has_read_all = has_read_all;
         tell_position(reader);
     }
     reader->progress = NULL;
@@ -286,6 +287,7 @@ static bool is_cancelled(const RubatoReader *reader)
 bool rubato_reader_next(RubatoReader *reader, RubatoBatch **batch, GError **error)
 {
     g_return_val_if_fail(reader != NULL && batch != NULL, false);
+    bool has_failed = false;
 
     g_clear_pointer(batch, rubato_batch_free);
     if (is_cancelled(reader)) {
@@ -301,7 +303,7 @@ bool rubato_reader_next(RubatoReader *reader, RubatoBatch **batch, GError **erro
         count_read(reader, *batch);
         pthread_cond_signal(&reader->changed);
     } else if (reader->error != NULL) {
-        reader->failed = true;
+        reader->failed = has_failed = true;
         if (error != NULL)
             *error = g_error_copy(reader->error);
     }
@@ -309,7 +311,7 @@ bool rubato_reader_next(RubatoReader *reader, RubatoBatch **batch, GError **erro
     if (*batch != NULL)
         tell_position(reader);
     else
-        tell_end(reader);
+        tell_end(reader, /* has_read_all= */ !has_failed);
     return *batch != NULL;
 }
 
@@ -458,7 +460,7 @@ unsigned readers_finish(RubatoReader **list)
         RubatoReader *const reader = *list;
 
         leave_list(reader);
-        tell_end(reader);
+        tell_end(reader, /* has_read_all= */ false);
         stop(reader);
         reader->source->ops->destroy(reader->source);
         reader->source = NULL;
@@ -476,7 +478,7 @@ void rubato_reader_free(RubatoReader *reader)
         return;
     leave_list(reader);
     if (reader->source != NULL) {
-        tell_end(reader);
+        tell_end(reader, /* has_read_all= */ false);
         stop(reader);
     }
     reader_destroy(reader);

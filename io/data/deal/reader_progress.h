@@ -19,8 +19,9 @@ typedef struct {
     uint64_t n_blocks;   /* of which it has got the last row */
     uint64_t n_rows;     /* that it has got, of all epochs */
     int64_t begun_us;    /* g_get_monotonic_time: when it opened the reader */
-    int64_t told_us;     /* when it got its last batch, or found the end */
-    bool has_ended;      /* it found the end, or closed the reader */
+    int64_t told_us;     /* when it got its last batch, or ended */
+    bool has_ended;      /* it gets no more rows */
+    bool has_read_all;   /* because it found the end: it has ended */
 } ReaderPosition;
 
 typedef struct {

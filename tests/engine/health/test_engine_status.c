@@ -148,7 +148,9 @@ static void check_end(GVariant *reader)
     for (size_t i = 0; i < N_WORKERS; i++) {
         g_autoptr(GVariant) reading = element(reader, "workers", i);
         g_autoptr(GVariant) ended = member(reading, "ended");
+        g_autoptr(GVariant) read_all = member(reading, "read_all");
 
+        ck_assert(g_variant_get_boolean(read_all));
         n_rows += count(reading, "rows");
         n_blocks += count(reading, "blocks");
         ck_assert(g_variant_get_boolean(ended));
@@ -251,6 +253,47 @@ START_TEST(status_counts_all_rows_at_the_end_of_the_data)
     g_autoptr(GVariant) same = element(after, "nodes", 0);
     g_autoptr(GVariant) tasks = member(same, "tasks");
     ck_assert_uint_eq(g_variant_n_children(tasks), 0);
+    end_job(job);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* A worker that stops reading stays in its function. */
+static bool read_a_batch(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Job *job = user_data;
+    g_autoptr(RubatoBatch) batch = NULL;
+    g_autoptr(RubatoReader) reader =
+        rubato_worker_open_reader(worker, job->dataset, &job->options, error);
+    if (reader == NULL || !rubato_reader_next(reader, &batch, error))
+        return false;
+    g_clear_pointer(&reader, rubato_reader_free);
+    event_raise(&job->held);
+    return event_await(&job->go_on, 1, worker, error);
+}
+
+START_TEST(status_tells_a_reader_that_was_closed_from_one_at_the_end)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+    Job *job = begin_job(RUBATO_SPLIT_DYNAMIC);
+    const RubatoTask task = {
+        .name = "read", .run = read_a_batch, .user_data = job, .workers_per_node = 1
+    };
+    RubatoTaskRun *run = rubato_engine_start(engine, &task, NULL);
+
+    ck_assert(run != NULL);
+    event_wait(&job->held, 1);
+    g_autoptr(GVariant) status = look(engine);
+    g_autoptr(GVariant) node = element(status, "nodes", 0);
+    g_autoptr(GVariant) own = element(node, "tasks", 0);
+    g_autoptr(GVariant) reader = element(own, "readers", 0);
+    g_autoptr(GVariant) reading = element(reader, "workers", 0);
+    g_autoptr(GVariant) ended = member(reading, "ended");
+    g_autoptr(GVariant) read_all_of_it = member(reading, "read_all");
+    ck_assert(g_variant_get_boolean(ended));
+    ck_assert(!g_variant_get_boolean(read_all_of_it));
+    event_raise(&job->go_on);
+    ck_assert(rubato_task_run_wait(run, NULL));
     end_job(job);
     rubato_engine_free(engine);
 }
@@ -373,6 +416,7 @@ int main(void)
     tcase_add_loop_test(cases, status_tells_where_each_worker_is, 0, G_N_ELEMENTS(splits));
     tcase_add_test(cases, status_tells_the_scheduler_s_queue);
     tcase_add_test(cases, status_counts_all_rows_at_the_end_of_the_data);
+    tcase_add_test(cases, status_tells_a_reader_that_was_closed_from_one_at_the_end);
     tcase_add_test(cases, status_is_told_while_all_goes_on);
     tcase_add_test(cases, status_names_the_snapshot_that_was_restored);
     tcase_add_test(cases, status_of_a_run_that_has_broken_says_why);

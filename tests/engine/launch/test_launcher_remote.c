@@ -20,7 +20,7 @@ static char *write_fake_ssh(void)
                              "#!/bin/sh\n"
                              "printf '%s\\n' \"$@\" > \"${0%/*}/words\"\n"
                              "for last; do :; done\n"
-                             "cd /; exec env -u RUBATO_NODE sh -c \"$last\"\n",
+                             "cd /; exec env -u RUBATO_NODE -u RUBATO_HEALTH sh -c \"$last\"\n",
                              0700);
 }
 
@@ -54,6 +54,24 @@ START_TEST(launch_reaches_another_machine_through_ssh)
     ck_assert(g_file_get_contents(words_path, &words, NULL, NULL));
     ck_assert_msg(g_str_has_prefix(words, "-p\n2222\n-T\n-o\nBatchMode=yes\n"), "%s", words);
     ck_assert_msg(strstr(words, "\n--\n" ELSEWHERE "\nexec sh -c ") != NULL, "%s", words);
+    run_clear(&run);
+}
+END_TEST
+
+/* As on this machine. */
+START_TEST(launch_gives_nodes_elsewhere_the_port_of_health_that_is_theirs)
+{
+    g_autofree char *ssh = write_fake_ssh();
+    g_autofree char *cluster = launch_write_cluster(2, ELSEWHERE);
+    const char *argv[4];
+    RubatoLaunch launch = launch_shell(cluster, "echo \"${RUBATO_HEALTH-none}\"", argv);
+
+    g_setenv("RUBATO_HEALTH", _i == 0 ? "4199" : "0", TRUE);
+    launch.ssh = ssh;
+    Run run = run_start(&launch);
+    ck_assert_int_eq(run_finish(&run), 0);
+    run_check_contains(&run, 0, _i == 0 ? "[0] 4199\n" : "[0] 0\n");
+    run_check_contains(&run, 0, _i == 0 ? "[10] none\n" : "[10] 0\n");
     run_clear(&run);
 }
 END_TEST
@@ -249,24 +267,24 @@ START_TEST(remote_command_ends_when_the_connection_does)
 }
 END_TEST
 
-START_TEST(remote_command_passes_health_on_to_the_scheduler_s_node_alone)
+START_TEST(remote_command_gives_a_node_its_own_port_of_health)
 {
     static const char *const argv[] = { "true", NULL };
     char *const ssh[] = { (char[]){ "ssh" }, NULL };
 
     g_setenv("RUBATO_HEALTH", "4199", TRUE);
-    for (int is_schedulers = 0; is_schedulers < 2; is_schedulers++) {
+    for (int has_own = 0; has_own < 2; has_own++) {
         const RemoteCommand command = { .host = "host",
                                         .folder = "/",
                                         .cluster_file = "/run.cfg",
                                         .id = 3,
                                         .argv = argv,
-                                        .is_schedulers = is_schedulers == 1 };
+                                        .health = has_own ? "0" : NULL };
         g_auto(GStrv) words = remote_command_argv(&command, ssh);
         const char *const script = words[g_strv_length(words) - 1];
 
-        ck_assert_msg((strstr(script, "RUBATO_HEALTH=4199") != NULL) == (is_schedulers == 1), "%s",
-                      script);
+        ck_assert_msg((strstr(script, "RUBATO_HEALTH=0") != NULL) == (has_own == 1), "%s", script);
+        ck_assert_msg(strstr(script, "4199") == NULL, "%s", script);
     }
 }
 END_TEST
@@ -378,6 +396,8 @@ int main(void)
     TCase *refused = launch_add_case(suite, "refused");
 
     tcase_add_test(remote, launch_reaches_another_machine_through_ssh);
+    tcase_add_loop_test(remote, launch_gives_nodes_elsewhere_the_port_of_health_that_is_theirs, 0,
+                        2);
     tcase_add_test(remote, launch_quotes_words_for_the_other_side);
     tcase_add_test(remote,
                    launch_hands_a_new_secret_to_nodes_here_and_elsewhere_where_nobody_sees_it);
@@ -387,7 +407,7 @@ int main(void)
     tcase_add_test(remote, launch_kills_through_ssh_at_the_second_signal);
     tcase_add_test(remote, launch_says_what_a_failed_connection_looks_like);
     tcase_add_test(remote, remote_command_ends_when_the_connection_does);
-    tcase_add_test(remote, remote_command_passes_health_on_to_the_scheduler_s_node_alone);
+    tcase_add_test(remote, remote_command_gives_a_node_its_own_port_of_health);
 
     tcase_add_test(refused, launch_refuses_a_node_that_is_not_in_the_file);
     tcase_add_test(refused, launch_refuses_a_program_that_is_not_there);

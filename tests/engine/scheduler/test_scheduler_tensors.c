@@ -361,8 +361,26 @@ START_TEST(stall_of_what_is_asked_again_names_who_is_missing)
     ck_assert(hears_lines(0, epoch, "o 0 0 0\no 1 0 0\n"));
     expect_waiting("allreduce x of task x waits for worker 2 (which last asked for x)");
     ck_assert(hears_lines(2, epoch, "o 2 0 0\n"));
-    expect_decided(TENSOR_VERDICT_RUN, 2, "x", CONTROL_OK, NULL);
+    for (uint32_t node = 0; node < N_NODES; node += 2)
+        ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "o 2 0 0 1\n");
     expect_waiting(NULL);
+}
+END_TEST
+
+/* By name or by slot: what a worker asked for last is told. */
+START_TEST(stall_names_what_was_asked_again_last)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        for (uint32_t rank = 0; rank < 3; rank++)
+            ask(rank == 2 ? 2 : 0, rank, i == 0 ? "x" : "y");
+        expect_decided(TENSOR_VERDICT_RUN, 1 + i, i == 0 ? "x" : "y", CONTROL_OK, NULL);
+    }
+    ck_assert(hears_lines(0, epoch, "o 0 0 0\no 1 0 0\n"));
+    ck_assert(hears_lines(2, epoch, "o 2 0 0\n"));
+    for (uint32_t node = 0; node < N_NODES; node += 2)
+        expect(node, CONTROL_DECIDE);
+    ck_assert(hears_lines(0, epoch, "o 0 0 1\no 1 0 1\n"));
+    expect_waiting("allreduce y of task x waits for worker 2 (which last asked for x)");
 }
 END_TEST
 
@@ -574,6 +592,7 @@ int main(void)
     tcase_add_test(cases, group_is_decided_as_a_whole);
     tcase_add_test(cases, slot_is_decided_once_all_have_asked_again);
     tcase_add_test(cases, stall_of_what_is_asked_again_names_who_is_missing);
+    tcase_add_test(cases, stall_names_what_was_asked_again_last);
     tcase_add_test(cases, epochs_are_checked);
     tcase_add_test(cases, many_verdicts_come_in_several_messages);
     tcase_add_test(cases, long_wait_is_told_to_those_who_wait);
