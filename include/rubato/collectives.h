@@ -164,6 +164,21 @@ RUBATO_API bool rubato_worker_set_barrier(RubatoWorker *worker, uint32_t set, co
 RUBATO_API bool rubato_worker_set_join(RubatoWorker *worker, uint32_t set, uint32_t *last,
                                        GError **error);
 
+/* The same for groups, as by rubato_worker_allreduce_group: of n broadcasts from one root; of n
+ * allgathers and n alltoalls, which write n RubatoGathered, in which nothing is to be freed if the
+ * call fails; and of n reduce_scatters. splits: of each tensor; NULL: all rows are dealt out
+ * evenly. */
+RUBATO_API bool rubato_worker_broadcast_group(RubatoWorker *worker, const RubatoTensor *tensors,
+                                              size_t n, uint32_t root, GError **error);
+RUBATO_API bool rubato_worker_allgather_group(RubatoWorker *worker, const RubatoTensor *tensors,
+                                              size_t n, RubatoGathered *gathered, GError **error);
+RUBATO_API bool rubato_worker_reduce_scatter_group(RubatoWorker *worker,
+                                                   const RubatoTensor *tensors, size_t n,
+                                                   const RubatoReduce *reduce, GError **error);
+RUBATO_API bool rubato_worker_alltoall_group(RubatoWorker *worker, const RubatoTensor *tensors,
+                                             size_t n, const uint64_t *const *splits,
+                                             RubatoGathered *gathered, GError **error);
+
 /* The same with tickets. 0 with an error if the call could not be made. Of the options, buffers and
  * priority are not looked at. */
 RUBATO_API RubatoTicket rubato_worker_allreduce_async(RubatoWorker *worker,
@@ -193,6 +208,22 @@ RUBATO_API RubatoTicket rubato_worker_reduce_scatter_async(RubatoWorker *worker,
                                                            GError **error);
 RUBATO_API RubatoTicket rubato_worker_alltoall_async(
     RubatoWorker *worker, const RubatoTensor *tensor, const uint64_t *splits,
+    RubatoGathered *gathered, const RubatoRequestOptions *options, GError **error);
+RUBATO_API RubatoTicket rubato_worker_broadcast_group_async(RubatoWorker *worker,
+                                                            const RubatoTensor *tensors, size_t n,
+                                                            uint32_t root,
+                                                            const RubatoRequestOptions *options,
+                                                            GError **error);
+RUBATO_API RubatoTicket rubato_worker_allgather_group_async(RubatoWorker *worker,
+                                                            const RubatoTensor *tensors, size_t n,
+                                                            RubatoGathered *gathered,
+                                                            const RubatoRequestOptions *options,
+                                                            GError **error);
+RUBATO_API RubatoTicket rubato_worker_reduce_scatter_group_async(
+    RubatoWorker *worker, const RubatoTensor *tensors, size_t n, const RubatoReduce *reduce,
+    const RubatoRequestOptions *options, GError **error);
+RUBATO_API RubatoTicket rubato_worker_alltoall_group_async(
+    RubatoWorker *worker, const RubatoTensor *tensors, size_t n, const uint64_t *const *splits,
     RubatoGathered *gathered, const RubatoRequestOptions *options, GError **error);
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(RubatoGathered, rubato_gathered_clear)

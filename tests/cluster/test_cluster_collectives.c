@@ -10,6 +10,7 @@
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/tensor_cases.h"
+#include "tests/support/engine/tensor_group_cases.h"
 #include "tests/support/engine/tensor_repeat_cases.h"
 #include "tests/support/engine/tensor_set_cases.h"
 #include "tests/support/runner.h"
@@ -52,6 +53,7 @@ static bool play_all(RubatoEngine *engine, const void *data, GError **error)
     }
     return run_task(engine, tensor_start_many, NULL, error) &&
            run_task(engine, tensor_reduce_groups, NULL, error) &&
+           run_task(engine, tensor_move_groups, NULL, error) &&
            run_task(engine, tensor_join_one_by_one, NULL, error) &&
            run_task(engine, tensor_be_left, NULL, error) &&
            (count_workers(shape) != 3 || run_task(engine, tensor_disagree, NULL, error));

@@ -11,13 +11,13 @@
 
 /* ---- what a worker may say ---- */
 
-/* What a call says besides its tensor. */
+/* What a call says besides its tensors. */
 typedef struct {
     TensorOperation operation;
     const RubatoReduce *reduce;
     uint32_t root;
-    const uint64_t *splits;
-    RubatoGathered *gathered;
+    const uint64_t *const *splits; /* by tensor; NULL: none has any */
+    RubatoGathered *gathered;      /* the same */
 } Said;
 
 static RubatoReduce complete_reduce(const RubatoReduce *given)
@@ -111,10 +111,12 @@ static bool take_splits(TensorEntry *entry, const uint64_t *splits, uint32_t n_w
     return true;
 }
 
-/* Fills in the entry. Nothing of it is allocated on failure. */
+/* Fills in the entry of tensor i. Nothing of it is allocated on failure. */
 static bool make_entry(const RubatoWorker *worker, const RubatoTensor *tensor, const Said *said,
-                       TensorEntry *entry, GError **error)
+                       size_t i, TensorEntry *entry, GError **error)
 {
+    RubatoGathered *const gathered = said->gathered == NULL ? NULL : &said->gathered[i];
+    const uint64_t *const splits = said->splits == NULL ? NULL : said->splits[i];
     TensorMember member;
 
     if (!worker_check_owner(worker, error) ||
@@ -126,11 +128,11 @@ static bool make_entry(const RubatoWorker *worker, const RubatoTensor *tensor, c
                             .part = { .request = make_request(tensor, said),
                                       .input = tensor->input,
                                       .output = tensor->output,
-                                      .gathered = said->gathered } };
+                                      .gathered = gathered } };
     return tensor_request_check(&entry->part.request, tensor->name, member.n_members, error) &&
            check_arrays(entry, member.n_members, member.place, error) &&
            (said->operation != TENSOR_ALLTOALL ||
-            take_splits(entry, said->splits, member.n_members, error));
+            take_splits(entry, splits, member.n_members, error));
 }
 
 /* ---- blocking, or with a ticket ---- */
@@ -141,14 +143,20 @@ static void free_splits(TensorEntry *entries, size_t n)
         g_clear_pointer(&entries[i].part.splits, g_free);
 }
 
-/* The first failure; NULL: there is none. The others are freed. (transfer full) */
+/* The first failure; NULL: there is none. The others are freed, and so is what the rest of the
+ * group has gathered. (transfer full) */
 static GError *take_failure(TensorEntry *entries, size_t n)
 {
-    GError *failure = NULL;
+    size_t first = 0;
 
+    while (first < n && entries[first].failure == NULL)
+        first++;
+    if (first == n)
+        return NULL;
+    GError *const failure = g_steal_pointer(&entries[first].failure);
     for (size_t i = 0; i < n; i++) {
-        if (failure == NULL)
-            failure = g_steal_pointer(&entries[i].failure);
+        if (i != first && entries[i].failure == NULL)
+            rubato_gathered_clear(entries[i].part.gathered);
         g_clear_error(&entries[i].failure);
     }
     return failure;
@@ -182,7 +190,7 @@ static bool run(RubatoWorker *worker, const RubatoTensor *tensor, const Said *sa
 {
     TensorEntry entry;
 
-    return make_entry(worker, tensor, said, &entry, error) && run_all(worker, &entry, 1, error);
+    return make_entry(worker, tensor, said, 0, &entry, error) && run_all(worker, &entry, 1, error);
 }
 
 /* Requests with one ticket. Behind the entries are their names. */
@@ -228,7 +236,7 @@ static Requests *make_requests(const RubatoWorker *worker, const RubatoTensor *t
     for (size_t i = 0; i < n; i++) {
         const size_t n_name = strlen(tensors[i].name) + 1;
 
-        if (!make_entry(worker, &tensors[i], said, &requests->entries[i], error)) {
+        if (!make_entry(worker, &tensors[i], said, i, &requests->entries[i], error)) {
             free_splits(requests->entries, i);
             return NULL;
         }
@@ -302,58 +310,6 @@ RubatoTicket rubato_worker_allreduce_async(RubatoWorker *worker, const RubatoTen
                  options, error);
 }
 
-static bool are_tensors(const RubatoTensor *tensors, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (tensors == NULL || tensors[i].name == NULL)
-            return false;
-    return true;
-}
-
-static bool check_group(const RubatoTensor *tensors, size_t n, GError **error)
-{
-    if (n == 0 || n > RUBATO_TENSOR_MOST_OF_GROUP) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                    "a group of %zu tensors: it may have 1 to %d", n, RUBATO_TENSOR_MOST_OF_GROUP);
-        return false;
-    }
-    for (size_t i = 1; i < n; i++)
-        if (tensors[i].set != tensors[0].set) {
-            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                        "a group of tensors of sets %u and %u: it is of one set", tensors[0].set,
-                        tensors[i].set);
-            return false;
-        }
-    return true;
-}
-
-bool rubato_worker_allreduce_group(RubatoWorker *worker, const RubatoTensor *tensors, size_t n,
-                                   const RubatoReduce *reduce, GError **error)
-{
-    const Said said = { .operation = TENSOR_ALLREDUCE, .reduce = reduce };
-
-    g_return_val_if_fail(worker != NULL && are_tensors(tensors, n), false);
-    if (!check_group(tensors, n, error))
-        return false;
-    g_autofree TensorEntry *entries = g_new(TensorEntry, n);
-    for (size_t i = 0; i < n; i++)
-        if (!make_entry(worker, &tensors[i], &said, &entries[i], error))
-            return false;
-    return run_all(worker, entries, n, error);
-}
-
-RubatoTicket rubato_worker_allreduce_group_async(RubatoWorker *worker, const RubatoTensor *tensors,
-                                                 size_t n, const RubatoReduce *reduce,
-                                                 const RubatoRequestOptions *options,
-                                                 GError **error)
-{
-    const Said said = { .operation = TENSOR_ALLREDUCE, .reduce = reduce };
-
-    g_return_val_if_fail(worker != NULL && are_tensors(tensors, n), 0);
-    return check_group(tensors, n, error) ? start_all(worker, tensors, n, &said, options, error)
-                                          : 0;
-}
-
 bool rubato_worker_broadcast(RubatoWorker *worker, const RubatoTensor *tensor, uint32_t root,
                              GError **error)
 {
@@ -409,7 +365,7 @@ bool rubato_worker_alltoall(RubatoWorker *worker, const RubatoTensor *tensor,
 {
     g_return_val_if_fail(worker != NULL && is_tensor(tensor) && gathered != NULL, false);
     return run(worker, tensor,
-               &(Said){ .operation = TENSOR_ALLTOALL, .splits = splits, .gathered = gathered },
+               &(Said){ .operation = TENSOR_ALLTOALL, .splits = &splits, .gathered = gathered },
                error);
 }
 
@@ -419,9 +375,160 @@ RubatoTicket rubato_worker_alltoall_async(RubatoWorker *worker, const RubatoTens
 {
     g_return_val_if_fail(worker != NULL && is_tensor(tensor) && gathered != NULL, 0);
     return start(worker, tensor,
-                 &(Said){ .operation = TENSOR_ALLTOALL, .splits = splits, .gathered = gathered },
+                 &(Said){ .operation = TENSOR_ALLTOALL, .splits = &splits, .gathered = gathered },
                  options, error);
 }
+
+/* ---- groups ---- */
+
+static bool are_tensors(const RubatoTensor *tensors, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (tensors == NULL || tensors[i].name == NULL)
+            return false;
+    return true;
+}
+
+static bool check_group(const RubatoTensor *tensors, size_t n, GError **error)
+{
+    if (n == 0 || n > RUBATO_TENSOR_MOST_OF_GROUP) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "a group of %zu tensors: it may have 1 to %d", n, RUBATO_TENSOR_MOST_OF_GROUP);
+        return false;
+    }
+    for (size_t i = 1; i < n; i++)
+        if (tensors[i].set != tensors[0].set) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "a group of tensors of sets %u and %u: it is of one set", tensors[0].set,
+                        tensors[i].set);
+            return false;
+        }
+    return true;
+}
+
+static bool run_group(RubatoWorker *worker, const RubatoTensor *tensors, size_t n, const Said *said,
+                      GError **error)
+{
+    if (!check_group(tensors, n, error))
+        return false;
+    g_autofree TensorEntry *entries = g_new(TensorEntry, n);
+    for (size_t i = 0; i < n; i++)
+        if (!make_entry(worker, &tensors[i], said, i, &entries[i], error)) {
+            free_splits(entries, i);
+            return false;
+        }
+    return run_all(worker, entries, n, error);
+}
+
+static RubatoTicket start_group(RubatoWorker *worker, const RubatoTensor *tensors, size_t n,
+                                const Said *said, const RubatoRequestOptions *options,
+                                GError **error)
+{
+    return check_group(tensors, n, error) ? start_all(worker, tensors, n, said, options, error) : 0;
+}
+
+bool rubato_worker_allreduce_group(RubatoWorker *worker, const RubatoTensor *tensors, size_t n,
+                                   const RubatoReduce *reduce, GError **error)
+{
+    g_return_val_if_fail(worker != NULL && are_tensors(tensors, n), false);
+    return run_group(worker, tensors, n, &(Said){ .operation = TENSOR_ALLREDUCE, .reduce = reduce },
+                     error);
+}
+
+RubatoTicket rubato_worker_allreduce_group_async(RubatoWorker *worker, const RubatoTensor *tensors,
+                                                 size_t n, const RubatoReduce *reduce,
+                                                 const RubatoRequestOptions *options,
+                                                 GError **error)
+{
+    g_return_val_if_fail(worker != NULL && are_tensors(tensors, n), 0);
+    return start_group(worker, tensors, n,
+                       &(Said){ .operation = TENSOR_ALLREDUCE, .reduce = reduce }, options, error);
+}
+
+bool rubato_worker_broadcast_group(RubatoWorker *worker, const RubatoTensor *tensors, size_t n,
+                                   uint32_t root, GError **error)
+{
+    g_return_val_if_fail(worker != NULL && are_tensors(tensors, n), false);
+    return run_group(worker, tensors, n, &(Said){ .operation = TENSOR_BROADCAST, .root = root },
+                     error);
+}
+
+RubatoTicket rubato_worker_broadcast_group_async(RubatoWorker *worker, const RubatoTensor *tensors,
+                                                 size_t n, uint32_t root,
+                                                 const RubatoRequestOptions *options,
+                                                 GError **error)
+{
+    g_return_val_if_fail(worker != NULL && are_tensors(tensors, n), 0);
+    return start_group(worker, tensors, n, &(Said){ .operation = TENSOR_BROADCAST, .root = root },
+                       options, error);
+}
+
+bool rubato_worker_allgather_group(RubatoWorker *worker, const RubatoTensor *tensors, size_t n,
+                                   RubatoGathered *gathered, GError **error)
+{
+    g_return_val_if_fail(worker != NULL && are_tensors(tensors, n), false);
+    g_return_val_if_fail(gathered != NULL || n == 0, false);
+    return run_group(worker, tensors, n,
+                     &(Said){ .operation = TENSOR_ALLGATHER, .gathered = gathered }, error);
+}
+
+RubatoTicket rubato_worker_allgather_group_async(RubatoWorker *worker, const RubatoTensor *tensors,
+                                                 size_t n, RubatoGathered *gathered,
+                                                 const RubatoRequestOptions *options,
+                                                 GError **error)
+{
+    g_return_val_if_fail(worker != NULL && are_tensors(tensors, n), 0);
+    g_return_val_if_fail(gathered != NULL || n == 0, 0);
+    return start_group(worker, tensors, n,
+                       &(Said){ .operation = TENSOR_ALLGATHER, .gathered = gathered }, options,
+                       error);
+}
+
+bool rubato_worker_reduce_scatter_group(RubatoWorker *worker, const RubatoTensor *tensors, size_t n,
+                                        const RubatoReduce *reduce, GError **error)
+{
+    g_return_val_if_fail(worker != NULL && are_tensors(tensors, n), false);
+    return run_group(worker, tensors, n,
+                     &(Said){ .operation = TENSOR_REDUCE_SCATTER, .reduce = reduce }, error);
+}
+
+RubatoTicket rubato_worker_reduce_scatter_group_async(RubatoWorker *worker,
+                                                      const RubatoTensor *tensors, size_t n,
+                                                      const RubatoReduce *reduce,
+                                                      const RubatoRequestOptions *options,
+                                                      GError **error)
+{
+    g_return_val_if_fail(worker != NULL && are_tensors(tensors, n), 0);
+    return start_group(worker, tensors, n,
+                       &(Said){ .operation = TENSOR_REDUCE_SCATTER, .reduce = reduce }, options,
+                       error);
+}
+
+bool rubato_worker_alltoall_group(RubatoWorker *worker, const RubatoTensor *tensors, size_t n,
+                                  const uint64_t *const *splits, RubatoGathered *gathered,
+                                  GError **error)
+{
+    g_return_val_if_fail(worker != NULL && are_tensors(tensors, n), false);
+    g_return_val_if_fail(gathered != NULL || n == 0, false);
+    return run_group(
+        worker, tensors, n,
+        &(Said){ .operation = TENSOR_ALLTOALL, .splits = splits, .gathered = gathered }, error);
+}
+
+RubatoTicket rubato_worker_alltoall_group_async(RubatoWorker *worker, const RubatoTensor *tensors,
+                                                size_t n, const uint64_t *const *splits,
+                                                RubatoGathered *gathered,
+                                                const RubatoRequestOptions *options, GError **error)
+{
+    g_return_val_if_fail(worker != NULL && are_tensors(tensors, n), 0);
+    g_return_val_if_fail(gathered != NULL || n == 0, 0);
+    return start_group(
+        worker, tensors, n,
+        &(Said){ .operation = TENSOR_ALLTOALL, .splits = splits, .gathered = gathered }, options,
+        error);
+}
+
+/* ---- without tensors ---- */
 
 bool rubato_worker_set_barrier(RubatoWorker *worker, uint32_t set, const char *name, GError **error)
 {

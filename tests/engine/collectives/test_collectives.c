@@ -7,6 +7,7 @@
 #include "engine/collectives/work/tensor_math.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/tensor_cases.h"
+#include "tests/support/engine/tensor_group_cases.h"
 #include "tests/support/engine/tensor_set_cases.h"
 #include "tests/support/runner.h"
 
@@ -175,6 +176,17 @@ START_TEST(groups_run_or_fail_as_a_whole)
 
     for (uint32_t n = 2; n <= TENSOR_MOST_WORKERS; n++)
         run_ok(engine, n, tensor_reduce_groups, NULL, NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+START_TEST(groups_of_other_operations_run_or_fail_as_a_whole)
+{
+    RubatoEngine *engine = engine_with_servers(1);
+
+    for (uint32_t n = 2; n <= TENSOR_MOST_WORKERS; n++)
+        run_ok(engine, n, tensor_move_groups, NULL, NULL);
+    run_ok(engine, 3, tensor_group_without_memory, NULL, NULL);
     rubato_engine_free(engine);
 }
 END_TEST
@@ -458,6 +470,7 @@ int main(void)
     tcase_add_test(cases, scales_and_no_numbers_are_kept);
     tcase_add_test(cases, operations_with_tickets_match_by_name);
     tcase_add_test(cases, groups_run_or_fail_as_a_whole);
+    tcase_add_test(cases, groups_of_other_operations_run_or_fail_as_a_whole);
     tcase_add_test(cases, tickets_end_while_their_workers_compute);
     tcase_add_test(cases, mismatch_fails_on_all_and_the_task_goes_on);
     tcase_add_test(cases, misuse_is_refused_before_anybody_waits);
