@@ -100,6 +100,12 @@ static void fail_task(void *user, uint32_t epoch, int code, const char *text)
     engine_tell_scheduler(user, &(Control){ .kind = CONTROL_FAIL, .fail = { epoch, outcome } });
 }
 
+/* The same of replicas that a server has made. */
+static void tell_made(void *user, uint32_t server, uint32_t n)
+{
+    engine_tell_scheduler(user, &(Control){ .kind = CONTROL_MADE, .made = { server, n } });
+}
+
 static void tell_scheduler(void *user, const Control *control)
 {
     engine_tell_scheduler(user, control);
@@ -184,6 +190,7 @@ static bool start_threads(RubatoEngine *engine, GError **error)
         engine->servers[i].no_numbers = &engine->no_numbers;
         if (engine->needs != NULL)
             server_measure(&engine->servers[i]);
+        engine->servers[i].tell_made = tell_made;
         engine->office.servers[first + i].actor = &engine->servers[i].actor;
     }
     describe_task_host(engine);

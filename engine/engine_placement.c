@@ -4,6 +4,7 @@
  * there, which are the same on all nodes, and engine->call.lost is that of the present call.
  *
  * Threads: that of the engine's calls; of engine_check_move also that of part steps. */
+#include "engine/control/place_text.h"
 #include "engine/engine_private.h"
 #include "engine/placement/cluster_limits.h"
 
@@ -40,8 +41,8 @@ static PlacementServer *list_servers(const RubatoEngine *engine)
 
             count_copy(servers, part_map_server(map, part), &load);
             for (uint32_t k = 0; k < map->n_replicas; k++)
-                if (part_map_replicas(map, part)[k] != part_map_server(map, part))
-                    count_copy(servers, part_map_replicas(map, part)[k], &load);
+                if (part_map_replica(map, part, k) != part_map_server(map, part))
+                    count_copy(servers, part_map_replica(map, part, k), &load);
         }
     }
     return servers;
@@ -132,4 +133,85 @@ bool engine_check_move(RubatoEngine *engine, const Table *table, uint32_t part, 
                 "table %s: part %u cannot move to server %u: the part needs %s; the server has %s",
                 table->spec->name, part, to, needs, has);
     return false;
+}
+
+/* ---- replicas in the place of lost ones ---- */
+
+static const Table *find_by_id(const RubatoEngine *engine, uint32_t id)
+{
+    for (guint i = 0; i < engine->tables->len; i++)
+        if (((const Table *)g_ptr_array_index(engine->tables, i))->id == id)
+            return g_ptr_array_index(engine->tables, i);
+    return NULL;
+}
+
+static bool has_copy_on(const RubatoEngine *engine, const PlaceSet *set, uint32_t node)
+{
+    bool has = false;
+
+    for (uint32_t i = 0; i < set->n; i++)
+        has = has || engine->office.servers[set->servers[i]].node == node;
+    return has;
+}
+
+/* The emptiest server for another replica; NULL: there is none. A table that is not to be split has
+ * its replicas together, too: `beside`, if it can be. */
+static PlacementServer *choose_server(const RubatoEngine *engine, PlacementServer *servers,
+                                      const PlaceSet *set, const PlacementLoad *load,
+                                      PlacementServer *beside)
+{
+    PlacementServer *best = NULL;
+
+    for (uint32_t i = 0; i < engine->office.n_servers; i++) {
+        PlacementServer *const server = &servers[i];
+
+        if (engine->office.is_lost[server->node] || has_copy_on(engine, set, server->node) ||
+            !placement_has_room(server, load))
+            continue;
+        if (best == NULL || server == beside || (best != beside && server->n_parts < best->n_parts))
+            best = server;
+    }
+    return best;
+}
+
+void engine_place_copies(RubatoEngine *engine, const char *lines, GString *plan)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+    PlacementServer *beside = NULL;
+    uint32_t n_made = 0, n_missing = 0, table_before = UINT32_MAX;
+    PlaceSet set;
+
+    pthread_mutex_lock(&engine->lock);
+    g_autofree PlacementServer *servers = list_servers(engine);
+    while (place_text_read_set(&lines, &set)) {
+        const Table *const table = find_by_id(engine, set.table);
+        const uint32_t most =
+            table == NULL ? 0 : MIN(table->map->n_replicas + 1, PLACE_MOST_SERVERS);
+
+        if (set.table != table_before)
+            beside = NULL;
+        table_before = set.table;
+        for (; set.n < most; set.n++) {
+            const PlacementLoad load = table_part_load(table, set.part);
+            PlacementServer *const server =
+                choose_server(engine, servers, &set, &load, table->spec->no_split ? beside : NULL);
+
+            if (server == NULL)
+                break;
+            set.servers[set.n] = server->number;
+            count_copy(servers, server->number, &load);
+            beside = server;
+            n_made++;
+        }
+        n_missing += most > set.n ? most - set.n : 0;
+        place_text_write_set(text, &set);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    if (n_missing > 0)
+        g_message("%u replicas of parts are missing, for which no living node has room", n_missing);
+    if (text->len > CONTROL_MAX_FILE)
+        g_warning("there are more parts than nodes can tell one another after a loss: no replicas "
+                  "are made in the place of lost ones");
+    else if (n_made > 0)
+        g_string_append(plan, text->str);
 }

@@ -137,7 +137,8 @@ struct RubatoEngine {
     DispatchTimes times;
 
     _Atomic bool goes_on; /* a table has had replicas: the run may go on without a lost node */
-    _Atomic bool broken;  /* a node is lost, or a signal ended the run: no more requests */
+    _Atomic uint64_t n_new_replicas; /* of all nodes: see RubatoEngineStats */
+    _Atomic bool broken; /* a node is lost, or a signal ended the run: no more requests */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -232,6 +233,12 @@ void engine_prepare_replicas(RubatoEngine *engine);
  * replicas, as of the parts that had been there. The same on all nodes. RUBATO_ERROR_NODE_LOST: no
  * server is left. RUBATO_ERROR_INVALID: a part fits nowhere. The lock is not held. */
 bool engine_place_parts(RubatoEngine *engine, Table *table, GError **error);
+
+/* Adds to *plan, as lines of engine/control/place_text.h, where parts are to have replicas that
+ * have fewer than their table had at first: on living nodes that have none of the part, within the
+ * limits of their servers, the emptiest ones first. lines: where the parts are, after a loss.
+ * Nothing is added if no replica can be made. The lock is not held. */
+void engine_place_copies(RubatoEngine *engine, const char *lines, GString *plan);
 
 /* Whether a part fits on another server, within the limits. RUBATO_ERROR_INVALID. The lock is
  * held. */

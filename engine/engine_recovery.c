@@ -1,5 +1,6 @@
-/* What this node does when another one is lost and the run goes on: CLOSE, PROMOTE, OPEN
- * (docs/replication.md). The scheduler leads all nodes through these steps.
+/* What this node does when another one is lost and the run goes on: CLOSE, PROMOTE, OPEN, and then,
+ * if replicas are to be made, EXPECT and COPY (docs/replication.md). The scheduler leads all nodes
+ * through these steps.
  *
  * Why each wait ends. A map that closes waits for senders that are posting, and these wait for
  * room in a window at most. It may come back with an answer that waits for a replica on the lost
@@ -12,8 +13,10 @@
 #include "engine/control/place_text.h"
 #include "engine/engine_private.h"
 #include "engine/launch/launcher_news.h"
-#include "engine/server/server_promote.h"
+#include "engine/server/server_copied.h"
+#include "engine/server/server_copies.h"
 #include "engine/task/task_run.h"
+#include "models/shard/shard.h"
 
 /* How long the end of the run may go unnoticed. */
 #define LOOK_MS 50
@@ -120,6 +123,16 @@ static void close_step(RubatoEngine *engine, const ControlRecover *recover, uint
 
 /* ---- PROMOTE ---- */
 
+static PartPlace place_of(const PlaceSet *set, uint32_t map)
+{
+    return (PartPlace){ .table = set->table,
+                        .part = set->part,
+                        .map = map,
+                        .primary = set->servers[0],
+                        .n_replicas = set->n - 1,
+                        .replicas = set->servers + 1 };
+}
+
 typedef struct {
     const ControlRecover *recover;
     const PostOffice *office; /* knows which nodes are lost */
@@ -132,13 +145,11 @@ static void set_places(Server *server, void *data)
     const char *lines = recover->lines;
     PlaceSet set;
 
-    while (place_text_read_set(&lines, &set))
-        server_set_place(server, &(PartPlace){ .table = set.table,
-                                               .part = set.part,
-                                               .map = recover->map,
-                                               .primary = set.servers[0],
-                                               .n_replicas = set.n - 1,
-                                               .replicas = set.servers + 1 });
+    while (place_text_read_set(&lines, &set)) {
+        const PartPlace place = place_of(&set, recover->map);
+
+        server_set_place(server, &place);
+    }
     for (uint32_t node = 0; node < promotion->office->n_nodes; node++)
         if (promotion->office->is_lost[node])
             server_lose_workers(server, node);
@@ -196,7 +207,7 @@ static char *describe_moved(const RubatoEngine *engine, const GPtrArray *tables,
     return g_string_free(text, FALSE);
 }
 
-static void open_step(RubatoEngine *engine, const ControlRecover *recover)
+static void open_step(RubatoEngine *engine, const ControlRecover *recover, GString *plan)
 {
     g_autoptr(GPtrArray) tables = list_tables(engine, /* all= */ false);
     g_autofree uint32_t *moved = g_new0(uint32_t, (size_t)tables->len * engine->n_nodes + 1);
@@ -217,6 +228,78 @@ static void open_step(RubatoEngine *engine, const ControlRecover *recover)
     pthread_mutex_unlock(&engine->lock);
     g_message("%s; the run goes on, by part map %u%s", recover->text, recover->map, places);
     launcher_news_tell_lost(engine->office.node_ids[recover->node]);
+    if (engine->self == engine->scheduler_node)
+        engine_place_copies(engine, recover->lines, plan);
+}
+
+/* ---- EXPECT and COPY ---- */
+
+typedef struct {
+    const GPtrArray *tables;
+    const ControlRecover *recover;
+} Expecting;
+
+/* Without memory here, the primary hears so when it has sent the image. */
+static void expect_replica(Server *server, const Table *table, const PlaceSet *set, uint32_t map)
+{
+    const PartPlace place = place_of(set, map);
+    RubatoShard *shard;
+    RubatoKey first;
+    uint64_t n;
+
+    if (server_has_part(server, set->table, set->part))
+        return;
+    MEMORY_HOME_SCOPE(server->home);
+    partition_range(&table->partition, set->part, &first, &n);
+    shard = shard_new_seeded(table->spec, first, n, table->hash_seed, NULL);
+    if (shard == NULL)
+        g_warning("server %u: there is no memory for a replica of part %u of table %s",
+                  server->number, set->part, table->spec->name);
+    else
+        server_expect_replica(server, &place, shard);
+}
+
+static void expect_replicas(Server *server, void *data)
+{
+    const Expecting *const expecting = data;
+    const char *lines = expecting->recover->lines;
+    PlaceSet set;
+    guint at;
+
+    while (place_text_read_set(&lines, &set))
+        for (uint32_t i = 1; i < set.n; i++)
+            if (set.servers[i] == server->number && find_table(expecting->tables, set.table, &at))
+                expect_replica(server, g_ptr_array_index((GPtrArray *)expecting->tables, at), &set,
+                               expecting->recover->map);
+}
+
+static void expect_step(RubatoEngine *engine, const ControlRecover *recover)
+{
+    g_autoptr(GPtrArray) tables = list_tables(engine, /* all= */ false);
+    const char *lines = recover->lines;
+    PlaceSet set;
+    guint at;
+
+    while (place_text_read_set(&lines, &set))
+        if (find_table(tables, set.table, &at))
+            part_map_replace_replicas(((Table *)g_ptr_array_index(tables, at))->map, set.part,
+                                      set.n - 1, set.servers + 1);
+    servers_run(engine->servers, engine->n_servers, expect_replicas,
+                &(Expecting){ tables, recover });
+}
+
+static void copy_parts(Server *server, void *data)
+{
+    const ControlRecover *const recover = data;
+    const char *lines = recover->lines;
+    PlaceSet set;
+
+    while (place_text_read_set(&lines, &set)) {
+        const PartPlace place = place_of(&set, recover->map);
+
+        server_order_copies(server, &place);
+    }
+    server_make_copies(server);
 }
 
 /* ---- the thread of part steps ---- */
@@ -233,8 +316,14 @@ static void do_step(RubatoEngine *engine, const ControlRecover *recover, uint64_
     case CONTROL_RECOVER_PROMOTE:
         servers_run(engine->servers, engine->n_servers, set_places, &promotion);
         break;
+    case CONTROL_RECOVER_OPEN:
+        open_step(engine, recover, text);
+        break;
+    case CONTROL_RECOVER_EXPECT:
+        expect_step(engine, recover);
+        break;
     default:
-        open_step(engine, recover);
+        servers_run(engine->servers, engine->n_servers, copy_parts, (void *)(uintptr_t)recover);
         break;
     }
     if (text->len > CONTROL_MAX_FILE) {

@@ -31,7 +31,9 @@ void rubato_engine_stats(const RubatoEngine *engine, RubatoEngineStats *stats)
                                   .packets_received = network.packets_received,
                                   .packets_resent = network.packets_resent,
                                   .bytes_sent = network.bytes_sent,
-                                  .bytes_received = network.bytes_received };
+                                  .bytes_received = network.bytes_received,
+                                  .new_replicas = atomic_load_explicit(&engine->n_new_replicas,
+                                                                       memory_order_relaxed) };
 }
 
 /* Finds a table and keeps it from being dropped; NULL with RUBATO_ERROR_NOT_FOUND. */

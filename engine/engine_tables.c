@@ -18,7 +18,7 @@ static bool is_here(const PartMap *map, uint32_t part, uint32_t server)
     bool is_here = part_map_server(map, part) == server;
 
     for (uint32_t i = 0; i < map->n_replicas; i++)
-        is_here = is_here || part_map_replicas(map, part)[i] == server;
+        is_here = is_here || part_map_replica(map, part, i) == server;
     return is_here;
 }
 
@@ -32,8 +32,12 @@ static void add_shard(Server *server, const Table *table, uint32_t part, RubatoS
         return;
     }
     server_add_shard(server, table->id, part, shard);
-    if (map->n_replicas > 0)
-        server_add_feed(server, table->id, part, part_map_replicas(map, part), map->n_replicas);
+    if (map->n_replicas == 0)
+        return;
+    g_autofree uint32_t *replicas = g_new(uint32_t, map->n_replicas);
+    for (uint32_t i = 0; i < map->n_replicas; i++)
+        replicas[i] = part_map_replica(map, part, i);
+    server_add_feed(server, table->id, part, replicas, map->n_replicas);
 }
 
 /* The shards of a server's parts. */

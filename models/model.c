@@ -295,12 +295,7 @@ void model_iterate(RubatoModel *model, RubatoRequest *request)
 
 /* ---- lost workers ---- */
 
-typedef struct {
-    uint32_t first, n; /* ranks */
-    uint64_t clock;    /* where they stood */
-} LostWorkers;
-
-static bool is_among(const LostWorkers *lost, uint32_t worker)
+static bool is_among(const ModelLoss *lost, uint32_t worker)
 {
     return worker - lost->first < lost->n;
 }
@@ -310,16 +305,16 @@ static bool knows_lost(const RubatoModel *model, uint32_t worker)
     bool knows = false;
 
     for (guint i = 0; model->lost != NULL && i < model->lost->len; i++)
-        knows = knows || is_among(&g_array_index(model->lost, LostWorkers, i), worker);
+        knows = knows || is_among(&g_array_index(model->lost, ModelLoss, i), worker);
     return knows;
 }
 
 static void lose_source(RubatoModel *model, uint32_t source, uint32_t first, uint32_t n)
 {
-    const LostWorkers lost = { first, n, progress_clock(model->progress, source) };
+    const ModelLoss lost = { first, n, progress_clock(model->progress, source) };
 
     if (model->lost == NULL)
-        model->lost = g_array_new(FALSE, FALSE, sizeof(LostWorkers));
+        model->lost = g_array_new(FALSE, FALSE, sizeof(ModelLoss));
     g_array_append_val(model->lost, lost);
     model_clock(model, source, RUBATO_CLOCK_RETIRED);
 }
@@ -341,10 +336,18 @@ void model_lose_workers(RubatoModel *model, uint32_t node, uint32_t first, uint3
         lose_source(model, node, first, n);
 }
 
+bool model_find_loss(const RubatoModel *model, uint32_t i, ModelLoss *loss)
+{
+    if (model->lost == NULL || i >= model->lost->len)
+        return false;
+    *loss = g_array_index(model->lost, ModelLoss, i);
+    return true;
+}
+
 bool model_is_of_lost(const RubatoModel *model, const RubatoRequest *kept)
 {
     for (guint i = 0; model->lost != NULL && i < model->lost->len; i++) {
-        const LostWorkers *const lost = &g_array_index(model->lost, LostWorkers, i);
+        const ModelLoss *const lost = &g_array_index(model->lost, ModelLoss, i);
 
         if (is_among(lost, kept->worker) && kept->clock >= lost->clock)
             return true;

@@ -88,6 +88,13 @@ void model_set_clocks(RubatoModel *model, uint64_t first, size_t n, const uint64
  * if the model still keeps it for later. Nothing, if they are lost already. */
 void model_lose_workers(RubatoModel *model, uint32_t node, uint32_t first, uint32_t n);
 
+/* What model_lose_workers has told: loss i of a model; false if there are no more. */
+typedef struct {
+    uint32_t first, n; /* ranks */
+    uint64_t clock;    /* where they stood */
+} ModelLoss;
+bool model_find_loss(const RubatoModel *model, uint32_t i, ModelLoss *loss);
+
 /* Whether a request that the model has kept is of a lost worker, and of a clock that the worker has
  * not ended. */
 bool model_is_of_lost(const RubatoModel *model, const RubatoRequest *kept);

@@ -51,7 +51,17 @@ void part_map_free(PartMap *map)
 void part_map_set_replicas(PartMap *map, uint32_t n, const uint32_t *servers)
 {
     map->n_replicas = n;
-    map->replicas = g_memdup2(servers, (size_t)map->n_parts * n * sizeof *servers);
+    map->replicas = g_new(_Atomic uint32_t, (size_t)map->n_parts *n);
+    for (size_t i = 0; i < (size_t)map->n_parts * n; i++)
+        atomic_init(&map->replicas[i], servers[i]);
+}
+
+void part_map_replace_replicas(PartMap *map, uint32_t part, uint32_t n, const uint32_t *servers)
+{
+    for (uint32_t i = 0; i < map->n_replicas; i++)
+        atomic_store_explicit(&map->replicas[(size_t)part * map->n_replicas + i],
+                              i < n ? servers[i] : part_map_server(map, part),
+                              memory_order_relaxed);
 }
 
 void part_map_join(PartMap *map, PartSender *sender)

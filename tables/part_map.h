@@ -36,10 +36,11 @@ enum {
 
 typedef struct {
     uint32_t n_parts;
-    uint32_t n_replicas;     /* of each part */
-    uint32_t *replicas;      /* servers of those of part p: from p × n_replicas on */
-    _Atomic uint32_t number; /* from 1 */
-    _Atomic uint32_t state;  /* PART_MAP_CLOSED, PART_MAP_FENCED */
+    uint32_t n_replicas;        /* of each part */
+    _Atomic uint32_t *replicas; /* servers of those of part p: from p × n_replicas on. That of its
+                                 * primary: there is one less */
+    _Atomic uint32_t number;    /* from 1 */
+    _Atomic uint32_t state;     /* PART_MAP_CLOSED, PART_MAP_FENCED */
     pthread_mutex_t lock;
     PartSender *senders;        /* guarded by lock */
     _Atomic uint32_t servers[]; /* by part; numbers over all nodes */
@@ -52,11 +53,16 @@ void part_map_free(PartMap *map);
 /* Each part has n replicas, on these servers. Before any other thread knows the map. */
 void part_map_set_replicas(PartMap *map, uint32_t n, const uint32_t *servers);
 
-/* The servers of a part's replicas. */
-static inline const uint32_t *part_map_replicas(const PartMap *map, uint32_t part)
+/* The server of replica i of a part. relaxed: what depends on it is in order through messages */
+static inline uint32_t part_map_replica(const PartMap *map, uint32_t part, uint32_t i)
 {
-    return map->replicas + (size_t)part * map->n_replicas;
+    return atomic_load_explicit(&map->replicas[(size_t)part * map->n_replicas + i],
+                                memory_order_relaxed);
 }
+
+/* The part has n replicas on these servers now, and no more than at first. Any thread, one at a
+ * time. */
+void part_map_replace_replicas(PartMap *map, uint32_t part, uint32_t n, const uint32_t *servers);
 
 /* The parts that have replicas: all of the map's, or none. */
 static inline uint32_t part_map_n_replicated(const PartMap *map)

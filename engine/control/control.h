@@ -64,6 +64,8 @@ typedef enum {
     CONTROL_RECOVER,   /* scheduler to node: do this step */
     CONTROL_RECOVERED, /* node to scheduler: it is done */
 
+    CONTROL_MADE, /* a server has made replicas for lost ones; the scheduler tells all */
+
     CONTROL_RUNS, /* a server runs a handler for long, or no longer; the scheduler tells all */
 
     /* A snapshot that one node asks for, and that the scheduler leads all nodes through. */
@@ -193,6 +195,8 @@ typedef enum {
     CONTROL_RECOVER_CLOSE,
     CONTROL_RECOVER_PROMOTE,
     CONTROL_RECOVER_OPEN,
+    CONTROL_RECOVER_EXPECT, /* if replicas are to be made: nodes make room for them, */
+    CONTROL_RECOVER_COPY,   /* and primaries begin to copy their parts */
     CONTROL_RECOVER_END,
 } ControlRecoverStep;
 
@@ -203,7 +207,9 @@ typedef struct {
     uint32_t node;     /* of a RECOVER: the number of the node that was lost last */
     const char *text;  /* of a CLOSE: how it was lost */
     const char *lines; /* of RECOVERED with CLOSE: the parts that the node has; of PROMOTE and OPEN:
-                        * where parts are from now on. See engine/control/place_text.h */
+                        * where parts are from now on; of RECOVERED with OPEN, by the scheduler's
+                        * node, and of EXPECT and COPY: where they are, and where replicas are to
+                        * be. See engine/control/place_text.h */
 } ControlRecover;
 
 /* SNAPSHOT_ASK, _STEP, _DONE, _END. */
@@ -327,6 +333,11 @@ typedef struct {
     const char *handler; /* its name; empty: none */
 } ControlRuns;
 
+typedef struct {
+    uint32_t server; /* its number in the run */
+    uint32_t n;      /* replicas */
+} ControlMade;
+
 /* A NULL text is sent as an empty one. After control_decode and control_copy no text is NULL. */
 typedef struct {
     ControlKind kind;
@@ -361,6 +372,7 @@ typedef struct {
         ControlSnapshot snapshot;
         ControlAnnounce announce;
         ControlPlace place;
+        ControlMade made;
         ControlRuns runs;
     };
 

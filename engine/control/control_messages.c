@@ -61,6 +61,7 @@ static const ControlMember waits[] = {
     MEMBER(UINT64, waits.round),    MEMBER(UINT32, waits.table),     MEMBER(UINT64, waits.clock),
     MEMBER(TEXT, waits.table_name), MEMBER(LINES, waits.own_clocks), END
 };
+static const ControlMember made[] = { MEMBER(UINT32, made.server), MEMBER(UINT32, made.n), END };
 static const ControlMember runs[] = { MEMBER(UINT32, runs.server), MEMBER(TEXT, runs.handler),
                                       END };
 static const ControlMember reader[] = { MEMBER(EPOCH, reader.epoch),
@@ -194,6 +195,11 @@ const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
                        .senders = CONTROL_SENDER_NODE | CONTROL_SENDER_SCHEDULER,
                        .to_scheduler = scheduler_hears_beat },
 
+    [CONTROL_MADE] = { .name = "MADE",
+                       .senders = CONTROL_SENDER_NODE | CONTROL_SENDER_SCHEDULER,
+                       .members = made,
+                       .to_scheduler = scheduler_hears_made,
+                       .to_node = node_hears_made },
     [CONTROL_RUNS] = { .name = "RUNS",
                        .senders = CONTROL_SENDER_NODE | CONTROL_SENDER_SCHEDULER,
                        .members = runs,

@@ -208,6 +208,12 @@ void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *cont
     engine_recover(engine, control);
 }
 
+void node_hears_made(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    (void)from;
+    atomic_fetch_add_explicit(&engine->n_new_replicas, control->made.n, memory_order_relaxed);
+}
+
 void node_hears_snapshot_step(RubatoEngine *engine, uint32_t from, const Control *control)
 {
     const ControlSnapshot *const step = &control->snapshot;

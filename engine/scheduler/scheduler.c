@@ -149,6 +149,13 @@ bool scheduler_hears_beat(Scheduler *scheduler, uint32_t node, const Control *be
     return true;
 }
 
+bool scheduler_hears_made(Scheduler *scheduler, uint32_t node, const Control *made)
+{
+    (void)node;
+    scheduler_send_all(scheduler, made);
+    return true;
+}
+
 bool scheduler_hears_runs(Scheduler *scheduler, uint32_t node, const Control *runs)
 {
     (void)node;

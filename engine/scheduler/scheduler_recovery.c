@@ -5,6 +5,10 @@
  * The parts are not known here. Nodes tell in CLOSE which ones they have; the scheduler's own node
  * also tells which ones there are. A part that no live node has is lost, and with it the run.
  *
+ * In OPEN that node tells where replicas are to be made, in the place of lost ones: it knows the
+ * tables, and what servers have room for. Then EXPECT and COPY follow. The copies are made after
+ * that, while calls go on; if a node is lost meanwhile, those that are not whole are dropped.
+ *
  * Runs as scheduler.h says. */
 #include "engine/control/place_text.h"
 #include "engine/scheduler/scheduler_state.h"
@@ -31,7 +35,7 @@ struct Recovery {
     bool *done;        /* by node number: this step */
     GArray *found;     /* of Found */
     GHashTable *index; /* where a part is in it: by table and part */
-    char *places;      /* what follows from it */
+    char *places;      /* what follows from it; once maps are open, with replicas to be made */
     int64_t since_ms;
 };
 
@@ -112,6 +116,16 @@ static bool are_readable(const char *lines)
     return true;
 }
 
+static bool are_places(const char *lines)
+{
+    PlaceSet set;
+
+    while (*lines != '\0')
+        if (!place_text_read_set(&lines, &set))
+            return false;
+    return true;
+}
+
 static void note_found(Recovery *recovery, const char *lines)
 {
     PlaceFound told;
@@ -176,6 +190,12 @@ static void give_up(Scheduler *scheduler, const char *why)
     scheduler_doom(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
 }
 
+static void end_recovery(Scheduler *scheduler)
+{
+    scheduler->recovers = false;
+    collectives_go_on(scheduler);
+}
+
 static void end_step(Scheduler *scheduler)
 {
     Recovery *const recovery = scheduler->recovery;
@@ -201,10 +221,19 @@ static void end_step(Scheduler *scheduler)
         break;
     case CONTROL_RECOVER_PROMOTE:
         send_step(scheduler, CONTROL_RECOVER_OPEN);
+        g_clear_pointer(&recovery->places, g_free);
+        break;
+    case CONTROL_RECOVER_OPEN:
+        if (recovery->places != NULL)
+            send_step(scheduler, CONTROL_RECOVER_EXPECT);
+        else
+            end_recovery(scheduler);
+        break;
+    case CONTROL_RECOVER_EXPECT:
+        send_step(scheduler, CONTROL_RECOVER_COPY);
         break;
     default:
-        scheduler->recovers = false;
-        collectives_go_on(scheduler);
+        end_recovery(scheduler);
         break;
     }
 }
@@ -236,6 +265,11 @@ bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *con
         if (!are_readable(told->lines)) /* nothing of it counts */
             return false;
         note_found(recovery, told->lines);
+    }
+    if (told->step == CONTROL_RECOVER_OPEN && told->lines != NULL && told->lines[0] != '\0') {
+        if (node != scheduler->config.self || !are_places(told->lines))
+            return false;
+        recovery->places = g_strdup(told->lines);
     }
     recovery->done[node] = true;
     recovery_check(scheduler);

@@ -196,6 +196,7 @@ ControlStep snapshot_step_after(ControlStep step, bool failed);
 /* Messages about the node itself, and about the run. Each function with a node and a Control
  * handles a message of that node, and returns whether it made sense. */
 bool scheduler_hears_beat(Scheduler *scheduler, uint32_t node, const Control *control);
+bool scheduler_hears_made(Scheduler *scheduler, uint32_t node, const Control *control);
 bool scheduler_hears_runs(Scheduler *scheduler, uint32_t node, const Control *control);
 bool scheduler_hears_interrupt(Scheduler *scheduler, uint32_t node, const Control *control);
 bool scheduler_hears_stop(Scheduler *scheduler, uint32_t node, const Control *control);

@@ -21,13 +21,31 @@ static FedReplica *find_replica(ReplicaFeed *feed, uint32_t server)
     return NULL;
 }
 
-bool replica_feed_add(ReplicaFeed *feed, uint32_t server, uint64_t has)
+static bool add_replica(ReplicaFeed *feed, const FedReplica *replica)
 {
-    if (feed->n_replicas == REPLICA_FEED_MOST || find_replica(feed, server) != NULL ||
-        has > feed->n_inputs)
+    if (feed->n_replicas == REPLICA_FEED_MOST || find_replica(feed, replica->server) != NULL ||
+        replica->has > feed->n_inputs)
         return false;
-    feed->replicas[feed->n_replicas++] = (FedReplica){ .server = server, .has = has };
+    feed->replicas[feed->n_replicas++] = *replica;
     return true;
+}
+
+bool replica_feed_add(ReplicaFeed *feed, uint32_t server, uint32_t made, uint64_t has)
+{
+    return add_replica(feed,
+                       &(FedReplica){ .server = server, .made = made, .counts = true, .has = has });
+}
+
+bool replica_feed_add_copy(ReplicaFeed *feed, uint32_t server, uint32_t made)
+{
+    return add_replica(feed, &(FedReplica){ .server = server, .made = made });
+}
+
+const FedReplica *replica_feed_find(const ReplicaFeed *feed, uint32_t server, uint32_t made)
+{
+    const FedReplica *const replica = find_replica((ReplicaFeed *)(uintptr_t)feed, server);
+
+    return replica != NULL && replica->made == made ? replica : NULL;
 }
 
 uint64_t replica_feed_safe(const ReplicaFeed *feed)
@@ -35,7 +53,8 @@ uint64_t replica_feed_safe(const ReplicaFeed *feed)
     uint64_t safe = feed->n_inputs;
 
     for (uint32_t i = 0; i < feed->n_replicas; i++)
-        safe = MIN(safe, feed->replicas[i].has);
+        if (feed->replicas[i].counts)
+            safe = MIN(safe, feed->replicas[i].has);
     return safe;
 }
 
@@ -53,6 +72,14 @@ static HeldAnswer *release(ReplicaFeed *feed)
         return NULL;
     last->next = NULL;
     return first;
+}
+
+void replica_feed_hears_whole(ReplicaFeed *feed, uint32_t server, uint32_t made)
+{
+    FedReplica *const replica = find_replica(feed, server);
+
+    if (replica != NULL && replica->made == made && replica->counts)
+        replica->is_whole = true;
 }
 
 HeldAnswer *replica_feed_drop(ReplicaFeed *feed, uint32_t server)
@@ -79,18 +106,23 @@ bool replica_feed_hold(ReplicaFeed *feed, HeldAnswer *answer)
     return true;
 }
 
-bool replica_feed_hears(ReplicaFeed *feed, uint32_t server, uint64_t has, HeldAnswer **released)
+PositionVerdict replica_feed_hears(ReplicaFeed *feed, uint32_t server, uint32_t made, uint64_t has,
+                                   HeldAnswer **released)
 {
     FedReplica *const replica = find_replica(feed, server);
+    const bool counted = replica != NULL && replica->counts;
 
     *released = NULL;
-    if (replica == NULL || has > feed->n_inputs)
-        return false;
-    if (has <= replica->has)
-        return true;
-    replica->has = has;
-    *released = release(feed);
-    return true;
+    if (has > feed->n_inputs)
+        return POSITION_WRONG;
+    if (replica == NULL || replica->made != made)
+        return POSITION_HEARD;
+    replica->counts = true;
+    if (has > replica->has) {
+        replica->has = has;
+        *released = release(feed);
+    }
+    return counted ? POSITION_HEARD : POSITION_COUNTS;
 }
 
 HeldAnswer *replica_feed_take_held(ReplicaFeed *feed)

@@ -23,6 +23,10 @@ struct HeldAnswer {
 
 typedef struct {
     uint32_t server; /* its number */
+    uint32_t made;   /* the number of the map by which it follows this primary; 0: the table's
+                      * first one */
+    bool counts;     /* answers wait for it. false: it is being made */
+    bool is_whole;   /* of one that is made: it knows that it counts, and can become a primary */
     uint64_t has;    /* its position: inputs up to this number */
 } FedReplica;
 
@@ -38,7 +42,17 @@ void replica_feed_init(ReplicaFeed *feed, uint64_t n_inputs);
 
 /* A replica which has inputs up to number `has`; the caller passes the rest on to it. False: there
  * is one on that server, or there are too many. */
-bool replica_feed_add(ReplicaFeed *feed, uint32_t server, uint64_t has);
+bool replica_feed_add(ReplicaFeed *feed, uint32_t server, uint32_t made, uint64_t has);
+
+/* A replica that is being made: the caller has sent it what the part has now, and passes all later
+ * inputs on to it. No answer waits for it before its first position. */
+bool replica_feed_add_copy(ReplicaFeed *feed, uint32_t server, uint32_t made);
+
+/* NULL: there is none of that server and map. */
+const FedReplica *replica_feed_find(const ReplicaFeed *feed, uint32_t server, uint32_t made);
+
+/* A replica that was made says that it knows that it counts. */
+void replica_feed_hears_whole(ReplicaFeed *feed, uint32_t server, uint32_t made);
 
 /* The map has this replica no more. Returns the answers that need not wait any longer. */
 HeldAnswer *replica_feed_drop(ReplicaFeed *feed, uint32_t server);
@@ -49,16 +63,22 @@ static inline uint64_t replica_feed_count(ReplicaFeed *feed)
     return ++feed->n_inputs;
 }
 
-/* Up to which input every replica has them. */
+/* Up to which input every replica that counts has them. */
 uint64_t replica_feed_safe(const ReplicaFeed *feed);
 
 /* An answer that acknowledges or shows what the part has now. True: it waits, and the caller may
  * not touch it. False: it may leave at once. */
 bool replica_feed_hold(ReplicaFeed *feed, HeldAnswer *answer);
 
-/* A replica says its position. *released: the answers that may leave now, oldest first. False: it
- * makes no sense, as there is no such replica, or there are not so many inputs. */
-bool replica_feed_hears(ReplicaFeed *feed, uint32_t server, uint64_t has, HeldAnswer **released);
+typedef enum {
+    POSITION_HEARD,  /* or it comes from a replica that is given up */
+    POSITION_COUNTS, /* it is the first one of a replica that was made: now answers wait for it */
+    POSITION_WRONG,  /* it makes no sense: there are not so many inputs */
+} PositionVerdict;
+
+/* A replica says its position. *released: the answers that may leave now, oldest first. */
+PositionVerdict replica_feed_hears(ReplicaFeed *feed, uint32_t server, uint32_t made, uint64_t has,
+                                   HeldAnswer **released);
 
 /* All answers that wait; they are the caller's now. The second function puts some of them back, in
  * their order. */

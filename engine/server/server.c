@@ -4,7 +4,7 @@
  * Threads: see the header. */
 #include "engine/server/server.h"
 
-#include "engine/server/server_private.h"
+#include "engine/server/server_copies.h"
 
 void server_init(Server *server, uint32_t number, PostOffice *office,
                  void (*fail_task)(void *user, uint32_t epoch, int code, const char *text),
@@ -17,10 +17,12 @@ void server_init(Server *server, uint32_t number, PostOffice *office,
     server->tables = g_ptr_array_new();
     server->bindings = g_array_new(FALSE, FALSE, sizeof(Binding));
     server->n_refused = 0;
+    server->copies = NULL;
     server->fail_task = fail_task;
     server->user = user;
     server->no_numbers = NULL;
     server->home = NULL;
+    server->tell_made = NULL;
     server->arrival = (Arrival){ 0 };
     server->sweeps = (SweepPace){ .now_us = g_get_monotonic_time };
     server->starved = false;
@@ -51,6 +53,7 @@ void server_stop(Server *server)
 void server_clear(Server *server)
 {
     server_drop_arrival(server);
+    server_forget_copies(server);
     for (guint i = 0; i < server->tables->len; i++)
         server_drop_table(server, i);
     g_ptr_array_unref(server->tables);

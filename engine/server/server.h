@@ -44,6 +44,8 @@ struct Server {
     PostOffice *office;
     void (*fail_task)(void *user, uint32_t epoch, int code, const char *text); /* RubatoError */
     void *user;
+    void (*tell_made)(void *user, uint32_t server, uint32_t n); /* it has made n replicas; set
+                                                                 * before the start, or NULL */
     NoNumbers *no_numbers;  /* of the node; set before the start. NULL: they are not logged */
     const MemoryHome *home; /* of its shards' rows; set before the start. NULL: none */
 
@@ -51,7 +53,8 @@ struct Server {
     GPtrArray *tables; /* of ServerTable, by table id; NULL: dropped */
     GArray *bindings;  /* of Binding: the models of running tasks */
     uint64_t n_refused;
-    Arrival arrival;       /* its models are in the bindings */
+    struct ServerCopies *copies; /* replicas that its parts are to get; NULL: none */
+    Arrival arrival;             /* its models are in the bindings */
     bool starved;          /* the present request failed for lack of memory, or for the complaint */
     char *complaint;       /* a kept request failed, and why; NULL: none has */
     GArray *partial_calls; /* of handlers: see server_handlers.c; NULL until there are any */
@@ -106,6 +109,9 @@ void server_add_replica(Server *server, uint32_t table, uint32_t part, uint32_t 
 /* A replica's rows, and the number of inputs that it has had; NULL: it is not here. */
 RubatoShard *server_find_replica(const Server *server, uint32_t table, uint32_t part,
                                  uint64_t *position);
+
+/* Whether the part, or a replica of it, is here, or is expected. */
+bool server_has_part(const Server *server, uint32_t table, uint32_t part);
 
 /* NULL: the part is not here. */
 RubatoShard *server_find_shard(const Server *server, uint32_t table, uint32_t part);

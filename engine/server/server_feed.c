@@ -40,7 +40,7 @@ FedPart *fed_part_new(const Server *server, uint32_t table, uint32_t part, const
     fed->map = 1;
     replica_feed_init(&fed->feed, 0);
     for (uint32_t i = 0; i < n; i++)
-        replica_feed_add(&fed->feed, replicas[i], 0);
+        replica_feed_add(&fed->feed, replicas[i], 0, 0);
     fed->had = input_sequences_new(server->office->n_nodes);
     return fed;
 }
@@ -130,6 +130,30 @@ void server_empty_fed(Server *server, const BoundPart *part)
     }
 }
 
+/* A replica that cannot be made is none. */
+static PositionVerdict hear(Server *server, FedPart *fed, const Message *message,
+                            HeldAnswer **released)
+{
+    const uint32_t replica = message->request.worker, made = (uint32_t)message->request.clock;
+    const FedReplica *const found = replica_feed_find(&fed->feed, replica, made);
+
+    if (message->number != POSITION_GIVEN_UP && message->number != POSITION_WHOLE)
+        return replica_feed_hears(&fed->feed, replica, made, message->number, released);
+    *released = NULL;
+    if (message->number == POSITION_WHOLE)
+        replica_feed_hears_whole(&fed->feed, replica, made);
+    else if (found != NULL && !found->counts)
+        release(server, replica_feed_drop(&fed->feed, replica));
+    return POSITION_HEARD;
+}
+
+/* All that has been acknowledged, or shown, without this replica is under way to it already, in
+ * front of this. Whatever is from now on waits for it. */
+static void tell_whole(Server *server, const FedPart *fed, uint32_t replica)
+{
+    server_push_input(server, fed, replica, &(Message){ .number = 0 }, FEED_WHOLE);
+}
+
 void server_take_position(Server *server, Message *message)
 {
     const uint32_t replica = message->request.worker;
@@ -137,24 +161,45 @@ void server_take_position(Server *server, Message *message)
     FedPart *fed =
         table != NULL && message->part < table->n_parts ? table->parts[message->part].fed : NULL;
     HeldAnswer *released;
+    PositionVerdict verdict;
 
     if (fed == NULL ||
         fed->feed.n_replicas == 0) { /* the table was dropped, or the run has ended */
         server_answer(server, message, CALL_OK);
         return;
     }
-    if (replica >= server->office->n_servers ||
+    if (replica >= server->office->n_servers || replica == server->number ||
         server->office->servers[replica].node != message->node ||
-        !replica_feed_hears(&fed->feed, replica, message->number, &released)) {
+        (verdict = hear(server, fed, message, &released)) == POSITION_WRONG) {
         server_refuse(server, message, "a position of a replica that makes no sense");
         return;
     }
     server_answer(server, message, CALL_OK);
+    if (verdict == POSITION_COUNTS)
+        tell_whole(server, fed, replica);
     if (released != NULL)
         release(server, released);
 }
 
 /* ---- inputs ---- */
+
+void server_push_input(Server *server, const FedPart *fed, uint32_t replica, Message *input,
+                       uint8_t kind)
+{
+    PostOffice *const office = server->office;
+
+    input->kind = MESSAGE_FEED;
+    input->fed_kind = kind;
+    input->table = fed->table;
+    input->part = fed->part;
+    input->node = office->self;
+    input->server = replica;
+    if (!post_office_push(office, input))
+        g_error("no memory to pass an input on to server %u, which has a replica of a part; "
+                "the node ends here",
+                replica);
+    network_flush_soon(office->network, office->servers[replica].node);
+}
 
 /* What a worker of this node has sent to a part of this node has no number. It is not sent again:
  * if the part is lost, so is the worker. */
@@ -165,22 +210,9 @@ bool server_has_not_had(InputSequences *had, uint32_t sender, const Message *mes
 
 static void pass_on(Server *server, FedPart *fed, Message *input, MessageKind kind)
 {
-    PostOffice *office = server->office;
-
-    input->kind = MESSAGE_FEED;
-    input->fed_kind = (uint8_t)kind;
-    input->table = fed->table;
-    input->part = fed->part;
-    input->node = office->self;
     input->number = replica_feed_count(&fed->feed);
-    for (uint32_t i = 0; i < fed->feed.n_replicas; i++) {
-        input->server = fed->feed.replicas[i].server;
-        if (!post_office_push(office, input))
-            g_error("no memory to pass an input on to server %u, which has a replica of a part; "
-                    "the node ends here",
-                    input->server);
-        network_flush_soon(office->network, office->servers[input->server].node);
-    }
+    for (uint32_t i = 0; i < fed->feed.n_replicas; i++)
+        server_push_input(server, fed, fed->feed.replicas[i].server, input, (uint8_t)kind);
 }
 
 static void check_memory(const Server *server)
@@ -288,6 +320,24 @@ void server_feed_past_models(Server *server, FedPart *fed, RubatoShard *shard,
 
     of_node.request.clock = message->node; /* whose sequence numbers it has */
     feed_pieces(server, fed, shard, &of_node, message->kind, apply, &to);
+}
+
+void server_feed_task_to(Server *server, const FedPart *fed, uint32_t replica, const FedTask *task)
+{
+    Message input = { .epoch = task->epoch,
+                      .row_bytes = sizeof *task->workers_of,
+                      .request = { .worker = task->n_workers,
+                                   .keys = { .n = task->n_nodes },
+                                   .input = task->workers_of } };
+
+    server_push_input(server, fed, replica, &input, FEED_TASK);
+}
+
+void server_feed_task(Server *server, const FedPart *fed, const FedTask *task)
+{
+    for (uint32_t i = 0; i < fed->feed.n_replicas; i++)
+        if (fed->feed.replicas[i].made > 0)
+            server_feed_task_to(server, fed, fed->feed.replicas[i].server, task);
 }
 
 /* ---- the end of a task, of a table, of the run ---- */

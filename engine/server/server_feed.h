@@ -38,6 +38,22 @@ void server_answer_fed(Server *server, FedPart *fed, Message *message, CallStatu
 /* As server_empty_outbox. */
 void server_empty_fed(Server *server, const BoundPart *part);
 
+/* Sends an input, or what makes a replica, to one replica: behind all that it was sent before. A
+ * node without memory for that ends. input->number is set. */
+void server_push_input(Server *server, const FedPart *fed, uint32_t replica, Message *input,
+                       uint8_t kind);
+
+/* A task, as a replica must know it that did not see it begin. */
+typedef struct {
+    uint32_t epoch, n_workers;
+    uint32_t n_nodes;
+    const uint32_t *workers_of;
+} FedTask;
+
+/* Tells a task to a replica; or one that begins, to all that do not see it begin by themselves. */
+void server_feed_task_to(Server *server, const FedPart *fed, uint32_t replica, const FedTask *task);
+void server_feed_task(Server *server, const FedPart *fed, const FedTask *task);
+
 /* The inputs of a part in a task: each goes to the replicas and to the model. An Add, or the Add of
  * an Add and Get, does not come to the outbox. */
 void server_feed_add(Server *server, const BoundPart *part, const Message *message);

@@ -7,6 +7,8 @@
  *
  * Thread: the server's owner. */
 #include "engine/server/request_ops.h"
+#include "engine/server/server_copied.h"
+#include "engine/server/server_copies.h"
 #include "engine/server/server_feed.h"
 #include "engine/server/server_private.h"
 #include "engine/server/server_replicas.h"
@@ -385,10 +387,13 @@ static bool handle_without_table(Server *server, Message *message)
         message->invoke(message, server);
         break;
     case MESSAGE_FEED:
-        server_take_input(server, message);
+        if (!server_take_of_copy(server, message))
+            server_take_input(server, message);
         return true;
     case MESSAGE_POSITION:
         server_take_position(server, message);
+        if (G_UNLIKELY(server->copies != NULL))
+            server_make_copies(server);
         return true;
     default:
         if (!request_ops[message->kind]->is_empty)

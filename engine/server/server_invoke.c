@@ -3,6 +3,7 @@
  * Threads: any that is not a server's owner. */
 #include "engine/server/server.h"
 
+#include "engine/server/server_copies.h"
 #include "engine/server/server_feed.h"
 
 typedef struct {
@@ -44,6 +45,7 @@ void servers_post(Server *servers, uint32_t n, void (*function)(Server *server, 
 static void end_feeds(Message *message, void *server)
 {
     (void)message;
+    server_forget_copies(server);
     server_end_feeds(server);
 }
 

@@ -10,6 +10,9 @@
  *   server_feed.c    a part with replicas, on its primary
  *   server_replicas.c  a replica
  *   server_promote.c  a replica becomes the primary, and what others do then
+ *   server_copies.c  a primary makes replicas in the place of lost ones
+ *   server_copied.c  a replica that is made
+ *   part_state.c     what a part has, as requests
  *   replica_feed.c   what the two know of each other
  *   server_tables.c  its shards, the models of tasks, answers
  *   server_invoke.c  functions as the owner

@@ -8,11 +8,15 @@
  * Thread: the server's owner. */
 #include "engine/server/server_promote.h"
 
+#include <rubato/error.h>
+
+#include "engine/server/server_copies.h"
 #include "engine/server/server_feed.h"
 #include "engine/server/server_replicas.h"
 
 void server_leave_node(Server *server, uint32_t node)
 {
+    server_forget_copies(server);
     for (guint i = 0; i < server->tables->len; i++) {
         const ServerTable *table = server_find_table(server, i);
 
@@ -66,7 +70,7 @@ void server_list_parts(const Server *server, uint32_t number, GArray *parts)
                                 .is_primary = replica == NULL,
                                 .position = replica == NULL ? 0 : replica->position };
 
-        if (replica != NULL || table->parts[part].shard != NULL)
+        if (replica == NULL ? table->parts[part].shard != NULL : replica->stage == REPLICA_WHOLE)
             g_array_append_val(parts, held);
     }
 }
@@ -88,6 +92,24 @@ static void bind_model(Server *server, FedPart *fed, RubatoShard *shard,
         &(BoundPart){ .shard = shard, .model = of_task->model, .fed = fed, .had = of_task->had });
 }
 
+/* A task that its primary told after the part's last input, or did not come to tell. */
+static void bind_fresh(Server *server, FedPart *fed, RubatoShard *shard, Binding *binding)
+{
+    BoundPart bound = { .shard = shard, .fed = fed };
+
+    bound.had = input_sequences_new(binding->setup.n_workers);
+    if (bound.had != NULL)
+        bound.model = server_begin_model(server, binding, shard, NULL);
+    if (bound.model != NULL) {
+        server_bind_part(binding, fed->part, &bound);
+        return;
+    }
+    g_free(bound.had);
+    if (server->fail_task != NULL)
+        server->fail_task(server->user, binding->epoch, RUBATO_ERROR_MEMORY,
+                          "no memory for what a task has on a part with another primary");
+}
+
 static void promote(Server *server, const PartPlace *place)
 {
     ServerTable *const table = server_find_table(server, place->table);
@@ -99,11 +121,17 @@ static void promote(Server *server, const PartPlace *place)
     g_free(fed->had);
     fed->had = g_steal_pointer(&replica->had);
     for (uint32_t i = 0; i < place->n_replicas; i++)
-        replica_feed_add(&fed->feed, place->replicas[i], replica->position);
+        replica_feed_add(&fed->feed, place->replicas[i], place->map, replica->position);
     table->parts[place->part].fed = fed;
     server_add_shard(server, place->table, place->part, replica->shard);
     for (guint i = 0; i < replica->models->len; i++)
         bind_model(server, fed, replica->shard, &g_array_index(replica->models, ReplicaModel, i));
+    for (guint i = 0; i < server->bindings->len && replica->made > 0; i++) {
+        Binding *const binding = &g_array_index(server->bindings, Binding, i);
+
+        if (binding->table == place->table && binding->parts[place->part].model == NULL)
+            bind_fresh(server, fed, replica->shard, binding);
+    }
     g_array_set_size(replica->models, 0);
     replica->shard = NULL;
     replica_free(replica);
@@ -118,6 +146,8 @@ static void follow(Server *server, const PartPlace *place)
 
     for (uint32_t i = 0; i < place->n_replicas; i++)
         if (place->replicas[i] == server->number) {
+            if (replica->primary != place->primary)
+                replica->made = place->map;
             replica->primary = place->primary;
             replica->is_deaf = false;
             server_tell_position(server, replica);

@@ -48,7 +48,7 @@ void replica_free(Replica *replica)
     g_free(replica);
 }
 
-static Replica *find_replica(const Server *server, uint32_t table, uint32_t part)
+Replica *server_replica(const Server *server, uint32_t table, uint32_t part)
 {
     const ServerTable *found = server_find_table(server, table);
 
@@ -62,8 +62,7 @@ void replica_begin_task(Replica *replica, const ReplicaModel *model)
     g_array_append_vals(replica->models, model, 1);
 }
 
-/* What there is of a task; all NULL: nothing. */
-static ReplicaModel find_model(const Replica *replica, uint32_t epoch)
+ReplicaModel replica_find_model(const Replica *replica, uint32_t epoch)
 {
     for (guint i = 0; i < replica->models->len; i++)
         if (g_array_index(replica->models, ReplicaModel, i).epoch == epoch)
@@ -82,8 +81,7 @@ void replica_end_task(Replica *replica, uint32_t epoch)
 
 /* ---- inputs ---- */
 
-/* Whether it comes from the node of the primary that this server knows of. */
-static bool is_from_primary(const Server *server, const Replica *replica, const Message *message)
+bool replica_is_from_primary(const Server *server, const Replica *replica, const Message *message)
 {
     return message->node == server->office->servers[replica->primary].node;
 }
@@ -101,7 +99,7 @@ static bool check_input(Server *server, const Replica *replica, Message *message
     const bool is_of_task =
         kind == MESSAGE_CLOCK || message->fed_kind == FEED_LOSS || kind == FEED_END;
 
-    if (is_from_primary(server, replica, message) == replica->is_deaf ||
+    if (replica_is_from_primary(server, replica, message) == replica->is_deaf ||
         (!is_of_task && (ops == NULL || !ops->is_input)) ||
         (is_of_task && (message->request.keys.n > 0 || message->input_bytes > 0)) ||
         (message->epoch != 0 && kind != FEED_END && model == NULL) ||
@@ -158,7 +156,7 @@ static bool is_next(Replica *replica, const ReplicaModel *of_task, const Message
 
 static void take(Server *server, Replica *replica, Message *message)
 {
-    const ReplicaModel of_task = find_model(replica, message->epoch);
+    const ReplicaModel of_task = replica_find_model(replica, message->epoch);
     RubatoModel *const model = of_task.model;
 
     if (!check_input(server, replica, message, model))
@@ -180,7 +178,7 @@ static bool more_follow(const Server *server, const Replica *replica)
     const Message *const next = server->actor.taken;
 
     return next != NULL && server->actor.taken_high == NULL && next->kind == MESSAGE_FEED &&
-           next->table == replica->table && next->part == replica->part;
+           next->table == replica->table && next->part == replica->part && next->number != 0;
 }
 
 void server_tell_position(const Server *server, const Replica *replica)
@@ -190,7 +188,7 @@ void server_tell_position(const Server *server, const Replica *replica)
                                .part = replica->part,
                                .server = replica->primary,
                                .number = replica->position,
-                               .request = { .worker = server->number } };
+                               .request = { .worker = server->number, .clock = replica->made } };
 
     if (!post_office_push(server->office, &position))
         g_error("no memory for a message without keys or rows; the node ends here");
@@ -198,10 +196,10 @@ void server_tell_position(const Server *server, const Replica *replica)
 
 void server_take_input(Server *server, Message *message)
 {
-    Replica *const replica = find_replica(server, message->table, message->part);
+    Replica *const replica = server_replica(server, message->table, message->part);
 
     if (replica == NULL || /* of a table that has been dropped */
-        (replica->is_deaf && is_from_primary(server, replica, message))) {
+        (replica->is_deaf && replica_is_from_primary(server, replica, message))) {
         server_answer(server, message, CALL_OK);
         return;
     }
@@ -212,9 +210,9 @@ void server_take_input(Server *server, Message *message)
 
 size_t server_find_input_work(const Server *server, const Message *message)
 {
-    const Replica *const replica = find_replica(server, message->table, message->part);
+    const Replica *const replica = server_replica(server, message->table, message->part);
     const RubatoModel *const model =
-        replica == NULL ? NULL : find_model(replica, message->epoch).model;
+        replica == NULL ? NULL : replica_find_model(replica, message->epoch).model;
 
     return model == NULL ? 0 : model_n_held(model) * shard_n_values(replica->shard);
 }

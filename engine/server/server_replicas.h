@@ -14,9 +14,20 @@ typedef struct {
     InputSequences *had; /* by worker */
 } ReplicaModel;
 
+typedef enum {
+    REPLICA_WHOLE,    /* it has what was acknowledged */
+    REPLICA_EXPECTED, /* it has nothing yet, and takes in nothing but the begin of its image */
+    REPLICA_COMING,   /* it has a part of its image */
+    REPLICA_FOLLOWS,  /* it has its image and later inputs, and does not know yet that it counts */
+    REPLICA_GIVEN_UP, /* there was no memory for it */
+} ReplicaStage;
+
 struct Replica {
     uint32_t table, part;
     uint32_t primary; /* a server's number */
+    ReplicaStage stage;
+    uint32_t made; /* the number of the map by which it follows this primary; 0: since its table
+                    * was made. Then it sees tasks begin; later its primary tells them */
     RubatoShard *shard;
     GArray *models;      /* of ReplicaModel */
     uint64_t position;   /* it has had the inputs up to this number */
@@ -31,11 +42,20 @@ Replica *replica_new(const Server *server, uint32_t table, uint32_t part, uint32
 /* NULL is allowed. */
 void replica_free(Replica *replica);
 
+/* The replica of a part that is here; NULL: none. */
+Replica *server_replica(const Server *server, uint32_t table, uint32_t part);
+
 /* Takes over the model of a task; ends those of a task. */
 void replica_begin_task(Replica *replica, const ReplicaModel *model);
 void replica_end_task(Replica *replica, uint32_t epoch);
 
-/* A MESSAGE_FEED. */
+/* What there is of a task; all NULL: nothing. */
+ReplicaModel replica_find_model(const Replica *replica, uint32_t epoch);
+
+/* Whether a message comes from the node of the primary that this server knows of. */
+bool replica_is_from_primary(const Server *server, const Replica *replica, const Message *message);
+
+/* A MESSAGE_FEED with a number. */
 void server_take_input(Server *server, Message *message);
 
 /* Tells the primary up to which input the replica has had all. */

@@ -157,6 +157,14 @@ RubatoShard *server_find_replica(const Server *server, uint32_t table, uint32_t 
     return replica->shard;
 }
 
+bool server_has_part(const Server *server, uint32_t table, uint32_t part)
+{
+    const ServerTable *const found = server_find_table(server, table);
+
+    return found != NULL && part < found->n_parts &&
+           (found->parts[part].shard != NULL || found->parts[part].replica != NULL);
+}
+
 void server_drop_table(Server *server, uint32_t table)
 {
     ServerTable *dropped = server_find_table(server, table);
@@ -320,15 +328,21 @@ static bool begin_replica(Server *server, const Binding *binding, Replica *repli
     return true;
 }
 
+/* Whether a replica sees tasks begin by itself; to others its primary tells them. */
+static bool sees_tasks(const Replica *replica)
+{
+    return replica != NULL && replica->made == 0;
+}
+
 /* The models of the replicas that are here. False: there is no memory for one. */
 static bool begin_replicas(Server *server, const Binding *binding, const ServerTable *table,
                            GError **error)
 {
     for (uint32_t part = 0; part < table->n_parts; part++)
-        if (table->parts[part].replica != NULL &&
+        if (sees_tasks(table->parts[part].replica) &&
             !begin_replica(server, binding, table->parts[part].replica, error)) {
             for (uint32_t i = 0; i < part; i++)
-                if (table->parts[i].replica != NULL)
+                if (sees_tasks(table->parts[i].replica))
                     replica_end_task(table->parts[i].replica, binding->epoch);
             return false;
         }
@@ -344,6 +358,10 @@ static bool begin_part(Server *server, const Binding *binding, BoundPart *part, 
     part->had = begin_sequences(binding, error);
     if (part->had == NULL)
         server_end_model(server, g_steal_pointer(&part->model));
+    else
+        server_feed_task(server, part->fed,
+                         &(FedTask){ binding->epoch, binding->setup.n_workers, binding->n_nodes,
+                                     binding->workers_of });
     return part->had != NULL;
 }
 

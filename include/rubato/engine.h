@@ -283,6 +283,8 @@ typedef struct {
     uint64_t packets_sent, packets_received; /* each counted once; acknowledgements too */
     uint64_t packets_resent;
     uint64_t bytes_sent, bytes_received; /* of those packets, with their headers */
+    uint64_t new_replicas; /* of parts, that servers of all nodes have made in the place of lost
+                            * ones */
 } RubatoEngineStats;
 
 /* Counts so far. A task's function or a callback may make this call, too. */

@@ -76,6 +76,24 @@ enum {
 #define FEED_END 0
 #define FEED_LOSS 255
 
+/* What makes a replica, and has no number: it goes to that replica alone. The clock of those with a
+ * map is the number of the map by which it is made. FEED_COPY: its image begins, as of input
+ * `number`; with a map. FEED_TASK: a task has begun, with as many workers as the request's worker
+ * says; for each node, the number of its workers. FEED_HAD: the last sequence numbers of senders
+ * number keys.first and so on. FEED_COPIED: the image ends; with a map. FEED_WHOLE: answers wait
+ * for it from here on. */
+#define FEED_COPY 254
+#define FEED_TASK 253
+#define FEED_HAD 252
+#define FEED_COPIED 251
+#define FEED_WHOLE 250
+
+/* The number of a MESSAGE_POSITION of a replica that cannot be made. */
+#define POSITION_GIVEN_UP UINT64_MAX
+
+/* That of one that has had FEED_WHOLE. It tells no position. */
+#define POSITION_WHOLE (POSITION_GIVEN_UP - 1)
+
 /* The clock of a source: a node's number, or a worker's rank if the table's model uses ranks. Or
  * the common clock: every node has reached it. */
 #define MESSAGE_CLOCK_OF_ALL UINT32_MAX

@@ -72,7 +72,7 @@ static bool wait_room_of_replicas(TableClient *client, uint32_t part, GError **e
     bool has_room = true;
 
     for (uint32_t i = 0; i < map->n_replicas && has_room; i++) {
-        const uint32_t node = office->servers[part_map_replicas(map, part)[i]].node;
+        const uint32_t node = office->servers[part_map_replica(map, part, i)].node;
 
         if (node != office->self && !network_has_room(office->network, node))
             has_room = table_client_wait_room_of(client, node, error);

@@ -5,7 +5,8 @@
  * RUBATO_SIM_DEAF_SEEDS that of clusters with a node that hears no scheduler, and
  * RUBATO_SIM_SLOW_SEEDS that of clusters with slow links. RUBATO_SIM_SEED runs one seed alone and
  * prints everything that happens; with RUBATO_SIM_LOST, a cluster that loses so many servers, one
- * or two; with 3, one that loses workers. RUBATO_SIM_NODES is the number of nodes of the one large
+ * or two; with 3, one that loses workers; with 4 and 5, two servers and one replica, which has been
+ * made again in between, or is being made. RUBATO_SIM_NODES is the number of nodes of the one large
  * cluster. */
 #include <stdio.h>
 
@@ -167,6 +168,21 @@ START_TEST(two_lost_servers_end_no_task_and_lose_no_add)
 }
 END_TEST
 
+/* Each part has one replica, and has another one when the second node is lost. A third of the
+ * seeds lose workers, too. */
+START_TEST(a_second_loss_loses_nothing_that_has_a_replica_again)
+{
+    run_losses(sim_scenario_draw_restored, 800, 2, _i);
+}
+END_TEST
+
+/* With one replica, parts that have no new one yet are lost, and the run ends. */
+START_TEST(a_second_loss_while_replicas_are_made_hangs_nobody)
+{
+    run_losses(sim_scenario_draw_overlap, 400, 2, _i);
+}
+END_TEST
+
 /* Seeds with which the new primary of a part ended a task before a replica knew it as primary; with
  * which the last fence of a task came to a new primary before the last clocks; with which a table
  * was dropped when two nodes were lost, and the parts of one of them with both; with which a node
@@ -224,10 +240,11 @@ START_TEST(bsp_is_the_same_to_the_bit_on_every_cluster)
 }
 END_TEST
 
-/* The same when a node with servers is lost while it runs, or before, or after. */
-START_TEST(bsp_is_the_same_to_the_bit_after_a_loss)
+/* Runs each program without faults, and on clusters that lose so many nodes while it runs, or
+ * before, or after. */
+static void compare_losses(void (*draw)(SimScenario *scenario, uint64_t seed, uint64_t program),
+                           uint64_t n_programs, uint32_t n_lost)
 {
-    const uint64_t n_programs = is_slow() ? 12 : 48;
     uint64_t n_losses = 0;
 
     for (uint64_t program = 1; program <= n_programs; program++) {
@@ -241,18 +258,31 @@ START_TEST(bsp_is_the_same_to_the_bit_after_a_loss)
         for (uint64_t i = 0; i < 5; i++) {
             SimOutcome outcome;
 
-            sim_scenario_draw_exact_loss(&scenario, program * 4 + i, program);
+            draw(&scenario, program * 4 + i, program);
             sim_cluster_run(&scenario, &outcome);
-            if (outcome.n_ended_well < scenario.n_nodes - 1)
-                continue; /* it was lost before the task had begun */
+            if (outcome.n_ended_well < scenario.n_nodes - n_lost)
+                continue; /* one was lost before the task had begun */
             if (outcome.rows_digest != undisturbed.rows_digest)
                 ck_abort_msg("program %" G_GUINT64_FORMAT " ends otherwise on the cluster of seed "
-                             "%" G_GUINT64_FORMAT ", which lost a node",
-                             program, scenario.seed);
-            n_losses += outcome.n_ended_well == scenario.n_nodes - 1;
+                             "%" G_GUINT64_FORMAT ", which lost %u",
+                             program, scenario.seed, n_lost);
+            n_losses += outcome.n_ended_well == scenario.n_nodes - n_lost;
         }
     }
     ck_assert_uint_gt(n_losses, n_programs);
+}
+
+START_TEST(bsp_is_the_same_to_the_bit_after_a_loss)
+{
+    compare_losses(sim_scenario_draw_exact_loss, is_slow() ? 12 : 48, 1);
+}
+END_TEST
+
+/* The second node is lost once each part has a replica again: so parts may have a primary that was
+ * made from an image, with the Adds that the model kept then. */
+START_TEST(bsp_is_the_same_to_the_bit_after_a_second_loss)
+{
+    compare_losses(sim_scenario_draw_exact_restored, is_slow() ? 8 : 32, 2);
 }
 END_TEST
 
@@ -332,10 +362,11 @@ END_TEST
 
 START_TEST(the_seed_that_is_asked_for)
 {
-    void (*const draws[])(SimScenario * scenario,
-                          uint64_t seed) = { sim_scenario_draw, sim_scenario_draw_loss,
-                                             sim_scenario_draw_losses,
-                                             sim_scenario_draw_worker_loss };
+    void (*const draws[])(SimScenario * scenario, uint64_t seed) = {
+        sim_scenario_draw,          sim_scenario_draw_loss,
+        sim_scenario_draw_losses,   sim_scenario_draw_worker_loss,
+        sim_scenario_draw_restored, sim_scenario_draw_overlap
+    };
     const uint64_t n_lost = sim_number_of("RUBATO_SIM_LOST", 0);
     SimOutcome outcome;
 
@@ -366,6 +397,10 @@ int main(void)
         tcase_add_loop_test(cases, a_task_continues_without_the_workers_of_a_lost_node, 0,
                             N_BATCHES);
         tcase_add_loop_test(cases, two_lost_servers_end_no_task_and_lose_no_add, 0, N_BATCHES);
+        tcase_add_loop_test(cases, a_second_loss_loses_nothing_that_has_a_replica_again, 0,
+                            N_BATCHES);
+        tcase_add_loop_test(cases, a_second_loss_while_replicas_are_made_hangs_nobody, 0,
+                            N_BATCHES);
         tcase_add_loop_test(cases, what_ends_while_parts_get_another_primary_ends, 0,
                             G_N_ELEMENTS(late_ends));
         tcase_add_loop_test(cases, a_worker_that_waits_for_room_holds_up_no_recovery, 0,
@@ -377,6 +412,7 @@ int main(void)
         tcase_add_test(deaf, a_network_slower_than_the_timeout_may_lose_a_node);
         tcase_add_test(cases, bsp_is_the_same_to_the_bit_on_every_cluster);
         tcase_add_test(cases, bsp_is_the_same_to_the_bit_after_a_loss);
+        tcase_add_test(cases, bsp_is_the_same_to_the_bit_after_a_second_loss);
         tcase_add_loop_test(cases, requests_of_either_priority_pass_a_stream_of_the_other, 0, 2);
         tcase_add_test(large, many_nodes_meet_work_and_end);
         tcase_add_test(cases, a_seed_runs_again_bit_for_bit);

@@ -17,19 +17,19 @@ START_TEST(an_answer_waits_until_every_replica_has_what_it_shows)
     HeldAnswer one, two, *released;
 
     replica_feed_init(&feed, 10);
-    ck_assert(replica_feed_add(&feed, 1, 10));
-    ck_assert(replica_feed_add(&feed, 2, 10));
+    ck_assert(replica_feed_add(&feed, 1, 0, 10));
+    ck_assert(replica_feed_add(&feed, 2, 0, 10));
     ck_assert(!replica_feed_hold(&feed, &one));
     ck_assert_uint_eq(replica_feed_count(&feed), 11);
     ck_assert(replica_feed_hold(&feed, &one));
     ck_assert_uint_eq(replica_feed_count(&feed), 12);
     ck_assert(replica_feed_hold(&feed, &two));
-    ck_assert(replica_feed_hears(&feed, 1, 12, &released));
+    ck_assert_int_eq(replica_feed_hears(&feed, 1, 0, 12, &released), POSITION_HEARD);
     ck_assert_ptr_null(released);
-    ck_assert(replica_feed_hears(&feed, 2, 11, &released));
+    ck_assert_int_eq(replica_feed_hears(&feed, 2, 0, 11, &released), POSITION_HEARD);
     ck_assert_ptr_eq(released, &one);
     ck_assert_ptr_null(one.next);
-    ck_assert(replica_feed_hears(&feed, 2, 12, &released));
+    ck_assert_int_eq(replica_feed_hears(&feed, 2, 0, 12, &released), POSITION_HEARD);
     ck_assert_ptr_eq(released, &two);
     ck_assert(!replica_feed_hold(&feed, &one));
 }
@@ -41,7 +41,7 @@ START_TEST(answers_do_not_wait_for_a_replica_that_the_map_has_no_more)
     HeldAnswer one, two;
 
     replica_feed_init(&feed, 0);
-    ck_assert(replica_feed_add(&feed, 1, 0));
+    ck_assert(replica_feed_add(&feed, 1, 0, 0));
     (void)replica_feed_count(&feed);
     ck_assert(replica_feed_hold(&feed, &one));
     ck_assert(replica_feed_hold(&feed, &two));
@@ -58,16 +58,60 @@ START_TEST(positions_that_make_no_sense_change_nothing)
     HeldAnswer one, *released;
 
     replica_feed_init(&feed, 5);
-    ck_assert(!replica_feed_add(&feed, 1, 6));
-    ck_assert(replica_feed_add(&feed, 1, 3));
-    ck_assert(!replica_feed_add(&feed, 1, 3));
+    ck_assert(!replica_feed_add(&feed, 1, 0, 6));
+    ck_assert(replica_feed_add(&feed, 1, 0, 3));
+    ck_assert(!replica_feed_add(&feed, 1, 0, 3));
     ck_assert(replica_feed_hold(&feed, &one));
-    ck_assert(!replica_feed_hears(&feed, 2, 5, &released));
-    ck_assert(!replica_feed_hears(&feed, 1, 6, &released));
-    ck_assert(replica_feed_hears(&feed, 1, 2, &released)); /* an old one */
+    ck_assert_int_eq(replica_feed_hears(&feed, 2, 0, 5, &released), POSITION_HEARD); /* no more */
+    ck_assert_int_eq(replica_feed_hears(&feed, 1, 9, 5, &released), POSITION_HEARD); /* likewise */
+    ck_assert_int_eq(replica_feed_hears(&feed, 1, 0, 6, &released), POSITION_WRONG);
+    ck_assert_int_eq(replica_feed_hears(&feed, 1, 0, 2, &released),
+                     POSITION_HEARD); /* an old one */
     ck_assert_ptr_null(released);
     ck_assert_uint_eq(replica_feed_safe(&feed), 3);
     ck_assert_ptr_eq(replica_feed_take_held(&feed), &one);
+}
+END_TEST
+
+START_TEST(no_answer_waits_for_a_replica_that_is_made_before_it_has_its_image)
+{
+    ReplicaFeed feed;
+    HeldAnswer one, two, *released;
+
+    replica_feed_init(&feed, 5);
+    ck_assert(replica_feed_add_copy(&feed, 1, 3));
+    ck_assert_ptr_null(replica_feed_find(&feed, 1, 2));
+    ck_assert(!replica_feed_find(&feed, 1, 3)->counts);
+    (void)replica_feed_count(&feed);
+    ck_assert(!replica_feed_hold(&feed, &one));
+    /* what an earlier replica there has had */
+    ck_assert_int_eq(replica_feed_hears(&feed, 1, 2, 6, &released), POSITION_HEARD);
+    ck_assert(!replica_feed_find(&feed, 1, 3)->counts);
+    ck_assert_int_eq(replica_feed_hears(&feed, 1, 3, 5, &released), POSITION_COUNTS);
+    ck_assert_ptr_null(released);
+    ck_assert(replica_feed_hold(&feed, &two));
+    ck_assert_int_eq(replica_feed_hears(&feed, 1, 3, 6, &released), POSITION_HEARD);
+    ck_assert_ptr_eq(released, &two);
+}
+END_TEST
+
+/* Before that it may lack what was acknowledged without it. */
+START_TEST(a_replica_that_is_made_is_whole_when_it_says_so)
+{
+    ReplicaFeed feed;
+    HeldAnswer *released;
+
+    replica_feed_init(&feed, 5);
+    ck_assert(replica_feed_add_copy(&feed, 1, 3));
+    replica_feed_hears_whole(&feed, 1, 3); /* it does not count yet */
+    ck_assert(!replica_feed_find(&feed, 1, 3)->is_whole);
+    ck_assert_int_eq(replica_feed_hears(&feed, 1, 3, 5, &released), POSITION_COUNTS);
+    ck_assert(!replica_feed_find(&feed, 1, 3)->is_whole);
+    replica_feed_hears_whole(&feed, 1, 2); /* an earlier replica there */
+    replica_feed_hears_whole(&feed, 2, 3); /* none */
+    ck_assert(!replica_feed_find(&feed, 1, 3)->is_whole);
+    replica_feed_hears_whole(&feed, 1, 3);
+    ck_assert(replica_feed_find(&feed, 1, 3)->is_whole);
 }
 END_TEST
 
@@ -294,7 +338,8 @@ static void take_position(Cluster *cluster, uint32_t self, uint32_t from, uint64
     Node *node = &cluster->nodes[self];
     HeldAnswer *released;
 
-    if (!node->serves || !replica_feed_hears(&node->feed, from, position, &released))
+    if (!node->serves ||
+        replica_feed_hears(&node->feed, from, 0, position, &released) != POSITION_HEARD)
         return;
     require(cluster,
             memcmp(cluster->nodes[from].log->data, node->log->data, position * sizeof(Input)) == 0);
@@ -437,7 +482,7 @@ static void begin_serving(Cluster *cluster, uint32_t self, const Letter *promoti
     for (uint32_t i = 0; i < cluster->n_nodes; i++) {
         if (i == self || !cluster->nodes[i].is_holder || is_in(promotion->primary, i))
             continue;
-        require(cluster, replica_feed_add(&node->feed, i, promotion->counts[i]));
+        require(cluster, replica_feed_add(&node->feed, i, 0, promotion->counts[i]));
         for (uint64_t k = promotion->counts[i]; k < node->log->len; k++)
             post(cluster, self, i,
                  &(Letter){
@@ -679,6 +724,8 @@ int main(void)
     tcase_add_test(rules, an_answer_waits_until_every_replica_has_what_it_shows);
     tcase_add_test(rules, answers_do_not_wait_for_a_replica_that_the_map_has_no_more);
     tcase_add_test(rules, positions_that_make_no_sense_change_nothing);
+    tcase_add_test(rules, no_answer_waits_for_a_replica_that_is_made_before_it_has_its_image);
+    tcase_add_test(rules, a_replica_that_is_made_is_whole_when_it_says_so);
     tcase_add_test(rules, an_input_counts_once);
     suite_add_tcase(suite, rules);
     tcase_add_loop_test(clusters, no_add_is_lost_or_doubled_whatever_nodes_are_lost, 0, 4);

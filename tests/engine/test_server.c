@@ -2,245 +2,121 @@
  * other nodes. There are no threads: the test handles each message itself, as the owner. */
 #include "engine/server/server.h"
 
-#include "engine/server/server_feed.h"
-#include "engine/server/server_private.h"
-#include "engine/server/server_promote.h"
-
 #include <math.h>
 #include <string.h>
 
 #include "io/net/handler_call.h"
 #include "models/handlers/handler.h"
 #include "models/shard/shard.h"
-#include "models/spec.h"
 #include "models/update/bad_gradients.h"
+#include "tests/support/engine/server_rig.h"
 #include "tests/support/runner.h"
-
-enum { N_KEYS = 8, N_TABLES = 3, OTHER = 1, ADAM = 2 };
-
-static const char *const names[] = { "t", "u", "adam" };
-
-/* The server of node 0; node 1 has none. A worker on each. */
-typedef struct {
-    PostOffice office;
-    Server server;
-    RubatoTableSpec specs[N_TABLES];
-} Rig;
-
-static void rig_init(Rig *rig, const char *model)
-{
-    static const uint32_t ids[] = { 10, 20 }, servers_of[] = { 1, 0 };
-
-    memset(rig, 0, sizeof *rig);
-    post_office_init(&rig->office, 0, 2, ids, servers_of, &FLOW_SIZES_USUAL);
-    server_init(&rig->server, 0, &rig->office, NULL, NULL);
-    rig->office.servers[0].actor = &rig->server.actor;
-    for (uint32_t table = 0; table < N_TABLES; table++) {
-        rig->specs[table] = (RubatoTableSpec){
-            .name = names[table], .dtype = RUBATO_I64, .n_keys = N_KEYS, .model = model
-        };
-        if (table == ADAM) {
-            rig->specs[table].dtype = RUBATO_F64;
-            rig->specs[table].update = "adam";
-        }
-        ck_assert(spec_check(&rig->specs[table], NULL));
-        server_add_table(&rig->server, table, 1);
-        server_add_shard(&rig->server, table, 0, shard_new(&rig->specs[table], 0, N_KEYS, NULL));
-    }
-}
-
-static void rig_clear(Rig *rig)
-{
-    server_clear(&rig->server);
-    post_office_clear(&rig->office);
-}
-
-static void begin_task_of(Rig *rig, uint32_t epoch, uint32_t table, const RubatoTableSpec *spec)
-{
-    static const uint32_t workers_of[] = { 1, 1 };
-    const RubatoModelSetup setup = { .spec = spec, .n_workers = 2, .n_keys = N_KEYS };
-
-    ck_assert(server_begin_task(&rig->server, epoch, table, &setup, 2, workers_of, NULL));
-}
-
-static void begin_task(Rig *rig, uint32_t epoch, uint32_t table)
-{
-    begin_task_of(rig, epoch, table, &rig->specs[table]);
-}
-
-static void end(Server *server, void *epoch)
-{
-    server_end_task(server, *(const uint32_t *)epoch);
-}
-
-static void end_task(Rig *rig, uint32_t epoch)
-{
-    servers_run(&rig->server, 1, end, &epoch);
-}
-
-/* A request that is handled at once, or parked in a model. */
-typedef struct {
-    Message message;
-    Call call;
-    RubatoKey key;
-    int64_t value;
-} Asked;
-
-static void ask(Rig *rig, Asked *asked)
-{
-    call_begin(&asked->call, NULL);
-    call_add_parts(&asked->call, 1);
-    asked->message.call = &asked->call;
-    asked->message.end = message_end_call;
-    ck_assert(actor_try_handle(&rig->server.actor, &asked->message));
-    call_sent(&asked->call);
-}
-
-static void get(Rig *rig, Asked *asked, uint32_t epoch, uint32_t table, uint64_t clock)
-{
-    memset(asked, 0, sizeof *asked);
-    asked->message = (Message){ .kind = MESSAGE_GET,
-                                .epoch = epoch,
-                                .table = table,
-                                .request = { .clock = clock,
-                                             .keys = { .keys = &asked->key, .n = 1 },
-                                             .output = &asked->value } };
-    ask(rig, asked);
-}
-
-static CallStatus add(Rig *rig, uint32_t epoch, uint32_t table, int64_t delta)
-{
-    Asked asked = { .value = delta };
-
-    asked.message =
-        (Message){ .kind = MESSAGE_ADD,
-                   .epoch = epoch,
-                   .table = table,
-                   .request = { .keys = { .keys = &asked.key, .n = 1 }, .input = &asked.value } };
-    ask(rig, &asked);
-    ck_assert(call_has_ended(&asked.call));
-    return (CallStatus)asked.call.status;
-}
-
-static void tell_clock_by(Rig *rig, uint32_t epoch, uint32_t table, uint32_t map, uint32_t source,
-                          uint64_t clock)
-{
-    Message message = { .kind = MESSAGE_CLOCK,
-                        .epoch = epoch,
-                        .table = table,
-                        .clock = { .source = source, .map = map, .clock = clock } };
-
-    ck_assert(actor_try_handle(&rig->server.actor, &message));
-}
-
-static void tell_clock(Rig *rig, uint32_t epoch, uint32_t table, uint32_t source, uint64_t clock)
-{
-    tell_clock_by(rig, epoch, table, 0, source, clock);
-}
 
 START_TEST(tasks_on_one_table_have_clocks_of_their_own)
 {
-    Asked first, second, late;
-    Rig rig;
+    RigAsked first, second, late;
+    ServerRig rig;
 
-    rig_init(&rig, "ssp");
-    begin_task(&rig, 1, 0);
-    begin_task(&rig, 2, 0);
-    get(&rig, &first, 1, 0, 1);
-    get(&rig, &second, 2, 0, 1);
-    tell_clock(&rig, 2, 0, 0, 1);
-    tell_clock(&rig, 2, 0, 1, 1);
+    server_rig_init(&rig, "ssp");
+    server_rig_begin_task(&rig, 1, 0);
+    server_rig_begin_task(&rig, 2, 0);
+    server_rig_get(&rig, &first, 1, 0, 1);
+    server_rig_get(&rig, &second, 2, 0, 1);
+    server_rig_tell_clock(&rig, 2, 0, 0, 1);
+    server_rig_tell_clock(&rig, 2, 0, 1, 1);
     ck_assert(call_has_ended(&second.call));
     ck_assert_uint_eq(second.call.status, CALL_OK);
     ck_assert_uint_eq(second.call.min_clock, 1);
     ck_assert(!call_has_ended(&first.call));
 
-    end_task(&rig, 2);
+    server_rig_end_task(&rig, 2);
     ck_assert(!call_has_ended(&first.call));
-    get(&rig, &late, 2, 0, 0);
+    server_rig_get(&rig, &late, 2, 0, 0);
     ck_assert_uint_eq(late.call.status, CALL_CANCELLED);
-    ck_assert_uint_eq(add(&rig, 2, 0, 5), CALL_CANCELLED);
-    ck_assert_uint_eq(add(&rig, 1, 0, 7), CALL_OK);
-    tell_clock(&rig, 1, 0, 0, 1);
-    tell_clock(&rig, 1, 0, 1, 1);
+    ck_assert_uint_eq(server_rig_add(&rig, 2, 0, 5), CALL_CANCELLED);
+    ck_assert_uint_eq(server_rig_add(&rig, 1, 0, 7), CALL_OK);
+    server_rig_tell_clock(&rig, 1, 0, 0, 1);
+    server_rig_tell_clock(&rig, 1, 0, 1, 1);
     ck_assert(call_has_ended(&first.call));
     ck_assert_uint_eq(first.call.status, CALL_OK);
     ck_assert_int_eq(first.value, 7);
-    end_task(&rig, 1);
-    rig_clear(&rig);
+    server_rig_end_task(&rig, 1);
+    server_rig_clear(&rig);
 }
 END_TEST
 
 START_TEST(what_is_parked_when_its_task_ends_is_cancelled)
 {
-    Asked parked[ADAM], other;
-    Rig rig;
+    RigAsked parked[SERVER_RIG_ADAM], other;
+    ServerRig rig;
 
-    rig_init(&rig, _i == 0 ? "ssp" : "bsp");
-    for (uint32_t table = 0; table < ADAM; table++) {
-        begin_task(&rig, 1, table);
-        begin_task(&rig, 2, table);
-        get(&rig, &parked[table], 1, table, 3);
+    server_rig_init(&rig, _i == 0 ? "ssp" : "bsp");
+    for (uint32_t table = 0; table < SERVER_RIG_ADAM; table++) {
+        server_rig_begin_task(&rig, 1, table);
+        server_rig_begin_task(&rig, 2, table);
+        server_rig_get(&rig, &parked[table], 1, table, 3);
     }
-    get(&rig, &other, 2, 0, 3);
-    end_task(&rig, 1);
-    end_task(&rig, 1); /* once more does nothing */
-    for (uint32_t table = 0; table < ADAM; table++) {
+    server_rig_get(&rig, &other, 2, 0, 3);
+    server_rig_end_task(&rig, 1);
+    server_rig_end_task(&rig, 1); /* once more does nothing */
+    for (uint32_t table = 0; table < SERVER_RIG_ADAM; table++) {
         ck_assert(call_has_ended(&parked[table].call));
         ck_assert_uint_eq(parked[table].call.status, CALL_CANCELLED);
     }
     ck_assert(!call_has_ended(&other.call));
-    end_task(&rig, 2);
+    server_rig_end_task(&rig, 2);
     ck_assert_uint_eq(other.call.status, CALL_CANCELLED);
-    rig_clear(&rig);
+    server_rig_clear(&rig);
 }
 END_TEST
 
 START_TEST(the_tables_of_a_task_are_told_apart)
 {
-    Asked asked;
-    Rig rig;
+    RigAsked asked;
+    ServerRig rig;
 
-    rig_init(&rig, "asp");
-    for (uint32_t table = 0; table < ADAM; table++)
-        begin_task(&rig, 1, table);
-    for (uint32_t table = 0; table < ADAM; table++)
-        ck_assert_uint_eq(add(&rig, 1, table, 1 + table), CALL_OK);
-    for (uint32_t table = 0; table < ADAM; table++) {
-        get(&rig, &asked, 1, table, 0);
+    server_rig_init(&rig, "asp");
+    for (uint32_t table = 0; table < SERVER_RIG_ADAM; table++)
+        server_rig_begin_task(&rig, 1, table);
+    for (uint32_t table = 0; table < SERVER_RIG_ADAM; table++)
+        ck_assert_uint_eq(server_rig_add(&rig, 1, table, 1 + table), CALL_OK);
+    for (uint32_t table = 0; table < SERVER_RIG_ADAM; table++) {
+        server_rig_get(&rig, &asked, 1, table, 0);
         ck_assert_int_eq(asked.value, 1 + table);
     }
-    end_task(&rig, 1);
-    rig_clear(&rig);
+    server_rig_end_task(&rig, 1);
+    server_rig_clear(&rig);
 }
 END_TEST
 
 START_TEST(sources_without_workers_hold_nobody_back)
 {
     static const uint32_t workers_of[] = { 1, 0 };
-    Asked asked;
-    Rig rig;
+    RigAsked asked;
+    ServerRig rig;
 
-    rig_init(&rig, "ssp");
-    const RubatoModelSetup setup = { .spec = &rig.specs[0], .n_workers = 1, .n_keys = N_KEYS };
+    server_rig_init(&rig, "ssp");
+    const RubatoModelSetup setup = { .spec = &rig.specs[0],
+                                     .n_workers = 1,
+                                     .n_keys = SERVER_RIG_KEYS };
     ck_assert(server_begin_task(&rig.server, 1, 0, &setup, 2, workers_of, NULL));
-    tell_clock(&rig, 1, 0, 0, 1);
-    get(&rig, &asked, 1, 0, 1);
+    server_rig_tell_clock(&rig, 1, 0, 0, 1);
+    server_rig_get(&rig, &asked, 1, 0, 1);
     ck_assert(call_has_ended(&asked.call));
-    end_task(&rig, 1);
-    rig_clear(&rig);
+    server_rig_end_task(&rig, 1);
+    server_rig_clear(&rig);
 }
 END_TEST
 
 /* A Get that brings its node's clock is no older than that. */
 START_TEST(a_get_may_bring_the_clock_of_its_node)
 {
-    Asked asked;
-    Rig rig;
+    RigAsked asked;
+    ServerRig rig;
 
-    rig_init(&rig, "ssp");
-    begin_task(&rig, 1, 0);
-    tell_clock(&rig, 1, 0, 1, 1);
+    server_rig_init(&rig, "ssp");
+    server_rig_begin_task(&rig, 1, 0);
+    server_rig_tell_clock(&rig, 1, 0, 1, 1);
     memset(&asked, 0, sizeof asked);
     asked.message = (Message){
         .kind = MESSAGE_GET,
@@ -248,10 +124,10 @@ START_TEST(a_get_may_bring_the_clock_of_its_node)
         .node_clock = 1,
         .request = { .clock = 1, .keys = { .keys = &asked.key, .n = 1 }, .output = &asked.value }
     };
-    ask(&rig, &asked);
+    server_rig_ask(&rig, &asked);
     ck_assert(call_has_ended(&asked.call));
-    end_task(&rig, 1);
-    rig_clear(&rig);
+    server_rig_end_task(&rig, 1);
+    server_rig_clear(&rig);
 }
 END_TEST
 
@@ -259,47 +135,47 @@ END_TEST
  * workers is sent none, and ignores one. */
 START_TEST(a_common_clock_counts_for_every_node)
 {
-    Asked asked;
-    Rig rig;
+    RigAsked asked;
+    ServerRig rig;
 
-    rig_init(&rig, "ssp");
-    begin_task(&rig, 1, 0);
-    get(&rig, &asked, 1, 0, 2);
-    tell_clock(&rig, 1, 0, MESSAGE_CLOCK_OF_ALL, 1);
+    server_rig_init(&rig, "ssp");
+    server_rig_begin_task(&rig, 1, 0);
+    server_rig_get(&rig, &asked, 1, 0, 2);
+    server_rig_tell_clock(&rig, 1, 0, MESSAGE_CLOCK_OF_ALL, 1);
     ck_assert(!call_has_ended(&asked.call));
-    tell_clock(&rig, 1, 0, MESSAGE_CLOCK_OF_ALL, 2);
+    server_rig_tell_clock(&rig, 1, 0, MESSAGE_CLOCK_OF_ALL, 2);
     ck_assert(call_has_ended(&asked.call));
     ck_assert_uint_eq(asked.call.min_clock, 2);
-    end_task(&rig, 1);
-    rig_clear(&rig);
+    server_rig_end_task(&rig, 1);
+    server_rig_clear(&rig);
 }
 END_TEST
 
 /* _i: a model of nodes' clocks, one of workers' */
 START_TEST(a_get_of_another_node_brings_its_clock_where_it_counts)
 {
-    Asked asked = { 0 };
-    Rig rig;
+    RigAsked asked = { 0 };
+    ServerRig rig;
 
-    rig_init(&rig, _i == 0 ? "ssp" : "sparse_ssp");
-    begin_task(&rig, 1, 0);
-    tell_clock(&rig, 1, 0, 0, 1);
+    server_rig_init(&rig, _i == 0 ? "ssp" : "sparse_ssp");
+    server_rig_begin_task(&rig, 1, 0);
+    server_rig_tell_clock(&rig, 1, 0, 0, 1);
     asked.message = (Message){ .kind = MESSAGE_GET,
                                .epoch = 1,
-                               .node = OTHER,
+                               .node = SERVER_RIG_OTHER,
                                .node_clock = 1,
                                .request = { .worker = 1,
                                             .clock = 1,
                                             .keys = { .keys = &asked.key, .n = 1 },
                                             .output = &asked.value } };
-    ask(&rig, &asked);
+    server_rig_ask(&rig, &asked);
     ck_assert(call_has_ended(&asked.call));
     ck_assert_uint_eq(asked.call.status, _i == 0 ? CALL_OK : CALL_REFUSED);
     if (_i == 0)
         ck_assert_uint_eq(asked.call.min_clock, 1);
     ck_assert_uint_eq(rig.server.n_refused, (uint64_t)_i);
-    end_task(&rig, 1);
-    rig_clear(&rig);
+    server_rig_end_task(&rig, 1);
+    server_rig_clear(&rig);
 }
 END_TEST
 
@@ -324,7 +200,7 @@ static const struct {
     { IN_TASK, 0, MESSAGE_ADD, 1, 6, 2, 16, CALL_OK, { 0 } },
     { IN_TASK, 0, MESSAGE_ADD, 1, 7, 2, 16, CALL_REFUSED, { 0 } },
     { IN_TASK, 0, MESSAGE_ADD, 2, 0, 2, 16, CALL_REFUSED, { 0 } },
-    { IN_TASK, 0, MESSAGE_GET, 1, N_KEYS, 1, 0, CALL_REFUSED, { 0 } },
+    { IN_TASK, 0, MESSAGE_GET, 1, SERVER_RIG_KEYS, 1, 0, CALL_REFUSED, { 0 } },
     { IN_TASK, 0, MESSAGE_ADD_GET, 1, 0, 2, 16, CALL_OK, { 0 } },
     { IN_TASK, 0, MESSAGE_ADD_GET, 1, 0, 2, 15, CALL_REFUSED, { 0 } },
     { IN_TASK, 0, MESSAGE_ADD_GET, 1, 0, 2, 0, CALL_REFUSED, { 0 } }, /* it brings no deltas */
@@ -355,7 +231,7 @@ static const struct {
     { BETWEEN, 1, MESSAGE_RESET, NOBODY, 0, 2, 16, CALL_REFUSED, { 0 } },
     { BETWEEN, 1, MESSAGE_ADD, 0, 0, 2, 16, CALL_REFUSED, { 0 } },
     { BETWEEN, 9, MESSAGE_ADD, NOBODY, 0, 2, 16, CALL_REFUSED, { 0 } },
-    { BETWEEN, 1, MESSAGE_LIST_KEYS, NOBODY, 0, N_KEYS + 1, 0, CALL_REFUSED, { 0 } },
+    { BETWEEN, 1, MESSAGE_LIST_KEYS, NOBODY, 0, SERVER_RIG_KEYS + 1, 0, CALL_REFUSED, { 0 } },
     { BETWEEN, 1, MESSAGE_COUNT_KEYS, NOBODY, 0, 2, 0, CALL_REFUSED, { 0 } },
     { BETWEEN, 1, MESSAGE_COUNT_KEYS, NOBODY, 0, 0, 0, CALL_REFUSED, { 0 } },
     { BETWEEN, 1, MESSAGE_LIST_BAD_GRADIENTS, NOBODY, 0, 1, 0, CALL_REFUSED, { 0 } },
@@ -372,11 +248,19 @@ static const struct {
     { IN_TASK, 0, MESSAGE_SET_ADMISSION, 1, 0, 1, 8, CALL_REFUSED, { 0 } },
     { BETWEEN, 1, MESSAGE_ANNOUNCE, NOBODY, 0, 1, 0, CALL_REFUSED, { 0 } },
     /* what Adam keeps beside a value: two means, two counts */
-    { BETWEEN, ADAM, MESSAGE_SET_STATE, NOBODY, 0, 1, 32, CALL_OK, { 0 } },
-    { BETWEEN, ADAM, MESSAGE_SET_STATE, NOBODY, 0, 1, 16, CALL_REFUSED, { 0 } },
-    { BETWEEN, ADAM, MESSAGE_TUNE, NOBODY, 0, 0, 0, CALL_OK, { RUBATO_HYPER_LEARNING_RATE, 1 } },
+    { BETWEEN, SERVER_RIG_ADAM, MESSAGE_SET_STATE, NOBODY, 0, 1, 32, CALL_OK, { 0 } },
+    { BETWEEN, SERVER_RIG_ADAM, MESSAGE_SET_STATE, NOBODY, 0, 1, 16, CALL_REFUSED, { 0 } },
     { BETWEEN,
-      ADAM,
+      SERVER_RIG_ADAM,
+      MESSAGE_TUNE,
+      NOBODY,
+      0,
+      0,
+      0,
+      CALL_OK,
+      { RUBATO_HYPER_LEARNING_RATE, 1 } },
+    { BETWEEN,
+      SERVER_RIG_ADAM,
       MESSAGE_TUNE,
       NOBODY,
       0,
@@ -385,7 +269,7 @@ static const struct {
       CALL_REFUSED,
       { RUBATO_HYPER_LEARNING_RATE, 1 } },
     { BETWEEN,
-      ADAM,
+      SERVER_RIG_ADAM,
       MESSAGE_TUNE,
       NOBODY,
       0,
@@ -394,7 +278,7 @@ static const struct {
       CALL_REFUSED,
       { RUBATO_HYPER_LEARNING_RATE, 1 } },
     { BETWEEN,
-      ADAM,
+      SERVER_RIG_ADAM,
       MESSAGE_TUNE,
       NOBODY,
       0,
@@ -408,12 +292,13 @@ static const struct {
 static Message message_of(int i, const int64_t *input)
 {
     static int64_t output[2];
-    Message message = {
-        .kind = foreign[i].kind, .epoch = foreign[i].epoch, .table = foreign[i].table, .node = OTHER
-    };
+    Message message = { .kind = foreign[i].kind,
+                        .epoch = foreign[i].epoch,
+                        .table = foreign[i].table,
+                        .node = SERVER_RIG_OTHER };
 
     if (message.kind == MESSAGE_CLOCK) {
-        message.clock = (MessageClock){ .source = OTHER, .clock = 1 };
+        message.clock = (MessageClock){ .source = SERVER_RIG_OTHER, .clock = 1 };
         return message;
     }
     message.request = (RubatoRequest){ .worker = foreign[i].worker,
@@ -432,38 +317,40 @@ static Message message_of(int i, const int64_t *input)
 START_TEST(a_get_of_a_part_that_is_not_here_is_told_so)
 {
     static const CallStatus status_of[] = { CALL_OK, CALL_MOVED, CALL_OK, CALL_REFUSED };
-    Rig rig;
+    ServerRig rig;
     uint64_t n_refused = 0;
 
-    rig_init(&rig, "asp");
-    server_add_table(&rig.server, N_TABLES, 3);
+    server_rig_init(&rig, "asp");
+    server_add_table(&rig.server, SERVER_RIG_TABLES, 3);
     for (uint32_t part = 0; part < 3; part += 2)
-        server_add_shard(&rig.server, N_TABLES, part, shard_new(&rig.specs[0], 0, N_KEYS, NULL));
-    begin_task(&rig, IN_TASK, 0);
+        server_add_shard(&rig.server, SERVER_RIG_TABLES, part,
+                         shard_new(&rig.specs[0], 0, SERVER_RIG_KEYS, NULL));
+    server_rig_begin_task(&rig, IN_TASK, 0);
     const RubatoModelSetup setup = { .spec = &rig.specs[0], .n_workers = 2 };
     static const uint32_t workers_of[] = { 1, 1 };
-    ck_assert(server_begin_task(&rig.server, IN_TASK, N_TABLES, &setup, 2, workers_of, NULL));
+    ck_assert(
+        server_begin_task(&rig.server, IN_TASK, SERVER_RIG_TABLES, &setup, 2, workers_of, NULL));
     for (uint32_t i = 0; i < 2 * G_N_ELEMENTS(status_of); i++) {
         const uint32_t part = i % G_N_ELEMENTS(status_of);
         const bool in_task = i < G_N_ELEMENTS(status_of);
-        Asked asked = { 0 };
+        RigAsked asked = { 0 };
 
         asked.message = (Message){ .kind = MESSAGE_GET,
                                    .epoch = in_task ? IN_TASK : BETWEEN,
-                                   .table = N_TABLES,
+                                   .table = SERVER_RIG_TABLES,
                                    .part = part,
-                                   .node = OTHER,
+                                   .node = SERVER_RIG_OTHER,
                                    .request = { .worker = in_task ? 0 : BAD_GRADIENTS_NO_WORKER,
                                                 .keys = { .first = 1, .n = 1 },
                                                 .output = &asked.value } };
-        ask(&rig, &asked);
+        server_rig_ask(&rig, &asked);
         ck_assert(call_has_ended(&asked.call));
         ck_assert_uint_eq(asked.call.status, status_of[part]);
         n_refused += status_of[part] == CALL_REFUSED;
         ck_assert_uint_eq(rig.server.n_refused, n_refused);
     }
-    end_task(&rig, IN_TASK);
-    rig_clear(&rig);
+    server_rig_end_task(&rig, IN_TASK);
+    server_rig_clear(&rig);
 }
 END_TEST
 
@@ -472,37 +359,38 @@ END_TEST
 START_TEST(a_clock_reaches_every_part)
 {
     static const uint32_t workers_of[] = { 1, 1 };
-    Asked asked[3];
-    Rig rig;
+    RigAsked asked[3];
+    ServerRig rig;
 
-    rig_init(&rig, "ssp");
-    server_add_table(&rig.server, N_TABLES, G_N_ELEMENTS(asked));
+    server_rig_init(&rig, "ssp");
+    server_add_table(&rig.server, SERVER_RIG_TABLES, G_N_ELEMENTS(asked));
     for (uint32_t part = 0; part < G_N_ELEMENTS(asked); part++)
-        server_add_shard(&rig.server, N_TABLES, part, shard_new(&rig.specs[0], 0, N_KEYS, NULL));
+        server_add_shard(&rig.server, SERVER_RIG_TABLES, part,
+                         shard_new(&rig.specs[0], 0, SERVER_RIG_KEYS, NULL));
     const RubatoModelSetup setup = { .spec = &rig.specs[0], .n_workers = 2 };
-    ck_assert(server_begin_task(&rig.server, 1, N_TABLES, &setup, 2, workers_of, NULL));
+    ck_assert(server_begin_task(&rig.server, 1, SERVER_RIG_TABLES, &setup, 2, workers_of, NULL));
     for (uint32_t part = 0; part < G_N_ELEMENTS(asked); part++) {
         memset(&asked[part], 0, sizeof asked[part]);
         asked[part].message = (Message){ .kind = MESSAGE_GET,
                                          .epoch = 1,
-                                         .table = N_TABLES,
+                                         .table = SERVER_RIG_TABLES,
                                          .part = part,
                                          .request = { .clock = 1,
                                                       .keys = { .keys = &asked[part].key, .n = 1 },
                                                       .output = &asked[part].value } };
-        ask(&rig, &asked[part]);
+        server_rig_ask(&rig, &asked[part]);
         ck_assert(!call_has_ended(&asked[part].call));
     }
-    tell_clock(&rig, 1, N_TABLES, 0, 1);
+    server_rig_tell_clock(&rig, 1, SERVER_RIG_TABLES, 0, 1);
     for (uint32_t part = 0; part < G_N_ELEMENTS(asked); part++)
         ck_assert(!call_has_ended(&asked[part].call));
-    tell_clock(&rig, 1, N_TABLES, 1, 1);
+    server_rig_tell_clock(&rig, 1, SERVER_RIG_TABLES, 1, 1);
     for (uint32_t part = 0; part < G_N_ELEMENTS(asked); part++) {
         ck_assert(call_has_ended(&asked[part].call));
         ck_assert_uint_eq(asked[part].call.min_clock, 1);
     }
-    end_task(&rig, 1);
-    rig_clear(&rig);
+    server_rig_end_task(&rig, 1);
+    server_rig_clear(&rig);
 }
 END_TEST
 
@@ -510,126 +398,31 @@ START_TEST(what_another_node_asks_is_checked)
 {
     const int64_t ones[] = { 0x3ff0000000000000, 1, 1, 1 }; /* as a double 1, too */
     const bool counts = foreign[_i].status == CALL_REFUSED;
-    Asked asked, here;
-    Rig rig;
+    RigAsked asked, here;
+    ServerRig rig;
 
-    rig_init(&rig, "asp");
-    begin_task(&rig, IN_TASK, 0);
+    server_rig_init(&rig, "asp");
+    server_rig_begin_task(&rig, IN_TASK, 0);
     memset(&asked, 0, sizeof asked);
     asked.message = message_of(_i, ones);
-    ask(&rig, &asked);
+    server_rig_ask(&rig, &asked);
     ck_assert(call_has_ended(&asked.call));
     ck_assert_uint_eq(asked.call.status, foreign[_i].status);
     ck_assert_uint_eq(rig.server.n_refused, counts ? 1 : 0);
     if (foreign[_i].status != CALL_OK)
-        for (uint32_t table = 0; table < N_TABLES; table++)
-            for (RubatoKey key = 0; key < N_KEYS; key++) { /* nothing has changed */
+        for (uint32_t table = 0; table < SERVER_RIG_TABLES; table++)
+            for (RubatoKey key = 0; key < SERVER_RIG_KEYS; key++) { /* nothing has changed */
                 memset(&here, 0, sizeof here);
                 here.message = (Message){ .kind = MESSAGE_GET,
                                           .table = table,
                                           .request = { .worker = BAD_GRADIENTS_NO_WORKER,
                                                        .keys = { .first = key, .n = 1 },
                                                        .output = &here.value } };
-                ask(&rig, &here);
-                require_msg(here.value == 0, "key %u of %s", (unsigned)key, names[table]);
+                server_rig_ask(&rig, &here);
+                require_msg(here.value == 0, "key %u of %s", (unsigned)key, rig.specs[table].name);
             }
-    end_task(&rig, IN_TASK);
-    rig_clear(&rig);
-}
-END_TEST
-
-/* The rig's node 1 has a server, too. */
-static void rig_add_server(Rig *rig)
-{
-    static const uint32_t ids[] = { 10, 20 }, servers_of[] = { 1, 1 };
-
-    post_office_clear(&rig->office);
-    post_office_init(&rig->office, 0, 2, ids, servers_of, &FLOW_SIZES_USUAL);
-    rig->office.servers[0].actor = &rig->server.actor;
-}
-
-/* A part has a replica on server 1, and has had no inputs. */
-START_TEST(a_position_of_a_replica_that_cannot_be_is_refused)
-{
-    static const uint32_t replica = 1;
-    static const struct {
-        uint32_t node, server, part;
-        uint64_t number;
-        bool is_refused;
-    } told[] = {
-        { OTHER, 1, 0, 0, false }, { OTHER, 1, 0, 1, true }, /* there is no such input */
-        { OTHER, 2, 0, 0, true },                            /* nor such a server, */
-        { OTHER, 0, 0, 0, true },                            /* nor is it on that node, */
-        { 0, 0, 0, 0, true },                                /* nor a replica */
-        { OTHER, 1, 1, 0, false },                           /* of a part that has none: late */
-    };
-    Rig rig;
-
-    rig_init(&rig, "asp");
-    rig_add_server(&rig);
-    server_add_feed(&rig.server, 0, 0, &replica, 1);
-    for (size_t i = 0; i < G_N_ELEMENTS(told); i++) {
-        Asked asked = { .message = { .kind = MESSAGE_POSITION,
-                                     .part = told[i].part,
-                                     .node = told[i].node,
-                                     .number = told[i].number,
-                                     .request = { .worker = told[i].server } } };
-        const uint64_t before = rig.server.n_refused;
-
-        ask(&rig, &asked);
-        require_msg((rig.server.n_refused > before) == told[i].is_refused, "position %zu", i);
-    }
-    rig_clear(&rig);
-}
-END_TEST
-
-/* A replica becomes the primary by map 2. A clock that was told by map 1 may have come on another
- * way than Adds before it, which died with the old primary and are sent again behind map 2. */
-START_TEST(a_new_primary_counts_only_clocks_of_its_map)
-{
-    const uint32_t epoch = 1;
-    Asked asked;
-    Rig rig;
-
-    rig_init(&rig, "ssp");
-    rig_add_server(&rig);
-    server_add_table(&rig.server, N_TABLES, 1);
-    server_add_replica(&rig.server, N_TABLES, 0, 1, shard_new(&rig.specs[0], 0, N_KEYS, NULL));
-    begin_task_of(&rig, epoch, N_TABLES, &rig.specs[0]);
-    server_leave_node(&rig.server, OTHER);
-    server_set_place(&rig.server, &(PartPlace){ .table = N_TABLES, .map = 2, .primary = 0 });
-    get(&rig, &asked, epoch, N_TABLES, 1);
-    for (uint32_t map = 1; map <= 2; map++) {
-        ck_assert(!call_has_ended(&asked.call));
-        tell_clock_by(&rig, epoch, N_TABLES, map, 0, 1);
-        tell_clock_by(&rig, epoch, N_TABLES, map, 1, 1);
-    }
-    ck_assert(call_has_ended(&asked.call));
-    ck_assert_uint_eq(asked.call.status, CALL_OK);
-    end_task(&rig, epoch);
-    rig_clear(&rig);
-}
-END_TEST
-
-/* The replica becomes the primary of a part whose task goes on. */
-START_TEST(a_node_that_the_run_has_ended_for_ends_no_task_of_replicas)
-{
-    static const uint32_t replica = 1;
-    const uint32_t epoch = 1;
-    const FedPart *fed;
-    Rig rig;
-
-    rig_init(&rig, "ssp");
-    rig_add_server(&rig);
-    server_add_table(&rig.server, N_TABLES, 1);
-    server_add_shard(&rig.server, N_TABLES, 0, shard_new(&rig.specs[0], 0, N_KEYS, NULL));
-    server_add_feed(&rig.server, N_TABLES, 0, &replica, 1);
-    fed = server_find_table(&rig.server, N_TABLES)->parts[0].fed;
-    begin_task_of(&rig, epoch, N_TABLES, &rig.specs[0]);
-    post_office_end(&rig.office);
-    end_task(&rig, epoch);
-    ck_assert_uint_eq(fed->feed.n_inputs, 0);
-    rig_clear(&rig);
+    server_rig_end_task(&rig, IN_TASK);
+    server_rig_clear(&rig);
 }
 END_TEST
 
@@ -640,21 +433,21 @@ START_TEST(calls_that_are_begun_and_not_finished_are_bounded)
     enum { N_BEGUN = 20000, MOST = 1 << 14 };
     static const unsigned char bytes[100];
     uint32_t n_taken = 0;
-    Rig rig;
+    ServerRig rig;
 
-    rig_init(&rig, "asp");
+    server_rig_init(&rig, "asp");
     for (uint64_t i = 0; i < N_BEGUN; i++) {
-        Asked asked = { .value = 0 };
+        RigAsked asked = { .value = 0 };
 
         asked.message = (Message){ .kind = MESSAGE_HANDLER,
-                                   .node = OTHER,
+                                   .node = SERVER_RIG_OTHER,
                                    .row_bytes = 1,
                                    .input_bytes = 8,
                                    .request = { .worker = NOBODY,
                                                 .keys = { .n = 8 },
                                                 .input = bytes,
                                                 .piece = { i + 1, sizeof bytes } } };
-        ask(&rig, &asked);
+        server_rig_ask(&rig, &asked);
         ck_assert(call_has_ended(&asked.call));
         ck_assert(asked.call.status == CALL_OK || asked.call.status == CALL_NO_MEMORY);
         n_taken += asked.call.status == CALL_OK;
@@ -663,7 +456,7 @@ START_TEST(calls_that_are_begun_and_not_finished_are_bounded)
     ck_assert_uint_lt(n_taken, MOST);
     ck_assert_uint_eq(rig.server.partial_calls->len, n_taken);
     ck_assert_uint_eq(rig.server.n_refused, 0);
-    rig_clear(&rig);
+    server_rig_clear(&rig);
 }
 END_TEST
 
@@ -690,8 +483,8 @@ START_TEST(what_another_node_asks_of_ragged_rows_is_checked)
     } cases[] = {
         { "ragged.get", two, 1, { .first = 1, .n = 1 } }, /* arguments of none */
         { "ragged.erase", two, 4, { .first = 1, .n = 1 } },
-        { "ragged.get", NULL, 0, { .first = N_KEYS, .n = 1 } }, /* keys of nobody */
-        { "ragged.get", NULL, 0, { .first = 1, .n = N_KEYS } },
+        { "ragged.get", NULL, 0, { .first = SERVER_RIG_KEYS, .n = 1 } }, /* keys of nobody */
+        { "ragged.get", NULL, 0, { .first = 1, .n = SERVER_RIG_KEYS } },
         { "ragged.assign", two, 4, { .first = 1, .n = 1 } },  /* rows without values */
         { "ragged.assign", two, 3, { .first = 1, .n = 1 } },  /* less than a length */
         { "ragged.append", huge, 4, { .first = 1, .n = 1 } }, /* longer than rows may be */
@@ -701,42 +494,44 @@ START_TEST(what_another_node_asks_of_ragged_rows_is_checked)
     };
     static const MessageKind kinds[] = { MESSAGE_GET,   MESSAGE_ADD,       MESSAGE_SET,
                                          MESSAGE_RESET, MESSAGE_GET_STATE, MESSAGE_SET_STATE };
-    RubatoTableSpec spec = { .name = "lists", .n_keys = N_KEYS, .shape = RUBATO_SHAPE_RAGGED };
+    RubatoTableSpec spec = { .name = "lists",
+                             .n_keys = SERVER_RIG_KEYS,
+                             .shape = RUBATO_SHAPE_RAGGED };
     RubatoShard *shard;
     uint64_t n_refused = 0;
-    Rig rig;
+    ServerRig rig;
 
-    rig_init(&rig, "asp");
-    shard = shard_new(&spec, 0, N_KEYS, NULL);
-    server_add_table(&rig.server, N_TABLES, 1);
-    server_add_shard(&rig.server, N_TABLES, 0, shard);
+    server_rig_init(&rig, "asp");
+    shard = shard_new(&spec, 0, SERVER_RIG_KEYS, NULL);
+    server_add_table(&rig.server, SERVER_RIG_TABLES, 1);
+    server_add_shard(&rig.server, SERVER_RIG_TABLES, 0, shard);
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         _Alignas(8) unsigned char bytes[200];
         const size_t n = write_ragged(bytes, cases[i].name, &cases[i].keys, cases[i].arguments,
                                       cases[i].n_bytes);
-        Asked asked = { .value = 0 };
+        RigAsked asked = { .value = 0 };
 
         asked.message = (Message){ .kind = MESSAGE_HANDLER,
-                                   .table = N_TABLES,
-                                   .node = OTHER,
+                                   .table = SERVER_RIG_TABLES,
+                                   .node = SERVER_RIG_OTHER,
                                    .row_bytes = 1,
                                    .input_bytes = n,
                                    .request = { .worker = BAD_GRADIENTS_NO_WORKER,
                                                 .keys = { .n = n },
                                                 .input = bytes,
                                                 .piece = { i + 1, n } } };
-        ask(&rig, &asked);
+        server_rig_ask(&rig, &asked);
         require_msg(call_has_ended(&asked.call) && asked.call.status == CALL_REFUSED,
                     "case %zu: %s", i, cases[i].name);
         ck_assert_uint_eq(rig.server.n_refused, ++n_refused);
     }
     for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) { /* they would see where rows lie */
         static const float input[2];
-        Asked asked = { .value = 0 };
+        RigAsked asked = { .value = 0 };
 
         asked.message = (Message){ .kind = kinds[i],
-                                   .table = N_TABLES,
-                                   .node = OTHER,
+                                   .table = SERVER_RIG_TABLES,
+                                   .node = SERVER_RIG_OTHER,
                                    .request = { .worker = BAD_GRADIENTS_NO_WORKER,
                                                 .keys = { .first = 1, .n = 1 },
                                                 .output = &asked.value } };
@@ -744,11 +539,11 @@ START_TEST(what_another_node_asks_of_ragged_rows_is_checked)
             asked.message.request.input = input;
             asked.message.input_bytes = sizeof input[0];
         }
-        ask(&rig, &asked);
+        server_rig_ask(&rig, &asked);
         require_msg(asked.call.status == CALL_REFUSED, "kind %u", kinds[i]);
         ck_assert_uint_eq(rig.server.n_refused, ++n_refused);
     }
-    rig_clear(&rig);
+    server_rig_clear(&rig);
 }
 END_TEST
 
@@ -767,9 +562,6 @@ int main(void)
     tcase_add_test(cases, a_common_clock_counts_for_every_node);
     tcase_add_loop_test(cases, a_get_of_another_node_brings_its_clock_where_it_counts, 0, 2);
     tcase_add_loop_test(cases, what_another_node_asks_is_checked, 0, G_N_ELEMENTS(foreign));
-    tcase_add_test(cases, a_position_of_a_replica_that_cannot_be_is_refused);
-    tcase_add_test(cases, a_node_that_the_run_has_ended_for_ends_no_task_of_replicas);
-    tcase_add_test(cases, a_new_primary_counts_only_clocks_of_its_map);
     tcase_add_test(cases, calls_that_are_begun_and_not_finished_are_bounded);
     tcase_add_test(cases, what_another_node_asks_of_ragged_rows_is_checked);
     suite_add_tcase(suite, cases);

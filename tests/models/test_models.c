@@ -171,6 +171,27 @@ END_TEST
 
 /* The server asks how much work a clock may release, before a thread that must return soon handles
  * it. */
+START_TEST(losses_of_workers_that_are_not_there_change_nothing)
+{
+    static const struct {
+        uint32_t node, first, n;
+    } wrong[] = { { 0, 2, 1 },          { 0, 0, 3 },          { 0, 1, 2 }, { 0, 0, 0 },
+                  { 0, UINT32_MAX, 1 }, { 0, 1, UINT32_MAX }, { 2, 1, 1 }, { UINT32_MAX, 1, 1 } };
+    ModelRig rig;
+    ModelLoss loss;
+
+    rig_init(&rig, &kinds[_i].spec, 2);
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++)
+        if (wrong[i].node < 2 || !model_traits(&rig.spec)->per_worker_clocks)
+            model_lose_workers(rig.model, wrong[i].node, wrong[i].first, wrong[i].n);
+    ck_assert(!model_find_loss(rig.model, 0, &loss));
+    model_lose_workers(rig.model, 1, 1, 1);
+    ck_assert(model_find_loss(rig.model, 0, &loss));
+    ck_assert(!model_find_loss(rig.model, 1, &loss));
+    rig_clear(&rig);
+}
+END_TEST
+
 START_TEST(what_is_held_is_counted)
 {
     ModelRig rig;
@@ -630,6 +651,7 @@ int main(void)
     tcase_add_loop_test(all, a_clock_releases_all_that_it_passes, 0, N_KINDS);
     tcase_add_loop_test(all, what_is_parked_at_the_end_is_given_back, 0, N_KINDS);
     tcase_add_loop_test(all, old_clocks_and_unknown_sources_change_nothing, 0, N_KINDS);
+    tcase_add_loop_test(all, losses_of_workers_that_are_not_there_change_nothing, 0, N_KINDS);
     tcase_add_loop_test(all, what_is_held_is_counted, 0, N_KINDS);
     tcase_add_loop_test(all, a_get_takes_room_for_its_rows_only_when_they_are_read, 0, N_KINDS);
     tcase_add_loop_test(all, announcements_come_back_whoever_asks_for_them, 0, N_KINDS);

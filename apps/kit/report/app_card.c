@@ -58,6 +58,15 @@ static uint32_t n_lost(const App *app)
     return n_found;
 }
 
+static uint64_t n_new_replicas(const App *app)
+{
+    RubatoEngineStats stats = { .new_replicas = 0 };
+
+    if (app->engine != NULL)
+        rubato_engine_stats(app->engine, &stats);
+    return stats.new_replicas;
+}
+
 static double samples_per_second(const App *app)
 {
     return app->seconds > 0 ? (double)app->n_samples / app->seconds : 0;
@@ -143,6 +152,10 @@ char *app_card_text(const App *app)
     if (n_lost(app) > 0)
         g_string_append_printf(text, "  %-14s %u of %u, and the run went on\n", "lost nodes",
                                n_lost(app), n_nodes(app));
+    if (n_new_replicas(app) > 0)
+        g_string_append_printf(
+            text, "  %-14s %" G_GUINT64_FORMAT " of parts, in the place of lost ones\n",
+            "new replicas", n_new_replicas(app));
     if (app->epochs > 0)
         add_training(text, app);
     add_validation(text, app);
@@ -264,6 +277,7 @@ char *app_card_json(const App *app)
     app_json_add_int(builder, "speculation", app->speculation);
     app_json_add_int(builder, "replicas", app->replicas);
     app_json_add_int(builder, "lost_nodes", n_lost(app));
+    app_json_add_int(builder, "new_replicas", n_new_replicas(app));
     app_json_add_text(builder, "faults", app_faults(app));
     if (app_binding(app) != NULL)
         app_json_add_text(builder, "bound", app_binding(app));

@@ -100,6 +100,7 @@ static const Control SAMPLES[] = {
       .recover = { .map = 2, .step = 1, .node = 3, .text = "lost", .lines = "0 1 1 2\n" } },
     { .kind = CONTROL_RECOVERED,
       .recover = { .map = 2, .step = 0, .node = 3, .lines = "r0 1 2 77\n" } },
+    { .kind = CONTROL_MADE, .made = { .server = 5, .n = 12 } },
     { .kind = CONTROL_RUNS, .runs = { .server = 5, .handler = "norm" } },
     { .kind = CONTROL_SNAPSHOT_ASK,
       .snapshot = { .number = 1, .epoch = 4, .seed = UINT64_MAX, .spec = "directory d\n" } },

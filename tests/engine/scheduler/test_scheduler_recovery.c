@@ -67,6 +67,34 @@ START_TEST(each_step_begins_when_all_that_live_have_done_the_one_before)
 }
 END_TEST
 
+/* The scheduler's node is 0, which alone knows the tables and the limits of servers. */
+START_TEST(replicas_are_made_in_the_place_of_lost_ones_where_the_schedulers_node_says)
+{
+    begin_with_replicas();
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    did(0, 2, CONTROL_RECOVER_CLOSE, "k0 0 0 0\n");
+    did(2, 2, CONTROL_RECOVER_CLOSE, "r0 0 2 9\n");
+    for (ControlRecoverStep step = CONTROL_RECOVER_PROMOTE; step <= CONTROL_RECOVER_OPEN; step++) {
+        expect_step(5u, 2, step, "0 0 1 2\n");
+        ck_assert(step != CONTROL_RECOVER_OPEN || !hears(2, step_done(2, step, "0 0 2 2 0\n")));
+        ck_assert(step != CONTROL_RECOVER_OPEN || !hears(0, step_done(2, step, "0 0 2 2\n")));
+        did(2, 2, step, "");
+        did(0, 2, step, step == CONTROL_RECOVER_OPEN ? "0 0 2 2 0\n" : "");
+    }
+    propose(0, 1, CONTROL_CALL_CREATE, "table a");
+    for (ControlRecoverStep step = CONTROL_RECOVER_EXPECT; step < CONTROL_RECOVER_END; step++) {
+        expect_step(5u, 2, step, "0 0 2 2 0\n");
+        did(0, 2, step, "");
+        expect_quiet();
+        did(2, 2, step, "");
+    }
+    propose(2, 1, CONTROL_CALL_CREATE, "table a");
+    expect(0, CONTROL_GO);
+    expect(2, CONTROL_GO);
+}
+END_TEST
+
 /* One that has had less would lack what its primary has acknowledged. */
 START_TEST(the_replica_that_has_had_the_most_becomes_the_primary)
 {
@@ -211,7 +239,7 @@ END_TEST
 /* The nodes 0 and 2 do all steps. */
 static void recover(uint32_t map)
 {
-    for (ControlRecoverStep step = CONTROL_RECOVER_CLOSE; step < CONTROL_RECOVER_END; step++)
+    for (ControlRecoverStep step = CONTROL_RECOVER_CLOSE; step <= CONTROL_RECOVER_OPEN; step++)
         for (uint32_t i = 0; i < 2; i++) {
             ck_assert_uint_eq(expect(2 * i, CONTROL_RECOVER)->recover.step, step);
             did(2 * i, map, step, "");
@@ -526,6 +554,8 @@ int main(void)
 
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_test(cases, each_step_begins_when_all_that_live_have_done_the_one_before);
+    tcase_add_test(cases,
+                   replicas_are_made_in_the_place_of_lost_ones_where_the_schedulers_node_says);
     tcase_add_loop_test(cases, the_replica_that_has_had_the_most_becomes_the_primary, 0, 3);
     tcase_add_test(cases, a_second_loss_begins_again_and_answers_about_the_first_do_not_count);
     tcase_add_test(cases, a_part_that_no_live_node_has_ends_the_run_and_is_named);

@@ -278,6 +278,7 @@ void scheduler_sim_node_hears(uint32_t number, const Control *control)
         node->joined = true;
         break;
     case CONTROL_BEAT:
+    case CONTROL_MADE:
     case CONTROL_RUNS:
     case CONTROL_WAITING:
         break;

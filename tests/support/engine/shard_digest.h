@@ -7,8 +7,8 @@
 #include "engine/server/server.h"
 #include "models/shard/shard.h"
 
-/* A digest of the keys in the order in which the shard lists them, the bytes of their rows and of
- * the rule's state, the hyper-parameters, and the counts of bad deltas. */
+/* A digest of the keys, the bytes of their rows and of the rule's state, in the order of the keys;
+ * of the hyper-parameters, and of the counts of bad deltas. */
 uint64_t shard_digest(RubatoShard *shard);
 
 /* A part on a server. */

@@ -84,6 +84,8 @@ typedef struct {
     bool asks_services;       /* after each task */
     bool outlives;            /* a node that is killed while a task runs ends nothing */
     bool continues;           /* the tasks go on without the workers of a lost node */
+    bool restores; /* the second node is killed once replicas are there in the place of lost ones */
+    int64_t after_loss_ns; /* it is killed so long after the loss of the first is known; 0: not */
     SimFault faults[SIM_MOST_FAULTS];
     uint32_t n_faults;
     int64_t heals_ms; /* there are no faults from then on */
@@ -119,6 +121,14 @@ void sim_scenario_draw_loss(SimScenario *scenario, uint64_t seed);
 /* The same with four nodes, of which two without workers are killed, and two replicas. */
 void sim_scenario_draw_losses(SimScenario *scenario, uint64_t seed);
 
+/* The same with one replica; the second node is killed when each part has a replica again, and both
+ * have workers in a third of the seeds. */
+void sim_scenario_draw_restored(SimScenario *scenario, uint64_t seed);
+
+/* The same with one replica or two; the second node is killed soon after the loss of the first is
+ * known, perhaps while replicas are made in the place of lost ones. */
+void sim_scenario_draw_overlap(SimScenario *scenario, uint64_t seed);
+
 /* A node is lost, or sometimes two of them, and has workers, without which the tasks go on. */
 void sim_scenario_draw_worker_loss(SimScenario *scenario, uint64_t seed);
 
@@ -127,6 +137,10 @@ void sim_scenario_draw_exact(SimScenario *scenario, uint64_t seed, uint64_t prog
 
 /* The same with a replica of each part, and the loss of a node without workers. */
 void sim_scenario_draw_exact_loss(SimScenario *scenario, uint64_t seed, uint64_t program);
+
+/* The same with four nodes, of which two are killed, the second one once each part has a replica
+ * again. */
+void sim_scenario_draw_exact_restored(SimScenario *scenario, uint64_t seed, uint64_t program);
 
 /* A cluster for sim_priority.c: two or three nodes without faults. */
 void sim_scenario_draw_stream(SimScenario *scenario, uint64_t seed, RubatoPriority priority);

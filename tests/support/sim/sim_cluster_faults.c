@@ -98,6 +98,36 @@ static void lose_workers(const SimJob *job, uint32_t node)
         sim_history_lose_node(job->histories[i], node);
 }
 
+static void begin_fault(void *data, uint64_t number);
+
+/* Whether the second node is killed later: the first one still is to be, or parts have no replicas
+ * in the place of those that it had. */
+static bool waits_for_replicas(const SimCluster *cluster, uint64_t number)
+{
+    const SimScenario *const scenario = cluster->scenario;
+
+    if (!scenario->restores || number == 0)
+        return false;
+    const SimNode *const first = &cluster->nodes[scenario->faults[0].from];
+    return (!first->was_killed && !first->has_ended) || !sim_replicas_are_restored(cluster);
+}
+
+/* Whether the second node is killed later, because the loss of the first is to be known before.
+ * Then it is planned. */
+static bool waits_for_loss(SimCluster *cluster, uint64_t number)
+{
+    const SimScenario *const scenario = cluster->scenario;
+    const RubatoEngine *const engine = cluster->nodes[scenario->scheduler].engine;
+    const uint32_t first = scenario->faults[0].from;
+
+    if (scenario->after_loss_ns == 0 || number == 0 || cluster->knows_loss ||
+        cluster->nodes[first].has_ended)
+        return false;
+    cluster->knows_loss = engine != NULL && engine->losses[first].text != NULL;
+    sim_after(cluster->knows_loss ? scenario->after_loss_ns : SIM_MS, begin_fault, cluster, number);
+    return true;
+}
+
 static void begin_fault(void *data, uint64_t number)
 {
     SimCluster *const cluster = data;
@@ -112,7 +142,9 @@ static void begin_fault(void *data, uint64_t number)
         SimNode *const node = &cluster->nodes[fault->from];
         if (node->has_ended || cluster->n_living == 1)
             return;
-        if (node->compares) { /* see sim_replicas.c */
+        if (waits_for_loss(cluster, number))
+            return;
+        if (node->compares || waits_for_replicas(cluster, number)) { /* see sim_replicas.c */
             sim_after(SIM_MS, begin_fault, cluster, number);
             return;
         }

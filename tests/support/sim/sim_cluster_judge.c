@@ -26,7 +26,7 @@ static bool was_cut_off(const SimScenario *scenario, const SimNode *node)
  * after the first loss, because it had missed inputs. */
 static bool has_lost_parts(const SimScenario *scenario, const SimNode *node)
 {
-    return scenario->n_replicas > 0 && scenario->n_faults > 1 &&
+    return scenario->n_replicas > 0 && scenario->n_faults > 1 && !scenario->restores &&
            strstr(node->error->message, "no other node has part") != NULL;
 }
 

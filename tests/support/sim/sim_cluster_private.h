@@ -54,6 +54,7 @@ struct SimCluster {
     SimNode nodes[SIM_MOST_NODES];
     uint32_t n_living;
     int64_t begun_ms, killed_ms;
+    bool knows_loss;   /* the scheduler knows that the first node is lost */
     bool killed_early; /* before a task, or the run, had begun everywhere: it may have failed */
 };
 
@@ -80,6 +81,10 @@ bool sim_replicas_compare(const SimNode *node, const char *name, GError **error)
 /* The same when this node knows that a task on the table has ended well, before anything is
  * read. */
 void sim_replicas_have_all(const SimNode *node, const char *name);
+
+/* Whether each part of each table has its replicas, or as many as there are other nodes that live
+ * and have servers, and the scheduler knows of all that were killed. */
+bool sim_replicas_are_restored(const SimCluster *cluster);
 
 /* Whether a node compares. No engine is freed meanwhile. */
 bool sim_replicas_are_compared(const SimCluster *cluster);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/engine_private.h"
+#include "engine/scheduler/scheduler_state.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/shard_digest.h"
 
@@ -108,6 +109,37 @@ static void visit(const SimNode *node, const char *name,
         }
     }
     set_comparing(node, false);
+}
+
+static bool is_restored(const SimCluster *cluster, const Table *table, uint32_t part)
+{
+    uint32_t n_found = 0, n_nodes = 0;
+
+    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++) {
+        const RubatoEngine *const engine = living_engine(cluster, i);
+        PartDigest found;
+
+        n_nodes += engine != NULL && engine->n_servers > 0;
+        for (uint32_t j = 0; engine != NULL && j < engine->n_servers; j++)
+            n_found += part_inputs(&engine->servers[j], table->id, part, &found);
+    }
+    return n_found >= MIN(1 + table->map->n_replicas, n_nodes);
+}
+
+bool sim_replicas_are_restored(const SimCluster *cluster)
+{
+    const RubatoEngine *const engine = cluster->nodes[cluster->scenario->scheduler].engine;
+    bool are_restored = engine != NULL && !engine->scheduler->recovers;
+
+    for (uint32_t i = 0; are_restored && i < cluster->scenario->n_nodes; i++)
+        are_restored = !cluster->nodes[i].was_killed || engine->losses[i].text != NULL;
+    for (guint i = 0; are_restored && i < engine->tables->len; i++) {
+        const Table *const table = g_ptr_array_index(engine->tables, i);
+
+        for (uint32_t part = 0; part < table->map->n_parts && are_restored; part++)
+            are_restored = is_restored(cluster, table, part);
+    }
+    return are_restored;
 }
 
 static void note(void *user, uint32_t part, const PartDigest *found)

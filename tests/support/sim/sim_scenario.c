@@ -330,11 +330,9 @@ void sim_scenario_draw_loss(SimScenario *scenario, uint64_t seed)
     scenario->heals_ms = 4000;
 }
 
-void sim_scenario_draw_losses(SimScenario *scenario, uint64_t seed)
+/* Makes it four nodes, each with a server. */
+static void grow(SimScenario *scenario)
 {
-    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 19 };
-
-    sim_scenario_draw_loss(scenario, seed);
     if (scenario->n_nodes < 4) {
         scenario->workers[scenario->n_nodes] = 1;
         scenario->servers[scenario->n_nodes++] = 1;
@@ -349,14 +347,62 @@ void sim_scenario_draw_losses(SimScenario *scenario, uint64_t seed)
             scenario->network.usual[from][to] = scenario->network.usual[0][1];
     for (uint32_t i = 0; i < scenario->n_nodes; i++)
         scenario->servers[i] = MAX(1, scenario->servers[i]);
-    const uint32_t first = below(&dice, 3);
+}
+
+static void kill_two(SimScenario *scenario, Dice *dice)
+{
+    const uint32_t first = below(dice, 3);
+
     for (uint32_t i = 0; i < 2; i++)
         scenario->faults[i] = (SimFault){ .kind = SIM_FAULT_KILL,
-                                          .at_ms = between(&dice, 100, 3000),
+                                          .at_ms = between(dice, 100, 3000),
                                           .from = make_victim(scenario, 1 + (first + i) % 3) };
     scenario->n_faults = 2;
-    scenario->n_replicas = 2;
     scenario->heals_ms = 6000;
+}
+
+void sim_scenario_draw_losses(SimScenario *scenario, uint64_t seed)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 19 };
+
+    sim_scenario_draw_loss(scenario, seed);
+    grow(scenario);
+    kill_two(scenario, &dice);
+    scenario->n_replicas = 2;
+}
+
+/* The victims have workers. */
+static void continue_without(SimScenario *scenario, Dice *dice)
+{
+    for (uint32_t i = 0; i < scenario->n_faults; i++) {
+        const uint32_t n = between(dice, 1, 2);
+
+        scenario->workers[scenario->faults[i].from] = n;
+        scenario->n_workers += n;
+    }
+    scenario->continues = true;
+}
+
+void sim_scenario_draw_restored(SimScenario *scenario, uint64_t seed)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 31 };
+
+    sim_scenario_draw_losses(scenario, seed);
+    scenario->n_replicas = 1;
+    scenario->restores = true;
+    scenario->faults[1].at_ms = scenario->faults[0].at_ms + between(&dice, 1, 300);
+    if (seed % 3 == 2)
+        continue_without(scenario, &dice);
+}
+
+void sim_scenario_draw_overlap(SimScenario *scenario, uint64_t seed)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 37 };
+
+    sim_scenario_draw_losses(scenario, seed);
+    scenario->n_replicas = between(&dice, 1, 2);
+    scenario->faults[1].at_ms = scenario->faults[0].at_ms + 1;
+    scenario->after_loss_ns = 1 + (int64_t)between(&dice, 0, 40000) * SIM_MS / 1000;
 }
 
 void sim_scenario_draw_worker_loss(SimScenario *scenario, uint64_t seed)
@@ -367,13 +413,7 @@ void sim_scenario_draw_worker_loss(SimScenario *scenario, uint64_t seed)
         sim_scenario_draw_losses(scenario, seed);
     else
         sim_scenario_draw_loss(scenario, seed);
-    for (uint32_t i = 0; i < scenario->n_faults; i++) {
-        const uint32_t n = between(&dice, 1, 2);
-
-        scenario->workers[scenario->faults[i].from] = n;
-        scenario->n_workers += n;
-    }
-    scenario->continues = true;
+    continue_without(scenario, &dice);
 }
 
 void sim_scenario_draw_large(SimScenario *scenario, uint32_t n_nodes)
@@ -462,6 +502,31 @@ void sim_scenario_draw_exact_loss(SimScenario *scenario, uint64_t seed, uint64_t
         (SimFault){ .kind = SIM_FAULT_KILL, .at_ms = between(&dice, 100, 3000), .from = victim };
     scenario->n_faults = 1;
     scenario->heals_ms = 4000;
+}
+
+void sim_scenario_draw_exact_restored(SimScenario *scenario, uint64_t seed, uint64_t program)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 41 };
+
+    sim_scenario_draw_exact(scenario, seed, program);
+    memset(scenario->faults, 0, sizeof scenario->faults);
+    grow(scenario);
+    memset(scenario->workers, 0, sizeof scenario->workers);
+    scenario->slow_worker = UINT32_MAX;
+    kill_two(scenario, &dice);
+    memset(scenario->workers, 0, sizeof scenario->workers);
+    scenario->n_workers = SIM_EXACT_WORKERS;
+    for (uint32_t i = 0, node = scenario->scheduler; i < SIM_EXACT_WORKERS; i++) {
+        scenario->workers[node]++;
+        do
+            node = (node + 1) % scenario->n_nodes;
+        while (node == scenario->faults[0].from || node == scenario->faults[1].from);
+    }
+    scenario->n_moves = 0;
+    scenario->n_replicas = 1;
+    scenario->outlives = scenario->restores = true;
+    scenario->faults[0].at_ms = between(&dice, 20, 600); /* later, many programs have ended */
+    scenario->faults[1].at_ms = scenario->faults[0].at_ms + between(&dice, 1, 300);
 }
 
 /* ---- in words ---- */

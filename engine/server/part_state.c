@@ -1,0 +1,157 @@
+/* The state of a part as requests. Rows go as Sets, and Sets of state for what the update rule
+ * keeps beside them. Tunings, counts of bad deltas, and what admits and evicts keys go with them.
+ *
+ * Threads: the part's owner. */
+#include "engine/server/part_state.h"
+
+#include "models/spec.h"
+#include "models/update/rule.h"
+
+#include <string.h>
+
+/* So many keys of rows of different lengths are read at a time. */
+#define RAGGED_KEYS ((size_t)1024)
+
+bool part_state_init(PartState *state)
+{
+    const RubatoTableSpec *const spec = shard_spec(state->shard);
+
+    state->row_bytes = spec_row_bytes(spec);
+    state->state_bytes = spec_state_bytes(spec);
+    const size_t longest = MAX(state->row_bytes, state->state_bytes);
+
+    state->most = MAX(1, PART_STATE_BLOCK_BYTES / MAX(longest, 1));
+    if (shard_is_bounded(state->shard)) /* a row is not evicted before its state and mark come */
+        state->most = MIN(state->most, RUBATO_STORAGE_BLOCK);
+    if (state->send_ragged != NULL)
+        state->most = RAGGED_KEYS;
+    state->values = g_try_malloc(MAX(PART_STATE_BLOCK_BYTES, longest));
+    state->keys = g_try_new(RubatoKey, state->most);
+    if (state->values != NULL && state->keys != NULL)
+        return true;
+    part_state_clear(state);
+    return false;
+}
+
+void part_state_clear(PartState *state)
+{
+    g_clear_pointer(&state->values, g_free);
+    g_clear_pointer(&state->keys, g_free);
+}
+
+static bool send_values(const PartState *state, MessageKind kind, const RubatoKeys *keys,
+                        size_t row_bytes, GError **error)
+{
+    Message message = {
+        .kind = kind,
+        .row_bytes = row_bytes,
+        .request = { .worker = BAD_GRADIENTS_NO_WORKER, .keys = *keys, .input = state->values }
+    };
+
+    return state->send(state->user, &message, error);
+}
+
+static bool send_rows_of(const PartState *state, const RubatoKeys *keys, GError **error)
+{
+    shard_get(state->shard, keys, state->values);
+    if (!send_values(state, MESSAGE_SET, keys, state->row_bytes, error))
+        return false;
+    if (state->state_bytes > 0) {
+        shard_get_state(state->shard, keys, state->values);
+        if (!send_values(state, MESSAGE_SET_STATE, keys, state->state_bytes, error))
+            return false;
+    }
+    if (!shard_is_bounded(state->shard))
+        return true;
+    shard_get_marks(state->shard, keys, state->values);
+    return send_values(state, MESSAGE_SET_MARKS, keys, sizeof(uint32_t), error);
+}
+
+/* The counts of uses come first: so the marks of the rows that follow have a meaning. */
+static bool send_uses(const PartState *state, GError **error)
+{
+    const StorageUses uses = shard_uses(state->shard);
+    const RubatoKeys one = { .n = 1 };
+
+    if (!shard_is_bounded(state->shard))
+        return true;
+    memcpy(state->values, &uses, sizeof uses);
+    return send_values(state, MESSAGE_SET_USES, &one, sizeof uses, error);
+}
+
+static bool send_admission(const PartState *state, GError **error)
+{
+    const size_t n = shard_n_admission_words(state->shard);
+    const size_t most = PART_STATE_BLOCK_BYTES / sizeof(uint64_t);
+
+    for (size_t begin = 0; begin < n; begin += most) {
+        const RubatoKeys numbers = { .first = begin, .n = MIN(n - begin, most) };
+
+        shard_get_admission(state->shard, begin, numbers.n, state->values);
+        if (!send_values(state, MESSAGE_SET_ADMISSION, &numbers, sizeof(uint64_t), error))
+            return false;
+    }
+    return true;
+}
+
+static bool send_all_rows(const PartState *state, GError **error)
+{
+    const bool is_range = rubato_table_spec_holds_range(shard_spec(state->shard));
+    RubatoKey first;
+    uint64_t n;
+
+    shard_range(state->shard, &first, &n);
+    if (!is_range)
+        n = shard_n_rows(state->shard);
+    for (uint64_t begin = 0; begin < n; begin += state->most) {
+        RubatoKeys keys = { .first = first + begin, .n = (size_t)MIN(n - begin, state->most) };
+
+        if (!is_range) {
+            shard_list(state->shard, begin, keys.n, state->keys);
+            keys.keys = state->keys;
+        }
+        if (!(state->send_ragged != NULL ? state->send_ragged(state->user, &keys, error)
+                                         : send_rows_of(state, &keys, error)))
+            return false;
+    }
+    return true;
+}
+
+static bool send_counts(const PartState *state, GError **error)
+{
+    const BadGradients *bad = shard_bad_gradients(state->shard);
+    const uint32_t n = bad_gradients_length(bad);
+    const uint32_t most = (uint32_t)(PART_STATE_BLOCK_BYTES / sizeof(BadCounts));
+
+    for (uint32_t begin = 0; begin < n; begin += most) {
+        const RubatoKeys numbers = { .first = begin, .n = MIN(n - begin, most) };
+
+        bad_gradients_read(bad, begin, numbers.n, state->values);
+        if (!send_values(state, MESSAGE_SET_BAD_GRADIENTS, &numbers, sizeof(BadCounts), error))
+            return false;
+    }
+    return true;
+}
+
+static bool send_tunings(const PartState *state, GError **error)
+{
+    for (uint32_t i = 0; i < N_HYPERS; i++) {
+        const RubatoHyper hyper = (RubatoHyper)i;
+        Message message = { .kind = MESSAGE_TUNE,
+                            .request = { .worker = BAD_GRADIENTS_NO_WORKER } };
+        double value;
+
+        if (!shard_tuned(state->shard, hyper, &value))
+            continue;
+        message.request.tuning = (RubatoTuning){ .hyper = hyper, .value = value };
+        if (!state->send(state->user, &message, error))
+            return false;
+    }
+    return true;
+}
+
+bool part_state_send(const PartState *state, GError **error)
+{
+    return send_tunings(state, error) && send_uses(state, error) && send_admission(state, error) &&
+           send_all_rows(state, error) && send_counts(state, error);
+}

@@ -1,0 +1,41 @@
+/* All that a part has, without its tasks, as requests that bring it to an empty part of the same
+ * table: for a part that moves, and for a replica that is made.
+ *
+ * Threads: the part's owner. */
+#ifndef RUBATO_ENGINE_SERVER_PART_STATE_H
+#define RUBATO_ENGINE_SERVER_PART_STATE_H
+
+#include <glib.h>
+
+#include "io/net/message.h"
+#include "models/shard/shard.h"
+
+typedef struct {
+    RubatoShard *shard;
+
+    /* Sends a request, of which kind, keys, input and row_bytes are set, and copies what it needs.
+     * False: no more is sent. */
+    bool (*send)(void *user, Message *message, GError **error);
+
+    /* Sends rows of different lengths; NULL for a table whose rows have one length. */
+    bool (*send_ragged)(void *user, const RubatoKeys *keys, GError **error);
+    void *user;
+
+    /* as part_state_init makes them */
+    size_t row_bytes, state_bytes;
+    size_t most; /* rows at a time */
+    void *values;
+    RubatoKey *keys;
+} PartState;
+
+/* About so many bytes of rows are read at a time. */
+#define PART_STATE_BLOCK_BYTES ((size_t)256 << 10)
+
+/* Makes room for rows; shard, send, send_ragged and user are set. False: there is no memory. */
+bool part_state_init(PartState *state);
+void part_state_clear(PartState *state);
+
+/* False: `send` has failed. */
+bool part_state_send(const PartState *state, GError **error);
+
+#endif

@@ -1,0 +1,20 @@
+/* Replicas that primaries make in the place of lost ones.
+ *
+ * Thread: the server's owner. */
+#ifndef RUBATO_ENGINE_SERVER_SERVER_COPIES_H
+#define RUBATO_ENGINE_SERVER_SERVER_COPIES_H
+
+#include "engine/server/server_private.h"
+#include "engine/server/server_promote.h"
+
+/* Replicas of the part which are not there yet are to be made, on servers that expect them by that
+ * map. Nothing if the part's primary is not here. */
+void server_order_copies(Server *server, const PartPlace *place);
+
+/* Begins the next copy if the one before has ended. To be called after what may end one. */
+void server_make_copies(Server *server);
+
+/* Makes no more of them. Replicas that are half made are dropped with the next map. */
+void server_forget_copies(Server *server);
+
+#endif
