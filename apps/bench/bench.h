@@ -73,6 +73,7 @@ typedef struct {
     bool starts_tasks;         /* empty tasks are run before it, and timed */
     bool on_demand;            /* it runs only if --case names it */
     bool starts_empty;         /* otherwise each row was written before the first sample */
+    bool has_plain;            /* a table BENCH_PLAIN_TABLE is there, too, which admits all keys */
     RubatoTableSpec table;     /* its n_keys is left 0: */
     uint64_t n_rows;           /* keys 0 .. n_rows - 1; of hash storage, as many scattered ones */
     size_t n_keys;             /* of a request */
@@ -99,6 +100,9 @@ typedef struct {
 
 /* In a case of which all nodes have workers: a row of four numbers for each node. */
 #define BENCH_SENT_TABLE "sent"
+
+/* The table of a case without its admission, with as many bytes for rows. */
+#define BENCH_PLAIN_TABLE "plain"
 
 enum { BENCH_MAX_DETAILS = 8 };
 

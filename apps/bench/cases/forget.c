@@ -5,7 +5,8 @@
 
 #define MILLION UINT64_C(1000000)
 #define MAX_BYTES (UINT64_C(128) << 20) /* 10 M rows have no room in it */
-#define N_SETS 32                       /* of keys, as in local.c */
+#define SKETCH_BYTES (UINT64_C(64) << 20)
+#define N_SETS 32 /* of keys, as in local.c */
 
 #define INSERTS(case_name, what_is_done, order)                                         \
     {                                                                                   \
@@ -15,6 +16,21 @@
         .table = { .storage = "hash", .max_bytes = MAX_BYTES, .evict = (order) },       \
         .n_rows = 10 * MILLION, .n_keys = 10000, .n_sets = N_SETS, .n_operations = 200, \
         .run = add_new_keys_then_get, .run_limit = limit_hash_add                       \
+    }
+
+/* Each key comes twice. The table has admitted so many rows before that it is full. */
+#define ADMITS(case_name, admission, ...)                                                     \
+    {                                                                                         \
+        .name = case_name,                                                                    \
+        .what = "Add to 10,000 keys at max_bytes, each of which comes twice, with admission", \
+        .limit = "the same Adds to a table that admits all keys",                             \
+        .unit = BENCH_UNIT_KEYS_PER_SECOND, .goal = { .ratio = .9 }, .has_plain = true,       \
+        .table = { .storage = "hash",                                                         \
+                   .max_bytes = MAX_BYTES + SKETCH_BYTES,                                     \
+                   .admit = (admission),                                                      \
+                   __VA_ARGS__ },                                                             \
+        .n_rows = 8 * MILLION, .starts_empty = true, .n_keys = 10000, .n_operations = 64,     \
+        .sample = sample_admission                                                            \
     }
 
 const BenchCase bench_forget_cases[] = {
@@ -32,6 +48,8 @@ const BenchCase bench_forget_cases[] = {
       .n_operations = 200,
       .run = add_new_keys_then_get,
       .run_limit = limit_hash_add },
+    ADMITS("forget-admit-count", "count", .admit_count = 2, .admit_bytes = SKETCH_BYTES),
+    ADMITS("forget-admit-probability", "probability", .admit_probability = .5),
     { .name = "forget-add-expire",
       .what = "Add to 10,000 keys of 10 M whose rows expire by clocks, with the time of the write",
       .limit = "bare open addressing with prefetch",

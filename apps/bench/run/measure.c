@@ -61,6 +61,20 @@ static RubatoTableSpec table_spec(const BenchCase *what, const BenchOptions *opt
     return spec;
 }
 
+/* The same without admission. */
+static RubatoTableSpec plain_spec(const RubatoTableSpec *spec)
+{
+    RubatoTableSpec plain = *spec;
+
+    plain.name = BENCH_PLAIN_TABLE;
+    plain.max_bytes -= MIN(plain.max_bytes, plain.admit_bytes);
+    plain.admit = NULL;
+    plain.admit_count = 0;
+    plain.admit_bytes = 0;
+    plain.admit_probability = 0;
+    return plain;
+}
+
 /* n operations in so many seconds, in the case's unit. */
 static double in_unit(const BenchCase *what, double seconds, size_t n)
 {
@@ -205,8 +219,14 @@ static bool run_case(RubatoEngine *engine, const BenchStart *start, void *data, 
 {
     Measurement *measurement = data;
     const bool counts = measurement->what->mixed;
-    const char *const tables[] = { "bench", counts ? BENCH_SENT_TABLE : NULL, NULL };
+    const bool has_plain = measurement->what->has_plain;
+    const char *const tables[] = { "bench",
+                                   counts      ? BENCH_SENT_TABLE
+                                   : has_plain ? BENCH_PLAIN_TABLE
+                                               : NULL,
+                                   NULL };
     const RubatoTableSpec spec = table_spec(measurement->what, measurement->options);
+    const RubatoTableSpec plain = plain_spec(&spec);
     const RubatoTableSpec sent = { .name = BENCH_SENT_TABLE,
                                    .dtype = RUBATO_F64,
                                    .width = 4,
@@ -223,6 +243,7 @@ static bool run_case(RubatoEngine *engine, const BenchStart *start, void *data, 
     measurement->resident_before = bench_resident_bytes(0);
     return rubato_engine_create_table(engine, &spec, error) &&
            (!counts || rubato_engine_create_table(engine, &sent, error)) &&
+           (!has_plain || rubato_engine_create_table(engine, &plain, error)) &&
            (!measurement->what->starts_tasks ||
             time_tasks(engine, &measurement->start.task_seconds, error)) &&
            rubato_engine_run(engine, &task, error);

@@ -51,6 +51,10 @@ bool sample_key_bytes(Bench *bench, size_t n, BenchSample *sample, GError **erro
 bool sample_barrier(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_nodes(Bench *bench, size_t n, BenchSample *sample, GError **error);
 
+/* ---- admission.c: a `sample` of cases with a plain table, of n Adds to each of the two ---- */
+
+bool sample_admission(Bench *bench, size_t n, BenchSample *sample, GError **error);
+
 /* ---- collectives.c: a `sample` of cases ---- */
 
 bool sample_allreduce(Bench *bench, size_t n, BenchSample *sample, GError **error);

@@ -102,9 +102,8 @@ static bool admits(RubatoAdmission *base, RubatoKey key)
     }
     if (least + 1 >= admission->count)
         return true;
-    for (unsigned i = 0; i < N_COUNTERS; i++)
-        if (*mine[i] == least)
-            *mine[i] = (unsigned char)(least + 1);
+    for (unsigned i = 0; i < N_COUNTERS; i++) /* without a jump that nobody can predict */
+        *mine[i] = (unsigned char)(*mine[i] + (*mine[i] == least));
     return false;
 }
 

@@ -241,9 +241,11 @@ static void *find_or_create_cell(BoundedStorage *bounded, RubatoKey key, HashCre
 
     if (key == BUCKET_EMPTY_KEY)
         return hash_find_or_create_empty_key(hash, creation);
-    cell = paired_find(hash->source.layout, hash_segment_of(hash, h), h, key);
-    if (cell != NULL) /* the key comes twice */
-        return cell;
+    if (hash_may_have_made(creation, h)) { /* then the key comes twice */
+        cell = paired_find(hash->source.layout, hash_segment_of(hash, h), h, key);
+        if (cell != NULL)
+            return cell;
+    }
     if (!hash_admits(creation, key))
         return NULL;
     if (!hash->is_inline && (number = take_number(bounded, h, creation)) == BOUNDED_NO_NUMBER)
@@ -260,6 +262,7 @@ static void *find_or_create_cell(BoundedStorage *bounded, RubatoKey key, HashCre
     write_mark(bounded, cell, 0);
     use_cell(bounded, cell, HELD);
     hash->n_rows++;
+    hash_note_made(creation, h);
     return cell;
 }
 
@@ -287,11 +290,12 @@ static bool create_absent(BoundedStorage *bounded, RubatoAdmission *admission,
     bool all = true;
 
     hash_begin_creation(&creation, admission, keys, n, cells);
-    for (size_t i = 0; i < n && all; i++)
-        if (cells[i] == NULL) {
-            cells[i] = find_or_create_cell(bounded, keys[i], &creation);
-            all = cells[i] != NULL || hash_leaves_out(&creation, i);
-        }
+    for (size_t k = 0; k < creation.n_absent && all; k++) {
+        const size_t i = hash_take_absent(&creation, keys, k);
+
+        cells[i] = find_or_create_cell(bounded, keys[i], &creation);
+        all = cells[i] != NULL || hash_leaves_out(&creation, i);
+    }
     if (creation.moved)
         (void)hash->find_cells(hash, keys, n, cells);
     release_all(bounded, keys, n, cells);

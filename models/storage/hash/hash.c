@@ -223,9 +223,11 @@ static void *find_or_create_row(HashStorage *hash, RubatoKey key, HashCreation *
 
     if (key == BUCKET_EMPTY_KEY)
         return hash_find_or_create_empty_key(hash, creation);
-    cell = bucket_search(hash->source.layout, segment_home(hash_segment_of(hash, h), h), key);
-    if (cell != NULL)
-        return hash_row_of_cell(hash, cell);
+    if (hash_may_have_made(creation, h)) { /* then the key comes twice */
+        cell = bucket_search(hash->source.layout, segment_home(hash_segment_of(hash, h), h), key);
+        if (cell != NULL)
+            return hash_row_of_cell(hash, cell);
+    }
     if (!hash_admits(creation, key))
         return NULL;
     if (!hash->is_inline && !hash_ensure_slab_row(hash))
@@ -242,6 +244,7 @@ static void *find_or_create_row(HashStorage *hash, RubatoKey key, HashCreation *
     row = hash_row_of_cell(hash, cell);
     rubato_init_row(hash->init, key, row);
     hash->n_rows++;
+    hash_note_made(creation, h);
     return row;
 }
 
@@ -306,11 +309,12 @@ static bool find_or_admit(RubatoStorage *storage, RubatoAdmission *admission, co
     if (find_rows(hash, keys, n, rows, hash->row_bytes))
         return true;
     hash_begin_creation(&creation, admission, keys, n, rows);
-    for (size_t i = 0; i < n && all; i++)
-        if (rows[i] == NULL) {
-            rows[i] = find_or_create_row(hash, keys[i], &creation);
-            all = rows[i] != NULL || hash_leaves_out(&creation, i);
-        }
+    for (size_t k = 0; k < creation.n_absent && all; k++) {
+        const size_t i = hash_take_absent(&creation, keys, k);
+
+        rows[i] = find_or_create_row(hash, keys[i], &creation);
+        all = rows[i] != NULL || hash_leaves_out(&creation, i);
+    }
     if (creation.moved) {
         (void)find_rows(hash, keys, n, rows, hash->row_bytes);
         hash_leave_out_refused(&creation, rows);

@@ -83,23 +83,64 @@ bool hash_merge(HashStorage *hash, uint64_t place);
 bool hash_ensure_slab_row(HashStorage *hash);
 uint64_t hash_slab_bytes(const HashStorage *hash);
 
-/* What a call that creates rows keeps. */
+/* What a call that creates rows keeps. Its keys have been searched for, so what is absent is there
+ * only if the call itself has made it since. Few keys come twice in a call. So the call keeps a
+ * Bloom filter of a bit for each row that it makes, and searches again only where the filter does
+ * not exclude it. */
 typedef struct {
     RubatoAdmission *admission; /* NULL: all keys are admitted */
     bool moved;                 /* other rows have, for a new one */
     bool refused_last;          /* the key that was asked for last */
-    size_t n_refused;
-    uint16_t refused[RUBATO_STORAGE_BLOCK]; /* positions of the call's keys */
+    size_t n_refused, n_absent;
+    uint64_t made[32]; /* a bit of each hash */
+    /* positions of the call's keys */
+    uint16_t refused[RUBATO_STORAGE_BLOCK], absent[RUBATO_STORAGE_BLOCK];
 } HashCreation;
+
+/* Keys of which the admission fetches what it reads, before it is asked for the first of them:
+ * enough to cover a miss. Where all of a call's keys are fetched at once, the processor waits. */
+#define HASH_ADMISSION_AHEAD 16u
+
+static inline void hash_fetch_admission(const HashCreation *creation, const RubatoKey *keys,
+                                        size_t i)
+{
+    void *const absent = NULL;
+
+    if (creation->admission != NULL && i < creation->n_absent)
+        rubato_admission_prefetch(creation->admission, &keys[creation->absent[i]], 1, &absent);
+}
 
 static inline void hash_begin_creation(HashCreation *creation, RubatoAdmission *admission,
                                        const RubatoKey *keys, size_t n, void *const *rows)
 {
-    if (admission != NULL)
-        rubato_admission_prefetch(admission, keys, n, rows);
     creation->admission = admission;
     creation->moved = creation->refused_last = false;
-    creation->n_refused = 0;
+    creation->n_refused = creation->n_absent = 0;
+    memset(creation->made, 0, sizeof creation->made);
+    for (size_t i = 0; i < n; i++) {
+        creation->absent[creation->n_absent] = (uint16_t)i;
+        creation->n_absent += rows[i] == NULL;
+    }
+    for (size_t i = 0; i < HASH_ADMISSION_AHEAD; i++)
+        hash_fetch_admission(creation, keys, i);
+}
+
+/* The position of the i-th absent key. */
+static inline size_t hash_take_absent(const HashCreation *creation, const RubatoKey *keys, size_t i)
+{
+    hash_fetch_admission(creation, keys, i + HASH_ADMISSION_AHEAD);
+    return creation->absent[i];
+}
+
+/* Whether the call may have made a row with this hash. The second function says that it does. */
+static inline bool hash_may_have_made(const HashCreation *creation, uint64_t h)
+{
+    return (creation->made[h >> 6 & 31] >> (h & 63) & 1) != 0;
+}
+
+static inline void hash_note_made(HashCreation *creation, uint64_t h)
+{
+    creation->made[h >> 6 & 31] |= UINT64_C(1) << (h & 63);
 }
 
 /* Whether the row of an absent key is made. */
