@@ -51,8 +51,10 @@ static void tear_down(void)
 /* Runs a program over the epochs, and saves its model under that name. */
 static Outcome run(Place place, const char *program, const char *model, const char *const *more)
 {
-    const bool is_allreduce = g_str_has_suffix(program, " --by=allreduce");
-    const bool is_softmax = g_str_has_prefix(program, "rubato-softmax");
+    g_auto(GStrv) words = g_strsplit(program, " ", 2); /* its name, and perhaps a flag */
+    const bool is_softmax = strcmp(words[0], "rubato-softmax") == 0;
+    const bool is_mlp = strcmp(words[0], "rubato-mlp") == 0;
+    g_autofree char *images = g_build_filename(folder, "train-images-idx3-ubyte", NULL);
     g_autofree char *save = g_build_filename(folder, model, NULL);
     const char *arguments[20] = { "--epochs", "4", "--save", save };
     size_t n = 4;
@@ -60,17 +62,17 @@ static Outcome run(Place place, const char *program, const char *model, const ch
     if (is_softmax) {
         arguments[n++] = "--data";
         arguments[n++] = folder;
-        if (is_allreduce)
-            arguments[n++] = "--by=allreduce";
     } else {
         arguments[n++] = "--train";
-        arguments[n++] = rows;
+        arguments[n++] = is_mlp ? images : rows;
         arguments[n++] = "--rule=adam"; /* has state */
-        arguments[n++] = "--batch-size=200";
+        arguments[n++] = is_mlp ? "--batch-size=20" : "--batch-size=200";
     }
+    if (words[1] != NULL)
+        arguments[n++] = words[1];
     for (; *more != NULL; more++)
         arguments[n++] = *more;
-    return run_program(place, is_softmax ? "rubato-softmax" : program, arguments);
+    return run_program(place, words[0], arguments);
 }
 
 static void run_ok(Place place, const char *program, const char *model, const char *text,
@@ -82,10 +84,12 @@ static void run_ok(Place place, const char *program, const char *model, const ch
     ck_assert_msg(strstr(outcome.err, text) != NULL, "%s", outcome.err);
 }
 
-static void expect_same(const char *left, const char *right)
+static void expect_same_of(const char *program, const char *left, const char *right)
 {
-    g_autofree char *left_path = g_build_filename(folder, left, "weights.npy", NULL);
-    g_autofree char *right_path = g_build_filename(folder, right, "weights.npy", NULL);
+    const char *const name =
+        g_str_has_prefix(program, "rubato-mlp") ? "layer-1.npy" : "weights.npy";
+    g_autofree char *left_path = g_build_filename(folder, left, name, NULL);
+    g_autofree char *right_path = g_build_filename(folder, right, name, NULL);
     g_autofree char *left_bytes = NULL;
     g_autofree char *right_bytes = NULL;
     gsize n_left, n_right;
@@ -94,6 +98,11 @@ static void expect_same(const char *left, const char *right)
     ck_assert(g_file_get_contents(right_path, &right_bytes, &n_right, NULL));
     ck_assert_uint_eq(n_left, n_right);
     ck_assert_mem_eq(left_bytes, right_bytes, n_left);
+}
+
+static void expect_same(const char *left, const char *right)
+{
+    expect_same_of("", left, right);
 }
 
 static void expect_list(size_t n_expected, uint64_t newest)
@@ -124,6 +133,8 @@ static const struct {
     { "rubato-lr", PLACE_TWO_NODES, PLACE_ONE_PROCESS, 2 },
     { "rubato-softmax", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, 2 },
     { "rubato-softmax --by=allreduce", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, 2 },
+    { "rubato-mlp", PLACE_ONE_PROCESS, PLACE_TWO_NODES, 2 },
+    { "rubato-mlp --by=allreduce", PLACE_TWO_NODES, PLACE_TWO_NODES, 1 },
 };
 
 START_TEST(resumed_run_ends_with_the_same_bits)
@@ -137,7 +148,7 @@ START_TEST(resumed_run_ends_with_the_same_bits)
     for (unsigned number = N_EPOCHS; number > runs[_i].done; number--)
         drop(number);
     run_ok(runs[_i].resumed_place, runs[_i].program, "resumed", said, second);
-    expect_same("whole", "resumed");
+    expect_same_of(runs[_i].program, "whole", "resumed");
     expect_list(3, N_EPOCHS); /* --keep has a default */
 }
 END_TEST
@@ -156,6 +167,8 @@ static const struct {
     { "rubato-fm", PLACE_ONE_PROCESS, PLACE_TWO_NODES, 30 },
     { "rubato-softmax", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, 60 },
     { "rubato-softmax --by=allreduce", PLACE_TWO_NODES, PLACE_TWO_NODES, 60 },
+    { "rubato-mlp", PLACE_TWO_NODES, PLACE_ONE_PROCESS, 40 },
+    { "rubato-mlp --by=allreduce", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, 70 },
 };
 
 /* Drops the newest, so that one in the middle of an epoch is the last. */
@@ -181,7 +194,7 @@ START_TEST(run_resumed_in_the_middle_of_an_epoch_ends_with_the_same_bits)
     drop_to(middles[_i].percent);
     run_ok(middles[_i].resumed_place, middles[_i].program, "resumed", "steps of the next one",
            second);
-    expect_same("whole", "resumed");
+    expect_same_of(middles[_i].program, "whole", "resumed");
 }
 END_TEST
 

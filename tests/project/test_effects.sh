@@ -154,6 +154,10 @@ refused rubato-mf split 'dynamic has no effect here' "${rows[@]}" --split dynami
 refused rubato-mf batch-size 'rubato-mf has no batches' "${rows[@]}" -b 2
 refused rubato-mf standardize 'rows of users and items have no values' "${rows[@]}" --standardize
 
+always rubato-mlp hidden
+refused rubato-mlp by "$training" "${used[@]}" --by allreduce
+refused rubato-mlp rule "$training" "${used[@]}" --rule sgd
+
 refused rubato-softmax data 'has no effect with --generated' --data x --generated
 refused rubato-softmax data "$training" "${used[@]}" -d x
 refused rubato-softmax by "$training" "${used[@]}" --by allreduce
@@ -161,7 +165,8 @@ refused rubato-softmax generated "$training" "${used[@]}" --generated
 
 # ---- no flag is left out ----
 
-for program in rubato-lr rubato-fm rubato-kmeans rubato-gbdt rubato-mf rubato-softmax; do
+for program in rubato-lr rubato-fm rubato-kmeans rubato-gbdt rubato-mf rubato-mlp \
+    rubato-softmax; do
     for flag in $("$bin/$program" --help | sed -nE 's/^ +(-., )?--([a-z0-9-]+).*/\2/p'); do
         [ -n "${seen["$program $flag"]-}${seen["all $flag"]-}${seen["rubato-lr $flag"]-}" ] ||
             fail "$program: nobody has said when --$flag has an effect"

@@ -1,0 +1,67 @@
+/* The formulas are those of docs/update-rules.md, with the defaults that tables have. Pure
+ * functions. */
+#include "apps/mlp/mlp_rule.h"
+
+#include <math.h>
+#include <rubato/rubato.h>
+#include <rubato/vector_clones.h>
+
+const char *const mlp_rule_names[] = { "adam", "momentum", "sgd", NULL };
+
+uint32_t mlp_rule_n_states(MlpRule rule)
+{
+    return rule == MLP_RULE_ADAM ? 2 : rule == MLP_RULE_MOMENTUM ? 1 : 0;
+}
+
+RUBATO_VECTOR_CLONES static void adam(const RubatoRule *rule, double rate, uint64_t step, size_t n,
+                                      const float *restrict gradient, float *restrict weights,
+                                      float *restrict m, float *restrict v)
+{
+    const float beta1 = (float)rule->beta1, rest1 = (float)(1 - rule->beta1);
+    const float beta2 = (float)rule->beta2, rest2 = (float)(1 - rule->beta2);
+    const float epsilon = (float)rule->epsilon;
+    const float length = (float)(rate / (1 - pow(rule->beta1, (double)(step + 1))));
+    const float per_c2 = (float)(1 / (1 - pow(rule->beta2, (double)(step + 1))));
+
+    for (size_t i = 0; i < n; i++) {
+        m[i] = beta1 * m[i] + rest1 * gradient[i];
+        v[i] = beta2 * v[i] + rest2 * (gradient[i] * gradient[i]);
+        weights[i] -= length * m[i] / (sqrtf(v[i] * per_c2) + epsilon);
+    }
+}
+
+RUBATO_VECTOR_CLONES static void momentum(float share, float rate, size_t n,
+                                          const float *restrict gradient, float *restrict weights,
+                                          float *restrict velocity)
+{
+    for (size_t i = 0; i < n; i++) {
+        velocity[i] = share * velocity[i] + gradient[i];
+        weights[i] -= rate * velocity[i];
+    }
+}
+
+RUBATO_VECTOR_CLONES static void sgd(float rate, size_t n, const float *restrict gradient,
+                                     float *restrict weights)
+{
+    for (size_t i = 0; i < n; i++)
+        weights[i] -= rate * gradient[i];
+}
+
+void mlp_rule_step(MlpRule rule, double rate, uint64_t step, size_t n, const float *gradient,
+                   float *weights, float *states)
+{
+    const RubatoRule *defaults = &rubato_update_rule_traits(mlp_rule_names[rule])->defaults;
+
+    switch (rule) {
+    case MLP_RULE_ADAM:
+        adam(defaults, rate, step, n, gradient, weights, states, states + n);
+        break;
+    case MLP_RULE_MOMENTUM:
+        momentum((float)defaults->momentum, (float)rate, n, gradient, weights, states);
+        break;
+    case MLP_RULE_SGD:
+    case MLP_N_RULES:
+    default:
+        sgd((float)rate, n, gradient, weights);
+    }
+}
