@@ -136,8 +136,8 @@ static bool add_classes(AppLoss *loss, const RubatoBatch *batch, const char *sou
             continue;
         if (loss->n_classes == APP_CLASSES_MAX) {
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                        "%s: has more than %u different labels; --loss softmax takes no more, "
-                        "--loss squared takes any numbers",
+                        "%s: has more than %u different labels, the most that classes may be; "
+                        "numbers are for --loss squared, which some programs have",
                         source, APP_CLASSES_MAX);
             return false;
         }
