@@ -36,18 +36,34 @@ static bool get_weights(const MlpJob *job, float **weights, GError **error)
     return true;
 }
 
+/* Rows as a matrix. A key that is no column was never trained on, and counts for nothing. */
+static void put_rows(const MlpJob *job, const RubatoBatch *batch, float *matrix)
+{
+    const size_t n_columns = job->shape.sizes[0];
+
+    for (size_t i = 0; i < batch->n_rows * n_columns; i++)
+        matrix[i] = 0;
+    for (size_t r = 0; r < batch->n_rows; r++)
+        for (size_t e = batch->row_start[r]; e < batch->row_start[r + 1]; e++) {
+            const RubatoKey key = batch->keys[batch->index[e]];
+
+            if (key < n_columns)
+                matrix[r * n_columns + key] += batch->value[e];
+        }
+}
+
 /* An AppScoreFunc. */
 static bool score(const RubatoBatch *batch, double *scores, void *user_data, GError **error)
 {
     const MlpJob *job = user_data;
     float *weights[MLP_LAYERS_MAX] = { NULL };
     g_auto(MlpWorkspace) workspace = { .shape = NULL };
-    const bool good =
-        mlp_workspace_init(&workspace, &job->shape, batch->n_rows, error) &&
-        rubato_batch_fill_matrix(batch, 0, job->shape.sizes[0], 0, workspace.outputs[0], error) &&
-        get_weights(job, weights, error);
+    const bool good = mlp_workspace_init(&workspace, &job->shape, batch->n_rows, error) &&
+                      get_weights(job, weights, error);
 
     if (good) {
+        put_rows(job, batch, workspace.outputs[0]);
+
         const float *found = mlp_scores(&workspace, weights, batch->n_rows);
 
         for (size_t i = 0; i < batch->n_rows * job->loss.n_classes; i++)

@@ -63,18 +63,28 @@ static bool settle_hidden(MlpJob *job, GError **error)
     return true;
 }
 
-/* The columns of the rows to train on, or of the loaded model. */
+/* The columns of the rows to train on, or of the loaded model; then the rows may not have more. */
 static bool settle_columns(MlpJob *job, GError **error)
 {
     uint64_t n_units;
-    uint32_t width;
+    uint32_t n_columns = 0, width;
 
+    if (job->rows.train != NULL &&
+        !app_dense_columns(job->rows.train, "--train", &n_columns, error))
+        return false;
+    job->shape.sizes[0] = n_columns;
     if (job->app.load == NULL)
-        return app_dense_columns(job->rows.train, "--train", &job->shape.sizes[0], error);
+        return true;
     if (!app_model_shape(&job->app, job->layers[0], &width, &n_units, error))
         return false;
     job->shape.sizes[0] = MAX(width, 2) - 1; /* others are refused when the model is loaded */
-    return true;
+    if (n_columns <= job->shape.sizes[0])
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
+                "--train: keys go up to %u, and the model in %s has columns up to %u; train anew "
+                "without --load",
+                n_columns - 1, job->app.load, job->shape.sizes[0] - 1);
+    return false;
 }
 
 static bool settle_classes(MlpJob *job, GError **error)

@@ -273,6 +273,30 @@ START_TEST(mlp_refuses_what_a_loaded_model_is_not)
 }
 END_TEST
 
+/* Rows to test and to predict may have keys that no row had in training; those to train on further
+ * may not. */
+START_TEST(mlp_leaves_out_keys_that_it_was_not_trained_on)
+{
+    g_autofree char *more = g_build_filename(files.dir, "more.svm", NULL);
+    g_autofree char *less = g_build_filename(files.dir, "less.svm", NULL);
+
+    ck_assert(g_file_set_contents(less, "1 1:1\n2 2:1\n", -1, NULL));
+    ck_assert(g_file_set_contents(more, "1 1:1 700:900\n2 2:1 3:50\n", -1, NULL));
+    g_autoptr(JsonNode) card =
+        run_for_card(PLACE_ONE_PROCESS, "rubato-mlp",
+                     (const char *const[]){ "--train", less, "--test", more, "--hidden=16",
+                                            "--epochs=50", "--save", files.model, NULL });
+    ck_assert_double_eq(metric(card, "test_accuracy"), 1);
+    Outcome outcome = run_program(
+        PLACE_ONE_PROCESS, "rubato-mlp",
+        (const char *const[]){ "--load", files.model, "--train", more, "--epochs=1", NULL });
+    ck_assert_int_eq(outcome.status, 1);
+    ck_assert_msg(strstr(outcome.err, "--train: keys go up to 700, and the model in ") != NULL,
+                  "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+}
+END_TEST
+
 static Suite *mlp_suite(void)
 {
     Suite *suite = suite_create("app_mlp");
@@ -290,6 +314,7 @@ static Suite *mlp_suite(void)
     tcase_add_test(cases, mlp_learns_the_images_of_fashion_mnist);
     tcase_add_loop_test(cases, mlp_refuses_bad_calls_and_bad_rows, 0, (int)G_N_ELEMENTS(bad_calls));
     tcase_add_test(cases, mlp_refuses_what_a_loaded_model_is_not);
+    tcase_add_test(cases, mlp_leaves_out_keys_that_it_was_not_trained_on);
     suite_add_tcase(suite, cases);
     return suite;
 }
