@@ -143,18 +143,17 @@ static bool begin_binding(RubatoEngine *engine, GError **error)
     const Cluster *const cluster = engine->cluster;
     const bool numa = engine->config.numa || (cluster != NULL && cluster->numa);
     const ThreadBindingSetup setup = {
-        .cluster = cluster,
-        .single = { engine->servers_of[0], engine->workers_of[0] },
-        .self = engine->self,
+        .node = { .cluster = cluster,
+                  .single = { engine->servers_of[0], engine->workers_of[0] },
+                  .number = engine->self,
+                  .is_announced = engine->config.cluster_file == NULL },
         .first_server = first_server(engine),
-        .is_announced = engine->config.cluster_file == NULL,
         .numa = numa,
     };
 
     if (!numa && !engine->config.bind_cores && (cluster == NULL || !cluster->bind_cores))
         return true;
     engine->binding = thread_binding_new(&setup, error);
-    thread_binding_begin(engine->binding);
     return engine->binding != NULL;
 }
 

@@ -26,15 +26,16 @@ static uint64_t sum_weights(const CoreUser *users, uint32_t n)
     return sum;
 }
 
-/* Where the cores of user i begin. If there are enough for all threads, they are in proportion to
- * these. Otherwise each user has one, and the rest is in proportion to the other threads. */
+/* Where the cores of user i begin; there are as many as users, or more. If there are enough for all
+ * threads, they are in proportion to these. Otherwise each user has one, and the rest is in
+ * proportion to the other threads, of which there are some. */
 static uint32_t cut(const CoreUser *users, uint32_t n, uint32_t i, uint32_t n_cores)
 {
     const uint64_t all = sum_weights(users, n), before = sum_weights(users, i);
 
     if (n_cores >= all)
         return (uint32_t)(n_cores * before / all);
-    return i + (all == n ? 0 : (uint32_t)((n_cores - n) * (before - i) / (all - n)));
+    return i + (uint32_t)((n_cores - n) * (before - i) / (all - n));
 }
 
 static CoreList list_range(uint32_t first, uint32_t n)

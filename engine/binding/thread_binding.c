@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine/binding/core_users.h"
+#include "engine/binding/core_claim.h"
 
 #define MOST_PROCESSORS 8192
 
@@ -23,6 +23,7 @@ struct ThreadBinding {
     CoreTopology *topology;
     CorePlan *plan;
     ServerHome *homes; /* by server; NULL: memory is not bound */
+    CoreClaim *claim;  /* NULL: nobody can tell who uses the same cores */
     char *text;
     _Atomic bool has_failed; /* the log has a line about it */
 
@@ -112,28 +113,13 @@ static void restore_affinity(const ThreadBinding *binding)
         g_warning("a thread stays bound to the cores of its node: %s", g_strerror(errno));
 }
 
-/* As a server will be. */
-static bool try_threads(const ThreadBinding *binding, GError **error)
+static bool bind_caller(ThreadBinding *binding, GError **error)
 {
-    const bool ok =
+    binding->has_begun =
         core_topology_bind(binding->topology, pthread_self(), &binding->plan->all, error);
-
-    if (ok)
-        restore_affinity(binding);
-    else
+    if (!binding->has_begun)
         g_prefix_error(error, "bind_cores: ");
-    return ok;
-}
-
-void thread_binding_begin(ThreadBinding *binding)
-{
-    g_autoptr(GError) error = NULL;
-
-    if (binding == NULL)
-        return;
-    binding->has_begun = true;
-    if (!core_topology_bind(binding->topology, pthread_self(), &binding->plan->all, &error))
-        g_warning("%s", error->message);
+    return binding->has_begun;
 }
 
 void thread_binding_end(ThreadBinding *binding)
@@ -179,17 +165,20 @@ static bool check(const CoreTopology *topology, GError **error)
     return wrong == NULL;
 }
 
-static CorePlan *make_plan(const CoreTopology *topology, const ThreadBindingSetup *setup)
+/* Nodes of a run that are too many for the cores share them by their plans. */
+static void claim_cores(ThreadBinding *binding)
 {
-    g_autofree CoreUser *users = NULL;
-    uint32_t n = 1, self = 0;
+    g_autofree char *path = core_claim_path();
+    g_autofree char *processors = core_topology_processors(binding->topology, &binding->plan->all);
+    g_autofree char *taken = NULL;
 
-    if (setup->cluster == NULL)
-        return core_plan_new(topology, &setup->single, 1, 0);
-    users = core_users_of(setup->cluster, setup->self, &n, &self);
-    return core_users_are_apart(topology, setup->is_announced)
-               ? core_plan_new(topology, &users[self], 1, 0)
-               : core_plan_new(topology, users, n, self);
+    if (binding->plan->nodes_share)
+        return;
+    binding->claim = core_claim_new(path, processors, &taken);
+    if (taken != NULL)
+        g_warning("bind_cores: another process has bound its threads to processors of this node, "
+                  "too: %s; give each of them cores of its own, or leave bind_cores out",
+                  taken);
 }
 
 ThreadBinding *thread_binding_new(const ThreadBindingSetup *setup, GError **error)
@@ -204,11 +193,13 @@ ThreadBinding *thread_binding_new(const ThreadBindingSetup *setup, GError **erro
         thread_binding_free(binding);
         return NULL;
     }
-    binding->plan = make_plan(binding->topology, setup);
-    if (!try_threads(binding, error) || (setup->numa && !make_homes(binding, error))) {
+    binding->plan = core_users_plan(binding->topology, &setup->node);
+    if (!bind_caller(binding, error) || (setup->numa && !make_homes(binding, error))) {
+        thread_binding_end(binding);
         thread_binding_free(binding);
         return NULL;
     }
+    claim_cores(binding);
     g_autofree char *shortage = core_plan_shortage(binding->plan);
     g_autofree char *text =
         core_plan_describe(binding->plan, binding->topology, setup->first_server);
@@ -224,6 +215,7 @@ void thread_binding_free(ThreadBinding *binding)
 {
     if (binding == NULL)
         return;
+    core_claim_free(binding->claim);
     core_plan_free(binding->plan);
     core_topology_free(binding->topology);
     CPU_FREE(binding->before);

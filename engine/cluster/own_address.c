@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "engine/launch/launcher_hosts.h"
+#include "engine/cluster/host.h"
 
 static socklen_t size_of(const struct sockaddr *address)
 {

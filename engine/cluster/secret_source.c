@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/launch/launcher_hosts.h"
+#include "engine/cluster/host.h"
 #include "io/number_text.h"
 
 /* The first number after the standard streams. */

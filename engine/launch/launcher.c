@@ -19,9 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/cluster/host.h"
 #include "engine/cluster/secret_source.h"
 #include "engine/health/engine_health.h"
-#include "engine/launch/launcher_hosts.h"
 #include "engine/launch/launcher_news.h"
 #include "engine/launch/launcher_output.h"
 #include "engine/launch/launcher_processes.h"

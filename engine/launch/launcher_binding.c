@@ -3,7 +3,6 @@
 
 #include "engine/binding/core_users.h"
 #include "engine/launch/launcher_findings.h"
-#include "engine/launch/launcher_hosts.h"
 
 /* "2: 0 with 8 cores and 31.2 GiB, 1 with …". (transfer full) */
 static char *describe_numa(const CoreTopology *topology)
@@ -22,30 +21,19 @@ static char *describe_numa(const CoreTopology *topology)
 }
 
 /* The number of the node's first server in the run. */
-static uint32_t first_server(const BindingNeeds *needs)
+static uint32_t first_server(const CoreNode *node)
 {
     uint32_t first = 0;
 
-    for (uint32_t i = 0; needs->cluster != NULL && i < needs->number; i++)
-        first += needs->cluster->nodes[i].servers;
+    for (uint32_t i = 0; node->cluster != NULL && i < node->number; i++)
+        first += node->cluster->nodes[i].servers;
     return first;
-}
-
-static CorePlan *make_plan(const CoreTopology *topology, const BindingNeeds *needs)
-{
-    g_autofree CoreUser *users = NULL;
-    uint32_t n, self = 0;
-
-    if (needs->cluster == NULL)
-        return core_plan_new(topology, &needs->single, 1, 0);
-    users = core_users_of(needs->cluster, needs->number, &n, &self);
-    return core_plan_new(topology, users, n, self);
 }
 
 static void add_plan(GPtrArray *findings, const CoreTopology *topology, const BindingNeeds *needs)
 {
-    g_autoptr(CorePlan) plan = make_plan(topology, needs);
-    g_autofree char *text = core_plan_describe(plan, topology, first_server(needs));
+    g_autoptr(CorePlan) plan = core_users_plan(topology, &needs->node);
+    g_autofree char *text = core_plan_describe(plan, topology, first_server(&needs->node));
     char *const shortage = core_plan_shortage(plan);
 
     if (!needs->is_asked) {
@@ -56,7 +44,7 @@ static void add_plan(GPtrArray *findings, const CoreTopology *topology, const Bi
     }
     char *const all = g_strdup_printf(
         "%s%s%s", text, needs->numa ? "; rows in the NUMA nodes of their servers" : "",
-        needs->is_announced && !core_users_are_apart(topology, true)
+        needs->node.is_announced && !core_users_are_apart(topology, true)
             ? "; if no other node of the run is on this host"
             : "");
     if (shortage == NULL)
@@ -82,18 +70,6 @@ void binding_check(GPtrArray *findings, const BindingNeeds *needs)
     add_plan(findings, topology, needs);
 }
 
-static bool is_here(const ClusterNode *node)
-{
-    Host host = { 0 };
-    bool is_local;
-
-    if (!host_resolve(&host, node->host, "", NULL))
-        return false;
-    is_local = host.local;
-    host_clear(&host);
-    return is_local;
-}
-
 bool binding_report(const Cluster *cluster, GString *report, GError **error)
 {
     g_autoptr(CoreTopology) topology = core_topology_read(error);
@@ -105,12 +81,12 @@ bool binding_report(const Cluster *cluster, GString *report, GError **error)
     g_autofree char *numa = describe_numa(topology);
     g_string_append_printf(report, "\nNUMA nodes of this machine: %s\n", numa);
     for (uint32_t i = 0; i < cluster->n_nodes; i++) {
-        const BindingNeeds needs = { .cluster = cluster, .number = i };
+        const CoreNode node = { .cluster = cluster, .number = i };
 
-        if (!is_here(&cluster->nodes[i]))
+        if (!core_users_host_is_here(cluster->nodes[i].host))
             continue;
-        g_autoptr(CorePlan) plan = make_plan(topology, &needs);
-        g_autofree char *text = core_plan_describe(plan, topology, first_server(&needs));
+        g_autoptr(CorePlan) plan = core_users_plan(topology, &node);
+        g_autofree char *text = core_plan_describe(plan, topology, first_server(&node));
         g_autofree char *shortage = core_plan_shortage(plan);
         g_string_append_printf(report, "node %u: %s%s%s\n", cluster->nodes[i].id, text,
                                shortage != NULL ? "; " : "", shortage != NULL ? shortage : "");

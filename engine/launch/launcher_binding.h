@@ -4,17 +4,13 @@
 #ifndef RUBATO_ENGINE_LAUNCH_LAUNCHER_BINDING_H
 #define RUBATO_ENGINE_LAUNCH_LAUNCHER_BINDING_H
 
-#include "engine/binding/core_plan.h"
-#include "engine/cluster/cluster_file.h"
+#include "engine/binding/core_users.h"
 
 /* What a node of this environment would be. */
 typedef struct {
-    const Cluster *cluster; /* that has the other nodes; NULL: they are not known, */
-    CoreUser single;        /* and this is what the node has */
-    uint32_t number;        /* of the node in the cluster */
-    bool is_announced;      /* the run has no cluster file */
-    bool is_asked;          /* to bind threads */
-    bool numa;              /* and rows */
+    CoreNode node;
+    bool is_asked; /* to bind threads */
+    bool numa;     /* and rows */
 } BindingNeeds;
 
 /* Adds findings: NUMA nodes, and what is bound where, or would be if it were asked for. */

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "engine/cluster/cluster_file.h"
+#include "engine/cluster/host.h"
 #include "engine/cluster/secret_source.h"
 #include "engine/launch/launcher_binding.h"
-#include "engine/launch/launcher_hosts.h"
 
 typedef struct {
     const Cluster *cluster;

@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "engine/cluster/announcer.h"
+#include "engine/cluster/host.h"
 #include "engine/cluster/jobs/job_place.h"
 #include "engine/cluster/own_address.h"
 #include "engine/launch/launcher_binding.h"
 #include "engine/launch/launcher_findings.h"
-#include "engine/launch/launcher_hosts.h"
 #include "engine/launch/launcher_machine.h"
 #include "io/number_text.h"
 
@@ -198,7 +198,7 @@ static void take_needs(Check *check, const RubatoAnnouncement *announcement)
 {
     const uint32_t threads = MAX(announcement->threads, 1);
 
-    check->binding.is_announced = true;
+    check->binding.node.is_announced = true;
     switch (announcement->role) {
     case RUBATO_ROLE_SCHEDULER:
         check->needs.n_nodes = announcement->servers + announcement->workers + 1;
@@ -206,15 +206,15 @@ static void take_needs(Check *check, const RubatoAnnouncement *announcement)
     case RUBATO_ROLE_SERVER:
     case RUBATO_ROLE_WORKER:
         check->needs.n_threads = threads;
-        check->binding.single = announcement->role == RUBATO_ROLE_SERVER
-                                    ? (CoreUser){ .servers = threads }
-                                    : (CoreUser){ .workers = threads };
+        check->binding.node.single = announcement->role == RUBATO_ROLE_SERVER
+                                         ? (CoreUser){ .servers = threads }
+                                         : (CoreUser){ .workers = threads };
         check->needs.n_nodes = 3; /* the least with such a node */
         break;
     case RUBATO_ROLE_NODE:
         check->needs.n_threads = MAX(announcement->servers, announcement->workers);
         check->needs.n_nodes = announcement->nodes;
-        check->binding.single = (CoreUser){ announcement->servers, announcement->workers };
+        check->binding.node.single = (CoreUser){ announcement->servers, announcement->workers };
         break;
     case RUBATO_ROLE_NONE:
         break;
@@ -311,7 +311,7 @@ static char *advise_alone(void)
 
 static void check_alone(Check *check)
 {
-    check->binding.single = (CoreUser){ .servers = 1, .workers = 1 };
+    check->binding.node.single = (CoreUser){ .servers = 1, .workers = 1 };
 
     g_autofree char *outward = own_address_outward();
     char *const advice = advise_alone();
@@ -368,10 +368,10 @@ static void check_cluster_node(Check *check, const Cluster *cluster, const Clust
     g_autoptr(GError) error = NULL;
     SecretOrigin origin;
 
-    check->binding = (BindingNeeds){ .cluster = cluster,
-                                     .number = (uint32_t)(node - cluster->nodes),
-                                     .is_asked = cluster->bind_cores || cluster->numa,
-                                     .numa = cluster->numa };
+    check->binding =
+        (BindingNeeds){ .node = { .cluster = cluster, .number = (uint32_t)(node - cluster->nodes) },
+                        .is_asked = cluster->bind_cores || cluster->numa,
+                        .numa = cluster->numa };
     check->needs.n_nodes = cluster->n_nodes;
     check->needs.n_threads = MAX(node->servers, node->workers);
     findings_add(check->findings, "role",

@@ -239,6 +239,28 @@ START_TEST(nodes_of_other_hosts_do_not_count)
 }
 END_TEST
 
+static void count_warning(const gchar *domain, GLogLevelFlags level, const gchar *text,
+                          gpointer user_data)
+{
+    (void)domain;
+    if ((level & G_LOG_LEVEL_WARNING) != 0 &&
+        strstr(text, "count as those of another host") != NULL)
+        ++*(unsigned *)user_data;
+}
+
+START_TEST(a_host_that_cannot_be_resolved_is_another_one_and_the_log_says_so)
+{
+    unsigned n_warnings = 0;
+
+    g_log_set_default_handler(count_warning, &n_warnings);
+    ck_assert(!core_users_host_is_here("a..b")); /* no name server is asked for such a name */
+    ck_assert_uint_eq(n_warnings, 1);
+    ck_assert(core_users_host_is_here("127.0.0.1"));
+    ck_assert(!core_users_host_is_here("192.0.2.1"));
+    ck_assert_uint_eq(n_warnings, 1);
+}
+END_TEST
+
 START_TEST(cores_that_a_job_system_gave_to_a_node_are_its_own)
 {
     const CoreTopology part = { .n_cores = 2, .n_machine_cores = 8 };
@@ -267,6 +289,7 @@ int main(void)
     tcase_add_loop_test(tcase, no_core_has_two_owners_as_long_as_there_are_enough, 0, 4);
     tcase_add_test(tcase, a_long_plan_is_cut);
     tcase_add_test(tcase, nodes_of_other_hosts_do_not_count);
+    tcase_add_test(tcase, a_host_that_cannot_be_resolved_is_another_one_and_the_log_says_so);
     tcase_add_test(tcase, cores_that_a_job_system_gave_to_a_node_are_its_own);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

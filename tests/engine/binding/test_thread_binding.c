@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/binding/core_claim.h"
 #include "engine/binding/core_topology.h"
 #include "engine/engine_private.h"
 #include "tests/support/engine/engine_fixture.h"
@@ -107,6 +108,22 @@ START_TEST(each_server_has_a_core_and_workers_have_the_others)
     ck_assert_str_eq(workers[1], all);
     g_free(workers[0]);
     g_free(workers[1]);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* A second one is told so, whatever has made it think that the cores are its own. */
+START_TEST(an_engine_claims_the_processors_of_its_threads)
+{
+    g_autoptr(CoreTopology) topology = core_topology_read(NULL);
+    g_autofree char *all = all_processors(topology);
+    g_autofree char *path = core_claim_path();
+    g_autofree char *taken = NULL;
+    RubatoEngine *engine =
+        bound_engine(&(RubatoEngineConfig){ .servers = 1, .workers = 1, .bind_cores = true });
+
+    core_claim_free(core_claim_new(path, all, &taken));
+    ck_assert_msg(g_strcmp0(taken, all) == 0, "%s", taken != NULL ? taken : "none");
     rubato_engine_free(engine);
 }
 END_TEST
@@ -242,6 +259,7 @@ int main(void)
     }
     core_topology_free(topology);
     tcase_add_test(tcase, each_server_has_a_core_and_workers_have_the_others);
+    tcase_add_test(tcase, an_engine_claims_the_processors_of_its_threads);
     tcase_add_test(tcase, no_thread_runs_where_the_process_may_not);
     tcase_add_test(tcase, without_the_flag_nothing_is_bound);
     tcase_add_test(tcase, what_cannot_be_bound_is_refused);

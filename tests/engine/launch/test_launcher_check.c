@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "engine/binding/core_topology.h"
-#include "engine/launch/launcher_hosts.h"
+#include "engine/cluster/host.h"
 #include "engine/launch/launcher_output.h"
 #include "tests/support/cluster/launch_fixture.h"
 #include "tests/support/runner.h"

@@ -1,8 +1,8 @@
 /* Hosts of a cluster file: where they are, and whether their ports are free.
  *
  * Threads: any; may block for as long as the resolver does. */
-#ifndef RUBATO_ENGINE_LAUNCH_LAUNCHER_HOSTS_H
-#define RUBATO_ENGINE_LAUNCH_LAUNCHER_HOSTS_H
+#ifndef RUBATO_ENGINE_CLUSTER_HOST_H
+#define RUBATO_ENGINE_CLUSTER_HOST_H
 
 #include <glib.h>
 #include <netdb.h>

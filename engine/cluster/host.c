@@ -1,7 +1,7 @@
-/* Resolves hosts and tries ports, for the launcher and for `rubato check`.
+/* Resolves hosts and tries ports: see host.h.
  *
  * Thread: the caller's; the only state is the list of interfaces, asked anew each time. */
-#include "engine/launch/launcher_hosts.h"
+#include "engine/cluster/host.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
