@@ -195,10 +195,10 @@ static bool add_state(RubatoEngine *engine, GVariantBuilder *part)
     is_there = engine->is_ready && !engine->status_ended;
     if (engine->broken_text != NULL)
         state = "broken";
-    else if (!engine->is_ready)
-        state = "waits for nodes";
     else if (engine->status_ended)
         state = "ends";
+    else if (!engine->is_ready)
+        state = "waits for nodes";
     status_add_text(part, "state", state);
     status_add_text(part, "why", engine->broken_text);
     pthread_mutex_unlock(&engine->lock);

@@ -9,8 +9,11 @@
 #include <json-glib/json-glib.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,6 +22,8 @@ enum {
     MAX_CONNECTIONS = 32,
     MAX_REQUEST = 4096, /* bytes */
     SILENCE_S = 5,
+    MAX_ASKING = 8,  /* connections for which a status is made */
+    MAX_WAITING = 8, /* connections that wait for the end */
 };
 
 struct Health {
@@ -26,7 +31,16 @@ struct Health {
     struct MHD_Daemon *daemon;
     uint16_t port;
     HealthSource source;
+    int end_fd; /* an eventfd that is raised at the end, and stays so */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* guarded by lock */
+    unsigned n_asking, n_waiting; /* n_waiting: until their answers have left, too */
 };
+
+/* What MHD knows a connection's request by. */
+static char usual_request, waiting_request;
 
 static enum MHD_Result respond_as(struct MHD_Connection *connection, unsigned status,
                                   const char *type, const char *text)
@@ -68,17 +82,81 @@ static bool is_here(struct MHD_Connection *connection)
            (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == IN_LOOPBACKNET);
 }
 
+/* False: as many as may have it have it. */
+static bool take_one(Health *health, unsigned *n, unsigned most)
+{
+    pthread_mutex_lock(&health->lock);
+    const bool may = *n < most;
+    *n += may;
+    pthread_mutex_unlock(&health->lock);
+    return may;
+}
+
+static void give_one(Health *health, unsigned *n)
+{
+    pthread_mutex_lock(&health->lock);
+    --*n;
+    pthread_cond_broadcast(&health->changed);
+    pthread_mutex_unlock(&health->lock);
+}
+
 /* Nothing of the engine is held while it is sent: a client that reads slowly delays nobody, and
  * loses its connection. */
-static enum MHD_Result tell_status(const Health *health, struct MHD_Connection *connection)
+static enum MHD_Result send_status(const Health *health, struct MHD_Connection *connection)
 {
-    if (!is_here(connection))
-        return respond(connection, MHD_HTTP_FORBIDDEN,
-                       "the status is told to processes of this host alone: ask there, as by ssh");
     g_autoptr(GVariant) status =
         g_variant_ref_sink(health->source.tell_status(health->source.user));
     g_autofree char *text = json_gvariant_serialize_data(status, NULL);
     return respond_as(connection, MHD_HTTP_OK, "application/json", text);
+}
+
+static enum MHD_Result tell_status(Health *health, struct MHD_Connection *connection)
+{
+    enum MHD_Result result;
+
+    if (!take_one(health, &health->n_asking, MAX_ASKING))
+        return respond(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+                       "too many ask for the status at this time: ask again");
+    result = send_status(health, connection);
+    give_one(health, &health->n_asking);
+    return result;
+}
+
+/* Waits for the end. False: who asked has gone. */
+static bool wait_for_end(const Health *health, struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *const info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct pollfd fds[] = { { .fd = health->end_fd, .events = POLLIN },
+                            { .fd = info != NULL ? info->connect_fd : -1, .events = POLLRDHUP } };
+
+    while (poll(fds, G_N_ELEMENTS(fds), -1) < 0)
+        ;
+    return (fds[0].revents & POLLIN) != 0;
+}
+
+/* The thread of the connection waits here. Silence is no fault of who waits: its time begins with
+ * the answer. */
+static enum MHD_Result tell_end(Health *health, struct MHD_Connection *connection, void **request)
+{
+    if (!take_one(health, &health->n_waiting, MAX_WAITING))
+        return respond(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+                       "too many wait for the end of the run");
+    *request = &waiting_request;
+    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    const bool is_there = wait_for_end(health, connection);
+    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)SILENCE_S);
+    return is_there ? send_status(health, connection) : MHD_NO; /* the connection is closed */
+}
+
+static void note_completed(void *user, struct MHD_Connection *connection G_GNUC_UNUSED,
+                           void **request, enum MHD_RequestTerminationCode why G_GNUC_UNUSED)
+{
+    Health *const health = user;
+
+    if (*request == &waiting_request)
+        give_one(health, &health->n_waiting);
+    *request = NULL;
 }
 
 /* Called once for the head of a request, and again for its body, which is dropped, and its end. */
@@ -86,20 +164,26 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *connection, con
                               const char *method, const char *version G_GNUC_UNUSED,
                               const char *body G_GNUC_UNUSED, size_t *body_size, void **request)
 {
-    const Health *const health = user;
+    Health *const health = user;
     const bool asks_ready = strcmp(path, "/ready") == 0;
     const bool asks_status = strcmp(path, "/status") == 0;
+    const bool asks_end = strcmp(path, "/end") == 0;
     HealthState state = { .text = NULL };
 
     if (*request == NULL || *body_size > 0) {
-        *request = user;
+        *request = &usual_request;
         *body_size = 0;
         return MHD_YES;
     }
-    if (!asks_ready && !asks_status && strcmp(path, "/live") != 0)
-        return respond(connection, MHD_HTTP_NOT_FOUND, "there are /live, /ready and /status");
+    if (!asks_ready && !asks_status && !asks_end && strcmp(path, "/live") != 0)
+        return respond(connection, MHD_HTTP_NOT_FOUND, "there are /live, /ready, /status and /end");
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return respond(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are answered");
+    if ((asks_status || asks_end) && !is_here(connection))
+        return respond(connection, MHD_HTTP_FORBIDDEN,
+                       "the status is told to processes of this host alone: ask there, as by ssh");
+    if (asks_end)
+        return tell_end(health, connection, request);
     if (asks_status)
         return tell_status(health, connection);
     health->source.look(health->source.user, &state);
@@ -161,9 +245,19 @@ static struct MHD_Daemon *start(Health *health, int fd)
         MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION, 0, NULL,
         NULL, answer, health, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SILENCE_S,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MAX_REQUEST, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MAX_REQUEST, MHD_OPTION_NOTIFY_COMPLETED,
+        note_completed, health, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return daemon;
+}
+
+static void health_clear(Health *health)
+{
+    if (health->end_fd >= 0)
+        close(health->end_fd);
+    pthread_cond_destroy(&health->changed);
+    pthread_mutex_destroy(&health->lock);
+    g_free(health);
 }
 
 Health *health_new(uint16_t port, const HealthSource *source, GError **error)
@@ -177,13 +271,17 @@ Health *health_new(uint16_t port, const HealthSource *source, GError **error)
         return NULL;
     }
     health = g_new0(Health, 1);
-    *health = (Health){ .port = port_of(fd), .source = *source };
-    health->daemon = start(health, fd);
+    *health = (Health){ .port = port_of(fd),
+                        .source = *source,
+                        .end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
+    pthread_mutex_init(&health->lock, NULL);
+    pthread_cond_init(&health->changed, NULL);
+    health->daemon = health->end_fd >= 0 ? start(health, fd) : NULL;
     if (health->daemon == NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
                     "probes cannot be answered at port %u: there is no thread for it", port);
         close(fd);
-        g_free(health);
+        health_clear(health);
         return NULL;
     }
     return health;
@@ -194,13 +292,24 @@ uint16_t health_port(const Health *health)
     return health->port;
 }
 
-/* Waits until the thread has ended, and closes the socket. */
+/* Tells the end, waits until the threads have ended, and closes the socket. The first wait ends
+ * because each thread that waits for the end sees it, and sends an answer that fits any send
+ * buffer; at the latest when the connection's time is over. Otherwise MHD would cut such answers
+ * off. */
 void health_free(Health *health)
 {
+    const uint64_t one = 1;
+
     if (health == NULL)
         return;
+    if (write(health->end_fd, &one, sizeof one) == sizeof one) {
+        pthread_mutex_lock(&health->lock);
+        while (health->n_waiting > 0)
+            pthread_cond_wait(&health->changed, &health->lock);
+        pthread_mutex_unlock(&health->lock);
+    }
     MHD_stop_daemon(health->daemon);
-    g_free(health);
+    health_clear(health);
 }
 
 #else

@@ -1,8 +1,11 @@
 /* Answers over HTTP the probes of what starts and watches processes, such as Kubernetes: GET /live
- * and GET /ready, with status 200 or 503 and a line of text. And GET /status, as JSON, for those on
- * this host alone: it names files and hosts.
+ * and GET /ready, with status 200 or 503 and a line of text. And, for those on this host alone,
+ * because it names files and hosts, GET /status as JSON; GET /end answers the same when the source
+ * ends, so that who watches a run can tell its end from that of a connection.
  *
- * Each connection has a thread of its own. So a probe is answered while a status is made.
+ * Each connection has a thread of its own. So a probe is answered while a status is made. Of all
+ * connections, few may ask for the status at a time, and few wait for the end, so that some are
+ * left for probes; others get 503.
  *
  * Threads: made and freed by the engine's owner; the source's functions are called by those of
  * connections. */
@@ -35,7 +38,8 @@ Health *health_new(uint16_t port, const HealthSource *source, GError **error);
 
 uint16_t health_port(const Health *health);
 
-/* The source is not called any more. NULL is allowed. */
+/* Tells the end to those who wait for it: the source's status, once more. After that the source is
+ * not called any more. NULL is allowed. */
 void health_free(Health *health);
 
 #endif

@@ -89,9 +89,10 @@ static void expect(Command *command, int status, const char *out, const char *er
     ck_assert_msg(strstr(complained, "CRITICAL") == NULL, "%s", complained);
 }
 
-/* Takes the next question. */
-static int take(void)
+/* Takes the next question, which is for that. */
+static int take_for(const char *path)
 {
+    g_autofree char *line = g_strdup_printf("GET %s HTTP/1.0\r\n", path);
     const int fd = accept(listener, NULL, NULL);
     g_autoptr(GString) request = g_string_new(NULL);
     char byte;
@@ -101,8 +102,13 @@ static int take(void)
         ck_assert_int_eq(read(fd, &byte, 1), 1);
         g_string_append_c(request, byte);
     }
-    ck_assert_msg(g_str_has_prefix(request->str, "GET /status HTTP/1.0\r\n"), "%s", request->str);
+    ck_assert_msg(g_str_has_prefix(request->str, line), "%s", request->str);
     return fd;
+}
+
+static int take(void)
+{
+    return take_for("/status");
 }
 
 /* Whether all was taken. */
@@ -122,15 +128,19 @@ static bool give(int fd, const void *bytes, size_t n)
 }
 
 /* As a node of a run answers. */
-static void answer(const char *body)
+static void answer_at(int fd, const char *body)
 {
-    const int fd = take();
     g_autofree char *all = g_strdup_printf("HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n"
                                            "Content-Length: %zu\r\n\r\n%s",
                                            strlen(body), body);
 
     ck_assert(give(fd, all, strlen(all)));
     close(fd);
+}
+
+static void answer(const char *body)
+{
+    answer_at(take(), body);
 }
 
 /* ---- what it prints ---- */
@@ -192,17 +202,81 @@ START_TEST(status_is_printed_as_tables)
 }
 END_TEST
 
+#define ENDS "{\"rubato_status\":1,\"state\":\"ends\"}"
+
+static const char *const often[] = { "--watch", "0.01", NULL };
+
 /* Rates are those since the picture before. The end of the run is no failure. */
 START_TEST(status_is_asked_again_until_the_run_has_ended)
 {
-    static const char *const options[] = { "--watch", "0.01", NULL };
-    Command command = begin(NULL, options);
+    Command command = begin(NULL, often);
+    const int end = take_for("/end");
 
     answer(RUN(300, 1.5));
     answer(RUN(450, 2.0));
     close(take()); /* the run ends while it is asked */
+    answer_at(end, ENDS);
     expect(&command, EXIT_SUCCESS,
            PICTURE("300", "200") "\n" PICTURE("450", "300") "\nthe run has ended\n", "");
+}
+END_TEST
+
+/* It does not wait for its next question. */
+START_TEST(status_hears_the_end_while_it_waits)
+{
+    static const char *const options[] = { "--watch", "80000", "--json", NULL };
+    Command command = begin(NULL, options);
+    const int end = take_for("/end");
+
+    answer("{\"rubato_status\":1,\"state\":\"runs\"}");
+    answer_at(end, ENDS);
+    expect(&command, EXIT_SUCCESS, "{\"rubato_status\":1,\"state\":\"runs\"}\n" ENDS "\n", "");
+}
+END_TEST
+
+/* As that of a process that was killed. */
+START_TEST(status_tells_an_end_from_a_connection_that_breaks)
+{
+    Command command = begin(NULL, often);
+    const int end = take_for("/end");
+
+    answer("{\"rubato_status\":1,\"state\":\"runs\",\"n_nodes\":1}");
+    if (_i == 0) /* only that of the question */
+        close(take());
+    else
+        close(end);
+    if (_i == 0)
+        close(end);
+    else
+        close(listener);
+    expect(&command, EXIT_FAILURE, "the run goes on\n", "the run has not told its end: ");
+}
+END_TEST
+
+START_TEST(status_of_a_run_that_breaks_at_its_end_exits_with_one)
+{
+    Command command = begin(NULL, often);
+    const int end = take_for("/end");
+
+    answer("{\"rubato_status\":1,\"state\":\"runs\",\"n_nodes\":1}");
+    close(take());
+    answer_at(end, "{\"rubato_status\":1,\"state\":\"broken\",\"why\":\"node 1 was lost\"}");
+    expect(&command, EXIT_FAILURE, "the run goes on\nthe run is broken: node 1 was lost\n", "");
+}
+END_TEST
+
+/* The run goes on, and one question is not answered. */
+START_TEST(status_that_is_watched_ends_with_an_error_that_is_no_end)
+{
+    static const char *const options[] = { "--watch", "0.01", "--timeout", "0.3", NULL };
+    Command command = begin(NULL, options);
+    const int end = take_for("/end");
+
+    answer("{\"rubato_status\":1,\"state\":\"runs\",\"n_nodes\":1}");
+    close(take());
+    expect(&command, EXIT_FAILURE, "the run goes on\n",
+           "has closed the connection without an answer");
+    close(end);
 }
 END_TEST
 
@@ -385,12 +459,33 @@ START_TEST(status_waits_for_nobody_for_ever)
 }
 END_TEST
 
+/* Nobody accepts: the queue of connections is full, and further ones get no answer. A name has
+ * several addresses, and one time for all of them. */
+START_TEST(status_waits_for_no_connection_for_ever)
+{
+    static const char *const options[] = { "--timeout", "0.05", NULL };
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_port = htons(port),
+                                   .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    g_autofree char *name = g_strdup_printf("localhost:%u", port);
+    int fds[8];
+
+    ck_assert_int_eq(listen(listener, 0), 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        (void)!connect(fds[i], (const struct sockaddr *)&address, sizeof address);
+    }
+    Command command = begin(_i == 0 ? NULL : name, options);
+    expect(&command, EXIT_FAILURE, "", "has not answered within 0.05 s");
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++)
+        close(fds[i]);
+}
+END_TEST
+
 START_TEST(status_says_that_nothing_answers)
 {
-    static const char *const options[] = { "--watch", "0.01", NULL };
-
     close(listener);
-    Command command = begin(NULL, _i == 0 ? NULL : options);
+    Command command = begin(NULL, _i == 0 ? NULL : often);
     expect(&command, EXIT_FAILURE, "", "nothing answers at ");
 }
 END_TEST
@@ -429,6 +524,10 @@ int main(void)
     tcase_add_checked_fixture(prints, set_up, tear_down);
     tcase_add_test(prints, status_is_printed_as_tables);
     tcase_add_test(prints, status_is_asked_again_until_the_run_has_ended);
+    tcase_add_test(prints, status_hears_the_end_while_it_waits);
+    tcase_add_loop_test(prints, status_tells_an_end_from_a_connection_that_breaks, 0, 2);
+    tcase_add_test(prints, status_of_a_run_that_breaks_at_its_end_exits_with_one);
+    tcase_add_test(prints, status_that_is_watched_ends_with_an_error_that_is_no_end);
     tcase_add_test(prints, status_is_printed_as_it_came_for_machines);
     tcase_add_test(prints, status_of_another_node_names_the_scheduler_s);
     tcase_add_test(prints, status_tells_what_ends_early);
@@ -443,6 +542,7 @@ int main(void)
     tcase_add_test(lies, status_takes_no_lists_without_end);
     tcase_add_test(lies, status_takes_no_bytes_without_end);
     tcase_add_loop_test(lies, status_waits_for_nobody_for_ever, 0, 2);
+    tcase_add_loop_test(lies, status_waits_for_no_connection_for_ever, 0, 2);
     tcase_add_loop_test(lies, status_says_that_nothing_answers, 0, 2);
     suite_add_tcase(suite, lies);
     return run_suite(suite);

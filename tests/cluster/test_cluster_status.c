@@ -326,6 +326,42 @@ START_TEST(status_tells_of_a_task_that_goes_on_without_a_lost_node)
 }
 END_TEST
 
+/* By its own word (_i 0), or without one. */
+START_TEST(status_that_is_watched_knows_how_the_run_ends)
+{
+    ClusterRun *run = begin(&shapes[0]);
+    g_autofree char *port = cluster_text_after(run, 0, "port ");
+    const char *const argv[] = { TEST_BIN_DIR "/rubato", "status", "--watch=100", g_strstrip(port),
+                                 NULL };
+    g_autoptr(GString) said = g_string_new(NULL);
+    bool goes_on = true;
+    char byte;
+    int out, status;
+    GPid pid;
+
+    ck_assert(g_spawn_async_with_pipes(NULL, (char **)(uintptr_t)argv, NULL,
+                                       G_SPAWN_DO_NOT_REAP_CHILD, NULL, NULL, &pid, NULL, &out,
+                                       NULL, NULL));
+    while (read(out, &byte, 1) == 1) {
+        g_string_append_c(said, byte);
+        if (goes_on && strstr(said->str, "task train") != NULL) {
+            goes_on = false;
+            if (_i == 0)
+                close(gate[1]);
+            else
+                cluster_signal(run, 0, SIGKILL);
+        }
+    }
+    close(out);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != _i ||
+        g_str_has_suffix(said->str, "\nthe run has ended\n") != (_i == 0))
+        cluster_fail(run, "status %d: %s", status, said->str);
+    cluster_expect_end(run, 0, _i == 0 ? 0 : -SIGKILL);
+    cluster_run_free(run);
+}
+END_TEST
+
 START_TEST(status_of_a_run_that_has_ended_is_refused)
 {
     ClusterRun *run = begin(&shapes[0]);
@@ -348,6 +384,7 @@ int main(void)
     tcase_add_test(cases, status_of_another_node_is_its_own_and_names_the_scheduler_s);
     tcase_add_test(cases, status_does_not_wait_for_a_node_that_stands_still);
     tcase_add_test(cases, status_tells_of_a_task_that_goes_on_without_a_lost_node);
+    tcase_add_loop_test(cases, status_that_is_watched_knows_how_the_run_ends, 0, 2);
     tcase_add_test(cases, status_of_a_run_that_has_ended_is_refused);
     return run_suite(suite);
 }

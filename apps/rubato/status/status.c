@@ -23,7 +23,8 @@ static const char SUMMARY[] =
 
 static const char DESCRIPTION[] =
     "The exit code is 0 if the run has answered, 1 if it has not, or is broken, and 2 for a wrong\n"
-    "command line. With --watch it is 0 if the run has answered and ended.\n"
+    "command line. With --watch it is 0 if the run has answered and then told its end; 1 if it\n"
+    "ends without a word, as a process that was killed.\n"
     "\n"
     "Example: RUBATO_HEALTH=4119 rubato-lr --train rows.libsvm & rubato status 4119";
 
@@ -33,7 +34,7 @@ GOptionContext *status_new_context(StatusOptions *options)
         { "json", 0, 0, G_OPTION_ARG_NONE, &options->json,
           "Print what the node answers: a JSON object on a line", NULL },
         { "watch", 0, 0, G_OPTION_ARG_DOUBLE, &options->watch_s,
-          "Ask again every so many seconds until the run has ended", "SECONDS" },
+          "Ask again every so many seconds until the run tells its end", "SECONDS" },
         { "timeout", 0, 0, G_OPTION_ARG_DOUBLE, &options->timeout_s,
           "Give up an answer after so many seconds (default: 10)", "SECONDS" },
         G_OPTION_ENTRY_NULL
@@ -53,15 +54,22 @@ static int fail_status(const GError *error)
 }
 
 /* (transfer full) */
-static JsonNode *ask(const char *address, const StatusOptions *options, GError **error)
+static JsonNode *read_status(GBytes *body, GError **error)
 {
-    g_autoptr(GBytes) body = status_fetch(address, options->timeout_s, error);
     gsize n;
 
     if (body == NULL)
         return NULL;
     const char *const text = g_bytes_get_data(body, &n);
     return status_json_read(text, n, error);
+}
+
+/* (transfer full) */
+static JsonNode *ask(const char *address, const StatusOptions *options, GError **error)
+{
+    g_autoptr(GBytes) body = status_fetch(address, options->timeout_s, error);
+
+    return read_status(body, error);
 }
 
 /* Returns whether the run is not broken. */
@@ -81,32 +89,53 @@ static bool print(JsonNode *node, const StatusOptions *options, StatusRates *rat
     return g_strcmp0(state, "broken") != 0;
 }
 
-/* Until nobody answers any more: the run has ended, or was never there. */
+/* What the run has said at its end. Its process may have ended without a word. */
+static int tell_end(StatusCall *end, const StatusOptions *options, StatusRates *rates)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(GBytes) body = status_call_read(end, &error);
+    g_autoptr(JsonNode) status = read_status(body, &error);
+
+    if (status == NULL) {
+        g_prefix_error(&error, "the run has not told its end: ");
+        return fail_status(error);
+    }
+    g_autofree char *state = status_json_text(json_node_get_object(status), "state");
+    if (options->json || g_strcmp0(state, "ends") != 0)
+        return print(status, options, rates) ? EXIT_SUCCESS : EXIT_FAILURE;
+    g_print("\nthe run has ended\n");
+    return EXIT_SUCCESS;
+}
+
+/* Until the run tells its end, on a connection that is there from the beginning. So the end differs
+ * from a network that fails, and from a process that was killed. */
 static int watch(const char *address, const StatusOptions *options)
 {
     g_autoptr(StatusRates) rates = status_rates_new();
-    bool has_answered = false, is_fine = true;
+    g_autoptr(GError) error = NULL;
+    g_autoptr(StatusCall) end = status_call_new(address, "/end", options->timeout_s, &error);
     const bool clears = !options->json && isatty(STDOUT_FILENO);
 
-    for (;; g_usleep((gulong)(options->watch_s * G_USEC_PER_SEC))) {
-        g_autoptr(GError) error = NULL;
+    if (end == NULL)
+        return fail_status(error);
+    for (bool has_answered = false;; has_answered = true) {
         g_autoptr(JsonNode) status = ask(address, options, &error);
 
-        if (status == NULL && has_answered &&
-            g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK))
-            break;
-        if (status == NULL)
+        /* a run that ends while it is asked may close that connection first */
+        if (status == NULL && !(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK) &&
+                                status_call_wait(end, options->timeout_s)))
             return fail_status(error);
+        if (status == NULL)
+            break;
         if (clears)
             g_print("\033[H\033[J");
         else if (has_answered && !options->json)
             g_print("\n");
-        is_fine = print(status, options, rates);
-        has_answered = true;
+        print(status, options, rates);
+        if (status_call_wait(end, options->watch_s))
+            break;
     }
-    if (!options->json)
-        g_print("\nthe run has ended\n");
-    return is_fine ? EXIT_SUCCESS : EXIT_FAILURE;
+    return tell_end(end, options, rates);
 }
 
 static int ask_once(const char *address, const StatusOptions *options)

@@ -11,6 +11,12 @@
 static const char NOT_HERE[] =
     "a run answers at PORT if its scheduler's node was started with RUBATO_HEALTH=PORT";
 
+struct StatusCall {
+    char *address;
+    double timeout_s;
+    GSocketConnection *connection;
+};
+
 /* ---- the address ---- */
 
 static GSocketConnectable *find_address(const char *text, GError **error)
@@ -58,32 +64,28 @@ static bool wait_for(GSocket *socket, GIOCondition condition, int64_t end_us)
            g_socket_condition_timed_wait(socket, condition, left_us, NULL, /* error= */ NULL);
 }
 
-static bool exchange(GSocket *socket, const char *address, double timeout_s, int64_t end_us,
-                     GByteArray *answer, GError **error)
+/* Until the connection ends. */
+static bool receive_all(StatusCall *call, int64_t end_us, GByteArray *answer, GError **error)
 {
-    static const char request[] = "GET /status HTTP/1.0\r\nHost: localhost\r\n\r\n";
+    GSocket *const socket = g_socket_connection_get_socket(call->connection);
     g_autoptr(GError) fault = NULL;
     guint8 piece[16384];
     gssize n;
 
-    g_socket_set_blocking(socket, FALSE);
-    /* it fits any send buffer */
-    if (g_socket_send(socket, request, strlen(request), NULL, &fault) < 0)
-        return fail_network(address, "nothing can be asked of", fault, error);
     do {
         if (!wait_for(socket, G_IO_IN, end_us))
-            return fail_late(address, timeout_s, error);
+            return fail_late(call->address, call->timeout_s, error);
         n = g_socket_receive(socket, (char *)piece, sizeof piece, NULL, &fault);
         if (n < 0 && g_error_matches(fault, G_IO_ERROR, G_IO_ERROR_WOULD_BLOCK)) {
             g_clear_error(&fault);
             continue;
         }
         if (n < 0)
-            return fail_network(address, "the answer broke off of", fault, error);
+            return fail_network(call->address, "the answer broke off of", fault, error);
         g_byte_array_append(answer, piece, (guint)n);
         if (answer->len > MOST_BYTES) {
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                        "%s answers more than %zu MiB, which is no status", address,
+                        "%s answers more than %zu MiB, which is no status", call->address,
                         MOST_BYTES >> 20);
             return false;
         }
@@ -156,28 +158,129 @@ static GBytes *read_answer(const GByteArray *answer, const char *address, GError
     return g_bytes_new(text + at, n);
 }
 
-GBytes *status_fetch(const char *address, double timeout_s, GError **error)
+/* ---- connecting ---- */
+
+typedef struct {
+    GSocketConnection *connection;
+    GError *fault;
+    bool has_ended;
+} Connecting;
+
+static void note_connected(GObject *client, GAsyncResult *result, gpointer user)
 {
-    const int64_t end_us = g_get_monotonic_time() + (int64_t)(timeout_s * G_USEC_PER_SEC);
+    Connecting *const it = user;
+
+    it->connection = g_socket_client_connect_finish(G_SOCKET_CLIENT(client), result, &it->fault);
+    it->has_ended = true;
+}
+
+static gboolean give_up(gpointer cancellable)
+{
+    g_cancellable_cancel(cancellable);
+    return G_SOURCE_REMOVE;
+}
+
+/* GLib's own time limit is one for each address of a name, and none for the name. This one is for
+ * all together: it cancels, and then the loop ends. G_IO_ERROR_CANCELLED: the time is over. */
+static GSocketConnection *connect_within(GSocketConnectable *at, int64_t end_us, GError **fault)
+{
+    const int64_t left_ms = (end_us - g_get_monotonic_time()) / 1000;
+    GMainContext *const context = g_main_context_new();
+    Connecting it = { .connection = NULL };
+
+    g_main_context_push_thread_default(context);
+    g_autoptr(GSocketClient) client = g_socket_client_new();
+    g_autoptr(GCancellable) cancellable = g_cancellable_new();
+    GSource *const timer = g_timeout_source_new((guint)MAX(left_ms, 1));
+    g_source_set_callback(timer, give_up, cancellable, NULL);
+    g_source_attach(timer, context);
+    g_socket_client_set_enable_proxy(client, FALSE);
+    g_socket_client_connect_async(client, at, cancellable, note_connected, &it);
+    while (!it.has_ended)
+        g_main_context_iteration(context, /* may_block= */ TRUE);
+    g_source_destroy(timer);
+    g_source_unref(timer);
+    g_main_context_pop_thread_default(context);
+    g_main_context_unref(context);
+    if (it.fault != NULL)
+        g_propagate_error(fault, it.fault);
+    return it.connection;
+}
+
+/* ---- a question ---- */
+
+static StatusCall *call_until(const char *address, const char *path, double timeout_s,
+                              int64_t end_us, GError **error)
+{
+    g_autofree char *request = g_strdup_printf("GET %s HTTP/1.0\r\nHost: localhost\r\n\r\n", path);
     g_autoptr(GSocketConnectable) at = find_address(address, error);
-    g_autoptr(GByteArray) answer = g_byte_array_new();
     g_autoptr(GError) fault = NULL;
 
     if (at == NULL)
         return NULL;
-    g_autoptr(GSocketClient) client = g_socket_client_new();
-    g_socket_client_set_enable_proxy(client, FALSE);
-    g_socket_client_set_timeout(client, (guint)MAX(timeout_s, 1));
-    g_autoptr(GSocketConnection) connection = g_socket_client_connect(client, at, NULL, &fault);
+    g_autoptr(GSocketConnection) connection = connect_within(at, end_us, &fault);
     if (connection == NULL) {
-        if (g_error_matches(fault, G_IO_ERROR, G_IO_ERROR_TIMED_OUT))
+        if (g_error_matches(fault, G_IO_ERROR, G_IO_ERROR_CANCELLED))
             fail_late(address, timeout_s, error);
         else
             fail_network(address, "nothing answers at", fault, error);
         return NULL;
     }
-    if (!exchange(g_socket_connection_get_socket(connection), address, timeout_s, end_us, answer,
-                  error))
+    GSocket *const socket = g_socket_connection_get_socket(connection);
+    g_socket_set_blocking(socket, FALSE);
+    /* it fits any send buffer */
+    if (g_socket_send(socket, request, strlen(request), NULL, &fault) < 0) {
+        fail_network(address, "nothing can be asked of", fault, error);
         return NULL;
-    return read_answer(answer, address, error);
+    }
+    StatusCall *const call = g_new0(StatusCall, 1);
+    call->address = g_strdup(address);
+    call->timeout_s = timeout_s;
+    call->connection = g_steal_pointer(&connection);
+    return call;
+}
+
+static int64_t after(double seconds)
+{
+    return g_get_monotonic_time() + (int64_t)(seconds * G_USEC_PER_SEC);
+}
+
+static GBytes *read_until(StatusCall *call, int64_t end_us, GError **error)
+{
+    g_autoptr(GByteArray) answer = g_byte_array_new();
+
+    return receive_all(call, end_us, answer, error) ? read_answer(answer, call->address, error)
+                                                    : NULL;
+}
+
+StatusCall *status_call_new(const char *address, const char *path, double timeout_s, GError **error)
+{
+    return call_until(address, path, timeout_s, after(timeout_s), error);
+}
+
+bool status_call_wait(StatusCall *call, double seconds)
+{
+    return wait_for(g_socket_connection_get_socket(call->connection), G_IO_IN, after(seconds));
+}
+
+GBytes *status_call_read(StatusCall *call, GError **error)
+{
+    return read_until(call, after(call->timeout_s), error);
+}
+
+void status_call_free(StatusCall *call)
+{
+    if (call == NULL)
+        return;
+    g_object_unref(call->connection);
+    g_free(call->address);
+    g_free(call);
+}
+
+GBytes *status_fetch(const char *address, double timeout_s, GError **error)
+{
+    const int64_t end_us = after(timeout_s);
+    g_autoptr(StatusCall) call = call_until(address, "/status", timeout_s, end_us, error);
+
+    return call == NULL ? NULL : read_until(call, end_us, error);
 }

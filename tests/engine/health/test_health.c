@@ -5,6 +5,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <rubato/engine.h>
 #include <rubato/error.h>
 #include <signal.h>
@@ -33,19 +34,26 @@ static int dial(uint16_t port)
     return fd;
 }
 
-/* All that comes until the server closes. (transfer full) */
-static char *ask(uint16_t port, const char *request)
+/* Until the server closes. (transfer full) */
+static char *read_all(int fd)
 {
-    const int fd = dial(port);
     GString *const answer = g_string_new(NULL);
     char bytes[512];
     ssize_t n;
 
-    ck_assert_int_eq(write(fd, request, strlen(request)), (ssize_t)strlen(request));
     while ((n = read(fd, bytes, sizeof bytes)) > 0)
         g_string_append_len(answer, bytes, n);
     close(fd);
     return g_string_free(answer, FALSE);
+}
+
+/* All that comes until the server closes. (transfer full) */
+static char *ask(uint16_t port, const char *request)
+{
+    const int fd = dial(port);
+
+    ck_assert_int_eq(write(fd, request, strlen(request)), (ssize_t)strlen(request));
+    return read_all(fd);
 }
 
 /* The head and the line of text of an answer. */
@@ -93,7 +101,8 @@ START_TEST(probe_gets_200_or_503_and_the_reason)
     expect(health_port(health), "GET /ready", "HTTP/1.1 503 ", "\r\n\r\nwaits\n");
     expect(health_port(health), "HEAD /ready", "HTTP/1.1 503 ", "\r\n\r\n");
     expect(health_port(health), "GET /live?now", "HTTP/1.1 200 ", "waits\n");
-    expect(health_port(health), "GET /", "HTTP/1.1 404 ", "there are /live, /ready and /status\n");
+    expect(health_port(health), "GET /", "HTTP/1.1 404 ",
+           "there are /live, /ready, /status and /end\n");
     expect(health_port(health), "DELETE /live", "HTTP/1.1 405 ",
            "only GET and HEAD are answered\n");
     health_free(health);
@@ -203,6 +212,63 @@ START_TEST(probe_is_answered_while_a_status_is_made)
 }
 END_TEST
 
+/* Of one more than may wait, one is refused. So the others wait when its answer comes. */
+START_TEST(end_is_told_to_all_that_wait_for_it)
+{
+    static const char request[] = "GET /end HTTP/1.0\r\n\r\n";
+    HealthState state = { .is_live = true, .is_ready = true, .text = "fine" };
+    Health *const health = begin(&state);
+    struct pollfd fds[9];
+    unsigned n_told = 0, n_refused = 0;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++) {
+        fds[i] = (struct pollfd){ .fd = dial(health_port(health)), .events = POLLIN };
+        ck_assert_int_eq(write(fds[i].fd, request, strlen(request)), (ssize_t)strlen(request));
+    }
+    ck_assert_int_eq(poll(fds, G_N_ELEMENTS(fds), -1), 1);
+    expect(health_port(health), "GET /live", "HTTP/1.1 200 ", "fine\n");
+    health_free(health);
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++) {
+        g_autofree char *answer = read_all(fds[i].fd);
+
+        n_told += strstr(answer, " 200 OK\r\n") != NULL && strstr(answer, "\r\n\r\n{}\n") != NULL;
+        n_refused += strstr(answer, " 503 ") != NULL;
+    }
+    ck_assert_uint_eq(n_told, 8);
+    ck_assert_uint_eq(n_refused, 1);
+}
+END_TEST
+
+/* The status waits for the case; the probe is answered beside as many as may ask. */
+START_TEST(askers_for_the_status_leave_connections_for_probes)
+{
+    static const char request[] = "GET /status HTTP/1.0\r\n\r\n";
+    Slow slow = { .state = { .is_live = true, .is_ready = true, .text = "fine" } };
+    const HealthSource source = { look_beside, tell_slowly, &slow };
+    Health *const health = health_new(0, &source, NULL);
+    int fds[8];
+    char bytes[8] = { 0 };
+
+    ck_assert(health != NULL);
+    ck_assert_int_eq(pipe(slow.told), 0);
+    ck_assert_int_eq(pipe(slow.go_on), 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++) {
+        fds[i] = dial(health_port(health));
+        ck_assert_int_eq(write(fds[i], request, strlen(request)), (ssize_t)strlen(request));
+        ck_assert_int_eq(read(slow.told[0], bytes, 1), 1);
+    }
+    expect(health_port(health), "GET /status", "HTTP/1.1 503 ", "ask again\n");
+    expect(health_port(health), "GET /live", "HTTP/1.1 200 ", "fine\n");
+    ck_assert_int_eq(write(slow.go_on[1], bytes, sizeof bytes), sizeof bytes);
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++) {
+        g_autofree char *answer = read_all(fds[i]);
+
+        ck_assert_msg(strstr(answer, " 200 OK\r\n") != NULL, "%s", answer);
+    }
+    health_free(health);
+}
+END_TEST
+
 /* An address of this host that others can reach too; false: it has none. */
 static bool find_outer_address(struct sockaddr_in *address)
 {
@@ -233,6 +299,7 @@ START_TEST(status_is_for_this_host_alone_and_probes_are_not)
         outer.sin_port = htons(health_port(health));
         reached = outer;
         expect(health_port(health), "GET /status", "HTTP/1.1 403 ", "ask there, as by ssh\n");
+        expect(health_port(health), "GET /end", "HTTP/1.1 403 ", "ask there, as by ssh\n");
         expect(health_port(health), "GET /live", "HTTP/1.1 200 ", "fine\n");
     } else {
         g_print("this host has no address but that of itself\n");
@@ -338,6 +405,8 @@ int main(void)
     tcase_add_test(tcase, probe_is_answered_beside_nonsense);
     tcase_add_test(tcase, probe_port_that_is_taken_is_named);
     tcase_add_test(tcase, probe_is_answered_while_a_status_is_made);
+    tcase_add_test(tcase, end_is_told_to_all_that_wait_for_it);
+    tcase_add_test(tcase, askers_for_the_status_leave_connections_for_probes);
     tcase_add_test(tcase, status_is_for_this_host_alone_and_probes_are_not);
     tcase_add_test(tcase, engine_refuses_a_port_of_probes_that_makes_no_sense);
     tcase_add_test(tcase, engine_is_ready_until_its_run_breaks);
