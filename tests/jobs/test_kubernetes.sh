@@ -176,11 +176,22 @@ expect_starts() # how often at least, pods
     done
 }
 
-# Waits for a snapshot. One comes, or the training ends, and then the callers see too few starts.
-wait_for_snapshot()
+# How often the pod's container has ended.
+count_ends() # pod
+{
+    wc -l 2>/dev/null <"$scratch/pods/$1/ends" || echo 0
+}
+
+# Waits for a snapshot. One comes, or the training ends, and then the callers see too few starts; or the
+# pod ends again and again, of which keep_pod makes an end.
+wait_for_snapshot() # pod
 {
     until [ "$("$build_dir/bin/rubato" checkpoint list "$scratch/claim/snapshots" 2>/dev/null | wc -l)" -gt 0 ] ||
         [ -e "$scratch/claim/model" ]; do
+        if [ "$(count_ends "$1")" -ge 5 ]; then
+            fail "$1 has ended 5 times, and there is no snapshot:" "$scratch/pods/$1/log"
+            return
+        fi
         sleep 0.05
     done
 }
@@ -242,7 +253,7 @@ a_killed_pod_costs_no_more_than_the_work_since_the_last_snapshot()
     for pod in killed-{0,1,2}; do
         start_pod "$pod"
     done
-    wait_for_snapshot
+    wait_for_snapshot killed-1
     signal_pod killed-1 KILL
     wait_for_pods killed-0 killed-1 killed-2
     expect_starts 2 killed-0 killed-1 killed-2
@@ -256,7 +267,7 @@ pods_that_are_deleted_write_a_snapshot()
     for pod in drained-{0,1,2}; do
         start_pod "$pod"
     done
-    wait_for_snapshot
+    wait_for_snapshot drained-1
     for pod in drained-{0,1,2}; do
         delete_pod "$pod"
     done
