@@ -101,7 +101,7 @@ static void release(BspModel *bsp)
         RubatoRequest *released = request_heap_pop(&bsp->kept);
 
         const bool counts =
-            G_LIKELY(bsp->base.lost == NULL) || !model_is_of_lost(&bsp->base, released);
+            G_LIKELY(bsp->base.lost == NULL) || !rubato_model_is_of_lost(&bsp->base, released);
 
         if (counts && aggregates && released->kind == RUBATO_REQUEST_ADD)
             aggregates_all &= aggregate_take(bsp->aggregate, released);

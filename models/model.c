@@ -344,7 +344,7 @@ bool model_find_loss(const RubatoModel *model, uint32_t i, ModelLoss *loss)
     return true;
 }
 
-bool model_is_of_lost(const RubatoModel *model, const RubatoRequest *kept)
+bool rubato_model_is_of_lost(const RubatoModel *model, const RubatoRequest *kept)
 {
     for (guint i = 0; model->lost != NULL && i < model->lost->len; i++) {
         const ModelLoss *const lost = &g_array_index(model->lost, ModelLoss, i);

@@ -95,10 +95,6 @@ typedef struct {
 } ModelLoss;
 bool model_find_loss(const RubatoModel *model, uint32_t i, ModelLoss *loss);
 
-/* Whether a request that the model has kept is of a lost worker, and of a clock that the worker has
- * not ended. */
-bool model_is_of_lost(const RubatoModel *model, const RubatoRequest *kept);
-
 /* Sets the chain to which the model adds answered requests from now on, instead of its own. The
  * chain is empty between two calls, so models that are never called at the same time may share it.
  * Both chains are empty now. */

@@ -86,6 +86,11 @@ RUBATO_API void rubato_model_starve(RubatoModel *model, RubatoRequest *request);
 RUBATO_API RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *request);
 RUBATO_API void rubato_model_discard(RubatoModel *model, RubatoRequest *kept);
 
+/* Whether a request that the model has kept is of a worker that was lost with its node, and of a
+ * clock that the worker has not ended. A model that applies Adds by their clock must not apply it:
+ * other parts may not have it. Only in tasks that continue without the workers of a lost node. */
+RUBATO_API bool rubato_model_is_of_lost(const RubatoModel *model, const RubatoRequest *kept);
+
 struct RubatoModelOps {
     const char *name;
 

@@ -192,6 +192,35 @@ START_TEST(losses_of_workers_that_are_not_there_change_nothing)
 }
 END_TEST
 
+/* Worker 1 has ended clocks 0 and 1. */
+START_TEST(what_a_lost_worker_did_not_end_is_told)
+{
+    static const struct {
+        uint32_t worker;
+        uint64_t clock;
+        bool is_of_lost;
+    } kept[] = {
+        { 1, 1, false }, { 1, 2, true }, { 1, 3, true }, { 0, 2, false }, { 2, 2, false }
+    };
+    ModelRig rig;
+
+    rig_init(&rig, &kinds[_i].spec, 3);
+    rig_clock(&rig, 1, 2);
+    for (size_t i = 0; i < 2 * G_N_ELEMENTS(kept); i++) {
+        const size_t at = i % G_N_ELEMENTS(kept);
+        const RubatoRequest request = { .worker = kept[at].worker, .clock = kept[at].clock };
+        const bool is_known = i >= G_N_ELEMENTS(kept);
+
+        if (i == G_N_ELEMENTS(kept))
+            model_lose_workers(rig.model, 1, 1, 1);
+        require_msg(rubato_model_is_of_lost(rig.model, &request) ==
+                        (is_known && kept[at].is_of_lost),
+                    "request %zu", i);
+    }
+    rig_clear(&rig);
+}
+END_TEST
+
 START_TEST(what_is_held_is_counted)
 {
     ModelRig rig;
@@ -652,6 +681,7 @@ int main(void)
     tcase_add_loop_test(all, what_is_parked_at_the_end_is_given_back, 0, N_KINDS);
     tcase_add_loop_test(all, old_clocks_and_unknown_sources_change_nothing, 0, N_KINDS);
     tcase_add_loop_test(all, losses_of_workers_that_are_not_there_change_nothing, 0, N_KINDS);
+    tcase_add_loop_test(all, what_a_lost_worker_did_not_end_is_told, 0, N_KINDS);
     tcase_add_loop_test(all, what_is_held_is_counted, 0, N_KINDS);
     tcase_add_loop_test(all, a_get_takes_room_for_its_rows_only_when_they_are_read, 0, N_KINDS);
     tcase_add_loop_test(all, announcements_come_back_whoever_asks_for_them, 0, N_KINDS);

@@ -37,13 +37,6 @@ cat >around.c <<'END'
 #include "models/aggregate.h"
 #include "models/model.h"
 
-bool model_is_of_lost(const RubatoModel *model, const RubatoRequest *kept)
-{
-    (void)model;
-    (void)kept;
-    g_error("no worker of this test is lost");
-}
-
 Aggregate *aggregate_new(const RubatoTableSpec *spec, RubatoShard *shard)
 {
     (void)spec;
