@@ -9,6 +9,7 @@
  *   tensor_exchange_again.c  what its workers ask again
  *   tensor_operations.c     operations from their decision to their end: who does the work
  *   tensor_fusion.c         what travels together
+ *   tensor_residuals.c      what was cut off from compressed values
  *   flow/                   the data of one operation between nodes
  *   work/                   the work of one operation within a node: chunks, loops over values
  *   negotiation/            pure state machines and their texts:

@@ -38,6 +38,8 @@
 #include "io/net/monotonic.h"
 #include "io/net/stall_clock.h"
 
+typedef struct TensorSet TensorSet;
+
 /* An operation from its decision to its end. */
 typedef struct Operation Operation;
 struct Operation {
@@ -48,6 +50,11 @@ struct Operation {
     GError *error;   /* it does not run, or has failed */
     bool is_small;   /* the thread that ends it does its only chunk before */
     Operation *next; /* in a list of those that end */
+
+    /* if it has a flow whose values are compressed */
+    TensorResidual **residuals; /* by name; NULL: it has none */
+    const TensorSet *set;       /* whose they were; it may have been removed */
+    uint32_t set_id;
 
     /* guarded by the exchange's lock */
     TensorFlow *flow; /* with workers of other nodes; NULL: without */
@@ -65,7 +72,7 @@ typedef struct {
 } Waiter;
 
 /* A set of workers as this node knows it. */
-typedef struct {
+struct TensorSet {
     /* immutable */
     uint32_t id;
     uint32_t n;
@@ -75,15 +82,16 @@ typedef struct {
     uint32_t first_local; /* the first of these in ranks */
 
     /* guarded by lock; by place among those of this node */
-    TensorJoin **joins; /* NULL: it has not joined */
-    TensorSlots *slots; /* its places are these; what they hold is a TensorEntry */
-    uint32_t filling;   /* the slot that the decisions of a group fill */
-    uint32_t n_to_come; /* of this group */
+    TensorJoin **joins;    /* NULL: it has not joined */
+    TensorSlots *slots;    /* its places are these; what they hold is a TensorEntry */
+    uint32_t filling;      /* the slot that the decisions of a group fill */
+    uint32_t n_to_come;    /* of this group */
+    GHashTable *residuals; /* of TensorResidual, by name; NULL: there are none */
 
     /* the same, on several nodes */
     GHashTable **asked; /* of TensorEntry, by name: those that are not decided */
     GError *closed;     /* why nothing can be asked any more; NULL: it can */
-} TensorSet;
+};
 
 /* Names that were decided one behind another, which all workers of the set have asked for: they
  * become one operation. Empty while the lock is not held. */
@@ -152,6 +160,17 @@ typedef struct {
 /* Begins an operation. One that ends at once is put in front of the list. NULL, or an operation
  * with a flow, which has begun. */
 Operation *operation_begin(TensorExchange *exchange, const Decided *decided, Operation **ending);
+
+/* ---- tensor_residuals.c: the lock is held ---- */
+
+/* The operation gets residuals for its names. False: there is no memory. */
+bool residuals_take(const TensorSet *set, Operation *operation);
+
+/* It has succeeded: its set gets them back. */
+void residuals_give_back(const TensorExchange *exchange, Operation *operation);
+
+/* Those that it has not given back. Any thread; the lock is not needed. */
+void residuals_free(Operation *operation);
 
 /* ---- tensor_fusion.c: the lock is held ---- */
 

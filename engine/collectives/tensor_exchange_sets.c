@@ -44,6 +44,7 @@ static void set_free(TensorSet *set)
     g_clear_error(&set->closed);
     g_free(set->joins);
     tensor_slots_free(set->slots);
+    g_clear_pointer(&set->residuals, g_hash_table_unref);
     g_free(set->members_of);
     g_free(set->ranks);
     g_free(set);

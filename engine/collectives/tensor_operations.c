@@ -30,6 +30,7 @@ static void end_operation(Operation *operation)
     for (uint32_t i = 0; i < operation->n_entries; i++)
         if (operation->entries[i] != NULL)
             tensor_entry_end(operation->entries[i], operation->error);
+    residuals_free(operation);
     tensor_work_clear(&operation->work);
     g_clear_error(&operation->error);
     g_free(operation->entries);
@@ -145,19 +146,29 @@ static bool prepare_work(const TensorSet *set, Operation *operation)
            operation->work.n_chunks > 0;
 }
 
-static bool prepare_flow(const TensorExchange *exchange, Operation *operation, Plan *made)
+static bool prepare_flow(const TensorExchange *exchange, const TensorSet *set, Operation *operation,
+                         Plan *made)
 {
     g_autofree TensorPart **parts = g_new0(TensorPart *, operation->n_entries);
+    bool is_compressed = false;
 
     for (uint32_t i = 0; i < operation->n_entries; i++)
-        if (operation->entries[i] != NULL)
+        if (operation->entries[i] != NULL) {
             parts[i] = &operation->entries[i]->part;
+            is_compressed = parts[i]->request.reduce.compression != RUBATO_COMPRESSION_NONE;
+        }
+    const bool has_memory = !is_compressed || residuals_take(set, operation);
+    made->plan.residuals = operation->residuals;
     made->plan.number = operation->number;
     made->plan.parts = parts;
     made->plan.n_tensors = operation->n_names;
     made->plan.carrier = &exchange->links->carrier;
     made->plan.user = exchange->user;
     operation->flow = tensor_flow_new(&made->plan);
+    if (!has_memory) {
+        tensor_flow_fail_here(operation->flow, NULL);
+        operation->error = g_error_copy(tensor_flow_error(operation->flow));
+    }
     return !tensor_flow_has_ended(operation->flow);
 }
 
@@ -199,7 +210,7 @@ Operation *operation_begin(TensorExchange *exchange, const Decided *decided, Ope
     if (decided->error == NULL && made.plan.n_nodes < 2)
         runs = prepare_work(set, operation);
     else if (decided->error == NULL && !is_barrier(operation))
-        runs = prepare_flow(exchange, operation, &made);
+        runs = prepare_flow(exchange, set, operation, &made);
     clear_plan(&made);
     operation->is_small = runs && is_small(exchange, operation);
     if (!runs || operation->is_small) {
@@ -233,6 +244,8 @@ static bool end_if_done(TensorExchange *exchange, Operation *operation)
         g_hash_table_remove(exchange->running, &operation->number);
         if (error != NULL)
             operation->error = g_error_copy(error);
+        else
+            residuals_give_back(exchange, operation);
     }
     pthread_mutex_unlock(&exchange->lock);
     operations_end(exchange, operation);

@@ -20,6 +20,12 @@
  * are combined in the order of the ranks, and then those of the nodes. f16 and bf16 are combined as
  * floats and rounded once; integers wrap around.
  *
+ * Compressed values are rounded to halves where they go from node to node. A node keeps what that
+ * has cut off, and adds it to the values that the name has the next time: so no part of a value is
+ * lost for good, and sums over many calls are right. It keeps two floats for each value, of up to
+ * 8192 names of a set; beyond them it keeps nothing. As f16, what is larger than 65504 becomes
+ * infinite. On a single node nothing is rounded.
+ *
  * Workers may also make an operation in a set of them: see rubato_worker_make_set. Names of
  * different sets have nothing to do with each other.
  *
@@ -58,12 +64,19 @@ typedef enum {
     RUBATO_REDUCTION_PRODUCT, /* bool: and */
 } RubatoReduction;
 
+typedef enum {
+    RUBATO_COMPRESSION_NONE,
+    RUBATO_COMPRESSION_F16,
+    RUBATO_COMPRESSION_BF16,
+} RubatoCompression;
+
 /* How values are combined. Only floating-point tensors have scales; 0 means 1. */
 typedef struct {
     RubatoReduction reduction;
     double prescale;     /* each value is multiplied by it first */
     double postscale;    /* and the result in the end */
     bool divides_by_all; /* the mean divides by all workers, also those that have joined */
+    RubatoCompression compression; /* of what goes between nodes: sums and means of f32 */
 } RubatoReduce;
 
 /* An array of which no worker knows the size before. */

@@ -10,6 +10,7 @@
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/tensor_cases.h"
+#include "tests/support/engine/tensor_compression_cases.h"
 #include "tests/support/engine/tensor_group_cases.h"
 #include "tests/support/engine/tensor_repeat_cases.h"
 #include "tests/support/engine/tensor_set_cases.h"
@@ -143,6 +144,22 @@ static bool play_reduce(RubatoEngine *engine, const void *data, GError **error)
     (void)data;
     return run_task(engine, tensor_reduce_in_order, NULL, error);
 }
+
+static bool play_compression(RubatoEngine *engine, const void *data, GError **error)
+{
+    (void)data;
+    return run_task(engine, tensor_compress_all, NULL, error);
+}
+
+START_TEST(compressed_values_lose_nothing_for_good)
+{
+    ClusterRun *const run = cluster_run_new(&shapes[_i]);
+
+    cluster_start(run, play_compression, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
 
 START_TEST(numbers_of_all_workers_have_the_bits_of_one_process)
 {
@@ -403,6 +420,7 @@ int main(void)
     tcase_add_loop_test(cases, numbers_of_all_workers_have_the_bits_of_one_process, 0,
                         G_N_ELEMENTS(shapes));
     tcase_add_loop_test(cases, sums_have_the_same_bits_on_all_workers, 1, 4);
+    tcase_add_loop_test(cases, compressed_values_lose_nothing_for_good, 1, 4);
     tcase_add_loop_test(cases, names_that_come_again_have_the_same_bits_together_and_alone, 0,
                         G_N_ELEMENTS(shapes));
     tcase_add_test(cases, a_worker_that_fails_is_named_and_the_next_task_runs);

@@ -20,7 +20,8 @@ enum {
     WHOLE_NODES = 16,             /* if they are not many more messages */
 };
 
-enum { FEW_ARRAYS = 16 }; /* that need no memory of their own */
+enum { FEW_ARRAYS = 16 };     /* that need no memory of their own */
+enum { BLOCK_VALUES = 1024 }; /* that are compressed at a time */
 
 enum { STEP_SEND, STEP_COMBINE, STEP_COPY };
 
@@ -29,6 +30,7 @@ typedef struct {
     bool has_come;      /* its result */
     void **owners;      /* by node: the message with its part; NULL: it has not come */
     const void **parts; /* by node: where it is */
+    void *own;          /* this node's part, if it is compressed once for all */
 } Chunk;
 
 struct TensorCombining {
@@ -45,6 +47,8 @@ struct TensorCombining {
     TensorReduction last;  /* and the parts to the result */
     bool has_parts;        /* a part is not simply the input of a worker */
     size_t part_size, size;
+    RubatoCompression compression;
+    size_t result_size; /* of a value of a result on its way */
     uint32_t n_tensors;
     uint64_t *tensor_ends;                 /* of all tensors' values: where each ends */
     const uint8_t **inputs;                /* by tensor; then by worker */
@@ -58,9 +62,11 @@ struct TensorCombining {
 typedef struct {
     const uint8_t **inputs;
     uint8_t **outputs;
-    uint64_t n;    /* values */
-    size_t offset; /* of the first one: bytes in each array */
-    uint64_t at;   /* values of the chunk before it */
+    TensorResidual *residual; /* of the tensor */
+    uint64_t first;           /* value of the tensor */
+    uint64_t n;               /* values */
+    size_t offset;            /* of the first one: bytes in each array */
+    uint64_t at;              /* values of the chunk before it */
 } Run;
 
 /* ---- where chunks are ---- */
@@ -90,13 +96,16 @@ static uint64_t chunk_begin(const TensorCombining *it, uint64_t chunk, uint64_t 
 }
 
 /* The values from begin + at on, up to `end`, that are of the same tensor. */
-static Run run_of(const TensorCombining *it, uint64_t begin, uint64_t at, uint64_t end)
+static Run run_of(const TensorFlow *flow, uint64_t begin, uint64_t at, uint64_t end)
 {
+    const TensorCombining *const it = flow->combining;
     const uint32_t tensor = tensor_at(it->tensor_ends, it->n_tensors, begin + at);
     const uint64_t first = tensor == 0 ? 0 : it->tensor_ends[tensor - 1];
 
     return (Run){ .inputs = it->inputs + (size_t)tensor * it->n_inputs,
                   .outputs = it->outputs + (size_t)tensor * it->n_outputs,
+                  .residual = flow->plan.residuals == NULL ? NULL : flow->plan.residuals[tensor],
+                  .first = begin + at - first,
                   .n = MIN(end, it->tensor_ends[tensor]) - begin - at,
                   .offset = (begin + at - first) * it->size,
                   .at = at };
@@ -118,6 +127,8 @@ static RubatoDtype part_dtype(const TensorRequest *request)
 {
     const bool is_mean = request->reduce.reduction == RUBATO_REDUCTION_MEAN;
 
+    if (request->reduce.compression != RUBATO_COMPRESSION_NONE)
+        return tensor_compressed_dtype(request->reduce.compression);
     switch (request->dtype) {
     case RUBATO_F16:
     case RUBATO_BF16:
@@ -152,6 +163,10 @@ static void find_reductions(TensorFlow *flow)
     it->last.divisor = request->reduce.divides_by_all ? flow->plan.n_ranks : flow->plan.n_asking;
     it->has_parts = part != request->dtype || it->n_inputs > 1 || request->reduce.prescale != 1;
     it->part_size = rubato_dtype_size(part);
+    it->compression = request->reduce.compression;
+    it->result_size = it->compression == RUBATO_COMPRESSION_NONE ? it->size : it->part_size;
+    if (it->compression != RUBATO_COMPRESSION_NONE)
+        it->first.result = request->dtype; /* it is rounded behind that */
 }
 
 static void find_arrays(TensorFlow *flow)
@@ -281,7 +296,7 @@ static void begin(TensorFlow *flow)
     find_reductions(flow);
     if (it->is_broadcast) {
         it->has_parts = false;
-        it->part_size = it->size;
+        it->part_size = it->result_size = it->size;
         while (flow->request.root >=
                flow->plan.first_ranks[it->root] + flow->plan.n_ranks_of[it->root])
             it->root++;
@@ -311,6 +326,7 @@ static void end(TensorFlow *flow)
             tensor_flow_drop(flow, one->owners[node]);
         g_free(one->owners);
         g_free(one->parts);
+        g_free(one->own);
     }
     g_free(it->chunks);
     g_free(it->ends);
@@ -335,7 +351,7 @@ static const char *take_result(TensorFlow *flow, uint32_t from, const TensorMess
     if (!it->has_results || (it->is_broadcast && it->root == flow->plan.self) ||
         segment_of(it, message->place) != from)
         return "the result of a tensor that is not its own";
-    if (message->n_bytes != (end_value - begin_value) * it->size)
+    if (message->n_bytes != (end_value - begin_value) * it->result_size)
         return "the result of a tensor of a wrong size";
     if (it->chunks[message->place].has_come)
         return "a result of a tensor twice";
@@ -471,17 +487,37 @@ static bool begin_messages(const TensorFlow *flow, const TensorStep *step, size_
     return true;
 }
 
+/* A result that was compressed goes to this node's workers. */
+static void expand_out(const TensorCombining *it, const Run *run, const uint8_t *halves)
+{
+    const TensorReduction expand = { .dtype = it->last.dtype,
+                                     .result = it->last.result,
+                                     .reduce = { .prescale = 1, .postscale = 1 },
+                                     .divisor = 1 };
+
+    for (uint32_t i = 0; i < it->n_outputs; i++) {
+        const void *const from = halves;
+        void *const to = run->outputs[i] + run->offset;
+
+        tensor_reduce(&expand, &from, 1, &to, 1, 0, run->n, 0);
+    }
+}
+
 /* Copies values to this node's workers. */
 static void copy_out(const TensorFlow *flow, uint64_t begin_value, const void *values, size_t n)
 {
     const TensorCombining *const it = flow->combining;
-    const uint64_t n_values = n / it->size;
+    const uint64_t n_values = n / it->result_size;
     Run run;
 
     for (uint64_t at = 0; at < n_values; at += run.n) {
-        const uint8_t *const from = (const uint8_t *)values + at * it->size;
+        const uint8_t *const from = (const uint8_t *)values + at * it->result_size;
 
-        run = run_of(it, begin_value, at, begin_value + n_values);
+        run = run_of(flow, begin_value, at, begin_value + n_values);
+        if (it->compression != RUBATO_COMPRESSION_NONE) {
+            expand_out(it, &run, from);
+            continue;
+        }
         for (uint32_t i = 0; i < it->n_outputs; i++)
             if (run.outputs[i] + run.offset != from)
                 memcpy(run.outputs[i] + run.offset, from, run.n * it->size);
@@ -506,6 +542,26 @@ static void make_run(const TensorCombining *it, const Run *run, void *const *out
             memcpy(outputs[i], inputs[0], run->n * it->size);
 }
 
+/* The same as halves. */
+static void compress_run(const TensorCombining *it, const Run *run, void *const *outputs,
+                         uint32_t n_outputs)
+{
+    float values[BLOCK_VALUES];
+    void *const block = values;
+
+    for (uint64_t at = 0, n; at < run->n; at += n) {
+        Run part = *run;
+
+        n = part.n = MIN(run->n - at, BLOCK_VALUES);
+        part.offset += at * it->size;
+        make_run(it, &part, &block, 1);
+        tensor_compress(it->compression, values, run->residual->part + run->first + at,
+                        (uint16_t *)outputs[0] + at, n);
+    }
+    for (uint32_t i = 1; i < n_outputs; i++)
+        memcpy(outputs[i], outputs[0], run->n * it->part_size);
+}
+
 /* The same of a chunk. */
 static void make_part(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values,
                       void *const *outputs, uint32_t n_outputs)
@@ -515,10 +571,13 @@ static void make_part(const TensorFlow *flow, uint64_t begin_value, uint64_t n_v
     Run run;
 
     for (uint64_t at = 0; at < n_values; at += run.n) {
-        run = run_of(it, begin_value, at, begin_value + n_values);
+        run = run_of(flow, begin_value, at, begin_value + n_values);
         for (uint32_t i = 0; i < n_outputs; i++)
             arrays[i] = (uint8_t *)outputs[i] + at * it->part_size;
-        make_run(it, &run, arrays, n_outputs);
+        if (it->compression == RUBATO_COMPRESSION_NONE)
+            make_run(it, &run, arrays, n_outputs);
+        else
+            compress_run(it, &run, arrays, n_outputs);
     }
 }
 
@@ -530,12 +589,18 @@ static bool send_part(TensorFlow *flow, const TensorStep *step)
     const uint64_t begin_value = chunk_begin(it, step->place, &end_value);
     const uint64_t n_values = end_value - begin_value;
 
+    /* a second rounding would have another residual */
+    Chunk *const chunk = &it->chunks[step->place];
+    const bool keeps = it->is_whole && it->compression != RUBATO_COMPRESSION_NONE;
+    if (keeps && (chunk->own = g_try_malloc(n_values * it->part_size)) == NULL)
+        return false;
     if (!begin_messages(flow, step, n_values * it->part_size, messages))
         return false;
-    g_autofree void **outputs = g_new(void *, messages->len);
+    g_autofree void **outputs = g_new(void *, messages->len + 1);
     for (guint i = 0; i < messages->len; i++)
         outputs[i] = g_array_index(messages, TensorOutgoing, i).bytes;
-    make_part(flow, begin_value, n_values, outputs, messages->len);
+    outputs[messages->len] = chunk->own;
+    make_part(flow, begin_value, n_values, outputs, messages->len + (keeps ? 1 : 0));
     send_messages(flow, messages);
     if (it->is_broadcast && !it->is_whole)
         copy_out(flow, begin_value, it->inputs[0] + begin_value * it->size, n_values * it->size);
@@ -565,6 +630,29 @@ typedef struct {
     void **outputs;     /* messages, then those of this node's workers */
 } Arrays;
 
+/* Combines parts to a result that travels as halves, and gives it to this node's workers as it
+ * travels. */
+static void combine_to_halves(const TensorFlow *flow, const Run *run, const GArray *messages,
+                              const void *const *parts)
+{
+    const TensorCombining *const it = flow->combining;
+    uint16_t *const halves = (uint16_t *)g_array_index(messages, TensorOutgoing, 0).bytes + run->at;
+    float values[BLOCK_VALUES];
+
+    for (uint64_t at = 0, n; at < run->n; at += n) {
+        void *const output = values;
+
+        n = MIN(run->n - at, BLOCK_VALUES);
+        tensor_reduce(&it->last, parts, flow->plan.n_nodes, &output, 1, at, at + n, at);
+        tensor_compress(it->compression, values, run->residual->result + run->first + at,
+                        halves + at, n);
+    }
+    for (guint i = 1; i < messages->len; i++)
+        memcpy((uint16_t *)g_array_index(messages, TensorOutgoing, i).bytes + run->at, halves,
+               run->n * sizeof *halves);
+    expand_out(it, run, (const uint8_t *)halves);
+}
+
 /* Combines all parts of one tensor. own: this node's part of the chunk; NULL: it is the input. */
 static void combine_run(const TensorFlow *flow, const Chunk *chunk, const Run *run,
                         const uint8_t *own, const GArray *messages, const Arrays *arrays)
@@ -578,6 +666,10 @@ static void combine_run(const TensorFlow *flow, const Chunk *chunk, const Run *r
             arrays->parts[node] = (const uint8_t *)chunk->parts[node] + run->at * it->part_size;
     arrays->parts[self] =
         own != NULL ? own + run->at * it->part_size : run->inputs[0] + run->offset;
+    if (it->compression != RUBATO_COMPRESSION_NONE && messages->len > 0) {
+        combine_to_halves(flow, run, messages, arrays->parts);
+        return;
+    }
     for (guint i = 0; i < messages->len; i++)
         arrays->outputs[n++] =
             (uint8_t *)g_array_index(messages, TensorOutgoing, i).bytes + run->at * it->size;
@@ -595,15 +687,17 @@ static bool combine_parts(const TensorFlow *flow, const Chunk *chunk, uint64_t b
     const uint32_t n_nodes = flow->plan.n_nodes, self = flow->plan.self;
     g_autofree const void **parts = g_memdup2(chunk->parts, n_nodes * sizeof *parts);
     g_autofree void **outputs = g_new(void *, it->n_outputs + messages->len);
-    g_autofree void *own = NULL;
+    g_autofree void *made = NULL;
+    const void *own = chunk->own;
     const Arrays arrays = { parts, outputs };
     Run run;
 
-    if (it->has_parts) {
-        own = g_try_malloc(n_values * it->part_size);
-        if (own == NULL)
+    if (it->has_parts && own == NULL) {
+        made = g_try_malloc(n_values * it->part_size);
+        if (made == NULL)
             return false;
-        make_part(flow, begin_value, n_values, &own, 1);
+        make_part(flow, begin_value, n_values, &made, 1);
+        own = made;
     }
     if (it->output_begins != NULL) {
         parts[self] = own != NULL ? own : it->inputs[0] + begin_value * it->size;
@@ -611,7 +705,7 @@ static bool combine_parts(const TensorFlow *flow, const Chunk *chunk, uint64_t b
         return true;
     }
     for (uint64_t at = 0; at < n_values; at += run.n) {
-        run = run_of(it, begin_value, at, end_value);
+        run = run_of(flow, begin_value, at, end_value);
         combine_run(flow, chunk, &run, own, messages, &arrays);
     }
     return true;
@@ -624,7 +718,7 @@ static bool combine(TensorFlow *flow, const TensorStep *step)
     g_autoptr(GArray) messages = g_array_new(FALSE, FALSE, sizeof(TensorOutgoing));
     uint64_t end_value;
     const uint64_t begin_value = chunk_begin(it, step->place, &end_value);
-    const size_t n_bytes = (end_value - begin_value) * it->size;
+    const size_t n_bytes = (end_value - begin_value) * it->result_size;
 
     if (!begin_messages(flow, step, n_bytes, messages))
         return false;

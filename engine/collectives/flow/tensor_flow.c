@@ -29,6 +29,10 @@ TensorFlow *tensor_flow_new(const TensorFlowPlan *plan)
     flow->n_local = plan->n_ranks_of[plan->self];
     flow->plan.parts =
         g_memdup2(plan->parts, (size_t)plan->n_tensors * flow->n_local * sizeof(TensorPart *));
+    flow->plan.residuals =
+        plan->residuals == NULL
+            ? NULL
+            : g_memdup2(plan->residuals, plan->n_tensors * sizeof(TensorResidual *));
     flow->n_awaited = g_new0(uint64_t, n);
     for (uint32_t i = 0; i < flow->n_local; i++)
         if (plan->parts[i] != NULL)
@@ -57,6 +61,7 @@ void tensor_flow_free(TensorFlow *flow)
     g_clear_error(&flow->error);
     g_free(flow->n_awaited);
     g_free((void *)flow->plan.parts);
+    g_free((void *)flow->plan.residuals);
     g_free((void *)flow->plan.nodes);
     g_free((void *)flow->plan.first_ranks);
     g_free((void *)flow->plan.n_ranks_of);

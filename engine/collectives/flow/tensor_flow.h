@@ -26,7 +26,10 @@
  * the order of the nodes, whatever came first. So the result does not depend on the order of
  * messages, nor on how a tensor is cut, and is the same on all nodes. What is narrower than the
  * type in which values are combined travels in a wider one where rounding or wrapping in between
- * would show (halves as floats, integers of which a mean is asked as i64).
+ * would show (halves as floats, integers of which a mean is asked as i64). What is compressed
+ * travels as halves instead: a node's own sums and the results are rounded, each once, and what is
+ * cut off stays in the tensor's residual. A node rounds its own part, too, and takes results as
+ * they travel: so all nodes have the same.
  *
  * Several tensors that are combined together are one tensor to all of this: each chunk has values
  * of some of them, which are read from their inputs and written to their outputs.
@@ -39,6 +42,7 @@
 #define RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_FLOW_H
 
 #include "engine/collectives/flow/tensor_message.h"
+#include "engine/collectives/work/tensor_compression.h"
 #include "engine/collectives/work/tensor_work.h"
 
 typedef struct TensorFlow TensorFlow;
@@ -74,7 +78,8 @@ typedef struct {
     const uint32_t *n_ranks_of;  /* workers of each, whether they have asked or not */
 
     TensorPart *const *parts; /* of this node's workers, by local rank; NULL: it has joined */
-    uint32_t n_tensors;       /* more than one: allreduces of one dtype and reduction, which all
+    TensorResidual *const *residuals; /* by tensor, if they are compressed; nobody else has them */
+    uint32_t n_tensors; /* more than one: allreduces of one dtype and reduction, which all
                                * workers have asked for; their parts follow one another */
 
     const TensorCarrier *carrier;

@@ -71,6 +71,12 @@ static const char *find_reduction_fault(const TensorRequest *request)
 
     if ((unsigned)reduce->reduction > RUBATO_REDUCTION_PRODUCT)
         return "there is no such reduction";
+    if ((unsigned)reduce->compression > RUBATO_COMPRESSION_BF16)
+        return "there is no such compression";
+    if (reduce->compression != RUBATO_COMPRESSION_NONE &&
+        (request->dtype != RUBATO_F32 ||
+         (reduce->reduction != RUBATO_REDUCTION_SUM && reduce->reduction != RUBATO_REDUCTION_MEAN)))
+        return "only sums and means of f32 are compressed";
     if (!isfinite(reduce->prescale) || !isfinite(reduce->postscale))
         return "its scale is no finite number";
     if (!is_real(request->dtype) && (reduce->prescale != 1 || reduce->postscale != 1))
@@ -102,7 +108,8 @@ bool tensor_request_check(const TensorRequest *request, const char *name, uint32
 static bool same_reduce(const RubatoReduce *one, const RubatoReduce *other)
 {
     return one->reduction == other->reduction && one->prescale == other->prescale &&
-           one->postscale == other->postscale && one->divides_by_all == other->divides_by_all;
+           one->postscale == other->postscale && one->divides_by_all == other->divides_by_all &&
+           one->compression == other->compression;
 }
 
 bool tensor_request_fits(const TensorRequest *one, const TensorRequest *other)
@@ -162,6 +169,9 @@ static void describe_reduce(const TensorRequest *request, GString *text)
         g_string_append_printf(text, ", postscale %.17g", reduce->postscale);
     if (reduce->divides_by_all)
         g_string_append(text, ", divided by all");
+    if (reduce->compression != RUBATO_COMPRESSION_NONE)
+        g_string_append_printf(text, ", compressed to %s",
+                               reduce->compression == RUBATO_COMPRESSION_F16 ? "f16" : "bf16");
     g_string_append_c(text, ')');
 }
 

@@ -140,6 +140,7 @@ static void write_request(GString *text, const TensorRequest *request)
     write_number(text, request->root);
     write_number(text, request->reduce.reduction);
     write_number(text, request->reduce.divides_by_all);
+    write_number(text, request->reduce.compression);
     write_number(text, bits_of(request->reduce.prescale));
     write_number(text, bits_of(request->reduce.postscale));
     write_number(text, request->n_dims);
@@ -149,12 +150,13 @@ static void write_request(GString *text, const TensorRequest *request)
 
 static bool read_request(const char **at, TensorRequest *request)
 {
-    uint32_t operation, dtype, reduction, by_all;
+    uint32_t operation, dtype, reduction, by_all, compression;
 
     *request = (TensorRequest){ 0 };
     if (!read_u32(at, TENSOR_OPERATIONS - 1, &operation) || !read_u32(at, UINT8_MAX, &dtype) ||
         !read_u32(at, UINT32_MAX, &request->root) || !read_u32(at, UINT8_MAX, &reduction) ||
-        !read_u32(at, 1, &by_all) || !read_double(at, &request->reduce.prescale) ||
+        !read_u32(at, 1, &by_all) || !read_u32(at, UINT8_MAX, &compression) ||
+        !read_double(at, &request->reduce.prescale) ||
         !read_double(at, &request->reduce.postscale) ||
         !read_u32(at, RUBATO_TENSOR_MOST_DIMENSIONS, &request->n_dims))
         return false;
@@ -162,6 +164,7 @@ static bool read_request(const char **at, TensorRequest *request)
     request->dtype = (RubatoDtype)dtype;
     request->reduce.reduction = (RubatoReduction)reduction;
     request->reduce.divides_by_all = by_all != 0;
+    request->reduce.compression = (RubatoCompression)compression;
     for (uint32_t i = 0; i < request->n_dims; i++)
         if (!read_number(at, UINT64_MAX, &request->shape[i]))
             return false;

@@ -7,6 +7,7 @@
 #include "engine/collectives/work/tensor_math.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/tensor_cases.h"
+#include "tests/support/engine/tensor_compression_cases.h"
 #include "tests/support/engine/tensor_group_cases.h"
 #include "tests/support/engine/tensor_set_cases.h"
 #include "tests/support/runner.h"
@@ -162,6 +163,15 @@ START_TEST(scales_and_no_numbers_are_kept)
 }
 END_TEST
 
+START_TEST(one_node_compresses_nothing)
+{
+    RubatoEngine *const engine = engine_with_servers(1);
+
+    run_ok(engine, 3, tensor_compress_all, NULL, NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 /* ---- tickets ---- */
 
 START_TEST(operations_with_tickets_match_by_name)
@@ -295,6 +305,19 @@ static bool misuse(RubatoWorker *worker, void *user_data, GError **error)
     tensor.dtype = RUBATO_I32;
     REQUIRE(!rubato_worker_allreduce(worker, &tensor, &(RubatoReduce){ .prescale = 2 }, error));
     REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "only floating-point"));
+    tensor.dtype = RUBATO_F64;
+    REQUIRE(!rubato_worker_allreduce(
+        worker, &tensor, &(RubatoReduce){ .compression = RUBATO_COMPRESSION_F16 }, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "only sums and means of f32"));
+    tensor.dtype = RUBATO_F32;
+    REQUIRE(!rubato_worker_allreduce(
+        worker, &tensor,
+        &(RubatoReduce){ .reduction = RUBATO_REDUCTION_MAX, .compression = RUBATO_COMPRESSION_F16 },
+        error));
+    REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "only sums and means of f32"));
+    REQUIRE(!rubato_worker_allreduce(
+        worker, &tensor, &(RubatoReduce){ .compression = (RubatoCompression)3 }, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "no such compression"));
     tensor.dtype = RUBATO_BOOL;
     REQUIRE(!rubato_worker_allreduce(worker, &tensor,
                                      &(RubatoReduce){ .reduction = RUBATO_REDUCTION_MEAN }, error));
@@ -469,6 +492,7 @@ int main(void)
     tcase_add_test(cases, inputs_may_be_outputs);
     tcase_add_test(cases, scales_and_no_numbers_are_kept);
     tcase_add_test(cases, operations_with_tickets_match_by_name);
+    tcase_add_test(cases, one_node_compresses_nothing);
     tcase_add_test(cases, groups_run_or_fail_as_a_whole);
     tcase_add_test(cases, groups_of_other_operations_run_or_fail_as_a_whole);
     tcase_add_test(cases, tickets_end_while_their_workers_compute);

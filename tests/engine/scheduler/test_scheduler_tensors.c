@@ -236,7 +236,7 @@ static const char *const nonsense[] = {
     "hello\n",
     "a\n",
     "a 0\n",
-    "a 0 0 0 0 0 0 0 0 0 1 4 x", /* no line's end */
+    "a 0 0 0 0 0 0 0 0 0 0 1 4 x", /* no line's end */
     "j\n",
     "j 0",
     "j 0 0",
@@ -248,8 +248,8 @@ static const char *const nonsense[] = {
     "j 4294967296 0\n",
     "z 0 0\n",
     "\n",
-    "a 0 0 77 0 0 0 0 0 0 1 4 x\n",
-    "a 0 1 0 0 0 0 0 0 0 1 4 x\n",
+    "a 0 0 77 0 0 0 0 0 0 0 1 4 x\n",
+    "a 0 1 0 0 0 0 0 0 0 0 1 4 x\n",
     "l 2 0\n", /* of another node */
     "g 0 0 1\n",
     "g 0 0 65537\n",

@@ -15,10 +15,11 @@ START_TEST(wishes_are_read_as_they_were_written)
           .rank = 8,
           .set = UINT32_MAX,
           .request = { .operation = TENSOR_ALLREDUCE,
-                       .dtype = RUBATO_BF16,
+                       .dtype = RUBATO_F32,
                        .n_dims = 3,
                        .shape = { 0, UINT32_MAX, 7 },
-                       .reduce = { RUBATO_REDUCTION_MEAN, 0.1, -1e300, true } },
+                       .reduce = { RUBATO_REDUCTION_MEAN, 0.1, -1e300, true,
+                                   RUBATO_COMPRESSION_BF16 } },
           .name = "grad/ü 6" },
         { .kind = TENSOR_WISH_ASK,
           .request = { .operation = TENSOR_BROADCAST, .root = 8 },
@@ -135,13 +136,13 @@ static const char *const refused_wishes[] = {
     "j 1 0 \n",
     "j 1 4294967296\n",
     "a 1 0\n",
-    "a 0 0 6 0 0 0 0 0 0 0 x\n",  /* no such operation */
-    "a 0 0 5 0 0 0 0 0 0 0 \n",   /* no name */
-    "a 0 0 1 0 9 0 0 0 0 0 x\n",  /* a root that there is not */
-    "a 0 0 1 77 0 0 0 0 0 0 x\n", /* a dtype */
-    "a 0 0 1 0 0 0 0 0 0 9 1 1 1 1 1 1 1 1 1 x\n",
-    "a 0 0 1 0 0 0 0 0 0 2 18446744073709551615 2 x\n",
-    "a 0 0 1 0 0 0 0 0 0 1 18446744073709551616 x\n",
+    "a 0 0 6 0 0 0 0 0 0 0 0 x\n",  /* no such operation */
+    "a 0 0 5 0 0 0 0 0 0 0 0 \n",   /* no name */
+    "a 0 0 1 0 9 0 0 0 0 0 0 x\n",  /* a root that there is not */
+    "a 0 0 1 77 0 0 0 0 0 0 0 x\n", /* a dtype */
+    "a 0 0 1 0 0 0 0 0 0 0 9 1 1 1 1 1 1 1 1 1 x\n",
+    "a 0 0 1 0 0 0 0 0 0 0 2 18446744073709551615 2 x\n",
+    "a 0 0 1 0 0 0 0 0 0 0 1 18446744073709551616 x\n",
     "m 0 0\n", /* a set of nobody */
     "m 0 0 1 0\n",
     "m 0 0 0 9\n",
