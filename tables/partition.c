@@ -156,6 +156,15 @@ static inline uint32_t range_part(const Partition *partition, RubatoKey key)
     return low;
 }
 
+uint64_t partition_digest(const Partition *partition)
+{
+    uint64_t digest = rubato_mix64(partition->n_parts * UINT64_C(4) + partition->kind);
+
+    for (uint32_t i = 0; partition->kind == PARTITION_RANGE && i < partition->n_parts; i++)
+        digest = rubato_mix64(digest ^ partition->bounds[i]);
+    return MAX(1, digest);
+}
+
 uint32_t partition_part(const Partition *partition, RubatoKey key)
 {
     if (partition->n_parts == 1)

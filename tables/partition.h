@@ -35,6 +35,9 @@ void partition_clear(Partition *partition);
  * it. */
 void partition_range(const Partition *partition, uint32_t part, RubatoKey *first, uint64_t *n);
 
+/* A number that is the same for two partitions if each part has the same keys in both; never 0. */
+uint64_t partition_digest(const Partition *partition);
+
 uint32_t partition_part(const Partition *partition, RubatoKey key);
 
 /* One part's slice of a call's keys. */

@@ -102,6 +102,8 @@ static void print_table(const RubatoSnapshotTable *table)
             rubato_dtype_name(table->dtype), width);
     g_print("  storage  %s%s\n", table->storage, range);
     g_print("  rule     %s, %u values of state\n", table->update, table->state_width);
+    if (strcmp(table->admit, "all") != 0)
+        g_print("  admits   %s\n", table->admit);
     if (table->clock > 0) /* it was taken in the middle of a task */
         g_print("  clock    %" G_GUINT64_FORMAT ", of the slowest worker\n", table->clock);
     g_print("  on disk  %s in %u parts\n", size, table->n_parts);

@@ -278,3 +278,40 @@ bool part_slices_tuned(const PartSlices *slices, PartTunedFunc function, void *u
             return false;
     return true;
 }
+
+typedef struct {
+    const PartSlices *slices;
+    PartAdmission piece;
+    uint64_t *words;
+} AdmissionPiece;
+
+/* As the server's owner. */
+static void read_admission(Server *server, void *data)
+{
+    AdmissionPiece *const read = data;
+    PartAdmission *const piece = &read->piece;
+    const RubatoShard *const shard =
+        server_find_shard(server, read->slices->table->id, read->slices->part);
+
+    piece->n_all = shard != NULL ? shard_n_admission_words(shard) : 0;
+    piece->n = MIN(piece->n_all - piece->first, PART_ADMISSION_WORDS);
+    if (piece->n > 0 && shard_has_image(shard))
+        shard_image_admission(shard, piece->first, piece->n, read->words);
+    else if (piece->n > 0)
+        shard_get_admission(shard, piece->first, piece->n, read->words);
+}
+
+bool part_slices_admission(const PartSlices *slices, PartAdmissionFunc function, void *user_data,
+                           GError **error)
+{
+    g_autofree uint64_t *words = g_new(uint64_t, PART_ADMISSION_WORDS);
+    AdmissionPiece read = { .slices = slices, .piece = { .words = words }, .words = words };
+
+    for (;; read.piece.first += read.piece.n) {
+        servers_run(slices->server, 1, read_admission, &read);
+        if (read.piece.n == 0)
+            return true;
+        if (!function(&read.piece, user_data, error))
+            return false;
+    }
+}

@@ -48,6 +48,11 @@ void part_slices_clear(PartSlices *slices);
  * rows were created since the first one. */
 bool part_slices_next(PartSlices *slices, GError **error);
 
+/* Gets what decides which keys are given rows, piece by piece: nothing if all are. */
+typedef bool (*PartAdmissionFunc)(const PartAdmission *admission, void *user_data, GError **error);
+bool part_slices_admission(const PartSlices *slices, PartAdmissionFunc function, void *user_data,
+                           GError **error);
+
 /* Gets the hyper-parameters that were tuned. */
 typedef bool (*PartTunedFunc)(uint32_t hyper, double value, void *user_data, GError **error);
 bool part_slices_tuned(const PartSlices *slices, PartTunedFunc function, void *user_data,

@@ -87,6 +87,7 @@ static RubatoSnapshotTable describe(const Table *table)
         .n_keys = holds_range ? spec->n_keys : 0,
         .update = spec_update_name(spec),
         .state_width = (uint32_t)(table->state_bytes / rubato_dtype_size(spec->dtype)),
+        .admit = spec_admit_name(spec),
         .n_parts = table->map->n_parts,
     };
 }
@@ -96,10 +97,17 @@ static bool take_tuned(uint32_t hyper, double value, void *writer, GError **erro
     return part_writer_tuned(writer, hyper, value, error);
 }
 
+static bool take_admission(const PartAdmission *admission, void *writer, GError **error)
+{
+    return part_writer_admission(writer, admission, error);
+}
+
 static bool write_rows(PartSlices *slices, PartWriter *writer, GError **error)
 {
     /* All parts have the same hyper-parameters. */
     if (slices->part == 0 && !part_slices_tuned(slices, take_tuned, writer, error))
+        return false;
+    if (!part_slices_admission(slices, take_admission, writer, error))
         return false;
     for (;;) {
         if (!part_slices_next(slices, error))
@@ -215,10 +223,11 @@ static bool commit_files(RubatoEngine *engine, const Cut *cut, void *data, GErro
         return true;
     manifest = manifest_new(writing->seed, spec->packing, spec->note);
     for (guint i = 0; i < writing->tables->len; i++) {
-        RubatoSnapshotTable table = describe(g_ptr_array_index(writing->tables, i));
+        const Table *const is = g_ptr_array_index(writing->tables, i);
+        RubatoSnapshotTable table = describe(is);
 
         table.clock = cut->tables[i].clock;
-        manifest_add_table(manifest, &table);
+        manifest_add_table(manifest, &table)->layout = partition_digest(&is->partition);
         if (!add_parts(writing, manifest, i, error))
             return false;
     }

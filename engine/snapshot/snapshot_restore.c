@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/engine_private.h"
+#include "engine/snapshot/restore_admission.h"
 #include "io/store/snapshot.h"
 #include "models/spec.h"
 
@@ -250,6 +251,8 @@ static bool read_table(RubatoEngine *engine, const Restoring *restoring, size_t 
         if (engine->office.servers[server].node == engine->self)
             ok = snapshot_read_part(restoring->snapshot, number, part, &taker, error);
     }
+    if (ok && pass == PASS_FILL && restoring->spec->what == RUBATO_RESTORE_ALL)
+        ok = restore_admission(engine, restoring->snapshot, number, is, error);
     g_free(filling.values);
     g_free(filling.states);
     return ok;

@@ -48,7 +48,8 @@ struct RubatoAdmissionOps {
     void (*prefetch)(const RubatoAdmission *admission, RubatoKey key);
 
     /* The memory in which the answers to come are founded, as an array of 8-byte words. It goes
-     * along with a part that moves. Its address and length never change. May be NULL: there is
+     * along with a part that moves, and into snapshots: a table that has the same parts, and gives
+     * each as many words, gets it back. Its address and length never change. May be NULL: there is
      * none. */
     uint64_t *(*memory)(RubatoAdmission *admission, size_t *n_words);
 };

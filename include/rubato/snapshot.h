@@ -118,7 +118,7 @@ RUBATO_API bool rubato_snapshot_is_asked(const char *directory);
 
 /* What to restore. */
 typedef enum {
-    RUBATO_RESTORE_ALL,    /* values, state and tuned hyper-parameters */
+    RUBATO_RESTORE_ALL,    /* values, state, tuned hyper-parameters, and what `admit` has counted */
     RUBATO_RESTORE_VALUES, /* values alone; the rows have the state of new ones */
 } RubatoRestoreWhat;
 
@@ -160,6 +160,7 @@ typedef struct {
     uint64_t n_keys;
     const char *update;
     uint32_t state_width; /* values of state beside each row */
+    const char *admit;    /* "all", or which keys were given rows */
     uint64_t clock;       /* of the slowest worker of the tasks that used it then; 0 if none did.
                            * Where the model applies Adds by their clock, as bsp does, the rows
                            * have exactly the Adds of all lower clocks */

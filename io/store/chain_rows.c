@@ -130,6 +130,19 @@ static bool take_tuned(uint32_t hyper, double value, void *user_data, GError **e
     return false;
 }
 
+static bool take_admission(const PartAdmission *admission, void *user_data, GError **error)
+{
+    const ChainRows *const chain = user_data;
+    GError *fault = NULL;
+
+    /* Likewise. */
+    if (chain->covers->len > 0 || chain->taker->admission == NULL ||
+        chain->taker->admission(admission, chain->taker->user_data, &fault))
+        return true;
+    say_why(fault, error);
+    return false;
+}
+
 /* Most files of a part have the same bits, so that one set is asked for each row. cover: transfer
  * full. */
 static void add_cover(ChainRows *chain, KeyCover *cover)
@@ -144,7 +157,9 @@ static void add_cover(ChainRows *chain, KeyCover *cover)
 
 bool chain_rows_read(ChainRows *chain, const PartFile *file, bool has_cover, GError **error)
 {
-    const PartTaker taker = { .rows = take_rows, .tuned = take_tuned, .user_data = chain };
+    const PartTaker taker = {
+        .rows = take_rows, .tuned = take_tuned, .admission = take_admission, .user_data = chain
+    };
     KeyCover cover;
 
     if (!part_rows_read(file, &taker, has_cover ? &cover : NULL, error))

@@ -16,6 +16,7 @@
 #define MOST_TABLES ((uint64_t)1 << 16)
 #define MOST_PARTS ((uint64_t)1 << 16)
 #define MOST_WIDTH ((uint64_t)1 << 24) /* of values, and of state */
+#define ADMITS_ALL "all"               /* as in a table's spec; such a line is left out */
 #define CHECKSUM_LINE "# checksum "
 #define CHECKSUM_BYTES (sizeof CHECKSUM_LINE - 1 + 16 + 1)
 
@@ -42,6 +43,7 @@ ManifestTable *manifest_add_table(Manifest *manifest, const RubatoSnapshotTable 
     table->spec.name = g_strdup(spec->name);
     table->spec.storage = g_strdup(spec->storage);
     table->spec.update = g_strdup(spec->update);
+    table->spec.admit = g_strdup(spec->admit != NULL ? spec->admit : ADMITS_ALL);
     return table;
 }
 
@@ -77,6 +79,7 @@ void manifest_free(Manifest *manifest)
         g_free((char *)(uintptr_t)manifest->tables[i].spec.name);
         g_free((char *)(uintptr_t)manifest->tables[i].spec.storage);
         g_free((char *)(uintptr_t)manifest->tables[i].spec.update);
+        g_free((char *)(uintptr_t)manifest->tables[i].spec.admit);
         g_free(manifest->tables[i].parts);
     }
     g_free(manifest->tables);
@@ -127,6 +130,10 @@ static void add_table(GKeyFile *file, size_t number, const ManifestTable *table)
     g_key_file_set_uint64(file, group, "n_keys", spec->n_keys);
     set_text(file, group, "update", spec->update);
     g_key_file_set_uint64(file, group, "state_width", spec->state_width);
+    if (strcmp(spec->admit, ADMITS_ALL) != 0)
+        set_text(file, group, "admit", spec->admit);
+    if (table->layout != 0)
+        set_hex(file, group, "layout", table->layout);
     g_key_file_set_uint64(file, group, "clock", spec->clock);
     g_key_file_set_uint64(file, group, "parts", spec->n_parts);
     for (uint32_t i = 0; i < spec->n_parts; i++) {
@@ -236,9 +243,16 @@ static RubatoDtype get_dtype(Parser *parser, const char *group)
     return RUBATO_F32;
 }
 
+static bool has_key(const Parser *parser, const char *group, const char *key)
+{
+    return g_key_file_has_key(parser->file, group, key, NULL) != 0;
+}
+
 static void parse_table(Parser *parser, Manifest *manifest, size_t number)
 {
     g_autofree char *group = g_strdup_printf("table %zu", number);
+    g_autofree char *admit =
+        has_key(parser, group, "admit") ? get_text(parser, group, "admit") : NULL;
     g_autofree char *name = get_text(parser, group, "name");
     g_autofree char *storage = get_text(parser, group, "storage");
     g_autofree char *update = get_text(parser, group, "update");
@@ -253,6 +267,7 @@ static void parse_table(Parser *parser, Manifest *manifest, size_t number)
         .n_keys = get_number(parser, group, "n_keys", UINT64_MAX),
         .update = update,
         .state_width = (uint32_t)get_number(parser, group, "state_width", MOST_WIDTH),
+        .admit = admit,
         .clock = get_number(parser, group, "clock", UINT64_MAX),
         .n_parts = (uint32_t)get_number(parser, group, "parts", MOST_PARTS),
     };
@@ -263,6 +278,8 @@ static void parse_table(Parser *parser, Manifest *manifest, size_t number)
     if (parser->fault != NULL)
         return;
     table = manifest_add_table(manifest, &spec);
+    if (has_key(parser, group, "layout"))
+        table->layout = get_hex(parser, group, "layout");
     for (uint32_t i = 0; i < spec.n_parts && parser->fault == NULL; i++) {
         g_autofree char *part = g_strdup_printf("part %zu.%u", number, i);
 

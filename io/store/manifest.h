@@ -18,6 +18,7 @@ typedef struct {
 typedef struct {
     RubatoSnapshotTable spec; /* its strings are the table's own */
     ManifestPart *parts;      /* spec.n_parts */
+    uint64_t layout;          /* a digest of which part has which keys; 0: not known */
 } ManifestTable;
 
 typedef struct {

@@ -13,11 +13,12 @@ typedef enum {
     RECORD_RAGGED,
     RECORD_COVER,
     RECORD_PICKED,
+    RECORD_ADMISSION,
 } RecordKind;
 
 typedef struct {
     uint32_t kind; /* RecordKind */
-    uint32_t n;    /* rows; the number of a tuned hyper-parameter */
+    uint32_t n;    /* rows; words; the number of a tuned hyper-parameter */
     uint64_t n_bytes;
 } RecordHead;
 
@@ -36,6 +37,11 @@ typedef struct {
     RubatoKey first;
     uint64_t n_keys; /* bits, in as many words as these need */
 } PickedHead;
+
+/* At the start of a record of an admission. */
+typedef struct {
+    uint64_t n_all, first; /* PartAdmission */
+} AdmissionHead;
 
 /* The most words of a cover in a record. */
 #define COVER_WORDS (PART_ROWS_BYTES / sizeof(uint64_t))
@@ -74,6 +80,19 @@ bool part_writer_tuned(PartWriter *writer, uint32_t hyper, double value, GError 
 
     return block_writer_write(writer->file, &head, sizeof head, error) &&
            block_writer_write(writer->file, &value, sizeof value, error);
+}
+
+bool part_writer_admission(PartWriter *writer, const PartAdmission *admission, GError **error)
+{
+    const AdmissionHead cut = { admission->n_all, admission->first };
+    const size_t n_words = admission->n * sizeof *admission->words;
+    const RecordHead head = { .kind = RECORD_ADMISSION,
+                              .n = (uint32_t)admission->n,
+                              .n_bytes = sizeof cut + n_words };
+
+    return block_writer_write(writer->file, &head, sizeof head, error) &&
+           block_writer_write(writer->file, &cut, sizeof cut, error) &&
+           block_writer_write(writer->file, admission->words, n_words, error);
 }
 
 static uint64_t ragged_values(const RubatoSnapshotRows *rows)
@@ -288,6 +307,8 @@ static uint64_t expected_bytes(const PartReader *reader, const RecordHead *head)
         return n * (sizeof(RubatoKey) + row_bytes);
     case RECORD_COVER:
         return sizeof(CoverHead) + n * sizeof(uint64_t);
+    case RECORD_ADMISSION:
+        return sizeof(AdmissionHead) + n * sizeof(uint64_t);
     case RECORD_RAGGED:
     case RECORD_PICKED:
         break;
@@ -317,10 +338,11 @@ static bool check_cover(const PartReader *reader, const RecordHead *head, GError
 static bool check_head(const PartReader *reader, const RecordHead *head, GError **error)
 {
     const bool is_ragged = reader->shape.row_bytes == 0;
-    const bool has_rows = head->kind != RECORD_TUNED && head->kind != RECORD_COVER;
+    const bool has_rows =
+        head->kind != RECORD_TUNED && head->kind != RECORD_COVER && head->kind != RECORD_ADMISSION;
     const uint64_t expected = expected_bytes(reader, head);
 
-    if (head->kind < RECORD_TUNED || head->kind > RECORD_PICKED)
+    if (head->kind < RECORD_TUNED || head->kind > RECORD_ADMISSION)
         return fail(reader, "is of no known kind", error);
     if (!check_cover(reader, head, error))
         return false;
@@ -462,6 +484,24 @@ static bool take_tuned(PartReader *reader, const RecordHead *head, GError **erro
            reader->taker->tuned(head->n, value, reader->taker->user_data, error);
 }
 
+static bool take_admission(PartReader *reader, const RecordHead *head, GError **error)
+{
+    AdmissionHead cut;
+
+    memcpy(&cut, reader->bytes, sizeof cut);
+    const PartAdmission admission = {
+        .n_all = cut.n_all,
+        .first = cut.first,
+        .n = head->n,
+        .words = (const uint64_t *)(const void *)(reader->bytes + sizeof cut),
+    };
+
+    if (head->n == 0 || cut.first > cut.n_all || head->n > cut.n_all - cut.first)
+        return fail(reader, "has words beyond those that there are", error);
+    return reader->taker->admission == NULL ||
+           reader->taker->admission(&admission, reader->taker->user_data, error);
+}
+
 static bool read_record(PartReader *reader, GError **error)
 {
     RecordHead head;
@@ -473,6 +513,8 @@ static bool read_record(PartReader *reader, GError **error)
         return take_tuned(reader, &head, error);
     if (head.kind == RECORD_COVER)
         return take_cover(reader, &head, error);
+    if (head.kind == RECORD_ADMISSION)
+        return take_admission(reader, &head, error);
     reader->n_rows += head.n;
     switch (head.kind) {
     case RECORD_RAGGED:

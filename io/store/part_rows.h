@@ -4,6 +4,8 @@
  *   run     rows of consecutive keys: the first key, values, state
  *   keyed   rows of any keys: keys, values, state
  *   ragged  rows of different lengths: keys, lengths, values
+ *   admission
+ *           some words from which the part answers which keys are given rows
  *
  * In a snapshot that holds changes alone there are also
  *
@@ -31,6 +33,17 @@ typedef struct {
     size_t value_bytes;
 } PartShape;
 
+/* Some words of what decides which keys of a part are given rows. */
+typedef struct {
+    uint64_t n_all; /* words that the part has */
+    uint64_t first;
+    size_t n; /* at least 1 */
+    const uint64_t *words;
+} PartAdmission;
+
+/* The most words of it at a time. */
+#define PART_ADMISSION_WORDS (PART_ROWS_BYTES / sizeof(uint64_t))
+
 /* ---- writing ---- */
 
 typedef struct PartWriter PartWriter;
@@ -39,6 +52,7 @@ typedef struct PartWriter PartWriter;
 PartWriter *part_writer_new(const char *path, uint64_t seed, RubatoPacking packing,
                             const PartShape *shape, GError **error);
 bool part_writer_tuned(PartWriter *writer, uint32_t hyper, double value, GError **error);
+bool part_writer_admission(PartWriter *writer, const PartAdmission *admission, GError **error);
 bool part_writer_rows(PartWriter *writer, const RubatoSnapshotRows *rows, GError **error);
 
 /* Before all rows: they are those of these keys. n_rows: of the part. */
@@ -52,6 +66,7 @@ void part_writer_free(PartWriter *writer); /* NULL is allowed */
 typedef struct {
     bool (*rows)(const RubatoSnapshotRows *rows, void *user_data, GError **error);
     bool (*tuned)(uint32_t hyper, double value, void *user_data, GError **error);
+    bool (*admission)(const PartAdmission *admission, void *user_data, GError **error);
     void *user_data;
 } PartTaker;
 

@@ -19,6 +19,11 @@ static bool write_tuned(uint32_t hyper, double value, void *writer, GError **err
     return part_writer_tuned(writer, hyper, value, error);
 }
 
+static bool write_admission(const PartAdmission *admission, void *writer, GError **error)
+{
+    return part_writer_admission(writer, admission, error);
+}
+
 static bool write_part(const Compacting *compacting, size_t table, uint32_t part, GError **error)
 {
     const Manifest *const manifest = compacting->manifest;
@@ -28,7 +33,9 @@ static bool write_part(const Compacting *compacting, size_t table, uint32_t part
     g_autofree char *path = snapshot_folder_part(folder, table, part);
     g_autoptr(PartWriter) writer =
         part_writer_new(path, manifest->seed, manifest->packing, &shape, error);
-    const PartTaker taker = { .rows = write_rows, .tuned = write_tuned, .user_data = writer };
+    const PartTaker taker = {
+        .rows = write_rows, .tuned = write_tuned, .admission = write_admission, .user_data = writer
+    };
 
     return writer != NULL && snapshot_read_part(compacting->from, table, part, &taker, error) &&
            part_writer_finish(writer, error) &&
@@ -43,7 +50,8 @@ static bool write_whole(const Compacting *compacting, uint64_t *number, GError *
     if (!snapshot_folder_begin(compacting->directory, compacting->manifest->seed, error))
         return false;
     for (size_t i = 0; i < from->n_tables; i++) {
-        manifest_add_table(compacting->manifest, &from->tables[i].spec);
+        manifest_add_table(compacting->manifest, &from->tables[i].spec)->layout =
+            from->tables[i].layout;
         for (uint32_t part = 0; part < from->tables[i].spec.n_parts; part++)
             if (!write_part(compacting, i, part, error))
                 return false;

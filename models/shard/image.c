@@ -70,6 +70,7 @@ struct ShardImage {
 
     bool is_tuned[N_HYPERS];
     double tuned[N_HYPERS];
+    uint64_t *admission; /* the words of shard_get_admission; NULL: it admits all keys */
 };
 
 /* ---- its life ---- */
@@ -94,6 +95,21 @@ static size_t block_bytes(const SpillFile *spill)
     return (size_t)MIN(most / COPIES_SHARE, COPIES_BYTES);
 }
 
+/* Requests write to the admission's memory as they please, so it is copied at once. False: there is
+ * no memory. */
+static bool copy_admission(const RubatoShard *shard, ShardImage *image)
+{
+    const size_t n = shard_n_admission_words(shard);
+
+    if (n == 0)
+        return true;
+    image->admission = g_try_new(uint64_t, n);
+    if (image->admission == NULL)
+        return false;
+    shard_get_admission(shard, 0, n, image->admission);
+    return true;
+}
+
 bool shard_begin_image(RubatoShard *shard, const KeyCover *cover, SpillFile *spill)
 {
     ShardImage *image = g_new0(ShardImage, 1);
@@ -106,9 +122,14 @@ bool shard_begin_image(RubatoShard *shard, const KeyCover *cover, SpillFile *spi
     image->n_copies = MAX(1, n_copies);
     for (uint32_t i = 0; i < N_HYPERS; i++)
         image->is_tuned[i] = shard_tuned(shard, (RubatoHyper)i, &image->tuned[i]);
+    if (!copy_admission(shard, image)) {
+        g_free(image);
+        return false;
+    }
     if (shard->is_dense) {
         image->changed = g_try_new0(uint64_t, shard->n_keys / 64 + 1);
         if (image->changed == NULL) {
+            g_free(image->admission);
             g_free(image);
             return false;
         }
@@ -158,6 +179,7 @@ void shard_end_image(RubatoShard *shard)
     free_copies(shard, image);
     g_array_unref(image->spilled);
     g_free(image->changed);
+    g_free(image->admission);
     if (image->found != NULL) {
         key_set_clear(&image->keys);
         g_array_unref(image->found);
@@ -174,6 +196,11 @@ bool shard_has_image(const RubatoShard *shard)
 size_t shard_image_bytes(const RubatoShard *shard)
 {
     return shard->image->n_bytes;
+}
+
+void shard_image_admission(const RubatoShard *shard, size_t first, size_t n, uint64_t *words)
+{
+    memcpy(words, shard->image->admission + first, n * sizeof *words);
 }
 
 bool shard_image_tuned(const RubatoShard *shard, RubatoHyper hyper, double *value)

@@ -16,7 +16,9 @@
 /* Why such a table has no image; NULL: it has one. */
 const char *shard_image_fault(const RubatoTableSpec *spec);
 
-/* Begins an image. The table can have one, and the shard has none. False: there is no memory.
+/* Begins an image. The table can have one, and the shard has none. Of a table that does not admit
+ * all keys, what the shard answers from is copied, which takes as long as copying admit_bytes of a
+ * part. False: there is no memory.
  * cover: the image has the rows of these keys alone, and the set stays as it is until the image
  * ends; NULL: it has all rows. (transfer none)
  * spill: bounds the memory of copies, of all images that share it, beside one block of an image's
@@ -33,6 +35,9 @@ size_t shard_image_bytes(const RubatoShard *shard);
 
 /* Whether a hyper-parameter had another number than the spec says, and which. */
 bool shard_image_tuned(const RubatoShard *shard, RubatoHyper hyper, double *value);
+
+/* As shard_get_admission. */
+void shard_image_admission(const RubatoShard *shard, size_t first, size_t n, uint64_t *words);
 
 typedef struct ImageCopies ImageCopies;
 

@@ -119,11 +119,26 @@ typedef struct {
 
 ShardAdmissions shard_admissions(const RubatoShard *shard);
 
-/* What it answers from, and these counts, as words: for a part that moves. 0 words: it admits all
- * keys. */
+/* What it answers from, with these counts and its seed, as words: for a part that moves, and for
+ * snapshots. They are set from the first one on. 0 words: it admits all keys. */
 size_t shard_n_admission_words(const RubatoShard *shard);
 void shard_get_admission(const RubatoShard *shard, size_t first, size_t n, uint64_t *words);
 void shard_set_admission(RubatoShard *shard, size_t first, size_t n, const uint64_t *words);
+
+/* Some of these words of one of the parts that a table had. */
+typedef struct {
+    size_t n_all; /* that the part had */
+    size_t first, n;
+    const uint64_t *words;
+    bool is_same; /* it had the keys of this part, and no others */
+    bool counts;  /* its counts belong to this part */
+} ShardAdmissionWords;
+
+/* For a shard that gets such words of one part or of several: forgets its own; then adds them.
+ * Those of the same part are taken as they are if they are as many. Else a key is counted at least
+ * as many times as by any of them. */
+void shard_reset_admission(RubatoShard *shard);
+void shard_merge_admission(RubatoShard *shard, const ShardAdmissionWords *words);
 
 /* From now on the shard sets *alarm to true when a request was not, or not wholly, done for lack of
  * memory. Rows that existed before have their old values, or those that the request gave them. Of

@@ -6,14 +6,20 @@
 #include "models/shard/shard_private.h"
 #include "models/spec.h"
 
-#define N_COUNTS 2u /* words in front of the admission's memory: n_admitted and n_refused */
+/* Words in front of the admission's memory. */
+enum { WORD_ADMITTED, WORD_REFUSED, WORD_SEED, N_FIRST_WORDS };
+
+/* (transfer full) */
+static RubatoAdmission *make(const RubatoShard *shard, uint64_t seed, GError **error)
+{
+    const RubatoAdmissionSetup setup = { .spec = shard->spec, .seed = seed };
+
+    return admission_new(admission_find(spec_admit_name(shard->spec)), &setup, error);
+}
 
 bool shard_make_admission(RubatoShard *shard, GError **error)
 {
-    const RubatoAdmissionOps *ops = admission_find(spec_admit_name(shard->spec));
-    const RubatoAdmissionSetup setup = { .spec = shard->spec, .seed = ~shard->hash_seed };
-
-    if (ops == NULL)
+    if (admission_find(spec_admit_name(shard->spec)) == NULL)
         return true;
     shard->refused_row = g_try_malloc(shard->stride);
     if (shard->refused_row == NULL) {
@@ -21,7 +27,8 @@ bool shard_make_admission(RubatoShard *shard, GError **error)
                     shard->spec->name);
         return false;
     }
-    shard->admission = admission_new(ops, &setup, error);
+    shard->admission_seed = ~shard->hash_seed;
+    shard->admission = make(shard, shard->admission_seed, error);
     return shard->admission != NULL;
 }
 
@@ -70,7 +77,7 @@ ShardAdmissions shard_admissions(const RubatoShard *shard)
                               .n_refused = shard->admission->n_refused };
 }
 
-/* ---- what goes along with a part that moves ---- */
+/* ---- what goes along with a part that moves, and into snapshots ---- */
 
 size_t shard_n_admission_words(const RubatoShard *shard)
 {
@@ -79,26 +86,96 @@ size_t shard_n_admission_words(const RubatoShard *shard)
     if (shard->admission == NULL)
         return 0;
     (void)admission_memory(shard->admission, &n_words);
-    return N_COUNTS + n_words;
+    return N_FIRST_WORDS + n_words;
 }
 
-static uint64_t *word_at(const RubatoShard *shard, size_t i)
+static uint64_t get_first(const RubatoShard *shard, size_t i)
 {
-    size_t n_words;
+    return i == WORD_ADMITTED  ? shard->admission->n_admitted
+           : i == WORD_REFUSED ? shard->admission->n_refused
+                               : shard->admission_seed;
+}
 
-    if (i < N_COUNTS)
-        return i == 0 ? &shard->admission->n_admitted : &shard->admission->n_refused;
-    return admission_memory(shard->admission, &n_words) + (i - N_COUNTS);
+/* It begins anew. */
+static void restart(RubatoShard *shard, uint64_t seed)
+{
+    RubatoAdmission *const fresh = make(shard, seed, NULL);
+
+    if (fresh == NULL) {
+        shard_starve(shard);
+        return;
+    }
+    fresh->n_admitted = shard->admission->n_admitted;
+    fresh->n_refused = shard->admission->n_refused;
+    admission_free(shard->admission);
+    shard->admission = fresh;
+    shard->admission_seed = seed;
+}
+
+static void set_seed(RubatoShard *shard, uint64_t seed)
+{
+    if (seed != shard->admission_seed)
+        restart(shard, seed);
 }
 
 void shard_get_admission(const RubatoShard *shard, size_t first, size_t n, uint64_t *words)
 {
-    for (size_t i = 0; i < n; i++)
-        words[i] = *word_at(shard, first + i);
+    const size_t n_first = first < N_FIRST_WORDS ? MIN(n, N_FIRST_WORDS - first) : 0;
+    size_t n_memory;
+    const uint64_t *const memory = admission_memory(shard->admission, &n_memory);
+
+    for (size_t i = 0; i < n_first; i++)
+        words[i] = get_first(shard, first + i);
+    if (n > n_first)
+        memcpy(words + n_first, memory + (first + n_first - N_FIRST_WORDS),
+               (n - n_first) * sizeof *words);
 }
 
 void shard_set_admission(RubatoShard *shard, size_t first, size_t n, const uint64_t *words)
 {
-    for (size_t i = 0; i < n; i++)
-        *word_at(shard, first + i) = words[i];
+    const ShardAdmissionWords all = { .n_all = shard_n_admission_words(shard),
+                                      .first = first,
+                                      .n = n,
+                                      .words = words,
+                                      .is_same = true,
+                                      .counts = true };
+
+    for (size_t i = first; i < first + n && i < WORD_SEED; i++)
+        *(i == WORD_ADMITTED ? &shard->admission->n_admitted : &shard->admission->n_refused) = 0;
+    shard_merge_admission(shard, &all);
+}
+
+void shard_reset_admission(RubatoShard *shard)
+{
+    shard->admission->n_admitted = shard->admission->n_refused = 0;
+    restart(shard, shard->admission_seed);
+}
+
+static void merge_first(RubatoShard *shard, size_t i, uint64_t word, bool counts)
+{
+    if (i == WORD_SEED)
+        set_seed(shard, word);
+    else if (counts)
+        *(i == WORD_ADMITTED ? &shard->admission->n_admitted : &shard->admission->n_refused) +=
+            word;
+}
+
+void shard_merge_admission(RubatoShard *shard, const ShardAdmissionWords *words)
+{
+    const size_t first = words->first, n = words->n;
+    const size_t n_first = first < N_FIRST_WORDS ? MIN(n, N_FIRST_WORDS - first) : 0;
+    uint64_t *memory;
+    size_t n_memory;
+
+    for (size_t i = 0; i < n_first; i++)
+        merge_first(shard, first + i, words->words[i], words->counts);
+    memory = admission_memory(shard->admission, &n_memory);
+    if (n == n_first)
+        return;
+    if (words->is_same && words->n_all == N_FIRST_WORDS + n_memory)
+        memcpy(memory + (first + n_first - N_FIRST_WORDS), words->words + n_first,
+               (n - n_first) * sizeof *memory);
+    else
+        admission_merge(shard->admission, words->n_all - N_FIRST_WORDS,
+                        first + n_first - N_FIRST_WORDS, n - n_first, words->words + n_first);
 }

@@ -34,6 +34,7 @@ struct RubatoShard {
     const RubatoExpiryOps *expiry;    /* NULL: rows do not expire */
     RubatoInit init;
     RubatoAdmission *admission; /* NULL: every Add makes its rows */
+    uint64_t admission_seed;    /* that of the table, or of the table that it was restored from */
     void *refused_row;          /* takes the deltas of keys that were not admitted */
     bool rows_stay;             /* each where it is */
     unsigned char *rows; /* the row of first_key, followed by all others; NULL: ask the storage */

@@ -320,7 +320,7 @@ START_TEST(words_take_counts_to_another_shard)
 
     (void)add_run(from, 0, 2000);
     (void)add_run(from, 0, 1000);
-    ck_assert_uint_eq(n_words, 2 + (1 << 20) / sizeof(uint64_t));
+    ck_assert_uint_eq(n_words, 3 + (1 << 20) / sizeof(uint64_t));
     shard_get_admission(from, 0, 1000, words); /* in two pieces */
     shard_get_admission(from, 1000, n_words - 1000, words + 1000);
     shard_set_admission(to, 0, n_words, words);
@@ -330,6 +330,96 @@ START_TEST(words_take_counts_to_another_shard)
     ck_assert_float_eq(get(to, 1000), 10);
     shard_free(from);
     shard_free(to);
+}
+END_TEST
+
+static RubatoShard *shard_of_lines(size_t n_lines, uint64_t seed)
+{
+    /* which outlives its shards */
+    RubatoTableSpec *const spec = g_new(RubatoTableSpec, 1);
+
+    *spec = count_spec(0, 4);
+    spec->admit_bytes = 64 * n_lines;
+    shard_free(begin(spec)); /* its name and storage are set */
+    return shard_new_seeded(spec, 0, 0, seed, NULL);
+}
+
+static void free_with_spec(RubatoShard *shard)
+{
+    RubatoTableSpec *const spec = (RubatoTableSpec *)(uintptr_t)shard_spec(shard);
+
+    shard_free(shard);
+    g_free(spec);
+}
+
+static void merge_all(RubatoShard *to, const RubatoShard *from, bool is_same)
+{
+    const size_t n_words = shard_n_admission_words(from);
+    g_autofree uint64_t *words = g_new(uint64_t, n_words);
+
+    for (size_t first = 0, n; first < n_words; first += n) { /* in pieces */
+        n = MIN(n_words - first, 13);
+        shard_get_admission(from, first, n, words);
+        shard_merge_admission(to, &(ShardAdmissionWords){ .n_all = n_words,
+                                                          .first = first,
+                                                          .n = n,
+                                                          .words = words,
+                                                          .is_same = is_same,
+                                                          .counts = true });
+    }
+}
+
+static const struct {
+    size_t n_lines, n_others;
+} merged[] = { { 7, 3 }, { 3, 7 }, { 4, 8 }, { 8, 4 }, { 5, 5 }, { 1, 9 }, { 9, 1 } };
+
+/* Each key was added to some times on one of two parts, all of them fewer than make its row. Its
+ * row is made at the fourth Add at the latest, with the two sketches in one of another length. */
+START_TEST(counts_of_merged_parts_are_never_too_low)
+{
+    enum { N = 60 };
+    RubatoShard *from[] = { shard_of_lines(merged[_i].n_others, 5),
+                            shard_of_lines(merged[_i].n_others, 5) };
+    RubatoShard *to = shard_of_lines(merged[_i].n_lines, 99);
+
+    for (RubatoKey key = 0; key < N; key++)
+        for (unsigned n = 0; n < key % 4; n++)
+            (void)add_run(from[key % 2], key, 1);
+    for (unsigned i = 0; i < 2; i++)
+        merge_all(to, from[i], /* is_same= */ false);
+    ck_assert_uint_eq(shard_admissions(to).n_refused,
+                      shard_admissions(from[0]).n_refused + shard_admissions(from[1]).n_refused);
+    for (RubatoKey key = 0; key < N; key++) {
+        const uint64_t n_before = shard_n_rows(to);
+        uint64_t n_now = n_before;
+
+        for (unsigned n = (unsigned)(key % 4); n < 4 && n_now == n_before; n++) {
+            (void)add_run(to, key, 1);
+            n_now = shard_n_rows(to);
+        }
+        ck_assert_uint_eq(n_now, n_before + 1);
+    }
+    for (unsigned i = 0; i < 2; i++)
+        free_with_spec(from[i]);
+    free_with_spec(to);
+}
+END_TEST
+
+/* Also which keys share counters, which the seed decides. */
+START_TEST(words_of_the_same_part_are_taken_as_they_are)
+{
+    RubatoShard *from = shard_of_lines(3, 5), *to = shard_of_lines(3, 99);
+
+    (void)add_run(from, 0, 40);
+    (void)add_run(to, 1000, 40);
+    shard_reset_admission(to);
+    ck_assert_uint_eq(shard_admissions(to).n_refused, 0);
+    merge_all(to, from, /* is_same= */ true);
+    for (RubatoKey key = 0; key < 200; key++)
+        ck_assert_uint_eq(add_run(from, key, 1), add_run(to, key, 1));
+    ck_assert_uint_eq(shard_admissions(to).n_refused, shard_admissions(from).n_refused);
+    free_with_spec(from);
+    free_with_spec(to);
 }
 END_TEST
 
@@ -403,6 +493,8 @@ int main(void)
     tcase_add_test(tcase, rows_are_made_with_their_probability);
     tcase_add_test(tcase, a_program_registers_an_admission);
     tcase_add_test(tcase, words_take_counts_to_another_shard);
+    tcase_add_test(tcase, words_of_the_same_part_are_taken_as_they_are);
+    tcase_add_loop_test(tcase, counts_of_merged_parts_are_never_too_low, 0, G_N_ELEMENTS(merged));
     tcase_add_loop_test(tcase, specs_without_effect_are_refused, 0, G_N_ELEMENTS(specs));
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

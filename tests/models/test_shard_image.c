@@ -320,6 +320,32 @@ START_TEST(rows_created_later_are_not_in_the_image)
 }
 END_TEST
 
+START_TEST(image_has_the_counts_of_its_beginning)
+{
+    const RubatoTableSpec spec = {
+        .name = "t", .storage = "hash", .admit = "count", .admit_count = 9, .admit_bytes = 640
+    };
+    RubatoShard *shard = shard_new(&spec, 0, 0, NULL);
+    const size_t n = shard_n_admission_words(shard);
+    g_autofree uint64_t *was = g_new(uint64_t, n);
+    g_autofree uint64_t *is = g_new(uint64_t, n);
+    const float one = 1;
+
+    for (RubatoKey key = 0; key < 100; key++)
+        shard_add(shard, &(RubatoKeys){ .first = key, .n = 1 }, &one);
+    shard_get_admission(shard, 0, n, was);
+    ck_assert(shard_begin_image(shard, /* cover= */ NULL, /* spill= */ NULL));
+    for (RubatoKey key = 50; key < 200; key++)
+        shard_add(shard, &(RubatoKeys){ .first = key, .n = 1 }, &one);
+    shard_image_admission(shard, 0, 7, is);
+    shard_image_admission(shard, 7, n - 7, is + 7);
+    ck_assert_mem_eq(was, is, n * sizeof *was);
+    shard_get_admission(shard, 0, n, is);
+    ck_assert_mem_ne(was, is, n * sizeof *was);
+    shard_free(shard);
+}
+END_TEST
+
 /* Gets of a table with create_on_get. Bits of hashes are shared by some keys. */
 static const RubatoTableSpec creating[] = {
     { .name = "t", .storage = "hash", .create_on_get = true },
@@ -408,6 +434,7 @@ int main(void)
     tcase_add_loop_test(cases, copies_beyond_the_bound_come_back, 0, G_N_ELEMENTS(SPECS));
     tcase_add_test(cases, image_is_lost_if_the_disk_takes_no_copies);
     tcase_add_test(cases, rows_created_later_are_not_in_the_image);
+    tcase_add_test(cases, image_has_the_counts_of_its_beginning);
     tcase_add_loop_test(cases, gets_note_only_the_rows_that_they_create, 0, G_N_ELEMENTS(creating));
     tcase_add_test(cases, adds_to_rows_that_a_get_found_are_noted);
     tcase_add_loop_test(cases, tables_without_images_are_known, 0, G_N_ELEMENTS(kinds));

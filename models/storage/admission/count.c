@@ -115,6 +115,38 @@ static uint64_t *memory(RubatoAdmission *base, size_t *n_words)
     return (uint64_t *)(void *)admission->lines;
 }
 
+/* Of each of the eight bytes the larger one. */
+static void take_larger(unsigned char *counters, const unsigned char *others)
+{
+    for (size_t i = 0; i < sizeof(uint64_t); i++)
+        counters[i] = MAX(counters[i], others[i]);
+}
+
+/* A line of n has the keys of an n-th of all hashes, and the low bits of a hash choose counters in
+ * any number of lines. So the counters of a line are merged into each line here that has some of
+ * the same hashes. No counter of a key becomes less than it was there, and neither does its count.
+ */
+void count_admission_merge(RubatoAdmission *base, size_t n_all, size_t first, size_t n,
+                           const uint64_t *words)
+{
+    const size_t line_words = LINE_BYTES / sizeof(uint64_t);
+    CountAdmission *admission = (CountAdmission *)base;
+    const uint64_t n_lines = admission->n_lines, n_others = MAX(1, n_all / line_words);
+
+    const unsigned char *counters = (const unsigned char *)words;
+
+    for (size_t i = 0; i < n && first + i < n_others * line_words; i++) {
+        const unsigned __int128 line = (first + i) / line_words;
+        const uint64_t begin = (uint64_t)(line * n_lines / n_others);
+        const uint64_t end = (uint64_t)(((line + 1) * n_lines + n_others - 1) / n_others);
+        const size_t at = (first + i) % line_words * sizeof(uint64_t);
+
+        for (uint64_t mine = begin; mine < end; mine++)
+            take_larger(admission->lines + mine * LINE_BYTES + at, counters);
+        counters += sizeof *words;
+    }
+}
+
 const RubatoAdmissionOps count_admission_ops = {
     .name = "count",
     .check = check,

@@ -55,6 +55,17 @@ static uint64_t *memory(RubatoAdmission *base, size_t *n_words)
     return &((ProbabilityAdmission *)base)->n_asked;
 }
 
+/* No question has the number of one that was asked before. */
+void probability_admission_merge(RubatoAdmission *base, size_t n_all, size_t first, size_t n,
+                                 const uint64_t *words)
+{
+    ProbabilityAdmission *admission = (ProbabilityAdmission *)base;
+
+    (void)n_all;
+    for (size_t i = first; i < 1 && n > 0; i++)
+        admission->n_asked = MAX(admission->n_asked, words[i]);
+}
+
 const RubatoAdmissionOps probability_admission_ops = {
     .name = "probability",
     .check = check,

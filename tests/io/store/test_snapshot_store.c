@@ -415,6 +415,54 @@ START_TEST(failure_of_any_call_spills_nothing_silently)
 }
 END_TEST
 
+/* ---- what decides which keys have rows ---- */
+
+static bool sum_words(const PartAdmission *admission, void *user_data, GError **error)
+{
+    uint64_t *const sum = user_data;
+
+    (void)error;
+    for (size_t i = 0; i < admission->n; i++)
+        *sum += (admission->first + i + 1) * admission->words[i];
+    return true;
+}
+
+static const struct {
+    PartAdmission piece;
+    bool is_good;
+} pieces[] = {
+    { { .n_all = 3, .first = 0, .n = 3 }, true },
+    { { .n_all = 9, .first = 6, .n = 3 }, true },
+    { { .n_all = 9, .first = 7, .n = 3 }, false },
+    { { .n_all = 2, .first = 0, .n = 3 }, false },
+    { { .n_all = 9, .first = UINT64_MAX - 1, .n = 3 }, false },
+    { { .n_all = 9, .first = 0, .n = 0 }, false },
+};
+
+/* A file whose checksums are right may have been written by another program. */
+START_TEST(words_are_as_they_were_and_none_lie_beyond_the_others)
+{
+    const PartShape shape = { .row_bytes = 4, .value_bytes = 4 };
+    g_autofree char *path = g_build_filename(directory, "part", NULL);
+    PartAdmission piece = pieces[_i].piece;
+    PartFile file = { .path = path, .seed = 1, .shape = shape };
+    g_autoptr(GError) error = NULL;
+    uint64_t sum = 0;
+
+    piece.words = (const uint64_t[]){ 5, 7, UINT64_MAX };
+    g_autoptr(PartWriter) writer = part_writer_new(path, 1, RUBATO_PACKING_NONE, &shape, NULL);
+    ck_assert(part_writer_admission(writer, &piece, NULL) && part_writer_finish(writer, NULL));
+    ck_assert(block_file_read_end(path, &file.sum, &file.n_rows, NULL));
+    const PartTaker taker = { .admission = sum_words, .user_data = &sum };
+    const bool is_read = part_rows_read(&file, &taker, NULL, &error);
+    ck_assert_int_eq(is_read, pieces[_i].is_good);
+    if (is_read)
+        ck_assert_uint_eq(sum, (piece.first + 1) * 5 + (piece.first + 2) * 7 - (piece.first + 3));
+    else
+        ck_assert_ptr_nonnull(strstr(error->message, "words beyond those that there are"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("snapshot store");
@@ -438,6 +486,8 @@ int main(void)
     tcase_add_loop_test(cases, failure_of_any_call_leaves_the_last_good_snapshot, 0, 4);
     tcase_add_loop_test(cases, failure_of_any_call_leaves_no_torn_answer, 0, 2);
     tcase_add_loop_test(cases, failure_of_any_call_spills_nothing_silently, 0, 2);
+    tcase_add_loop_test(cases, words_are_as_they_were_and_none_lie_beyond_the_others, 0,
+                        G_N_ELEMENTS(pieces));
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
