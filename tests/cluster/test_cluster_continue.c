@@ -9,6 +9,7 @@
 
 #include "io/history/history.h"
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/lossy_rounds.h"
 #include "tests/support/cluster/program_run.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
@@ -32,16 +33,6 @@ typedef struct {
     RubatoEngine *engine;
     RubatoDataset *dataset;
 } Job;
-
-static bool is_lost(RubatoEngine *engine)
-{
-    size_t n;
-    RubatoNodeState *const states = rubato_engine_list_nodes(engine, &n);
-    const bool is_lost = states[VICTIM].is_lost;
-
-    rubato_node_states_free(states, n);
-    return is_lost;
-}
 
 static bool continue_task(RubatoEngine *engine, RubatoTaskFunc function, Job *job, GError **error)
 {
@@ -70,7 +61,7 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
     TRY(table != NULL);
     for (size_t i = 0; i < N_KEYS; i++)
         ones[i] = 1;
-    for (int more = 0; more < MORE; more += is_lost(job->engine), rounds++) {
+    for (int more = 0; more < MORE; more += cluster_is_lost(job->engine, VICTIM), rounds++) {
         TRY(rubato_kv_table_add_range(table, 0, N_KEYS, ones, error) &&
             rubato_kv_table_get_range(table, 0, N_KEYS, rows, error) &&
             rubato_kv_table_clock(table, error));
@@ -175,7 +166,7 @@ static bool ask_after_loss(RubatoWorker *worker, void *user_data, GError **error
 
     TRY(table != NULL);
     cluster_say("busy");
-    while (!is_lost(asking->engine))
+    while (!cluster_is_lost(asking->engine, VICTIM))
         TRY(rubato_kv_table_get(table, &(RubatoKey){ 0 }, 1, &(int64_t){ 0 }, error));
     if (asks) {
         EXPECT(!rubato_snapshot_ask(asking->directory, INFINITY, NULL, &refused), "there is one");
@@ -256,7 +247,7 @@ static bool read_rows(RubatoWorker *worker, void *user_data, GError **error)
         n += batch->n_rows;
         if (n == READ_FIRST)
             cluster_say("busy");
-        while (n == READ_FIRST && !is_lost(job->engine))
+        while (n == READ_FIRST && !cluster_is_lost(job->engine, VICTIM))
             TRY(rubato_kv_table_get(table, &(RubatoKey){ 0 }, 1, &(int64_t){ 0 }, error));
         TRY(rubato_kv_table_clock(table, error));
     }

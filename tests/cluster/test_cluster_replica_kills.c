@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/lossy_rounds.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
@@ -29,16 +30,6 @@ typedef struct {
     int64_t n_rounds;
 } Job;
 
-static bool is_lost(RubatoEngine *engine)
-{
-    size_t n;
-    RubatoNodeState *const states = rubato_engine_list_nodes(engine, &n);
-    const bool is_lost = states[VICTIM].is_lost;
-
-    rubato_node_states_free(states, n);
-    return is_lost;
-}
-
 /* Each Add is to all parts, and is acknowledged before the next one. */
 static bool work(RubatoWorker *worker, void *user_data, GError **error)
 {
@@ -57,7 +48,7 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
             rubato_worker_wait_all(worker, error));
         if (job->n_rounds == BEFORE)
             cluster_say("busy");
-        if (!is_lost(job->engine))
+        if (!cluster_is_lost(job->engine, VICTIM))
             continue;
         if (after++ == 0)
             cluster_say("waited: %" G_GINT64_FORMAT " us", g_get_monotonic_time() - begun_us);

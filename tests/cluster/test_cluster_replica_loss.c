@@ -12,11 +12,12 @@
 #include <unistd.h>
 
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/lossy_rounds.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/network/transport_end.h"
 #include "tests/support/runner.h"
 
-enum { N_NODES = 3, SCHEDULER = 0, VICTIM = 2, N_KEYS = 500, ROUNDS = N_KEYS, MORE = 20 };
+enum { N_NODES = 3, SCHEDULER = 0, VICTIM = 2, N_KEYS = 500, MORE = 20 };
 
 /* On the nodes that are not killed. */
 enum { WORKERS_LEFT = 3 };
@@ -44,48 +45,6 @@ static const struct {
     { "shm", &specs[2], SIGKILL },
     { "tcp", &specs[0], SIGSTOP },
 };
-
-typedef struct {
-    RubatoEngine *engine;
-    const RubatoTableSpec *spec;
-} Job;
-
-static bool is_lost(RubatoEngine *engine)
-{
-    size_t n;
-    RubatoNodeState *const states = rubato_engine_list_nodes(engine, &n);
-    const bool is_lost = states[VICTIM].is_lost;
-
-    rubato_node_states_free(states, n);
-    return is_lost;
-}
-
-/* Adds to all keys, and to one alone how often. A worker sees its own Adds. */
-static bool work(RubatoWorker *worker, void *user_data, GError **error)
-{
-    const Job *const job = user_data;
-    const bool sees_own = strcmp(job->spec->model, "bsp") != 0;
-    const RubatoKey rounds_key = ROUNDS;
-    int64_t ones[N_KEYS], rows[N_KEYS], rounds = 0;
-    g_autoptr(RubatoKVTable) table =
-        rubato_worker_open_kv_table(worker, job->spec->name, RUBATO_I64, error);
-
-    TRY(table != NULL);
-    for (size_t i = 0; i < N_KEYS; i++)
-        ones[i] = 1;
-    for (int more = 0; more < MORE; more += is_lost(job->engine), rounds++) {
-        TRY(rubato_kv_table_add_range(table, 0, N_KEYS, ones, error) &&
-            rubato_kv_table_get_range(table, 0, N_KEYS, rows, error));
-        for (size_t i = 0; i < N_KEYS; i++)
-            EXPECT(rows[i] >= rounds + sees_own,
-                   "key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", i, rows[i],
-                   rounds);
-        TRY(rubato_kv_table_clock(table, error));
-        if (rounds == 5)
-            cluster_say("busy");
-    }
-    return rubato_kv_table_add(table, &rounds_key, 1, &rounds, error);
-}
 
 static bool add_once(RubatoWorker *worker, void *user_data, GError **error)
 {
@@ -119,21 +78,15 @@ static bool play_after(RubatoEngine *engine, const RubatoTableSpec *like, GError
 
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
+    static const uint32_t victims[] = { VICTIM };
     RubatoTableSpec spec = *(const RubatoTableSpec *)data;
-    Job job = { engine, &spec };
-    const char *const tables[] = { spec.name, NULL };
-    int64_t rows[N_KEYS + 1];
+    LossyRounds rounds = { engine, &spec, N_KEYS, victims, G_N_ELEMENTS(victims) };
+    int64_t n;
 
     spec.replicas = N_REPLICAS;
-    TRY(rubato_engine_create_table(engine, job.spec, error) &&
-        cluster_run_task(engine, "work", work, &job, tables, error) &&
-        rubato_engine_get_range(engine, job.spec->name, 0, N_KEYS + 1, rows, error));
-    for (size_t i = 0; i < N_KEYS; i++)
-        EXPECT(rows[i] == rows[ROUNDS],
-               "key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", i, rows[i],
-               rows[ROUNDS]);
-    cluster_say("%" G_GINT64_FORMAT " rounds", rows[ROUNDS]);
-    return rubato_engine_barrier(engine, error) && play_after(engine, job.spec, error);
+    TRY(lossy_rounds_play(&rounds, &n, error));
+    cluster_say("%" G_GINT64_FORMAT " rounds", n);
+    return rubato_engine_barrier(engine, error) && play_after(engine, &spec, error);
 }
 
 START_TEST(a_task_goes_on_without_a_node_that_had_servers_alone)
@@ -252,14 +205,14 @@ static bool work_on_both(RubatoWorker *worker, void *user_data, GError **error)
 {
     const RubatoKey keys[] = { 0, 1, 2, 3 };
     const int64_t ones[] = { 1, 1, 1, 1 };
-    const Job *const job = user_data;
+    RubatoEngine *const engine = user_data;
     int64_t rows[4];
     g_autoptr(RubatoKVTable) kept = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
     g_autoptr(RubatoKVTable) other =
         kept == NULL ? NULL : rubato_worker_open_kv_table(worker, "plain", RUBATO_I64, error);
 
     TRY(other != NULL);
-    for (int more = 0, rounds = 0; more < MORE; more += is_lost(job->engine), rounds++) {
+    for (int more = 0, rounds = 0; more < MORE; more += cluster_is_lost(engine, VICTIM), rounds++) {
         TRY(rubato_kv_table_get(kept, keys, 4, rows, error) &&
             rubato_kv_table_get(other, keys, 4, rows, error) &&
             rubato_kv_table_add(kept, keys, 4, ones, error) &&
@@ -277,12 +230,11 @@ static bool play_both(RubatoEngine *engine, const void *data, GError **error)
     const RubatoTableSpec kept = {
         .name = "rows", .model = "bsp", .dtype = RUBATO_I64, .n_keys = 4, .replicas = N_REPLICAS
     };
-    Job job = { engine, &kept };
     int64_t rows[2][4];
 
     TRY(rubato_engine_create_table(engine, data, error) &&
         rubato_engine_create_table(engine, &kept, error) &&
-        cluster_run_task(engine, "work", work_on_both, &job, tables, error) &&
+        cluster_run_task(engine, "work", work_on_both, engine, tables, error) &&
         rubato_engine_get_range(engine, "rows", 0, 4, rows[0], error) &&
         rubato_engine_get_range(engine, "plain", 0, 4, rows[1], error));
     EXPECT(memcmp(rows[0], rows[1], sizeof rows[0]) == 0,

@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/lossy_rounds.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 /* Nodes 2 and 3 have no workers. Part p of 8 is on server p mod 4, its replica on the next one. */
-enum { N_NODES = 4, FIRST_VICTIM = 3, SECOND_VICTIM = 2, N_KEYS = 400, ROUNDS = N_KEYS, MORE = 20 };
-enum { WORKERS = 3 };
+enum { N_NODES = 4, FIRST_VICTIM = 3, SECOND_VICTIM = 2, N_KEYS = 400 };
 
 static const struct {
     const char *over;
@@ -28,64 +28,16 @@ static const struct {
         .n_keys = N_KEYS + 1 } },
 };
 
-typedef struct {
-    RubatoEngine *engine;
-    const RubatoTableSpec *spec;
-} Job;
-
-static bool are_lost(RubatoEngine *engine)
-{
-    size_t n;
-    RubatoNodeState *const states = rubato_engine_list_nodes(engine, &n);
-    const bool are_lost = states[FIRST_VICTIM].is_lost && states[SECOND_VICTIM].is_lost;
-
-    rubato_node_states_free(states, n);
-    return are_lost;
-}
-
-/* Adds to all keys, and to one alone how often. */
-static bool work(RubatoWorker *worker, void *user_data, GError **error)
-{
-    const Job *const job = user_data;
-    const RubatoKey rounds_key = ROUNDS;
-    int64_t ones[N_KEYS], rows[N_KEYS], rounds = 0;
-    g_autoptr(RubatoKVTable) table =
-        rubato_worker_open_kv_table(worker, job->spec->name, RUBATO_I64, error);
-
-    TRY(table != NULL);
-    for (size_t i = 0; i < N_KEYS; i++)
-        ones[i] = 1;
-    for (int more = 0; more < MORE; more += are_lost(job->engine), rounds++) {
-        TRY(rubato_kv_table_add_range(table, 0, N_KEYS, ones, error) &&
-            rubato_kv_table_get_range(table, 0, N_KEYS, rows, error));
-        for (size_t i = 0; i < N_KEYS; i++)
-            EXPECT(rows[i] >= rounds,
-                   "key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", i, rows[i],
-                   rounds);
-        TRY(rubato_kv_table_clock(table, error));
-        if (rounds == 5)
-            cluster_say("busy");
-    }
-    return rubato_kv_table_add(table, &rounds_key, 1, &rounds, error);
-}
-
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
+    static const uint32_t victims[] = { FIRST_VICTIM, SECOND_VICTIM };
     RubatoTableSpec spec = *(const RubatoTableSpec *)data;
-    Job job = { engine, &spec };
-    const char *const tables[] = { spec.name, NULL };
+    LossyRounds rounds = { engine, &spec, N_KEYS, victims, G_N_ELEMENTS(victims) };
     RubatoEngineStats stats;
-    int64_t rows[N_KEYS + 1];
 
     spec.parts = 8;
     spec.replicas = 1;
-    TRY(rubato_engine_create_table(engine, &spec, error) &&
-        cluster_run_task(engine, "work", work, &job, tables, error) &&
-        rubato_engine_get_range(engine, spec.name, 0, N_KEYS + 1, rows, error));
-    for (size_t i = 0; i < N_KEYS; i++)
-        EXPECT(rows[i] == rows[ROUNDS],
-               "key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", i, rows[i],
-               rows[ROUNDS]);
+    TRY(lossy_rounds_play(&rounds, NULL, error));
     rubato_engine_stats(engine, &stats);
     EXPECT(stats.new_replicas >= 4, "%" G_GUINT64_FORMAT " new replicas", stats.new_replicas);
     return rubato_engine_barrier(engine, error);

@@ -11,6 +11,7 @@
 
 #include "engine/engine_private.h"
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/lossy_rounds.h"
 #include "tests/support/data/data_rows.h"
 #include "tests/support/data/data_text.h"
 #include "tests/support/runner.h"
@@ -62,15 +63,8 @@ typedef struct {
 /* Ends with the beat at which the scheduler finds that the node's process has ended. */
 static void wait_for_loss(RubatoEngine *engine)
 {
-    bool is_lost = false;
-
-    while (!is_lost) {
-        size_t n;
-        RubatoNodeState *const states = rubato_engine_list_nodes(engine, &n);
-
-        is_lost = states[2].is_lost;
-        rubato_node_states_free(states, n);
-    }
+    while (!cluster_is_lost(engine, 2))
+        ;
 }
 
 /* Worker r takes 2 + r batches. */

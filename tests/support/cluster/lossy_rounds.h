@@ -1,0 +1,29 @@
+/* Rounds of Adds to all keys of a table while nodes are lost: what is acknowledged counts once.
+ *
+ * Threads: inside a node, the one that calls. */
+#ifndef TESTS_SUPPORT_CLUSTER_LOSSY_ROUNDS_H
+#define TESTS_SUPPORT_CLUSTER_LOSSY_ROUNDS_H
+
+#include "tests/support/cluster/cluster_run.h"
+
+/* Whether the node of this number is lost, as far as this one knows. */
+bool cluster_is_lost(RubatoEngine *engine, uint32_t node);
+
+/* The table has the keys 0 to n_keys - 1, and n_keys itself, where workers add up their rounds. */
+typedef struct {
+    RubatoEngine *engine;
+    const RubatoTableSpec *spec;
+    uint32_t n_keys;
+    const uint32_t *victims;
+    uint32_t n_victims;
+} LossyRounds;
+
+/* A task: adds 1 to all keys, reads them and clocks, until all victims are lost, and some rounds
+ * more. Says "busy" after some. A worker sees at least its own rounds. rounds: LossyRounds. */
+bool lossy_rounds_work(RubatoWorker *worker, void *rounds, GError **error);
+
+/* Makes the table, runs the task on it, and checks that each key has one for each round. *n_rounds
+ * becomes their number; NULL: it is not asked for. */
+bool lossy_rounds_play(LossyRounds *rounds, int64_t *n_rounds, GError **error);
+
+#endif
