@@ -53,8 +53,8 @@ struct Operation {
 
     /* if it has a flow whose values are compressed */
     TensorResidual **residuals; /* by name; NULL: it has none */
-    const TensorSet *set;       /* whose they were; it may have been removed */
-    uint32_t set_id;
+    uint32_t set_id;            /* whose they were; it may have been removed, */
+    uint64_t set_serial;        /* and another made with its id */
 
     /* guarded by the exchange's lock */
     TensorFlow *flow; /* with workers of other nodes; NULL: without */
@@ -75,6 +75,7 @@ typedef struct {
 struct TensorSet {
     /* immutable */
     uint32_t id;
+    uint64_t serial; /* of the sets that were ever made here */
     uint32_t n;
     uint32_t *ranks;      /* rising */
     uint32_t *members_of; /* by node number: how many of them it has */
@@ -124,6 +125,7 @@ struct TensorExchange {
     /* guarded by lock */
     GQueue ready;              /* of Operation: those with work that nobody has taken */
     GPtrArray *sets;           /* of TensorSet, by id; NULL: there is none */
+    uint64_t n_sets_ever;      /* that were made */
     TensorSetChange **changes; /* by local rank; NULL: it has not asked for one */
     Bundle bundle;
     uint32_t n_asleep;

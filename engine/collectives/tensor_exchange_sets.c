@@ -10,14 +10,14 @@
 /* ---- a set ---- */
 
 /* Rising ranks; NULL: all of the task. */
-static TensorSet *set_new(const TensorExchange *exchange, uint32_t id, const uint32_t *ranks,
-                          uint32_t n)
+static TensorSet *set_new(TensorExchange *exchange, uint32_t id, const uint32_t *ranks, uint32_t n)
 {
     TensorSet *const set = g_new0(TensorSet, 1);
     const TensorPlace *const place = &exchange->place;
     uint32_t at = 0, end = 0;
 
     set->id = id;
+    set->serial = exchange->n_sets_ever++;
     set->n = n;
     set->ranks = g_new(uint32_t, n);
     for (uint32_t i = 0; i < n; i++)

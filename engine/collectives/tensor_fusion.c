@@ -5,7 +5,8 @@
  * in the same messages, and a bundle ends with its message. So all make the same bundles, and
  * nobody has to tell another one of them. Nothing is copied for it: the operation reads and writes
  * the tensors where they are. Each value is combined as it would be alone, so the bits are the
- * same. */
+ * same. What is compressed travels alone: how often it is rounded follows from the size of what
+ * travels (tensor_flow.h). */
 #include "engine/collectives/tensor_exchange_private.h"
 
 /* More would make a message wait for too many. */
@@ -20,6 +21,7 @@ static uint64_t bytes_of(const TensorEntry *entry)
 bool fusion_suits(const TensorExchange *exchange, const TensorEntry *entry)
 {
     return entry->part.request.operation == TENSOR_ALLREDUCE &&
+           entry->part.request.reduce.compression == RUBATO_COMPRESSION_NONE &&
            bytes_of(entry) < exchange->place.fusion_bytes;
 }
 

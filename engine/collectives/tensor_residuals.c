@@ -3,7 +3,7 @@
  *
  * An operation takes the residuals of its names out of their set and gives them back when it has
  * succeeded. So no two operations have the same one: a name may be asked for again while its last
- * operation still runs, and then begins without a residual. */
+ * operation still runs, and then begins without a residual. What both give back is added up. */
 #include "engine/collectives/tensor_exchange_private.h"
 
 enum { MOST_NAMES = TENSOR_SLOTS_MOST_NAMES };
@@ -46,8 +46,8 @@ static TensorResidual *take(const TensorSet *set, const TensorEntry *entry)
 
 bool residuals_take(const TensorSet *set, Operation *operation)
 {
-    operation->set = set;
     operation->set_id = set->id;
+    operation->set_serial = set->serial;
     operation->residuals = g_new0(TensorResidual *, operation->n_names);
     for (uint32_t k = 0; k < operation->n_names; k++) {
         operation->residuals[k] = take(set, entry_of(operation, k));
@@ -55,6 +55,20 @@ bool residuals_take(const TensorSet *set, Operation *operation)
             return false;
     }
     return true;
+}
+
+/* Puts a residual beside what an operation of its name has given back since. (transfer full) */
+static void give_back(GHashTable *kept, const char *name, TensorResidual *residual)
+{
+    const TensorResidual *const other = g_hash_table_lookup(kept, name);
+
+    for (uint64_t i = 0; other != NULL && is_of(other, residual->n_values, &residual->reduce) &&
+                         i < residual->n_values;
+         i++) {
+        residual->part[i] += other->part[i];
+        residual->result[i] += other->result[i];
+    }
+    g_hash_table_replace(kept, g_strdup(name), residual);
 }
 
 void residuals_give_back(const TensorExchange *exchange, Operation *operation)
@@ -65,15 +79,15 @@ void residuals_give_back(const TensorExchange *exchange, Operation *operation)
                                ? exchange->sets->pdata[operation->set_id]
                                : NULL;
 
-    if (set == NULL || set != operation->set)
+    if (set == NULL || set->serial != operation->set_serial)
         return;
     if (set->residuals == NULL)
         set->residuals = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
                                                (GDestroyNotify)tensor_residual_free);
     for (uint32_t k = 0; k < operation->n_names; k++)
         if (g_hash_table_size(set->residuals) < MOST_NAMES)
-            g_hash_table_replace(set->residuals, g_strdup(entry_of(operation, k)->name),
-                                 g_steal_pointer(&operation->residuals[k]));
+            give_back(set->residuals, entry_of(operation, k)->name,
+                      g_steal_pointer(&operation->residuals[k]));
 }
 
 void residuals_free(Operation *operation)

@@ -23,8 +23,9 @@
  * Compressed values are rounded to halves where they go from node to node. A node keeps what that
  * has cut off, and adds it to the values that the name has the next time: so no part of a value is
  * lost for good, and sums over many calls are right. It keeps two floats for each value, of up to
- * 8192 names of a set; beyond them it keeps nothing. As f16, what is larger than 65504 becomes
- * infinite. On a single node nothing is rounded.
+ * 8192 names of a set; beyond them it keeps nothing. As f16, what a node's workers have
+ * together, also of a mean, becomes infinite beyond 65504; a prescale makes it smaller. On a single
+ * node nothing is rounded.
  *
  * Workers may also make an operation in a set of them: see rubato_worker_make_set. Names of
  * different sets have nothing to do with each other.

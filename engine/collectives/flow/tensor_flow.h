@@ -27,9 +27,9 @@
  * messages, nor on how a tensor is cut, and is the same on all nodes. What is narrower than the
  * type in which values are combined travels in a wider one where rounding or wrapping in between
  * would show (halves as floats, integers of which a mean is asked as i64). What is compressed
- * travels as halves instead: a node's own sums and the results are rounded, each once, and what is
- * cut off stays in the tensor's residual. A node rounds its own part, too, and takes results as
- * they travel: so all nodes have the same.
+ * travels as halves instead: a node's own sums are rounded once, and so are results that travel,
+ * which those of a small tensor do not. What is cut off stays in the tensor's residual. A node
+ * rounds its own part, too, and takes results as they travel: so all nodes have the same.
  *
  * Several tensors that are combined together are one tensor to all of this: each chunk has values
  * of some of them, which are read from their inputs and written to their outputs.
