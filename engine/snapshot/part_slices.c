@@ -293,8 +293,10 @@ static void read_admission(Server *server, void *data)
     const RubatoShard *const shard =
         server_find_shard(server, read->slices->table->id, read->slices->part);
 
-    piece->n_all = shard != NULL ? shard_n_admission_words(shard) : 0;
-    piece->n = MIN(piece->n_all - piece->first, PART_ADMISSION_WORDS);
+    const size_t n_all = shard != NULL ? shard_n_admission_words(shard) : 0;
+
+    piece->n_all = n_all;
+    piece->n = n_all > piece->first ? MIN(n_all - piece->first, PART_ADMISSION_WORDS) : 0;
     if (piece->n > 0 && shard_has_image(shard))
         shard_image_admission(shard, piece->first, piece->n, read->words);
     else if (piece->n > 0)

@@ -17,6 +17,17 @@ static RubatoAdmission *make(const RubatoShard *shard, uint64_t seed, GError **e
     return admission_new(admission_find(spec_admit_name(shard->spec)), &setup, error);
 }
 
+/* It comes into snapshots, and must not tell the table's seed, which keeps who sends keys from
+ * choosing where they go. The same on all nodes. */
+static uint64_t derive_seed(uint64_t hash_seed)
+{
+    g_autofree char *text = g_strdup_printf("admission %016" G_GINT64_MODIFIER "x", hash_seed);
+    g_autofree char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, text, -1);
+
+    digest[16] = '\0'; /* as many digits as a number has */
+    return g_ascii_strtoull(digest, NULL, 16);
+}
+
 bool shard_make_admission(RubatoShard *shard, GError **error)
 {
     if (admission_find(spec_admit_name(shard->spec)) == NULL)
@@ -27,7 +38,7 @@ bool shard_make_admission(RubatoShard *shard, GError **error)
                     shard->spec->name);
         return false;
     }
-    shard->admission_seed = ~shard->hash_seed;
+    shard->admission_seed = derive_seed(shard->hash_seed);
     shard->admission = make(shard, shard->admission_seed, error);
     return shard->admission != NULL;
 }
