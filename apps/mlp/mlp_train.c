@@ -120,7 +120,12 @@ static bool training_begin(Training *it, GError **error)
         if (!open_layer(it, l, error))
             return false;
     const size_t most = mlp_share_most(it->share, it->steps_of_epoch);
-    it->labels = g_new(float, most);
+    it->labels = g_try_new(float, most);
+    if (it->labels == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                    "no memory for the labels of a batch");
+        return false;
+    }
     return mlp_workspace_init(&it->workspace, &job->shape, most, error);
 }
 
