@@ -166,6 +166,16 @@ static bool find_table(const GPtrArray *tables, uint32_t id, guint *at)
     return false;
 }
 
+/* Whether there are such a part and such servers. */
+static bool can_be(const RubatoEngine *engine, const Table *table, const PlaceSet *set)
+{
+    bool can_be = set->part < table->map->n_parts;
+
+    for (uint32_t i = 0; i < set->n; i++)
+        can_be = can_be && set->servers[i] < engine->office.n_servers;
+    return can_be;
+}
+
 /* Workers' requests go to the new primaries, in their order, before anything else does. Counts in
  * *moved the parts that have one, by table and node. */
 static void send_again(RubatoEngine *engine, const GPtrArray *tables, const char *lines,
@@ -179,8 +189,8 @@ static void send_again(RubatoEngine *engine, const GPtrArray *tables, const char
             find_table(tables, set.table, &at) ? g_ptr_array_index((GPtrArray *)tables, at) : NULL;
         const uint32_t primary = set.servers[0];
 
-        if (table == NULL || set.part >= table->map->n_parts ||
-            primary >= engine->office.n_servers || part_map_server(table->map, set.part) == primary)
+        if (table == NULL || !can_be(engine, table, &set) ||
+            part_map_server(table->map, set.part) == primary)
             continue;
         part_map_set_server(table->map, set.part, primary);
         post_office_send_again(&engine->office, table->id, set.part, primary);
@@ -235,6 +245,7 @@ static void open_step(RubatoEngine *engine, const ControlRecover *recover, GStri
 /* ---- EXPECT and COPY ---- */
 
 typedef struct {
+    const RubatoEngine *engine;
     const GPtrArray *tables;
     const ControlRecover *recover;
 } Expecting;
@@ -266,11 +277,17 @@ static void expect_replicas(Server *server, void *data)
     PlaceSet set;
     guint at;
 
-    while (place_text_read_set(&lines, &set))
+    while (place_text_read_set(&lines, &set)) {
+        const Table *const table = find_table(expecting->tables, set.table, &at)
+                                       ? g_ptr_array_index((GPtrArray *)expecting->tables, at)
+                                       : NULL;
+
+        if (table == NULL || !can_be(expecting->engine, table, &set))
+            continue;
         for (uint32_t i = 1; i < set.n; i++)
-            if (set.servers[i] == server->number && find_table(expecting->tables, set.table, &at))
-                expect_replica(server, g_ptr_array_index((GPtrArray *)expecting->tables, at), &set,
-                               expecting->recover->map);
+            if (set.servers[i] == server->number)
+                expect_replica(server, table, &set, expecting->recover->map);
+    }
 }
 
 static void expect_step(RubatoEngine *engine, const ControlRecover *recover)
@@ -280,12 +297,15 @@ static void expect_step(RubatoEngine *engine, const ControlRecover *recover)
     PlaceSet set;
     guint at;
 
-    while (place_text_read_set(&lines, &set))
-        if (find_table(tables, set.table, &at))
-            part_map_replace_replicas(((Table *)g_ptr_array_index(tables, at))->map, set.part,
-                                      set.n - 1, set.servers + 1);
+    while (place_text_read_set(&lines, &set)) {
+        const Table *const table =
+            find_table(tables, set.table, &at) ? g_ptr_array_index(tables, at) : NULL;
+
+        if (table != NULL && can_be(engine, table, &set))
+            part_map_replace_replicas(table->map, set.part, set.n - 1, set.servers + 1);
+    }
     servers_run(engine->servers, engine->n_servers, expect_replicas,
-                &(Expecting){ tables, recover });
+                &(Expecting){ engine, tables, recover });
 }
 
 static void copy_parts(Server *server, void *data)
