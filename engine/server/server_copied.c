@@ -80,9 +80,10 @@ static bool begin_task(Server *server, Replica *replica, const Message *message)
     ReplicaModel of_task = { .epoch = message->epoch };
 
     if (message->epoch == 0 || n_workers == 0 || n_workers > CONTROL_MAX_WORKERS ||
-        message->request.keys.n != n_nodes || !has_words(message, sizeof *workers_of) ||
-        replica_find_model(replica, message->epoch).model != NULL)
+        message->request.keys.n != n_nodes || !has_words(message, sizeof *workers_of))
         return false;
+    if (replica_find_model(replica, message->epoch).model != NULL)
+        return true; /* of the primary before this one, or since its node began the task */
     memcpy(workers_of, message->request.input, n_nodes * sizeof *workers_of);
     of_task.had = input_sequences_new(n_workers);
     if (of_task.had != NULL)
@@ -219,6 +220,9 @@ bool server_take_of_copy(Server *server, Message *message)
         (is_numbered && (replica->stage == REPLICA_WHOLE || replica->stage == REPLICA_FOLLOWS)))
         return false;
     const bool is_from_primary = replica_is_from_primary(server, replica, message);
+    /* which may do PROMOTE before this server, as for inputs: see server_replicas.c */
+    const bool is_task_of_next =
+        message->fed_kind == FEED_TASK && replica->is_deaf && !is_from_primary;
 
     if (replica->stage == REPLICA_EXPECTED || replica->stage == REPLICA_GIVEN_UP ||
         (replica->is_deaf && is_from_primary)) {
@@ -228,7 +232,8 @@ bool server_take_of_copy(Server *server, Message *message)
             replica->position = message->number;
         }
         server_answer(server, message, CALL_OK);
-    } else if (is_numbered || !is_from_primary || message->fed_kind == FEED_COPY) {
+    } else if (is_numbered || (!is_from_primary && !is_task_of_next) ||
+               message->fed_kind == FEED_COPY) {
         server_refuse(server, message, "a piece of a replica that makes no sense");
     } else {
         take_piece(server, replica, message);

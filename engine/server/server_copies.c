@@ -207,8 +207,6 @@ static bool copy_task(const Copy *copy, const Binding *binding, BoundPart *part)
 {
     RubatoModel *const old = part->model;
     const uint32_t n_sources = model_n_sources(old);
-    const FedTask task = { binding->epoch, binding->setup.n_workers, binding->n_nodes,
-                           binding->workers_of };
     RubatoModel *const fresh = server_begin_model(copy->server, binding, part->shard, NULL);
     g_autofree uint64_t *clocks = fresh == NULL ? NULL : g_try_new(uint64_t, n_sources + 1);
     RubatoRequest *kept, *parked, *next;
@@ -220,7 +218,7 @@ static bool copy_task(const Copy *copy, const Binding *binding, BoundPart *part)
     }
     for (uint32_t i = 0; i < n_sources; i++)
         clocks[i] = rubato_model_clock(old, i);
-    server_feed_task_to(copy->server, copy->fed, copy->to, &task);
+    server_feed_task_to(copy->server, copy->fed, copy->to, binding);
     push_had(copy, binding->epoch, part->had);
     copy_losses(copy, binding, old, fresh);
     copy_clocks(copy, binding->epoch, fresh, 0, n_sources, clocks);

@@ -322,18 +322,18 @@ void server_feed_past_models(Server *server, FedPart *fed, RubatoShard *shard,
     feed_pieces(server, fed, shard, &of_node, message->kind, apply, &to);
 }
 
-void server_feed_task_to(Server *server, const FedPart *fed, uint32_t replica, const FedTask *task)
+void server_feed_task_to(Server *server, const FedPart *fed, uint32_t replica, const Binding *task)
 {
     Message input = { .epoch = task->epoch,
                       .row_bytes = sizeof *task->workers_of,
-                      .request = { .worker = task->n_workers,
+                      .request = { .worker = task->setup.n_workers,
                                    .keys = { .n = task->n_nodes },
                                    .input = task->workers_of } };
 
     server_push_input(server, fed, replica, &input, FEED_TASK);
 }
 
-void server_feed_task(Server *server, const FedPart *fed, const FedTask *task)
+void server_feed_task(Server *server, const FedPart *fed, const Binding *task)
 {
     for (uint32_t i = 0; i < fed->feed.n_replicas; i++)
         if (fed->feed.replicas[i].made > 0)

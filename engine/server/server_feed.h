@@ -43,16 +43,9 @@ void server_empty_fed(Server *server, const BoundPart *part);
 void server_push_input(Server *server, const FedPart *fed, uint32_t replica, Message *input,
                        uint8_t kind);
 
-/* A task, as a replica must know it that did not see it begin. */
-typedef struct {
-    uint32_t epoch, n_workers;
-    uint32_t n_nodes;
-    const uint32_t *workers_of;
-} FedTask;
-
-/* Tells a task to a replica; or one that begins, to all that do not see it begin by themselves. */
-void server_feed_task_to(Server *server, const FedPart *fed, uint32_t replica, const FedTask *task);
-void server_feed_task(Server *server, const FedPart *fed, const FedTask *task);
+/* Tells a task to a replica, or to all that do not see tasks begin by themselves. */
+void server_feed_task_to(Server *server, const FedPart *fed, uint32_t replica, const Binding *task);
+void server_feed_task(Server *server, const FedPart *fed, const Binding *task);
 
 /* The inputs of a part in a task: each goes to the replicas and to the model. An Add, or the Add of
  * an Add and Get, does not come to the outbox. */

@@ -110,6 +110,18 @@ static void bind_fresh(Server *server, FedPart *fed, RubatoShard *shard, Binding
                           "no memory for what a task has on a part with another primary");
 }
 
+/* The primary before may have told a task to some of the replicas only. Each of them must know it
+ * before the first input, which it would refuse. */
+static void tell_tasks(Server *server, const FedPart *fed)
+{
+    for (guint i = 0; i < server->bindings->len; i++) {
+        const Binding *const binding = &g_array_index(server->bindings, Binding, i);
+
+        if (binding->table == fed->table && binding->parts[fed->part].model != NULL)
+            server_feed_task(server, fed, binding);
+    }
+}
+
 static void promote(Server *server, const PartPlace *place)
 {
     ServerTable *const table = server_find_table(server, place->table);
@@ -132,6 +144,7 @@ static void promote(Server *server, const PartPlace *place)
         if (binding->table == place->table && binding->parts[place->part].model == NULL)
             bind_fresh(server, fed, replica->shard, binding);
     }
+    tell_tasks(server, fed);
     g_array_set_size(replica->models, 0);
     replica->shard = NULL;
     replica_free(replica);

@@ -316,6 +316,9 @@ static InputSequences *begin_sequences(const Binding *binding, GError **error)
 
 static bool begin_replica(Server *server, const Binding *binding, Replica *replica, GError **error)
 {
+    if (replica_find_model(replica, binding->epoch).model != NULL)
+        return true; /* a new primary has told the task sooner */
+
     InputSequences *const had = begin_sequences(binding, error);
     RubatoModel *const model =
         had == NULL ? NULL : server_begin_model(server, binding, replica->shard, error);
@@ -359,9 +362,7 @@ static bool begin_part(Server *server, const Binding *binding, BoundPart *part, 
     if (part->had == NULL)
         server_end_model(server, g_steal_pointer(&part->model));
     else
-        server_feed_task(server, part->fed,
-                         &(FedTask){ binding->epoch, binding->setup.n_workers, binding->n_nodes,
-                                     binding->workers_of });
+        server_feed_task(server, part->fed, binding);
     return part->had != NULL;
 }
 
