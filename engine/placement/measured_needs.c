@@ -2,9 +2,12 @@
 #include "engine/placement/measured_needs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <glib/gstdio.h>
 #include <rubato/error.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "io/number_text.h"
 #include "models/spec.h"
@@ -18,27 +21,36 @@
 enum {
     N_COLUMNS = 5,
     MOST_NODES = 65536,
-    MOST_PARTS = 4096,           /* as a table may have */
     MOST_FILE_BYTES = 256 << 20, /* of a node: thousands of tables with as many parts */
 };
 
-/* So that no sum over nodes and parts is too large for its type. */
+/* So that no sum over nodes is too large for its type. */
 #define MOST_OF_PART (UINT64_C(1) << 46)
 
+typedef struct {
+    GArray *parts; /* RubatoNeeds */
+    /* while files are read: */
+    uint32_t file;   /* the last one that names the table, from 1 */
+    uint32_t n_read; /* parts that this file has */
+} MeasuredTable;
+
 struct MeasuredNeeds {
-    GHashTable *tables; /* of GArray of RubatoNeeds by part; by name */
+    GHashTable *tables; /* MeasuredTable; by name */
 };
 
-static void free_parts(void *parts)
+static void free_table(void *data)
 {
-    g_array_unref(parts);
+    MeasuredTable *const table = data;
+
+    g_array_unref(table->parts);
+    g_free(table);
 }
 
 MeasuredNeeds *measured_needs_new(void)
 {
     MeasuredNeeds *const needs = g_new0(MeasuredNeeds, 1);
 
-    needs->tables = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, free_parts);
+    needs->tables = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, free_table);
     return needs;
 }
 
@@ -51,17 +63,24 @@ void measured_needs_free(MeasuredNeeds *needs)
 }
 
 /* Made if it is not there. */
-static RubatoNeeds *find_part(MeasuredNeeds *needs, const char *table, uint32_t part)
+static MeasuredTable *find_table(MeasuredNeeds *needs, const char *name)
 {
-    GArray *parts = g_hash_table_lookup(needs->tables, table);
+    MeasuredTable *table = g_hash_table_lookup(needs->tables, name);
 
-    if (parts == NULL) {
-        parts = g_array_new(FALSE, TRUE, sizeof(RubatoNeeds));
-        g_hash_table_insert(needs->tables, g_strdup(table), parts);
+    if (table == NULL) {
+        table = g_new0(MeasuredTable, 1);
+        table->parts = g_array_new(FALSE, TRUE, sizeof(RubatoNeeds));
+        g_hash_table_insert(needs->tables, g_strdup(name), table);
     }
-    if (parts->len <= part)
-        g_array_set_size(parts, part + 1);
-    return &g_array_index(parts, RubatoNeeds, part);
+    return table;
+}
+
+/* Made if it is not there. */
+static RubatoNeeds *find_part(MeasuredTable *table, uint32_t part)
+{
+    if (table->parts->len <= part)
+        g_array_set_size(table->parts, part + 1);
+    return &g_array_index(table->parts, RubatoNeeds, part);
 }
 
 static RubatoNeeds larger(const RubatoNeeds *a, const RubatoNeeds *b)
@@ -74,7 +93,7 @@ static RubatoNeeds larger(const RubatoNeeds *a, const RubatoNeeds *b)
 void measured_needs_note(MeasuredNeeds *needs, const char *table, uint32_t part,
                          const RubatoNeeds *taken)
 {
-    RubatoNeeds *const known = find_part(needs, table, part);
+    RubatoNeeds *const known = find_part(find_table(needs, table), part);
 
     *known = larger(known, taken);
 }
@@ -113,8 +132,11 @@ bool measured_needs_write(const MeasuredNeeds *needs, const char *folder, uint32
     g_autoptr(GError) fault = NULL;
 
     g_string_append_printf(text, FIRST_LINE "%u\n" COLUMN_NAMES "\n", n_nodes);
-    for (const GList *at = names; at != NULL; at = at->next)
-        append_table(text, at->data, g_hash_table_lookup(needs->tables, at->data));
+    for (const GList *at = names; at != NULL; at = at->next) {
+        const MeasuredTable *const table = g_hash_table_lookup(needs->tables, at->data);
+
+        append_table(text, at->data, table->parts);
+    }
     if (g_file_set_contents(path, text->str, (gssize)text->len, &fault))
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be written: %s", path,
@@ -139,6 +161,7 @@ bool measured_needs_delete(const char *folder, uint32_t node, GError **error)
 typedef struct {
     MeasuredNeeds *needs;
     uint64_t n_nodes; /* as the first file says; 0: none was read */
+    uint32_t n_files;
 } Reading;
 
 static bool refuse(const char *path, size_t line, GError **error, const char *format, ...)
@@ -156,8 +179,9 @@ static bool refuse(const char *path, size_t line, GError **error, const char *fo
     return false;
 }
 
-/* NULL, or what is wrong with the line of a part. */
-static const char *read_part(MeasuredNeeds *needs, const char *line)
+/* NULL, or what is wrong with the line of a part. A file has the parts of a table from 0 on, each
+ * once: so it takes no more memory than a few times its size, and no part counts twice. */
+static const char *read_part(Reading *reading, const char *line)
 {
     g_auto(GStrv) columns = g_strsplit(line, "\t", N_COLUMNS + 1);
     g_autofree char *name = NULL;
@@ -168,13 +192,22 @@ static const char *read_part(MeasuredNeeds *needs, const char *line)
     name = g_uri_unescape_string(columns[0], NULL);
     if (name == NULL || *name == '\0')
         return "its table has no name";
-    if (!number_text_read(columns[1], 0, MOST_PARTS - 1, &part))
+    if (!number_text_read(columns[1], 0, SPEC_MAX_PARTS - 1, &part))
         return "the part is no number below 4096";
     if (!number_text_read(columns[2], 0, MOST_OF_PART, &memory_bytes) ||
         !number_text_read(columns[3], 0, MOST_OF_PART, &network_bytes) ||
         !number_text_read(columns[4], 0, MOST_OF_PART, &queries))
         return "memory_bytes, network_bytes and queries must be whole numbers up to 2^46";
-    RubatoNeeds *const sum = find_part(needs, name, (uint32_t)part);
+    MeasuredTable *const table = find_table(reading->needs, name);
+
+    if (table->file != reading->n_files) {
+        table->file = reading->n_files;
+        table->n_read = 0;
+    }
+    if (part != table->n_read)
+        return "it is not the table's next part; a file has them from 0 on, each once";
+    table->n_read++;
+    RubatoNeeds *const sum = find_part(table, (uint32_t)part);
 
     sum->memory_bytes += memory_bytes;
     sum->network_bytes += network_bytes;
@@ -182,16 +215,18 @@ static const char *read_part(MeasuredNeeds *needs, const char *line)
     return NULL;
 }
 
-static bool read_heading(Reading *reading, const char *path, char **lines, GError **error)
+/* NULL: the text has no such line. */
+static bool read_heading(Reading *reading, const char *path, const char *first, const char *second,
+                         GError **error)
 {
     uint64_t n_nodes;
 
-    if (lines[0] == NULL || !g_str_has_prefix(lines[0], FIRST_LINE) ||
-        !number_text_read(lines[0] + strlen(FIRST_LINE), 1, MOST_NODES, &n_nodes))
+    if (first == NULL || !g_str_has_prefix(first, FIRST_LINE) ||
+        !number_text_read(first + strlen(FIRST_LINE), 1, MOST_NODES, &n_nodes))
         return refuse(path, 1, error,
                       "the first line must be \"nodes\", a tab and the number of nodes, as a run "
                       "with " NEEDS_VARIABLE " writes it");
-    if (lines[1] == NULL || strcmp(lines[1], COLUMN_NAMES) != 0)
+    if (second == NULL || strcmp(second, COLUMN_NAMES) != 0)
         return refuse(path, 2, error,
                       "the second line must name the columns: table, part, memory_bytes, "
                       "network_bytes, queries, with tabs between them");
@@ -204,41 +239,85 @@ static bool read_heading(Reading *reading, const char *path, char **lines, GErro
     return true;
 }
 
-static bool read_file(Reading *reading, const char *path, GError **error)
+/* The text of a file, with a zero byte behind it. A FIFO is no such file, and is not waited for.
+ * (transfer full) */
+static char *read_text(const char *path, size_t *length, GError **error)
 {
-    g_autofree char *text = NULL;
-    g_autoptr(GError) fault = NULL;
-    GStatBuf status;
-    gsize length;
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat status;
+    char *text = NULL;
+    ssize_t n = 0;
 
-    if (g_stat(path, &status) == 0 && status.st_size > MOST_FILE_BYTES)
-        return refuse(path, 1, error, "the file is too large for one that a node has written");
-    if (!g_file_get_contents(path, &text, &length, &fault)) {
+    *length = 0;
+    if (fd < 0 || fstat(fd, &status) != 0) {
+        n = -1;
+    } else if (!S_ISREG(status.st_mode) || status.st_size > MOST_FILE_BYTES) {
+        refuse(path, 1, error, "%s",
+               S_ISREG(status.st_mode) ? "the file is too large for one that a node has written"
+                                       : "it is not a regular file");
+        close(fd);
+        return NULL;
+    } else if ((text = g_try_malloc((size_t)status.st_size + 1)) == NULL) {
+        errno = ENOMEM;
+        n = -1;
+    }
+    while (text != NULL && *length < (size_t)status.st_size &&
+           (n = read(fd, text + *length, (size_t)status.st_size - *length)) > 0)
+        *length += (size_t)n;
+    if (n < 0) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be read: %s", path,
-                    fault->message);
-        return false;
+                    g_strerror(errno));
+        g_clear_pointer(&text, g_free);
     }
-    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
-    const size_t n_lines = g_strv_length(lines);
-
-    if (strlen(text) != length)
-        return refuse(path, n_lines, error, "a zero byte");
-    if (!read_heading(reading, path, lines, error))
-        return false;
-    if (*lines[n_lines - 1] != '\0')
-        return refuse(path, n_lines, error, "the last line does not end: the file was cut off");
-    for (size_t i = 2; i + 1 < n_lines; i++) {
-        const char *const fault_text = read_part(reading->needs, lines[i]);
-
-        if (fault_text != NULL)
-            return refuse(path, i + 1, error, "%s", fault_text);
-    }
-    return true;
+    if (fd >= 0)
+        close(fd);
+    if (text != NULL)
+        text[*length] = '\0';
+    return text;
 }
 
-static bool check_number(const Reading *reading, const char *folder, uint32_t n_files,
-                         GError **error)
+/* The line that begins at *at, which moves on to the next one. NULL: no line end is left. */
+static char *take_line(char **at)
 {
+    char *const line = *at, *const end = strchr(line, '\n');
+
+    if (end == NULL)
+        return NULL;
+    *end = '\0';
+    *at = end + 1;
+    return line;
+}
+
+static bool read_file(Reading *reading, const char *path, GError **error)
+{
+    size_t length, n_lines = 2;
+    g_autofree char *text = read_text(path, &length, error);
+
+    if (text == NULL)
+        return false;
+    if (memchr(text, '\0', length) != NULL)
+        return refuse(path, 1, error, "a zero byte");
+    char *at = text;
+    const char *const first = take_line(&at), *const second = take_line(&at);
+
+    if (!read_heading(reading, path, first, second, error))
+        return false;
+    reading->n_files++;
+    for (const char *line; (line = take_line(&at)) != NULL;) {
+        const char *const fault = read_part(reading, line);
+
+        n_lines++;
+        if (fault != NULL)
+            return refuse(path, n_lines, error, "%s", fault);
+    }
+    return *at == '\0' ||
+           refuse(path, n_lines + 1, error, "the last line does not end: the file was cut off");
+}
+
+static bool check_number(const Reading *reading, const char *folder, GError **error)
+{
+    const uint32_t n_files = reading->n_files;
+
     if (n_files == 0)
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
                     "%s: has no file " FILE_PREFIX "N" FILE_SUFFIX "; a run with " NEEDS_VARIABLE
@@ -258,41 +337,46 @@ MeasuredNeeds *measured_needs_read(const char *folder, GError **error)
     g_autoptr(GError) fault = NULL;
     g_autoptr(GDir) files = g_dir_open(folder, 0, &fault);
     Reading reading = { .needs = needs };
-    uint32_t n_files = 0;
 
     if (files == NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be read: %s", folder,
                     fault->message);
         return NULL;
     }
-    for (const char *name; (name = g_dir_read_name(files)) != NULL;) {
+    for (const char *name;
+         reading.n_files <= MOST_NODES && (name = g_dir_read_name(files)) != NULL;) {
         g_autofree char *path = g_build_filename(folder, name, NULL);
 
         if (!g_str_has_prefix(name, FILE_PREFIX) || !g_str_has_suffix(name, FILE_SUFFIX))
             continue;
         if (!read_file(&reading, path, error))
             return NULL;
-        n_files++;
     }
-    return check_number(&reading, folder, n_files, error) ? g_steal_pointer(&needs) : NULL;
+    return check_number(&reading, folder, error) ? g_steal_pointer(&needs) : NULL;
 }
 
 /* ---- needs ---- */
 
+/* What all parts of a table take if each takes as much. A spec may say no more. */
+static uint64_t whole_need(uint64_t need, guint n_parts)
+{
+    return need > SPEC_MAX_NEED / n_parts ? SPEC_MAX_NEED : need * n_parts;
+}
+
 bool measured_needs_fill(const MeasuredNeeds *needs, RubatoTableSpec *spec)
 {
-    const GArray *const parts = g_hash_table_lookup(needs->tables, spec->name);
+    const MeasuredTable *const table = g_hash_table_lookup(needs->tables, spec->name);
     RubatoNeeds most = { 0 };
 
-    if (parts == NULL)
+    if (table == NULL)
         return false;
-    for (guint part = 0; part < parts->len; part++)
-        most = larger(&most, &g_array_index(parts, RubatoNeeds, part));
+    for (guint part = 0; part < table->parts->len; part++)
+        most = larger(&most, &g_array_index(table->parts, RubatoNeeds, part));
     if (spec->needs.memory_bytes == 0 && !spec_knows_memory(spec))
-        spec->needs.memory_bytes = parts->len * most.memory_bytes;
+        spec->needs.memory_bytes = whole_need(most.memory_bytes, table->parts->len);
     if (spec->needs.network_bytes == 0)
-        spec->needs.network_bytes = parts->len * most.network_bytes;
+        spec->needs.network_bytes = whole_need(most.network_bytes, table->parts->len);
     if (spec->needs.queries == 0)
-        spec->needs.queries = parts->len * most.queries;
+        spec->needs.queries = whole_need(most.queries, table->parts->len);
     return true;
 }

@@ -3,9 +3,11 @@
 #include <glib/gstdio.h>
 #include <rubato/error.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/placement/measured_needs.h"
+#include "models/spec.h"
 #include "tests/support/runner.h"
 
 #define HEADING "nodes\t1\ntable\tpart\tmemory_bytes\tnetwork_bytes\tqueries\n"
@@ -132,11 +134,15 @@ static const struct {
     { "", "needs-3.tsv:1: the first line must be" },
     { "nodes\t0\n", "needs-3.tsv:1: the first line must be" },
     { "nodes\t1\ntable\n", "needs-3.tsv:2: the second line must name the columns" },
-    { "nodes\t1", "needs-3.tsv:2: the second line must name the columns" },
+    { "nodes\t1", "needs-3.tsv:1: the first line must be" },
+    { "nodes\t1\ntable", "needs-3.tsv:2: the second line must name the columns" },
     { HEADING "a\t0\t1\t2\t3\na\t1\t1\t2\n", "needs-3.tsv:4: it has not five columns" },
     { HEADING "a\t0\t1\t2\t3\t4\n", "needs-3.tsv:3: it has not five columns" },
     { HEADING "\t0\t1\t2\t3\n", "needs-3.tsv:3: its table has no name" },
     { HEADING "a%0\t0\t1\t2\t3\n", "needs-3.tsv:3: its table has no name" },
+    { HEADING "a\t1\t1\t2\t3\n", "needs-3.tsv:3: it is not the table's next part" },
+    { HEADING "a\t0\t1\t2\t3\nb\t0\t1\t2\t3\na\t0\t1\t2\t3\n",
+      "needs-3.tsv:5: it is not the table's next part; a file has them from 0 on, each once" },
     { HEADING "a\t4096\t1\t2\t3\n", "needs-3.tsv:3: the part is no number below 4096" },
     { HEADING "a\t-1\t1\t2\t3\n", "needs-3.tsv:3: the part is no number below 4096" },
     { HEADING "a\t0\t1.5\t2\t3\n", "needs-3.tsv:3: memory_bytes, network_bytes and queries" },
@@ -156,6 +162,38 @@ START_TEST(a_wrong_file_is_refused_with_its_line)
     ck_assert_ptr_null(measured_needs_read(folder, &error));
     ck_assert_msg(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT), "%s", error->message);
     ck_assert_msg(strstr(error->message, wrong[_i].says) != NULL, "%s", error->message);
+}
+END_TEST
+
+START_TEST(needs_that_are_too_large_together_are_the_largest_that_a_spec_may_have)
+{
+    const RubatoTableSpec users = { .name = "users", .storage = "hash" };
+    g_autoptr(GString) text = g_string_new(HEADING);
+
+    for (unsigned part = 0; part < SPEC_MAX_PARTS; part++)
+        g_string_append_printf(text, "users\t%u\t70368744177664\t70368744177664\t7\n", part);
+    text->str[strlen("nodes\t")] = '5';
+    for (unsigned node = 0; node < 5; node++) {
+        g_autofree char *name = g_strdup_printf("needs-%u.tsv", node);
+
+        write_file(name, text->str);
+    }
+    g_autoptr(MeasuredNeeds) needs = read_needs();
+
+    expect_needs(needs, users, SPEC_MAX_NEED, SPEC_MAX_NEED, (uint64_t)SPEC_MAX_PARTS * 5 * 7);
+}
+END_TEST
+
+/* Nobody writes into it: whoever waited for somebody would wait for ever. */
+START_TEST(a_fifo_is_refused)
+{
+    g_autofree char *path = g_build_filename(folder, "needs-0.tsv", NULL);
+    g_autoptr(GError) error = NULL;
+
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ck_assert_ptr_null(measured_needs_read(folder, &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT));
+    ck_assert_msg(strstr(error->message, "it is not a regular file") != NULL, "%s", error->message);
 }
 END_TEST
 
@@ -195,6 +233,8 @@ int main(void)
     tcase_add_test(tcase, what_a_spec_declares_stands_and_what_it_tells_by_itself_is_not_declared);
     tcase_add_test(tcase, a_node_deletes_what_it_wrote_in_an_earlier_run);
     tcase_add_loop_test(tcase, a_wrong_file_is_refused_with_its_line, 0, (int)G_N_ELEMENTS(wrong));
+    tcase_add_test(tcase, needs_that_are_too_large_together_are_the_largest_that_a_spec_may_have);
+    tcase_add_test(tcase, a_fifo_is_refused);
     tcase_add_test(tcase, files_of_two_runs_are_refused);
     tcase_add_test(tcase, a_folder_that_is_not_there_is_named);
     suite_add_tcase(suite, tcase);
