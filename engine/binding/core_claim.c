@@ -87,8 +87,11 @@ CoreClaim *core_claim_new(const char *path, const char *processors, char **taken
 
 void core_claim_free(CoreClaim *claim)
 {
+    struct flock all = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
     if (claim == NULL)
         return;
+    (void)fcntl(claim->fd, F_OFD_SETLK, &all); /* a forked process may have the descriptor, too */
     close(claim->fd);
     g_free(claim);
 }

@@ -3,7 +3,9 @@
  * them takes them for its own.
  *
  * Processors are bytes of a file that all processes of a user share, and a claim is a lock on them.
- * Locks end with their process, however it ends.
+ * Locks end with their process, however it ends. A process that it has forked, and that has not
+ * become another program, has them, too: they end with the last of both, unless the claim is freed
+ * before.
  *
  * Threads: any. */
 #ifndef RUBATO_ENGINE_BINDING_CORE_CLAIM_H

@@ -1,8 +1,6 @@
 /* The nodes that share the cores of this host: see core_users.h. */
 #include "engine/binding/core_users.h"
 
-#include <string.h>
-
 #include "engine/cluster/host.h"
 
 bool core_users_host_is_here(const char *name)
@@ -21,30 +19,34 @@ bool core_users_host_is_here(const char *name)
     return is_here;
 }
 
-/* Nodes that follow one another often have the same host; it is looked up once. */
-typedef struct {
-    const char *name;
-    bool is_here;
-} LastHost;
-
-static bool is_here(LastHost *last, const char *name)
+bool *core_users_hosts_here(const Cluster *cluster)
 {
-    if (last->name != NULL && strcmp(last->name, name) == 0)
-        return last->is_here;
-    *last = (LastHost){ .name = name, .is_here = core_users_host_is_here(name) };
-    return last->is_here;
+    g_autoptr(GHashTable) known = g_hash_table_new(g_str_hash, g_str_equal);
+    bool *const here = g_new0(bool, cluster->n_nodes);
+
+    for (uint32_t i = 0; i < cluster->n_nodes; i++) {
+        char *const name = cluster->nodes[i].host;
+        void *found;
+
+        if (!g_hash_table_lookup_extended(known, name, NULL, &found)) {
+            found = GINT_TO_POINTER(core_users_host_is_here(name));
+            g_hash_table_insert(known, name, found);
+        }
+        here[i] = found != NULL;
+    }
+    return here;
 }
 
-CoreUser *core_users_of(const Cluster *cluster, uint32_t number, uint32_t *n, uint32_t *self)
+CoreUser *core_users_of(const Cluster *cluster, uint32_t number, const bool *is_here, uint32_t *n,
+                        uint32_t *self)
 {
     CoreUser *const users = g_new0(CoreUser, cluster->n_nodes);
-    LastHost last = { .name = NULL };
 
     *n = 0;
     for (uint32_t i = 0; i < cluster->n_nodes; i++) {
         const ClusterNode *const node = &cluster->nodes[i];
 
-        if (i != number && !is_here(&last, node->host))
+        if (i != number && !is_here[i])
             continue;
         if (i == number)
             *self = *n;
@@ -56,11 +58,15 @@ CoreUser *core_users_of(const Cluster *cluster, uint32_t number, uint32_t *n, ui
 CorePlan *core_users_plan(const CoreTopology *topology, const CoreNode *node)
 {
     g_autofree CoreUser *users = NULL;
+    g_autofree bool *found = NULL;
+    const bool *is_here = node->is_here;
     uint32_t n = 1, self = 0;
 
     if (node->cluster == NULL)
         return core_plan_new(topology, &node->single, 1, 0);
-    users = core_users_of(node->cluster, node->number, &n, &self);
+    if (is_here == NULL)
+        is_here = found = core_users_hosts_here(node->cluster);
+    users = core_users_of(node->cluster, node->number, is_here, &n, &self);
     return core_users_are_apart(topology, node->is_announced)
                ? core_plan_new(topology, &users[self], 1, 0)
                : core_plan_new(topology, users, n, self);

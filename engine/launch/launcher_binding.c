@@ -79,11 +79,12 @@ bool binding_report(const Cluster *cluster, GString *report, GError **error)
         return false;
     }
     g_autofree char *numa = describe_numa(topology);
+    g_autofree bool *is_here = core_users_hosts_here(cluster);
     g_string_append_printf(report, "\nNUMA nodes of this machine: %s\n", numa);
     for (uint32_t i = 0; i < cluster->n_nodes; i++) {
-        const CoreNode node = { .cluster = cluster, .number = i };
+        const CoreNode node = { .cluster = cluster, .number = i, .is_here = is_here };
 
-        if (!core_users_host_is_here(cluster->nodes[i].host))
+        if (!is_here[i])
             continue;
         g_autoptr(CorePlan) plan = core_users_plan(topology, &node);
         g_autofree char *text = core_plan_describe(plan, topology, first_server(&node));

@@ -67,6 +67,28 @@ START_TEST(a_claim_ends_with_its_process)
 }
 END_TEST
 
+START_TEST(a_claim_that_is_freed_ends_although_a_forked_process_lives)
+{
+    CoreClaim *const claim = expect_claim("0-3", NULL);
+    int wait[2], status;
+    char byte;
+
+    ck_assert_int_eq(pipe(wait), 0);
+    const pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) { /* it lives until the other end is closed */
+        close(wait[1]);
+        _exit(read(wait[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    core_claim_free(claim);
+    core_claim_free(expect_claim("0-3", NULL));
+    close(wait[1]);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    close(wait[0]);
+}
+END_TEST
+
 START_TEST(without_the_file_nobody_can_tell)
 {
     char *taken;
@@ -84,6 +106,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, make_path, remove_path);
     tcase_add_test(tcase, the_second_is_told_what_the_first_has);
     tcase_add_test(tcase, a_claim_ends_with_its_process);
+    tcase_add_test(tcase, a_claim_that_is_freed_ends_although_a_forked_process_lives);
     tcase_add_test(tcase, without_the_file_nobody_can_tell);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -226,13 +226,16 @@ START_TEST(nodes_of_other_hosts_do_not_count)
 
     ck_assert_msg(cluster != NULL, "%s", error != NULL ? error->message : "");
     ck_assert(cluster->bind_cores && !cluster->numa);
-    g_autofree CoreUser *users = core_users_of(cluster, 3, &n, &self);
+    g_autofree bool *here = core_users_hosts_here(cluster);
+    for (uint32_t i = 0; i < 4; i++)
+        ck_assert_int_eq(here[i], i % 2 == 1);
+    g_autofree CoreUser *users = core_users_of(cluster, 3, here, &n, &self);
     ck_assert_uint_eq(n, 2);
     ck_assert_uint_eq(self, 1);
     ck_assert_uint_eq(users[0].workers, 2);
     ck_assert_uint_eq(users[1].workers, 4);
     /* this node is here, whatever its host's name is */
-    g_autofree CoreUser *others = core_users_of(cluster, 0, &n, &self);
+    g_autofree CoreUser *others = core_users_of(cluster, 0, here, &n, &self);
     ck_assert_uint_eq(n, 3);
     ck_assert_uint_eq(self, 0);
     ck_assert_uint_eq(others[0].workers, 1);
@@ -250,14 +253,21 @@ static void count_warning(const gchar *domain, GLogLevelFlags level, const gchar
 
 START_TEST(a_host_that_cannot_be_resolved_is_another_one_and_the_log_says_so)
 {
+    static const char text[] =
+        CLUSTER NODE("1", "a..b") "," NODE("2", "localhost") "," NODE("3", "a..b") "); };";
+    g_autoptr(Cluster) cluster = cluster_parse(text, strlen(text), "three.cfg", NULL);
     unsigned n_warnings = 0;
 
+    ck_assert_ptr_nonnull(cluster);
     g_log_set_default_handler(count_warning, &n_warnings);
     ck_assert(!core_users_host_is_here("a..b")); /* no name server is asked for such a name */
     ck_assert_uint_eq(n_warnings, 1);
     ck_assert(core_users_host_is_here("127.0.0.1"));
     ck_assert(!core_users_host_is_here("192.0.2.1"));
     ck_assert_uint_eq(n_warnings, 1);
+    g_autofree bool *here = core_users_hosts_here(cluster); /* looks a name up once */
+    ck_assert_uint_eq(n_warnings, 2);
+    ck_assert(!here[0] && here[1] && !here[2]);
 }
 END_TEST
 
