@@ -2,7 +2,10 @@
  * partition. */
 #include "engine/catalogue.h"
 
+#include "engine/server/replica_feed.h"
+#include "models/model.h"
 #include "models/spec.h"
+#include "models/storage/expiry/expiry.h"
 #include "models/update/rule.h"
 
 #include <math.h>
@@ -106,6 +109,45 @@ PlacementLoad table_part_load(const Table *table, uint32_t part)
     return (PlacementLoad){ { [PLACEMENT_MEMORY] = part_memory(table, part),
                               [PLACEMENT_NETWORK] = share_of(table, part, needs->network_bytes),
                               [PLACEMENT_QUERIES] = share_of(table, part, needs->queries) } };
+}
+
+/* Why the table cannot have replicas; NULL: it can. */
+static const char *find_obstacle(const RubatoTableSpec *spec)
+{
+    const RubatoExpiryOps *const ops = expiry_find(spec->expire);
+
+    if (spec->shape == RUBATO_SHAPE_RAGGED)
+        return "its rows are ragged";
+    if (spec->create_on_get)
+        return "its Gets create rows";
+    if (spec->max_bytes > 0)
+        return "it evicts rows (max_bytes)";
+    if (ops != NULL && ops->unit == RUBATO_TIME_SECONDS)
+        return "its rows expire by the clocks of its nodes (expire)";
+    if (model_traits(spec)->takes_announcements)
+        return "its model takes announcements of keys";
+    return NULL;
+}
+
+bool table_check_replicas(const RubatoTableSpec *spec, uint32_t n_nodes, GError **error)
+{
+    const char *const obstacle = find_obstacle(spec);
+
+    if (spec->replicas == 0)
+        return true;
+    if (obstacle != NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "table %s cannot have replicas: %s",
+                    spec->name, obstacle);
+        return false;
+    }
+    if (n_nodes > spec->replicas && spec->replicas <= REPLICA_FEED_MOST)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "table %s: %u replicas need servers on %u nodes, and %u nodes have some; there are "
+                "%u replicas at most",
+                spec->name, spec->replicas, spec->replicas + 1, n_nodes,
+                MIN(n_nodes - 1, REPLICA_FEED_MOST));
+    return false;
 }
 
 bool table_lay(const Table *table, const PlacementOps *strategy, uint32_t n_replicas,

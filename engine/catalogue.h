@@ -32,6 +32,9 @@ void table_free(Table *table);
 /* What a part needs of its server. */
 PlacementLoad table_part_load(const Table *table, uint32_t part);
 
+/* Whether a table may have its replicas where n_nodes have servers. RUBATO_ERROR_INVALID. */
+bool table_check_replicas(const RubatoTableSpec *spec, uint32_t n_nodes, GError **error);
+
 /* Lays the table's parts (see placement_lay). RUBATO_ERROR_INVALID also if a server's memory is
  * limited, and what the table takes is not known. */
 bool table_lay(const Table *table, const PlacementOps *strategy, uint32_t n_replicas,

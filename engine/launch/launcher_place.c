@@ -91,22 +91,12 @@ static void append_table(const Plan *plan, const Table *table, const uint32_t *p
     }
 }
 
-static bool check_replicas(const Plan *plan, const RubatoTableSpec *spec, GError **error)
-{
-    if (spec->replicas < plan->n_nodes)
-        return true;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                "table %s: %u replicas need servers on %u nodes, and %u nodes have some",
-                spec->name, spec->replicas, spec->replicas + 1, plan->n_nodes);
-    return false;
-}
-
 static bool place(Plan *plan, const RubatoTableSpec *spec, GError **error)
 {
     g_autoptr(Table) table = table_new(spec, plan->n_servers, error);
     g_autofree uint32_t *places = NULL;
 
-    if (table == NULL || !check_replicas(plan, spec, error))
+    if (table == NULL || !table_check_replicas(table->spec, plan->n_nodes, error))
         return false;
     places = g_new(uint32_t, (size_t)table->map->n_parts * (1 + spec->replicas));
     if (!table_lay(table, plan->strategy, spec->replicas, plan->servers, plan->n_servers, places,
