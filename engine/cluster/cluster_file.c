@@ -1,25 +1,20 @@
 /* Reads the cluster file: text to Cluster, every fault refused with its line and what to write.
  *
  * Settings are read in cluster_setting.c. The text has passed cluster_syntax_check when libconfig
- * sees it, so what is left to check here is meaning: keys, types, ranges. What entries may not say
- * together is checked in cluster_check.c.
+ * sees it (config_text.c), so what is left to check here is meaning: keys, types, ranges. What
+ * entries may not say together is checked in cluster_check.c.
  *
  * Thread: any; no state beyond the call. */
 #include "engine/cluster/cluster_file.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <rubato/error.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "engine/cluster/cluster_check.h"
 #include "engine/cluster/cluster_setting.h"
-#include "engine/cluster/cluster_syntax.h"
+#include "engine/cluster/config_text.h"
 #include "engine/placement/placement.h"
 
 #define DEFAULT_NAME "cluster"
@@ -346,9 +341,10 @@ static bool read_plugins(const ClusterFaults *faults, const config_setting_t *gr
     return true;
 }
 
-static bool read_cluster(const ClusterFaults *faults, const config_setting_t *root,
-                         Cluster *cluster)
+static bool read_cluster(const ClusterFaults *faults, const config_setting_t *root, void *data)
 {
+    Cluster *const cluster = data;
+
     if (!setting_check_keys(faults, root, "the file", ROOT_KEYS))
         return false;
 
@@ -368,79 +364,19 @@ static bool read_cluster(const ClusterFaults *faults, const config_setting_t *ro
 Cluster *cluster_parse(const char *text, size_t length, const char *path, GError **error)
 {
     const ClusterFaults faults = { path, error };
-
-    if (length > CLUSTER_MAX_FILE_BYTES) {
-        cluster_refuse(&faults, 1, "the file is larger than %u bytes; is this a cluster file?",
-                       CLUSTER_MAX_FILE_BYTES);
-        return NULL;
-    }
-    if (!cluster_syntax_check(text, length, path, error))
-        return NULL;
-
-    /* A comment on a last line without end is a syntax error to libconfig 1.5. */
-    g_autofree char *copy = g_strdup_printf("%.*s\n", (int)length, text);
     g_autoptr(Cluster) cluster = g_new0(Cluster, 1);
-    bool fine;
-    config_t config;
 
     cluster->path = g_strdup(path);
     cluster->digest = g_compute_checksum_for_data(G_CHECKSUM_SHA256, (const guchar *)text, length);
-    config_init(&config);
-    if (config_read_string(&config, copy) == CONFIG_TRUE) {
-        fine = read_cluster(&faults, config_root_setting(&config), cluster);
-    } else {
-        const int line = config_error_line(&config);
-
-        fine = cluster_refuse(&faults, (unsigned)MAX(line, 1), "%s", config_error_text(&config));
-    }
-    config_destroy(&config);
-    return fine ? g_steal_pointer(&cluster) : NULL;
-}
-
-/* Refuses a pipe, without waiting for its writer: a pipe can be read once, but every node reads the
- * file. */
-static FILE *open_file(const char *path, const char *what, GError **error)
-{
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat about;
-    FILE *file;
-
-    if (fd >= 0 && fstat(fd, &about) == 0 && S_ISFIFO(about.st_mode)) {
-        close(fd);
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
-                    "the %s %s is a pipe, which cannot be read by every node; write a file", what,
-                    path);
+    if (!config_text_parse(text, length, "cluster file", &faults, read_cluster, cluster))
         return NULL;
-    }
-    file = fd >= 0 ? fdopen(fd, "r") : NULL;
-    if (file == NULL)
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot open the %s %s: %s", what, path,
-                    g_strerror(errno));
-    return file;
-}
-
-char *cluster_read_text(const char *path, const char *what, size_t *length, GError **error)
-{
-    FILE *file = open_file(path, what, error);
-    if (file == NULL)
-        return NULL;
-
-    /* One byte more than allowed tells a file that is too large, however large it is. */
-    g_autofree char *text = g_malloc(CLUSTER_MAX_FILE_BYTES + 1);
-    *length = fread(text, 1, CLUSTER_MAX_FILE_BYTES + 1, file);
-    const int failure = ferror(file) ? errno : 0;
-    fclose(file);
-    if (failure == 0)
-        return g_steal_pointer(&text);
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "cannot read the %s %s: %s", what, path,
-                g_strerror(failure));
-    return NULL;
+    return g_steal_pointer(&cluster);
 }
 
 Cluster *cluster_read(const char *path, GError **error)
 {
     size_t length;
-    g_autofree char *text = cluster_read_text(path, "cluster file", &length, error);
+    g_autofree char *text = config_text_load(path, "cluster file", &length, error);
 
     return text == NULL ? NULL : cluster_parse(text, length, path, error);
 }

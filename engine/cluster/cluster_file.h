@@ -81,10 +81,6 @@ Cluster *cluster_read(const char *path, GError **error);
  * (transfer full) */
 Cluster *cluster_parse(const char *text, size_t length, const char *path, GError **error);
 
-/* The bytes of such a file, which messages call `what`: "cluster file". RUBATO_ERROR_IO. One that
- * is too large is read up to a byte more than CLUSTER_MAX_FILE_BYTES. (transfer full) */
-char *cluster_read_text(const char *path, const char *what, size_t *length, GError **error);
-
 /* NULL is allowed. */
 void cluster_free(Cluster *cluster);
 

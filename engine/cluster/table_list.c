@@ -7,14 +7,14 @@
 
 #include "engine/cluster/cluster_file.h"
 #include "engine/cluster/cluster_setting.h"
-#include "engine/cluster/cluster_syntax.h"
+#include "engine/cluster/config_text.h"
+#include "engine/server/replica_feed.h"
+#include "models/spec.h"
 
 enum {
     MOST_TABLES = 4096,
     MOST_DIGITS = 999999999, /* the largest number that the syntax has */
     WIDEST = 1 << 20,
-    MOST_PARTS = 4096,
-    MOST_REPLICAS = 7,
 };
 
 static const char *const ROOT_KEYS[] = { "tables", NULL };
@@ -55,11 +55,11 @@ static bool read_numbers(const ClusterFaults *faults, const config_setting_t *en
         { { "width", 1, WIDEST, false, 1, "width = 16;" }, &spec->width },
         { { "n_keys", 1, MOST_DIGITS, false, 0, "n_keys = 1000000;" }, &n_keys },
         { { "max_mib", 1, CLUSTER_MAX_MIB, false, 0, "max_mib = 512;" }, &max_mib },
-        { { "parts", 1, MOST_PARTS, false, 0, "parts = 16;" }, &spec->parts },
+        { { "parts", 1, SPEC_MAX_PARTS, false, 0, "parts = 16;" }, &spec->parts },
         { { "memory_mib", 1, MOST_DIGITS, false, 0, "memory_mib = 2000;" }, &memory_mib },
         { { "network_mib", 1, MOST_DIGITS, false, 0, "network_mib = 20;" }, &network_mib },
         { { "queries", 1, MOST_DIGITS, false, 0, "queries = 50000;" }, &queries },
-        { { "replicas", 0, MOST_REPLICAS, false, 0, "replicas = 1;" }, &spec->replicas },
+        { { "replicas", 0, REPLICA_FEED_MOST, false, 0, "replicas = 1;" }, &spec->replicas },
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++)
@@ -110,8 +110,9 @@ static bool check_new_name(const ClusterFaults *faults, const config_setting_t *
     return true;
 }
 
-static bool read_list(const ClusterFaults *faults, const config_setting_t *root, TableList *list)
+static bool read_list(const ClusterFaults *faults, const config_setting_t *root, void *data)
 {
+    TableList *const list = data;
     const config_setting_t *tables = config_setting_get_member(root, "tables");
 
     if (!setting_check_keys(faults, root, "the file", ROOT_KEYS))
@@ -140,31 +141,12 @@ TableList *table_list_read(const char *path, GError **error)
     const ClusterFaults faults = { path, error };
     g_autoptr(TableList) list = g_new0(TableList, 1);
     size_t length;
-    g_autofree char *text = cluster_read_text(path, "file of tables", &length, error);
-    bool fine;
-    config_t config;
+    g_autofree char *text = config_text_load(path, "file of tables", &length, error);
 
-    if (text == NULL)
+    if (text == NULL ||
+        !config_text_parse(text, length, "file of tables", &faults, read_list, list))
         return NULL;
-    if (length > CLUSTER_MAX_FILE_BYTES) {
-        cluster_refuse(&faults, 1, "the file is larger than %u bytes; is this a file of tables?",
-                       CLUSTER_MAX_FILE_BYTES);
-        return NULL;
-    }
-    if (!cluster_syntax_check(text, length, path, error))
-        return NULL;
-    g_autofree char *copy = g_strdup_printf("%.*s\n", (int)length, text); /* see cluster_parse */
-
-    config_init(&config);
-    if (config_read_string(&config, copy) == CONFIG_TRUE) {
-        fine = read_list(&faults, config_root_setting(&config), list);
-    } else {
-        const int line = config_error_line(&config);
-
-        fine = cluster_refuse(&faults, (unsigned)MAX(line, 1), "%s", config_error_text(&config));
-    }
-    config_destroy(&config);
-    return fine ? g_steal_pointer(&list) : NULL;
+    return g_steal_pointer(&list);
 }
 
 void table_list_free(TableList *list)
