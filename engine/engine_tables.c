@@ -1,8 +1,8 @@
 /* Tables: creating and dropping them on every node. */
 #include <errno.h>
-#include <sys/random.h>
 
 #include "engine/engine_private.h"
+#include "io/kernel_random.h"
 #include "models/shard/shard.h"
 #include "models/spec.h"
 
@@ -117,7 +117,7 @@ static void commit_create(RubatoEngine *engine, void *data)
 /* Programs that fill tables must not know the seed. */
 static bool draw_seed(const RubatoTableSpec *spec, uint64_t *seed, GError **error)
 {
-    if (getrandom(seed, sizeof *seed, 0) == (ssize_t)sizeof *seed)
+    if (kernel_random(seed))
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                 "table %s: the kernel gives no random bytes for the seed of its hash: %s",

@@ -10,10 +10,10 @@
 #include "engine/cluster/announce.h"
 
 #include <string.h>
-#include <sys/random.h>
 
 #include "engine/cluster/announcer.h"
 #include "engine/engine_private.h"
+#include "io/kernel_random.h"
 
 enum {
     ANNOUNCE_MS = 200, /* between two announcements */
@@ -294,8 +294,7 @@ bool announce(RubatoEngine *engine, GError **error)
 {
     Announcer announcer = { .engine = engine, .announcement = engine->config.announcement };
 
-    if (getrandom(&announcer.incarnation, sizeof announcer.incarnation, 0) !=
-        (ssize_t)sizeof announcer.incarnation)
+    if (!kernel_random(&announcer.incarnation))
         announcer.incarnation = (uint64_t)g_get_real_time() ^ ((uint64_t)getpid() << 48);
     const bool met = meet(&announcer, error);
     if (met) {

@@ -5,10 +5,10 @@
  * The calling thread waits; the control actor's owner sets `welcome` or `refusal`. */
 #include <netdb.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "engine/cluster/secret_source.h"
 #include "engine/engine_private.h"
+#include "io/kernel_random.h"
 #include "io/net/transport/tcp/tcp_address.h"
 #include "models/registry.h"
 
@@ -296,8 +296,7 @@ bool rendezvous(RubatoEngine *engine, GError **error)
 
     if (scheduler == NULL)
         return false;
-    if (getrandom(&engine->incarnation, sizeof engine->incarnation, 0) !=
-        (ssize_t)sizeof engine->incarnation)
+    if (!kernel_random(&engine->incarnation))
         engine->incarnation = (uint64_t)g_get_real_time() ^ ((uint64_t)getpid() << 48);
     if (!open_network(engine, scheduler, began_ms, error))
         return false;

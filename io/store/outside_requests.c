@@ -10,10 +10,11 @@
 #include <rubato/snapshot.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "io/kernel_random.h"
 
 #define TAKE ".take-"
 #define TAKEN ".taken-"
@@ -206,7 +207,7 @@ bool rubato_snapshot_ask(const char *directory, double timeout_s, uint64_t *numb
     bool ok;
 
     g_return_val_if_fail(directory != NULL, false);
-    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) {
+    if (!kernel_random(&random)) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "the kernel gives no random bytes: %s",
                     g_strerror(errno));
         return false;

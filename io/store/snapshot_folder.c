@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/kernel_random.h"
 #include "io/store/spill_file.h"
 
 #define WHOLE "snapshot-"
@@ -131,7 +131,7 @@ static void remove_folder(const char *path)
 
 bool snapshot_folder_draw_seed(uint64_t *seed, GError **error)
 {
-    if (getrandom(seed, sizeof *seed, 0) == (ssize_t)sizeof *seed)
+    if (kernel_random(seed))
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
                 "the kernel gives no random bytes for a snapshot: %s", g_strerror(errno));

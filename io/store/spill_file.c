@@ -6,8 +6,9 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/random.h>
 #include <unistd.h>
+
+#include "io/kernel_random.h"
 
 struct SpillFile {
     /* immutable */
@@ -68,7 +69,7 @@ static int make_file(const char *directory)
     uint64_t random = 0;
     int fd;
 
-    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+    if (!kernel_random(&random))
         return -1;
     g_autofree char *path =
         g_strdup_printf("%s/" SPILL_FILE_PREFIX "%016" G_GINT64_MODIFIER "x", directory, random);
