@@ -317,6 +317,12 @@ void app_worker_write_before_snapshots(AppWorker *self, AppWriteFunc write, void
  * training: worker 0 tunes it on the tables (a list ended by NULL) as app_learning_rate says. */
 bool app_worker_lower_rate(AppWorker *self, const char *const *tables, GError **error);
 
+/* The same for workers that are always in the same step, of a known number of steps: rate_step is
+ * how many of APP_RATE_STEPS equal parts of them are done. */
+bool app_worker_lower_rate_to(AppWorker *self, const char *const *tables, uint64_t rate_step,
+                              GError **error);
+#define APP_RATE_STEPS 64 /* in which the learning rate falls: a straight line, near enough */
+
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(AppWorker, app_worker_free)
 
 /* The learning rate when `done` of `total` steps, or rows, are done: it falls linearly to a

@@ -20,8 +20,6 @@
 #define LOOK_LEAST_US (5 * 1000)
 #define LOOK_MOST_US (200 * 1000)
 
-#define RATE_STEPS 64 /* in which the learning rate falls: a straight line, near enough */
-
 #define NAP_MOST_US (50 * 1000) /* a sleeper looks whether the task was cancelled */
 
 struct AppWorker {
@@ -41,7 +39,7 @@ struct AppWorker {
     RubatoTicket snapshot; /* the last that was asked for; 0: none */
     AppWriteFunc write;    /* before each; NULL: the tables have all */
     void *write_data;
-    uint64_t rate_step;          /* of RATE_STEPS, that the tables have */
+    uint64_t rate_step;          /* of APP_RATE_STEPS, that the tables have */
     double untold[APP_N_TOTALS]; /* not told yet */
 };
 
@@ -270,6 +268,26 @@ bool app_worker_checkpoint(AppWorker *self, GError **error)
            app_checkpoint_cut(app, self->worker, self->step, &self->snapshot, NULL, error);
 }
 
+/* Tells the servers, if the rate has changed. */
+static bool tune(AppWorker *self, const char *const *tables, uint64_t rate_step, GError **error)
+{
+    const double rate = app_learning_rate(self->app, rate_step, APP_RATE_STEPS);
+
+    if (rate_step == self->rate_step)
+        return true;
+    self->rate_step = rate_step;
+    for (size_t i = 0; tables[i] != NULL; i++)
+        if (!rubato_worker_tune(self->worker, tables[i], RUBATO_HYPER_LEARNING_RATE, rate, error))
+            return false;
+    return true;
+}
+
+bool app_worker_lower_rate_to(AppWorker *self, const char *const *tables, uint64_t rate_step,
+                              GError **error)
+{
+    return !self->leads || tune(self, tables, rate_step, error);
+}
+
 /* By its own rows, since the other workers have as many; so the rate does not depend on time. */
 bool app_worker_lower_rate(AppWorker *self, const char *const *tables, GError **error)
 {
@@ -280,13 +298,6 @@ bool app_worker_lower_rate(AppWorker *self, const char *const *tables, GError **
     const double before = app->only_epoch > 0 ? (app->only_epoch - 1) * (double)app->n_rows : 0;
     const double done = before + (double)self->n_rows * rubato_worker_n_workers(self->worker);
     const double share = done / ((double)app->n_rows * app->epochs);
-    const uint64_t rate_step = (uint64_t)(MIN(share, 1) * RATE_STEPS);
-    if (rate_step == self->rate_step)
-        return true;
-    self->rate_step = rate_step;
-    const double rate = app_learning_rate(app, rate_step, RATE_STEPS);
-    for (size_t i = 0; tables[i] != NULL; i++)
-        if (!rubato_worker_tune(self->worker, tables[i], RUBATO_HYPER_LEARNING_RATE, rate, error))
-            return false;
-    return true;
+
+    return tune(self, tables, (uint64_t)(MIN(share, 1) * APP_RATE_STEPS), error);
 }

@@ -7,61 +7,11 @@
 #define DEFAULT_ROWS "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz"
 
 /* They were found on Fashion-MNIST with the other defaults. */
-static const double learning_rates[MLP_N_RULES] = {
-    [MLP_RULE_ADAM] = 0.003, [MLP_RULE_MOMENTUM] = 0.1, [MLP_RULE_SGD] = 0.4
+static const double learning_rates[APP_NET_N_RULES] = {
+    [APP_NET_RULE_ADAM] = 0.003, [APP_NET_RULE_MOMENTUM] = 0.1, [APP_NET_RULE_SGD] = 0.4
 };
 
 /* ---- layers ---- */
-
-static bool refuse_hidden(const char *text, GError **error)
-{
-    return app_refuse(error,
-                      "--hidden: expected the units of 1 to %u layers, each from 1 to %u, such as "
-                      "128,64, found \"%s\"",
-                      MLP_HIDDEN_MAX, MLP_UNITS_MAX, text);
-}
-
-/* Takes the sizes of the hidden layers. */
-static bool parse_hidden(MlpShape *shape, const char *text, GError **error)
-{
-    g_auto(GStrv) words = g_strsplit(text, ",", -1);
-    const guint n = g_strv_length(words);
-
-    if (n == 0 || n > MLP_HIDDEN_MAX)
-        return refuse_hidden(text, error);
-    for (guint i = 0; i < n; i++) {
-        uint64_t units;
-
-        if (!g_ascii_string_to_unsigned(words[i], 10, 1, MLP_UNITS_MAX, &units, NULL))
-            return refuse_hidden(text, error);
-        shape->sizes[i + 1] = (uint32_t)units;
-    }
-    shape->n_layers = n + 1;
-    return true;
-}
-
-/* "128,64", as a model's setting has it: 0128 is 128. (transfer full) */
-static char *hidden_text(const MlpShape *shape)
-{
-    GString *text = g_string_new(NULL);
-
-    for (uint32_t l = 1; l < shape->n_layers; l++)
-        g_string_append_printf(text, "%s%u", l > 1 ? "," : "", shape->sizes[l]);
-    return g_string_free(text, FALSE);
-}
-
-/* The flag's layers, or the loaded model's. */
-static bool settle_hidden(MlpJob *job, GError **error)
-{
-    const char *loaded = app_loaded_setting(&job->app, "hidden");
-    const char *text = job->hidden != NULL ? job->hidden : loaded != NULL ? loaded : HIDDEN;
-
-    if (!parse_hidden(&job->shape, text, error))
-        return false;
-    g_free(job->hidden);
-    job->hidden = hidden_text(&job->shape);
-    return true;
-}
 
 /* The columns of the rows to train on, or of the loaded model; then the rows may not have more. */
 static bool settle_columns(MlpJob *job, GError **error)
@@ -72,18 +22,19 @@ static bool settle_columns(MlpJob *job, GError **error)
     if (job->rows.train != NULL &&
         !app_dense_columns(job->rows.train, "--train", &n_columns, error))
         return false;
-    job->shape.sizes[0] = n_columns;
+    job->layers.shape.sizes[0] = n_columns;
     if (job->app.load == NULL)
         return true;
-    if (!app_model_shape(&job->app, job->layers[0], &width, &n_units, error))
+    if (!app_model_shape(&job->app, job->layers.names[0], &width, &n_units, error))
         return false;
-    job->shape.sizes[0] = MAX(width, 2) - 1; /* others are refused when the model is loaded */
-    if (n_columns <= job->shape.sizes[0])
+    job->layers.shape.sizes[0] =
+        MAX(width, 2) - 1; /* others are refused when the model is loaded */
+    if (n_columns <= job->layers.shape.sizes[0])
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
                 "--train: keys go up to %u, and the model in %s has columns up to %u; train anew "
                 "without --load",
-                n_columns - 1, job->app.load, job->shape.sizes[0] - 1);
+                n_columns - 1, job->app.load, job->layers.shape.sizes[0] - 1);
     return false;
 }
 
@@ -92,29 +43,16 @@ static bool settle_classes(MlpJob *job, GError **error)
     if (job->loss.n_classes == 0)
         return app_refuse(error, "--load %s: the model's description names no classes",
                           job->app.load);
-    job->shape.sizes[job->shape.n_layers] = job->loss.n_classes;
+    job->layers.shape.sizes[job->layers.shape.n_layers] = job->loss.n_classes;
     return true;
-}
-
-static void name_tables(MlpJob *job)
-{
-    size_t n = 0;
-
-    for (uint32_t l = 0; l < job->shape.n_layers; l++) {
-        g_snprintf(job->layers[l], sizeof job->layers[l], "layer-%u", l + 1);
-        g_snprintf(job->states[l], sizeof job->states[l], "states-%u", l + 1);
-        job->tables[n++] = job->layers[l];
-    }
-    if (job->by_allreduce && mlp_rule_n_states(job->rule) > 0)
-        for (uint32_t l = 0; l < job->shape.n_layers; l++)
-            job->tables[n++] = job->states[l];
 }
 
 bool mlp_load(MlpJob *job, GError **error)
 {
-    if (!app_loss_follow(&job->loss, &job->app, "softmax", error) || !settle_hidden(job, error))
+    if (!app_loss_follow(&job->loss, &job->app, "softmax", error) ||
+        !app_layers_settle(&job->layers, &job->app, &job->hidden, HIDDEN, error))
         return false;
-    name_tables(job);
+    app_layers_name(&job->layers, job->tables);
     return app_rows_open(&job->rows, &job->app, &job->data, &job->loss, /* l2= */ NULL, error) &&
            settle_columns(job, error) && settle_classes(job, error);
 }
@@ -125,15 +63,16 @@ static bool take_flags(void *user_data, GError **error)
 {
     static const char *const ways[] = { "tables", "allreduce", NULL };
     MlpJob *job = user_data;
-    MlpShape shape;
+    AppNetShape shape;
     size_t way = 0, rule = 0;
 
     if (!app_find_word("by", ways, job->by, &way, error) ||
-        !app_find_word("rule", mlp_rule_names, job->rule_name, &rule, error) ||
-        (job->hidden != NULL && !parse_hidden(&shape, job->hidden, error)))
+        !app_find_word("rule", app_net_rule_names, job->rule_name, &rule, error) ||
+        (job->hidden != NULL && !app_layers_parse(&shape, job->hidden, error)))
         return false;
     job->by_allreduce = way == 1;
-    job->rule = (MlpRule)rule;
+    job->layers.rule = (AppNetRule)rule;
+    job->layers.of_workers = job->by_allreduce;
     if (job->app.learning_rate <= 0)
         job->app.learning_rate = learning_rates[rule];
     if (job->by_allreduce && !job->app.model_traits->applies_by_clock)
@@ -151,6 +90,7 @@ static void clear(MlpJob *job)
     for (uint32_t i = 0; i < job->n_shares; i++)
         mlp_share_clear(&job->shares[i]);
     g_free(job->shares);
+    app_layers_forget(job->weights);
     app_rows_clear(&job->rows);
     app_loss_clear(&job->loss);
     g_free(job->hidden);

@@ -1,21 +1,17 @@
 /* rubato-mlp: what its files share.
  *
- *   mlp.c           the run: tables, evaluation and prediction
- *   mlp_flags.c     flags, and what follows from them, the rows and a loaded model
- *   mlp_train.c     what workers do, by tables or by allreduce
- *   mlp_share.c     a worker's rows, in batches
- *   mlp_net.c       forward and backward through the layers
- *   mlp_products.c  products of matrices
- *   mlp_rule.c      update rules for weights that workers have
+ *   mlp.c        the run: tables, evaluation and prediction
+ *   mlp_flags.c  flags, and what follows from them, the rows and a loaded model
+ *   mlp_train.c  what workers do, by tables or by allreduce
+ *   mlp_share.c  a worker's rows, in batches
  *
  * Threads: main, except as said. */
 #ifndef RUBATO_APPS_MLP_MLP_JOB_H
 #define RUBATO_APPS_MLP_MLP_JOB_H
 
 #include "apps/kit/app.h"
+#include "apps/kit/net/app_layers.h"
 #include "apps/kit/scores/app_rows.h"
-#include "apps/mlp/mlp_net.h"
-#include "apps/mlp/mlp_rule.h"
 #include "apps/mlp/mlp_share.h"
 
 typedef struct {
@@ -26,17 +22,13 @@ typedef struct {
     AppData data;
     char *hidden;         /* NULL: not given, until it is settled; then "128,64" */
     char *by, *rule_name; /* NULL: not given */
-    MlpRule rule;
     bool by_allreduce;
 
     AppLoss loss; /* softmax */
     AppRows rows;
-    MlpShape shape;
-
-    /* Names of tables, by layer. Only by allreduce there are those of what the rule keeps; by
-     * tables servers keep it. */
-    char layers[MLP_LAYERS_MAX][16], states[MLP_LAYERS_MAX][16];
-    const char *tables[2 * MLP_LAYERS_MAX + 1]; /* of the task; ended by NULL */
+    AppLayers layers;
+    float *weights[APP_NET_LAYERS_MAX]; /* main's, of the rows that it scores; NULL: not fetched */
+    const char *tables[APP_LAYERS_TABLES_MAX + 1]; /* of the task; ended by NULL */
 
     MlpShare *shares; /* by rank; those of other nodes' workers stay zeroed */
     uint32_t n_shares;

@@ -5,7 +5,7 @@
 
 #include <rubato/mix.h>
 
-#include "apps/mlp/mlp_net.h"
+#include "apps/kit/net/app_net.h"
 #include "tests/support/runner.h"
 
 enum { N_ROWS = 5 };
@@ -15,7 +15,7 @@ static const AppLoss loss = { .kind = APP_LOSS_SOFTMAX, .classes = classes, .n_c
 static const float labels[N_ROWS] = { 4, 1, 7, 7, 1 };
 
 /* Sizes that are no multiples of what loops are unrolled by. */
-static const MlpShape shapes[] = {
+static const AppNetShape shapes[] = {
     { 2, { 11, 9, 3 } },
     { 3, { 2, 17, 4, 3 } },
     { 4, { 30, 1, 5, 6, 3 } },
@@ -26,10 +26,10 @@ static float number_at(uint64_t place)
     return (float)(rubato_mix64(place + 1) % 2000) / 1000 - 1;
 }
 
-static void make_weights(const MlpShape *shape, float **weights)
+static void make_weights(const AppNetShape *shape, float **weights)
 {
     for (uint32_t l = 0; l < shape->n_layers; l++) {
-        const size_t n = mlp_layer_values(shape, l);
+        const size_t n = app_net_layer_values(shape, l);
 
         weights[l] = g_new(float, n);
         for (size_t i = 0; i < n; i++)
@@ -37,20 +37,20 @@ static void make_weights(const MlpShape *shape, float **weights)
     }
 }
 
-static void free_weights(const MlpShape *shape, float **weights)
+static void free_weights(const AppNetShape *shape, float **weights)
 {
     for (uint32_t l = 0; l < shape->n_layers; l++)
         g_free(weights[l]);
 }
 
-static void put_rows(const MlpShape *shape, MlpWorkspace *workspace)
+static void put_rows(const AppNetShape *shape, AppNetWorkspace *workspace)
 {
     for (size_t i = 0; i < (size_t)N_ROWS * shape->sizes[0]; i++)
         workspace->outputs[0][i] = number_at(777 + i);
 }
 
 /* The loss in double, layer by layer as the page of the program has it. */
-static double loss_of(const MlpShape *shape, float *const *weights)
+static double loss_of(const AppNetShape *shape, float *const *weights)
 {
     double sum = 0;
 
@@ -77,21 +77,21 @@ static double loss_of(const MlpShape *shape, float *const *weights)
 
 START_TEST(the_gradient_is_that_of_the_loss)
 {
-    const MlpShape *shape = &shapes[_i];
-    float *weights[MLP_LAYERS_MAX] = { NULL }, *gradients[MLP_LAYERS_MAX] = { NULL };
-    g_auto(MlpWorkspace) workspace = { .shape = NULL };
+    const AppNetShape *shape = &shapes[_i];
+    float *weights[APP_NET_LAYERS_MAX] = { NULL }, *gradients[APP_NET_LAYERS_MAX] = { NULL };
+    g_auto(AppNetWorkspace) workspace = { .shape = NULL };
     const float half = 0.5f, step = 1.0f / 1024;
 
     make_weights(shape, weights);
     make_weights(shape, gradients);
-    ck_assert(mlp_workspace_init(&workspace, shape, N_ROWS, NULL));
+    ck_assert(app_net_workspace_init(&workspace, shape, N_ROWS, NULL));
     put_rows(shape, &workspace);
-    const MlpTally tally =
-        mlp_gradient(&workspace, weights, &loss, labels, N_ROWS, half, gradients);
+    const AppNetTally tally =
+        app_net_gradient(&workspace, weights, &loss, labels, N_ROWS, half, gradients);
     ck_assert_double_eq_tol(tally.loss, loss_of(shape, weights), 1e-4);
     ck_assert_uint_le(tally.n_right, N_ROWS);
     for (uint32_t l = 0; l < shape->n_layers; l++)
-        for (size_t i = 0; i < mlp_layer_values(shape, l); i++) {
+        for (size_t i = 0; i < app_net_layer_values(shape, l); i++) {
             const float value = weights[l][i];
 
             weights[l][i] = value + step;
@@ -111,17 +111,17 @@ END_TEST
 /* A worker may have no row in a step: it changes nothing. */
 START_TEST(no_rows_have_no_gradient)
 {
-    const MlpShape *shape = &shapes[_i];
-    float *weights[MLP_LAYERS_MAX] = { NULL }, *gradients[MLP_LAYERS_MAX] = { NULL };
-    g_auto(MlpWorkspace) workspace = { .shape = NULL };
+    const AppNetShape *shape = &shapes[_i];
+    float *weights[APP_NET_LAYERS_MAX] = { NULL }, *gradients[APP_NET_LAYERS_MAX] = { NULL };
+    g_auto(AppNetWorkspace) workspace = { .shape = NULL };
 
     make_weights(shape, weights);
     make_weights(shape, gradients);
-    ck_assert(mlp_workspace_init(&workspace, shape, 0, NULL));
-    const MlpTally tally = mlp_gradient(&workspace, weights, &loss, labels, 0, 1, gradients);
+    ck_assert(app_net_workspace_init(&workspace, shape, 0, NULL));
+    const AppNetTally tally = app_net_gradient(&workspace, weights, &loss, labels, 0, 1, gradients);
     ck_assert_double_eq(tally.loss, 0);
     for (uint32_t l = 0; l < shape->n_layers; l++)
-        for (size_t i = 0; i < mlp_layer_values(shape, l); i++)
+        for (size_t i = 0; i < app_net_layer_values(shape, l); i++)
             ck_assert_float_eq(gradients[l][i], 0);
     free_weights(shape, weights);
     free_weights(shape, gradients);
@@ -130,7 +130,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("mlp_net");
+    Suite *suite = suite_create("app_net");
     TCase *cases = tcase_create("net");
 
     tcase_add_loop_test(cases, the_gradient_is_that_of_the_loss, 0, (int)G_N_ELEMENTS(shapes));

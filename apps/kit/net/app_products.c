@@ -1,5 +1,5 @@
 /* The products: three calls of OpenBLAS, or three loops. */
-#include "apps/mlp/mlp_products.h"
+#include "apps/kit/net/app_products.h"
 
 #include <string.h>
 
@@ -31,12 +31,12 @@ static void sum_biases(size_t n_rows, size_t n_inputs, size_t n_units, const flo
 
 #ifdef RUBATO_HAS_OPENBLAS
 
-void mlp_products_begin(void)
+void app_products_begin(void)
 {
     openblas_set_num_threads(1);
 }
 
-void mlp_products_forward(size_t n_rows, size_t n_inputs, size_t n_units, const float *inputs,
+void app_products_forward(size_t n_rows, size_t n_inputs, size_t n_units, const float *inputs,
                           const float *weights, float *outputs)
 {
     const blasint rows = (blasint)n_rows, in = (blasint)n_inputs, units = (blasint)n_units;
@@ -48,7 +48,7 @@ void mlp_products_forward(size_t n_rows, size_t n_inputs, size_t n_units, const 
                 weights + 1, in + 1, 1, outputs, units);
 }
 
-void mlp_products_gradient(size_t n_rows, size_t n_inputs, size_t n_units, const float *inputs,
+void app_products_gradient(size_t n_rows, size_t n_inputs, size_t n_units, const float *inputs,
                            const float *slopes, float *gradient)
 {
     const blasint rows = (blasint)n_rows, in = (blasint)n_inputs, units = (blasint)n_units;
@@ -62,7 +62,7 @@ void mlp_products_gradient(size_t n_rows, size_t n_inputs, size_t n_units, const
                 in, 0, gradient + 1, in + 1);
 }
 
-void mlp_products_backward(size_t n_rows, size_t n_inputs, size_t n_units, const float *slopes,
+void app_products_backward(size_t n_rows, size_t n_inputs, size_t n_units, const float *slopes,
                            const float *weights, float *input_slopes)
 {
     const blasint rows = (blasint)n_rows, in = (blasint)n_inputs, units = (blasint)n_units;
@@ -76,7 +76,7 @@ void mlp_products_backward(size_t n_rows, size_t n_inputs, size_t n_units, const
 
 #define N_SUMS 8 /* which a compiler keeps in one register */
 
-void mlp_products_begin(void)
+void app_products_begin(void)
 {
 }
 
@@ -101,7 +101,7 @@ static float dot(const float *a, const float *b, size_t n)
     return sum;
 }
 
-void mlp_products_forward(size_t n_rows, size_t n_inputs, size_t n_units, const float *inputs,
+void app_products_forward(size_t n_rows, size_t n_inputs, size_t n_units, const float *inputs,
                           const float *weights, float *outputs)
 {
     if (n_rows == 0)
@@ -113,7 +113,7 @@ void mlp_products_forward(size_t n_rows, size_t n_inputs, size_t n_units, const 
                 dot(inputs + r * n_inputs, weights + u * (n_inputs + 1) + 1, n_inputs);
 }
 
-void mlp_products_gradient(size_t n_rows, size_t n_inputs, size_t n_units, const float *inputs,
+void app_products_gradient(size_t n_rows, size_t n_inputs, size_t n_units, const float *inputs,
                            const float *slopes, float *gradient)
 {
     memset(gradient, 0, n_units * (n_inputs + 1) * sizeof *gradient);
@@ -124,7 +124,7 @@ void mlp_products_gradient(size_t n_rows, size_t n_inputs, size_t n_units, const
                        inputs + r * n_inputs, n_inputs);
 }
 
-void mlp_products_backward(size_t n_rows, size_t n_inputs, size_t n_units, const float *slopes,
+void app_products_backward(size_t n_rows, size_t n_inputs, size_t n_units, const float *slopes,
                            const float *weights, float *input_slopes)
 {
     if (n_rows > 0)

@@ -4,24 +4,24 @@
  * then a weight for each input. So it is one value longer than a row of inputs.
  *
  * Threads: any; each product is computed by the thread that asks for it. */
-#ifndef RUBATO_APPS_MLP_MLP_PRODUCTS_H
-#define RUBATO_APPS_MLP_MLP_PRODUCTS_H
+#ifndef RUBATO_APPS_KIT_NET_APP_PRODUCTS_H
+#define RUBATO_APPS_KIT_NET_APP_PRODUCTS_H
 
 #include <stddef.h>
 
 /* Before any product: OpenBLAS is to start no threads of its own beside the workers. */
-void mlp_products_begin(void);
+void app_products_begin(void);
 
 /* outputs (n_rows × n_units) = biases + inputs (n_rows × n_inputs) · weightsᵀ. */
-void mlp_products_forward(size_t n_rows, size_t n_inputs, size_t n_units, const float *inputs,
+void app_products_forward(size_t n_rows, size_t n_inputs, size_t n_units, const float *inputs,
                           const float *weights, float *outputs);
 
 /* gradient, shaped as the weights are, from the slopes of the outputs (n_rows × n_units). */
-void mlp_products_gradient(size_t n_rows, size_t n_inputs, size_t n_units, const float *inputs,
+void app_products_gradient(size_t n_rows, size_t n_inputs, size_t n_units, const float *inputs,
                            const float *slopes, float *gradient);
 
 /* The slopes of the inputs (n_rows × n_inputs) from those of the outputs. */
-void mlp_products_backward(size_t n_rows, size_t n_inputs, size_t n_units, const float *slopes,
+void app_products_backward(size_t n_rows, size_t n_inputs, size_t n_units, const float *slopes,
                            const float *weights, float *input_slopes);
 
 #endif

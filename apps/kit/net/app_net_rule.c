@@ -1,16 +1,16 @@
 /* The formulas are those of docs/update-rules.md, with the defaults that tables have. Pure
  * functions. */
-#include "apps/mlp/mlp_rule.h"
+#include "apps/kit/net/app_net_rule.h"
 
 #include <math.h>
 #include <rubato/rubato.h>
 #include <rubato/vector_clones.h>
 
-const char *const mlp_rule_names[] = { "adam", "momentum", "sgd", NULL };
+const char *const app_net_rule_names[] = { "adam", "momentum", "sgd", NULL };
 
-uint32_t mlp_rule_n_states(MlpRule rule)
+uint32_t app_net_rule_n_states(AppNetRule rule)
 {
-    return rule == MLP_RULE_ADAM ? 2 : rule == MLP_RULE_MOMENTUM ? 1 : 0;
+    return rule == APP_NET_RULE_ADAM ? 2 : rule == APP_NET_RULE_MOMENTUM ? 1 : 0;
 }
 
 RUBATO_VECTOR_CLONES static void adam(const RubatoRule *rule, double rate, uint64_t step, size_t n,
@@ -47,20 +47,20 @@ RUBATO_VECTOR_CLONES static void sgd(float rate, size_t n, const float *restrict
         weights[i] -= rate * gradient[i];
 }
 
-void mlp_rule_step(MlpRule rule, double rate, uint64_t step, size_t n, const float *gradient,
-                   float *weights, float *states)
+void app_net_rule_step(AppNetRule rule, double rate, uint64_t step, size_t n, const float *gradient,
+                       float *weights, float *states)
 {
-    const RubatoRule *defaults = &rubato_update_rule_traits(mlp_rule_names[rule])->defaults;
+    const RubatoRule *defaults = &rubato_update_rule_traits(app_net_rule_names[rule])->defaults;
 
     switch (rule) {
-    case MLP_RULE_ADAM:
+    case APP_NET_RULE_ADAM:
         adam(defaults, rate, step, n, gradient, weights, states, states + n);
         break;
-    case MLP_RULE_MOMENTUM:
+    case APP_NET_RULE_MOMENTUM:
         momentum((float)defaults->momentum, (float)rate, n, gradient, weights, states);
         break;
-    case MLP_RULE_SGD:
-    case MLP_N_RULES:
+    case APP_NET_RULE_SGD:
+    case APP_NET_N_RULES:
     default:
         sgd((float)rate, n, gradient, weights);
     }
