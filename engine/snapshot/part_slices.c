@@ -7,10 +7,14 @@
 #include "models/handlers/handler.h"
 #include "models/ragged/ragged.h"
 #include "models/shard/shard.h"
+#include "models/spec.h"
 #include "models/update/rule.h"
 
 /* So many keys of rows of different lengths are looked at for a slice. */
 #define RAGGED_KEYS ((size_t)1024)
+
+/* So many rows are looked at in one go for those that have expired. */
+#define EXPIRED_LOOKS 1024u
 
 static bool is_ragged(const PartSlices *slices)
 {
@@ -27,6 +31,37 @@ static void find_cover(Server *server, void *data)
         slices->cover = shard_changes(shard, &slices->n_rows);
 }
 
+typedef struct {
+    const PartSlices *slices;
+    StorageCursor at;
+    bool goes_on;
+} ExpiredRows;
+
+/* As the server's owner. */
+static void cover_expired(Server *server, void *data)
+{
+    ExpiredRows *const expired = data;
+    RubatoShard *const shard =
+        server_find_shard(server, expired->slices->table->id, expired->slices->part);
+    uint32_t n_looks = EXPIRED_LOOKS;
+
+    expired->goes_on = shard != NULL && shard_cover_expired(shard, &expired->at, &n_looks);
+}
+
+/* A row that expires after this has, in the base or in this snapshot, the values that it had at the
+ * cut. */
+static void find_changes(PartSlices *slices)
+{
+    ExpiredRows expired = { .slices = slices };
+
+    servers_run(slices->server, 1, find_cover, slices);
+    if (slices->cover == NULL || spec_stamp_bytes(slices->table->spec) == 0)
+        return;
+    do
+        servers_run(slices->server, 1, cover_expired, &expired);
+    while (expired.goes_on);
+}
+
 bool part_slices_init(PartSlices *slices, const Table *table, uint32_t part, Server *server,
                       SlicesOf rows, GError **error)
 {
@@ -37,7 +72,7 @@ bool part_slices_init(PartSlices *slices, const Table *table, uint32_t part, Ser
     slices->keys = g_try_new(RubatoKey, slices->most);
     slices->values = is_ragged(slices) ? NULL : g_try_malloc(slices->most * bytes);
     if (rows == SLICES_OF_CHANGES)
-        servers_run(server, 1, find_cover, slices);
+        find_changes(slices);
     if (slices->cover != NULL)
         slices->places = g_try_new(uint32_t, slices->most);
     if (slices->keys != NULL && (is_ragged(slices) || slices->values != NULL) &&

@@ -158,7 +158,11 @@ static void add_cover(ChainRows *chain, KeyCover *cover)
 bool chain_rows_read(ChainRows *chain, const PartFile *file, bool has_cover, GError **error)
 {
     const PartTaker taker = {
-        .rows = take_rows, .tuned = take_tuned, .admission = take_admission, .user_data = chain
+        .rows = take_rows,
+        .tuned = take_tuned,
+        .admission = take_admission,
+        .user_data = chain,
+        .ends_at_rows = chain->taker->ends_at_rows,
     };
     KeyCover cover;
 

@@ -13,6 +13,8 @@
 
 #define FORMAT_VERSION 1u
 #define CHANGES_VERSION 2u /* of one that builds on another */
+#define ADMISSION_VERSION \
+    3u /* of one whose files may have words of admission; it may build on another */
 #define MOST_TABLES ((uint64_t)1 << 16)
 #define MOST_PARTS ((uint64_t)1 << 16)
 #define MOST_WIDTH ((uint64_t)1 << 24) /* of values, and of state */
@@ -147,14 +149,22 @@ static void add_table(GKeyFile *file, size_t number, const ManifestTable *table)
     }
 }
 
+/* The lowest one of which a reader knows all that there is. */
+static uint64_t find_version(const Manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->n_tables; i++)
+        if (strcmp(manifest->tables[i].spec.admit, ADMITS_ALL) != 0)
+            return ADMISSION_VERSION;
+    return manifest->base != 0 ? CHANGES_VERSION : FORMAT_VERSION;
+}
+
 char *manifest_text(const Manifest *manifest)
 {
     g_autoptr(GKeyFile) file = g_key_file_new();
     g_autofree char *body = NULL;
     gsize n;
 
-    g_key_file_set_uint64(file, "snapshot", "format",
-                          manifest->base != 0 ? CHANGES_VERSION : FORMAT_VERSION);
+    g_key_file_set_uint64(file, "snapshot", "format", find_version(manifest));
     set_hex(file, "snapshot", "seed", manifest->seed);
     g_key_file_set_int64(file, "snapshot", "time_us", manifest->time_us);
     g_key_file_set_string(file, "snapshot", "packing",
@@ -287,8 +297,7 @@ static void parse_table(Parser *parser, Manifest *manifest, size_t number)
             .sum = { .n_bytes = get_number(parser, part, "bytes", INT64_MAX),
                      .checksum = get_hex(parser, part, "checksum") },
             .n_rows = get_number(parser, part, "rows", UINT64_MAX),
-            .has_changes = g_key_file_has_key(parser->file, part, "changes", NULL) &&
-                           get_bool(parser, part, "changes"),
+            .has_changes = has_key(parser, part, "changes") && get_bool(parser, part, "changes"),
         };
         if (table->parts[i].has_changes && manifest->base == 0)
             note_fault(parser, part, "changes", "need a snapshot on which they build");
@@ -319,14 +328,15 @@ static Manifest *parse(Parser *parser)
     const uint64_t version = get_number(parser, "snapshot", "format", UINT64_MAX);
     uint64_t n_tables;
 
-    if (parser->fault == NULL && version != FORMAT_VERSION && version != CHANGES_VERSION)
+    if (parser->fault == NULL && (version < FORMAT_VERSION || version > ADMISSION_VERSION))
         note_fault(parser, "snapshot", "format", "is of another version of this library");
-    if (version == CHANGES_VERSION)
+    if (version == CHANGES_VERSION ||
+        (version == ADMISSION_VERSION && has_key(parser, "snapshot", "base")))
         parse_base(parser, manifest);
     manifest->seed = get_hex(parser, "snapshot", "seed");
     manifest->time_us = (int64_t)get_number(parser, "snapshot", "time_us", INT64_MAX);
     manifest->packing = g_strcmp0(packing, "zstd") == 0 ? RUBATO_PACKING_ZSTD : RUBATO_PACKING_NONE;
-    if (g_key_file_has_key(parser->file, "snapshot", "note", NULL))
+    if (has_key(parser, "snapshot", "note"))
         manifest->note = get_text(parser, "snapshot", "note");
     n_tables = get_number(parser, "snapshot", "tables", MOST_TABLES);
     for (size_t i = 0; i < n_tables && parser->fault == NULL; i++)

@@ -335,11 +335,16 @@ static bool check_cover(const PartReader *reader, const RecordHead *head, GError
     return true;
 }
 
+static bool has_rows_in(const RecordHead *head)
+{
+    return head->kind != RECORD_TUNED && head->kind != RECORD_COVER &&
+           head->kind != RECORD_ADMISSION;
+}
+
 static bool check_head(const PartReader *reader, const RecordHead *head, GError **error)
 {
     const bool is_ragged = reader->shape.row_bytes == 0;
-    const bool has_rows =
-        head->kind != RECORD_TUNED && head->kind != RECORD_COVER && head->kind != RECORD_ADMISSION;
+    const bool has_rows = has_rows_in(head);
     const uint64_t expected = expected_bytes(reader, head);
 
     if (head->kind < RECORD_TUNED || head->kind > RECORD_ADMISSION)
@@ -502,12 +507,18 @@ static bool take_admission(PartReader *reader, const RecordHead *head, GError **
            reader->taker->admission(&admission, reader->taker->user_data, error);
 }
 
-static bool read_record(PartReader *reader, GError **error)
+/* *ends: its rows are not wanted, and neither is what follows. */
+static bool read_record(PartReader *reader, bool *ends, GError **error)
 {
     RecordHead head;
 
     if (!block_reader_read(reader->file, &head, sizeof head, error) ||
-        !check_head(reader, &head, error) || !find_bytes(reader, (size_t)head.n_bytes, error))
+        !check_head(reader, &head, error))
+        return false;
+    *ends = reader->taker->ends_at_rows && has_rows_in(&head);
+    if (*ends)
+        return true;
+    if (!find_bytes(reader, (size_t)head.n_bytes, error))
         return false;
     if (head.kind == RECORD_TUNED)
         return take_tuned(reader, &head, error);
@@ -541,16 +552,16 @@ bool part_rows_read(const PartFile *file, const PartTaker *taker, KeyCover *cove
 {
     g_autoptr(BlockReader) blocks = block_reader_new(file->path, file->seed, &file->sum, error);
     PartReader reader = { .file = blocks, .shape = file->shape, .taker = taker, .cover = cover };
-    bool at_end = false, ok = blocks != NULL;
+    bool at_end = false, ends = false, ok = blocks != NULL;
 
     if (cover != NULL)
         *cover = (KeyCover){ .n_bits = 0 };
-    while (ok && !at_end) {
+    while (ok && !at_end && !ends) {
         ok = block_reader_at_end(blocks, &at_end, error);
         if (ok && !at_end)
-            ok = read_record(&reader, error);
+            ok = read_record(&reader, &ends, error);
     }
-    ok = ok && check_end(&reader, file, error);
+    ok = ok && (ends || check_end(&reader, file, error));
     if (!ok && cover != NULL)
         key_cover_clear(cover);
     g_clear_pointer(&reader.picked, g_array_unref);

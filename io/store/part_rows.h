@@ -62,12 +62,14 @@ void part_writer_free(PartWriter *writer); /* NULL is allowed */
 
 /* ---- reading ---- */
 
-/* Gets what is in a part. NULL functions: it is only checked. */
+/* Gets what is in a part. NULL functions: it is only checked. ends_at_rows: what lies behind the
+ * first row, and in other files of a chain, is neither read nor checked. */
 typedef struct {
     bool (*rows)(const RubatoSnapshotRows *rows, void *user_data, GError **error);
     bool (*tuned)(uint32_t hyper, double value, void *user_data, GError **error);
     bool (*admission)(const PartAdmission *admission, void *user_data, GError **error);
     void *user_data;
+    bool ends_at_rows;
 } PartTaker;
 
 /* The file of a part, as its manifest has it. */

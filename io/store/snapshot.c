@@ -230,10 +230,11 @@ bool snapshot_read_part(const RubatoSnapshot *snapshot, size_t table, uint32_t p
     chain_rows_init(&rows, &shape, taker);
     while (ok && has_more) {
         ok = read_link(link, next, part, &rows, &has_more, error);
+        has_more = has_more && !taker->ends_at_rows;
         link = link->base; /* it has the table, which was checked when it was opened */
         next = has_more ? find_table(link, newest->spec.name) : NULL;
     }
-    if (ok && rows.n_rows != newest->parts[part].n_rows) {
+    if (ok && !taker->ends_at_rows && rows.n_rows != newest->parts[part].n_rows) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
                     "snapshot %" G_GUINT64_FORMAT ", table %s, part %u: with those on which it "
                     "builds it has %" G_GUINT64_FORMAT " rows of %" G_GUINT64_FORMAT,

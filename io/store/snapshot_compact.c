@@ -82,8 +82,11 @@ bool rubato_snapshot_compact(const char *directory, uint32_t keep, uint64_t *num
             return false;
         }
     }
-    if (!snapshot_folder_keep(directory, keep, error))
+    if (!snapshot_folder_keep(directory, keep, error)) {
+        g_prefix_error(
+            error, "snapshot %" G_GUINT64_FORMAT " has all rows now, but old ones stay: ", written);
         return false;
+    }
     if (number != NULL)
         *number = written;
     return true;

@@ -220,18 +220,24 @@ void snapshot_folder_tidy(const char *directory, uint64_t seed)
     g_dir_close(dir);
 }
 
-/* The first one that a snapshot needs: itself, or the one with all rows. False: it cannot be read,
- * or is no longer what it builds on. */
-static bool find_first(const char *directory, uint64_t number, uint64_t *first)
+/* The first one that a snapshot needs: itself, or the one with all rows. An error: it cannot be
+ * read, or is no longer what it builds on. */
+static bool find_first(const char *directory, uint64_t number, uint64_t *first, GError **error)
 {
     uint64_t seed = 0;
 
     for (uint64_t next = number; next != 0;) {
-        g_autoptr(Manifest) manifest = snapshot_folder_read(directory, next, NULL);
+        g_autoptr(Manifest) manifest = snapshot_folder_read(directory, next, error);
 
-        if (manifest == NULL || manifest->base >= next ||
-            (next != number && manifest->seed != seed))
+        if (manifest == NULL)
             return false;
+        if (manifest->base >= next || (next != number && manifest->seed != seed)) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                        "%s: snapshot %" G_GUINT64_FORMAT
+                        " is not the one on which a newer one builds",
+                        directory, next);
+            return false;
+        }
         *first = next;
         next = manifest->base;
         seed = manifest->base_seed;
@@ -267,8 +273,8 @@ bool snapshot_folder_keep(const char *directory, uint32_t keep, GError **error)
     if (!rubato_snapshot_list(directory, &numbers, &n, error))
         return false;
     n_older = n > keep ? n - keep : 0;
-    if (n_older > 0 && !find_first(directory, numbers[n_older], &first))
-        return true;
+    if (n_older > 0 && !find_first(directory, numbers[n_older], &first, error))
+        return false;
     for (size_t i = n_older; i > 0; i--)
         if (numbers[i - 1] < first && !remove_whole(directory, numbers[i - 1], error))
             return false;

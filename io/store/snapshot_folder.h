@@ -47,7 +47,7 @@ void snapshot_folder_abandon(const char *directory, uint64_t seed);
 void snapshot_folder_tidy(const char *directory, uint64_t seed);
 
 /* Removes all snapshots but the newest `keep` ones, and those on which they build. If one does not
- * say which these are, all before it stay. */
+ * say which these are, all before it stay, and the error names it. */
 bool snapshot_folder_keep(const char *directory, uint32_t keep, GError **error);
 
 /* Reads the manifest of a whole snapshot. RUBATO_ERROR_NOT_FOUND: there is none. (transfer full) */

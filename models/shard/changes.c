@@ -117,6 +117,26 @@ const KeyCover *shard_changes(const RubatoShard *shard, uint64_t *n_rows)
     return &changes->before.keys;
 }
 
+static bool cover_expired(void *user, RubatoKey key, const void *row)
+{
+    const RubatoShard *const shard = user;
+    void *found = (void *)(uintptr_t)row;
+
+    shard_hide_expired(shard, &key, 1, &found);
+    if (found == NULL)
+        key_cover_add_keys(&shard->changes->before.keys, &(RubatoKeys){ .first = key, .n = 1 });
+    return false;
+}
+
+bool shard_cover_expired(RubatoShard *shard, StorageCursor *at, uint32_t *n_looks)
+{
+    uint64_t n_removed = 0;
+
+    if (shard->expiry == NULL)
+        return false;
+    return shard->bounded->sweep(shard->storage, at, n_looks, cover_expired, shard, &n_removed);
+}
+
 void shard_note(RubatoShard *shard, const RubatoKeys *keys)
 {
     if (shard->changes != NULL)

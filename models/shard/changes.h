@@ -22,6 +22,12 @@ void shard_cut_changes(RubatoShard *shard, uint64_t base, uint64_t snapshot);
  * set to how many rows there were at the cut. */
 const KeyCover *shard_changes(const RubatoShard *shard, uint64_t *n_rows);
 
+/* Of a table whose rows expire, after shard_changes has returned keys: adds those of rows that have
+ * expired, and that no sweep has removed. Nobody has noted that they went, and the base has their
+ * values. Looks at up to *n_looks rows from *at on, as a sweep does, and removes none. False: there
+ * are no more. */
+bool shard_cover_expired(RubatoShard *shard, StorageCursor *at, uint32_t *n_looks);
+
 /* The shard notes nothing any more. */
 void shard_forget_changes(RubatoShard *shard);
 

@@ -317,30 +317,32 @@ static inline __attribute__((always_inline)) void copy_found(
     }
 }
 
-/* Those of the keys that have no row are about to get one. In bounded storage, finding a row counts
- * as a use of it, and a Get is one use, so its mark is looked for. */
-static void watch_absent(RubatoShard *shard, const RubatoKey *keys, size_t n)
+/* Of the keys, those without a row are about to get one. Returns how many these are. */
+static size_t watch_absent(RubatoShard *shard, const RubatoKey *keys, size_t n, void *const *found)
 {
     RubatoKey absent[BLOCK];
-    void *found[BLOCK];
     size_t n_absent = 0;
 
-    if (shard->bounded != NULL)
-        shard->bounded->find_marks(shard->storage, keys, n, found);
-    else
-        shard->ops->find(shard->storage, keys, n, found);
     for (size_t i = 0; i < n; i++)
         if (found[i] == NULL)
             absent[n_absent++] = keys[i];
     if (n_absent > 0)
         shard_watch(shard, &(RubatoKeys){ .keys = absent, .n = n_absent });
+    return n_absent;
 }
 
-/* The rows for a Get that creates absent ones. The others do not change. */
+/* The rows for a Get that creates absent ones. The others do not change. In bounded storage,
+ * finding a row counts as a use of it, and a Get is one use, so first its mark is looked for. */
 static bool find_to_read(RubatoShard *shard, const RubatoKey *keys, size_t n, void **rows)
 {
-    if (G_UNLIKELY(shard->is_watched))
-        watch_absent(shard, keys, n);
+    if (G_UNLIKELY(shard->is_watched) && shard->bounded != NULL) {
+        shard->bounded->find_marks(shard->storage, keys, n, rows);
+        (void)watch_absent(shard, keys, n, rows);
+    } else if (G_UNLIKELY(shard->is_watched)) {
+        shard_find(shard, keys, n, rows);
+        if (watch_absent(shard, keys, n, rows) == 0)
+            return true;
+    }
     return shard_find_or_create_watched(shard, keys, n, rows);
 }
 

@@ -136,9 +136,9 @@ typedef struct {
 
 /* For a shard that gets such words of one part or of several: forgets its own; then adds them.
  * Those of the same part are taken as they are if they are as many. Else a key is counted at least
- * as many times as by any of them. */
+ * as many times as by any of them. False: these words mean nothing for another part. */
 void shard_reset_admission(RubatoShard *shard);
-void shard_merge_admission(RubatoShard *shard, const ShardAdmissionWords *words);
+bool shard_merge_admission(RubatoShard *shard, const ShardAdmissionWords *words);
 
 /* From now on the shard sets *alarm to true when a request was not, or not wholly, done for lack of
  * memory. Rows that existed before have their old values, or those that the request gave them. Of

@@ -153,7 +153,7 @@ void shard_set_admission(RubatoShard *shard, size_t first, size_t n, const uint6
 
     for (size_t i = first; i < first + n && i < WORD_SEED; i++)
         *(i == WORD_ADMITTED ? &shard->admission->n_admitted : &shard->admission->n_refused) = 0;
-    shard_merge_admission(shard, &all);
+    (void)shard_merge_admission(shard, &all); /* as many words as there are */
 }
 
 void shard_reset_admission(RubatoShard *shard)
@@ -171,7 +171,7 @@ static void merge_first(RubatoShard *shard, size_t i, uint64_t word, bool counts
             word;
 }
 
-void shard_merge_admission(RubatoShard *shard, const ShardAdmissionWords *words)
+bool shard_merge_admission(RubatoShard *shard, const ShardAdmissionWords *words)
 {
     const size_t first = words->first, n = words->n;
     const size_t n_first = first < N_FIRST_WORDS ? MIN(n, N_FIRST_WORDS - first) : 0;
@@ -182,11 +182,12 @@ void shard_merge_admission(RubatoShard *shard, const ShardAdmissionWords *words)
         merge_first(shard, first + i, words->words[i], words->counts);
     memory = admission_memory(shard->admission, &n_memory);
     if (n == n_first)
-        return;
-    if (words->is_same && words->n_all == N_FIRST_WORDS + n_memory)
-        memcpy(memory + (first + n_first - N_FIRST_WORDS), words->words + n_first,
-               (n - n_first) * sizeof *memory);
-    else
-        admission_merge(shard->admission, words->n_all - N_FIRST_WORDS,
-                        first + n_first - N_FIRST_WORDS, n - n_first, words->words + n_first);
+        return true;
+    if (!words->is_same || words->n_all != N_FIRST_WORDS + n_memory)
+        return admission_merge(shard->admission, words->n_all - N_FIRST_WORDS,
+                               first + n_first - N_FIRST_WORDS, n - n_first,
+                               words->words + n_first);
+    memcpy(memory + (first + n_first - N_FIRST_WORDS), words->words + n_first,
+           (n - n_first) * sizeof *memory);
+    return true;
 }

@@ -52,13 +52,16 @@ uint64_t *admission_memory(RubatoAdmission *admission, size_t *n_words)
     return admission->ops->memory == NULL ? NULL : admission->ops->memory(admission, n_words);
 }
 
-void admission_merge(RubatoAdmission *admission, size_t n_all, size_t first, size_t n,
+bool admission_merge(RubatoAdmission *admission, size_t n_all, size_t first, size_t n,
                      const uint64_t *words)
 {
     if (admission->ops == &count_admission_ops)
         count_admission_merge(admission, n_all, first, n, words);
     else if (admission->ops == &probability_admission_ops)
         probability_admission_merge(admission, n_all, first, n, words);
+    else
+        return false;
+    return true;
 }
 
 void rubato_admission_prefetch(const RubatoAdmission *admission, const RubatoKey *keys, size_t n,

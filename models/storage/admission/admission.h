@@ -22,8 +22,9 @@ uint64_t *admission_memory(RubatoAdmission *admission, size_t *n_words);
 
 /* Adds what another admission of the same name and seed answered from to what this one does, so
  * that no key is counted fewer times than by either. n of its n_all words come, from word `first`
- * on. An admission that was registered stays as it is: only it knows what its words mean. */
-void admission_merge(RubatoAdmission *admission, size_t n_all, size_t first, size_t n,
+ * on. False: an admission that was registered stays as it is, because only it knows what its words
+ * mean. */
+bool admission_merge(RubatoAdmission *admission, size_t n_all, size_t first, size_t n,
                      const uint64_t *words);
 void count_admission_merge(RubatoAdmission *admission, size_t n_all, size_t first, size_t n,
                            const uint64_t *words);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/engine_private.h"
+#include "models/shard/shard.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
@@ -453,6 +454,75 @@ START_TEST(snapshots_of_changes_hold_the_tables_as_they_were)
 }
 END_TEST
 
+/* ---- rows that expire ---- */
+
+enum { N_EXPIRING = 400 };
+
+static void hold_sweeps(Server *server, void *engine)
+{
+    const Table *const table = engine_find_table(engine, "t", NULL);
+
+    for (uint32_t part = 0; part < table->map->n_parts; part++) {
+        RubatoShard *const shard = server_find_shard(server, table->id, part);
+
+        if (shard != NULL)
+            shard_hold_sweeps(shard);
+    }
+}
+
+/* Clocks, and nothing else. */
+static bool let_time_pass(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_F32, error);
+    bool ok = table != NULL;
+
+    (void)user_data;
+    for (int i = 0; i < 9 && ok; i++)
+        ok = rubato_kv_table_clock(table, error);
+    return ok;
+}
+
+/* The base has the values of rows that expire after it. A sweep would say that they are gone, but
+ * none has come. */
+START_TEST(rows_that_have_expired_do_not_come_back)
+{
+    const RubatoTableSpec spec = {
+        .name = "t", .storage = "hash", .init_value = 7, .expire = "clocks", .expire_after = 4
+    };
+    g_autofree char *directory = g_dir_make_tmp("rubato-increments-XXXXXX", NULL);
+    g_autoptr(RubatoEngine) engine = engine_with_servers(2);
+    g_autoptr(RubatoEngine) second = engine_with_servers(1);
+    g_autoptr(RubatoSnapshot) snapshot = NULL;
+    RubatoKey keys[N_EXPIRING];
+    float values[N_EXPIRING];
+    uint64_t number;
+
+    for (size_t i = 0; i < N_EXPIRING; i++) {
+        keys[i] = 17 * i;
+        values[i] = 100;
+    }
+    create_table(engine, &spec);
+    create_table(second, &spec);
+    MUST(rubato_engine_add(engine, "t", keys, N_EXPIRING, values, &error));
+    for (uint64_t i = 0; i < 2; i++) {
+        MUST(rubato_engine_snapshot(
+            engine, &(RubatoSnapshotSpec){ .directory = directory, .full_every = 9 }, &number,
+            &error));
+        servers_run(engine->servers, engine->n_servers, hold_sweeps, engine);
+        run_ok(engine, 1, let_time_pass, NULL, "t");
+    }
+    MUST((snapshot = rubato_snapshot_open(directory, number, &error)) != NULL);
+    ck_assert_uint_ne(rubato_snapshot_base(snapshot), 0);
+    MUST(rubato_snapshot_verify(snapshot, &error));
+    MUST(rubato_engine_restore(second, &(RubatoRestoreSpec){ .directory = directory }, NULL,
+                               &error));
+    MUST(rubato_engine_get(second, "t", keys, N_EXPIRING, values, &error));
+    for (size_t i = 0; i < N_EXPIRING; i++)
+        ck_assert_float_eq(values[i], 7);
+    remove_tree(directory);
+}
+END_TEST
+
 /* ---- how much is written ---- */
 
 enum { N_MANY = 60000 };
@@ -509,6 +579,7 @@ int main(void)
 
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, snapshots_of_changes_hold_the_tables_as_they_were);
+    tcase_add_test(cases, rows_that_have_expired_do_not_come_back);
     tcase_add_loop_test(cases, a_tenth_of_the_rows_takes_a_sixth_of_the_bytes, 0,
                         G_N_ELEMENTS(many));
     suite_add_tcase(suite, cases);

@@ -251,6 +251,70 @@ START_TEST(table_with_another_admission_begins_anew_and_says_so)
 }
 END_TEST
 
+/* One of the program's own, with a word for each table. */
+typedef struct {
+    RubatoAdmission base;
+    uint64_t word;
+} OwnAdmission;
+
+static RubatoAdmission *create_own(const RubatoAdmissionSetup *setup, GError **error)
+{
+    (void)setup;
+    (void)error;
+    return &g_new0(OwnAdmission, 1)->base;
+}
+
+static void destroy_own(RubatoAdmission *admission)
+{
+    g_free(admission);
+}
+
+static bool admits_own(RubatoAdmission *admission, RubatoKey key)
+{
+    (void)key;
+    return ((OwnAdmission *)admission)->word++ % 2 == 0;
+}
+
+static uint64_t *memory_of_own(RubatoAdmission *admission, size_t *n_words)
+{
+    *n_words = 1;
+    return &((OwnAdmission *)admission)->word;
+}
+
+static RubatoEngine *owner(uint32_t parts)
+{
+    RubatoEngine *const engine = engine_with_servers(1);
+
+    create_table(engine, &(RubatoTableSpec){
+                             .name = "w", .storage = "hash", .admit = "own", .parts = parts });
+    return engine;
+}
+
+/* Nobody else knows what its words mean. */
+START_TEST(registered_admission_begins_anew_on_other_parts_and_says_so)
+{
+    static const RubatoAdmissionOps own = { .name = "own",
+                                            .create = create_own,
+                                            .destroy = destroy_own,
+                                            .admits = admits_own,
+                                            .memory = memory_of_own };
+    MUST(rubato_register_admission(&own, &error));
+
+    g_autoptr(RubatoEngine) first = owner(1);
+    g_autoptr(RubatoEngine) second = owner(1);
+    g_autoptr(RubatoEngine) third = owner(2);
+
+    add_to(first, 1);
+    take(first, /* full_every= */ 0);
+    restore(second);
+    add_to(second, 2); /* the second word of two */
+    ck_assert_uint_eq(stats_of(second).n_rows, 1);
+    log_capture_start();
+    restore(third);
+    g_free(log_capture_wait("does not restore what admit = \"own\" knew", "other parts"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("snapshots and admission");
@@ -264,6 +328,7 @@ int main(void)
     tcase_add_test(cases, counts_before_a_restore_are_forgotten);
     tcase_add_loop_test(cases, snapshots_of_changes_have_all_counts, 0, 2);
     tcase_add_test(cases, table_with_another_admission_begins_anew_and_says_so);
+    tcase_add_test(cases, registered_admission_begins_anew_on_other_parts_and_says_so);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

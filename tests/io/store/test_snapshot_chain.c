@@ -108,10 +108,12 @@ START_TEST(nothing_is_removed_before_a_link_that_cannot_be_read)
 {
     g_autofree char *folder = snapshot_folder_whole(directory, 4);
     g_autofree char *path = g_build_filename(folder, MANIFEST_NAME, NULL);
+    g_autoptr(GError) error = NULL;
 
     write_chain(RUBATO_PACKING_NONE);
     ck_assert(g_file_set_contents(path, "no manifest", -1, NULL));
-    ck_assert(snapshot_folder_keep(directory, 1, NULL));
+    ck_assert(!snapshot_folder_keep(directory, 1, &error));
+    ck_assert_msg(strstr(error->message, path) != NULL, "%s", error->message);
     expect_list(4, (const uint64_t[]){ 1, 2, 3, 4 });
 }
 END_TEST

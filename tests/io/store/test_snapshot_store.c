@@ -463,6 +463,75 @@ START_TEST(words_are_as_they_were_and_none_lie_beyond_the_others)
 }
 END_TEST
 
+/* So words can be read again without the rows: one of these is damaged here. */
+START_TEST(what_lies_in_front_of_the_rows_is_read_alone)
+{
+    enum { N = 2 << 20 }; /* more than a block */
+    const PartShape shape = { .row_bytes = 1, .value_bytes = 1 };
+    const PartAdmission piece = { .n_all = 3, .n = 3, .words = (const uint64_t[]){ 5, 7, 9 } };
+    g_autofree char *path = g_build_filename(directory, "part", NULL);
+    g_autofree char *rows = g_malloc0(N);
+    PartFile file = { .path = path, .seed = 1, .shape = shape };
+    g_autofree char *bytes = NULL;
+    gsize n_bytes;
+    uint64_t sum = 0;
+
+    g_autoptr(PartWriter) writer = part_writer_new(path, 1, RUBATO_PACKING_NONE, &shape, NULL);
+    ck_assert(part_writer_admission(writer, &piece, NULL) &&
+              part_writer_rows(writer, &(RubatoSnapshotRows){ .n = N, .values = rows }, NULL) &&
+              part_writer_finish(writer, NULL));
+    ck_assert(block_file_read_end(path, &file.sum, &file.n_rows, NULL));
+    ck_assert(g_file_get_contents(path, &bytes, &n_bytes, NULL));
+    bytes[n_bytes - 1000] ^= 1;
+    ck_assert(g_file_set_contents(path, bytes, (gssize)n_bytes, NULL));
+    for (int i = 0; i < 2; i++) {
+        const PartTaker taker = { .admission = sum_words,
+                                  .user_data = &sum,
+                                  .ends_at_rows = i == 1 };
+
+        sum = 0;
+        ck_assert_int_eq(part_rows_read(&file, &taker, NULL, NULL), i == 1);
+        ck_assert_uint_eq(sum, 5 + 2 * 7 + 3 * 9);
+    }
+}
+END_TEST
+
+/* A program that does not know words of admission says that the version is another one, and not
+ * that a file is damaged. */
+START_TEST(manifest_says_whether_files_may_have_words)
+{
+    const RubatoSnapshotTable table = {
+        .name = "t", .width = 1, .storage = "hash", .update = "add", .n_parts = 1
+    };
+    static const struct {
+        const char *admit, *format;
+        uint64_t base;
+    } formats[] = {
+        { "all", "format=1\n", 0 },
+        { "all", "format=2\n", 4 },
+        { "count", "format=3\n", 0 },
+        { "count", "format=3\n", 4 },
+    };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(formats); i++) {
+        g_autoptr(Manifest) manifest = manifest_new(1, RUBATO_PACKING_NONE, NULL);
+        g_autoptr(Manifest) read = NULL;
+        RubatoSnapshotTable one = table;
+
+        one.admit = formats[i].admit;
+        manifest->base = formats[i].base;
+        manifest->n_links = formats[i].base != 0;
+        (void)manifest_add_table(manifest, &one);
+        g_autofree char *text = manifest_text(manifest);
+        ck_assert_ptr_nonnull(strstr(text, formats[i].format));
+        read = manifest_parse(text, strlen(text), "manifest", NULL);
+        ck_assert_ptr_nonnull(read);
+        ck_assert_uint_eq(read->base, formats[i].base);
+        ck_assert_str_eq(read->tables[0].spec.admit, formats[i].admit);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("snapshot store");
@@ -488,6 +557,8 @@ int main(void)
     tcase_add_loop_test(cases, failure_of_any_call_spills_nothing_silently, 0, 2);
     tcase_add_loop_test(cases, words_are_as_they_were_and_none_lie_beyond_the_others, 0,
                         G_N_ELEMENTS(pieces));
+    tcase_add_test(cases, what_lies_in_front_of_the_rows_is_read_alone);
+    tcase_add_test(cases, manifest_says_whether_files_may_have_words);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
