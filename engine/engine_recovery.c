@@ -308,7 +308,7 @@ static void expect_step(RubatoEngine *engine, const ControlRecover *recover)
                 &(Expecting){ engine, tables, recover });
 }
 
-static void copy_parts(Server *server, void *data)
+static void order_copies(Server *server, void *data)
 {
     const ControlRecover *const recover = data;
     const char *lines = recover->lines;
@@ -319,7 +319,13 @@ static void copy_parts(Server *server, void *data)
 
         server_order_copies(server, &place);
     }
-    server_make_copies(server);
+}
+
+/* No call waits until an image has been packed. */
+static void copy_step(RubatoEngine *engine, const ControlRecover *recover)
+{
+    servers_run(engine->servers, engine->n_servers, order_copies, (void *)(uintptr_t)recover);
+    servers_post_copies(engine->servers, engine->n_servers);
 }
 
 /* ---- the thread of part steps ---- */
@@ -343,7 +349,7 @@ static void do_step(RubatoEngine *engine, const ControlRecover *recover, uint64_
         expect_step(engine, recover);
         break;
     default:
-        servers_run(engine->servers, engine->n_servers, copy_parts, (void *)(uintptr_t)recover);
+        copy_step(engine, recover);
         break;
     }
     if (text->len > CONTROL_MAX_FILE) {

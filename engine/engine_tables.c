@@ -73,16 +73,6 @@ static void create_shards(Server *server, void *data)
     g_clear_error(&error);
 }
 
-static void drop_table(Server *server, void *data)
-{
-    server_drop_table(server, (uint32_t)(uintptr_t)data);
-}
-
-static void drop_tables(RubatoEngine *engine, uint32_t table)
-{
-    servers_run(engine->servers, engine->n_servers, drop_table, (void *)(uintptr_t)table);
-}
-
 static bool perform_create(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
 {
     Creation creation = { .table = data, .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -97,7 +87,7 @@ static bool perform_create(RubatoEngine *engine, const ControlGo *go, void *data
     servers_run(engine->servers, engine->n_servers, create_shards, &creation);
     if (creation.error == NULL)
         return true;
-    drop_tables(engine, creation.table->id);
+    servers_drop_table(engine->servers, engine->n_servers, creation.table->id);
     g_propagate_prefixed_error(error, creation.error, "node %u: ", engine->id);
     return false;
 }
@@ -105,7 +95,7 @@ static bool perform_create(RubatoEngine *engine, const ControlGo *go, void *data
 static void undo_create(RubatoEngine *engine, uint32_t id, void *data)
 {
     (void)data;
-    drop_tables(engine, id);
+    servers_drop_table(engine->servers, engine->n_servers, id);
 }
 
 /* The lock is held. */
@@ -228,7 +218,7 @@ bool rubato_engine_drop_table(RubatoEngine *engine, const char *name, GError **e
                     error))
         return false;
     engine_measure_table(engine, drop.taken);
-    drop_tables(engine, drop.taken->id);
+    servers_drop_table(engine->servers, engine->n_servers, drop.taken->id);
     table_free(drop.taken);
     return true;
 }

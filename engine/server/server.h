@@ -88,6 +88,12 @@ void servers_post(Server *servers, uint32_t n, void (*function)(Server *server, 
  * at once. */
 void servers_post_end_feeds(Server *servers, uint32_t n);
 
+/* Copies that were ordered are begun soon. Returns at once. */
+void servers_post_copies(Server *servers, uint32_t n);
+
+/* Drops a table on n servers. Any thread that is not their owner. */
+void servers_drop_table(Server *servers, uint32_t n, uint32_t table);
+
 /* These functions run as the owner. */
 
 /* Adds a table of n parts, none of which is here yet. Dropping the table frees the parts that are

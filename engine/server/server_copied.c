@@ -29,30 +29,20 @@ void server_expect_replica(Server *server, const PartPlace *place, RubatoShard *
     table->parts[place->part].replica->made = place->map;
 }
 
-static void give_up(Server *server, Replica *replica)
+static void drop_image(Replica *replica)
 {
-    g_warning("server %u: there is no memory for a replica of part %u of table %s", server->number,
-              replica->part, shard_spec(replica->shard)->name);
-    server->starved = false;
     replica->stage = REPLICA_GIVEN_UP;
     for (guint i = replica->models->len; i-- > 0;)
         replica_end_task(replica, g_array_index(replica->models, ReplicaModel, i).epoch);
     g_clear_pointer(&replica->shard, shard_free);
 }
 
-/* Tells the primary a number that is no position. */
-static void tell_primary(const Server *server, const Message *copied, uint32_t primary,
-                         uint64_t made, uint64_t number)
+static void give_up(Server *server, Replica *replica)
 {
-    const Message position = { .kind = MESSAGE_POSITION,
-                               .table = copied->table,
-                               .part = copied->part,
-                               .server = primary,
-                               .number = number,
-                               .request = { .worker = server->number, .clock = made } };
-
-    if (!post_office_push(server->office, &position))
-        g_error("no memory for a message without keys or rows; the node ends here");
+    g_warning("server %u: there is no memory for a replica of part %u of table %s", server->number,
+              replica->part, shard_spec(replica->shard)->name);
+    server->starved = false;
+    drop_image(replica);
 }
 
 /* ---- tasks ---- */
@@ -161,7 +151,7 @@ static void take_piece(Server *server, Replica *replica, Message *message)
         makes_sense = replica->stage == REPLICA_FOLLOWS;
         replica->stage = makes_sense ? REPLICA_WHOLE : replica->stage;
         if (makes_sense)
-            tell_primary(server, message, replica->primary, replica->made, POSITION_WHOLE);
+            server_tell_primary(server, message, replica->primary, replica->made, POSITION_WHOLE);
     } else if (is_coming && message->fed_kind == FEED_COPIED) {
         replica->stage = REPLICA_FOLLOWS;
         server_tell_position(server, replica);
@@ -200,15 +190,16 @@ static void refuse_image(Server *server, Message *message)
         server_refuse(server, message, "the end of an image that is of none of its servers");
         return;
     }
-    tell_primary(server, message, message->request.worker, message->request.clock,
-                 POSITION_GIVEN_UP);
+    server_tell_primary(server, message, message->request.worker, message->request.clock,
+                        POSITION_GIVEN_UP);
     server_answer(server, message, CALL_OK);
 }
 
 bool server_take_of_copy(Server *server, Message *message)
 {
     Replica *const replica = server_replica(server, message->table, message->part);
-    const bool has_map = message->fed_kind == FEED_COPY || message->fed_kind == FEED_COPIED;
+    const bool has_map = message->fed_kind == FEED_COPY || message->fed_kind == FEED_COPIED ||
+                         message->fed_kind == FEED_GIVEN_UP;
     const bool fits = replica != NULL && (!has_map || replica->made == message->request.clock);
     const bool is_numbered = message->number != 0 && message->fed_kind != FEED_COPY;
 
@@ -224,6 +215,9 @@ bool server_take_of_copy(Server *server, Message *message)
     const bool is_task_of_next =
         message->fed_kind == FEED_TASK && replica->is_deaf && !is_from_primary;
 
+    if (message->fed_kind == FEED_GIVEN_UP && fits && is_from_primary && !replica->is_deaf &&
+        (replica->stage == REPLICA_EXPECTED || replica->stage == REPLICA_COMING))
+        drop_image(replica);
     if (replica->stage == REPLICA_EXPECTED || replica->stage == REPLICA_GIVEN_UP ||
         (replica->is_deaf && is_from_primary)) {
         if (message->fed_kind == FEED_COPY && fits && is_from_primary && !replica->is_deaf &&

@@ -77,11 +77,18 @@ void server_forget_copies(Server *server)
 typedef struct {
     Server *server;
     FedPart *fed;
-    uint32_t to; /* a server's number */
+    uint32_t to;     /* a server's number */
+    bool is_starved; /* there was no memory to send a piece: no more are sent */
 } Copy;
 
+static void push(Copy *copy, Message *piece, uint8_t kind)
+{
+    copy->is_starved =
+        copy->is_starved || !server_try_push_input(copy->server, copy->fed, copy->to, piece, kind);
+}
+
 /* Sends a request of the image, in pieces of the size of a message. */
-static void push_request(const Copy *copy, const Message *request)
+static void push_request(Copy *copy, const Message *request)
 {
     const RubatoKeys all = request->request.keys;
     const size_t most = post_office_max_keys(request->row_bytes);
@@ -97,19 +104,21 @@ static void push_request(const Copy *copy, const Message *request)
         /* a selection's positions count from the start of all rows */
         if (rows != NULL)
             piece.request.input = rows + (all.at != NULL ? 0 : begin * request->row_bytes);
-        server_push_input(copy->server, copy->fed, copy->to, &piece, (uint8_t)request->kind);
+        push(copy, &piece, (uint8_t)request->kind);
         begin += n;
     } while (begin < all.n);
 }
 
 static bool push_state(void *user, Message *message, GError **error)
 {
+    Copy *const copy = user;
+
     (void)error;
-    push_request(user, message);
-    return true;
+    push_request(copy, message);
+    return !copy->is_starved;
 }
 
-static void push_had(const Copy *copy, uint32_t epoch, const InputSequences *had)
+static void push_had(Copy *copy, uint32_t epoch, const InputSequences *had)
 {
     Message message = { .epoch = epoch,
                         .row_bytes = sizeof had->last[0],
@@ -119,13 +128,13 @@ static void push_had(const Copy *copy, uint32_t epoch, const InputSequences *had
     push_request(copy, &message);
 }
 
-/* The begin or the end of an image, as of the present input. */
-static void push_mark(const Copy *copy, uint32_t map, uint8_t kind)
+/* The begin or the end of an image, as of the present input; or that there is to be none. */
+static void push_mark(Copy *copy, uint32_t map, uint8_t kind)
 {
     Message message = { .number = kind == FEED_COPY ? copy->fed->feed.n_inputs : 0,
                         .request = { .worker = copy->server->number, .clock = map } };
 
-    server_push_input(copy->server, copy->fed, copy->to, &message, kind);
+    push(copy, &message, kind);
 }
 
 /* ---- its tasks ---- */
@@ -142,8 +151,8 @@ static uint32_t node_of_rank(const Binding *binding, uint32_t rank)
     return node;
 }
 
-static void copy_clocks(const Copy *copy, uint32_t epoch, RubatoModel *fresh, uint32_t first,
-                        uint32_t n, const uint64_t *clocks)
+static void copy_clocks(Copy *copy, uint32_t epoch, RubatoModel *fresh, uint32_t first, uint32_t n,
+                        const uint64_t *clocks)
 {
     const Message message = { .kind = MESSAGE_SET_CLOCKS,
                               .epoch = epoch,
@@ -155,7 +164,7 @@ static void copy_clocks(const Copy *copy, uint32_t epoch, RubatoModel *fresh, ui
 }
 
 /* Workers are lost at the clock at which they stood. */
-static void copy_losses(const Copy *copy, const Binding *binding, const RubatoModel *old,
+static void copy_losses(Copy *copy, const Binding *binding, const RubatoModel *old,
                         RubatoModel *fresh)
 {
     const bool by_worker = old->ops->traits.per_worker_clocks;
@@ -175,7 +184,7 @@ static void copy_losses(const Copy *copy, const Binding *binding, const RubatoMo
 }
 
 /* A model of a table with replicas keeps Adds and tunings. */
-static void copy_kept(const Copy *copy, uint32_t epoch, RubatoModel *fresh, RubatoRequest *kept)
+static void copy_kept(Copy *copy, uint32_t epoch, RubatoModel *fresh, RubatoRequest *kept)
 {
     const MessageKind kind = kept->kind == RUBATO_REQUEST_TUNE ? MESSAGE_TUNE : MESSAGE_ADD;
     const RubatoTableSpec *const spec = shard_spec(fresh->shard);
@@ -202,8 +211,8 @@ static void put_back(RubatoModel *fresh, RubatoRequest *parked)
         model_get(fresh, parked);
 }
 
-/* False: there is no memory. */
-static bool copy_task(const Copy *copy, const Binding *binding, BoundPart *part)
+/* Without memory to send it, the task goes on here all the same. False: there is no memory. */
+static bool copy_task(Copy *copy, const Binding *binding, BoundPart *part)
 {
     RubatoModel *const old = part->model;
     const uint32_t n_sources = model_n_sources(old);
@@ -218,7 +227,8 @@ static bool copy_task(const Copy *copy, const Binding *binding, BoundPart *part)
     }
     for (uint32_t i = 0; i < n_sources; i++)
         clocks[i] = rubato_model_clock(old, i);
-    server_feed_task_to(copy->server, copy->fed, copy->to, binding);
+    copy->is_starved =
+        copy->is_starved || !server_feed_task_to(copy->server, copy->fed, copy->to, binding);
     push_had(copy, binding->epoch, part->had);
     copy_losses(copy, binding, old, fresh);
     copy_clocks(copy, binding->epoch, fresh, 0, n_sources, clocks);
@@ -237,37 +247,50 @@ static bool copy_task(const Copy *copy, const Binding *binding, BoundPart *part)
         g_error("server %u: no memory for what a task has on a part that gets a replica; the node "
                 "ends here",
                 copy->server->number);
-    return true;
+    return !copy->is_starved;
 }
 
 /* ---- one after the other ---- */
+
+/* False: there is no memory. */
+static bool push_image(Copy *copy, const Order *order)
+{
+    Server *const server = copy->server;
+    PartState state = { .shard = server_find_shard(server, order->table, order->part),
+                        .send = push_state,
+                        .user = copy };
+    bool ok;
+
+    if (!part_state_init(&state))
+        return false;
+    push_mark(copy, order->map, FEED_COPY);
+    ok = part_state_send(&state, NULL);
+    part_state_clear(&state);
+    push_had(copy, 0, copy->fed->had);
+    for (guint i = 0; i < server->bindings->len && ok; i++) {
+        const Binding *const binding = &g_array_index(server->bindings, Binding, i);
+
+        if (binding->table == order->table && binding->parts[order->part].model != NULL)
+            ok = copy_task(copy, binding, &binding->parts[order->part]);
+    }
+    if (ok)
+        push_mark(copy, order->map, FEED_COPIED);
+    return ok && !copy->is_starved;
+}
 
 /* False: it cannot be made. */
 static bool begin_copy(Server *server, const Order *order)
 {
     Copy copy = { .server = server, .fed = find_fed(server, order), .to = order->server };
-    const ServerTable *const table = server_find_table(server, order->table);
-    PartState state = { .send = push_state, .user = &copy };
-    bool ok = true;
 
     if (copy.fed == NULL)
         return false;
-    state.shard = table->parts[order->part].shard;
-    if (!part_state_init(&state))
+    if (!push_image(&copy, order)) {
+        copy.is_starved = false; /* if this is not sent, what has come is dropped by the next map */
+        push_mark(&copy, order->map, FEED_GIVEN_UP);
+        post_office_flush(server->office);
         return false;
-    push_mark(&copy, order->map, FEED_COPY);
-    (void)part_state_send(&state, NULL);
-    part_state_clear(&state);
-    push_had(&copy, 0, copy.fed->had);
-    for (guint i = 0; i < server->bindings->len && ok; i++) {
-        const Binding *const binding = &g_array_index(server->bindings, Binding, i);
-
-        if (binding->table == order->table && binding->parts[order->part].model != NULL)
-            ok = copy_task(&copy, binding, &binding->parts[order->part]);
     }
-    if (!ok) /* what has been sent is dropped with the next map, or the table */
-        return false;
-    push_mark(&copy, order->map, FEED_COPIED);
     post_office_flush(server->office);
     return replica_feed_add_copy(&copy.fed->feed, order->server, order->map);
 }

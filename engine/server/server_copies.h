@@ -11,7 +11,8 @@
  * map. Nothing if the part's primary is not here. */
 void server_order_copies(Server *server, const PartPlace *place);
 
-/* Begins the next copy if the one before has ended. To be called after what may end one. */
+/* Begins the next copy if the one before has ended. To be called after what may end one. The whole
+ * part is read and packed in this call. */
 void server_make_copies(Server *server);
 
 /* Makes no more of them. Replicas that are half made are dropped with the next map. */

@@ -183,8 +183,8 @@ void server_take_position(Server *server, Message *message)
 
 /* ---- inputs ---- */
 
-void server_push_input(Server *server, const FedPart *fed, uint32_t replica, Message *input,
-                       uint8_t kind)
+bool server_try_push_input(Server *server, const FedPart *fed, uint32_t replica, Message *input,
+                           uint8_t kind)
 {
     PostOffice *const office = server->office;
 
@@ -195,10 +195,23 @@ void server_push_input(Server *server, const FedPart *fed, uint32_t replica, Mes
     input->node = office->self;
     input->server = replica;
     if (!post_office_push(office, input))
-        g_error("no memory to pass an input on to server %u, which has a replica of a part; "
-                "the node ends here",
-                replica);
+        return false;
     network_flush_soon(office->network, office->servers[replica].node);
+    return true;
+}
+
+static void end_node(uint32_t replica)
+{
+    g_error("no memory to pass an input on to server %u, which has a replica of a part; the node "
+            "ends here",
+            replica);
+}
+
+void server_push_input(Server *server, const FedPart *fed, uint32_t replica, Message *input,
+                       uint8_t kind)
+{
+    if (!server_try_push_input(server, fed, replica, input, kind))
+        end_node(replica);
 }
 
 /* What a worker of this node has sent to a part of this node has no number. It is not sent again:
@@ -322,7 +335,7 @@ void server_feed_past_models(Server *server, FedPart *fed, RubatoShard *shard,
     feed_pieces(server, fed, shard, &of_node, message->kind, apply, &to);
 }
 
-void server_feed_task_to(Server *server, const FedPart *fed, uint32_t replica, const Binding *task)
+bool server_feed_task_to(Server *server, const FedPart *fed, uint32_t replica, const Binding *task)
 {
     Message input = { .epoch = task->epoch,
                       .row_bytes = sizeof *task->workers_of,
@@ -330,14 +343,15 @@ void server_feed_task_to(Server *server, const FedPart *fed, uint32_t replica, c
                                    .keys = { .n = task->n_nodes },
                                    .input = task->workers_of } };
 
-    server_push_input(server, fed, replica, &input, FEED_TASK);
+    return server_try_push_input(server, fed, replica, &input, FEED_TASK);
 }
 
 void server_feed_task(Server *server, const FedPart *fed, const Binding *task)
 {
     for (uint32_t i = 0; i < fed->feed.n_replicas; i++)
-        if (fed->feed.replicas[i].made > 0)
-            server_feed_task_to(server, fed, fed->feed.replicas[i].server, task);
+        if (fed->feed.replicas[i].made > 0 &&
+            !server_feed_task_to(server, fed, fed->feed.replicas[i].server, task))
+            end_node(fed->feed.replicas[i].server);
 }
 
 /* ---- the end of a task, of a table, of the run ---- */

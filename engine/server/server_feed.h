@@ -38,13 +38,18 @@ void server_answer_fed(Server *server, FedPart *fed, Message *message, CallStatu
 /* As server_empty_outbox. */
 void server_empty_fed(Server *server, const BoundPart *part);
 
-/* Sends an input, or what makes a replica, to one replica: behind all that it was sent before. A
- * node without memory for that ends. input->number is set. */
+/* Sends an input, or what makes a replica, to one replica: behind all that it was sent before.
+ * input->number is set. False: there is no memory. */
+bool server_try_push_input(Server *server, const FedPart *fed, uint32_t replica, Message *input,
+                           uint8_t kind);
+
+/* The same. A node without memory for it ends. */
 void server_push_input(Server *server, const FedPart *fed, uint32_t replica, Message *input,
                        uint8_t kind);
 
-/* Tells a task to a replica, or to all that do not see tasks begin by themselves. */
-void server_feed_task_to(Server *server, const FedPart *fed, uint32_t replica, const Binding *task);
+/* Tells a task to a replica (false: there is no memory), or to all that do not see tasks begin by
+ * themselves (without memory the node ends). */
+bool server_feed_task_to(Server *server, const FedPart *fed, uint32_t replica, const Binding *task);
 void server_feed_task(Server *server, const FedPart *fed, const Binding *task);
 
 /* The inputs of a part in a task: each goes to the replicas and to the model. An Add, or the Add of

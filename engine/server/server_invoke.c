@@ -54,14 +54,42 @@ static void free_message(Message *message)
     g_free(message);
 }
 
-void servers_post_end_feeds(Server *servers, uint32_t n)
+/* For which nobody waits. */
+static void post_all(Server *servers, uint32_t n, void (*invoked)(Message *message, void *server))
 {
     for (uint32_t i = 0; i < n; i++) {
         Message *message = g_new0(Message, 1);
 
-        *message = (Message){ .kind = MESSAGE_INVOKE, .invoke = end_feeds, .end = free_message };
+        *message = (Message){ .kind = MESSAGE_INVOKE, .invoke = invoked, .end = free_message };
         actor_post(&servers[i].actor, message);
     }
+}
+
+void servers_post_end_feeds(Server *servers, uint32_t n)
+{
+    post_all(servers, n, end_feeds);
+}
+
+static void make_copies(Message *message, void *server)
+{
+    (void)message;
+    server_make_copies(server);
+}
+
+void servers_post_copies(Server *servers, uint32_t n)
+{
+    post_all(servers, n, make_copies);
+}
+
+static void drop_table(Server *server, void *data)
+{
+    server_drop_table(server, *(const uint32_t *)data);
+}
+
+void servers_drop_table(Server *servers, uint32_t n, uint32_t table)
+{
+    servers_run(servers, n, drop_table, &table);
+    servers_post_copies(servers, n); /* the present one may have been of a part of it */
 }
 
 void servers_run(Server *servers, uint32_t n, void (*function)(Server *server, void *data),

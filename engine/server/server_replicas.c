@@ -181,17 +181,25 @@ static bool more_follow(const Server *server, const Replica *replica)
            next->table == replica->table && next->part == replica->part && next->number != 0;
 }
 
-void server_tell_position(const Server *server, const Replica *replica)
+void server_tell_primary(const Server *server, const Message *about, uint32_t primary,
+                         uint64_t made, uint64_t number)
 {
     const Message position = { .kind = MESSAGE_POSITION,
-                               .table = replica->table,
-                               .part = replica->part,
-                               .server = replica->primary,
-                               .number = replica->position,
-                               .request = { .worker = server->number, .clock = replica->made } };
+                               .table = about->table,
+                               .part = about->part,
+                               .server = primary,
+                               .number = number,
+                               .request = { .worker = server->number, .clock = made } };
 
     if (!post_office_push(server->office, &position))
         g_error("no memory for a message without keys or rows; the node ends here");
+}
+
+void server_tell_position(const Server *server, const Replica *replica)
+{
+    const Message about = { .table = replica->table, .part = replica->part };
+
+    server_tell_primary(server, &about, replica->primary, replica->made, replica->position);
 }
 
 void server_take_input(Server *server, Message *message)

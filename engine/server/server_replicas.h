@@ -61,6 +61,11 @@ void server_take_input(Server *server, Message *message);
 /* Tells the primary up to which input the replica has had all. */
 void server_tell_position(const Server *server, const Replica *replica);
 
+/* Tells it a number of the part that a message is about: a position, or one that is none. `made` is
+ * that of the replica. */
+void server_tell_primary(const Server *server, const Message *about, uint32_t primary,
+                         uint64_t made, uint64_t number);
+
 /* As server_find_work, for a MESSAGE_FEED. */
 size_t server_find_input_work(const Server *server, const Message *message);
 

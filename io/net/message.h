@@ -81,12 +81,13 @@ enum {
  * `number`; with a map. FEED_TASK: a task has begun, with as many workers as the request's worker
  * says; for each node, the number of its workers. FEED_HAD: the last sequence numbers of senders
  * number keys.first and so on. FEED_COPIED: the image ends; with a map. FEED_WHOLE: answers wait
- * for it from here on. */
+ * for it from here on. FEED_GIVEN_UP: there was no memory to send the image; with a map. */
 #define FEED_COPY 254
 #define FEED_TASK 253
 #define FEED_HAD 252
 #define FEED_COPIED 251
 #define FEED_WHOLE 250
+#define FEED_GIVEN_UP 249
 
 /* The number of a MESSAGE_POSITION of a replica that cannot be made. */
 #define POSITION_GIVEN_UP UINT64_MAX

@@ -1,0 +1,57 @@
+/* Servers of four nodes, driven by hand: the test handles each message itself, as the owner, and
+ * decides which of those between servers arrive. There are no threads, and no network.
+ *
+ * Two tables have one part each, with two replicas. Their first primaries were on node 3, which is
+ * lost. So the primary of each is server 0, with replicas on servers 1 and 2, to which it tells the
+ * tasks that begin.
+ *
+ * A test that uses it is linked with wraps of post_office_push and network_flush_soon. One world at
+ * a time.
+ *
+ * Threads: the test's. */
+#ifndef TESTS_SUPPORT_ENGINE_REPLICA_WORLD_H
+#define TESTS_SUPPORT_ENGINE_REPLICA_WORLD_H
+
+#include "engine/server/server_feed.h"
+#include "engine/server/server_promote.h"
+#include "engine/server/server_replicas.h"
+
+enum { WORLD_NODES = 4, WORLD_KEYS = 8, WORLD_TABLES = 2, WORLD_EPOCH = 1 };
+
+void replica_world_begin(const char *model);
+void replica_world_end(void);
+
+Server *replica_world_server(uint32_t number);
+
+/* Of table 0. */
+Replica *replica_world_replica(uint32_t server);
+FedPart *replica_world_fed(uint32_t server);
+
+/* An empty one. (transfer full) */
+RubatoShard *replica_world_shard(void);
+
+/* The server handles what others have sent to it, and what it sends to itself; each is
+ * acknowledged. */
+void replica_world_deliver(uint32_t to);
+
+/* What others have sent to it does not arrive. */
+void replica_world_lose_letters(uint32_t to);
+
+/* Whether something of the kind, and about the table, is under way to a server. */
+bool replica_world_is_sent(uint32_t to, uint32_t table, uint8_t fed_kind);
+
+/* There is no memory to send the message that is sent after n others. Returns whether it was; -1
+ * for n: there is memory again. */
+bool replica_world_starve(int n);
+
+/* The server learns where the part of the table is from now on. */
+void replica_world_place(uint32_t server, uint32_t table, uint32_t map, uint32_t primary,
+                         const uint32_t *replicas, uint32_t n);
+
+/* A worker each on nodes 1 and 2. */
+void replica_world_begin_task(uint32_t node);
+
+/* A worker of the node adds to table 0, whose primary is there. */
+void replica_world_add(uint32_t node, Call *call);
+
+#endif
