@@ -22,7 +22,8 @@ void node_hears_welcome(RubatoEngine *engine, uint32_t from, const Control *cont
         return;
     peers = g_new0(NetworkPeer, engine->n_nodes);
     for (uint32_t i = 0; i < engine->n_nodes; i++)
-        peers[i] = (NetworkPeer){ welcome->endpoints[i], welcome->incarnations[i] };
+        peers[i] = (NetworkPeer){ .endpoint = welcome->endpoints[i],
+                                  .incarnation = welcome->incarnations[i] };
     joined = network_join(engine->network, welcome->run_id, peers, &error);
     pthread_mutex_lock(&engine->lock);
     if (joined)

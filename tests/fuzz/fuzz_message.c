@@ -248,7 +248,8 @@ static GLogWriterOutput drop_log(GLogLevelFlags level, const GLogField *fields, 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static bool silenced;
-    static const NetworkPeer peers[] = { { "a", 1 }, { "b", INCARNATION } };
+    static const NetworkPeer peers[] = { { .endpoint = "a", .incarnation = 1 },
+                                         { .endpoint = "b", .incarnation = INCARNATION } };
     FakeTransport transport = { .base = { &transport_ops }, .data = data, .size = size };
     const NetworkHandler handler = { .receive = on_receive,
                                      .greeted = on_greeted,

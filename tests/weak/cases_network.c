@@ -112,7 +112,7 @@ static void close_channel(Channel *unused, unsigned linger_ms)
 {
     (void)unused;
     (void)linger_ms;
-    weak_expect(!acknowledges || network->peers[PEER]->sender.first == NULL);
+    weak_expect(!acknowledges || network_peer(network, PEER)->sender.first == NULL);
     sent.is_closed = true;
 }
 
@@ -358,7 +358,7 @@ static void three_senders(void)
 
 static void *consume(void *unused)
 {
-    Peer *const peer = network->peers[PEER];
+    Peer *const peer = network_peer(network, PEER);
 
     (void)unused;
     atomic_fetch_add_explicit(&peer->consumed, 1, memory_order_relaxed);
@@ -488,6 +488,29 @@ static void joined(void)
     const unsigned other = weak_start("other", ask_for_peer, NULL);
     join();
     weak_join(other);
+    end();
+}
+
+static void *send_to_whoever_is_there(void *unused)
+{
+    (void)unused;
+    while (network_peer_state(network, PEER) == NETWORK_PEER_FORGOTTEN)
+        weak_yield();
+    network_send(network, PEER, make(0, 0)); /* to the other process: nothing of it is dropped */
+    return NULL;
+}
+
+static void replaced(void)
+{
+    const NetworkPeer other_process = { .endpoint = "list://", .incarnation = INCARNATION + 1 };
+
+    begin();
+    network_forget(network, PEER);
+    sent.is_closed = false;
+    const unsigned other = weak_start("other", send_to_whoever_is_there, NULL);
+    weak_expect(network_replace(network, PEER, &other_process, NULL));
+    weak_join(other);
+    weak_expect(sent.n_messages[0] == 1);
     end();
 }
 
@@ -703,6 +726,7 @@ const WeakCase network_cases[] = {
     { "network_flushed_later", flushed_later },
     { "network_woken", woken },
     { "network_joined", joined },
+    { "network_replaced", replaced },
     { "network_room", room },
     { "network_stopped", stopped },
     { "network_stopped_while_sending", stopped_while_sending },

@@ -1,4 +1,4 @@
-/* The network's life: opening, joining, stopping. network_private.h lists its other files.
+/* The network's life: opening, starting, stopping. network_private.h lists its other files.
  *
  * Threads: told in network.h. */
 #include <assert.h>
@@ -242,13 +242,12 @@ void network_wake(Network *network)
     network_wake_io_thread(network);
 }
 
+/* Also those whose place others have taken: a thread may have pushed frames for them since. */
 static void close_peers(Network *network)
 {
-    for (uint32_t i = 0; i < network->n_nodes; i++) {
-        Peer *const peer = network_peer(network, i);
-        if (peer != NULL)
+    for (uint32_t i = 0; i < network->n_nodes; i++)
+        for (Peer *peer = network_peer(network, i); peer != NULL; peer = peer->former)
             peer_close(peer, LINGER_MS);
-    }
 }
 
 void network_stop(Network *network)
@@ -271,15 +270,6 @@ void network_stop(Network *network)
     close_peers(network);
 }
 
-static void free_peers(Network *network)
-{
-    if (network->peers == NULL)
-        return;
-    for (uint32_t i = 0; i < network->n_nodes; i++)
-        free(network->peers[i]);
-    g_free(network->peers);
-}
-
 void network_free(Network *network)
 {
     if (network == NULL)
@@ -295,7 +285,7 @@ void network_free(Network *network)
         if (fds[i] != -1)
             close(fds[i]);
     g_free(network->wanted);
-    free_peers(network);
+    network_free_peers(network);
     for (size_t i = 0; i < network->n_endpoints; i++)
         g_free(network->endpoints[i]);
     g_free(network->endpoints);
@@ -312,121 +302,4 @@ const char *network_endpoint(const Network *network, size_t i)
 {
     assert(i < network->n_endpoints);
     return network->endpoints[i];
-}
-
-/* ---- joining ---- */
-
-/* Whether links may go to this address. */
-static bool is_usable(const Network *network, Transport *transport, const char *endpoint)
-{
-    return (network->wanted == NULL || strcmp(network->wanted, transport->ops->name) == 0) &&
-           (transport->ops->reaches == NULL || transport->ops->reaches(transport, endpoint));
-}
-
-Channel *network_connect(Network *network, Transport *transport, const char *endpoint,
-                         const ChannelTarget *target, GError **error)
-{
-    Channel *const channel = transport->ops->connect(transport, endpoint, target, error);
-
-    if (channel == NULL || network->faults == NULL)
-        return channel;
-    /* relaxed: a number of its own is all that a channel wants */
-    const uint32_t number = atomic_fetch_add_explicit(&network->n_faulty, 1, memory_order_relaxed);
-    return faulty_channel_new(channel, network->faults, network->self, target->node, number);
-}
-
-/* A channel to the last of several addresses that can be used. */
-static Channel *connect_nearest(Network *network, const char *endpoints,
-                                const ChannelTarget *target, const TransportOps **transport_ops,
-                                GError **error)
-{
-    g_auto(GStrv) words = g_strsplit(endpoints, ",", -1);
-    const guint n = g_strv_length(words);
-
-    for (guint i = n; i-- > 0;) {
-        Transport *const transport =
-            network_find_transport(network, words[i], i == 0 ? error : NULL);
-        if (transport != NULL && is_usable(network, transport, words[i])) {
-            *transport_ops = transport->ops;
-            return network_connect(network, transport, words[i], target, error);
-        }
-        if (i == 0 && transport == NULL)
-            return NULL;
-    }
-    g_set_error(
-        error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
-        "the node at %s cannot be reached by the transport \"%s\": it is on another host, or "
-        "has no such address",
-        endpoints, network->wanted != NULL ? network->wanted : "nearest");
-    return NULL;
-}
-
-static Peer *peer_new(Network *network, uint32_t number, const NetworkPeer *told, GError **error)
-{
-    const TransportOps *transport = NULL;
-    const ChannelTarget target = { .node = number, .incarnation = told->incarnation };
-    Channel *const channel = connect_nearest(network, told->endpoint, &target, &transport, error);
-
-    if (channel == NULL)
-        return NULL;
-    /* g_malloc does not align to cache lines. */
-    Peer *const peer = aligned_alloc(_Alignof(Peer), sizeof *peer);
-    if (peer == NULL) {
-        channel->ops->close(channel, 0);
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "no memory for the link to %s",
-                    told->endpoint);
-        return NULL;
-    }
-    memset(peer, 0, sizeof *peer);
-    peer->network = network;
-    peer->number = number;
-    peer->incarnation = told->incarnation;
-    peer->transport = transport;
-    peer->channel = channel;
-    atomic_init(&peer->state, NETWORK_PEER_CONNECTING);
-    atomic_init(&peer->heard_ms, network_now_ms());
-    atomic_init(&peer->advanced_ms, network_now_ms());
-    peer->acked_ms = network_now_ms();
-    atomic_init(&peer->resend_at, LINK_NEVER);
-    atomic_init(&peer->high_ms, INT64_MIN / 2);
-    send_queue_init(&peer->frames);
-    link_sender_init(&peer->sender, network->resend_ms, network->out_bytes);
-    return peer;
-}
-
-bool network_join(Network *network, uint64_t run_id, const NetworkPeer *peers, GError **error)
-{
-    uint32_t linked = 0;
-
-    assert(network->peers == NULL);
-    network->run_id = run_id;
-    network->peers = g_new0(Peer *, network->n_nodes);
-    for (uint32_t i = 0; i < network->n_nodes; i++) {
-        if (i == network->self)
-            continue;
-        network->peers[i] = peer_new(network, i, &peers[i], error);
-        if (network->peers[i] == NULL)
-            goto close_channels;
-        for (size_t k = 0; k < network->n_transports; k++)
-            if (network->transports[k]->ops == network->peers[i]->transport)
-                linked |= UINT32_C(1) << k;
-    }
-    atomic_store_explicit(&network->linked, linked, memory_order_relaxed);
-    /* Release: pairs with network_peer. */
-    atomic_store_explicit(&network->joined, true, memory_order_release);
-    /* Those who joined earlier may have sent what we, not knowing them, have dropped. */
-    for (uint32_t i = 0; i < network->n_nodes; i++)
-        if (i != network->self) {
-            peer_set_pending(network->peers[i], PENDING_AGAIN);
-            peer_flush(network->peers[i]);
-        }
-    return true;
-
-close_channels:
-    for (uint32_t i = 0; i < network->n_nodes; i++)
-        if (network->peers[i] != NULL)
-            peer_close(network->peers[i], /* linger_ms= */ 0);
-    free_peers(network);
-    network->peers = NULL;
-    return false;
 }

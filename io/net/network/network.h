@@ -125,8 +125,13 @@ typedef struct {
 } NetworkConfig;
 
 typedef struct {
-    const char *endpoint; /* or several, separated by commas, the widest reach first */
+    const char *endpoint; /* or several, separated by commas, the widest reach first; NULL: the node
+                           * is lost already, as after network_forget */
     uint64_t incarnation;
+
+    /* What network_pushed and network_handed begin with for this pair of processes, the same on
+     * both: 0, or what no earlier pair of these two nodes can reach. */
+    uint64_t counted_from;
 } NetworkPeer;
 
 /* The state of a peer's connection when the I/O thread last looked. */
@@ -188,6 +193,12 @@ bool network_answer(Network *network, uint64_t asker, GVariant *body, GError **e
  * have and that reaches the other. peers has n_nodes entries; this node's own is ignored. Call it
  * once only. False if an endpoint makes no sense, or none can be reached; then no link exists. */
 bool network_join(Network *network, uint64_t run_id, const NetworkPeer *peers, GError **error);
+
+/* Another process has taken the place of a node that was forgotten: opens a link to it. When this
+ * returns, nothing more of the earlier process is handed over: its packets are a stranger's. What a
+ * thread pushes that does not see the new link yet is dropped. False as network_join: then the node
+ * stays forgotten. One thread at a time, and not in the handler's calls. */
+bool network_replace(Network *network, uint32_t node, const NetworkPeer *peer, GError **error);
 
 /* A frame for network_push, whose memory is reused. As frame_new. (transfer full) */
 Frame *network_new_frame(Network *network, const WireHeader *header);

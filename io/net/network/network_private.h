@@ -1,6 +1,7 @@
 /* The network from inside: what its files share.
  *
- *   network.c           its life: opening, joining, stopping
+ *   network.c           its life: opening, starting, stopping
+ *   network_join.c      the links to the other nodes
  *   network_greeting.c  greetings before nodes are joined, and their answers
  *   network_send.c      queues, packets that leave, room in the window
  *   network_receive.c   packets that come: checked, handed over
@@ -35,12 +36,15 @@ enum {
     PENDING_REVOKE = 64,  /* read no values of callers any more (direct_write.h) */
 };
 
-typedef struct {
+typedef struct Peer Peer;
+
+struct Peer {
     /* immutable */
     _Alignas(64) Network *network;
     uint32_t number;
     uint64_t incarnation;
     const TransportOps *transport;
+    Peer *former; /* of the lost process whose place this one has taken; NULL: none */
 
     /* any thread */
     _Alignas(64) _Atomic(Frame *) queue; /* the newest frame first */
@@ -94,7 +98,7 @@ typedef struct {
     /* I/O thread only */
     uint64_t acked;   /* its acknowledgement when this thread last looked */
     int64_t acked_ms; /* when it last grew, or there was nothing to acknowledge */
-} Peer;
+};
 
 /* An answer to a greeting. */
 typedef struct {
@@ -155,7 +159,8 @@ struct Network {
     /* immutable once joined is true: released by network_join, acquired by each reader */
     _Atomic bool joined;
     uint64_t run_id;
-    Peer **peers; /* by node number; NULL for this node */
+    /* By node number; NULL for this node. network_replace alone changes one later. */
+    _Atomic(Peer *) *peers;
 
     /* any thread */
     _Atomic bool woken;
@@ -222,7 +227,8 @@ static inline Peer *network_peer(const Network *network, uint32_t node)
     /* Acquire: pairs with network_join's release, so that what it set up is seen. */
     if (!atomic_load_explicit(&network->joined, memory_order_acquire) || node >= network->n_nodes)
         return NULL;
-    return network->peers[node];
+    /* Acquire: pairs with network_replace's release, in the same way. */
+    return atomic_load_explicit(&network->peers[node], memory_order_acquire);
 }
 
 /* network.c */
@@ -230,12 +236,17 @@ static inline Peer *network_peer(const Network *network, uint32_t node)
 /* The opened transport of an address; NULL with an error if it is not open. */
 Transport *network_find_transport(const Network *network, const char *endpoint, GError **error);
 
+/* Makes the I/O thread go through its loop once more. Any thread. */
+void network_wake_io_thread(Network *network);
+
+/* network_join.c */
+
+/* Frees the peers, which are closed. Owner. */
+void network_free_peers(Network *network);
+
 /* A channel of the transport, with the network's faults. NULL with an error. (transfer full) */
 Channel *network_connect(Network *network, Transport *transport, const char *endpoint,
                          const ChannelTarget *target, GError **error);
-
-/* Makes the I/O thread go through its loop once more. Any thread. */
-void network_wake_io_thread(Network *network);
 
 /* network_send.c */
 

@@ -69,6 +69,18 @@ static uint64_t read_count(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+static void add_peer(NetworkStats *sum, const Peer *peer)
+{
+    sum->packets_sent += read_count(&peer->n_packets_sent);
+    sum->bytes_sent += read_count(&peer->n_bytes_sent);
+    sum->acks_sent += read_count(&peer->n_acks_sent);
+    sum->packets_resent += read_count(&peer->n_resent);
+    sum->unacked_packets += read_count(&peer->kept_packets);
+    sum->unacked_bytes += read_count(&peer->kept_bytes);
+    for (size_t kind = 0; kind < MESSAGE_N_WIRE_KINDS; kind++)
+        sum->messages_sent[kind] += read_count(&peer->n_messages_sent[kind]);
+}
+
 void network_stats(const Network *network, NetworkStats *stats)
 {
     NetworkStats sum = {
@@ -84,18 +96,8 @@ void network_stats(const Network *network, NetworkStats *stats)
 
     for (size_t kind = 0; kind < MESSAGE_N_WIRE_KINDS; kind++)
         sum.messages_received[kind] = read_count(&network->n_messages_received[kind]);
-    for (uint32_t i = 0; i < network->n_nodes; i++) {
-        const Peer *const peer = network_peer(network, i);
-        if (peer == NULL)
-            continue;
-        sum.packets_sent += read_count(&peer->n_packets_sent);
-        sum.bytes_sent += read_count(&peer->n_bytes_sent);
-        sum.acks_sent += read_count(&peer->n_acks_sent);
-        sum.packets_resent += read_count(&peer->n_resent);
-        sum.unacked_packets += read_count(&peer->kept_packets);
-        sum.unacked_bytes += read_count(&peer->kept_bytes);
-        for (size_t kind = 0; kind < MESSAGE_N_WIRE_KINDS; kind++)
-            sum.messages_sent[kind] += read_count(&peer->n_messages_sent[kind]);
-    }
+    for (uint32_t i = 0; i < network->n_nodes; i++)
+        for (const Peer *peer = network_peer(network, i); peer != NULL; peer = peer->former)
+            add_peer(&sum, peer);
     *stats = sum;
 }

@@ -117,7 +117,8 @@ Station *station_new(uint32_t self, uint32_t n_nodes, const NetworkConfig *confi
 
     all.self = self;
     all.n_nodes = n_nodes;
-    all.incarnation = STATION_INCARNATION(self);
+    if (all.incarnation == 0)
+        all.incarnation = STATION_INCARNATION(self);
     if (all.n_bind_endpoints == 0) {
         all.bind_endpoints = any;
         all.n_bind_endpoints = 1;

@@ -39,8 +39,8 @@ typedef struct {
 } Station;
 
 /* Opens and starts the network of node `self` of n_nodes. If the config has no endpoint, it binds
- * any free port of the loopback, or an address of the transport that RUBATO_TEST_TRANSPORT names. A
- * failure ends the test. */
+ * any free port of the loopback, or an address of the transport that RUBATO_TEST_TRANSPORT names.
+ * Without an incarnation it has STATION_INCARNATION(self). A failure ends the test. */
 Station *station_new(uint32_t self, uint32_t n_nodes, const NetworkConfig *config);
 
 /* Stops its network and frees messages that nobody took. */

@@ -396,7 +396,9 @@ END_TEST
 START_TEST(endpoint_that_makes_no_sense_opens_no_link)
 {
     Station *const station = station_new(0, 3, NULL);
-    const NetworkPeer peers[] = { { NULL, 0 }, { "tcp://127.0.0.1:1", 1 }, { "mars", 2 } };
+    const NetworkPeer peers[] = { { 0 },
+                                  { .endpoint = "tcp://127.0.0.1:1", .incarnation = 1 },
+                                  { .endpoint = "mars", .incarnation = 2 } };
     GError *error = NULL;
 
     ck_assert(!network_join(station->network, 1, peers, &error));

@@ -36,7 +36,8 @@ static Scene open_scene(const RunSecret *secret, uint64_t incarnation)
     GError *error = NULL;
     Scene scene = { .victim = station_new(1, 2, &config) };
     /* Nobody listens there. */
-    const NetworkPeer peers[] = { { "tcp://127.0.0.1:1", STATION_INCARNATION(0) },
+    const NetworkPeer peers[] = { { .endpoint = "tcp://127.0.0.1:1",
+                                    .incarnation = STATION_INCARNATION(0) },
                                   station_peer(scene.victim, 1) };
     const char *const endpoint = network_endpoint(scene.victim->network, 0);
     const struct sockaddr_in address = { .sin_family = AF_INET,

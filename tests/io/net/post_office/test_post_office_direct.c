@@ -273,18 +273,21 @@ static void asker_init(Asker *asker, bool encrypts)
                                      .begin_direct = begin_direct,
                                      .end_direct = end_direct,
                                      .tick = tick };
+    NetworkConfig of_other = config;
     NetworkPeer peers[2] = { { 0 } };
     GError *error = NULL;
 
+    of_other.incarnation = 0; /* a station's own */
     atomic_init(&asker->n_begun, 0);
     atomic_init(&asker->n_ended, 0);
     post_office_init(&asker->office, 1, 2, ids, servers_of, &FLOW_SIZES_USUAL);
-    asker->other = station_new(0, 2, &config);
+    asker->other = station_new(0, 2, &of_other);
     asker->network = asker->office.network = network_new(&config, &handler, asker, &error);
     ck_assert_ptr_nonnull(asker->network);
     ck_assert(network_start(asker->network, &error));
     peers[0] = station_peer(asker->other, 0);
-    peers[1] = (NetworkPeer){ network_endpoint(asker->network, 0), STATION_INCARNATION(1) };
+    peers[1] = (NetworkPeer){ .endpoint = network_endpoint(asker->network, 0),
+                              .incarnation = STATION_INCARNATION(1) };
     ck_assert(network_join(asker->network, STATION_RUN_ID, peers, &error));
     ck_assert(network_join(asker->other->network, STATION_RUN_ID, peers, &error));
 }
