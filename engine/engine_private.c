@@ -8,6 +8,9 @@
 #include "io/net/caller.h"
 #include "io/net/monotonic.h"
 
+/* How long the end of the run may go unnoticed. */
+#define LOOK_MS 50
+
 char *engine_node_text(const RubatoEngine *engine, uint32_t number)
 {
     return g_strdup_printf("node %u (%s)", engine->node_ids[number], engine->node_names[number]);
@@ -30,6 +33,25 @@ void engine_note_loss(RubatoEngine *engine, uint32_t number, const char *text)
 void engine_wait_changed(RubatoEngine *engine, uint32_t ms)
 {
     monotonic_wait(&engine->changed, &engine->lock, monotonic_ms() + ms);
+}
+
+uint64_t engine_call_under_way(RubatoEngine *engine)
+{
+    uint64_t call;
+
+    pthread_mutex_lock(&engine->lock);
+    call = engine->call.stage >= CALL_STAGE_GO ? engine->call.number : 0;
+    pthread_mutex_unlock(&engine->lock);
+    return call;
+}
+
+void engine_await_call(RubatoEngine *engine, uint64_t call)
+{
+    pthread_mutex_lock(&engine->lock);
+    while (call != 0 && engine->call.number == call && engine->call.stage != CALL_STAGE_NONE &&
+           !engine->scheduler_lost)
+        engine_wait_changed(engine, LOOK_MS);
+    pthread_mutex_unlock(&engine->lock);
 }
 
 Table *engine_find_table(RubatoEngine *engine, const char *name, GError **error)

@@ -136,7 +136,6 @@ struct RubatoEngine {
 
     DispatchTimes times;
 
-    _Atomic bool goes_on; /* a table has had replicas: the run may go on without a lost node */
     _Atomic uint64_t n_new_replicas; /* of all nodes: see RubatoEngineStats */
     _Atomic bool broken; /* a node is lost, or a signal ended the run: no more requests */
 
@@ -216,6 +215,13 @@ char *engine_node_text(const RubatoEngine *engine, uint32_t number);
 
 /* Waits on `changed` for ms at most; the lock is held. */
 void engine_wait_changed(RubatoEngine *engine, uint32_t ms);
+
+/* The collective call that all nodes do their part of: it may make a table, or drop one. A step of
+ * the scheduler that comes meanwhile waits for its end. 0: there is none. */
+uint64_t engine_call_under_way(RubatoEngine *engine);
+
+/* Waits for the end of that call, or of the run. */
+void engine_await_call(RubatoEngine *engine, uint64_t call);
 
 /* ---- engine_replicas.c ---- */
 

@@ -18,9 +18,6 @@
 #include "engine/task/task_run.h"
 #include "models/shard/shard.h"
 
-/* How long the end of the run may go unnoticed. */
-#define LOOK_MS 50
-
 typedef struct {
     Message message; /* first: the thread finds the step by it */
     RubatoEngine *engine;
@@ -46,17 +43,6 @@ static GPtrArray *list_tables(RubatoEngine *engine, bool all)
 }
 
 /* ---- CLOSE ---- */
-
-/* A collective call that all nodes do their part of, since before the loss: it may make a table, or
- * drop one. It ends, because no node waits for the recovery in it. */
-static void await_call(RubatoEngine *engine, uint64_t call)
-{
-    pthread_mutex_lock(&engine->lock);
-    while (call != 0 && engine->call.number == call && engine->call.stage != CALL_STAGE_NONE &&
-           !engine->scheduler_lost)
-        engine_wait_changed(engine, LOOK_MS);
-    pthread_mutex_unlock(&engine->lock);
-}
 
 typedef struct {
     const GPtrArray *tables;
@@ -107,7 +93,7 @@ static void close_step(RubatoEngine *engine, const ControlRecover *recover, uint
     g_autoptr(GPtrArray) all = NULL;
     Listing listing = { .lost = recover->node, .text = text, .lock = PTHREAD_MUTEX_INITIALIZER };
 
-    await_call(engine, call);
+    engine_await_call(engine, call); /* it ends: no node waits for the recovery in it */
     tables = list_tables(engine, /* all= */ false);
     for (guint i = 0; i < tables->len; i++) /* after a second loss they are closed already */
         part_map_close(((Table *)g_ptr_array_index(tables, i))->map);
@@ -217,12 +203,28 @@ static char *describe_moved(const RubatoEngine *engine, const GPtrArray *tables,
     return g_string_free(text, FALSE);
 }
 
+/* Parts have the replicas that the lines say. */
+static void renew_replicas(const RubatoEngine *engine, const GPtrArray *tables, const char *lines)
+{
+    PlaceSet set;
+    guint at;
+
+    while (place_text_read_set(&lines, &set)) {
+        const Table *const table =
+            find_table(tables, set.table, &at) ? g_ptr_array_index((GPtrArray *)tables, at) : NULL;
+
+        if (table != NULL && can_be(engine, table, &set))
+            part_map_replace_replicas(table->map, set.part, set.n - 1, set.servers + 1);
+    }
+}
+
 static void open_step(RubatoEngine *engine, const ControlRecover *recover, GString *plan)
 {
     g_autoptr(GPtrArray) tables = list_tables(engine, /* all= */ false);
     g_autofree uint32_t *moved = g_new0(uint32_t, (size_t)tables->len * engine->n_nodes + 1);
 
     send_again(engine, tables, recover->lines, moved);
+    renew_replicas(engine, tables, recover->lines);
     g_autofree char *places = describe_moved(engine, tables, moved);
     for (guint i = 0; i < tables->len; i++)
         part_map_renumber(((Table *)g_ptr_array_index(tables, i))->map, recover->map);
@@ -293,17 +295,8 @@ static void expect_replicas(Server *server, void *data)
 static void expect_step(RubatoEngine *engine, const ControlRecover *recover)
 {
     g_autoptr(GPtrArray) tables = list_tables(engine, /* all= */ false);
-    const char *lines = recover->lines;
-    PlaceSet set;
-    guint at;
 
-    while (place_text_read_set(&lines, &set)) {
-        const Table *const table =
-            find_table(tables, set.table, &at) ? g_ptr_array_index(tables, at) : NULL;
-
-        if (table != NULL && can_be(engine, table, &set))
-            part_map_replace_replicas(table->map, set.part, set.n - 1, set.servers + 1);
-    }
+    renew_replicas(engine, tables, recover->lines);
     servers_run(engine->servers, engine->n_servers, expect_replicas,
                 &(Expecting){ engine, tables, recover });
 }
@@ -385,10 +378,7 @@ void engine_recover(RubatoEngine *engine, const Control *control)
     control_copy(&step->control, control);
     if (control->recover.step == CONTROL_RECOVER_CLOSE) {
         servers_post_leave(engine->servers, engine->n_servers, control->recover.node);
-        pthread_mutex_lock(&engine->lock);
-        if (engine->call.stage >= CALL_STAGE_GO)
-            step->call = engine->call.number;
-        pthread_mutex_unlock(&engine->lock);
+        step->call = engine_call_under_way(engine);
     }
     actor_post(&engine->part_steps, &step->message);
 }

@@ -26,7 +26,6 @@ bool engine_check_replicas(const RubatoEngine *engine, const RubatoTableSpec *sp
  * found at a tick. */
 void engine_prepare_replicas(RubatoEngine *engine)
 {
-    atomic_store_explicit(&engine->goes_on, true, memory_order_relaxed);
     atomic_store_explicit(&engine->office.goes_on, true, memory_order_relaxed);
     if (engine->network != NULL)
         network_take_any(engine->network, LONGEST_TICK_MS);

@@ -183,8 +183,8 @@ static bool take_greeting(RubatoEngine *engine, const ControlMail *mail, int64_t
 static void find_ended(RubatoEngine *engine, int64_t now_ms)
 {
     /* relaxed: a loss that it misses at this tick is found at the next one */
-    const bool goes_on =
-        engine->rendezvous.welcome && atomic_load_explicit(&engine->goes_on, memory_order_relaxed);
+    const bool goes_on = engine->rendezvous.welcome &&
+                         atomic_load_explicit(&engine->office.goes_on, memory_order_relaxed);
 
     for (uint32_t i = 0; goes_on && i < engine->n_nodes; i++)
         if (i != engine->self && network_is_refused(engine->network, i))
@@ -545,7 +545,7 @@ void engine_break(RubatoEngine *engine, uint32_t code, const char *text)
     pthread_mutex_unlock(&engine->lock);
     post_office_cancel(&engine->office, POST_OFFICE_ALL_EPOCHS);
     /* relaxed: a server without parts with replicas has nothing to end */
-    if (atomic_load_explicit(&engine->goes_on, memory_order_relaxed))
+    if (atomic_load_explicit(&engine->office.goes_on, memory_order_relaxed))
         servers_post_end_feeds(engine->servers, engine->n_servers);
     services_break(engine->services, code, text);
     snapshot_asks_break(&engine->snapshot_asks, code, text);

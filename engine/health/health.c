@@ -122,7 +122,7 @@ static enum MHD_Result tell_status(Health *health, struct MHD_Connection *connec
     return result;
 }
 
-/* Waits for the end. False: who asked has gone. */
+/* Waits for the end. False: who asked has gone, or nobody can wait. */
 static bool wait_for_end(const Health *health, struct MHD_Connection *connection)
 {
     const union MHD_ConnectionInfo *const info =
@@ -131,7 +131,8 @@ static bool wait_for_end(const Health *health, struct MHD_Connection *connection
                             { .fd = info != NULL ? info->connect_fd : -1, .events = POLLRDHUP } };
 
     while (poll(fds, G_N_ELEMENTS(fds), -1) < 0)
-        ;
+        if (errno != EINTR && errno != EAGAIN)
+            return false; /* such as for lack of memory: who asked loses the connection */
     return (fds[0].revents & POLLIN) != 0;
 }
 

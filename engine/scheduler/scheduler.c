@@ -151,7 +151,8 @@ bool scheduler_hears_beat(Scheduler *scheduler, uint32_t node, const Control *be
 
 bool scheduler_hears_made(Scheduler *scheduler, uint32_t node, const Control *made)
 {
-    (void)node;
+    if (!recovery_hears_made(scheduler, node, made->made.n))
+        return false;
     scheduler_send_all(scheduler, made);
     return true;
 }

@@ -19,11 +19,11 @@
 typedef struct {
     uint32_t table, part;
     bool has_primary;
-    uint32_t primary;
+    uint32_t primary, primary_node;
     uint64_t best; /* the greatest position of a replica */
     uint32_t n_replicas;
     struct {
-        uint32_t server;
+        uint32_t server, node;
         uint64_t position;
     } replicas[PLACE_MOST_SERVERS];
 } Found;
@@ -37,6 +37,8 @@ struct Recovery {
     GHashTable *index; /* where a part is in it: by table and part */
     char *places;      /* what follows from it; once maps are open, with replicas to be made */
     int64_t since_ms;
+    uint64_t *ordered; /* by node number: replicas that it was to make, and has not told of. Those
+                        * that a later loss has prevented count */
 };
 
 Recovery *recovery_new(uint32_t n_nodes)
@@ -44,6 +46,7 @@ Recovery *recovery_new(uint32_t n_nodes)
     Recovery *recovery = g_new0(Recovery, 1);
 
     recovery->done = g_new0(bool, n_nodes);
+    recovery->ordered = g_new0(uint64_t, n_nodes);
     recovery->found = g_array_new(FALSE, FALSE, sizeof(Found));
     recovery->index = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     return recovery;
@@ -56,6 +59,7 @@ void recovery_free(Recovery *recovery)
     g_array_unref(recovery->found);
     g_hash_table_unref(recovery->index);
     g_free(recovery->done);
+    g_free(recovery->ordered);
     g_free(recovery->places);
     g_free(recovery->text);
     g_free(recovery);
@@ -126,7 +130,7 @@ static bool are_places(const char *lines)
     return true;
 }
 
-static void note_found(Recovery *recovery, const char *lines)
+static void note_found(Recovery *recovery, uint32_t node, const char *lines)
 {
     PlaceFound told;
 
@@ -136,8 +140,10 @@ static void note_found(Recovery *recovery, const char *lines)
         if (told.role == PLACE_PRIMARY) {
             part->has_primary = true;
             part->primary = told.server;
+            part->primary_node = node;
         } else if (told.role == PLACE_REPLICA && part->n_replicas < PLACE_MOST_SERVERS) {
             part->replicas[part->n_replicas].server = told.server;
+            part->replicas[part->n_replicas].node = node;
             part->replicas[part->n_replicas++].position = told.position;
             part->best = MAX(part->best, told.position);
         }
@@ -174,6 +180,44 @@ static char *choose_all(const Recovery *recovery, PlaceSet *lost)
         place_text_write_set(text, &set);
     }
     return g_string_free(text, FALSE);
+}
+
+/* ---- replicas that are made ---- */
+
+/* The node that has told of the server in CLOSE. */
+static uint32_t node_of(const Found *found, uint32_t server)
+{
+    uint32_t node = found->primary_node;
+
+    for (uint32_t i = 0; i < found->n_replicas; i++)
+        if (found->replicas[i].server == server)
+            node = found->replicas[i].node;
+    return node;
+}
+
+/* The primary of a part is to make those of the plan that the part does not have yet. */
+static void note_orders(Recovery *recovery)
+{
+    const char *lines = recovery->places;
+    PlaceSet set;
+
+    while (place_text_read_set(&lines, &set)) {
+        const Found *const found = find_part(recovery, set.table, set.part);
+        const uint32_t n_before = choose(found).n;
+
+        if (n_before > 0 && set.n > n_before)
+            recovery->ordered[node_of(found, set.servers[0])] += set.n - n_before;
+    }
+}
+
+bool recovery_hears_made(Scheduler *scheduler, uint32_t node, uint32_t n)
+{
+    uint64_t *const ordered = &scheduler->recovery->ordered[node];
+
+    if (n == 0 || n > *ordered)
+        return false;
+    *ordered -= n;
+    return true;
 }
 
 /* ---- the steps ---- */
@@ -264,12 +308,13 @@ bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *con
     if (told->step == CONTROL_RECOVER_CLOSE) {
         if (!are_readable(told->lines)) /* nothing of it counts */
             return false;
-        note_found(recovery, told->lines);
+        note_found(recovery, node, told->lines);
     }
     if (told->step == CONTROL_RECOVER_OPEN && told->lines != NULL && told->lines[0] != '\0') {
         if (node != scheduler->config.self || !are_places(told->lines))
             return false;
         recovery->places = g_strdup(told->lines);
+        note_orders(recovery);
     }
     recovery->done[node] = true;
     recovery_check(scheduler);

@@ -279,6 +279,9 @@ void recovery_free(Recovery *recovery);
 /* The node is lost, and the run goes on. */
 void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text);
 bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *control);
+
+/* A node says that it has made n replicas. False: it was not to make so many. */
+bool recovery_hears_made(Scheduler *scheduler, uint32_t node, uint32_t n);
 void recovery_check(Scheduler *scheduler);
 void recovery_add_waits(const Scheduler *scheduler, GArray *waits);
 

@@ -11,9 +11,6 @@
 #include "engine/snapshot/snapshot_files.h"
 #include "engine/snapshot/snapshot_text.h"
 
-/* How long the end of the run may go unnoticed. */
-#define LOOK_MS 50
-
 /* The present one, from CLOSE to FORGET. */
 struct LedSnapshot {
     SnapshotText text;
@@ -101,15 +98,6 @@ static bool begin(RubatoEngine *engine, const ControlSnapshot *step, GError **er
 
 /* ---- the steps ---- */
 
-static void await_call(RubatoEngine *engine, uint64_t call)
-{
-    pthread_mutex_lock(&engine->lock);
-    while (call != 0 && engine->call.number == call && engine->call.stage != CALL_STAGE_NONE &&
-           !engine->scheduler_lost)
-        engine_wait_changed(engine, LOOK_MS);
-    pthread_mutex_unlock(&engine->lock);
-}
-
 static bool perform(RubatoEngine *engine, const ControlSnapshot *step, GError **error)
 {
     if (step->step == CONTROL_STEP_FORGET) {
@@ -150,11 +138,16 @@ static void run_step(Message *message, void *actor)
     const ControlSnapshot *const step = &mail->control.snapshot;
     g_autoptr(GError) fault = NULL;
     uint64_t written = 0;
+    bool done;
 
     (void)actor;
-    await_call(engine, mail->call);
-    if (perform(engine, step, &fault) && step->step == CONTROL_STEP_COMMIT)
+    engine_await_call(engine, mail->call);
+    done = perform(engine, step, &fault);
+    if (done && step->step == CONTROL_STEP_COMMIT)
         written = engine->led->writing.number;
+    if (!done && fault == NULL) /* which the scheduler would take for success */
+        g_set_error_literal(&fault, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                            "a step of a snapshot failed, and nothing said why");
     report(engine, step, written, fault);
     control_clear(&mail->control);
     g_free(mail);
@@ -187,10 +180,7 @@ void led_snapshots_hear_step(RubatoEngine *engine, const Control *control)
     mail->message = (Message){ .kind = MESSAGE_INVOKE, .invoke = run_step };
     mail->engine = engine;
     control_copy(&mail->control, control);
-    pthread_mutex_lock(&engine->lock);
-    if (engine->call.stage >= CALL_STAGE_GO)
-        mail->call = engine->call.number;
-    pthread_mutex_unlock(&engine->lock);
+    mail->call = engine_call_under_way(engine);
     actor_post(&engine->snapshot_steps, &mail->message);
 }
 

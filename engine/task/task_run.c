@@ -151,8 +151,7 @@ void task_run_free(RubatoTaskRun *run)
     pthread_mutex_destroy(&run->lock);
     g_free(run->workers);
     g_free(run->returned);
-    if (run->fenced != NULL)
-        fence_memory_free(run->fenced);
+    fence_memory_free(run->fenced);
     g_free(run->workers_of);
     g_free(run->end_text);
     g_free(run->name);

@@ -43,6 +43,8 @@ FenceMemory *fence_memory_new(const PostOffice *office)
 
 void fence_memory_free(FenceMemory *memory)
 {
+    if (memory == NULL)
+        return;
     pthread_mutex_destroy(&memory->lock);
     g_free(memory->reached);
     g_free(memory->before);

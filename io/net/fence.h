@@ -17,7 +17,7 @@ typedef struct {
 typedef struct FenceMemory FenceMemory;
 
 FenceMemory *fence_memory_new(const PostOffice *office);
-void fence_memory_free(FenceMemory *memory);
+void fence_memory_free(FenceMemory *memory); /* NULL is allowed */
 
 /* The last fence with this memory has ended, and every server has answered it. */
 void fence_memory_note(FenceMemory *memory);

@@ -96,6 +96,42 @@ START_TEST(replicas_are_made_in_the_place_of_lost_ones_where_the_schedulers_node
 END_TEST
 
 /* One that has had less would lack what its primary has acknowledged. */
+static bool hears_made(uint32_t node, uint32_t server, uint32_t n)
+{
+    return hears(node, (Control){ .kind = CONTROL_MADE, .made = { .server = server, .n = n } });
+}
+
+/* Node 2 has the primaries of two parts, one of which was a replica, and makes a replica of each,
+ * by its servers 2 and 3. */
+START_TEST(more_new_replicas_than_a_node_was_to_make_do_not_count)
+{
+    begin_with_replicas();
+    ck_assert(!hears_made(2, 2, 1));
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    did(0, 2, CONTROL_RECOVER_CLOSE, "k0 0 0 0\nk0 1 0 0\n");
+    did(2, 2, CONTROL_RECOVER_CLOSE, "p0 0 2 0\nr0 1 3 4\n");
+    for (ControlRecoverStep step = CONTROL_RECOVER_PROMOTE; step < CONTROL_RECOVER_END; step++) {
+        const bool has_plan = step > CONTROL_RECOVER_OPEN;
+
+        expect_step(5u, 2, step, has_plan ? "0 0 2 2 0\n0 1 2 3 0\n" : "0 0 1 2\n0 1 1 3\n");
+        did(2, 2, step, "");
+        did(0, 2, step, step == CONTROL_RECOVER_OPEN ? "0 0 2 2 0\n0 1 2 3 0\n" : "");
+    }
+    ck_assert(!hears_made(0, 0, 1)); /* which makes none */
+    ck_assert(!hears_made(2, 2, 3));
+    ck_assert(!hears_made(2, 2, 0));
+    expect_quiet();
+    for (uint32_t server = 2; server <= 3; server++) {
+        ck_assert(hears_made(2, server, 1));
+        ck_assert_uint_eq(expect(0, CONTROL_MADE)->made.n, 1);
+        ck_assert_uint_eq(expect(2, CONTROL_MADE)->made.n, 1);
+    }
+    ck_assert(!hears_made(2, 2, 1));
+    expect_quiet();
+}
+END_TEST
+
 START_TEST(the_replica_that_has_had_the_most_becomes_the_primary)
 {
     static const struct {
@@ -556,6 +592,7 @@ int main(void)
     tcase_add_test(cases, each_step_begins_when_all_that_live_have_done_the_one_before);
     tcase_add_test(cases,
                    replicas_are_made_in_the_place_of_lost_ones_where_the_schedulers_node_says);
+    tcase_add_test(cases, more_new_replicas_than_a_node_was_to_make_do_not_count);
     tcase_add_loop_test(cases, the_replica_that_has_had_the_most_becomes_the_primary, 0, 3);
     tcase_add_test(cases, a_second_loss_begins_again_and_answers_about_the_first_do_not_count);
     tcase_add_test(cases, a_part_that_no_live_node_has_ends_the_run_and_is_named);

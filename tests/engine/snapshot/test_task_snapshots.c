@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/engine_private.h"
+#include "engine/snapshot/snapshot_cut.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
@@ -186,6 +187,38 @@ START_TEST(failure_is_told_to_who_asks_and_the_task_goes_on)
 }
 END_TEST
 
+static bool fail_silently(RubatoEngine *engine, const Cut *cut, uint64_t seed, void *data,
+                          GError **error)
+{
+    (void)engine, (void)cut, (void)seed, (void)data, (void)error;
+    return false;
+}
+
+/* It is no snapshot. */
+START_TEST(a_step_that_fails_without_an_error_fails_the_snapshot)
+{
+    const RubatoEngineConfig config = { .servers = 2 };
+    const CutWork work = { .write = fail_silently };
+    const EngineParts parts = { .snapshot_work = &work };
+    const RubatoTaskSnapshots snapshots = { .spec = { .directory = directory } };
+    g_autoptr(GError) error = NULL;
+    g_autoptr(RubatoEngine) engine = engine_new_of(&config, &parts, &error);
+    Job job = { .asks = true };
+    GThread *const asker = g_thread_new("asker", ask, &job);
+
+    ck_assert_ptr_nonnull(engine);
+    create_table(engine, &(RubatoTableSpec){
+                             .name = "n", .dtype = RUBATO_I64, .n_keys = 9, .model = "bsp" });
+    ck_assert_msg(run_task(engine, &job, &snapshots, &error), "%s",
+                  error != NULL ? error->message : "");
+    g_thread_join(asker);
+    ck_assert_ptr_nonnull(job.asked_error);
+    ck_assert_msg(strstr(job.asked_error->message, "nothing said why") != NULL, "%s",
+                  job.asked_error->message);
+    g_clear_error(&job.asked_error);
+}
+END_TEST
+
 /* The call between tasks answers, too. */
 START_TEST(engine_answers_who_asked)
 {
@@ -309,6 +342,7 @@ int main(void)
     tcase_add_loop_test(cases, snapshots_are_taken_by_time_and_by_clocks, 0, G_N_ELEMENTS(times));
     tcase_add_test(cases, task_answers_who_asks_from_outside);
     tcase_add_test(cases, failure_is_told_to_who_asks_and_the_task_goes_on);
+    tcase_add_test(cases, a_step_that_fails_without_an_error_fails_the_snapshot);
     tcase_add_test(cases, engine_answers_who_asked);
     tcase_add_loop_test(cases, cut_is_whole_when_copies_go_to_a_file, 0, 2);
     tcase_add_loop_test(cases, task_that_says_nonsense_of_snapshots_is_refused, 0,

@@ -289,6 +289,25 @@ void sim_replicas_have_all(const SimNode *node, const char *name)
     set_comparing(node, false);
 }
 
+/* When the nodes are between two recoveries, their maps have no replicas on lost nodes. */
+static void check_listed(const SimCluster *cluster, const RubatoEngine *engine, const Table *table,
+                         uint32_t part)
+{
+    const RubatoEngine *const scheduler = cluster->nodes[cluster->scenario->scheduler].engine;
+
+    if (scheduler == NULL || scheduler->scheduler->recovers ||
+        scheduler->scheduler->doom.code != CONTROL_OK)
+        return;
+    for (uint32_t i = 0; i < table->map->n_replicas; i++) {
+        const uint32_t server = part_map_replica(table->map, part, i);
+
+        if (server != part_map_server(table->map, part) &&
+            engine->office.is_lost[engine->office.servers[server].node])
+            sim_fail("by its map, part %u of table %s has a replica on a lost node", part,
+                     table->spec->name);
+    }
+}
+
 bool sim_replicas_compare(const SimNode *node, const char *name, GError **error)
 {
     RubatoEngine *const engine = node->engine;
@@ -302,6 +321,8 @@ bool sim_replicas_compare(const SimNode *node, const char *name, GError **error)
     pthread_mutex_unlock(&engine->lock);
     TRY(table != NULL);
     set_comparing(node, true);
+    for (uint32_t part = 0; part < table->map->n_parts; part++)
+        check_listed(node->cluster, engine, table, part);
     for (uint32_t part = 0; part < table->map->n_parts && node->number == 0; part++)
         if (is_read(node->cluster->scenario, table, part))
             compare_part(node->cluster, table, part);
