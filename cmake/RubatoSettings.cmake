@@ -107,14 +107,14 @@ else()
     message(STATUS "No libhwloc: threads are not bound to cores")
 endif()
 
-# Multiplies the matrices of rubato-mlp.
+# Multiplies the matrices of rubato-mlp and rubato-wide-deep.
 pkg_check_modules(OPENBLAS QUIET IMPORTED_TARGET openblas>=0.3)
 add_library(rubato_openblas INTERFACE)
 if(OPENBLAS_FOUND)
     target_compile_definitions(rubato_openblas INTERFACE RUBATO_HAS_OPENBLAS)
     target_link_libraries(rubato_openblas INTERFACE PkgConfig::OPENBLAS)
 else()
-    message(STATUS "No OpenBLAS: rubato-mlp is slower")
+    message(STATUS "No OpenBLAS: rubato-mlp and rubato-wide-deep are slower")
 endif()
 
 if(RUBATO_TESTS)

@@ -20,14 +20,7 @@ static bool check_fields(const FmModel *model, const RubatoBatch *batch, GError 
                             "have them");
         return false;
     }
-    for (size_t e = 0; model->n_fields > 0 && e < batch->n_entries; e++)
-        if (batch->field[e] >= model->n_fields) {
-            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                        "a row has field %u: the rows to train on have fields from 0 to %u",
-                        batch->field[e], model->n_fields - 1);
-            return false;
-        }
-    return true;
+    return model->n_fields == 0 || app_rows_check_fields(batch, model->n_fields, error);
 }
 
 /* A worker's tables and memory. */

@@ -304,6 +304,9 @@ uint64_t app_worker_first_step(const AppWorker *self);
 /* Those before had so many rows of the worker. */
 void app_worker_skip(AppWorker *self, uint64_t n_rows);
 
+/* The rows of the worker's steps so far, and of those that it left out. */
+uint64_t app_worker_n_rows(const AppWorker *self);
+
 /* In each step between its Gets and its Adds: worker 0 takes a snapshot if --checkpoint-every says
  * so, or a signal has come. Then all tables under bsp have the same clock (rubato/snapshot.h). */
 bool app_worker_checkpoint(AppWorker *self, GError **error);

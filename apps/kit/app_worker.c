@@ -211,6 +211,11 @@ void app_worker_skip(AppWorker *self, uint64_t n_rows)
     app_progress_count(&self->app->progress, n_rows);
 }
 
+uint64_t app_worker_n_rows(const AppWorker *self)
+{
+    return self->n_rows;
+}
+
 /* Whether a signal is to end the run, once there is a snapshot. */
 static bool is_ended(const AppWorker *self)
 {

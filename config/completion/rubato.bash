@@ -71,4 +71,4 @@ _rubato_command()
 
 complete -F _rubato_command rubato
 complete -F _rubato_program rubato-bench rubato-conformance rubato-fm rubato-gbdt rubato-hello \
-    rubato-kmeans rubato-lr rubato-mf rubato-mlp rubato-softmax
+    rubato-kmeans rubato-lr rubato-mf rubato-mlp rubato-softmax rubato-wide-deep

@@ -86,8 +86,9 @@ static void run_ok(Place place, const char *program, const char *model, const ch
 
 static void expect_same_of(const char *program, const char *left, const char *right)
 {
-    const char *const name =
-        g_str_has_prefix(program, "rubato-mlp") ? "layer-1.npy" : "weights.npy";
+    const bool is_net =
+        g_str_has_prefix(program, "rubato-mlp") || g_str_has_prefix(program, "rubato-wide-deep");
+    const char *const name = is_net ? "layer-1.npy" : "weights.npy";
     g_autofree char *left_path = g_build_filename(folder, left, name, NULL);
     g_autofree char *right_path = g_build_filename(folder, right, name, NULL);
     g_autofree char *left_bytes = NULL;
@@ -135,6 +136,7 @@ static const struct {
     { "rubato-softmax --by=allreduce", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, 2 },
     { "rubato-mlp", PLACE_ONE_PROCESS, PLACE_TWO_NODES, 2 },
     { "rubato-mlp --by=allreduce", PLACE_TWO_NODES, PLACE_TWO_NODES, 1 },
+    { "rubato-wide-deep", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, 3 },
 };
 
 START_TEST(resumed_run_ends_with_the_same_bits)
@@ -169,6 +171,7 @@ static const struct {
     { "rubato-softmax --by=allreduce", PLACE_TWO_NODES, PLACE_TWO_NODES, 60 },
     { "rubato-mlp", PLACE_TWO_NODES, PLACE_ONE_PROCESS, 40 },
     { "rubato-mlp --by=allreduce", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, 70 },
+    { "rubato-wide-deep", PLACE_TWO_NODES, PLACE_TWO_NODES, 50 },
 };
 
 /* Drops the newest, so that one in the middle of an epoch is the last. */

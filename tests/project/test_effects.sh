@@ -158,6 +158,12 @@ always rubato-mlp hidden
 refused rubato-mlp by "$training" "${used[@]}" --by allreduce
 refused rubato-mlp rule "$training" "${used[@]}" --rule sgd
 
+always rubato-wide-deep only
+refused rubato-wide-deep cross 'has no effect with --only deep' "${rows[@]}" --only deep --cross 0:1
+refused rubato-wide-deep hidden 'has no effect with --only wide' "${rows[@]}" --only wide --hidden 8
+refused rubato-wide-deep embedding 'has no effect with --only wide' "${rows[@]}" --only wide -k 8
+refused rubato-wide-deep rule "$training" "${used[@]}" --rule sgd
+
 refused rubato-softmax data 'has no effect with --generated' --data x --generated
 refused rubato-softmax data "$training" "${used[@]}" -d x
 refused rubato-softmax by "$training" "${used[@]}" --by allreduce
@@ -166,7 +172,7 @@ refused rubato-softmax generated "$training" "${used[@]}" --generated
 # ---- no flag is left out ----
 
 for program in rubato-lr rubato-fm rubato-kmeans rubato-gbdt rubato-mf rubato-mlp \
-    rubato-softmax; do
+    rubato-softmax rubato-wide-deep; do
     for flag in $("$bin/$program" --help | sed -nE 's/^ +(-., )?--([a-z0-9-]+).*/\2/p'); do
         [ -n "${seen["$program $flag"]-}${seen["all $flag"]-}${seen["rubato-lr $flag"]-}" ] ||
             fail "$program: nobody has said when --$flag has an effect"

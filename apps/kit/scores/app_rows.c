@@ -133,6 +133,18 @@ void app_rows_clear(AppRows *rows)
     *rows = (AppRows){ .train = NULL };
 }
 
+bool app_rows_check_fields(const RubatoBatch *batch, uint32_t n_fields, GError **error)
+{
+    for (size_t e = 0; batch->field != NULL && e < batch->n_entries; e++)
+        if (batch->field[e] >= n_fields) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                        "a row has field %u: the rows to train on have fields from 0 to %u",
+                        batch->field[e], n_fields - 1);
+            return false;
+        }
+    return true;
+}
+
 bool app_rows_settle(AppRows *rows, const App *app, GError **error)
 {
     return !rows->standardised || app_features_settle(&rows->features, app, error);

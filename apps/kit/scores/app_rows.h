@@ -29,6 +29,10 @@ bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, double
                    GError **error);
 void app_rows_clear(AppRows *rows);
 
+/* Whether all entries of a batch have fields below n_fields, which the rows to train on have.
+ * RUBATO_ERROR_FORMAT. Any thread. */
+bool app_rows_check_fields(const RubatoBatch *batch, uint32_t n_fields, GError **error);
+
 /* After app_create_model: how rows are standardised, if they are. Collective. */
 bool app_rows_settle(AppRows *rows, const App *app, GError **error);
 
