@@ -200,18 +200,13 @@ bool server_try_push_input(Server *server, const FedPart *fed, uint32_t replica,
     return true;
 }
 
-static void end_node(uint32_t replica)
-{
-    g_error("no memory to pass an input on to server %u, which has a replica of a part; the node "
-            "ends here",
-            replica);
-}
-
 void server_push_input(Server *server, const FedPart *fed, uint32_t replica, Message *input,
                        uint8_t kind)
 {
     if (!server_try_push_input(server, fed, replica, input, kind))
-        end_node(replica);
+        g_error("no memory to pass an input on to server %u, which has a replica of a part; "
+                "the node ends here",
+                replica);
 }
 
 /* What a worker of this node has sent to a part of this node has no number. It is not sent again:
@@ -346,12 +341,14 @@ bool server_feed_task_to(Server *server, const FedPart *fed, uint32_t replica, c
     return server_try_push_input(server, fed, replica, &input, FEED_TASK);
 }
 
-void server_feed_task(Server *server, const FedPart *fed, const Binding *task)
+bool server_feed_task(Server *server, const FedPart *fed, const Binding *task)
 {
-    for (uint32_t i = 0; i < fed->feed.n_replicas; i++)
-        if (fed->feed.replicas[i].made > 0 &&
-            !server_feed_task_to(server, fed, fed->feed.replicas[i].server, task))
-            end_node(fed->feed.replicas[i].server);
+    bool ok = true;
+
+    for (uint32_t i = 0; i < fed->feed.n_replicas && ok; i++)
+        if (fed->feed.replicas[i].made > 0)
+            ok = server_feed_task_to(server, fed, fed->feed.replicas[i].server, task);
+    return ok;
 }
 
 /* ---- the end of a task, of a table, of the run ---- */

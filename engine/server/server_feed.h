@@ -47,10 +47,10 @@ bool server_try_push_input(Server *server, const FedPart *fed, uint32_t replica,
 void server_push_input(Server *server, const FedPart *fed, uint32_t replica, Message *input,
                        uint8_t kind);
 
-/* Tells a task to a replica (false: there is no memory), or to all that do not see tasks begin by
- * themselves (without memory the node ends). */
+/* Tells a task to a replica, or to all that do not see tasks begin by themselves. False: there is
+ * no memory, and some of them may not know it. */
 bool server_feed_task_to(Server *server, const FedPart *fed, uint32_t replica, const Binding *task);
-void server_feed_task(Server *server, const FedPart *fed, const Binding *task);
+bool server_feed_task(Server *server, const FedPart *fed, const Binding *task);
 
 /* The inputs of a part in a task: each goes to the replicas and to the model. An Add, or the Add of
  * an Add and Get, does not come to the outbox. */

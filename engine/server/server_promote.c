@@ -117,8 +117,10 @@ static void tell_tasks(Server *server, const FedPart *fed)
     for (guint i = 0; i < server->bindings->len; i++) {
         const Binding *const binding = &g_array_index(server->bindings, Binding, i);
 
-        if (binding->table == fed->table && binding->parts[fed->part].model != NULL)
-            server_feed_task(server, fed, binding);
+        if (binding->table == fed->table && binding->parts[fed->part].model != NULL &&
+            !server_feed_task(server, fed, binding))
+            g_error("server %u: no memory to tell a task to replicas; the node ends here",
+                    server->number);
     }
 }
 

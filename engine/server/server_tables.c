@@ -352,18 +352,32 @@ static bool begin_replicas(Server *server, const Binding *binding, const ServerT
     return true;
 }
 
+/* What a part with replicas needs for a task beside its model. False: there is no memory. */
+static bool begin_fed(Server *server, const Binding *binding, BoundPart *part, GError **error)
+{
+    part->had = begin_sequences(binding, error);
+    if (part->had == NULL)
+        return false;
+    if (server_feed_task(server, part->fed, binding))
+        return true;
+    server_feed_end(server, part->fed, binding->epoch); /* some may know of it */
+    g_clear_pointer(&part->had, g_free);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                "table %s: no memory to tell replicas of its parts of the task",
+                binding->table_name);
+    return false;
+}
+
 /* The model of a part that is here. False: there is no memory for it. */
 static bool begin_part(Server *server, const Binding *binding, BoundPart *part, GError **error)
 {
     part->model = server_begin_model(server, binding, part->shard, error);
     if (part->model == NULL || part->fed == NULL)
         return part->model != NULL;
-    part->had = begin_sequences(binding, error);
-    if (part->had == NULL)
-        server_end_model(server, g_steal_pointer(&part->model));
-    else
-        server_feed_task(server, part->fed, binding);
-    return part->had != NULL;
+    if (begin_fed(server, binding, part, error))
+        return true;
+    server_end_model(server, g_steal_pointer(&part->model));
+    return false;
 }
 
 bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,

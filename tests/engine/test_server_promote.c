@@ -1,4 +1,6 @@
 /* Replicas that become primaries, on servers that are driven by hand. */
+#include <rubato/error.h>
+
 #include "tests/support/engine/replica_world.h"
 #include "tests/support/runner.h"
 
@@ -55,6 +57,26 @@ START_TEST(a_replica_has_one_model_of_a_task)
 }
 END_TEST
 
+/* Of two replicas, _i have been told of it. None keeps it. */
+START_TEST(a_task_that_replicas_cannot_be_told_of_fails)
+{
+    g_autoptr(GError) error = NULL;
+
+    replica_world_begin("asp");
+    replica_world_starve(_i);
+    ck_assert(!replica_world_try_task(0, &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY));
+    ck_assert(replica_world_starve(-1));
+    for (uint32_t i = 1; i <= 2; i++) {
+        replica_world_deliver(i);
+        ck_assert(!knows_task(i));
+        ck_assert_uint_eq(replica_world_replica(i)->position, 1); /* its end */
+    }
+    replica_world_deliver(0);
+    replica_world_end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("server promote");
@@ -62,6 +84,7 @@ int main(void)
 
     tcase_add_loop_test(cases, a_new_primary_tells_tasks_that_replicas_have_missed, 0, 8);
     tcase_add_test(cases, a_replica_has_one_model_of_a_task);
+    tcase_add_loop_test(cases, a_task_that_replicas_cannot_be_told_of_fails, 0, 2);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

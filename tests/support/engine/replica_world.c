@@ -203,15 +203,20 @@ void replica_world_begin(const char *model)
     replica_world_deliver(0);
 }
 
-void replica_world_begin_task(uint32_t node)
+bool replica_world_try_task(uint32_t node, GError **error)
 {
     static const uint32_t workers_of[] = { 0, 1, 1, 0 };
     const RubatoModelSetup setup = { .spec = &world.specs[0],
                                      .n_workers = 2,
                                      .n_keys = WORLD_KEYS };
 
-    ck_assert(server_begin_task(&world.servers[node], WORLD_EPOCH, 0, &setup, WORLD_NODES,
-                                workers_of, NULL));
+    return server_begin_task(&world.servers[node], WORLD_EPOCH, 0, &setup, WORLD_NODES, workers_of,
+                             error);
+}
+
+void replica_world_begin_task(uint32_t node)
+{
+    ck_assert(replica_world_try_task(node, NULL));
 }
 
 static void end_task(Server *server, void *user)

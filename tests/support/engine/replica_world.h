@@ -50,6 +50,7 @@ void replica_world_place(uint32_t server, uint32_t table, uint32_t map, uint32_t
 
 /* A worker each on nodes 1 and 2. */
 void replica_world_begin_task(uint32_t node);
+bool replica_world_try_task(uint32_t node, GError **error);
 
 /* A worker of the node adds to table 0, whose primary is there. */
 void replica_world_add(uint32_t node, Call *call);
