@@ -351,7 +351,9 @@ static void copy_nodes(Control *copy)
         endpoints[i] = text;
         text += strlen(text) + 1;
     }
-    *welcome = (ControlWelcome){ welcome->run_id, n_nodes, endpoints, incarnations };
+    welcome->n_nodes = n_nodes;
+    welcome->endpoints = endpoints;
+    welcome->incarnations = incarnations;
 }
 
 void control_copy(Control *copy, const Control *control)

@@ -74,6 +74,11 @@ typedef enum {
     CONTROL_SNAPSHOT_DONE, /* node to scheduler: it is done, or why not */
     CONTROL_SNAPSHOT_END,  /* scheduler to the node that asked: how it ended */
 
+    /* Greetings while the run goes on without a lost node. JOIN is repeated until it is
+     * answered. */
+    CONTROL_JOIN,     /* a process wants to take the place of the lost node */
+    CONTROL_ADMITTED, /* it has it: all nodes have links to the process */
+
     CONTROL_END_OF_KINDS,
 } ControlKind;
 
@@ -143,6 +148,9 @@ typedef struct {
     uint32_t n_nodes;
     const char *const *endpoints; /* by node number */
     const uint64_t *incarnations; /* by node number */
+
+    /* The next members are those of an ADMITTED, in which a lost node has an empty endpoint. */
+    uint64_t counted_from; /* as NetworkPeer.counted_from, for all others */
 } ControlWelcome;
 
 typedef struct {
@@ -190,8 +198,11 @@ typedef struct {
     uint32_t step;      /* a ControlStep */
 } ControlGo;
 
-/* The steps that follow the loss of a node. Each begins when all nodes have done the one before. */
+/* The steps that follow the loss of a node, or a process that takes its place. Each begins when all
+ * nodes have done the one before. */
 typedef enum {
+    CONTROL_RECOVER_ADMIT,  /* such a process: nodes open links to it; */
+    CONTROL_RECOVER_TABLES, /* it makes the tables that there are */
     CONTROL_RECOVER_CLOSE,
     CONTROL_RECOVER_PROMOTE,
     CONTROL_RECOVER_OPEN,
@@ -204,12 +215,18 @@ typedef enum {
 typedef struct {
     uint32_t map;      /* the number of the new part map */
     uint32_t step;     /* a ControlRecoverStep */
-    uint32_t node;     /* of a RECOVER: the number of the node that was lost last */
+    uint32_t node;     /* of a RECOVER: the number of the node that was lost last, */
+    bool joins;        /* or whose place another process takes */
     const char *text;  /* of a CLOSE: how it was lost */
-    const char *lines; /* of RECOVERED with CLOSE: the parts that the node has; of PROMOTE and OPEN:
-                        * where parts are from now on; of RECOVERED with OPEN, by the scheduler's
-                        * node, and of EXPECT and COPY: where they are, and where replicas are to
-                        * be. See engine/control/place_text.h */
+    const char *lines; /* of RECOVERED with ADMIT, by the scheduler's node, and of TABLES: the
+                        * tables that there are; of RECOVERED with CLOSE: the parts that the node
+                        * has; of PROMOTE and OPEN: where parts are from now on; of RECOVERED with
+                        * OPEN, by the scheduler's node, and of EXPECT and COPY: where they are, and
+                        * where replicas are to be. See engine/control/place_text.h */
+
+    /* of ADMIT: the process */
+    uint64_t incarnation, counted_from; /* as NetworkPeer has them */
+    const char *endpoints;
 } ControlRecover;
 
 /* SNAPSHOT_ASK, _STEP, _DONE, _END. */

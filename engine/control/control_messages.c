@@ -28,6 +28,8 @@ static const ControlMember hello[] = {
 };
 static const ControlMember welcome[] = { MEMBER(UINT64, welcome.run_id), MEMBER(NODES, welcome),
                                          END };
+static const ControlMember admitted[] = { MEMBER(UINT64, welcome.run_id), MEMBER(NODES, welcome),
+                                          MEMBER(UINT64, welcome.counted_from), END };
 static const ControlMember refuse[] = { MEMBER(FAULT, refuse.code), MEMBER(TEXT, refuse.text),
                                         END };
 static const ControlMember farewell[] = { MEMBER(UINT32, farewell.node_id),
@@ -87,9 +89,13 @@ static const ControlMember tensors[] = { MEMBER(EPOCH, enqueue.epoch), MEMBER(FI
 static const ControlMember lost[] = { MEMBER(UINT32, lost.number), MEMBER(TEXT, lost.text), END };
 static const ControlMember text[] = { MEMBER(TEXT, waiting.text), END };
 
-static const ControlMember recover[] = { MEMBER(UINT32, recover.map),  MEMBER(UINT32, recover.step),
-                                         MEMBER(UINT32, recover.node), MEMBER(TEXT, recover.text),
-                                         MEMBER(FILE, recover.lines),  END };
+static const ControlMember recover[] = {
+    MEMBER(UINT32, recover.map),         MEMBER(UINT32, recover.step),
+    MEMBER(UINT32, recover.node),        MEMBER(BOOL, recover.joins),
+    MEMBER(TEXT, recover.text),          MEMBER(FILE, recover.lines),
+    MEMBER(UINT64, recover.incarnation), MEMBER(UINT64, recover.counted_from),
+    MEMBER(ENDPOINT, recover.endpoints), END
+};
 
 static const ControlMember snapshot[] = {
     MEMBER(CALL, snapshot.number),
@@ -325,6 +331,17 @@ const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
                             .members = recover,
                             .find_fault = find_fault_of_recover,
                             .to_scheduler = recovery_hears_done },
+
+    [CONTROL_JOIN] = { .name = "JOIN",
+                       .senders = CONTROL_SENDER_GREETER,
+                       .members = hello,
+                       .find_fault = find_fault_of_hello,
+                       .to_rendezvous = rendezvous_join },
+    [CONTROL_ADMITTED] = { .name = "ADMITTED",
+                           .senders = CONTROL_SENDER_ANSWERER,
+                           .members = admitted,
+                           .find_fault = find_fault_of_welcome,
+                           .to_node = node_hears_admitted },
 
     [CONTROL_SNAPSHOT_ASK] = { .name = "SNAPSHOT_ASK",
                                .senders = CONTROL_SENDER_NODE,

@@ -54,6 +54,14 @@ void node_hears_place(RubatoEngine *engine, uint32_t from, const Control *contro
     (void)control;
 }
 
+/* No process with an engine says JOIN. */
+void node_hears_admitted(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    (void)engine;
+    (void)from;
+    (void)control;
+}
+
 /* ---- collective calls ---- */
 
 /* Whether this node's present call has that number and has not reached the stage. The lock is
@@ -195,7 +203,8 @@ void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *cont
     const ControlRecover *const recover = &control->recover;
 
     (void)from;
-    if (recover->node >= engine->n_nodes || recover->node == engine->self)
+    /* The scheduler admits nobody on behalf of an engine: see dispatch_start_scheduler. */
+    if (recover->node >= engine->n_nodes || recover->node == engine->self || recover->joins)
         return;
     if (recover->step == CONTROL_RECOVER_CLOSE) {
         pthread_mutex_lock(&engine->lock);

@@ -32,6 +32,7 @@ Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *o
     scheduler->recovery = recovery_new(config->n_nodes);
     scheduler->tables = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, g_free);
     scheduler->snapshots = snapshots_new(config->n_nodes);
+    scheduler->former = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     scheduler->tasks = g_ptr_array_new();
     g_queue_init(&scheduler->collectives);
     g_queue_init(&scheduler->outbox);
@@ -57,6 +58,8 @@ void scheduler_free(Scheduler *scheduler)
     recovery_free(scheduler->recovery);
     g_hash_table_unref(scheduler->tables);
     snapshots_free(scheduler->snapshots);
+    admission_end(scheduler);
+    g_array_unref(scheduler->former);
     collectives_clear(scheduler);
     tasks_clear(scheduler);
     g_ptr_array_free(scheduler->tasks, TRUE);
@@ -101,13 +104,18 @@ static void check_left(Scheduler *scheduler)
     scheduler->ended = true;
 }
 
+/* A node in whose place another process has come may be lost again. */
+static void note_loss(SchedulerNode *node, const char *text)
+{
+    node->lost = true;
+    verdict_clear(&node->loss);
+    verdict_set(&node->loss, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+}
+
 /* All learn the text as the reason why the run ends. */
 static void end_without(Scheduler *scheduler, uint32_t number, const char *text)
 {
-    SchedulerNode *node = &scheduler->nodes[number];
-
-    node->lost = true;
-    verdict_set(&node->loss, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+    note_loss(&scheduler->nodes[number], text);
     scheduler_send_all(scheduler, &(Control){ .kind = CONTROL_LOST, .lost = { number, text } });
     scheduler_doom(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
     collectives_node_out(scheduler, number);
@@ -118,10 +126,7 @@ static void end_without(Scheduler *scheduler, uint32_t number, const char *text)
 /* The run goes on: parts of the node get another primary. */
 static void go_on_without(Scheduler *scheduler, uint32_t number, const char *text)
 {
-    SchedulerNode *node = &scheduler->nodes[number];
-
-    node->lost = true;
-    verdict_set(&node->loss, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+    note_loss(&scheduler->nodes[number], text);
     recovery_begin(scheduler, number, text);
     tasks_lose_node(scheduler, number, text);
     collectives_lose_node(scheduler, text);
@@ -186,7 +191,7 @@ bool scheduler_hears_stop(Scheduler *scheduler, uint32_t node, const Control *co
 bool scheduler_hears_leave(Scheduler *scheduler, uint32_t node, const Control *control)
 {
     (void)control;
-    if (scheduler->nodes[node].left)
+    if (scheduler->nodes[node].left || scheduler->nodes[node].serves)
         return false;
     scheduler->nodes[node].left = true;
     scheduler->nodes[node].left_ms = scheduler->now_ms;
@@ -348,7 +353,7 @@ static void add_wait_for_leaving(const Scheduler *scheduler, GArray *waits)
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++) {
         if (scheduler_counts_on(scheduler, i))
             g_array_append_val(staying, i);
-        else if (!scheduler->nodes[i].lost)
+        else if (scheduler->nodes[i].left && !scheduler->nodes[i].lost)
             since_ms = MIN(since_ms, scheduler->nodes[i].left_ms);
     }
     if (since_ms == INT64_MAX || staying->len == 0)

@@ -15,6 +15,9 @@
  *   a failure has ended: neither message follows.
  * - Once a node is lost, or a STOP was said, every running task is cancelled, and every waiting and
  *   further collective call fails.
+ * - After the loss of a node the run may go on (scheduler_recovery.c). Then another process may
+ *   take the node's place. It serves: it makes no call, has no worker, and leaves when all others
+ *   have.
  *
  * Threads: one at a time. The callbacks run inside the calls below. They may call only
  * scheduler_receive and scheduler_greet again (when a node answers at once). */
@@ -40,6 +43,7 @@ typedef struct {
     uint32_t stall_ms;      /* a node that waits so long is told for whom; 0: never */
     Roster *roster;         /* of a run without a cluster file; outlives the scheduler. Or NULL */
     bool single;            /* one process: no rendezvous, no beats, no node is ever lost */
+    bool admits;            /* other processes may take the places of lost nodes */
 } SchedulerConfig;
 
 typedef struct {

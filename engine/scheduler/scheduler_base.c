@@ -106,7 +106,12 @@ void verdict_clear(Verdict *verdict)
 
 bool scheduler_counts_on(const Scheduler *scheduler, uint32_t node)
 {
-    return !scheduler->nodes[node].lost && !scheduler->nodes[node].left;
+    return scheduler_has_program(scheduler, node) && !scheduler->nodes[node].left;
+}
+
+bool scheduler_has_program(const Scheduler *scheduler, uint32_t node)
+{
+    return !scheduler->nodes[node].lost && !scheduler->nodes[node].serves;
 }
 
 char *scheduler_name_nodes(const Scheduler *scheduler, const GArray *numbers, bool with_heard)

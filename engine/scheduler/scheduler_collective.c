@@ -336,7 +336,7 @@ static void check_hope(Scheduler *scheduler, Collective *collective)
             fail_by_leaving(scheduler, collective, i);
             return;
         }
-        if (node->lost && !goes_on_without(collective->what)) {
+        if (node->loss.code != CONTROL_OK && !goes_on_without(collective->what)) {
             fail(scheduler, collective, node->loss.code, node->loss.text);
             return;
         }
@@ -346,7 +346,7 @@ static void check_hope(Scheduler *scheduler, Collective *collective)
 static bool all_have_proposed(const Scheduler *scheduler, const Collective *collective)
 {
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (!scheduler->nodes[i].lost && !collective->proposed[i])
+        if (scheduler_has_program(scheduler, i) && !collective->proposed[i])
             return false;
     return true;
 }

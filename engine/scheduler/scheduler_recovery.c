@@ -9,6 +9,11 @@
  * tables, and what servers have room for. Then EXPECT and COPY follow. The copies are made after
  * that, while calls go on; if a node is lost meanwhile, those that are not whole are dropped.
  *
+ * Another process may take the place of a lost node. Then these steps follow ADMIT, in which all
+ * nodes open links to it, and TABLES, in which it makes the tables that there are. So it gets
+ * replicas as the nodes do that have lived on. Why CLOSE comes again: parts may have changed since
+ * the last one, and the node of the scheduler places replicas by what it tells.
+ *
  * Runs as scheduler.h says. */
 #include "engine/control/place_text.h"
 #include "engine/scheduler/scheduler_state.h"
@@ -30,7 +35,8 @@ typedef struct {
 
 struct Recovery {
     uint32_t step;     /* that nodes do */
-    uint32_t node;     /* that was lost last */
+    uint32_t node;     /* that was lost last, */
+    bool joins;        /* or whose place another process takes */
     char *text;        /* how */
     bool *done;        /* by node number: this step */
     GArray *found;     /* of Found */
@@ -65,34 +71,69 @@ void recovery_free(Recovery *recovery)
     g_free(recovery);
 }
 
+/* Only the process that has joined does the step TABLES. */
+static bool does_step(const Scheduler *scheduler, uint32_t node)
+{
+    return !scheduler->nodes[node].lost && (scheduler->recovery->step != CONTROL_RECOVER_TABLES ||
+                                            node == scheduler->recovery->node);
+}
+
 static void send_step(Scheduler *scheduler, ControlRecoverStep step)
 {
     Recovery *const recovery = scheduler->recovery;
+    const Admission *const admission = &scheduler->admission;
+    const Control recover = { .kind = CONTROL_RECOVER,
+                              .recover = { .map = scheduler->map_number,
+                                           .step = step,
+                                           .node = recovery->node,
+                                           .joins = recovery->joins,
+                                           .text = recovery->text,
+                                           .lines = recovery->places,
+                                           .incarnation = admission->incarnation,
+                                           .counted_from = admission->counted_from,
+                                           .endpoints = admission->endpoint } };
 
     recovery->step = step;
     recovery->since_ms = scheduler->now_ms;
     memset(recovery->done, 0, scheduler->config.n_nodes * sizeof *recovery->done);
-    scheduler_send_all(scheduler, &(Control){ .kind = CONTROL_RECOVER,
-                                              .recover = { .map = scheduler->map_number,
-                                                           .step = step,
-                                                           .node = recovery->node,
-                                                           .text = recovery->text,
-                                                           .lines = recovery->places } });
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (does_step(scheduler, i))
+            scheduler_send(scheduler, i, &recover);
 }
 
-void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text)
+/* Takes the text. */
+static void begin(Scheduler *scheduler, uint32_t node, bool joins, char *text,
+                  ControlRecoverStep step)
 {
     Recovery *const recovery = scheduler->recovery;
 
     scheduler->recovers = true;
     recovery->node = node;
+    recovery->joins = joins;
     g_free(recovery->text);
-    recovery->text = g_strdup(text);
+    recovery->text = text;
     g_array_set_size(recovery->found, 0);
     g_hash_table_remove_all(recovery->index);
     g_clear_pointer(&recovery->places, g_free);
     scheduler->map_number++;
-    send_step(scheduler, CONTROL_RECOVER_CLOSE);
+    send_step(scheduler, step);
+}
+
+void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text)
+{
+    admission_end(scheduler); /* one under way is given up */
+    begin(scheduler, node, /* joins= */ false, g_strdup(text), CONTROL_RECOVER_CLOSE);
+}
+
+void recovery_admit(Scheduler *scheduler)
+{
+    const Admission *const admission = &scheduler->admission;
+
+    begin(scheduler, admission->node, /* joins= */ true,
+          g_strdup_printf("%s takes the place of %s",
+                          admission->description[0] != '\0' ? admission->description : "a process",
+                          scheduler->nodes[admission->node].label),
+          CONTROL_RECOVER_ADMIT);
 }
 
 /* ---- what nodes have ---- */
@@ -246,6 +287,15 @@ static void end_step(Scheduler *scheduler)
     PlaceSet lost = { 0 };
 
     switch ((ControlRecoverStep)recovery->step) {
+    case CONTROL_RECOVER_ADMIT:
+        admission_install(scheduler);
+        admission_answer(scheduler, recovery->node);
+        send_step(scheduler, CONTROL_RECOVER_TABLES);
+        break;
+    case CONTROL_RECOVER_TABLES:
+        g_clear_pointer(&recovery->places, g_free);
+        send_step(scheduler, CONTROL_RECOVER_CLOSE);
+        break;
     case CONTROL_RECOVER_CLOSE:
         recovery->places = choose_all(recovery, &lost);
         if (recovery->places == NULL) {
@@ -289,7 +339,7 @@ void recovery_check(Scheduler *scheduler)
     if (!scheduler->recovers)
         return;
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (!scheduler->nodes[i].lost && !recovery->done[i])
+        if (does_step(scheduler, i) && !recovery->done[i])
             return;
     end_step(scheduler);
 }
@@ -303,8 +353,10 @@ bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *con
         return false;
     if (!scheduler->recovers || told->map < scheduler->map_number)
         return true; /* it is late */
-    if (told->step != recovery->step || recovery->done[node])
+    if (told->step != recovery->step || recovery->done[node] || !does_step(scheduler, node))
         return false;
+    if (told->step == CONTROL_RECOVER_ADMIT && node == scheduler->config.self)
+        recovery->places = g_strdup(told->lines);
     if (told->step == CONTROL_RECOVER_CLOSE) {
         if (!are_readable(told->lines)) /* nothing of it counts */
             return false;
@@ -329,10 +381,15 @@ void recovery_add_waits(const Scheduler *scheduler, GArray *waits)
     if (!scheduler->recovers)
         return;
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (!scheduler->nodes[i].lost && !recovery->done[i])
+        if (does_step(scheduler, i) && !recovery->done[i])
             g_array_append_val(awaited, i);
     g_autofree char *names = scheduler_name_nodes(scheduler, awaited, /* with_heard= */ true);
 
-    wait_add(waits, g_strdup_printf("the parts of a lost node wait for %s", names), recovery->done,
-             recovery->since_ms);
+    wait_add(waits,
+             g_strdup_printf(recovery->joins
+                                 ? "a process that takes the place of a lost node waits "
+                                   "for %s"
+                                 : "the parts of a lost node wait for %s",
+                             names),
+             recovery->done, recovery->since_ms);
 }

@@ -1,5 +1,6 @@
 /* The rendezvous: each node repeats HELLO until it is answered. When all nodes are here, all get
- * WELCOME.
+ * WELCOME. Later a process may say JOIN, to take the place of a lost node: see
+ * scheduler_admission.c.
  *
  * Greetings may be lost. They may come from any process that knows the secret or, if there is no
  * secret, from any process. So the answer to a HELLO depends on the scheduler's state only. It goes
@@ -135,7 +136,10 @@ static void send_welcome(Scheduler *scheduler, uint32_t number)
     }
     const Control welcome = {
         .kind = CONTROL_WELCOME,
-        .welcome = { scheduler->run_id, n_nodes, endpoints, incarnations },
+        .welcome = { .run_id = scheduler->run_id,
+                     .n_nodes = n_nodes,
+                     .endpoints = endpoints,
+                     .incarnations = incarnations },
     };
     scheduler_send_greeting(scheduler, scheduler->nodes[number].asker, &welcome);
 }
@@ -207,6 +211,65 @@ void rendezvous_hello(Scheduler *scheduler, const Control *control, uint16_t ver
         meet(scheduler, number, hello, asker);
     } else {
         meet_again(scheduler, number, hello, asker);
+    }
+}
+
+/* Why the process cannot take the place of the node; NULL: it can. */
+static char *find_fault_of_joining(const Scheduler *scheduler, uint32_t number,
+                                   const ControlHello *join, uint32_t *code)
+{
+    const SchedulerNode *const node = &scheduler->nodes[number];
+    const char *const who = text_or(join->description, "unknown process");
+
+    *code = CONTROL_CODE(RUBATO_ERROR_INVALID);
+    if (!node->lost)
+        return g_strdup_printf("%s is in the run (%s) and not lost, so %s cannot take its place",
+                               node->label, text_or(node->description, "one process"), who);
+    if (admission_knows(scheduler, join->incarnation))
+        return g_strdup_printf("%s wants to take the place of %s, but is, or says that it is, a "
+                               "process that is or was in the run",
+                               who, node->label);
+    return NULL;
+}
+
+/* Begins the admission if nothing else is under way. If not, the process asks again. */
+static void admit(Scheduler *scheduler, uint32_t number, const ControlHello *join, uint64_t asker)
+{
+    if (scheduler->recovers || scheduler->takes_snapshot || collectives_work(scheduler))
+        return;
+    if (admission_begin(scheduler, number, join, asker))
+        recovery_admit(scheduler);
+    else
+        send_refusal(scheduler, asker, CONTROL_CODE(RUBATO_ERROR_INVALID),
+                     "too many processes have taken the places of others in this run");
+}
+
+void rendezvous_join(Scheduler *scheduler, const Control *control, uint16_t version, uint64_t asker)
+{
+    const ControlHello *const join = &control->hello;
+    const uint32_t number = find_node(scheduler, join->node_id);
+    Admission *const admission = &scheduler->admission;
+    uint32_t code, obstacle_code;
+    g_autofree char *fault = find_fault(scheduler, join, version, number, &code);
+    const char *const obstacle = admission_find_obstacle(scheduler, &obstacle_code);
+
+    if (fault != NULL) {
+        send_refusal(scheduler, asker, code, fault);
+    } else if (scheduler->ended) {
+        /* Also a process that was to be admitted, or does not know that it is. */
+        send_refusal(scheduler, asker, obstacle_code, obstacle);
+    } else if (scheduler->nodes[number].serves && !scheduler->nodes[number].lost &&
+               scheduler->nodes[number].incarnation == join->incarnation) {
+        scheduler->nodes[number].asker = asker;
+        admission_answer(scheduler, number);
+    } else if (admission->opens && admission->incarnation == join->incarnation) {
+        admission->asker = asker; /* it is answered soon */
+    } else if (obstacle != NULL) {
+        send_refusal(scheduler, asker, obstacle_code, obstacle);
+    } else if ((fault = find_fault_of_joining(scheduler, number, join, &code)) != NULL) {
+        send_refusal(scheduler, asker, code, fault);
+    } else {
+        admit(scheduler, number, join, asker);
     }
 }
 

@@ -132,7 +132,7 @@ static const Verdict *find_cause(const Scheduler *scheduler)
     if (scheduler->doom.code != CONTROL_OK)
         return &scheduler->doom;
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (scheduler->nodes[i].lost)
+        if (scheduler->nodes[i].loss.code != CONTROL_OK)
             return &scheduler->nodes[i].loss;
     return NULL;
 }

@@ -5,12 +5,13 @@
  *
  *   scheduler_status.c      what it tells of the run to those who ask
  *   scheduler.c             birth and death, who gets which message, liveness
- *   scheduler_rendezvous.c  HELLO until WELCOME, refusals
+ *   scheduler_rendezvous.c  HELLO until WELCOME, JOIN, refusals
  *   roster.c                ANNOUNCE, PLACE: the nodes of a run without a cluster file
  *   scheduler_snapshot.c    SNAPSHOT_ASK and so on: snapshots that a node asks for
  *   scheduler_collective.c  PROPOSE, GO, READY, COMMIT
  *   scheduler_task.c        FAIL, CANCEL, TASK_DONE, TASK_END, barriers of a task
- *   scheduler_recovery.c    RECOVER: parts of a lost node get another primary
+ *   scheduler_recovery.c    RECOVER: parts of a lost node get another primary; JOIN's steps
+ *   scheduler_admission.c   which process takes the place of a lost node, and its ADMITTED
  *   scheduler_tensors.c     ENQUEUE, DECIDE: collectives on tensors
  *   scheduler_waits.c       WAITS: deadlocks among a task's workers
  *   scheduler_data.c        READER, INPUTS, WANT, BLOCKS: the data that a task's workers read
@@ -41,14 +42,16 @@ typedef struct {
     bool met;  /* has ever said it */
     bool left; /* has said LEAVE */
     bool lost;
+    bool serves; /* its process has joined in the place of a lost one */
     uint64_t incarnation;
-    uint64_t asker; /* the way back to the process of its last HELLO */
+    uint64_t counted_from; /* as in its ADMITTED */
+    uint64_t asker;        /* the way back to the process of its last HELLO, or JOIN */
     char *endpoint;
     char *description;
     char *refused; /* why a process that came for it was refused; NULL: none was */
     int64_t heard_ms;
     int64_t left_ms;
-    Verdict loss; /* why it is lost */
+    Verdict loss; /* why it is lost, or was before another process took its place */
     uint64_t n_proposed;
 } SchedulerNode;
 
@@ -107,6 +110,17 @@ typedef struct {
     int64_t since_ms;
 } Wait;
 
+/* A process that takes the place of a lost node. */
+typedef struct {
+    bool opens; /* nodes open links to it, and it is not told so yet */
+    uint32_t node;
+    uint64_t incarnation;
+    uint64_t counted_from;
+    uint64_t asker;
+    char *endpoint;
+    char *description;
+} Admission;
+
 typedef struct Recovery Recovery;   /* scheduler_recovery.c */
 typedef struct Snapshots Snapshots; /* scheduler_snapshot.c */
 
@@ -141,6 +155,9 @@ struct Scheduler {
     uint32_t map_number; /* of the newest part map */
     Recovery *recovery;
     bool recovers; /* nodes do its steps; no call begins until they have done the last one */
+    Admission admission;
+    uint64_t n_admitted; /* admissions that have begun, ever */
+    GArray *former;      /* of uint64_t: incarnations whose place others have taken */
     Snapshots *snapshots;
     bool takes_snapshot; /* the same */
 
@@ -167,6 +184,9 @@ void scheduler_clear_outbox(Scheduler *scheduler);
 
 /* Whether the node takes part in what follows. */
 bool scheduler_counts_on(const Scheduler *scheduler, uint32_t node);
+
+/* Whether the node makes calls and may have workers, or did until it left. */
+bool scheduler_has_program(const Scheduler *scheduler, uint32_t node);
 
 /* Sets a verdict that is not set yet; the first one stays. */
 void verdict_set(Verdict *verdict, uint32_t code, const char *text);
@@ -216,6 +236,9 @@ void rendezvous_farewell(Scheduler *scheduler, const Control *farewell, uint16_t
 
 /* The same for the scheduler's own node. */
 void rendezvous_stop(Scheduler *scheduler, const char *text);
+
+/* A process wants to take the place of a lost node. */
+void rendezvous_join(Scheduler *scheduler, const Control *join, uint16_t version, uint64_t asker);
 
 /* A process of a run without a cluster file asks for its place, again or too late. */
 void rendezvous_announce(Scheduler *scheduler, const Control *control, uint16_t version,
@@ -282,8 +305,31 @@ bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *con
 
 /* A node says that it has made n replicas. False: it was not to make so many. */
 bool recovery_hears_made(Scheduler *scheduler, uint32_t node, uint32_t n);
+
+/* The process of the admission takes the place of its node. Nothing else is under way. */
+void recovery_admit(Scheduler *scheduler);
 void recovery_check(Scheduler *scheduler);
 void recovery_add_waits(const Scheduler *scheduler, GArray *waits);
+
+/* scheduler_admission.c */
+
+/* Why the run admits no process at all; NULL: it does. *code goes with it. */
+const char *admission_find_obstacle(const Scheduler *scheduler, uint32_t *code);
+
+/* Whether a process of the run has, or had, this incarnation. */
+bool admission_knows(const Scheduler *scheduler, uint64_t incarnation);
+
+/* Begins one: the process that said JOIN, for a lost node. False: there were too many. */
+bool admission_begin(Scheduler *scheduler, uint32_t node, const ControlHello *join, uint64_t asker);
+
+/* All nodes have links to the process: it is the node from now on. */
+void admission_install(Scheduler *scheduler);
+
+/* Tells the process so. It may ask again. */
+void admission_answer(Scheduler *scheduler, uint32_t node);
+
+/* It is given up, or is over. */
+void admission_end(Scheduler *scheduler);
 
 /* scheduler_snapshot.c */
 Snapshots *snapshots_new(uint32_t n_nodes);

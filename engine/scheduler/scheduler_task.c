@@ -122,7 +122,7 @@ void task_prepare(Scheduler *scheduler, const Collective *call)
     task->retired = g_new0(bool, n_nodes);
     task->done = g_new0(bool, n_nodes);
     for (uint32_t i = 0; i < n_nodes; i++)
-        task->retired[i] = task->done[i] = scheduler->nodes[i].lost; /* it has no workers there */
+        task->retired[i] = task->done[i] = !scheduler_has_program(scheduler, i);
     task->round_since_ms = task->done_since_ms = INT64_MAX;
     waits_init(task);
     task->readings = g_ptr_array_new();
@@ -274,7 +274,8 @@ void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
         const bool may_go_on = task->running && task->continues;
         const char *const need = may_go_on ? find_need(scheduler, task) : NULL;
 
-        if (task->done[node])
+        /* A process that has joined has no workers, whatever the one before it had. */
+        if (task->done[node] || scheduler->nodes[node].serves)
             continue;
         task->has_lost |= tensors_n_workers(task->tensors, node) > 0;
         if (may_go_on && need == NULL)

@@ -49,7 +49,8 @@ static void open_group_free(void *data)
     g_free(group);
 }
 
-/* "2 0 1": the workers of each node. Ranks leave out those of lost nodes. */
+/* "2 0 1": the workers of each node. Ranks leave out those of lost nodes, and of nodes in whose
+ * place others serve. */
 TensorCoordinator *tensors_new(const Scheduler *scheduler, const char *workers)
 {
     const uint32_t n_nodes = scheduler->config.n_nodes;
@@ -69,7 +70,7 @@ TensorCoordinator *tensors_new(const Scheduler *scheduler, const char *workers)
             tensors_free(it);
             return NULL;
         }
-        n_workers += scheduler->nodes[node].lost ? 0 : n;
+        n_workers += scheduler_has_program(scheduler, node) ? n : 0;
         it->first_ranks[node + 1] = (uint32_t)n_workers;
     }
     it->n_workers = (uint32_t)n_workers;
