@@ -2,6 +2,7 @@
 #include "engine/health/health.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -9,6 +10,7 @@
 #include <rubato/engine.h>
 #include <rubato/error.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -32,6 +34,23 @@ static int dial(uint16_t port)
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
     return fd;
+}
+
+/* With which the next wait for the end and for who asked fails; 0: with none. */
+static _Atomic int next_errno;
+
+int __real_poll(struct pollfd *fds, nfds_t n, int timeout);
+int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
+
+int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
+{
+    const bool waits = n == 2 && fds[1].events == POLLRDHUP;
+    const int error = waits ? atomic_exchange(&next_errno, 0) : 0;
+
+    if (error == 0)
+        return __real_poll(fds, n, timeout);
+    errno = error;
+    return -1;
 }
 
 /* Until the server closes. (transfer full) */
@@ -221,6 +240,7 @@ START_TEST(end_is_told_to_all_that_wait_for_it)
     struct pollfd fds[9];
     unsigned n_told = 0, n_refused = 0;
 
+    atomic_store(&next_errno, EINTR); /* whoever waits first goes on waiting */
     for (size_t i = 0; i < G_N_ELEMENTS(fds); i++) {
         fds[i] = (struct pollfd){ .fd = dial(health_port(health)), .events = POLLIN };
         ck_assert_int_eq(write(fds[i].fd, request, strlen(request)), (ssize_t)strlen(request));
@@ -236,6 +256,19 @@ START_TEST(end_is_told_to_all_that_wait_for_it)
     }
     ck_assert_uint_eq(n_told, 8);
     ck_assert_uint_eq(n_refused, 1);
+}
+END_TEST
+
+/* Without memory to wait, who asked loses the connection. */
+START_TEST(who_cannot_wait_for_the_end_loses_the_connection)
+{
+    HealthState state = { .is_live = true, .is_ready = true, .text = "fine" };
+    Health *const health = begin(&state);
+
+    atomic_store(&next_errno, ENOMEM);
+    g_autofree char *answer = ask(health_port(health), "GET /end HTTP/1.0\r\n\r\n");
+    ck_assert_str_eq(answer, "");
+    health_free(health);
 }
 END_TEST
 
@@ -406,6 +439,7 @@ int main(void)
     tcase_add_test(tcase, probe_port_that_is_taken_is_named);
     tcase_add_test(tcase, probe_is_answered_while_a_status_is_made);
     tcase_add_test(tcase, end_is_told_to_all_that_wait_for_it);
+    tcase_add_test(tcase, who_cannot_wait_for_the_end_loses_the_connection);
     tcase_add_test(tcase, askers_for_the_status_leave_connections_for_probes);
     tcase_add_test(tcase, status_is_for_this_host_alone_and_probes_are_not);
     tcase_add_test(tcase, engine_refuses_a_port_of_probes_that_makes_no_sense);
