@@ -65,7 +65,7 @@ static bool train_steps(const FmJob *job, const Tables *tables, AppWorker *self,
          * gradients add up to the mean. */
         const FmTally tally = fm_gradient(&job->model, batch, &workspace, job->rows.scale);
         if (!app_worker_checkpoint(self, error) ||
-            (job->rate_falls && !app_worker_lower_rate(self, table_names, error)) ||
+            (job->rate_falls && !app_worker_lower_rate(self, table_names, batch->epoch, error)) ||
             !add(tables, &workspace, error) ||
             !app_worker_step(self, batch->n_rows, tally.loss, (double)tally.n_right, error))
             return false;

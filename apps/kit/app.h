@@ -317,8 +317,10 @@ typedef bool (*AppWriteFunc)(void *user_data, GError **error);
 void app_worker_write_before_snapshots(AppWorker *self, AppWriteFunc write, void *user_data);
 
 /* Before each step's Adds, if the learning rate of the servers' update rule should fall during
- * training: worker 0 tunes it on the tables (a list ended by NULL) as app_learning_rate says. */
-bool app_worker_lower_rate(AppWorker *self, const char *const *tables, GError **error);
+ * training: worker 0 tunes it on the tables (a list ended by NULL) as app_learning_rate says.
+ * epoch: of the batch, from 0. */
+bool app_worker_lower_rate(AppWorker *self, const char *const *tables, uint32_t epoch,
+                           GError **error);
 
 /* The same for workers that are always in the same step, of a known number of steps: rate_step is
  * how many of APP_RATE_STEPS equal parts of them are done. */

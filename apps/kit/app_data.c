@@ -205,16 +205,15 @@ static bool check_effects(const RubatoDataSpec *spec, const RubatoDataKeys *keys
 /* Where the labels of images are: beside them, under the name that MNIST gives them. Of
  * train-images-idx3-ubyte.gz that is train-labels-idx1-ubyte, packed or not. NULL: nowhere, so all
  * labels are 0. (transfer full) */
-static char *find_labels(const RubatoDataSpec *spec)
+static char *find_labels(const char *images)
 {
     static const char *const packed[] = { "", ".gz", ".zst" };
-    const bool is_one = spec->paths[0] != NULL && spec->paths[1] == NULL;
-    const char *const part = is_one ? g_strrstr(spec->paths[0], IMAGES_PART) : NULL;
+    const char *const slash = strrchr(images, '/');
+    const char *const part = g_strrstr(slash != NULL ? slash : images, IMAGES_PART);
 
-    if (spec->skip_labels || part == NULL ||
-        (spec->format != NULL && strcmp(spec->format, "idx") != 0))
+    if (part == NULL)
         return NULL;
-    g_autofree char *start = g_strndup(spec->paths[0], (gsize)(part - spec->paths[0]));
+    g_autofree char *start = g_strndup(images, (gsize)(part - images));
     g_autofree char *rest = g_strdup(part + strlen(IMAGES_PART));
     for (size_t i = 1; i < G_N_ELEMENTS(packed); i++)
         if (g_str_has_suffix(rest, packed[i]))
@@ -228,13 +227,35 @@ static char *find_labels(const RubatoDataSpec *spec)
     return NULL;
 }
 
+/* Those of the spec's images; NULL: they have none. A dataset has one file of labels, so several
+ * files of labelled images are refused, unless the program does not look at labels. */
+static bool take_labels(const AppData *data, const RubatoDataSpec *spec, char **labels,
+                        GError **error)
+{
+    *labels = NULL;
+    if (spec->skip_labels || data->ignores_labels ||
+        (spec->format != NULL && strcmp(spec->format, "idx") != 0))
+        return true;
+    for (size_t i = 0; spec->paths[i] != NULL && *labels == NULL; i++)
+        *labels = find_labels(spec->paths[i]);
+    if (*labels == NULL || spec->paths[1] == NULL)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "%s: are the labels of one of several files; give one file of images with labels",
+                *labels);
+    g_clear_pointer(labels, g_free);
+    return false;
+}
+
 static RubatoDataset *open_rows(const AppData *data, const RubatoDataSpec *plain, GError **error)
 {
-    g_autofree char *labels = find_labels(plain);
+    g_autofree char *labels = NULL;
     RubatoDataSpec with_labels = *plain;
     const RubatoDataSpec *const spec = &with_labels;
     g_autoptr(GError) cause = NULL;
 
+    if (!take_labels(data, plain, &labels, error))
+        return NULL;
     with_labels.labels_path = labels;
     if (spec->cache_directory != NULL) /* if this fails, the dataset logs that it has no cache */
         (void)g_mkdir(spec->cache_directory, 0777);

@@ -17,10 +17,11 @@ typedef struct {
     char **train, **test; /* files and globs; NULL: not given */
     char *format;         /* NULL: by the name */
     RubatoCsvHeader header;
-    char *label_column; /* csv: NULL: the first */
-    char **categorical; /* csv: columns; NULL: none */
-    uint32_t hash_bits; /* 0: all */
-    bool standardize;   /* the flag; a loaded model may be standardised without it */
+    char *label_column;  /* csv: NULL: the first */
+    char **categorical;  /* csv: columns; NULL: none */
+    uint32_t hash_bits;  /* 0: all */
+    bool standardize;    /* the flag; a loaded model may be standardised without it */
+    bool ignores_labels; /* the program's, set by its take_flags: images need none */
     RubatoDataCache cache;
     char *cache_directory; /* NULL: beside the input */
     RubatoSplit split;

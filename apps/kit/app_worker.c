@@ -39,6 +39,8 @@ struct AppWorker {
     RubatoTicket snapshot; /* the last that was asked for; 0: none */
     AppWriteFunc write;    /* before each; NULL: the tables have all */
     void *write_data;
+    uint32_t epoch;              /* of the task, that the rate was last lowered in */
+    uint64_t epoch_rows;         /* n_rows when it began */
     uint64_t rate_step;          /* of APP_RATE_STEPS, that the tables have */
     double untold[APP_N_TOTALS]; /* not told yet */
 };
@@ -293,16 +295,23 @@ bool app_worker_lower_rate_to(AppWorker *self, const char *const *tables, uint64
     return !self->leads || tune(self, tables, rate_step, error);
 }
 
-/* By its own rows, since the other workers have as many; so the rate does not depend on time. */
-bool app_worker_lower_rate(AppWorker *self, const char *const *tables, GError **error)
+/* By its own rows, as if the other workers had as many; so the rate does not depend on time. In a
+ * small file they may have fewer, or none: so no epoch counts for more than one. */
+bool app_worker_lower_rate(AppWorker *self, const char *const *tables, uint32_t epoch,
+                           GError **error)
 {
     const App *app = self->app;
 
     if (!self->leads)
         return true;
-    const double before = app->only_epoch > 0 ? (app->only_epoch - 1) * (double)app->n_rows : 0;
-    const double done = before + (double)self->n_rows * rubato_worker_n_workers(self->worker);
-    const double share = done / ((double)app->n_rows * app->epochs);
+    if (epoch != self->epoch) {
+        self->epoch = epoch;
+        self->epoch_rows = self->n_rows;
+    }
+    const double before = app->only_epoch > 0 ? app->only_epoch - 1 : epoch;
+    const double rows =
+        (double)(self->n_rows - self->epoch_rows) * rubato_worker_n_workers(self->worker);
+    const double share = (before + MIN(rows / (double)app->n_rows, 1)) / app->epochs;
 
     return tune(self, tables, (uint64_t)(MIN(share, 1) * APP_RATE_STEPS), error);
 }

@@ -254,6 +254,18 @@ static bool publish(KmeansJob *job, GError **error)
 /* What is done with the cluster of each row. */
 typedef void (*TakeCluster)(uint32_t cluster, float distance, void *user_data);
 
+/* Says which row has a key that is no column: the first of such, from 1. */
+static void name_row(const RubatoBatch *batch, uint64_t n_before, uint32_t n_columns,
+                     GError **error)
+{
+    for (size_t r = 0; r < batch->n_rows; r++)
+        for (size_t e = batch->row_start[r]; e < batch->row_start[r + 1]; e++)
+            if (batch->keys[batch->index[e]] >= n_columns) {
+                g_prefix_error(error, "row %" G_GUINT64_FORMAT ": ", n_before + r + 1);
+                return;
+            }
+}
+
 static bool classify(const KmeansJob *job, RubatoDataset *rows, TakeCluster take, void *user_data,
                      GError **error)
 {
@@ -265,13 +277,16 @@ static bool classify(const KmeansJob *job, RubatoDataset *rows, TakeCluster take
     g_autoptr(RubatoReader) reader = rubato_dataset_open_reader(rows, &options, error);
     g_autoptr(RubatoBatch) batch = NULL;
     AppScaledBatch scaled = { .values = NULL };
+    uint64_t n_rows = 0; /* before the batch */
     bool good = reader != NULL;
 
-    while (good && rubato_reader_next(reader, &batch, error)) {
+    for (; good && rubato_reader_next(reader, &batch, error); n_rows += batch->n_rows) {
         good = (scaling == NULL || app_scaled_batch_fill(&scaled, scaling, batch, error)) &&
                rubato_batch_fill_matrix(scaling != NULL ? &scaled.batch : batch, 0, job->n_columns,
                                         0, values, error);
-        if (good)
+        if (!good)
+            name_row(batch, n_rows, job->n_columns, error);
+        else
             kmeans_classify(&job->final, values, batch->n_rows, clusters, distances);
         for (size_t i = 0; good && i < batch->n_rows; i++)
             take(clusters[i], distances[i], user_data);

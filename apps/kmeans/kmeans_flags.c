@@ -24,6 +24,7 @@ static bool take_flags(void *user_data, GError **error)
         !app_check_number("tolerance", job->tolerance, error))
         return false;
     job->seed = (KmeansSeed)seed;
+    job->data.ignores_labels = true;
     if (!app_check_count("clusters", job->n_clusters, KMEANS_CLUSTERS_MAX, error))
         return false;
     if (app_data_validates(&job->data))

@@ -66,7 +66,7 @@ static bool train_steps(const Tables *tables, AppWorker *self, GError **error)
             app_features_shares(job->rows.features, batch, job->rows.n_rows, workspace.share);
         const LrTally tally = lr_gradient(&job->model, batch, &workspace, job->rows.scale);
         if (!app_worker_checkpoint(self, error) ||
-            (job->rate_falls && !app_worker_lower_rate(self, job->tables, error)) ||
+            (job->rate_falls && !app_worker_lower_rate(self, job->tables, batch->epoch, error)) ||
             !add(tables, &workspace, error) ||
             !app_worker_step(self, batch->n_rows, tally.loss, (double)tally.n_right, error))
             return false;

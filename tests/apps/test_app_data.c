@@ -201,6 +201,45 @@ START_TEST(images_have_the_labels_of_the_file_beside_them)
 }
 END_TEST
 
+/* Not those of a folder that has such a name. Of several files none may go without, unless the
+ * program has no use for them. */
+START_TEST(images_of_several_files_are_refused_where_labels_matter)
+{
+    g_autofree char *dir = g_dir_make_tmp("rubato-images-XXXXXX", NULL);
+    g_autofree char *folder = g_build_filename(dir, "x-images-idx3-y", NULL);
+    g_autofree char *labels = g_build_filename(dir, "x-labels-idx1-y", NULL);
+    g_autofree char *train = g_build_filename(folder, "train-images-idx3-ubyte", NULL);
+    g_autofree char *plain = g_build_filename(folder, "plain", NULL);
+    g_autofree char *other = g_build_filename(labels, "plain", NULL);
+    g_autoptr(GError) error = NULL;
+    float found[2];
+    App app;
+
+    ck_assert_int_eq(g_mkdir(folder, 0700), 0);
+    ck_assert_int_eq(g_mkdir(labels, 0700), 0);
+    write_image_files(folder, 100, 10);
+    ck_assert(parse(
+        &app, (const char *const[]){ "--format=idx", "--train", train, "--train", train, NULL }));
+    ck_assert_ptr_null(app_data_open_train(&data, &error));
+    ck_assert_msg(strstr(error->message, "train-labels-idx1-ubyte: are the labels of one of "
+                                         "several files") != NULL,
+                  "%s", error->message);
+    data.ignores_labels = true;
+    g_autoptr(RubatoDataset) both = app_data_open_train(&data, NULL);
+    ck_assert_ptr_nonnull(both);
+    app_end(&app, NULL);
+
+    /* what lies in the other folder is no file of labels */
+    ck_assert(g_file_set_contents(other, "none", -1, NULL));
+    ck_assert_int_eq(g_rename(train, plain), 0);
+    ck_assert(parse(&app, (const char *const[]){ "--format=idx", "--train", plain, NULL }));
+    get_labels(app_data_open_train(&data, NULL), found);
+    ck_assert_float_eq(found[1], 0);
+    app_end(&app, NULL);
+    remove_tree(dir);
+}
+END_TEST
+
 static RubatoDataKeys *keys_from(const char *json)
 {
     g_autoptr(JsonNode) node = json_from_string(json, NULL);
@@ -342,6 +381,7 @@ int main(void)
                         (int)G_N_ELEMENTS(bad_flags));
     tcase_add_test(cases, files_are_opened_as_the_flags_say);
     tcase_add_test(cases, images_have_the_labels_of_the_file_beside_them);
+    tcase_add_test(cases, images_of_several_files_are_refused_where_labels_matter);
     tcase_add_test(cases, rows_that_a_model_does_not_know_are_refused);
     tcase_add_test(cases, rows_to_predict_may_lack_the_label);
     tcase_add_test(cases, what_no_flag_says_of_rows_is_as_the_loaded_model_has_it);

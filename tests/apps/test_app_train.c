@@ -24,6 +24,7 @@ static const AppProgram program = {
 typedef struct {
     App app;
     bool rate_falls;
+    bool leads_alone;   /* worker 0 has all rows */
     double loss_of_row; /* falls as 1 / (1 + steps / this) where above 0, else it is 1 */
     double bad_loss;    /* of a step of worker 2, if it is no number from 0 */
     double growth;      /* of the loss with each step; 0: none */
@@ -37,7 +38,10 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     Job *job = user_data;
     const RubatoKey key = 0;
     static const char *const tables[] = { "sum", NULL };
-    const uint64_t n_steps = (uint64_t)job->app.epochs * (N_ROWS / BATCH / N_WORKERS);
+    const int n_workers = job->leads_alone ? 1 : N_WORKERS;
+    const uint64_t n_steps_of_epoch = (uint64_t)(N_ROWS / BATCH / n_workers);
+    const bool has_rows = !job->leads_alone || rubato_worker_rank(worker) == 0;
+    const uint64_t n_steps = has_rows ? job->app.epochs * n_steps_of_epoch : 0;
     const float one = 1;
     float sum;
 
@@ -56,7 +60,8 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
             loss = job->bad_loss;
         job->n_steps[rubato_worker_rank(worker)]++;
         if (!rubato_kv_table_get(table, &key, 1, &sum, error) ||
-            (job->rate_falls && !app_worker_lower_rate(self, tables, error)) ||
+            (job->rate_falls &&
+             !app_worker_lower_rate(self, tables, (uint32_t)(step / n_steps_of_epoch), error)) ||
             !rubato_kv_table_add(table, &key, 1, &one, error) ||
             !rubato_kv_table_clock(table, error) ||
             !app_worker_step(self, BATCH, BATCH * loss, BATCH / 2, error))
@@ -140,6 +145,30 @@ START_TEST(the_rate_falls_for_all_workers_as_rows_are_learned)
     run(job);
     for (int step = 0; step < n_steps; step++)
         expected -= N_WORKERS * (1 - 0.95 * (double)(step * 64 / n_steps) / 64);
+    ck_assert(rubato_engine_get(job->app.engine, "sum", &key, 1, &sum, NULL));
+    ck_assert_double_eq_tol((double)sum, expected, 1e-3 * -expected);
+    end(job);
+}
+END_TEST
+
+/* A small file may come to worker 0 alone: the rate of each epoch begins where that of the one
+ * before ends, and not lower. */
+START_TEST(the_rate_falls_no_further_in_an_epoch_than_the_epoch_goes)
+{
+    const RubatoKey key = 0;
+    const int n_steps = N_ROWS / BATCH;
+    double expected = 0;
+    float sum;
+    Job *job = start((const char *const[]){ "--model", "bsp", NULL });
+
+    job->rate_falls = job->leads_alone = true;
+    run(job);
+    for (int step = 0; step < 2 * n_steps; step++) {
+        const double of_epoch = (double)(step % n_steps) * N_WORKERS / n_steps;
+        const double share = (step / n_steps + MIN(of_epoch, 1)) / 2;
+
+        expected -= 1 - 0.95 * floor(share * 64) / 64;
+    }
     ck_assert(rubato_engine_get(job->app.engine, "sum", &key, 1, &sum, NULL));
     ck_assert_double_eq_tol((double)sum, expected, 1e-3 * -expected);
     end(job);
@@ -324,6 +353,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, every_row_is_counted_once, 0, 4);
     tcase_add_test(cases, the_rate_falls_for_all_workers_as_rows_are_learned);
+    tcase_add_test(cases, the_rate_falls_no_further_in_an_epoch_than_the_epoch_goes);
     tcase_add_loop_test(cases, all_workers_stop_at_the_target_loss, 0, 4);
     tcase_add_loop_test(cases, all_workers_stop_at_the_time_limit, 0, 4);
     tcase_add_test(cases, a_straggler_sleeps_no_longer_than_training_lasts);

@@ -194,6 +194,23 @@ START_TEST(kmeans_refuses_another_number_of_clusters_than_the_model_has)
 }
 END_TEST
 
+START_TEST(kmeans_names_the_row_whose_column_it_does_not_know)
+{
+    ProgramFiles files;
+
+    program_files_make(&files, "svm");
+    ck_assert(g_file_set_contents(files.train, "0 0:1\n0 1:2\n", -1, NULL));
+    ck_assert(g_file_set_contents(files.test, "0 0:1\n0 1:2\n0 0:1 7:2\n", -1, NULL));
+    Outcome outcome = run_program(PLACE_ONE_PROCESS, "rubato-kmeans",
+                                  (const char *const[]){ "--train", files.train, "--test",
+                                                         files.test, "--clusters", "2", NULL });
+    ck_assert_int_eq(outcome.status, 1);
+    ck_assert_msg(strstr(outcome.err, "row 3: a row has key 7") != NULL, "%.4000s", outcome.err);
+    outcome_clear(&outcome);
+    program_files_remove(&files);
+}
+END_TEST
+
 static Suite *kmeans_suite(void)
 {
     Suite *suite = suite_create("rubato-kmeans");
@@ -209,6 +226,7 @@ static Suite *kmeans_suite(void)
         g_print("skipped: the case on images; Debian's package dataset-fashion-mnist has them\n");
     tcase_add_loop_test(tcase, kmeans_refuses_what_is_wrong, 0, (int)G_N_ELEMENTS(bad_calls));
     tcase_add_test(tcase, kmeans_refuses_another_number_of_clusters_than_the_model_has);
+    tcase_add_test(tcase, kmeans_names_the_row_whose_column_it_does_not_know);
     suite_add_tcase(suite, tcase);
     return suite;
 }

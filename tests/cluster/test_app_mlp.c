@@ -156,8 +156,8 @@ START_TEST(mlp_is_saved_loaded_and_used)
 
     g_autoptr(JsonNode) trained =
         run_for_card(PLACE_ONE_PROCESS, "rubato-mlp",
-                     (const char *const[]){ LEARN, "--learning-rate=0.02", "--by", bys[_i],
-                                            "--save", files.model, NULL });
+                     (const char *const[]){ LEARN, "--epochs=4", "--learning-rate=0.02", "--by",
+                                            bys[_i], "--save", files.model, NULL });
     g_autoptr(JsonNode) tested = run_for_card(
         PLACE_TWO_NODES, "rubato-mlp",
         (const char *const[]){ "--load", files.model, "--test", files.test, "--predict", files.test,
