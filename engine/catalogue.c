@@ -38,14 +38,35 @@ static RubatoTableSpec *resolve(const RubatoTableSpec *spec, uint32_t n_servers)
     return resolved;
 }
 
+/* With the lists of the resolved one, which has all that were given. */
+static RubatoTableSpec *copy_given(const RubatoTableSpec *spec, const RubatoTableSpec *resolved)
+{
+    RubatoTableSpec *given = g_memdup2(spec, sizeof *spec);
+
+    given->name = g_strdup(spec->name);
+    given->storage = g_strdup(spec->storage);
+    given->model = g_strdup(spec->model);
+    given->update = g_strdup(spec->update);
+    given->init = g_strdup(spec->init);
+    given->record = g_strdup(spec->record);
+    given->partition = g_strdup(spec->partition);
+    given->evict = g_strdup(spec->evict);
+    given->admit = g_strdup(spec->admit);
+    given->expire = g_strdup(spec->expire);
+    given->bounds = resolved->bounds;
+    given->admit_keys = resolved->admit_keys;
+    return given;
+}
+
+/* All but the lists. */
 static void spec_free(RubatoTableSpec *spec)
 {
-    const void *const owned[] = { spec->name,   spec->bounds, spec->storage,    spec->model,
-                                  spec->update, spec->init,   spec->record,     spec->partition,
-                                  spec->evict,  spec->admit,  spec->admit_keys, spec->expire };
+    const char *const names[] = { spec->name,   spec->storage,  spec->model, spec->update,
+                                  spec->init,   spec->record,   spec->evict, spec->admit,
+                                  spec->expire, spec->partition };
 
-    for (size_t i = 0; i < G_N_ELEMENTS(owned); i++)
-        g_free((void *)(uintptr_t)owned[i]);
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
+        g_free((char *)(uintptr_t)names[i]);
     g_free(spec);
 }
 
@@ -57,6 +78,7 @@ Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error
         return NULL;
     table = g_new0(Table, 1);
     table->spec = resolve(spec, n_servers);
+    table->given = copy_given(spec, table->spec);
     table->most_parts =
         spec->no_split ? table->spec->parts : (table->spec->parts + n_servers - 1) / n_servers;
     table->spec->max_bytes /= table->most_parts;
@@ -184,7 +206,10 @@ void table_free(Table *table)
         return;
     partition_clear(&table->partition);
     part_map_free(table->map);
+    g_free((RubatoKey *)(uintptr_t)table->spec->bounds);
+    g_free((RubatoKey *)(uintptr_t)table->spec->admit_keys);
     spec_free(table->spec);
+    spec_free(table->given);
     g_free(table);
 }
 

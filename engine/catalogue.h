@@ -13,8 +13,9 @@ typedef struct {
     /* immutable */
     uint32_t id;
     RubatoTableSpec
-        *spec;          /* a copy with every name and number given; max_bytes is that of a part */
-    uint64_t hash_seed; /* the same on all servers */
+        *spec; /* a copy with every name and number given; max_bytes is that of a part */
+    RubatoTableSpec *given; /* as the table's maker gave it */
+    uint64_t hash_seed;     /* the same on all servers */
     Partition partition;
     PartMap *map;
     size_t row_bytes;    /* of a row's values */
