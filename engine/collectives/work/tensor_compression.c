@@ -50,8 +50,8 @@ RubatoDtype tensor_compressed_dtype(RubatoCompression compression)
         }                                                                                       \
     }
 
-COMPRESS(f16, store_f16, load_f16)
-COMPRESS(bf16, store_bf16, load_bf16)
+COMPRESS(f16, tensor_store_f16, tensor_load_f16)
+COMPRESS(bf16, tensor_store_bf16, tensor_load_bf16)
 
 void tensor_compress(RubatoCompression compression, float *values, float *residuals,
                      uint16_t *halves, size_t n)

@@ -29,22 +29,22 @@ typedef union {
 
 uint16_t tensor_f16_from_float(float value)
 {
-    return store_f16(value);
+    return tensor_store_f16(value);
 }
 
 float tensor_float_from_f16(uint16_t value)
 {
-    return load_f16(value);
+    return tensor_load_f16(value);
 }
 
 uint16_t tensor_bf16_from_float(float value)
 {
-    return store_bf16(value);
+    return tensor_store_bf16(value);
 }
 
 float tensor_float_from_bf16(uint16_t value)
 {
-    return load_bf16(value);
+    return tensor_load_bf16(value);
 }
 
 /* ---- loops over one block, for each dtype ----
@@ -101,8 +101,8 @@ float tensor_float_from_bf16(uint16_t value)
     LOOPS_OF(more, name, type, wide, load, most)
 
 LOOPS(f32, float, float, KEEP, LESS_REAL, MORE_REAL)
-LOOPS(f16, uint16_t, float, load_f16, LESS_REAL, MORE_REAL)
-LOOPS(bf16, uint16_t, float, load_bf16, LESS_REAL, MORE_REAL)
+LOOPS(f16, uint16_t, float, tensor_load_f16, LESS_REAL, MORE_REAL)
+LOOPS(bf16, uint16_t, float, tensor_load_bf16, LESS_REAL, MORE_REAL)
 LOOPS(f64, double, double, KEEP, LESS_REAL, MORE_REAL)
 LOOPS(i8, int8_t, uint64_t, FROM_SIGNED, LESS_WHOLE, MORE_WHOLE)
 LOOPS(i16, int16_t, uint64_t, FROM_SIGNED, LESS_WHOLE, MORE_WHOLE)
@@ -138,8 +138,8 @@ static void finish_whole(uint64_t *sums, uint32_t divisor, size_t n)
 
 #define IS_TRUE(x) ((x) != 0)
 
-STORE(f16, uint16_t, float, store_f16)
-STORE(bf16, uint16_t, float, store_bf16)
+STORE(f16, uint16_t, float, tensor_store_f16)
+STORE(bf16, uint16_t, float, tensor_store_bf16)
 STORE(i8, int8_t, uint64_t, KEEP)
 STORE(i16, int16_t, uint64_t, KEEP)
 STORE(i32, int32_t, uint64_t, KEEP)
