@@ -6,7 +6,7 @@
  * nobody has to tell another one of them. Nothing is copied for it: the operation reads and writes
  * the tensors where they are. Each value is combined as it would be alone, so the bits are the
  * same. What is compressed travels alone: how often it is rounded follows from the size of what
- * travels (tensor_flow.h). */
+ * travels (tensor_flow.h). So does Adasum, whose weights are those of one tensor. */
 #include "engine/collectives/tensor_exchange_private.h"
 
 /* More would make a message wait for too many. */
@@ -22,6 +22,7 @@ bool fusion_suits(const TensorExchange *exchange, const TensorEntry *entry)
 {
     return entry->part.request.operation == TENSOR_ALLREDUCE &&
            entry->part.request.reduce.compression == RUBATO_COMPRESSION_NONE &&
+           entry->part.request.reduce.reduction != RUBATO_REDUCTION_ADASUM &&
            bytes_of(entry) < exchange->place.fusion_bytes;
 }
 

@@ -22,7 +22,9 @@ void tensor_entry_end(TensorEntry *entry, const GError *error)
 static void end_operation(Operation *operation)
 {
     if (operation->is_small)
-        tensor_work_do(&operation->work, 0);
+        do
+            tensor_work_do(&operation->work, 0);
+        while (tensor_work_next_round(&operation->work));
     if (operation->flow != NULL) {
         tensor_flow_tell_failure(operation->flow);
         tensor_flow_free(operation->flow);
@@ -289,6 +291,22 @@ static bool do_step(TensorExchange *exchange, Operation *operation, TensorStep *
     return false;
 }
 
+/* If all chunks of a round are done and there is another one, it begins. Nobody else is at the
+ * operation then, so the lock may be released meanwhile. */
+static void begin_next_round(TensorExchange *exchange, Operation *operation)
+{
+    if (operation->n_done < operation->work.n_chunks || operation->work.dots == NULL)
+        return;
+    pthread_mutex_unlock(&exchange->lock);
+    const bool goes_on = tensor_work_next_round(&operation->work);
+    pthread_mutex_lock(&exchange->lock);
+    if (!goes_on)
+        return;
+    operation->next_chunk = operation->n_done = 0;
+    operation_ready(exchange, operation);
+    operations_wake(exchange);
+}
+
 static void do_chunk(TensorExchange *exchange, Operation *operation)
 {
     const uint32_t chunk = operation->next_chunk++;
@@ -299,6 +317,7 @@ static void do_chunk(TensorExchange *exchange, Operation *operation)
     tensor_work_do(&operation->work, chunk);
     pthread_mutex_lock(&exchange->lock);
     operation->n_done++;
+    begin_next_round(exchange, operation);
     end_if_done(exchange, operation);
 }
 

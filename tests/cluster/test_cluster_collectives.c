@@ -9,6 +9,7 @@
 #include "engine/engine_private.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/tensor_adasum_cases.h"
 #include "tests/support/engine/tensor_cases.h"
 #include "tests/support/engine/tensor_compression_cases.h"
 #include "tests/support/engine/tensor_group_cases.h"
@@ -56,6 +57,8 @@ static bool play_all(RubatoEngine *engine, const void *data, GError **error)
            run_task(engine, tensor_reduce_groups, NULL, error) &&
            run_task(engine, tensor_move_groups, NULL, error) &&
            run_task(engine, tensor_join_one_by_one, NULL, error) &&
+           run_task(engine, tensor_adasum_all, NULL, error) &&
+           run_task(engine, tensor_adasum_joined, NULL, error) &&
            run_task(engine, tensor_be_left, NULL, error) &&
            (count_workers(shape) != 3 || run_task(engine, tensor_disagree, NULL, error));
 }

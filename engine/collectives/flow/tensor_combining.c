@@ -8,14 +8,14 @@
  * node's chunk comes behind it by itself, and with `is_whole` this node's own part counts among
  * those that a chunk awaits. */
 #include "engine/collectives/flow/tensor_flow_private.h"
+#include "engine/collectives/flow/tensor_segments.h"
 
 #include <string.h>
 
 enum {
     CHUNK_VALUES = 16 << 10,
-    ALIGNED_VALUES = 64,    /* segments begin at a multiple: no two nodes share a cache line */
-    SMALL_BYTES = 32 << 10, /* of a tensor whose steps any thread does at once */
-    WHOLE_BYTES = 32 << 10, /* up to this, all nodes combine all of it, */
+    SMALL_BYTES = 32 << 10,       /* of a tensor whose steps any thread does at once */
+    WHOLE_BYTES = 32 << 10,       /* up to this, all nodes combine all of it, */
     WHOLE_BYTES_OF_TWO = 1 << 20, /* of two, where it costs no more bytes */
     WHOLE_NODES = 16,             /* if they are not many more messages */
 };
@@ -35,13 +35,10 @@ typedef struct {
 
 struct TensorCombining {
     bool is_whole, is_broadcast, has_results;
-    uint32_t root; /* of a broadcast: the node that has the values */
-    uint32_t n_segments;
-    uint64_t *ends;        /* by segment: the value at which it ends */
-    uint64_t *first_chunk; /* by segment; and behind the last one */
+    uint32_t root;           /* of a broadcast: the node that has the values */
+    TensorSegments segments; /* with is_whole there is one */
     Chunk *chunks;
     uint64_t next_send, n_sends; /* steps that send: see nth_send */
-    uint64_t n_turns;            /* chunks of the longest segment */
 
     TensorReduction first; /* what this node's workers have is combined to its part, */
     TensorReduction last;  /* and the parts to the result */
@@ -71,30 +68,6 @@ typedef struct {
 
 /* ---- where chunks are ---- */
 
-static uint64_t segment_begin(const TensorCombining *it, uint32_t segment)
-{
-    return segment == 0 ? 0 : it->ends[segment - 1];
-}
-
-static uint32_t segment_of(const TensorCombining *it, uint64_t chunk)
-{
-    uint32_t segment = 0;
-
-    while (chunk >= it->first_chunk[segment + 1])
-        segment++;
-    return segment;
-}
-
-static uint64_t chunk_begin(const TensorCombining *it, uint64_t chunk, uint64_t *end)
-{
-    const uint32_t segment = segment_of(it, chunk);
-    const uint64_t begin =
-        segment_begin(it, segment) + (chunk - it->first_chunk[segment]) * CHUNK_VALUES;
-
-    *end = MIN(begin + CHUNK_VALUES, it->ends[segment]);
-    return begin;
-}
-
 /* The values from begin + at on, up to `end`, that are of the same tensor. */
 static Run run_of(const TensorFlow *flow, uint64_t begin, uint64_t at, uint64_t end)
 {
@@ -113,7 +86,8 @@ static Run run_of(const TensorFlow *flow, uint64_t begin, uint64_t at, uint64_t 
 
 static bool is_own(const TensorFlow *flow, uint64_t chunk)
 {
-    return flow->combining->is_whole || segment_of(flow->combining, chunk) == flow->plan.self;
+    return flow->combining->is_whole ||
+           tensor_segment_of(&flow->combining->segments, chunk) == flow->plan.self;
 }
 
 static bool contributes(const TensorFlow *flow, uint32_t node)
@@ -224,7 +198,7 @@ static void find_scattered(TensorFlow *flow)
                 it->output_ends[i] = end;
             }
         }
-        it->ends[node] = end;
+        it->segments.ends[node] = end;
     }
 }
 
@@ -232,25 +206,13 @@ static void cut(TensorFlow *flow, uint64_t n_values)
 {
     TensorCombining *const it = flow->combining;
 
-    it->n_segments = it->is_whole ? 1 : flow->plan.n_nodes;
-    it->ends = g_new0(uint64_t, it->n_segments);
-    it->first_chunk = g_new0(uint64_t, it->n_segments + 1);
-    if (flow->request.operation == TENSOR_REDUCE_SCATTER) {
+    tensor_segments_init(&it->segments, it->is_whole ? 1 : flow->plan.n_nodes, CHUNK_VALUES);
+    if (flow->request.operation == TENSOR_REDUCE_SCATTER)
         find_scattered(flow);
-    } else {
-        const uint64_t share =
-            (n_values / it->n_segments + ALIGNED_VALUES) & ~(uint64_t)(ALIGNED_VALUES - 1);
-        for (uint32_t i = 0; i < it->n_segments; i++)
-            it->ends[i] = MIN(i + 1 == it->n_segments ? n_values : share * (i + 1), n_values);
-    }
-    for (uint32_t i = 0; i < it->n_segments; i++) {
-        const uint64_t n = it->ends[i] - segment_begin(it, i);
-        const uint64_t n_chunks = (n + CHUNK_VALUES - 1) / CHUNK_VALUES;
-
-        it->first_chunk[i + 1] = it->first_chunk[i] + n_chunks;
-        it->n_turns = MAX(it->n_turns, n_chunks);
-    }
-    it->chunks = g_new0(Chunk, it->first_chunk[it->n_segments] + 1);
+    else
+        tensor_segments_share(&it->segments, n_values);
+    tensor_segments_number(&it->segments);
+    it->chunks = g_new0(Chunk, tensor_segments_chunks(&it->segments) + 1);
 }
 
 /* What has to be done for a chunk of this node, and what for one of another node. */
@@ -264,7 +226,7 @@ static void expect(TensorFlow *flow, uint64_t chunk)
         flow->n_left += contributes(flow, self); /* it is sent */
         if (it->has_results && !(it->is_broadcast && it->root == self)) {
             flow->n_left++;
-            flow->n_awaited[segment_of(it, chunk)]++;
+            flow->n_awaited[tensor_segment_of(&it->segments, chunk)]++;
         }
         return;
     }
@@ -310,8 +272,8 @@ static void begin(TensorFlow *flow)
     it->has_results = !it->is_whole && !scatters;
     cut(flow, n_values);
     if (contributes(flow, flow->plan.self))
-        it->n_sends = it->is_whole ? it->n_turns : it->n_turns * (n_nodes - 1);
-    for (uint64_t chunk = 0; chunk < it->first_chunk[it->n_segments]; chunk++)
+        it->n_sends = it->is_whole ? it->segments.n_turns : it->segments.n_turns * (n_nodes - 1);
+    for (uint64_t chunk = 0; chunk < tensor_segments_chunks(&it->segments); chunk++)
         expect(flow, chunk);
 }
 
@@ -319,7 +281,7 @@ static void end(TensorFlow *flow)
 {
     TensorCombining *const it = flow->combining;
 
-    for (uint64_t chunk = 0; chunk < it->first_chunk[it->n_segments]; chunk++) {
+    for (uint64_t chunk = 0; chunk < tensor_segments_chunks(&it->segments); chunk++) {
         Chunk *const one = &it->chunks[chunk];
 
         for (uint32_t node = 0; one->owners != NULL && node < flow->plan.n_nodes; node++)
@@ -329,8 +291,7 @@ static void end(TensorFlow *flow)
         g_free(one->own);
     }
     g_free(it->chunks);
-    g_free(it->ends);
-    g_free(it->first_chunk);
+    tensor_segments_clear(&it->segments);
     g_free(it->tensor_ends);
     g_free(it->inputs);
     g_free(it->outputs);
@@ -346,10 +307,10 @@ static const char *take_result(TensorFlow *flow, uint32_t from, const TensorMess
 {
     TensorCombining *const it = flow->combining;
     uint64_t end_value;
-    const uint64_t begin_value = chunk_begin(it, message->place, &end_value);
+    const uint64_t begin_value = tensor_chunk_begin(&it->segments, message->place, &end_value);
 
     if (!it->has_results || (it->is_broadcast && it->root == flow->plan.self) ||
-        segment_of(it, message->place) != from)
+        tensor_segment_of(&it->segments, message->place) != from)
         return "the result of a tensor that is not its own";
     if (message->n_bytes != (end_value - begin_value) * it->result_size)
         return "the result of a tensor of a wrong size";
@@ -376,11 +337,11 @@ static const char *take(TensorFlow *flow, uint32_t from, const TensorMessage *me
     TensorCombining *const it = flow->combining;
     uint64_t end_value;
 
-    if (message->place >= it->first_chunk[it->n_segments])
+    if (message->place >= tensor_segments_chunks(&it->segments))
         return "a piece of a tensor behind its end";
     if (message->kind == TENSOR_MESSAGE_RESULT)
         return take_result(flow, from, message, owner);
-    const uint64_t begin_value = chunk_begin(it, message->place, &end_value);
+    const uint64_t begin_value = tensor_chunk_begin(&it->segments, message->place, &end_value);
     if (message->kind != TENSOR_MESSAGE_PART || !is_own(flow, message->place) ||
         !contributes(flow, from))
         return "a piece of a tensor that is not for this node";
@@ -402,20 +363,13 @@ static const char *take(TensorFlow *flow, uint32_t from, const TensorMessage *me
 
 /* ---- steps ---- */
 
-/* The chunk that step n sends. Chunks of the others' segments go in turn, first those of the next
- * node: so not all nodes send to one at the same time. False: that segment is shorter. */
+/* The chunk that step n sends. False: it sends none. */
 static bool nth_send(const TensorFlow *flow, uint64_t n, uint64_t *chunk)
 {
-    const TensorCombining *const it = flow->combining;
-
-    if (it->is_whole) {
-        *chunk = n;
-        return true;
-    }
-    const uint32_t n_others = flow->plan.n_nodes - 1;
-    const uint32_t segment = (flow->plan.self + 1 + (uint32_t)(n % n_others)) % flow->plan.n_nodes;
-    *chunk = it->first_chunk[segment] + n / n_others;
-    return *chunk < it->first_chunk[segment + 1];
+    if (!flow->combining->is_whole)
+        return tensor_segments_nth_send(&flow->combining->segments, flow->plan.self, n, chunk);
+    *chunk = n;
+    return true;
 }
 
 static bool has_next(const TensorFlow *flow)
@@ -445,46 +399,12 @@ static bool sends_to(const TensorFlow *flow, const TensorStep *step, uint32_t to
 
     switch (step->what) {
     case STEP_SEND:
-        return it->is_whole || segment_of(it, step->place) == to;
+        return it->is_whole || tensor_segment_of(&it->segments, step->place) == to;
     case STEP_COMBINE:
         return it->has_results && !(it->is_broadcast && it->root == to);
     default:
         return false;
     }
-}
-
-static void send_messages(const TensorFlow *flow, const GArray *messages)
-{
-    for (guint i = 0; i < messages->len; i++)
-        tensor_flow_send(flow, &g_array_index(messages, TensorOutgoing, i));
-}
-
-static void forget_messages(const TensorFlow *flow, const GArray *messages)
-{
-    for (guint i = 0; i < messages->len; i++)
-        tensor_flow_forget(flow, &g_array_index(messages, TensorOutgoing, i));
-}
-
-/* Messages of a step, one to each node that gets one. False: there was no memory. */
-static bool begin_messages(const TensorFlow *flow, const TensorStep *step, size_t n_bytes,
-                           GArray *messages)
-{
-    const TensorMessageKind kind =
-        step->what == STEP_SEND ? TENSOR_MESSAGE_PART : TENSOR_MESSAGE_RESULT;
-
-    for (uint32_t i = 1; i < flow->plan.n_nodes; i++) {
-        const uint32_t to = (flow->plan.self + i) % flow->plan.n_nodes;
-        TensorOutgoing outgoing;
-
-        if (!sends_to(flow, step, to))
-            continue;
-        if (!tensor_flow_begin_message(flow, kind, step->place, n_bytes, to, &outgoing)) {
-            forget_messages(flow, messages);
-            return false;
-        }
-        g_array_append_val(messages, outgoing);
-    }
-    return true;
 }
 
 /* A result that was compressed goes to this node's workers. */
@@ -586,7 +506,7 @@ static bool send_part(TensorFlow *flow, const TensorStep *step)
     const TensorCombining *const it = flow->combining;
     g_autoptr(GArray) messages = g_array_new(FALSE, FALSE, sizeof(TensorOutgoing));
     uint64_t end_value;
-    const uint64_t begin_value = chunk_begin(it, step->place, &end_value);
+    const uint64_t begin_value = tensor_chunk_begin(&it->segments, step->place, &end_value);
     const uint64_t n_values = end_value - begin_value;
 
     /* a second rounding would have another residual */
@@ -594,14 +514,15 @@ static bool send_part(TensorFlow *flow, const TensorStep *step)
     const bool keeps = it->is_whole && it->compression != RUBATO_COMPRESSION_NONE;
     if (keeps && (chunk->own = g_try_malloc(n_values * it->part_size)) == NULL)
         return false;
-    if (!begin_messages(flow, step, n_values * it->part_size, messages))
+    if (!tensor_flow_begin_messages(flow, step, TENSOR_MESSAGE_PART, n_values * it->part_size,
+                                    messages))
         return false;
     g_autofree void **outputs = g_new(void *, messages->len + 1);
     for (guint i = 0; i < messages->len; i++)
         outputs[i] = g_array_index(messages, TensorOutgoing, i).bytes;
     outputs[messages->len] = chunk->own;
     make_part(flow, begin_value, n_values, outputs, messages->len + (keeps ? 1 : 0));
-    send_messages(flow, messages);
+    tensor_flow_send_messages(flow, messages);
     if (it->is_broadcast && !it->is_whole)
         copy_out(flow, begin_value, it->inputs[0] + begin_value * it->size, n_values * it->size);
     return true;
@@ -717,10 +638,10 @@ static bool combine(TensorFlow *flow, const TensorStep *step)
     const Chunk *const chunk = &it->chunks[step->place];
     g_autoptr(GArray) messages = g_array_new(FALSE, FALSE, sizeof(TensorOutgoing));
     uint64_t end_value;
-    const uint64_t begin_value = chunk_begin(it, step->place, &end_value);
+    const uint64_t begin_value = tensor_chunk_begin(&it->segments, step->place, &end_value);
     const size_t n_bytes = (end_value - begin_value) * it->result_size;
 
-    if (!begin_messages(flow, step, n_bytes, messages))
+    if (!tensor_flow_begin_messages(flow, step, TENSOR_MESSAGE_RESULT, n_bytes, messages))
         return false;
     if (it->is_broadcast) {
         const void *const values = it->root == flow->plan.self
@@ -731,10 +652,10 @@ static bool combine(TensorFlow *flow, const TensorStep *step)
             memcpy(g_array_index(messages, TensorOutgoing, i).bytes, values, n_bytes);
         copy_out(flow, begin_value, values, n_bytes);
     } else if (!combine_parts(flow, chunk, begin_value, end_value, messages)) {
-        forget_messages(flow, messages);
+        tensor_flow_forget_messages(flow, messages);
         return false;
     }
-    send_messages(flow, messages);
+    tensor_flow_send_messages(flow, messages);
     return true;
 }
 
@@ -749,7 +670,8 @@ static bool run(TensorFlow *flow, const TensorStep *step)
     case STEP_COMBINE:
         return combine(flow, step);
     default:
-        copy_out(flow, chunk_begin(it, step->place, &end_value), step->bytes, step->n_bytes);
+        copy_out(flow, tensor_chunk_begin(&it->segments, step->place, &end_value), step->bytes,
+                 step->n_bytes);
         return true;
     }
 }

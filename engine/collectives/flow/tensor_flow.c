@@ -17,6 +17,16 @@ static void make_one(TensorFlow *flow)
     flow->request.shape[0] = n_values;
 }
 
+static const TensorFlowOps *ops_of(const TensorRequest *request)
+{
+    if (request->operation == TENSOR_ALLGATHER || request->operation == TENSOR_ALLTOALL)
+        return &tensor_gathering_ops;
+    if (request->operation == TENSOR_ALLREDUCE &&
+        request->reduce.reduction == RUBATO_REDUCTION_ADASUM)
+        return &tensor_weighting_ops;
+    return &tensor_combining_ops;
+}
+
 TensorFlow *tensor_flow_new(const TensorFlowPlan *plan)
 {
     TensorFlow *const flow = g_new0(TensorFlow, 1);
@@ -39,10 +49,7 @@ TensorFlow *tensor_flow_new(const TensorFlowPlan *plan)
             flow->request = plan->parts[i]->request;
     if (plan->n_tensors > 1)
         make_one(flow);
-    flow->ops =
-        flow->request.operation == TENSOR_ALLGATHER || flow->request.operation == TENSOR_ALLTOALL
-            ? &tensor_gathering_ops
-            : &tensor_combining_ops;
+    flow->ops = ops_of(&flow->request);
     flow->ops->begin(flow);
     return flow;
 }

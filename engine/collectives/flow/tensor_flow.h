@@ -4,7 +4,9 @@
  *   tensor_flow.c       one operation: what comes, what is to be done, when it is complete
  *   tensor_combining.c  allreduce, reduce_scatter, broadcast
  *   tensor_gathering.c  allgather, alltoall
- *   tensor_flow_base.c  what these two share
+ *   tensor_weighting.c  allreduce by Adasum
+ *   tensor_flow_base.c  what these three share
+ *   tensor_segments.c   which values a node combines
  *   tensor_message.c    the bytes of a message
  *
  * A lower file of this list calls none above it.
@@ -34,7 +36,12 @@
  * Several tensors that are combined together are one tensor to all of this: each chunk has values
  * of some of them, which are read from their inputs and written to their outputs.
  *
- * A broadcast is the same with one node that has values. For allgather and alltoall a node first
+ * Adasum (tensor_adasum.h) needs the values of each worker, not their sums. So a PART has the
+ * values of each of a node's workers; the node that has got all of a segment's tells all others the
+ * dot products there (DOTS). From the dots of all segments each node computes the same weights, and
+ * combines its segment by them.
+ *
+ * A broadcast is like a sum with one node that has values. For allgather and alltoall a node first
  * tells each other one how many rows come from each of its workers, and then sends them.
  *
  * Threads: one at a time, except tensor_flow_do. */

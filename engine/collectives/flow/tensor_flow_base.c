@@ -31,6 +31,36 @@ void tensor_flow_forget(const TensorFlow *flow, const TensorOutgoing *outgoing)
     flow->plan.carrier->forget(flow->plan.user, outgoing->message);
 }
 
+bool tensor_flow_begin_messages(const TensorFlow *flow, const TensorStep *step,
+                                TensorMessageKind kind, size_t n_bytes, GArray *messages)
+{
+    for (uint32_t i = 1; i < flow->plan.n_nodes; i++) {
+        const uint32_t to = (flow->plan.self + i) % flow->plan.n_nodes;
+        TensorOutgoing outgoing;
+
+        if (!flow->ops->sends_to(flow, step, to))
+            continue;
+        if (!tensor_flow_begin_message(flow, kind, step->place, n_bytes, to, &outgoing)) {
+            tensor_flow_forget_messages(flow, messages);
+            return false;
+        }
+        g_array_append_val(messages, outgoing);
+    }
+    return true;
+}
+
+void tensor_flow_send_messages(const TensorFlow *flow, const GArray *messages)
+{
+    for (guint i = 0; i < messages->len; i++)
+        tensor_flow_send(flow, &g_array_index(messages, TensorOutgoing, i));
+}
+
+void tensor_flow_forget_messages(const TensorFlow *flow, const GArray *messages)
+{
+    for (guint i = 0; i < messages->len; i++)
+        tensor_flow_forget(flow, &g_array_index(messages, TensorOutgoing, i));
+}
+
 void *tensor_flow_keep(TensorFlow *flow, void *owner, const void **bytes)
 {
     void *const kept = flow->plan.carrier->keep(flow->plan.user, owner, bytes);

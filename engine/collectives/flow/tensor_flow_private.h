@@ -26,9 +26,11 @@ typedef struct {
 
 extern const TensorFlowOps tensor_combining_ops;
 extern const TensorFlowOps tensor_gathering_ops;
+extern const TensorFlowOps tensor_weighting_ops;
 
 typedef struct TensorCombining TensorCombining;
 typedef struct TensorGathering TensorGathering;
+typedef struct TensorWeighting TensorWeighting;
 
 struct TensorFlow {
     TensorFlowPlan plan; /* its lists are the flow's */
@@ -46,6 +48,7 @@ struct TensorFlow {
     union {
         TensorCombining *combining;
         TensorGathering *gathering;
+        TensorWeighting *weighting;
     };
 };
 
@@ -66,6 +69,13 @@ bool tensor_flow_begin_message(const TensorFlow *flow, TensorMessageKind kind, u
                                size_t n_bytes, uint32_t to, TensorOutgoing *outgoing);
 void tensor_flow_send(const TensorFlow *flow, const TensorOutgoing *outgoing);
 void tensor_flow_forget(const TensorFlow *flow, const TensorOutgoing *outgoing);
+
+/* Messages of a step (TensorOutgoing), one to each node to which it sends, first the next one.
+ * False: there was no memory, and there are none. */
+bool tensor_flow_begin_messages(const TensorFlow *flow, const TensorStep *step,
+                                TensorMessageKind kind, size_t n_bytes, GArray *messages);
+void tensor_flow_send_messages(const TensorFlow *flow, const GArray *messages);
+void tensor_flow_forget_messages(const TensorFlow *flow, const GArray *messages);
 
 /* Keeps a message that came. NULL: there was no memory, and the flow fails. */
 void *tensor_flow_keep(TensorFlow *flow, void *owner, const void **bytes);

@@ -13,11 +13,12 @@
 enum { TENSOR_MESSAGE_HEADER_BYTES = 24, TENSOR_MESSAGE_MOST_BYTES = 4 << 20 };
 
 typedef enum {
-    TENSOR_MESSAGE_PART = 1, /* values that are to be combined: a node's own sums */
+    TENSOR_MESSAGE_PART = 1, /* values that are to be combined */
     TENSOR_MESSAGE_RESULT,   /* values that are combined */
     TENSOR_MESSAGE_SIZES,    /* how many rows follow */
     TENSOR_MESSAGE_ROWS,     /* rows that are gathered */
     TENSOR_MESSAGE_FAILURE,  /* the sender could not do its part */
+    TENSOR_MESSAGE_DOTS,     /* of Adasum: dot products of workers' values in a segment */
     TENSOR_MESSAGE_END,
 } TensorMessageKind;
 

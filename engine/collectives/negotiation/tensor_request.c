@@ -15,7 +15,7 @@ const char *tensor_operation_name(TensorOperation operation)
     return names[operation];
 }
 
-static const char *const reductions[] = { "sum", "mean", "min", "max", "product" };
+static const char *const reductions[] = { "sum", "mean", "min", "max", "product", "adasum" };
 
 static bool reduces(const TensorRequest *request)
 {
@@ -69,7 +69,7 @@ static const char *find_reduction_fault(const TensorRequest *request)
 {
     const RubatoReduce *const reduce = &request->reduce;
 
-    if ((unsigned)reduce->reduction > RUBATO_REDUCTION_PRODUCT)
+    if ((unsigned)reduce->reduction > RUBATO_REDUCTION_ADASUM)
         return "there is no such reduction";
     if ((unsigned)reduce->compression > RUBATO_COMPRESSION_BF16)
         return "there is no such compression";
@@ -83,6 +83,12 @@ static const char *find_reduction_fault(const TensorRequest *request)
         return "only floating-point tensors have scales";
     if (request->dtype == RUBATO_BOOL && reduce->reduction == RUBATO_REDUCTION_MEAN)
         return "bool has no mean; take the sum, which is \"or\", or convert it";
+    if (reduce->reduction != RUBATO_REDUCTION_ADASUM)
+        return NULL;
+    if (!is_real(request->dtype))
+        return "Adasum is of floating-point tensors only";
+    if (request->operation != TENSOR_ALLREDUCE)
+        return "only an allreduce has Adasum";
     return NULL;
 }
 

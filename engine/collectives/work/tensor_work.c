@@ -4,6 +4,8 @@
 #include <rubato/error.h>
 #include <string.h>
 
+#include "engine/collectives/work/tensor_adasum.h"
+
 /* Chunks are so large that taking one costs little beside doing it, and so small that several
  * threads end at about the same time: each gets two at least, unless they would be tiny. */
 enum { LEAST_VALUES = 2 << 10, MOST_VALUES = 8 << 10, CHUNK_BYTES = 128 << 10 };
@@ -136,6 +138,57 @@ static void reduce_tensors(const TensorWork *work, uint64_t begin, uint64_t end)
     }
 }
 
+/* Adasum: the dots of each chunk first. They are added up in the order of the chunks, so that the
+ * result does not depend on which thread does which. RUBATO_ERROR_MEMORY. */
+static bool prepare_adasum(TensorWork *work, TensorPart *const *parts, uint32_t n_workers,
+                           GError **error)
+{
+    const uint64_t n_dots = tensor_adasum_n_dots(n_workers);
+
+    if (work->n_inputs < 2 || work->n_chunks == 0)
+        return true; /* one worker's values are the result */
+    work->dots = g_try_malloc0_n(work->n_chunks, n_dots * sizeof *work->dots);
+    if (work->dots == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                    "no memory for the dot products of %u workers' values", n_workers);
+        return false;
+    }
+    work->n_vectors = n_workers;
+    work->vectors = g_new0(const void *, n_workers);
+    for (uint32_t rank = 0; rank < n_workers; rank++)
+        if (parts[rank] != NULL)
+            work->vectors[rank] = parts[rank]->input;
+    return true;
+}
+
+static void do_adasum(const TensorWork *work, uint32_t chunk, uint64_t begin, uint64_t end)
+{
+    const RubatoDtype dtype = work->reduction.dtype;
+
+    if (work->weights == NULL)
+        tensor_adasum_add_dots(dtype, work->vectors, work->n_vectors, begin, end,
+                               work->dots + chunk * tensor_adasum_n_dots(work->n_vectors));
+    else
+        tensor_adasum_combine(dtype, work->vectors, work->n_vectors, work->weights, work->outputs,
+                              work->n_outputs, begin, end);
+}
+
+bool tensor_work_next_round(TensorWork *work)
+{
+    const RubatoReduce *const reduce = &work->reduction.reduce;
+    const uint64_t n_dots = tensor_adasum_n_dots(work->n_vectors);
+
+    if (work->dots == NULL || work->weights != NULL)
+        return false;
+    for (uint32_t chunk = 1; chunk < work->n_chunks; chunk++)
+        for (uint64_t i = 0; i < n_dots; i++)
+            work->dots[i] += work->dots[chunk * n_dots + i];
+    work->weights = g_new(double, work->n_vectors);
+    tensor_adasum_weigh(work->dots, work->n_vectors, reduce->prescale * reduce->postscale,
+                        work->weights);
+    return true;
+}
+
 /* ---- what is copied ---- */
 
 static void add_copy(TensorWork *work, const void *from, void *to, uint64_t n_bytes)
@@ -266,7 +319,8 @@ bool tensor_work_init(TensorWork *work, TensorPart *const *parts, uint32_t n_ten
     case TENSOR_ALLREDUCE:
     case TENSOR_REDUCE_SCATTER:
         prepare_reduction(work, parts, n_tensors, n_workers);
-        return true;
+        return first->request.reduce.reduction != RUBATO_REDUCTION_ADASUM ||
+               prepare_adasum(work, parts, n_workers, error);
     case TENSOR_BROADCAST:
     case TENSOR_ALLGATHER:
     case TENSOR_ALLTOALL:
@@ -284,6 +338,9 @@ void tensor_work_clear(TensorWork *work)
     g_free(work->outputs);
     g_free(work->tensor_ends);
     g_free(work->output_ends);
+    g_free(work->vectors);
+    g_free(work->dots);
+    g_free(work->weights);
     g_free(work->copies);
 }
 
@@ -294,6 +351,8 @@ void tensor_work_do(const TensorWork *work, uint32_t chunk)
 
     if (work->copies != NULL)
         copy(work, begin, end);
+    else if (work->dots != NULL)
+        do_adasum(work, chunk, begin, end);
     else if (work->output_ends != NULL)
         scatter(work, begin, end);
     else if (work->tensor_ends != NULL)

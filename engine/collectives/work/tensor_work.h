@@ -1,5 +1,6 @@
 /* The work of one operation within a node: values that are combined, or bytes that are copied. It
- * is cut into chunks, which any threads may do in any order, each chunk once.
+ * is cut into chunks, which any threads may do in any order, each chunk once. Adasum has two rounds
+ * of them: the dots, then the sum.
  *
  * Threads: any; the functions depend on their arguments only. */
 #ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_WORK_H
@@ -42,6 +43,12 @@ typedef struct {
         *tensor_ends; /* of several: the value, of all of them, at which each ends; else NULL */
     uint64_t *output_ends; /* of a reduce_scatter: the value at which each output ends; else NULL */
 
+    /* Adasum of several. */
+    const void **vectors; /* by rank; NULL: it has joined */
+    uint32_t n_vectors;
+    double *dots;    /* by chunk; NULL: it is another reduction */
+    double *weights; /* by rank; NULL in the first round */
+
     /* What is copied. */
     TensorCopy *copies;
     size_t n_copies;
@@ -60,5 +67,8 @@ void tensor_work_clear(TensorWork *work);
 
 /* Does one of the chunks. */
 void tensor_work_do(const TensorWork *work, uint32_t chunk);
+
+/* All chunks are done. True: and now all of them are to be done in the next round. */
+bool tensor_work_next_round(TensorWork *work);
 
 #endif

@@ -114,7 +114,7 @@ bool rubato_worker_reduce(RubatoWorker *worker, double *values, size_t n, Rubato
                           GError **error)
 {
     g_return_val_if_fail(worker != NULL && (values != NULL || n == 0), false);
-    /* a reduction that there is not is refused there, too */
+    /* Adasum needs no order, and a reduction that there is not is refused there, too */
     if (rubato_worker_n_local_workers(worker) == rubato_worker_n_workers(worker) ||
         (unsigned)reduction > RUBATO_REDUCTION_PRODUCT)
         return reduce_on_one_node(worker, values, n, reduction, error);

@@ -6,6 +6,7 @@
 
 #include "engine/collectives/work/tensor_math.h"
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/tensor_adasum_cases.h"
 #include "tests/support/engine/tensor_cases.h"
 #include "tests/support/engine/tensor_compression_cases.h"
 #include "tests/support/engine/tensor_group_cases.h"
@@ -36,6 +37,17 @@ START_TEST(rows_get_where_they_belong_for_each_dtype)
     RubatoDtype dtype = tensor_dtypes[_i];
 
     run_each(tensor_move_rows, &dtype);
+}
+END_TEST
+
+/* _i: how many workers. */
+START_TEST(adasum_is_right_for_any_number_of_workers)
+{
+    RubatoEngine *const engine = engine_with_servers(1);
+
+    run_ok(engine, (uint32_t)_i, tensor_adasum_all, NULL, NULL);
+    run_ok(engine, (uint32_t)_i, tensor_adasum_joined, NULL, NULL);
+    rubato_engine_free(engine);
 }
 END_TEST
 
@@ -486,6 +498,7 @@ int main(void)
 
     tcase_add_loop_test(cases, reductions_are_right_for_each_dtype, 0, TENSOR_N_DTYPES);
     tcase_add_loop_test(cases, rows_get_where_they_belong_for_each_dtype, 0, TENSOR_N_DTYPES);
+    tcase_add_loop_test(cases, adasum_is_right_for_any_number_of_workers, 1, 8);
     tcase_add_test(cases, sets_of_workers_are_right);
     tcase_add_test(cases, task_with_a_set_that_makes_no_sense_fails);
     tcase_add_test(cases, halves_are_rounded_to_the_nearest);

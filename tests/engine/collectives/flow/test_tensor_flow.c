@@ -4,10 +4,12 @@
 #include "engine/collectives/flow/tensor_flow.h"
 
 #include <check.h>
+#include <math.h>
 #include <rubato/error.h>
 #include <string.h>
 
 #include "engine/control/control.h"
+#include "tests/support/engine/adasum_reference.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
@@ -39,6 +41,7 @@ struct World {
     TensorPart parts[MOST_RANKS];
     TensorPart *list[MOST_RANKS]; /* NULL: it has joined */
     uint8_t *inputs[MOST_RANKS];  /* as they were */
+    double *adasum;               /* the reference's result; NULL: not asked for */
     GPtrArray *parcels;           /* of Parcel: on their way */
     uint32_t n_parcels;           /* that exist */
 };
@@ -171,6 +174,18 @@ static void make_part(World *world, uint32_t rank, const TensorRequest *request,
     }
 }
 
+/* (transfer full) */
+static double *combine_by_reference(const World *world, uint64_t n)
+{
+    double *const vectors = g_new0(double, world->n_ranks *n + 1);
+
+    for (uint32_t rank = 0; rank < world->n_ranks; rank++)
+        for (uint64_t i = 0; i < n && world->list[rank] != NULL; i++)
+            vectors[rank * n + i] = (double)value_of(rank, i);
+    adasum_reference(vectors, world->n_ranks, n);
+    return vectors;
+}
+
 static World *world_new(uint64_t seed)
 {
     World *const world = g_new0(World, 1);
@@ -182,12 +197,18 @@ static World *world_new(uint64_t seed)
         .dtype = kinds[random_below(&world->random, G_N_ELEMENTS(kinds))],
         .n_dims = 2,
         .shape = { random_rows(world), 1 + random_below(&world->random, 3) },
-        .reduce = { .reduction = random_below(&world->random, RUBATO_REDUCTION_PRODUCT + 1),
+        .reduce = { .reduction = random_below(&world->random, RUBATO_REDUCTION_ADASUM + 1),
                     .prescale = 1,
                     .postscale = 1 },
     };
     if (request.dtype == RUBATO_BOOL && request.reduce.reduction == RUBATO_REDUCTION_MEAN)
         request.reduce.reduction = RUBATO_REDUCTION_SUM;
+    if (request.reduce.reduction == RUBATO_REDUCTION_ADASUM) {
+        request.operation = TENSOR_ALLREDUCE;
+        request.dtype = kinds[random_below(&world->random, 2)]; /* the floating-point ones */
+        if (seed % 8 > 0)                                       /* the reference takes long */
+            request.shape[0] %= 100;
+    }
     make_nodes(world, request.operation == TENSOR_ALLREDUCE);
     if (request.operation == TENSOR_BROADCAST)
         request.root = random_below(&world->random, world->n_ranks);
@@ -195,6 +216,8 @@ static World *world_new(uint64_t seed)
         request.operation != TENSOR_REDUCE_SCATTER && random_below(&world->random, 2) == 0;
     for (uint32_t rank = 0; rank < world->n_ranks; rank++)
         make_part(world, rank, &request, in_place);
+    if (request.reduce.reduction == RUBATO_REDUCTION_ADASUM)
+        world->adasum = combine_by_reference(world, tensor_request_values(&request));
     for (uint32_t node = 0; node < world->n_nodes; node++)
         world->nodes[node].flow =
             tensor_flow_new(&(TensorFlowPlan){ .number = 1,
@@ -231,6 +254,7 @@ static void world_free(World *world)
         rubato_gathered_clear(&part->result);
         g_free(world->inputs[rank]);
     }
+    g_free(world->adasum);
     g_ptr_array_unref(world->parcels);
     g_free(world);
 }
@@ -342,11 +366,22 @@ static int64_t combine_all(const World *world, const TensorRequest *request, uin
     return result;
 }
 
+static bool is_near(RubatoDtype dtype, const void *values, uint64_t at, double expected)
+{
+    const bool is_half = dtype == RUBATO_F16;
+    const float value = is_half ? tensor_float_from_f16(((const uint16_t *)values)[at])
+                                : ((const float *)values)[at];
+
+    return fabs((double)value - expected) <= (is_half ? 0x1p-11 : 1e-6) * (fabs(expected) + 1);
+}
+
 /* The result of a reduction at a place. Products and means of floats are not exact: of them all
  * workers have the same bits. */
 static bool is_right(const World *world, const TensorRequest *request, const void *values,
                      uint64_t at, uint64_t i)
 {
+    if (world->adasum != NULL)
+        return is_near(request->dtype, values, at, world->adasum[i]);
     const int64_t sum = combine_all(world, request, i);
     const bool is_mean = request->reduce.reduction == RUBATO_REDUCTION_MEAN;
     uint8_t expected[8] = { 0 };

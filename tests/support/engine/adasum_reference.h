@@ -1,0 +1,14 @@
+/* Adasum in double, pair by pair, as its definition says.
+ *
+ * Threads: any. */
+#ifndef TESTS_SUPPORT_ENGINE_ADASUM_REFERENCE_H
+#define TESTS_SUPPORT_ENGINE_ADASUM_REFERENCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Combines the n vectors, one behind another; the first becomes the result, and the others are
+ * overwritten. n: 64 at most. */
+void adasum_reference(double *vectors, uint32_t n, size_t n_values);
+
+#endif
