@@ -268,7 +268,7 @@ bool sample_key_bytes(Bench *bench, size_t n, BenchSample *sample, GError **erro
 
 /* ---- barriers ---- */
 
-bool sample_barrier(Bench *bench, size_t n, BenchSample *sample, GError **error)
+static bool run_barriers(const Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
     double began;
 
@@ -279,8 +279,20 @@ bool sample_barrier(Bench *bench, size_t n, BenchSample *sample, GError **error)
         if (!rubato_worker_barrier(bench->worker, error))
             return false;
     sample->own = (bench_now() - began) / (double)n;
+    return true;
+}
+
+static void run_bare_barriers(const Bench *bench, size_t n, BenchSample *sample)
+{
     if (rubato_worker_rank(bench->worker) == 0)
         sample->limit = raw_barrier(rubato_worker_n_workers(bench->worker), n);
+}
+
+bool sample_barrier(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    if (!run_barriers(bench, n, sample, error))
+        return false;
+    run_bare_barriers(bench, n, sample);
     return true;
 }
 
@@ -291,11 +303,12 @@ bool sample_nodes(Bench *bench, size_t n, BenchSample *sample, GError **error)
     RubatoEngineStats before, after;
 
     rubato_engine_stats(bench->engine, &before);
-    if (!sample_barrier(bench, n, sample, error))
+    if (!run_barriers(bench, n, sample, error))
         return false;
+    rubato_engine_stats(bench->engine, &after); /* without the heartbeats of the limit's time */
+    run_bare_barriers(bench, n, sample);
     if (rubato_worker_rank(bench->worker) != 0)
         return true;
-    rubato_engine_stats(bench->engine, &after);
     detail(bench, "ms until all nodes were started and had met", bench->start.seconds * 1e3);
     detail(bench, "ms of an empty task", bench->start.task_seconds * 1e3);
     detail(bench, "packets of the scheduler's node in a barrier",
