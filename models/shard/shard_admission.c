@@ -68,16 +68,15 @@ bool shard_find_or_admit(RubatoShard *shard, const RubatoKey *keys, size_t n, vo
  * rule expects of a row. */
 void shard_fill_refused(RubatoShard *shard, void **rows, size_t n)
 {
-    bool is_ready = false;
+    size_t n_refused = 0;
 
-    for (size_t i = 0; i < n; i++) {
-        if (rows[i] != NULL)
-            continue;
-        if (!is_ready)
-            rubato_init_row(&shard->init, 0, shard->refused_row);
-        is_ready = true;
-        rows[i] = shard->refused_row;
-    }
+    for (size_t i = 0; i < n; i++)
+        n_refused += rows[i] == NULL;
+    if (n_refused == 0)
+        return;
+    rubato_init_row(&shard->init, 0, shard->refused_row);
+    for (size_t i = 0; i < n; i++) /* without a jump that nobody can predict */
+        rows[i] = rows[i] == NULL ? shard->refused_row : rows[i];
 }
 
 ShardAdmissions shard_admissions(const RubatoShard *shard)

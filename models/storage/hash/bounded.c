@@ -29,6 +29,7 @@
 
 #define HELD (UINT32_C(1) << EVICTION_MARK_BITS)
 #define N_SAMPLED 8u
+#define NO_CELL_BYTES (BUCKET_MAX_CELL_BYTES + sizeof(uint32_t)) /* a row or a number, and a mark */
 #define N_CELLS (N_SAMPLED + PAIRED_MAX_CELLS)
 #define NO_BOUND (UINT64_MAX / 2)
 #define SEGMENT_BYTES (UINT64_C(1) << 20) /* those of the first ones, and one that grows */
@@ -274,12 +275,23 @@ static void mark_all(const BoundedStorage *bounded, const RubatoKey *keys, size_
             use_cell(bounded, cells[i], bits);
 }
 
+/* The cell of a key; `none` if it has no mark. Without a jump: which keys a table has, or admits,
+ * nobody can predict. */
+static unsigned char *cell_or(unsigned char none[NO_CELL_BYTES], RubatoKey key, void *cell)
+{
+    return cell == NULL || key == BUCKET_EMPTY_KEY ? none : cell;
+}
+
 static void release_all(const BoundedStorage *bounded, const RubatoKey *keys, size_t n,
                         void **cells)
 {
-    for (size_t i = 0; i < n; i++)
-        if (cells[i] != NULL && keys[i] != BUCKET_EMPTY_KEY)
-            write_mark(bounded, cells[i], read_mark(bounded, cells[i]) & EVICTION_MARK_MASK);
+    unsigned char none[NO_CELL_BYTES] = { 0 };
+
+    for (size_t i = 0; i < n; i++) {
+        unsigned char *const cell = cell_or(none, keys[i], cells[i]);
+
+        write_mark(bounded, cell, read_mark(bounded, cell) & EVICTION_MARK_MASK);
+    }
 }
 
 static bool create_absent(BoundedStorage *bounded, RubatoAdmission *admission,
