@@ -83,6 +83,17 @@ else()
     message(STATUS "No libpmix: mpirun of Open MPI starts nodes on one host alone")
 endif()
 
+# Packets over networks for RDMA. The headers alone: the library is loaded by the nodes that use it.
+pkg_check_modules(UCX QUIET ucx>=1.12)
+add_library(rubato_ucx INTERFACE)
+if(UCX_FOUND)
+    target_compile_definitions(rubato_ucx INTERFACE RUBATO_HAS_UCX)
+    target_include_directories(rubato_ucx SYSTEM INTERFACE ${UCX_INCLUDE_DIRS})
+else()
+    message(STATUS "No libucx: there is no transport \"ucx\"")
+    set(RUBATO_UCX_WITHOUT net/transport/ucx)
+endif()
+
 # Answers the probes of Kubernetes, and, as JSON, `rubato status`.
 pkg_check_modules(MICROHTTPD QUIET IMPORTED_TARGET libmicrohttpd>=0.9.71)
 add_library(rubato_microhttpd INTERFACE)

@@ -24,9 +24,12 @@ endfunction()
 
 # The object library of the present folder: rubato_<folder>, of every .c file below it.
 function(rubato_add_folder)
-    cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "LINK")
+    cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "LINK;WITHOUT")
     get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.c)
+    foreach(without IN LISTS arg_WITHOUT)
+        list(FILTER sources EXCLUDE REGEX "/${without}/")
+    endforeach()
     if(NOT sources)
         message(STATUS "${folder}: no sources yet")
         return()

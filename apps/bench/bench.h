@@ -37,6 +37,7 @@ typedef enum {
     BENCH_PLACE_TCP_ENCRYPTED, /* encrypted */
     BENCH_PLACE_ZMQ,           /* over ZeroMQ, without a secret */
     BENCH_PLACE_ZMQ_CURVE,     /* with one: so encrypted */
+    BENCH_PLACE_UCX,
 } BenchPlace;
 
 typedef enum {

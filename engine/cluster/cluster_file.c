@@ -28,7 +28,7 @@
 #define MAX_NAME_BYTES 64u
 
 static const char *const KNOWN_TRANSPORTS[] = {
-    CLUSTER_AUTO_TRANSPORT, "shm", "ipc", "tcp", "zmq", NULL
+    CLUSTER_AUTO_TRANSPORT, "shm", "ipc", "tcp", "ucx", "zmq", NULL
 };
 
 static const char *const ROOT_KEYS[] = { "cluster", NULL };
@@ -415,5 +415,10 @@ const ClusterNode *cluster_find(const Cluster *cluster, uint32_t id, uint32_t *n
 
 const char *cluster_far_transport(const Cluster *cluster)
 {
-    return strcmp(cluster->transport, "zmq") == 0 ? "zmq" : "tcp";
+    static const char *const far[] = { "zmq", "ucx" };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(far); i++)
+        if (strcmp(cluster->transport, far[i]) == 0)
+            return far[i];
+    return "tcp";
 }

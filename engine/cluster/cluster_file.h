@@ -88,8 +88,8 @@ void cluster_free(Cluster *cluster);
  * (transfer none) */
 const ClusterNode *cluster_find(const Cluster *cluster, uint32_t id, uint32_t *number);
 
-/* The transport that reaches every node wherever it is: "zmq" where the file asks for it, else
- * "tcp". (transfer none) */
+/* The transport that reaches every node wherever it is: "zmq" or "ucx" where the file asks for it,
+ * else "tcp". (transfer none) */
 const char *cluster_far_transport(const Cluster *cluster);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Cluster, cluster_free)

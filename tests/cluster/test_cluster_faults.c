@@ -58,6 +58,10 @@ static const struct {
     { "ipc", false, "drop=0.02,double=1,reorder=0.05,seed=4" },
     { "shm", true, "drop=0.02,double=1,reorder=0.05,seed=5" },
     { "tcp", true, "double=1,delay=1ms,seed=6" },
+#ifdef RUBATO_HAS_UCX
+    { "ucx", false, "drop=0.02,double=1,reorder=0.05,seed=7" },
+    { "ucx", true, "double=1,delay=1ms,seed=8" },
+#endif
 };
 
 START_TEST(adds_count_once_on_each_transport_with_faults)

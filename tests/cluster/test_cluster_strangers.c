@@ -437,6 +437,10 @@ static const struct {
     { stop_in_the_handshake, "zmq", "over ZeroMQ: it has ended, or its time has", false, false },
     { announce_a_huge_frame, "zmq", NULL, false, false },
     { send_half_a_frame, "zmq", NULL, false, false },
+#ifdef RUBATO_HAS_UCX
+    { ask_for_a_page, "ucx", "it does not begin like a node's connection", false, false },
+    { push_noise, "ucx", "it does not begin like a node's connection", false, false },
+#endif
     { send_parts, "zmq", "from 127.0.0.1: it does not consist of one part", false, false },
     { send_rubbish, "tcp",
       "dropped a packet of 29 bytes from 127.0.0.1: it does not begin like a packet", false,

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Includes go down only: apps → engine → {tables, models} → io, all of them to include/rubato; apps
 # see include/rubato alone; no header includes one that includes it back. zmq.h, sodium.h,
-# intel-ipsec-mb.h, hwloc.h and libconfig.h are included in few places. With a folder as argument it checks that instead of the
+# intel-ipsec-mb.h, ucp/api/ucp.h, hwloc.h and libconfig.h are included in few places. With a folder as argument it checks that instead of the
 # project.
 set -euo pipefail
 
@@ -26,8 +26,9 @@ check_layers()
             for (i in names)
                 folder[names[i]] = 1
             only["zmq.h"] = " io/net/transport/zmq/transport_zmq.c io/net/transport/zmq/zmq_curve.c io/net/transport/zmq/zmq_gate.c apps/bench/limits/zmq.c "
-            only["sodium.h"] = " io/net/secure/secret.c io/net/secure/handshake.c io/net/secure/seal.c io/net/secure/aes_gcm.c io/net/secure/curve_keys.c "
+            only["sodium.h"] = " io/net/secure/secret.c io/net/secure/handshake.c io/net/secure/seal.c io/net/secure/aes_gcm.c io/net/secure/curve_keys.c io/net/secure/agreed_key.c "
             only["intel-ipsec-mb.h"] = " io/net/secure/aes_gcm.c io/net/secure/curve_keys.c "
+            only["ucp/api/ucp.h"] = " io/net/transport/ucx/ucx_library.h "
             only["hwloc.h"] = " engine/binding/core_topology.c "
             only["libconfig.h"] = " engine/cluster/cluster_setting.h "
             failed = 0

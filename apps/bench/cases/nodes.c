@@ -167,5 +167,18 @@ const BenchCase bench_nodes_cases[] = {
     SOCKET_RANGES("zmq-push-range", "zmq-pull-range", "over ZeroMQ", BENCH_PLACE_ZMQ, 0),
     SOCKET_RANGES("zmq-curve-push", "zmq-curve-pull", "over ZeroMQ, by CURVE",
                   BENCH_PLACE_ZMQ_CURVE, 0),
+#ifdef RUBATO_HAS_UCX
+    { .name = "ucx-get-1",
+      .what = "Get of one key from another process, over UCX",
+      .limit = "round trip of 64 bytes by a bare socket",
+      .unit = BENCH_UNIT_SECONDS,
+      .place = BENCH_PLACE_UCX,
+      .n_rows = MILLION,
+      .n_keys = 1,
+      .n_operations = 2000,
+      .run = get_key,
+      .run_limit = limit_tcp_round_trip },
+    SOCKET_RANGES("ucx-push-range", "ucx-pull-range", "over UCX", BENCH_PLACE_UCX, 0),
+#endif
     { 0 },
 };

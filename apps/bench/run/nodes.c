@@ -56,6 +56,8 @@ static const char *place_text(BenchPlace place)
         return "  transport = \"zmq\";\n";
     case BENCH_PLACE_ZMQ_CURVE:
         return "  transport = \"zmq\";\n  secret_file = \"run.secret\";\n";
+    case BENCH_PLACE_UCX:
+        return "  transport = \"ucx\";\n";
     default:
         return "";
     }

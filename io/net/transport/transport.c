@@ -8,10 +8,10 @@
 #include "io/net/transport/transport_ops.h"
 
 static const TransportOps *const transports[] = {
-    &transport_tcp,
-    &transport_zmq,
-    &transport_ipc,
-    &transport_shm,
+    &transport_tcp, &transport_zmq, &transport_ipc, &transport_shm,
+#ifdef RUBATO_HAS_UCX
+    &transport_ucx,
+#endif
 };
 
 const TransportOps *transport_at(size_t i)
@@ -31,7 +31,8 @@ const TransportOps *transport_find(const char *name, GError **error)
     for (size_t i = 0; i < G_N_ELEMENTS(transports); i++)
         g_string_append_printf(known, "%s\"%s\"", i == 0 ? "" : ", ", transports[i]->name);
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
-                "there is no transport \"%s\"; the known ones are %s", name, known->str);
+                "there is no transport \"%s\"; the known ones are %s%s", name, known->str,
+                strcmp(name, "ucx") == 0 ? " (build it where libucx-dev is)" : "");
     return NULL;
 }
 

@@ -212,5 +212,6 @@ extern const TransportOps transport_tcp;
 extern const TransportOps transport_zmq;
 extern const TransportOps transport_ipc;
 extern const TransportOps transport_shm;
+extern const TransportOps transport_ucx; /* where RUBATO_HAS_UCX */
 
 #endif

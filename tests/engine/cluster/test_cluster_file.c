@@ -332,7 +332,7 @@ static const Fault FAULTS[] = {
     { NODE("id = 0; host = \"tcp://a\"; port = 1;"), 4, "'host' of node 0 is \"tcp://a\"", NULL },
     { NODE("id = 0; host = \"a b\"; port = 1;"), 4, "'host' of node 0 is \"a b\"", NULL },
     { TIMES("transport = \"carrier pigeon\";"), 4, "unknown transport \"carrier pigeon\"",
-      "known: auto, shm, ipc, tcp, zmq" },
+      "known: auto, shm, ipc, tcp, ucx, zmq" },
     { TIMES("name = \"\";"), 4, "'name' of the cluster is empty", NULL },
     { TIMES("name = \"a\\nb\";"), 4, "'name' of the cluster is no short text", "on one line" },
 

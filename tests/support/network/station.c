@@ -99,8 +99,7 @@ static void on_tick(void *user, int64_t now_ms)
 Station *station_new(uint32_t self, uint32_t n_nodes, const NetworkConfig *config)
 {
     const char *const transport = g_getenv("RUBATO_TEST_TRANSPORT");
-    const bool has_port =
-        transport == NULL || strcmp(transport, "tcp") == 0 || strcmp(transport, "zmq") == 0;
+    const bool has_port = g_strcmp0(transport, "shm") != 0 && g_strcmp0(transport, "ipc") != 0;
     g_autofree char *address = g_strconcat(transport != NULL ? transport : "tcp",
                                            has_port ? "://127.0.0.1:0" : "://*", NULL);
     const char *const any[] = { address };

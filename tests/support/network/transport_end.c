@@ -24,6 +24,11 @@ TransportEnd transport_end_open(const TransportOps *ops, const TransportConfig *
     return end;
 }
 
+void transport_end_leave_sender(void)
+{
+    sending.transport = NULL;
+}
+
 void transport_end_close(TransportEnd *end)
 {
     if (sending.transport == end->transport)

@@ -31,6 +31,9 @@ void transport_end_hang_up(Channel *channel, unsigned linger_ms);
  * their work when they are asked for news. */
 void transport_end_serve_sender(void);
 
+/* Leaves that end alone from now on: another thread closes it. */
+void transport_end_leave_sender(void);
+
 /* Sends a packet of `size` times this byte. */
 void transport_end_send(Channel *channel, uint8_t byte, size_t size);
 
