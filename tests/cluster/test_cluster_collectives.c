@@ -151,7 +151,8 @@ static bool play_reduce(RubatoEngine *engine, const void *data, GError **error)
 static bool play_compression(RubatoEngine *engine, const void *data, GError **error)
 {
     (void)data;
-    return run_task(engine, tensor_compress_all, NULL, error);
+    return run_task(engine, tensor_compress_all, NULL, error) &&
+           run_task(engine, tensor_compress_joined, NULL, error);
 }
 
 START_TEST(compressed_values_lose_nothing_for_good)

@@ -2,21 +2,23 @@
  *
  * What one node sends to another is a stream of blocks: the rows from each of its workers, and in
  * an alltoall to each of the other node's workers in turn. It is cut into pieces of PIECE_BYTES.
- * SIZES has the number of rows of each block. Once all nodes have sent theirs, the arrays are
- * allocated; pieces that came before are kept until then. */
+ * SIZES have the number of rows of each block, in pieces of PIECE_SIZES. Once all nodes have sent
+ * theirs, the arrays are allocated; pieces that came before are kept until then. */
 #include "engine/collectives/flow/tensor_flow_private.h"
 
 #include <rubato/error.h>
 #include <string.h>
 
-enum { PIECE_BYTES = 128 << 10 };
+enum { PIECE_BYTES = 128 << 10, PIECE_SIZES = PIECE_BYTES / sizeof(uint64_t) };
 
 enum { STEP_SIZES, STEP_SEND, STEP_LOCAL, STEP_COPY };
 
 /* Of each other node. */
 typedef struct {
-    uint64_t *rows; /* by block: those that come; NULL: its SIZES have not come */
-    uint64_t n_in;  /* bytes that come, */
+    uint64_t *rows;           /* by block: those that come; NULL: none of its SIZES has come */
+    uint8_t *sizes_have_come; /* by piece of them */
+    uint64_t n_sizes;         /* pieces of them that have not */
+    uint64_t n_in;            /* bytes that come, */
     uint64_t n_pieces_in;
     uint8_t *has_come; /* by piece */
     uint64_t n_out;    /* and that are sent */
@@ -49,6 +51,22 @@ static uint32_t rank_of(const TensorFlow *flow, uint32_t local)
 static uint32_t n_receivers(const TensorFlow *flow, uint32_t node)
 {
     return flow->gathering->is_alltoall ? flow->plan.n_ranks_of[node] : 1;
+}
+
+/* How many blocks come from the node, or go to it: each has a size. */
+static uint64_t n_blocks_from(const TensorFlow *flow, uint32_t node)
+{
+    return (uint64_t)flow->plan.n_ranks_of[node] * n_receivers(flow, flow->plan.self);
+}
+
+static uint64_t n_blocks_to(const TensorFlow *flow, uint32_t node)
+{
+    return (uint64_t)flow->n_local * n_receivers(flow, node);
+}
+
+static uint64_t pieces_of_sizes(uint64_t n_blocks)
+{
+    return (n_blocks + PIECE_SIZES - 1) / PIECE_SIZES;
 }
 
 /* Rows that a worker of this node sends to a rank, and those before them in its input. */
@@ -93,7 +111,8 @@ static void begin(TensorFlow *flow)
                     rows_to(flow, from, plan->first_ranks[node] + to, &before) * it->row_bytes;
         side->n_pieces_out = n_pieces(side->n_out);
         flow->n_left += side->n_pieces_out;
-        flow->n_awaited[node] = 1;
+        side->n_sizes = pieces_of_sizes(n_blocks_from(flow, node));
+        flow->n_awaited[node] = side->n_sizes;
     }
     flow->is_small = false; /* what comes may be more than what is sent */
     /* its own SIZES, and the copies between its own workers behind those of the others */
@@ -111,6 +130,7 @@ static void end(TensorFlow *flow)
     }
     for (uint32_t node = 0; node < flow->plan.n_nodes; node++) {
         g_free(it->sides[node].rows);
+        g_free(it->sides[node].sizes_have_come);
         g_free(it->sides[node].has_come);
     }
     for (uint32_t i = 0; i < flow->n_local; i++)
@@ -184,29 +204,22 @@ static void allocate_all(TensorFlow *flow)
     }
 }
 
-static const char *take_sizes(TensorFlow *flow, uint32_t from, const TensorMessage *message,
-                              void *owner)
+/* All SIZES of a node have come. NULL, or what is wrong. */
+static const char *size_side(TensorFlow *flow, uint32_t from)
 {
     TensorGathering *const it = flow->gathering;
     Side *const side = &it->sides[from];
-    const uint64_t n = (uint64_t)flow->plan.n_ranks_of[from] * n_receivers(flow, flow->plan.self);
+    const uint64_t n = n_blocks_from(flow, from);
     uint64_t n_rows = 0, n_bytes;
 
-    if (side->rows != NULL)
-        return "the sizes of a tensor twice";
-    if (message->n_bytes != n * sizeof(uint64_t))
-        return "the sizes of a tensor for other workers";
-    g_autofree uint64_t *rows = g_memdup2(message->bytes, message->n_bytes);
     for (uint64_t i = 0; i < n; i++)
-        if (__builtin_add_overflow(n_rows, rows[i], &n_rows))
+        if (__builtin_add_overflow(n_rows, side->rows[i], &n_rows))
             return "sizes of a tensor that cannot be";
     if (__builtin_mul_overflow(n_rows, it->row_bytes, &n_bytes) || n_bytes > INT64_MAX)
         return "sizes of a tensor that cannot be";
-    side->rows = g_steal_pointer(&rows);
     side->n_in = n_bytes;
     side->n_pieces_in = n_pieces(n_bytes);
     side->has_come = g_try_malloc0(side->n_pieces_in + 1);
-    tensor_flow_drop(flow, owner);
     if (side->has_come == NULL) {
         tensor_flow_fail_here(flow, NULL);
         return NULL;
@@ -216,6 +229,37 @@ static const char *take_sizes(TensorFlow *flow, uint32_t from, const TensorMessa
     if (--it->n_sizes == 0)
         allocate_all(flow);
     return NULL;
+}
+
+static const char *take_sizes(TensorFlow *flow, uint32_t from, const TensorMessage *message,
+                              void *owner)
+{
+    Side *const side = &flow->gathering->sides[from];
+    const uint64_t n = n_blocks_from(flow, from), first = message->place * PIECE_SIZES;
+    const char *wrong = NULL;
+
+    if (message->place >= pieces_of_sizes(n))
+        return "sizes of a tensor behind their end";
+    if (message->n_bytes != MIN(n - first, PIECE_SIZES) * sizeof(uint64_t))
+        return "the sizes of a tensor for other workers";
+    if (side->rows == NULL) {
+        side->rows = g_try_new(uint64_t, n);
+        side->sizes_have_come = g_try_new0(uint8_t, pieces_of_sizes(n));
+    }
+    if (side->sizes_have_come != NULL && side->sizes_have_come[message->place])
+        return "the sizes of a tensor twice";
+    if (side->rows == NULL || side->sizes_have_come == NULL) {
+        tensor_flow_fail_here(flow, NULL);
+    } else {
+        memcpy(side->rows + first, message->bytes, message->n_bytes);
+        side->sizes_have_come[message->place] = true;
+        flow->n_awaited[from]--;
+        if (--side->n_sizes == 0)
+            wrong = size_side(flow, from);
+    }
+    if (wrong == NULL)
+        tensor_flow_drop(flow, owner);
+    return wrong;
 }
 
 static const char *take_rows(TensorFlow *flow, uint32_t from, const TensorMessage *message,
@@ -230,7 +274,7 @@ static const char *take_rows(TensorFlow *flow, uint32_t from, const TensorMessag
                         .bytes = message->bytes,
                         .n_bytes = message->n_bytes };
 
-    if (side->rows == NULL)
+    if (side->has_come == NULL)
         return "rows of a tensor before their sizes";
     if (message->place >= side->n_pieces_in)
         return "rows of a tensor behind its end";
@@ -311,27 +355,33 @@ static bool sends_to(const TensorFlow *flow, const TensorStep *step, uint32_t to
     return step->what == STEP_SEND && step->node == to;
 }
 
-static bool send_sizes(const TensorFlow *flow)
+/* Sends the numbers of rows of the blocks first … end - 1 to a node. */
+static bool send_some_sizes(const TensorFlow *flow, uint32_t node, uint64_t first, uint64_t end)
 {
-    const TensorFlowPlan *const plan = &flow->plan;
+    const uint32_t n = n_receivers(flow, node);
+    TensorOutgoing outgoing;
     uint64_t before;
 
-    for (uint32_t node = 0; node < plan->n_nodes; node++) {
-        const uint32_t n = n_receivers(flow, node);
-        TensorOutgoing outgoing;
+    if (!tensor_flow_begin_message(flow, TENSOR_MESSAGE_SIZES, first / PIECE_SIZES,
+                                   (end - first) * sizeof(uint64_t), node, &outgoing))
+        return false;
+    uint64_t *const rows = outgoing.bytes;
+    for (uint64_t block = first; block < end; block++)
+        rows[block - first] =
+            rows_to(flow, (uint32_t)(block / n),
+                    flow->plan.first_ranks[node] + (uint32_t)(block % n), &before);
+    tensor_flow_send(flow, &outgoing);
+    return true;
+}
 
-        if (node == plan->self)
-            continue;
-        if (!tensor_flow_begin_message(flow, TENSOR_MESSAGE_SIZES, 0,
-                                       (size_t)flow->n_local * n * sizeof(uint64_t), node,
-                                       &outgoing))
-            return false;
-        uint64_t *const rows = outgoing.bytes;
-        for (uint32_t from = 0; from < flow->n_local; from++)
-            for (uint32_t to = 0; to < n; to++)
-                rows[(size_t)from * n + to] =
-                    rows_to(flow, from, plan->first_ranks[node] + to, &before);
-        tensor_flow_send(flow, &outgoing);
+static bool send_sizes(const TensorFlow *flow)
+{
+    for (uint32_t node = 0; node < flow->plan.n_nodes; node++) {
+        const uint64_t n = node == flow->plan.self ? 0 : n_blocks_to(flow, node);
+
+        for (uint64_t first = 0; first < n; first += PIECE_SIZES)
+            if (!send_some_sizes(flow, node, first, MIN(first + PIECE_SIZES, n)))
+                return false;
     }
     return true;
 }

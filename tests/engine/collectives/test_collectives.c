@@ -180,6 +180,7 @@ START_TEST(one_node_compresses_nothing)
     RubatoEngine *const engine = engine_with_servers(1);
 
     run_ok(engine, 3, tensor_compress_all, NULL, NULL);
+    run_ok(engine, 3, tensor_compress_joined, NULL, NULL);
     rubato_engine_free(engine);
 }
 END_TEST

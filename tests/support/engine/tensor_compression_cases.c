@@ -147,6 +147,43 @@ static bool repeat_group(RubatoWorker *worker, GError **error)
     return true;
 }
 
+/* Each worker gets its rows, and over many calls nothing is lost of them. */
+static bool scatter(RubatoWorker *worker, const Halves *halves, uint64_t n_rows, GError **error)
+{
+    enum { WIDTH = 3 };
+    const uint32_t rank = rubato_worker_rank(worker), n_workers = rubato_worker_n_workers(worker);
+    const uint64_t n_own = WIDTH * rubato_reduce_scatter_rows(n_rows, n_workers, rank);
+    const bool is_alone = rubato_worker_n_local_workers(worker) == n_workers;
+    const float most = is_alone ? 1e-6f : halves->most;
+    g_autofree float *input = g_new(float, n_rows *WIDTH), *output = g_new(float, n_own + 1);
+    g_autofree double *sums = g_new0(double, n_own + 1);
+    const RubatoReduce mean = { .reduction = RUBATO_REDUCTION_MEAN,
+                                .compression = halves->compression };
+    const RubatoTensor tensor = { .name = "scattered",
+                                  .dtype = RUBATO_F32,
+                                  .n_dims = 2,
+                                  .shape = { n_rows, WIDTH },
+                                  .input = input,
+                                  .output = output };
+    uint64_t first = 0;
+
+    for (uint32_t i = 0; i < rank; i++)
+        first += WIDTH * rubato_reduce_scatter_rows(n_rows, n_workers, i);
+    for (uint64_t i = 0; i < n_rows * WIDTH; i++)
+        input[i] = value_of(halves, i);
+    for (int k = 0; k < N_CALLS; k++) {
+        TRY(rubato_worker_reduce_scatter(worker, &tensor, &mean, error));
+        for (uint64_t i = 0; i < n_own; i++) {
+            REQUIRE(fabsf(output[i] - value_of(halves, first + i)) <= most, "(call %d)", k);
+            sums[i] += (double)output[i];
+        }
+    }
+    for (uint64_t i = 0; i < n_own; i++)
+        REQUIRE(fabs(sums[i] - N_CALLS * (double)value_of(halves, first + i)) <=
+                (double)(is_alone ? 1e-4f : most));
+    return true;
+}
+
 static bool disagree(RubatoWorker *worker, Arrays *arrays, GError **error)
 {
     const Halves none = { .compression = RUBATO_COMPRESSION_NONE };
@@ -154,6 +191,34 @@ static bool disagree(RubatoWorker *worker, Arrays *arrays, GError **error)
     REQUIRE(!call(worker, arrays, 5, rubato_worker_rank(worker) == 0 ? &none : &kinds[0], error));
     REQUIRE(is_error(error, RUBATO_ERROR_MISMATCH, "compressed to bf16"));
     return true;
+}
+
+/* Worker r has r + 1 times N_CALLS batches. What the node of one that has joined keeps is missing
+ * from the others' sums: as much as one call cuts off. */
+bool tensor_compress_joined(RubatoWorker *worker, void *user_data, GError **error)
+{
+    enum { N = 40 };
+    const Halves *const halves = &kinds[0];
+    const bool is_alone = rubato_worker_n_local_workers(worker) == rubato_worker_n_workers(worker);
+    const int n_calls = N_CALLS * ((int)rubato_worker_rank(worker) + 1);
+    const float most = is_alone ? 1e-6f : 2 * halves->most;
+    g_autofree Arrays *arrays = g_new0(Arrays, 1);
+    uint32_t last;
+
+    (void)user_data;
+    for (uint64_t i = 0; i < N; i++)
+        arrays->input[i] = value_of(halves, i);
+    for (int k = 0; k < n_calls; k++) {
+        TRY(call(worker, arrays, N, halves, error));
+        REQUIRE(is_near(arrays, N, halves, most), "(call %d)", k);
+        for (uint64_t i = 0; i < N; i++)
+            arrays->sums[i] += (double)arrays->output[i];
+    }
+    for (uint64_t i = 0; i < N; i++)
+        REQUIRE(fabs(arrays->sums[i] - n_calls * (double)value_of(halves, i)) <=
+                    (double)(is_alone ? 1e-3f : most),
+                "(value %zu)", (size_t)i);
+    return rubato_worker_join(worker, &last, error);
 }
 
 bool tensor_compress_all(RubatoWorker *worker, void *user_data, GError **error)
@@ -168,6 +233,8 @@ bool tensor_compress_all(RubatoWorker *worker, void *user_data, GError **error)
     if (are_two) /* less than this, both would combine all of it */
         TRY(repeat(worker, arrays, MOST_VALUES, &kinds[0], error));
     TRY(repeat_group(worker, error));
+    TRY(scatter(worker, &kinds[0], 50, error));
+    TRY(scatter(worker, &kinds[1], 10000, error));
     TRY(disagree(worker, arrays, error));
     return tensor_is_sum_right(worker, error);
 }

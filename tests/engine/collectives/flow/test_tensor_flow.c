@@ -13,7 +13,7 @@
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
-enum { MOST_NODES = 7, MOST_LOCAL = 3, MOST_RANKS = MOST_NODES * MOST_LOCAL, N_SEEDS = 1000 };
+enum { MOST_NODES = 7, MOST_LOCAL = 3, MOST_RANKS = 300, N_SEEDS = 1000 };
 
 /* A message on its way, or kept. */
 typedef struct {
@@ -116,26 +116,37 @@ static void put(RubatoDtype dtype, void *values, uint64_t i, int64_t value)
         ((bool *)values)[i] = value > 0;
 }
 
+/* A node all of whose workers ask. */
+static void add_node(World *world, uint32_t n_workers)
+{
+    const uint32_t number = world->n_nodes++;
+    Node *const node = &world->nodes[number];
+
+    world->ids[number] = 3 * number + 1;
+    world->first_ranks[number] = world->n_ranks;
+    world->n_ranks_of[number] = n_workers;
+    *node = (Node){ .world = world,
+                    .number = number,
+                    .steps = g_array_new(FALSE, FALSE, sizeof(TensorStep)) };
+    for (uint32_t i = 0; i < n_workers; i++, world->n_ranks++)
+        world->list[world->n_ranks] = &world->parts[world->n_ranks];
+    world->n_asking += n_workers;
+}
+
 static void make_nodes(World *world, bool joins)
 {
-    world->n_nodes = 2 + random_below(&world->random, MOST_NODES - 1);
-    for (uint32_t node = 0; node < world->n_nodes; node++) {
-        const uint32_t n = 1 + random_below(&world->random, MOST_LOCAL);
+    const uint32_t n_nodes = 2 + random_below(&world->random, MOST_NODES - 1);
+
+    while (world->n_nodes < n_nodes) {
+        const uint32_t first = world->n_ranks, n = 1 + random_below(&world->random, MOST_LOCAL);
         const uint32_t asking = random_below(&world->random, n);
 
-        world->ids[node] = 3 * node + 1;
-        world->first_ranks[node] = world->n_ranks;
-        world->n_ranks_of[node] = n;
-        world->nodes[node] = (Node){ .world = world,
-                                     .number = node,
-                                     .steps = g_array_new(FALSE, FALSE, sizeof(TensorStep)) };
-        for (uint32_t i = 0; i < n; i++) {
-            const bool asks = !joins || i == asking || random_below(&world->random, 3) > 0;
-
-            world->list[world->n_ranks + i] = asks ? &world->parts[world->n_ranks + i] : NULL;
-            world->n_asking += asks;
-        }
-        world->n_ranks += n;
+        add_node(world, n);
+        for (uint32_t i = 0; i < n && joins; i++)
+            if (i != asking && random_below(&world->random, 3) == 0) {
+                world->list[first + i] = NULL;
+                world->n_asking--;
+            }
     }
 }
 
@@ -186,6 +197,24 @@ static double *combine_by_reference(const World *world, uint64_t n)
     return vectors;
 }
 
+static void make_flows(World *world)
+{
+    for (uint32_t node = 0; node < world->n_nodes; node++)
+        world->nodes[node].flow =
+            tensor_flow_new(&(TensorFlowPlan){ .number = 1,
+                                               .n_tensors = 1,
+                                               .n_ranks = world->n_ranks,
+                                               .n_asking = world->n_asking,
+                                               .n_nodes = world->n_nodes,
+                                               .self = node,
+                                               .nodes = world->ids,
+                                               .first_ranks = world->first_ranks,
+                                               .n_ranks_of = world->n_ranks_of,
+                                               .parts = &world->list[world->first_ranks[node]],
+                                               .carrier = &carrier,
+                                               .user = &world->nodes[node] });
+}
+
 static World *world_new(uint64_t seed)
 {
     World *const world = g_new0(World, 1);
@@ -218,20 +247,7 @@ static World *world_new(uint64_t seed)
         make_part(world, rank, &request, in_place);
     if (request.reduce.reduction == RUBATO_REDUCTION_ADASUM)
         world->adasum = combine_by_reference(world, tensor_request_values(&request));
-    for (uint32_t node = 0; node < world->n_nodes; node++)
-        world->nodes[node].flow =
-            tensor_flow_new(&(TensorFlowPlan){ .number = 1,
-                                               .n_tensors = 1,
-                                               .n_ranks = world->n_ranks,
-                                               .n_asking = world->n_asking,
-                                               .n_nodes = world->n_nodes,
-                                               .self = node,
-                                               .nodes = world->ids,
-                                               .first_ranks = world->first_ranks,
-                                               .n_ranks_of = world->n_ranks_of,
-                                               .parts = &world->list[world->first_ranks[node]],
-                                               .carrier = &carrier,
-                                               .user = &world->nodes[node] });
+    make_flows(world);
     return world;
 }
 
@@ -318,6 +334,14 @@ static bool move(World *world, uint64_t seed)
         }
     }
     return false;
+}
+
+static void do_steps(Node *node)
+{
+    TensorStep step;
+
+    while (tensor_flow_next(node->flow, TENSOR_STEPS_ALL, &step))
+        tensor_flow_did(node->flow, &step, tensor_flow_do(node->flow, &step));
 }
 
 /* A node that has failed tells the others, once. */
@@ -484,6 +508,40 @@ static void play(uint64_t seed)
     world_free(world);
 }
 
+/* The sizes of an alltoall between two nodes with that many workers need several messages. */
+START_TEST(sizes_that_one_message_cannot_hold_are_sent_in_several)
+{
+    static const uint32_t n_ranks_of[] = { 130, 127 };
+    World *const world = g_new0(World, 1);
+    const TensorRequest request = {
+        .operation = TENSOR_ALLTOALL, .dtype = RUBATO_I8, .n_dims = 2, .shape = { 0, 1 }
+    };
+    uint32_t n_sizes = 0;
+
+    world->random = 7;
+    world->parcels = g_ptr_array_new();
+    for (uint32_t node = 0; node < G_N_ELEMENTS(n_ranks_of); node++)
+        add_node(world, n_ranks_of[node]);
+    for (uint32_t rank = 0; rank < world->n_ranks; rank++)
+        make_part(world, rank, &request, /* in_place= */ false);
+    make_flows(world);
+    do_steps(&world->nodes[0]);
+    for (guint i = 0; i < world->parcels->len; i++) {
+        const Parcel *const parcel = world->parcels->pdata[i];
+
+        n_sizes += parcel->message.kind == TENSOR_MESSAGE_SIZES;
+    }
+    ck_assert_uint_eq(n_sizes, 2);
+    run_to_the_end(world, 0);
+    for (uint32_t node = 0; node < world->n_nodes; node++)
+        ck_assert(tensor_flow_has_ended(world->nodes[node].flow) &&
+                  tensor_flow_error(world->nodes[node].flow) == NULL);
+    judge_gathering(world, 0, 0);
+    judge_gathering(world, world->n_ranks - 1, 0);
+    world_free(world);
+}
+END_TEST
+
 /* RUBATO_TEST_SEED: that one alone. */
 static uint64_t begin_seeds(uint64_t *end)
 {
@@ -565,14 +623,6 @@ START_TEST(messages_that_make_no_sense_are_refused)
 }
 END_TEST
 
-static void do_steps(Node *node)
-{
-    TensorStep step;
-
-    while (tensor_flow_next(node->flow, TENSOR_STEPS_ALL, &step))
-        tensor_flow_did(node->flow, &step, tensor_flow_do(node->flow, &step));
-}
-
 /* Also if all that it made possible is done. */
 START_TEST(message_that_comes_twice_is_refused)
 {
@@ -608,6 +658,7 @@ int main(void)
 
     tcase_set_timeout(cases, 120);
     tcase_add_test(cases, every_order_of_messages_gives_the_same);
+    tcase_add_test(cases, sizes_that_one_message_cannot_hold_are_sent_in_several);
     tcase_add_test(cases, no_memory_on_one_node_ends_the_operation_on_all);
     tcase_add_test(cases, messages_that_make_no_sense_are_refused);
     tcase_add_test(cases, message_that_comes_twice_is_refused);
