@@ -61,7 +61,7 @@ rows=(--train rows.svm)
 
 always all help model plugin parts epochs seed json save load predict cluster
 always all test format max-bad-rows cache
-always all standardize # refused with a model that was trained without: test_app_lr
+always all standardize # refused with a model that was trained without: test_app_lr_saved
 refused rubato-lr staleness 'has no effect under --model bsp' "${rows[@]}" -s 1
 refused rubato-lr speculation 'has no effect under --model ssp' "${rows[@]}" --model ssp --speculation 1
 refused rubato-lr replicas 'needs several nodes' "${rows[@]}" --replicas 1

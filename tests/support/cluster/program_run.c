@@ -210,6 +210,14 @@ void remove_folder(const char *path)
     g_rmdir(path);
 }
 
+char *write_text(const char *dir, const char *name, const char *text)
+{
+    char *path = g_build_filename(dir, name, NULL);
+
+    ck_assert(g_file_set_contents(path, text, -1, NULL));
+    return path;
+}
+
 void program_files_make(ProgramFiles *files, const char *format)
 {
     g_autofree char *train = g_strconcat("train.", format, NULL);

@@ -52,6 +52,9 @@ bool has_data(const char *name);
 char *make_folder(void);
 void remove_folder(const char *path);
 
+/* Writes a file into a folder, and returns its path. (transfer full) */
+char *write_text(const char *dir, const char *name, const char *text);
+
 /* A new folder, and paths in it for what a program reads and writes. */
 typedef struct {
     char *dir, *train, *test, *model, *output;
