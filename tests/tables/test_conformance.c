@@ -10,35 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/engine/conformance_handle.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/fitting_spec.h"
-#include "tests/support/engine/mover.h"
 #include "tests/support/engine/own_handlers.h"
 #include "tests/support/runner.h"
 #include "tests/support/sizes.h"
-
-enum {
-    N_WORKERS = 3,
-    N_ITERATIONS = 6,
-    N_KEYS = 37, /* no multiple of the chunk size */
-    CHUNK_SIZE = 5,
-    N_CHUNKS = (N_KEYS + CHUNK_SIZE - 1) / CHUNK_SIZE,
-    FIRST_KEY = 1000,
-    FIRST_OF_RUN = 2, /* keys with these numbers lie side by side in hash storage too */
-    END_OF_RUN = 20,
-    MAX_STEP_KEYS = 40,
-    MAX_WIDTH = 32,
-    DIGIT = 64,
-};
-
-typedef enum {
-    HANDLE_KV,
-    HANDLE_KV_CACHED,     /* opened for the process cache */
-    HANDLE_KV_ALL_CACHED, /* the process cache serves all rows */
-    HANDLE_CHUNK,
-    HANDLE_SPARSE,
-    HANDLE_RAGGED, /* row i has 1 + i % width values */
-} HandleKind;
 
 static const char *const handle_names[] = {
     "KVTable",    "cached KVTable",      "cached KVTable with a cache",
@@ -88,433 +65,6 @@ static const struct {
     { "sparse_ssp", "hash", HANDLE_SPARSE },
 };
 
-/* ---- the plan: which keys each worker uses when ---- */
-
-typedef struct {
-    uint32_t n;
-    uint32_t numbers[MAX_STEP_KEYS]; /* 0 .. N_KEYS - 1 */
-    RubatoKey keys[MAX_STEP_KEYS];
-    bool is_run;
-    bool is_chunks;
-    uint32_t n_chunks;
-    uint64_t chunks[N_CHUNKS];
-} Step;
-
-typedef struct {
-    RubatoTableSpec spec;
-    bool moves;
-    Mover *mover; /* NULL: they do not */
-    HandleKind handle;
-    bool is_bsp, is_asp;
-    uint64_t staleness; /* how far ahead of another's clocks a Get may be */
-    uint64_t reach;     /* and how far ahead it may itself be seen */
-    Step steps[N_WORKERS][N_ITERATIONS];
-    uint32_t times[N_WORKERS][N_ITERATIONS][N_KEYS]; /* a key is in a step */
-} Plan;
-
-static RubatoKey key_of(const Plan *plan, uint32_t number)
-{
-    uint64_t state = number;
-
-    if (strcmp(plan->spec.storage, "dense") == 0)
-        return FIRST_KEY + number;
-    if (number < FIRST_OF_RUN)
-        return number == 0 ? 0 : UINT64_MAX;
-    return number < END_OF_RUN ? 500 + number : next_random(&state);
-}
-
-static void plan_chunks(Step *step, uint64_t *random)
-{
-    const bool in_a_row = random_below(random, 2) == 0;
-    const uint32_t first = random_below(random, N_CHUNKS);
-
-    step->is_chunks = true;
-    step->n_chunks = random_below(random, in_a_row ? N_CHUNKS - first + 1 : N_CHUNKS);
-    for (uint32_t i = 0; i < step->n_chunks; i++) {
-        step->chunks[i] = in_a_row ? first + i : random_below(random, N_CHUNKS);
-        for (uint64_t k = step->chunks[i] * CHUNK_SIZE;
-             k < (step->chunks[i] + 1) * CHUNK_SIZE && k < N_KEYS; k++)
-            step->numbers[step->n++] = (uint32_t)k;
-    }
-}
-
-static void plan_run(Step *step, uint64_t *random)
-{
-    const uint32_t first = FIRST_OF_RUN + random_below(random, END_OF_RUN - FIRST_OF_RUN);
-
-    step->is_run = true;
-    step->n = random_below(random, END_OF_RUN - first + 1);
-    for (uint32_t i = 0; i < step->n; i++)
-        step->numbers[i] = first + i;
-}
-
-static void plan_list(Step *step, uint64_t *random)
-{
-    step->n = random_below(random, MAX_STEP_KEYS);
-    for (uint32_t i = 0; i < step->n; i++)
-        step->numbers[i] = i > 0 && random_below(random, 4) == 0
-                               ? step->numbers[random_below(random, i)]
-                               : random_below(random, N_KEYS);
-}
-
-static void make_plan(Plan *plan, uint64_t seed)
-{
-    uint64_t random = seed;
-
-    memset(plan->steps, 0, sizeof plan->steps);
-    memset(plan->times, 0, sizeof plan->times);
-    for (uint32_t w = 0; w < N_WORKERS; w++)
-        for (uint32_t t = 0; t < N_ITERATIONS; t++) {
-            Step *step = &plan->steps[w][t];
-
-            if (plan->handle == HANDLE_CHUNK && t % 2 == 0)
-                plan_chunks(step, &random);
-            else if (random_below(&random, 3) == 0)
-                plan_run(step, &random);
-            else
-                plan_list(step, &random);
-            for (uint32_t i = 0; i < step->n; i++) {
-                step->keys[i] = key_of(plan, step->numbers[i]);
-                plan->times[w][t][step->numbers[i]]++;
-            }
-        }
-}
-
-/* How often a worker has added to a key in the iterations before `end`. */
-static uint64_t added_before(const Plan *plan, uint32_t worker, uint64_t end, uint32_t number)
-{
-    uint64_t n = 0;
-
-    for (uint64_t t = 0; t < end && t < N_ITERATIONS; t++)
-        n += plan->times[worker][t][number];
-    return n;
-}
-
-/* ---- one handle of any kind ---- */
-
-typedef struct {
-    RubatoWorker *worker;
-    const Plan *plan;
-    HandleKind kind;
-    RubatoKVTable *kv;
-    RubatoChunkTable *chunk;
-    RubatoSparseKVClientTable *sparse;
-    RubatoRaggedTable *ragged;
-    RubatoIteration iterations[N_ITERATIONS];
-    uint32_t n_callbacks; /* helper thread, then whoever has waited */
-
-    /* What is lent to an Add that is on its way, and what was in it as it was lent. */
-    RubatoTicket lent_to; /* 0: none */
-    Step lent_step;
-    uint32_t lent_lengths[MAX_STEP_KEYS];
-    _Alignas(8) char lent[MAX_STEP_KEYS * MAX_WIDTH * 8];
-    _Alignas(8) char as_lent[MAX_STEP_KEYS * MAX_WIDTH * 8];
-} Handle;
-
-enum { LENDER = 1 }; /* the rank whose tickets borrow */
-
-static bool open_handle(Handle *handle, RubatoWorker *worker, GError **error)
-{
-    const RubatoTableSpec *spec = &handle->plan->spec;
-    const Step *steps = handle->plan->steps[rubato_worker_rank(worker)];
-
-    switch (handle->kind) {
-    case HANDLE_KV:
-        handle->kv = rubato_worker_open_kv_table(worker, spec->name, spec->dtype, error);
-        return handle->kv != NULL;
-    case HANDLE_KV_CACHED:
-    case HANDLE_KV_ALL_CACHED:
-        handle->kv = rubato_worker_open_kv_table_cached(worker, spec->name, spec->dtype, error);
-        return handle->kv != NULL;
-    case HANDLE_CHUNK:
-        handle->chunk = rubato_worker_open_chunk_table(worker, spec->name, spec->dtype, error);
-        return handle->chunk != NULL;
-    case HANDLE_RAGGED:
-        handle->ragged = rubato_worker_open_ragged_table(worker, spec->name, spec->dtype, error);
-        return handle->ragged != NULL;
-    case HANDLE_SPARSE:
-        break;
-    }
-    for (uint32_t t = 0; t < N_ITERATIONS; t++)
-        handle->iterations[t] = (RubatoIteration){ steps[t].keys, steps[t].n };
-    handle->sparse = rubato_worker_open_sparse_kv_client_table(
-        worker, spec->name, spec->dtype, handle->iterations, N_ITERATIONS, error);
-    return handle->sparse != NULL;
-}
-
-static void close_handle(Handle *handle)
-{
-    rubato_kv_table_free(handle->kv);
-    rubato_chunk_table_free(handle->chunk);
-    rubato_sparse_kv_client_table_free(handle->sparse);
-    rubato_ragged_table_free(handle->ragged);
-}
-
-static void count_callback(RubatoTicket ticket, const GError *error, void *user_data)
-{
-    Handle *handle = user_data;
-
-    (void)ticket;
-    handle->n_callbacks += error == NULL;
-}
-
-/* What a step asks of a handle. */
-typedef enum { ASK_GET, ASK_ADD, ASK_ADD_GET } Ask;
-
-typedef struct {
-    Ask ask;
-    const Step *step;
-    const void *deltas;
-    void *values;
-} Request;
-
-/* ---- rows of different lengths: the same values, without those beyond a row's end ---- */
-
-static uint32_t length_of(const Plan *plan, uint32_t number)
-{
-    return 1 + number % plan->spec.width;
-}
-
-/* Copies the values that rows have between rows of one length and packed ones. */
-static void pack(const Plan *plan, const Step *step, char *packed, const char *even)
-{
-    const size_t value_bytes = rubato_dtype_size(plan->spec.dtype);
-
-    for (uint32_t i = 0; i < step->n; i++) {
-        const size_t n_bytes = length_of(plan, step->numbers[i]) * value_bytes;
-
-        memcpy(packed, even + i * plan->spec.width * value_bytes, n_bytes);
-        packed += n_bytes;
-    }
-}
-
-/* Beyond the end of a row there is what would be there. */
-static void unpack(const Plan *plan, const Step *step, const char *packed, char *even)
-{
-    const size_t value_bytes = rubato_dtype_size(plan->spec.dtype);
-    const uint32_t width = plan->spec.width;
-
-    for (uint32_t i = 0; i < step->n; i++) {
-        const uint32_t n = length_of(plan, step->numbers[i]);
-
-        memcpy(even + i * width * value_bytes, packed, n * value_bytes);
-        for (uint32_t j = n; j < width; j++)
-            value_store(plan->spec.dtype, even, i * width + j,
-                        (j + 1) * value_load(plan->spec.dtype, even, i * width));
-        packed += n * value_bytes;
-    }
-}
-
-static RubatoRequestOptions options_of(const Handle *handle)
-{
-    return (RubatoRequestOptions){ .buffers = rubato_worker_rank(handle->worker) == LENDER
-                                                  ? RUBATO_BUFFERS_BORROWED
-                                                  : RUBATO_BUFFERS_COPIED };
-}
-
-/* Copies deltas to where they stay while an Add borrows them. */
-static const void *lend(Handle *handle, const void *deltas)
-{
-    memcpy(handle->lent, deltas, sizeof handle->lent);
-    memcpy(handle->as_lent, deltas, sizeof handle->as_lent);
-    return handle->lent;
-}
-
-/* What was lent may be used again, and is as it was; the next user finds something else in it. */
-static bool take_back(Handle *handle, GError **error)
-{
-    if (handle->lent_to == 0)
-        return true;
-    TRY(rubato_worker_wait(handle->worker, handle->lent_to, error));
-    REQUIRE(memcmp(handle->lent, handle->as_lent, sizeof handle->lent) == 0);
-    memset(handle->lent, 0x22, sizeof handle->lent);
-    memset(&handle->lent_step, 0x22, sizeof handle->lent_step);
-    memset(handle->lent_lengths, 0x22, sizeof handle->lent_lengths);
-    handle->lent_to = 0;
-    return true;
-}
-
-static bool wait_for_get(Handle *handle, const Step *step, uint32_t *lengths, char *packed,
-                         bool blocking, GError **error)
-{
-    const RubatoRequestOptions options = options_of(handle);
-    const size_t most = MAX_STEP_KEYS * MAX_WIDTH;
-    RubatoTicket ticket;
-
-    if (blocking)
-        return rubato_ragged_table_get_into(handle->ragged, step->keys, step->n, lengths, packed,
-                                            most, error);
-    ticket = rubato_ragged_table_get_into_async(handle->ragged, step->keys, step->n, lengths,
-                                                packed, most, &options, error);
-    return ticket != 0 && rubato_worker_wait(handle->worker, ticket, error);
-}
-
-/* An Add that stays in flight. The lender's deltas, keys and lengths must stay as they are: they
- * lie in the handle. */
-static bool add_ragged_async(Handle *handle, const Step *step, const uint32_t *lengths,
-                             const char *packed, GError **error)
-{
-    const RubatoRequestOptions options = options_of(handle);
-
-    if (options.buffers != RUBATO_BUFFERS_BORROWED)
-        return rubato_ragged_table_add_async(handle->ragged, step->keys, step->n, lengths, packed,
-                                             &options, error) != 0;
-    TRY(take_back(handle, error));
-    handle->lent_step = *step;
-    memcpy(handle->lent_lengths, lengths, step->n * sizeof lengths[0]);
-    handle->lent_to =
-        rubato_ragged_table_add_async(handle->ragged, handle->lent_step.keys, step->n,
-                                      handle->lent_lengths, lend(handle, packed), &options, error);
-    return handle->lent_to != 0;
-}
-
-/* An Add and Get is two requests. */
-static bool ask_ragged(Handle *handle, const Request *request, bool blocking, GError **error)
-{
-    const Plan *plan = handle->plan;
-    const Step *step = request->step;
-    _Alignas(8) char packed[MAX_STEP_KEYS * MAX_WIDTH * 8];
-    uint32_t lengths[MAX_STEP_KEYS];
-
-    for (uint32_t i = 0; i < step->n; i++)
-        lengths[i] = length_of(plan, step->numbers[i]);
-    if (request->ask != ASK_GET) {
-        pack(plan, step, packed, request->deltas);
-        TRY(blocking ? rubato_ragged_table_add(handle->ragged, step->keys, step->n, lengths, packed,
-                                               error)
-                     : add_ragged_async(handle, step, lengths, packed, error));
-    }
-    if (request->ask == ASK_ADD)
-        return true;
-    TRY(wait_for_get(handle, step, lengths, packed, blocking, error));
-    for (uint32_t i = 0; i < step->n; i++)
-        REQUIRE(lengths[i] == length_of(plan, step->numbers[i]));
-    unpack(plan, step, packed, request->values);
-    return true;
-}
-
-#define KEYS request->step->keys, request->step->n
-#define RUN request->step->keys[0], request->step->n
-#define CHUNKS request->step->chunks, request->step->n_chunks
-
-/* The calls of a handle for keys (or what stands for them), with or without a wait. */
-#define ASK(prefix, suffix, table, keys, last)                                                \
-    (request->ask == ASK_GET ? prefix##_get##suffix(table, keys, request->values, last error) \
-     : request->ask == ASK_ADD                                                                \
-         ? prefix##_add##suffix(table, keys, request->deltas, last error)                     \
-         : prefix##_add_get##suffix(table, keys, request->deltas, request->values, last error))
-#define NOTHING
-#define OPTIONS options,
-
-static bool ask_blocking(Handle *handle, const Request *request, GError **error)
-{
-    const Step *step = request->step;
-
-    switch (handle->kind) {
-    case HANDLE_KV:
-    case HANDLE_KV_CACHED:
-    case HANDLE_KV_ALL_CACHED:
-        return step->is_run && step->n > 0 && handle->kind != HANDLE_KV_ALL_CACHED
-                   ? ASK(rubato_kv_table, _range, handle->kv, RUN, NOTHING)
-                   : ASK(rubato_kv_table, , handle->kv, KEYS, NOTHING);
-    case HANDLE_CHUNK:
-        return step->is_chunks ? ASK(rubato_chunk_table, _chunks, handle->chunk, CHUNKS, NOTHING)
-                               : ASK(rubato_chunk_table, , handle->chunk, KEYS, NOTHING);
-    case HANDLE_SPARSE:
-    case HANDLE_RAGGED: /* ask_ragged */
-        break;
-    }
-    return request->ask == ASK_GET
-               ? rubato_sparse_kv_client_table_get(handle->sparse, request->values, error)
-           : request->ask == ASK_ADD
-               ? rubato_sparse_kv_client_table_add(handle->sparse, request->deltas, error)
-               : rubato_sparse_kv_client_table_add_get(handle->sparse, request->deltas,
-                                                       request->values, error);
-}
-
-static RubatoTicket ask_async(Handle *handle, const Request *request,
-                              const RubatoRequestOptions *options, GError **error)
-{
-    const Step *step = request->step;
-
-    switch (handle->kind) {
-    case HANDLE_KV:
-    case HANDLE_KV_CACHED:
-    case HANDLE_KV_ALL_CACHED:
-        return step->is_run && step->n > 0 && handle->kind != HANDLE_KV_ALL_CACHED
-                   ? ASK(rubato_kv_table, _range_async, handle->kv, RUN, OPTIONS)
-                   : ASK(rubato_kv_table, _async, handle->kv, KEYS, OPTIONS);
-    case HANDLE_CHUNK:
-        return step->is_chunks
-                   ? ASK(rubato_chunk_table, _chunks_async, handle->chunk, CHUNKS, OPTIONS)
-                   : ASK(rubato_chunk_table, _async, handle->chunk, KEYS, OPTIONS);
-    case HANDLE_SPARSE:
-    case HANDLE_RAGGED: /* ask_ragged */
-        break;
-    }
-    return request->ask == ASK_GET ? rubato_sparse_kv_client_table_get_async(
-                                         handle->sparse, request->values, options, error)
-           : request->ask == ASK_ADD
-               ? rubato_sparse_kv_client_table_add_async(handle->sparse, request->deltas, options,
-                                                         error)
-               : rubato_sparse_kv_client_table_add_get_async(handle->sparse, request->deltas,
-                                                             request->values, options, error);
-}
-
-/* An Add that stays in flight, until the handle is closed or what was lent to it is taken back. */
-static bool add_async(Handle *handle, const Request *request, GError **error)
-{
-    const RubatoRequestOptions options = options_of(handle);
-    Request lent = *request;
-
-    if (options.buffers != RUBATO_BUFFERS_BORROWED)
-        return ask_async(handle, request, NULL, error) != 0;
-    TRY(take_back(handle, error));
-    handle->lent_step = *request->step;
-    lent.step = &handle->lent_step;
-    lent.deltas = lend(handle, request->deltas);
-    handle->lent_to = ask_async(handle, &lent, &options, error);
-    return handle->lent_to != 0;
-}
-
-/* By a ticket in every other iteration: with a callback, and waited for if rows come back. */
-static bool ask(Handle *handle, const Request *request, uint64_t t, GError **error)
-{
-    RubatoRequestOptions options = options_of(handle);
-    RubatoTicket ticket;
-
-    if (handle->kind == HANDLE_RAGGED)
-        return ask_ragged(handle, request, t % 2 == 0, error);
-    if (t % 2 == 0)
-        return ask_blocking(handle, request, error);
-    if (request->ask == ASK_ADD)
-        return add_async(handle, request, error);
-    handle->n_callbacks = 0;
-    options.callback = count_callback;
-    options.user_data = handle;
-    ticket = ask_async(handle, request, &options, error);
-    TRY(ticket != 0 && rubato_worker_wait(handle->worker, ticket, error));
-    REQUIRE(handle->n_callbacks == 1);
-    return true;
-}
-
-static bool clock_handle(Handle *handle, GError **error)
-{
-    switch (handle->kind) {
-    case HANDLE_KV:
-    case HANDLE_KV_CACHED:
-    case HANDLE_KV_ALL_CACHED:
-        return rubato_kv_table_clock(handle->kv, error);
-    case HANDLE_CHUNK:
-        return rubato_chunk_table_clock(handle->chunk, error);
-    case HANDLE_RAGGED:
-        return rubato_ragged_table_clock(handle->ragged, error);
-    case HANDLE_SPARSE: /* it clocks itself */
-        break;
-    }
-    return true;
-}
-
 /* ---- what a worker does and checks ---- */
 
 /* Whether a row is one that a worker at clock t may see, its own Adds of clocks before own_end. */
@@ -532,15 +82,15 @@ static bool check_row(const Plan *plan, uint32_t rank, uint64_t t, uint64_t own_
     for (uint32_t w = 0; w < N_WORKERS; w++, digits /= DIGIT) {
         const uint64_t seen = digits % DIGIT;
         const uint64_t lowest = t > plan->staleness ? t - plan->staleness : 0;
-        uint64_t least = added_before(plan, w, lowest, number);
-        uint64_t most = added_before(plan, w, t + plan->reach + 1, number);
+        uint64_t least = plan_added_before(plan, w, lowest, number);
+        uint64_t most = plan_added_before(plan, w, t + plan->reach + 1, number);
 
         if (plan->is_asp)
-            least = 0, most = added_before(plan, w, N_ITERATIONS, number);
+            least = 0, most = plan_added_before(plan, w, N_ITERATIONS, number);
         if (plan->is_bsp)
-            least = most = added_before(plan, w, t, number);
+            least = most = plan_added_before(plan, w, t, number);
         else if (w == rank)
-            least = most = added_before(plan, w, own_end, number);
+            least = most = plan_added_before(plan, w, own_end, number);
         REQUIRE(seen >= least && seen <= most,
                 "(worker %u at clock %" G_GUINT64_FORMAT " sees %" G_GUINT64_FORMAT
                 " Adds of worker %u to key %u: least %" G_GUINT64_FORMAT ", most %" G_GUINT64_FORMAT
@@ -562,7 +112,7 @@ static bool get_and_check(Handle *handle, uint32_t rank, uint64_t t, uint64_t ow
     const Request request = { deltas == NULL ? ASK_GET : ASK_ADD_GET, step, deltas, values };
 
     memset(values, 0x7e, sizeof values);
-    TRY(ask(handle, &request, t, error));
+    TRY(handle_ask(handle, &request, t, error));
     for (uint32_t i = 0; i < step->n; i++)
         TRY(check_row(plan, rank, t, own_end, step->numbers[i], values, i, error));
     REQUIRE(values[n_bytes] == 0x7e, "(something was written behind the rows)");
@@ -621,7 +171,7 @@ static bool add(Handle *handle, const Step *step, uint64_t t, int64_t unit, void
 {
     if (handle->kind != HANDLE_RAGGED && t % 3 == 0)
         return call_step(handle, step, t, "increase", &unit, NULL, error);
-    TRY(ask(handle, &(Request){ ASK_ADD, step, deltas, NULL }, t, error));
+    TRY(handle_ask(handle, &(Request){ ASK_ADD, step, deltas, NULL }, t, error));
     memset(deltas, 0x11, MAX_STEP_KEYS * MAX_WIDTH * 8); /* the caller's again */
     return true;
 }
@@ -649,9 +199,9 @@ static bool iterate(Handle *handle, uint32_t rank, GError **error)
             else if (handle->kind != HANDLE_SPARSE)
                 TRY(get_and_check(handle, rank, t, t + 1, NULL, error));
         }
-        TRY(clock_handle(handle, error));
+        TRY(handle_clock(handle, error));
         if (t % 2 == 0) /* of an Add that was made an iteration before, and its clock */
-            TRY(take_back(handle, error));
+            TRY(handle_take_back(handle, error));
     }
     return true;
 }
@@ -663,9 +213,9 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
 
     mover_begin(plan->mover);
     const bool ok =
-        open_handle(&handle, worker, error) && iterate(&handle, rubato_worker_rank(worker), error);
+        handle_open(&handle, worker, error) && iterate(&handle, rubato_worker_rank(worker), error);
 
-    close_handle(&handle);
+    handle_close(&handle);
     return ok;
 }
 
@@ -677,7 +227,7 @@ static Step all_keys(const Plan *plan)
 
     for (uint32_t i = 0; i < N_KEYS; i++) {
         all.numbers[i] = N_KEYS - 1 - i;
-        all.keys[i] = key_of(plan, N_KEYS - 1 - i);
+        all.keys[i] = plan_key(plan, N_KEYS - 1 - i);
     }
     return all;
 }
@@ -690,7 +240,7 @@ static void make_ragged_rows(RubatoEngine *engine, const Plan *plan)
     uint32_t lengths[N_KEYS];
 
     for (uint32_t i = 0; i < N_KEYS; i++)
-        lengths[i] = length_of(plan, all.numbers[i]);
+        lengths[i] = plan_row_length(plan, all.numbers[i]);
     ck_assert(rubato_engine_assign_ragged(engine, plan->spec.name, all.keys, N_KEYS, lengths, zeros,
                                           NULL));
 }
@@ -721,7 +271,7 @@ static bool read_all(RubatoEngine *engine, const Plan *plan, void *values)
     if (!rubato_engine_get_ragged(engine, plan->spec.name, all.keys, N_KEYS, lengths, &packed,
                                   NULL))
         return false;
-    unpack(plan, &all, packed, values);
+    plan_unpack(plan, &all, packed, values);
     return true;
 }
 
@@ -735,7 +285,8 @@ static void check_totals(RubatoEngine *engine, const Plan *plan)
         int64_t total = 0;
 
         for (uint32_t w = N_WORKERS; w-- > 0;)
-            total = total * DIGIT + (int64_t)added_before(plan, w, N_ITERATIONS, N_KEYS - 1 - i);
+            total =
+                total * DIGIT + (int64_t)plan_added_before(plan, w, N_ITERATIONS, N_KEYS - 1 - i);
         for (uint32_t j = 0; j < width; j++)
             QUICK_ASSERT(value_load(plan->spec.dtype, values, (size_t)i * width + j) ==
                          total * (j + 1));
@@ -753,7 +304,7 @@ static void run_plan(RubatoEngine *engine, Plan *plan, uint64_t seed)
                               .workers_per_node = N_WORKERS };
     bool ok;
 
-    make_plan(plan, seed);
+    plan_make(plan, seed);
     create_planned(engine, plan);
     if (plan->moves)
         plan->mover = mover_new(engine, plan->spec.name, plan->spec.parts, seed);
