@@ -4,7 +4,13 @@
 #include <rubato/mix.h>
 #include <string.h>
 
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
+
+bool tensor_world_chance(World *world, uint32_t one_of)
+{
+    return random_below(&world->random, one_of) == 0;
+}
 
 uint64_t tensor_world_value(const World *world, uint32_t rank, uint64_t i)
 {

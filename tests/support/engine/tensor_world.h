@@ -100,6 +100,9 @@ typedef struct {
     uint32_t depth;
 } World;
 
+/* Whether something happens that happens once in so many times. */
+bool tensor_world_chance(World *world, uint32_t one_of);
+
 /* The value at a place of a worker's input. */
 uint64_t tensor_world_value(const World *world, uint32_t rank, uint64_t i);
 
