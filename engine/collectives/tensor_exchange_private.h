@@ -6,10 +6,15 @@
  * with work that nobody has taken. Each thread that waits for any request takes work from it; so
  * for blocking calls the workers themselves do it. For calls with tickets, whose workers may
  * compute meanwhile, there is a thread besides. It starts with the first of them. A thread that
- * receives does the work that a message made possible, and all of a small operation, at once: for
- * both of them it would take longer to wake another thread. It waits for nothing. If much is on its
- * way to a node, it leaves the work to the others, who wait for room. A small operation of blocking
- * calls of a single node is done by the worker that asked last.
+ * receives does the short work that a message made possible, and all of a small operation, at once:
+ * for both of them it would take longer to wake another thread. It waits for nothing. If much is on
+ * its way to a node, it leaves what sends to the others, who wait for room. What takes long it
+ * leaves to them, too. A small operation of blocking calls of a single node is done by the worker
+ * that asked last.
+ *
+ * Each wait for room ends: a thread that receives always takes in what came (it copies it, or keeps
+ * it, and both give room back to its sender), whatever room there is to send, and whatever other
+ * threads wait for.
  *
  * The thread that has done the last work of an operation ends its requests. It takes the operation
  * out of all lists under the lock, and ends the calls without it, because a call's end may run code
@@ -20,8 +25,8 @@
  * the calls. So no sleeper misses its call's end. On several nodes each worker waits for a call of
  * its own (`Waiter`), because a thread that waits for a call may receive meanwhile. It is armed
  * under the lock, behind the same look. Who has work or ended calls ends it under the lock. A
- * thread that does a step wakes nobody for the work that this made possible: it goes on with it, or
- * wakes the others when its own call has ended.
+ * thread that does a step wakes nobody for the short work that this made possible: it goes on with
+ * it, or wakes the others when its own call has ended.
  *
  * Each wait ends: a request is decided once all workers have asked, or one of them has left, or the
  * task is cancelled; the work of an operation is done by those who wait for it, or by the thread;

@@ -288,6 +288,8 @@ static bool do_step(TensorExchange *exchange, Operation *operation, TensorStep *
         return true;
     if (tensor_flow_has_step(operation->flow))
         operation_ready(exchange, operation);
+    if (tensor_flow_has_long_steps(operation->flow))
+        operations_wake(exchange);
     return false;
 }
 
@@ -337,13 +339,15 @@ bool operation_work(TensorExchange *exchange)
     return true;
 }
 
-static bool has_room(const TensorExchange *exchange)
+/* What the thread that receives may do of an operation that is not small. It takes in what came
+ * even if there is no room to send: that is what the other nodes wait for that have none. */
+static TensorSteps steps_at_once(const TensorExchange *exchange)
 {
     for (uint32_t node = 0; node < exchange->place.n_nodes; node++)
         if (node != exchange->place.self && exchange->place.workers_of[node] > 0 &&
             exchange->links->is_full(exchange->user, node))
-            return false;
-    return true;
+            return TENSOR_STEPS_WITHOUT_ROOM;
+    return TENSOR_STEPS_OF_MESSAGES;
 }
 
 void operation_work_at_once(TensorExchange *exchange, Operation *operation)
@@ -351,8 +355,7 @@ void operation_work_at_once(TensorExchange *exchange, Operation *operation)
     const bool is_small = tensor_flow_is_small(operation->flow);
     TensorStep step;
 
-    while ((is_small || has_room(exchange)) &&
-           tensor_flow_next(operation->flow, is_small ? TENSOR_STEPS_ALL : TENSOR_STEPS_OF_MESSAGES,
+    while (tensor_flow_next(operation->flow, is_small ? TENSOR_STEPS_ALL : steps_at_once(exchange),
                             &step))
         if (do_step(exchange, operation, &step, PATIENCE_NONE))
             return;

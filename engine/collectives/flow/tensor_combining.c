@@ -215,6 +215,13 @@ static void cut(TensorFlow *flow, uint64_t n_values)
     it->chunks = g_new0(Chunk, tensor_segments_chunks(&it->segments) + 1);
 }
 
+static void add_combine(TensorFlow *flow, uint64_t chunk)
+{
+    tensor_flow_add_step(
+        flow, flow->combining->has_results ? TENSOR_STEPS_OF_MESSAGES : TENSOR_STEPS_WITHOUT_ROOM,
+        &(TensorStep){ .what = STEP_COMBINE, .place = chunk });
+}
+
 /* What has to be done for a chunk of this node, and what for one of another node. */
 static void expect(TensorFlow *flow, uint64_t chunk)
 {
@@ -243,7 +250,7 @@ static void expect(TensorFlow *flow, uint64_t chunk)
         flow->n_left++;
     }
     if (one->n_missing == 0)
-        tensor_flow_add_step(flow, &(TensorStep){ .what = STEP_COMBINE, .place = chunk });
+        add_combine(flow, chunk);
 }
 
 static void begin(TensorFlow *flow)
@@ -318,18 +325,19 @@ static const char *take_result(TensorFlow *flow, uint32_t from, const TensorMess
         return "a result of a tensor twice";
     it->chunks[message->place].has_come = true;
     flow->n_awaited[from]--;
-    tensor_flow_add_step(flow, &(TensorStep){ .what = STEP_COPY,
-                                              .place = message->place,
-                                              .message = owner,
-                                              .bytes = message->bytes,
-                                              .n_bytes = message->n_bytes });
+    tensor_flow_add_step(flow, TENSOR_STEPS_WITHOUT_ROOM,
+                         &(TensorStep){ .what = STEP_COPY,
+                                        .place = message->place,
+                                        .message = owner,
+                                        .bytes = message->bytes,
+                                        .n_bytes = message->n_bytes });
     return NULL;
 }
 
 static void lower_missing(TensorFlow *flow, uint64_t chunk)
 {
     if (--flow->combining->chunks[chunk].n_missing == 0)
-        tensor_flow_add_step(flow, &(TensorStep){ .what = STEP_COMBINE, .place = chunk });
+        add_combine(flow, chunk);
 }
 
 static const char *take(TensorFlow *flow, uint32_t from, const TensorMessage *message, void *owner)

@@ -60,10 +60,11 @@ void tensor_flow_free(TensorFlow *flow)
 
     if (flow == NULL)
         return;
-    while ((step = g_queue_pop_head(&flow->arrived)) != NULL) {
-        tensor_flow_drop(flow, step->message);
-        g_free(step);
-    }
+    for (unsigned i = 0; i <= TENSOR_STEPS_ALL; i++)
+        while ((step = g_queue_pop_head(&flow->possible[i])) != NULL) {
+            tensor_flow_drop(flow, step->message);
+            g_free(step);
+        }
     flow->ops->end(flow);
     g_clear_error(&flow->error);
     g_free(flow->n_awaited);
@@ -115,19 +116,31 @@ const char *tensor_flow_take(TensorFlow *flow, uint32_t node, const TensorMessag
 
 bool tensor_flow_has_step(const TensorFlow *flow)
 {
-    return flow->error == NULL && (flow->arrived.head != NULL || flow->ops->has_next(flow));
+    bool is_possible = false;
+
+    for (unsigned i = 0; i <= TENSOR_STEPS_ALL; i++)
+        is_possible |= flow->possible[i].head != NULL;
+    return flow->error == NULL && (is_possible || flow->ops->has_next(flow));
+}
+
+bool tensor_flow_has_long_steps(const TensorFlow *flow)
+{
+    return flow->error == NULL && flow->possible[TENSOR_STEPS_ALL].length > 1;
 }
 
 bool tensor_flow_next(TensorFlow *flow, TensorSteps which, TensorStep *step)
 {
-    TensorStep *const arrived = flow->error == NULL ? g_queue_pop_head(&flow->arrived) : NULL;
+    TensorStep *possible = NULL;
 
-    if (arrived != NULL) {
-        *step = *arrived;
-        g_free(arrived);
-        return true;
-    }
-    return flow->error == NULL && which == TENSOR_STEPS_ALL && flow->ops->next(flow, step);
+    if (flow->error != NULL)
+        return false;
+    for (unsigned i = 0; i <= which && possible == NULL; i++)
+        possible = g_queue_pop_head(&flow->possible[i]);
+    if (possible == NULL)
+        return which == TENSOR_STEPS_ALL && flow->ops->next(flow, step);
+    *step = *possible;
+    g_free(possible);
+    return true;
 }
 
 void tensor_flow_each_target(const TensorFlow *flow, const TensorStep *step,

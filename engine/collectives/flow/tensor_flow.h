@@ -44,6 +44,11 @@
  * A broadcast is like a sum with one node that has values. For allgather and alltoall a node first
  * tells each other one how many rows come from each of its workers, and then sends them.
  *
+ * Who carries the messages bounds what is under way to a node until it takes it in. So no step that
+ * takes in what came, or that keeps it, may stand behind a step that waits for room to send: two
+ * nodes would wait for each other for ever. Therefore such steps are a class of their own
+ * (TENSOR_STEPS_WITHOUT_ROOM), which is given out first.
+ *
  * Threads: one at a time, except tensor_flow_do. */
 #ifndef RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_FLOW_H
 #define RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_FLOW_H
@@ -118,14 +123,19 @@ bool tensor_flow_is_small(const TensorFlow *flow);
 const char *tensor_flow_take(TensorFlow *flow, uint32_t node, const TensorMessage *message,
                              void *owner);
 
+/* Which steps a thread may do. Each class has those above it, which go first. */
 typedef enum {
-    TENSOR_STEPS_ALL,
-    TENSOR_STEPS_OF_MESSAGES, /* only those that what came made possible */
+    TENSOR_STEPS_WITHOUT_ROOM, /* what came is taken in: they are short, and send nothing */
+    TENSOR_STEPS_OF_MESSAGES,  /* what came made them possible: they are short, and may send */
+    TENSOR_STEPS_ALL,          /* they take long, or wait for no message */
 } TensorSteps;
 
 /* The next step that can be done; false: there is none now. */
 bool tensor_flow_next(TensorFlow *flow, TensorSteps which, TensorStep *step);
 bool tensor_flow_has_step(const TensorFlow *flow);
+
+/* Whether several steps that take long can be done now: work for several threads. */
+bool tensor_flow_has_long_steps(const TensorFlow *flow);
 
 /* The nodes, by number, to which the step sends values: calls for each of them. */
 void tensor_flow_each_target(const TensorFlow *flow, const TensorStep *step,

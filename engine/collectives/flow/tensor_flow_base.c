@@ -1,11 +1,11 @@
-/* What combining and gathering share: steps, messages. See tensor_flow_private.h. */
+/* What combining, gathering and weighting share: steps, messages. See tensor_flow_private.h. */
 #include "engine/collectives/flow/tensor_flow_private.h"
 
 #include <rubato/error.h>
 
-void tensor_flow_add_step(TensorFlow *flow, const TensorStep *step)
+void tensor_flow_add_step(TensorFlow *flow, TensorSteps which, const TensorStep *step)
 {
-    g_queue_push_tail(&flow->arrived, g_memdup2(step, sizeof *step));
+    g_queue_push_tail(&flow->possible[which], g_memdup2(step, sizeof *step));
 }
 
 bool tensor_flow_begin_message(const TensorFlow *flow, TensorMessageKind kind, uint64_t place,

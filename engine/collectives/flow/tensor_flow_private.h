@@ -39,9 +39,9 @@ struct TensorFlow {
     bool is_small;
     uint32_t n_local; /* workers of this node, also those that have joined */
 
-    GQueue arrived;      /* of TensorStep: steps that what came made possible */
-    uint64_t n_left;     /* steps that are not done */
-    uint64_t *n_awaited; /* by node: messages that have not come */
+    GQueue possible[TENSOR_STEPS_ALL + 1]; /* of TensorStep, by class */
+    uint64_t n_left;                       /* steps that are not done */
+    uint64_t *n_awaited;                   /* by node: messages that have not come */
     GError *error;
     bool is_own_fault; /* the other nodes do not know it */
 
@@ -54,8 +54,8 @@ struct TensorFlow {
 
 /* ---- tensor_flow_base.c ---- */
 
-/* Adds a step that can be done. */
-void tensor_flow_add_step(TensorFlow *flow, const TensorStep *step);
+/* Adds a step of that class that can be done. */
+void tensor_flow_add_step(TensorFlow *flow, TensorSteps which, const TensorStep *step);
 
 /* A message on its way out. */
 typedef struct {

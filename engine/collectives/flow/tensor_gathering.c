@@ -196,10 +196,10 @@ static void allocate_all(TensorFlow *flow)
     it->is_allocated = true;
     for (uint32_t from = 0; from < flow->n_local; from++)
         for (uint32_t to = 0; to < n_receivers(flow, flow->plan.self); to++)
-            tensor_flow_add_step(flow,
+            tensor_flow_add_step(flow, TENSOR_STEPS_OF_MESSAGES,
                                  &(TensorStep){ .what = STEP_LOCAL, .node = from, .place = to });
     while ((step = g_queue_pop_head(&it->early)) != NULL) {
-        tensor_flow_add_step(flow, step);
+        tensor_flow_add_step(flow, TENSOR_STEPS_WITHOUT_ROOM, step);
         g_free(step);
     }
 }
@@ -291,7 +291,7 @@ static const char *take_rows(TensorFlow *flow, uint32_t from, const TensorMessag
             return NULL;
         g_queue_push_tail(&it->early, g_memdup2(&step, sizeof step));
     } else {
-        tensor_flow_add_step(flow, &step);
+        tensor_flow_add_step(flow, TENSOR_STEPS_WITHOUT_ROOM, &step);
     }
     side->has_come[message->place] = true;
     flow->n_awaited[from]--;

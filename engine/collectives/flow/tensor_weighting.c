@@ -75,6 +75,12 @@ static uint64_t pieces_of(uint64_t n_dots)
     return (n_dots + PIECE_DOTS - 1) / PIECE_DOTS;
 }
 
+/* Adds a step that computes, which is left to the threads that wait. */
+static void add_long(TensorFlow *flow, uint32_t what, uint64_t chunk)
+{
+    tensor_flow_add_step(flow, TENSOR_STEPS_ALL, &(TensorStep){ .what = what, .place = chunk });
+}
+
 /* What has to be done for a chunk. */
 static void expect(TensorFlow *flow, uint64_t number)
 {
@@ -103,7 +109,9 @@ static void begin(TensorFlow *flow)
     const uint64_t n_values = tensor_request_values(&flow->request);
 
     it->size = rubato_dtype_size(flow->request.dtype);
-    flow->is_small = n_values <= SMALL_BYTES / it->size / n_ranks;
+    it->n_dots = tensor_adasum_n_dots(n_ranks);
+    flow->is_small =
+        n_values <= SMALL_BYTES / it->size / n_ranks && it->n_dots <= SMALL_BYTES / sizeof(double);
     tensor_segments_init(&it->segments, n_nodes, chunk_values(flow));
     tensor_segments_share(&it->segments, n_values);
     tensor_segments_number(&it->segments);
@@ -112,7 +120,6 @@ static void begin(TensorFlow *flow)
     if (n_values == 0)
         return; /* nothing is left to do */
     it->n_sends = it->segments.n_turns * (n_nodes - 1);
-    it->n_dots = tensor_adasum_n_dots(n_ranks);
     it->n_pieces = pieces_of(it->n_dots);
     it->n_missing = it->n_pieces * (n_nodes - 1) + 1;
     flow->n_left = 2; /* to tell, and to weigh */
@@ -121,7 +128,7 @@ static void begin(TensorFlow *flow)
     for (uint64_t chunk = 0; chunk < tensor_segments_chunks(&it->segments); chunk++)
         expect(flow, chunk);
     if (it->n_without_dots == 0)
-        tensor_flow_add_step(flow, &(TensorStep){ .what = STEP_TELL });
+        add_long(flow, STEP_TELL, 0);
 }
 
 static void end(TensorFlow *flow)
@@ -170,7 +177,7 @@ static const char *take_part(TensorFlow *flow, uint32_t from, const TensorMessag
         return NULL;
     flow->n_awaited[from]--;
     if (--chunk->n_missing == 0)
-        tensor_flow_add_step(flow, &(TensorStep){ .what = STEP_DOTS, .place = message->place });
+        add_long(flow, STEP_DOTS, message->place);
     return NULL;
 }
 
@@ -190,18 +197,19 @@ static const char *take_result(TensorFlow *flow, uint32_t from, const TensorMess
         return "a result of a tensor twice";
     chunk->has_come = true;
     flow->n_awaited[from]--;
-    tensor_flow_add_step(flow, &(TensorStep){ .what = STEP_COPY,
-                                              .place = message->place,
-                                              .message = owner,
-                                              .bytes = message->bytes,
-                                              .n_bytes = message->n_bytes });
+    tensor_flow_add_step(flow, TENSOR_STEPS_WITHOUT_ROOM,
+                         &(TensorStep){ .what = STEP_COPY,
+                                        .place = message->place,
+                                        .message = owner,
+                                        .bytes = message->bytes,
+                                        .n_bytes = message->n_bytes });
     return NULL;
 }
 
 static void lower_missing(TensorFlow *flow)
 {
     if (--flow->weighting->n_missing == 0)
-        tensor_flow_add_step(flow, &(TensorStep){ .what = STEP_WEIGH });
+        add_long(flow, STEP_WEIGH, 0);
 }
 
 static const char *take_dots(TensorFlow *flow, uint32_t from, const TensorMessage *message,
@@ -458,13 +466,13 @@ static void did(TensorFlow *flow, const TensorStep *step)
     Chunk *const chunk = &it->chunks[step->place];
 
     if (step->what == STEP_DOTS && --it->n_without_dots == 0)
-        tensor_flow_add_step(flow, &(TensorStep){ .what = STEP_TELL });
+        add_long(flow, STEP_TELL, 0);
     else if (step->what == STEP_TELL)
         lower_missing(flow);
     else if (step->what == STEP_WEIGH)
         for (uint64_t i = it->segments.first_chunk[self]; i < it->segments.first_chunk[self + 1];
              i++)
-            tensor_flow_add_step(flow, &(TensorStep){ .what = STEP_COMBINE, .place = i });
+            add_long(flow, STEP_COMBINE, i);
     for (uint32_t node = 0; step->what == STEP_COMBINE && node < flow->plan.n_nodes; node++) {
         tensor_flow_drop(flow, chunk->owners[node]);
         chunk->owners[node] = NULL;

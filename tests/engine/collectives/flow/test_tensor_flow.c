@@ -542,6 +542,31 @@ START_TEST(sizes_that_one_message_cannot_hold_are_sent_in_several)
 }
 END_TEST
 
+/* Nobody but those who wait computes so many dots, however few the values are. */
+START_TEST(adasum_of_many_workers_is_not_small)
+{
+    static const uint32_t n_ranks_of[] = { 1, 150 };
+    const TensorRequest request = {
+        .operation = TENSOR_ALLREDUCE,
+        .dtype = RUBATO_F32,
+        .n_dims = 2,
+        .shape = { 1, 1 },
+        .reduce = { .reduction = RUBATO_REDUCTION_ADASUM, .prescale = 1, .postscale = 1 },
+    };
+
+    World *const world = g_new0(World, 1);
+    for (uint32_t node = 0; node < 2; node++)
+        add_node(world, n_ranks_of[_i]);
+    for (uint32_t rank = 0; rank < world->n_ranks; rank++)
+        make_part(world, rank, &request, /* in_place= */ false);
+    make_flows(world);
+    for (uint32_t node = 0; node < 2; node++)
+        ck_assert(tensor_flow_is_small(world->nodes[node].flow) == (n_ranks_of[_i] == 1));
+    world->parcels = g_ptr_array_new();
+    world_free(world);
+}
+END_TEST
+
 /* RUBATO_TEST_SEED: that one alone. */
 static uint64_t begin_seeds(uint64_t *end)
 {
@@ -659,6 +684,7 @@ int main(void)
     tcase_set_timeout(cases, 120);
     tcase_add_test(cases, every_order_of_messages_gives_the_same);
     tcase_add_test(cases, sizes_that_one_message_cannot_hold_are_sent_in_several);
+    tcase_add_loop_test(cases, adasum_of_many_workers_is_not_small, 0, 2);
     tcase_add_test(cases, no_memory_on_one_node_ends_the_operation_on_all);
     tcase_add_test(cases, messages_that_make_no_sense_are_refused);
     tcase_add_test(cases, message_that_comes_twice_is_refused);
