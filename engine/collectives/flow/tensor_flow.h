@@ -70,7 +70,8 @@ typedef struct {
     void (*forget)(void *user, void *message);
 
     /* A message that came is kept until others have come, or until there is room to send. Returns
-     * it, perhaps moved: *bytes are then elsewhere. NULL: there is no memory, and it is dropped. */
+     * it, perhaps moved: *bytes are then elsewhere. NULL: that of its node would be more than is
+     * kept of one, and it is dropped. */
     void *(*keep)(void *user, void *message, const void **bytes);
 
     /* Gives a message that came back. Any thread. */

@@ -66,7 +66,12 @@ void *tensor_flow_keep(TensorFlow *flow, void *owner, const void **bytes)
     void *const kept = flow->plan.carrier->keep(flow->plan.user, owner, bytes);
 
     if (kept == NULL)
-        tensor_flow_fail_here(flow, NULL);
+        tensor_flow_fail_here(
+            flow, g_error_new_literal(
+                      RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                      "values of a tensor that come before a node can combine them exceed what it "
+                      "keeps of one other node (a quarter of its memory, and at least 1 GiB); call "
+                      "for parts of the tensor one after another"));
     return kept;
 }
 

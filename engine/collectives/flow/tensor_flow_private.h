@@ -77,7 +77,7 @@ bool tensor_flow_begin_messages(const TensorFlow *flow, const TensorStep *step,
 void tensor_flow_send_messages(const TensorFlow *flow, const GArray *messages);
 void tensor_flow_forget_messages(const TensorFlow *flow, const GArray *messages);
 
-/* Keeps a message that came. NULL: there was no memory, and the flow fails. */
+/* Keeps a message that came. NULL: too much would be kept, and the flow fails. */
 void *tensor_flow_keep(TensorFlow *flow, void *owner, const void **bytes);
 void tensor_flow_drop(const TensorFlow *flow, void *owner);
 

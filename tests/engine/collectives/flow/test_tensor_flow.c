@@ -28,6 +28,7 @@ typedef struct {
     World *world;
     uint32_t number;          /* among the nodes */
     uint32_t n_until_starved; /* messages for which there is memory; 0: for all */
+    bool keeps_nothing;
     TensorFlow *flow;
     GArray *steps; /* of TensorStep: taken, and not done */
 } Node;
@@ -84,10 +85,12 @@ static void *keep(void *user, void *message, const void **bytes)
     const Parcel *const parcel = message;
     Parcel *const kept = g_memdup2(parcel, sizeof(Parcel) + parcel->message.n_bytes);
 
-    (void)user;
     g_free(message);
     *bytes = kept->bytes;
-    return kept;
+    if (!((const Node *)user)->keeps_nothing)
+        return kept;
+    drop(user, kept);
+    return NULL;
 }
 
 static const TensorCarrier carrier = { new_message, send_message, drop, keep, drop };
@@ -617,6 +620,37 @@ START_TEST(no_memory_on_one_node_ends_the_operation_on_all)
 }
 END_TEST
 
+/* Adasum keeps the values of each worker, and says so if they are too many. */
+START_TEST(values_that_a_node_cannot_keep_fail_on_all_nodes_and_are_named)
+{
+    const TensorRequest request = {
+        .operation = TENSOR_ALLREDUCE,
+        .dtype = RUBATO_F32,
+        .n_dims = 2,
+        .shape = { 40000, 1 },
+        .reduce = { .reduction = RUBATO_REDUCTION_ADASUM, .prescale = 1, .postscale = 1 },
+    };
+    World *const world = g_new0(World, 1);
+
+    world->random = 7;
+    world->parcels = g_ptr_array_new();
+    for (uint32_t node = 0; node < 3; node++)
+        add_node(world, 2);
+    for (uint32_t rank = 0; rank < world->n_ranks; rank++)
+        make_part(world, rank, &request, /* in_place= */ false);
+    make_flows(world);
+    world->nodes[1].keeps_nothing = true;
+    run_to_the_end(world, 0);
+    for (uint32_t node = 0; node < world->n_nodes; node++) {
+        const GError *const error = tensor_flow_error(world->nodes[node].flow);
+
+        ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY));
+        ck_assert_ptr_nonnull(strstr(error->message, "keeps of one other node"));
+    }
+    world_free(world);
+}
+END_TEST
+
 /* Each message comes a little changed. */
 START_TEST(messages_that_make_no_sense_are_refused)
 {
@@ -686,6 +720,7 @@ int main(void)
     tcase_add_test(cases, sizes_that_one_message_cannot_hold_are_sent_in_several);
     tcase_add_loop_test(cases, adasum_of_many_workers_is_not_small, 0, 2);
     tcase_add_test(cases, no_memory_on_one_node_ends_the_operation_on_all);
+    tcase_add_test(cases, values_that_a_node_cannot_keep_fail_on_all_nodes_and_are_named);
     tcase_add_test(cases, messages_that_make_no_sense_are_refused);
     tcase_add_test(cases, message_that_comes_twice_is_refused);
     suite_add_tcase(suite, cases);
