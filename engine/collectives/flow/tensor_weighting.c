@@ -1,10 +1,11 @@
 /* The flow of an allreduce by Adasum: see tensor_flow.h.
  *
  * A node sends the values of its workers to the nodes whose segments they are of (STEP_SEND). Once
- * a chunk of its own segment has all parts, it computes the dots there (STEP_DOTS), and once it has
- * done so for all of them, it tells the others their sum (STEP_TELL). When it knows the dots of all
- * segments, it computes the weights (STEP_WEIGH); then it combines its chunks and sends the results
- * (STEP_COMBINE), and copies those of the others (STEP_COPY).
+ * a chunk of its own segment has all parts, it computes the dots there (STEP_DOTS). Once it has done
+ * so for all of them, it adds these up (STEP_ADD), and tells the others the sums, piece by piece
+ * (STEP_TELL). When it has told them and knows the dots of all segments, it computes the weights
+ * (STEP_WEIGH); then it combines its chunks and sends the results (STEP_COMBINE), and copies those
+ * of the others (STEP_COPY).
  *
  * Dots are added up in the order of the chunks, and then of the segments, whatever came first: so
  * all nodes have the same weights, in each run.
@@ -28,7 +29,7 @@ enum {
     SMALL_BYTES = 32 << 10, /* of all workers, whose steps any thread does at once */
 };
 
-enum { STEP_SEND, STEP_DOTS, STEP_TELL, STEP_WEIGH, STEP_COMBINE, STEP_COPY };
+enum { STEP_SEND, STEP_DOTS, STEP_ADD, STEP_TELL, STEP_WEIGH, STEP_COMBINE, STEP_COPY };
 
 typedef struct {
     bool has_come; /* its result */
@@ -54,7 +55,7 @@ struct TensorWeighting {
 
     uint64_t n_dots, n_pieces; /* dots of a segment, and the messages that have them */
     uint64_t n_without_dots;   /* chunks of this node */
-    uint64_t n_missing;        /* pieces of the other nodes, and the dots of this one */
+    uint64_t n_missing;        /* pieces of the other nodes, and those that this one has to tell */
     Dots *dots;                /* by node */
     double *weights;           /* by rank */
 };
@@ -121,14 +122,14 @@ static void begin(TensorFlow *flow)
         return; /* nothing is left to do */
     it->n_sends = it->segments.n_turns * (n_nodes - 1);
     it->n_pieces = pieces_of(it->n_dots);
-    it->n_missing = it->n_pieces * (n_nodes - 1) + 1;
-    flow->n_left = 2; /* to tell, and to weigh */
+    it->n_missing = it->n_pieces * n_nodes;
+    flow->n_left = 2 + it->n_pieces; /* to add up, to weigh, and to tell */
     for (uint32_t node = 0; node < n_nodes; node++)
         flow->n_awaited[node] = node == flow->plan.self ? 0 : it->n_pieces;
     for (uint64_t chunk = 0; chunk < tensor_segments_chunks(&it->segments); chunk++)
         expect(flow, chunk);
     if (it->n_without_dots == 0)
-        add_long(flow, STEP_TELL, 0);
+        add_long(flow, STEP_ADD, 0);
 }
 
 static void end(TensorFlow *flow)
@@ -356,7 +357,7 @@ static void add_dots(double *sums, const double *dots, uint64_t n)
         sums[i] += dots[i];
 }
 
-static bool tell(const TensorFlow *flow, const TensorStep *step)
+static bool add_up(const TensorFlow *flow)
 {
     const TensorWeighting *const it = flow->weighting;
     const uint32_t self = flow->plan.self;
@@ -369,18 +370,22 @@ static bool tell(const TensorFlow *flow, const TensorStep *step)
         add_dots(own->values, it->chunks[i].dots, it->n_dots);
         g_clear_pointer(&it->chunks[i].dots, g_free);
     }
-    for (uint64_t piece = 0; piece < it->n_pieces; piece++) {
-        const TensorStep one = { .what = step->what, .place = piece };
-        const size_t n_bytes = MIN(it->n_dots - piece * PIECE_DOTS, PIECE_DOTS) * sizeof(double);
-        g_autoptr(GArray) messages = g_array_new(FALSE, FALSE, sizeof(TensorOutgoing));
+    return true;
+}
 
-        if (!tensor_flow_begin_messages(flow, &one, TENSOR_MESSAGE_DOTS, n_bytes, messages))
-            return false;
-        for (guint i = 0; i < messages->len; i++)
-            memcpy(g_array_index(messages, TensorOutgoing, i).bytes,
-                   own->values + piece * PIECE_DOTS, n_bytes);
-        tensor_flow_send_messages(flow, messages);
-    }
+static bool tell(const TensorFlow *flow, const TensorStep *step)
+{
+    const TensorWeighting *const it = flow->weighting;
+    const uint64_t first = step->place * PIECE_DOTS;
+    const size_t n_bytes = MIN(it->n_dots - first, PIECE_DOTS) * sizeof(double);
+    g_autoptr(GArray) messages = g_array_new(FALSE, FALSE, sizeof(TensorOutgoing));
+
+    if (!tensor_flow_begin_messages(flow, step, TENSOR_MESSAGE_DOTS, n_bytes, messages))
+        return false;
+    for (guint i = 0; i < messages->len; i++)
+        memcpy(g_array_index(messages, TensorOutgoing, i).bytes,
+               it->dots[flow->plan.self].values + first, n_bytes);
+    tensor_flow_send_messages(flow, messages);
     return true;
 }
 
@@ -447,6 +452,8 @@ static bool run(TensorFlow *flow, const TensorStep *step)
         return send_part(flow, step);
     case STEP_DOTS:
         return compute_dots(flow, step);
+    case STEP_ADD:
+        return add_up(flow);
     case STEP_TELL:
         return tell(flow, step);
     case STEP_WEIGH:
@@ -459,23 +466,41 @@ static bool run(TensorFlow *flow, const TensorStep *step)
     }
 }
 
+/* The chunk is combined: what came for it is not needed any more. */
+static void drop_parts(const TensorFlow *flow, Chunk *chunk)
+{
+    for (uint32_t node = 0; node < flow->plan.n_nodes; node++) {
+        tensor_flow_drop(flow, chunk->owners[node]);
+        chunk->owners[node] = NULL;
+    }
+}
+
 static void did(TensorFlow *flow, const TensorStep *step)
 {
     TensorWeighting *const it = flow->weighting;
-    const uint32_t self = flow->plan.self;
-    Chunk *const chunk = &it->chunks[step->place];
+    const uint64_t *const first = &it->segments.first_chunk[flow->plan.self];
 
-    if (step->what == STEP_DOTS && --it->n_without_dots == 0)
-        add_long(flow, STEP_TELL, 0);
-    else if (step->what == STEP_TELL)
+    switch (step->what) {
+    case STEP_DOTS:
+        if (--it->n_without_dots == 0)
+            add_long(flow, STEP_ADD, 0);
+        break;
+    case STEP_ADD:
+        for (uint64_t piece = 0; piece < it->n_pieces; piece++)
+            add_long(flow, STEP_TELL, piece);
+        break;
+    case STEP_TELL:
         lower_missing(flow);
-    else if (step->what == STEP_WEIGH)
-        for (uint64_t i = it->segments.first_chunk[self]; i < it->segments.first_chunk[self + 1];
-             i++)
-            add_long(flow, STEP_COMBINE, i);
-    for (uint32_t node = 0; step->what == STEP_COMBINE && node < flow->plan.n_nodes; node++) {
-        tensor_flow_drop(flow, chunk->owners[node]);
-        chunk->owners[node] = NULL;
+        break;
+    case STEP_WEIGH:
+        for (uint64_t chunk = first[0]; chunk < first[1]; chunk++)
+            add_long(flow, STEP_COMBINE, chunk);
+        break;
+    case STEP_COMBINE:
+        drop_parts(flow, &it->chunks[step->place]);
+        break;
+    default:
+        break;
     }
 }
 

@@ -570,6 +570,54 @@ START_TEST(adasum_of_many_workers_is_not_small)
 }
 END_TEST
 
+static uint32_t count_dots(const World *world)
+{
+    uint32_t n = 0;
+
+    for (guint i = 0; i < world->parcels->len; i++)
+        n += ((const Parcel *)world->parcels->pdata[i])->message.kind == TENSOR_MESSAGE_DOTS;
+    return n;
+}
+
+/* Each step sends a message to each node at most: so it never sends much behind one wait for room.
+ * Three nodes with so many workers have dots for three pieces. */
+START_TEST(dots_that_one_message_cannot_hold_are_sent_by_several_steps)
+{
+    const TensorRequest request = {
+        .operation = TENSOR_ALLREDUCE,
+        .dtype = RUBATO_F32,
+        .n_dims = 2,
+        .shape = { 1, 1 },
+        .reduce = { .reduction = RUBATO_REDUCTION_ADASUM, .prescale = 1, .postscale = 1 },
+    };
+    World *const world = g_new0(World, 1);
+    TensorStep step;
+    uint32_t n_dots = 0;
+
+    world->random = 7;
+    world->parcels = g_ptr_array_new();
+    for (uint32_t node = 0; node < 3; node++)
+        add_node(world, 100);
+    for (uint32_t rank = 0; rank < world->n_ranks; rank++)
+        make_part(world, rank, &request, /* in_place= */ false);
+    make_flows(world);
+    Node *const last = &world->nodes[2]; /* it has no value of its own */
+    while (tensor_flow_next(last->flow, TENSOR_STEPS_ALL, &step)) {
+        tensor_flow_did(last->flow, &step, tensor_flow_do(last->flow, &step));
+        ck_assert_uint_le(count_dots(world), n_dots + 2);
+        n_dots = count_dots(world);
+    }
+    ck_assert_uint_eq(n_dots, 6);
+    run_to_the_end(world, 0);
+    for (uint32_t node = 0; node < world->n_nodes; node++)
+        ck_assert(tensor_flow_has_ended(world->nodes[node].flow) &&
+                  tensor_flow_error(world->nodes[node].flow) == NULL);
+    for (uint32_t rank = 1; rank < world->n_ranks; rank++)
+        ck_assert_mem_eq(world->parts[rank].output, world->parts[0].output, sizeof(float));
+    world_free(world);
+}
+END_TEST
+
 /* RUBATO_TEST_SEED: that one alone. */
 static uint64_t begin_seeds(uint64_t *end)
 {
@@ -718,6 +766,7 @@ int main(void)
     tcase_set_timeout(cases, 120);
     tcase_add_test(cases, every_order_of_messages_gives_the_same);
     tcase_add_test(cases, sizes_that_one_message_cannot_hold_are_sent_in_several);
+    tcase_add_test(cases, dots_that_one_message_cannot_hold_are_sent_by_several_steps);
     tcase_add_loop_test(cases, adasum_of_many_workers_is_not_small, 0, 2);
     tcase_add_test(cases, no_memory_on_one_node_ends_the_operation_on_all);
     tcase_add_test(cases, values_that_a_node_cannot_keep_fail_on_all_nodes_and_are_named);
