@@ -1,11 +1,11 @@
 /* The flow of an allreduce by Adasum: see tensor_flow.h.
  *
  * A node sends the values of its workers to the nodes whose segments they are of (STEP_SEND). Once
- * a chunk of its own segment has all parts, it computes the dots there (STEP_DOTS). Once it has done
- * so for all of them, it adds these up (STEP_ADD), and tells the others the sums, piece by piece
- * (STEP_TELL). When it has told them and knows the dots of all segments, it computes the weights
- * (STEP_WEIGH); then it combines its chunks and sends the results (STEP_COMBINE), and copies those
- * of the others (STEP_COPY).
+ * a chunk of its own segment has all parts, it computes the dots there (STEP_DOTS). Once it has
+ * done so for all of them, it adds these up (STEP_ADD), and tells the others the sums, piece by
+ * piece (STEP_TELL). When it has told them and knows the dots of all segments, it computes the
+ * weights (STEP_WEIGH); then it combines its chunks and sends the results (STEP_COMBINE), and
+ * copies those of the others (STEP_COPY).
  *
  * Dots are added up in the order of the chunks, and then of the segments, whatever came first: so
  * all nodes have the same weights, in each run.
