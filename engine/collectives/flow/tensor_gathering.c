@@ -30,11 +30,12 @@ struct TensorGathering {
     bool is_sized;     /* this node's SIZES are sent */
     bool is_allocated; /* all SIZES have come */
     uint64_t row_bytes;
-    Side *sides;       /* by node */
-    uint32_t turn;     /* the node to which a piece goes next, from the one behind this one */
-    uint32_t n_sizes;  /* nodes whose SIZES have not come */
-    uint64_t **begins; /* by worker of this node, by rank: the row at which that rank's begin */
-    GQueue early;      /* of TensorStep: pieces that came before the arrays were allocated */
+    Side *sides;           /* by node */
+    uint32_t turn;         /* the node to which a piece goes next, from the one behind this one */
+    uint32_t n_sizes;      /* nodes whose SIZES have not come */
+    uint64_t **begins;     /* by worker of this node, by rank: the row at which that rank's begin */
+    uint64_t **out_begins; /* the same of the rows that it sends in an alltoall */
+    GQueue early;          /* of TensorStep: pieces that came before the arrays were allocated */
 };
 
 static const TensorPart *part_of(const TensorFlow *flow, uint32_t local)
@@ -77,8 +78,7 @@ static uint64_t rows_to(const TensorFlow *flow, uint32_t local, uint32_t rank, u
     *before = 0;
     if (!flow->gathering->is_alltoall)
         return tensor_request_rows(&part->request);
-    for (uint32_t i = 0; i < rank; i++)
-        *before += part->splits[i];
+    *before = flow->gathering->out_begins[local][rank];
     return part->splits[rank];
 }
 
@@ -88,6 +88,23 @@ static uint64_t n_pieces(uint64_t n_bytes)
 }
 
 /* ---- making ---- */
+
+/* Each piece asks for those of all its node's blocks. So they are added up once, and not for each
+ * block again. */
+static void find_out_begins(const TensorFlow *flow)
+{
+    const uint32_t n_ranks = flow->plan.n_ranks;
+
+    for (uint32_t local = 0; local < flow->n_local; local++) {
+        uint64_t *const begins = flow->gathering->out_begins[local] = g_new(uint64_t, n_ranks);
+        uint64_t n = 0;
+
+        for (uint32_t rank = 0; rank < n_ranks; rank++) {
+            begins[rank] = n;
+            n += part_of(flow, local)->splits[rank];
+        }
+    }
+}
 
 static void begin(TensorFlow *flow)
 {
@@ -99,6 +116,9 @@ static void begin(TensorFlow *flow)
     it->row_bytes = tensor_request_row_bytes(&flow->request);
     it->sides = g_new0(Side, plan->n_nodes);
     it->begins = g_new0(uint64_t *, flow->n_local);
+    it->out_begins = g_new0(uint64_t *, flow->n_local);
+    if (it->is_alltoall)
+        find_out_begins(flow);
     it->n_sizes = plan->n_nodes - 1;
     for (uint32_t node = 0; node < plan->n_nodes; node++) {
         Side *const side = &it->sides[node];
@@ -133,9 +153,12 @@ static void end(TensorFlow *flow)
         g_free(it->sides[node].sizes_have_come);
         g_free(it->sides[node].has_come);
     }
-    for (uint32_t i = 0; i < flow->n_local; i++)
+    for (uint32_t i = 0; i < flow->n_local; i++) {
         g_free(it->begins[i]);
+        g_free(it->out_begins[i]);
+    }
     g_free(it->begins);
+    g_free(it->out_begins);
     g_free(it->sides);
     g_free(it);
 }
