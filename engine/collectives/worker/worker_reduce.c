@@ -20,6 +20,24 @@ typedef struct {
     size_t n_columns;
 } Matrix;
 
+/* The allreduce. If workers disagree, it names what it carries, which says little to the caller: a
+ * matrix, or with Adasum the numbers. So say first what was asked for. */
+static bool allreduce(RubatoWorker *worker, const RubatoTensor *tensor, const RubatoReduce *carried,
+                      size_t n, RubatoReduction reduction, GError **error)
+{
+    GError *fault = NULL;
+
+    if (rubato_worker_allreduce(worker, tensor, carried, &fault))
+        return true;
+    if (g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_MISMATCH))
+        g_prefix_error(&fault,
+                       "rubato_worker_reduce: this worker asks for reduction %d of %zu numbers, "
+                       "and all have to ask for the same: ",
+                       (int)reduction, n);
+    g_propagate_error(error, fault);
+    return false;
+}
+
 static bool reduce_on_one_node(RubatoWorker *worker, double *values, size_t n,
                                RubatoReduction reduction, GError **error)
 {
@@ -31,7 +49,7 @@ static bool reduce_on_one_node(RubatoWorker *worker, double *values, size_t n,
                                   .output = values };
     const RubatoReduce reduce = { .reduction = reduction };
 
-    return rubato_worker_allreduce(worker, &tensor, &reduce, error);
+    return allreduce(worker, &tensor, &reduce, n, reduction, error);
 }
 
 static bool share_rows(RubatoWorker *worker, Matrix *matrix, const double *own,
@@ -51,7 +69,7 @@ static bool share_rows(RubatoWorker *worker, Matrix *matrix, const double *own,
     for (size_t i = 0; i + 1 < matrix->n_columns; i++)
         row[i] = own[i];
     row[matrix->n_columns - 1] = (double)reduction + 1;
-    return rubato_worker_allreduce(worker, &tensor, /* reduce= */ NULL, error);
+    return allreduce(worker, &tensor, /* carried= */ NULL, matrix->n_columns - 1, reduction, error);
 }
 
 /* The rows of workers that have asked, in the order of the ranks. False if one has asked for

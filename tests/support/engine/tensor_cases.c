@@ -248,6 +248,10 @@ bool tensor_reduce_in_order(RubatoWorker *worker, void *user_data, GError **erro
             worker, &value, 1, rank == 1 ? RUBATO_REDUCTION_MAX : RUBATO_REDUCTION_MIN, error));
         REQUIRE(is_error(error, RUBATO_ERROR_MISMATCH, "rubato_worker_reduce"));
         REQUIRE(value == 1);
+        REQUIRE(!rubato_worker_reduce(
+            worker, &value, 1, rank == 1 ? RUBATO_REDUCTION_ADASUM : RUBATO_REDUCTION_MIN, error));
+        REQUIRE(is_error(error, RUBATO_ERROR_MISMATCH, "asks for reduction"));
+        REQUIRE(value == 1);
     }
     TRY(rank == 0 || reduce_ordered(worker, 1, error));
     return rubato_worker_join(worker, &last, error);
