@@ -21,6 +21,9 @@
 
 #define UCX_SCHEME "ucx"
 
+/* Before each packet: its number on its way, from 0, and the tag of its seal. */
+#define UCX_HEAD_BYTES (8 + SEAL_TAG_BYTES)
+
 /* Ways in of nodes that have connected, one for each connection in UCX. */
 typedef struct {
     uint32_t number;
@@ -29,6 +32,8 @@ typedef struct {
     Seal seal;
     char *address; /* of the node, in words */
     int64_t used_ms;
+    int64_t warned_ms;  /* when a line told of packets that were dropped; 0: never */
+    uint64_t n_dropped; /* since then */
 } UcxLink;
 
 typedef struct {
@@ -69,7 +74,8 @@ typedef struct {
     uint32_t node;
     uint64_t incarnation;
     char *address;
-    _Alignas(16) uint8_t tag[SEAL_TAG_BYTES]; /* of the seal */
+    _Alignas(16) uint8_t room[8]; /* so that the bytes are aligned */
+    uint8_t head[UCX_HEAD_BYTES];
     uint8_t bytes[];
 } UcxArrived;
 
@@ -87,7 +93,9 @@ typedef struct {
     int64_t asked_ms; /* when the node was last asked */
 
     /* guarded by the transport's lock */
-    uint8_t nonce[AGREED_KEY_BYTES]; /* of what was asked last */
+    bool is_asked;                   /* and no answer was taken */
+    uint32_t turn;                   /* of what was asked last */
+    uint8_t nonce[AGREED_KEY_BYTES]; /* in that turn */
     UcxEnd *end;                     /* NULL: not met */
     uint32_t link;                   /* the other end's number */
     Seal seal;                       /* valid while there is an end */

@@ -59,6 +59,7 @@ void ucx_channel_met(UcxChannel *self, const ucp_address_t *address, uint32_t li
         return;
     }
     self->end = end;
+    self->is_asked = false;
     self->link = link;
     self->seal = *seal;
     if (++self->n_ready > 1)
@@ -83,6 +84,8 @@ static NetworkPeerState look_after(UcxChannel *self)
     const bool has_failed = self->end != NULL && self->end->has_failed;
     if (is_new || has_failed || state == NETWORK_PEER_DISCONNECTED)
         part(self, 0);
+    if (is_new)
+        self->is_asked = false; /* perhaps another process is there now */
     if (state == NETWORK_PEER_CONNECTED && self->end == NULL &&
         (is_new || now_ms - self->asked_ms >= ASK_AGAIN_MS)) {
         packet = ucx_meeting_ask(self);

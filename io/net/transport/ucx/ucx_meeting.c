@@ -3,8 +3,14 @@
  * reached in UCX. Both draw a nonce, from which, with the secret, the key of the packets follows.
  * If they are to be encrypted, so is this.
  *
- *   asks      its number of the channel, whether it has AES, its nonce
- *   answers   that number, its number of the link, the cipher, its nonce, its worker's address
+ *   asks      its number of the channel, the turn, whether it has AES, its nonce
+ *   answers   that number, the turn, its number of the link, the cipher, its nonce, and the address
+ *             of its worker
+ *
+ * A node that is slow to answer is asked again, by the same nonce in the same turn: whichever
+ * answer comes first has the right key, and the links of the others are never used. A new turn
+ * begins once an answer was taken: what comes late for an earlier turn is dropped, for its key is
+ * another one.
  *
  * Strangers reach UCX's own ports, but what they send there is dropped unless its tag is right.
  *
@@ -17,8 +23,8 @@
 #include "io/net/transport/ucx/transport_ucx.h"
 
 #define NONCE_BYTES AGREED_KEY_BYTES
-#define ASK_BYTES (4 + 1 + NONCE_BYTES)
-#define ANSWER_BYTES (4 + 4 + 1 + NONCE_BYTES) /* and the address */
+#define ASK_BYTES (4 + 4 + 1 + NONCE_BYTES)
+#define ANSWER_BYTES (4 + 4 + 4 + 1 + NONCE_BYTES) /* and the address */
 
 /* The links beside four for each node. A node that has connected again has a new one; the one that
  * was not used for the longest time goes. */
@@ -52,10 +58,15 @@ Packet *ucx_meeting_ask(UcxChannel *channel)
 
     if (packet == NULL)
         return NULL;
-    agreed_key_draw(channel->nonce);
+    if (!channel->is_asked) {
+        agreed_key_draw(channel->nonce);
+        channel->turn++;
+        channel->is_asked = true;
+    }
     wire_store_u32(packet->bytes, channel->number);
-    packet->bytes[4] = seal_has_aes();
-    memcpy(packet->bytes + 5, channel->nonce, NONCE_BYTES);
+    wire_store_u32(packet->bytes + 4, channel->turn);
+    packet->bytes[8] = seal_has_aes();
+    memcpy(packet->bytes + 9, channel->nonce, NONCE_BYTES);
     return packet;
 }
 
@@ -94,21 +105,21 @@ static UcxLink *add_link(UcxTransport *self, Received *received)
 
 static void answer(UcxTransport *self, Received *received)
 {
-    const bool has_aes = received->bytes[4] != 0 && seal_has_aes();
+    const bool has_aes = received->bytes[8] != 0 && seal_has_aes();
     const SealCipher cipher = has_aes ? SEAL_AES256_GCM : SEAL_XCHACHA20_POLY1305;
     Packet *const packet = packet_new(ANSWER_BYTES + self->address_bytes);
     uint8_t *const to = packet != NULL ? packet->bytes : NULL;
 
     if (packet == NULL)
         return; /* it asks again */
-    memcpy(to, received->bytes, 4);
-    to[8] = (uint8_t)cipher;
-    agreed_key_draw(to + 9);
+    memcpy(to, received->bytes, 8);
+    to[12] = (uint8_t)cipher;
+    agreed_key_draw(to + 13);
     memcpy(to + ANSWER_BYTES, self->address, self->address_bytes);
     pthread_mutex_lock(&self->lock);
     UcxLink *const link = add_link(self, received);
-    make_seal(self, cipher, received->bytes + 5, to + 9, &link->seal);
-    wire_store_u32(to + 4, link->number);
+    make_seal(self, cipher, received->bytes + 9, to + 13, &link->seal);
+    wire_store_u32(to + 8, link->number);
     pthread_mutex_unlock(&self->lock);
     self->meeting->ops->answer(self->meeting, received->connection, packet);
     packet_unref(packet);
@@ -124,13 +135,13 @@ static void take_answer(UcxTransport *self, const Received *received)
     pthread_mutex_lock(&self->lock);
     UcxChannel *const channel =
         g_hash_table_lookup(self->channels, GUINT_TO_POINTER(wire_load_u32(from)));
-    if (channel != NULL && channel->end == NULL && from[8] <= SEAL_AES256_GCM &&
-        (from[8] != SEAL_AES256_GCM || seal_has_aes())) {
+    if (channel != NULL && channel->is_asked && channel->turn == wire_load_u32(from + 4) &&
+        from[12] <= SEAL_AES256_GCM && (from[12] != SEAL_AES256_GCM || seal_has_aes())) {
         /* UCX reads the address as a struct */
         g_autofree uint8_t *address = g_memdup2(from + ANSWER_BYTES, received->size - ANSWER_BYTES);
 
-        make_seal(self, (SealCipher)from[8], channel->nonce, from + 9, &seal);
-        ucx_channel_met(channel, (const ucp_address_t *)address, wire_load_u32(from + 4), &seal);
+        make_seal(self, (SealCipher)from[12], channel->nonce, from + 13, &seal);
+        ucx_channel_met(channel, (const ucp_address_t *)address, wire_load_u32(from + 8), &seal);
         seal_clear(&seal);
     }
     ucx_worker_leave(self);

@@ -8,6 +8,7 @@
  *
  * Threads: see transport_ucx.h. */
 #include <errno.h>
+#include <inttypes.h>
 #include <rubato/error.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,10 +33,10 @@ void ucx_worker_leave(UcxTransport *self)
 /* A message on its way. */
 typedef struct {
     const UcxLibrary *ucx;
-    uint8_t tag[SEAL_TAG_BYTES];
+    uint8_t head[UCX_HEAD_BYTES];
     Packet *packet;     /* whose bytes they are */
     uint8_t *sealed;    /* or these, which are encrypted */
-    ucp_dt_iov_t of[2]; /* the tag, and the bytes */
+    ucp_dt_iov_t of[2]; /* the head, and the bytes */
 } Sending;
 
 static void free_sending(Sending *sending)
@@ -71,8 +72,9 @@ bool ucx_worker_send(UcxChannel *channel, Packet *packet)
     sending->packet = packet;
     if (channel->seal.protection == PROTECTION_ENCRYPT)
         sending->sealed = g_malloc(packet->size);
-    seal_close(&channel->seal, packet->bytes, packet->size, sending->sealed, sending->tag);
-    sending->of[0] = (ucp_dt_iov_t){ sending->tag, sizeof sending->tag };
+    wire_store_u64(sending->head, channel->seal.n_pieces);
+    seal_close(&channel->seal, packet->bytes, packet->size, sending->sealed, sending->head + 8);
+    sending->of[0] = (ucp_dt_iov_t){ sending->head, sizeof sending->head };
     sending->of[1] =
         (ucp_dt_iov_t){ sending->sealed != NULL ? sending->sealed : packet->bytes, packet->size };
     void *const request = ucx->ucp_tag_send_nbx(channel->end->endpoint, sending->of,
@@ -92,6 +94,41 @@ typedef struct {
     UcxArrived *arrived;
 } Coming;
 
+/* Packets of a link that are dropped are told so often. */
+#define WARN_AGAIN_MS 5000
+
+/* A stranger who speaks UCX can write any packet. It is dropped, and does no more harm than that:
+ * the link still opens the next packet of its node, which has a number of its own. */
+static void drop(UcxLink *link, UcxArrived *arrived)
+{
+    const int64_t now_ms = monotonic_ms();
+
+    link->n_dropped++;
+    if (link->warned_ms == 0 || now_ms - link->warned_ms >= WARN_AGAIN_MS) {
+        g_warning("dropped packets that came over UCX as of %s, %" PRIu64 " in number: changed on "
+                  "their way, or forged",
+                  link->address, link->n_dropped);
+        link->warned_ms = now_ms;
+        link->n_dropped = 0;
+    }
+    g_free(arrived);
+}
+
+/* Whether it is a packet of the node, and later than those before it. What is missing in between
+ * the node sends again. */
+static bool open_packet(UcxLink *link, UcxArrived *arrived)
+{
+    const uint64_t number = wire_load_u64(arrived->head), expected = link->seal.n_pieces;
+
+    if (number < expected)
+        return false;
+    link->seal.n_pieces = number;
+    if (seal_open(&link->seal, arrived->bytes, arrived->size, arrived->head + 8))
+        return true;
+    link->seal.n_pieces = expected;
+    return false;
+}
+
 /* All of the message is here. A number that nobody has given is of a link that was dropped. */
 static void take(UcxTransport *self, uint32_t number, UcxArrived *arrived)
 {
@@ -101,11 +138,8 @@ static void take(UcxTransport *self, uint32_t number, UcxArrived *arrived)
         g_free(arrived);
         return;
     }
-    if (!seal_open(&link->seal, arrived->bytes, arrived->size, arrived->tag)) {
-        g_warning("dropped what comes over UCX from %s: a packet was changed on its way, or forged",
-                  link->address);
-        g_free(arrived);
-        g_hash_table_remove(self->links, GUINT_TO_POINTER(link->number));
+    if (!open_packet(link, arrived)) {
+        drop(link, arrived);
         return;
     }
     arrived->node = link->node;
@@ -139,9 +173,9 @@ static void come(void *request, ucs_status_t status, const ucp_tag_recv_info_t *
 static void receive(UcxTransport *self, const ucp_tag_recv_info_t *info, ucp_tag_message_h message)
 {
     /* what no channel has sent is cut off */
-    const bool is_packet = info->length >= SEAL_TAG_BYTES && info->sender_tag <= UINT32_MAX &&
-                           info->length <= SEAL_TAG_BYTES + WIRE_MAX_PACKET_BYTES;
-    const size_t size = is_packet ? info->length - SEAL_TAG_BYTES : 0;
+    const bool is_packet = info->length >= UCX_HEAD_BYTES && info->sender_tag <= UINT32_MAX &&
+                           info->length <= UCX_HEAD_BYTES + WIRE_MAX_PACKET_BYTES;
+    const size_t size = is_packet ? info->length - UCX_HEAD_BYTES : 0;
     Coming *const coming = g_new(Coming, 1);
     const ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
@@ -153,7 +187,7 @@ static void receive(UcxTransport *self, const ucp_tag_recv_info_t *info, ucp_tag
     coming->arrived->size = size;
     g_ptr_array_add(self->coming, coming);
     void *const request = self->ucx->ucp_tag_msg_recv_nbx(
-        self->worker, coming->arrived->tag, is_packet ? info->length : 0, message, &param);
+        self->worker, coming->arrived->head, is_packet ? info->length : 0, message, &param);
     if (!UCS_PTR_IS_PTR(request)) /* at once: nothing is called back */
         end_coming(coming, UCS_PTR_RAW_STATUS(request));
 }

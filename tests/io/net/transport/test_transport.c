@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 #include "io/net/transport/transport_ops.h"
+#ifdef RUBATO_HAS_UCX
+#include "io/net/transport/ucx/transport_ucx.h"
+#endif
 #include "tests/support/network/transport_end.h"
 #include "tests/support/runner.h"
 
@@ -329,6 +332,60 @@ START_TEST(noise_at_any_port_of_ucx_does_no_harm)
 END_TEST
 #endif
 
+#ifdef RUBATO_HAS_UCX
+/* b looks so rarely that a asks it again before it answers. */
+START_TEST(node_of_ucx_that_answers_late_is_met_once)
+{
+    TransportEnd a = transport_end_open(&transport_ucx, &config, "ucx://127.0.0.1:0");
+    TransportEnd b = transport_end_open(&transport_ucx, &config, "ucx://127.0.0.1:0");
+    Channel *const channel = transport_end_connect(&a, b.endpoint, /* target= */ NULL);
+
+    while (channel->ops->state(channel) != NETWORK_PEER_CONNECTED) {
+        const int64_t next_ms = network_now_ms() + 600; /* it asks after 500 ms */
+
+        serve(&b);
+        while (network_now_ms() < next_ms) {
+            serve(&a);
+            (void)channel->ops->state(channel);
+        }
+    }
+    for (uint8_t i = 1; i <= 5; i++) {
+        transport_end_send(channel, i, 3000);
+        transport_end_expect(&b, i, 3000);
+    }
+    ck_assert_uint_eq(channel->ops->n_resets(channel), 0);
+    transport_end_hang_up(channel, 0);
+    transport_end_close(&a);
+    transport_end_close(&b);
+}
+END_TEST
+
+/* As a stranger could send it who speaks UCX, and guesses the number of the way. */
+START_TEST(forged_packet_over_ucx_does_no_harm_to_the_next)
+{
+    TransportEnd a = transport_end_open(&transport_ucx, &config, "ucx://127.0.0.1:0");
+    TransportEnd b = transport_end_open(&transport_ucx, &config, "ucx://127.0.0.1:0");
+    Channel *const channel = transport_end_connect(&a, b.endpoint, /* target= */ NULL);
+    Seal *const seal = &((UcxChannel *)channel)->seal;
+
+    wait_for_state(&a, channel, NETWORK_PEER_CONNECTED, &b);
+    for (uint8_t i = 1; i <= 5; i++) {
+        const Seal right = *seal;
+
+        seal->key[0] ^= 1;
+        seal->n_pieces += i % 2 == 0 ? 1000 : 0; /* or a number that is far ahead */
+        transport_end_send(channel, 77, 3000);
+        *seal = right;
+        transport_end_send(channel, i, 3000);
+        transport_end_expect(&b, i, 3000);
+    }
+    transport_end_hang_up(channel, 0);
+    transport_end_close(&a);
+    transport_end_close(&b);
+}
+END_TEST
+#endif
+
 /* A large run begins: all others connect before any has time to prove who it is. */
 START_TEST(nodes_of_one_host_may_all_come_at_once)
 {
@@ -549,6 +606,8 @@ int main(void)
     if (is_for_ucx()) {
         tcase_add_test(all, what_ucx_has_no_way_for_is_said_once);
         tcase_add_test(all, noise_at_any_port_of_ucx_does_no_harm);
+        tcase_add_test(all, node_of_ucx_that_answers_late_is_met_once);
+        tcase_add_test(all, forged_packet_over_ucx_does_no_harm_to_the_next);
     }
 #endif
     tcase_add_test(names, transports_are_found_by_name);
