@@ -96,8 +96,10 @@ static UcxArrived *look(UcxTransport *self, bool *is_busy)
         arrived = g_queue_pop_head(&self->inbox);
     }
     if (arrived == NULL) {
-        *is_busy = self->ucx->ucp_worker_arm(self->worker) == UCS_ERR_BUSY;
-        self->is_armed = !*is_busy;
+        const ucs_status_t status = self->ucx->ucp_worker_arm(self->worker);
+
+        *is_busy = status == UCS_ERR_BUSY;
+        self->is_armed = status == UCS_OK;
     }
     pthread_mutex_unlock(&self->lock);
     return arrived;

@@ -179,7 +179,14 @@ Channel *ucx_channel_new(UcxTransport *transport, const char *endpoint, Channel 
         self->number = ++transport->n_ever;
     while (g_hash_table_contains(transport->channels, GUINT_TO_POINTER(self->number)));
     g_hash_table_insert(transport->channels, GUINT_TO_POINTER(self->number), self);
+    /* This waits in the connection until it is made: nobody may look at the channel then. */
+    Packet *const packet = ucx_meeting_ask(self);
+    self->asked_ms = monotonic_ms();
+    self->n_met = 1;
     pthread_mutex_unlock(&transport->lock);
-    (void)look_after(self);
+    if (packet != NULL) {
+        meeting->ops->send(meeting, packet);
+        packet_unref(packet);
+    }
     return &self->base;
 }

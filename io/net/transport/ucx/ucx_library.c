@@ -11,7 +11,7 @@ static UcxLibrary library; /* guarded by lock until is_loaded */
 static bool is_loaded;
 
 /* UCX handles these when it is loaded. They are the program's. */
-static const int signals[] = { SIGILL, SIGSEGV, SIGBUS, SIGFPE };
+static const int signals[] = { SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGHUP };
 
 static void *open_library(void)
 {

@@ -71,7 +71,11 @@ bool ucx_worker_send(UcxChannel *channel, Packet *packet)
     sending->ucx = ucx;
     sending->packet = packet;
     if (channel->seal.protection == PROTECTION_ENCRYPT)
-        sending->sealed = g_malloc(packet->size);
+        sending->sealed = g_try_malloc(packet->size);
+    if (channel->seal.protection == PROTECTION_ENCRYPT && sending->sealed == NULL) {
+        free_sending(sending);
+        return false; /* the nodes meet again, and the link sends it again */
+    }
     wire_store_u64(sending->head, channel->seal.n_pieces);
     seal_close(&channel->seal, packet->bytes, packet->size, sending->sealed, sending->head + 8);
     sending->of[0] = (ucp_dt_iov_t){ sending->head, sizeof sending->head };
@@ -172,10 +176,12 @@ static void come(void *request, ucs_status_t status, const ucp_tag_recv_info_t *
 /* Takes the rest of a message whose begin has come. */
 static void receive(UcxTransport *self, const ucp_tag_recv_info_t *info, ucp_tag_message_h message)
 {
-    /* what no channel has sent is cut off */
+    /* what no channel has sent, and what there is no memory for, is cut off */
     const bool is_packet = info->length >= UCX_HEAD_BYTES && info->sender_tag <= UINT32_MAX &&
                            info->length <= UCX_HEAD_BYTES + WIRE_MAX_PACKET_BYTES;
     const size_t size = is_packet ? info->length - UCX_HEAD_BYTES : 0;
+    UcxArrived *const memory = is_packet ? g_try_malloc(sizeof(UcxArrived) + size) : NULL;
+    UcxArrived *const arrived = memory != NULL ? memory : g_new(UcxArrived, 1);
     Coming *const coming = g_new(Coming, 1);
     const ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
@@ -183,11 +189,12 @@ static void receive(UcxTransport *self, const ucp_tag_recv_info_t *info, ucp_tag
         .user_data = coming,
     };
 
-    *coming = (Coming){ self, (uint32_t)info->sender_tag, g_malloc(sizeof(UcxArrived) + size) };
+    /* no link has the number 0 */
+    *coming = (Coming){ self, memory != NULL ? (uint32_t)info->sender_tag : 0, arrived };
     coming->arrived->size = size;
     g_ptr_array_add(self->coming, coming);
     void *const request = self->ucx->ucp_tag_msg_recv_nbx(
-        self->worker, coming->arrived->head, is_packet ? info->length : 0, message, &param);
+        self->worker, coming->arrived->head, memory != NULL ? info->length : 0, message, &param);
     if (!UCS_PTR_IS_PTR(request)) /* at once: nothing is called back */
         end_coming(coming, UCS_PTR_RAW_STATUS(request));
 }
@@ -268,6 +275,13 @@ void ucx_worker_end(UcxTransport *self)
 {
     Leaving *leaving;
 
+    /* A worker must not end before the requests are given back that nobody waits for any longer. */
+    for (GList *at = self->leaving.head; at != NULL; at = at->next) {
+        Leaving *const late = at->data;
+
+        if (late->request != NULL)
+            self->ucx->ucp_request_free(late->request);
+    }
     if (self->address != NULL)
         self->ucx->ucp_worker_release_address(self->worker, self->address);
     if (self->worker != NULL)
