@@ -4,7 +4,8 @@
  *
  * Which servers need not be asked. Requests to a node have positions (network_pushed). When all
  * servers of the node have answered a fence, all requests up to the fence's own position are taken
- * in. If the position is still the same at the next fence, nothing was sent since. A position is
+ * in. If the position is still the same at the next fence, nothing was sent since. The same holds
+ * before the first fence, for the positions at which the memory was made. A position is
  * remembered only if no other thread has pushed a request while the fence was pushed, because that
  * request might have come behind the fence. A node that was ever sent a request of high priority is
  * always asked: such requests have no position. So are all if parts have replicas, whose requests
@@ -37,7 +38,8 @@ FenceMemory *fence_memory_new(const PostOffice *office)
     memory->asked = g_new0(uint64_t, office->n_nodes);
     memory->reached = g_new(uint64_t, office->n_nodes);
     for (uint32_t node = 0; node < office->n_nodes; node++)
-        memory->reached[node] = UNKNOWN;
+        memory->reached[node] =
+            node == office->self ? UNKNOWN : network_pushed(office->network, node);
     return memory;
 }
 

@@ -16,6 +16,8 @@ typedef struct {
  * nothing, send no N (N - 1) fences. */
 typedef struct FenceMemory FenceMemory;
 
+/* Nothing of that for which the caller fences has been sent yet: as a task is made, before its
+ * workers are. So even the first fence asks only nodes to which something was sent since. */
 FenceMemory *fence_memory_new(const PostOffice *office);
 void fence_memory_free(FenceMemory *memory); /* NULL is allowed */
 

@@ -90,9 +90,10 @@ static bool meet(RubatoWorker *worker, void *user_data, GError **error)
     const float one = 1;
     float sum = 0;
 
+    const uint64_t at_first = count_fences(engine);
+
     if (table == NULL || !wait_in_barriers(worker, 1, error))
         return false;
-    const uint64_t at_first = count_fences(engine);
 
     if (!wait_in_barriers(worker, 50, error))
         return false;
