@@ -23,9 +23,10 @@ void shard_cut_changes(RubatoShard *shard, uint64_t base, uint64_t snapshot);
 const KeyCover *shard_changes(const RubatoShard *shard, uint64_t *n_rows);
 
 /* Of a table whose rows expire, after shard_changes has returned keys: adds those of rows that have
- * expired, and that no sweep has removed. Nobody has noted that they went, and the base has their
- * values. Looks at up to *n_looks rows from *at on, as a sweep does, and removes none. False: there
- * are no more. */
+ * expired, and that no sweep has removed. Nobody has noted that they expired, and the base has the
+ * values and the state that they had before. So the snapshot has them as well, as new rows. Looks
+ * at up to *n_looks rows from *at on, as a sweep does, and removes none. False: there are no
+ * more. */
 bool shard_cover_expired(RubatoShard *shard, StorageCursor *at, uint32_t *n_looks);
 
 /* The shard notes nothing any more. */

@@ -64,7 +64,8 @@ void shard_tune(RubatoShard *shard, const RubatoTuning *tuning);
 bool shard_tuning_ok(const RubatoShard *shard, const RubatoTuning *tuning);
 
 /* Without the update rule: sets rows to these values with the state of new rows; resets existing
- * rows to their initial values; reads and writes the rule's state beside each row. */
+ * rows to their initial values; reads and writes the rule's state beside each row, and when it was
+ * written if rows expire. One that has expired reads as a new row that was written when it was. */
 void shard_set(RubatoShard *shard, const RubatoKeys *keys, const void *values);
 void shard_reset(RubatoShard *shard, const RubatoKeys *keys);
 void shard_get_state(RubatoShard *shard, const RubatoKeys *keys, void *states);

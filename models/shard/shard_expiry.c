@@ -55,6 +55,11 @@ void shard_hide_expired(const RubatoShard *shard, const RubatoKey *keys, size_t 
             rows[i] = NULL;
 }
 
+void shard_copy_stamp(const RubatoShard *shard, const void *from, void *to)
+{
+    memcpy(stamp_of(shard, to), stamp_of(shard, from), sizeof(uint32_t));
+}
+
 void shard_stamp(RubatoShard *shard, void *const *rows, size_t n)
 {
     const uint32_t now = (uint32_t)shard->uses->time;

@@ -116,6 +116,9 @@ bool shard_find_to_write(RubatoShard *shard, RubatoAdmission *admission, const R
 /* Rows have got stamps from elsewhere: the time is no earlier than any of them. */
 void shard_reach_stamps(RubatoShard *shard, void *const *rows, size_t n);
 
+/* The second row gets the stamp of the first. */
+void shard_copy_stamp(const RubatoShard *shard, const void *from, void *to);
+
 /* These rows, none of which has expired, are written now. */
 void shard_stamp(RubatoShard *shard, void *const *rows, size_t n);
 

@@ -67,6 +67,24 @@ void shard_reset(RubatoShard *shard, const RubatoKeys *keys)
     }
 }
 
+/* The state of a row, or of a new one. A row that has expired has the state of a new one, as it has
+ * its values, but its own stamp: so it has expired, too, where it moves to. */
+static const unsigned char *state_of(const RubatoShard *shard, RubatoKey key, void *row,
+                                     unsigned char *fresh)
+{
+    void *shown = row;
+
+    if (shard->expiry != NULL)
+        shard_hide_expired(shard, &key, 1, &shown);
+    if (shown == NULL) {
+        rubato_init_row(&shard->init, key, fresh);
+        if (row != NULL)
+            shard_copy_stamp(shard, row, fresh);
+        shown = fresh;
+    }
+    return (const unsigned char *)shown + shard->row_bytes;
+}
+
 void shard_get_state(RubatoShard *shard, const RubatoKeys *keys, void *states)
 {
     const size_t bytes = shard->stride - shard->row_bytes;
@@ -83,16 +101,13 @@ void shard_get_state(RubatoShard *shard, const RubatoKeys *keys, void *states)
         const size_t n = MIN(keys->n - begin, BLOCK);
         const RubatoKey *some = shard_take_block(keys, begin, n, block);
 
-        if (shard->expiry != NULL) /* a row that has expired moves as such */
+        if (shard->expiry != NULL)
             shard->ops->find(shard->storage, some, n, rows);
         else
             shard_find(shard, some, n, rows);
-        for (size_t i = 0; i < n; i++) {
-            if (rows[i] == NULL)
-                rubato_init_row(&shard->init, some[i], fresh);
-            memcpy(to + keys_row(keys, begin + i) * bytes,
-                   (rows[i] == NULL ? fresh : (unsigned char *)rows[i]) + shard->row_bytes, bytes);
-        }
+        for (size_t i = 0; i < n; i++)
+            memcpy(to + keys_row(keys, begin + i) * bytes, state_of(shard, some[i], rows[i], fresh),
+                   bytes);
     }
 }
 

@@ -156,6 +156,36 @@ START_TEST(rows_that_move_expire_when_they_would_have)
 }
 END_TEST
 
+/* A row of which nothing shows any more takes no state along, though its time may come again: a
+ * snapshot does not have that of the table. */
+START_TEST(a_row_that_has_expired_takes_no_state_along)
+{
+    enum { WITH_STATE = 4 }; /* of the shapes */
+    RubatoTableSpec spec = expiring_by_clocks(expiring_shapes[WITH_STATE], 5);
+    RubatoShard *from = shard_make(&spec, "hash", 0), *to = shard_make(&spec, "hash", 0);
+    const RubatoKey keys[] = { 0, 1 }; /* key 0 is stored apart */
+    const RubatoKeys all = { .keys = keys, .n = 2 };
+    g_autofree void *values = g_malloc(2 * spec_row_bytes(&spec));
+    g_autofree void *states = g_malloc(2 * spec_state_bytes(&spec));
+
+    ck_assert_uint_gt(spec_state_bytes(&spec), spec_stamp_bytes(&spec));
+    add_number(from, 0, 10);
+    add_number(from, 1, 10);
+    shard_pass_time(from, 5);
+    shard_get(from, &all, values);
+    shard_get_state(from, &all, states);
+    shard_set(to, &all, values);
+    shard_set_state(to, &all, states);
+    ck_assert_uint_eq(shard_uses(to).time, 0); /* no row has been written later */
+    for (RubatoKey key = 0; key < 3; key++)
+        add_number(to, key, 1);
+    ck_assert_double_eq(get_number(to, 0), get_number(to, 2));
+    ck_assert_double_eq(get_number(to, 1), get_number(to, 2));
+    shard_free(from);
+    shard_free(to);
+}
+END_TEST
+
 /* A snapshot has rows and stamps, and not the time of the table. */
 START_TEST(the_time_is_never_before_a_row_was_written)
 {
@@ -431,6 +461,7 @@ int main(void)
     tcase_add_test(tcase, a_key_whose_row_has_expired_is_admitted_anew);
     tcase_add_test(tcase, a_handler_of_all_rows_sees_those_that_have_not_expired);
     tcase_add_loop_test(tcase, rows_that_move_expire_when_they_would_have, 0, N_EXPIRING_SHAPES);
+    tcase_add_test(tcase, a_row_that_has_expired_takes_no_state_along);
     tcase_add_test(tcase, the_time_is_never_before_a_row_was_written);
     tcase_add_test(tcase, time_ends_and_never_goes_back);
     tcase_add_loop_test(tcase, time_passes_with_the_slowest_worker, 0, G_N_ELEMENTS(models));
