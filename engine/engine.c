@@ -123,6 +123,7 @@ static void describe_task_host(RubatoEngine *engine)
                                     .workers_of = engine->workers_of,
                                     .stall_ms = engine->stall_ms,
                                     .history = engine->history,
+                                    .timeline = engine->timeline,
                                     .tell_scheduler = tell_scheduler,
                                     .user = engine };
 }
@@ -320,8 +321,8 @@ static bool start(RubatoEngine *engine, GError **error)
 {
     if (!take_faults_of_environment(engine, error) || !engine_begin_health(engine, error) ||
         !describe(engine, error) || !begin_faults_on_demand(engine, error) ||
-        !engine_begin_history(engine, error) || !engine_begin_needs(engine, error) ||
-        !begin_binding(engine, error))
+        !engine_begin_history(engine, error) || !engine_begin_timeline(engine, error) ||
+        !engine_begin_needs(engine, error) || !begin_binding(engine, error))
         return false;
     if (engine->stall_ms == 0)
         engine->stall_ms = 10000;
@@ -570,6 +571,7 @@ void rubato_engine_free(RubatoEngine *engine)
     g_free(engine->long_handlers);
     refusals_clear(&engine->refusals);
     history_close(engine->history);
+    timeline_free(engine->timeline);
     network_free(engine->network);
     scheduler_free(engine->scheduler);
     roster_free(engine->roster);

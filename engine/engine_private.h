@@ -4,6 +4,7 @@
  *   engine_tables.c, engine_rows.c, engine_tasks.c   the public calls on tables, on their rows, and
  *                 on tasks
  *   engine_history.c   which of these calls go into the history of the node
+ *   engine_timeline.c   its timeline: where, from when to when
  *   engine_parts.c   moving a part to another server, step by step
  *   engine_placement.c   where parts and their replicas lie
  *   engine_replicas.c   which tables can have replicas
@@ -54,6 +55,7 @@
 #include "io/history/history.h"
 #include "io/net/log_sink.h"
 #include "io/net/transport/faulty/faulty_channel.h"
+#include "io/timeline/timeline.h"
 
 /* When, and why, a node was lost; no text: it is not. */
 typedef struct {
@@ -92,6 +94,7 @@ struct RubatoEngine {
     uint32_t n_forks;              /* forks that had led to its process */
     const TransportOps *transport; /* NULL: the transports that the cluster file names */
     History *history;              /* of RUBATO_HISTORY; NULL: none is kept */
+    Timeline *timeline;            /* may be off */
     char *needs_folder;            /* of RUBATO_MEASURE; NULL: nothing is measured */
     MeasuredNeeds *needs;          /* of tables that were dropped; NULL likewise */
     FaultsOnDemand on_demand;      /* of RUBATO_FAULTS */
@@ -276,6 +279,11 @@ void engine_note_drop(RubatoEngine *engine, const char *table);
 void engine_end_history(RubatoEngine *engine);
 /* A node is lost, for this reason; the first one stays. The lock is held. */
 void engine_note_loss(RubatoEngine *engine, uint32_t number, const char *text);
+
+/* ---- engine_timeline.c ---- */
+
+/* Makes the timeline, and starts it if the environment asks for it. RUBATO_ERROR_IO. */
+bool engine_begin_timeline(RubatoEngine *engine, GError **error);
 
 /* ---- engine_needs.c ---- */
 

@@ -280,9 +280,12 @@ bool tensor_exchange_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *e
 {
     if (entries->is_async && !start_thread(exchange, error))
         return false;
+    const uint64_t asked_ns = timeline_now(exchange->place.timeline);
     for (size_t i = 0; i < n; i++) {
         entries[i].first = entries;
         entries[i].n_group = (uint32_t)n;
+        entries[i].rank = rank;
+        entries[i].asked_ns = asked_ns;
     }
     return exchange->matchers != NULL ? ask_matcher(exchange, rank, entries, n, error)
                                       : negotiation_ask(exchange, rank, entries, n, error);

@@ -10,6 +10,7 @@
  *   tensor_operations.c     operations from their decision to their end: who does the work
  *   tensor_fusion.c         what travels together
  *   tensor_residuals.c      what was cut off from compressed values
+ *   tensor_timeline.c       what goes into the timeline of the node
  *   flow/                   the data of one operation between nodes
  *   work/                   the work of one operation within a node: chunks, loops over values
  *   negotiation/            pure state machines and their texts:
@@ -31,6 +32,7 @@
 
 #include "engine/collectives/flow/tensor_flow.h"
 #include "io/net/call.h"
+#include "io/timeline/timeline.h"
 
 typedef struct TensorExchange TensorExchange;
 
@@ -60,6 +62,8 @@ typedef struct {
     uint32_t stall_ms;
     uint64_t fusion_bytes; /* of a worker's tensors that travel together, at most; 0: each alone */
     bool asks_in_full;     /* for tests: it never asks again by a slot's id (tensor_slots.h) */
+    uint32_t epoch;        /* of the task */
+    Timeline *timeline;    /* NULL: there is none */
 } TensorPlace;
 
 /* (transfer full) */
@@ -85,6 +89,10 @@ struct TensorEntry {
     /* the exchange's: where it is among those of its group */
     const TensorEntry *first;
     uint32_t n_group;
+
+    /* the same, for the timeline */
+    uint32_t rank;
+    uint64_t asked_ns; /* 0: nothing was recorded then */
 };
 
 typedef struct {
@@ -131,6 +139,10 @@ bool tensor_exchange_change_sets(TensorExchange *exchange, uint32_t rank, Tensor
 
 /* Waits until the call has ended, and does what there is to do meanwhile. The worker's thread. */
 void tensor_exchange_wait(TensorExchange *exchange, uint32_t rank, Call *call);
+
+/* A blocking call of these requests has ended; they were recorded when they were asked. */
+void tensor_exchange_note_call(const TensorExchange *exchange, const TensorEntry *entries,
+                               size_t n);
 
 /* Says in the log for whom the call waits. Any thread. */
 void tensor_exchange_say_stalled(TensorExchange *exchange, const Call *call, double waited_s);

@@ -61,6 +61,10 @@ struct Operation {
     uint32_t set_id;            /* whose they were; it may have been removed, */
     uint64_t set_serial;        /* and another made with its id */
 
+    /* for the timeline; 0: nothing was recorded then */
+    uint64_t decided_ns;
+    uint64_t begun_ns; /* guarded by the exchange's lock; once it ends, its thread's */
+
     /* guarded by the exchange's lock */
     TensorFlow *flow; /* with workers of other nodes; NULL: without */
     TensorWork work;  /* without */
@@ -178,6 +182,19 @@ void residuals_give_back(const TensorExchange *exchange, Operation *operation);
 
 /* Those that it has not given back. Any thread; the lock is not needed. */
 void residuals_free(Operation *operation);
+
+/* ---- tensor_timeline.c ---- */
+
+/* The operation's first work begins. The lock is held, or the operation ends. */
+static inline void operation_time_work(const TensorExchange *exchange, Operation *operation)
+{
+    if (operation->begun_ns == 0)
+        operation->begun_ns = timeline_now(exchange->place.timeline);
+}
+
+/* Records an operation whose work is done. It has decided_ns; its entries have not ended. The lock
+ * is not held. */
+void operation_note(const TensorExchange *exchange, const Operation *operation);
 
 /* ---- tensor_fusion.c: the lock is held ---- */
 

@@ -19,8 +19,10 @@ void tensor_entry_end(TensorEntry *entry, const GError *error)
     call_end_part(entry->call, error == NULL ? CALL_OK : CALL_FAILED, 0);
 }
 
-static void end_operation(Operation *operation)
+static void end_operation(const TensorExchange *exchange, Operation *operation)
 {
+    if (operation->is_small)
+        operation_time_work(exchange, operation);
     if (operation->is_small)
         do
             tensor_work_do(&operation->work, 0);
@@ -29,6 +31,8 @@ static void end_operation(Operation *operation)
         tensor_flow_tell_failure(operation->flow);
         tensor_flow_free(operation->flow);
     }
+    if (G_UNLIKELY(operation->decided_ns != 0))
+        operation_note(exchange, operation);
     for (uint32_t i = 0; i < operation->n_entries; i++)
         if (operation->entries[i] != NULL)
             tensor_entry_end(operation->entries[i], operation->error);
@@ -59,7 +63,7 @@ void operations_end(TensorExchange *exchange, Operation *ending)
         return;
     for (Operation *next; ending != NULL; ending = next) {
         next = ending->next;
-        end_operation(ending);
+        end_operation(exchange, ending);
     }
     pthread_mutex_lock(&exchange->lock);
     operations_wake(exchange);
@@ -207,6 +211,7 @@ Operation *operation_begin(TensorExchange *exchange, const Decided *decided, Ope
     operation->n_names = decided->n_names;
     operation->n_entries = decided->n_names * set->n_local;
     operation->error = decided->error;
+    operation->decided_ns = timeline_now(exchange->place.timeline);
     if (decided->error == NULL && exchange->links != NULL)
         make_plan(exchange, set, decided->asked, &made);
     if (decided->error == NULL && made.plan.n_nodes < 2)
@@ -275,6 +280,7 @@ static bool do_step(TensorExchange *exchange, Operation *operation, TensorStep *
                     Patience patience)
 {
     operation->n_running++;
+    operation_time_work(exchange, operation);
     if (!tensor_flow_has_step(operation->flow))
         unready(exchange, operation);
     pthread_mutex_unlock(&exchange->lock);
@@ -313,6 +319,7 @@ static void do_chunk(TensorExchange *exchange, Operation *operation)
 {
     const uint32_t chunk = operation->next_chunk++;
 
+    operation_time_work(exchange, operation);
     if (operation->next_chunk == operation->work.n_chunks)
         unready(exchange, operation);
     pthread_mutex_unlock(&exchange->lock);

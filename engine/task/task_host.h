@@ -10,6 +10,7 @@
 #include "engine/server/server.h"
 #include "engine/services/services.h"
 #include "io/history/history.h"
+#include "io/timeline/timeline.h"
 
 typedef struct {
     PostOffice *office; /* the nodes and servers, and the way to them */
@@ -21,6 +22,7 @@ typedef struct {
     const uint32_t *workers_of; /* by node number: workers of a task that names no number */
     uint32_t stall_ms;
     History *history;             /* NULL: none is kept */
+    Timeline *timeline;           /* NULL: there is none */
     const ThreadBinding *binding; /* of the workers' threads; NULL: they are not bound */
 
     /* Sends a control message to the scheduler, wherever it runs. Any thread that holds no lock of

@@ -189,7 +189,9 @@ bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GErr
         .node_ids = run->host->office->node_ids,
         .workers_of = run->workers_of,
         .stall_ms = run->host->stall_ms,
-        .fusion_bytes = run->fusion_bytes == RUBATO_FUSION_OFF ? 0 : run->fusion_bytes });
+        .fusion_bytes = run->fusion_bytes == RUBATO_FUSION_OFF ? 0 : run->fusion_bytes,
+        .epoch = epoch,
+        .timeline = run->host->timeline });
     run->epoch = epoch;
     task_run_make_routes(run, task_run_report_wait);
     run->is_linked = run->n_local > 0 && run->n_local < run->n_workers;

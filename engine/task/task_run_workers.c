@@ -382,6 +382,8 @@ static void *work(void *user)
     g_autoptr(GError) error = NULL;
     thread_binding_bind_worker(run->host->binding, worker->local_rank);
     worker_begin(worker);
+    if (timeline_is_on(run->host->timeline))
+        timeline_name(run->host->timeline, (TimelineActor){ run->epoch, worker->rank }, run->name);
     caller_place = CALLER_IN_TASK;
     caller_task = (CallerTask){ run->epoch, &run->cancelled };
     const bool ok = make_sets(run, worker, &error) && run->function(worker, run->user_data, &error);

@@ -179,6 +179,8 @@ static bool run_all(RubatoWorker *worker, TensorEntry *entries, size_t n, GError
     call_sent(&call);
     if (!call_has_ended(&call))
         tensor_exchange_wait(worker->tensors, worker->rank, &call);
+    if (G_UNLIKELY(entries->asked_ns != 0))
+        tensor_exchange_note_call(worker->tensors, entries, n);
     failure = take_failure(entries, n);
     if (failure == NULL)
         return true;
