@@ -168,7 +168,9 @@ typedef struct {
     const char *digest;    /* of all arguments of the call */
     const char *arguments; /* in words, for the message that compares them */
     const char *workers;   /* of a RUN: how many each node has, by node number: "2 0 1" */
-    bool survives;         /* of a CREATE: the table has replicas, so the run outlives nodes;
+    const char *told; /* for a process that serves: of a CREATE the table (told_table.h), of a DROP
+                       * its name, of a RUN the tables' numbers (told_task.h) */
+    bool survives;    /* of a CREATE: the table has replicas, so the run outlives nodes;
                             * of a RUN: the task goes on without the workers of a lost node */
 } ControlPropose;
 
@@ -189,13 +191,16 @@ typedef enum {
     CONTROL_STEP_END,
 } ControlStep;
 
-/* A GO for each step of a call. */
+/* A GO for each step of a call. The last two members are for processes that serve: they have not
+ * proposed it. */
 typedef struct {
     uint64_t call;
     uint64_t hash_seed; /* as the node said that proposed first */
     uint32_t id;        /* of a CREATE the table's, from 0; of a RUN the task's epoch, from 1; of a
                          * MOVE the number of the new part map, from 2 */
     uint32_t step;      /* a ControlStep */
+    ControlCall what;
+    const char *told; /* as in the first proposal; of a RUN the whole task */
 } ControlGo;
 
 /* The steps that follow the loss of a node, or a process that takes its place. Each begins when all
@@ -217,12 +222,14 @@ typedef struct {
     uint32_t step;     /* a ControlRecoverStep */
     uint32_t node;     /* of a RECOVER: the number of the node that was lost last, */
     bool joins;        /* or whose place another process takes */
-    const char *text;  /* of a CLOSE: how it was lost */
-    const char *lines; /* of RECOVERED with ADMIT, by the scheduler's node, and of TABLES: the
-                        * tables that there are; of RECOVERED with CLOSE: the parts that the node
-                        * has; of PROMOTE and OPEN: where parts are from now on; of RECOVERED with
-                        * OPEN, by the scheduler's node, and of EXPECT and COPY: where they are, and
-                        * where replicas are to be. See engine/control/place_text.h */
+    const char *text;  /* of a CLOSE: how it was lost; of RECOVERED with ADMIT: why the process
+                        * cannot take the place; empty: it can */
+    const char *lines; /* of RECOVERED with ADMIT, by the scheduler's node: the tables that there
+                        * are; of TABLES: these, and the tasks that run; of RECOVERED with CLOSE:
+                        * the parts that the node has; of PROMOTE and OPEN: where parts are from now
+                        * on; of RECOVERED with OPEN, by the scheduler's node, and of EXPECT and
+                        * COPY: where they are, and where replicas are to be. See
+                        * engine/control/place_text.h */
 
     /* of ADMIT: the process */
     uint64_t incarnation, counted_from; /* as NetworkPeer has them */
@@ -321,6 +328,7 @@ typedef struct {
 typedef struct {
     uint32_t number; /* of the node that is gone */
     const char *text;
+    uint64_t incarnation; /* of a BROKEN: of the process that is meant */
 } ControlLost;
 
 /* INTERRUPT, STOP, WAITING. */

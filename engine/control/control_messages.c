@@ -35,17 +35,20 @@ static const ControlMember refuse[] = { MEMBER(FAULT, refuse.code), MEMBER(TEXT,
 static const ControlMember farewell[] = { MEMBER(UINT32, farewell.node_id),
                                           MEMBER(UINT64, farewell.incarnation),
                                           MEMBER(TEXT, farewell.text), END };
-static const ControlMember propose[] = { MEMBER(CALL, propose.call),
-                                         MEMBER(UINT32, propose.what),
-                                         MEMBER(UINT64, propose.hash_seed),
-                                         MEMBER(TEXT, propose.name),
-                                         MEMBER(TEXT, propose.digest),
-                                         MEMBER(LINES, propose.arguments),
-                                         MEMBER(LINES, propose.workers),
-                                         MEMBER(BOOL, propose.survives),
-                                         END };
-static const ControlMember go[] = { MEMBER(CALL, go.call), MEMBER(UINT64, go.hash_seed),
-                                    MEMBER(UINT32, go.id), MEMBER(UINT32, go.step), END };
+static const ControlMember propose[] = {
+    MEMBER(CALL, propose.call),        MEMBER(UINT32, propose.what),
+    MEMBER(UINT64, propose.hash_seed), MEMBER(TEXT, propose.name),
+    MEMBER(TEXT, propose.digest),      MEMBER(LINES, propose.arguments),
+    MEMBER(LINES, propose.workers),    MEMBER(FILE, propose.told),
+    MEMBER(BOOL, propose.survives),    END
+};
+static const ControlMember go[] = { MEMBER(CALL, go.call),
+                                    MEMBER(UINT64, go.hash_seed),
+                                    MEMBER(UINT32, go.id),
+                                    MEMBER(UINT32, go.step),
+                                    MEMBER(UINT32, go.what),
+                                    MEMBER(FILE, go.told),
+                                    END };
 static const ControlMember call_end[] = { MEMBER(CALL, commit.call),
                                           MEMBER(CODE, commit.outcome.code),
                                           MEMBER(TEXT, commit.outcome.text), END };
@@ -86,7 +89,8 @@ static const ControlMember blocks[] = { MEMBER(EPOCH, blocks.epoch), MEMBER(READ
                                         END };
 static const ControlMember tensors[] = { MEMBER(EPOCH, enqueue.epoch), MEMBER(FILE, enqueue.lines),
                                          END };
-static const ControlMember lost[] = { MEMBER(UINT32, lost.number), MEMBER(TEXT, lost.text), END };
+static const ControlMember lost[] = { MEMBER(UINT32, lost.number), MEMBER(TEXT, lost.text),
+                                      MEMBER(UINT64, lost.incarnation), END };
 static const ControlMember text[] = { MEMBER(TEXT, waiting.text), END };
 
 static const ControlMember recover[] = {

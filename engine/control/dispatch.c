@@ -86,7 +86,8 @@ static void send_to_node(RubatoEngine *engine, uint32_t node, const Control *con
 
 void dispatch_say_last_word(RubatoEngine *engine, uint32_t node, const char *text)
 {
-    send_to_node(engine, node, &(Control){ .kind = CONTROL_LOST, .lost = { node, text } });
+    send_to_node(engine, node,
+                 &(Control){ .kind = CONTROL_LOST, .lost = { .number = node, .text = text } });
 }
 
 void engine_tell_scheduler(RubatoEngine *engine, const Control *control)
@@ -303,9 +304,10 @@ static bool find_addressee(const RubatoEngine *engine, ControlMail *mail)
            (is_schedulers && (message->senders & CONTROL_SENDER_SCHEDULER));
 }
 
-static void tell_broken(RubatoEngine *engine, uint32_t node, const char *text)
+static void tell_broken(RubatoEngine *engine, uint32_t node, uint64_t incarnation, const char *text)
 {
-    engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_BROKEN, .broken = { node, text } });
+    engine_tell_scheduler(
+        engine, &(Control){ .kind = CONTROL_BROKEN, .broken = { node, text, incarnation } });
 }
 
 /* The scheduler's node is lost to this one. This node's last words may still reach it: then the
@@ -327,13 +329,13 @@ static void lose_scheduler(RubatoEngine *engine, const char *how)
     pthread_mutex_unlock(&engine->lock);
     if (left)
         return;
-    tell_broken(engine, node, how);
+    tell_broken(engine, node, network_incarnation(engine->network, node), how);
     network_forget(engine->network, node);
     engine_break(engine, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
 }
 
 /* Another node sends what makes no sense: the scheduler calls it lost. */
-static void broken(void *user, uint32_t node, const char *text)
+static void broken(void *user, uint32_t node, uint64_t incarnation, const char *text)
 {
     RubatoEngine *engine = user;
 
@@ -341,7 +343,7 @@ static void broken(void *user, uint32_t node, const char *text)
     if (node == engine->scheduler_node)
         lose_scheduler(engine, text);
     else
-        tell_broken(engine, node, text);
+        tell_broken(engine, node, incarnation, text);
 }
 
 /* The bytes came as they were sent, so the node itself has made them wrong. A thread that waits for

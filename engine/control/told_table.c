@@ -1,8 +1,13 @@
 /* Tables as lines of text. A line is a GVariant in its text form: by name, what the table's maker
  * gave. Members that are not in the array below are passed over. spec_check judges the values.
  *
+ * Names are bytes, since they need not be UTF-8; real numbers are the bits of a double, since text
+ * of small ones is not read back.
+ *
  * Runs on the caller's thread and keeps no state. */
 #include "engine/control/told_table.h"
+
+#include "engine/control/place_text.h"
 
 #include <rubato/error.h>
 #include <stddef.h>
@@ -112,9 +117,10 @@ static GVariant *variant_of(const RubatoTableSpec *spec, const Field *field)
         return large != 0 ? g_variant_new_uint64(large) : NULL;
     case FIELD_DOUBLE:
         memcpy(&real, at, sizeof real);
-        return memcmp(&real, &(double){ 0 }, sizeof real) != 0 ? g_variant_new_double(real) : NULL;
+        memcpy(&large, &real, sizeof large);
+        return large != 0 ? g_variant_new_uint64(large) : NULL;
     default:
-        return *(const char *const *)at != NULL ? g_variant_new_string(*(const char *const *)at)
+        return *(const char *const *)at != NULL ? g_variant_new_bytestring(*(const char *const *)at)
                                                 : NULL;
     }
 }
@@ -133,6 +139,8 @@ void told_table_write(GString *text, const Table *table)
     g_variant_dict_init(&dict, NULL);
     g_variant_dict_insert(&dict, "table", "u", table->id);
     g_variant_dict_insert(&dict, "hash_seed", "t", table->hash_seed);
+    if (table->map->n_replicas > 0)
+        g_variant_dict_insert(&dict, "map_replicas", "u", table->map->n_replicas);
     for (size_t i = 0; i < G_N_ELEMENTS(fields); i++) {
         GVariant *const value = variant_of(table->given, &fields[i]);
 
@@ -160,8 +168,8 @@ static bool set_field(RubatoTableSpec *spec, const Field *field, GVariant *value
     static const char *const types[] = { [FIELD_BOOL] = "b",
                                          [FIELD_UINT32] = "u",
                                          [FIELD_UINT64] = "t",
-                                         [FIELD_DOUBLE] = "d",
-                                         [FIELD_NAME] = "s" };
+                                         [FIELD_DOUBLE] = "t",
+                                         [FIELD_NAME] = "ay" };
     char *const at = (char *)spec + field->offset;
 
     if (!g_variant_is_of_type(value, G_VARIANT_TYPE(types[field->type])))
@@ -177,10 +185,10 @@ static bool set_field(RubatoTableSpec *spec, const Field *field, GVariant *value
         memcpy(at, &(uint64_t){ g_variant_get_uint64(value) }, sizeof(uint64_t));
         break;
     case FIELD_DOUBLE:
-        memcpy(at, &(double){ g_variant_get_double(value) }, sizeof(double));
+        memcpy(at, &(uint64_t){ g_variant_get_uint64(value) }, sizeof(double));
         break;
     default: /* it lives as long as the value */
-        *(const char **)at = g_variant_get_string(value, NULL);
+        *(const char **)at = g_variant_get_bytestring(value);
         break;
     }
     return true;
@@ -214,11 +222,13 @@ static bool read_spec(GVariant *line, RubatoTableSpec *spec)
 static Table *make(GVariant *line, uint32_t n_servers, GError **error)
 {
     RubatoTableSpec spec = { 0 };
-    uint32_t id;
+    uint32_t id, n_replicas = 0;
     uint64_t hash_seed;
 
+    (void)g_variant_lookup(line, "map_replicas", "u", &n_replicas);
     if (!g_variant_lookup(line, "table", "u", &id) || id >= MOST_TABLES ||
-        !g_variant_lookup(line, "hash_seed", "t", &hash_seed) || !read_spec(line, &spec)) {
+        !g_variant_lookup(line, "hash_seed", "t", &hash_seed) || !read_spec(line, &spec) ||
+        n_replicas > spec.replicas || n_replicas >= PLACE_MOST_SERVERS) {
         refuse(error, "a member is missing, or not what it has to be");
         return NULL;
     }
@@ -227,6 +237,11 @@ static Table *make(GVariant *line, uint32_t n_servers, GError **error)
         return NULL;
     table->id = id;
     table->hash_seed = hash_seed;
+    if (n_replicas > 0) {
+        g_autofree uint32_t *nowhere = g_new0(uint32_t, (size_t)table->map->n_parts * n_replicas);
+
+        part_map_set_replicas(table->map, n_replicas, nowhere);
+    }
     return table;
 }
 

@@ -6,8 +6,8 @@
 
 #include "engine/catalogue.h"
 
-/* Adds a line with the table's number, the seed of its hash and its spec. It does not say where the
- * table's parts are. */
+/* Adds a line with the table's number, the seed of its hash, its spec, and how many replicas its
+ * parts were given. It does not say where these and the parts are. */
 void told_table_write(GString *text, const Table *table);
 
 /* Makes the table of the next line, and advances *text behind it. n_servers: of the run.

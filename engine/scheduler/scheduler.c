@@ -116,7 +116,8 @@ static void note_loss(SchedulerNode *node, const char *text)
 static void end_without(Scheduler *scheduler, uint32_t number, const char *text)
 {
     note_loss(&scheduler->nodes[number], text);
-    scheduler_send_all(scheduler, &(Control){ .kind = CONTROL_LOST, .lost = { number, text } });
+    scheduler_send_all(
+        scheduler, &(Control){ .kind = CONTROL_LOST, .lost = { .number = number, .text = text } });
     scheduler_doom(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
     collectives_node_out(scheduler, number);
     tasks_node_out(scheduler, number);
@@ -210,7 +211,8 @@ bool scheduler_hears_broken(Scheduler *scheduler, uint32_t node, const Control *
     if (broken->number >= scheduler->config.n_nodes || broken->number == node)
         return false;
     const SchedulerNode *const named = &scheduler->nodes[broken->number];
-    if (named->lost)
+    /* It may also mean the process before the one that has taken the node's place. */
+    if (named->lost || broken->incarnation != named->incarnation)
         return true;
     g_autofree char *how =
         node == scheduler->config.self
@@ -267,7 +269,8 @@ bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, cons
     if (sender->lost) {
         /* The node was only stopped for a while. It must learn that the others continued without
          * it. */
-        const Control lost = { .kind = CONTROL_LOST, .lost = { node, sender->loss.text } };
+        const Control lost = { .kind = CONTROL_LOST,
+                               .lost = { .number = node, .text = sender->loss.text } };
         scheduler_send_last_word(scheduler, node, &lost);
         sensible = true;
     } else {

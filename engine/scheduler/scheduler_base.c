@@ -114,6 +114,11 @@ bool scheduler_has_program(const Scheduler *scheduler, uint32_t node)
     return !scheduler->nodes[node].lost && !scheduler->nodes[node].serves;
 }
 
+bool scheduler_does_part(const Scheduler *scheduler, uint32_t node)
+{
+    return !scheduler->nodes[node].lost && !scheduler->nodes[node].left;
+}
+
 char *scheduler_name_nodes(const Scheduler *scheduler, const GArray *numbers, bool with_heard)
 {
     GString *names = g_string_new(NULL);

@@ -9,7 +9,8 @@
  *
  * After GO, a verdict waits for the READY of every node that can still say it. So no node has to
  * undo a part that it is still doing. A MOVE and a SNAPSHOT have several steps, with a GO and a
- * READY of every node for each; see ControlStep.
+ * READY of every node for each; see ControlStep. Processes that have joined propose nothing, but do
+ * their part of each call: they may get parts of new tables, and of tables that tasks use.
  *
  * Part maps are numbered here. All tables share the numbers.
  *
@@ -40,6 +41,7 @@ static void collective_free(Collective *collective)
     g_free(collective->digest);
     g_free(collective->arguments);
     g_free(collective->workers);
+    g_free(collective->told);
     g_free(collective->proposed);
     g_free(collective->ready);
     verdict_clear(&collective->verdict);
@@ -96,7 +98,7 @@ static void decide(Scheduler *scheduler, Collective *collective)
 
     collective->phase = COLLECTIVE_DECIDED;
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (collective->proposed[i])
+        if (collective->proposed[i] || (started && scheduler->nodes[i].serves))
             send_commit(scheduler, collective, i);
     if (started && collective->what == CONTROL_CALL_CREATE &&
         collective->verdict.code == CONTROL_OK)
@@ -112,11 +114,15 @@ static void send_go(Scheduler *scheduler, const Collective *collective)
         .go = { .call = collective->number,
                 .hash_seed = collective->hash_seed,
                 .id = collective->id,
-                .step = collective->step },
+                .step = collective->step,
+                .what = collective->what },
     };
+    Control whole = control;
+
+    whole.go.told = collective->told;
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (scheduler_counts_on(scheduler, i))
-            scheduler_send(scheduler, i, &control);
+        if (scheduler_does_part(scheduler, i))
+            scheduler_send(scheduler, i, scheduler->nodes[i].serves ? &whole : &control);
 }
 
 static bool find_next_step_of_snapshot(const Collective *collective, ControlStep *step)
@@ -162,9 +168,9 @@ static void check_ready(Scheduler *scheduler, Collective *collective)
     bool anybody = false;
 
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++) {
-        if (scheduler_counts_on(scheduler, i) && !collective->ready[i])
+        if (scheduler_does_part(scheduler, i) && !collective->ready[i])
             return;
-        anybody |= scheduler_counts_on(scheduler, i);
+        anybody |= scheduler_does_part(scheduler, i);
     }
     if (anybody && find_next_step(collective, &collective->step)) {
         memset(collective->ready, 0, scheduler->config.n_nodes * sizeof *collective->ready);
@@ -269,6 +275,8 @@ static void go(Scheduler *scheduler, Collective *collective)
     } else if (collective->what == CONTROL_CALL_RUN) {
         collective->id = scheduler->next_epoch++;
         task_prepare(scheduler, collective);
+        g_free(collective->told);
+        collective->told = g_strdup(task_find(scheduler, collective->id)->told);
     } else if (collective->what == CONTROL_CALL_MOVE) {
         collective->id = ++scheduler->map_number;
     }
@@ -288,6 +296,7 @@ static Collective *collective_new(Scheduler *scheduler, uint32_t node,
     collective->digest = g_strdup(propose->digest);
     collective->arguments = g_strdup(propose->arguments);
     collective->workers = g_strdup(propose->workers);
+    collective->told = g_strdup(propose->told);
     collective->survives = propose->survives;
     collective->proposed = g_new0(bool, scheduler->config.n_nodes);
     collective->ready = g_new0(bool, scheduler->config.n_nodes);
@@ -475,7 +484,8 @@ void collectives_add_waits(const Scheduler *scheduler, GArray *waits)
     const bool gathering = collective->phase == COLLECTIVE_GATHERING;
     const bool *const came = gathering ? collective->proposed : collective->ready;
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (scheduler_counts_on(scheduler, i) && !came[i])
+        if ((gathering ? scheduler_counts_on(scheduler, i) : scheduler_does_part(scheduler, i)) &&
+            !came[i])
             g_array_append_val(awaited, i);
     if (awaited->len == 0) /* it begins once parts have other primaries: recovery_add_waits */
         return;

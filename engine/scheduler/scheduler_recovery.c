@@ -10,9 +10,10 @@
  * that, while calls go on; if a node is lost meanwhile, those that are not whole are dropped.
  *
  * Another process may take the place of a lost node. Then these steps follow ADMIT, in which all
- * nodes open links to it, and TABLES, in which it makes the tables that there are. So it gets
- * replicas as the nodes do that have lived on. Why CLOSE comes again: parts may have changed since
- * the last one, and the node of the scheduler places replicas by what it tells.
+ * nodes open links to it, and TABLES, in which it makes the tables that there are, and hears which
+ * tasks run. So it gets replicas as the nodes do that have lived on. Why CLOSE comes again: parts
+ * may have changed since the last one, and the node of the scheduler places replicas by what it
+ * tells.
  *
  * Runs as scheduler.h says. */
 #include "engine/control/place_text.h"
@@ -122,6 +123,9 @@ static void begin(Scheduler *scheduler, uint32_t node, bool joins, char *text,
 void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text)
 {
     admission_end(scheduler); /* one under way is given up */
+
+    /* what the lost process was to make */
+    scheduler->recovery->ordered[node] = 0;
     begin(scheduler, node, /* joins= */ false, g_strdup(text), CONTROL_RECOVER_CLOSE);
 }
 
@@ -270,8 +274,8 @@ static void give_up(Scheduler *scheduler, const char *why)
     g_autofree char *text = g_strdup_printf("%s; %s", recovery->text, why);
 
     scheduler->recovers = false;
-    scheduler_send_all(scheduler,
-                       &(Control){ .kind = CONTROL_LOST, .lost = { recovery->node, text } });
+    scheduler_send_all(scheduler, &(Control){ .kind = CONTROL_LOST,
+                                              .lost = { .number = recovery->node, .text = text } });
     scheduler_doom(scheduler, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
 }
 
@@ -281,6 +285,43 @@ static void end_recovery(Scheduler *scheduler)
     collectives_go_on(scheduler);
 }
 
+/* The process cannot take the place. Nodes leave their links to it in CLOSE. */
+static void refuse_admission(Scheduler *scheduler, const char *why)
+{
+    const uint32_t node = scheduler->admission.node;
+    const Control refuse = { .kind = CONTROL_REFUSE,
+                             .refuse = { CONTROL_CODE(RUBATO_ERROR_INVALID), why } };
+
+    scheduler_send_greeting(scheduler, scheduler->admission.asker, &refuse);
+    recovery_begin(scheduler, node, scheduler->nodes[node].loss.text);
+}
+
+/* What the process is told in TABLES. (transfer full) */
+static char *describe_run(const Scheduler *scheduler)
+{
+    GString *const text = g_string_new(scheduler->recovery->places);
+
+    for (guint i = 0; i < scheduler->tasks->len; i++)
+        g_string_append(text, ((const SchedulerTask *)scheduler->tasks->pdata[i])->told);
+    return g_string_free(text, FALSE);
+}
+
+static void end_admit(Scheduler *scheduler)
+{
+    Recovery *const recovery = scheduler->recovery;
+    char *const run = describe_run(scheduler);
+
+    g_free(recovery->places);
+    recovery->places = run;
+    if (strlen(run) > CONTROL_MAX_FILE) {
+        refuse_admission(scheduler, "there are more tables and tasks than a process can be told");
+        return;
+    }
+    admission_install(scheduler);
+    admission_answer(scheduler, recovery->node);
+    send_step(scheduler, CONTROL_RECOVER_TABLES);
+}
+
 static void end_step(Scheduler *scheduler)
 {
     Recovery *const recovery = scheduler->recovery;
@@ -288,9 +329,7 @@ static void end_step(Scheduler *scheduler)
 
     switch ((ControlRecoverStep)recovery->step) {
     case CONTROL_RECOVER_ADMIT:
-        admission_install(scheduler);
-        admission_answer(scheduler, recovery->node);
-        send_step(scheduler, CONTROL_RECOVER_TABLES);
+        end_admit(scheduler);
         break;
     case CONTROL_RECOVER_TABLES:
         g_clear_pointer(&recovery->places, g_free);
@@ -355,6 +394,10 @@ bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *con
         return true; /* it is late */
     if (told->step != recovery->step || recovery->done[node] || !does_step(scheduler, node))
         return false;
+    if (told->step == CONTROL_RECOVER_ADMIT && told->text != NULL && told->text[0] != '\0') {
+        refuse_admission(scheduler, told->text);
+        return true;
+    }
     if (told->step == CONTROL_RECOVER_ADMIT && node == scheduler->config.self)
         recovery->places = g_strdup(told->lines);
     if (told->step == CONTROL_RECOVER_CLOSE) {

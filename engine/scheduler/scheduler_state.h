@@ -70,6 +70,7 @@ typedef struct {
     char *digest;
     char *arguments;
     char *workers; /* of a RUN: as ControlPropose.workers */
+    char *told;    /* as ControlGo.told */
     bool survives; /* as ControlPropose.survives */
     CollectivePhase phase;
     bool *proposed;     /* by node number */
@@ -86,6 +87,7 @@ typedef struct TensorCoordinator TensorCoordinator; /* scheduler_tensors.c */
 typedef struct {
     uint32_t epoch;
     char *name;
+    char *told;     /* engine/control/told_task.h */
     bool running;   /* its COMMIT was good */
     bool continues; /* without the workers of a lost node */
     bool has_lost;  /* such workers */
@@ -187,6 +189,9 @@ bool scheduler_counts_on(const Scheduler *scheduler, uint32_t node);
 
 /* Whether the node makes calls and may have workers, or did until it left. */
 bool scheduler_has_program(const Scheduler *scheduler, uint32_t node);
+
+/* Whether the node does its part of a call that all nodes with programs have proposed. */
+bool scheduler_does_part(const Scheduler *scheduler, uint32_t node);
 
 /* Sets a verdict that is not set yet; the first one stays. */
 void verdict_set(Verdict *verdict, uint32_t code, const char *text);

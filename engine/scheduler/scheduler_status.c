@@ -31,7 +31,7 @@ static void add_node(const Scheduler *scheduler, uint32_t number, GVariantBuilde
                            number == scheduler->config.self
                                ? 0
                                : (double)MAX(scheduler->now_ms - node->heard_ms, 0) / 1e3);
-    status_add_text(&part, "why", node->loss.text);
+    status_add_text(&part, "why", node->lost ? node->loss.text : NULL);
     g_variant_builder_add_value(list, g_variant_builder_end(&part));
 }
 

@@ -14,9 +14,12 @@
 
 #include <assert.h>
 
+#include "engine/control/told_task.h"
+
 static void task_free(SchedulerTask *task)
 {
     g_free(task->name);
+    g_free(task->told);
     g_free(task->waits);
     g_free(task->retired);
     g_free(task->done);
@@ -110,6 +113,19 @@ static void retire(Scheduler *scheduler, SchedulerTask *task, uint32_t node)
     task->waits[node] = false;
 }
 
+/* The task for processes that serve, or will serve while it runs. (transfer full) */
+static char *tell_task(const Scheduler *scheduler, const SchedulerTask *task, const char *tables)
+{
+    const uint32_t n_nodes = scheduler->config.n_nodes;
+    g_autofree uint32_t *workers_of = g_new(uint32_t, n_nodes);
+    GString *const text = g_string_new(NULL);
+
+    for (uint32_t i = 0; i < n_nodes; i++)
+        workers_of[i] = tensors_n_workers(task->tensors, i);
+    told_task_write(text, task->epoch, workers_of, n_nodes, tables != NULL ? tables : "");
+    return g_string_free(text, FALSE);
+}
+
 void task_prepare(Scheduler *scheduler, const Collective *call)
 {
     const uint32_t n_nodes = scheduler->config.n_nodes;
@@ -127,6 +143,7 @@ void task_prepare(Scheduler *scheduler, const Collective *call)
     waits_init(task);
     task->readings = g_ptr_array_new();
     task->tensors = tensors_new(scheduler, call->workers);
+    task->told = tell_task(scheduler, task, call->told);
     g_ptr_array_add(scheduler->tasks, task);
 }
 

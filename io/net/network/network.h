@@ -78,9 +78,10 @@ typedef struct {
     void (*greeted)(void *user, uint16_t version, GVariant *body, const GreetingSource *source);
 
     /* A node of this run sends what makes no sense. text says what, in words that may follow its
-     * name ("its next packet …"). Nothing more is taken from it. Called once for each node. Other
-     * nodes need not have noticed it. May be NULL. */
-    void (*broken)(void *user, uint32_t node, const char *text);
+     * name ("its next packet …"), and incarnation which process of that node it is. Nothing more is
+     * taken from it. Called once for each process. Other nodes need not have noticed it. May be
+     * NULL. */
+    void (*broken)(void *user, uint32_t node, uint64_t incarnation, const char *text);
 
     /* A reply of the node is arriving with so many values that it is worth to read them straight to
      * their place: starts the direct read and returns true, or returns false. end_direct is called
@@ -301,6 +302,9 @@ int64_t network_heard_ms(const Network *network, uint32_t node);
 /* When a packet with messages last came from the node, in its order: what it sends with each of its
  * heartbeats. Before the first: when the links were opened; before that, -1. */
 int64_t network_advanced_ms(const Network *network, uint32_t node);
+
+/* Which process the node is, for this one: as in NetworkPeer. 0: there is no link yet. */
+uint64_t network_incarnation(const Network *network, uint32_t node);
 
 NetworkPeerState network_peer_state(const Network *network, uint32_t node);
 

@@ -40,7 +40,7 @@ static void give_up(Peer *peer, const char *text)
      * more packet. */
     if (network->handler.broken != NULL && !peer_is_gone(peer) &&
         !atomic_exchange_explicit(&peer->broken, true, memory_order_relaxed))
-        network->handler.broken(network->user, peer->number, text);
+        network->handler.broken(network->user, peer->number, peer->incarnation, text);
 }
 
 void network_give_up(Network *network, uint32_t node, const char *text)

@@ -191,7 +191,7 @@ bool network_replace(Network *network, uint32_t node, const NetworkPeer *told, G
     Peer *const former = network_peer(network, node);
 
     assert(former != NULL && told->endpoint != NULL);
-    assert(atomic_load_explicit(&former->forgotten, memory_order_relaxed));
+    network_forget(network, node); /* also a process that was to take the place, and has not */
     pthread_mutex_lock(&network->greeting_lock); /* one thread at a time connects */
     Peer *const peer = peer_new(network, node, told, error);
     pthread_mutex_unlock(&network->greeting_lock);

@@ -17,6 +17,13 @@ int64_t network_advanced_ms(const Network *network, uint32_t node)
     return peer != NULL ? atomic_load_explicit(&peer->advanced_ms, memory_order_relaxed) : -1;
 }
 
+uint64_t network_incarnation(const Network *network, uint32_t node)
+{
+    const Peer *const peer = network_peer(network, node);
+
+    return peer != NULL ? peer->incarnation : 0;
+}
+
 NetworkPeerState network_peer_state(const Network *network, uint32_t node)
 {
     Peer *const peer = network_peer(network, node);

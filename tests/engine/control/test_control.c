@@ -71,7 +71,12 @@ static const Control SAMPLES[] = {
     { .kind = CONTROL_INTERRUPT, .interrupt = { .text = "stop" } },
     { .kind = CONTROL_STOP, .stop = { .text = "SIGINT" } },
     { .kind = CONTROL_LEAVE },
-    { .kind = CONTROL_GO, .go = { .call = 1, .hash_seed = 3, .id = UINT32_MAX } },
+    { .kind = CONTROL_GO,
+      .go = { .call = 1,
+              .hash_seed = 3,
+              .id = UINT32_MAX,
+              .what = CONTROL_CALL_RUN,
+              .told = "task 1;1;\n" } },
     { .kind = CONTROL_COMMIT,
       .commit = { .call = 1, .outcome = { CONTROL_CODE(RUBATO_ERROR_EXISTS), "there" } } },
     { .kind = CONTROL_CANCEL,
@@ -85,7 +90,8 @@ static const Control SAMPLES[] = {
     { .kind = CONTROL_LOST, .lost = { .number = 4, .text = "gone" } },
     { .kind = CONTROL_WAITING, .waiting = { .text = "for node 1" } },
     { .kind = CONTROL_LEFT },
-    { .kind = CONTROL_BROKEN, .broken = { .number = 4, .text = "it sent rubbish" } },
+    { .kind = CONTROL_BROKEN,
+      .broken = { .number = 4, .text = "it sent rubbish", .incarnation = 77 } },
     { .kind = CONTROL_ANNOUNCE,
       .announce = { .incarnation = UINT64_MAX - 3,
                     .role = CONTROL_ROLE_WORKER,
@@ -394,7 +400,7 @@ static const struct {
     size_t most;
     const char *says;
 } BOUNDS[] = {
-    { CONTROL_LOST, 4, CONTROL_MAX_TEXT, "LOST has a text that is too long" },
+    { CONTROL_WAITING, 0, CONTROL_MAX_TEXT, "WAITING has a text that is too long" },
     { CONTROL_HELLO, 16, CONTROL_MAX_ENDPOINT, "HELLO has an endpoint that is too long" },
     { CONTROL_WELCOME, 8, CONTROL_MAX_NODES, "WELCOME has more nodes than can be" },
 };
@@ -511,7 +517,7 @@ START_TEST(control_cuts_long_text_between_characters)
         Control sent;
         size_t most;
     } cut[] = {
-        { { .kind = CONTROL_LOST, .lost = { 1, text->str } }, CONTROL_MAX_TEXT },
+        { { .kind = CONTROL_LOST, .lost = { .number = 1, .text = text->str } }, CONTROL_MAX_TEXT },
         { { .kind = CONTROL_WANT, .want = { .epoch = 1, .events = text->str } },
           CONTROL_MAX_LINES },
         { { .kind = CONTROL_HELLO, .hello = { .endpoints = text->str } }, CONTROL_MAX_ENDPOINT },

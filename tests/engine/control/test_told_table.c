@@ -94,6 +94,8 @@ static const RubatoTableSpec SPECS[] = {
       .cache = RUBATO_CACHE_NONE },
     { .name = "betas", .update = "adam", .rule = { .beta1 = 0.5, .beta2 = 0.75 } },
     { .name = "ragged", .shape = RUBATO_SHAPE_RAGGED },
+    { .name = "no UTF-8: \xff\xc3(", .init_value = 5e-324 },
+    { .name = "small", .update = "adam", .rule = { .learning_rate = 1e-310 } },
 };
 
 static Table *make(const RubatoTableSpec *spec, uint32_t id, uint64_t hash_seed)
@@ -104,6 +106,8 @@ static Table *make(const RubatoTableSpec *spec, uint32_t id, uint64_t hash_seed)
     ck_assert_msg(table != NULL, "%s", error != NULL ? error->message : "");
     table->id = id;
     table->hash_seed = hash_seed;
+    if (spec->replicas > 0)
+        part_map_set_replicas(table->map, 1, (const uint32_t[7]){ 0 });
     return table;
 }
 
@@ -133,6 +137,7 @@ static void expect_same(const Table *one, const Table *other)
     ck_assert_uint_eq(one->hash_seed, other->hash_seed);
     ck_assert_uint_eq(one->most_parts, other->most_parts);
     ck_assert_uint_eq(one->map->n_parts, other->map->n_parts);
+    ck_assert_uint_eq(one->map->n_replicas, other->map->n_replicas);
     expect_same_members(one->given, other->given);
 }
 
@@ -184,18 +189,21 @@ static const struct {
     { "\n", RUBATO_ERROR_FORMAT },
     { "hello\n", RUBATO_ERROR_FORMAT },
     { "{}\n", RUBATO_ERROR_FORMAT },
-    { "{'table': <uint32 1>, 'name': <'a'>}\n", RUBATO_ERROR_FORMAT },
-    { "{'hash_seed': <uint64 1>, 'name': <'a'>}\n", RUBATO_ERROR_FORMAT },
+    { "{'table': <uint32 1>, 'name': <b'a'>}\n", RUBATO_ERROR_FORMAT },
+    { "{'hash_seed': <uint64 1>, 'name': <b'a'>}\n", RUBATO_ERROR_FORMAT },
     { "{'table': <uint32 1>, 'hash_seed': <uint64 1>}\n", RUBATO_ERROR_INVALID },
     { "{'table': <uint32 1048576>, 'hash_seed': <uint64 1>, 'name': "
-      "<'a'>}\n",
+      "<b'a'>}\n",
+      RUBATO_ERROR_FORMAT },
+    { "{'table': <uint32 1>, 'hash_seed': <uint64 1>, 'name': <b'a'>, 'map_replicas': <uint32 1>}"
+      "\n",
       RUBATO_ERROR_FORMAT },
     { "{'table': <uint32 1>, 'hash_seed': <uint64 1>, 'name': <5>}\n", RUBATO_ERROR_FORMAT },
-    { "{'table': <uint32 1>, 'hash_seed': <uint64 1>, 'name': <'a'>, "
+    { "{'table': <uint32 1>, 'hash_seed': <uint64 1>, 'name': <b'a'>, "
       "'bounds': <['a']>}\n",
       RUBATO_ERROR_FORMAT },
-    { "{'table': <uint32 1>, 'hash_seed': <uint64 1>, 'name': <'a'>, "
-      "'storage': <'heap'>}\n",
+    { "{'table': <uint32 1>, 'hash_seed': <uint64 1>, 'name': <b'a'>, "
+      "'storage': <b'heap'>}\n",
       RUBATO_ERROR_NOT_FOUND },
 };
 

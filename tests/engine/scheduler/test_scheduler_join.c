@@ -128,11 +128,15 @@ static void expect_admitted(uint64_t incarnation, uint64_t counted_from, const c
 /* The process is the node; it makes the tables next. */
 static void admit(uint32_t map, uint64_t incarnation, uint64_t counted_from)
 {
+    g_autoptr(GString) told = g_string_new("the tables\n");
+
+    for (guint i = 0; i < scheduler->tasks->len; i++)
+        g_string_append(told, ((SchedulerTask *)scheduler->tasks->pdata[i])->told);
     join(incarnation);
     expect_admit(map, incarnation, counted_from);
-    do_step(OTHERS, map, CONTROL_RECOVER_ADMIT, "the tables");
+    do_step(OTHERS, map, CONTROL_RECOVER_ADMIT, "the tables\n");
     expect_admitted(incarnation, counted_from, ENDPOINTS[2]);
-    expect_step(1u << GONE, map, CONTROL_RECOVER_TABLES, "the tables");
+    expect_step(1u << GONE, map, CONTROL_RECOVER_TABLES, told->str);
 }
 
 static void admit_wholly(uint32_t map, uint64_t incarnation, uint64_t counted_from)
@@ -160,21 +164,43 @@ START_TEST(process_gets_links_the_tables_and_then_replicas_as_the_others_do)
 }
 END_TEST
 
+static void propose_told(uint32_t node, uint64_t number, ControlCall what, const char *told)
+{
+    Control proposal = call(number, what, "x", "same");
+
+    proposal.propose.workers = "2 1 3";
+    proposal.propose.told = told;
+    say(node, proposal);
+}
+
+/* The others propose the same, and all do their part. Returns the id. */
+static uint32_t do_call(uint64_t number, ControlCall what, const char *told, const char *expected)
+{
+    propose_told(0, number, what, told);
+    propose_told(2, number, what, "another's");
+    const ControlGo go = expect(0, CONTROL_GO)->go;
+    ck_assert_str_eq(expect(2, CONTROL_GO)->go.told, "");
+    const ControlGo *const whole = &expect(GONE, CONTROL_GO)->go;
+    ck_assert_uint_eq(whole->call, number);
+    ck_assert_uint_eq(whole->what, what);
+    ck_assert_uint_eq(whole->id, go.id);
+    ck_assert_str_eq(whole->told, expected);
+    ready(0, number);
+    ready(2, number);
+    expect_quiet();
+    ready(GONE, number);
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+    return go.id;
+}
+
 START_TEST(process_that_serves_makes_no_call_and_leaves_with_the_others)
 {
     begin_and_lose();
     admit_wholly(3, STEP, COUNTED);
     ck_assert(!hears(GONE, call(1, CONTROL_CALL_BARRIER, "", "same")));
     ck_assert(!hears(GONE, (Control){ .kind = CONTROL_LEAVE }));
-    propose(0, 1, CONTROL_CALL_RUN, "task a");
-    propose(2, 1, CONTROL_CALL_RUN, "task a");
-    const uint32_t epoch = expect(0, CONTROL_GO)->go.id;
-    expect(2, CONTROL_GO);
-    expect_quiet();
-    ready(0, 1);
-    ready(2, 1);
-    expect_verdict(0, CONTROL_COMMIT, CONTROL_OK, "");
-    expect_verdict(2, CONTROL_COMMIT, CONTROL_OK, "");
+    do_call(1, CONTROL_CALL_CREATE, "a table", "a table");
+    const uint32_t epoch = do_call(2, CONTROL_CALL_RUN, "0 7", "task 1;2 0 3;0 7\n");
     arrive(0, epoch, 0);
     arrive(2, epoch, 0);
     expect_release(0, epoch, 0);
@@ -248,6 +274,120 @@ START_TEST(task_that_continues_does_not_lose_workers_with_the_process)
 }
 END_TEST
 
+/* A barrier has no part that anybody does, nor has a call that does not begin. */
+START_TEST(process_hears_nothing_of_calls_without_a_part)
+{
+    begin_and_lose();
+    admit_wholly(3, STEP, COUNTED);
+    propose(0, 1, CONTROL_CALL_BARRIER, "");
+    propose(2, 1, CONTROL_CALL_BARRIER, "");
+    expect_verdict(0, CONTROL_COMMIT, CONTROL_OK, "");
+    expect_verdict(2, CONTROL_COMMIT, CONTROL_OK, "");
+    propose(0, 2, CONTROL_CALL_MOVE, "part 0 of table a");
+    expect(0, CONTROL_COMMIT);
+    expect_quiet();
+}
+END_TEST
+
+/* Also one that it had not been able to do any more. */
+START_TEST(call_does_not_wait_for_a_process_that_is_lost)
+{
+    begin_and_lose();
+    admit_wholly(3, STEP, COUNTED);
+    propose_told(0, 1, CONTROL_CALL_CREATE, "a table");
+    propose_told(2, 1, CONTROL_CALL_CREATE, "a table");
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect(i, CONTROL_GO);
+    ready(0, 1);
+    ready(2, 1);
+    lose(GONE);
+    for (uint32_t i = 0; i < N_NODES; i += 2) {
+        ck_assert_uint_eq(expect(i, CONTROL_RECOVER)->recover.step, CONTROL_RECOVER_CLOSE);
+        expect_verdict(i, CONTROL_COMMIT, CONTROL_OK, "");
+    }
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(process_that_a_node_cannot_reach_is_refused)
+{
+    Control cannot = step_done(3, CONTROL_RECOVER_ADMIT, "");
+
+    begin_and_lose();
+    join(STEP);
+    expect_admit(3, STEP, COUNTED);
+    cannot.recover.text = "no way";
+    say(2, cannot);
+    expect_refusal(NEW, INVALID_CODE, "no way");
+    go_through(OTHERS, 4);
+    say(0, step_done(3, CONTROL_RECOVER_ADMIT, "late"));
+    expect_quiet();
+    admit_wholly(5, STEP, 2 * COUNTED); /* it may ask again */
+}
+END_TEST
+
+START_TEST(process_that_cannot_be_told_everything_is_refused)
+{
+    g_autofree char *much = g_strnfill(CONTROL_MAX_FILE - 2, 'x');
+
+    begin_that_admits();
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
+    done(GONE, epoch);
+    lose(GONE);
+    go_through(OTHERS, 2);
+    join(STEP);
+    expect_admit(3, STEP, COUNTED);
+    do_step(OTHERS, 3, CONTROL_RECOVER_ADMIT, much);
+    expect_refusal(NEW, INVALID_CODE, "there are more tables and tasks than a process can be told");
+    go_through(OTHERS, 4);
+}
+END_TEST
+
+/* Another node has found the process before it to be broken, and said so late. */
+START_TEST(report_of_the_process_before_does_not_concern_it)
+{
+    Control broken = { .kind = CONTROL_BROKEN, .broken = { GONE, "it sent rubbish", 101 } };
+
+    begin_and_lose();
+    admit_wholly(3, STEP, COUNTED);
+    ck_assert(hears(2, broken));
+    expect_quiet();
+    broken.broken.incarnation = STEP;
+    ck_assert(hears(2, broken));
+    go_through(OTHERS, 4);
+}
+END_TEST
+
+START_TEST(replicas_of_the_process_before_are_not_its)
+{
+    const Control made = { .kind = CONTROL_MADE, .made = { 1, 1 } };
+
+    begin_that_admits();
+    lose(2);
+    expect_step(3u, 2, CONTROL_RECOVER_CLOSE, "");
+    say(0, step_done(2, CONTROL_RECOVER_CLOSE, "k0 0 0 0\n"));
+    say(GONE, step_done(2, CONTROL_RECOVER_CLOSE, "p0 0 1 0\n"));
+    expect_step(3u, 2, CONTROL_RECOVER_PROMOTE, "0 0 1 1\n");
+    do_step(3u, 2, CONTROL_RECOVER_PROMOTE, "");
+    expect_step(3u, 2, CONTROL_RECOVER_OPEN, "0 0 1 1\n");
+    do_step(3u, 2, CONTROL_RECOVER_OPEN, "0 0 2 1 0\n"); /* server 1 is that of the node */
+    expect_step(3u, 2, CONTROL_RECOVER_EXPECT, "0 0 2 1 0\n");
+    lose(GONE);
+    ck_assert(!recovery_hears_made(scheduler, GONE, 1));
+    ck_assert(hears(GONE, made)); /* it is lost, and told so */
+}
+END_TEST
+
+START_TEST(status_does_not_say_why_the_process_before_was_lost)
+{
+    begin_and_lose();
+    admit_wholly(3, STEP, COUNTED);
+    g_autoptr(GVariant) status = g_variant_ref_sink(scheduler_status(scheduler, now_ms));
+    g_autofree char *text = g_variant_print(status, FALSE);
+    ck_assert_ptr_null(strstr(text, "'why'"));
+}
+END_TEST
+
 START_TEST(answer_is_told_again_to_who_asks_again)
 {
     Control again = join_of(GONE, STEP);
@@ -302,8 +442,8 @@ START_TEST(process_waits_for_what_is_under_way)
     expect_step(1u << GONE, 3, CONTROL_RECOVER_TABLES, "");
     do_step(1u << GONE, 3, CONTROL_RECOVER_TABLES, "");
     go_through(ALL, 3);
-    expect(0, CONTROL_GO);
-    expect(2, CONTROL_GO);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect(i, CONTROL_GO);
     expect_quiet();
 }
 END_TEST
@@ -530,6 +670,11 @@ int main(void)
     tcase_add_test(joins, process_that_serves_makes_no_call_and_leaves_with_the_others);
     tcase_add_test(joins, task_that_runs_does_not_wait_for_the_process);
     tcase_add_test(joins, task_that_continues_does_not_lose_workers_with_the_process);
+    tcase_add_test(joins, process_hears_nothing_of_calls_without_a_part);
+    tcase_add_test(joins, call_does_not_wait_for_a_process_that_is_lost);
+    tcase_add_test(joins, report_of_the_process_before_does_not_concern_it);
+    tcase_add_test(joins, replicas_of_the_process_before_are_not_its);
+    tcase_add_test(joins, status_does_not_say_why_the_process_before_was_lost);
     tcase_add_test(joins, answer_is_told_again_to_who_asks_again);
     tcase_add_test(joins, process_waits_for_what_is_under_way);
     tcase_add_test(joins, another_loss_while_links_open_begins_the_admission_again);
@@ -542,6 +687,8 @@ int main(void)
     tcase_add_checked_fixture(refused, set_up, tear_down);
     tcase_add_loop_test(refused, incarnation_of_another_process_is_refused, 0, 3);
     tcase_add_test(refused, node_that_is_not_lost_keeps_its_place);
+    tcase_add_test(refused, process_that_a_node_cannot_reach_is_refused);
+    tcase_add_test(refused, process_that_cannot_be_told_everything_is_refused);
     tcase_add_test(refused, place_of_a_node_that_there_is_not_is_refused);
     tcase_add_test(refused, process_of_another_cluster_file_is_refused);
     tcase_add_test(refused, nobody_joins_a_run_that_has_not_begun);

@@ -32,6 +32,7 @@ enum {
 };
 
 #define TABLES "the tables"
+#define TOLD "table a as it is"
 
 typedef enum { HOLDING_NONE, HOLDING_ROOM, HOLDING_COPY, HOLDING_PRIMARY } Holding;
 
@@ -294,8 +295,11 @@ static void hear(Process *process, const Control *control)
         do_step(process, &control->recover);
         break;
     case CONTROL_GO:
-        sim_assert(process->is_waiting && control->go.call == process->n_calls, "GO out of turn");
-        say(process, (Control){ .kind = CONTROL_READY, .ready = { .call = process->n_calls } });
+        sim_assert(process->has_program
+                       ? process->is_waiting && control->go.call == process->n_calls
+                       : process->has_tables && strcmp(control->go.told, TOLD) == 0,
+                   "GO out of turn");
+        say(process, (Control){ .kind = CONTROL_READY, .ready = { .call = control->go.call } });
         break;
     case CONTROL_COMMIT:
         sim_assert(control->commit.outcome.code == CONTROL_OK, "call %u fails: %s",
@@ -342,6 +346,7 @@ static void propose(Process *process)
                                          .what = process->n_calls % 2 == 0 ? CONTROL_CALL_CREATE
                                                                            : CONTROL_CALL_BARRIER,
                                          .name = "table a",
+                                         .told = TOLD,
                                          .digest = "",
                                          .arguments = "" } });
 }

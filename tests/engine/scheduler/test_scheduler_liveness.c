@@ -254,7 +254,7 @@ END_TEST
 
 static Control broken(uint32_t number, const char *text)
 {
-    return (Control){ .kind = CONTROL_BROKEN, .broken = { number, text } };
+    return (Control){ .kind = CONTROL_BROKEN, .broken = { number, text, 100 + number } };
 }
 
 START_TEST(scheduler_loses_a_node_that_another_one_finds_broken)

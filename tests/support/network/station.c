@@ -75,10 +75,11 @@ static void on_greeted(void *user, uint16_t version, GVariant *body, const Greet
     pthread_mutex_unlock(&station->lock);
 }
 
-static void on_broken(void *user, uint32_t node, const char *text)
+static void on_broken(void *user, uint32_t node, uint64_t incarnation, const char *text)
 {
     Station *const station = user;
 
+    (void)incarnation;
     pthread_mutex_lock(&station->lock);
     g_string_append_printf(station->broken, "%u: %s\n", node, text);
     pthread_cond_broadcast(&station->changed);
