@@ -76,6 +76,7 @@ static bool start_roster(Announcer *announcer, GError **error)
         .servers = is_node ? announcement->servers : 0,
         .workers = is_node ? announcement->workers : 0,
         .host = announcer->address,
+        .listens = announcer->listens,
         .port = announcer->port,
         .settings = announcement->settings,
         .wire_version = WIRE_VERSION,

@@ -152,6 +152,20 @@ static bool is_hidden(const Announcer *announcer)
            !g_hostname_is_ip_address(announcer->host) && address_is_loopback(announcer->address);
 }
 
+/* Whether others find the scheduler at its host, although its node receives elsewhere. Not if only
+ * this machine takes the host for loopback, as /etc/hosts often has it: then the interface is all
+ * that is known. (transfer full) */
+static char *find_listening_address(const Announcer *announcer)
+{
+    bool is_own = false;
+    g_autofree char *host = host_address_of(announcer->host, &is_own, NULL);
+
+    if (host != NULL && is_own &&
+        (!address_is_loopback(host) || address_is_loopback(announcer->address)))
+        return g_steal_pointer(&host);
+    return g_strdup(announcer->address);
+}
+
 bool announcer_find_own_address(Announcer *announcer, GError **error)
 {
     const char *const interface = announcer->announcement->interface;
@@ -159,7 +173,10 @@ bool announcer_find_own_address(Announcer *announcer, GError **error)
 
     if (interface != NULL) {
         announcer->address = own_address_of(interface, error);
-        return announcer->address != NULL;
+        if (announcer->address == NULL)
+            return false;
+        announcer->listens = find_listening_address(announcer);
+        return true;
     }
     announcer->address = host_address_of(announcer->host, &is_own, error);
     if (announcer->address == NULL)
@@ -169,6 +186,7 @@ bool announcer_find_own_address(Announcer *announcer, GError **error)
             g_free(announcer->address);
             announcer->address = own_address_outward();
         }
+        announcer->listens = g_strdup(announcer->address);
         return true;
     }
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CONFIG,
@@ -203,7 +221,10 @@ bool announcer_find_scheduler(Announcer *announcer, char **failure, GError **err
 static bool check_secret(const Announcer *announcer, bool has_secret, GError **error)
 {
     const Cluster *const own = announcer->own;
-    const bool is_within = address_is_loopback(announcer->address);
+    const bool is_hearing_others =
+        announcer->listens != NULL && !address_is_loopback(announcer->listens);
+    const char *const address = is_hearing_others ? announcer->listens : announcer->address;
+    const bool is_within = address_is_loopback(address);
 
     if (has_secret || (!own->encrypt && !own->authenticate && (own->insecure || is_within)))
         return true;
@@ -211,7 +232,7 @@ static bool check_secret(const Announcer *announcer, bool has_secret, GError **e
                 "this node receives at %s%s, and the run has no secret by which nodes know each "
                 "other; give all nodes the same RUBATO_SECRET, or a file of it by secret_file in "
                 "RUBATO_SETTINGS (`rubato secret FILE` makes one)%s",
-                announcer->address, is_within ? "" : ", which other machines can reach",
+                address, is_within ? "" : ", which other machines can reach",
                 is_within ? "; encrypt and authenticate need one"
                           : "; insecure = true; in RUBATO_SETTINGS does without");
     return false;
@@ -235,7 +256,7 @@ bool announcer_open_network(Announcer *announcer, GError **error)
     if (!announcer_find_secret(announcer, &secret, &origin, error))
         return false;
     if (announcer_is_scheduler(announcer))
-        endpoint = tcp_address_join("tcp", announcer->address, announcer->port);
+        endpoint = tcp_address_join("tcp", announcer->listens, announcer->port);
     const NetworkConfig config = {
         .transport = "tcp",
         .n_nodes = announcement->role == RUBATO_ROLE_NODE
@@ -270,6 +291,7 @@ void announcer_clear(Announcer *announcer)
     cluster_free(announcer->own);
     g_free(announcer->host);
     g_free(announcer->address);
+    g_free(announcer->listens);
     g_free(announcer->scheduler);
     g_free(announcer->file);
     g_free(announcer->missing);

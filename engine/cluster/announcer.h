@@ -19,6 +19,7 @@ typedef struct {
     char *host;      /* of RUBATO_SCHEDULER */
     uint16_t port;   /* the same */
     char *address;   /* where this node receives */
+    char *listens;   /* the scheduler: where it listens for those who announce themselves */
     char *scheduler; /* its endpoint; NULL: the host has no address yet */
     Network *network;
 
@@ -39,7 +40,8 @@ bool announcer_split_scheduler(Announcer *announcer, GError **error);
 /* Reads this node's own settings: how long it waits, and where its secret is. */
 bool announcer_read_settings(Announcer *announcer, GError **error);
 
-/* Finds where the scheduler listens: at its interface, or at its host. */
+/* Finds where the scheduler listens, and where its node receives. It listens at its host, if that
+ * is this machine's: so nodes may meet in one network, and receive in that of their interfaces. */
 bool announcer_find_own_address(Announcer *announcer, GError **error);
 
 /* Looks for the scheduler's address, and for this node's own. The name may not be known yet: then

@@ -277,8 +277,11 @@ static void check_announcer(Check *check, Announcer *announcer)
     if (announcer->address == NULL)
         return;
     add_address(check, announcer->address, "");
-    if (announcer_is_scheduler(announcer))
-        try_port(check, "port", announcer->address, announcer->port);
+    if (announcer_is_scheduler(announcer)) {
+        if (strcmp(announcer->listens, announcer->address) != 0)
+            findings_add(check->findings, "nodes meet at", g_strdup(announcer->listens));
+        try_port(check, "port", announcer->listens, announcer->port);
+    }
     announcer_find_secret(announcer, &secret, &origin, &error);
     add_secret(check, origin, error);
 }

@@ -27,7 +27,7 @@ typedef struct {
 struct Roster {
     /* immutable */
     RosterConfig config;
-    char *host;
+    char *host, *listens;
     char *settings;
 
     GPtrArray *entries; /* of Entry, in the order in which they came */
@@ -159,7 +159,7 @@ static void write_file(Roster *roster)
                            "cluster: { %s\n  scheduler = { host = \"%s\"; port = %u; node = 0; };\n"
                            "  nodes = (\n    { id = 0; host = \"%s\"; port = 0; servers = %u; "
                            "workers = %u; }",
-                           roster->settings, roster->host, roster->config.port, roster->host,
+                           roster->settings, roster->listens, roster->config.port, roster->host,
                            roster->config.servers, roster->config.workers);
     for (guint i = 0; i < roster->entries->len; i++) {
         const Entry *const entry = entry_at(roster, i);
@@ -184,6 +184,7 @@ Roster *roster_new(const RosterConfig *config)
     assert(config->n_servers + config->n_workers + config->n_nodes < CONTROL_MAX_NODES);
     roster->config = *config;
     roster->host = g_strdup(config->host);
+    roster->listens = g_strdup(config->listens != NULL ? config->listens : config->host);
     roster->settings = g_strdup(config->settings != NULL ? config->settings : "");
     roster->entries = g_ptr_array_new_with_free_func(entry_free);
     if (roster_is_full(roster)) /* the scheduler's node is alone */
@@ -197,6 +198,7 @@ void roster_free(Roster *roster)
         return;
     g_ptr_array_unref(roster->entries);
     g_free(roster->host);
+    g_free(roster->listens);
     g_free(roster->settings);
     g_free(roster->file);
     g_free(roster->text);

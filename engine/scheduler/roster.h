@@ -22,7 +22,8 @@ typedef struct {
      * CONTROL_MAX_NODES. */
     uint32_t n_servers, n_workers, n_nodes;
     uint32_t servers, workers; /* of the scheduler's own node: server threads and workers */
-    const char *host;          /* where the scheduler listens */
+    const char *host;          /* where the scheduler's own node receives */
+    const char *listens;       /* where the scheduler listens; NULL: at the host */
     uint16_t port;
     const char *settings; /* further entries of the cluster file, such as "timeout_ms = 5000;" */
     uint16_t wire_version;

@@ -1,4 +1,5 @@
 /* Runs without a cluster file: nodes that announce themselves, and what prevents that. */
+#include <arpa/inet.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@ typedef struct {
     const char *role;
     const char *servers, *workers;
     const char *threads, *node, *nodes, *interface, *settings, *secret;
+    const char *data;    /* the node says whether links have this address; NULL: it does not */
     const char *program; /* a program of the build that `rubato ROLE` starts; NULL: play */
     bool stays;          /* in the run until the gate opens */
 } Node;
@@ -52,6 +54,25 @@ static bool add_one(RubatoWorker *worker, void *user_data, GError **error)
            rubato_kv_table_clock(table, error);
 }
 
+/* Whether a connection of this machine has the address at one of its ends. The kernel writes it as
+ * a number in the host's order of bytes. */
+static bool has_connection(const char *address)
+{
+    g_autofree char *connections = NULL;
+    g_autofree char *end = NULL;
+    struct in_addr number;
+
+    if (inet_pton(AF_INET, address, &number) != 1 ||
+        !g_file_get_contents("/proc/self/net/tcp", &connections, NULL, NULL))
+        return false;
+    end = g_strdup_printf(" %08X:", number.s_addr);
+    g_auto(GStrv) lines = g_strsplit(connections, "\n", -1);
+    for (char **line = lines; *line != NULL; line++)
+        if (strstr(*line, end) != NULL && strstr(*line, " 01 ") != NULL) /* it is established */
+            return true;
+    return false;
+}
+
 /* Says what the run has, adds from each worker, and expects the sum. */
 static bool play(RubatoEngine *engine, const Node *node, GError **error)
 {
@@ -77,6 +98,8 @@ static bool play(RubatoEngine *engine, const Node *node, GError **error)
         !rubato_engine_get(engine, "sums", &key, 1, &sum, error))
         return false;
     cluster_say("sum %.0f", (double)sum);
+    if (node->data != NULL && has_connection(node->data))
+        cluster_say("links are in the network of data");
     return true;
 }
 
@@ -334,6 +357,32 @@ END_TEST
 
 /* ---- where ---- */
 
+/* Loopback has many addresses: one of it is no other test's. */
+static char data_address[32];
+
+/* The nodes meet at 127.0.0.1, and send their data over another network. */
+START_TEST(nodes_meet_in_one_network_and_send_data_in_another)
+{
+    ClusterRun *run = run_new();
+    Node nodes[] = { SCHEDULER, SERVER, WORKER };
+    uint32_t processes[G_N_ELEMENTS(nodes)];
+
+    g_snprintf(data_address, sizeof data_address, "127.%d.%d.2", (getpid() >> 8) & 255,
+               getpid() & 255);
+    for (size_t i = 0; i < G_N_ELEMENTS(nodes); i++) {
+        nodes[i].interface = nodes[i].data = data_address;
+        nodes[i].settings = PATIENT "transport = \"tcp\";";
+        processes[i] = start(run, &nodes[i]);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(nodes); i++) {
+        cluster_expect_end(run, processes[i], EXIT_SUCCESS);
+        cluster_expect_text(run, processes[i], "links are in the network of data\n");
+        cluster_expect_text(run, processes[i], "sum 1\n");
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
 START_TEST(without_a_secret_only_this_machine_is_reached)
 {
     /* An address that others can reach, if this machine has one. */
@@ -381,6 +430,7 @@ int main(void)
     tcase_add_test(missing, a_scheduler_that_waits_for_too_long_says_who_is_missing);
     tcase_add_test(missing, the_end_of_a_scheduler_is_told_to_those_who_wait);
     tcase_add_test(missing, a_node_may_end_or_die_and_come_anew_before_the_run_begins);
+    tcase_add_test(where, nodes_meet_in_one_network_and_send_data_in_another);
     tcase_add_test(where, without_a_secret_only_this_machine_is_reached);
     tcase_add_test(where, an_interface_that_there_is_not_is_refused_with_those_that_there_are);
     return run_suite(suite);
