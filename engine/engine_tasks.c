@@ -136,7 +136,7 @@ static RubatoTaskRun *make_run(RubatoEngine *engine, const RubatoTask *task, GEr
               : NULL;
     if (run == NULL)
         release_tables(engine, tables, n);
-    if (run == NULL || task->snapshots == NULL)
+    if (run == NULL || (task->snapshots == NULL && task->stream == NULL))
         return run;
     task_run_set_data(run, task_snapshots_new(engine, task, error));
     if (task_run_data(run) == NULL)
@@ -146,7 +146,8 @@ static RubatoTaskRun *make_run(RubatoEngine *engine, const RubatoTask *task, GEr
 
 static bool perform_run(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
 {
-    if (!task_run_prepare(data, go->id, engine->call.lost, error))
+    if (!task_snapshots_prepare(task_run_data(data), engine, error) ||
+        !task_run_prepare(data, go->id, engine->call.lost, error))
         return false;
     pthread_mutex_lock(&engine->lock);
     g_ptr_array_add(engine->runs, data);
@@ -216,6 +217,8 @@ bool rubato_task_run_wait(RubatoTaskRun *run, GError **error)
     forget_run(engine, run);
     ok = task_run_check(run, error);
     engine_note_end(engine, run, ok);
+    if (ok)
+        task_snapshots_finish(task_run_data(run));
     free_run(engine, run);
     return ok;
 }

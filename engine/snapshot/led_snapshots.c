@@ -91,6 +91,7 @@ static bool begin(RubatoEngine *engine, const ControlSnapshot *step, GError **er
     cut_init(&writing->cut, writing->tables, snapshot_make_spill(engine, writing));
     snapshot_find_base(writing);
     writing->cut.is_led = true;
+    writing->cut.whom = led->text.whom;
     writing->cut.epoch = step->epoch;
     engine->led = led;
     return ok && snapshot_check_spec(writing->spec, error);

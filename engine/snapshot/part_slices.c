@@ -28,7 +28,7 @@ static void find_cover(Server *server, void *data)
     const RubatoShard *const shard = server_find_shard(server, slices->table->id, slices->part);
 
     if (shard != NULL)
-        slices->cover = shard_changes(shard, &slices->n_rows);
+        slices->cover = shard_changes(shard, slices->whom, &slices->n_rows);
 }
 
 typedef struct {
@@ -45,7 +45,8 @@ static void cover_expired(Server *server, void *data)
         server_find_shard(server, expired->slices->table->id, expired->slices->part);
     uint32_t n_looks = EXPIRED_LOOKS;
 
-    expired->goes_on = shard != NULL && shard_cover_expired(shard, &expired->at, &n_looks);
+    expired->goes_on =
+        shard != NULL && shard_cover_expired(shard, expired->slices->whom, &expired->at, &n_looks);
 }
 
 /* A row that expires after this has, in the base or in this snapshot, the values that it had at the
@@ -71,7 +72,8 @@ bool part_slices_init(PartSlices *slices, const Table *table, uint32_t part, Ser
     slices->most = is_ragged(slices) ? RAGGED_KEYS : MAX(1, PART_ROWS_BYTES / bytes);
     slices->keys = g_try_new(RubatoKey, slices->most);
     slices->values = is_ragged(slices) ? NULL : g_try_malloc(slices->most * bytes);
-    if (rows == SLICES_OF_CHANGES)
+    slices->whom = rows == SLICES_OF_STREAM ? CHANGES_FOR_STREAM : CHANGES_FOR_SNAPSHOTS;
+    if (rows != SLICES_OF_ALL)
         find_changes(slices);
     if (slices->cover != NULL)
         slices->places = g_try_new(uint32_t, slices->most);

@@ -17,6 +17,7 @@ typedef struct {
     const Table *table;
     uint32_t part;
     Server *server;
+    ChangesFor whom;
     const KeyCover *cover; /* only rows of these keys are read; NULL: all */
     uint64_t n_rows;       /* of the part at the cut, also those that are not read */
     uint64_t next;         /* the next row's number */
@@ -36,7 +37,8 @@ typedef struct {
 
 typedef enum {
     SLICES_OF_ALL,
-    SLICES_OF_CHANGES, /* if its server knows them; else of all */
+    SLICES_OF_CHANGES, /* since the snapshot before, if its server knows them; else of all */
+    SLICES_OF_STREAM,  /* the same, since the version before */
 } SlicesOf;
 
 /* Begins with a part that is on that server of this node. RUBATO_ERROR_MEMORY. */

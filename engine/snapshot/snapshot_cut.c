@@ -49,7 +49,6 @@
 #include "engine/task/task_run.h"
 #include "io/net/fence.h"
 #include "io/net/stall_clock.h"
-#include "models/shard/changes.h"
 #include "models/shard/image.h"
 
 void cut_init(Cut *cut, const GPtrArray *tables, SpillFile *spill)
@@ -174,8 +173,8 @@ static bool cut_shard(RubatoShard *shard, const Cut *cut, bool gets_image)
     uint64_t n_rows;
 
     if (cut->notes_changes) {
-        shard_cut_changes(shard, cut->base, cut->seed);
-        cover = shard_changes(shard, &n_rows);
+        shard_cut_changes(shard, cut->whom, cut->base, cut->seed);
+        cover = shard_changes(shard, cut->whom, &n_rows);
     }
     if (gets_image)
         return shard_begin_image(shard, cover, cut->spill);

@@ -6,6 +6,7 @@
 
 #include "engine/engine_private.h"
 #include "io/store/spill_file.h"
+#include "models/shard/changes.h"
 
 /* A table of the snapshot. */
 typedef struct {
@@ -20,6 +21,7 @@ typedef struct {
     CutTable *tables;
     bool is_led;        /* by the scheduler, at any time: what can be cut is cut */
     bool notes_changes; /* from the cut on servers note which rows change */
+    ChangesFor whom;    /* then: for whom */
     uint64_t base;      /* then: the seed of the snapshot on which this one may build; 0: none */
     uint32_t epoch;     /* the task that has to go on until the cut; 0: none */
     SpillFile *spill;   /* for copies beyond a bound of memory */

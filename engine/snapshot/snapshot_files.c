@@ -126,7 +126,9 @@ static bool write_part(const SnapshotWriting *writing, guint number, uint32_t pa
     const RubatoSnapshotTable spec = describe(table);
     const PartShape shape = manifest_shape(&spec);
     g_autofree char *folder = snapshot_folder_writing(writing->spec->directory, writing->seed);
-    const SlicesOf rows = writing->cut.notes_changes ? SLICES_OF_CHANGES : SLICES_OF_ALL;
+    const SlicesOf rows = !writing->cut.notes_changes               ? SLICES_OF_ALL
+                          : writing->cut.whom == CHANGES_FOR_STREAM ? SLICES_OF_STREAM
+                                                                    : SLICES_OF_CHANGES;
     g_autofree char *path = NULL;
     g_autoptr(PartWriter) writer = NULL;
     PartSlices slices;
@@ -326,12 +328,12 @@ static bool list_tables(RubatoEngine *engine, const char *const *name, GArray *i
     return ok;
 }
 
-char *snapshot_write_ask(RubatoEngine *engine, const RubatoSnapshotSpec *spec,
+char *snapshot_write_ask(RubatoEngine *engine, const RubatoSnapshotSpec *spec, ChangesFor whom,
                          const char *const *names, GError **error)
 {
     g_autoptr(GArray) ids = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 
     if (!snapshot_check_spec(spec, error) || !list_tables(engine, names, ids, error))
         return NULL;
-    return snapshot_text_write(spec, ids, error);
+    return snapshot_text_write(spec, whom, ids, error);
 }

@@ -40,7 +40,7 @@ bool snapshot_check_table(const Table *table, GError **error);
 
 /* What is asked of the scheduler, as text. names: of tables, ended by NULL; NULL: all of the
  * engine. RUBATO_ERROR_INVALID, _NOT_FOUND. (transfer full) */
-char *snapshot_write_ask(RubatoEngine *engine, const RubatoSnapshotSpec *spec,
+char *snapshot_write_ask(RubatoEngine *engine, const RubatoSnapshotSpec *spec, ChangesFor whom,
                          const char *const *names, GError **error);
 
 /* Sorts the tables, as all nodes do. */

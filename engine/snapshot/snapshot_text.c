@@ -15,15 +15,16 @@ static void write_line(GString *text, const char *key, const char *value)
     g_string_append_c(text, '\n');
 }
 
-char *snapshot_text_write(const RubatoSnapshotSpec *spec, const GArray *tables, GError **error)
+char *snapshot_text_write(const RubatoSnapshotSpec *spec, ChangesFor whom, const GArray *tables,
+                          GError **error)
 {
     g_autoptr(GString) text = g_string_new(NULL);
 
     write_line(text, "directory", spec->directory);
     if (spec->note != NULL)
         write_line(text, "note", spec->note);
-    g_string_append_printf(text, "packing %u\nkeep %u\nfull_every %u\n", (unsigned)spec->packing,
-                           spec->keep, spec->full_every);
+    g_string_append_printf(text, "packing %u\nkeep %u\nfull_every %u\nfor %u\n",
+                           (unsigned)spec->packing, spec->keep, spec->full_every, (unsigned)whom);
     for (guint i = 0; i < tables->len; i++)
         g_string_append_printf(text, "table %u\n", g_array_index(tables, uint32_t, i));
     if (text->len <= CONTROL_MAX_FILE)
@@ -70,6 +71,8 @@ static bool read_line(char *line, SnapshotText *read)
         read->spec.keep = number;
     else if (strcmp(line, "full_every") == 0)
         read->spec.full_every = number;
+    else if (strcmp(line, "for") == 0 && number < CHANGES_FOR_N)
+        read->whom = (ChangesFor)number;
     else if (strcmp(line, "table") == 0)
         g_array_append_val(read->tables, number);
     else

@@ -7,15 +7,19 @@
 
 #include <rubato/snapshot.h>
 
+#include "models/shard/changes.h"
+
 typedef struct {
     RubatoSnapshotSpec spec; /* without `tables`; its texts are the two below */
     char *directory;
     char *note;     /* NULL: none */
     GArray *tables; /* of uint32_t: ids */
+    ChangesFor whom;
 } SnapshotText;
 
 /* tables: of uint32_t. RUBATO_ERROR_INVALID: it is longer than a message may be. (transfer full) */
-char *snapshot_text_write(const RubatoSnapshotSpec *spec, const GArray *tables, GError **error);
+char *snapshot_text_write(const RubatoSnapshotSpec *spec, ChangesFor whom, const GArray *tables,
+                          GError **error);
 
 /* RUBATO_ERROR_FORMAT. */
 bool snapshot_text_read(const char *text, SnapshotText *read, GError **error);

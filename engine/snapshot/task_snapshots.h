@@ -1,5 +1,5 @@
 /* Snapshots that a task takes by itself, at the times of its spec and when somebody asks from
- * outside: a thread on the node of worker 0 asks the scheduler for them, as a worker would.
+ * outside, and the versions that stream out of it.
  *
  * Threads: that of the engine's calls. */
 #ifndef RUBATO_ENGINE_SNAPSHOT_TASK_SNAPSHOTS_H
@@ -9,14 +9,20 @@
 
 typedef struct TaskSnapshots TaskSnapshots;
 
-/* Checks what the task says. NULL with an error, or if the task takes none. RUBATO_ERROR_INVALID,
- * _NOT_FOUND. (transfer full) */
+/* Checks what the task says. RUBATO_ERROR_INVALID, _NOT_FOUND, _IO. (transfer full) */
 TaskSnapshots *task_snapshots_new(RubatoEngine *engine, const RubatoTask *task, GError **error);
+
+/* The task begins on all nodes. RUBATO_ERROR_IO: another run streams into the same directory. NULL
+ * is allowed, here and below. */
+bool task_snapshots_prepare(TaskSnapshots *snapshots, const RubatoEngine *engine, GError **error);
 
 /* The run's workers start. */
 void task_snapshots_start(TaskSnapshots *snapshots, const RubatoTaskRun *run);
 
-/* The task has ended here, or has not begun. The run is still there. NULL is allowed. */
+/* The task has ended well: the last version of its stream. */
+void task_snapshots_finish(TaskSnapshots *snapshots);
+
+/* The task has ended here, or has not begun. The run is still there. */
 void task_snapshots_free(TaskSnapshots *snapshots);
 
 #endif

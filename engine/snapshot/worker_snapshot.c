@@ -28,7 +28,7 @@ static char *write_spec(RubatoWorker *worker, const RubatoSnapshotSpec *spec, ui
 {
     if (!worker_check_owner(worker, error) || !snapshot_folder_draw_seed(seed, error))
         return NULL;
-    return snapshot_write_ask(engine_of(worker), spec, spec->tables, error);
+    return snapshot_write_ask(engine_of(worker), spec, CHANGES_FOR_SNAPSHOTS, spec->tables, error);
 }
 
 /* ---- blocking, or with a ticket ---- */

@@ -17,6 +17,7 @@
 #include <rubato/service.h>
 #include <rubato/snapshot.h>
 #include <rubato/sparse_kv_client_table.h>
+#include <rubato/stream.h>
 #include <rubato/table.h>
 #include <rubato/table_files.h>
 #include <rubato/task.h>

@@ -30,6 +30,7 @@ typedef struct {
 } RubatoAllocation;
 
 typedef struct RubatoTaskSnapshots RubatoTaskSnapshots; /* <rubato/snapshot.h> */
+typedef struct RubatoTaskStream RubatoTaskStream;       /* <rubato/stream.h> */
 
 /* Workers of a task, by rank. */
 typedef struct {
@@ -52,6 +53,7 @@ typedef struct {
     size_t n_allocation;
 
     const RubatoTaskSnapshots *snapshots; /* that the task takes by itself; NULL: none */
+    const RubatoTaskStream *stream;       /* what streams out of it; NULL: nothing */
     RubatoOnLoss on_loss;
 
     /* Sets of workers that are there from the beginning, with the ids 1 to n_sets (collectives.h).

@@ -18,11 +18,16 @@ typedef struct {
     KeyCover keys;
 } ChangesSince;
 
-struct ShardChanges {
+/* What is noted for one of those that ask. */
+typedef struct {
     ChangesSince before; /* up to the last cut */
     ChangesSince now;    /* since then */
     uint64_t n_rows;     /* at the last cut */
-    uint64_t hash_seed;  /* of the sets, if there is no range */
+} ChangesNoted;
+
+struct ShardChanges {
+    ChangesNoted noted[CHANGES_FOR_N];
+    uint64_t hash_seed; /* of the sets, if there is no range */
 };
 
 static void clear_since(ChangesSince *since)
@@ -37,20 +42,30 @@ static void note_evicted(void *shard, RubatoKey key)
     shard_note(shard, &(RubatoKeys){ .first = key, .n = 1 });
 }
 
-void shard_forget_changes(RubatoShard *shard)
+static void forget(RubatoShard *shard, ChangesFor whom)
 {
-    if (shard->changes == NULL)
+    bool is_noted = false;
+
+    clear_since(&shard->changes->noted[whom].before);
+    clear_since(&shard->changes->noted[whom].now);
+    for (size_t i = 0; i < CHANGES_FOR_N; i++)
+        is_noted |= shard->changes->noted[i].now.snapshot != 0;
+    if (is_noted)
         return;
     if (shard->bounded != NULL)
         shard->bounded->set_evicted(shard->storage, NULL, NULL);
-    clear_since(&shard->changes->before);
-    clear_since(&shard->changes->now);
     g_clear_pointer(&shard->changes, g_free);
     shard_set_watched(shard);
 }
 
+void shard_forget_changes(RubatoShard *shard)
+{
+    for (size_t i = 0; i < CHANGES_FOR_N && shard->changes != NULL; i++)
+        forget(shard, (ChangesFor)i);
+}
+
 /* Makes `before` the set of the keys that changed since the base, or an empty one. */
-static void settle(ShardChanges *changes, uint64_t base)
+static void settle(ChangesNoted *changes, uint64_t base)
 {
     ChangesSince *const before = &changes->before, *const now = &changes->now;
 
@@ -66,40 +81,42 @@ static void settle(ShardChanges *changes, uint64_t base)
 }
 
 /* About as many bits as before stay as many, so that the two sets can be merged. */
-static uint64_t choose_bits(const RubatoShard *shard, uint64_t n_before)
+static uint64_t choose_bits(const RubatoShard *shard, const ChangesNoted *noted)
 {
-    const uint64_t n_bits = MAX(LEAST_BITS, ROW_BITS * shard->changes->n_rows);
+    const uint64_t n_bits = MAX(LEAST_BITS, ROW_BITS * noted->n_rows);
+    const uint64_t n_before = noted->before.keys.n_bits;
 
     if (shard->is_dense)
         return shard->n_keys;
     return n_before >= n_bits / 2 && n_before <= 2 * n_bits ? n_before : n_bits;
 }
 
-static bool begin_since(const RubatoShard *shard, ChangesSince *since, uint64_t snapshot)
+static bool begin_since(const RubatoShard *shard, ChangesNoted *noted, uint64_t snapshot)
 {
     ShardChanges *const changes = shard->changes;
 
     /* Another seed than that of the storage, which nobody may know. */
     if (changes->hash_seed == 0)
         changes->hash_seed = rubato_mix64(snapshot);
-    if (!key_cover_init(&since->keys, shard->is_dense,
+    if (!key_cover_init(&noted->now.keys, shard->is_dense,
                         shard->is_dense ? shard->first_key : changes->hash_seed,
-                        choose_bits(shard, changes->before.keys.n_bits)))
+                        choose_bits(shard, noted)))
         return false;
-    since->snapshot = snapshot;
+    noted->now.snapshot = snapshot;
     return true;
 }
 
-void shard_cut_changes(RubatoShard *shard, uint64_t base, uint64_t snapshot)
+void shard_cut_changes(RubatoShard *shard, ChangesFor whom, uint64_t base, uint64_t snapshot)
 {
-    ShardChanges *changes = shard->changes;
+    ChangesNoted *noted;
 
-    if (changes == NULL)
-        changes = shard->changes = g_new0(ShardChanges, 1);
-    settle(changes, base);
-    changes->n_rows = shard->is_dense ? shard->n_keys : shard_n_rows(shard);
-    if (!begin_since(shard, &changes->now, snapshot)) {
-        shard_forget_changes(shard);
+    if (shard->changes == NULL)
+        shard->changes = g_new0(ShardChanges, 1);
+    noted = &shard->changes->noted[whom];
+    settle(noted, base);
+    noted->n_rows = shard->is_dense ? shard->n_keys : shard_n_rows(shard);
+    if (!begin_since(shard, noted, snapshot)) {
+        forget(shard, whom);
         return;
     }
     if (shard->bounded != NULL)
@@ -107,40 +124,49 @@ void shard_cut_changes(RubatoShard *shard, uint64_t base, uint64_t snapshot)
     shard_set_watched(shard);
 }
 
-const KeyCover *shard_changes(const RubatoShard *shard, uint64_t *n_rows)
+const KeyCover *shard_changes(const RubatoShard *shard, ChangesFor whom, uint64_t *n_rows)
 {
-    const ShardChanges *const changes = shard->changes;
+    const ChangesNoted *const noted = shard->changes != NULL ? &shard->changes->noted[whom] : NULL;
 
-    if (changes == NULL || changes->before.snapshot == 0)
+    if (noted == NULL || noted->before.snapshot == 0)
         return NULL;
-    *n_rows = changes->n_rows;
-    return &changes->before.keys;
+    *n_rows = noted->n_rows;
+    return &noted->before.keys;
 }
+
+typedef struct {
+    RubatoShard *shard;
+    KeyCover *keys;
+} Expired;
 
 static bool cover_expired(void *user, RubatoKey key, const void *row)
 {
-    const RubatoShard *const shard = user;
+    const Expired *const expired = user;
     void *found = (void *)(uintptr_t)row;
 
-    shard_hide_expired(shard, &key, 1, &found);
+    shard_hide_expired(expired->shard, &key, 1, &found);
     if (found == NULL)
-        key_cover_add_keys(&shard->changes->before.keys, &(RubatoKeys){ .first = key, .n = 1 });
+        key_cover_add_keys(expired->keys, &(RubatoKeys){ .first = key, .n = 1 });
     return false;
 }
 
-bool shard_cover_expired(RubatoShard *shard, StorageCursor *at, uint32_t *n_looks)
+bool shard_cover_expired(RubatoShard *shard, ChangesFor whom, StorageCursor *at, uint32_t *n_looks)
 {
     uint64_t n_removed = 0;
 
     if (shard->expiry == NULL)
         return false;
-    return shard->bounded->sweep(shard->storage, at, n_looks, cover_expired, shard, &n_removed);
+
+    Expired expired = { shard, &shard->changes->noted[whom].before.keys };
+
+    return shard->bounded->sweep(shard->storage, at, n_looks, cover_expired, &expired, &n_removed);
 }
 
 void shard_note(RubatoShard *shard, const RubatoKeys *keys)
 {
-    if (shard->changes != NULL)
-        key_cover_add_keys(&shard->changes->now.keys, keys);
+    for (size_t i = 0; i < CHANGES_FOR_N && shard->changes != NULL; i++)
+        if (shard->changes->noted[i].now.snapshot != 0)
+            key_cover_add_keys(&shard->changes->noted[i].now.keys, keys);
 }
 
 void shard_set_watched(RubatoShard *shard)

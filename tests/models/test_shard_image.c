@@ -168,17 +168,17 @@ static const KeyCover *cut_changes(Scene *scene)
     gpointer key, row;
     uint64_t n_rows = 0;
 
-    shard_cut_changes(scene->shard, 0, 1);
-    ck_assert_ptr_null(shard_changes(scene->shard, &n_rows));
+    shard_cut_changes(scene->shard, CHANGES_FOR_SNAPSHOTS, 0, 1);
+    ck_assert_ptr_null(shard_changes(scene->shard, CHANGES_FOR_SNAPSHOTS, &n_rows));
     expect_all(scene);
     before = g_hash_table_ref(scene->expected);
     change_often(scene, draw(scene, 8));
     if (draw(scene, 2) == 0) {
-        shard_cut_changes(scene->shard, 1, 2);
+        shard_cut_changes(scene->shard, CHANGES_FOR_SNAPSHOTS, 1, 2);
         change_often(scene, draw(scene, 8));
     }
-    shard_cut_changes(scene->shard, 1, 3);
-    cover = shard_changes(scene->shard, &n_rows);
+    shard_cut_changes(scene->shard, CHANGES_FOR_SNAPSHOTS, 1, 3);
+    cover = shard_changes(scene->shard, CHANGES_FOR_SNAPSHOTS, &n_rows);
     g_hash_table_unref(scene->expected);
     scene->expected = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
     expect_all(scene);
@@ -364,7 +364,7 @@ START_TEST(gets_note_only_the_rows_that_they_create)
     for (size_t i = 0; i < N_ALL; i++)
         keys[i] = rubato_mix64(i + 1);
     shard_get(shard, &(RubatoKeys){ .keys = keys, .n = N_OLD }, values);
-    shard_cut_changes(shard, 0, 1);
+    shard_cut_changes(shard, CHANGES_FOR_SNAPSHOTS, 0, 1);
     if (shard_image_fault(&creating[_i]) == NULL) {
         ck_assert(shard_begin_image(shard, /* cover= */ NULL, /* spill= */ NULL));
         shard_get(shard, &(RubatoKeys){ .keys = keys, .n = N_OLD }, values);
@@ -373,12 +373,12 @@ START_TEST(gets_note_only_the_rows_that_they_create)
     }
     shard_get(shard, &(RubatoKeys){ .keys = keys, .n = N_ALL }, values);
     ck_assert_uint_eq(shard_n_rows(shard), N_ALL);
-    shard_cut_changes(shard, 1, 2);
+    shard_cut_changes(shard, CHANGES_FOR_SNAPSHOTS, 1, 2);
     for (size_t i = 0; i < N_OLD; i++)
-        n_noted += key_cover_has(shard_changes(shard, &n_rows), keys[i]);
+        n_noted += key_cover_has(shard_changes(shard, CHANGES_FOR_SNAPSHOTS, &n_rows), keys[i]);
     ck_assert_uint_le(n_noted, N_SHARED);
     for (size_t i = N_OLD; i < N_ALL; i++)
-        ck_assert(key_cover_has(shard_changes(shard, &n_rows), keys[i]));
+        ck_assert(key_cover_has(shard_changes(shard, CHANGES_FOR_SNAPSHOTS, &n_rows), keys[i]));
     shard_free(shard);
 }
 END_TEST
@@ -398,12 +398,12 @@ START_TEST(adds_to_rows_that_a_get_found_are_noted)
     for (size_t i = 0; i < N; i++)
         list[i] = rubato_mix64(i + 1);
     shard_add(shard, &keys, values);
-    shard_cut_changes(shard, 0, 1);
+    shard_cut_changes(shard, CHANGES_FOR_SNAPSHOTS, 0, 1);
     shard_get(shard, &keys, values);
     shard_add(shard, &keys, values);
-    shard_cut_changes(shard, 1, 2);
+    shard_cut_changes(shard, CHANGES_FOR_SNAPSHOTS, 1, 2);
     for (size_t i = 0; i < N; i++)
-        ck_assert(key_cover_has(shard_changes(shard, &n_rows), list[i]));
+        ck_assert(key_cover_has(shard_changes(shard, CHANGES_FOR_SNAPSHOTS, &n_rows), list[i]));
     shard_free(shard);
 }
 END_TEST

@@ -1,0 +1,24 @@
+/* The directory of a stream: which one a URI names, and who writes to it.
+ *
+ * Its versions are snapshots (io/store/snapshot_folder.h). DIR/.writer is a file that the run which
+ * streams holds locked; it says which process that is. The kernel drops the lock when that process
+ * ends, however it ends.
+ *
+ * Threads: any; a lock belongs to one at a time. */
+#ifndef RUBATO_IO_STREAM_STREAM_FOLDER_H
+#define RUBATO_IO_STREAM_STREAM_FOLDER_H
+
+#include <glib.h>
+#include <stdbool.h>
+
+/* The directory of "file:DIR". RUBATO_ERROR_INVALID. (transfer full) */
+char *stream_folder_find(const char *uri, GError **error);
+
+typedef struct StreamLock StreamLock;
+
+/* Makes the directory, if it is not there, and takes its lock. RUBATO_ERROR_IO: who holds it, or
+ * what the system refuses. (transfer full) */
+StreamLock *stream_lock_take(const char *directory, GError **error);
+void stream_lock_release(StreamLock *lock); /* NULL is allowed */
+
+#endif
