@@ -94,6 +94,19 @@ else()
     set(RUBATO_UCX_WITHOUT net/transport/ucx)
 endif()
 
+# Carries messages of collectives over the network of a site's MPI. The headers alone: the library is
+# loaded by the nodes that use it. They are Open MPI's, because each MPI has a binary interface of its
+# own.
+pkg_check_modules(OPEN_MPI QUIET ompi-c>=4)
+add_library(rubato_mpi INTERFACE)
+if(OPEN_MPI_FOUND)
+    target_compile_definitions(rubato_mpi INTERFACE RUBATO_HAS_MPI)
+    target_include_directories(rubato_mpi SYSTEM INTERFACE ${OPEN_MPI_INCLUDE_DIRS})
+else()
+    message(STATUS "No Open MPI: there is no backend \"mpi\" of collectives")
+    set(RUBATO_MPI_WITHOUT collectives/backend/mpi)
+endif()
+
 # Answers the probes of Kubernetes, and, as JSON, `rubato status`.
 pkg_check_modules(MICROHTTPD QUIET IMPORTED_TARGET libmicrohttpd>=0.9.71)
 add_library(rubato_microhttpd INTERFACE)

@@ -317,6 +317,27 @@ static bool describe(RubatoEngine *engine, GError **error)
                                                : describe_single(engine, error);
 }
 
+/* How long the backend of collectives waits at the end for nodes that end a little later. */
+enum { COLLECTIVES_CLOSE_MS = 5000 };
+
+/* What can be known before nodes meet is said before they wait for each other. */
+static bool check_collectives(const RubatoEngine *engine, GError **error)
+{
+    const TensorBackendOps *const backend =
+        tensor_backend_find(engine->cluster->collectives, error);
+
+    return backend != NULL &&
+           (engine->n_nodes == 1 || backend->check == NULL || backend->check(error));
+}
+
+/* A single node has no messages for another one. */
+static bool open_collectives(RubatoEngine *engine, GError **error)
+{
+    return tensor_router_open(
+        engine->tensors, engine->n_nodes == 1 ? TENSOR_BACKEND_OWN : engine->cluster->collectives,
+        error);
+}
+
 static bool start(RubatoEngine *engine, GError **error)
 {
     if (!take_faults_of_environment(engine, error) || !engine_begin_health(engine, error) ||
@@ -347,7 +368,10 @@ static bool start(RubatoEngine *engine, GError **error)
     pthread_mutex_lock(&engine->lock);
     engine->announces = false; /* from here on a signal breaks what there is */
     pthread_mutex_unlock(&engine->lock);
-    return start_threads(engine, error) && (engine->cluster == NULL || rendezvous(engine, error));
+    return start_threads(engine, error) &&
+           (engine->cluster == NULL ||
+            (check_collectives(engine, error) && rendezvous(engine, error) &&
+             open_collectives(engine, error)));
 }
 
 /* A field that has no effect is refused, because its user expects one. */
@@ -564,6 +588,8 @@ void rubato_engine_free(RubatoEngine *engine)
     signal_watch_free(engine->signals);
     engine_end_health(engine);
     services_free(engine->services);
+    if (engine->tensors != NULL)
+        tensor_router_close(engine->tensors, engine->broken ? 0 : COLLECTIVES_CLOSE_MS);
     tensor_router_free(engine->tensors);
     for (uint32_t i = 0; i < engine->n_servers; i++)
         server_clear(&engine->servers[i]);

@@ -15,6 +15,7 @@
 #include "engine/cluster/cluster_check.h"
 #include "engine/cluster/cluster_setting.h"
 #include "engine/cluster/config_text.h"
+#include "engine/collectives/backend/tensor_backend.h"
 #include "engine/placement/placement.h"
 
 #define DEFAULT_NAME "cluster"
@@ -32,25 +33,12 @@ static const char *const KNOWN_TRANSPORTS[] = {
 };
 
 static const char *const ROOT_KEYS[] = { "cluster", NULL };
-static const char *const CLUSTER_KEYS[] = { "name",
-                                            "scheduler",
-                                            "nodes",
-                                            "heartbeat_ms",
-                                            "timeout_ms",
-                                            "stall_ms",
-                                            "rendezvous_ms",
-                                            "transport",
-                                            "secret_file",
-                                            "encrypt",
-                                            "authenticate",
-                                            "insecure",
-                                            "service_mib",
-                                            "placement",
-                                            "limits",
-                                            "plugins",
-                                            "bind_cores",
-                                            "numa",
-                                            NULL };
+static const char *const CLUSTER_KEYS[] = {
+    "name",     "scheduler",     "nodes",      "heartbeat_ms", "timeout_ms",
+    "stall_ms", "rendezvous_ms", "transport",  "collectives",  "secret_file",
+    "encrypt",  "authenticate",  "insecure",   "service_mib",  "placement",
+    "limits",   "plugins",       "bind_cores", "numa",         NULL
+};
 static const char *const SCHEDULER_KEYS[] = { "host", "port", "node", NULL };
 static const char *const NODE_KEYS[] = {
     "id", "host", "port", "servers", "workers", "limits", NULL
@@ -258,6 +246,37 @@ static bool refuse_placement(const ClusterFaults *faults, unsigned line, const c
                           known->str);
 }
 
+/* How messages of collectives cross between nodes. */
+static bool read_collectives(const ClusterFaults *faults, const config_setting_t *group,
+                             Cluster *cluster)
+{
+    const char *name = TENSOR_BACKEND_OWN;
+    g_autoptr(GString) known = g_string_new(NULL);
+    bool is_known = false;
+
+    if (!setting_read_text(faults, group, "the cluster", "collectives", /* required= */ false,
+                           "collectives = \"mpi\";", &name))
+        return false;
+    for (size_t i = 0; tensor_backend_name(i) != NULL; i++) {
+        is_known |= strcmp(tensor_backend_name(i), name) == 0;
+        g_string_append_printf(known, "%s%s", i == 0 ? "" : ", ", tensor_backend_name(i));
+    }
+    const config_setting_t *const at = config_setting_get_member(group, "collectives");
+    if (!is_known) {
+        g_autofree char *shown = g_strescape(name, NULL);
+        return cluster_refuse(faults, setting_line(at),
+                              "unknown backend of collectives \"%.40s\"; known: %s", shown,
+                              known->str);
+    }
+    if (strcmp(name, TENSOR_BACKEND_OWN) != 0 && (cluster->encrypt || cluster->authenticate))
+        return cluster_refuse(faults, setting_line(at),
+                              "collectives = \"%s\" neither encrypts nor authenticates what it "
+                              "sends; leave %s out, or 'collectives'",
+                              name, cluster->encrypt ? "encrypt" : "authenticate");
+    cluster->collectives = g_strdup(name);
+    return true;
+}
+
 static bool read_names(const ClusterFaults *faults, const config_setting_t *group, Cluster *cluster)
 {
     const char *name = DEFAULT_NAME;
@@ -358,7 +377,7 @@ static bool read_cluster(const ClusterFaults *faults, const config_setting_t *ro
                                setting_line(config_setting_get_member(group, "nodes"))) &&
            read_times(faults, group, cluster) && read_bounds(faults, group, cluster) &&
            read_binding(faults, group, cluster) && read_plugins(faults, group, cluster) &&
-           read_security(faults, group, cluster);
+           read_security(faults, group, cluster) && read_collectives(faults, group, cluster);
 }
 
 Cluster *cluster_parse(const char *text, size_t length, const char *path, GError **error)
@@ -392,6 +411,7 @@ void cluster_free(Cluster *cluster)
     g_free(cluster->name);
     g_free(cluster->scheduler_host);
     g_free(cluster->transport);
+    g_free(cluster->collectives);
     g_free(cluster->placement);
     g_strfreev(cluster->plugins);
     g_free(cluster->secret_file);

@@ -63,6 +63,7 @@ typedef struct {
     bool numa;            /* and rows are in the NUMA nodes of their servers */
     char **plugins;       /* paths, ended by NULL; or NULL */
     char *transport;      /* one of the known names, or CLUSTER_AUTO_TRANSPORT */
+    char *collectives;    /* the name of a backend */
     char *secret_file;    /* the file in which nodes find the run's secret; NULL: none is named */
     bool encrypt;         /* all that is sent between nodes */
     unsigned encrypt_line;

@@ -11,6 +11,7 @@
  *   tensor_fusion.c         what travels together
  *   tensor_residuals.c      what was cut off from compressed values
  *   tensor_timeline.c       what goes into the timeline of the node
+ *   backend/                how messages cross between nodes: by our own network, by MPI
  *   flow/                   the data of one operation between nodes
  *   work/                   the work of one operation within a node: chunks, loops over values
  *   negotiation/            pure state machines and their texts:
@@ -51,6 +52,10 @@ typedef struct {
 
     /* Waits for the call's end, for that time at most, and may receive meanwhile. */
     void (*wait)(void *user, Call *call, int timeout_ms);
+
+    /* From now on messages of other nodes are to be expected, or no more: some operation runs, or
+     * none. The exchange's lock is held. Does not block. NULL: nobody has to know. */
+    void (*expect)(void *user, bool expects);
 } TensorLinks;
 
 /* Where the exchange is. What it points to must outlive the exchange. */
@@ -71,6 +76,10 @@ TensorExchange *tensor_exchange_new(const TensorPlace *place);
 
 /* Before workers begin, if some are on other nodes. */
 void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, void *user);
+
+/* Nothing comes any more, and no operation runs: what came for operations that never began is
+ * dropped. The links are not used behind that. */
+void tensor_exchange_unlink(TensorExchange *exchange);
 
 /* No worker uses it any more, and nothing comes. NULL is allowed. */
 void tensor_exchange_free(TensorExchange *exchange);

@@ -172,6 +172,9 @@ typedef struct {
  * with a flow, which has begun. */
 Operation *operation_begin(TensorExchange *exchange, const Decided *decided, Operation **ending);
 
+/* An operation with a flow, which has begun, is found by its number from now on, until its end. */
+void operation_enlist(TensorExchange *exchange, Operation *operation);
+
 /* ---- tensor_residuals.c: the lock is held ---- */
 
 /* The operation gets residuals for its names. False: there is no memory. */

@@ -375,7 +375,7 @@ static void launch(TensorExchange *exchange, const Decided *decided)
     uint32_t node = 0;
 
     if (operation != NULL)
-        g_hash_table_insert(exchange->running, &operation->number, operation);
+        operation_enlist(exchange, operation);
     const char *const wrong = take_early(exchange, decided->number, operation, &node);
     if (wrong != NULL)
         fail_by_nonsense(exchange, operation, node, wrong);
@@ -582,14 +582,21 @@ const char *tensor_exchange_receive(TensorExchange *exchange, uint32_t node,
     return wrong;
 }
 
-void negotiation_clear(TensorExchange *exchange)
+void tensor_exchange_unlink(TensorExchange *exchange)
 {
     EarlyMessage *early;
 
+    pthread_mutex_lock(&exchange->lock);
     while ((early = g_queue_pop_head(&exchange->early)) != NULL) {
         exchange->links->carrier.drop(exchange->user, early->owner);
         g_free(early);
     }
+    pthread_mutex_unlock(&exchange->lock);
+}
+
+void negotiation_clear(TensorExchange *exchange)
+{
+    tensor_exchange_unlink(exchange);
     g_free(exchange->has_left);
     g_string_free(exchange->wishes, TRUE);
     g_hash_table_unref(exchange->running);

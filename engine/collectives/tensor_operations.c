@@ -232,6 +232,26 @@ Operation *operation_begin(TensorExchange *exchange, const Decided *decided, Ope
     return NULL;
 }
 
+static void expect(const TensorExchange *exchange, bool expects)
+{
+    if (exchange->links->expect != NULL)
+        exchange->links->expect(exchange->user, expects);
+}
+
+void operation_enlist(TensorExchange *exchange, Operation *operation)
+{
+    g_hash_table_insert(exchange->running, &operation->number, operation);
+    if (g_hash_table_size(exchange->running) == 1)
+        expect(exchange, true);
+}
+
+static void delist(TensorExchange *exchange, const Operation *operation)
+{
+    g_hash_table_remove(exchange->running, &operation->number);
+    if (g_hash_table_size(exchange->running) == 0)
+        expect(exchange, false);
+}
+
 /* ---- the work ---- */
 
 /* Ends the operation if nothing of it is left and no thread is at it. Releases the lock meanwhile.
@@ -248,7 +268,7 @@ static bool end_if_done(TensorExchange *exchange, Operation *operation)
     if (operation->flow != NULL) {
         const GError *const error = tensor_flow_error(operation->flow);
 
-        g_hash_table_remove(exchange->running, &operation->number);
+        delist(exchange, operation);
         if (error != NULL)
             operation->error = g_error_copy(error);
         else
@@ -379,7 +399,7 @@ void operation_fail(TensorExchange *exchange, Operation *operation, const GError
     unready(exchange, operation);
     if (operation->n_running > 0)
         return; /* the thread that is at it ends it */
-    g_hash_table_remove(exchange->running, &operation->number);
+    delist(exchange, operation);
     operation->error = g_error_copy(tensor_flow_error(operation->flow));
     operation->next = *ending;
     *ending = operation;

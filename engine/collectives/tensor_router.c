@@ -5,11 +5,6 @@
 
 #include "io/net/monotonic.h"
 
-enum {
-    LOOK_MS = 200,    /* between two looks whether a wait for room is over */
-    FULL_WINDOWS = 4, /* on their way to a node: others than waiting threads send no more */
-};
-
 /* An exchange and its task. */
 typedef struct {
     TensorRouter *router;
@@ -21,6 +16,7 @@ typedef struct {
 struct TensorRouter {
     /* immutable */
     PostOffice *office;
+    TensorBackend *backend; /* NULL until nodes have met; there are no tasks before */
     void (*tell_scheduler)(void *user, const Control *control);
     void *user;
 
@@ -32,50 +28,44 @@ struct TensorRouter {
 
 /* ---- the exchange's links ---- */
 
+static TensorBackend *backend_of(void *user)
+{
+    return ((const Port *)user)->router->backend;
+}
+
 static void *new_message(void *user, const TensorMessage *message, void **bytes)
 {
-    const Port *const port = user;
-    Frame *const frame = network_new_frame(
-        port->router->office->network,
-        &(WireHeader){ .kind = MESSAGE_TENSOR,
-                       .epoch = port->epoch,
-                       .value_bytes = TENSOR_MESSAGE_HEADER_BYTES + message->n_bytes });
+    TensorBackend *const backend = backend_of(user);
 
-    if (frame == NULL)
-        return NULL;
-    uint8_t *const values = frame_values(frame);
-    tensor_message_write(message, values);
-    *bytes = values + TENSOR_MESSAGE_HEADER_BYTES;
-    return frame;
+    return backend->ways->new_message(backend, ((const Port *)user)->epoch, message, bytes);
 }
 
 static void send_message(void *user, uint32_t node, void *message)
 {
-    network_send(((const Port *)user)->router->office->network, node, message);
+    TensorBackend *const backend = backend_of(user);
+
+    backend->ways->send(backend, node, message);
 }
 
 static void forget(void *user, void *message)
 {
-    (void)user;
-    frame_free(message);
+    TensorBackend *const backend = backend_of(user);
+
+    backend->ways->forget(backend, message);
 }
 
 static void *keep(void *user, void *message, const void **bytes)
 {
-    Incoming *const kept = incoming_detach(message);
+    TensorBackend *const backend = backend_of(user);
 
-    (void)user;
-    *bytes = (const uint8_t *)kept->values + TENSOR_MESSAGE_HEADER_BYTES;
-    if (incoming_park(kept, 0))
-        return kept;
-    incoming_free(kept);
-    return NULL;
+    return backend->ways->keep(backend, message, bytes);
 }
 
 static void drop(void *user, void *message)
 {
-    (void)user;
-    incoming_free(message);
+    TensorBackend *const backend = backend_of(user);
+
+    backend->ways->drop(backend, message);
 }
 
 static void tell(void *user, const char *wishes)
@@ -89,18 +79,27 @@ static void tell(void *user, const char *wishes)
 
 static bool is_full(void *user, uint32_t node)
 {
-    return network_is_full(((const Port *)user)->router->office->network, node, FULL_WINDOWS);
+    TensorBackend *const backend = backend_of(user);
+
+    return backend->ways->is_full(backend, node);
 }
 
 static void wait_room(void *user, uint32_t node, bool (*is_over)(void *data), void *data)
 {
-    Network *const network = ((const Port *)user)->router->office->network;
+    TensorBackend *const backend = backend_of(user);
 
-    while (!is_over(data) && !network_is_stopping(network) &&
-           !network_wait_room(network, node, is_over, data, LOOK_MS))
-        continue;
+    backend->ways->wait_room(backend, node, is_over, data);
 }
 
+static void expect(void *user, bool expects)
+{
+    TensorBackend *const backend = backend_of(user);
+
+    if (backend->ways->expect != NULL)
+        backend->ways->expect(backend, expects);
+}
+
+/* Decisions come by the network, whatever the backend: so a worker helps to receive there. */
 static void wait_call(void *user, Call *call, int timeout_ms)
 {
     network_help(((const Port *)user)->router->office->network, call, timeout_ms);
@@ -116,6 +115,7 @@ static const TensorLinks links = {
     .is_full = is_full,
     .wait_room = wait_room,
     .wait = wait_call,
+    .expect = expect,
 };
 
 /* ---- life ---- */
@@ -135,10 +135,40 @@ TensorRouter *tensor_router_new(PostOffice *office,
     return router;
 }
 
+static const char *receive(void *user, uint32_t node, uint32_t epoch, const TensorMessage *message,
+                           void *owner);
+
+static void broke(void *user, const char *text)
+{
+    const TensorRouter *const router = user;
+
+    router->tell_scheduler(router->user, &(Control){ .kind = CONTROL_STOP, .stop = { text } });
+}
+
+bool tensor_router_open(TensorRouter *router, const char *name, GError **error)
+{
+    const TensorBackendOps *const ops = tensor_backend_find(name, error);
+
+    if (ops != NULL)
+        router->backend = ops->open(
+            &(TensorBackendPlace){
+                .office = router->office, .receive = receive, .broke = broke, .user = router },
+            error);
+    return router->backend != NULL;
+}
+
+void tensor_router_close(TensorRouter *router, unsigned patience_ms)
+{
+    if (router->backend != NULL)
+        router->backend->ops->close(router->backend, patience_ms);
+    router->backend = NULL;
+}
+
 void tensor_router_free(TensorRouter *router)
 {
     if (router == NULL)
         return;
+    tensor_router_close(router, 0);
     g_hash_table_unref(router->ports);
     pthread_cond_destroy(&router->unused);
     pthread_mutex_destroy(&router->lock);
@@ -166,6 +196,8 @@ void tensor_router_remove(TensorRouter *router, uint32_t epoch)
             pthread_cond_wait(&router->unused, &router->lock);
     }
     pthread_mutex_unlock(&router->lock);
+    if (port != NULL)
+        tensor_exchange_unlink(port->exchange);
     g_free(port);
 }
 
@@ -192,6 +224,23 @@ static void leave(Port *port)
     pthread_mutex_unlock(&router->lock);
 }
 
+/* From the backend. A port has been added since it was opened, so its users see it. */
+static const char *receive(void *user, uint32_t node, uint32_t epoch, const TensorMessage *message,
+                           void *owner)
+{
+    Port *const port = enter(user, epoch);
+
+    if (port == NULL) { /* late: the task has ended here */
+        TensorBackend *const backend = ((const TensorRouter *)user)->backend;
+
+        backend->ways->drop(backend, owner);
+        return NULL;
+    }
+    const char *const wrong = tensor_exchange_receive(port->exchange, node, message, owner);
+    leave(port);
+    return wrong;
+}
+
 const char *tensor_router_receive(TensorRouter *router, Incoming *incoming)
 {
     TensorMessage message;
@@ -202,7 +251,10 @@ const char *tensor_router_receive(TensorRouter *router, Incoming *incoming)
         incoming_free(incoming);
         return wrong;
     }
-    wrong = tensor_exchange_receive(port->exchange, incoming->node, &message, incoming);
+    if (router->backend->ops != &tensor_backend_own)
+        wrong = "a piece of a tensor, which does not go by the network in this run";
+    else
+        wrong = tensor_exchange_receive(port->exchange, incoming->node, &message, incoming);
     if (wrong != NULL)
         incoming_free(incoming);
     leave(port);

@@ -5,6 +5,7 @@
 #ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_ROUTER_H
 #define RUBATO_ENGINE_COLLECTIVES_TENSOR_ROUTER_H
 
+#include "engine/collectives/backend/tensor_backend.h"
 #include "engine/collectives/tensor_exchange.h"
 #include "engine/control/control.h"
 #include "io/net/post_office/post_office.h"
@@ -16,10 +17,17 @@ TensorRouter *tensor_router_new(PostOffice *office,
                                 void (*tell_scheduler)(void *user, const Control *control),
                                 void *user);
 
+/* Opens the backend of that name (tensor_backend.h). The nodes have met, and all of them do it,
+ * before the first task. RUBATO_ERROR_CONFIG, _NETWORK. */
+bool tensor_router_open(TensorRouter *router, const char *name, GError **error);
+
+/* Closes it, if it is open. No exchange is left. patience_ms: how long it may wait for others. */
+void tensor_router_close(TensorRouter *router, unsigned patience_ms);
+
 /* No exchange is left. NULL is allowed. */
 void tensor_router_free(TensorRouter *router);
 
-/* What comes for the task goes to the exchange, and what the exchange sends goes by the network;
+/* What comes for the task goes to the exchange, and what the exchange sends goes by the backend;
  * until the other call, which waits for threads that are just bringing it something. */
 void tensor_router_add(TensorRouter *router, uint32_t epoch, TensorExchange *exchange);
 void tensor_router_remove(TensorRouter *router, uint32_t epoch);

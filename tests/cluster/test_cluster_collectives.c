@@ -9,12 +9,8 @@
 #include "engine/engine_private.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/engine_fixture.h"
-#include "tests/support/engine/tensor_adasum_cases.h"
 #include "tests/support/engine/tensor_cases.h"
-#include "tests/support/engine/tensor_compression_cases.h"
-#include "tests/support/engine/tensor_group_cases.h"
-#include "tests/support/engine/tensor_repeat_cases.h"
-#include "tests/support/engine/tensor_set_cases.h"
+#include "tests/support/engine/tensor_suite.h"
 #include "tests/support/runner.h"
 
 /* Nodes with one worker and with several, without any, and a scheduler that is not the first. */
@@ -42,124 +38,61 @@ static uint32_t count_workers(const ClusterShape *shape)
     return n;
 }
 
-static bool play_all(RubatoEngine *engine, const void *data, GError **error)
+typedef struct {
+    TensorSuitePart part;
+    uint32_t n_workers;
+} Played;
+
+static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
-    const ClusterShape *const shape = data;
+    const Played *const played = data;
 
-    for (size_t i = 0; i < TENSOR_N_DTYPES; i++) {
-        RubatoDtype dtype = tensor_dtypes[i];
+    return played->part(engine, played->n_workers, error);
+}
 
-        if (!run_task(engine, tensor_reduce_all, &dtype, error) ||
-            !run_task(engine, tensor_move_rows, &dtype, error))
-            return false;
-    }
-    return run_task(engine, tensor_start_many, NULL, error) &&
-           run_task(engine, tensor_reduce_groups, NULL, error) &&
-           run_task(engine, tensor_move_groups, NULL, error) &&
-           run_task(engine, tensor_join_one_by_one, NULL, error) &&
-           run_task(engine, tensor_adasum_all, NULL, error) &&
-           run_task(engine, tensor_adasum_joined, NULL, error) &&
-           run_task(engine, tensor_be_left, NULL, error) &&
-           (count_workers(shape) != 3 || run_task(engine, tensor_disagree, NULL, error));
+/* All nodes play that part of the suite. */
+static void start_part(ClusterRun *run, const ClusterShape *shape, TensorSuitePart part)
+{
+    const Played played = { part, count_workers(shape) };
+
+    cluster_start(run, play, &played);
 }
 
 START_TEST(operations_are_right_on_any_nodes)
 {
     ClusterRun *const run = cluster_run_new(&shapes[_i]);
 
-    cluster_start(run, play_all, &shapes[_i]);
+    start_part(run, &shapes[_i], tensor_suite_operations);
     cluster_expect_success(run);
     cluster_run_free(run);
 }
 END_TEST
-
-static bool play_sets(RubatoEngine *engine, const void *data, GError **error)
-{
-    const RubatoTask task = { .name = "collect" };
-
-    return tensor_run_set_cases(engine, &task, count_workers(data), error);
-}
 
 START_TEST(sets_of_workers_are_right_on_any_nodes)
 {
     ClusterRun *const run = cluster_run_new(&shapes[_i]);
 
-    cluster_start(run, play_sets, &shapes[_i]);
+    start_part(run, &shapes[_i], tensor_suite_sets);
     cluster_expect_success(run);
     cluster_run_free(run);
 }
 END_TEST
-
-static bool play_much(RubatoEngine *engine, const void *data, GError **error)
-{
-    (void)data;
-    return run_task(engine, tensor_move_much, NULL, error);
-}
 
 START_TEST(tensors_beyond_any_window_are_moved)
 {
     ClusterRun *const run = cluster_run_new(&shapes[_i]);
 
-    cluster_start(run, play_much, NULL);
+    start_part(run, &shapes[_i], tensor_suite_much);
     cluster_expect_success(run);
     cluster_run_free(run);
 }
 END_TEST
 
-/* ---- a sum's order ---- */
-
-/* Values whose sum depends on the order; each run gives the same bits on all workers. */
-static bool sum_twice(RubatoWorker *worker, void *user_data, GError **error)
-{
-    enum { N = 300000 };
-    const uint32_t rank = rubato_worker_rank(worker);
-    g_autofree float *values = g_new(float, N), *first = g_new(float, N), *again = g_new(float, N);
-    g_auto(RubatoGathered) all = { 0 };
-    RubatoTensor tensor = { .name = "x",
-                            .dtype = RUBATO_F32,
-                            .n_dims = 1,
-                            .shape = { N },
-                            .input = values,
-                            .output = first };
-
-    (void)user_data;
-    for (size_t i = 0; i < N; i++)
-        values[i] = 1.0f / (float)(i * 3 + rank + 1) * (i % 2 == 0 ? 1 : -1e4f);
-    TRY(rubato_worker_allreduce(worker, &tensor, NULL, error));
-    tensor.output = again;
-    TRY(rubato_worker_allreduce(worker, &tensor, NULL, error));
-    REQUIRE(memcmp(first, again, N * sizeof(float)) == 0);
-    tensor.input = first;
-    TRY(rubato_worker_allgather(worker, &tensor, &all, error));
-    for (uint32_t i = 0; i < rubato_worker_n_workers(worker); i++)
-        REQUIRE(memcmp((float *)all.values + (size_t)i * N, first, N * sizeof(float)) == 0);
-    return true;
-}
-
-static bool play_sums(RubatoEngine *engine, const void *data, GError **error)
-{
-    (void)data;
-    return run_task(engine, sum_twice, NULL, error);
-}
-
-static bool play_reduce(RubatoEngine *engine, const void *data, GError **error)
-{
-    (void)data;
-    return run_task(engine, tensor_reduce_in_order, NULL, error);
-}
-
-static bool play_compression(RubatoEngine *engine, const void *data, GError **error)
-{
-    (void)data;
-    return run_task(engine, tensor_compress_all, NULL, error) &&
-           run_task(engine, tensor_compress_joined, NULL, error);
-}
-
 START_TEST(compressed_values_lose_nothing_for_good)
 {
     ClusterRun *const run = cluster_run_new(&shapes[_i]);
 
-    cluster_start(run, play_compression, NULL);
+    start_part(run, &shapes[_i], tensor_suite_compression);
     cluster_expect_success(run);
     cluster_run_free(run);
 }
@@ -169,7 +102,7 @@ START_TEST(numbers_of_all_workers_have_the_bits_of_one_process)
 {
     ClusterRun *const run = cluster_run_new(&shapes[_i]);
 
-    cluster_start(run, play_reduce, NULL);
+    start_part(run, &shapes[_i], tensor_suite_numbers);
     cluster_expect_success(run);
     cluster_run_free(run);
 }
@@ -179,43 +112,17 @@ START_TEST(sums_have_the_same_bits_on_all_workers)
 {
     ClusterRun *const run = cluster_run_new(&shapes[_i]);
 
-    cluster_start(run, play_sums, NULL);
+    start_part(run, &shapes[_i], tensor_suite_sums);
     cluster_expect_success(run);
     cluster_run_free(run);
 }
 END_TEST
 
-/* ---- names that come again ---- */
-
-/* Worker 0's node compares the bits of tensors that travel together with those of tensors alone. */
-static bool play_repeats(RubatoEngine *engine, const void *data, GError **error)
-{
-    static const uint64_t bounds[] = { RUBATO_FUSION_OFF, 0, 2000 };
-    g_autoptr(GByteArray) alone = g_byte_array_new();
-
-    (void)data;
-    for (size_t i = 0; i < G_N_ELEMENTS(bounds); i++) {
-        g_autoptr(GByteArray) bits = g_byte_array_new();
-        const RubatoTask task = {
-            .name = "collect", .run = tensor_repeat, .user_data = bits, .fusion_bytes = bounds[i]
-        };
-
-        if (!rubato_engine_run(engine, &task, error))
-            return false;
-        if (i == 0)
-            g_byte_array_append(alone, bits->data, bits->len);
-        require_msg(bits->len == alone->len &&
-                        (bits->len == 0 || memcmp(bits->data, alone->data, bits->len) == 0),
-                    "other bits with %zu", i);
-    }
-    return run_task(engine, tensor_poll_early, NULL, error);
-}
-
 START_TEST(names_that_come_again_have_the_same_bits_together_and_alone)
 {
     ClusterRun *const run = cluster_run_new(&shapes[_i]);
 
-    cluster_start(run, play_repeats, NULL);
+    start_part(run, &shapes[_i], tensor_suite_repeats);
     cluster_expect_success(run);
     cluster_run_free(run);
 }

@@ -29,6 +29,7 @@ check_layers()
             only["sodium.h"] = " io/net/secure/secret.c io/net/secure/handshake.c io/net/secure/seal.c io/net/secure/aes_gcm.c io/net/secure/curve_keys.c io/net/secure/agreed_key.c "
             only["intel-ipsec-mb.h"] = " io/net/secure/aes_gcm.c io/net/secure/curve_keys.c "
             only["ucp/api/ucp.h"] = " io/net/transport/ucx/ucx_library.h "
+            only["mpi.h"] = " engine/collectives/backend/mpi/mpi_library.h "
             only["hwloc.h"] = " engine/binding/core_topology.c "
             only["libconfig.h"] = " engine/cluster/cluster_setting.h "
             failed = 0

@@ -61,6 +61,7 @@ START_TEST(cluster_file_defaults_hold_for_what_is_left_out)
 
     ck_assert_str_eq(cluster->name, "cluster");
     ck_assert_str_eq(cluster->transport, "auto");
+    ck_assert_str_eq(cluster->collectives, "own");
     ck_assert_uint_eq(cluster->nodes[0].servers, 1);
     ck_assert_uint_eq(cluster->nodes[0].workers, 1);
     ck_assert_uint_eq(cluster->heartbeat_ms, 500);
@@ -333,6 +334,13 @@ static const Fault FAULTS[] = {
     { NODE("id = 0; host = \"a b\"; port = 1;"), 4, "'host' of node 0 is \"a b\"", NULL },
     { TIMES("transport = \"carrier pigeon\";"), 4, "unknown transport \"carrier pigeon\"",
       "known: auto, shm, ipc, tcp, ucx, zmq" },
+    { TIMES("collectives = \"pigeons\";"), 4, "unknown backend of collectives \"pigeons\"",
+      "known: own, mpi" },
+    /* docs/security.md: Over MPI */
+    { TIMES("encrypt = true; collectives = \"mpi\";"), 4, "neither encrypts nor authenticates",
+      "leave encrypt out" },
+    { TIMES("authenticate = true; collectives = \"mpi\";"), 4, "neither encrypts nor authenticates",
+      "leave authenticate out" },
     { TIMES("name = \"\";"), 4, "'name' of the cluster is empty", NULL },
     { TIMES("name = \"a\\nb\";"), 4, "'name' of the cluster is no short text", "on one line" },
 

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <rubato/error.h>
 #include <semaphore.h>
+#include <string.h>
 
 #include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/control/control.h"
@@ -26,6 +27,8 @@ typedef struct {
     Asked both[2], alone; /* what each worker asks for; what the leaver waits for */
     uint32_t n_sleeps;
     bool was_woken;
+    uint32_t n_expects; /* calls of expect, */
+    bool expects;       /* and what the last one said */
 } World;
 
 /* ---- links ---- */
@@ -125,12 +128,21 @@ static void wait_for_call(void *user, Call *call, int timeout_ms)
     world->was_woken = call_has_ended(call);
 }
 
+static void expect(void *user, bool expects)
+{
+    World *const world = user;
+
+    world->n_expects++;
+    world->expects = expects;
+}
+
 static const TensorLinks links = {
     .carrier = { new_message, send_message, drop, keep, drop },
     .tell = tell,
     .is_full = is_full,
     .wait_room = wait_room,
     .wait = wait_for_call,
+    .expect = expect,
 };
 
 /* ---- workers ---- */
@@ -203,12 +215,58 @@ START_TEST(worker_that_returns_wakes_others_for_the_work_that_it_leaves)
 }
 END_TEST
 
+/* A backend that has to poll does it only meanwhile. */
+START_TEST(messages_are_expected_while_any_operation_runs)
+{
+    const uint32_t node_ids[] = { 0, 1 }, workers_of[] = { 1, 1 };
+    g_autofree World *world = g_new0(World, 1);
+    TensorVerdict run = {
+        .kind = TENSOR_VERDICT_RUN, .number = 1, .slot = TENSOR_NO_SLOT, .name = "both"
+    };
+
+    world->exchange = tensor_exchange_new(&(TensorPlace){ .task = "work",
+                                                          .n_nodes = 2,
+                                                          .self = SELF,
+                                                          .node_ids = node_ids,
+                                                          .workers_of = workers_of,
+                                                          .stall_ms = 60000 });
+    tensor_exchange_link(world->exchange, &links, world);
+    ask(world, 0, "both", &world->both[0]);
+    ask(world, 0, "alone", &world->alone);
+    ck_assert_uint_eq(world->n_expects, 0);
+    hear(world, &run);
+    ck_assert(world->expects);
+    run.number = 2;
+    g_strlcpy(run.name, "alone", sizeof run.name);
+    hear(world, &run);
+    char *const text = g_strdup("no memory");
+    ck_assert_ptr_null(
+        tensor_exchange_receive(world->exchange, OTHER,
+                                &(TensorMessage){ .kind = TENSOR_MESSAGE_FAILURE,
+                                                  .code = CONTROL_CODE(RUBATO_ERROR_MEMORY),
+                                                  .number = 1,
+                                                  .bytes = text,
+                                                  .n_bytes = strlen(text) },
+                                text));
+    ck_assert(call_has_ended(&world->both[0].call));
+    ck_assert_uint_eq(world->n_expects, 1);
+    tensor_exchange_cancel(world->exchange, "it is enough");
+    ck_assert_uint_eq(world->n_expects, 2);
+    ck_assert(!world->expects);
+    ck_assert(call_has_ended(&world->alone.call));
+    g_clear_error(&world->both[0].entry.failure);
+    g_clear_error(&world->alone.entry.failure);
+    tensor_exchange_free(world->exchange);
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("tensor_exchange");
     TCase *const cases = tcase_create("cases");
 
     tcase_add_test(cases, worker_that_returns_wakes_others_for_the_work_that_it_leaves);
+    tcase_add_test(cases, messages_are_expected_while_any_operation_runs);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

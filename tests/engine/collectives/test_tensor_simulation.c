@@ -307,6 +307,7 @@ static void begin_node(uint32_t number)
 
     node->office.network = tensor_post_network(number);
     node->router = tensor_router_new(&node->office, tell_scheduler, node);
+    ck_assert(tensor_router_open(node->router, TENSOR_BACKEND_OWN, NULL));
     node->exchange = tensor_exchange_new(&(TensorPlace){ .task = "x",
                                                          .n_nodes = N_NODES,
                                                          .self = number,

@@ -1,0 +1,101 @@
+#!/bin/bash
+# The conformance suite of collectives over MPI (collectives = "mpi"), between processes of a real
+# mpirun of Open MPI; and what is said where MPI cannot be used.
+set -uo pipefail
+
+build_dir=${RUBATO_BUILD_DIR:?is the build directory whose programs run}
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+remote=$source_dir/tests/jobs/remote_here
+node=$build_dir/tests/collectives_node
+PATH=$build_dir/bin:$PATH
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export TMPDIR=$scratch
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export RUBATO_SETTINGS='collectives = "mpi";'
+failures=0
+
+skip()
+{
+    echo "test_mpi_collectives: skipped: $1"
+    exit 77
+}
+
+fail() # what, file to show
+{
+    failures=$((failures + 1))
+    echo "test_mpi_collectives: $1"
+    sed 's/^/    | /' "$2"
+}
+
+on() # processes, command
+{
+    timeout 120 mpirun.openmpi --oversubscribe --bind-to none -np "$@" >"$scratch/out" 2>&1 </dev/null
+}
+
+expect_right() # processes, command
+{
+    local n
+
+    on "$@" || fail "$*: exit code $?" "$scratch/out"
+    n=$(grep -cxF 'collectives are right' "$scratch/out")
+    [ "$n" -eq "$1" ] || fail "$*: $n of $1 nodes say that all is right:" "$scratch/out"
+}
+
+expect_failure() # text, processes, command
+{
+    local text=$1
+
+    shift
+    if on "$@"; then
+        fail "$* does not fail" "$scratch/out"
+    fi
+    grep -qF -- "$text" "$scratch/out" || fail "$*: nothing of '$text' in:" "$scratch/out"
+}
+
+command -v mpirun.openmpi >/dev/null || skip "Debian's openmpi-bin is not installed"
+[ -x "$node" ] || skip "$node is not built"
+RUBATO_SETTINGS='collectives = "mpi";' RUBATO_ROLE=alone "$node" numbers >"$scratch/out" 2>&1 ||
+    fail "one node needs no MPI" "$scratch/out"
+
+expect_right 2 "$node"
+expect_right 2 "$node" --workers 2
+expect_right 4 "$node" operations sets numbers much
+
+# The messages go by MPI indeed: without a way between processes it does not even begin.
+expect_failure '' 2 env OMPI_MCA_btl=self OMPI_MCA_pml=ob1 "$node" numbers
+RUBATO_SETTINGS='' expect_right 2 env OMPI_MCA_btl=self OMPI_MCA_pml=ob1 "$node" numbers
+
+# A process that no mpirun has started is alone for MPI.
+port=$((20000 + $$ % 9000))
+alone() # node
+{
+    RUBATO_ROLE=node RUBATO_NODES=2 RUBATO_NODE=$1 RUBATO_SCHEDULER=127.0.0.1:$port \
+        timeout 60 "$node" numbers >"$scratch/alone.$1" 2>&1 </dev/null
+}
+alone 0 &
+alone 1
+wait
+grep -qF 'the run has 2 nodes, but MPI 1 process' "$scratch/alone.0" ||
+    fail "nodes without mpirun are not told so" "$scratch/alone.0"
+
+# On two hosts Rubato asks mpirun where node 0 runs, unless it is told; MPI cannot begin behind that.
+on_two_hosts() # processes, command
+{
+    RUBATO_SECRET=$(rubato secret -) timeout 120 mpirun.openmpi --oversubscribe --bind-to none \
+        --mca plm_rsh_agent "$remote" --host 127.0.0.2:1,127.0.0.3:1 -x RUBATO_SECRET \
+        -x RUBATO_SETTINGS -np "$@" >"$scratch/out" 2>&1 </dev/null
+}
+if on_two_hosts 2 "$node" numbers; then
+    fail "MPI begins behind PMIx" "$scratch/out"
+fi
+grep -qF 'set RUBATO_SCHEDULER=HOST:PORT' "$scratch/out" ||
+    fail "nothing of what to do on two hosts in:" "$scratch/out"
+on_two_hosts 2 env RUBATO_SCHEDULER=127.0.0.2:$((port + 1)) "$node" numbers ||
+    fail "two hosts" "$scratch/out"
+
+if [ "$failures" -gt 0 ]; then
+    echo "test_mpi_collectives: $failures failures"
+    exit 1
+fi
+echo "test_mpi_collectives: the suite is right over MPI, on 2 and on 4 nodes"
