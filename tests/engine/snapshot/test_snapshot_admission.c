@@ -259,9 +259,11 @@ typedef struct {
 
 static RubatoAdmission *create_own(const RubatoAdmissionSetup *setup, GError **error)
 {
+    OwnAdmission *const own = g_new0(OwnAdmission, 1);
+
     (void)setup;
     (void)error;
-    return &g_new0(OwnAdmission, 1)->base;
+    return &own->base;
 }
 
 static void destroy_own(RubatoAdmission *admission)
