@@ -39,6 +39,7 @@ struct RubatoWorker {
     TableClient **clients; /* by route; NULL: not opened yet */
     uint32_t n_readers;    /* data readers that it has opened */
     RubatoReader *readers; /* those that are open: io/data/deal/reader.h */
+    bool is_in_step;       /* between rubato_worker_begin_step and _end_step */
     uint64_t n_barriers, barrier_wait_ns;
 };
 

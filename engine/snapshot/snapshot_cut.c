@@ -6,7 +6,9 @@
  * ones that it made, and with each Add all that its worker had seen before. The scheduler leads all
  * nodes through steps. Each begins when all nodes have finished the one before.
  *
- *   CLOSE  Each node closes the maps of the tables, as for a part that moves (tables/part_map.h).
+ *   CLOSE  No worker of a task that uses one of the tables begins another step, and those in the
+ *          middle of one end it (engine/task/step_gate.h).
+ *          Each node closes the maps of the tables, as for a part that moves (tables/part_map.h).
  *          Then no thread of the node is in the middle of a call that changes rows, and none will
  *          be. So each worker stands between two of its calls: that is its cut. The node tells its
  *          clocks, sends a fence to every server, behind all that it sent before, and waits for the
@@ -35,11 +37,18 @@
  * call by which it came to that clock. The snapshot says which clock it is. (Under such a model no
  * worker sees an Add before that call of all workers, so this is a true cut, too.)
  *
+ * Steps. When the maps are closed, no worker is in the middle of a step, and none is until WRITE.
+ * So all that a worker changes in a step is in the snapshot, or nothing of it is, on whichever
+ * tables: a program that changes its place in the data in the same step finds both together. Under
+ * a model that applies Adds by their clock, a step has the clocks of all its tables, so all of them
+ * have the same min clock at CUT.
+ *
  * Gets are not held up. They change nothing but clocks that they bring, which have been told.
  *
  * Why each wait ends. A worker at a closed map waits for CLOSE and CUT. They wait for senders
  * that are posting, which wait for nothing, and for fences, which servers answer without a wait.
- * None of this waits for a worker. A lost node ends the snapshot.
+ * None of this waits for a worker, but for those in the middle of a step: CLOSE waits for them as
+ * long as it takes until a wait is told (stall_ms), and then fails. A lost node ends the snapshot.
  *
  * What it costs. A call that changes rows waits for two rounds with the scheduler and a fence.
  *
@@ -48,6 +57,7 @@
 
 #include "engine/task/task_run.h"
 #include "io/net/fence.h"
+#include "io/net/monotonic.h"
 #include "io/net/stall_clock.h"
 #include "models/shard/image.h"
 
@@ -56,6 +66,7 @@ void cut_init(Cut *cut, const GPtrArray *tables, SpillFile *spill)
     *cut = (Cut){ .n_tables = tables->len,
                   .tables = g_new0(CutTable, tables->len + 1),
                   .spill = spill,
+                  .steps = g_ptr_array_new_with_free_func((GDestroyNotify)step_gate_unref),
                   .lock = PTHREAD_MUTEX_INITIALIZER };
     for (guint i = 0; i < tables->len; i++)
         cut->tables[i].table = g_ptr_array_index(tables, i);
@@ -139,6 +150,39 @@ static void tell_clocks(RubatoEngine *engine, const Cut *cut)
             task_run_tell_clocks(g_ptr_array_index(engine->runs, j), cut->tables[i].table->id);
 }
 
+/* The tasks that use a table of the cut. The lock is held. */
+static void hold_steps(RubatoEngine *engine, Cut *cut)
+{
+    for (guint j = 0; j < engine->runs->len; j++) {
+        const RubatoTaskRun *const run = g_ptr_array_index(engine->runs, j);
+        bool is_used = false;
+
+        for (size_t i = 0; i < cut->n_tables; i++)
+            is_used |= cut->tables[i].is_cut && uses(run, cut->tables[i].table);
+        if (is_used)
+            g_ptr_array_add(cut->steps, step_gate_ref(task_run_steps(run)));
+    }
+}
+
+/* All are closed before one is waited for. */
+static bool close_steps(const RubatoEngine *engine, const Cut *cut, GError **error)
+{
+    const int64_t end_ms = monotonic_ms() + engine->stall_ms;
+    uint32_t rank;
+
+    for (guint i = 0; i < cut->steps->len; i++)
+        step_gate_close(cut->steps->pdata[i]);
+    for (guint i = 0; i < cut->steps->len; i++)
+        if (!step_gate_wait(cut->steps->pdata[i], end_ms, &rank)) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_TIMEOUT,
+                        "task %s: worker %u has been in the middle of a step for %.1f s while a "
+                        "snapshot waits for its end: in a step a worker must not wait for others",
+                        step_gate_task(cut->steps->pdata[i]), rank, engine->stall_ms / 1e3);
+            return false;
+        }
+    return true;
+}
+
 /* Threads that are in the middle of sending may need the lock before they end it, or need what the
  * receiving thread does with it. So it is not held while the maps are closed. */
 static bool close_maps(RubatoEngine *engine, Cut *cut, GError **error)
@@ -147,7 +191,10 @@ static bool close_maps(RubatoEngine *engine, Cut *cut, GError **error)
 
     pthread_mutex_lock(&engine->lock);
     ok = find_cut(engine, cut, error);
+    if (ok)
+        hold_steps(engine, cut);
     pthread_mutex_unlock(&engine->lock);
+    ok = ok && close_steps(engine, cut, error);
     for (size_t i = 0; i < cut->n_tables && ok; i++) {
         CutTable *const one = &cut->tables[i];
 
@@ -258,6 +305,9 @@ static bool cut_parts(RubatoEngine *engine, Cut *cut, uint64_t seed, GError **er
 
 static void open_maps(Cut *cut)
 {
+    for (guint i = 0; i < cut->steps->len; i++)
+        step_gate_open(cut->steps->pdata[i]);
+    g_ptr_array_set_size(cut->steps, 0);
     for (size_t i = 0; i < cut->n_tables; i++) {
         if (cut->tables[i].is_closed)
             part_map_reopen(cut->tables[i].table->map);
@@ -348,6 +398,7 @@ void cut_clear(RubatoEngine *engine, Cut *cut)
 {
     forget(engine, cut);
     spill_file_free(cut->spill);
+    g_ptr_array_unref(cut->steps);
     pthread_mutex_destroy(&cut->lock);
     g_free(cut->tables);
 }

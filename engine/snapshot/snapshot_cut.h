@@ -24,6 +24,7 @@ typedef struct {
     ChangesFor whom;    /* then: for whom */
     uint64_t base;      /* then: the seed of the snapshot on which this one may build; 0: none */
     uint32_t epoch;     /* the task that has to go on until the cut; 0: none */
+    GPtrArray *steps;   /* of StepGate, held: those that are closed */
     SpillFile *spill;   /* for copies beyond a bound of memory */
     uint64_t seed;      /* the snapshot's, from CUT on */
     pthread_mutex_t lock;

@@ -26,7 +26,16 @@ static RubatoEngine *engine_of(const RubatoWorker *worker)
 static char *write_spec(RubatoWorker *worker, const RubatoSnapshotSpec *spec, uint64_t *seed,
                         GError **error)
 {
-    if (!worker_check_owner(worker, error) || !snapshot_folder_draw_seed(seed, error))
+    if (!worker_check_owner(worker, error))
+        return NULL;
+    if (worker->is_in_step) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "worker %u of task %s asks for a snapshot in the middle of a step, where none "
+                    "cuts it: ask before rubato_worker_begin_step or after rubato_worker_end_step",
+                    worker->rank, worker->task);
+        return NULL;
+    }
+    if (!snapshot_folder_draw_seed(seed, error))
         return NULL;
     return snapshot_write_ask(engine_of(worker), spec, CHANGES_FOR_SNAPSHOTS, spec->tables, error);
 }

@@ -85,8 +85,14 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
     run->n_local = run->workers_of[host->office->self];
     run->returned = g_new0(_Atomic bool, run->n_local + 1);
     barrier_init(&run->barrier, run->n_local);
+    run->steps = step_gate_new(run->name);
     run->fenced = fence_memory_new(host->office);
     return run;
+}
+
+StepGate *task_run_steps(const RubatoTaskRun *run)
+{
+    return run->steps;
 }
 
 bool task_run_continues(const RubatoTaskRun *run)
@@ -151,6 +157,8 @@ void task_run_free(RubatoTaskRun *run)
     pthread_mutex_destroy(&run->lock);
     g_free(run->workers);
     g_free(run->returned);
+    if (run->steps != NULL)
+        step_gate_unref(run->steps);
     fence_memory_free(run->fenced);
     g_free(run->workers_of);
     g_free(run->end_text);

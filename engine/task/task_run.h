@@ -8,6 +8,7 @@
 
 #include "engine/catalogue.h"
 #include "engine/task/node_reader.h"
+#include "engine/task/step_gate.h"
 #include "tables/client/client.h"
 
 /* A run of the task with its workers counted. No other thread knows it yet. The caller holds its
@@ -79,6 +80,9 @@ uint64_t task_run_lowest_clock(const RubatoTaskRun *run, uint32_t table);
 
 /* Whether it is not cancelled, and a worker of it still runs, as far as this node has heard. */
 bool task_run_goes_on(const RubatoTaskRun *run);
+
+/* The steps of its workers on this node. Any thread. (transfer none) */
+StepGate *task_run_steps(const RubatoTaskRun *run);
 
 /* Tells the servers the clocks of all tables whose Adds are deferred. */
 void task_run_tell_deferred(RubatoTaskRun *run);

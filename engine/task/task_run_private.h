@@ -14,6 +14,7 @@
 
 #include "engine/collectives/tensor_exchange.h"
 #include "engine/task/barrier.h"
+#include "engine/task/step_gate.h"
 #include "engine/task/task_run.h"
 #include "io/net/fence.h"
 #include "io/net/monotonic.h"
@@ -52,6 +53,7 @@ struct RubatoTaskRun {
     _Atomic bool had_late_calls; /* one of them had calls that ran after its function */
     _Atomic bool failed;     /* a worker of this node has failed: no barrier is passed any more */
     Barrier barrier;         /* of this node's workers */
+    StepGate *steps;         /* theirs; others may hold it longer than the run lives */
     FenceMemory *fenced;     /* of the worker that fences: one does at a time */
     TensorExchange *tensors; /* their collectives */
     bool is_linked;          /* they are with workers of other nodes */

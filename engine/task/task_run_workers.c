@@ -374,6 +374,16 @@ static bool make_sets(const RubatoTaskRun *run, RubatoWorker *worker, GError **e
     return true;
 }
 
+/* All in one step, so that a snapshot has a worker's end on all tables or on none: under a model
+ * that applies Adds by their clock, other workers' Adds may have waited for it. */
+static void retire_clocks(RubatoTaskRun *run, RubatoWorker *worker)
+{
+    while (!worker->is_in_step && !task_run_is_cancelled(run))
+        worker->is_in_step = step_gate_enter(run->steps, worker->rank, MOVES_LOOK_MS);
+    for (size_t i = 0; i < run->n_tables; i++)
+        table_route_retire(&run->routes[i], worker->rank);
+}
+
 static void *work(void *user)
 {
     WorkerThread *self = user;
@@ -398,8 +408,9 @@ static void *work(void *user)
         report_failure(run, worker, error);
     /* Its clocks retire first: its open calls may wait for workers that wait for these clocks. */
     if (ok)
-        for (size_t i = 0; i < run->n_tables; i++)
-            table_route_retire(&run->routes[i], worker->rank);
+        retire_clocks(run, worker);
+    if (worker->is_in_step)
+        step_gate_leave(run->steps, worker->rank);
     /* Nothing may be written to its arrays any more, and nobody waits for its collectives. */
     tensor_exchange_leave(run->tensors, worker->rank);
     worker_close_readers(worker);

@@ -88,6 +88,23 @@ RUBATO_API RubatoTicket rubato_worker_snapshot_async(RubatoWorker *worker,
                                                      const RubatoRequestOptions *options,
                                                      GError **error);
 
+/* A step: what a worker changes between these two calls is in a snapshot as a whole, or nothing of
+ * it is, on all tables and under every model. So a program that notes its place in the training
+ * data in a table, in the same step, goes on from a snapshot exactly where each worker was. Under a
+ * model that applies Adds by their clock, the clocks of all tables belong into the step as well:
+ * then these have the same clock in the snapshot.
+ *
+ * A snapshot waits until no worker is in the middle of a step, and steps begin again when the
+ * tables are cut. So in a step a worker must not wait for others: no barrier, no collective, no Get
+ * that waits for their clocks. Else the snapshot fails with RUBATO_ERROR_TIMEOUT after the engine's
+ * stall_ms, and the task goes on. Tables that the task does not use do not count.
+ *
+ * A worker that returns ends its step. Errors: RUBATO_ERROR_INVALID: there is a step, or none, or a
+ * snapshot is asked for by the worker in the middle of one; _CANCELLED: the task was cancelled
+ * while the worker waited. The worker's thread. */
+RUBATO_API bool rubato_worker_begin_step(RubatoWorker *worker, GError **error);
+RUBATO_API bool rubato_worker_end_step(RubatoWorker *worker, GError **error);
+
 /* Snapshots that a task takes by itself, as if a worker asked for them (RubatoTask.snapshots). One
  * is asked for when the other is whole, from the node of worker 0, whose spec counts. The moment is
  * looked for some times a second, so it may be later than these say. If one fails, the log says so,

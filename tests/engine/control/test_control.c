@@ -315,7 +315,7 @@ static const struct {
     { { .kind = CONTROL_END_OF_KINDS }, "of a kind that there is not" },
     { { .kind = (ControlKind)255 }, "of a kind that there is not" },
     { { .kind = CONTROL_COMMIT,
-        .commit = { .call = 1, .outcome.code = CONTROL_CODE(RUBATO_ERROR_HANDLER) + 1 } },
+        .commit = { .call = 1, .outcome.code = CONTROL_CODE(RUBATO_ERROR_TIMEOUT) + 1 } },
       "COMMIT has an error code that there is not" },
     { { .kind = CONTROL_HELLO }, "HELLO does not say where its sender receives" },
     { { .kind = CONTROL_WELCOME }, "WELCOME welcomes to a run without nodes" },
@@ -578,14 +578,14 @@ START_TEST(control_codes_carry_errors_across)
     g_autoptr(GError) lost = g_error_new(RUBATO_ERROR, RUBATO_ERROR_NODE_LOST, "node 1 was lost");
     g_autoptr(GError) foreign = g_error_new(G_FILE_ERROR, G_FILE_ERROR_NOENT, "no file");
     g_autoptr(GError) unknown = g_error_new(RUBATO_ERROR, 1000, "?");
-    g_autoptr(GError) last = g_error_new(RUBATO_ERROR, RUBATO_ERROR_HANDLER, "a handler failed");
+    g_autoptr(GError) last = g_error_new(RUBATO_ERROR, RUBATO_ERROR_TIMEOUT, "it took too long");
     g_autoptr(GError) error = NULL;
 
     ck_assert_uint_eq(control_code_of(NULL), CONTROL_OK);
     ck_assert_uint_eq(control_code_of(lost), CONTROL_CODE(RUBATO_ERROR_NODE_LOST));
     ck_assert_uint_eq(control_code_of(foreign), CONTROL_CODE(RUBATO_ERROR_INVALID));
     ck_assert_uint_eq(control_code_of(unknown), CONTROL_CODE(RUBATO_ERROR_INVALID));
-    ck_assert_uint_eq(control_code_of(last), CONTROL_CODE(RUBATO_ERROR_HANDLER));
+    ck_assert_uint_eq(control_code_of(last), CONTROL_CODE(RUBATO_ERROR_TIMEOUT));
 
     ck_assert(control_check(CONTROL_OK, "fine", &error));
     ck_assert_ptr_null(error);
