@@ -83,6 +83,8 @@ Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error
         spec->no_split ? table->spec->parts : (table->spec->parts + n_servers - 1) / n_servers;
     table->spec->max_bytes /= table->most_parts;
     table->spec->admit_bytes /= table->most_parts;
+    if (spec->admit_halve_after > 0)
+        table->spec->admit_halve_after = MAX(1, spec->admit_halve_after / table->most_parts);
     if (!spec_check_share(spec, table->spec->max_bytes, table->spec->admit_bytes, error))
         return NULL;
     table->made_us = g_get_monotonic_time();
@@ -221,9 +223,9 @@ static void describe_admission(const RubatoTableSpec *spec, GString *text)
 
     g_string_append_printf(text,
                            ", admit %s, admit_probability %.17g, admit_count %u, admit_bytes "
-                           "%" G_GUINT64_FORMAT " a part",
+                           "%" G_GUINT64_FORMAT " a part, admit_halve_after %" G_GUINT64_FORMAT,
                            spec->admit, spec->admit_probability, spec->admit_count,
-                           spec->admit_bytes);
+                           spec->admit_bytes, spec->admit_halve_after);
     g_string_append_printf(text, ", n_admit_keys %zu, digest of admit_keys %.12s",
                            spec->n_admit_keys, keys);
 }

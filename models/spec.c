@@ -389,6 +389,8 @@ static bool check_effects(const RubatoTableSpec *spec, GError **error)
           "admit = \"count\"" },
         { spec->admit_bytes != 0, may_admit_by(spec, &count_admission_ops), "admit_bytes",
           "admit = \"count\"" },
+        { spec->admit_halve_after != 0, may_admit_by(spec, &count_admission_ops),
+          "admit_halve_after", "admit = \"count\"" },
         { spec->n_admit_keys != 0, may_admit_by(spec, &list_admission_ops), "n_admit_keys",
           "admit = \"list\"" },
         { spec->admit_keys != NULL, may_admit_by(spec, &list_admission_ops), "admit_keys",

@@ -51,6 +51,7 @@ static const Field fields[] = {
     FIELD(DOUBLE, admit_probability),
     FIELD(UINT32, admit_count),
     FIELD(UINT64, admit_bytes),
+    FIELD(UINT64, admit_halve_after),
     FIELD(NAME, expire),
     FIELD(UINT32, expire_after),
     FIELD(DOUBLE, expire_below),

@@ -31,8 +31,8 @@
 /* The version of all that a plug-in file and the library share: the ops, and what these are given.
  * The name of rubato_plugin_register ends in the same number. So a file that was compiled with the
  * headers of another version is refused. */
-#define RUBATO_PLUGIN_VERSION 1
-#define rubato_plugin_register rubato_plugin_register_1
+#define RUBATO_PLUGIN_VERSION 2
+#define rubato_plugin_register rubato_plugin_register_2
 
 G_BEGIN_DECLS
 

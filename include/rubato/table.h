@@ -165,12 +165,14 @@ typedef struct {
      *
      * "probability": each Add makes the row with admit_probability. "count": the admit_count-th Add
      * to the key does. Adds are counted in a sketch of admit_bytes a server, 1 MiB by default: take
-     * four bytes for each different key, and more for fewer rows made too early. "list": the
-     * n_admit_keys of admit_keys have rows, and no others. */
+     * four bytes for each different key, and more for fewer rows made too early. After each
+     * admit_halve_after counted Adds to a server it halves all counts, so that keys of long ago are
+     * forgotten; 0: never. "list": the n_admit_keys of admit_keys have rows, and no others. */
     const char *admit;
     double admit_probability;
     uint32_t admit_count;
     uint64_t admit_bytes;
+    uint64_t admit_halve_after;
     const RubatoKey *admit_keys;
     size_t n_admit_keys;
 

@@ -119,6 +119,61 @@ START_TEST(a_sketch_counts_enough_and_seldom_too_much)
 }
 END_TEST
 
+/* Of keys that come once, so many as fill the sketch 25 times; without aging nearly all of the last
+ * ones have rows. The same keys twice in a row still have theirs. */
+START_TEST(a_stream_of_any_length_leaves_the_sketch_counting)
+{
+    enum { N_BYTES = 1 << 14, N = 4 * N_BYTES, N_LAST = N_BYTES / 8 };
+    static const uint64_t halve_after[] = { N_BYTES / 4, /* never: */ 0 };
+    uint64_t n_early[2];
+
+    for (unsigned i = 0; i < 2; i++) {
+        RubatoTableSpec spec = count_spec(0, 2);
+
+        spec.admit_bytes = N_BYTES;
+        spec.admit_halve_after = halve_after[i];
+        RubatoShard *shard = begin(&spec);
+
+        (void)add_run(shard, 1, N);
+        n_early[i] = add_run(shard, N + 1, N_LAST);
+        ck_assert_uint_ge(n_early[i] + add_run(shard, N + 1, N_LAST), N_LAST / 2);
+        shard_free(shard);
+    }
+    ck_assert_msg(n_early[0] < N_LAST / 10, "%" G_GUINT64_FORMAT, n_early[0]);
+    ck_assert_msg(n_early[1] > N_LAST * 9 / 10, "%" G_GUINT64_FORMAT, n_early[1]);
+}
+END_TEST
+
+/* A sketch of two lines, one of which has the counters of key 0. */
+START_TEST(a_count_is_halved_once_in_so_many_counted_adds)
+{
+    RubatoTableSpec spec = count_spec(0, 200);
+
+    spec.admit_bytes = 128;
+    spec.admit_halve_after = 16;
+    RubatoShard *shard = begin(&spec);
+    const size_t n_words = shard_n_admission_words(shard);
+    g_autofree uint64_t *words = g_new(uint64_t, n_words);
+    unsigned most = 0;
+
+    for (unsigned n = 1; n <= 1600; n++) {
+        unsigned largest = 0;
+
+        (void)add_run(shard, 0, 1);
+        shard_get_admission(shard, 3, n_words - 3, words);
+        for (size_t i = 0; i < 8 * (n_words - 3); i++)
+            largest = MAX(largest, ((const unsigned char *)words)[i]);
+        most = MAX(most, largest);
+        if (n < 16)
+            ck_assert_uint_eq(largest, n);
+    }
+    ck_assert_uint_ge(most, 24); /* just before the second time */
+    ck_assert_uint_le(most, 32); /* x = x / 2 + 16 ends there */
+    ck_assert_uint_eq(shard_admissions(shard).n_refused, 1600);
+    shard_free(shard);
+}
+END_TEST
+
 /* While the storage grows, rows move in the middle of a call. A key that was refused at one
  * position and admitted at a later one has the later deltas only. */
 START_TEST(a_key_that_comes_often_in_a_call_is_counted_each_time)
@@ -333,13 +388,14 @@ START_TEST(words_take_counts_to_another_shard)
 }
 END_TEST
 
-static RubatoShard *shard_of_lines(size_t n_lines, uint64_t seed)
+static RubatoShard *shard_of_lines(size_t n_lines, uint64_t seed, uint64_t halve_after)
 {
     /* which outlives its shards */
     RubatoTableSpec *const spec = g_new(RubatoTableSpec, 1);
 
     *spec = count_spec(0, 4);
     spec->admit_bytes = 64 * n_lines;
+    spec->admit_halve_after = halve_after;
     shard_free(begin(spec)); /* its name and storage are set */
     return shard_new_seeded(spec, 0, 0, seed, NULL);
 }
@@ -378,9 +434,9 @@ static const struct {
 START_TEST(counts_of_merged_parts_are_never_too_low)
 {
     enum { N = 60 };
-    RubatoShard *from[] = { shard_of_lines(merged[_i].n_others, 5),
-                            shard_of_lines(merged[_i].n_others, 5) };
-    RubatoShard *to = shard_of_lines(merged[_i].n_lines, 99);
+    RubatoShard *from[] = { shard_of_lines(merged[_i].n_others, 5, 0),
+                            shard_of_lines(merged[_i].n_others, 5, 0) };
+    RubatoShard *to = shard_of_lines(merged[_i].n_lines, 99, 0);
 
     for (RubatoKey key = 0; key < N; key++)
         for (unsigned n = 0; n < key % 4; n++)
@@ -405,10 +461,17 @@ START_TEST(counts_of_merged_parts_are_never_too_low)
 }
 END_TEST
 
-/* Also which keys share counters, which the seed decides. */
+static const uint64_t halved_after[] = { /* never: */ 0, 13 };
+
+/* Also which keys share counters, which the seed decides, and which line is halved next: they are
+ * taken while lines are halved. So is a replica's, which makes the same Adds afterwards. */
 START_TEST(words_of_the_same_part_are_taken_as_they_are)
 {
-    RubatoShard *from = shard_of_lines(3, 5), *to = shard_of_lines(3, 99);
+    RubatoShard *from = shard_of_lines(3, 5, halved_after[_i]);
+    RubatoShard *to = shard_of_lines(3, 99, halved_after[_i]);
+    const size_t n_words = shard_n_admission_words(from);
+    g_autofree uint64_t *words = g_new(uint64_t, n_words);
+    g_autofree uint64_t *taken = g_new(uint64_t, n_words);
 
     (void)add_run(from, 0, 40);
     (void)add_run(to, 1000, 40);
@@ -418,6 +481,9 @@ START_TEST(words_of_the_same_part_are_taken_as_they_are)
     for (RubatoKey key = 0; key < 200; key++)
         ck_assert_uint_eq(add_run(from, key, 1), add_run(to, key, 1));
     ck_assert_uint_eq(shard_admissions(to).n_refused, shard_admissions(from).n_refused);
+    shard_get_admission(from, 0, n_words, words);
+    shard_get_admission(to, 0, n_words, taken);
+    ck_assert_mem_eq(words, taken, n_words * sizeof *words);
     free_with_spec(from);
     free_with_spec(to);
 }
@@ -448,6 +514,20 @@ static const struct {
       "admit_count has no effect here; it needs admit = \"count\"" },
     { { .name = "t", .admit = "list", .admit_keys = &one_key, .n_admit_keys = 1, .admit_bytes = 9 },
       "admit_bytes has no effect here; it needs admit = \"count\"" },
+    { { .name = "t", .admit = "probability", .admit_probability = 1, .admit_halve_after = 9 },
+      "admit_halve_after has no effect here; it needs admit = \"count\"" },
+    { { .name = "t",
+        .admit = "count",
+        .admit_count = 2,
+        .admit_bytes = 6400,
+        .admit_halve_after = 99 },
+      "it needs at least one for each 64 bytes of admit_bytes, 100" },
+    { { .name = "t",
+        .admit = "count",
+        .admit_count = 2,
+        .admit_bytes = 6400,
+        .admit_halve_after = 100 },
+      NULL },
     { { .name = "t", .admit = "count", .admit_count = 3, .n_admit_keys = 1 },
       "n_admit_keys has no effect here; it needs admit = \"list\"" },
     { { .name = "t", .admit = "count", .admit_count = 3, .admit_keys = &one_key },
@@ -484,6 +564,8 @@ int main(void)
     tcase_add_loop_test(tcase, the_third_add_makes_the_row, 0, G_N_ELEMENTS(shapes));
     tcase_add_loop_test(tcase, a_sketch_counts_enough_and_seldom_too_much, 0,
                         (int)G_N_ELEMENTS(sketches));
+    tcase_add_test(tcase, a_stream_of_any_length_leaves_the_sketch_counting);
+    tcase_add_test(tcase, a_count_is_halved_once_in_so_many_counted_adds);
     tcase_add_loop_test(tcase, a_key_that_comes_often_in_a_call_is_counted_each_time, 0,
                         G_N_ELEMENTS(shapes));
     tcase_add_loop_test(tcase, adds_to_refused_keys_touch_no_row, 0, G_N_ELEMENTS(shapes));
@@ -493,7 +575,8 @@ int main(void)
     tcase_add_test(tcase, rows_are_made_with_their_probability);
     tcase_add_test(tcase, a_program_registers_an_admission);
     tcase_add_test(tcase, words_take_counts_to_another_shard);
-    tcase_add_test(tcase, words_of_the_same_part_are_taken_as_they_are);
+    tcase_add_loop_test(tcase, words_of_the_same_part_are_taken_as_they_are, 0,
+                        (int)G_N_ELEMENTS(halved_after));
     tcase_add_loop_test(tcase, counts_of_merged_parts_are_never_too_low, 0, G_N_ELEMENTS(merged));
     tcase_add_loop_test(tcase, specs_without_effect_are_refused, 0, G_N_ELEMENTS(specs));
     suite_add_tcase(suite, tcase);

@@ -3,13 +3,20 @@
  * The Adds are counted in a sketch: a counting Bloom filter (Fan, Cao, Almeida, Broder, IEEE/ACM
  * ToN 8(3), 2000) whose counters of a key all lie in one cache line (Putze, Sanders, Singler, JEA
  * 14, 2009), counted conservatively (Estan, Varghese, TOCS 21(3), 2003): of a key's counters only
- * the least grow. The least is the key's count. It is never too low; it is too high when other keys
- * share all of the key's counters. So a key may have its row too early, and never too late.
+ * the least grow. The least is the key's count. Unless counts age, it is never too low; it is too
+ * high when other keys share all of the key's counters. So a key may have its row too early, and
+ * never too late.
  *
  *     line     64 bytes, chosen by the upper half of a key's hash
  *     counter  a byte; 4 of a line's 64 are the key's, chosen by 6 bits each
  *
- * Counts never fall. An evicted key is admitted again by its next Add.
+ * Keys that never come again fill a sketch, until it admits all keys. With admit_halve_after,
+ * counts age, as in TinyLFU (Einziger, Friedman, Manes, ACM Trans. Storage 13(4), 2017). After
+ * each so many counted Adds all counters are halved, a line at each of the next counted Adds: no
+ * Add waits for more than that. The number of refused Adds says which line is next. It goes along
+ * with a part that moves, and into snapshots; so a replica halves the same lines.
+ *
+ * An evicted key is admitted again by its next Add, unless its count has aged.
  *
  * Thread: the shard's present owner. */
 #include <rubato/error.h>
@@ -30,15 +37,24 @@ typedef struct {
     KeyHash key_hash;
     uint8_t count;
     uint64_t n_lines;
+    uint64_t halve_after; /* n_lines at least; 0: never */
     unsigned char *lines; /* pages of their own, which are touched as they are needed */
 } CountAdmission;
 
 static bool check(const RubatoTableSpec *spec, GError **error)
 {
-    if (spec->admit_count >= 2 && spec->admit_count <= MAX_COUNT)
-        return true;
-    return spec_refuse(spec, error, "admit_count is %u; \"count\" needs 2 to %u", spec->admit_count,
-                       MAX_COUNT);
+    const uint64_t least = spec_admit_bytes(spec) / LINE_BYTES;
+
+    if (spec->admit_count < 2 || spec->admit_count > MAX_COUNT)
+        return spec_refuse(spec, error, "admit_count is %u; \"count\" needs 2 to %u",
+                           spec->admit_count, MAX_COUNT);
+    if (spec->admit_halve_after > 0 && spec->admit_halve_after < least)
+        return spec_refuse(spec, error,
+                           "admit_halve_after is %" G_GUINT64_FORMAT
+                           "; it needs at least one for each %u bytes of admit_bytes, "
+                           "%" G_GUINT64_FORMAT,
+                           spec->admit_halve_after, LINE_BYTES, least);
+    return true;
 }
 
 static RubatoAdmission *create(const RubatoAdmissionSetup *setup, GError **error)
@@ -61,6 +77,8 @@ static RubatoAdmission *create(const RubatoAdmissionSetup *setup, GError **error
     admission->key_hash = key_hash_make(setup->seed);
     admission->count = (uint8_t)spec->admit_count;
     admission->n_lines = n_lines;
+    if (spec->admit_halve_after > 0)
+        admission->halve_after = MAX(spec->admit_halve_after, n_lines);
     admission->lines = lines;
     return &admission->base;
 }
@@ -87,6 +105,21 @@ static void prefetch(const RubatoAdmission *base, RubatoKey key)
     __builtin_prefetch(line_of(admission, key_hash(&admission->key_hash, key)), 1);
 }
 
+/* Halves the line whose turn it is, if one is due. Apart from admits(), so that Adds to a sketch
+ * that does not age save no registers for it. */
+static void __attribute__((noinline)) age(const CountAdmission *admission)
+{
+    const uint64_t n_counted = admission->base.n_refused + 1; /* which counts this Add only later */
+    const uint64_t line = n_counted % admission->halve_after;
+    uint64_t *words;
+
+    if (line >= admission->n_lines || n_counted < admission->halve_after)
+        return;
+    words = (uint64_t *)(void *)(admission->lines + line * LINE_BYTES);
+    for (size_t i = 0; i < LINE_BYTES / sizeof *words; i++)
+        words[i] = words[i] >> 1 & UINT64_C(0x7f7f7f7f7f7f7f7f);
+}
+
 /* Storages find keys by other bits of a hash with another seed. */
 static bool admits(RubatoAdmission *base, RubatoKey key)
 {
@@ -104,6 +137,8 @@ static bool admits(RubatoAdmission *base, RubatoKey key)
         return true;
     for (unsigned i = 0; i < N_COUNTERS; i++) /* without a jump that nobody can predict */
         *mine[i] = (unsigned char)(*mine[i] + (*mine[i] == least));
+    if (admission->halve_after > 0)
+        age(admission);
     return false;
 }
 

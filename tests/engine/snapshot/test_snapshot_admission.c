@@ -55,6 +55,7 @@ static RubatoTableStats stats_of(RubatoEngine *engine)
 /* Sketches so small that which keys share counters shows: a seed of its own decides that. */
 static const RubatoTableSpec learnt[] = {
     { .admit = "count", .admit_count = COUNT, .admit_bytes = 256 },
+    { .admit = "count", .admit_count = 3, .admit_bytes = 256, .admit_halve_after = 40 },
     { .admit = "probability", .admit_probability = 0.1 },
 };
 
