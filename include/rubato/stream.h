@@ -10,7 +10,7 @@
  *               time streams into it: another task that begins to fails with RUBATO_ERROR_IO.
  *               rubato_snapshot_open and `rubato checkpoint` read it, too.
  *
- * Threads: any. */
+ * Threads: those of a follower as its calls say. */
 #ifndef RUBATO_STREAM_H
 #define RUBATO_STREAM_H
 
@@ -42,6 +42,96 @@ struct RubatoTaskStream {
     uint32_t full_every;   /* of so many versions one holds all rows; 0: 64 */
     uint32_t keep; /* the newest so many versions stay, and those that they build on; 0: 64 */
 };
+
+/* ---- following ---- */
+
+/* A follower has the tables of a stream in memory, as they were at one version, without the state
+ * of update rules. It needs no engine.
+ *
+ * Threads: one thread at a time calls rubato_follower_advance and rubato_follower_go_to. Any others
+ * may read meanwhile, and each call reads from one whole version. */
+typedef struct RubatoFollower RubatoFollower;
+
+typedef struct {
+    const char *uri;
+    const char *const *tables; /* which ones, ended by NULL; NULL: all of the first version */
+    double hold_back_s;        /* a version is passed over until it is so old; 0: none is */
+    uint64_t undo_bytes;       /* memory for going back without reading: of the newest versions, the
+                                * rows that these have changed; 0: 256 MiB */
+} RubatoFollowerSpec;
+
+/* Copies the spec, and reads nothing yet: the version is 0, which has no tables. The directory need
+ * not be there yet. RUBATO_ERROR_INVALID. (transfer full) */
+RUBATO_API RubatoFollower *rubato_follower_new(const RubatoFollowerSpec *spec, GError **error);
+
+/* No thread is in one of its calls. NULL is allowed. */
+RUBATO_API void rubato_follower_free(RubatoFollower *follower);
+
+/* What a follower did. */
+typedef enum {
+    RUBATO_FOLLOWED_NOTHING, /* there is no newer version */
+    RUBATO_FOLLOWED_NEXT,    /* it has the next version */
+    RUBATO_FOLLOWED_ANEW,    /* it has read a version with all that this one builds on, and has not
+                              * seen those in between: the first one that it has, or versions are
+                              * gone or damaged, or another stream is there now */
+} RubatoFollowed;
+
+/* Goes to the next version, and waits for it timeout_s seconds at most (infinite: as long as it
+ * takes). Each version is applied once, and in order. It is read and checked as a whole first; then
+ * readers wait only while its rows are exchanged. One with all rows is read into new memory, beside
+ * the tables that there are.
+ *
+ * Errors: RUBATO_ERROR_FORMAT: the next version is damaged, and no newer one has all rows. The
+ * follower stays at its version, and goes on when there is such a one. With the same error, another
+ * call waits for that. RUBATO_ERROR_NOT_FOUND: a table of the spec is not in the stream; _MISMATCH:
+ * a table has another shape than in the version before; _IO, _MEMORY. */
+RUBATO_API bool rubato_follower_advance(RubatoFollower *follower, double timeout_s,
+                                        RubatoFollowed *followed, GError **error);
+
+/* Goes to a version that the stream still has, or back to one whose rows are in undo_bytes, which
+ * reads nothing. rubato_follower_advance then goes on behind it. RUBATO_ERROR_NOT_FOUND: there is
+ * no such version any more; else as above. */
+RUBATO_API bool rubato_follower_go_to(RubatoFollower *follower, uint64_t version, GError **error);
+
+/* The number of its version, 0 before the first one, and when that was written: microseconds since
+ * 1970, UTC. NULL is allowed. Any thread. */
+RUBATO_API uint64_t rubato_follower_version(RubatoFollower *follower, int64_t *time_us);
+
+/* A table that is followed. */
+typedef struct {
+    RubatoDtype dtype;
+    RubatoShape shape;
+    uint32_t width;   /* of a ragged table it means nothing */
+    bool holds_range; /* its keys are first_key .. first_key + n_keys - 1 */
+    RubatoKey first_key;
+    uint64_t n_keys;
+    uint64_t n_rows;
+} RubatoFollowedTable;
+
+/* RUBATO_ERROR_NOT_FOUND: it has no such table, or no version yet. Any thread. */
+RUBATO_API bool rubato_follower_table(RubatoFollower *follower, const char *name,
+                                      RubatoFollowedTable *table, GError **error);
+
+/* Copies the rows of n keys, of a table whose rows have one length, into values: n × width values
+ * of its dtype. A key without a row has zeros. found, if not NULL, is set to which keys have rows:
+ * n flags. version, if not NULL, is set to the version that was read. RUBATO_ERROR_NOT_FOUND: as
+ * above; _INVALID: the table is ragged. Any thread. */
+RUBATO_API bool rubato_follower_get(RubatoFollower *follower, const char *table,
+                                    const RubatoKey *keys, size_t n, void *values, bool *found,
+                                    uint64_t *version, GError **error);
+
+/* Gets the row of the i-th key where it lies: n_values values. NULL: the key has no row. It must
+ * not call the follower. */
+typedef void (*RubatoFollowedRowFunc)(size_t i, const void *values, uint32_t n_values,
+                                      void *user_data);
+
+/* The same for a table of any shape, row by row. */
+RUBATO_API bool rubato_follower_read(RubatoFollower *follower, const char *table,
+                                     const RubatoKey *keys, size_t n,
+                                     RubatoFollowedRowFunc function, void *user_data,
+                                     uint64_t *version, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoFollower, rubato_follower_free)
 
 G_END_DECLS
 

@@ -1,5 +1,6 @@
 /* Snapshots that hold changes alone, by seeds: tables of each kind change, and snapshots are taken,
- * removed, and taken elsewhere. Whatever a snapshot builds on, it holds the tables as they were.
+ * removed, and taken elsewhere. Whatever a snapshot builds on, it holds the tables as they were. So
+ * does a follower, at whatever snapshot it is.
  *
  * RUBATO_TEST_SEEDS is how many seeds the case runs. */
 #include <check.h>
@@ -37,6 +38,7 @@ typedef struct {
     RubatoEngine *engine;
     GHashTable *taken; /* by number: the tables as they were (GHashTable of rows for each) */
     unsigned n_increments;
+    RubatoFollower *follower; /* of directory */
 } Scene;
 
 #define MUST(call)                                                      \
@@ -348,6 +350,72 @@ static void take(Scene *scene)
     scene->n_increments += rubato_snapshot_base(snapshot) != 0;
 }
 
+/* ---- following ---- */
+
+typedef struct {
+    const RubatoKey *keys;
+    GHashTable *rows;
+    const char *table;
+    bool is_ragged;
+} Followed;
+
+/* Rows of one length have their state behind them there, which a follower does not have. */
+static void check_followed(size_t i, const void *values, uint32_t n_values, void *user_data)
+{
+    const Followed *const followed = user_data;
+    GBytes *const was = g_hash_table_lookup(followed->rows, &followed->keys[i]);
+    const size_t n = n_values * sizeof(float);
+
+    if (values == NULL || g_bytes_get_size(was) < n ||
+        (followed->is_ragged && g_bytes_get_size(was) != n) ||
+        (n > 0 && memcmp(g_bytes_get_data(was, NULL), values, n) != 0))
+        ck_abort_msg("table %s: key %lu is followed as another row", followed->table,
+                     (unsigned long)followed->keys[i]);
+}
+
+/* The follower has the tables as they were at its version. */
+static void check_follower(Scene *scene)
+{
+    const uint64_t version = rubato_follower_version(scene->follower, NULL);
+    GHashTable **const was = g_hash_table_lookup(scene->taken, &version);
+
+    for (size_t i = 0; i < N_TABLES && version != 0; i++) {
+        guint n = 0;
+        g_autofree gpointer *named = g_hash_table_get_keys_as_array(was[i], &n);
+        g_autofree RubatoKey *keys = g_new(RubatoKey, n + 1);
+        Followed followed = { keys, was[i], SPECS[i].name, is_ragged(&SPECS[i]) };
+        RubatoFollowedTable table;
+
+        for (guint j = 0; j < n; j++)
+            keys[j] = *(const RubatoKey *)named[j];
+        MUST(rubato_follower_table(scene->follower, SPECS[i].name, &table, &error));
+        ck_assert_uint_eq(table.n_rows, n);
+        MUST(rubato_follower_read(scene->follower, SPECS[i].name, keys, n, check_followed,
+                                  &followed, NULL, &error));
+    }
+}
+
+/* To the newest, or some version back. */
+static void follow(Scene *scene)
+{
+    RubatoFollowed followed;
+    g_autofree uint64_t *numbers = NULL;
+    size_t n;
+
+    MUST(rubato_snapshot_list(scene->directory, &numbers, &n, &error));
+    if (n == 0)
+        return;
+    do {
+        MUST(rubato_follower_advance(scene->follower, 0, &followed, &error));
+        check_follower(scene);
+    } while (followed != RUBATO_FOLLOWED_NOTHING);
+    ck_assert_uint_eq(rubato_follower_version(scene->follower, NULL), numbers[n - 1]);
+    if (draw(scene, 2) == 0)
+        return;
+    MUST(rubato_follower_go_to(scene->follower, numbers[draw(scene, n)], &error));
+    check_follower(scene);
+}
+
 /* As if it had failed at its end. */
 static void remove_newest(Scene *scene)
 {
@@ -415,6 +483,15 @@ static void step(Scene *scene)
     }
 }
 
+/* One that has no memory to go back reads what is there. */
+static RubatoFollower *new_follower(Scene *scene, GError **error)
+{
+    g_autofree char *uri = g_strconcat("file:", scene->directory, NULL);
+
+    return rubato_follower_new(&(RubatoFollowerSpec){ .uri = uri, .undo_bytes = draw(scene, 2) },
+                               error);
+}
+
 static unsigned play(uint64_t seed)
 {
     Scene scene = { .seed = seed, .random = rubato_mix64(seed) };
@@ -425,8 +502,11 @@ static unsigned play(uint64_t seed)
     scene.elsewhere = g_dir_make_tmp("rubato-increments-XXXXXX", NULL);
     scene.taken = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, free_tables);
     scene.engine = with_tables(2);
-    for (int i = 0; i < N_STEPS; i++)
+    MUST((scene.follower = new_follower(&scene, &error)) != NULL);
+    for (int i = 0; i < N_STEPS; i++) {
         step(&scene);
+        follow(&scene);
+    }
     for (g_hash_table_iter_init(&iter, scene.taken);
          g_hash_table_iter_next(&iter, &number, NULL);) {
         check_snapshot(&scene, *(uint64_t *)number);
@@ -434,6 +514,7 @@ static unsigned play(uint64_t seed)
             restore(&scene, *(uint64_t *)number);
     }
     g_hash_table_unref(scene.taken);
+    rubato_follower_free(scene.follower);
     rubato_engine_free(scene.engine);
     remove_tree(scene.directory);
     remove_tree(scene.elsewhere);
