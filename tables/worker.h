@@ -40,6 +40,8 @@ struct RubatoWorker {
     uint32_t n_readers;    /* data readers that it has opened */
     RubatoReader *readers; /* those that are open: io/data/deal/reader.h */
     bool is_in_step;       /* between rubato_worker_begin_step and _end_step */
+    bool step_has_rows;    /* in it, rows of readers were said to be done */
+    uint64_t step_clock;   /* with which it began: see engine/task/readers.c */
     uint64_t n_barriers, barrier_wait_ns;
 };
 

@@ -293,6 +293,7 @@ typedef struct {
     bool is_dynamic;   /* INPUTS and WANT follow */
     bool is_shuffled;
     uint64_t seed;           /* of the shuffle */
+    const char *kept_as;     /* its name in snapshots; NULL: none keeps it */
     const char *description; /* "2 epochs, shuffled by seed 7, …" */
     const char *digest;      /* of the files that it reads */
 } ControlReader;

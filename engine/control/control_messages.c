@@ -69,15 +69,13 @@ static const ControlMember waits[] = {
 static const ControlMember made[] = { MEMBER(UINT32, made.server), MEMBER(UINT32, made.n), END };
 static const ControlMember runs[] = { MEMBER(UINT32, runs.server), MEMBER(TEXT, runs.handler),
                                       END };
-static const ControlMember reader[] = { MEMBER(EPOCH, reader.epoch),
-                                        MEMBER(READER, reader.reader),
-                                        MEMBER(UINT32, reader.n_epochs),
-                                        MEMBER(BOOL, reader.is_dynamic),
-                                        MEMBER(BOOL, reader.is_shuffled),
-                                        MEMBER(UINT64, reader.seed),
-                                        MEMBER(TEXT, reader.description),
-                                        MEMBER(TEXT, reader.digest),
-                                        END };
+static const ControlMember reader[] = {
+    MEMBER(EPOCH, reader.epoch),      MEMBER(READER, reader.reader),
+    MEMBER(UINT32, reader.n_epochs),  MEMBER(BOOL, reader.is_dynamic),
+    MEMBER(BOOL, reader.is_shuffled), MEMBER(UINT64, reader.seed),
+    MEMBER(TEXT, reader.kept_as),     MEMBER(TEXT, reader.description),
+    MEMBER(TEXT, reader.digest),      END
+};
 static const ControlMember inputs[] = { MEMBER(EPOCH, inputs.epoch), MEMBER(READER, inputs.reader),
                                         MEMBER(UINT32, inputs.first), MEMBER(LINES, inputs.lines),
                                         END };

@@ -3,45 +3,13 @@
  *
  * Invariant: each block of an epoch of an input is in one of four states: behind the input's place,
  * with one node, come back, or read. A block that was read may come back as long as the node may be
- * lost with what it made of it. A ticket names no last row, so the rows that a node read of a block
- * before it gave the block back cannot be dealt again. If the node is lost with what it made of
- * them, such blocks are counted. */
-#include "engine/scheduler/block_dispatcher.h"
+ * lost with what it made of it. The rows that a node read of a block before it gave the block back
+ * are not dealt again. If the node is lost with what it made of them, such blocks are counted. */
+#include "engine/scheduler/block_dispatcher_private.h"
 
 #include <string.h>
 
-#include "io/data/random.h"
-
 #define SHUFFLED_MAX (UINT64_C(1) << 24) /* blocks; a larger input keeps its own order */
-#define NOBODY UINT32_MAX
-
-typedef struct {
-    char *name;
-    uint64_t bytes;
-    uint64_t n_blocks;
-    bool any_order;
-    bool *held; /* by node */
-    uint32_t n_holders;
-    uint32_t last; /* the node that got the last block of it, or NOBODY */
-
-    uint32_t epoch;  /* the epoch now dealt; the config's `epochs`: all are dealt */
-    uint64_t next;   /* place in its order */
-    uint32_t *order; /* NULL: its own */
-} InputEntry;
-
-struct BlockDispatcher {
-    BlockDispatcherConfig config;
-    GArray *inputs;      /* of InputEntry, by input */
-    GHashTable *by_name; /* to input + 1 */
-    GArray **dealt;      /* by node: of BlockTicket */
-    GArray **finished;   /* by node: of BlockTicket, as they were dealt */
-    uint64_t *n_begun;   /* by node: blocks given back after it had read rows of them */
-    GArray *returned;    /* of BlockTicket, those of nodes that are out first */
-    guint n_orphans;     /* of nodes that are out */
-    uint64_t n_torn;     /* the n_begun of nodes that are out */
-    uint64_t n_done;     /* blocks that were read */
-    Random random;
-};
 
 static InputEntry *input_of(const BlockDispatcher *dispatcher, uint32_t input)
 {
@@ -71,6 +39,8 @@ BlockDispatcher *block_dispatcher_new(const BlockDispatcherConfig *config)
         dispatcher->finished[node] = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
     }
     dispatcher->returned = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
+    dispatcher->done = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
+    dispatcher->undone = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
     dispatcher->random = random_stream(config->seed, config->n_nodes);
     return dispatcher;
 }
@@ -88,29 +58,41 @@ void block_dispatcher_free(BlockDispatcher *dispatcher)
     g_free(dispatcher->n_begun);
     g_array_free(dispatcher->inputs, TRUE);
     g_array_free(dispatcher->returned, TRUE);
+    g_array_free(dispatcher->done, TRUE);
+    g_array_free(dispatcher->undone, TRUE);
     g_hash_table_unref(dispatcher->by_name);
     g_free(dispatcher);
 }
 
 /* ---- inputs ---- */
 
-static void begin_epoch(const BlockDispatcher *dispatcher, InputEntry *entry, uint32_t input)
+bool block_dispatcher_order(const BlockDispatcher *dispatcher, InputEntry *entry, uint32_t input,
+                            uint64_t n)
 {
     g_clear_pointer(&entry->order, g_free);
-    entry->next = 0;
-    if (!dispatcher->config.shuffle || !entry->any_order ||
-        entry->epoch >= dispatcher->config.epochs || entry->n_blocks > SHUFFLED_MAX)
-        return;
-    entry->order = g_try_new(uint32_t, MAX(entry->n_blocks, 1));
-    if (entry->order == NULL)
-        return;
+    entry->n_ordered = 0;
+    if (n == 0)
+        return true;
+    if (n > SHUFFLED_MAX || (entry->order = g_try_new(uint32_t, n)) == NULL)
+        return false;
     Random epochs = random_stream(dispatcher->config.seed, entry->epoch);
     Random blocks = random_stream(random_bits(&epochs), input);
-    random_order(&blocks, entry->order, entry->n_blocks);
+    random_order(&blocks, entry->order, n);
+    entry->n_ordered = n;
+    return true;
 }
 
-/* Begins the next epoch if all blocks of this one have been dealt. */
-static void end_epochs(const BlockDispatcher *dispatcher, InputEntry *entry, uint32_t input)
+static void begin_epoch(const BlockDispatcher *dispatcher, InputEntry *entry, uint32_t input)
+{
+    const bool shuffles =
+        dispatcher->config.shuffle && entry->any_order && entry->epoch < dispatcher->config.epochs;
+
+    entry->next = 0;
+    (void)block_dispatcher_order(dispatcher, entry, input, shuffles ? entry->n_blocks : 0);
+}
+
+void block_dispatcher_end_epochs(const BlockDispatcher *dispatcher, InputEntry *entry,
+                                 uint32_t input)
 {
     while (entry->epoch < dispatcher->config.epochs && entry->next >= entry->n_blocks) {
         entry->epoch = entry->n_blocks > 0 ? entry->epoch + 1 : dispatcher->config.epochs;
@@ -132,33 +114,35 @@ uint32_t block_dispatcher_add_input(BlockDispatcher *dispatcher, uint32_t node,
                              .held = g_new0(bool, dispatcher->config.n_nodes),
                              .last = NOBODY };
 
-        if (dispatcher->inputs->len >= BLOCK_DISPATCHER_MAX_INPUTS) {
+        if (dispatcher->is_restored || dispatcher->inputs->len >= BLOCK_DISPATCHER_MAX_INPUTS) {
             input_clear(&entry);
-            *wrong = g_strdup_printf("more than %u files", BLOCK_DISPATCHER_MAX_INPUTS);
+            *wrong = dispatcher->is_restored
+                         ? g_strdup_printf("%s, which the snapshot does not have", input->name)
+                         : g_strdup_printf("more than %u files", BLOCK_DISPATCHER_MAX_INPUTS);
             return BLOCK_DISPATCHER_NO_INPUT;
         }
         g_array_append_val(dispatcher->inputs, entry);
         number = dispatcher->inputs->len;
         g_hash_table_insert(dispatcher->by_name, g_strdup(input->name), GUINT_TO_POINTER(number));
         begin_epoch(dispatcher, input_of(dispatcher, number - 1), number - 1);
-        end_epochs(dispatcher, input_of(dispatcher, number - 1), number - 1);
+        block_dispatcher_end_epochs(dispatcher, input_of(dispatcher, number - 1), number - 1);
     }
 
     InputEntry *entry = input_of(dispatcher, --number);
     if (entry->bytes != input->bytes) {
-        *wrong = g_strdup_printf("%s of %" G_GUINT64_FORMAT
-                                 " bytes, where others see %" G_GUINT64_FORMAT,
-                                 entry->name, input->bytes, entry->bytes);
+        *wrong = g_strdup_printf(
+            "%s of %" G_GUINT64_FORMAT " bytes, where %s %" G_GUINT64_FORMAT, entry->name,
+            input->bytes, entry->n_holders == 0 ? "the snapshot has" : "others see", entry->bytes);
         return BLOCK_DISPATCHER_NO_INPUT;
     }
     entry->any_order &= input->any_order;
-    if (!entry->held[node]) {
+    if (node != NOBODY && !entry->held[node]) {
         entry->held[node] = true;
         entry->n_holders++;
     }
     if (input->n_blocks < entry->n_blocks) {
         entry->n_blocks = input->n_blocks;
-        end_epochs(dispatcher, entry, number);
+        block_dispatcher_end_epochs(dispatcher, entry, number);
     }
     return number;
 }
@@ -275,7 +259,7 @@ static bool deal_one(BlockDispatcher *dispatcher, uint32_t node, BlockTicket *ti
     };
     entry->last = node;
     entry->next++;
-    end_epochs(dispatcher, entry, input);
+    block_dispatcher_end_epochs(dispatcher, entry, input);
     return true;
 }
 
@@ -307,13 +291,12 @@ static bool take_ticket(BlockDispatcher *dispatcher, uint32_t node, const BlockT
     for (guint i = 0; i < dealt->len; i++) {
         const BlockTicket *own = &g_array_index(dealt, BlockTicket, i);
 
-        if (own->epoch != ticket->epoch || own->input != ticket->input ||
-            own->block != ticket->block)
+        if (!block_ticket_is_same(own, ticket))
             continue;
         if (ticket->n_read < own->n_read)
             return false;
         *was = *own;
-        g_array_remove_index_fast(dealt, i);
+        g_array_remove_index(dealt, i); /* they stay in the order in which they were dealt */
         return true;
     }
     return false;
@@ -358,7 +341,7 @@ bool block_dispatcher_absent(BlockDispatcher *dispatcher, uint32_t node, const B
         return false;
     InputEntry *entry = input_of(dispatcher, ticket->input);
     entry->n_blocks = MIN(entry->n_blocks, ticket->block);
-    end_epochs(dispatcher, entry, ticket->input);
+    block_dispatcher_end_epochs(dispatcher, entry, ticket->input);
     return true;
 }
 

@@ -63,6 +63,26 @@ void block_dispatcher_settle(BlockDispatcher *dispatcher, uint32_t node);
  * finished one that is not settled. */
 void block_dispatcher_node_out(BlockDispatcher *dispatcher, uint32_t node);
 
+/* ---- in snapshots (block_dispatcher_text.c) ---- */
+
+/* A snapshot is to be cut. Until it is written, nodes tell of tickets that they have, or have given
+ * back: rows before ticket->n_read are done. And of rows that they had told to be read, and that
+ * are not in the cut: n_read to `end`. False: there can be no such ticket. */
+void block_dispatcher_begin_cut(BlockDispatcher *dispatcher);
+bool block_dispatcher_note_done(BlockDispatcher *dispatcher, const BlockTicket *ticket);
+bool block_dispatcher_note_undone(BlockDispatcher *dispatcher, const BlockTicket *rows);
+
+/* Appends all that a dispatcher of another run needs to deal the rows that are not done. */
+void block_dispatcher_write(BlockDispatcher *dispatcher, GString *text);
+
+/* Reads it. config: its n_nodes and keeps_finished count; the others are the text's. NULL if the
+ * text makes no sense. (transfer full) */
+BlockDispatcher *block_dispatcher_read(const BlockDispatcherConfig *config, const char *text);
+
+/* An input from the snapshot that no node holds, and of which blocks are left; NULL: none.
+ * (transfer none) */
+const char *block_dispatcher_find_missing(const BlockDispatcher *dispatcher);
+
 /* How far the data has been read, as far as nodes have told. Each block of each epoch counts in one
  * of the three. */
 typedef struct {

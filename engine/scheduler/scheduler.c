@@ -32,6 +32,7 @@ Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *o
     scheduler->recovery = recovery_new(config->n_nodes);
     scheduler->tables = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, g_free);
     scheduler->snapshots = snapshots_new(config->n_nodes);
+    kept_init(scheduler);
     scheduler->former = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     scheduler->tasks = g_ptr_array_new();
     g_queue_init(&scheduler->collectives);
@@ -58,6 +59,7 @@ void scheduler_free(Scheduler *scheduler)
     recovery_free(scheduler->recovery);
     g_hash_table_unref(scheduler->tables);
     snapshots_free(scheduler->snapshots);
+    kept_clear(scheduler);
     admission_end(scheduler);
     g_array_unref(scheduler->former);
     collectives_clear(scheduler);

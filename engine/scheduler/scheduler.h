@@ -84,6 +84,18 @@ void scheduler_heard(Scheduler *scheduler, uint32_t node, int64_t heard_ms);
  * ended"). */
 void scheduler_node_gone(Scheduler *scheduler, int64_t now_ms, uint32_t node, const char *text);
 
+/* What a snapshot keeps of a task's readers, by their names in it (RubatoReaderOptions.kept_as):
+ * which rows of which files are not done, as text. */
+
+/* Those of the snapshot whose cut is the newest. (transfer full) */
+GHashTable *scheduler_cut_readers(const Scheduler *scheduler);
+
+/* A snapshot has been restored: the next readers with these names go on from it. (transfer full) */
+void scheduler_restore_readers(Scheduler *scheduler, GHashTable *readers);
+
+/* Whether such a text makes sense. Any thread. */
+bool scheduler_check_kept_reader(const char *text);
+
 /* Whether the rendezvous is over: WELCOME has gone out. */
 bool scheduler_has_begun(const Scheduler *scheduler);
 

@@ -175,6 +175,8 @@ static void check_ready(Scheduler *scheduler, Collective *collective)
     if (anybody && find_next_step(collective, &collective->step)) {
         memset(collective->ready, 0, scheduler->config.n_nodes * sizeof *collective->ready);
         collective->since_ms = scheduler->now_ms;
+        if (collective->what == CONTROL_CALL_SNAPSHOT)
+            kept_hear_step(scheduler, collective->step);
         send_go(scheduler, collective);
         return;
     }

@@ -21,7 +21,9 @@
 typedef struct {
     uint32_t first; /* the first node to open the reader; the members below are its own */
     uint32_t n_epochs;
-    char *text; /* "2 epochs, shuffled by seed 7, …" */
+    char *kept_as; /* NULL: no snapshot keeps it */
+    bool is_cut;   /* it is part of the snapshot that is cut */
+    char *text;    /* "2 epochs, shuffled by seed 7, …" */
     char *digest;
     BlockDispatcher *dispatcher; /* NULL: a fixed split */
     GArray **inputs;             /* by node: the dispatcher's numbers of its inputs */
@@ -37,6 +39,7 @@ static void reading_free(Reading *reading)
     for (uint32_t node = 0; node < reading->n_nodes; node++)
         g_array_free(reading->inputs[node], TRUE);
     g_free(reading->inputs);
+    g_free(reading->kept_as);
     g_free(reading->text);
     g_free(reading->digest);
     g_free(reading);
@@ -53,10 +56,10 @@ static Reading *find_reading(const SchedulerTask *task, uint64_t id)
     return id < task->readings->len ? task->readings->pdata[id] : NULL;
 }
 
-static Reading *reading_new(const Scheduler *scheduler, const SchedulerTask *task, uint32_t node,
+/* NULL, and the task is cancelled: it cannot go on from a snapshot. */
+static Reading *reading_new(Scheduler *scheduler, SchedulerTask *task, uint32_t node,
                             const ControlReader *reader)
 {
-    Reading *reading = g_new0(Reading, 1);
     const BlockDispatcherConfig config = {
         .n_nodes = scheduler->config.n_nodes,
         .epochs = reader->n_epochs,
@@ -65,7 +68,15 @@ static Reading *reading_new(const Scheduler *scheduler, const SchedulerTask *tas
         .keeps_finished = task->continues,
     };
 
+    const bool is_kept = reader->is_dynamic && reader->kept_as != NULL;
+    BlockDispatcher *const kept = is_kept ? kept_find(scheduler, task, reader, &config) : NULL;
+    Reading *reading;
+
+    if (is_kept && kept == NULL)
+        return NULL;
+    reading = g_new0(Reading, 1);
     reading->first = node;
+    reading->kept_as = is_kept ? g_strdup(reader->kept_as) : NULL;
     reading->n_epochs = config.epochs;
     reading->text = g_strdup(reader->description);
     reading->digest = g_strdup(reader->digest);
@@ -74,7 +85,7 @@ static Reading *reading_new(const Scheduler *scheduler, const SchedulerTask *tas
     for (uint32_t i = 0; i < config.n_nodes; i++)
         reading->inputs[i] = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     if (reader->is_dynamic)
-        reading->dispatcher = block_dispatcher_new(&config);
+        reading->dispatcher = is_kept ? kept : block_dispatcher_new(&config);
     return reading;
 }
 
@@ -90,9 +101,10 @@ bool data_reader(Scheduler *scheduler, uint32_t node, const Control *control)
         return false;
     reading = find_reading(task, reader->reader);
     if (reading == NULL) {
+        reading = reading_new(scheduler, task, node, reader);
         if (reader->reader >= task->readings->len)
             g_ptr_array_set_size(task->readings, (gint)reader->reader + 1);
-        task->readings->pdata[reader->reader] = reading_new(scheduler, task, node, reader);
+        task->readings->pdata[reader->reader] = reading;
         return true;
     }
     if (g_strcmp0(reading->text, reader->description) == 0 &&
@@ -138,6 +150,8 @@ bool data_inputs(Scheduler *scheduler, uint32_t node, const Control *control)
     if (task == NULL)
         return task_is_late(scheduler, inputs->epoch);
     Reading *reading = find_reading(task, inputs->reader);
+    if (reading == NULL && task->cause.code != CONTROL_OK) /* it was refused */
+        return true;
     if (reading == NULL || reading->dispatcher == NULL || inputs->lines == NULL ||
         inputs->first != reading->inputs[node]->len)
         return false;
@@ -157,8 +171,10 @@ static bool take_news(Reading *reading, uint32_t node, BlockTicketEvent news, Bl
 {
     const GArray *inputs = reading->inputs[node];
 
+    if (news == BLOCK_TICKET_CUT)
+        reading->is_cut = true;
     if (ticket.input >= inputs->len)
-        return false;
+        return news == BLOCK_TICKET_CUT;
     ticket.input = g_array_index(inputs, uint32_t, ticket.input);
     switch (news) {
     case BLOCK_TICKET_FINISHED:
@@ -167,8 +183,12 @@ static bool take_news(Reading *reading, uint32_t node, BlockTicketEvent news, Bl
         return block_dispatcher_give_back(reading->dispatcher, node, &ticket);
     case BLOCK_TICKET_ABSENT:
         return block_dispatcher_absent(reading->dispatcher, node, &ticket);
+    case BLOCK_TICKET_DONE:
+        return block_dispatcher_note_done(reading->dispatcher, &ticket);
+    case BLOCK_TICKET_UNDONE:
+        return block_dispatcher_note_undone(reading->dispatcher, &ticket);
     default:
-        return false;
+        return news == BLOCK_TICKET_CUT;
     }
 }
 
@@ -190,6 +210,8 @@ static void deal(Scheduler *scheduler, Reading *reading, uint32_t node, const Co
                                              MIN(want->n_blocks, WANTED_MAX), tickets);
     g_autoptr(GString) text = g_string_new(NULL);
 
+    if (reading->kept_as != NULL) /* from now on this reader is cut */
+        g_hash_table_remove(scheduler->kept, reading->kept_as);
     reading->any_ended = reading->any_ended || n == 0;
     for (size_t i = 0; i < n; i++) {
         tickets[i].input = own_number(reading, node, tickets[i].input);
@@ -205,6 +227,26 @@ static void deal(Scheduler *scheduler, Reading *reading, uint32_t node, const Co
     scheduler_send(scheduler, node, &blocks);
 }
 
+/* Whether each node that may read has told which files it has. */
+static bool knows_all_files(const Scheduler *scheduler, const SchedulerTask *task,
+                            const Reading *reading)
+{
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (!task->retired[i] && reading->inputs[i]->len == 0)
+            return false;
+    return true;
+}
+
+bool data_kept_reader(const SchedulerTask *task, guint i, KeptReader *kept)
+{
+    Reading *const reading = find_reading(task, i);
+
+    if (reading == NULL || reading->kept_as == NULL)
+        return false;
+    *kept = (KeptReader){ reading->kept_as, reading->text, reading->dispatcher, &reading->is_cut };
+    return true;
+}
+
 bool data_want(Scheduler *scheduler, uint32_t node, const Control *control)
 {
     const ControlWant *const want = &control->want;
@@ -215,12 +257,18 @@ bool data_want(Scheduler *scheduler, uint32_t node, const Control *control)
     if (task == NULL)
         return task_is_late(scheduler, want->epoch);
     Reading *reading = find_reading(task, want->reader);
+    if (reading == NULL && task->cause.code != CONTROL_OK)
+        return true;
     if (reading == NULL || reading->dispatcher == NULL || want->events == NULL)
         return false;
     for (const char *at = want->events; *at != '\0';)
         if (!block_ticket_read(&at, &news, &ticket) || !take_news(reading, node, news, ticket))
             return false;
-    if (want->n_blocks > 0)
+    if (want->n_blocks == 0)
+        return true;
+    if (reading->kept_as != NULL && knows_all_files(scheduler, task, reading))
+        kept_check_files(scheduler, task, reading->dispatcher);
+    if (task->cause.code == CONTROL_OK)
         deal(scheduler, reading, node, want);
     return true;
 }

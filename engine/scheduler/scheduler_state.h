@@ -15,6 +15,7 @@
  *   scheduler_tensors.c     ENQUEUE, DECIDE: collectives on tensors
  *   scheduler_waits.c       WAITS: deadlocks among a task's workers
  *   scheduler_data.c        READER, INPUTS, WANT, BLOCKS: the data that a task's workers read
+ *   scheduler_kept.c        what snapshots keep of readers
  *   scheduler_base.c        the outbox, verdicts, names of nodes, finding and cancelling tasks,
  *                           the order of a snapshot's steps
  *
@@ -25,6 +26,7 @@
 #ifndef RUBATO_ENGINE_SCHEDULER_SCHEDULER_STATE_H
 #define RUBATO_ENGINE_SCHEDULER_SCHEDULER_STATE_H
 
+#include "engine/scheduler/block_dispatcher.h"
 #include "engine/scheduler/scheduler.h"
 
 /* A code with its text: how something ended, or why it failed. */
@@ -162,6 +164,10 @@ struct Scheduler {
     GArray *former;      /* of uint64_t: incarnations whose place others have taken */
     Snapshots *snapshots;
     bool takes_snapshot; /* the same */
+
+    /* Readers in snapshots, name → text (scheduler_kept.c). */
+    GHashTable *kept; /* of the restored one, until their first block is dealt */
+    GHashTable *cut;  /* of the newest cut */
 
     GPtrArray *tasks; /* from GO to TASK_END */
     uint32_t next_epoch;
@@ -369,7 +375,33 @@ void waits_clear(SchedulerTask *task);
 void waits_node_out(SchedulerTask *task, uint32_t node);
 bool task_waits(Scheduler *scheduler, uint32_t node, const Control *control);
 
+/* scheduler_kept.c */
+void kept_init(Scheduler *scheduler);
+void kept_clear(Scheduler *scheduler);
+
+/* All nodes are told that step of a snapshot. */
+void kept_hear_step(Scheduler *scheduler, ControlStep step);
+
+/* The dispatcher of a reader that is kept, of the restored snapshot or a new one. NULL, and the
+ * task is cancelled: it cannot go on from there. (transfer full) */
+BlockDispatcher *kept_find(Scheduler *scheduler, SchedulerTask *task, const ControlReader *reader,
+                           const BlockDispatcherConfig *config);
+
+/* Cancels the task if no node has a file from which blocks are left. */
+void kept_check_files(Scheduler *scheduler, SchedulerTask *task, const BlockDispatcher *dispatcher);
+
 /* scheduler_data.c */
+
+/* The readers of a task that are kept in snapshots. */
+typedef struct {
+    const char *name, *text; /* text: "2 epochs, …" */
+    BlockDispatcher *dispatcher;
+    bool *is_cut; /* it is part of the snapshot that is cut */
+} KeptReader;
+
+/* The i-th of all of a task's readers. False: there is none, or it is not kept. */
+bool data_kept_reader(const SchedulerTask *task, guint i, KeptReader *kept);
+
 bool data_reader(Scheduler *scheduler, uint32_t node, const Control *control);
 bool data_inputs(Scheduler *scheduler, uint32_t node, const Control *control);
 bool data_want(Scheduler *scheduler, uint32_t node, const Control *control);

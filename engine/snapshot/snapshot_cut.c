@@ -286,12 +286,44 @@ static bool check_task(RubatoEngine *engine, const Cut *cut, GError **error)
     return goes_on;
 }
 
+typedef struct {
+    GPtrArray *readers; /* of NodeReader, held */
+    uint64_t lowest;    /* clock of the task's workers */
+} CutReaders;
+
+/* Tells the scheduler which rows are done in the cut. Of the tasks whose steps are closed, no
+ * worker can be in one. The message to the scheduler goes before the one that CUT is done. */
+static void tell_readers(RubatoEngine *engine, const Cut *cut)
+{
+    g_autoptr(GArray) tasks = g_array_new(FALSE, FALSE, sizeof(CutReaders));
+
+    pthread_mutex_lock(&engine->lock);
+    for (guint j = 0; j < engine->runs->len; j++) {
+        RubatoTaskRun *const run = g_ptr_array_index(engine->runs, j);
+
+        if (g_ptr_array_find(cut->steps, task_run_steps(run), NULL)) {
+            const CutReaders task = { task_run_hold_readers(run), task_run_lowest_of_kept(run) };
+
+            g_array_append_val(tasks, task);
+        }
+    }
+    pthread_mutex_unlock(&engine->lock);
+    for (guint i = 0; i < tasks->len; i++) {
+        const CutReaders *const task = &g_array_index(tasks, CutReaders, i);
+
+        for (guint j = 0; j < task->readers->len; j++)
+            node_reader_tell_done(task->readers->pdata[j], task->lowest);
+        g_ptr_array_unref(task->readers);
+    }
+}
+
 static bool cut_parts(RubatoEngine *engine, Cut *cut, uint64_t seed, GError **error)
 {
     cut->seed = seed;
     if (!check_task(engine, cut, error))
         return false;
     note_clocks(engine, cut);
+    tell_readers(engine, cut);
     cut->has_images = true;
     servers_run(engine->servers, engine->n_servers, begin_images, cut);
     if (!cut->starved)

@@ -214,6 +214,26 @@ static bool add_parts(const SnapshotWriting *writing, Manifest *manifest, size_t
     return true;
 }
 
+static void take_cut(Scheduler *scheduler, int64_t now_ms, void *readers)
+{
+    (void)now_ms;
+    *(GHashTable **)readers = scheduler_cut_readers(scheduler);
+}
+
+/* What the scheduler knows of readers since CUT has ended. */
+static void add_readers(RubatoEngine *engine, Manifest *manifest)
+{
+    GHashTable *readers = NULL;
+    GHashTableIter all;
+    gpointer name, text;
+
+    dispatch_look_at_scheduler(engine, take_cut, &readers);
+    g_hash_table_iter_init(&all, readers);
+    while (g_hash_table_iter_next(&all, &name, &text))
+        manifest_add_reader(manifest, name, text);
+    g_hash_table_unref(readers);
+}
+
 static bool commit_files(RubatoEngine *engine, const Cut *cut, void *data, GError **error)
 {
     SnapshotWriting *writing = data;
@@ -237,6 +257,7 @@ static bool commit_files(RubatoEngine *engine, const Cut *cut, void *data, GErro
         manifest->base_seed = cut->base;
         manifest->n_links = writing->n_links;
     }
+    add_readers(engine, manifest);
     if (!snapshot_folder_commit(spec->directory, manifest, &writing->number, error))
         return false;
     if (!snapshot_folder_keep(spec->directory, spec->keep, &fault))

@@ -270,6 +270,45 @@ static bool read_share(RubatoEngine *engine, const Restoring *restoring, Pass pa
     return true;
 }
 
+/* ---- readers of training data ---- */
+
+static bool check_readers(const Restoring *restoring, GError **error)
+{
+    const Manifest *const manifest = snapshot_manifest(restoring->snapshot);
+
+    for (size_t i = 0; i < manifest->n_readers; i++)
+        if (!scheduler_check_kept_reader(manifest->readers[i].text)) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                        "snapshot %" G_GUINT64_FORMAT
+                        " of %s: what it says of the reader \"%s\" makes no sense",
+                        restoring->number, restoring->spec->directory, manifest->readers[i].name);
+            return false;
+        }
+    return true;
+}
+
+static void give_readers(Scheduler *scheduler, int64_t now_ms, void *readers)
+{
+    (void)now_ms;
+    scheduler_restore_readers(scheduler, readers);
+}
+
+static void restore_readers(RubatoEngine *engine, const Restoring *restoring)
+{
+    const Manifest *const manifest = snapshot_manifest(restoring->snapshot);
+    GHashTable *readers;
+
+    if (engine->self != engine->scheduler_node || restoring->spec->what != RUBATO_RESTORE_ALL)
+        return;
+    readers = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    for (size_t i = 0; i < manifest->n_readers; i++)
+        g_hash_table_insert(readers, g_strdup(manifest->readers[i].name),
+                            g_strdup(manifest->readers[i].text));
+    dispatch_look_at_scheduler(engine, give_readers, readers);
+}
+
+/* ---- the two passes ---- */
+
 /* Finds which tables are wanted. */
 static bool choose_tables(Restoring *restoring, GError **error)
 {
@@ -312,13 +351,16 @@ static bool perform_check(RubatoEngine *engine, const ControlGo *go, void *data,
     restoring->snapshot =
         rubato_snapshot_open(restoring->spec->directory, restoring->number, error);
     return restoring->snapshot != NULL && choose_tables(restoring, error) &&
-           read_share(engine, restoring, PASS_CHECK, error);
+           check_readers(restoring, error) && read_share(engine, restoring, PASS_CHECK, error);
 }
 
 static bool perform_fill(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
 {
     (void)go;
-    return read_share(engine, data, PASS_FILL, error);
+    if (!read_share(engine, data, PASS_FILL, error))
+        return false;
+    restore_readers(engine, data);
+    return true;
 }
 
 /* ---- the call ---- */

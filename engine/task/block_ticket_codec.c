@@ -9,8 +9,11 @@
 
 void block_ticket_write(GString *text, BlockTicketEvent news, const BlockTicket *ticket)
 {
-    g_string_append_printf(text, "%c%u %u %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT "\n",
-                           (char)news, ticket->epoch, ticket->input, ticket->block, ticket->n_read);
+    g_string_append_printf(text, "%c%u %u %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT, (char)news,
+                           ticket->epoch, ticket->input, ticket->block, ticket->n_read);
+    if (ticket->end > 0)
+        g_string_append_printf(text, " %" G_GUINT64_FORMAT, ticket->end);
+    g_string_append_c(text, '\n');
 }
 
 bool block_ticket_read_number(const char **text, char behind, uint64_t max, uint64_t *number)
@@ -32,17 +35,19 @@ bool block_ticket_read_number(const char **text, char behind, uint64_t max, uint
 bool block_ticket_read(const char **text, BlockTicketEvent *news, BlockTicket *ticket)
 {
     const char *at = *text;
-    uint64_t epoch, input, block, n_read;
+    uint64_t epoch, input, block, n_read, end = 0;
 
-    if (*at == '\0' || strchr("dfba", *at) == NULL)
+    if (*at == '\0' || strchr("dfbacpu", *at) == NULL)
         return false;
     *news = (BlockTicketEvent)*at++;
     if (!block_ticket_read_number(&at, ' ', UINT32_MAX, &epoch) ||
         !block_ticket_read_number(&at, ' ', UINT32_MAX, &input) ||
         !block_ticket_read_number(&at, ' ', UINT64_MAX, &block) ||
-        !block_ticket_read_number(&at, '\n', UINT64_MAX, &n_read))
+        (!block_ticket_read_number(&at, '\n', UINT64_MAX, &n_read) &&
+         (!block_ticket_read_number(&at, ' ', UINT64_MAX, &n_read) ||
+          !block_ticket_read_number(&at, '\n', UINT64_MAX, &end) || end < n_read)))
         return false;
-    *ticket = (BlockTicket){ (uint32_t)epoch, (uint32_t)input, block, n_read };
+    *ticket = (BlockTicket){ (uint32_t)epoch, (uint32_t)input, block, n_read, end };
     *text = at;
     return true;
 }

@@ -1,4 +1,5 @@
-/* Tickets as text in control messages, one ticket a line.
+/* Tickets as text in control messages and snapshots, one ticket a line: what the line says, epoch,
+ * input, block, n_read, and `end` unless it is 0.
  *
  * Threads: any. */
 #ifndef RUBATO_ENGINE_TASK_BLOCK_TICKET_CODEC_H
@@ -12,10 +13,15 @@ typedef enum {
     BLOCK_TICKET_FINISHED = 'f',
     BLOCK_TICKET_GIVEN_BACK = 'b',
     BLOCK_TICKET_ABSENT = 'a',
+    /* For the snapshot that is cut now: it has the reader; rows before n_read are done; rows n_read
+     * to `end`, which were done, are not in it. */
+    BLOCK_TICKET_CUT = 'c', /* of no ticket */
+    BLOCK_TICKET_DONE = 'p',
+    BLOCK_TICKET_UNDONE = 'u',
 } BlockTicketEvent;
 
 /* The most bytes that a line takes. */
-#define BLOCK_TICKET_TEXT_MAX 72u
+#define BLOCK_TICKET_TEXT_MAX 96u
 
 void block_ticket_write(GString *text, BlockTicketEvent news, const BlockTicket *ticket);
 

@@ -8,6 +8,17 @@
  * for blocks that other readers may leave unfinished, because these readers may be waiting for its
  * worker's clock.
  *
+ * Readers that are kept in snapshots. Tickets with rows that are done, and rows that are not, are
+ * noted here: the scheduler does not hear of each row. For a snapshot it is told them while no
+ * worker is in a step (engine/snapshot/snapshot_cut.c), so no row becomes done meanwhile. Before
+ * that message go the results of tickets that were done before: it waits for threads that are in
+ * the middle of sending some, which wait for nothing. A ticket that is given back later
+ * says itself how many of its rows are done, and that number is the same.
+ *
+ * Where Adds are applied by their clock, the snapshot has those of the clocks below the lowest one
+ * of all workers. So the rows of a step are done in it exactly if the step's clock is below it. The
+ * log has the steps whose clocks may not be.
+ *
  * Messages are sent with no lock held, because on the scheduler's node the answer comes within the
  * call. */
 #include "engine/task/node_reader.h"
@@ -21,6 +32,7 @@
 
 #define NEWS_MAX (CONTROL_MAX_LINES / 2) /* bytes; longer news is sent at once */
 #define READY_PER_READER 2u
+#define LOG_LOOKED_THROUGH 64u /* steps: a longer log is looked through for those to forget */
 
 struct NodeReader {
     _Atomic uint32_t n_refs;
@@ -37,8 +49,9 @@ struct NodeReader {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* guarded by lock */
-    GArray *ready; /* of BlockTicket, the next one last */
-    GString *news; /* results of earlier tickets */
+    GArray *ready;      /* of BlockTicket, the next one last */
+    GString *news;      /* results of earlier tickets */
+    uint32_t n_sending; /* threads that are telling the scheduler such results */
     bool announced;
     bool asked;        /* a request for blocks is under way */
     bool ended;        /* no more blocks will come */
@@ -46,7 +59,16 @@ struct NodeReader {
     bool closed;       /* the task is over */
     uint32_t n_active; /* readers that may take more */
     GPtrArray *places; /* of WorkerPlace */
+    GArray *begun;     /* of BlockTicket: of readers that are kept, those with rows done and not */
+    GArray *log;       /* of LoggedRows, as they were done */
+    guint log_limit;   /* its length at which it is looked through next */
 };
+
+/* Rows that a worker said to be done in a step which it began at that clock. */
+typedef struct {
+    uint64_t clock;
+    BlockTicket rows; /* n_read to end */
+} LoggedRows;
 
 /* How far a worker has come. */
 typedef struct {
@@ -84,11 +106,21 @@ NodeReader *node_reader_new(const NodeReaderPlace *place, RubatoDataset *dataset
     node_reader->stall_ms = place->host->stall_ms;
     node_reader->dataset = dataset_ref(dataset);
     node_reader->options = *options;
+    node_reader->options.kept_as = g_strdup(options->kept_as);
+    node_reader->begun = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
+    node_reader->log = g_array_new(FALSE, FALSE, sizeof(LoggedRows));
+    node_reader->log_limit = LOG_LOOKED_THROUGH;
     node_reader->ready = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
     node_reader->news = g_string_new(NULL);
     node_reader->places = g_ptr_array_new_with_free_func(place_free);
     pthread_mutex_init(&node_reader->lock, NULL);
     monotonic_cond_init(&node_reader->changed);
+    return node_reader;
+}
+
+NodeReader *node_reader_ref(NodeReader *node_reader)
+{
+    atomic_fetch_add_explicit(&node_reader->n_refs, 1, memory_order_relaxed);
     return node_reader;
 }
 
@@ -100,6 +132,9 @@ void node_reader_unref(NodeReader *node_reader)
     g_array_free(node_reader->ready, TRUE);
     g_string_free(node_reader->news, TRUE);
     g_ptr_array_unref(node_reader->places);
+    g_array_unref(node_reader->begun);
+    g_array_unref(node_reader->log);
+    g_free((char *)(uintptr_t)node_reader->options.kept_as);
     pthread_cond_destroy(&node_reader->changed);
     pthread_mutex_destroy(&node_reader->lock);
     rubato_dataset_free(node_reader->dataset);
@@ -148,6 +183,8 @@ static void add_order(GString *text, const RubatoReaderOptions *options)
         g_string_append_printf(text, "shuffled by seed %" G_GUINT64_FORMAT, options->seed);
     else
         g_string_append(text, "not shuffled");
+    if (options->kept_as != NULL)
+        g_string_append_printf(text, ", kept as \"%s\"", options->kept_as);
 }
 
 /* What all nodes must agree on about the files of a fixed split. Each node has all files, but may
@@ -213,6 +250,7 @@ void node_reader_announce(NodeReader *node_reader)
                                                         .is_dynamic = dynamic,
                                                         .is_shuffled = node_reader->options.shuffle,
                                                         .seed = node_reader->options.seed,
+                                                        .kept_as = node_reader->options.kept_as,
                                                         .description = text->str,
                                                         .digest = digest } });
     if (dynamic)
@@ -257,6 +295,7 @@ static void send_want(NodeReader *node_reader, uint32_t wanted)
     if (node_reader->closed)
         return;
     node_reader->news = g_string_new(NULL);
+    node_reader->n_sending++;
     pthread_mutex_unlock(&node_reader->lock);
     tell_scheduler(node_reader, &(Control){ .kind = CONTROL_WANT,
                                             .want = { .epoch = node_reader->epoch,
@@ -265,6 +304,8 @@ static void send_want(NodeReader *node_reader, uint32_t wanted)
                                                       .events = news->str } });
     g_string_free(news, TRUE);
     pthread_mutex_lock(&node_reader->lock);
+    if (--node_reader->n_sending == 0)
+        pthread_cond_broadcast(&node_reader->changed);
 }
 
 static void add_news(NodeReader *node_reader, BlockTicketEvent news, const BlockTicket *ticket)
@@ -369,11 +410,24 @@ static void absent(BlockSource *source, const BlockTicket *ticket)
     pthread_mutex_unlock(&node_reader->lock);
 }
 
+/* The ticket is no longer one that a worker has begun. The lock is held. */
+static void forget_begun(NodeReader *node_reader, const BlockTicket *ticket)
+{
+    GArray *const begun = node_reader->begun;
+
+    for (guint i = 0; i < begun->len; i++)
+        if (block_ticket_is_same(&g_array_index(begun, BlockTicket, i), ticket)) {
+            g_array_remove_index_fast(begun, i);
+            return;
+        }
+}
+
 static void finish(BlockSource *source, const BlockTicket *ticket)
 {
     NodeReader *node_reader = ((NodeReaderSource *)source)->node_reader;
 
     pthread_mutex_lock(&node_reader->lock);
+    forget_begun(node_reader, ticket);
     add_news(node_reader, BLOCK_TICKET_FINISHED, ticket);
     pthread_mutex_unlock(&node_reader->lock);
 }
@@ -392,6 +446,7 @@ static void give_back(BlockSource *source, const BlockTicket *ticket)
     NodeReader *node_reader = reader->node_reader;
 
     pthread_mutex_lock(&node_reader->lock);
+    forget_begun(node_reader, ticket);
     retire(reader);
     if (node_reader->n_active > 0) {
         g_array_append_val(node_reader->ready, *ticket);
@@ -426,12 +481,89 @@ BlockSource *node_reader_open(NodeReader *node_reader)
 
     reader->source.ops = &node_reader_ops;
     reader->node_reader = node_reader;
-    atomic_fetch_add_explicit(&node_reader->n_refs, 1, memory_order_relaxed);
+    node_reader_ref(node_reader);
     pthread_mutex_lock(&node_reader->lock);
     node_reader->n_active++;
     node_reader->ended = false; /* blocks that came back since then are for this reader */
     pthread_mutex_unlock(&node_reader->lock);
     return &reader->source;
+}
+
+/* ---- in snapshots ---- */
+
+/* The lock is held. */
+static void prune_log(NodeReader *node_reader, uint64_t lowest)
+{
+    GArray *const log = node_reader->log;
+    guint n = 0;
+
+    for (guint i = 0; i < log->len; i++)
+        if (g_array_index(log, LoggedRows, i).clock >= lowest)
+            g_array_index(log, LoggedRows, n++) = g_array_index(log, LoggedRows, i);
+    g_array_set_size(log, n);
+    node_reader->log_limit = MAX(2 * n, LOG_LOOKED_THROUGH);
+}
+
+static void note_rows(NodeReader *node_reader, const ReaderRows *rows, uint64_t clock)
+{
+    BlockTicket begun = rows->ticket;
+
+    if (clock != NODE_READER_NO_CLOCK) {
+        LoggedRows logged = { clock, rows->ticket };
+
+        logged.rows.end = rows->end;
+        g_array_append_val(node_reader->log, logged);
+    }
+    if (rows->is_last) /* its result was told */
+        return;
+    forget_begun(node_reader, &begun);
+    begun.n_read = rows->end;
+    g_array_append_val(node_reader->begun, begun);
+}
+
+void node_reader_note_done(BlockSource *source, const ReaderRows *rows, size_t n,
+                           NodeReaderClock at)
+{
+    NodeReader *const node_reader = ((NodeReaderSource *)source)->node_reader;
+
+    pthread_mutex_lock(&node_reader->lock);
+    for (size_t i = 0; i < n; i++)
+        note_rows(node_reader, &rows[i], at.clock);
+    if (node_reader->log->len > node_reader->log_limit)
+        prune_log(node_reader, at.lowest);
+    pthread_mutex_unlock(&node_reader->lock);
+}
+
+void node_reader_tell_done(NodeReader *node_reader, uint64_t lowest)
+{
+    g_autoptr(GString) lines = g_string_new(NULL);
+
+    if (node_reader->options.kept_as == NULL)
+        return;
+    pthread_mutex_lock(&node_reader->lock);
+    while (node_reader->n_sending > 0)
+        pthread_cond_wait(&node_reader->changed, &node_reader->lock);
+    if (node_reader->announced) /* else it has got no block */
+        block_ticket_write(lines, BLOCK_TICKET_CUT, &(BlockTicket){ 0 });
+    for (guint i = 0; i < node_reader->begun->len; i++)
+        block_ticket_write(lines, BLOCK_TICKET_DONE,
+                           &g_array_index(node_reader->begun, BlockTicket, i));
+    for (guint i = 0; i < node_reader->ready->len; i++) /* a worker may have left them */
+        block_ticket_write(lines, BLOCK_TICKET_DONE,
+                           &g_array_index(node_reader->ready, BlockTicket, i));
+    prune_log(node_reader, lowest);
+    for (guint i = 0; i < node_reader->log->len; i++)
+        block_ticket_write(lines, BLOCK_TICKET_UNDONE,
+                           &g_array_index(node_reader->log, LoggedRows, i).rows);
+    for (char *line = lines->str, *end; *line != '\0'; line = end + 1) {
+        end = strchr(line, '\n');
+        g_string_append_len(node_reader->news, line, end + 1 - line);
+        if (node_reader->news->len > NEWS_MAX)
+            send_want(node_reader, 0);
+    }
+    if (node_reader->news->len > 0)
+        send_want(node_reader, 0);
+    pthread_mutex_unlock(&node_reader->lock);
 }
 
 /* ---- how far its workers have come ---- */

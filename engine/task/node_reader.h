@@ -6,7 +6,7 @@
 #define RUBATO_ENGINE_TASK_NODE_READER_H
 
 #include "engine/task/task_host.h"
-#include "io/data/deal/reader_progress.h"
+#include "io/data/deal/reader.h"
 
 typedef struct NodeReader NodeReader;
 
@@ -44,6 +44,27 @@ ReaderProgress *node_reader_add_worker(NodeReader *node_reader, uint32_t rank);
  * said of one worker is of one moment; another worker may have read on before it is its turn.
  * (transfer floating) */
 GVariant *node_reader_status(NodeReader *node_reader);
+
+/* ---- of readers that are kept in snapshots ---- */
+
+/* Which clock a worker had on a table whose Adds are applied by their clock when it began a step,
+ * and the lowest clock of all workers now, as far as the node has heard. */
+typedef struct {
+    uint64_t clock;  /* NODE_READER_NO_CLOCK: Adds are applied when they come */
+    uint64_t lowest; /* then not looked at */
+} NodeReaderClock;
+
+#define NODE_READER_NO_CLOCK UINT64_MAX
+
+/* In the step of a worker of the source, which node_reader_open gave: these rows are done. */
+void node_reader_note_done(BlockSource *source, const ReaderRows *rows, size_t n,
+                           NodeReaderClock at);
+
+/* While no worker is in a step: tells the scheduler which rows are done for a snapshot that has the
+ * Adds of clocks below `lowest` where these are applied by their clock. With no lock held. */
+void node_reader_tell_done(NodeReader *node_reader, uint64_t lowest);
+
+NodeReader *node_reader_ref(NodeReader *node_reader);
 
 /* The scheduler's answer; the task's cancellation. */
 void node_reader_receive(NodeReader *node_reader, const ControlBlocks *blocks);

@@ -249,6 +249,18 @@ NodeReader *task_run_node_reader(RubatoTaskRun *run, uint32_t id, RubatoDataset 
     return made || node_reader_check(node_reader, dataset, options, error) ? node_reader : NULL;
 }
 
+GPtrArray *task_run_hold_readers(RubatoTaskRun *run)
+{
+    GPtrArray *const readers = g_ptr_array_new_with_free_func((GDestroyNotify)node_reader_unref);
+
+    pthread_mutex_lock(&run->lock);
+    for (guint i = 0; i < run->node_readers->len; i++)
+        if (run->node_readers->pdata[i] != NULL)
+            g_ptr_array_add(readers, node_reader_ref(run->node_readers->pdata[i]));
+    pthread_mutex_unlock(&run->lock);
+    return readers;
+}
+
 /* ---- what the scheduler says of the task ---- */
 
 void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)

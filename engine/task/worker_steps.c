@@ -43,6 +43,7 @@ bool rubato_worker_begin_step(RubatoWorker *worker, GError **error)
                       worker->rank, stall_clock_s(&clock));
     }
     worker->is_in_step = true;
+    readers_begin_step(worker);
     return true;
 }
 
@@ -54,8 +55,9 @@ bool rubato_worker_end_step(RubatoWorker *worker, GError **error)
     if (!worker->is_in_step)
         return refuse(worker, "ends a step that has not begun", error);
     const RubatoTaskRun *const run = worker->engine_data;
+    const bool ok = readers_end_step(worker, error);
 
     worker->is_in_step = false;
     step_gate_leave(run->steps, worker->rank);
-    return true;
+    return ok;
 }

@@ -226,6 +226,13 @@ typedef struct {
     uint32_t key_place; /* RUBATO_SPLIT_BY_KEY: which of a row's entries, from 0, has the key. All
                          * rows with fewer entries come to one worker */
     uint32_t ahead;     /* how many batches are made ahead of the worker; 0 means 4 */
+
+    /* RUBATO_SPLIT_DYNAMIC: snapshots keep under this name which rows are done; the workers say so
+     * by rubato_worker_finish_rows. When such a snapshot has been restored, the first reader that
+     * is opened with this name and the same options and files deals the other rows alone. 1 to 255
+     * bytes of UTF-8, on one line; NULL: no snapshot keeps it. Readers of tasks that run at the
+     * same time, or of one task, have names of their own. */
+    const char *kept_as;
 } RubatoReaderOptions;
 
 /* Some rows, and which keys they use. Row i has the entries row_start[i] .. row_start[i + 1] - 1.
@@ -280,6 +287,18 @@ RUBATO_API void rubato_reader_free(RubatoReader *reader);
  * in turn. False at the end, and on an error; *batch is then NULL. An error in the files comes
  * after the batches that were made before it. RUBATO_ERROR_CANCELLED: the task was cancelled. */
 RUBATO_API bool rubato_reader_next(RubatoReader *reader, RubatoBatch **batch, GError **error);
+
+/* Of a reader with kept_as: the n_rows that the worker got first, of those that are not done, are
+ * done. The worker says so in the step (rubato_worker_begin_step) in which it adds what came of
+ * them. Then a snapshot has what came of a row exactly if it has the row as done, and whoever goes
+ * on from it gets each of the other rows once. Where models apply Adds by their clock, the step has
+ * one clock on each table with such a model, behind its Adds. Rows that are not done when the
+ * reader is freed come to other workers.
+ *
+ * RUBATO_ERROR_INVALID: the worker is not in a step, or has not got so many rows; the reader has no
+ * kept_as, or is another worker's. The worker's thread. */
+RUBATO_API bool rubato_worker_finish_rows(RubatoWorker *worker, RubatoReader *reader,
+                                          uint64_t n_rows, GError **error);
 
 /* Whether rubato_reader_next has returned false because of an error, and not at the end. */
 RUBATO_API bool rubato_reader_failed(const RubatoReader *reader);

@@ -15,6 +15,8 @@
 #define CHANGES_VERSION 2u /* of one that builds on another */
 #define ADMISSION_VERSION \
     3u /* of one whose files may have words of admission; it may build on another */
+#define READERS_VERSION 4u /* of one with readers; it may have all of the above */
+#define MOST_READERS ((uint64_t)1 << 16)
 #define MOST_TABLES ((uint64_t)1 << 16)
 #define MOST_PARTS ((uint64_t)1 << 16)
 #define MOST_WIDTH ((uint64_t)1 << 24) /* of values, and of state */
@@ -47,6 +49,13 @@ ManifestTable *manifest_add_table(Manifest *manifest, const RubatoSnapshotTable 
     table->spec.update = g_strdup(spec->update);
     table->spec.admit = g_strdup(spec->admit != NULL ? spec->admit : ADMITS_ALL);
     return table;
+}
+
+void manifest_add_reader(Manifest *manifest, const char *name, const char *text)
+{
+    manifest->readers = g_renew(ManifestReader, manifest->readers, manifest->n_readers + 1);
+    manifest->readers[manifest->n_readers++] =
+        (ManifestReader){ .name = g_strdup(name), .text = g_strdup(text) };
 }
 
 static int compare_names(const void *a, const void *b)
@@ -84,6 +93,11 @@ void manifest_free(Manifest *manifest)
         g_free((char *)(uintptr_t)manifest->tables[i].spec.admit);
         g_free(manifest->tables[i].parts);
     }
+    for (size_t i = 0; i < manifest->n_readers; i++) {
+        g_free(manifest->readers[i].name);
+        g_free(manifest->readers[i].text);
+    }
+    g_free(manifest->readers);
     g_free(manifest->tables);
     g_free(manifest->note);
     g_free(manifest);
@@ -152,6 +166,8 @@ static void add_table(GKeyFile *file, size_t number, const ManifestTable *table)
 /* The lowest one of which a reader knows all that there is. */
 static uint64_t find_version(const Manifest *manifest)
 {
+    if (manifest->n_readers > 0)
+        return READERS_VERSION;
     for (size_t i = 0; i < manifest->n_tables; i++)
         if (strcmp(manifest->tables[i].spec.admit, ADMITS_ALL) != 0)
             return ADMISSION_VERSION;
@@ -179,6 +195,14 @@ char *manifest_text(const Manifest *manifest)
     g_key_file_set_uint64(file, "snapshot", "tables", manifest->n_tables);
     for (size_t i = 0; i < manifest->n_tables; i++)
         add_table(file, i, &manifest->tables[i]);
+    if (manifest->n_readers > 0)
+        g_key_file_set_uint64(file, "snapshot", "readers", manifest->n_readers);
+    for (size_t i = 0; i < manifest->n_readers; i++) {
+        g_autofree char *group = g_strdup_printf("reader %zu", i);
+
+        set_text(file, group, "name", manifest->readers[i].name);
+        set_text(file, group, "text", manifest->readers[i].text);
+    }
     body = g_key_file_to_data(file, &n, NULL);
     return g_strdup_printf("%s" CHECKSUM_LINE "%016" G_GINT64_MODIFIER "x\n", body,
                            checksum(body, n, 0));
@@ -321,6 +345,20 @@ static void parse_base(Parser *parser, Manifest *manifest)
         note_fault(parser, "snapshot", "base or links", "is 0");
 }
 
+static void parse_readers(Parser *parser, Manifest *manifest)
+{
+    const uint64_t n = get_number(parser, "snapshot", "readers", MOST_READERS);
+
+    for (size_t i = 0; i < n && parser->fault == NULL; i++) {
+        g_autofree char *group = g_strdup_printf("reader %zu", i);
+        g_autofree char *name = get_text(parser, group, "name");
+        g_autofree char *text = get_text(parser, group, "text");
+
+        if (parser->fault == NULL)
+            manifest_add_reader(manifest, name, text);
+    }
+}
+
 static Manifest *parse(Parser *parser)
 {
     g_autoptr(Manifest) manifest = g_new0(Manifest, 1);
@@ -328,10 +366,10 @@ static Manifest *parse(Parser *parser)
     const uint64_t version = get_number(parser, "snapshot", "format", UINT64_MAX);
     uint64_t n_tables;
 
-    if (parser->fault == NULL && (version < FORMAT_VERSION || version > ADMISSION_VERSION))
+    if (parser->fault == NULL && (version < FORMAT_VERSION || version > READERS_VERSION))
         note_fault(parser, "snapshot", "format", "is of another version of this library");
     if (version == CHANGES_VERSION ||
-        (version == ADMISSION_VERSION && has_key(parser, "snapshot", "base")))
+        (version >= ADMISSION_VERSION && has_key(parser, "snapshot", "base")))
         parse_base(parser, manifest);
     manifest->seed = get_hex(parser, "snapshot", "seed");
     manifest->time_us = (int64_t)get_number(parser, "snapshot", "time_us", INT64_MAX);
@@ -341,6 +379,8 @@ static Manifest *parse(Parser *parser)
     n_tables = get_number(parser, "snapshot", "tables", MOST_TABLES);
     for (size_t i = 0; i < n_tables && parser->fault == NULL; i++)
         parse_table(parser, manifest, i);
+    if (version == READERS_VERSION)
+        parse_readers(parser, manifest);
     check_order(parser, manifest);
     if (parser->fault != NULL)
         return NULL;

@@ -21,6 +21,12 @@ typedef struct {
     uint64_t layout;          /* a digest of which part has which keys; 0: not known */
 } ManifestTable;
 
+/* A reader of training data that the snapshot keeps. */
+typedef struct {
+    char *name; /* RubatoReaderOptions.kept_as */
+    char *text; /* for the scheduler, which checks it */
+} ManifestReader;
+
 typedef struct {
     uint64_t seed; /* of the checksums in this snapshot's files: random */
     int64_t time_us;
@@ -31,6 +37,8 @@ typedef struct {
     uint32_t n_links; /* how many snapshots it needs beside itself */
     size_t n_tables;
     ManifestTable *tables; /* ascending by name */
+    size_t n_readers;
+    ManifestReader *readers;
 } Manifest;
 
 #define MANIFEST_NAME "manifest"
@@ -48,6 +56,9 @@ Manifest *manifest_new(uint64_t seed, RubatoPacking packing, const char *note);
  * none) */
 ManifestTable *manifest_add_table(Manifest *manifest, const RubatoSnapshotTable *spec);
 void manifest_sort(Manifest *manifest);
+
+/* Adds a reader; both texts are copied. */
+void manifest_add_reader(Manifest *manifest, const char *name, const char *text);
 
 /* Sums up the rows and bytes of each table. */
 void manifest_sum_up(Manifest *manifest);

@@ -56,6 +56,8 @@ static bool write_whole(const Compacting *compacting, uint64_t *number, GError *
             if (!write_part(compacting, i, part, error))
                 return false;
     }
+    for (size_t i = 0; i < from->n_readers; i++)
+        manifest_add_reader(compacting->manifest, from->readers[i].name, from->readers[i].text);
     return snapshot_folder_commit(compacting->directory, compacting->manifest, number, error);
 }
 

@@ -13,7 +13,14 @@ typedef struct {
     uint32_t input;
     uint64_t block;
     uint64_t n_read; /* rows, in the epoch's order, that another has read already */
+    uint64_t end;    /* the row behind the last one, in that order; 0: the block's end */
 } BlockTicket;
+
+/* Whether they are of the same rows, whatever number of these has been read. */
+static inline bool block_ticket_is_same(const BlockTicket *a, const BlockTicket *b)
+{
+    return a->epoch == b->epoch && a->input == b->input && a->block == b->block && a->end == b->end;
+}
 
 typedef struct BlockSource BlockSource;
 

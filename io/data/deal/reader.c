@@ -4,14 +4,16 @@
  * waits while it is full, the worker while it is empty. An error ends the queue: the worker gets
  * the batches made before it, then the error.
  *
- * A ticket is open from the moment when the thread takes it until the worker gets its last row.
- * When the reader is freed, open tickets are given back with the number of rows that the worker did
- * get. A reader that its worker has left open is stopped when the worker returns: its source and
- * its cancellation belong to the task. */
+ * A ticket is open from the moment when the thread takes it until its last row is done: the worker
+ * has got it, and has said that it is done if the reader is to be kept in snapshots. When the
+ * reader is freed, open tickets are given back with the number of rows that are done. A reader that
+ * its worker has left open is stopped when the worker returns: its source and its cancellation
+ * belong to the task. */
 #include "io/data/deal/reader.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "io/data/deal/batch.h"
 
@@ -19,11 +21,13 @@
 #define BATCH_ROWS_MAX (UINT32_C(1) << 24)
 #define AHEAD_DEFAULT 4u
 #define AHEAD_MAX 4096u
+#define KEPT_AS_MAX 255u /* bytes */
 
-/* A ticket whose rows the worker has not got all. */
+/* A ticket whose rows are not all done. */
 typedef struct {
     uint64_t number;
-    BlockTicket ticket; /* n_read counts what the worker gets */
+    BlockTicket ticket; /* n_read: the rows that are done */
+    uint64_t n_got;     /* the rows that the worker has got; those that others had, too */
     uint64_t n_rows;    /* of the block, those that this reader reads */
 } OpenTicket;
 
@@ -41,6 +45,7 @@ struct RubatoReader {
     /* immutable */
     RubatoDataset *dataset;
     RubatoReaderOptions options;
+    bool awaits_word;              /* the worker says which rows are done */
     BlockSource *source;           /* NULL: it was stopped */
     const _Atomic bool *cancelled; /* NULL: nobody cancels it */
     pthread_t thread;
@@ -93,7 +98,7 @@ static bool order_rows(RubatoReader *reader, Present *present, GError **error)
     }
     present->order =
         block_row_order(reader->dataset, &reader->options, &present->ticket, n, reader->order);
-    present->n_rows = n;
+    present->n_rows = present->ticket.end > 0 ? (size_t)MIN(n, present->ticket.end) : n;
     if (reader->source->ops->choose == NULL)
         return true;
     for (size_t i = 0; present->order == NULL && i < n; i++)
@@ -107,7 +112,10 @@ static void open_ticket(RubatoReader *reader, const Present *present)
 {
     OpenTicket *open = g_new(OpenTicket, 1);
 
-    *open = (OpenTicket){ present->number, present->ticket, present->n_rows };
+    *open = (OpenTicket){ .number = present->number,
+                          .ticket = present->ticket,
+                          .n_got = present->ticket.n_read,
+                          .n_rows = present->n_rows };
     pthread_mutex_lock(&reader->lock);
     g_queue_push_tail(&reader->open, open);
     pthread_mutex_unlock(&reader->lock);
@@ -232,7 +240,31 @@ static void *read_ahead(void *user)
 
 /* ---- the worker ---- */
 
-/* The worker has got a batch: its rows are read. The lock is held. */
+/* Rows of the oldest open ticket are done. The lock is held. */
+static void count_done(RubatoReader *reader, OpenTicket *open, uint64_t n)
+{
+    open->ticket.n_read += n;
+    if (open->ticket.n_read < open->n_rows)
+        return;
+    g_queue_pop_head(&reader->open);
+    if (reader->source->ops->finish != NULL)
+        reader->source->ops->finish(reader->source, &open->ticket);
+    g_free(open);
+}
+
+/* The oldest ticket of which the worker has not got all rows. */
+static OpenTicket *find_getting(const RubatoReader *reader)
+{
+    for (GList *link = reader->open.head; link != NULL; link = link->next) {
+        OpenTicket *const open = link->data;
+
+        if (open->n_got < open->n_rows)
+            return open;
+    }
+    return NULL;
+}
+
+/* The worker has got a batch. The lock is held. */
 static void count_read(RubatoReader *reader, const RubatoBatch *batch)
 {
     ReaderPosition *const position = &reader->position;
@@ -241,20 +273,58 @@ static void count_read(RubatoReader *reader, const RubatoBatch *batch)
 
     position->n_rows += batch->n_rows;
     for (size_t i = 0; i < n_spans; i++) {
-        OpenTicket *open = g_queue_peek_head(&reader->open);
+        OpenTicket *const open = find_getting(reader);
 
-        open->ticket.n_read += spans[i].n_rows;
+        open->n_got += spans[i].n_rows;
         position->has_block = true;
         position->place = open->ticket;
+        position->place.n_read = open->n_got;
         position->block_rows = open->n_rows;
-        if (open->ticket.n_read < open->n_rows)
-            continue;
-        position->n_blocks++;
-        g_queue_pop_head(&reader->open);
-        if (reader->source->ops->finish != NULL)
-            reader->source->ops->finish(reader->source, &open->ticket);
-        g_free(open);
+        position->n_blocks += open->n_got == open->n_rows;
+        if (!reader->awaits_word)
+            count_done(reader, open, spans[i].n_rows);
     }
+}
+
+/* Rows that the worker has got, and that are not done. The lock is held. */
+static uint64_t count_undone(const RubatoReader *reader)
+{
+    uint64_t n = 0;
+
+    for (const GList *link = reader->open.head; link != NULL; link = link->next) {
+        const OpenTicket *const open = link->data;
+
+        n += open->n_got - open->ticket.n_read;
+    }
+    return n;
+}
+
+bool reader_finish_rows(RubatoReader *reader, uint64_t n_rows, GArray *done, GError **error)
+{
+    uint64_t n_undone;
+
+    pthread_mutex_lock(&reader->lock);
+    n_undone = count_undone(reader);
+    for (uint64_t left = n_rows <= n_undone ? n_rows : 0; left > 0;) {
+        OpenTicket *const open = g_queue_peek_head(&reader->open);
+        const uint64_t n = MIN(left, open->n_got - open->ticket.n_read);
+        const ReaderRows rows = { .ticket = open->ticket,
+                                  .end = open->ticket.n_read + n,
+                                  .is_last = open->ticket.n_read + n == open->n_rows };
+
+        g_array_append_val(done, rows);
+        count_done(reader, open, n);
+        left -= n;
+    }
+    pthread_mutex_unlock(&reader->lock);
+    if (n_rows <= n_undone)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                "%" G_GUINT64_FORMAT
+                " rows of a reader are said to be done, and its worker has got "
+                "%" G_GUINT64_FORMAT " that are not done yet",
+                n_rows, n_undone);
+    return false;
 }
 
 static void tell_position(RubatoReader *reader)
@@ -323,6 +393,25 @@ bool rubato_reader_failed(const RubatoReader *reader)
 
 /* ---- life ---- */
 
+static bool check_kept(const RubatoReaderOptions *options, GError **error)
+{
+    const char *const name = options->kept_as;
+
+    bool is_name = *name != '\0' && strlen(name) <= KEPT_AS_MAX && g_utf8_validate(name, -1, NULL);
+
+    for (const char *at = name; *at != '\0'; at++)
+        is_name = is_name && (unsigned char)*at >= ' ';
+    if (options->split == RUBATO_SPLIT_DYNAMIC && is_name)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                options->split != RUBATO_SPLIT_DYNAMIC
+                    ? "a reader that is kept as %.60s needs RUBATO_SPLIT_DYNAMIC"
+                    : "a reader cannot be kept as \"%.60s\": give 1 to 255 bytes of "
+                      "UTF-8 on one line",
+                name);
+    return false;
+}
+
 bool reader_options_fill(const RubatoReaderOptions *options, RubatoReaderOptions *filled,
                          GError **error)
 {
@@ -345,6 +434,8 @@ bool reader_options_fill(const RubatoReaderOptions *options, RubatoReaderOptions
                     "key_place %u needs RUBATO_SPLIT_BY_KEY", options->key_place);
         return false;
     }
+    if (options->kept_as != NULL && !check_kept(options, error))
+        return false;
     *filled = *options;
     filled->epochs = MAX(options->epochs, 1);
     if (options->batch_rows == 0)
@@ -376,6 +467,8 @@ RubatoReader *reader_new(RubatoDataset *dataset, const RubatoReaderOptions *opti
 
     reader->dataset = dataset_ref(dataset);
     reader->options = *options;
+    reader->awaits_word = options->kept_as != NULL;
+    reader->options.kept_as = NULL; /* the caller's */
     reader->source = source;
     reader->cancelled = cancelled;
     block_scratch_init(&reader->scratch);
@@ -403,6 +496,11 @@ RubatoReader *rubato_dataset_open_reader(RubatoDataset *dataset, const RubatoRea
     g_return_val_if_fail(dataset != NULL && options != NULL, NULL);
     if (!reader_options_fill(options, &filled, error))
         return NULL;
+    if (filled.kept_as != NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "kept_as %.60s: no snapshot keeps a reader outside tasks", filled.kept_as);
+        return NULL;
+    }
     return reader_new(dataset, &filled, fixed_split_new(dataset, &filled, 0, 1),
                       /* cancelled= */ NULL, error);
 }
@@ -431,6 +529,21 @@ void reader_tell_progress(RubatoReader *reader, ReaderProgress *progress)
 {
     reader->position = reader_progress_get(progress);
     reader->progress = progress;
+}
+
+BlockSource *reader_source(const RubatoReader *reader)
+{
+    return reader->source;
+}
+
+bool reader_awaits_word(const RubatoReader *reader)
+{
+    return reader->awaits_word;
+}
+
+bool reader_is_in(const RubatoReader *reader, RubatoReader *const *list)
+{
+    return reader->list == list;
 }
 
 void reader_enter(RubatoReader *reader, RubatoReader **list)

@@ -1,5 +1,6 @@
 /* The dispatcher of blocks: seeded simulations of nodes that take tickets, read their rows, give
- * some back, find ends, and are given up; and the rules by which it chooses.
+ * some back, find ends, and are given up; of runs that go on from snapshots; and the rules by which
+ * it chooses.
  *
  * In each simulation every row of every epoch is read once by a node that holds its input, as long
  * as there is such a node. If what a lost node has read is to be read again until it is settled, a
@@ -152,6 +153,7 @@ static void read_some(uint32_t number, bool all)
     SimNode *node = &sim->nodes[number];
     BlockTicket ticket = g_array_index(node->tickets, BlockTicket, 0);
     const uint32_t input = input_of(node, ticket.input);
+    const uint32_t rows = ticket.end > 0 ? (uint32_t)ticket.end : ROWS;
     bool sensible;
 
     g_array_remove_index(node->tickets, 0);
@@ -159,15 +161,15 @@ static void read_some(uint32_t number, bool all)
         sensible = block_dispatcher_absent(sim->dispatcher, number, &ticket);
     } else {
         const uint64_t from = ticket.n_read;
-        const uint64_t end = all ? ROWS : ticket.n_read + draw(ROWS + 1 - (uint32_t)ticket.n_read);
+        const uint64_t end = all ? rows : ticket.n_read + draw(rows + 1 - (uint32_t)ticket.n_read);
 
         for (; ticket.n_read < end; ticket.n_read++) {
             sim->read[ticket.epoch][input][ticket.block][ticket.n_read]++;
             node->unsettled[ticket.epoch][input][ticket.block][ticket.n_read] = true;
-            node->begun[ticket.epoch][input][ticket.block][ticket.n_read] = end < ROWS;
+            node->begun[ticket.epoch][input][ticket.block][ticket.n_read] = end < rows;
         }
-        node->n_begun += end < ROWS && end > from;
-        sensible = ticket.n_read == ROWS
+        node->n_begun += end < rows && end > from;
+        sensible = ticket.n_read == rows
                        ? block_dispatcher_finish(sim->dispatcher, number, &ticket)
                        : block_dispatcher_give_back(sim->dispatcher, number, &ticket);
     }
@@ -201,6 +203,63 @@ static void give_up(uint32_t number)
     sim->n_torn += sim->config.keeps_finished ? node->n_begun : 0;
     node->out = true;
     block_dispatcher_node_out(sim->dispatcher, number);
+}
+
+/* The node's first ticket at a cut: some rows are done, and some of these are not in the cut. If
+ * all are done, the node has told so. */
+static void cut_ticket(uint32_t number)
+{
+    SimNode *node = &sim->nodes[number];
+    BlockTicket ticket = g_array_index(node->tickets, BlockTicket, 0), undone = ticket;
+    const uint32_t input = input_of(node, ticket.input);
+    const uint32_t rows = ticket.end > 0 ? (uint32_t)ticket.end : ROWS;
+    const uint64_t from = ticket.n_read;
+
+    g_array_remove_index(node->tickets, 0);
+    if (ticket.block >= sim->inputs[input].n_blocks || chance(30))
+        return;
+    ticket.n_read += draw(rows + 1 - (uint32_t)from);
+    undone.n_read = from + draw((uint32_t)(ticket.n_read - from) + 1);
+    undone.end = ticket.n_read;
+    for (uint64_t row = from; row < undone.n_read; row++)
+        sim->read[ticket.epoch][input][ticket.block][row]++;
+    sim_assert(ticket.n_read == rows ? block_dispatcher_finish(sim->dispatcher, number, &ticket)
+                                     : block_dispatcher_note_done(sim->dispatcher, &ticket),
+               "node %u", number);
+    for (; undone.n_read < undone.end; undone.n_read++) { /* row by row: they are put together */
+        const BlockTicket one = { undone.epoch, undone.input, undone.block, undone.n_read,
+                                  undone.n_read + 1 };
+
+        sim_assert(block_dispatcher_note_undone(sim->dispatcher, &one), "node %u", number);
+    }
+}
+
+/* The run ends with a snapshot, and another one goes on from it. */
+static void interrupt_run(void)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+
+    block_dispatcher_begin_cut(sim->dispatcher);
+    for (uint32_t n = 0; n < sim->config.n_nodes; n++) {
+        while (sim->nodes[n].tickets->len > 0)
+            cut_ticket(n);
+        g_array_free(sim->nodes[n].tickets, TRUE);
+    }
+    block_dispatcher_write(sim->dispatcher, text);
+    block_dispatcher_free(sim->dispatcher);
+    sim->dispatcher = block_dispatcher_read(&sim->config, text->str);
+    sim_assert(sim->dispatcher != NULL, "%s", text->str);
+    memset(sim->nodes, 0, sizeof sim->nodes);
+    for (uint32_t n = 0; n < sim->config.n_nodes; n++)
+        join(n);
+}
+
+static bool is_any_out(void)
+{
+    for (uint32_t i = 0; i < sim->config.n_nodes; i++)
+        if (sim->nodes[i].out)
+            return true;
+    return false;
 }
 
 static bool is_over(void)
@@ -275,6 +334,8 @@ static void simulate(uint64_t seed)
             give_up(number);
         else if (chance(2))
             settle(number);
+        else if (chance(2) && !is_any_out())
+            interrupt_run();
         else if (node->tickets->len == 0 || (!node->ended && chance(30)))
             ask(number);
         else
@@ -563,11 +624,58 @@ START_TEST(dispatcher_takes_no_ticket_that_it_did_not_give)
 }
 END_TEST
 
+/* ---- in snapshots ---- */
+
+START_TEST(dispatcher_goes_on_from_its_text)
+{
+    const BlockDispatcherConfig config = { .n_nodes = 1, .epochs = 1 }, two = { .n_nodes = 2 };
+    BlockDispatcher *dispatcher = block_dispatcher_new(&config);
+    g_autoptr(GString) text = g_string_new(NULL);
+    BlockTicket tickets[4];
+    char *wrong = NULL;
+
+    (void)add(dispatcher, 0, "a", 8, true);
+    ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 0, 4, tickets), 4);
+    ck_assert(block_dispatcher_finish(dispatcher, 0, &tickets[0]));
+    ck_assert(block_dispatcher_finish(dispatcher, 0, &tickets[1]));
+    tickets[2].n_read = 7;
+    ck_assert(block_dispatcher_note_done(dispatcher, &tickets[2]));
+    ck_assert(block_dispatcher_note_undone(dispatcher, &(BlockTicket){ 0, 0, 2, 3, 7 }));
+    ck_assert(block_dispatcher_note_undone(dispatcher, &(BlockTicket){ 0, 0, 0, 5, 9 }));
+    ck_assert(!block_dispatcher_note_undone(dispatcher, &(BlockTicket){ 0, 1, 0, 5, 9 }));
+    block_dispatcher_write(dispatcher, text);
+    ck_assert(
+        g_str_has_suffix(text->str, "input 10 8 1 0 4 0 a\nd0 0 0 5 9\nd0 0 2 3\nd0 0 3 0\n"));
+    block_dispatcher_free(dispatcher);
+
+    dispatcher = block_dispatcher_read(&two, text->str);
+    ck_assert_ptr_nonnull(dispatcher);
+    ck_assert_str_eq(block_dispatcher_find_missing(dispatcher), "a");
+    ck_assert_uint_eq(add(dispatcher, 1, "a", 8, true), 0);
+    ck_assert_ptr_null(block_dispatcher_find_missing(dispatcher));
+    ck_assert_uint_eq(
+        block_dispatcher_add_input(dispatcher, 1, &(BlockDispatcherInput){ .name = "b" }, &wrong),
+        BLOCK_DISPATCHER_NO_INPUT);
+    ck_assert_str_eq(wrong, "b, which the snapshot does not have");
+    for (size_t i = 0; i < 4; i++)
+        ck_assert_uint_eq(block_dispatcher_assign(dispatcher, 1, 1, &tickets[i]), 1);
+    ck_assert(tickets[0].block == 0 && tickets[0].n_read == 5 && tickets[0].end == 9);
+    ck_assert(tickets[1].block == 2 && tickets[1].n_read == 3 && tickets[1].end == 0);
+    ck_assert(tickets[2].block == 3 && tickets[2].n_read == 0);
+    ck_assert(tickets[3].block == 4 && tickets[3].n_read == 0);
+    /* parts of one block are not each other */
+    ck_assert(!block_dispatcher_finish(dispatcher, 1, &(BlockTicket){ 0, 0, 0, 9, 0 }));
+    ck_assert(block_dispatcher_finish(dispatcher, 1, &(BlockTicket){ 0, 0, 0, 9, 9 }));
+    block_dispatcher_free(dispatcher);
+    g_free(wrong);
+}
+END_TEST
+
 /* ---- tickets as text ---- */
 
 START_TEST(tickets_come_back_from_text)
 {
-    const BlockTicket ticket = { UINT32_MAX, 7, UINT64_MAX, 3 };
+    const BlockTicket ticket = { UINT32_MAX, UINT32_MAX, UINT64_MAX, 3, UINT64_MAX };
     g_autoptr(GString) text = g_string_new(NULL);
     BlockTicketEvent news;
     BlockTicket read;
@@ -579,7 +687,7 @@ START_TEST(tickets_come_back_from_text)
     ck_assert(block_ticket_read(&at, &news, &read));
     ck_assert_int_eq(news, BLOCK_TICKET_GIVEN_BACK);
     ck_assert(read.epoch == ticket.epoch && read.input == ticket.input &&
-              read.block == ticket.block && read.n_read == ticket.n_read);
+              read.block == ticket.block && read.n_read == ticket.n_read && read.end == ticket.end);
     ck_assert(block_ticket_read(&at, &news, &read));
     ck_assert_int_eq(news, BLOCK_TICKET_DEALT);
     ck_assert_int_eq(*at, '\0');
@@ -707,6 +815,7 @@ int main(void)
     tcase_add_test(rules, dispatcher_takes_back_what_was_done_by_a_node_that_is_out);
     tcase_add_test(rules, dispatcher_counts_blocks_of_which_a_node_that_is_out_had_read_rows);
     tcase_add_test(rules, dispatcher_knows_that_it_does_not_know_what_is_left);
+    tcase_add_test(rules, dispatcher_goes_on_from_its_text);
     tcase_add_test(rules, tickets_come_back_from_text);
     tcase_add_loop_test(rules, text_that_is_no_ticket_is_refused, 0, G_N_ELEMENTS(no_tickets));
     suite_add_tcase(suite, simulations);

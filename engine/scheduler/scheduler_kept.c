@@ -1,0 +1,184 @@
+/* Readers that snapshots keep: which rows of their files are done.
+ *
+ * For a snapshot each node tells, in its CUT, which rows of the tickets that it has are done
+ * (engine/task/node_reader.c). When all have done CUT, the scheduler writes down its dispatchers
+ * with that. No worker is in a step from before the first CUT until WRITE, which is sent after
+ * that; so all nodes tell of one moment, and of the one that the tables show. What comes meanwhile
+ * changes nothing of it: nodes may ask for blocks and give tickets back, and a row that is not done
+ * stays so.
+ *
+ * A reader of a restored snapshot is kept until the first block of a reader of its name is dealt:
+ * before that no row becomes done, so a snapshot in between has it as it was. From then on the
+ * task's own reader is cut.
+ *
+ * Runs as scheduler.h says. */
+#include <string.h>
+
+#include "engine/scheduler/scheduler_state.h"
+
+#define READS "reads " /* the first line: what the nodes say of the reader */
+
+static GHashTable *names_new(void)
+{
+    return g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+}
+
+void kept_init(Scheduler *scheduler)
+{
+    scheduler->kept = names_new();
+    scheduler->cut = names_new();
+}
+
+void kept_clear(Scheduler *scheduler)
+{
+    g_hash_table_unref(scheduler->kept);
+    g_hash_table_unref(scheduler->cut);
+}
+
+static void add_all(GHashTable *names, GHashTable *from)
+{
+    GHashTableIter all;
+    gpointer name, text;
+
+    g_hash_table_iter_init(&all, from);
+    while (g_hash_table_iter_next(&all, &name, &text))
+        g_hash_table_insert(names, g_strdup(name), g_strdup(text));
+}
+
+/* ---- cutting ---- */
+
+static void begin_cut(const SchedulerTask *task)
+{
+    KeptReader reader;
+
+    for (guint i = 0; i < task->readings->len; i++)
+        if (data_kept_reader(task, i, &reader)) {
+            *reader.is_cut = false;
+            block_dispatcher_begin_cut(reader.dispatcher);
+        }
+}
+
+static void end_cut(Scheduler *scheduler, const SchedulerTask *task)
+{
+    KeptReader reader;
+
+    for (guint i = 0; i < task->readings->len; i++) {
+        if (!data_kept_reader(task, i, &reader) || !*reader.is_cut)
+            continue;
+        GString *const text = g_string_new(READS);
+
+        g_string_append_printf(text, "%s\n", reader.text);
+        block_dispatcher_write(reader.dispatcher, text);
+        g_hash_table_insert(scheduler->cut, g_strdup(reader.name), g_string_free(text, FALSE));
+    }
+}
+
+void kept_hear_step(Scheduler *scheduler, ControlStep step)
+{
+    if (step != CONTROL_STEP_CUT && step != CONTROL_STEP_WRITE)
+        return;
+    g_hash_table_remove_all(scheduler->cut);
+    if (step == CONTROL_STEP_WRITE)
+        add_all(scheduler->cut, scheduler->kept);
+    for (guint i = 0; i < scheduler->tasks->len; i++)
+        if (step == CONTROL_STEP_CUT)
+            begin_cut(scheduler->tasks->pdata[i]);
+        else
+            end_cut(scheduler, scheduler->tasks->pdata[i]);
+}
+
+GHashTable *scheduler_cut_readers(const Scheduler *scheduler)
+{
+    GHashTable *const readers = names_new();
+
+    add_all(readers, scheduler->cut);
+    return readers;
+}
+
+/* ---- going on ---- */
+
+void scheduler_restore_readers(Scheduler *scheduler, GHashTable *readers)
+{
+    g_hash_table_unref(scheduler->kept);
+    scheduler->kept = readers;
+}
+
+/* The dispatcher's text, behind the first line; NULL: there is none. */
+static const char *find_dispatcher(const char *text)
+{
+    const char *const end = strchr(text, '\n');
+
+    return g_str_has_prefix(text, READS) && end != NULL ? end + 1 : NULL;
+}
+
+bool scheduler_check_kept_reader(const char *text)
+{
+    const char *const lines = find_dispatcher(text);
+    BlockDispatcher *const dispatcher =
+        lines != NULL ? block_dispatcher_read(&(BlockDispatcherConfig){ .n_nodes = 1 }, lines)
+                      : NULL;
+
+    block_dispatcher_free(dispatcher);
+    return dispatcher != NULL;
+}
+
+/* Whether another reader of the run has its name. */
+static bool has_other(const Scheduler *scheduler, const char *name)
+{
+    KeptReader reader;
+
+    for (guint i = 0; i < scheduler->tasks->len; i++) {
+        const SchedulerTask *const task = scheduler->tasks->pdata[i];
+
+        for (guint j = 0; j < task->readings->len; j++)
+            if (data_kept_reader(task, j, &reader) && strcmp(reader.name, name) == 0)
+                return true;
+    }
+    return false;
+}
+
+/* NULL: it can go on. (transfer full) */
+static char *find_fault(const Scheduler *scheduler, const SchedulerTask *task,
+                        const ControlReader *reader, const char *text)
+{
+    if (has_other(scheduler, reader->kept_as))
+        return g_strdup_printf("%s: two readers are kept as \"%s\" at a time", task->name,
+                               reader->kept_as);
+    if (text == NULL)
+        return NULL;
+    const char *const was = text + strlen(READS);
+    const size_t n = strcspn(was, "\n");
+    if (strlen(reader->description) == n && memcmp(was, reader->description, n) == 0)
+        return NULL;
+    return g_strdup_printf("%s: reader %u of its workers reads %s, but in the snapshot that the "
+                           "run goes on from %.*s",
+                           task->name, reader->reader, reader->description, (int)n, was);
+}
+
+BlockDispatcher *kept_find(Scheduler *scheduler, SchedulerTask *task, const ControlReader *reader,
+                           const BlockDispatcherConfig *config)
+{
+    const char *const text = g_hash_table_lookup(scheduler->kept, reader->kept_as);
+    g_autofree char *fault = find_fault(scheduler, task, reader, text);
+
+    if (fault != NULL) {
+        task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_MISMATCH), fault);
+        return NULL;
+    }
+    /* a text that was restored was checked before */
+    return text != NULL ? block_dispatcher_read(config, find_dispatcher(text))
+                        : block_dispatcher_new(config);
+}
+
+void kept_check_files(Scheduler *scheduler, SchedulerTask *task, const BlockDispatcher *dispatcher)
+{
+    const char *const missing = block_dispatcher_find_missing(dispatcher);
+
+    if (missing == NULL)
+        return;
+    g_autofree char *text = g_strdup_printf(
+        "%s: no node reads %s, of which the snapshot that the run goes on from has rows that are "
+        "not done; give the same files",
+        task->name, missing);
+    task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_MISMATCH), text);
+}
