@@ -359,6 +359,7 @@ static bool start(RubatoEngine *engine, GError **error)
     engine->services =
         services_new(&engine->office, engine->node_names, (uint64_t)service_mib << 20);
     engine_serve_status(engine);
+    engine_serve_clock(engine);
     engine->tensors = tensor_router_new(&engine->office, tell_scheduler, engine);
     dispatch_init(engine);
     if (engine->cluster == NULL) /* a signal may come at once, and is sent to the scheduler */
@@ -368,10 +369,13 @@ static bool start(RubatoEngine *engine, GError **error)
     pthread_mutex_lock(&engine->lock);
     engine->announces = false; /* from here on a signal breaks what there is */
     pthread_mutex_unlock(&engine->lock);
-    return start_threads(engine, error) &&
-           (engine->cluster == NULL ||
-            (check_collectives(engine, error) && rendezvous(engine, error) &&
-             open_collectives(engine, error)));
+    if (!start_threads(engine, error) ||
+        (engine->cluster != NULL &&
+         !(check_collectives(engine, error) && rendezvous(engine, error) &&
+           open_collectives(engine, error))))
+        return false;
+    engine_set_timeline_clock(engine);
+    return true;
 }
 
 /* A field that has no effect is refused, because its user expects one. */

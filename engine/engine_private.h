@@ -285,6 +285,12 @@ void engine_note_loss(RubatoEngine *engine, uint32_t number, const char *text);
 /* Makes the timeline, and starts it if the environment asks for it. RUBATO_ERROR_IO. */
 bool engine_begin_timeline(RubatoEngine *engine, GError **error);
 
+/* Tells other nodes the time. Before other threads use the services. */
+void engine_serve_clock(RubatoEngine *engine);
+
+/* The nodes have met: if the timeline is on, tells it the time of the scheduler's node. */
+void engine_set_timeline_clock(RubatoEngine *engine);
+
 /* ---- engine_needs.c ---- */
 
 /* Begins it, if the environment asks for it. RUBATO_ERROR_IO. */

@@ -86,6 +86,7 @@ uint64_t rubato_kv_table_clock_value(const RubatoKVTable *table)
 static G_NO_INLINE bool get_cached(TableClient *client, const RubatoKey *keys, size_t n,
                                    void *values, GError **error)
 {
+    const uint64_t begun_ns = table_client_time(client);
     uint32_t n_slices;
     Call call;
 
@@ -110,6 +111,7 @@ static G_NO_INLINE bool get_cached(TableClient *client, const RubatoKey *keys, s
     table_client_count_get(client, &call);
     if (client->history != NULL)
         table_client_note_get(client, &(RubatoKeys){ .keys = keys, .n = n }, values);
+    table_client_note_time(client, "Get", begun_ns, n);
     return true;
 }
 

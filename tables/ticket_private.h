@@ -72,8 +72,10 @@ struct Ticket {
     void *user_data;
     bool reads;
     bool is_high;
-    uint64_t clock; /* the worker's at the request */
-    size_t bytes;   /* counted in client->ticket_bytes */
+    uint64_t clock;    /* the worker's at the request */
+    uint64_t begun_ns; /* for the timeline, with n_keys; 0: nothing was recorded then */
+    size_t n_keys;
+    size_t bytes; /* counted in client->ticket_bytes */
     uint32_t n_slices;
     /* Runs when the call has ended, before the ticket does, on the same thread or on the helper's:
      * takes what the answers say out of the request and frees it. NULL: there is nothing to do. */

@@ -244,6 +244,7 @@ Ticket *ticket_take_for(TableClient *client, TableHandle *handle,
     ticket->ends_on_helper = false;
     ticket->handler = NULL;
     ticket->is_high = false;
+    ticket->begun_ns = 0;
     return ticket;
 }
 
@@ -283,6 +284,8 @@ RubatoTicket ticket_start(TableHandle *handle, const TableRequest *asked,
         ticket->end_request = ticket->reads ? note_rows : NULL;
     }
     id = ticket_id(ticket);
+    ticket->begun_ns = table_client_time(client);
+    ticket->n_keys = request.keys.n;
     call_begin(&ticket->call, ticket_call_ended);
     if (request.keys.n > 0 && request.kind == MESSAGE_GET)
         send_get(ticket, &request);

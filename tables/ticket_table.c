@@ -50,6 +50,9 @@ static void count_wait(const Ticket *ticket, uint64_t waited_ns)
 
 static void count(const Ticket *ticket, CallStatus status)
 {
+    if (G_UNLIKELY(ticket->begun_ns != 0))
+        table_client_note_ticket(ticket->client, ticket->reads ? "Get" : "Add", ticket_id(ticket),
+                                 ticket->begun_ns, ticket->n_keys);
     if (ticket->reads && status == CALL_OK)
         table_client_count_late_get(ticket->client, ticket->clock, &ticket->call);
 }

@@ -72,6 +72,12 @@ bool rubato_worker_barrier(RubatoWorker *worker, GError **error)
 
     worker->n_barriers += passed;
     worker->barrier_wait_ns += worker_stats_now_ns() - begun_ns;
+    if (timeline_is_on(worker->timeline))
+        timeline_note_call(worker->timeline,
+                           &(TimelineCall){ .actor = { worker->epoch, worker->rank },
+                                            .what = "barrier",
+                                            .begun_ns = begun_ns,
+                                            .ended_ns = worker_stats_now_ns() });
     return passed;
 }
 

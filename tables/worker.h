@@ -26,6 +26,8 @@ struct RubatoWorker {
     size_t n_routes;
     Actor *helper;           /* the node's helper thread */
     TensorExchange *tensors; /* its collectives: engine/collectives/ */
+    Timeline *timeline;      /* NULL: there is none */
+    uint32_t epoch;          /* of the task */
     const _Atomic bool *cancelled;
     bool (*barrier)(RubatoWorker *worker, GError **error);
     void *engine_data;

@@ -12,6 +12,7 @@
 #include "apps/rubato/place.h"
 #include "apps/rubato/roles.h"
 #include "apps/rubato/status/status.h"
+#include "apps/rubato/timeline.h"
 #include "apps/rubato/usage.h"
 
 #define ENV_SSH "RUBATO_SSH"
@@ -35,6 +36,8 @@ static const char HELP[] =
     "                       say how far a run is that is going on\n"
     "  rubato history check DIR\n"
     "                       judge the history that a run has written\n"
+    "  rubato timeline merge FILE...\n"
+    "                       join the timelines of the nodes of a run\n"
     "  rubato checkpoint list|verify|show|diff|export DIR ...\n"
     "                       look into a directory of snapshots\n"
     "  rubato checkpoint take|compact DIR ...\n"
@@ -231,6 +234,9 @@ static int help(int argc, char **argv)
     } else if (strcmp(argv[1], "history") == 0) {
         g_set_prgname("rubato history");
         context = history_new_context(&json);
+    } else if (strcmp(argv[1], "timeline") == 0) {
+        g_set_prgname("rubato timeline");
+        context = timeline_new_context();
     } else if (strcmp(argv[1], "checkpoint") == 0) {
         g_set_prgname("rubato checkpoint");
         context = checkpoint_new_context();
@@ -263,6 +269,7 @@ int main(int argc, char **argv)
                      { "worker", roles_command },
                      { "task", roles_command },
                      { "history", history_command },
+                     { "timeline", timeline_command },
                      { "checkpoint", checkpoint_command },
                      { "help", help },
                      { "--help", help },
@@ -272,7 +279,7 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, ""); /* how text is encoded */
     if (argc < 2)
         return fail_usage("", "which command? run, scheduler, server, worker, task, check, "
-                              "place, status, history, checkpoint, secret or help");
+                              "place, status, history, timeline, checkpoint, secret or help");
     if (strcmp(argv[1], "--version") == 0) {
         g_print("rubato %s\n", RUBATO_VERSION);
         return EXIT_SUCCESS;
@@ -287,7 +294,7 @@ int main(int argc, char **argv)
 
     g_autofree char *message = g_strdup_printf(
         "no command '%s'; there are run, scheduler, server, worker, task, check, place, "
-        "status, history, checkpoint, secret and help",
+        "status, history, timeline, checkpoint, secret and help",
         argv[1]);
     return fail_usage("", message);
 }

@@ -53,10 +53,12 @@ _rubato_command()
     local word=${COMP_WORDS[COMP_CWORD]}
 
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W "run scheduler server worker task check place status history secret \
-            help --version --help" -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W "run scheduler server worker task check place status history timeline \
+            secret help --version --help" -- "$word")
     elif [ "${COMP_WORDS[1]}" = history ] && [ "$COMP_CWORD" -eq 2 ]; then
         mapfile -t COMPREPLY < <(compgen -W check -- "$word")
+    elif [ "${COMP_WORDS[1]}" = timeline ] && [ "$COMP_CWORD" -eq 2 ]; then
+        mapfile -t COMPREPLY < <(compgen -W merge -- "$word")
     elif [[ $word == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$("$1" help "${COMP_WORDS[1]}" 2>/dev/null |
             grep -oE -e '--[a-z-]+' | sort -u)" -- "$word")

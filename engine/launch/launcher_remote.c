@@ -17,6 +17,7 @@
 #include "engine/launch/launcher_news.h"
 #include "engine/placement/measured_needs.h"
 #include "io/history/history.h"
+#include "io/timeline/timeline.h"
 
 static const char INPUT[] = "exec 3<&0 </dev/null\n";
 
@@ -39,7 +40,8 @@ static const char WATCHER[] = "(trap '' INT TERM HUP\n"
                               "exec 3<&-\n";
 
 /* What the nodes of other machines get of this environment, if it is set. */
-static const char *const passed_on[] = { FAULTS_VARIABLE, HISTORY_VARIABLE, NEEDS_VARIABLE };
+static const char *const passed_on[] = { FAULTS_VARIABLE, HISTORY_VARIABLE, NEEDS_VARIABLE,
+                                         TIMELINE_VARIABLE };
 
 static void append_word(GString *line, const char *word)
 {

@@ -65,4 +65,7 @@ void services_cancel(Services *services, uint32_t epoch);
 /* The name of the service that tells how far a node is: engine/health/engine_status.c. */
 #define SERVICE_STATUS "rubato.status"
 
+/* The name of the service that tells a node's time: engine/engine_timeline.c. */
+#define SERVICE_CLOCK "rubato.clock"
+
 #endif

@@ -33,6 +33,9 @@ bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GErr
 /* After COMMIT: starts the workers. */
 void task_run_start_workers(RubatoTaskRun *run);
 
+/* Tells the timeline, which has begun, whose workers these are. Any thread. */
+void task_run_name_workers(RubatoTaskRun *run);
+
 /* Before COMMIT, or after a failed one: undoes what prepare did. */
 void task_run_abandon(RubatoTaskRun *run);
 

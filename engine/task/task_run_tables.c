@@ -78,6 +78,7 @@ void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uin
         route->report_wait = report_wait;
         route->run = run;
         route->history = run->host->history;
+        route->timeline = run->host->timeline;
     }
     begin_hearing(run);
 }

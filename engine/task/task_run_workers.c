@@ -384,6 +384,17 @@ static void retire_clocks(RubatoTaskRun *run, RubatoWorker *worker)
         table_route_retire(&run->routes[i], worker->rank);
 }
 
+static void name_worker(RubatoTaskRun *run, uint32_t rank)
+{
+    timeline_name(run->host->timeline, (TimelineActor){ run->epoch, rank }, run->name);
+}
+
+void task_run_name_workers(RubatoTaskRun *run)
+{
+    for (uint32_t i = 0; i < run->n_local; i++)
+        name_worker(run, run->first_rank + i);
+}
+
 static void *work(void *user)
 {
     WorkerThread *self = user;
@@ -393,7 +404,7 @@ static void *work(void *user)
     thread_binding_bind_worker(run->host->binding, worker->local_rank);
     worker_begin(worker);
     if (timeline_is_on(run->host->timeline))
-        timeline_name(run->host->timeline, (TimelineActor){ run->epoch, worker->rank }, run->name);
+        name_worker(run, worker->rank);
     caller_place = CALLER_IN_TASK;
     caller_task = (CallerTask){ run->epoch, &run->cancelled };
     const bool ok = make_sets(run, worker, &error) && run->function(worker, run->user_data, &error);
@@ -440,6 +451,8 @@ static void start_worker(RubatoTaskRun *run, uint32_t local_rank)
                                           .n_routes = run->n_tables,
                                           .helper = run->host->helper,
                                           .tensors = run->tensors,
+                                          .timeline = run->host->timeline,
+                                          .epoch = run->epoch,
                                           .cancelled = &run->cancelled,
                                           .barrier = barrier,
                                           .engine_data = run },

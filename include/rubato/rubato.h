@@ -22,6 +22,7 @@
 #include <rubato/table_files.h>
 #include <rubato/task.h>
 #include <rubato/ticket.h>
+#include <rubato/timeline.h>
 #include <rubato/types.h>
 
 #endif

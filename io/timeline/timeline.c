@@ -29,6 +29,7 @@ enum {
 /* Viewers open no larger file. */
 #define MOST_FILE_BYTES ((off_t)1 << 30)
 
+#define LIST_BEGIN "["
 #define LIST_END "\n]\n"
 
 typedef struct {
@@ -48,7 +49,7 @@ typedef struct {
 
     /* writer only, while there is one */
     int fd;
-    off_t end; /* of the last event */
+    off_t end; /* of the last event, or of LIST_BEGIN */
     TimelineFrame frame;
     GString *text;
     GError *failure; /* why it does not write any more */
@@ -101,8 +102,8 @@ static void give_up(Recorder *recorder, const char *why)
     stop_taking(recorder);
     g_set_error(&recorder->failure, RUBATO_ERROR, RUBATO_ERROR_IO,
                 "the timeline in %s ends early: %s", recorder->path, why);
-    if (recorder->end > 0 && (!write_at(recorder->fd, LIST_END, n, recorder->end) ||
-                              ftruncate(recorder->fd, recorder->end + (off_t)n) != 0))
+    if (!write_at(recorder->fd, LIST_END, n, recorder->end) ||
+        ftruncate(recorder->fd, recorder->end + (off_t)n) != 0)
         g_warning("node %u: the end of %s is not whole: %s", recorder->node, recorder->path,
                   g_strerror(errno));
     g_warning("node %u: %s; the run goes on", recorder->node, recorder->failure->message);
@@ -116,8 +117,8 @@ static void write_text(Recorder *recorder)
     if (recorder->failure == NULL && text->len > 0) {
         const off_t n = (off_t)text->len;
 
-        if (recorder->end == 0)
-            text->str[0] = '[';
+        if (recorder->end == (off_t)strlen(LIST_BEGIN)) /* no comma before the first one */
+            text->str[0] = ' ';
         g_string_append(text, LIST_END);
         if (!write_at(recorder->fd, text->str, text->len, recorder->end))
             give_up(recorder, g_strerror(errno));
@@ -204,9 +205,24 @@ static void clear(Recorder *recorder)
     g_clear_pointer(&recorder->filling.bytes, g_free);
 }
 
-/* life is held. */
-static bool start(Recorder *recorder, const char *path, GError **error)
+/* The first record comes before those of other threads. */
+static void take_records(Recorder *recorder, const TimelineClock *clock)
 {
+    pthread_mutex_lock(&recorder->lock);
+    recorder->takes = true;
+    pthread_mutex_unlock(&recorder->lock);
+    if (clock != NULL)
+        timeline_set_clock(&recorder->base, clock);
+    pthread_mutex_lock(&recorder->lock);
+    atomic_store_explicit(&recorder->base.is_on, recorder->takes, memory_order_relaxed);
+    pthread_mutex_unlock(&recorder->lock);
+}
+
+/* life is held. */
+static bool start(Recorder *recorder, const char *path, const TimelineClock *clock, GError **error)
+{
+    static const char list[] = LIST_BEGIN LIST_END;
+
     if (recorder->path != NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "the timeline of node %u is being recorded already, into %s; stop it first",
@@ -214,18 +230,11 @@ static bool start(Recorder *recorder, const char *path, GError **error)
         return false;
     }
     recorder->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (recorder->fd < 0)
+    if (recorder->fd < 0 || !write_at(recorder->fd, list, strlen(list), 0))
         return fail_to_start(recorder, path, error);
-    recorder->end = 0;
+    recorder->end = (off_t)strlen(LIST_BEGIN);
     recorder->text = g_string_new(NULL);
     recorder->path = g_strdup(path);
-    timeline_write_begin(recorder->text, &recorder->frame, (uint64_t)monotonic_ns());
-    write_text(recorder);
-    if (recorder->failure != NULL) {
-        g_propagate_error(error, g_steal_pointer(&recorder->failure));
-        clear(recorder);
-        return false;
-    }
     recorder->filling = (Buffer){ .bytes = g_malloc(BUFFER_BYTES) };
     recorder->ends = false;
     if (log_sink_start_thread(&recorder->writer, run_writer, recorder) != 0) {
@@ -235,19 +244,17 @@ static bool start(Recorder *recorder, const char *path, GError **error)
         return false;
     }
     pthread_setname_np(recorder->writer, "timeline");
-    pthread_mutex_lock(&recorder->lock);
-    recorder->takes = true;
-    atomic_store_explicit(&recorder->base.is_on, true, memory_order_relaxed);
-    pthread_mutex_unlock(&recorder->lock);
+    take_records(recorder, clock);
     return true;
 }
 
-bool timeline_start(Timeline *timeline, const char *path, GError **error)
+bool timeline_start(Timeline *timeline, const char *path, const TimelineClock *clock,
+                    GError **error)
 {
     Recorder *const recorder = recorder_of(timeline);
 
     pthread_mutex_lock(&recorder->life);
-    const bool ok = start(recorder, path, error);
+    const bool ok = start(recorder, path, clock, error);
     pthread_mutex_unlock(&recorder->life);
     return ok;
 }
@@ -331,6 +338,12 @@ static void note(Timeline *timeline, const TimelineRecord *record, const Timelin
     pthread_mutex_unlock(&recorder->lock);
 }
 
+void timeline_set_clock(Timeline *timeline, const TimelineClock *clock)
+{
+    note(timeline, &(TimelineRecord){ .kind = TIMELINE_RECORD_CLOCK, .clock = *clock }, NULL, 0,
+         NULL);
+}
+
 void timeline_name(Timeline *timeline, TimelineActor actor, const char *task)
 {
     note(timeline, &(TimelineRecord){ .kind = TIMELINE_RECORD_NAME, .named = actor }, NULL, 0,
@@ -347,4 +360,18 @@ void timeline_note_operation(Timeline *timeline, const TimelineOperation *operat
 {
     note(timeline, &(TimelineRecord){ .kind = TIMELINE_RECORD_OPERATION, .operation = *operation },
          operation->ticks, operation->n_ticks, operation->name);
+}
+
+/* ---- the clocks of nodes ---- */
+
+TimelineClock timeline_estimate(const TimelineProbe *probes, size_t n)
+{
+    const TimelineProbe *best = probes;
+
+    for (size_t i = 1; i < n; i++)
+        if (probes[i].answered_ns - probes[i].sent_ns < best->answered_ns - best->sent_ns)
+            best = &probes[i];
+    const int64_t half_ns = (best->answered_ns - best->sent_ns) / 2;
+    return (TimelineClock){ .offset_ns = best->other_ns - (best->sent_ns + half_ns),
+                            .error_ns = (uint64_t)half_ns + 1 };
 }

@@ -29,9 +29,28 @@ Timeline *timeline_new(uint32_t node);
 /* Stops it, if it is on. NULL is allowed. */
 void timeline_free(Timeline *timeline);
 
-/* Starts recording into this file, which is made, or emptied. RUBATO_ERROR_IO.
- * RUBATO_ERROR_INVALID: it is on. */
-bool timeline_start(Timeline *timeline, const char *path, GError **error);
+/* What has to be added to this node's time. */
+typedef struct {
+    int64_t offset_ns;
+    uint64_t error_ns; /* it is wrong by this at most */
+} TimelineClock;
+
+/* A question to the scheduler's node: sent, and answered, by this node's clock; and what that
+ * node's clock showed in between. */
+typedef struct {
+    int64_t sent_ns, answered_ns;
+    int64_t other_ns;
+} TimelineProbe;
+
+/* The clock from the probe with the shortest round trip: its other time was shown in the middle of
+ * it, or at most half of it away. n is not 0. */
+TimelineClock timeline_estimate(const TimelineProbe *probes, size_t n);
+
+/* Starts recording into this file, which is made, or emptied. clock NULL: it is told by
+ * timeline_set_clock, before there are events. RUBATO_ERROR_IO. RUBATO_ERROR_INVALID: it is on. */
+bool timeline_start(Timeline *timeline, const char *path, const TimelineClock *clock,
+                    GError **error);
+void timeline_set_clock(Timeline *timeline, const TimelineClock *clock);
 
 /* Writes what is left, and closes the file. RUBATO_ERROR_IO: the file could not be written to the
  * end; what it has can be read. RUBATO_ERROR_INVALID: it is off. */
@@ -67,11 +86,12 @@ typedef struct {
 
 enum { TIMELINE_MOST_NUMBERS = 3 };
 
-/* A call on the worker's thread. */
+/* A call on the worker's thread, or a request that went on meanwhile. */
 typedef struct {
     TimelineActor actor;
     const char *what;    /* a literal, such as "Get" */
     const char *subject; /* copied, such as a table's name; NULL: there is none */
+    uint64_t id;         /* of the request, among those of this worker; 0: it is a call */
     uint64_t begun_ns, ended_ns;
     TimelineNumber numbers[TIMELINE_MOST_NUMBERS];
 } TimelineCall;

@@ -109,6 +109,33 @@ static void write_name(GString *text, const TimelineFrame *frame, TimelineActor 
                            process, process, process);
 }
 
+static void append_numbers(GString *text, const TimelineCall *call)
+{
+    for (size_t i = 0; i < TIMELINE_MOST_NUMBERS && call->numbers[i].key != NULL; i++)
+        append_argument(text, i == 0, call->numbers[i].key, call->numbers[i].value);
+    g_string_append(text, call->numbers[0].key != NULL ? "}}" : "}");
+}
+
+static void append_end_of_request(GString *text, const TimelineFrame *frame, char phase,
+                                  uint64_t at_ns, const TimelineCall *call, const char *subject)
+{
+    const uint32_t process = process_of(frame, call->actor);
+
+    begin_event(text, frame, phase, process, at_ns);
+    g_string_append_printf(text, ",\"cat\":\"request\",\"id\":\"%u/%" G_GUINT64_FORMAT "\"",
+                           process, call->id);
+    append_name(text, call->what, subject);
+}
+
+static void write_request(GString *text, const TimelineFrame *frame, const TimelineCall *call,
+                          const char *subject)
+{
+    append_end_of_request(text, frame, 'b', call->begun_ns, call, subject);
+    append_numbers(text, call);
+    append_end_of_request(text, frame, 'e', call->ended_ns, call, subject);
+    g_string_append_c(text, '}');
+}
+
 static void write_call(GString *text, const TimelineFrame *frame, const TimelineCall *call,
                        const char *subject)
 {
@@ -116,9 +143,7 @@ static void write_call(GString *text, const TimelineFrame *frame, const Timeline
     g_string_append(text, ",\"dur\":");
     append_time(text, call->ended_ns - call->begun_ns);
     append_name(text, call->what, subject);
-    for (size_t i = 0; i < TIMELINE_MOST_NUMBERS && call->numbers[i].key != NULL; i++)
-        append_argument(text, i == 0, call->numbers[i].key, call->numbers[i].value);
-    g_string_append(text, call->numbers[0].key != NULL ? "}}" : "}");
+    append_numbers(text, call);
 }
 
 /* Events on the track of a tensor. */
@@ -182,7 +207,22 @@ static void write_operation(GString *text, const TimelineFrame *frame,
     g_string_append_c(text, '}');
 }
 
-void timeline_write_record(GString *text, const TimelineFrame *frame, const TimelineRecord *record)
+/* The first record. */
+static void write_clock(GString *text, TimelineFrame *frame, const TimelineClock *clock)
+{
+    g_autofree char *name = g_strdup_printf("node %u", frame->node);
+
+    frame->offset_ns = clock->offset_ns;
+    write_name(text, frame, (TimelineActor){ .epoch = 0 }, name);
+    begin_event(text, frame, 'i', frame->node, (uint64_t)monotonic_ns());
+    append_name(text, "recording begins", NULL);
+    g_string_append_printf(text,
+                           ",\"s\":\"p\",\"args\":{\"clock_offset_ns\":%" G_GINT64_FORMAT
+                           ",\"clock_error_ns\":%" G_GUINT64_FORMAT "}}",
+                           clock->offset_ns, clock->error_ns);
+}
+
+void timeline_write_record(GString *text, TimelineFrame *frame, const TimelineRecord *record)
 {
     const TimelineTick *const ticks = (const TimelineTick *)(const void *)(record + 1);
     const uint32_t n_ticks =
@@ -191,11 +231,17 @@ void timeline_write_record(GString *text, const TimelineFrame *frame, const Time
         record->has_text ? (const char *)(const void *)(ticks + n_ticks) : NULL;
 
     switch (record->kind) {
+    case TIMELINE_RECORD_CLOCK:
+        write_clock(text, frame, &record->clock);
+        break;
     case TIMELINE_RECORD_NAME:
         write_name(text, frame, record->named, string);
         break;
     case TIMELINE_RECORD_CALL:
-        write_call(text, frame, &record->call, string);
+        if (record->call.id != 0)
+            write_request(text, frame, &record->call, string);
+        else
+            write_call(text, frame, &record->call, string);
         break;
     case TIMELINE_RECORD_OPERATION:
         write_operation(text, frame, &record->operation, ticks, string);
@@ -204,16 +250,6 @@ void timeline_write_record(GString *text, const TimelineFrame *frame, const Time
 }
 
 /* ---- what the timeline says of itself ---- */
-
-void timeline_write_begin(GString *text, const TimelineFrame *frame, uint64_t at_ns)
-{
-    g_autofree char *name = g_strdup_printf("node %u", frame->node);
-
-    write_name(text, frame, (TimelineActor){ .epoch = 0 }, name);
-    begin_event(text, frame, 'i', frame->node, at_ns);
-    append_name(text, "recording begins", NULL);
-    g_string_append(text, ",\"s\":\"p\"}");
-}
 
 void timeline_write_dropped(GString *text, const TimelineFrame *frame, uint64_t at_ns,
                             uint64_t n_dropped)

@@ -7,6 +7,7 @@
 #include "io/timeline/timeline.h"
 
 typedef enum {
+    TIMELINE_RECORD_CLOCK,
     TIMELINE_RECORD_NAME,
     TIMELINE_RECORD_CALL,
     TIMELINE_RECORD_OPERATION,
@@ -18,6 +19,7 @@ typedef struct {
     uint32_t n_bytes; /* of all of it: a multiple of 8 */
     bool has_text;
     union {
+        TimelineClock clock; /* of what comes next */
         TimelineActor named;
         TimelineCall call;
         TimelineOperation operation;
@@ -30,11 +32,10 @@ typedef struct {
     int64_t offset_ns; /* is added to this node's time */
 } TimelineFrame;
 
-/* Appends the record as lines of JSON, each behind ",\n". */
-void timeline_write_record(GString *text, const TimelineFrame *frame, const TimelineRecord *record);
+/* Appends the record as lines of JSON, each behind ",\n". A clock changes the frame. */
+void timeline_write_record(GString *text, TimelineFrame *frame, const TimelineRecord *record);
 
-/* The same for the beginning of a file, and for events that were dropped at about that time. */
-void timeline_write_begin(GString *text, const TimelineFrame *frame, uint64_t at_ns);
+/* The same for events that were dropped at about that time. */
 void timeline_write_dropped(GString *text, const TimelineFrame *frame, uint64_t at_ns,
                             uint64_t n_dropped);
 

@@ -31,6 +31,7 @@ TableClient *table_client_new(const TableRoute *route, uint32_t rank)
     pthread_mutex_init(&client->late_lock, NULL);
     if (route->history != NULL && route->spec->shape == RUBATO_SHAPE_EVEN)
         table_client_begin_history(client);
+    table_client_begin_watch(client);
     return client;
 }
 
@@ -340,38 +341,32 @@ static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, co
     return table_client_fence(client, error);
 }
 
-bool table_client_get(TableClient *client, const RubatoKey *keys, size_t n, void *values,
-                      GError **error)
+static inline __attribute__((always_inline)) bool get_list(TableClient *client,
+                                                           const RubatoKey *keys, size_t n,
+                                                           void *values, GError **error)
 {
     if (!table_client_check(client, keys, n, error))
         return false;
     if (n == 0)
         return true;
-    if (!get_slices(client, slicer_cut(&client->slicer, client->route->partition, keys, n), values,
-                    error))
-        return false;
-    if (G_UNLIKELY(client->history != NULL))
-        table_client_note_get(client, &(RubatoKeys){ .keys = keys, .n = n }, values);
-    return true;
+    return get_slices(client, slicer_cut(&client->slicer, client->route->partition, keys, n),
+                      values, error);
 }
 
-bool table_client_get_run(TableClient *client, RubatoKey first, size_t n, void *values,
-                          GError **error)
+static inline __attribute__((always_inline)) bool get_run(TableClient *client, RubatoKey first,
+                                                          size_t n, void *values, GError **error)
 {
     if (!table_client_check_run(client, first, n, error))
         return false;
     if (n == 0)
         return true;
-    if (!get_slices(client, slicer_cut_run(&client->slicer, client->route->partition, first, n),
-                    values, error))
-        return false;
-    if (G_UNLIKELY(client->history != NULL))
-        table_client_note_get(client, &(RubatoKeys){ .first = first, .n = n }, values);
-    return true;
+    return get_slices(client, slicer_cut_run(&client->slicer, client->route->partition, first, n),
+                      values, error);
 }
 
-bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, const void *deltas,
-                      GError **error)
+static inline __attribute__((always_inline)) bool add_list(TableClient *client, bool is_watched,
+                                                           const RubatoKey *keys, size_t n,
+                                                           const void *deltas, GError **error)
 {
     const TableRoute *route = client->route;
     ProcessCache *cache = table_route_cache(route);
@@ -388,13 +383,14 @@ bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, cons
     added = add_slices(client, slicer_cut(&client->slicer, route->partition, keys, n), n, deltas,
                        error);
     process_cache_end_add(cache);
-    if (G_UNLIKELY(client->history != NULL))
+    if (is_watched && client->history != NULL)
         table_client_note_add(client, &(RubatoKeys){ .keys = keys, .n = n }, deltas, added);
     return added;
 }
 
-bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
-                          GError **error)
+static inline __attribute__((always_inline)) bool add_run(TableClient *client, bool is_watched,
+                                                          RubatoKey first, size_t n,
+                                                          const void *deltas, GError **error)
 {
     const TableRoute *route = client->route;
     ProcessCache *cache = table_route_cache(route);
@@ -411,9 +407,68 @@ bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const 
     added = add_slices(client, slicer_cut_run(&client->slicer, route->partition, first, n), n,
                        deltas, error);
     process_cache_end_add(cache);
-    if (G_UNLIKELY(client->history != NULL))
+    if (is_watched && client->history != NULL)
         table_client_note_add(client, &(RubatoKeys){ .first = first, .n = n }, deltas, added);
     return added;
+}
+
+/* ---- the same, noted if the client is watched ---- */
+
+static __attribute__((noinline, cold)) bool get_watched(TableClient *client, const RubatoKeys *keys,
+                                                        void *values, GError **error)
+{
+    const uint64_t begun_ns = table_client_time(client);
+    const bool done = keys->keys != NULL ? get_list(client, keys->keys, keys->n, values, error)
+                                         : get_run(client, keys->first, keys->n, values, error);
+
+    if (done && keys->n > 0 && client->history != NULL)
+        table_client_note_get(client, keys, values);
+    table_client_note_time(client, "Get", begun_ns, keys->n);
+    return done;
+}
+
+static __attribute__((noinline, cold)) bool add_watched(TableClient *client, const RubatoKeys *keys,
+                                                        const void *deltas, GError **error)
+{
+    const uint64_t begun_ns = table_client_time(client);
+    const bool done = keys->keys != NULL
+                          ? add_list(client, true, keys->keys, keys->n, deltas, error)
+                          : add_run(client, true, keys->first, keys->n, deltas, error);
+
+    table_client_note_time(client, "Add", begun_ns, keys->n);
+    return done;
+}
+
+bool table_client_get(TableClient *client, const RubatoKey *keys, size_t n, void *values,
+                      GError **error)
+{
+    if (table_client_is_watched(client))
+        return get_watched(client, &(RubatoKeys){ .keys = keys, .n = n }, values, error);
+    return get_list(client, keys, n, values, error);
+}
+
+bool table_client_get_run(TableClient *client, RubatoKey first, size_t n, void *values,
+                          GError **error)
+{
+    if (table_client_is_watched(client))
+        return get_watched(client, &(RubatoKeys){ .first = first, .n = n }, values, error);
+    return get_run(client, first, n, values, error);
+}
+
+bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, const void *deltas,
+                      GError **error)
+{
+    if (table_client_is_watched(client))
+        return add_watched(client, &(RubatoKeys){ .keys = keys, .n = n }, deltas, error);
+    return add_list(client, false, keys, n, deltas, error);
+}
+
+bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
+                          GError **error)
+{
+    if (table_client_is_watched(client))
+        return add_watched(client, &(RubatoKeys){ .first = first, .n = n }, deltas, error);
+    return add_run(client, false, first, n, deltas, error);
 }
 
 void table_client_send_add(TableClient *client, const TableAsk *ask, const RubatoKeys *keys,
@@ -432,8 +487,8 @@ void table_client_send_add(TableClient *client, const TableAsk *ask, const Rubat
 
 /* It cannot be sent again, so it goes as an Add goes while a part moves, and is never answered
  * CALL_MOVED. */
-bool table_client_add_get(TableClient *client, const RubatoKeys *keys, const void *deltas,
-                          void *values, GError **error)
+static bool add_get(TableClient *client, const RubatoKeys *keys, const void *deltas, void *values,
+                    GError **error)
 {
     const TableAsk ask = { .kind = MESSAGE_ADD_GET,
                            .row_bytes = client->route->row_bytes,
@@ -465,6 +520,16 @@ bool table_client_add_get(TableClient *client, const RubatoKeys *keys, const voi
         return false;
     note_answered(client, &call, n_slices);
     return true;
+}
+
+bool table_client_add_get(TableClient *client, const RubatoKeys *keys, const void *deltas,
+                          void *values, GError **error)
+{
+    const uint64_t begun_ns = table_client_time(client);
+    const bool done = add_get(client, keys, deltas, values, error);
+
+    table_client_note_time(client, "AddGet", begun_ns, keys->n);
+    return done;
 }
 
 /* ---- statistics ---- */

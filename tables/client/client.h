@@ -18,6 +18,7 @@
 #include "io/net/caller.h"
 #include "io/net/deferred_adds.h"
 #include "io/net/post_office/post_office.h"
+#include "io/timeline/timeline.h"
 #include "tables/clocks.h"
 #include "tables/part_map.h"
 #include "tables/partition.h"
@@ -57,7 +58,8 @@ typedef struct {
      * lock is held. */
     void (*report_wait)(void *run, uint32_t rank, uint32_t table, uint64_t clock);
     void *run;
-    History *history; /* NULL: none is kept */
+    History *history;   /* NULL: none is kept */
+    Timeline *timeline; /* NULL: there is none */
 } TableRoute;
 
 typedef struct TableHandle TableHandle; /* handle.h */
@@ -65,11 +67,12 @@ typedef struct Tickets Tickets;         /* ticket.h */
 
 typedef struct TableClient {
     const TableRoute *route;
-    HistoryStream *history; /* of its own requests; NULL: none is kept */
-    uint64_t history_adds;  /* Adds that it has made, for its history */
-    uint64_t owner;         /* the number of the thread that made it */
-    uint32_t n_forks;       /* forks that had led to its process */
-    uint32_t rank;          /* the worker's in the task */
+    const _Atomic bool *is_watched; /* its requests go into the history, or the timeline */
+    HistoryStream *history;         /* of its own requests; NULL: none is kept */
+    uint64_t history_adds;          /* Adds that it has made, for its history */
+    uint64_t owner;                 /* the number of the thread that made it */
+    uint32_t n_forks;               /* forks that had led to its process */
+    uint32_t rank;                  /* the worker's in the task */
     uint64_t clock;
     uint64_t lead; /* clocks by which its Gets may be ahead of the slowest worker */
     Slicer slicer;
@@ -267,6 +270,22 @@ void table_client_note_add_get(TableClient *client, const RubatoKeys *keys, cons
 /* Records a Get that was made at that clock, after n_adds Adds, and has ended now. Any thread. */
 void table_client_note_late_get(TableClient *client, uint64_t clock, uint64_t n_adds,
                                 const RubatoKeys *keys, const void *values);
+
+/* ---- client_timeline.c ---- */
+
+/* Now, if the timeline is on; else 0. */
+static inline uint64_t table_client_time(const TableClient *client)
+{
+    return timeline_now(client->route->timeline);
+}
+
+/* Records a call that has ended, or a wait; `what` is a literal. begun_ns 0: it is not recorded. */
+void table_client_note_time(const TableClient *client, const char *what, uint64_t begun_ns,
+                            size_t n_keys);
+
+/* The same for a request with a ticket, of that id, which may have ended on any thread. */
+void table_client_note_ticket(const TableClient *client, const char *what, uint64_t id,
+                              uint64_t begun_ns, size_t n_keys);
 
 /* ---- client_clock.c ---- */
 

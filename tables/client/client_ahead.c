@@ -60,6 +60,7 @@ static void wait_for_others(TableClient *client, uint64_t needed)
     begun_ns = worker_stats_now_ns();
     look_for_others(client, needed, end);
     client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
+    table_client_note_wait(client, needed, begun_ns);
 }
 
 /* Servers would keep the Get until the slowest worker of this node has reached a certain clock.
@@ -83,6 +84,7 @@ static void look_briefly(TableClient *client, uint64_t needed, size_t n_looks)
     for (size_t i = 0; i < n_looks && !others_have_come(client->route, needed); i++)
         spin_pause();
     client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
+    table_client_note_wait(client, needed, begun_ns);
 }
 
 /* Before a Get that may be answered although it is beyond the staleness.

@@ -85,6 +85,7 @@ bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, 
     const TableAsk ask = { .kind = MESSAGE_ITERATE,
                            .row_bytes = client->route->row_bytes,
                            .output = values };
+    const uint64_t begun_ns = table_client_time(client);
     Call call;
 
     if (G_UNLIKELY(client->history != NULL))
@@ -101,5 +102,6 @@ bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, 
     client->unheard_bytes = 0;
     if (G_UNLIKELY(client->history != NULL))
         table_client_note_get(client, &all, values);
+    table_client_note_time(client, "Clock and Get", begun_ns, n);
     return true;
 }

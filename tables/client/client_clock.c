@@ -276,13 +276,13 @@ static inline bool advance(const TableRoute *route, uint32_t rank, uint64_t cloc
 }
 
 /* The worker itself has come to its next clock. */
-static inline void count_clock(TableClient *client)
+static inline void count_clock(TableClient *client, bool is_watched)
 {
     if (client->adding_bytes > 0)
         table_client_keep(client);
     client->clock++;
     client->stats.n_clocks++;
-    if (G_UNLIKELY(client->history != NULL))
+    if (is_watched && client->history != NULL)
         table_client_note(client, HISTORY_CLOCK, client->clock, &(RubatoKeys){ .n = 0 });
 }
 
@@ -290,7 +290,7 @@ void table_client_clock_by_request(TableClient *client)
 {
     NodeClock news;
 
-    count_clock(client);
+    count_clock(client, table_client_is_watched(client));
     clocks_advance(client->route->clocks, client->rank, client->clock, &news);
 }
 
@@ -306,14 +306,16 @@ static void wait_for_tickets(TableClient *client)
 /* Where a clock changes rows, it waits while the map is closed, as an Add does: see
  * engine/snapshot/snapshot_cut.c. It is sent at once, because others may wait for it. A worker that
  * only clocks waits for room afterwards. */
-bool table_client_clock(TableClient *client, GError **error)
+static inline __attribute__((always_inline)) bool end_clock(TableClient *client, bool is_watched,
+                                                            GError **error)
 {
-    const bool is_change = client->route->traits->applies_by_clock;
+    const TableRoute *const route = client->route;
+    const bool is_change = route->traits->applies_by_clock;
     bool others_were_told;
 
     if (!table_client_check_owner(client, error) || !table_client_check_cancelled(client, error))
         return false;
-    if (G_UNLIKELY(client->route->map->n_replicas > 0))
+    if (G_UNLIKELY(route->map->n_replicas > 0))
         wait_for_tickets(client);
     const uint64_t untold_bytes = client->untold_bytes, n_bytes = client->adding_bytes;
 
@@ -321,17 +323,32 @@ bool table_client_clock(TableClient *client, GError **error)
                        !table_client_end_earlier_calls(client, error)) ||
                       !table_client_begin_sending(client, error)))
         return false;
-    count_clock(client);
-    others_were_told = advance(client->route, client->rank, client->clock, n_bytes);
+    count_clock(client, is_watched);
+    others_were_told = advance(route, client->rank, client->clock, n_bytes);
     if (is_change)
         table_client_end_sending(client);
     if (others_were_told) {
         client->untold_bytes = 0;
         return table_client_wait_room_of_all(client, error);
     }
-    if (untold_bytes > MIN(MOST_UNTOLD_BYTES, client->route->max_kept_bytes))
+    if (untold_bytes > MIN(MOST_UNTOLD_BYTES, route->max_kept_bytes))
         table_client_tell_lazy_clock(client);
     return true;
+}
+
+static __attribute__((noinline, cold)) bool clock_watched(TableClient *client, GError **error)
+{
+    const uint64_t begun_ns = table_client_time(client);
+    const bool done = end_clock(client, true, error);
+
+    table_client_note_time(client, "Clock", begun_ns, 0);
+    return done;
+}
+
+bool table_client_clock(TableClient *client, GError **error)
+{
+    return table_client_is_watched(client) ? clock_watched(client, error)
+                                           : end_clock(client, false, error);
 }
 
 /* If the map stays closed although the task is cancelled, the clock is told all the same: then it

@@ -83,6 +83,7 @@ static bool wait_for_turn(TableClient *client, uint32_t part, uint64_t turn, Spi
         }
     while (!is_due && spinner_go_on(&client->turns, end));
     client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
+    table_client_note_wait(client, 0, begun_ns);
     return is_due;
 }
 

@@ -11,6 +11,7 @@
  *   client_deferred.c  Adds that wait for their clock, and who has them applied
  *   client_handlers.c  calling handlers
  *   client_history.c   what goes into the history of the node
+ *   client_timeline.c  what goes into the timeline of the node
  *   client_moved.c  sending while a part moves
  *   client_wait.c   waiting for calls, logging for whom, and how a call ended
  *   client_room.c   waiting for room to send
@@ -180,6 +181,21 @@ void table_client_note_handler(TableClient *client, const RubatoHandlerCall *ask
 /* A request of the engine. */
 void table_client_note_ask(TableClient *client, const TableAsk *ask, const RubatoKeys *keys,
                            bool is_done);
+
+/* ---- client_timeline.c ---- */
+
+/* Sets client->is_watched. Its history has begun. */
+void table_client_begin_watch(TableClient *client);
+
+/* Records a wait of the client, which has ended: for this min clock; 0: for something else. */
+void table_client_note_wait(const TableClient *client, uint64_t clock, uint64_t begun_ns);
+
+/* Whether a call has to note what it does. Calls that need not spare all else by this one look. */
+static inline bool table_client_is_watched(const TableClient *client)
+{
+    /* relaxed: history and timeline look again */
+    return G_UNLIKELY(atomic_load_explicit(client->is_watched, memory_order_relaxed));
+}
 
 /* ---- client_moved.c ---- */
 

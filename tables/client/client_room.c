@@ -59,6 +59,8 @@ bool table_client_wait_room_of(TableClient *client, uint32_t node, GError **erro
     const bool has_room = wait_room(client, node, error);
 
     client->stats.send_wait_ns += worker_stats_now_ns() - begun_ns;
+    if (timeline_is_on(client->route->timeline))
+        table_client_note_time(client, "wait for room of", begun_ns, 0);
     return has_room;
 }
 

@@ -183,6 +183,7 @@ static void wait_and_count(TableClient *client, Call *call,
     begun_ns = worker_stats_now_ns();
     wait_long(client, call, wait, (int64_t)(begun_ns / 1000000));
     *waited_ns += worker_stats_now_ns() - begun_ns;
+    table_client_note_wait(client, client->awaited, begun_ns);
 }
 
 void table_client_wait_ended(TableClient *client, Call *call, uint64_t needed, uint64_t *waited_ns)

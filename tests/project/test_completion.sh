@@ -59,6 +59,7 @@ expect "scheduler server status secret" rubato s
 expect "--watch" rubato status --w
 expect "--measured" rubato place --m
 expect "check" rubato history c
+expect "merge" rubato timeline m
 expect "--json" rubato check --j
 expect "pair.cfg" rubato run pai
 [[ " $(offers rubato run pair.cfg rubato-l) " == *" rubato-lr "* ]] || fail "bash: no programs"

@@ -213,8 +213,15 @@ static GError *end_requests(void *data)
 static void wait_for_call(void *data, Call *call)
 {
     RubatoWorker *const worker = data;
+    const uint64_t begun_ns = timeline_now(worker->timeline);
 
     tensor_exchange_wait(worker->tensors, worker->rank, call);
+    if (G_UNLIKELY(begun_ns != 0))
+        timeline_note_call(worker->timeline,
+                           &(TimelineCall){ .actor = { worker->epoch, worker->rank },
+                                            .what = "wait for collectives",
+                                            .begun_ns = begun_ns,
+                                            .ended_ns = (uint64_t)monotonic_ns() });
 }
 
 static void say_stalled(void *data, const Call *call, double waited_s)

@@ -14,6 +14,7 @@
 #include "tests/support/runner.h"
 
 static char *folder, *path;
+static const TimelineClock own_clock = { 0 };
 
 static void make_folder(void)
 {
@@ -34,7 +35,7 @@ static Timeline *start(void)
     Timeline *const timeline = timeline_new(7);
 
     ck_assert(!timeline_is_on(timeline));
-    ck_assert(timeline_start(timeline, path, NULL));
+    ck_assert(timeline_start(timeline, path, &own_clock, NULL));
     ck_assert(timeline_is_on(timeline));
     return timeline;
 }
@@ -117,6 +118,40 @@ START_TEST(a_collective_has_its_phases_and_a_tick_for_each_rank)
 }
 END_TEST
 
+START_TEST(times_are_those_of_the_scheduler_s_node)
+{
+    const TimelineClock clock = { .offset_ns = -500000, .error_ns = 700 };
+    Timeline *const timeline = timeline_new(7);
+
+    ck_assert(timeline_start(timeline, path, NULL, NULL));
+    timeline_set_clock(timeline, &clock);
+    note_operation(timeline, NULL, 0);
+    ck_assert(timeline_stop(timeline, NULL));
+    timeline_free(timeline);
+
+    g_auto(TraceFile) trace = trace_file_read(path);
+    JsonObject *const begin = trace_find(&trace, "i", "recording begins", 7);
+    ck_assert_int_eq(trace_number(begin, "clock_offset_ns"), -500000);
+    ck_assert_int_eq(trace_number(begin, "clock_error_ns"), 700);
+    ck_assert(trace_time(trace_find(&trace, "b", "grad/7", -1)) == 500);
+}
+END_TEST
+
+/* The second probe came back first. */
+START_TEST(the_clock_is_that_of_the_shortest_round_trip)
+{
+    const TimelineProbe probes[] = { { 1000, 1900, 99000 },
+                                     { 2000, 2100, 102040 },
+                                     { 3000, 3400, 103000 } };
+    TimelineClock clock = timeline_estimate(probes, 3);
+
+    ck_assert_int_eq(clock.offset_ns, 102040 - 2050);
+    ck_assert_uint_eq(clock.error_ns, 51);
+    clock = timeline_estimate(&(TimelineProbe){ 2000, 2000, 500 }, 1);
+    ck_assert_int_eq(clock.offset_ns, -1500);
+}
+END_TEST
+
 /* One event is larger than the buffer. Of the others the writer takes as many as it can. */
 START_TEST(events_that_do_not_fit_are_dropped_and_counted)
 {
@@ -146,19 +181,27 @@ START_TEST(events_that_do_not_fit_are_dropped_and_counted)
 }
 END_TEST
 
-/* Its writer writes now and then, so the file grows. */
-static void record_until_killed(void)
+/* Waits until the file has more bytes. It ends, because the writer writes now and then. */
+static void wait_for_more(goffset n_bytes)
 {
-    Timeline *const timeline = start();
-    GStatBuf first, now;
+    GStatBuf now;
 
-    g_stat(path, &first);
-    for (int i = 0; i < 100; i++)
-        note_get(timeline, "t");
     do {
         sched_yield();
         g_stat(path, &now);
-    } while (now.st_size == first.st_size);
+    } while (now.st_size <= n_bytes);
+}
+
+static void record_until_killed(void)
+{
+    Timeline *const timeline = start();
+    GStatBuf first;
+
+    wait_for_more(10); /* the beginning */
+    g_stat(path, &first);
+    for (int i = 0; i < 100; i++)
+        note_get(timeline, "t");
+    wait_for_more(first.st_size);
     raise(SIGKILL);
 }
 
@@ -198,6 +241,7 @@ START_TEST(a_full_disk_is_said_once_and_leaves_what_was_written)
     g_log_set_writer_func(count_warnings, NULL, NULL);
     signal(SIGXFSZ, SIG_IGN);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    wait_for_more(10); /* the beginning */
     for (int i = 0; i < 1000; i++)
         note_get(timeline, "t");
     while (timeline_is_on(timeline)) /* until the writer finds no room */
@@ -221,11 +265,11 @@ START_TEST(it_is_started_and_stopped_in_turn)
 
     ck_assert(!timeline_stop(timeline, &error));
     check_error(&error, RUBATO_ERROR_INVALID, "no timeline of node 7", NULL);
-    ck_assert(!timeline_start(timeline, below, &error));
+    ck_assert(!timeline_start(timeline, below, &own_clock, &error));
     check_error(&error, RUBATO_ERROR_IO, "cannot write a timeline to", below, NULL);
     for (int i = 0; i < 2; i++) {
-        ck_assert(timeline_start(timeline, path, NULL));
-        ck_assert(!timeline_start(timeline, path, &error));
+        ck_assert(timeline_start(timeline, path, &own_clock, NULL));
+        ck_assert(!timeline_start(timeline, path, &own_clock, &error));
         check_error(&error, RUBATO_ERROR_INVALID, "already", path, NULL);
         note_get(timeline, i == 0 ? "first" : "second");
         ck_assert(timeline_stop(timeline, NULL));
@@ -246,6 +290,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, make_folder, remove_folder);
     tcase_add_test(tcase, calls_are_written_with_names_of_any_bytes);
     tcase_add_test(tcase, a_collective_has_its_phases_and_a_tick_for_each_rank);
+    tcase_add_test(tcase, times_are_those_of_the_scheduler_s_node);
+    tcase_add_test(tcase, the_clock_is_that_of_the_shortest_round_trip);
     tcase_add_test(tcase, events_that_do_not_fit_are_dropped_and_counted);
     tcase_add_test(tcase, a_killed_process_leaves_a_file_that_can_be_read);
     tcase_add_test(tcase, a_full_disk_is_said_once_and_leaves_what_was_written);
