@@ -7,6 +7,8 @@
 #include "engine/engine_private.h"
 #include "io/net/stall_clock.h"
 
+#include <string.h>
+
 /* Whether the call has come further than to that stage and step. The lock is held. */
 static bool is_past(const RubatoEngine *engine, CallStage stage, uint32_t step)
 {
@@ -28,6 +30,12 @@ static bool wait_past(RubatoEngine *engine, const CollectiveCall *call, CallStag
     return is_past(engine, stage, step) || engine_check(engine, error);
 }
 
+/* What is cut could be read as something else. */
+static const char *find_told(const CollectiveCall *call)
+{
+    return call->told != NULL && strlen(call->told) <= CONTROL_MAX_FILE ? call->told : NULL;
+}
+
 static void propose(RubatoEngine *engine, const CollectiveCall *call, uint64_t number)
 {
     g_autofree char *arguments = g_strdup_printf("%s\n%s", call->text, call->detail);
@@ -41,6 +49,7 @@ static void propose(RubatoEngine *engine, const CollectiveCall *call, uint64_t n
                                                            .digest = digest,
                                                            .arguments = call->detail,
                                                            .workers = call->workers,
+                                                           .told = find_told(call),
                                                            .survives = call->survives } });
 }
 
@@ -102,6 +111,36 @@ static void refuse_second(const RubatoEngine *engine, const CollectiveCall *call
                 call->text, is_own ? "this thread itself" : "another thread", engine->call.text);
 }
 
+/* The lock is held. */
+static void end_call(RubatoEngine *engine, const CollectiveCall *call, bool ok)
+{
+    if (ok && call->commit != NULL)
+        call->commit(engine, call->data);
+    engine->call.stage = CALL_STAGE_NONE;
+    pthread_cond_broadcast(&engine->changed);
+    g_clear_pointer(&engine->call.commit_text, g_free);
+}
+
+bool collective_serve(RubatoEngine *engine, const CollectiveCall *call, const ControlGo *go,
+                      const bool *lost, const bool *workerless, GError **error)
+{
+    bool ok;
+
+    pthread_mutex_lock(&engine->lock);
+    engine->call.number = go->call;
+    engine->call.caller = pthread_self();
+    engine->call.text = call->text;
+    engine->call.go = *go;
+    engine->call.go.told = NULL; /* the caller's */
+    memcpy(engine->call.lost, lost, engine->n_nodes * sizeof *lost);
+    memcpy(engine->call.workerless, workerless, engine->n_nodes * sizeof *workerless);
+    engine->call.stage = CALL_STAGE_GO;
+    ok = take_part(engine, call, go->call, error);
+    end_call(engine, call, ok);
+    pthread_mutex_unlock(&engine->lock);
+    return ok;
+}
+
 bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error)
 {
     LOG_SINK_SCOPE(&engine->log);
@@ -128,11 +167,7 @@ bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error
         ok = take_part(engine, call, number, error);
     else if (ok)
         ok = check_commit(engine, error);
-    if (ok && call->commit != NULL)
-        call->commit(engine, call->data);
-    engine->call.stage = CALL_STAGE_NONE;
-    pthread_cond_broadcast(&engine->changed);
-    g_clear_pointer(&engine->call.commit_text, g_free);
+    end_call(engine, call, ok);
     pthread_mutex_unlock(&engine->lock);
     if (ok && engine->history != NULL)
         history_next_phase(engine->history);

@@ -25,6 +25,7 @@ typedef struct {
     const char *text; /* what it is, its own */
     ControlGo go;     /* the last one */
     bool *lost;       /* by node number: lost when the scheduler sent it; the same on all nodes */
+    bool *workerless; /* lost then, or such that another process had its place */
     uint32_t commit_code;
     char *commit_text;
 } PresentCall;
@@ -34,6 +35,7 @@ typedef struct {
     const char *text;    /* "table weights" */
     const char *detail;  /* the arguments in words */
     const char *workers; /* of a RUN: as ControlPropose.workers */
+    const char *told;    /* as ControlPropose.told; longer ones are not told */
     uint64_t seed;       /* a proposal: the first node's seed is used by all */
     bool survives;       /* as ControlPropose.survives */
 
@@ -49,5 +51,10 @@ typedef struct {
 } CollectiveCall;
 
 bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error);
+
+/* Does this node's part of a call that others have made, from its GO on. lost, workerless: as in
+ * PresentCall. */
+bool collective_serve(RubatoEngine *engine, const CollectiveCall *call, const ControlGo *go,
+                      const bool *lost, const bool *workerless, GError **error);
 
 #endif

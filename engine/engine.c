@@ -330,20 +330,30 @@ static bool check_collectives(const RubatoEngine *engine, GError **error)
            (engine->n_nodes == 1 || backend->check == NULL || backend->check(error));
 }
 
-/* A single node has no messages for another one. */
+/* A single node has no messages for another one, and a process that has joined has no workers. */
 static bool open_collectives(RubatoEngine *engine, GError **error)
 {
+    const bool has_none = engine->n_nodes == 1 || engine->serving != NULL;
+
     return tensor_router_open(
-        engine->tensors, engine->n_nodes == 1 ? TENSOR_BACKEND_OWN : engine->cluster->collectives,
-        error);
+        engine->tensors, has_none ? TENSOR_BACKEND_OWN : engine->cluster->collectives, error);
+}
+
+/* A process that has joined would write over what the lost one has written. */
+static bool begin_records(RubatoEngine *engine, GError **error)
+{
+    return engine->serving != NULL ||
+           (engine_begin_history(engine, error) && engine_begin_timeline(engine, error) &&
+            engine_begin_needs(engine, error));
 }
 
 static bool start(RubatoEngine *engine, GError **error)
 {
+    if (engine->config.cluster_file != NULL && rendezvous_joins())
+        engine->serving = serving_new();
     if (!take_faults_of_environment(engine, error) || !engine_begin_health(engine, error) ||
         !describe(engine, error) || !begin_faults_on_demand(engine, error) ||
-        !engine_begin_history(engine, error) || !engine_begin_timeline(engine, error) ||
-        !engine_begin_needs(engine, error) || !begin_binding(engine, error))
+        !begin_records(engine, error) || !begin_binding(engine, error))
         return false;
     if (engine->stall_ms == 0)
         engine->stall_ms = 10000;
@@ -353,6 +363,7 @@ static bool start(RubatoEngine *engine, GError **error)
     engine->office.root = engine->scheduler_node;
     engine->losses = g_new0(NodeLoss, engine->n_nodes);
     engine->call.lost = g_new0(bool, engine->n_nodes);
+    engine->call.workerless = g_new0(bool, engine->n_nodes);
     const uint32_t service_mib =
         engine->cluster != NULL ? engine->cluster->service_mib : CLUSTER_USUAL_SERVICE_MIB;
 
@@ -458,6 +469,10 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
     }
     engine->config.announcement = NULL;
     engine_set_ready(engine);
+    if (engine->serving != NULL) {
+        serving_run(engine, error);
+        g_clear_pointer(&engine, rubato_engine_free);
+    }
     return engine;
 }
 
@@ -573,7 +588,7 @@ void rubato_engine_free(RubatoEngine *engine)
     end_runs(engine);
     engine_end_history(engine);
     call_exits(engine);
-    if (engine->rendezvous.welcome)
+    if (engine->rendezvous.welcome && engine->serving == NULL)
         leave(engine);
     engine_end_needs(engine);
     if (engine->services != NULL)
@@ -615,6 +630,8 @@ void rubato_engine_free(RubatoEngine *engine)
         g_free(engine->losses[i].text);
     g_free(engine->losses);
     g_free(engine->call.lost);
+    g_free(engine->call.workerless);
+    serving_free(engine->serving);
     g_free((void *)(uintptr_t)engine->config.cluster_file);
     g_free(engine->node_ids);
     g_strfreev(engine->node_names);

@@ -24,7 +24,9 @@ void engine_note_loss(RubatoEngine *engine, uint32_t number, const char *text)
         return;
     loss->text = g_strdup(text);
     loss->at_us = g_get_real_time();
+    loss->is_told = false;
     if (engine->network != NULL && number != engine->self) {
+        loss->incarnation = network_incarnation(engine->network, number);
         const int64_t heard_ms = network_heard_ms(engine->network, number);
         loss->silent_s = heard_ms >= 0 ? (double)(network_now_ms() - heard_ms) / 1e3 : 0;
     }
@@ -35,21 +37,39 @@ void engine_wait_changed(RubatoEngine *engine, uint32_t ms)
     monotonic_wait(&engine->changed, &engine->lock, monotonic_ms() + ms);
 }
 
+void engine_list_lost(const RubatoEngine *engine, bool *lost, bool *workerless)
+{
+    for (uint32_t i = 0; i < engine->n_nodes; i++) {
+        lost[i] = engine->losses[i].text != NULL;
+        workerless[i] = lost[i] || engine->losses[i].serves;
+    }
+}
+
 uint64_t engine_call_under_way(RubatoEngine *engine)
 {
     uint64_t call;
 
     pthread_mutex_lock(&engine->lock);
-    call = engine->call.stage >= CALL_STAGE_GO ? engine->call.number : 0;
+    if (engine->serving != NULL)
+        call = engine->n_told;
+    else
+        call = engine->call.stage >= CALL_STAGE_GO ? engine->call.number : 0;
     pthread_mutex_unlock(&engine->lock);
     return call;
+}
+
+/* The lock is held. */
+static bool has_ended(const RubatoEngine *engine, uint64_t call)
+{
+    if (engine->serving != NULL)
+        return engine->n_told_done >= call || engine->is_ending;
+    return engine->call.number != call || engine->call.stage == CALL_STAGE_NONE;
 }
 
 void engine_await_call(RubatoEngine *engine, uint64_t call)
 {
     pthread_mutex_lock(&engine->lock);
-    while (call != 0 && engine->call.number == call && engine->call.stage != CALL_STAGE_NONE &&
-           !engine->scheduler_lost)
+    while (call != 0 && !has_ended(engine, call) && !engine->scheduler_lost)
         engine_wait_changed(engine, LOOK_MS);
     pthread_mutex_unlock(&engine->lock);
 }

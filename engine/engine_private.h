@@ -9,6 +9,8 @@
  *   engine_placement.c   where parts and their replicas lie
  *   engine_replicas.c   which tables can have replicas
  *   engine_recovery.c   what this node does when another one is lost, step by step
+ *   join/admit.c   what it does for a process that takes the place of a lost one
+ *   join/serving.c   what it does if it is such a process
  *   engine_lists.c   lists that servers send: keys, counts of bad deltas
  *   engine_stats.c   its statistics
  *   faults_on_demand.c   what RUBATO_FAULTS asks for
@@ -44,6 +46,7 @@
 #include "engine/control/refusals.h"
 #include "engine/faults_on_demand.h"
 #include "engine/health/health.h"
+#include "engine/join/serving.h"
 #include "engine/placement/measured_needs.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/server/server.h"
@@ -62,6 +65,9 @@ typedef struct {
     int64_t at_us; /* g_get_real_time */
     double silent_s;
     char *text;
+    uint64_t incarnation; /* of the process */
+    bool is_told;         /* the launcher knows it */
+    bool serves;          /* another process has, or had, the place of the first one */
 } NodeLoss;
 
 /* A function that is called when the engine leaves. */
@@ -126,6 +132,7 @@ struct RubatoEngine {
     SnapshotAsks snapshot_asks;
     Actor control;        /* without one: control messages, one at a time */
     Network *network;     /* NULL in a single process */
+    Serving *serving;     /* NULL: this process has a program */
     SignalWatch *signals; /* NULL: signals are the application's */
     bool was_asked;       /* their thread only: a signal has come */
     Health *health;       /* NULL: no probes are answered */
@@ -160,10 +167,12 @@ struct RubatoEngine {
     char *broken_text; /* why `broken` */
     uint32_t broken_code;
     NodeLoss *losses;    /* by node number */
-    GArray *exits;       /* of ExitCall */
-    bool is_ending;      /* rubato_engine_free has begun */
-    bool scheduler_lost; /* it will send nothing more */
-    bool left;           /* every node has left */
+    uint32_t newest_map; /* of the newest step that followed a loss, or a process that joins */
+    uint64_t n_told, n_told_done; /* to a process that serves, and what it has done of it */
+    GArray *exits;                /* of ExitCall */
+    bool is_ending;               /* rubato_engine_free has begun */
+    bool scheduler_lost;          /* it will send nothing more */
+    bool left;                    /* every node has left */
 };
 
 /* ---- engine_private.c ---- */
@@ -219,12 +228,30 @@ char *engine_node_text(const RubatoEngine *engine, uint32_t number);
 /* Waits on `changed` for ms at most; the lock is held. */
 void engine_wait_changed(RubatoEngine *engine, uint32_t ms);
 
+/* Which nodes are lost; which have no workers, because they are lost, or serve only. The lock is
+ * held. */
+void engine_list_lost(const RubatoEngine *engine, bool *lost, bool *workerless);
+
 /* The collective call that all nodes do their part of: it may make a table, or drop one. A step of
- * the scheduler that comes meanwhile waits for its end. 0: there is none. */
+ * the scheduler that comes meanwhile waits for its end. In a process that serves: the last thing
+ * that it was told. 0: there is none. */
 uint64_t engine_call_under_way(RubatoEngine *engine);
 
 /* Waits for the end of that call, or of the run. */
 void engine_await_call(RubatoEngine *engine, uint64_t call);
+
+/* ---- engine_tables.c ---- */
+
+/* A process that serves makes the next table of what it was told (told_table.h), without parts. The
+ * lock is not held. */
+bool engine_take_table(RubatoEngine *engine, const char **lines, GError **error);
+
+/* The same of a CREATE or DROP that others have proposed; refuses all other calls. */
+void engine_serve_tables(RubatoEngine *engine, const ControlGo *go, const bool *lost,
+                         const bool *workerless, GError **error);
+
+/* The table of that number; NULL: there is none. Nobody makes or drops tables meanwhile. */
+Table *engine_find_told_table(const RubatoEngine *engine, uint32_t id);
 
 /* ---- engine_replicas.c ---- */
 

@@ -1,6 +1,6 @@
 /* What this node does when another one is lost and the run goes on: CLOSE, PROMOTE, OPEN, and then,
  * if replicas are to be made, EXPECT and COPY (docs/replication.md). The scheduler leads all nodes
- * through these steps.
+ * through these steps. The same follows when a process takes the place of a lost node.
  *
  * Why each wait ends. A map that closes waits for senders that are posting, and these wait for
  * room in a window at most. It may come back with an answer that waits for a replica on the lost
@@ -12,6 +12,7 @@
  * Threads: the thread of part steps. engine_recover: the control actor's owner. */
 #include "engine/control/place_text.h"
 #include "engine/engine_private.h"
+#include "engine/join/admit.h"
 #include "engine/launch/launcher_news.h"
 #include "engine/server/server_copied.h"
 #include "engine/server/server_copies.h"
@@ -22,7 +23,7 @@ typedef struct {
     Message message; /* first: the thread finds the step by it */
     RubatoEngine *engine;
     Control control;
-    uint64_t call; /* of CLOSE: the collective call that has to end before; 0: none */
+    uint64_t call; /* of CLOSE and ADMIT: the call that has to end before; 0: none */
 } RecoveryStep;
 
 /* All tables, or those with replicas. From CLOSE to OPEN none is made, and none is dropped: the
@@ -46,7 +47,7 @@ static GPtrArray *list_tables(RubatoEngine *engine, bool all)
 
 typedef struct {
     const GPtrArray *tables;
-    uint32_t lost; /* a node's number */
+    const ControlRecover *recover;
     GString *text;
     pthread_mutex_t lock; /* guards text */
 } Listing;
@@ -56,8 +57,9 @@ static void list_parts(Server *server, void *data)
     Listing *const listing = data;
     g_autoptr(GArray) parts = g_array_new(FALSE, FALSE, sizeof(HeldPart));
 
-    /* also tables that have been made since, and places of an earlier PROMOTE */
-    server_leave_node(server, listing->lost);
+    server_forget_copies(server); /* they are not whole, and begin again */
+    if (!listing->recover->joins) /* also tables made since, and places of an earlier PROMOTE */
+        server_leave_node(server, listing->recover->node);
     for (guint i = 0; i < listing->tables->len; i++)
         server_list_parts(server, ((Table *)g_ptr_array_index(listing->tables, i))->id, parts);
     pthread_mutex_lock(&listing->lock);
@@ -86,20 +88,28 @@ static void list_known(const GPtrArray *tables, GString *text)
     }
 }
 
+static void leave_node(RubatoEngine *engine, const ControlRecover *recover)
+{
+    post_office_lose_node(&engine->office, recover->node);
+    engine_note_lost_node(engine, recover->node);
+    services_break(engine->services, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), recover->text);
+}
+
 static void close_step(RubatoEngine *engine, const ControlRecover *recover, uint64_t call,
                        GString *text)
 {
     g_autoptr(GPtrArray) tables = NULL;
     g_autoptr(GPtrArray) all = NULL;
-    Listing listing = { .lost = recover->node, .text = text, .lock = PTHREAD_MUTEX_INITIALIZER };
+    Listing listing = { .recover = recover, .text = text, .lock = PTHREAD_MUTEX_INITIALIZER };
 
     engine_await_call(engine, call); /* it ends: no node waits for the recovery in it */
     tables = list_tables(engine, /* all= */ false);
     for (guint i = 0; i < tables->len; i++) /* after a second loss they are closed already */
         part_map_close(((Table *)g_ptr_array_index(tables, i))->map);
-    post_office_lose_node(&engine->office, recover->node);
-    engine_note_lost_node(engine, recover->node);
-    services_break(engine->services, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), recover->text);
+    if (recover->joins)
+        post_office_regain_node(&engine->office, recover->node);
+    else
+        leave_node(engine, recover);
     all = list_tables(engine, /* all= */ true);
     listing.tables = all;
     servers_run(engine->servers, engine->n_servers, list_parts, &listing);
@@ -121,7 +131,8 @@ static PartPlace place_of(const PlaceSet *set, uint32_t map)
 
 typedef struct {
     const ControlRecover *recover;
-    const PostOffice *office; /* knows which nodes are lost */
+    uint32_t n_nodes;
+    const bool *workerless; /* by node: the workers that it had are lost */
 } Promotion;
 
 static void set_places(Server *server, void *data)
@@ -136,9 +147,21 @@ static void set_places(Server *server, void *data)
 
         server_set_place(server, &place);
     }
-    for (uint32_t node = 0; node < promotion->office->n_nodes; node++)
-        if (promotion->office->is_lost[node])
+    for (uint32_t node = 0; node < promotion->n_nodes; node++)
+        if (promotion->workerless[node])
             server_lose_workers(server, node);
+}
+
+static void promote_step(RubatoEngine *engine, const ControlRecover *recover)
+{
+    g_autofree bool *lost = g_new(bool, engine->n_nodes);
+    g_autofree bool *workerless = g_new(bool, engine->n_nodes);
+
+    pthread_mutex_lock(&engine->lock);
+    engine_list_lost(engine, lost, workerless);
+    pthread_mutex_unlock(&engine->lock);
+    servers_run(engine->servers, engine->n_servers, set_places,
+                &(Promotion){ recover, engine->n_nodes, workerless });
 }
 
 /* ---- OPEN ---- */
@@ -218,11 +241,46 @@ static void renew_replicas(const RubatoEngine *engine, const GPtrArray *tables, 
     }
 }
 
+/* A process that has joined knows of no table where its parts are, also of those that have no
+ * replicas: where parts of new tables go depends on it. */
+static void learn_places(RubatoEngine *engine, const char *lines)
+{
+    g_autoptr(GPtrArray) tables = list_tables(engine, /* all= */ true);
+    PlaceSet set;
+    guint at;
+
+    while (place_text_read_set(&lines, &set)) {
+        const Table *const table =
+            find_table(tables, set.table, &at) ? g_ptr_array_index(tables, at) : NULL;
+
+        if (table != NULL && can_be(engine, table, &set))
+            part_map_set_server(table->map, set.part, set.servers[0]);
+    }
+}
+
+/* The run goes on without the nodes that have been lost since. */
+static void tell_launcher(RubatoEngine *engine)
+{
+    for (uint32_t i = 0; i < engine->n_nodes; i++) {
+        pthread_mutex_lock(&engine->lock);
+        NodeLoss *const loss = &engine->losses[i];
+        const bool tells = loss->text != NULL && !loss->is_told;
+        const uint64_t incarnation = loss->incarnation;
+
+        loss->is_told = true;
+        pthread_mutex_unlock(&engine->lock);
+        if (tells)
+            launcher_news_tell_lost(engine->node_ids[i], incarnation);
+    }
+}
+
 static void open_step(RubatoEngine *engine, const ControlRecover *recover, GString *plan)
 {
     g_autoptr(GPtrArray) tables = list_tables(engine, /* all= */ false);
     g_autofree uint32_t *moved = g_new0(uint32_t, (size_t)tables->len * engine->n_nodes + 1);
 
+    if (recover->joins && recover->node == engine->self)
+        learn_places(engine, recover->lines);
     send_again(engine, tables, recover->lines, moved);
     renew_replicas(engine, tables, recover->lines);
     g_autofree char *places = describe_moved(engine, tables, moved);
@@ -239,7 +297,7 @@ static void open_step(RubatoEngine *engine, const ControlRecover *recover, GStri
         part_map_reopen(((Table *)g_ptr_array_index(tables, i))->map);
     pthread_mutex_unlock(&engine->lock);
     g_message("%s; the run goes on, by part map %u%s", recover->text, recover->map, places);
-    launcher_news_tell_lost(engine->office.node_ids[recover->node]);
+    tell_launcher(engine);
     if (engine->self == engine->scheduler_node)
         engine_place_copies(engine, recover->lines, plan);
 }
@@ -325,15 +383,20 @@ static void copy_step(RubatoEngine *engine, const ControlRecover *recover)
 
 static void do_step(RubatoEngine *engine, const ControlRecover *recover, uint64_t call)
 {
-    Promotion promotion = { recover, &engine->office };
     g_autoptr(GString) text = g_string_new(NULL);
+    g_autoptr(GError) fault = NULL;
 
     switch ((ControlRecoverStep)recover->step) {
+    case CONTROL_RECOVER_ADMIT:
+        engine_await_call(engine, call); /* it may have made a table */
+        if (!admit_process(engine, recover, text, &fault))
+            g_string_truncate(text, 0);
+        break;
     case CONTROL_RECOVER_CLOSE:
         close_step(engine, recover, call, text);
         break;
     case CONTROL_RECOVER_PROMOTE:
-        servers_run(engine->servers, engine->n_servers, set_places, &promotion);
+        promote_step(engine, recover);
         break;
     case CONTROL_RECOVER_OPEN:
         open_step(engine, recover, text);
@@ -352,11 +415,13 @@ static void do_step(RubatoEngine *engine, const ControlRecover *recover, uint64_
                                                     "another after a loss" } });
         return;
     }
-    engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_RECOVERED,
-                                              .recover = { .map = recover->map,
-                                                           .step = recover->step,
-                                                           .node = recover->node,
-                                                           .lines = text->str } });
+    engine_tell_scheduler(engine,
+                          &(Control){ .kind = CONTROL_RECOVERED,
+                                      .recover = { .map = recover->map,
+                                                   .step = recover->step,
+                                                   .node = recover->node,
+                                                   .text = fault != NULL ? fault->message : "",
+                                                   .lines = text->str } });
 }
 
 static void run_step(Message *message, void *actor)
@@ -376,9 +441,9 @@ void engine_recover(RubatoEngine *engine, const Control *control)
     step->message = (Message){ .kind = MESSAGE_INVOKE, .invoke = run_step };
     step->engine = engine;
     control_copy(&step->control, control);
-    if (control->recover.step == CONTROL_RECOVER_CLOSE) {
+    if (control->recover.step == CONTROL_RECOVER_CLOSE && !control->recover.joins)
         servers_post_leave(engine->servers, engine->n_servers, control->recover.node);
+    if (control->recover.step <= CONTROL_RECOVER_CLOSE)
         step->call = engine_call_under_way(engine);
-    }
     actor_post(&engine->part_steps, &step->message);
 }

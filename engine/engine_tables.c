@@ -1,6 +1,7 @@
 /* Tables: creating and dropping them on every node. */
 #include <errno.h>
 
+#include "engine/control/told_table.h"
 #include "engine/engine_private.h"
 #include "io/kernel_random.h"
 #include "models/shard/shard.h"
@@ -73,14 +74,19 @@ static void create_shards(Server *server, void *data)
     g_clear_error(&error);
 }
 
+static bool begin_sweeps(RubatoEngine *engine, const Table *table, GError **error)
+{
+    return spec_stamp_bytes(table->spec) == 0 ||
+           sweeper_start(&engine->sweeper, engine->servers, engine->n_servers, error);
+}
+
 static bool perform_create(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
 {
     Creation creation = { .table = data, .lock = PTHREAD_MUTEX_INITIALIZER };
 
     if (!engine_place_parts(engine, data, error))
         return false;
-    if (spec_stamp_bytes(creation.table->spec) > 0 &&
-        !sweeper_start(&engine->sweeper, engine->servers, engine->n_servers, error))
+    if (!begin_sweeps(engine, creation.table, error))
         return false;
     creation.table->id = go->id;
     creation.table->hash_seed = go->hash_seed;
@@ -115,11 +121,20 @@ static bool draw_seed(const RubatoTableSpec *spec, uint64_t *seed, GError **erro
     return false;
 }
 
+/* Whether a process may have joined, and the spec is not surely too long for a message. */
+static bool may_be_told(const RubatoEngine *engine, const RubatoTableSpec *spec)
+{
+    /* relaxed: set in an earlier call of this thread, or of one before it */
+    return atomic_load_explicit(&engine->office.goes_on, memory_order_relaxed) &&
+           spec->n_bounds + spec->n_admit_keys <= CONTROL_MAX_FILE / 2;
+}
+
 bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spec, GError **error)
 {
     g_autoptr(Table) table = NULL;
     g_autofree char *text = NULL;
     g_autofree char *detail = NULL;
+    g_autoptr(GString) told = g_string_new(NULL);
     uint64_t seed;
     bool exists;
 
@@ -139,10 +154,13 @@ bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spe
         return false;
     text = g_strdup_printf("table %s", spec->name);
     detail = table_describe(table->spec);
+    if (may_be_told(engine, spec))
+        told_table_write(told, table);
     if (!collective(engine,
                     &(CollectiveCall){ .what = CONTROL_CALL_CREATE,
                                        .text = text,
                                        .detail = detail,
+                                       .told = told->str,
                                        .seed = seed,
                                        .survives = table->spec->replicas > 0,
                                        .perform = perform_create,
@@ -212,6 +230,7 @@ bool rubato_engine_drop_table(RubatoEngine *engine, const char *name, GError **e
                     &(CollectiveCall){ .what = CONTROL_CALL_DROP,
                                        .text = text,
                                        .detail = "",
+                                       .told = name,
                                        .perform = perform_drop,
                                        .undo = undo_drop,
                                        .data = &drop },
@@ -221,4 +240,101 @@ bool rubato_engine_drop_table(RubatoEngine *engine, const char *name, GError **e
     servers_drop_table(engine->servers, engine->n_servers, drop.taken->id);
     table_free(drop.taken);
     return true;
+}
+
+/* ---- in a process that serves ---- */
+
+static void add_table(Server *server, void *data)
+{
+    const Table *const table = data;
+
+    server_add_table(server, table->id, table->map->n_parts);
+}
+
+bool engine_take_table(RubatoEngine *engine, const char **lines, GError **error)
+{
+    Table *const table = told_table_read(lines, engine->office.n_servers, error);
+
+    if (table == NULL || !begin_sweeps(engine, table, error)) {
+        table_free(table);
+        return false;
+    }
+    servers_run(engine->servers, engine->n_servers, add_table, table);
+    pthread_mutex_lock(&engine->lock);
+    g_ptr_array_add(engine->tables, table);
+    pthread_mutex_unlock(&engine->lock);
+    return true;
+}
+
+Table *engine_find_told_table(const RubatoEngine *engine, uint32_t id)
+{
+    for (guint i = 0; i < engine->tables->len; i++)
+        if (((const Table *)g_ptr_array_index(engine->tables, i))->id == id)
+            return g_ptr_array_index(engine->tables, i);
+    return NULL;
+}
+
+typedef struct {
+    const char *told;
+    Table *table; /* NULL: not yet, or the engine's */
+    Drop drop;
+} ToldCall;
+
+static bool perform_told(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
+{
+    ToldCall *const call = data;
+    const char *at = call->told;
+
+    call->drop.name = call->told;
+    if (go->what == CONTROL_CALL_DROP)
+        return perform_drop(engine, go, &call->drop, error);
+    if (go->what == CONTROL_CALL_CREATE && *at != '\0')
+        call->table = told_table_read(&at, engine->office.n_servers, error);
+    else
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
+                    "node %u has joined the run in the place of a lost one: it %s", engine->id,
+                    go->what == CONTROL_CALL_CREATE
+                        ? "cannot be told a table with lists of so many keys"
+                        : "does no part of this call");
+    return call->table != NULL && perform_create(engine, go, call->table, error);
+}
+
+static void undo_told(RubatoEngine *engine, uint32_t id, void *data)
+{
+    ToldCall *const call = data;
+
+    if (call->drop.taken != NULL)
+        undo_drop(engine, id, &call->drop);
+    else
+        undo_create(engine, id, call->table);
+}
+
+/* The lock is held. */
+static void commit_told(RubatoEngine *engine, void *data)
+{
+    ToldCall *const call = data;
+
+    if (call->table != NULL)
+        commit_create(engine, g_steal_pointer(&call->table));
+}
+
+void engine_serve_tables(RubatoEngine *engine, const ControlGo *go, const bool *lost,
+                         const bool *workerless, GError **error)
+{
+    g_autofree char *told = g_strdup(go->told);
+    ToldCall data = { .told = told };
+    const CollectiveCall call = { .what = go->what,
+                                  .text = "a call of the other nodes",
+                                  .detail = "",
+                                  .perform = perform_told,
+                                  .undo = undo_told,
+                                  .commit = commit_told,
+                                  .data = &data };
+    const bool ok = collective_serve(engine, &call, go, lost, workerless, error);
+
+    if (ok && data.drop.taken != NULL)
+        servers_drop_table(engine->servers, engine->n_servers, data.drop.taken->id);
+    if (ok)
+        table_free(data.drop.taken);
+    table_free(data.table);
 }

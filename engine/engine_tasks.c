@@ -147,7 +147,7 @@ static RubatoTaskRun *make_run(RubatoEngine *engine, const RubatoTask *task, GEr
 static bool perform_run(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
 {
     if (!task_snapshots_prepare(task_run_data(data), engine, error) ||
-        !task_run_prepare(data, go->id, engine->call.lost, error))
+        !task_run_prepare(data, go->id, engine->call.workerless, error))
         return false;
     pthread_mutex_lock(&engine->lock);
     g_ptr_array_add(engine->runs, data);
@@ -169,11 +169,24 @@ static void undo_run(RubatoEngine *engine, uint32_t id, void *data)
     task_run_abandon(data);
 }
 
+/* The numbers of its tables, for processes that serve. (transfer full) */
+static char *tell_tables(const RubatoTaskRun *run)
+{
+    GString *const text = g_string_new(NULL);
+    size_t n;
+    Table *const *const tables = task_run_tables(run, &n);
+
+    for (size_t i = 0; i < n; i++)
+        g_string_append_printf(text, "%s%u", i > 0 ? " " : "", tables[i]->id);
+    return g_string_free(text, FALSE);
+}
+
 RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const RubatoTask *task, GError **error)
 {
     g_autofree char *text = NULL;
     g_autofree char *detail = NULL;
     g_autofree char *workers = NULL;
+    g_autofree char *told = NULL;
     RubatoTaskRun *run;
 
     g_return_val_if_fail(engine != NULL && task != NULL, NULL);
@@ -184,11 +197,13 @@ RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const RubatoTask *task,
     text = g_strdup_printf("task %s", task->name);
     detail = task_run_describe(run);
     workers = task_run_workers(run);
+    told = tell_tables(run);
     if (!collective(engine,
                     &(CollectiveCall){ .what = CONTROL_CALL_RUN,
                                        .text = text,
                                        .detail = detail,
                                        .workers = workers,
+                                       .told = told,
                                        .survives = task_run_continues(run),
                                        .perform = perform_run,
                                        .undo = undo_run,

@@ -188,7 +188,7 @@ static void say_hello(RubatoEngine *engine, const char *scheduler)
         g_strdup_printf("%s process %ld", g_get_host_name(), (long)getpid());
     g_autofree char *registered = registry_describe();
     const Control hello = {
-        .kind = CONTROL_HELLO,
+        .kind = engine->serving != NULL ? CONTROL_JOIN : CONTROL_HELLO,
         .hello = { .node_id = engine->id,
                    .number = engine->self,
                    .incarnation = engine->incarnation,
@@ -269,8 +269,10 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, int64_
             return give_up(engine, now_ms - began_ms, now_ms - broken_ms, error);
         /* On the scheduler's node the scheduler itself says who is missing. */
         if (engine->self != engine->scheduler_node && now_ms - notice_ms >= between_ms) {
-            g_message("node %u waits for the scheduler at %s:%u to say that all nodes are here",
-                      engine->id, engine->cluster->scheduler_host, engine->cluster->scheduler_port);
+            g_message("node %u waits for the scheduler at %s:%u to say that %s", engine->id,
+                      engine->cluster->scheduler_host, engine->cluster->scheduler_port,
+                      engine->serving != NULL ? "it has the place of a lost node"
+                                              : "all nodes are here");
             notice_ms = now_ms;
         }
         /* The scheduler, if it is there, has a little time to say who is missing. */
@@ -286,11 +288,33 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, int64_
     return engine_check(engine, error);
 }
 
+bool rendezvous_joins(void)
+{
+    const char *const text = g_getenv(JOIN_VARIABLE);
+
+    return text != NULL && *text != '\0' && strcmp(text, "0") != 0;
+}
+
+/* A run without its scheduler has ended. */
+static bool check_place(const RubatoEngine *engine, GError **error)
+{
+    if (engine->serving == NULL || engine->self != engine->scheduler_node)
+        return true;
+    g_set_error(
+        error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+        "node %u cannot join a run: the scheduler runs there, and if it is lost the run has "
+        "ended; start all nodes again",
+        engine->id);
+    return false;
+}
+
 bool rendezvous(RubatoEngine *engine, GError **error)
 {
     const int64_t began_ms = network_now_ms();
-    g_autofree char *scheduler = find_endpoint(engine, "tcp", engine->cluster->scheduler_host,
-                                               engine->cluster->scheduler_port, began_ms, error);
+    g_autofree char *scheduler =
+        check_place(engine, error) ? find_endpoint(engine, "tcp", engine->cluster->scheduler_host,
+                                                   engine->cluster->scheduler_port, began_ms, error)
+                                   : NULL;
     g_autoptr(GError) failure = NULL;
     bool ok;
 

@@ -13,7 +13,15 @@ typedef struct {
     uint32_t refusal_code;
 } RendezvousAnswer;
 
-/* Opens the network and waits until all nodes of the cluster file are here. */
+/* Set: rubato_engine_new, as a node of a cluster file, takes the place of a lost node in a run that
+ * goes on. */
+#define JOIN_VARIABLE "RUBATO_JOIN"
+
+/* Whether the environment asks for that. */
+bool rendezvous_joins(void);
+
+/* Opens the network and waits until all nodes of the cluster file are here, or until this process
+ * has the place of a lost one. */
 bool rendezvous(RubatoEngine *engine, GError **error);
 
 #endif

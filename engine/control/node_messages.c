@@ -4,27 +4,24 @@
 #include "engine/control/node_messages.h"
 
 #include "engine/engine_private.h"
+#include "engine/join/admit.h"
 #include "engine/snapshot/led_snapshots.h"
 #include "engine/task/task_run.h"
 
 /* ---- the rendezvous ---- */
 
-void node_hears_welcome(RubatoEngine *engine, uint32_t from, const Control *control)
+/* Whether it is this process that is to come into the run, and has not yet. */
+static bool is_for(const RubatoEngine *engine, const ControlWelcome *welcome)
 {
-    const ControlWelcome *const welcome = &control->welcome;
-    g_autofree NetworkPeer *peers = NULL;
-    g_autoptr(GError) error = NULL;
-    bool joined;
+    return !engine->rendezvous.welcome && welcome->n_nodes == engine->n_nodes &&
+           welcome->incarnations[engine->self] == engine->incarnation;
+}
 
-    (void)from;
-    if (engine->rendezvous.welcome || welcome->n_nodes != engine->n_nodes ||
-        welcome->incarnations[engine->self] != engine->incarnation)
-        return;
-    peers = g_new0(NetworkPeer, engine->n_nodes);
-    for (uint32_t i = 0; i < engine->n_nodes; i++)
-        peers[i] = (NetworkPeer){ .endpoint = welcome->endpoints[i],
-                                  .incarnation = welcome->incarnations[i] };
-    joined = network_join(engine->network, welcome->run_id, peers, &error);
+static void join(RubatoEngine *engine, uint64_t run_id, const NetworkPeer *peers)
+{
+    g_autoptr(GError) error = NULL;
+    const bool joined = network_join(engine->network, run_id, peers, &error);
+
     pthread_mutex_lock(&engine->lock);
     if (joined)
         engine->rendezvous.welcome = true;
@@ -32,6 +29,21 @@ void node_hears_welcome(RubatoEngine *engine, uint32_t from, const Control *cont
         engine->rendezvous.refusal = g_strdup(error->message);
     pthread_cond_broadcast(&engine->changed);
     pthread_mutex_unlock(&engine->lock);
+}
+
+void node_hears_welcome(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    const ControlWelcome *const welcome = &control->welcome;
+    g_autofree NetworkPeer *peers = NULL;
+
+    (void)from;
+    if (engine->serving != NULL || !is_for(engine, welcome))
+        return;
+    peers = g_new0(NetworkPeer, engine->n_nodes);
+    for (uint32_t i = 0; i < engine->n_nodes; i++)
+        peers[i] = (NetworkPeer){ .endpoint = welcome->endpoints[i],
+                                  .incarnation = welcome->incarnations[i] };
+    join(engine, welcome->run_id, peers);
 }
 
 void node_hears_refuse(RubatoEngine *engine, uint32_t from, const Control *control)
@@ -54,12 +66,35 @@ void node_hears_place(RubatoEngine *engine, uint32_t from, const Control *contro
     (void)control;
 }
 
-/* No process with an engine says JOIN. */
+/* The process knows of the nodes what those know that have lived on. */
 void node_hears_admitted(RubatoEngine *engine, uint32_t from, const Control *control)
 {
-    (void)engine;
+    const ControlWelcome *const admitted = &control->welcome;
+    g_autofree NetworkPeer *peers = NULL;
+
     (void)from;
-    (void)control;
+    if (engine->serving == NULL || !is_for(engine, admitted))
+        return;
+    engine_prepare_replicas(engine); /* before a message of another node comes */
+    peers = g_new0(NetworkPeer, engine->n_nodes);
+    for (uint32_t i = 0; i < engine->n_nodes; i++) {
+        const bool is_lost = admitted->endpoints[i][0] == '\0';
+
+        peers[i] = (NetworkPeer){ .endpoint = is_lost ? NULL : admitted->endpoints[i],
+                                  .incarnation = admitted->incarnations[i],
+                                  .counted_from = admitted->counted_from };
+        if (!is_lost)
+            continue;
+        g_autofree char *name = engine_node_text(engine, i);
+        g_autofree char *text = g_strdup_printf("%s was lost before this node joined", name);
+
+        post_office_lose_node(&engine->office, i);
+        pthread_mutex_lock(&engine->lock);
+        engine_note_loss(engine, i, text);
+        engine->losses[i].is_told = true; /* by others */
+        pthread_mutex_unlock(&engine->lock);
+    }
+    join(engine, admitted->run_id, peers);
 }
 
 /* ---- collective calls ---- */
@@ -84,13 +119,17 @@ void node_hears_go(RubatoEngine *engine, uint32_t from, const Control *control)
     const ControlGo *const go = &control->go;
 
     (void)from;
+    if (engine->serving != NULL) {
+        serving_hear(engine, control);
+        return;
+    }
     pthread_mutex_lock(&engine->lock);
     const bool is_next = engine->call.stage == CALL_STAGE_GO && engine->call.go.call == go->call &&
                          go->step > engine->call.go.step;
     if (is_next || is_before(engine, go->call, CALL_STAGE_GO)) {
         engine->call.go = *go;
-        for (uint32_t i = 0; i < engine->n_nodes; i++)
-            engine->call.lost[i] = engine->losses[i].text != NULL;
+        engine->call.go.told = NULL; /* it lives as long as the message */
+        engine_list_lost(engine, engine->call.lost, engine->call.workerless);
         set_stage(engine, CALL_STAGE_GO);
     }
     pthread_mutex_unlock(&engine->lock);
@@ -130,6 +169,8 @@ void node_hears_cancel(RubatoEngine *engine, uint32_t from, const Control *contr
     RubatoTaskRun *const run = lock_run(engine, cancel->epoch);
 
     (void)from;
+    if (engine->serving != NULL)
+        serving_hear(engine, control);
     if (run == NULL)
         return;
     task_run_cancel(run, cancel->outcome.code, cancel->outcome.text);
@@ -142,6 +183,8 @@ void node_hears_task_end(RubatoEngine *engine, uint32_t from, const Control *con
     RubatoTaskRun *const run = lock_run(engine, end->epoch);
 
     (void)from;
+    if (engine->serving != NULL)
+        serving_hear(engine, control);
     if (run == NULL)
         return;
     task_run_end(run, end->outcome.code, end->outcome.text);
@@ -198,24 +241,44 @@ void node_hears_lost(RubatoEngine *engine, uint32_t from, const Control *control
     engine_break(engine, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), lost->text);
 }
 
+/* Also a process that was to take the place of a lost node, and has not. */
+static void forget_lost(RubatoEngine *engine)
+{
+    g_autofree bool *lost = g_new(bool, engine->n_nodes);
+    g_autofree bool *workerless = g_new(bool, engine->n_nodes);
+
+    pthread_mutex_lock(&engine->lock);
+    engine_list_lost(engine, lost, workerless);
+    pthread_mutex_unlock(&engine->lock);
+    for (uint32_t i = 0; i < engine->n_nodes; i++)
+        if (lost[i])
+            network_forget(engine->network, i);
+    network_revoke_direct(engine->network);
+}
+
 void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *control)
 {
     const ControlRecover *const recover = &control->recover;
 
     (void)from;
-    /* The scheduler admits nobody on behalf of an engine: see dispatch_start_scheduler. */
-    if (recover->node >= engine->n_nodes || recover->node == engine->self || recover->joins)
+    if (recover->node >= engine->n_nodes || (recover->node == engine->self && !recover->joins))
         return;
-    if (recover->step == CONTROL_RECOVER_CLOSE) {
-        pthread_mutex_lock(&engine->lock);
+    pthread_mutex_lock(&engine->lock);
+    engine->newest_map = recover->map;
+    if (recover->step == CONTROL_RECOVER_CLOSE && !recover->joins)
         engine_note_loss(engine, recover->node, recover->text);
-        pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&engine->lock);
+    if (recover->step == CONTROL_RECOVER_CLOSE && recover->joins) {
+        admit_note_joined(engine, recover->node);
+    } else if (recover->step == CONTROL_RECOVER_CLOSE) {
         if (engine->self == engine->scheduler_node)
             dispatch_say_last_word(engine, recover->node, recover->text);
-        network_forget(engine->network, recover->node);
-        network_revoke_direct(engine->network);
+        forget_lost(engine);
     }
-    engine_recover(engine, control);
+    if (recover->step == CONTROL_RECOVER_TABLES && engine->serving != NULL)
+        serving_hear(engine, control);
+    else
+        engine_recover(engine, control);
 }
 
 void node_hears_made(RubatoEngine *engine, uint32_t from, const Control *control)

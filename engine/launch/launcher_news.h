@@ -14,10 +14,16 @@
 
 #define LAUNCHER_NEWS_VARIABLE "RUBATO_LAUNCHER"
 
-/* The run goes on without the node of that id. */
-void launcher_news_tell_lost(uint32_t id);
+/* A node without which the run goes on. Several nodes tell of it. */
+typedef struct {
+    uint32_t id;
+    uint64_t incarnation; /* which process of the node is lost: none other has had this number */
+} LostNews;
+
+/* The run goes on without that process of the node. */
+void launcher_news_tell_lost(uint32_t id, uint64_t incarnation);
 
 /* Takes the first news out of a line. Returns whether there was one. */
-bool launcher_news_take_lost(GString *line, uint32_t *id);
+bool launcher_news_take_lost(GString *line, LostNews *news);
 
 #endif

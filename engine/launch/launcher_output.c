@@ -61,8 +61,8 @@ static bool hear(LineStream *stream, GString *line)
 {
     bool any = false;
 
-    for (uint32_t id; launcher_news_take_lost(line, &id); any = true)
-        g_array_append_val(stream->lost, id);
+    for (LostNews news; launcher_news_take_lost(line, &news); any = true)
+        g_array_append_val(stream->lost, news);
     return any && line->len == 0;
 }
 

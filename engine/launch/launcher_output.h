@@ -22,7 +22,7 @@ typedef struct {
     char *prefix;
     bool *bar_is_shown; /* on the terminal to which the lines go; NULL: they go elsewhere */
     GString *partial;   /* the beginning of a line whose end has not come yet */
-    GArray *lost;       /* of uint32_t: nodes without which the run goes on, as the stream's news
+    GArray *lost;       /* of LostNews: nodes without which the run goes on, as the stream's news
                          * tell; NULL: nobody asks */
 } LineStream;
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "engine/launch/launcher_child.h"
+#include "engine/launch/launcher_news.h"
 
 #define GRACE_EXTRA_MS 1000u  /* beyond two timeouts, for the others to end by themselves */
 #define TERM_TO_KILL_MS 2000u /* from SIGTERM to SIGKILL */
@@ -47,7 +48,7 @@ typedef struct {
     Phase phase;
     gint64 deadline;     /* of the phase; 0: none */
     Child *failed;       /* the first */
-    GArray *lost;        /* of uint32_t: ids of lost nodes, which others have just told */
+    GArray *lost;        /* of LostNews: lost nodes, which others have just told */
     int asked;           /* the first signal that came for the run, or 0 */
     int forced;          /* the exit code where it is not a node's, or 0 */
     GString *waiting[2]; /* output for standard output and standard error */
@@ -192,7 +193,8 @@ static void note_loss(Supervisor *supervisor, Child *child)
 static void note_losses(Supervisor *supervisor)
 {
     for (guint i = 0; i < supervisor->lost->len; i++) {
-        Child *const child = find_child(supervisor, g_array_index(supervisor->lost, uint32_t, i));
+        Child *const child =
+            find_child(supervisor, g_array_index(supervisor->lost, LostNews, i).id);
 
         if (child != NULL && !child->is_lost)
             note_loss(supervisor, child);
@@ -488,7 +490,7 @@ int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *b
     raise_file_limit(&supervisor);
     supervisor.signals = signalfd(-1, taken, SFD_CLOEXEC | SFD_NONBLOCK);
     supervisor.children = g_new0(Child, plan->n_nodes);
-    supervisor.lost = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    supervisor.lost = g_array_new(FALSE, FALSE, sizeof(LostNews));
     supervisor.waiting[0] = g_string_new(NULL);
     supervisor.waiting[1] = g_string_new(NULL);
 

@@ -197,6 +197,16 @@ void post_office_lose_node(PostOffice *office, uint32_t node)
     post_office_end_fences(office);
 }
 
+/* A fence that was sent to the lost process is in its slot by now, because the link to the new one
+ * has been opened before; those that come later reach the new one. */
+void post_office_regain_node(PostOffice *office, uint32_t node)
+{
+    post_office_end_fences(office);
+    pthread_mutex_lock(&office->lock);
+    office->is_lost[node] = false;
+    pthread_mutex_unlock(&office->lock);
+}
+
 bool post_office_waits_for(PostOffice *office, const Call *call, uint32_t *node)
 {
     bool found = false;

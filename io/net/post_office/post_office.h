@@ -97,6 +97,10 @@ static inline bool post_office_is_local(const PostOffice *office, uint32_t serve
     return office->servers[server].actor != NULL;
 }
 
+/* Another process has the place of a lost node. What waits for answers of that node and has not
+ * been sent again has ended, as after post_office_lose_node. Any thread. */
+void post_office_regain_node(PostOffice *office, uint32_t node);
+
 /* Asks a server. message->call already has one part for it; more are added if the request becomes
  * several messages. A part for which there is no memory ends with CALL_NO_MEMORY. The caller keeps
  * the message, its keys, input and output until the call has ended. A request to another node

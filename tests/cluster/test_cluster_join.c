@@ -1,0 +1,202 @@
+/* Nodes that are processes are killed, and others take their places, again and again, while workers
+ * use the parts that they have. In the end each part has been on processes that have joined alone.
+ *
+ * docs/replication.md: A process in the place of a lost node. */
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/runner.h"
+
+/* Node 0 has workers and no servers, the others one server each. Each part has one replica. So one
+ * of the two has the part, and the other one its replica. */
+enum { N_KEYS = 200, PARTS = 4, LATER_ROUNDS = 5, BUSY = 5 };
+
+static const struct {
+    const char *over;
+    RubatoTableSpec spec;
+} cases[] = {
+    { "shm", { .name = "rows", .model = "asp", .dtype = RUBATO_I64, .n_keys = N_KEYS + 1 } },
+    { "tcp", { .name = "rows", .model = "bsp", .dtype = RUBATO_I64, .storage = "hash" } },
+};
+
+static atomic_int stops;
+
+static void stop(int number)
+{
+    (void)number;
+    atomic_store(&stops, 1);
+}
+
+typedef struct {
+    const char *table;
+    int64_t most; /* rounds; 0: until the signal */
+} Rounds;
+
+/* Adds one to all keys, and its rounds to the last. */
+static bool work(RubatoWorker *worker, void *data, GError **error)
+{
+    const Rounds *const job = data;
+    const RubatoKey rounds_key = N_KEYS;
+    int64_t ones[N_KEYS], rows[N_KEYS], rounds = 0;
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table(worker, job->table, RUBATO_I64, error);
+
+    TRY(table != NULL);
+    for (size_t i = 0; i < N_KEYS; i++)
+        ones[i] = 1;
+    for (; job->most > 0 ? rounds < job->most : atomic_load(&stops) == 0; rounds++) {
+        TRY(rubato_kv_table_add_range(table, 0, N_KEYS, ones, error) &&
+            rubato_kv_table_get_range(table, 0, N_KEYS, rows, error));
+        for (size_t i = 0; i < N_KEYS; i++)
+            EXPECT(rows[i] >= rounds,
+                   "key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", i, rows[i],
+                   rounds);
+        TRY(rubato_kv_table_clock(table, error));
+        if (rounds == BUSY)
+            cluster_say("busy");
+    }
+    return rubato_kv_table_add(table, &rounds_key, 1, &rounds, error);
+}
+
+static bool check_sums(RubatoEngine *engine, const char *table, GError **error)
+{
+    int64_t rows[N_KEYS + 1];
+
+    TRY(rubato_engine_get_range(engine, table, 0, N_KEYS + 1, rows, error));
+    for (size_t i = 0; i < N_KEYS; i++)
+        EXPECT(rows[i] == rows[N_KEYS],
+               "table %s, key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", table,
+               i, rows[i], rows[N_KEYS]);
+    return true;
+}
+
+static bool do_rounds(RubatoEngine *engine, const char *table, int64_t most, GError **error)
+{
+    const char *const tables[] = { table, NULL };
+    Rounds rounds = { table, most };
+
+    return cluster_run_task(engine, table, work, &rounds, tables, error) &&
+           check_sums(engine, table, error);
+}
+
+static bool play(RubatoEngine *engine, const void *data, GError **error)
+{
+    RubatoTableSpec spec = *(const RubatoTableSpec *)data;
+
+    signal(SIGUSR1, stop);
+    spec.parts = PARTS;
+    spec.replicas = 1;
+    TRY(rubato_engine_create_table(engine, &spec, error) && do_rounds(engine, "rows", 0, error));
+    spec.name = "later"; /* on processes that have joined alone */
+    TRY(rubato_engine_create_table(engine, &spec, error) &&
+        do_rounds(engine, "later", LATER_ROUNDS, error) && check_sums(engine, "rows", error) &&
+        do_rounds(engine, "later", LATER_ROUNDS, error) &&
+        rubato_engine_drop_table(engine, "later", error));
+    return rubato_engine_barrier(engine, error);
+}
+
+static uint32_t start_joining(ClusterRun *run, uint32_t number)
+{
+    g_setenv("RUBATO_JOIN", "1", TRUE);
+    const uint32_t process =
+        cluster_start_other(run, CLUSTER_IDS[number], run->path, play, &cases[0].spec);
+    g_unsetenv("RUBATO_JOIN");
+    return process;
+}
+
+static void lose(ClusterRun *run, uint32_t process, const char *map)
+{
+    g_autofree char *text = g_strdup_printf("the run goes on, by part map %s", map);
+
+    cluster_signal(run, process, SIGKILL);
+    cluster_wait_for(run, 0, text);
+}
+
+static void expect_served(ClusterRun *run, uint32_t process)
+{
+    cluster_expect_end(run, process, CLUSTER_NOT_STARTED);
+    cluster_expect_text(run, process,
+                        "has served in the place of a lost process until the run ended");
+}
+
+START_TEST(parts_live_on_processes_that_have_joined)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){
+        .n_nodes = 3, .nodes = { { 0, 2 }, { 1, 0 }, { 1, 0 } }, .over = cases[_i].over });
+    uint32_t first, second, third;
+
+    cluster_start(run, play, &cases[_i].spec);
+    cluster_wait_for(run, 0, "busy");
+    lose(run, 2, "2");
+    second = start_joining(run, 2);
+    cluster_wait_for(run, 1, "server 0 has made 4 replicas of its parts on other nodes");
+    lose(run, 1, "4");
+    first = start_joining(run, 1);
+    cluster_wait_for(run, second, "server 1 has made 4 replicas of its parts on other nodes");
+    lose(run, second, "6"); /* the same node again */
+    third = start_joining(run, 2);
+    cluster_wait_for(run, first, "server 0 has made 4 replicas of its parts on other nodes");
+    cluster_signal(run, 0, SIGUSR1);
+    cluster_expect_end(run, 0, 0);
+    expect_served(run, first);
+    expect_served(run, third);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* It is killed at any time of its admission, also while parts are copied to it. */
+START_TEST(process_may_be_killed_while_it_joins)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){
+        .n_nodes = 3, .nodes = { { 0, 2 }, { 1, 0 }, { 1, 0 } }, .over = cases[_i].over });
+    uint32_t joined;
+
+    cluster_start(run, play, &cases[_i].spec);
+    cluster_wait_for(run, 0, "busy");
+    lose(run, 2, "2");
+    joined = start_joining(run, 2);
+    cluster_wait_for(run, joined, "takes the place of");
+    cluster_signal(run, joined, SIGKILL);
+    cluster_wait_for(run, 0, "by part map 4");
+    joined = start_joining(run, 2);
+    cluster_wait_for(run, 1, "server 0 has made 4 replicas of its parts on other nodes");
+    lose(run, 1, "6");
+    cluster_signal(run, 0, SIGUSR1);
+    cluster_expect_end(run, 0, 0);
+    expect_served(run, joined);
+    cluster_run_free(run);
+}
+END_TEST
+
+START_TEST(process_is_refused_while_nothing_is_lost)
+{
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 0 } } });
+    uint32_t process;
+
+    cluster_start(run, play, &cases[0].spec);
+    cluster_wait_for(run, 0, "busy");
+    process = start_joining(run, 1);
+    cluster_expect_end(run, process, CLUSTER_NOT_STARTED);
+    cluster_expect_text(run, process, "and not lost, so ");
+    process = start_joining(run, 0);
+    cluster_expect_end(run, process, CLUSTER_NOT_STARTED);
+    cluster_expect_text(run, process, "cannot join a run: the scheduler runs there");
+    cluster_signal(run, 0, SIGUSR1);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cluster join");
+    TCase *joins = cluster_add_case(suite, "joins");
+
+    tcase_add_loop_test(joins, parts_live_on_processes_that_have_joined, 0, G_N_ELEMENTS(cases));
+    tcase_add_loop_test(joins, process_may_be_killed_while_it_joins, 0, G_N_ELEMENTS(cases));
+    tcase_add_test(joins, process_is_refused_while_nothing_is_lost);
+    return run_suite(suite);
+}
