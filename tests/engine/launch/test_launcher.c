@@ -274,7 +274,7 @@ static void wait_for_end(pid_t pid)
 }
 
 /* What a node says when the run goes on without node 10. */
-#define TELL_LOST "printf '\\033_rubato lost 10\\033\\\\\\n' >&2\n"
+#define TELL_LOST "printf '\\033_rubato lost 10 7\\033\\\\\\n' >&2\n"
 
 START_TEST(launch_goes_on_without_a_node_if_the_others_do)
 {
