@@ -289,7 +289,9 @@ int app_end(App *app, const GError *error)
         g_printerr("%s: %s\n", app->program->name, error->message);
     rubato_engine_free(app->engine);
 
-    int status = error != NULL ? EXIT_FAILURE : EXIT_SUCCESS;
+    const bool has_failed =
+        error != NULL && !g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_SERVED);
+    int status = has_failed ? EXIT_FAILURE : EXIT_SUCCESS;
     if (app->signal_number != 0)
         status = 128 + app->signal_number; /* as shells say it */
     for (guint i = 0; i < app->metrics->len; i++)

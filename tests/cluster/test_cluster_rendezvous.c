@@ -438,8 +438,8 @@ static int greet(const void *data)
     return 0;
 }
 
-#define OTHER_VERSION                                                                             \
-    "node 7 (somebody) speaks wire version 10, the scheduler speaks wire version 9: start every " \
+#define OTHER_VERSION                                                                              \
+    "node 7 (somebody) speaks wire version 11, the scheduler speaks wire version 10: start every " \
     "node with the same build of Rubato"
 
 START_TEST(another_wire_version_is_refused_by_name)

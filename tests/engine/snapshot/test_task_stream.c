@@ -188,7 +188,7 @@ START_TEST(task_without_times_streams_a_version_when_it_has_ended)
 
     for (int i = 1; i <= 3; i++) {
         run_once(engine, (RubatoKey)i);
-        ck_assert_uint_eq(count_versions(directory), i);
+        ck_assert_uint_eq(count_versions(directory), (unsigned)i);
         ck_assert_int_eq(read_version(directory, (uint64_t)i, (RubatoKey)i), N_WORKERS);
         ck_assert_uint_eq(base_of(directory, (uint64_t)i), (uint64_t)i - 1);
     }
