@@ -176,7 +176,7 @@ static void check_ready(Scheduler *scheduler, Collective *collective)
         memset(collective->ready, 0, scheduler->config.n_nodes * sizeof *collective->ready);
         collective->since_ms = scheduler->now_ms;
         if (collective->what == CONTROL_CALL_SNAPSHOT)
-            kept_hear_step(scheduler, collective->step);
+            data_hear_step(scheduler, collective->step);
         send_go(scheduler, collective);
         return;
     }

@@ -56,6 +56,34 @@ static Reading *find_reading(const SchedulerTask *task, uint64_t id)
     return id < task->readings->len ? task->readings->pdata[id] : NULL;
 }
 
+/* Whether a reader of the run is kept by that name. */
+static bool is_name_taken(const Scheduler *scheduler, const char *name)
+{
+    for (guint i = 0; i < scheduler->tasks->len; i++) {
+        const SchedulerTask *const task = scheduler->tasks->pdata[i];
+
+        for (guint j = 0; j < task->readings->len; j++) {
+            const Reading *const reading = task->readings->pdata[j];
+
+            if (reading != NULL && g_strcmp0(reading->kept_as, name) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The dispatcher of a reader that is kept. NULL, and the task is cancelled: there cannot be one. */
+static BlockDispatcher *find_kept(Scheduler *scheduler, SchedulerTask *task,
+                                  const ControlReader *reader, const BlockDispatcherConfig *config)
+{
+    if (!is_name_taken(scheduler, reader->kept_as))
+        return kept_find(scheduler, task, reader, config);
+    g_autofree char *text = g_strdup_printf("%s: two readers are kept as \"%s\" at a time",
+                                            task->name, reader->kept_as);
+    task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_MISMATCH), text);
+    return NULL;
+}
+
 /* NULL, and the task is cancelled: it cannot go on from a snapshot. */
 static Reading *reading_new(Scheduler *scheduler, SchedulerTask *task, uint32_t node,
                             const ControlReader *reader)
@@ -69,7 +97,7 @@ static Reading *reading_new(Scheduler *scheduler, SchedulerTask *task, uint32_t 
     };
 
     const bool is_kept = reader->is_dynamic && reader->kept_as != NULL;
-    BlockDispatcher *const kept = is_kept ? kept_find(scheduler, task, reader, &config) : NULL;
+    BlockDispatcher *const kept = is_kept ? find_kept(scheduler, task, reader, &config) : NULL;
     Reading *reading;
 
     if (is_kept && kept == NULL)
@@ -237,16 +265,6 @@ static bool knows_all_files(const Scheduler *scheduler, const SchedulerTask *tas
     return true;
 }
 
-bool data_kept_reader(const SchedulerTask *task, guint i, KeptReader *kept)
-{
-    Reading *const reading = find_reading(task, i);
-
-    if (reading == NULL || reading->kept_as == NULL)
-        return false;
-    *kept = (KeptReader){ reading->kept_as, reading->text, reading->dispatcher, &reading->is_cut };
-    return true;
-}
-
 bool data_want(Scheduler *scheduler, uint32_t node, const Control *control)
 {
     const ControlWant *const want = &control->want;
@@ -272,6 +290,47 @@ bool data_want(Scheduler *scheduler, uint32_t node, const Control *control)
         deal(scheduler, reading, node, want);
     return true;
 }
+
+/* ---- cutting ---- */
+
+static void begin_cut(const SchedulerTask *task)
+{
+    for (guint i = 0; i < task->readings->len; i++) {
+        Reading *const reading = task->readings->pdata[i];
+
+        if (reading == NULL || reading->kept_as == NULL)
+            continue;
+        reading->is_cut = false;
+        block_dispatcher_begin_cut(reading->dispatcher);
+    }
+}
+
+static void end_cut(Scheduler *scheduler, const SchedulerTask *task)
+{
+    for (guint i = 0; i < task->readings->len; i++) {
+        const Reading *const reading = task->readings->pdata[i];
+
+        if (reading != NULL && reading->kept_as != NULL && reading->is_cut)
+            kept_put(scheduler, reading->kept_as, reading->text, reading->dispatcher);
+    }
+}
+
+void data_hear_step(Scheduler *scheduler, ControlStep step)
+{
+    if (step == CONTROL_STEP_CUT)
+        kept_begin_cut(scheduler);
+    else if (step == CONTROL_STEP_WRITE)
+        kept_put_restored(scheduler);
+    else
+        return;
+    for (guint i = 0; i < scheduler->tasks->len; i++)
+        if (step == CONTROL_STEP_CUT)
+            begin_cut(scheduler->tasks->pdata[i]);
+        else
+            end_cut(scheduler, scheduler->tasks->pdata[i]);
+}
+
+/* ---- what nodes no longer read ---- */
 
 void data_node_out(SchedulerTask *task, uint32_t node)
 {

@@ -47,44 +47,24 @@ static void add_all(GHashTable *names, GHashTable *from)
 
 /* ---- cutting ---- */
 
-static void begin_cut(const SchedulerTask *task)
+void kept_begin_cut(Scheduler *scheduler)
 {
-    KeptReader reader;
-
-    for (guint i = 0; i < task->readings->len; i++)
-        if (data_kept_reader(task, i, &reader)) {
-            *reader.is_cut = false;
-            block_dispatcher_begin_cut(reader.dispatcher);
-        }
-}
-
-static void end_cut(Scheduler *scheduler, const SchedulerTask *task)
-{
-    KeptReader reader;
-
-    for (guint i = 0; i < task->readings->len; i++) {
-        if (!data_kept_reader(task, i, &reader) || !*reader.is_cut)
-            continue;
-        GString *const text = g_string_new(READS);
-
-        g_string_append_printf(text, "%s\n", reader.text);
-        block_dispatcher_write(reader.dispatcher, text);
-        g_hash_table_insert(scheduler->cut, g_strdup(reader.name), g_string_free(text, FALSE));
-    }
-}
-
-void kept_hear_step(Scheduler *scheduler, ControlStep step)
-{
-    if (step != CONTROL_STEP_CUT && step != CONTROL_STEP_WRITE)
-        return;
     g_hash_table_remove_all(scheduler->cut);
-    if (step == CONTROL_STEP_WRITE)
-        add_all(scheduler->cut, scheduler->kept);
-    for (guint i = 0; i < scheduler->tasks->len; i++)
-        if (step == CONTROL_STEP_CUT)
-            begin_cut(scheduler->tasks->pdata[i]);
-        else
-            end_cut(scheduler, scheduler->tasks->pdata[i]);
+}
+
+void kept_put_restored(Scheduler *scheduler)
+{
+    add_all(scheduler->cut, scheduler->kept);
+}
+
+void kept_put(Scheduler *scheduler, const char *name, const char *description,
+              BlockDispatcher *dispatcher)
+{
+    GString *const text = g_string_new(READS);
+
+    g_string_append_printf(text, "%s\n", description);
+    block_dispatcher_write(dispatcher, text);
+    g_hash_table_insert(scheduler->cut, g_strdup(name), g_string_free(text, FALSE));
 }
 
 GHashTable *scheduler_cut_readers(const Scheduler *scheduler)
@@ -122,28 +102,9 @@ bool scheduler_check_kept_reader(const char *text)
     return dispatcher != NULL;
 }
 
-/* Whether another reader of the run has its name. */
-static bool has_other(const Scheduler *scheduler, const char *name)
-{
-    KeptReader reader;
-
-    for (guint i = 0; i < scheduler->tasks->len; i++) {
-        const SchedulerTask *const task = scheduler->tasks->pdata[i];
-
-        for (guint j = 0; j < task->readings->len; j++)
-            if (data_kept_reader(task, j, &reader) && strcmp(reader.name, name) == 0)
-                return true;
-    }
-    return false;
-}
-
 /* NULL: it can go on. (transfer full) */
-static char *find_fault(const Scheduler *scheduler, const SchedulerTask *task,
-                        const ControlReader *reader, const char *text)
+static char *find_fault(const SchedulerTask *task, const ControlReader *reader, const char *text)
 {
-    if (has_other(scheduler, reader->kept_as))
-        return g_strdup_printf("%s: two readers are kept as \"%s\" at a time", task->name,
-                               reader->kept_as);
     if (text == NULL)
         return NULL;
     const char *const was = text + strlen(READS);
@@ -159,7 +120,7 @@ BlockDispatcher *kept_find(Scheduler *scheduler, SchedulerTask *task, const Cont
                            const BlockDispatcherConfig *config)
 {
     const char *const text = g_hash_table_lookup(scheduler->kept, reader->kept_as);
-    g_autofree char *fault = find_fault(scheduler, task, reader, text);
+    g_autofree char *fault = find_fault(task, reader, text);
 
     if (fault != NULL) {
         task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_MISMATCH), fault);

@@ -62,7 +62,7 @@ static void send_step(Scheduler *scheduler, ControlStep step)
     const Ask *const ask = g_queue_peek_head(&snapshots->asks);
     Control control = { .kind = CONTROL_SNAPSHOT_STEP, .snapshot = ask->control.snapshot };
 
-    kept_hear_step(scheduler, step);
+    data_hear_step(scheduler, step);
     snapshots->step = step;
     snapshots->since_ms = scheduler->now_ms;
     memset(snapshots->done, 0, scheduler->config.n_nodes * sizeof *snapshots->done);

@@ -379,8 +379,12 @@ bool task_waits(Scheduler *scheduler, uint32_t node, const Control *control);
 void kept_init(Scheduler *scheduler);
 void kept_clear(Scheduler *scheduler);
 
-/* All nodes are told that step of a snapshot. */
-void kept_hear_step(Scheduler *scheduler, ControlStep step);
+/* A cut begins, which has nothing yet; gets what was restored; gets a reader, instead of the
+ * restored one of its name. */
+void kept_begin_cut(Scheduler *scheduler);
+void kept_put_restored(Scheduler *scheduler);
+void kept_put(Scheduler *scheduler, const char *name, const char *description,
+              BlockDispatcher *dispatcher);
 
 /* The dispatcher of a reader that is kept, of the restored snapshot or a new one. NULL, and the
  * task is cancelled: it cannot go on from there. (transfer full) */
@@ -392,15 +396,8 @@ void kept_check_files(Scheduler *scheduler, SchedulerTask *task, const BlockDisp
 
 /* scheduler_data.c */
 
-/* The readers of a task that are kept in snapshots. */
-typedef struct {
-    const char *name, *text; /* text: "2 epochs, …" */
-    BlockDispatcher *dispatcher;
-    bool *is_cut; /* it is part of the snapshot that is cut */
-} KeptReader;
-
-/* The i-th of all of a task's readers. False: there is none, or it is not kept. */
-bool data_kept_reader(const SchedulerTask *task, guint i, KeptReader *kept);
+/* All nodes are told that step of a snapshot. */
+void data_hear_step(Scheduler *scheduler, ControlStep step);
 
 bool data_reader(Scheduler *scheduler, uint32_t node, const Control *control);
 bool data_inputs(Scheduler *scheduler, uint32_t node, const Control *control);
