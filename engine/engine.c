@@ -335,8 +335,8 @@ static bool open_collectives(RubatoEngine *engine, GError **error)
 {
     const bool has_none = engine->n_nodes == 1 || engine->serving != NULL;
 
-    return tensor_router_open(
-        engine->tensors, has_none ? TENSOR_BACKEND_OWN : engine->cluster->collectives, error);
+    return tensor_router_open(engine->tensors,
+                              has_none ? TENSOR_BACKEND_OWN : engine->cluster->collectives, error);
 }
 
 /* A process that has joined would write over what the lost one has written. */
