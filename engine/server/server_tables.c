@@ -360,8 +360,6 @@ static bool begin_fed(Server *server, const Binding *binding, BoundPart *part, G
         return false;
     if (server_feed_task(server, part->fed, binding))
         return true;
-    server_feed_end(server, part->fed, binding->epoch); /* some may know of it */
-    g_clear_pointer(&part->had, g_free);
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
                 "table %s: no memory to tell replicas of its parts of the task",
                 binding->table_name);
@@ -376,7 +374,9 @@ static bool begin_part(Server *server, const Binding *binding, BoundPart *part, 
         return part->model != NULL;
     if (begin_fed(server, binding, part, error))
         return true;
+    g_clear_pointer(&part->had, g_free);
     server_end_model(server, g_steal_pointer(&part->model));
+    server_feed_end(server, part->fed, binding->epoch); /* now there is memory to tell the end */
     return false;
 }
 
