@@ -144,6 +144,19 @@ static void send_welcome(Scheduler *scheduler, uint32_t number)
     scheduler_send_greeting(scheduler, scheduler->nodes[number].asker, &welcome);
 }
 
+/* Why another process of a node that is here is refused. (transfer full) */
+static char *refuse_another(const SchedulerNode *node, const ControlHello *hello)
+{
+    const char *const who = text_or(hello->description, "another process");
+
+    if (node->lost)
+        return g_strdup_printf("%s; the run goes on without it, and %s came later and is refused",
+                               node->loss.text, who);
+    return g_strdup_printf("node %u was started twice: %s is in the run, %s came later and is "
+                           "refused; if the first one has ended, the run does not know it yet",
+                           node->id, text_or(node->description, "one process"), who);
+}
+
 /* A valid process says HELLO for a node that is already here. */
 static void meet_again(Scheduler *scheduler, uint32_t number, const ControlHello *hello,
                        uint64_t asker)
@@ -151,9 +164,8 @@ static void meet_again(Scheduler *scheduler, uint32_t number, const ControlHello
     SchedulerNode *node = &scheduler->nodes[number];
 
     if (hello->incarnation != node->incarnation) {
-        g_autofree char *text = g_strdup_printf(
-            "node %u was started twice: %s is in the run, %s came later and is refused", node->id,
-            text_or(node->description, "one process"), text_or(hello->description, "another"));
+        g_autofree char *text = refuse_another(node, hello);
+
         send_refusal(scheduler, asker, CONTROL_CODE(RUBATO_ERROR_INVALID), text);
         return;
     }

@@ -649,6 +649,23 @@ START_TEST(nobody_joins_where_nobody_is_admitted)
 }
 END_TEST
 
+/* It was started again as if the run had not begun. */
+START_TEST(process_of_a_lost_node_that_does_not_join_is_told_of_the_loss)
+{
+    Control again = hello_of(GONE);
+
+    begin_and_lose();
+    again.hello.incarnation = STEP;
+    again.hello.endpoints = NEW;
+    again.hello.description = WHO;
+    greet(&again);
+    expect_refusal(NEW, INVALID_CODE,
+                   "node 4 (127.0.0.1:4102) was lost: its process has ended; the run goes on "
+                   "without it, and " WHO " came later and is refused");
+    expect_quiet();
+}
+END_TEST
+
 START_TEST(moves_still_fail_after_a_loss)
 {
     begin_and_lose();
@@ -686,6 +703,7 @@ int main(void)
     suite_add_tcase(suite, joins);
     tcase_add_checked_fixture(refused, set_up, tear_down);
     tcase_add_loop_test(refused, incarnation_of_another_process_is_refused, 0, 3);
+    tcase_add_test(refused, process_of_a_lost_node_that_does_not_join_is_told_of_the_loss);
     tcase_add_test(refused, node_that_is_not_lost_keeps_its_place);
     tcase_add_test(refused, process_that_a_node_cannot_reach_is_refused);
     tcase_add_test(refused, process_that_cannot_be_told_everything_is_refused);

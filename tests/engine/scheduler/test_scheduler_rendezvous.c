@@ -192,7 +192,8 @@ END_TEST
 START_TEST(scheduler_refuses_the_second_of_two_processes_of_a_node)
 {
     const char *const text = "node 4 was started twice: bob pid 11 is in the run, eve pid 66 "
-                             "came later and is refused";
+                             "came later and is refused; if the first one has ended, the run "
+                             "does not know it yet";
     Control second = hello_of(1);
     second.hello.incarnation = 999;
     second.hello.endpoints = "tcp://eve";
