@@ -250,7 +250,8 @@ RUBATO_API bool rubato_snapshot_verify(const RubatoSnapshot *snapshot, GError **
  * again with all rows, as a snapshot of its own with the next number. The chain stays, unless keep
  * says that it goes: of all snapshots the newest `keep` stay, and those that they build on; 0: all.
  * No run may write to the directory meanwhile. number, if not NULL, is set to that of the newest
- * one then, which is the one before if that has all rows. */
+ * one then, which is the one before if that has all rows. It may also fail once the snapshot is
+ * made, because others cannot be removed: the error says so, with the number. */
 RUBATO_API bool rubato_snapshot_compact(const char *directory, uint32_t keep, uint64_t *number,
                                         GError **error);
 
