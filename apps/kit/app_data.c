@@ -2,6 +2,7 @@
 #include "apps/kit/app_data.h"
 
 #include <glib/gstdio.h>
+#include <glob.h>
 #include <string.h>
 
 #include "apps/kit/app.h"
@@ -227,18 +228,36 @@ static char *find_labels(const char *images)
     return NULL;
 }
 
+/* The files that a path names, as a dataset finds them. One that names none is left to it. */
+static void add_files(GPtrArray *files, const char *path)
+{
+    glob_t found;
+
+    if (g_file_test(path, G_FILE_TEST_EXISTS) || glob(path, 0, NULL, &found) != 0) {
+        g_ptr_array_add(files, g_strdup(path));
+        return;
+    }
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        g_ptr_array_add(files, g_strdup(found.gl_pathv[i]));
+    globfree(&found);
+}
+
 /* Those of the spec's images; NULL: they have none. A dataset has one file of labels, so several
  * files of labelled images are refused, unless the program does not look at labels. */
 static bool take_labels(const AppData *data, const RubatoDataSpec *spec, char **labels,
                         GError **error)
 {
+    g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+
     *labels = NULL;
     if (spec->skip_labels || data->ignores_labels ||
         (spec->format != NULL && strcmp(spec->format, "idx") != 0))
         return true;
-    for (size_t i = 0; spec->paths[i] != NULL && *labels == NULL; i++)
-        *labels = find_labels(spec->paths[i]);
-    if (*labels == NULL || spec->paths[1] == NULL)
+    for (size_t i = 0; spec->paths[i] != NULL; i++)
+        add_files(files, spec->paths[i]);
+    for (guint i = 0; i < files->len && *labels == NULL; i++)
+        *labels = find_labels(g_ptr_array_index(files, i));
+    if (*labels == NULL || files->len == 1)
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                 "%s: are the labels of one of several files; give one file of images with labels",

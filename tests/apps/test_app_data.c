@@ -178,6 +178,7 @@ START_TEST(images_have_the_labels_of_the_file_beside_them)
 {
     g_autofree char *dir = g_dir_make_tmp("rubato-images-XXXXXX", NULL);
     g_autofree char *images = g_build_filename(dir, "train-images-idx3-ubyte", NULL);
+    g_autofree char *glob = g_build_filename(dir, "tr*-images-idx3-ubyte", NULL);
     g_autofree char *path = g_build_filename(dir, "train-labels-idx1-ubyte", NULL);
     g_autoptr(GError) error = NULL;
     float labels[2];
@@ -190,6 +191,10 @@ START_TEST(images_have_the_labels_of_the_file_beside_them)
     ck_assert_float_eq(labels[1], 9);
     get_labels(app_data_open_unlabelled(&data, images, NULL), labels);
     ck_assert_float_eq(labels[1], 0);
+    app_end(&app, NULL);
+    ck_assert(parse(&app, (const char *const[]){ "--train", glob, NULL }));
+    get_labels(app_data_open_train(&data, NULL), labels);
+    ck_assert_float_eq(labels[1], 9);
     ck_assert(g_file_set_contents(path, "none", -1, NULL));
     ck_assert_ptr_null(app_data_open_train(&data, &error));
     ck_assert_msg(strstr(error->message, path) != NULL, "%s", error->message);
