@@ -7,7 +7,7 @@
  * A transport keeps packets in order on each channel and may lose some when a connection breaks:
  * the link above it numbers, acknowledges and sends again. The transport need not be reliable.
  *
- * A new transport is a file transport_<name>.c of this folder that ends in its constant
+ * A new transport is a folder here with a file transport_<name>.c, which ends in its constant
  * TransportOps, and a line in the array of transport.c. All this is then checked by
  * tests/io/net/transport/test_transport.c.
  *

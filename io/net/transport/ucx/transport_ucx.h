@@ -122,7 +122,7 @@ bool ucx_worker_go_on(UcxTransport *transport);
 void ucx_worker_end(UcxTransport *transport);
 
 /* Gives the lock back after the worker was used: wakes the I/O thread if it sleeps, because it may
- * have missed something. */
+ * have missed something. Who has not used the worker just unlocks. */
 void ucx_worker_leave(UcxTransport *transport);
 
 /* ---- ucx_meeting.c ---- */

@@ -70,7 +70,8 @@ void ucx_channel_met(UcxChannel *self, const ucp_address_t *address, uint32_t li
     }
 }
 
-/* Asks the node if that is necessary. */
+/* Asks the node if that is necessary. It is called often, and seldom uses the worker: so it wakes
+ * nobody then. */
 static NetworkPeerState look_after(UcxChannel *self)
 {
     UcxTransport *const transport = self->transport;
@@ -82,7 +83,9 @@ static NetworkPeerState look_after(UcxChannel *self)
     pthread_mutex_lock(&transport->lock);
     const bool is_new = state == NETWORK_PEER_CONNECTED && n_met != self->n_met;
     const bool has_failed = self->end != NULL && self->end->has_failed;
-    if (is_new || has_failed || state == NETWORK_PEER_DISCONNECTED)
+    const bool parts =
+        self->end != NULL && (is_new || has_failed || state == NETWORK_PEER_DISCONNECTED);
+    if (parts)
         part(self, 0);
     if (is_new)
         self->is_asked = false; /* perhaps another process is there now */
@@ -95,7 +98,10 @@ static NetworkPeerState look_after(UcxChannel *self)
     const bool is_ready = self->end != NULL;
     const NetworkPeerState before =
         self->n_ready > 0 ? NETWORK_PEER_DISCONNECTED : NETWORK_PEER_CONNECTING;
-    ucx_worker_leave(transport);
+    if (parts)
+        ucx_worker_leave(transport);
+    else
+        pthread_mutex_unlock(&transport->lock);
     if (packet != NULL) {
         self->meeting->ops->send(self->meeting, packet);
         packet_unref(packet);
