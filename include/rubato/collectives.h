@@ -106,8 +106,8 @@ RUBATO_API bool rubato_worker_allreduce_group(RubatoWorker *worker, const Rubato
 /* The same for n numbers in place, without a name: for counts, losses and sums. All workers make
  * the call with the same n and reduction. Values are combined in the order of the ranks, on any
  * number of nodes, so that the bits depend only on the workers. Between nodes a worker therefore
- * gets the numbers of all: for large arrays use allreduce. By Adasum it is just that allreduce.
- * RUBATO_ERROR_MISMATCH as above; RUBATO_ERROR_MEMORY. */
+ * gets the numbers of all: for large arrays use allreduce. By Adasum it is just that allreduce,
+ * and the bits depend on the nodes, too. RUBATO_ERROR_MISMATCH as above; RUBATO_ERROR_MEMORY. */
 RUBATO_API bool rubato_worker_reduce(RubatoWorker *worker, double *values, size_t n,
                                      RubatoReduction reduction, GError **error);
 

@@ -132,8 +132,8 @@ bool rubato_worker_reduce(RubatoWorker *worker, double *values, size_t n, Rubato
                           GError **error)
 {
     g_return_val_if_fail(worker != NULL && (values != NULL || n == 0), false);
-    /* An allreduce by Adasum has the order of the ranks on any number of nodes. A reduction that
-     * there is not is refused there, too. */
+    /* An allreduce by Adasum has the order of the ranks on any number of nodes, though its products
+     * are added up node by node. A reduction that there is not is refused there, too. */
     if (rubato_worker_n_local_workers(worker) == rubato_worker_n_workers(worker) ||
         (unsigned)reduction > RUBATO_REDUCTION_PRODUCT)
         return reduce_on_one_node(worker, values, n, reduction, error);
