@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "engine/collectives/work/tensor_math.h"
+
 enum { MOST_VECTORS = 64 };
 
 static double dot(const double *one, const double *other, size_t n)
@@ -51,4 +53,28 @@ void adasum_reference(double *vectors, uint32_t n, size_t n_values)
         }
         n = n_left;
     }
+}
+
+/* ---- values ---- */
+
+void adasum_put(RubatoDtype dtype, void *values, size_t i, double value)
+{
+    if (dtype == RUBATO_F64)
+        ((double *)values)[i] = value;
+    else if (dtype == RUBATO_F32)
+        ((float *)values)[i] = (float)value;
+    else
+        ((uint16_t *)values)[i] = dtype == RUBATO_F16 ? tensor_f16_from_float((float)value)
+                                                      : tensor_bf16_from_float((float)value);
+}
+
+double adasum_get(RubatoDtype dtype, const void *values, size_t i)
+{
+    if (dtype == RUBATO_F64)
+        return ((const double *)values)[i];
+    if (dtype == RUBATO_F32)
+        return (double)((const float *)values)[i];
+    const uint16_t half = ((const uint16_t *)values)[i];
+    return (double)(dtype == RUBATO_F16 ? tensor_float_from_f16(half)
+                                        : tensor_float_from_bf16(half));
 }

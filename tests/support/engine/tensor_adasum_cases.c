@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/collectives/work/tensor_math.h"
 #include "tests/support/engine/adasum_reference.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/tensor_cases.h"
@@ -17,28 +16,6 @@ static const RubatoReduce adasum = { .reduction = RUBATO_REDUCTION_ADASUM };
 static double value_of(uint32_t rank, uint64_t i)
 {
     return (double)((i * (rank + 3) + rank * 5) % 13) - 4;
-}
-
-static void put(RubatoDtype dtype, void *values, uint64_t i, double value)
-{
-    if (dtype == RUBATO_F64)
-        ((double *)values)[i] = value;
-    else if (dtype == RUBATO_F32)
-        ((float *)values)[i] = (float)value;
-    else
-        ((uint16_t *)values)[i] = dtype == RUBATO_F16 ? tensor_f16_from_float((float)value)
-                                                      : tensor_bf16_from_float((float)value);
-}
-
-static double get(RubatoDtype dtype, const void *values, uint64_t i)
-{
-    if (dtype == RUBATO_F64)
-        return ((const double *)values)[i];
-    if (dtype == RUBATO_F32)
-        return (double)((const float *)values)[i];
-    const uint16_t half = ((const uint16_t *)values)[i];
-    return (double)(dtype == RUBATO_F16 ? tensor_float_from_f16(half)
-                                        : tensor_float_from_bf16(half));
 }
 
 static double precision(RubatoDtype dtype)
@@ -70,7 +47,7 @@ static double *expect(uint32_t first, uint32_t n_workers, uint64_t n)
 static bool is_right(RubatoDtype dtype, const void *values, const double *expected, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        if (!(fabs(get(dtype, values, i) - expected[i]) <=
+        if (!(fabs(adasum_get(dtype, values, i) - expected[i]) <=
               precision(dtype) * (fabs(expected[i]) + 0.01)))
             return false;
     return true;
@@ -103,7 +80,7 @@ static bool reduce(RubatoWorker *worker, RubatoDtype dtype, uint64_t n, GError *
                             .output = output };
 
     for (uint64_t i = 0; i < n; i++)
-        put(dtype, input, i, value_of(rubato_worker_rank(worker), i));
+        adasum_put(dtype, input, i, value_of(rubato_worker_rank(worker), i));
     TRY(rubato_worker_allreduce(worker, &tensor, &adasum, error));
     REQUIRE(is_right(dtype, output, expected, n), "(%zu values of dtype %d)", (size_t)n,
             (int)dtype);

@@ -6,33 +6,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/collectives/work/tensor_math.h"
 #include "tests/support/engine/adasum_reference.h"
 #include "tests/support/runner.h"
 
 enum { MOST = 7, N = 1300 }; /* values: more than two blocks, and no whole number of lanes */
-
-static void put(RubatoDtype dtype, void *values, size_t i, double value)
-{
-    if (dtype == RUBATO_F64)
-        ((double *)values)[i] = value;
-    else if (dtype == RUBATO_F32)
-        ((float *)values)[i] = (float)value;
-    else
-        ((uint16_t *)values)[i] = dtype == RUBATO_F16 ? tensor_f16_from_float((float)value)
-                                                      : tensor_bf16_from_float((float)value);
-}
-
-static double get(RubatoDtype dtype, const void *values, size_t i)
-{
-    if (dtype == RUBATO_F64)
-        return ((const double *)values)[i];
-    if (dtype == RUBATO_F32)
-        return (double)((const float *)values)[i];
-    const uint16_t half = ((const uint16_t *)values)[i];
-    return (double)(dtype == RUBATO_F16 ? tensor_float_from_f16(half)
-                                        : tensor_float_from_bf16(half));
-}
 
 /* Dots in two pieces, weights, and the sum into `outputs`. */
 static void adasum(RubatoDtype dtype, const void *const *vectors, uint32_t n, double scale,
@@ -73,14 +50,14 @@ START_TEST(sums_are_those_of_the_reference)
         for (uint32_t v = 0; v < n; v++) {
             vectors[v] = arrays[v];
             for (size_t i = 0; i < N; i++) {
-                put(dtype, arrays[v], i, value_of(v, i));
-                expected[v][i] = get(dtype, arrays[v], i);
+                adasum_put(dtype, arrays[v], i, value_of(v, i));
+                expected[v][i] = adasum_get(dtype, arrays[v], i);
             }
         }
         adasum_reference(&expected[0][0], n, N);
         adasum(dtype, vectors, n, 2, outputs, 2, N);
         for (size_t i = 0; i < N; i++)
-            ck_assert_double_eq_tol(get(dtype, arrays[0], i), 2 * expected[0][i],
+            ck_assert_double_eq_tol(adasum_get(dtype, arrays[0], i), 2 * expected[0][i],
                                     kinds[_i].error * (fabs(2 * expected[0][i]) + 0.01));
         ck_assert_mem_eq(arrays[0], arrays[MOST + 1], N * rubato_dtype_size(dtype));
     }
