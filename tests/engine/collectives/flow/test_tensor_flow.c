@@ -254,6 +254,33 @@ static World *world_new(uint64_t seed)
     return world;
 }
 
+/* Nodes with these numbers of workers, all of whom make the request. */
+static World *world_of(const TensorRequest *request, const uint32_t *n_ranks_of, uint32_t n_nodes)
+{
+    World *const world = g_new0(World, 1);
+
+    world->random = 7;
+    world->parcels = g_ptr_array_new();
+    for (uint32_t node = 0; node < n_nodes; node++)
+        add_node(world, n_ranks_of[node]);
+    for (uint32_t rank = 0; rank < world->n_ranks; rank++)
+        make_part(world, rank, request, /* in_place= */ false);
+    make_flows(world);
+    return world;
+}
+
+/* An allreduce of so many values. */
+static TensorRequest adasum_of(uint64_t n)
+{
+    return (TensorRequest){
+        .operation = TENSOR_ALLREDUCE,
+        .dtype = RUBATO_F32,
+        .n_dims = 2,
+        .shape = { n, 1 },
+        .reduce = { .reduction = RUBATO_REDUCTION_ADASUM, .prescale = 1, .postscale = 1 },
+    };
+}
+
 static void world_free(World *world)
 {
     for (uint32_t node = 0; node < world->n_nodes; node++) {
@@ -515,19 +542,12 @@ static void play(uint64_t seed)
 START_TEST(sizes_that_one_message_cannot_hold_are_sent_in_several)
 {
     static const uint32_t n_ranks_of[] = { 130, 127 };
-    World *const world = g_new0(World, 1);
     const TensorRequest request = {
         .operation = TENSOR_ALLTOALL, .dtype = RUBATO_I8, .n_dims = 2, .shape = { 0, 1 }
     };
+    World *const world = world_of(&request, n_ranks_of, G_N_ELEMENTS(n_ranks_of));
     uint32_t n_sizes = 0;
 
-    world->random = 7;
-    world->parcels = g_ptr_array_new();
-    for (uint32_t node = 0; node < G_N_ELEMENTS(n_ranks_of); node++)
-        add_node(world, n_ranks_of[node]);
-    for (uint32_t rank = 0; rank < world->n_ranks; rank++)
-        make_part(world, rank, &request, /* in_place= */ false);
-    make_flows(world);
     do_steps(&world->nodes[0]);
     for (guint i = 0; i < world->parcels->len; i++) {
         const Parcel *const parcel = world->parcels->pdata[i];
@@ -548,24 +568,12 @@ END_TEST
 /* Nobody but those who wait computes so many dots, however few the values are. */
 START_TEST(adasum_of_many_workers_is_not_small)
 {
-    static const uint32_t n_ranks_of[] = { 1, 150 };
-    const TensorRequest request = {
-        .operation = TENSOR_ALLREDUCE,
-        .dtype = RUBATO_F32,
-        .n_dims = 2,
-        .shape = { 1, 1 },
-        .reduce = { .reduction = RUBATO_REDUCTION_ADASUM, .prescale = 1, .postscale = 1 },
-    };
+    static const uint32_t n_ranks_of[][2] = { { 1, 1 }, { 150, 150 } };
+    const TensorRequest request = adasum_of(1);
+    World *const world = world_of(&request, n_ranks_of[_i], 2);
 
-    World *const world = g_new0(World, 1);
     for (uint32_t node = 0; node < 2; node++)
-        add_node(world, n_ranks_of[_i]);
-    for (uint32_t rank = 0; rank < world->n_ranks; rank++)
-        make_part(world, rank, &request, /* in_place= */ false);
-    make_flows(world);
-    for (uint32_t node = 0; node < 2; node++)
-        ck_assert(tensor_flow_is_small(world->nodes[node].flow) == (n_ranks_of[_i] == 1));
-    world->parcels = g_ptr_array_new();
+        ck_assert(tensor_flow_is_small(world->nodes[node].flow) == (_i == 0));
     world_free(world);
 }
 END_TEST
@@ -583,25 +591,13 @@ static uint32_t count_dots(const World *world)
  * Three nodes with so many workers have dots for three pieces. */
 START_TEST(dots_that_one_message_cannot_hold_are_sent_by_several_steps)
 {
-    const TensorRequest request = {
-        .operation = TENSOR_ALLREDUCE,
-        .dtype = RUBATO_F32,
-        .n_dims = 2,
-        .shape = { 1, 1 },
-        .reduce = { .reduction = RUBATO_REDUCTION_ADASUM, .prescale = 1, .postscale = 1 },
-    };
-    World *const world = g_new0(World, 1);
+    static const uint32_t n_ranks_of[] = { 100, 100, 100 };
+    const TensorRequest request = adasum_of(1);
+    World *const world = world_of(&request, n_ranks_of, G_N_ELEMENTS(n_ranks_of));
+    Node *const last = &world->nodes[2]; /* it has no value of its own */
     TensorStep step;
     uint32_t n_dots = 0;
 
-    world->random = 7;
-    world->parcels = g_ptr_array_new();
-    for (uint32_t node = 0; node < 3; node++)
-        add_node(world, 100);
-    for (uint32_t rank = 0; rank < world->n_ranks; rank++)
-        make_part(world, rank, &request, /* in_place= */ false);
-    make_flows(world);
-    Node *const last = &world->nodes[2]; /* it has no value of its own */
     while (tensor_flow_next(last->flow, TENSOR_STEPS_ALL, &step)) {
         tensor_flow_did(last->flow, &step, tensor_flow_do(last->flow, &step));
         ck_assert_uint_le(count_dots(world), n_dots + 2);
@@ -671,22 +667,10 @@ END_TEST
 /* Adasum keeps the values of each worker, and says so if they are too many. */
 START_TEST(values_that_a_node_cannot_keep_fail_on_all_nodes_and_are_named)
 {
-    const TensorRequest request = {
-        .operation = TENSOR_ALLREDUCE,
-        .dtype = RUBATO_F32,
-        .n_dims = 2,
-        .shape = { 40000, 1 },
-        .reduce = { .reduction = RUBATO_REDUCTION_ADASUM, .prescale = 1, .postscale = 1 },
-    };
-    World *const world = g_new0(World, 1);
+    static const uint32_t n_ranks_of[] = { 2, 2, 2 };
+    const TensorRequest request = adasum_of(40000);
+    World *const world = world_of(&request, n_ranks_of, G_N_ELEMENTS(n_ranks_of));
 
-    world->random = 7;
-    world->parcels = g_ptr_array_new();
-    for (uint32_t node = 0; node < 3; node++)
-        add_node(world, 2);
-    for (uint32_t rank = 0; rank < world->n_ranks; rank++)
-        make_part(world, rank, &request, /* in_place= */ false);
-    make_flows(world);
     world->nodes[1].keeps_nothing = true;
     run_to_the_end(world, 0);
     for (uint32_t node = 0; node < world->n_nodes; node++) {
@@ -704,11 +688,8 @@ START_TEST(messages_that_make_no_sense_are_refused)
 {
     for (uint64_t seed = 0; seed < N_SEEDS / 4; seed++) {
         World *const world = world_new(seed);
-        TensorStep step;
 
-        while (tensor_flow_next(world->nodes[0].flow, TENSOR_STEPS_ALL, &step))
-            tensor_flow_did(world->nodes[0].flow, &step,
-                            tensor_flow_do(world->nodes[0].flow, &step));
+        do_steps(&world->nodes[0]);
         for (guint i = 0; i < world->parcels->len; i++) {
             Parcel *const parcel = world->parcels->pdata[i];
             TensorMessage message = parcel->message;
