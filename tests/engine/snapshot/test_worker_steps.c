@@ -299,12 +299,14 @@ static bool wait_in_a_step(RubatoWorker *worker, void *user_data, GError **error
     if (rubato_worker_rank(worker) == 1)
         return rubato_worker_begin_step(worker, error) && rubato_worker_barrier(worker, error) &&
                rubato_worker_barrier(worker, error) && rubato_worker_end_step(worker, error) &&
-               rubato_worker_barrier(worker, error);
+               rubato_worker_barrier(worker, error) && rubato_worker_barrier(worker, error);
     TRY(rubato_worker_barrier(worker, error));
     REQUIRE(!rubato_worker_snapshot(worker, &snapshot, NULL, &fault), "it was cut in a step");
     check_error(&fault, RUBATO_ERROR_TIMEOUT, "worker 1 has been in the middle of a step", NULL);
     TRY(rubato_worker_barrier(worker, error) && rubato_worker_barrier(worker, error));
-    return rubato_worker_snapshot(worker, &snapshot, NULL, error);
+    /* worker 1 waits meanwhile, so that its end is no step that the snapshot might wait for */
+    return rubato_worker_snapshot(worker, &snapshot, NULL, error) &&
+           rubato_worker_barrier(worker, error);
 }
 
 START_TEST(snapshot_fails_if_a_step_does_not_end_and_the_task_goes_on)
