@@ -43,7 +43,8 @@ struct RubatoWorker {
     RubatoReader *readers; /* those that are open: io/data/deal/reader.h */
     bool is_in_step;       /* between rubato_worker_begin_step and _end_step */
     bool step_has_rows;    /* in it, rows of readers were said to be done */
-    uint64_t step_clock;   /* with which it began: see engine/task/readers.c */
+    bool step_is_even;     /* it began with the same clock on all tables for which that counts */
+    uint64_t step_clock;   /* with which it began: see engine/task/kept_rows.c */
     uint64_t n_barriers, barrier_wait_ns;
 };
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define SHUFFLED_MAX (UINT64_C(1) << 24) /* blocks; a larger input keeps its own order */
+#define ORDERED_MAX (UINT64_C(1) << 26) /* of all inputs; those that come too late keep their own */
 
 static InputEntry *input_of(const BlockDispatcher *dispatcher, uint32_t input)
 {
@@ -66,23 +67,34 @@ void block_dispatcher_free(BlockDispatcher *dispatcher)
 
 /* ---- inputs ---- */
 
-bool block_dispatcher_order(const BlockDispatcher *dispatcher, InputEntry *entry, uint32_t input,
-                            uint64_t n)
+static bool draw_order(const BlockDispatcher *dispatcher, InputEntry *entry, uint32_t input,
+                       uint64_t n)
 {
-    g_clear_pointer(&entry->order, g_free);
-    entry->n_ordered = 0;
-    if (n == 0)
-        return true;
-    if (n > SHUFFLED_MAX || (entry->order = g_try_new(uint32_t, n)) == NULL)
+    entry->order = g_try_new(uint32_t, n);
+    if (entry->order == NULL)
         return false;
     Random epochs = random_stream(dispatcher->config.seed, entry->epoch);
     Random blocks = random_stream(random_bits(&epochs), input);
     random_order(&blocks, entry->order, n);
-    entry->n_ordered = n;
     return true;
 }
 
-static void begin_epoch(const BlockDispatcher *dispatcher, InputEntry *entry, uint32_t input)
+bool block_dispatcher_order(BlockDispatcher *dispatcher, InputEntry *entry, uint32_t input,
+                            uint64_t n)
+{
+    g_clear_pointer(&entry->order, g_free);
+    dispatcher->n_ordered -= entry->n_ordered;
+    entry->n_ordered = 0;
+    if (n > MIN(SHUFFLED_MAX, ORDERED_MAX - dispatcher->n_ordered))
+        return false;
+    if (n > 0 && !dispatcher->config.only_checks && !draw_order(dispatcher, entry, input, n))
+        return false;
+    entry->n_ordered = n;
+    dispatcher->n_ordered += n;
+    return true;
+}
+
+static void begin_epoch(BlockDispatcher *dispatcher, InputEntry *entry, uint32_t input)
 {
     const bool shuffles =
         dispatcher->config.shuffle && entry->any_order && entry->epoch < dispatcher->config.epochs;
@@ -91,8 +103,7 @@ static void begin_epoch(const BlockDispatcher *dispatcher, InputEntry *entry, ui
     (void)block_dispatcher_order(dispatcher, entry, input, shuffles ? entry->n_blocks : 0);
 }
 
-void block_dispatcher_end_epochs(const BlockDispatcher *dispatcher, InputEntry *entry,
-                                 uint32_t input)
+void block_dispatcher_end_epochs(BlockDispatcher *dispatcher, InputEntry *entry, uint32_t input)
 {
     while (entry->epoch < dispatcher->config.epochs && entry->next >= entry->n_blocks) {
         entry->epoch = entry->n_blocks > 0 ? entry->epoch + 1 : dispatcher->config.epochs;
@@ -124,8 +135,10 @@ uint32_t block_dispatcher_add_input(BlockDispatcher *dispatcher, uint32_t node,
         g_array_append_val(dispatcher->inputs, entry);
         number = dispatcher->inputs->len;
         g_hash_table_insert(dispatcher->by_name, g_strdup(input->name), GUINT_TO_POINTER(number));
-        begin_epoch(dispatcher, input_of(dispatcher, number - 1), number - 1);
-        block_dispatcher_end_epochs(dispatcher, input_of(dispatcher, number - 1), number - 1);
+        if (node != NOBODY) { /* else its reader says where it is */
+            begin_epoch(dispatcher, input_of(dispatcher, number - 1), number - 1);
+            block_dispatcher_end_epochs(dispatcher, input_of(dispatcher, number - 1), number - 1);
+        }
     }
 
     InputEntry *entry = input_of(dispatcher, --number);

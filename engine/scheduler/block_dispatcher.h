@@ -19,6 +19,7 @@ typedef struct {
     bool shuffle;
     uint64_t seed;
     bool keeps_finished; /* until it is settled, what a node has read may have to be dealt again */
+    bool only_checks;    /* it never deals: it was read to see whether its text makes sense */
 } BlockDispatcherConfig;
 
 /* An input as one node sees it. */
@@ -75,8 +76,8 @@ bool block_dispatcher_note_undone(BlockDispatcher *dispatcher, const BlockTicket
 /* Appends all that a dispatcher of another run needs to deal the rows that are not done. */
 void block_dispatcher_write(BlockDispatcher *dispatcher, GString *text);
 
-/* Reads it. config: its n_nodes and keeps_finished count; the others are the text's. NULL if the
- * text makes no sense. (transfer full) */
+/* Reads it. config: its n_nodes, keeps_finished and only_checks count; the others are the text's.
+ * NULL if the text makes no sense, or there is no memory. (transfer full) */
 BlockDispatcher *block_dispatcher_read(const BlockDispatcherConfig *config, const char *text);
 
 /* An input from the snapshot that no node holds, and of which blocks are left; NULL: none.

@@ -35,6 +35,7 @@ struct BlockDispatcher {
     guint n_orphans;     /* of nodes that are out */
     uint64_t n_torn;     /* the n_begun of nodes that are out */
     uint64_t n_done;     /* blocks that were read */
+    uint64_t n_ordered;  /* of all inputs */
     Random random;
     bool is_restored; /* it has all inputs from the snapshot */
 
@@ -44,12 +45,11 @@ struct BlockDispatcher {
 };
 
 /* Draws the order of n blocks in the epoch that the entry is in; 0: its own. False, and its own
- * order: there is no memory. */
-bool block_dispatcher_order(const BlockDispatcher *dispatcher, InputEntry *entry, uint32_t input,
+ * order: there is no memory, or the dispatcher would have more numbers than it may. */
+bool block_dispatcher_order(BlockDispatcher *dispatcher, InputEntry *entry, uint32_t input,
                             uint64_t n);
 
 /* Begins the next epoch if all blocks of this one have been dealt. */
-void block_dispatcher_end_epochs(const BlockDispatcher *dispatcher, InputEntry *entry,
-                                 uint32_t input);
+void block_dispatcher_end_epochs(BlockDispatcher *dispatcher, InputEntry *entry, uint32_t input);
 
 #endif

@@ -27,6 +27,7 @@ typedef struct {
     char *digest;
     BlockDispatcher *dispatcher; /* NULL: a fixed split */
     GArray **inputs;             /* by node: the dispatcher's numbers of its inputs */
+    bool *has_asked;             /* by node: for blocks, so it has told all its inputs */
     bool any_ended;              /* a node that lives was told that no block is left for it */
     uint32_t n_nodes;
 } Reading;
@@ -39,6 +40,7 @@ static void reading_free(Reading *reading)
     for (uint32_t node = 0; node < reading->n_nodes; node++)
         g_array_free(reading->inputs[node], TRUE);
     g_free(reading->inputs);
+    g_free(reading->has_asked);
     g_free(reading->kept_as);
     g_free(reading->text);
     g_free(reading->digest);
@@ -110,6 +112,7 @@ static Reading *reading_new(Scheduler *scheduler, SchedulerTask *task, uint32_t 
     reading->digest = g_strdup(reader->digest);
     reading->n_nodes = config.n_nodes;
     reading->inputs = g_new(GArray *, config.n_nodes);
+    reading->has_asked = g_new0(bool, config.n_nodes);
     for (uint32_t i = 0; i < config.n_nodes; i++)
         reading->inputs[i] = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     if (reader->is_dynamic)
@@ -255,12 +258,12 @@ static void deal(Scheduler *scheduler, Reading *reading, uint32_t node, const Co
     scheduler_send(scheduler, node, &blocks);
 }
 
-/* Whether each node that may read has told which files it has. */
+/* Whether each node that may read has told which files it has: it does so before it asks. */
 static bool knows_all_files(const Scheduler *scheduler, const SchedulerTask *task,
                             const Reading *reading)
 {
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (!task->retired[i] && reading->inputs[i]->len == 0)
+        if (!task->retired[i] && !reading->has_asked[i])
             return false;
     return true;
 }
@@ -284,6 +287,7 @@ bool data_want(Scheduler *scheduler, uint32_t node, const Control *control)
             return false;
     if (want->n_blocks == 0)
         return true;
+    reading->has_asked[node] = true;
     if (reading->kept_as != NULL && knows_all_files(scheduler, task, reading))
         kept_check_files(scheduler, task, reading->dispatcher);
     if (task->cause.code == CONTROL_OK)
@@ -315,13 +319,43 @@ static void end_cut(Scheduler *scheduler, const SchedulerTask *task)
     }
 }
 
+static bool has_kept(const SchedulerTask *task)
+{
+    for (guint i = 0; i < task->readings->len; i++) {
+        const Reading *const reading = task->readings->pdata[i];
+
+        if (reading != NULL && reading->kept_as != NULL)
+            return true;
+    }
+    return false;
+}
+
+static bool has_failed(const SchedulerTask *task)
+{
+    return task->cause.code != CONTROL_OK || task->effect.code != CONTROL_OK;
+}
+
+void data_forget(Scheduler *scheduler, const SchedulerTask *task)
+{
+    scheduler->cut_is_torn |= has_failed(task) && has_kept(task);
+}
+
+bool data_cut_is_torn(const Scheduler *scheduler)
+{
+    for (guint i = 0; i < scheduler->tasks->len; i++) {
+        const SchedulerTask *const task = scheduler->tasks->pdata[i];
+
+        if (has_failed(task) && has_kept(task))
+            return true;
+    }
+    return scheduler->cut_is_torn;
+}
+
 void data_hear_step(Scheduler *scheduler, ControlStep step)
 {
     if (step == CONTROL_STEP_CUT)
         kept_begin_cut(scheduler);
-    else if (step == CONTROL_STEP_WRITE)
-        kept_put_restored(scheduler);
-    else
+    else if (step != CONTROL_STEP_WRITE)
         return;
     for (guint i = 0; i < scheduler->tasks->len; i++)
         if (step == CONTROL_STEP_CUT)

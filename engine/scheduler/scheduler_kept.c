@@ -9,7 +9,13 @@
  *
  * A reader of a restored snapshot is kept until the first block of a reader of its name is dealt:
  * before that no row becomes done, so a snapshot in between has it as it was. From then on the
- * task's own reader is cut.
+ * task's own reader is cut. If that block is dealt after CUT has begun, a node may have done CUT
+ * before it heard of the reader, and says nothing of it. Therefore what is kept when CUT begins
+ * goes into the cut at once: no row is done before WRITE. If a node does tell of the reader, its
+ * own text is put instead.
+ *
+ * A task that fails may have changed the tables in the middle of a step, and when it has ended its
+ * readers are gone. So no snapshot is written if a task with such readers has failed since CUT.
  *
  * Runs as scheduler.h says. */
 #include <string.h>
@@ -50,11 +56,8 @@ static void add_all(GHashTable *names, GHashTable *from)
 void kept_begin_cut(Scheduler *scheduler)
 {
     g_hash_table_remove_all(scheduler->cut);
-}
-
-void kept_put_restored(Scheduler *scheduler)
-{
     add_all(scheduler->cut, scheduler->kept);
+    scheduler->cut_is_torn = false;
 }
 
 void kept_put(Scheduler *scheduler, const char *name, const char *description,
@@ -94,9 +97,9 @@ static const char *find_dispatcher(const char *text)
 bool scheduler_check_kept_reader(const char *text)
 {
     const char *const lines = find_dispatcher(text);
+    const BlockDispatcherConfig config = { .n_nodes = 1, .only_checks = true };
     BlockDispatcher *const dispatcher =
-        lines != NULL ? block_dispatcher_read(&(BlockDispatcherConfig){ .n_nodes = 1 }, lines)
-                      : NULL;
+        lines != NULL ? block_dispatcher_read(&config, lines) : NULL;
 
     block_dispatcher_free(dispatcher);
     return dispatcher != NULL;
@@ -121,14 +124,24 @@ BlockDispatcher *kept_find(Scheduler *scheduler, SchedulerTask *task, const Cont
 {
     const char *const text = g_hash_table_lookup(scheduler->kept, reader->kept_as);
     g_autofree char *fault = find_fault(task, reader, text);
+    BlockDispatcher *dispatcher;
 
     if (fault != NULL) {
         task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_MISMATCH), fault);
         return NULL;
     }
-    /* a text that was restored was checked before */
-    return text != NULL ? block_dispatcher_read(config, find_dispatcher(text))
-                        : block_dispatcher_new(config);
+    if (text == NULL)
+        return block_dispatcher_new(config);
+    dispatcher = block_dispatcher_read(config, find_dispatcher(text));
+    if (dispatcher != NULL)
+        return dispatcher;
+    /* it made sense when it was restored */
+    fault =
+        g_strdup_printf("%s: there is no memory for what the snapshot that the run goes on from "
+                        "says of the reader \"%s\"",
+                        task->name, reader->kept_as);
+    task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_MEMORY), fault);
+    return NULL;
 }
 
 void kept_check_files(Scheduler *scheduler, SchedulerTask *task, const BlockDispatcher *dispatcher)

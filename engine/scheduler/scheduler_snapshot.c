@@ -7,8 +7,9 @@
  * no such call begins before it has ended: so all nodes agree on the tables that there are, and on
  * the tasks that use them.
  *
- * Why it ends. A node does a step without waiting for workers or for other nodes. A lost node is
- * not waited for. A node that has left the run still does its part, because nobody may go before.
+ * Why it ends. A node does a step without waiting for other nodes, or for workers longer than
+ * stall_ms: CLOSE waits so long for those in the middle of a step of theirs. A lost node is not
+ * waited for. A node that has left the run still does its part, because nobody may go before.
  *
  * Runs as scheduler.h says. */
 #include <string.h>
@@ -101,9 +102,13 @@ static void end_snapshot(Scheduler *scheduler)
 
 static void end_step(Scheduler *scheduler)
 {
-    const Snapshots *const snapshots = scheduler->snapshots;
-    const bool failed = snapshots->verdict.code != CONTROL_OK;
+    Snapshots *const snapshots = scheduler->snapshots;
+    bool failed;
 
+    if (snapshots->step == CONTROL_STEP_CUT && data_cut_is_torn(scheduler))
+        verdict_set(&snapshots->verdict, CONTROL_CODE(RUBATO_ERROR_CANCELLED),
+                    "a task failed whose readers it was to keep");
+    failed = snapshots->verdict.code != CONTROL_OK;
     if (snapshots->step == CONTROL_STEP_FORGET)
         end_snapshot(scheduler);
     else

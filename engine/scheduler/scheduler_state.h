@@ -168,6 +168,7 @@ struct Scheduler {
     /* Readers in snapshots, name → text (scheduler_kept.c). */
     GHashTable *kept; /* of the restored one, until their first block is dealt */
     GHashTable *cut;  /* of the newest cut */
+    bool cut_is_torn; /* since it began, a task that had such readers failed and has ended */
 
     GPtrArray *tasks; /* from GO to TASK_END */
     uint32_t next_epoch;
@@ -379,10 +380,9 @@ bool task_waits(Scheduler *scheduler, uint32_t node, const Control *control);
 void kept_init(Scheduler *scheduler);
 void kept_clear(Scheduler *scheduler);
 
-/* A cut begins, which has nothing yet; gets what was restored; gets a reader, instead of the
- * restored one of its name. */
+/* A cut begins, which has what was restored; gets a reader, instead of the restored one of its
+ * name. */
 void kept_begin_cut(Scheduler *scheduler);
-void kept_put_restored(Scheduler *scheduler);
 void kept_put(Scheduler *scheduler, const char *name, const char *description,
               BlockDispatcher *dispatcher);
 
@@ -398,6 +398,13 @@ void kept_check_files(Scheduler *scheduler, SchedulerTask *task, const BlockDisp
 
 /* All nodes are told that step of a snapshot. */
 void data_hear_step(Scheduler *scheduler, ControlStep step);
+
+/* The task is about to be freed. */
+void data_forget(Scheduler *scheduler, const SchedulerTask *task);
+
+/* Whether a task whose readers snapshots keep has failed, so that what CUT found of the tables may
+ * not fit what is kept of the readers. */
+bool data_cut_is_torn(const Scheduler *scheduler);
 
 bool data_reader(Scheduler *scheduler, uint32_t node, const Control *control);
 bool data_inputs(Scheduler *scheduler, uint32_t node, const Control *control);

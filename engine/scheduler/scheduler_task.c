@@ -40,6 +40,7 @@ void tasks_clear(Scheduler *scheduler)
 
 static void forget(Scheduler *scheduler, SchedulerTask *task)
 {
+    data_forget(scheduler, task);
     g_ptr_array_remove(scheduler->tasks, task);
     task_free(task);
 }

@@ -1,8 +1,9 @@
 /* Snapshots that the scheduler leads, on this node: a thread does the steps, one after the other,
  * because CLOSE waits for senders and WRITE for the disk.
  *
- * Why each wait ends: as snapshot_cut.c says. CLOSE also waits for the end of a collective call
- * that the scheduler has decided before, whose COMMIT has come, or comes without a step of anybody.
+ * Why each wait ends: as snapshot_cut.c says. CLOSE waits for workers in the middle of a step, up
+ * to stall_ms. It also waits for the end of a collective call that the scheduler has decided
+ * before, whose COMMIT has come, or comes without a step of anybody.
  *
  * Threads: as the header says; the rest on the thread of the steps, which starts with the first
  * one. */

@@ -41,7 +41,14 @@
  * So all that a worker changes in a step is in the snapshot, or nothing of it is, on whichever
  * tables: a program that changes its place in the data in the same step finds both together. Under
  * a model that applies Adds by their clock, a step has the clocks of all its tables, so all of them
- * have the same min clock at CUT.
+ * have the same min clock at CUT. This does not hold between tables of such models and of others: a
+ * fast worker's step is in the latter, and kept in the former. So a task with both keeps no reader
+ * (engine/task/kept_rows.c).
+ *
+ * Which rows are done. Nodes look at the lowest clock that they have heard. What a node has told
+ * other nodes before its fence has come to those that have servers, because the fence came behind
+ * it. To a node without servers it may come after CUT, if that was led by a third node. Such a node
+ * may then tell rows as undone whose Adds are in the cut: a limit, which the pages on data name.
  *
  * Gets are not held up. They change nothing but clocks that they bring, which have been told.
  *
@@ -59,6 +66,7 @@
 #include "io/net/fence.h"
 #include "io/net/monotonic.h"
 #include "io/net/stall_clock.h"
+#include "models/model.h"
 #include "models/shard/image.h"
 
 void cut_init(Cut *cut, const GPtrArray *tables, SpillFile *spill)
@@ -291,6 +299,21 @@ typedef struct {
     uint64_t lowest;    /* clock of the task's workers */
 } CutReaders;
 
+/* The lowest clock of the task's workers on its tables of the cut whose Adds are applied by their
+ * clock; NODE_READER_NO_CLOCK: there is none, so all rows that are done are done in the cut. The
+ * clocks of these tables have been told, and are the same; those of others may not have come. */
+static uint64_t find_lowest(const RubatoTaskRun *run, const Cut *cut)
+{
+    for (size_t i = 0; i < cut->n_tables; i++) {
+        const Table *const table = cut->tables[i].table;
+
+        if (cut->tables[i].is_cut && model_traits(table->spec)->applies_by_clock &&
+            uses(run, table))
+            return task_run_lowest_clock(run, table->id);
+    }
+    return NODE_READER_NO_CLOCK;
+}
+
 /* Tells the scheduler which rows are done in the cut. Of the tasks whose steps are closed, no
  * worker can be in one. The message to the scheduler goes before the one that CUT is done. */
 static void tell_readers(RubatoEngine *engine, const Cut *cut)
@@ -302,7 +325,7 @@ static void tell_readers(RubatoEngine *engine, const Cut *cut)
         RubatoTaskRun *const run = g_ptr_array_index(engine->runs, j);
 
         if (g_ptr_array_find(cut->steps, task_run_steps(run), NULL)) {
-            const CutReaders task = { task_run_hold_readers(run), task_run_lowest_of_kept(run) };
+            const CutReaders task = { task_run_hold_readers(run), find_lowest(run, cut) };
 
             g_array_append_val(tasks, task);
         }

@@ -257,7 +257,8 @@ static bool commit_files(RubatoEngine *engine, const Cut *cut, void *data, GErro
         manifest->base_seed = cut->base;
         manifest->n_links = writing->n_links;
     }
-    add_readers(engine, manifest);
+    if (cut->whom != CHANGES_FOR_STREAM) /* nobody goes on from a version of a stream */
+        add_readers(engine, manifest);
     if (!snapshot_folder_commit(spec->directory, manifest, &writing->number, error))
         return false;
     if (!snapshot_folder_keep(spec->directory, spec->keep, &fault))

@@ -293,12 +293,14 @@ static void give_readers(Scheduler *scheduler, int64_t now_ms, void *readers)
     scheduler_restore_readers(scheduler, readers);
 }
 
+/* With some of the tables alone, what came of the rows that are done may be missing. */
 static void restore_readers(RubatoEngine *engine, const Restoring *restoring)
 {
     const Manifest *const manifest = snapshot_manifest(restoring->snapshot);
     GHashTable *readers;
 
-    if (engine->self != engine->scheduler_node || restoring->spec->what != RUBATO_RESTORE_ALL)
+    if (engine->self != engine->scheduler_node || restoring->spec->what != RUBATO_RESTORE_ALL ||
+        restoring->spec->tables != NULL)
         return;
     readers = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     for (size_t i = 0; i < manifest->n_readers; i++)

@@ -2,7 +2,8 @@
  * its end, or for the cut alone, and gets a ticket.
  *
  * Why the wait ends: the scheduler says how every snapshot ended (scheduler_snapshot.c), and if it
- * cannot any more, this node ends what it has asked for. No step of a snapshot waits for a worker.
+ * cannot any more, this node ends what it has asked for. A snapshot waits for workers in the middle
+ * of a step alone, up to stall_ms, and this worker is in none.
  *
  * Threads: the worker's. */
 #include <rubato/snapshot.h>

@@ -372,6 +372,14 @@ static void wait_for_blocks(NodeReader *node_reader, StallClock *clock)
                   node_reader->task, stall_clock_s(clock));
 }
 
+/* Rows of the ticket are done, by a worker that gave it back: a snapshot has to hear of them while
+ * the next worker reads on. The lock is held. */
+static void note_begun(NodeReader *node_reader, const BlockTicket *ticket)
+{
+    if (node_reader->options.kept_as != NULL && ticket->n_read > 0)
+        g_array_append_val(node_reader->begun, *ticket);
+}
+
 static bool take(BlockSource *source, BlockTicket *ticket, GError **error)
 {
     NodeReaderSource *reader = (NodeReaderSource *)source;
@@ -390,6 +398,7 @@ static bool take(BlockSource *source, BlockTicket *ticket, GError **error)
     if (taken) {
         *ticket = g_array_index(node_reader->ready, BlockTicket, node_reader->ready->len - 1);
         g_array_set_size(node_reader->ready, node_reader->ready->len - 1);
+        note_begun(node_reader, ticket);
     } else {
         reader->ended = true;
         node_reader->n_active--;
@@ -399,15 +408,6 @@ static bool take(BlockSource *source, BlockTicket *ticket, GError **error)
     }
     pthread_mutex_unlock(&node_reader->lock);
     return taken;
-}
-
-static void absent(BlockSource *source, const BlockTicket *ticket)
-{
-    NodeReader *node_reader = ((NodeReaderSource *)source)->node_reader;
-
-    pthread_mutex_lock(&node_reader->lock);
-    add_news(node_reader, BLOCK_TICKET_ABSENT, ticket);
-    pthread_mutex_unlock(&node_reader->lock);
 }
 
 /* The ticket is no longer one that a worker has begun. The lock is held. */
@@ -420,6 +420,16 @@ static void forget_begun(NodeReader *node_reader, const BlockTicket *ticket)
             g_array_remove_index_fast(begun, i);
             return;
         }
+}
+
+static void absent(BlockSource *source, const BlockTicket *ticket)
+{
+    NodeReader *node_reader = ((NodeReaderSource *)source)->node_reader;
+
+    pthread_mutex_lock(&node_reader->lock);
+    forget_begun(node_reader, ticket);
+    add_news(node_reader, BLOCK_TICKET_ABSENT, ticket);
+    pthread_mutex_unlock(&node_reader->lock);
 }
 
 static void finish(BlockSource *source, const BlockTicket *ticket)

@@ -87,15 +87,6 @@ bool task_run_goes_on(const RubatoTaskRun *run);
 /* Its node readers. Any thread. (transfer full) */
 GPtrArray *task_run_hold_readers(RubatoTaskRun *run);
 
-/* A worker begins or ends a step, on its thread. At the end it is checked whether a snapshot has
- * rows as done exactly if it has what came of them. RUBATO_ERROR_INVALID. */
-void readers_begin_step(RubatoWorker *worker);
-bool readers_end_step(const RubatoWorker *worker, GError **error);
-
-/* The lowest clock of all workers on the tables whose Adds are applied by their clock, as
- * task_run_lowest_clock; NODE_READER_NO_CLOCK: there is no such table. */
-uint64_t task_run_lowest_of_kept(const RubatoTaskRun *run);
-
 /* The steps of its workers on this node. Any thread. (transfer none) */
 StepGate *task_run_steps(const RubatoTaskRun *run);
 

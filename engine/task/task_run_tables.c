@@ -190,14 +190,6 @@ uint64_t task_run_lowest_clock(const RubatoTaskRun *run, uint32_t table)
     return slowest.clock;
 }
 
-uint64_t task_run_lowest_of_kept(const RubatoTaskRun *run)
-{
-    for (size_t i = 0; i < run->n_tables; i++)
-        if (run->routes[i].traits->applies_by_clock)
-            return task_run_lowest_clock(run, run->routes[i].table);
-    return NODE_READER_NO_CLOCK;
-}
-
 bool task_run_goes_on(const RubatoTaskRun *run)
 {
     bool goes_on = !task_run_is_cancelled(run);

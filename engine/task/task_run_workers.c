@@ -13,6 +13,7 @@
  *
  * Invariant, until the task is cancelled: one worker in each round finds that the barrier is
  * complete, and says ARRIVE for the node. */
+#include "engine/task/kept_rows.h"
 #include "engine/task/task_run_private.h"
 #include "engine/task/wait_text.h"
 #include "io/net/caller.h"
@@ -407,12 +408,14 @@ static void *work(void *user)
         name_worker(run, worker->rank);
     caller_place = CALLER_IN_TASK;
     caller_task = (CallerTask){ run->epoch, &run->cancelled };
-    const bool ok = make_sets(run, worker, &error) && run->function(worker, run->user_data, &error);
+    bool ok = make_sets(run, worker, &error) && run->function(worker, run->user_data, &error);
     caller_place = CALLER_OUTSIDE;
     caller_task = (CallerTask){ 0 };
     /* relaxed: it is only shown */
     atomic_store_explicit(&run->returned[worker->local_rank], true, memory_order_relaxed);
 
+    /* it ends its step by returning */
+    ok = ok && (!worker->is_in_step || kept_rows_end_step(worker, &error));
     /* after a cancellation every call fails: such a failure is not the cause */
     if (!ok && !(task_run_is_cancelled(run) &&
                  g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED)))

@@ -6,6 +6,7 @@
  * Threads: the worker's. */
 #include <rubato/snapshot.h>
 
+#include "engine/task/kept_rows.h"
 #include "engine/task/task_run_private.h"
 #include "tables/worker.h"
 
@@ -43,7 +44,7 @@ bool rubato_worker_begin_step(RubatoWorker *worker, GError **error)
                       worker->rank, stall_clock_s(&clock));
     }
     worker->is_in_step = true;
-    readers_begin_step(worker);
+    kept_rows_begin_step(worker);
     return true;
 }
 
@@ -55,7 +56,7 @@ bool rubato_worker_end_step(RubatoWorker *worker, GError **error)
     if (!worker->is_in_step)
         return refuse(worker, "ends a step that has not begun", error);
     const RubatoTaskRun *const run = worker->engine_data;
-    const bool ok = readers_end_step(worker, error);
+    const bool ok = kept_rows_end_step(worker, error);
 
     worker->is_in_step = false;
     step_gate_leave(run->steps, worker->rank);

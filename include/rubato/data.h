@@ -291,9 +291,10 @@ RUBATO_API bool rubato_reader_next(RubatoReader *reader, RubatoBatch **batch, GE
 /* Of a reader with kept_as: the n_rows that the worker got first, of those that are not done, are
  * done. The worker says so in the step (rubato_worker_begin_step) in which it adds what came of
  * them. Then a snapshot has what came of a row exactly if it has the row as done, and whoever goes
- * on from it gets each of the other rows once. Where models apply Adds by their clock, the step has
- * one clock on each table with such a model, behind its Adds. Rows that are not done when the
- * reader is freed come to other workers.
+ * on from it gets each of the other rows once. Where models apply Adds by their clock, the step
+ * begins at the same clock on each table with such a model, and has one clock on each, behind its
+ * Adds. A task with tables of such models and of others keeps no reader. Rows that are not done
+ * when the reader is freed come to other workers.
  *
  * RUBATO_ERROR_INVALID: the worker is not in a step, or has not got so many rows; the reader has no
  * kept_as, or is another worker's. The worker's thread. */

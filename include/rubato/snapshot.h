@@ -89,15 +89,19 @@ RUBATO_API RubatoTicket rubato_worker_snapshot_async(RubatoWorker *worker,
                                                      GError **error);
 
 /* A step: what a worker changes between these two calls is in a snapshot as a whole, or nothing of
- * it is, on all tables and under every model. So a program that notes its place in the training
- * data in a table, in the same step, goes on from a snapshot exactly where each worker was. Under a
- * model that applies Adds by their clock, the clocks of all tables belong into the step as well:
- * then these have the same clock in the snapshot.
+ * it is, on all tables and under every model, if all of the task's tables apply Adds by their clock
+ * or all apply them at once. (Of a task with tables of both kinds, a snapshot may have a fast
+ * worker's Adds to the latter, and not those of the same step to the former.) So a program that
+ * notes its place in the training data in a table, in the same step, goes on from a snapshot
+ * exactly where each worker was. Under a model that applies Adds by their clock, the clocks of all
+ * tables belong into the step as well: then these have the same clock in the snapshot.
  *
  * A snapshot waits until no worker is in the middle of a step, and steps begin again when the
  * tables are cut. So in a step a worker must not wait for others: no barrier, no collective, no Get
- * that waits for their clocks. Else the snapshot fails with RUBATO_ERROR_TIMEOUT after the engine's
- * stall_ms, and the task goes on. Tables that the task does not use do not count.
+ * that waits for their clocks, no Add to a table whose servers keep max_kept_bytes of the worker's
+ * earlier clocks, no clock while earlier calls of its handlers wait. Else the snapshot fails with
+ * RUBATO_ERROR_TIMEOUT after the engine's stall_ms, and the task goes on. Tables that the task does
+ * not use do not count.
  *
  * A worker that returns ends its step. Errors: RUBATO_ERROR_INVALID: there is a step, or none, or a
  * snapshot is asked for by the worker in the middle of one; _CANCELLED: the task was cancelled

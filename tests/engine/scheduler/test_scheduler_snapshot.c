@@ -207,6 +207,111 @@ START_TEST(a_snapshot_for_a_task_that_has_ended_fails)
 }
 END_TEST
 
+/* ---- readers that it keeps ---- */
+
+static void open_kept(uint32_t node, uint32_t epoch, const char *lines)
+{
+    say(node, (Control){ .kind = CONTROL_READER,
+                         .reader = { .epoch = epoch,
+                                     .n_epochs = 1,
+                                     .is_dynamic = true,
+                                     .kept_as = "k",
+                                     .description = "r",
+                                     .digest = "" } });
+    say(node, (Control){ .kind = CONTROL_INPUTS, .inputs = { .epoch = epoch, .lines = lines } });
+}
+
+static void ask_for_blocks(uint32_t node, uint32_t epoch)
+{
+    say(node,
+        (Control){ .kind = CONTROL_WANT, .want = { .epoch = epoch, .n_blocks = 1, .events = "" } });
+}
+
+static const char *const restored = "reads r\ndispatcher 1 0 5 1 0\n"
+                                    "input 10 4 1 0 1 0 a\ninput 10 4 1 0 0 0 b\n";
+
+static void restore_kept(void)
+{
+    GHashTable *const readers = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+
+    g_hash_table_insert(readers, g_strdup("k"), g_strdup(restored));
+    scheduler_restore_readers(scheduler, readers);
+}
+
+/* Up to CUT, of which no node has done its part. */
+static uint32_t begin_cut(void)
+{
+    begin();
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task t");
+
+    ask(2, 7, 0);
+    expect_step(ALL, 1, CONTROL_STEP_CLOSE, CONTROL_OK);
+    all_did(1, CONTROL_STEP_CLOSE);
+    expect_step(ALL, 1, CONTROL_STEP_CUT, CONTROL_OK);
+    return epoch;
+}
+
+START_TEST(a_reader_that_is_dealt_blocks_during_the_cut_is_in_it_as_it_was_restored)
+{
+    GHashTable *cut;
+
+    restore_kept();
+    const uint32_t epoch = begin_cut();
+    did(0, 1, CONTROL_STEP_CUT);
+    open_kept(0, epoch, "10 4 1 a\n10 4 1 b\n");
+    ask_for_blocks(0, epoch);
+    expect(0, CONTROL_BLOCKS);
+    did(1, 1, CONTROL_STEP_CUT);
+    did(2, 1, CONTROL_STEP_CUT);
+    expect_step(ALL, 1, CONTROL_STEP_WRITE, CONTROL_OK);
+    cut = scheduler_cut_readers(scheduler);
+    ck_assert_pstr_eq(g_hash_table_lookup(cut, "k"), restored);
+    g_hash_table_unref(cut);
+}
+END_TEST
+
+START_TEST(no_snapshot_is_written_if_a_task_with_kept_readers_fails_during_the_cut)
+{
+    const uint32_t epoch = begin_cut();
+
+    open_kept(0, epoch, "10 4 1 a\n");
+    did(0, 1, CONTROL_STEP_CUT);
+    fail_worker(1, epoch, "no");
+    expect_verdict_everywhere(CONTROL_CANCEL, FAILED_CODE, "no");
+    for (uint32_t i = 0; _i == 1 && i < N_NODES; i++)
+        done(i, epoch);
+    if (_i == 1)
+        expect_verdict_everywhere(CONTROL_TASK_END, FAILED_CODE, "no");
+    did(1, 1, CONTROL_STEP_CUT);
+    did(2, 1, CONTROL_STEP_CUT);
+    expect_step(ALL, 1, CONTROL_STEP_FORGET, CANCELLED_CODE);
+    all_did(1, CONTROL_STEP_FORGET);
+    expect_end(2, 7, CANCELLED_CODE, "a task failed whose readers it was to keep");
+}
+END_TEST
+
+/* The names of its files may take more than one message. */
+START_TEST(a_task_goes_on_although_a_node_has_told_some_of_its_files_alone)
+{
+    begin();
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task t");
+
+    restore_kept();
+    open_kept(0, epoch, "10 4 1 a\n");
+    open_kept(1, epoch, "10 4 1 a\n");
+    open_kept(2, epoch, "10 4 1 a\n");
+    ask_for_blocks(0, epoch);
+    expect(0, CONTROL_BLOCKS);
+    say(1, (Control){ .kind = CONTROL_INPUTS,
+                      .inputs = { .epoch = epoch, .first = 1, .lines = "10 4 1 b\n" } });
+    ask_for_blocks(1, epoch);
+    expect(1, CONTROL_BLOCKS);
+    ask_for_blocks(2, epoch);
+    expect(2, CONTROL_BLOCKS);
+    expect_quiet();
+}
+END_TEST
+
 /* The others are told, since they have to open their maps. */
 START_TEST(a_lost_node_ends_the_snapshot_and_is_not_waited_for)
 {
@@ -330,6 +435,10 @@ int main(void)
     tcase_add_test(cases, no_snapshot_begins_while_nodes_do_their_part_of_a_call);
     tcase_add_test(cases, a_barrier_does_not_wait_for_a_snapshot);
     tcase_add_test(cases, a_snapshot_for_a_task_that_has_ended_fails);
+    tcase_add_test(cases, a_reader_that_is_dealt_blocks_during_the_cut_is_in_it_as_it_was_restored);
+    tcase_add_loop_test(
+        cases, no_snapshot_is_written_if_a_task_with_kept_readers_fails_during_the_cut, 0, 2);
+    tcase_add_test(cases, a_task_goes_on_although_a_node_has_told_some_of_its_files_alone);
     tcase_add_test(cases, a_lost_node_ends_the_snapshot_and_is_not_waited_for);
     tcase_add_test(cases, a_node_lost_after_the_manifest_does_not_undo_the_snapshot);
     tcase_add_test(cases, nodes_that_have_left_stay_until_the_snapshot_is_written);

@@ -179,6 +179,113 @@ START_TEST(a_reader_that_has_ended_is_not_kept)
 }
 END_TEST
 
+/* ---- a block that one worker leaves to another ---- */
+
+typedef struct {
+    RubatoDataset *dataset;
+    int block; /* the one that worker 0 leaves */
+} Handover;
+
+static bool get_rows(RubatoReader *reader, GArray *rows, RubatoBatch **batch, GError **error)
+{
+    if (!rubato_reader_next(reader, batch, error))
+        return false;
+    for (size_t i = 0; i < (*batch)->n_rows; i++)
+        g_array_append_val(rows, ((RubatoKey){ (RubatoKey)(*batch)->label[i] }));
+    return true;
+}
+
+static bool finish_rows(RubatoWorker *worker, RubatoReader *reader, GArray *rows, GError **error)
+{
+    g_autoptr(RubatoKVTable) seen = rubato_worker_open_kv_table(worker, "seen", RUBATO_I64, error);
+    const int64_t one = 1;
+
+    TRY(seen != NULL && rubato_worker_begin_step(worker, error));
+    for (guint i = 0; i < rows->len; i++)
+        TRY(rubato_kv_table_add(seen, &g_array_index(rows, RubatoKey, i), 1, &one, error));
+    TRY(rubato_worker_finish_rows(worker, reader, rows->len, error));
+    g_array_set_size(rows, 0);
+    return rubato_worker_end_step(worker, error);
+}
+
+static bool has_row_of(const GArray *rows, int block)
+{
+    for (guint i = 0; i < rows->len; i++)
+        if ((int)g_array_index(rows, RubatoKey, i) / 10 == block)
+            return true;
+    return false;
+}
+
+/* Worker 0 does the first rows of a block, and leaves the others to worker 1, which has got one of
+ * them, and has not done any row, when it asks for a snapshot. */
+static bool hand_over(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Handover *const it = user_data;
+    const RubatoSnapshotSpec snapshot = { .directory = directory };
+    const RubatoReaderOptions options = { .epochs = KEPT_N_EPOCHS,
+                                          .batch_rows = KEPT_N_BATCH,
+                                          .ahead = 1,
+                                          .shuffle = true,
+                                          .seed = 5,
+                                          .split = RUBATO_SPLIT_DYNAMIC,
+                                          .kept_as = "numbered" };
+    g_autoptr(GArray) rows = g_array_new(FALSE, FALSE, sizeof(RubatoKey));
+    g_autoptr(RubatoBatch) batch = NULL;
+    g_autoptr(RubatoReader) reader =
+        rubato_worker_open_reader(worker, it->dataset, &options, error);
+
+    TRY(reader != NULL && rubato_worker_barrier(worker, error));
+    if (rubato_worker_rank(worker) == 0) {
+        TRY(get_rows(reader, rows, &batch, error));
+        it->block = (int)batch->label[0] / 10;
+        TRY(finish_rows(worker, reader, rows, error));
+        g_clear_pointer(&reader, rubato_reader_free);
+        return rubato_worker_barrier(worker, error) && rubato_worker_barrier(worker, error);
+    }
+    TRY(rubato_worker_barrier(worker, error));
+    while (!has_row_of(rows, it->block))
+        TRY(get_rows(reader, rows, &batch, error));
+    TRY(rubato_worker_snapshot(worker, &snapshot, NULL, error));
+    do
+        TRY(finish_rows(worker, reader, rows, error));
+    while (get_rows(reader, rows, &batch, error));
+    return !rubato_reader_failed(reader) && rubato_worker_barrier(worker, error);
+}
+
+START_TEST(rows_of_a_block_that_another_worker_goes_on_with_are_done_once)
+{
+    static const char *const tables[] = { "seen", "chain", NULL };
+    g_autoptr(RubatoDataset) dataset = kept_training_rows();
+    g_autoptr(RubatoEngine) engine = learner(1, "asp"), next = learner(2, "asp");
+    Handover handover = { .dataset = dataset };
+
+    run_task_ok(engine, &(RubatoTask){ .name = "hand over",
+                                       .run = hand_over,
+                                       .user_data = &handover,
+                                       .tables = tables,
+                                       .workers_per_node = 2 });
+    check_rows_seen(engine);
+    restore(next, 0);
+    run_training(next, 2, &(Job){ .snapshot_every = 0 });
+    check_rows_seen(next);
+}
+END_TEST
+
+/* The tables that it changed may be missing. */
+START_TEST(a_reader_is_restored_with_all_tables_alone)
+{
+    static const char *const one[] = { "seen", NULL };
+    g_autoptr(RubatoEngine) engine = learner(1, "asp"), next = learner(1, "asp");
+    Job job = { .snapshot_every = 0 };
+
+    run_training(engine, 1, &(Job){ .snapshot_every = N_BATCHES / 2 });
+    MUST(rubato_engine_restore(next, &(RubatoRestoreSpec){ .directory = directory, .tables = one },
+                               NULL, &error));
+    run_training(next, 1, &job);
+    ck_assert_uint_ge(job.n_batches, N_BATCHES); /* it began anew */
+}
+END_TEST
+
 /* ---- what does not fit ---- */
 
 typedef struct {
@@ -284,6 +391,9 @@ START_TEST(a_snapshot_whose_reader_makes_no_sense_is_passed_over)
         "reads x\ndispatcher 2 1 5 1 0\ninput 10 4 1 0 0 0 a\nd2 0 0 0\n",
         "reads x\ndispatcher 2 1 5 1 0\ninput 10 4 1 0 0 0 a\nd0 0 0 7 7\n",
         "reads x\ndispatcher 2 1 5 1 0\ninput 10 4 1 0 0 0 a",
+        /* more memory than it may ask for */
+        "reads x\ndispatcher 2 1 5 1 0\ninput 10 9 1 0 0 16777216 a\ninput 10 9 1 0 0 16777216 b\n"
+        "input 10 9 1 0 0 16777216 c\ninput 10 9 1 0 0 16777216 d\ninput 10 9 1 0 0 9 e\n",
     };
     g_autoptr(RubatoEngine) engine = learner(1, "asp");
     g_autoptr(GError) fault = NULL;
@@ -301,6 +411,85 @@ START_TEST(a_snapshot_whose_reader_makes_no_sense_is_passed_over)
 END_TEST
 
 /* ---- misuse ---- */
+
+/* How a step with rows is ended wrongly under "bsp": one of these, by _i. */
+enum { ADDS_BEHIND_ITS_CLOCK, BEGINS_AT_UNEQUAL_CLOCKS, RETURNS_AFTER_TWO_CLOCKS, N_WRONG_ENDS };
+
+typedef struct {
+    RubatoDataset *dataset;
+    int wrong_end;
+} WrongEnd;
+
+static bool end_wrongly(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const WrongEnd *const it = user_data;
+    const RubatoReaderOptions options = { .split = RUBATO_SPLIT_DYNAMIC, .kept_as = "kept" };
+    const RubatoKey key = 0;
+    const int64_t one = 1;
+    g_autoptr(RubatoBatch) batch = NULL;
+    g_autoptr(RubatoReader) reader =
+        rubato_worker_open_reader(worker, it->dataset, &options, error);
+    g_autoptr(RubatoKVTable) seen = rubato_worker_open_kv_table(worker, "seen", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) chain =
+        rubato_worker_open_kv_table(worker, "chain", RUBATO_F32, error);
+
+    TRY(reader != NULL && seen != NULL && chain != NULL);
+    TRY(rubato_reader_next(reader, &batch, error));
+    if (it->wrong_end == BEGINS_AT_UNEQUAL_CLOCKS)
+        TRY(rubato_kv_table_clock(chain, error));
+    TRY(rubato_worker_begin_step(worker, error));
+    TRY(rubato_worker_finish_rows(worker, reader, batch->n_rows, error));
+    TRY(rubato_kv_table_clock(seen, error));
+    if (it->wrong_end == BEGINS_AT_UNEQUAL_CLOCKS)
+        return rubato_worker_end_step(worker, error);
+    TRY(rubato_kv_table_clock(chain, error));
+    if (it->wrong_end == RETURNS_AFTER_TWO_CLOCKS)
+        return rubato_kv_table_clock(seen, error) && rubato_kv_table_clock(chain, error);
+    return rubato_kv_table_add(seen, &key, 1, &one, error) && rubato_worker_end_step(worker, error);
+}
+
+START_TEST(a_step_whose_rows_no_clock_fits_fails)
+{
+    static const char *const tables[] = { "seen", "chain", NULL };
+    g_autoptr(RubatoEngine) engine = learner(1, "bsp");
+    g_autoptr(RubatoDataset) dataset = kept_training_rows();
+    WrongEnd it = { dataset, _i };
+
+    run_fails(engine,
+              &(RubatoTask){ .name = "wrong",
+                             .run = end_wrongly,
+                             .user_data = &it,
+                             .tables = tables,
+                             .workers_per_node = 1 },
+              RUBATO_ERROR_TASK_FAILED, "has one clock on each table", NULL);
+}
+END_TEST
+
+static bool open_kept(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoReaderOptions options = { .split = RUBATO_SPLIT_DYNAMIC, .kept_as = "kept" };
+    g_autoptr(RubatoReader) reader = rubato_worker_open_reader(worker, user_data, &options, error);
+
+    return reader != NULL;
+}
+
+START_TEST(no_reader_is_kept_of_a_task_with_tables_of_both_kinds)
+{
+    static const char *const tables[] = { "seen", "at once", NULL };
+    g_autoptr(RubatoEngine) engine = learner(1, "bsp");
+    g_autoptr(RubatoDataset) dataset = kept_training_rows();
+
+    create_table(engine, &(RubatoTableSpec){ .name = "at once", .n_keys = 1 });
+    run_fails(engine,
+              &(RubatoTask){ .name = "both",
+                             .run = open_kept,
+                             .user_data = dataset,
+                             .tables = tables,
+                             .workers_per_node = 1 },
+              RUBATO_ERROR_TASK_FAILED, "no snapshot can keep the reader \"kept\"", "at once",
+              NULL);
+}
+END_TEST
 
 static bool refuses(RubatoWorker *worker, RubatoReader *reader, uint64_t n_rows, const char *why,
                     GError **error)
@@ -397,10 +586,14 @@ int main(void)
     tcase_add_test(cases, run_that_is_killed_ends_with_the_same_bits_in_the_same_order);
     tcase_add_test(cases, a_restored_reader_is_in_the_next_snapshot);
     tcase_add_test(cases, a_reader_that_has_ended_is_not_kept);
+    tcase_add_test(cases, rows_of_a_block_that_another_worker_goes_on_with_are_done_once);
+    tcase_add_test(cases, a_reader_is_restored_with_all_tables_alone);
     tcase_add_test(cases, other_data_than_the_snapshot_s_are_refused);
-    tcase_add_loop_test(cases, a_snapshot_whose_reader_makes_no_sense_is_passed_over, 0, 12);
+    tcase_add_loop_test(cases, a_snapshot_whose_reader_makes_no_sense_is_passed_over, 0, 13);
     tcase_add_test(cases, calls_that_make_no_sense_are_refused);
     tcase_add_test(cases, two_readers_of_one_name_are_refused);
+    tcase_add_loop_test(cases, a_step_whose_rows_no_clock_fits_fails, 0, N_WRONG_ENDS);
+    tcase_add_test(cases, no_reader_is_kept_of_a_task_with_tables_of_both_kinds);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
