@@ -120,9 +120,24 @@ static void begin(Scheduler *scheduler, uint32_t node, bool joins, char *text,
     send_step(scheduler, step);
 }
 
+/* To the nodes the process that makes the tables has the place only from CLOSE on. They would count
+ * it as lost in the CLOSE of another node, and leave their links to it. */
+static void end_tables(Scheduler *scheduler)
+{
+    Recovery *const recovery = scheduler->recovery;
+
+    begin(scheduler, recovery->node, /* joins= */ true, g_steal_pointer(&recovery->text),
+          CONTROL_RECOVER_CLOSE);
+}
+
 void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text)
 {
+    const Recovery *const recovery = scheduler->recovery;
+
     admission_end(scheduler); /* one under way is given up */
+    if (scheduler->recovers && recovery->step == CONTROL_RECOVER_TABLES &&
+        !scheduler->nodes[recovery->node].lost)
+        end_tables(scheduler);
 
     /* what the lost process was to make */
     scheduler->recovery->ordered[node] = 0;
@@ -289,11 +304,13 @@ static void end_recovery(Scheduler *scheduler)
 static void refuse_admission(Scheduler *scheduler, const char *why)
 {
     const uint32_t node = scheduler->admission.node;
+    g_autofree char *text =
+        g_strdup_printf("no process took the place of %s: %s", scheduler->nodes[node].label, why);
     const Control refuse = { .kind = CONTROL_REFUSE,
                              .refuse = { CONTROL_CODE(RUBATO_ERROR_INVALID), why } };
 
     scheduler_send_greeting(scheduler, scheduler->admission.asker, &refuse);
-    recovery_begin(scheduler, node, scheduler->nodes[node].loss.text);
+    recovery_begin(scheduler, node, text);
 }
 
 /* What the process is told in TABLES. (transfer full) */

@@ -55,9 +55,8 @@ static void do_step(unsigned nodes, uint32_t map, ControlRecoverStep step, const
 }
 
 /* All that follows, with one part, whose primary is server 0; by the map. */
-static void go_through(unsigned nodes, uint32_t map)
+static void go_on_from_close(unsigned nodes, uint32_t map)
 {
-    expect_step(nodes, map, CONTROL_RECOVER_CLOSE, "");
     do_step(nodes, map, CONTROL_RECOVER_CLOSE, "k0 0 0 0\np0 0 0 0\n");
     expect_step(nodes, map, CONTROL_RECOVER_PROMOTE, "0 0 1 0\n");
     do_step(nodes, map, CONTROL_RECOVER_PROMOTE, "");
@@ -67,6 +66,12 @@ static void go_through(unsigned nodes, uint32_t map)
     do_step(nodes, map, CONTROL_RECOVER_EXPECT, "");
     expect_step(nodes, map, CONTROL_RECOVER_COPY, "0 0 2 0 1\n");
     do_step(nodes, map, CONTROL_RECOVER_COPY, "");
+}
+
+static void go_through(unsigned nodes, uint32_t map)
+{
+    expect_step(nodes, map, CONTROL_RECOVER_CLOSE, "");
+    go_on_from_close(nodes, map);
 }
 
 static void begin_and_lose(void)
@@ -319,7 +324,10 @@ START_TEST(process_that_a_node_cannot_reach_is_refused)
     cannot.recover.text = "no way";
     say(2, cannot);
     expect_refusal(NEW, INVALID_CODE, "no way");
-    go_through(OTHERS, 4);
+    ck_assert_str_eq(expect(2, CONTROL_RECOVER)->recover.text,
+                     "no process took the place of node 4 (127.0.0.1:4102): no way");
+    expect_step(1u, 4, CONTROL_RECOVER_CLOSE, "");
+    go_on_from_close(OTHERS, 4);
     say(0, step_done(3, CONTROL_RECOVER_ADMIT, "late"));
     expect_quiet();
     admit_wholly(5, STEP, 2 * COUNTED); /* it may ask again */
@@ -478,7 +486,16 @@ START_TEST(another_loss_before_it_has_the_tables_is_like_the_first)
     admit(3, STEP, COUNTED);
     lose(2);
     say(GONE, step_done(3, CONTROL_RECOVER_TABLES, "")); /* it is late */
-    go_through(3u, 4);
+    for (uint32_t i = 0; i <= GONE; i++) {               /* or these leave their links to it */
+        const ControlRecover *const close = &expect(i, CONTROL_RECOVER)->recover;
+
+        ck_assert_uint_eq(close->map, 4);
+        ck_assert_uint_eq(close->step, CONTROL_RECOVER_CLOSE);
+        ck_assert_uint_eq(close->node, GONE);
+        ck_assert(close->joins);
+        ck_assert_str_eq(close->text, WHO " takes the place of node 4 (127.0.0.1:4102)");
+    }
+    go_through(3u, 5);
 }
 END_TEST
 

@@ -40,7 +40,8 @@ typedef struct {
     uint32_t node;
     uint64_t incarnation;
     bool has_program, is_alive, is_in, has_tables, has_left, is_free;
-    uint32_t map, step; /* of the last step that it has done */
+    uint32_t map, step;           /* of the last step that it has done */
+    bool counts_lost[MOST_NODES]; /* by node; its links to them are left in a CLOSE */
     Holding parts[MOST_PARTS];
     uint32_t room_of[MOST_PARTS]; /* HOLDING_ROOM: the map by which it has */
     uint64_t n_calls;             /* that it has proposed */
@@ -119,6 +120,8 @@ static void enters(Process *process, const ControlWelcome *admitted)
         sim_assert(i == process->node || admitted->endpoints[i][0] == '\0' ||
                        sim.processes[sim.linked[i]].incarnation == admitted->incarnations[i],
                    "node %u is told as a process that it is not", i);
+    for (uint32_t i = 0; i < sim.n_nodes; i++)
+        process->counts_lost[i] = admitted->endpoints[i][0] == '\0';
     process->is_in = true;
 }
 
@@ -241,6 +244,15 @@ static void admits(const Process *process, const ControlRecover *recover)
         sim.linked[recover->node] = (uint32_t)recover->incarnation - 1;
 }
 
+/* In a CLOSE. A process that lives may have the place of a node that others count as lost. */
+static void leave_lost(Process *process, const ControlRecover *recover)
+{
+    process->counts_lost[recover->node] = !recover->joins;
+    for (uint32_t i = 0; i < sim.n_nodes && !recover->joins; i++)
+        sim_assert(!process->counts_lost[i] || sim.scheduler->nodes[i].lost,
+                   "node %u leaves its link to node %u, which is in the run", process->node, i);
+}
+
 static void do_step(Process *process, const ControlRecover *recover)
 {
     g_autoptr(GString) lines = g_string_new(NULL);
@@ -265,6 +277,7 @@ static void do_step(Process *process, const ControlRecover *recover)
         process->has_tables = true;
         break;
     case CONTROL_RECOVER_CLOSE:
+        leave_lost(process, recover);
         list_parts(process, lines);
         break;
     case CONTROL_RECOVER_PROMOTE:
@@ -418,12 +431,22 @@ static uint32_t process_new(uint32_t node, bool has_program)
     return number;
 }
 
+/* Whether the scheduler waits for a newcomer to do so. */
+static bool is_making_tables(void)
+{
+    bool is_making = false;
+
+    for (uint32_t i = 0; i < sim.n_nodes; i++)
+        is_making |= !sim.scheduler->nodes[i].lost && !sim.processes[sim.linked[i]].has_tables;
+    return is_making && sim.scheduler->map_number == sim.admit_map;
+}
+
 /* Whether no part is lost with it. While parts are told and change hands, only a node without any
  * is safe to lose. */
 static bool may_be_lost(const Process *process)
 {
     const Scheduler *const scheduler = sim.scheduler;
-    const bool is_still = !scheduler->recovers || scheduler->admission.opens;
+    const bool is_still = !scheduler->recovers || scheduler->admission.opens || is_making_tables();
 
     for (uint32_t part = 0; part < sim.n_parts; part++) {
         bool has_other = false;
