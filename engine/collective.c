@@ -122,7 +122,7 @@ static void end_call(RubatoEngine *engine, const CollectiveCall *call, bool ok)
 }
 
 bool collective_serve(RubatoEngine *engine, const CollectiveCall *call, const ControlGo *go,
-                      const bool *lost, const bool *workerless, GError **error)
+                      const bool *lost, GError **error)
 {
     bool ok;
 
@@ -133,7 +133,6 @@ bool collective_serve(RubatoEngine *engine, const CollectiveCall *call, const Co
     engine->call.go = *go;
     engine->call.go.told = NULL; /* the caller's */
     memcpy(engine->call.lost, lost, engine->n_nodes * sizeof *lost);
-    memcpy(engine->call.workerless, workerless, engine->n_nodes * sizeof *workerless);
     engine->call.stage = CALL_STAGE_GO;
     ok = take_part(engine, call, go->call, error);
     end_call(engine, call, ok);

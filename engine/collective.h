@@ -52,9 +52,9 @@ typedef struct {
 
 bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error);
 
-/* Does this node's part of a call that others have made, from its GO on. lost, workerless: as in
+/* Does this node's part of a call that others have made, from its GO on. lost: as in
  * PresentCall. */
 bool collective_serve(RubatoEngine *engine, const CollectiveCall *call, const ControlGo *go,
-                      const bool *lost, const bool *workerless, GError **error);
+                      const bool *lost, GError **error);
 
 #endif

@@ -248,7 +248,7 @@ bool engine_take_table(RubatoEngine *engine, const char **lines, GError **error)
 
 /* The same of a CREATE or DROP that others have proposed; refuses all other calls. */
 void engine_serve_tables(RubatoEngine *engine, const ControlGo *go, const bool *lost,
-                         const bool *workerless, GError **error);
+                         GError **error);
 
 /* The table of that number; NULL: there is none. Nobody makes or drops tables meanwhile. */
 Table *engine_find_told_table(const RubatoEngine *engine, uint32_t id);

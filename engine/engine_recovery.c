@@ -90,8 +90,12 @@ static void list_known(const GPtrArray *tables, GString *text)
 
 static void leave_node(RubatoEngine *engine, const ControlRecover *recover)
 {
+    /* It is, if no process took its place. This thread alone sets it once the run has begun. */
+    const bool was_lost = engine->office.is_lost[recover->node];
+
     post_office_lose_node(&engine->office, recover->node);
-    engine_note_lost_node(engine, recover->node);
+    if (!was_lost)
+        engine_note_lost_node(engine, recover->node);
     services_break(engine->services, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), recover->text);
 }
 
@@ -242,10 +246,13 @@ static void renew_replicas(const RubatoEngine *engine, const GPtrArray *tables, 
 }
 
 /* A process that has joined knows of no table where its parts are, also of those that have no
- * replicas: where parts of new tables go depends on it. */
-static void learn_places(RubatoEngine *engine, const char *lines)
+ * replicas: where parts of new tables go depends on it. Its first OPEN may be that of another
+ * node's loss. */
+static void learn_places(RubatoEngine *engine, const ControlRecover *recover)
 {
+    const bool is_joining = recover->joins && recover->node == engine->self;
     g_autoptr(GPtrArray) tables = list_tables(engine, /* all= */ true);
+    const char *lines = recover->lines;
     PlaceSet set;
     guint at;
 
@@ -253,7 +260,9 @@ static void learn_places(RubatoEngine *engine, const char *lines)
         const Table *const table =
             find_table(tables, set.table, &at) ? g_ptr_array_index(tables, at) : NULL;
 
-        if (table != NULL && can_be(engine, table, &set))
+        /* others, once it has joined: send_again */
+        if (table != NULL && (is_joining || table->map->n_replicas == 0) &&
+            can_be(engine, table, &set))
             part_map_set_server(table->map, set.part, set.servers[0]);
     }
 }
@@ -279,8 +288,8 @@ static void open_step(RubatoEngine *engine, const ControlRecover *recover, GStri
     g_autoptr(GPtrArray) tables = list_tables(engine, /* all= */ false);
     g_autofree uint32_t *moved = g_new0(uint32_t, (size_t)tables->len * engine->n_nodes + 1);
 
-    if (recover->joins && recover->node == engine->self)
-        learn_places(engine, recover->lines);
+    if (engine->serving != NULL)
+        learn_places(engine, recover);
     send_again(engine, tables, recover->lines, moved);
     renew_replicas(engine, tables, recover->lines);
     g_autofree char *places = describe_moved(engine, tables, moved);
@@ -404,9 +413,11 @@ static void do_step(RubatoEngine *engine, const ControlRecover *recover, uint64_
     case CONTROL_RECOVER_EXPECT:
         expect_step(engine, recover);
         break;
-    default:
+    case CONTROL_RECOVER_COPY:
         copy_step(engine, recover);
         break;
+    default: /* node_hears_recover passes no other on */
+        g_assert_not_reached();
     }
     if (text->len > CONTROL_MAX_FILE) {
         engine_tell_scheduler(engine,

@@ -215,14 +215,17 @@ static void undo_drop(RubatoEngine *engine, uint32_t id, void *data)
 bool rubato_engine_drop_table(RubatoEngine *engine, const char *name, GError **error)
 {
     g_autofree char *text = NULL;
+    g_autofree char *number = NULL; /* what is told is UTF-8; a name need not be */
     Drop drop = { .name = name };
-    bool there;
+    const Table *table;
 
     g_return_val_if_fail(engine != NULL && name != NULL, false);
     pthread_mutex_lock(&engine->lock);
-    there = engine_find_table(engine, name, error) != NULL;
+    table = engine_find_table(engine, name, error);
+    if (table != NULL)
+        number = g_strdup_printf("%u", table->id);
     pthread_mutex_unlock(&engine->lock);
-    if (!there)
+    if (table == NULL)
         return false;
     engine_note_drop(engine, name);
     text = g_strdup_printf("table %s", name);
@@ -230,7 +233,7 @@ bool rubato_engine_drop_table(RubatoEngine *engine, const char *name, GError **e
                     &(CollectiveCall){ .what = CONTROL_CALL_DROP,
                                        .text = text,
                                        .detail = "",
-                                       .told = name,
+                                       .told = number,
                                        .perform = perform_drop,
                                        .undo = undo_drop,
                                        .data = &drop },
@@ -280,14 +283,37 @@ typedef struct {
     Drop drop;
 } ToldCall;
 
+/* The number of the table is told. */
+static bool perform_told_drop(RubatoEngine *engine, const ControlGo *go, ToldCall *call,
+                              GError **error)
+{
+    guint64 number;
+
+    if (!g_ascii_string_to_unsigned(call->told, 10, 0, UINT32_MAX, &number, NULL)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                    "node %u, which has joined the run, was told to drop a table without a number",
+                    engine->id);
+        return false;
+    }
+    const Table *const table = engine_find_told_table(engine, (uint32_t)number);
+    if (table == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
+                    "node %u, which has joined the run, was told to drop table %u, which it does "
+                    "not have",
+                    engine->id, (unsigned)number);
+        return false;
+    }
+    call->drop.name = table->spec->name;
+    return perform_drop(engine, go, &call->drop, error);
+}
+
 static bool perform_told(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
 {
     ToldCall *const call = data;
     const char *at = call->told;
 
-    call->drop.name = call->told;
     if (go->what == CONTROL_CALL_DROP)
-        return perform_drop(engine, go, &call->drop, error);
+        return perform_told_drop(engine, go, call, error);
     if (go->what == CONTROL_CALL_CREATE && *at != '\0')
         call->table = told_table_read(&at, engine->office.n_servers, error);
     else
@@ -319,7 +345,7 @@ static void commit_told(RubatoEngine *engine, void *data)
 }
 
 void engine_serve_tables(RubatoEngine *engine, const ControlGo *go, const bool *lost,
-                         const bool *workerless, GError **error)
+                         GError **error)
 {
     g_autofree char *told = g_strdup(go->told);
     ToldCall data = { .told = told };
@@ -330,7 +356,7 @@ void engine_serve_tables(RubatoEngine *engine, const ControlGo *go, const bool *
                                   .undo = undo_told,
                                   .commit = commit_told,
                                   .data = &data };
-    const bool ok = collective_serve(engine, &call, go, lost, workerless, error);
+    const bool ok = collective_serve(engine, &call, go, lost, error);
 
     if (ok && data.drop.taken != NULL)
         servers_drop_table(engine->servers, engine->n_servers, data.drop.taken->id);

@@ -261,7 +261,8 @@ void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *cont
     const ControlRecover *const recover = &control->recover;
 
     (void)from;
-    if (recover->node >= engine->n_nodes || (recover->node == engine->self && !recover->joins))
+    if (recover->node >= engine->n_nodes || (recover->node == engine->self && !recover->joins) ||
+        (recover->step == CONTROL_RECOVER_TABLES && engine->serving == NULL))
         return;
     pthread_mutex_lock(&engine->lock);
     engine->newest_map = recover->map;
@@ -275,7 +276,7 @@ void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *cont
             dispatch_say_last_word(engine, recover->node, recover->text);
         forget_lost(engine);
     }
-    if (recover->step == CONTROL_RECOVER_TABLES && engine->serving != NULL)
+    if (recover->step == CONTROL_RECOVER_TABLES)
         serving_hear(engine, control);
     else
         engine_recover(engine, control);

@@ -4,13 +4,22 @@
 #include "engine/control/told_table.h"
 #include "engine/engine_private.h"
 
-/* No call makes or drops one meanwhile. */
-static void tell_tables(RubatoEngine *engine, GString *lines)
+/* No call makes or drops one meanwhile. False with an error as soon as they are too much for a
+ * message. */
+static bool tell_tables(RubatoEngine *engine, GString *lines, GError **error)
 {
     pthread_mutex_lock(&engine->lock);
-    for (guint i = 0; i < engine->tables->len; i++)
-        told_table_write(lines, g_ptr_array_index(engine->tables, i));
+    for (guint i = 0; i < engine->tables->len && lines->len <= CONTROL_MAX_FILE; i++) {
+        const Table *const table = g_ptr_array_index(engine->tables, i);
+
+        told_table_write(lines, table);
+        if (lines->len > CONTROL_MAX_FILE)
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "there are more tables than a process can be told, up to table %s",
+                        table->spec->name);
+    }
     pthread_mutex_unlock(&engine->lock);
+    return lines->len <= CONTROL_MAX_FILE;
 }
 
 /* Whether the admission has been given up: another step was told since. */
@@ -36,13 +45,7 @@ bool admit_process(RubatoEngine *engine, const ControlRecover *recover, GString 
     /* A CLOSE that comes later leaves the link; one that came before has not known it. */
     if (is_late(engine, recover))
         network_forget(engine->network, recover->node);
-    if (engine->self == engine->scheduler_node)
-        tell_tables(engine, lines);
-    if (lines->len <= CONTROL_MAX_FILE)
-        return true;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                "there are more tables than a process can be told");
-    return false;
+    return engine->self != engine->scheduler_node || tell_tables(engine, lines, error);
 }
 
 void admit_note_joined(RubatoEngine *engine, uint32_t node)

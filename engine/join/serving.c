@@ -14,7 +14,7 @@
 /* What it was told. */
 typedef struct {
     Control control;
-    bool *lost, *workerless; /* as in PresentCall, when it came */
+    bool *lost; /* as in PresentCall, when it came */
 } Told;
 
 /* A task whose models the servers have. */
@@ -36,7 +36,6 @@ static void told_free(Told *told)
 {
     control_clear(&told->control);
     g_free(told->lost);
-    g_free(told->workerless);
     g_free(told);
 }
 
@@ -69,13 +68,13 @@ void serving_free(Serving *serving)
 
 void serving_hear(RubatoEngine *engine, const Control *control)
 {
+    g_autofree bool *workerless = g_new(bool, engine->n_nodes);
     Told *const told = g_new0(Told, 1);
 
     control_copy(&told->control, control);
     told->lost = g_new0(bool, engine->n_nodes);
-    told->workerless = g_new0(bool, engine->n_nodes);
     pthread_mutex_lock(&engine->lock);
-    engine_list_lost(engine, told->lost, told->workerless);
+    engine_list_lost(engine, told->lost, workerless);
     g_queue_push_tail(&engine->serving->queue, told);
     engine->n_told++;
     pthread_cond_broadcast(&engine->changed);
@@ -197,9 +196,9 @@ static void do_call(RubatoEngine *engine, const Told *told)
         call.perform = perform_run;
         call.undo = undo_run;
         call.data = text;
-        (void)collective_serve(engine, &call, go, told->lost, told->workerless, &error);
+        (void)collective_serve(engine, &call, go, told->lost, &error);
     } else {
-        engine_serve_tables(engine, go, told->lost, told->workerless, &error);
+        engine_serve_tables(engine, go, told->lost, &error);
     }
     if (error != NULL) /* the others hear the same */
         g_message("node %u: a call of the other nodes has failed: %s", engine->id, error->message);
