@@ -55,9 +55,13 @@ typedef struct RubatoFollower RubatoFollower;
 typedef struct {
     const char *uri;
     const char *const *tables; /* which ones, ended by NULL; NULL: all of the first version */
-    double hold_back_s;        /* a version is passed over until it is so old; 0: none is */
+    double hold_back_s;        /* a version is passed over until it is so old; 0: none is. If the
+                                * stream removes versions before they are so old, there are none
+                                * for the follower, ever */
     uint64_t undo_bytes;       /* memory for going back without reading: of the newest versions, the
-                                * rows that these have changed; 0: 256 MiB */
+                                * rows as they were before these; 0: 256 MiB. It reaches back to the
+                                * newest version that was read as a whole, such as one with all
+                                * rows */
 } RubatoFollowerSpec;
 
 /* Copies the spec, and reads nothing yet: the version is 0, which has no tables. The directory need
@@ -83,8 +87,9 @@ typedef enum {
  *
  * Errors: RUBATO_ERROR_FORMAT: the next version is damaged, and no newer one has all rows. The
  * follower stays at its version, and goes on when there is such a one. With the same error, another
- * call waits for that. RUBATO_ERROR_NOT_FOUND: a table of the spec is not in the stream; _MISMATCH:
- * a table has another shape than in the version before; _IO, _MEMORY. */
+ * call waits for that. RUBATO_ERROR_NOT_FOUND: a table of the spec, or of the first version, is not
+ * in the stream; _MISMATCH: a table has another shape than in the version before; _IO: as _FORMAT,
+ * but another call tries it again; _MEMORY. */
 RUBATO_API bool rubato_follower_advance(RubatoFollower *follower, double timeout_s,
                                         RubatoFollowed *followed, GError **error);
 

@@ -5,10 +5,12 @@
  * their calls sees one version.
  *
  * What comes next. A version that builds on the follower's own, by number and seed, is applied to
- * it. One with all rows, whose number is the next one, is read beside it. In all other cases
- * something was missed: the newest version is read, with those that it builds on. A damaged version
- * ends the chain: the follower goes on with the newest one behind it that has all rows. If the
- * newest one is damaged when it begins anew, it takes an older one.
+ * it. One with all rows, whose number is the next one, is read beside it; so is one whose tables
+ * have other numbers of parts. In all other cases something was missed: the newest version is read,
+ * with those that it builds on. A version that is damaged or cannot be read ends the chain: the
+ * follower goes on with the newest one behind it that has all rows. If that happens to the newest
+ * one when it begins anew, it takes an older one. A version that is held back is as if it were not
+ * there.
  *
  * Why each wait ends: for readers, because they hold the lock for a call alone; new readers wait
  * behind a writer that waits. For a version, at the caller's time, or when the directory is looked
@@ -31,17 +33,17 @@
 struct RubatoFollower {
     /* immutable */
     char *directory;
-    char **names; /* NULL: all */
     int64_t hold_back_us;
     uint64_t undo_bytes;
 
     /* of the thread that advances */
     FolderWatch watch;
-    GQueue undo; /* of VersionStep: the newest first, which takes the tables one version back */
+    char **names; /* of tables; NULL: all of the first version that it will read */
+    GQueue undo;  /* of VersionStep: the newest first, which takes the tables one version back */
     uint64_t n_undo_bytes;
     GError *fault;      /* of a version that is no use; NULL: none */
     uint64_t faulty;    /* its number */
-    uint64_t looked_at; /* the newest version when that was found */
+    uint64_t looked_at; /* the newest version that was not held back then */
 
     pthread_rwlock_t lock;
     /* guarded by lock; written by the thread that advances alone */
@@ -142,6 +144,16 @@ static bool apply(RubatoFollower *follower, const Manifest *manifest, uint64_t n
     return true;
 }
 
+/* (transfer full) */
+static char **list_names(const VersionTables *tables)
+{
+    char **const names = g_new0(char *, tables->n_tables + 1);
+
+    for (size_t i = 0; i < tables->n_tables; i++)
+        names[i] = g_strdup(tables->tables[i].name);
+    return names;
+}
+
 /* Reads a version with all that it builds on. */
 static bool load(RubatoFollower *follower, uint64_t number, GError **error)
 {
@@ -156,6 +168,8 @@ static bool load(RubatoFollower *follower, uint64_t number, GError **error)
     follower->tables = g_steal_pointer(&read);
     pthread_rwlock_unlock(&follower->lock);
     version_tables_free(before);
+    if (follower->names == NULL)
+        follower->names = list_names(follower->tables);
     return true;
 }
 
@@ -163,7 +177,8 @@ static bool load(RubatoFollower *follower, uint64_t number, GError **error)
 
 typedef struct {
     uint64_t number;
-    uint64_t newest;
+    uint64_t newest;     /* in the directory */
+    uint64_t newest_due; /* that is not held back */
     RubatoFollowed followed;
     Manifest *manifest; /* of a version that is applied; NULL: it is read with all it builds on */
 } Next;
@@ -195,8 +210,10 @@ static bool is_held_back(const RubatoFollower *follower, const Manifest *manifes
            g_get_real_time() - manifest->time_us < follower->hold_back_us;
 }
 
-/* The newest version that is not held back; 0: all are. */
-static uint64_t find_newest(const RubatoFollower *follower)
+typedef enum { WITH_DAMAGED, WITHOUT_DAMAGED } Damaged;
+
+/* The newest version that is not held back; 0: all are. Of a damaged one nobody knows that. */
+static uint64_t find_newest(const RubatoFollower *follower, Damaged damaged)
 {
     g_autofree uint64_t *numbers = NULL;
     size_t n = 0;
@@ -208,17 +225,28 @@ static uint64_t find_newest(const RubatoFollower *follower)
             follower->hold_back_us > 0 ? snapshot_folder_read(follower->directory, numbers[n], NULL)
                                        : NULL;
 
-        if (manifest == NULL || !is_held_back(follower, manifest))
+        if (manifest != NULL ? !is_held_back(follower, manifest) : damaged == WITH_DAMAGED)
             return numbers[n];
     }
     return 0;
 }
 
-/* Whether the newest version is the follower's own, and no other one that got its number. */
-static bool is_own(const RubatoFollower *follower, uint64_t newest)
+/* The version to begin anew with; 0: none. One that is not newer than the follower's own is of use
+ * only if the directory was emptied: else those behind it are gone, or held back. */
+static uint64_t find_anew(const RubatoFollower *follower, const Next *next)
+{
+    const uint64_t own = own_number(follower);
+    const uint64_t found = next->newest != 0 ? find_newest(follower, WITH_DAMAGED) : 0;
+
+    return found > own || next->newest < own ? found : 0;
+}
+
+/* Whether the version of the follower's number, if there is one, is its own, and not that of
+ * another stream. */
+static bool is_own(const RubatoFollower *follower)
 {
     g_autoptr(Manifest) manifest =
-        newest != 0 ? snapshot_folder_read(follower->directory, newest, NULL) : NULL;
+        snapshot_folder_read(follower->directory, own_number(follower), NULL);
 
     return manifest == NULL || manifest->seed == follower->tables->seed;
 }
@@ -234,12 +262,12 @@ static bool find_next(const RubatoFollower *follower, Next *next, GError **error
         return false;
     /* Numbers only ascend, unless the directory was emptied. */
     if (own == 0 || (next->newest != 0 && next->newest < own) || next->number > own + 1) {
-        next->number = next->newest != 0 ? find_newest(follower) : 0;
+        next->number = find_anew(follower, next);
         return true;
     }
-    if (next->number == 0 && !is_own(follower, next->newest))
-        next->number = next->newest;
-    if (next->number == 0 || next->number == own)
+    if (next->number == 0 && !is_own(follower)) /* any of the other stream is new */
+        next->number = find_newest(follower, WITH_DAMAGED);
+    if (next->number <= own)
         return true;
     next->followed = RUBATO_FOLLOWED_NEXT;
     manifest = snapshot_folder_read(follower->directory, next->number, error);
@@ -248,10 +276,11 @@ static bool find_next(const RubatoFollower *follower, Next *next, GError **error
     if (is_held_back(follower, manifest)) {
         next->number = 0;
     } else if (manifest->base == own && manifest->base_seed == follower->tables->seed) {
-        next->manifest = g_steal_pointer(&manifest);
-    } else if (manifest->base != 0) {
+        if (version_tables_have_parts(follower->tables, manifest))
+            next->manifest = g_steal_pointer(&manifest);
+    } else if (manifest->base != 0 || !is_own(follower)) {
         next->followed = RUBATO_FOLLOWED_ANEW;
-        next->number = find_newest(follower);
+        next->number = find_anew(follower, next);
     }
     return true;
 }
@@ -263,8 +292,15 @@ static bool is_there(const RubatoFollower *follower, uint64_t number)
     return g_file_test(folder, G_FILE_TEST_IS_DIR);
 }
 
-/* Instead of a damaged version: the newest one with all rows behind it, or any good one if it was
- * read to begin anew. False: there is none. */
+/* Whether it may be that another version has not got the fault. */
+static bool is_of_one_version(const GError *fault)
+{
+    return g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_FORMAT) ||
+           g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_IO);
+}
+
+/* Instead of a version that is damaged or cannot be read: the newest one with all rows behind it,
+ * or any good one if it was read to begin anew. False: there is none. */
 static bool load_other(RubatoFollower *follower, const Next *damaged)
 {
     const bool begins = damaged->followed == RUBATO_FOLLOWED_ANEW;
@@ -313,7 +349,7 @@ static StepResult fail(RubatoFollower *follower, const Next *next, GError *fault
     g_clear_error(&follower->fault);
     follower->fault = stays ? g_error_copy(fault) : NULL;
     follower->faulty = next->number;
-    follower->looked_at = next->newest;
+    follower->looked_at = next->newest_due;
     if (stays && is_known) {
         g_error_free(fault);
         return STEP_NOTHING;
@@ -328,8 +364,11 @@ static StepResult try_step(RubatoFollower *follower, RubatoFollowed *followed, G
     Next next;
     bool ok = find_next(follower, &next, &fault);
 
+    if (next.number != 0)
+        next.newest_due =
+            follower->hold_back_us > 0 ? find_newest(follower, WITHOUT_DAMAGED) : next.newest;
     if (ok &&
-        (next.number == 0 || (follower->fault != NULL && follower->looked_at == next.newest))) {
+        (next.number == 0 || (follower->fault != NULL && follower->looked_at == next.newest_due))) {
         g_clear_pointer(&next.manifest, manifest_free);
         return STEP_NOTHING;
     }
@@ -339,9 +378,9 @@ static StepResult try_step(RubatoFollower *follower, RubatoFollowed *followed, G
         g_clear_error(&fault);
         return STEP_AGAIN;
     }
-    if (g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_FORMAT) && load_other(follower, &next)) {
+    if (next.number != 0 && is_of_one_version(fault) && load_other(follower, &next)) {
         g_message("a follower of %s goes on with version %" G_GUINT64_FORMAT
-                  ", because another one is damaged: %s",
+                  ", because another one is of no use: %s",
                   follower->directory, own_number(follower), fault->message);
         g_clear_error(&fault);
         next.followed = RUBATO_FOLLOWED_ANEW;

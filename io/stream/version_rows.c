@@ -47,13 +47,23 @@ struct VersionChange {
     uint32_t n_parts;
     bool *is_whole;   /* by part: rows that do not come go */
     KeyCover *covers; /* by part; n_bits 0: none */
-    size_t n_bytes;
+    size_t n_bytes;   /* of the keys, and of the rows as they were before */
+    bool is_swapped;  /* it has those */
 };
 
 static bool fail_memory(GError **error)
 {
     g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
                         "no memory for the rows of a version");
+    return false;
+}
+
+/* No memory holds so many rows. */
+static bool fail_range(const VersionShape *shape, GError **error)
+{
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                "%" G_GUINT64_FORMAT " keys of %zu bytes are more than can be", shape->n_keys,
+                shape->row_bytes);
     return false;
 }
 
@@ -67,6 +77,12 @@ static RubatoKey key_at(const RubatoSnapshotRows *rows, size_t i)
 static unsigned char *values_of(Row *row)
 {
     return (unsigned char *)(row + 1);
+}
+
+/* What a row takes of memory. NULL is allowed. */
+static size_t bytes_of(const VersionRows *rows, const Row *row)
+{
+    return row == NULL ? 0 : sizeof *row + row->n_values * rows->shape.value_bytes;
 }
 
 static Row *next_unused(const Row *row)
@@ -134,22 +150,27 @@ static void give_back(VersionRows *rows, Row *row)
 
 /* ---- a table ---- */
 
+static bool make_range(VersionRows *rows, GError **error)
+{
+    size_t n_bytes;
+
+    if (!g_size_checked_mul(&n_bytes, rows->shape.n_keys, rows->shape.row_bytes))
+        return fail_range(&rows->shape, error);
+    rows->range = g_try_malloc0(MAX(1, n_bytes));
+    return rows->range != NULL || fail_memory(error);
+}
+
 VersionRows *version_rows_new(const VersionShape *shape, GError **error)
 {
-    VersionRows *const rows = g_new0(VersionRows, 1);
+    g_autoptr(VersionRows) rows = g_new0(VersionRows, 1);
 
     rows->shape = *shape;
     rows->rooms = g_ptr_array_new_with_free_func(g_free);
-    if (!shape->is_range) {
+    if (!shape->is_range)
         rows->index = key_index_make();
-        return rows;
-    }
-    rows->range = g_try_new0(unsigned char, MAX(1, shape->n_keys * shape->row_bytes));
-    if (rows->range != NULL)
-        return rows;
-    version_rows_free(rows);
-    fail_memory(error);
-    return NULL;
+    else if (!make_range(rows, error))
+        return NULL;
+    return g_steal_pointer(&rows);
 }
 
 void version_rows_free(VersionRows *rows)
@@ -355,9 +376,9 @@ bool version_change_put(VersionChange *change, uint32_t part, const RubatoSnapsh
         return fail_memory(error);
     }
     g_ptr_array_add(change->rows, rows);
-    for (size_t i = 0; i < put->n; i++)
-        change->n_bytes +=
-            sizeof(RubatoKey) + sizeof(Row *) + sizeof(Row) + bytes_at(change->table, put, i);
+    change->n_bytes +=
+        put->n * (sizeof(RubatoKey) +
+                  (change->table->shape.is_range ? change->table->shape.row_bytes : sizeof(Row *)));
     return true;
 }
 
@@ -376,16 +397,20 @@ static RubatoKey key_of(const Rows *rows, size_t i)
     return rows->keys != NULL ? rows->keys[i] : rows->first + i;
 }
 
-/* How many rows come that the table does not have. */
-static uint64_t count_new(const VersionChange *change)
+/* How many rows come that the table does not have. Counts the bytes of those that it has. */
+static uint64_t count_new(VersionChange *change)
 {
     uint64_t n = 0;
 
     for (guint i = 0; i < change->rows->len; i++) {
         const Rows *const rows = change->rows->pdata[i];
 
-        for (size_t j = 0; j < rows->n; j++)
-            n += key_index_find(&change->table->index, key_of(rows, j)) == NULL;
+        for (size_t j = 0; j < rows->n; j++) {
+            const Row *const row = key_index_find(&change->table->index, key_of(rows, j));
+
+            n += row == NULL;
+            change->n_bytes += bytes_of(change->table, row);
+        }
     }
     return n;
 }
@@ -435,6 +460,7 @@ static bool add_going(VersionChange *change, uint64_t n, bool *is_right)
             if (n_found < n)
                 going->keys[n_found] = index->keys[i];
             n_found++;
+            change->n_bytes += bytes_of(change->table, index->rows[i]);
         }
     key_index_clear(&coming);
     going->n = (size_t)MIN(n_found, n);
@@ -489,11 +515,12 @@ static void swap_bytes(unsigned char *a, unsigned char *b, size_t n)
     }
 }
 
-static void swap_rows(VersionRows *table, Rows *rows)
+static void swap_rows(VersionRows *table, Rows *rows, bool is_back)
 {
     const size_t row_bytes = table->shape.row_bytes;
 
-    for (size_t i = 0; i < rows->n; i++) {
+    for (size_t at = 0; at < rows->n; at++) {
+        const size_t i = is_back ? rows->n - 1 - at : at;
         const RubatoKey key = key_of(rows, i);
 
         if (table->shape.is_range)
@@ -503,17 +530,21 @@ static void swap_rows(VersionRows *table, Rows *rows)
     }
 }
 
+/* Back it goes in the other order: a key that came twice then gets what it had first. */
 void version_change_swap(VersionChange *change)
 {
     VersionRows *const table = change->table;
+    const guint n = change->rows->len;
 
     if (table->wider.n_slots > 0) {
         key_index_clear(&table->index);
         table->index = table->wider;
         table->wider = (KeyIndex){ .n_slots = 0 };
     }
-    for (guint i = 0; i < change->rows->len; i++)
-        swap_rows(table, change->rows->pdata[i]);
+    for (guint i = 0; i < n; i++)
+        swap_rows(table, change->rows->pdata[change->is_swapped ? n - 1 - i : i],
+                  change->is_swapped);
+    change->is_swapped = !change->is_swapped;
 }
 
 size_t version_change_bytes(const VersionChange *change)

@@ -23,7 +23,8 @@ typedef struct {
     uint64_t n_keys;
 } VersionShape;
 
-/* A table without rows; of a range all rows are zeros. RUBATO_ERROR_MEMORY. (transfer full) */
+/* A table without rows; of a range all rows are zeros. RUBATO_ERROR_MEMORY; _FORMAT: the range has
+ * more keys than can be. (transfer full) */
 VersionRows *version_rows_new(const VersionShape *shape, GError **error);
 void version_rows_free(VersionRows *rows); /* NULL is allowed */
 
@@ -59,7 +60,7 @@ bool version_change_finish(VersionChange *change, uint64_t n_rows, GError **erro
 
 void version_change_swap(VersionChange *change);
 
-/* What it takes of memory, about. */
+/* What going back takes of memory, about: the rows as they were before. It is finished. */
 size_t version_change_bytes(const VersionChange *change);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(VersionRows, version_rows_free)

@@ -33,6 +33,17 @@ static bool put_rows(const RubatoSnapshotRows *rows, void *user_data, GError **e
     return version_rows_put(put->rows, put->part, rows, error);
 }
 
+/* A range has a row for each key. It is looked at before there is memory for the rows. */
+static bool check_range(const RubatoSnapshotTable *table, const VersionShape *shape, GError **error)
+{
+    if (!shape->is_range || table->n_rows == table->n_keys)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                "table %s: a range of %" G_GUINT64_FORMAT " keys has %" G_GUINT64_FORMAT " rows",
+                table->name, table->n_keys, table->n_rows);
+    return false;
+}
+
 static bool read_table(VersionTables *all, const RubatoSnapshot *snapshot, size_t number,
                        GError **error)
 {
@@ -40,6 +51,8 @@ static bool read_table(VersionTables *all, const RubatoSnapshot *snapshot, size_
     const VersionShape shape = find_shape(from);
     VersionTable *const table = &all->tables[all->n_tables];
 
+    if (!check_range(from, &shape, error))
+        return false;
     table->rows = version_rows_new(&shape, error);
     if (table->rows == NULL) {
         g_prefix_error(error, "table %s: ", from->name);
@@ -150,6 +163,18 @@ bool version_tables_check_same(const VersionTables *all, const VersionTables *ot
                     was->name, is == NULL ? "is not" : "has another shape", other->number,
                     all->number);
         return false;
+    }
+    return true;
+}
+
+bool version_tables_have_parts(const VersionTables *all, const Manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->n_tables; i++) {
+        const RubatoSnapshotTable *const is = &manifest->tables[i].spec;
+        const VersionTable *const was = version_tables_find(all, is->name);
+
+        if (was != NULL && was->n_parts != is->n_parts)
+            return false;
     }
     return true;
 }

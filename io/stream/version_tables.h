@@ -36,6 +36,10 @@ VersionTable *version_tables_find(const VersionTables *all, const char *name);
 bool version_tables_check_same(const VersionTables *all, const VersionTables *other,
                                GError **error);
 
+/* Whether they have as many parts there as here. If not, a version that builds on theirs must be
+ * read as a whole: which rows go is told by part. */
+bool version_tables_have_parts(const VersionTables *all, const Manifest *manifest);
+
 /* What takes tables to the version that builds on its own, and back. */
 typedef struct {
     uint64_t number, seed;

@@ -46,19 +46,24 @@ static void tear_down(void)
 
 /* ---- versions: all rows of "n" have the version's number as their value ---- */
 
-static void write_version(uint32_t full_every, uint32_t keep)
+static bool try_version(uint32_t full_every, uint32_t keep, GError **error)
 {
     const RubatoSnapshotSpec spec = { .directory = directory,
                                       .full_every = full_every,
                                       .keep = keep };
     int64_t ones[N_KEYS];
-    g_autoptr(GError) error = NULL;
 
     for (size_t i = 0; i < N_KEYS; i++)
         ones[i] = 1;
-    ck_assert(rubato_engine_add(engine, "n", keys, N_KEYS, ones, &error));
-    ck_assert_msg(rubato_engine_snapshot(engine, &spec, NULL, &error), "%s",
-                  error != NULL ? error->message : "");
+    return rubato_engine_add(engine, "n", keys, N_KEYS, ones, error) &&
+           rubato_engine_snapshot(engine, &spec, NULL, error);
+}
+
+static void write_version(uint32_t full_every, uint32_t keep)
+{
+    g_autoptr(GError) error = NULL;
+
+    ck_assert_msg(try_version(full_every, keep, &error), "%s", error != NULL ? error->message : "");
 }
 
 static void write_versions(int n)
@@ -91,7 +96,80 @@ static void damage(uint64_t version)
     put_bytes(path, bytes, n);
 }
 
+/* The file of some part. (transfer full) */
+static char *find_part(uint64_t version)
+{
+    g_autofree char *folder = find_file(version, "");
+    GDir *const dir = g_dir_open(folder, 0, NULL);
+    const char *name;
+    char *path;
+
+    ck_assert_ptr_nonnull(dir);
+    do
+        name = g_dir_read_name(dir);
+    while (g_strcmp0(name, MANIFEST_NAME) == 0);
+    ck_assert_ptr_nonnull(name);
+    path = find_file(version, name);
+    g_dir_close(dir);
+    return path;
+}
+
+static void remove_part(uint64_t version)
+{
+    g_autofree char *path = find_part(version);
+
+    ck_assert_int_eq(g_unlink(path), 0);
+}
+
+static void damage_part(uint64_t version)
+{
+    g_autofree char *path = find_part(version);
+    g_autofree char *bytes = NULL;
+    gsize n;
+
+    ck_assert(g_file_get_contents(path, &bytes, &n, NULL));
+    bytes[n / 2] ^= 1;
+    put_bytes(path, bytes, n);
+}
+
+static void remove_version(uint64_t version)
+{
+    g_autofree char *folder = find_file(version, "");
+
+    remove_tree(folder);
+}
+
+/* With another manifest, whose checksum is right. */
+static void put_manifest(uint64_t version, const Manifest *manifest)
+{
+    g_autofree char *path = find_file(version, MANIFEST_NAME);
+    g_autofree char *text = manifest_text(manifest);
+
+    put_bytes(path, text, strlen(text));
+}
+
+enum { HOLD_BACK_S = 100000 };
+
+/* Twice as old as what is held back. */
+static void make_old(uint64_t version)
+{
+    g_autoptr(Manifest) manifest = snapshot_folder_read(directory, version, NULL);
+
+    ck_assert_ptr_nonnull(manifest);
+    manifest->time_us -= (int64_t)2 * HOLD_BACK_S * G_USEC_PER_SEC;
+    put_manifest(version, manifest);
+}
+
 /* ---- followers ---- */
+
+static RubatoFollower *new_held_back(void)
+{
+    RubatoFollower *const follower =
+        rubato_follower_new(&(RubatoFollowerSpec){ .uri = uri, .hold_back_s = HOLD_BACK_S }, NULL);
+
+    ck_assert_ptr_nonnull(follower);
+    return follower;
+}
 
 static RubatoFollower *new_follower(void)
 {
@@ -244,6 +322,44 @@ START_TEST(follower_begins_with_the_newest_good_version)
 }
 END_TEST
 
+/* Behind the follower's own, or the newest one when it begins. */
+START_TEST(version_without_a_file_is_passed_over)
+{
+    g_autoptr(RubatoFollower) follower = new_follower();
+
+    write_versions(1);
+    if (_i == 0)
+        advance(follower, RUBATO_FOLLOWED_ANEW, 1);
+    write_versions(1);
+    remove_part(2);
+    if (_i == 0)
+        write_version(/* full_every= */ 1, 0);
+    advance(follower, RUBATO_FOLLOWED_ANEW, _i == 0 ? 3 : 1);
+}
+END_TEST
+
+/* What a manifest says that somebody wrote: of rows that are missing, or of more than can be. */
+START_TEST(range_without_all_rows_is_refused)
+{
+    g_autoptr(RubatoFollower) follower = new_follower();
+    g_autoptr(Manifest) manifest = NULL;
+    ManifestTable *range;
+
+    write_versions(1);
+    manifest = snapshot_folder_read(directory, 1, NULL);
+    ck_assert_ptr_nonnull(manifest);
+    range = &manifest->tables[manifest->n_tables - 1];
+    ck_assert_str_eq(range->spec.name, "range");
+    range->spec.n_keys = _i == 0 ? N_KEYS + 1 : UINT64_C(1) << 62; /* of 4 bytes */
+    if (_i == 1)
+        range->parts[0].n_rows += range->spec.n_keys - N_KEYS;
+    put_manifest(1, manifest);
+    advance_fails(follower, RUBATO_ERROR_FORMAT,
+                  _i == 0 ? "a range of 41 keys has 40 rows" : "more than can be");
+    ck_assert_uint_eq(rubato_follower_version(follower, NULL), 0);
+}
+END_TEST
+
 /* Nothing of a version is applied if any of its bytes is wrong. */
 START_TEST(no_flipped_byte_is_followed)
 {
@@ -279,14 +395,19 @@ START_TEST(no_flipped_byte_is_followed)
 }
 END_TEST
 
+/* Fewer versions than before, as many, more; as many with all rows; one more with all rows. */
+static const struct {
+    int n_before, n;
+} streams[] = { { 2, 1 }, { 2, 2 }, { 2, 3 }, { 1, 1 }, { FULL_EVERY, FULL_EVERY + 1 } };
+
 /* Its directory was emptied, and another run streams there. */
 START_TEST(follower_notices_another_stream)
 {
     g_autoptr(RubatoFollower) follower = new_follower();
-    const int n = _i + 1; /* fewer versions than before, as many, more */
+    const int n_before = streams[_i].n_before, n = streams[_i].n;
 
-    write_versions(2);
-    advance(follower, RUBATO_FOLLOWED_ANEW, 2);
+    write_versions(n_before);
+    advance(follower, RUBATO_FOLLOWED_ANEW, (uint64_t)n_before);
     rubato_engine_free(engine);
     remove_tree(directory);
     begin_run(1);
@@ -310,6 +431,46 @@ START_TEST(table_of_another_shape_is_not_followed)
 }
 END_TEST
 
+/* Which rows go is told by part, so it is not applied to the rows that there are. */
+START_TEST(version_of_other_parts_is_read_as_a_whole)
+{
+    g_autoptr(RubatoFollower) follower = new_follower();
+    const float one = 1;
+    float weight;
+
+    write_versions(1);
+    advance(follower, RUBATO_FOLLOWED_ANEW, 1);
+    ck_assert(rubato_engine_drop_table(engine, "range", NULL));
+    create_table(engine, &(RubatoTableSpec){ .name = "range", .n_keys = N_KEYS, .parts = 5 });
+    ck_assert(rubato_engine_add(engine, "range", &keys[0], 1, &one, NULL));
+    write_versions(1);
+    advance(follower, RUBATO_FOLLOWED_NEXT, 2);
+    ck_assert(rubato_follower_get(follower, "range", &keys[0], 1, &weight, NULL, NULL, NULL));
+    ck_assert(weight == 1);
+    write_versions(1);
+    advance(follower, RUBATO_FOLLOWED_NEXT, 3);
+}
+END_TEST
+
+/* So it can go back, too. */
+START_TEST(tables_of_the_first_version_are_followed)
+{
+    g_autoptr(RubatoFollower) follower = new_follower();
+    RubatoFollowedTable table;
+    GError *error = NULL;
+
+    write_versions(1);
+    advance(follower, RUBATO_FOLLOWED_ANEW, 1);
+    create_table(engine, &(RubatoTableSpec){ .name = "more", .n_keys = 1 });
+    write_version(/* full_every= */ 1, 0);
+    advance(follower, RUBATO_FOLLOWED_NEXT, 2);
+    ck_assert(!rubato_follower_table(follower, "more", &table, &error));
+    check_error(&error, RUBATO_ERROR_NOT_FOUND, "no table more", NULL);
+    ck_assert(rubato_follower_go_to(follower, 1, NULL));
+    check_rows(follower, 1, 1);
+}
+END_TEST
+
 START_TEST(young_versions_are_held_back)
 {
     g_autoptr(RubatoFollower) follower =
@@ -324,13 +485,67 @@ START_TEST(young_versions_are_held_back)
 }
 END_TEST
 
+START_TEST(versions_that_are_old_enough_are_followed)
+{
+    g_autoptr(RubatoFollower) follower = new_held_back();
+
+    write_versions(3);
+    make_old(1);
+    make_old(2);
+    advance(follower, RUBATO_FOLLOWED_ANEW, 2);
+    advance(follower, RUBATO_FOLLOWED_NOTHING, 2);
+    make_old(3);
+    advance(follower, RUBATO_FOLLOWED_NEXT, 3);
+}
+END_TEST
+
+/* The next version is gone, perhaps its own, too, and the others behind it are held back. */
+START_TEST(held_back_follower_never_goes_to_an_older_version)
+{
+    g_autoptr(RubatoFollower) follower = new_held_back();
+
+    write_versions(3);
+    for (uint64_t version = 1; version <= 3; version++)
+        make_old(version);
+    advance(follower, RUBATO_FOLLOWED_ANEW, 3);
+    write_versions(2); /* 5 has all rows */
+    remove_version(4);
+    if (_i == 1)
+        remove_version(3);
+    advance(follower, RUBATO_FOLLOWED_NOTHING, 3);
+    make_old(5);
+    advance(follower, RUBATO_FOLLOWED_ANEW, 5);
+}
+END_TEST
+
+START_TEST(held_back_follower_goes_on_behind_a_damaged_version)
+{
+    g_autoptr(RubatoFollower) follower = new_held_back();
+
+    write_versions(1);
+    make_old(1);
+    advance(follower, RUBATO_FOLLOWED_ANEW, 1);
+    write_versions(1);
+    make_old(2);
+    damage_part(2);
+    write_version(/* full_every= */ 1, 0);
+    if (_i == 1) { /* so is the newest one */
+        write_versions(1);
+        damage(4);
+    }
+    advance_fails(follower, RUBATO_ERROR_FORMAT, "snapshot-000002");
+    advance_fails(follower, RUBATO_ERROR_FORMAT, "snapshot-000002");
+    make_old(3);
+    advance(follower, RUBATO_FOLLOWED_ANEW, 3);
+}
+END_TEST
+
 /* ---- threads ---- */
 
+/* Returns data, or NULL if there is no version. */
 static void *write_later(void *data)
 {
-    (void)data;
-    write_versions(1);
-    return NULL;
+    return try_version(FULL_EVERY, 0, NULL) ? data : NULL;
 }
 
 START_TEST(follower_waits_for_a_version)
@@ -341,10 +556,10 @@ START_TEST(follower_waits_for_a_version)
 
     write_versions(1);
     advance(follower, RUBATO_FOLLOWED_ANEW, 1);
-    writer = g_thread_new("writer", write_later, NULL);
+    writer = g_thread_new("writer", write_later, follower);
     ck_assert(rubato_follower_advance(follower, G_MAXDOUBLE, &followed, NULL));
     ck_assert_int_eq(followed, RUBATO_FOLLOWED_NEXT);
-    g_thread_join(writer);
+    ck_assert_ptr_nonnull(g_thread_join(writer));
     check_rows(follower, 2, 2);
 }
 END_TEST
@@ -467,9 +682,16 @@ int main(void)
     tcase_add_test(cases, damaged_version_is_not_applied);
     tcase_add_test(cases, follower_begins_with_the_newest_good_version);
     tcase_add_test(cases, no_flipped_byte_is_followed);
-    tcase_add_loop_test(cases, follower_notices_another_stream, 0, 3);
+    tcase_add_loop_test(cases, version_without_a_file_is_passed_over, 0, 2);
+    tcase_add_loop_test(cases, range_without_all_rows_is_refused, 0, 2);
+    tcase_add_loop_test(cases, follower_notices_another_stream, 0, G_N_ELEMENTS(streams));
     tcase_add_test(cases, table_of_another_shape_is_not_followed);
+    tcase_add_test(cases, version_of_other_parts_is_read_as_a_whole);
+    tcase_add_test(cases, tables_of_the_first_version_are_followed);
     tcase_add_test(cases, young_versions_are_held_back);
+    tcase_add_test(cases, versions_that_are_old_enough_are_followed);
+    tcase_add_loop_test(cases, held_back_follower_never_goes_to_an_older_version, 0, 2);
+    tcase_add_loop_test(cases, held_back_follower_goes_on_behind_a_damaged_version, 0, 2);
     tcase_add_test(cases, follower_waits_for_a_version);
     tcase_add_test(cases, no_read_is_torn);
     tcase_add_test(cases, nonsense_is_refused);
