@@ -146,9 +146,12 @@ static RubatoTaskRun *make_run(RubatoEngine *engine, const RubatoTask *task, GEr
 
 static bool perform_run(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
 {
-    if (!task_snapshots_prepare(task_run_data(data), engine, error) ||
-        !task_run_prepare(data, go->id, engine->call.workerless, error))
+    if (!task_run_prepare(data, go->id, engine->call.workerless, error))
         return false;
+    if (!task_snapshots_prepare(task_run_data(data), data, error)) {
+        task_run_abandon(data);
+        return false;
+    }
     pthread_mutex_lock(&engine->lock);
     g_ptr_array_add(engine->runs, data);
     pthread_mutex_unlock(&engine->lock);

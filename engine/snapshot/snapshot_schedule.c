@@ -131,15 +131,16 @@ static void take(SnapshotSchedule *schedule, uint64_t clock)
 /* How long to wait until the next look. */
 static int64_t find_wait_ms(const SnapshotSchedule *schedule)
 {
-    double left_ms;
+    const int64_t now_us = g_get_monotonic_time();
+    double left_us;
 
     if (schedule->whom != CHANGES_FOR_STREAM || schedule->every_clocks > 0)
         return schedule->whom == CHANGES_FOR_STREAM ? LOOK_STREAM_MS : LOOK_MS;
     if (schedule->every_s <= 0)
         return LOOK_MS;
-    left_ms =
-        schedule->every_s * 1000 - (double)(g_get_monotonic_time() - schedule->asked_us) / 1000;
-    return (int64_t)CLAMP(left_ms, 0, LOOK_MS - 1) + 1;
+    left_us = schedule->every_s * G_USEC_PER_SEC - (double)(now_us - schedule->asked_us);
+    left_us = MAX(left_us, (double)(schedule->not_before_us - now_us));
+    return (int64_t)CLAMP(left_us / 1000, 0, LOOK_MS - 1) + 1;
 }
 
 static void *run(void *data)

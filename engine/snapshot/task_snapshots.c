@@ -14,7 +14,8 @@ struct TaskSnapshots {
     SnapshotSchedule *snapshots; /* NULL: it takes none */
     SnapshotSchedule *stream;    /* NULL: nothing streams out of it */
     char *stream_directory;
-    StreamLock *lock; /* of the stream, on the scheduler's node, while the task runs */
+    StreamLock
+        *lock; /* of the stream, on the node with worker 0, until its last version is there */
 };
 
 /* ---- the stream ---- */
@@ -97,9 +98,10 @@ TaskSnapshots *task_snapshots_new(RubatoEngine *engine, const RubatoTask *task, 
     return NULL;
 }
 
-bool task_snapshots_prepare(TaskSnapshots *snapshots, const RubatoEngine *engine, GError **error)
+bool task_snapshots_prepare(TaskSnapshots *snapshots, const RubatoTaskRun *run, GError **error)
 {
-    if (snapshots == NULL || snapshots->stream == NULL || engine->self != engine->scheduler_node)
+    /* It is the node that asks for the versions, and waits for the last one. */
+    if (snapshots == NULL || snapshots->stream == NULL || !task_run_has_first_worker(run))
         return true;
     snapshots->lock = stream_lock_take(snapshots->stream_directory, error);
     return snapshots->lock != NULL;

@@ -12,9 +12,9 @@ typedef struct TaskSnapshots TaskSnapshots;
 /* Checks what the task says. RUBATO_ERROR_INVALID, _NOT_FOUND, _IO. (transfer full) */
 TaskSnapshots *task_snapshots_new(RubatoEngine *engine, const RubatoTask *task, GError **error);
 
-/* The task begins on all nodes. RUBATO_ERROR_IO: another run streams into the same directory. NULL
- * is allowed, here and below. */
-bool task_snapshots_prepare(TaskSnapshots *snapshots, const RubatoEngine *engine, GError **error);
+/* The task begins on all nodes; the run is prepared. RUBATO_ERROR_IO: another run streams into the
+ * same directory. NULL is allowed, here and below. */
+bool task_snapshots_prepare(TaskSnapshots *snapshots, const RubatoTaskRun *run, GError **error);
 
 /* The run's workers start. */
 void task_snapshots_start(TaskSnapshots *snapshots, const RubatoTaskRun *run);

@@ -1,6 +1,8 @@
 /* Snapshots of clusters: each node writes its parts, and another number of nodes and servers reads
  * them. What goes wrong on one node is told on all, and leaves the last good snapshot. */
+#include <rubato/stream.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/engine_fixture.h"
@@ -137,6 +139,51 @@ START_TEST(failure_on_a_node_is_told_on_all)
 }
 END_TEST
 
+static bool add_one(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey key = 0;
+    const float one = 1;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "n", RUBATO_F32, error);
+
+    (void)user_data;
+    return table != NULL && rubato_kv_table_add(table, &key, 1, &one, error);
+}
+
+/* On the node with worker 0 the run ends when the last version is there. So that node holds the
+ * lock; the scheduler's, which has no worker, knows nothing of that version. */
+static bool stream_one(RubatoEngine *engine, const void *data, GError **error)
+{
+    static const char *const tables[] = { "n", NULL };
+    g_autofree char *uri = g_strconcat("file:", directory, NULL);
+    g_autofree char *lock = g_build_filename(directory, ".writer", NULL);
+    g_autofree char *self = g_strdup_printf("process %ld on ", (long)getpid());
+    const RubatoTaskStream stream = { .uri = uri };
+    const RubatoTask task = { .name = "add", .run = add_one, .tables = tables, .stream = &stream };
+    g_autofree uint64_t *numbers = NULL;
+    g_autofree char *holder = NULL;
+    size_t n;
+
+    (void)data;
+    if (!rubato_engine_create_table(engine, &(RubatoTableSpec){ .name = "n", .n_keys = 4 },
+                                    error) ||
+        !rubato_engine_run(engine, &task, error))
+        return false;
+    if (is_first(engine))
+        return true;
+    if (!rubato_snapshot_list(directory, &numbers, &n, error) ||
+        !g_file_get_contents(lock, &holder, NULL, error))
+        return false;
+    EXPECT(n == 1, "%zu versions", n);
+    EXPECT(g_str_has_prefix(holder, self), "the lock is held by %s", holder);
+    return true;
+}
+
+START_TEST(node_that_waits_for_the_last_version_holds_the_lock)
+{
+    run_all(&(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 0 }, { 1, 1 } } }, stream_one, NULL);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("snapshots of clusters");
@@ -146,5 +193,6 @@ int main(void)
     tcase_add_test(cases, snapshot_of_three_nodes_is_read_by_others);
     tcase_add_test(cases, nodes_that_name_two_directories_are_told_so);
     tcase_add_test(cases, failure_on_a_node_is_told_on_all);
+    tcase_add_test(cases, node_that_waits_for_the_last_version_holds_the_lock);
     return run_suite(suite);
 }
