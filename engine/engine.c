@@ -326,8 +326,8 @@ static bool check_collectives(const RubatoEngine *engine, GError **error)
     const TensorBackendOps *const backend =
         tensor_backend_find(engine->cluster->collectives, error);
 
-    return backend != NULL &&
-           (engine->n_nodes == 1 || backend->check == NULL || backend->check(error));
+    return backend != NULL && (engine->n_nodes == 1 || backend->check == NULL ||
+                               backend->check(engine->n_nodes, error));
 }
 
 /* A single node has no messages for another one, and a process that has joined has no workers. */
@@ -531,6 +531,21 @@ static void leave(RubatoEngine *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
+/* If all nodes have left, all close it about now. What they do afterwards, such as waiting for a
+ * service that still runs, may take as long as it likes.
+ *
+ * No task is left here. end_runs has ended and freed all runs, which takes their exchanges from the
+ * router, and a run starts only by a call of the program, which must not make one any more. Pieces
+ * and decisions that still come find no exchange, and do not reach the backend. Other nodes need no
+ * more from it: their tasks had ended before they left. */
+static void close_collectives(RubatoEngine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    const bool others_close = engine->left && !engine->broken;
+    pthread_mutex_unlock(&engine->lock);
+    tensor_router_close(engine->tensors, others_close ? COLLECTIVES_CLOSE_MS : 0);
+}
+
 /* The last one first. A function may register another. */
 static void call_exits(RubatoEngine *engine)
 {
@@ -588,8 +603,10 @@ void rubato_engine_free(RubatoEngine *engine)
     end_runs(engine);
     engine_end_history(engine);
     call_exits(engine);
-    if (engine->rendezvous.welcome && engine->serving == NULL)
+    if (engine->rendezvous.welcome && engine->serving == NULL) {
         leave(engine);
+        close_collectives(engine);
+    }
     engine_end_needs(engine);
     if (engine->services != NULL)
         services_break(engine->services, CONTROL_CODE(RUBATO_ERROR_CANCELLED), "its engine ends");
@@ -607,8 +624,6 @@ void rubato_engine_free(RubatoEngine *engine)
     signal_watch_free(engine->signals);
     engine_end_health(engine);
     services_free(engine->services);
-    if (engine->tensors != NULL)
-        tensor_router_close(engine->tensors, engine->broken ? 0 : COLLECTIVES_CLOSE_MS);
     tensor_router_free(engine->tensors);
     for (uint32_t i = 0; i < engine->n_servers; i++)
         server_clear(&engine->servers[i]);

@@ -62,6 +62,23 @@ expect_right 2 "$node"
 expect_right 2 "$node" --workers 2
 expect_right 4 "$node" operations sets numbers much
 
+# A process that exits while it has an engine does not wait for MPI to end, for which the other one
+# would have to come. One that has ended MPI itself leaves it so.
+on 2 "$node" exits
+code=$?
+if [ "$code" -eq 0 ] || [ "$code" -eq 124 ]; then
+    fail "a node that exits with its engine: exit code $code" "$scratch/out"
+fi
+expect_right 2 "$node" finalizes
+
+# A process that is no node would never begin MPI, and the others would wait for it.
+# shellcheck disable=SC2016 # the variables are those of the processes
+expect_failure 'the run has 2 nodes, but MPI 3 process' 3 bash -c '
+    export RUBATO_NODE=$OMPI_COMM_WORLD_RANK RUBATO_NODES=2 RUBATO_ROLE=node
+    [ "$RUBATO_NODE" -eq 2 ] && exec sleep 100
+    export RUBATO_SCHEDULER=127.0.0.1:$1
+    exec "$0" numbers' "$node" $((19000 + $$ % 900))
+
 # The messages go by MPI indeed: without a way between processes it does not even begin.
 expect_failure '' 2 env OMPI_MCA_btl=self OMPI_MCA_pml=ob1 "$node" numbers
 RUBATO_SETTINGS='' expect_right 2 env OMPI_MCA_btl=self OMPI_MCA_pml=ob1 "$node" numbers

@@ -51,14 +51,15 @@ typedef struct {
 typedef struct {
     const char *name;
 
-    /* Whether it can be opened in this process, as far as is known before nodes meet. NULL: it
-     * always can. RUBATO_ERROR_CONFIG. */
-    bool (*check)(GError **error);
+    /* Whether it can be opened in this process, of a run of so many nodes, as far as is known
+     * before they meet. NULL: it always can. RUBATO_ERROR_CONFIG. */
+    bool (*check)(uint32_t n_nodes, GError **error);
 
     /* May wait until the other nodes open it. RUBATO_ERROR_CONFIG, _NETWORK. (transfer full) */
     TensorBackend *(*open)(const TensorBackendPlace *place, GError **error);
 
-    /* No task is left. patience_ms: how long it may wait for the other nodes to close it. */
+    /* No task is left in this process. patience_ms: how long it may wait for the other nodes to
+     * close it. */
     void (*close)(TensorBackend *backend, unsigned patience_ms);
 } TensorBackendOps;
 

@@ -64,7 +64,10 @@ typedef struct {
     } wire __attribute__((aligned(16)));
 } Piece;
 
-enum { WIRE_HEADER_BYTES = sizeof(uint64_t) + TENSOR_MESSAGE_HEADER_BYTES };
+enum {
+    WIRE_HEADER_BYTES = sizeof(uint64_t) + TENSOR_MESSAGE_HEADER_BYTES,
+    MOST_WIRE_BYTES = WIRE_HEADER_BYTES + TENSOR_MESSAGE_MOST_BYTES,
+};
 
 /* Pieces that MPI has, and its requests for them. */
 typedef struct {
@@ -263,6 +266,15 @@ static void stop_run(MpiBackend *it, const char *text)
         it->place.broke(it->place.user, text);
 }
 
+/* The node sent what no node sends. */
+static void stop_for(MpiBackend *it, uint32_t node, const char *what)
+{
+    g_autofree char *text =
+        g_strdup_printf("node %u sent %s by MPI", it->place.office->node_ids[node], what);
+
+    stop_run(it, text);
+}
+
 /* Returns whether a call of MPI has succeeded; else the run stops. node UINT32_MAX: of any. */
 static bool check(MpiBackend *it, int code, const char *what, uint32_t node)
 {
@@ -362,7 +374,11 @@ static bool begin_receives(MpiBackend *it)
     const uint32_t node = it->node_of[status.MPI_SOURCE];
     if (!check(it, mpi->MPI_Get_count(&status, it->mpi->byte, &n), "receive from", node))
         return false;
-    Piece *const piece = piece_new(node, n < 0 ? SIZE_MAX : (size_t)n);
+    if (n < 0 || n > MOST_WIRE_BYTES) {
+        stop_for(it, node, "a piece of a tensor that is larger than any");
+        return false;
+    }
+    Piece *const piece = piece_new(node, (size_t)n);
     if (piece == NULL) {
         stop_run(it, "no memory for values of a tensor that come by MPI");
         return false;
@@ -399,9 +415,7 @@ static void hand_over(MpiBackend *it, Piece *piece)
     if (wrong == NULL)
         return;
     g_free(piece);
-    g_autofree char *text =
-        g_strdup_printf("node %u sent %s by MPI", it->place.office->node_ids[node], wrong);
-    stop_run(it, text);
+    stop_for(it, node, wrong);
 }
 
 static bool end_receives(MpiBackend *it)
@@ -483,18 +497,44 @@ static void *run(void *data)
 /* ---- life ---- */
 
 /* Open MPI ends with the first connection to mpirun that ends (open_mpi.c). */
-static bool check_mpi(GError **error)
+static bool check_place(const MpiLibrary *mpi, GError **error)
 {
-    const MpiLibrary *const mpi = mpi_library_load(error);
     const char *const space = g_getenv("PMIX_NAMESPACE");
     int has_begun = 0;
 
-    if (mpi == NULL)
-        return false;
     mpi->MPI_Initialized(&has_begun);
     return has_begun || space == NULL || job_recall(space) == NULL ||
            refuse(error, "Rubato has asked mpirun where node 0 runs, and MPI cannot begin behind "
                          "that; set RUBATO_SCHEDULER=HOST:PORT to where it does");
+}
+
+static bool check_count(uint32_t n_nodes, int64_t n_processes, GError **error)
+{
+    return n_processes == (int64_t)n_nodes ||
+           refuse(error,
+                  "the run has %u nodes, but MPI %" G_GINT64_FORMAT " process(es); start each node "
+                  "by one and the same mpirun, or by srun --mpi=pmix",
+                  n_nodes, n_processes);
+}
+
+/* If mpirun says how many processes it has started. MPI would wait for all of them, and those that
+ * are no nodes do not come. */
+static bool check_started(uint32_t n_nodes, GError **error)
+{
+    const char *const text = g_getenv("OMPI_COMM_WORLD_SIZE");
+    guint64 n_processes;
+
+    if (text == NULL || !g_ascii_string_to_unsigned(text, 10, 1, INT32_MAX, &n_processes, NULL))
+        return true;
+    return check_count(n_nodes, (int64_t)n_processes, error);
+}
+
+static bool check_mpi(uint32_t n_nodes, GError **error)
+{
+    const MpiLibrary *const mpi = mpi_library_load(error);
+
+    return mpi != NULL && mpi_library_check(mpi, error) && check_place(mpi, error) &&
+           check_started(n_nodes, error);
 }
 
 /* Finds the process of each node. They tell each other their nodes' numbers. */
@@ -509,12 +549,8 @@ static bool find_ranks(MpiBackend *it, GError **error)
         mpi->MPI_Comm_set_errhandler(it->comm, mpi->errors_return) != MPI_SUCCESS ||
         mpi->MPI_Comm_size(it->comm, &n_ranks) != MPI_SUCCESS)
         return refuse(error, "MPI makes no communicator");
-    if (n_ranks < 0 || (uint32_t)n_ranks != n)
-        return refuse(
-            error,
-            "the run has %u nodes, but MPI %d process(es); start each node by one and the "
-            "same mpirun, or by srun --mpi=pmix",
-            n, n_ranks);
+    if (!check_count(n, n_ranks, error))
+        return false;
     it->node_of = g_new(uint32_t, n);
     it->rank_of = g_new(int, n);
     if (mpi->MPI_Allgather(&office->self, 1, mpi->uint32, it->node_of, 1, mpi->uint32, it->comm) !=
@@ -561,7 +597,11 @@ static TensorBackend *open_mpi(const TensorBackendPlace *place, GError **error)
 {
     const MpiLibrary *const mpi = mpi_library_load(error);
 
-    if (mpi == NULL || !mpi_library_begin(mpi, error))
+    if (mpi == NULL)
+        return NULL;
+    g_message("node %u waits for all processes of its mpirun to begin MPI",
+              place->office->node_ids[place->office->self]);
+    if (!mpi_library_begin(mpi, error))
         return NULL;
     MpiBackend *const it = g_new0(MpiBackend, 1);
     it->base = (TensorBackend){ &tensor_backend_mpi, &ways };
@@ -578,6 +618,7 @@ static TensorBackend *open_mpi(const TensorBackendPlace *place, GError **error)
     if (error != NULL && *error == NULL)
         refuse(error, "no thread for it");
     mpi_library_forget();
+    mpi_library_end();
     free_backend(it);
     return NULL;
 }
@@ -615,6 +656,7 @@ static void close_mpi(TensorBackend *backend, unsigned patience_ms)
         it->mpi->MPI_Comm_free(&it->comm);
     else
         mpi_library_forget();
+    mpi_library_end();
     free_backend(it);
 }
 

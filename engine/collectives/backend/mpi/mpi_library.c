@@ -7,11 +7,21 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static MpiLibrary library; /* guarded by lock until is_loaded */
 static bool is_loaded;
 static _Atomic bool is_forgotten;
+
+/* Held while MPI begins, which may wait for other processes. */
+static pthread_mutex_t beginning = PTHREAD_MUTEX_INITIALIZER;
+/* guarded by beginning */
+static bool is_own; /* an engine has begun MPI */
+static int level;   /* of threads that MPI gave it */
+/* written before end_with_process is registered */
+static _Atomic pid_t own_process; /* that has begun MPI; 0: none has */
+static _Atomic unsigned n_open;   /* backends between mpi_library_begin and mpi_library_end */
 
 /* MPI handles these when it begins. They are the program's. */
 static const int signals[] = { SIGABRT, SIGBUS, SIGFPE, SIGSEGV };
@@ -76,11 +86,23 @@ const MpiLibrary *mpi_library_load(GError **error)
     return found ? &library : NULL;
 }
 
-/* MPI waits here for the processes that have not ended it. */
+/* MPI waits here for the processes that have not ended it. Three kinds of process must not do so:
+ *
+ * - One that exits while an engine lives. The engine's thread still calls MPI, and the other nodes
+ *   wait for this one.
+ * - A fork of the one that began MPI: the connections are not its own.
+ * - One that has ended MPI itself.
+ *
+ * No other thread may make an engine meanwhile. */
 static void end_with_process(void)
 {
-    /* relaxed: no thread of an engine is left */
-    if (!atomic_load_explicit(&is_forgotten, memory_order_relaxed))
+    int has_ended = 0;
+
+    if (atomic_load(&own_process) != getpid() || atomic_load(&n_open) > 0 ||
+        atomic_load(&is_forgotten))
+        return;
+    library.MPI_Finalized(&has_ended);
+    if (!has_ended)
         library.MPI_Finalize();
 }
 
@@ -90,48 +112,85 @@ static bool refuse(GError **error, const char *why)
     return false;
 }
 
-/* The program may have begun it, and then its threads may call it at any time. */
-static bool check_begun(const MpiLibrary *mpi, GError **error)
+bool mpi_library_check(const MpiLibrary *mpi, GError **error)
 {
-    int level = MPI_THREAD_SINGLE, has_ended = 0;
+    const pid_t process = atomic_load(&own_process);
+    int has_ended = 0;
 
+    if (process != 0 && process != getpid())
+        return refuse(error, "MPI belongs to the process that this one was forked from");
+    if (process != 0 && atomic_load(&is_forgotten))
+        return refuse(error, "an earlier run of this process has lost nodes, and MPI with them");
     mpi->MPI_Finalized(&has_ended);
-    if (has_ended)
-        return refuse(error, "MPI has ended in this process, and cannot begin again");
-    mpi->MPI_Query_thread(&level);
-    return level == MPI_THREAD_MULTIPLE ||
+    return !has_ended || refuse(error, "MPI has ended in this process, and cannot begin again");
+}
+
+/* The program has begun it, and its threads may call it at any time. */
+static bool check_program(const MpiLibrary *mpi, GError **error)
+{
+    int given = MPI_THREAD_SINGLE;
+
+    mpi->MPI_Query_thread(&given);
+    return given == MPI_THREAD_MULTIPLE ||
            refuse(error, "the program has begun MPI without MPI_THREAD_MULTIPLE, and a thread of "
                          "the engine has to call it, too");
 }
 
-bool mpi_library_begin(const MpiLibrary *mpi, GError **error)
+/* MPI has begun, for this engine or for an earlier one. */
+static bool check_level(GError **error)
 {
-    static bool is_own; /* the thread of the engine's calls alone */
-    struct sigaction before[G_N_ELEMENTS(signals)];
-    int has_begun = 0, level = MPI_THREAD_SINGLE;
+    if (level < MPI_THREAD_SERIALIZED)
+        return refuse(error, "this MPI can be called by the program's main thread alone");
+    return level == MPI_THREAD_MULTIPLE || atomic_load(&n_open) == 0 ||
+           refuse(error, "this MPI can be called by one thread at a time, and another engine of "
+                         "this process uses it");
+}
 
-    /* relaxed: an earlier engine's threads have been joined */
-    if (is_own && atomic_load_explicit(&is_forgotten, memory_order_relaxed))
-        return refuse(error, "an earlier run of this process has lost nodes, and MPI with them");
-    mpi->MPI_Initialized(&has_begun);
-    if (has_begun)
-        return is_own || check_begun(mpi, error);
+/* The program's threads may call MPI while an engine's does, and so may another engine's. */
+static bool begin(const MpiLibrary *mpi, GError **error)
+{
+    struct sigaction before[G_N_ELEMENTS(signals)];
+
     for (size_t i = 0; i < G_N_ELEMENTS(signals); i++)
         (void)sigaction(signals[i], NULL, &before[i]);
-    const int code = mpi->MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
+    const int code = mpi->MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
     for (size_t i = 0; i < G_N_ELEMENTS(signals); i++)
         (void)sigaction(signals[i], &before[i], NULL);
     if (code != MPI_SUCCESS)
         return refuse(error, "MPI_Init_thread failed");
     is_own = true;
+    atomic_store(&own_process, getpid());
     atexit(end_with_process);
-    return level >= MPI_THREAD_SERIALIZED ||
-           refuse(error, "this MPI can be called by the program's main thread alone");
+    return true;
+}
+
+bool mpi_library_begin(const MpiLibrary *mpi, GError **error)
+{
+    int has_begun = 0;
+    bool ok = false;
+
+    if (!mpi_library_check(mpi, error))
+        return false;
+    pthread_mutex_lock(&beginning);
+    mpi->MPI_Initialized(&has_begun);
+    if (has_begun && !is_own)
+        ok = check_program(mpi, error);
+    else
+        ok = (has_begun || begin(mpi, error)) && check_level(error);
+    if (ok)
+        atomic_fetch_add(&n_open, 1);
+    pthread_mutex_unlock(&beginning);
+    return ok;
+}
+
+void mpi_library_end(void)
+{
+    atomic_fetch_sub(&n_open, 1);
 }
 
 void mpi_library_forget(void)
 {
-    atomic_store_explicit(&is_forgotten, true, memory_order_relaxed); /* see end_with_process */
+    atomic_store(&is_forgotten, true);
 }
 
 char *mpi_library_explain(const MpiLibrary *mpi, int code)

@@ -44,10 +44,18 @@ typedef struct {
  * (transfer none) */
 const MpiLibrary *mpi_library_load(GError **error);
 
-/* Begins MPI, unless it has begun, for threads that call it one at a time. All processes of mpirun
- * do it; waits for them. RUBATO_ERROR_CONFIG: it cannot begin here. The thread of the engine's
- * calls. */
+/* Whether MPI can begin in this process, or can be used further. Does not wait.
+ * RUBATO_ERROR_CONFIG. Any thread. */
+bool mpi_library_check(const MpiLibrary *mpi, GError **error);
+
+/* Begins MPI, unless it has begun, for any threads. All processes of mpirun do it; waits for them.
+ * If MPI allows less, it is for one engine of the process at a time, which calls it by one thread
+ * at a time. RUBATO_ERROR_CONFIG: it cannot begin here. Otherwise mpi_library_end follows. Any
+ * thread. */
 bool mpi_library_begin(const MpiLibrary *mpi, GError **error);
+
+/* The engine calls MPI no more. Once none does, MPI ends with the process. Any thread. */
+void mpi_library_end(void);
 
 /* MPI is not to be ended at the end of the process: it would wait for processes that may be gone.
  * Then mpirun says that the process has not ended it. Any thread. */
