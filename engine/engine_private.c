@@ -160,6 +160,13 @@ bool engine_check_caller(const RubatoEngine *engine, const char *what, GError **
     return false;
 }
 
+bool engine_check_caller_or_worker(const RubatoEngine *engine, const char *what, GError **error)
+{
+    if (engine_is_here(engine) && caller_place == CALLER_IN_TASK)
+        return true;
+    return engine_check_caller(engine, what, error);
+}
+
 bool engine_check(RubatoEngine *engine, GError **error)
 {
     return engine->broken_text == NULL ||

@@ -182,6 +182,10 @@ struct RubatoEngine {
  * RUBATO_ERROR_INVALID; `what` names the call in the message. */
 bool engine_check_caller(const RubatoEngine *engine, const char *what, GError **error);
 
+/* The same of a call that a worker may make in its task's function, because its wait ends with a
+ * deadline. */
+bool engine_check_caller_or_worker(const RubatoEngine *engine, const char *what, GError **error);
+
 /* The same where there is no engine yet: whether the calling thread is in neither a task's function
  * nor a callback. */
 bool engine_check_place(const char *what, GError **error);

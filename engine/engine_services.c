@@ -4,28 +4,19 @@
 #include <string.h>
 
 #include "engine/engine_private.h"
-#include "io/net/caller.h"
-
-/* As engine_check_caller, but a worker may make these calls: they end with their deadline. */
-static bool check_caller(const RubatoEngine *engine, const char *what, GError **error)
-{
-    if (engine_is_here(engine) && caller_place == CALLER_IN_TASK)
-        return true;
-    return engine_check_caller(engine, what, error);
-}
 
 bool rubato_engine_serve(RubatoEngine *engine, const char *name, RubatoServiceFunc function,
                          void *user_data, GError **error)
 {
     g_return_val_if_fail(engine != NULL && name != NULL && function != NULL, false);
-    return check_caller(engine, "rubato_engine_serve", error) &&
+    return engine_check_caller_or_worker(engine, "rubato_engine_serve", error) &&
            services_serve(engine->services, name, function, user_data, error);
 }
 
 bool rubato_engine_unserve(RubatoEngine *engine, const char *name, GError **error)
 {
     g_return_val_if_fail(engine != NULL && name != NULL, false);
-    return check_caller(engine, "rubato_engine_unserve", error) &&
+    return engine_check_caller_or_worker(engine, "rubato_engine_unserve", error) &&
            services_unserve(engine->services, name, error);
 }
 
@@ -175,7 +166,7 @@ RubatoServiceCall *rubato_engine_request(RubatoEngine *engine, const RubatoQuest
 {
     g_return_val_if_fail(engine != NULL && question != NULL && question->service != NULL, NULL);
     g_return_val_if_fail(question->bytes != NULL || question->n_bytes == 0, NULL);
-    if (!check_caller(engine, "rubato_engine_request", error))
+    if (!engine_check_caller_or_worker(engine, "rubato_engine_request", error))
         return NULL;
     g_autoptr(GArray) nodes = find_nodes(engine, &question->to, error);
     return nodes != NULL ? ask_nodes(engine, question, nodes, error) : NULL;
@@ -186,7 +177,7 @@ bool rubato_engine_ask(RubatoEngine *engine, const RubatoQuestion *question, GBy
 {
     g_return_val_if_fail(engine != NULL && question != NULL && question->service != NULL, false);
     g_return_val_if_fail(question->bytes != NULL || question->n_bytes == 0, false);
-    if (!check_caller(engine, "rubato_engine_ask", error))
+    if (!engine_check_caller_or_worker(engine, "rubato_engine_ask", error))
         return false;
     g_autoptr(GArray) nodes = find_nodes(engine, &question->to, error);
     if (nodes == NULL)
@@ -207,7 +198,7 @@ bool rubato_engine_group_barrier(RubatoEngine *engine, const RubatoAddressees *g
     bool is_part = false;
 
     g_return_val_if_fail(engine != NULL && group != NULL, false);
-    if (!check_caller(engine, "rubato_engine_group_barrier", error))
+    if (!engine_check_caller_or_worker(engine, "rubato_engine_group_barrier", error))
         return false;
     g_autoptr(GArray) nodes = find_nodes(engine, group, error);
     if (nodes == NULL)

@@ -73,7 +73,7 @@ static TimelineClock measure(RubatoEngine *engine)
     g_warning("node %u: the scheduler's node does not tell its time, so the timeline has this "
               "node's own",
               engine->id);
-    return (TimelineClock){ 0 };
+    return (TimelineClock){ .is_own = true };
 }
 
 void engine_set_timeline_clock(RubatoEngine *engine)
@@ -117,16 +117,11 @@ static void name_workers(RubatoEngine *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
-static bool check_process(const RubatoEngine *engine, const char *what, GError **error)
-{
-    return engine_is_here(engine) || engine_check_caller(engine, what, error);
-}
-
 bool rubato_engine_start_timeline(RubatoEngine *engine, const char *file, GError **error)
 {
     g_return_val_if_fail(engine != NULL && file != NULL, false);
     LOG_SINK_SCOPE(&engine->log);
-    if (!check_process(engine, "rubato_engine_start_timeline", error))
+    if (!engine_check_caller_or_worker(engine, "rubato_engine_start_timeline", error))
         return false;
     const TimelineClock clock = measure(engine);
     if (!start(engine, file, &clock, error))
@@ -139,6 +134,6 @@ bool rubato_engine_stop_timeline(RubatoEngine *engine, GError **error)
 {
     g_return_val_if_fail(engine != NULL, false);
     LOG_SINK_SCOPE(&engine->log);
-    return check_process(engine, "rubato_engine_stop_timeline", error) &&
+    return engine_check_caller_or_worker(engine, "rubato_engine_stop_timeline", error) &&
            timeline_stop(engine->timeline, error);
 }

@@ -32,13 +32,23 @@ GOptionContext *timeline_new_context(void)
     return context;
 }
 
+static void warn(const char *path, const char *what)
+{
+    g_printerr("rubato timeline: %s: %s\n", path, what);
+}
+
 static bool fail_line(const char *path, unsigned long line)
 {
     g_printerr("rubato timeline: %s, line %lu: this is no timeline of Rubato\n", path, line);
     return false;
 }
 
-/* Prints the events of a file: a line each, between one with "[" and one with "]". */
+/* What io/timeline/timeline_json.c writes of a clock that could not be compared. In a name these
+ * quotation marks are escaped. */
+static const char OWN_TIME[] = "\"clock\":\"the node's own time\"";
+
+/* Prints the events of a file: a line each, between one with "[" and one with "]". A process that
+ * was killed while it wrote may have left a part of its last line, and no "]". */
 static bool copy_lines(FILE *file, const char *path, bool *is_first)
 {
     g_autofree char *memory = NULL; /* of malloc, as GLib's */
@@ -47,9 +57,14 @@ static bool copy_lines(FILE *file, const char *path, bool *is_first)
     unsigned long line = 0;
 
     while (getline(&memory, &room, file) >= 0) {
+        const bool is_cut = strchr(memory, '\n') == NULL;
         char *const text = g_strstrip(memory);
         const size_t n = strlen(text);
 
+        if (is_cut && line > 0 && !has_ended && strcmp(text, "]") != 0) {
+            warn(path, "its last line is cut, as of a process that was killed; it is left out");
+            return true;
+        }
         if (++line == 1 ? strcmp(text, "[") != 0 : has_ended)
             return fail_line(path, line);
         has_ended = strcmp(text, "]") == 0;
@@ -59,10 +74,17 @@ static bool copy_lines(FILE *file, const char *path, bool *is_first)
             text[n - 1] = '\0';
         if (text[0] != '{' || !g_str_has_suffix(text, "}"))
             return fail_line(path, line);
+        if (strstr(text, OWN_TIME) != NULL)
+            warn(path, "its times are the node's own: the scheduler's node did not tell its time, "
+                       "so they need not fit to those of other nodes");
         printf("%s%s", *is_first ? "" : ",\n", text);
         *is_first = false;
     }
-    return has_ended || fail_line(path, line);
+    if (line == 0)
+        return fail_line(path, line);
+    if (!has_ended)
+        warn(path, "its end is cut, as of a process that was killed");
+    return true;
 }
 
 static bool copy_file(const char *path, bool *is_first)

@@ -5,7 +5,9 @@
  * stops it. These calls record a part of a run instead. They are not collective: each node records
  * what its own workers do.
  *
- * Threads: any, also workers in their tasks. */
+ * Threads: any, also workers in their tasks. In callbacks and in handlers they are refused, because
+ * they wait: for the scheduler's node, ten seconds at most, and for the file.
+ * RUBATO_ERROR_INVALID. */
 #ifndef RUBATO_TIMELINE_H
 #define RUBATO_TIMELINE_H
 

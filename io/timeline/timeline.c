@@ -58,7 +58,8 @@ typedef struct {
     pthread_cond_t changed;
     /* guarded by lock */
     Buffer filling;
-    bool takes; /* records */
+    uint64_t started_ns; /* what began before is not of this recording */
+    bool takes;          /* records */
     bool ends;
 } Recorder;
 
@@ -209,6 +210,7 @@ static void clear(Recorder *recorder)
 static void take_records(Recorder *recorder, const TimelineClock *clock)
 {
     pthread_mutex_lock(&recorder->lock);
+    recorder->started_ns = (uint64_t)monotonic_ns();
     recorder->takes = true;
     pthread_mutex_unlock(&recorder->lock);
     if (clock != NULL)
@@ -306,8 +308,9 @@ void timeline_free(Timeline *timeline)
 
 /* ---- recording ---- */
 
-static void note(Timeline *timeline, const TimelineRecord *record, const TimelineTick *ticks,
-                 uint32_t n_ticks, const char *string)
+/* begun_ns: since when what is recorded went on. */
+static void note(Timeline *timeline, const TimelineRecord *record, uint64_t begun_ns,
+                 const TimelineTick *ticks, uint32_t n_ticks, const char *string)
 {
     Recorder *const recorder = recorder_of(timeline);
     const size_t length = string == NULL ? 0 : strnlen(string, MOST_TEXT);
@@ -316,9 +319,10 @@ static void note(Timeline *timeline, const TimelineRecord *record, const Timelin
 
     pthread_mutex_lock(&recorder->lock);
     Buffer *const buffer = &recorder->filling;
-    if (recorder->takes && BUFFER_BYTES - buffer->used < n)
+    const bool takes = recorder->takes && begun_ns >= recorder->started_ns;
+    if (takes && BUFFER_BYTES - buffer->used < n)
         buffer->n_dropped++;
-    else if (recorder->takes) {
+    else if (takes) {
         uint8_t *const at = buffer->bytes + buffer->used;
         TimelineRecord *const copy = (TimelineRecord *)(void *)at;
         const bool was_half_full = buffer->used >= BUFFER_BYTES / 2;
@@ -340,26 +344,26 @@ static void note(Timeline *timeline, const TimelineRecord *record, const Timelin
 
 void timeline_set_clock(Timeline *timeline, const TimelineClock *clock)
 {
-    note(timeline, &(TimelineRecord){ .kind = TIMELINE_RECORD_CLOCK, .clock = *clock }, NULL, 0,
-         NULL);
+    note(timeline, &(TimelineRecord){ .kind = TIMELINE_RECORD_CLOCK, .clock = *clock }, UINT64_MAX,
+         NULL, 0, NULL);
 }
 
 void timeline_name(Timeline *timeline, TimelineActor actor, const char *task)
 {
-    note(timeline, &(TimelineRecord){ .kind = TIMELINE_RECORD_NAME, .named = actor }, NULL, 0,
-         task);
+    note(timeline, &(TimelineRecord){ .kind = TIMELINE_RECORD_NAME, .named = actor }, UINT64_MAX,
+         NULL, 0, task);
 }
 
 void timeline_note_call(Timeline *timeline, const TimelineCall *call)
 {
-    note(timeline, &(TimelineRecord){ .kind = TIMELINE_RECORD_CALL, .call = *call }, NULL, 0,
-         call->subject);
+    note(timeline, &(TimelineRecord){ .kind = TIMELINE_RECORD_CALL, .call = *call }, call->begun_ns,
+         NULL, 0, call->subject);
 }
 
 void timeline_note_operation(Timeline *timeline, const TimelineOperation *operation)
 {
     note(timeline, &(TimelineRecord){ .kind = TIMELINE_RECORD_OPERATION, .operation = *operation },
-         operation->ticks, operation->n_ticks, operation->name);
+         operation->asked_ns, operation->ticks, operation->n_ticks, operation->name);
 }
 
 /* ---- the clocks of nodes ---- */

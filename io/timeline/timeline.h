@@ -1,8 +1,9 @@
 /* The timeline of a node: what its workers and their collectives do, and when, as a Chrome trace.
  *
  * Who records copies a few numbers and a name into a buffer of fixed size; a thread of the timeline
- * writes them. If that cannot keep up, events are dropped and counted, and the trace says so. The
- * file is whole JSON after each write, so the trace of a process that was killed can be read. If
+ * writes them. If that cannot keep up, events are dropped and counted, and the trace says so. What
+ * began before the recording is left out. The file is whole JSON after each write, so the trace of
+ * a process that was killed can be read; if it was killed within a write, up to the last line. If
  * the file cannot be written any more, the log says so once, and recording ends.
  *
  * Times are those of monotonic_ns. The file has them in the time of the scheduler's node.
@@ -33,6 +34,7 @@ void timeline_free(Timeline *timeline);
 typedef struct {
     int64_t offset_ns;
     uint64_t error_ns; /* it is wrong by this at most */
+    bool is_own;       /* nobody has told the other time, so this node's stays; no bound is known */
 } TimelineClock;
 
 /* A question to the scheduler's node: sent, and answered, by this node's clock; and what that

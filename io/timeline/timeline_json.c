@@ -8,13 +8,15 @@
 
 #include "io/timeline/timeline_private.h"
 
-/* Processes of a trace: a task's workers have numbers one behind another. */
+/* Processes of a trace: below RANKS_OF_TASK the nodes; then the workers of each task, one behind
+ * another. Numbers of tasks repeat, so that those of processes fit into 31 bits. */
 enum { RANKS_OF_TASK = 10000000, TASKS = 200 };
 
 static uint32_t process_of(const TimelineFrame *frame, TimelineActor actor)
 {
-    return actor.epoch == 0 ? frame->node
-                            : actor.epoch % TASKS * RANKS_OF_TASK + actor.rank % RANKS_OF_TASK;
+    return actor.epoch == 0
+               ? frame->node
+               : (1 + (actor.epoch - 1) % TASKS) * RANKS_OF_TASK + actor.rank % RANKS_OF_TASK;
 }
 
 /* ---- parts of a line ---- */
@@ -216,10 +218,13 @@ static void write_clock(GString *text, TimelineFrame *frame, const TimelineClock
     write_name(text, frame, (TimelineActor){ .epoch = 0 }, name);
     begin_event(text, frame, 'i', frame->node, (uint64_t)monotonic_ns());
     append_name(text, "recording begins", NULL);
-    g_string_append_printf(text,
-                           ",\"s\":\"p\",\"args\":{\"clock_offset_ns\":%" G_GINT64_FORMAT
-                           ",\"clock_error_ns\":%" G_GUINT64_FORMAT "}}",
-                           clock->offset_ns, clock->error_ns);
+    g_string_append_printf(text, ",\"s\":\"p\",\"args\":{\"clock_offset_ns\":%" G_GINT64_FORMAT,
+                           clock->offset_ns);
+    if (clock->is_own) /* rubato timeline merge looks for this */
+        g_string_append(text, ",\"clock\":\"the node's own time\"}}");
+    else
+        g_string_append_printf(text, ",\"clock_error_ns\":%" G_GUINT64_FORMAT "}}",
+                               clock->error_ns);
 }
 
 void timeline_write_record(GString *text, TimelineFrame *frame, const TimelineRecord *record)

@@ -423,7 +423,8 @@ static __attribute__((noinline, cold)) bool get_watched(TableClient *client, con
 
     if (done && keys->n > 0 && client->history != NULL)
         table_client_note_get(client, keys, values);
-    table_client_note_time(client, "Get", begun_ns, keys->n);
+    if (done)
+        table_client_note_time(client, "Get", begun_ns, keys->n);
     return done;
 }
 
@@ -435,7 +436,8 @@ static __attribute__((noinline, cold)) bool add_watched(TableClient *client, con
                           ? add_list(client, true, keys->keys, keys->n, deltas, error)
                           : add_run(client, true, keys->first, keys->n, deltas, error);
 
-    table_client_note_time(client, "Add", begun_ns, keys->n);
+    if (done)
+        table_client_note_time(client, "Add", begun_ns, keys->n);
     return done;
 }
 
@@ -528,7 +530,8 @@ bool table_client_add_get(TableClient *client, const RubatoKeys *keys, const voi
     const uint64_t begun_ns = table_client_time(client);
     const bool done = add_get(client, keys, deltas, values, error);
 
-    table_client_note_time(client, "AddGet", begun_ns, keys->n);
+    if (done)
+        table_client_note_time(client, "AddGet", begun_ns, keys->n);
     return done;
 }
 

@@ -279,7 +279,9 @@ static inline uint64_t table_client_time(const TableClient *client)
     return timeline_now(client->route->timeline);
 }
 
-/* Records a call that has ended, or a wait; `what` is a literal. begun_ns 0: it is not recorded. */
+/* Records a call that has succeeded, or a wait; `what` is a literal. begun_ns 0: it is not
+ * recorded. Not for a call that was refused: it may be that of a forked process, in which the
+ * timeline's lock may be held for ever. */
 void table_client_note_time(const TableClient *client, const char *what, uint64_t begun_ns,
                             size_t n_keys);
 

@@ -341,7 +341,8 @@ static __attribute__((noinline, cold)) bool clock_watched(TableClient *client, G
     const uint64_t begun_ns = table_client_time(client);
     const bool done = end_clock(client, true, error);
 
-    table_client_note_time(client, "Clock", begun_ns, 0);
+    if (done)
+        table_client_note_time(client, "Clock", begun_ns, 0);
     return done;
 }
 

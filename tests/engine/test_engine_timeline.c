@@ -129,6 +129,37 @@ START_TEST(requests_to_tables_are_recorded)
 }
 END_TEST
 
+/* As those of a forked process are, in which the timeline's lock may be held for ever. */
+static bool call_wrongly(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey key = 10; /* behind the last one */
+    float value = 0;
+
+    (void)user_data;
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table(worker, "counts", RUBATO_F32, error);
+    TRY(table != NULL);
+    REQUIRE(!rubato_kv_table_get(table, &key, 1, &value, NULL));
+    REQUIRE(!rubato_kv_table_add(table, &key, 1, &value, NULL));
+    REQUIRE(!rubato_kv_table_add_get(table, &key, 1, &value, &value, NULL));
+    return rubato_kv_table_clock(table, error);
+}
+
+START_TEST(refused_calls_are_not_recorded)
+{
+    RubatoEngine *const engine = engine_with_counts();
+
+    run_ok(engine, 1, call_wrongly, NULL, "counts");
+    rubato_engine_free(engine);
+
+    g_auto(TraceFile) trace = trace_file_read(path);
+    ck_assert_uint_eq(trace_count(&trace, "X", "Get counts", FIRST_PID), 0);
+    ck_assert_uint_eq(trace_count(&trace, "X", "Add counts", FIRST_PID), 0);
+    ck_assert_uint_eq(trace_count(&trace, "X", "AddGet counts", FIRST_PID), 0);
+    ck_assert_uint_eq(trace_count(&trace, "X", "Clock counts", FIRST_PID), 1);
+}
+END_TEST
+
 typedef struct {
     RubatoEngine *engine;
     bool has_waited; /* rank 0 */
@@ -202,6 +233,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, make_folder, remove_folder);
     tcase_add_test(tcase, collectives_of_each_worker_are_recorded);
     tcase_add_test(tcase, requests_to_tables_are_recorded);
+    tcase_add_test(tcase, refused_calls_are_not_recorded);
     tcase_add_test(tcase, a_part_of_a_task_is_recorded_with_its_waits);
     tcase_add_test(tcase, a_file_that_cannot_be_made_is_refused);
     suite_add_tcase(suite, tcase);

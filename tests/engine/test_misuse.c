@@ -341,6 +341,10 @@ static void call_from_callback(RubatoTicket ticket, const GError *error, void *u
     callback->refused = !rubato_engine_get(callback->engine, "rows", &key, 1, &value, &found) &&
                         is_error(&found, RUBATO_ERROR_INVALID, "called from a callback") &&
                         !rubato_engine_barrier(callback->engine, &found) &&
+                        is_error(&found, RUBATO_ERROR_INVALID, "called from a callback") &&
+                        !rubato_engine_start_timeline(callback->engine, "never", &found) &&
+                        is_error(&found, RUBATO_ERROR_INVALID, "called from a callback") &&
+                        !rubato_engine_stop_timeline(callback->engine, &found) &&
                         is_error(&found, RUBATO_ERROR_INVALID, "called from a callback");
     rubato_engine_free(callback->engine); /* refused: the log says why */
 }

@@ -14,10 +14,18 @@
 #include "tests/support/runner.h"
 
 static char *folder, *path;
-static const TimelineClock own_clock = { 0 };
+
+/* Times in files are since the case began. Events come long after it: a recording takes none that
+ * began before it did. */
+#define LATER_NS UINT64_C(1000000000000)
+
+static uint64_t base_ns;
+static TimelineClock own_clock;
 
 static void make_folder(void)
 {
+    base_ns = (uint64_t)monotonic_ns();
+    own_clock = (TimelineClock){ .offset_ns = -(int64_t)base_ns };
     folder = g_dir_make_tmp("timeline-XXXXXX", NULL);
     path = g_strdup_printf("%s/trace.json", folder);
 }
@@ -40,17 +48,21 @@ static Timeline *start(void)
     return timeline;
 }
 
-static void note_get(Timeline *timeline, const char *table)
+static void note_get_of(Timeline *timeline, uint32_t epoch, const char *table, uint64_t begun_ns)
 {
-    static uint64_t now = 1000000;
-
-    now += 2000;
-    timeline_note_call(timeline, &(TimelineCall){ .actor = { 1, 3 },
+    timeline_note_call(timeline, &(TimelineCall){ .actor = { epoch, 3 },
                                                   .what = "Get",
                                                   .subject = table,
-                                                  .begun_ns = now,
-                                                  .ended_ns = now + 1500,
+                                                  .begun_ns = begun_ns,
+                                                  .ended_ns = begun_ns + 1500,
                                                   .numbers = { { "keys", 5 }, { "clock", 2 } } });
+}
+
+static void note_get(Timeline *timeline, const char *table)
+{
+    static uint64_t n;
+
+    note_get_of(timeline, 1, table, base_ns + LATER_NS + ++n * 2000);
 }
 
 START_TEST(calls_are_written_with_names_of_any_bytes)
@@ -79,16 +91,18 @@ END_TEST
 
 static void note_operation(Timeline *timeline, const TimelineTick *ticks, uint32_t n_ticks)
 {
+    const uint64_t asked_ns = base_ns + LATER_NS, decided_ns = asked_ns + 1000000;
+
     timeline_note_operation(timeline, &(TimelineOperation){ .actor = { 2, 0 },
                                                             .operation = "allreduce",
                                                             .name = "grad/7",
                                                             .n_together = 3,
                                                             .number = 12,
                                                             .n_bytes = 400,
-                                                            .asked_ns = 1000000,
-                                                            .decided_ns = 2000000,
-                                                            .begun_ns = 2000000,
-                                                            .ended_ns = 2000000,
+                                                            .asked_ns = asked_ns,
+                                                            .decided_ns = decided_ns,
+                                                            .begun_ns = decided_ns,
+                                                            .ended_ns = decided_ns,
                                                             .ticks = ticks,
                                                             .n_ticks = n_ticks });
 }
@@ -96,7 +110,8 @@ static void note_operation(Timeline *timeline, const TimelineTick *ticks, uint32
 /* Spans without length nest, too. */
 START_TEST(a_collective_has_its_phases_and_a_tick_for_each_rank)
 {
-    const TimelineTick ticks[] = { { 0, 1000000 }, { 1, 1700001 } };
+    const uint64_t asked_ns = base_ns + LATER_NS;
+    const TimelineTick ticks[] = { { 0, asked_ns }, { 1, asked_ns + 700001 } };
     Timeline *const timeline = start();
 
     note_operation(timeline, ticks, 2);
@@ -105,13 +120,13 @@ START_TEST(a_collective_has_its_phases_and_a_tick_for_each_rank)
 
     g_auto(TraceFile) trace = trace_file_read(path);
     JsonObject *const whole = trace_find(&trace, "b", "grad/7", 20000000);
-    ck_assert(trace_time(whole) == 1000);
+    ck_assert(trace_time(whole) == 1000000000);
     ck_assert_int_eq(trace_number(whole, "number"), 12);
     ck_assert_int_eq(trace_number(whole, "bytes"), 400);
     ck_assert_int_eq(trace_number(whole, "together"), 3);
     ck_assert_int_eq(trace_number(whole, "failed"), 0);
-    ck_assert(trace_time(trace_find(&trace, "e", "negotiate", -1)) == 2000);
-    ck_assert(trace_time(trace_find(&trace, "n", "rank 1", -1)) == 1700.001);
+    ck_assert(trace_time(trace_find(&trace, "e", "negotiate", -1)) == 1000001000);
+    ck_assert(trace_time(trace_find(&trace, "n", "rank 1", -1)) == 1000000700.001);
     ck_assert_uint_eq(trace_count(&trace, "n", "rank 0", -1), 1);
     ck_assert_uint_eq(trace_count(&trace, "b", "queue", -1), 1);
     ck_assert_uint_eq(trace_count(&trace, "b", "allreduce", -1), 1);
@@ -120,7 +135,7 @@ END_TEST
 
 START_TEST(times_are_those_of_the_scheduler_s_node)
 {
-    const TimelineClock clock = { .offset_ns = -500000, .error_ns = 700 };
+    const TimelineClock clock = { .offset_ns = own_clock.offset_ns + 500000, .error_ns = 700 };
     Timeline *const timeline = timeline_new(7);
 
     ck_assert(timeline_start(timeline, path, NULL, NULL));
@@ -131,9 +146,69 @@ START_TEST(times_are_those_of_the_scheduler_s_node)
 
     g_auto(TraceFile) trace = trace_file_read(path);
     JsonObject *const begin = trace_find(&trace, "i", "recording begins", 7);
-    ck_assert_int_eq(trace_number(begin, "clock_offset_ns"), -500000);
+    ck_assert_int_eq(trace_number(begin, "clock_offset_ns"), clock.offset_ns);
     ck_assert_int_eq(trace_number(begin, "clock_error_ns"), 700);
-    ck_assert(trace_time(trace_find(&trace, "b", "grad/7", -1)) == 500);
+    ck_assert(trace_time(trace_find(&trace, "b", "grad/7", -1)) == 1000000500);
+}
+END_TEST
+
+START_TEST(a_clock_that_nobody_compared_is_not_said_to_be_exact)
+{
+    const TimelineClock clock = { .is_own = true };
+    Timeline *const timeline = timeline_new(7);
+
+    ck_assert(timeline_start(timeline, path, &clock, NULL));
+    ck_assert(timeline_stop(timeline, NULL));
+    timeline_free(timeline);
+
+    g_auto(TraceFile) trace = trace_file_read(path);
+    JsonObject *const arguments =
+        json_object_get_object_member(trace_find(&trace, "i", "recording begins", 7), "args");
+    ck_assert(!json_object_has_member(arguments, "clock_error_ns"));
+    ck_assert_str_eq(json_object_get_string_member(arguments, "clock"), "the node's own time");
+}
+END_TEST
+
+/* Node 3 and rank 3 of a task are different processes. Numbers repeat after 200 tasks. */
+START_TEST(workers_of_late_tasks_have_processes_of_their_own)
+{
+    const uint64_t begun_ns = base_ns + LATER_NS;
+    Timeline *const timeline = start();
+
+    note_get_of(timeline, 1, "t", begun_ns);
+    note_get_of(timeline, 200, "t", begun_ns);
+    note_get_of(timeline, 201, "t", begun_ns + 2000);
+    ck_assert(timeline_stop(timeline, NULL));
+    timeline_free(timeline);
+
+    g_auto(TraceFile) trace = trace_file_read(path);
+    ck_assert_uint_eq(trace_count(&trace, "X", "Get t", 3), 0); /* that of node 3 */
+    ck_assert_uint_eq(trace_count(&trace, "X", "Get t", 2000000003), 1);
+    ck_assert_uint_eq(trace_count(&trace, "X", "Get t", 10000003), 2);
+}
+END_TEST
+
+START_TEST(what_began_before_a_recording_is_not_in_it)
+{
+    const uint64_t before_ns = base_ns - 1;
+    Timeline *const timeline = start();
+
+    note_get_of(timeline, 1, "early", before_ns);
+    timeline_note_operation(timeline, &(TimelineOperation){ .actor = { 1, 3 },
+                                                            .operation = "allreduce",
+                                                            .name = "early",
+                                                            .asked_ns = before_ns,
+                                                            .decided_ns = base_ns + LATER_NS,
+                                                            .begun_ns = base_ns + LATER_NS,
+                                                            .ended_ns = base_ns + LATER_NS });
+    note_get(timeline, "t");
+    ck_assert(timeline_stop(timeline, NULL));
+    timeline_free(timeline);
+
+    g_auto(TraceFile) trace = trace_file_read(path);
+    ck_assert_uint_eq(trace_count(&trace, "X", "Get early", -1), 0);
+    ck_assert_uint_eq(trace_count(&trace, "b", "early", -1), 0);
+    ck_assert_uint_eq(trace_count(&trace, "X", "Get t", -1), 1);
 }
 END_TEST
 
@@ -192,6 +267,8 @@ static void wait_for_more(goffset n_bytes)
     } while (now.st_size <= n_bytes);
 }
 
+/* All of the file is in one page. A process that is killed within a write may have written some
+ * pages of it. */
 static void record_until_killed(void)
 {
     Timeline *const timeline = start();
@@ -199,7 +276,7 @@ static void record_until_killed(void)
 
     wait_for_more(10); /* the beginning */
     g_stat(path, &first);
-    for (int i = 0; i < 100; i++)
+    for (int i = 0; i < 10; i++)
         note_get(timeline, "t");
     wait_for_more(first.st_size);
     raise(SIGKILL);
@@ -294,6 +371,9 @@ int main(void)
     tcase_add_test(tcase, calls_are_written_with_names_of_any_bytes);
     tcase_add_test(tcase, a_collective_has_its_phases_and_a_tick_for_each_rank);
     tcase_add_test(tcase, times_are_those_of_the_scheduler_s_node);
+    tcase_add_test(tcase, a_clock_that_nobody_compared_is_not_said_to_be_exact);
+    tcase_add_test(tcase, workers_of_late_tasks_have_processes_of_their_own);
+    tcase_add_test(tcase, what_began_before_a_recording_is_not_in_it);
     tcase_add_test(tcase, the_clock_is_that_of_the_shortest_round_trip);
     tcase_add_test(tcase, events_that_do_not_fit_are_dropped_and_counted);
     tcase_add_test(tcase, a_killed_process_leaves_a_file_that_can_be_read);
