@@ -52,7 +52,9 @@ static const char RUN_SUMMARY[] =
     "this machine and through ssh elsewhere, and stays until all of them have ended. Each\n"
     "finds its place in RUBATO_CLUSTER and RUBATO_NODE. Their output comes out line by line\n"
     "with the node's id before it. SIGINT, SIGTERM and SIGHUP go on to every node, a second\n"
-    "one kills them. When one fails, the others are ended.";
+    "one kills them. When one fails, the others are ended, unless they go on without it: their\n"
+    "tables have replicas. Then --restart starts the lost node again, and so does --join from\n"
+    "another shell; both on the node's own machine alone.";
 
 static const char RUN_DESCRIPTION[] =
     "The exit code is 0 where every node ended well, else that of the first that failed\n"
@@ -75,6 +77,8 @@ typedef struct {
     char **nodes;
     char *ssh;
     gboolean no_prefix;
+    gboolean joins;
+    int restarts;
 } RunOptions;
 
 /* The entries point into `options`, which must outlive the context. (transfer full) */
@@ -87,6 +91,10 @@ static GOptionContext *new_run_context(RunOptions *options)
           "The command that reaches other machines (default: $RUBATO_SSH, or ssh)", "COMMAND" },
         { "no-prefix", 0, 0, G_OPTION_ARG_NONE, &options->no_prefix,
           "Print the nodes' lines as they are", NULL },
+        { "restart", 0, 0, G_OPTION_ARG_INT, &options->restarts,
+          "Start a node that is lost again where the run goes on, each N times at most", "N" },
+        { "join", 0, 0, G_OPTION_ARG_NONE, &options->joins,
+          "Take the places of the nodes of --node, which a run that goes on has lost", NULL },
         G_OPTION_ENTRY_NULL
     };
     GOptionContext *context = g_option_context_new("FILE [--] PROGRAM [ARGUMENTS...]");
@@ -134,6 +142,8 @@ static int launch(const RunOptions *options, const GArray *nodes, char **argv)
         .n_nodes = nodes->len,
         .ssh = ssh != NULL && *ssh != '\0' ? ssh : NULL,
         .no_prefix = options->no_prefix,
+        .restarts = (uint32_t)options->restarts,
+        .joins = options->joins,
     };
     g_autoptr(GError) error = NULL;
     int exit_code;
@@ -166,6 +176,8 @@ static int run(int argc, char **argv)
     }
     if (!parsed || !parse_nodes(options.nodes, nodes, &error))
         code = fail_usage("run", error->message);
+    else if (options.restarts < 0)
+        code = fail_usage("run", "--restart takes a number of times from 0");
     else if (argc == 0)
         code = fail_usage("run", "which cluster file? rubato run FILE -- PROGRAM");
     else if (argc == 1)

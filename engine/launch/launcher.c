@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "engine/cluster/host.h"
+#include "engine/cluster/rendezvous.h"
 #include "engine/cluster/secret_source.h"
 #include "engine/health/engine_health.h"
 #include "engine/launch/launcher_news.h"
@@ -85,6 +86,7 @@ static char **make_environment(const LaunchPlan *whole)
     char **environment = g_environ_unsetenv(g_get_environ(), SECRET_VARIABLE);
 
     environment = g_environ_unsetenv(environment, "RUBATO_ROLE");
+    environment = g_environ_unsetenv(environment, JOIN_VARIABLE);
     environment = g_environ_unsetenv(environment, SECRET_FD_VARIABLE);
     environment = g_environ_unsetenv(environment, BAR_VARIABLE);
     environment = g_environ_setenv(environment, LAUNCHER_NEWS_VARIABLE, "1", TRUE);
@@ -126,6 +128,9 @@ static bool plan_local(const LaunchPlan *whole, LaunchNode *plan, const RubatoLa
     plan->environment = g_environ_setenv(plan->environment, "RUBATO_NODE", id, TRUE);
     if (health == NULL)
         plan->environment = g_environ_unsetenv(plan->environment, HEALTH_VARIABLE);
+    plan->again = g_environ_setenv(g_strdupv(plan->environment), JOIN_VARIABLE, "1", TRUE);
+    if (launch->joins)
+        plan->environment = g_environ_setenv(plan->environment, JOIN_VARIABLE, "1", TRUE);
     return true;
 }
 
@@ -146,6 +151,14 @@ static bool plan_remote(const LaunchPlan *whole, LaunchNode *plan, const RubatoL
     g_autoptr(GError) cause = NULL;
     g_auto(GStrv) words = NULL;
 
+    if (launch->joins || launch->restarts > 0) {
+        g_set_error(
+            error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+            "node %u is on another machine, %s, which ssh reaches: a process that takes the "
+            "place of a lost one (--restart, --join) is started on its own machine alone",
+            plan->node->id, plan->node->host);
+        return false;
+    }
     if (!g_shell_parse_argv(command, NULL, &words, &cause)) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "the ssh command \"%s\" makes no sense: %s", command, cause->message);
@@ -209,17 +222,37 @@ static bool starts_all(const bool *chosen, const Cluster *cluster)
     return true;
 }
 
+/* Nodes that go on tell of a loss the launcher that has started them. So one that starts lost nodes
+ * alone hears of no loss. */
+static bool check_joins(const RubatoLaunch *launch, GError **error)
+{
+    if (launch->joins && launch->n_nodes == 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "say in the place of which lost nodes the processes are to join: --node ID");
+        return false;
+    }
+    if (launch->joins && launch->restarts > 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "--join and --restart exclude each other: the nodes that go on tell of a loss "
+                    "the `rubato run` that has started them, not the one that joins");
+        return false;
+    }
+    return true;
+}
+
 LaunchPlan *launch_plan_new(const RubatoLaunch *launch, GError **error)
 {
     g_autoptr(LaunchPlan) plan = g_new0(LaunchPlan, 1);
     g_autofree bool *chosen = NULL;
 
     plan->no_prefix = launch->no_prefix;
+    plan->restarts = launch->restarts;
     plan->cluster = cluster_read(launch->cluster_file, error);
     if (plan->cluster == NULL)
         return NULL;
     chosen = choose_nodes(plan->cluster, launch, error);
-    if (chosen == NULL || !plan_secret(plan, starts_all(chosen, plan->cluster), error))
+    if (chosen == NULL || !check_joins(launch, error) ||
+        !plan_secret(plan, starts_all(chosen, plan->cluster), error))
         return NULL;
     plan->nodes = g_new0(LaunchNode, plan->cluster->n_nodes);
     for (uint32_t i = 0; i < plan->cluster->n_nodes; i++) {
@@ -239,6 +272,7 @@ void launch_plan_free(LaunchPlan *plan)
     for (uint32_t i = 0; i < plan->n_nodes; i++) {
         g_strfreev(plan->nodes[i].argv);
         g_strfreev(plan->nodes[i].environment);
+        g_strfreev(plan->nodes[i].again);
     }
     g_free(plan->nodes);
     if (plan->secret_fd != 0)

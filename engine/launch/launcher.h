@@ -16,6 +16,7 @@ typedef struct {
     bool remote;        /* argv is ssh, which takes signals' names on its standard input */
     char **argv;        /* argv[0] is a path */
     char **environment; /* without the secret; it names the descriptor of it */
+    char **again;       /* the environment of a process that takes the place of a lost one */
 } LaunchNode;
 
 typedef struct {
@@ -23,6 +24,7 @@ typedef struct {
     LaunchNode *nodes;
     uint32_t n_nodes;
     bool no_prefix;
+    uint32_t restarts; /* of each node of this machine, if it is lost and the run goes on */
     bool has_secret; /* nodes are given one; else each node finds the secret itself, or has none */
     RunSecret secret;
     int secret_fd; /* of it, for nodes on this machine to inherit; 0: there is none */

@@ -1,6 +1,6 @@
 /* The supervisor: carries out a plan. It starts the nodes, prints their output line by line, passes
- * signals on, ends all nodes when one fails and the others do not go on without it, and leaves
- * nothing running.
+ * signals on, ends all nodes when one fails and the others do not go on without it, starts lost
+ * ones again if it is asked to, and leaves nothing running.
  *
  * It is a process of its own below the one that was called (launcher.c), and a single thread in one
  * loop around poll. The two watch each other. If the supervisor is killed, the nodes die with it
@@ -49,6 +49,7 @@ typedef struct {
     gint64 deadline;     /* of the phase; 0: none */
     Child *failed;       /* the first */
     GArray *lost;        /* of LostNews: lost nodes, which others have just told */
+    GArray *known;       /* of LostNews: all that were told before */
     int asked;           /* the first signal that came for the run, or 0 */
     int forced;          /* the exit code where it is not a node's, or 0 */
     GString *waiting[2]; /* output for standard output and standard error */
@@ -126,9 +127,20 @@ static void enter_phase(Supervisor *supervisor, Phase phase)
 
 /* ---- ends of nodes ---- */
 
+/* The run goes on whether or not a process takes the place of a lost one. So the end of one that
+ * was started again is no failure. If the others need it, they fail themselves. */
 static bool has_failed(const Child *child)
 {
-    return child->state != CHILD_RUNNING && !child->is_lost && process_exit_code(&child->end) != 0;
+    return child->state != CHILD_RUNNING && !child->is_lost && child->n_restarts == 0 &&
+           process_exit_code(&child->end) != 0;
+}
+
+static void tell_end_again(Supervisor *supervisor, const Child *child)
+{
+    if (child->n_restarts == 0 || child->is_lost || process_exit_code(&child->end) == 0)
+        return;
+    g_autofree char *how = process_describe_end(&child->end);
+    tell(supervisor, "node %u, which was started again, %s", child->plan->node->id, how);
 }
 
 static void note_end(Supervisor *supervisor, Child *child)
@@ -136,6 +148,7 @@ static void note_end(Supervisor *supervisor, Child *child)
     child->state = CHILD_ENDING;
     child->deadline = deadline_in_ms(child_is_drained(child) ? 0 : LEFT_PIPES_MS);
     child_close_input(child);
+    tell_end_again(supervisor, child);
     if (!has_failed(child) || supervisor->failed != NULL)
         return;
     supervisor->failed = child;
@@ -177,6 +190,9 @@ static void note_loss(Supervisor *supervisor, Child *child)
     child->is_lost = true;
     child->lost_deadline = child->state == CHILD_RUNNING ? deadline_in_ms(grace_ms(supervisor)) : 0;
     tell(supervisor, "the others go on without node %u", child->plan->node->id);
+    if (child->n_restarts > 0 && child->n_restarts >= supervisor->plan->restarts)
+        tell(supervisor, "node %u is not started again: it was, %u of %u times",
+             child->plan->node->id, child->n_restarts, supervisor->plan->restarts);
     if (supervisor->failed != child)
         return;
     supervisor->failed = NULL;
@@ -189,15 +205,30 @@ static void note_loss(Supervisor *supervisor, Child *child)
     }
 }
 
-/* What nodes have told since the last time. */
+static bool is_known(const Supervisor *supervisor, const LostNews *news)
+{
+    for (guint i = 0; i < supervisor->known->len; i++) {
+        const LostNews *const known = &g_array_index(supervisor->known, LostNews, i);
+
+        if (known->id == news->id && known->incarnation == news->incarnation)
+            return true;
+    }
+    return false;
+}
+
+/* What nodes have told since the last time. Each that goes on tells of each lost process. The news
+ * of one node may come when the node that is lost has been started again, because another node was
+ * heard before. */
 static void note_losses(Supervisor *supervisor)
 {
     for (guint i = 0; i < supervisor->lost->len; i++) {
-        Child *const child =
-            find_child(supervisor, g_array_index(supervisor->lost, LostNews, i).id);
+        const LostNews *const news = &g_array_index(supervisor->lost, LostNews, i);
+        Child *const child = find_child(supervisor, news->id);
 
-        if (child != NULL && !child->is_lost)
-            note_loss(supervisor, child);
+        if (child == NULL || is_known(supervisor, news))
+            continue;
+        g_array_append_val(supervisor->known, *news);
+        note_loss(supervisor, child);
     }
     g_array_set_size(supervisor->lost, 0);
 }
@@ -226,6 +257,81 @@ static void reap(Supervisor *supervisor)
     }
 }
 
+/* ---- starting ---- */
+
+static char *make_prefix(const Supervisor *supervisor, uint32_t i, int fd)
+{
+    static const unsigned colours[] = { 36, 33, 35, 32, 34, 31 };
+    const uint32_t id = supervisor->plan->nodes[i].node->id;
+    const char *refused = g_getenv("NO_COLOR");
+
+    if (supervisor->plan->no_prefix)
+        return g_strdup("");
+    if (isatty(fd) && (refused == NULL || *refused == '\0'))
+        return g_strdup_printf("\033[%um[%u]\033[0m ", colours[i % G_N_ELEMENTS(colours)], id);
+    return g_strdup_printf("[%u] ", id);
+}
+
+/* Starts the process of node i of the plan. False: it cannot be, and why is told. */
+static bool start_child(Supervisor *supervisor, uint32_t i, char **environment)
+{
+    bool *const shown = &supervisor->bar_is_shown;
+    bool *const bars[] = { isatty(STDOUT_FILENO) ? shown : NULL,
+                           isatty(STDERR_FILENO) ? shown : NULL };
+    const LaunchNode *const plan = &supervisor->plan->nodes[i];
+    Child *const child = &supervisor->children[i];
+    const ProcessSpec spec = { .argv = plan->argv,
+                               .environment = environment,
+                               .mask = &supervisor->mask,
+                               .n_files = &supervisor->n_files,
+                               .inherited_fd = plan->remote ? 0 : supervisor->plan->secret_fd,
+                               .wants_input = plan->remote };
+    g_autofree char *out = make_prefix(supervisor, i, STDOUT_FILENO);
+    g_autofree char *err = make_prefix(supervisor, i, STDERR_FILENO);
+    g_autoptr(GError) error = NULL;
+
+    if (!child_start(child, plan, &spec, (const char *const[]){ out, err }, bars, &error)) {
+        tell(supervisor, "node %u: %s", plan->node->id, error->message);
+        return false;
+    }
+    line_stream_hear(&child->lines[1], supervisor->lost);
+    return true;
+}
+
+/* Whether a process runs that others can join: one from the beginning, such as the scheduler's. */
+static bool run_goes_on(const Supervisor *supervisor)
+{
+    for (uint32_t i = 0; i < supervisor->n_children; i++) {
+        const Child *const child = &supervisor->children[i];
+
+        if (child->state == CHILD_RUNNING && child->n_restarts == 0 && !child->is_lost)
+            return true;
+    }
+    return false;
+}
+
+/* A node without which the run goes on, and whose process has ended, is started again. */
+static void start_again(Supervisor *supervisor, uint32_t i)
+{
+    Child *const child = &supervisor->children[i];
+    const uint32_t most = supervisor->plan->restarts;
+
+    if (!child->is_lost || child->state != CHILD_DONE || child->n_restarts >= most ||
+        supervisor->asked != 0 || supervisor->phase != PHASE_STEADY || !run_goes_on(supervisor))
+        return;
+    Child before = *child;
+
+    *child = (Child){ .n_restarts = before.n_restarts + 1 };
+    if (!start_child(supervisor, i, supervisor->plan->nodes[i].again)) {
+        *child = before;
+        child->n_restarts = most;
+        return;
+    }
+    tell(supervisor, "node %u is started again, in the place of the lost process (%u of %u times)",
+         child->plan->node->id, child->n_restarts, most);
+    child_clear(&before);
+}
+
 /* Does what is due by now. */
 static void advance(Supervisor *supervisor)
 {
@@ -243,7 +349,12 @@ static void advance(Supervisor *supervisor)
             tell(supervisor, "node %u is lost and still runs; killing it", child->plan->node->id);
             child_signal(child, SIGKILL);
         }
+        start_again(supervisor, i);
     }
+    /* Processes that were started again wait for a run that has ended, if they did not join it. */
+    if (supervisor->phase == PHASE_STEADY && any_in_state(supervisor, CHILD_RUNNING) &&
+        supervisor->plan->restarts > 0 && !run_goes_on(supervisor))
+        enter_phase(supervisor, PHASE_GRACE);
     if (!any_in_state(supervisor, CHILD_RUNNING))
         supervisor->deadline = 0;
     else if (is_due(supervisor->deadline))
@@ -408,48 +519,19 @@ static void run_once(Supervisor *supervisor, struct pollfd *fds)
 
 /* ---- the beginning and the end ---- */
 
-static char *make_prefix(const Supervisor *supervisor, uint32_t i, int fd)
-{
-    static const unsigned colours[] = { 36, 33, 35, 32, 34, 31 };
-    const uint32_t id = supervisor->plan->nodes[i].node->id;
-    const char *refused = g_getenv("NO_COLOR");
-
-    if (supervisor->plan->no_prefix)
-        return g_strdup("");
-    if (isatty(fd) && (refused == NULL || *refused == '\0'))
-        return g_strdup_printf("\033[%um[%u]\033[0m ", colours[i % G_N_ELEMENTS(colours)], id);
-    return g_strdup_printf("[%u] ", id);
-}
-
 static void start_children(Supervisor *supervisor)
 {
-    bool *const shown = &supervisor->bar_is_shown;
-    bool *const bars[] = { isatty(STDOUT_FILENO) ? shown : NULL,
-                           isatty(STDERR_FILENO) ? shown : NULL };
-
     for (uint32_t i = 0; i < supervisor->plan->n_nodes; i++) {
-        const LaunchNode *plan = &supervisor->plan->nodes[i];
-        Child *child = &supervisor->children[i];
-        const ProcessSpec spec = { .argv = plan->argv,
-                                   .environment = plan->environment,
-                                   .mask = &supervisor->mask,
-                                   .n_files = &supervisor->n_files,
-                                   .inherited_fd = plan->remote ? 0 : supervisor->plan->secret_fd,
-                                   .wants_input = plan->remote };
-        g_autofree char *out = make_prefix(supervisor, i, STDOUT_FILENO);
-        g_autofree char *err = make_prefix(supervisor, i, STDERR_FILENO);
-        g_autoptr(GError) error = NULL;
+        const LaunchNode *const plan = &supervisor->plan->nodes[i];
 
-        if (!child_start(child, plan, &spec, (const char *const[]){ out, err }, bars, &error)) {
-            tell(supervisor, "node %u: %s", plan->node->id, error->message);
+        if (!start_child(supervisor, i, plan->environment)) {
             supervisor->forced = CODE_NOT_STARTED;
             enter_phase(supervisor, PHASE_KILLING);
             return;
         }
         supervisor->n_children = i + 1;
-        line_stream_hear(&child->lines[1], supervisor->lost);
         if (plan->remote && supervisor->plan->has_secret)
-            child_send_secret(child, &supervisor->plan->secret);
+            child_send_secret(&supervisor->children[i], &supervisor->plan->secret);
     }
 }
 
@@ -491,6 +573,7 @@ int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *b
     supervisor.signals = signalfd(-1, taken, SFD_CLOEXEC | SFD_NONBLOCK);
     supervisor.children = g_new0(Child, plan->n_nodes);
     supervisor.lost = g_array_new(FALSE, FALSE, sizeof(LostNews));
+    supervisor.known = g_array_new(FALSE, FALSE, sizeof(LostNews));
     supervisor.waiting[0] = g_string_new(NULL);
     supervisor.waiting[1] = g_string_new(NULL);
 
@@ -508,6 +591,7 @@ int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *b
     for (uint32_t i = 0; i < supervisor.n_children; i++)
         child_clear(&supervisor.children[i]);
     g_array_unref(supervisor.lost);
+    g_array_unref(supervisor.known);
     g_string_free(supervisor.waiting[0], TRUE);
     g_string_free(supervisor.waiting[1], TRUE);
     g_free(supervisor.children);

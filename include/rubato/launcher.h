@@ -17,6 +17,15 @@ typedef struct {
     size_t n_nodes;
     const char *ssh; /* the command that reaches other machines, with its options; NULL: "ssh" */
     bool no_prefix;  /* print the nodes' lines as they are, without [node] before them */
+
+    /* How many times each node is started again when it is lost and the others, started by the same
+     * call, go on without it. The new process takes the place of the lost one, and serves: its
+     * environment has RUBATO_JOIN=1. All nodes must be of this machine. */
+    uint32_t restarts;
+
+    /* The nodes, which must be given and be of this machine, are lost ones of a run that goes on
+     * elsewhere: the processes take their places. Not beside restarts. */
+    bool joins;
 } RubatoLaunch;
 
 /* Starts argv for each node with RUBATO_CLUSTER and RUBATO_NODE in its environment: here if the

@@ -57,6 +57,8 @@ expect "allreduce" rubato-softmax --by = a
 expect "pair.cfg" rubato-lr --cluster = pai
 expect "scheduler server status secret" rubato s
 expect "--watch" rubato status --w
+expect "--restart" rubato run --r
+expect "--join" rubato run --j
 expect "--measured" rubato place --m
 expect "check" rubato history c
 expect "merge" rubato timeline m

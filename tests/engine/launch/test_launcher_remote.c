@@ -375,6 +375,41 @@ START_TEST(launch_refuses_a_host_that_nobody_knows)
 }
 END_TEST
 
+START_TEST(launch_refuses_to_start_nodes_again_or_to_join_elsewhere)
+{
+    static const uint32_t nodes[] = { 0 };
+    g_autofree char *ssh = write_fake_ssh();
+    g_autofree char *cluster = launch_write_cluster(1, ELSEWHERE);
+    const char *argv[4];
+    RubatoLaunch launch = launch_shell(cluster, "true", argv);
+
+    launch.ssh = ssh;
+    launch.nodes = nodes;
+    launch.n_nodes = 1;
+    launch.restarts = _i == 0 ? 1 : 0;
+    launch.joins = _i == 1;
+    check_refused(&launch, RUBATO_ERROR_INVALID,
+                  "node 0 is on another machine, " ELSEWHERE
+                  ", which ssh reaches: a process that takes the place of a lost one");
+}
+END_TEST
+
+START_TEST(launch_refuses_to_join_as_no_node_or_to_start_again_what_joins)
+{
+    static const uint32_t nodes[] = { 10 };
+    g_autofree char *cluster = launch_write_cluster(2, "127.0.0.1");
+    const char *argv[4];
+    RubatoLaunch launch = launch_shell(cluster, "true", argv);
+
+    launch.joins = true;
+    check_refused(&launch, RUBATO_ERROR_INVALID, "say in the place of which lost nodes");
+    launch.nodes = nodes;
+    launch.n_nodes = 1;
+    launch.restarts = 1;
+    check_refused(&launch, RUBATO_ERROR_INVALID, "--join and --restart exclude each other");
+}
+END_TEST
+
 START_TEST(launch_tells_of_a_program_that_cannot_be_started)
 {
     g_autofree char *cluster = launch_write_cluster(2, "127.0.0.1");
@@ -414,6 +449,8 @@ int main(void)
     tcase_add_test(refused, launch_refuses_an_ssh_that_makes_no_sense);
     tcase_add_test(refused, launch_refuses_a_wrong_file);
     tcase_add_test(refused, launch_refuses_a_host_that_nobody_knows);
+    tcase_add_loop_test(refused, launch_refuses_to_start_nodes_again_or_to_join_elsewhere, 0, 2);
+    tcase_add_test(refused, launch_refuses_to_join_as_no_node_or_to_start_again_what_joins);
     tcase_add_test(refused, launch_tells_of_a_program_that_cannot_be_started);
     return run_suite(suite);
 }

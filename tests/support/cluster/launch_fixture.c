@@ -19,6 +19,7 @@ const PassedSignal PASSED_SIGNALS[N_PASSED_SIGNALS] = {
 };
 
 #define CODE_NOT_LAUNCHED 99
+#define PATIENT_MS 60000
 
 char *launch_folder;
 
@@ -70,6 +71,11 @@ static char *write_cluster(unsigned n_nodes, const char *host, unsigned timeout_
 char *launch_write_cluster(unsigned n_nodes, const char *host)
 {
     return write_cluster(n_nodes, host, 100);
+}
+
+char *launch_write_patient_cluster(unsigned n_nodes)
+{
+    return write_cluster(n_nodes, "127.0.0.1", PATIENT_MS);
 }
 
 /* ---- a run in a process of its own ---- */
@@ -219,7 +225,7 @@ Run run_start_shell(unsigned n_nodes, const char *script)
 
 Run run_start_patient_shell(unsigned n_nodes, const char *script)
 {
-    return start_shell(n_nodes, script, 60000);
+    return start_shell(n_nodes, script, PATIENT_MS);
 }
 
 void run_check_nothing_left(const Run *run)

@@ -27,6 +27,10 @@ char *launch_write_file(const char *name, const char *text, mode_t mode);
  * path */
 char *launch_write_cluster(unsigned n_nodes, const char *host);
 
+/* The same on this machine, but the launcher asks no node to end because another one has failed,
+ * for as long as a case may take. */
+char *launch_write_patient_cluster(unsigned n_nodes);
+
 typedef struct {
     pid_t pid;
     int fds[2];
@@ -41,8 +45,7 @@ Run run_start(const RubatoLaunch *launch);
 /* Starts a shell script on each of n nodes of this machine. */
 Run run_start_shell(unsigned n_nodes, const char *script);
 
-/* The same, but the launcher asks no node to end because another one has failed, for as long as a
- * case may take. */
+/* The same with launch_write_patient_cluster(). */
 Run run_start_patient_shell(unsigned n_nodes, const char *script);
 
 /* Reads until the text comes. */

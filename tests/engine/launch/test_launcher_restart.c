@@ -1,0 +1,190 @@
+/* `rubato run` that starts a lost node again, or starts processes that join a run, with small shell
+ * programs as nodes. Node 10 is lost; node 0 goes on, and says so.
+ *
+ * tests/cluster/test_cluster_join.c has what such processes do in a run. */
+#include <rubato/launcher.h>
+#include <string.h>
+
+#include "tests/support/cluster/launch_fixture.h"
+#include "tests/support/runner.h"
+
+/* await FILE: until the case has written a file of its folder. tell N: that the run goes on without
+ * process N of node 10. */
+#define FUNCTIONS                                                              \
+    "await() { until [ -e ${RUBATO_CLUSTER%/*}/$1 ]; do sleep 0.02; done; }\n" \
+    "tell() { printf '\\033_rubato lost 10 %d\\033\\\\\\n' $1 >&2; }\n"
+
+/* The scripts of node 0, of node 10, and of processes in its place. */
+typedef struct {
+    const char *goes_on, *is_lost, *joins;
+} Scripts;
+
+static Run start(const char *cluster, uint32_t restarts, const Scripts *scripts)
+{
+    g_autofree char *script =
+        g_strconcat(FUNCTIONS "case $RUBATO_NODE$RUBATO_JOIN in\n0) ", scripts->goes_on, ";;\n10) ",
+                    scripts->is_lost, ";;\n101) ", scripts->joins, ";;\nesac", NULL);
+    const char *argv[4];
+    RubatoLaunch launch = launch_shell(cluster, script, argv);
+
+    launch.restarts = restarts;
+    return run_start(&launch);
+}
+
+static void write_empty(const char *name)
+{
+    g_free(launch_write_file(name, "", 0600));
+}
+
+/* Starts them, and writes the file "lost" when node 10 is. */
+static Run start_and_lose(uint32_t restarts, const char *goes_on, const char *joins)
+{
+    g_autofree char *cluster = launch_write_patient_cluster(2);
+    Run run = start(cluster, restarts, &(Scripts){ goes_on, "kill -KILL $$", joins });
+
+    run_wait_for(&run, 1, "rubato: node 10 was killed by signal 9 (SIGKILL); waiting for");
+    write_empty("lost");
+    return run;
+}
+
+static unsigned count(const GString *text, const char *what)
+{
+    unsigned n = 0;
+
+    for (const char *at = text->str; (at = strstr(at, what)) != NULL; at += strlen(what))
+        n++;
+    return n;
+}
+
+START_TEST(lost_node_is_started_again_and_serves)
+{
+    Run run = start_and_lose(1, "await lost; tell 7; await end",
+                             "echo serves as $RUBATO_NODE; await end");
+
+    run_wait_for(&run, 0, "[10] serves as 10\n");
+    write_empty("end");
+    ck_assert_int_eq(run_finish(&run), 0);
+    run_check_contains(&run, 1, "rubato: the others go on without node 10\n");
+    run_check_contains(&run, 1,
+                       "rubato: node 10 is started again, in the place of the lost process "
+                       "(1 of 1 times)\n");
+    run_clear(&run);
+}
+END_TEST
+
+/* News of its first process may come when another one runs. */
+START_TEST(node_that_is_lost_again_is_started_as_often_as_was_said)
+{
+    const uint32_t restarts = (uint32_t)_i;
+    Run run = start_and_lose(restarts,
+                             "await lost; tell 7; await late; tell 7; echo told late\n"
+                             "await again; tell 8; tell 8; await end",
+                             "if [ -e ${RUBATO_CLUSTER%/*}/again ]; then echo second; await end\n"
+                             "else echo serves; await kill; kill -KILL $$; fi");
+
+    run_wait_for(&run, 0, "[10] serves\n");
+    write_empty("late");
+    run_wait_for(&run, 0, "[0] told late\n");
+    write_empty("kill");
+    run_wait_for(&run, 1, "rubato: node 10, which was started again, was killed by signal 9");
+    write_empty("again");
+    if (restarts == 1) {
+        run_wait_for(&run, 1, "rubato: node 10 is not started again: it was, 1 of 1 times\n");
+    } else {
+        run_wait_for(&run, 1, "in the place of the lost process (2 of 2 times)\n");
+        run_wait_for(&run, 0, "[10] second\n");
+    }
+    write_empty("end");
+    ck_assert_int_eq(run_finish(&run), 0);
+    ck_assert_uint_eq(count(run.texts[1], "the others go on without node 10"), 2);
+    ck_assert_uint_eq(count(run.texts[1], "is started again"), restarts);
+    run_clear(&run);
+}
+END_TEST
+
+START_TEST(nothing_is_started_again_if_nobody_asks)
+{
+    Run run = start_and_lose(0, "await lost; tell 7; await end", "echo serves");
+
+    run_wait_for(&run, 1, "rubato: the others go on without node 10\n");
+    write_empty("end");
+    ck_assert_int_eq(run_finish(&run), 0);
+    ck_assert_str_eq(run.texts[0]->str, "");
+    run_clear(&run);
+}
+END_TEST
+
+START_TEST(nothing_is_started_again_if_the_others_end)
+{
+    Run run = start_and_lose(1, "await lost; exit 5", "echo serves");
+
+    ck_assert_int_eq(run_finish(&run), 128 + 9);
+    ck_assert_str_eq(run.texts[0]->str, "");
+    run_check_contains(&run, 1, "rubato: node 10 (127.0.0.1) was killed by signal 9 (SIGKILL)\n");
+    run_clear(&run);
+}
+END_TEST
+
+START_TEST(process_that_is_refused_leaves_the_run_as_it_is)
+{
+    Run run = start_and_lose(1, "await lost; tell 7; await end", "exit 3");
+
+    run_wait_for(&run, 1, "rubato: node 10, which was started again, exited with code 3\n");
+    write_empty("end");
+    ck_assert_int_eq(run_finish(&run), 0);
+    run_clear(&run);
+}
+END_TEST
+
+/* It waits for a run that has ended. */
+START_TEST(process_that_has_not_joined_ends_after_the_run)
+{
+    g_autofree char *cluster = launch_write_cluster(2, "127.0.0.1");
+    Run run = start(cluster, 1,
+                    &(Scripts){ "await lost; tell 7; await end", "await kill; kill -KILL $$",
+                                "echo waits; exec sleep 1000" });
+
+    write_empty("lost");
+    run_wait_for(&run, 1, "rubato: the others go on without node 10\n");
+    write_empty("kill");
+    run_wait_for(&run, 0, "[10] waits\n");
+    write_empty("end");
+    ck_assert_int_eq(run_finish(&run), 0);
+    run_check_contains(&run, 1, "rubato: still running: 10; sending SIGTERM\n");
+    run_clear(&run);
+}
+END_TEST
+
+/* What the launcher's own environment says of this does not count. */
+START_TEST(processes_join_if_they_are_to)
+{
+    static const uint32_t nodes[] = { 10 };
+    g_autofree char *cluster = launch_write_cluster(2, "127.0.0.1");
+    const char *argv[4];
+    RubatoLaunch launch = launch_shell(cluster, "echo ${RUBATO_JOIN-first}", argv);
+
+    g_setenv("RUBATO_JOIN", "1", TRUE);
+    launch.nodes = nodes;
+    launch.n_nodes = 1;
+    launch.joins = _i == 1;
+    Run run = run_start(&launch);
+    ck_assert_int_eq(run_finish(&run), 0);
+    ck_assert_str_eq(run.texts[0]->str, launch.joins ? "[10] 1\n" : "[10] first\n");
+    run_clear(&run);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("launcher_restart");
+    TCase *restart = launch_add_case(suite, "restart");
+
+    tcase_add_test(restart, lost_node_is_started_again_and_serves);
+    tcase_add_loop_test(restart, node_that_is_lost_again_is_started_as_often_as_was_said, 1, 3);
+    tcase_add_test(restart, nothing_is_started_again_if_nobody_asks);
+    tcase_add_test(restart, nothing_is_started_again_if_the_others_end);
+    tcase_add_test(restart, process_that_is_refused_leaves_the_run_as_it_is);
+    tcase_add_test(restart, process_that_has_not_joined_ends_after_the_run);
+    tcase_add_loop_test(restart, processes_join_if_they_are_to, 0, 2);
+    return run_suite(suite);
+}
