@@ -210,7 +210,7 @@ static bool is_held_back(const RubatoFollower *follower, const Manifest *manifes
            g_get_real_time() - manifest->time_us < follower->hold_back_us;
 }
 
-typedef enum { WITH_DAMAGED, WITHOUT_DAMAGED } Damaged;
+typedef enum { DAMAGED_COUNTED, DAMAGED_LEFT_OUT } Damaged;
 
 /* The newest version that is not held back; 0: all are. Of a damaged one nobody knows that. */
 static uint64_t find_newest(const RubatoFollower *follower, Damaged damaged)
@@ -225,7 +225,7 @@ static uint64_t find_newest(const RubatoFollower *follower, Damaged damaged)
             follower->hold_back_us > 0 ? snapshot_folder_read(follower->directory, numbers[n], NULL)
                                        : NULL;
 
-        if (manifest != NULL ? !is_held_back(follower, manifest) : damaged == WITH_DAMAGED)
+        if (manifest != NULL ? !is_held_back(follower, manifest) : damaged == DAMAGED_COUNTED)
             return numbers[n];
     }
     return 0;
@@ -236,7 +236,7 @@ static uint64_t find_newest(const RubatoFollower *follower, Damaged damaged)
 static uint64_t find_anew(const RubatoFollower *follower, const Next *next)
 {
     const uint64_t own = own_number(follower);
-    const uint64_t found = next->newest != 0 ? find_newest(follower, WITH_DAMAGED) : 0;
+    const uint64_t found = next->newest != 0 ? find_newest(follower, DAMAGED_COUNTED) : 0;
 
     return found > own || next->newest < own ? found : 0;
 }
@@ -266,7 +266,7 @@ static bool find_next(const RubatoFollower *follower, Next *next, GError **error
         return true;
     }
     if (next->number == 0 && !is_own(follower)) /* any of the other stream is new */
-        next->number = find_newest(follower, WITH_DAMAGED);
+        next->number = find_newest(follower, DAMAGED_COUNTED);
     if (next->number <= own)
         return true;
     next->followed = RUBATO_FOLLOWED_NEXT;
@@ -366,7 +366,7 @@ static StepResult try_step(RubatoFollower *follower, RubatoFollowed *followed, G
 
     if (next.number != 0)
         next.newest_due =
-            follower->hold_back_us > 0 ? find_newest(follower, WITHOUT_DAMAGED) : next.newest;
+            follower->hold_back_us > 0 ? find_newest(follower, DAMAGED_LEFT_OUT) : next.newest;
     if (ok &&
         (next.number == 0 || (follower->fault != NULL && follower->looked_at == next.newest_due))) {
         g_clear_pointer(&next.manifest, manifest_free);
