@@ -392,8 +392,8 @@ START_TEST(a_snapshot_whose_reader_makes_no_sense_is_passed_over)
         "reads x\ndispatcher 2 1 5 1 0\ninput 10 4 1 0 0 0 a\nd0 0 0 7 7\n",
         "reads x\ndispatcher 2 1 5 1 0\ninput 10 4 1 0 0 0 a",
         /* more memory than it may ask for */
-        "reads x\ndispatcher 2 1 5 1 0\ninput 10 9 1 0 0 16777216 a\ninput 10 9 1 0 0 16777216 b\n"
-        "input 10 9 1 0 0 16777216 c\ninput 10 9 1 0 0 16777216 d\ninput 10 9 1 0 0 9 e\n",
+        ("reads x\ndispatcher 2 1 5 1 0\ninput 10 9 1 0 0 16777216 a\ninput 10 9 1 0 0 16777216 b\n"
+         "input 10 9 1 0 0 16777216 c\ninput 10 9 1 0 0 16777216 d\ninput 10 9 1 0 0 9 e\n"),
     };
     g_autoptr(RubatoEngine) engine = learner(1, "asp");
     g_autoptr(GError) fault = NULL;
