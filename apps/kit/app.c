@@ -4,6 +4,7 @@
  * While a task runs, worker 0 owns the members of App that it writes; main reads them when the task
  * has ended. */
 #include "apps/kit/app_checkpoint.h"
+#include "apps/kit/app_stream.h"
 #include "apps/kit/model/app_model.h"
 #include "apps/kit/report/app_file.h"
 #include "apps/kit/report/app_gnuplot.h"
@@ -225,7 +226,7 @@ bool app_training_begin(App *app, uint64_t n_rows, GError **error)
         app->checkpoint != NULL && app->program->has_steps &&
         (app->program->data == NULL || app->program->data->split == RUBATO_SPLIT_FIXED);
     app->cuts_at_signals = app->takes_cuts && app->save == NULL;
-    app->checkpoint_us = g_get_monotonic_time();
+    app->checkpoint_us = app->stream_written_us = g_get_monotonic_time();
     return true;
 }
 
@@ -233,9 +234,11 @@ bool app_training_run(App *app, const RubatoTask *task, GError **error)
 {
     RubatoTask whole = *task;
     g_autofree const char **tables = add_own_tables(task->tables);
+    const RubatoTaskStream stream = app_stream_of(app, task->tables);
     const RubatoTableSpec waits = app_waits_table();
 
     whole.tables = tables;
+    whole.stream = app->stream != NULL ? &stream : NULL;
     app->tables = task->tables;
     if (!app_create_table(app, &waits, error))
         return false;
@@ -308,6 +311,7 @@ int app_end(App *app, const GError *error)
     g_free(app->model);
     g_free(app->json);
     g_free(app->checkpoint);
+    g_free(app->stream);
     g_free(app->save);
     g_free(app->load);
     g_free(app->predict);

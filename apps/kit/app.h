@@ -114,6 +114,10 @@ struct App {
     uint32_t full_every; /* of so many snapshots one has all rows; 0: each */
     uint32_t keep;       /* snapshots; 0: all */
     bool resume;
+    char *stream; /* the URI of a stream */
+    /* How often versions flow out: one of the two, the other is 0. */
+    double stream_every_s;
+    uint64_t stream_every_clocks;
     double straggler_probability, straggler_ms;
     double time_limit;  /* seconds; infinite: none */
     double target_loss; /* minus infinity: none */
@@ -142,11 +146,14 @@ struct App {
     uint32_t only_epoch; /* which the task trains, from 1; 0: it trains all */
     uint64_t first_step; /* of the task's epoch; not 0: it goes on from a snapshot in its middle */
     bool takes_cuts;     /* snapshots are taken in the middle of epochs, too */
-    int64_t checkpoint_us; /* when the last snapshot was asked for, or training began */
-    int64_t look_us;       /* when to look whether somebody asks for one */
-    uint64_t n_steps;      /* of worker 0 since then */
-    uint64_t n_rows;       /* of an epoch */
-    uint64_t n_samples;    /* trained on */
+    int64_t checkpoint_us;     /* when the last snapshot was asked for, or training began */
+    int64_t look_us;           /* when to look whether somebody asks for one */
+    uint64_t n_steps;          /* of worker 0 since then */
+    int64_t stream_written_us; /* when worker 0 last wrote its arrays for the stream, or training
+                                * began */
+    uint64_t n_unstreamed;     /* steps of worker 0 since then */
+    uint64_t n_rows;           /* of an epoch */
+    uint64_t n_samples;        /* trained on */
     double seconds;
     int64_t begun_us;
     AppStopped stopped;
@@ -308,11 +315,13 @@ void app_worker_skip(AppWorker *self, uint64_t n_rows);
 uint64_t app_worker_n_rows(const AppWorker *self);
 
 /* In each step between its Gets and its Adds: worker 0 takes a snapshot if --checkpoint-every says
- * so, or a signal has come. Then all tables under bsp have the same clock (rubato/snapshot.h). */
+ * so, or a signal has come. Then all tables under bsp have the same clock (rubato/snapshot.h). With
+ * --stream it also writes what is in arrays, if it is time. */
 bool app_worker_checkpoint(AppWorker *self, GError **error);
 
 /* For a program whose workers have what they learn in arrays of their own: before each such
- * snapshot worker 0 calls this, which writes to the tables what they do not have yet. */
+ * snapshot, and for the versions of a stream, worker 0 calls this, which writes to the tables what
+ * they do not have yet. It waits for no other worker. */
 typedef bool (*AppWriteFunc)(void *user_data, GError **error);
 void app_worker_write_before_snapshots(AppWorker *self, AppWriteFunc write, void *user_data);
 

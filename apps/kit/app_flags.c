@@ -1,6 +1,7 @@
 /* The flags that every program has. Runs on main's thread. */
 #include "apps/kit/app.h"
 #include "apps/kit/app_effects.h"
+#include "apps/kit/app_stream.h"
 #include "apps/kit/report/app_output.h"
 #include "apps/kit/report/app_table_rows.h"
 
@@ -38,6 +39,7 @@ typedef struct {
     int full_every;
     int keep;
     gboolean resume;
+    char *stream, *stream_every;
     int64_t seed;
     char **rest, **plugins;
     AppDataFlags data;
@@ -227,6 +229,9 @@ static bool read_replicas(App *app, const Flags *flags, GError **error)
     if (flags->checkpoint != NULL)
         return app_refuse(error, "--replicas: there are none with --checkpoint: after the loss of "
                                  "a node no snapshot can be taken yet");
+    if (flags->stream != NULL)
+        return app_refuse(error, "--replicas: there are none with --stream: a table that has some "
+                                 "cannot stream while a task uses it");
     if (app->cluster == NULL && app->announcement.role == RUBATO_ROLE_NONE)
         return app_refuse(error, "--replicas: needs several nodes, which `rubato run FILE` starts; "
                                  "this is a single process");
@@ -415,6 +420,7 @@ static bool read_flags(App *app, Flags *flags, GError **error)
         !app_load_plugins(flags->plugins, error) || !read_model(app, flags, error) ||
         !read_replicas(app, flags, error) || !read_epochs(app, flags, error) ||
         !read_files(app, flags, error) || !read_checkpoint(app, flags, error) ||
+        !app_stream_take(app, flags->stream, flags->stream_every, error) ||
         !read_data(app, flags, error) || !read_straggler(app, flags->straggler, error) ||
         !read_ends(app, flags, error) ||
         (flags->batch_size != NOT_GIVEN &&
@@ -499,6 +505,10 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
           "... and keep the newest N; 0: all (default 3)", "N" },
         { "resume", 0, 0, G_OPTION_ARG_NONE, &flags->resume,
           "Go on from the newest good snapshot in it, if there is one", NULL },
+        { "stream", 0, 0, G_OPTION_ARG_STRING, &flags->stream,
+          "Stream the model out while it is trained, to file:DIR", "URI" },
+        { "stream-every", 0, 0, G_OPTION_ARG_STRING, &flags->stream_every,
+          "... a version each so many seconds (default 1s) or clocks (100c)", "N" },
         { "straggler", 0, 0, G_OPTION_ARG_STRING, &flags->straggler,
           "Let workers sleep MS before a step, with this probability", "PROBABILITY:MS" },
         { "time-limit", 0, 0, G_OPTION_ARG_DOUBLE, &flags->time_limit,
@@ -544,10 +554,11 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
 
 static void flags_clear(Flags *flags)
 {
-    char *const texts[] = { flags->cluster,     flags->model,      flags->json,
-                            flags->save,        flags->load,       flags->predict,
-                            flags->output,      flags->plot,       flags->straggler,
-                            flags->target_loss, flags->checkpoint, flags->checkpoint_every };
+    char *const texts[] = { flags->cluster,     flags->model,       flags->json,
+                            flags->save,        flags->load,        flags->predict,
+                            flags->output,      flags->plot,        flags->straggler,
+                            flags->target_loss, flags->checkpoint,  flags->checkpoint_every,
+                            flags->stream,      flags->stream_every };
 
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
         g_free(texts[i]);

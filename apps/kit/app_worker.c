@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "apps/kit/app_checkpoint.h"
+#include "apps/kit/app_stream.h"
 
 /* The time between two readings of the totals: a share of the time since training began, because a
  * curve needs more points at its start; within these bounds. */
@@ -182,8 +183,10 @@ bool app_worker_step(AppWorker *self, uint64_t n_rows, double loss, double metri
 
     self->n_rows += n_rows;
     self->step++;
-    if (self->leads)
+    if (self->leads) {
         app->n_steps++;
+        app->n_unstreamed++;
+    }
     if (G_UNLIKELY(!isfinite(loss)) && !app->keep_going)
         return refuse_divergence(app, loss, error);
     app_progress_count(&app->progress, n_rows);
@@ -249,10 +252,22 @@ static bool end_with_snapshot(AppWorker *self, GError **error)
     return false;
 }
 
+/* A version is cut at any moment, but not in a step. */
+static bool write_for_stream(AppWorker *self, GError **error)
+{
+    if (!self->leads || self->write == NULL || !app_stream_wants_write(self->app))
+        return true;
+    app_stream_written(self->app);
+    return rubato_worker_begin_step(self->worker, error) && write_all(self, error) &&
+           rubato_worker_end_step(self->worker, error);
+}
+
 bool app_worker_checkpoint(AppWorker *self, GError **error)
 {
     App *app = self->app;
 
+    if (!write_for_stream(self, error))
+        return false;
     if (!app->takes_cuts)
         return true;
     if (!self->leads) { /* worker 0 may be in a process that no signal reaches */

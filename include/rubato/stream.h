@@ -43,6 +43,10 @@ struct RubatoTaskStream {
     uint32_t keep; /* the newest so many versions stay, and those that they build on; 0: 64 */
 };
 
+/* Whether a URI names a stream that can be written and followed; nothing is looked at or made.
+ * RUBATO_ERROR_INVALID, which says what names one. Any thread. */
+RUBATO_API bool rubato_stream_check(const char *uri, GError **error);
+
 /* ---- following ---- */
 
 /* A follower has the tables of a stream in memory, as they were at one version, without the state

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <rubato/error.h>
+#include <rubato/stream.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -30,6 +31,13 @@ char *stream_folder_find(const char *uri, GError **error)
                 "a stream to \"%s\": it is named by file:DIR, the directory of its versions",
                 uri != NULL ? uri : "");
     return NULL;
+}
+
+bool rubato_stream_check(const char *uri, GError **error)
+{
+    g_autofree char *directory = stream_folder_find(uri, error);
+
+    return directory != NULL;
 }
 
 /* ---- the lock ---- */

@@ -74,6 +74,8 @@ refused rubato-lr checkpoint-every 'needs --checkpoint DIR' "${rows[@]}" --check
 refused rubato-lr full-every 'needs --checkpoint DIR' "${rows[@]}" --full-every 2
 refused rubato-lr keep 'needs --checkpoint DIR' "${rows[@]}" --keep 2
 refused rubato-lr resume 'needs --checkpoint DIR' "${rows[@]}" --resume
+refused rubato-lr stream-every 'needs --stream URI' "${rows[@]}" --stream-every 2s
+refused rubato-lr replicas 'there are none with --stream' "${rows[@]}" --stream file:s --replicas 1
 refused rubato-lr node 'needs --cluster FILE' "${rows[@]}" --node 1
 refused rubato-lr servers 'is for a single process' "${rows[@]}" --cluster x --node 1 --servers 2
 refused rubato-lr workers 'is for a single process' "${rows[@]}" --cluster x --node 1 -w 2
@@ -95,6 +97,8 @@ refused rubato-lr checkpoint-every "$training" "${rows[@]}" -e 0 --checkpoint d 
 refused rubato-lr full-every "$training" "${rows[@]}" -e 0 --checkpoint d \
     --full-every 2
 refused rubato-lr keep "$training" "${rows[@]}" -e 0 --checkpoint d --keep 2
+refused rubato-lr stream "$training" "${rows[@]}" -e 0 --stream file:s
+refused rubato-lr stream-every "$training" "${rows[@]}" -e 0 --stream file:s --stream-every 2s
 always all checkpoint # it has an effect without training, too: a snapshot is restored from it
 
 # Formats: as the name of the file says, or the flag.
