@@ -165,7 +165,8 @@ typedef struct {
      *
      * "probability": each Add makes the row with admit_probability. "count": the admit_count-th Add
      * to the key does. Adds are counted in a sketch of admit_bytes a server, 1 MiB by default: take
-     * four bytes for each different key, and more for fewer rows made too early. After each
+     * four counters for each different key, and more for fewer rows made too early. A counter has
+     * one bit for an admit_count of 2, two bits up to 4, four up to 16, and eight above. After each
      * admit_halve_after counted Adds to a server it halves all counts, so that keys of long ago are
      * forgotten; 0: never. "list": the n_admit_keys of admit_keys have rows, and no others. */
     const char *admit;

@@ -102,7 +102,7 @@ void shard_free(RubatoShard *shard)
     if (shard->storage != NULL)
         shard->ops->destroy(shard->storage);
     admission_free(shard->admission);
-    g_free(shard->refused_row);
+    g_free(shard->refused_rows);
     found_rows_clear(&shard->found);
     updater_clear(&shard->updater);
     g_free(shard);

@@ -6,6 +6,11 @@
 #include "models/shard/shard_private.h"
 #include "models/spec.h"
 
+/* Refused keys of a narrow table have several rows in turn: an Add to a row that was just written
+ * waits for the write. */
+#define REFUSED_ROWS 8u /* a power of two */
+#define NARROW_ROW_BYTES 64u
+
 /* Words in front of the admission's memory. */
 enum { WORD_ADMITTED, WORD_REFUSED, WORD_SEED, N_FIRST_WORDS };
 
@@ -32,8 +37,9 @@ bool shard_make_admission(RubatoShard *shard, GError **error)
 {
     if (admission_find(spec_admit_name(shard->spec)) == NULL)
         return true;
-    shard->refused_row = g_try_malloc(shard->stride);
-    if (shard->refused_row == NULL) {
+    shard->n_refused_rows = shard->stride <= NARROW_ROW_BYTES ? REFUSED_ROWS : 1;
+    shard->refused_rows = g_try_malloc(shard->stride * shard->n_refused_rows);
+    if (shard->refused_rows == NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "table %s: no memory for a row",
                     shard->spec->name);
         return false;
@@ -64,19 +70,27 @@ bool shard_find_or_admit(RubatoShard *shard, const RubatoKey *keys, size_t n, vo
     return false;
 }
 
-/* The row begins anew for each block, so that deltas of no use never sum up beyond what the update
+/* The rows begin anew for each block, so that deltas of no use never sum up beyond what the update
  * rule expects of a row. */
 void shard_fill_refused(RubatoShard *shard, void **rows, size_t n)
 {
+    unsigned char *const first = shard->refused_rows;
+    const size_t mask = shard->n_refused_rows - 1;
     size_t n_refused = 0;
 
     for (size_t i = 0; i < n; i++)
         n_refused += rows[i] == NULL;
     if (n_refused == 0)
         return;
-    rubato_init_row(&shard->init, 0, shard->refused_row);
-    for (size_t i = 0; i < n; i++) /* without a jump that nobody can predict */
-        rows[i] = rows[i] == NULL ? shard->refused_row : rows[i];
+    rubato_init_row(&shard->init, 0, first);
+    for (size_t i = 1; i < shard->n_refused_rows; i++)
+        memcpy(first + i * shard->stride, first, shard->stride);
+    for (size_t i = 0; i < n; i++) { /* without a jump that nobody can predict */
+        const uintptr_t refused = -(uintptr_t)(rows[i] == NULL);
+
+        rows[i] = (void *)((uintptr_t)rows[i] |
+                           ((uintptr_t)(first + (i & mask) * shard->stride) & refused));
+    }
 }
 
 ShardAdmissions shard_admissions(const RubatoShard *shard)

@@ -35,7 +35,8 @@ struct RubatoShard {
     RubatoInit init;
     RubatoAdmission *admission; /* NULL: every Add makes its rows */
     uint64_t admission_seed;    /* that of the table, or of the table that it was restored from */
-    void *refused_row;          /* takes the deltas of keys that were not admitted */
+    void *refused_rows;         /* take the deltas of keys that were not admitted */
+    size_t n_refused_rows;      /* a power of two */
     bool rows_stay;             /* each where it is */
     unsigned char *rows; /* the row of first_key, followed by all others; NULL: ask the storage */
 

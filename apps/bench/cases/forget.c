@@ -4,9 +4,9 @@
 #include "apps/bench/samples/samples.h"
 
 #define MILLION UINT64_C(1000000)
-#define MAX_BYTES (UINT64_C(128) << 20) /* 10 M rows have no room in it */
-#define SKETCH_BYTES (UINT64_C(64) << 20)
-#define N_SETS 32 /* of keys, as in local.c */
+#define MAX_BYTES (UINT64_C(128) << 20)   /* 10 M rows have no room in it */
+#define SKETCH_BYTES (UINT64_C(16) << 20) /* twelve counters for each of some 11 M keys */
+#define N_SETS 32                         /* of keys, as in local.c */
 
 #define INSERTS(case_name, what_is_done, order)                                         \
     {                                                                                   \
@@ -18,20 +18,20 @@
         .run = add_new_keys_then_get, .run_limit = limit_hash_add                       \
     }
 
-/* Each key comes twice. The table has admitted so many rows before that it is full. */
-#define ADMITS(case_name, admission, ...)                                                     \
-    {                                                                                         \
-        .name = case_name,                                                                    \
-        .what = "Add to 10,000 keys at max_bytes, each of which comes twice, with admission", \
-        .limit = "the same Adds to a table that admits all keys",                             \
-        .unit = BENCH_UNIT_KEYS_PER_SECOND, .goal = { .ratio = .9 }, .has_plain = true,       \
-        .table = { .storage = "hash",                                                         \
-                   .max_bytes = MAX_BYTES + SKETCH_BYTES,                                     \
-                   .admit = (admission),                                                      \
-                   __VA_ARGS__ },                                                             \
-        .n_rows = 8 * MILLION, .starts_empty = true, .n_keys = 10000, .n_operations = 64,     \
-        .sample = sample_admission                                                            \
+/* The table has admitted so many rows before that it is full. */
+#define ADMITS(case_name, what_is_done, sample_it, ...)                                     \
+    {                                                                                       \
+        .name = case_name, .what = what_is_done,                                            \
+        .limit = "the same Adds to a table that admits all keys",                           \
+        .unit = BENCH_UNIT_KEYS_PER_SECOND, .goal = { .ratio = .9 }, .has_plain = true,     \
+        .table = { .storage = "hash", .max_bytes = MAX_BYTES + SKETCH_BYTES, __VA_ARGS__ }, \
+        .n_rows = 8 * MILLION, .starts_empty = true, .n_keys = 10000, .n_operations = 64,   \
+        .sample = sample_it                                                                 \
     }
+
+#define BY_COUNT .admit = "count", .admit_count = 2, .admit_bytes = SKETCH_BYTES
+#define BY_PROBABILITY .admit = "probability", .admit_probability = .5
+#define TWICE "Add to 10,000 keys at max_bytes, each of which comes twice, with admission by "
 
 const BenchCase bench_forget_cases[] = {
     INSERTS("forget-add-lru", "Add to 10,000 new keys at max_bytes: each evicts a row", "lru"),
@@ -48,8 +48,11 @@ const BenchCase bench_forget_cases[] = {
       .n_operations = 200,
       .run = add_new_keys_then_get,
       .run_limit = limit_hash_add },
-    ADMITS("forget-admit-count", "count", .admit_count = 2, .admit_bytes = SKETCH_BYTES),
-    ADMITS("forget-admit-probability", "probability", .admit_probability = .5),
+    ADMITS("forget-admit-count", TWICE "count", sample_admission, BY_COUNT),
+    ADMITS("forget-admit-probability", TWICE "probability", sample_admission, BY_PROBABILITY),
+    ADMITS("forget-admit-rare",
+           "Add to 10,000 keys at max_bytes: half have rows, the others come once, by count",
+           sample_admission_of_rare, BY_COUNT),
     { .name = "forget-add-expire",
       .what = "Add to 10,000 keys of 10 M whose rows expire by clocks, with the time of the write",
       .limit = "bare open addressing with prefetch",

@@ -54,6 +54,7 @@ bool sample_nodes(Bench *bench, size_t n, BenchSample *sample, GError **error);
 /* ---- admission.c: a `sample` of cases with a plain table, of n Adds to each of the two ---- */
 
 bool sample_admission(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_admission_of_rare(Bench *bench, size_t n, BenchSample *sample, GError **error);
 
 /* ---- collectives.c: a `sample` of cases ---- */
 

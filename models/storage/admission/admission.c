@@ -46,6 +46,28 @@ void admission_free(RubatoAdmission *admission)
         g_free(admission);
 }
 
+bool admission_can_choose(const RubatoAdmission *admission)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(admissions); i++)
+        if (admission->ops == admissions[i])
+            return true;
+    return false;
+}
+
+size_t admission_choose(RubatoAdmission *admission, const RubatoKey *keys, uint16_t *positions,
+                        size_t n, uint16_t *refused)
+{
+    AdmissionChoose *const choose = admission->ops == &count_admission_ops ? count_admission_choose
+                                    : admission->ops == &list_admission_ops
+                                        ? list_admission_choose
+                                        : probability_admission_choose;
+    const size_t n_admitted = choose(admission, keys, positions, n, refused);
+
+    admission->n_admitted += n_admitted;
+    admission->n_refused += n - n_admitted;
+    return n_admitted;
+}
+
 uint64_t *admission_memory(RubatoAdmission *admission, size_t *n_words)
 {
     *n_words = 0;

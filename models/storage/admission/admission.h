@@ -17,6 +17,21 @@ RubatoAdmission *admission_new(const RubatoAdmissionOps *ops, const RubatoAdmiss
                                GError **error);
 void admission_free(RubatoAdmission *admission);
 
+/* Whether all keys of an Add may be asked for at once: an admission that admits a key admits it
+ * again, if it comes twice. So do the built-in ones. */
+bool admission_can_choose(const RubatoAdmission *admission);
+
+/* Asks such an admission for the keys at n positions, and counts the answers. `positions` keeps
+ * those of the admitted keys, whose number is returned; those of the others go to `refused`. n is
+ * at most RUBATO_STORAGE_BLOCK; both arrays have room for as many. */
+size_t admission_choose(RubatoAdmission *admission, const RubatoKey *keys, uint16_t *positions,
+                        size_t n, uint16_t *refused);
+
+/* What each of them has for this: the same without the counts. */
+typedef size_t AdmissionChoose(RubatoAdmission *admission, const RubatoKey *keys,
+                               uint16_t *positions, size_t n, uint16_t *refused);
+AdmissionChoose count_admission_choose, list_admission_choose, probability_admission_choose;
+
 /* Its memory; NULL and 0 words if it has none. */
 uint64_t *admission_memory(RubatoAdmission *admission, size_t *n_words);
 

@@ -60,6 +60,22 @@ static bool admits(RubatoAdmission *base, RubatoKey key)
     return bsearch(&key, admission->keys, admission->n, sizeof key, compare) != NULL;
 }
 
+size_t list_admission_choose(RubatoAdmission *base, const RubatoKey *keys, uint16_t *positions,
+                             size_t n, uint16_t *refused)
+{
+    size_t n_admitted = 0, n_refused = 0;
+
+    for (size_t k = 0; k < n; k++) {
+        const uint16_t i = positions[k];
+        const bool is_listed = admits(base, keys[i]);
+
+        positions[n_admitted] = refused[n_refused] = i;
+        n_admitted += is_listed;
+        n_refused += !is_listed;
+    }
+    return n_admitted;
+}
+
 const RubatoAdmissionOps list_admission_ops = {
     .name = "list", .check = check, .create = create, .destroy = destroy, .admits = admits
 };

@@ -1,7 +1,8 @@
 /* Each Add to an absent key makes its row with the same probability.
  *
  * What decides is drawn from the seed, the key and the number of the question. So the questions of
- * one key are answered independently of each other, and a replica answers as its primary does.
+ * one key are answered independently of each other, and a replica answers as its primary does. Keys
+ * that are asked for at once have one number: a key that comes twice among them has one answer.
  *
  * Thread: the shard's present owner. */
 #include <rubato/mix.h>
@@ -40,13 +41,37 @@ static void destroy(RubatoAdmission *admission)
     g_free(admission);
 }
 
+/* The answer to the n-th question. */
+static inline bool answer(const ProbabilityAdmission *admission, RubatoKey key, uint64_t n)
+{
+    const uint64_t random = rubato_mix64(rubato_mix64(admission->seed ^ key) + n);
+
+    return (double)(random >> 11) < admission->probability * 0x1p53;
+}
+
 static bool admits(RubatoAdmission *base, RubatoKey key)
 {
     ProbabilityAdmission *admission = (ProbabilityAdmission *)base;
-    const uint64_t random =
-        rubato_mix64(rubato_mix64(admission->seed ^ key) + ++admission->n_asked);
 
-    return (double)(random >> 11) < admission->probability * 0x1p53;
+    return answer(admission, key, ++admission->n_asked);
+}
+
+size_t probability_admission_choose(RubatoAdmission *base, const RubatoKey *keys,
+                                    uint16_t *positions, size_t n, uint16_t *refused)
+{
+    ProbabilityAdmission *admission = (ProbabilityAdmission *)base;
+    size_t n_admitted = 0, n_refused = 0;
+
+    for (size_t k = 0; k < n; k++) {
+        const uint16_t i = positions[k];
+        const bool admits = answer(admission, keys[i], admission->n_asked + n);
+
+        positions[n_admitted] = refused[n_refused] = i;
+        n_admitted += admits;
+        n_refused += !admits;
+    }
+    admission->n_asked += n;
+    return n_admitted;
 }
 
 static uint64_t *memory(RubatoAdmission *base, size_t *n_words)

@@ -30,6 +30,7 @@
 #define HELD (UINT32_C(1) << EVICTION_MARK_BITS)
 #define N_SAMPLED 8u
 #define NO_CELL_BYTES (BUCKET_MAX_CELL_BYTES + sizeof(uint32_t)) /* a row or a number, and a mark */
+#define N_NO_CELLS 8u
 #define N_CELLS (N_SAMPLED + PAIRED_MAX_CELLS)
 #define NO_BOUND (UINT64_MAX / 2)
 #define SEGMENT_BYTES (UINT64_C(1) << 20) /* those of the first ones, and one that grows */
@@ -191,10 +192,18 @@ static unsigned char *replace_one(BoundedStorage *bounded, uint64_t h, RubatoKey
     return cell;
 }
 
-/* Whether a key is likely to find room by moving another. In a fuller segment it seldom does. */
-static bool may_move(const SegmentSource *source, const Segment *segment)
+/* Whether a key is likely to find room by moving another. In a fuller segment it seldom does. If
+ * segments cannot grow, and have that many keys on average, the one's count is not read: it lies in
+ * memory that nothing else is needed of. */
+static bool may_move(const BoundedStorage *bounded, const Segment *segment)
 {
-    return *segment_n_used(source->layout, segment) < segment_max_keys(source, segment);
+    const SegmentSource *source = &bounded->hash.source;
+    const uint64_t most = segment_max_keys(source, segment);
+
+    if (bounded->is_grown && segment->size_bits >= segment_full_size_bits(source) &&
+        bounded->hash.n_rows >= most * source->n_segments)
+        return false;
+    return *segment_n_used(source->layout, segment) < most;
 }
 
 /* Whether max_bytes has no room for the two halves of a full segment. It has none until memory is
@@ -219,8 +228,7 @@ static unsigned char *insert(BoundedStorage *bounded, uint64_t h, RubatoKey key,
     while ((cell = paired_insert(layout, hash_segment_of(hash, h), h, key)) == NULL) {
         const Segment *segment = hash_segment_of(hash, h);
         const bool made_room =
-            (may_move(&bounded->hash.source, segment) &&
-             paired_make_room(&hash->source, segment, h)) ||
+            (may_move(bounded, segment) && paired_make_room(&hash->source, segment, h)) ||
             (!is_grown(bounded, segment) &&
              bounded_has_room_for(bounded, hash_room_bytes(hash, h)) && hash_make_room(hash, h));
 
@@ -231,8 +239,8 @@ static unsigned char *insert(BoundedStorage *bounded, uint64_t h, RubatoKey key,
     return cell;
 }
 
-/* The cell of one key (for key 0 its row), created if it is absent and `creation` admits it. Its
- * row is held then. */
+/* The cell of an absent key (for key 0 its row), created if `creation` admits it and has not
+ * made it. Its row is held then. */
 static void *find_or_create_cell(BoundedStorage *bounded, RubatoKey key, HashCreation *creation)
 {
     HashStorage *hash = &bounded->hash;
@@ -244,8 +252,10 @@ static void *find_or_create_cell(BoundedStorage *bounded, RubatoKey key, HashCre
         return hash_find_or_create_empty_key(hash, creation);
     if (hash_may_have_made(creation, h)) { /* then the key comes twice */
         cell = paired_find(hash->source.layout, hash_segment_of(hash, h), h, key);
-        if (cell != NULL)
+        if (cell != NULL) {
+            hash_note_repeated(creation);
             return cell;
+        }
     }
     if (!hash_admits(creation, key))
         return NULL;
@@ -275,43 +285,40 @@ static void mark_all(const BoundedStorage *bounded, const RubatoKey *keys, size_
             use_cell(bounded, cells[i], bits);
 }
 
-/* The cell of a key; `none` if it has no mark. Without a jump: which keys a table has, or admits,
- * nobody can predict. */
-static unsigned char *cell_or(unsigned char none[NO_CELL_BYTES], RubatoKey key, void *cell)
-{
-    return cell == NULL || key == BUCKET_EMPTY_KEY ? none : cell;
-}
-
+/* Without a jump: which keys a table has, or admits, nobody can predict. Instead of a cell without
+ * a mark one of some others is written: a write to the one that was written just before would wait.
+ */
 static void release_all(const BoundedStorage *bounded, const RubatoKey *keys, size_t n,
                         void **cells)
 {
-    unsigned char none[NO_CELL_BYTES] = { 0 };
+    unsigned char none[N_NO_CELLS][NO_CELL_BYTES] = { 0 };
 
     for (size_t i = 0; i < n; i++) {
-        unsigned char *const cell = cell_or(none, keys[i], cells[i]);
+        const uintptr_t marked = -(uintptr_t)((cells[i] != NULL) & (keys[i] != BUCKET_EMPTY_KEY));
+        unsigned char *const cell =
+            (void *)(((uintptr_t)cells[i] & marked) | ((uintptr_t)none[i % N_NO_CELLS] & ~marked));
 
         write_mark(bounded, cell, read_mark(bounded, cell) & EVICTION_MARK_MASK);
     }
 }
 
-static bool create_absent(BoundedStorage *bounded, RubatoAdmission *admission,
-                          const RubatoKey *keys, size_t n, void **cells)
+/* Creates absent rows; all others are held. */
+static bool create_absent(BoundedStorage *bounded, HashCreation *creation, const RubatoKey *keys,
+                          size_t n, void **cells)
 {
     const HashStorage *hash = &bounded->hash;
-    HashCreation creation;
     bool all = true;
 
-    hash_begin_creation(&creation, admission, keys, n, cells);
-    for (size_t k = 0; k < creation.n_absent && all; k++) {
-        const size_t i = hash_take_absent(&creation, keys, k);
+    for (size_t k = 0; k < creation->n_absent && all; k++) {
+        const size_t i = hash_take_absent(creation, keys, k);
 
-        cells[i] = find_or_create_cell(bounded, keys[i], &creation);
-        all = cells[i] != NULL || hash_leaves_out(&creation, i);
+        cells[i] = find_or_create_cell(bounded, keys[i], creation);
+        all = cells[i] != NULL || hash_leaves_out(creation, i);
     }
-    if (creation.moved)
+    if (creation->moved)
         (void)hash->find_cells(hash, keys, n, cells);
     release_all(bounded, keys, n, cells);
-    hash_leave_out_refused(&creation, cells);
+    hash_leave_out_refused(creation, cells);
     return all;
 }
 
@@ -322,12 +329,14 @@ static bool find_or_admit(RubatoStorage *storage, RubatoAdmission *admission, co
 {
     BoundedStorage *bounded = (BoundedStorage *)storage;
     const HashStorage *hash = &bounded->hash;
+    HashCreation creation = { .n_absent = 0 };
     bool all = hash->find_cells(hash, keys, n, rows);
 
     bounded->uses.n_uses += n;
-    mark_all(bounded, keys, n, rows, all ? 0 : HELD);
     if (!all)
-        all = create_absent(bounded, admission, keys, n, rows);
+        hash_begin_creation(&creation, admission, keys, n, rows);
+    mark_all(bounded, keys, n, rows, creation.n_absent > 0 ? HELD : 0);
+    all = creation.n_absent == 0 || create_absent(bounded, &creation, keys, n, rows);
     for (size_t i = 0; i < n && !hash->is_inline; i++)
         if (rows[i] != NULL && keys[i] != BUCKET_EMPTY_KEY) {
             rows[i] = hash_row_of_cell(hash, rows[i]);

@@ -33,6 +33,7 @@
 #include <string.h>
 
 #include "models/spec.h"
+#include "models/storage/admission/admission.h"
 #include "models/storage/hash/hash.h"
 #include "models/storage/hash/hash_private.h"
 #include "models/storage/hash/paired.h"
@@ -202,7 +203,9 @@ bool hash_ensure_slab_row(HashStorage *hash)
 
 void *hash_find_or_create_empty_key(HashStorage *hash, HashCreation *creation)
 {
-    if (hash->row_of_empty_key == NULL && hash_admits(creation, BUCKET_EMPTY_KEY)) {
+    if (hash->row_of_empty_key != NULL)
+        hash_note_repeated(creation);
+    else if (hash_admits(creation, BUCKET_EMPTY_KEY)) {
         hash->row_of_empty_key = g_try_malloc(hash->row_bytes);
         if (hash->row_of_empty_key == NULL)
             return NULL;
@@ -213,8 +216,8 @@ void *hash_find_or_create_empty_key(HashStorage *hash, HashCreation *creation)
     return hash->row_of_empty_key;
 }
 
-/* The row of one key, created if it is absent and `creation` admits it. NULL if it does not, or if
- * there is no memory for the row. */
+/* The row of an absent key, created if `creation` admits it and has not made it. NULL if it
+ * does not admit it, or if there is no memory for the row. */
 static void *find_or_create_row(HashStorage *hash, RubatoKey key, HashCreation *creation)
 {
     const uint64_t h = key_hash(&hash->source.key_hash, key);
@@ -225,8 +228,10 @@ static void *find_or_create_row(HashStorage *hash, RubatoKey key, HashCreation *
         return hash_find_or_create_empty_key(hash, creation);
     if (hash_may_have_made(creation, h)) { /* then the key comes twice */
         cell = bucket_search(hash->source.layout, segment_home(hash_segment_of(hash, h), h), key);
-        if (cell != NULL)
+        if (cell != NULL) {
+            hash_note_repeated(creation);
             return hash_row_of_cell(hash, cell);
+        }
     }
     if (!hash_admits(creation, key))
         return NULL;
@@ -291,6 +296,29 @@ void hash_storage_find(RubatoStorage *storage, const RubatoKey *keys, size_t n, 
     const HashStorage *hash = (const HashStorage *)storage;
 
     (void)find_rows(hash, keys, n, rows, hash->value_bytes);
+}
+
+void hash_begin_creation(HashCreation *creation, RubatoAdmission *admission, const RubatoKey *keys,
+                         size_t n, void *const *rows)
+{
+    creation->admission = admission;
+    creation->moved = creation->refused_last = false;
+    creation->n_refused = creation->n_absent = 0;
+    memset(creation->made, 0, sizeof creation->made);
+    for (size_t i = 0; i < n; i++) {
+        creation->absent[creation->n_absent] = (uint16_t)i;
+        creation->n_absent += rows[i] == NULL;
+    }
+    creation->has_chosen = admission != NULL && admission_can_choose(admission);
+    if (creation->has_chosen) {
+        const size_t n_asked = creation->n_absent;
+
+        creation->n_absent =
+            admission_choose(admission, keys, creation->absent, n_asked, creation->refused);
+        creation->n_refused = n_asked - creation->n_absent;
+    }
+    for (size_t k = 0; k < HASH_ADMISSION_AHEAD; k++)
+        hash_fetch_admission(creation, keys, k);
 }
 
 void hash_leave_out_refused(const HashCreation *creation, void **rows)

@@ -86,50 +86,45 @@ uint64_t hash_slab_bytes(const HashStorage *hash);
 /* What a call that creates rows keeps. Its keys have been searched for, so what is absent is there
  * only if the call itself has made it since. Few keys come twice in a call. So the call keeps a
  * Bloom filter of a bit for each row that it makes, and searches again only where the filter does
- * not exclude it. */
+ * not exclude it.
+ *
+ * A built-in admission is asked for all keys at once, before the first row is made: so it reads its
+ * memory ahead, and no jump depends on an answer, which nobody can predict. Others are asked key by
+ * key, since they might refuse a key that they have just admitted. */
 typedef struct {
     RubatoAdmission *admission; /* NULL: all keys are admitted */
     bool moved;                 /* other rows have, for a new one */
     bool refused_last;          /* the key that was asked for last */
+    bool has_chosen;            /* the admission, for all absent keys */
     size_t n_refused, n_absent;
     uint64_t made[32]; /* a bit of each hash */
-    /* positions of the call's keys */
+    /* positions of the call's keys: those left out, and those whose rows are made, unless they are
+     * there meanwhile, or the admission is asked and refuses */
     uint16_t refused[RUBATO_STORAGE_BLOCK], absent[RUBATO_STORAGE_BLOCK];
 } HashCreation;
 
-/* Keys of which the admission fetches what it reads, before it is asked for the first of them:
- * enough to cover a miss. Where all of a call's keys are fetched at once, the processor waits. */
+/* Of the keys whose rows are NULL. */
+void hash_begin_creation(HashCreation *creation, RubatoAdmission *admission, const RubatoKey *keys,
+                         size_t n, void *const *rows);
+
+/* The position of the k-th absent key. Keys of which an admission that is asked key by key fetches
+ * what it reads, before it is asked for the first of them: enough to cover a miss. Where all of a
+ * call's keys are fetched at once, the processor waits. */
 #define HASH_ADMISSION_AHEAD 16u
 
 static inline void hash_fetch_admission(const HashCreation *creation, const RubatoKey *keys,
-                                        size_t i)
+                                        size_t k)
 {
     void *const absent = NULL;
 
-    if (creation->admission != NULL && i < creation->n_absent)
-        rubato_admission_prefetch(creation->admission, &keys[creation->absent[i]], 1, &absent);
+    if (creation->admission != NULL && !creation->has_chosen && k < creation->n_absent)
+        rubato_admission_prefetch(creation->admission, &keys[creation->absent[k]], 1, &absent);
 }
 
-static inline void hash_begin_creation(HashCreation *creation, RubatoAdmission *admission,
-                                       const RubatoKey *keys, size_t n, void *const *rows)
+static inline size_t hash_take_absent(const HashCreation *creation, const RubatoKey *keys, size_t k)
 {
-    creation->admission = admission;
-    creation->moved = creation->refused_last = false;
-    creation->n_refused = creation->n_absent = 0;
-    memset(creation->made, 0, sizeof creation->made);
-    for (size_t i = 0; i < n; i++) {
-        creation->absent[creation->n_absent] = (uint16_t)i;
-        creation->n_absent += rows[i] == NULL;
-    }
-    for (size_t i = 0; i < HASH_ADMISSION_AHEAD; i++)
-        hash_fetch_admission(creation, keys, i);
-}
-
-/* The position of the i-th absent key. */
-static inline size_t hash_take_absent(const HashCreation *creation, const RubatoKey *keys, size_t i)
-{
-    hash_fetch_admission(creation, keys, i + HASH_ADMISSION_AHEAD);
-    return creation->absent[i];
+    hash_fetch_admission(creation, keys, k + HASH_ADMISSION_AHEAD);
+    return creation->absent[k];
 }
 
 /* Whether the call may have made a row with this hash. The second function says that it does. */
@@ -146,9 +141,16 @@ static inline void hash_note_made(HashCreation *creation, uint64_t h)
 /* Whether the row of an absent key is made. */
 static inline bool hash_admits(HashCreation *creation, RubatoKey key)
 {
-    creation->refused_last =
-        creation->admission != NULL && !rubato_admission_admits(creation->admission, key);
+    creation->refused_last = creation->admission != NULL && !creation->has_chosen &&
+                             !rubato_admission_admits(creation->admission, key);
     return !creation->refused_last;
+}
+
+/* The key was admitted, but another position has made its row meanwhile. */
+static inline void hash_note_repeated(HashCreation *creation)
+{
+    if (creation->has_chosen)
+        creation->admission->n_admitted--;
 }
 
 /* Whether the position has no row because its key, the last one, was refused. False: there was no
