@@ -362,6 +362,17 @@ static int compare_names(const void *left, const void *right)
     return strcmp(*(char *const *)left, *(char *const *)right);
 }
 
+/* What a lost node has asked may have been done or not. One that has asked nothing has nothing that
+ * could be missing, whatever became of it. */
+static bool is_whole(const History *history, const HistoryFile *file)
+{
+    const bool asked = file->n_records > 0;
+    const bool is_lost = g_hash_table_contains(history->lost, GUINT_TO_POINTER(file->node));
+
+    return file->state == HISTORY_FILE_COMPLETE ? !is_lost || !asked
+                                                : file->state == HISTORY_FILE_SILENT && !asked;
+}
+
 static bool read_files(History *history, const char *folder, GError **error)
 {
     const HistoryVisitor visitor = { read_line, take_record, history };
@@ -369,7 +380,7 @@ static bool read_files(History *history, const char *folder, GError **error)
     g_autoptr(GDir) dir = g_dir_open(folder, 0, &found);
     g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
     const char *name;
-    uint32_t n_nodes = 0, n_complete = 0;
+    uint32_t n_nodes = 0, n_whole = 0;
 
     if (dir == NULL) {
         g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_IO, found->message);
@@ -380,21 +391,19 @@ static bool read_files(History *history, const char *folder, GError **error)
             g_ptr_array_add(names, g_build_filename(folder, name, NULL));
     g_ptr_array_sort(names, compare_names);
     for (guint i = 0; i < names->len; i++) {
+        const uint64_t n_before = history->n_records;
         HistoryFile file = { .bytes = NULL };
         const bool ok = history_file_read(&file, g_ptr_array_index(names, i), &visitor, error);
 
+        file.n_records = history->n_records - n_before;
         g_array_append_val(history->files, file);
         if (!ok)
             return false;
         n_nodes = MAX(n_nodes, file.n_nodes);
     }
-    for (guint i = 0; i < history->files->len; i++) {
-        const HistoryFile *const file = &g_array_index(history->files, HistoryFile, i);
-
-        n_complete += file->state == HISTORY_FILE_COMPLETE &&
-                      !g_hash_table_contains(history->lost, GUINT_TO_POINTER(file->node));
-    }
-    history->n_missing = MAX(n_nodes, names->len) - n_complete;
+    for (guint i = 0; i < history->files->len; i++)
+        n_whole += is_whole(history, &g_array_index(history->files, HistoryFile, i));
+    history->n_missing = MAX(n_nodes, names->len) - n_whole;
     for (guint i = 0; i < history->tables->len; i++) {
         HistoryTable *const table = g_ptr_array_index(history->tables, i);
 

@@ -85,7 +85,8 @@ typedef struct {
     GArray *files;      /* of HistoryFile */
     uint64_t n_records;
     GHashTable *lost;   /* the ids of nodes without which the others went on */
-    uint32_t n_missing; /* nodes whose files are not there, or not complete; and lost ones */
+    uint32_t n_missing; /* nodes whose files are not there, or not complete; and lost ones that had
+                         * asked something */
     uint32_t last_place;
     RecordOwner last_owner;
     bool has_last;

@@ -143,7 +143,7 @@ static bool read_chunks(const HistoryFile *file, const char *path, const History
             return fail(path, at, "here no chunk begins", error);
         const uint32_t n = whole ? read_u32(bytes + at + 4) : 0;
         if (!whole || n > size - at - CHUNK_HEADER_BYTES)
-            return file->state == HISTORY_FILE_OPEN ||
+            return file->state == HISTORY_FILE_OPEN || file->state == HISTORY_FILE_SILENT ||
                    fail(path, at, "the chunk is not whole", error);
         const char *const wrong = take_chunk(visitor, file->node, bytes + at, n);
         if (wrong != NULL)
@@ -166,7 +166,7 @@ bool history_file_read(HistoryFile *file, const char *path, const HistoryVisitor
     }
     bytes = (const uint8_t *)g_mapped_file_get_contents(file->bytes);
     if (g_mapped_file_get_length(file->bytes) < FILE_HEADER_BYTES ||
-        memcmp(bytes, "RBTHIST1", 8) != 0 || read_u32(bytes + 8) > HISTORY_FILE_INCOMPLETE)
+        memcmp(bytes, "RBTHIST1", 8) != 0 || read_u32(bytes + 8) > HISTORY_FILE_SILENT)
         return fail(path, 0, "this is no history", error);
     file->state = (HistoryFileState)read_u32(bytes + 8);
     file->node = read_u32(bytes + 12);

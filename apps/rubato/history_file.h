@@ -63,11 +63,13 @@ typedef enum {
     HISTORY_FILE_OPEN, /* its node was killed, or still runs */
     HISTORY_FILE_COMPLETE,
     HISTORY_FILE_INCOMPLETE, /* a write had failed */
+    HISTORY_FILE_SILENT,     /* as OPEN, and its node had asked nothing */
 } HistoryFileState;
 
 typedef struct {
     uint32_t node, n_nodes;
     HistoryFileState state;
+    uint64_t n_records; /* in it */
     GMappedFile *bytes; /* rows of records point into it */
 } HistoryFile;
 

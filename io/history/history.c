@@ -24,6 +24,7 @@ typedef enum {
     FILE_STATE_OPEN, /* its process has not come to the end: it runs, or was killed */
     FILE_STATE_COMPLETE,
     FILE_STATE_INCOMPLETE, /* a write failed */
+    FILE_STATE_SILENT,     /* as OPEN, and the node has asked nothing yet */
 } FileState;
 
 typedef struct {
@@ -41,13 +42,13 @@ struct History {
     pthread_t writer;
 
     /* writer only */
-    FileHeader header;
     off_t n_written; /* bytes of whole chunks */
-    bool failed;
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* guarded by lock */
+    FileHeader header;
+    bool failed;                /* only the writer sets it */
     HistoryChunk *first, *last; /* to be written */
     HistoryChunk *free;
     unsigned n_chunks;
@@ -73,7 +74,7 @@ static bool write_all(int fd, const void *bytes, size_t n)
     return true;
 }
 
-/* In place, so it needs no room on the disk. */
+/* In place, so it needs no room on the disk. With the lock. */
 static void write_state(History *history, FileState state)
 {
     history->header.state = state;
@@ -94,11 +95,13 @@ static void write_chunk(History *history, const HistoryChunk *chunk)
     }
     g_warning("node %u: its history is INCOMPLETE from here on: cannot write to %s: %s",
               history->node, history->path, g_strerror(errno));
-    history->failed = true;
     if (ftruncate(history->fd, history->n_written) != 0)
         g_warning("node %u: the end of %s is no whole chunk: %s", history->node, history->path,
                   g_strerror(errno));
+    pthread_mutex_lock(&history->lock);
+    history->failed = true;
     write_state(history, FILE_STATE_INCOMPLETE);
+    pthread_mutex_unlock(&history->lock);
 }
 
 static void *run_writer(void *data)
@@ -163,7 +166,7 @@ History *history_open(const char *folder, uint32_t node, uint32_t n_nodes, GErro
 
     history->fd = -1;
     history->node = node;
-    history->header = (FileHeader){ .node = node, .n_nodes = n_nodes };
+    history->header = (FileHeader){ .state = FILE_STATE_SILENT, .node = node, .n_nodes = n_nodes };
     memcpy(history->header.magic, HISTORY_MAGIC, sizeof history->header.magic);
     history->n_written = sizeof history->header;
     pthread_mutex_init(&history->lock, NULL);
@@ -194,6 +197,14 @@ void history_close(History *history)
     if (!history->failed)
         write_state(history, FILE_STATE_COMPLETE);
     free_history(history);
+}
+
+void history_begin_requests(History *history)
+{
+    pthread_mutex_lock(&history->lock);
+    if (history->header.state == FILE_STATE_SILENT)
+        write_state(history, FILE_STATE_OPEN);
+    pthread_mutex_unlock(&history->lock);
 }
 
 /* ---- chunks ---- */

@@ -24,6 +24,9 @@ struct HistoryChunk {
     _Alignas(8) uint8_t bytes[HISTORY_CHUNK_BYTES]; /* right behind the header */
 };
 
+/* The node is about to ask something. From here on the file says so, whenever it is killed. */
+void history_begin_requests(History *history);
+
 /* Any thread. */
 HistoryChunk *history_take_chunk(History *history);
 void history_give_chunk(History *history, HistoryChunk *chunk);

@@ -43,6 +43,7 @@ HistoryStream *history_stream_new(History *history, const HistoryIdentity *ident
 
     if (history == NULL)
         return NULL;
+    history_begin_requests(history);
     stream = g_new0(HistoryStream, 1);
     stream->history = history;
     stream->identity = *identity;

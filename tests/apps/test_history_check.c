@@ -351,6 +351,36 @@ START_TEST(rows_are_not_compared_after_the_loss_of_a_node)
 }
 END_TEST
 
+/* A node that has asked nothing is killed, or comes to its end: all rows are compared. One that was
+ * killed when it had begun to ask may have asked more than its file has. */
+START_TEST(a_lost_node_that_has_asked_nothing_is_missed_by_nobody)
+{
+    static const struct {
+        uint32_t state; /* of its file */
+        int ends;
+        const char *says;
+    } lost[] = {
+        { 3, EXIT_WRONG, "WRONG (once)" },
+        { 1, EXIT_WRONG, "WRONG (once)" },
+        { 0, EXIT_INCOMPLETE, "INCOMPLETE: 1 node has no whole history: it was lost" },
+    };
+    g_autofree char *path = g_strdup_printf("%s/node-1.history", folder);
+    g_autofree char *bytes = NULL;
+    Writer writer = { 0 };
+    gsize size;
+
+    begin(&writer, "asp", "add");
+    history_say(writer.history, "lost 1\n");
+    history_close(open_node(1, "asp", "add"));
+    lose_none(&writer, /* faulty= */ true);
+    ck_assert(g_file_get_contents(path, &bytes, &size, NULL));
+    bytes[8] = (char)lost[_i].state;
+    ck_assert(g_file_set_contents(path, bytes, (gssize)size, NULL));
+    g_autofree char *said = check_folder(NULL, lost[_i].ends);
+    ck_assert_msg(strstr(said, lost[_i].says) != NULL, "%s", said);
+}
+END_TEST
+
 /* Each byte of a small history is changed: it never crashes. */
 START_TEST(damaged_files_are_refused_or_judged)
 {
@@ -391,6 +421,7 @@ int main(void)
     tcase_add_test(tcase, rows_that_a_handler_wrote_are_not_compared);
     tcase_add_loop_test(tcase, a_history_without_an_end_is_incomplete, 0, 2);
     tcase_add_loop_test(tcase, rows_are_not_compared_after_the_loss_of_a_node, 0, 2);
+    tcase_add_loop_test(tcase, a_lost_node_that_has_asked_nothing_is_missed_by_nobody, 0, 3);
     tcase_add_test(tcase, damaged_files_are_refused_or_judged);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);

@@ -8,10 +8,18 @@ enum { N_SEEDS = 2, N_CLOCKS = 6 };
 
 static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
 
+enum { N_WITH_REPLICAS = 3 }; /* the first of these */
+
 START_TEST(a_run_with_faults_keeps_what_its_model_promises)
 {
     history_schedule_play(models[(size_t)_i % G_N_ELEMENTS(models)],
                           (uint32_t)_i / G_N_ELEMENTS(models), N_CLOCKS);
+}
+END_TEST
+
+START_TEST(a_run_that_loses_nodes_keeps_what_its_model_promises)
+{
+    history_schedule_play_losses(models[_i], (uint32_t)_i, N_CLOCKS, HISTORY_LOSSES_KILLED);
 }
 END_TEST
 
@@ -22,5 +30,7 @@ int main(void)
 
     tcase_add_loop_test(tcase, a_run_with_faults_keeps_what_its_model_promises, 0,
                         (cluster_slowness() == 1 ? N_SEEDS : 1) * (int)G_N_ELEMENTS(models));
+    tcase_add_loop_test(tcase, a_run_that_loses_nodes_keeps_what_its_model_promises, 0,
+                        N_WITH_REPLICAS);
     return run_suite(suite);
 }

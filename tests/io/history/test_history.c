@@ -73,8 +73,11 @@ START_TEST(each_record_is_written)
     gsize size;
 
     ck_assert_ptr_nonnull(history);
-    ck_assert_uint_eq(state_of_file(&size), 0);
+    ck_assert_uint_eq(state_of_file(&size), 3);
+    history_say(history, "task 1 at 2 train\n"); /* no request */
+    ck_assert_uint_eq(state_of_file(&size), 3);
     note_adds(history, 10000);
+    ck_assert_uint_eq(state_of_file(&size), 0);
     history_close(history);
     ck_assert_uint_eq(state_of_file(&size), 1);
     ck_assert_uint_gt(size, 64 + 10000 * (32 + 8 + 400));

@@ -6,6 +6,7 @@
 #include <check.h>
 #include <glib/gstdio.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -22,11 +23,18 @@ enum {
     STALENESS = 1,
     SPECULATION = 1,
     STANDS_STILL_MS = 60,
+    N_PARTS = 5,
+    LOSSES_NODES = 4,
+    LOSSES_PARTS = 8,   /* part p is on server p mod 4, and its first replica on the next one */
+    LOSSES_WORKING = 2, /* nodes with workers; the others are lost */
+    QUICK_CLOCKS = 100,
+    LOSSES_MADE = 2, /* replicas that each of two servers makes after the first loss */
 };
 
 typedef struct {
     const char *model;
     uint32_t seed, n_clocks;
+    uint32_t replicas; /* 0: no node is lost */
 } Plan;
 
 /* ---- in a node ---- */
@@ -38,6 +46,15 @@ typedef struct {
     size_t n_keys;
     int64_t deltas[MOST_KEYS_OF_CALL * WIDTH], rows[MOST_KEYS_OF_CALL * WIDTH];
 } Player;
+
+/* A part of the plan, not a wait for something: the run has to end well however long it takes. */
+static void let_pass(long ms)
+{
+    struct timespec left = { .tv_nsec = ms * 1000000 };
+
+    while (nanosleep(&left, &left) != 0)
+        ;
+}
 
 /* Keys may repeat. */
 static void draw_keys(Player *player)
@@ -79,19 +96,39 @@ static bool play_call(Player *player, RubatoKVTable *table, GError **error)
     }
 }
 
+/* Set by a signal: all that is to go wrong has gone wrong. */
+static atomic_bool losses_are_over;
+
+static void end_losses(int number)
+{
+    (void)number;
+    atomic_store(&losses_are_over, true);
+}
+
+/* With losses it plays until they are over, and some clocks more. The history grows with each
+ * clock, so it takes its time if that lasts for long. */
 static bool play_kv(Player *player, const Plan *plan, GError **error)
 {
     g_autoptr(RubatoKVTable) table =
         rubato_worker_open_kv_table(player->worker, "sums", RUBATO_I64, error);
+    uint32_t left = plan->n_clocks;
 
     if (table == NULL)
         return false;
-    for (uint32_t clock = 0; clock < plan->n_clocks; clock++) {
+    for (uint32_t clock = 0; left > 0; clock++) {
+        const bool is_between = plan->replicas > 0 && !atomic_load(&losses_are_over);
+
         for (int i = 0; i < 4; i++)
             if (!play_call(player, table, error))
                 return false;
         if (!rubato_kv_table_clock(table, error))
             return false;
+        if (clock == 1)
+            cluster_say("is busy");
+        if (!is_between)
+            left--;
+        else if (clock > QUICK_CLOCKS)
+            let_pass(1);
     }
     return true;
 }
@@ -135,16 +172,19 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
     const Plan *plan = data;
-    const RubatoTableSpec spec = fitting_spec((RubatoTableSpec){ .name = "sums",
-                                                                 .dtype = RUBATO_I64,
-                                                                 .width = WIDTH,
-                                                                 .n_keys = N_KEYS,
-                                                                 .parts = 5,
-                                                                 .model = plan->model,
-                                                                 .staleness = STALENESS,
-                                                                 .speculation = SPECULATION });
+    const RubatoTableSpec spec =
+        fitting_spec((RubatoTableSpec){ .name = "sums",
+                                        .dtype = RUBATO_I64,
+                                        .width = WIDTH,
+                                        .n_keys = N_KEYS,
+                                        .parts = plan->replicas > 0 ? LOSSES_PARTS : N_PARTS,
+                                        .replicas = plan->replicas,
+                                        .model = plan->model,
+                                        .staleness = STALENESS,
+                                        .speculation = SPECULATION });
     const char *const tables[] = { "sums", NULL };
 
+    signal(SIGUSR1, end_losses);
     if (!rubato_engine_create_table(engine, &spec, error))
         return false;
     cluster_say("begins");
@@ -152,15 +192,6 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
 }
 
 /* ---- the case ---- */
-
-/* A part of the plan, not a wait for something: the run has to end well however long it takes. */
-static void let_pass(long ms)
-{
-    struct timespec left = { .tv_nsec = ms * 1000000 };
-
-    while (nanosleep(&left, &left) != 0)
-        ;
-}
 
 static void set_environment(GRand *random, const char *folder, uint32_t seed)
 {
@@ -179,7 +210,6 @@ static void stop_nodes(ClusterRun *run, GRand *random, uint32_t n_nodes)
     for (int i = 0; i < 2; i++) {
         const uint32_t node = (uint32_t)g_rand_int_range(random, 0, (gint32)n_nodes);
 
-        cluster_wait_for(run, node, "begins");
         if (run->processes[node].ended) /* there is no such process any more */
             continue;
         cluster_signal(run, node, SIGSTOP);
@@ -200,8 +230,8 @@ static void judge(const Plan *plan, const char *folder)
     ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0 &&
                       strstr(said, "; 0 not compared\n") != NULL &&
                       g_str_has_suffix(said, "\nnothing wrong\n"),
-                  "model %s, seed %u, history in %s: %s%s", plan->model, plan->seed, folder, said,
-                  complained);
+                  "model %s, seed %u, history in %s: %.2000s%.1000s", plan->model, plan->seed,
+                  folder, said, complained);
 }
 
 static void remove_history(const char *folder, uint32_t n_nodes)
@@ -214,27 +244,137 @@ static void remove_history(const char *folder, uint32_t n_nodes)
     g_rmdir(folder);
 }
 
-void history_schedule_play(const char *model, uint32_t seed, uint32_t n_clocks)
+static ClusterShape draw_shape(GRand *random, uint32_t n_nodes)
 {
     static const char *const wires[] = { "shm", "tcp" };
-    const Plan plan = { model, seed, n_clocks };
-    GRand *random = g_rand_new_with_seed(seed);
-    g_autofree char *folder = g_dir_make_tmp("history-XXXXXX", NULL);
-    const uint32_t n_nodes = (uint32_t)g_rand_int_range(random, 2, 4);
     ClusterShape shape = { .n_nodes = n_nodes,
                            .over = wires[g_rand_int_range(random, 0, G_N_ELEMENTS(wires))],
                            .encrypts = g_rand_int_range(random, 0, 4) == 0 };
 
     for (uint32_t i = 0; i < n_nodes; i++)
         shape.nodes[i] = (ClusterNodeShape){ 1, (uint32_t)g_rand_int_range(random, 1, 3) };
+    return shape;
+}
+
+void history_schedule_play(const char *model, uint32_t seed, uint32_t n_clocks)
+{
+    const Plan plan = { .model = model, .seed = seed, .n_clocks = n_clocks };
+    GRand *random = g_rand_new_with_seed(seed);
+    g_autofree char *folder = g_dir_make_tmp("history-XXXXXX", NULL);
+    const uint32_t n_nodes = (uint32_t)g_rand_int_range(random, 2, 4);
+    const ClusterShape shape = draw_shape(random, n_nodes);
+
     ck_assert_ptr_nonnull(folder);
     set_environment(random, folder, seed);
     ClusterRun *run = cluster_run_new(&shape);
     cluster_start(run, play, &plan);
+    for (uint32_t i = 0; i < n_nodes; i++)
+        cluster_wait_for(run, i, "begins");
     stop_nodes(run, random, n_nodes);
     cluster_expect_success(run);
     cluster_run_free(run);
     judge(&plan, folder);
     remove_history(folder, n_nodes);
+    g_rand_free(random);
+}
+
+/* ---- losses ---- */
+
+/* A run with losses. The processes of nodes 2 and 3 have no workers; one or both are lost. */
+typedef struct {
+    ClusterRun *run;
+    GRand *random;
+    const Plan *plan;
+    uint32_t first, second; /* the node that is lost first, and the other one */
+    bool is_silent;         /* they stand still; otherwise they are killed */
+} Losses;
+
+static void lose(const Losses *losses, uint32_t node)
+{
+    ClusterRun *const run = losses->run;
+
+    g_string_truncate(run->processes[0].text, 0);
+    cluster_signal(run, node, losses->is_silent ? SIGSTOP : SIGKILL);
+    cluster_wait_for(run, 0, " was lost: ");
+    if (losses->is_silent) { /* it learns that the others have gone on */
+        cluster_signal(run, node, SIGCONT);
+        cluster_expect_end(run, node, CLUSTER_FAILED);
+    }
+}
+
+/* Before the next loss each part has its replica again: those of which the lost node was the
+ * primary, and those whose replica it had. */
+static void await_replicas(const Losses *losses)
+{
+    for (uint32_t i = 1; i < LOSSES_NODES; i += 2) { /* the servers behind and in front of it */
+        const uint32_t server = (losses->first + i) % LOSSES_NODES;
+        g_autofree char *text = g_strdup_printf(
+            "server %u has made %d replicas of its parts on other nodes", server, LOSSES_MADE);
+
+        cluster_wait_for(losses->run, server, text);
+    }
+}
+
+/* It need not have joined when the run ends. */
+static void start_another(const Losses *losses, uint32_t node)
+{
+    g_setenv("RUBATO_JOIN", "1", TRUE);
+    cluster_start_other(losses->run, CLUSTER_IDS[node], losses->run->path, play, losses->plan);
+    g_unsetenv("RUBATO_JOIN");
+}
+
+static void play_losses(const Losses *losses)
+{
+    GRand *const random = losses->random;
+
+    for (uint32_t i = 0; i < LOSSES_WORKING; i++)
+        cluster_wait_for(losses->run, i, "is busy");
+    let_pass(g_rand_int_range(random, 0, STANDS_STILL_MS));
+    lose(losses, losses->first);
+    if (losses->plan->replicas == 1)
+        await_replicas(losses);
+    if (g_rand_boolean(random))
+        start_another(losses, losses->first);
+    let_pass(g_rand_int_range(random, 0, 2 * STANDS_STILL_MS));
+    /* of two replicas only one may be left until others are made, so no other node is lost */
+    if (losses->plan->replicas == 1 && g_rand_boolean(random)) {
+        lose(losses, losses->second);
+        if (g_rand_boolean(random))
+            start_another(losses, losses->second);
+        let_pass(g_rand_int_range(random, 0, 2 * STANDS_STILL_MS));
+    }
+    for (uint32_t i = 0; i < LOSSES_WORKING; i++)
+        cluster_signal(losses->run, i, SIGUSR1);
+    stop_nodes(losses->run, random, LOSSES_WORKING);
+}
+
+void history_schedule_play_losses(const char *model, uint32_t seed, uint32_t n_clocks,
+                                  HistoryLosses which)
+{
+    GRand *random = g_rand_new_with_seed(seed);
+    const Plan plan = { .model = model,
+                        .seed = seed,
+                        .n_clocks = n_clocks,
+                        .replicas = (uint32_t)g_rand_int_range(random, 1, 3) };
+    g_autofree char *folder = g_dir_make_tmp("history-XXXXXX", NULL);
+    ClusterShape shape = draw_shape(random, LOSSES_NODES);
+    Losses losses = { .random = random, .plan = &plan };
+
+    losses.is_silent = which == HISTORY_LOSSES_ANY && g_rand_int_range(random, 0, 8) == 0;
+    losses.first = LOSSES_WORKING + (uint32_t)g_rand_int_range(random, 0, 2);
+    losses.second = LOSSES_NODES + LOSSES_WORKING - 1 - losses.first;
+    shape.timeout_ms = losses.is_silent ? cluster_short_timeout_ms() : 0;
+    for (uint32_t i = LOSSES_WORKING; i < LOSSES_NODES; i++)
+        shape.nodes[i].workers = 0;
+    ck_assert_ptr_nonnull(folder);
+    set_environment(random, folder, seed);
+    losses.run = cluster_run_new(&shape);
+    cluster_start(losses.run, play, &plan);
+    play_losses(&losses);
+    for (uint32_t i = 0; i < LOSSES_WORKING; i++)
+        cluster_expect_end(losses.run, i, 0);
+    cluster_run_free(losses.run);
+    judge(&plan, folder);
+    remove_history(folder, LOSSES_NODES);
     g_rand_free(random);
 }
