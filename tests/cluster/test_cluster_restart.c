@@ -1,0 +1,105 @@
+/* `rubato run --restart`: a program trains, and each node that only serves is killed in turn. Its
+ * next process gets the parts of the others, so that in the end the model has been on processes
+ * alone that were started again.
+ *
+ * tests/engine/launch/test_launcher_restart.c has what the launcher does, test_cluster_join.c what
+ * such processes do in a run. */
+#include <signal.h>
+#include <unistd.h>
+
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/program_run.h"
+#include "tests/support/runner.h"
+
+enum { N_ROWS = 800 };
+
+static const char *const script =
+    "echo pid of $RUBATO_NODE: $$; exec \"$0\" --train \"$1\" --save \"$2\" --epochs 1000000 "
+    "--batch-size 100 --straggler 1:1 --replicas 1";
+
+/* Node 0 has the workers; each part is on nodes 1 and 2. */
+static const char *add_cluster(ClusterRun *run)
+{
+    g_autofree char *text = g_strdup_printf(
+        "cluster: { scheduler = { host = \"127.0.0.1\"; port = %u; };\n"
+        "  nodes = ( { id = 0; host = \"127.0.0.1\"; port = 0; servers = 0; workers = 2; },\n"
+        "            { id = 1; host = \"127.0.0.1\"; port = 0; servers = 1; workers = 0; },\n"
+        "            { id = 2; host = \"127.0.0.1\"; port = 0; servers = 1; workers = 0; } );\n"
+        "  heartbeat_ms = 200; timeout_ms = 60000; };\n",
+        run->port);
+
+    return cluster_add_file(run, text);
+}
+
+static const char *add_rows(ClusterRun *run)
+{
+    g_autoptr(GString) rows = g_string_new(NULL);
+
+    for (unsigned i = 0; i < N_ROWS; i++)
+        g_string_append_printf(rows, "%u %u:1 %u:0.5\n", i % 2, 1 + i % 2, 3 + i % 7);
+    return cluster_add_file(run, rows->str);
+}
+
+static int be_launcher(const void *data)
+{
+    const char *const *arguments = data;
+
+    g_unsetenv("RUBATO_CLUSTER");
+    g_unsetenv("RUBATO_NODE");
+    execv(arguments[0], (char *const *)(uintptr_t)arguments);
+    return 127;
+}
+
+/* The first process of the node. */
+static void signal_node(ClusterRun *run, uint32_t launcher, const char *name, int number)
+{
+    g_autofree char *pid = cluster_text_after(run, launcher, name);
+
+    ck_assert_int_eq(kill((pid_t)g_ascii_strtoll(pid, NULL, 10), number), 0);
+}
+
+START_TEST(model_is_trained_on_processes_that_were_started_again)
+{
+    g_autofree char *folder = make_folder();
+    g_autofree char *model = g_build_filename(folder, "model", NULL);
+    g_autofree char *weights = g_build_filename(model, "weights.npy", NULL);
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
+    const char *const arguments[] = { TEST_BIN_DIR "/rubato",
+                                      "run",
+                                      "--restart",
+                                      "1",
+                                      add_cluster(run),
+                                      "--",
+                                      "sh",
+                                      "-c",
+                                      script,
+                                      TEST_BIN_DIR "/rubato-lr",
+                                      add_rows(run),
+                                      model,
+                                      NULL };
+    const uint32_t launcher = cluster_start_process(run, be_launcher, arguments);
+
+    cluster_wait_for(run, launcher, "epoch 1/");
+    signal_node(run, launcher, "[2] pid of 2: ", SIGKILL);
+    cluster_wait_for(run, launcher, "rubato: node 2 is started again, in the place of the lost");
+    cluster_wait_for(run, launcher, "server 0 has made ");
+    signal_node(run, launcher, "[1] pid of 1: ", SIGKILL);
+    cluster_wait_for(run, launcher, "rubato: node 1 is started again, in the place of the lost");
+    cluster_wait_for(run, launcher, "server 1 has made ");
+    signal_node(run, launcher, "[0] pid of 0: ", SIGINT);
+    cluster_expect_end(run, launcher, 128 + SIGINT);
+    cluster_expect_text(run, launcher, "train loss");
+    ck_assert(g_file_test(weights, G_FILE_TEST_IS_REGULAR));
+    cluster_run_free(run);
+    remove_folder(folder);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cluster restart");
+    TCase *restarts = cluster_add_case(suite, "restarts");
+
+    tcase_add_test(restarts, model_is_trained_on_processes_that_were_started_again);
+    return run_suite(suite);
+}
