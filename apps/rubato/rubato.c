@@ -8,6 +8,7 @@
 #include "apps/kit/report/app_output.h"
 #include "apps/rubato/check.h"
 #include "apps/rubato/checkpoint.h"
+#include "apps/rubato/follow.h"
 #include "apps/rubato/history.h"
 #include "apps/rubato/place.h"
 #include "apps/rubato/roles.h"
@@ -42,6 +43,9 @@ static const char HELP[] =
     "                       look into a directory of snapshots\n"
     "  rubato checkpoint take|compact DIR ...\n"
     "                       have the run take one; write a chain as one\n"
+    "  rubato follow URI    follow a model that streams, and serve it to programs\n"
+    "  rubato follow --at ADDRESS status|hold|continue|back|get ...\n"
+    "                       ask one that does\n"
     "  rubato secret FILE   make FILE, a secret for nodes that are started otherwise\n"
     "  rubato help COMMAND  more about a command\n"
     "  rubato --version     print the version\n"
@@ -222,6 +226,7 @@ static int help(int argc, char **argv)
     char *measured = NULL;
     RoleOptions role_options;
     StatusOptions status_options;
+    FollowOptions follow_options = { 0 };
     g_autoptr(GOptionContext) context = NULL;
 
     if (argc < 2) {
@@ -252,6 +257,9 @@ static int help(int argc, char **argv)
     } else if (strcmp(argv[1], "checkpoint") == 0) {
         g_set_prgname("rubato checkpoint");
         context = checkpoint_new_context();
+    } else if (strcmp(argv[1], "follow") == 0) {
+        g_set_prgname("rubato follow");
+        context = follow_new_context(&follow_options);
     } else if (roles_has(argv[1])) {
         g_autofree char *program = g_strdup_printf("rubato %s", argv[1]);
         g_set_prgname(program);
@@ -283,6 +291,7 @@ int main(int argc, char **argv)
                      { "history", history_command },
                      { "timeline", timeline_command },
                      { "checkpoint", checkpoint_command },
+                     { "follow", follow_command },
                      { "help", help },
                      { "--help", help },
                      { "-h", help } };
@@ -290,8 +299,9 @@ int main(int argc, char **argv)
     app_output_check_at_exit();
     setlocale(LC_CTYPE, ""); /* how text is encoded */
     if (argc < 2)
-        return fail_usage("", "which command? run, scheduler, server, worker, task, check, "
-                              "place, status, history, timeline, checkpoint, secret or help");
+        return fail_usage("",
+                          "which command? run, scheduler, server, worker, task, check, "
+                          "place, status, history, timeline, checkpoint, follow, secret or help");
     if (strcmp(argv[1], "--version") == 0) {
         g_print("rubato %s\n", RUBATO_VERSION);
         return EXIT_SUCCESS;
@@ -306,7 +316,7 @@ int main(int argc, char **argv)
 
     g_autofree char *message = g_strdup_printf(
         "no command '%s'; there are run, scheduler, server, worker, task, check, place, "
-        "status, history, timeline, checkpoint, secret and help",
+        "status, history, timeline, checkpoint, follow, secret and help",
         argv[1]);
     return fail_usage("", message);
 }

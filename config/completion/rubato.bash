@@ -54,7 +54,7 @@ _rubato_command()
 
     if [ "$COMP_CWORD" -eq 1 ]; then
         mapfile -t COMPREPLY < <(compgen -W "run scheduler server worker task check place status history timeline \
-            secret help --version --help" -- "$word")
+            checkpoint follow secret help --version --help" -- "$word")
     elif [ "${COMP_WORDS[1]}" = history ] && [ "$COMP_CWORD" -eq 2 ]; then
         mapfile -t COMPREPLY < <(compgen -W check -- "$word")
     elif [ "${COMP_WORDS[1]}" = timeline ] && [ "$COMP_CWORD" -eq 2 ]; then

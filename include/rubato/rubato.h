@@ -14,6 +14,7 @@
 #include <rubato/npy.h>
 #include <rubato/plugin.h>
 #include <rubato/ragged_table.h>
+#include <rubato/remote_follower.h>
 #include <rubato/service.h>
 #include <rubato/snapshot.h>
 #include <rubato/sparse_kv_client_table.h>

@@ -117,6 +117,10 @@ typedef struct {
     uint64_t n_rows;
 } RubatoFollowedTable;
 
+/* The names of its tables, ascending, ended by NULL; none before the first version. Any thread.
+ * (transfer full, g_strfreev) */
+RUBATO_API char **rubato_follower_list_tables(RubatoFollower *follower);
+
 /* RUBATO_ERROR_NOT_FOUND: it has no such table, or no version yet. Any thread. */
 RUBATO_API bool rubato_follower_table(RubatoFollower *follower, const char *name,
                                       RubatoFollowedTable *table, GError **error);

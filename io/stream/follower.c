@@ -479,6 +479,17 @@ uint64_t rubato_follower_version(RubatoFollower *follower, int64_t *time_us)
     return number;
 }
 
+char **rubato_follower_list_tables(RubatoFollower *follower)
+{
+    char **names;
+
+    g_return_val_if_fail(follower != NULL, NULL);
+    pthread_rwlock_rdlock(&follower->lock);
+    names = follower->tables != NULL ? list_names(follower->tables) : g_new0(char *, 1);
+    pthread_rwlock_unlock(&follower->lock);
+    return names;
+}
+
 /* The lock is held for reading; if there is no such table, it is released. */
 static const VersionTable *begin_read(RubatoFollower *follower, const char *name, GError **error)
 {

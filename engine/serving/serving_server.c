@@ -1,0 +1,330 @@
+/* Serves the tables of a follower to programs: a thread that accepts, and one for each connection.
+ *
+ * What a client can cost. There are so many connections at most; one more is closed at once. A
+ * connection has so much time for its handshake, and for each request and answer once that has
+ * begun; between requests it may be silent. Messages are bounded, and those of all connections
+ * together: who has no room waits.
+ *
+ * Why each wait ends. For room: who has some gives it back when its request is answered, or after
+ * REQUEST_MS + ANSWER_MS; who waits for a version has little. For a connection: its time
+ * is over, or the end of the server shuts it down. For a version: serving_following.c.
+ *
+ * Threads: `accept_all` and `serve` are those of their threads; the rest the caller's. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <rubato/error.h>
+#include <rubato/remote_follower.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "engine/serving/serving_address.h"
+#include "engine/serving/serving_answer.h"
+#include "engine/serving/serving_line.h"
+#include "engine/serving/serving_message.h"
+#include "io/net/log_sink.h"
+#include "io/net/monotonic.h"
+#include "io/net/transport/tcp/tcp_address.h"
+
+#define DEFAULT_ADDRESS "tcp://127.0.0.1:0"
+#define DEFAULT_CLIENTS 256u
+#define HANDSHAKE_MS 5000
+#define REQUEST_MS 30000
+#define ANSWER_MS 30000
+
+/* Requests and answers of all connections together. */
+#define ROOM_BYTES ((size_t)256 << 20)
+
+/* A request that is no longer has no name, and its answer is no longer than that. */
+#define UNNAMED_BYTES 16u
+#define UNNAMED_ANSWER ((size_t)128 << 10)
+
+/* After an accept that fails because the process has no descriptors or memory. */
+#define PAUSE_MS 100
+
+typedef struct {
+    RubatoFollowerServer *server;
+    pthread_t thread;
+    int fd;       /* guarded by lock: until it is closed; then -1 */
+    bool is_done; /* guarded by lock: the thread can be joined */
+} Client;
+
+struct RubatoFollowerServer {
+    /* immutable */
+    ServingFollowing *following;
+    RunSecret secret;
+    bool has_secret;
+    uint32_t most_clients;
+    char *address;
+    int listener;
+    pthread_t thread;
+    bool has_thread;
+
+    ServingCounts counts;
+
+    pthread_mutex_t lock;
+    pthread_cond_t has_room;
+    /* guarded by lock */
+    GPtrArray *clients; /* of Client */
+    size_t room;
+    bool ends;
+};
+
+/* ---- room ---- */
+
+/* False: the server ends. */
+static bool take_room(RubatoFollowerServer *server, size_t n)
+{
+    bool ok;
+
+    pthread_mutex_lock(&server->lock);
+    while (server->room < n && !server->ends)
+        pthread_cond_wait(&server->has_room, &server->lock);
+    ok = !server->ends;
+    if (ok)
+        server->room -= n;
+    pthread_mutex_unlock(&server->lock);
+    return ok;
+}
+
+static void give_room(RubatoFollowerServer *server, size_t n)
+{
+    pthread_mutex_lock(&server->lock);
+    server->room += n;
+    pthread_cond_broadcast(&server->has_room);
+    pthread_mutex_unlock(&server->lock);
+}
+
+/* ---- a connection ---- */
+
+static bool take_request(RubatoFollowerServer *server, ServingLine *line, const ServingHead *head,
+                         RubatoByteWriter *answer, GError **error)
+{
+    g_autofree uint8_t *request = g_try_malloc(head->n + 1);
+
+    if (request == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "no memory for a request");
+        return false;
+    }
+    if (!serving_line_receive(line, head, request, monotonic_ms() + REQUEST_MS, error))
+        return false;
+    if (serving_answer(server->following, &server->counts, request, head->n, answer))
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "no memory for an answer");
+    return false;
+}
+
+/* What a request and its answer may take. Those that name no table may wait for a version, and
+ * their answers are small. */
+static size_t room_of(const ServingHead *head, size_t *most_answer)
+{
+    *most_answer = head->n <= UNNAMED_BYTES ? UNNAMED_ANSWER : SERVING_MOST_ANSWER;
+    return head->n + *most_answer;
+}
+
+static bool serve_one(RubatoFollowerServer *server, ServingLine *line, GError **error)
+{
+    ServingHead head;
+    RubatoByteWriter answer;
+    size_t room, most_answer;
+    bool ok;
+
+    if (!serving_line_receive_head(line, &head, SERVING_MOST_REQUEST, SERVING_LINE_NEVER, error))
+        return false;
+    room = room_of(&head, &most_answer);
+    answer = rubato_byte_writer_new(most_answer);
+    if (!take_room(server, room))
+        return false;
+    ok = take_request(server, line, &head, &answer, error);
+    if (ok) { /* what the answer does not take is of use to others while it is sent */
+        give_room(server, room - answer.n);
+        room = answer.n;
+        ok = serving_line_send(line, answer.bytes, answer.n, monotonic_ms() + ANSWER_MS, error);
+    }
+    rubato_byte_writer_clear(&answer);
+    give_room(server, room);
+    return ok;
+}
+
+static void *serve(void *data)
+{
+    Client *const client = data;
+    RubatoFollowerServer *const server = client->server;
+    g_autoptr(GError) error = NULL;
+    ServingLine line;
+
+    if (serving_line_open(&line, dup(client->fd), HANDSHAKE_ROLE_ACCEPTS,
+                          server->has_secret ? &server->secret : NULL,
+                          monotonic_ms() + HANDSHAKE_MS, &error))
+        while (serve_one(server, &line, &error))
+            continue;
+    serving_line_close(&line);
+    if (error != NULL)
+        g_debug("a client of a follower is gone: %s", error->message);
+    pthread_mutex_lock(&server->lock);
+    shutdown(client->fd, SHUT_RDWR);
+    close(client->fd);
+    client->fd = -1;
+    client->is_done = true;
+    server->counts.n_clients--;
+    pthread_mutex_unlock(&server->lock);
+    return NULL;
+}
+
+/* ---- accepting ---- */
+
+/* Joins the threads that have ended. The lock is held; they need it no more. */
+static void drop_done(RubatoFollowerServer *server)
+{
+    for (guint i = server->clients->len; i-- > 0;) {
+        Client *const client = server->clients->pdata[i];
+
+        if (!client->is_done)
+            continue;
+        pthread_join(client->thread, NULL);
+        g_free(client);
+        g_ptr_array_remove_index_fast(server->clients, i);
+    }
+}
+
+static void admit(RubatoFollowerServer *server, int fd)
+{
+    Client *const client = g_new0(Client, 1);
+    bool ok;
+
+    *client = (Client){ .server = server, .fd = fd };
+    pthread_mutex_lock(&server->lock);
+    drop_done(server);
+    ok = !server->ends && server->clients->len < server->most_clients &&
+         log_sink_start_thread(&client->thread, serve, client) == 0;
+    if (ok) {
+        server->counts.n_clients++;
+        g_ptr_array_add(server->clients, client);
+    } else {
+        close(fd);
+        g_free(client);
+    }
+    pthread_mutex_unlock(&server->lock);
+}
+
+static void *accept_all(void *data)
+{
+    RubatoFollowerServer *const server = data;
+    struct pollfd ready = { .fd = server->listener, .events = POLLIN };
+    bool ends = false;
+
+    while (!ends) {
+        /* The end shuts the listener down, which ends this. */
+        (void)poll(&ready, 1, -1);
+        const int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        const int code = errno;
+
+        if (fd >= 0)
+            admit(server, fd);
+        pthread_mutex_lock(&server->lock);
+        ends = server->ends;
+        pthread_mutex_unlock(&server->lock);
+        if (fd < 0 && !ends && (code == EMFILE || code == ENFILE || code == ENOMEM))
+            poll(NULL, 0, PAUSE_MS);
+    }
+    return NULL;
+}
+
+/* ---- its life ---- */
+
+static bool begin(RubatoFollowerServer *server, const RubatoFollowerServerSpec *spec,
+                  GError **error)
+{
+    const char *const address = spec->address != NULL ? spec->address : DEFAULT_ADDRESS;
+
+    if (!serving_find_secret(spec->secret_file, &server->secret, &server->has_secret, error))
+        return false;
+    server->listener = serving_listen(address, server->has_secret, error);
+    if (server->listener == -1)
+        return false;
+    server->address = tcp_address_of_socket("tcp", server->listener);
+    server->following = serving_following_new(&spec->follows, spec->holds, error);
+    if (server->following == NULL)
+        return false;
+    server->has_thread = log_sink_start_thread(&server->thread, accept_all, server) == 0;
+    if (!server->has_thread)
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                            "a thread that accepts connections cannot be started");
+    return server->has_thread;
+}
+
+RubatoFollowerServer *rubato_follower_serve(const RubatoFollowerServerSpec *spec, GError **error)
+{
+    RubatoFollowerServer *server;
+
+    g_return_val_if_fail(spec != NULL, NULL);
+    server = g_new0(RubatoFollowerServer, 1);
+    server->listener = -1;
+    server->most_clients = spec->most_clients != 0 ? spec->most_clients : DEFAULT_CLIENTS;
+    server->clients = g_ptr_array_new();
+    server->room = ROOM_BYTES;
+    pthread_mutex_init(&server->lock, NULL);
+    pthread_cond_init(&server->has_room, NULL);
+    if (begin(server, spec, error))
+        return server;
+    rubato_follower_server_free(server);
+    return NULL;
+}
+
+/* Wakes all threads; none of them waits again. */
+static void end(RubatoFollowerServer *server)
+{
+    pthread_mutex_lock(&server->lock);
+    server->ends = true;
+    pthread_cond_broadcast(&server->has_room);
+    for (guint i = 0; i < server->clients->len; i++) {
+        const Client *const client = server->clients->pdata[i];
+
+        if (client->fd >= 0)
+            shutdown(client->fd, SHUT_RDWR);
+    }
+    pthread_mutex_unlock(&server->lock);
+    if (server->following != NULL)
+        serving_following_end(server->following);
+    if (server->listener != -1)
+        shutdown(server->listener, SHUT_RDWR);
+    if (server->has_thread)
+        pthread_join(server->thread, NULL);
+    for (guint i = 0; i < server->clients->len; i++) {
+        Client *const client = server->clients->pdata[i];
+
+        pthread_join(client->thread, NULL);
+        g_free(client);
+    }
+}
+
+void rubato_follower_server_free(RubatoFollowerServer *server)
+{
+    if (server == NULL)
+        return;
+    end(server);
+    serving_following_free(server->following);
+    if (server->listener != -1)
+        close(server->listener);
+    run_secret_clear(&server->secret);
+    pthread_cond_destroy(&server->has_room);
+    pthread_mutex_destroy(&server->lock);
+    g_ptr_array_unref(server->clients);
+    g_free(server->address);
+    g_free(server);
+}
+
+const char *rubato_follower_server_address(const RubatoFollowerServer *server)
+{
+    g_return_val_if_fail(server != NULL, NULL);
+    return server->address;
+}
+
+void rubato_follower_server_status(RubatoFollowerServer *server, RubatoServedStatus *status)
+{
+    g_return_if_fail(server != NULL && status != NULL);
+    *status = (RubatoServedStatus){ .n_clients = server->counts.n_clients,
+                                    .n_gets = server->counts.n_gets,
+                                    .n_keys = server->counts.n_keys };
+    serving_following_status(server->following, status);
+}
