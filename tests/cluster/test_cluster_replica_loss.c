@@ -261,6 +261,34 @@ START_TEST(a_loss_ends_the_run_if_a_table_without_replicas_has_a_part_there)
 }
 END_TEST
 
+/* The nodes have replicas of each other's parts, but nobody could say who is the primary. So none
+ * serves on with the old map, also if the scheduler's node only stood still.
+ * docs/liveness.md: A node that dies, with replicas. */
+START_TEST(no_node_goes_on_without_the_scheduler)
+{
+    static const int how[] = { SIGKILL, SIGSTOP };
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = N_NODES,
+                                                       .nodes = { { 0, 0 }, { 1, 1 }, { 1, 1 } },
+                                                       .scheduler = SCHEDULER,
+                                                       .timeout_ms = cluster_short_timeout_ms() });
+
+    cluster_start(run, play, &specs[_i]);
+    for (uint32_t i = 1; i < N_NODES; i++)
+        cluster_wait_for(run, i, "busy");
+    cluster_signal(run, SCHEDULER, how[_i]);
+    for (uint32_t i = 1; i < N_NODES; i++) {
+        cluster_expect_end(run, i, CLUSTER_FAILED);
+        cluster_expect_text(run, i, ", where the scheduler runs, was lost: nothing heard from it");
+        cluster_expect_no_text(run, i, "the run goes on");
+    }
+    if (how[_i] == SIGSTOP) {
+        cluster_signal(run, SCHEDULER, SIGCONT);
+        cluster_expect_end(run, SCHEDULER, CLUSTER_FAILED);
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cluster replica loss");
@@ -270,6 +298,7 @@ int main(void)
                         G_N_ELEMENTS(losses));
     tcase_add_loop_test(loss, a_loss_ends_the_run_if_a_table_without_replicas_has_a_part_there, 0,
                         G_N_ELEMENTS(plain));
+    tcase_add_loop_test(loss, no_node_goes_on_without_the_scheduler, 0, 2);
     tcase_add_test(loss, an_ended_node_is_lost_at_once_also_if_another_process_has_its_address);
     return run_suite(suite);
 }
