@@ -143,6 +143,15 @@ static bool expect(RubatoEngine *engine, Move *move, Server *to, GError **error)
     return move->is_expected;
 }
 
+/* Tells the old server and the new one what they may not have heard of: see server_parts.c. */
+static void tell_clocks(RubatoEngine *engine, uint32_t table)
+{
+    pthread_mutex_lock(&engine->lock);
+    for (guint i = 0; i < engine->runs->len; i++)
+        task_run_tell_clocks(g_ptr_array_index(engine->runs, i), table);
+    pthread_mutex_unlock(&engine->lock);
+}
+
 static bool close_map(RubatoEngine *engine, Move *move, GError **error)
 {
     Server *to = find_server(engine, move->to);
@@ -157,6 +166,8 @@ static bool close_map(RubatoEngine *engine, Move *move, GError **error)
         return true;
     part_map_close(move->table->map);
     move->is_closed = true;
+    const uint32_t table = move->table->id;
+    tell_clocks(engine, table);
     if (!fence(engine, move, error))
         return false;
     return to == NULL || find_server(engine, move->from) != NULL || expect(engine, move, to, error);
@@ -206,15 +217,6 @@ static void take_back(RubatoEngine *engine, Move *move)
 }
 
 /* ---- OPEN, REOPEN ---- */
-
-/* The part may have missed clocks while it was in no server. */
-static void tell_clocks(RubatoEngine *engine, uint32_t table)
-{
-    pthread_mutex_lock(&engine->lock);
-    for (guint i = 0; i < engine->runs->len; i++)
-        task_run_tell_clocks(g_ptr_array_index(engine->runs, i), table);
-    pthread_mutex_unlock(&engine->lock);
-}
 
 static void open_map(RubatoEngine *engine, Move *move, uint32_t server, uint32_t number)
 {

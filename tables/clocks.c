@@ -245,7 +245,8 @@ bool clocks_slowest(Clocks *clocks, NodeClock *slowest, uint32_t *node)
 }
 
 /* Both threads that may change the lowest clock come here afterwards: the one that hears a clock
- * and the worker that moves the node's own. The second of them to take the lock sees both. */
+ * and the worker that moves the node's own. The second of them to take the lock sees both. If no
+ * worker is left, the common clock is RUBATO_CLOCK_RETIRED, and the last name stays. */
 void clocks_spread(Clocks *clocks, ClocksSpread what, bool (*tell)(void *user, NodeClock common),
                    void *user)
 {
@@ -253,13 +254,24 @@ void clocks_spread(Clocks *clocks, ClocksSpread what, bool (*tell)(void *user, N
     uint32_t node;
 
     pthread_mutex_lock(&clocks->lock);
-    if (find_slowest_node(clocks, &slowest, &node) &&
-        (slowest.clock > clocks->common.clock ||
-         (what == CLOCKS_NEWS && (clocks->is_late || slowest.slowest != clocks->common.slowest)))) {
+    if (!find_slowest_node(clocks, &slowest, &node))
+        slowest.slowest = clocks->common.slowest;
+    if (slowest.clock > clocks->common.clock ||
+        (what == CLOCKS_NEWS && (clocks->is_late || slowest.slowest != clocks->common.slowest))) {
         clocks->common = slowest;
         clocks->is_late = !tell(user, slowest);
     }
     pthread_mutex_unlock(&clocks->lock);
+}
+
+bool clocks_all_have_retired(Clocks *clocks)
+{
+    bool all;
+
+    pthread_mutex_lock(&clocks->lock);
+    all = clocks->common.clock == RUBATO_CLOCK_RETIRED;
+    pthread_mutex_unlock(&clocks->lock);
+    return all;
 }
 
 NodeClock clocks_news(Clocks *clocks)

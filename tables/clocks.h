@@ -49,8 +49,8 @@ typedef struct {
     pthread_mutex_t lock;
     /* guarded by lock */
     NodeClock *nodes; /* by number; [self] is not used */
-    NodeClock
-        common;     /* all nodes have reached it: what the root has spread, or has told this one */
+    /* All nodes have reached it: what the root has spread, or has told this one. */
+    NodeClock common;
     uint32_t named; /* the node of its slowest worker, if that is known; else n_nodes */
     bool is_late;   /* the root's: not all nodes were told the common clock */
 } Clocks;
@@ -92,10 +92,14 @@ void clocks_hear(Clocks *clocks, uint32_t node, NodeClock news);
 /* The root has told the common clock, which all nodes have reached, and the slowest worker. */
 void clocks_hear_common(Clocks *clocks, NodeClock common);
 
+/* Whether that clock is RUBATO_CLOCK_RETIRED: all workers of all nodes have retired. */
+bool clocks_all_have_retired(Clocks *clocks);
+
 /* On the root, after it has heard a clock or its own has moved: calls `tell` if the lowest clock of
- * all nodes has gone up; with CLOCKS_NEWS also if another worker is the slowest now, or not all
- * nodes were told the last time. `tell` returns whether all were told. Calls come one at a time,
- * the lowest clock first, with the lock held; `tell` may not call these functions. */
+ * all nodes has gone up, at last to RUBATO_CLOCK_RETIRED; with CLOCKS_NEWS also if another worker
+ * is the slowest now, or not all nodes were told the last time. `tell` returns whether all were
+ * told. Calls come one at a time, the lowest clock first, with the lock held; `tell` may not call
+ * these functions. */
 typedef enum { CLOCKS_HIGHER, CLOCKS_NEWS } ClocksSpread;
 void clocks_spread(Clocks *clocks, ClocksSpread what, bool (*tell)(void *user, NodeClock common),
                    void *user);

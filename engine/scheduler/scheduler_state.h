@@ -101,7 +101,7 @@ typedef struct {
     bool *retired;              /* by node number: never waits again */
     bool *done;                 /* by node number: TASK_DONE */
     int64_t round_since_ms;     /* when the first node came to the barrier */
-    int64_t done_since_ms;      /* when the first node was done */
+    int64_t retired_since_ms;   /* when the first node had no worker left */
     GPtrArray *waiting;         /* of Waiting: the last report of each worker that waits long */
     GPtrArray *readings;        /* of Reading, by reader; NULL between them */
     TensorCoordinator *tensors; /* NULL: the proposal did not say who has workers */

@@ -112,6 +112,7 @@ static void retire(Scheduler *scheduler, SchedulerTask *task, uint32_t node)
         tensors_retire(scheduler, task, node);
     task->retired[node] = true;
     task->waits[node] = false;
+    task->retired_since_ms = MIN(task->retired_since_ms, scheduler->now_ms);
 }
 
 /* The task for processes that serve, or will serve while it runs. (transfer full) */
@@ -140,7 +141,7 @@ void task_prepare(Scheduler *scheduler, const Collective *call)
     task->done = g_new0(bool, n_nodes);
     for (uint32_t i = 0; i < n_nodes; i++)
         task->retired[i] = task->done[i] = !scheduler_has_program(scheduler, i);
-    task->round_since_ms = task->done_since_ms = INT64_MAX;
+    task->round_since_ms = task->retired_since_ms = INT64_MAX;
     waits_init(task);
     task->readings = g_ptr_array_new();
     task->tensors = tensors_new(scheduler, call->workers);
@@ -226,7 +227,6 @@ bool task_done(Scheduler *scheduler, uint32_t node, const Control *control)
     if (task->done[node])
         return false;
     task->done[node] = true;
-    task->done_since_ms = MIN(task->done_since_ms, scheduler->now_ms);
     retire(scheduler, task, node);
     if (task->running)
         check_barrier(scheduler, task);
@@ -267,6 +267,13 @@ void tasks_cancel(Scheduler *scheduler, uint32_t code, const char *text)
         task_cancel(scheduler, scheduler->tasks->pdata[i], code, text);
 }
 
+/* A process that has joined has no workers, whatever the one before it had. */
+static bool has_no_workers(const Scheduler *scheduler, const SchedulerTask *task, uint32_t node)
+{
+    return scheduler->nodes[node].serves ||
+           (task->tensors != NULL && tensors_n_workers(task->tensors, node) == 0);
+}
+
 static bool has_other_workers(const Scheduler *scheduler, const SchedulerTask *task)
 {
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
@@ -292,8 +299,7 @@ void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
         const bool may_go_on = task->running && task->continues;
         const char *const need = may_go_on ? find_need(scheduler, task) : NULL;
 
-        /* A process that has joined has no workers, whatever the one before it had. */
-        if (task->done[node] || scheduler->nodes[node].serves)
+        if (task->done[node] || has_no_workers(scheduler, task, node))
             continue;
         task->has_lost |= tensors_n_workers(task->tensors, node) > 0;
         if (may_go_on && need == NULL)
@@ -317,7 +323,8 @@ void tasks_node_out(Scheduler *scheduler, uint32_t node)
     /* Backwards, because tasks that end here are removed. */
     for (guint i = scheduler->tasks->len; i-- > 0;) {
         SchedulerTask *task = scheduler->tasks->pdata[i];
-        if (!task->done[node] && !scheduler->nodes[node].lost) {
+        if (!task->done[node] && !scheduler->nodes[node].lost &&
+            !(task->retired[node] && has_no_workers(scheduler, task, node))) {
             g_autofree char *text = g_strdup_printf("node %u left the run while %s ran",
                                                     scheduler->nodes[node].id, task->name);
             task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
@@ -331,19 +338,44 @@ void tasks_node_out(Scheduler *scheduler, uint32_t node)
     }
 }
 
+/* The nodes that count and have not ended. (transfer full) */
+static GArray *list_busy(const Scheduler *scheduler, const bool *have_ended)
+{
+    GArray *const busy = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+
+    for (uint32_t n = 0; n < scheduler->config.n_nodes; n++)
+        if (scheduler_counts_on(scheduler, n) && !have_ended[n])
+            g_array_append_val(busy, n);
+    return busy;
+}
+
+/* The end waits for workers that have not returned, and then for what is left of them. */
+static void add_wait_for_end(const Scheduler *scheduler, const SchedulerTask *task, GArray *waits)
+{
+    const bool *have_ended = task->retired;
+    g_autoptr(GArray) busy = list_busy(scheduler, have_ended);
+
+    if (busy->len == 0) {
+        have_ended = task->done;
+        g_array_unref(busy);
+        busy = list_busy(scheduler, have_ended);
+    }
+    if (task->retired_since_ms == INT64_MAX || busy->len == 0)
+        return;
+    g_autofree char *names = scheduler_name_nodes(scheduler, busy, /* with_heard= */ true);
+    wait_add(waits, g_strdup_printf("the end of %s waits for the workers of %s", task->name, names),
+             have_ended, task->retired_since_ms);
+}
+
 void tasks_add_waits(const Scheduler *scheduler, GArray *waits)
 {
     for (guint i = 0; i < scheduler->tasks->len; i++) {
         const SchedulerTask *task = scheduler->tasks->pdata[i];
         g_autoptr(GArray) late = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-        g_autoptr(GArray) busy = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 
-        for (uint32_t n = 0; n < scheduler->config.n_nodes; n++) {
+        for (uint32_t n = 0; n < scheduler->config.n_nodes; n++)
             if (!task->waits[n] && !task->retired[n])
                 g_array_append_val(late, n);
-            if (scheduler_counts_on(scheduler, n) && !task->done[n])
-                g_array_append_val(busy, n);
-        }
         tensors_add_wait(task, waits);
         if (task->round_since_ms != INT64_MAX && late->len > 0 && task->cause.code == CONTROL_OK) {
             g_autofree char *names = scheduler_name_nodes(scheduler, late, /* with_heard= */ true);
@@ -353,12 +385,6 @@ void tasks_add_waits(const Scheduler *scheduler, GArray *waits)
                                      task->round, task->name, names),
                      task->waits, task->round_since_ms);
         }
-        if (task->done_since_ms != INT64_MAX && busy->len > 0) {
-            g_autofree char *names = scheduler_name_nodes(scheduler, busy, /* with_heard= */ true);
-            wait_add(
-                waits,
-                g_strdup_printf("the end of %s waits for the workers of %s", task->name, names),
-                task->done, task->done_since_ms);
-        }
+        add_wait_for_end(scheduler, task, waits);
     }
 }

@@ -142,6 +142,10 @@ bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
  * them. adds stays until the task has ended here. */
 void server_defer_adds(Server *server, uint32_t epoch, uint32_t table, DeferredAdds *adds);
 
+/* All workers of a task have retired, and all Adds that they have made to the table have come. If
+ * no clock has said so yet, the models of its parts without replicas hear it now. */
+void server_retire_all(Server *server, uint32_t epoch, uint32_t table);
+
 /* Ends all models of a task: requests parked in them are answered as cancelled. A second call does
  * nothing. */
 void server_end_task(Server *server, uint32_t epoch);

@@ -37,6 +37,23 @@ static void handle_clock(Server *server, const Binding *binding, Message *messag
         server_starve(server, binding);
 }
 
+void server_retire_all(Server *server, uint32_t epoch, uint32_t table)
+{
+    const MessageClock last = { .source = MESSAGE_CLOCK_OF_ALL, .clock = RUBATO_CLOCK_RETIRED };
+    const Binding *const binding = server_find_binding(server, epoch, table);
+
+    for (uint32_t i = 0; binding != NULL && i < binding->n_here; i++) {
+        const uint32_t part = binding->here[i];
+
+        if (binding->parts[part].fed != NULL)
+            continue;
+        server_take_clock(binding, part, &last);
+        server_empty_outbox(server, binding->parts[part].model);
+    }
+    if (G_UNLIKELY(server->starved) && binding != NULL)
+        server_starve(server, binding);
+}
+
 /* Whether a model may keep a Get until a clock comes: no model does so up to the min clock, nor up
  * to its staleness. */
 static bool may_wait(const BoundPart *part, const RubatoRequest *request)

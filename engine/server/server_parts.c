@@ -10,9 +10,9 @@
  * (engine/scheduler/scheduler_collective.c, engine/engine_parts.c):
  *
  *   CLOSE    Each node closes the table's map. Then none of its threads is sending anything that
- *            cannot be sent again, and none will (tables/part_map.h). It sends a fence to the old
- *            server, behind all that it sent before, and waits for the answer. The new server makes
- *            an empty shard, and an empty model for each task.
+ *            cannot be sent again, and none will (tables/part_map.h). It tells the clocks of its
+ *            workers, sends a fence to the old server, behind all that it sent before, and waits
+ *            for the answer. The new server makes an empty shard, and an empty model for each task.
  *   SEND     The old server takes the part out. If the new one is on another node, the part's state
  *            is sent there (moving_part.c).
  *   INSTALL  The new server puts the part in, and the old one frees it. Within a node the shard and
@@ -44,8 +44,9 @@
  * effect on the part. No clock is lost by this: in OPEN each node tells its clocks again, before it
  * opens its map. No clock is early: a clock that a worker tells by itself meanwhile is the same, is
  * older, or comes later. A node that has no worker left in a task says so to the scheduler after it
- * has seen the map open. By then the part has the last clock, or the clock comes before the fence
- * that follows.
+ * has seen the map open. Its last clock has come to the part by then: it was told before the fence
+ * of CLOSE, or in OPEN, before the fence that follows. (If it was told after OPEN, the part hears
+ * it as all other parts do.)
  *
  * Why each wait ends. A sender at a closed map waits for the move. The move waits for three things.
  * Senders that are posting wait for nothing. Fences end, and room in the window to the new server

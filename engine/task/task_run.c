@@ -6,8 +6,9 @@
  * clock any more. Second, the last worker of the node fences: it asks every server that was sent
  * something since the last fence. When all have answered, the servers have handled everything that
  * this node's workers sent (io/net/fence.h). Once the calls of handlers that servers kept have
- * run, too, a worker says TASK_DONE. Third, when all nodes have said so, the scheduler says
- * TASK_END and each node drops the task's models: no message of the task is under way any more.
+ * run, too, and the servers of this node count all workers as retired (task_end.c), the node says
+ * TASK_DONE. Third, when all nodes have said so, the scheduler says TASK_END and each node drops
+ * the task's models: no message of the task is under way any more.
  *
  * A task that fails ends in the same steps, but its models and the requests parked in them are
  * dropped at once, and no worker fences. A worker that failed is not retired, because the Adds that
@@ -176,6 +177,7 @@ static bool rank_workers(RubatoTaskRun *run, const bool *lost, GError **error)
     for (uint32_t node = 0; node < office->n_nodes; node++) {
         if (lost[node])
             run->workers_of[node] = 0;
+        run->had_losses |= lost[node];
         if (node == office->self)
             run->first_rank = run->n_workers;
         run->n_workers += run->workers_of[node];
@@ -223,6 +225,7 @@ void task_run_abandon(RubatoTaskRun *run)
     pthread_mutex_unlock(&run->lock);
     if (is_torn_down)
         call_wait(&run->teardown, -1);
+    task_run_wait_end(run);
 }
 
 /* ---- the data that its workers read ---- */
@@ -278,6 +281,7 @@ void task_run_cancel(RubatoTaskRun *run, uint32_t code, const char *text)
      * registers */
     atomic_store_explicit(&run->cancelled, true, memory_order_seq_cst);
     task_run_post_end_models(run);
+    task_run_cancel_end(run);
     for (guint i = 0; i < run->node_readers->len; i++)
         if (run->node_readers->pdata[i] != NULL)
             node_reader_cancel(run->node_readers->pdata[i]);
@@ -343,6 +347,7 @@ void task_run_finish(RubatoTaskRun *run)
     wait_for_end(run);
     task_run_join_workers(run);
     call_wait(&run->teardown, -1);
+    task_run_wait_end(run);
 }
 
 bool task_run_check(const RubatoTaskRun *run, GError **error)

@@ -35,6 +35,7 @@ struct RubatoTaskRun {
     size_t n_sets;
     uint32_t epoch;
     uint32_t *workers_of; /* by node number */
+    bool had_losses;      /* a node was lost before the task began, whoever has its place now */
     uint32_t n_workers;
     uint32_t first_rank; /* of this node's workers */
     RubatoOnLoss on_loss;
@@ -47,10 +48,13 @@ struct RubatoTaskRun {
     WorkerThread *workers; /* of this node */
     uint32_t n_local;
 
-    _Atomic bool *returned;      /* by worker of this node: its function has returned */
-    _Atomic bool cancelled;      /* set before post_office_cancel sweeps */
-    _Atomic uint32_t n_ending;   /* workers of this node of which something is left */
-    _Atomic bool had_late_calls; /* one of them had calls that ran after its function */
+    _Atomic bool *returned;         /* by worker of this node: its function has returned */
+    _Atomic bool cancelled;         /* set before post_office_cancel sweeps */
+    _Atomic uint32_t n_ending;      /* workers of this node of which something is left */
+    _Atomic bool had_late_calls;    /* one of them had calls that ran after its function */
+    bool servers_wait;              /* immutable once prepared: see task_end.c */
+    _Atomic uint32_t n_counting;    /* servers of this node that do not count all as retired yet */
+    _Atomic uint32_t n_before_done; /* what TASK_DONE waits for: the workers, and the servers */
     _Atomic bool failed;     /* a worker of this node has failed: no barrier is passed any more */
     Barrier barrier;         /* of this node's workers */
     StepGate *steps;         /* theirs; others may hold it longer than the run lives */
@@ -64,6 +68,8 @@ struct RubatoTaskRun {
     uint32_t end_code; /* the first cause; CONTROL_OK if there is none */
     char *end_text;
     bool ended;              /* TASK_END has come */
+    bool servers_were_told;  /* to count all as retired, or that the task is cancelled */
+    Call counting;           /* which they do */
     GPtrArray *node_readers; /* of NodeReader, by reader; NULL for readers not opened */
     Call teardown;           /* ends the models after the task has ended */
 };
@@ -101,6 +107,26 @@ void task_run_end_models(RubatoTaskRun *run);
 
 /* The same without waiting: begins the call `teardown`. Any thread that holds the run's lock. */
 void task_run_post_end_models(RubatoTaskRun *run);
+
+/* ---- task_end.c ---- */
+
+/* Once the routes are made, before clocks are heard. */
+void task_run_init_end(RubatoTaskRun *run);
+
+/* Nothing is left of this node's workers. Says TASK_DONE, if servers have not to be waited for. Any
+ * thread that holds no lock of the task. */
+void task_run_workers_have_ended(RubatoTaskRun *run);
+
+/* Looks whether all workers of all nodes have retired, and lets this node's servers count that. Any
+ * thread that does not hold the run's lock; it may hold that of the listeners. */
+void task_run_look_retired(RubatoTaskRun *run);
+
+/* The task is cancelled: servers are not waited for. The run's lock is held. */
+void task_run_cancel_end(RubatoTaskRun *run);
+
+/* Waits until servers do nothing of this any more. The thread that waits for the task, once it has
+ * ended or was cancelled. */
+void task_run_wait_end(RubatoTaskRun *run);
 
 /* ---- task_run_workers.c ---- */
 

@@ -20,11 +20,16 @@
 struct ClockEar {
     ClockListener listener; /* first: `hear` finds it */
     const TableRoute *route;
+    RubatoTaskRun *run;
 };
 
 static void hear_clock(ClockListener *listener, uint32_t node, const WireClock *clock)
 {
-    table_route_hear(((ClockEar *)listener)->route, node, clock);
+    const ClockEar *const ear = (ClockEar *)listener;
+
+    table_route_hear(ear->route, node, clock);
+    if (clock->node_clock == RUBATO_CLOCK_RETIRED)
+        task_run_look_retired(ear->run);
 }
 
 static void begin_hearing(RubatoTaskRun *run)
@@ -33,7 +38,8 @@ static void begin_hearing(RubatoTaskRun *run)
     for (size_t i = 0; i < run->n_tables; i++) {
         run->ears[i] = (ClockEar){
             .listener = { .epoch = run->epoch, .table = run->routes[i].table, .hear = hear_clock },
-            .route = &run->routes[i]
+            .route = &run->routes[i],
+            .run = run
         };
         post_office_listen(run->host->office, &run->ears[i].listener);
     }
@@ -69,8 +75,9 @@ void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uin
         route->lazy_clocks =
             office->n_nodes == 1 && route->traits->lazy_clocks && !spec_counts_clocks(table->spec);
         route->clocks = &run->clocks[i];
-        route->collects_clocks =
-            office->n_nodes > 2 && !route->traits->per_worker_clocks && route->map->n_replicas == 0;
+        /* a process in the place of a lost one does not say that its servers have all clocks */
+        route->collects_clocks = office->n_nodes > 2 && !run->had_losses &&
+                                 !route->traits->per_worker_clocks && route->map->n_replicas == 0;
         table_route_defer_adds(route);
         route->office = office;
         route->cancelled = &run->cancelled;
@@ -80,6 +87,7 @@ void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uin
         route->history = run->host->history;
         route->timeline = run->host->timeline;
     }
+    task_run_init_end(run);
     begin_hearing(run);
 }
 

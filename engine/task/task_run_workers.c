@@ -331,8 +331,8 @@ static void retire(RubatoTaskRun *run)
     arrive(run, CONTROL_NO_ROUND);
 }
 
-/* Nothing is left of a worker. The last one of the node says TASK_DONE. Its fence came before calls
- * for which a worker has waited since, and parts may have moved meanwhile. */
+/* Nothing is left of a worker. The last one of the node says so. Its fence came before calls for
+ * which a worker has waited since, and parts may have moved meanwhile. */
 static void leave(RubatoTaskRun *run)
 {
     /* acq_rel: the last one sees what the others have stored */
@@ -343,8 +343,7 @@ static void leave(RubatoTaskRun *run)
         if (!task_run_is_cancelled(run))
             fence(run, NULL);
     }
-    task_run_tell_scheduler(run,
-                            &(Control){ .kind = CONTROL_TASK_DONE, .task_done = { run->epoch } });
+    task_run_workers_have_ended(run);
 }
 
 /* A worker has returned. Servers may still keep its calls of handlers. If one of these fails now,
@@ -383,6 +382,7 @@ static void retire_clocks(RubatoTaskRun *run, RubatoWorker *worker)
         worker->is_in_step = step_gate_enter(run->steps, worker->rank, MOVES_LOOK_MS);
     for (size_t i = 0; i < run->n_tables; i++)
         table_route_retire(&run->routes[i], worker->rank);
+    task_run_look_retired(run); /* on the root it may be the last one */
 }
 
 static void name_worker(RubatoTaskRun *run, uint32_t rank)
@@ -487,8 +487,7 @@ void task_run_start_workers(RubatoTaskRun *run)
         start_worker(run, i);
     if (run->n_local == 0) {
         arrive(run, CONTROL_NO_ROUND);
-        task_run_tell_scheduler(
-            run, &(Control){ .kind = CONTROL_TASK_DONE, .task_done = { run->epoch } });
+        task_run_workers_have_ended(run);
     }
 }
 

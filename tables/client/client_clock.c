@@ -16,12 +16,16 @@
  * Get brings its node's clock to another node, as a lazy clock: if all nodes ask all parts, as they
  * usually do, servers hear of each clock as soon as if it had been sent to them. Told straight to
  * each node are
- *   - a node's last clock: the fence that ends a task comes behind it;
- *   - clocks that are told again: a part has moved, or a snapshot is cut, and a fence follows;
+ *   - clocks that are told again: a part moves or has moved, or a snapshot is cut, and a fence
+ *     follows;
  *   - clocks of single workers, which a model like "sparse_ssp" decides by;
  *   - clocks of tables with replicas. If a node is lost these count by the number of the part map
  *     (docs/replication.md), and requests to the lost node never come, which a position would wait
- *     for.
+ *     for;
+ *   - clocks of tasks that begin after a node was lost: a process in its place does not say that a
+ *     task has ended there.
+ * A node's last clock goes to the root alone, too, so the end of a task takes no N (N - 1) clocks.
+ * A node with servers waits for the common clock that counts all of them (engine/task/task_end.c).
  *
  * Threads: the client's worker. What workers share here is the route's clocks. */
 #include "tables/client/client_private.h"
@@ -121,7 +125,7 @@ static void tell_other_nodes(const TableRoute *route, uint32_t source, uint64_t 
 {
     const WireClock told = wire_clock(route, source, clock, node);
 
-    if (!route->collects_clocks || clock == RUBATO_CLOCK_RETIRED)
+    if (!route->collects_clocks)
         tell_all_nodes(route, &told);
     else if (is_root(route))
         spread(route, CLOCKS_HIGHER);

@@ -341,6 +341,8 @@ START_TEST(many_nodes_meet_work_and_end)
     sim_scenario_draw_large(&scenario, n_nodes);
     sim_cluster_run(&scenario, &outcome);
     ck_assert_uint_eq(outcome.n_ended_well, n_nodes);
+    /* each greets each other one; tasks must not take a message between any two nodes, too */
+    ck_assert_uint_lt(outcome.network.n_sent, (uint64_t)8 * n_nodes * n_nodes);
     printf("%u nodes: %.2f simulated seconds, %" G_GUINT64_FORMAT " turns, %" G_GUINT64_FORMAT
            " packets\n",
            n_nodes, (double)outcome.simulated_ns / 1e9, outcome.n_turns, outcome.network.n_sent);

@@ -170,9 +170,13 @@ START_TEST(the_common_clock_is_spread_once_when_the_lowest_has_gone_up)
     for (uint32_t rank = 2; rank <= 4; rank++)
         clocks_advance(&clocks, rank, RETIRED, &news);
     clocks_hear(&clocks, 0, (NodeClock){ .clock = RETIRED });
+    ck_assert(!clocks_all_have_retired(&clocks));
     clocks_hear(&clocks, 2, (NodeClock){ .clock = RETIRED });
+    clocks_spread(&clocks, CLOCKS_HIGHER, note_spread, &spread);
     clocks_spread(&clocks, CLOCKS_NEWS, note_spread, &spread);
-    ck_assert_uint_eq(spread.n, 1); /* each has told its end itself */
+    ck_assert_uint_eq(spread.n, 2);
+    ck_assert_uint_eq(spread.last.clock, RETIRED);
+    ck_assert(clocks_all_have_retired(&clocks));
     clocks_clear(&clocks);
 }
 END_TEST

@@ -43,7 +43,8 @@
  *
  * What is bounded. A node keeps two common clocks of a table at most: the first, whose positions
  * stay as they are, so that it is passed on, and the newest. The root leaves out a node to which
- * much is under way. It tells it with the next clock, or with a heartbeat.
+ * much is under way. It tells it with the next clock, or with a heartbeat. The last common clock,
+ * for which the end of the task waits, is told to all at once.
  *
  * Threads: as told at each function. */
 #include "io/net/post_office/post_office_private.h"
@@ -179,6 +180,7 @@ static uint32_t take_due(PostOffice *office, uint32_t node)
 
 bool post_office_spread_clock(PostOffice *office, uint32_t epoch, const WireClock *clock)
 {
+    const bool is_last = clock->clock == RUBATO_CLOCK_RETIRED;
     WireClock common = *clock;
     bool all = true;
 
@@ -187,7 +189,7 @@ bool post_office_spread_clock(PostOffice *office, uint32_t epoch, const WireCloc
     for (uint32_t node = 0; node < office->n_nodes; node++) {
         if (node == office->self)
             continue;
-        if (network_is_full(office->network, node, MOST_WINDOWS)) {
+        if (!is_last && network_is_full(office->network, node, MOST_WINDOWS)) {
             all = false;
             continue;
         }

@@ -240,6 +240,26 @@ START_TEST(the_root_leaves_out_a_node_to_which_much_is_under_way)
 }
 END_TEST
 
+/* The end of a task waits for it, and it comes once. */
+START_TEST(the_last_common_clock_is_told_whatever_is_under_way)
+{
+    Rig rig;
+    const WireClock common = clock_of(99, RUBATO_CLOCK_RETIRED);
+    unsigned n = 0;
+
+    rig_init(&rig, ROOT);
+    for (; !network_is_full(rig.office.network, 1, 16); n++)
+        network_push(rig.office.network, 1, station_frame(MESSAGE_ADD, 1, 4096));
+    ck_assert(post_office_spread_clock(&rig.office, EPOCH, &common));
+    post_office_flush(&rig.office);
+    expect_clock(&rig, 2, MESSAGE_CLOCK_OF_ALL, RUBATO_CLOCK_RETIRED, NULL, 0);
+    while (n-- > 0)
+        expect_add(&rig, 1);
+    expect_clock(&rig, 1, MESSAGE_CLOCK_OF_ALL, RUBATO_CLOCK_RETIRED, NULL, 0);
+    rig_clear(&rig);
+}
+END_TEST
+
 START_TEST(a_common_clock_waits_for_what_it_counts)
 {
     Rig rig;
@@ -365,6 +385,7 @@ int main(void)
     tcase_add_test(cases, a_clock_for_all_goes_to_all_and_tells_the_root_positions);
     tcase_add_test(cases, the_root_tells_each_node_what_others_have_pushed_to_it_once);
     tcase_add_test(cases, the_root_leaves_out_a_node_to_which_much_is_under_way);
+    tcase_add_test(cases, the_last_common_clock_is_told_whatever_is_under_way);
     tcase_add_test(cases, a_common_clock_waits_for_what_it_counts);
     tcase_add_test(cases, positions_hold_for_all_later_clocks);
     tcase_add_test(cases, no_more_than_two_clocks_of_a_table_wait);
