@@ -1,6 +1,7 @@
 /* The address at which a node without a cluster file receives: see own_address.h. */
 #include "engine/cluster/own_address.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "engine/cluster/host.h"
+#include "io/number_text.h"
 
 static socklen_t size_of(const struct sockaddr *address)
 {
@@ -36,13 +38,51 @@ static char *number_of(const struct sockaddr *address)
                : NULL;
 }
 
-/* The interface's address, of version 4 if it has one. `names` gets the names of all. (transfer
- * full) */
+/* ---- networks: "10.20.0.0/16", "fd00::/8" ---- */
+
+typedef struct {
+    int family; /* AF_UNSPEC: this is none */
+    uint8_t bytes[sizeof(struct in6_addr)];
+    unsigned n_bits; /* of them that its addresses share */
+} AddressRange;
+
+static AddressRange read_range(const char *text)
+{
+    static const AddressRange none = { .family = AF_UNSPEC };
+    g_auto(GStrv) parts = g_strsplit(text, "/", 2);
+    AddressRange range = { .family = strchr(text, ':') != NULL ? AF_INET6 : AF_INET };
+    uint64_t n_bits;
+
+    if (g_strv_length(parts) != 2 || inet_pton(range.family, parts[0], range.bytes) != 1 ||
+        !number_text_read(parts[1], 0, range.family == AF_INET ? 32 : 128, &n_bits))
+        return none;
+    range.n_bits = (unsigned)n_bits;
+    return range;
+}
+
+static bool is_in_range(const AddressRange *range, const struct sockaddr *address)
+{
+    const void *const bytes =
+        address->sa_family == AF_INET
+            ? (const void *)&((const struct sockaddr_in *)(const void *)address)->sin_addr
+            : &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    const unsigned n_whole = range->n_bits / 8, n_left = range->n_bits % 8;
+    const uint8_t *const own = bytes;
+
+    return address->sa_family == range->family && memcmp(own, range->bytes, n_whole) == 0 &&
+           (n_left == 0 || (own[n_whole] ^ range->bytes[n_whole]) >> (8 - n_left) == 0);
+}
+
+/* ---- interfaces ---- */
+
+/* The address of the interface of that name, of version 4 if it has one, or the first one of that
+ * network. `names` gets the names of all. (transfer full) */
 static char *find_interface(const char *name, GString *names)
 {
+    const AddressRange range = read_range(name);
     struct ifaddrs *all = NULL;
     char *found = NULL;
-    bool is_v4 = false;
+    bool is_best = false;
 
     if (getifaddrs(&all) != 0)
         return NULL;
@@ -54,9 +94,11 @@ static char *find_interface(const char *name, GString *names)
             continue;
         g_string_append_printf(names, "%s%s (%s)", names->len > 0 ? ", " : "", each->ifa_name,
                                address);
-        if (strcmp(each->ifa_name, name) != 0 || is_v4)
+        const bool is_meant = range.family != AF_UNSPEC ? is_in_range(&range, each->ifa_addr)
+                                                        : strcmp(each->ifa_name, name) == 0;
+        if (!is_meant || is_best)
             continue;
-        is_v4 = each->ifa_addr->sa_family == AF_INET;
+        is_best = range.family != AF_UNSPEC || each->ifa_addr->sa_family == AF_INET;
         g_free(found);
         found = g_steal_pointer(&address);
     }
@@ -133,8 +175,8 @@ char *own_address_of(const char *interface, GError **error)
         return address;
     g_free(address);
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CONFIG,
-                "RUBATO_INTERFACE is \"%s\", which is no interface of this machine that is up, and "
-                "no address of it; there are %s",
+                "RUBATO_INTERFACE is \"%s\", which is no interface of this machine that is up, no "
+                "address of it, and no network in which it has one; there are %s",
                 interface, names->len > 0 ? names->str : "none");
     return NULL;
 }

@@ -7,8 +7,9 @@
 #include <glib.h>
 #include <stdbool.h>
 
-/* The address of an interface, such as "eth0", or of a host, which has to be this machine's; as a
- * number. NULL with RUBATO_ERROR_CONFIG, which lists the interfaces. (transfer full) */
+/* The address of an interface, such as "eth0", or in a network, such as "10.20.0.0/16" or
+ * "fd00::/8", or of a host, which has to be this machine's; as a number. NULL with
+ * RUBATO_ERROR_CONFIG, which lists the interfaces. (transfer full) */
 char *own_address_of(const char *interface, GError **error);
 
 /* The address of the first interface that is up and not loopback, of version 4 if there is one; a
