@@ -291,6 +291,18 @@ static Cluster *read_cluster(const Announcer *announcer, GError **error)
     return cluster;
 }
 
+/* The text of the run says where the lost process was. */
+static void take_lost_place(RubatoEngine *engine, const Announcer *announcer)
+{
+    uint32_t number;
+
+    engine->serving = serving_new();
+    if (engine->cluster == NULL || cluster_find(engine->cluster, announcer->id, &number) == NULL)
+        return; /* the engine says what is wrong with the text */
+    g_free(engine->cluster->nodes[number].host);
+    engine->cluster->nodes[number].host = g_strdup(announcer->address);
+}
+
 bool announce(RubatoEngine *engine, GError **error)
 {
     Announcer announcer = { .engine = engine, .announcement = engine->config.announcement };
@@ -301,6 +313,8 @@ bool announce(RubatoEngine *engine, GError **error)
     if (met) {
         engine->config.node = announcer.id;
         engine->cluster = read_cluster(&announcer, error);
+        if (announcer.joins)
+            take_lost_place(engine, &announcer);
     }
     announcer_clear(&announcer);
     if (engine->roster != NULL)

@@ -68,6 +68,7 @@ static void hear_answer(Announcer *announcer, const Control *control)
     if (control->place.node_id == 0)
         return;
     announcer->id = control->place.node_id;
+    announcer->joins = control->place.joins;
     announcer->file = g_strdup(control->place.file);
 }
 

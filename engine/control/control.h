@@ -352,6 +352,7 @@ typedef struct {
     uint32_t node_id;     /* 0: it has none yet, because others are missing */
     const char *missing;  /* for people: those others */
     const char *file;     /* the run, as a cluster file would describe it */
+    bool joins;           /* it is the place of a lost node, in a run that goes on */
 } ControlPlace;
 
 typedef struct {

@@ -119,9 +119,10 @@ static const ControlMember announce[] = {
     MEMBER(UINT32, announce.wanted_id),   MEMBER(ENDPOINT, announce.host),
     MEMBER(TEXT, announce.description),   END
 };
-static const ControlMember place[] = { MEMBER(UINT64, place.incarnation),
-                                       MEMBER(UINT32, place.node_id), MEMBER(TEXT, place.missing),
-                                       MEMBER(FILE, place.file), END };
+static const ControlMember place[] = {
+    MEMBER(UINT64, place.incarnation), MEMBER(UINT32, place.node_id), MEMBER(TEXT, place.missing),
+    MEMBER(FILE, place.file),          MEMBER(BOOL, place.joins),     END
+};
 
 /* ---- what is wrong with a whole message ---- */
 

@@ -284,7 +284,7 @@ void dispatch_start_scheduler(RubatoEngine *engine)
         .stall_ms = single ? 0 : engine->stall_ms,
         .roster = engine->roster,
         .single = single,
-        .admits = !single && engine->roster == NULL,
+        .admits = !single,
     };
 
     engine->scheduler = scheduler_new(&config, &output, engine);

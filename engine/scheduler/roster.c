@@ -20,6 +20,7 @@ typedef struct {
     uint32_t id; /* the wanted one; 0: any. Once all are here, the one that it has */
     uint64_t asker;
     int64_t heard_ms;
+    bool joins; /* the process has come for the place of a lost one */
     char *host;
     char *description;
 } Entry;
@@ -316,6 +317,22 @@ static Control refuse(uint32_t code, const char *text)
     return (Control){ .kind = CONTROL_REFUSE, .refuse = { code, text } };
 }
 
+static Control give_place(const Roster *roster, const Entry *entry)
+{
+    return (Control){ .kind = CONTROL_PLACE,
+                      .place = { .incarnation = entry->incarnation,
+                                 .node_id = entry->id,
+                                 .missing = "",
+                                 .file = roster->file,
+                                 .joins = entry->joins } };
+}
+
+static Control let_wait(uint64_t incarnation, const char *for_whom)
+{
+    return (Control){ .kind = CONTROL_PLACE,
+                      .place = { .incarnation = incarnation, .missing = for_whom, .file = "" } };
+}
+
 void roster_hear(Roster *roster, int64_t now_ms, const ControlAnnounce *announce, uint16_t version,
                  uint64_t asker, Control *answer)
 {
@@ -342,11 +359,50 @@ void roster_hear(Roster *roster, int64_t now_ms, const ControlAnnounce *announce
     entry->asker = asker;
     entry->heard_ms = now_ms;
     const bool has_place = roster->file != NULL && roster->is_open;
-    *answer = (Control){ .kind = CONTROL_PLACE,
-                         .place = { .incarnation = announce->incarnation,
-                                    .node_id = has_place ? entry->id : 0,
-                                    .missing = has_place ? "" : roster_missing(roster),
-                                    .file = has_place ? roster->file : "" } };
+    *answer = has_place ? give_place(roster, entry)
+                        : let_wait(announce->incarnation, roster_missing(roster));
+}
+
+/* Whether a process may have the place of a lost node: none has come for it, or that one has been
+ * silent. A process that has the place announces itself no more. */
+static bool is_free(const Roster *roster, const Entry *entry, int64_t now_ms)
+{
+    return !entry->joins || now_ms - entry->heard_ms >= roster->config.timeout_ms;
+}
+
+bool roster_replace(Roster *roster, int64_t now_ms, const ControlAnnounce *announce,
+                    uint16_t version, uint64_t asker, const bool *is_lost, Control *answer)
+{
+    Entry *lost = NULL;
+
+    if (roster->refusal != NULL || find_incarnation(roster, announce->incarnation) != NULL ||
+        version != roster->config.wire_version || !is_number(announce->host) ||
+        !has_right_threads(announce))
+        return false;
+    for (guint i = 0; i < roster->entries->len; i++) {
+        Entry *const entry = entry_at(roster, i);
+        const bool is_for_it = is_lost[entry->id] && entry->role == announce->role &&
+                               entry->servers > 0 &&
+                               (announce->wanted_id == 0 || announce->wanted_id == entry->id);
+
+        if (is_for_it && (lost == NULL || !is_free(roster, lost, now_ms)))
+            lost = entry;
+    }
+    if (lost == NULL)
+        return false;
+    if (!is_free(roster, lost, now_ms)) {
+        *answer = let_wait(announce->incarnation,
+                           "another process has come for the place of the lost node");
+        return true;
+    }
+    lost->joins = true;
+    lost->incarnation = announce->incarnation;
+    lost->asker = asker;
+    lost->heard_ms = now_ms;
+    g_free(lost->description);
+    lost->description = g_strdup(announce->description);
+    *answer = give_place(roster, lost);
+    return true;
 }
 
 void roster_forget(Roster *roster, uint64_t incarnation)

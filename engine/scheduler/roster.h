@@ -4,8 +4,8 @@
  * begins as with a file.
  *
  * A process repeats its ANNOUNCE until it has a place. One that stops doing so before all are here
- * is forgotten, so another may come in its place. Once all are here, the roster does not change any
- * more.
+ * is forgotten, so another may come in its place. Once all are here, ids and text stay. A process
+ * that comes later is refused, unless it may take the place of a lost node.
  *
  * A pure state machine: no thread, no socket, no wall clock.
  *
@@ -38,6 +38,13 @@ void roster_free(Roster *roster);
  * the PLACE or REFUSE to send back; its texts are the roster's, until its next call. */
 void roster_hear(Roster *roster, int64_t now_ms, const ControlAnnounce *announce, uint16_t version,
                  uint64_t asker, Control *answer);
+
+/* The same for a run that goes on without nodes that are lost. is_lost: by id, of all nodes. A
+ * process that is not in the run gets the place of a lost node that has servers and is of its role,
+ * or is told to wait while another process has come for it. False: it is not for one of them, or
+ * something is wrong with it; roster_hear answers. */
+bool roster_replace(Roster *roster, int64_t now_ms, const ControlAnnounce *announce,
+                    uint16_t version, uint64_t asker, const bool *is_lost, Control *answer);
 
 /* A process has said that it ends. */
 void roster_forget(Roster *roster, uint64_t incarnation);

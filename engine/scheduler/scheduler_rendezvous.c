@@ -285,6 +285,20 @@ void rendezvous_join(Scheduler *scheduler, const Control *control, uint16_t vers
     }
 }
 
+/* By id, which is the number in a run without a cluster file. NULL: the run admits no process.
+ * (transfer full) */
+static bool *list_lost(const Scheduler *scheduler)
+{
+    uint32_t code;
+
+    if (admission_find_obstacle(scheduler, &code) != NULL)
+        return NULL;
+    bool *const is_lost = g_new(bool, scheduler->config.n_nodes);
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        is_lost[i] = scheduler->nodes[i].lost;
+    return is_lost;
+}
+
 void rendezvous_announce(Scheduler *scheduler, const Control *control, uint16_t version,
                          uint64_t asker)
 {
@@ -296,8 +310,11 @@ void rendezvous_announce(Scheduler *scheduler, const Control *control, uint16_t 
                      "process with RUBATO_CLUSTER and RUBATO_NODE in place of RUBATO_ROLE");
         return;
     }
-    roster_hear(scheduler->config.roster, scheduler->now_ms, &control->announce, version, asker,
-                &answer);
+    g_autofree bool *is_lost = list_lost(scheduler);
+    if (is_lost == NULL || !roster_replace(scheduler->config.roster, scheduler->now_ms,
+                                           &control->announce, version, asker, is_lost, &answer))
+        roster_hear(scheduler->config.roster, scheduler->now_ms, &control->announce, version, asker,
+                    &answer);
     scheduler_send_greeting(scheduler, asker, &answer);
 }
 

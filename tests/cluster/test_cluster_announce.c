@@ -19,6 +19,7 @@ typedef struct {
     const char *data;    /* the node says whether links have this address; NULL: it does not */
     const char *program; /* a program of the build that `rubato ROLE` starts; NULL: play */
     bool stays;          /* in the run until the gate opens */
+    bool outlives;       /* its table has replicas, and it has a task with a worker that stays */
 } Node;
 
 static int gate[2]; /* a node that stays in the run reads from it */
@@ -73,6 +74,16 @@ static bool has_connection(const char *address)
     return false;
 }
 
+/* Once the gate is open, all parts can be read: they are on processes that live. */
+static bool stay_and_add(RubatoWorker *worker, void *user_data, GError **error)
+{
+    char byte;
+
+    cluster_say("stays");
+    EXPECT(read(gate[0], &byte, 1) == 1, "no gate");
+    return add_one(worker, user_data, error);
+}
+
 /* Says what the run has, adds from each worker, and expects the sum. */
 static bool play(RubatoEngine *engine, const Node *node, GError **error)
 {
@@ -81,9 +92,13 @@ static bool play(RubatoEngine *engine, const Node *node, GError **error)
                                    .width = 1,
                                    .n_keys = 4,
                                    .storage = "dense",
-                                   .model = "bsp" };
+                                   .model = "bsp",
+                                   .parts = node->outlives ? 4 : 0,
+                                   .replicas = node->outlives };
     const char *const tables[] = { "sums", NULL };
-    const RubatoTask task = { .name = "add", .run = add_one, .tables = tables };
+    const RubatoTask task = { .name = "add",
+                              .run = node->outlives ? stay_and_add : add_one,
+                              .tables = tables };
     const RubatoKey key = 3;
     float sum;
     char byte;
@@ -355,6 +370,41 @@ START_TEST(a_node_may_end_or_die_and_come_anew_before_the_run_begins)
 }
 END_TEST
 
+/* ---- after a loss ---- */
+
+/* A server is killed, and one that comes later takes its place, at another address. Then the other
+ * server is killed: its parts are on that one alone. */
+START_TEST(a_server_that_comes_after_a_loss_takes_the_place)
+{
+    ClusterRun *run = run_new();
+    Node scheduler = SCHEDULER, server = SERVER, worker = WORKER;
+
+    scheduler.servers = "2";
+    scheduler.outlives = server.outlives = worker.outlives = true;
+    scheduler.settings = server.settings = worker.settings = PATIENT;
+    const uint32_t leads = start(run, &scheduler), first = start(run, &server),
+                   second = start(run, &server), works = start(run, &worker);
+
+    cluster_wait_for(run, works, "stays");
+    cluster_signal(run, first, SIGKILL);
+    cluster_wait_for(run, leads, "the run goes on, by part map 2");
+    server.interface = "127.0.0.2";
+    const uint32_t later = start(run, &server);
+    cluster_wait_for(run, later, "has taken the place of a lost process");
+    cluster_wait_for(run, second, "replicas of its parts on other nodes");
+    cluster_signal(run, second, SIGKILL);
+    cluster_wait_for(run, leads, "the run goes on, by part map 4");
+    ck_assert_int_eq(write(gate[1], "1", 1), 1);
+    cluster_expect_end(run, leads, EXIT_SUCCESS);
+    cluster_expect_end(run, works, EXIT_SUCCESS);
+    cluster_expect_text(run, works, "sum 1\n");
+    cluster_expect_end(run, later, CLUSTER_NOT_STARTED);
+    cluster_expect_text(run, later,
+                        "has served in the place of a lost process until the run ended");
+    cluster_run_free(run);
+}
+END_TEST
+
 /* ---- where ---- */
 
 /* Loopback has many addresses: one of it is no other test's. */
@@ -377,6 +427,30 @@ START_TEST(nodes_meet_in_one_network_and_send_data_in_another)
     for (size_t i = 0; i < G_N_ELEMENTS(nodes); i++) {
         cluster_expect_end(run, processes[i], EXIT_SUCCESS);
         cluster_expect_text(run, processes[i], "links are in the network of data\n");
+        cluster_expect_text(run, processes[i], "sum 1\n");
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
+/* Where the kernel has IPv6. Each node says by network where it receives. */
+START_TEST(nodes_meet_over_ipv6)
+{
+    g_autofree char *loopback = own_address_of("::1/128", NULL);
+    Node nodes[] = { SCHEDULER, SERVER, WORKER };
+    uint32_t processes[G_N_ELEMENTS(nodes)];
+
+    if (loopback == NULL)
+        return;
+    ClusterRun *run = run_new();
+    g_snprintf(scheduler_text, sizeof scheduler_text, "[::1]:%u", run->port);
+    for (size_t i = 0; i < G_N_ELEMENTS(nodes); i++) {
+        nodes[i].interface = "::/64";
+        nodes[i].settings = PATIENT "transport = \"tcp\";";
+        processes[i] = start(run, &nodes[i]);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(nodes); i++) {
+        cluster_expect_end(run, processes[i], EXIT_SUCCESS);
         cluster_expect_text(run, processes[i], "sum 1\n");
     }
     cluster_run_free(run);
@@ -419,6 +493,7 @@ int main(void)
     TCase *works = cluster_add_case(suite, "works");
     TCase *refused = cluster_add_case(suite, "refused");
     TCase *missing = cluster_add_case(suite, "missing");
+    TCase *after = cluster_add_case(suite, "after a loss");
     TCase *where = cluster_add_case(suite, "where");
 
     tcase_add_loop_test(works, nodes_announce_themselves_and_work_together, 0, G_N_ELEMENTS(ways));
@@ -430,7 +505,9 @@ int main(void)
     tcase_add_test(missing, a_scheduler_that_waits_for_too_long_says_who_is_missing);
     tcase_add_test(missing, the_end_of_a_scheduler_is_told_to_those_who_wait);
     tcase_add_test(missing, a_node_may_end_or_die_and_come_anew_before_the_run_begins);
+    tcase_add_test(after, a_server_that_comes_after_a_loss_takes_the_place);
     tcase_add_test(where, nodes_meet_in_one_network_and_send_data_in_another);
+    tcase_add_test(where, nodes_meet_over_ipv6);
     tcase_add_test(where, without_a_secret_only_this_machine_is_reached);
     tcase_add_test(where, an_interface_that_there_is_not_is_refused_with_those_that_there_are);
     return run_suite(suite);

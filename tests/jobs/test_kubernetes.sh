@@ -196,16 +196,30 @@ wait_for_snapshot() # pod
     done
 }
 
-# Makes pods of a manifest, and an empty volume with training data.
-make_pods() # NAME, manifest
+# Waits for a line of the pod's log. It comes, or the pod ends again and again, or the training ends.
+wait_for_line() # pod, text
 {
+    until grep -qF -- "$2" "$scratch/pods/$1/log" 2>/dev/null; do
+        if [ "$(count_ends "$1")" -ge 10 ] || [ -e "$scratch/claim/model" ]; then
+            fail "$1 has not said '$2':" "$scratch/pods/$1/log"
+            return
+        fi
+        sleep 0.05
+    done
+}
+
+# Makes pods of a manifest, and an empty volume with training data.
+make_pods() # NAME, manifest, [command]
+{
+    local command='["rubato-lr", "--train", "/data/train.libsvm", "--epochs", "30", "--batch-size", "100", "--straggler", "1:2", "--checkpoint", "/data/snapshots", "--keep", "0", "--resume", "--save", "/data/model"]'
+
     rm -rf "$scratch/claim"
     install -d -m 777 "$scratch/claim"
     awk 'BEGIN { for (i = 0; i < 3000; i++) print i % 2, i % 7 + 1 ":1", i % 2 + 10 ":1" }' \
         >"$scratch/claim/train.libsvm"
     cat >"$scratch/values.env" <<END
 NAME=$1
-COMMAND=["rubato-lr", "--train", "/data/train.libsvm", "--epochs", "30", "--batch-size", "100", "--straggler", "1:2", "--checkpoint", "/data/snapshots", "--keep", "0", "--resume", "--save", "/data/model"]
+COMMAND=${3:-$command}
 SETTINGS=timeout_ms = 3000;
 THREADS=1
 END
@@ -299,12 +313,41 @@ servers_stay_for_the_next_job()
     [ -e "$scratch/claim/model" ] || fail "no model was saved" "$scratch/pods/roles-scheduler/log"
 }
 
+# The training goes on while the pod is away, and while it has come back.
+a_killed_server_takes_its_place_again_if_tables_have_replicas()
+{
+    local job=(replicas-scheduler replicas-workers-0 replicas-workers-1)
+    local server=$scratch/pods/replicas-servers-1
+
+    make_pods replicas roles '["rubato-lr", "--train", "/data/train.libsvm", "--epochs", "40", "--batch-size", "100", "--straggler", "1:10", "--replicas", "1", "--save", "/data/model"]'
+    for pod in replicas-servers-0 replicas-servers-1 "${job[@]}"; do
+        start_pod "$pod"
+    done
+    wait_for_line replicas-workers-0 'epoch 1/'
+    signal_pod replicas-servers-1 KILL
+    wait_for_line replicas-servers-1 'has taken the place of a lost process'
+    expect_probe replicas-servers-1 /ready 200
+    wait_for_pods "${job[@]}"
+    expect_end 0 "${job[@]}"
+    for pod in "${job[@]}"; do
+        [ "$(count_ends "$pod")" -eq 1 ] || fail "$pod was started again, too" "$scratch/pods/$pod/log"
+    done
+    [ -e "$scratch/claim/model" ] || fail "no model was saved" "$scratch/pods/replicas-workers-0/log"
+    grep -qx 0 "$server/ends" || fail "the process that has served has not ended with 0" "$server/log"
+    for pod in replicas-servers-0 replicas-servers-1; do
+        expect_probe "$pod" /live 200 # it waits for the next job
+        delete_pod "$pod"
+    done
+    wait_for_pods replicas-servers-0 replicas-servers-1
+}
+
 manifests_fit_the_schema
 render_refuses_what_it_does_not_know
 equal_nodes_train_though_their_scheduler_comes_last
 a_killed_pod_costs_no_more_than_the_work_since_the_last_snapshot
 pods_that_are_deleted_write_a_snapshot
 servers_stay_for_the_next_job
+a_killed_server_takes_its_place_again_if_tables_have_replicas
 if [ "$failures" -gt 0 ]; then
     echo "test_kubernetes: $failures failures"
     exit 1

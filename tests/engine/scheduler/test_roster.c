@@ -17,6 +17,7 @@ static const RosterConfig CONFIG = { .n_servers = 2,
                                      .timeout_ms = TIMEOUT_MS };
 
 static Control answer;
+static const bool *is_lost; /* by id; NULL: nobody's place is taken */
 
 /* What process `incarnation` is answered. */
 static const Control *hear_at(Roster *roster, int64_t now_ms, uint64_t incarnation,
@@ -33,7 +34,9 @@ static const Control *hear_at(Roster *roster, int64_t now_ms, uint64_t incarnati
                                        .host = host,
                                        .description = description };
 
-    roster_hear(roster, now_ms, &announce, VERSION, incarnation + 1000, &answer);
+    if (is_lost == NULL ||
+        !roster_replace(roster, now_ms, &announce, VERSION, incarnation + 1000, is_lost, &answer))
+        roster_hear(roster, now_ms, &announce, VERSION, incarnation + 1000, &answer);
     return &answer;
 }
 
@@ -139,6 +142,43 @@ START_TEST(roster_refuses_who_comes_twice_or_too_much)
     roster_open(roster);
     expect_refused(hear(roster, 7, CONTROL_ROLE_SERVER, 0), "is one too many");
     expect_id(hear(roster, 6, CONTROL_ROLE_SERVER, 0), 3);
+}
+END_TEST
+
+static void expect_lost_place(const Control *control, uint32_t id)
+{
+    expect_id(control, id);
+    ck_assert(control->place.joins);
+    ck_assert_str_ne(control->place.file, "");
+}
+
+/* Nodes 1 and 2 are servers, node 3 is a worker. */
+START_TEST(roster_gives_the_places_of_lost_servers_to_others)
+{
+    static const bool first[] = { false, true, false, true }, both[] = { false, true, true, true };
+    g_autoptr(Roster) roster = roster_new(&CONFIG);
+
+    for (uint64_t i = 1; i <= 3; i++)
+        hear(roster, i, i < 3 ? CONTROL_ROLE_SERVER : CONTROL_ROLE_WORKER, 0);
+    roster_open(roster);
+    g_autofree char *file = g_strdup(roster_file(roster));
+    expect_refused(hear_at(roster, 500, 4, CONTROL_ROLE_SERVER, 0), "is one too many");
+    is_lost = first;
+    expect_refused(hear_at(roster, 1000, 4, CONTROL_ROLE_SERVER, 2), "was started twice");
+    expect_refused(hear_at(roster, 1000, 5, CONTROL_ROLE_WORKER, 0), "is one too many");
+    expect_lost_place(hear_at(roster, 1000, 6, CONTROL_ROLE_SERVER, 0), 1);
+    expect_lost_place(hear_at(roster, 1200, 6, CONTROL_ROLE_SERVER, 0), 1); /* it asks again */
+    ck_assert_str_eq(answer.place.file, file);
+    expect_wait(hear_at(roster, 1300, 7, CONTROL_ROLE_SERVER, 0),
+                "another process has come for the place of the lost node");
+    is_lost = both;
+    expect_lost_place(hear_at(roster, 1400, 7, CONTROL_ROLE_SERVER, 0), 2);
+    expect_wait(hear_at(roster, 1500, 8, CONTROL_ROLE_SERVER, 1),
+                "another process has come for the place of the lost node");
+    /* the first one has been silent, and is lost, too, or has never come */
+    expect_lost_place(hear_at(roster, 1200 + TIMEOUT_MS, 8, CONTROL_ROLE_SERVER, 0), 1);
+    is_lost = NULL;
+    expect_refused(hear_at(roster, 9000, 9, CONTROL_ROLE_SERVER, 0), "is one too many");
 }
 END_TEST
 
@@ -275,6 +315,7 @@ int main(void)
     tcase_add_test(tcase, roster_describes_the_run_as_a_cluster_file);
     tcase_add_test(tcase, roster_gives_wanted_ids);
     tcase_add_test(tcase, roster_refuses_who_comes_twice_or_too_much);
+    tcase_add_test(tcase, roster_gives_the_places_of_lost_servers_to_others);
     tcase_add_test(tcase, roster_forgets_who_is_silent_or_ends_until_all_are_here);
     tcase_add_test(tcase, roster_refuses_what_makes_no_sense);
     tcase_add_test(tcase, roster_of_equal_nodes_names_those_that_are_missing);
