@@ -28,9 +28,8 @@
 
 #define MAX_NAME_BYTES 64u
 
-static const char *const KNOWN_TRANSPORTS[] = {
-    CLUSTER_AUTO_TRANSPORT, "shm", "ipc", "tcp", "ucx", "zmq", NULL
-};
+static const char *const KNOWN_TRANSPORTS[] = { CLUSTER_AUTO_TRANSPORT, "shm", "ipc", "tcp", "ucx",
+                                                CLUSTER_SHM_AND_UCX,    "zmq", NULL };
 
 static const char *const ROOT_KEYS[] = { "cluster", NULL };
 static const char *const CLUSTER_KEYS[] = {
@@ -440,5 +439,11 @@ const char *cluster_far_transport(const Cluster *cluster)
     for (size_t i = 0; i < G_N_ELEMENTS(far); i++)
         if (strcmp(cluster->transport, far[i]) == 0)
             return far[i];
-    return "tcp";
+    return strcmp(cluster->transport, CLUSTER_SHM_AND_UCX) == 0 ? "ucx" : "tcp";
+}
+
+bool cluster_shares_memory_nearby(const Cluster *cluster)
+{
+    return strcmp(cluster->transport, CLUSTER_AUTO_TRANSPORT) == 0 ||
+           strcmp(cluster->transport, CLUSTER_SHM_AND_UCX) == 0;
 }

@@ -23,6 +23,7 @@
 
 /* The default: shared memory between nodes of one host, TCP between hosts. */
 #define CLUSTER_AUTO_TRANSPORT "auto"
+#define CLUSTER_SHM_AND_UCX "shm+ucx"
 
 /* If the file says nothing, and without one: one request to a service, of the largest size. */
 #define CLUSTER_USUAL_SERVICE_MIB 1024u
@@ -90,8 +91,11 @@ void cluster_free(Cluster *cluster);
 const ClusterNode *cluster_find(const Cluster *cluster, uint32_t id, uint32_t *number);
 
 /* The transport that reaches every node wherever it is: "zmq" or "ucx" where the file asks for it,
- * else "tcp". (transfer none) */
+ * also beside shared memory, else "tcp". (transfer none) */
 const char *cluster_far_transport(const Cluster *cluster);
+
+/* Whether nodes of one host use shared memory, and that transport is for other nodes. */
+bool cluster_shares_memory_nearby(const Cluster *cluster);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Cluster, cluster_free)
 

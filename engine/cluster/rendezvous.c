@@ -100,7 +100,7 @@ static Network *open_at(RubatoEngine *engine, const char *own, const char *near,
 {
     const char *endpoints[3];
     const char *const wanted = engine->cluster->transport;
-    const bool any = engine->transport != NULL || strcmp(wanted, CLUSTER_AUTO_TRANSPORT) == 0;
+    const bool any = engine->transport != NULL || cluster_shares_memory_nearby(engine->cluster);
     NetworkConfig config = {
         .transport = any ? NULL : wanted,
         .transport_ops = engine->transport,
@@ -145,9 +145,9 @@ static bool open_network(RubatoEngine *engine, const char *scheduler, int64_t be
 {
     const ClusterNode *node = &engine->cluster->nodes[engine->self];
     const char *const wanted = engine->cluster->transport;
-    const bool automatic = strcmp(wanted, CLUSTER_AUTO_TRANSPORT) == 0;
-    g_autofree char *own = find_endpoint(engine, cluster_far_transport(engine->cluster), node->host,
-                                         node->port, began_ms, error);
+    const char *const far = cluster_far_transport(engine->cluster);
+    const bool shares = cluster_shares_memory_nearby(engine->cluster);
+    g_autofree char *own = find_endpoint(engine, far, node->host, node->port, began_ms, error);
     g_autofree char *near = NULL;
     g_autoptr(GError) failure = NULL;
     g_auto(RunSecret) secret = { { 0 } };
@@ -156,16 +156,16 @@ static bool open_network(RubatoEngine *engine, const char *scheduler, int64_t be
     if (own == NULL || !find_secret(engine, &secret, &has_secret, error))
         return false;
     const RunSecret *const proof = has_secret ? &secret : NULL;
-    if (engine->transport == NULL && strcmp(wanted, cluster_far_transport(engine->cluster)) != 0)
-        near = g_strconcat(automatic ? "shm" : wanted, "://*", NULL);
+    if (engine->transport == NULL && strcmp(wanted, far) != 0)
+        near = g_strconcat(shares ? "shm" : wanted, "://*", NULL);
     Network *network = open_at(engine, own, near, scheduler, proof, &failure);
-    if (network == NULL && near != NULL && automatic) {
+    if (network == NULL && near != NULL && shares) {
         g_autoptr(GError) without = NULL;
 
         network = open_at(engine, own, NULL, scheduler, proof, &without);
         if (network != NULL)
-            g_message("node %u talks TCP to nodes of its own host, too: %s", engine->id,
-                      failure->message);
+            g_message("node %u talks %s to nodes of its own host, too: %s", engine->id,
+                      strcmp(far, "ucx") == 0 ? "UCX" : "TCP", failure->message);
         g_clear_error(&failure);
         failure = g_steal_pointer(&without);
     }

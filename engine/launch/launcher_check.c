@@ -93,20 +93,22 @@ static char *host_key(const char *name)
     return key;
 }
 
-/* "shm", or how it differs from pair to pair. Notes pairs that the transport cannot connect. */
-static const char *describe_transport(Check *check)
+/* "shm", or how it differs from pair to pair. Notes pairs that the transport cannot connect.
+ * (transfer full) */
+static char *describe_transport(Check *check)
 {
     const Cluster *cluster = check->cluster;
-    const bool automatic = strcmp(cluster->transport, CLUSTER_AUTO_TRANSPORT) == 0;
+    const char *const far = cluster_far_transport(cluster);
+    const bool shares = cluster_shares_memory_nearby(cluster);
     g_autoptr(GHashTable) hosts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     guint n_hosts;
 
-    if (strcmp(cluster->transport, cluster_far_transport(cluster)) == 0)
-        return cluster->transport;
+    if (strcmp(cluster->transport, far) == 0)
+        return g_strdup(far);
     for (uint32_t i = 0; i < cluster->n_nodes; i++) {
         const ClusterNode *node = &cluster->nodes[i];
 
-        if (g_hash_table_add(hosts, host_key(node->host)) && i > 0 && !automatic) {
+        if (g_hash_table_add(hosts, host_key(node->host)) && i > 0 && !shares) {
             g_autofree char *fault = g_strdup_printf(
                 "%s:%u: node %u is on another host than node %u, and \"%s\" connects processes of "
                 "one host; leave 'transport' out, or write \"tcp\"",
@@ -115,16 +117,19 @@ static const char *describe_transport(Check *check)
         }
     }
     n_hosts = g_hash_table_size(hosts);
-    if (!automatic)
-        return cluster->transport;
+    if (!shares)
+        return g_strdup(cluster->transport);
     if (n_hosts == 1)
-        return "shm";
-    return n_hosts == cluster->n_nodes ? "tcp" : "shm within a host, tcp between hosts";
+        return g_strdup("shm");
+    return n_hosts == cluster->n_nodes
+               ? g_strdup(far)
+               : g_strdup_printf("shm within a host, %s between hosts", far);
 }
 
 static void append_summary(Check *check, GString *report)
 {
     const Cluster *cluster = check->cluster;
+    g_autofree char *transport = describe_transport(check);
     uint32_t servers = 0;
     uint32_t workers = 0;
 
@@ -134,7 +139,7 @@ static void append_summary(Check *check, GString *report)
     }
     g_string_append_printf(report, "%s: %u node%s, %u server%s, %u worker%s, over %s\n\n",
                            cluster->name, cluster->n_nodes, plural(cluster->n_nodes), servers,
-                           plural(servers), workers, plural(workers), describe_transport(check));
+                           plural(servers), workers, plural(workers), transport);
 }
 
 static void append_table(Check *check, GString *report)

@@ -14,6 +14,7 @@
 #include "engine/launch/launcher_binding.h"
 #include "engine/launch/launcher_findings.h"
 #include "engine/launch/launcher_machine.h"
+#include "io/net/transport/transport_ops.h"
 #include "io/number_text.h"
 
 typedef struct {
@@ -143,13 +144,19 @@ static void try_port(Check *check, const char *what, const char *host_name, uint
 
 static void describe_transport(Check *check, const Cluster *cluster)
 {
-    const char *const name = cluster->transport;
-    const bool automatic = strcmp(name, CLUSTER_AUTO_TRANSPORT) == 0;
+    const char *const far = cluster_far_transport(cluster);
+    const bool shares = cluster_shares_memory_nearby(cluster);
+    g_autoptr(GError) error = NULL;
 
-    check->needs.needs_shm = strcmp(name, "shm") == 0;
-    findings_add(check->findings, "transport",
-                 g_strdup_printf("%s%s", automatic ? "shm within a host, tcp between hosts" : name,
-                                 cluster->encrypt ? ", encrypted" : ""));
+    check->needs.uses_ucx = strcmp(far, "ucx") == 0;
+    check->needs.needs_shm = strcmp(cluster->transport, "shm") == 0;
+    g_autofree char *text = g_strdup_printf(
+        "%s%s%s%s", shares ? "shm within a host, " : "", shares ? far : cluster->transport,
+        shares ? " between hosts" : "", cluster->encrypt ? ", encrypted" : "");
+    if (transport_find(far, &error) != NULL)
+        findings_add(check->findings, "transport", g_steal_pointer(&text));
+    else
+        add_failure(check, "transport", g_steal_pointer(&text), error);
 }
 
 static const char *describe_origin(SecretOrigin origin)

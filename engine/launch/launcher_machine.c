@@ -296,7 +296,8 @@ static void check_files(GPtrArray *findings, uint32_t n_nodes)
                 needed + SPARE_DESCRIPTORS));
 }
 
-static void report_locked(GPtrArray *findings)
+/* How much UCX locks follows from the network; those of InfiniBand ask for no limit at all. */
+static void report_locked(GPtrArray *findings, bool uses_ucx)
 {
     struct rlimit limit;
 
@@ -304,7 +305,12 @@ static void report_locked(GPtrArray *findings)
         return;
     g_autofree char *bytes = describe_limit(limit.rlim_cur);
     findings_add(findings, "locked memory",
-                 g_strdup_printf("%s (ulimit -l); no transport locks memory", bytes));
+                 g_strdup_printf("%s (ulimit -l); %s", bytes,
+                                 !uses_ucx ? "no transport locks memory"
+                                 : limit.rlim_cur == RLIM_INFINITY
+                                     ? "UCX locks memory on networks with RDMA"
+                                     : "UCX locks memory on networks with RDMA, and may need "
+                                       "ulimit -l unlimited there"));
 }
 
 static void report_dev_shm(GPtrArray *findings, const char *root)
@@ -330,6 +336,6 @@ void machine_check(GPtrArray *findings, const char *root, const MachineNeeds *ne
     check_memory(findings, root, &limits);
     check_shared_memory(findings, needs->needs_shm);
     check_files(findings, needs->n_nodes);
-    report_locked(findings);
+    report_locked(findings, needs->uses_ucx);
     report_dev_shm(findings, root);
 }

@@ -14,6 +14,7 @@ typedef struct {
         n_threads;    /* which compute at the same time: workers, or server threads; 0: not known */
     uint32_t n_nodes; /* of the run; 0: not known */
     bool needs_shm;   /* it has no other transport */
+    bool uses_ucx;
 } MachineNeeds;
 
 /* Adds findings: cores, memory, shared memory, open files, locked memory, /dev/shm. `root` stands

@@ -333,7 +333,7 @@ static const Fault FAULTS[] = {
     { NODE("id = 0; host = \"tcp://a\"; port = 1;"), 4, "'host' of node 0 is \"tcp://a\"", NULL },
     { NODE("id = 0; host = \"a b\"; port = 1;"), 4, "'host' of node 0 is \"a b\"", NULL },
     { TIMES("transport = \"carrier pigeon\";"), 4, "unknown transport \"carrier pigeon\"",
-      "known: auto, shm, ipc, tcp, ucx, zmq" },
+      "known: auto, shm, ipc, tcp, ucx, shm+ucx, zmq" },
     { TIMES("collectives = \"pigeons\";"), 4, "unknown backend of collectives \"pigeons\"",
       "known: own, mpi" },
     /* docs/security.md: Over MPI */

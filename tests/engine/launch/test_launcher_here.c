@@ -106,6 +106,8 @@ static const struct {
         { "address", "127.0.0.1 (lo)", FINE, NULL },
         { "transport", "shm within a host, tcp between hosts", FINE, NULL },
         { "secret", "none, and none is needed", FINE, NULL } } },
+    { { STEP, "RUBATO_SETTINGS=transport = \"shm+ucx\";" },
+      { { "transport", "shm within a host, ucx between hosts", FINE, NULL } } },
     { { STEP, "SLURM_PROCID=8" },
       { { "started by", "Slurm", FINE, NULL }, { "role", "none", FAILS, "from 0 to 7" } } },
     { { "SLURM_JOB_ID=31" },
