@@ -277,9 +277,12 @@ bool app_worker_checkpoint(AppWorker *self, GError **error)
         self->untold[APP_TOTAL_STOP] = 1;
         return tell(self, error);
     }
-    if (self->step > 0 && is_ended(self))
+    /* In front of the first step of all there is nothing to keep. An epoch may have one step. */
+    if (self->step == 0 && app->only_epoch <= 1)
+        return true;
+    if (is_ended(self))
         return end_with_snapshot(self, error);
-    if (self->step == 0 || !app_checkpoint_is_due(app))
+    if ((self->step == 0 && app->checkpoint_steps > 0) || !app_checkpoint_is_due(app))
         return true;
     /* The one before has to be written first: for that steps wait, and seconds pass. */
     if (self->snapshot != 0 && app->checkpoint_steps == 0 &&

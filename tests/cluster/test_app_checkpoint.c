@@ -248,7 +248,10 @@ static const struct {
     int signal_number;
     const char *every;
     bool takes; /* one from outside */
-} signals[] = { { SIGTERM, "4", false }, { SIGKILL, "1c", false }, { SIGKILL, "4", true } };
+    const char *text;
+} signals[] = { { SIGTERM, "4", false, " epochs are done" },
+                { SIGKILL, "1c", false, "steps of the next one" },
+                { SIGKILL, "4", true, " epochs are done" } };
 
 /* SIGTERM ends training with a snapshot, whatever --checkpoint-every says. */
 START_TEST(run_that_a_signal_ended_goes_on_with_the_same_bits)
@@ -264,10 +267,28 @@ START_TEST(run_that_a_signal_ended_goes_on_with_the_same_bits)
         ck_assert_int_eq(WEXITSTATUS(status), 128 + SIGTERM);
     else
         ck_assert_int_eq(WTERMSIG(status), signal_number);
-    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "resumed", "steps of the next one", second);
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "resumed", signals[_i].text, second);
     run_ok(PLACE_ONE_PROCESS, "rubato-lr", "whole", "",
            (const char *const[]){ "--checkpoint", others, NULL });
     expect_same("whole", "resumed");
+}
+END_TEST
+
+/* The snapshot is taken between two epochs then. */
+START_TEST(epochs_of_one_step_end_with_a_snapshot_at_a_signal)
+{
+    const char *const flags[] = {
+        "--checkpoint",         checkpoints, "--checkpoint-every", "1000000s", "--epochs=1000000",
+        "--batch-size=1000000", NULL
+    };
+    const char *const argv[] = { TEST_BIN_DIR "/rubato", "checkpoint", "list", checkpoints, NULL };
+    g_autofree char *out = NULL, *err = NULL;
+    int status = run_and_signal(SIGTERM, false, flags);
+
+    ck_assert_int_eq(WEXITSTATUS(status), 128 + SIGTERM);
+    ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, &out,
+                           &err, &status, NULL));
+    ck_assert_msg(status == 0 && *out != '\0', "%s%s", out, err);
 }
 END_TEST
 
@@ -388,6 +409,7 @@ int main(void)
                         G_N_ELEMENTS(middles));
     tcase_add_loop_test(cases, run_that_a_signal_ended_goes_on_with_the_same_bits, 0,
                         G_N_ELEMENTS(signals));
+    tcase_add_test(cases, epochs_of_one_step_end_with_a_snapshot_at_a_signal);
     tcase_add_test(cases, middle_of_an_epoch_needs_the_same_workers_and_batches);
     tcase_add_test(cases, softmax_learns_the_same_without_snapshots);
     tcase_add_test(cases, damaged_snapshot_is_passed_over);

@@ -101,7 +101,7 @@ what_is_wrong_is_said_before_the_program_starts()
 }
 
 # Trains for so long that it does not end by itself.
-start_training() # file for the output
+start_training() # file for the output, further flags
 {
     local i
 
@@ -109,19 +109,22 @@ start_training() # file for the output
         echo "$((i % 2)) $((i % 7 + 1)):1 $((i % 11 + 10)):0.5"
     done >"$scratch/rows"
     srun --label -N 2 --job-name=train rubato task -- rubato-lr --train "$scratch/rows" \
-        --epochs 10000000 >"$1" 2>&1 </dev/null &
+        --epochs 10000000 "${@:2}" >"$1" 2>&1 </dev/null &
     training=$!
 }
 
-# Slurm sends SIGTERM, as it does at the end of a job's time, and the run ends in order.
+# Slurm sends SIGTERM, as it does at the end of a job's time. The run writes the snapshot that was asked
+# for, and ends in order.
 a_cancelled_job_ends_in_order()
 {
-    start_training "$scratch/out"
+    start_training "$scratch/out" --checkpoint "$scratch/snapshots" --checkpoint-every 1000000s
     await_text "$training" "$scratch/out" 'epoch 3' || return
     scancel --name=train --signal=TERM
     wait "$training"
     mentions 'signal 15'
     mentions '1: '
+    [ "$(rubato checkpoint list "$scratch/snapshots" 2>>"$scratch/out" | wc -l)" -gt 0 ] ||
+        fail "no snapshot was written:" "$scratch/out"
     if grep -q 'srun: error: .*Killed' "$scratch/out"; then
         fail "Slurm had to kill it:" "$scratch/out"
     fi
