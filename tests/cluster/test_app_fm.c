@@ -1,5 +1,6 @@
 /* rubato-fm as a user runs it: on rows whose true model is known, on ratings, and on real rows. */
 #include <math.h>
+#include <rubato/mix.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,6 +121,82 @@ START_TEST(the_card_tells_what_was_forgotten)
     ck_assert_int_eq(count_of(card, "evicted"), 0);
     ck_assert_int_eq(count_of(card, "expired"), 0);
     ck_assert_int_gt(count_of(card, "bytes"), 1 << 20); /* where Adds are counted */
+}
+END_TEST
+
+/* ---- a table that forgets, on many keys ---- */
+
+static double weight_of(uint64_t key, double scale)
+{
+    return ((double)(rubato_mix64(key) >> 11) * 0x1p-53 - .5) * scale;
+}
+
+/* One of n, of which the k-th comes 1/k as often as the first. */
+static unsigned draw(GRand *random, unsigned n)
+{
+    return (unsigned)exp(g_rand_double(random) * log(n));
+}
+
+/* Clicks that follow from who comes, to which item, and where; as docs/figures/measure-forgetting
+ * makes them. Four in five come from a visitor who never comes again. */
+static char *write_clicks(const char *name, uint32_t seed, uint64_t n, uint64_t first_fresh)
+{
+    char *path = g_build_filename(data_dir, name, NULL);
+    GRand *random = g_rand_new_with_seed(seed);
+    g_autoptr(GString) lines = g_string_new(NULL);
+
+    for (uint64_t i = 0; i < n; i++) {
+        const bool returns = g_rand_double(random) < .2;
+        const uint64_t visitor = returns ? 3000000 + draw(random, 1000000) : first_fresh + i;
+        const unsigned item = 2000000 + draw(random, 50000);
+        const unsigned place = 2100000 + (unsigned)g_rand_int_range(random, 0, 20);
+        const unsigned kind = 2200000 + (unsigned)g_rand_int_range(random, 0, 50);
+        const double score = (returns ? weight_of(visitor, 3) : 0) + weight_of(item, 4) +
+                             weight_of(place, 2) + weight_of(kind * UINT64_C(7) + item % 10, 2);
+
+        g_string_append_printf(lines, "%d %u:1 %u:1 %u:1 %" G_GUINT64_FORMAT ":1\n",
+                               g_rand_double(random) < 1 / (1 + exp(-score)), item, place, kind,
+                               visitor);
+    }
+    ck_assert(g_file_set_contents(path, lines->str, (gssize)lines->len, NULL));
+    g_rand_free(random);
+    return path;
+}
+
+static JsonNode *learn_clicks(const char *train, const char *test, int64_t max_mib)
+{
+    g_autofree char *mib = g_strdup_printf("%" G_GINT64_FORMAT, max_mib);
+
+    return run_for_card(
+        PLACE_ONE_PROCESS, "rubato-fm",
+        (const char *const[]){
+            "--train",      train,  "--test",  test,  "--epochs",  "1", "--factors", "4",
+            "--batch-size", "4096", "--model", "asp", "--workers", "1", "--servers", "1",
+            "--max-mib",    mib,    "--evict", "lfu", NULL });
+}
+
+/* Only with RUBATO_TEST_ROWS, for it takes seconds. */
+START_TEST(fm_with_a_quarter_of_the_memory_is_as_good)
+{
+    const char *rows = g_getenv("RUBATO_TEST_ROWS");
+    const uint64_t n = rows == NULL ? 0 : g_ascii_strtoull(rows, NULL, 10);
+
+    if (n == 0)
+        return;
+    g_autofree char *train = write_clicks("clicks.svm", 1, n, 10000000);
+    g_autofree char *test = write_clicks("other_clicks.svm", 2, 50000, 1000000000);
+    g_autoptr(JsonNode) all = learn_clicks(train, test, 4096);
+    const int64_t quarter = count_of(all, "bytes") / 4 >> 20;
+    g_autoptr(JsonNode) some = learn_clicks(train, test, quarter);
+
+    g_print("%" G_GUINT64_FORMAT " rows: AUC %.4f; with %d of %d MiB %.4f, %d rows evicted\n", n,
+            metric(all, "test_auc"), (int)quarter, (int)(count_of(all, "bytes") >> 20),
+            metric(some, "test_auc"), (int)count_of(some, "evicted"));
+    ck_assert_int_eq(count_of(all, "evicted"), 0);
+    ck_assert_int_gt(count_of(some, "evicted"), (int64_t)n / 2); /* most of the visitors */
+    ck_assert_int_le(count_of(some, "bytes"), quarter << 20);
+    ck_assert_double_ge(metric(some, "test_auc"), metric(all, "test_auc") - .005);
+    ck_assert_double_ge(metric(all, "test_auc"), .7);
 }
 END_TEST
 
@@ -439,6 +516,12 @@ static Suite *fm_suite(void)
     tcase_add_loop_test(tcase, ffm_refuses_rows_with_other_fields, 0,
                         (int)G_N_ELEMENTS(bad_fields));
     suite_add_tcase(suite, tcase);
+
+    TCase *forgetting = tcase_create("forgetting");
+
+    tcase_set_timeout(forgetting, 200);
+    tcase_add_test(forgetting, fm_with_a_quarter_of_the_memory_is_as_good);
+    suite_add_tcase(suite, forgetting);
     return suite;
 }
 

@@ -1,9 +1,15 @@
-/* Nodes that have registered a model of their own: all of them, or not all. */
+/* Nodes that have registered a model of their own, all of them or not all; and plug-in files that
+ * the cluster file names. */
+#include <math.h>
+#include <rubato/handler.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/eager_model.h"
 #include "tests/support/runner.h"
+
+#define VERSION_TEXT G_STRINGIFY(RUBATO_PLUGIN_VERSION)
 
 static const ClusterShape TWO = { .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } };
 
@@ -46,6 +52,113 @@ static bool meet(RubatoEngine *engine, const void *data, GError **error)
 {
     (void)data;
     return rubato_engine_barrier(engine, error);
+}
+
+/* ---- nodes with the plug-in files of tests/outside/plugin ---- */
+
+enum { N_KEYS = 1000 };
+
+/* Adds 1 to each key, and another 1 to those below 100, in the first clock. Then clocks go on. */
+static bool write_and_wait(RubatoWorker *worker, void *user_data, GError **error)
+{
+    RubatoKey keys[N_KEYS];
+    float ones[N_KEYS];
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "few", RUBATO_F32, error);
+
+    (void)user_data;
+    for (size_t i = 0; i < N_KEYS; i++) {
+        keys[i] = i;
+        ones[i] = 1;
+    }
+    if (table == NULL)
+        return false;
+    if (rubato_worker_rank(worker) == 0 &&
+        (!rubato_kv_table_add(table, keys, N_KEYS, ones, error) ||
+         !rubato_kv_table_add(table, keys, 100, ones, error)))
+        return false;
+    for (int clock = 0; clock < 4; clock++)
+        if (!rubato_kv_table_clock(table, error))
+            return false;
+    return true;
+}
+
+static bool train(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey key = 7;
+    const float gradient = -1;
+    float value;
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table(worker, "weights", RUBATO_F32, error);
+
+    (void)user_data;
+    for (int clock = 0; table != NULL && clock < 5; clock++)
+        if (!rubato_kv_table_get(table, &key, 1, &value, error) ||
+            !rubato_kv_table_add(table, &key, 1, &gradient, error) ||
+            !rubato_kv_table_clock(table, error))
+            return false;
+    return table != NULL;
+}
+
+/* The model, the storage and the rule of plugin.so. */
+static bool use_own_weights(RubatoEngine *engine, GError **error)
+{
+    const RubatoTableSpec spec = {
+        .name = "weights", .model = "patient", .storage = "shelf", .update = "heavy"
+    };
+    const char *const tables[] = { "weights", NULL };
+    const RubatoKey key = 7;
+    float value;
+
+    if (!rubato_engine_create_table(engine, &spec, error) ||
+        !cluster_run_task(engine, "train", train, NULL, tables, error) ||
+        !rubato_engine_get(engine, "weights", &key, 1, &value, error))
+        return false;
+    double velocity = 0, expected = 0;
+
+    for (int i = 0; i < 10; i++) { /* two workers, five gradients each */
+        velocity = .9 * velocity - 1;
+        expected -= .01 * velocity;
+    }
+    EXPECT(fabs((double)value - expected) < 1e-4, "it is %g, not %g", (double)value, expected);
+    return true;
+}
+
+/* The admission, the expiry and the handler of forgetting.so. */
+static bool use_own_forgetting(RubatoEngine *engine, GError **error)
+{
+    const RubatoTableSpec spec = {
+        .name = "few", .admit = "even", .expire = "small", .max_bytes = 8 << 20, .evict = "score"
+    };
+    const RubatoHandlerCall call = { .table = "few", .handler = "largest" };
+    const char *const tables[] = { "few", NULL };
+    const RubatoKey keys[] = { 4, 5, 104 };
+    g_autoptr(GBytes) result = NULL;
+    RubatoTableStats stats;
+    float values[3];
+    double largest;
+
+    if (!rubato_engine_create_table(engine, &spec, error) ||
+        !cluster_run_task(engine, "write", write_and_wait, NULL, tables, error) ||
+        !rubato_engine_get(engine, "few", keys, 3, values, error) ||
+        !rubato_engine_call_handler(engine, &call, &result, error) ||
+        !rubato_engine_table_stats(engine, "few", &stats, error))
+        return false;
+    EXPECT(values[0] == 2 && values[1] == 0 && values[2] == 0, "they are %g, %g and %g",
+           (double)values[0], (double)values[1], (double)values[2]);
+    EXPECT(g_bytes_get_size(result) == sizeof largest, "%zu bytes", g_bytes_get_size(result));
+    memcpy(&largest, g_bytes_get_data(result, NULL), sizeof largest);
+    EXPECT(largest == 2, "the largest is %g", largest);
+    EXPECT(stats.n_admitted > 0 && stats.n_admitted <= stats.n_refused,
+           "%" G_GUINT64_FORMAT " admitted, %" G_GUINT64_FORMAT " refused", stats.n_admitted,
+           stats.n_refused);
+    return true;
+}
+
+static bool use_plugins(RubatoEngine *engine, const void *data, GError **error)
+{
+    (void)data;
+    return use_own_weights(engine, error) && use_own_forgetting(engine, error) &&
+           rubato_engine_barrier(engine, error);
 }
 
 /* ---- cases: each node is a fork, which has registered what the case had when it began ---- */
@@ -97,6 +210,38 @@ START_TEST(plugin_of_the_cluster_file_that_cannot_be_loaded_is_named)
 }
 END_TEST
 
+START_TEST(plugins_of_the_cluster_file_bring_one_of_every_kind)
+{
+    ClusterShape shape = TWO;
+    ClusterRun *run;
+
+    shape.lines = "plugins = ( \"" PLUGIN_FOLDER "/outside_plugin.so\", \"" PLUGIN_FOLDER
+                  "/outside_forgetting.so\" );\n";
+    run = cluster_run_new(&shape);
+    cluster_start(run, use_plugins, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+START_TEST(plugin_of_another_version_is_refused_with_both_versions)
+{
+    ClusterShape shape = TWO;
+    ClusterRun *run;
+
+    shape.lines = "plugins = ( \"" PLUGIN_FOLDER "/outside_older.so\" );\n";
+    run = cluster_run_new(&shape);
+    cluster_start_node(run, 0, meet, NULL);
+    cluster_expect_end(run, 0, CLUSTER_NOT_STARTED);
+    cluster_expect_text(run, 0,
+                        "'plugins': the plug-in " PLUGIN_FOLDER
+                        "/outside_older.so was compiled for "
+                        "version 1 of plug-ins, and this library has version " VERSION_TEXT
+                        "; compile it with the headers of this library");
+    cluster_run_free(run);
+}
+END_TEST
+
 START_TEST(node_that_has_registered_less_is_refused_by_name)
 {
     ClusterRun *run = cluster_run_new(&TWO);
@@ -118,5 +263,7 @@ int main(void)
     tcase_add_test(tcase, node_that_has_registered_more_is_refused_by_name);
     tcase_add_test(tcase, plugin_of_the_cluster_file_that_cannot_be_loaded_is_named);
     tcase_add_test(tcase, node_that_has_registered_less_is_refused_by_name);
+    tcase_add_test(tcase, plugins_of_the_cluster_file_bring_one_of_every_kind);
+    tcase_add_test(tcase, plugin_of_another_version_is_refused_with_both_versions);
     return run_suite(suite);
 }

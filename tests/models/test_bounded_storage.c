@@ -1,5 +1,7 @@
 /* Hash storage with max_bytes: the bound holds, what is evicted, and what is not. */
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <rubato/error.h>
 
@@ -138,6 +140,51 @@ START_TEST(the_bound_holds_and_no_insert_fails)
     ck_assert_uint_gt(uses.n_evicted, n / 8);
     ck_assert_uint_ge(uses.n_evicted + n_rows, n);
     ck_assert_uint_eq(count_there(&fixture, 0, 977, n + MOST), n_rows);
+    end(&fixture);
+}
+END_TEST
+
+/* The bytes of this process that are in memory. */
+static uint64_t resident_bytes(void)
+{
+    g_autofree char *text = NULL;
+    uint64_t n_pages;
+
+    ck_assert(g_file_get_contents("/proc/self/statm", &text, NULL, NULL));
+    ck_assert_int_eq(sscanf(text, "%*u %" G_GUINT64_FORMAT, &n_pages), 1);
+    return n_pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Several times the rows that 128 MiB have room for. Only with RUBATO_TEST_ROWS, for it takes
+ * seconds; and sanitizers have memory of their own. */
+START_TEST(the_bound_holds_at_real_size)
+{
+    const char *rows = g_getenv("RUBATO_TEST_ROWS");
+    const uint64_t n = rows == NULL ? 0 : g_ascii_strtoull(rows, NULL, 10);
+    const uint64_t max_bytes = UINT64_C(128) << 20, most_else = UINT64_C(4) << 20;
+    const RubatoTableSpec spec = { .dtype = RUBATO_F32 };
+    uint64_t largest = 0, before;
+    Fixture fixture;
+
+    if (n == 0)
+        return;
+    begin(&fixture, &spec, max_bytes);
+    set_run(&fixture, 0, 977, MOST);
+    before = resident_bytes();
+    for (uint64_t first = MOST; first < n; first += MOST) {
+        set_run(&fixture, first, 977, MOST);
+        const uint64_t n_bytes = size_of(fixture.shard);
+
+        largest = MAX(largest, n_bytes);
+        ck_assert_uint_le(n_bytes, max_bytes);
+        ck_assert_uint_eq(count_there(&fixture, first + MOST - 1, 977, 1), 1);
+        if (first / MOST % 100 == 0)
+            ck_assert_uint_le(resident_bytes() - before, max_bytes + most_else);
+    }
+    printf("%" G_GUINT64_FORMAT " rows: %.1f MiB at most, %" G_GUINT64_FORMAT " evicted\n", n,
+           (double)largest / 0x1p20, shard_uses(fixture.shard).n_evicted);
+    ck_assert_uint_gt(largest, max_bytes / 100 * 95);
+    ck_assert_uint_ge(shard_uses(fixture.shard).n_evicted + shard_n_rows(fixture.shard), n);
     end(&fixture);
 }
 END_TEST
@@ -340,8 +387,9 @@ int main(void)
     Suite *suite = suite_create("bounded storage");
     TCase *tcase = tcase_create("bound");
 
-    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(tcase, g_getenv("RUBATO_TEST_ROWS") != NULL ? 200 : 60);
     tcase_add_loop_test(tcase, the_bound_holds_and_no_insert_fails, 0, G_N_ELEMENTS(shapes));
+    tcase_add_test(tcase, the_bound_holds_at_real_size);
     tcase_add_loop_test(tcase, what_is_listed_is_there, 0, 2);
     tcase_add_test(tcase, below_the_bound_nothing_is_evicted);
     tcase_add_loop_test(tcase, rows_that_are_used_stay, 0, 2);
