@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "engine/collectives/backend/backend_own.h"
 #include "io/net/monotonic.h"
 
 /* An exchange and its task. */
@@ -33,11 +34,11 @@ static TensorBackend *backend_of(void *user)
     return ((const Port *)user)->router->backend;
 }
 
-static void *new_message(void *user, const TensorMessage *message, void **bytes)
+static void *new_message(void *user, uint32_t node, const TensorMessage *message, void **bytes)
 {
     TensorBackend *const backend = backend_of(user);
 
-    return backend->ways->new_message(backend, ((const Port *)user)->epoch, message, bytes);
+    return backend->ways->new_message(backend, node, ((const Port *)user)->epoch, message, bytes);
 }
 
 static void send_message(void *user, uint32_t node, void *message)
@@ -47,11 +48,11 @@ static void send_message(void *user, uint32_t node, void *message)
     backend->ways->send(backend, node, message);
 }
 
-static void forget(void *user, void *message)
+static void forget(void *user, uint32_t node, void *message)
 {
     TensorBackend *const backend = backend_of(user);
 
-    backend->ways->forget(backend, message);
+    backend->ways->forget(backend, node, message);
 }
 
 static void *keep(void *user, void *message, const void **bytes)
@@ -244,11 +245,11 @@ static const char *receive(void *user, uint32_t node, uint32_t epoch, const Tens
 const char *tensor_router_receive(TensorRouter *router, Incoming *incoming)
 {
     TensorMessage message;
-    const char *wrong = tensor_message_read(incoming->values, incoming->value_bytes, &message);
+    const char *wrong = backend_own_take(router->office->network, incoming, &message);
     Port *const port = wrong == NULL ? enter(router, incoming->header.epoch) : NULL;
 
     if (port == NULL) { /* nonsense, or late: the task has ended here */
-        incoming_free(incoming);
+        backend_own_drop(incoming);
         return wrong;
     }
     if (router->backend->ops != &tensor_backend_own)
@@ -256,7 +257,7 @@ const char *tensor_router_receive(TensorRouter *router, Incoming *incoming)
     else
         wrong = tensor_exchange_receive(port->exchange, incoming->node, &message, incoming);
     if (wrong != NULL)
-        incoming_free(incoming);
+        backend_own_drop(incoming);
     leave(port);
     return wrong;
 }

@@ -12,13 +12,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void read_message(const uint8_t *data, size_t size)
 {
-    uint8_t header[TENSOR_MESSAGE_HEADER_BYTES];
+    uint8_t header[TENSOR_MESSAGE_HEADER_BYTES + TENSOR_MESSAGE_LOAN_BYTES];
     TensorMessage message;
 
     if (tensor_message_read(data, size, &message) != NULL)
         return;
     tensor_message_write(&message, header);
-    if (memcmp(header, data, sizeof header) != 0 || message.n_bytes != size - sizeof header)
+    const size_t n = TENSOR_MESSAGE_HEADER_BYTES +
+                     (message.is_lent ? TENSOR_MESSAGE_LOAN_BYTES : message.n_bytes);
+    if (memcmp(header, data, message.is_lent ? n : TENSOR_MESSAGE_HEADER_BYTES) != 0 || n != size)
         abort();
 }
 

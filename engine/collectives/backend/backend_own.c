@@ -1,10 +1,30 @@
 /* The backend "own": messages of collectives go by the node's network, and come by it
- * (tensor_router_receive). See tensor_backend.h. */
+ * (tensor_router_receive). See tensor_backend.h.
+ *
+ * DESIGN NOTE
+ *
+ * Between nodes of a host, pieces of some size go by memory that is lent (lent_memory.h): the step
+ * that makes the values writes them to where the other node reads them, and only their place goes
+ * by the network, in its order. So the values are copied neither into a packet nor out of one. If
+ * no block is free, or the node is on another host, the values go by the network, too.
+ *
+ * A node keeps blocks of others until it has all parts of a chunk. Two nodes could so wait for each
+ * other's blocks for ever, if they waited for nothing else. Therefore who sends waits for a block
+ * only for LOAN_WAIT_NS; then its values go by the network, whose room comes back whatever is kept
+ * (incoming_park). */
+#include "engine/collectives/backend/backend_own.h"
+
+#include <sched.h>
+#include <string.h>
+
 #include "engine/collectives/backend/tensor_backend.h"
+#include "io/net/monotonic.h"
+#include "io/net/transport/lent_memory.h"
 
 enum {
     LOOK_MS = 200,    /* between two looks whether a wait for room is over */
     FULL_WINDOWS = 4, /* on their way to a node: others than waiting threads send no more */
+    LOAN_WAIT_NS = 500000,
 };
 
 typedef struct {
@@ -12,20 +32,61 @@ typedef struct {
     PostOffice *office; /* its network is there when tasks are */
 } OwnBackend;
 
+/* In the room of an Incoming. */
+typedef struct {
+    BorrowedMemory *memory; /* where its piece lies; NULL: in the message */
+    LentPlace place;
+    const void *bytes; /* in that memory */
+} OwnPiece;
+
 static Network *network_of(TensorBackend *backend)
 {
     return ((const OwnBackend *)(const void *)backend)->office->network;
 }
 
-static void *new_message(TensorBackend *backend, uint32_t epoch, const TensorMessage *message,
-                         void **bytes)
-{
-    Frame *const frame = network_new_frame(
-        network_of(backend),
-        &(WireHeader){ .kind = MESSAGE_TENSOR,
-                       .epoch = epoch,
-                       .value_bytes = TENSOR_MESSAGE_HEADER_BYTES + message->n_bytes });
+/* ---- sending ---- */
 
+static Frame *new_frame(Network *network, uint32_t epoch, size_t n_bytes)
+{
+    return network_new_frame(network,
+                             &(WireHeader){ .kind = MESSAGE_TENSOR,
+                                            .epoch = epoch,
+                                            .value_bytes = TENSOR_MESSAGE_HEADER_BYTES + n_bytes });
+}
+
+/* A message whose piece is written to memory that is lent. NULL: there is none. */
+static Frame *new_lent(Network *network, uint32_t node, uint32_t epoch,
+                       const TensorMessage *message, void **bytes)
+{
+    TensorMessage lent = *message;
+    NetworkLoan loan;
+
+    if (!network_lend(network, node, message->n_bytes, &loan))
+        return NULL;
+    Frame *const frame = new_frame(network, epoch, TENSOR_MESSAGE_LOAN_BYTES);
+    if (frame == NULL) {
+        network_end_loan(network, node, loan.block, loan.use);
+        return NULL;
+    }
+    lent.is_lent = true;
+    lent.block = loan.block;
+    lent.use = loan.use;
+    tensor_message_write(&lent, frame_values(frame));
+    *bytes = loan.values;
+    return frame;
+}
+
+static void *new_message(TensorBackend *backend, uint32_t node, uint32_t epoch,
+                         const TensorMessage *message, void **bytes)
+{
+    Network *const network = network_of(backend);
+    Frame *frame = NULL;
+
+    if (tensor_message_may_be_lent(message->kind) && network_lends(network, node, message->n_bytes))
+        frame = new_lent(network, node, epoch, message, bytes);
+    if (frame != NULL)
+        return frame;
+    frame = new_frame(network, epoch, message->n_bytes);
     if (frame == NULL)
         return NULL;
     uint8_t *const values = frame_values(frame);
@@ -34,38 +95,105 @@ static void *new_message(TensorBackend *backend, uint32_t epoch, const TensorMes
     return frame;
 }
 
+/* Where a message of this node has its piece, if it is lent. */
+static bool find_loan(Frame *frame, TensorMessage *message)
+{
+    return tensor_message_read(frame_values(frame), frame_header(frame)->value_bytes, message) ==
+               NULL &&
+           message->is_lent;
+}
+
 static void send_message(TensorBackend *backend, uint32_t node, void *message)
 {
+    TensorMessage lent;
+
+    if (find_loan(message, &lent))
+        network_note_loan(network_of(backend), node, lent.block, lent.use);
     network_send(network_of(backend), node, message);
 }
 
-static void forget(TensorBackend *backend, void *message)
+static void forget(TensorBackend *backend, uint32_t node, void *message)
 {
-    (void)backend;
+    TensorMessage lent;
+
+    if (find_loan(message, &lent))
+        network_end_loan(network_of(backend), node, lent.block, lent.use);
     frame_free(message);
+}
+
+/* ---- what comes ---- */
+
+static OwnPiece *piece_of(Incoming *incoming)
+{
+    return incoming->room;
+}
+
+const char *backend_own_take(Network *network, Incoming *incoming, TensorMessage *message)
+{
+    OwnPiece *const piece = piece_of(incoming);
+
+    *piece = (OwnPiece){ 0 };
+    const char *const wrong = tensor_message_read(incoming->values, incoming->value_bytes, message);
+    if (wrong != NULL || !message->is_lent)
+        return wrong;
+    piece->memory = network_borrow(network, incoming->node);
+    if (piece->memory == NULL)
+        return "a piece of a tensor in memory that it does not lend";
+    piece->place = (LentPlace){ message->block, message->use };
+    piece->bytes = borrowed_memory_at(piece->memory, piece->place, message->n_bytes);
+    message->bytes = piece->bytes;
+    return piece->bytes == NULL ? "a piece of a tensor outside the memory that it lends" : NULL;
+}
+
+void backend_own_drop(Incoming *incoming)
+{
+    OwnPiece *const piece = piece_of(incoming);
+
+    if (piece->bytes != NULL)
+        borrowed_memory_return(piece->memory, piece->place);
+    borrowed_memory_unref(piece->memory);
+    incoming_free(incoming);
 }
 
 static void *keep(TensorBackend *backend, void *message, const void **bytes)
 {
     Incoming *const kept = incoming_detach(message);
+    const OwnPiece *const piece = piece_of(kept);
 
     (void)backend;
-    *bytes = (const uint8_t *)kept->values + TENSOR_MESSAGE_HEADER_BYTES;
+    *bytes = piece->bytes != NULL ? piece->bytes
+                                  : (const uint8_t *)kept->values + TENSOR_MESSAGE_HEADER_BYTES;
     if (incoming_park(kept, 0))
         return kept;
-    incoming_free(kept);
+    backend_own_drop(kept);
     return NULL;
 }
 
 static void drop(TensorBackend *backend, void *message)
 {
     (void)backend;
-    incoming_free(message);
+    backend_own_drop(message);
 }
+
+/* ---- room ---- */
 
 static bool is_full(TensorBackend *backend, uint32_t node)
 {
-    return network_is_full(network_of(backend), node, FULL_WINDOWS);
+    Network *const network = network_of(backend);
+
+    return network_is_full(network, node, FULL_WINDOWS) ||
+           (network_lends(network, node, LENT_BLOCK_BYTES) && !network_has_loans(network, node));
+}
+
+/* Waits a little until a block comes back: to do without one is not wrong, but slower. */
+static void wait_loan(Network *network, uint32_t node)
+{
+    if (!network_lends(network, node, LENT_BLOCK_BYTES) || network_has_loans(network, node))
+        return;
+    const int64_t end_ns = monotonic_ns() + LOAN_WAIT_NS;
+    do
+        sched_yield(); /* its node may want this processor */
+    while (!network_has_loans(network, node) && monotonic_ns() < end_ns);
 }
 
 static void wait_room(TensorBackend *backend, uint32_t node, bool (*is_over)(void *data),
@@ -73,6 +201,7 @@ static void wait_room(TensorBackend *backend, uint32_t node, bool (*is_over)(voi
 {
     Network *const network = network_of(backend);
 
+    wait_loan(network, node);
     while (!is_over(data) && !network_is_stopping(network) &&
            !network_wait_room(network, node, is_over, data, LOOK_MS))
         continue;
@@ -93,6 +222,7 @@ static TensorBackend *open_own(const TensorBackendPlace *place, GError **error)
     OwnBackend *const own = g_new0(OwnBackend, 1);
 
     (void)error;
+    g_assert(post_office_room_bytes() >= sizeof(OwnPiece)); /* for piece_of */
     own->base = (TensorBackend){ &tensor_backend_own, &ways };
     own->office = place->office;
     return &own->base;

@@ -34,10 +34,10 @@ typedef struct {
 
 /* See TensorCarrier and TensorLinks, which have the same for one exchange. */
 typedef struct {
-    void *(*new_message)(TensorBackend *backend, uint32_t epoch, const TensorMessage *message,
-                         void **bytes);
+    void *(*new_message)(TensorBackend *backend, uint32_t node, uint32_t epoch,
+                         const TensorMessage *message, void **bytes);
     void (*send)(TensorBackend *backend, uint32_t node, void *message);
-    void (*forget)(TensorBackend *backend, void *message);
+    void (*forget)(TensorBackend *backend, uint32_t node, void *message);
     void *(*keep)(TensorBackend *backend, void *message, const void **bytes);
     void (*drop)(TensorBackend *backend, void *message);
     bool (*is_full)(TensorBackend *backend, uint32_t node);

@@ -200,7 +200,8 @@ bool tensor_flow_tell_failure(const TensorFlow *flow)
 
         if (to == flow->plan.self)
             continue;
-        void *const sent = flow->plan.carrier->new_message(flow->plan.user, &message, &bytes);
+        void *const sent = flow->plan.carrier->new_message(flow->plan.user, flow->plan.nodes[to],
+                                                           &message, &bytes);
         if (sent == NULL)
             g_error("no memory to say that there is none; the node ends here");
         memcpy(bytes, flow->error->message, n);

@@ -61,13 +61,13 @@ typedef struct TensorFlow TensorFlow;
 
 /* What a flow needs of who carries its messages. */
 typedef struct {
-    /* Room for a message with so many bytes behind its header, and where these go. NULL: there is
-     * no memory. Any thread. */
-    void *(*new_message)(void *user, const TensorMessage *message, void **bytes);
+    /* Room for a message to the node with so many bytes behind its header, and where these go.
+     * NULL: there is no memory. Any thread. */
+    void *(*new_message)(void *user, uint32_t node, const TensorMessage *message, void **bytes);
 
-    /* Sends it, or forgets it. Any thread. */
+    /* Sends it to that node, or forgets it. Any thread. */
     void (*send)(void *user, uint32_t node, void *message);
-    void (*forget)(void *user, void *message);
+    void (*forget)(void *user, uint32_t node, void *message);
 
     /* A message that came is kept until others have come, or until there is room to send. Returns
      * it, perhaps moved: *bytes are then elsewhere. NULL: that of its node would be more than is

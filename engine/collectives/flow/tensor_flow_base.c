@@ -16,8 +16,8 @@ bool tensor_flow_begin_message(const TensorFlow *flow, TensorMessageKind kind, u
     };
 
     outgoing->to = to;
-    outgoing->message =
-        flow->plan.carrier->new_message(flow->plan.user, &message, &outgoing->bytes);
+    outgoing->message = flow->plan.carrier->new_message(flow->plan.user, flow->plan.nodes[to],
+                                                        &message, &outgoing->bytes);
     return outgoing->message != NULL;
 }
 
@@ -28,7 +28,7 @@ void tensor_flow_send(const TensorFlow *flow, const TensorOutgoing *outgoing)
 
 void tensor_flow_forget(const TensorFlow *flow, const TensorOutgoing *outgoing)
 {
-    flow->plan.carrier->forget(flow->plan.user, outgoing->message);
+    flow->plan.carrier->forget(flow->plan.user, flow->plan.nodes[outgoing->to], outgoing->message);
 }
 
 bool tensor_flow_begin_messages(const TensorFlow *flow, const TensorStep *step,

@@ -3,14 +3,23 @@
  * As bytes: kind 4; code 4; number of the operation 8; place 8; the piece. The task's epoch is in
  * the message's header. What a piece may be at its place, the operation knows: tensor_flow.c.
  *
+ * A piece that lies in memory from which its receiver reads it (io/net/transport/lent_memory.h) has
+ * TENSOR_MESSAGE_LENT added to its kind, and as bytes: block 4; use 4; its size 8.
+ *
  * Threads: any; the functions depend on their arguments only. */
 #ifndef RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_MESSAGE_H
 #define RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_MESSAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TENSOR_MESSAGE_HEADER_BYTES = 24, TENSOR_MESSAGE_MOST_BYTES = 4 << 20 };
+enum {
+    TENSOR_MESSAGE_HEADER_BYTES = 24,
+    TENSOR_MESSAGE_LOAN_BYTES = 16,
+    TENSOR_MESSAGE_MOST_BYTES = 4 << 20,
+    TENSOR_MESSAGE_LENT = 256,
+};
 
 typedef enum {
     TENSOR_MESSAGE_PART = 1, /* values that are to be combined */
@@ -29,9 +38,17 @@ typedef struct {
     uint64_t place;    /* the number of the chunk */
     const void *bytes; /* of a FAILURE: a text */
     size_t n_bytes;
+
+    bool is_lent;        /* bytes: NULL when it is read */
+    uint32_t block, use; /* if it is */
 } TensorMessage;
 
-/* Writes TENSOR_MESSAGE_HEADER_BYTES; the bytes of the piece belong behind them. */
+/* Whether pieces of that kind may lie in memory that their sender may change while they are read:
+ * any values of them are possible. */
+bool tensor_message_may_be_lent(TensorMessageKind kind);
+
+/* Writes TENSOR_MESSAGE_HEADER_BYTES; the bytes of the piece belong behind them. Of a piece that is
+ * lent, TENSOR_MESSAGE_LOAN_BYTES more, and that is all. */
 void tensor_message_write(const TensorMessage *message, void *header);
 
 /* Reads a stranger's bytes. The piece stays where it lies. NULL, or what is wrong. */

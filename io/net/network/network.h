@@ -23,6 +23,7 @@
 typedef struct Network Network;
 typedef struct TransportOps TransportOps;
 typedef struct WireFaults WireFaults;
+typedef struct BorrowedMemory BorrowedMemory;
 
 /* A message that came from another node. */
 typedef struct {
@@ -318,6 +319,30 @@ bool network_is_memory(const Network *network, uint32_t node);
 /* From now on another node may send any number of bytes of requests that are not done with, and
  * there is a tick every tick_ms or more often. */
 void network_take_any(Network *network, unsigned tick_ms);
+
+/* Memory from which the node reads values itself (lent_memory.h). */
+typedef struct {
+    void *values;
+    uint32_t block, use;
+} NetworkLoan;
+
+/* Whether so many bytes of values are better written to such memory, of which the node then reads
+ * them. False if it is on another host, or each packet to it needs a MAC. */
+bool network_lends(const Network *network, uint32_t node, size_t n_bytes);
+
+/* Whether some of it is free. */
+bool network_has_loans(const Network *network, uint32_t node);
+
+/* Lends memory to the node, to which network_lends. False: none is free. A message that says where
+ * the values are (block, use) is pushed behind network_note_loan; otherwise network_end_loan takes
+ * the memory back. */
+bool network_lend(const Network *network, uint32_t node, size_t n_bytes, NetworkLoan *loan);
+void network_note_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use);
+void network_end_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use);
+
+/* The memory of the node whose message is being received. NULL: it has none. The handler's calls
+ * only. (transfer full) */
+BorrowedMemory *network_borrow(const Network *network, uint32_t node);
 
 /* The name of the transport to the node; NULL if there is no link (yet). (transfer none) */
 const char *network_peer_transport(const Network *network, uint32_t node);

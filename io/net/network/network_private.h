@@ -9,6 +9,7 @@
  *   network_thread.c    the I/O thread
  *   network_help.c      a thread that waits for an answer and receives meanwhile
  *   network_guard.c     what becomes of packets while that thread is away for a moment
+ *   network_lend.c      memory from which other nodes read values themselves
  *   network_faults.c    when a peer that sends nonsense counts as lost
  *   network_state.c     what can be asked: who was heard when, statistics
  *

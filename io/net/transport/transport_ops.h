@@ -19,6 +19,7 @@
 #include "io/net/link/packet.h"
 #include "io/net/network/network.h"
 #include "io/net/secure/handshake.h"
+#include "io/net/transport/lent_memory.h"
 
 typedef struct Received Received;
 typedef struct ChannelOps ChannelOps;
@@ -162,6 +163,14 @@ struct TransportOps {
      * ended, or still has an answer to send. Takes a reference for as long as it needs the bytes.
      * Never blocks. NULL: connections go one way only, and carry no greetings. I/O thread. */
     void (*answer)(Transport *transport, uint32_t connection, Packet *packet);
+
+    /* The memory of this process that the other ends of channels read. NULL: there is none. Any
+     * thread. (transfer none) */
+    LentMemory *(*lends)(Transport *transport);
+
+    /* That of a process which has sent a packet here. NULL: it has none, or its connection is gone.
+     * NULL, if `lends` is. I/O thread. (transfer full) */
+    BorrowedMemory *(*borrows)(Transport *transport, uint32_t node, uint64_t incarnation);
 };
 
 struct ChannelOps {

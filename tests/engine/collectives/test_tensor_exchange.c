@@ -33,8 +33,9 @@ typedef struct {
 
 /* ---- links ---- */
 
-static void *new_message(void *user, const TensorMessage *message, void **bytes)
+static void *new_message(void *user, uint32_t node, const TensorMessage *message, void **bytes)
 {
+    (void)node;
     (void)user;
     return *bytes = g_malloc(message->n_bytes);
 }
@@ -54,6 +55,12 @@ static void drop(void *user, void *message)
 {
     (void)user;
     g_free(message);
+}
+
+static void forget(void *user, uint32_t node, void *message)
+{
+    (void)node;
+    drop(user, message);
 }
 
 static void *keep(void *user, void *message, const void **bytes)
@@ -137,7 +144,7 @@ static void expect(void *user, bool expects)
 }
 
 static const TensorLinks links = {
-    .carrier = { new_message, send_message, drop, keep, drop },
+    .carrier = { new_message, send_message, forget, keep, drop },
     .tell = tell,
     .is_full = is_full,
     .wait_room = wait_room,

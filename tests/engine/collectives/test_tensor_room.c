@@ -107,8 +107,9 @@ static void receive_results(World *world)
 
 /* ---- links ---- */
 
-static void *new_message(void *user, const TensorMessage *message, void **bytes)
+static void *new_message(void *user, uint32_t node, const TensorMessage *message, void **bytes)
 {
+    (void)node;
     (void)user;
     return *bytes = g_malloc(message->n_bytes);
 }
@@ -135,8 +136,9 @@ static void send_message(void *user, uint32_t node, void *message)
     sem_wait(&world->is_asleep);
 }
 
-static void forget(void *user, void *message)
+static void forget(void *user, uint32_t node, void *message)
 {
+    (void)node;
     (void)user;
     g_free(message);
 }

@@ -3,10 +3,12 @@
 
 #include <string.h>
 
+#include "io/net/transport/lent_memory.h"
 #include "tests/support/runner.h"
 
 typedef struct {
     Incoming incoming;
+    uint64_t room[8];
     uint32_t to;
     uint64_t bytes[];
 } Letter;
@@ -14,18 +16,23 @@ typedef struct {
 static TensorPostHooks hooks;
 static GPtrArray *letters; /* of Letter: on their way */
 static uint32_t n_letters; /* that exist */
+static GPtrArray *loans;   /* memory that nodes have lent, ever; NULL: it has come back */
+static uint32_t n_loans;   /* that have not */
 
 void tensor_post_begin(const TensorPostHooks *given)
 {
     hooks = *given;
     letters = g_ptr_array_new();
-    n_letters = 0;
+    n_letters = n_loans = 0;
+    loans = g_ptr_array_new();
 }
 
 void tensor_post_end(void)
 {
     require_msg(n_letters == 0, "%u messages are left", n_letters);
     g_clear_pointer(&letters, g_ptr_array_unref);
+    require_msg(n_loans == 0, "%u blocks of memory have not come back", n_loans);
+    g_clear_pointer(&loans, g_ptr_array_unref);
 }
 
 Network *tensor_post_network(uint32_t node)
@@ -67,6 +74,7 @@ void __wrap_network_send(Network *network, uint32_t to, Frame *frame)
                                       .value_bytes = header->value_bytes } };
     memcpy(letter->bytes, frame_values(frame), header->value_bytes);
     letter->incoming.values = letter->bytes;
+    letter->incoming.room = letter->room;
     frame_free(frame);
     n_letters++;
     g_ptr_array_add(letters, letter);
@@ -112,6 +120,7 @@ Incoming *__wrap_incoming_detach(Incoming *incoming)
     Letter *const moved = g_memdup2(letter, sizeof(Letter) + incoming->value_bytes);
 
     moved->incoming.values = moved->bytes;
+    moved->incoming.room = moved->room;
     g_free(letter);
     return &moved->incoming;
 }
@@ -121,6 +130,91 @@ bool __wrap_incoming_park(Incoming *incoming, size_t more_bytes)
     (void)incoming;
     (void)more_bytes;
     return !hooks.is_starved();
+}
+
+/* ---- memory that is lent: whoever uses it once it has come back, uses freed memory ---- */
+
+bool __wrap_network_lends(const Network *network, uint32_t node, size_t n_bytes);
+bool __wrap_network_has_loans(const Network *network, uint32_t node);
+bool __wrap_network_lend(const Network *network, uint32_t node, size_t n_bytes, NetworkLoan *loan);
+void __wrap_network_note_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use);
+void __wrap_network_end_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use);
+BorrowedMemory *__wrap_network_borrow(const Network *network, uint32_t node);
+const void *__wrap_borrowed_memory_at(const BorrowedMemory *memory, LentPlace place,
+                                      size_t n_bytes);
+void __wrap_borrowed_memory_return(BorrowedMemory *memory, LentPlace place);
+void __wrap_borrowed_memory_unref(BorrowedMemory *memory);
+
+bool __wrap_network_lends(const Network *network, uint32_t node, size_t n_bytes)
+{
+    (void)network;
+    (void)node;
+    return n_bytes > 0;
+}
+
+bool __wrap_network_has_loans(const Network *network, uint32_t node)
+{
+    (void)network;
+    (void)node;
+    return true;
+}
+
+bool __wrap_network_lend(const Network *network, uint32_t node, size_t n_bytes, NetworkLoan *loan)
+{
+    (void)network;
+    (void)node;
+    if (hooks.has_no_room())
+        return false;
+    *loan = (NetworkLoan){ g_malloc(n_bytes), loans->len, 1 };
+    g_ptr_array_add(loans, loan->values);
+    n_loans++;
+    return true;
+}
+
+void __wrap_network_note_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use)
+{
+    (void)network;
+    (void)node;
+    require_msg(block < loans->len && loans->pdata[block] != NULL && use == 1,
+                "block %u is told without having been lent", block);
+}
+
+static void end_loan(uint32_t block)
+{
+    require_msg(loans->pdata[block] != NULL, "block %u comes back twice", block);
+    g_clear_pointer(&loans->pdata[block], g_free);
+    n_loans--;
+}
+
+void __wrap_network_end_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use)
+{
+    __wrap_network_note_loan(network, node, block, use);
+    end_loan(block);
+}
+
+/* Only for comparisons, as the network. */
+BorrowedMemory *__wrap_network_borrow(const Network *network, uint32_t node)
+{
+    (void)network;
+    return (BorrowedMemory *)((uintptr_t)node + 1);
+}
+
+const void *__wrap_borrowed_memory_at(const BorrowedMemory *memory, LentPlace place, size_t n_bytes)
+{
+    (void)memory;
+    (void)n_bytes;
+    return place.block < loans->len ? loans->pdata[place.block] : NULL;
+}
+
+void __wrap_borrowed_memory_return(BorrowedMemory *memory, LentPlace place)
+{
+    (void)memory;
+    end_loan(place.block);
+}
+
+void __wrap_borrowed_memory_unref(BorrowedMemory *memory)
+{
+    (void)memory;
 }
 
 /* ---- what is on its way ---- */
@@ -154,7 +248,13 @@ Incoming *tensor_post_take(uint32_t which)
 
 void tensor_post_drop(uint32_t which)
 {
-    __wrap_incoming_free(tensor_post_take(which));
+    Incoming *const incoming = tensor_post_take(which);
+    TensorMessage message;
+
+    if (tensor_message_read(incoming->values, incoming->value_bytes, &message) == NULL &&
+        message.is_lent)
+        end_loan(message.block); /* the sender sees that its receiver is gone */
+    __wrap_incoming_free(incoming);
 }
 
 Incoming *tensor_post_forge(uint32_t from, uint32_t epoch, const void *bytes, size_t n)
@@ -166,6 +266,7 @@ Incoming *tensor_post_forge(uint32_t from, uint32_t epoch, const void *bytes, si
                                       .values = letter->bytes,
                                       .value_bytes = n } };
     memcpy(letter->bytes, bytes, n);
+    letter->incoming.room = letter->room;
     n_letters++;
     return &letter->incoming;
 }

@@ -137,12 +137,13 @@ static Piece *piece_new(uint32_t node, size_t n_bytes)
     return piece;
 }
 
-static void *new_message(TensorBackend *backend, uint32_t epoch, const TensorMessage *message,
-                         void **bytes)
+static void *new_message(TensorBackend *backend, uint32_t node, uint32_t epoch,
+                         const TensorMessage *message, void **bytes)
 {
     Piece *const piece = piece_new(UINT32_MAX, WIRE_HEADER_BYTES + message->n_bytes);
 
     (void)backend;
+    (void)node;
     if (piece == NULL)
         return NULL;
     piece->wire.epoch = epoch;
@@ -151,9 +152,10 @@ static void *new_message(TensorBackend *backend, uint32_t epoch, const TensorMes
     return piece;
 }
 
-static void forget(TensorBackend *backend, void *message)
+static void forget(TensorBackend *backend, uint32_t node, void *message)
 {
     (void)backend;
+    (void)node;
     g_free(message);
 }
 

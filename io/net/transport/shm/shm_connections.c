@@ -18,6 +18,7 @@ void shm_connections_free(gpointer data)
 
     if (receiver->opened)
         ring_close(&receiver->reader.ring);
+    borrowed_memory_unref(receiver->borrowed);
     shm_transport_close(receiver->transport, receiver->fd);
     handshake_clear(&receiver->handshake);
     g_free(receiver->partial);
@@ -110,13 +111,14 @@ static bool shake_hands(ShmTransport *self, ShmReceiver *receiver)
     return true;
 }
 
-/* Receives the ring of a receiver. False: the connection is to be closed. */
+/* Receives the ring of a receiver, and the memory of its process. False: the connection is to be
+ * closed. */
 static bool open_receiver(ShmReceiver *receiver)
 {
     uint64_t capacity;
-    int fd;
+    int fds[2];
 
-    switch (shm_socket_receive(receiver->fd, &capacity, &fd, 1)) {
+    switch (shm_socket_receive(receiver->fd, &capacity, fds, G_N_ELEMENTS(fds))) {
     case SHM_NOTHING:
         return true;
     case SHM_END:
@@ -125,9 +127,11 @@ static bool open_receiver(ShmReceiver *receiver)
         break;
     }
     receiver->opened =
-        capacity <= RING_MOST_BYTES && ring_open(fd, (size_t)capacity, &receiver->reader);
-    close(fd);
-    return receiver->opened;
+        capacity <= RING_MOST_BYTES && ring_open(fds[0], (size_t)capacity, &receiver->reader);
+    receiver->borrowed = borrowed_memory_new(fds[1]);
+    close(fds[0]);
+    close(fds[1]);
+    return receiver->opened && receiver->borrowed != NULL;
 }
 
 void shm_connections_hear(ShmTransport *self, uint32_t id)

@@ -20,7 +20,7 @@ typedef struct {
 } ShmHello;
 
 #define SHM_HELLO_MAGIC 0x4d485352u
-#define SHM_HELLO_VERSION 2u
+#define SHM_HELLO_VERSION 3u
 
 typedef enum {
     SHM_MESSAGE,

@@ -337,6 +337,7 @@ static void shm_destroy(Transport *transport)
     for (guint i = 0; i < self->listeners->len; i++)
         close(g_array_index(self->listeners, int, i));
     g_array_unref(self->listeners);
+    lent_memory_free(self->lent);
     if (self->epoll_fd != -1)
         close(self->epoll_fd);
     g_free(self->identity);
@@ -370,7 +371,9 @@ static Transport *shm_create(const TransportConfig *config, GError **error)
     self->bell_memory_fd = shm_memory_new(SHM_BELL_BYTES);
     if (self->bell_memory_fd != -1)
         self->bell = shm_memory_map(self->bell_memory_fd, SHM_BELL_BYTES);
-    if (self->epoll_fd != -1 && self->bell_fd != -1 && self->bell != NULL &&
+    if (self->bell != NULL)
+        self->lent = lent_memory_new();
+    if (self->epoll_fd != -1 && self->bell_fd != -1 && self->lent != NULL &&
         shm_transport_watch(self, self->bell_fd, EPOLLIN | EPOLLET, SHM_EVENT_BELL, 0))
         return &self->base;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "cannot share memory: %s",
@@ -429,6 +432,25 @@ static Channel *shm_connect(Transport *transport, const char *endpoint, const Ch
     return shm_sender_new(self, name, target);
 }
 
+static LentMemory *shm_lends(Transport *transport)
+{
+    return ((ShmTransport *)transport)->lent;
+}
+
+/* The newest connection of the process, by which its packets come. */
+static BorrowedMemory *shm_borrows(Transport *transport, uint32_t node, uint64_t incarnation)
+{
+    const ShmTransport *const self = (const ShmTransport *)transport;
+
+    for (guint i = self->receivers->len; i-- > 0;) {
+        const ShmReceiver *const receiver = g_ptr_array_index(self->receivers, i);
+
+        if (receiver->opened && receiver->node == node && receiver->incarnation == incarnation)
+            return borrowed_memory_ref(receiver->borrowed);
+    }
+    return NULL;
+}
+
 const TransportOps transport_shm = {
     .name = SCHEME,
     .is_memory = true,
@@ -441,4 +463,6 @@ const TransportOps transport_shm = {
     .glance = shm_glance,
     .reaches = shm_reaches,
     .connect = shm_connect,
+    .lends = shm_lends,
+    .borrows = shm_borrows,
 };

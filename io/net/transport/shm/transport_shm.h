@@ -4,6 +4,7 @@
 #ifndef RUBATO_IO_NET_TRANSPORT_SHM_TRANSPORT_SHM_H
 #define RUBATO_IO_NET_TRANSPORT_SHM_TRANSPORT_SHM_H
 
+#include "io/net/transport/lent_memory.h"
 #include "io/net/transport/sender.h"
 #include "io/net/transport/shm/shm_ring.h"
 #include "io/net/transport/shm/shm_socket.h"
@@ -53,6 +54,7 @@ typedef struct {
     int bell_memory_fd;
     int bell_fd;   /* an eventfd: a write to it rings the bell */
     ShmBell *bell; /* for our senders */
+    LentMemory *lent;
 
     /* the I/O thread only */
     GPtrArray *receivers; /* of ShmReceiver */
@@ -74,9 +76,10 @@ typedef struct {
     pid_t pid;
     int64_t accepted_ms;
     Handshake handshake;
-    bool is_proven; /* the handshake is done */
-    bool opened;    /* its ring has come */
-    uint32_t node;  /* the other end, once that is proven */
+    bool is_proven;           /* the handshake is done */
+    bool opened;              /* its ring has come */
+    BorrowedMemory *borrowed; /* came with the ring */
+    uint32_t node;            /* the other end, once that is proven */
     uint64_t incarnation;
     bool ended; /* the other process is gone: no more records will follow those in the ring */
     RingReader reader;

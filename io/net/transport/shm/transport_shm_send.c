@@ -151,6 +151,7 @@ static uint64_t sender_accepted(const Sender *sender)
 static bool shake_hands(ShmSender *self)
 {
     const size_t wanted = handshake_wants(&self->handshake);
+    const int memory[] = { self->ring_fd, lent_memory_fd(self->transport->lent) };
     uint8_t bytes[HANDSHAKE_HELLO_BYTES], output[HANDSHAKE_HELLO_BYTES];
     size_t n_output = 0;
 
@@ -163,7 +164,7 @@ static bool shake_hands(ShmSender *self)
         return false;
     }
     if (!shm_socket_send_proof(self->fd, output, n_output) ||
-        !shm_socket_send_hello(self->fd, self->writer.ring.capacity, &self->ring_fd, 1))
+        !shm_socket_send_hello(self->fd, self->writer.ring.capacity, memory, G_N_ELEMENTS(memory)))
         return false;
     close(self->ring_fd); /* the mapping stays */
     self->ring_fd = -1;

@@ -49,8 +49,9 @@ struct World {
 
 /* ---- the carrier ---- */
 
-static void *new_message(void *user, const TensorMessage *message, void **bytes)
+static void *new_message(void *user, uint32_t to, const TensorMessage *message, void **bytes)
 {
+    (void)to;
     Node *const node = user;
 
     if (message->kind != TENSOR_MESSAGE_FAILURE && node->n_until_starved > 0 &&
@@ -79,6 +80,12 @@ static void drop(void *user, void *message)
     g_free(message);
 }
 
+static void forget(void *user, uint32_t node, void *message)
+{
+    (void)node;
+    drop(user, message);
+}
+
 /* Moves it: whoever used its old place would find nothing there. */
 static void *keep(void *user, void *message, const void **bytes)
 {
@@ -93,7 +100,7 @@ static void *keep(void *user, void *message, const void **bytes)
     return NULL;
 }
 
-static const TensorCarrier carrier = { new_message, send_message, drop, keep, drop };
+static const TensorCarrier carrier = { new_message, send_message, forget, keep, drop };
 
 /* ---- making ---- */
 

@@ -1,0 +1,82 @@
+/* Memory from which other nodes of this host read values themselves: see network.h.
+ *
+ * Threads: any, except network_borrow. */
+#include "io/net/network/network_private.h"
+#include "io/net/transport/lent_memory.h"
+
+#define LEAST_BYTES ((size_t)4 << 10) /* copying fewer costs less than a block that comes back */
+
+static Transport *transport_to(const Network *network, uint32_t node)
+{
+    const Peer *const peer = network_peer(network, node);
+
+    for (size_t i = 0; peer != NULL && i < network->n_transports; i++)
+        if (network->transports[i]->ops == peer->transport)
+            return network->transports[i];
+    return NULL;
+}
+
+/* NULL: none goes to the node. */
+static LentMemory *memory_for(const Network *network, uint32_t node)
+{
+    Transport *const transport = network->authenticate ? NULL : transport_to(network, node);
+
+    return transport != NULL && transport->ops->lends != NULL ? transport->ops->lends(transport)
+                                                              : NULL;
+}
+
+bool network_lends(const Network *network, uint32_t node, size_t n_bytes)
+{
+    return n_bytes >= LEAST_BYTES && n_bytes <= LENT_BLOCK_BYTES &&
+           memory_for(network, node) != NULL;
+}
+
+bool network_has_loans(const Network *network, uint32_t node)
+{
+    LentMemory *const memory = memory_for(network, node);
+
+    return memory != NULL && lent_memory_has_room(memory);
+}
+
+static bool is_gone(void *user, uint32_t node, uint64_t incarnation)
+{
+    const Peer *const peer = network_peer(user, node);
+
+    return peer->incarnation != incarnation || peer_is_gone(peer);
+}
+
+bool network_lend(const Network *network, uint32_t node, size_t n_bytes, NetworkLoan *loan)
+{
+    LentMemory *const memory = memory_for(network, node);
+    LentPlace place;
+
+    (void)n_bytes; /* a block has room for all that network_lends takes */
+    if (memory == NULL)
+        return false;
+    void *const values = lent_memory_take(memory, node, network_peer(network, node)->incarnation,
+                                          is_gone, (void *)(uintptr_t)network, &place);
+    if (values == NULL)
+        return false;
+    *loan = (NetworkLoan){ values, place.block, place.use };
+    return true;
+}
+
+void network_note_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use)
+{
+    lent_memory_sent(memory_for(network, node), (LentPlace){ block, use });
+}
+
+void network_end_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use)
+{
+    lent_memory_take_back(memory_for(network, node), (LentPlace){ block, use });
+}
+
+BorrowedMemory *network_borrow(const Network *network, uint32_t node)
+{
+    const Peer *const peer = network_peer(network, node);
+    Transport *const transport = transport_to(network, node);
+
+    return transport == NULL || transport->ops->borrows == NULL
+               ? NULL
+               : transport->ops->borrows(transport, node, peer->incarnation);
+}
