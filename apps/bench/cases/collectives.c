@@ -40,6 +40,26 @@
         .n_operations = 500, .sample = sample_allreduce_group, __VA_ARGS__              \
     }
 
+/* 1.6 MB of floats by two workers. */
+#define EXCHANGE(name_, sample_, what_, limit_, place_, where_, ...)                              \
+    {                                                                                             \
+        .name = name_ "-1600k-" place_ "-2",                                                      \
+        .what = what_ " of 1.6 MB of floats, which are in no cache, by 2 workers, " where_,       \
+        .limit = limit_, .unit = BENCH_UNIT_SECONDS, .on_demand = true, .n_rows = 1000,           \
+        .n_keys = 1, .tensor_bytes = 1600000, .n_operations = 100, .sample = sample_, __VA_ARGS__ \
+    }
+
+#define NODES_OF(name_, sample_, what_, limit_)                                         \
+    EXCHANGE(name_, sample_, what_, limit_, "host", "on as many nodes of this host",    \
+             .place = BENCH_PLACE_HOST, .nodes = 2, .mixed = true),                     \
+        EXCHANGE(name_, sample_, what_, limit_, "tcp", "on as many nodes of this host", \
+                 .place = BENCH_PLACE_TCP, .nodes = 2, .mixed = true)
+
+#define ALL_OF(name_, sample_, what_)                                                      \
+    EXCHANGE(name_, sample_, what_, "copying the bytes that have to move once", "threads", \
+             "in one process", .workers = 2),                                              \
+        NODES_OF(name_, sample_, what_, "copying the bytes that have to move once")
+
 const BenchCase bench_collective_cases[] = {
     SIZES("1", 8, 2000, 3 * US, 15 * US),
     SIZES("64k", 64 << 10, 1000, 8 * US, 8 * US),
@@ -48,5 +68,12 @@ const BenchCase bench_collective_cases[] = {
     CACHED("threads", "in one process", .workers = 2),
     CACHED("host", "on as many nodes of this host", .place = BENCH_PLACE_HOST, .nodes = 2,
            .mixed = true),
+    NODES_OF("allreduce-f16", sample_allreduce_f16, "allreduce with compression to f16",
+             "the same without compression"),
+    NODES_OF("allreduce-bf16", sample_allreduce_bf16, "allreduce with compression to bf16",
+             "the same without compression"),
+    ALL_OF("reduce-scatter", sample_reduce_scatter, "reduce_scatter"),
+    ALL_OF("allgather", sample_allgather, "allgather"),
+    ALL_OF("alltoall", sample_alltoall, "alltoall"),
     { 0 },
 };

@@ -61,6 +61,14 @@ bool sample_admission_of_rare(Bench *bench, size_t n, BenchSample *sample, GErro
 bool sample_allreduce(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_allreduce_group(Bench *bench, size_t n, BenchSample *sample, GError **error);
 
+/* ---- exchanges.c: likewise ---- */
+
+bool sample_allreduce_f16(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_allreduce_bf16(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_reduce_scatter(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_allgather(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_alltoall(Bench *bench, size_t n, BenchSample *sample, GError **error);
+
 /* ---- priority.c: a `sample` of a case, of n Gets ---- */
 
 bool sample_priority(Bench *bench, size_t n, BenchSample *sample, GError **error);
