@@ -40,6 +40,10 @@ TensorExchange *tensor_exchange_new(const TensorPlace *place)
 void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, void *user)
 {
     exchange->links = links;
+    if (exchange->place.tuning != NULL) {
+        exchange->wants_cutovers = true;
+        exchange->wanted_cutovers = tensor_tuning_direct(exchange->place.tuning);
+    }
     exchange->user = user;
     exchange->waiters = g_new0(Waiter, exchange->n_local);
     exchange_sets_link(exchange);

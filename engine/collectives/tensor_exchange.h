@@ -9,6 +9,7 @@
  *   tensor_exchange_again.c  what its workers ask again
  *   tensor_operations.c     operations from their decision to their end: who does the work
  *   tensor_fusion.c         what travels together
+ *   tensor_tuning.c         cut-overs that are measured, and their file
  *   tensor_residuals.c      what was cut off from compressed values
  *   tensor_timeline.c       what goes into the timeline of the node
  *   backend/                how messages cross between nodes: by our own network, by MPI
@@ -18,6 +19,7 @@
  *     tensor_sets.c         sets of workers, each with a matcher
  *     tensor_matcher.c      which requests belong together
  *     tensor_slots.c        what workers have asked before
+ *     tensor_cutovers.c     which way an allreduce goes, and the tuner
  *     tensor_text.c         the lines that nodes and coordinator exchange
  *     tensor_request.c      what a worker asks: checks, comparison, words
  *
@@ -32,6 +34,7 @@
 #define RUBATO_ENGINE_COLLECTIVES_TENSOR_EXCHANGE_H
 
 #include "engine/collectives/flow/tensor_flow.h"
+#include "engine/collectives/tensor_tuning.h"
 #include "io/net/call.h"
 #include "io/timeline/timeline.h"
 
@@ -69,6 +72,7 @@ typedef struct {
     bool asks_in_full;     /* for tests: it never asks again by a slot's id (tensor_slots.h) */
     uint32_t epoch;        /* of the task */
     Timeline *timeline;    /* NULL: there is none */
+    TensorTuning *tuning;  /* of cut-overs; NULL: they are fixed, or another node has it */
 } TensorPlace;
 
 /* (transfer full) */

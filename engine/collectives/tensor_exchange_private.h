@@ -65,6 +65,8 @@ struct Operation {
     uint64_t decided_ns;
     uint64_t begun_ns; /* guarded by the exchange's lock; once it ends, its thread's */
 
+    int64_t tuned_ns; /* when it began, if cut-overs are measured */
+
     /* guarded by the exchange's lock */
     TensorFlow *flow; /* with workers of other nodes; NULL: without */
     TensorWork work;  /* without */
@@ -153,7 +155,11 @@ struct TensorExchange {
     bool is_used;    /* a worker has asked: the coordinator knows of this node */
     uint64_t n_verdicts;
     GHashTable *running; /* of Operation with a flow, by number */
-    GQueue early;        /* of EarlyMessage: of operations that are not decided here */
+    bool has_cutovers;   /* that hold; else they are fixed */
+    uint32_t cutovers;
+    bool wants_cutovers; /* others are to hold: the coordinator is told with the next request */
+    uint32_t wanted_cutovers;
+    GQueue early; /* of EarlyMessage: of operations that are not decided here */
 };
 
 /* ---- tensor_operations.c: the lock is held, unless a function says otherwise ---- */

@@ -63,6 +63,17 @@ static void begin_wishes(TensorExchange *exchange)
     exchange->is_used = true;
 }
 
+/* The node of rank 0 has found other cut-overs. */
+static void add_cutovers(TensorExchange *exchange)
+{
+    if (!exchange->wants_cutovers)
+        return;
+    exchange->wants_cutovers = false;
+    begin_wishes(exchange);
+    tensor_wish_write(exchange->wishes,
+                      &(TensorWish){ .kind = TENSOR_WISH_CUT, .n = exchange->wanted_cutovers });
+}
+
 /* The lock is held. */
 static void add_asks(TensorExchange *exchange, uint32_t rank, const TensorEntry *entries, size_t n)
 {
@@ -148,6 +159,8 @@ bool negotiation_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *entri
     const bool is_open = check_open(set, local, rank, error);
     TensorSlot *const slot = is_open ? exchange_find_again(exchange, set, local, entries, n) : NULL;
     const bool ok = is_open && (slot != NULL || take_in(set, local, rank, entries, n, error));
+    if (ok)
+        add_cutovers(exchange);
     if (slot != NULL)
         ask_again(exchange, rank, set, slot, entries);
     else if (ok)
@@ -530,6 +543,11 @@ static bool hear(TensorExchange *exchange, const TensorVerdict *verdict)
     }
     launch_bundle(exchange);
     exchange->n_verdicts++;
+    if (verdict->kind == TENSOR_VERDICT_CUT) {
+        exchange->has_cutovers = true;
+        exchange->cutovers = verdict->n;
+        return true;
+    }
     if (verdict->kind >= TENSOR_VERDICT_MADE)
         return hear_of_change(exchange, verdict);
     if (set == NULL) /* one that was made after set 0 had closed here */

@@ -168,6 +168,8 @@ static bool prepare_flow(const TensorExchange *exchange, const TensorSet *set, O
     made->plan.number = operation->number;
     made->plan.parts = parts;
     made->plan.n_tensors = operation->n_names;
+    if (exchange->has_cutovers && made->plan.n_asking == exchange->n_workers)
+        made->plan.cutovers = &exchange->cutovers;
     made->plan.carrier = &exchange->links->carrier;
     made->plan.user = exchange->user;
     operation->flow = tensor_flow_new(&made->plan);
@@ -212,6 +214,8 @@ Operation *operation_begin(TensorExchange *exchange, const Decided *decided, Ope
     operation->n_entries = decided->n_names * set->n_local;
     operation->error = decided->error;
     operation->decided_ns = timeline_now(exchange->place.timeline);
+    if (exchange->place.tuning != NULL && tensor_tuning_measures(exchange->place.tuning))
+        operation->tuned_ns = monotonic_ns();
     if (decided->error == NULL && exchange->links != NULL)
         make_plan(exchange, set, decided->asked, &made);
     if (decided->error == NULL && made.plan.n_nodes < 2)
@@ -254,6 +258,20 @@ static void delist(TensorExchange *exchange, const Operation *operation)
 
 /* ---- the work ---- */
 
+/* An operation with a flow has succeeded. */
+static void note_time(TensorExchange *exchange, const Operation *operation)
+{
+    bool directly;
+    const uint32_t size_class = tensor_flow_class(operation->flow, &directly);
+
+    if (operation->tuned_ns == 0 || size_class == TENSOR_CLASSES ||
+        !tensor_tuning_note(exchange->place.tuning, size_class, directly,
+                            (uint64_t)(monotonic_ns() - operation->tuned_ns)))
+        return;
+    exchange->wants_cutovers = true;
+    exchange->wanted_cutovers = tensor_tuning_direct(exchange->place.tuning);
+}
+
 /* Ends the operation if nothing of it is left and no thread is at it. Releases the lock meanwhile.
  * Returns whether it has ended. */
 static bool end_if_done(TensorExchange *exchange, Operation *operation)
@@ -273,6 +291,8 @@ static bool end_if_done(TensorExchange *exchange, Operation *operation)
             operation->error = g_error_copy(error);
         else
             residuals_give_back(exchange, operation);
+        if (error == NULL)
+            note_time(exchange, operation);
     }
     pthread_mutex_unlock(&exchange->lock);
     operations_end(exchange, operation);

@@ -8,6 +8,7 @@
  *
  * Thread: any. */
 #include "engine/launch/launcher_remote.h"
+#include "engine/collectives/tensor_tuning.h"
 
 #include <string.h>
 
@@ -40,8 +41,8 @@ static const char WATCHER[] = "(trap '' INT TERM HUP\n"
                               "exec 3<&-\n";
 
 /* What the nodes of other machines get of this environment, if it is set. */
-static const char *const passed_on[] = { FAULTS_VARIABLE, HISTORY_VARIABLE, NEEDS_VARIABLE,
-                                         TIMELINE_VARIABLE };
+static const char *const passed_on[] = { CUTOVERS_VARIABLE, FAULTS_VARIABLE, HISTORY_VARIABLE,
+                                         NEEDS_VARIABLE, TIMELINE_VARIABLE };
 
 static void append_word(GString *line, const char *word)
 {

@@ -23,6 +23,8 @@ struct TensorCoordinator {
     TensorSets *sets;   /* NULL: no worker has asked yet */
     GHashTable *groups; /* of OpenGroup, by rank: those of which asks are still to come */
     uint64_t n_verdicts;
+    bool has_cutovers; /* that are to be told */
+    uint32_t cutovers;
     int64_t change_since_ms; /* of the change of the sets that is not decided */
 
     /* By node; kept for Waits that point to them. */
@@ -207,6 +209,17 @@ static void add_outcome(TensorCoordinator *it, const TensorOutcome *outcome, GSt
     tensor_verdict_write(lines, &verdict);
 }
 
+/* The node of rank 0 has found other cut-overs. All nodes hear it between the same two verdicts. */
+static void add_cutovers(TensorCoordinator *it, GString *lines)
+{
+    if (!it->has_cutovers)
+        return;
+    it->has_cutovers = false;
+    tensor_verdict_write(lines, &(TensorVerdict){ .kind = TENSOR_VERDICT_CUT,
+                                                  .number = ++it->n_verdicts,
+                                                  .n = it->cutovers });
+}
+
 /* Tells what was decided. */
 static void tell_decided(Scheduler *scheduler, const SchedulerTask *task)
 {
@@ -214,6 +227,7 @@ static void tell_decided(Scheduler *scheduler, const SchedulerTask *task)
     g_autoptr(GString) lines = g_string_new(NULL);
     TensorOutcome *outcome;
 
+    add_cutovers(it, lines);
     while ((outcome = tensor_sets_next(it->sets)) != NULL) {
         add_outcome(it, outcome, lines);
         free_outcome(outcome);
@@ -334,6 +348,10 @@ static bool take_wish(TensorCoordinator *it, const TensorWish *wish, int64_t now
         break;
     case TENSOR_WISH_REMOVE:
         ok = tensor_sets_remove(it->sets, wish->rank, wish->set, NULL);
+        break;
+    case TENSOR_WISH_CUT:
+        ok = it->has_cutovers = wish->rank == 0;
+        it->cutovers = wish->n;
         break;
     }
     return ok || is_late;

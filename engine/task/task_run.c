@@ -59,6 +59,14 @@ static uint32_t *allocate_workers(const TaskHost *host, const RubatoTask *task, 
     return g_steal_pointer(&workers_of);
 }
 
+/* (transfer full) */
+static char *find_cutovers(const RubatoTask *task)
+{
+    const char *const file = task->cutovers != NULL ? task->cutovers : g_getenv(CUTOVERS_VARIABLE);
+
+    return file == NULL || *file == '\0' ? NULL : g_strdup(file);
+}
+
 RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table *const *tables,
                             size_t n_tables, GError **error)
 {
@@ -74,6 +82,7 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
     run->n_sets = task->n_sets;
     run->on_loss = task->on_loss;
     run->fusion_bytes = task->fusion_bytes == 0 ? RUBATO_FUSION_BYTES : task->fusion_bytes;
+    run->cutovers = find_cutovers(task);
     pthread_mutex_init(&run->lock, NULL);
     monotonic_cond_init(&run->changed);
     run->tables = g_memdup2(tables, n_tables * sizeof *tables);
@@ -152,6 +161,8 @@ void task_run_free(RubatoTaskRun *run)
     if (run->is_linked)
         tensor_router_remove(run->host->tensors, run->epoch);
     tensor_exchange_free(run->tensors);
+    tensor_tuning_free(run->tuning);
+    g_free(run->cutovers);
     task_run_clear_routes(run);
     g_free(run->tables);
     pthread_cond_destroy(&run->changed);
@@ -188,9 +199,25 @@ static bool rank_workers(RubatoTaskRun *run, const bool *lost, GError **error)
     return run->n_workers > 0;
 }
 
+/* The node of rank 0 has them, if there are others with workers. */
+static bool prepare_cutovers(RubatoTaskRun *run, GError **error)
+{
+    uint32_t n_nodes = 0;
+
+    for (uint32_t node = 0; node < run->host->office->n_nodes; node++)
+        n_nodes += run->workers_of[node] > 0;
+    if (run->cutovers == NULL || n_nodes < 2 || run->n_local == 0 || run->first_rank > 0)
+        return true;
+    run->tuning =
+        tensor_tuning_new(run->cutovers, run->name, n_nodes, tensor_flow_cutovers(n_nodes), error);
+    if (run->tuning == NULL)
+        g_prefix_error(error, "task %s: its cut-overs: ", run->name);
+    return run->tuning != NULL;
+}
+
 bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GError **error)
 {
-    if (!rank_workers(run, lost, error))
+    if (!rank_workers(run, lost, error) || !prepare_cutovers(run, error))
         return false;
     run->tensors = tensor_exchange_new(&(TensorPlace){
         .task = run->name,
@@ -201,7 +228,8 @@ bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GErr
         .stall_ms = run->host->stall_ms,
         .fusion_bytes = run->fusion_bytes == RUBATO_FUSION_OFF ? 0 : run->fusion_bytes,
         .epoch = epoch,
-        .timeline = run->host->timeline });
+        .timeline = run->host->timeline,
+        .tuning = run->tuning });
     run->epoch = epoch;
     task_run_make_routes(run, task_run_report_wait);
     run->is_linked = run->n_local > 0 && run->n_local < run->n_workers;

@@ -40,6 +40,8 @@ struct RubatoTaskRun {
     uint32_t first_rank; /* of this node's workers */
     RubatoOnLoss on_loss;
     uint64_t fusion_bytes; /* RUBATO_FUSION_OFF: none */
+    char *cutovers;        /* their file; NULL: they are fixed */
+    TensorTuning *tuning;  /* on the node of rank 0 */
     Table **tables;
     TableRoute *routes;
     Clocks *clocks; /* by table */

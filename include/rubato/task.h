@@ -65,6 +65,11 @@ typedef struct {
      * together up to this many bytes of a worker's tensors. 0: RUBATO_FUSION_BYTES;
      * RUBATO_FUSION_OFF: each alone. All nodes give the same. */
     uint64_t fusion_bytes;
+
+    /* A file with the cut-overs of allreduce between nodes (docs/howto/tune-collectives.md), read
+     * by the node of rank 0. If it is not there they are measured while the task runs, and written
+     * to it. NULL: the environment variable RUBATO_CUTOVERS names it, or they are fixed. */
+    const char *cutovers;
 } RubatoTask;
 
 #define RUBATO_FUSION_BYTES ((uint64_t)64 << 20)

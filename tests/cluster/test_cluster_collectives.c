@@ -1,10 +1,12 @@
 /* Collectives on tensors between the workers of several nodes: the same cases as in one process, on
  * 1 to 3 nodes over shared memory and TCP; a worker that fails, a node that dies, a stranger's
  * bytes. */
+#include <glib/gstdio.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/collectives/tensor_tuning.h"
 #include "engine/control/control.h"
 #include "engine/engine_private.h"
 #include "tests/support/cluster/cluster_run.h"
@@ -125,6 +127,61 @@ START_TEST(names_that_come_again_have_the_same_bits_together_and_alone)
     start_part(run, &shapes[_i], tensor_suite_repeats);
     cluster_expect_success(run);
     cluster_run_free(run);
+}
+END_TEST
+
+/* ---- cut-overs ---- */
+
+/* The same values again and again, until both ways were tried often enough: the bits stay. */
+static bool reduce_both_ways(RubatoWorker *worker, void *user_data, GError **error)
+{
+    enum { N = 6000, CALLS = 2 * TENSOR_TURNS * (TENSOR_TURN_SAMPLES + TENSOR_TURN_SKIPPED) };
+    g_autofree double *values = g_new(double, N), *sums = g_new0(double, 2 * N);
+    RubatoTensor tensor = { .name = "x",
+                            .dtype = RUBATO_F64,
+                            .n_dims = 1,
+                            .shape = { N },
+                            .input = values,
+                            .output = sums };
+
+    (void)user_data;
+    for (int i = 0; i < N; i++)
+        values[i] = 1e6 / (i + 3 * (double)rubato_worker_rank(worker) + 1);
+    for (int i = 0; i < CALLS; i++) {
+        TRY(rubato_worker_allreduce(worker, &tensor, NULL, error));
+        tensor.output = sums + N;
+        REQUIRE(i == 0 || memcmp(sums, sums + N, N * sizeof *sums) == 0, "call %d", i);
+    }
+    return true;
+}
+
+static bool play_cutovers(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTask task = { .name = "collect", .run = reduce_both_ways, .cutovers = data };
+
+    return rubato_engine_run(engine, &task, error);
+}
+
+START_TEST(cutovers_are_measured_once_and_kept)
+{
+    g_autofree char *folder = g_dir_make_tmp("rubato-XXXXXX", NULL);
+    g_autofree char *path = g_build_filename(folder, "cut-overs", NULL);
+    g_autofree char *text = NULL, *again = NULL;
+
+    for (int i = 0; i < 2; i++) {
+        ClusterRun *const run = cluster_run_new(&shapes[_i]);
+
+        cluster_start(run, play_cutovers, path);
+        cluster_expect_success(run);
+        cluster_run_free(run);
+        ck_assert(g_file_get_contents(path, i == 0 ? &text : &again, NULL, NULL));
+    }
+    g_autofree char *begins = g_strdup_printf(
+        "\nnodes %u\n65536 ", shapes[_i].n_nodes - (shapes[_i].nodes[0].workers == 0));
+    ck_assert_msg(strstr(text, begins) != NULL, "%s", text);
+    ck_assert_str_eq(again, text);
+    g_unlink(path);
+    g_rmdir(folder);
 }
 END_TEST
 
@@ -258,11 +315,14 @@ static const struct {
     { { .kind = TENSOR_MESSAGE_ROWS, .number = 2 }, "not for this node" },
     { { .kind = TENSOR_MESSAGE_RESULT, .number = 2 }, "not its own" },
     { { .kind = TENSOR_MESSAGE_FAILURE, .number = 2 }, "a wrong code" },
+    { { .kind = TENSOR_MESSAGE_PART, .number = 2, .is_lent = true, .block = 64, .n_bytes = 4 },
+      "outside the memory that it lends" },
 };
 
 static void send_lie(RubatoEngine *engine, uint32_t epoch, const TensorMessage *message)
 {
-    const size_t n = TENSOR_MESSAGE_HEADER_BYTES + message->n_bytes;
+    const size_t n = TENSOR_MESSAGE_HEADER_BYTES +
+                     (message->is_lent ? TENSOR_MESSAGE_LOAN_BYTES : message->n_bytes);
     Frame *const frame =
         frame_new(&(WireHeader){ .kind = MESSAGE_TENSOR, .epoch = epoch, .value_bytes = n });
 
@@ -334,6 +394,7 @@ int main(void)
     tcase_add_loop_test(cases, compressed_values_lose_nothing_for_good, 1, 4);
     tcase_add_loop_test(cases, names_that_come_again_have_the_same_bits_together_and_alone, 0,
                         G_N_ELEMENTS(shapes));
+    tcase_add_loop_test(cases, cutovers_are_measured_once_and_kept, 1, 4);
     tcase_add_test(cases, a_worker_that_fails_is_named_and_the_next_task_runs);
     tcase_add_test(cases, a_dead_node_ends_all_operations_and_is_named);
     tcase_add_test(cases, long_wait_names_the_worker_that_is_missing);

@@ -9,6 +9,7 @@
  * those that a chunk awaits. */
 #include "engine/collectives/flow/tensor_flow_private.h"
 #include "engine/collectives/flow/tensor_segments.h"
+#include "engine/collectives/negotiation/tensor_cutovers.h"
 
 #include <string.h>
 
@@ -253,6 +254,29 @@ static void expect(TensorFlow *flow, uint64_t chunk)
         add_combine(flow, chunk);
 }
 
+uint32_t tensor_flow_cutovers(uint32_t n_nodes)
+{
+    return tensor_cutovers_up_to(n_nodes == 2 ? WHOLE_BYTES_OF_TWO : WHOLE_BYTES);
+}
+
+/* Whether all nodes combine all of it. Of compressed values results depend on it, so nothing but
+ * their size decides. */
+static bool goes_directly(TensorFlow *flow, uint64_t n_bytes)
+{
+    const TensorCombining *const it = flow->combining;
+    const uint32_t n_nodes = flow->plan.n_nodes;
+
+    if (flow->request.operation == TENSOR_REDUCE_SCATTER || n_nodes > WHOLE_NODES)
+        return false;
+    if (it->is_broadcast)
+        return n_nodes == 2 || n_bytes <= WHOLE_BYTES;
+    if (it->compression == RUBATO_COMPRESSION_NONE && flow->plan.cutovers != NULL)
+        flow->size_class = tensor_class_of(n_bytes);
+    if (flow->size_class < TENSOR_CLASSES)
+        return (*flow->plan.cutovers >> flow->size_class & 1) != 0;
+    return n_bytes <= WHOLE_BYTES || (n_nodes == 2 && n_bytes <= WHOLE_BYTES_OF_TWO);
+}
+
 static void begin(TensorFlow *flow)
 {
     TensorCombining *const it = flow->combining = g_new0(TensorCombining, 1);
@@ -273,9 +297,7 @@ static void begin(TensorFlow *flow)
     const uint64_t n_bytes = n_values * it->part_size;
     const bool scatters = flow->request.operation == TENSOR_REDUCE_SCATTER;
     flow->is_small = n_bytes <= SMALL_BYTES;
-    it->is_whole = !scatters && n_nodes <= WHOLE_NODES &&
-                   (n_bytes <= WHOLE_BYTES ||
-                    (n_nodes == 2 && (it->is_broadcast || n_bytes <= WHOLE_BYTES_OF_TWO)));
+    it->is_whole = flow->is_direct = goes_directly(flow, n_bytes);
     it->has_results = !it->is_whole && !scatters;
     cut(flow, n_values);
     if (contributes(flow, flow->plan.self))

@@ -4,6 +4,7 @@
 #include <rubato/error.h>
 #include <string.h>
 
+#include "engine/collectives/negotiation/tensor_cutovers.h"
 #include "engine/control/control.h"
 
 /* A request for all tensors together. */
@@ -49,8 +50,10 @@ TensorFlow *tensor_flow_new(const TensorFlowPlan *plan)
             flow->request = plan->parts[i]->request;
     if (plan->n_tensors > 1)
         make_one(flow);
+    flow->size_class = TENSOR_CLASSES;
     flow->ops = ops_of(&flow->request);
     flow->ops->begin(flow);
+    flow->plan.cutovers = NULL; /* it is the caller's */
     return flow;
 }
 
@@ -74,6 +77,12 @@ void tensor_flow_free(TensorFlow *flow)
     g_free((void *)flow->plan.first_ranks);
     g_free((void *)flow->plan.n_ranks_of);
     g_free(flow);
+}
+
+uint32_t tensor_flow_class(const TensorFlow *flow, bool *directly)
+{
+    *directly = flow->is_direct;
+    return flow->size_class;
 }
 
 bool tensor_flow_is_small(const TensorFlow *flow)

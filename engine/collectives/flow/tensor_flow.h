@@ -92,8 +92,9 @@ typedef struct {
 
     TensorPart *const *parts; /* of this node's workers, by local rank; NULL: it has joined */
     TensorResidual *const *residuals; /* by tensor, if they are compressed; nobody else has them */
-    uint32_t n_tensors; /* more than one: allreduces of one dtype and reduction, which all
+    uint32_t n_tensors;       /* more than one: allreduces of one dtype and reduction, which all
                                * workers have asked for; their parts follow one another */
+    const uint32_t *cutovers; /* tensor_cutovers.h; NULL: as it is fixed */
 
     const TensorCarrier *carrier;
     void *user; /* the carrier's */
@@ -118,6 +119,13 @@ void tensor_flow_free(TensorFlow *flow);
 
 /* Whether all of it is so little that any thread may do its steps at once. */
 bool tensor_flow_is_small(const TensorFlow *flow);
+
+/* Those that hold for so many nodes if no others do. */
+uint32_t tensor_flow_cutovers(uint32_t n_nodes);
+
+/* Of an operation whose cut-overs may be others: the class of its size, and whether it goes
+ * directly (tensor_cutovers.h). TENSOR_CLASSES: of one with another size, or of another kind. */
+uint32_t tensor_flow_class(const TensorFlow *flow, bool *directly);
 
 /* A message came from the node with that number; takes it over if nothing is wrong with it. NULL,
  * or what is wrong. */

@@ -37,7 +37,9 @@ struct TensorFlow {
     TensorRequest request;
     const TensorFlowOps *ops;
     bool is_small;
-    uint32_t n_local; /* workers of this node, also those that have joined */
+    bool is_direct;
+    uint32_t size_class; /* tensor_flow_class */
+    uint32_t n_local;    /* workers of this node, also those that have joined */
 
     GQueue possible[TENSOR_STEPS_ALL + 1]; /* of TensorStep, by class */
     uint64_t n_left;                       /* steps that are not done */

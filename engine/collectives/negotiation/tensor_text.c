@@ -8,10 +8,12 @@
 
 #include <string.h>
 
+#include "engine/collectives/negotiation/tensor_cutovers.h"
+
 enum { MOST_DESCRIBED = 8 }; /* runs of ranks, for people */
 
-static const char wish_letters[] = { 'a', 'j', 'l', 'g', 'm', 'd', 'o', '\0' };
-static const char verdict_letters[] = { 'r', 'f', 'j', 'c', 'm', 'd', 'x', 'o', '\0' };
+static const char wish_letters[] = { 'a', 'j', 'l', 'g', 'm', 'd', 'o', 't', '\0' };
+static const char verdict_letters[] = { 'r', 'f', 'j', 'c', 'm', 'd', 'x', 'o', 't', '\0' };
 
 /* ---- numbers and names ---- */
 
@@ -218,7 +220,7 @@ void tensor_wish_write(GString *text, const TensorWish *wish)
     g_string_append_c(text, wish_letters[wish->kind]);
     write_number(text, wish->rank);
     write_number(text, wish->set);
-    if (wish->kind == TENSOR_WISH_GROUP)
+    if (wish->kind == TENSOR_WISH_GROUP || wish->kind == TENSOR_WISH_CUT)
         write_number(text, wish->n);
     if (wish->kind == TENSOR_WISH_AGAIN)
         write_number(text, wish->slot);
@@ -244,6 +246,8 @@ static bool read_wish(const char **at, uint32_t n_workers, TensorWish *wish)
         return read_runs(at, n_workers, wish);
     case TENSOR_WISH_AGAIN:
         return read_u32(at, UINT32_MAX, &wish->slot) && read_end(at);
+    case TENSOR_WISH_CUT:
+        return read_u32(at, TENSOR_ALL_CLASSES, &wish->n) && read_end(at);
     case TENSOR_WISH_JOIN:
     case TENSOR_WISH_LEAVE:
     case TENSOR_WISH_REMOVE:
@@ -305,6 +309,10 @@ void tensor_verdict_write(GString *text, const TensorVerdict *verdict)
         write_number(text, verdict->n);
         g_string_append_c(text, '\n');
         return;
+    case TENSOR_VERDICT_CUT:
+        write_number(text, verdict->n);
+        g_string_append_c(text, '\n');
+        return;
     case TENSOR_VERDICT_CLOSED:
     case TENSOR_VERDICT_REFUSED:
         write_number(text, verdict->code);
@@ -337,6 +345,8 @@ static bool read_verdict(const char **at, TensorVerdict *verdict)
         return read_u32(at, UINT32_MAX, &verdict->slot) &&
                read_u32(at, RUBATO_TENSOR_MOST_OF_GROUP, &verdict->n) && verdict->n > 0 &&
                read_end(at);
+    case TENSOR_VERDICT_CUT:
+        return read_u32(at, TENSOR_ALL_CLASSES, &verdict->n) && read_end(at);
     case TENSOR_VERDICT_CLOSED:
     case TENSOR_VERDICT_REFUSED:
         return read_u32(at, UINT8_MAX, &verdict->code) && verdict->code > 0 && read_end(at) &&

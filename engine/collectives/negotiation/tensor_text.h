@@ -17,6 +17,7 @@ typedef enum {
     TENSOR_WISH_MAKE,  /* a set of workers */
     TENSOR_WISH_REMOVE,
     TENSOR_WISH_AGAIN, /* what is in a slot (tensor_slots.h) */
+    TENSOR_WISH_CUT,   /* rank 0: other cut-overs (tensor_cutovers.h) are to hold */
 } TensorWishKind;
 
 /* What a worker wants, told to the coordinator. */
@@ -25,7 +26,8 @@ typedef struct {
     uint32_t rank;
     uint32_t set;                        /* of an ASK, a JOIN, a REMOVE and an AGAIN */
     uint32_t slot;                       /* of an AGAIN */
-    uint32_t n;                          /* of a GROUP: how many; of a MAKE: how many ranks */
+    uint32_t n;                          /* of a GROUP: how many; of a MAKE: how many ranks; of a
+                                          * CUT: the cut-overs */
     uint32_t *ranks;                     /* of a MAKE: rising (owned by a wish that was read) */
     TensorRequest request;               /* of an ASK */
     char name[RUBATO_TENSOR_NAME_BYTES]; /* the same */
@@ -47,6 +49,7 @@ typedef enum {
     TENSOR_VERDICT_REMOVED,
     TENSOR_VERDICT_REFUSED, /* workers asked for different changes of the sets */
     TENSOR_VERDICT_AGAIN,   /* all workers have asked again for what is in a slot: it runs */
+    TENSOR_VERDICT_CUT,     /* these cut-overs hold for what is decided from now on */
 } TensorVerdictKind;
 
 typedef struct {
@@ -54,7 +57,8 @@ typedef struct {
     uint64_t number;                     /* counts the verdicts of the task, from 1 */
     uint32_t set;                        /* of workers; of REFUSED: 0 */
     uint32_t slot;                       /* of AGAIN; of RUN: that it fills, or TENSOR_NO_SLOT */
-    uint32_t n;                          /* of AGAIN: names, each with a number of its own */
+    uint32_t n;                          /* of AGAIN: names, each with a number of its own; of CUT:
+                                          * the cut-overs */
     uint32_t last;                       /* of JOINED: the place that came last */
     uint32_t code;                       /* of FAIL, CLOSED and REFUSED: CONTROL_CODE(…) */
     char name[RUBATO_TENSOR_NAME_BYTES]; /* of RUN and FAIL */

@@ -250,6 +250,20 @@ static void count_together(void)
                 "seed %zu: names travel together", (size_t)world->seed);
 }
 
+/* The node of rank 0 finds other cut-overs. */
+static void maybe_cut(void)
+{
+    uint32_t node = 0;
+
+    while (world->n_workers_of[node] == 0)
+        node++;
+    TensorExchange *const exchange = world->nodes[node].exchange;
+    if (exchange == NULL || !chance(20))
+        return;
+    exchange->wanted_cutovers = random_below(&world->random, TENSOR_ALL_CLASSES + 1);
+    exchange->wants_cutovers = true;
+}
+
 /* One thing of those that can be done. False: there is none. */
 static bool move(void)
 {
@@ -257,6 +271,7 @@ static bool move(void)
     const uint32_t first = random_below(&world->random, n);
 
     maybe_fail();
+    maybe_cut();
     count_together();
     for (uint32_t i = 0; i < n; i++) {
         uint32_t what = (first + i) % n;

@@ -137,6 +137,24 @@ START_TEST(disagreement_fails_the_name_alone)
 }
 END_TEST
 
+START_TEST(rank_0_alone_says_which_cutovers_hold)
+{
+    g_auto(TensorVerdict) verdict = { 0 };
+
+    ck_assert(hears_wish(0, (TensorWish){ .kind = TENSOR_WISH_CUT, .n = 5 }));
+    for (uint32_t node = 0; node < N_NODES; node += 2) {
+        take_verdict(node, TENSOR_VERDICT_CUT, 1, &verdict);
+        ck_assert_uint_eq(verdict.n, 5);
+    }
+    ask(0, 0, "x");
+    ask(0, 1, "x");
+    ask(2, 2, "x");
+    expect_decided(TENSOR_VERDICT_RUN, 2, "x", CONTROL_OK, NULL);
+    ck_assert(!hears_wish(2, (TensorWish){ .kind = TENSOR_WISH_CUT, .rank = 2, .n = 5 }));
+    expect_quiet();
+}
+END_TEST
+
 START_TEST(who_has_joined_is_left_out_until_all_have)
 {
     for (uint64_t number = 1; number < 4; number += 2) {
@@ -577,6 +595,7 @@ int main(void)
     tcase_add_checked_fixture(cases, begin_task, tear_down);
     tcase_add_test(cases, name_is_decided_once_all_have_asked);
     tcase_add_test(cases, disagreement_fails_the_name_alone);
+    tcase_add_test(cases, rank_0_alone_says_which_cutovers_hold);
     tcase_add_test(cases, who_has_joined_is_left_out_until_all_have);
     tcase_add_test(cases, worker_that_leaves_closes_what_others_ask);
     tcase_add_test(cases, set_is_made_used_and_removed_with_what_is_pending);

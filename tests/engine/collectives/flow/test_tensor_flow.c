@@ -2,6 +2,7 @@
  * are done in any order, over a thousand seeds; what fails on one node ends on all; what makes no
  * sense is refused. One thread. */
 #include "engine/collectives/flow/tensor_flow.h"
+#include "engine/collectives/negotiation/tensor_cutovers.h"
 
 #include <check.h>
 #include <math.h>
@@ -209,6 +210,9 @@ static double *combine_by_reference(const World *world, uint64_t n)
 
 static void make_flows(World *world)
 {
+    static const uint32_t all_directly = TENSOR_ALL_CLASSES, none_directly = 0;
+    const uint32_t which = random_below(&world->random, 3);
+
     for (uint32_t node = 0; node < world->n_nodes; node++)
         world->nodes[node].flow =
             tensor_flow_new(&(TensorFlowPlan){ .number = 1,
@@ -221,6 +225,9 @@ static void make_flows(World *world)
                                                .first_ranks = world->first_ranks,
                                                .n_ranks_of = world->n_ranks_of,
                                                .parts = &world->list[world->first_ranks[node]],
+                                               .cutovers = which == 0   ? NULL
+                                                           : which == 1 ? &all_directly
+                                                                        : &none_directly,
                                                .carrier = &carrier,
                                                .user = &world->nodes[node] });
 }

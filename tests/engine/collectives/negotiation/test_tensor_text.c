@@ -3,6 +3,7 @@
 #include <check.h>
 #include <string.h>
 
+#include "engine/collectives/negotiation/tensor_cutovers.h"
 #include "engine/collectives/negotiation/tensor_text.h"
 #include "tests/support/runner.h"
 
@@ -30,6 +31,7 @@ START_TEST(wishes_are_read_as_they_were_written)
         { .kind = TENSOR_WISH_MAKE, .rank = 5, .n = 5, .ranks = (uint32_t[]){ 0, 1, 2, 5, 8 } },
         { .kind = TENSOR_WISH_REMOVE, .rank = 5, .set = 2 },
         { .kind = TENSOR_WISH_AGAIN, .rank = 8, .set = 3, .slot = UINT32_MAX },
+        { .kind = TENSOR_WISH_CUT, .n = TENSOR_ALL_CLASSES },
     };
     g_autoptr(GString) text = g_string_new(NULL);
     const char *at;
@@ -74,6 +76,7 @@ START_TEST(verdicts_are_read_as_they_were_written)
         { .kind = TENSOR_VERDICT_CLOSED, .number = 5, .code = 4, .error = (char *)"worker 1 left" },
         { .kind = TENSOR_VERDICT_MADE, .number = 6, .set = 3 },
         { .kind = TENSOR_VERDICT_REMOVED, .number = 7, .set = 3 },
+        { .kind = TENSOR_VERDICT_CUT, .number = 7, .n = TENSOR_ALL_CLASSES },
         { .kind = TENSOR_VERDICT_REFUSED, .number = 8, .code = 4, .error = (char *)"no" },
         { .kind = TENSOR_VERDICT_RUN, .number = 9, .slot = UINT32_MAX - 1, .name = "y" },
         { .kind = TENSOR_VERDICT_AGAIN,
