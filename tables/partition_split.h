@@ -15,6 +15,10 @@
 size_t partition_split(const RubatoKey *keys, size_t n, RubatoKey first_key, uint64_t bound,
                        uint32_t *below, uint32_t *above);
 
+/* The same without AVX-512. */
+size_t partition_split_narrow(const RubatoKey *keys, size_t n, RubatoKey first_key, uint64_t bound,
+                              uint32_t *below, uint32_t *above);
+
 /* The same for any processor. */
 size_t partition_split_plain(const RubatoKey *keys, size_t n, RubatoKey first_key, uint64_t bound,
                              uint32_t *below, uint32_t *above);

@@ -1,4 +1,5 @@
-/* Splitting a list of keys in two, with and without vectors, against a look at each key. */
+/* Splitting a list of keys in two, with wide and narrow vectors and without, against a look at each
+ * key. */
 #include <check.h>
 #include <rubato/mix.h>
 #include <string.h>
@@ -58,6 +59,8 @@ START_TEST(each_key_goes_to_its_side_of_the_bound)
                 keys[i] = ranges[range].first_key +
                           rubato_mix64(range * 1000 + n * 100 + i) % ranges[range].n_keys;
             check_split(partition_split, keys, n, ranges[range].first_key, ranges[range].bound);
+            check_split(partition_split_narrow, keys, n, ranges[range].first_key,
+                        ranges[range].bound);
             check_split(partition_split_plain, keys, n, ranges[range].first_key,
                         ranges[range].bound);
         }
