@@ -30,6 +30,7 @@ static void init(Frame *frame, BlockPool *pool, size_t block_bytes)
     packet->values = NULL;
     packet->values_bytes = 0;
     packet->mark.is_set = false;
+    atomic_init(&packet->in_ring, NULL);
     packet->direct = NULL;
     packet->pool = pool;
     packet->block_bytes = block_bytes;

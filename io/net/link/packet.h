@@ -33,6 +33,13 @@ struct Packet {
     /* The transport's. If it is set, `bytes` are encrypted. */
     SealMark mark;
 
+    /* The transport's, guarded by its lock: where the last values lie that are in a ring, and not
+     * in `bytes` (io/net/transport/shm/ring_values.h); NULL: none. Others ask only whether there
+     * are some. */
+    _Atomic(const uint8_t *) in_ring;
+    Packet *next_in_ring;
+    uint64_t ring_place;
+
     /* immutable: has the last values of the packet, which are never in `bytes`; NULL: all are
      * there */
     DirectWrite *direct;
@@ -124,11 +131,19 @@ static inline void packet_revoke(const Packet *packet)
 /* A packet with the same bytes, all of them its own. NULL: no memory. (transfer full) */
 Packet *packet_copy(const Packet *packet);
 
-/* Whether a transport still holds the packet. Relaxed: if none does, the packet is sent again; that
- * only reads it. */
+static inline bool packet_is_in_ring(const Packet *packet)
+{
+    return atomic_load_explicit(&packet->in_ring, memory_order_relaxed) != NULL;
+}
+
+/* Whether a transport still has to send the packet. One that is in a ring was sent. Relaxed: if
+ * none has, the packet is sent again, and nothing is done with it before; if it has just left a
+ * ring, it may be taken for one that is still to be sent, and is sent again one wait later. */
 static inline bool packet_is_shared(const Packet *packet)
 {
-    return atomic_load_explicit(&packet->refs, memory_order_relaxed) > 1;
+    const uint32_t n_sent = packet_is_in_ring(packet) ? 2 : 1;
+
+    return atomic_load_explicit(&packet->refs, memory_order_relaxed) > n_sent;
 }
 
 #endif

@@ -240,9 +240,10 @@ void network_send(Network *network, uint32_t node, Frame *frame);
 bool network_takes_values(const Network *network, uint32_t node, size_t n_bytes);
 
 /* Queues a frame whose values lie at `values` and are not in the frame. They are not needed there
- * any longer when this returns. If what is sent to the node is encrypted, and no other thread is
- * sending to it, the frame is sent at once: the values are encrypted where they lie, and are not
- * copied. value_bytes is a multiple of 8. (transfer full) */
+ * any longer when this returns. If what is sent to the node is encrypted or goes through shared
+ * memory, and no other thread is sending to it, the frame is sent at once: the values are encrypted
+ * where they lie, or copied from there to shared memory, and not to the frame before. value_bytes
+ * is a multiple of 8. (transfer full) */
 void network_push_values(Network *network, uint32_t node, Frame *frame, const void *values);
 
 /* How many bytes of requests of normal priority were pushed for the node so far, and how many of

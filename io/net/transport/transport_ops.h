@@ -179,7 +179,7 @@ struct ChannelOps {
     void (*send)(Channel *channel, Packet *packet);
 
     /* Whether packets may come with values that are not in their bytes (packet.h). They are there
-     * when send returns, or the bytes are encrypted. */
+     * when send returns, or the bytes are encrypted, or the packet is in a ring. */
     bool takes_values;
 
     /* The state of the connection. It is called several times a second, so a channel may also use

@@ -131,7 +131,7 @@ bool ring_new(size_t capacity, RingWriter *writer, int *fd)
         errno = failure;
         return false;
     }
-    *writer = (RingWriter){ .ring = ring, .rewind_at = REWIND_BYTES };
+    *writer = (RingWriter){ .ring = ring, .rewind_at = REWIND_BYTES, .needed = RING_NO_PLACE };
     *fd = memory;
     return true;
 }
@@ -166,6 +166,14 @@ static uint8_t *at_place(const Ring *ring, uint64_t place)
 
 /* ---- the writer ---- */
 
+/* Whether the next bytes are written to where the writer still needs what lies there. */
+static bool would_overwrite(const RingWriter *writer, size_t bytes)
+{
+    const uint64_t end = writer->head + bytes;
+
+    return end > writer->ring.capacity && end - writer->ring.capacity > writer->needed;
+}
+
 /* Goes back to the beginning of the ring now and then, if the ring is empty. So the little traffic
  * of idle nodes stays in few pages, and the rest of the ring is never touched. The rest counts as
  * taken until the reader has released the next record. So the writer goes back no sooner than there
@@ -181,7 +189,7 @@ static void rewind_ring(RingWriter *writer, size_t piece)
     /* Acquire: pairs with the reader's stores of tail. The reader is done with what will be
      * overwritten. */
     writer->tail = atomic_load_explicit(&writer->ring.shared->tail, memory_order_acquire);
-    if (writer->tail != writer->head) {
+    if (writer->tail != writer->head || would_overwrite(writer, sizeof skip)) {
         writer->rewind_at = writer->head + RETRY_BYTES;
         return;
     }
@@ -219,6 +227,8 @@ RingResult ring_reserve(RingWriter *writer, size_t size, size_t at, uint8_t **to
     const RingResult result = find_room(writer, record_bytes(piece));
     if (result != RING_OK)
         return result;
+    if (would_overwrite(writer, record_bytes(piece)))
+        return RING_NEEDED;
     uint8_t *const record = at_place(&writer->ring, writer->head);
     memcpy(record, &header, sizeof header);
     *to = record + sizeof header;

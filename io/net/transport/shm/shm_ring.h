@@ -40,7 +40,10 @@ typedef struct {
     uint64_t head; /* bytes written since the beginning */
     uint64_t tail; /* bytes read, when last loaded */
     uint64_t rewind_at;
+    uint64_t needed; /* records from this place on are not overwritten; RING_NO_PLACE: any are */
 } RingWriter;
+
+#define RING_NO_PLACE UINT64_MAX
 
 typedef struct {
     Ring ring;
@@ -60,6 +63,7 @@ typedef enum {
     RING_EMPTY,
     RING_FULL,
     RING_BROKEN, /* the other end has written a wrong value */
+    RING_NEEDED, /* there is room, but the writer still needs what lies there */
 } RingResult;
 
 /* Anonymous memory of that size, zeroed, that can be neither shrunk nor grown; -1 with errno. */
@@ -81,8 +85,8 @@ void ring_close(Ring *ring);
 RingResult ring_write(RingWriter *writer, const uint8_t *packet, size_t size, size_t *at);
 
 /* The same in two steps, for a packet that does not lie in one place. ring_reserve finds room for a
- * piece of *n bytes; the caller fills *to, and ring_commit makes it visible. Nothing else is done
- * with the writer between them. */
+ * piece of *n bytes, at the place `head` of the writer; the caller fills *to, and ring_commit makes
+ * it visible. Nothing else is done with the writer between them. */
 RingResult ring_reserve(RingWriter *writer, size_t size, size_t at, uint8_t **to, size_t *n);
 void ring_commit(RingWriter *writer, size_t n);
 

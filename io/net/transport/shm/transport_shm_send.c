@@ -11,10 +11,12 @@
  * Threads: those of sender.h; all here but shm_sender_new and sender_free run with the sender's
  * lock held. */
 #include <errno.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "io/net/transport/shm/ring_values.h"
 #include "io/net/transport/shm/transport_shm.h"
 
 #define LONGEST_PAUSE_MS 20
@@ -32,7 +34,8 @@ typedef struct {
     Handshake handshake;
     int ring_fd; /* to be handed over; -1: it was */
     RingWriter writer;
-    ShmBell *bell; /* NULL: has not come yet */
+    RingValues kept; /* those of the ring that may be needed again */
+    ShmBell *bell;   /* NULL: has not come yet */
     int bell_fd;
 } ShmSender;
 
@@ -44,6 +47,7 @@ static void sender_shut(Sender *sender)
     if (self->ring_fd != -1)
         close(self->ring_fd);
     shm_transport_close(self->transport, self->fd);
+    ring_values_clear(&self->kept);
     ring_close(&self->writer.ring);
     if (self->bell != NULL) {
         munmap(self->bell, SHM_BELL_BYTES);
@@ -100,20 +104,56 @@ static void ask_to_go_on(ShmSender *self)
         g_assert(errno == EAGAIN || errno == EINTR);
 }
 
+/* As ring_reserve. */
+static RingResult find_place(ShmSender *self, size_t size, size_t at, uint8_t **to, size_t *n)
+{
+    RingValues *const kept = &self->kept;
+
+    ring_values_thin(kept);
+    for (;;) {
+        self->writer.needed = kept->first == NULL ? RING_NO_PLACE : kept->first->ring_place;
+        const RingResult result = ring_reserve(&self->writer, size, at, to, n);
+        if (result != RING_NEEDED)
+            return result;
+        ring_values_drop_first(kept); /* so it ends: a ring without any needs nothing */
+    }
+}
+
+/* Writes the values of the packet, which is one record, from where they lie. They are in the ring
+ * alone afterwards. */
+static void write_values(ShmSender *self, Packet *packet, uint8_t *to)
+{
+    uint8_t *const values = to + packet->size - packet->values_bytes;
+
+    memcpy(to, packet->bytes, packet->size - packet->values_bytes);
+    memcpy(values, packet->values, packet->values_bytes);
+    packet->values = NULL;
+    ring_values_add(&self->kept, packet, values, self->writer.head);
+}
+
 /* As ring_write. The values of the packet may lie with the caller. */
-static RingResult write_piece(RingWriter *writer, const Packet *packet, size_t *at)
+static RingResult write_piece(ShmSender *self, Packet *packet, size_t *at)
 {
     uint8_t *to;
     size_t n;
 
-    if (packet->direct == NULL)
-        return ring_write(writer, packet->bytes, packet->size, at);
-    const RingResult result = ring_reserve(writer, packet->size, *at, &to, &n);
+    if (self->kept.first == NULL && packet->values == NULL && packet->direct == NULL) {
+        self->writer.needed = RING_NO_PLACE;
+        return ring_write(&self->writer, packet->bytes, packet->size, at);
+    }
+    if (packet_is_in_ring(packet)) /* it is sent again, and those behind it will be */
+        ring_values_clear(&self->kept);
+    if (packet->size > ring_piece_bytes(self->writer.ring.capacity))
+        packet_gather(packet);
+    const RingResult result = find_place(self, packet->size, *at, &to, &n);
     if (result != RING_OK)
         return result;
-    packet_read(packet, *at, n, to);
+    if (packet->values != NULL)
+        write_values(self, packet, to);
+    else
+        packet_read(packet, *at, n, to);
     *at += n;
-    ring_commit(writer, n);
+    ring_commit(&self->writer, n);
     return RING_OK;
 }
 
@@ -128,7 +168,7 @@ static SenderProgress sender_write(Sender *sender, Packet *packet, size_t *at, s
             ask_to_go_on(self);
             return SENDER_LATER;
         }
-        switch (write_piece(&self->writer, packet, at)) {
+        switch (write_piece(self, packet, at)) {
         case RING_OK:
             ring_bell(self);
             *budget -= MIN(*budget, *at - before);
@@ -140,6 +180,14 @@ static SenderProgress sender_write(Sender *sender, Packet *packet, size_t *at, s
         }
     } while (*at < packet->size);
     return SENDER_DONE;
+}
+
+/* Memory of packets that were let go is not kept until the next one is written. */
+static bool sender_look_after(Sender *sender, int64_t now_ms)
+{
+    (void)now_ms;
+    ring_values_thin(&((ShmSender *)sender)->kept);
+    return true;
 }
 
 static uint64_t sender_accepted(const Sender *sender)
@@ -228,8 +276,10 @@ static const SenderOps sender_ops = {
     .open = sender_open,
     .shut = sender_shut,
     .write = sender_write,
+    .takes_values = true,
     .accepted = sender_accepted,
     .hear = sender_hear,
+    .look_after = sender_look_after,
     .free = sender_free,
 };
 

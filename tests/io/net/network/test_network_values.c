@@ -1,5 +1,6 @@
 /* Frames whose values lie with the caller: they arrive as others do, whole and in order, and need
- * not stay where they are. If the network encrypts, they are sealed where they lie. */
+ * not stay where they are. If the network encrypts, they are sealed where they lie; through shared
+ * memory they are copied once. */
 #include <pthread.h>
 
 #include "tests/support/cluster/outage.h"
@@ -11,9 +12,17 @@ static const RunSecret SECRET = { { 9, 8, 7 } };
 /* Never, as long as a case may take. */
 enum { NO_TIMER_MS = 1000000 };
 
-static NetworkConfig config_of(int encrypts)
+enum { PLAIN, ENCRYPTED, SHARED, N_WAYS };
+
+static const char *const shared[] = { "shm://*" };
+
+static NetworkConfig config_of(int way)
 {
+    const bool encrypts = way == ENCRYPTED;
+
     return (NetworkConfig){
+        .bind_endpoints = way == SHARED ? shared : NULL,
+        .n_bind_endpoints = way == SHARED ? 1 : 0,
         .window_bytes = 64 << 20,
         .resend_ms = NO_TIMER_MS,
         .timeout_ms = 20000,
@@ -46,9 +55,9 @@ static void expect_next(Station *station, uint64_t number, size_t size)
     incoming_free(incoming);
 }
 
-static const size_t sizes[] = { 512 << 10, 8, 64, 65536, 16, 262152, 3 << 20, 1 << 20, 24 };
+static const size_t sizes[] = { 512 << 10, 8, 64, 65536, 16, 262152, 100000, 3 << 20, 1 << 20, 24 };
 
-/* _i: encrypted. Large ones between small ones, with values in their frames or elsewhere; the first
+/* _i: the way. Large ones between small ones, with values in their frames or elsewhere; the first
  * are sent before there is a connection. */
 START_TEST(values_arrive_whole_and_in_order)
 {
@@ -100,11 +109,11 @@ START_TEST(values_arrive_after_connections_broke)
 }
 END_TEST
 
-/* The link does not let more than a packet out before it is acknowledged. */
+/* _i: the way. The link does not let more than a packet out before it is acknowledged. */
 START_TEST(values_wait_where_the_link_holds_them_back)
 {
     enum { N = 20, SIZE = 70000 };
-    NetworkConfig config = config_of(/* encrypts= */ true);
+    NetworkConfig config = config_of(_i);
 
     config.out_bytes = 1000;
     Station *const a = station_new(0, 2, &config), *const b = station_new(1, 2, &config);
@@ -134,10 +143,10 @@ static void *push_many(void *user)
     return NULL;
 }
 
-/* Who finds another thread sending leaves a copy to it. */
+/* _i: the way. Who finds another thread sending leaves a copy to it. */
 START_TEST(values_of_several_threads_arrive_each_in_its_order)
 {
-    const NetworkConfig config = config_of(/* encrypts= */ true);
+    const NetworkConfig config = config_of(_i);
     Station *const a = station_new(0, 2, &config), *const b = station_new(1, 2, &config);
     uint64_t next[N_THREADS] = { 0 };
     pthread_t threads[N_THREADS];
@@ -170,10 +179,11 @@ int main(void)
     TCase *const cases = tcase_create("values");
 
     tcase_set_timeout(cases, 60);
-    tcase_add_loop_test(cases, values_arrive_whole_and_in_order, 0, 2);
+    tcase_add_loop_test(cases, values_arrive_whole_and_in_order, 0, N_WAYS);
     tcase_add_loop_test(cases, values_arrive_after_connections_broke, 0, 2);
-    tcase_add_test(cases, values_wait_where_the_link_holds_them_back);
-    tcase_add_test(cases, values_of_several_threads_arrive_each_in_its_order);
+    tcase_add_loop_test(cases, values_wait_where_the_link_holds_them_back, ENCRYPTED, N_WAYS);
+    tcase_add_loop_test(cases, values_of_several_threads_arrive_each_in_its_order, ENCRYPTED,
+                        N_WAYS);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

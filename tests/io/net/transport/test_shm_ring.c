@@ -202,6 +202,43 @@ START_TEST(large_records_find_room_after_the_ring_has_gone_back)
 }
 END_TEST
 
+/* Nor is the ring taken back to its beginning over it. */
+START_TEST(what_the_writer_needs_is_not_written_over)
+{
+    enum { BYTES = 1000, RECORD = 1024 };
+    Pair pair;
+    uint8_t *to;
+    size_t n, at = 0;
+
+    open_pair(&pair, CAPACITY);
+    pair.writer.needed = 0;
+    for (uint64_t i = 0; i < CAPACITY / RECORD; i++, at = 0) {
+        ck_assert(write_some(&pair, i, BYTES, &at));
+        at = 0;
+        ck_assert(read_some(&pair, i, BYTES, &at));
+    }
+    ck_assert_int_eq(ring_reserve(&pair.writer, BYTES, 0, &to, &n), RING_NEEDED);
+    ck_assert_int_eq(ring_reserve(&pair.writer, 8, 0, &to, &n), RING_NEEDED);
+    pair.writer.needed = RECORD;
+    ck_assert_int_eq(ring_reserve(&pair.writer, BYTES, 0, &to, &n), RING_OK);
+    ck_assert_int_eq(ring_reserve(&pair.writer, BYTES + RECORD, 0, &to, &n), RING_NEEDED);
+    pair.writer.needed = RING_NO_PLACE;
+    ck_assert_int_eq(ring_reserve(&pair.writer, BYTES + RECORD, 0, &to, &n), RING_OK);
+
+    /* here the writer would go back */
+    for (uint64_t i = 0; i < 4; i++, at = 0) {
+        ck_assert(write_some(&pair, i, BYTES, &at));
+        at = 0;
+        ck_assert(read_some(&pair, i, BYTES, &at));
+    }
+    const uint64_t head = pair.writer.head;
+    pair.writer.needed = head - CAPACITY;
+    ck_assert_int_eq(ring_reserve(&pair.writer, BYTES, 0, &to, &n), RING_NEEDED);
+    ck_assert_uint_eq(pair.writer.head, head);
+    close_pair(&pair);
+}
+END_TEST
+
 START_TEST(record_that_is_not_complete_is_not_there)
 {
     Pair pair;
@@ -369,6 +406,7 @@ int main(void)
     tcase_add_loop_test(ring, ring_is_filled_to_the_last_byte_and_not_beyond, 0, 2);
     tcase_add_test(ring, little_traffic_stays_in_few_pages);
     tcase_add_test(ring, large_records_find_room_after_the_ring_has_gone_back);
+    tcase_add_test(ring, what_the_writer_needs_is_not_written_over);
     tcase_add_test(ring, record_that_is_not_complete_is_not_there);
     tcase_add_test(ring, writer_learns_what_its_reader_has_accepted);
     tcase_add_loop_test(ring, nonsense_in_the_shared_memory_is_found, 0, 10);
