@@ -8,9 +8,6 @@
 #include "tables/client/client_private.h"
 #include "tables/process_cache.h"
 
-/* From so many keys of a slice on, a server has much to do for it. */
-#define MANY_KEYS 512u
-
 TableClient *table_client_new(const TableRoute *route, uint32_t rank)
 {
     TableClient *client = g_new0(TableClient, 1);
@@ -130,7 +127,7 @@ static uint32_t first_slice(const TableClient *client, uint32_t n_slices)
 
 static inline bool is_large(const Slice *slices, uint32_t n_slices)
 {
-    return n_slices > 1 && slices[0].keys.n >= MANY_KEYS;
+    return n_slices > 1 && slices[0].keys.n >= TABLE_CLIENT_MANY_KEYS;
 }
 
 /* Sends the slices from begin to end that go to local servers. */

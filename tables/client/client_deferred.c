@@ -14,6 +14,10 @@
  * part take its own Adds, by a Get without keys. Then it waits for those behind it. The last
  * worker's Get takes its Adds along.
  *
+ * Workers go through the parts in the same order. So a worker whose turn it is at the first part of
+ * its Get does not wait for its turn at the others: while it is at the first, those before it come
+ * on at the next.
+ *
  * These waits are short, and never needed: what a worker does not have applied, the next Get does.
  * Workers that do not come in time, for example because they only add, make them seldom, as for all
  * that polls (spinner.h). If there are more workers than processors, all of this is left out.
@@ -123,18 +127,24 @@ void table_client_take_turn(TableClient *client, const Slice *slices, uint32_t n
     const uint64_t node_clock = clocks_own(route->clocks);
     const uint64_t own = deferred_adds_turn_of(route->deferred, client->clock - 1, client->rank);
     const uint64_t all = deferred_adds_turn_of(route->deferred, client->clock, 0);
+    /* a large Get may begin with another part, and Adds of others would cost it much */
+    const bool waits_for_all = slices[0].keys.n >= TABLE_CLIENT_MANY_KEYS;
     SpinnerEnd end;
 
     client->turn_clock = client->clock;
     if (node_clock < client->clock || !spinner_begin(&client->turns, &end))
         return;
     for (uint32_t part = 0; part < n_parts; part++) {
+        const bool get_takes = is_last && is_among(part, slices, n_slices);
+
+        if (get_takes && part != slices[0].part && !waits_for_all)
+            continue;
         if (!wait_for_turn(client, part, own, &end))
             return;
-        if (!is_last || !is_among(part, slices, n_slices))
+        if (!get_takes)
             take_own(client, part, node_clock);
     }
-    for (uint32_t i = 0; i < n_slices && !is_last; i++)
+    for (uint32_t i = 0; i < (waits_for_all ? n_slices : 1) && !is_last; i++)
         if (!wait_for_turn(client, slices[i].part, all, &end))
             return;
     spinner_found(&client->turns);

@@ -23,6 +23,9 @@
 #include "tables/client/client.h"
 #include "tables/worker_stats.h"
 
+/* From so many keys of a slice on, a server has much to do for it. */
+#define TABLE_CLIENT_MANY_KEYS 512u
+
 /* ---- client.c ---- */
 
 /* Sets each field separately: clearing the whole message first costs a tenth of a Get of one key.
