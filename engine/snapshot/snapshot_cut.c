@@ -18,7 +18,9 @@
  *          (models/shard/image.h).
  *   WRITE  Each node opens its maps. Its workers go on, and rows are copied before they change. The
  *          node writes what its parts had at CUT.
- *   COMMIT All of it has been written.
+ *          Tables that can have no images (models/shard/image.h) stay closed, and are written as
+ *          they are.
+ *   COMMIT All of it has been written, by all nodes. The other maps are opened, too.
  *   FORGET The images end, before another snapshot may begin. This comes last, also after a step
  *          that failed; then it opens the maps.
  *
@@ -57,7 +59,8 @@
  * None of this waits for a worker, but for those in the middle of a step: CLOSE waits for them as
  * long as it takes until a wait is told (stall_ms), and then fails. A lost node ends the snapshot.
  *
- * What it costs. A call that changes rows waits for two rounds with the scheduler and a fence.
+ * What it costs. A call that changes rows waits for two rounds with the scheduler and a fence; one
+ * that changes a table without images, until all of the snapshot has been written.
  *
  * Threads: as the header says; begin_images and end_images as the server's owner. */
 #include "engine/snapshot/snapshot_cut.h"
@@ -93,10 +96,14 @@ static bool uses(const RubatoTaskRun *run, const Table *table)
     return false;
 }
 
-/* Why a table that a task uses cannot be cut; NULL: it can be. */
-static const char *find_fault(const Table *table)
+/* A table without images must not change while it is written, and nothing holds up Gets. */
+const char *cut_fault(const RubatoTableSpec *spec)
 {
-    return table->map->n_replicas > 0 ? "its parts have replicas" : shard_image_fault(table->spec);
+    if (spec->replicas > 0)
+        return "its parts have replicas";
+    if (spec->create_on_get && shard_image_fault(spec) != NULL)
+        return "its Gets create rows (create_on_get), which its storage does not allow meanwhile";
+    return NULL;
 }
 
 /* Which tables are cut. Those that no task uses may be written meanwhile, too, if the scheduler
@@ -105,7 +112,8 @@ static bool find_cut(RubatoEngine *engine, Cut *cut, GError **error)
 {
     for (size_t i = 0; i < cut->n_tables; i++) {
         CutTable *const one = &cut->tables[i];
-        const char *const fault = find_fault(one->table);
+        const char *const fault = cut_fault(one->table->spec);
+        const bool has_images = shard_image_fault(one->table->spec) == NULL;
 
         for (guint j = 0; j < engine->runs->len; j++)
             one->is_cut |= uses(g_ptr_array_index(engine->runs, j), one->table);
@@ -116,7 +124,8 @@ static bool find_cut(RubatoEngine *engine, Cut *cut, GError **error)
                         one->table->spec->name, fault);
             return false;
         }
-        one->is_cut |= cut->is_led && fault == NULL;
+        one->is_paused = one->is_cut && !has_images;
+        one->is_cut |= cut->is_led && fault == NULL && has_images;
     }
     return true;
 }
@@ -247,7 +256,8 @@ static void begin_images(Server *server, void *data)
         for (uint32_t part = 0; part < table->map->n_parts; part++) {
             RubatoShard *const shard = server_find_shard(server, table->id, part);
 
-            if (shard == NULL || cut_shard(shard, cut, cut->tables[i].is_cut))
+            if (shard == NULL ||
+                cut_shard(shard, cut, cut->tables[i].is_cut && !cut->tables[i].is_paused))
                 continue;
             pthread_mutex_lock(&cut->lock);
             cut->starved = true;
@@ -358,15 +368,22 @@ static bool cut_parts(RubatoEngine *engine, Cut *cut, uint64_t seed, GError **er
 
 /* ---- WRITE ---- */
 
-static void open_maps(Cut *cut)
+typedef enum { OPENED_IMAGED, OPENED_ALL } Opened;
+
+/* A worker in a step may then wait at a map that is still closed. It waits for the disk, and for
+ * nobody who waits for it: the step of no worker is waited for before FORGET. */
+static void open_maps(Cut *cut, Opened opened)
 {
     for (guint i = 0; i < cut->steps->len; i++)
         step_gate_open(cut->steps->pdata[i]);
     g_ptr_array_set_size(cut->steps, 0);
     for (size_t i = 0; i < cut->n_tables; i++) {
-        if (cut->tables[i].is_closed)
-            part_map_reopen(cut->tables[i].table->map);
-        cut->tables[i].is_closed = false;
+        CutTable *const one = &cut->tables[i];
+
+        if (!one->is_closed || (one->is_paused && opened == OPENED_IMAGED))
+            continue;
+        part_map_reopen(one->table->map);
+        one->is_closed = false;
     }
 }
 
@@ -394,7 +411,7 @@ static void end_images(Server *server, void *data)
  * the thread that made this one has yet to clear it. */
 static void forget(RubatoEngine *engine, Cut *cut)
 {
-    open_maps(cut);
+    open_maps(cut, OPENED_ALL);
     if (cut->has_images)
         servers_run(engine->servers, engine->n_servers, end_images, cut);
     cut->has_images = false;
@@ -411,9 +428,10 @@ bool cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64_t seed
     case CONTROL_STEP_CUT:
         return cut_parts(engine, cut, seed, error);
     case CONTROL_STEP_WRITE:
-        open_maps(cut);
+        open_maps(cut, OPENED_IMAGED);
         return work->write(engine, cut, seed, work->data, error);
     case CONTROL_STEP_COMMIT:
+        open_maps(cut, OPENED_ALL);
         return work->commit(engine, cut, work->data, error);
     default:
         forget(engine, cut);

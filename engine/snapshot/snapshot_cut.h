@@ -11,7 +11,8 @@
 /* A table of the snapshot. */
 typedef struct {
     Table *table;   /* held by the caller */
-    bool is_cut;    /* a task uses it, or may change meanwhile: it gets images */
+    bool is_cut;    /* a task uses it, or may change meanwhile */
+    bool is_paused; /* it can have no images: it does not change until all nodes have written it */
     bool is_closed; /* its map */
     uint64_t clock; /* of the slowest worker at the cut; 0 if no task uses it */
 } CutTable;
@@ -43,6 +44,9 @@ struct CutWork {
 
 /* (tables: transfer none; spill: transfer full) */
 void cut_init(Cut *cut, const GPtrArray *tables, SpillFile *spill);
+
+/* Why a table that a task uses cannot be cut; NULL: it can be. */
+const char *cut_fault(const RubatoTableSpec *spec);
 
 /* This node's part of a step: CLOSE, CUT, WRITE, COMMIT or FORGET. From CUT on its parts of tables
  * that tasks use have images, which are to be written, and all other tables are as they will be

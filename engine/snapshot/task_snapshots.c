@@ -5,10 +5,10 @@
 
 #include <rubato/stream.h>
 
+#include "engine/snapshot/snapshot_cut.h"
 #include "engine/snapshot/snapshot_schedule.h"
 #include "engine/task/task_run.h"
 #include "io/stream/stream_folder.h"
-#include "models/shard/image.h"
 
 struct TaskSnapshots {
     SnapshotSchedule *snapshots; /* NULL: it takes none */
@@ -28,15 +28,12 @@ static bool check_streams(RubatoEngine *engine, const char *const *names, GError
     pthread_mutex_lock(&engine->lock);
     for (; names != NULL && *names != NULL && ok; names++) {
         const Table *const table = engine_find_table(engine, *names, error);
-        const char *fault = NULL;
 
         ok = table != NULL;
-        if (ok)
-            fault = table->spec->replicas > 0 ? "its parts have replicas"
-                                              : shard_image_fault(table->spec);
-        if (fault != NULL) {
+        if (ok && cut_fault(table->spec) != NULL) {
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                        "table %s cannot stream while a task uses it: %s", *names, fault);
+                        "table %s cannot stream while a task uses it: %s", *names,
+                        cut_fault(table->spec));
             ok = false;
         }
     }

@@ -46,11 +46,11 @@ typedef struct {
  * Tasks that were started by rubato_engine_start may use the tables meanwhile. The snapshot is then
  * a cut: each worker passes it between two of its calls, and all that the workers added before is
  * in it, and nothing that came later. Calls that change rows wait for a moment at the cut, but not
- * while the snapshot is written. Rows that change meanwhile are copied first, beyond 64 MiB a node
- * into a file. Of tables that tasks use, those with max_bytes or `expire`, of rows of
- * different lengths, and of a storage without the op `walk` can be written between tasks alone:
- * else it is RUBATO_ERROR_INVALID. No other thread may make the engine's own calls that write to
- * the tables.
+ * while the snapshot is written: rows that change meanwhile are copied first, beyond 64 MiB a node
+ * into a file. They do wait if the table has max_bytes, `expire`, rows of different lengths, or a
+ * storage without `walk`. With replicas, or with one of these and create_on_get, a table that a task
+ * uses is RUBATO_ERROR_INVALID. No other thread may make the engine's own calls that write to the
+ * tables.
  *
  * With full_every, the servers note from then on which rows change, in two bits for each row, or 6
  * for one of hash storage, for as long as they have the table. A part of which nobody knows what
@@ -72,8 +72,8 @@ RUBATO_API bool rubato_engine_snapshot(RubatoEngine *engine, const RubatoSnapsho
  * have added is in it up to their own cuts.
  *
  * Several may be asked for at once, and are taken one after the other. While one is taken,
- * collective calls wait, and tables of a kind that can be written between tasks alone must not be
- * changed by the engine's own calls. Errors are those of rubato_engine_snapshot, and
+ * collective calls wait, and tables with max_bytes, `expire` or rows of different lengths must not
+ * be changed by the engine's own calls. Errors are those of rubato_engine_snapshot, and
  * RUBATO_ERROR_CANCELLED: the task was cancelled, or its workers have ended before the cut, or the
  * run has ended. */
 RUBATO_API bool rubato_worker_snapshot(RubatoWorker *worker, const RubatoSnapshotSpec *spec,

@@ -92,7 +92,7 @@ struct RubatoStorageOps {
      * The first op tells it. The second appends to `keys` (of RubatoKey), in any order, the keys of
      * all rows from *place up to some higher place: some thousand, perhaps none. *place becomes
      * that place. False: there are no rows behind, and *place is above all of them. Both may be
-     * NULL: then a snapshot can be taken between tasks alone, unless the storage holds a range. */
+     * NULL: then Adds wait while a snapshot is written, unless the storage holds a range. */
     uint64_t (*place_of)(const RubatoStorage *storage, RubatoKey key);
     bool (*walk)(const RubatoStorage *storage, uint64_t *place, GArray *keys);
 

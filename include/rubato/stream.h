@@ -26,9 +26,9 @@ G_BEGIN_DECLS
  * the task has ended well, so that the last one has all that its workers have added. The numbers of
  * the node with worker 0 count.
  *
- * The tables are those of which a task can take a snapshot while it uses them: rows of one length
- * that are neither evicted (max_bytes) nor expire, without replicas. Others are
- * RUBATO_ERROR_INVALID; between tasks rubato_engine_snapshot() writes them to the same directory.
+ * Adds to tables with max_bytes, `expire` or rows of different lengths wait while a version is
+ * written. Tables with replicas, and such with create_on_get, are RUBATO_ERROR_INVALID; between
+ * tasks rubato_engine_snapshot() writes them to the same directory.
  *
  * A version that fails, for example on a full disk, is told in the log; the next one is asked for
  * after a second at the earliest, and has what changed in the meantime, too. */

@@ -3,14 +3,24 @@
  * directory. */
 #include <check.h>
 #include <glib/gstdio.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "io/stream/stream_folder.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
 
-enum { N_WORKERS = 2, N_KEYS = 9, KEY = 3 };
+enum {
+    N_WORKERS = 2,
+    N_KEYS = 9,
+    KEY = 3,
+    N_ROUNDS = 60,
+    BOUND = 2 << 20, /* bytes: about half of the new rows */
+    N_NEW = 150000,
+    N_AT_ONCE = 1000,
+};
 
 static char *directory, *uri, *saved;
 
@@ -300,6 +310,30 @@ START_TEST(version_after_one_that_failed_has_the_changes_of_both)
 }
 END_TEST
 
+/* The system refuses all that is longer than a byte, as a full disk does. The task ends well, the
+ * log says what is missing, and the stream goes on when there is room again. */
+START_TEST(full_disk_stops_the_stream_and_not_the_task)
+{
+    g_autoptr(RubatoEngine) engine = with_table("hash");
+    struct rlimit usual;
+
+    run_once(engine, 1);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){ .rlim_cur = 1, .rlim_max = usual.rlim_max }), 0);
+    log_capture_start();
+    run_once(engine, 2);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &usual), 0);
+    ck_assert_uint_eq(log_capture_count("has ended without the last version of its stream"), 1);
+    ck_assert_uint_eq(count_versions(directory), 1);
+    run_once(engine, 3);
+    ck_assert_uint_eq(count_versions(directory), 2);
+    for (RubatoKey key = 1; key <= 3; key++)
+        ck_assert_int_eq(read_version(directory, 2, key), N_WORKERS);
+}
+END_TEST
+
 START_TEST(second_writer_is_refused)
 {
     g_autoptr(RubatoEngine) engine = with_table(NULL);
@@ -319,6 +353,173 @@ START_TEST(second_writer_is_refused)
 }
 END_TEST
 
+/* ---- tables that can have no images: nobody changes them while a version is written ---- */
+
+static const RubatoTableSpec without_images[] = {
+    { .name = "other", .dtype = RUBATO_I64, .shape = RUBATO_SHAPE_RAGGED, .storage = "hash" },
+    { .name = "other", .dtype = RUBATO_I64, .shape = RUBATO_SHAPE_RAGGED, .n_keys = N_WORKERS },
+    { .name = "other", .dtype = RUBATO_I64, .storage = "hash", .max_bytes = 64 << 20 },
+    { .name = "other",
+      .dtype = RUBATO_I64,
+      .storage = "hash",
+      .expire = "seconds",
+      .expire_after = 3600 },
+};
+
+typedef struct {
+    const RubatoTableSpec *other;
+    bool goes_on; /* until there are three versions */
+} Pair;
+
+/* The count of a row of different lengths is its length. */
+static bool count_on(RubatoWorker *worker, const Pair *pair, RubatoKVTable *n, GError **error)
+{
+    const RubatoKey key = rubato_worker_rank(worker);
+    const int64_t one = 1;
+    const uint32_t length = 1;
+    const bool is_ragged = pair->other->shape == RUBATO_SHAPE_RAGGED;
+    g_autoptr(RubatoRaggedTable) lists =
+        is_ragged ? rubato_worker_open_ragged_table(worker, "other", RUBATO_I64, error) : NULL;
+    g_autoptr(RubatoKVTable) rows =
+        is_ragged ? NULL : rubato_worker_open_kv_table(worker, "other", RUBATO_I64, error);
+    bool ok = lists != NULL || rows != NULL;
+
+    for (int i = 0; ok && (i < N_ROUNDS || count_versions(directory) < 3); i++)
+        ok = rubato_worker_begin_step(worker, error) &&
+             rubato_kv_table_add(n, &key, 1, &one, error) &&
+             (is_ragged ? rubato_ragged_table_append(lists, &key, 1, &length, &one, error)
+                        : rubato_kv_table_add(rows, &key, 1, &one, error)) &&
+             rubato_worker_end_step(worker, error);
+    return ok;
+}
+
+static bool count_in_both(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoKVTable) n = rubato_worker_open_kv_table(worker, "n", RUBATO_I64, error);
+
+    return n != NULL && count_on(worker, user_data, n, error);
+}
+
+static void take_count(size_t i, const void *values, uint32_t n_values, void *user_data)
+{
+    int64_t *const counts = user_data;
+
+    counts[i] = values == NULL ? 0 : n_values != 1 ? n_values : *(const int64_t *)values;
+}
+
+/* Each step is in both tables of a version, or in none. */
+static void expect_cut(RubatoFollower *follower)
+{
+    int64_t counts[N_WORKERS], others[N_WORKERS];
+    RubatoKey keys[N_WORKERS];
+
+    for (RubatoKey key = 0; key < N_WORKERS; key++)
+        keys[key] = key;
+    ck_assert(rubato_follower_read(follower, "n", keys, N_WORKERS, take_count, counts, NULL, NULL));
+    ck_assert(
+        rubato_follower_read(follower, "other", keys, N_WORKERS, take_count, others, NULL, NULL));
+    for (int i = 0; i < N_WORKERS; i++)
+        ck_assert_int_eq(counts[i], others[i]);
+}
+
+START_TEST(versions_of_tables_without_images_are_cuts)
+{
+    g_autoptr(RubatoEngine) engine = engine_with_servers(2);
+    g_autoptr(RubatoFollower) follower =
+        rubato_follower_new(&(RubatoFollowerSpec){ .uri = uri }, NULL);
+    const RubatoTaskStream stream = { .uri = uri, .every_s = 0.005, .keep = 10000 };
+    const char *const both[] = { "n", "other", NULL };
+    Pair pair = { .other = &without_images[_i] };
+    const RubatoTask task = { .name = "both",
+                              .run = count_in_both,
+                              .user_data = &pair,
+                              .tables = both,
+                              .workers_per_node = N_WORKERS,
+                              .stream = &stream };
+    g_autofree uint64_t *numbers = NULL;
+    size_t n;
+
+    create_table(engine, &(RubatoTableSpec){
+                             .name = "n", .dtype = RUBATO_I64, .storage = "hash", .model = "asp" });
+    create_table(engine, &without_images[_i]);
+    run_task_ok(engine, &task);
+    ck_assert(rubato_snapshot_list(directory, &numbers, &n, NULL));
+    ck_assert_uint_ge(n, 3);
+    for (size_t i = 0; i < n; i++) {
+        RubatoFollowed followed;
+
+        if (i == 0)
+            ck_assert(rubato_follower_go_to(follower, numbers[i], NULL));
+        else
+            ck_assert(rubato_follower_advance(follower, 0, &followed, NULL));
+        expect_cut(follower);
+    }
+    ck_assert_uint_eq(rubato_follower_version(follower, NULL), numbers[n - 1]);
+}
+END_TEST
+
+/* Rows that were evicted while the task ran are gone from the follower, too. One worker alone adds
+ * without end until there are versions. */
+static bool add_new_keys(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table(worker, "bounded", RUBATO_I64, error);
+    bool ok = table != NULL;
+
+    (void)user_data;
+    for (uint64_t i = 0; ok && (i < N_NEW || count_versions(directory) < 3); i += N_AT_ONCE) {
+        int64_t ones[N_AT_ONCE];
+        RubatoKey keys[N_AT_ONCE];
+
+        for (uint64_t j = 0; j < N_AT_ONCE; j++) {
+            keys[j] = i + j;
+            ones[j] = 1;
+        }
+        ok = rubato_kv_table_add(table, keys, N_AT_ONCE, ones, error);
+    }
+    return ok;
+}
+
+START_TEST(evicted_rows_leave_the_follower)
+{
+    g_autoptr(RubatoEngine) engine = engine_with_servers(1);
+    g_autoptr(RubatoFollower) follower =
+        rubato_follower_new(&(RubatoFollowerSpec){ .uri = uri }, NULL);
+    const RubatoTaskStream stream = { .uri = uri, .every_s = 0.005, .keep = 10000 };
+    const char *const bounded[] = { "bounded", NULL };
+    const RubatoTask task = { .name = "new",
+                              .run = add_new_keys,
+                              .tables = bounded,
+                              .workers_per_node = 1,
+                              .stream = &stream };
+    RubatoFollowed followed = RUBATO_FOLLOWED_NEXT;
+    RubatoFollowedTable shape;
+    g_autofree RubatoKey *keys = NULL;
+    g_autofree int64_t *values = NULL;
+    g_autofree bool *found = NULL;
+    size_t n;
+
+    create_table(engine, &(RubatoTableSpec){ .name = "bounded",
+                                             .dtype = RUBATO_I64,
+                                             .storage = "hash",
+                                             .model = "asp",
+                                             .max_bytes = BOUND });
+    run_task_ok(engine, &task);
+    ck_assert(rubato_follower_go_to(follower, 1, NULL));
+    while (followed != RUBATO_FOLLOWED_NOTHING)
+        ck_assert(rubato_follower_advance(follower, 0, &followed, NULL));
+    ck_assert(rubato_engine_list_keys(engine, "bounded", &keys, &n, NULL));
+    ck_assert(rubato_follower_table(follower, "bounded", &shape, NULL));
+    ck_assert_uint_lt(n, N_NEW); /* some were evicted */
+    ck_assert_uint_eq(shape.n_rows, n);
+    values = g_new(int64_t, n);
+    found = g_new(bool, n);
+    ck_assert(rubato_follower_get(follower, "bounded", keys, n, values, found, NULL, NULL));
+    for (size_t i = 0; i < n; i++)
+        ck_assert(found[i] && values[i] == 1);
+}
+END_TEST
+
 static const struct {
     RubatoTaskStream stream;
     RubatoError code;
@@ -335,7 +536,7 @@ static const struct {
       "none" },
     { { .uri = "file:d", .tables = (const char *const[]){ "bounded", NULL } },
       RUBATO_ERROR_INVALID,
-      "cannot stream while a task uses it" },
+      "cannot stream while a task uses it: its Gets create rows" },
 };
 
 START_TEST(task_that_says_nonsense_of_its_stream_is_refused)
@@ -344,9 +545,10 @@ START_TEST(task_that_says_nonsense_of_its_stream_is_refused)
     Job job = { .key = KEY };
     const RubatoTask task = make_task(&job, &wrong[_i].stream);
 
-    create_table(engine,
-                 &(RubatoTableSpec){
-                     .name = "bounded", .storage = "hash", .max_bytes = 64 << 20, .evict = "lru" });
+    create_table(engine, &(RubatoTableSpec){ .name = "bounded",
+                                             .storage = "hash",
+                                             .max_bytes = 64 << 20,
+                                             .create_on_get = true });
     run_fails(engine, &task, wrong[_i].code, wrong[_i].text, NULL);
 }
 END_TEST
@@ -366,6 +568,10 @@ int main(void)
     tcase_add_test(cases, old_versions_go_and_those_that_are_needed_stay);
     tcase_add_test(cases, run_goes_on_where_a_killed_writer_left_the_stream);
     tcase_add_test(cases, version_after_one_that_failed_has_the_changes_of_both);
+    tcase_add_test(cases, full_disk_stops_the_stream_and_not_the_task);
+    tcase_add_loop_test(cases, versions_of_tables_without_images_are_cuts, 0,
+                        G_N_ELEMENTS(without_images));
+    tcase_add_test(cases, evicted_rows_leave_the_follower);
     tcase_add_test(cases, second_writer_is_refused);
     tcase_add_loop_test(cases, task_that_says_nonsense_of_its_stream_is_refused, 0,
                         G_N_ELEMENTS(wrong));
