@@ -11,7 +11,6 @@
 
 #include "io/store/snapshot_folder.h"
 
-#define SCHEME "file:"
 #define LOCK_NAME ".writer"
 #define MOST_HOLDER 256
 
@@ -19,17 +18,43 @@ struct StreamLock {
     int fd;
 };
 
+/* ---- kinds of streams ---- */
+
+typedef struct {
+    const char *scheme;
+    const char *form; /* for messages */
+    /* The directory of versions that the rest of a URI names; NULL: it names none. (transfer
+     * full) */
+    char *(*find)(const char *rest);
+} StreamOps;
+
+/* file:///DIR names no host. */
+static char *find_directory(const char *rest)
+{
+    return *rest != '\0' ? g_strdup(g_str_has_prefix(rest, "///") ? rest + 2 : rest) : NULL;
+}
+
+static const StreamOps kinds[] = {
+    { .scheme = "file:",
+      .form = "file:DIR, the directory of its versions",
+      .find = find_directory },
+};
+
 char *stream_folder_find(const char *uri, GError **error)
 {
-    if (uri != NULL && g_str_has_prefix(uri, SCHEME) && uri[strlen(SCHEME)] != '\0') {
-        const char *const path = uri + strlen(SCHEME);
+    g_autoptr(GString) forms = g_string_new(NULL);
 
-        /* file:///DIR names no host. */
-        return g_strdup(g_str_has_prefix(path, "///") ? path + 2 : path);
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        char *const directory = uri != NULL && g_str_has_prefix(uri, kinds[i].scheme)
+                                    ? kinds[i].find(uri + strlen(kinds[i].scheme))
+                                    : NULL;
+
+        if (directory != NULL)
+            return directory;
+        g_string_append_printf(forms, "%s%s", i > 0 ? ", or " : "", kinds[i].form);
     }
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                "a stream to \"%s\": it is named by file:DIR, the directory of its versions",
-                uri != NULL ? uri : "");
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "a stream to \"%s\": it is named by %s",
+                uri != NULL ? uri : "", forms->str);
     return NULL;
 }
 

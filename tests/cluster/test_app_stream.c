@@ -3,7 +3,9 @@
  * No case waits for a time: a program's training ends with a version. */
 #include <check.h>
 #include <rubato/rubato.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "tests/support/cluster/program_run.h"
 #include "tests/support/data/image_files.h"
@@ -159,6 +161,52 @@ START_TEST(each_epoch_of_a_run_with_snapshots_ends_with_a_version)
 }
 END_TEST
 
+/* Starts rubato-lr, slow, and kills it when a follower has its third version: in the middle of
+ * whatever it does. */
+static void train_and_kill(RubatoFollower *follower)
+{
+    const char *const argv[] = { TEST_BIN_DIR "/rubato-lr",
+                                 "--train",
+                                 rows,
+                                 "--epochs=1000",
+                                 "--straggler=1:2",
+                                 "--stream",
+                                 uri,
+                                 "--stream-every=.001s",
+                                 NULL };
+    RubatoFollowed followed;
+    int status;
+    GPid pid;
+
+    ck_assert(g_spawn_async(NULL, (char **)(uintptr_t)argv, NULL,
+                            G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL,
+                            &pid, NULL));
+    while (rubato_follower_version(follower, NULL) < 3)
+        ck_assert(rubato_follower_advance(follower, 20, &followed, NULL));
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFSIGNALED(status));
+}
+
+/* It needs nothing but the directory: the next run goes on behind the last whole version, and the
+ * follower with it. */
+START_TEST(follower_goes_on_when_the_program_was_killed)
+{
+    g_autoptr(RubatoFollower) follower =
+        rubato_follower_new(&(RubatoFollowerSpec){ .uri = uri }, NULL);
+    RubatoFollowed followed = RUBATO_FOLLOWED_NEXT;
+
+    train_and_kill(follower);
+    const uint64_t before = rubato_follower_version(follower, NULL);
+    g_auto(Outcome) outcome = run(&cases[0]);
+    ck_assert_msg(outcome.status == 0, "%s", outcome.err);
+    while (followed != RUBATO_FOLLOWED_NOTHING)
+        ck_assert(rubato_follower_advance(follower, 0, &followed, NULL));
+    ck_assert_uint_gt(rubato_follower_version(follower, NULL), before);
+    expect_saved(follower, "weights");
+}
+END_TEST
+
 static const struct {
     const char *arguments[4], *message;
 } refused[] = {
@@ -190,6 +238,7 @@ static Suite *app_stream_suite(void)
     tcase_add_checked_fixture(streams, set_up, tear_down);
     tcase_add_loop_test(streams, followed_model_is_the_saved_one, 0, G_N_ELEMENTS(cases));
     tcase_add_test(streams, each_epoch_of_a_run_with_snapshots_ends_with_a_version);
+    tcase_add_test(streams, follower_goes_on_when_the_program_was_killed);
     tcase_add_loop_test(streams, wrong_flags_are_refused_before_anything_is_read, 0,
                         G_N_ELEMENTS(refused));
     suite_add_tcase(suite, streams);
