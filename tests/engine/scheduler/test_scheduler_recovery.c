@@ -284,7 +284,7 @@ static void recover(uint32_t map)
 
 /* ---- a task that continues without the workers of a lost node ---- */
 
-static uint32_t begin_to_continue(const char *workers)
+static uint32_t begin_task(const char *workers, bool continues)
 {
     uint32_t epoch = 0;
 
@@ -292,7 +292,7 @@ static uint32_t begin_to_continue(const char *workers)
     for (uint32_t i = 0; i < N_NODES; i++) {
         Control proposal = call(1, CONTROL_CALL_RUN, "task x", "");
 
-        proposal.propose.survives = true;
+        proposal.propose.survives = continues;
         proposal.propose.workers = workers;
         say(i, proposal);
     }
@@ -303,6 +303,41 @@ static uint32_t begin_to_continue(const char *workers)
     expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
     return epoch;
 }
+
+static uint32_t begin_to_continue(const char *workers)
+{
+    return begin_task(workers, /* continues= */ true);
+}
+
+/* It is lost before it says that it has ended. */
+START_TEST(a_task_ends_well_without_a_node_that_had_no_workers)
+{
+    const uint32_t epoch = begin_task("1 0 1", /* continues= */ _i == 1);
+
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    arrive(0, epoch, 0);
+    arrive(2, epoch, 0);
+    expect_release(0, epoch, 0);
+    expect_release(2, epoch, 0);
+    done(0, epoch);
+    done(2, epoch);
+    if (_i == 1) { /* parts may have kept something of lost workers */
+        expect_quiet();
+        did(0, 2, CONTROL_RECOVER_CLOSE, "");
+        did(2, 2, CONTROL_RECOVER_CLOSE, "");
+        for (ControlRecoverStep step = CONTROL_RECOVER_PROMOTE; step <= CONTROL_RECOVER_OPEN;
+             step++) {
+            expect_step(5u, 2, step, "");
+            did(0, 2, step, "");
+            did(2, 2, step, "");
+        }
+        tick();
+    }
+    expect_verdict(0, CONTROL_TASK_END, CONTROL_OK, "");
+    expect_verdict(2, CONTROL_TASK_END, CONTROL_OK, "");
+}
+END_TEST
 
 static Control reader(uint32_t epoch, bool is_dynamic)
 {
@@ -600,6 +635,7 @@ int main(void)
                         G_N_ELEMENTS(nonsense));
     tcase_add_test(cases, a_recovery_that_waits_says_for_whom);
     tcase_add_test(cases, a_task_ends_well_without_a_node_whose_workers_had_ended);
+    tcase_add_loop_test(cases, a_task_ends_well_without_a_node_that_had_no_workers, 0, 2);
     tcase_add_loop_test(cases, a_run_outlives_nodes_once_a_table_with_replicas_is_there, 0, 2);
     tcase_add_test(cases, a_task_fails_if_its_workers_are_lost);
     tcase_add_test(cases, a_task_that_continues_ends_well_when_parts_have_let_lost_workers_go);
