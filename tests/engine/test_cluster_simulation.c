@@ -191,6 +191,16 @@ END_TEST
  * had ended its task, told a replica so. */
 static const uint64_t late_ends[] = { 1546, 1044, 300723, 214500, 301728, 111344 };
 
+/* Under bsp a server had not heard the last clocks when its node would have said that the task had
+ * ended there, and Adds of the last iteration were lost. */
+START_TEST(a_task_ends_once_servers_have_counted_its_last_clocks)
+{
+    SimOutcome outcome;
+
+    sim_run_seed(700035, /* traces= */ false, &outcome);
+}
+END_TEST
+
 START_TEST(what_ends_while_parts_get_another_primary_ends)
 {
     SimOutcome outcome;
@@ -403,6 +413,7 @@ int main(void)
                             N_BATCHES);
         tcase_add_loop_test(cases, a_second_loss_while_replicas_are_made_hangs_nobody, 0,
                             N_BATCHES);
+        tcase_add_test(cases, a_task_ends_once_servers_have_counted_its_last_clocks);
         tcase_add_loop_test(cases, what_ends_while_parts_get_another_primary_ends, 0,
                             G_N_ELEMENTS(late_ends));
         tcase_add_loop_test(cases, a_worker_that_waits_for_room_holds_up_no_recovery, 0,
