@@ -34,6 +34,10 @@ typedef struct BlockWriter BlockWriter;
 BlockWriter *block_writer_new(const char *path, uint64_t seed, RubatoPacking packing,
                               GError **error);
 
+/* n bytes follow which a reader wants in one place: the present block ends here if they do not fit
+ * it, but would fit one of their own. A hint; blocks stay at least half full. */
+bool block_writer_begin_record(BlockWriter *writer, uint64_t n, GError **error);
+
 /* RUBATO_ERROR_IO names the file. After an error only block_writer_free may follow. */
 bool block_writer_write(BlockWriter *writer, const void *bytes, size_t n, GError **error);
 

@@ -74,11 +74,17 @@ PartWriter *part_writer_new(const char *path, uint64_t seed, RubatoPacking packi
     return writer;
 }
 
+static bool write_head(PartWriter *writer, const RecordHead *head, GError **error)
+{
+    return block_writer_begin_record(writer->file, sizeof *head + head->n_bytes, error) &&
+           block_writer_write(writer->file, head, sizeof *head, error);
+}
+
 bool part_writer_tuned(PartWriter *writer, uint32_t hyper, double value, GError **error)
 {
     const RecordHead head = { .kind = RECORD_TUNED, .n = hyper, .n_bytes = sizeof value };
 
-    return block_writer_write(writer->file, &head, sizeof head, error) &&
+    return write_head(writer, &head, error) &&
            block_writer_write(writer->file, &value, sizeof value, error);
 }
 
@@ -90,7 +96,7 @@ bool part_writer_admission(PartWriter *writer, const PartAdmission *admission, G
                               .n = (uint32_t)admission->n,
                               .n_bytes = sizeof cut + n_words };
 
-    return block_writer_write(writer->file, &head, sizeof head, error) &&
+    return write_head(writer, &head, error) &&
            block_writer_write(writer->file, &cut, sizeof cut, error) &&
            block_writer_write(writer->file, admission->words, n_words, error);
 }
@@ -119,7 +125,7 @@ static bool write_ragged(PartWriter *writer, const RubatoSnapshotRows *rows, GEr
                               .n = (uint32_t)rows->n,
                               .n_bytes = n_keys + lengths_bytes(rows->n) + n_values };
 
-    return block_writer_write(writer->file, &head, sizeof head, error) &&
+    return write_head(writer, &head, error) &&
            block_writer_write(writer->file, rows->keys, n_keys, error) &&
            block_writer_write(writer->file, rows->lengths, n_lengths, error) &&
            block_writer_write(writer->file, zeros, lengths_bytes(rows->n) - n_lengths, error) &&
@@ -167,7 +173,7 @@ static bool write_picked(PartWriter *writer, const RubatoSnapshotRows *rows, GEr
                               .n = (uint32_t)rows->n,
                               .n_bytes = sizeof picked + n_picking + n_values + n_states };
 
-    return block_writer_write(writer->file, &head, sizeof head, error) &&
+    return write_head(writer, &head, error) &&
            block_writer_write(writer->file, &picked, sizeof picked, error) &&
            block_writer_write(writer->file, writer->picking->data, n_picking, error) &&
            block_writer_write(writer->file, rows->values, n_values, error) &&
@@ -187,7 +193,7 @@ static bool write_even(PartWriter *writer, const RubatoSnapshotRows *rows, GErro
                               .n_bytes = n_keys + n_values + n_states };
     const void *keys = rows->keys == NULL ? &rows->first : rows->keys;
 
-    return block_writer_write(writer->file, &head, sizeof head, error) &&
+    return write_head(writer, &head, error) &&
            block_writer_write(writer->file, keys, n_keys, error) &&
            block_writer_write(writer->file, rows->values, n_values, error) &&
            block_writer_write(writer->file, rows->states, n_states, error);
@@ -217,7 +223,7 @@ bool part_writer_cover(PartWriter *writer, const KeyCover *cover, uint64_t n_row
                                   .n = (uint32_t)n,
                                   .n_bytes = sizeof cut + n * sizeof(uint64_t) };
 
-        ok = block_writer_write(writer->file, &head, sizeof head, error) &&
+        ok = write_head(writer, &head, error) &&
              block_writer_write(writer->file, &cut, sizeof cut, error) &&
              block_writer_write(writer->file, cover->words + word, n * sizeof(uint64_t), error);
         word += n;

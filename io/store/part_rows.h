@@ -23,8 +23,9 @@
 #include "io/store/block_file.h"
 #include "io/store/key_cover.h"
 
-/* About so many bytes of rows make a record. One row is written even if it is longer. */
-#define PART_ROWS_BYTES ((size_t)256 << 10)
+/* About so many bytes of rows make a record: with what stands before them, four fill a block. One
+ * row is written even if it is longer. */
+#define PART_ROWS_BYTES (((size_t)256 << 10) - 64)
 
 /* What all rows of a part have in common. */
 typedef struct {

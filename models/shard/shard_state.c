@@ -1,6 +1,7 @@
 /* Shards: calls that do not use the update rule, and calls about other things than rows.
  *
  * Thread: the shard's present owner. Keys have been checked. */
+#include "models/shard/far_copy.h"
 #include "models/shard/shard_private.h"
 #include "models/update/rule.h"
 
@@ -29,12 +30,35 @@ void shard_set_bad_gradients(RubatoShard *shard, uint32_t first, uint32_t n,
     bad_gradients_set(&shard->updater.bad, first, n, counts);
 }
 
+/* Rows that lie one behind the other, as all of a restored dense table do. */
+static void set_dense_run(RubatoShard *shard, const RubatoKeys *keys, const unsigned char *values)
+{
+    unsigned char *row;
+
+    if (keys->n == 0)
+        return;
+    if (G_UNLIKELY(shard->is_watched))
+        shard_watch(shard, keys);
+    row = shard_dense_row(shard, keys->first);
+    if (shard->stride == shard->row_bytes)
+        far_copy(row, values, keys->n * shard->row_bytes);
+    else
+        for (size_t i = 0; i < keys->n; i++, row += shard->stride) {
+            shard_copy_row(row, values + i * shard->row_bytes, shard->row_bytes);
+            init_state(&shard->init, row);
+        }
+}
+
 void shard_set(RubatoShard *shard, const RubatoKeys *keys, const void *values)
 {
     const unsigned char *from = values;
     RubatoKey block[BLOCK];
     void *rows[BLOCK];
 
+    if (shard->rows != NULL && keys->keys == NULL) {
+        set_dense_run(shard, keys, values);
+        return;
+    }
     for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
         const size_t n = MIN(keys->n - begin, BLOCK);
 

@@ -463,6 +463,81 @@ START_TEST(words_are_as_they_were_and_none_lie_beyond_the_others)
 }
 END_TEST
 
+typedef struct {
+    uint64_t n_rows, n_most; /* that came, and after which the reader has had enough */
+} Counted;
+
+static bool count_rows(const RubatoSnapshotRows *rows, void *user_data, GError **error)
+{
+    Counted *const counted = user_data;
+
+    counted->n_rows += rows->n;
+    if (counted->n_rows < counted->n_most)
+        return true;
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "enough");
+    return false;
+}
+
+/* Blocks of such a file are read before somebody asks for them. */
+START_TEST(blocks_of_a_long_file_come_in_order_up_to_the_damaged_one)
+{
+    enum {
+        N_BLOCKS = 9,
+        N = 128 << 10,
+        WIDTH = 8
+    }; /* of a record, which fills a block of its own */
+    const RubatoPacking packing = _i == 0 ? RUBATO_PACKING_NONE : RUBATO_PACKING_ZSTD;
+    const PartShape shape = { .row_bytes = WIDTH - 1, .value_bytes = WIDTH - 1 };
+    g_autofree char *path = g_build_filename(directory, "part", NULL);
+    g_autofree unsigned char *rows = g_malloc0((size_t)N * WIDTH);
+    PartFile file = { .path = path, .seed = 1, .shape = shape };
+    uint64_t offsets[N_BLOCKS + 1] = { 0 };
+    g_autofree char *bytes = NULL;
+    gsize n_bytes;
+
+    g_autoptr(PartWriter) writer = part_writer_new(path, 1, packing, &shape, NULL);
+    for (uint64_t i = 0; i < N_BLOCKS; i++) {
+        for (size_t at = 0; at < N; at += 5) /* each block is packed to other bytes */
+            rows[at] = (unsigned char)(at * (i + 1));
+        ck_assert(part_writer_rows(
+            writer, &(RubatoSnapshotRows){ .first = i * N, .n = N, .values = rows }, NULL));
+    }
+    ck_assert(part_writer_finish(writer, NULL));
+    ck_assert(block_file_read_end(path, &file.sum, &file.n_rows, NULL));
+    ck_assert(g_file_get_contents(path, &bytes, &n_bytes, NULL));
+    for (size_t i = 0; i < N_BLOCKS; i++) {
+        uint32_t n_stored;
+
+        memcpy(&n_stored, bytes + offsets[i] + 8, sizeof n_stored);
+        offsets[i + 1] = offsets[i] + 24 + n_stored;
+    }
+    ck_assert_uint_eq(offsets[N_BLOCKS] + 24 + 16, n_bytes);
+    for (size_t i = 0; i <= N_BLOCKS; i++) {
+        g_autofree char *named = g_strdup_printf(" at byte %" G_GUINT64_FORMAT " ", offsets[i]);
+        Counted counted = { .n_rows = 0, .n_most = UINT64_MAX };
+        const PartTaker taker = { .rows = count_rows, .user_data = &counted };
+        g_autoptr(GError) error = NULL;
+
+        bytes[offsets[i] + 30] ^= 1;
+        ck_assert(g_file_set_contents(path, bytes, (gssize)n_bytes, NULL));
+        bytes[offsets[i] + 30] ^= 1;
+        ck_assert(!part_rows_read(&file, &taker, NULL, &error));
+        ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT));
+        require_msg(strstr(error->message, named) != NULL, "%s: %s", named, error->message);
+        ck_assert_uint_eq(counted.n_rows, i * N);
+    }
+    ck_assert(g_file_set_contents(path, bytes, (gssize)n_bytes, NULL));
+    for (uint64_t n = 1; n <= N_BLOCKS + 1;
+         n++) { /* who asks stops at any block, or goes to the end */
+        Counted counted = { .n_rows = 0, .n_most = n * N };
+        const PartTaker taker = { .rows = count_rows, .user_data = &counted };
+
+        ck_assert_int_eq(part_rows_read(&file, &taker, NULL, NULL), n > N_BLOCKS);
+        ck_assert_uint_eq(counted.n_rows, MIN(n, N_BLOCKS) * N);
+    }
+}
+END_TEST
+
 /* So words can be read again without the rows: one of these is damaged here. */
 START_TEST(what_lies_in_front_of_the_rows_is_read_alone)
 {
@@ -557,6 +632,7 @@ int main(void)
     tcase_add_loop_test(cases, failure_of_any_call_spills_nothing_silently, 0, 2);
     tcase_add_loop_test(cases, words_are_as_they_were_and_none_lie_beyond_the_others, 0,
                         G_N_ELEMENTS(pieces));
+    tcase_add_loop_test(cases, blocks_of_a_long_file_come_in_order_up_to_the_damaged_one, 0, 2);
     tcase_add_test(cases, what_lies_in_front_of_the_rows_is_read_alone);
     tcase_add_test(cases, manifest_says_whether_files_may_have_words);
     suite_add_tcase(suite, cases);

@@ -1,0 +1,298 @@
+/* Blocks, read ahead.
+ *
+ * A block is claimed, then fetched. Claiming reads its head, which says where the next block lies
+ * and with which seed that one was checked. So claims come one after the other, under the lock,
+ * and what is long, reading and checking the bytes, several threads do at a time.
+ *
+ * Why waits end: who asks waits for a block that the other thread has claimed, which reads it as who
+ * asks would have. That thread waits for a free slot, or for its end, which comes with
+ * block_fetch_free at the latest.
+ *
+ * Threads: that of who asks, and one of its own. */
+#include "io/store/block_fetch.h"
+
+#include <pthread.h>
+#include <rubato/error.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#include "io/net/link/checksum.h"
+#include "io/store/store_file.h"
+
+/* Blocks that may be fetched and not yet given away. */
+enum { N_SLOTS = 4 };
+
+/* A file of fewer bytes is not worth a thread. */
+#define LONG_BYTES (2 * (uint64_t)BLOCK_FILE_MOST)
+
+typedef struct {
+    /* of who has claimed it, then of who asks */
+    BlockHead head;
+    uint64_t offset;
+    uint64_t seed;
+    unsigned char *bytes;
+    GError *error;
+
+    bool is_ready; /* guarded by lock */
+} Slot;
+
+/* What one thread needs to unpack. */
+typedef struct {
+    unsigned char *stored;
+    ZSTD_DCtx *context; /* NULL: nothing was packed yet */
+} Unpacker;
+
+struct BlockFetch {
+    /* immutable */
+    StoreFile *file;
+    uint32_t n_slots;
+    bool has_thread;
+    pthread_t thread;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* guarded by lock */
+    Slot slots[N_SLOTS];
+    uint64_t n_claimed; /* blocks */
+    uint64_t n_given;   /* blocks that are in use no more */
+    uint64_t offset;    /* of the next block to be claimed */
+    uint64_t checksum;  /* of the block before it */
+    bool at_end;        /* nothing more is to be claimed */
+    bool stops;
+    bool asker_waits, thread_waits;
+
+    /* of who asks */
+    bool has_given; /* the block number n_given is in use */
+    Unpacker unpacker;
+};
+
+bool block_fail_at(const char *path, uint64_t offset, GError **error, const char *what)
+{
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                "%s: the block at byte %" G_GUINT64_FORMAT " is damaged: %s", path, offset, what);
+    return false;
+}
+
+static bool fail(const BlockFetch *fetch, const Slot *slot, const char *what, GError **error)
+{
+    return block_fail_at(fetch->file->path, slot->offset, error, what);
+}
+
+static bool fail_memory(const BlockFetch *fetch, GError **error)
+{
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "%s: no memory to read it",
+                fetch->file->path);
+    return false;
+}
+
+const char *block_head_fault(const BlockHead *head)
+{
+    const uint32_t n = head->n_bytes, n_stored = head->n_stored_bytes;
+
+    if (head->magic != BLOCK_MAGIC)
+        return "it does not begin as blocks do";
+    switch (head->kind) {
+    case BLOCK_PLAIN:
+        return n > 0 && n <= BLOCK_FILE_MOST && n_stored == n ? NULL : "its length cannot be";
+    case BLOCK_ZSTD:
+        return n <= BLOCK_FILE_MOST && n_stored > 0 && n_stored < n ? NULL : "its length cannot be";
+    case BLOCK_END:
+        return n == 0 && n_stored == sizeof(BlockEnd) ? NULL : "its length cannot be";
+    default:
+        return "it is of no known kind";
+    }
+}
+
+/* ---- a block ---- */
+
+static bool read_all(const BlockFetch *fetch, const Slot *slot, uint64_t offset, void *bytes,
+                     size_t n, GError **error)
+{
+    size_t n_read;
+
+    return fetch->file->ops->read(fetch->file, offset, bytes, n, &n_read, error) &&
+           (n_read == n || fail(fetch, slot, "the file ends in it", error));
+}
+
+/* Reads the head of the next block, and checks it. */
+static bool read_head(const BlockFetch *fetch, Slot *slot)
+{
+    if (!read_all(fetch, slot, slot->offset, &slot->head, sizeof slot->head, &slot->error))
+        return false;
+
+    const char *const fault = block_head_fault(&slot->head);
+
+    return fault == NULL || fail(fetch, slot, fault, &slot->error);
+}
+
+static bool make_unpacker(const BlockFetch *fetch, Unpacker *unpacker, GError **error)
+{
+    if (unpacker->stored == NULL)
+        unpacker->stored = g_try_malloc(BLOCK_FILE_MOST);
+    if (unpacker->context == NULL)
+        unpacker->context = ZSTD_createDCtx();
+    return (unpacker->stored != NULL && unpacker->context != NULL) || fail_memory(fetch, error);
+}
+
+static void clear_unpacker(Unpacker *unpacker)
+{
+    ZSTD_freeDCtx(unpacker->context);
+    g_free(unpacker->stored);
+}
+
+static bool unpack(const BlockFetch *fetch, const Unpacker *unpacker, Slot *slot)
+{
+    const size_t n = ZSTD_decompressDCtx(unpacker->context, slot->bytes, BLOCK_FILE_MOST,
+                                         unpacker->stored, slot->head.n_stored_bytes);
+
+    return (!ZSTD_isError(n) && n == slot->head.n_bytes) ||
+           fail(fetch, slot, "it cannot be unpacked", &slot->error);
+}
+
+/* Reads and checks the bytes of a block whose head is good. */
+static bool read_bytes(const BlockFetch *fetch, Slot *slot, Unpacker *unpacker)
+{
+    const BlockHead *const head = &slot->head;
+    const bool is_packed = head->kind == BLOCK_ZSTD;
+    unsigned char *to;
+
+    if (slot->bytes == NULL)
+        slot->bytes = g_try_malloc(BLOCK_FILE_MOST);
+    if (slot->bytes == NULL)
+        return fail_memory(fetch, &slot->error);
+    if (is_packed && !make_unpacker(fetch, unpacker, &slot->error))
+        return false;
+    to = is_packed ? unpacker->stored : slot->bytes;
+    if (!read_all(fetch, slot, slot->offset + sizeof *head, to, head->n_stored_bytes, &slot->error))
+        return false;
+    if (head->checksum !=
+        checksum_apart(head, offsetof(BlockHead, checksum), to, head->n_stored_bytes, slot->seed))
+        return fail(fetch, slot, "its checksum is that of other bytes", &slot->error);
+    return !is_packed || unpack(fetch, unpacker, slot);
+}
+
+/* ---- claims ---- */
+
+/* With the lock held, which is free while the bytes are read. False: there is nothing to claim. */
+static bool fetch_one(BlockFetch *fetch, Unpacker *unpacker)
+{
+    Slot *const slot = &fetch->slots[fetch->n_claimed % fetch->n_slots];
+
+    if (fetch->at_end || fetch->n_claimed - fetch->n_given >= fetch->n_slots)
+        return false;
+    fetch->n_claimed++;
+    slot->is_ready = false;
+    slot->offset = fetch->offset;
+    slot->seed = fetch->checksum;
+    if (read_head(fetch, slot)) {
+        fetch->at_end = slot->head.kind == BLOCK_END;
+        fetch->offset += sizeof slot->head + slot->head.n_stored_bytes;
+        fetch->checksum = slot->head.checksum;
+        pthread_mutex_unlock(&fetch->lock);
+        (void)read_bytes(fetch, slot, unpacker); /* the slot has the error */
+        pthread_mutex_lock(&fetch->lock);
+    }
+    fetch->at_end |= slot->error != NULL;
+    slot->is_ready = true;
+    if (fetch->asker_waits)
+        pthread_cond_broadcast(&fetch->changed);
+    return true;
+}
+
+static void *fetch_ahead(void *data)
+{
+    BlockFetch *const fetch = data;
+    Unpacker unpacker = { .stored = NULL };
+
+    pthread_mutex_lock(&fetch->lock);
+    while (!fetch->stops && !fetch->at_end)
+        if (!fetch_one(fetch, &unpacker)) {
+            fetch->thread_waits = true;
+            pthread_cond_wait(&fetch->changed, &fetch->lock);
+            fetch->thread_waits = false;
+        }
+    pthread_mutex_unlock(&fetch->lock);
+    clear_unpacker(&unpacker);
+    return NULL;
+}
+
+/* ---- who asks ---- */
+
+BlockFetch *block_fetch_new(const char *path, uint64_t seed, uint64_t n_bytes, GError **error)
+{
+    g_autoptr(BlockFetch) fetch = g_new0(BlockFetch, 1);
+    uint64_t n_found;
+
+    pthread_mutex_init(&fetch->lock, NULL);
+    pthread_cond_init(&fetch->changed, NULL);
+    fetch->checksum = seed;
+    fetch->file = store_file_open(path, &n_found, error);
+    if (fetch->file == NULL)
+        return NULL;
+    if (n_found != n_bytes) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                    "%s: has %" G_GUINT64_FORMAT " bytes, and was written with %" G_GUINT64_FORMAT,
+                    path, n_found, n_bytes);
+        return NULL;
+    }
+    fetch->n_slots = n_bytes < LONG_BYTES ? 1 : N_SLOTS;
+    /* Without a thread it takes longer. */
+    fetch->has_thread =
+        fetch->n_slots > 1 && pthread_create(&fetch->thread, NULL, fetch_ahead, fetch) == 0;
+    return g_steal_pointer(&fetch);
+}
+
+/* With the lock held. Fetches what comes next until this block is there. */
+static void await_block(BlockFetch *fetch, const Slot *slot)
+{
+    while (!(fetch->n_given < fetch->n_claimed && slot->is_ready))
+        if (!fetch_one(fetch, &fetch->unpacker)) {
+            fetch->asker_waits = true;
+            pthread_cond_wait(&fetch->changed, &fetch->lock);
+            fetch->asker_waits = false;
+        }
+}
+
+bool block_fetch_next(BlockFetch *fetch, FetchedBlock *block, GError **error)
+{
+    Slot *slot;
+
+    pthread_mutex_lock(&fetch->lock);
+    if (fetch->has_given) {
+        fetch->n_given++;
+        /* Waking costs about as much as a block, so it is done for several. */
+        if (fetch->thread_waits && (fetch->n_claimed - fetch->n_given) * 2 <= fetch->n_slots)
+            pthread_cond_broadcast(&fetch->changed);
+    }
+    slot = &fetch->slots[fetch->n_given % fetch->n_slots];
+    await_block(fetch, slot);
+    pthread_mutex_unlock(&fetch->lock);
+    fetch->has_given = true;
+    *block = (FetchedBlock){ .head = slot->head, .offset = slot->offset, .bytes = slot->bytes };
+    if (slot->error == NULL)
+        return true;
+    g_propagate_error(error, g_steal_pointer(&slot->error));
+    return false;
+}
+
+void block_fetch_free(BlockFetch *fetch)
+{
+    if (fetch == NULL)
+        return;
+    if (fetch->has_thread) {
+        pthread_mutex_lock(&fetch->lock);
+        fetch->stops = true;
+        pthread_cond_broadcast(&fetch->changed);
+        pthread_mutex_unlock(&fetch->lock);
+        pthread_join(fetch->thread, NULL);
+    }
+    for (uint32_t i = 0; i < N_SLOTS; i++) {
+        g_clear_error(&fetch->slots[i].error);
+        g_free(fetch->slots[i].bytes);
+    }
+    clear_unpacker(&fetch->unpacker);
+    store_file_close(fetch->file);
+    pthread_cond_destroy(&fetch->changed);
+    pthread_mutex_destroy(&fetch->lock);
+    g_free(fetch);
+}

@@ -1,0 +1,55 @@
+/* A file of a snapshot, wherever it lies: in a directory, or in a bucket of S3. Its path says where.
+ *
+ * A file is written from its beginning to its end, and read once it is whole.
+ *
+ * Errors: RUBATO_ERROR_IO or _FORMAT; they name the path.
+ *
+ * Threads: one at a time writes; several may read at a time. */
+#ifndef RUBATO_IO_STORE_STORE_FILE_H
+#define RUBATO_IO_STORE_STORE_FILE_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct StoreFile StoreFile;
+
+typedef struct {
+    /* Creates a file; one that is there may be an error. NULL: error. (transfer full) */
+    StoreFile *(*create)(const char *path, GError **error);
+
+    /* Writes bytes from two places, one behind the other. */
+    bool (*append)(StoreFile *file, const void *head, size_t n_head, const void *rest,
+                   size_t n_rest, GError **error);
+
+    /* All bytes are where no crash takes them from. */
+    bool (*finish)(StoreFile *file, GError **error);
+
+    /* Opens a whole file; sets its size. NULL: error. (transfer full) */
+    StoreFile *(*open)(const char *path, uint64_t *n_bytes, GError **error);
+
+    /* Reads n bytes, or fewer if the file ends before. Any thread. */
+    bool (*read)(StoreFile *file, uint64_t offset, void *bytes, size_t n, size_t *n_read,
+                 GError **error);
+
+    /* Of both. A file that was not finished is not there, or its folder goes as a whole. */
+    void (*close)(StoreFile *file);
+} StoreFileOps;
+
+/* At the beginning of the struct of each kind. */
+struct StoreFile {
+    const StoreFileOps *ops;
+    char *path; /* the struct's own */
+};
+
+extern const StoreFileOps directory_file_ops;
+
+/* As the path says. */
+StoreFile *store_file_create(const char *path, GError **error);
+StoreFile *store_file_open(const char *path, uint64_t *n_bytes, GError **error);
+
+/* NULL is allowed. */
+void store_file_close(StoreFile *file);
+
+#endif
