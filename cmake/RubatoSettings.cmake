@@ -83,6 +83,16 @@ else()
     message(STATUS "No libpmix: mpirun of Open MPI starts nodes on one host alone")
 endif()
 
+# Snapshots in S3. The header alone: the library is loaded by the processes that use it.
+pkg_check_modules(CURL QUIET libcurl>=7.86)
+add_library(rubato_curl INTERFACE)
+if(CURL_FOUND)
+    target_compile_definitions(rubato_curl INTERFACE RUBATO_HAS_CURL)
+    target_include_directories(rubato_curl SYSTEM INTERFACE ${CURL_INCLUDE_DIRS})
+else()
+    message(STATUS "No libcurl: snapshots cannot be in S3")
+endif()
+
 # Packets over networks for RDMA. The headers alone: the library is loaded by the nodes that use it.
 pkg_check_modules(UCX QUIET ucx>=1.12)
 add_library(rubato_ucx INTERFACE)

@@ -192,7 +192,8 @@ static bool take_snapshot(const App *app, const char *const *tables, GError **er
 /* `rubato checkpoint take` may ask before the first snapshot, by a file in the directory. */
 static bool make_directory(const App *app, GError **error)
 {
-    if (g_mkdir(app->checkpoint, 0777) == 0 || errno == EEXIST)
+    if (g_str_has_prefix(app->checkpoint, "s3://") || g_mkdir(app->checkpoint, 0777) == 0 ||
+        errno == EEXIST)
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "--checkpoint %s: cannot be created: %s",
                 app->checkpoint, g_strerror(errno));

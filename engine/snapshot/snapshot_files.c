@@ -12,6 +12,7 @@
 #include "engine/snapshot/snapshot_text.h"
 #include "io/store/outside_requests.h"
 #include "io/store/snapshot_folder.h"
+#include "io/store/store_file.h"
 #include "models/spec.h"
 #include "models/storage/storage.h"
 
@@ -197,7 +198,7 @@ static bool add_parts(const SnapshotWriting *writing, Manifest *manifest, size_t
 
     for (uint32_t part = 0; part < table->spec.n_parts; part++) {
         g_autofree char *changes = snapshot_folder_changes(folder, number, part, writing->cut.base);
-        const bool has_changes = writing->base != 0 && g_file_test(changes, G_FILE_TEST_EXISTS);
+        const bool has_changes = writing->base != 0 && snapshot_folder_has_file(changes);
         g_autofree char *path =
             has_changes ? g_steal_pointer(&changes) : snapshot_folder_part(folder, number, part);
 
@@ -280,7 +281,11 @@ void snapshot_abandon(const RubatoEngine *engine, const SnapshotWriting *writing
 
 SpillFile *snapshot_make_spill(const RubatoEngine *engine, const SnapshotWriting *writing)
 {
-    return spill_file_new(writing->spec->directory, engine->copies_bytes);
+    const char *const directory = writing->spec->directory;
+
+    /* Copies are read back at once, so they are on a disk of this node. */
+    return spill_file_new(store_is_bucket(directory) ? g_get_tmp_dir() : directory,
+                          engine->copies_bytes);
 }
 
 /* ---- requests from outside ---- */

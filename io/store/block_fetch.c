@@ -4,8 +4,8 @@
  * and with which seed that one was checked. So claims come one after the other, under the lock,
  * and what is long, reading and checking the bytes, several threads do at a time.
  *
- * Why waits end: who asks waits for a block that the other thread has claimed, which reads it as who
- * asks would have. That thread waits for a free slot, or for its end, which comes with
+ * Why waits end: who asks waits for a block that the other thread has claimed, which reads it as
+ * who asks would have. That thread waits for a free slot, or for its end, which comes with
  * block_fetch_free at the latest.
  *
  * Threads: that of who asks, and one of its own. */

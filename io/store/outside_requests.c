@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "io/kernel_random.h"
+#include "io/store/store_file.h"
 
 #define TAKE ".take-"
 #define TAKEN ".taken-"
@@ -37,7 +38,7 @@ static char *path_of(const char *directory, const char *prefix, const char *id)
 GPtrArray *outside_requests_list(const char *directory)
 {
     GPtrArray *const ids = g_ptr_array_new_with_free_func(g_free);
-    GDir *const dir = g_dir_open(directory, 0, NULL);
+    GDir *const dir = store_is_bucket(directory) ? NULL : g_dir_open(directory, 0, NULL);
 
     if (dir == NULL)
         return ids;
@@ -207,6 +208,13 @@ bool rubato_snapshot_ask(const char *directory, double timeout_s, uint64_t *numb
     bool ok;
 
     g_return_val_if_fail(directory != NULL, false);
+    if (store_is_bucket(directory)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "%s: a run is asked by a file in its directory, and looks for none in S3: send "
+                    "it the signal TERM, or let it take snapshots by itself",
+                    directory);
+        return false;
+    }
     if (!kernel_random(&random)) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "the kernel gives no random bytes: %s",
                     g_strerror(errno));

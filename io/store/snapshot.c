@@ -39,7 +39,7 @@ static RubatoSnapshot *open_one(const char *directory, uint64_t number, GError *
         return NULL;
     snapshot = g_new0(RubatoSnapshot, 1);
     snapshot->number = number;
-    snapshot->folder = snapshot_folder_whole(directory, number);
+    snapshot->folder = snapshot_folder_rows(directory, number, manifest->seed);
     snapshot->manifest = manifest;
     return snapshot;
 }

@@ -11,6 +11,11 @@
  * disk. So what a crash leaves behind has a name that begins with a dot, and no reader sees it. The
  * next snapshot removes it.
  *
+ * In a bucket of S3 no folder can get another name. There it is (s3/s3_folder.c):
+ *
+ *   PREFIX/snapshot-000012-SEED     the manifest: with it the snapshot is whole
+ *   PREFIX/rows-SEED/0.3.rows       its files
+ *
  * Errors: RUBATO_ERROR_IO; of a file it names the path.
  *
  * Threads: any; one process at a time writes to a directory, but several nodes of a run may write
@@ -20,12 +25,16 @@
 
 #include "io/store/manifest.h"
 
-/* The folder in which a snapshot is written, that of a whole one, and the file of a part in either.
- * (transfer full) */
+/* The folder in which a snapshot is written, that of the files of a whole one, that of a whole one
+ * in a real directory, and the file of a part. (transfer full) */
 char *snapshot_folder_writing(const char *directory, uint64_t seed);
+char *snapshot_folder_rows(const char *directory, uint64_t number, uint64_t seed);
 char *snapshot_folder_whole(const char *directory, uint64_t number);
 char *snapshot_folder_part(const char *folder, size_t table, uint32_t part);
 char *snapshot_folder_changes(const char *folder, size_t table, uint32_t part, uint64_t base_seed);
+
+/* Whether a file is there. */
+bool snapshot_folder_has_file(const char *path);
 
 /* A random number for a snapshot. */
 bool snapshot_folder_draw_seed(uint64_t *seed, GError **error);

@@ -1,10 +1,14 @@
 /* Which kind of file a path means. */
 #include "io/store/store_file.h"
 
+bool store_is_bucket(const char *path)
+{
+    return g_str_has_prefix(path, "s3://");
+}
+
 static const StoreFileOps *find_ops(const char *path)
 {
-    (void)path;
-    return &directory_file_ops;
+    return store_is_bucket(path) ? &s3_file_ops : &directory_file_ops;
 }
 
 StoreFile *store_file_create(const char *path, GError **error)

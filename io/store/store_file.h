@@ -1,4 +1,5 @@
-/* A file of a snapshot, wherever it lies: in a directory, or in a bucket of S3. Its path says where.
+/* A file of a snapshot, wherever it lies: in a directory, or in a bucket of S3. Its path says
+ * where.
  *
  * A file is written from its beginning to its end, and read once it is whole.
  *
@@ -44,6 +45,10 @@ struct StoreFile {
 };
 
 extern const StoreFileOps directory_file_ops;
+extern const StoreFileOps s3_file_ops;
+
+/* Whether a path begins with s3:// */
+bool store_is_bucket(const char *path);
 
 /* As the path says. */
 StoreFile *store_file_create(const char *path, GError **error);

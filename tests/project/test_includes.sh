@@ -1,7 +1,8 @@
 #!/bin/bash
 # Includes go down only: apps → engine → {tables, models} → io, all of them to include/rubato; apps
 # see include/rubato alone; no header includes one that includes it back. zmq.h, sodium.h,
-# intel-ipsec-mb.h, ucp/api/ucp.h, hwloc.h and libconfig.h are included in few places. With a folder as argument it checks that instead of the
+# intel-ipsec-mb.h, ucp/api/ucp.h, hwloc.h, curl/curl.h and
+# libconfig.h are included in few places. With a folder as argument it checks that instead of the
 # project.
 set -euo pipefail
 
@@ -31,6 +32,7 @@ check_layers()
             only["ucp/api/ucp.h"] = " io/net/transport/ucx/ucx_library.h "
             only["mpi.h"] = " engine/collectives/backend/mpi/mpi_library.h "
             only["hwloc.h"] = " engine/binding/core_topology.c "
+            only["curl/curl.h"] = " io/store/s3/curl_library.h "
             only["libconfig.h"] = " engine/cluster/cluster_setting.h "
             failed = 0
         }

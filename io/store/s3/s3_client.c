@@ -1,0 +1,401 @@
+/* Requests to S3, by libcurl, which signs them.
+ *
+ * Why waits end: a connection is given up after CONNECT_S, and one on which nothing moves after
+ * IDLE_S; there are N_TRIES of each request, with pauses that add up to some seconds. */
+#include "io/store/s3/s3_client.h"
+
+#include <rubato/error.h>
+
+#ifdef RUBATO_HAS_CURL
+
+#include <rubato/mix.h>
+#include <string.h>
+
+#include "io/kernel_random.h"
+#include "io/store/s3/curl_library.h"
+#include "io/store/s3/s3_text.h"
+
+enum { N_TRIES = 6, FIRST_PAUSE_MS = 100, CONNECT_S = 5, IDLE_S = 20 };
+
+/* S3 stores what it got; what it got is checked by our own checksums. */
+#define UNSIGNED "x-amz-content-sha256:UNSIGNED-PAYLOAD"
+
+struct S3Client {
+    const CurlLibrary *curl;
+    CURL *handle;
+    char *endpoint;
+    char *signature; /* what is signed for */
+    char *user;      /* whose it is: KEY:SECRET */
+    struct curl_slist *headers;
+    uint64_t random;
+};
+
+/* A try of a request. */
+typedef struct {
+    const S3Request *request;
+    size_t n_sent;
+    GByteArray *body;
+    char *etag;
+    bool is_too_long;
+    long status;
+} Try;
+
+/* ---- the environment ---- */
+
+/* Of several variables the first that says something. */
+static const char *find_setting(const char *first, const char *second, const char *otherwise)
+{
+    const char *const names[] = { first, second };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        const char *const value = names[i] != NULL ? g_getenv(names[i]) : NULL;
+
+        if (value != NULL && *value != '\0')
+            return value;
+    }
+    return otherwise;
+}
+
+static bool read_environment(S3Client *client, GError **error)
+{
+    const char *const key = find_setting("AWS_ACCESS_KEY_ID", NULL, NULL);
+    const char *const secret = find_setting("AWS_SECRET_ACCESS_KEY", NULL, NULL);
+    const char *const token = find_setting("AWS_SESSION_TOKEN", NULL, NULL);
+    const char *const region = find_setting("AWS_REGION", "AWS_DEFAULT_REGION", "us-east-1");
+    const char *const endpoint = find_setting("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", NULL);
+
+    if (key == NULL || secret == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CONFIG,
+                    "s3:// needs credentials in the environment, and there is no %s",
+                    key == NULL ? "AWS_ACCESS_KEY_ID" : "AWS_SECRET_ACCESS_KEY");
+        return false;
+    }
+    if (endpoint != NULL && !g_str_has_prefix(endpoint, "http://") &&
+        !g_str_has_prefix(endpoint, "https://")) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CONFIG,
+                    "AWS_ENDPOINT_URL: %s: it begins with http:// or https://", endpoint);
+        return false;
+    }
+    client->endpoint = endpoint != NULL ? g_strdup(endpoint)
+                                        : g_strdup_printf("https://s3.%s.amazonaws.com", region);
+    while (g_str_has_suffix(client->endpoint, "/"))
+        client->endpoint[strlen(client->endpoint) - 1] = '\0';
+    client->signature = g_strdup_printf("aws:amz:%s:s3", region);
+    client->user = g_strdup_printf("%s:%s", key, secret);
+    client->headers = client->curl->curl_slist_append(NULL, UNSIGNED);
+    if (token != NULL) {
+        g_autofree char *header = g_strconcat("x-amz-security-token:", token, NULL);
+
+        client->headers = client->curl->curl_slist_append(client->headers, header);
+    }
+    return true;
+}
+
+S3Client *s3_client_new(GError **error)
+{
+    const CurlLibrary *const curl = curl_library_load(error);
+    g_autoptr(S3Client) client = NULL;
+
+    if (curl == NULL)
+        return NULL;
+    client = g_new0(S3Client, 1);
+    client->curl = curl;
+    if (!kernel_random(&client->random))
+        client->random = (uint64_t)g_get_monotonic_time(); /* pauses need no good one */
+    client->handle = curl->curl_easy_init();
+    if (client->handle == NULL) {
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "no memory for a connection");
+        return NULL;
+    }
+    return read_environment(client, error) ? g_steal_pointer(&client) : NULL;
+}
+
+void s3_client_free(S3Client *client)
+{
+    if (client == NULL)
+        return;
+    if (client->handle != NULL)
+        client->curl->curl_easy_cleanup(client->handle);
+    client->curl->curl_slist_free_all(client->headers);
+    g_free(client->endpoint);
+    g_free(client->signature);
+    g_free(client->user);
+    g_free(client);
+}
+
+/* ---- one try ---- */
+
+static size_t take_body(char *bytes, size_t one, size_t n, void *data)
+{
+    Try *const try = data;
+
+    (void)one;
+    if (n > try->request->most - MIN(try->body->len, try->request->most)) {
+        /* What says that something is wrong need not be whole. */
+        try->is_too_long = true;
+        return 0;
+    }
+    g_byte_array_append(try->body, (const guint8 *)bytes, (guint)n);
+    return n;
+}
+
+static size_t take_header(char *bytes, size_t one, size_t n, void *data)
+{
+    static const char name[] = "etag:";
+    Try *const try = data;
+
+    (void)one;
+    if (n > strlen(name) && g_ascii_strncasecmp(bytes, name, strlen(name)) == 0) {
+        g_free(try->etag);
+        try->etag = g_strstrip(g_strndup(bytes + strlen(name), n - strlen(name)));
+    }
+    return n;
+}
+
+static size_t give_body(char *bytes, size_t one, size_t n, void *data)
+{
+    Try *const try = data;
+    const size_t some = MIN(one * n, try->request->n_body - try->n_sent);
+
+    if (some > 0)
+        memcpy(bytes, (const char *)try->request->body + try->n_sent, some);
+    try->n_sent += some;
+    return some;
+}
+
+/* It asks for this if it has to send the body once more. */
+static int seek_body(void *data, curl_off_t offset, int origin)
+{
+    Try *const try = data;
+
+    if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > try->request->n_body)
+        return CURL_SEEKFUNC_FAIL;
+    try->n_sent = (size_t)offset;
+    return CURL_SEEKFUNC_OK;
+}
+
+static void set_method(const S3Client *client, Try *try)
+{
+    const S3Request *const request = try->request;
+    const CurlLibrary *const curl = client->curl;
+    CURL *const handle = client->handle;
+
+    switch (request->method) {
+    case S3_GET:
+        break;
+    case S3_HEAD:
+        curl->curl_easy_setopt(handle, CURLOPT_NOBODY, 1L);
+        break;
+    case S3_DELETE:
+        curl->curl_easy_setopt(handle, CURLOPT_CUSTOMREQUEST, "DELETE");
+        break;
+    case S3_POST:
+        curl->curl_easy_setopt(handle, CURLOPT_POST, 1L);
+        curl->curl_easy_setopt(handle, CURLOPT_POSTFIELDS,
+                               request->body != NULL ? request->body : "");
+        curl->curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->n_body);
+        break;
+    case S3_PUT:
+        curl->curl_easy_setopt(handle, CURLOPT_UPLOAD, 1L);
+        curl->curl_easy_setopt(handle, CURLOPT_INFILESIZE_LARGE, (curl_off_t)request->n_body);
+        curl->curl_easy_setopt(handle, CURLOPT_READFUNCTION, give_body);
+        curl->curl_easy_setopt(handle, CURLOPT_READDATA, try);
+        curl->curl_easy_setopt(handle, CURLOPT_SEEKFUNCTION, seek_body);
+        curl->curl_easy_setopt(handle, CURLOPT_SEEKDATA, try);
+        break;
+    }
+}
+
+/* (transfer full) */
+static char *write_url(const S3Client *client, const S3Request *request)
+{
+    g_autofree char *key =
+        request->key != NULL ? g_uri_escape_string(request->key, "/", FALSE) : NULL;
+
+    return g_strconcat(client->endpoint, "/", request->bucket, key != NULL ? "/" : "",
+                       key != NULL ? key : "", request->query != NULL ? "?" : "",
+                       request->query != NULL ? request->query : "", NULL);
+}
+
+static CURLcode try_once(const S3Client *client, Try *try)
+{
+    const S3Request *const request = try->request;
+    const CurlLibrary *const curl = client->curl;
+    CURL *const handle = client->handle;
+    g_autofree char *url = write_url(client, request);
+    CURLcode code;
+
+    curl->curl_easy_reset(handle);
+    curl->curl_easy_setopt(handle, CURLOPT_URL, url);
+    curl->curl_easy_setopt(handle, CURLOPT_PATH_AS_IS, 1L);
+    curl->curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl->curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
+    curl->curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+    curl->curl_easy_setopt(handle, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl->curl_easy_setopt(handle, CURLOPT_LOW_SPEED_TIME, (long)IDLE_S);
+    curl->curl_easy_setopt(handle, CURLOPT_AWS_SIGV4, client->signature);
+    curl->curl_easy_setopt(handle, CURLOPT_USERPWD, client->user);
+    curl->curl_easy_setopt(handle, CURLOPT_HTTPHEADER, client->headers);
+    curl->curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, take_body);
+    curl->curl_easy_setopt(handle, CURLOPT_WRITEDATA, try);
+    curl->curl_easy_setopt(handle, CURLOPT_HEADERFUNCTION, take_header);
+    curl->curl_easy_setopt(handle, CURLOPT_HEADERDATA, try);
+    set_method(client, try);
+    if (request->n_range > 0) {
+        g_autofree char *range =
+            g_strdup_printf("%" G_GUINT64_FORMAT "-%" G_GUINT64_FORMAT, request->first,
+                            request->first + request->n_range - 1);
+
+        curl->curl_easy_setopt(handle, CURLOPT_RANGE, range);
+    }
+    code = curl->curl_easy_perform(handle);
+    curl->curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &try->status);
+    return code;
+}
+
+/* ---- all tries ---- */
+
+/* Whether the same request may go well later. */
+static bool may_pass(const Try *try, CURLcode code)
+{
+    if (try->is_too_long)
+        return false;
+    switch (code) {
+    case CURLE_OK:
+        return try->status == 408 || try->status == 429 || try->status >= 500;
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_OPERATION_TIMEDOUT:
+    case CURLE_GOT_NOTHING:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_PARTIAL_FILE:
+    case CURLE_HTTP2:
+    case CURLE_HTTP2_STREAM:
+    case CURLE_SSL_CONNECT_ERROR:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Between one half of the present step and the whole: so that many clients do not come back at
+ * once. */
+static void pause_before(S3Client *client, uint32_t n_tries)
+{
+    const uint64_t step_us = (uint64_t)FIRST_PAUSE_MS * 1000 << (n_tries - 1);
+
+    client->random = rubato_mix64(client->random + n_tries);
+    g_usleep((gulong)(step_us / 2 + client->random % (step_us / 2)));
+}
+
+static bool is_good(const Try *try, CURLcode code)
+{
+    const bool is_part = try->request->n_range > 0;
+
+    return code == CURLE_OK && !try->is_too_long &&
+           (is_part ? try->status == 206 : try->status >= 200 && try->status < 300);
+}
+
+static void set_error(const S3Client *client, const Try *try, CURLcode code, GError **error)
+{
+    const S3Request *const request = try->request;
+    g_autofree char *error_code = s3_text_find(try->body, "Code");
+    g_autofree char *message = s3_text_find(try->body, "Message");
+    g_autoptr(GString) why = g_string_new(NULL);
+    const bool is_absent =
+        code == CURLE_OK && try->status == 404 && g_strcmp0(error_code, "NoSuchBucket") != 0;
+
+    if (try->is_too_long)
+        g_string_append(why, "the answer is longer than it should be");
+    else if (code != CURLE_OK)
+        g_string_append_printf(why, "%s: %s", client->endpoint,
+                               client->curl->curl_easy_strerror(code));
+    else
+        g_string_append_printf(why, "HTTP %ld%s%s%s%s", try->status, error_code != NULL ? " " : "",
+                               error_code != NULL ? error_code : "", message != NULL ? ": " : "",
+                               message != NULL ? message : "");
+    g_set_error(error, RUBATO_ERROR, is_absent ? RUBATO_ERROR_NOT_FOUND : RUBATO_ERROR_IO,
+                S3_SCHEME "%s%s%s: cannot be %s: %s", request->bucket,
+                request->key != NULL ? "/" : "", request->key != NULL ? request->key : "",
+                request->what, why->str);
+}
+
+static void read_size(const S3Client *client, S3Answer *answer)
+{
+    curl_off_t n = -1;
+
+    client->curl->curl_easy_getinfo(client->handle, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &n);
+    answer->n_bytes = n >= 0 ? (uint64_t)n : 0;
+}
+
+bool s3_client_ask(S3Client *client, const S3Request *request, S3Answer *answer, GError **error)
+{
+    S3Request asked = *request;
+    Try try = { .request = &asked };
+    uint32_t n_tries = 0;
+    CURLcode code;
+    bool ok;
+
+    if (asked.most == 0)
+        asked.most = 1 << 16;
+    do {
+        if (n_tries > 0)
+            pause_before(client, n_tries);
+        g_clear_pointer(&try.body, g_byte_array_unref);
+        g_clear_pointer(&try.etag, g_free);
+        try.body = g_byte_array_new();
+        try.n_sent = 0;
+        try.is_too_long = false;
+        try.status = 0;
+        code = try_once(client, &try);
+        ok = is_good(&try, code);
+        n_tries++;
+    } while (!ok && n_tries < N_TRIES && may_pass(&try, code));
+    if (ok) {
+        *answer =
+            (S3Answer){ .body = g_steal_pointer(&try.body), .etag = g_steal_pointer(&try.etag) };
+        if (request->method == S3_HEAD)
+            read_size(client, answer);
+    } else {
+        set_error(client, &try, code, error);
+    }
+    g_clear_pointer(&try.body, g_byte_array_unref);
+    g_free(try.etag);
+    return ok;
+}
+
+#else
+
+S3Client *s3_client_new(GError **error)
+{
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_CONFIG,
+                        "s3:// needs libcurl, without which this library was built");
+    return NULL;
+}
+
+void s3_client_free(S3Client *client)
+{
+    (void)client; /* there is none */
+}
+
+bool s3_client_ask(S3Client *client, const S3Request *request, S3Answer *answer, GError **error)
+{
+    (void)client, (void)request, (void)answer, (void)error;
+    return false; /* there is no client */
+}
+
+#endif
+
+bool s3_client_do(S3Client *client, const S3Request *request, GError **error)
+{
+    g_auto(S3Answer) answer = { .body = NULL };
+
+    return s3_client_ask(client, request, &answer, error);
+}
+
+void s3_answer_clear(S3Answer *answer)
+{
+    g_clear_pointer(&answer->body, g_byte_array_unref);
+    g_clear_pointer(&answer->etag, g_free);
+}
