@@ -502,8 +502,9 @@ static const struct {
     RubatoTableSpec spec;
     const char *why;
 } refused[] = {
-    { { .name = "one", .shape = RUBATO_SHAPE_RAGGED, .storage = "hash" }, "different lengths" },
-    { { .name = "one", .storage = "hash", .max_bytes = 16 << 20 }, "max_bytes" },
+    { { .name = "one", .n_keys = 8, .replicas = 1 }, "replicas" },
+    { { .name = "one", .storage = "hash", .max_bytes = 16 << 20, .create_on_get = true },
+      "create_on_get" },
 };
 
 static bool await_end(RubatoWorker *worker, void *user_data, GError **error)
