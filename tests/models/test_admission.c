@@ -412,8 +412,9 @@ START_TEST(a_program_registers_an_admission)
     size_t n = 0;
 
     ck_assert(!spec_check(&spec, &error));
-    ck_assert_str_eq(error->message, "table t: there is no admission \"even\"; known are all, "
-                                     "count, list, probability");
+    /* Those of other cases come behind, if these run in one process. */
+    ck_assert(g_str_has_prefix(error->message, "table t: there is no admission \"even\"; known are "
+                                               "all, count, list, probability"));
     g_clear_error(&error);
     ck_assert(!rubato_register_admission(&taken, NULL));
     ck_assert(!rubato_register_admission(&empty, &error));
