@@ -101,9 +101,10 @@ static void fail_task(void *user, uint32_t epoch, int code, const char *text)
 }
 
 /* The same of replicas that a server has made. */
-static void tell_made(void *user, uint32_t server, uint32_t n)
+static void tell_made(void *user, uint32_t server, uint32_t n, uint32_t n_missing)
 {
-    engine_tell_scheduler(user, &(Control){ .kind = CONTROL_MADE, .made = { server, n } });
+    engine_tell_scheduler(user,
+                          &(Control){ .kind = CONTROL_MADE, .made = { server, n, n_missing } });
 }
 
 static void tell_scheduler(void *user, const Control *control)
@@ -362,6 +363,8 @@ static bool start(RubatoEngine *engine, GError **error)
     engine->office.stall_ms = engine->stall_ms;
     engine->office.root = engine->scheduler_node;
     engine->losses = g_new0(NodeLoss, engine->n_nodes);
+    engine->drains = g_new0(bool, engine->n_nodes);
+    engine->drain_asks = g_ptr_array_new();
     engine->call.lost = g_new0(bool, engine->n_nodes);
     engine->call.workerless = g_new0(bool, engine->n_nodes);
     const uint32_t service_mib =
@@ -644,6 +647,9 @@ void rubato_engine_free(RubatoEngine *engine)
     for (uint32_t i = 0; engine->losses != NULL && i < engine->n_nodes; i++)
         g_free(engine->losses[i].text);
     g_free(engine->losses);
+    g_free(engine->drains);
+    if (engine->drain_asks != NULL)
+        g_ptr_array_unref(engine->drain_asks);
     g_free(engine->call.lost);
     g_free(engine->call.workerless);
     serving_free(engine->serving);

@@ -8,7 +8,7 @@
 #include "engine/engine_private.h"
 #include "engine/placement/cluster_limits.h"
 
-/* The servers of nodes that are not lost. */
+/* The servers of nodes that are not lost, and are not drained. */
 typedef struct {
     uint32_t n, n_nodes;
     PlacementServer servers[];
@@ -56,10 +56,10 @@ static LiveServers *list_live_servers(RubatoEngine *engine)
 
     pthread_mutex_lock(&engine->lock);
     g_autofree PlacementServer *servers = list_servers(engine);
-    pthread_mutex_unlock(&engine->lock);
     for (uint32_t i = 0; i < office->n_servers; i++)
-        if (!engine->call.lost[servers[i].node])
+        if (!engine->call.lost[servers[i].node] && !engine->drains[servers[i].node])
             live->servers[live->n++] = servers[i];
+    pthread_mutex_unlock(&engine->lock);
     for (uint32_t i = 0; i < live->n; i++)
         live->n_nodes += i == 0 || live->servers[i].node != live->servers[i - 1].node;
     return live;
@@ -154,6 +154,21 @@ static bool has_copy_on(const RubatoEngine *engine, const PlaceSet *set, uint32_
     return has;
 }
 
+/* Whether the server's node is one that parts leave. The lock is held. */
+static bool is_leaving(const RubatoEngine *engine, uint32_t server)
+{
+    return engine->drains[engine->office.servers[server].node];
+}
+
+static uint32_t count_staying(const RubatoEngine *engine, const PlaceSet *set)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < set->n; i++)
+        n += !is_leaving(engine, set->servers[i]);
+    return n;
+}
+
 /* The emptiest server for another replica; NULL: there is none. A table that is not to be split has
  * its replicas together, too: `beside`, if it can be. */
 static PlacementServer *choose_server(const RubatoEngine *engine, PlacementServer *servers,
@@ -165,8 +180,8 @@ static PlacementServer *choose_server(const RubatoEngine *engine, PlacementServe
     for (uint32_t i = 0; i < engine->office.n_servers; i++) {
         PlacementServer *const server = &servers[i];
 
-        if (engine->office.is_lost[server->node] || has_copy_on(engine, set, server->node) ||
-            !placement_has_room(server, load))
+        if (engine->office.is_lost[server->node] || engine->drains[server->node] ||
+            has_copy_on(engine, set, server->node) || !placement_has_room(server, load))
             continue;
         if (best == NULL || server == beside || (best != beside && server->n_parts < best->n_parts))
             best = server;
@@ -174,8 +189,27 @@ static PlacementServer *choose_server(const RubatoEngine *engine, PlacementServe
     return best;
 }
 
-void engine_place_copies(RubatoEngine *engine, const char *lines, GString *plan)
+/* Why a part cannot leave a node, although copies are made wherever there is room for them. */
+static void check_leaving(const RubatoEngine *engine, const Table *table, const PlaceSet *set,
+                          uint32_t n_needed, GError **fault)
 {
+    if (*fault != NULL || count_staying(engine, set) >= n_needed)
+        return;
+    if (table->map->n_replicas == 0)
+        g_set_error(fault, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "table %s has no replicas, and part %u of it is there; "
+                    "rubato_engine_move_part moves it",
+                    table->spec->name, set->part);
+    else
+        g_set_error(fault, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "part %u of table %s and its replicas need servers on %u other nodes, within "
+                    "their limits, and there are %u",
+                    set->part, table->spec->name, n_needed, count_staying(engine, set));
+}
+
+void engine_place_copies(RubatoEngine *engine, const char *lines, GString *plan, GError **fault)
+{
+    g_autoptr(GError) cannot_leave = NULL;
     g_autoptr(GString) text = g_string_new(NULL);
     PlacementServer *beside = NULL;
     uint32_t n_made = 0, n_missing = 0, table_before = UINT32_MAX;
@@ -185,28 +219,35 @@ void engine_place_copies(RubatoEngine *engine, const char *lines, GString *plan)
     g_autofree PlacementServer *servers = list_servers(engine);
     while (place_text_read_set(&lines, &set)) {
         const Table *const table = find_by_id(engine, set.table);
-        const uint32_t most =
-            table == NULL ? 0 : MIN(table->map->n_replicas + 1, PLACE_MOST_SERVERS);
+        const uint32_t most = table == NULL ? 0 : table->map->n_replicas + 1;
+        const uint32_t n_before = set.n;
+        uint32_t n_staying = count_staying(engine, &set);
 
         if (set.table != table_before)
             beside = NULL;
         table_before = set.table;
-        for (; set.n < most; set.n++) {
+        for (; n_staying < most && set.n < PLACE_MOST_SERVERS && most > 1; n_staying++) {
             const PlacementLoad load = table_part_load(table, set.part);
             PlacementServer *const server =
                 choose_server(engine, servers, &set, &load, table->spec->no_split ? beside : NULL);
 
             if (server == NULL)
                 break;
-            set.servers[set.n] = server->number;
+            set.servers[set.n++] = server->number;
             count_copy(servers, server->number, &load);
             beside = server;
             n_made++;
         }
-        n_missing += most > set.n ? most - set.n : 0;
+        n_missing += most > n_staying ? most - n_staying : 0;
+        if (table != NULL && count_staying(engine, &set) < set.n)
+            check_leaving(engine, table, &set, MIN(most, n_before), &cannot_leave);
         place_text_write_set(text, &set);
     }
     pthread_mutex_unlock(&engine->lock);
+    if (cannot_leave != NULL) {
+        g_propagate_error(fault, g_steal_pointer(&cannot_leave));
+        return;
+    }
     if (n_missing > 0)
         g_message("%u replicas of parts are missing, for which no living node has room", n_missing);
     if (text->len > CONTROL_MAX_FILE)

@@ -9,6 +9,7 @@
  *   engine_placement.c   where parts and their replicas lie
  *   engine_replicas.c   which tables can have replicas
  *   engine_recovery.c   what this node does when another one is lost, step by step
+ *   engine_drain.c   what it does when parts leave a node; the call that drains one
  *   join/admit.c   what it does for a process that takes the place of a lost one
  *   join/serving.c   what it does if it is such a process
  *   engine_lists.c   lists that servers send: keys, counts of bad deltas
@@ -43,13 +44,14 @@
 #include "engine/collectives/tensor_router.h"
 #include "engine/control/dispatch.h"
 #include "engine/control/long_handlers.h"
+#include "engine/control/place_text.h"
 #include "engine/control/refusals.h"
 #include "engine/faults_on_demand.h"
 #include "engine/health/health.h"
 #include "engine/join/serving.h"
 #include "engine/placement/measured_needs.h"
 #include "engine/scheduler/scheduler.h"
-#include "engine/server/server.h"
+#include "engine/server/server_promote.h"
 #include "engine/server/sweep/sweeper.h"
 #include "engine/services/services.h"
 #include "engine/signals.h"
@@ -166,8 +168,11 @@ struct RubatoEngine {
 
     char *broken_text; /* why `broken` */
     uint32_t broken_code;
-    NodeLoss *losses;    /* by node number */
-    uint32_t newest_map; /* of the newest step that followed a loss, or a process that joins */
+    NodeLoss *losses;      /* by node number */
+    bool *drains;          /* by node number: parts leave it, or have left it */
+    uint64_t n_drains;     /* that this node has asked for, */
+    GPtrArray *drain_asks; /* of DrainAsk, and which have not ended: engine_drain.c */
+    uint32_t newest_map;   /* of the newest step that followed a loss, or a process that joins */
     uint64_t n_told, n_told_done; /* to a process that serves, and what it has done of it */
     GArray *exits;                /* of ExitCall */
     bool is_ending;               /* rubato_engine_free has begun */
@@ -244,6 +249,17 @@ uint64_t engine_call_under_way(RubatoEngine *engine);
 /* Waits for the end of that call, or of the run. */
 void engine_await_call(RubatoEngine *engine, uint64_t call);
 
+/* Where a part is from that map on. It uses *set. */
+static inline PartPlace engine_place_of(const PlaceSet *set, uint32_t map)
+{
+    return (PartPlace){ .table = set->table,
+                        .part = set->part,
+                        .map = map,
+                        .primary = set->servers[0],
+                        .n_replicas = set->n - 1,
+                        .replicas = set->servers + 1 };
+}
+
 /* ---- engine_tables.c ---- */
 
 /* A process that serves makes the next table of what it was told (told_table.h), without parts. The
@@ -276,9 +292,10 @@ bool engine_place_parts(RubatoEngine *engine, Table *table, GError **error);
 
 /* Adds to *plan, as lines of engine/control/place_text.h, where parts are to have replicas that
  * have fewer than their table had at first: on living nodes that have none of the part, within the
- * limits of their servers, the emptiest ones first. lines: where the parts are, after a loss.
- * Nothing is added if no replica can be made. The lock is not held. */
-void engine_place_copies(RubatoEngine *engine, const char *lines, GString *plan);
+ * limits of their servers, the emptiest ones first. What is on nodes that are drained does not
+ * count. lines: where the parts are, after a loss. Nothing is added if no replica can be made.
+ * *fault is set if a part cannot leave such a node. The lock is not held. */
+void engine_place_copies(RubatoEngine *engine, const char *lines, GString *plan, GError **fault);
 
 /* Whether a part fits on another server, within the limits. RUBATO_ERROR_INVALID. The lock is
  * held. */
@@ -289,6 +306,27 @@ bool engine_check_move(RubatoEngine *engine, const Table *table, uint32_t part, 
 
 /* Another node is lost: has the thread of part steps do the step of a CONTROL_RECOVER. */
 void engine_recover(RubatoEngine *engine, const Control *control);
+
+/* ---- engine_drain.c ---- */
+
+/* A step that followed a loss, or so, is done: text and lines as in ControlRecover. */
+void engine_report_step(RubatoEngine *engine, const ControlRecover *recover, const char *text,
+                        const char *lines);
+
+/* CLOSE and SETTLE of a HAND_OVER: the step is reported when the servers of the node that is
+ * drained have handled all that this node sent them; when replicas have all that those primaries
+ * here have which are to be replaced. Both return at once. Thread of part steps. */
+void engine_fence_node(RubatoEngine *engine, const ControlRecover *recover, const char *lines);
+void engine_settle(RubatoEngine *engine, const ControlRecover *recover);
+
+/* OPEN: what waits for an answer in parts that have left this node's servers goes to the new
+ * primaries. Thread of part steps. */
+void engine_pass_on_given(RubatoEngine *engine);
+
+/* The scheduler says which nodes parts leave, or have left; how a drain that this node asked for
+ * has ended. */
+void engine_note_draining(RubatoEngine *engine, const char *lines);
+void engine_hear_drained(RubatoEngine *engine, const ControlDrain *drained);
 
 /* ---- engine_history.c ---- */
 

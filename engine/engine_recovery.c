@@ -1,6 +1,7 @@
 /* What this node does when another one is lost and the run goes on: CLOSE, PROMOTE, OPEN, and then,
  * if replicas are to be made, EXPECT and COPY (docs/replication.md). The scheduler leads all nodes
- * through these steps. The same follows when a process takes the place of a lost node.
+ * through these steps. The same follows when a process takes the place of a lost node, and twice
+ * when parts leave a node: engine_drain.c has what is different then.
  *
  * Why each wait ends. A map that closes waits for senders that are posting, and these wait for
  * room in a window at most. It may come back with an answer that waits for a replica on the lost
@@ -16,6 +17,7 @@
 #include "engine/launch/launcher_news.h"
 #include "engine/server/server_copied.h"
 #include "engine/server/server_copies.h"
+#include "engine/server/server_feed.h"
 #include "engine/task/task_run.h"
 #include "models/shard/shard.h"
 
@@ -58,7 +60,9 @@ static void list_parts(Server *server, void *data)
     g_autoptr(GArray) parts = g_array_new(FALSE, FALSE, sizeof(HeldPart));
 
     server_forget_copies(server); /* they are not whole, and begin again */
-    if (!listing->recover->joins) /* also tables made since, and places of an earlier PROMOTE */
+    server_end_settling(server, CALL_CANCELLED);
+    if (listing->recover->cause ==
+        CONTROL_CAUSE_LOSS) /* also tables made since, and places of an earlier PROMOTE */
         server_leave_node(server, listing->recover->node);
     for (guint i = 0; i < listing->tables->len; i++)
         server_list_parts(server, ((Table *)g_ptr_array_index(listing->tables, i))->id, parts);
@@ -110,9 +114,9 @@ static void close_step(RubatoEngine *engine, const ControlRecover *recover, uint
     tables = list_tables(engine, /* all= */ false);
     for (guint i = 0; i < tables->len; i++) /* after a second loss they are closed already */
         part_map_close(((Table *)g_ptr_array_index(tables, i))->map);
-    if (recover->joins)
+    if (recover->cause == CONTROL_CAUSE_JOIN)
         post_office_regain_node(&engine->office, recover->node);
-    else
+    else if (recover->cause == CONTROL_CAUSE_LOSS)
         leave_node(engine, recover);
     all = list_tables(engine, /* all= */ true);
     listing.tables = all;
@@ -122,16 +126,6 @@ static void close_step(RubatoEngine *engine, const ControlRecover *recover, uint
 }
 
 /* ---- PROMOTE ---- */
-
-static PartPlace place_of(const PlaceSet *set, uint32_t map)
-{
-    return (PartPlace){ .table = set->table,
-                        .part = set->part,
-                        .map = map,
-                        .primary = set->servers[0],
-                        .n_replicas = set->n - 1,
-                        .replicas = set->servers + 1 };
-}
 
 typedef struct {
     const ControlRecover *recover;
@@ -147,7 +141,7 @@ static void set_places(Server *server, void *data)
     PlaceSet set;
 
     while (place_text_read_set(&lines, &set)) {
-        const PartPlace place = place_of(&set, recover->map);
+        const PartPlace place = engine_place_of(&set, recover->map);
 
         server_set_place(server, &place);
     }
@@ -189,11 +183,31 @@ static bool can_be(const RubatoEngine *engine, const Table *table, const PlaceSe
     return can_be;
 }
 
+/* A primary that handed its part over before its node was lost had answered all changes, and passed
+ * on the Gets that waited there. The answers may not have come. */
+static void send_again_of(RubatoEngine *engine, const GPtrArray *tables, uint32_t node)
+{
+    g_autoptr(GArray) asked = post_office_list_asked(&engine->office, node);
+    guint at;
+
+    for (guint i = 0; i < asked->len; i++) {
+        const AskedPart *const part = &g_array_index(asked, AskedPart, i);
+
+        if (find_table(tables, part->table, &at)) {
+            const Table *const table = g_ptr_array_index((GPtrArray *)tables, at);
+
+            post_office_send_again(&engine->office, part->table, part->part,
+                                   part_map_server(table->map, part->part));
+        }
+    }
+}
+
 /* Workers' requests go to the new primaries, in their order, before anything else does. Counts in
  * *moved the parts that have one, by table and node. */
-static void send_again(RubatoEngine *engine, const GPtrArray *tables, const char *lines,
+static void send_again(RubatoEngine *engine, const GPtrArray *tables, const ControlRecover *recover,
                        uint32_t *moved)
 {
+    const char *lines = recover->lines;
     PlaceSet set;
     guint at;
 
@@ -202,13 +216,17 @@ static void send_again(RubatoEngine *engine, const GPtrArray *tables, const char
             find_table(tables, set.table, &at) ? g_ptr_array_index((GPtrArray *)tables, at) : NULL;
         const uint32_t primary = set.servers[0];
 
-        if (table == NULL || !can_be(engine, table, &set) ||
-            part_map_server(table->map, set.part) == primary)
+        if (table == NULL || !can_be(engine, table, &set))
+            continue;
+        if (part_map_server(table->map, set.part) == primary)
             continue;
         part_map_set_server(table->map, set.part, primary);
-        post_office_send_again(&engine->office, table->id, set.part, primary);
+        if (recover->cause != CONTROL_CAUSE_HAND_OVER) /* whose primaries answer all */
+            post_office_send_again(&engine->office, table->id, set.part, primary);
         moved[at * engine->n_nodes + engine->office.servers[primary].node]++;
     }
+    if (recover->cause == CONTROL_CAUSE_LOSS)
+        send_again_of(engine, tables, recover->node);
 }
 
 /* What the log says of it: ": node 4 has 2 parts of table rows now". */
@@ -250,7 +268,7 @@ static void renew_replicas(const RubatoEngine *engine, const GPtrArray *tables, 
  * node's loss. */
 static void learn_places(RubatoEngine *engine, const ControlRecover *recover)
 {
-    const bool is_joining = recover->joins && recover->node == engine->self;
+    const bool is_joining = recover->cause == CONTROL_CAUSE_JOIN && recover->node == engine->self;
     g_autoptr(GPtrArray) tables = list_tables(engine, /* all= */ true);
     const char *lines = recover->lines;
     PlaceSet set;
@@ -283,14 +301,16 @@ static void tell_launcher(RubatoEngine *engine)
     }
 }
 
-static void open_step(RubatoEngine *engine, const ControlRecover *recover, GString *plan)
+static void open_step(RubatoEngine *engine, const ControlRecover *recover, GString *plan,
+                      GError **fault)
 {
     g_autoptr(GPtrArray) tables = list_tables(engine, /* all= */ false);
     g_autofree uint32_t *moved = g_new0(uint32_t, (size_t)tables->len * engine->n_nodes + 1);
 
     if (engine->serving != NULL)
         learn_places(engine, recover);
-    send_again(engine, tables, recover->lines, moved);
+    send_again(engine, tables, recover, moved);
+    engine_pass_on_given(engine);
     renew_replicas(engine, tables, recover->lines);
     g_autofree char *places = describe_moved(engine, tables, moved);
     for (guint i = 0; i < tables->len; i++)
@@ -308,7 +328,7 @@ static void open_step(RubatoEngine *engine, const ControlRecover *recover, GStri
     g_message("%s; the run goes on, by part map %u%s", recover->text, recover->map, places);
     tell_launcher(engine);
     if (engine->self == engine->scheduler_node)
-        engine_place_copies(engine, recover->lines, plan);
+        engine_place_copies(engine, recover->lines, plan, fault);
 }
 
 /* ---- EXPECT and COPY ---- */
@@ -322,7 +342,7 @@ typedef struct {
 /* Without memory here, the primary hears so when it has sent the image. */
 static void expect_replica(Server *server, const Table *table, const PlaceSet *set, uint32_t map)
 {
-    const PartPlace place = place_of(set, map);
+    const PartPlace place = engine_place_of(set, map);
     RubatoShard *shard;
     RubatoKey first;
     uint64_t n;
@@ -375,7 +395,7 @@ static void order_copies(Server *server, void *data)
     PlaceSet set;
 
     while (place_text_read_set(&lines, &set)) {
-        const PartPlace place = place_of(&set, recover->map);
+        const PartPlace place = engine_place_of(&set, recover->map);
 
         server_order_copies(server, &place);
     }
@@ -404,11 +424,13 @@ static void do_step(RubatoEngine *engine, const ControlRecover *recover, uint64_
     case CONTROL_RECOVER_CLOSE:
         close_step(engine, recover, call, text);
         break;
+    case CONTROL_RECOVER_SETTLE:
+        break; /* below */
     case CONTROL_RECOVER_PROMOTE:
         promote_step(engine, recover);
         break;
     case CONTROL_RECOVER_OPEN:
-        open_step(engine, recover, text);
+        open_step(engine, recover, text, &fault);
         break;
     case CONTROL_RECOVER_EXPECT:
         expect_step(engine, recover);
@@ -426,13 +448,12 @@ static void do_step(RubatoEngine *engine, const ControlRecover *recover, uint64_
                                                     "another after a loss" } });
         return;
     }
-    engine_tell_scheduler(engine,
-                          &(Control){ .kind = CONTROL_RECOVERED,
-                                      .recover = { .map = recover->map,
-                                                   .step = recover->step,
-                                                   .node = recover->node,
-                                                   .text = fault != NULL ? fault->message : "",
-                                                   .lines = text->str } });
+    if (recover->step == CONTROL_RECOVER_CLOSE && recover->cause == CONTROL_CAUSE_HAND_OVER)
+        engine_fence_node(engine, recover, text->str); /* which reports later */
+    else if (recover->step == CONTROL_RECOVER_SETTLE)
+        engine_settle(engine, recover); /* likewise */
+    else
+        engine_report_step(engine, recover, fault != NULL ? fault->message : "", text->str);
 }
 
 static void run_step(Message *message, void *actor)
@@ -452,7 +473,8 @@ void engine_recover(RubatoEngine *engine, const Control *control)
     step->message = (Message){ .kind = MESSAGE_INVOKE, .invoke = run_step };
     step->engine = engine;
     control_copy(&step->control, control);
-    if (control->recover.step == CONTROL_RECOVER_CLOSE && !control->recover.joins)
+    if (control->recover.step == CONTROL_RECOVER_CLOSE &&
+        control->recover.cause == CONTROL_CAUSE_LOSS)
         servers_post_leave(engine->servers, engine->n_servers, control->recover.node);
     if (control->recover.step <= CONTROL_RECOVER_CLOSE)
         step->call = engine_call_under_way(engine);

@@ -79,6 +79,11 @@ typedef enum {
     CONTROL_JOIN,     /* a process wants to take the place of the lost node */
     CONTROL_ADMITTED, /* it has it: all nodes have links to the process */
 
+    /* A node's parts are to go to others. Also greetings: DRAIN is repeated until it is answered
+     * with the end. */
+    CONTROL_DRAIN,   /* to the scheduler, of a node or from outside */
+    CONTROL_DRAINED, /* its answer: how it has ended, or that it goes on */
+
     CONTROL_END_OF_KINDS,
 } ControlKind;
 
@@ -203,12 +208,13 @@ typedef struct {
     const char *told; /* as in the first proposal; of a RUN the whole task */
 } ControlGo;
 
-/* The steps that follow the loss of a node, or a process that takes its place. Each begins when all
- * nodes have done the one before. */
+/* The steps that follow the loss of a node, or a process that takes its place, and by which the
+ * parts of a node leave it. Each begins when all nodes have done the one before. */
 typedef enum {
     CONTROL_RECOVER_ADMIT,  /* such a process: nodes open links to it; */
     CONTROL_RECOVER_TABLES, /* it makes the tables that there are */
     CONTROL_RECOVER_CLOSE,
+    CONTROL_RECOVER_SETTLE, /* if parts leave a node: their primaries there take no more inputs */
     CONTROL_RECOVER_PROMOTE,
     CONTROL_RECOVER_OPEN,
     CONTROL_RECOVER_EXPECT, /* if replicas are to be made: nodes make room for them, */
@@ -216,17 +222,29 @@ typedef enum {
     CONTROL_RECOVER_END,
 } ControlRecoverStep;
 
+/* Why nodes do these steps. */
+typedef enum {
+    CONTROL_CAUSE_LOSS,
+    CONTROL_CAUSE_JOIN,  /* a process takes the place of a lost node */
+    CONTROL_CAUSE_DRAIN, /* parts of a node are to leave it: copies of them are made elsewhere, */
+    CONTROL_CAUSE_HAND_OVER, /* and take their place */
+    CONTROL_CAUSE_END,
+} ControlCause;
+
 /* RECOVER, RECOVERED. */
 typedef struct {
     uint32_t map;      /* the number of the new part map */
     uint32_t step;     /* a ControlRecoverStep */
-    uint32_t node;     /* of a RECOVER: the number of the node that was lost last, */
-    bool joins;        /* or whose place another process takes */
+    uint32_t node;     /* of a RECOVER: the number of the node that was lost last, whose place
+                        * another process takes, or which parts leave */
+    uint32_t cause;    /* of a RECOVER: a ControlCause */
     const char *text;  /* of a CLOSE: how it was lost; of RECOVERED with ADMIT: why the process
-                        * cannot take the place; empty: it can */
+                        * cannot take the place; empty: it can; of RECOVERED with OPEN, by the
+                        * scheduler's node: why nodes cannot be drained; empty: they can */
     const char *lines; /* of RECOVERED with ADMIT, by the scheduler's node: the tables that there
-                        * are; of TABLES: these, and the tasks that run; of RECOVERED with CLOSE:
-                        * the parts that the node has; of PROMOTE and OPEN: where parts are from now
+                        * are; of TABLES: these, and the tasks that run; of CLOSE: the numbers of
+                        * nodes that parts leave or have left; of RECOVERED with CLOSE: the parts
+                        * that the node has; of SETTLE, PROMOTE and OPEN: where parts are from now
                         * on; of RECOVERED with OPEN, by the scheduler's node, and of EXPECT and
                         * COPY: where they are, and where replicas are to be. See
                         * engine/control/place_text.h */
@@ -361,9 +379,18 @@ typedef struct {
 } ControlRuns;
 
 typedef struct {
-    uint32_t server; /* its number in the run */
-    uint32_t n;      /* replicas */
+    uint32_t server;    /* its number in the run */
+    uint32_t n;         /* replicas */
+    uint32_t n_missing; /* that it was to make, too, and could not */
 } ControlMade;
+
+/* DRAIN, DRAINED. */
+typedef struct {
+    uint64_t number;        /* of the ask, among those of its node; of a greeting, a random one */
+    uint32_t node_id;       /* that is to be drained */
+    bool goes_on;           /* of a DRAINED that answers a greeting: it has not ended */
+    ControlOutcome outcome; /* of a DRAINED */
+} ControlDrain;
 
 /* A NULL text is sent as an empty one. After control_decode and control_copy no text is NULL. */
 typedef struct {
@@ -400,6 +427,7 @@ typedef struct {
         ControlAnnounce announce;
         ControlPlace place;
         ControlMade made;
+        ControlDrain drain;
         ControlRuns runs;
     };
 

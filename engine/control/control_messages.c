@@ -66,7 +66,12 @@ static const ControlMember waits[] = {
     MEMBER(UINT64, waits.round),    MEMBER(UINT32, waits.table),     MEMBER(UINT64, waits.clock),
     MEMBER(TEXT, waits.table_name), MEMBER(LINES, waits.own_clocks), END
 };
-static const ControlMember made[] = { MEMBER(UINT32, made.server), MEMBER(UINT32, made.n), END };
+static const ControlMember made[] = { MEMBER(UINT32, made.server), MEMBER(UINT32, made.n),
+                                      MEMBER(UINT32, made.n_missing), END };
+static const ControlMember drain[] = {
+    MEMBER(UINT64, drain.number),     MEMBER(UINT32, drain.node_id),    MEMBER(BOOL, drain.goes_on),
+    MEMBER(CODE, drain.outcome.code), MEMBER(TEXT, drain.outcome.text), END
+};
 static const ControlMember runs[] = { MEMBER(UINT32, runs.server), MEMBER(TEXT, runs.handler),
                                       END };
 static const ControlMember reader[] = {
@@ -93,7 +98,7 @@ static const ControlMember text[] = { MEMBER(TEXT, waiting.text), END };
 
 static const ControlMember recover[] = {
     MEMBER(UINT32, recover.map),         MEMBER(UINT32, recover.step),
-    MEMBER(UINT32, recover.node),        MEMBER(BOOL, recover.joins),
+    MEMBER(UINT32, recover.node),        MEMBER(UINT32, recover.cause),
     MEMBER(TEXT, recover.text),          MEMBER(FILE, recover.lines),
     MEMBER(UINT64, recover.incarnation), MEMBER(UINT64, recover.counted_from),
     MEMBER(ENDPOINT, recover.endpoints), END
@@ -143,8 +148,9 @@ static const char *find_fault_of_go(const Control *control)
 
 static const char *find_fault_of_recover(const Control *control)
 {
-    return control->recover.step < CONTROL_RECOVER_END ? NULL
-                                                       : "is for no step after a node's loss";
+    if (control->recover.step >= CONTROL_RECOVER_END)
+        return "is for no step after a node's loss";
+    return control->recover.cause < CONTROL_CAUSE_END ? NULL : "is for no reason";
 }
 
 static const char *find_fault_of_snapshot(const Control *control)
@@ -345,6 +351,16 @@ const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
                            .members = admitted,
                            .find_fault = find_fault_of_welcome,
                            .to_node = node_hears_admitted },
+
+    [CONTROL_DRAIN] = { .name = "DRAIN",
+                        .senders = CONTROL_SENDER_NODE | CONTROL_SENDER_GREETER,
+                        .members = drain,
+                        .to_scheduler = drain_hears_ask,
+                        .to_rendezvous = rendezvous_drain },
+    [CONTROL_DRAINED] = { .name = "DRAINED",
+                          .senders = CONTROL_SENDER_SCHEDULER | CONTROL_SENDER_ANSWERER,
+                          .members = drain,
+                          .to_node = node_hears_drained },
 
     [CONTROL_SNAPSHOT_ASK] = { .name = "SNAPSHOT_ASK",
                                .senders = CONTROL_SENDER_NODE,

@@ -259,19 +259,22 @@ static void forget_lost(RubatoEngine *engine)
 void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *control)
 {
     const ControlRecover *const recover = &control->recover;
+    const bool is_loss = recover->cause == CONTROL_CAUSE_LOSS;
 
     (void)from;
-    if (recover->node >= engine->n_nodes || (recover->node == engine->self && !recover->joins) ||
+    if (recover->node >= engine->n_nodes || (recover->node == engine->self && is_loss) ||
         (recover->step == CONTROL_RECOVER_TABLES && engine->serving == NULL))
         return;
     pthread_mutex_lock(&engine->lock);
     engine->newest_map = recover->map;
-    if (recover->step == CONTROL_RECOVER_CLOSE && !recover->joins)
+    if (recover->step == CONTROL_RECOVER_CLOSE && is_loss)
         engine_note_loss(engine, recover->node, recover->text);
     pthread_mutex_unlock(&engine->lock);
-    if (recover->step == CONTROL_RECOVER_CLOSE && recover->joins) {
+    if (recover->step == CONTROL_RECOVER_CLOSE)
+        engine_note_draining(engine, recover->lines);
+    if (recover->step == CONTROL_RECOVER_CLOSE && recover->cause == CONTROL_CAUSE_JOIN) {
         admit_note_joined(engine, recover->node);
-    } else if (recover->step == CONTROL_RECOVER_CLOSE) {
+    } else if (recover->step == CONTROL_RECOVER_CLOSE && is_loss) {
         if (engine->self == engine->scheduler_node)
             dispatch_say_last_word(engine, recover->node, recover->text);
         forget_lost(engine);
@@ -280,6 +283,12 @@ void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *cont
         serving_hear(engine, control);
     else
         engine_recover(engine, control);
+}
+
+void node_hears_drained(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    (void)from;
+    engine_hear_drained(engine, &control->drain);
 }
 
 void node_hears_made(RubatoEngine *engine, uint32_t from, const Control *control)

@@ -22,6 +22,7 @@ void node_hears_blocks(RubatoEngine *engine, uint32_t from, const Control *contr
 void node_hears_decide(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_lost(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_waiting(RubatoEngine *engine, uint32_t from, const Control *control);
+void node_hears_drained(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_made(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_snapshot_step(RubatoEngine *engine, uint32_t from, const Control *control);

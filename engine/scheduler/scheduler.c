@@ -61,6 +61,7 @@ void scheduler_free(Scheduler *scheduler)
     snapshots_free(scheduler->snapshots);
     kept_clear(scheduler);
     admission_end(scheduler);
+    drain_clear(scheduler);
     g_array_unref(scheduler->former);
     collectives_clear(scheduler);
     tasks_clear(scheduler);
@@ -159,7 +160,7 @@ bool scheduler_hears_beat(Scheduler *scheduler, uint32_t node, const Control *be
 
 bool scheduler_hears_made(Scheduler *scheduler, uint32_t node, const Control *made)
 {
-    if (!recovery_hears_made(scheduler, node, made->made.n))
+    if (!recovery_hears_made(scheduler, node, made->made.n, made->made.n_missing))
         return false;
     scheduler_send_all(scheduler, made);
     return true;
@@ -246,6 +247,7 @@ static bool dispatch(Scheduler *scheduler, uint32_t node, const Control *control
 static void go_on(Scheduler *scheduler)
 {
     snapshots_go_on(scheduler);
+    drain_go_on(scheduler);
     check_left(scheduler);
 }
 
@@ -376,6 +378,7 @@ GArray *scheduler_list_waits(const Scheduler *scheduler)
     tasks_add_waits(scheduler, waits);
     recovery_add_waits(scheduler, waits);
     snapshots_add_waits(scheduler, waits);
+    drain_add_waits(scheduler, waits);
     add_wait_for_leaving(scheduler, waits);
     return waits;
 }

@@ -79,6 +79,7 @@ void admission_install(Scheduler *scheduler)
     node->heard_ms = scheduler->now_ms;
     node->lost = false;
     node->serves = true;
+    node->drains = node->is_drained = false;
     admission_end(scheduler);
 }
 

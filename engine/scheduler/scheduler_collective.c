@@ -258,11 +258,12 @@ static char *find_mismatch(const Scheduler *scheduler, const Collective *collect
                            own_left, ARGUMENTS_SHOWN, own_right);
 }
 
-/* All nodes have proposed the same call. While parts get other primaries, or a snapshot is taken,
- * no call begins, because then all nodes agree on the tables that there are. */
+/* All nodes have proposed the same call. While parts get other primaries, a node is drained, or a
+ * snapshot is taken, no call begins, because then all nodes agree on the tables that there are. */
 static void go(Scheduler *scheduler, Collective *collective)
 {
-    if ((scheduler->recovers || scheduler->takes_snapshot) &&
+    if ((scheduler->recovers || scheduler->takes_snapshot ||
+         scheduler->drain.stage > DRAIN_WAITS) &&
         collective->what != CONTROL_CALL_BARRIER)
         return;
     collective->since_ms = scheduler->now_ms;

@@ -15,6 +15,11 @@
  * may have changed since the last one, and the node of the scheduler places replicas by what it
  * tells.
  *
+ * Parts may also leave a node that lives (scheduler_drain.c). Then SETTLE follows CLOSE: by then
+ * all nodes have sent it all that they send by the old map, and its servers have handled it. A
+ * primary there takes no more inputs, and replicas that are listed get all that it has had. So each
+ * of them can take its place in PROMOTE.
+ *
  * Runs as scheduler.h says. */
 #include "engine/control/place_text.h"
 #include "engine/scheduler/scheduler_state.h"
@@ -35,17 +40,22 @@ typedef struct {
 } Found;
 
 struct Recovery {
-    uint32_t step;     /* that nodes do */
-    uint32_t node;     /* that was lost last, */
-    bool joins;        /* or whose place another process takes */
+    uint32_t step; /* that nodes do */
+    uint32_t node; /* that was lost last, whose place another process takes, or that parts
+                        * leave */
+    ControlCause cause;
     char *text;        /* how */
     bool *done;        /* by node number: this step */
+    bool *told;        /* by node number: it waits for those that do the step */
     GArray *found;     /* of Found */
     GHashTable *index; /* where a part is in it: by table and part */
     char *places;      /* what follows from it; once maps are open, with replicas to be made */
     int64_t since_ms;
     uint64_t *ordered; /* by node number: replicas that it was to make, and has not told of. Those
                         * that a later loss has prevented count */
+    uint64_t *awaited; /* the same, and they do not: each CLOSE prevents what it has not told of */
+    bool all_leave;    /* in a HAND_OVER: nothing stays on nodes that parts leave */
+    char *fault;       /* why nodes cannot be drained; NULL: they can, as far as is known */
 };
 
 Recovery *recovery_new(uint32_t n_nodes)
@@ -53,6 +63,8 @@ Recovery *recovery_new(uint32_t n_nodes)
     Recovery *recovery = g_new0(Recovery, 1);
 
     recovery->done = g_new0(bool, n_nodes);
+    recovery->told = g_new0(bool, n_nodes);
+    recovery->awaited = g_new0(uint64_t, n_nodes);
     recovery->ordered = g_new0(uint64_t, n_nodes);
     recovery->found = g_array_new(FALSE, FALSE, sizeof(Found));
     recovery->index = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
@@ -66,7 +78,10 @@ void recovery_free(Recovery *recovery)
     g_array_unref(recovery->found);
     g_hash_table_unref(recovery->index);
     g_free(recovery->done);
+    g_free(recovery->told);
     g_free(recovery->ordered);
+    g_free(recovery->awaited);
+    g_free(recovery->fault);
     g_free(recovery->places);
     g_free(recovery->text);
     g_free(recovery);
@@ -87,7 +102,7 @@ static void send_step(Scheduler *scheduler, ControlRecoverStep step)
                               .recover = { .map = scheduler->map_number,
                                            .step = step,
                                            .node = recovery->node,
-                                           .joins = recovery->joins,
+                                           .cause = recovery->cause,
                                            .text = recovery->text,
                                            .lines = recovery->places,
                                            .incarnation = admission->incarnation,
@@ -97,27 +112,53 @@ static void send_step(Scheduler *scheduler, ControlRecoverStep step)
     recovery->step = step;
     recovery->since_ms = scheduler->now_ms;
     memset(recovery->done, 0, scheduler->config.n_nodes * sizeof *recovery->done);
-    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++) {
+        recovery->told[i] = !does_step(scheduler, i);
         if (does_step(scheduler, i))
             scheduler_send(scheduler, i, &recover);
+    }
+}
+
+/* What nodes are told in CLOSE. (transfer full) NULL: there are none. */
+static char *list_draining(const Scheduler *scheduler)
+{
+    GString *const text = g_string_new(NULL);
+
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (scheduler->nodes[i].drains)
+            g_string_append_printf(text, "%u\n", i);
+    return g_string_free(text, /* free_segment= */ text->len == 0);
+}
+
+static void send_close(Scheduler *scheduler)
+{
+    Recovery *const recovery = scheduler->recovery;
+
+    g_free(recovery->places);
+    recovery->places = list_draining(scheduler);
+    send_step(scheduler, CONTROL_RECOVER_CLOSE);
+    g_clear_pointer(&recovery->places, g_free);
 }
 
 /* Takes the text. */
-static void begin(Scheduler *scheduler, uint32_t node, bool joins, char *text,
+static void begin(Scheduler *scheduler, uint32_t node, ControlCause cause, char *text,
                   ControlRecoverStep step)
 {
     Recovery *const recovery = scheduler->recovery;
 
     scheduler->recovers = true;
     recovery->node = node;
-    recovery->joins = joins;
+    recovery->cause = cause;
     g_free(recovery->text);
     recovery->text = text;
     g_array_set_size(recovery->found, 0);
     g_hash_table_remove_all(recovery->index);
     g_clear_pointer(&recovery->places, g_free);
     scheduler->map_number++;
-    send_step(scheduler, step);
+    if (step == CONTROL_RECOVER_CLOSE)
+        send_close(scheduler);
+    else
+        send_step(scheduler, step);
 }
 
 /* To the nodes the process that makes the tables has the place only from CLOSE on. They would count
@@ -126,7 +167,7 @@ static void end_tables(Scheduler *scheduler)
 {
     Recovery *const recovery = scheduler->recovery;
 
-    begin(scheduler, recovery->node, /* joins= */ true, g_steal_pointer(&recovery->text),
+    begin(scheduler, recovery->node, CONTROL_CAUSE_JOIN, g_steal_pointer(&recovery->text),
           CONTROL_RECOVER_CLOSE);
 }
 
@@ -141,14 +182,41 @@ void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text)
 
     /* what the lost process was to make */
     scheduler->recovery->ordered[node] = 0;
-    begin(scheduler, node, /* joins= */ false, g_strdup(text), CONTROL_RECOVER_CLOSE);
+    begin(scheduler, node, CONTROL_CAUSE_LOSS, g_strdup(text), CONTROL_RECOVER_CLOSE);
+}
+
+void recovery_drain(Scheduler *scheduler, ControlCause cause, uint32_t node, const char *what)
+{
+    begin(scheduler, node, cause, g_strdup_printf("%s %s", scheduler->nodes[node].label, what),
+          CONTROL_RECOVER_CLOSE);
+}
+
+bool recovery_has_handed_over(const Scheduler *scheduler)
+{
+    const Recovery *const recovery = scheduler->recovery;
+
+    return !scheduler->recovers && recovery->cause == CONTROL_CAUSE_HAND_OVER &&
+           recovery->all_leave;
+}
+
+const char *recovery_drain_fault(const Scheduler *scheduler)
+{
+    return scheduler->recovery->fault;
+}
+
+bool recovery_awaits_copies(const Scheduler *scheduler)
+{
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (!scheduler->nodes[i].lost && scheduler->recovery->awaited[i] > 0)
+            return true;
+    return false;
 }
 
 void recovery_admit(Scheduler *scheduler)
 {
     const Admission *const admission = &scheduler->admission;
 
-    begin(scheduler, admission->node, /* joins= */ true,
+    begin(scheduler, admission->node, CONTROL_CAUSE_JOIN,
           g_strdup_printf("%s takes the place of %s",
                           admission->description[0] != '\0' ? admission->description : "a process",
                           scheduler->nodes[admission->node].label),
@@ -210,6 +278,8 @@ static void note_found(Recovery *recovery, uint32_t node, const char *lines)
     }
 }
 
+/* ---- where parts are from now on ---- */
+
 /* The primary stays, or the replica with the greatest position becomes one. Other replicas follow
  * it, unless they have missed inputs. */
 static PlaceSet choose(const Found *found)
@@ -224,14 +294,69 @@ static PlaceSet choose(const Found *found)
     return set;
 }
 
-/* What follows for all parts. (transfer full) NULL: *lost has no live node. */
-static char *choose_all(const Recovery *recovery, PlaceSet *lost)
+/* How many primaries a server has, by the sets that have been chosen so far. */
+static uint32_t *count_of(GHashTable *primaries, uint32_t server)
 {
+    uint32_t *n = g_hash_table_lookup(primaries, GUINT_TO_POINTER(server));
+
+    if (n == NULL) {
+        n = g_new0(uint32_t, 1);
+        g_hash_table_insert(primaries, GUINT_TO_POINTER(server), n);
+    }
+    return n;
+}
+
+/* The same where parts leave nodes. The replica that takes the place of a primary is on the server
+ * with the fewest primaries. A part stays where it is if there is no other whole copy of it. */
+static PlaceSet choose_staying(Scheduler *scheduler, const Found *found, GHashTable *primaries)
+{
+    const bool leaves = found->has_primary && scheduler->nodes[found->primary_node].drains;
+    PlaceSet set = { .table = found->table, .part = found->part };
+    uint32_t best = 0;
+
+    if (!found->has_primary)
+        return choose(found);
+    if (!leaves)
+        set.servers[set.n++] = found->primary;
+    for (uint32_t i = 0; i < found->n_replicas && set.n < PLACE_MOST_SERVERS; i++)
+        if (!scheduler->nodes[found->replicas[i].node].drains)
+            set.servers[set.n++] = found->replicas[i].server;
+    if (set.n == 0) {
+        scheduler->recovery->all_leave = false;
+        return choose(found);
+    }
+    for (uint32_t i = 1; i < set.n && leaves; i++)
+        if (*count_of(primaries, set.servers[i]) < *count_of(primaries, set.servers[best]))
+            best = i;
+    const uint32_t primary = set.servers[best];
+
+    set.servers[best] = set.servers[0];
+    set.servers[0] = primary;
+    return set;
+}
+
+/* What follows for all parts. (transfer full) NULL: *lost has no live node. */
+static char *choose_all(Scheduler *scheduler, PlaceSet *lost)
+{
+    Recovery *const recovery = scheduler->recovery;
+    const bool leave = recovery->cause == CONTROL_CAUSE_HAND_OVER;
+    g_autoptr(GHashTable) primaries =
+        g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, g_free);
     GString *const text = g_string_new(NULL);
 
+    recovery->all_leave = true;
     for (guint i = 0; i < recovery->found->len; i++) {
-        const PlaceSet set = choose(&g_array_index(recovery->found, Found, i));
+        const Found *const found = &g_array_index(recovery->found, Found, i);
 
+        if (leave && found->has_primary && !scheduler->nodes[found->primary_node].drains)
+            ++*count_of(primaries, found->primary);
+    }
+    for (guint i = 0; i < recovery->found->len; i++) {
+        const Found *const found = &g_array_index(recovery->found, Found, i);
+        const PlaceSet set = leave ? choose_staying(scheduler, found, primaries) : choose(found);
+
+        if (leave && set.n > 0 && (!found->has_primary || set.servers[0] != found->primary))
+            ++*count_of(primaries, set.servers[0]);
         if (set.n == 0) {
             *lost = set;
             g_string_free(text, TRUE);
@@ -265,18 +390,28 @@ static void note_orders(Recovery *recovery)
         const Found *const found = find_part(recovery, set.table, set.part);
         const uint32_t n_before = choose(found).n;
 
-        if (n_before > 0 && set.n > n_before)
-            recovery->ordered[node_of(found, set.servers[0])] += set.n - n_before;
+        if (n_before > 0 && set.n > n_before) {
+            const uint32_t node = node_of(found, set.servers[0]);
+
+            recovery->ordered[node] += set.n - n_before;
+            recovery->awaited[node] += set.n - n_before;
+        }
     }
 }
 
-bool recovery_hears_made(Scheduler *scheduler, uint32_t node, uint32_t n)
+bool recovery_hears_made(Scheduler *scheduler, uint32_t node, uint32_t n, uint32_t n_missing)
 {
-    uint64_t *const ordered = &scheduler->recovery->ordered[node];
+    Recovery *const recovery = scheduler->recovery;
+    const uint64_t told = (uint64_t)n + n_missing;
 
-    if (n == 0 || n > *ordered)
+    if (told == 0 || told > recovery->ordered[node])
         return false;
-    *ordered -= n;
+    recovery->ordered[node] -= told;
+    recovery->awaited[node] -= MIN(told, recovery->awaited[node]);
+    if (n_missing > 0 && recovery->fault == NULL)
+        recovery->fault = g_strdup_printf("%s could not make all copies of its parts on others; "
+                                          "its log says why",
+                                          scheduler->nodes[node].label);
     return true;
 }
 
@@ -349,11 +484,12 @@ static void end_step(Scheduler *scheduler)
         end_admit(scheduler);
         break;
     case CONTROL_RECOVER_TABLES:
-        g_clear_pointer(&recovery->places, g_free);
-        send_step(scheduler, CONTROL_RECOVER_CLOSE);
+        send_close(scheduler);
         break;
     case CONTROL_RECOVER_CLOSE:
-        recovery->places = choose_all(recovery, &lost);
+        memset(recovery->awaited, 0, scheduler->config.n_nodes * sizeof *recovery->awaited);
+        g_clear_pointer(&recovery->fault, g_free);
+        recovery->places = choose_all(scheduler, &lost);
         if (recovery->places == NULL) {
             const char *const table =
                 g_hash_table_lookup(scheduler->tables, GUINT_TO_POINTER(lost.table));
@@ -367,6 +503,10 @@ static void end_step(Scheduler *scheduler)
             give_up(scheduler, "there are more parts with replicas than can be told after a loss");
             return;
         }
+        send_step(scheduler, recovery->cause == CONTROL_CAUSE_HAND_OVER ? CONTROL_RECOVER_SETTLE
+                                                                        : CONTROL_RECOVER_PROMOTE);
+        break;
+    case CONTROL_RECOVER_SETTLE:
         send_step(scheduler, CONTROL_RECOVER_PROMOTE);
         break;
     case CONTROL_RECOVER_PROMOTE:
@@ -422,19 +562,31 @@ bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *con
             return false;
         note_found(recovery, node, told->lines);
     }
+    const bool plans = told->step == CONTROL_RECOVER_OPEN && node == scheduler->config.self;
+
+    if (plans && told->text != NULL && told->text[0] != '\0') {
+        g_free(recovery->fault);
+        recovery->fault = g_strdup(told->text);
+    }
     if (told->step == CONTROL_RECOVER_OPEN && told->lines != NULL && told->lines[0] != '\0') {
-        if (node != scheduler->config.self || !are_places(told->lines))
+        if (!plans || !are_places(told->lines))
             return false;
         recovery->places = g_strdup(told->lines);
         note_orders(recovery);
     }
-    recovery->done[node] = true;
+    recovery->done[node] = recovery->told[node] = true;
     recovery_check(scheduler);
     return true;
 }
 
 void recovery_add_waits(const Scheduler *scheduler, GArray *waits)
 {
+    static const char *const waiters[CONTROL_CAUSE_END] = {
+        [CONTROL_CAUSE_LOSS] = "the parts of a lost node wait",
+        [CONTROL_CAUSE_JOIN] = "a process that takes the place of a lost node waits",
+        [CONTROL_CAUSE_DRAIN] = "the parts of a node that is drained wait",
+        [CONTROL_CAUSE_HAND_OVER] = "the parts of a node that is drained wait",
+    };
     const Recovery *const recovery = scheduler->recovery;
     g_autoptr(GArray) awaited = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 
@@ -445,11 +597,6 @@ void recovery_add_waits(const Scheduler *scheduler, GArray *waits)
             g_array_append_val(awaited, i);
     g_autofree char *names = scheduler_name_nodes(scheduler, awaited, /* with_heard= */ true);
 
-    wait_add(waits,
-             g_strdup_printf(recovery->joins
-                                 ? "a process that takes the place of a lost node waits "
-                                   "for %s"
-                                 : "the parts of a lost node wait for %s",
-                             names),
-             recovery->done, recovery->since_ms);
+    wait_add(waits, g_strdup_printf("%s for %s", waiters[recovery->cause], names), recovery->told,
+             recovery->since_ms);
 }

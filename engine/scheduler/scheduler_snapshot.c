@@ -173,7 +173,8 @@ static void begin(Scheduler *scheduler)
             answer(scheduler, 0, &refusal);
             continue;
         }
-        if (scheduler->recovers || collectives_work(scheduler))
+        if (scheduler->recovers || scheduler->drain.stage > DRAIN_WAITS ||
+            collectives_work(scheduler))
             return;
         scheduler->takes_snapshot = true;
         snapshots->number++;

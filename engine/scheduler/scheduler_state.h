@@ -7,6 +7,7 @@
  *   scheduler.c             birth and death, who gets which message, liveness
  *   scheduler_rendezvous.c  HELLO until WELCOME, JOIN, refusals
  *   roster.c                ANNOUNCE, PLACE: the nodes of a run without a cluster file
+ *   scheduler_drain.c       DRAIN, DRAINED: the parts of a node go to others
  *   scheduler_snapshot.c    SNAPSHOT_ASK and so on: snapshots that a node asks for
  *   scheduler_collective.c  PROPOSE, GO, READY, COMMIT
  *   scheduler_task.c        FAIL, CANCEL, TASK_DONE, TASK_END, barriers of a task
@@ -44,7 +45,9 @@ typedef struct {
     bool met;  /* has ever said it */
     bool left; /* has said LEAVE */
     bool lost;
-    bool serves; /* its process has joined in the place of a lost one */
+    bool serves;     /* its process has joined in the place of a lost one */
+    bool drains;     /* its parts are to leave it, or have left it: none come to it any more */
+    bool is_drained; /* they have */
     uint64_t incarnation;
     uint64_t counted_from; /* as in its ADMITTED */
     uint64_t asker;        /* the way back to the process of its last HELLO, or JOIN */
@@ -125,6 +128,24 @@ typedef struct {
     char *description;
 } Admission;
 
+typedef enum {
+    DRAIN_NONE,
+    DRAIN_WAITS,      /* something else is under way */
+    DRAIN_COPIES,     /* copies are made on other nodes: */
+    DRAIN_HANDS_OVER, /* they take the place of what the node has */
+} DrainStage;
+
+/* A node whose parts are to leave it. */
+typedef struct {
+    DrainStage stage;
+    uint32_t node;
+    int64_t since_ms;
+    GArray *askers;       /* of Asker: scheduler_drain.c */
+    bool *told;           /* all true, by node number: who hears of a wait */
+    uint64_t last_number; /* of the last greeting that asked for one which has ended; 0: none; */
+    Verdict last;         /* how that ended */
+} Drain;
+
 typedef struct Recovery Recovery;   /* scheduler_recovery.c */
 typedef struct Snapshots Snapshots; /* scheduler_snapshot.c */
 
@@ -159,6 +180,7 @@ struct Scheduler {
     uint32_t map_number; /* of the newest part map */
     Recovery *recovery;
     bool recovers; /* nodes do its steps; no call begins until they have done the last one */
+    Drain drain;
     Admission admission;
     uint64_t n_admitted; /* admissions that have begun, ever */
     GArray *former;      /* of uint64_t: incarnations whose place others have taken */
@@ -315,13 +337,36 @@ void recovery_free(Recovery *recovery);
 void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text);
 bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *control);
 
-/* A node says that it has made n replicas. False: it was not to make so many. */
-bool recovery_hears_made(Scheduler *scheduler, uint32_t node, uint32_t n);
+/* A node says that it has made n replicas, and could not make n_missing. False: it was not to make
+ * so many. */
+bool recovery_hears_made(Scheduler *scheduler, uint32_t node, uint32_t n, uint32_t n_missing);
 
 /* The process of the admission takes the place of its node. Nothing else is under way. */
 void recovery_admit(Scheduler *scheduler);
 void recovery_check(Scheduler *scheduler);
 void recovery_add_waits(const Scheduler *scheduler, GArray *waits);
+
+/* The steps by which parts leave a node: cause DRAIN or HAND_OVER. Nothing else is under way.
+ * what: "is drained", for the log. */
+void recovery_drain(Scheduler *scheduler, ControlCause cause, uint32_t node, const char *what);
+
+/* After the last steps: whether they were those of a HAND_OVER; why nodes cannot be drained (NULL:
+ * they can); whether replicas that were to be made are not there yet. */
+bool recovery_has_handed_over(const Scheduler *scheduler);
+const char *recovery_drain_fault(const Scheduler *scheduler);
+bool recovery_awaits_copies(const Scheduler *scheduler);
+
+/* scheduler_drain.c */
+
+/* A node asks for one; a process outside the run. */
+bool drain_hears_ask(Scheduler *scheduler, uint32_t node, const Control *control);
+void rendezvous_drain(Scheduler *scheduler, const Control *control, uint16_t version,
+                      uint64_t asker);
+
+/* After each event: its next stage, or its end. */
+void drain_go_on(Scheduler *scheduler);
+void drain_add_waits(const Scheduler *scheduler, GArray *waits);
+void drain_clear(Scheduler *scheduler);
 
 /* scheduler_admission.c */
 

@@ -66,7 +66,7 @@ static bool wait_room(const PartWay *way, GError **error)
 
 bool moving_part_ask(const MovingPart *moving, const PartWay *way, Message *message, GError **error)
 {
-    if (!wait_room(way, error))
+    if (!way->goes_at_once && !wait_room(way, error))
         return false;
     message->table = moving->table;
     message->part = moving->part;
@@ -313,6 +313,28 @@ bool moving_part_send_models(MovingPart *moving, const PartWay *way, GError **er
                          ok ? error : NULL);
     g_array_set_size(moving->models, 0);
     return ok && fence(moving, way, error);
+}
+
+void moving_part_send_parked(MovingPart *moving, const PartWay *way)
+{
+    for (guint i = 0; i < moving->models->len; i++) {
+        const MovingModel *const moved = &g_array_index(moving->models, MovingModel, i);
+        RubatoRequest *kept, *next;
+        RubatoRequest *parked = model_take_apart(moved->model, &kept);
+
+        for (; kept != NULL; kept = next) {
+            next = kept->next;
+            if (model_is_parked_call(kept))
+                (void)send_parked(moving, way, moved->epoch, kept, NULL);
+            else
+                model_free_kept(kept);
+        }
+        for (; parked != NULL; parked = next) {
+            next = parked->next;
+            (void)send_parked(moving, way, moved->epoch, parked, NULL);
+        }
+    }
+    g_array_set_size(moving->models, 0);
 }
 
 void moving_part_free(MovingPart *moving)

@@ -5,6 +5,8 @@
 #include "engine/server/server.h"
 
 #include "engine/server/server_copies.h"
+#include "engine/server/server_feed.h"
+#include "engine/server/server_handover.h"
 
 void server_init(Server *server, uint32_t number, PostOffice *office,
                  void (*fail_task)(void *user, uint32_t epoch, int code, const char *text),
@@ -18,6 +20,8 @@ void server_init(Server *server, uint32_t number, PostOffice *office,
     server->bindings = g_array_new(FALSE, FALSE, sizeof(Binding));
     server->n_refused = 0;
     server->copies = NULL;
+    server->settling = NULL;
+    server->given = NULL;
     server->fail_task = fail_task;
     server->user = user;
     server->no_numbers = NULL;
@@ -54,6 +58,8 @@ void server_clear(Server *server)
 {
     server_drop_arrival(server);
     server_forget_copies(server);
+    server_end_settling(server, CALL_CANCELLED);
+    server_drop_given(server);
     for (guint i = 0; i < server->tables->len; i++)
         server_drop_table(server, i);
     g_ptr_array_unref(server->tables);

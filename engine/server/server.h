@@ -44,8 +44,8 @@ struct Server {
     PostOffice *office;
     void (*fail_task)(void *user, uint32_t epoch, int code, const char *text); /* RubatoError */
     void *user;
-    void (*tell_made)(void *user, uint32_t server, uint32_t n); /* it has made n replicas; set
-                                                                 * before the start, or NULL */
+    /* it has made n replicas, and could not make n_missing; set before the start, or NULL */
+    void (*tell_made)(void *user, uint32_t server, uint32_t n, uint32_t n_missing);
     NoNumbers *no_numbers;  /* of the node; set before the start. NULL: they are not logged */
     const MemoryHome *home; /* of its shards' rows; set before the start. NULL: none */
 
@@ -54,10 +54,12 @@ struct Server {
     GArray *bindings;  /* of Binding: the models of running tasks */
     uint64_t n_refused;
     struct ServerCopies *copies; /* replicas that its parts are to get; NULL: none */
-    Arrival arrival;             /* its models are in the bindings */
-    bool starved;          /* the present request failed for lack of memory, or for the complaint */
-    char *complaint;       /* a kept request failed, and why; NULL: none has */
-    GArray *partial_calls; /* of handlers: see server_handlers.c; NULL until there are any */
+    Call *settling;   /* ends when all primaries have settled that are to; NULL: there is none */
+    GPtrArray *given; /* of MovingPart: see server_handover.c; NULL until there is any */
+    Arrival arrival;  /* its models are in the bindings */
+    bool starved;     /* the present request failed for lack of memory, or for the complaint */
+    char *complaint;  /* a kept request failed, and why; NULL: none has */
+    GArray *partial_calls;    /* of handlers: see server_handlers.c; NULL until there are any */
     uint64_t collected_bytes; /* of them */
     SweepPace sweeps;         /* see server_sweep.c */
     void *reserve;            /* memory for the error when memory runs out; NULL while it is used */

@@ -212,8 +212,8 @@ bool server_take_of_copy(Server *server, Message *message)
         return false;
     const bool is_from_primary = replica_is_from_primary(server, replica, message);
     /* which may do PROMOTE before this server, as for inputs: see server_replicas.c */
-    const bool is_task_of_next =
-        message->fed_kind == FEED_TASK && replica->is_deaf && !is_from_primary;
+    const bool is_task_of_next = message->fed_kind == FEED_TASK &&
+                                 (replica->is_deaf || replica->had_last) && !is_from_primary;
 
     if (message->fed_kind == FEED_GIVEN_UP && fits && is_from_primary && !replica->is_deaf &&
         (replica->stage == REPLICA_EXPECTED || replica->stage == REPLICA_COMING))

@@ -314,8 +314,8 @@ static void report(const Server *server)
     const uint32_t n_missing = copies->orders->len - copies->n_made;
     const double seconds = (double)(g_get_monotonic_time() - copies->begun_us) / 1e6;
 
-    if (server->tell_made != NULL && copies->n_made > 0)
-        server->tell_made(server->user, server->number, copies->n_made);
+    if (server->tell_made != NULL)
+        server->tell_made(server->user, server->number, copies->n_made, n_missing);
     if (n_missing == 0)
         g_message("server %u has made %u replica%s of its parts on other nodes, in %.2f s",
                   server->number, copies->n_made, copies->n_made == 1 ? "" : "s", seconds);

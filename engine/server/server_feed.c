@@ -38,6 +38,7 @@ FedPart *fed_part_new(const Server *server, uint32_t table, uint32_t part, const
     fed->table = table;
     fed->part = part;
     fed->map = 1;
+    fed->is_settled = false;
     replica_feed_init(&fed->feed, 0);
     for (uint32_t i = 0; i < n; i++)
         replica_feed_add(&fed->feed, replicas[i], 0, 0);
@@ -130,6 +131,40 @@ void server_empty_fed(Server *server, const BoundPart *part)
     }
 }
 
+/* ---- primaries that are to be replaced ---- */
+
+static bool are_settled(const Server *server)
+{
+    for (guint i = 0; i < server->tables->len; i++) {
+        const ServerTable *const table = server_find_table(server, i);
+
+        for (uint32_t part = 0; table != NULL && part < table->n_parts; part++) {
+            const FedPart *const fed = table->parts[part].fed;
+
+            if (fed != NULL && fed->is_settled &&
+                replica_feed_safe(&fed->feed) != fed->feed.n_inputs)
+                return false;
+        }
+    }
+    return true;
+}
+
+void server_end_settling(Server *server, CallStatus status)
+{
+    Call *const call = g_steal_pointer(&server->settling);
+
+    if (call != NULL)
+        call_end_part(call, status, 0);
+}
+
+void server_check_settled(Server *server)
+{
+    if (G_UNLIKELY(server->settling != NULL) && are_settled(server))
+        server_end_settling(server, CALL_OK);
+}
+
+/* ---- positions ---- */
+
 /* A replica that cannot be made is none. */
 static PositionVerdict hear(Server *server, FedPart *fed, const Message *message,
                             HeldAnswer **released)
@@ -179,6 +214,7 @@ void server_take_position(Server *server, Message *message)
         tell_whole(server, fed, replica);
     if (released != NULL)
         release(server, released);
+    server_check_settled(server);
 }
 
 /* ---- inputs ---- */
@@ -289,9 +325,10 @@ void server_feed_clock(Server *server, const BoundPart *part, const Message *mes
     Message input = { .epoch = message->epoch,
                       .request = { .worker = clock->source, .clock = clock->clock } };
 
-    if (clock->map < part->fed->map || clock->source >= model_n_sources(part->model) ||
+    if (part->fed->is_settled || clock->map < part->fed->map ||
+        clock->source >= model_n_sources(part->model) ||
         clock->clock <= rubato_model_clock(part->model, clock->source))
-        return; /* it changes nothing */
+        return; /* it changes nothing; or the part that goes on hears it when maps open */
     pass_on(server, part->fed, &input, MESSAGE_CLOCK);
     model_clock(part->model, clock->source, clock->clock);
     check_memory(server);
@@ -393,14 +430,32 @@ static bool is_any(const Held *held, uint32_t number)
     return true;
 }
 
-/* Where the run has ended for this node alone, the task goes on for the others: one of the replicas
+void server_feed_last(Server *server, FedPart *fed)
+{
+    Message input = { .epoch = 0 };
+
+    pass_on(server, fed, &input, (MessageKind)FEED_LAST);
+    fed->is_settled = true;
+}
+
+void server_await_settled(Server *server, Call *call)
+{
+    server_end_settling(server, CALL_CANCELLED);
+    call_add_parts(call, 1);
+    server->settling = call;
+    post_office_flush(server->office); /* the last inputs */
+    server_check_settled(server);
+}
+
+/* A primary that has had its last input tells no end: the next one does. Where the run has ended
+ * for this node alone, the task goes on for the others: one of the replicas
  * becomes its primary, and needs the model. So none is told that the task is over. */
 void server_feed_end(Server *server, FedPart *fed, uint32_t epoch)
 {
     Message input = { .epoch = epoch };
 
     /* relaxed: set before whatever ends the task was sent to this server */
-    if (!atomic_load_explicit(&server->office->has_ended, memory_order_relaxed))
+    if (!fed->is_settled && !atomic_load_explicit(&server->office->has_ended, memory_order_relaxed))
         pass_on(server, fed, &input, FEED_END);
     cancel(fed, is_of_epoch, epoch);
     post_office_flush(server->office);
@@ -431,4 +486,5 @@ void server_end_feeds(Server *server)
             fed->feed.n_replicas = 0;
         }
     }
+    server_check_settled(server);
 }

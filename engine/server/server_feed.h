@@ -12,6 +12,7 @@ struct FedPart {
     ReplicaFeed feed;
     InputSequences *had; /* between tasks, by node */
     uint32_t map;        /* the number of the map by which it became the primary */
+    bool is_settled;     /* it is to be replaced: it takes no more inputs (server_handover.c) */
 };
 
 /* Replicas are on these servers, and have what the part has: nothing yet. (transfer full) */
@@ -68,6 +69,18 @@ void server_feed_end(Server *server, FedPart *fed, uint32_t epoch);
 /* An input between tasks. */
 void server_feed_past_models(Server *server, FedPart *fed, RubatoShard *shard,
                              const Message *message);
+
+/* The last input of a primary that is to be replaced. None follows, unless it stays. */
+void server_feed_last(Server *server, FedPart *fed);
+
+/* Ends a part of the call once all such primaries here have their inputs on their replicas. */
+void server_await_settled(Server *server, Call *call);
+
+/* To be called after what may bring that about; what is in this header does so itself. */
+void server_check_settled(Server *server);
+
+/* The wait is over with this status: there is none any more. */
+void server_end_settling(Server *server, CallStatus status);
 
 /* A MESSAGE_POSITION. */
 void server_take_position(Server *server, Message *message);

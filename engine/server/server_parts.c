@@ -138,7 +138,7 @@ void servers_drop_arrival(Server *server)
 
 /* ---- out of a server, and into one ---- */
 
-static void remove_model(Binding *binding, uint32_t part)
+void server_unbind_part(Binding *binding, uint32_t part)
 {
     uint32_t n_left = 0;
 
@@ -182,7 +182,7 @@ static void take_out(Server *server, void *data)
             server_starve(server, binding);
         model_set_outbox(model, &moving->outbox);
         g_array_append_val(moving->models, ((MovingModel){ binding->epoch, model }));
-        remove_model(binding, moving->part);
+        server_unbind_part(binding, moving->part);
     }
     moving->shard = g_steal_pointer(&table->parts[moving->part].shard);
     shard_set_alarm(moving->shard, &moving->starved);

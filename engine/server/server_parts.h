@@ -46,6 +46,7 @@ typedef struct {
     const _Atomic bool *cancelled; /* the engine's end, set before post_office_cancel is called */
     const char *table_name;
     uint32_t stall_ms;
+    bool goes_at_once; /* without a wait for room in the window to the other node */
 } PartWay;
 
 /* Sends the rows of a part and all that belongs to them; the part is not changed. False if the
@@ -55,6 +56,10 @@ bool moving_part_send_rows(MovingPart *moving, const PartWay *way, GError **erro
 /* Sends the models. They are gone afterwards: if a model cannot be sent, its task fails. False if
  * the run has ended. */
 bool moving_part_send_models(MovingPart *moving, const PartWay *way, GError **error);
+
+/* Sends what the models have parked, in its order, at once; the other server has all else. The
+ * models are gone afterwards. */
+void moving_part_send_parked(MovingPart *moving, const PartWay *way);
 
 /* Frees the part, whose models have been sent. */
 void moving_part_free(MovingPart *moving);

@@ -10,6 +10,7 @@
  *   server_feed.c    a part with replicas, on its primary
  *   server_replicas.c  a replica
  *   server_promote.c  a replica becomes the primary, and what others do then
+ *   server_handover.c  a primary gives its part to one of its replicas
  *   server_copies.c  a primary makes replicas in the place of lost ones
  *   server_copied.c  a replica that is made
  *   part_state.c     what a part has, as requests
@@ -194,6 +195,9 @@ bool server_is_arriving(const Server *server, const Message *message);
 
 /* The part is here from now on, in the binding's task. */
 void server_bind_part(Binding *binding, uint32_t part, const BoundPart *bound);
+
+/* It is not here any more. */
+void server_unbind_part(Binding *binding, uint32_t part);
 
 /* Frees what has come of the expected part, if a part is expected. */
 void server_drop_arrival(Server *server);

@@ -12,6 +12,7 @@
 
 #include "engine/server/server_copies.h"
 #include "engine/server/server_feed.h"
+#include "engine/server/server_handover.h"
 #include "engine/server/server_replicas.h"
 
 void server_leave_node(Server *server, uint32_t node)
@@ -29,6 +30,7 @@ void server_leave_node(Server *server, uint32_t node)
                 replica->is_deaf = true;
         }
     }
+    server_check_settled(server);
 }
 
 typedef struct {
@@ -164,7 +166,7 @@ static void follow(Server *server, const PartPlace *place)
             if (replica->primary != place->primary)
                 replica->made = place->map;
             replica->primary = place->primary;
-            replica->is_deaf = false;
+            replica->is_deaf = replica->had_last = false;
             server_tell_position(server, replica);
             return;
         }
@@ -178,9 +180,10 @@ void server_set_place(Server *server, const PartPlace *place)
 
     if (table == NULL || place->part >= table->n_parts)
         return;
-    if (table->parts[place->part].fed != NULL)
-        server_keep_replicas(server, table->parts[place->part].fed, place->replicas,
-                             place->n_replicas);
+    if (table->parts[place->part].fed != NULL && place->primary == server->number)
+        server_keep_part(server, place);
+    else if (table->parts[place->part].fed != NULL)
+        server_give_part(server, place);
     else if (table->parts[place->part].replica != NULL && place->primary == server->number)
         promote(server, place);
     else if (table->parts[place->part].replica != NULL)

@@ -86,28 +86,37 @@ bool replica_is_from_primary(const Server *server, const Replica *replica, const
     return message->node == server->office->servers[replica->primary].node;
 }
 
+/* Whether the sender may be the primary, as far as this server knows. */
+static bool may_send(const Server *server, const Replica *replica, const Message *message)
+{
+    const bool is_from_primary = replica_is_from_primary(server, replica, message);
+
+    return replica->is_deaf ? !is_from_primary : is_from_primary || replica->had_last;
+}
+
 /* Whether the input is one that the primary may send. Otherwise it has been answered.
  *
  * If the primary's node is lost, the input is the new primary's: its server may do PROMOTE before
  * this one, and pass on the end of a task at once. It passes nothing on to replicas that are to be
- * given up. */
+ * given up. The same holds if the primary has handed the part over. */
 static bool check_input(Server *server, const Replica *replica, Message *message,
                         const RubatoModel *model)
 {
     const MessageKind kind = (MessageKind)message->fed_kind;
     const RequestOps *ops = message->fed_kind < MESSAGE_N_KINDS ? request_ops[kind] : NULL;
+    const bool is_last = message->fed_kind == FEED_LAST;
     const bool is_of_task =
         kind == MESSAGE_CLOCK || message->fed_kind == FEED_LOSS || kind == FEED_END;
+    const bool is_bare = is_of_task || is_last;
 
-    if (replica_is_from_primary(server, replica, message) == replica->is_deaf ||
-        (!is_of_task && (ops == NULL || !ops->is_input)) ||
-        (is_of_task && (message->request.keys.n > 0 || message->input_bytes > 0)) ||
+    if (!may_send(server, replica, message) || (!is_bare && (ops == NULL || !ops->is_input)) ||
+        (is_bare && (message->request.keys.n > 0 || message->input_bytes > 0)) ||
         (message->epoch != 0 && kind != FEED_END && model == NULL) ||
-        (message->epoch == 0 && is_of_task)) {
+        (message->epoch == 0 && is_of_task) || (message->epoch != 0 && is_last)) {
         server_refuse(server, message, "an input of a replica that makes no sense");
         return false;
     }
-    if (is_of_task)
+    if (is_bare)
         return true;
     message->kind = kind;
     if (!server_check_remote(server, replica->shard, model, message)) {
@@ -123,6 +132,10 @@ static void apply(Replica *replica, Message *message, RubatoModel *model)
 {
     RubatoRequest *const request = &message->request;
 
+    if (message->fed_kind == FEED_LAST) {
+        replica->had_last = true;
+        return;
+    }
     if (message->fed_kind == FEED_END) {
         replica_end_task(replica, message->epoch);
         return;

@@ -33,6 +33,8 @@ struct Replica {
     uint64_t position;   /* it has had the inputs up to this number */
     InputSequences *had; /* between tasks, by node */
     bool is_deaf;        /* the primary's node is lost: nothing is taken in from it any more */
+    bool had_last; /* the primary is to be replaced, and has said so in its last input: the next
+                    * one may be another one's */
 };
 
 /* Takes over the shard. (transfer full) */

@@ -271,6 +271,18 @@ RUBATO_API bool rubato_engine_list_keys(RubatoEngine *engine, const char *table,
 RUBATO_API bool rubato_engine_move_part(RubatoEngine *engine, const char *table, uint32_t part,
                                         uint32_t server, GError **error);
 
+/* Drains the node of that id, which may be this one: all parts and replicas of its servers go to
+ * servers of other nodes, while tasks and requests go on. After that it serves nothing, gets no
+ * part any more, and may be ended; a task with workers there goes on as after the loss of any node.
+ * Returns when it has nothing left. Not collective: one node's call is enough, also from a worker's
+ * thread. Tables and tasks that are made meanwhile begin when it has ended. A node that has been
+ * drained already is drained. Errors: RUBATO_ERROR_INVALID if there is no such node, if the
+ * scheduler runs there, if a part there has no replicas, if too few other nodes have room for the
+ * parts and their replicas, or while another node is drained; RUBATO_ERROR_NODE_LOST if the node is
+ * lost, before or meanwhile; RUBATO_ERROR_CANCELLED if the run ends. After an error the node keeps
+ * its parts. */
+RUBATO_API bool rubato_engine_drain_node(RubatoEngine *engine, unsigned node, GError **error);
+
 /* Messages by kind. */
 typedef struct {
     uint64_t gets, adds, clocks, announcements, fences, others, replies, controls;

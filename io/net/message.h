@@ -76,6 +76,9 @@ enum {
 #define FEED_END 0
 #define FEED_LOSS 255
 
+/* The last input of a primary that is to be replaced: a new one goes on behind it. */
+#define FEED_LAST 248
+
 /* What makes a replica, and has no number: it goes to that replica alone. The clock of those with a
  * map is the number of the map by which it is made. FEED_COPY: its image begins, as of input
  * `number`; with a map. FEED_TASK: a task has begun, with as many workers as the request's worker

@@ -6,8 +6,8 @@
  * RUBATO_SIM_SLOW_SEEDS that of clusters with slow links. RUBATO_SIM_SEED runs one seed alone and
  * prints everything that happens; with RUBATO_SIM_LOST, a cluster that loses so many servers, one
  * or two; with 3, one that loses workers; with 4 and 5, two servers and one replica, which has been
- * made again in between, or is being made. RUBATO_SIM_NODES is the number of nodes of the one large
- * cluster. */
+ * made again in between, or is being made; with 6, a node that is drained. RUBATO_SIM_NODES is the
+ * number of nodes of the one large cluster. */
 #include <stdio.h>
 
 #include "tests/support/runner.h"
@@ -183,6 +183,14 @@ START_TEST(a_second_loss_while_replicas_are_made_hangs_nobody)
 }
 END_TEST
 
+/* Its parts go to other nodes while workers use them: nobody notices anything. It has nothing left
+ * then, and may end. */
+START_TEST(a_node_that_is_drained_has_nothing_and_nothing_is_lost)
+{
+    run_losses(sim_scenario_draw_drain, 400, 0, _i);
+}
+END_TEST
+
 /* Seeds with which the new primary of a part ended a task before a replica knew it as primary; with
  * which the last fence of a task came to a new primary before the last clocks; with which a table
  * was dropped when two nodes were lost, and the parts of one of them with both; with which a node
@@ -296,6 +304,12 @@ START_TEST(bsp_is_the_same_to_the_bit_after_a_second_loss)
 }
 END_TEST
 
+START_TEST(bsp_is_the_same_to_the_bit_while_a_node_is_drained)
+{
+    compare_losses(sim_scenario_draw_exact_drain, is_slow() ? 8 : 32, 0);
+}
+END_TEST
+
 /* How long a Get beside a stream of the other priority may take, and how long it may take if its
  * worker has the same hash as another, because the requests of these two keep their order.
  *
@@ -377,7 +391,8 @@ START_TEST(the_seed_that_is_asked_for)
     void (*const draws[])(SimScenario * scenario, uint64_t seed) = {
         sim_scenario_draw,          sim_scenario_draw_loss,
         sim_scenario_draw_losses,   sim_scenario_draw_worker_loss,
-        sim_scenario_draw_restored, sim_scenario_draw_overlap
+        sim_scenario_draw_restored, sim_scenario_draw_overlap,
+        sim_scenario_draw_drain
     };
     const uint64_t n_lost = sim_number_of("RUBATO_SIM_LOST", 0);
     SimOutcome outcome;
@@ -414,6 +429,8 @@ int main(void)
         tcase_add_loop_test(cases, a_second_loss_while_replicas_are_made_hangs_nobody, 0,
                             N_BATCHES);
         tcase_add_test(cases, a_task_ends_once_servers_have_counted_its_last_clocks);
+        tcase_add_loop_test(cases, a_node_that_is_drained_has_nothing_and_nothing_is_lost, 0,
+                            N_BATCHES);
         tcase_add_loop_test(cases, what_ends_while_parts_get_another_primary_ends, 0,
                             G_N_ELEMENTS(late_ends));
         tcase_add_loop_test(cases, a_worker_that_waits_for_room_holds_up_no_recovery, 0,
@@ -426,6 +443,7 @@ int main(void)
         tcase_add_test(cases, bsp_is_the_same_to_the_bit_on_every_cluster);
         tcase_add_test(cases, bsp_is_the_same_to_the_bit_after_a_loss);
         tcase_add_test(cases, bsp_is_the_same_to_the_bit_after_a_second_loss);
+        tcase_add_test(cases, bsp_is_the_same_to_the_bit_while_a_node_is_drained);
         tcase_add_loop_test(cases, requests_of_either_priority_pass_a_stream_of_the_other, 0, 2);
         tcase_add_test(large, many_nodes_meet_work_and_end);
         tcase_add_test(cases, a_seed_runs_again_bit_for_bit);

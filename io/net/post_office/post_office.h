@@ -183,6 +183,14 @@ void post_office_end_fences(PostOffice *office);
  * sent before must not come behind. A call of a handler ends as CALL_MOVED. */
 void post_office_send_again(PostOffice *office, uint32_t table, uint32_t part, uint32_t server);
 
+typedef struct {
+    uint32_t table, part;
+} AskedPart;
+
+/* The parts about which requests wait for an answer of that node, each once. (element-type
+ * AskedPart, transfer full) */
+GArray *post_office_list_asked(PostOffice *office, uint32_t node);
+
 /* From now on, until post_office_unlisten has returned, the listener gets each clock before this
  * node's servers do: on the thread that receives it, with only the listeners' lock held. */
 void post_office_listen(PostOffice *office, ClockListener *listener);

@@ -165,3 +165,32 @@ void post_office_send_again(PostOffice *office, uint32_t table, uint32_t part, u
     end_as_moved(handlers);
     post_office_flush(office);
 }
+
+static gint compare_parts(gconstpointer one, gconstpointer other)
+{
+    const AskedPart *const a = one, *const b = other;
+
+    if (a->table != b->table)
+        return a->table < b->table ? -1 : 1;
+    return a->part < b->part ? -1 : a->part > b->part;
+}
+
+GArray *post_office_list_asked(PostOffice *office, uint32_t node)
+{
+    GArray *const parts = g_array_new(FALSE, FALSE, sizeof(AskedPart));
+
+    pthread_mutex_lock(&office->lock);
+    for (uint32_t i = 0; i < office->n_pending_slots; i++) {
+        const PendingRequest *const slot = &office->pending[i];
+
+        if (slot->call != NULL && slot->node == node && slot->table != MESSAGE_NO_TABLE)
+            g_array_append_val(parts, ((AskedPart){ slot->table, slot->part }));
+    }
+    pthread_mutex_unlock(&office->lock);
+    g_array_sort(parts, compare_parts);
+    for (guint i = parts->len; i-- > 1;)
+        if (compare_parts(&g_array_index(parts, AskedPart, i),
+                          &g_array_index(parts, AskedPart, i - 1)) == 0)
+            g_array_remove_index(parts, i);
+    return parts;
+}

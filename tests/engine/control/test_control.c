@@ -110,7 +110,7 @@ static const Control SAMPLES[] = {
       .recover = { .map = 2,
                    .step = 1,
                    .node = 3,
-                   .joins = true,
+                   .cause = CONTROL_CAUSE_JOIN,
                    .text = "lost",
                    .lines = "0 1 1 2\n",
                    .incarnation = 8,
@@ -118,7 +118,7 @@ static const Control SAMPLES[] = {
                    .endpoints = "tcp://[::1]:6" } },
     { .kind = CONTROL_RECOVERED,
       .recover = { .map = 2, .step = 0, .node = 3, .lines = "r0 1 2 77\n" } },
-    { .kind = CONTROL_MADE, .made = { .server = 5, .n = 12 } },
+    { .kind = CONTROL_MADE, .made = { .server = 5, .n = 12, .n_missing = 3 } },
     { .kind = CONTROL_RUNS, .runs = { .server = 5, .handler = "norm" } },
     { .kind = CONTROL_SNAPSHOT_ASK,
       .snapshot = { .number = 1, .epoch = 4, .seed = UINT64_MAX, .spec = "directory d\n" } },
@@ -152,7 +152,10 @@ static const Control SAMPLES[] = {
                    .n_nodes = 2,
                    .endpoints = ENDPOINTS,
                    .incarnations = INCARNATIONS,
-                   .counted_from = 5 } }
+                   .counted_from = 5 } },
+    { .kind = CONTROL_DRAIN, .drain = { .number = 4, .node_id = 7 } },
+    { .kind = CONTROL_DRAINED,
+      .drain = { .number = 4, .node_id = 7, .goes_on = true, .outcome = { 3, "why" } } }
 };
 
 /* Compares the texts and lists to which a message points, and sets them to NULL. */

@@ -107,7 +107,7 @@ static void expect_admit(uint32_t map, uint64_t incarnation, uint64_t counted_fr
         ck_assert_uint_eq(recover->map, map);
         ck_assert_uint_eq(recover->step, CONTROL_RECOVER_ADMIT);
         ck_assert_uint_eq(recover->node, GONE);
-        ck_assert(recover->joins);
+        ck_assert_uint_eq(recover->cause, CONTROL_CAUSE_JOIN);
         ck_assert_str_eq(recover->text, WHO " takes the place of node 4 (127.0.0.1:4102)");
         ck_assert_str_eq(recover->endpoints, NEW);
         ck_assert_uint_eq(recover->incarnation, incarnation);
@@ -381,7 +381,7 @@ START_TEST(replicas_of_the_process_before_are_not_its)
     do_step(3u, 2, CONTROL_RECOVER_OPEN, "0 0 2 1 0\n"); /* server 1 is that of the node */
     expect_step(3u, 2, CONTROL_RECOVER_EXPECT, "0 0 2 1 0\n");
     lose(GONE);
-    ck_assert(!recovery_hears_made(scheduler, GONE, 1));
+    ck_assert(!recovery_hears_made(scheduler, GONE, 1, 0));
     ck_assert(hears(GONE, made)); /* it is lost, and told so */
 }
 END_TEST
@@ -492,7 +492,7 @@ START_TEST(another_loss_before_it_has_the_tables_is_like_the_first)
         ck_assert_uint_eq(close->map, 4);
         ck_assert_uint_eq(close->step, CONTROL_RECOVER_CLOSE);
         ck_assert_uint_eq(close->node, GONE);
-        ck_assert(close->joins);
+        ck_assert_uint_eq(close->cause, CONTROL_CAUSE_JOIN);
         ck_assert_str_eq(close->text, WHO " takes the place of node 4 (127.0.0.1:4102)");
     }
     go_through(3u, 5);

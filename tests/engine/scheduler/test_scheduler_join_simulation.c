@@ -235,7 +235,8 @@ static void end_a_copy(void)
 
 static void admits(const Process *process, const ControlRecover *recover)
 {
-    sim_assert(recover->joins && recover->node != process->node, "a node is to admit itself");
+    sim_assert(recover->cause == CONTROL_CAUSE_JOIN && recover->node != process->node,
+               "a node is to admit itself");
     sim_assert(recover->map == sim.admit_map || recover->counted_from > sim.counted_from,
                "bytes are counted from a number that somebody had");
     sim.counted_from = recover->counted_from;
@@ -247,8 +248,8 @@ static void admits(const Process *process, const ControlRecover *recover)
 /* In a CLOSE. A process that lives may have the place of a node that others count as lost. */
 static void leave_lost(Process *process, const ControlRecover *recover)
 {
-    process->counts_lost[recover->node] = !recover->joins;
-    for (uint32_t i = 0; i < sim.n_nodes && !recover->joins; i++)
+    process->counts_lost[recover->node] = recover->cause == CONTROL_CAUSE_LOSS;
+    for (uint32_t i = 0; i < sim.n_nodes && recover->cause == CONTROL_CAUSE_LOSS; i++)
         sim_assert(!process->counts_lost[i] || sim.scheduler->nodes[i].lost,
                    "node %u leaves its link to node %u, which is in the run", process->node, i);
 }

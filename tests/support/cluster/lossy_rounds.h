@@ -26,4 +26,7 @@ bool lossy_rounds_work(RubatoWorker *worker, void *rounds, GError **error);
  * becomes their number; NULL: it is not asked for. */
 bool lossy_rounds_play(LossyRounds *rounds, int64_t *n_rounds, GError **error);
 
+/* The last of these, when the task has ended. */
+bool lossy_rounds_check(LossyRounds *rounds, int64_t *n_rounds, GError **error);
+
 #endif

@@ -150,6 +150,29 @@ static bool move_parts(SimNode *node, const SimJob *job, const SimScenario *scen
     return true;
 }
 
+/* Another node may be killed meanwhile, or the node itself. */
+static void drain_node(SimNode *node, const SimScenario *scenario)
+{
+    SimCluster *const cluster = node->cluster;
+    g_autoptr(GError) error = NULL;
+
+    if (scenario->drain_ns == 0 || node->number != scenario->scheduler || cluster->is_drained ||
+        cluster->has_kept)
+        return;
+    sim_sleep_ns(scenario->drain_ns);
+    if (rubato_engine_drain_node(node->engine, scenario->drained, &error)) {
+        SIM_TRACE("node %u is drained", scenario->drained);
+        sim_replicas_check_drained(cluster, scenario->drained);
+        cluster->is_drained = true;
+    } else {
+        SIM_TRACE("node %u is not drained: %s", scenario->drained, error->message);
+        cluster->has_kept = true;
+        if (scenario->n_faults == 0)
+            sim_fail("node %u was not drained: %s", scenario->drained, error->message);
+    }
+    cluster->progress_ns = sim_now_ns();
+}
+
 /* If a move fails, so does the task, unless it is over: a node is lost. */
 static bool run_and_move(SimNode *node, const SimJob *job, const SimScenario *scenario,
                          const RubatoTask *task, uint32_t number, GError **error)
@@ -162,6 +185,7 @@ static bool run_and_move(SimNode *node, const SimJob *job, const SimScenario *sc
     TRY(run != NULL);
     node->started_ms = sim_now_ms();
     const bool moved = move_parts(node, job, scenario, number, &unmoved);
+    drain_node(node, scenario);
     TRY(rubato_task_run_wait(run, error));
     if (!moved)
         g_propagate_error(error, g_steal_pointer(&unmoved));

@@ -82,8 +82,11 @@ typedef struct {
     uint32_t n_moves;         /* of parts, in each task */
     int64_t between_moves_ns; /* at most */
     bool asks_services;       /* after each task */
-    bool outlives;            /* a node that is killed while a task runs ends nothing */
-    bool continues;           /* the tasks go on without the workers of a lost node */
+    int64_t drain_ns;         /* after the first task has begun, a node is drained; 0: none */
+    uint32_t drained;
+    bool ends_drained; /* it is killed after that; else at any time, if at all */
+    bool outlives;     /* a node that is killed while a task runs ends nothing */
+    bool continues;    /* the tasks go on without the workers of a lost node */
     bool restores; /* the second node is killed once replicas are there in the place of lost ones */
     int64_t after_loss_ns; /* it is killed so long after the loss of the first is known; 0: not */
     SimFault faults[SIM_MOST_FAULTS];
@@ -129,6 +132,10 @@ void sim_scenario_draw_restored(SimScenario *scenario, uint64_t seed);
  * known, perhaps while replicas are made in the place of lost ones. */
 void sim_scenario_draw_overlap(SimScenario *scenario, uint64_t seed);
 
+/* A node of four is drained while tasks run. It is killed after that; or it, or another one, at any
+ * time; or none is. */
+void sim_scenario_draw_drain(SimScenario *scenario, uint64_t seed);
+
 /* A node is lost, or sometimes two of them, and has workers, without which the tasks go on. */
 void sim_scenario_draw_worker_loss(SimScenario *scenario, uint64_t seed);
 
@@ -141,6 +148,9 @@ void sim_scenario_draw_exact_loss(SimScenario *scenario, uint64_t seed, uint64_t
 /* The same with four nodes, of which two are killed, the second one once each part has a replica
  * again. */
 void sim_scenario_draw_exact_restored(SimScenario *scenario, uint64_t seed, uint64_t program);
+
+/* A node is drained meanwhile, and none is lost. */
+void sim_scenario_draw_exact_drain(SimScenario *scenario, uint64_t seed, uint64_t program);
 
 /* A cluster for sim_priority.c: two or three nodes without faults. */
 void sim_scenario_draw_stream(SimScenario *scenario, uint64_t seed, RubatoPriority priority);

@@ -112,6 +112,15 @@ static bool waits_for_replicas(const SimCluster *cluster, uint64_t number)
     return (!first->was_killed && !first->has_ended) || !sim_replicas_are_restored(cluster);
 }
 
+/* Whether a node is killed later, because it is to be drained before. */
+static bool waits_for_drain(const SimCluster *cluster, uint32_t node)
+{
+    const SimScenario *const scenario = cluster->scenario;
+
+    return scenario->ends_drained && node == scenario->drained && !cluster->is_drained &&
+           !cluster->has_kept;
+}
+
 /* Whether the second node is killed later, because the loss of the first is to be known before.
  * Then it is planned. */
 static bool waits_for_loss(SimCluster *cluster, uint64_t number)
@@ -144,7 +153,8 @@ static void begin_fault(void *data, uint64_t number)
             return;
         if (waits_for_loss(cluster, number))
             return;
-        if (node->compares || waits_for_replicas(cluster, number)) { /* see sim_replicas.c */
+        if (node->compares || waits_for_replicas(cluster, number) ||
+            waits_for_drain(cluster, fault->from)) { /* see sim_replicas.c */
             sim_after(SIM_MS, begin_fault, cluster, number);
             return;
         }

@@ -54,7 +54,8 @@ struct SimCluster {
     SimNode nodes[SIM_MOST_NODES];
     uint32_t n_living;
     int64_t begun_ms, killed_ms;
-    bool knows_loss;   /* the scheduler knows that the first node is lost */
+    bool is_drained, has_kept; /* the node that was to be drained; it has kept its parts */
+    bool knows_loss;           /* the scheduler knows that the first node is lost */
     bool killed_early; /* before a task, or the run, had begun everywhere: it may have failed */
 };
 
@@ -85,6 +86,9 @@ void sim_replicas_have_all(const SimNode *node, const char *name);
 /* Whether each part of each table has its replicas, or as many as there are other nodes that live
  * and have servers, and the scheduler knows of all that were killed. */
 bool sim_replicas_are_restored(const SimCluster *cluster);
+
+/* Fails the seed if a server of the node has a part or a replica. */
+void sim_replicas_check_drained(const SimCluster *cluster, uint32_t node);
 
 /* Whether a node compares. No engine is freed meanwhile. */
 bool sim_replicas_are_compared(const SimCluster *cluster);

@@ -111,6 +111,23 @@ static void visit(const SimNode *node, const char *name,
     set_comparing(node, false);
 }
 
+void sim_replicas_check_drained(const SimCluster *cluster, uint32_t node)
+{
+    const RubatoEngine *const engine = living_engine(cluster, node);
+
+    for (guint i = 0; engine != NULL && i < engine->tables->len; i++) {
+        const Table *const table = g_ptr_array_index(engine->tables, i);
+
+        for (uint32_t j = 0; j < engine->n_servers * table->map->n_parts; j++) {
+            const uint32_t part = j % table->map->n_parts;
+
+            if (server_has_part(&engine->servers[j / table->map->n_parts], table->id, part))
+                sim_fail("node %u is drained, and has part %u of table %s", node, part,
+                         table->spec->name);
+        }
+    }
+}
+
 static bool is_restored(const SimCluster *cluster, const Table *table, uint32_t part)
 {
     uint32_t n_found = 0, n_nodes = 0;
@@ -119,7 +136,8 @@ static bool is_restored(const SimCluster *cluster, const Table *table, uint32_t 
         const RubatoEngine *const engine = living_engine(cluster, i);
         PartDigest found;
 
-        n_nodes += engine != NULL && engine->n_servers > 0;
+        n_nodes += engine != NULL && engine->n_servers > 0 &&
+                   !(cluster->is_drained && i == cluster->scenario->drained);
         for (uint32_t j = 0; engine != NULL && j < engine->n_servers; j++)
             n_found += part_inputs(&engine->servers[j], table->id, part, &found);
     }
@@ -194,7 +212,7 @@ static void compare_part(const SimCluster *cluster, const Table *table, uint32_t
     }
     if (!primary.is_primary && any_is_lost(cluster))
         return; /* it gets another one */
-    if (!primary.is_primary || n_found > scenario->n_replicas ||
+    if (!primary.is_primary || (n_found > scenario->n_replicas && !cluster->has_kept) ||
         (n_found < scenario->n_replicas && !any_is_lost(cluster)))
         sim_fail("part %u of table %s has %u replicas", part, table->spec->name, n_found);
     for (uint32_t i = 0; i < n_found; i++)

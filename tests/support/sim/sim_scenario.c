@@ -405,6 +405,43 @@ void sim_scenario_draw_overlap(SimScenario *scenario, uint64_t seed)
     scenario->after_loss_ns = 1 + (int64_t)between(&dice, 0, 40000) * SIM_MS / 1000;
 }
 
+/* A node that is to be drained, of four, with workers or without. */
+static void drain(SimScenario *scenario, Dice *dice, uint64_t seed)
+{
+    scenario->drained = (scenario->scheduler + 1 + below(dice, 3)) % 4;
+    scenario->drain_ns = 1 + (int64_t)below(dice, percent(dice, 50) ? 20 : 800) * SIM_MS;
+    scenario->n_replicas = 1 + seed % 2;
+    scenario->n_faults = 0;
+    scenario->heals_ms = 4000;
+}
+
+void sim_scenario_draw_drain(SimScenario *scenario, uint64_t seed)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 43 };
+
+    sim_scenario_draw_loss(scenario, seed);
+    grow(scenario);
+    drain(scenario, &dice, seed);
+    if (seed % 3 == 0) { /* it ends, once it is drained */
+        (void)make_victim(scenario, (scenario->drained + 4 - scenario->scheduler) % 4);
+        scenario->ends_drained = true;
+        scenario->faults[scenario->n_faults++] =
+            (SimFault){ .kind = SIM_FAULT_KILL, .at_ms = 100, .from = scenario->drained };
+    } else if (seed % 3 == 1) { /* it or another one dies meanwhile */
+        scenario->faults[scenario->n_faults++] =
+            (SimFault){ .kind = SIM_FAULT_KILL,
+                        .at_ms = between(&dice, 100, 1500),
+                        .from = make_victim(scenario, 1 + below(&dice, 3)) };
+        if (seed % 9 == 1)
+            continue_without(scenario, &dice);
+    }
+    scenario->n_workers = scenario->n_servers = 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        scenario->n_workers += scenario->workers[i];
+        scenario->n_servers += scenario->servers[i];
+    }
+}
+
 void sim_scenario_draw_worker_loss(SimScenario *scenario, uint64_t seed)
 {
     Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 29 };
@@ -529,6 +566,19 @@ void sim_scenario_draw_exact_restored(SimScenario *scenario, uint64_t seed, uint
     scenario->faults[1].at_ms = scenario->faults[0].at_ms + between(&dice, 1, 300);
 }
 
+void sim_scenario_draw_exact_drain(SimScenario *scenario, uint64_t seed, uint64_t program)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 47 };
+
+    sim_scenario_draw_exact_restored(scenario, seed, program);
+    scenario->restores = false;
+    drain(scenario, &dice, seed);
+    scenario->drain_ns = 1 + (int64_t)below(&dice, 300) * SIM_MS;
+    memset(scenario->workers, 0, sizeof scenario->workers);
+    for (uint32_t i = 0; i < SIM_EXACT_WORKERS; i++)
+        scenario->workers[(seed + i) % 4]++;
+}
+
 /* ---- in words ---- */
 
 static const char *model_name(SimModel model)
@@ -602,6 +652,10 @@ char *sim_scenario_describe(const SimScenario *scenario)
     g_string_append_printf(text, "\n  %u moves of parts in each task, up to %.3f ms between them",
                            scenario->n_moves, (double)scenario->between_moves_ns / 1e6);
     g_string_append_printf(text, "\n  %u replicas of each part", scenario->n_replicas);
+    if (scenario->drain_ns > 0)
+        g_string_append_printf(text, "\n  node %u is drained, %.3f ms after the first task began%s",
+                               scenario->drained, (double)scenario->drain_ns / 1e6,
+                               scenario->ends_drained ? ", and killed after that" : "");
     if (scenario->failing_worker != UINT32_MAX)
         g_string_append_printf(text, "\n  worker %u fails in iteration %u",
                                scenario->failing_worker, scenario->failing_iteration);

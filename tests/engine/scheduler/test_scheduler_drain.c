@@ -1,0 +1,268 @@
+/* The scheduler: nodes that are drained. */
+#include "engine/scheduler/scheduler_state.h"
+#include "tests/support/engine/scheduler_fixture.h"
+#include "tests/support/runner.h"
+
+#define DRAINED 1u    /* the node; */
+#define DRAINED_ID 4u /* its id */
+
+static void begin_with_replicas(void)
+{
+    begin();
+    scheduler->goes_on = true;
+}
+
+static void ask(uint32_t node, uint64_t number, uint32_t node_id)
+{
+    say(node,
+        (Control){ .kind = CONTROL_DRAIN, .drain = { .number = number, .node_id = node_id } });
+}
+
+static void expect_answer(uint32_t node, uint64_t number, uint32_t code, const char *text)
+{
+    const ControlDrain *const drained = &expect(node, CONTROL_DRAINED)->drain;
+
+    ck_assert_uint_eq(drained->number, number);
+    ck_assert_uint_eq(drained->outcome.code, code);
+    ck_assert_str_eq(drained->outcome.text, text);
+}
+
+static Control step_done(uint32_t map, ControlRecoverStep step, const char *text, const char *lines)
+{
+    return (Control){ .kind = CONTROL_RECOVERED,
+                      .recover = { .map = map, .step = step, .text = text, .lines = lines } };
+}
+
+static void expect_step(unsigned nodes, uint32_t map, ControlRecoverStep step, ControlCause cause,
+                        const char *lines)
+{
+    for (uint32_t i = 0; i < N_NODES; i++) {
+        if ((nodes & (1u << i)) == 0)
+            continue;
+        const ControlRecover *const recover = &expect(i, CONTROL_RECOVER)->recover;
+
+        ck_assert_uint_eq(recover->map, map);
+        ck_assert_uint_eq(recover->step, step);
+        ck_assert_uint_eq(recover->cause, cause);
+        ck_assert_str_eq(recover->lines, lines);
+    }
+}
+
+/* All nodes that live do a step; lines: what node 0 tells. */
+static void all_did(unsigned nodes, uint32_t map, ControlRecoverStep step, const char *lines)
+{
+    for (uint32_t i = 0; i < N_NODES; i++)
+        if ((nodes & (1u << i)) != 0)
+            say(i, step_done(map, step, "", i == 0 ? lines : ""));
+}
+
+/* Node 1 has the primary of part 0 and a replica of part 1; copies of both go to node 2. */
+#define PLACES "0 0 2 1 0\n0 1 2 2 1\n"
+#define PLAN "0 0 3 1 0 2\n0 1 3 2 1 0\n"
+
+static void close_step(uint32_t map, bool has_copies)
+{
+    say(0, step_done(map, CONTROL_RECOVER_CLOSE, "",
+                     has_copies ? "k0 0 0 0\nk0 1 0 0\nr0 0 0 5\nr0 1 0 5\n"
+                                : "k0 0 0 0\nk0 1 0 0\nr0 0 0 5\n"));
+    say(1, step_done(map, CONTROL_RECOVER_CLOSE, "", "p0 0 1 0\nr0 1 1 5\n"));
+    say(2, step_done(map, CONTROL_RECOVER_CLOSE, "",
+                     has_copies ? "r0 0 2 5\np0 1 2 0\n" : "p0 1 2 0\n"));
+}
+
+/* Up to where copies are made. */
+static void order_copies(void)
+{
+    expect_step(ALL, 2, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "1\n");
+    close_step(2, false);
+    expect_step(ALL, 2, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_DRAIN, PLACES);
+    all_did(ALL, 2, CONTROL_RECOVER_PROMOTE, "");
+    expect_step(ALL, 2, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_DRAIN, PLACES);
+    all_did(ALL, 2, CONTROL_RECOVER_OPEN, PLAN);
+    for (ControlRecoverStep step = CONTROL_RECOVER_EXPECT; step <= CONTROL_RECOVER_COPY; step++) {
+        expect_step(ALL, 2, step, CONTROL_CAUSE_DRAIN, PLAN);
+        all_did(ALL, 2, step, "");
+    }
+    expect_quiet();
+}
+
+static void made(uint32_t node, uint32_t n, uint32_t n_missing)
+{
+    say(node, (Control){ .kind = CONTROL_MADE,
+                         .made = { .server = node, .n = n, .n_missing = n_missing } });
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect(i, CONTROL_MADE);
+}
+
+START_TEST(copies_are_made_before_they_take_the_place_of_what_the_node_has)
+{
+    begin_with_replicas();
+    ask(2, 7, DRAINED_ID);
+    order_copies();
+    propose(0, 1, CONTROL_CALL_CREATE, "table a");
+    propose(1, 1, CONTROL_CALL_CREATE, "table a");
+    propose(2, 1, CONTROL_CALL_CREATE, "table a");
+    expect_quiet(); /* no call begins meanwhile */
+    made(1, 1, 0);
+    expect_quiet();
+    made(2, 1, 0);
+    expect_step(ALL, 3, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_HAND_OVER, "1\n");
+    close_step(3, true);
+    expect_step(ALL, 3, CONTROL_RECOVER_SETTLE, CONTROL_CAUSE_HAND_OVER, "0 0 2 0 2\n0 1 2 2 0\n");
+    all_did(ALL, 3, CONTROL_RECOVER_SETTLE, "");
+    expect_step(ALL, 3, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_HAND_OVER, "0 0 2 0 2\n0 1 2 2 0\n");
+    all_did(ALL, 3, CONTROL_RECOVER_PROMOTE, "");
+    expect_step(ALL, 3, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_HAND_OVER, "0 0 2 0 2\n0 1 2 2 0\n");
+    all_did(ALL, 3, CONTROL_RECOVER_OPEN, "");
+    expect_answer(2, 7, CONTROL_OK, "");
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect(i, CONTROL_GO);
+    ask(0, 1, DRAINED_ID); /* again */
+    expect_answer(0, 1, CONTROL_OK, "");
+    expect_quiet();
+}
+END_TEST
+
+static const struct {
+    uint32_t node_id;
+    const char *text;
+} refused[] = {
+    { 5, "there is no node 5 in this run" },
+    { 0, "node 0 cannot be drained: the scheduler runs there, and the run ends with it" },
+};
+
+START_TEST(a_node_that_cannot_be_drained_is_refused)
+{
+    begin_with_replicas();
+    ask(2, 3, refused[_i].node_id);
+    expect_answer(2, 3, INVALID_CODE, refused[_i].text);
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(one_node_is_drained_at_a_time)
+{
+    begin_with_replicas();
+    ask(2, 3, DRAINED_ID);
+    order_copies();
+    ask(0, 1, 7);
+    expect_answer(0, 1, INVALID_CODE,
+                  "node 7 cannot be drained now, because node 4 is being drained; try again when "
+                  "that has ended");
+    ask(0, 2, DRAINED_ID); /* hears of the same end */
+    scheduler_node_gone(scheduler, now_ms, DRAINED, "its process has ended");
+    expect_step(5u, 3, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_LOSS, "1\n");
+    expect_answer(2, 3, LOST_CODE,
+                  "node 4 was not drained: node 4 (127.0.0.1:4102) was lost: its process has "
+                  "ended");
+    expect_answer(0, 2, LOST_CODE,
+                  "node 4 was not drained: node 4 (127.0.0.1:4102) was lost: its process has "
+                  "ended");
+    ask(0, 3, DRAINED_ID);
+    expect_answer(0, 3, LOST_CODE,
+                  "node 4 cannot be drained: node 4 (127.0.0.1:4102) was lost: its process has "
+                  "ended");
+    expect_quiet();
+}
+END_TEST
+
+/* The others hear that it keeps its parts. */
+static void expect_kept(uint32_t map)
+{
+    expect_step(ALL, map, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "");
+    expect_quiet();
+}
+
+START_TEST(a_node_keeps_its_parts_if_there_is_no_room_for_them)
+{
+    begin_with_replicas();
+    ask(2, 3, DRAINED_ID);
+    expect_step(ALL, 2, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "1\n");
+    close_step(2, false);
+    expect_step(ALL, 2, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_DRAIN, PLACES);
+    all_did(ALL, 2, CONTROL_RECOVER_PROMOTE, "");
+    expect_step(ALL, 2, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_DRAIN, PLACES);
+    say(2, step_done(2, CONTROL_RECOVER_OPEN, "", ""));
+    say(1, step_done(2, CONTROL_RECOVER_OPEN, "", ""));
+    say(0, step_done(2, CONTROL_RECOVER_OPEN, "there is no room", ""));
+    expect_answer(2, 3, INVALID_CODE, "node 4 cannot be drained: there is no room");
+    expect_kept(3);
+}
+END_TEST
+
+START_TEST(a_node_keeps_its_parts_if_a_copy_cannot_be_made)
+{
+    begin_with_replicas();
+    ask(2, 3, DRAINED_ID);
+    order_copies();
+    made(1, 0, 1);
+    expect_answer(2, 3, INVALID_CODE,
+                  "node 4 cannot be drained: node 4 (127.0.0.1:4102) could not make all copies of "
+                  "its parts on others; its log says why");
+    expect_kept(3);
+}
+END_TEST
+
+/* What the loss leaves over is planned again, and copies of before do not count. */
+START_TEST(another_loss_comes_first_and_then_it_goes_on)
+{
+    begin_with_replicas();
+    ask(0, 3, DRAINED_ID);
+    order_copies();
+    made(1, 1, 0);
+    scheduler_node_gone(scheduler, now_ms, 2, "its process has ended");
+    expect_step(3u, 3, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_LOSS, "1\n");
+    say(0, step_done(3, CONTROL_RECOVER_CLOSE, "", "k0 0 0 0\nk0 1 0 0\nr0 0 0 5\n"));
+    say(1, step_done(3, CONTROL_RECOVER_CLOSE, "", "p0 0 1 0\nr0 1 1 5\n"));
+    expect_step(3u, 3, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_LOSS, "0 0 2 1 0\n0 1 1 1\n");
+    all_did(3u, 3, CONTROL_RECOVER_PROMOTE, "");
+    expect_step(3u, 3, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_LOSS, "0 0 2 1 0\n0 1 1 1\n");
+    say(1, step_done(3, CONTROL_RECOVER_OPEN, "", ""));
+    say(0, step_done(3, CONTROL_RECOVER_OPEN, "too few", ""));
+    expect_answer(0, 3, INVALID_CODE, "node 4 cannot be drained: too few");
+    expect_step(3u, 4, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "");
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(a_drain_waits_for_a_call_under_way)
+{
+    begin_with_replicas();
+    (void)go(1, CONTROL_CALL_CREATE, "table a");
+    ask(2, 3, DRAINED_ID);
+    expect_quiet();
+    for (uint32_t i = 0; i < N_NODES; i++)
+        ready(i, 1);
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+    expect_step(ALL, 2, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "1\n");
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(the_end_of_the_run_ends_a_drain)
+{
+    begin_with_replicas();
+    ask(2, 3, DRAINED_ID);
+    order_copies();
+    say(0, (Control){ .kind = CONTROL_STOP, .stop = { "enough" } });
+    expect_answer(2, 3, CANCELLED_CODE, "enough");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("scheduler drain");
+    TCase *const drains = tcase_create("drains");
+
+    suite_add_tcase(suite, drains);
+    tcase_add_checked_fixture(drains, set_up, tear_down);
+    tcase_add_test(drains, copies_are_made_before_they_take_the_place_of_what_the_node_has);
+    tcase_add_loop_test(drains, a_node_that_cannot_be_drained_is_refused, 0, G_N_ELEMENTS(refused));
+    tcase_add_test(drains, one_node_is_drained_at_a_time);
+    tcase_add_test(drains, a_node_keeps_its_parts_if_there_is_no_room_for_them);
+    tcase_add_test(drains, a_node_keeps_its_parts_if_a_copy_cannot_be_made);
+    tcase_add_test(drains, another_loss_comes_first_and_then_it_goes_on);
+    tcase_add_test(drains, a_drain_waits_for_a_call_under_way);
+    tcase_add_test(drains, the_end_of_the_run_ends_a_drain);
+    return run_suite(suite);
+}
