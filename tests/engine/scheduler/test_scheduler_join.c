@@ -368,7 +368,7 @@ END_TEST
 
 START_TEST(replicas_of_the_process_before_are_not_its)
 {
-    const Control made = { .kind = CONTROL_MADE, .made = { 1, 1 } };
+    const Control made = { .kind = CONTROL_MADE, .made = { .server = 1, .n = 1 } };
 
     begin_that_admits();
     lose(2);
