@@ -606,6 +606,7 @@ void rubato_engine_free(RubatoEngine *engine)
     end_runs(engine);
     engine_end_history(engine);
     call_exits(engine);
+    stream_writers_free(engine->stream_writers);
     if (engine->rendezvous.welcome && engine->serving == NULL) {
         leave(engine);
         close_collectives(engine);

@@ -60,6 +60,7 @@
 #include "io/history/history.h"
 #include "io/net/log_sink.h"
 #include "io/net/transport/faulty/faulty_channel.h"
+#include "io/stream/stream_writers.h"
 #include "io/timeline/timeline.h"
 
 /* When, and why, a node was lost; no text: it is not. */
@@ -132,12 +133,13 @@ struct RubatoEngine {
     Actor part_steps;     /* with a thread, which may wait: closes and opens part maps */
     Actor snapshot_steps; /* with a thread once it is needed: snapshots that the scheduler leads */
     SnapshotAsks snapshot_asks;
-    Actor control;        /* without one: control messages, one at a time */
-    Network *network;     /* NULL in a single process */
-    Serving *serving;     /* NULL: this process has a program */
-    SignalWatch *signals; /* NULL: signals are the application's */
-    bool was_asked;       /* their thread only: a signal has come */
-    Health *health;       /* NULL: no probes are answered */
+    GPtrArray *stream_writers; /* NULL until one is needed; the thread of the engine's calls */
+    Actor control;             /* without one: control messages, one at a time */
+    Network *network;          /* NULL in a single process */
+    Serving *serving;          /* NULL: this process has a program */
+    SignalWatch *signals;      /* NULL: signals are the application's */
+    bool was_asked;            /* their thread only: a signal has come */
+    Health *health;            /* NULL: no probes are answered */
 
     /* the control actor's owner only */
     Scheduler *scheduler; /* NULL on nodes where it does not run */

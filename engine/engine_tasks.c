@@ -148,7 +148,7 @@ static bool perform_run(RubatoEngine *engine, const ControlGo *go, void *data, G
 {
     if (!task_run_prepare(data, go->id, engine->call.workerless, error))
         return false;
-    if (!task_snapshots_prepare(task_run_data(data), data, error)) {
+    if (!task_snapshots_prepare(task_run_data(data), engine, data, error)) {
         task_run_abandon(data);
         return false;
     }

@@ -1,4 +1,5 @@
-/* The registry of models, storages, update rules, handlers, admissions and expiries.
+/* The registry of models, storages, update rules, handlers, admissions, expiries and kinds of
+ * streams.
  *
  * Threads: any; a lock guards the one registry of the process. Lookups are rare: when a table is
  * made and when a task begins. */
@@ -8,6 +9,7 @@
 #include <rubato/error.h>
 #include <string.h>
 
+#include "io/stream/stream_kind.h"
 #include "models/handlers/handler.h"
 #include "models/model.h"
 #include "models/storage/admission/admission.h"
@@ -16,7 +18,7 @@
 #include "models/update/update.h"
 
 enum {
-    MAX_OF_A_KIND = 64,
+    MAX_OF_A_KIND = STREAM_MOST_KINDS,
     MAX_NAME_BYTES = 31,
     DIGEST_SHOWN = 12, /* hexadecimal digits */
 };
@@ -40,6 +42,7 @@ static const char *const kind_names[REGISTRY_N_KINDS] = {
     [REGISTRY_HANDLERS] = "handler",
     [REGISTRY_ADMISSIONS] = "admission",
     [REGISTRY_EXPIRIES] = "expiry",
+    [REGISTRY_STREAMS] = "kind of stream",
 };
 
 /* ---- looking up ---- */
@@ -222,6 +225,26 @@ bool rubato_register_expiry(const RubatoExpiryOps *ops, GError **error)
     return add(kind, ops->name, ops, expiry_find(ops->name) != NULL, error);
 }
 
+bool rubato_register_stream(const RubatoStreamOps *ops, GError **error)
+{
+    const RegistryKind kind = REGISTRY_STREAMS;
+
+    g_return_val_if_fail(ops != NULL, false);
+    if (!check_name(kind, ops->name, error))
+        return false;
+    if (ops->form == NULL || ops->find_directory == NULL)
+        return refuse(kind, ops->name, error, "it needs form and find_directory");
+    if (ops->writer != NULL &&
+        (ops->writer->open == NULL || ops->writer->written == NULL || ops->writer->close == NULL))
+        return refuse(kind, ops->name, error, "its writer needs open, written and close");
+    if (ops->reader != NULL && (ops->reader->open == NULL || ops->reader->close == NULL))
+        return refuse(kind, ops->name, error, "its reader needs open and close");
+    if (!add(kind, ops->name, ops, stream_kind_find(ops->name) != NULL, error))
+        return false;
+    stream_kind_add(ops); /* followers find it there: the registry lies above them */
+    return true;
+}
+
 const char *rubato_model_name(size_t i)
 {
     return model_name(i);
@@ -250,6 +273,11 @@ const char *rubato_admission_name(size_t i)
 const char *rubato_expiry_name(size_t i)
 {
     return expiry_name(i);
+}
+
+const char *rubato_stream_name(size_t i)
+{
+    return stream_kind_name(i);
 }
 
 const RubatoUpdateTraits *rubato_update_rule_traits(const char *update)
@@ -314,6 +342,9 @@ static char *describe_entry(RegistryKind kind, const Entry *entry)
         break;
     case REGISTRY_EXPIRIES:
         g_string_append_printf(traits, "%d", (int)((const RubatoExpiryOps *)entry->ops)->unit);
+        break;
+    case REGISTRY_STREAMS:
+        g_string_append_printf(traits, "%d", ((const RubatoStreamOps *)entry->ops)->writer != NULL);
         break;
     case REGISTRY_N_KINDS:
         g_assert_not_reached();

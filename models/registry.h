@@ -1,5 +1,5 @@
-/* The models, storages, update rules, handlers, admissions and expiries that the program has
- * registered, beside the built-in ones.
+/* The models, storages, update rules, handlers, admissions, expiries and kinds of streams that the
+ * program has registered, beside the built-in ones.
  *
  * There is one registry in a process. Entries stay, and none is added while the process has an
  * engine. So all lookups in an engine's life find the same.
@@ -17,6 +17,7 @@ typedef enum {
     REGISTRY_HANDLERS,
     REGISTRY_ADMISSIONS,
     REGISTRY_EXPIRIES,
+    REGISTRY_STREAMS,
     REGISTRY_N_KINDS,
 } RegistryKind;
 

@@ -47,6 +47,8 @@ GOptionContext *follow_new_context(FollowOptions *options)
           "Connections at a time (default: 256)", "N" },
         { "secret-file", 0, 0, G_OPTION_ARG_FILENAME, &options->secret_file,
           "The secret that programs must know (default: RUBATO_SECRET)", "FILE" },
+        { "plugin", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->plugins,
+          "Load a plug-in first, which brings a kind of stream; may be given again", "FILE" },
         { "at", 0, 0, G_OPTION_ARG_STRING, &options->at, "Ask the one that serves there",
           "tcp://HOST:PORT" },
         { "timeout", 0, 0, G_OPTION_ARG_DOUBLE, &options->timeout_s,
@@ -117,6 +119,9 @@ static int serve(const FollowOptions *options, const char *uri)
     g_autoptr(GError) error = NULL;
     sigset_t ends;
 
+    for (char **plugin = options->plugins; plugin != NULL && *plugin != NULL; plugin++)
+        if (!rubato_load_plugin(*plugin, &error))
+            return fail_follow(error);
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGINT);
@@ -311,7 +316,7 @@ static const char *find_needless(const FollowOptions *options)
     if (options->at == NULL)
         return options->timeout_s != USUAL_TIMEOUT_S ? "--timeout: needs --at ADDRESS" : NULL;
     return options->serve != NULL || options->tables != NULL || options->hold ||
-                   options->hold_back_s != 0 || options->clients != 0
+                   options->hold_back_s != 0 || options->clients != 0 || options->plugins != NULL
                ? "--at: asks one that serves already; it takes --secret-file and --timeout alone"
                : NULL;
 }
@@ -346,5 +351,6 @@ int follow_command(int argc, char **argv)
     g_free(options.at);
     g_free(options.tables);
     g_free(options.secret_file);
+    g_strfreev(options.plugins);
     return code;
 }

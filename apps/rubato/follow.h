@@ -8,6 +8,7 @@
 
 typedef struct {
     char *serve, *at, *tables, *secret_file;
+    char **plugins; /* NULL: none */
     double hold_back_s, timeout_s;
     gboolean hold;
     int clients;

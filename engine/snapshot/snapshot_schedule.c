@@ -32,6 +32,8 @@ struct SnapshotSchedule {
     uint64_t every_clocks;
     ChangesFor whom;
 
+    StreamWriter *writer; /* NULL: nobody is told of versions */
+
     const RubatoTaskRun *run; /* NULL until it starts, and on nodes without worker 0 */
     bool has_thread;
     pthread_t thread;
@@ -90,8 +92,10 @@ static bool ask(SnapshotSchedule *schedule, uint32_t epoch, GError **error)
     call_sent(&call);
     while (!call_wait(&call, -1))
         continue;
-    if (ask.failure == NULL)
+    if (ask.failure == NULL) {
+        stream_writer_tell(schedule->writer, ask.written);
         return true;
+    }
     g_propagate_error(error, ask.failure);
     return false;
 }
@@ -205,6 +209,11 @@ SnapshotSchedule *snapshot_schedule_new(RubatoEngine *engine, const RubatoTask *
     pthread_mutex_init(&schedule->lock, NULL);
     monotonic_cond_init(&schedule->changed);
     return schedule;
+}
+
+void snapshot_schedule_tell(SnapshotSchedule *schedule, StreamWriter *writer)
+{
+    schedule->writer = writer;
 }
 
 void snapshot_schedule_start(SnapshotSchedule *schedule, const RubatoTaskRun *run_started)

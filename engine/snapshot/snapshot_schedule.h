@@ -7,6 +7,7 @@
 
 #include "engine/engine_private.h"
 #include "engine/snapshot/snapshot_files.h"
+#include "io/stream/stream_writers.h"
 
 typedef struct SnapshotSchedule SnapshotSchedule;
 
@@ -22,6 +23,9 @@ typedef struct {
 /* Checks what is told of the task. RUBATO_ERROR_INVALID, _NOT_FOUND, _IO. (transfer full) */
 SnapshotSchedule *snapshot_schedule_new(RubatoEngine *engine, const RubatoTask *task,
                                         const SnapshotTimes *times, GError **error);
+
+/* Tells the writer of a stream of each version; NULL: nobody. Before the run's workers start. */
+void snapshot_schedule_tell(SnapshotSchedule *schedule, StreamWriter *writer);
 
 /* The run's workers start. */
 void snapshot_schedule_start(SnapshotSchedule *schedule, const RubatoTaskRun *run);

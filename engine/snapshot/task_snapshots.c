@@ -9,11 +9,12 @@
 #include "engine/snapshot/snapshot_schedule.h"
 #include "engine/task/task_run.h"
 #include "io/stream/stream_folder.h"
+#include "io/stream/stream_kind.h"
 
 struct TaskSnapshots {
     SnapshotSchedule *snapshots; /* NULL: it takes none */
     SnapshotSchedule *stream;    /* NULL: nothing streams out of it */
-    char *stream_directory;
+    char *stream_uri, *stream_directory;
     StreamLock
         *lock; /* of the stream, on the node with worker 0, until its last version is there */
 };
@@ -47,7 +48,8 @@ static bool add_stream(TaskSnapshots *snapshots, RubatoEngine *engine, const Rub
     const RubatoTaskStream *const told = task->stream;
     const char *const *const tables = told->tables != NULL ? told->tables : task->tables;
 
-    snapshots->stream_directory = stream_folder_find(told->uri, error);
+    snapshots->stream_uri = g_strdup(told->uri);
+    snapshots->stream_directory = stream_find_directory(told->uri, error);
     if (snapshots->stream_directory == NULL || !check_streams(engine, tables, error)) {
         g_prefix_error(error, "task %s: ", task->name);
         return false;
@@ -95,13 +97,21 @@ TaskSnapshots *task_snapshots_new(RubatoEngine *engine, const RubatoTask *task, 
     return NULL;
 }
 
-bool task_snapshots_prepare(TaskSnapshots *snapshots, const RubatoTaskRun *run, GError **error)
+bool task_snapshots_prepare(TaskSnapshots *snapshots, RubatoEngine *engine,
+                            const RubatoTaskRun *run, GError **error)
 {
+    StreamWriter *writer;
+
     /* It is the node that asks for the versions, and waits for the last one. */
     if (snapshots == NULL || snapshots->stream == NULL || !task_run_has_first_worker(run))
         return true;
     snapshots->lock = stream_lock_take(snapshots->stream_directory, error);
-    return snapshots->lock != NULL;
+    if (snapshots->lock == NULL ||
+        !stream_writers_open(&engine->stream_writers, snapshots->stream_uri,
+                             snapshots->stream_directory, &writer, error))
+        return false;
+    snapshot_schedule_tell(snapshots->stream, writer);
+    return true;
 }
 
 void task_snapshots_start(TaskSnapshots *snapshots, const RubatoTaskRun *run)
@@ -127,6 +137,7 @@ void task_snapshots_free(TaskSnapshots *snapshots)
     snapshot_schedule_free(snapshots->snapshots);
     snapshot_schedule_free(snapshots->stream);
     stream_lock_release(snapshots->lock);
+    g_free(snapshots->stream_uri);
     g_free(snapshots->stream_directory);
     g_free(snapshots);
 }

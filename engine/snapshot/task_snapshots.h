@@ -13,8 +13,10 @@ typedef struct TaskSnapshots TaskSnapshots;
 TaskSnapshots *task_snapshots_new(RubatoEngine *engine, const RubatoTask *task, GError **error);
 
 /* The task begins on all nodes; the run is prepared. RUBATO_ERROR_IO: another run streams into the
- * same directory. NULL is allowed, here and below. */
-bool task_snapshots_prepare(TaskSnapshots *snapshots, const RubatoTaskRun *run, GError **error);
+ * same directory; or what the kind of the stream says of its writer. NULL is allowed, here and
+ * below. */
+bool task_snapshots_prepare(TaskSnapshots *snapshots, RubatoEngine *engine,
+                            const RubatoTaskRun *run, GError **error);
 
 /* The run's workers start. */
 void task_snapshots_start(TaskSnapshots *snapshots, const RubatoTaskRun *run);

@@ -1,8 +1,9 @@
-/* Registers a program's own models, storages, update rules, handlers, admissions and expiries.
+/* Registers a program's own models, storages, update rules, handlers, admissions, expiries and
+ * kinds of streams.
  *
- * A program registers them before it makes an engine. Then table specs, and calls of handlers, may
- * name them like the built-in ones. All nodes of a run must have registered the same: names and
- * traits are compared when the nodes meet, and a node that differs is refused.
+ * A program registers them before it makes an engine. Then table specs, calls of handlers, and the
+ * URIs of streams may name them like the built-in ones. All nodes of a run must have registered the
+ * same: names and traits are compared when the nodes meet, and a node that differs is refused.
  *
  * A plug-in file is a shared object that registers what it holds in rubato_plugin_register. The
  * option --plugin FILE of the programs, and of rubato_engine_new_from_args, loads one; so do the
@@ -23,6 +24,7 @@
 #include <rubato/handler_ops.h>
 #include <rubato/model_ops.h>
 #include <rubato/storage_ops.h>
+#include <rubato/stream_ops.h>
 #include <rubato/update_ops.h>
 
 /* Marks the functions that a plug-in file exports. */
@@ -31,8 +33,8 @@
 /* The version of all that a plug-in file and the library share: the ops, and what these are given.
  * The name of rubato_plugin_register ends in the same number. So a file that was compiled with the
  * headers of another version is refused. */
-#define RUBATO_PLUGIN_VERSION 2
-#define rubato_plugin_register rubato_plugin_register_2
+#define RUBATO_PLUGIN_VERSION 3
+#define rubato_plugin_register rubato_plugin_register_3
 
 G_BEGIN_DECLS
 
@@ -44,16 +46,18 @@ RUBATO_API bool rubato_register_update_rule(const RubatoUpdateOps *ops, GError *
 RUBATO_API bool rubato_register_handler(const RubatoHandlerOps *ops, GError **error);
 RUBATO_API bool rubato_register_admission(const RubatoAdmissionOps *ops, GError **error);
 RUBATO_API bool rubato_register_expiry(const RubatoExpiryOps *ops, GError **error);
+RUBATO_API bool rubato_register_stream(const RubatoStreamOps *ops, GError **error);
 
-/* The name of model, storage, update rule, handler, admission or expiry number i, from 0: first
- * the built-in ones, then the registered ones in the order of their registration. NULL past the
- * last. (transfer none) */
+/* The name of model, storage, update rule, handler, admission, expiry or kind of stream number i,
+ * from 0: first the built-in ones, then the registered ones in the order of their registration.
+ * NULL past the last. (transfer none) */
 RUBATO_API const char *rubato_model_name(size_t i);
 RUBATO_API const char *rubato_storage_name(size_t i);
 RUBATO_API const char *rubato_update_rule_name(size_t i);
 RUBATO_API const char *rubato_handler_name(size_t i);
 RUBATO_API const char *rubato_admission_name(size_t i);
 RUBATO_API const char *rubato_expiry_name(size_t i);
+RUBATO_API const char *rubato_stream_name(size_t i);
 
 /* What is special about the update rule of that name ("add" for NULL); NULL if there is none.
  * (transfer none) */

@@ -4,7 +4,7 @@
  * checksums. The first one holds all rows. Each of the others holds the rows that have changed,
  * come or gone since the one before, on which it builds.
  *
- * A stream is named by a URI. There is one kind:
+ * A stream is named by a URI. There is one kind, and those that are registered (plugin.h):
  *
  *   file:DIR    a directory of snapshots, which all nodes see under the same path. One run at a
  *               time streams into it: another task that begins to fails with RUBATO_ERROR_IO.
@@ -93,7 +93,9 @@ typedef enum {
  * follower stays at its version, and goes on when there is such a one. With the same error, another
  * call waits for that. RUBATO_ERROR_NOT_FOUND: a table of the spec, or of the first version, is not
  * in the stream; _MISMATCH: a table has another shape than in the version before; _IO: as _FORMAT,
- * but another call tries it again; _MEMORY. */
+ * but another call tries it again; _MEMORY. If there is no newer version when the time is over:
+ * what the stream's kind says is wrong, such as RUBATO_ERROR_NETWORK; another call tries it
+ * again. */
 RUBATO_API bool rubato_follower_advance(RubatoFollower *follower, double timeout_s,
                                         RubatoFollowed *followed, GError **error);
 

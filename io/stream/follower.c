@@ -25,13 +25,15 @@
 
 #include "io/store/snapshot_folder.h"
 #include "io/stream/folder_watch.h"
-#include "io/stream/stream_folder.h"
+#include "io/stream/stream_kind.h"
 #include "io/stream/version_tables.h"
 
 #define UNDO_BYTES ((uint64_t)256 << 20)
 
 struct RubatoFollower {
     /* immutable */
+    const RubatoStreamReaderOps *reader_ops; /* NULL: the versions are where the run writes them */
+    RubatoStreamReader *reader;              /* NULL likewise */
     char *directory;
     int64_t hold_back_us;
     uint64_t undo_bytes;
@@ -63,28 +65,47 @@ static void init_lock(pthread_rwlock_t *lock)
     pthread_rwlockattr_destroy(&attributes);
 }
 
+/* Where its versions are, and who brings them there. */
+static bool open_stream(RubatoFollower *follower, const char *uri, GError **error)
+{
+    const char *rest;
+    const RubatoStreamOps *const kind = stream_kind_of(uri, &rest, error);
+
+    if (kind == NULL)
+        return false;
+    if (kind->reader == NULL) {
+        follower->directory = stream_find_directory(uri, error);
+        return follower->directory != NULL;
+    }
+    follower->reader = kind->reader->open(rest, &follower->directory, error);
+    if (follower->reader == NULL) {
+        g_prefix_error(error, "a stream to \"%s\": ", uri);
+        return false;
+    }
+    follower->reader_ops = kind->reader;
+    return true;
+}
+
 RubatoFollower *rubato_follower_new(const RubatoFollowerSpec *spec, GError **error)
 {
     RubatoFollower *follower;
-    char *directory;
 
     g_return_val_if_fail(spec != NULL, NULL);
-    directory = stream_folder_find(spec->uri, error);
-    if (directory == NULL)
-        return NULL;
     if (!(spec->hold_back_s >= 0 && spec->hold_back_s < 1e9)) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "a follower of %s that holds back for %g seconds", spec->uri,
                     spec->hold_back_s);
-        g_free(directory);
         return NULL;
     }
     follower = g_new0(RubatoFollower, 1);
-    follower->directory = directory;
+    if (!open_stream(follower, spec->uri, error)) {
+        g_free(follower);
+        return NULL;
+    }
     follower->names = g_strdupv((char **)(uintptr_t)spec->tables);
     follower->hold_back_us = (int64_t)(spec->hold_back_s * G_USEC_PER_SEC);
     follower->undo_bytes = spec->undo_bytes != 0 ? spec->undo_bytes : UNDO_BYTES;
-    folder_watch_init(&follower->watch, directory);
+    folder_watch_init(&follower->watch, follower->directory);
     g_queue_init(&follower->undo);
     init_lock(&follower->lock);
     return follower;
@@ -114,6 +135,8 @@ void rubato_follower_free(RubatoFollower *follower)
     version_tables_free(follower->tables);
     pthread_rwlock_destroy(&follower->lock);
     folder_watch_clear(&follower->watch);
+    if (follower->reader != NULL)
+        follower->reader_ops->close(follower->reader);
     g_clear_error(&follower->fault);
     g_strfreev(follower->names);
     g_free(follower->directory);
@@ -416,7 +439,8 @@ bool rubato_follower_advance(RubatoFollower *follower, double timeout_s, RubatoF
     }
     if (follower->fault == NULL) {
         *followed = RUBATO_FOLLOWED_NOTHING;
-        return true;
+        return follower->reader == NULL || follower->reader_ops->check == NULL ||
+               follower->reader_ops->check(follower->reader, error);
     }
     if (error != NULL)
         *error = g_error_copy(follower->fault);

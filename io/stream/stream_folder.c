@@ -1,10 +1,9 @@
-/* The directory of a stream. */
+/* Who writes to the directory of a stream. */
 #include "io/stream/stream_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <rubato/error.h>
-#include <rubato/stream.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -17,55 +16,6 @@
 struct StreamLock {
     int fd;
 };
-
-/* ---- kinds of streams ---- */
-
-typedef struct {
-    const char *scheme;
-    const char *form; /* for messages */
-    /* The directory of versions that the rest of a URI names; NULL: it names none. (transfer
-     * full) */
-    char *(*find)(const char *rest);
-} StreamOps;
-
-/* file:///DIR names no host. */
-static char *find_directory(const char *rest)
-{
-    return *rest != '\0' ? g_strdup(g_str_has_prefix(rest, "///") ? rest + 2 : rest) : NULL;
-}
-
-static const StreamOps kinds[] = {
-    { .scheme = "file:",
-      .form = "file:DIR, the directory of its versions",
-      .find = find_directory },
-};
-
-char *stream_folder_find(const char *uri, GError **error)
-{
-    g_autoptr(GString) forms = g_string_new(NULL);
-
-    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
-        char *const directory = uri != NULL && g_str_has_prefix(uri, kinds[i].scheme)
-                                    ? kinds[i].find(uri + strlen(kinds[i].scheme))
-                                    : NULL;
-
-        if (directory != NULL)
-            return directory;
-        g_string_append_printf(forms, "%s%s", i > 0 ? ", or " : "", kinds[i].form);
-    }
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "a stream to \"%s\": it is named by %s",
-                uri != NULL ? uri : "", forms->str);
-    return NULL;
-}
-
-bool rubato_stream_check(const char *uri, GError **error)
-{
-    g_autofree char *directory = stream_folder_find(uri, error);
-
-    return directory != NULL;
-}
-
-/* ---- the lock ---- */
 
 /* Who holds it, as its file says; empty if it does not. (transfer full) */
 static char *read_holder(int fd)

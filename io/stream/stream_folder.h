@@ -1,4 +1,4 @@
-/* The directory of a stream: which one a URI names, and who writes to it.
+/* The directory to which the nodes of a run write the versions of a stream: who does.
  *
  * Its versions are snapshots (io/store/snapshot_folder.h). DIR/.writer is a file that the run which
  * streams holds locked; it says which process that is. The kernel drops the lock when that process
@@ -10,9 +10,6 @@
 
 #include <glib.h>
 #include <stdbool.h>
-
-/* The directory of "file:DIR". RUBATO_ERROR_INVALID. (transfer full) */
-char *stream_folder_find(const char *uri, GError **error);
 
 typedef struct StreamLock StreamLock;
 

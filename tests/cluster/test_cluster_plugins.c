@@ -2,12 +2,14 @@
  * the cluster file names. */
 #include <math.h>
 #include <rubato/handler.h>
+#include <rubato/stream.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/eager_model.h"
 #include "tests/support/runner.h"
+#include "tests/support/store/small_snapshot.h"
 
 #define VERSION_TEXT G_STRINGIFY(RUBATO_PLUGIN_VERSION)
 
@@ -28,6 +30,17 @@ static bool count(RubatoWorker *worker, void *user_data, GError **error)
             !rubato_kv_table_clock(table, error))
             return false;
     return table != NULL;
+}
+
+static bool count_once(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey key = 9;
+    const int64_t one = 1;
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table(worker, "counts", RUBATO_I64, error);
+
+    (void)user_data;
+    return table != NULL && rubato_kv_table_add(table, &key, 1, &one, error);
 }
 
 static bool count_with_own_model(RubatoEngine *engine, const void *data, GError **error)
@@ -154,10 +167,82 @@ static bool use_own_forgetting(RubatoEngine *engine, GError **error)
     return true;
 }
 
+/* `rubato follow` finds the kind, too: it has the plug-in, and nobody streams to there. */
+static bool follow_by_command(const char *uri, GError **error)
+{
+    const char *const argv[] = {
+        "/bin/sh",
+        "-c",
+        "exec timeout 20 \"$0\" follow \"$1\" --plugin \"$2\" --serve tcp://nowhere.invalid:1 2>&1",
+        TEST_BIN_DIR "/rubato",
+        uri,
+        PLUGIN_FOLDER "/outside_streaming.so",
+        NULL
+    };
+    g_autofree char *said = NULL;
+
+    if (!g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, &said,
+                      NULL, NULL, error))
+        return false;
+    EXPECT(strstr(said, "nowhere.invalid") != NULL, "it says \"%s\"", said);
+    return true;
+}
+
+/* The kind of stream of streaming.so: a version flows out of a task, and a follower has it. */
+static bool use_own_stream(RubatoEngine *engine, const char *directory, GError **error)
+{
+    g_autofree char *uri = g_strconcat("near:", directory, NULL);
+    const RubatoTaskStream stream = { .uri = uri };
+    const char *const tables[] = { "counts", NULL };
+    const RubatoTask task = {
+        .name = "stream",
+        .run = count_once,
+        .tables = tables,
+        .workers_per_node = 1,
+        .stream = &stream,
+    };
+    const RubatoKey key = 9;
+    g_autoptr(RubatoFollower) follower = NULL;
+    RubatoFollowed followed;
+    uint64_t version;
+    int64_t value;
+
+    EXPECT(!rubato_stream_check("near:", NULL), "near: alone names no stream");
+    if (!rubato_stream_check(uri, error) ||
+        !rubato_engine_create_table(
+            engine, &(RubatoTableSpec){ .name = "counts", .dtype = RUBATO_I64, .n_keys = 10 },
+            error) ||
+        !rubato_engine_run(engine, &task, error) || !rubato_engine_run(engine, &task, error))
+        return false;
+    follower = rubato_follower_new(&(RubatoFollowerSpec){ .uri = uri }, error);
+    do
+        if (follower == NULL || !rubato_follower_advance(follower, 20, &followed, error) ||
+            !rubato_follower_get(follower, "counts", &key, 1, &value, NULL, &version, error))
+            return false;
+    while (version < 2 && followed != RUBATO_FOLLOWED_NOTHING);
+    EXPECT(version == 2 && value == 4, "version %" G_GUINT64_FORMAT " has %" G_GINT64_FORMAT,
+           version, value);
+    return true;
+}
+
+static bool follow_nothing(GError **error)
+{
+    g_autoptr(RubatoFollower) follower =
+        rubato_follower_new(&(RubatoFollowerSpec){ .uri = "near:/no/such" }, error);
+    g_autoptr(GError) fault = NULL;
+    RubatoFollowed followed;
+
+    if (follower == NULL)
+        return false;
+    EXPECT(!rubato_follower_advance(follower, 0, &followed, &fault), "it has found something");
+    EXPECT(strcmp(fault->message, "nobody has shown anything") == 0, "it says %s", fault->message);
+    return follow_by_command("near:/no/such", error);
+}
+
 static bool use_plugins(RubatoEngine *engine, const void *data, GError **error)
 {
-    (void)data;
     return use_own_weights(engine, error) && use_own_forgetting(engine, error) &&
+           use_own_stream(engine, data, error) && follow_nothing(error) &&
            rubato_engine_barrier(engine, error);
 }
 
@@ -212,15 +297,18 @@ END_TEST
 
 START_TEST(plugins_of_the_cluster_file_bring_one_of_every_kind)
 {
+    char *const directory = g_dir_make_tmp("rubato-near-XXXXXX", NULL);
     ClusterShape shape = TWO;
     ClusterRun *run;
 
     shape.lines = "plugins = ( \"" PLUGIN_FOLDER "/outside_plugin.so\", \"" PLUGIN_FOLDER
-                  "/outside_forgetting.so\" );\n";
+                  "/outside_forgetting.so\", \"" PLUGIN_FOLDER "/outside_streaming.so\" );\n";
     run = cluster_run_new(&shape);
-    cluster_start(run, use_plugins, NULL);
+    cluster_start(run, use_plugins, directory);
     cluster_expect_success(run);
     cluster_run_free(run);
+    remove_tree(directory);
+    g_free(directory);
 }
 END_TEST
 

@@ -1,5 +1,5 @@
-/* Models, storages and update rules that a program registers. The registry is the process's, and
- * nothing leaves it; so each case runs in a process of its own (check forks). */
+/* Models, storages, update rules and kinds of streams that a program registers. The registry is the
+ * process's, and nothing leaves it; so each case runs in a process of its own (check forks). */
 #include <rubato/rubato.h>
 #include <string.h>
 
@@ -237,6 +237,88 @@ START_TEST(rule_without_what_it_needs_is_refused)
 }
 END_TEST
 
+static char *find_no_directory(const char *rest, GError **error)
+{
+    (void)rest;
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "there is none");
+    return NULL;
+}
+
+static RubatoStreamReader *open_nothing(const char *rest, char **directory, GError **error)
+{
+    (void)rest;
+    (void)directory;
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_IO, "it cannot be opened");
+    return NULL;
+}
+
+static void close_nothing(RubatoStreamReader *reader)
+{
+    (void)reader;
+}
+
+static const RubatoStreamWriterOps no_writer = { .written = NULL };
+static const RubatoStreamReaderOps no_reader = { .close = close_nothing };
+static const RubatoStreamReaderOps shut_reader = { .open = open_nothing, .close = close_nothing };
+
+#define NO_STREAM .form = "x:NOTHING", .find_directory = find_no_directory
+
+static const struct {
+    RubatoStreamOps ops;
+    const char *text;
+} unfit_streams[] = {
+    { { NO_STREAM, .name = "X" }, "its name has to be" },
+    { { NO_STREAM, .name = "file" }, "there is one of that name already" },
+    { { .name = "x", .form = "x:NOTHING" }, "it needs form and find_directory" },
+    { { .name = "x", .find_directory = find_no_directory }, "it needs form and find_directory" },
+    { { NO_STREAM, .name = "x", .writer = &no_writer },
+      "its writer needs open, written and close" },
+    { { NO_STREAM, .name = "x", .reader = &no_reader }, "its reader needs open and close" },
+};
+
+START_TEST(kind_of_stream_without_what_it_needs_is_refused)
+{
+    GError *error = NULL;
+    const bool registered = rubato_register_stream(&unfit_streams[_i].ops, &error);
+
+    expect_refused(registered, error, unfit_streams[_i].text);
+}
+END_TEST
+
+static size_t count_streams(void)
+{
+    size_t n = 0;
+
+    while (rubato_stream_name(n) != NULL)
+        n++;
+    return n;
+}
+
+/* What a kind says is told by whoever names it, with the URI. */
+START_TEST(kind_of_stream_is_found_by_tasks_and_followers)
+{
+    static const RubatoStreamOps shut = { NO_STREAM, .name = "shut", .reader = &shut_reader };
+    static const RubatoFollowerSpec spec = { .uri = "shut:x" };
+    const size_t n_before = count_streams();
+    GError *error = NULL;
+    bool ok;
+
+    ok = rubato_stream_check("shut:x", &error);
+    expect_refused(ok, g_steal_pointer(&error), "it is named by file:DIR, the directory of");
+    ck_assert(rubato_register_stream(&shut, NULL));
+    ck_assert(rubato_register_stream(&shut, NULL));
+    ck_assert_uint_eq(count_streams(), n_before + 1);
+    ck_assert_str_eq(rubato_stream_name(n_before), "shut");
+    ok = rubato_stream_check("shut:x", &error);
+    expect_refused(ok, g_steal_pointer(&error), "a stream to \"shut:x\": there is none");
+    ok = rubato_stream_check("other:x", &error);
+    expect_refused(ok, g_steal_pointer(&error), ", or x:NOTHING");
+    ck_assert_ptr_null(rubato_follower_new(&spec, &error));
+    ck_assert_str_eq(error->message, "a stream to \"shut:x\": it cannot be opened");
+    g_error_free(error);
+}
+END_TEST
+
 START_TEST(nothing_is_registered_while_there_is_an_engine)
 {
     RubatoModelOps second = eager_model;
@@ -397,6 +479,9 @@ int main(void)
     tcase_add_test(registering, storage_without_what_it_needs_is_refused);
     tcase_add_test(registering, handler_without_what_it_needs_is_refused);
     tcase_add_test(registering, rule_without_what_it_needs_is_refused);
+    tcase_add_loop_test(registering, kind_of_stream_without_what_it_needs_is_refused, 0,
+                        G_N_ELEMENTS(unfit_streams));
+    tcase_add_test(registering, kind_of_stream_is_found_by_tasks_and_followers);
     tcase_add_test(registering, nothing_is_registered_while_there_is_an_engine);
     tcase_add_test(registering, sixty_four_of_a_kind_are_enough);
     tcase_add_test(registering, file_that_is_no_plugin_is_named);

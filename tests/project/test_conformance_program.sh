@@ -100,11 +100,11 @@ breaks --rule heavy 'const type momentum = (type)update->rule.momentum;' \
 sed 's/^bool rubato_plugin_register(/bool rubato_plugin_register_77(/' "$plugin" >"$scratch/newer.c"
 compile "$scratch/newer.c" "$scratch/newer.so"
 expect_status 2 --plugin "$scratch/newer.so" patient
-expect_error 'newer.so was compiled for version 77 of plug-ins, and this library has version 2;'
+expect_error 'newer.so was compiled for version 77 of plug-ins, and this library has version 3;'
 sed 's/^#include .*plugin.h>/&\n#undef rubato_plugin_register/' "$plugin" >"$scratch/older.c"
 compile "$scratch/older.c" "$scratch/older.so"
 expect_status 2 --plugin "$scratch/older.so" patient
-expect_error 'older.so was compiled for version 0 of plug-ins, and this library has version 2;'
+expect_error 'older.so was compiled for version 0 of plug-ins, and this library has version 3;'
 
 # What it is told wrongly.
 expect_status 2 nobody
