@@ -287,7 +287,8 @@ char **rubato_remote_follower_list_tables(RubatoRemoteFollower *remote, GError *
     for (size_t n; (n = rubato_byte_reader_left(&body)) > 0;) {
         const char *const zero = memchr(body.at, '\0', n);
 
-        if (zero == NULL || !g_utf8_validate((const char *)body.at, -1, NULL)) {
+        if (zero == NULL || zero == (const char *)body.at || /* no name is empty */
+            !g_utf8_validate((const char *)body.at, -1, NULL)) {
             fail_format(remote, error);
             return NULL;
         }
@@ -319,7 +320,9 @@ bool rubato_remote_follower_describe_table(RubatoRemoteFollower *remote, const c
     shape->n_keys = rubato_read_u64(&body);
     shape->n_rows = rubato_read_u64(&body);
     return rubato_byte_reader_finish(&body, "the shape of a table of a follower", error) &&
-           (rubato_dtype_size(shape->dtype) > 0 || fail_format(remote, error));
+           ((rubato_dtype_size(shape->dtype) > 0 &&
+             (unsigned)shape->shape <= RUBATO_SHAPE_RAGGED) ||
+            fail_format(remote, error));
 }
 
 RubatoRemoteTable *rubato_remote_follower_open_table(RubatoRemoteFollower *remote, const char *name,
@@ -447,6 +450,12 @@ bool rubato_remote_table_get(RubatoRemoteTable *table, const RubatoKey *keys, si
     size_t row_bytes;
 
     g_return_val_if_fail(table != NULL && (n == 0 || (keys != NULL && values != NULL)), false);
+    if (table->shape.shape == RUBATO_SHAPE_RAGGED) { /* check_rows lets them have any length */
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "table %s of follower %s has rows of different lengths: read it row by row",
+                    table->name, table->remote->address);
+        return false;
+    }
     if (!get_rows(table, keys, n, 0, &rows, error))
         return false;
     row_bytes = table->shape.width * rubato_dtype_size(table->shape.dtype);

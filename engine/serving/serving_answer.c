@@ -10,6 +10,9 @@
 #include "engine/serving/serving_message.h"
 #include "io/net/link/wire.h"
 
+/* More than any answer has but those with rows or names: the longest is the text of an error. */
+#define SMALL_ANSWER ((size_t)2 * SERVING_MOST_NAME)
+
 typedef struct {
     ServingFollowing *following;
     ServingCounts *counts;
@@ -197,12 +200,14 @@ static bool answer_list(Asked *it, GError **error)
 
 static bool answer_hold(Asked *it, GError **error)
 {
-    return serving_following_hold(it->following, error);
+    return rubato_byte_reader_finish(&it->body, "a request to hold", error) &&
+           serving_following_hold(it->following, error);
 }
 
 static bool answer_continue(Asked *it, GError **error)
 {
-    (void)error;
+    if (!rubato_byte_reader_finish(&it->body, "a request to continue", error))
+        return false;
     serving_following_continue(it->following);
     return true;
 }
@@ -241,6 +246,16 @@ static bool answer_request(Asked *it, GError **error)
     return answers[kind](it, error);
 }
 
+size_t serving_answer_most(const uint8_t *request, size_t n)
+{
+    RubatoByteReader body = rubato_byte_reader_new(request, n);
+
+    rubato_read_u32(&body); /* the format */
+    const uint32_t kind = rubato_read_u32(&body);
+    return !body.failed && (kind == SERVING_GET || kind == SERVING_LIST) ? SERVING_MOST_ANSWER
+                                                                         : SMALL_ANSWER;
+}
+
 bool serving_answer(ServingFollowing *following, ServingCounts *counts, const uint8_t *request,
                     size_t n, RubatoByteWriter *answer)
 {
@@ -251,10 +266,13 @@ bool serving_answer(ServingFollowing *following, ServingCounts *counts, const ui
     g_autoptr(GError) error = NULL;
 
     rubato_write_u32(answer, 0);
-    if (answer_request(&it, &error))
-        return !answer->failed;
+    if (answer_request(&it, &error) && !answer->failed)
+        return true;
+    if (error == NULL)
+        g_set_error_literal(&error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                            "the answer is too long, or the follower has no memory for it");
     rubato_byte_writer_clear(answer);
-    *answer = rubato_byte_writer_new(SERVING_MOST_ANSWER);
+    *answer = rubato_byte_writer_new(SMALL_ANSWER);
     rubato_write_u32(answer, 1 + (uint32_t)error->code);
     const size_t n_text = strlen(error->message);
     rubato_write(answer, error->message, MIN(n_text, SERVING_MOST_NAME));

@@ -14,8 +14,11 @@ typedef struct {
     _Atomic uint64_t n_gets, n_keys;
 } ServingCounts;
 
-/* Writes the answer to a request; also to one that makes no sense. False: there is no memory for
- * it. */
+/* The most bytes of the answer to such a request. An answer that waits for a version is small. */
+size_t serving_answer_most(const uint8_t *request, size_t n);
+
+/* Writes the answer to a request; also to one that makes no sense. One that does not fit into the
+ * writer becomes an error. False: there is no memory for that, either. */
 bool serving_answer(ServingFollowing *following, ServingCounts *counts, const uint8_t *request,
                     size_t n, RubatoByteWriter *answer);
 

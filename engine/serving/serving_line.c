@@ -175,6 +175,11 @@ bool serving_line_send(ServingLine *line, uint8_t *bytes, size_t n, int64_t end_
            send_all(line->fd, bytes, n, end_ms, error);
 }
 
+bool serving_line_wait(ServingLine *line, int64_t end_ms, GError **error)
+{
+    return wait_until(line->fd, POLLIN, end_ms, error);
+}
+
 bool serving_line_receive_head(ServingLine *line, ServingHead *head, size_t most, int64_t end_ms,
                                GError **error)
 {

@@ -32,6 +32,9 @@ void serving_line_close(ServingLine *line);
 /* Sends a message, whose bytes are not the same afterwards. */
 bool serving_line_send(ServingLine *line, uint8_t *bytes, size_t n, int64_t end_ms, GError **error);
 
+/* Waits until a message begins to come, or the connection ends. */
+bool serving_line_wait(ServingLine *line, int64_t end_ms, GError **error);
+
 /* The head of a message that comes. */
 typedef struct {
     size_t n; /* of its bytes */

@@ -3,14 +3,18 @@
  * What a client can cost. There are so many connections at most; one more is closed at once. A
  * connection has so much time for its handshake, and for each request and answer once that has
  * begun; between requests it may be silent. Messages are bounded, and those of all connections
- * together: who has no room waits.
+ * together: who has no room waits. A request takes no more room than it has bytes before all of it
+ * has come; so those that come slowly keep little from others.
  *
- * Why each wait ends. For room: who has some gives it back when its request is answered, or after
- * REQUEST_MS + ANSWER_MS; who waits for a version has little. For a connection: its time
- * is over, or the end of the server shuts it down. For a version: serving_following.c.
+ * Why each wait ends. For room for an answer: who has some gives it back when that is sent, after
+ * ANSWER_MS at the latest; who waits for a version has little. For room for a request: who has some
+ * gives it back when it is answered; it waits for REQUEST_MS at most, and for room for the answer,
+ * which nobody has who waits for room for a request. For a connection: its time is over, or the end
+ * of the server shuts it down. For a version: serving_following.c.
  *
  * Threads: `accept_all` and `serve` are those of their threads; the rest the caller's. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rubato/error.h>
@@ -33,14 +37,15 @@
 #define ANSWER_MS 30000
 
 /* Requests and answers of all connections together. */
-#define ROOM_BYTES ((size_t)256 << 20)
+#define REQUESTS_BYTES ((size_t)64 << 20)
+#define ANSWERS_BYTES ((size_t)192 << 20)
 
-/* A request that is no longer has no name, and its answer is no longer than that. */
-#define UNNAMED_BYTES 16u
-#define UNNAMED_ANSWER ((size_t)128 << 10)
+G_STATIC_ASSERT(SERVING_MOST_REQUEST <= REQUESTS_BYTES && SERVING_MOST_ANSWER <= ANSWERS_BYTES);
 
-/* After an accept that fails because the process has no descriptors or memory. */
+/* After an accept that fails because there are no descriptors or no memory. */
 #define PAUSE_MS 100
+
+typedef enum { ROOM_REQUESTS, ROOM_ANSWERS, N_ROOMS } Room;
 
 typedef struct {
     RubatoFollowerServer *server;
@@ -66,83 +71,93 @@ struct RubatoFollowerServer {
     pthread_cond_t has_room;
     /* guarded by lock */
     GPtrArray *clients; /* of Client */
-    size_t room;
+    size_t room[N_ROOMS];
     bool ends;
 };
 
 /* ---- room ---- */
 
 /* False: the server ends. */
-static bool take_room(RubatoFollowerServer *server, size_t n)
+static bool take_room(RubatoFollowerServer *server, Room room, size_t n)
 {
     bool ok;
 
     pthread_mutex_lock(&server->lock);
-    while (server->room < n && !server->ends)
+    while (server->room[room] < n && !server->ends)
         pthread_cond_wait(&server->has_room, &server->lock);
     ok = !server->ends;
     if (ok)
-        server->room -= n;
+        server->room[room] -= n;
     pthread_mutex_unlock(&server->lock);
     return ok;
 }
 
-static void give_room(RubatoFollowerServer *server, size_t n)
+static void give_room(RubatoFollowerServer *server, Room room, size_t n)
 {
     pthread_mutex_lock(&server->lock);
-    server->room += n;
+    server->room[room] += n;
     pthread_cond_broadcast(&server->has_room);
     pthread_mutex_unlock(&server->lock);
 }
 
 /* ---- a connection ---- */
 
-static bool take_request(RubatoFollowerServer *server, ServingLine *line, const ServingHead *head,
-                         RubatoByteWriter *answer, GError **error)
-{
-    g_autofree uint8_t *request = g_try_malloc(head->n + 1);
+/* An answer and the room that it has. */
+typedef struct {
+    RubatoByteWriter bytes;
+    size_t room;
+} Answer;
 
-    if (request == NULL) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "no memory for a request");
-        return false;
-    }
-    if (!serving_line_receive(line, head, request, monotonic_ms() + REQUEST_MS, error))
-        return false;
-    if (serving_answer(server->following, &server->counts, request, head->n, answer))
-        return true;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "no memory for an answer");
+static bool fail_memory(const char *what, GError **error)
+{
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, what);
     return false;
 }
 
-/* What a request and its answer may take. Those that name no table may wait for a version, and
- * their answers are small. */
-static size_t room_of(const ServingHead *head, size_t *most_answer)
+static bool answer_request(RubatoFollowerServer *server, ServingLine *line, const ServingHead *head,
+                           Answer *answer, GError **error)
 {
-    *most_answer = head->n <= UNNAMED_BYTES ? UNNAMED_ANSWER : SERVING_MOST_ANSWER;
-    return head->n + *most_answer;
+    g_autofree uint8_t *request = g_try_malloc(head->n + 1);
+    size_t most;
+
+    if (request == NULL)
+        return fail_memory("no memory for a request", error);
+    if (!serving_line_receive(line, head, request, monotonic_ms() + REQUEST_MS, error))
+        return false;
+    most = serving_answer_most(request, head->n);
+    if (!take_room(server, ROOM_ANSWERS, most))
+        return false;
+    *answer = (Answer){ rubato_byte_writer_new(most), most };
+    return serving_answer(server->following, &server->counts, request, head->n, &answer->bytes) ||
+           fail_memory("no memory for an answer", error);
+}
+
+static bool send_answer(RubatoFollowerServer *server, ServingLine *line, Answer *answer,
+                        GError **error)
+{
+    /* what the answer does not take is of use to others while it is sent */
+    give_room(server, ROOM_ANSWERS, answer->room - answer->bytes.n);
+    answer->room = answer->bytes.n;
+    return serving_line_send(line, answer->bytes.bytes, answer->bytes.n, monotonic_ms() + ANSWER_MS,
+                             error);
 }
 
 static bool serve_one(RubatoFollowerServer *server, ServingLine *line, GError **error)
 {
     ServingHead head;
-    RubatoByteWriter answer;
-    size_t room, most_answer;
+    Answer answer = { .room = 0 };
     bool ok;
 
-    if (!serving_line_receive_head(line, &head, SERVING_MOST_REQUEST, SERVING_LINE_NEVER, error))
+    if (!serving_line_wait(line, SERVING_LINE_NEVER, error) ||
+        !serving_line_receive_head(line, &head, SERVING_MOST_REQUEST, monotonic_ms() + REQUEST_MS,
+                                   error) ||
+        !take_room(server, ROOM_REQUESTS, head.n))
         return false;
-    room = room_of(&head, &most_answer);
-    answer = rubato_byte_writer_new(most_answer);
-    if (!take_room(server, room))
-        return false;
-    ok = take_request(server, line, &head, &answer, error);
-    if (ok) { /* what the answer does not take is of use to others while it is sent */
-        give_room(server, room - answer.n);
-        room = answer.n;
-        ok = serving_line_send(line, answer.bytes, answer.n, monotonic_ms() + ANSWER_MS, error);
-    }
-    rubato_byte_writer_clear(&answer);
-    give_room(server, room);
+    ok = answer_request(server, line, &head, &answer, error);
+    give_room(server, ROOM_REQUESTS, head.n);
+    ok = ok && send_answer(server, line, &answer, error);
+    rubato_byte_writer_clear(&answer.bytes);
+    give_room(server, ROOM_ANSWERS, answer.room);
     return ok;
 }
 
@@ -153,7 +168,8 @@ static void *serve(void *data)
     g_autoptr(GError) error = NULL;
     ServingLine line;
 
-    if (serving_line_open(&line, dup(client->fd), HANDSHAKE_ROLE_ACCEPTS,
+    /* a descriptor of its own: that of the client is shut down by the end of the server */
+    if (serving_line_open(&line, fcntl(client->fd, F_DUPFD_CLOEXEC, 0), HANDSHAKE_ROLE_ACCEPTS,
                           server->has_secret ? &server->secret : NULL,
                           monotonic_ms() + HANDSHAKE_MS, &error))
         while (serve_one(server, &line, &error))
@@ -224,7 +240,8 @@ static void *accept_all(void *data)
         pthread_mutex_lock(&server->lock);
         ends = server->ends;
         pthread_mutex_unlock(&server->lock);
-        if (fd < 0 && !ends && (code == EMFILE || code == ENFILE || code == ENOMEM))
+        if (fd < 0 && !ends &&
+            (code == EMFILE || code == ENFILE || code == ENOMEM || code == ENOBUFS))
             poll(NULL, 0, PAUSE_MS);
     }
     return NULL;
@@ -262,7 +279,8 @@ RubatoFollowerServer *rubato_follower_serve(const RubatoFollowerServerSpec *spec
     server->listener = -1;
     server->most_clients = spec->most_clients != 0 ? spec->most_clients : DEFAULT_CLIENTS;
     server->clients = g_ptr_array_new();
-    server->room = ROOM_BYTES;
+    server->room[ROOM_REQUESTS] = REQUESTS_BYTES;
+    server->room[ROOM_ANSWERS] = ANSWERS_BYTES;
     pthread_mutex_init(&server->lock, NULL);
     pthread_cond_init(&server->has_room, NULL);
     if (begin(server, spec, error))

@@ -3,15 +3,18 @@
  *
  * A case that waits for a version asks until it is there: its time limit ends that. */
 #include <check.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <rubato/launcher.h>
 #include <rubato/rubato.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "engine/serving/serving_address.h"
+#include "engine/serving/serving_answer.h"
 #include "engine/serving/serving_line.h"
 #include "engine/serving/serving_message.h"
 #include "io/net/monotonic.h"
@@ -72,8 +75,8 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-    rubato_remote_follower_free(remote);
-    rubato_follower_server_free(server);
+    g_clear_pointer(&remote, rubato_remote_follower_free);
+    g_clear_pointer(&server, rubato_follower_server_free);
     rubato_engine_free(engine);
     remove_tree(directory);
     g_free(secret_file);
@@ -590,6 +593,100 @@ START_TEST(more_clients_than_may_be_are_closed)
 }
 END_TEST
 
+/* Requests that have begun and do not go on: each has room for its own bytes alone, so many of them
+ * keep nobody from an answer. */
+START_TEST(requests_that_come_slowly_keep_no_room_from_others)
+{
+    static const uint8_t head[21] = { 232, 3 }; /* 1,000 bytes, of which one comes */
+    ServingLine lines[40];
+
+    write_version();
+    begin();
+    wait_for_version(1);
+    for (size_t i = 0; i < G_N_ELEMENTS(lines); i++) {
+        open_line(&lines[i]);
+        ck_assert_int_eq(send(lines[i].fd, head, sizeof head, MSG_NOSIGNAL), sizeof head);
+    }
+    g_autoptr(RubatoRemoteTable) table = open_n();
+    expect_value(table, 1, 1);
+    for (size_t i = 0; i < G_N_ELEMENTS(lines); i++)
+        serving_line_close(&lines[i]);
+}
+END_TEST
+
+/* What has begun to come is told from silence before its head is whole: so a server gives it a time
+ * from then on. */
+START_TEST(head_that_comes_in_part_is_not_waited_for_any_longer)
+{
+    g_autoptr(GError) error = NULL;
+    ServingLine line = { .fd = -1 };
+    ServingHead head;
+    int ends[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    line.fd = ends[0];
+    ck_assert(!serving_line_wait(&line, monotonic_ms() + 1, &error));
+    check_error(&error, RUBATO_ERROR_TIMEOUT, "in time", NULL);
+    ck_assert_int_eq(send(ends[1], "\4", 1, 0), 1);
+    ck_assert(serving_line_wait(&line, SERVING_LINE_NEVER, NULL));
+    ck_assert(!serving_line_receive_head(&line, &head, 100, monotonic_ms() + 1, &error));
+    check_error(&error, RUBATO_ERROR_TIMEOUT, "in time", NULL);
+    serving_line_close(&line);
+    close(ends[1]);
+}
+END_TEST
+
+/* The flags of an open descriptor, as the kernel lists them: it may be another thread's. */
+static unsigned long flags_of(int fd)
+{
+    g_autofree char *path = g_strdup_printf("/proc/self/fdinfo/%d", fd);
+    g_autofree char *text = NULL;
+    const char *flags;
+
+    ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+    flags = strstr(text, "flags:");
+    ck_assert_ptr_nonnull(flags);
+    return strtoul(flags + strlen("flags:"), NULL, 8);
+}
+
+/* A program that the server's process starts does not keep connections open. */
+START_TEST(sockets_are_closed_in_programs_that_are_started)
+{
+    unsigned n_sockets = 0;
+
+    begin();
+    (void)ask_status();
+    for (int fd = 3; fd < 200; fd++) {
+        g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", fd);
+        g_autofree char *what = g_file_read_link(path, NULL);
+
+        if (what == NULL || !g_str_has_prefix(what, "socket:"))
+            continue;
+        ck_assert(flags_of(fd) & O_CLOEXEC);
+        n_sockets++;
+    }
+    ck_assert_uint_ge(n_sockets, 4); /* that listens, of the program, and of the server two */
+}
+END_TEST
+
+/* So its client learns why, and need not guess that the connection broke. */
+START_TEST(answer_without_room_is_an_error)
+{
+    static const uint8_t list[] = { 1, 0, 0, 0, 3, 0, 0, 0 };
+    const RubatoFollowerSpec spec = { .uri = uri };
+    ServingFollowing *const following = serving_following_new(&spec, /* holds= */ false, NULL);
+    ServingCounts counts = { 0 };
+    g_auto(RubatoByteWriter) answer = rubato_byte_writer_new(8);
+
+    write_version();
+    while (rubato_follower_version(serving_following_follower(following), NULL) == 0)
+        g_thread_yield();
+    ck_assert(serving_answer(following, &counts, list, sizeof list, &answer));
+    ck_assert_uint_eq(answer.bytes[0], 1 + RUBATO_ERROR_MEMORY);
+    serving_following_free(following);
+}
+END_TEST
+
 /* A follower that is started again at the same address. */
 START_TEST(program_goes_on_with_a_server_that_was_started_again)
 {
@@ -618,8 +715,9 @@ END_TEST
 
 typedef struct {
     int listener;
-    const uint8_t *bytes;
-    size_t n;
+    const uint8_t *bytes; /* of its answers, one behind the other */
+    size_t n;             /* of each */
+    size_t n_more;        /* answers behind the first one */
     pthread_t thread;
 } Liar;
 
@@ -629,19 +727,40 @@ static void *lie(void *data)
     ServingLine line;
     ServingHead head;
     uint8_t request[128], answer[128];
+    size_t told = 0;
     struct pollfd ready = { .fd = liar->listener, .events = POLLIN };
 
     (void)poll(&ready, 1, 20000);
     if (!serving_line_open(&line, accept(liar->listener, NULL, NULL), HANDSHAKE_ROLE_ACCEPTS, NULL,
                            monotonic_ms() + 20000, NULL))
         return NULL;
-    memcpy(answer, liar->bytes, liar->n);
-    if (serving_line_receive_head(&line, &head, sizeof request, monotonic_ms() + 20000, NULL) &&
-        serving_line_receive(&line, &head, request, monotonic_ms() + 20000, NULL))
+    while (serving_line_receive_head(&line, &head, sizeof request, monotonic_ms() + 20000, NULL) &&
+           serving_line_receive(&line, &head, request, monotonic_ms() + 20000, NULL)) {
+        memcpy(answer, liar->bytes + told * liar->n, liar->n);
         (void)serving_line_send(&line, answer, liar->n, monotonic_ms() + 20000, NULL);
-    (void)serving_line_receive_head(&line, &head, sizeof request, monotonic_ms() + 20000, NULL);
+        told += told < liar->n_more;
+    }
     serving_line_close(&line);
     return NULL;
+}
+
+static void begin_lying(Liar *liar)
+{
+    struct sockaddr_in at;
+    socklen_t size = sizeof at;
+
+    liar->listener = serving_listen("tcp://127.0.0.1:0", false, NULL);
+    ck_assert_int_eq(getsockname(liar->listener, (struct sockaddr *)&at, &size), 0);
+    g_autofree char *address = g_strdup_printf("tcp://127.0.0.1:%u", ntohs(at.sin_port));
+    ck_assert_int_eq(pthread_create(&liar->thread, NULL, lie, liar), 0);
+    remote = connect_to(address, NULL);
+}
+
+static void end_lying(Liar *liar)
+{
+    rubato_remote_follower_free(g_steal_pointer(&remote));
+    pthread_join(liar->thread, NULL);
+    close(liar->listener);
 }
 
 static const struct {
@@ -653,6 +772,8 @@ static const struct {
     { "\0\0\0\0", 4, "the shape of a table" },
     { "\xff\0\0\0why", 7, "makes no sense" },
     { "\1\0\0\0\xff\xfe", 6, "follower tcp" },
+    { "\0\0\0\0\0\0\0\0\7\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+      44, "makes no sense" }, /* of a shape that there is not */
     { "\0\0\0\0\xff\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
       44, "makes no sense" },
 };
@@ -662,19 +783,47 @@ START_TEST(nonsense_of_a_server_is_an_error)
     g_autoptr(GError) error = NULL;
     Liar liar = { .bytes = (const uint8_t *)lies[_i].bytes, .n = lies[_i].n };
     RubatoFollowedTable shape;
-    struct sockaddr_in at;
-    socklen_t size = sizeof at;
 
-    liar.listener = serving_listen("tcp://127.0.0.1:0", false, NULL);
-    ck_assert_int_eq(getsockname(liar.listener, (struct sockaddr *)&at, &size), 0);
-    g_autofree char *address = g_strdup_printf("tcp://127.0.0.1:%u", ntohs(at.sin_port));
-    ck_assert_int_eq(pthread_create(&liar.thread, NULL, lie, &liar), 0);
-    remote = connect_to(address, NULL);
+    begin_lying(&liar);
     ck_assert(!rubato_remote_follower_describe_table(remote, "n", &shape, &error));
     ck_assert_msg(strstr(error->message, lies[_i].text) != NULL, "%s", error->message);
-    rubato_remote_follower_free(g_steal_pointer(&remote));
-    pthread_join(liar.thread, NULL);
-    close(liar.listener);
+    end_lying(&liar);
+}
+END_TEST
+
+START_TEST(tables_without_names_are_nonsense)
+{
+    g_autoptr(GError) error = NULL;
+    Liar liar = { .bytes = (const uint8_t *)"\0\0\0\0n\0\0\0", .n = 8 };
+
+    begin_lying(&liar);
+    ck_assert_ptr_null(rubato_remote_follower_list_tables(remote, &error));
+    check_error(&error, RUBATO_ERROR_FORMAT, "makes no sense", NULL);
+    end_lying(&liar);
+}
+END_TEST
+
+/* A table of rows of 64 KiB, it says, and of different lengths; then a row of 20 bytes. What lies
+ * behind them is not read. */
+START_TEST(rows_that_are_shorter_than_the_width_are_not_read)
+{
+    static const uint8_t told[2][44] = {
+        { [4] = RUBATO_U8, [8] = RUBATO_SHAPE_RAGGED, [14] = 1 },
+        { [12] = RUBATO_U8, [18] = 1, [20] = 20 },
+    };
+    g_autofree uint8_t *values = g_malloc(1 << 16);
+    g_autoptr(GError) error = NULL;
+    Liar liar = { .bytes = told[0], .n = sizeof told[0], .n_more = 1 };
+    const RubatoKey key = 0;
+
+    begin_lying(&liar);
+    g_autoptr(RubatoRemoteTable) table =
+        rubato_remote_follower_open_table(remote, "n", RUBATO_U8, NULL);
+    ck_assert_ptr_nonnull(table);
+    ck_assert_uint_eq(rubato_remote_table_shape(table)->width, 1 << 16);
+    ck_assert(!rubato_remote_table_get(table, &key, 1, values, NULL, NULL, &error));
+    check_error(&error, RUBATO_ERROR_INVALID, "different lengths", NULL);
+    end_lying(&liar);
 }
 END_TEST
 
@@ -703,8 +852,14 @@ static Suite *serving_suite(void)
     tcase_add_test(asking, bad_request_is_answered_by_an_error);
     tcase_add_test(asking, broken_connection_is_closed);
     tcase_add_test(asking, more_clients_than_may_be_are_closed);
+    tcase_add_test(asking, requests_that_come_slowly_keep_no_room_from_others);
+    tcase_add_test(asking, head_that_comes_in_part_is_not_waited_for_any_longer);
+    tcase_add_test(asking, sockets_are_closed_in_programs_that_are_started);
+    tcase_add_test(asking, answer_without_room_is_an_error);
     tcase_add_test(asking, program_goes_on_with_a_server_that_was_started_again);
     tcase_add_loop_test(asking, nonsense_of_a_server_is_an_error, 0, G_N_ELEMENTS(lies));
+    tcase_add_test(asking, tables_without_names_are_nonsense);
+    tcase_add_test(asking, rows_that_are_shorter_than_the_width_are_not_read);
     suite_add_tcase(suite, asking);
     return suite;
 }
