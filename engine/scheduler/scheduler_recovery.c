@@ -431,8 +431,33 @@ static void give_up(Scheduler *scheduler, const char *why)
 
 static void end_recovery(Scheduler *scheduler)
 {
+    Recovery *const recovery = scheduler->recovery;
+
+    /* The same steps once more would find the same. */
+    if (recovery->cause == CONTROL_CAUSE_HAND_OVER && !recovery->all_leave &&
+        recovery->fault == NULL && !recovery_awaits_copies(scheduler))
+        recovery->fault = g_strdup("other nodes do not have copies of all of its parts, and no "
+                                   "more are made");
     scheduler->recovers = false;
     collectives_go_on(scheduler);
+}
+
+/* Whether the run is whole if parts stay where they are. */
+static bool loses_nothing(const Recovery *recovery)
+{
+    return recovery->cause == CONTROL_CAUSE_DRAIN || recovery->cause == CONTROL_CAUSE_HAND_OVER;
+}
+
+/* Nodes open their maps again, and nothing else. */
+static void stay_as_they_are(Scheduler *scheduler)
+{
+    Recovery *const recovery = scheduler->recovery;
+
+    g_free(recovery->places);
+    recovery->places = g_strdup("");
+    recovery->all_leave = false;
+    recovery->fault = g_strdup("there are more parts with replicas than nodes can be told");
+    send_step(scheduler, CONTROL_RECOVER_PROMOTE);
 }
 
 /* The process cannot take the place. Nodes leave their links to it in CLOSE. */
@@ -497,6 +522,10 @@ static void end_step(Scheduler *scheduler)
                                                    table != NULL ? table : "a new table");
 
             give_up(scheduler, why);
+            return;
+        }
+        if (strlen(recovery->places) > CONTROL_MAX_FILE && loses_nothing(recovery)) {
+            stay_as_they_are(scheduler);
             return;
         }
         if (strlen(recovery->places) > CONTROL_MAX_FILE) {

@@ -225,6 +225,54 @@ START_TEST(another_loss_comes_first_and_then_it_goes_on)
 }
 END_TEST
 
+/* Copies that nobody makes are not asked for again and again. */
+START_TEST(a_node_keeps_its_parts_if_their_copies_are_gone)
+{
+    begin_with_replicas();
+    ask(2, 3, DRAINED_ID);
+    order_copies();
+    made(1, 1, 0);
+    made(2, 1, 0);
+    expect_step(ALL, 3, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_HAND_OVER, "1\n");
+    say(0, step_done(3, CONTROL_RECOVER_CLOSE, "", "k0 0 0 0\n"));
+    say(1, step_done(3, CONTROL_RECOVER_CLOSE, "", "p0 0 1 0\n"));
+    say(2, step_done(3, CONTROL_RECOVER_CLOSE, "", ""));
+    expect_step(ALL, 3, CONTROL_RECOVER_SETTLE, CONTROL_CAUSE_HAND_OVER, "0 0 1 1\n");
+    all_did(ALL, 3, CONTROL_RECOVER_SETTLE, "");
+    expect_step(ALL, 3, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_HAND_OVER, "0 0 1 1\n");
+    all_did(ALL, 3, CONTROL_RECOVER_PROMOTE, "");
+    expect_step(ALL, 3, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_HAND_OVER, "0 0 1 1\n");
+    all_did(ALL, 3, CONTROL_RECOVER_OPEN, "");
+    expect_answer(2, 3, INVALID_CODE,
+                  "node 4 cannot be drained: other nodes do not have copies of all of its parts, "
+                  "and no more are made");
+    expect_kept(4);
+}
+END_TEST
+
+/* Whoever asks for a drain does not end a run that is too large for one. */
+START_TEST(a_node_keeps_its_parts_if_there_are_too_many)
+{
+    enum { N = 40000 };
+    g_autoptr(GString) lines = g_string_new(NULL);
+
+    begin_with_replicas();
+    ask(2, 3, DRAINED_ID);
+    expect_step(ALL, 2, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "1\n");
+    for (uint32_t i = 0; i < N; i++)
+        g_string_append_printf(lines, "p4000000000 %u 4000000000 0\n", i);
+    all_did(ALL, 2, CONTROL_RECOVER_CLOSE, lines->str);
+    expect_step(ALL, 2, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_DRAIN, "");
+    all_did(ALL, 2, CONTROL_RECOVER_PROMOTE, "");
+    expect_step(ALL, 2, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_DRAIN, "");
+    all_did(ALL, 2, CONTROL_RECOVER_OPEN, "");
+    expect_answer(2, 3, INVALID_CODE,
+                  "node 4 cannot be drained: there are more parts with replicas than nodes can be "
+                  "told");
+    expect_kept(3);
+}
+END_TEST
+
 START_TEST(a_drain_waits_for_a_call_under_way)
 {
     begin_with_replicas();
@@ -262,6 +310,8 @@ int main(void)
     tcase_add_test(drains, a_node_keeps_its_parts_if_there_is_no_room_for_them);
     tcase_add_test(drains, a_node_keeps_its_parts_if_a_copy_cannot_be_made);
     tcase_add_test(drains, another_loss_comes_first_and_then_it_goes_on);
+    tcase_add_test(drains, a_node_keeps_its_parts_if_their_copies_are_gone);
+    tcase_add_test(drains, a_node_keeps_its_parts_if_there_are_too_many);
     tcase_add_test(drains, a_drain_waits_for_a_call_under_way);
     tcase_add_test(drains, the_end_of_the_run_ends_a_drain);
     return run_suite(suite);
