@@ -17,6 +17,9 @@
 
 enum { N_TRIES = 6, FIRST_PAUSE_MS = 100, CONNECT_S = 5, IDLE_S = 20 };
 
+/* The longest text that tells of a fault; of other answers the longest, if its caller says none. */
+#define MOST_TEXT ((size_t)64 << 10)
+
 /* S3 stores what it got; what it got is checked by our own checksums. */
 #define UNSIGNED "x-amz-content-sha256:UNSIGNED-PAYLOAD"
 
@@ -128,10 +131,11 @@ void s3_client_free(S3Client *client)
 static size_t take_body(char *bytes, size_t one, size_t n, void *data)
 {
     Try *const try = data;
+    /* What tells of a fault may be longer than what was asked for. */
+    const size_t most = MAX(try->request->most, MOST_TEXT);
 
     (void)one;
-    if (n > try->request->most - MIN(try->body->len, try->request->most)) {
-        /* What says that something is wrong need not be whole. */
+    if (n > most - try->body->len) {
         try->is_too_long = true;
         return 0;
     }
@@ -250,6 +254,7 @@ static CURLcode try_once(const S3Client *client, Try *try)
     }
     code = curl->curl_easy_perform(handle);
     curl->curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &try->status);
+    try->is_too_long |= try->status / 100 == 2 && try->body->len > request->most;
     return code;
 }
 
@@ -338,7 +343,7 @@ bool s3_client_ask(S3Client *client, const S3Request *request, S3Answer *answer,
     bool ok;
 
     if (asked.most == 0)
-        asked.most = 1 << 16;
+        asked.most = MOST_TEXT;
     do {
         if (n_tries > 0)
             pause_before(client, n_tries);

@@ -182,29 +182,39 @@ static bool is_there(S3File *file)
     return s3_client_ask(file->client, &request, &answer, NULL) && answer.n_bytes == file->n_bytes;
 }
 
-/* The answer may say with the status 200 that it went wrong. And if an answer was lost, the next
- * try is told that there is no such upload, and the object is there. */
-static bool end_upload(S3File *file, GError **error)
+/* The answer may say with the status 200 that it went wrong. */
+static bool ask_for_end(const S3File *file, GError **error)
 {
     S3Request request = request_of(file, S3_POST, "written");
     g_autofree char *query = name_upload(file, "");
     g_autofree char *text = g_strconcat("<CompleteMultipartUpload>", file->parts->str,
                                         "</CompleteMultipartUpload>", NULL);
     g_auto(S3Answer) answer = { .body = NULL };
-    g_autoptr(GError) fault = NULL;
     g_autofree char *code = NULL;
 
     request.query = query;
     request.body = text;
     request.n_body = strlen(text);
-    if (!s3_client_ask(file->client, &request, &answer, &fault)) {
-        if (g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND) && is_there(file))
-            return true;
-        g_propagate_error(error, g_steal_pointer(&fault));
+    if (!s3_client_ask(file->client, &request, &answer, error))
         return false;
-    }
     code = s3_text_find(answer.body, "Code");
     return code == NULL || fail(file, code, error);
+}
+
+/* If an answer was lost, the next try fails, because there is no such upload any more; what servers
+ * say then differs. The object is there. */
+static bool end_upload(S3File *file, GError **error)
+{
+    GError *fault = NULL;
+
+    if (ask_for_end(file, &fault))
+        return true;
+    if (is_there(file)) {
+        g_error_free(fault);
+        return true;
+    }
+    g_propagate_error(error, fault);
+    return false;
 }
 
 static bool file_finish(StoreFile *base, GError **error)

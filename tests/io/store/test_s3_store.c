@@ -202,10 +202,38 @@ START_TEST(faults_that_pass_are_waited_for)
     static const char *const kinds[] = { "500", "503", "drop", "cut", "silent" };
 
     for (unsigned after = 0; after < 14; after += 7) {
+        const unsigned n_before = s3_server_count("", kinds[_i]);
+
         s3_server_fail(kinds[_i], after, 2);
         write_one(after + 1, RUBATO_PACKING_NONE);
+        ck_assert_uint_ge(s3_server_count("", kinds[_i]) - n_before, 2);
         small_snapshot_check(directory, after / 7 + 1, after + 1);
     }
+}
+END_TEST
+
+/* What the server says of a fault is longer than the object. */
+START_TEST(faults_that_pass_are_waited_for_with_short_objects)
+{
+    g_autofree char *path = g_strconcat(directory, "/rows-0000000000000005/0.0.rows", NULL);
+    StoreFile *file = store_file_create(path, NULL);
+    g_autoptr(GError) error = NULL;
+    char bytes[4];
+    uint64_t n_bytes;
+    size_t n;
+
+    ck_assert(file->ops->append(file, "abc", 3, "d", 1, NULL) && file->ops->finish(file, NULL));
+    store_file_close(file);
+    file = store_file_open(path, &n_bytes, NULL);
+    ck_assert(file != NULL && n_bytes == 4);
+    const unsigned n_before = s3_server_count("GET", "503");
+    s3_server_fail("503", 0, 1);
+    if (!file->ops->read(file, 0, bytes, 4, &n, &error))
+        ck_abort_msg("%s", error->message);
+    ck_assert_uint_eq(n, 4);
+    ck_assert_mem_eq(bytes, "abcd", 4);
+    ck_assert_uint_eq(s3_server_count("GET", "503") - n_before, 1);
+    store_file_close(file);
 }
 END_TEST
 
@@ -272,6 +300,7 @@ END_TEST
 START_TEST(snapshot_that_is_cut_at_any_request_is_none)
 {
     bool was_written = false;
+    unsigned n_refused = 0;
 
     write_one(1, RUBATO_PACKING_NONE);
     for (unsigned after = 0; !was_written; after++) {
@@ -283,9 +312,11 @@ START_TEST(snapshot_that_is_cut_at_any_request_is_none)
         s3_server_be_good();
         ck_assert_uint_lt(after, 100);
         ck_assert(was_written || g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_IO));
+        n_refused += !was_written;
         if (!was_written)
             expect_list(1, (const uint64_t[]){ 1 });
     }
+    ck_assert_uint_gt(n_refused, 4); /* each file, and the manifest */
     small_snapshot_check(directory, 1, 1);
     small_snapshot_check(directory, 0, 2);
     /* What was left is gone with the next one. */
@@ -475,6 +506,7 @@ int main(void)
     tcase_add_test(cases, listing_goes_on_page_by_page);
     tcase_add_loop_test(cases, long_file_goes_in_parts_and_each_again_if_need_be, 0, 3);
     tcase_add_loop_test(cases, faults_that_pass_are_waited_for, 0, 5);
+    tcase_add_test(cases, faults_that_pass_are_waited_for_with_short_objects);
     tcase_add_test(cases, wrong_secret_is_refused_at_once);
     tcase_add_loop_test(cases, what_the_environment_lacks_is_named, 0, 2);
     tcase_add_test(cases, bucket_that_is_not_there_is_named);

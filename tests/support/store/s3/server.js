@@ -63,13 +63,15 @@ function findFault() {
     faultsText = text;
     nSeen = 0;
   }
-  const [kind, before, n] = text.trim().split(' ');
+  const [kind, before, n] = text.trim().split(/\s+/);
   const number = nSeen++;
   return kind && number >= Number(before) && number < Number(before) + Number(n) ? kind : null;
 }
 
+// As S3 says it: such a text may be longer than the object that was asked for.
 function refuse(response, status, code) {
-  const text = `<?xml version="1.0"?><Error><Code>${code}</Code><Message>of a test &amp; no other</Message></Error>`;
+  const text = `<?xml version="1.0"?><Error><Code>${code}</Code><Message>of a test &amp; no other</Message>`
+    + `<RequestId>0123456789ABCDEF</RequestId><HostId>${'host'.repeat(100)}</HostId></Error>`;
   response.writeHead(status, { 'Content-Type': 'application/xml', 'Content-Length': text.length });
   response.end(response.req.method === 'HEAD' ? undefined : text);
 }
