@@ -133,11 +133,13 @@ static void describe_tables(const FmJob *job, AppArray arrays[N_TABLES])
 {
     const double scale = job->rows.scale;
 
-    arrays[BIAS] = (AppArray){ FM_BIAS, app_rule_bias(&job->app, FM_BIAS, &job->rule, scale,
-                                                      &job->model.loss) };
+    arrays[BIAS] = (AppArray){ .name = FM_BIAS,
+                               .spec = app_rule_bias(&job->app, FM_BIAS, &job->rule, scale,
+                                                     &job->model.loss) };
     arrays[WEIGHTS] =
-        (AppArray){ FM_WEIGHTS, app_rule_table(&job->app, FM_WEIGHTS, &job->rule, scale) };
-    arrays[SCALING] = (AppArray){ APP_SCALING, app_features_table() };
+        (AppArray){ .name = FM_WEIGHTS,
+                    .spec = app_rule_table(&job->app, FM_WEIGHTS, &job->rule, scale) };
+    arrays[SCALING] = (AppArray){ .name = APP_SCALING, .spec = app_features_table() };
     arrays[BIAS].spec.width = app_loss_n_scores(&job->model.loss);
     arrays[WEIGHTS].spec.width = (uint32_t)fm_width(&job->model);
     arrays[WEIGHTS].spec.init = "zero_normal"; /* linear terms begin at 0, those of each class */

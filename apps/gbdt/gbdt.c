@@ -133,12 +133,12 @@ static bool run(GbdtJob *job, GError **error)
     g_autofree char *classes = app_loss_classes_text(&job->loss);
     char n_columns[16];
     const AppArray arrays[] = {
-        { GBDT_TREES,
-          { .name = GBDT_TREES,
-            .dtype = RUBATO_F32,
-            .width = GBDT_NODE_WIDTH,
-            .storage = "hash" } },
-        { APP_SCALING, app_features_table() },
+        { .name = GBDT_TREES,
+          .spec = { .name = GBDT_TREES,
+                    .dtype = RUBATO_F32,
+                    .width = GBDT_NODE_WIDTH,
+                    .storage = "hash" } },
+        { .name = APP_SCALING, .spec = app_features_table() },
     };
     const AppSetting settings[] = {
         { "loss", app_loss_names[job->loss.kind] },

@@ -215,11 +215,14 @@ bool app_reports(const App *app);
 
 /* ---- the model: what is created, saved, loaded and predicted with ---- */
 
-/* A table of the model, saved as NAME.npy (rows × width) and, if it is a hash table, NAME.keys.npy
- * beside it. The flags decide its consistency model, if the spec has none. */
+/* A table of the model, saved as NAME.npy (rows × width), NAME.state.npy if its update rule keeps
+ * state and, if it is a hash table, NAME.keys.npy beside it. The flags decide its consistency model,
+ * if the spec has none. */
 typedef struct {
     const char *name;
     RubatoTableSpec spec;
+    bool
+        is_state; /* what a rule that workers apply keeps: it begins anew if a loaded model lacks it */
 } AppArray;
 
 /* What must be the same when a model is loaded: "factors" "16". */

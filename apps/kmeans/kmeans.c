@@ -374,12 +374,12 @@ static bool run(KmeansJob *job, GError **error)
 {
     App *app = &job->app;
     const AppArray arrays[] = {
-        { KMEANS_CENTRES,
-          { .name = KMEANS_CENTRES,
-            .dtype = RUBATO_F32,
-            .width = job->n_columns,
-            .n_keys = (uint64_t)job->n_clusters } },
-        { APP_SCALING, app_features_table() },
+        { .name = KMEANS_CENTRES,
+          .spec = { .name = KMEANS_CENTRES,
+                    .dtype = RUBATO_F32,
+                    .width = job->n_columns,
+                    .n_keys = (uint64_t)job->n_clusters } },
+        { .name = APP_SCALING, .spec = app_features_table() },
     };
     const AppSetting settings[] = { { app_rows_setting(&job->rows), "yes" }, { NULL, NULL } };
     const AppModel model = {

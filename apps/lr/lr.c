@@ -182,17 +182,19 @@ static bool run(LrJob *job, GError **error)
     };
 
     arrays[n_arrays++] =
-        (AppArray){ LR_WEIGHTS, app_rule_table(app, LR_WEIGHTS, &job->rule, rows->scale) };
+        (AppArray){ .name = LR_WEIGHTS,
+                    .spec = app_rule_table(app, LR_WEIGHTS, &job->rule, rows->scale) };
     if (job->has_bias)
-        arrays[n_arrays++] = (AppArray){ LR_BIAS, app_rule_bias(app, LR_BIAS, &bias_rule,
-                                                                rows->scale, &job->model.loss) };
+        arrays[n_arrays++] = (AppArray){ .name = LR_BIAS,
+                                         .spec = app_rule_bias(app, LR_BIAS, &bias_rule,
+                                                               rows->scale, &job->model.loss) };
     for (size_t i = 0; i < n_arrays; i++)
         arrays[i].spec.width = app_loss_n_scores(&job->model.loss);
     if (job->model.loss.kind == APP_LOSS_SOFTMAX)
         settings[n_settings++] = (AppSetting){ "classes", classes };
     if (rows->standardised) {
         settings[n_settings++] = (AppSetting){ app_rows_setting(rows), "yes" };
-        arrays[n_arrays++] = (AppArray){ APP_SCALING, app_features_table() };
+        arrays[n_arrays++] = (AppArray){ .name = APP_SCALING, .spec = app_features_table() };
     }
     const AppModel model = {
         .arrays = arrays,

@@ -312,12 +312,12 @@ static bool run(MfJob *job, GError **error)
     App *app = &job->app;
     char n_factors[16];
     const AppArray arrays[] = {
-        { FACTORS,
-          { .name = FACTORS,
-            .dtype = RUBATO_F32,
-            .width = (uint32_t)MF_WIDTH(job->model.n_factors),
-            .storage = "hash" } },
-        { MEAN, { .name = MEAN, .dtype = RUBATO_F64, .n_keys = 1 } },
+        { .name = FACTORS,
+          .spec = { .name = FACTORS,
+                    .dtype = RUBATO_F32,
+                    .width = (uint32_t)MF_WIDTH(job->model.n_factors),
+                    .storage = "hash" } },
+        { .name = MEAN, .spec = { .name = MEAN, .dtype = RUBATO_F64, .n_keys = 1 } },
     };
     const AppSetting settings[] = { { "factors", n_factors }, { NULL, NULL } };
     const AppModel model = {

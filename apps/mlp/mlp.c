@@ -77,7 +77,6 @@ static bool train_model(MlpJob *job, const AppModel *model, GError **error)
     job->n_shares = rubato_engine_n_workers(app->engine);
     job->shares = g_new0(MlpShare, job->n_shares);
     const bool good =
-        app_layers_create_states(&job->layers, app, error) &&
         app_train_validated(app, &task, job->rows.n_rows, model, validate, job, error);
     app_layers_forget(job->weights);
     return good;
@@ -87,8 +86,8 @@ static bool run(MlpJob *job, GError **error)
 {
     App *app = &job->app;
     g_autofree char *classes = app_loss_classes_text(&job->loss);
-    AppArray arrays[APP_NET_LAYERS_MAX + 1];
-    size_t n_arrays = 0;
+    AppArray arrays[APP_LAYERS_TABLES_MAX + 1];
+    size_t n_arrays = app_layers_describe(&job->layers, app, arrays);
     const AppSetting settings[] = {
         { "hidden", job->hidden },
         { "classes", classes },
@@ -96,11 +95,8 @@ static bool run(MlpJob *job, GError **error)
         { NULL, NULL },
     };
 
-    for (uint32_t l = 0; l < job->layers.shape.n_layers; l++)
-        arrays[n_arrays++] =
-            (AppArray){ job->layers.names[l], app_layers_spec(&job->layers, app, l) };
     if (job->rows.standardised)
-        arrays[n_arrays++] = (AppArray){ APP_SCALING, app_features_table() };
+        arrays[n_arrays++] = (AppArray){ .name = APP_SCALING, .spec = app_features_table() };
     const AppModel model = {
         .arrays = arrays,
         .n_arrays = n_arrays,

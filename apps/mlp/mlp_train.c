@@ -168,8 +168,7 @@ static bool train_by_allreduce(Training *it, uint64_t begin, uint64_t end, GErro
                                            error))
             return false;
         app_weights_step(&it->arrays,
-                         app_learning_rate(&it->job->app, rate_step_of(it, step), APP_RATE_STEPS),
-                         step);
+                         app_learning_rate(&it->job->app, rate_step_of(it, step), APP_RATE_STEPS));
         if (!end_step(it, &taken, error))
             return false;
     }

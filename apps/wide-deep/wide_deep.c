@@ -70,18 +70,17 @@ static size_t describe_tables(const WideDeepJob *job, AppArray *arrays)
     size_t n = 0;
 
     if (job->model.has_wide)
-        arrays[n++] = (AppArray){ WIDE_DEEP_WIDE, hash_spec(job, WIDE_DEEP_WIDE) };
+        arrays[n++] = (AppArray){ .name = WIDE_DEEP_WIDE, .spec = hash_spec(job, WIDE_DEEP_WIDE) };
     if (job->model.has_deep) {
-        arrays[n] = (AppArray){ WIDE_DEEP_EMBEDDINGS, hash_spec(job, WIDE_DEEP_EMBEDDINGS) };
+        arrays[n] = (AppArray){ .name = WIDE_DEEP_EMBEDDINGS,
+                                .spec = hash_spec(job, WIDE_DEEP_EMBEDDINGS) };
         arrays[n].spec.width = job->model.width;
         arrays[n].spec.init = "normal";
         arrays[n++].spec.init_stddev = 1;
     }
-    for (uint32_t l = 0; l < job->layers.shape.n_layers; l++)
-        arrays[n++] =
-            (AppArray){ job->layers.names[l], app_layers_spec(&job->layers, &job->app, l) };
+    n += app_layers_describe(&job->layers, &job->app, arrays + n);
     if (job->rows.standardised)
-        arrays[n++] = (AppArray){ APP_SCALING, app_features_table() };
+        arrays[n++] = (AppArray){ .name = APP_SCALING, .spec = app_features_table() };
     return n;
 }
 
@@ -97,7 +96,6 @@ static bool train_model(WideDeepJob *job, const AppModel *model, GError **error)
     if (job->rows.train == NULL || app->epochs == 0)
         return true;
     const bool good =
-        app_layers_create_states(&job->layers, app, error) &&
         app_train_validated(app, &task, job->rows.n_rows, model, validate, job, error);
     app_layers_forget(job->weights);
     return good;
@@ -106,7 +104,7 @@ static bool train_model(WideDeepJob *job, const AppModel *model, GError **error)
 static bool run(WideDeepJob *job, GError **error)
 {
     App *app = &job->app;
-    AppArray arrays[2 + APP_NET_LAYERS_MAX + 1];
+    AppArray arrays[2 + APP_LAYERS_TABLES_MAX + 1];
     char width[16], n_fields[16];
     g_autofree char *crosses = wide_deep_crosses_text(&job->model);
     const AppSetting settings[] = {

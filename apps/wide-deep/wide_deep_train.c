@@ -23,8 +23,7 @@ typedef struct {
     RubatoKVTable *wide, *embeddings; /* NULL: the model has no such part */
     AppWeights layers;
     WideDeepWorkspace workspace;
-    uint64_t steps_before; /* of the epochs and steps before this task */
-    double rows_before;    /* the rows of all workers in them, and in this task's steps so far */
+    double rows_before; /* of all workers, in earlier epochs and in this task's steps so far */
     double told[N_TOLD];
 } Training;
 
@@ -45,8 +44,6 @@ static bool open_table(const Training *it, const char *name, RubatoKVTable **tab
     return *table != NULL;
 }
 
-/* The number of steps is that of workers that have equally many rows; only the rule's corrections
- * of its first steps depend on it. */
 static bool count_before(Training *it, GError **error)
 {
     const App *const app = &it->job->app;
@@ -57,8 +54,6 @@ static bool count_before(Training *it, GError **error)
         .name = "skipped", .dtype = RUBATO_F64, .input = &n_skipped, .output = &n_skipped
     };
 
-    it->steps_before =
-        epochs * ((n_rows - 1) / app->batch_size + 1) + app_worker_first_step(it->self);
     if (!rubato_worker_allreduce(it->worker, &tensor, /* reduce= */ NULL, error))
         return false;
     it->rows_before = (double)epochs * (double)n_rows + n_skipped;
@@ -177,8 +172,7 @@ static bool take_step(Training *it, uint64_t step, GError **error)
         !app_worker_lower_rate_to(it->self, job->hash_tables, rate_step(it), error) ||
         !add_rows(it, batch, error) || !combine(it, error))
         return false;
-    app_weights_step(&it->layers, app_learning_rate(&job->app, rate_step(it), APP_RATE_STEPS),
-                     it->steps_before + step);
+    app_weights_step(&it->layers, app_learning_rate(&job->app, rate_step(it), APP_RATE_STEPS));
     it->rows_before += it->told[N_ROWS];
     return app_worker_step(it->self, batch->n_rows, tally.loss, (double)tally.n_right, error);
 }

@@ -68,9 +68,14 @@ static bool predict(const char *path, FILE *output, void *user_data, GError **er
 }
 
 static const AppArray arrays[] = {
-    { "dense",
-      { .name = "d", .dtype = RUBATO_I64, .width = 1, .first_key = 70, .n_keys = N_DENSE } },
-    { "hash", { .name = "h", .dtype = RUBATO_F32, .width = WIDTH, .init_value = 0.5 } },
+    { .name = "dense",
+      .spec = { .name = "d",
+                .dtype = RUBATO_I64,
+                .width = 1,
+                .first_key = 70,
+                .n_keys = N_DENSE } },
+    { .name = "hash",
+      .spec = { .name = "h", .dtype = RUBATO_F32, .width = WIDTH, .init_value = 0.5 } },
 };
 
 typedef struct {
@@ -328,8 +333,9 @@ END_TEST
 enum { N_FEW = 3 };
 
 static const AppArray few_arrays[] = {
-    { "dense", { .name = "d", .dtype = RUBATO_I64, .first_key = 70, .n_keys = N_FEW } },
-    { "hash", { .name = "h", .dtype = RUBATO_F32 } },
+    { .name = "dense",
+      .spec = { .name = "d", .dtype = RUBATO_I64, .first_key = 70, .n_keys = N_FEW } },
+    { .name = "hash", .spec = { .name = "h", .dtype = RUBATO_F32, .update = "adagrad" } },
 };
 
 static Run *run_few(const char *flag, const char *dir)
@@ -343,6 +349,7 @@ static Run *run_few(const char *flag, const char *dir)
 static const int64_t few_values[N_FEW] = { 3, -5, INT64_MAX };
 static const RubatoKey few_keys[N_FEW] = { 1, 300, UINT64_MAX };
 static const float few_rows[N_FEW] = { 0.25f, -7, 1e9f };
+static const float few_states[N_FEW] = { 3, 0, 1e-9f };
 
 static char *save_few(void)
 {
@@ -353,6 +360,7 @@ static char *save_few(void)
     ck_assert(run_begin(run, NULL));
     ck_assert(rubato_engine_set_range(run->app.engine, "d", 70, N_FEW, few_values, NULL));
     ck_assert(rubato_engine_set(run->app.engine, "h", few_keys, N_FEW, few_rows, NULL));
+    ck_assert(rubato_engine_set_state(run->app.engine, "h", few_keys, N_FEW, few_states, NULL));
     ck_assert(app_finish(&run->app, &run->model, NULL));
     run_free(run);
     return dir;
@@ -369,15 +377,17 @@ static bool load_few(const char *dir, const char *file, size_t at)
     if (loaded) {
         g_autofree RubatoKey *keys = NULL;
         int64_t values[N_FEW];
-        float rows[N_FEW];
+        float rows[N_FEW], states[N_FEW];
         size_t n = 0;
 
         ck_assert(rubato_engine_get_range(run->app.engine, "d", 70, N_FEW, values, NULL));
         ck_assert(rubato_engine_list_keys(run->app.engine, "h", &keys, &n, NULL));
         ck_assert(rubato_engine_get(run->app.engine, "h", few_keys, N_FEW, rows, NULL));
+        ck_assert(rubato_engine_get_state(run->app.engine, "h", few_keys, N_FEW, states, NULL));
         require_msg(n == N_FEW && memcmp(keys, few_keys, sizeof few_keys) == 0 &&
                         memcmp(values, few_values, sizeof values) == 0 &&
-                        memcmp(rows, few_rows, sizeof rows) == 0 && run->label == 0.1,
+                        memcmp(rows, few_rows, sizeof rows) == 0 &&
+                        memcmp(states, few_states, sizeof states) == 0 && run->label == 0.1,
                     "%s is another model with byte %zu changed", file, at);
     } else {
         require_msg(strstr(error->message, file) != NULL, "\"%s\" lacks %s", error->message, file);
@@ -394,7 +404,8 @@ START_TEST(a_model_with_any_bit_changed_is_refused_or_the_same)
         const char *name;
         size_t n_harmless; /* at most: blanks of JSON and of a header */
     } files[] = {
-        { "model.json", 400 }, { "dense.npy", 70 }, { "hash.npy", 70 }, { "hash.keys.npy", 70 }
+        { "model.json", 400 },   { "dense.npy", 70 },      { "hash.npy", 70 },
+        { "hash.keys.npy", 70 }, { "hash.state.npy", 70 },
     };
     g_autofree char *dir = save_few();
     g_autofree char *path = g_build_filename(dir, files[_i].name, NULL);
@@ -415,6 +426,125 @@ START_TEST(a_model_with_any_bit_changed_is_refused_or_the_same)
         bytes[i] ^= mask;
     }
     ck_assert_msg(n_harmless <= files[_i].n_harmless, "%zu of %zu", n_harmless, (size_t)n_bytes);
+}
+END_TEST
+
+/* ---- the state of update rules ---- */
+
+enum { N_UNITS = 3 };
+
+/* Of a rule that servers apply, and of one that workers apply. */
+static const AppArray stateful[] = {
+    { .name = "rows",
+      .spec = { .name = "r", .dtype = RUBATO_F32, .n_keys = N_UNITS, .update = "momentum" } },
+    { .name = "states",
+      .spec = { .name = "s", .dtype = RUBATO_F32, .n_keys = 2 * N_UNITS, .update = "assign" },
+      .is_state = true },
+};
+
+static const float unit_values[N_UNITS] = { 1, 2, 3 };
+static const float unit_states[2 * N_UNITS] = { 4, 5, 6, 7, 8, 9 };
+
+static char *told; /* what was printed as an error */
+
+static void take_told(const char *text)
+{
+    char *const all = g_strconcat(told, text, NULL);
+
+    g_free(told);
+    told = all;
+}
+
+/* As many arrays as the model has. */
+static char *save_states(size_t n_arrays)
+{
+    char *dir = in_scratch("states");
+    Run *run = run_new("--save", dir, NULL);
+
+    run->model.arrays = stateful;
+    run->model.n_arrays = n_arrays;
+    ck_assert(run_begin(run, NULL));
+    ck_assert(rubato_engine_set_range(run->app.engine, "r", 0, N_UNITS, unit_values, NULL));
+    ck_assert(rubato_engine_set_state_range(run->app.engine, "r", 0, N_UNITS, unit_states, NULL));
+    if (n_arrays > 1)
+        ck_assert(rubato_engine_set_range(run->app.engine, "s", 0, 2 * N_UNITS, unit_states, NULL));
+    ck_assert(app_finish(&run->app, &run->model, NULL));
+    run_free(run);
+    return dir;
+}
+
+/* Loads it into arrays with other specs. The rows always come back; `servers` says whether the state
+ * of servers does, `workers` that of workers. */
+static void expect_states(const char *dir, const AppArray expected[2], bool servers, bool workers,
+                          const char *note)
+{
+    const float zeros[2 * N_UNITS] = { 0 };
+    float values[N_UNITS], states[2 * N_UNITS] = { 0 };
+    Run *run = run_new("--load", dir, NULL);
+    g_autoptr(GError) error = NULL;
+
+    run->model.arrays = expected;
+    run->model.n_arrays = 2;
+    told = g_strdup("");
+    const GPrintFunc usual = g_set_printerr_handler(take_told);
+    const bool good = run_begin(run, &error);
+    g_set_printerr_handler(usual);
+    ck_assert_msg(good, "%s", error != NULL ? error->message : "");
+    ck_assert_msg(note != NULL ? strstr(told, note) != NULL : *told == '\0', "\"%s\"", told);
+    g_clear_pointer(&told, g_free);
+
+    ck_assert(rubato_engine_get_range(run->app.engine, "r", 0, N_UNITS, values, NULL));
+    ck_assert_mem_eq(values, unit_values, sizeof values);
+    ck_assert(rubato_engine_get_state_range(run->app.engine, "r", 0, N_UNITS, states, NULL));
+    ck_assert_mem_eq(states, servers ? unit_states : zeros, N_UNITS * sizeof *states);
+    ck_assert(rubato_engine_get_range(run->app.engine, "s", 0, N_UNITS, states, NULL));
+    ck_assert_mem_eq(states, workers ? unit_states : zeros, N_UNITS * sizeof *states);
+    run_free(run);
+}
+
+START_TEST(state_of_update_rules_comes_back)
+{
+    g_autofree char *dir = save_states(2);
+
+    expect_states(dir, stateful, true, true, NULL);
+}
+END_TEST
+
+/* The rows of another rule are of use, its state is not. */
+START_TEST(state_of_another_rule_begins_anew)
+{
+    g_autofree char *dir = save_states(2);
+    AppArray arrays_now[] = { stateful[0], stateful[1] };
+
+    arrays_now[0].spec.update = "adagrad";
+    expect_states(dir, arrays_now, false, true,
+                  "rubato-test: --load: the state of the update rule begins anew: ");
+    arrays_now[0] = stateful[0];
+    arrays_now[1].spec.n_keys = N_UNITS;
+    expect_states(dir, arrays_now, true, false,
+                  "begins anew: the model was not trained by workers");
+}
+END_TEST
+
+START_TEST(a_model_without_state_of_workers_is_loaded)
+{
+    g_autofree char *dir = save_states(1);
+
+    expect_states(dir, stateful, true, false, "begins anew: the model was not trained by workers");
+}
+END_TEST
+
+/* By servers goes on what workers began. */
+START_TEST(state_that_nobody_needs_is_passed_over)
+{
+    g_autofree char *dir = save_states(2);
+    Run *run = run_new("--load", dir, NULL);
+    g_autoptr(GError) error = NULL;
+
+    run->model.arrays = stateful;
+    run->model.n_arrays = 1;
+    ck_assert_msg(run_begin(run, &error), "%s", error != NULL ? error->message : "");
+    run_free(run);
 }
 END_TEST
 
@@ -504,7 +634,11 @@ int main(void)
     tcase_add_loop_test(cases, a_description_that_is_wrong_is_refused, 0,
                         (int)G_N_ELEMENTS(bad_descriptions));
     tcase_add_loop_test(cases, missing_files_are_named, 0, 3);
-    tcase_add_loop_test(cases, a_model_with_any_bit_changed_is_refused_or_the_same, 0, 4);
+    tcase_add_loop_test(cases, a_model_with_any_bit_changed_is_refused_or_the_same, 0, 5);
+    tcase_add_test(cases, state_of_update_rules_comes_back);
+    tcase_add_test(cases, state_of_another_rule_begins_anew);
+    tcase_add_test(cases, a_model_without_state_of_workers_is_loaded);
+    tcase_add_test(cases, state_that_nobody_needs_is_passed_over);
     tcase_add_loop_test(cases, other_folders_are_left_alone, 0, 2);
     tcase_add_test(cases, a_folder_that_is_taken_meanwhile_is_not_replaced);
     tcase_add_test(cases, predictions_are_written_whole_or_not_at_all);

@@ -56,8 +56,8 @@ static bool measure(double *loss, void *user_data, GError **error)
 static bool run(Job *job, const char *const *arguments, GError **error)
 {
     static const AppArray arrays[] = {
-        { "dense", { .name = "dense", .n_keys = 1 } },
-        { "hash", { .name = "hash", .storage = "hash" } },
+        { .name = "dense", .spec = { .name = "dense", .n_keys = 1 } },
+        { .name = "hash", .spec = { .name = "hash", .storage = "hash" } },
     };
     static const char *const tables[] = { "dense", "hash", NULL };
     const AppModel model = { .arrays = arrays, .n_arrays = 2 };

@@ -3,6 +3,7 @@
  *     DIR/model.json        the description
  *     DIR/NAME.npy          the rows of a table, in the order of their keys
  *     DIR/NAME.keys.npy     of a hash table: these keys
+ *     DIR/NAME.state.npy    what the table's update rule keeps of each row, if it keeps something
  *     DIR/NAME.table        what these are: rubato/table_files.h
  *
  * The description has a checksum of each array's values and keys, and one of its own text without
@@ -47,6 +48,21 @@ static inline size_t app_array_chunk(const AppArray *array)
     const size_t n_rows = APP_MODEL_CHUNK_BYTES / app_array_row_bytes(array);
 
     return MAX(1, n_rows);
+}
+
+/* Where the description lists arrays of this kind. */
+static inline const char *app_model_list_name(bool are_states)
+{
+    return are_states ? "states" : "arrays";
+}
+
+static inline size_t app_model_n_arrays(const AppModel *model, bool are_states)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < model->n_arrays; i++)
+        n += model->arrays[i].is_state == are_states;
+    return n;
 }
 
 /* The checksum of a description, which may have one already; its root is an object. (transfer

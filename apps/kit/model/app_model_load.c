@@ -17,6 +17,7 @@ typedef struct {
 struct AppModelFiles {
     size_t n_arrays;
     ArrayFiles *arrays;
+    bool has_states; /* those of the rule that workers apply */
 };
 
 void app_model_files_free(AppModelFiles *files)
@@ -47,8 +48,8 @@ static bool check_members(const char *dir, JsonObject *object, const char *where
 /* Whether it says what was saved. */
 static bool check_checksum(const App *app, JsonNode *root, GError **error)
 {
-    static const char *const known[] = { "format", "version", "program",  "settings", "numbers",
-                                         "keys",   "arrays",  "checksum", NULL };
+    static const char *const known[] = { "format", "version", "program", "settings", "numbers",
+                                         "keys",   "arrays",  "states",  "checksum", NULL };
     JsonObject *object = json_node_get_object(root);
     const char *found = app_json_text(object, "checksum");
     g_autofree char *expected = app_model_checksum(root);
@@ -149,13 +150,13 @@ static char *list_arrays(JsonArray *arrays)
     return g_string_free(names, FALSE);
 }
 
-static bool find_array(const char *dir, JsonObject *root, const char *name, Described *described,
-                       GError **error)
+static bool find_array(const char *dir, JsonObject *root, bool is_state, const char *name,
+                       Described *described, GError **error)
 {
     static const char *const known[] = { "name",     "dtype",         "width",
                                          "storage",  "first_key",     "rows",
                                          "checksum", "keys_checksum", NULL };
-    JsonArray *arrays = app_json_array(root, "arrays");
+    JsonArray *arrays = app_json_array(root, app_model_list_name(is_state));
     const guint n = arrays != NULL ? json_array_get_length(arrays) : 0;
 
     for (guint i = 0; i < n; i++) {
@@ -231,7 +232,7 @@ static bool open_array(const App *app, const AppArray *array, JsonObject *root, 
     g_autofree char *keys = app_model_path(app->load, array->name, ".keys.npy");
     Described described;
 
-    if (!find_array(app->load, root, array->name, &described, error) ||
+    if (!find_array(app->load, root, array->is_state, array->name, &described, error) ||
         !check_array(app->load, array, &described, error))
         return false;
     const uint64_t shape[] = { described.n_rows, described.width };
@@ -254,10 +255,24 @@ static bool check_arrays_known(const App *app, const AppModel *model, JsonObject
                                GError **error)
 {
     const guint n = json_array_get_length(app_json_array(root, "arrays"));
+    const size_t expected = app_model_n_arrays(model, /* are_states= */ false);
 
-    return n == model->n_arrays ||
-           app_description_refuse(app->load, error, "expected %zu \"arrays\", found %u",
-                                  model->n_arrays, n);
+    return n == expected || app_description_refuse(
+                                app->load, error, "expected %zu \"arrays\", found %u", expected, n);
+}
+
+/* Whether the description has all that the rule keeps which workers apply, of these shapes. */
+static bool has_states(const App *app, const AppModel *model, JsonObject *root)
+{
+    for (size_t i = 0; i < model->n_arrays; i++) {
+        const AppArray *array = &model->arrays[i];
+        Described found;
+
+        if (array->is_state && (!find_array(app->load, root, true, array->name, &found, NULL) ||
+                                !check_array(app->load, array, &found, NULL)))
+            return false;
+    }
+    return true;
 }
 
 /* ---- what keys mean ---- */
@@ -290,8 +305,10 @@ AppModelFiles *app_model_open(const App *app, const AppModel *model, GError **er
     files = g_new0(AppModelFiles, 1);
     files->arrays = g_new0(ArrayFiles, model->n_arrays);
     files->n_arrays = model->n_arrays;
+    files->has_states = has_states(app, model, json_node_get_object(root));
     for (size_t i = 0; i < model->n_arrays; i++)
-        if (!open_array(app, &model->arrays[i], json_node_get_object(root), &files->arrays[i],
+        if ((files->has_states || !model->arrays[i].is_state) &&
+            !open_array(app, &model->arrays[i], json_node_get_object(root), &files->arrays[i],
                         error))
             return NULL;
     if (!check_arrays_known(app, model, json_node_get_object(root), error) ||
@@ -306,7 +323,8 @@ bool app_model_shape(const App *app, const char *array, uint32_t *width, uint64_
 {
     Described described;
 
-    if (!find_array(app->load, json_node_get_object(app->description), array, &described, error))
+    if (!find_array(app->load, json_node_get_object(app->description), /* is_state= */ false, array,
+                    &described, error))
         return false;
     if (described.width == 0 || described.width > UINT32_MAX)
         return app_description_refuse(app->load, error,
@@ -332,14 +350,49 @@ static bool compare_checksum(const App *app, const char *name, const char *suffi
     return false;
 }
 
-static bool fill_array(const App *app, const AppArray *array, const ArrayFiles *files,
+/* Whether the state of update rules is of use. */
+static bool takes_state(const App *app)
+{
+    return !app_only_loads(app) || app->save != NULL;
+}
+
+static void note_state(const App *app, const char *why)
+{
+    if (!app_only_loads(app))
+        g_printerr("%s: --load: the state of the update rule begins anew: %s\n", app->program->name,
+                   why);
+}
+
+/* A table has the rule that the flags say. If the model was trained by another one, its rows are of
+ * use, and its state is not. Nothing has been written when a file is refused. */
+static bool load_table(const App *app, const AppArray *array, RubatoTableFiles *loaded,
                        GError **error)
 {
     g_autofree char *path = g_build_filename(app->load, array->name, NULL);
+    const char *const table = array->spec.name;
+    g_autoptr(GError) failure = NULL;
+
+    if (takes_state(app) &&
+        rubato_engine_load_table(app->engine, table, path, RUBATO_TABLE_VALUES_AND_STATE, loaded,
+                                 &failure))
+        return true;
+    if (failure != NULL && !g_error_matches(failure, RUBATO_ERROR, RUBATO_ERROR_MISMATCH)) {
+        g_propagate_error(error, g_steal_pointer(&failure));
+        return false;
+    }
+    if (!rubato_engine_load_table(app->engine, table, path, RUBATO_TABLE_VALUES, loaded, error))
+        return false;
+    if (failure != NULL)
+        note_state(app, failure->message);
+    return true;
+}
+
+static bool fill_array(const App *app, const AppArray *array, const ArrayFiles *files,
+                       GError **error)
+{
     RubatoTableFiles loaded;
 
-    if (rubato_engine_load_table(app->engine, array->spec.name, path, RUBATO_TABLE_VALUES, &loaded,
-                                 error) &&
+    if (load_table(app, array, &loaded, error) &&
         compare_checksum(app, array->name, ".npy", loaded.values_checksum, files->checksum,
                          error) &&
         compare_checksum(app, array->name, ".keys.npy", loaded.keys_checksum, files->keys_checksum,
@@ -351,8 +404,11 @@ static bool fill_array(const App *app, const AppArray *array, const ArrayFiles *
 
 bool app_model_fill(const App *app, const AppModel *model, AppModelFiles *files, GError **error)
 {
+    if (!files->has_states)
+        note_state(app, "the model was not trained by workers with this rule");
     for (size_t i = 0; i < model->n_arrays; i++)
-        if (!fill_array(app, &model->arrays[i], &files->arrays[i], error))
+        if ((files->has_states || !model->arrays[i].is_state) &&
+            !fill_array(app, &model->arrays[i], &files->arrays[i], error))
             return false;
     return true;
 }

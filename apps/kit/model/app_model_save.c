@@ -26,8 +26,8 @@ static bool write_array(const App *app, const AppArray *array, const char *dir,
 {
     g_autofree char *path = g_build_filename(dir, array->name, NULL);
 
-    if (rubato_engine_save_table(app->engine, array->spec.name, path, RUBATO_TABLE_VALUES, written,
-                                 error))
+    if (rubato_engine_save_table(app->engine, array->spec.name, path, RUBATO_TABLE_VALUES_AND_STATE,
+                                 written, error))
         return true;
     g_prefix_error(error, "--save: ");
     return false;
@@ -60,6 +60,18 @@ static void add_array(JsonBuilder *builder, const AppArray *array, const RubatoT
     json_builder_end_object(builder);
 }
 
+/* The arrays of one kind. */
+static void add_arrays(JsonBuilder *builder, const AppModel *model, bool are_states,
+                       const RubatoTableFiles *written)
+{
+    json_builder_set_member_name(builder, app_model_list_name(are_states));
+    json_builder_begin_array(builder);
+    for (size_t i = 0; i < model->n_arrays; i++)
+        if (model->arrays[i].is_state == are_states)
+            add_array(builder, &model->arrays[i], &written[i]);
+    json_builder_end_array(builder);
+}
+
 /* (transfer full) */
 static char *describe(const App *app, const AppModel *model, const RubatoTableFiles *written)
 {
@@ -87,11 +99,9 @@ static char *describe(const App *app, const AppModel *model, const RubatoTableFi
         json_builder_set_member_name(builder, "keys");
         app_keys_write(builder, data->keys);
     }
-    json_builder_set_member_name(builder, "arrays");
-    json_builder_begin_array(builder);
-    for (size_t i = 0; i < model->n_arrays; i++)
-        add_array(builder, &model->arrays[i], &written[i]);
-    json_builder_end_array(builder);
+    add_arrays(builder, model, /* are_states= */ false, written);
+    if (app_model_n_arrays(model, /* are_states= */ true) > 0)
+        add_arrays(builder, model, /* are_states= */ true, written);
     json_builder_end_object(builder);
 
     g_autoptr(JsonGenerator) generator = json_generator_new();

@@ -78,10 +78,12 @@ void app_layers_name(AppLayers *layers, const char **tables)
     }
     for (uint32_t l = 0; n_states_of(layers) > 0 && l < n; l++)
         *tables++ = layers->states[l];
+    if (n_states_of(layers) > 0)
+        *tables++ = APP_LAYERS_STEPS;
     *tables = NULL;
 }
 
-RubatoTableSpec app_layers_spec(const AppLayers *layers, const App *app, uint32_t layer)
+static RubatoTableSpec weights_spec(const AppLayers *layers, const App *app, uint32_t layer)
 {
     const uint32_t n_inputs = layers->shape.sizes[layer];
     RubatoTableSpec spec = {
@@ -106,25 +108,38 @@ RubatoTableSpec app_layers_spec(const AppLayers *layers, const App *app, uint32_
     return spec;
 }
 
-bool app_layers_create_states(const AppLayers *layers, const App *app, GError **error)
+static RubatoTableSpec states_spec(const AppLayers *layers, uint32_t layer)
 {
-    const uint32_t n_states = n_states_of(layers);
+    return (RubatoTableSpec){
+        .name = layers->states[layer],
+        .dtype = RUBATO_F32,
+        .width = layers->shape.sizes[layer] + 1,
+        .n_keys = (uint64_t)n_states_of(layers) * layers->shape.sizes[layer + 1],
+        .model = "asp",
+        .update = "assign",
+    };
+}
 
-    for (uint32_t l = 0; n_states > 0 && l < layers->shape.n_layers; l++) {
-        const RubatoTableSpec spec = {
-            .name = layers->states[l],
-            .dtype = RUBATO_F32,
-            .width = layers->shape.sizes[l] + 1,
-            .n_keys = (uint64_t)n_states * layers->shape.sizes[l + 1],
-            .parts = app->parts,
-            .model = "asp",
-            .update = "assign",
-        };
+size_t app_layers_describe(const AppLayers *layers, const App *app, AppArray *arrays)
+{
+    static const RubatoTableSpec steps = { .name = APP_LAYERS_STEPS,
+                                           .dtype = RUBATO_F64,
+                                           .n_keys = 1,
+                                           .model = "asp",
+                                           .update = "assign" };
+    const uint32_t n_layers = layers->shape.n_layers;
+    size_t n = 0;
 
-        if (!app_create_table(app, &spec, error))
-            return false;
-    }
-    return true;
+    for (uint32_t l = 0; l < n_layers; l++)
+        arrays[n++] = (AppArray){ .name = layers->names[l], .spec = weights_spec(layers, app, l) };
+    if (n_states_of(layers) == 0)
+        return n;
+    for (uint32_t l = 0; l < n_layers; l++)
+        arrays[n++] = (AppArray){ .name = layers->states[l],
+                                  .spec = states_spec(layers, l),
+                                  .is_state = true };
+    arrays[n++] = (AppArray){ .name = APP_LAYERS_STEPS, .spec = steps, .is_state = true };
+    return n;
 }
 
 /* ---- weights between tasks ---- */

@@ -20,6 +20,9 @@ typedef struct {
     char names[APP_NET_LAYERS_MAX][16], states[APP_NET_LAYERS_MAX][16]; /* of tables */
 } AppLayers;
 
+/* The table with the number of steps that the rule has taken, where workers apply it. */
+#define APP_LAYERS_STEPS "steps"
+
 /* For take_flags: takes the units of the hidden layers from a text such as "128,64". */
 bool app_layers_parse(AppNetShape *shape, const char *text, GError **error);
 
@@ -30,15 +33,13 @@ bool app_layers_settle(AppLayers *layers, const App *app, char **text, const cha
 
 /* Names the tables, and puts as many of their names as a task uses at the end of a list that has
  * room for them, and for the NULL that ends it. */
-#define APP_LAYERS_TABLES_MAX (2 * APP_NET_LAYERS_MAX)
+#define APP_LAYERS_TABLES_MAX (2 * APP_NET_LAYERS_MAX + 1)
 void app_layers_name(AppLayers *layers, const char **tables);
 
-/* The spec of a layer's table. Weights begin as numbers around 0 whose variance is 2 / inputs (He
- * and others: Delving Deep into Rectifiers, ICCV 2015), biases as 0. */
-RubatoTableSpec app_layers_spec(const AppLayers *layers, const App *app, uint32_t layer);
-
-/* Where workers apply the rule: makes tables for what it keeps, which snapshots then have. */
-bool app_layers_create_states(const AppLayers *layers, const App *app, GError **error);
+/* The tables of the model, as many as the names above. Weights begin as numbers around 0 whose
+ * variance is 2 / inputs (He and others: Delving Deep into Rectifiers, ICCV 2015), biases as 0.
+ * Where workers apply a rule that keeps something, others are for that. */
+size_t app_layers_describe(const AppLayers *layers, const App *app, AppArray *arrays);
 
 /* Gets all weights, unless they are there. app_layers_forget frees them, in any case. */
 bool app_layers_fetch(const AppLayers *layers, const App *app, float **weights, GError **error);

@@ -10,6 +10,7 @@ void app_weights_clear(AppWeights *it)
         g_free(it->gradients[l]);
         g_free(it->states[l]);
     }
+    rubato_kv_table_free(it->steps_table);
     *it = (AppWeights){ .layers = NULL };
 }
 
@@ -45,7 +46,10 @@ bool app_weights_open(AppWeights *it, const AppLayers *layers, RubatoWorker *wor
     for (uint32_t l = 0; l < layers->shape.n_layers; l++)
         if (!open_layer(it, l, error))
             return false;
-    return true;
+    if (it->states[0] == NULL)
+        return true;
+    it->steps_table = rubato_worker_open_kv_table(worker, APP_LAYERS_STEPS, RUBATO_F64, error);
+    return it->steps_table != NULL;
 }
 
 /* Those that were asked for are waited for in any case, because until then their arrays may be
@@ -75,13 +79,19 @@ static size_t n_state_rows(const AppWeights *it, uint32_t l)
     return (size_t)app_net_rule_n_states(it->layers->rule) * it->layers->shape.sizes[l + 1];
 }
 
-bool app_weights_get_states(const AppWeights *it, GError **error)
+bool app_weights_get_states(AppWeights *it, GError **error)
 {
+    double n_steps = 0;
+
     for (uint32_t l = 0; l < it->layers->shape.n_layers; l++)
         if (it->states[l] != NULL &&
             !rubato_kv_table_get_range(it->states_tables[l], 0, n_state_rows(it, l), it->states[l],
                                        error))
             return false;
+    if (it->steps_table != NULL &&
+        !rubato_kv_table_get_range(it->steps_table, 0, 1, &n_steps, error))
+        return false;
+    it->n_steps = (uint64_t)n_steps;
     return true;
 }
 
@@ -90,6 +100,7 @@ bool app_weights_write(void *user_data, GError **error)
 {
     const AppWeights *const it = user_data;
     const AppNetShape *const shape = &it->layers->shape;
+    const double n_steps = (double)it->n_steps;
 
     for (uint32_t l = 0; l < shape->n_layers; l++)
         if (!rubato_kv_table_add_range(it->tables[l], 0, shape->sizes[l + 1], it->weights[l],
@@ -98,7 +109,8 @@ bool app_weights_write(void *user_data, GError **error)
              !rubato_kv_table_add_range(it->states_tables[l], 0, n_state_rows(it, l), it->states[l],
                                         error)))
             return false;
-    return true;
+    return it->steps_table == NULL ||
+           rubato_kv_table_add_range(it->steps_table, 0, 1, &n_steps, error);
 }
 
 size_t app_weights_tensors(const AppWeights *it, RubatoTensor *tensors)
@@ -115,11 +127,12 @@ size_t app_weights_tensors(const AppWeights *it, RubatoTensor *tensors)
     return layers->shape.n_layers;
 }
 
-void app_weights_step(const AppWeights *it, double rate, uint64_t step)
+void app_weights_step(AppWeights *it, double rate)
 {
     const AppLayers *const layers = it->layers;
 
     for (uint32_t l = 0; l < layers->shape.n_layers; l++)
-        app_net_rule_step(layers->rule, rate, step, app_net_layer_values(&layers->shape, l),
+        app_net_rule_step(layers->rule, rate, it->n_steps, app_net_layer_values(&layers->shape, l),
                           it->gradients[l], it->weights[l], it->states[l]);
+    it->n_steps++;
 }

@@ -18,6 +18,8 @@ typedef struct {
     RubatoKVTable *states_tables[APP_NET_LAYERS_MAX]; /* NULL: none */
     float *weights[APP_NET_LAYERS_MAX], *gradients[APP_NET_LAYERS_MAX];
     float *states[APP_NET_LAYERS_MAX]; /* NULL: the rule keeps none, or the servers do */
+    RubatoKVTable *steps_table;        /* likewise */
+    uint64_t n_steps;                  /* that the rule has taken; 0 at first if it keeps none */
 } AppWeights;
 
 /* Opens the tables, and makes room. RUBATO_ERROR_MEMORY; *weights must be cleared in any case. */
@@ -31,7 +33,7 @@ bool app_weights_get(const AppWeights *weights, GError **error);
 /* ---- where workers apply the rule ---- */
 
 /* Gets what the rule keeps. */
-bool app_weights_get_states(const AppWeights *weights, GError **error);
+bool app_weights_get_states(AppWeights *weights, GError **error);
 
 /* Writes all to the tables. An AppWriteFunc; user_data: an AppWeights. */
 bool app_weights_write(void *user_data, GError **error);
@@ -40,8 +42,8 @@ bool app_weights_write(void *user_data, GError **error);
  * most APP_NET_LAYERS_MAX. */
 size_t app_weights_tensors(const AppWeights *weights, RubatoTensor *tensors);
 
-/* Takes a step with the sums. step: how many there were before. */
-void app_weights_step(const AppWeights *weights, double rate, uint64_t step);
+/* Takes a step with the sums. */
+void app_weights_step(AppWeights *weights, double rate);
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(AppWeights, app_weights_clear)
 
