@@ -215,9 +215,9 @@ bool app_reports(const App *app);
 
 /* ---- the model: what is created, saved, loaded and predicted with ---- */
 
-/* A table of the model, saved as NAME.npy (rows × width), NAME.state.npy if its update rule keeps
- * state and, if it is a hash table, NAME.keys.npy beside it. The flags decide its consistency model,
- * if the spec has none. */
+/* A table of the model, saved as NAME.npy (rows × width) and, beside it, NAME.state.npy if its
+ * update rule keeps state, and NAME.keys.npy of a hash table. The flags decide its consistency
+ * model, if the spec has none. */
 typedef struct {
     const char *name;
     RubatoTableSpec spec;
