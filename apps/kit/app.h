@@ -221,8 +221,7 @@ bool app_reports(const App *app);
 typedef struct {
     const char *name;
     RubatoTableSpec spec;
-    bool
-        is_state; /* what a rule that workers apply keeps: it begins anew if a loaded model lacks it */
+    bool is_state; /* what workers' rule keeps: it begins anew if a loaded model lacks it */
 } AppArray;
 
 /* What must be the same when a model is loaded: "factors" "16". */

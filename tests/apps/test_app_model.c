@@ -473,8 +473,8 @@ static char *save_states(size_t n_arrays)
     return dir;
 }
 
-/* Loads it into arrays with other specs. The rows always come back; `servers` says whether the state
- * of servers does, `workers` that of workers. */
+/* Loads it into arrays with other specs. The rows always come back; `servers` says whether the
+ * state of servers does, `workers` that of workers. */
 static void expect_states(const char *dir, const AppArray expected[2], bool servers, bool workers,
                           const char *note)
 {

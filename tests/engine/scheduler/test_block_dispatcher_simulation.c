@@ -1,5 +1,5 @@
-/* The dispatcher of blocks in seeded simulations: nodes take tickets, read their rows, give some back,
- * find ends, and are given up; runs go on from snapshots.
+/* The dispatcher of blocks in seeded simulations: nodes take tickets, read their rows, give some
+ * back, find ends, and are given up; runs go on from snapshots.
  *
  * Every row of every epoch is read once by a node that holds its input, as long as there is such a
  * node. If what a lost node has read is to be read again until it is settled, a row may be left out
