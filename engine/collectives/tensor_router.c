@@ -248,12 +248,14 @@ const char *tensor_router_receive(TensorRouter *router, Incoming *incoming)
     const char *wrong = backend_own_take(router->office->network, incoming, &message);
     Port *const port = wrong == NULL ? enter(router, incoming->header.epoch) : NULL;
 
-    if (port == NULL) { /* nonsense, or late: the task has ended here */
+    if (port == NULL) { /* nonsense, or late: the task has ended here, or in the process before */
         backend_own_drop(incoming);
         return wrong;
     }
     if (router->backend->ops != &tensor_backend_own)
         wrong = "a piece of a tensor, which does not go by the network in this run";
+    else if (message.bytes == NULL)
+        wrong = "a piece of a tensor in memory that it does not lend";
     else
         wrong = tensor_exchange_receive(port->exchange, incoming->node, &message, incoming);
     if (wrong != NULL)

@@ -138,7 +138,7 @@ const char *backend_own_take(Network *network, Incoming *incoming, TensorMessage
         return wrong;
     piece->memory = network_borrow(network, incoming->node);
     if (piece->memory == NULL)
-        return "a piece of a tensor in memory that it does not lend";
+        return NULL;
     piece->place = (LentPlace){ message->block, message->use };
     piece->bytes = borrowed_memory_at(piece->memory, piece->place, message->n_bytes);
     message->bytes = piece->bytes;

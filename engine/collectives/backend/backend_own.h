@@ -7,7 +7,8 @@
 #include "engine/collectives/flow/tensor_message.h"
 #include "io/net/network/network.h"
 
-/* Reads a MESSAGE_TENSOR and finds where its piece lies. NULL, or what is wrong. In any case it is
+/* Reads a MESSAGE_TENSOR and finds where its piece lies. NULL, or what is wrong. If its bytes are
+ * NULL then, they lie in memory that the node does not lend to this process. In any case it is
  * given back by the other call. */
 const char *backend_own_take(Network *network, Incoming *incoming, TensorMessage *message);
 

@@ -25,6 +25,18 @@ static LentMemory *memory_for(const Network *network, uint32_t node)
                                                               : NULL;
 }
 
+/* There is one at most, whoever has the node's place now: the process to which a block was lent may
+ * have been lost, and another one be reached in another way. */
+static LentMemory *own_memory(const Network *network)
+{
+    LentMemory *memory = NULL;
+
+    for (size_t i = 0; i < network->n_transports && memory == NULL; i++)
+        if (network->transports[i]->ops->lends != NULL)
+            memory = network->transports[i]->ops->lends(network->transports[i]);
+    return memory;
+}
+
 bool network_lends(const Network *network, uint32_t node, size_t n_bytes)
 {
     return n_bytes >= LEAST_BYTES && n_bytes <= LENT_BLOCK_BYTES &&
@@ -63,12 +75,14 @@ bool network_lend(const Network *network, uint32_t node, size_t n_bytes, Network
 
 void network_note_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use)
 {
-    lent_memory_sent(memory_for(network, node), (LentPlace){ block, use });
+    (void)node;
+    lent_memory_sent(own_memory(network), (LentPlace){ block, use });
 }
 
 void network_end_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use)
 {
-    lent_memory_take_back(memory_for(network, node), (LentPlace){ block, use });
+    (void)node;
+    lent_memory_take_back(own_memory(network), (LentPlace){ block, use });
 }
 
 BorrowedMemory *network_borrow(const Network *network, uint32_t node)

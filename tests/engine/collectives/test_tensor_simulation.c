@@ -215,6 +215,22 @@ static void send_nonsense(void)
                 "seed %zu: refused too early", (size_t)world->seed);
 }
 
+/* What was sent to the process before this one, whose place this one took, tells of memory that was
+ * lent to that. Of no task here it is late; else it is nonsense. */
+static void expect_of_far_memory(uint32_t epoch, const char *expected)
+{
+    const TensorMessage message = {
+        .kind = TENSOR_MESSAGE_PART, .number = 1, .n_bytes = 8, .is_lent = true, .use = 1
+    };
+    uint64_t bytes[(TENSOR_MESSAGE_HEADER_BYTES + TENSOR_MESSAGE_LOAN_BYTES) / 8];
+
+    tensor_message_write(&message, bytes);
+    ck_assert_pstr_eq(
+        tensor_router_receive(world->nodes[0].router,
+                              tensor_post_forge(TENSOR_POST_FAR, epoch, bytes, sizeof bytes)),
+        expected);
+}
+
 /* The fault comes at its time. */
 static void maybe_fail(void)
 {
@@ -407,6 +423,8 @@ START_TEST(every_request_ends_on_all_workers_alike)
     for (uint64_t seed = first; seed < (g_getenv("RUBATO_TEST_SEED") != NULL ? first + 1 : n);
          seed++) {
         begin_world(seed);
+        expect_of_far_memory(world->epoch + 1, NULL);
+        expect_of_far_memory(world->epoch, "a piece of a tensor in memory that it does not lend");
         while (move())
             continue;
         tensor_world_judge(world);

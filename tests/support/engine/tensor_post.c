@@ -196,7 +196,7 @@ void __wrap_network_end_loan(const Network *network, uint32_t node, uint32_t blo
 BorrowedMemory *__wrap_network_borrow(const Network *network, uint32_t node)
 {
     (void)network;
-    return (BorrowedMemory *)((uintptr_t)node + 1);
+    return node == TENSOR_POST_FAR ? NULL : (BorrowedMemory *)((uintptr_t)node + 1);
 }
 
 const void *__wrap_borrowed_memory_at(const BorrowedMemory *memory, LentPlace place, size_t n_bytes)

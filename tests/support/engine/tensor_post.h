@@ -30,6 +30,9 @@ uint32_t tensor_post_count(void);
 /* Which of them may be delivered, instead of that one: SIZES come before ROWS. *to: for whom. */
 uint32_t tensor_post_choose(uint32_t which, uint32_t *to);
 
+/* A node that lends no memory. */
+#define TENSOR_POST_FAR UINT32_MAX
+
 /* Takes a message out of the list; drops one. tensor_post_take: (transfer full, incoming_free) */
 Incoming *tensor_post_take(uint32_t which);
 void tensor_post_drop(uint32_t which);

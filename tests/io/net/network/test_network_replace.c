@@ -184,6 +184,46 @@ START_TEST(node_joins_without_those_that_are_lost)
 }
 END_TEST
 
+/* A station that is reached by the second of its addresses, too. */
+static NetworkPeer near_peer(const Station *station, uint32_t self)
+{
+    NetworkPeer peer = station_peer(station, self);
+
+    peer.endpoint = g_strjoin(",", network_endpoint(station->network, 0),
+                              network_endpoint(station->network, 1), NULL);
+    return peer;
+}
+
+/* Memory was lent to a process of this host, and one of another host has its place: what was lent
+ * is told, or comes back, all the same. */
+START_TEST(memory_lent_to_a_lost_process_comes_back)
+{
+    static const char *const both[] = { "tcp://127.0.0.1:0", "shm://*" };
+    const NetworkConfig near = { .bind_endpoints = both, .n_bind_endpoints = 2, .stop_ms = 50 };
+    Station *const a = station_new(0, 2, &near), *const b = station_new(1, 2, &near);
+    Station *const c = open_c();
+    const NetworkPeer to_a[] = { near_peer(a, 0), { 0 } }, to_b[] = { { 0 }, near_peer(b, 1) };
+    NetworkLoan first, second;
+
+    ck_assert(network_join(a->network, STATION_RUN_ID, to_b, NULL));
+    ck_assert(network_join(b->network, STATION_RUN_ID, to_a, NULL));
+    ck_assert_str_eq(network_peer_transport(a->network, 1), "shm");
+    ck_assert(network_lend(a->network, 1, 8192, &first));
+    ck_assert(network_lend(a->network, 1, 8192, &second));
+    network_forget(a->network, 1);
+    meet(a, c);
+    ck_assert_str_eq(network_peer_transport(a->network, 1), "tcp");
+    network_end_loan(a->network, 1, first.block, first.use);
+    network_note_loan(a->network, 1, second.block, second.use);
+    ck_assert(!network_lends(a->network, 1, 8192));
+    station_free(a);
+    station_free(b);
+    station_free(c);
+    g_free((char *)(uintptr_t)to_a[0].endpoint);
+    g_free((char *)(uintptr_t)to_b[1].endpoint);
+}
+END_TEST
+
 START_TEST(place_stays_empty_if_the_address_makes_no_sense)
 {
     const StationPair pair = station_pair_join(&of_pairs);
@@ -211,6 +251,7 @@ int main(void)
     tcase_add_test(cases, positions_of_the_lost_process_are_behind_those_of_the_new_one);
     tcase_add_test(cases, window_to_the_new_process_is_its_own);
     tcase_add_test(cases, node_joins_without_those_that_are_lost);
+    tcase_add_test(cases, memory_lent_to_a_lost_process_comes_back);
     tcase_add_test(cases, place_stays_empty_if_the_address_makes_no_sense);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
