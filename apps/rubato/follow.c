@@ -334,7 +334,7 @@ static int run(const FollowOptions *options, int argc, char **argv)
     if (options->at != NULL)
         return ask(options, argv + 1);
     if (argc != 2)
-        return fail_usage("follow", "which stream? rubato follow file:DIR");
+        return fail_usage("follow", "which stream? rubato follow file:DIR, or zmq:tcp://HOST:PORT");
     return serve(options, argv[1]);
 }
 

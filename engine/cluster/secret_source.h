@@ -10,7 +10,7 @@
 #define RUBATO_ENGINE_CLUSTER_SECRET_SOURCE_H
 
 #include "engine/cluster/cluster_file.h"
-#include "io/net/secure/secret.h"
+#include "io/net/secure/secret_file.h"
 
 #define SECRET_VARIABLE "RUBATO_SECRET"
 #define SECRET_FD_VARIABLE "RUBATO_SECRET_FD"
@@ -32,10 +32,6 @@ bool secret_find(const Cluster *cluster, RunSecret *secret, SecretOrigin *origin
  * `encrypt` or `authenticate`. False with RUBATO_ERROR_CONFIG, which says what to do, or
  * RUBATO_ERROR_NETWORK for a host that cannot be resolved. */
 bool secret_check_cluster(const Cluster *cluster, SecretOrigin origin, GError **error);
-
-/* Reads a file of 64 digits. It must belong to the caller, and nobody else may be allowed to read
- * it. */
-bool secret_read_file(const char *path, RunSecret *secret, GError **error);
 
 /* The path of the file's secret_file, which is relative to the cluster file's folder. NULL: it
  * names none. (transfer full) */

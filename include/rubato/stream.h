@@ -4,11 +4,17 @@
  * checksums. The first one holds all rows. Each of the others holds the rows that have changed,
  * come or gone since the one before, on which it builds.
  *
- * A stream is named by a URI. There is one kind, and those that are registered (plugin.h):
+ * A stream is named by a URI. There are two kinds, and those that are registered (plugin.h):
  *
  *   file:DIR    a directory of snapshots, which all nodes see under the same path. One run at a
  *               time streams into it: another task that begins to fails with RUBATO_ERROR_IO.
  *               rubato_snapshot_open and `rubato checkpoint` read it, too.
+ *
+ *   zmq:tcp://HOST:PORT?directory=DIR&secret=FILE
+ *               the same directory, from which the node with worker 0 publishes versions over
+ *               ZeroMQ at PORT and PORT + 1, until its engine ends. A follower needs no directory,
+ *               gets versions into one of its own below TMPDIR, and asks for what it missed. Other
+ *               machines reach it only with the secret of a file that `rubato secret FILE` makes.
  *
  * Threads: those of a follower as its calls say. */
 #ifndef RUBATO_STREAM_H

@@ -67,6 +67,9 @@ const void *block_reader_borrow(BlockReader *reader, size_t n);
 /* Whether the stream has ended, which is checked like a block. */
 bool block_reader_at_end(BlockReader *reader, bool *at_end, GError **error);
 
+/* Checks all that is left, and gives none of it. */
+bool block_reader_skip(BlockReader *reader, GError **error);
+
 /* How many bytes of the stream have been read. */
 uint64_t block_reader_position(const BlockReader *reader);
 

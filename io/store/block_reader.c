@@ -100,6 +100,16 @@ const void *block_reader_borrow(BlockReader *reader, size_t n)
     return bytes;
 }
 
+bool block_reader_skip(BlockReader *reader, GError **error)
+{
+    while (!reader->ended) {
+        reader->n_used = reader->n_here;
+        if (!read_block(reader, error))
+            return false;
+    }
+    return true;
+}
+
 uint64_t block_reader_position(const BlockReader *reader)
 {
     return reader->n_bytes - reader->n_here + reader->n_used;

@@ -7,7 +7,7 @@
 #include <rubato/stream.h>
 #include <string.h>
 
-static const RubatoStreamOps *const built_in[] = { &file_stream_ops };
+static const RubatoStreamOps *const built_in[] = { &file_stream_ops, &zmq_stream_ops };
 
 static struct {
     pthread_mutex_t lock;

@@ -25,6 +25,6 @@ const RubatoStreamOps *stream_kind_of(const char *uri, const char **rest, GError
 char *stream_find_directory(const char *uri, GError **error);
 
 /* Of what may be chosen. */
-extern const RubatoStreamOps file_stream_ops;
+extern const RubatoStreamOps file_stream_ops, zmq_stream_ops;
 
 #endif

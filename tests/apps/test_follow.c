@@ -9,6 +9,7 @@
 #include <rubato/rubato.h>
 
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/network/port_pair.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
 
@@ -155,6 +156,45 @@ START_TEST(serving_serves_until_a_signal_ends_it)
 }
 END_TEST
 
+static bool add_once(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey key = 3;
+    const float delta[] = { 1, 0.5 };
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "n", RUBATO_F32, error);
+
+    (void)user_data;
+    return table != NULL && rubato_kv_table_add(table, &key, 1, delta, error);
+}
+
+/* Over ZeroMQ, to one that was there before and one that comes late. */
+START_TEST(published_stream_is_served)
+{
+    static const char *const tables[] = { "n", NULL };
+    g_autofree char *published = g_strdup_printf("zmq:tcp://127.0.0.1:%u", find_port_pair());
+    g_autofree char *to = g_strdup_printf("%s?directory=%s", published, directory);
+    const RubatoTaskStream stream = { .uri = to };
+    const RubatoTask task = {
+        .name = "add", .run = add_once, .tables = tables, .workers_per_node = 1, .stream = &stream
+    };
+    Serving early, late;
+
+    g_free(uri);
+    uri = g_steal_pointer(&published);
+    early = start(WORDS(NULL));
+    run_task_ok(engine, &task);
+    wait_for_line(&early, "serves version 1");
+    run_task_ok(engine, &task);
+    late = start(WORDS("--hold"));
+    wait_for_line(&late, "stays at version");
+    rubato_engine_free(g_steal_pointer(&engine)); /* when both have all versions */
+    ask(&early, 0, "3: 2 1\n", WORDS("get", "n", "3"));
+    ask(&late, 0, "", WORDS("back", "2"));
+    ask(&late, 0, "3: 2 1\n5: no row\n", WORDS("get", "n", "3", "5"));
+    stop(&early, SIGTERM);
+    stop(&late, SIGTERM);
+}
+END_TEST
+
 /* A process that is killed leaves nothing behind that another one has to clear. */
 START_TEST(killed_server_is_started_again_at_its_address)
 {
@@ -212,6 +252,7 @@ static Suite *follow_suite(void)
 
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_test(cases, serving_serves_until_a_signal_ends_it);
+    tcase_add_test(cases, published_stream_is_served);
     tcase_add_test(cases, killed_server_is_started_again_at_its_address);
     tcase_add_loop_test(cases, wrong_command_line_is_refused, 0, G_N_ELEMENTS(wrong));
     suite_add_tcase(suite, cases);

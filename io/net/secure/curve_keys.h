@@ -15,6 +15,8 @@
 typedef enum {
     CURVE_ROLE_LISTENS = 1,
     CURVE_ROLE_CONNECTS = 2,
+    CURVE_ROLE_PUBLISHES = 3, /* of a stream over ZeroMQ (io/stream/zmq); its node is 0 */
+    CURVE_ROLE_FOLLOWS = 4,
 } CurveRole;
 
 typedef struct {
