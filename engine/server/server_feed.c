@@ -39,6 +39,7 @@ FedPart *fed_part_new(const Server *server, uint32_t table, uint32_t part, const
     fed->part = part;
     fed->map = 1;
     fed->is_settled = false;
+    fed->untold_ends = NULL;
     replica_feed_init(&fed->feed, 0);
     for (uint32_t i = 0; i < n; i++)
         replica_feed_add(&fed->feed, replicas[i], 0, 0);
@@ -438,6 +439,15 @@ void server_feed_last(Server *server, FedPart *fed)
     fed->is_settled = true;
 }
 
+void server_feed_go_on(Server *server, FedPart *fed)
+{
+    g_autoptr(GArray) ends = g_steal_pointer(&fed->untold_ends);
+
+    fed->is_settled = false;
+    for (guint i = 0; ends != NULL && i < ends->len; i++)
+        server_feed_end(server, fed, g_array_index(ends, uint32_t, i));
+}
+
 void server_await_settled(Server *server, Call *call)
 {
     server_end_settling(server, CALL_CANCELLED);
@@ -447,16 +457,21 @@ void server_await_settled(Server *server, Call *call)
     server_check_settled(server);
 }
 
-/* A primary that has had its last input tells no end: the next one does. Where the run has ended
- * for this node alone, the task goes on for the others: one of the replicas
+/* A primary that has had its last input tells no end: the next one does, or this one if it stays.
+ * Where the run has ended for this node alone, the task goes on for the others: one of the replicas
  * becomes its primary, and needs the model. So none is told that the task is over. */
 void server_feed_end(Server *server, FedPart *fed, uint32_t epoch)
 {
     Message input = { .epoch = epoch };
 
-    /* relaxed: set before whatever ends the task was sent to this server */
-    if (!fed->is_settled && !atomic_load_explicit(&server->office->has_ended, memory_order_relaxed))
+    if (fed->is_settled) {
+        if (fed->untold_ends == NULL)
+            fed->untold_ends = g_array_new(FALSE, FALSE, sizeof epoch);
+        g_array_append_val(fed->untold_ends, epoch);
+    } else if (!atomic_load_explicit(&server->office->has_ended, memory_order_relaxed)) {
+        /* relaxed: set before whatever ends the task was sent to this server */
         pass_on(server, fed, &input, FEED_END);
+    }
     cancel(fed, is_of_epoch, epoch);
     post_office_flush(server->office);
 }
@@ -466,6 +481,7 @@ void fed_part_free(FedPart *fed)
     if (fed == NULL)
         return;
     cancel(fed, is_any, 0);
+    g_clear_pointer(&fed->untold_ends, g_array_unref);
     g_free(fed->had);
     g_free(fed);
 }

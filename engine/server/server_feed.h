@@ -13,6 +13,7 @@ struct FedPart {
     InputSequences *had; /* between tasks, by node */
     uint32_t map;        /* the number of the map by which it became the primary */
     bool is_settled;     /* it is to be replaced: it takes no more inputs (server_handover.c) */
+    GArray *untold_ends; /* of uint32_t: epochs of tasks that have ended since; NULL: none has */
 };
 
 /* Replicas are on these servers, and have what the part has: nothing yet. (transfer full) */
@@ -72,6 +73,9 @@ void server_feed_past_models(Server *server, FedPart *fed, RubatoShard *shard,
 
 /* The last input of a primary that is to be replaced. None follows, unless it stays. */
 void server_feed_last(Server *server, FedPart *fed);
+
+/* It stays after all: it tells what replicas have not heard since then. */
+void server_feed_go_on(Server *server, FedPart *fed);
 
 /* Ends a part of the call once all such primaries here have their inputs on their replicas. */
 void server_await_settled(Server *server, Call *call);

@@ -45,8 +45,8 @@ void server_keep_part(Server *server, const PartPlace *place)
 {
     FedPart *const fed = find_fed(server, place);
 
-    fed->is_settled = false;
     server_keep_replicas(server, fed, place->replicas, place->n_replicas);
+    server_feed_go_on(server, fed);
 }
 
 void server_give_part(Server *server, const PartPlace *place)

@@ -1,6 +1,7 @@
 /* Replicas that become primaries, on servers that are driven by hand. */
 #include <rubato/error.h>
 
+#include "engine/server/server_handover.h"
 #include "tests/support/engine/replica_world.h"
 #include "tests/support/runner.h"
 
@@ -77,6 +78,35 @@ START_TEST(a_task_that_replicas_cannot_be_told_of_fails)
 }
 END_TEST
 
+/* Another node is lost after the primary has passed on its last input, and so it stays. Meanwhile a
+ * task has ended. */
+START_TEST(a_primary_that_stays_tells_the_end_of_a_task)
+{
+    static const uint32_t others[] = { 1, 2 };
+    const PartPlace next = { .map = 3, .primary = 1 };
+
+    replica_world_begin("asp");
+    for (uint32_t i = 0; i <= 2; i++)
+        replica_world_begin_task(i);
+    for (uint32_t i = 1; i <= 2; i++)
+        replica_world_deliver(i);
+    server_settle_part(replica_world_server(0), &next);
+    server_end_task(replica_world_server(0), WORLD_EPOCH);
+    for (uint32_t i = 1; i <= 2; i++) {
+        replica_world_deliver(i);
+        ck_assert(knows_task(i) && replica_world_replica(i)->had_last);
+    }
+    for (uint32_t i = 0; i <= 2; i++)
+        replica_world_place(i, 0, 4, 0, others, 2);
+    for (uint32_t i = 1; i <= 2; i++) {
+        replica_world_deliver(i);
+        ck_assert(!knows_task(i));
+    }
+    replica_world_deliver(0);
+    replica_world_end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("server promote");
@@ -85,6 +115,7 @@ int main(void)
     tcase_add_loop_test(cases, a_new_primary_tells_tasks_that_replicas_have_missed, 0, 8);
     tcase_add_test(cases, a_replica_has_one_model_of_a_task);
     tcase_add_loop_test(cases, a_task_that_replicas_cannot_be_told_of_fails, 0, 2);
+    tcase_add_test(cases, a_primary_that_stays_tells_the_end_of_a_task);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
