@@ -58,6 +58,16 @@ const RubatoModelTraits *model_traits(const RubatoTableSpec *spec)
     return traits;
 }
 
+bool model_answers_in_reach(const RubatoTableSpec *spec)
+{
+    const RubatoModelOps *const ops = model_find(spec_model_name(spec));
+
+    for (size_t i = 0; i < G_N_ELEMENTS(models); i++)
+        if (models[i] == ops)
+            return !ops->traits.takes_announcements && !ops->traits.per_worker_clocks;
+    return false;
+}
+
 RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32_t n_nodes,
                        GError **error)
 {

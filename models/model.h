@@ -21,6 +21,11 @@ const char *model_name(size_t i);
 /* The special properties of the model of a spec. The spec has passed spec_check. */
 const RubatoModelTraits *model_traits(const RubatoTableSpec *spec);
 
+/* Whether the model of a spec answers a Get at once if its clock is not beyond the min clock, or
+ * not beyond the staleness of a model whose lead that is, and applies an Add as it comes unless it
+ * applies_by_clock; whatever the keys. Only models of this library are known to do so. */
+bool model_answers_in_reach(const RubatoTableSpec *spec);
+
 /* Begins a task on a shard: every clock is 0. setup->spec and the shard outlive the model. n_nodes
  * is the number of sources if sources are nodes. The caller must retire a source without workers by
  * model_clock. NULL with RUBATO_ERROR_MEMORY. (transfer full) */

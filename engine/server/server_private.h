@@ -4,6 +4,7 @@
  *   server_handle.c  what happens to a message
  *   server_checks.c  what is checked of messages of other nodes
  *   server_handlers.c  calls of handlers: their bytes, and where they run
+ *   server_joint.c  a Get or an Add of all parts of a table at once
  *   server_deferred.c  clocks, and the Adds that workers keep until one comes
  *   server_parts.c   parts that move
  *   moving_part.c    the state of a part, sent to another node

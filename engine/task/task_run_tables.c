@@ -6,6 +6,7 @@
  *
  * Invariants: a table that a task holds cannot be dropped (n_holds). Its route and clocks live
  * until the run is freed; its models live until the task ends or is cancelled. */
+#include "engine/server/server_joint.h"
 #include "engine/task/task_run_private.h"
 #include "models/handlers/handler.h"
 #include "models/model.h"
@@ -80,6 +81,7 @@ void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uin
                                  !route->traits->per_worker_clocks && route->map->n_replicas == 0;
         table_route_defer_adds(route);
         route->office = office;
+        server_join_parts(route);
         route->cancelled = &run->cancelled;
         route->stall_ms = run->host->stall_ms;
         route->report_wait = report_wait;

@@ -333,6 +333,27 @@ bool actor_try_handle_short(Actor *actor, Message *message, size_t most, size_t 
     return is_short;
 }
 
+/* The tokens are only tried, so two threads that take several never wait for each other. What is in
+ * a mailbox is not handled with several tokens: it may wait for another of these actors. */
+bool actors_try_take(Actor *const *actors, size_t n)
+{
+    size_t n_taken = 0;
+    bool is_idle = true;
+
+    while (n_taken < n && is_idle && try_take_token(actors[n_taken]))
+        is_idle = mailbox_is_empty(&actors[n_taken++]->mailbox);
+    if (n_taken == n && is_idle)
+        return true;
+    actors_give_back(actors, n_taken);
+    return false;
+}
+
+void actors_give_back(Actor *const *actors, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        leave(actors[i]);
+}
+
 void actor_post(Actor *actor, Message *message)
 {
     const bool is_high = message->is_high; /* it may be gone after the push */

@@ -5,9 +5,8 @@
  * and handles its message itself; otherwise the message waits in the mailbox for the present owner
  * or the actor's own thread. The design note is in actor.c.
  *
- * Threads: actor_try_handle, its variants and actor_post from any; actor_answer from the owner,
- * that is from inside `handle`; actor_start and actor_stop from the thread that owns the actor's
- * memory. */
+ * Threads: actor_try_handle, its variants, actors_try_take and actor_post from any; actor_answer
+ * from the owner; actor_start and actor_stop from the thread that owns the actor's memory. */
 #ifndef RUBATO_IO_NET_ACTOR_H
 #define RUBATO_IO_NET_ACTOR_H
 
@@ -76,6 +75,12 @@ bool actor_try_handle_soon(Actor *actor, Message *message);
  * at most `most` work, handles this message only. Messages that come meanwhile are left to the
  * actor's thread. True: *work is the work that was done. False: nothing has happened. */
 bool actor_try_handle_short(Actor *actor, Message *message, size_t most, size_t *work);
+
+/* If all of these actors are idle and their mailboxes are empty, becomes the owner of all: true.
+ * The thread then gives them back, and waits for nothing before. False: nothing has happened. For
+ * threads that have no other work. */
+bool actors_try_take(Actor *const *actors, size_t n);
+void actors_give_back(Actor *const *actors, size_t n);
 
 /* Puts the message into the mailbox and ensures that a thread handles it. */
 void actor_post(Actor *actor, Message *message);

@@ -208,6 +208,12 @@ bool rule_is_replayable(const RubatoTableSpec *spec)
            rule_resolve(spec).on_bad_gradient != RUBATO_ON_BAD_GRADIENT_REFUSE;
 }
 
+bool rule_is_plain(const RubatoTableSpec *spec)
+{
+    return traits_of(spec)->replayable &&
+           rule_resolve(spec).on_bad_gradient == RUBATO_ON_BAD_GRADIENT_UNCHECKED;
+}
+
 void rule_describe(const RubatoRule *rule, GString *text)
 {
     for (size_t i = 0; i < N_HYPERS; i++)

@@ -29,6 +29,10 @@ bool rule_check_tuning(const RubatoTableSpec *spec, RubatoHyper hyper, double va
  * are refused, because it does not know which. */
 bool rule_is_replayable(const RubatoTableSpec *spec);
 
+/* Whether the rule adds to a row, or replaces it, by the delta alone, without a look at whether it
+ * is good. */
+bool rule_is_plain(const RubatoTableSpec *spec);
+
 /* All hyper-parameters in words. */
 void rule_describe(const RubatoRule *rule, GString *text);
 

@@ -213,9 +213,7 @@ static bool has_ended_well(Call *call)
            atomic_load_explicit(&call->status, memory_order_relaxed) == CALL_OK;
 }
 
-/* A Get for which the worker waited is answered. If it had no lead, it has brought the worker's own
- * clock, and so told all of its Adds to the parts that it went to. */
-static void note_answered(TableClient *client, Call *call, uint32_t n_slices)
+void table_client_note_answered(TableClient *client, Call *call, uint32_t n_slices)
 {
     table_client_count_get(client, call);
     if (client->kept_bytes > 0) {
@@ -270,7 +268,7 @@ again:
             goto again;
         return false;
     }
-    note_answered(client, &call, n_slices);
+    table_client_note_answered(client, &call, n_slices);
     return true;
 }
 
@@ -346,6 +344,8 @@ static inline __attribute__((always_inline)) bool get_list(TableClient *client,
         return false;
     if (n == 0)
         return true;
+    if (client->route->joint != NULL && table_client_get_jointly(client, keys, n, values))
+        return true;
     return get_slices(client, slicer_cut(&client->slicer, client->route->partition, keys, n),
                       values, error);
 }
@@ -377,7 +377,8 @@ static inline __attribute__((always_inline)) bool add_list(TableClient *client, 
         return false;
     client->adds_uncached |= cache == NULL;
     process_cache_begin_add(cache, &(RubatoKeys){ .keys = keys, .n = n }, deltas);
-    added = add_slices(client, slicer_cut(&client->slicer, route->partition, keys, n), n, deltas,
+    added = (route->adds_jointly && table_client_add_jointly(client, keys, n, deltas)) ||
+            add_slices(client, slicer_cut(&client->slicer, route->partition, keys, n), n, deltas,
                        error);
     process_cache_end_add(cache);
     if (is_watched && client->history != NULL)
@@ -517,7 +518,7 @@ static bool add_get(TableClient *client, const RubatoKeys *keys, const void *del
         table_client_note_add_get(client, keys, deltas, values, is_done);
     if (!is_done)
         return false;
-    note_answered(client, &call, n_slices);
+    table_client_note_answered(client, &call, n_slices);
     return true;
 }
 

@@ -20,12 +20,13 @@
 #include "io/net/post_office/post_office.h"
 #include "io/timeline/timeline.h"
 #include "tables/clocks.h"
+#include "tables/joint.h"
 #include "tables/part_map.h"
 #include "tables/partition.h"
 
 typedef struct ProcessCache ProcessCache;
 
-typedef struct {
+typedef struct TableRoute {
     const RubatoTableSpec *spec; /* every name given */
     const Partition *partition;
     PartMap *map;
@@ -39,6 +40,8 @@ typedef struct {
     bool collects_clocks;            /* clocks go by way of the root: see client_clock.c */
     bool takes_turns;                /* see client_deferred.c */
     DeferredAdds *deferred;          /* NULL: an Add is sent at once */
+    const JointOps *joint;           /* NULL: keys are cut for each part */
+    bool adds_jointly;               /* not only Gets */
     Clocks *clocks;                  /* NULL outside a task */
     uint64_t max_kept_bytes;         /* see client_kept.c; 0: nothing is kept, or no task */
     bool replayable;                 /* whether a cache may apply an Add to its rows */

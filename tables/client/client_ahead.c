@@ -37,6 +37,12 @@ static bool others_have_come(const TableRoute *route, uint64_t needed)
                 : clocks_told(route->clocks)) >= needed;
 }
 
+bool table_client_others_have_come(const TableClient *client)
+{
+    return client->clock <= client->lead ||
+           others_have_come(client->route, client->clock - client->lead);
+}
+
 static void look_for_others(TableClient *client, uint64_t needed, SpinnerEnd end)
 {
     do

@@ -2,6 +2,7 @@
  *
  *   client.c        its life, the checks of keys, Get and Add, statistics
  *   client_ask.c    any request, with a wait for its answer; tuning; fences
+ *   client_joint.c  Get and Add of all parts at once
  *   client_kept.c   what servers keep of its Adds: how much, and waiting until it is less
  *   client_kept_calls.c  calls of handlers that servers keep
  *   client_announce.c  announcing the keys of iterations, and beginning the next one
@@ -69,6 +70,18 @@ static inline bool table_client_is_high(const TableClient *client, RubatoPriorit
            client->route->map->n_replicas == 0;
 }
 
+/* A Get for which the worker waited is answered. If it had no lead, it has brought the worker's own
+ * clock, and so told all of its Adds to the parts that it went to. */
+void table_client_note_answered(TableClient *client, Call *call, uint32_t n_slices);
+
+/* ---- client_joint.c ---- */
+
+/* Get and Add of checked keys of a table whose route has them. False: nothing has been done, and
+ * the keys are to be cut. */
+bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t n, void *values);
+bool table_client_add_jointly(TableClient *client, const RubatoKey *keys, size_t n,
+                              const void *deltas);
+
 /* ---- client_kept.c ---- */
 
 /* The clock client->clock has ended. */
@@ -116,6 +129,9 @@ static inline bool table_client_tell_change(TableClient *client, Message *messag
 /* By how many clocks a Get may be ahead of the slowest worker and still be answered without a
  * wait. */
 uint64_t table_route_lead(const TableRoute *route);
+
+/* Whether a Get at the client's clock has no need of the wait below. */
+bool table_client_others_have_come(const TableClient *client);
 
 /* Called before a Get of the slicer's slices, at a clock above the lead. If its servers would only
  * keep it for other workers of this node, gives these workers a moment to reach the clock. */

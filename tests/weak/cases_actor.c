@@ -192,6 +192,58 @@ static void stopped_while_idle(void)
     actor_stop(&diary.actor);
 }
 
+/* ---- several actors at once ---- */
+
+static struct {
+    Actor actor; /* first */
+    uint32_t n;  /* plain, as above */
+} shelves[2];
+
+static void count_on_shelf(Actor *actor, Message *message)
+{
+    shelves[actor == &shelves[1].actor].n++;
+    actor_answer(actor, message);
+}
+
+static _Atomic uint32_t n_taken;
+
+/* Both, the second one first for the second sender. */
+static void *take_both(void *sender)
+{
+    const size_t first = (uintptr_t)sender == 2;
+    Actor *const actors[] = { &shelves[first].actor, &shelves[!first].actor };
+
+    if (!actors_try_take(actors, 2))
+        return NULL;
+    shelves[0].n++;
+    shelves[1].n++;
+    atomic_fetch_add_explicit(&n_taken, 1, memory_order_relaxed);
+    actors_give_back(actors, 2);
+    return NULL;
+}
+
+static void two_take_two(void)
+{
+    atomic_init(&n_ended, 0);
+    atomic_init(&n_taken, 0);
+    for (unsigned i = 0; i < 2; i++) {
+        actor_init(&shelves[i].actor, count_on_shelf, NULL);
+        shelves[i].n = 0;
+        weak_expect(actor_start(&shelves[i].actor, "server"));
+    }
+    const unsigned one = start(1, take_both), other = start(2, take_both);
+
+    actor_post(&shelves[0].actor, make(0, 0));
+    actor_post(&shelves[1].actor, make(0, 1));
+    wait_for_ends(2);
+    weak_join(one);
+    weak_join(other);
+    for (unsigned i = 0; i < 2; i++)
+        actor_stop(&shelves[i].actor);
+    for (unsigned i = 0; i < 2; i++) /* the joins order these reads */
+        weak_expect(shelves[i].n == 1 + atomic_load_explicit(&n_taken, memory_order_relaxed));
+}
+
 const WeakCase actor_cases[] = {
     { "actor_one_sender", one_sender },
     { "actor_two_senders", two_senders },
@@ -199,6 +251,7 @@ const WeakCase actor_cases[] = {
     { "actor_two_guests", two_guests },
     { "actor_a_guest_leaves_the_rest", a_guest_leaves_the_rest },
     { "actor_without_a_thread", without_a_thread },
+    { "actor_two_take_two", two_take_two },
     { "actor_stopped", stopped },
     { "actor_stopped_while_idle", stopped_while_idle },
     { NULL, NULL },

@@ -1,0 +1,151 @@
+/* Gets and Adds of all parts of a table at once, by a thread that owns all of their servers for a
+ * moment.
+ *
+ * DESIGN NOTE
+ *
+ * Order. The thread goes on only if all servers were idle, with empty mailboxes: so everything that
+ * it has sent before has been handled. It then does what server_handle would do with one message
+ * for each part: it tells the clock that a Get brings, asks whether the model may keep the Get, and
+ * reads the rows. No model keeps a Get of a clock up to its min clock and staleness, and Adds come
+ * here only for models that apply them as they come.
+ *
+ * No deadlock. The thread takes the tokens without waiting for any. While it has several, it
+ * handles no messages: these may be anything, and wait for another server.
+ *
+ * A request that cannot be handled so is not: its worker then cuts it, and sends it. So nothing
+ * here answers with an error.
+ *
+ * Threads: a worker's, while it owns the servers. */
+#include "engine/server/server_joint.h"
+
+#include "engine/server/server_private.h"
+#include "models/shard/joint_shards.h"
+#include "models/update/rule.h"
+
+/* The servers, and what they have of the table. */
+typedef struct {
+    uint32_t n;
+    Actor *actors[JOINT_SHARDS_MOST];
+    Binding *bindings[JOINT_SHARDS_MOST];
+    RubatoShard *shards[JOINT_SHARDS_MOST]; /* of part i */
+} Joint;
+
+/* Becomes the owner of the servers of all parts. False: one of them is busy, or has more than one
+ * part, or is on another node. */
+static bool take_servers(const TableRoute *route, Joint *joint)
+{
+    joint->n = route->map->n_parts;
+    for (uint32_t part = 0; part < joint->n; part++) {
+        joint->actors[part] = route->office->servers[part_map_server(route->map, part)].actor;
+        if (joint->actors[part] == NULL)
+            return false;
+    }
+    return actors_try_take(joint->actors, joint->n);
+}
+
+/* Finds what the servers have. False: a part has moved away, or has got replicas, or its server
+ * counts messages. */
+static bool find_parts(const TableRoute *route, Joint *joint)
+{
+    for (uint32_t part = 0; part < joint->n; part++) {
+        Server *const server = (Server *)joint->actors[part];
+        Binding *const binding = server_find_binding(server, route->epoch, route->table);
+
+        if (binding == NULL || part >= binding->n_parts || binding->parts[part].model == NULL ||
+            binding->parts[part].fed != NULL || server->actor.handle != server_handle)
+            return false;
+        joint->bindings[part] = binding;
+        joint->shards[part] = binding->parts[part].shard;
+    }
+    return true;
+}
+
+/* Tells a part the clock that a Get brings. False: its model may keep the Get. */
+static bool prepare_get(const Joint *joint, const TableRoute *route, uint32_t part,
+                        const JointAsk *ask, uint64_t *min_clock)
+{
+    Server *const server = (Server *)joint->actors[part];
+    const Binding *const binding = joint->bindings[part];
+    RubatoModel *const model = binding->parts[part].model;
+    const RubatoLead lead = model->ops->traits.lead;
+
+    if (binding->adds != NULL)
+        server_take_clock(
+            binding, part,
+            &(MessageClock){ .source = route->office->self, .clock = ask->node_clock });
+    else if (ask->node_clock > 0)
+        model_clock(model, route->office->self, ask->node_clock);
+    if (G_UNLIKELY(*model->outbox != NULL))
+        server_empty_outbox(server, model);
+    if (G_UNLIKELY(server->starved)) {
+        server_starve(server, binding);
+        return false;
+    }
+    const uint64_t min = rubato_model_min_clock(model);
+
+    *min_clock = MIN(*min_clock, min);
+    return lead == RUBATO_LEAD_UNBOUNDED || ask->clock <= min ||
+           (lead == RUBATO_LEAD_STALENESS && ask->clock - min <= route->spec->staleness);
+}
+
+static bool get(const TableRoute *route, const JointAsk *ask, uint64_t *min_clock)
+{
+    Joint joint;
+    bool is_done;
+
+    if (!take_servers(route, &joint))
+        return false;
+    *min_clock = UINT64_MAX;
+    is_done = find_parts(route, &joint) && joint_shards_can_get(joint.shards, joint.n);
+    for (uint32_t part = 0; part < joint.n && is_done; part++)
+        is_done = prepare_get(&joint, route, part, ask, min_clock);
+    if (is_done)
+        joint_shards_get(joint.shards, joint.n, ask->keys, ask->n_keys, ask->values);
+    actors_give_back(joint.actors, joint.n);
+    return is_done;
+}
+
+static bool add(const TableRoute *route, const JointAsk *ask)
+{
+    Joint joint;
+    bool is_done;
+
+    if (!take_servers(route, &joint))
+        return false;
+    is_done = find_parts(route, &joint) && joint_shards_can_add(joint.shards, joint.n);
+    if (is_done)
+        joint_shards_add(joint.shards, joint.n, ask->worker, ask->keys, ask->n_keys, ask->deltas);
+    actors_give_back(joint.actors, joint.n);
+    return is_done;
+}
+
+static const JointOps joint_ops = { .get = get, .add = add };
+
+/* Whether the parts are ranges of a dense table, each with keys. */
+static bool are_dense(const TableRoute *route)
+{
+    const Partition *const partition = route->partition;
+    bool has_keys = partition->dense && partition->kind == PARTITION_RANGE &&
+                    route->spec->shape == RUBATO_SHAPE_EVEN;
+
+    for (uint32_t part = 0; part < partition->n_parts && has_keys; part++) {
+        RubatoKey first;
+        uint64_t n;
+
+        partition_range(partition, part, &first, &n);
+        has_keys = n > 0;
+    }
+    return has_keys;
+}
+
+void server_join_parts(TableRoute *route)
+{
+    const uint32_t n_parts = route->map->n_parts;
+
+    if (route->clocks->n_workers != 1 || route->office->n_nodes > 1 || route->map->n_replicas > 0 ||
+        n_parts < 2 || n_parts > JOINT_SHARDS_MOST || !are_dense(route) ||
+        !model_answers_in_reach(route->spec))
+        return;
+    route->joint = &joint_ops;
+    route->adds_jointly = !route->traits->applies_by_clock && rule_is_plain(route->spec);
+}

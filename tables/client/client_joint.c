@@ -1,0 +1,64 @@
+/* Get and Add of all parts of a table at once: see tables/joint.h.
+ *
+ * The worker waits for nothing here. What has to wait, for other workers, for its turn or for room,
+ * goes the usual way.
+ *
+ * Threads: the client's worker. */
+#include "tables/client/client_private.h"
+
+static bool is_worth_it(size_t n)
+{
+    return n >= JOINT_LEAST_KEYS && n <= JOINT_MOST_KEYS;
+}
+
+/* Whether a Get can be answered as far as the client knows, and needs no turn. */
+static bool may_get(const TableClient *client)
+{
+    return !table_client_is_cancelled(client) && table_client_others_have_come(client) &&
+           (!client->route->takes_turns || client->turn_clock == client->clock);
+}
+
+bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t n, void *values)
+{
+    const TableRoute *const route = client->route;
+    uint64_t min_clock;
+    Call call;
+
+    if (!is_worth_it(n) || !may_get(client))
+        return false;
+    const JointAsk ask = { .worker = client->rank,
+                           .clock = client->clock,
+                           .node_clock = table_client_clock_to_tell(client),
+                           .keys = keys,
+                           .n_keys = n,
+                           .values = values };
+
+    if (!route->joint->get(route, &ask, &min_clock))
+        return false;
+    call_begin(&call, NULL);
+    call_note_clock(&call, min_clock);
+    table_client_note_answered(client, &call, route->map->n_parts);
+    return true;
+}
+
+bool table_client_add_jointly(TableClient *client, const RubatoKey *keys, size_t n,
+                              const void *deltas)
+{
+    const TableRoute *const route = client->route;
+    const JointAsk ask = {
+        .worker = client->rank, .clock = client->clock, .keys = keys, .n_keys = n, .deltas = deltas
+    };
+    bool is_done;
+
+    if (!is_worth_it(n) || table_client_is_cancelled(client) ||
+        !(part_map_begin(route->map, &client->sender) ||
+          part_map_begin_slowly(route->map, &client->sender)))
+        return false;
+    is_done = route->joint->add(route, &ask);
+    table_client_end_sending(client);
+    if (is_done) {
+        table_client_count_add(client, n, route->map->n_parts);
+        client->stats.n_adds++;
+    }
+    return is_done;
+}

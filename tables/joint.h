@@ -1,0 +1,44 @@
+/* A Get or an Add of all parts of a table at once, by its worker's thread.
+ *
+ * If all parts of a table are on servers of this process, and these are idle, a worker's thread can
+ * be the owner of all of them for a moment. Then its keys need not be cut for each server, and no
+ * message is sent. What happens is the same as if each server had handled its own message.
+ *
+ * It is tried alone: a server that is busy, or whose model would keep the request, gets its message
+ * as usual. See engine/server/server_joint.c.
+ *
+ * Threads: a worker's. */
+#ifndef RUBATO_TABLES_JOINT_H
+#define RUBATO_TABLES_JOINT_H
+
+#include <rubato/request.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    uint32_t worker;
+    uint64_t clock;
+    uint64_t node_clock; /* that a Get brings; 0: none */
+    const RubatoKey *keys;
+    size_t n_keys;
+    const void *deltas; /* of an Add */
+    void *values;       /* of a Get */
+} JointAsk;
+
+struct TableRoute;
+
+/* What the owner of servers does. Each returns false if nothing has been done, but that servers may
+ * have been told the clock. */
+typedef struct {
+    /* *min_clock: the lowest min clock of the parts. */
+    bool (*get)(const struct TableRoute *route, const JointAsk *ask, uint64_t *min_clock);
+    bool (*add)(const struct TableRoute *route, const JointAsk *ask);
+} JointOps;
+
+/* Requests of fewer keys, or more, are cut: a cut of few keys costs less than a second server that
+ * may not be needed, and servers handle parts of many keys at the same time. */
+#define JOINT_LEAST_KEYS 16u
+#define JOINT_MOST_KEYS 1024u
+
+#endif

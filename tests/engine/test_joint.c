@@ -1,0 +1,152 @@
+/* Gets and Adds of a worker that has the servers of its process for itself: all parts of a dense
+ * table in one pass over the keys. They give what a plain array of the same rows gives, whatever
+ * model, width, servers and keys; also where only some of the calls may go this way. */
+#include <string.h>
+
+#include "tables/joint.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/runner.h"
+
+enum { N_KEYS = 300, MOST_WIDTH = 3, MOST = JOINT_MOST_KEYS + 8, N_ROUNDS = 60 };
+
+typedef struct {
+    const char *model;
+    RubatoDtype dtype;
+    uint32_t width, servers;
+    RubatoKey first_key;
+    const char *update; /* NULL: add */
+    RubatoOnBadGradient on_bad_gradient;
+    bool moves; /* two parts come to one server */
+} Scene;
+
+static const Scene scenes[] = {
+    { "asp", RUBATO_F32, 1, 2, 0, NULL, 0, false },
+    { "ssp", RUBATO_F32, 1, 3, 1000, NULL, 0, false },
+    { "bsp", RUBATO_F32, 1, 2, UINT64_MAX - N_KEYS + 1, NULL, 0, false },
+    { "asp", RUBATO_I64, 1, 2, UINT64_MAX - N_KEYS + 1, NULL, 0, false },
+    { "ssp", RUBATO_I64, 3, 4, 7, NULL, 0, false },
+    { "asp", RUBATO_F64, 2, 4, 0, "assign", 0, false },
+    { "bsp", RUBATO_F64, 3, 4, 5, NULL, 0, false },
+    { "asp", RUBATO_F32, 1, 2, 0, NULL, RUBATO_ON_BAD_GRADIENT_REFUSE, false },
+    { "ssp", RUBATO_F32, 2, 2, 0, NULL, 0, true },
+};
+
+/* What the rows are: now, and as a Get sees them. */
+typedef struct {
+    const Scene *scene;
+    int64_t now[N_KEYS][MOST_WIDTH], seen[N_KEYS][MOST_WIDTH];
+} Story;
+
+/* So many keys that a call is tried in one pass, one fewer, and one more. */
+static size_t choose_count(uint64_t *random)
+{
+    static const size_t counts[] = { 1,   JOINT_LEAST_KEYS - 1, JOINT_LEAST_KEYS,
+                                     100, JOINT_MOST_KEYS,      JOINT_MOST_KEYS + 1 };
+
+    return counts[random_below(random, G_N_ELEMENTS(counts))];
+}
+
+/* In any order and repeated, ascending, or all of one part. */
+static void choose_keys(uint64_t *random, const Scene *scene, RubatoKey *keys, size_t n)
+{
+    const uint32_t order = random_below(random, 3);
+    const uint32_t reach = order == 2 ? 40 : N_KEYS;
+
+    for (size_t i = 0; i < n; i++)
+        keys[i] = scene->first_key + (order == 1 ? i * N_KEYS / n : random_below(random, reach));
+}
+
+static bool check_get(RubatoKVTable *table, const Story *story, const RubatoKey *keys, size_t n,
+                      GError **error)
+{
+    const Scene *const scene = story->scene;
+    static _Thread_local int64_t values[MOST * MOST_WIDTH];
+
+    TRY(rubato_kv_table_get(table, keys, n, values, error));
+    for (size_t i = 0; i < n * scene->width; i++) {
+        const int64_t *const row = story->seen[keys[i / scene->width] - scene->first_key];
+
+        REQUIRE(value_load(scene->dtype, values, i) == row[i % scene->width]);
+    }
+    return true;
+}
+
+static bool add(RubatoKVTable *table, Story *story, uint64_t *random, const RubatoKey *keys,
+                size_t n, GError **error)
+{
+    const Scene *const scene = story->scene;
+    static _Thread_local int64_t deltas[MOST * MOST_WIDTH];
+
+    for (size_t i = 0; i < n * scene->width; i++) {
+        int64_t *const value =
+            &story->now[keys[i / scene->width] - scene->first_key][i % scene->width];
+        const int64_t delta = (int64_t)random_below(random, 9) - 4;
+
+        value_store(scene->dtype, deltas, i, delta);
+        *value = scene->update != NULL ? delta : *value + delta;
+    }
+    return rubato_kv_table_add(table, keys, n, deltas, error);
+}
+
+static bool get_add_clock(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Story *const story = user_data;
+    const Scene *const scene = story->scene;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", scene->dtype, error);
+    static _Thread_local RubatoKey keys[MOST];
+    uint64_t random = (uint64_t)(scene - scenes) + 1;
+
+    TRY(table != NULL);
+    for (int round = 0; round < N_ROUNDS; round++) {
+        const size_t n = choose_count(&random);
+
+        choose_keys(&random, scene, keys, n);
+        TRY(check_get(table, story, keys, n, error));
+        TRY(add(table, story, &random, keys, n, error));
+        if (strcmp(scene->model, "bsp") != 0)
+            memcpy(story->seen, story->now, sizeof story->now);
+        TRY(check_get(table, story, keys, n, error));
+        if (random_below(&random, 2) == 0)
+            TRY(rubato_kv_table_clock(table, error));
+        else
+            continue;
+        memcpy(story->seen, story->now, sizeof story->now);
+    }
+    return true;
+}
+
+START_TEST(all_parts_at_once_are_as_one_array)
+{
+    const Scene *const scene = &scenes[_i];
+    RubatoEngine *const engine = engine_with_servers(scene->servers);
+    Story *const story = g_new0(Story, 1);
+
+    story->scene = scene;
+    create_table(engine, &(RubatoTableSpec){ .name = "t",
+                                             .dtype = scene->dtype,
+                                             .width = scene->width,
+                                             .first_key = scene->first_key,
+                                             .n_keys = N_KEYS,
+                                             .model = scene->model,
+                                             .staleness = strcmp(scene->model, "ssp") == 0,
+                                             .update = scene->update,
+                                             .rule.on_bad_gradient = scene->on_bad_gradient });
+    if (scene->moves)
+        ck_assert(rubato_engine_move_part(engine, "t", 0, 1, NULL));
+    run_ok(engine, 1, get_add_clock, story, "t");
+    memcpy(story->seen, story->now, sizeof story->now);
+    run_ok(engine, 1, get_add_clock, story, "t"); /* a second task finds the rows of the first */
+    rubato_engine_free(engine);
+    g_free(story);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("joint");
+    TCase *tcase = tcase_create("engine");
+
+    tcase_add_loop_test(tcase, all_parts_at_once_are_as_one_array, 0, G_N_ELEMENTS(scenes));
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
