@@ -86,6 +86,11 @@ void data_close(Bench *bench);
 bool sample_snapshot_write(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_snapshot_restore(Bench *bench, size_t n, BenchSample *sample, GError **error);
 
+/* ---- snapshot_increment.c: likewise ---- */
+
+bool sample_snapshot_increment_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_snapshot_increment_time(Bench *bench, size_t n, BenchSample *sample, GError **error);
+
 /* ---- stream.c: each is a `sample` of cases, of n rows added a second ---- */
 
 bool sample_stream_lag(Bench *bench, size_t n, BenchSample *sample, GError **error);
