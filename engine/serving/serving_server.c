@@ -1,8 +1,10 @@
 /* Serves the tables of a follower to programs: a thread that accepts, and one for each connection.
  *
- * What a client can cost. There are so many connections at most; one more is closed at once. A
- * connection has so much time for its handshake, and for each request and answer once that has
- * begun; between requests it may be silent. Messages are bounded, and those of all connections
+ * What a client can cost. There are so many connections at most; one more is closed at once. Those
+ * that have not done their handshake do not count: there are some of them beside, and for one more
+ * the oldest is closed. So whoever does not know the secret keeps nobody out who does. A connection
+ * has so much time for its handshake, and for each request and answer once that has begun; between
+ * requests it may be silent. Messages are bounded, and those of all connections
  * together: who has no room waits. A request takes no more room than it has bytes before all of it
  * has come; so those that come slowly keep little from others.
  *
@@ -36,6 +38,9 @@
 #define REQUEST_MS 30000
 #define ANSWER_MS 30000
 
+/* Connections in their handshake; and those of them that are closed, and not gone yet. */
+enum { MOST_STRANGERS = 64, MOST_LEAVING = 64 };
+
 /* Requests and answers of all connections together. */
 #define REQUESTS_BYTES ((size_t)64 << 20)
 #define ANSWERS_BYTES ((size_t)192 << 20)
@@ -50,8 +55,11 @@ typedef enum { ROOM_REQUESTS, ROOM_ANSWERS, N_ROOMS } Room;
 typedef struct {
     RubatoFollowerServer *server;
     pthread_t thread;
-    int fd;       /* guarded by lock: until it is closed; then -1 */
-    bool is_done; /* guarded by lock: the thread can be joined */
+    /* guarded by lock */
+    int fd;        /* until it is closed; then -1 */
+    bool is_known; /* its handshake is done */
+    bool leaves;   /* the same, or it is closed meanwhile: it is no stranger */
+    bool is_done;  /* the thread can be joined */
 } Client;
 
 struct RubatoFollowerServer {
@@ -161,6 +169,22 @@ static bool serve_one(RubatoFollowerServer *server, ServingLine *line, GError **
     return ok;
 }
 
+/* Whether a connection whose handshake is done may stay: others may have come before. */
+static bool note_known(Client *client)
+{
+    RubatoFollowerServer *const server = client->server;
+    bool ok;
+
+    pthread_mutex_lock(&server->lock);
+    ok = server->counts.n_clients < server->most_clients;
+    if (ok)
+        server->counts.n_clients++;
+    client->is_known = ok;
+    client->leaves = true;
+    pthread_mutex_unlock(&server->lock);
+    return ok;
+}
+
 static void *serve(void *data)
 {
     Client *const client = data;
@@ -171,7 +195,8 @@ static void *serve(void *data)
     /* a descriptor of its own: that of the client is shut down by the end of the server */
     if (serving_line_open(&line, fcntl(client->fd, F_DUPFD_CLOEXEC, 0), HANDSHAKE_ROLE_ACCEPTS,
                           server->has_secret ? &server->secret : NULL,
-                          monotonic_ms() + HANDSHAKE_MS, &error))
+                          monotonic_ms() + HANDSHAKE_MS, &error) &&
+        note_known(client))
         while (serve_one(server, &line, &error))
             continue;
     serving_line_close(&line);
@@ -181,8 +206,8 @@ static void *serve(void *data)
     shutdown(client->fd, SHUT_RDWR);
     close(client->fd);
     client->fd = -1;
-    client->is_done = true;
-    server->counts.n_clients--;
+    client->leaves = client->is_done = true;
+    server->counts.n_clients -= client->is_known;
     pthread_mutex_unlock(&server->lock);
     return NULL;
 }
@@ -199,8 +224,37 @@ static void drop_done(RubatoFollowerServer *server)
             continue;
         pthread_join(client->thread, NULL);
         g_free(client);
-        g_ptr_array_remove_index_fast(server->clients, i);
+        g_ptr_array_remove_index(server->clients, i); /* they are in the order of their coming */
     }
+}
+
+/* Closes the oldest connection that is in its handshake, if there are too many. The lock is held. */
+static void drop_stranger(RubatoFollowerServer *server)
+{
+    Client *oldest = NULL;
+    uint32_t n = 0;
+
+    for (guint i = server->clients->len; i-- > 0;) {
+        Client *const client = server->clients->pdata[i];
+
+        if (client->leaves)
+            continue;
+        oldest = client;
+        n++;
+    }
+    if (n < MOST_STRANGERS)
+        return;
+    oldest->leaves = true;
+    shutdown(oldest->fd, SHUT_RDWR);
+}
+
+/* The lock is held. */
+static bool has_place(const RubatoFollowerServer *server)
+{
+    const size_t most = (size_t)server->most_clients + MOST_STRANGERS + MOST_LEAVING;
+
+    return !server->ends && server->counts.n_clients < server->most_clients &&
+           server->clients->len < most;
 }
 
 static void admit(RubatoFollowerServer *server, int fd)
@@ -211,10 +265,9 @@ static void admit(RubatoFollowerServer *server, int fd)
     *client = (Client){ .server = server, .fd = fd };
     pthread_mutex_lock(&server->lock);
     drop_done(server);
-    ok = !server->ends && server->clients->len < server->most_clients &&
-         log_sink_start_thread(&client->thread, serve, client) == 0;
+    drop_stranger(server);
+    ok = has_place(server) && log_sink_start_thread(&client->thread, serve, client) == 0;
     if (ok) {
-        server->counts.n_clients++;
         g_ptr_array_add(server->clients, client);
     } else {
         close(fd);

@@ -593,6 +593,21 @@ START_TEST(more_clients_than_may_be_are_closed)
 }
 END_TEST
 
+/* Connections that say nothing: more than may be clients, and than may be in their handshake. */
+START_TEST(strangers_keep_no_client_out)
+{
+    int fds[100];
+
+    serve(&(RubatoFollowerServerSpec){ .follows = { .uri = uri }, .most_clients = 2 });
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++)
+        fds[i] = raw_connection();
+    remote = connect_to(rubato_follower_server_address(server), NULL);
+    ck_assert_uint_eq(ask_status().n_clients, 1);
+    for (size_t i = 0; i < G_N_ELEMENTS(fds); i++)
+        close(fds[i]);
+}
+END_TEST
+
 /* Requests that have begun and do not go on: each has room for its own bytes alone, so many of them
  * keep nobody from an answer. */
 START_TEST(requests_that_come_slowly_keep_no_room_from_others)
@@ -852,6 +867,7 @@ static Suite *serving_suite(void)
     tcase_add_test(asking, bad_request_is_answered_by_an_error);
     tcase_add_test(asking, broken_connection_is_closed);
     tcase_add_test(asking, more_clients_than_may_be_are_closed);
+    tcase_add_test(asking, strangers_keep_no_client_out);
     tcase_add_test(asking, requests_that_come_slowly_keep_no_room_from_others);
     tcase_add_test(asking, head_that_comes_in_part_is_not_waited_for_any_longer);
     tcase_add_test(asking, sockets_are_closed_in_programs_that_are_started);
