@@ -228,7 +228,7 @@ static void drop_done(RubatoFollowerServer *server)
     }
 }
 
-/* Closes the oldest connection that is in its handshake, if there are too many. The lock is held. */
+/* Closes the oldest connection in its handshake if there are too many of these. With the lock. */
 static void drop_stranger(RubatoFollowerServer *server)
 {
     Client *oldest = NULL;
