@@ -635,6 +635,8 @@ START_TEST(nonsense_is_refused)
 
     ck_assert_ptr_null(rubato_follower_new(&(RubatoFollowerSpec){ .uri = "tcp://h" }, &error));
     check_error(&error, RUBATO_ERROR_INVALID, "is named by file:DIR", NULL);
+    ck_assert(!rubato_stream_check("file:s3://bucket/model", &error));
+    check_error(&error, RUBATO_ERROR_INVALID, "do not lie in S3", NULL);
     ck_assert_ptr_null(
         rubato_follower_new(&(RubatoFollowerSpec){ .uri = uri, .hold_back_s = -1 }, &error));
     check_error(&error, RUBATO_ERROR_INVALID, "holds back for -1 seconds", NULL);
