@@ -274,7 +274,8 @@ static bool free_token(Actor *actor)
     return filled;
 }
 
-static void leave(Actor *actor)
+/* Inline, for it is on the way of each request. */
+static inline __attribute__((always_inline)) void leave(Actor *actor)
 {
     for (int round = 0; free_token(actor); round++) {
         if (round == MAX_ROUNDS && atomic_load_explicit(&actor->has_thread, memory_order_relaxed)) {
@@ -287,7 +288,7 @@ static void leave(Actor *actor)
     }
 }
 
-bool actor_try_handle(Actor *actor, Message *message)
+static inline __attribute__((always_inline)) bool try_handle(Actor *actor, Message *message)
 {
     if (!try_take_token(actor))
         return false;
@@ -297,9 +298,14 @@ bool actor_try_handle(Actor *actor, Message *message)
     return true;
 }
 
+bool actor_try_handle(Actor *actor, Message *message)
+{
+    return try_handle(actor, message);
+}
+
 bool actor_try_handle_soon(Actor *actor, Message *message)
 {
-    if (actor_try_handle(actor, message))
+    if (try_handle(actor, message))
         return true;
     for (int i = 0; i < LOOKS; i++) {
         spin_pause();
