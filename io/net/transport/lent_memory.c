@@ -223,6 +223,13 @@ const void *borrowed_memory_at(const BorrowedMemory *memory, LentPlace place, si
 
 void borrowed_memory_return(BorrowedMemory *memory, LentPlace place)
 {
-    /* release: this process's reads come before */
-    atomic_store_explicit(&memory->states[place.block].returned, place.use, memory_order_release);
+    _Atomic uint32_t *const returned = &memory->states[place.block].returned;
+    uint32_t last = atomic_load_explicit(returned, memory_order_relaxed); /* the exchange looks */
+
+    /* If this process was taken for lost, a later use may have ended: its end stays. The exchange
+     * is a release: this process's reads come before. */
+    while ((int32_t)(place.use - last) > 0 &&
+           !atomic_compare_exchange_weak_explicit(returned, &last, place.use, memory_order_release,
+                                                  memory_order_relaxed))
+        continue;
 }

@@ -11,7 +11,7 @@
  * behind a process, however it dies. Neither end trusts it. Who reads checks which block is meant;
  * the values may change while it reads them, and so must be such that any of them are possible. Who
  * lends reads only the numbers of uses. A wrong one keeps a block away from this process until its
- * node is lost, and that is all.
+ * node is lost, or ends a use while the block is read, so that wrong values are; and that is all.
  *
  * Blocks that came back last are lent first: they are in a cache.
  *

@@ -101,6 +101,10 @@ START_TEST(blocks_of_a_process_that_is_gone_are_lent_again)
     /* it was not gone, and says so late: the block's new use goes on */
     borrowed_memory_return(borrowed, late);
     ck_assert(!lent_memory_has_room(memory));
+    /* or says so behind the end of that, which has not been seen yet */
+    borrowed_memory_return(borrowed, (LentPlace){ late.block, late.use + 1 });
+    borrowed_memory_return(borrowed, late);
+    ck_assert(lent_memory_has_room(memory));
 }
 END_TEST
 
