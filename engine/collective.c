@@ -16,6 +16,13 @@ static bool is_past(const RubatoEngine *engine, CallStage stage, uint32_t step)
            (engine->call.stage == stage && stage == CALL_STAGE_GO && engine->call.go.step > step);
 }
 
+/* The scheduler is lost, and what is to be said of it is known: engine_break follows at once. The
+ * lock is held. */
+static bool has_lost_scheduler(const RubatoEngine *engine)
+{
+    return engine->scheduler_lost && engine->broken_text != NULL;
+}
+
 /* Waits until the call has come further, or the engine has ended. The lock is held. */
 static bool wait_past(RubatoEngine *engine, const CollectiveCall *call, CallStage stage,
                       uint32_t step, GError **error)
@@ -23,7 +30,7 @@ static bool wait_past(RubatoEngine *engine, const CollectiveCall *call, CallStag
     StallClock clock;
 
     stall_clock_start(&clock, engine->stall_ms);
-    while (!is_past(engine, stage, step) && !engine->scheduler_lost)
+    while (!is_past(engine, stage, step) && !has_lost_scheduler(engine))
         if (stall_clock_wait(&clock, &engine->changed, &engine->lock))
             g_message("node %u waits for the other nodes to come to %s (for %.1f s so far)",
                       engine->id, call->text, stall_clock_s(&clock));

@@ -1,8 +1,13 @@
 /* Moving a part of a table to another server: what this node does in each step. The design note is
  * in server/server_parts.c.
  *
- * Threads: the thread of part steps does each step. The thread of the engine's calls hands it over
- * and waits, so one of the two has the Move at a time. */
+ * A node may be lost meanwhile in a run that goes on (docs/replication.md). Then the scheduler
+ * fails the move, and leads all nodes to its end: the steps that follow the loss wait for that. So
+ * no step here waits for a lost node. The thread of part steps, which does what follows a loss, has
+ * no part in a move.
+ *
+ * Threads: that of the engine's calls. */
+#include "engine/control/told_move.h"
 #include "engine/engine_private.h"
 #include "engine/server/server_parts.h"
 #include "engine/task/task_run.h"
@@ -13,6 +18,7 @@
 typedef struct {
     const char *name;
     uint32_t part, to; /* a server's number */
+    const char *told;  /* in a process that serves; NULL: the call was made here */
 
     /* from CLOSE on */
     Table *table;       /* held by the collective call: no other one drops it meanwhile */
@@ -23,7 +29,6 @@ typedef struct {
     bool is_expected;   /* on the node of `to`: the server has an arrival */
 } Move;
 
-/* Checks a move and finds its table. The lock is held. */
 /* Whether the parts of a server still take no more than the table's max_bytes with this one. */
 static bool has_share(const Table *table, const Move *move, GError **error)
 {
@@ -42,6 +47,7 @@ static bool has_share(const Table *table, const Move *move, GError **error)
     return false;
 }
 
+/* Checks a move and finds its table. The lock is held. */
 static Table *find_moving(RubatoEngine *engine, const Move *move, GError **error)
 {
     Table *table = engine_find_table(engine, move->name, error);
@@ -89,10 +95,26 @@ static Server *find_server(const RubatoEngine *engine, uint32_t number)
 
 /* ---- CLOSE ---- */
 
+static bool is_lost(void *user, uint32_t node)
+{
+    RubatoEngine *const engine = user;
+
+    pthread_mutex_lock(&engine->lock);
+    const bool is_lost = engine->losses[node].text != NULL;
+    pthread_mutex_unlock(&engine->lock);
+    return is_lost;
+}
+
+static bool is_call(const Call *call, const void *data)
+{
+    return call == data;
+}
+
 /* Returns when the old server has handled all that this node sent it before. */
 static bool fence(RubatoEngine *engine, const Move *move, GError **error)
 {
     PostOffice *office = &engine->office;
+    const uint32_t from = office->servers[move->from].node;
     Call call;
     Message message = { .kind = MESSAGE_FENCE,
                         .table = MESSAGE_NO_TABLE,
@@ -111,16 +133,24 @@ static bool fence(RubatoEngine *engine, const Move *move, GError **error)
         post_office_cancel(office, POST_OFFICE_ALL_EPOCHS);
     call_sent(&call);
     stall_clock_start(&clock, engine->stall_ms);
-    while (!post_office_wait(office, &call, stall_clock_left_ms(&clock)))
+    while (!post_office_wait(office, &call, stall_clock_look_ms(&clock, PART_WAY_LOOK_MS))) {
+        if (is_lost(engine, from))
+            post_office_leave_calls(office, from, is_call, &call);
         if (stall_clock_strikes(&clock))
             g_message("part %u of table %s, which moves, waits for server %u to take in what was "
                       "sent to it (for %.1f s so far)",
                       move->part, move->name, move->from, stall_clock_s(&clock));
+    }
     /* relaxed: the call has ended, which orders it */
     if (atomic_load_explicit(&call.status, memory_order_relaxed) == CALL_OK)
         return true;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED,
-                "table %s: part %u did not move: the run has ended", move->name, move->part);
+    if (is_lost(engine, from))
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
+                    "table %s: part %u did not move: node %u was lost", move->name, move->part,
+                    office->node_ids[from]);
+    else
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED,
+                    "table %s: part %u did not move: the run has ended", move->name, move->part);
     return false;
 }
 
@@ -152,15 +182,61 @@ static void tell_clocks(RubatoEngine *engine, uint32_t table)
     pthread_mutex_unlock(&engine->lock);
 }
 
-static bool close_map(RubatoEngine *engine, Move *move, GError **error)
+/* Whether the node where the part is to go takes parts. The lock is held. */
+static bool takes_parts(const RubatoEngine *engine, const Move *move, GError **error)
 {
-    Server *to = find_server(engine, move->to);
+    const uint32_t node = engine->office.servers[move->to].node;
+
+    if (!engine->call.lost[node] && !engine->drains[node])
+        return true;
+    g_set_error(error, RUBATO_ERROR,
+                engine->call.lost[node] ? RUBATO_ERROR_NODE_LOST : RUBATO_ERROR_INVALID,
+                "table %s: part %u cannot move to server %u: node %u %s", move->name, move->part,
+                move->to, engine->node_ids[node],
+                engine->call.lost[node] ? "was lost" : "is drained");
+    return false;
+}
+
+/* What a process that serves has been told. The lock is held. */
+static bool read_told(RubatoEngine *engine, Move *move, GError **error)
+{
+    const Table *table = NULL;
+    ToldMove told;
+
+    if (told_move_read(move->told, &told))
+        table = engine_find_told_table(engine, told.table);
+    if (table == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                    "node %u, which has joined the run, was told a move that makes no sense",
+                    engine->id);
+        return false;
+    }
+    move->name = table->spec->name;
+    move->part = told.part;
+    move->to = told.to;
+    return true;
+}
+
+static Table *begin_move(RubatoEngine *engine, Move *move, GError **error)
+{
+    Table *table = NULL;
 
     pthread_mutex_lock(&engine->lock);
-    move->table = find_moving(engine, move, error);
+    if (move->told == NULL || read_told(engine, move, error))
+        table = find_moving(engine, move, error);
+    if (table != NULL && !takes_parts(engine, move, error))
+        table = NULL;
     pthread_mutex_unlock(&engine->lock);
+    return table;
+}
+
+static bool close_map(RubatoEngine *engine, Move *move, GError **error)
+{
+    move->table = begin_move(engine, move, error);
     if (move->table == NULL)
         return false;
+    Server *const to = find_server(engine, move->to);
+
     move->from = part_map_server(move->table->map, move->part);
     if (move->from == move->to)
         return true;
@@ -175,14 +251,21 @@ static bool close_map(RubatoEngine *engine, Move *move, GError **error)
 
 /* ---- SEND, INSTALL, TAKE_BACK ---- */
 
+static PartWay way_of(RubatoEngine *engine, const Move *move)
+{
+    return (PartWay){ .office = &engine->office,
+                      .server = move->to,
+                      .cancelled = &engine->broken,
+                      .is_lost = is_lost,
+                      .user = engine,
+                      .table_name = move->name,
+                      .stall_ms = engine->stall_ms };
+}
+
 static bool send_part(RubatoEngine *engine, Move *move, GError **error)
 {
     Server *from = find_server(engine, move->from);
-    const PartWay way = { .office = &engine->office,
-                          .server = move->to,
-                          .cancelled = &engine->broken,
-                          .table_name = move->name,
-                          .stall_ms = engine->stall_ms };
+    const PartWay way = way_of(engine, move);
 
     if (from == NULL || !move->is_closed)
         return true;
@@ -209,8 +292,12 @@ static void install(RubatoEngine *engine, Move *move)
 
 static void take_back(RubatoEngine *engine, Move *move)
 {
+    const PartWay way = way_of(engine, move);
+
     if (move->is_expected)
         servers_drop_arrival(find_server(engine, move->to));
+    if (move->moving != NULL && is_lost(engine, engine->office.servers[move->to].node))
+        moving_part_lose(move->moving, &way);
     if (move->moving != NULL)
         servers_put_part(find_server(engine, move->from), g_steal_pointer(&move->moving));
     move->is_expected = false;
@@ -261,54 +348,34 @@ static void give_up(RubatoEngine *engine, Move *move)
         open_map(engine, move, move->from, part_map_number(move->table->map));
 }
 
-/* ---- the thread of part steps ---- */
-
-typedef struct {
-    Message message; /* first: the thread finds the step by it */
-    RubatoEngine *engine;
-    const ControlGo *go; /* NULL: to give the move up */
-    Move *move;
-    GError *error;
-    bool is_done;
-} Step;
-
-static void run_step(Message *message, void *actor)
-{
-    Step *step = (Step *)message;
-
-    (void)actor;
-    if (step->go != NULL)
-        step->is_done = do_step(step->engine, step->go, step->move, &step->error);
-    else
-        give_up(step->engine, step->move);
-    message->status = CALL_OK;
-    message_end(message);
-}
-
-static bool hand_over(RubatoEngine *engine, const ControlGo *go, Move *move, GError **error)
-{
-    Call call;
-    Step step = { .message = { .kind = MESSAGE_INVOKE,
-                               .call = &call,
-                               .invoke = run_step,
-                               .end = message_end_call },
-                  .engine = engine,
-                  .go = go,
-                  .move = move };
-
-    call_begin(&call, NULL);
-    call_add_parts(&call, 1);
-    actor_post(&engine->part_steps, &step.message);
-    call_sent(&call);
-    call_wait(&call, -1);
-    if (step.error != NULL)
-        g_propagate_error(error, step.error);
-    return step.is_done;
-}
-
 static bool perform_move(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
 {
-    return hand_over(engine, go, data, error);
+    return do_step(engine, go, data, error);
+}
+
+static void end_move(RubatoEngine *engine, Move *move)
+{
+    if (move->is_closed || move->is_expected || move->moving != NULL)
+        give_up(engine, move);
+}
+
+/* Checks a move, and writes it for others. (transfer full) NULL: it cannot be made. */
+static char *tell_move(RubatoEngine *engine, const Move *move, GError **error)
+{
+    const ServerAddress *const servers = engine->office.servers;
+    char *told = NULL;
+
+    pthread_mutex_lock(&engine->lock);
+    const Table *const table = find_moving(engine, move, error);
+    if (table != NULL)
+        told = told_move_write(
+            &(ToldMove){ .from_node = servers[part_map_server(table->map, move->part)].node,
+                         .to_node = servers[move->to].node,
+                         .table = table->id,
+                         .part = move->part,
+                         .to = move->to });
+    pthread_mutex_unlock(&engine->lock);
+    return told;
 }
 
 bool rubato_engine_move_part(RubatoEngine *engine, const char *table, uint32_t part,
@@ -317,13 +384,12 @@ bool rubato_engine_move_part(RubatoEngine *engine, const char *table, uint32_t p
     Move move = { .name = table, .part = part, .to = server };
     g_autofree char *text = NULL;
     g_autofree char *detail = NULL;
-    bool can_move, moved;
+    g_autofree char *told = NULL;
+    bool moved;
 
     g_return_val_if_fail(engine != NULL && table != NULL, false);
-    pthread_mutex_lock(&engine->lock);
-    can_move = find_moving(engine, &move, error) != NULL;
-    pthread_mutex_unlock(&engine->lock);
-    if (!can_move)
+    told = tell_move(engine, &move, error);
+    if (told == NULL)
         return false;
     text = g_strdup_printf("part %u of table %s", part, table);
     detail = g_strdup_printf("to server %u", server);
@@ -331,10 +397,24 @@ bool rubato_engine_move_part(RubatoEngine *engine, const char *table, uint32_t p
                        &(CollectiveCall){ .what = CONTROL_CALL_MOVE,
                                           .text = text,
                                           .detail = detail,
+                                          .told = told,
                                           .perform = perform_move,
                                           .data = &move },
                        error);
-    if (move.is_closed || move.is_expected || move.moving != NULL)
-        (void)hand_over(engine, NULL, &move, NULL);
+    end_move(engine, &move);
     return moved;
+}
+
+void engine_serve_move(RubatoEngine *engine, const ControlGo *go, const bool *lost, GError **error)
+{
+    g_autofree char *told = g_strdup(go->told);
+    Move move = { .told = told };
+    const CollectiveCall call = { .what = go->what,
+                                  .text = "a move of the other nodes",
+                                  .detail = "",
+                                  .perform = perform_move,
+                                  .data = &move };
+
+    (void)collective_serve(engine, &call, go, lost, error);
+    end_move(engine, &move);
 }

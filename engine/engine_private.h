@@ -304,6 +304,11 @@ void engine_place_copies(RubatoEngine *engine, const char *lines, GString *plan,
 bool engine_check_move(RubatoEngine *engine, const Table *table, uint32_t part, uint32_t to,
                        GError **error);
 
+/* ---- engine_parts.c ---- */
+
+/* A process that serves does its part of a move that others have proposed. */
+void engine_serve_move(RubatoEngine *engine, const ControlGo *go, const bool *lost, GError **error);
+
 /* ---- engine_recovery.c ---- */
 
 /* Another node is lost: has the thread of part steps do the step of a CONTROL_RECOVER. */

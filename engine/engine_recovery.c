@@ -183,22 +183,27 @@ static bool can_be(const RubatoEngine *engine, const Table *table, const PlaceSe
     return can_be;
 }
 
-/* A primary that handed its part over before its node was lost had answered all changes, and passed
- * on the Gets that waited there. The answers may not have come. */
-static void send_again_of(RubatoEngine *engine, const GPtrArray *tables, uint32_t node)
+/* A server from which a part had moved before its node was lost had answered all changes, and
+ * passed on the Gets that waited there. The answers may not have come. */
+static void send_again_of(RubatoEngine *engine, uint32_t node)
 {
-    g_autoptr(GArray) asked = post_office_list_asked(&engine->office, node);
+    PostOffice *const office = &engine->office;
+    g_autoptr(GPtrArray) tables = list_tables(engine, /* all= */ true);
+    g_autoptr(GArray) asked = post_office_list_asked(office, node);
     guint at;
 
     for (guint i = 0; i < asked->len; i++) {
         const AskedPart *const part = &g_array_index(asked, AskedPart, i);
 
-        if (find_table(tables, part->table, &at)) {
-            const Table *const table = g_ptr_array_index((GPtrArray *)tables, at);
+        if (!find_table(tables, part->table, &at))
+            continue;
+        const PartMap *const map = ((const Table *)g_ptr_array_index(tables, at))->map;
+        const uint32_t server = part_map_server(map, part->part);
 
-            post_office_send_again(&engine->office, part->table, part->part,
-                                   part_map_server(table->map, part->part));
-        }
+        if (map->n_replicas > 0)
+            post_office_send_again(office, part->table, part->part, server);
+        else
+            post_office_ask_again(office, node, part->table, part->part, server);
     }
 }
 
@@ -226,7 +231,7 @@ static void send_again(RubatoEngine *engine, const GPtrArray *tables, const Cont
         moved[at * engine->n_nodes + engine->office.servers[primary].node]++;
     }
     if (recover->cause == CONTROL_CAUSE_LOSS)
-        send_again_of(engine, tables, recover->node);
+        send_again_of(engine, recover->node);
 }
 
 /* What the log says of it: ": node 4 has 2 parts of table rows now". */

@@ -108,20 +108,37 @@ bool part_map_wait(PartMap *map, int timeout_ms)
     return (atomic_load_explicit(&map->state, memory_order_acquire) & PART_MAP_CLOSED) == 0;
 }
 
+/* How often the closer yields to a sender before it sleeps between two looks. */
+#define YIELDS 64
+
+/* A sender that posts to a server of its node may do that server's work: all that others have put
+ * into its mailbox, up to 32 MiB of Adds for each worker. So this may take seconds, in which the
+ * closer must not take a processor from it. */
+static void wait_for_sender(PartMap *map, PartSender *sender, uint32_t closed)
+{
+    uint32_t n_looks = 0;
+
+    /* acquire: with the store in part_map_end; seq_cst: against senders, see the note */
+    while (atomic_load_explicit(&sender->sending, memory_order_seq_cst) != 0)
+        if (n_looks++ < YIELDS)
+            sched_yield();
+        else /* nobody opens the map meanwhile: this sleeps for a millisecond */
+            futex_wait(&map->state, closed, 1);
+}
+
 void part_map_close(PartMap *map)
 {
     const uint32_t state = atomic_load_explicit(&map->state, memory_order_relaxed);
+    const uint32_t closed = state | PART_MAP_CLOSED;
 
     /* seq_cst, and in the load: against senders, see the note */
-    atomic_store_explicit(&map->state, state | PART_MAP_CLOSED, memory_order_seq_cst);
+    atomic_store_explicit(&map->state, closed, memory_order_seq_cst);
     if ((state & PART_MAP_FENCED) == 0 &&
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
         g_error("the kernel refuses a memory barrier that it offered: %s", g_strerror(errno));
     pthread_mutex_lock(&map->lock);
     for (PartSender *sender = map->senders; sender != NULL; sender = sender->next)
-        /* acquire: with the store in part_map_end */
-        while (atomic_load_explicit(&sender->sending, memory_order_seq_cst) != 0)
-            sched_yield();
+        wait_for_sender(map, sender, closed);
     pthread_mutex_unlock(&map->lock);
 }
 

@@ -114,7 +114,7 @@ bool part_map_begin_slowly(PartMap *map, PartSender *sender);
 bool part_map_wait(PartMap *map, int timeout_ms);
 
 /* Closes the map, and waits until no sender is between part_map_begin and part_map_end. These wait
- * for nothing. */
+ * for nothing; but one of them may be doing the work of a server. */
 void part_map_close(PartMap *map);
 
 /* Puts the part on that server, gives the map its number, and opens it. */

@@ -174,7 +174,8 @@ typedef struct {
     const char *arguments; /* in words, for the message that compares them */
     const char *workers;   /* of a RUN: how many each node has, by node number: "2 0 1" */
     const char *told; /* for a process that serves: of a CREATE the table (told_table.h), of a DROP
-                       * its number, of a RUN the tables' numbers (told_task.h) */
+                       * its number, of a RUN the tables' numbers (told_task.h), of a MOVE all of it
+                       * (told_move.h) */
     bool survives;    /* of a CREATE: the table has replicas, so the run outlives nodes;
                             * of a RUN: the task goes on without the workers of a lost node */
 } ControlPropose;

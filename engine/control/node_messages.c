@@ -119,10 +119,6 @@ void node_hears_go(RubatoEngine *engine, uint32_t from, const Control *control)
     const ControlGo *const go = &control->go;
 
     (void)from;
-    if (engine->serving != NULL) {
-        serving_hear(engine, control);
-        return;
-    }
     pthread_mutex_lock(&engine->lock);
     const bool is_next = engine->call.stage == CALL_STAGE_GO && engine->call.go.call == go->call &&
                          go->step > engine->call.go.step;
@@ -133,6 +129,8 @@ void node_hears_go(RubatoEngine *engine, uint32_t from, const Control *control)
         set_stage(engine, CALL_STAGE_GO);
     }
     pthread_mutex_unlock(&engine->lock);
+    if (engine->serving != NULL && !is_next) /* a call begins */
+        serving_hear(engine, control);
 }
 
 void node_hears_commit(RubatoEngine *engine, uint32_t from, const Control *control)

@@ -197,6 +197,8 @@ static void do_call(RubatoEngine *engine, const Told *told)
         call.undo = undo_run;
         call.data = text;
         (void)collective_serve(engine, &call, go, told->lost, &error);
+    } else if (go->what == CONTROL_CALL_MOVE) {
+        engine_serve_move(engine, go, told->lost, &error);
     } else {
         engine_serve_tables(engine, go, told->lost, &error);
     }

@@ -15,6 +15,7 @@
  * Part maps are numbered here. All tables share the numbers.
  *
  * Runs as scheduler.h says. */
+#include "engine/control/told_move.h"
 #include "engine/scheduler/scheduler_state.h"
 
 #include <assert.h>
@@ -323,15 +324,28 @@ static Collective *find_collective(const Scheduler *scheduler, uint64_t number)
 static bool goes_on_without(ControlCall what)
 {
     return what == CONTROL_CALL_BARRIER || what == CONTROL_CALL_DROP ||
-           what == CONTROL_CALL_CREATE || what == CONTROL_CALL_RUN;
+           what == CONTROL_CALL_CREATE || what == CONTROL_CALL_RUN || what == CONTROL_CALL_MOVE;
+}
+
+/* Whether a move does not concern the node, or has come so far that it ends as it would without the
+ * loss. */
+static bool moves_on(const Collective *collective, uint32_t lost)
+{
+    ToldMove move;
+
+    return collective->step >= CONTROL_STEP_INSTALL ||
+           (told_move_read(collective->told, &move) && move.from_node != lost &&
+            move.to_node != lost);
 }
 
 /* Whether a call that nodes do their part of goes on when a node is lost. A new table's parts get
  * other primaries after it, as those of all tables do. A new task counts on its workers. */
-static bool outlives(const Collective *collective)
+static bool outlives(const Collective *collective, uint32_t lost)
 {
-    return goes_on_without(collective->what) &&
-           (collective->phase == COLLECTIVE_GATHERING || collective->what != CONTROL_CALL_RUN);
+    if (collective->phase == COLLECTIVE_GATHERING || !goes_on_without(collective->what))
+        return goes_on_without(collective->what);
+    return collective->what != CONTROL_CALL_RUN &&
+           (collective->what != CONTROL_CALL_MOVE || moves_on(collective, lost));
 }
 
 /* The first node to come to a call: the call may already be bound to fail. */
@@ -420,11 +434,11 @@ bool collective_ready(Scheduler *scheduler, uint32_t node, const Control *contro
     return true;
 }
 
-void collectives_lose_node(Scheduler *scheduler, const char *text)
+void collectives_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
 {
     Collective *const collective = open_collective(scheduler);
 
-    if (collective != NULL && !outlives(collective))
+    if (collective != NULL && !outlives(collective, node))
         fail(scheduler, collective, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
     else if (collective != NULL && collective->phase == COLLECTIVE_WORKING)
         check_ready(scheduler, collective);

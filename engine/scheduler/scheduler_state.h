@@ -289,7 +289,7 @@ void scheduler_doom(Scheduler *scheduler, uint32_t code, const char *text);
 
 /* A node is lost, and the run goes on: the open call fails, unless it needs no more than the nodes
  * that live. */
-void collectives_lose_node(Scheduler *scheduler, const char *text);
+void collectives_lose_node(Scheduler *scheduler, uint32_t node, const char *text);
 
 /* What kept a call from beginning has ended: all parts have their primaries, or a snapshot is
  * written. */

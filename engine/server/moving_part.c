@@ -14,8 +14,11 @@
  * they have been handled or parked. Nobody else waits for what is sent here, so the wait for room
  * ends as every such wait does.
  *
- * Threads: that of part steps, which owns the part. Answers come on the thread that
- * receives, or that cancels. */
+ * If the other node is lost in a run that goes on, nothing comes from it any more: then the
+ * requests that wait for its answers are ended here.
+ *
+ * Threads: the one that owns the part: that of the engine's calls, or of part steps in a HAND_OVER.
+ * Answers come on the thread that receives, or that cancels. */
 #include "engine/server/moving_part.h"
 
 #include <rubato/error.h>
@@ -25,22 +28,37 @@
 #include "models/model.h"
 #include "models/shard/shard.h"
 
-static bool is_cancelled(void *user)
-{
-    const PartWay *way = user;
-
-    /* seq_cst: set likewise before post_office_cancel sweeps */
-    return atomic_load_explicit(way->cancelled, memory_order_seq_cst);
-}
-
 static uint32_t node_of(const PartWay *way)
 {
     return way->office->servers[way->server].node;
 }
 
-static bool fail_cancelled(GError **error)
+static bool is_lost(const PartWay *way)
 {
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "the run has ended");
+    return way->is_lost != NULL && way->is_lost(way->user, node_of(way));
+}
+
+static bool has_ended(const PartWay *way)
+{
+    /* seq_cst: set likewise before post_office_cancel sweeps */
+    return atomic_load_explicit(way->cancelled, memory_order_seq_cst);
+}
+
+static bool is_cancelled(void *user)
+{
+    const PartWay *way = user;
+
+    return has_ended(way) || is_lost(way);
+}
+
+static bool fail_cancelled(const PartWay *way, GError **error)
+{
+    if (has_ended(way) || !is_lost(way))
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "the run has ended");
+    else
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
+                    "table %s: a part could not move to server %u: node %u was lost",
+                    way->table_name, way->server, way->office->node_ids[node_of(way)]);
     return false;
 }
 
@@ -53,9 +71,9 @@ static bool wait_room(const PartWay *way, GError **error)
         return true;
     stall_clock_start(&clock, way->stall_ms);
     while (!network_wait_room(network, node_of(way), is_cancelled, (void *)(uintptr_t)way,
-                              stall_clock_left_ms(&clock))) {
+                              stall_clock_look_ms(&clock, PART_WAY_LOOK_MS))) {
         if (is_cancelled((void *)(uintptr_t)way))
-            return fail_cancelled(error);
+            return fail_cancelled(way, error);
         if (stall_clock_strikes(&clock))
             g_message("a part of table %s that moves waits for node %u to take in more of it (for "
                       "%.1f s so far)",
@@ -79,9 +97,14 @@ bool moving_part_ask(const MovingPart *moving, const PartWay *way, Message *mess
     else /* the input is used again before the call has ended */
         (void)post_office_tell(way->office, message);
     post_office_flush(way->office);
-    if (is_cancelled((void *)(uintptr_t)way)) /* it may have come behind the sweep */
+    if (has_ended(way)) /* it may have come behind the sweep */
         post_office_cancel(way->office, POST_OFFICE_ALL_EPOCHS);
     return true;
+}
+
+static bool is_call(const Call *call, const void *data)
+{
+    return call == data;
 }
 
 CallStatus moving_part_finish(const PartWay *way, Call *call)
@@ -90,11 +113,14 @@ CallStatus moving_part_finish(const PartWay *way, Call *call)
 
     call_sent(call);
     stall_clock_start(&clock, way->stall_ms);
-    while (!post_office_wait(way->office, call, stall_clock_left_ms(&clock)))
+    while (!post_office_wait(way->office, call, stall_clock_look_ms(&clock, PART_WAY_LOOK_MS))) {
+        if (is_lost(way))
+            post_office_leave_calls(way->office, node_of(way), is_call, call);
         if (stall_clock_strikes(&clock))
             g_message("a part of table %s that moves waits for an answer of node %u (for %.1f s so "
                       "far)",
                       way->table_name, way->office->node_ids[node_of(way)], stall_clock_s(&clock));
+    }
     /* relaxed: the call has ended, which orders it */
     return (CallStatus)atomic_load_explicit(&call->status, memory_order_relaxed);
 }
@@ -108,7 +134,7 @@ bool moving_part_check(const MovingPart *moving, const PartWay *way, CallStatus 
     case CALL_OK:
         return true;
     case CALL_CANCELLED:
-        return fail_cancelled(error);
+        return fail_cancelled(way, error);
     case CALL_NO_MEMORY:
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
                     "table %s: there is no memory to move part %u to server %u (node %u)",
@@ -283,8 +309,8 @@ static bool send_model(const MovingPart *moving, const PartWay *way, const Movin
         ok = move_parked(moving, way, moved->epoch, parked, ok, error);
     }
     status = moving_part_finish(way, &call);
-    /* CALL_CANCELLED: the task has ended there. CALL_NO_MEMORY: if it was there, that server fails
-     * the task, too. */
+    /* CALL_CANCELLED: the task has ended there, or the node is lost, of which moving_part_lose
+     * knows. CALL_NO_MEMORY: if it was there, that server fails the task, too. */
     if (ok && status != CALL_OK && status != CALL_CANCELLED)
         fail_task(moving, way, moved->epoch);
     return ok;
@@ -308,11 +334,39 @@ bool moving_part_send_models(MovingPart *moving, const PartWay *way, GError **er
 {
     bool ok = true;
 
-    for (guint i = 0; i < moving->models->len; i++)
-        ok &= send_model(moving, way, &g_array_index(moving->models, MovingModel, i),
-                         ok ? error : NULL);
-    g_array_set_size(moving->models, 0);
+    for (guint i = 0; i < moving->models->len; i++) {
+        MovingModel *const moved = &g_array_index(moving->models, MovingModel, i);
+
+        ok &= send_model(moving, way, moved, ok ? error : NULL);
+        moved->model = NULL;
+    }
     return ok && fence(moving, way, error);
+}
+
+static bool is_sent_on(const Call *call, const void *data)
+{
+    (void)data;
+    return call->ended == answer_parked;
+}
+
+void moving_part_lose(const MovingPart *moving, const PartWay *way)
+{
+    const Server *const server = moving->server;
+    const uint32_t node = way->office->node_ids[node_of(way)];
+
+    for (guint i = 0; i < moving->models->len; i++) {
+        const MovingModel *const moved = &g_array_index(moving->models, MovingModel, i);
+        g_autofree char *text = NULL;
+
+        if (moved->model != NULL || server->fail_task == NULL)
+            continue;
+        text = g_strdup_printf("node %u was lost, and what the task has on part %u of table %s was "
+                               "on its way to its server %u",
+                               node, moving->part, way->table_name, way->server);
+        server->fail_task(server->user, moved->epoch, RUBATO_ERROR_NODE_LOST, text);
+    }
+    /* behind the cause: their workers fail, too */
+    post_office_leave_calls(way->office, node_of(way), is_sent_on, NULL);
 }
 
 void moving_part_send_parked(MovingPart *moving, const PartWay *way)

@@ -3,7 +3,7 @@
  *   moving_part.c  the requests of models, and how any request is sent
  *   moving_rows.c  rows, and what else belongs to the shard
  *
- * Threads: that of part steps. */
+ * Threads: that of the engine's calls; of part steps, in a HAND_OVER. */
 #ifndef RUBATO_ENGINE_SERVER_MOVING_PART_H
 #define RUBATO_ENGINE_SERVER_MOVING_PART_H
 

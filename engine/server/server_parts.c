@@ -51,11 +51,18 @@
  * Why each wait ends. A sender at a closed map waits for the move. The move waits for three things.
  * Senders that are posting wait for nothing. Fences end, and room in the window to the new server
  * comes, because servers handle each message without a wait (parked requests take no room). Each
- * node's thread of part steps does its step, and has no other work. None of these waits for a
- * worker. So it does not matter which worker is the slowest, or whether it waits at the map. The
+ * node's thread of the engine's calls does its step, and has no other work. None of these waits for
+ * a worker. So it does not matter which worker is the slowest, or whether it waits at the map. The
  * messages with the state are no larger than others, so the I/O thread works for a bounded time on
- * each. A lost node ends the run's tasks as always, and with them these waits; the move then fails
- * with that cause.
+ * each. If a lost node ends the run, its tasks end as always, and with them these waits; the move
+ * then fails with that cause. If the run goes on, no step waits for the lost node (engine_parts.c).
+ *
+ * A loss in a run that goes on. If the node is neither that of the old server nor that of the new
+ * one, the move goes on. If it is one of the two, TAKE_BACK and REOPEN follow, or, once INSTALL has
+ * begun, OPEN. Then the part may be on the lost node alone, and the run ends, as it does whenever
+ * a part is lost. If it is on the old server, and models had been sent to the new one, their tasks
+ * fail. The steps that follow the loss begin when the move has ended. An old server that is lost
+ * later takes with it the answers to what it had sent on: see engine_recovery.c.
  *
  * What replicas can use: the number of the map says, when it opens, which map a sender has.
  * CALL_MOVED and sending again would be the same for a part that is gone because its server died.
@@ -210,6 +217,8 @@ static void put_in(Server *server, void *data)
         const MovingModel *moved = &g_array_index(moving->models, MovingModel, i);
         Binding *binding = server_find_binding(server, moved->epoch, moving->table);
 
+        if (moved->model == NULL)
+            continue;
         model_set_outbox(moved->model, &server->actor.outbox);
         if (binding != NULL)
             add_model(binding, moving->part, moving->shard, moved->model);

@@ -1,8 +1,8 @@
 /* Parts that move between servers: what servers do for it. engine/engine_parts.c calls this, step
  * by step; the design note is in server_parts.c.
  *
- * Threads: that of part steps, one move at a time. During a move no task begins, and no table is
- * created or dropped; tasks may end. */
+ * Threads: that of the engine's calls, one move at a time. During a move no task begins, and no
+ * table is created or dropped; tasks may end. */
 #ifndef RUBATO_ENGINE_SERVER_SERVER_PARTS_H
 #define RUBATO_ENGINE_SERVER_SERVER_PARTS_H
 
@@ -10,7 +10,7 @@
 
 typedef struct {
     uint32_t epoch;
-    RubatoModel *model;
+    RubatoModel *model; /* NULL: it has been sent */
 } MovingModel;
 
 /* A part that was taken out of a server: the thread that moves it owns all of it. */
@@ -44,18 +44,27 @@ typedef struct {
     PostOffice *office;
     uint32_t server;               /* of another node, which expects the part */
     const _Atomic bool *cancelled; /* the engine's end, set before post_office_cancel is called */
+    bool (*is_lost)(void *user, uint32_t node); /* in a run that goes on; NULL: nobody asks */
+    void *user;
     const char *table_name;
     uint32_t stall_ms;
     bool goes_at_once; /* without a wait for room in the window to the other node */
 } PartWay;
 
+/* How often it is looked whether a node is lost. */
+#define PART_WAY_LOOK_MS 20
+
 /* Sends the rows of a part and all that belongs to them; the part is not changed. False if the
- * other server has no memory for it, or the run has ended. */
+ * other server has no memory for it, its node is lost, or the run has ended. */
 bool moving_part_send_rows(MovingPart *moving, const PartWay *way, GError **error);
 
 /* Sends the models. They are gone afterwards: if a model cannot be sent, its task fails. False if
- * the run has ended. */
+ * the other server's node is lost, or the run has ended. */
 bool moving_part_send_models(MovingPart *moving, const PartWay *way, GError **error);
+
+/* The other server's node is lost, and the part goes back to where it was: tasks whose models have
+ * been sent fail, and what was parked there ends. */
+void moving_part_lose(const MovingPart *moving, const PartWay *way);
 
 /* Sends what the models have parked, in its order, at once; the other server has all else. The
  * models are gone afterwards. */

@@ -267,7 +267,9 @@ RUBATO_API bool rubato_engine_list_keys(RubatoEngine *engine, const char *table,
  * had stayed. A worker's thread cannot make this call. Errors: RUBATO_ERROR_NOT_FOUND if there is
  * no such table, RUBATO_ERROR_RANGE if there is no such part or server, RUBATO_ERROR_MEMORY if the
  * other node has no memory for the part, which then stays where it was, RUBATO_ERROR_INVALID while
- * another thread makes a collective call, or if the table's storage cannot list its keys. */
+ * another thread makes a collective call, or if the table's storage cannot list its keys, if the
+ * table has replicas, or if the other node is drained, RUBATO_ERROR_NODE_LOST if the other node is
+ * lost, or one of the two meanwhile. */
 RUBATO_API bool rubato_engine_move_part(RubatoEngine *engine, const char *table, uint32_t part,
                                         uint32_t server, GError **error);
 

@@ -24,6 +24,13 @@ int stall_clock_left_ms(const StallClock *clock)
     return left_ms <= 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }
 
+int stall_clock_look_ms(const StallClock *clock, int most_ms)
+{
+    const int left_ms = stall_clock_left_ms(clock);
+
+    return left_ms < most_ms ? left_ms : most_ms;
+}
+
 bool stall_clock_strikes(StallClock *clock)
 {
     const int64_t late_ms = monotonic_ms() - clock->strike_ms;

@@ -31,6 +31,9 @@ void stall_clock_start_at(StallClock *clock, uint32_t stall_ms, int64_t begun_ms
 /* The time until it strikes; 0 if it is time. For waits that need a duration. */
 int stall_clock_left_ms(const StallClock *clock);
 
+/* The same, but no more than that: for waits that look for something else now and then. */
+int stall_clock_look_ms(const StallClock *clock, int most_ms);
+
 /* Whether it is time to strike; if so, it counts as struck. */
 bool stall_clock_strikes(StallClock *clock);
 

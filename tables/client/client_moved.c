@@ -3,7 +3,7 @@
  * See tables/part_map.h for the two, and engine/server/server_parts.c for the move.
  *
  * A wait ends with the move, which waits for no worker: each step of a move is done by the thread
- * of a node's engine calls, and by servers. If a node is lost meanwhile, the task is cancelled.
+ * of a node's engine calls, and by servers. No step waits for a lost node.
  *
  * Threads: the client's worker. */
 #include "io/net/stall_clock.h"

@@ -6,8 +6,8 @@
  * RUBATO_SIM_SLOW_SEEDS that of clusters with slow links. RUBATO_SIM_SEED runs one seed alone and
  * prints everything that happens; with RUBATO_SIM_LOST, a cluster that loses so many servers, one
  * or two; with 3, one that loses workers; with 4 and 5, two servers and one replica, which has been
- * made again in between, or is being made; with 6, a node that is drained. RUBATO_SIM_NODES is the
- * number of nodes of the one large cluster. */
+ * made again in between, or is being made; with 6, a node that is drained; with 7, one while parts
+ * without replicas move. RUBATO_SIM_NODES is the number of nodes of the one large cluster. */
 #include <stdio.h>
 
 #include "tests/support/runner.h"
@@ -188,6 +188,25 @@ END_TEST
 START_TEST(a_node_that_is_drained_has_nothing_and_nothing_is_lost)
 {
     run_losses(sim_scenario_draw_drain, 400, 0, _i);
+}
+END_TEST
+
+/* Parts without replicas move between nodes meanwhile. A move whose node is lost ends in an error,
+ * and others go on: also those that begin after the loss. The run ends if such a part was on the
+ * lost node, and a task fails if what it had there was on its way. */
+START_TEST(a_move_whose_node_is_lost_hangs_nobody)
+{
+    const uint64_t n = sim_number_of("RUBATO_SIM_LOSS_SEEDS", is_slow() ? 80 : 400);
+    const uint64_t first = sim_number_of("RUBATO_SIM_FIRST", 0);
+    uint32_t n_ended_well = 0;
+
+    for (uint64_t seed = first + (uint64_t)_i; seed < first + n; seed += N_BATCHES) {
+        SimOutcome outcome;
+
+        sim_run_drawn(sim_scenario_draw_moves, seed, /* traces= */ false, &outcome);
+        n_ended_well += outcome.n_ended_well;
+    }
+    ck_assert_uint_gt(n_ended_well, n / N_BATCHES / 2); /* most runs lose a part */
 }
 END_TEST
 
@@ -392,7 +411,7 @@ START_TEST(the_seed_that_is_asked_for)
         sim_scenario_draw,          sim_scenario_draw_loss,
         sim_scenario_draw_losses,   sim_scenario_draw_worker_loss,
         sim_scenario_draw_restored, sim_scenario_draw_overlap,
-        sim_scenario_draw_drain
+        sim_scenario_draw_drain,    sim_scenario_draw_moves,
     };
     const uint64_t n_lost = sim_number_of("RUBATO_SIM_LOST", 0);
     SimOutcome outcome;
@@ -411,10 +430,12 @@ int main(void)
     Suite *const suite = suite_create("cluster simulation");
     TCase *const cases = tcase_create("cluster simulation");
     TCase *const deaf = tcase_create("deaf");
+    TCase *const moves = tcase_create("moves");
     TCase *const large = tcase_create("large");
 
     tcase_set_timeout(cases, 30);
     tcase_set_timeout(deaf, 30);
+    tcase_set_timeout(moves, 30);
     tcase_set_timeout(large, 60);
     if (g_getenv("RUBATO_SIM_SEED") != NULL) {
         tcase_add_test(cases, the_seed_that_is_asked_for);
@@ -431,6 +452,7 @@ int main(void)
         tcase_add_test(cases, a_task_ends_once_servers_have_counted_its_last_clocks);
         tcase_add_loop_test(cases, a_node_that_is_drained_has_nothing_and_nothing_is_lost, 0,
                             N_BATCHES);
+        tcase_add_loop_test(moves, a_move_whose_node_is_lost_hangs_nobody, 0, N_BATCHES);
         tcase_add_loop_test(cases, what_ends_while_parts_get_another_primary_ends, 0,
                             G_N_ELEMENTS(late_ends));
         tcase_add_loop_test(cases, a_worker_that_waits_for_room_holds_up_no_recovery, 0,
@@ -450,6 +472,7 @@ int main(void)
     }
     suite_add_tcase(suite, cases);
     suite_add_tcase(suite, deaf);
+    suite_add_tcase(suite, moves);
     suite_add_tcase(suite, large);
     return run_suite(suite);
 }

@@ -128,16 +128,31 @@ PendingRequest post_office_take_slot(PostOffice *office, uint32_t index)
     return taken;
 }
 
-/* Ends the requests of an epoch, or all, that wait for an answer. */
-static void cancel_pending(PostOffice *office, uint32_t epoch)
+/* Which requests that wait for an answer are cancelled. */
+typedef struct {
+    uint32_t epoch;                                     /* or POST_OFFICE_ALL_EPOCHS */
+    bool (*is_one)(const Call *call, const void *data); /* NULL: all */
+    const void *data;
+    uint32_t node; /* with is_one: whose answers they wait for */
+} Cancelling;
+
+/* The lock is held. */
+static bool is_cancelled(const PendingRequest *request, const Cancelling *which)
+{
+    if (request->call == NULL ||
+        (which->epoch != POST_OFFICE_ALL_EPOCHS && request->epoch != which->epoch))
+        return false;
+    return which->is_one == NULL ||
+           (request->node == which->node && which->is_one(request->call, which->data));
+}
+
+static void cancel_pending(PostOffice *office, const Cancelling *which)
 {
     for (uint32_t i = 0;; i++) {
         PendingRequest taken = { 0 };
 
         pthread_mutex_lock(&office->lock);
-        while (i < office->n_pending_slots &&
-               (office->pending[i].call == NULL ||
-                (epoch != POST_OFFICE_ALL_EPOCHS && office->pending[i].epoch != epoch)))
+        while (i < office->n_pending_slots && !is_cancelled(&office->pending[i], which))
             i++;
         if (i < office->n_pending_slots)
             taken = post_office_take_slot(office, i);
@@ -147,6 +162,15 @@ static void cancel_pending(PostOffice *office, uint32_t epoch)
         post_office_free_pieces(taken.pieces);
         call_end_part(taken.call, CALL_CANCELLED, UINT64_MAX);
     }
+}
+
+void post_office_leave_calls(PostOffice *office, uint32_t node,
+                             bool (*is_one)(const Call *call, const void *data), const void *data)
+{
+    cancel_pending(office, &(Cancelling){ .epoch = POST_OFFICE_ALL_EPOCHS,
+                                          .is_one = is_one,
+                                          .data = data,
+                                          .node = node });
 }
 
 void post_office_end(PostOffice *office)
@@ -159,7 +183,7 @@ void post_office_cancel(PostOffice *office, uint32_t epoch)
 {
     if (epoch == POST_OFFICE_ALL_EPOCHS)
         post_office_end(office);
-    cancel_pending(office, epoch);
+    cancel_pending(office, &(Cancelling){ .epoch = epoch });
     if (office->network != NULL)
         network_revoke_direct(office->network);
 }

@@ -171,6 +171,11 @@ bool post_office_wait(PostOffice *office, Call *call, int timeout_ms);
 /* Whether, and of which node, a call waits for an answer; for messages. */
 bool post_office_waits_for(PostOffice *office, const Call *call, uint32_t *node);
 
+/* Ends, as cancelled, what those calls wait for that the function names, and that only the answer
+ * of a lost node could end. */
+void post_office_leave_calls(PostOffice *office, uint32_t node,
+                             bool (*is_one)(const Call *call, const void *data), const void *data);
+
 /* A node is lost: fences of its servers end, now and from now on. */
 void post_office_lose_node(PostOffice *office, uint32_t node);
 
@@ -182,6 +187,12 @@ void post_office_end_fences(PostOffice *office);
  * replicas): what was done is not done again. It may be sent at any time; but what a server may be
  * sent before must not come behind. A call of a handler ends as CALL_MOVED. */
 void post_office_send_again(PostOffice *office, uint32_t table, uint32_t part, uint32_t server);
+
+/* The same of what waits for an answer of one node, from which the part had moved away before it
+ * was lost: its server had handled all that it was sent, and passed on what waited. So what changes
+ * rows is not sent again, and ends; an add_get is read again. For parts without replicas. */
+void post_office_ask_again(PostOffice *office, uint32_t node, uint32_t table, uint32_t part,
+                           uint32_t server);
 
 typedef struct {
     uint32_t table, part;

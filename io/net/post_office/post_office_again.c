@@ -22,15 +22,18 @@ static int compare(gconstpointer one, gconstpointer other)
     return a < b ? -1 : a > b;
 }
 
-/* By the order in which they were sent. The lock is held until the caller has done with them. */
-static GPtrArray *find_requests(PostOffice *office, uint32_t table, uint32_t part)
+/* By the order in which they were sent: to one node, or to any. The lock is held until the caller
+ * has done with them. */
+#define ANY_NODE UINT32_MAX
+static GPtrArray *find_requests(PostOffice *office, uint32_t node, uint32_t table, uint32_t part)
 {
     GPtrArray *const found = g_ptr_array_new();
 
     for (uint32_t i = 0; i < office->n_pending_slots; i++) {
         PendingRequest *const slot = &office->pending[i];
 
-        if (slot->call != NULL && slot->table == table && slot->part == part)
+        if (slot->call != NULL && slot->table == table && slot->part == part &&
+            (node == ANY_NODE || slot->node == node))
             g_ptr_array_add(found, slot);
     }
     g_ptr_array_sort(found, compare);
@@ -145,23 +148,72 @@ static void end_as_moved(const GArray *requests)
     }
 }
 
-void post_office_send_again(PostOffice *office, uint32_t table, uint32_t part, uint32_t server)
+/* The lock is held. The messages are for a server of this node; NULL: they have been sent. */
+static Message *send_all(PostOffice *office, const GPtrArray *requests, uint32_t server)
 {
-    Message *here = NULL;
-
-    pthread_mutex_lock(&office->lock);
-    g_autoptr(GPtrArray) requests = find_requests(office, table, part);
-    g_autoptr(GArray) handlers = take_handlers(office, requests);
     if (post_office_is_local(office, server))
-        here = take_here(office, requests, server);
-    else
-        send_to_node(office, requests, server);
-    pthread_mutex_unlock(&office->lock);
+        return take_here(office, requests, server);
+    send_to_node(office, requests, server);
+    return NULL;
+}
 
+static void post_all(PostOffice *office, Message *here, uint32_t server)
+{
     for (Message *next; here != NULL; here = next) {
         next = here->next;
         actor_post(office->servers[server].actor, here);
     }
+}
+
+void post_office_send_again(PostOffice *office, uint32_t table, uint32_t part, uint32_t server)
+{
+    pthread_mutex_lock(&office->lock);
+    g_autoptr(GPtrArray) requests = find_requests(office, ANY_NODE, table, part);
+    g_autoptr(GArray) handlers = take_handlers(office, requests);
+    Message *const here = send_all(office, requests, server);
+    pthread_mutex_unlock(&office->lock);
+
+    post_all(office, here, server);
+    end_as_moved(handlers);
+    post_office_flush(office);
+}
+
+/* Takes out of the list, and out of their slots, those that were handled and have no rows to
+ * read. (transfer full) */
+static GArray *take_handled(PostOffice *office, GPtrArray *requests)
+{
+    GArray *const handled = g_array_new(FALSE, FALSE, sizeof(PendingRequest));
+
+    for (guint i = requests->len; i-- > 0;) {
+        PendingRequest *const request = g_ptr_array_index(requests, i);
+
+        if (request->row_bytes > 0) {
+            request->input = NULL;
+            request->kind = request->kind == MESSAGE_ADD_GET ? MESSAGE_GET : request->kind;
+            continue;
+        }
+        const PendingRequest taken =
+            post_office_take_slot(office, (uint32_t)(request - office->pending));
+
+        g_array_append_val(handled, taken);
+        g_ptr_array_remove_index(requests, i);
+    }
+    return handled;
+}
+
+void post_office_ask_again(PostOffice *office, uint32_t node, uint32_t table, uint32_t part,
+                           uint32_t server)
+{
+    pthread_mutex_lock(&office->lock);
+    g_autoptr(GPtrArray) requests = find_requests(office, node, table, part);
+    g_autoptr(GArray) handlers = take_handlers(office, requests);
+    g_autoptr(GArray) handled = take_handled(office, requests);
+    Message *const here = send_all(office, requests, server);
+    pthread_mutex_unlock(&office->lock);
+
+    post_all(office, here, server);
+    for (guint i = 0; i < handled->len; i++)
+        call_end_part(g_array_index(handled, PendingRequest, i).call, CALL_OK, UINT64_MAX);
     end_as_moved(handlers);
     post_office_flush(office);
 }

@@ -289,7 +289,9 @@ START_TEST(process_hears_nothing_of_calls_without_a_part)
     expect_verdict(0, CONTROL_COMMIT, CONTROL_OK, "");
     expect_verdict(2, CONTROL_COMMIT, CONTROL_OK, "");
     propose(0, 2, CONTROL_CALL_MOVE, "part 0 of table a");
+    propose(2, 2, CONTROL_CALL_MOVE, "part 1 of table a");
     expect(0, CONTROL_COMMIT);
+    expect(2, CONTROL_COMMIT);
     expect_quiet();
 }
 END_TEST
@@ -683,13 +685,89 @@ START_TEST(process_of_a_lost_node_that_does_not_join_is_told_of_the_loss)
 }
 END_TEST
 
-START_TEST(moves_still_fail_after_a_loss)
+/* The process is told the move, and does its steps as the others do. */
+START_TEST(parts_move_after_a_loss)
 {
+    const char *const told = "move 0 2;4 1 5";
+
     begin_and_lose();
     admit_wholly(3, STEP, COUNTED);
-    propose(0, 1, CONTROL_CALL_MOVE, "part 0 of table a");
-    expect_verdict(0, CONTROL_COMMIT, LOST_CODE,
-                   "node 4 (127.0.0.1:4102) was lost: its process has ended");
+    propose_told(0, 1, CONTROL_CALL_MOVE, told);
+    propose_told(2, 1, CONTROL_CALL_MOVE, told);
+    for (ControlStep step = CONTROL_STEP_CLOSE; step <= CONTROL_STEP_OPEN; step++) {
+        if (step == CONTROL_STEP_CUT) /* of a snapshot */
+            continue;
+        for (uint32_t i = 0; i < N_NODES; i++) {
+            const ControlGo *const go = &expect(i, CONTROL_GO)->go;
+
+            ck_assert_uint_eq(go->step, step);
+            ck_assert_str_eq(go->told, i == GONE ? told : "");
+        }
+        expect_quiet();
+        for (uint32_t i = 0; i < N_NODES; i++)
+            ready(i, 1);
+    }
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect_verdict(i, CONTROL_COMMIT, CONTROL_OK, "");
+}
+END_TEST
+
+/* In SEND a move fails if one of its two nodes is lost, and otherwise goes on; from INSTALL on it
+ * ends as it would have. */
+static const struct {
+    const char *told;
+    ControlStep at, then;
+    uint32_t code;
+} losses[] = {
+    { "move 0 2;4 1 5", CONTROL_STEP_SEND, CONTROL_STEP_INSTALL, CONTROL_OK },
+    { "move 1 2;4 1 5", CONTROL_STEP_SEND, CONTROL_STEP_TAKE_BACK, LOST_CODE },
+    { "move 0 1;4 1 5", CONTROL_STEP_SEND, CONTROL_STEP_TAKE_BACK, LOST_CODE },
+    { "move 0 1;4 1 5", CONTROL_STEP_CLOSE, CONTROL_STEP_TAKE_BACK, LOST_CODE },
+    { "move 0 1;4 1 5", CONTROL_STEP_INSTALL, CONTROL_STEP_OPEN, CONTROL_OK },
+    { "nonsense", CONTROL_STEP_SEND, CONTROL_STEP_TAKE_BACK, LOST_CODE },
+};
+
+static void all_ready(ControlStep step)
+{
+    for (uint32_t i = 0; i < N_NODES; i++)
+        ck_assert_uint_eq(expect(i, CONTROL_GO)->go.step, step);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        ready(i, 1);
+}
+
+static void live_ready(ControlStep step)
+{
+    for (uint32_t i = 0; i < N_NODES; i += 2)
+        ck_assert_uint_eq(expect(i, CONTROL_GO)->go.step, step);
+    ready(0, 1);
+    ready(2, 1);
+}
+
+START_TEST(move_goes_on_or_is_taken_back_when_a_node_is_lost)
+{
+    const ControlStep at = losses[_i].at, then = losses[_i].then;
+    const bool moves = then != CONTROL_STEP_TAKE_BACK;
+
+    begin();
+    scheduler->goes_on = true;
+    for (uint32_t i = 0; i < N_NODES; i++)
+        propose_told(i, 1, CONTROL_CALL_MOVE, losses[_i].told);
+    if (at > CONTROL_STEP_CLOSE)
+        all_ready(CONTROL_STEP_CLOSE);
+    if (at > CONTROL_STEP_SEND)
+        all_ready(CONTROL_STEP_SEND);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        ck_assert_uint_eq(expect(i, CONTROL_GO)->go.step, at);
+    ready(0, 1);
+    lose(GONE);
+    for (uint32_t i = 0; i < N_NODES; i += 2)
+        ck_assert_uint_eq(expect(i, CONTROL_RECOVER)->recover.step, CONTROL_RECOVER_CLOSE);
+    expect_quiet(); /* node 2 does the step yet */
+    ready(2, 1);
+    for (ControlStep step = then; step <= (moves ? CONTROL_STEP_OPEN : CONTROL_STEP_REOPEN); step++)
+        live_ready(step);
+    for (uint32_t i = 0; i < N_NODES; i += 2)
+        ck_assert_uint_eq(expect(i, CONTROL_COMMIT)->commit.outcome.code, losses[_i].code);
 }
 END_TEST
 
@@ -716,7 +794,9 @@ int main(void)
     tcase_add_test(joins, process_has_the_timeout_to_say_something);
     tcase_add_test(joins, another_loss_once_it_has_the_tables_is_like_the_first);
     tcase_add_test(joins, process_may_be_lost_and_another_takes_its_place);
-    tcase_add_test(joins, moves_still_fail_after_a_loss);
+    tcase_add_test(joins, parts_move_after_a_loss);
+    tcase_add_loop_test(joins, move_goes_on_or_is_taken_back_when_a_node_is_lost, 0,
+                        G_N_ELEMENTS(losses));
     suite_add_tcase(suite, joins);
     tcase_add_checked_fixture(refused, set_up, tear_down);
     tcase_add_loop_test(refused, incarnation_of_another_process_is_refused, 0, 3);

@@ -66,7 +66,7 @@ static bool create_tables(SimNode *node, const SimJob *job, GError **error)
             .partition = table->partition,
             .cache = table->cache,
             .chunk_size = table->handle == SIM_HANDLE_CHUNK ? table->chunk_size : 0,
-            .replicas = scenario->n_replicas,
+            .replicas = table->is_plain ? 0 : scenario->n_replicas,
         });
         TRY(rubato_engine_create_table(node->engine, &spec, error));
     }
@@ -131,7 +131,8 @@ static bool move_parts(SimNode *node, const SimJob *job, const SimScenario *scen
 
     for (uint32_t i = 0; i < scenario->n_moves; i++) {
         const bool exact = scenario->exact_program != 0;
-        const SimTable *const table = &scenario->tables[random_below(&state, scenario->n_tables)];
+        const uint32_t drawn = random_below(&state, scenario->n_tables);
+        const SimTable *const table = &scenario->tables[scenario->tables[1].is_plain ? 1 : drawn];
         const RubatoTableSpec exact_spec =
             exact ? sim_exact_table(scenario) : (RubatoTableSpec){ 0 };
         const uint32_t given = exact ? exact_spec.parts : table->parts;
@@ -140,10 +141,16 @@ static bool move_parts(SimNode *node, const SimJob *job, const SimScenario *scen
         const uint32_t server = random_below(&state, scenario->n_servers);
 
         sim_sleep_ns((int64_t)(next_random(&state) % (uint64_t)scenario->between_moves_ns));
-        TRY(rubato_engine_move_part(node->engine, exact ? exact_spec.name : table->name, part,
-                                    server, error));
-        SIM_TRACE("part %u has moved to server %u", part, server);
-        if (random_below(&cuts, 2) == 0)
+        g_autoptr(GError) unmoved = NULL;
+        if (rubato_engine_move_part(node->engine, exact ? exact_spec.name : table->name, part,
+                                    server, &unmoved))
+            SIM_TRACE("part %u has moved to server %u", part, server);
+        else if (!scenario->outlives ||
+                 !g_error_matches(unmoved, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST)) {
+            g_propagate_error(error, g_steal_pointer(&unmoved));
+            return false;
+        }
+        if (scenario->n_replicas == 0 && random_below(&cuts, 2) == 0)
             TRY(cut_tables(node, job, error));
         node->cluster->progress_ns = sim_now_ns();
     }
@@ -472,7 +479,8 @@ static void begin(SimCluster *cluster, const SimScenario *scenario)
     cluster->killed_ms = -1;
     cluster->path = write_cluster_file(scenario);
     job_init(&cluster->job, cluster, &cluster->plain);
-    cluster->job.asks_for_cuts = scenario->n_moves > 0 && scenario->exact_program == 0;
+    cluster->job.asks_for_cuts =
+        scenario->n_moves > 0 && scenario->n_replicas == 0 && scenario->exact_program == 0;
     job_init(&cluster->job_beside, cluster, &cluster->beside);
     job_init(&cluster->job_again, cluster, &cluster->again);
     sim_on_failure(say_scenario, (void *)(uintptr_t)scenario);

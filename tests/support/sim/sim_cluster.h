@@ -40,6 +40,7 @@ typedef struct {
     uint32_t n_keys, most_keys; /* of the table; of a call */
     uint32_t chunk_size;
     uint32_t parts;
+    bool is_plain; /* it has no replicas, whatever the others have */
 } SimTable;
 
 typedef enum {
@@ -78,7 +79,7 @@ typedef struct {
     uint32_t failing_worker; /* UINT32_MAX: none; in its last task */
     uint32_t failing_iteration;
     int64_t cancelled_ms;     /* -1: by nobody */
-    uint32_t n_replicas;      /* of each part; then no part moves */
+    uint32_t n_replicas;      /* of each part; then only parts of plain tables move */
     uint32_t n_moves;         /* of parts, in each task */
     int64_t between_moves_ns; /* at most */
     bool asks_services;       /* after each task */
@@ -135,6 +136,10 @@ void sim_scenario_draw_overlap(SimScenario *scenario, uint64_t seed);
 /* A node of four is drained while tasks run. It is killed after that; or it, or another one, at any
  * time; or none is. */
 void sim_scenario_draw_drain(SimScenario *scenario, uint64_t seed);
+
+/* The same with one replica, and a table without replicas, whose parts move meanwhile, to the node
+ * that is killed and from there, too. They are not there in the beginning. */
+void sim_scenario_draw_moves(SimScenario *scenario, uint64_t seed);
 
 /* A node is lost, or sometimes two of them, and has workers, without which the tasks go on. */
 void sim_scenario_draw_worker_loss(SimScenario *scenario, uint64_t seed);

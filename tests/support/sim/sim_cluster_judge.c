@@ -22,12 +22,23 @@ static bool was_cut_off(const SimScenario *scenario, const SimNode *node)
            (!was_silence && MAX(node->outage_ms, node->round_trip_ms) >= enough_ms);
 }
 
+/* Then a node looks at its task once it has made all moves. */
+static bool was_moving(const SimScenario *scenario, const SimNode *node)
+{
+    return scenario->n_moves > 0 && strstr(node->error->message, "was on its way to") != NULL;
+}
+
 /* Whether a part was on nodes that were killed alone. One of two replicas may have been given up
- * after the first loss, because it had missed inputs. */
+ * after the first loss, because it had missed inputs. A part without replicas may have moved
+ * there, or have been about to, with what a task had on it. */
 static bool has_lost_parts(const SimScenario *scenario, const SimNode *node)
 {
-    return scenario->n_replicas > 0 && scenario->n_faults > 1 && !scenario->restores &&
-           strstr(node->error->message, "no other node has part") != NULL;
+    const bool may_lose = scenario->n_faults > 1 && !scenario->restores;
+
+    return scenario->n_replicas > 0 &&
+           (((may_lose || scenario->n_moves > 0) &&
+             strstr(node->error->message, "no other node has part") != NULL) ||
+            was_moving(scenario, node));
 }
 
 static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcome *outcome)
@@ -65,7 +76,7 @@ static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcom
     outcome->n_lost += is_lost;
     outcome->n_failed += has_failed;
     outcome->n_cancelled += is_cancelled;
-    if (is_lost && any_killed && scenario->n_faults == 1 &&
+    if (is_lost && any_killed && scenario->n_faults == 1 && !was_moving(scenario, node) &&
         node->failed_ms >
             cluster->killed_ms + 2 * (int64_t)scenario->timeout_ms + thinks_ms(scenario))
         sim_fail("node %u was told after %" G_GINT64_FORMAT " ms that another is lost",

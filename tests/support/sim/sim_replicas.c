@@ -78,6 +78,11 @@ bool sim_replicas_are_compared(const SimCluster *cluster)
     return any;
 }
 
+static bool has_replicas(const Table *table)
+{
+    return table != NULL && table->spec->replicas > 0;
+}
+
 /* Calls a function for each place where a part of the table that is read, or a replica of it,
  * is. */
 static void visit(const SimNode *node, const char *name,
@@ -92,7 +97,7 @@ static void visit(const SimNode *node, const char *name,
     table = engine_find_table(node->engine, name, NULL);
     pthread_mutex_unlock(&node->engine->lock);
     set_comparing(node, true);
-    for (uint32_t i = 0; i < cluster->scenario->n_nodes && table != NULL; i++) {
+    for (uint32_t i = 0; i < cluster->scenario->n_nodes && has_replicas(table); i++) {
         const RubatoEngine *engine = living_engine(cluster, i);
         const uint32_t n_places = engine == NULL ? 0 : engine->n_servers * table->map->n_parts;
 
@@ -302,6 +307,8 @@ void sim_replicas_have_all(const SimNode *node, const char *name)
     pthread_mutex_lock(&engine->lock);
     table = engine_find_table(engine, name, NULL);
     pthread_mutex_unlock(&engine->lock);
+    if (!has_replicas(table))
+        return;
     set_comparing(node, true);
     compare_after_task(node->cluster, table);
     set_comparing(node, false);
@@ -342,7 +349,7 @@ bool sim_replicas_compare(const SimNode *node, const char *name, GError **error)
     for (uint32_t part = 0; part < table->map->n_parts; part++)
         check_listed(node->cluster, engine, table, part);
     for (uint32_t part = 0; part < table->map->n_parts && node->number == 0; part++)
-        if (is_read(node->cluster->scenario, table, part))
+        if (has_replicas(table) && is_read(node->cluster->scenario, table, part))
             compare_part(node->cluster, table, part);
     set_comparing(node, false);
     return rubato_engine_barrier(engine, error);

@@ -349,6 +349,29 @@ static void grow(SimScenario *scenario)
         scenario->servers[i] = MAX(1, scenario->servers[i]);
 }
 
+/* Parts of a table without replicas lie on the first servers: a node after the others is the one
+ * that is killed. */
+void sim_scenario_draw_moves(SimScenario *scenario, uint64_t seed)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 47 };
+    SimTable *const plain = &scenario->tables[1];
+
+    sim_scenario_draw_loss(scenario, seed);
+    grow(scenario);
+    scenario->scheduler = below(&dice, 3);
+    scenario->faults[0].from = make_victim(scenario, 3 - scenario->scheduler);
+    scenario->faults[0].at_ms = between(&dice, 100, 1500);
+    if (scenario->n_tables == 1) {
+        scenario->tables[1] = scenario->tables[0];
+        g_strlcpy(plain->name, "plain", sizeof plain->name);
+        scenario->n_tables = 2;
+    }
+    plain->is_plain = true;
+    plain->parts = between(&dice, 1, scenario->n_servers - scenario->servers[3]);
+    scenario->n_moves = between(&dice, 4, 24);
+    scenario->between_moves_ns = (int64_t)below(&dice, percent(&dice, 50) ? 2 : 60) * SIM_MS + 1;
+}
+
 static void kill_two(SimScenario *scenario, Dice *dice)
 {
     const uint32_t first = below(dice, 3);
