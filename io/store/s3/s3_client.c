@@ -260,6 +260,14 @@ static CURLcode try_once(const S3Client *client, Try *try)
 
 /* ---- all tries ---- */
 
+/* Whether the server says that the request came too slowly. S3 has no status of its own for it. */
+static bool was_slow(const Try *try)
+{
+    g_autofree char *code = try->status == 400 ? s3_text_find(try->body, "Code") : NULL;
+
+    return g_strcmp0(code, "RequestTimeout") == 0;
+}
+
 /* Whether the same request may go well later. */
 static bool may_pass(const Try *try, CURLcode code)
 {
@@ -267,7 +275,7 @@ static bool may_pass(const Try *try, CURLcode code)
         return false;
     switch (code) {
     case CURLE_OK:
-        return try->status == 408 || try->status == 429 || try->status >= 500;
+        return try->status == 408 || try->status == 429 || try->status >= 500 || was_slow(try);
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_CONNECT:
     case CURLE_OPERATION_TIMEDOUT:

@@ -199,7 +199,7 @@ static void expect_failure(int code, const char *what, const char *other)
 
 START_TEST(faults_that_pass_are_waited_for)
 {
-    static const char *const kinds[] = { "500", "503", "drop", "cut", "silent" };
+    static const char *const kinds[] = { "500", "503", "slow", "drop", "cut", "silent" };
 
     for (unsigned after = 0; after < 14; after += 7) {
         const unsigned n_before = s3_server_count("", kinds[_i]);
@@ -505,7 +505,7 @@ int main(void)
     tcase_add_test(cases, old_snapshots_go_with_all_their_objects);
     tcase_add_test(cases, listing_goes_on_page_by_page);
     tcase_add_loop_test(cases, long_file_goes_in_parts_and_each_again_if_need_be, 0, 3);
-    tcase_add_loop_test(cases, faults_that_pass_are_waited_for, 0, 5);
+    tcase_add_loop_test(cases, faults_that_pass_are_waited_for, 0, 6);
     tcase_add_test(cases, faults_that_pass_are_waited_for_with_short_objects);
     tcase_add_test(cases, wrong_secret_is_refused_at_once);
     tcase_add_loop_test(cases, what_the_environment_lacks_is_named, 0, 2);

@@ -113,6 +113,8 @@ function handle(port, request, response) {
       refuse(response, 500, 'InternalError');
     else if (fault === '503')
       refuse(response, 503, 'SlowDown');
+    else if (fault === 'slow')
+      refuse(response, 400, 'RequestTimeout');
     else if (fault === 'deny')
       refuse(response, 403, 'AccessDenied');
     else if (wrong)
