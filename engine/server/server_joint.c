@@ -138,12 +138,29 @@ static bool are_dense(const TableRoute *route)
     return has_keys;
 }
 
+/* Whether each part has a server of this process for itself that counts no messages. Parts may move
+ * later; then requests find that out. */
+static bool have_servers(const TableRoute *route)
+{
+    bool has = true;
+
+    for (uint32_t part = 0; part < route->map->n_parts && has; part++) {
+        const uint32_t server = part_map_server(route->map, part);
+        const Actor *const actor = route->office->servers[server].actor;
+
+        has = actor != NULL && actor->handle == server_handle;
+        for (uint32_t before = 0; before < part && has; before++)
+            has = part_map_server(route->map, before) != server;
+    }
+    return has;
+}
+
 void server_join_parts(TableRoute *route)
 {
     const uint32_t n_parts = route->map->n_parts;
 
     if (route->clocks->n_workers != 1 || route->office->n_nodes > 1 || route->map->n_replicas > 0 ||
-        n_parts < 2 || n_parts > JOINT_SHARDS_MOST || !are_dense(route) ||
+        n_parts < 2 || n_parts > JOINT_SHARDS_MOST || !are_dense(route) || !have_servers(route) ||
         !model_answers_in_reach(route->spec))
         return;
     route->joint = &joint_ops;
