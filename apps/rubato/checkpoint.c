@@ -185,12 +185,28 @@ static int list(char **arguments)
     return for_each(arguments[0], list_one);
 }
 
+/* What rounding has lost, table by table. */
+static bool print_loss(const RubatoSnapshot *snapshot, GError **error)
+{
+    for (size_t i = 0; i < rubato_snapshot_n_tables(snapshot); i++) {
+        const char *const name = rubato_snapshot_table(snapshot, i)->name;
+        RubatoSnapshotLoss loss;
+
+        if (!rubato_snapshot_loss(snapshot, name, &loss, error))
+            return false;
+        if (loss.n_values > 0)
+            g_print("  table %s: rounding has lost %.3g at most, %.3g in the root mean square\n",
+                    name, loss.largest, loss.root_mean_square);
+    }
+    return true;
+}
+
 static bool verify_one(const RubatoSnapshot *snapshot, GError **error)
 {
     if (!rubato_snapshot_verify(snapshot, error))
         return false;
     g_print("snapshot %" G_GUINT64_FORMAT " is good\n", rubato_snapshot_number(snapshot));
-    return true;
+    return print_loss(snapshot, error);
 }
 
 static int verify(char **arguments)
@@ -204,6 +220,13 @@ static int verify(char **arguments)
     return snapshot != NULL && verify_one(snapshot, &error) ? EXIT_SUCCESS : fail_checkpoint(error);
 }
 
+static const char *const packings[] = {
+    [RUBATO_PACKING_NONE] = "",
+    [RUBATO_PACKING_ZSTD] = ", packed by zstd",
+    [RUBATO_PACKING_BF16] = ", rounded to bf16",
+    [RUBATO_PACKING_8BIT] = ", rounded to 8 bits",
+};
+
 static int show(char **arguments)
 {
     g_autoptr(GError) error = NULL;
@@ -213,7 +236,7 @@ static int show(char **arguments)
         return fail_checkpoint(error);
     g_autofree char *time = time_text(snapshot);
     g_print("snapshot %" G_GUINT64_FORMAT ", %s%s\n", rubato_snapshot_number(snapshot), time,
-            rubato_snapshot_packing(snapshot) == RUBATO_PACKING_ZSTD ? ", packed by zstd" : "");
+            packings[rubato_snapshot_packing(snapshot)]);
     if (rubato_snapshot_base(snapshot) != 0)
         g_print("holds what changed since snapshot %" G_GUINT64_FORMAT ", on which it builds\n",
                 rubato_snapshot_base(snapshot));

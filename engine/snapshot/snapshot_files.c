@@ -314,7 +314,7 @@ bool snapshot_check_spec(const RubatoSnapshotSpec *spec, GError **error)
         wrong = "needs a directory";
     else if (spec->full_every > MANIFEST_MOST_LINKS)
         wrong = "has full_every of more than 9999";
-    else if (spec->packing != RUBATO_PACKING_NONE && spec->packing != RUBATO_PACKING_ZSTD)
+    else if ((unsigned)spec->packing > RUBATO_PACKING_8BIT)
         wrong = "has a packing that there is not";
     else if (spec->note != NULL && strlen(spec->note) > MANIFEST_MOST_NOTE)
         wrong = "has a note of more than 64 KiB";

@@ -25,6 +25,12 @@ G_BEGIN_DECLS
 typedef enum {
     RUBATO_PACKING_NONE,
     RUBATO_PACKING_ZSTD, /* a block that gets no smaller is stored as it is */
+
+    /* The values of f32 and f64 are rounded: to the upper 16 bits of an f32, or to 8 bits, of which
+     * 127 steps are the largest value of the row. Rows of different lengths, what update rules keep
+     * beside rows, and other dtypes are exact. rubato_snapshot_loss says what is lost. */
+    RUBATO_PACKING_BF16,
+    RUBATO_PACKING_8BIT,
 } RubatoPacking;
 
 typedef struct {
@@ -210,6 +216,19 @@ RUBATO_API bool rubato_snapshot_list(const char *directory, uint64_t **numbers, 
  * which names it. (transfer full) */
 RUBATO_API RubatoSnapshot *rubato_snapshot_open(const char *directory, uint64_t number,
                                                 GError **error);
+
+/* How far the values of a table in its files are from those that the table had. */
+typedef struct {
+    double largest;          /* infinite or NaN, if a value has become so that was not */
+    double root_mean_square; /* of all rounded values */
+    uint64_t n_values;       /* that were rounded; 0: all are exact */
+} RubatoSnapshotLoss;
+
+/* Sums up what RUBATO_PACKING_BF16 or _8BIT has lost in a table's files, and those of the snapshots
+ * on which this one builds, and reads all of them for it; if all are exact, it
+ * reads nothing. Errors as rubato_snapshot_read_part. */
+RUBATO_API bool rubato_snapshot_loss(const RubatoSnapshot *snapshot, const char *table,
+                                     RubatoSnapshotLoss *loss, GError **error);
 
 /* NULL is allowed. */
 RUBATO_API void rubato_snapshot_free(RubatoSnapshot *snapshot);

@@ -143,6 +143,14 @@ static bool take_admission(const PartAdmission *admission, void *user_data, GErr
     return false;
 }
 
+static void take_loss(const RoundingLoss *loss, void *user_data)
+{
+    const ChainRows *const chain = user_data;
+
+    if (chain->taker->loss != NULL)
+        chain->taker->loss(loss, chain->taker->user_data);
+}
+
 /* Most files of a part have the same bits, so that one set is asked for each row. cover: transfer
  * full. */
 static void add_cover(ChainRows *chain, KeyCover *cover)
@@ -161,6 +169,7 @@ bool chain_rows_read(ChainRows *chain, const PartFile *file, bool has_cover, GEr
         .rows = take_rows,
         .tuned = take_tuned,
         .admission = take_admission,
+        .loss = take_loss,
         .user_data = chain,
         .ends_at_rows = chain->taker->ends_at_rows,
     };

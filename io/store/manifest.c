@@ -15,7 +15,8 @@
 #define CHANGES_VERSION 2u /* of one that builds on another */
 #define ADMISSION_VERSION \
     3u /* of one whose files may have words of admission; it may build on another */
-#define READERS_VERSION 4u /* of one with readers; it may have all of the above */
+#define READERS_VERSION 4u  /* of one with readers; it may have all of the above */
+#define ROUNDING_VERSION 5u /* of one whose values may be rounded; likewise */
 #define MOST_READERS ((uint64_t)1 << 16)
 #define MOST_TABLES ((uint64_t)1 << 16)
 #define MOST_PARTS ((uint64_t)1 << 16)
@@ -111,10 +112,18 @@ PartShape manifest_shape(const RubatoSnapshotTable *spec)
         .row_bytes = spec->shape == RUBATO_SHAPE_RAGGED ? 0 : spec->width * value_bytes,
         .state_bytes = spec->state_width * value_bytes,
         .value_bytes = value_bytes,
+        .is_real = spec->dtype == RUBATO_F32 || spec->dtype == RUBATO_F64,
     };
 }
 
 /* ---- text ---- */
+
+static const char *const packings[] = {
+    [RUBATO_PACKING_NONE] = "none",
+    [RUBATO_PACKING_ZSTD] = "zstd",
+    [RUBATO_PACKING_BF16] = "bf16",
+    [RUBATO_PACKING_8BIT] = "8bit",
+};
 
 static void set_text(GKeyFile *file, const char *group, const char *key, const char *text)
 {
@@ -166,6 +175,8 @@ static void add_table(GKeyFile *file, size_t number, const ManifestTable *table)
 /* The lowest one of which a reader knows all that there is. */
 static uint64_t find_version(const Manifest *manifest)
 {
+    if (manifest->packing > RUBATO_PACKING_ZSTD)
+        return ROUNDING_VERSION;
     if (manifest->n_readers > 0)
         return READERS_VERSION;
     for (size_t i = 0; i < manifest->n_tables; i++)
@@ -183,8 +194,7 @@ char *manifest_text(const Manifest *manifest)
     g_key_file_set_uint64(file, "snapshot", "format", find_version(manifest));
     set_hex(file, "snapshot", "seed", manifest->seed);
     g_key_file_set_int64(file, "snapshot", "time_us", manifest->time_us);
-    g_key_file_set_string(file, "snapshot", "packing",
-                          manifest->packing == RUBATO_PACKING_ZSTD ? "zstd" : "none");
+    g_key_file_set_string(file, "snapshot", "packing", packings[manifest->packing]);
     if (manifest->note != NULL)
         set_text(file, "snapshot", "note", manifest->note);
     if (manifest->base != 0) {
@@ -366,20 +376,23 @@ static Manifest *parse(Parser *parser)
     const uint64_t version = get_number(parser, "snapshot", "format", UINT64_MAX);
     uint64_t n_tables;
 
-    if (parser->fault == NULL && (version < FORMAT_VERSION || version > READERS_VERSION))
+    if (parser->fault == NULL && (version < FORMAT_VERSION || version > ROUNDING_VERSION))
         note_fault(parser, "snapshot", "format", "is of another version of this library");
     if (version == CHANGES_VERSION ||
         (version >= ADMISSION_VERSION && has_key(parser, "snapshot", "base")))
         parse_base(parser, manifest);
     manifest->seed = get_hex(parser, "snapshot", "seed");
     manifest->time_us = (int64_t)get_number(parser, "snapshot", "time_us", INT64_MAX);
-    manifest->packing = g_strcmp0(packing, "zstd") == 0 ? RUBATO_PACKING_ZSTD : RUBATO_PACKING_NONE;
+    for (size_t i = 0; i < G_N_ELEMENTS(packings); i++)
+        if (g_strcmp0(packing, packings[i]) == 0)
+            manifest->packing = (RubatoPacking)i;
     if (has_key(parser, "snapshot", "note"))
         manifest->note = get_text(parser, "snapshot", "note");
     n_tables = get_number(parser, "snapshot", "tables", MOST_TABLES);
     for (size_t i = 0; i < n_tables && parser->fault == NULL; i++)
         parse_table(parser, manifest, i);
-    if (version == READERS_VERSION)
+    if (version == READERS_VERSION ||
+        (version == ROUNDING_VERSION && has_key(parser, "snapshot", "readers")))
         parse_readers(parser, manifest);
     check_order(parser, manifest);
     if (parser->fault != NULL)

@@ -14,10 +14,14 @@ typedef enum {
     RECORD_COVER,
     RECORD_PICKED,
     RECORD_ADMISSION,
+    RECORD_LOSS,
 } RecordKind;
 
+/* Where the rounding is in a record's kind. */
+#define ROUNDING_SHIFT 8
+
 typedef struct {
-    uint32_t kind; /* RecordKind */
+    uint32_t kind; /* RecordKind; of rows also a Rounding */
     uint32_t n;    /* rows; words; the number of a tuned hyper-parameter */
     uint64_t n_bytes;
 } RecordHead;
@@ -43,6 +47,12 @@ typedef struct {
     uint64_t n_all, first; /* PartAdmission */
 } AdmissionHead;
 
+/* A record of a loss. */
+typedef struct {
+    double largest, sum_of_squares;
+    uint64_t n_values;
+} LossRecord;
+
 /* The most words of a cover in a record. */
 #define COVER_WORDS (PART_ROWS_BYTES / sizeof(uint64_t))
 
@@ -58,12 +68,33 @@ struct PartWriter {
     bool has_cover;
     uint64_t n_all;  /* with a cover: rows of the part */
     GArray *picking; /* of uint64_t: the words of a record */
+    RoundedRows rounded;
+    GByteArray *rounding; /* the values of a record, rounded; NULL: they are not */
+    RoundingLoss loss;
 };
+
+static RoundedRows find_rounded(const PartShape *shape, Rounding rounding)
+{
+    return (RoundedRows){ .rounding = rounding,
+                          .width = shape->row_bytes / MAX(1, shape->value_bytes),
+                          .value_bytes = shape->value_bytes };
+}
+
+static Rounding find_rounding(const PartShape *shape, RubatoPacking packing)
+{
+    if (!shape->is_real || shape->row_bytes == 0)
+        return ROUNDING_NONE;
+    return packing == RUBATO_PACKING_BF16   ? ROUNDING_BF16
+           : packing == RUBATO_PACKING_8BIT ? ROUNDING_8BIT
+                                            : ROUNDING_NONE;
+}
 
 PartWriter *part_writer_new(const char *path, uint64_t seed, RubatoPacking packing,
                             const PartShape *shape, GError **error)
 {
-    BlockWriter *file = block_writer_new(path, seed, packing, error);
+    const RubatoPacking of_blocks =
+        packing == RUBATO_PACKING_ZSTD ? RUBATO_PACKING_ZSTD : RUBATO_PACKING_NONE;
+    BlockWriter *file = block_writer_new(path, seed, of_blocks, error);
     PartWriter *writer;
 
     if (file == NULL)
@@ -71,6 +102,9 @@ PartWriter *part_writer_new(const char *path, uint64_t seed, RubatoPacking packi
     writer = g_new0(PartWriter, 1);
     writer->file = file;
     writer->shape = *shape;
+    writer->rounded = find_rounded(shape, find_rounding(shape, packing));
+    if (writer->rounded.rounding != ROUNDING_NONE)
+        writer->rounding = g_byte_array_new();
     return writer;
 }
 
@@ -159,9 +193,24 @@ static void pick(PartWriter *writer, const RubatoSnapshotRows *rows)
     }
 }
 
+static uint32_t kind_of(const PartWriter *writer, RecordKind kind)
+{
+    return (uint32_t)kind | (uint32_t)writer->rounded.rounding << ROUNDING_SHIFT;
+}
+
+/* The bytes to write. */
+static const void *round_values(PartWriter *writer, const RubatoSnapshotRows *rows, size_t n_values)
+{
+    if (writer->rounding == NULL)
+        return rows->values;
+    g_byte_array_set_size(writer->rounding, (guint)n_values);
+    rounding_encode(&writer->rounded, rows->n, rows->values, writer->rounding->data, &writer->loss);
+    return writer->rounding->data;
+}
+
 static bool write_picked(PartWriter *writer, const RubatoSnapshotRows *rows, GError **error)
 {
-    const size_t n_values = rows->n * writer->shape.row_bytes;
+    const size_t n_values = (size_t)rounding_bytes(&writer->rounded, rows->n);
     const size_t n_states = rows->n * writer->shape.state_bytes;
     const PickedHead picked = { .first = rows->keys[0],
                                 .n_keys = rows->keys[rows->n - 1] - rows->keys[0] + 1 };
@@ -169,14 +218,15 @@ static bool write_picked(PartWriter *writer, const RubatoSnapshotRows *rows, GEr
     pick(writer, rows);
 
     const size_t n_picking = writer->picking->len * sizeof(uint64_t);
-    const RecordHead head = { .kind = RECORD_PICKED,
+    const RecordHead head = { .kind = kind_of(writer, RECORD_PICKED),
                               .n = (uint32_t)rows->n,
                               .n_bytes = sizeof picked + n_picking + n_values + n_states };
 
     return write_head(writer, &head, error) &&
            block_writer_write(writer->file, &picked, sizeof picked, error) &&
            block_writer_write(writer->file, writer->picking->data, n_picking, error) &&
-           block_writer_write(writer->file, rows->values, n_values, error) &&
+           block_writer_write(writer->file, round_values(writer, rows, n_values), n_values,
+                              error) &&
            block_writer_write(writer->file, rows->states, n_states, error);
 }
 
@@ -185,17 +235,19 @@ static bool write_even(PartWriter *writer, const RubatoSnapshotRows *rows, GErro
     if (writer->has_cover && rows->keys != NULL && are_close(rows))
         return write_picked(writer, rows, error);
 
-    const size_t n_values = rows->n * writer->shape.row_bytes;
+    const size_t n_values = (size_t)rounding_bytes(&writer->rounded, rows->n);
     const size_t n_states = rows->n * writer->shape.state_bytes;
     const size_t n_keys = (rows->keys == NULL ? 1 : rows->n) * sizeof(RubatoKey);
-    const RecordHead head = { .kind = rows->keys == NULL ? RECORD_RUN : RECORD_KEYED,
+    const RecordHead head = { .kind =
+                                  kind_of(writer, rows->keys == NULL ? RECORD_RUN : RECORD_KEYED),
                               .n = (uint32_t)rows->n,
                               .n_bytes = n_keys + n_values + n_states };
     const void *keys = rows->keys == NULL ? &rows->first : rows->keys;
 
     return write_head(writer, &head, error) &&
            block_writer_write(writer->file, keys, n_keys, error) &&
-           block_writer_write(writer->file, rows->values, n_values, error) &&
+           block_writer_write(writer->file, round_values(writer, rows, n_values), n_values,
+                              error) &&
            block_writer_write(writer->file, rows->states, n_states, error);
 }
 
@@ -231,10 +283,27 @@ bool part_writer_cover(PartWriter *writer, const KeyCover *cover, uint64_t n_row
     return ok;
 }
 
+void part_writer_add_loss(PartWriter *writer, const RoundingLoss *loss)
+{
+    rounding_loss_add(&writer->loss, loss);
+}
+
+static bool write_loss(PartWriter *writer, GError **error)
+{
+    const RoundingLoss *const is = &writer->loss;
+    const LossRecord loss = { is->largest, is->sum_of_squares, is->n_values };
+    const RecordHead head = { .kind = RECORD_LOSS, .n_bytes = sizeof loss };
+
+    return write_head(writer, &head, error) &&
+           block_writer_write(writer->file, &loss, sizeof loss, error);
+}
+
 bool part_writer_finish(PartWriter *writer, GError **error)
 {
     BlockFileSum sum;
 
+    if (writer->rounding != NULL && !write_loss(writer, error))
+        return false;
     return block_writer_finish(writer->file, writer->has_cover ? writer->n_all : writer->n_rows,
                                &sum, error);
 }
@@ -245,6 +314,7 @@ void part_writer_free(PartWriter *writer)
         return;
     block_writer_free(writer->file);
     g_clear_pointer(&writer->picking, g_array_unref);
+    g_clear_pointer(&writer->rounding, g_byte_array_unref);
     g_free(writer);
 }
 
@@ -262,6 +332,9 @@ typedef struct {
     bool has_cover;         /* its first record */
     uint64_t n_cover_words; /* that have come */
     GArray *picked;         /* of RubatoKey: of the present record */
+    RoundedRows rounded;    /* what the values of the present record are */
+    void *values;           /* which they were before; NULL: no record was rounded */
+    size_t n_values;        /* bytes there */
 } PartReader;
 
 static bool fail(const PartReader *reader, const char *what, GError **error)
@@ -302,19 +375,22 @@ static bool find_bytes(PartReader *reader, size_t n, GError **error)
 /* What a record of that kind must have; 0: it says so itself. */
 static uint64_t expected_bytes(const PartReader *reader, const RecordHead *head)
 {
-    const uint64_t n = head->n, row_bytes = reader->shape.row_bytes + reader->shape.state_bytes;
+    const uint64_t n = head->n;
+    const uint64_t n_rows = rounding_bytes(&reader->rounded, n) + n * reader->shape.state_bytes;
 
     switch ((RecordKind)head->kind) {
     case RECORD_TUNED:
         return sizeof(double);
     case RECORD_RUN:
-        return sizeof(RubatoKey) + n * row_bytes;
+        return sizeof(RubatoKey) + n_rows;
     case RECORD_KEYED:
-        return n * (sizeof(RubatoKey) + row_bytes);
+        return n * sizeof(RubatoKey) + n_rows;
     case RECORD_COVER:
         return sizeof(CoverHead) + n * sizeof(uint64_t);
     case RECORD_ADMISSION:
         return sizeof(AdmissionHead) + n * sizeof(uint64_t);
+    case RECORD_LOSS:
+        return sizeof(LossRecord);
     case RECORD_RAGGED:
     case RECORD_PICKED:
         break;
@@ -344,7 +420,7 @@ static bool check_cover(const PartReader *reader, const RecordHead *head, GError
 static bool has_rows_in(const RecordHead *head)
 {
     return head->kind != RECORD_TUNED && head->kind != RECORD_COVER &&
-           head->kind != RECORD_ADMISSION;
+           head->kind != RECORD_ADMISSION && head->kind != RECORD_LOSS;
 }
 
 static bool check_head(const PartReader *reader, const RecordHead *head, GError **error)
@@ -353,12 +429,15 @@ static bool check_head(const PartReader *reader, const RecordHead *head, GError 
     const bool has_rows = has_rows_in(head);
     const uint64_t expected = expected_bytes(reader, head);
 
-    if (head->kind < RECORD_TUNED || head->kind > RECORD_ADMISSION)
+    if (head->kind < RECORD_TUNED || head->kind > RECORD_LOSS)
         return fail(reader, "is of no known kind", error);
     if (!check_cover(reader, head, error))
         return false;
     if (has_rows && (head->kind == RECORD_RAGGED) != is_ragged)
         return fail(reader, "is not of the table's shape", error);
+    if (reader->rounded.rounding != ROUNDING_NONE &&
+        (!has_rows || is_ragged || !reader->shape.is_real))
+        return fail(reader, "has rounded values, which the table cannot have", error);
     if (has_rows && head->n == 0)
         return fail(reader, "has no rows", error);
     if (head->n_bytes > MOST_BYTES || (expected != 0 && head->n_bytes != expected))
@@ -383,24 +462,49 @@ static bool take_ragged(PartReader *reader, const RecordHead *head, GError **err
            reader->taker->rows(&rows, reader->taker->user_data, error);
 }
 
+/* Gives rows to who takes them, as they are, or with values that were rounded. */
+static bool take_rows(PartReader *reader, RubatoSnapshotRows *rows, GError **error)
+{
+    const size_t n_bytes = rows->n * reader->shape.row_bytes;
+
+    if (reader->taker->rows == NULL)
+        return true;
+    if (reader->rounded.rounding != ROUNDING_NONE && n_bytes > reader->n_values) {
+        g_free(reader->values);
+        reader->values = g_try_malloc(n_bytes);
+        reader->n_values = reader->values != NULL ? n_bytes : 0;
+        if (reader->values == NULL) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                        "%s: no memory for %zu bytes of values", block_reader_path(reader->file),
+                        n_bytes);
+            return false;
+        }
+    }
+    if (reader->rounded.rounding != ROUNDING_NONE) {
+        rounding_decode(&reader->rounded, rows->n, rows->values, reader->values);
+        rows->values = reader->values;
+    }
+    return reader->taker->rows(rows, reader->taker->user_data, error);
+}
+
 static bool take_even(PartReader *reader, const RecordHead *head, GError **error)
 {
     const bool is_run = head->kind == RECORD_RUN;
     const unsigned char *const values = reader->bytes + (is_run ? 1 : head->n) * sizeof(RubatoKey);
     const RubatoKey *keys = (const RubatoKey *)(const void *)reader->bytes;
-    const RubatoSnapshotRows rows = {
+    RubatoSnapshotRows rows = {
         .keys = is_run ? NULL : keys,
         .first = is_run ? keys[0] : 0,
         .n = head->n,
         .values = values,
-        .states =
-            reader->shape.state_bytes == 0 ? NULL : values + head->n * reader->shape.row_bytes,
+        .states = reader->shape.state_bytes == 0
+                      ? NULL
+                      : values + rounding_bytes(&reader->rounded, head->n),
     };
 
     if (is_run && rows.first + (rows.n - 1) < rows.first)
         return fail(reader, "has keys beyond the last one", error);
-    return reader->taker->rows == NULL ||
-           reader->taker->rows(&rows, reader->taker->user_data, error);
+    return take_rows(reader, &rows, error);
 }
 
 /* Writes the keys of a record; false: they are not as many as it says. */
@@ -429,7 +533,7 @@ static bool list_picked(PartReader *reader, const RecordHead *head, const Picked
 
 static bool take_picked(PartReader *reader, const RecordHead *head, GError **error)
 {
-    const uint64_t n_values = head->n * (uint64_t)reader->shape.row_bytes;
+    const uint64_t n_values = rounding_bytes(&reader->rounded, head->n);
     const uint64_t n_states = head->n * (uint64_t)reader->shape.state_bytes;
     PickedHead picked = { .n_keys = 0 };
     uint64_t n_picking;
@@ -444,15 +548,14 @@ static bool take_picked(PartReader *reader, const RecordHead *head, GError **err
         return fail(reader, "has other keys than it says", error);
 
     const unsigned char *const values = reader->bytes + sizeof picked + n_picking;
-    const RubatoSnapshotRows rows = {
+    RubatoSnapshotRows rows = {
         .keys = (const RubatoKey *)(const void *)reader->picked->data,
         .n = head->n,
         .values = values,
         .states = n_states == 0 ? NULL : values + n_values,
     };
 
-    return reader->taker->rows == NULL ||
-           reader->taker->rows(&rows, reader->taker->user_data, error);
+    return take_rows(reader, &rows, error);
 }
 
 /* Memory grows with what has been read, whatever the record says. */
@@ -495,6 +598,17 @@ static bool take_tuned(PartReader *reader, const RecordHead *head, GError **erro
            reader->taker->tuned(head->n, value, reader->taker->user_data, error);
 }
 
+static bool take_loss(PartReader *reader)
+{
+    LossRecord is;
+
+    memcpy(&is, reader->bytes, sizeof is);
+    if (reader->taker->loss != NULL)
+        reader->taker->loss(&(RoundingLoss){ is.largest, is.sum_of_squares, is.n_values },
+                            reader->taker->user_data);
+    return true;
+}
+
 static bool take_admission(PartReader *reader, const RecordHead *head, GError **error)
 {
     AdmissionHead cut;
@@ -518,8 +632,13 @@ static bool read_record(PartReader *reader, bool *ends, GError **error)
 {
     RecordHead head;
 
-    if (!block_reader_read(reader->file, &head, sizeof head, error) ||
-        !check_head(reader, &head, error))
+    if (!block_reader_read(reader->file, &head, sizeof head, error))
+        return false;
+    if (head.kind >> ROUNDING_SHIFT > ROUNDING_8BIT)
+        return fail(reader, "is of no known kind", error);
+    reader->rounded = find_rounded(&reader->shape, (Rounding)(head.kind >> ROUNDING_SHIFT));
+    head.kind &= (1u << ROUNDING_SHIFT) - 1;
+    if (!check_head(reader, &head, error))
         return false;
     *ends = reader->taker->ends_at_rows && has_rows_in(&head);
     if (*ends)
@@ -532,6 +651,8 @@ static bool read_record(PartReader *reader, bool *ends, GError **error)
         return take_cover(reader, &head, error);
     if (head.kind == RECORD_ADMISSION)
         return take_admission(reader, &head, error);
+    if (head.kind == RECORD_LOSS)
+        return take_loss(reader);
     reader->n_rows += head.n;
     switch (head.kind) {
     case RECORD_RAGGED:
@@ -572,5 +693,6 @@ bool part_rows_read(const PartFile *file, const PartTaker *taker, KeyCover *cove
         key_cover_clear(cover);
     g_clear_pointer(&reader.picked, g_array_unref);
     g_free(reader.memory);
+    g_free(reader.values);
     return ok;
 }

@@ -4,6 +4,7 @@
  *   run     rows of consecutive keys: the first key, values, state
  *   keyed   rows of any keys: keys, values, state
  *   ragged  rows of different lengths: keys, lengths, values
+ *   loss    how far rounded values in the file are from those that were written, the last one
  *   admission
  *           some words from which the part answers which keys are given rows
  *
@@ -12,9 +13,10 @@
  *   cover   some words of the set of keys which the file covers (key_cover.h), before all rows
  *   picked  rows of some keys of a short range: the range, a bit for each key of it, values, state
  *
- * A record begins with its kind, the number of its rows and the bytes that follow. The number of
- * the block file is the number of rows that the part has: those in the file, or with a cover also
- * those of the snapshots before that it does not cover.
+ * A record begins with its kind, the number of its rows and the bytes that follow. The kind of run,
+ * keyed and picked rows whose values are rounded (rounding.h) has that 8 bits further up. The
+ * number of the block file is the number of rows that the part has: those in the file, or with a
+ * cover also those of the snapshots before that it does not cover.
  *
  * Threads: a writer and a reader belong to one thread at a time. */
 #ifndef RUBATO_IO_STORE_PART_ROWS_H
@@ -22,6 +24,7 @@
 
 #include "io/store/block_file.h"
 #include "io/store/key_cover.h"
+#include "io/store/rounding.h"
 
 /* About so many bytes of rows make a record: with what stands before them, four fill a block. One
  * row is written even if it is longer. */
@@ -32,6 +35,7 @@ typedef struct {
     size_t row_bytes;   /* 0: rows of different lengths */
     size_t state_bytes; /* beside each row */
     size_t value_bytes;
+    bool is_real; /* values are f32 or f64, so they may be rounded */
 } PartShape;
 
 /* Some words of what decides which keys of a part are given rows. */
@@ -56,6 +60,9 @@ bool part_writer_tuned(PartWriter *writer, uint32_t hyper, double value, GError 
 bool part_writer_admission(PartWriter *writer, const PartAdmission *admission, GError **error);
 bool part_writer_rows(PartWriter *writer, const RubatoSnapshotRows *rows, GError **error);
 
+/* What the rows had lost before. */
+void part_writer_add_loss(PartWriter *writer, const RoundingLoss *loss);
+
 /* Before all rows: they are those of these keys. n_rows: of the part. */
 bool part_writer_cover(PartWriter *writer, const KeyCover *cover, uint64_t n_rows, GError **error);
 bool part_writer_finish(PartWriter *writer, GError **error);
@@ -69,6 +76,7 @@ typedef struct {
     bool (*rows)(const RubatoSnapshotRows *rows, void *user_data, GError **error);
     bool (*tuned)(uint32_t hyper, double value, void *user_data, GError **error);
     bool (*admission)(const PartAdmission *admission, void *user_data, GError **error);
+    void (*loss)(const RoundingLoss *loss, void *user_data);
     void *user_data;
     bool ends_at_rows;
 } PartTaker;

@@ -1,6 +1,7 @@
 /* The public calls on a snapshot that is read. */
 #include "io/store/snapshot.h"
 
+#include <math.h>
 #include <rubato/error.h>
 #include <stdlib.h>
 #include <string.h>
@@ -264,6 +265,45 @@ bool rubato_snapshot_read_part(const RubatoSnapshot *snapshot, const char *name,
     }
     return snapshot_read_part(snapshot, (size_t)(table - snapshot->manifest->tables), part,
                               &(PartTaker){ .rows = function, .user_data = user_data }, error);
+}
+
+/* Whether it, or one on which it builds, was rounded. */
+static bool is_rounded(const RubatoSnapshot *snapshot)
+{
+    while (snapshot != NULL && snapshot->manifest->packing <= RUBATO_PACKING_ZSTD)
+        snapshot = snapshot->base;
+    return snapshot != NULL;
+}
+
+static void sum_loss(const RoundingLoss *loss, void *sum)
+{
+    rounding_loss_add(sum, loss);
+}
+
+bool rubato_snapshot_loss(const RubatoSnapshot *snapshot, const char *name,
+                          RubatoSnapshotLoss *loss, GError **error)
+{
+    RoundingLoss sum = { .n_values = 0 };
+    const PartTaker taker = { .loss = sum_loss, .user_data = &sum };
+    const ManifestTable *table;
+
+    g_return_val_if_fail(snapshot != NULL && name != NULL && loss != NULL, false);
+    table = find_table(snapshot, name);
+    if (table == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
+                    "snapshot %" G_GUINT64_FORMAT " has no table %s", snapshot->number, name);
+        return false;
+    }
+    for (uint32_t part = 0; is_rounded(snapshot) && part < table->spec.n_parts; part++)
+        if (!snapshot_read_part(snapshot, (size_t)(table - snapshot->manifest->tables), part,
+                                &taker, error))
+            return false;
+    *loss = (RubatoSnapshotLoss){
+        .largest = sum.largest,
+        .root_mean_square = sum.n_values > 0 ? sqrt(sum.sum_of_squares / (double)sum.n_values) : 0,
+        .n_values = sum.n_values,
+    };
+    return true;
 }
 
 bool rubato_snapshot_verify(const RubatoSnapshot *snapshot, GError **error)

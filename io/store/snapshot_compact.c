@@ -24,6 +24,11 @@ static bool write_admission(const PartAdmission *admission, void *writer, GError
     return part_writer_admission(writer, admission, error);
 }
 
+static void write_loss(const RoundingLoss *loss, void *writer)
+{
+    part_writer_add_loss(writer, loss);
+}
+
 static bool write_part(const Compacting *compacting, size_t table, uint32_t part, GError **error)
 {
     const Manifest *const manifest = compacting->manifest;
@@ -33,9 +38,11 @@ static bool write_part(const Compacting *compacting, size_t table, uint32_t part
     g_autofree char *path = snapshot_folder_part(folder, table, part);
     g_autoptr(PartWriter) writer =
         part_writer_new(path, manifest->seed, manifest->packing, &shape, error);
-    const PartTaker taker = {
-        .rows = write_rows, .tuned = write_tuned, .admission = write_admission, .user_data = writer
-    };
+    const PartTaker taker = { .rows = write_rows,
+                              .tuned = write_tuned,
+                              .admission = write_admission,
+                              .loss = write_loss,
+                              .user_data = writer };
 
     return writer != NULL && snapshot_read_part(compacting->from, table, part, &taker, error) &&
            part_writer_finish(writer, error) &&

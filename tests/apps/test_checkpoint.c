@@ -108,6 +108,20 @@ START_TEST(damage_is_told_by_the_exit_status)
 }
 END_TEST
 
+START_TEST(loss_of_rounded_values_is_told)
+{
+    uint64_t number;
+
+    write_one(1);
+    ck_assert(small_snapshot_write(directory, 2, RUBATO_PACKING_BF16, &number, NULL));
+    g_auto(Said) said = run("verify", NULL, NULL);
+    expect(&said, 0, "snapshot 1 is good\nsnapshot 2 is good\n  table ", "");
+    expect(&said, 0, ": rounding has lost ", "");
+    g_auto(Said) shown = run("show", NULL, NULL);
+    expect(&shown, 0, ", rounded to bf16\n", "");
+}
+END_TEST
+
 START_TEST(rows_that_differ_are_counted)
 {
     write_one(1);
@@ -211,6 +225,7 @@ int main(void)
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_test(cases, snapshots_are_listed_and_shown);
     tcase_add_test(cases, damage_is_told_by_the_exit_status);
+    tcase_add_test(cases, loss_of_rounded_values_is_told);
     tcase_add_test(cases, rows_that_differ_are_counted);
     tcase_add_test(cases, tables_are_exported_as_arrays);
     tcase_add_test(cases, chain_is_shown_compared_exported_and_made_one);
