@@ -11,6 +11,7 @@
 #include "engine/engine_private.h"
 #include "engine/health/engine_health.h"
 #include "engine/health/engine_status.h"
+#include "engine/join/journal_file.h"
 #include "engine/signals.h"
 #include "engine/snapshot/led_snapshots.h"
 #include "io/net/caller.h"
@@ -364,6 +365,7 @@ static bool start(RubatoEngine *engine, GError **error)
     engine->office.root = engine->scheduler_node;
     engine->losses = g_new0(NodeLoss, engine->n_nodes);
     engine->drains = g_new0(bool, engine->n_nodes);
+    engine->told_ended = g_new0(uint64_t, engine->n_nodes);
     engine->drain_asks = g_ptr_array_new();
     engine->call.lost = g_new0(bool, engine->n_nodes);
     engine->call.workerless = g_new0(bool, engine->n_nodes);
@@ -376,8 +378,9 @@ static bool start(RubatoEngine *engine, GError **error)
     engine_serve_clock(engine);
     engine->tensors = tensor_router_new(&engine->office, tell_scheduler, engine);
     dispatch_init(engine);
-    if (engine->cluster == NULL) /* a signal may come at once, and is sent to the scheduler */
-        dispatch_start_scheduler(engine);
+    /* A signal may come at once, and is sent to the scheduler. */
+    if (engine->cluster == NULL && !dispatch_start_scheduler(engine, error))
+        return false;
     if (engine->config.handle_signals && engine->signals == NULL)
         engine->signals = signal_watch_new(interrupted, engine);
     pthread_mutex_lock(&engine->lock);
@@ -637,7 +640,14 @@ void rubato_engine_free(RubatoEngine *engine)
     history_close(engine->history);
     timeline_free(engine->timeline);
     network_free(engine->network);
+    if (engine->journal_file != NULL && engine->scheduler != NULL &&
+        scheduler_has_ended(engine->scheduler))
+        journal_file_remove(engine->journal_file);
     scheduler_free(engine->scheduler);
+    journal_file_free(engine->journal_file);
+    if (engine->unheard.send != NULL)
+        unheard_clear(&engine->unheard);
+    g_free(engine->scheduler_address);
     roster_free(engine->roster);
     if (engine->office.servers != NULL)
         post_office_clear(&engine->office);
@@ -649,6 +659,7 @@ void rubato_engine_free(RubatoEngine *engine)
         g_free(engine->losses[i].text);
     g_free(engine->losses);
     g_free(engine->drains);
+    g_free(engine->told_ended);
     if (engine->drain_asks != NULL)
         g_ptr_array_unref(engine->drain_asks);
     g_free(engine->call.lost);

@@ -12,6 +12,8 @@
  *   engine_drain.c   what it does when parts leave a node; the call that drains one
  *   join/admit.c   what it does for a process that takes the place of a lost one
  *   join/serving.c   what it does if it is such a process
+ *   join/resume.c   what it does when another process goes on as the scheduler
+ *   join/scheduler_again.c   what it does if it is that process; its journal
  *   engine_lists.c   lists that servers send: keys, counts of bad deltas
  *   engine_stats.c   its statistics
  *   faults_on_demand.c   what RUBATO_FAULTS asks for
@@ -46,6 +48,7 @@
 #include "engine/control/long_handlers.h"
 #include "engine/control/place_text.h"
 #include "engine/control/refusals.h"
+#include "engine/control/unheard.h"
 #include "engine/faults_on_demand.h"
 #include "engine/health/health.h"
 #include "engine/join/serving.h"
@@ -149,6 +152,13 @@ struct RubatoEngine {
     LedSnapshot *led; /* the thread of snapshot_steps only; NULL: none */
 
     DispatchTimes times;
+    Unheard unheard;         /* by the scheduler, which runs on another node */
+    _Atomic int64_t back_ms; /* when this node came back to a new process of it; 0: never */
+    uint64_t *told_ended;    /* by node: the process that was told as ended; the I/O thread */
+    uint64_t n_heard;        /* messages of the scheduler that count; the thread that receives */
+    char *scheduler_address; /* where it takes greetings; immutable once set. NULL: it is here */
+    struct JournalFile *journal_file; /* of the scheduler on this node; NULL: there is none */
+    SchedulerJournal journal;         /* the same; no functions */
 
     _Atomic uint64_t n_new_replicas; /* of all nodes: see RubatoEngineStats */
     _Atomic bool broken; /* a node is lost, or a signal ended the run: no more requests */

@@ -103,6 +103,29 @@ static void leave_node(RubatoEngine *engine, const ControlRecover *recover)
     services_break(engine->services, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), recover->text);
 }
 
+/* The scheduler's process is lost, and another one goes on: a common clock comes no more. */
+static void fail_collecting_tasks(RubatoEngine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    for (guint i = 0; i < engine->runs->len; i++) {
+        const RubatoTaskRun *const run = g_ptr_array_index(engine->runs, i);
+        const char *const table = task_run_collecting_table(run);
+
+        if (table == NULL)
+            continue;
+        g_autofree char *text =
+            g_strdup_printf("the clocks of table %s, which has no replicas, met in the "
+                            "scheduler's process, which was lost",
+                            table);
+        const ControlOutcome outcome = { CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text };
+
+        engine_tell_scheduler(
+            engine,
+            &(Control){ .kind = CONTROL_FAIL, .fail = { (uint32_t)task_run_epoch(run), outcome } });
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
 static void close_step(RubatoEngine *engine, const ControlRecover *recover, uint64_t call,
                        GString *text)
 {
@@ -118,6 +141,8 @@ static void close_step(RubatoEngine *engine, const ControlRecover *recover, uint
         post_office_regain_node(&engine->office, recover->node);
     else if (recover->cause == CONTROL_CAUSE_LOSS)
         leave_node(engine, recover);
+    if (recover->cause == CONTROL_CAUSE_LOSS && recover->node == engine->scheduler_node)
+        fail_collecting_tasks(engine);
     all = list_tables(engine, /* all= */ true);
     listing.tables = all;
     servers_run(engine->servers, engine->n_servers, list_parts, &listing);

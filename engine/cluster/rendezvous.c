@@ -8,6 +8,7 @@
 
 #include "engine/cluster/secret_source.h"
 #include "engine/engine_private.h"
+#include "engine/join/scheduler_again.h"
 #include "io/kernel_random.h"
 #include "io/net/transport/tcp/tcp_address.h"
 #include "models/registry.h"
@@ -177,8 +178,8 @@ static bool open_network(RubatoEngine *engine, const char *scheduler, int64_t be
     engine->network = network;
     pthread_mutex_unlock(&engine->lock);
     engine->office.network = engine->network;
-    if (engine->self == engine->scheduler_node)
-        dispatch_start_scheduler(engine);
+    if (engine->self == engine->scheduler_node && !dispatch_start_scheduler(engine, error))
+        return false;
     return network_start(engine->network, error);
 }
 
@@ -295,35 +296,26 @@ bool rendezvous_joins(void)
     return text != NULL && *text != '\0' && strcmp(text, "0") != 0;
 }
 
-/* A run without its scheduler has ended. */
-static bool check_place(const RubatoEngine *engine, GError **error)
-{
-    if (engine->serving == NULL || engine->self != engine->scheduler_node)
-        return true;
-    g_set_error(
-        error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-        "node %u cannot join a run: the scheduler runs there, and if it is lost the run has "
-        "ended; start all nodes again",
-        engine->id);
-    return false;
-}
-
 bool rendezvous(RubatoEngine *engine, GError **error)
 {
     const int64_t began_ms = network_now_ms();
-    g_autofree char *scheduler =
-        check_place(engine, error) ? find_endpoint(engine, "tcp", engine->cluster->scheduler_host,
-                                                   engine->cluster->scheduler_port, began_ms, error)
-                                   : NULL;
     g_autoptr(GError) failure = NULL;
+    char *scheduler;
     bool ok;
 
+    if (!scheduler_again_open_journal(engine, error))
+        return false;
+    scheduler = engine->scheduler_address =
+        find_endpoint(engine, "tcp", engine->cluster->scheduler_host,
+                      engine->cluster->scheduler_port, began_ms, error);
     if (scheduler == NULL)
         return false;
     if (!kernel_random(&engine->incarnation))
         engine->incarnation = (uint64_t)g_get_real_time() ^ ((uint64_t)getpid() << 48);
     if (!open_network(engine, scheduler, began_ms, error))
         return false;
+    if (scheduler_again_is_asked(engine))
+        return scheduler_again_enter(engine, error);
     pthread_mutex_lock(&engine->lock);
     ok = wait_for_welcome(engine, scheduler, began_ms, &failure);
     pthread_mutex_unlock(&engine->lock);

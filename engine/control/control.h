@@ -84,6 +84,12 @@ typedef enum {
     CONTROL_DRAIN,   /* to the scheduler, of a node or from outside */
     CONTROL_DRAINED, /* its answer: how it has ended, or that it goes on */
 
+    /* Greetings of a node that hears nothing of the scheduler. RESUME is repeated until the node
+     * hears something. A scheduler that has lived on does not answer it. */
+    CONTROL_RESUME,  /* who goes on as the scheduler? */
+    CONTROL_RESUMED, /* this process does */
+    CONTROL_BACK,    /* the node's first message to it */
+
     CONTROL_END_OF_KINDS,
 } ControlKind;
 
@@ -393,10 +399,41 @@ typedef struct {
     ControlOutcome outcome; /* of a DRAINED */
 } ControlDrain;
 
+/* BEAT. */
+typedef struct {
+    uint64_t n_taken; /* of the scheduler's: how many messages of the node it will never forget */
+} ControlBeat;
+
+typedef struct {
+    uint32_t node_id;
+    uint64_t incarnation;
+    uint64_t run_id;
+    uint64_t scheduler; /* the incarnation of its process, as the node knows it */
+    const char *endpoints;
+} ControlResume;
+
+typedef struct {
+    uint64_t incarnation; /* of whom this is for */
+    uint64_t scheduler;   /* of this process */
+    uint64_t counted_from;
+    const char *endpoints;  /* of this process */
+    uint64_t n_taken;       /* messages of the node that the scheduler has had: it says the others
+                             * again */
+    ControlOutcome outcome; /* why the node is not of the run any more */
+} ControlResumed;
+
+typedef struct {
+    uint64_t n_taken; /* messages that the node has had of the scheduler */
+} ControlBack;
+
 /* A NULL text is sent as an empty one. After control_decode and control_copy no text is NULL. */
 typedef struct {
     ControlKind kind;
-    union { /* by kind; BEAT, LEAVE and LEFT carry nothing */
+    union { /* by kind; LEAVE and LEFT carry nothing */
+        ControlBeat beat;
+        ControlResume resume;
+        ControlResumed resumed;
+        ControlBack back;
         ControlHello hello;
         ControlWelcome welcome;
         ControlOutcome refuse;

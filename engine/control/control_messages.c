@@ -95,6 +95,19 @@ static const ControlMember tensors[] = { MEMBER(EPOCH, enqueue.epoch), MEMBER(FI
 static const ControlMember lost[] = { MEMBER(UINT32, lost.number), MEMBER(TEXT, lost.text),
                                       MEMBER(UINT64, lost.incarnation), END };
 static const ControlMember text[] = { MEMBER(TEXT, waiting.text), END };
+static const ControlMember beat[] = { MEMBER(UINT64, beat.n_taken), END };
+static const ControlMember resume[] = {
+    MEMBER(UINT32, resume.node_id),     MEMBER(UINT64, resume.incarnation),
+    MEMBER(UINT64, resume.run_id),      MEMBER(UINT64, resume.scheduler),
+    MEMBER(ENDPOINT, resume.endpoints), END
+};
+static const ControlMember resumed[] = {
+    MEMBER(UINT64, resumed.incarnation),  MEMBER(UINT64, resumed.scheduler),
+    MEMBER(UINT64, resumed.counted_from), MEMBER(ENDPOINT, resumed.endpoints),
+    MEMBER(UINT64, resumed.n_taken),      MEMBER(CODE, resumed.outcome.code),
+    MEMBER(TEXT, resumed.outcome.text),   END,
+};
+static const ControlMember back[] = { MEMBER(UINT64, back.n_taken), END };
 
 static const ControlMember recover[] = {
     MEMBER(UINT32, recover.map),         MEMBER(UINT32, recover.step),
@@ -208,7 +221,9 @@ const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
                            .to_rendezvous = rendezvous_farewell },
     [CONTROL_BEAT] = { .name = "BEAT",
                        .senders = CONTROL_SENDER_NODE | CONTROL_SENDER_SCHEDULER,
-                       .to_scheduler = scheduler_hears_beat },
+                       .members = beat,
+                       .to_scheduler = scheduler_hears_beat,
+                       .to_node = node_hears_beat },
 
     [CONTROL_MADE] = { .name = "MADE",
                        .senders = CONTROL_SENDER_NODE | CONTROL_SENDER_SCHEDULER,
@@ -362,6 +377,18 @@ const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
                           .members = drain,
                           .to_node = node_hears_drained },
 
+    [CONTROL_RESUME] = { .name = "RESUME",
+                         .senders = CONTROL_SENDER_GREETER,
+                         .members = resume,
+                         .to_rendezvous = resume_greet },
+    [CONTROL_RESUMED] = { .name = "RESUMED",
+                          .senders = CONTROL_SENDER_ANSWERER,
+                          .members = resumed },
+    [CONTROL_BACK] = { .name = "BACK",
+                       .senders = CONTROL_SENDER_NODE,
+                       .members = back,
+                       .to_scheduler = resume_hears_back },
+
     [CONTROL_SNAPSHOT_ASK] = { .name = "SNAPSHOT_ASK",
                                .senders = CONTROL_SENDER_NODE,
                                .members = snapshot,
@@ -396,6 +423,11 @@ SAME_PLACE(interrupt, waiting);
 SAME_PLACE(stop, waiting);
 SAME_PLACE(enqueue, decide);
 SAME_PLACE(broken, lost);
+
+bool control_message_counts(ControlKind kind)
+{
+    return kind != CONTROL_BEAT && kind != CONTROL_WAITING && kind != CONTROL_BACK;
+}
 
 const ControlMessage *control_message(ControlKind kind)
 {

@@ -70,6 +70,10 @@ typedef struct {
 /* By kind. The row of an unknown kind has no name. */
 extern const ControlMessage control_messages[CONTROL_END_OF_KINDS];
 
+/* Whether a message between a node and the scheduler is one of those that must not be forgotten:
+ * both count these. The others say what is true at that time alone. */
+bool control_message_counts(ControlKind kind);
+
 /* The row of a kind; NULL for an unknown kind. */
 const ControlMessage *control_message(ControlKind kind);
 

@@ -12,6 +12,7 @@
 #include "engine/control/control_messages.h"
 #include "engine/control/long_handlers.h"
 #include "engine/engine_private.h"
+#include "engine/join/resume.h"
 #include "engine/task/task_run.h"
 #include "models/registry.h"
 
@@ -73,15 +74,28 @@ static RubatoEngine *engine_of_control(Actor *actor)
 /* ---- sending ---- */
 
 /* Others would wait for ever for a message that was not sent. */
-static void send_to_node(RubatoEngine *engine, uint32_t node, const Control *control)
+static void send_body(RubatoEngine *engine, uint32_t node, const GByteArray *body)
 {
-    g_autoptr(GByteArray) body = control_encode(control);
     Frame *frame = frame_new(&(WireHeader){ .kind = MESSAGE_CONTROL, .value_bytes = body->len });
 
     if (frame == NULL)
         g_error("no memory for a control message; the node ends here");
     memcpy(frame_values(frame), body->data, body->len);
     network_send(engine->network, node, frame);
+}
+
+static void send_to_node(RubatoEngine *engine, uint32_t node, const Control *control)
+{
+    g_autoptr(GByteArray) body = control_encode(control);
+
+    send_body(engine, node, body);
+}
+
+static void send_to_scheduler(void *user, const GByteArray *body)
+{
+    RubatoEngine *engine = user;
+
+    send_body(engine, engine->scheduler_node, body);
 }
 
 void dispatch_say_last_word(RubatoEngine *engine, uint32_t node, const char *text)
@@ -95,7 +109,7 @@ void engine_tell_scheduler(RubatoEngine *engine, const Control *control)
     ControlMail *mail;
 
     if (engine->scheduler_node != engine->self) {
-        send_to_node(engine, engine->scheduler_node, control);
+        unheard_say(&engine->unheard, control);
         return;
     }
     mail = new_mail(MAIL_TO_SCHEDULER, engine->self);
@@ -175,8 +189,18 @@ static bool take_greeting(RubatoEngine *engine, const ControlMail *mail, int64_t
             handle_for_node(engine, engine->self, &mail->control);
         return may;
     }
-    return engine->scheduler != NULL && scheduler_greet(engine->scheduler, now_ms, &mail->control,
-                                                        mail->wire_version, mail->asker);
+    if (engine->scheduler == NULL)
+        return false;
+    if (mail->control.kind == CONTROL_RESUME && !engine->rendezvous.welcome)
+        return true; /* it asks again */
+    const bool is_sensible =
+        scheduler_greet(engine->scheduler, now_ms, &mail->control, mail->wire_version, mail->asker);
+    SchedulerLink link;
+
+    if (is_sensible && mail->control.kind == CONTROL_RESUME &&
+        scheduler_opens_link(engine->scheduler, &mail->control, &link))
+        resume_open_link(engine, &link);
+    return is_sensible;
 }
 
 /* If the run goes on without a lost node, the loss is known as soon as the node's process has
@@ -231,6 +255,7 @@ static void handle(Actor *actor, Message *message)
 void dispatch_init(RubatoEngine *engine)
 {
     actor_init(&engine->control, handle, NULL);
+    unheard_init(&engine->unheard, send_to_scheduler, engine);
 }
 
 /* ---- the scheduler's output ---- */
@@ -265,7 +290,19 @@ static void scheduler_greets(void *user, uint64_t asker, const Control *control)
         g_warning("cannot answer a greeting: %s", error->message);
 }
 
-void dispatch_start_scheduler(RubatoEngine *engine)
+static bool go_on_as_scheduler(RubatoEngine *engine, GError **error)
+{
+    g_autofree char *description =
+        g_strdup_printf("%s process %ld", g_get_host_name(), (long)getpid());
+
+    return scheduler_resume(engine->scheduler, network_now_ms(),
+                            &(SchedulerProcess){ .incarnation = engine->incarnation,
+                                                 .endpoints = engine->addresses,
+                                                 .description = description },
+                            error);
+}
+
+bool dispatch_start_scheduler(RubatoEngine *engine, GError **error)
 {
     static const SchedulerOutput output = { scheduler_sends, scheduler_greets };
     const bool single = engine->cluster == NULL;
@@ -285,9 +322,11 @@ void dispatch_start_scheduler(RubatoEngine *engine)
         .roster = engine->roster,
         .single = single,
         .admits = !single,
+        .journal = engine->journal.add != NULL ? &engine->journal : NULL,
     };
 
     engine->scheduler = scheduler_new(&config, &output, engine);
+    return config.journal == NULL || engine->serving == NULL || go_on_as_scheduler(engine, error);
 }
 
 /* ---- the network's events, one at a time: see NetworkHandler ---- */
@@ -356,6 +395,13 @@ static void receive_nonsense(RubatoEngine *engine, uint32_t node, const char *wh
     network_give_up(engine->network, node, text);
 }
 
+/* The kinds that do not count are not counted by the other side either. */
+static void count_heard(RubatoEngine *engine, const ControlMail *mail)
+{
+    if (mail->from == engine->scheduler_node && control_message_counts(mail->control.kind))
+        engine->n_heard++;
+}
+
 static void receive_control(RubatoEngine *engine, Incoming *incoming)
 {
     ControlMail *mail = new_mail(MAIL_TO_NODE, incoming->node);
@@ -369,6 +415,7 @@ static void receive_control(RubatoEngine *engine, Incoming *incoming)
                                 control_kind_name(mail->control.kind));
     incoming_free(incoming);
     if (wrong == NULL) {
+        count_heard(engine, mail);
         actor_post(&engine->control, &mail->message);
         return;
     }
@@ -405,6 +452,21 @@ static void received(void *user)
     post_office_end_batch(&((RubatoEngine *)user)->office);
 }
 
+/* Here, since the link can be replaced in this call alone. */
+static void hear_resumed(RubatoEngine *engine, ControlMail *mail)
+{
+    if (mail->is_answer && engine->self != engine->scheduler_node &&
+        mail->wire_version == WIRE_VERSION) {
+        g_autofree char *over = resume_hear(engine, &mail->control.resumed);
+
+        if (over != NULL)
+            lose_scheduler(engine, over);
+    } else {
+        g_warning("a greeting that makes no sense came; dropped");
+    }
+    end_mail(&mail->message);
+}
+
 static void greeted(void *user, uint16_t version, GVariant *body, const GreetingSource *source)
 {
     RubatoEngine *engine = user;
@@ -415,7 +477,10 @@ static void greeted(void *user, uint16_t version, GVariant *body, const Greeting
     mail->is_answer = source->is_answer;
     mail->asker = source->asker;
     if (control_decode_greeting(body, &mail->control, &error)) {
-        actor_post(&engine->control, &mail->message);
+        if (mail->control.kind != CONTROL_RESUMED)
+            actor_post(&engine->control, &mail->message);
+        else
+            hear_resumed(engine, mail);
         return;
     }
     g_warning("a greeting from %s cannot be read (%s); dropped", source->address, error->message);
@@ -470,6 +535,25 @@ static void leave_out_pause(RubatoEngine *engine, int64_t now_ms)
               engine->id, (double)pause_ms / 1000);
 }
 
+/* A scheduler's new process has no link to a node that has ended before it came back, so the others
+ * say what their links show. After a timeout such a node is lost in any case. */
+static void tell_ended(RubatoEngine *engine, int64_t now_ms)
+{
+    const int64_t back_ms = atomic_load_explicit(&engine->back_ms, memory_order_relaxed);
+
+    if (back_ms == 0 || now_ms - back_ms > 2 * (int64_t)engine->silence_ms)
+        return;
+    for (uint32_t i = 0; i < engine->n_nodes; i++) {
+        if (i == engine->self || i == engine->scheduler_node ||
+            !network_is_refused(engine->network, i) ||
+            engine->told_ended[i] == network_incarnation(engine->network, i))
+            continue;
+        engine->told_ended[i] = network_incarnation(engine->network, i);
+        tell_broken(engine, i, engine->told_ended[i],
+                    "its connection broke, and its process has ended");
+    }
+}
+
 static void tick(void *user, int64_t now_ms)
 {
     RubatoEngine *engine = user;
@@ -497,8 +581,11 @@ static void tick(void *user, int64_t now_ms)
         if (i != engine->self &&
             (i == engine->scheduler_node || engine->scheduler_node == engine->self))
             check_progress(engine, i, now_ms);
-    if (engine->scheduler_node != engine->self)
+    if (engine->scheduler_node != engine->self) {
+        resume_look(engine, now_ms);
+        tell_ended(engine, now_ms);
         check_scheduler(engine, now_ms);
+    }
 }
 
 static bool begin_direct(void *user, uint32_t node, const WireHeader *header, DirectRead *direct)

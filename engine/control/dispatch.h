@@ -21,13 +21,15 @@ typedef struct {
     int64_t tick_ms;         /* when it last ticked */
     int64_t resumed_ms;      /* when it last found that it had been stopped for a long time */
     int64_t silent_since_ms; /* silence of the scheduler's node before does not count */
+    int64_t looked_ms;       /* when it last asked who goes on as the scheduler */
 } DispatchTimes;
 
 /* The thread of the engine's calls, before other threads exist. */
 void dispatch_init(RubatoEngine *engine);
 
-/* Creates the scheduler on the scheduler's node. */
-void dispatch_start_scheduler(RubatoEngine *engine);
+/* Creates the scheduler on the scheduler's node. False: it was to go on from a journal, and
+ * cannot. */
+bool dispatch_start_scheduler(RubatoEngine *engine, GError **error);
 
 /* Sends a control message to the scheduler, wherever it runs. Any thread. */
 void engine_tell_scheduler(RubatoEngine *engine, const Control *control);

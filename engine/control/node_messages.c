@@ -97,6 +97,12 @@ void node_hears_admitted(RubatoEngine *engine, uint32_t from, const Control *con
     join(engine, admitted->run_id, peers);
 }
 
+void node_hears_beat(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    if (from == engine->scheduler_node)
+        unheard_drop(&engine->unheard, control->beat.n_taken);
+}
+
 /* ---- collective calls ---- */
 
 /* Whether this node's present call has that number and has not reached the stage. The lock is
@@ -239,7 +245,8 @@ void node_hears_lost(RubatoEngine *engine, uint32_t from, const Control *control
     engine_break(engine, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), lost->text);
 }
 
-/* Also a process that was to take the place of a lost node, and has not. */
+/* Also a process that was to take the place of a lost node, and has not. Not the scheduler's: the
+ * link leads to the process that goes on as it. */
 static void forget_lost(RubatoEngine *engine)
 {
     g_autofree bool *lost = g_new(bool, engine->n_nodes);
@@ -249,7 +256,7 @@ static void forget_lost(RubatoEngine *engine)
     engine_list_lost(engine, lost, workerless);
     pthread_mutex_unlock(&engine->lock);
     for (uint32_t i = 0; i < engine->n_nodes; i++)
-        if (lost[i])
+        if (lost[i] && i != engine->scheduler_node)
             network_forget(engine->network, i);
     network_revoke_direct(engine->network);
 }

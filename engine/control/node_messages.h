@@ -13,6 +13,7 @@ void node_hears_welcome(RubatoEngine *engine, uint32_t from, const Control *cont
 void node_hears_refuse(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_place(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_admitted(RubatoEngine *engine, uint32_t from, const Control *control);
+void node_hears_beat(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_go(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_commit(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_cancel(RubatoEngine *engine, uint32_t from, const Control *control);

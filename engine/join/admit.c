@@ -38,6 +38,8 @@ bool admit_process(RubatoEngine *engine, const ControlRecover *recover, GString 
                                .incarnation = recover->incarnation,
                                .counted_from = recover->counted_from };
 
+    if (recover->node == engine->scheduler_node) /* it has a link, or could not say this */
+        return tell_tables(engine, lines, error);
     if (!network_replace(engine->network, recover->node, &told, error)) {
         g_prefix_error(error, "node %u: ", engine->id);
         return false;

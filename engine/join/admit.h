@@ -9,8 +9,8 @@
 #include "engine/control/control.h"
 
 /* Opens a link to the process, and on the scheduler's node adds the tables that there are to
- * *lines. False with an error if it cannot: the process is then refused. The thread of part
- * steps. */
+ * *lines. If the process goes on as the scheduler, it has a link, and each node tells the tables.
+ * False with an error if it cannot: the process is then refused. The thread of part steps. */
 bool admit_process(RubatoEngine *engine, const ControlRecover *recover, GString *lines,
                    GError **error);
 

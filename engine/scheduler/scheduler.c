@@ -23,6 +23,8 @@ Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *o
     Scheduler *scheduler = g_new0(Scheduler, 1);
     scheduler->config = *config;
     scheduler->output = *output;
+    if (config->journal != NULL)
+        scheduler->journal = *config->journal;
     scheduler->user = user;
     scheduler->digest = g_strdup(config->digest != NULL ? config->digest : "");
     scheduler->registered = g_strdup(config->registered != NULL ? config->registered : "");
@@ -43,6 +45,7 @@ Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *o
         SchedulerNode *node = &scheduler->nodes[i];
         node->id = config->node_ids != NULL ? config->node_ids[i] : i;
         node->here = config->single;
+        g_queue_init(&node->held);
         if (config->node_names != NULL && config->node_names[i] != NULL)
             node->label = g_strdup_printf("node %u (%s)", node->id, config->node_names[i]);
         else
@@ -74,8 +77,11 @@ void scheduler_free(Scheduler *scheduler)
         g_free(node->endpoint);
         g_free(node->description);
         verdict_clear(&node->loss);
+        record_forget_sent(node);
     }
     g_free(scheduler->nodes);
+    g_free(scheduler->own.endpoint);
+    g_free(scheduler->own.description);
     g_free(scheduler->digest);
     g_free(scheduler->registered);
     verdict_clear(&scheduler->refusal);
@@ -94,16 +100,22 @@ bool scheduler_has_ended(const Scheduler *scheduler)
 }
 
 /* If no node is left that could need another: all may leave. Nodes that have left still do their
- * part of a snapshot. */
+ * part of a snapshot, and those that have to come back could not be told. */
 static void check_left(Scheduler *scheduler)
 {
     if (scheduler->takes_snapshot)
         return;
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (scheduler_counts_on(scheduler, i))
+        if (scheduler_counts_on(scheduler, i) ||
+            (scheduler->nodes[i].is_away && !scheduler->nodes[i].lost))
             return;
-    if (!scheduler->ended)
+    if (!scheduler->ended) {
         scheduler_send_all(scheduler, &(Control){ .kind = CONTROL_LEFT });
+        /* The process that goes on as the scheduler waits for it, too. */
+        if (scheduler->nodes[scheduler->config.self].lost)
+            scheduler_send_last_word(scheduler, scheduler->config.self,
+                                     &(Control){ .kind = CONTROL_LEFT });
+    }
     scheduler->ended = true;
 }
 
@@ -146,6 +158,26 @@ static void lose_node(Scheduler *scheduler, uint32_t number, const char *how)
         go_on_without(scheduler, number, text);
     else
         end_without(scheduler, number, text);
+}
+
+void scheduler_lose_newcomer(Scheduler *scheduler, uint32_t node)
+{
+    lose_node(scheduler, node,
+              "it was to join the run when the scheduler's process ended; start it again");
+}
+
+void scheduler_lose_own(Scheduler *scheduler)
+{
+    const uint32_t self = scheduler->config.self;
+    const char *const how = "its process has ended, and another one goes on as the scheduler";
+
+    if (scheduler->nodes[self].lost) {
+        /* It had not joined the run yet: what was done for that is given up. */
+        recovery_begin(scheduler, self, scheduler->nodes[self].loss.text);
+        check_left(scheduler);
+    } else {
+        lose_node(scheduler, self, how);
+    }
 }
 
 /* ---- what nodes say to the scheduler itself ---- */
@@ -243,11 +275,11 @@ static bool dispatch(Scheduler *scheduler, uint32_t node, const Control *control
            message->to_scheduler(scheduler, node, control);
 }
 
-/* What follows from an event for snapshots, and from their end for nodes that leave. */
-static void go_on(Scheduler *scheduler)
+void scheduler_go_on(Scheduler *scheduler)
 {
     snapshots_go_on(scheduler);
     drain_go_on(scheduler);
+    rendezvous_admit_own(scheduler);
     check_left(scheduler);
 }
 
@@ -269,6 +301,7 @@ bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, cons
         return true;
 
     scheduler->now_ms = now_ms;
+    record_message(scheduler, node, control);
     SchedulerNode *sender = &scheduler->nodes[node];
     if (sender->lost) {
         /* The node was only stopped for a while. It must learn that the others continued without
@@ -280,10 +313,18 @@ bool scheduler_receive(Scheduler *scheduler, int64_t now_ms, uint32_t node, cons
     } else {
         sender->heard_ms = now_ms;
         sensible = dispatch(scheduler, node, control);
-        go_on(scheduler);
+        scheduler_go_on(scheduler);
     }
     scheduler_deliver(scheduler);
     return sensible;
+}
+
+/* Not a node that another one has called broken: its message is recorded. */
+static void lose_known(Scheduler *scheduler, uint32_t node, const char *how)
+{
+    record_gone(scheduler, node, how);
+    lose_node(scheduler, node, how);
+    scheduler_go_on(scheduler);
 }
 
 void scheduler_node_gone(Scheduler *scheduler, int64_t now_ms, uint32_t node, const char *text)
@@ -293,23 +334,25 @@ void scheduler_node_gone(Scheduler *scheduler, int64_t now_ms, uint32_t node, co
         return;
     scheduler->now_ms = now_ms;
     if (scheduler->begun)
-        lose_node(scheduler, node, text);
+        lose_known(scheduler, node, text);
     else
         rendezvous_node_gone(scheduler, node);
-    if (scheduler->begun)
-        go_on(scheduler);
     scheduler_deliver(scheduler);
 }
 
 static void send_beats(Scheduler *scheduler)
 {
     const SchedulerConfig *config = &scheduler->config;
+    Control beat = { .kind = CONTROL_BEAT };
 
     if (config->heartbeat_ms == 0 ||
         scheduler->now_ms - scheduler->last_beat_ms < config->heartbeat_ms)
         return;
     scheduler->last_beat_ms = scheduler->now_ms;
-    scheduler_send_all(scheduler, &(Control){ .kind = CONTROL_BEAT });
+    for (uint32_t i = 0; i < config->n_nodes; i++) {
+        beat.beat.n_taken = scheduler->nodes[i].n_taken;
+        scheduler_send(scheduler, i, &beat);
+    }
 }
 
 int64_t scheduler_longest_tick_ms(uint32_t heartbeat_ms, uint32_t timeout_ms)
@@ -342,7 +385,7 @@ static void find_lost_nodes(Scheduler *scheduler)
             continue;
         g_autofree char *how =
             g_strdup_printf("nothing heard from it for %.1f s", (double)silence_ms / 1e3);
-        lose_node(scheduler, i, how);
+        lose_known(scheduler, i, how);
     }
 }
 
@@ -403,6 +446,12 @@ static void tell_waiting(Scheduler *scheduler)
     }
 }
 
+void scheduler_tick_again(Scheduler *scheduler)
+{
+    tasks_go_on(scheduler);
+    scheduler_go_on(scheduler);
+}
+
 void scheduler_tick(Scheduler *scheduler, int64_t now_ms)
 {
     if (scheduler->ended)
@@ -422,7 +471,10 @@ void scheduler_tick(Scheduler *scheduler, int64_t now_ms)
             find_lost_nodes(scheduler);
         }
         tasks_tick(scheduler);
-        go_on(scheduler);
+        const bool counted = scheduler_outbox_counts(scheduler);
+        scheduler_tick_again(scheduler);
+        if (!counted && scheduler_outbox_counts(scheduler))
+            record_tick(scheduler);
         tell_waiting(scheduler);
     }
     scheduler->last_tick_ms = now_ms;
@@ -445,6 +497,7 @@ bool scheduler_greet(Scheduler *scheduler, int64_t now_ms, const Control *greeti
     if (scheduler->config.single || message == NULL || message->to_rendezvous == NULL)
         return false;
     scheduler->now_ms = now_ms;
+    record_greeting(scheduler, greeting, version, asker);
     message->to_rendezvous(scheduler, greeting, version, asker);
     scheduler_deliver(scheduler);
     return true;

@@ -26,6 +26,7 @@
 
 #include "engine/control/control.h"
 #include "engine/scheduler/roster.h"
+#include "engine/scheduler/scheduler_journal.h"
 
 typedef struct Scheduler Scheduler;
 
@@ -44,6 +45,7 @@ typedef struct {
     Roster *roster;         /* of a run without a cluster file; outlives the scheduler. Or NULL */
     bool single;            /* one process: no rendezvous, no beats, no node is ever lost */
     bool admits;            /* other processes may take the places of lost nodes */
+    const SchedulerJournal *journal; /* copied; NULL: no other process can go on as the scheduler */
 } SchedulerConfig;
 
 typedef struct {
@@ -58,6 +60,37 @@ typedef struct {
 /* Copies config and output. (transfer full) */
 Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *output, void *user);
 void scheduler_free(Scheduler *scheduler);
+
+/* Of a new scheduler, before anything else: it goes on from what the journal of another process
+ * has, in which it takes the place of that process. Nodes that live have to come back (RESUME,
+ * BACK) within the timeout, or are lost. What they had not heard comes then, once and in order. The
+ * process's own node has lost all that it had; it joins the run again as soon as it can.
+ * RUBATO_ERROR_NODE_LOST: the run cannot go on without the process before. RUBATO_ERROR_FORMAT, or
+ * that of the journal: it cannot be read. */
+typedef struct {
+    uint64_t incarnation;
+    const char *endpoints, *description; /* as in a JOIN */
+} SchedulerProcess;
+bool scheduler_resume(Scheduler *scheduler, int64_t now_ms, const SchedulerProcess *process,
+                      GError **error);
+
+/* What it has learned, in words for the log. (transfer full) */
+char *scheduler_describe_resumed(const Scheduler *scheduler);
+
+/* A link of that process to another node of the run. */
+typedef struct {
+    uint32_t node; /* number */
+    const char *endpoints;
+    uint64_t incarnation, counted_from;
+} SchedulerLink;
+
+/* Whether the node lives, and what a link to it is then. The pointers are the scheduler's. */
+bool scheduler_find_link(const Scheduler *scheduler, uint32_t node, SchedulerLink *link);
+uint64_t scheduler_run_id(const Scheduler *scheduler);
+
+/* After a RESUME that made sense: whether the link to its node is to be opened now. Once for each
+ * node. */
+bool scheduler_opens_link(Scheduler *scheduler, const Control *resume, SchedulerLink *link);
 
 /* A greeting came. version is the wire version of its packet; `asker` is the way back to its
  * sender. Each HELLO is answered as soon as there is an answer, however often it comes. Returns

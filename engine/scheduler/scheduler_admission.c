@@ -48,19 +48,37 @@ bool admission_knows(const Scheduler *scheduler, uint64_t incarnation)
     return false;
 }
 
+uint64_t admission_count_from(Scheduler *scheduler)
+{
+    return scheduler->n_admitted < MOST_ADMITTED - 1 ? ++scheduler->n_admitted * COUNTED_BYTES : 0;
+}
+
 bool admission_begin(Scheduler *scheduler, uint32_t node, const ControlHello *join, uint64_t asker)
 {
-    if (scheduler->n_admitted == MOST_ADMITTED - 1)
+    const uint64_t counted_from = admission_count_from(scheduler);
+
+    if (counted_from == 0)
         return false;
     admission_end(scheduler);
     scheduler->admission = (Admission){ .opens = true,
                                         .node = node,
                                         .incarnation = join->incarnation,
-                                        .counted_from = ++scheduler->n_admitted * COUNTED_BYTES,
+                                        .counted_from = counted_from,
                                         .asker = asker,
                                         .endpoint = g_strdup(join->endpoints),
                                         .description = g_strdup(join->description) };
     return true;
+}
+
+void admission_begin_own(Scheduler *scheduler)
+{
+    admission_end(scheduler);
+    scheduler->admission = (Admission){ .opens = true,
+                                        .node = scheduler->config.self,
+                                        .incarnation = scheduler->own.incarnation,
+                                        .counted_from = scheduler->own.counted_from,
+                                        .endpoint = g_strdup(scheduler->own.endpoint),
+                                        .description = g_strdup(scheduler->own.description) };
 }
 
 void admission_install(Scheduler *scheduler)
@@ -80,6 +98,7 @@ void admission_install(Scheduler *scheduler)
     node->lost = false;
     node->serves = true;
     node->drains = node->is_drained = false;
+    record_forget_sent(node);
     admission_end(scheduler);
 }
 
@@ -92,6 +111,10 @@ void admission_answer(Scheduler *scheduler, uint32_t node)
     for (uint32_t i = 0; i < n_nodes; i++) {
         endpoints[i] = scheduler->nodes[i].lost ? "" : scheduler->nodes[i].endpoint;
         incarnations[i] = scheduler->nodes[i].incarnation;
+    }
+    if (scheduler->own.endpoint != NULL) { /* also if its node could not join */
+        endpoints[scheduler->config.self] = scheduler->own.endpoint;
+        incarnations[scheduler->config.self] = scheduler->own.incarnation;
     }
     const Control admitted = {
         .kind = CONTROL_ADMITTED,

@@ -1,7 +1,9 @@
 /* Functions that all parts of the scheduler use: the outbox, verdicts, names of nodes, finding and
- * cancelling tasks, the order of a snapshot's steps. Calls none of the other parts.
+ * cancelling tasks, the order of a snapshot's steps. Of the other parts it calls
+ * scheduler_record.c.
  *
  * Runs as scheduler.h says. */
+#include "engine/control/control_messages.h"
 #include "engine/scheduler/scheduler_state.h"
 
 #define NOBODY UINT32_MAX  /* an Outgoing that is a greeting */
@@ -66,6 +68,13 @@ void scheduler_send_greeting(Scheduler *scheduler, uint64_t asker, const Control
     queue_outgoing(scheduler, NOBODY, asker, counted_copy(control));
 }
 
+/* Processes that wait for an answer ask again. */
+static void greet(Scheduler *scheduler, const Outgoing *outgoing)
+{
+    if (!scheduler->replays)
+        scheduler->output.greet(scheduler->user, outgoing->asker, outgoing->control);
+}
+
 void scheduler_deliver(Scheduler *scheduler)
 {
     Outgoing *outgoing;
@@ -75,8 +84,8 @@ void scheduler_deliver(Scheduler *scheduler)
     scheduler->delivering = true;
     while ((outgoing = g_queue_pop_head(&scheduler->outbox)) != NULL) {
         if (outgoing->node == NOBODY)
-            scheduler->output.greet(scheduler->user, outgoing->asker, outgoing->control);
-        else
+            greet(scheduler, outgoing);
+        else if (record_lets_go(scheduler, outgoing->node, outgoing->control))
             scheduler->output.send(scheduler->user, outgoing->node, outgoing->control);
         outgoing_free(outgoing);
     }
@@ -86,6 +95,17 @@ void scheduler_deliver(Scheduler *scheduler)
 void scheduler_clear_outbox(Scheduler *scheduler)
 {
     g_queue_clear_full(&scheduler->outbox, (GDestroyNotify)outgoing_free);
+}
+
+bool scheduler_outbox_counts(const Scheduler *scheduler)
+{
+    for (const GList *link = scheduler->outbox.head; link != NULL; link = link->next) {
+        const Outgoing *const outgoing = link->data;
+
+        if (outgoing->node != NOBODY && control_message_counts(outgoing->control->kind))
+            return true;
+    }
+    return false;
 }
 
 /* ---- verdicts, nodes and waits ---- */

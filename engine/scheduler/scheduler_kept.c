@@ -82,6 +82,7 @@ GHashTable *scheduler_cut_readers(const Scheduler *scheduler)
 
 void scheduler_restore_readers(Scheduler *scheduler, GHashTable *readers)
 {
+    record_readers(scheduler, readers);
     g_hash_table_unref(scheduler->kept);
     scheduler->kept = readers;
 }

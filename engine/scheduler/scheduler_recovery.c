@@ -469,7 +469,10 @@ static void refuse_admission(Scheduler *scheduler, const char *why)
     const Control refuse = { .kind = CONTROL_REFUSE,
                              .refuse = { CONTROL_CODE(RUBATO_ERROR_INVALID), why } };
 
-    scheduler_send_greeting(scheduler, scheduler->admission.asker, &refuse);
+    if (node == scheduler->config.self)
+        scheduler->own.was_refused = true; /* it goes on as the scheduler alone */
+    else
+        scheduler_send_greeting(scheduler, scheduler->admission.asker, &refuse);
     recovery_begin(scheduler, node, text);
 }
 
@@ -495,7 +498,8 @@ static void end_admit(Scheduler *scheduler)
         return;
     }
     admission_install(scheduler);
-    admission_answer(scheduler, recovery->node);
+    if (recovery->node != scheduler->config.self) /* it knows */
+        admission_answer(scheduler, recovery->node);
     send_step(scheduler, CONTROL_RECOVER_TABLES);
 }
 
@@ -569,6 +573,15 @@ void recovery_check(Scheduler *scheduler)
     end_step(scheduler);
 }
 
+/* Who says in ADMIT which tables there are: the scheduler's node or, if that is the one that joins,
+ * each node; all say the same, since no call begins meanwhile. */
+static bool tells_tables(const Scheduler *scheduler, uint32_t node)
+{
+    const uint32_t self = scheduler->config.self;
+
+    return node == self || scheduler->recovery->node == self;
+}
+
 bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *control)
 {
     const ControlRecover *const told = &control->recover;
@@ -584,8 +597,10 @@ bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *con
         refuse_admission(scheduler, told->text);
         return true;
     }
-    if (told->step == CONTROL_RECOVER_ADMIT && node == scheduler->config.self)
+    if (told->step == CONTROL_RECOVER_ADMIT && tells_tables(scheduler, node)) {
+        g_free(recovery->places);
         recovery->places = g_strdup(told->lines);
+    }
     if (told->step == CONTROL_RECOVER_CLOSE) {
         if (!are_readable(told->lines)) /* nothing of it counts */
             return false;

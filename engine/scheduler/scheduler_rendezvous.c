@@ -109,7 +109,7 @@ static char *find_fault(const Scheduler *scheduler, const ControlHello *hello, u
     return NULL;
 }
 
-static void begin(Scheduler *scheduler)
+void rendezvous_begin(Scheduler *scheduler)
 {
     const uint32_t n_nodes = scheduler->config.n_nodes;
 
@@ -122,6 +122,20 @@ static void begin(Scheduler *scheduler)
     }
     scheduler->run_id = run_id != 0 ? run_id : 1;
     scheduler->begun = true;
+    record_begin(scheduler);
+}
+
+void rendezvous_begin_again(Scheduler *scheduler, const ControlWelcome *welcome)
+{
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++) {
+        SchedulerNode *const node = &scheduler->nodes[i];
+
+        node->here = node->met = true;
+        node->incarnation = welcome->incarnations[i];
+        g_free(node->endpoint);
+        node->endpoint = g_strdup(welcome->endpoints[i]);
+    }
+    rendezvous_begin(scheduler);
 }
 
 static void send_welcome(Scheduler *scheduler, uint32_t number)
@@ -195,7 +209,7 @@ static void meet(Scheduler *scheduler, uint32_t number, const ControlHello *hell
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (!scheduler->nodes[i].here)
             return;
-    begin(scheduler);
+    rendezvous_begin(scheduler);
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         send_welcome(scheduler, i);
 }
@@ -244,10 +258,33 @@ static char *find_fault_of_joining(const Scheduler *scheduler, uint32_t number,
     return NULL;
 }
 
+static bool is_busy(const Scheduler *scheduler)
+{
+    return scheduler->recovers || scheduler->takes_snapshot || collectives_work(scheduler);
+}
+
+/* A process that joins hears where the scheduler's node is, so that one comes before all others. */
+static bool own_comes_first(const Scheduler *scheduler)
+{
+    uint32_t code;
+
+    return scheduler->own.endpoint != NULL && !scheduler->own.was_refused &&
+           scheduler->nodes[scheduler->config.self].lost &&
+           admission_find_obstacle(scheduler, &code) == NULL;
+}
+
+void rendezvous_admit_own(Scheduler *scheduler)
+{
+    if (!own_comes_first(scheduler) || is_busy(scheduler) || scheduler->ended)
+        return;
+    admission_begin_own(scheduler);
+    recovery_admit(scheduler);
+}
+
 /* Begins the admission if nothing else is under way. If not, the process asks again. */
 static void admit(Scheduler *scheduler, uint32_t number, const ControlHello *join, uint64_t asker)
 {
-    if (scheduler->recovers || scheduler->takes_snapshot || collectives_work(scheduler))
+    if (is_busy(scheduler) || own_comes_first(scheduler))
         return;
     if (admission_begin(scheduler, number, join, asker))
         recovery_admit(scheduler);

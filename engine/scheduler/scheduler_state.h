@@ -4,6 +4,7 @@
  * reaches parts above it through the scheduler's outbox:
  *
  *   scheduler_status.c      what it tells of the run to those who ask
+ *   scheduler_resume.c      another process goes on as the scheduler
  *   scheduler.c             birth and death, who gets which message, liveness
  *   scheduler_rendezvous.c  HELLO until WELCOME, JOIN, refusals
  *   roster.c                ANNOUNCE, PLACE: the nodes of a run without a cluster file
@@ -19,6 +20,7 @@
  *   scheduler_kept.c        what snapshots keep of readers
  *   scheduler_base.c        the outbox, verdicts, names of nodes, finding and cancelling tasks,
  *                           the order of a snapshot's steps
+ *   scheduler_record.c      what goes to the journal; messages for nodes that have to come back
  *
  * Each part changes its own members. A change that concerns several parts goes through the
  * functions below.
@@ -56,7 +58,12 @@ typedef struct {
     char *refused; /* why a process that came for it was refused; NULL: none was */
     int64_t heard_ms;
     int64_t left_ms;
-    Verdict loss; /* why it is lost, or was before another process took its place */
+    uint64_t n_taken; /* messages that count (control_message_counts), of the process: from it, */
+    uint64_t n_sent;  /* and to it */
+    bool is_away;     /* has to come back to this scheduler's process: what goes to it is held */
+    bool is_linked;   /* the same, and the link to it is open, or being opened */
+    GQueue held;      /* of HeldMessage: what it may not have had */
+    Verdict loss;     /* why it is lost, or was before another process took its place */
     uint64_t n_proposed;
 } SchedulerNode;
 
@@ -146,6 +153,12 @@ typedef struct {
     Verdict last;         /* how that ended */
 } Drain;
 
+/* A message that a node may not have had. */
+typedef struct {
+    uint64_t number; /* among those to its process; from 1 */
+    Control control;
+} HeldMessage;
+
 typedef struct Recovery Recovery;   /* scheduler_recovery.c */
 typedef struct Snapshots Snapshots; /* scheduler_snapshot.c */
 
@@ -156,6 +169,17 @@ struct Scheduler {
     void *user;
     char *digest;
     char *registered;
+
+    SchedulerJournal journal; /* no functions: there is none, or none any more */
+    bool replays;             /* what the journal has is done again: nothing leaves */
+
+    /* This process, if another one was the scheduler before; no endpoint: none was. */
+    struct {
+        uint64_t incarnation, counted_from;
+        char *endpoint, *description;
+        int64_t silent_ms; /* from the last decision of the one before until it began */
+        bool was_refused;  /* its node cannot join the run */
+    } own;
 
     int64_t now_ms; /* of the call that is running */
     SchedulerNode *nodes;
@@ -199,6 +223,54 @@ struct Scheduler {
     bool delivering; /* a callback is running */
 };
 
+/* scheduler_record.c */
+
+/* Before what follows from it is delivered: a message of a node, a greeting, the loss of a node, a
+ * worker's failure whose cause is not told (the task fails with it), a tick from which something
+ * followed, the nodes of the run that begins, readers that were restored, and the process that goes
+ * on as the scheduler. Nothing while the journal is replayed. */
+void record_message(Scheduler *scheduler, uint32_t node, const Control *control);
+void record_greeting(Scheduler *scheduler, const Control *greeting, uint16_t version,
+                     uint64_t asker);
+void record_gone(Scheduler *scheduler, uint32_t node, const char *text);
+void record_effect(Scheduler *scheduler, uint32_t epoch);
+void record_tick(Scheduler *scheduler);
+void record_begin(Scheduler *scheduler);
+void record_readers(Scheduler *scheduler, GHashTable *readers);
+void record_process(Scheduler *scheduler, const SchedulerProcess *process);
+
+/* What a record says. */
+typedef enum {
+    RECORD_MESSAGE = 1,
+    RECORD_GREETING,
+    RECORD_GONE,
+    RECORD_EFFECT,
+    RECORD_TICK,
+    RECORD_BEGIN,
+    RECORD_READERS,
+    RECORD_PROCESS,
+} RecordKind;
+typedef struct {
+    RecordKind kind;
+    int64_t now_ms;
+    uint64_t asker;
+    uint32_t node; /* of an EFFECT: the epoch */
+    uint16_t version;
+    Control control;   /* of MESSAGE, GREETING, BEGIN (a WELCOME) and PROCESS (a JOIN) */
+    const char *text;  /* of a GONE; borrowed, as the next one is */
+    const char *names; /* of READERS: pairs of a name and a text, each with a zero byte behind */
+    size_t names_bytes;
+} Record;
+
+/* Whether it makes sense. control_clear frees its message. */
+bool record_read(const void *bytes, size_t size, Record *record);
+
+/* A message is about to leave. False: it is held, or the process that it is for has ended. */
+bool record_lets_go(Scheduler *scheduler, uint32_t node, const Control *control);
+
+/* Another process has the node's place: nothing was sent to it yet. */
+void record_forget_sent(SchedulerNode *node);
+
 /* scheduler_base.c */
 
 /* Queue a message; it is copied. Not to lost nodes. */
@@ -212,6 +284,9 @@ void scheduler_send_last_word(Scheduler *scheduler, uint32_t node, const Control
 /* Hands what is queued to the callbacks, unless one of them runs. */
 void scheduler_deliver(Scheduler *scheduler);
 void scheduler_clear_outbox(Scheduler *scheduler);
+
+/* Whether it holds a message that counts. */
+bool scheduler_outbox_counts(const Scheduler *scheduler);
 
 /* Whether the node takes part in what follows. */
 bool scheduler_counts_on(const Scheduler *scheduler, uint32_t node);
@@ -260,6 +335,26 @@ bool scheduler_hears_broken(Scheduler *scheduler, uint32_t node, const Control *
 /* All that nodes wait for now, of Wait. (transfer full) */
 GArray *scheduler_list_waits(const Scheduler *scheduler);
 
+/* What follows from an event for snapshots, drains, and nodes that leave. */
+void scheduler_go_on(Scheduler *scheduler);
+
+/* The process before this one, of the scheduler's own node, is lost. */
+void scheduler_lose_own(Scheduler *scheduler);
+
+/* The same of a process that has the place of a lost node, and does not know it. */
+void scheduler_lose_newcomer(Scheduler *scheduler, uint32_t node);
+
+/* A tick, as far as it follows from the journal. */
+void scheduler_tick_again(Scheduler *scheduler);
+
+/* scheduler_resume.c */
+
+/* A node looks for the scheduler, and asks whether this process goes on as it. */
+void resume_greet(Scheduler *scheduler, const Control *control, uint16_t version, uint64_t asker);
+
+/* It has left its link to the process before. */
+bool resume_hears_back(Scheduler *scheduler, uint32_t node, const Control *control);
+
 /* scheduler_rendezvous.c */
 void rendezvous_hello(Scheduler *scheduler, const Control *control, uint16_t version,
                       uint64_t asker);
@@ -278,6 +373,13 @@ void rendezvous_join(Scheduler *scheduler, const Control *join, uint16_t version
 void rendezvous_announce(Scheduler *scheduler, const Control *control, uint16_t version,
                          uint64_t asker);
 void rendezvous_tick(Scheduler *scheduler);
+
+/* All nodes are here. The same again, by the journal. */
+void rendezvous_begin(Scheduler *scheduler);
+void rendezvous_begin_again(Scheduler *scheduler, const ControlWelcome *welcome);
+
+/* The scheduler's own node joins the run, if that can begin now. */
+void rendezvous_admit_own(Scheduler *scheduler);
 void rendezvous_node_gone(Scheduler *scheduler, uint32_t node);
 
 /* scheduler_collective.c */
@@ -316,6 +418,9 @@ bool task_done(Scheduler *scheduler, uint32_t node, const Control *control);
 bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control);
 void tasks_cancel(Scheduler *scheduler, uint32_t code, const char *text);
 void tasks_tick(Scheduler *scheduler);
+
+/* The task fails by a worker's failure, whose cause nobody has told. */
+void task_fail_by_effect(Scheduler *scheduler, uint32_t epoch);
 
 /* The scheduler's node stood still for so long. */
 void tasks_leave_out_pause(Scheduler *scheduler, int64_t pause_ms);
@@ -378,6 +483,12 @@ bool admission_knows(const Scheduler *scheduler, uint64_t incarnation);
 
 /* Begins one: the process that said JOIN, for a lost node. False: there were too many. */
 bool admission_begin(Scheduler *scheduler, uint32_t node, const ControlHello *join, uint64_t asker);
+
+/* The same for this process, whose links nodes have already. */
+void admission_begin_own(Scheduler *scheduler);
+
+/* A number from which bytes are counted, which nobody had. 0: there is none left. */
+uint64_t admission_count_from(Scheduler *scheduler);
 
 /* All nodes have links to the process: it is the node from now on. */
 void admission_install(Scheduler *scheduler);

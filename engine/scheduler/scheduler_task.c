@@ -202,6 +202,14 @@ void tasks_leave_out_pause(Scheduler *scheduler, int64_t pause_ms)
     }
 }
 
+void task_fail_by_effect(Scheduler *scheduler, uint32_t epoch)
+{
+    SchedulerTask *const task = task_find(scheduler, epoch);
+
+    if (task != NULL && task->effect.code != CONTROL_OK)
+        task_cancel(scheduler, task, task->effect.code, task->effect.text);
+}
+
 void tasks_tick(Scheduler *scheduler)
 {
     const int64_t heartbeat_ms = scheduler->config.heartbeat_ms;
@@ -211,10 +219,11 @@ void tasks_tick(Scheduler *scheduler)
 
         if (task->effect.code != CONTROL_OK &&
             scheduler->now_ms - task->effect_since_ms >= 2 * heartbeat_ms &&
-            all_were_heard(scheduler, task->effect_since_ms + heartbeat_ms))
-            task_cancel(scheduler, task, task->effect.code, task->effect.text);
+            all_were_heard(scheduler, task->effect_since_ms + heartbeat_ms)) {
+            record_effect(scheduler, task->epoch);
+            task_fail_by_effect(scheduler, task->epoch);
+        }
     }
-    tasks_go_on(scheduler); /* or the run ends before */
 }
 
 bool task_done(Scheduler *scheduler, uint32_t node, const Control *control)

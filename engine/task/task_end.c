@@ -20,6 +20,14 @@ static bool waits_for_common(const TableRoute *route)
     return route->collects_clocks;
 }
 
+const char *task_run_collecting_table(const RubatoTaskRun *run)
+{
+    for (size_t i = 0; i < run->n_tables; i++)
+        if (waits_for_common(&run->routes[i]))
+            return run->routes[i].spec->name;
+    return NULL;
+}
+
 void task_run_init_end(RubatoTaskRun *run)
 {
     run->servers_wait = false;

@@ -50,6 +50,8 @@ void task_run_free(RubatoTaskRun *run);
 /* Questions about the task. Any thread. */
 const char *task_run_name(const RubatoTaskRun *run);
 uint32_t task_run_epoch(const RubatoTaskRun *run); /* once prepared */
+/* The name of a table whose clocks meet at the scheduler's node; NULL: there is none. */
+const char *task_run_collecting_table(const RubatoTaskRun *run);
 const TaskHost *task_run_host(const RubatoTaskRun *run);
 Table *const *task_run_tables(const RubatoTaskRun *run, size_t *n);
 

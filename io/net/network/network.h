@@ -202,6 +202,13 @@ bool network_join(Network *network, uint64_t run_id, const NetworkPeer *peers, G
  * stays forgotten. One thread at a time, and not in the handler's calls. */
 bool network_replace(Network *network, uint32_t node, const NetworkPeer *peer, GError **error);
 
+/* The same in the handler's `greeted`, and there alone. The node need not have been forgotten. */
+bool network_replace_greeted(Network *network, uint32_t node, const NetworkPeer *peer,
+                             GError **error);
+
+/* As network_join was told. Once it has returned. */
+uint64_t network_run_id(const Network *network);
+
 /* A frame for network_push, whose memory is reused. As frame_new. (transfer full) */
 Frame *network_new_frame(Network *network, const WireHeader *header);
 

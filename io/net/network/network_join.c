@@ -186,7 +186,9 @@ close_channels:
     return false;
 }
 
-bool network_replace(Network *network, uint32_t node, const NetworkPeer *told, GError **error)
+/* The calling thread may be the one that receives. */
+static bool replace(Network *network, uint32_t node, const NetworkPeer *told, bool is_receiving,
+                    GError **error)
 {
     Peer *const former = network_peer(network, node);
 
@@ -199,12 +201,25 @@ bool network_replace(Network *network, uint32_t node, const NetworkPeer *told, G
         return false;
     peer->former = former;
     atomic_fetch_or_explicit(&network->linked, link_bit(network, peer), memory_order_relaxed);
-    pthread_mutex_lock(&network->receiving); /* nothing of the former is being handed over */
+    if (!is_receiving)
+        pthread_mutex_lock(&network->receiving); /* nothing of the former is being handed over */
     /* Release: pairs with network_peer. */
     atomic_store_explicit(&network->peers[node], peer, memory_order_release);
-    pthread_mutex_unlock(&network->receiving);
+    if (!is_receiving)
+        pthread_mutex_unlock(&network->receiving);
     ask_again(peer);
     return true;
+}
+
+bool network_replace(Network *network, uint32_t node, const NetworkPeer *told, GError **error)
+{
+    return replace(network, node, told, /* is_receiving= */ false, error);
+}
+
+bool network_replace_greeted(Network *network, uint32_t node, const NetworkPeer *told,
+                             GError **error)
+{
+    return replace(network, node, told, /* is_receiving= */ true, error);
 }
 
 void network_free_peers(Network *network)

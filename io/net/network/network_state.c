@@ -24,6 +24,11 @@ uint64_t network_incarnation(const Network *network, uint32_t node)
     return peer != NULL ? peer->incarnation : 0;
 }
 
+uint64_t network_run_id(const Network *network)
+{
+    return network->run_id;
+}
+
 NetworkPeerState network_peer_state(const Network *network, uint32_t node)
 {
     Peer *const peer = network_peer(network, node);

@@ -27,7 +27,7 @@ static const Control SAMPLES[] = {
     { .kind = CONTROL_REFUSE, .refuse = { CONTROL_CODE(RUBATO_ERROR_MISMATCH), "no" } },
     { .kind = CONTROL_FAREWELL,
       .farewell = { .node_id = 7, .incarnation = UINT64_MAX - 1, .text = "SIGINT" } },
-    { .kind = CONTROL_BEAT },
+    { .kind = CONTROL_BEAT, .beat = { 5 } },
     { .kind = CONTROL_PROPOSE,
       .propose = { .call = 1,
                    .what = CONTROL_CALL_RUN,
@@ -155,7 +155,21 @@ static const Control SAMPLES[] = {
                    .counted_from = 5 } },
     { .kind = CONTROL_DRAIN, .drain = { .number = 4, .node_id = 7 } },
     { .kind = CONTROL_DRAINED,
-      .drain = { .number = 4, .node_id = 7, .goes_on = true, .outcome = { 3, "why" } } }
+      .drain = { .number = 4, .node_id = 7, .goes_on = true, .outcome = { 3, "why" } } },
+    { .kind = CONTROL_RESUME,
+      .resume = { .node_id = 7,
+                  .incarnation = UINT64_MAX,
+                  .run_id = 78,
+                  .scheduler = 3,
+                  .endpoints = "tcp://a:1" } },
+    { .kind = CONTROL_RESUMED,
+      .resumed = { .incarnation = UINT64_MAX,
+                   .scheduler = 4,
+                   .counted_from = 5,
+                   .endpoints = "tcp://b:2",
+                   .n_taken = 6,
+                   .outcome = { 3, "why" } } },
+    { .kind = CONTROL_BACK, .back = { 7 } }
 };
 
 /* Compares the texts and lists to which a message points, and sets them to NULL. */
@@ -274,7 +288,7 @@ START_TEST(control_is_handled_where_it_may_come)
                          (message->senders & CONTROL_SENDER_GREETER) != 0);
         ck_assert_int_eq(message->to_scheduler != NULL,
                          (message->senders & CONTROL_SENDER_NODE) != 0);
-        if (kind != CONTROL_BEAT)
+        if (kind != CONTROL_RESUMED) /* that is handled by the thread that receives it */
             ck_assert_int_eq(message->to_node != NULL, (message->senders & to_node) != 0);
     }
 }
@@ -435,7 +449,7 @@ static const struct {
     { (ControlKind)0, "", 0, "is of a kind that there is not" },
     { (ControlKind)255, "", 0, "is of a kind that there is not" },
     /* something behind it */
-    { CONTROL_BEAT, "\0", 1, "BEAT is damaged" },
+    { CONTROL_LEAVE, "\0", 1, "LEAVE is damaged" },
     /* a zero byte within a text */
     { CONTROL_LOST, "\1\0\0\0\2\0\0\0a\0\0", 11, "LOST is damaged" },
     /* none behind it */

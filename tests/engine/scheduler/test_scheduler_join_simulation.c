@@ -9,11 +9,17 @@
  * end each part has its replica again, all programs have made all their calls, and all that live
  * may leave.
  *
+ * In every second run the scheduler is alone on its node. Its process is killed at any time, also
+ * between two messages that follow from the same event, and another one goes on from its journal.
+ * Then the same holds: so no node does a step twice, or misses one.
+ *
  * A failure prints its seed: SEED=n runs that one alone. */
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "engine/control/control_messages.h"
 #include "engine/control/place_text.h"
+#include "engine/control/unheard.h"
 #include "engine/scheduler/scheduler_state.h"
 #include "tests/support/runner.h"
 
@@ -25,6 +31,7 @@ enum {
     MOST_PROCESSES = 40,
     MOST_COPIES = 256,
     MOST_LOSSES = 6,
+    MOST_RESTARTS = 4,
     CALLS = 8,
     MOST_STEPS = 200000,
     HEARTBEAT_MS = 500,
@@ -48,6 +55,9 @@ typedef struct {
     bool is_waiting;              /* for the end of the last one */
     GQueue in;                    /* of Control: from the scheduler */
     GQueue out;                   /* to it */
+    uint64_t scheduler;           /* the incarnation of its process to which the link leads */
+    uint64_t n_heard;             /* messages of it that count */
+    Unheard unheard;
 } Process;
 
 typedef struct {
@@ -66,6 +76,13 @@ static struct {
     uint32_t newest[MOST_NODES]; /* the last process of the node */
     Copy copies[MOST_COPIES];
     unsigned n_copies;
+    uint32_t n_restarts;   /* of the scheduler, that are left */
+    uint32_t n_resumed;    /* nodes that have come back */
+    bool is_alone;         /* the scheduler on its node */
+    bool is_dead;          /* its process was killed, and no other has begun */
+    uint64_t incarnation;  /* of its process */
+    GPtrArray *journal;    /* of GBytes */
+    uint32_t left_to_send; /* before it is killed */
     uint64_t counted_from; /* of the last ADMIT, */
     uint32_t admit_map;    /* and its map */
 } sim;
@@ -108,9 +125,16 @@ static void enqueue(GQueue *queue, const Control *control)
 
 static void sends(void *user, uint32_t node, const Control *control)
 {
+    Process *const to = &sim.processes[sim.linked[node]];
+
     (void)user;
-    if (sim.processes[sim.linked[node]].is_alive)
-        enqueue(&sim.processes[sim.linked[node]].in, control);
+    if (sim.left_to_send == 0)
+        return; /* it has been killed */
+    sim.left_to_send -= sim.left_to_send < UINT32_MAX;
+    sim_assert(node == 0 || !to->is_in || !to->is_alive || to->scheduler == sim.incarnation,
+               "a %s to node %u, which has not come back", control_kind_name(control->kind), node);
+    if (to->is_alive)
+        enqueue(&to->in, control);
 }
 
 static void enters(Process *process, const ControlWelcome *admitted)
@@ -123,6 +147,27 @@ static void enters(Process *process, const ControlWelcome *admitted)
     for (uint32_t i = 0; i < sim.n_nodes; i++)
         process->counts_lost[i] = admitted->endpoints[i][0] == '\0';
     process->is_in = true;
+    process->scheduler = sim.incarnation;
+}
+
+/* Another process goes on as the scheduler. */
+static void comes_back(Process *process, const ControlResumed *resumed)
+{
+    if (process->scheduler == resumed->scheduler)
+        return;
+    if (resumed->outcome.code != CONTROL_OK) {
+        sim_assert(!process->has_program, "%s", resumed->outcome.text);
+        process->is_alive = false;
+        return;
+    }
+    unheard_begin_again(&process->unheard);
+    process->scheduler = resumed->scheduler;
+    g_queue_clear_full(&process->in, control_free);
+    g_queue_clear_full(&process->out, control_free);
+    unheard_end_again(&process->unheard,
+                      &(Control){ .kind = CONTROL_BACK, .back = { process->n_heard } },
+                      resumed->n_taken);
+    sim.n_resumed++;
 }
 
 static void greets(void *user, uint64_t asker, const Control *control)
@@ -130,7 +175,11 @@ static void greets(void *user, uint64_t asker, const Control *control)
     Process *const process = &sim.processes[asker];
 
     (void)user;
-    if (chance(20) || !process->is_alive || process->is_in)
+    if (chance(20) || !process->is_alive || sim.left_to_send == 0)
+        return;
+    if (control->kind == CONTROL_RESUMED)
+        comes_back(process, &control->resumed);
+    if (process->is_in)
         return;
     if (control->kind == CONTROL_ADMITTED)
         enters(process, &control->welcome);
@@ -138,9 +187,21 @@ static void greets(void *user, uint64_t asker, const Control *control)
         process->is_alive = false;
 }
 
+static void sends_out(void *user, const GByteArray *body)
+{
+    Process *const process = user;
+    Control *const control = g_new0(Control, 1);
+
+    ck_assert(control_decode(body->data, body->len, control, NULL));
+    g_queue_push_tail(&process->out, control);
+}
+
 static void say(Process *process, Control control)
 {
-    enqueue(&process->out, &control);
+    if (process->node == 0)
+        enqueue(&process->out, &control);
+    else
+        unheard_say(&process->unheard, &control);
 }
 
 /* ---- what a process does ---- */
@@ -183,7 +244,7 @@ static void plan_copies(const char *lines, GString *plan)
     PlaceSet set;
 
     while (place_text_read_set(&lines, &set)) {
-        for (uint32_t node = 0; node < sim.n_nodes && set.n < 2; node++)
+        for (uint32_t node = sim.is_alone; node < sim.n_nodes && set.n < 2; node++)
             if (node != set.servers[0] && !sim.scheduler->nodes[node].lost)
                 set.servers[set.n++] = node;
         if (set.n == 2)
@@ -237,7 +298,8 @@ static void admits(const Process *process, const ControlRecover *recover)
 {
     sim_assert(recover->cause == CONTROL_CAUSE_JOIN && recover->node != process->node,
                "a node is to admit itself");
-    sim_assert(recover->map == sim.admit_map || recover->counted_from > sim.counted_from,
+    sim_assert(recover->map == sim.admit_map || recover->counted_from > sim.counted_from ||
+                   recover->node == 0, /* whose links are open already */
                "bytes are counted from a number that somebody had");
     sim.counted_from = recover->counted_from;
     sim.admit_map = recover->map;
@@ -249,7 +311,8 @@ static void admits(const Process *process, const ControlRecover *recover)
 static void leave_lost(Process *process, const ControlRecover *recover)
 {
     process->counts_lost[recover->node] = recover->cause == CONTROL_CAUSE_LOSS;
-    for (uint32_t i = 0; i < sim.n_nodes && recover->cause == CONTROL_CAUSE_LOSS; i++)
+    for (uint32_t i = 0; i < sim.n_nodes && recover->cause == CONTROL_CAUSE_LOSS && !sim.is_dead;
+         i++)
         sim_assert(!process->counts_lost[i] || sim.scheduler->nodes[i].lost,
                    "node %u leaves its link to node %u, which is in the run", process->node, i);
 }
@@ -271,7 +334,7 @@ static void do_step(Process *process, const ControlRecover *recover)
     case CONTROL_RECOVER_ADMIT:
         sim_assert(process->has_tables, "a newcomer is to admit another one");
         admits(process, recover);
-        g_string_assign(lines, process->node == 0 ? TABLES : "");
+        g_string_assign(lines, process->node == 0 || recover->node == 0 ? TABLES : "");
         break;
     case CONTROL_RECOVER_TABLES:
         ck_assert_str_eq(recover->lines, TABLES);
@@ -328,6 +391,10 @@ static void hear(Process *process, const Control *control)
     case CONTROL_LEFT:
         process->is_free = true;
         break;
+    case CONTROL_BEAT:
+        if (chance(50)) /* or it is said again in vain */
+            unheard_drop(&process->unheard, control->beat.n_taken);
+        break;
     default:
         break;
     }
@@ -338,7 +405,9 @@ static bool is_restored(void)
 {
     uint32_t n_live = 0;
 
-    for (uint32_t i = 0; i < sim.n_nodes; i++)
+    if (sim.is_dead)
+        return false;
+    for (uint32_t i = sim.is_alone; i < sim.n_nodes; i++)
         n_live += !sim.scheduler->nodes[i].lost;
     for (uint32_t part = 0; part < sim.n_parts; part++) {
         uint32_t n = 0;
@@ -349,6 +418,13 @@ static bool is_restored(void)
             return false;
     }
     return !sim.scheduler->recovers;
+}
+
+/* No process joins a run that nodes have left: nor does the scheduler's node, which would plan
+ * further replicas. */
+static bool is_ending(void)
+{
+    return !sim.is_dead && sim.is_alone && sim.scheduler->nodes[0].left;
 }
 
 static void propose(Process *process)
@@ -375,8 +451,24 @@ static void ask_to_join(const Process *process)
                                       .endpoints = "somewhere",
                                       .description = "simulated" } };
 
-    if (!chance(20))
+    if (!chance(20) && !sim.is_dead)
         scheduler_greet(sim.scheduler, sim.now_ms, &join, 1, (uint64_t)(process - sim.processes));
+}
+
+static void look_for_scheduler(const Process *process)
+{
+    const Control resume = { .kind = CONTROL_RESUME,
+                             .resume = { .node_id = process->node,
+                                         .incarnation = process->incarnation,
+                                         .run_id = scheduler_run_id(sim.scheduler),
+                                         .scheduler = process->scheduler,
+                                         .endpoints = "somewhere" } };
+    SchedulerLink link;
+
+    scheduler_greet(sim.scheduler, sim.now_ms, &resume, 1, (uint64_t)(process - sim.processes));
+    if (scheduler_opens_link(sim.scheduler, &resume, &link))
+        sim_assert(link.node == process->node && link.incarnation == process->incarnation,
+                   "a link to another process");
 }
 
 static void process_steps(Process *process)
@@ -388,12 +480,16 @@ static void process_steps(Process *process)
     } else if (!g_queue_is_empty(&process->in) && chance(70)) {
         Control *const control = g_queue_pop_head(&process->in);
 
+        process->n_heard += control_message_counts(control->kind);
         hear(process, control);
         control_free(control);
+    } else if (process->node != 0 && process->scheduler != sim.incarnation && !sim.is_dead &&
+               chance(50)) {
+        look_for_scheduler(process);
     } else if (process->has_program && !process->is_waiting && process->n_calls < CALLS) {
         propose(process);
     } else if (process->has_program && !process->is_waiting && !process->has_left &&
-               sim.n_losses == 0 && is_restored()) {
+               sim.n_losses == 0 && (is_restored() || is_ending())) {
         process->has_left = true;
         say(process, (Control){ .kind = CONTROL_LEAVE });
     }
@@ -406,7 +502,8 @@ static void arrives(Process *process)
 
     if (control == NULL)
         return;
-    if (sim.linked[process->node] == (uint32_t)(process - sim.processes))
+    if (!sim.is_dead && sim.linked[process->node] == (uint32_t)(process - sim.processes) &&
+        (process->node == 0 || process->scheduler == sim.incarnation))
         sim_assert(scheduler_receive(sim.scheduler, sim.now_ms, process->node, control) ||
                        control->kind == CONTROL_RECOVERED,
                    "%s of node %u makes no sense", control_kind_name(control->kind), process->node);
@@ -425,9 +522,11 @@ static uint32_t process_new(uint32_t node, bool has_program)
                                        .has_program = has_program,
                                        .is_alive = true,
                                        .is_in = has_program,
-                                       .has_tables = has_program };
+                                       .has_tables = has_program,
+                                       .scheduler = has_program ? sim.incarnation : 0 };
     g_queue_init(&sim.processes[number].in);
     g_queue_init(&sim.processes[number].out);
+    unheard_init(&sim.processes[number].unheard, sends_out, &sim.processes[number]);
     sim.newest[node] = number;
     return number;
 }
@@ -447,7 +546,8 @@ static bool is_making_tables(void)
 static bool may_be_lost(const Process *process)
 {
     const Scheduler *const scheduler = sim.scheduler;
-    const bool is_still = !scheduler->recovers || scheduler->admission.opens || is_making_tables();
+    const bool is_still =
+        !sim.is_dead && (!scheduler->recovers || scheduler->admission.opens || is_making_tables());
 
     for (uint32_t part = 0; part < sim.n_parts; part++) {
         bool has_other = false;
@@ -472,7 +572,7 @@ static void lose_one(void)
         return;
     process->is_alive = false;
     sim.n_losses--;
-    if (process->is_in && chance(70))
+    if (process->is_in && chance(70) && !sim.is_dead)
         scheduler_node_gone(sim.scheduler, sim.now_ms, node, "its process has ended");
 }
 
@@ -480,14 +580,98 @@ static void start_one(void)
 {
     const uint32_t node = 1 + draw(sim.n_nodes - 1);
 
-    if (!sim.processes[sim.newest[node]].is_alive && sim.scheduler->nodes[node].lost &&
-        sim.n_processes < MOST_PROCESSES)
+    if (!sim.is_dead && !sim.processes[sim.newest[node]].is_alive &&
+        sim.scheduler->nodes[node].lost && sim.n_processes < MOST_PROCESSES)
         process_new(node, /* has_program= */ false);
+}
+
+/* ---- the scheduler's process ---- */
+
+static bool journal_add(void *user, const void *record, size_t size)
+{
+    (void)user;
+    g_ptr_array_add(sim.journal, g_bytes_new(record, size));
+    return true;
+}
+
+static bool journal_read(void *user, SchedulerRecordFunc take, void *taker, GError **error)
+{
+    (void)user;
+    (void)error;
+    for (guint i = 0; i < sim.journal->len; i++) {
+        gsize size;
+        const void *const record = g_bytes_get_data(sim.journal->pdata[i], &size);
+
+        sim_assert(take(taker, record, size), "record %u makes no sense", i);
+    }
+    return true;
+}
+
+static void start_scheduler(void)
+{
+    static const SchedulerOutput output = { sends, greets };
+    static const SchedulerJournal journal = { journal_add, journal_read, NULL };
+    uint32_t ids[MOST_NODES];
+    const SchedulerConfig config = { .n_nodes = sim.n_nodes,
+                                     .node_ids = ids,
+                                     .digest = "file",
+                                     .wire_version = 1,
+                                     .heartbeat_ms = HEARTBEAT_MS,
+                                     .timeout_ms = TIMEOUT_MS,
+                                     .admits = true,
+                                     .journal = sim.is_alone ? &journal : NULL };
+
+    for (uint32_t i = 0; i < sim.n_nodes; i++)
+        ids[i] = i;
+    sim.scheduler = scheduler_new(&config, &output, NULL);
+    sim.scheduler->goes_on = true;
+    sim.left_to_send = UINT32_MAX;
+}
+
+/* It may be in the middle of what follows from an event: only some of it has been sent. */
+static void kill_scheduler(void)
+{
+    Process *const own = &sim.processes[sim.linked[0]];
+
+    if (sim.n_restarts == 0 || sim.is_dead || sim.n_processes == MOST_PROCESSES)
+        return;
+    if (chance(50)) {
+        sim.left_to_send = draw(2 * sim.n_nodes);
+        arrives(&sim.processes[draw(sim.n_processes)]);
+    }
+    sim.left_to_send = UINT32_MAX;
+    if (scheduler_has_ended(sim.scheduler))
+        return;
+    scheduler_free(g_steal_pointer(&sim.scheduler));
+    sim.is_dead = true;
+    sim.n_restarts--;
+    own->is_alive = false;
+}
+
+static void start_scheduler_again(void)
+{
+    Process *own;
+
+    if (!sim.is_dead)
+        return;
+    start_scheduler();
+    own = &sim.processes[process_new(0, /* has_program= */ false)];
+    sim.incarnation = own->incarnation;
+    sim.linked[0] = sim.newest[0];
+    own->is_in = true;
+    sim.is_dead = false;
+    sim_assert(scheduler_resume(sim.scheduler, sim.now_ms,
+                                &(SchedulerProcess){ own->incarnation, "here", "simulated" }, NULL),
+               "no process can go on as the scheduler");
+    for (uint32_t i = 0; i < sim.n_nodes; i++)
+        own->counts_lost[i] = sim.scheduler->nodes[i].lost;
 }
 
 static void pass_time(void)
 {
     sim.now_ms += draw(60);
+    if (sim.is_dead)
+        return;
     if (sim.now_ms - sim.beat_ms >= HEARTBEAT_MS) {
         sim.beat_ms = sim.now_ms;
         for (uint32_t i = 0; i < sim.n_nodes; i++) {
@@ -510,19 +694,8 @@ static bool is_over(void)
 
 static void begin_run(void)
 {
-    const SchedulerOutput output = { sends, greets };
-    uint32_t ids[MOST_NODES];
-    const SchedulerConfig config = { .n_nodes = sim.n_nodes,
-                                     .node_ids = ids,
-                                     .digest = "file",
-                                     .wire_version = 1,
-                                     .heartbeat_ms = HEARTBEAT_MS,
-                                     .timeout_ms = TIMEOUT_MS,
-                                     .admits = true };
-
-    for (uint32_t i = 0; i < sim.n_nodes; i++)
-        ids[i] = i;
-    sim.scheduler = scheduler_new(&config, &output, NULL);
+    sim.incarnation = 1; /* of process 0 */
+    start_scheduler();
     for (uint32_t i = 0; i < sim.n_nodes; i++) {
         sim.linked[i] = process_new(i, /* has_program= */ true);
         const Control hello = { .kind = CONTROL_HELLO,
@@ -534,10 +707,11 @@ static void begin_run(void)
                                            .description = "simulated" } };
         scheduler_greet(sim.scheduler, sim.now_ms, &hello, 1, i);
     }
-    sim.scheduler->goes_on = true;
     for (uint32_t part = 0; part < sim.n_parts; part++) {
-        sim.processes[part % sim.n_nodes].parts[part] = HOLDING_PRIMARY;
-        sim.processes[(part + 1) % sim.n_nodes].parts[part] = HOLDING_COPY;
+        const uint32_t n = sim.n_nodes - sim.is_alone;
+
+        sim.processes[part % n + sim.is_alone].parts[part] = HOLDING_PRIMARY;
+        sim.processes[(part + 1) % n + sim.is_alone].parts[part] = HOLDING_COPY;
     }
 }
 
@@ -551,7 +725,9 @@ static void end_run(void)
                    "node %u has made %u calls", process->node, (unsigned)process->n_calls);
         g_queue_clear_full(&process->in, control_free);
         g_queue_clear_full(&process->out, control_free);
+        unheard_clear(&process->unheard);
     }
+    g_ptr_array_unref(sim.journal);
     scheduler_free(sim.scheduler);
     g_rand_free(sim.rand);
 }
@@ -567,6 +743,9 @@ static unsigned simulate(uint64_t seed)
     sim.n_nodes = 3 + draw(MOST_NODES - 2);
     sim.n_parts = 1 + draw(MOST_PARTS);
     sim.n_losses = draw(MOST_LOSSES + 1);
+    sim.is_alone = seed % 2 == 1;
+    sim.n_restarts = sim.is_alone ? draw(MOST_RESTARTS + 1) : 0;
+    sim.journal = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
     sim.now_ms = 1000;
     begin_run();
     for (unsigned step = 0; !is_over(); step++) {
@@ -574,7 +753,8 @@ static unsigned simulate(uint64_t seed)
         Process *const process = &sim.processes[draw(sim.n_processes)];
 
         if (step > MOST_STEPS) {
-            g_autofree char *waiting = scheduler_waiting(sim.scheduler, sim.now_ms);
+            g_autofree char *waiting =
+                sim.is_dead ? NULL : scheduler_waiting(sim.scheduler, sim.now_ms);
             sim_assert(false, "the run hangs: %s", waiting != NULL ? waiting : "nobody waits");
         }
         if (action < 50)
@@ -587,6 +767,10 @@ static unsigned simulate(uint64_t seed)
             lose_one();
         else if (action < 92)
             start_one();
+        else if (action < 93 && sim.is_dead)
+            start_scheduler_again();
+        else if (action < 93 && chance(20))
+            kill_scheduler();
         else
             pass_time();
     }
@@ -599,15 +783,18 @@ static unsigned simulate(uint64_t seed)
 START_TEST(processes_take_the_places_of_lost_nodes_and_replicas_are_restored)
 {
     const char *const seed = getenv("SEED");
-    unsigned n_joined = 0;
+    unsigned n_joined = 0, n_resumed = 0;
 
     if (seed != NULL) {
         simulate(strtoull(seed, NULL, 10));
         return;
     }
-    for (uint64_t i = 0; i < (is_slow() ? SEEDS_PER_CASE / 5 : SEEDS_PER_CASE); i++)
+    for (uint64_t i = 0; i < (is_slow() ? SEEDS_PER_CASE / 5 : SEEDS_PER_CASE); i++) {
         n_joined += simulate((uint64_t)_i * SEEDS_PER_CASE + i);
+        n_resumed += sim.n_resumed;
+    }
     ck_assert_uint_gt(n_joined, 0);
+    ck_assert_uint_gt(n_resumed, 0);
 }
 END_TEST
 

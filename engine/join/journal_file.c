@@ -1,0 +1,217 @@
+/* See journal_file.h.
+ *
+ * The file is a line that says what it is, and records: the length in four bytes, a checksum in
+ * four, little-endian, and the bytes. A process that is killed may leave the last record in part:
+ * that one was not added, and nobody has heard what follows from it. So it is cut off.
+ *
+ * If a record cannot be written, for lack of room on the disk or because the file has its most
+ * bytes, all of it is cut off: a part of it would bring back an earlier state. */
+#include "engine/join/journal_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/net/link/checksum.h"
+#include "io/net/link/wire.h"
+
+#define USUAL_BYTES ((uint64_t)256 << 20)
+
+enum { RECORD_HEAD = 8 };
+
+struct JournalFile {
+    int fd;
+    char *path;
+    char *title;
+    uint64_t bytes, max_bytes;
+};
+
+static bool fail(const JournalFile *file, const char *what, GError **error)
+{
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot %s the scheduler's journal: %s",
+                file->path, what, g_strerror(errno));
+    return false;
+}
+
+static bool write_all(int fd, const void *bytes, size_t size)
+{
+    const char *at = bytes;
+
+    while (size > 0) {
+        const ssize_t n = write(fd, at, size);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return false;
+        at += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+static bool begin(JournalFile *file, GError **error)
+{
+    if (ftruncate(file->fd, 0) != 0 || !write_all(file->fd, file->title, strlen(file->title)))
+        return fail(file, "write", error);
+    file->bytes = strlen(file->title);
+    return true;
+}
+
+static bool take_lock(const JournalFile *file, GError **error)
+{
+    if (flock(file->fd, LOCK_EX | LOCK_NB) == 0)
+        return true;
+    if (errno != EWOULDBLOCK)
+        return fail(file, "lock", error);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
+                "%s: another process still writes this journal of a scheduler; it must have ended "
+                "before one goes on from it",
+                file->path);
+    return false;
+}
+
+static uint32_t sum_of(const void *bytes, size_t size)
+{
+    return (uint32_t)checksum(bytes, size, /* seed= */ 0);
+}
+
+static uint32_t load_u32(const uint8_t *at)
+{
+    uint32_t little;
+
+    memcpy(&little, at, sizeof little);
+    return GUINT32_FROM_LE(little);
+}
+
+/* The bytes of the record that is there as a whole; 0: none is. */
+static size_t whole_record(const uint8_t *at, size_t left)
+{
+    if (left < RECORD_HEAD)
+        return 0;
+    const size_t size = load_u32(at);
+
+    return size <= left - RECORD_HEAD && sum_of(at + RECORD_HEAD, size) == load_u32(at + 4)
+               ? RECORD_HEAD + size
+               : 0;
+}
+
+static bool check_title(const JournalFile *file, const uint8_t *bytes, size_t size, GError **error)
+{
+    const size_t title = strlen(file->title);
+
+    if (size >= title && memcmp(bytes, file->title, title) == 0)
+        return true;
+    if (size == 0)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
+                    "%s: the scheduler's journal was given up, as the log of the process before "
+                    "says; no process can go on from it",
+                    file->path);
+    else
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
+                    "%s: this is no journal of a scheduler with this cluster file and this build "
+                    "of Rubato",
+                    file->path);
+    return false;
+}
+
+static bool read_records(void *user, SchedulerRecordFunc take, void *taker, GError **error)
+{
+    JournalFile *const file = user;
+    g_autoptr(GError) failure = NULL;
+    g_autoptr(GMappedFile) mapped =
+        g_mapped_file_new_from_fd(file->fd, /* writable= */ FALSE, &failure);
+    if (mapped == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: %s", file->path, failure->message);
+        return false;
+    }
+    const uint8_t *const bytes = (const uint8_t *)g_mapped_file_get_contents(mapped);
+    const size_t size = g_mapped_file_get_length(mapped);
+    size_t at = strlen(file->title), record;
+
+    if (!check_title(file, bytes, size, error))
+        return false;
+    for (; (record = whole_record(bytes + at, size - at)) > 0; at += record)
+        if (!take(taker, bytes + at + RECORD_HEAD, record - RECORD_HEAD)) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                        "%s: the record at byte %zu of the scheduler's journal makes no sense",
+                        file->path, at);
+            return false;
+        }
+    file->bytes = at;
+    return ftruncate(file->fd, (off_t)at) == 0 ? true : fail(file, "cut", error);
+}
+
+static bool give_up(JournalFile *file, const char *why)
+{
+    g_warning("%s: %s: the scheduler goes on without its journal, so no other process can go on "
+              "as the scheduler from here on",
+              file->path, why);
+    if (ftruncate(file->fd, 0) != 0 || unlink(file->path) != 0)
+        g_warning("%s: cannot be removed: %s", file->path, g_strerror(errno));
+    return false;
+}
+
+static bool add_record(void *user, const void *record, size_t size)
+{
+    JournalFile *const file = user;
+    const uint32_t head[] = { GUINT32_TO_LE((uint32_t)size), GUINT32_TO_LE(sum_of(record, size)) };
+    g_autofree char *whole = NULL;
+
+    G_STATIC_ASSERT(sizeof head == RECORD_HEAD);
+    if (size > UINT32_MAX || file->bytes + sizeof head + size > file->max_bytes) {
+        g_autofree char *why = g_strdup_printf(
+            "it would become larger than %" G_GUINT64_FORMAT " bytes", file->max_bytes);
+
+        return give_up(file, why);
+    }
+    whole = g_malloc(sizeof head + size); /* one write: it is there, or a part at the end */
+    memcpy(whole, head, sizeof head);
+    memcpy(whole + sizeof head, record, size);
+    if (!write_all(file->fd, whole, sizeof head + size))
+        return give_up(file, g_strerror(errno));
+    file->bytes += sizeof head + size;
+    return true;
+}
+
+JournalFile *journal_file_open(const char *path, JournalFileMode mode, const char *digest,
+                               uint64_t max_bytes, GError **error)
+{
+    const int create = mode == JOURNAL_FILE_BEGIN ? O_CREAT : 0;
+    JournalFile *const file = g_new0(JournalFile, 1);
+
+    file->path = g_strdup(path);
+    file->title = g_strdup_printf("rubato journal %u %s\n", (unsigned)WIRE_VERSION, digest);
+    file->max_bytes = max_bytes > 0 ? max_bytes : USUAL_BYTES;
+    file->fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC | create, S_IRUSR | S_IWUSR);
+    if (file->fd >= 0 ? take_lock(file, error) && (mode == JOURNAL_FILE_GO_ON || begin(file, error))
+                      : fail(file, "open", error))
+        return file;
+    journal_file_free(file);
+    return NULL;
+}
+
+void journal_file_remove(JournalFile *file)
+{
+    /* It may have been given up, or removed by others. */
+    (void)unlink(file->path);
+}
+
+void journal_file_free(JournalFile *file)
+{
+    if (file == NULL)
+        return;
+    if (file->fd >= 0)
+        close(file->fd);
+    g_free(file->path);
+    g_free(file->title);
+    g_free(file);
+}
+
+SchedulerJournal journal_file_journal(JournalFile *file)
+{
+    return (SchedulerJournal){ add_record, read_records, file };
+}

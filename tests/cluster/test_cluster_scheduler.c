@@ -1,0 +1,187 @@
+/* The scheduler's process is killed, and another one goes on from its journal, again and again.
+ *
+ * docs/replication.md: Another process that goes on as the scheduler. */
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "engine/join/journal_file.h"
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/program_run.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/runner.h"
+
+/* Node 0 is the scheduler's. Nodes 1 and 2 have a worker each, and all others a server. */
+enum { N_KEYS = 100, PARTS = 3, BUSY = 5, MORE = 50 };
+
+static atomic_int stops, asks;
+
+static void stop(int number)
+{
+    (void)number;
+    atomic_store(&stops, 1);
+}
+
+static void ask(int number)
+{
+    (void)number;
+    atomic_store(&asks, 1);
+}
+
+typedef struct {
+    const char *table;
+    unsigned *rounds; /* of this node's worker: how many it makes; 0: until the signal, told here */
+} Job;
+
+/* Floats, so that another order of additions would change the last bits. */
+static float delta(uint32_t rank, unsigned round, size_t key)
+{
+    return 1.0f / (float)(1 + (rank * 31 + round * 7 + key) % 97);
+}
+
+static bool add_rounds(RubatoWorker *worker, void *data, GError **error)
+{
+    const Job *const job = data;
+    const unsigned most = *job->rounds;
+    const uint32_t rank = rubato_worker_rank(worker);
+    unsigned round = 0, asked = 0;
+    float deltas[N_KEYS], rows[N_KEYS];
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table(worker, job->table, RUBATO_F32, error);
+
+    TRY(table != NULL);
+    for (; most > 0 ? round < most : atomic_load(&stops) == 0; round++) {
+        for (size_t i = 0; i < N_KEYS; i++)
+            deltas[i] = delta(rank, round, i);
+        TRY(rubato_kv_table_add_range(table, 0, N_KEYS, deltas, error) &&
+            rubato_kv_table_clock(table, error) &&
+            rubato_kv_table_get_range(table, 0, N_KEYS, rows, error));
+        if (round == BUSY)
+            cluster_say("busy");
+        if (atomic_exchange(&asks, 0) != 0)
+            asked = round + MORE;
+        if (asked > 0 && round == asked)
+            cluster_say("%d more rounds", MORE);
+    }
+    *job->rounds = round;
+    return true;
+}
+
+static bool do_rounds(RubatoEngine *engine, const char *name, unsigned *rounds, float *rows,
+                      GError **error)
+{
+    const char *const tables[] = { name, NULL };
+    const RubatoTableSpec spec = { .name = name,
+                                   .model = "bsp",
+                                   .dtype = RUBATO_F32,
+                                   .n_keys = N_KEYS,
+                                   .parts = PARTS,
+                                   .replicas = 1 };
+    Job job = { name, rounds };
+
+    return rubato_engine_create_table(engine, &spec, error) &&
+           cluster_run_task(engine, name, add_rounds, &job, tables, error) &&
+           rubato_engine_get_range(engine, name, 0, N_KEYS, rows, error);
+}
+
+/* The second table has what the first one would have without a disturbance. */
+static bool play(RubatoEngine *engine, const void *data, GError **error)
+{
+    float rows[2][N_KEYS];
+    unsigned rounds = 0;
+
+    (void)data;
+    signal(SIGUSR1, stop);
+    signal(SIGUSR2, ask);
+    TRY(do_rounds(engine, "rows", &rounds, rows[0], error) &&
+        do_rounds(engine, "again", &rounds, rows[1], error));
+    EXPECT(memcmp(rows[0], rows[1], sizeof rows[0]) == 0, "the rows are not the same to the bit");
+    return rubato_engine_barrier(engine, error);
+}
+
+static uint32_t start_again(ClusterRun *run)
+{
+    g_setenv("RUBATO_JOIN", "1", TRUE);
+    const uint32_t process = cluster_start_other(run, CLUSTER_IDS[0], run->path, play, NULL);
+    g_unsetenv("RUBATO_JOIN");
+    return process;
+}
+
+/* Requests go on without the scheduler. */
+static void expect_requests(ClusterRun *run)
+{
+    cluster_signal(run, 1, SIGUSR2);
+    cluster_wait_for(run, 1, "50 more rounds");
+    g_string_truncate(run->processes[1].text, 0);
+}
+
+static void wait_for_map(ClusterRun *run, uint32_t map)
+{
+    g_autofree char *text = g_strdup_printf("the run goes on, by part map %u", map);
+
+    cluster_wait_for(run, 1, text);
+}
+
+static void expect_served(ClusterRun *run, uint32_t process)
+{
+    cluster_expect_end(run, process, CLUSTER_NOT_STARTED);
+    cluster_expect_text(run, process,
+                        "has served in the place of a lost process until the run ended");
+}
+
+static ClusterRun *new_run(const char *over, char **journal)
+{
+    *journal = g_strdup_printf("%s/journal", make_folder());
+    g_setenv(JOURNAL_VARIABLE, *journal, TRUE);
+    return cluster_run_new(&(ClusterShape){
+        .n_nodes = 4, .nodes = { { 0, 0 }, { 1, 1 }, { 1, 1 }, { 1, 0 } }, .over = over });
+}
+
+static void end_run(ClusterRun *run, char *journal)
+{
+    g_autofree char *folder = g_path_get_dirname(journal);
+
+    cluster_run_free(run);
+    g_unsetenv(JOURNAL_VARIABLE);
+    ck_assert(!g_file_test(journal, G_FILE_TEST_EXISTS));
+    remove_folder(folder);
+    g_free(journal);
+}
+
+START_TEST(task_goes_on_while_the_scheduler_is_killed_again_and_again)
+{
+    static const char *const over[] = { "shm", "tcp" };
+    char *journal;
+    ClusterRun *const run = new_run(over[_i], &journal);
+    uint32_t again;
+
+    cluster_start(run, play, NULL);
+    cluster_wait_for(run, 1, "busy");
+    cluster_signal(run, 0, SIGKILL);
+    expect_requests(run);
+    again = start_again(run);
+    wait_for_map(run, 3);
+    cluster_signal(run, again, SIGKILL);
+    expect_requests(run);
+    again = start_again(run);
+    wait_for_map(run, 5);
+    cluster_signal(run, 3, SIGKILL); /* it leads the others through the loss of a node */
+    wait_for_map(run, 6);
+    expect_requests(run);
+    cluster_signal(run, 1, SIGUSR1);
+    cluster_signal(run, 2, SIGUSR1);
+    cluster_expect_end(run, 1, 0);
+    cluster_expect_end(run, 2, 0);
+    expect_served(run, again);
+    end_run(run, journal);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cluster scheduler");
+    TCase *again = cluster_add_case(suite, "again");
+
+    tcase_add_loop_test(again, task_goes_on_while_the_scheduler_is_killed_again_and_again, 0, 2);
+    return run_suite(suite);
+}
