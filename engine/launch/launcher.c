@@ -23,6 +23,7 @@
 #include "engine/cluster/rendezvous.h"
 #include "engine/cluster/secret_source.h"
 #include "engine/health/engine_health.h"
+#include "engine/join/journal_file.h"
 #include "engine/launch/launcher_news.h"
 #include "engine/launch/launcher_output.h"
 #include "engine/launch/launcher_processes.h"
@@ -32,6 +33,7 @@
 #define COLUMNS_DEFAULT 80
 #define PREFIX_COLUMNS 12 /* of the id of a node, and brackets */
 #define DEFAULT_SSH "ssh"
+#define JOURNAL_NAME "journal"
 
 /* ---- the plan ---- */
 
@@ -111,7 +113,47 @@ static const char *choose_health(const LaunchPlan *whole, const ClusterNode *nod
     return port != NULL && (is_schedulers || strcmp(port, "0") == 0) ? port : NULL;
 }
 
-static bool plan_local(const LaunchPlan *whole, LaunchNode *plan, const RubatoLaunch *launch,
+/* A scheduler that is alone on its node, and whose process is to be started again, keeps a journal,
+ * from which the next process goes on. */
+static bool plan_journal(LaunchPlan *whole, LaunchNode *plan, GError **error)
+{
+    const Cluster *const cluster = whole->cluster;
+    const char *const given = g_getenv(JOURNAL_VARIABLE);
+    g_autoptr(GError) failure = NULL;
+    g_autofree char *made = NULL;
+
+    if (whole->restarts == 0 || plan->node != &cluster->nodes[cluster->scheduler_node] ||
+        plan->node->servers > 0 || plan->node->workers > 0)
+        return true;
+    whole->resumes = plan->node;
+    if (given != NULL && *given != '\0')
+        return true;
+    whole->journal_folder = g_dir_make_tmp("rubato-run-XXXXXX", &failure);
+    if (whole->journal_folder == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
+                    "no folder for the scheduler's journal, without which node %u cannot be "
+                    "started again: %s",
+                    plan->node->id, failure->message);
+        return false;
+    }
+    made = g_build_filename(whole->journal_folder, JOURNAL_NAME, NULL);
+    plan->environment = g_environ_setenv(plan->environment, JOURNAL_VARIABLE, made, TRUE);
+    return true;
+}
+
+/* The journal is gone if the run has ended well. */
+static void remove_journal(const LaunchPlan *plan)
+{
+    g_autofree char *journal = NULL;
+
+    if (plan->journal_folder == NULL)
+        return;
+    journal = g_build_filename(plan->journal_folder, JOURNAL_NAME, NULL);
+    (void)unlink(journal);
+    (void)rmdir(plan->journal_folder);
+}
+
+static bool plan_local(LaunchPlan *whole, LaunchNode *plan, const RubatoLaunch *launch,
                        const char *cluster_file, GError **error)
 {
     g_autofree char *id = g_strdup_printf("%u", plan->node->id);
@@ -128,6 +170,8 @@ static bool plan_local(const LaunchPlan *whole, LaunchNode *plan, const RubatoLa
     plan->environment = g_environ_setenv(plan->environment, "RUBATO_NODE", id, TRUE);
     if (health == NULL)
         plan->environment = g_environ_unsetenv(plan->environment, HEALTH_VARIABLE);
+    if (!plan_journal(whole, plan, error))
+        return false;
     plan->again = g_environ_setenv(g_strdupv(plan->environment), JOIN_VARIABLE, "1", TRUE);
     if (launch->joins)
         plan->environment = g_environ_setenv(plan->environment, JOIN_VARIABLE, "1", TRUE);
@@ -180,7 +224,7 @@ static bool plan_remote(const LaunchPlan *whole, LaunchNode *plan, const RubatoL
     return true;
 }
 
-static bool plan_node(const LaunchPlan *whole, LaunchNode *plan, const ClusterNode *node,
+static bool plan_node(LaunchPlan *whole, LaunchNode *plan, const ClusterNode *node,
                       const RubatoLaunch *launch, GError **error)
 {
     const Cluster *const cluster = whole->cluster;
@@ -275,6 +319,8 @@ void launch_plan_free(LaunchPlan *plan)
         g_strfreev(plan->nodes[i].again);
     }
     g_free(plan->nodes);
+    remove_journal(plan);
+    g_free(plan->journal_folder);
     if (plan->secret_fd != 0)
         close(plan->secret_fd);
     run_secret_clear(&plan->secret);

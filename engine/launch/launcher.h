@@ -25,6 +25,8 @@ typedef struct {
     uint32_t n_nodes;
     bool no_prefix;
     uint32_t restarts; /* of each node of this machine, if it is lost and the run goes on */
+    const ClusterNode *resumes; /* the scheduler's, if it keeps a journal; or NULL */
+    char *journal_folder;       /* that was made for the journal; or NULL */
     bool has_secret; /* nodes are given one; else each node finds the secret itself, or has none */
     RunSecret secret;
     int secret_fd; /* of it, for nodes on this machine to inherit; 0: there is none */

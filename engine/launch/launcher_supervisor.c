@@ -135,6 +135,17 @@ static bool has_failed(const Child *child)
            process_exit_code(&child->end) != 0;
 }
 
+/* Whether the others wait for another process of the node, which goes on as the scheduler. One that
+ * ends by itself has come to the end of the run, or has failed. */
+static bool is_to_resume(const Supervisor *supervisor, const Child *child)
+{
+    const bool was_killed = child->end.si_code == CLD_KILLED || child->end.si_code == CLD_DUMPED;
+
+    return child->plan->node == supervisor->plan->resumes && was_killed &&
+           child->n_restarts < supervisor->plan->restarts && supervisor->asked == 0 &&
+           supervisor->phase == PHASE_STEADY;
+}
+
 static void tell_end_again(Supervisor *supervisor, const Child *child)
 {
     if (child->n_restarts == 0 || child->is_lost || process_exit_code(&child->end) == 0)
@@ -148,6 +159,12 @@ static void note_end(Supervisor *supervisor, Child *child)
     child->state = CHILD_ENDING;
     child->deadline = deadline_in_ms(child_is_drained(child) ? 0 : LEFT_PIPES_MS);
     child_close_input(child);
+    if (is_to_resume(supervisor, child)) {
+        g_autofree char *how = process_describe_end(&child->end);
+
+        tell(supervisor, "node %u, where the scheduler runs, %s", child->plan->node->id, how);
+        child->is_lost = true;
+    }
     tell_end_again(supervisor, child);
     if (!has_failed(child) || supervisor->failed != NULL)
         return;
@@ -225,7 +242,9 @@ static void note_losses(Supervisor *supervisor)
         const LostNews *const news = &g_array_index(supervisor->lost, LostNews, i);
         Child *const child = find_child(supervisor, news->id);
 
-        if (child == NULL || is_known(supervisor, news))
+        /* without the scheduler, only another process of it lets the others go on: is_to_resume */
+        if (child == NULL || is_known(supervisor, news) ||
+            child->plan->node == supervisor->plan->resumes)
             continue;
         g_array_append_val(supervisor->known, *news);
         note_loss(supervisor, child);

@@ -1,5 +1,6 @@
-/* `rubato run --restart`: a program trains, and each node that only serves is killed in turn. Its
- * next process gets the parts of the others, so that in the end the model has been on processes
+/* `rubato run --restart`: a program trains, and the scheduler and each node that only serves are
+ * killed in turn, one of them before it can know the scheduler's next process. The next process of
+ * such a node gets the parts of the others, so that in the end the model has been on processes
  * alone that were started again.
  *
  * tests/engine/launch/test_launcher_restart.c has what the launcher does, test_cluster_join.c what
@@ -17,14 +18,15 @@ static const char *const script =
     "echo pid of $RUBATO_NODE: $$; exec \"$0\" --train \"$1\" --save \"$2\" --epochs 1000000 "
     "--batch-size 100 --straggler 1:1 --replicas 1";
 
-/* Node 0 has the workers; each part is on nodes 1 and 2. */
+/* Node 0 has the workers; each part is on nodes 1 and 2. The scheduler is alone on node 3. */
 static const char *add_cluster(ClusterRun *run)
 {
     g_autofree char *text = g_strdup_printf(
-        "cluster: { scheduler = { host = \"127.0.0.1\"; port = %u; };\n"
+        "cluster: { scheduler = { host = \"127.0.0.1\"; port = %u; node = 3; };\n"
         "  nodes = ( { id = 0; host = \"127.0.0.1\"; port = 0; servers = 0; workers = 2; },\n"
         "            { id = 1; host = \"127.0.0.1\"; port = 0; servers = 1; workers = 0; },\n"
-        "            { id = 2; host = \"127.0.0.1\"; port = 0; servers = 1; workers = 0; } );\n"
+        "            { id = 2; host = \"127.0.0.1\"; port = 0; servers = 1; workers = 0; },\n"
+        "            { id = 3; host = \"127.0.0.1\"; port = 0; servers = 0; workers = 0; } );\n"
         "  heartbeat_ms = 200; timeout_ms = 60000; };\n",
         run->port);
 
@@ -80,6 +82,8 @@ START_TEST(model_is_trained_on_processes_that_were_started_again)
     const uint32_t launcher = cluster_start_process(run, be_launcher, arguments);
 
     cluster_wait_for(run, launcher, "epoch 1/");
+    signal_node(run, launcher, "[3] pid of 3: ", SIGKILL);
+    cluster_wait_for(run, launcher, "rubato: node 3 is started again, in the place of the lost");
     signal_node(run, launcher, "[2] pid of 2: ", SIGKILL);
     cluster_wait_for(run, launcher, "rubato: node 2 is started again, in the place of the lost");
     cluster_wait_for(run, launcher, "server 0 has made ");

@@ -174,6 +174,43 @@ START_TEST(processes_join_if_they_are_to)
 }
 END_TEST
 
+/* Nobody has to say that the others go on: they wait for it. The journal is where the first process
+ * has it, and is gone afterwards. */
+START_TEST(scheduler_that_is_alone_is_started_again_at_once)
+{
+    const char *const script = FUNCTIONS
+        "case $RUBATO_NODE$RUBATO_JOIN in\n"
+        "0) await end;;\n"
+        "9) echo state > $RUBATO_JOURNAL; echo keeps $RUBATO_JOURNAL; kill -KILL $$;;\n"
+        "91) if [ -e ${RUBATO_CLUSTER%/*}/again ]; then exec cat $RUBATO_JOURNAL; fi\n"
+        "    : > ${RUBATO_CLUSTER%/*}/again; kill -KILL $$;;\n"
+        "esac";
+    g_autofree char *cluster = launch_write_file(
+        "run.cfg",
+        "cluster = { heartbeat_ms = 10; timeout_ms = 60000;\n"
+        "scheduler = { host = \"127.0.0.1\"; port = 9; node = 9; };\n"
+        "nodes = ( { id = 0; host = \"127.0.0.1\"; port = 0; },\n"
+        "          { id = 9; host = \"127.0.0.1\"; port = 0; servers = 0; workers = 0; } ); };\n",
+        0600);
+    const char *argv[4];
+    RubatoLaunch launch = launch_shell(cluster, script, argv);
+
+    launch.restarts = 2;
+    Run run = run_start(&launch);
+    run_wait_for(&run, 0, "[9] state\n");
+    write_empty("end");
+    ck_assert_int_eq(run_finish(&run), 0);
+    run_check_contains(&run, 1,
+                       "rubato: node 9, where the scheduler runs, was killed by signal 9 "
+                       "(SIGKILL)\n");
+    ck_assert_uint_eq(count(run.texts[1], "is started again, in the place of the lost process"), 2);
+    g_auto(GStrv) words = g_strsplit_set(strstr(run.texts[0]->str, "keeps ") + 6, "\n", 2);
+    g_autofree char *folder = g_path_get_dirname(words[0]);
+    ck_assert(!g_file_test(folder, G_FILE_TEST_EXISTS));
+    run_clear(&run);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("launcher_restart");
@@ -186,5 +223,6 @@ int main(void)
     tcase_add_test(restart, process_that_is_refused_leaves_the_run_as_it_is);
     tcase_add_test(restart, process_that_has_not_joined_ends_after_the_run);
     tcase_add_loop_test(restart, processes_join_if_they_are_to, 0, 2);
+    tcase_add_test(restart, scheduler_that_is_alone_is_started_again_at_once);
     return run_suite(suite);
 }
