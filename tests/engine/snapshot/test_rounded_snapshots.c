@@ -171,6 +171,36 @@ START_TEST(rounded_values_are_restored_and_their_loss_is_told)
 }
 END_TEST
 
+/* How far one more gradient moves the first value of a key. */
+static double find_step(RubatoEngine *of, RubatoKey key)
+{
+    const float gradient[WIDTH] = { 1 };
+    float before[WIDTH], after[WIDTH];
+
+    ck_assert(rubato_engine_get(of, "stateful", &key, 1, before, NULL));
+    ck_assert(rubato_engine_add(of, "stateful", &key, 1, gradient, NULL));
+    ck_assert(rubato_engine_get(of, "stateful", &key, 1, after, NULL));
+    return (double)after[0] - (double)before[0];
+}
+
+/* The rule's state, by which it divides, is that of the same key, and not rounded. */
+START_TEST(state_of_the_rule_stays_exact)
+{
+    g_autoptr(RubatoEngine) restored = make_engine();
+
+    add(1);
+    take(roundings[_i].packing, 0);
+    ck_assert(rubato_engine_restore(restored, &(RubatoRestoreSpec){ .directory = directory }, NULL,
+                                    NULL));
+    for (RubatoKey key = 1; key < N_KEYS; key += 97) {
+        const double step = find_step(engine, key);
+
+        ck_assert_double_gt(fabs(step), 0);
+        ck_assert_double_eq_tol(find_step(restored, key), step, fabs(step) * 1e-4);
+    }
+}
+END_TEST
+
 static uint64_t count_bytes(RubatoPacking packing)
 {
     take(packing, 0);
@@ -239,6 +269,7 @@ int main(void)
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_loop_test(cases, rounded_values_are_restored_and_their_loss_is_told, 0,
                         G_N_ELEMENTS(roundings));
+    tcase_add_loop_test(cases, state_of_the_rule_stays_exact, 0, G_N_ELEMENTS(roundings));
     tcase_add_test(cases, rounded_values_take_fewer_bytes);
     tcase_add_loop_test(cases, follower_has_rounded_values, 0, G_N_ELEMENTS(roundings));
     tcase_add_test(cases, rounded_values_of_other_types_are_refused);
