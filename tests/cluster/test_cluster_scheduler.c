@@ -99,12 +99,44 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
     return rubato_engine_barrier(engine, error);
 }
 
+/* The task's table has no replicas, and its clocks meet in the process that is killed. The next task,
+ * of a table that has replicas, runs. */
+static bool play_plain(RubatoEngine *engine, const void *data, GError **error)
+{
+    const char *const tables[] = { "plain", NULL };
+    const RubatoTableSpec spec = {
+        .name = "plain", .model = "bsp", .dtype = RUBATO_F32, .n_keys = N_KEYS, .parts = PARTS
+    };
+    float rows[N_KEYS];
+    unsigned rounds = 1, endless = 0;
+    Job job = { "plain", &endless };
+    g_autoptr(GError) failure = NULL;
+
+    (void)data;
+    TRY(do_rounds(engine, "before", &rounds, rows, error) &&
+        rubato_engine_create_table(engine, &spec, error));
+    EXPECT(!cluster_run_task(engine, "plain", add_rounds, &job, tables, &failure),
+           "the task has not failed");
+    TRY(cluster_expect_error(&failure, RUBATO_ERROR_NODE_LOST,
+                             "the clocks of table plain, which has no replicas, met in the "
+                             "scheduler's process",
+                             error));
+    return do_rounds(engine, "after", &rounds, rows, error);
+}
+
 static uint32_t start_again(ClusterRun *run)
 {
     g_setenv("RUBATO_JOIN", "1", TRUE);
     const uint32_t process = cluster_start_other(run, CLUSTER_IDS[0], run->path, play, NULL);
     g_unsetenv("RUBATO_JOIN");
     return process;
+}
+
+/* The next process needs its address and the lock on the journal, which go with its end. */
+static void kill_scheduler(ClusterRun *run, uint32_t process)
+{
+    cluster_signal(run, process, SIGKILL);
+    cluster_expect_end(run, process, -SIGKILL);
 }
 
 /* Requests go on without the scheduler. */
@@ -157,11 +189,11 @@ START_TEST(task_goes_on_while_the_scheduler_is_killed_again_and_again)
 
     cluster_start(run, play, NULL);
     cluster_wait_for(run, 1, "busy");
-    cluster_signal(run, 0, SIGKILL);
+    kill_scheduler(run, 0);
     expect_requests(run);
     again = start_again(run);
     wait_for_map(run, 3);
-    cluster_signal(run, again, SIGKILL);
+    kill_scheduler(run, again);
     expect_requests(run);
     again = start_again(run);
     wait_for_map(run, 5);
@@ -177,11 +209,30 @@ START_TEST(task_goes_on_while_the_scheduler_is_killed_again_and_again)
 }
 END_TEST
 
+START_TEST(task_fails_whose_clocks_met_in_the_scheduler)
+{
+    char *journal;
+    ClusterRun *const run = new_run(NULL, &journal);
+    uint32_t again;
+
+    cluster_start(run, play_plain, NULL);
+    cluster_wait_for(run, 1, "busy");
+    cluster_wait_for(run, 2, "busy");
+    kill_scheduler(run, 0);
+    again = start_again(run);
+    for (uint32_t i = 1; i < 4; i++)
+        cluster_expect_end(run, i, 0);
+    expect_served(run, again);
+    end_run(run, journal);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cluster scheduler");
     TCase *again = cluster_add_case(suite, "again");
 
     tcase_add_loop_test(again, task_goes_on_while_the_scheduler_is_killed_again_and_again, 0, 2);
+    tcase_add_test(again, task_fails_whose_clocks_met_in_the_scheduler);
     return run_suite(suite);
 }
