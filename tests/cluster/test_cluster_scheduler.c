@@ -99,8 +99,8 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
     return rubato_engine_barrier(engine, error);
 }
 
-/* The task's table has no replicas, and its clocks meet in the process that is killed. The next task,
- * of a table that has replicas, runs. */
+/* The task's table has no replicas, and its clocks meet in the process that is killed. The next
+ * task, of a table that has replicas, runs. */
 static bool play_plain(RubatoEngine *engine, const void *data, GError **error)
 {
     const char *const tables[] = { "plain", NULL };
