@@ -640,8 +640,11 @@ static void kill_scheduler(void)
         arrives(&sim.processes[draw(sim.n_processes)]);
     }
     sim.left_to_send = UINT32_MAX;
-    if (scheduler_has_ended(sim.scheduler))
+    if (scheduler_has_ended(sim.scheduler)) { /* those that have not heard so end at the timeout */
+        for (uint32_t i = 0; i < sim.n_processes; i++)
+            sim.processes[i].is_free |= sim.processes[i].is_in;
         return;
+    }
     scheduler_free(g_steal_pointer(&sim.scheduler));
     sim.is_dead = true;
     sim.n_restarts--;
