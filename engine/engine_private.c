@@ -58,6 +58,50 @@ uint64_t engine_call_under_way(RubatoEngine *engine)
     return call;
 }
 
+uint64_t engine_short_call_under_way(RubatoEngine *engine)
+{
+    bool is_long;
+
+    pthread_mutex_lock(&engine->lock);
+    is_long =
+        engine->call.stage >= CALL_STAGE_GO && (engine->call.go.what == CONTROL_CALL_SNAPSHOT ||
+                                                engine->call.go.what == CONTROL_CALL_RESTORE);
+    pthread_mutex_unlock(&engine->lock);
+    return is_long ? 0 : engine_call_under_way(engine);
+}
+
+void engine_begin_cut(RubatoEngine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    engine->cut_holds = CUT_HOLDS_MAPS;
+    engine->cut_losses = engine->n_losses;
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void engine_release_cut(RubatoEngine *engine, CutHolds holds)
+{
+    pthread_mutex_lock(&engine->lock);
+    engine->cut_holds = MIN(engine->cut_holds, holds);
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void engine_await_cut(RubatoEngine *engine, CutHolds holds)
+{
+    pthread_mutex_lock(&engine->lock);
+    while (engine->cut_holds > holds && !engine->scheduler_lost)
+        engine_wait_changed(engine, LOOK_MS);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+bool engine_cut_is_torn(RubatoEngine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    const bool is_torn = engine->n_losses != engine->cut_losses;
+    pthread_mutex_unlock(&engine->lock);
+    return is_torn;
+}
+
 /* The lock is held. */
 static bool has_ended(const RubatoEngine *engine, uint64_t call)
 {

@@ -82,6 +82,14 @@ typedef struct {
     void *user_data;
 } ExitCall;
 
+/* What the present snapshot holds here: from when its CLOSE was heard to when its maps are open
+ * again; to when its images have ended. */
+typedef enum {
+    CUT_HOLDS_NOTHING,
+    CUT_HOLDS_IMAGES,
+    CUT_HOLDS_MAPS,
+} CutHolds;
+
 typedef struct LedSnapshot LedSnapshot; /* snapshot/led_snapshots.c */
 typedef struct CutWork CutWork;         /* snapshot/snapshot_cut.h */
 
@@ -185,6 +193,9 @@ struct RubatoEngine {
     uint64_t n_drains;     /* that this node has asked for, */
     GPtrArray *drain_asks; /* of DrainAsk, and which have not ended: engine_drain.c */
     uint32_t newest_map;   /* of the newest step that followed a loss, or a process that joins */
+    CutHolds cut_holds;    /* a snapshot, */
+    uint32_t n_losses;     /* in a run that goes on, of which this node has heard */
+    uint32_t cut_losses;   /* before the present snapshot began */
     uint64_t n_told, n_told_done; /* to a process that serves, and what it has done of it */
     GArray *exits;                /* of ExitCall */
     bool is_ending;               /* rubato_engine_free has begun */
@@ -258,8 +269,21 @@ void engine_list_lost(const RubatoEngine *engine, bool *lost, bool *workerless);
  * that it was told. 0: there is none. */
 uint64_t engine_call_under_way(RubatoEngine *engine);
 
+/* The same for what follows a loss: a snapshot, or its restoring, makes no table, and may take
+ * long. */
+uint64_t engine_short_call_under_way(RubatoEngine *engine);
+
 /* Waits for the end of that call, or of the run. */
 void engine_await_call(RubatoEngine *engine, uint64_t call);
+
+/* The scheduler has said CLOSE of a snapshot; the snapshot holds no more than that; waits until it
+ * does, or for the end of the run. */
+void engine_begin_cut(RubatoEngine *engine);
+void engine_release_cut(RubatoEngine *engine, CutHolds holds);
+void engine_await_cut(RubatoEngine *engine, CutHolds holds);
+
+/* Whether a node has been lost since the present snapshot began. */
+bool engine_cut_is_torn(RubatoEngine *engine);
 
 /* Where a part is from that map on. It uses *set. */
 static inline PartPlace engine_place_of(const PlaceSet *set, uint32_t map)

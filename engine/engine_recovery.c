@@ -8,7 +8,8 @@
  * node. So each node lets such answers go as soon as it hears of the loss, whatever its thread of
  * part steps does: it may wait for such senders since an earlier loss. Functions that run on
  * servers wait for them to handle messages, which they do without a wait. No step waits for a
- * worker.
+ * worker. A snapshot that has closed maps opens them again at once, because it fails by the loss:
+ * no step of it waits for a lost node, nor, from then on, for workers.
  *
  * Threads: the thread of part steps. engine_recover: the control actor's owner. */
 #include "engine/control/place_text.h"
@@ -134,6 +135,7 @@ static void close_step(RubatoEngine *engine, const ControlRecover *recover, uint
     Listing listing = { .recover = recover, .text = text, .lock = PTHREAD_MUTEX_INITIALIZER };
 
     engine_await_call(engine, call); /* it ends: no node waits for the recovery in it */
+    engine_await_cut(engine, CUT_HOLDS_IMAGES);
     tables = list_tables(engine, /* all= */ false);
     for (guint i = 0; i < tables->len; i++) /* after a second loss they are closed already */
         part_map_close(((Table *)g_ptr_array_index(tables, i))->map);
@@ -447,7 +449,8 @@ static void do_step(RubatoEngine *engine, const ControlRecover *recover, uint64_
 
     switch ((ControlRecoverStep)recover->step) {
     case CONTROL_RECOVER_ADMIT:
-        engine_await_call(engine, call); /* it may have made a table */
+        engine_await_call(engine, call);             /* it may have made a table */
+        engine_await_cut(engine, CUT_HOLDS_NOTHING); /* the process has no part in a snapshot */
         if (!admit_process(engine, recover, text, &fault))
             g_string_truncate(text, 0);
         break;
@@ -506,7 +509,9 @@ void engine_recover(RubatoEngine *engine, const Control *control)
     if (control->recover.step == CONTROL_RECOVER_CLOSE &&
         control->recover.cause == CONTROL_CAUSE_LOSS)
         servers_post_leave(engine->servers, engine->n_servers, control->recover.node);
-    if (control->recover.step <= CONTROL_RECOVER_CLOSE)
+    if (control->recover.step == CONTROL_RECOVER_CLOSE)
+        step->call = engine_short_call_under_way(engine);
+    else if (control->recover.step < CONTROL_RECOVER_CLOSE)
         step->call = engine_call_under_way(engine);
     actor_post(&engine->part_steps, &step->message);
 }

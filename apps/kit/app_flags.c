@@ -226,12 +226,6 @@ static bool read_replicas(App *app, const Flags *flags, GError **error)
                           "--replicas: there are none under --model %s, whose workers announce "
                           "keys; take another model",
                           app->model);
-    if (flags->checkpoint != NULL)
-        return app_refuse(error, "--replicas: there are none with --checkpoint: after the loss of "
-                                 "a node no snapshot can be taken yet");
-    if (flags->stream != NULL)
-        return app_refuse(error, "--replicas: there are none with --stream: a table that has some "
-                                 "cannot stream while a task uses it");
     if (app->cluster == NULL && app->announcement.role == RUBATO_ROLE_NONE)
         return app_refuse(error, "--replicas: needs several nodes, which `rubato run FILE` starts; "
                                  "this is a single process");

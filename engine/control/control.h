@@ -181,7 +181,7 @@ typedef struct {
     const char *workers;   /* of a RUN: how many each node has, by node number: "2 0 1" */
     const char *told; /* for a process that serves: of a CREATE the table (told_table.h), of a DROP
                        * its number, of a RUN the tables' numbers (told_task.h), of a MOVE all of it
-                       * (told_move.h) */
+                       * (told_move.h), of a SNAPSHOT likewise (snapshot_text.h) */
     bool survives;    /* of a CREATE: the table has replicas, so the run outlives nodes;
                             * of a RUN: the task goes on without the workers of a lost node */
 } ControlPropose;

@@ -125,6 +125,8 @@ void node_hears_go(RubatoEngine *engine, uint32_t from, const Control *control)
     const ControlGo *const go = &control->go;
 
     (void)from;
+    if (go->what == CONTROL_CALL_SNAPSHOT && go->step == CONTROL_STEP_CLOSE)
+        engine_begin_cut(engine);
     pthread_mutex_lock(&engine->lock);
     const bool is_next = engine->call.stage == CALL_STAGE_GO && engine->call.go.call == go->call &&
                          go->step > engine->call.go.step;
@@ -272,8 +274,10 @@ void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *cont
         return;
     pthread_mutex_lock(&engine->lock);
     engine->newest_map = recover->map;
-    if (recover->step == CONTROL_RECOVER_CLOSE && is_loss)
+    if (recover->step == CONTROL_RECOVER_CLOSE && is_loss) {
         engine_note_loss(engine, recover->node, recover->text);
+        engine->n_losses++;
+    }
     pthread_mutex_unlock(&engine->lock);
     if (recover->step == CONTROL_RECOVER_CLOSE)
         engine_note_draining(engine, recover->lines);
@@ -307,6 +311,8 @@ void node_hears_snapshot_step(RubatoEngine *engine, uint32_t from, const Control
     const ControlSnapshot *const step = &control->snapshot;
 
     (void)from;
+    if (step->step == CONTROL_STEP_CLOSE)
+        engine_begin_cut(engine);
     if (step->step == CONTROL_STEP_WRITE && step->asker == engine->self)
         snapshot_asks_hear_cut(&engine->snapshot_asks, step->asked);
     led_snapshots_hear_step(engine, control);

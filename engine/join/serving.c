@@ -7,6 +7,7 @@
 #include "engine/control/told_table.h"
 #include "engine/control/told_task.h"
 #include "engine/engine_private.h"
+#include "engine/snapshot/led_snapshots.h"
 #include "models/model.h"
 
 #define LOOK_MS 1000u
@@ -199,6 +200,10 @@ static void do_call(RubatoEngine *engine, const Told *told)
         (void)collective_serve(engine, &call, go, told->lost, &error);
     } else if (go->what == CONTROL_CALL_MOVE) {
         engine_serve_move(engine, go, told->lost, &error);
+    } else if (go->what == CONTROL_CALL_SNAPSHOT) {
+        snapshot_serve(engine, go, told->lost, &error);
+    } else if (go->what == CONTROL_CALL_RESTORE) { /* the scheduler's node fills its parts */
+        (void)collective_serve(engine, &call, go, told->lost, &error);
     } else {
         engine_serve_tables(engine, go, told->lost, &error);
     }

@@ -146,6 +146,7 @@ static void go_on_without(Scheduler *scheduler, uint32_t number, const char *tex
     recovery_begin(scheduler, number, text);
     tasks_lose_node(scheduler, number, text);
     collectives_lose_node(scheduler, number, text);
+    snapshots_lose_node(scheduler, number, text);
     tasks_node_out(scheduler, number);
     check_left(scheduler);
 }

@@ -319,14 +319,6 @@ static Collective *find_collective(const Scheduler *scheduler, uint64_t number)
     return NULL;
 }
 
-/* Whether the nodes that live can make such a call without a lost one. Each node knows, when it
- * hears GO, which nodes had been lost when that was sent. */
-static bool goes_on_without(ControlCall what)
-{
-    return what == CONTROL_CALL_BARRIER || what == CONTROL_CALL_DROP ||
-           what == CONTROL_CALL_CREATE || what == CONTROL_CALL_RUN || what == CONTROL_CALL_MOVE;
-}
-
 /* Whether a move does not concern the node, or has come so far that it ends as it would without the
  * loss. */
 static bool moves_on(const Collective *collective, uint32_t lost)
@@ -338,14 +330,26 @@ static bool moves_on(const Collective *collective, uint32_t lost)
             move.to_node != lost);
 }
 
-/* Whether a call that nodes do their part of goes on when a node is lost. A new table's parts get
- * other primaries after it, as those of all tables do. A new task counts on its workers. */
+/* Whether a call goes on when a node is lost. The nodes that live can make all calls without it:
+ * each knows, when it hears GO, which nodes had been lost when that was sent. Of those that nodes
+ * do their part of: a new table's parts get other primaries after it, as those of all tables do; a
+ * new task counts on its workers; a snapshot is whole once all have written it, and needs all
+ * before. */
 static bool outlives(const Collective *collective, uint32_t lost)
 {
-    if (collective->phase == COLLECTIVE_GATHERING || !goes_on_without(collective->what))
-        return goes_on_without(collective->what);
-    return collective->what != CONTROL_CALL_RUN &&
-           (collective->what != CONTROL_CALL_MOVE || moves_on(collective, lost));
+    if (collective->phase == COLLECTIVE_GATHERING)
+        return true;
+    switch (collective->what) {
+    case CONTROL_CALL_CREATE:
+    case CONTROL_CALL_DROP:
+        return true;
+    case CONTROL_CALL_MOVE:
+        return moves_on(collective, lost);
+    case CONTROL_CALL_SNAPSHOT:
+        return collective->step >= CONTROL_STEP_COMMIT;
+    default:
+        return false;
+    }
 }
 
 /* The first node to come to a call: the call may already be bound to fail. */
@@ -360,10 +364,6 @@ static void check_hope(Scheduler *scheduler, Collective *collective)
 
         if (node->left) {
             fail_by_leaving(scheduler, collective, i);
-            return;
-        }
-        if (node->loss.code != CONTROL_OK && !goes_on_without(collective->what)) {
-            fail(scheduler, collective, node->loss.code, node->loss.text);
             return;
         }
     }

@@ -11,6 +11,10 @@
  * stall_ms: CLOSE waits so long for those in the middle of a step of theirs. A lost node is not
  * waited for. A node that has left the run still does its part, because nobody may go before.
  *
+ * A loss. If a node is lost before all have written their parts, the snapshot fails, also in a run
+ * that goes on: the lost node's parts are missing. The next one begins when the steps that follow
+ * the loss have ended.
+ *
  * Runs as scheduler.h says. */
 #include <string.h>
 
@@ -19,6 +23,7 @@
 /* What a node has asked for. */
 typedef struct {
     uint32_t node;
+    bool is_orphan;  /* the node was lost while its snapshot is taken */
     Control control; /* its own */
 } Ask;
 
@@ -82,11 +87,13 @@ static void answer(Scheduler *scheduler, uint64_t written, const Verdict *verdic
 {
     Ask *const ask = g_queue_pop_head(&scheduler->snapshots->asks);
 
-    scheduler_send(scheduler, ask->node,
-                   &(Control){ .kind = CONTROL_SNAPSHOT_END,
-                               .snapshot = { .number = ask->control.snapshot.number,
-                                             .written = written,
-                                             .outcome = { verdict->code, verdict->text } } });
+    const Control end = { .kind = CONTROL_SNAPSHOT_END,
+                          .snapshot = { .number = ask->control.snapshot.number,
+                                        .written = written,
+                                        .outcome = { verdict->code, verdict->text } } };
+
+    if (!ask->is_orphan) /* another process may have the node's place now */
+        scheduler_send(scheduler, ask->node, &end);
     ask_free(ask);
 }
 
@@ -135,12 +142,7 @@ static bool is_done(const Scheduler *scheduler)
 /* Why none can succeed any more. A snapshot that is whole stays good. */
 static const Verdict *find_cause(const Scheduler *scheduler)
 {
-    if (scheduler->doom.code != CONTROL_OK)
-        return &scheduler->doom;
-    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (scheduler->nodes[i].loss.code != CONTROL_OK)
-            return &scheduler->nodes[i].loss;
-    return NULL;
+    return scheduler->doom.code != CONTROL_OK ? &scheduler->doom : NULL;
 }
 
 /* Why this one cannot begin. Nothing is allocated. False: it can. */
@@ -198,6 +200,30 @@ void snapshots_go_on(Scheduler *scheduler)
         end_step(scheduler);
     if (!scheduler->takes_snapshot)
         begin(scheduler);
+}
+
+void snapshots_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
+{
+    Snapshots *const snapshots = scheduler->snapshots;
+    GList *link = snapshots->asks.head;
+
+    if (scheduler->takes_snapshot) {
+        Ask *const taken = link->data;
+
+        taken->is_orphan = taken->is_orphan || taken->node == node;
+        if (snapshots->step < CONTROL_STEP_COMMIT)
+            verdict_set(&snapshots->verdict, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+        link = link->next;
+    }
+    for (GList *next; link != NULL; link = next) {
+        Ask *const ask = link->data;
+
+        next = link->next;
+        if (ask->node != node)
+            continue;
+        ask_free(ask);
+        g_queue_delete_link(&snapshots->asks, link);
+    }
 }
 
 /* ---- what nodes say ---- */

@@ -507,6 +507,9 @@ bool snapshots_hear_done(Scheduler *scheduler, uint32_t node, const Control *con
 
 /* After each event: begins what can begin, and ends what waits for nobody any more. */
 void snapshots_go_on(Scheduler *scheduler);
+
+/* A node is lost, and the run goes on. */
+void snapshots_lose_node(Scheduler *scheduler, uint32_t node, const char *text);
 void snapshots_add_waits(const Scheduler *scheduler, GArray *waits);
 
 /* scheduler_tensors.c */

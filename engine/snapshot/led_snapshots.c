@@ -27,6 +27,14 @@ typedef struct {
 
 /* ---- its life ---- */
 
+static void led_free(RubatoEngine *engine, LedSnapshot *led)
+{
+    cut_clear(engine, &led->writing.cut);
+    snapshot_release_tables(engine, &led->writing);
+    snapshot_text_clear(&led->text);
+    g_free(led);
+}
+
 /* failure: NULL if it is whole. */
 static void forget(RubatoEngine *engine, const char *failure)
 {
@@ -37,10 +45,7 @@ static void forget(RubatoEngine *engine, const char *failure)
     if (failure != NULL)
         snapshot_abandon(engine, &led->writing);
     snapshot_answer_requests(&led->writing, failure);
-    cut_clear(engine, &led->writing.cut);
-    snapshot_release_tables(engine, &led->writing);
-    snapshot_text_clear(&led->text);
-    g_clear_pointer(&engine->led, g_free);
+    led_free(engine, g_steal_pointer(&engine->led));
 }
 
 /* Holds the tables of the ids. */
@@ -72,30 +77,40 @@ static bool find_tables(RubatoEngine *engine, const GArray *ids, GPtrArray *tabl
     return ok;
 }
 
-/* A step fails this node's part; FORGET follows, and undoes what was done. */
-static bool begin(RubatoEngine *engine, const ControlSnapshot *step, GError **error)
+/* What the text asks for; NULL: it cannot be read. *ok: the rest can be, too. (transfer full) */
+static LedSnapshot *led_new(RubatoEngine *engine, const char *text, bool *ok, GError **error)
 {
     LedSnapshot *const led = g_new0(LedSnapshot, 1);
     SnapshotWriting *const writing = &led->writing;
-    bool ok;
 
-    forget(engine, "another one has begun"); /* there is none, unless the scheduler forgot it */
-    if (!snapshot_text_read(step->spec, &led->text, error)) {
+    *ok = false;
+    if (!snapshot_text_read(text, &led->text, error)) {
         g_free(led);
-        return false;
+        return NULL;
     }
     writing->spec = &led->text.spec;
     snapshot_begin_requests(engine, writing);
     writing->tables = g_ptr_array_new();
-    ok = find_tables(engine, led->text.tables, writing->tables, error);
+    *ok = find_tables(engine, led->text.tables, writing->tables, error);
     snapshot_sort_tables(writing->tables);
     cut_init(&writing->cut, writing->tables, snapshot_make_spill(engine, writing));
     snapshot_find_base(writing);
     writing->cut.is_led = true;
     writing->cut.whom = led->text.whom;
-    writing->cut.epoch = step->epoch;
-    engine->led = led;
-    return ok && snapshot_check_spec(writing->spec, error);
+    *ok = *ok && snapshot_check_spec(writing->spec, error);
+    return led;
+}
+
+/* A step fails this node's part; FORGET follows, and undoes what was done. */
+static bool begin(RubatoEngine *engine, const ControlSnapshot *step, GError **error)
+{
+    bool ok;
+
+    forget(engine, "another one has begun"); /* there is none, unless the scheduler forgot it */
+    engine->led = led_new(engine, step->spec, &ok, error);
+    if (engine->led != NULL)
+        engine->led->writing.cut.epoch = step->epoch;
+    return ok;
 }
 
 /* ---- the steps ---- */
@@ -104,6 +119,7 @@ static bool perform(RubatoEngine *engine, const ControlSnapshot *step, GError **
 {
     if (step->step == CONTROL_STEP_FORGET) {
         forget(engine, step->outcome.code == CONTROL_OK ? NULL : step->outcome.text);
+        engine_release_cut(engine, CUT_HOLDS_NOTHING); /* also of one that could not begin */
         return true;
     }
     if (step->step == CONTROL_STEP_CLOSE && !begin(engine, step, error))
@@ -184,6 +200,46 @@ void led_snapshots_hear_step(RubatoEngine *engine, const Control *control)
     control_copy(&mail->control, control);
     mail->call = engine_call_under_way(engine);
     actor_post(&engine->snapshot_steps, &mail->message);
+}
+
+/* ---- in a process that serves ---- */
+
+typedef struct {
+    LedSnapshot *led; /* NULL: nothing yet, or it could not be read */
+    const char *text;
+} Served;
+
+static bool perform_served(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
+{
+    Served *const served = data;
+    bool ok = true;
+
+    if (go->step == CONTROL_STEP_CLOSE)
+        served->led = led_new(engine, served->text, &ok, error);
+    if (served->led == NULL || !ok)
+        return go->step == CONTROL_STEP_FORGET;
+
+    SnapshotWriting *const writing = &served->led->writing;
+    const CutWork work = snapshot_work(writing);
+
+    return cut_perform(engine, &writing->cut, (ControlStep)go->step, go->hash_seed, &work, error);
+}
+
+void snapshot_serve(RubatoEngine *engine, const ControlGo *go, const bool *lost, GError **error)
+{
+    g_autofree char *text = g_strdup(go->told != NULL ? go->told : "");
+    Served served = { .text = text };
+    const CollectiveCall call = { .what = CONTROL_CALL_SNAPSHOT,
+                                  .text = "a snapshot of the other nodes",
+                                  .detail = "",
+                                  .perform = perform_served,
+                                  .data = &served };
+
+    (void)collective_serve(engine, &call, go, lost, error);
+    if (served.led != NULL)
+        led_free(engine, served.led);
+    else
+        engine_release_cut(engine, CUT_HOLDS_NOTHING);
 }
 
 void led_snapshots_stop(RubatoEngine *engine)

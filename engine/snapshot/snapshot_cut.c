@@ -54,10 +54,17 @@
  *
  * Gets are not held up. They change nothing but clocks that they bring, which have been told.
  *
- * Why each wait ends. A worker at a closed map waits for CLOSE and CUT. They wait for senders
- * that are posting, which wait for nothing, and for fences, which servers answer without a wait.
- * None of this waits for a worker, but for those in the middle of a step: CLOSE waits for them as
- * long as it takes until a wait is told (stall_ms), and then fails. A lost node ends the snapshot.
+ * Why each wait ends. A worker at a closed map waits for CLOSE and CUT. They wait for senders that
+ * are posting, which wait for nothing, and for fences, which servers answer without a wait. None
+ * of this waits for a worker, but for those in the middle of a step: CLOSE waits for them as long
+ * as it takes until a wait is told (stall_ms), and then fails. A lost node ends the snapshot. If
+ * the run goes on without it, the steps that follow the loss close the same maps. They wait until
+ * the snapshot has opened them: in CLOSE it does not wait for a lost node, and no longer for
+ * workers, which may wait for that node's parts. Then the images are as good as before, but nobody
+ * needs them.
+ *
+ * Replicas have no images: only a part's primary is written. So the rows of a part that gets
+ * another primary are all written next time, also in an increment.
  *
  * What it costs. A call that changes rows waits for two rounds with the scheduler and a fence; one
  * that changes a table without images, until all of the snapshot has been written.
@@ -99,8 +106,6 @@ static bool uses(const RubatoTaskRun *run, const Table *table)
 /* A table without images must not change while it is written, and nothing holds up Gets. */
 const char *cut_fault(const RubatoTableSpec *spec)
 {
-    if (spec->replicas > 0)
-        return "its parts have replicas";
     if (spec->create_on_get && shard_image_fault(spec) != NULL)
         return "its Gets create rows (create_on_get), which its storage does not allow meanwhile";
     return NULL;
@@ -132,6 +137,36 @@ static bool find_cut(RubatoEngine *engine, Cut *cut, GError **error)
 
 /* ---- CLOSE ---- */
 
+/* How often it is looked whether a node is lost. */
+#define LOOK_MS 20
+
+/* The scheduler has said of which node, and that is what all nodes hear. */
+static bool fail_torn(GError **error)
+{
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
+                        "there is no snapshot: a node was lost meanwhile");
+    return false;
+}
+
+static bool is_call(const Call *call, const void *data)
+{
+    return call == data;
+}
+
+/* The call waits for lost nodes no more. */
+static void leave_lost(RubatoEngine *engine, const Call *call)
+{
+    g_autofree bool *lost = g_new(bool, engine->n_nodes);
+    g_autofree bool *workerless = g_new(bool, engine->n_nodes);
+
+    pthread_mutex_lock(&engine->lock);
+    engine_list_lost(engine, lost, workerless);
+    pthread_mutex_unlock(&engine->lock);
+    for (uint32_t node = 0; node < engine->n_nodes; node++)
+        if (lost[node])
+            post_office_leave_calls(&engine->office, node, is_call, call);
+}
+
 /* Returns when all servers have handled what this node sent before. */
 static bool fence(RubatoEngine *engine, GError **error)
 {
@@ -142,7 +177,9 @@ static bool fence(RubatoEngine *engine, GError **error)
 
     fence_start(office, 0, &engine->broken, NULL, 0, NULL, messages, &call);
     stall_clock_start(&clock, engine->stall_ms);
-    while (!post_office_wait(office, &call, stall_clock_left_ms(&clock)))
+    while (!post_office_wait(office, &call, stall_clock_look_ms(&clock, LOOK_MS))) {
+        if (engine_cut_is_torn(engine))
+            leave_lost(engine, &call);
         if (stall_clock_strikes(&clock)) {
             uint32_t node = office->self;
 
@@ -151,9 +188,12 @@ static bool fence(RubatoEngine *engine, GError **error)
                       "%.1f s so far)",
                       office->node_ids[node], stall_clock_s(&clock));
         }
+    }
     /* relaxed: the call has ended, which orders it */
     if (atomic_load_explicit(&call.status, memory_order_relaxed) == CALL_OK)
         return true;
+    if (engine_cut_is_torn(engine))
+        return fail_torn(error);
     g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED,
                         "there is no snapshot: the run has ended");
     return false;
@@ -182,21 +222,32 @@ static void hold_steps(RubatoEngine *engine, Cut *cut)
 }
 
 /* All are closed before one is waited for. */
-static bool close_steps(const RubatoEngine *engine, const Cut *cut, GError **error)
+static bool close_steps(RubatoEngine *engine, const Cut *cut, GError **error)
 {
     const int64_t end_ms = monotonic_ms() + engine->stall_ms;
     uint32_t rank;
 
     for (guint i = 0; i < cut->steps->len; i++)
         step_gate_close(cut->steps->pdata[i]);
-    for (guint i = 0; i < cut->steps->len; i++)
-        if (!step_gate_wait(cut->steps->pdata[i], end_ms, &rank)) {
+    for (guint i = 0; i < cut->steps->len; i++) {
+        bool is_empty = false, is_late = false;
+
+        while (!is_empty && !is_late) {
+            const int64_t now_ms = monotonic_ms();
+
+            if (engine_cut_is_torn(engine))
+                return fail_torn(error);
+            is_late = now_ms >= end_ms;
+            is_empty = step_gate_wait(cut->steps->pdata[i], MIN(now_ms + LOOK_MS, end_ms), &rank);
+        }
+        if (!is_empty) {
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_TIMEOUT,
                         "task %s: worker %u has been in the middle of a step for %.1f s while a "
                         "snapshot waits for its end: in a step a worker must not wait for others",
                         step_gate_task(cut->steps->pdata[i]), rank, engine->stall_ms / 1e3);
             return false;
         }
+    }
     return true;
 }
 
@@ -206,6 +257,7 @@ static bool close_maps(RubatoEngine *engine, Cut *cut, GError **error)
 {
     bool is_any_cut = false, ok;
 
+    cut->holds = true;
     pthread_mutex_lock(&engine->lock);
     ok = find_cut(engine, cut, error);
     if (ok)
@@ -290,7 +342,7 @@ static void note_clocks(RubatoEngine *engine, Cut *cut)
  * was cancelled, has no clock to go on from. */
 static bool check_task(RubatoEngine *engine, const Cut *cut, GError **error)
 {
-    bool goes_on = cut->epoch == 0;
+    bool goes_on = cut->epoch == 0 || engine->serving != NULL; /* which has no runs: others look */
 
     pthread_mutex_lock(&engine->lock);
     if (!goes_on) {
@@ -415,6 +467,9 @@ static void forget(RubatoEngine *engine, Cut *cut)
     if (cut->has_images)
         servers_run(engine->servers, engine->n_servers, end_images, cut);
     cut->has_images = false;
+    if (cut->holds)
+        engine_release_cut(engine, CUT_HOLDS_NOTHING);
+    cut->holds = false;
 }
 
 /* ---- all steps ---- */
@@ -429,6 +484,9 @@ bool cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64_t seed
         return cut_parts(engine, cut, seed, error);
     case CONTROL_STEP_WRITE:
         open_maps(cut, OPENED_IMAGED);
+        engine_release_cut(engine, CUT_HOLDS_IMAGES); /* those that stay closed have no replicas */
+        if (engine_cut_is_torn(engine))
+            return fail_torn(error);
         return work->write(engine, cut, seed, work->data, error);
     case CONTROL_STEP_COMMIT:
         open_maps(cut, OPENED_ALL);
@@ -460,6 +518,7 @@ bool cut_make(RubatoEngine *engine, Cut *cut, const CutCall *call, const CutWork
     const CollectiveCall made = { .what = CONTROL_CALL_SNAPSHOT,
                                   .text = call->text,
                                   .detail = call->detail,
+                                  .told = call->told,
                                   .seed = call->seed,
                                   .perform = perform,
                                   .data = &step };

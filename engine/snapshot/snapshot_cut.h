@@ -31,6 +31,7 @@ typedef struct {
     pthread_mutex_t lock;
     bool starved;    /* guarded by lock: a server has no memory for an image */
     bool has_images; /* CUT has begun, and FORGET has not been done */
+    bool holds;      /* CLOSE has begun, and FORGET has not been done: see engine_begin_cut */
 } Cut;
 
 /* What else nodes do for a snapshot, each when all have done the step before. The first one that
@@ -57,6 +58,7 @@ bool cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64_t seed
 typedef struct {
     const char *text, *detail; /* as CollectiveCall's */
     uint64_t seed;
+    const char *told; /* as CollectiveCall's */
 } CutCall;
 
 /* A collective call: all steps. */

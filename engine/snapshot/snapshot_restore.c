@@ -234,6 +234,16 @@ typedef enum {
     PASS_FILL,
 } Pass;
 
+/* Who reads what goes to a node's parts: itself, or the node of the scheduler, if a process has the
+ * node's place that only serves. */
+static uint32_t filler_of(RubatoEngine *engine, uint32_t node)
+{
+    pthread_mutex_lock(&engine->lock);
+    const bool reads = !engine->call.workerless[node];
+    pthread_mutex_unlock(&engine->lock);
+    return reads ? node : engine->scheduler_node;
+}
+
 static bool read_table(RubatoEngine *engine, const Restoring *restoring, size_t number, Pass pass,
                        GError **error)
 {
@@ -247,8 +257,9 @@ static bool read_table(RubatoEngine *engine, const Restoring *restoring, size_t 
 
     for (uint32_t part = 0; ok && part < was->n_parts; part++) {
         const uint32_t server = part_map_server(is->map, part % is->map->n_parts);
+        const uint32_t node = engine->office.servers[server].node;
 
-        if (engine->office.servers[server].node == engine->self)
+        if (filler_of(engine, node) == engine->self)
             ok = snapshot_read_part(restoring->snapshot, number, part, &taker, error);
     }
     if (ok && pass == PASS_FILL && restoring->spec->what == RUBATO_RESTORE_ALL)

@@ -68,6 +68,7 @@ static bool write_whole(RubatoEngine *engine, SnapshotWriting *writing, GError *
 {
     g_autofree char *text = g_strdup_printf("a snapshot in %s", writing->spec->directory);
     g_autofree char *detail = describe_call(writing);
+    g_autofree char *told = NULL;
     CutCall call = { .text = text, .detail = detail };
     const CutWork work = snapshot_work(writing);
     g_autoptr(GError) fault = NULL;
@@ -75,6 +76,9 @@ static bool write_whole(RubatoEngine *engine, SnapshotWriting *writing, GError *
 
     if (!snapshot_folder_draw_seed(&call.seed, error))
         return false;
+    told = snapshot_write_ask(engine, writing->spec, CHANGES_FOR_SNAPSHOTS, writing->spec->tables,
+                              NULL); /* NULL: it is too long to be told */
+    call.told = told;
     snapshot_begin_requests(engine, writing);
     cut_init(&writing->cut, writing->tables, snapshot_make_spill(engine, writing));
     snapshot_find_base(writing);

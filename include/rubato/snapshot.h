@@ -54,9 +54,11 @@ typedef struct {
  * in it, and nothing that came later. Calls that change rows wait for a moment at the cut, but not
  * while the snapshot is written: rows that change meanwhile are copied first, beyond 64 MiB a node
  * into a file. They do wait if the table has max_bytes, `expire`, rows of different lengths, or a
- * storage without `walk`. With replicas, or with one of these and create_on_get, a table that a
- * task uses is RUBATO_ERROR_INVALID. No other thread may make the engine's own calls that write to
- * the tables.
+ * storage without `walk`. With one of these and create_on_get, a table that a task uses is
+ * RUBATO_ERROR_INVALID. No other thread may make the engine's own calls that write to the tables.
+ *
+ * RUBATO_ERROR_NODE_LOST if a node is lost meanwhile, also in a run that goes on without it; the
+ * next snapshot has what the nodes have that live.
  *
  * With full_every, the servers note from then on which rows change, in two bits for each row, or 6
  * for one of hash storage, for as long as they have the table. A part of which nobody knows what

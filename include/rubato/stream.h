@@ -33,7 +33,7 @@ G_BEGIN_DECLS
  * the node with worker 0 count.
  *
  * Adds to tables with max_bytes, `expire` or rows of different lengths wait while a version is
- * written. Tables with replicas, and such with create_on_get, are RUBATO_ERROR_INVALID; between
+ * written. Such tables with create_on_get are RUBATO_ERROR_INVALID; between
  * tasks rubato_engine_snapshot() writes them to the same directory.
  *
  * A version that fails, for example on a full disk, is told in the log; the next one is asked for

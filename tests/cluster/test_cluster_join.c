@@ -1,19 +1,24 @@
 /* Nodes that are processes are killed, and others take their places, again and again, while workers
  * use the parts that they have. In the end each part has been on processes that have joined alone.
+ * These take part in moves of parts and in snapshots, also while a task uses their tables.
  *
  * docs/replication.md: A process in the place of a lost node. */
+#include <rubato/snapshot.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
+#include "tests/support/store/small_snapshot.h"
 
 /* Node 0 has workers and no servers, the others one server each. Each part has one replica. So one
  * of the two has the part, and the other one its replica. */
 enum { N_KEYS = 200, PARTS = 4, LATER_ROUNDS = 5, BUSY = 5 };
 
 #define LATER "later \xff" /* a name need not be UTF-8 */
+#define PLAIN "plain"      /* without replicas */
 
 static const struct {
     const char *over;
@@ -24,6 +29,7 @@ static const struct {
 };
 
 static atomic_int stops;
+static char *directory; /* of snapshots */
 
 static void stop(int number)
 {
@@ -56,6 +62,9 @@ static bool work(RubatoWorker *worker, void *data, GError **error)
                    "key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", i, rows[i],
                    rounds);
         TRY(rubato_kv_table_clock(table, error));
+        if (strcmp(job->table, LATER) == 0 && rounds == 1 && rubato_worker_rank(worker) == 0)
+            TRY(rubato_worker_snapshot(worker, &(RubatoSnapshotSpec){ .directory = directory },
+                                       NULL, error));
         if (rounds == BUSY)
             cluster_say("busy");
     }
@@ -83,6 +92,50 @@ static bool do_rounds(RubatoEngine *engine, const char *table, int64_t most, GEr
            check_sums(engine, table, error);
 }
 
+/* Parts without replicas, and moves of them between two such processes. One of the two may have
+ * been lost without another in its place. */
+static bool use_plain_table(RubatoEngine *engine, const RubatoTableSpec *like, GError **error)
+{
+    g_autoptr(GError) unmoved = NULL;
+    RubatoTableSpec spec = *like;
+
+    spec.name = PLAIN;
+    spec.replicas = 0;
+    TRY(rubato_engine_create_table(engine, &spec, error) &&
+        do_rounds(engine, PLAIN, LATER_ROUNDS, error) &&
+        rubato_engine_move_part(engine, PLAIN, 0, 1, error));
+    if (!rubato_engine_move_part(engine, PLAIN, 1, 0, &unmoved))
+        EXPECT(g_error_matches(unmoved, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST), "%s",
+               unmoved->message);
+    return check_sums(engine, PLAIN, error) && do_rounds(engine, PLAIN, LATER_ROUNDS, error);
+}
+
+/* What a snapshot has of both tables is what was added, and so is what comes back of it. */
+static bool save_and_restore(RubatoEngine *engine, const RubatoTableSpec *like, GError **error)
+{
+    RubatoTableSpec plain = *like, rows = *like;
+    uint64_t number = 0;
+    int64_t before, after;
+    const RubatoKey key = N_KEYS;
+
+    plain.name = PLAIN;
+    plain.replicas = 0;
+    rows.name = "rows";
+    TRY(rubato_engine_get(engine, "rows", &key, 1, &before, error));
+    TRY(rubato_engine_snapshot(engine, &(RubatoSnapshotSpec){ .directory = directory }, &number,
+                               error));
+    EXPECT(number == 3, "snapshot %" G_GUINT64_FORMAT, number); /* two by a worker */
+    TRY(rubato_engine_drop_table(engine, PLAIN, error) &&
+        rubato_engine_drop_table(engine, "rows", error) &&
+        rubato_engine_create_table(engine, &plain, error) &&
+        rubato_engine_create_table(engine, &rows, error));
+    TRY(rubato_engine_restore(engine, &(RubatoRestoreSpec){ .directory = directory }, NULL, error));
+    TRY(rubato_engine_get(engine, "rows", &key, 1, &after, error));
+    EXPECT(before > 0 && before == after, "%" G_GINT64_FORMAT " rounds, %" G_GINT64_FORMAT, before,
+           after);
+    return check_sums(engine, PLAIN, error) && check_sums(engine, "rows", error);
+}
+
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
     RubatoTableSpec spec = *(const RubatoTableSpec *)data;
@@ -96,6 +149,7 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
         do_rounds(engine, LATER, LATER_ROUNDS, error) && check_sums(engine, "rows", error) &&
         do_rounds(engine, LATER, LATER_ROUNDS, error) &&
         rubato_engine_drop_table(engine, LATER, error));
+    TRY(use_plain_table(engine, &spec, error) && save_and_restore(engine, &spec, error));
     return rubato_engine_barrier(engine, error);
 }
 
@@ -194,11 +248,23 @@ START_TEST(process_is_refused_while_nothing_is_lost)
 }
 END_TEST
 
+static void set_up(void)
+{
+    directory = g_dir_make_tmp("rubato-join-XXXXXX", NULL);
+}
+
+static void tear_down(void)
+{
+    remove_tree(directory);
+    g_free(directory);
+}
+
 int main(void)
 {
     Suite *suite = suite_create("cluster join");
     TCase *joins = cluster_add_case(suite, "joins");
 
+    tcase_add_checked_fixture(joins, set_up, tear_down);
     tcase_add_loop_test(joins, parts_live_on_processes_that_have_joined, 0, G_N_ELEMENTS(cases));
     tcase_add_loop_test(joins, process_may_be_killed_while_it_joins, 0, G_N_ELEMENTS(cases));
     tcase_add_test(joins, process_is_refused_while_nothing_is_lost);

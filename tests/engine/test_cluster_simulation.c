@@ -192,20 +192,24 @@ START_TEST(a_node_that_is_drained_has_nothing_and_nothing_is_lost)
 END_TEST
 
 /* Parts without replicas move between nodes meanwhile. A move whose node is lost ends in an error,
- * and others go on: also those that begin after the loss. The run ends if such a part was on the
- * lost node, and a task fails if what it had there was on its way. */
+ * and others go on: also those that begin after the loss. The same is true of the cuts of
+ * snapshots. The run ends if such a part was on the lost node, and a task fails if what it had
+ * there was on its way. */
 START_TEST(a_move_whose_node_is_lost_hangs_nobody)
 {
     const uint64_t n = sim_number_of("RUBATO_SIM_LOSS_SEEDS", is_slow() ? 80 : 400);
     const uint64_t first = sim_number_of("RUBATO_SIM_FIRST", 0);
     uint32_t n_ended_well = 0;
+    uint64_t n_cuts_after = 0;
 
     for (uint64_t seed = first + (uint64_t)_i; seed < first + n; seed += N_BATCHES) {
         SimOutcome outcome;
 
         sim_run_drawn(sim_scenario_draw_moves, seed, /* traces= */ false, &outcome);
         n_ended_well += outcome.n_ended_well;
+        n_cuts_after += outcome.n_cuts_after;
     }
+    ck_assert_uint_gt(n_cuts_after, 0);
     ck_assert_uint_gt(n_ended_well, n / N_BATCHES / 2); /* most runs lose a part */
 }
 END_TEST

@@ -66,7 +66,6 @@ refused rubato-lr staleness 'has no effect under --model bsp' "${rows[@]}" -s 1
 refused rubato-lr speculation 'has no effect under --model ssp' "${rows[@]}" --model ssp --speculation 1
 refused rubato-lr replicas 'needs several nodes' "${rows[@]}" --replicas 1
 refused rubato-lr replicas 'there are none under --model sparse_ssp' "${rows[@]}" -m sparse_ssp --replicas 1
-refused rubato-lr replicas 'there are none with --checkpoint' "${rows[@]}" --checkpoint d --replicas 1
 refused rubato-gbdt replicas 'rubato-gbdt cannot have any' "${rows[@]}" --replicas 1
 always all replicas bind-cores numa
 refused rubato-lr output 'needs --predict FILE' "${rows[@]}" --output x
@@ -75,7 +74,6 @@ refused rubato-lr full-every 'needs --checkpoint DIR' "${rows[@]}" --full-every 
 refused rubato-lr keep 'needs --checkpoint DIR' "${rows[@]}" --keep 2
 refused rubato-lr resume 'needs --checkpoint DIR' "${rows[@]}" --resume
 refused rubato-lr stream-every 'needs --stream URI' "${rows[@]}" --stream-every 2s
-refused rubato-lr replicas 'there are none with --stream' "${rows[@]}" --stream file:s --replicas 1
 refused rubato-lr node 'needs --cluster FILE' "${rows[@]}" --node 1
 refused rubato-lr servers 'is for a single process' "${rows[@]}" --cluster x --node 1 --servers 2
 refused rubato-lr workers 'is for a single process' "${rows[@]}" --cluster x --node 1 -w 2

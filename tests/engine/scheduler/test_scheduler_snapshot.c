@@ -1,4 +1,5 @@
 /* The scheduler: snapshots that a node asks for. */
+#include "engine/scheduler/scheduler_state.h"
 #include "tests/support/engine/scheduler_fixture.h"
 #include "tests/support/runner.h"
 
@@ -355,6 +356,56 @@ START_TEST(a_node_lost_after_the_manifest_does_not_undo_the_snapshot)
 }
 END_TEST
 
+/* A step that follows the loss of node 2 is done. */
+static void recovered(uint32_t map, ControlRecoverStep step)
+{
+    for (uint32_t i = 0; i < 2; i++)
+        say(i, (Control){ .kind = CONTROL_RECOVERED,
+                          .recover = { .map = map, .step = step, .text = "", .lines = "" } });
+}
+
+/* The others do not wait for what the lost node has asked for. */
+START_TEST(the_snapshot_after_a_loss_begins_when_parts_have_their_primaries)
+{
+    begin();
+    scheduler->goes_on = true;
+    ask(1, 1, 0);
+    ask(2, 1, 0);
+    ask(0, 1, 0);
+    expect_step(ALL, 1, CONTROL_STEP_CLOSE, CONTROL_OK);
+    did(0, 1, CONTROL_STEP_CLOSE);
+    scheduler_node_gone(scheduler, now_ms, 2, "its process has ended");
+    expect(0, CONTROL_RECOVER);
+    expect(1, CONTROL_RECOVER);
+    expect_quiet(); /* node 1 does its step yet */
+    did(1, 1, CONTROL_STEP_CLOSE);
+    expect_step(3u, 1, CONTROL_STEP_FORGET, LOST_CODE);
+    did(0, 1, CONTROL_STEP_FORGET);
+    did(1, 1, CONTROL_STEP_FORGET);
+    ck_assert_uint_eq(expect(1, CONTROL_SNAPSHOT_END)->snapshot.outcome.code, LOST_CODE);
+    expect_quiet();
+    for (ControlRecoverStep step = CONTROL_RECOVER_CLOSE; step < CONTROL_RECOVER_OPEN;
+         step = step == CONTROL_RECOVER_CLOSE ? CONTROL_RECOVER_PROMOTE : step + 1) {
+        recovered(2, step);
+        expect(0, CONTROL_RECOVER);
+        expect(1, CONTROL_RECOVER);
+    }
+    recovered(2, CONTROL_RECOVER_OPEN);
+    expect_step(3u, 2, CONTROL_STEP_CLOSE, CONTROL_OK);
+    for (size_t i = 0; i < G_N_ELEMENTS(failing); i++) {
+        if (i > 0)
+            expect_step(3u, 2, failing[i], CONTROL_OK);
+        did(0, 2, failing[i]);
+        did(1, 2, failing[i]);
+    }
+    expect_step(3u, 2, CONTROL_STEP_FORGET, CONTROL_OK);
+    did(0, 2, CONTROL_STEP_FORGET);
+    did(1, 2, CONTROL_STEP_FORGET);
+    expect_end(0, 1, CONTROL_OK, "");
+    expect_quiet();
+}
+END_TEST
+
 static void leave_run(uint32_t node)
 {
     say(node, (Control){ .kind = CONTROL_LEAVE });
@@ -441,6 +492,7 @@ int main(void)
     tcase_add_test(cases, a_task_goes_on_although_a_node_has_told_some_of_its_files_alone);
     tcase_add_test(cases, a_lost_node_ends_the_snapshot_and_is_not_waited_for);
     tcase_add_test(cases, a_node_lost_after_the_manifest_does_not_undo_the_snapshot);
+    tcase_add_test(cases, the_snapshot_after_a_loss_begins_when_parts_have_their_primaries);
     tcase_add_test(cases, nodes_that_have_left_stay_until_the_snapshot_is_written);
     tcase_add_test(cases, a_node_that_has_left_is_given_no_snapshot);
     tcase_add_loop_test(cases, an_answer_that_makes_no_sense_does_not_count, 0,

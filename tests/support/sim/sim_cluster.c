@@ -142,6 +142,7 @@ static bool move_parts(SimNode *node, const SimJob *job, const SimScenario *scen
 
         sim_sleep_ns((int64_t)(next_random(&state) % (uint64_t)scenario->between_moves_ns));
         g_autoptr(GError) unmoved = NULL;
+        g_autoptr(GError) uncut = NULL;
         if (rubato_engine_move_part(node->engine, exact ? exact_spec.name : table->name, part,
                                     server, &unmoved))
             SIM_TRACE("part %u has moved to server %u", part, server);
@@ -150,8 +151,13 @@ static bool move_parts(SimNode *node, const SimJob *job, const SimScenario *scen
             g_propagate_error(error, g_steal_pointer(&unmoved));
             return false;
         }
-        if (scenario->n_replicas == 0 && random_below(&cuts, 2) == 0)
-            TRY(cut_tables(node, job, error));
+        if (random_below(&cuts, 2) == 0 && !cut_tables(node, job, &uncut)) {
+            if (!scenario->outlives ||
+                !g_error_matches(uncut, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST)) {
+                g_propagate_error(error, g_steal_pointer(&uncut));
+                return false;
+            }
+        }
         node->cluster->progress_ns = sim_now_ns();
     }
     return true;
@@ -479,8 +485,7 @@ static void begin(SimCluster *cluster, const SimScenario *scenario)
     cluster->killed_ms = -1;
     cluster->path = write_cluster_file(scenario);
     job_init(&cluster->job, cluster, &cluster->plain);
-    cluster->job.asks_for_cuts =
-        scenario->n_moves > 0 && scenario->n_replicas == 0 && scenario->exact_program == 0;
+    cluster->job.asks_for_cuts = scenario->n_moves > 0 && scenario->exact_program == 0;
     job_init(&cluster->job_beside, cluster, &cluster->beside);
     job_init(&cluster->job_again, cluster, &cluster->again);
     sim_on_failure(say_scenario, (void *)(uintptr_t)scenario);
@@ -546,6 +551,8 @@ void sim_cluster_run(const SimScenario *scenario, SimOutcome *outcome)
     sim_cluster_judge(&cluster, outcome);
     outcome->silence_ms = longest_silence_ms(&cluster);
     outcome->outage_ms = longest_outage_ms(&cluster);
+    outcome->n_cuts = cluster.cut.n_done;
+    outcome->n_cuts_after = cluster.cut.n_whole;
     outcome->longest_get_ns = cluster.stream.longest_ns;
     outcome->digest = sim_digest();
     outcome->n_turns = sim_n_turns();

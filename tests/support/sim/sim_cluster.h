@@ -175,6 +175,7 @@ typedef struct {
     int64_t failed_ms;             /* when the last node failed, from the beginning; 0: none has */
     uint64_t rows_digest;          /* of an exact program: the bits of its rows at the end */
     int64_t longest_get_ns;        /* of those beside a stream */
+    uint64_t n_cuts, n_cuts_after; /* of tables, that were looked at; after a loss */
 } SimOutcome;
 
 /* Runs it. A wrong value, or a wait without end, ends the test. */

@@ -29,6 +29,7 @@ typedef struct {
     int64_t silence_ms;    /* the longest to or from the scheduler, when it failed */
     int64_t outage_ms;     /* the longest between any two nodes, when it failed */
     int64_t round_trip_ms; /* the same */
+    uint64_t n_cuts;       /* for which it has called */
     GError *error;         /* of the tasks */
     GError *error_beside;  /* of the task beside them */
     GError *error_again;   /* of the task after one that failed */
@@ -38,7 +39,8 @@ typedef struct {
 typedef struct {
     int64_t *rows[SIM_MOST_TABLES]; /* NULL: nothing yet */
     uint64_t clocks[SIM_MOST_TABLES];
-    uint32_t n_nodes; /* that have read theirs */
+    uint64_t seed;            /* of the cut, the same on all nodes */
+    uint64_t n_done, n_whole; /* cuts that have been looked at; since the loss of a node */
 } SimCut;
 
 struct SimCluster {

@@ -1,5 +1,6 @@
 /* Cuts of a simulated cluster's tables, while tasks run: what the images of all parts have together
- * is looked at when the last node has read its own.
+ * is looked at when all nodes have read their own, as the scheduler's node knows. If a node is lost
+ * meanwhile, nobody looks.
  *
  * Threads: a node's main thread. Nodes put their rows together in one place, since all threads of
  * the simulation are fibers of one, and no node begins the next cut before all have done so. */
@@ -9,6 +10,7 @@
 #include <string.h>
 
 #include "engine/snapshot/snapshot_cut.h"
+#include "engine/task/task_run_private.h"
 #include "models/shard/image.h"
 #include "tests/support/engine/engine_fixture.h"
 
@@ -57,13 +59,14 @@ static void read_table(SimNode *node, Reading *reading)
     image_slice_clear(&reading->slice);
 }
 
-/* Whether it is known which Adds are sent: none fails. */
+/* Whether it is known which Adds are sent: no worker fails, or is lost. */
 static bool is_judged(const SimScenario *scenario)
 {
     bool is_judged = scenario->failing_worker == UINT32_MAX && scenario->cancelled_ms < 0;
 
     for (uint32_t i = 0; i < scenario->n_faults; i++)
-        is_judged = is_judged && scenario->faults[i].kind != SIM_FAULT_KILL;
+        is_judged = is_judged && (scenario->faults[i].kind != SIM_FAULT_KILL ||
+                                  scenario->workers[scenario->faults[i].from] == 0);
     return is_judged;
 }
 
@@ -86,19 +89,37 @@ static void judge(const SimJob *job, SimCut *cut)
                      prefixes[i].last_seen, i, prefixes[i].first_unseen);
 }
 
-/* This node has read its images. */
-static void contribute(SimNode *node, const SimJob *job)
+static void clear(SimCut *cut)
+{
+    for (uint32_t i = 0; i < SIM_MOST_TABLES; i++)
+        g_clear_pointer(&cut->rows[i], g_free);
+}
+
+/* What a task that fails had kept may be dropped. */
+static bool any_is_cancelled(RubatoEngine *engine)
+{
+    bool any = false;
+
+    pthread_mutex_lock(&engine->lock);
+    for (guint i = 0; i < engine->runs->len; i++)
+        any = any || task_run_is_cancelled(g_ptr_array_index(engine->runs, i));
+    pthread_mutex_unlock(&engine->lock);
+    return any;
+}
+
+/* All nodes have read their images. */
+static void look_at(SimNode *node, const SimJob *job)
 {
     SimCut *const cut = &node->cluster->cut;
 
-    if (++cut->n_nodes < job->scenario->n_nodes)
+    if (node->number != job->scenario->scheduler)
         return;
-    if (is_judged(job->scenario))
+    if (is_judged(job->scenario) && !any_is_cancelled(node->engine))
         judge(job, cut);
     SIM_TRACE("a cut was looked at");
-    for (uint32_t i = 0; i < job->scenario->n_tables; i++)
-        g_clear_pointer(&cut->rows[i], g_free);
-    cut->n_nodes = 0;
+    cut->n_done++;
+    cut->n_whole += node->engine->n_losses > 0;
+    clear(cut);
 }
 
 /* (transfer full) */
@@ -157,9 +178,13 @@ static bool read_images(RubatoEngine *engine, const Cut *cut, uint64_t seed, voi
 {
     const Taking *const taking = data;
 
+    SimCut *const shared = &taking->node->cluster->cut;
+
     (void)engine;
-    (void)seed;
     (void)error;
+    if (shared->seed != seed) /* what another one has left, which a loss has ended */
+        clear(shared);
+    shared->seed = seed;
     for (size_t i = 0; i < cut->n_tables; i++)
         read_cut(taking->node, taking->job, &cut->tables[i]);
     return true;
@@ -173,7 +198,7 @@ static bool end_reading(RubatoEngine *engine, const Cut *cut, void *data, GError
     (void)cut;
     (void)error;
     if (taking->job != NULL)
-        contribute(taking->node, taking->job);
+        look_at(taking->node, taking->job);
     return true;
 }
 
@@ -186,7 +211,9 @@ bool sim_cut_take(SimNode *node, const SimJob *job, const char *const *names, GE
     bool ok;
 
     cut_init(&cut, tables, /* spill= */ NULL);
-    ok = cut_make(node->engine, &cut, &(CutCall){ "tables", "of a test", 0 }, &work, error);
+    ok = cut_make(node->engine, &cut,
+                  &(CutCall){ .text = "tables", .detail = "of a test", .seed = ++node->n_cuts },
+                  &work, error);
     SIM_TRACE("%s", ok ? "has cut the tables" : "cannot cut the tables");
     cut_clear(node->engine, &cut);
     return ok;
@@ -227,7 +254,8 @@ bool sim_cut_ask(RubatoWorker *worker, const SimJob *job, bool waits, GError **e
 
     SIM_TRACE("worker %u: %s", rubato_worker_rank(worker),
               ok ? "has asked for a cut" : found->message);
-    if (ok)
+    if (ok ||
+        (job->scenario->outlives && g_error_matches(found, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST)))
         return true;
     g_propagate_error(error, g_steal_pointer(&found));
     return false;
