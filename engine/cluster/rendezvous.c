@@ -213,6 +213,16 @@ static void say_farewell(RubatoEngine *engine, const char *scheduler, const char
                                    .farewell = { engine->id, engine->incarnation, why } });
 }
 
+/* Whether there should be a connection to the scheduler, and is none. Who joins a run finds it
+ * there from the beginning. */
+static bool is_broken(RubatoEngine *engine, const char *scheduler)
+{
+    const NetworkPeerState state = network_greeting_state(engine->network, scheduler);
+
+    return engine->serving != NULL ? state != NETWORK_PEER_CONNECTED
+                                   : state == NETWORK_PEER_DISCONNECTED;
+}
+
 /* Greets the scheduler, and checks the connection to it. *broken_ms becomes the time at which the
  * connection was first found broken; INT64_MAX: it is not broken. The caller holds the lock; it is
  * released during the call. */
@@ -223,7 +233,7 @@ static void greet(RubatoEngine *engine, const char *scheduler, int64_t now_ms, i
     pthread_mutex_unlock(&engine->lock);
     say_hello(engine, scheduler);
     if (engine->self != engine->scheduler_node)
-        broken = network_greeting_state(engine->network, scheduler) == NETWORK_PEER_DISCONNECTED;
+        broken = is_broken(engine, scheduler);
     pthread_mutex_lock(&engine->lock);
     *broken_ms = broken ? MIN(*broken_ms, now_ms) : INT64_MAX;
 }
@@ -235,7 +245,13 @@ static bool give_up(RubatoEngine *engine, int64_t waited_ms, int64_t without_ms,
     const uint16_t port = engine->cluster->scheduler_port;
     const uint32_t id = engine->node_ids[engine->scheduler_node];
 
-    if (without_ms > 0)
+    if (without_ms > 0 && engine->serving != NULL)
+        g_set_error(
+            error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
+            "node %u cannot join a run: for %.1f s there was no connection to its scheduler "
+            "at %s:%u; has the run ended?",
+            engine->id, (double)without_ms / 1000, host, port);
+    else if (without_ms > 0)
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
                     "node %u: the scheduler at %s:%u was lost before the run began: the "
                     "connection to it broke, and for %.1f s there was no other; has node %u ended?",

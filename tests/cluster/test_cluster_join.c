@@ -153,13 +153,18 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
     return rubato_engine_barrier(engine, error);
 }
 
-static uint32_t start_joining(ClusterRun *run, uint32_t number)
+static uint32_t start_joining_with(ClusterRun *run, uint32_t number, const char *path)
 {
     g_setenv("RUBATO_JOIN", "1", TRUE);
     const uint32_t process =
-        cluster_start_other(run, CLUSTER_IDS[number], run->path, play, &cases[0].spec);
+        cluster_start_other(run, CLUSTER_IDS[number], path, play, &cases[0].spec);
     g_unsetenv("RUBATO_JOIN");
     return process;
+}
+
+static uint32_t start_joining(ClusterRun *run, uint32_t number)
+{
+    return start_joining_with(run, number, run->path);
 }
 
 static void lose(ClusterRun *run, uint32_t process, const char *map)
@@ -248,6 +253,20 @@ START_TEST(process_is_refused_while_nothing_is_lost)
 }
 END_TEST
 
+/* It does not wait for a scheduler to come, as the nodes of a new run do. */
+START_TEST(process_that_comes_after_the_end_says_so_soon)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){
+        .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 0 } }, .heartbeat_ms = 50, .timeout_ms = 250 });
+    const uint32_t process = start_joining(run, 1); /* of a run that is not there */
+
+    cluster_expect_end(run, process, CLUSTER_NOT_STARTED);
+    cluster_expect_text(run, process, "there was no connection to its scheduler at 127.0.0.1:");
+    cluster_expect_text(run, process, "has the run ended?");
+    cluster_run_free(run);
+}
+END_TEST
+
 static void set_up(void)
 {
     directory = g_dir_make_tmp("rubato-join-XXXXXX", NULL);
@@ -268,5 +287,6 @@ int main(void)
     tcase_add_loop_test(joins, parts_live_on_processes_that_have_joined, 0, G_N_ELEMENTS(cases));
     tcase_add_loop_test(joins, process_may_be_killed_while_it_joins, 0, G_N_ELEMENTS(cases));
     tcase_add_test(joins, process_is_refused_while_nothing_is_lost);
+    tcase_add_test(joins, process_that_comes_after_the_end_says_so_soon);
     return run_suite(suite);
 }
