@@ -3,6 +3,8 @@
 # whose names are the addresses 127.0.0.2 and 127.0.0.3. Source it.
 #
 #   slurm_missing        prints what is not installed; nothing if all is there
+#   slurm_enclose TEST   begins the test again as the first process of processes of its own, where that
+#                        is possible: all others end with it, also if it is killed
 #   slurm_start FOLDER   starts munged, slurmctld and two slurmd, and sets SLURM_CONF
 #   slurm_stop           ends them; also after a start that failed
 #
@@ -18,6 +20,17 @@ slurm_missing()
     for program in munged slurmctld slurmd srun scancel sinfo; do
         PATH=$PATH:/usr/sbin command -v "$program" >/dev/null || printf '%s ' "$program"
     done
+}
+
+# A step that Slurm has started is no child of the test, and outlives it if the test is killed.
+slurm_enclose() # test and its arguments
+{
+    local enclose=(unshare --pid --fork --kill-child --mount-proc)
+
+    if [ -z "${TEST_IS_ENCLOSED:-}" ] && "${enclose[@]}" true 2>/dev/null; then
+        TEST_IS_ENCLOSED=yes exec "${enclose[@]}" bash "$@"
+    fi
+    unset TEST_IS_ENCLOSED
 }
 
 # Four ports that are free now: a number to begin at.
@@ -52,6 +65,7 @@ AuthInfo=socket=$1/munge/socket
 CredType=cred/munge
 StateSaveLocation=$1/state
 SlurmdSpoolDir=$1/spool/%n
+TmpFS=$1/tmp/%n
 SlurmctldPidFile=$1/ctld.pid
 SlurmdPidFile=$1/%n.pid
 SlurmctldLogFile=$1/ctld.log
@@ -96,7 +110,7 @@ slurm_start() # folder
     local folder=$1 port node
 
     PATH=$PATH:/usr/sbin
-    mkdir -p "$folder"/{munge,state,spool}
+    mkdir -p "$folder"/{munge,state,spool,tmp/127.0.0.{2,3}}
     chmod 755 "$folder" "$folder/munge"
     head -c 1024 /dev/urandom >"$folder/munge/key"
     chmod 400 "$folder/munge/key"

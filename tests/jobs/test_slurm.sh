@@ -14,6 +14,7 @@ if [ -n "$missing" ]; then
     exit 77
 fi
 
+slurm_enclose "$0" "$@"
 scratch=$(mktemp -d)
 trap 'slurm_stop; rm -rf "$scratch"' EXIT
 PATH=$build_dir/bin:$PATH
@@ -76,6 +77,20 @@ a_program_sees_that_it_is_a_step()
     step 0 --label -N 2 -n 4 rubato-hello
     says '3: key 42: 800'
     unset RUBATO_SECRET
+}
+
+# Where Slurm offers the tasks PMIx, too, they still ask Slurm itself; and Open MPI's library, if the build
+# has it, can carry collectives.
+a_step_with_pmix_is_no_other()
+{
+    srun --mpi=list 2>&1 | grep -qw pmix || return 0
+    step 0 --mpi=pmix --label -N 2 rubato task -- rubato-hello
+    says '1: key 42: 400'
+    if ldconfig -p | grep -q 'libmpi\.so\.40' && [ -x "$build_dir/tests/collectives_node" ]; then
+        RUBATO_SETTINGS='collectives = "mpi";' step 0 --mpi=pmix --label -N 2 rubato-hello
+        says '1: key 42: 400'
+        mentions 'to begin MPI'
+    fi
 }
 
 # One task, or RUBATO_ROLE=alone, is a process of its own. So is a batch script.
@@ -143,6 +158,7 @@ a_killed_task_ends_the_run()
 slurm_start "$scratch/slurm" || exit 1
 tasks_become_nodes
 a_program_sees_that_it_is_a_step
+a_step_with_pmix_is_no_other
 one_task_is_alone
 what_is_wrong_is_said_before_the_program_starts
 a_cancelled_job_ends_in_order
