@@ -235,8 +235,8 @@ static void cancel_run(RubatoEngine *engine, int signal_number)
         engine_break(engine, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
 }
 
-/* A signal came: the program may take the first one. Returns whether the run is cancelled. */
-static bool interrupted(RubatoEngine *engine, int signal_number)
+/* The program may take the first signal. Returns whether the run is cancelled. */
+static bool interrupt(RubatoEngine *engine, int signal_number)
 {
     const RubatoEngineConfig *config = &engine->config;
     const bool is_first = !engine->was_asked;
@@ -247,6 +247,13 @@ static bool interrupted(RubatoEngine *engine, int signal_number)
         return false;
     cancel_run(engine, signal_number);
     return true;
+}
+
+/* A signal came. Returns whether the next one ends the process at once. */
+static bool interrupted(RubatoEngine *engine, int signal_number)
+{
+    return (!engine->was_asked && engine_drain_at_signal(engine, signal_number, interrupt)) ||
+           interrupt(engine, signal_number);
 }
 
 static bool take_faults_of_environment(RubatoEngine *engine, GError **error)
@@ -525,8 +532,13 @@ static void end_runs(RubatoEngine *engine)
 static void leave(RubatoEngine *engine)
 {
     StallClock clock;
+    bool has_left; /* it was drained */
 
-    engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_LEAVE });
+    pthread_mutex_lock(&engine->lock);
+    has_left = engine->left;
+    pthread_mutex_unlock(&engine->lock);
+    if (!has_left)
+        engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_LEAVE });
     stall_clock_start(&clock, engine->stall_ms);
     pthread_mutex_lock(&engine->lock);
     while (!engine->left && !engine->scheduler_lost)

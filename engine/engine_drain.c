@@ -15,6 +15,9 @@
 #include "io/net/stall_clock.h"
 #include "models/shard/shard.h"
 
+#include <signal.h>
+#include <string.h>
+
 void engine_report_step(RubatoEngine *engine, const ControlRecover *recover, const char *text,
                         const char *lines)
 {
@@ -200,9 +203,36 @@ typedef struct {
     char *text;
 } DrainAsk;
 
-void engine_hear_drained(RubatoEngine *engine, const ControlDrain *drained)
+/* This node has been drained, and leaves the run before the others do. LEAVE goes first: what
+ * breaks now may end the process. */
+static void leave(RubatoEngine *engine, const char *text)
 {
     pthread_mutex_lock(&engine->lock);
+    const bool has_left = engine->left;
+    engine->left = true;
+    pthread_mutex_unlock(&engine->lock);
+    if (has_left)
+        return;
+    g_message("%s", text);
+    engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_LEAVE });
+    engine_break(engine, CONTROL_CODE(RUBATO_ERROR_SERVED), text);
+}
+
+/* Whether that is how the drain has ended which a signal has begun. The lock is held. */
+static bool is_at_signal(const RubatoEngine *engine, const ControlDrain *drained)
+{
+    return engine->drained_at.number != 0 && engine->drained_at.number == drained->number;
+}
+
+void engine_hear_drained(RubatoEngine *engine, const ControlDrain *drained)
+{
+    if (drained->outcome.code == CONTROL_CODE(RUBATO_ERROR_SERVED)) {
+        leave(engine, drained->outcome.text);
+        return;
+    }
+    pthread_mutex_lock(&engine->lock);
+    const bool is_own = is_at_signal(engine, drained);
+    const int signal_number = engine->drained_at.signal_number;
     for (guint i = 0; i < engine->drain_asks->len; i++) {
         DrainAsk *const ask = g_ptr_array_index(engine->drain_asks, i);
 
@@ -214,6 +244,44 @@ void engine_hear_drained(RubatoEngine *engine, const ControlDrain *drained)
     }
     pthread_cond_broadcast(&engine->changed);
     pthread_mutex_unlock(&engine->lock);
+    if (!is_own || drained->outcome.code == CONTROL_OK)
+        return;
+    g_message("node %u got signal %d and keeps its parts: %s", engine->id, signal_number,
+              drained->outcome.text);
+    (void)engine->drained_at.interrupted(engine, signal_number);
+}
+
+/* ---- SIGTERM ---- */
+
+bool engine_drain_at_signal(RubatoEngine *engine, int signal_number,
+                            bool (*interrupted)(RubatoEngine *engine, int signal_number))
+{
+    bool may;
+    uint64_t number = 0;
+
+    pthread_mutex_lock(&engine->lock);
+    may = signal_number == SIGTERM && engine->cluster != NULL && engine->rendezvous.welcome &&
+          engine->self != engine->scheduler_node && engine->n_servers > 0 &&
+          (engine->workers_of[engine->self] == 0 || engine->serving != NULL) && !engine->left &&
+          engine->broken_text == NULL &&
+          /* relaxed: without replicas the scheduler refuses */
+          atomic_load_explicit(&engine->office.goes_on, memory_order_relaxed);
+    if (may) {
+        number = ++engine->n_drains;
+        engine->drained_at.number = number;
+        engine->drained_at.signal_number = signal_number;
+        engine->drained_at.interrupted = interrupted;
+    }
+    pthread_mutex_unlock(&engine->lock);
+    if (!may)
+        return false;
+    g_message("node %u got signal %d (%s): its parts go to other nodes, and then it ends; another "
+              "signal ends it at once",
+              engine->id, signal_number, strsignal(signal_number));
+    engine_tell_scheduler(
+        engine, &(Control){ .kind = CONTROL_DRAIN,
+                            .drain = { .number = number, .node_id = engine->id, .ends = true } });
+    return true;
 }
 
 /* ---- the call ---- */

@@ -149,8 +149,9 @@ struct RubatoEngine {
     Network *network;          /* NULL in a single process */
     Serving *serving;          /* NULL: this process has a program */
     SignalWatch *signals;      /* NULL: signals are the application's */
-    bool was_asked;            /* their thread only: a signal has come */
-    Health *health;            /* NULL: no probes are answered */
+    bool was_asked; /* the program has been asked: of their thread; of the control actor's
+                     * owner once a drain has begun at a signal */
+    Health *health; /* NULL: no probes are answered */
 
     /* the control actor's owner only */
     Scheduler *scheduler; /* NULL on nodes where it does not run */
@@ -192,10 +193,15 @@ struct RubatoEngine {
     bool *drains;          /* by node number: parts leave it, or have left it */
     uint64_t n_drains;     /* that this node has asked for, */
     GPtrArray *drain_asks; /* of DrainAsk, and which have not ended: engine_drain.c */
-    uint32_t newest_map;   /* of the newest step that followed a loss, or a process that joins */
-    CutHolds cut_holds;    /* a snapshot, */
-    uint32_t n_losses;     /* in a run that goes on, of which this node has heard */
-    uint32_t cut_losses;   /* before the present snapshot began */
+    struct {
+        uint64_t number; /* of the drain that a signal has begun; 0: none has */
+        int signal_number;
+        bool (*interrupted)(RubatoEngine *engine, int signal_number); /* if it fails */
+    } drained_at;
+    uint32_t newest_map; /* of the newest step that followed a loss, or a process that joins */
+    CutHolds cut_holds;  /* a snapshot, */
+    uint32_t n_losses;   /* in a run that goes on, of which this node has heard */
+    uint32_t cut_losses; /* before the present snapshot began */
     uint64_t n_told, n_told_done; /* to a process that serves, and what it has done of it */
     GArray *exits;                /* of ExitCall */
     bool is_ending;               /* rubato_engine_free has begun */
@@ -368,6 +374,12 @@ void engine_pass_on_given(RubatoEngine *engine);
  * has ended. */
 void engine_note_draining(RubatoEngine *engine, const char *lines);
 void engine_hear_drained(RubatoEngine *engine, const ControlDrain *drained);
+
+/* SIGTERM on a node that only serves, in a run that goes on without it: the node is drained and
+ * leaves. False: it is another signal or node, and nothing is done. If the node cannot be drained,
+ * `interrupted` is called, by the control actor's owner. The thread of signals. */
+bool engine_drain_at_signal(RubatoEngine *engine, int signal_number,
+                            bool (*interrupted)(RubatoEngine *engine, int signal_number));
 
 /* ---- engine_history.c ---- */
 

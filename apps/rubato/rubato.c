@@ -8,6 +8,7 @@
 #include "apps/kit/report/app_output.h"
 #include "apps/rubato/check.h"
 #include "apps/rubato/checkpoint.h"
+#include "apps/rubato/drain.h"
 #include "apps/rubato/follow.h"
 #include "apps/rubato/history.h"
 #include "apps/rubato/place.h"
@@ -35,6 +36,8 @@ static const char HELP[] =
     "                       say on which servers of FILE the tables of TABLES would lie\n"
     "  rubato status [ADDRESS]\n"
     "                       say how far a run is that is going on\n"
+    "  rubato drain [FILE] NODE\n"
+    "                       take a node out of a run that goes on, without a loss\n"
     "  rubato history check DIR\n"
     "                       judge the history that a run has written\n"
     "  rubato timeline merge FILE...\n"
@@ -227,6 +230,7 @@ static int help(int argc, char **argv)
     RoleOptions role_options;
     StatusOptions status_options;
     FollowOptions follow_options = { 0 };
+    DrainOptions drain_options = { 0 };
     g_autoptr(GOptionContext) context = NULL;
 
     if (argc < 2) {
@@ -260,6 +264,9 @@ static int help(int argc, char **argv)
     } else if (strcmp(argv[1], "follow") == 0) {
         g_set_prgname("rubato follow");
         context = follow_new_context(&follow_options);
+    } else if (strcmp(argv[1], "drain") == 0) {
+        g_set_prgname("rubato drain");
+        context = drain_new_context(&drain_options);
     } else if (roles_has(argv[1])) {
         g_autofree char *program = g_strdup_printf("rubato %s", argv[1]);
         g_set_prgname(program);
@@ -283,6 +290,7 @@ int main(int argc, char **argv)
                      { "check", check_command },
                      { "place", place_command },
                      { "status", status_command },
+                     { "drain", drain_command },
                      { "secret", secret },
                      { "scheduler", roles_command },
                      { "server", roles_command },
@@ -299,9 +307,9 @@ int main(int argc, char **argv)
     app_output_check_at_exit();
     setlocale(LC_CTYPE, ""); /* how text is encoded */
     if (argc < 2)
-        return fail_usage("",
-                          "which command? run, scheduler, server, worker, task, check, "
-                          "place, status, history, timeline, checkpoint, follow, secret or help");
+        return fail_usage(
+            "", "which command? run, scheduler, server, worker, task, check, "
+                "place, status, drain, history, timeline, checkpoint, follow, secret or help");
     if (strcmp(argv[1], "--version") == 0) {
         g_print("rubato %s\n", RUBATO_VERSION);
         return EXIT_SUCCESS;
@@ -316,7 +324,7 @@ int main(int argc, char **argv)
 
     g_autofree char *message = g_strdup_printf(
         "no command '%s'; there are run, scheduler, server, worker, task, check, place, "
-        "status, history, timeline, checkpoint, follow, secret and help",
+        "status, drain, history, timeline, checkpoint, follow, secret and help",
         argv[1]);
     return fail_usage("", message);
 }

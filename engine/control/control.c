@@ -22,7 +22,7 @@ G_STATIC_ASSERT(sizeof(ControlWait) == sizeof(uint32_t));
 G_STATIC_ASSERT(sizeof(ControlRole) == sizeof(uint32_t));
 
 /* The last of RubatoError. */
-enum { LAST_ERROR_CODE = RUBATO_ERROR_TIMEOUT };
+enum { LAST_ERROR_CODE = RUBATO_ERROR_SERVED };
 
 static const ControlMember no_members[] = { { CONTROL_MEMBER_END, 0 } };
 

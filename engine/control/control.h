@@ -82,7 +82,8 @@ typedef enum {
     /* A node's parts are to go to others. Also greetings: DRAIN is repeated until it is answered
      * with the end. */
     CONTROL_DRAIN,   /* to the scheduler, of a node or from outside */
-    CONTROL_DRAINED, /* its answer: how it has ended, or that it goes on */
+    CONTROL_DRAINED, /* its answer: how it has ended, or that it goes on. With the code of
+                      * RUBATO_ERROR_SERVED, to the drained node: it may end, and says LEAVE */
 
     /* Greetings of a node that hears nothing of the scheduler. RESUME is repeated until the node
      * hears something. A scheduler that has lived on does not answer it. */
@@ -395,6 +396,7 @@ typedef struct {
 typedef struct {
     uint64_t number;        /* of the ask, among those of its node; of a greeting, a random one */
     uint32_t node_id;       /* that is to be drained */
+    bool ends;              /* of a DRAIN: the node is to leave the run after that */
     bool goes_on;           /* of a DRAINED that answers a greeting: it has not ended */
     ControlOutcome outcome; /* of a DRAINED */
 } ControlDrain;

@@ -68,10 +68,13 @@ static const ControlMember waits[] = {
 };
 static const ControlMember made[] = { MEMBER(UINT32, made.server), MEMBER(UINT32, made.n),
                                       MEMBER(UINT32, made.n_missing), END };
-static const ControlMember drain[] = {
-    MEMBER(UINT64, drain.number),     MEMBER(UINT32, drain.node_id),    MEMBER(BOOL, drain.goes_on),
-    MEMBER(CODE, drain.outcome.code), MEMBER(TEXT, drain.outcome.text), END
-};
+static const ControlMember drain[] = { MEMBER(UINT64, drain.number),
+                                       MEMBER(UINT32, drain.node_id),
+                                       MEMBER(BOOL, drain.ends),
+                                       MEMBER(BOOL, drain.goes_on),
+                                       MEMBER(CODE, drain.outcome.code),
+                                       MEMBER(TEXT, drain.outcome.text),
+                                       END };
 static const ControlMember runs[] = { MEMBER(UINT32, runs.server), MEMBER(TEXT, runs.handler),
                                       END };
 static const ControlMember reader[] = {

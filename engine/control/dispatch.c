@@ -628,7 +628,7 @@ void engine_break(RubatoEngine *engine, uint32_t code, const char *text)
     post_office_end(&engine->office); /* before servers answer that a task is cancelled */
     for (guint i = 0; i < engine->runs->len; i++) {
         task_run_cancel(g_ptr_array_index(engine->runs, i), code, text);
-        if (engine->scheduler_lost) /* no other node will say so */
+        if (engine->scheduler_lost || engine->left) /* no other node will say so */
             task_run_end(g_ptr_array_index(engine->runs, i), code, text);
     }
     pthread_cond_broadcast(&engine->changed);

@@ -228,6 +228,13 @@ bool scheduler_hears_stop(Scheduler *scheduler, uint32_t node, const Control *co
 bool scheduler_hears_leave(Scheduler *scheduler, uint32_t node, const Control *control)
 {
     (void)control;
+    if (drain_awaits_leave(scheduler, node)) {
+        g_autofree char *text =
+            g_strdup_printf("%s was drained, and has left the run", scheduler->nodes[node].label);
+
+        go_on_without(scheduler, node, text);
+        return true;
+    }
     if (scheduler->nodes[node].left || scheduler->nodes[node].serves)
         return false;
     scheduler->nodes[node].left = true;

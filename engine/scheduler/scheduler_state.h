@@ -50,6 +50,7 @@ typedef struct {
     bool serves;     /* its process has joined in the place of a lost one */
     bool drains;     /* its parts are to leave it, or have left it: none come to it any more */
     bool is_drained; /* they have */
+    bool ends;       /* it is to leave once they have, and none of its workers is in a task */
     uint64_t incarnation;
     uint64_t counted_from; /* as in its ADMITTED */
     uint64_t asker;        /* the way back to the process of its last HELLO, or JOIN */
@@ -140,6 +141,7 @@ typedef enum {
     DRAIN_WAITS,      /* something else is under way */
     DRAIN_COPIES,     /* copies are made on other nodes: */
     DRAIN_HANDS_OVER, /* they take the place of what the node has */
+    DRAIN_ENDS,       /* the node may end, and is to say LEAVE */
 } DrainStage;
 
 /* A node whose parts are to leave it. */
@@ -147,10 +149,11 @@ typedef struct {
     DrainStage stage;
     uint32_t node;
     int64_t since_ms;
-    GArray *askers;       /* of Asker: scheduler_drain.c */
-    bool *told;           /* all true, by node number: who hears of a wait */
-    uint64_t last_number; /* of the last greeting that asked for one which has ended; 0: none; */
-    Verdict last;         /* how that ended */
+    GArray *askers; /* of Asker: scheduler_drain.c */
+    GArray *later;  /* the same: nodes that are to be drained after it */
+    bool *told;     /* all true, by node number: who hears of a wait */
+    GArray *heard;  /* of uint64_t: the numbers of the outside askers of the last that ended, */
+    Verdict last;   /* and how it has */
 } Drain;
 
 /* A message that a node may not have had. */
@@ -431,6 +434,9 @@ void tasks_clear(Scheduler *scheduler);
 /* Tasks whose workers on the node have not ended fail with this, unless they can go on without. */
 void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text);
 
+/* The name of a task whose workers on the node have not ended; NULL: there is none. */
+const char *tasks_name_busy(const Scheduler *scheduler, uint32_t node);
+
 /* Tasks that have gone on without lost workers may end, if all parts have their primaries now. */
 void tasks_go_on(Scheduler *scheduler);
 
@@ -471,6 +477,9 @@ void rendezvous_drain(Scheduler *scheduler, const Control *control, uint16_t ver
 /* After each event: its next stage, or its end. */
 void drain_go_on(Scheduler *scheduler);
 void drain_add_waits(const Scheduler *scheduler, GArray *waits);
+
+/* Whether the node was told that it may end, and says LEAVE now. */
+bool drain_awaits_leave(const Scheduler *scheduler, uint32_t node);
 void drain_clear(Scheduler *scheduler);
 
 /* scheduler_admission.c */

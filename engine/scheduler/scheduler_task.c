@@ -320,6 +320,17 @@ void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
     }
 }
 
+const char *tasks_name_busy(const Scheduler *scheduler, uint32_t node)
+{
+    for (guint i = 0; i < scheduler->tasks->len; i++) {
+        const SchedulerTask *const task = scheduler->tasks->pdata[i];
+
+        if (!task->done[node] && !has_no_workers(scheduler, task, node))
+            return task->name;
+    }
+    return NULL;
+}
+
 void tasks_go_on(Scheduler *scheduler)
 {
     /* Backwards, because tasks that end here are removed. */

@@ -95,8 +95,10 @@ typedef struct {
     uint32_t stall_ms;
 
     /* The first SIGINT, SIGTERM or SIGHUP cancels the run in order (SIGHUP only if the process does
-     * not ignore it). A second signal ends the process at once. Set it only if the process has no
-     * other threads yet. */
+     * not ignore it). A second signal ends the process at once. SIGTERM on a node without workers
+     * other than the scheduler's, in a run whose tables have replicas, drains the node: calls then
+     * fail with RUBATO_ERROR_SERVED, and the run goes on; if that is impossible, it is as any other
+     * signal. Set it only if the process has no other threads yet. */
     bool handle_signals;
 
     /* With handle_signals: called at the first of these signals, on a thread of the engine. True:

@@ -33,7 +33,8 @@ typedef enum {
     RUBATO_ERROR_TIMEOUT,     /* a request, or a barrier of a group, took longer than its caller has
                                * allowed */
     RUBATO_ERROR_SERVED,      /* this process has served in the place of a lost one until the run
-                               * ended, and has nothing else to do: no failure */
+                               * ended, or was drained and has left the run before it ends; it has
+                               * nothing else to do: no failure */
 } RubatoError;
 
 RUBATO_API GQuark rubato_error_quark(void);

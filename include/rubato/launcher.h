@@ -84,6 +84,26 @@ RUBATO_API bool rubato_launch_check(const char *cluster_file, GString *report, G
 RUBATO_API bool rubato_launch_place(const char *cluster_file, const char *table_file,
                                     const char *measured, GString *report, GError **error);
 
+/* A node of a run that goes on, which is to be drained. */
+typedef struct {
+    const char *cluster_file; /* of the run; NULL: it has none, */
+    const char *scheduler;    /* and its scheduler listens at this HOST:PORT */
+    const char *settings;     /* as RUBATO_SETTINGS, of such a run; NULL: none */
+    const char *secret_file;  /* of the run's secret; NULL: it is found as nodes find it */
+    uint32_t node;            /* its id */
+    uint32_t timeout_ms;      /* without an answer it is given up after this; 0: 10,000 */
+} RubatoLaunchDrain;
+
+/* Asks the run's scheduler to drain the node, as rubato_engine_drain_node does, and to let it go:
+ * the node's process ends with RUBATO_ERROR_SERVED and the others go on, as soon as none of its
+ * workers is in a task. Returns when it has left, or, if it has such workers, when it is drained;
+ * *told (NULL: not told) becomes a line that says which. The process that calls needs no place in
+ * the run, but its secret, and takes RUBATO_SECRET out of the environment. Errors:
+ * RUBATO_ERROR_CONFIG or _IO for the file or the secret, _NETWORK if no scheduler answers,
+ * _MISMATCH if it is of another build, and those of rubato_engine_drain_node.
+ * (transfer full: *told) */
+RUBATO_API bool rubato_launch_drain(const RubatoLaunchDrain *drain, char **told, GError **error);
+
 typedef enum {
     RUBATO_FINDING_FINE,
     RUBATO_FINDING_SHORT, /* a run works here, but something is missing, too small or not known */

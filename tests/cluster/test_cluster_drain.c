@@ -94,6 +94,154 @@ START_TEST(a_node_is_drained_while_workers_use_its_parts_and_ends_without_loss)
 }
 END_TEST
 
+/* ---- nodes that leave the run ---- */
+
+enum { FIRST = 3, SECOND = 2 }; /* neither has workers */
+
+static const ClusterShape leaving = { .n_nodes = N_NODES,
+                                      .nodes = { { 1, 2 }, { 1, 1 }, { 1, 0 }, { 1, 0 } },
+                                      .scheduler = 0,
+                                      .handle_signals = true,
+                                      .encrypts = true };
+
+/* The task goes on until both have left. A node that leaves has no more to say. */
+static bool play_leaving(RubatoEngine *engine, const void *data, GError **error)
+{
+    static const uint32_t victims[] = { FIRST, SECOND };
+    static const RubatoTableSpec spec = { .name = "rows",
+                                          .model = "ssp",
+                                          .staleness = 1,
+                                          .dtype = RUBATO_I64,
+                                          .n_keys = N_KEYS + 1,
+                                          .parts = 8,
+                                          .replicas = 1 };
+    LossyRounds rounds = { engine, &spec, N_KEYS, victims, G_N_ELEMENTS(victims) };
+
+    (void)data;
+    return lossy_rounds_play(&rounds, NULL, error) && rubato_engine_barrier(engine, error);
+}
+
+/* Runs `rubato drain` of the run's file, which must end so and say that. */
+static void drain_by_command(ClusterRun *run, const char *secret, const char *node, int status,
+                             const char *text)
+{
+    const char *const argv[] = {
+        TEST_BIN_DIR "/rubato", "drain", "--timeout=100", run->path, node, NULL
+    };
+    g_auto(GStrv) environment = g_environ_setenv(g_get_environ(), "RUBATO_SECRET", secret, TRUE);
+    g_autoptr(GError) error = NULL;
+    g_autofree char *said = NULL, *complained = NULL;
+    int ended;
+
+    if (!g_spawn_sync(NULL, (char **)(uintptr_t)argv, environment, G_SPAWN_DEFAULT, NULL, NULL,
+                      &said, &complained, &ended, &error))
+        cluster_fail(run, "%s", error->message);
+    if (!WIFEXITED(ended) || WEXITSTATUS(ended) != status ||
+        strstr(status == 0 ? said : complained, text) == NULL)
+        cluster_fail(run, "rubato drain %s: status %d, \"%s%s\", and not \"%s\"", node, ended, said,
+                     complained, text);
+}
+
+static void expect_left(ClusterRun *run, uint32_t node)
+{
+    g_autofree char *text = g_strdup_printf("error %d: node %u (127.0.0.1:0) was drained, and "
+                                            "leaves the run\n",
+                                            RUBATO_ERROR_SERVED, CLUSTER_IDS[node]);
+
+    cluster_expect_end(run, node, CLUSTER_FAILED);
+    cluster_expect_text(run, node, text);
+}
+
+/* One by the command, which others ask in vain; the other by SIGTERM. */
+START_TEST(drained_nodes_leave_the_run_which_goes_on)
+{
+    ClusterRun *run = cluster_run_new(&leaving);
+    const char *const liar = "1111111111111111111111111111111111111111111111111111111111111111";
+    g_autofree char *first = g_strdup_printf("%u", CLUSTER_IDS[FIRST]);
+    g_autofree char *scheduler = g_strdup_printf("%u", CLUSTER_IDS[0]);
+
+    cluster_start(run, play_leaving, NULL);
+    cluster_wait_for(run, 1, "busy");
+    drain_by_command(run, liar, first, 1, "is its secret the one given here");
+    drain_by_command(run, CLUSTER_SECRET, "99", 1, "there is no node 99 in this run");
+    drain_by_command(run, CLUSTER_SECRET, scheduler, 1, "the scheduler runs there");
+    drain_by_command(run, CLUSTER_SECRET, first, 0, "was drained, and has left the run");
+    expect_left(run, FIRST);
+    drain_by_command(run, CLUSTER_SECRET, first, 1, "was drained, and has left the run");
+    cluster_signal(run, SECOND, SIGTERM);
+    expect_left(run, SECOND);
+    for (uint32_t i = 0; i < SECOND; i++) {
+        cluster_expect_end(run, i, 0);
+        cluster_expect_text(run, i, "was drained, and has left the run; the run goes on");
+        cluster_expect_no_text(run, i, "was lost");
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
+static bool play_ending(RubatoEngine *engine, const void *data, GError **error)
+{
+    static const uint32_t nobody[] = { 0 };
+    const RubatoTableSpec spec = { .name = "rows",
+                                   .model = "asp",
+                                   .dtype = RUBATO_I64,
+                                   .n_keys = N_KEYS + 1,
+                                   .replicas = *(const uint32_t *)data };
+    LossyRounds rounds = { engine, &spec, N_KEYS, nobody, G_N_ELEMENTS(nobody) };
+
+    return lossy_rounds_play(&rounds, NULL, error);
+}
+
+/* With replicas, too, if it gets the signal that ends the scheduler's node. */
+START_TEST(without_replicas_or_on_the_scheduler_sigterm_ends_the_run)
+{
+    ClusterShape shape = leaving;
+    const uint32_t replicas = (uint32_t)_i, node = _i == 0 ? SECOND : 0;
+
+    shape.n_nodes = 3;
+    ClusterRun *run = cluster_run_new(&shape);
+
+    cluster_start(run, play_ending, &replicas);
+    cluster_wait_for(run, 1, "busy");
+    cluster_signal(run, node, SIGTERM);
+    g_autofree char *text =
+        g_strdup_printf("error 12: node %u was ended by signal 15 (Terminated)", CLUSTER_IDS[node]);
+    for (uint32_t i = 0; i < 3; i++) {
+        cluster_expect_end(run, i, CLUSTER_FAILED);
+        cluster_expect_text(run, i, text);
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
+/* A table without replicas keeps the node: it says so, and the run ends as before. */
+static bool play_kept_at_signal(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec other = { .name = "other", .model = "asp", .n_keys = 9 };
+    const uint32_t replicas = 1;
+
+    (void)data;
+    return rubato_engine_create_table(engine, &other, error) &&
+           play_ending(engine, &replicas, error);
+}
+
+START_TEST(a_node_that_cannot_be_drained_at_sigterm_says_why_and_ends_the_run)
+{
+    ClusterRun *run = cluster_run_new(&leaving);
+
+    cluster_start(run, play_kept_at_signal, NULL);
+    cluster_wait_for(run, 1, "busy");
+    cluster_signal(run, SECOND, SIGTERM);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        cluster_expect_end(run, i, CLUSTER_FAILED);
+    cluster_expect_text(run, SECOND,
+                        "keeps its parts: node 20 cannot be drained: table other has "
+                        "no replicas");
+    cluster_expect_text(run, 0, "error 12: node 20 was ended by signal 15 (Terminated)");
+    cluster_run_free(run);
+}
+END_TEST
+
 /* ---- what cannot leave ---- */
 
 static const struct {
@@ -154,6 +302,9 @@ int main(void)
     tcase_add_loop_test(drained,
                         a_node_is_drained_while_workers_use_its_parts_and_ends_without_loss, 0,
                         G_N_ELEMENTS(cases));
+    tcase_add_test(drained, drained_nodes_leave_the_run_which_goes_on);
+    tcase_add_loop_test(drained, without_replicas_or_on_the_scheduler_sigterm_ends_the_run, 0, 2);
+    tcase_add_test(drained, a_node_that_cannot_be_drained_at_sigterm_says_why_and_ends_the_run);
     tcase_add_loop_test(drained, a_node_keeps_parts_that_would_not_have_their_replicas_elsewhere, 0,
                         G_N_ELEMENTS(kept));
     return run_suite(suite);

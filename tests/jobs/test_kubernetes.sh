@@ -209,7 +209,7 @@ wait_for_line() # pod, text
 }
 
 # Makes pods of a manifest, and an empty volume with training data.
-make_pods() # NAME, manifest, [command]
+make_pods() # NAME, manifest, [command, [servers]]
 {
     local command='["rubato-lr", "--train", "/data/train.libsvm", "--epochs", "30", "--batch-size", "100", "--straggler", "1:2", "--checkpoint", "/data/snapshots", "--keep", "0", "--resume", "--save", "/data/model"]'
 
@@ -222,6 +222,7 @@ NAME=$1
 COMMAND=${3:-$command}
 SETTINGS=timeout_ms = 3000;
 THREADS=1
+SERVERS=${4:-2}
 END
     "$render" "$scratch/values.env" volume "$2" | pods list "$scratch/pods" ||
         fail "the pods of $2 cannot be made"
@@ -313,32 +314,41 @@ servers_stay_for_the_next_job()
     [ -e "$scratch/claim/model" ] || fail "no model was saved" "$scratch/pods/roles-scheduler/log"
 }
 
-# The training goes on while the pod is away, and while it has come back.
-a_killed_server_takes_its_place_again_if_tables_have_replicas()
+# The training goes on while a pod is away, and while it has come back. SIGTERM takes one out without a
+# loss: nothing but its parts has moved when it ends.
+servers_that_are_killed_or_get_sigterm_take_their_places_again()
 {
     local job=(replicas-scheduler replicas-workers-0 replicas-workers-1)
-    local server=$scratch/pods/replicas-servers-1
+    local servers=(replicas-servers-{0,1,2}) killed=replicas-servers-1 drained=replicas-servers-0 pod
 
-    make_pods replicas roles '["rubato-lr", "--train", "/data/train.libsvm", "--epochs", "40", "--batch-size", "100", "--straggler", "1:10", "--replicas", "1", "--save", "/data/model"]'
-    for pod in replicas-servers-0 replicas-servers-1 "${job[@]}"; do
+    make_pods replicas roles '["rubato-lr", "--train", "/data/train.libsvm", "--epochs", "60", "--batch-size", "100", "--straggler", "1:10", "--replicas", "1", "--save", "/data/model"]' 3
+    for pod in "${servers[@]}" "${job[@]}"; do
         start_pod "$pod"
     done
     wait_for_line replicas-workers-0 'epoch 1/'
-    signal_pod replicas-servers-1 KILL
-    wait_for_line replicas-servers-1 'has taken the place of a lost process'
-    expect_probe replicas-servers-1 /ready 200
+    signal_pod "$killed" KILL
+    wait_for_line "$killed" 'has taken the place of a lost process'
+    expect_probe "$killed" /ready 200
+    signal_pod "$drained" TERM
+    wait_for_line "$drained" 'was drained, and leaves the run'
+    wait_for_line "$drained" 'has taken the place of a lost process'
     wait_for_pods "${job[@]}"
     expect_end 0 "${job[@]}"
-    for pod in "${job[@]}"; do
-        [ "$(count_ends "$pod")" -eq 1 ] || fail "$pod was started again, too" "$scratch/pods/$pod/log"
+    for pod in "${job[@]}" replicas-servers-2; do
+        [ "$(count_ends "$pod")" -le 1 ] || fail "$pod was started again, too" "$scratch/pods/$pod/log"
     done
     [ -e "$scratch/claim/model" ] || fail "no model was saved" "$scratch/pods/replicas-workers-0/log"
-    grep -qx 0 "$server/ends" || fail "the process that has served has not ended with 0" "$server/log"
-    for pod in replicas-servers-0 replicas-servers-1; do
+    [ "$(head -n 1 "$scratch/pods/$drained/ends")" = 0 ] ||
+        fail "the server that got SIGTERM has not ended with 0" "$scratch/pods/$drained/log"
+    grep -qx 0 "$scratch/pods/$killed/ends" ||
+        fail "the process that has served has not ended with 0" "$scratch/pods/$killed/log"
+    grep -q 'was drained, and has left the run; the run goes on' "$scratch/pods/replicas-scheduler/log" ||
+        fail "the scheduler has not said that the server has left" "$scratch/pods/replicas-scheduler/log"
+    for pod in "${servers[@]}"; do
         expect_probe "$pod" /live 200 # it waits for the next job
         delete_pod "$pod"
     done
-    wait_for_pods replicas-servers-0 replicas-servers-1
+    wait_for_pods "${servers[@]}"
 }
 
 manifests_fit_the_schema
@@ -347,7 +357,7 @@ equal_nodes_train_though_their_scheduler_comes_last
 a_killed_pod_costs_no_more_than_the_work_since_the_last_snapshot
 pods_that_are_deleted_write_a_snapshot
 servers_stay_for_the_next_job
-a_killed_server_takes_its_place_again_if_tables_have_replicas
+servers_that_are_killed_or_get_sigterm_take_their_places_again
 if [ "$failures" -gt 0 ]; then
     echo "test_kubernetes: $failures failures"
     exit 1

@@ -57,6 +57,7 @@ expect "allreduce" rubato-softmax --by = a
 expect "pair.cfg" rubato-lr --cluster = pai
 expect "scheduler server status secret" rubato s
 expect "--watch" rubato status --w
+expect "--secret-file" rubato drain --s
 expect "--restart" rubato run --r
 expect "--join" rubato run --j
 expect "--measured" rubato place --m

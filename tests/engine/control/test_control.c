@@ -153,7 +153,7 @@ static const Control SAMPLES[] = {
                    .endpoints = ENDPOINTS,
                    .incarnations = INCARNATIONS,
                    .counted_from = 5 } },
-    { .kind = CONTROL_DRAIN, .drain = { .number = 4, .node_id = 7 } },
+    { .kind = CONTROL_DRAIN, .drain = { .number = 4, .node_id = 7, .ends = true } },
     { .kind = CONTROL_DRAINED,
       .drain = { .number = 4, .node_id = 7, .goes_on = true, .outcome = { 3, "why" } } },
     { .kind = CONTROL_RESUME,
@@ -336,7 +336,7 @@ static const struct {
     { { .kind = CONTROL_END_OF_KINDS }, "of a kind that there is not" },
     { { .kind = (ControlKind)255 }, "of a kind that there is not" },
     { { .kind = CONTROL_COMMIT,
-        .commit = { .call = 1, .outcome.code = CONTROL_CODE(RUBATO_ERROR_TIMEOUT) + 1 } },
+        .commit = { .call = 1, .outcome.code = CONTROL_CODE(RUBATO_ERROR_SERVED) + 1 } },
       "COMMIT has an error code that there is not" },
     { { .kind = CONTROL_HELLO }, "HELLO does not say where its sender receives" },
     { { .kind = CONTROL_WELCOME }, "WELCOME welcomes to a run without nodes" },
@@ -599,14 +599,14 @@ START_TEST(control_codes_carry_errors_across)
     g_autoptr(GError) lost = g_error_new(RUBATO_ERROR, RUBATO_ERROR_NODE_LOST, "node 1 was lost");
     g_autoptr(GError) foreign = g_error_new(G_FILE_ERROR, G_FILE_ERROR_NOENT, "no file");
     g_autoptr(GError) unknown = g_error_new(RUBATO_ERROR, 1000, "?");
-    g_autoptr(GError) last = g_error_new(RUBATO_ERROR, RUBATO_ERROR_TIMEOUT, "it took too long");
+    g_autoptr(GError) last = g_error_new(RUBATO_ERROR, RUBATO_ERROR_SERVED, "it was drained");
     g_autoptr(GError) error = NULL;
 
     ck_assert_uint_eq(control_code_of(NULL), CONTROL_OK);
     ck_assert_uint_eq(control_code_of(lost), CONTROL_CODE(RUBATO_ERROR_NODE_LOST));
     ck_assert_uint_eq(control_code_of(foreign), CONTROL_CODE(RUBATO_ERROR_INVALID));
     ck_assert_uint_eq(control_code_of(unknown), CONTROL_CODE(RUBATO_ERROR_INVALID));
-    ck_assert_uint_eq(control_code_of(last), CONTROL_CODE(RUBATO_ERROR_TIMEOUT));
+    ck_assert_uint_eq(control_code_of(last), CONTROL_CODE(RUBATO_ERROR_SERVED));
 
     ck_assert(control_check(CONTROL_OK, "fine", &error));
     ck_assert_ptr_null(error);

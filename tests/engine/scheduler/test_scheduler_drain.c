@@ -18,6 +18,13 @@ static void ask(uint32_t node, uint64_t number, uint32_t node_id)
         (Control){ .kind = CONTROL_DRAIN, .drain = { .number = number, .node_id = node_id } });
 }
 
+/* The same, and the node is to leave after that. */
+static void ask_to_end(uint32_t node, uint64_t number, uint32_t node_id)
+{
+    say(node, (Control){ .kind = CONTROL_DRAIN,
+                         .drain = { .number = number, .node_id = node_id, .ends = true } });
+}
+
 static void expect_answer(uint32_t node, uint64_t number, uint32_t code, const char *text)
 {
     const ControlDrain *const drained = &expect(node, CONTROL_DRAINED)->drain;
@@ -94,6 +101,22 @@ static void made(uint32_t node, uint32_t n, uint32_t n_missing)
         expect(i, CONTROL_MADE);
 }
 
+/* The second copy is there, and all that follows. */
+static void hand_over(void)
+{
+    made(2, 1, 0);
+    expect_step(ALL, 3, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_HAND_OVER, "1\n");
+    close_step(3, true);
+    for (ControlRecoverStep step = CONTROL_RECOVER_SETTLE, next; step != CONTROL_RECOVER_EXPECT;
+         step = next) {
+        next = step == CONTROL_RECOVER_SETTLE    ? CONTROL_RECOVER_PROMOTE
+               : step == CONTROL_RECOVER_PROMOTE ? CONTROL_RECOVER_OPEN
+                                                 : CONTROL_RECOVER_EXPECT;
+        expect_step(ALL, 3, step, CONTROL_CAUSE_HAND_OVER, "0 0 2 0 2\n0 1 2 2 0\n");
+        all_did(ALL, 3, step, "");
+    }
+}
+
 START_TEST(copies_are_made_before_they_take_the_place_of_what_the_node_has)
 {
     begin_with_replicas();
@@ -105,15 +128,7 @@ START_TEST(copies_are_made_before_they_take_the_place_of_what_the_node_has)
     expect_quiet(); /* no call begins meanwhile */
     made(1, 1, 0);
     expect_quiet();
-    made(2, 1, 0);
-    expect_step(ALL, 3, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_HAND_OVER, "1\n");
-    close_step(3, true);
-    expect_step(ALL, 3, CONTROL_RECOVER_SETTLE, CONTROL_CAUSE_HAND_OVER, "0 0 2 0 2\n0 1 2 2 0\n");
-    all_did(ALL, 3, CONTROL_RECOVER_SETTLE, "");
-    expect_step(ALL, 3, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_HAND_OVER, "0 0 2 0 2\n0 1 2 2 0\n");
-    all_did(ALL, 3, CONTROL_RECOVER_PROMOTE, "");
-    expect_step(ALL, 3, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_HAND_OVER, "0 0 2 0 2\n0 1 2 2 0\n");
-    all_did(ALL, 3, CONTROL_RECOVER_OPEN, "");
+    hand_over();
     expect_answer(2, 7, CONTROL_OK, "");
     for (uint32_t i = 0; i < N_NODES; i++)
         expect(i, CONTROL_GO);
@@ -297,6 +312,182 @@ START_TEST(the_end_of_the_run_ends_a_drain)
 }
 END_TEST
 
+/* ---- a node that leaves ---- */
+
+#define SERVED_CODE CONTROL_CODE(RUBATO_ERROR_SERVED)
+#define LEAVES "node 4 (127.0.0.1:4102) was drained, and leaves the run"
+
+/* The others hear of it, as of a loss in which no part moves. */
+static void leave(void)
+{
+    say(DRAINED, (Control){ .kind = CONTROL_LEAVE });
+    expect_step(5u, 4, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_LOSS, "1\n");
+}
+
+/* No call begins before the node has gone: its part of one would be missing. */
+START_TEST(a_drained_node_leaves_when_it_knows_that_it_may)
+{
+    begin_with_replicas();
+    ask_to_end(DRAINED, 7, DRAINED_ID);
+    order_copies();
+    propose(0, 1, CONTROL_CALL_CREATE, "table a");
+    propose(2, 1, CONTROL_CALL_CREATE, "table a");
+    propose(1, 1, CONTROL_CALL_CREATE, "table a");
+    made(1, 1, 0);
+    ask(0, 1, DRAINED_ID); /* hears of the same end */
+    hand_over();
+    expect_answer(DRAINED, 0, SERVED_CODE, LEAVES);
+    expect_quiet();
+    leave();
+    expect_answer(0, 1, CONTROL_OK, "");
+    expect_quiet();
+    ask(0, 2, DRAINED_ID);
+    expect_answer(0, 2, LOST_CODE,
+                  "node 4 cannot be drained: node 4 (127.0.0.1:4102) was drained, and has left the "
+                  "run");
+}
+END_TEST
+
+START_TEST(a_node_whose_process_ends_before_it_says_so_has_left)
+{
+    begin_with_replicas();
+    ask_to_end(2, 7, DRAINED_ID);
+    order_copies();
+    made(1, 1, 0);
+    hand_over();
+    expect_answer(DRAINED, 0, SERVED_CODE, LEAVES);
+    scheduler_node_gone(scheduler, now_ms, DRAINED, "its process has ended");
+    expect_step(5u, 4, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_LOSS, "1\n");
+    expect_answer(2, 7, CONTROL_OK, "");
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(a_node_with_workers_leaves_when_these_have_ended)
+{
+    begin_with_replicas();
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task t");
+
+    ask_to_end(2, 7, DRAINED_ID);
+    order_copies();
+    made(1, 1, 0);
+    hand_over();
+    expect_answer(2, 7, CONTROL_OK, "node 4 is drained, and ends when its workers of task t have");
+    expect_quiet();
+    done(0, epoch);
+    expect_quiet();
+    done(DRAINED, epoch);
+    expect_answer(DRAINED, 0, SERVED_CODE, LEAVES);
+    leave();
+    expect_quiet();
+}
+END_TEST
+
+/* One that has been drained before, and was kept. */
+START_TEST(a_drained_node_may_be_asked_to_leave_later)
+{
+    begin_with_replicas();
+    ask(2, 7, DRAINED_ID);
+    order_copies();
+    made(1, 1, 0);
+    hand_over();
+    expect_answer(2, 7, CONTROL_OK, "");
+    ask_to_end(2, 8, DRAINED_ID);
+    expect_answer(DRAINED, 0, SERVED_CODE, LEAVES);
+    leave();
+    expect_answer(2, 8, CONTROL_OK, "");
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(nodes_that_are_to_end_wait_for_one_another)
+{
+    begin_with_replicas();
+    ask(0, 7, DRAINED_ID);
+    order_copies();
+    ask_to_end(2, 1, 7);
+    expect_quiet();
+    ck_assert(!hears(2, (Control){ .kind = CONTROL_DRAIN,
+                                   .drain = { .number = 2, .node_id = 7, .ends = true } }));
+    made(1, 0, 1);
+    expect(0, CONTROL_DRAINED);
+    expect_kept(3); /* and the next one waits for these steps */
+    all_did(ALL, 3, CONTROL_RECOVER_CLOSE, "");
+    for (ControlRecoverStep step = CONTROL_RECOVER_PROMOTE; step <= CONTROL_RECOVER_OPEN; step++) {
+        expect_step(ALL, 3, step, CONTROL_CAUSE_DRAIN, "");
+        all_did(ALL, 3, step, "");
+    }
+    expect_step(ALL, 4, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "2\n");
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(without_replicas_a_node_does_not_leave)
+{
+    begin();
+    ask_to_end(2, 7, DRAINED_ID);
+    expect_answer(2, 7, INVALID_CODE,
+                  "node 4 cannot be drained: no table has replicas, so the run would end with it");
+    expect_quiet();
+}
+END_TEST
+
+/* ---- outside askers ---- */
+
+static void ask_from_outside(uint64_t number, uint32_t node_id)
+{
+    const Control drain = { .kind = CONTROL_DRAIN,
+                            .drain = { .number = number, .node_id = node_id, .ends = true } };
+
+    ck_assert(scheduler_greet(scheduler, now_ms, &drain, CONFIG.wire_version, asker_of("outside")));
+}
+
+static void expect_outside(uint64_t number, bool goes_on, uint32_t code, const char *text)
+{
+    const ControlDrain *const drained = &expect_greeting("outside", CONTROL_DRAINED)->drain;
+
+    ck_assert_uint_eq(drained->number, number);
+    ck_assert(drained->goes_on == goes_on);
+    ck_assert_uint_eq(drained->outcome.code, code);
+    ck_assert_str_eq(drained->outcome.text, text);
+}
+
+/* Each greeting is answered, and the end is still known when its answer was lost. */
+START_TEST(an_outside_asker_hears_how_it_goes_each_time_it_asks)
+{
+    ask_from_outside(70, DRAINED_ID);
+    expect_outside(70, false, INVALID_CODE, "the run has not begun");
+    begin_with_replicas();
+    ask_from_outside(70, 99);
+    expect_outside(70, false, INVALID_CODE, "there is no node 99 in this run");
+    ask_from_outside(71, DRAINED_ID);
+    expect_outside(71, true, CONTROL_OK, "");
+    order_copies();
+    ask_from_outside(71, DRAINED_ID);
+    expect_outside(71, true, CONTROL_OK, "");
+    for (uint64_t number = 100; number < 200; number++) { /* they are many */
+        ask_from_outside(number, DRAINED_ID);
+        expect_outside(number, true, CONTROL_OK, "");
+    }
+    ck_assert_uint_le(scheduler->drain.askers->len, 16);
+    ask_from_outside(72, 7);
+    expect_outside(72, false, INVALID_CODE,
+                   "node 7 cannot be drained now, because node 4 is being drained; try again when "
+                   "that has ended");
+    made(1, 0, 1);
+    expect_kept(3);
+    for (int i = 0; i < 2; i++) {
+        ask_from_outside(71, DRAINED_ID);
+        expect_outside(71, false, INVALID_CODE,
+                       "node 4 cannot be drained: node 4 (127.0.0.1:4102) could not make all "
+                       "copies of its parts on others; its log says why");
+    }
+    expect_quiet();
+}
+END_TEST
+
+/* ---- the suite ---- */
+
 int main(void)
 {
     Suite *const suite = suite_create("scheduler drain");
@@ -314,5 +505,12 @@ int main(void)
     tcase_add_test(drains, a_node_keeps_its_parts_if_there_are_too_many);
     tcase_add_test(drains, a_drain_waits_for_a_call_under_way);
     tcase_add_test(drains, the_end_of_the_run_ends_a_drain);
+    tcase_add_test(drains, a_drained_node_leaves_when_it_knows_that_it_may);
+    tcase_add_test(drains, a_node_whose_process_ends_before_it_says_so_has_left);
+    tcase_add_test(drains, a_node_with_workers_leaves_when_these_have_ended);
+    tcase_add_test(drains, a_drained_node_may_be_asked_to_leave_later);
+    tcase_add_test(drains, nodes_that_are_to_end_wait_for_one_another);
+    tcase_add_test(drains, without_replicas_a_node_does_not_leave);
+    tcase_add_test(drains, an_outside_asker_hears_how_it_goes_each_time_it_asks);
     return run_suite(suite);
 }

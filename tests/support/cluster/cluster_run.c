@@ -277,9 +277,6 @@ static void say_error(const GError *error)
         cluster_say("error %d: %s", error->code, error->message);
 }
 
-/* The secret of runs that are encrypted. */
-#define RUN_SECRET "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-
 G_NORETURN static void be_node(const RubatoEngineConfig *config, const ClusterShape *shape,
                                ClusterPlay play, const void *data)
 {
@@ -315,7 +312,7 @@ static void start_engine(ClusterRun *run, ClusterProcess *process, uint32_t id, 
     if (!split_off(process))
         return;
     if (run->shape.encrypts)
-        g_setenv("RUBATO_SECRET", RUN_SECRET, TRUE);
+        g_setenv("RUBATO_SECRET", CLUSTER_SECRET, TRUE);
     be_node(&config, &run->shape, play, data);
 }
 

@@ -26,6 +26,9 @@
  * a number. */
 extern const uint32_t CLUSTER_IDS[CLUSTER_MOST_NODES];
 
+/* The secret of runs that are encrypted. */
+#define CLUSTER_SECRET "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
 typedef struct {
     uint32_t servers, workers;
 } ClusterNodeShape;
