@@ -298,6 +298,8 @@ typedef struct {
 typedef struct {
     uint32_t epoch;
     uint64_t round; /* number of the task's barrier, from 0 */
+    bool has_calls; /* of an ARRIVE with no round: servers may keep calls of workers that have
+                     * returned */
 } ControlBarrier;
 
 typedef struct {

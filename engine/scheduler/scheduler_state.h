@@ -110,6 +110,8 @@ typedef struct {
     uint64_t round;             /* the barrier at which nodes now arrive */
     bool *waits;                /* by node number: in that barrier */
     bool *retired;              /* by node number: never waits again */
+    bool *has_calls;            /* by node number: when it was retired, servers might keep calls of
+                                 * its workers */
     bool *done;                 /* by node number: TASK_DONE */
     int64_t round_since_ms;     /* when the first node came to the barrier */
     int64_t retired_since_ms;   /* when the first node had no worker left */

@@ -22,6 +22,7 @@ static void task_free(SchedulerTask *task)
     g_free(task->told);
     g_free(task->waits);
     g_free(task->retired);
+    g_free(task->has_calls);
     g_free(task->done);
     verdict_clear(&task->cause);
     verdict_clear(&task->effect);
@@ -96,7 +97,8 @@ static void check_barrier(Scheduler *scheduler, SchedulerTask *task)
     }
     if (!anyone)
         return;
-    const Control release = { .kind = CONTROL_RELEASE, .release = { task->epoch, task->round } };
+    const Control release = { .kind = CONTROL_RELEASE,
+                              .release = { .epoch = task->epoch, .round = task->round } };
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (task->waits[i]) {
             task->waits[i] = false;
@@ -138,6 +140,7 @@ void task_prepare(Scheduler *scheduler, const Collective *call)
     task->continues = call->survives;
     task->waits = g_new0(bool, n_nodes);
     task->retired = g_new0(bool, n_nodes);
+    task->has_calls = g_new0(bool, n_nodes);
     task->done = g_new0(bool, n_nodes);
     for (uint32_t i = 0; i < n_nodes; i++)
         task->retired[i] = task->done[i] = !scheduler_has_program(scheduler, i);
@@ -258,6 +261,7 @@ bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control)
         return arrive->round == CONTROL_NO_ROUND;
     if (arrive->round == CONTROL_NO_ROUND) {
         data_settle(task, node);
+        task->has_calls[node] = arrive->has_calls;
         retire(scheduler, task, node);
     } else if (arrive->round == task->round && !task->waits[node]) {
         task->waits[node] = true;
@@ -301,6 +305,15 @@ static const char *find_need(const Scheduler *scheduler, const SchedulerTask *ta
     return data_needs_all(task);
 }
 
+/* Whether nothing of the node's workers is missing if the task goes on without the node. All
+ * replicas have their Adds, and the root their last clocks, before the node says that it has no
+ * worker left (engine/task/task_run_workers.c). It may wait for those of others before it says
+ * TASK_DONE. */
+static bool have_ended(const SchedulerTask *task, uint32_t node)
+{
+    return task->done[node] || (task->running && task->retired[node] && !task->has_calls[node]);
+}
+
 void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
 {
     for (guint i = 0; i < scheduler->tasks->len; i++) {
@@ -308,7 +321,7 @@ void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
         const bool may_go_on = task->running && task->continues;
         const char *const need = may_go_on ? find_need(scheduler, task) : NULL;
 
-        if (task->done[node] || has_no_workers(scheduler, task, node))
+        if (have_ended(task, node) || has_no_workers(scheduler, task, node))
             continue;
         task->has_lost |= tensors_n_workers(task->tensors, node) > 0;
         if (may_go_on && need == NULL)

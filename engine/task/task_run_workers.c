@@ -160,8 +160,14 @@ static void fence(RubatoTaskRun *run, Spinner *spinner)
 
 static void arrive(RubatoTaskRun *run, uint64_t round)
 {
-    task_run_tell_scheduler(run,
-                            &(Control){ .kind = CONTROL_ARRIVE, .arrive = { run->epoch, round } });
+    /* relaxed: with no round the node's barrier orders it; otherwise it does not count */
+    const bool has_calls = atomic_load_explicit(&run->had_late_calls, memory_order_relaxed);
+
+    task_run_tell_scheduler(
+        run, &(Control){ .kind = CONTROL_ARRIVE,
+                         .arrive = { .epoch = run->epoch,
+                                     .round = round,
+                                     .has_calls = has_calls && round == CONTROL_NO_ROUND } });
 }
 
 /* All workers of this node that live are in the barrier. */
@@ -354,7 +360,6 @@ static void end_calls(RubatoTaskRun *run, RubatoWorker *worker, bool ok)
 
     if (!worker_has_calls(worker))
         return;
-    atomic_store_explicit(&run->had_late_calls, true, memory_order_relaxed); /* leave orders it */
     if (!worker_end_calls(worker, &error) && ok && !task_run_is_cancelled(run))
         report_failure(run, worker, error);
 }
@@ -429,6 +434,8 @@ static void *work(void *user)
     tensor_exchange_leave(run->tensors, worker->rank);
     worker_close_readers(worker);
     worker_close_tables(worker);
+    if (worker_has_calls(worker)) /* relaxed: retire and leave order it */
+        atomic_store_explicit(&run->had_late_calls, true, memory_order_relaxed);
     retire(run);
     /* Not before: these calls may wait for workers that wait for this one in a barrier. */
     end_calls(run, worker, ok);

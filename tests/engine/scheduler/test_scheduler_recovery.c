@@ -235,6 +235,30 @@ START_TEST(a_task_ends_well_without_a_node_whose_workers_had_ended)
 }
 END_TEST
 
+/* It waits for the workers of others before it says that the task has ended there. If servers may
+ * keep calls of its own, these are lost. */
+START_TEST(a_task_ends_well_without_a_node_whose_workers_have_returned)
+{
+    begin_with_replicas();
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
+    const bool has_calls = _i == 1;
+
+    say(GONE, (Control){ .kind = CONTROL_ARRIVE,
+                         .arrive = {
+                             .epoch = epoch, .round = CONTROL_NO_ROUND, .has_calls = has_calls } });
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    for (uint32_t node = 0; node <= 2 && has_calls; node += 2)
+        expect_verdict(node, CONTROL_CANCEL, LOST_CODE, GONE_TEXT);
+    done(0, epoch);
+    done(2, epoch);
+    for (uint32_t node = 0; node <= 2; node += 2)
+        expect_verdict(node, CONTROL_TASK_END, has_calls ? LOST_CODE : CONTROL_OK,
+                       has_calls ? GONE_TEXT : "");
+    expect_quiet();
+}
+END_TEST
+
 /* Until then a loss ends the run. */
 START_TEST(a_run_outlives_nodes_once_a_table_with_replicas_is_there)
 {
@@ -638,6 +662,7 @@ int main(void)
                         G_N_ELEMENTS(nonsense));
     tcase_add_test(cases, a_recovery_that_waits_says_for_whom);
     tcase_add_test(cases, a_task_ends_well_without_a_node_whose_workers_had_ended);
+    tcase_add_loop_test(cases, a_task_ends_well_without_a_node_whose_workers_have_returned, 0, 2);
     tcase_add_loop_test(cases, a_task_ends_well_without_a_node_that_had_no_workers, 0, 2);
     tcase_add_loop_test(cases, a_run_outlives_nodes_once_a_table_with_replicas_is_there, 0, 2);
     tcase_add_test(cases, a_task_fails_if_its_workers_are_lost);
