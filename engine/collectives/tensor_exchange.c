@@ -133,7 +133,15 @@ static void begin_name(TensorExchange *exchange, const TensorOutcome *outcome, O
 static void begin_again(TensorExchange *exchange, const TensorOutcome *outcome, Operation **ending)
 {
     const TensorSet *const set = exchange_set(exchange, outcome->set);
-    const TensorSlot *const slot = tensor_slots_at(set->slots, outcome->slot);
+    TensorSlot *const slot = tensor_slots_at(set->slots, outcome->slot);
+
+    if (slot->n > 1 && fusion_suits_slot(exchange, set, slot)) {
+        if (exchange->bundle.n_names > 0 && !fusion_fits_slot(exchange, set, slot))
+            begin_bundle(exchange, ending);
+        fusion_add_slot(exchange, set, 0, slot,
+                        exchange_entries_of(slot, set->n_local, outcome->held));
+        return;
+    }
     const bool is_last = slot->n == 1 && !tensor_sets_has_next(exchange->matchers);
 
     for (uint32_t i = 0; i < slot->n; i++) {

@@ -40,6 +40,16 @@ TensorEntry *exchange_entry_of(const TensorSlot *slot, uint32_t name, uint32_t l
     return (TensorEntry *)held + tensor_slot_ask(slot, name, local);
 }
 
+TensorEntry **exchange_entries_of(const TensorSlot *slot, uint32_t n_local, void *const *held)
+{
+    TensorEntry **const entries = g_new(TensorEntry *, (size_t)slot->n * n_local);
+
+    for (uint32_t local = 0; local < n_local; local++)
+        for (uint32_t i = 0; i < slot->n; i++)
+            entries[(size_t)i * n_local + local] = exchange_entry_of(slot, i, local, held[local]);
+    return entries;
+}
+
 bool exchange_fill(TensorSet *set, uint32_t id, const char *name, TensorEntry *const *entries)
 {
     g_autofree TensorRequest *requests = g_new(TensorRequest, set->n_local);

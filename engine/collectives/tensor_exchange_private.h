@@ -109,10 +109,11 @@ struct TensorSet {
  * become one operation. Empty while the lock is not held. */
 typedef struct {
     const TensorSet *set;
-    uint64_t number;    /* of the first name */
-    uint32_t n_names;   /* 0: it is empty */
-    uint64_t n_bytes;   /* of a worker's tensors */
-    GPtrArray *entries; /* of TensorEntry: by name, then by the set's workers here */
+    uint64_t number;  /* of the first name */
+    uint32_t n_names; /* 0: it is empty */
+    uint64_t n_bytes; /* of a worker's tensors */
+    size_t n_entries, n_room;
+    TensorEntry **entries; /* by name, then by the set's workers here */
 } Bundle;
 
 struct TensorExchange {
@@ -217,6 +218,14 @@ bool fusion_fits(const TensorExchange *exchange, const TensorSet *set, const Ten
 void fusion_add(TensorExchange *exchange, const TensorSet *set, uint64_t number,
                 TensorEntry **entries);
 
+/* Whether all names of a slot can travel together. If so they always do, on all nodes. */
+bool fusion_suits_slot(const TensorExchange *exchange, const TensorSet *set, TensorSlot *slot);
+
+/* The same two for all of them, by name, then by the set's workers here. */
+bool fusion_fits_slot(const TensorExchange *exchange, const TensorSet *set, const TensorSlot *slot);
+void fusion_add_slot(TensorExchange *exchange, const TensorSet *set, uint64_t number,
+                     const TensorSlot *slot, TensorEntry **entries);
+
 /* Empties the bundle. False: it is empty. */
 bool fusion_take(TensorExchange *exchange, Decided *decided);
 
@@ -279,6 +288,9 @@ TensorEntry *exchange_entry_of(const TensorSlot *slot, uint32_t name, uint32_t l
 /* What workers have asked again is looked up by name from now on: together with this name; all. */
 void exchange_ask_in_full(TensorSet *set, const char *name);
 void exchange_ask_all_in_full(TensorExchange *exchange);
+
+/* The same of all its names, by name, then by worker. (transfer full) */
+TensorEntry **exchange_entries_of(const TensorSlot *slot, uint32_t n_local, void *const *held);
 
 extern const TensorRecall exchange_recall;
 

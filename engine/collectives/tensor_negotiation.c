@@ -455,18 +455,61 @@ static void hear_of_name(TensorExchange *exchange, TensorSet *set, const TensorV
     begin_name(exchange, set, entries, n, asked, find_error(set, verdict, entries, n, asked));
 }
 
-/* The requests for one of the slot's names. held NULL: they are looked up. *n: how many there are.
- * (transfer full) */
-static TensorEntry **find_again(TensorSet *set, const TensorSlot *slot, uint32_t name,
-                                void *const *held, uint32_t *n)
+/* The requests for all of the slot's names that are there, by name, then by worker. *all: whether
+ * none is missing. (transfer full) */
+static TensorEntry **find_again(TensorSet *set, TensorSlot *slot, bool *all)
 {
-    if (held == NULL)
-        return take_entries(set, slot->names[name], n);
-    TensorEntry **const entries = g_new(TensorEntry *, set->n_local);
-    for (uint32_t i = 0; i < set->n_local; i++)
-        entries[i] = exchange_entry_of(slot, name, i, held[i]);
-    *n = set->n_local;
+    *all = true;
+    if (slot->n_held == set->n_local) {
+        g_autofree void **held = tensor_slots_let_go(set->slots, slot);
+
+        return exchange_entries_of(slot, set->n_local, held);
+    }
+    TensorEntry **const entries = g_new(TensorEntry *, (size_t)slot->n * set->n_local);
+    for (uint32_t i = 0; i < slot->n; i++) {
+        uint32_t n;
+        g_autofree TensorEntry **of_name = take_entries(set, slot->names[i], &n);
+
+        memcpy(entries + (size_t)i * set->n_local, of_name, set->n_local * sizeof *entries);
+        *all &= n == set->n_local;
+    }
     return entries;
+}
+
+/* One of the names. entries: of its workers here; some may be missing. The lock is held, but not
+ * all the time. */
+static void begin_again(TensorExchange *exchange, TensorSet *set, TensorEntry *const *entries)
+{
+    GError *error = NULL;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < set->n_local; i++)
+        n += entries[i] != NULL;
+    if (n < set->n_local)
+        g_set_error_literal(&error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                            "the coordinator runs it again without having been asked");
+    begin_name(exchange, set, g_memdup2(entries, set->n_local * sizeof *entries), n, NULL, error);
+}
+
+/* All of the slot's names travel together, with those before them if they fit. The set may close
+ * while those before begin; then the names fail, because nobody else ends them. Takes entries. The
+ * lock is held, but not all the time. */
+static void begin_slot(TensorExchange *exchange, TensorSet *set, const TensorSlot *slot,
+                       TensorEntry **entries)
+{
+    const uint64_t number = exchange->n_verdicts + 1;
+
+    if (exchange->bundle.n_names > 0 && !fusion_fits_slot(exchange, set, slot))
+        launch_bundle(exchange);
+    exchange->n_verdicts += slot->n;
+    if (set->closed == NULL)
+        fusion_add_slot(exchange, set, number, slot, entries);
+    else
+        launch(exchange, &(Decided){ .set = set,
+                                     .number = number,
+                                     .entries = entries,
+                                     .n_names = slot->n,
+                                     .error = g_error_copy(set->closed) });
 }
 
 /* All workers of the set have asked again. The set may close meanwhile: what has not begun by then
@@ -482,18 +525,14 @@ static bool hear_of_again(TensorExchange *exchange, TensorSet *set, const Tensor
     }
     if (slot == NULL || slot->n != verdict->n)
         return false;
-    g_autofree void **held =
-        slot->n_held == set->n_local ? tensor_slots_let_go(set->slots, slot) : NULL;
-    for (uint32_t i = 0; i < slot->n; i++) {
-        uint32_t n;
-        TensorEntry **const entries = find_again(set, slot, i, held, &n);
-        GError *error = NULL;
-
-        if (n < set->n_local)
-            g_set_error_literal(&error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                                "the coordinator runs it again without having been asked");
-        begin_name(exchange, set, entries, n, NULL, error);
+    bool all;
+    g_autofree TensorEntry **entries = find_again(set, slot, &all);
+    if (all && fusion_suits_slot(exchange, set, slot)) {
+        begin_slot(exchange, set, slot, g_steal_pointer(&entries));
+        return true;
     }
+    for (uint32_t i = 0; i < slot->n; i++)
+        begin_again(exchange, set, entries + (size_t)i * set->n_local);
     return true;
 }
 

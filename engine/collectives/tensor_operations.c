@@ -5,18 +5,56 @@
 
 /* ---- the end ---- */
 
-void tensor_entry_end(TensorEntry *entry, const GError *error)
+/* All of the end but the call's. */
+static void settle_entry(TensorEntry *entry, const GError *error)
 {
     TensorPart *const part = &entry->part;
 
-    g_clear_pointer(&part->splits, g_free);
-    if (error == NULL && part->gathered != NULL)
+    if (part->splits != NULL)
+        g_clear_pointer(&part->splits, g_free);
+    if (part->gathered != NULL && error == NULL)
         *part->gathered = part->result;
-    else
+    else if (part->gathered != NULL)
         rubato_gathered_clear(&part->result);
     if (error != NULL)
         entry->failure = g_error_copy(error);
-    call_end_part(entry->call, error == NULL ? CALL_OK : CALL_FAILED, 0);
+}
+
+static CallStatus status_of(const GError *error)
+{
+    return error == NULL ? CALL_OK : CALL_FAILED;
+}
+
+void tensor_entry_end(TensorEntry *entry, const GError *error)
+{
+    settle_entry(entry, error);
+    call_end_part(entry->call, status_of(error), 0);
+}
+
+/* Ends the requests of the operation's worker, by its place among those here. Parts of one call end
+ * together: its waiter, which looks at the call, would fetch its line from the other processor as
+ * often as it changes. */
+static void end_entries_of(const Operation *operation, uint32_t place, uint32_t n_places)
+{
+    const CallStatus status = status_of(operation->error);
+    Call *call = NULL;
+    uint32_t n_parts = 0;
+
+    for (uint32_t i = place; i < operation->n_entries; i += n_places) {
+        TensorEntry *const entry = operation->entries[i];
+
+        if (entry == NULL)
+            continue;
+        settle_entry(entry, operation->error);
+        if (n_parts > 0 && entry->call != call) {
+            call_end_parts(call, n_parts, status, 0);
+            n_parts = 0;
+        }
+        call = entry->call;
+        n_parts++;
+    }
+    if (n_parts > 0)
+        call_end_parts(call, n_parts, status, 0);
 }
 
 static void end_operation(const TensorExchange *exchange, Operation *operation)
@@ -33,9 +71,9 @@ static void end_operation(const TensorExchange *exchange, Operation *operation)
     }
     if (G_UNLIKELY(operation->decided_ns != 0))
         operation_note(exchange, operation);
-    for (uint32_t i = 0; i < operation->n_entries; i++)
-        if (operation->entries[i] != NULL)
-            tensor_entry_end(operation->entries[i], operation->error);
+    const uint32_t n_places = operation->n_entries / operation->n_names;
+    for (uint32_t place = 0; place < n_places; place++)
+        end_entries_of(operation, place, n_places);
     residuals_free(operation);
     tensor_work_clear(&operation->work);
     g_clear_error(&operation->error);

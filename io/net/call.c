@@ -65,7 +65,7 @@ static __attribute__((noinline)) void hand_over(Call *call, void (*ended)(Call *
 
 /* The call may be freed after the decrement. So this reads before it what it needs after it. The
  * values are right, because the exchange succeeds only if the flags have not changed since. */
-static void end_parts(Call *call)
+static inline void end_parts(Call *call, uint32_t n_parts)
 {
     void (*const ended)(Call *) = call->ended;
     /* acquire, also if the exchange fails: pairs with call_set_bell's release, for the
@@ -76,9 +76,9 @@ static void end_parts(Call *call)
     do
         bell_fd =
             (before & BELL) != 0 ? atomic_load_explicit(&call->bell_fd, memory_order_relaxed) : -1;
-    while (!atomic_compare_exchange_weak_explicit(&call->pending, &before, before - 1,
+    while (!atomic_compare_exchange_weak_explicit(&call->pending, &before, before - n_parts,
                                                   memory_order_acq_rel, memory_order_acquire));
-    if ((before & ~FLAGS) != 1)
+    if ((before & ~FLAGS) != n_parts)
         return;
     if (ended != NULL) {
         hand_over(call, ended, before, bell_fd);
@@ -106,7 +106,7 @@ void call_note_mover(Call *call, uint32_t node)
     atomic_store_explicit(&call->mover, node, memory_order_relaxed);
 }
 
-void call_end_part(Call *call, CallStatus status, uint64_t min_clock)
+static inline void note_end(Call *call, CallStatus status, uint64_t min_clock)
 {
     uint32_t worst = atomic_load_explicit(&call->status, memory_order_relaxed);
 
@@ -115,7 +115,18 @@ void call_end_part(Call *call, CallStatus status, uint64_t min_clock)
                                                   memory_order_relaxed, memory_order_relaxed))
         ;
     call_note_clock(call, min_clock);
-    end_parts(call);
+}
+
+void call_end_part(Call *call, CallStatus status, uint64_t min_clock)
+{
+    note_end(call, status, min_clock);
+    end_parts(call, 1);
+}
+
+void call_end_parts(Call *call, uint32_t n_parts, CallStatus status, uint64_t min_clock)
+{
+    note_end(call, status, min_clock);
+    end_parts(call, n_parts);
 }
 
 void call_sent(Call *call)
@@ -123,7 +134,7 @@ void call_sent(Call *call)
     void (*const ended)(Call *) = call->ended;
 
     if (!is_callers_alone(call)) {
-        end_parts(call);
+        end_parts(call, 1);
         return;
     }
     /* release: pairs with call_has_ended, so that what the parts wrote is seen */

@@ -5,7 +5,7 @@
  * there is one. A call's memory must stay until then. So the caller waits for a cancelled call like
  * for any other.
  *
- * Threads: call_end_part and call_note_mover from any; the rest from the caller. */
+ * Threads: call_end_part, call_end_parts and call_note_mover from any; the rest from the caller. */
 #ifndef RUBATO_IO_NET_CALL_H
 #define RUBATO_IO_NET_CALL_H
 
@@ -40,6 +40,9 @@ struct Call {
 void call_begin(Call *call, void (*ended)(Call *call));
 void call_add_parts(Call *call, uint32_t n_parts);
 void call_end_part(Call *call, CallStatus status, uint64_t min_clock);
+
+/* The same for so many parts at once, of which one at least. */
+void call_end_parts(Call *call, uint32_t n_parts, CallStatus status, uint64_t min_clock);
 
 /* A node has answered CALL_MOVED. Before call_end_part. */
 void call_note_mover(Call *call, uint32_t node);

@@ -63,26 +63,48 @@ typedef struct {
     TensorResidual *residual; /* of the tensor */
     uint64_t first;           /* value of the tensor */
     uint64_t n;               /* values */
-    size_t offset;            /* of the first one: bytes in each array */
-    uint64_t at;              /* values of the chunk before it */
+    uint32_t tensor;
+    size_t offset; /* of the first one: bytes in each array */
+    uint64_t at;   /* values of the chunk before it */
 } Run;
 
 /* ---- where chunks are ---- */
 
-/* The values from begin + at on, up to `end`, that are of the same tensor. */
-static Run run_of(const TensorFlow *flow, uint64_t begin, uint64_t at, uint64_t end)
+/* The first run of the values from begin up to `end`. */
+static Run first_run(const TensorFlow *flow, uint64_t begin, uint64_t end)
 {
     const TensorCombining *const it = flow->combining;
-    const uint32_t tensor = tensor_at(it->tensor_ends, it->n_tensors, begin + at);
+    const uint32_t tensor =
+        it->n_tensors == 1 ? 0 : tensor_at(it->tensor_ends, it->n_tensors, begin);
     const uint64_t first = tensor == 0 ? 0 : it->tensor_ends[tensor - 1];
 
     return (Run){ .inputs = it->inputs + (size_t)tensor * it->n_inputs,
                   .outputs = it->outputs + (size_t)tensor * it->n_outputs,
                   .residual = flow->plan.residuals == NULL ? NULL : flow->plan.residuals[tensor],
-                  .first = begin + at - first,
-                  .n = MIN(end, it->tensor_ends[tensor]) - begin - at,
-                  .offset = (begin + at - first) * it->size,
-                  .at = at };
+                  .tensor = tensor,
+                  .first = begin - first,
+                  .n = MIN(end, it->tensor_ends[tensor]) - begin,
+                  .offset = (begin - first) * it->size };
+}
+
+/* Moves to the next one, of the next tensor that has values. False: it was the last one. */
+static bool next_run(const TensorFlow *flow, uint64_t begin, uint64_t end, Run *run)
+{
+    const TensorCombining *const it = flow->combining;
+
+    run->at += run->n;
+    if (run->at == end - begin)
+        return false;
+    do {
+        run->tensor++;
+        run->inputs += it->n_inputs;
+        run->outputs += it->n_outputs;
+    } while (it->tensor_ends[run->tensor] == begin + run->at);
+    if (flow->plan.residuals != NULL)
+        run->residual = flow->plan.residuals[run->tensor];
+    run->first = run->offset = 0;
+    run->n = MIN(end, it->tensor_ends[run->tensor]) - begin - run->at;
+    return true;
 }
 
 static bool is_own(const TensorFlow *flow, uint64_t chunk)
@@ -457,13 +479,12 @@ static void expand_out(const TensorCombining *it, const Run *run, const uint8_t 
 static void copy_out(const TensorFlow *flow, uint64_t begin_value, const void *values, size_t n)
 {
     const TensorCombining *const it = flow->combining;
-    const uint64_t n_values = n / it->result_size;
-    Run run;
+    const uint64_t end_value = begin_value + n / it->result_size;
+    Run run = first_run(flow, begin_value, end_value);
 
-    for (uint64_t at = 0; at < n_values; at += run.n) {
-        const uint8_t *const from = (const uint8_t *)values + at * it->result_size;
+    do {
+        const uint8_t *const from = (const uint8_t *)values + run.at * it->result_size;
 
-        run = run_of(flow, begin_value, at, begin_value + n_values);
         if (it->compression != RUBATO_COMPRESSION_NONE) {
             expand_out(it, &run, from);
             continue;
@@ -471,7 +492,7 @@ static void copy_out(const TensorFlow *flow, uint64_t begin_value, const void *v
         for (uint32_t i = 0; i < it->n_outputs; i++)
             if (run.outputs[i] + run.offset != from)
                 memcpy(run.outputs[i] + run.offset, from, run.n * it->size);
-    }
+    } while (next_run(flow, begin_value, end_value, &run));
 }
 
 /* Combines this node's own values of one tensor into each of the arrays. */
@@ -517,18 +538,18 @@ static void make_part(const TensorFlow *flow, uint64_t begin_value, uint64_t n_v
                       void *const *outputs, uint32_t n_outputs)
 {
     const TensorCombining *const it = flow->combining;
+    const uint64_t end_value = begin_value + n_values;
     g_autofree void **arrays = g_new(void *, n_outputs);
-    Run run;
+    Run run = first_run(flow, begin_value, end_value);
 
-    for (uint64_t at = 0; at < n_values; at += run.n) {
-        run = run_of(flow, begin_value, at, begin_value + n_values);
+    do {
         for (uint32_t i = 0; i < n_outputs; i++)
-            arrays[i] = (uint8_t *)outputs[i] + at * it->part_size;
+            arrays[i] = (uint8_t *)outputs[i] + run.at * it->part_size;
         if (it->compression == RUBATO_COMPRESSION_NONE)
             make_run(it, &run, arrays, n_outputs);
         else
             compress_run(it, &run, arrays, n_outputs);
-    }
+    } while (next_run(flow, begin_value, end_value, &run));
 }
 
 static bool send_part(TensorFlow *flow, const TensorStep *step)
@@ -641,7 +662,6 @@ static bool combine_parts(const TensorFlow *flow, const Chunk *chunk, uint64_t b
     g_autofree void *made = NULL;
     const void *own = chunk->own;
     const Arrays arrays = { parts, outputs };
-    Run run;
 
     if (it->has_parts && own == NULL) {
         made = g_try_malloc(n_values * it->part_size);
@@ -655,10 +675,10 @@ static bool combine_parts(const TensorFlow *flow, const Chunk *chunk, uint64_t b
         scatter(flow, parts, begin_value, end_value);
         return true;
     }
-    for (uint64_t at = 0; at < n_values; at += run.n) {
-        run = run_of(flow, begin_value, at, end_value);
+    Run run = first_run(flow, begin_value, end_value);
+    do
         combine_run(flow, chunk, &run, own, messages, &arrays);
-    }
+    while (next_run(flow, begin_value, end_value, &run));
     return true;
 }
 

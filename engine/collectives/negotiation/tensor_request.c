@@ -33,12 +33,35 @@ static bool is_real(RubatoDtype dtype)
            dtype == RUBATO_BF16;
 }
 
+/* Whether one of eight bytes is a line's end, or above ASCII. A byte that is a line's end is zero
+ * without these bits, and 1 is taken from it: then its highest bit is set, and was not before. */
+static bool has_other(const char *eight)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), highest = ones << 7;
+    uint64_t bytes;
+
+    memcpy(&bytes, eight, sizeof bytes);
+    const uint64_t lines = bytes ^ ones * '\n';
+    return ((bytes | ((lines - ones) & ~lines)) & highest) != 0;
+}
+
+/* Groups have many names, which are asked again and again; nearly all are ASCII. */
+static bool is_line(const char *name, size_t n)
+{
+    size_t i = 0;
+
+    while (i + 8 <= n && !has_other(name + i))
+        i += 8;
+    while (i < n && (signed char)name[i] >= 0 && name[i] != '\n')
+        i++;
+    return i == n || (memchr(name, '\n', n) == NULL && g_utf8_validate(name, (gssize)n, NULL));
+}
+
 static bool check_name(const char *name, GError **error)
 {
-    const size_t n = strlen(name);
+    const size_t n = strnlen(name, RUBATO_TENSOR_NAME_BYTES);
 
-    if (n > 0 && n < RUBATO_TENSOR_NAME_BYTES && strchr(name, '\n') == NULL &&
-        g_utf8_validate(name, -1, NULL))
+    if (n > 0 && n < RUBATO_TENSOR_NAME_BYTES && is_line(name, n))
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                 "\"%.80s\" is no name for a tensor: give it 1 to %d bytes of UTF-8, on one line",
@@ -111,29 +134,35 @@ bool tensor_request_check(const TensorRequest *request, const char *name, uint32
     return false;
 }
 
-static bool same_reduce(const RubatoReduce *one, const RubatoReduce *other)
+static inline bool same_reduce(const RubatoReduce *one, const RubatoReduce *other)
 {
     return one->reduction == other->reduction && one->prescale == other->prescale &&
            one->postscale == other->postscale && one->divides_by_all == other->divides_by_all &&
            one->compression == other->compression;
 }
 
-bool tensor_request_fits(const TensorRequest *one, const TensorRequest *other)
+/* first: the dimension with which the comparison of shapes begins. */
+static inline bool is_same_from(const TensorRequest *one, const TensorRequest *other,
+                                uint32_t first)
 {
     if (one->operation != other->operation || one->dtype != other->dtype ||
         one->n_dims != other->n_dims || one->root != other->root ||
         !same_reduce(&one->reduce, &other->reduce))
         return false;
-    for (uint32_t i = has_rows(one) ? 1 : 0; i < one->n_dims; i++)
+    for (uint32_t i = first; i < one->n_dims; i++)
         if (one->shape[i] != other->shape[i])
             return false;
     return true;
 }
 
+bool tensor_request_fits(const TensorRequest *one, const TensorRequest *other)
+{
+    return is_same_from(one, other, has_rows(one) ? 1 : 0);
+}
+
 bool tensor_request_is_same(const TensorRequest *one, const TensorRequest *other)
 {
-    return tensor_request_fits(one, other) &&
-           (one->n_dims == 0 || one->shape[0] == other->shape[0]);
+    return is_same_from(one, other, 0);
 }
 
 bool tensor_request_may_join(const TensorRequest *request)

@@ -34,6 +34,7 @@ typedef struct {
     TensorRequest **requests; /* by name: by place, or one for all */
     bool *is_one;             /* by name: one for all */
     uint32_t *order;          /* by place, n each: which of a worker's asks the name was */
+    uint64_t together_bytes;  /* the owner's: tensor_fusion.c; at first 0 */
     GList link;               /* among those that some have asked for again */
 } TensorSlot;
 

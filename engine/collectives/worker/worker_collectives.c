@@ -20,6 +20,14 @@ typedef struct {
     RubatoGathered *gathered;      /* the same */
 } Said;
 
+/* The same for all tensors of the call. */
+typedef struct {
+    const Said *said;
+    RubatoReduce reduce;
+    uint32_t set;
+    TensorMember member;
+} Asking;
+
 static RubatoReduce complete_reduce(const RubatoReduce *given)
 {
     RubatoReduce reduce = given == NULL ? (RubatoReduce){ 0 } : *given;
@@ -30,18 +38,28 @@ static RubatoReduce complete_reduce(const RubatoReduce *given)
     return reduce;
 }
 
+static bool begin_asking(const RubatoWorker *worker, uint32_t set, const Said *said, Asking *asking,
+                         GError **error)
+{
+    const bool reduces =
+        said->operation == TENSOR_ALLREDUCE || said->operation == TENSOR_REDUCE_SCATTER;
+
+    asking->said = said;
+    asking->set = set;
+    asking->reduce = reduces ? complete_reduce(said->reduce) : (RubatoReduce){ 0 };
+    return worker_check_owner(worker, error) &&
+           tensor_exchange_find_set(worker->tensors, set, worker->rank, &asking->member, error);
+}
+
 /* Member by member, as make_entry: of a group of many small tensors, a third of the time went into
  * clearing entries first and copying them. Nobody reads dimensions beyond n_dims. */
-static void fill_request(const RubatoTensor *tensor, const Said *said, TensorRequest *request)
+static void fill_request(const RubatoTensor *tensor, const Asking *asking, TensorRequest *request)
 {
-    request->operation = said->operation;
+    request->operation = asking->said->operation;
     request->dtype = tensor->dtype;
     request->n_dims = tensor->n_dims;
-    request->root = said->root;
-    if (said->operation == TENSOR_ALLREDUCE || said->operation == TENSOR_REDUCE_SCATTER)
-        request->reduce = complete_reduce(said->reduce);
-    else
-        request->reduce = (RubatoReduce){ 0 };
+    request->root = asking->said->root;
+    request->reduce = asking->reduce;
     for (uint32_t i = 0; i < MIN(tensor->n_dims, RUBATO_TENSOR_MOST_DIMENSIONS); i++)
         request->shape[i] = tensor->shape[i];
 }
@@ -54,29 +72,30 @@ static bool refuse(const TensorEntry *entry, const char *why, GError **error)
 }
 
 /* Bytes that the worker's output has; 0 if it has none. */
-static uint64_t output_bytes(const TensorRequest *request, uint32_t n_workers, uint32_t rank)
+static uint64_t output_bytes(const TensorRequest *request, const TensorMember *member)
 {
-    uint64_t n_rows = tensor_request_rows(request);
+    const uint64_t row_bytes = tensor_request_row_bytes(request);
+    const uint64_t n_rows = tensor_request_rows(request);
 
     if (request->operation == TENSOR_ALLGATHER || request->operation == TENSOR_ALLTOALL)
         return 0;
     if (request->operation == TENSOR_REDUCE_SCATTER)
-        n_rows = rubato_reduce_scatter_rows(n_rows, n_workers, rank);
-    return n_rows * tensor_request_row_bytes(request);
+        return rubato_reduce_scatter_rows(n_rows, member->n_members, member->place) * row_bytes;
+    return n_rows * row_bytes;
 }
 
 /* Arrays are there, and do not overlap where they may not. */
-static bool check_arrays(const TensorEntry *entry, uint32_t n_workers, uint32_t rank,
-                         GError **error)
+static bool check_arrays(const TensorEntry *entry, const TensorMember *member, GError **error)
 {
     const TensorPart *const part = &entry->part;
     const TensorRequest *const request = &part->request;
     const uint64_t n_in = tensor_request_rows(request) * tensor_request_row_bytes(request);
-    const uint64_t n_out = output_bytes(request, n_workers, rank);
+    const uint64_t n_out =
+        request->operation == TENSOR_ALLREDUCE ? n_in : output_bytes(request, member);
     const uintptr_t input = (uintptr_t)part->input, output = (uintptr_t)part->output;
     const bool broadcasts = request->operation == TENSOR_BROADCAST;
-    const bool reads = !broadcasts || rank == request->root;
-    const bool writes = n_out > 0 && !(broadcasts && rank == request->root && output == 0);
+    const bool reads = !broadcasts || member->place == request->root;
+    const bool writes = n_out > 0 && !(broadcasts && reads && output == 0);
 
     if (request->operation == TENSOR_BARRIER)
         return true;
@@ -113,37 +132,31 @@ static bool take_splits(TensorEntry *entry, const uint64_t *splits, uint32_t n_w
     return true;
 }
 
-/* Fills in the entry of tensor i. Nothing of it is allocated on failure. */
-static bool make_entry(const RubatoWorker *worker, const RubatoTensor *tensor, const Said *said,
-                       size_t i, TensorEntry *entry, GError **error)
+/* Fills in the entry of tensor i, of the set of the call. Nothing of it is allocated on failure. */
+static bool make_entry(const Asking *asking, const RubatoTensor *tensor, size_t i,
+                       TensorEntry *entry, GError **error)
 {
-    const uint64_t *const splits = said->splits == NULL ? NULL : said->splits[i];
+    const Said *const said = asking->said;
+    const TensorMember *const member = &asking->member;
     TensorPart *const part = &entry->part;
-    TensorMember member;
 
-    if (!worker_check_owner(worker, error) ||
-        !tensor_exchange_find_set(worker->tensors, tensor->set, worker->rank, &member, error))
-        return false;
     entry->name = tensor->name;
-    entry->set = tensor->set;
-    entry->place = member.place;
-    fill_request(tensor, said, &part->request);
+    entry->set = asking->set;
+    entry->place = member->place;
+    fill_request(tensor, asking, &part->request);
     part->input = tensor->input;
     part->output = tensor->output;
     part->splits = NULL;
     part->gathered = said->gathered == NULL ? NULL : &said->gathered[i];
-    part->result = (RubatoGathered){ 0 };
-    entry->call = NULL;
+    if (part->gathered != NULL)
+        part->result = (RubatoGathered){ 0 };
     entry->failure = NULL;
     entry->is_async = false;
-    entry->first = NULL;
-    entry->n_group = 0;
-    entry->rank = 0;
-    entry->asked_ns = 0;
-    return tensor_request_check(&entry->part.request, tensor->name, member.n_members, error) &&
-           check_arrays(entry, member.n_members, member.place, error) &&
+    return tensor_request_check(&part->request, tensor->name, member->n_members, error) &&
+           check_arrays(entry, member, error) &&
            (said->operation != TENSOR_ALLTOALL ||
-            take_splits(entry, splits, member.n_members, error));
+            take_splits(entry, said->splits == NULL ? NULL : said->splits[i], member->n_members,
+                        error));
 }
 
 /* ---- blocking, or with a ticket ---- */
@@ -202,8 +215,10 @@ static bool run_all(RubatoWorker *worker, TensorEntry *entries, size_t n, GError
 static bool run(RubatoWorker *worker, const RubatoTensor *tensor, const Said *said, GError **error)
 {
     TensorEntry entry;
+    Asking asking;
 
-    return make_entry(worker, tensor, said, 0, &entry, error) && run_all(worker, &entry, 1, error);
+    return begin_asking(worker, tensor->set, said, &asking, error) &&
+           make_entry(&asking, tensor, 0, &entry, error) && run_all(worker, &entry, 1, error);
 }
 
 /* Requests with one ticket. Behind the entries are their names. */
@@ -247,7 +262,10 @@ static Requests *make_requests(const RubatoWorker *worker, const RubatoTensor *t
                                const Said *said, GError **error)
 {
     size_t n_bytes = sizeof(Requests) + n * sizeof(TensorEntry);
+    Asking asking;
 
+    if (!begin_asking(worker, tensors->set, said, &asking, error))
+        return NULL;
     for (size_t i = 0; i < n; i++)
         n_bytes += strlen(tensors[i].name) + 1;
     g_autofree Requests *requests = g_malloc(n_bytes);
@@ -256,7 +274,7 @@ static Requests *make_requests(const RubatoWorker *worker, const RubatoTensor *t
     for (size_t i = 0; i < n; i++) {
         const size_t n_name = strlen(tensors[i].name) + 1;
 
-        if (!make_entry(worker, &tensors[i], said, i, &requests->entries[i], error)) {
+        if (!make_entry(&asking, &tensors[i], i, &requests->entries[i], error)) {
             free_splits(requests->entries, i);
             return NULL;
         }
@@ -429,11 +447,14 @@ static bool check_group(const RubatoTensor *tensors, size_t n, GError **error)
 static bool run_group(RubatoWorker *worker, const RubatoTensor *tensors, size_t n, const Said *said,
                       GError **error)
 {
-    if (!check_group(tensors, n, error))
+    Asking asking;
+
+    if (!check_group(tensors, n, error) ||
+        !begin_asking(worker, tensors->set, said, &asking, error))
         return false;
     g_autofree TensorEntry *entries = g_new(TensorEntry, n);
     for (size_t i = 0; i < n; i++)
-        if (!make_entry(worker, &tensors[i], said, i, &entries[i], error)) {
+        if (!make_entry(&asking, &tensors[i], i, &entries[i], error)) {
             free_splits(entries, i);
             return false;
         }

@@ -24,6 +24,24 @@ START_TEST(a_call_ends_with_its_last_part_and_when_all_is_sent)
 }
 END_TEST
 
+START_TEST(parts_may_end_several_at_once)
+{
+    Call call;
+
+    call_begin(&call, NULL);
+    call_add_parts(&call, 200);
+    call_sent(&call);
+    call_end_parts(&call, 150, CALL_OK, 7);
+    ck_assert(!call_has_ended(&call));
+    call_end_parts(&call, 49, CALL_FAILED, 5);
+    ck_assert(!call_has_ended(&call));
+    call_end_part(&call, CALL_OK, 9);
+    ck_assert(call_has_ended(&call));
+    ck_assert_uint_eq(call.status, CALL_FAILED);
+    ck_assert_uint_eq(call.min_clock, 5);
+}
+END_TEST
+
 START_TEST(a_call_without_parts_ends_when_it_is_sent)
 {
     Call call;
@@ -250,6 +268,7 @@ int main(void)
     TCase *together = tcase_create("together");
 
     tcase_add_test(alone, a_call_ends_with_its_last_part_and_when_all_is_sent);
+    tcase_add_test(alone, parts_may_end_several_at_once);
     tcase_add_test(alone, a_call_without_parts_ends_when_it_is_sent);
     tcase_add_loop_test(alone, the_worst_status_and_the_lowest_clock_count, 0, 6);
     tcase_add_test(alone, a_wait_with_a_limit_gives_up_and_may_be_taken_up_again);
