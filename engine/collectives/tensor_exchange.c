@@ -8,6 +8,13 @@
 #include "engine/collectives/tensor_exchange_private.h"
 #include "io/net/log_sink.h"
 
+/* Among more nodes than that, vectors of bits between all of them are more messages than it takes
+ * to ask the coordinator. */
+enum { MOST_NODES_OF_ROUNDS = 8 };
+
+/* A worker that waits so long for others to ask again asks in full. */
+enum { ALONE_MS = 500 };
+
 /* ---- life ---- */
 
 TensorExchange *tensor_exchange_new(const TensorPlace *place)
@@ -37,6 +44,18 @@ TensorExchange *tensor_exchange_new(const TensorPlace *place)
     return exchange;
 }
 
+static bool has_rounds(const TensorExchange *exchange)
+{
+    const TensorPlace *const place = &exchange->place;
+    uint32_t n_nodes = 0;
+
+    for (uint32_t node = 0; node < place->n_nodes; node++)
+        n_nodes += place->workers_of[node] > 0;
+    return n_nodes <= MOST_NODES_OF_ROUNDS && !place->has_no_rounds &&
+           exchange->links->always_receives != NULL &&
+           exchange->links->always_receives(exchange->user);
+}
+
 void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, void *user)
 {
     exchange->links = links;
@@ -50,6 +69,9 @@ void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, vo
     exchange->has_left = g_new0(bool, exchange->n_local);
     exchange->wishes = g_string_new(NULL);
     exchange->running = g_hash_table_new(g_int64_hash, g_int64_equal);
+    if (exchange->n_local > 0 && has_rounds(exchange))
+        exchange->rounds = tensor_rounds_new(exchange->place.workers_of, exchange->place.n_nodes,
+                                             exchange->place.self);
 }
 
 void tensor_exchange_free(TensorExchange *exchange)
@@ -442,7 +464,8 @@ static void say_stalled(TensorExchange *exchange, const Call *call, double waite
 {
     Undecided undecided;
 
-    exchange_ask_all_in_full(exchange);
+    if (exchange->matchers != NULL)
+        tensor_sets_ask_in_full(exchange->matchers);
     if (!find_undecided(exchange, call, &undecided)) {
         say_running(exchange, call, waited_s);
         return;
@@ -503,10 +526,14 @@ static bool sleep_on_one_node(TensorExchange *exchange, StallClock *clock)
     return has_struck;
 }
 
-/* The same, and may receive meanwhile. */
-static bool sleep_between_nodes(TensorExchange *exchange, uint32_t local, StallClock *clock)
+/* The same, and may receive meanwhile. If nobody else has come for long, the coordinator is asked,
+ * which can say who is missing. */
+static bool sleep_between_nodes(TensorExchange *exchange, uint32_t local, Call *call,
+                                StallClock *clock)
 {
     Waiter *const waiter = &exchange->waiters[local];
+    const int left_ms = stall_clock_left_ms(clock);
+    const int wait_ms = left_ms < 0 || left_ms > ALONE_MS ? ALONE_MS : left_ms;
 
     call_begin(&waiter->call, NULL);
     call_add_parts(&waiter->call, 1);
@@ -515,9 +542,12 @@ static bool sleep_between_nodes(TensorExchange *exchange, uint32_t local, StallC
     waiter->call.spinner = &exchange->spinners[local];
     waiter->is_armed = true;
     pthread_mutex_unlock(&exchange->lock);
-    exchange->links->wait(exchange->user, &waiter->call, stall_clock_left_ms(clock));
+    exchange->links->wait(exchange->user, &waiter->call,
+                          exchange->rounds != NULL ? wait_ms : left_ms);
     pthread_mutex_lock(&exchange->lock);
     waiter->is_armed = false;
+    if (!call_has_ended(&waiter->call) && !call_has_ended(call))
+        negotiation_ask_alone(exchange);
     return stall_clock_strikes(clock);
 }
 
@@ -549,7 +579,7 @@ void tensor_exchange_wait(TensorExchange *exchange, uint32_t rank, Call *call)
         }
         const bool has_struck = exchange->links == NULL
                                     ? sleep_on_one_node(exchange, &clock)
-                                    : sleep_between_nodes(exchange, local, &clock);
+                                    : sleep_between_nodes(exchange, local, call, &clock);
         if (has_struck && !call_has_ended(call))
             say_stalled(exchange, call, stall_clock_s(&clock));
     }

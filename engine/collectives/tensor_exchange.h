@@ -4,7 +4,10 @@
  *   worker/                 the public calls: checks, blocking or with a ticket; those for sets
  *   tensor_router.c         messages between nodes: from whom, for which task
  *   tensor_exchange.c       the workers' requests; waiting
- *   tensor_negotiation.c    what a node tells the coordinator, and what that has decided
+ *   tensor_negotiation.c    what a node asks the coordinator, and what that has decided
+ *   tensor_exchange_rounds.c  what nodes agree on among themselves
+ *   tensor_wishes.c         what the coordinator is told
+ *   tensor_launch.c         what was decided begins
  *   tensor_exchange_sets.c  sets of workers on this node
  *   tensor_exchange_again.c  what its workers ask again
  *   tensor_operations.c     operations from their decision to their end: who does the work
@@ -19,6 +22,7 @@
  *     tensor_sets.c         sets of workers, each with a matcher
  *     tensor_matcher.c      which requests belong together
  *     tensor_slots.c        what workers have asked before
+ *     tensor_rounds.c       what nodes agree on by bit vectors
  *     tensor_cutovers.c     which way an allreduce goes, and the tuner
  *     tensor_text.c         the lines that nodes and coordinator exchange
  *     tensor_request.c      what a worker asks: checks, comparison, words
@@ -56,6 +60,9 @@ typedef struct {
     /* Waits for the call's end, for that time at most, and may receive meanwhile. */
     void (*wait)(void *user, Call *call, int timeout_ms);
 
+    /* Whether messages of other nodes come at any time, expected or not. */
+    bool (*always_receives)(void *user);
+
     /* From now on messages of other nodes are to be expected, or no more: some operation runs, or
      * none. The exchange's lock is held. Does not block. NULL: nobody has to know. */
     void (*expect)(void *user, bool expects);
@@ -70,6 +77,8 @@ typedef struct {
     uint32_t stall_ms;
     uint64_t fusion_bytes; /* of a worker's tensors that travel together, at most; 0: each alone */
     bool asks_in_full;     /* for tests: it never asks again by a slot's id (tensor_slots.h) */
+    bool has_no_rounds;    /* for tests: what is asked again goes to the coordinator, too. All nodes
+                            * have the same */
     uint32_t epoch;        /* of the task */
     Timeline *timeline;    /* NULL: there is none */
     TensorTuning *tuning;  /* of cut-overs; NULL: they are fixed, or another node has it */
@@ -114,6 +123,10 @@ typedef struct {
     uint32_t place; /* of the worker in it */
     uint32_t last;
     GError *failure;
+
+    /* the exchange's */
+    uint32_t rank;
+    bool is_told; /* to the coordinator */
 } TensorJoin;
 
 /* A worker asks for a set to be made, or removed. */

@@ -73,10 +73,11 @@ bool exchange_fill(TensorSet *set, uint32_t id, const char *name, TensorEntry *c
     return true;
 }
 
-static void ask_in_full(TensorSet *set, TensorSlot *slot)
+static void look_up(TensorSet *set, TensorSlot *slot)
 {
     g_autofree void **held = tensor_slots_let_go(set->slots, slot);
 
+    slot->is_told = false;
     for (uint32_t local = 0; local < set->n_local; local++)
         for (uint32_t i = 0; held[local] != NULL && i < slot->n; i++) {
             TensorEntry *const entry = exchange_entry_of(slot, i, local, held[local]);
@@ -85,25 +86,20 @@ static void ask_in_full(TensorSet *set, TensorSlot *slot)
         }
 }
 
-void exchange_ask_in_full(TensorSet *set, const char *name)
+void exchange_look_up(TensorSet *set, const char *name)
 {
     TensorSlot *const slot = tensor_slots_of(set->slots, name);
 
     if (slot != NULL && slot->n_held > 0)
-        ask_in_full(set, slot);
+        look_up(set, slot);
 }
 
-void exchange_ask_all_in_full(TensorExchange *exchange)
+void exchange_look_up_all(TensorSet *set)
 {
-    if (exchange->matchers != NULL)
-        tensor_sets_ask_in_full(exchange->matchers);
-    for (guint id = 0; exchange->matchers == NULL && id < exchange->sets->len; id++) {
-        TensorSet *const set = exchange->sets->pdata[id];
-        TensorSlot *slot;
+    TensorSlot *slot;
 
-        while (set != NULL && (slot = tensor_slots_first_held(set->slots)) != NULL)
-            ask_in_full(set, slot);
-    }
+    while ((slot = tensor_slots_first_held(set->slots)) != NULL)
+        look_up(set, slot);
 }
 
 /* ---- the matchers of a single node ---- */

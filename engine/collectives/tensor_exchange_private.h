@@ -38,7 +38,9 @@
 
 #include <pthread.h>
 
+#include "engine/collectives/negotiation/tensor_rounds.h"
 #include "engine/collectives/negotiation/tensor_sets.h"
+#include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/collectives/tensor_exchange.h"
 #include "io/net/monotonic.h"
 #include "io/net/stall_clock.h"
@@ -102,6 +104,7 @@ struct TensorSet {
 
     /* the same, on several nodes */
     GHashTable **asked; /* of TensorEntry, by name: those that are not decided */
+    GArray *in_full;    /* ids of slots of which names are asked in full, or were (rounds) */
     GError *closed;     /* why nothing can be asked any more; NULL: it can */
 };
 
@@ -155,11 +158,23 @@ struct TensorExchange {
     bool *has_left;  /* by local rank */
     bool is_used;    /* a worker has asked: the coordinator knows of this node */
     uint64_t n_verdicts;
-    GHashTable *running; /* of Operation with a flow, by number */
-    bool has_cutovers;   /* that hold; else they are fixed */
-    uint32_t cutovers;
+    GQueue unheard;      /* of text: messages with verdicts */
+    bool is_hearing;     /* a thread hears them */
+    bool is_shut;        /* nothing is agreed on any more, and nobody waits for it */
+    uint32_t n_cuts;     /* verdicts on cut-overs; 0: they are fixed */
+    uint32_t cutovers;   /* that hold */
     bool wants_cutovers; /* others are to hold: the coordinator is told with the next request */
     uint32_t wanted_cutovers;
+    GHashTable *running; /* of Operation with a flow, by number */
+
+    /* the same, if nodes agree in rounds */
+    TensorRounds *rounds; /* NULL: they do not */
+    bool is_agreeing;     /* a thread tells vectors, and does what rounds have decided */
+    bool has_news;        /* that are told in no vector yet */
+    uint32_t n_told;      /* slots that are told in the round that has not ended */
+    bool has_round_cut;   /* of the round that ended last */
+    uint32_t round_cut;
+
     GQueue early; /* of EarlyMessage: of operations that are not decided here */
 };
 
@@ -285,16 +300,88 @@ bool exchange_fill(TensorSet *set, uint32_t id, const char *name, TensorEntry *c
 /* The request for one of the slot's names, of a worker whose requests it held. */
 TensorEntry *exchange_entry_of(const TensorSlot *slot, uint32_t name, uint32_t local, void *held);
 
-/* What workers have asked again is looked up by name from now on: together with this name; all. */
-void exchange_ask_in_full(TensorSet *set, const char *name);
-void exchange_ask_all_in_full(TensorExchange *exchange);
+/* What workers have asked again is looked up by name from now on: together with this name; all of
+ * the set. Nobody is told of it. */
+void exchange_look_up(TensorSet *set, const char *name);
+void exchange_look_up_all(TensorSet *set);
 
 /* The same of all its names, by name, then by worker. (transfer full) */
 TensorEntry **exchange_entries_of(const TensorSlot *slot, uint32_t n_local, void *const *held);
 
 extern const TensorRecall exchange_recall;
 
-/* ---- tensor_negotiation.c: the lock is not held ---- */
+/* ---- tensor_wishes.c: the lock is held ---- */
+
+/* The coordinator learns with the first wish of those workers that left before. */
+void wishes_begin(TensorExchange *exchange);
+
+/* Adds that cut-overs are to change, if it was found so; that a worker asks for these in full. */
+void wishes_add_cutovers(TensorExchange *exchange);
+void wishes_add_asks(TensorExchange *exchange, uint32_t rank, const TensorEntry *entries, size_t n);
+
+/* Tells what there is, unless another thread does. The lock is held, but not meanwhile. */
+void wishes_tell(TensorExchange *exchange);
+
+/* ---- tensor_launch.c: the lock is held, but not while there is work ---- */
+
+/* A name that was decided begins, or travels with those behind it. entries: of the set's workers
+ * here, of which n are there (taken). asked: by place in the set; NULL: all have. error: it does
+ * not run (taken). number: of the operation; 0: of the next verdict, which then counts. */
+void launch_name(TensorExchange *exchange, TensorSet *set, TensorEntry **entries, uint32_t n,
+                 const bool *asked, GError *error, uint64_t number);
+
+/* The same of all names of a slot, which all workers have asked for. entries: by name, then by
+ * worker (taken). */
+void launch_slot(TensorExchange *exchange, TensorSet *set, TensorSlot *slot, TensorEntry **entries,
+                 uint64_t number);
+
+/* What waits for others to travel with begins. */
+void launch_bundle(TensorExchange *exchange);
+
+/* A node has sent what makes no sense: the operation fails here and on all nodes. */
+void launch_fail_by_nonsense(TensorExchange *exchange, Operation *operation, uint32_t node,
+                             const char *what);
+
+/* Whether messages for that operation can come before this node knows of it; keeps one; drops those
+ * for which it is too late, and all. The lock is held. */
+bool launch_is_early(const TensorExchange *exchange, uint64_t number);
+void launch_keep_early(TensorExchange *exchange, uint32_t node, const TensorMessage *message,
+                       void *owner);
+void launch_drop_late(TensorExchange *exchange);
+void launch_drop_all(TensorExchange *exchange);
+
+/* ---- tensor_exchange_rounds.c: the lock is held ---- */
+
+/* Whether what is asked again in the set goes by rounds. */
+bool rounds_take(const TensorExchange *exchange, const TensorSet *set);
+
+/* exchange_find_again, for a set that goes by rounds. NULL also if another worker here asks for
+ * some of it in full: then this one does so, too. */
+TensorSlot *rounds_find_again(const TensorExchange *exchange, const TensorSet *set, uint32_t local,
+                              const TensorEntry *entries, size_t n);
+
+/* A worker here asks again, and is held. */
+void rounds_note_again(TensorExchange *exchange, const TensorSet *set, const TensorSlot *slot);
+
+/* A worker asks for the name in full, by its place among those here: so do those who asked again
+ * for a slot with that name. False: it is told in a round, and the worker has asked for it. */
+bool rounds_let_go_of(TensorExchange *exchange, TensorSet *set, uint32_t local, const char *name);
+
+/* All that is asked again, and not told in the round under way, is asked in full from now on: then
+ * the coordinator can say who is missing. */
+void rounds_ask_in_full(TensorExchange *exchange);
+
+/* The coordinator is told of joins, once nothing is told in a round. */
+void rounds_tell_joins(TensorExchange *exchange, TensorSet *set);
+
+/* Another node's vector came. NULL, or what is wrong with it. */
+const char *rounds_receive(TensorExchange *exchange, uint32_t node, const TensorMessage *message);
+
+/* Tells this node's vector where one is due, and does what rounds decide. Leaves it if verdicts are
+ * to be heard first, or another thread does it. The lock is held, but not all the time. */
+void rounds_go_on(TensorExchange *exchange);
+
+/* ---- tensor_negotiation.c: the lock is not held, unless a function says otherwise ---- */
 
 /* As those of the exchange, on several nodes. */
 bool negotiation_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *entries, size_t n,
@@ -303,6 +390,10 @@ bool negotiation_join(TensorExchange *exchange, uint32_t rank, TensorJoin *join,
 bool negotiation_change_sets(TensorExchange *exchange, uint32_t rank, TensorSetChange *change,
                              GError **error);
 void negotiation_leave(TensorExchange *exchange, uint32_t local);
+
+/* What workers here ask again, others have not for long: it is asked in full. The lock is held, but
+ * not all the time. */
+void negotiation_ask_alone(TensorExchange *exchange);
 
 /* Nothing can be asked any more; what is pending fails. */
 void negotiation_close(TensorExchange *exchange, const GError *why);

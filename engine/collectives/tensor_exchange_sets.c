@@ -41,6 +41,7 @@ static void set_free(TensorSet *set)
     for (uint32_t i = 0; set->asked != NULL && i < set->n_local; i++)
         g_hash_table_unref(set->asked[i]);
     g_free(set->asked);
+    g_clear_pointer(&set->in_full, g_array_unref);
     g_clear_error(&set->closed);
     g_free(set->joins);
     tensor_slots_free(set->slots);
@@ -55,6 +56,7 @@ static void link_set(TensorSet *set)
     set->asked = g_new0(GHashTable *, set->n_local);
     for (uint32_t i = 0; i < set->n_local; i++)
         set->asked[i] = g_hash_table_new(g_str_hash, g_str_equal);
+    set->in_full = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 }
 
 void exchange_sets_init(TensorExchange *exchange)

@@ -1,10 +1,8 @@
 /* The negotiation on a node whose task has workers on other nodes, too: see tensor_exchange.h.
  *
- * What workers ask is told to the coordinator in the order in which it was asked. One thread tells
- * at a time, and takes along what others have asked meanwhile. Verdicts come to all nodes in the
- * same order. An operation that other nodes have begun may send before this node knows of it: such
- * messages are kept, and take room in their sender's window until the verdict is here. It does not
- * need this room. */
+ * What workers ask is told to the coordinator, and its verdicts come to all nodes in one order.
+ * What they ask again the nodes agree on among themselves (tensor_exchange_rounds.c), if they are
+ * few; else the coordinator is told the id of a slot. */
 #include <rubato/error.h>
 #include <string.h>
 
@@ -12,94 +10,40 @@
 #include "engine/collectives/tensor_exchange_private.h"
 #include "engine/control/control.h"
 
-/* Bytes of wishes that are told at once: less than a control message may have. */
-enum { TOLD_BYTES = 512 << 10 };
-
-typedef struct {
-    uint32_t node;
-    TensorMessage message;
-    void *owner;
-} EarlyMessage;
-
 /* ---- what is told ---- */
 
-/* Whole lines, up to TOLD_BYTES. The lock is held. (transfer full) */
-static char *take_wishes(TensorExchange *exchange)
+/* The coordinator is told that the worker asks again. */
+static void tell_again(TensorExchange *exchange, uint32_t rank, const TensorSet *set,
+                       const TensorSlot *slot)
 {
-    GString *const wishes = exchange->wishes;
-    size_t n = wishes->len;
-
-    if (n > TOLD_BYTES)
-        for (n = TOLD_BYTES; wishes->str[n - 1] != '\n';)
-            n--;
-    char *const taken = g_strndup(wishes->str, n);
-    g_string_erase(wishes, 0, (gssize)n);
-    return taken;
+    wishes_begin(exchange);
+    tensor_wish_write(
+        exchange->wishes,
+        &(TensorWish){ .kind = TENSOR_WISH_AGAIN, .rank = rank, .set = set->id, .slot = slot->id });
 }
 
-/* Tells what there is, unless another thread does. The lock is held, but not meanwhile. */
-static void tell(TensorExchange *exchange)
+/* What the coordinator has decided makes no sense. */
+static void close_by_nonsense(TensorExchange *exchange)
 {
-    if (exchange->is_telling)
-        return;
-    exchange->is_telling = true;
-    while (exchange->wishes->len > 0) {
-        g_autofree char *wishes = take_wishes(exchange);
+    g_autoptr(GError) error =
+        g_error_new_literal(RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                            "what the coordinator of collectives has decided makes no sense");
 
-        pthread_mutex_unlock(&exchange->lock);
-        exchange->links->tell(exchange->user, wishes);
-        pthread_mutex_lock(&exchange->lock);
-    }
-    exchange->is_telling = false;
+    negotiation_close(exchange, error);
 }
 
-/* The coordinator learns with the first wish of those that left before. */
-static void begin_wishes(TensorExchange *exchange)
+/* Agrees with the other nodes, and hears what had to wait for it. The lock is held, but not all the
+ * time. False: something that was heard makes no sense. */
+static bool go_on(TensorExchange *exchange);
+
+/* The same, and releases the lock. */
+static void go_on_and_unlock(TensorExchange *exchange)
 {
-    for (uint32_t i = 0; i < exchange->n_local && !exchange->is_used; i++)
-        if (exchange->has_left[i])
-            tensor_wish_write(exchange->wishes, &(TensorWish){ .kind = TENSOR_WISH_LEAVE,
-                                                               .rank = exchange->first_rank + i });
-    exchange->is_used = true;
-}
+    const bool ok = go_on(exchange);
 
-/* The node of rank 0 has found other cut-overs. */
-static void add_cutovers(TensorExchange *exchange)
-{
-    if (!exchange->wants_cutovers)
-        return;
-    exchange->wants_cutovers = false;
-    begin_wishes(exchange);
-    tensor_wish_write(exchange->wishes,
-                      &(TensorWish){ .kind = TENSOR_WISH_CUT, .n = exchange->wanted_cutovers });
-}
-
-/* The lock is held. */
-static void add_asks(TensorExchange *exchange, uint32_t rank, const TensorEntry *entries, size_t n)
-{
-    TensorWish wish = { .kind = TENSOR_WISH_GROUP, .rank = rank, .n = (uint32_t)n };
-
-    begin_wishes(exchange);
-    if (n > 1)
-        tensor_wish_write(exchange->wishes, &wish);
-    wish.kind = TENSOR_WISH_ASK;
-    wish.set = entries->set;
-    for (size_t i = 0; i < n; i++) {
-        wish.request = entries[i].part.request;
-        g_strlcpy(wish.name, entries[i].name, sizeof wish.name);
-        tensor_wish_write(exchange->wishes, &wish);
-    }
-}
-
-static void ask_again(TensorExchange *exchange, uint32_t rank, TensorSet *set, TensorSlot *slot,
-                      TensorEntry *entries)
-{
-    const TensorWish wish = {
-        .kind = TENSOR_WISH_AGAIN, .rank = rank, .set = set->id, .slot = slot->id
-    };
-
-    tensor_slots_hold(set->slots, slot, entries->place - set->first_local, entries);
-    tensor_wish_write(exchange->wishes, &wish);
+    pthread_mutex_unlock(&exchange->lock);
+    if (!ok)
+        close_by_nonsense(exchange);
 }
 
 static bool check_not_closed(const TensorSet *set, GError **error)
@@ -134,15 +78,21 @@ static bool check_new(GHashTable *asked, uint32_t rank, const TensorEntry *entry
     return false;
 }
 
-/* Takes all of them in, or none. */
-static bool take_in(TensorSet *set, uint32_t local, uint32_t rank, TensorEntry *entries, size_t n,
-                    GError **error)
+/* Takes all of them in, or none. What is told in a round stays where it is until the round ends:
+ * all workers here ask for it, and so it may not be asked for again. */
+static bool take_in(TensorExchange *exchange, TensorSet *set, uint32_t local, uint32_t rank,
+                    TensorEntry *entries, size_t n, GError **error)
 {
     GHashTable *const asked = set->asked[local];
     size_t n_taken = 0;
 
     for (size_t i = 0; i < n; i++)
-        exchange_ask_in_full(set, entries[i].name);
+        if (!rounds_let_go_of(exchange, set, local, entries[i].name)) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS,
+                        "worker %u asks for %s %s while its request of that name is pending", rank,
+                        tensor_operation_name(entries[i].part.request.operation), entries[i].name);
+            return false;
+        }
     for (; n_taken < n && check_new(asked, rank, &entries[n_taken], error); n_taken++)
         g_hash_table_insert(asked, (void *)(uintptr_t)entries[n_taken].name, &entries[n_taken]);
     for (size_t i = 0; n_taken < n && i < n_taken; i++)
@@ -157,26 +107,36 @@ bool negotiation_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *entri
     TensorSet *const set = exchange_set(exchange, entries->set);
     const uint32_t local = entries->place - set->first_local;
     const bool is_open = check_open(set, local, rank, error);
-    TensorSlot *const slot = is_open ? exchange_find_again(exchange, set, local, entries, n) : NULL;
-    const bool ok = is_open && (slot != NULL || take_in(set, local, rank, entries, n, error));
+    const bool by_rounds = rounds_take(exchange, set);
+    TensorSlot *slot = NULL;
+    if (is_open && by_rounds)
+        slot = rounds_find_again(exchange, set, local, entries, n);
+    else if (is_open && exchange->rounds == NULL)
+        slot = exchange_find_again(exchange, set, local, entries, n);
+    const bool ok =
+        is_open && (slot != NULL || take_in(exchange, set, local, rank, entries, n, error));
     if (ok)
-        add_cutovers(exchange);
+        wishes_add_cutovers(exchange);
     if (slot != NULL)
-        ask_again(exchange, rank, set, slot, entries);
+        tensor_slots_hold(set->slots, slot, local, entries);
+    if (slot != NULL && by_rounds)
+        rounds_note_again(exchange, set, slot);
+    else if (slot != NULL)
+        tell_again(exchange, rank, set, slot);
     else if (ok)
-        add_asks(exchange, rank, entries, n);
+        wishes_add_asks(exchange, rank, entries, n);
     if (ok)
-        tell(exchange);
-    pthread_mutex_unlock(&exchange->lock);
+        wishes_tell(exchange);
+    go_on_and_unlock(exchange);
     return ok;
 }
 
 /* The lock is held. */
 static void tell_wish(TensorExchange *exchange, const TensorWish *wish)
 {
-    begin_wishes(exchange);
+    wishes_begin(exchange);
     tensor_wish_write(exchange->wishes, wish);
-    tell(exchange);
+    wishes_tell(exchange);
 }
 
 bool negotiation_join(TensorExchange *exchange, uint32_t rank, TensorJoin *join, GError **error)
@@ -187,10 +147,12 @@ bool negotiation_join(TensorExchange *exchange, uint32_t rank, TensorJoin *join,
     const bool ok = check_open(set, local, rank, error);
     if (ok) {
         set->joins[local] = join;
-        tell_wish(exchange,
-                  &(TensorWish){ .kind = TENSOR_WISH_JOIN, .rank = rank, .set = join->set });
+        join->rank = rank;
+        join->is_told = false;
+        rounds_tell_joins(exchange, set);
+        wishes_tell(exchange);
     }
-    pthread_mutex_unlock(&exchange->lock);
+    go_on_and_unlock(exchange);
     return ok;
 }
 
@@ -232,7 +194,7 @@ static TensorEntry **take_entries(TensorSet *set, const char *name, uint32_t *n)
     TensorEntry **const entries = g_new0(TensorEntry *, set->n_local);
 
     *n = 0;
-    exchange_ask_in_full(set, name);
+    exchange_look_up(set, name);
     for (uint32_t i = 0; i < set->n_local; i++) {
         entries[i] = g_hash_table_lookup(set->asked[i], name);
         if (entries[i] == NULL)
@@ -282,51 +244,10 @@ static GError *find_error(TensorSet *set, const TensorVerdict *verdict, TensorEn
     return error;
 }
 
-/* Messages for the operation that came before its verdict; without an operation they are
- * dropped. */
-static const char *take_early(TensorExchange *exchange, uint64_t number, Operation *operation,
-                              uint32_t *node)
+/* Adds all that is pending in the set, which then is so no more. */
+static void take_pending(TensorSet *set, GPtrArray *entries)
 {
-    const char *wrong = NULL;
-
-    for (GList *link = exchange->early.head, *next; link != NULL; link = next) {
-        EarlyMessage *const early = link->data;
-        const char *fault = NULL;
-
-        next = link->next;
-        if (early->message.number != number)
-            continue;
-        g_queue_delete_link(&exchange->early, link);
-        if (operation != NULL)
-            fault = tensor_flow_take(operation->flow, early->node, &early->message, early->owner);
-        if (operation == NULL || fault != NULL)
-            exchange->links->carrier.drop(exchange->user, early->owner);
-        if (fault != NULL) {
-            wrong = fault;
-            *node = early->node;
-        }
-        g_free(early);
-    }
-    return wrong;
-}
-
-/* A node has sent what makes no sense: the operation fails here and on all nodes. */
-static void fail_by_nonsense(TensorExchange *exchange, Operation *operation, uint32_t node,
-                             const char *what)
-{
-    tensor_flow_fail_here(operation->flow,
-                          g_error_new(RUBATO_ERROR, RUBATO_ERROR_FORMAT, "node %u sent %s",
-                                      exchange->place.node_ids[node], what));
-}
-
-/* All that is pending in the set fails. The lock is held; the entries, which are added to the list,
- * have to be ended without it. */
-static void close_set(TensorExchange *exchange, TensorSet *set, const GError *why,
-                      GPtrArray *entries)
-{
-    if (set->closed == NULL)
-        set->closed = g_error_copy(why);
-    exchange_ask_all_in_full(exchange);
+    exchange_look_up_all(set);
     for (uint32_t i = 0; i < set->n_local; i++) {
         GHashTableIter iter;
         gpointer entry;
@@ -337,6 +258,16 @@ static void close_set(TensorExchange *exchange, TensorSet *set, const GError *wh
             g_hash_table_iter_remove(&iter);
         }
     }
+}
+
+/* All that is pending in the set fails. The lock is held; the entries, which are added to the list,
+ * have to be ended without it. */
+static void close_set(TensorExchange *exchange, TensorSet *set, const GError *why,
+                      GPtrArray *entries)
+{
+    if (set->closed == NULL)
+        set->closed = g_error_copy(why);
+    take_pending(set, entries);
     exchange_end_joins(exchange, set, 0, set->closed);
     if (set->id == 0)
         exchange_refuse_change(exchange, set->closed);
@@ -363,6 +294,8 @@ void negotiation_close(TensorExchange *exchange, const GError *why)
 
     pthread_mutex_lock(&exchange->lock);
     GPtrArray *const entries = g_ptr_array_new();
+    exchange->is_shut = true;
+    exchange->n_told = 0; /* nobody waits for the round */
     g_string_truncate(exchange->wishes, 0);
     for (guint id = 0; id < exchange->sets->len; id++)
         if (exchange->sets->pdata[id] != NULL)
@@ -378,73 +311,6 @@ void negotiation_close(TensorExchange *exchange, const GError *why)
     end_entries(exchange, entries, why);
 }
 
-/* What was decided begins. entries NULL: it has none here. The lock is held, but not while there is
- * work. */
-static void launch(TensorExchange *exchange, const Decided *decided)
-{
-    Operation *ending = NULL;
-    Operation *const operation =
-        decided->entries == NULL ? NULL : operation_begin(exchange, decided, &ending);
-    uint32_t node = 0;
-
-    if (operation != NULL)
-        operation_enlist(exchange, operation);
-    const char *const wrong = take_early(exchange, decided->number, operation, &node);
-    if (wrong != NULL)
-        fail_by_nonsense(exchange, operation, node, wrong);
-    for (uint32_t i = 1; i < decided->n_names; i++) /* nobody sends for these */
-        take_early(exchange, decided->number + i, NULL, &node);
-    if (operation != NULL)
-        operation_work_at_once(exchange, operation);
-    if (ending == NULL)
-        return;
-    pthread_mutex_unlock(&exchange->lock);
-    operations_end(exchange, ending);
-    pthread_mutex_lock(&exchange->lock);
-}
-
-/* The lock is held, but not while there is work. */
-static void launch_bundle(TensorExchange *exchange)
-{
-    Decided decided;
-
-    if (fusion_take(exchange, &decided))
-        launch(exchange, &decided);
-}
-
-/* The next verdict's name begins, or travels with those behind it. What it cannot travel with
- * begins before it counts: other nodes may send for what counts, and must find it. The set may
- * close meanwhile; then it fails, because nobody else ends it. n: of the entries that are there.
- * Takes entries and error. The lock is held, but not all the time. */
-static void begin_name(TensorExchange *exchange, TensorSet *set, TensorEntry **entries, uint32_t n,
-                       const bool *asked, GError *error)
-{
-    bool suits = error == NULL && n > 0 && n == set->n_local;
-
-    for (uint32_t place = 0; suits && asked != NULL && place < set->n; place++)
-        suits = asked[place];
-    suits = suits && fusion_suits(exchange, entries[0]);
-    if (exchange->bundle.n_names > 0 && !(suits && fusion_fits(exchange, set, entries[0])))
-        launch_bundle(exchange);
-    exchange->n_verdicts++;
-    if (suits && set->closed == NULL) {
-        fusion_add(exchange, set, exchange->n_verdicts, entries);
-        return;
-    }
-    if (n == 0) { /* the set has no workers on this node, or all of them have joined */
-        g_clear_error(&error);
-        g_clear_pointer(&entries, g_free);
-    } else if (error == NULL && set->closed != NULL) {
-        error = g_error_copy(set->closed);
-    }
-    launch(exchange, &(Decided){ .set = set,
-                                 .number = exchange->n_verdicts,
-                                 .entries = entries,
-                                 .n_names = 1,
-                                 .asked = asked,
-                                 .error = error });
-}
-
 /* A verdict on a name. The lock is held, but not while there is work. */
 static void hear_of_name(TensorExchange *exchange, TensorSet *set, const TensorVerdict *verdict)
 {
@@ -452,7 +318,7 @@ static void hear_of_name(TensorExchange *exchange, TensorSet *set, const TensorV
     uint32_t n;
     TensorEntry **const entries = take_entries(set, verdict->name, &n);
 
-    begin_name(exchange, set, entries, n, asked, find_error(set, verdict, entries, n, asked));
+    launch_name(exchange, set, entries, n, asked, find_error(set, verdict, entries, n, asked), 0);
 }
 
 /* The requests for all of the slot's names that are there, by name, then by worker. *all: whether
@@ -488,28 +354,8 @@ static void begin_again(TensorExchange *exchange, TensorSet *set, TensorEntry *c
     if (n < set->n_local)
         g_set_error_literal(&error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
                             "the coordinator runs it again without having been asked");
-    begin_name(exchange, set, g_memdup2(entries, set->n_local * sizeof *entries), n, NULL, error);
-}
-
-/* All of the slot's names travel together, with those before them if they fit. The set may close
- * while those before begin; then the names fail, because nobody else ends them. Takes entries. The
- * lock is held, but not all the time. */
-static void begin_slot(TensorExchange *exchange, TensorSet *set, const TensorSlot *slot,
-                       TensorEntry **entries)
-{
-    const uint64_t number = exchange->n_verdicts + 1;
-
-    if (exchange->bundle.n_names > 0 && !fusion_fits_slot(exchange, set, slot))
-        launch_bundle(exchange);
-    exchange->n_verdicts += slot->n;
-    if (set->closed == NULL)
-        fusion_add_slot(exchange, set, number, slot, entries);
-    else
-        launch(exchange, &(Decided){ .set = set,
-                                     .number = number,
-                                     .entries = entries,
-                                     .n_names = slot->n,
-                                     .error = g_error_copy(set->closed) });
+    launch_name(exchange, set, g_memdup2(entries, set->n_local * sizeof *entries), n, NULL, error,
+                0);
 }
 
 /* All workers of the set have asked again. The set may close meanwhile: what has not begun by then
@@ -527,8 +373,8 @@ static bool hear_of_again(TensorExchange *exchange, TensorSet *set, const Tensor
         return false;
     bool all;
     g_autofree TensorEntry **entries = find_again(set, slot, &all);
-    if (all && fusion_suits_slot(exchange, set, slot)) {
-        begin_slot(exchange, set, slot, g_steal_pointer(&entries));
+    if (all) {
+        launch_slot(exchange, set, slot, g_steal_pointer(&entries), 0);
         return true;
     }
     for (uint32_t i = 0; i < slot->n; i++)
@@ -549,6 +395,21 @@ static void hear_of_end(TensorExchange *exchange, TensorSet *set, const TensorVe
     pthread_mutex_lock(&exchange->lock);
 }
 
+/* What is pending in a set that is to be removed, and of which the coordinator does not know. The
+ * lock is held, but not all the time. */
+static void end_asked_again(TensorExchange *exchange, TensorSet *set)
+{
+    g_autoptr(GError) error = NULL;
+    GPtrArray *const entries = g_ptr_array_new();
+
+    error =
+        g_error_new(RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "set %u of workers was removed", set->id);
+    take_pending(set, entries);
+    pthread_mutex_unlock(&exchange->lock);
+    end_entries(exchange, entries, error);
+    pthread_mutex_lock(&exchange->lock);
+}
+
 /* A change of the sets. Once set 0 has closed here its calls have ended, and nothing changes. The
  * lock is held. */
 static bool hear_of_change(TensorExchange *exchange, const TensorVerdict *verdict)
@@ -560,8 +421,13 @@ static bool hear_of_change(TensorExchange *exchange, const TensorVerdict *verdic
         return true;
     if (verdict->kind == TENSOR_VERDICT_MADE)
         return exchange_make_set(exchange, verdict->set);
-    if (verdict->kind == TENSOR_VERDICT_REMOVED)
+    if (verdict->kind == TENSOR_VERDICT_REMOVED) {
+        TensorSet *const set = exchange_set(exchange, verdict->set);
+
+        if (exchange->rounds != NULL && set != NULL)
+            end_asked_again(exchange, set);
         return exchange_remove_set(exchange, verdict->set);
+    }
     control_check(verdict->code, verdict->error, &error);
     exchange_refuse_change(exchange, error);
     return true;
@@ -583,7 +449,7 @@ static bool hear(TensorExchange *exchange, const TensorVerdict *verdict)
     launch_bundle(exchange);
     exchange->n_verdicts++;
     if (verdict->kind == TENSOR_VERDICT_CUT) {
-        exchange->has_cutovers = true;
+        exchange->n_cuts++;
         exchange->cutovers = verdict->n;
         return true;
     }
@@ -598,22 +464,84 @@ static bool hear(TensorExchange *exchange, const TensorVerdict *verdict)
     return true;
 }
 
-bool tensor_exchange_hear(TensorExchange *exchange, const char *verdicts)
+/* Hears a message. Bundles end with it, as on all nodes. The lock is held, but not all the time. */
+static bool hear_message(TensorExchange *exchange, const char *verdicts)
 {
     bool ok = true;
 
-    pthread_mutex_lock(&exchange->lock);
     while (ok && *verdicts != '\0') {
         g_auto(TensorVerdict) verdict = { 0 };
 
         ok = tensor_verdict_read(&verdicts, &verdict) && hear(exchange, &verdict);
     }
     launch_bundle(exchange);
+    return ok;
+}
+
+/* Hears what has come, unless another thread does, or slots are told in a round: see
+ * tensor_exchange_rounds.c. Who ends the round goes on here. The lock is held, but not all the
+ * time. *any: whether something was heard. */
+static bool hear_all(TensorExchange *exchange, bool *any)
+{
+    bool ok = true;
+
+    if (exchange->is_hearing)
+        return true;
+    exchange->is_hearing = true;
+    while (ok && exchange->unheard.length > 0 && exchange->n_told == 0) {
+        g_autofree char *verdicts = g_queue_pop_head(&exchange->unheard);
+
+        ok = hear_message(exchange, verdicts);
+        *any = true;
+    }
+    exchange->is_hearing = false;
+    return ok;
+}
+
+static bool go_on(TensorExchange *exchange)
+{
+    bool ok, any;
+
+    do {
+        any = false;
+        rounds_go_on(exchange);
+        ok = hear_all(exchange, &any);
+    } while (ok && any);
+    return ok;
+}
+
+bool tensor_exchange_hear(TensorExchange *exchange, const char *verdicts)
+{
+    pthread_mutex_lock(&exchange->lock);
+    g_queue_push_tail(&exchange->unheard, g_strdup(verdicts));
+    const bool ok = go_on(exchange);
     pthread_mutex_unlock(&exchange->lock);
     return ok;
 }
 
+void negotiation_ask_alone(TensorExchange *exchange)
+{
+    if (exchange->rounds == NULL || exchange->is_shut)
+        return;
+    rounds_ask_in_full(exchange);
+    wishes_tell(exchange);
+    go_on_and_unlock(exchange);
+    pthread_mutex_lock(&exchange->lock);
+}
+
 /* ---- what comes from other nodes ---- */
+
+/* The vector of another node in a round. Releases the lock. */
+static const char *receive_bits(TensorExchange *exchange, uint32_t node,
+                                const TensorMessage *message, void *owner)
+{
+    const char *const wrong = rounds_receive(exchange, node, message);
+
+    if (wrong == NULL)
+        exchange->links->carrier.drop(exchange->user, owner);
+    go_on_and_unlock(exchange);
+    return wrong;
+}
 
 const char *tensor_exchange_receive(TensorExchange *exchange, uint32_t node,
                                     const TensorMessage *message, void *owner)
@@ -621,17 +549,16 @@ const char *tensor_exchange_receive(TensorExchange *exchange, uint32_t node,
     const char *wrong = NULL;
 
     pthread_mutex_lock(&exchange->lock);
+    if (message->kind == TENSOR_MESSAGE_BITS)
+        return receive_bits(exchange, node, message, owner);
     Operation *const operation = g_hash_table_lookup(exchange->running, &message->number);
     if (operation != NULL) {
         wrong = tensor_flow_take(operation->flow, node, message, owner);
         if (wrong != NULL)
-            fail_by_nonsense(exchange, operation, node, wrong);
+            launch_fail_by_nonsense(exchange, operation, node, wrong);
         operation_work_at_once(exchange, operation);
-    } else if (message->number > exchange->n_verdicts && !exchange->is_cancelled) {
-        EarlyMessage *const early = g_new(EarlyMessage, 1);
-
-        *early = (EarlyMessage){ node, *message, owner };
-        g_queue_push_tail(&exchange->early, early);
+    } else if (launch_is_early(exchange, message->number) && !exchange->is_cancelled) {
+        launch_keep_early(exchange, node, message, owner);
     } else { /* of an operation that has failed here */
         exchange->links->carrier.drop(exchange->user, owner);
     }
@@ -641,13 +568,8 @@ const char *tensor_exchange_receive(TensorExchange *exchange, uint32_t node,
 
 void tensor_exchange_unlink(TensorExchange *exchange)
 {
-    EarlyMessage *early;
-
     pthread_mutex_lock(&exchange->lock);
-    while ((early = g_queue_pop_head(&exchange->early)) != NULL) {
-        exchange->links->carrier.drop(exchange->user, early->owner);
-        g_free(early);
-    }
+    launch_drop_all(exchange);
     pthread_mutex_unlock(&exchange->lock);
 }
 
@@ -656,5 +578,7 @@ void negotiation_clear(TensorExchange *exchange)
     tensor_exchange_unlink(exchange);
     g_free(exchange->has_left);
     g_string_free(exchange->wishes, TRUE);
+    g_queue_clear_full(&exchange->unheard, g_free);
     g_hash_table_unref(exchange->running);
+    tensor_rounds_free(exchange->rounds);
 }

@@ -206,8 +206,10 @@ static bool prepare_flow(const TensorExchange *exchange, const TensorSet *set, O
     made->plan.number = operation->number;
     made->plan.parts = parts;
     made->plan.n_tensors = operation->n_names;
-    if (exchange->has_cutovers && made->plan.n_asking == exchange->n_workers)
-        made->plan.cutovers = &exchange->cutovers;
+    const bool by_round = (operation->number & TENSOR_ROUND_NUMBER) != 0;
+    if ((by_round ? exchange->has_round_cut : exchange->n_cuts > 0) &&
+        made->plan.n_asking == exchange->n_workers)
+        made->plan.cutovers = by_round ? &exchange->round_cut : &exchange->cutovers;
     made->plan.carrier = &exchange->links->carrier;
     made->plan.user = exchange->user;
     operation->flow = tensor_flow_new(&made->plan);

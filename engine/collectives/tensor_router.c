@@ -100,6 +100,11 @@ static void expect(void *user, bool expects)
         backend->ways->expect(backend, expects);
 }
 
+static bool always_receives(void *user)
+{
+    return backend_of(user)->ways->expect == NULL;
+}
+
 /* Decisions come by the network, whatever the backend: so a worker helps to receive there. */
 static void wait_call(void *user, Call *call, int timeout_ms)
 {
@@ -116,6 +121,7 @@ static const TensorLinks links = {
     .is_full = is_full,
     .wait_room = wait_room,
     .wait = wait_call,
+    .always_receives = always_receives,
     .expect = expect,
 };
 

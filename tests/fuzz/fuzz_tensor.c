@@ -1,9 +1,10 @@
-/* Reads arbitrary bytes as pieces of tensors, and as lines of the negotiation. What is taken is
- * written again, and has to be the same. */
+/* Reads arbitrary bytes as pieces of tensors, as vectors of bits, and as lines of the negotiation.
+ * What is taken is written again, and has to be the same. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/collectives/flow/tensor_message.h"
+#include "engine/collectives/negotiation/tensor_rounds.h"
 #include "engine/collectives/negotiation/tensor_text.h"
 
 enum { N_WORKERS = 8 };
@@ -22,6 +23,18 @@ static void read_message(const uint8_t *data, size_t size)
                      (message.is_lent ? TENSOR_MESSAGE_LOAN_BYTES : message.n_bytes);
     if (memcmp(header, data, message.is_lent ? n : TENSOR_MESSAGE_HEADER_BYTES) != 0 || n != size)
         abort();
+}
+
+static void read_vector(const uint8_t *data, size_t size)
+{
+    TensorVector *const vector = tensor_vector_read(data, size);
+
+    if (vector == NULL)
+        return;
+    g_autoptr(GByteArray) bytes = tensor_vector_write(vector);
+    if (bytes->len != size || memcmp(bytes->data, data, size) != 0)
+        abort();
+    tensor_vector_free(vector);
 }
 
 /* Numbers may have zeros in front, so it is what is read again that has to be the same. */
@@ -74,6 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     g_autofree char *text = g_strndup((const char *)data, size);
 
     read_message(data, size);
+    read_vector(data, size);
     read_wishes(text);
     read_verdicts(text);
     return 0;

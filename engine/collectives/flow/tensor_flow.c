@@ -109,6 +109,8 @@ const char *tensor_flow_take(TensorFlow *flow, uint32_t node, const TensorMessag
 {
     uint32_t from = 0;
 
+    /* acquire: with tensor_flow_send; the number itself does not matter */
+    (void)atomic_load_explicit(&flow->n_sent, memory_order_acquire);
     while (from < flow->plan.n_nodes && flow->plan.nodes[from] != node)
         from++;
     if (from == flow->plan.n_nodes || from == flow->plan.self)

@@ -21,8 +21,10 @@ bool tensor_flow_begin_message(const TensorFlow *flow, TensorMessageKind kind, u
     return outgoing->message != NULL;
 }
 
-void tensor_flow_send(const TensorFlow *flow, const TensorOutgoing *outgoing)
+void tensor_flow_send(TensorFlow *flow, const TensorOutgoing *outgoing)
 {
+    /* release: the reads from arrays come before, for who takes what comes */
+    atomic_fetch_add_explicit(&flow->n_sent, 1, memory_order_release);
     flow->plan.carrier->send(flow->plan.user, flow->plan.nodes[outgoing->to], outgoing->message);
 }
 
@@ -49,7 +51,7 @@ bool tensor_flow_begin_messages(const TensorFlow *flow, const TensorStep *step,
     return true;
 }
 
-void tensor_flow_send_messages(const TensorFlow *flow, const GArray *messages)
+void tensor_flow_send_messages(TensorFlow *flow, const GArray *messages)
 {
     for (guint i = 0; i < messages->len; i++)
         tensor_flow_send(flow, &g_array_index(messages, TensorOutgoing, i));

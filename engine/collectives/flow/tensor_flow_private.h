@@ -4,6 +4,8 @@
 #ifndef RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_FLOW_PRIVATE_H
 #define RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_FLOW_PRIVATE_H
 
+#include <stdatomic.h>
+
 #include "engine/collectives/flow/tensor_flow.h"
 
 /* How a class of operations flows. */
@@ -42,6 +44,7 @@ struct TensorFlow {
     uint32_t n_local;    /* workers of this node, also those that have joined */
 
     GQueue possible[TENSOR_STEPS_ALL + 1]; /* of TensorStep, by class */
+    _Atomic uint32_t n_sent;               /* messages; see tensor_flow_send */
     uint64_t n_left;                       /* steps that are not done */
     uint64_t *n_awaited;                   /* by node: messages that have not come */
     GError *error;
@@ -69,14 +72,18 @@ typedef struct {
 /* False: there is no memory for it. */
 bool tensor_flow_begin_message(const TensorFlow *flow, TensorMessageKind kind, uint64_t place,
                                size_t n_bytes, uint32_t to, TensorOutgoing *outgoing);
-void tensor_flow_send(const TensorFlow *flow, const TensorOutgoing *outgoing);
+
+/* What a node answers to a message may be written to the arrays from which the message was made.
+ * That it comes behind the reads is known by way of the other process alone; n_sent says so within
+ * this one. */
+void tensor_flow_send(TensorFlow *flow, const TensorOutgoing *outgoing);
 void tensor_flow_forget(const TensorFlow *flow, const TensorOutgoing *outgoing);
 
 /* Messages of a step (TensorOutgoing), one to each node to which it sends, first the next one.
  * False: there was no memory, and there are none. */
 bool tensor_flow_begin_messages(const TensorFlow *flow, const TensorStep *step,
                                 TensorMessageKind kind, size_t n_bytes, GArray *messages);
-void tensor_flow_send_messages(const TensorFlow *flow, const GArray *messages);
+void tensor_flow_send_messages(TensorFlow *flow, const GArray *messages);
 void tensor_flow_forget_messages(const TensorFlow *flow, const GArray *messages);
 
 /* Keeps a message that came. NULL: too much would be kept, and the flow fails. */

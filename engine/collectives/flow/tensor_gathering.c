@@ -379,7 +379,7 @@ static bool sends_to(const TensorFlow *flow, const TensorStep *step, uint32_t to
 }
 
 /* Sends the numbers of rows of the blocks first … end - 1 to a node. */
-static bool send_some_sizes(const TensorFlow *flow, uint32_t node, uint64_t first, uint64_t end)
+static bool send_some_sizes(TensorFlow *flow, uint32_t node, uint64_t first, uint64_t end)
 {
     const uint32_t n = n_receivers(flow, node);
     TensorOutgoing outgoing;
@@ -397,7 +397,7 @@ static bool send_some_sizes(const TensorFlow *flow, uint32_t node, uint64_t firs
     return true;
 }
 
-static bool send_sizes(const TensorFlow *flow)
+static bool send_sizes(TensorFlow *flow)
 {
     for (uint32_t node = 0; node < flow->plan.n_nodes; node++) {
         const uint64_t n = node == flow->plan.self ? 0 : n_blocks_to(flow, node);
@@ -424,7 +424,7 @@ static uint64_t copy_block(const TensorStep *step, uint8_t *piece, bool to_piece
     return at + n_bytes;
 }
 
-static bool send_piece(const TensorFlow *flow, const TensorStep *step)
+static bool send_piece(TensorFlow *flow, const TensorStep *step)
 {
     const TensorGathering *const it = flow->gathering;
     const Side *const side = &it->sides[step->node];

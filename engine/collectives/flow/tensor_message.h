@@ -28,13 +28,14 @@ typedef enum {
     TENSOR_MESSAGE_ROWS,     /* rows that are gathered */
     TENSOR_MESSAGE_FAILURE,  /* the sender could not do its part */
     TENSOR_MESSAGE_DOTS,     /* of Adasum: dot products of workers' values in a segment */
+    TENSOR_MESSAGE_BITS,     /* what its sender tells in a round (tensor_rounds.h) */
     TENSOR_MESSAGE_END,
 } TensorMessageKind;
 
 typedef struct {
     TensorMessageKind kind;
     uint32_t code;     /* of a FAILURE: CONTROL_CODE(…); else 0 */
-    uint64_t number;   /* of the operation: of its verdict */
+    uint64_t number;   /* of the operation: of its verdict, or of a round; of BITS: the round */
     uint64_t place;    /* the number of the chunk */
     const void *bytes; /* of a FAILURE: a text */
     size_t n_bytes;

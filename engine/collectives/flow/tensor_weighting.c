@@ -294,7 +294,7 @@ static const uint8_t *own_values(const TensorFlow *flow, uint32_t local, uint64_
     return part == NULL ? NULL : (const uint8_t *)part->input + begin_value * flow->weighting->size;
 }
 
-static bool send_part(const TensorFlow *flow, const TensorStep *step)
+static bool send_part(TensorFlow *flow, const TensorStep *step)
 {
     const TensorWeighting *const it = flow->weighting;
     g_autoptr(GArray) messages = g_array_new(FALSE, FALSE, sizeof(TensorOutgoing));
@@ -373,7 +373,7 @@ static bool add_up(const TensorFlow *flow)
     return true;
 }
 
-static bool tell(const TensorFlow *flow, const TensorStep *step)
+static bool tell(TensorFlow *flow, const TensorStep *step)
 {
     const TensorWeighting *const it = flow->weighting;
     const uint64_t first = step->place * PIECE_DOTS;
@@ -407,7 +407,7 @@ static bool weigh(const TensorFlow *flow)
     return true;
 }
 
-static bool combine(const TensorFlow *flow, const TensorStep *step)
+static bool combine(TensorFlow *flow, const TensorStep *step)
 {
     const TensorWeighting *const it = flow->weighting;
     g_autoptr(GArray) messages = g_array_new(FALSE, FALSE, sizeof(TensorOutgoing));

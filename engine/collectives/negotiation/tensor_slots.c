@@ -155,6 +155,16 @@ void **tensor_slots_let_go(TensorSlots *slots, TensorSlot *slot)
     return held;
 }
 
+uint32_t tensor_slots_end(const TensorSlots *slots)
+{
+    return slots->slots->len;
+}
+
+GList *tensor_slots_held(const TensorSlots *slots)
+{
+    return slots->held.head;
+}
+
 TensorSlot *tensor_slots_first_held(const TensorSlots *slots)
 {
     return slots->held.head == NULL ? NULL : slots->held.head->data;

@@ -34,7 +34,8 @@ typedef struct {
     TensorRequest **requests; /* by name: by place, or one for all */
     bool *is_one;             /* by name: one for all */
     uint32_t *order;          /* by place, n each: which of a worker's asks the name was */
-    uint64_t together_bytes;  /* the owner's: tensor_fusion.c; at first 0 */
+    uint64_t together_bytes;  /* the owner's: tensor_fusion.c; at first 0, as all of the owner's */
+    bool is_told, is_in_full; /* the owner's: tensor_exchange_rounds.c */
     GList link;               /* among those that some have asked for again */
 } TensorSlot;
 
@@ -67,6 +68,12 @@ void tensor_slots_hold(TensorSlots *slots, TensorSlot *slot, uint32_t place, voi
 
 /* What was held, by place. (transfer container) */
 void **tensor_slots_let_go(TensorSlots *slots, TensorSlot *slot);
+
+/* Ids are below this. */
+uint32_t tensor_slots_end(const TensorSlots *slots);
+
+/* Slots that are held, in the order in which they came; NULL: there are none. (transfer none) */
+GList *tensor_slots_held(const TensorSlots *slots);
 
 /* The slot that has been held longest; NULL: none is. */
 TensorSlot *tensor_slots_first_held(const TensorSlots *slots);

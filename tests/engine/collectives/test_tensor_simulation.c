@@ -1,8 +1,10 @@
 /* Collectives on tensors of three simulated nodes: the real scheduler, and on each node the router
  * and the exchange. In each round workers make a set, use it beside all workers, and remove it with
  * what is pending in it. Control messages are late, pieces of tensors come in any order, and other
- * threads of a node go on wherever one of them sends: the seed decides. Every request ends, on all
- * workers alike, also if a worker returns, a node dies, memory is short, or a node sends nonsense.
+ * threads of a node go on wherever one of them sends: the seed decides. It also decides whether
+ * nodes agree among themselves on what workers ask again, or ask the scheduler. Every request ends,
+ * on all workers alike, also if a worker returns, a node dies, memory is short, or a node sends
+ * nonsense.
  *
  * What workers do is in tests/support/engine/tensor_workers.c, what must become of it in
  * tensor_world.c. One thread. */
@@ -249,7 +251,8 @@ static void maybe_fail(void)
     scheduler_node_gone(scheduler, now_ms, world->lost, "its process has ended");
 }
 
-/* Operations under way that are of more than one name. */
+/* Operations under way that are of more than one name, and those that nodes have agreed on without
+ * the scheduler. */
 static void count_together(void)
 {
     for (uint32_t node = 0; node < N_NODES; node++) {
@@ -259,11 +262,16 @@ static void count_together(void)
         if (world->nodes[node].exchange == NULL)
             continue;
         g_hash_table_iter_init(&iter, world->nodes[node].exchange->running);
-        while (g_hash_table_iter_next(&iter, NULL, &operation))
+        while (g_hash_table_iter_next(&iter, NULL, &operation)) {
             world->n_together += ((const Operation *)operation)->n_names > 1;
+            world->n_by_rounds +=
+                (((const Operation *)operation)->number & TENSOR_ROUND_NUMBER) != 0;
+        }
     }
     require_msg(world->n_together == 0 || world->fusion_bytes > 0,
                 "seed %zu: names travel together", (size_t)world->seed);
+    require_msg(world->n_by_rounds == 0 || !world->has_no_rounds, "seed %zu: nodes agreed",
+                (size_t)world->seed);
 }
 
 /* The node of rank 0 finds other cut-overs. */
@@ -345,6 +353,7 @@ static void begin_node(uint32_t number)
                                                          .node_ids = IDS,
                                                          .workers_of = world->n_workers_of,
                                                          .asks_in_full = chance(4),
+                                                         .has_no_rounds = world->has_no_rounds,
                                                          .fusion_bytes = world->fusion_bytes });
     tensor_router_add(node->router, world->epoch, node->exchange);
     for (uint32_t i = 0; i < world->n_workers_of[number]; i++) {
@@ -364,6 +373,7 @@ static void begin_world(uint64_t seed)
     world->n_until_fault = 1 + random_below(&world->random, chance(2) ? 20 : 400);
     replace_scheduler(&CONFIG, sent);
     begin();
+    world->has_no_rounds = chance(4);
     world->fusion_bytes = chance(3) ? 0 : chance(2) ? 64 : 64 << 20;
     begin_task();
     for (uint32_t node = 0; node < N_NODES; node++)
@@ -419,6 +429,7 @@ START_TEST(every_request_ends_on_all_workers_alike)
     const uint64_t first = number_in("RUBATO_TEST_SEED", 0);
     const uint64_t n = number_in("RUBATO_TEST_SEEDS", N_SEEDS);
     uint64_t n_by_nonsense = 0, n_removed = 0, n_mismatches = 0, n_again = 0, n_together = 0;
+    uint64_t n_by_rounds = 0;
 
     for (uint64_t seed = first; seed < (g_getenv("RUBATO_TEST_SEED") != NULL ? first + 1 : n);
          seed++) {
@@ -433,12 +444,14 @@ START_TEST(every_request_ends_on_all_workers_alike)
         n_mismatches += world->n_mismatches;
         n_again += world->n_again;
         n_together += world->n_together;
+        n_by_rounds += world->n_by_rounds;
         end_world();
     }
     require_msg(n_by_nonsense > 0 || first > 0, "nonsense did no harm");
     require_msg(n_removed > 0 || first > 0, "no set was removed with what was pending");
     require_msg(n_mismatches > 0 || first > 0, "nobody asked for another set");
     require_msg(n_again > 0 || first > 0, "nothing was asked again");
+    require_msg(n_by_rounds > 0 || first > 0, "nodes agreed on nothing by bits");
     require_msg(n_together > 0 || first > 0, "nothing travelled together");
 }
 END_TEST

@@ -140,13 +140,13 @@ END_TEST
 
 START_TEST(scheduler_refuses_another_wire_version_and_goes_on)
 {
-    const char *const text = "node 7 (cid pid 12) speaks wire version 12, the scheduler speaks "
-                             "wire version 11: start every node with the same build of Rubato";
+    const char *const text = "node 7 (cid pid 12) speaks wire version 13, the scheduler speaks "
+                             "wire version 12: start every node with the same build of Rubato";
     const Control newer = hello_of(2);
 
     hello(0);
     hello(1);
-    ck_assert(scheduler_greet(scheduler, now_ms, &newer, 12, asker_of(newer.hello.endpoints)));
+    ck_assert(scheduler_greet(scheduler, now_ms, &newer, 13, asker_of(newer.hello.endpoints)));
     expect_refusal("tcp://c", MISMATCH_CODE, text);
     expect_quiet();
     ck_assert(!scheduler_has_ended(scheduler));

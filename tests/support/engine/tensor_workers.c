@@ -135,8 +135,10 @@ static void ask_twice(const World *world, const Worker *worker, const Request *p
                           .part.request = { .operation = TENSOR_BARRIER } };
 
     TensorSet *const set = exchange_set(exchange, entry.set);
-    exchange_ask_in_full(set, entry.name);
-    if (!g_hash_table_contains(set->asked[entry.place - set->first_local], entry.name))
+    const uint32_t local = entry.place - set->first_local;
+    const TensorSlot *const slot = tensor_slots_of(set->slots, entry.name);
+    const bool is_held = slot != NULL && slot->held[local] != NULL;
+    if (!is_held && !g_hash_table_contains(set->asked[local], entry.name))
         return;
     require_msg(!tensor_exchange_ask(exchange, worker->rank, &entry, 1, &error),
                 "seed %zu: asked twice", (size_t)world->seed);

@@ -95,8 +95,10 @@ typedef struct {
     uint32_t lost;           /* a node; UINT32_MAX: none */
     uint32_t n_mismatches;   /* of sets */
     uint64_t fusion_bytes;
-    uint32_t n_together; /* operations of several names, seen under way */
-    uint32_t n_again;    /* messages with decisions on what was asked again */
+    uint32_t n_together;  /* operations of several names, seen under way */
+    uint32_t n_by_rounds; /* operations that nodes have agreed on, seen under way */
+    bool has_no_rounds;
+    uint32_t n_again; /* messages with decisions on what was asked again */
     uint32_t depth;
 } World;
 

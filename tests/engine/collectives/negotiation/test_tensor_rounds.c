@@ -1,0 +1,207 @@
+/* Rounds of bit vectors: what all nodes have told runs, what one asks in full does not, vectors
+ * that come in any order, and those that make no sense. */
+#include "engine/collectives/negotiation/tensor_rounds.h"
+
+#include <check.h>
+#include <string.h>
+
+#include "tests/support/runner.h"
+
+enum { N_NODES = 4, WITHOUT_WORKERS = 2, SET = 3, SERIAL = 9, N_SLOTS = 130 };
+
+static const uint32_t workers_of[N_NODES] = { 2, 1, 0, 3 };
+static const uint32_t members_of[N_NODES] = { 1, 0, 0, 2 };
+
+static TensorRounds *rounds; /* of node 0 */
+
+static void set_up(void)
+{
+    rounds = tensor_rounds_new(workers_of, N_NODES, 0);
+}
+
+static void tear_down(void)
+{
+    g_clear_pointer(&rounds, tensor_rounds_free);
+}
+
+/* A vector with one bit: of a slot that is asked again, or in full. n_cuts: its cut-overs, too. */
+static TensorVector *vector_of(uint64_t serial, uint32_t slot, bool in_full, uint32_t n_cuts)
+{
+    TensorVector *const vector = tensor_vector_new(n_cuts, n_cuts);
+    TensorBits *const bits = tensor_vector_add(vector, SET, serial, N_SLOTS);
+
+    tensor_bit_set(in_full ? bits->in_full : bits->again, slot);
+    return vector;
+}
+
+/* Takes the vector. */
+static const char *take(uint32_t node, uint64_t round, TensorVector *vector)
+{
+    g_autoptr(GByteArray) bytes = tensor_vector_write(vector);
+    const char *const wrong = tensor_rounds_take(rounds, node, round, bytes->data, bytes->len);
+
+    tensor_vector_free(vector);
+    return wrong;
+}
+
+static void give(uint32_t node, uint64_t round, TensorVector *vector)
+{
+    ck_assert_ptr_null(take(node, round, vector));
+}
+
+static TensorRoundOutcome outcome_of(uint32_t slot)
+{
+    return tensor_rounds_outcome(
+        rounds, &g_array_index(tensor_rounds_own(rounds)->sets, TensorBits, 0), slot, members_of);
+}
+
+START_TEST(slot_runs_once_all_nodes_with_workers_in_its_set_have_told_it)
+{
+    tensor_rounds_tell(rounds, vector_of(SERIAL, 129, false, 0));
+    give(1, 1, tensor_vector_new(0, 0));
+    ck_assert(!tensor_rounds_is_complete(rounds));
+    give(3, 1, vector_of(SERIAL, 129, false, 0));
+    ck_assert(tensor_rounds_is_complete(rounds));
+    ck_assert_int_eq(outcome_of(129), TENSOR_ROUND_RUNS);
+    ck_assert_int_eq(outcome_of(128), TENSOR_ROUND_OPEN);
+    tensor_rounds_end(rounds);
+    ck_assert_uint_eq(tensor_rounds_number(rounds), 2);
+    ck_assert(!tensor_rounds_has_told(rounds));
+}
+END_TEST
+
+START_TEST(slot_stays_open_where_another_node_means_another_set_or_slot)
+{
+    tensor_rounds_tell(rounds, vector_of(SERIAL, 5, false, 0));
+    give(1, 1, tensor_vector_new(0, 0));
+    give(3, 1, vector_of(_i == 0 ? SERIAL + 1 : SERIAL, _i == 0 ? 5 : 6, false, 0));
+    ck_assert_int_eq(outcome_of(5), TENSOR_ROUND_OPEN);
+}
+END_TEST
+
+START_TEST(slot_is_asked_in_full_if_one_node_asks_so_or_has_joined)
+{
+    TensorVector *const joined = tensor_vector_new(0, 0);
+
+    tensor_vector_add(joined, SET, SERIAL, 0)->is_joined = 1;
+    tensor_rounds_tell(rounds, vector_of(SERIAL, 5, false, 0));
+    give(1, 1, tensor_vector_new(0, 0));
+    if (_i == 0)
+        give(3, 1, vector_of(SERIAL, 5, true, 0));
+    else
+        give(3, 1, joined);
+    ck_assert_int_eq(outcome_of(5), TENSOR_ROUND_IN_FULL);
+    if (_i == 0)
+        tensor_vector_free(joined);
+}
+END_TEST
+
+START_TEST(vectors_of_the_next_round_wait_for_it)
+{
+    give(3, 2, vector_of(SERIAL, 7, false, 0));
+    ck_assert(!tensor_rounds_awaited(rounds));
+    give(3, 1, tensor_vector_new(0, 0));
+    ck_assert(tensor_rounds_awaited(rounds));
+    tensor_rounds_tell(rounds, tensor_vector_new(0, 0));
+    ck_assert(!tensor_rounds_awaited(rounds));
+    give(1, 1, tensor_vector_new(0, 0));
+    ck_assert(tensor_rounds_is_complete(rounds));
+    tensor_rounds_end(rounds);
+    ck_assert(tensor_rounds_awaited(rounds));
+    tensor_rounds_tell(rounds, vector_of(SERIAL, 7, false, 0));
+    give(1, 2, tensor_vector_new(0, 0));
+    ck_assert_int_eq(outcome_of(7), TENSOR_ROUND_RUNS);
+}
+END_TEST
+
+START_TEST(cut_overs_are_those_of_the_node_that_has_heard_the_fewest)
+{
+    uint32_t cutovers = 0;
+
+    tensor_rounds_tell(rounds, tensor_vector_new(3, 30));
+    give(1, 1, tensor_vector_new(2, 20));
+    give(3, 1, tensor_vector_new((uint32_t)_i, 10));
+    ck_assert(tensor_rounds_cutovers(rounds, &cutovers) == (_i > 0));
+    ck_assert(_i == 0 || cutovers == 10);
+}
+END_TEST
+
+START_TEST(what_does_not_belong_to_the_round_is_refused)
+{
+    give(1, 1, tensor_vector_new(0, 0));
+    give(1, 2, tensor_vector_new(0, 0));
+    ck_assert_ptr_nonnull(take(1, 1, tensor_vector_new(0, 0)));
+    ck_assert_ptr_nonnull(take(1, 2, tensor_vector_new(0, 0)));
+    ck_assert_ptr_nonnull(take(3, 3, tensor_vector_new(0, 0)));
+    ck_assert_ptr_nonnull(take(3, 0, tensor_vector_new(0, 0)));
+    ck_assert_ptr_nonnull(take(0, 1, tensor_vector_new(0, 0)));
+    ck_assert_ptr_nonnull(take(WITHOUT_WORKERS, 1, tensor_vector_new(0, 0)));
+}
+END_TEST
+
+/* Where a number lies in the bytes of a vector with one set of three words, and a value that makes
+ * no sense there. */
+static const struct {
+    size_t at, size;
+    uint64_t value;
+} nonsense[] = {
+    { 4, 4, UINT32_MAX },        /* cut-overs of classes that there are not */
+    { 8, 4, TENSOR_ROUND_SETS }, /* a set's id */
+    { 12, 4, 2 },                /* words: some are left */
+    { 12, 4, 4 },                /* more than there are */
+    { 12, 4, UINT32_MAX },       /* more than there can be */
+    { 24, 8, 2 },                /* joined twice */
+};
+
+START_TEST(bytes_that_make_no_sense_are_refused)
+{
+    TensorVector *const vector = vector_of(SERIAL, 1, false, 1);
+    g_autoptr(GByteArray) bytes = tensor_vector_write(vector);
+
+    tensor_vector_free(vector);
+    memcpy(bytes->data + nonsense[_i].at, &nonsense[_i].value, nonsense[_i].size);
+    ck_assert_ptr_null(tensor_vector_read(bytes->data, bytes->len));
+}
+END_TEST
+
+START_TEST(bytes_that_are_cut_off_are_refused)
+{
+    TensorVector *const vector = vector_of(SERIAL, 1, false, 1);
+    g_autoptr(GByteArray) bytes = tensor_vector_write(vector);
+
+    tensor_vector_free(vector);
+    for (size_t n = 0; n < bytes->len; n++)
+        if (n != 8) /* a vector without sets */
+            ck_assert_ptr_null(tensor_vector_read(bytes->data, n));
+}
+END_TEST
+
+START_TEST(numbers_of_operations_say_their_round)
+{
+    const uint64_t number =
+        tensor_round_number(TENSOR_ROUNDS_END - 1, TENSOR_ROUND_SETS - 1, TENSOR_ROUND_NAMES - 1);
+
+    ck_assert_uint_eq(number, UINT64_MAX);
+    ck_assert_uint_eq(tensor_round_of(number), TENSOR_ROUNDS_END - 1);
+    ck_assert_uint_ne(tensor_round_number(1, 0, 1), tensor_round_number(1, 1, 0));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("tensor_rounds");
+    TCase *const cases = tcase_create("cases");
+
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_test(cases, slot_runs_once_all_nodes_with_workers_in_its_set_have_told_it);
+    tcase_add_loop_test(cases, slot_stays_open_where_another_node_means_another_set_or_slot, 0, 2);
+    tcase_add_loop_test(cases, slot_is_asked_in_full_if_one_node_asks_so_or_has_joined, 0, 2);
+    tcase_add_test(cases, vectors_of_the_next_round_wait_for_it);
+    tcase_add_loop_test(cases, cut_overs_are_those_of_the_node_that_has_heard_the_fewest, 0, 2);
+    tcase_add_test(cases, what_does_not_belong_to_the_round_is_refused);
+    tcase_add_loop_test(cases, bytes_that_make_no_sense_are_refused, 0, G_N_ELEMENTS(nonsense));
+    tcase_add_test(cases, bytes_that_are_cut_off_are_refused);
+    tcase_add_test(cases, numbers_of_operations_say_their_round);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
