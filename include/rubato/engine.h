@@ -284,7 +284,7 @@ RUBATO_API bool rubato_engine_move_part(RubatoEngine *engine, const char *table,
  * scheduler runs there, if a part there has no replicas, if too few other nodes have room for the
  * parts and their replicas, or while another node is drained; RUBATO_ERROR_NODE_LOST if the node is
  * lost, before or meanwhile; RUBATO_ERROR_CANCELLED if the run ends. After an error the node keeps
- * its parts. */
+ * the parts that have not left it. */
 RUBATO_API bool rubato_engine_drain_node(RubatoEngine *engine, unsigned node, GError **error);
 
 /* Messages by kind. */

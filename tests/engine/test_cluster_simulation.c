@@ -128,7 +128,7 @@ END_TEST
 static void run_losses(void (*draw)(SimScenario *scenario, uint64_t seed), uint64_t usual,
                        uint32_t n_lost, int i)
 {
-    const uint64_t n = sim_number_of("RUBATO_SIM_LOSS_SEEDS", is_slow() ? usual / 5 : usual);
+    const uint64_t n = sim_number_of("RUBATO_SIM_LOSS_SEEDS", is_slow() ? usual / 8 : usual);
     const uint64_t first = sim_number_of("RUBATO_SIM_FIRST", 0);
     uint32_t n_ended_well = 0, n_nodes = 0;
 
