@@ -502,7 +502,6 @@ static const struct {
     RubatoTableSpec spec;
     const char *why;
 } refused[] = {
-    { { .name = "one", .n_keys = 8, .replicas = 1 }, "replicas" },
     { { .name = "one", .storage = "hash", .max_bytes = 16 << 20, .create_on_get = true },
       "create_on_get" },
 };

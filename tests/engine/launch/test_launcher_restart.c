@@ -178,13 +178,13 @@ END_TEST
  * has it, and is gone afterwards. */
 START_TEST(scheduler_that_is_alone_is_started_again_at_once)
 {
-    const char *const script = FUNCTIONS
-        "case $RUBATO_NODE$RUBATO_JOIN in\n"
-        "0) await end;;\n"
-        "9) echo state > $RUBATO_JOURNAL; echo keeps $RUBATO_JOURNAL; kill -KILL $$;;\n"
-        "91) if [ -e ${RUBATO_CLUSTER%/*}/again ]; then exec cat $RUBATO_JOURNAL; fi\n"
-        "    : > ${RUBATO_CLUSTER%/*}/again; kill -KILL $$;;\n"
-        "esac";
+    const char *const script =
+        FUNCTIONS "case $RUBATO_NODE$RUBATO_JOIN in\n"
+                  "0) await end;;\n"
+                  "9) echo state > $RUBATO_JOURNAL; echo keeps $RUBATO_JOURNAL; kill -KILL $$;;\n"
+                  "91) if [ -e ${RUBATO_CLUSTER%/*}/again ]; then exec cat $RUBATO_JOURNAL; fi\n"
+                  "    : > ${RUBATO_CLUSTER%/*}/again; kill -KILL $$;;\n"
+                  "esac";
     g_autofree char *cluster = launch_write_file(
         "run.cfg",
         "cluster = { heartbeat_ms = 10; timeout_ms = 60000;\n"
