@@ -584,6 +584,7 @@ START_TEST(more_clients_than_may_be_are_closed)
     serve(&(RubatoFollowerServerSpec){ .follows = { .uri = uri }, .most_clients = 1 });
     spec.address = rubato_follower_server_address(server);
     remote = connect_to(spec.address, NULL);
+    ck_assert_uint_eq(ask_status().n_clients, 1); /* it has its place once it is answered */
     ck_assert_ptr_null(rubato_remote_follower_connect(&spec, &error));
     check_error(&error, RUBATO_ERROR_NETWORK, "too many clients", NULL);
     rubato_remote_follower_free(g_steal_pointer(&remote));
