@@ -163,7 +163,9 @@ static void expect_served(ClusterRun *run, uint32_t process)
 
 static ClusterRun *new_run(const char *over, char **journal)
 {
-    *journal = g_strdup_printf("%s/journal", make_folder());
+    g_autofree char *folder = make_folder();
+
+    *journal = g_build_filename(folder, "journal", NULL);
     g_setenv(JOURNAL_VARIABLE, *journal, TRUE);
     return cluster_run_new(&(ClusterShape){
         .n_nodes = 4, .nodes = { { 0, 0 }, { 1, 1 }, { 1, 1 }, { 1, 0 } }, .over = over });
