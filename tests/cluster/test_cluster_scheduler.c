@@ -147,11 +147,14 @@ static void expect_requests(ClusterRun *run)
     g_string_truncate(run->processes[1].text, 0);
 }
 
-static void wait_for_map(ClusterRun *run, uint32_t map)
+/* Waits until the nodes of these processes, from the second on, have opened their maps. Until all
+ * have, requests wait for the scheduler. */
+static void wait_for_map(ClusterRun *run, uint32_t n_processes, uint32_t map)
 {
     g_autofree char *text = g_strdup_printf("the run goes on, by part map %u", map);
 
-    cluster_wait_for(run, 1, text);
+    for (uint32_t i = 1; i < n_processes; i++)
+        cluster_wait_for(run, i, text);
 }
 
 static void expect_served(ClusterRun *run, uint32_t process)
@@ -194,13 +197,13 @@ START_TEST(task_goes_on_while_the_scheduler_is_killed_again_and_again)
     kill_scheduler(run, 0);
     expect_requests(run);
     again = start_again(run);
-    wait_for_map(run, 3);
+    wait_for_map(run, 4, 3);
     kill_scheduler(run, again);
     expect_requests(run);
     again = start_again(run);
-    wait_for_map(run, 5);
+    wait_for_map(run, 4, 5);
     cluster_signal(run, 3, SIGKILL); /* it leads the others through the loss of a node */
-    wait_for_map(run, 6);
+    wait_for_map(run, 3, 6);
     expect_requests(run);
     cluster_signal(run, 1, SIGUSR1);
     cluster_signal(run, 2, SIGUSR1);
