@@ -11,21 +11,7 @@
 #include "tests/support/runner.h"
 
 /* Node 3 has no workers. Part p of 8 is on server p mod 4, its replica on the next one. */
-enum { N_NODES = 4, DRAINED = 3, N_KEYS = 400 };
-
-static const struct {
-    const char *over;
-    RubatoTableSpec spec;
-} cases[] = {
-    { "shm", { .name = "rows", .model = "asp", .dtype = RUBATO_I64, .n_keys = N_KEYS + 1 } },
-    { "tcp", { .name = "rows", .model = "bsp", .dtype = RUBATO_I64, .storage = "hash" } },
-    { "tcp",
-      { .name = "rows",
-        .model = "ssp",
-        .staleness = 2,
-        .dtype = RUBATO_I64,
-        .n_keys = N_KEYS + 1 } },
-};
+enum { N_NODES = 4, DRAINED = 3, N_KEYS = LOSSY_KEYS };
 
 static const ClusterShape four = { .n_nodes = N_NODES,
                                    .nodes = { { 1, 2 }, { 1, 1 }, { 1, 1 }, { 1, 0 } },
@@ -78,10 +64,10 @@ START_TEST(a_node_is_drained_while_workers_use_its_parts_and_ends_without_loss)
 {
     ClusterShape shape = four;
 
-    shape.over = cases[_i].over;
+    shape.over = lossy_cases[_i].over;
     ClusterRun *run = cluster_run_new(&shape);
 
-    cluster_start(run, play, &cases[_i].spec);
+    cluster_start(run, play, &lossy_cases[_i].spec);
     cluster_wait_for(run, 0, "drained\n");
     cluster_wait_for(run, 1, "busy");
     cluster_signal(run, DRAINED, SIGKILL);
@@ -301,7 +287,7 @@ int main(void)
 
     tcase_add_loop_test(drained,
                         a_node_is_drained_while_workers_use_its_parts_and_ends_without_loss, 0,
-                        G_N_ELEMENTS(cases));
+                        N_LOSSY_CASES);
     tcase_add_test(drained, drained_nodes_leave_the_run_which_goes_on);
     tcase_add_loop_test(drained, without_replicas_or_on_the_scheduler_sigterm_ends_the_run, 0, 2);
     tcase_add_test(drained, a_node_that_cannot_be_drained_at_sigterm_says_why_and_ends_the_run);

@@ -12,21 +12,7 @@
 #include "tests/support/runner.h"
 
 /* Nodes 2 and 3 have no workers. Part p of 8 is on server p mod 4, its replica on the next one. */
-enum { N_NODES = 4, FIRST_VICTIM = 3, SECOND_VICTIM = 2, N_KEYS = 400 };
-
-static const struct {
-    const char *over;
-    RubatoTableSpec spec;
-} cases[] = {
-    { "shm", { .name = "rows", .model = "asp", .dtype = RUBATO_I64, .n_keys = N_KEYS + 1 } },
-    { "tcp", { .name = "rows", .model = "bsp", .dtype = RUBATO_I64, .storage = "hash" } },
-    { "tcp",
-      { .name = "rows",
-        .model = "ssp",
-        .staleness = 2,
-        .dtype = RUBATO_I64,
-        .n_keys = N_KEYS + 1 } },
-};
+enum { N_NODES = 4, FIRST_VICTIM = 3, SECOND_VICTIM = 2, N_KEYS = LOSSY_KEYS };
 
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
@@ -49,9 +35,9 @@ START_TEST(parts_have_replicas_again_before_the_next_loss)
         cluster_run_new(&(ClusterShape){ .n_nodes = N_NODES,
                                          .nodes = { { 1, 2 }, { 1, 1 }, { 1, 0 }, { 1, 0 } },
                                          .scheduler = 0,
-                                         .over = cases[_i].over });
+                                         .over = lossy_cases[_i].over });
 
-    cluster_start(run, play, &cases[_i].spec);
+    cluster_start(run, play, &lossy_cases[_i].spec);
     cluster_wait_for(run, 0, "busy");
     cluster_wait_for(run, 1, "busy");
     cluster_signal(run, FIRST_VICTIM, SIGKILL);
@@ -72,7 +58,6 @@ int main(void)
     Suite *suite = suite_create("cluster replicas made");
     TCase *made = cluster_add_case(suite, "made");
 
-    tcase_add_loop_test(made, parts_have_replicas_again_before_the_next_loss, 0,
-                        G_N_ELEMENTS(cases));
+    tcase_add_loop_test(made, parts_have_replicas_again_before_the_next_loss, 0, N_LOSSY_CASES);
     return run_suite(suite);
 }

@@ -6,6 +6,17 @@
 
 enum { BUSY = 5, MORE = 20 }; /* rounds before "busy" is said, and after the last loss */
 
+const LossyCase lossy_cases[] = {
+    { "shm", { .name = "rows", .model = "asp", .dtype = RUBATO_I64, .n_keys = LOSSY_KEYS + 1 } },
+    { "tcp", { .name = "rows", .model = "bsp", .dtype = RUBATO_I64, .storage = "hash" } },
+    { "tcp",
+      { .name = "rows",
+        .model = "ssp",
+        .staleness = 2,
+        .dtype = RUBATO_I64,
+        .n_keys = LOSSY_KEYS + 1 } },
+};
+
 bool cluster_is_lost(RubatoEngine *engine, uint32_t node)
 {
     size_t n;

@@ -18,6 +18,17 @@ typedef struct {
     uint32_t n_victims;
 } LossyRounds;
 
+/* Tables of LOSSY_KEYS keys and that of the rounds, each over another transport or under another
+ * model. Tests run on each of them. */
+enum { LOSSY_KEYS = 400, N_LOSSY_CASES = 3 };
+
+typedef struct {
+    const char *over;
+    RubatoTableSpec spec;
+} LossyCase;
+
+extern const LossyCase lossy_cases[N_LOSSY_CASES];
+
 /* A task: adds 1 to all keys, reads them and clocks, until all victims are lost, and some rounds
  * more. Says "busy" after some. A worker sees at least its own rounds. rounds: LossyRounds. */
 bool lossy_rounds_work(RubatoWorker *worker, void *rounds, GError **error);
