@@ -23,9 +23,8 @@ typedef enum {
 typedef struct {
     size_t n_rows;
     Measured measured;
-    char *directory;
+    const char *directory;
     BenchSample *sample;
-    GError *error;
 } Snapshots;
 
 static size_t size_of(const Snapshots *snapshots)
@@ -106,14 +105,44 @@ static bool measure_passes(RubatoEngine *engine, const Snapshots *snapshots, GEr
     return true;
 }
 
+static bool measure(const char *directory, void *data, GError **error)
+{
+    Snapshots *const snapshots = data;
+
+    snapshots->directory = directory;
+    g_autoptr(RubatoEngine) engine = make_engine(snapshots, error);
+    return engine != NULL && measure_passes(engine, snapshots, error);
+}
+
+typedef struct {
+    SnapshotFolderFunc *function;
+    void *data;
+    char *directory;
+    bool ok;
+    GError *error;
+} FolderUse;
+
 static void *run(void *data)
 {
-    Snapshots *snapshots = data;
-    g_autoptr(RubatoEngine) engine = make_engine(snapshots, &snapshots->error);
+    FolderUse *const use = data;
 
-    if (engine != NULL)
-        (void)measure_passes(engine, snapshots, &snapshots->error); /* a failure is in error */
+    use->ok = use->function(use->directory, use->data, &use->error);
     return NULL;
+}
+
+bool snapshot_folder_use(SnapshotFolderFunc *function, void *data, GError **error)
+{
+    FolderUse use = { .function = function, .data = data };
+
+    use.directory = g_dir_make_tmp("rubato-bench-XXXXXX", error);
+    if (use.directory == NULL)
+        return false;
+    g_thread_join(g_thread_new("snapshots", run, &use));
+    snapshot_folder_remove_all(use.directory);
+    g_free(use.directory);
+    if (!use.ok)
+        g_propagate_error(error, use.error);
+    return use.ok;
 }
 
 void snapshot_folder_remove_all(const char *path)
@@ -134,16 +163,7 @@ static bool take_sample(size_t n, Measured measured, BenchSample *sample, GError
 {
     Snapshots snapshots = { .n_rows = n, .measured = measured, .sample = sample };
 
-    snapshots.directory = g_dir_make_tmp("rubato-bench-XXXXXX", error);
-    if (snapshots.directory == NULL)
-        return false;
-    g_thread_join(g_thread_new("snapshots", run, &snapshots));
-    snapshot_folder_remove_all(snapshots.directory);
-    g_free(snapshots.directory);
-    if (snapshots.error == NULL)
-        return true;
-    g_propagate_error(error, snapshots.error);
-    return false;
+    return snapshot_folder_use(measure, &snapshots, error);
 }
 
 bool sample_snapshot_write(Bench *bench, size_t n, BenchSample *sample, GError **error)

@@ -16,9 +16,8 @@ typedef enum {
 typedef struct {
     size_t n_rows;
     Measured measured;
-    char *directory;
+    const char *directory;
     BenchSample *sample;
-    GError *error;
 } Increments;
 
 /* Adds to each row of the keys below n_rows, or to n_rows / OF_ALL of them. */
@@ -63,12 +62,14 @@ static bool take(RubatoEngine *engine, const Increments *increments, double *fig
     return true;
 }
 
-static bool measure(const Increments *increments, GError **error)
+static bool measure(const char *directory, void *data, GError **error)
 {
+    Increments *const increments = data;
     const RubatoTableSpec spec = { .name = "rows", .width = WIDTH, .n_keys = increments->n_rows };
     g_autoptr(RubatoEngine) engine =
         rubato_engine_new(&(RubatoEngineConfig){ .servers = 1 }, error);
 
+    increments->directory = directory;
     return engine != NULL && rubato_engine_create_table(engine, &spec, error) &&
            add_to(engine, increments->n_rows, /* all= */ true, error) &&
            take(engine, increments, &increments->sample->limit, error) &&
@@ -76,28 +77,11 @@ static bool measure(const Increments *increments, GError **error)
            take(engine, increments, &increments->sample->own, error);
 }
 
-static void *run(void *data)
-{
-    Increments *const increments = data;
-
-    (void)measure(increments, &increments->error); /* a failure is in error */
-    return NULL;
-}
-
 static bool take_sample(size_t n, Measured measured, BenchSample *sample, GError **error)
 {
     Increments increments = { .n_rows = n, .measured = measured, .sample = sample };
 
-    increments.directory = g_dir_make_tmp("rubato-bench-XXXXXX", error);
-    if (increments.directory == NULL)
-        return false;
-    g_thread_join(g_thread_new("increments", run, &increments));
-    snapshot_folder_remove_all(increments.directory);
-    g_free(increments.directory);
-    if (increments.error == NULL)
-        return true;
-    g_propagate_error(error, increments.error);
-    return false;
+    return snapshot_folder_use(measure, &increments, error);
 }
 
 bool sample_snapshot_increment_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error)
