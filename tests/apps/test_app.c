@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "test_paths.h"
 #include "tests/support/runner.h"
 
 #define ARGUMENTS_MAX 8

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "test_paths.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_chain.h"
 #include "tests/support/store/small_snapshot.h"

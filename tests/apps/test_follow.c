@@ -8,6 +8,7 @@
 
 #include <rubato/rubato.h>
 
+#include "test_paths.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/network/port_pair.h"
 #include "tests/support/runner.h"

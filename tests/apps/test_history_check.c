@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "io/history/history.h"
+#include "test_paths.h"
 #include "tests/support/cluster/program_run.h"
 #include "tests/support/runner.h"
 

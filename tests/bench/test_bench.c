@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "test_paths.h"
 #include "tests/support/runner.h"
 
 /* Runs the program and returns its standard output. (transfer full) */

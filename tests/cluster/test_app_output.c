@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "test_paths.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/cluster/program_run.h"
 #include "tests/support/runner.h"

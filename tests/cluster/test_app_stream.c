@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "test_paths.h"
 #include "tests/support/cluster/program_run.h"
 #include "tests/support/data/image_files.h"
 #include "tests/support/runner.h"

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "engine/cluster/own_address.h"
+#include "test_paths.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/runner.h"
 

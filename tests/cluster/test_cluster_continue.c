@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "io/history/history.h"
+#include "test_paths.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/cluster/lossy_rounds.h"
 #include "tests/support/cluster/program_run.h"

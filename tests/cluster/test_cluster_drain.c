@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "test_paths.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/cluster/lossy_rounds.h"
 #include "tests/support/engine/engine_fixture.h"

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "test_paths.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"

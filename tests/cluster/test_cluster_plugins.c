@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test_paths.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/eager_model.h"
 #include "tests/support/runner.h"

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "test_paths.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/cluster/program_run.h"
 #include "tests/support/runner.h"

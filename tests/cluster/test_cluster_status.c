@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "engine/engine_private.h"
+#include "test_paths.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/cluster/lossy_rounds.h"
 #include "tests/support/data/data_rows.h"

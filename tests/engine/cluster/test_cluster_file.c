@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "engine/cluster/cluster_file.h"
+#include "test_paths.h"
 #include "tests/support/runner.h"
 
 #define SCHEDULER "scheduler = { host = \"127.0.0.1\"; port = 4100; };\n"

@@ -12,6 +12,7 @@
 #include "engine/binding/core_topology.h"
 #include "engine/cluster/host.h"
 #include "engine/launch/launcher_output.h"
+#include "test_paths.h"
 #include "tests/support/cluster/launch_fixture.h"
 #include "tests/support/runner.h"
 

@@ -14,6 +14,7 @@
 #include "engine/binding/core_topology.h"
 #include "engine/launch/launcher_findings.h"
 #include "engine/launch/launcher_machine.h"
+#include "test_paths.h"
 #include "tests/support/cluster/launch_fixture.h"
 #include "tests/support/runner.h"
 

@@ -2,6 +2,7 @@
  * are missing, nothing is tested. */
 #include <rubato/data.h>
 
+#include "test_paths.h"
 #include "tests/support/runner.h"
 
 #define DATA_DIR TEST_SOURCE_DIR "/../shared/data/"

@@ -9,6 +9,7 @@
 #include "io/store/s3/s3_text.h"
 #include "io/store/snapshot.h"
 #include "io/store/store_file.h"
+#include "test_paths.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/s3_server.h"
 #include "tests/support/store/small_snapshot.h"

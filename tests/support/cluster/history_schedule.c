@@ -13,6 +13,7 @@
 
 #include "engine/faults_on_demand.h"
 #include "io/history/history.h"
+#include "test_paths.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/fitting_spec.h"
 

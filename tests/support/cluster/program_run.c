@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "test_paths.h"
 #include "tests/support/runner.h"
 
 #define ARGUMENTS_MAX 32

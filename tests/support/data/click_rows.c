@@ -5,6 +5,7 @@
 #include <glib.h>
 #include <math.h>
 #include <rubato/mix.h>
+#include <stdbool.h>
 
 #define SCORE 3 /* of a part, on one side or the other */
 

@@ -3,6 +3,8 @@
 
 #include "tests/support/engine/engine_fixture.h"
 
+#include <math.h>
+
 enum {
     N_TENSORS = 24,
     N_GROUP = 5, /* the last ones are a group */

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "test_paths.h"
 #include "tests/support/store/small_snapshot.h"
 
 static struct {
