@@ -260,13 +260,22 @@ static char *find_mismatch(const Scheduler *scheduler, const Collective *collect
 }
 
 /* All nodes have proposed the same call. While parts get other primaries, a node is drained, or a
- * snapshot is taken, no call begins, because then all nodes agree on the tables that there are. */
+ * snapshot is taken, no call begins, because then all nodes agree on the tables that there are.
+ * Nor does one before the scheduler's node has joined again: it completes snapshots and places
+ * parts. */
 static void go(Scheduler *scheduler, Collective *collective)
 {
-    if ((scheduler->recovers || scheduler->takes_snapshot ||
-         scheduler->drain.stage > DRAIN_WAITS) &&
+    const bool needs_own =
+        collective->what == CONTROL_CALL_SNAPSHOT || collective->what == CONTROL_CALL_RESTORE;
+
+    if ((scheduler->recovers || scheduler->takes_snapshot || scheduler->drain.stage > DRAIN_WAITS ||
+         rendezvous_awaits_own(scheduler)) &&
         collective->what != CONTROL_CALL_BARRIER)
         return;
+    if (needs_own && scheduler->nodes[scheduler->config.self].lost) {
+        fail(scheduler, collective, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), SCHEDULER_LACKS_OWN);
+        return;
+    }
     collective->since_ms = scheduler->now_ms;
     if (collective->what == CONTROL_CALL_BARRIER) {
         decide(scheduler, collective);

@@ -264,7 +264,7 @@ static bool is_busy(const Scheduler *scheduler)
 }
 
 /* A process that joins hears where the scheduler's node is, so that one comes before all others. */
-static bool own_comes_first(const Scheduler *scheduler)
+bool rendezvous_awaits_own(const Scheduler *scheduler)
 {
     uint32_t code;
 
@@ -275,7 +275,7 @@ static bool own_comes_first(const Scheduler *scheduler)
 
 void rendezvous_admit_own(Scheduler *scheduler)
 {
-    if (!own_comes_first(scheduler) || is_busy(scheduler) || scheduler->ended)
+    if (!rendezvous_awaits_own(scheduler) || is_busy(scheduler) || scheduler->ended)
         return;
     admission_begin_own(scheduler);
     recovery_admit(scheduler);
@@ -284,7 +284,7 @@ void rendezvous_admit_own(Scheduler *scheduler)
 /* Begins the admission if nothing else is under way. If not, the process asks again. */
 static void admit(Scheduler *scheduler, uint32_t number, const ControlHello *join, uint64_t asker)
 {
-    if (is_busy(scheduler) || own_comes_first(scheduler))
+    if (is_busy(scheduler) || rendezvous_awaits_own(scheduler))
         return;
     if (admission_begin(scheduler, number, join, asker))
         recovery_admit(scheduler);

@@ -15,6 +15,10 @@
  * that goes on: the lost node's parts are missing. The next one begins when the steps that follow
  * the loss have ended.
  *
+ * The scheduler's node alone completes a snapshot, in COMMIT. If its process is lost before it has
+ * said so, nobody knows whether the snapshot is there: it fails, although it may be there as a
+ * whole. None begins before the node has joined again as that of the next process.
+ *
  * Runs as scheduler.h says. */
 #include <string.h>
 
@@ -159,6 +163,8 @@ static bool find_refusal(const Scheduler *scheduler, const Ask *ask, Verdict *re
         refusal->text = (char *)"its task has ended";
     else if (scheduler->nodes[ask->node].left)
         refusal->text = (char *)"its node has left the run";
+    else if (scheduler->nodes[scheduler->config.self].lost && !rendezvous_awaits_own(scheduler))
+        *refusal = (Verdict){ CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)SCHEDULER_LACKS_OWN };
     else
         return false;
     return true;
@@ -176,7 +182,7 @@ static void begin(Scheduler *scheduler)
             continue;
         }
         if (scheduler->recovers || scheduler->drain.stage > DRAIN_WAITS ||
-            collectives_work(scheduler))
+            collectives_work(scheduler) || rendezvous_awaits_own(scheduler))
             return;
         scheduler->takes_snapshot = true;
         snapshots->number++;
@@ -202,6 +208,16 @@ void snapshots_go_on(Scheduler *scheduler)
         begin(scheduler);
 }
 
+/* Whether the snapshot that is taken may be incomplete without the node. */
+static bool may_tear(const Scheduler *scheduler, uint32_t node)
+{
+    const Snapshots *const snapshots = scheduler->snapshots;
+    const bool completes = snapshots->step == CONTROL_STEP_COMMIT &&
+                           node == scheduler->config.self && !snapshots->done[node];
+
+    return snapshots->step < CONTROL_STEP_COMMIT || completes;
+}
+
 void snapshots_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
 {
     Snapshots *const snapshots = scheduler->snapshots;
@@ -211,7 +227,7 @@ void snapshots_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
         Ask *const taken = link->data;
 
         taken->is_orphan = taken->is_orphan || taken->node == node;
-        if (snapshots->step < CONTROL_STEP_COMMIT)
+        if (may_tear(scheduler, node))
             verdict_set(&snapshots->verdict, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
         link = link->next;
     }
