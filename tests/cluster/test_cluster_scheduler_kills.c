@@ -20,8 +20,8 @@
 enum { N_NODES = 4, SCHEDULER = 0, DRAINED = 3, ASKER = 0 /* its rank */, N_WORKERS = 2 };
 enum { N_KEYS = 200, PARTS = 6, BUSY = 3, MORE = 10 };
 
-/* Of a drain: two rounds of steps, CLOSE to COPY and CLOSE to OPEN, of four nodes; of a move: CLOSE,
- * SEND, INSTALL, OPEN. Each case kills at another one. */
+/* Of a drain: two rounds of steps, CLOSE to COPY and CLOSE to OPEN, of four nodes; of a move:
+ * CLOSE, SEND, INSTALL, OPEN. Each case kills at another one. */
 enum { DRAIN_REPORTS = 36, DRAIN_STRIDE = 3, MOVE_REPORTS = 16 };
 
 /* ---- where the scheduler's process kills itself ---- */
@@ -86,7 +86,7 @@ static bool drain(RubatoEngine *engine, GError **error)
 }
 
 /* Adds one to all keys in each round, and in the end its rounds to the last. The worker that asks
- * goes on when its call has returned; the other one until its node has nothing more to wait for. */
+ * goes on when its call has returned. */
 static bool work(RubatoWorker *worker, void *data, GError **error)
 {
     const Job *const job = data;
@@ -139,8 +139,8 @@ static bool play_drain(RubatoEngine *engine, const void *data, GError **error)
            rubato_engine_barrier(engine, error);
 }
 
-/* Part 0 goes from the first server to the second. It has no replica; another table has, so that the
- * run goes on. */
+/* Part 0 goes from the first server to the second. It has no replica; another table has, so that
+ * the run goes on. */
 static bool play_move(RubatoEngine *engine, const void *data, GError **error)
 {
     const RubatoTableSpec plain = {
