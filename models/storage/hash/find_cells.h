@@ -89,17 +89,21 @@ static FIND_TARGET __attribute__((noinline)) void FIND(fetch_pairs)(const HashSt
     }
 }
 
+/* Without a jump: nobody can predict in which home a key lies, or which keys a table has that does
+ * not admit all. Both homes have been fetched anyway. */
 BUCKET_INLINE FIND_TARGET unsigned char *FIND(search_pair)(BucketLayout layout,
                                                            unsigned char *const *homes,
                                                            RubatoKey key)
 {
-    for (uint32_t i = 0; i < 2; i++) {
-        const uint32_t found = FIND_MATCH(layout, homes[i], key);
+    const uint32_t here = FIND_MATCH(layout, homes[0], key);
+    const uint32_t there = FIND_MATCH(layout, homes[1], key);
+    const uintptr_t is_here = -(uintptr_t)(here != 0);
+    const uintptr_t is_found = -(uintptr_t)((here | there) != 0);
+    const uintptr_t home = ((uintptr_t)homes[0] & is_here) | ((uintptr_t)homes[1] & ~is_here);
+    const uint32_t found = (here & (uint32_t)is_here) | (there & ~(uint32_t)is_here);
+    const uint32_t slot = (uint32_t)__builtin_ctz(found | UINT32_C(1) << 31) / FIND_BITS;
 
-        if (found != 0)
-            return bucket_cell(layout, homes[i], (uint32_t)__builtin_ctz(found) / FIND_BITS);
-    }
-    return NULL;
+    return (void *)((uintptr_t)bucket_cell(layout, (unsigned char *)home, slot) & is_found);
 }
 
 BUCKET_INLINE FIND_TARGET bool FIND(find_paired_cells)(const HashStorage *hash, BucketLayout layout,
