@@ -5,6 +5,8 @@
  * Thread: any. */
 #include "models/storage/eviction/eviction.h"
 
+#include <glib.h>
+
 #define COUNT_BITS 16u
 #define MAX_COUNT ((UINT32_C(1) << COUNT_BITS) - 1)
 #define PERIOD_MASK (EVICTION_MARK_MASK >> COUNT_BITS)
@@ -24,7 +26,7 @@ static uint32_t count_of(uint32_t mark, uint32_t now)
 {
     const uint32_t n_periods = n_periods_since(mark, now);
 
-    return n_periods > COUNT_BITS ? 0 : (mark & MAX_COUNT) >> n_periods;
+    return (mark & MAX_COUNT) >> MIN(n_periods, COUNT_BITS);
 }
 
 static uint32_t use(uint32_t mark, uint32_t now)
@@ -34,21 +36,18 @@ static uint32_t use(uint32_t mark, uint32_t now)
     return period_of(now) << COUNT_BITS | (count < MAX_COUNT ? count + 1 : MAX_COUNT);
 }
 
+/* As in lru.c, without a jump: count, age and position are the parts of one number. */
 static size_t choose(const uint32_t *marks, size_t n, uint32_t now)
 {
-    uint32_t least = UINT32_MAX, longest = 0;
-    size_t chosen = 0;
+    uint64_t last = 0;
 
     for (size_t i = 0; i < n; i++) {
-        const uint32_t count = count_of(marks[i], now), age = n_periods_since(marks[i], now);
+        const uint64_t uncounted = MAX_COUNT - count_of(marks[i], now);
+        const uint64_t age = n_periods_since(marks[i], now);
 
-        if (count < least || (count == least && age > longest)) {
-            least = count;
-            longest = age;
-            chosen = i;
-        }
+        last = MAX(last, uncounted << 48 | age << 32 | (UINT32_MAX - i));
     }
-    return chosen;
+    return UINT32_MAX - (uint32_t)last;
 }
 
 extern const EvictionOps lfu_eviction;

@@ -192,18 +192,22 @@ static unsigned char *replace_one(BoundedStorage *bounded, uint64_t h, RubatoKey
     return cell;
 }
 
-/* Whether a key is likely to find room by moving another. In a fuller segment it seldom does. If
- * segments cannot grow, and have that many keys on average, the one's count is not read: it lies in
- * memory that nothing else is needed of. */
+/* Whether segments cannot grow, and have so many keys on average that one more is not likely to find
+ * room by moving another. The one's own count is not read: it lies in memory that nothing else is
+ * needed of. */
+static bool is_full(const BoundedStorage *bounded, const Segment *segment)
+{
+    return bounded->is_grown && segment->size_bits >= bounded->full_size_bits &&
+           bounded->hash.n_rows >= bounded->full_rows;
+}
+
+/* Whether a key is likely to find room by moving another. In a fuller segment it seldom does. */
 static bool may_move(const BoundedStorage *bounded, const Segment *segment)
 {
     const SegmentSource *source = &bounded->hash.source;
-    const uint64_t most = segment_max_keys(source, segment);
 
-    if (bounded->is_grown && segment->size_bits >= segment_full_size_bits(source) &&
-        bounded->hash.n_rows >= most * source->n_segments)
-        return false;
-    return *segment_n_used(source->layout, segment) < most;
+    return !is_full(bounded, segment) &&
+           *segment_n_used(source->layout, segment) < segment_max_keys(source, segment);
 }
 
 /* Whether max_bytes has no room for the two halves of a full segment. It has none until memory is
@@ -211,11 +215,58 @@ static bool may_move(const BoundedStorage *bounded, const Segment *segment)
 static bool is_grown(BoundedStorage *bounded, const Segment *segment)
 {
     const SegmentSource *source = &bounded->hash.source;
-    const uint32_t full = segment_full_size_bits(source);
 
-    if (!bounded->is_grown)
-        bounded->is_grown = !bounded_has_room_for(bounded, segment_source_growth(source, full, 2));
-    return bounded->is_grown && segment->size_bits >= full;
+    if (segment->size_bits < bounded->full_size_bits)
+        return false;
+    if (!bounded->is_grown &&
+        !bounded_has_room_for(bounded, segment_source_growth(source, bounded->full_size_bits, 2))) {
+        bounded->is_grown = true;
+        bounded->full_rows = segment_max_keys(source, segment) * source->n_segments;
+    }
+    return bounded->is_grown;
+}
+
+/* Both buckets are full of rows that lie in the cells, in a table that cannot grow: nearly every new
+ * key of a table at its max_bytes comes here. Does what replace_one does, in one go, and with
+ * constant layouts; the cell becomes zero. NULL: all rows are held. */
+BUCKET_INLINE unsigned char *replace_in_pair(BoundedStorage *bounded, BucketLayout layout,
+                                             unsigned char *const *homes, RubatoKey key)
+{
+    uint32_t marks[PAIRED_MAX_CELLS], places[PAIRED_MAX_CELLS];
+    size_t n = 0;
+
+    for (uint32_t place = 0; place < 2 * layout.n_slots; place++) {
+        unsigned char *const home = homes[place / layout.n_slots];
+
+        marks[n] = read_mark(bounded, bucket_cell(layout, home, place % layout.n_slots));
+        places[n] = place;
+        n += (marks[n] & HELD) == 0;
+    }
+    if (n == 0)
+        return NULL;
+
+    const uint32_t chosen = places[bounded->eviction->choose(marks, n, now_of(bounded))];
+    unsigned char *const home = homes[chosen / layout.n_slots];
+    RubatoKey *const old = &bucket_keys(home)[chosen % layout.n_slots];
+    unsigned char *const cell = bucket_cell(layout, home, chosen % layout.n_slots);
+
+    if (bounded->evicted != NULL)
+        bounded->evicted(bounded->evicted_user, *old);
+    bounded->uses.n_evicted++;
+    bounded->hash.n_rows--;
+    *old = key;
+    memset(cell, 0, layout.cell_bytes);
+    return cell;
+}
+
+static unsigned char *replace_in_full(BoundedStorage *bounded, unsigned char *const *homes,
+                                      RubatoKey key)
+{
+    const BucketLayout layout = bounded->hash.source.layout;
+
+    return layout.cell_bytes == 8    ? replace_in_pair(bounded, bucket_layout(8), homes, key)
+           : layout.cell_bytes == 12 ? replace_in_pair(bounded, bucket_layout(12), homes, key)
+                                     : replace_in_pair(bounded, bucket_layout(16), homes, key);
 }
 
 static unsigned char *insert(BoundedStorage *bounded, uint64_t h, RubatoKey key,
@@ -223,10 +274,14 @@ static unsigned char *insert(BoundedStorage *bounded, uint64_t h, RubatoKey key,
 {
     HashStorage *hash = &bounded->hash;
     const BucketLayout layout = hash->source.layout;
+    const Segment *segment = hash_segment_of(hash, h);
+    unsigned char *const homes[] = { segment_home(segment, h), segment_other_home(segment, h) };
     unsigned char *cell;
 
+    if (bounded->replaces_in_full && is_full(bounded, segment) &&
+        bucket_is_full(layout, homes[0]) && bucket_is_full(layout, homes[1]))
+        return replace_in_full(bounded, homes, key);
     while ((cell = paired_insert(layout, hash_segment_of(hash, h), h, key)) == NULL) {
-        const Segment *segment = hash_segment_of(hash, h);
         const bool made_room =
             (may_move(bounded, segment) && paired_make_room(&hash->source, segment, h)) ||
             (!is_grown(bounded, segment) &&
@@ -235,6 +290,7 @@ static unsigned char *insert(BoundedStorage *bounded, uint64_t h, RubatoKey key,
         if (!made_room)
             return replace_one(bounded, h, key);
         creation->moved = true;
+        segment = hash_segment_of(hash, h);
     }
     return cell;
 }
@@ -392,6 +448,7 @@ static void set_score(RubatoStorage *storage, double (*score)(const void *user, 
     BoundedStorage *bounded = (BoundedStorage *)storage;
 
     bounded->score = score;
+    bounded->replaces_in_full = false;
     bounded->score_user = user;
 }
 
@@ -425,6 +482,8 @@ static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
     bounded->eviction = eviction_find(spec_evict_name(spec));
     bounded->max_bytes = spec->max_bytes == 0 ? NO_BOUND : spec->max_bytes - setup->row_bytes;
     bounded->mark_offset = bounded->hash.is_inline ? setup->row_bytes : sizeof(uint32_t);
+    bounded->full_size_bits = segment_full_size_bits(&bounded->hash.source);
+    bounded->replaces_in_full = bounded->hash.is_inline && bounded->eviction->choose != NULL;
     bounded->first_free = bounded->first_empty = BOUNDED_NO_NUMBER;
 
     const uint64_t n_rows = spec->max_bytes / (setup->row_bytes + 3 * sizeof(RubatoKey) / 2);

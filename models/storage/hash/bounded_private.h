@@ -33,9 +33,12 @@ typedef struct {
     uint64_t max_bytes; /* without the row of key 0 */
     size_t mark_offset; /* in a cell */
     uint32_t time_shift;
+    uint32_t full_size_bits; /* of segments */
+    bool replaces_in_full;   /* rows lie in the cells, and marks alone say which one goes */
 
     StorageUses uses;
-    bool is_grown; /* no segment of the full size may split, as long as none merge */
+    bool is_grown;      /* no segment of the full size may split, as long as none merge */
+    uint64_t full_rows; /* if it is grown: from so many rows on a key seldom finds room */
 
     /* of rows in slabs: see bounded_slabs.c */
     BoundedSlab *slabs; /* as many as the storage has */
