@@ -131,6 +131,7 @@ static void restart(RubatoShard *shard, uint64_t seed)
     }
     fresh->n_admitted = shard->admission->n_admitted;
     fresh->n_refused = shard->admission->n_refused;
+    admission_note_change(fresh);
     admission_free(shard->admission);
     shard->admission = fresh;
     shard->admission_seed = seed;
@@ -193,6 +194,7 @@ bool shard_merge_admission(RubatoShard *shard, const ShardAdmissionWords *words)
 
     for (size_t i = 0; i < n_first; i++)
         merge_first(shard, first + i, words->words[i], words->counts);
+    admission_note_change(shard->admission);
     memory = admission_memory(shard->admission, &n_memory);
     if (n == n_first)
         return true;

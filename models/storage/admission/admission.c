@@ -68,6 +68,17 @@ size_t admission_choose(RubatoAdmission *admission, const RubatoKey *keys, uint1
     return n_admitted;
 }
 
+bool admission_admits_rows(const RubatoAdmission *admission)
+{
+    return admission->ops == &count_admission_ops && count_admission_admits_rows(admission);
+}
+
+void admission_note_change(RubatoAdmission *admission)
+{
+    if (admission->ops == &count_admission_ops)
+        count_admission_note_change(admission);
+}
+
 uint64_t *admission_memory(RubatoAdmission *admission, size_t *n_words)
 {
     *n_words = 0;

@@ -32,6 +32,15 @@ typedef size_t AdmissionChoose(RubatoAdmission *admission, const RubatoKey *keys
                                uint16_t *positions, size_t n, uint16_t *refused);
 AdmissionChoose count_admission_choose, list_admission_choose, probability_admission_choose;
 
+/* Whether it would admit each key that it has ever admitted, and counts nothing for such a key. Only
+ * counts that have neither aged nor been changed say so. */
+bool admission_admits_rows(const RubatoAdmission *admission);
+bool count_admission_admits_rows(const RubatoAdmission *admission);
+
+/* It has other memory than its own, or begins anew while there are rows that it does not know. */
+void admission_note_change(RubatoAdmission *admission);
+void count_admission_note_change(RubatoAdmission *admission);
+
 /* Its memory; NULL and 0 words if it has none. */
 uint64_t *admission_memory(RubatoAdmission *admission, size_t *n_words);
 

@@ -37,7 +37,7 @@
 #define BLOCK_COUNTERS (1u << BLOCK_BITS)
 #define N_COUNTERS 4u /* of a key */
 #define MAX_COUNT UINT8_MAX
-#define AHEAD 16u /* keys whose blocks are fetched before they are read: enough to cover a miss */
+#define AHEAD 32u /* keys whose blocks are fetched before they are read: enough to cover a miss */
 
 typedef struct {
     RubatoAdmission base;
@@ -48,6 +48,7 @@ typedef struct {
     uint64_t n_blocks;
     uint64_t halve_after; /* n_lines at least; 0: never */
     unsigned char *lines; /* pages of their own, which are touched as they are needed */
+    bool is_changed;      /* by others: keys may have rows that are not counted here */
 } CountAdmission;
 
 static bool check(const RubatoTableSpec *spec, GError **error)
@@ -276,6 +277,19 @@ size_t count_admission_choose(RubatoAdmission *base, const RubatoKey *keys, uint
     for (size_t i = 1; admission->halve_after > 0 && i <= n - n_admitted; i++)
         age(admission, base->n_refused + i);
     return n_admitted;
+}
+
+/* Counters only grow then, and of a key that was admitted all have grown to the count before. */
+bool count_admission_admits_rows(const RubatoAdmission *base)
+{
+    const CountAdmission *admission = (const CountAdmission *)base;
+
+    return !admission->is_changed && admission->halve_after == 0;
+}
+
+void count_admission_note_change(RubatoAdmission *base)
+{
+    ((CountAdmission *)base)->is_changed = true;
 }
 
 static uint64_t *memory(RubatoAdmission *base, size_t *n_words)

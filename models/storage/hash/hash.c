@@ -298,13 +298,18 @@ void hash_storage_find(RubatoStorage *storage, const RubatoKey *keys, size_t n, 
     (void)find_rows(hash, keys, n, rows, hash->value_bytes);
 }
 
-void hash_begin_creation(HashCreation *creation, RubatoAdmission *admission, const RubatoKey *keys,
-                         size_t n, void *const *rows)
+static void begin_creation(HashCreation *creation, RubatoAdmission *admission)
 {
     creation->admission = admission;
     creation->moved = creation->refused_last = false;
     creation->n_refused = creation->n_absent = 0;
     memset(creation->made, 0, sizeof creation->made);
+}
+
+void hash_begin_creation(HashCreation *creation, RubatoAdmission *admission, const RubatoKey *keys,
+                         size_t n, void *const *rows)
+{
+    begin_creation(creation, admission);
     for (size_t i = 0; i < n; i++) {
         creation->absent[creation->n_absent] = (uint16_t)i;
         creation->n_absent += rows[i] == NULL;
@@ -321,10 +326,62 @@ void hash_begin_creation(HashCreation *creation, RubatoAdmission *admission, con
         hash_fetch_admission(creation, keys, k);
 }
 
+size_t hash_ask_first(HashCreation *creation, RubatoAdmission *admission, const RubatoKey *keys,
+                      size_t n, RubatoKey *kept)
+{
+    begin_creation(creation, admission);
+    creation->has_chosen = true;
+    for (size_t i = 0; i < n; i++)
+        creation->absent[i] = (uint16_t)i;
+    creation->n_absent = admission_choose(admission, keys, creation->absent, n, creation->refused);
+    creation->n_refused = n - creation->n_absent;
+    for (size_t k = 0; k < creation->n_absent; k++)
+        kept[k] = keys[creation->absent[k]];
+    return creation->n_absent;
+}
+
+/* Nothing was asked about rows that are there: they are not counted as admitted. */
+bool hash_place_found(HashCreation *creation, void *const *found, size_t n, void **rows)
+{
+    const size_t n_kept = creation->n_absent;
+    size_t n_absent = 0;
+
+    memset(rows, 0, n * sizeof *rows);
+    for (size_t k = 0; k < n_kept; k++) {
+        const uint16_t i = creation->absent[k];
+
+        rows[i] = found[k];
+        creation->absent[n_absent] = i;
+        n_absent += found[k] == NULL;
+    }
+    creation->n_absent = n_absent;
+    creation->admission->n_admitted -= n_kept - n_absent;
+    return n_absent == 0;
+}
+
 void hash_leave_out_refused(const HashCreation *creation, void **rows)
 {
     for (size_t i = 0; i < creation->n_refused; i++)
         rows[creation->refused[i]] = NULL;
+}
+
+/* Finds what is there, and says in `creation` what is not. */
+static bool find_some(HashStorage *hash, RubatoAdmission *admission, const RubatoKey *keys,
+                      size_t n, void **rows, HashCreation *creation)
+{
+    RubatoKey kept[RUBATO_STORAGE_BLOCK];
+    void *found[RUBATO_STORAGE_BLOCK];
+
+    if (hash_asks_first(hash, admission)) {
+        const size_t n_kept = hash_ask_first(creation, admission, keys, n, kept);
+
+        (void)find_rows(hash, kept, n_kept, found, hash->row_bytes);
+        return hash_place_found(creation, found, n, rows);
+    }
+    if (find_rows(hash, keys, n, rows, hash->row_bytes))
+        return true;
+    hash_begin_creation(creation, admission, keys, n, rows);
+    return creation->n_absent == 0;
 }
 
 static bool find_or_admit(RubatoStorage *storage, RubatoAdmission *admission, const RubatoKey *keys,
@@ -334,9 +391,12 @@ static bool find_or_admit(RubatoStorage *storage, RubatoAdmission *admission, co
     HashCreation creation;
     bool all = true;
 
-    if (find_rows(hash, keys, n, rows, hash->row_bytes))
+    creation.n_refused = 0;
+    if (find_some(hash, admission, keys, n, rows, &creation)) {
+        hash_note_refused(hash, &creation, n);
         return true;
-    hash_begin_creation(&creation, admission, keys, n, rows);
+    }
+    hash->has_unasked |= admission == NULL;
     for (size_t k = 0; k < creation.n_absent && all; k++) {
         const size_t i = hash_take_absent(&creation, keys, k);
 
@@ -347,6 +407,7 @@ static bool find_or_admit(RubatoStorage *storage, RubatoAdmission *admission, co
         (void)find_rows(hash, keys, n, rows, hash->row_bytes);
         hash_leave_out_refused(&creation, rows);
     }
+    hash_note_refused(hash, &creation, n);
     return all;
 }
 

@@ -8,6 +8,7 @@
 #include <rubato/storage_ops.h>
 #include <string.h>
 
+#include "models/storage/admission/admission.h"
 #include "models/storage/hash/segment.h"
 
 #define HASH_FIRST_ENTRY(depth) (UINT64_C(1) << (depth) >> 2) /* no key stands before it */
@@ -40,6 +41,9 @@ struct HashStorage {
     uint32_t n_slabs;
     uint32_t n_slab_rows;
     void *row_of_empty_key; /* NULL: absent */
+
+    bool has_unasked; /* rows that no admission was asked about */
+    bool asks_first;  /* the admission, before keys are searched for: see hash_asks_first */
 };
 
 static inline Segment *hash_segment_of(const HashStorage *hash, uint64_t h)
@@ -106,6 +110,27 @@ typedef struct {
 /* Of the keys whose rows are NULL. */
 void hash_begin_creation(HashCreation *creation, RubatoAdmission *admission, const RubatoKey *keys,
                          size_t n, void *const *rows);
+
+/* Whether the admission is asked first, and only what it admits is searched for. That is right if it
+ * admits each key that has a row, and it saves the search for the others: it pays where an Add's
+ * keys are mostly refused. What the last call saw decides; what comes of the call is the same. */
+static inline bool hash_asks_first(const HashStorage *hash, const RubatoAdmission *admission)
+{
+    return hash->asks_first && admission != NULL && !hash->has_unasked &&
+           admission_admits_rows(admission);
+}
+
+/* Asks for all of a call's keys, and sets `kept` to those that were admitted; returns how many. The
+ * second function says what was found of these, and sets rows. False: some are absent. */
+size_t hash_ask_first(HashCreation *creation, RubatoAdmission *admission, const RubatoKey *keys,
+                      size_t n, RubatoKey *kept);
+bool hash_place_found(HashCreation *creation, void *const *found, size_t n, void **rows);
+
+/* At the end of a call, for the next one. */
+static inline void hash_note_refused(HashStorage *hash, const HashCreation *creation, size_t n)
+{
+    hash->asks_first = 3 * creation->n_refused > n;
+}
 
 /* The position of the k-th absent key. Keys of which an admission that is asked key by key fetches
  * what it reads, before it is asked for the first of them: enough to cover a miss. Where all of a
