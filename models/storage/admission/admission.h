@@ -32,8 +32,8 @@ typedef size_t AdmissionChoose(RubatoAdmission *admission, const RubatoKey *keys
                                uint16_t *positions, size_t n, uint16_t *refused);
 AdmissionChoose count_admission_choose, list_admission_choose, probability_admission_choose;
 
-/* Whether it would admit each key that it has ever admitted, and counts nothing for such a key. Only
- * counts that have neither aged nor been changed say so. */
+/* Whether it would admit each key that it has ever admitted, and counts nothing for such a key.
+ * Only counts that have neither aged nor been changed say so. */
 bool admission_admits_rows(const RubatoAdmission *admission);
 bool count_admission_admits_rows(const RubatoAdmission *admission);
 

@@ -192,9 +192,9 @@ static unsigned char *replace_one(BoundedStorage *bounded, uint64_t h, RubatoKey
     return cell;
 }
 
-/* Whether segments cannot grow, and have so many keys on average that one more is not likely to find
- * room by moving another. The one's own count is not read: it lies in memory that nothing else is
- * needed of. */
+/* Whether segments cannot grow, and have so many keys on average that one more is not likely to
+ * find room by moving another. The one's own count is not read: it lies in memory that nothing else
+ * is needed of. */
 static bool is_full(const BoundedStorage *bounded, const Segment *segment)
 {
     return bounded->is_grown && segment->size_bits >= bounded->full_size_bits &&
@@ -226,8 +226,8 @@ static bool is_grown(BoundedStorage *bounded, const Segment *segment)
     return bounded->is_grown;
 }
 
-/* Both buckets are full of rows that lie in the cells, in a table that cannot grow: nearly every new
- * key of a table at its max_bytes comes here. Does what replace_one does, in one go, and with
+/* Both buckets are full of rows that lie in the cells, in a table that cannot grow: nearly every
+ * new key of a table at its max_bytes comes here. Does what replace_one does, in one go, and with
  * constant layouts; the cell becomes zero. NULL: all rows are held. */
 BUCKET_INLINE unsigned char *replace_in_pair(BoundedStorage *bounded, BucketLayout layout,
                                              unsigned char *const *homes, RubatoKey key)

@@ -111,8 +111,8 @@ typedef struct {
 void hash_begin_creation(HashCreation *creation, RubatoAdmission *admission, const RubatoKey *keys,
                          size_t n, void *const *rows);
 
-/* Whether the admission is asked first, and only what it admits is searched for. That is right if it
- * admits each key that has a row, and it saves the search for the others: it pays where an Add's
+/* Whether the admission is asked first, and only what it admits is searched for. That is right if
+ * it admits each key that has a row, and it saves the search for the others: it pays where an Add's
  * keys are mostly refused. What the last call saw decides; what comes of the call is the same. */
 static inline bool hash_asks_first(const HashStorage *hash, const RubatoAdmission *admission)
 {
