@@ -2,7 +2,7 @@
  * and what it does with what comes.
  *
  *   tensor_flow.c       one operation: what comes, what is to be done, when it is complete
- *   tensor_combining.c  allreduce, reduce_scatter, broadcast
+ *   tensor_combining.c  allreduce, reduce_scatter, broadcast; tensor_combining_values.c: their values
  *   tensor_gathering.c  allgather, alltoall
  *   tensor_weighting.c  allreduce by Adasum
  *   tensor_flow_base.c  what these three share

@@ -1,0 +1,54 @@
+/* What the files of combining share. See tensor_combining.c.
+ *
+ * Threads: as in tensor_flow.h. */
+#ifndef RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_COMBINING_PRIVATE_H
+#define RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_COMBINING_PRIVATE_H
+
+#include "engine/collectives/flow/tensor_flow_private.h"
+#include "engine/collectives/flow/tensor_segments.h"
+
+typedef struct {
+    uint32_t n_missing; /* parts, and with is_whole the step that sends */
+    bool has_come;      /* its result */
+    void **owners;      /* by node: the message with its part; NULL: it has not come */
+    const void **parts; /* by node: where it is */
+    void *own;          /* this node's part, if it is compressed once for all */
+} CombiningChunk;
+
+struct TensorCombining {
+    bool is_whole, is_broadcast, has_results;
+    uint32_t root;           /* of a broadcast: the node that has the values */
+    TensorSegments segments; /* with is_whole there is one */
+    CombiningChunk *chunks;
+    uint64_t next_send, n_sends; /* steps that send: see nth_send */
+
+    TensorReduction first; /* what this node's workers have is combined to its part, */
+    TensorReduction last;  /* and the parts to the result */
+    bool has_parts;        /* a part is not simply the input of a worker */
+    size_t part_size, size;
+    RubatoCompression compression;
+    size_t result_size; /* of a value of a result on its way */
+    uint32_t n_tensors;
+    uint64_t *tensor_ends;                 /* of all tensors' values: where each ends */
+    const uint8_t **inputs;                /* by tensor; then by worker */
+    uint32_t n_inputs;                     /* of a tensor */
+    uint8_t **outputs;                     /* the same */
+    uint64_t *output_begins, *output_ends; /* of a reduce_scatter */
+    uint32_t n_outputs;
+};
+
+/* ---- tensor_combining_values.c ---- */
+
+/* Combines this node's own values of a chunk, from begin_value on, into each of the arrays. */
+void combining_make_part(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values,
+                         void *const *outputs, uint32_t n_outputs);
+
+/* Combines all parts of a chunk into the outputs of this node's workers and the messages
+ * (TensorOutgoing). False: there was no memory. */
+bool combining_combine_parts(const TensorFlow *flow, const CombiningChunk *chunk,
+                             uint64_t begin_value, uint64_t end_value, const GArray *messages);
+
+/* Copies n bytes of values, as they travel, to this node's workers. */
+void combining_copy_out(const TensorFlow *flow, uint64_t begin_value, const void *values, size_t n);
+
+#endif

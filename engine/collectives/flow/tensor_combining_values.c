@@ -1,0 +1,261 @@
+/* The values of allreduce, reduce_scatter and broadcast: parts are made, combined, and given to this
+ * node's workers. See tensor_combining.c.
+ *
+ * Threads: any; the functions change nothing but the arrays, and the residuals of these values. */
+#include "engine/collectives/flow/tensor_combining_private.h"
+
+#include <string.h>
+
+enum { FEW_ARRAYS = 16 };     /* that need no memory of their own */
+enum { BLOCK_VALUES = 1024 }; /* that are compressed at a time */
+
+/* Values of one tensor, one behind another. */
+typedef struct {
+    const uint8_t **inputs;
+    uint8_t **outputs;
+    TensorResidual *residual; /* of the tensor */
+    uint64_t first;           /* value of the tensor */
+    uint64_t n;               /* values */
+    uint32_t tensor;
+    size_t offset; /* of the first one: bytes in each array */
+    uint64_t at;   /* values of the chunk before it */
+} Run;
+
+/* ---- where chunks are ---- */
+
+/* The first run of the values from begin up to `end`. */
+static Run first_run(const TensorFlow *flow, uint64_t begin, uint64_t end)
+{
+    const TensorCombining *const it = flow->combining;
+    const uint32_t tensor =
+        it->n_tensors == 1 ? 0 : tensor_at(it->tensor_ends, it->n_tensors, begin);
+    const uint64_t first = tensor == 0 ? 0 : it->tensor_ends[tensor - 1];
+
+    return (Run){ .inputs = it->inputs + (size_t)tensor * it->n_inputs,
+                  .outputs = it->outputs + (size_t)tensor * it->n_outputs,
+                  .residual = flow->plan.residuals == NULL ? NULL : flow->plan.residuals[tensor],
+                  .tensor = tensor,
+                  .first = begin - first,
+                  .n = MIN(end, it->tensor_ends[tensor]) - begin,
+                  .offset = (begin - first) * it->size };
+}
+
+/* Moves to the next one, of the next tensor that has values. False: it was the last one. */
+static bool next_run(const TensorFlow *flow, uint64_t begin, uint64_t end, Run *run)
+{
+    const TensorCombining *const it = flow->combining;
+
+    run->at += run->n;
+    if (run->at == end - begin)
+        return false;
+    do {
+        run->tensor++;
+        run->inputs += it->n_inputs;
+        run->outputs += it->n_outputs;
+    } while (it->tensor_ends[run->tensor] == begin + run->at);
+    if (flow->plan.residuals != NULL)
+        run->residual = flow->plan.residuals[run->tensor];
+    run->first = run->offset = 0;
+    run->n = MIN(end, it->tensor_ends[run->tensor]) - begin - run->at;
+    return true;
+}
+
+/* ---- making and taking ---- */
+
+/* A result that was compressed goes to this node's workers. */
+static void expand_out(const TensorCombining *it, const Run *run, const uint8_t *halves)
+{
+    const TensorReduction expand = { .dtype = it->last.dtype,
+                                     .result = it->last.result,
+                                     .reduce = { .prescale = 1, .postscale = 1 },
+                                     .divisor = 1 };
+
+    for (uint32_t i = 0; i < it->n_outputs; i++) {
+        const void *const from = halves;
+        void *const to = run->outputs[i] + run->offset;
+
+        tensor_reduce(&expand, &from, 1, &to, 1, 0, run->n, 0);
+    }
+}
+
+/* Copies values to this node's workers. */
+void combining_copy_out(const TensorFlow *flow, uint64_t begin_value, const void *values, size_t n)
+{
+    const TensorCombining *const it = flow->combining;
+    const uint64_t end_value = begin_value + n / it->result_size;
+    Run run = first_run(flow, begin_value, end_value);
+
+    do {
+        const uint8_t *const from = (const uint8_t *)values + run.at * it->result_size;
+
+        if (it->compression != RUBATO_COMPRESSION_NONE) {
+            expand_out(it, &run, from);
+            continue;
+        }
+        for (uint32_t i = 0; i < it->n_outputs; i++)
+            if (run.outputs[i] + run.offset != from)
+                memcpy(run.outputs[i] + run.offset, from, run.n * it->size);
+    } while (next_run(flow, begin_value, end_value, &run));
+}
+
+/* Combines this node's own values of one tensor into each of the arrays. */
+static void make_run(const TensorCombining *it, const Run *run, void *const *outputs,
+                     uint32_t n_outputs)
+{
+    const void *few[FEW_ARRAYS];
+    g_autofree const void **many =
+        it->n_inputs > FEW_ARRAYS ? g_new(const void *, it->n_inputs) : NULL;
+    const void **const inputs = many != NULL ? many : few;
+
+    for (uint32_t i = 0; i < it->n_inputs; i++)
+        inputs[i] = run->inputs[i] + run->offset;
+    if (it->has_parts)
+        tensor_reduce(&it->first, inputs, it->n_inputs, outputs, n_outputs, 0, run->n, 0);
+    else
+        for (uint32_t i = 0; i < n_outputs; i++)
+            memcpy(outputs[i], inputs[0], run->n * it->size);
+}
+
+/* The same as halves. */
+static void compress_run(const TensorCombining *it, const Run *run, void *const *outputs,
+                         uint32_t n_outputs)
+{
+    float values[BLOCK_VALUES];
+    void *const block = values;
+
+    for (uint64_t at = 0, n; at < run->n; at += n) {
+        Run part = *run;
+
+        n = part.n = MIN(run->n - at, BLOCK_VALUES);
+        part.offset += at * it->size;
+        make_run(it, &part, &block, 1);
+        tensor_compress(it->compression, values, run->residual->part + run->first + at,
+                        (uint16_t *)outputs[0] + at, n);
+    }
+    for (uint32_t i = 1; i < n_outputs; i++)
+        memcpy(outputs[i], outputs[0], run->n * it->part_size);
+}
+
+/* The same of a chunk. */
+void combining_make_part(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values,
+                         void *const *outputs, uint32_t n_outputs)
+{
+    const TensorCombining *const it = flow->combining;
+    const uint64_t end_value = begin_value + n_values;
+    g_autofree void **arrays = g_new(void *, n_outputs);
+    Run run = first_run(flow, begin_value, end_value);
+
+    do {
+        for (uint32_t i = 0; i < n_outputs; i++)
+            arrays[i] = (uint8_t *)outputs[i] + run.at * it->part_size;
+        if (it->compression == RUBATO_COMPRESSION_NONE)
+            make_run(it, &run, arrays, n_outputs);
+        else
+            compress_run(it, &run, arrays, n_outputs);
+    } while (next_run(flow, begin_value, end_value, &run));
+}
+
+/* ---- combining ---- */
+
+/* Of a reduce_scatter: each worker takes what is its own of the chunk. */
+static void scatter(const TensorFlow *flow, const void *const *parts, uint64_t begin_value,
+                    uint64_t end_value)
+{
+    const TensorCombining *const it = flow->combining;
+
+    for (uint32_t i = 0; i < it->n_outputs; i++) {
+        const uint64_t from = MAX(begin_value, it->output_begins[i]);
+        const uint64_t to = MIN(end_value, it->output_ends[i]);
+        void *output = it->outputs[i];
+
+        if (from < to)
+            tensor_reduce(&it->last, parts, flow->plan.n_nodes, &output, 1, from - begin_value,
+                          to - begin_value, (size_t)(it->output_begins[i] - begin_value));
+    }
+}
+
+/* The arrays of one tensor that are combined, and those that the result goes to. */
+typedef struct {
+    const void **parts; /* by node */
+    void **outputs;     /* messages, then those of this node's workers */
+} Arrays;
+
+/* Combines parts to a result that travels as halves, and gives it to this node's workers as it
+ * travels. */
+static void combine_to_halves(const TensorFlow *flow, const Run *run, const GArray *messages,
+                              const void *const *parts)
+{
+    const TensorCombining *const it = flow->combining;
+    uint16_t *const halves = (uint16_t *)g_array_index(messages, TensorOutgoing, 0).bytes + run->at;
+    float values[BLOCK_VALUES];
+
+    for (uint64_t at = 0, n; at < run->n; at += n) {
+        void *const output = values;
+
+        n = MIN(run->n - at, BLOCK_VALUES);
+        tensor_reduce(&it->last, parts, flow->plan.n_nodes, &output, 1, at, at + n, at);
+        tensor_compress(it->compression, values, run->residual->result + run->first + at,
+                        halves + at, n);
+    }
+    for (guint i = 1; i < messages->len; i++)
+        memcpy((uint16_t *)g_array_index(messages, TensorOutgoing, i).bytes + run->at, halves,
+               run->n * sizeof *halves);
+    expand_out(it, run, (const uint8_t *)halves);
+}
+
+/* Combines all parts of one tensor. own: this node's part of the chunk; NULL: it is the input. */
+static void combine_run(const TensorFlow *flow, const CombiningChunk *chunk, const Run *run,
+                        const uint8_t *own, const GArray *messages, const Arrays *arrays)
+{
+    const TensorCombining *const it = flow->combining;
+    const uint32_t n_nodes = flow->plan.n_nodes, self = flow->plan.self;
+    uint32_t n = 0;
+
+    for (uint32_t node = 0; node < n_nodes; node++)
+        if (node != self)
+            arrays->parts[node] = (const uint8_t *)chunk->parts[node] + run->at * it->part_size;
+    arrays->parts[self] =
+        own != NULL ? own + run->at * it->part_size : run->inputs[0] + run->offset;
+    if (it->compression != RUBATO_COMPRESSION_NONE && messages->len > 0) {
+        combine_to_halves(flow, run, messages, arrays->parts);
+        return;
+    }
+    for (guint i = 0; i < messages->len; i++)
+        arrays->outputs[n++] =
+            (uint8_t *)g_array_index(messages, TensorOutgoing, i).bytes + run->at * it->size;
+    for (uint32_t i = 0; i < it->n_outputs; i++)
+        arrays->outputs[n++] = run->outputs[i] + run->offset;
+    tensor_reduce(&it->last, arrays->parts, n_nodes, arrays->outputs, n, 0, run->n, 0);
+}
+
+/* Combines all parts into the outputs of this node's workers and the messages. */
+bool combining_combine_parts(const TensorFlow *flow, const CombiningChunk *chunk,
+                             uint64_t begin_value, uint64_t end_value, const GArray *messages)
+{
+    const TensorCombining *const it = flow->combining;
+    const uint64_t n_values = end_value - begin_value;
+    const uint32_t n_nodes = flow->plan.n_nodes, self = flow->plan.self;
+    g_autofree const void **parts = g_memdup2(chunk->parts, n_nodes * sizeof *parts);
+    g_autofree void **outputs = g_new(void *, it->n_outputs + messages->len);
+    g_autofree void *made = NULL;
+    const void *own = chunk->own;
+    const Arrays arrays = { parts, outputs };
+
+    if (it->has_parts && own == NULL) {
+        made = g_try_malloc(n_values * it->part_size);
+        if (made == NULL)
+            return false;
+        combining_make_part(flow, begin_value, n_values, &made, 1);
+        own = made;
+    }
+    if (it->output_begins != NULL) {
+        parts[self] = own != NULL ? own : it->inputs[0] + begin_value * it->size;
+        scatter(flow, parts, begin_value, end_value);
+        return true;
+    }
+    Run run = first_run(flow, begin_value, end_value);
+    do
+        combine_run(flow, chunk, &run, own, messages, &arrays);
+    while (next_run(flow, begin_value, end_value, &run));
+    return true;
+}
