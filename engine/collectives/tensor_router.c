@@ -55,6 +55,13 @@ static void forget(void *user, uint32_t node, void *message)
     backend->ways->forget(backend, node, message);
 }
 
+static size_t best_bytes(void *user, uint32_t node)
+{
+    TensorBackend *const backend = backend_of(user);
+
+    return backend->ways->best_bytes == NULL ? 0 : backend->ways->best_bytes(backend, node);
+}
+
 static void *keep(void *user, void *message, const void **bytes)
 {
     TensorBackend *const backend = backend_of(user);
@@ -115,6 +122,7 @@ static const TensorLinks links = {
     .carrier = { .new_message = new_message,
                  .send = send_message,
                  .forget = forget,
+                 .best_bytes = best_bytes,
                  .keep = keep,
                  .drop = drop },
     .tell = tell,

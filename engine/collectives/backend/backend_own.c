@@ -25,6 +25,7 @@ enum {
     LOOK_MS = 200,    /* between two looks whether a wait for room is over */
     FULL_WINDOWS = 4, /* on their way to a node: others than waiting threads send no more */
     LOAN_WAIT_NS = 500000,
+    FAR_BYTES = 512 << 10, /* of a message whose way costs more than copying does */
 };
 
 typedef struct {
@@ -93,6 +94,11 @@ static void *new_message(TensorBackend *backend, uint32_t node, uint32_t epoch,
     tensor_message_write(message, values);
     *bytes = values + TENSOR_MESSAGE_HEADER_BYTES;
     return frame;
+}
+
+static size_t best_bytes(TensorBackend *backend, uint32_t node)
+{
+    return network_is_memory(network_of(backend), node) ? LENT_BLOCK_BYTES : FAR_BYTES;
 }
 
 /* Where a message of this node has its piece, if it is lent. */
@@ -211,6 +217,7 @@ static const TensorWays ways = {
     .new_message = new_message,
     .send = send_message,
     .forget = forget,
+    .best_bytes = best_bytes,
     .keep = keep,
     .drop = drop,
     .is_full = is_full,

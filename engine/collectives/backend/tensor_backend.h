@@ -38,6 +38,7 @@ typedef struct {
                          const TensorMessage *message, void **bytes);
     void (*send)(TensorBackend *backend, uint32_t node, void *message);
     void (*forget)(TensorBackend *backend, uint32_t node, void *message);
+    size_t (*best_bytes)(TensorBackend *backend, uint32_t node); /* NULL: as few as there are */
     void *(*keep)(TensorBackend *backend, void *message, const void **bytes);
     void (*drop)(TensorBackend *backend, void *message);
     bool (*is_full)(TensorBackend *backend, uint32_t node);

@@ -155,11 +155,22 @@ static void cut(TensorFlow *flow, uint64_t n_values)
     it->chunks = g_new0(CombiningChunk, tensor_segments_chunks(&it->segments) + 1);
 }
 
-static void add_combine(TensorFlow *flow, uint64_t chunk)
+/* Of these chunks of this node those are combined now that have all parts. */
+static void add_combines(TensorFlow *flow, TensorChunks chunks)
 {
-    tensor_flow_add_step(
-        flow, flow->combining->has_results ? TENSOR_STEPS_OF_MESSAGES : TENSOR_STEPS_WITHOUT_ROOM,
-        &(TensorStep){ .what = STEP_COMBINE, .place = chunk });
+    const TensorCombining *const it = flow->combining;
+    const TensorSteps which =
+        it->has_results ? TENSOR_STEPS_OF_MESSAGES : TENSOR_STEPS_WITHOUT_ROOM;
+
+    for (uint32_t i = 0, n; i < chunks.n; i += MAX(n, 1)) {
+        for (n = 0; i + n < chunks.n && n < it->most_chunks; n++)
+            if (it->chunks[chunks.first + i + n].n_missing > 0)
+                break;
+        if (n > 0)
+            tensor_flow_add_step(
+                flow, which,
+                &(TensorStep){ .what = STEP_COMBINE, .place = chunks.first + i, .n = n });
+    }
 }
 
 /* What has to be done for a chunk of this node, and what for one of another node. */
@@ -177,7 +188,7 @@ static void expect(TensorFlow *flow, uint64_t chunk)
         }
         return;
     }
-    one->owners = g_new0(void *, n_nodes);
+    one->owners = g_new0(CombiningParts *, n_nodes);
     one->parts = g_new0(const void *, n_nodes);
     for (uint32_t node = 0; node < n_nodes; node++)
         if (node != self && contributes(flow, node)) {
@@ -189,8 +200,6 @@ static void expect(TensorFlow *flow, uint64_t chunk)
         one->n_missing++;
         flow->n_left++;
     }
-    if (one->n_missing == 0)
-        add_combine(flow, chunk);
 }
 
 uint32_t tensor_flow_cutovers(uint32_t n_nodes)
@@ -216,10 +225,27 @@ static bool goes_directly(TensorFlow *flow, uint64_t n_bytes)
     return n_bytes <= WHOLE_BYTES || (n_nodes == 2 && n_bytes <= WHOLE_BYTES_OF_TWO);
 }
 
+/* How many chunks this node sends in one message. What others send has as many as they like. */
+static uint32_t most_chunks(const TensorFlow *flow)
+{
+    const TensorCombining *const it = flow->combining;
+    const TensorFlowPlan *const plan = &flow->plan;
+    const size_t chunk_bytes = CHUNK_VALUES * MAX(it->part_size, it->result_size);
+    size_t best = TENSOR_MESSAGE_MOST_BYTES;
+
+    /* a part that is compressed once for all is kept by chunk */
+    if (plan->carrier->best_bytes == NULL ||
+        (it->is_whole && it->compression != RUBATO_COMPRESSION_NONE))
+        return 1;
+    for (uint32_t node = 0; node < plan->n_nodes; node++)
+        if (node != plan->self)
+            best = MIN(best, plan->carrier->best_bytes(plan->user, plan->nodes[node]));
+    return (uint32_t)MAX(best / chunk_bytes, 1);
+}
+
 static void begin(TensorFlow *flow)
 {
     TensorCombining *const it = flow->combining = g_new0(TensorCombining, 1);
-    const uint32_t n_nodes = flow->plan.n_nodes;
     const uint64_t n_values = tensor_request_values(&flow->request);
 
     it->is_broadcast = flow->request.operation == TENSOR_BROADCAST;
@@ -238,11 +264,31 @@ static void begin(TensorFlow *flow)
     flow->is_small = n_bytes <= SMALL_BYTES;
     it->is_whole = flow->is_direct = goes_directly(flow, n_bytes);
     it->has_results = !it->is_whole && !scatters;
+    it->most_chunks = most_chunks(flow);
     cut(flow, n_values);
     if (contributes(flow, flow->plan.self))
-        it->n_sends = it->is_whole ? it->segments.n_turns : it->segments.n_turns * (n_nodes - 1);
+        it->n_sends = it->is_whole ? (it->segments.n_turns + it->most_chunks - 1) / it->most_chunks
+                                   : tensor_segments_sends(&it->segments, it->most_chunks);
     for (uint64_t chunk = 0; chunk < tensor_segments_chunks(&it->segments); chunk++)
         expect(flow, chunk);
+    const uint32_t own = it->is_whole ? 0 : flow->plan.self;
+    const uint64_t first = it->segments.first_chunk[own];
+    const uint64_t behind = it->segments.first_chunk[own + 1];
+    for (uint64_t chunk = first; chunk < behind; chunk += it->most_chunks)
+        add_combines(flow, (TensorChunks){ chunk, (uint32_t)MIN(behind - chunk, it->most_chunks) });
+}
+
+static void drop_parts(const TensorFlow *flow, CombiningChunk *chunk)
+{
+    for (uint32_t node = 0; chunk->owners != NULL && node < flow->plan.n_nodes; node++) {
+        CombiningParts *const parts = chunk->owners[node];
+
+        chunk->owners[node] = NULL;
+        if (parts == NULL || --parts->n_chunks > 0)
+            continue;
+        tensor_flow_drop(flow, parts->owner);
+        g_free(parts);
+    }
 }
 
 static void end(TensorFlow *flow)
@@ -252,8 +298,7 @@ static void end(TensorFlow *flow)
     for (uint64_t chunk = 0; chunk < tensor_segments_chunks(&it->segments); chunk++) {
         CombiningChunk *const one = &it->chunks[chunk];
 
-        for (uint32_t node = 0; one->owners != NULL && node < flow->plan.n_nodes; node++)
-            tensor_flow_drop(flow, one->owners[node]);
+        drop_parts(flow, one);
         g_free(one->owners);
         g_free(one->parts);
         g_free(one->own);
@@ -270,83 +315,122 @@ static void end(TensorFlow *flow)
 
 /* ---- what comes ---- */
 
+/* How many chunks have as many bytes as the message. 0: none. */
+static uint32_t chunks_of(const TensorCombining *it, const TensorMessage *message, size_t size)
+{
+    return message->n_bytes % size != 0
+               ? 0
+               : tensor_segments_run(&it->segments, message->place, message->n_bytes / size);
+}
+
 static const char *take_result(TensorFlow *flow, uint32_t from, const TensorMessage *message,
                                void *owner)
 {
     TensorCombining *const it = flow->combining;
-    uint64_t end_value;
-    const uint64_t begin_value = tensor_chunk_begin(&it->segments, message->place, &end_value);
 
     if (!it->has_results || (it->is_broadcast && it->root == flow->plan.self) ||
         tensor_segment_of(&it->segments, message->place) != from)
         return "the result of a tensor that is not its own";
-    if (message->n_bytes != (end_value - begin_value) * it->result_size)
+    const uint32_t n = chunks_of(it, message, it->result_size);
+    if (n == 0)
         return "the result of a tensor of a wrong size";
-    if (it->chunks[message->place].has_come)
-        return "a result of a tensor twice";
-    it->chunks[message->place].has_come = true;
-    flow->n_awaited[from]--;
+    for (uint32_t i = 0; i < n; i++)
+        if (it->chunks[message->place + i].has_come)
+            return "a result of a tensor twice";
+    for (uint32_t i = 0; i < n; i++)
+        it->chunks[message->place + i].has_come = true;
+    flow->n_awaited[from] -= n;
     tensor_flow_add_step(flow, TENSOR_STEPS_WITHOUT_ROOM,
                          &(TensorStep){ .what = STEP_COPY,
                                         .place = message->place,
+                                        .n = n,
                                         .message = owner,
                                         .bytes = message->bytes,
                                         .n_bytes = message->n_bytes });
     return NULL;
 }
 
-static void lower_missing(TensorFlow *flow, uint64_t chunk)
+static void lower_missing(TensorFlow *flow, TensorChunks chunks)
 {
-    if (--flow->combining->chunks[chunk].n_missing == 0)
-        add_combine(flow, chunk);
+    for (uint32_t i = 0; i < chunks.n; i++)
+        flow->combining->chunks[chunks.first + i].n_missing--;
+    add_combines(flow, chunks);
+}
+
+/* The parts of some chunks, of which none has come. */
+static void take_parts(TensorFlow *flow, uint32_t from, const TensorMessage *message, void *owner,
+                       uint32_t n)
+{
+    TensorCombining *const it = flow->combining;
+    CombiningChunk *const chunks = &it->chunks[message->place];
+    const uint8_t *bytes = message->bytes;
+    bool stays = it->has_results;
+
+    for (uint32_t i = 0; i < n; i++)
+        stays |= chunks[i].n_missing > 1;
+    if (stays) {
+        const void *kept = bytes;
+
+        owner = tensor_flow_keep(flow, owner, &kept);
+        bytes = kept;
+    }
+    if (owner == NULL)
+        return;
+    CombiningParts *const parts = g_new(CombiningParts, 1);
+    *parts = (CombiningParts){ owner, n };
+    for (uint32_t i = 0; i < n; i++) {
+        chunks[i].owners[from] = parts;
+        chunks[i].parts[from] = bytes + (size_t)i * it->segments.chunk_values * it->part_size;
+    }
+    flow->n_awaited[from] -= n;
+    lower_missing(flow, (TensorChunks){ message->place, n });
 }
 
 static const char *take(TensorFlow *flow, uint32_t from, const TensorMessage *message, void *owner)
 {
-    TensorCombining *const it = flow->combining;
-    uint64_t end_value;
+    const TensorCombining *const it = flow->combining;
 
     if (message->place >= tensor_segments_chunks(&it->segments))
         return "a piece of a tensor behind its end";
     if (message->kind == TENSOR_MESSAGE_RESULT)
         return take_result(flow, from, message, owner);
-    const uint64_t begin_value = tensor_chunk_begin(&it->segments, message->place, &end_value);
     if (message->kind != TENSOR_MESSAGE_PART || !is_own(flow, message->place) ||
         !contributes(flow, from))
         return "a piece of a tensor that is not for this node";
-    if (message->n_bytes != (end_value - begin_value) * it->part_size)
+    const uint32_t n = chunks_of(it, message, it->part_size);
+    if (n == 0)
         return "a piece of a tensor of a wrong size";
-    CombiningChunk *const one = &it->chunks[message->place];
-    if (one->n_missing == 0 || one->owners[from] != NULL)
-        return "a piece of a tensor twice";
-    one->parts[from] = message->bytes;
-    one->owners[from] = owner;
-    if (it->has_results || one->n_missing > 1)
-        one->owners[from] = tensor_flow_keep(flow, owner, &one->parts[from]);
-    if (one->owners[from] == NULL)
-        return NULL;
-    flow->n_awaited[from]--;
-    lower_missing(flow, message->place);
+    for (uint32_t i = 0; i < n; i++) {
+        const CombiningChunk *const one = &it->chunks[message->place + i];
+
+        if (one->n_missing == 0 || one->owners[from] != NULL)
+            return "a piece of a tensor twice";
+    }
+    take_parts(flow, from, message, owner, n);
     return NULL;
 }
 
 /* ---- steps ---- */
 
-/* The chunk that step n sends. False: it sends none. */
-static bool nth_send(const TensorFlow *flow, uint64_t n, uint64_t *chunk)
+/* The chunks that step n sends. False: it sends none. */
+static bool nth_send(const TensorFlow *flow, uint64_t n, TensorChunks *chunks)
 {
-    if (!flow->combining->is_whole)
-        return tensor_segments_nth_send(&flow->combining->segments, flow->plan.self, n, chunk);
-    *chunk = n;
+    const TensorCombining *const it = flow->combining;
+
+    if (!it->is_whole)
+        return tensor_segments_nth_send(&it->segments, flow->plan.self, n, it->most_chunks, chunks);
+    const uint64_t first = n * it->most_chunks;
+    *chunks = (TensorChunks){ first, (uint32_t)MIN(tensor_segments_chunks(&it->segments) - first,
+                                                   it->most_chunks) };
     return true;
 }
 
 static bool has_next(const TensorFlow *flow)
 {
-    uint64_t chunk;
+    TensorChunks chunks;
 
     for (uint64_t n = flow->combining->next_send; n < flow->combining->n_sends; n++)
-        if (nth_send(flow, n, &chunk))
+        if (nth_send(flow, n, &chunks))
             return true;
     return false;
 }
@@ -355,10 +439,13 @@ static bool next(TensorFlow *flow, TensorStep *step)
 {
     TensorCombining *const it = flow->combining;
 
-    *step = (TensorStep){ .what = STEP_SEND };
+    TensorChunks chunks;
+
     while (it->next_send < it->n_sends)
-        if (nth_send(flow, it->next_send++, &step->place))
+        if (nth_send(flow, it->next_send++, &chunks)) {
+            *step = (TensorStep){ .what = STEP_SEND, .place = chunks.first, .n = chunks.n };
             return true;
+        }
     return false;
 }
 
@@ -376,13 +463,23 @@ static bool sends_to(const TensorFlow *flow, const TensorStep *step, uint32_t to
     }
 }
 
+/* The first value of the step's chunks, and how many they have. */
+static uint64_t values_of(const TensorCombining *it, const TensorStep *step, uint64_t *n_values)
+{
+    uint64_t end;
+    const uint64_t begin = tensor_chunk_begin(&it->segments, step->place, &end);
+
+    (void)tensor_chunk_begin(&it->segments, step->place + step->n - 1, &end);
+    *n_values = end - begin;
+    return begin;
+}
+
 static bool send_part(TensorFlow *flow, const TensorStep *step)
 {
     const TensorCombining *const it = flow->combining;
     g_autoptr(GArray) messages = g_array_new(FALSE, FALSE, sizeof(TensorOutgoing));
-    uint64_t end_value;
-    const uint64_t begin_value = tensor_chunk_begin(&it->segments, step->place, &end_value);
-    const uint64_t n_values = end_value - begin_value;
+    uint64_t n_values;
+    const uint64_t begin_value = values_of(it, step, &n_values);
 
     /* a second rounding would have another residual */
     CombiningChunk *const chunk = &it->chunks[step->place];
@@ -404,31 +501,49 @@ static bool send_part(TensorFlow *flow, const TensorStep *step)
     return true;
 }
 
+/* A chunk of a broadcast goes to this node's workers, and to where it is sent from. */
+static void pass_on(const TensorFlow *flow, uint64_t chunk, void *const *sent, uint32_t n_sent)
+{
+    const TensorCombining *const it = flow->combining;
+    uint64_t end_value;
+    const uint64_t begin_value = tensor_chunk_begin(&it->segments, chunk, &end_value);
+    const size_t n_bytes = (end_value - begin_value) * it->size;
+    const void *const values = it->root == flow->plan.self ? it->inputs[0] + begin_value * it->size
+                                                           : it->chunks[chunk].parts[it->root];
+
+    for (uint32_t i = 0; i < n_sent; i++)
+        memcpy(sent[i], values, n_bytes);
+    combining_copy_out(flow, begin_value, values, n_bytes);
+}
+
 static bool combine(TensorFlow *flow, const TensorStep *step)
 {
     const TensorCombining *const it = flow->combining;
-    const CombiningChunk *const chunk = &it->chunks[step->place];
     g_autoptr(GArray) messages = g_array_new(FALSE, FALSE, sizeof(TensorOutgoing));
-    uint64_t end_value;
-    const uint64_t begin_value = tensor_chunk_begin(&it->segments, step->place, &end_value);
-    const size_t n_bytes = (end_value - begin_value) * it->result_size;
+    uint64_t n_values;
+    bool ok = true;
 
-    if (!tensor_flow_begin_messages(flow, step, TENSOR_MESSAGE_RESULT, n_bytes, messages))
+    (void)values_of(it, step, &n_values);
+    if (!tensor_flow_begin_messages(flow, step, TENSOR_MESSAGE_RESULT, n_values * it->result_size,
+                                    messages))
         return false;
-    if (it->is_broadcast) {
-        const void *const values = it->root == flow->plan.self
-                                       ? it->inputs[0] + begin_value * it->size
-                                       : chunk->parts[it->root];
+    g_autofree void **sent = g_new(void *, messages->len);
+    for (uint32_t i = 0; ok && i < step->n; i++) {
+        const uint64_t values_before = i * it->segments.chunk_values;
 
-        for (guint i = 0; i < messages->len; i++)
-            memcpy(g_array_index(messages, TensorOutgoing, i).bytes, values, n_bytes);
-        combining_copy_out(flow, begin_value, values, n_bytes);
-    } else if (!combining_combine_parts(flow, chunk, begin_value, end_value, messages)) {
-        tensor_flow_forget_messages(flow, messages);
-        return false;
+        for (guint k = 0; k < messages->len; k++)
+            sent[k] = (uint8_t *)g_array_index(messages, TensorOutgoing, k).bytes +
+                      values_before * it->result_size;
+        if (it->is_broadcast)
+            pass_on(flow, step->place + i, sent, messages->len);
+        else
+            ok = combining_combine_parts(flow, step->place + i, sent, messages->len);
     }
-    tensor_flow_send_messages(flow, messages);
-    return true;
+    if (ok)
+        tensor_flow_send_messages(flow, messages);
+    else
+        tensor_flow_forget_messages(flow, messages);
+    return ok;
 }
 
 static bool run(TensorFlow *flow, const TensorStep *step)
@@ -451,16 +566,11 @@ static bool run(TensorFlow *flow, const TensorStep *step)
 static void did(TensorFlow *flow, const TensorStep *step)
 {
     TensorCombining *const it = flow->combining;
-    CombiningChunk *const chunk = &it->chunks[step->place];
 
     if (step->what == STEP_SEND && it->is_whole)
-        lower_missing(flow, step->place);
-    if (step->what != STEP_COMBINE)
-        return;
-    for (uint32_t node = 0; node < flow->plan.n_nodes; node++) {
-        tensor_flow_drop(flow, chunk->owners[node]);
-        chunk->owners[node] = NULL;
-    }
+        lower_missing(flow, (TensorChunks){ step->place, step->n });
+    for (uint32_t i = 0; step->what == STEP_COMBINE && i < step->n; i++)
+        drop_parts(flow, &it->chunks[step->place + i]);
 }
 
 const TensorFlowOps tensor_combining_ops = {

@@ -7,12 +7,18 @@
 #include "engine/collectives/flow/tensor_flow_private.h"
 #include "engine/collectives/flow/tensor_segments.h"
 
+/* A message with the parts of some chunks. */
 typedef struct {
-    uint32_t n_missing; /* parts, and with is_whole the step that sends */
-    bool has_come;      /* its result */
-    void **owners;      /* by node: the message with its part; NULL: it has not come */
-    const void **parts; /* by node: where it is */
-    void *own;          /* this node's part, if it is compressed once for all */
+    void *owner;
+    uint32_t n_chunks; /* that are not combined */
+} CombiningParts;
+
+typedef struct {
+    uint32_t n_missing;      /* parts, and with is_whole the step that sends */
+    bool has_come;           /* its result */
+    CombiningParts **owners; /* by node; NULL: it has not come */
+    const void **parts;      /* by node: where it is */
+    void *own;               /* this node's part, if it is compressed once for all */
 } CombiningChunk;
 
 struct TensorCombining {
@@ -20,6 +26,7 @@ struct TensorCombining {
     uint32_t root;           /* of a broadcast: the node that has the values */
     TensorSegments segments; /* with is_whole there is one */
     CombiningChunk *chunks;
+    uint32_t most_chunks;        /* of a message that this node sends */
     uint64_t next_send, n_sends; /* steps that send: see nth_send */
 
     TensorReduction first; /* what this node's workers have is combined to its part, */
@@ -39,14 +46,14 @@ struct TensorCombining {
 
 /* ---- tensor_combining_values.c ---- */
 
-/* Combines this node's own values of a chunk, from begin_value on, into each of the arrays. */
+/* Combines this node's own values, from begin_value on, into each of the arrays. */
 void combining_make_part(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values,
                          void *const *outputs, uint32_t n_outputs);
 
-/* Combines all parts of a chunk into the outputs of this node's workers and the messages
- * (TensorOutgoing). False: there was no memory. */
-bool combining_combine_parts(const TensorFlow *flow, const CombiningChunk *chunk,
-                             uint64_t begin_value, uint64_t end_value, const GArray *messages);
+/* Combines all parts of a chunk into the outputs of this node's workers and each of the arrays,
+ * where they are as they travel. False: there was no memory. */
+bool combining_combine_parts(const TensorFlow *flow, uint64_t chunk, void *const *sent,
+                             uint32_t n_sent);
 
 /* Copies n bytes of values, as they travel, to this node's workers. */
 void combining_copy_out(const TensorFlow *flow, uint64_t begin_value, const void *values, size_t n);

@@ -136,7 +136,7 @@ static void compress_run(const TensorCombining *it, const Run *run, void *const 
         memcpy(outputs[i], outputs[0], run->n * it->part_size);
 }
 
-/* The same of a chunk. */
+/* The same of chunks that follow one another. */
 void combining_make_part(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values,
                          void *const *outputs, uint32_t n_outputs)
 {
@@ -182,11 +182,11 @@ typedef struct {
 
 /* Combines parts to a result that travels as halves, and gives it to this node's workers as it
  * travels. */
-static void combine_to_halves(const TensorFlow *flow, const Run *run, const GArray *messages,
-                              const void *const *parts)
+static void combine_to_halves(const TensorFlow *flow, const Run *run, void *const *sent,
+                              uint32_t n_sent, const void *const *parts)
 {
     const TensorCombining *const it = flow->combining;
-    uint16_t *const halves = (uint16_t *)g_array_index(messages, TensorOutgoing, 0).bytes + run->at;
+    uint16_t *const halves = (uint16_t *)sent[0] + run->at;
     float values[BLOCK_VALUES];
 
     for (uint64_t at = 0, n; at < run->n; at += n) {
@@ -197,15 +197,15 @@ static void combine_to_halves(const TensorFlow *flow, const Run *run, const GArr
         tensor_compress(it->compression, values, run->residual->result + run->first + at,
                         halves + at, n);
     }
-    for (guint i = 1; i < messages->len; i++)
-        memcpy((uint16_t *)g_array_index(messages, TensorOutgoing, i).bytes + run->at, halves,
-               run->n * sizeof *halves);
+    for (uint32_t i = 1; i < n_sent; i++)
+        memcpy((uint16_t *)sent[i] + run->at, halves, run->n * sizeof *halves);
     expand_out(it, run, (const uint8_t *)halves);
 }
 
 /* Combines all parts of one tensor. own: this node's part of the chunk; NULL: it is the input. */
 static void combine_run(const TensorFlow *flow, const CombiningChunk *chunk, const Run *run,
-                        const uint8_t *own, const GArray *messages, const Arrays *arrays)
+                        const uint8_t *own, void *const *sent, uint32_t n_sent,
+                        const Arrays *arrays)
 {
     const TensorCombining *const it = flow->combining;
     const uint32_t n_nodes = flow->plan.n_nodes, self = flow->plan.self;
@@ -216,27 +216,28 @@ static void combine_run(const TensorFlow *flow, const CombiningChunk *chunk, con
             arrays->parts[node] = (const uint8_t *)chunk->parts[node] + run->at * it->part_size;
     arrays->parts[self] =
         own != NULL ? own + run->at * it->part_size : run->inputs[0] + run->offset;
-    if (it->compression != RUBATO_COMPRESSION_NONE && messages->len > 0) {
-        combine_to_halves(flow, run, messages, arrays->parts);
+    if (it->compression != RUBATO_COMPRESSION_NONE && n_sent > 0) {
+        combine_to_halves(flow, run, sent, n_sent, arrays->parts);
         return;
     }
-    for (guint i = 0; i < messages->len; i++)
-        arrays->outputs[n++] =
-            (uint8_t *)g_array_index(messages, TensorOutgoing, i).bytes + run->at * it->size;
+    for (uint32_t i = 0; i < n_sent; i++)
+        arrays->outputs[n++] = (uint8_t *)sent[i] + run->at * it->size;
     for (uint32_t i = 0; i < it->n_outputs; i++)
         arrays->outputs[n++] = run->outputs[i] + run->offset;
     tensor_reduce(&it->last, arrays->parts, n_nodes, arrays->outputs, n, 0, run->n, 0);
 }
 
-/* Combines all parts into the outputs of this node's workers and the messages. */
-bool combining_combine_parts(const TensorFlow *flow, const CombiningChunk *chunk,
-                             uint64_t begin_value, uint64_t end_value, const GArray *messages)
+bool combining_combine_parts(const TensorFlow *flow, uint64_t number, void *const *sent,
+                             uint32_t n_sent)
 {
     const TensorCombining *const it = flow->combining;
+    const CombiningChunk *const chunk = &it->chunks[number];
+    uint64_t end_value;
+    const uint64_t begin_value = tensor_chunk_begin(&it->segments, number, &end_value);
     const uint64_t n_values = end_value - begin_value;
     const uint32_t n_nodes = flow->plan.n_nodes, self = flow->plan.self;
     g_autofree const void **parts = g_memdup2(chunk->parts, n_nodes * sizeof *parts);
-    g_autofree void **outputs = g_new(void *, it->n_outputs + messages->len);
+    g_autofree void **outputs = g_new(void *, it->n_outputs + n_sent);
     g_autofree void *made = NULL;
     const void *own = chunk->own;
     const Arrays arrays = { parts, outputs };
@@ -255,7 +256,7 @@ bool combining_combine_parts(const TensorFlow *flow, const CombiningChunk *chunk
     }
     Run run = first_run(flow, begin_value, end_value);
     do
-        combine_run(flow, chunk, &run, own, messages, &arrays);
+        combine_run(flow, chunk, &run, own, sent, n_sent, &arrays);
     while (next_run(flow, begin_value, end_value, &run));
     return true;
 }

@@ -171,7 +171,7 @@ void tensor_flow_did(TensorFlow *flow, TensorStep *step, bool ok)
 {
     tensor_flow_drop(flow, step->message);
     step->message = NULL;
-    flow->n_left--;
+    flow->n_left -= MAX(step->n, 1);
     if (!ok)
         tensor_flow_fail_here(flow, NULL);
     else

@@ -2,7 +2,7 @@
  * and what it does with what comes.
  *
  *   tensor_flow.c       one operation: what comes, what is to be done, when it is complete
- *   tensor_combining.c  allreduce, reduce_scatter, broadcast; tensor_combining_values.c: their values
+ *   tensor_combining.c  allreduce, reduce_scatter, broadcast; …_values.c: their values
  *   tensor_gathering.c  allgather, alltoall
  *   tensor_weighting.c  allreduce by Adasum
  *   tensor_flow_base.c  what these three share
@@ -23,6 +23,9 @@
  * and receives 2 (n - 1) / n of a tensor's bytes, as with a ring, whatever the number of nodes, but
  * in two steps instead of 2 (n - 1). A small tensor is one chunk that each node sends to all
  * others, and that all of them combine: one step.
+ *
+ * A message has the values of one chunk, or of several that follow one another in a segment, as the
+ * node likes that sends it: where each message costs much, as over TCP, it has many bytes.
  *
  * A node adds up the values of its own workers in the order of their ranks, and a chunk's sums in
  * the order of the nodes, whatever came first. So the result does not depend on the order of
@@ -69,6 +72,10 @@ typedef struct {
     void (*send)(void *user, uint32_t node, void *message);
     void (*forget)(void *user, uint32_t node, void *message);
 
+    /* How many bytes of values a message to the node has best. NULL: as few as a chunk. Any
+     * thread. */
+    size_t (*best_bytes)(void *user, uint32_t node);
+
     /* A message that came is kept until others have come, or until there is room to send. Returns
      * it, perhaps moved: *bytes are then elsewhere. NULL: that of its node would be more than is
      * kept of one, and it is dropped. */
@@ -105,6 +112,7 @@ typedef struct {
     uint32_t what; /* the flow's own */
     uint32_t node; /* the same: among the nodes of the flow */
     uint64_t place;
+    uint32_t n;    /* the same: how many from that place on; 0: one */
     void *message; /* the same: that came; it is dropped behind the step */
     const uint8_t *bytes;
     size_t n_bytes;

@@ -36,7 +36,7 @@ typedef struct {
     TensorMessageKind kind;
     uint32_t code;     /* of a FAILURE: CONTROL_CODE(…); else 0 */
     uint64_t number;   /* of the operation: of its verdict, or of a round; of BITS: the round */
-    uint64_t place;    /* the number of the chunk */
+    uint64_t place;    /* the number of the chunk, or of the first of several */
     const void *bytes; /* of a FAILURE: a text */
     size_t n_bytes;
 

@@ -68,12 +68,33 @@ uint64_t tensor_chunk_begin(const TensorSegments *segments, uint64_t chunk, uint
     return begin;
 }
 
+uint32_t tensor_segments_run(const TensorSegments *segments, uint64_t chunk, uint64_t n_values)
+{
+    uint64_t end;
+    const uint64_t begin = tensor_chunk_begin(segments, chunk, &end);
+    const uint64_t left = segments->ends[tensor_segment_of(segments, chunk)] - begin;
+
+    if (n_values == 0 || n_values > left ||
+        (n_values < left && n_values % segments->chunk_values != 0))
+        return 0;
+    return (uint32_t)((n_values + segments->chunk_values - 1) / segments->chunk_values);
+}
+
 bool tensor_segments_nth_send(const TensorSegments *segments, uint32_t self, uint64_t n,
-                              uint64_t *chunk)
+                              uint32_t most_chunks, TensorChunks *chunks)
 {
     const uint32_t n_others = segments->n - 1;
     const uint32_t segment = (self + 1 + (uint32_t)(n % n_others)) % segments->n;
+    const uint64_t first = segments->first_chunk[segment] + n / n_others * most_chunks;
+    const uint64_t end = segments->first_chunk[segment + 1];
 
-    *chunk = segments->first_chunk[segment] + n / n_others;
-    return *chunk < segments->first_chunk[segment + 1];
+    if (first >= end)
+        return false;
+    *chunks = (TensorChunks){ first, (uint32_t)MIN(end - first, most_chunks) };
+    return true;
+}
+
+uint64_t tensor_segments_sends(const TensorSegments *segments, uint32_t most_chunks)
+{
+    return (segments->n_turns + most_chunks - 1) / most_chunks * (segments->n - 1);
 }

@@ -33,10 +33,20 @@ uint32_t tensor_segment_of(const TensorSegments *segments, uint64_t chunk);
 /* The first value of the chunk. end: behind the last one. */
 uint64_t tensor_chunk_begin(const TensorSegments *segments, uint64_t chunk, uint64_t *end);
 
-/* The n-th of the chunks that a node sends to the others. Those of their segments go in turn, first
- * one of the next node: so not all nodes send to one at the same time. n: below n_turns times the
- * number of the others. False: that segment is shorter. */
+/* How many chunks have n_values together: from that chunk on, in its segment. 0: no number has. */
+uint32_t tensor_segments_run(const TensorSegments *segments, uint64_t chunk, uint64_t n_values);
+
+/* Chunks of one segment, one behind another. */
+typedef struct {
+    uint64_t first;
+    uint32_t n;
+} TensorChunks;
+
+/* What a node sends to the others: the n-th of the runs of at most that many chunks. Those of their
+ * segments go in turn, first one of the next node: so not all nodes send to one at the same time.
+ * n: below tensor_segments_sends. False: that segment is shorter. */
 bool tensor_segments_nth_send(const TensorSegments *segments, uint32_t self, uint64_t n,
-                              uint64_t *chunk);
+                              uint32_t most_chunks, TensorChunks *chunks);
+uint64_t tensor_segments_sends(const TensorSegments *segments, uint32_t most_chunks);
 
 #endif

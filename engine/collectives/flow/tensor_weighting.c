@@ -120,7 +120,7 @@ static void begin(TensorFlow *flow)
     it->dots = g_new0(Dots, n_nodes);
     if (n_values == 0)
         return; /* nothing is left to do */
-    it->n_sends = it->segments.n_turns * (n_nodes - 1);
+    it->n_sends = tensor_segments_sends(&it->segments, 1);
     it->n_pieces = pieces_of(it->n_dots);
     it->n_missing = it->n_pieces * n_nodes;
     flow->n_left = 2 + it->n_pieces; /* to add up, to weigh, and to tell */
@@ -260,10 +260,10 @@ static const char *take(TensorFlow *flow, uint32_t from, const TensorMessage *me
 static bool has_next(const TensorFlow *flow)
 {
     const TensorWeighting *const it = flow->weighting;
-    uint64_t chunk;
+    TensorChunks chunks;
 
     for (uint64_t n = it->next_send; n < it->n_sends; n++)
-        if (tensor_segments_nth_send(&it->segments, flow->plan.self, n, &chunk))
+        if (tensor_segments_nth_send(&it->segments, flow->plan.self, n, 1, &chunks))
             return true;
     return false;
 }
@@ -272,10 +272,13 @@ static bool next(TensorFlow *flow, TensorStep *step)
 {
     TensorWeighting *const it = flow->weighting;
 
-    *step = (TensorStep){ .what = STEP_SEND };
+    TensorChunks chunks;
+
     while (it->next_send < it->n_sends)
-        if (tensor_segments_nth_send(&it->segments, flow->plan.self, it->next_send++, &step->place))
+        if (tensor_segments_nth_send(&it->segments, flow->plan.self, it->next_send++, 1, &chunks)) {
+            *step = (TensorStep){ .what = STEP_SEND, .place = chunks.first };
             return true;
+        }
     return false;
 }
 

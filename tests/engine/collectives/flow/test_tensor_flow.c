@@ -1,6 +1,5 @@
-/* The data of one collective between simulated nodes: their messages come in any order, their steps
- * are done in any order, over a thousand seeds; what fails on one node ends on all; what makes no
- * sense is refused. One thread. */
+/* The data of one collective between simulated nodes: messages come and steps are done in any order;
+ * what fails on one node ends on all; what makes no sense is refused. One thread. */
 #include "engine/collectives/flow/tensor_flow.h"
 #include "engine/collectives/negotiation/tensor_cutovers.h"
 
@@ -30,6 +29,7 @@ typedef struct {
     uint32_t number;          /* among the nodes */
     uint32_t n_until_starved; /* messages for which there is memory; 0: for all */
     bool keeps_nothing;
+    size_t best_bytes; /* of a message; each node has its own opinion */
     TensorFlow *flow;
     GArray *steps; /* of TensorStep: taken, and not done */
 } Node;
@@ -87,6 +87,12 @@ static void forget(void *user, uint32_t node, void *message)
     drop(user, message);
 }
 
+static size_t best_bytes(void *user, uint32_t to)
+{
+    (void)to;
+    return ((const Node *)user)->best_bytes;
+}
+
 /* Moves it: whoever used its old place would find nothing there. */
 static void *keep(void *user, void *message, const void **bytes)
 {
@@ -101,7 +107,7 @@ static void *keep(void *user, void *message, const void **bytes)
     return NULL;
 }
 
-static const TensorCarrier carrier = { new_message, send_message, forget, keep, drop };
+static const TensorCarrier carrier = { new_message, send_message, forget, best_bytes, keep, drop };
 
 /* ---- making ---- */
 
@@ -138,6 +144,7 @@ static void add_node(World *world, uint32_t n_workers)
     world->n_ranks_of[number] = n_workers;
     *node = (Node){ .world = world,
                     .number = number,
+                    .best_bytes = (size_t)random_below(&world->random, 4) << 17,
                     .steps = g_array_new(FALSE, FALSE, sizeof(TensorStep)) };
     for (uint32_t i = 0; i < n_workers; i++, world->n_ranks++)
         world->list[world->n_ranks] = &world->parts[world->n_ranks];
@@ -268,15 +275,18 @@ static World *world_new(uint64_t seed)
     return world;
 }
 
-/* Nodes with these numbers of workers, all of whom make the request. */
-static World *world_of(const TensorRequest *request, const uint32_t *n_ranks_of, uint32_t n_nodes)
+/* Nodes with these numbers of workers, all of whom make the request, and messages of that size. */
+static World *world_of(const TensorRequest *request, const uint32_t *n_ranks_of, uint32_t n_nodes,
+                       size_t best_bytes)
 {
     World *const world = g_new0(World, 1);
 
     world->random = 7;
     world->parcels = g_ptr_array_new();
-    for (uint32_t node = 0; node < n_nodes; node++)
+    for (uint32_t node = 0; node < n_nodes; node++) {
         add_node(world, n_ranks_of[node]);
+        world->nodes[node].best_bytes = best_bytes;
+    }
     for (uint32_t rank = 0; rank < world->n_ranks; rank++)
         make_part(world, rank, request, /* in_place= */ false);
     make_flows(world);
@@ -559,7 +569,7 @@ START_TEST(sizes_that_one_message_cannot_hold_are_sent_in_several)
     const TensorRequest request = {
         .operation = TENSOR_ALLTOALL, .dtype = RUBATO_I8, .n_dims = 2, .shape = { 0, 1 }
     };
-    World *const world = world_of(&request, n_ranks_of, G_N_ELEMENTS(n_ranks_of));
+    World *const world = world_of(&request, n_ranks_of, G_N_ELEMENTS(n_ranks_of), 0);
     uint32_t n_sizes = 0;
 
     do_steps(&world->nodes[0]);
@@ -584,7 +594,7 @@ START_TEST(adasum_of_many_workers_is_not_small)
 {
     static const uint32_t n_ranks_of[][2] = { { 1, 1 }, { 150, 150 } };
     const TensorRequest request = adasum_of(1);
-    World *const world = world_of(&request, n_ranks_of[_i], 2);
+    World *const world = world_of(&request, n_ranks_of[_i], 2, 0);
 
     for (uint32_t node = 0; node < 2; node++)
         ck_assert(tensor_flow_is_small(world->nodes[node].flow) == (_i == 0));
@@ -607,7 +617,7 @@ START_TEST(dots_that_one_message_cannot_hold_are_sent_by_several_steps)
 {
     static const uint32_t n_ranks_of[] = { 100, 100, 100 };
     const TensorRequest request = adasum_of(1);
-    World *const world = world_of(&request, n_ranks_of, G_N_ELEMENTS(n_ranks_of));
+    World *const world = world_of(&request, n_ranks_of, G_N_ELEMENTS(n_ranks_of), 0);
     Node *const last = &world->nodes[2]; /* it has no value of its own */
     TensorStep step;
     uint32_t n_dots = 0;
@@ -624,6 +634,21 @@ START_TEST(dots_that_one_message_cannot_hold_are_sent_by_several_steps)
                   tensor_flow_error(world->nodes[node].flow) == NULL);
     for (uint32_t rank = 1; rank < world->n_ranks; rank++)
         ck_assert_mem_eq(world->parts[rank].output, world->parts[0].output, sizeof(float));
+    world_free(world);
+}
+END_TEST
+
+/* Of each node a segment of 40,000 values: three chunks, of which a message has two at most. */
+START_TEST(messages_have_as_many_bytes_as_their_carrier_likes_best)
+{
+    static const uint32_t n_ranks_of[] = { 1, 1, 1 };
+    TensorRequest request = adasum_of(120000);
+
+    request.reduce.reduction = RUBATO_REDUCTION_SUM;
+    World *const world = world_of(&request, n_ranks_of, G_N_ELEMENTS(n_ranks_of), 128 << 10);
+    do_steps(&world->nodes[0]);
+    ck_assert_uint_eq(world->parcels->len, 2 * 2);
+    run_to_the_end(world, 0);
     world_free(world);
 }
 END_TEST
@@ -683,7 +708,7 @@ START_TEST(values_that_a_node_cannot_keep_fail_on_all_nodes_and_are_named)
 {
     static const uint32_t n_ranks_of[] = { 2, 2, 2 };
     const TensorRequest request = adasum_of(40000);
-    World *const world = world_of(&request, n_ranks_of, G_N_ELEMENTS(n_ranks_of));
+    World *const world = world_of(&request, n_ranks_of, G_N_ELEMENTS(n_ranks_of), 0);
 
     world->nodes[1].keeps_nothing = true;
     run_to_the_end(world, 0);
@@ -763,6 +788,7 @@ int main(void)
     tcase_add_test(cases, sizes_that_one_message_cannot_hold_are_sent_in_several);
     tcase_add_test(cases, dots_that_one_message_cannot_hold_are_sent_by_several_steps);
     tcase_add_loop_test(cases, adasum_of_many_workers_is_not_small, 0, 2);
+    tcase_add_test(cases, messages_have_as_many_bytes_as_their_carrier_likes_best);
     tcase_add_test(cases, no_memory_on_one_node_ends_the_operation_on_all);
     tcase_add_test(cases, values_that_a_node_cannot_keep_fail_on_all_nodes_and_are_named);
     tcase_add_test(cases, messages_that_make_no_sense_are_refused);
