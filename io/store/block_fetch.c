@@ -4,11 +4,11 @@
  * and with which seed that one was checked. So claims come one after the other, under the lock,
  * and what is long, reading and checking the bytes, several threads do at a time.
  *
- * Why waits end: who asks waits for a block that the other thread has claimed, which reads it as
- * who asks would have. That thread waits for a free slot, or for its end, which comes with
+ * Why waits end: who asks waits for a block that another thread has claimed, which reads it as
+ * who asks would have. Such a thread waits for a free slot, or for its end, which comes with
  * block_fetch_free at the latest.
  *
- * Threads: that of who asks, and one of its own. */
+ * Threads: that of who asks, and up to BLOCK_FETCH_THREADS of its own. */
 #include "io/store/block_fetch.h"
 
 #include <pthread.h>
@@ -19,10 +19,10 @@
 #include "io/net/link/checksum.h"
 #include "io/store/store_file.h"
 
-/* Blocks that may be fetched and not yet given away. */
-enum { N_SLOTS = 4 };
+/* Blocks that may be fetched and not yet given away: two for each who fetches. */
+enum { N_SLOTS = 2 * (BLOCK_FETCH_THREADS + 1) };
 
-/* A file of fewer bytes is not worth a thread. */
+/* A file of fewer bytes is not worth threads. */
 #define LONG_BYTES (2 * (uint64_t)BLOCK_FILE_MOST)
 
 typedef struct {
@@ -46,8 +46,8 @@ struct BlockFetch {
     /* immutable */
     StoreFile *file;
     uint32_t n_slots;
-    bool has_thread;
-    pthread_t thread;
+    uint32_t n_threads;
+    pthread_t threads[BLOCK_FETCH_THREADS];
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -59,7 +59,8 @@ struct BlockFetch {
     uint64_t checksum;  /* of the block before it */
     bool at_end;        /* nothing more is to be claimed */
     bool stops;
-    bool asker_waits, thread_waits;
+    bool asker_waits;
+    uint32_t n_threads_wait;
 
     /* of who asks */
     bool has_given; /* the block number n_given is in use */
@@ -207,9 +208,9 @@ static void *fetch_ahead(void *data)
     pthread_mutex_lock(&fetch->lock);
     while (!fetch->stops && !fetch->at_end)
         if (!fetch_one(fetch, &unpacker)) {
-            fetch->thread_waits = true;
+            fetch->n_threads_wait++;
             pthread_cond_wait(&fetch->changed, &fetch->lock);
-            fetch->thread_waits = false;
+            fetch->n_threads_wait--;
         }
     pthread_mutex_unlock(&fetch->lock);
     clear_unpacker(&unpacker);
@@ -218,7 +219,21 @@ static void *fetch_ahead(void *data)
 
 /* ---- who asks ---- */
 
+/* More than there are processors beside that of who asks would only take turns with it. */
+static uint32_t find_n_threads(void)
+{
+    const guint n_processors = g_get_num_processors();
+
+    return CLAMP(n_processors, 2, BLOCK_FETCH_THREADS + 1) - 1;
+}
+
 BlockFetch *block_fetch_new(const char *path, uint64_t seed, uint64_t n_bytes, GError **error)
+{
+    return block_fetch_new_with(path, seed, n_bytes, find_n_threads(), error);
+}
+
+BlockFetch *block_fetch_new_with(const char *path, uint64_t seed, uint64_t n_bytes,
+                                 uint32_t n_threads, GError **error)
 {
     g_autoptr(BlockFetch) fetch = g_new0(BlockFetch, 1);
     uint64_t n_found;
@@ -235,10 +250,13 @@ BlockFetch *block_fetch_new(const char *path, uint64_t seed, uint64_t n_bytes, G
                     path, n_found, n_bytes);
         return NULL;
     }
-    fetch->n_slots = n_bytes < LONG_BYTES ? 1 : N_SLOTS;
-    /* Without a thread it takes longer. */
-    fetch->has_thread =
-        fetch->n_slots > 1 && pthread_create(&fetch->thread, NULL, fetch_ahead, fetch) == 0;
+    if (n_bytes < LONG_BYTES)
+        n_threads = 0;
+    fetch->n_slots = n_threads == 0 ? 1 : 2 * (MIN(n_threads, BLOCK_FETCH_THREADS) + 1);
+    /* With fewer it takes longer. */
+    while (fetch->n_threads < MIN(n_threads, BLOCK_FETCH_THREADS) &&
+           pthread_create(&fetch->threads[fetch->n_threads], NULL, fetch_ahead, fetch) == 0)
+        fetch->n_threads++;
     return g_steal_pointer(&fetch);
 }
 
@@ -261,7 +279,7 @@ bool block_fetch_next(BlockFetch *fetch, FetchedBlock *block, GError **error)
     if (fetch->has_given) {
         fetch->n_given++;
         /* Waking costs about as much as a block, so it is done for several. */
-        if (fetch->thread_waits && (fetch->n_claimed - fetch->n_given) * 2 <= fetch->n_slots)
+        if (fetch->n_threads_wait > 0 && (fetch->n_claimed - fetch->n_given) * 2 <= fetch->n_slots)
             pthread_cond_broadcast(&fetch->changed);
     }
     slot = &fetch->slots[fetch->n_given % fetch->n_slots];
@@ -279,13 +297,12 @@ void block_fetch_free(BlockFetch *fetch)
 {
     if (fetch == NULL)
         return;
-    if (fetch->has_thread) {
-        pthread_mutex_lock(&fetch->lock);
-        fetch->stops = true;
-        pthread_cond_broadcast(&fetch->changed);
-        pthread_mutex_unlock(&fetch->lock);
-        pthread_join(fetch->thread, NULL);
-    }
+    pthread_mutex_lock(&fetch->lock);
+    fetch->stops = true;
+    pthread_cond_broadcast(&fetch->changed);
+    pthread_mutex_unlock(&fetch->lock);
+    for (uint32_t i = 0; i < fetch->n_threads; i++)
+        pthread_join(fetch->threads[i], NULL);
     for (uint32_t i = 0; i < N_SLOTS; i++) {
         g_clear_error(&fetch->slots[i].error);
         g_free(fetch->slots[i].bytes);

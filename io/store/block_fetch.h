@@ -1,5 +1,5 @@
-/* The blocks of a file, read and checked before somebody asks for them. If the file is long, a
- * thread of its own does so, some blocks ahead; who asks helps it in place of waiting.
+/* The blocks of a file, read and checked before somebody asks for them. If the file is long,
+ * threads of its own do so, some blocks ahead; who asks helps them in place of waiting.
  *
  * Each block is checked: that its head can be one, its checksum, and what it unpacks to. Whether
  * the end fits what came before is for who asks.
@@ -10,6 +10,9 @@
 
 #include "io/store/block_layout.h"
 
+/* The most threads that read a file, beside who asks. */
+enum { BLOCK_FETCH_THREADS = 3 };
+
 typedef struct BlockFetch BlockFetch;
 
 /* A block as the stream has it; of the end: its BlockEnd. */
@@ -19,8 +22,13 @@ typedef struct {
     const unsigned char *bytes;
 } FetchedBlock;
 
-/* Opens a file, which must have n_bytes. (transfer full) */
+/* Opens a file, which must have n_bytes; as many threads as there are processors for read it.
+ * (transfer full) */
 BlockFetch *block_fetch_new(const char *path, uint64_t seed, uint64_t n_bytes, GError **error);
+
+/* … with so many threads, if the file is long. */
+BlockFetch *block_fetch_new_with(const char *path, uint64_t seed, uint64_t n_bytes,
+                                 uint32_t n_threads, GError **error);
 
 /* The next block, which is valid until the next call. None follows the end, or an error. */
 bool block_fetch_next(BlockFetch *fetch, FetchedBlock *block, GError **error);

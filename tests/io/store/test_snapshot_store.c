@@ -12,6 +12,8 @@
 #include "tests/support/store/small_snapshot.h"
 
 #include "io/net/link/checksum.h"
+#include "io/store/block_fetch.h"
+#include "io/store/block_file.h"
 #include "io/store/outside_requests.h"
 #include "io/store/spill_file.h"
 
@@ -571,6 +573,44 @@ START_TEST(what_lies_in_front_of_the_rows_is_read_alone)
 }
 END_TEST
 
+/* Blocks come in their order, whoever has read them; the error comes behind the good ones. */
+START_TEST(threads_read_blocks_of_a_file_in_turn)
+{
+    enum { N = BLOCK_FILE_MOST - 100, N_BLOCKS = 12, DAMAGED = 9 };
+    const uint32_t n_threads = (uint32_t)_i;
+    g_autofree char *path = g_build_filename(directory, "blocks", NULL);
+    g_autofree unsigned char *some = g_malloc(N);
+    g_autofree char *bytes = NULL;
+    BlockFileSum sum;
+    gsize n_bytes;
+
+    g_autoptr(BlockWriter) writer = block_writer_new(path, 1, RUBATO_PACKING_NONE, NULL);
+    for (int i = 0; i < N_BLOCKS; i++) {
+        memset(some, i, N);
+        ck_assert(block_writer_begin_record(writer, N, NULL) &&
+                  block_writer_write(writer, some, N, NULL));
+    }
+    ck_assert(block_writer_finish(writer, 7, &sum, NULL));
+    for (int pass = 0; pass < 2; pass++) {
+        g_autoptr(BlockFetch) fetch = block_fetch_new_with(path, 1, sum.n_bytes, n_threads, NULL);
+        FetchedBlock block;
+
+        for (int i = 0; i < (pass == 0 ? N_BLOCKS : DAMAGED); i++) {
+            ck_assert(block_fetch_next(fetch, &block, NULL));
+            ck_assert_uint_eq(block.head.n_bytes, N);
+            ck_assert(block.bytes[0] == i && block.bytes[N - 1] == i);
+        }
+        ck_assert_int_eq(block_fetch_next(fetch, &block, NULL), pass == 0);
+        if (pass > 0)
+            continue;
+        ck_assert_int_eq(block.head.kind, BLOCK_END);
+        ck_assert(g_file_get_contents(path, &bytes, &n_bytes, NULL));
+        bytes[DAMAGED * (N + sizeof(BlockHead)) + N / 2] ^= 1;
+        ck_assert(g_file_set_contents(path, bytes, (gssize)n_bytes, NULL));
+    }
+}
+END_TEST
+
 /* A program that does not know words of admission says that the version is another one, and not
  * that a file is damaged. */
 START_TEST(manifest_says_whether_files_may_have_words)
@@ -616,6 +656,7 @@ int main(void)
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_loop_test(cases, snapshot_comes_back_as_it_was, 0, 2);
     tcase_add_test(cases, snapshot_is_written_by_short_and_interrupted_calls);
+    tcase_add_loop_test(cases, threads_read_blocks_of_a_file_in_turn, 0, BLOCK_FETCH_THREADS + 1);
     tcase_add_test(cases, files_reach_the_disk_before_their_names);
     tcase_add_test(cases, directory_that_is_not_there_has_no_snapshots);
     tcase_add_test(cases, folders_that_are_no_snapshots_are_not_listed);
