@@ -1,9 +1,10 @@
 /* Tables of a snapshot as NumPy arrays: NAME.npy has the rows in the order of their keys, as --save
  * of the programs writes them; NAME.keys.npy, of a table that holds no range, the keys;
- * NAME.state.npy, if the update rule keeps any, the state.
+ * NAME.state.npy, if the update rule keeps any, the state. Of rows of different lengths NAME.npy
+ * has all values, one row behind the other, and NAME.offsets.npy where each begins, and the end.
  *
  * Rows come in no order, so each is written where it belongs. 8 bytes of memory are needed for each
- * row of a table that holds no range. */
+ * row of a table that holds no range, and 16 if the rows have different lengths. */
 #include <errno.h>
 #include <glib/gstdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ typedef struct {
     size_t row_bytes, state_bytes;
     RubatoKey *keys; /* ascending; NULL: the table holds a range */
     size_t n_keys;
+    uint64_t *offsets;   /* of ragged rows: n_keys + 1, of values; else NULL */
     FILE *rows, *states; /* NULL: it has no state */
     long rows_begin, states_begin;
 } Export;
@@ -28,6 +30,11 @@ static bool fail_io(const Export *export, GError **error)
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: table %s cannot be written there: %s",
                 export->folder, export->table->name, g_strerror(errno));
     return false;
+}
+
+static bool is_ragged(const Export *export)
+{
+    return export->table->shape == RUBATO_SHAPE_RAGGED;
 }
 
 /* ---- keys ---- */
@@ -64,7 +71,7 @@ static bool read_parts(Export *export, RubatoSnapshotRowsFunc function, GError *
 
 static bool list_keys(Export *export, GError **error)
 {
-    if (export->table->holds_range)
+    if (export->table->holds_range && !is_ragged(export))
         return true;
     export->keys = g_try_new(RubatoKey, export->table->n_rows + 1);
     if (export->keys == NULL) {
@@ -93,10 +100,48 @@ static uint64_t find_place(const Export *export, RubatoKey key)
     return found == NULL ? UINT64_MAX : (uint64_t)(found - export->keys);
 }
 
-/* Writes a row to its place; rows that follow one another need no seek. */
-static bool write_row(FILE *file, long begin, uint64_t place, const void *row, size_t n_bytes)
+static bool fail_key(GError **error)
 {
-    const off_t at = (off_t)begin + (off_t)(place * n_bytes);
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                        "there is a key that the manifest does not allow");
+    return false;
+}
+
+static bool take_lengths(const RubatoSnapshotRows *rows, void *user_data, GError **error)
+{
+    const Export *export = user_data;
+
+    for (size_t i = 0; i < rows->n; i++) {
+        const uint64_t place = find_place(export, rows->keys[i]);
+
+        if (place == UINT64_MAX)
+            return fail_key(error);
+        export->offsets[place + 1] = rows->lengths[i];
+    }
+    return true;
+}
+
+static bool find_offsets(Export *export, GError **error)
+{
+    if (!is_ragged(export))
+        return true;
+    export->offsets = g_try_new0(uint64_t, export->n_keys + 1);
+    if (export->offsets == NULL) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                    "no memory for where the rows of table %s begin", export->table->name);
+        return false;
+    }
+    if (!read_parts(export, take_lengths, error))
+        return false;
+    for (size_t i = 0; i < export->n_keys; i++)
+        export->offsets[i + 1] += export->offsets[i];
+    return true;
+}
+
+/* Writes a row to its place; rows that follow one another need no seek. */
+static bool write_row(FILE *file, long begin, uint64_t offset, const void *row, size_t n_bytes)
+{
+    const off_t at = (off_t)begin + (off_t)offset;
 
     return (ftello(file) == at || fseeko(file, at, SEEK_SET) == 0) &&
            fwrite(row, 1, n_bytes, file) == n_bytes;
@@ -111,16 +156,34 @@ static bool take_rows(const RubatoSnapshotRows *rows, void *user_data, GError **
         const uint64_t place =
             find_place(export, rows->keys != NULL ? rows->keys[i] : rows->first + i);
 
-        if (place == UINT64_MAX) {
-            g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
-                                "there is a key that the manifest does not allow");
-            return false;
-        }
-        if (!write_row(export->rows, export->rows_begin, place, values + i * export->row_bytes,
-                       export->row_bytes) ||
-            (states != NULL && !write_row(export->states, export->states_begin, place,
-                                          states + i * export->state_bytes, export->state_bytes)))
+        if (place == UINT64_MAX)
+            return fail_key(error);
+        if (!write_row(export->rows, export->rows_begin, place * export->row_bytes,
+                       values + i * export->row_bytes, export->row_bytes) ||
+            (states != NULL &&
+             !write_row(export->states, export->states_begin, place * export->state_bytes,
+                        states + i * export->state_bytes, export->state_bytes)))
             return fail_io(export, error);
+    }
+    return true;
+}
+
+static bool take_ragged(const RubatoSnapshotRows *rows, void *user_data, GError **error)
+{
+    Export *export = user_data;
+    const size_t value_bytes = rubato_dtype_size(export->table->dtype);
+    const unsigned char *values = rows->values;
+
+    for (size_t i = 0; i < rows->n; i++) {
+        const size_t n_bytes = rows->lengths[i] * value_bytes;
+        const uint64_t place = find_place(export, rows->keys[i]);
+
+        if (place == UINT64_MAX)
+            return fail_key(error);
+        if (!write_row(export->rows, export->rows_begin, export->offsets[place] * value_bytes,
+                       values, n_bytes))
+            return fail_io(export, error);
+        values += n_bytes;
     }
     return true;
 }
@@ -150,18 +213,26 @@ static bool end_file(FILE *file)
     return file == NULL || (fclose(file) == 0 && ok);
 }
 
-static bool write_keys(const Export *export, GError **error)
+/* NULL numbers: no file. */
+static bool write_numbers(const Export *export, const char *suffix, const uint64_t *numbers,
+                          size_t n, GError **error)
 {
-    const uint64_t shape[] = { export->n_keys };
+    const uint64_t shape[] = { n };
     FILE *file;
 
-    if (export->keys == NULL)
+    if (numbers == NULL)
         return true;
-    file = begin_file(export, ".keys.npy", RUBATO_NPY_KEYS, 1, shape);
+    file = begin_file(export, suffix, RUBATO_NPY_KEYS, 1, shape);
     if (file == NULL)
         return fail_io(export, error);
-    fwrite(export->keys, sizeof *export->keys, export->n_keys, file);
+    fwrite(numbers, sizeof *numbers, n, file);
     return end_file(file) || fail_io(export, error);
+}
+
+static bool write_keys(const Export *export, GError **error)
+{
+    return write_numbers(export, ".keys.npy", export->keys, export->n_keys, error) &&
+           write_numbers(export, ".offsets.npy", export->offsets, export->n_keys + 1, error);
 }
 
 static bool begin_rows(Export *export)
@@ -170,7 +241,10 @@ static bool begin_rows(Export *export)
     const char *descr = rubato_npy_descr(table->dtype);
     const uint64_t n = table->holds_range ? table->n_keys : export->n_keys;
 
-    export->rows = begin_file(export, ".npy", descr, 2, (const uint64_t[]){ n, table->width });
+    export->rows =
+        is_ragged(export)
+            ? begin_file(export, ".npy", descr, 1, export->offsets + export->n_keys)
+            : begin_file(export, ".npy", descr, 2, (const uint64_t[]){ n, table->width });
     if (export->rows == NULL)
         return false;
     export->rows_begin = ftell(export->rows);
@@ -187,7 +261,8 @@ static bool begin_rows(Export *export)
 static bool write_rows(Export *export, GError **error)
 {
     const bool begun = begin_rows(export) || fail_io(export, error);
-    const bool written = begun && read_parts(export, take_rows, error);
+    const bool written =
+        begun && read_parts(export, is_ragged(export) ? take_ragged : take_rows, error);
     const bool rows_ended = end_file(export->rows), states_ended = end_file(export->states);
 
     return written && ((rows_ended && states_ended) || fail_io(export, error));
@@ -204,14 +279,10 @@ static bool export_table(const RubatoSnapshot *snapshot, const RubatoSnapshotTab
                       .state_bytes = table->state_width * value_bytes };
     bool ok;
 
-    if (table->shape == RUBATO_SHAPE_RAGGED) {
-        g_printerr("rubato checkpoint: table %s has rows of different lengths, which are no NumPy "
-                   "array; it is left out\n",
-                   table->name);
-        return true;
-    }
-    ok = list_keys(&export, error) && write_keys(&export, error) && write_rows(&export, error);
+    ok = list_keys(&export, error) && find_offsets(&export, error) && write_keys(&export, error) &&
+         write_rows(&export, error);
     g_free(export.keys);
+    g_free(export.offsets);
     return ok;
 }
 
