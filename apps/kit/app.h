@@ -114,8 +114,10 @@ struct App {
     uint32_t full_every; /* of so many snapshots one has all rows; 0: each */
     uint32_t keep;       /* snapshots; 0: all */
     bool resume;
+    RubatoPacking checkpoint_packing;
     char *stream; /* the URI of a stream */
     /* How often versions flow out: one of the two, the other is 0. */
+    RubatoPacking stream_packing;
     double stream_every_s;
     uint64_t stream_every_clocks;
     double straggler_probability, straggler_ms;

@@ -181,6 +181,7 @@ static bool take_snapshot(const App *app, const char *const *tables, GError **er
     const RubatoSnapshotSpec spec = {
         .directory = app->checkpoint,
         .tables = tables,
+        .packing = app->checkpoint_packing,
         .full_every = app->full_every,
         .keep = app->keep,
         .note = note,
@@ -251,6 +252,7 @@ bool app_checkpoint_cut(App *app, RubatoWorker *worker, uint64_t step, RubatoTic
     const RubatoSnapshotSpec spec = {
         .directory = app->checkpoint,
         .tables = app->tables,
+        .packing = app->checkpoint_packing,
         .full_every = app->full_every,
         .keep = app->keep,
         .note = note,

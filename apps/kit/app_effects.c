@@ -8,13 +8,22 @@
 #include "apps/kit/app.h"
 
 /* Shared flags that say how a model is trained, and their letters. */
-static const char *const of_training[] = { "batch-size",  "learning-rate",
-                                           "split",       "checkpoint-every",
-                                           "full-every",  "keep",
-                                           "straggler",   "time-limit",
-                                           "target-loss", "keep-going",
-                                           "plot",        "stream-every",
-                                           "stream",      NULL };
+static const char *const of_training[] = { "batch-size",
+                                           "learning-rate",
+                                           "split",
+                                           "checkpoint-every",
+                                           "checkpoint-packing",
+                                           "stream-packing",
+                                           "full-every",
+                                           "keep",
+                                           "straggler",
+                                           "time-limit",
+                                           "target-loss",
+                                           "keep-going",
+                                           "plot",
+                                           "stream-every",
+                                           "stream",
+                                           NULL };
 static const GOptionEntry letters[] = { { .long_name = "batch-size", .short_name = 'b' },
                                         { .long_name = "learning-rate", .short_name = 'l' },
                                         G_OPTION_ENTRY_NULL };

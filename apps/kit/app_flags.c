@@ -40,6 +40,7 @@ typedef struct {
     int keep;
     gboolean resume;
     char *stream, *stream_every;
+    char *checkpoint_packing, *stream_packing;
     int64_t seed;
     char **rest, **plugins;
     AppDataFlags data;
@@ -352,13 +353,36 @@ static bool read_checkpoint_every(App *app, const Flags *flags, GError **error)
     return true;
 }
 
+/* NULL: none */
+static bool read_packing(const char *flag, const char *text, RubatoPacking *packing, GError **error)
+{
+    static const char *const words[] = { "none", "zstd", "bf16", "8bit", NULL };
+    static const RubatoPacking packings[] = { RUBATO_PACKING_NONE, RUBATO_PACKING_ZSTD,
+                                              RUBATO_PACKING_BF16, RUBATO_PACKING_8BIT };
+    size_t i = 0;
+
+    if (!app_find_word(flag, words, text, &i, error))
+        return false;
+    *packing = packings[i];
+    return true;
+}
+
+static bool read_stream(App *app, const Flags *flags, GError **error)
+{
+    if (app->stream == NULL && flags->stream_packing != NULL)
+        return app_refuse(error,
+                          "--stream-packing: needs --stream URI, where the model streams to");
+    return read_packing("stream-packing", flags->stream_packing, &app->stream_packing, error);
+}
+
 static bool read_checkpoint(App *app, const Flags *flags, GError **error)
 {
-    const char *const needy = flags->resume                     ? "resume"
-                              : flags->checkpoint_every != NULL ? "checkpoint-every"
-                              : flags->full_every != NOT_GIVEN  ? "full-every"
-                              : flags->keep != NOT_GIVEN        ? "keep"
-                                                                : NULL;
+    const char *const needy = flags->resume                       ? "resume"
+                              : flags->checkpoint_every != NULL   ? "checkpoint-every"
+                              : flags->checkpoint_packing != NULL ? "checkpoint-packing"
+                              : flags->full_every != NOT_GIVEN    ? "full-every"
+                              : flags->keep != NOT_GIVEN          ? "keep"
+                                                                  : NULL;
 
     app->checkpoint = without_slashes(flags->checkpoint);
     app->resume = flags->resume;
@@ -372,7 +396,9 @@ static bool read_checkpoint(App *app, const Flags *flags, GError **error)
                                  "validation found before it; leave out one");
     if (app->resume && app->load != NULL)
         return app_refuse(error, "--resume and --load: both say what to begin with; leave out one");
-    if (!read_checkpoint_every(app, flags, error))
+    if (!read_checkpoint_every(app, flags, error) ||
+        !read_packing("checkpoint-packing", flags->checkpoint_packing, &app->checkpoint_packing,
+                      error))
         return false;
     if (flags->full_every != NOT_GIVEN) {
         if (!check_count("full-every", flags->full_every, 1, MOST_FULL_EVERY, error))
@@ -415,8 +441,8 @@ static bool read_flags(App *app, Flags *flags, GError **error)
         !read_replicas(app, flags, error) || !read_epochs(app, flags, error) ||
         !read_files(app, flags, error) || !read_checkpoint(app, flags, error) ||
         !app_stream_take(app, flags->stream, flags->stream_every, error) ||
-        !read_data(app, flags, error) || !read_straggler(app, flags->straggler, error) ||
-        !read_ends(app, flags, error) ||
+        !read_stream(app, flags, error) || !read_data(app, flags, error) ||
+        !read_straggler(app, flags->straggler, error) || !read_ends(app, flags, error) ||
         (flags->batch_size != NOT_GIVEN &&
          !check_count("batch-size", flags->batch_size, 1, COUNT_MAX, error)))
         return false;
@@ -493,6 +519,8 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
           "Take snapshots between epochs into the directory DIR", "DIR" },
         { "checkpoint-every", 0, 0, G_OPTION_ARG_STRING, &flags->checkpoint_every,
           "... each N epochs (default 1), or seconds (30s) or steps (1000c)", "N" },
+        { "checkpoint-packing", 0, 0, G_OPTION_ARG_STRING, &flags->checkpoint_packing,
+          "... packed: none (default), zstd, or values rounded: bf16, 8bit", "HOW" },
         { "full-every", 0, 0, G_OPTION_ARG_INT, &flags->full_every,
           "... with all rows in one of N, else those that changed (default 1)", "N" },
         { "keep", 0, 0, G_OPTION_ARG_INT, &flags->keep,
@@ -503,6 +531,8 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
           "Stream the model out while it is trained, to file:DIR", "URI" },
         { "stream-every", 0, 0, G_OPTION_ARG_STRING, &flags->stream_every,
           "... a version each so many seconds (default 1s) or clocks (100c)", "N" },
+        { "stream-packing", 0, 0, G_OPTION_ARG_STRING, &flags->stream_packing,
+          "... packed: none (default), zstd, or values rounded: bf16, 8bit", "HOW" },
         { "straggler", 0, 0, G_OPTION_ARG_STRING, &flags->straggler,
           "Let workers sleep MS before a step, with this probability", "PROBABILITY:MS" },
         { "time-limit", 0, 0, G_OPTION_ARG_DOUBLE, &flags->time_limit,
@@ -548,11 +578,12 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
 
 static void flags_clear(Flags *flags)
 {
-    char *const texts[] = { flags->cluster,     flags->model,       flags->json,
-                            flags->save,        flags->load,        flags->predict,
-                            flags->output,      flags->plot,        flags->straggler,
-                            flags->target_loss, flags->checkpoint,  flags->checkpoint_every,
-                            flags->stream,      flags->stream_every };
+    char *const texts[] = { flags->cluster,       flags->model,        flags->json,
+                            flags->save,          flags->load,         flags->predict,
+                            flags->output,        flags->plot,         flags->straggler,
+                            flags->target_loss,   flags->checkpoint,   flags->checkpoint_every,
+                            flags->stream,        flags->stream_every, flags->checkpoint_packing,
+                            flags->stream_packing };
 
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
         g_free(texts[i]);

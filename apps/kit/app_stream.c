@@ -44,6 +44,7 @@ RubatoTaskStream app_stream_of(const App *app, const char *const *tables)
 {
     return (RubatoTaskStream){ .uri = app->stream,
                                .tables = tables,
+                               .packing = app->stream_packing,
                                .every_s = app->stream_every_s,
                                .every_clocks = app->stream_every_clocks };
 }

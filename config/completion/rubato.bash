@@ -15,6 +15,7 @@ _rubato_words()
     --rule) echo adagrad adam ftrl sgd ;;
     --format) echo libsvm libffm csv ratings bag_of_words text idx ;;
     --header) echo auto yes no ;;
+    --checkpoint-packing | --stream-packing) echo none zstd bf16 8bit ;;
     --split) echo fixed dynamic ;;
     --cache) echo beside none ;;
     --by) echo tables allreduce ;;

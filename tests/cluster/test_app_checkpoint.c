@@ -337,6 +337,30 @@ START_TEST(damaged_snapshot_is_passed_over)
 }
 END_TEST
 
+static const struct {
+    const char *flag;
+    RubatoPacking packing;
+} packings[] = { { "--checkpoint-packing=zstd", RUBATO_PACKING_ZSTD },
+                 { "--checkpoint-packing=bf16", RUBATO_PACKING_BF16 },
+                 { "--checkpoint-packing=8bit", RUBATO_PACKING_8BIT } };
+
+/* Rounded rows are others, but a run goes on from them; without a loss its bits are the same. */
+START_TEST(snapshots_are_packed_as_the_flag_says)
+{
+    const char *const first[] = { "--checkpoint", checkpoints, packings[_i].flag, NULL };
+    const char *const second[] = { "--checkpoint", checkpoints, "--resume", NULL };
+
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "whole", "", first);
+    drop(4);
+    g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(checkpoints, 3, NULL);
+    ck_assert_ptr_nonnull(snapshot);
+    ck_assert_int_eq(rubato_snapshot_packing(snapshot), packings[_i].packing);
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "resumed", "going on from snapshot 3", second);
+    if (packings[_i].packing == RUBATO_PACKING_ZSTD)
+        expect_same("whole", "resumed");
+}
+END_TEST
+
 START_TEST(resumed_run_that_is_over_trains_no_more)
 {
     const char *const begins[] = { "--checkpoint", checkpoints, "--resume", "--checkpoint-every=3",
@@ -377,6 +401,8 @@ START_TEST(calls_that_make_no_sense_are_refused)
 {
     expect_refusal(2, "--resume: needs --checkpoint", ARGUMENTS("--resume"));
     expect_refusal(2, "--keep: needs --checkpoint", ARGUMENTS("--keep=2"));
+    expect_refusal(2, "--checkpoint-packing: expected one of none, zstd, bf16, 8bit",
+                   ARGUMENTS("--checkpoint", checkpoints, "--checkpoint-packing=i8"));
     expect_refusal(2, "--checkpoint-every: expected",
                    ARGUMENTS("--checkpoint", checkpoints, "--checkpoint-every=0"));
     expect_refusal(2, "--checkpoint-every: expected",
@@ -414,6 +440,7 @@ int main(void)
     tcase_add_test(cases, middle_of_an_epoch_needs_the_same_workers_and_batches);
     tcase_add_test(cases, softmax_learns_the_same_without_snapshots);
     tcase_add_test(cases, damaged_snapshot_is_passed_over);
+    tcase_add_loop_test(cases, snapshots_are_packed_as_the_flag_says, 0, G_N_ELEMENTS(packings));
     tcase_add_test(cases, resumed_run_that_is_over_trains_no_more);
     tcase_add_test(cases, epoch_that_was_stopped_has_no_snapshot);
     tcase_add_test(cases, calls_that_make_no_sense_are_refused);

@@ -231,6 +231,21 @@ START_TEST(wrong_flags_are_refused_before_anything_is_read)
 }
 END_TEST
 
+START_TEST(versions_are_packed_as_the_flag_says)
+{
+    static const Case it = { "rubato-lr --stream-packing=8bit", PLACE_ONE_PROCESS, "1s",
+                             "weights" };
+    g_autofree char *stream = g_build_filename(folder, "stream", NULL);
+    g_auto(Outcome) outcome = run(&it);
+    g_autoptr(RubatoSnapshot) version = NULL;
+
+    ck_assert_msg(outcome.status == 0, "%s", outcome.err);
+    version = rubato_snapshot_open(stream, 0, NULL);
+    ck_assert_ptr_nonnull(version);
+    ck_assert_int_eq(rubato_snapshot_packing(version), RUBATO_PACKING_8BIT);
+}
+END_TEST
+
 static Suite *app_stream_suite(void)
 {
     Suite *suite = suite_create("programs that stream");
@@ -242,6 +257,7 @@ static Suite *app_stream_suite(void)
     tcase_add_test(streams, follower_goes_on_when_the_program_was_killed);
     tcase_add_loop_test(streams, wrong_flags_are_refused_before_anything_is_read, 0,
                         G_N_ELEMENTS(refused));
+    tcase_add_test(streams, versions_are_packed_as_the_flag_says);
     suite_add_tcase(suite, streams);
     return suite;
 }

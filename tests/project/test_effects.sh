@@ -70,10 +70,12 @@ refused rubato-gbdt replicas 'rubato-gbdt cannot have any' "${rows[@]}" --replic
 always all replicas bind-cores numa
 refused rubato-lr output 'needs --predict FILE' "${rows[@]}" --output x
 refused rubato-lr checkpoint-every 'needs --checkpoint DIR' "${rows[@]}" --checkpoint-every 2
+refused rubato-lr checkpoint-packing 'needs --checkpoint DIR' "${rows[@]}" --checkpoint-packing zstd
 refused rubato-lr full-every 'needs --checkpoint DIR' "${rows[@]}" --full-every 2
 refused rubato-lr keep 'needs --checkpoint DIR' "${rows[@]}" --keep 2
 refused rubato-lr resume 'needs --checkpoint DIR' "${rows[@]}" --resume
 refused rubato-lr stream-every 'needs --stream URI' "${rows[@]}" --stream-every 2s
+refused rubato-lr stream-packing 'needs --stream URI' "${rows[@]}" --stream-packing zstd
 refused rubato-lr node 'needs --cluster FILE' "${rows[@]}" --node 1
 refused rubato-lr servers 'is for a single process' "${rows[@]}" --cluster x --node 1 --servers 2
 refused rubato-lr workers 'is for a single process' "${rows[@]}" --cluster x --node 1 -w 2
@@ -94,9 +96,13 @@ refused rubato-lr plot "$training" "${used[@]}" --plot x.svg
 refused rubato-lr checkpoint-every "$training" "${rows[@]}" -e 0 --checkpoint d --checkpoint-every 2
 refused rubato-lr full-every "$training" "${rows[@]}" -e 0 --checkpoint d \
     --full-every 2
+refused rubato-lr checkpoint-packing "$training" "${rows[@]}" -e 0 --checkpoint d \
+    --checkpoint-packing bf16
 refused rubato-lr keep "$training" "${rows[@]}" -e 0 --checkpoint d --keep 2
 refused rubato-lr stream "$training" "${rows[@]}" -e 0 --stream file:s
 refused rubato-lr stream-every "$training" "${rows[@]}" -e 0 --stream file:s --stream-every 2s
+refused rubato-lr stream-packing "$training" "${rows[@]}" -e 0 --stream file:s \
+    --stream-packing bf16
 always all checkpoint # it has an effect without training, too: a snapshot is restored from it
 
 # Formats: as the name of the file says, or the flag.
