@@ -1,9 +1,14 @@
 /* Samples of training while a snapshot is written: a worker iterates on a table of n rows of 16
- * f32, first alone, then while the engine writes snapshots of the table.
+ * f32, first alone, then while a plain file of as many bytes is written and synchronised, then
+ * while the engine writes snapshots of the table. All rows are in memory before.
  *
  * A worker cannot take a snapshot, so an engine of its own runs on a thread of its own. */
+#include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "apps/bench/bench.h"
 #include "apps/bench/samples/samples.h"
@@ -11,13 +16,24 @@
 
 #include <rubato/mix.h>
 
-enum { WIDTH = 16, N_KEYS = 100 };
+enum {
+    WIDTH = 16,
+    N_KEYS = 100,
+    ROWS_AT_ONCE = 4096,
+    MOST_TIMES = 1 << 20, /* iterations of a phase whose times are kept */
+    PLAIN_BYTES = 1 << 20,
+};
 
-/* How long it iterates alone, and at least while snapshots are written. */
-#define PHASE_S 0.2
+/* How long it iterates alone, and at least while files are written. */
+#define PHASE_S 0.4
+
+/* What a snapshot may take of memory: bytes for each row, and beside them. */
+#define ALLOWED_BY_ROW 4
+#define ALLOWED_BYTES (64 << 20)
 
 typedef enum {
     PHASE_ALONE,
+    PHASE_PLAIN,
     PHASE_WRITING,
     PHASE_END,
 } Phase;
@@ -25,6 +41,7 @@ typedef enum {
 typedef struct {
     uint64_t n; /* iterations */
     double seconds, worst;
+    float *times; /* of the first MOST_TIMES */
 } Iterations;
 
 typedef struct {
@@ -33,11 +50,14 @@ typedef struct {
     _Atomic bool has_begun;
     _Atomic Phase phase;
     Iterations iterations[PHASE_END];
+    double memory; /* the most bytes in memory while snapshots were written, beyond those before */
     GError *error;
 } Load;
 
 static void count(Iterations *iterations, double seconds)
 {
+    if (iterations->n < MOST_TIMES)
+        iterations->times[iterations->n] = (float)seconds;
     iterations->n++;
     iterations->seconds += seconds;
     iterations->worst = MAX(iterations->worst, seconds);
@@ -80,6 +100,63 @@ static void enter(Load *load, Phase phase)
     atomic_store_explicit(&load->phase, phase, memory_order_relaxed); /* see above */
 }
 
+/* A row of /proc/self/status, in bytes; 0: there is none. */
+static double memory_of(const char *name)
+{
+    g_autofree char *text = NULL;
+    const char *line;
+
+    if (!g_file_get_contents("/proc/self/status", &text, NULL, NULL))
+        return 0;
+    line = strstr(text, name);
+    return line == NULL ? 0 : 1024 * g_ascii_strtod(line + strlen(name), NULL);
+}
+
+/* Has the kernel note the most memory anew. */
+static void forget_most_memory(void)
+{
+    FILE *const file = fopen("/proc/self/clear_refs", "we");
+
+    if (file == NULL)
+        return;
+    (void)fputs("5", file);
+    (void)fclose(file);
+}
+
+static bool write_plain_file(const Load *load, const char *path)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    g_autofree char *buffer = g_malloc(PLAIN_BYTES);
+    bool ok = fd >= 0;
+
+    memset(buffer, 7, PLAIN_BYTES);
+    for (size_t left = load->n_rows * WIDTH * sizeof(float); ok && left > 0;) {
+        const ssize_t n = write(fd, buffer, MIN(left, PLAIN_BYTES));
+
+        ok = n > 0;
+        left -= ok ? (size_t)n : 0;
+    }
+    ok = ok && fsync(fd) == 0;
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+static bool write_plain(const Load *load, GError **error)
+{
+    g_autofree char *path = g_build_filename(load->directory, "plain", NULL);
+    const double began = bench_now();
+
+    do
+        if (!write_plain_file(load, path)) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be written", path);
+            return false;
+        }
+    while (bench_now() - began < PHASE_S);
+    (void)unlink(path);
+    return true;
+}
+
 static bool write_snapshots(RubatoEngine *engine, const Load *load, GError **error)
 {
     const RubatoSnapshotSpec spec = { .directory = load->directory, .keep = 1 };
@@ -89,6 +166,17 @@ static bool write_snapshots(RubatoEngine *engine, const Load *load, GError **err
         if (!rubato_engine_snapshot(engine, &spec, NULL, error))
             return false;
     while (bench_now() - began < PHASE_S);
+    return true;
+}
+
+static bool fill(RubatoEngine *engine, const Load *load, GError **error)
+{
+    g_autofree float *rows = g_new0(float, ROWS_AT_ONCE *WIDTH);
+
+    for (size_t first = 0; first < load->n_rows; first += ROWS_AT_ONCE)
+        if (!rubato_engine_set_range(engine, "load", first, MIN(ROWS_AT_ONCE, load->n_rows - first),
+                                     rows, error))
+            return false;
     return true;
 }
 
@@ -106,7 +194,8 @@ static bool measure(Load *load, GError **error)
     RubatoTaskRun *run;
     bool ok;
 
-    if (engine == NULL || !rubato_engine_create_table(engine, &spec, error))
+    if (engine == NULL || !rubato_engine_create_table(engine, &spec, error) ||
+        !fill(engine, load, error))
         return false;
     run = rubato_engine_start(engine, &task, error);
     if (run == NULL)
@@ -114,9 +203,14 @@ static bool measure(Load *load, GError **error)
     while (!atomic_load_explicit(&load->has_begun, memory_order_relaxed)) /* see above */
         g_usleep(1000);
     g_usleep((gulong)(PHASE_S * G_USEC_PER_SEC));
+    enter(load, PHASE_PLAIN);
+    ok = write_plain(load, error);
+    forget_most_memory();
+    const double before = memory_of("VmRSS:");
     enter(load, PHASE_WRITING);
-    ok = write_snapshots(engine, load, error);
+    ok = ok && write_snapshots(engine, load, error);
     enter(load, PHASE_END);
+    load->memory = memory_of("VmHWM:") - before;
     return rubato_task_run_wait(run, ok ? error : NULL) && ok;
 }
 
@@ -128,46 +222,109 @@ static void *run(void *data)
     return NULL;
 }
 
+static void clear(Load *load)
+{
+    for (Phase phase = 0; phase < PHASE_END; phase++)
+        g_free(load->iterations[phase].times);
+    g_free(load->directory);
+}
+
 static bool take_load(size_t n, Load *load, GError **error)
 {
-    load->n_rows = n;
+    *load = (Load){ .phase = PHASE_ALONE, .n_rows = n };
     load->directory = g_dir_make_tmp("rubato-bench-XXXXXX", error);
     if (load->directory == NULL)
         return false;
+    for (Phase phase = 0; phase < PHASE_END; phase++) {
+        load->iterations[phase].times = g_new(float, MOST_TIMES);
+        memset(load->iterations[phase].times, 1, MOST_TIMES * sizeof(float)); /* in memory now */
+    }
     g_thread_join(g_thread_new("load", run, load));
     snapshot_folder_remove_all(load->directory);
-    g_free(load->directory);
     if (load->error == NULL)
         return true;
     g_propagate_error(error, load->error);
+    clear(load);
     return false;
 }
+
+/* ---- what is made of it ---- */
 
 static double rate(const Iterations *iterations)
 {
     return iterations->n == 0 ? 0 : N_KEYS * (double)iterations->n / iterations->seconds;
 }
 
-bool sample_snapshot_during(Bench *bench, size_t n, BenchSample *sample, GError **error)
+static int compare_times(const void *a, const void *b)
 {
-    Load load = { .phase = PHASE_ALONE };
+    const float left = *(const float *)a, right = *(const float *)b;
 
-    (void)bench;
+    return (left > right) - (left < right);
+}
+
+static double p99(const Iterations *iterations)
+{
+    const size_t n = MIN(iterations->n, MOST_TIMES);
+
+    if (n == 0)
+        return 0;
+    qsort(iterations->times, n, sizeof *iterations->times, compare_times);
+    return (double)iterations->times[n * 99 / 100];
+}
+
+typedef double (*FigureFunc)(const Iterations *iterations);
+
+static double worst(const Iterations *iterations)
+{
+    return iterations->worst;
+}
+
+static bool take_sample(size_t n, FigureFunc figure, Phase beside, BenchSample *sample,
+                        GError **error)
+{
+    Load load;
+
     if (!take_load(n, &load, error))
         return false;
-    sample->own = rate(&load.iterations[PHASE_WRITING]);
-    sample->limit = rate(&load.iterations[PHASE_ALONE]);
+    sample->own = figure(&load.iterations[PHASE_WRITING]);
+    sample->limit = figure(&load.iterations[beside]);
+    clear(&load);
     return true;
+}
+
+bool sample_snapshot_during(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    (void)bench;
+    return take_sample(n, rate, PHASE_ALONE, sample, error);
+}
+
+bool sample_snapshot_beside(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    (void)bench;
+    return take_sample(n, rate, PHASE_PLAIN, sample, error);
 }
 
 bool sample_snapshot_pause(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
-    Load load = { .phase = PHASE_ALONE };
+    (void)bench;
+    return take_sample(n, worst, PHASE_ALONE, sample, error);
+}
+
+bool sample_snapshot_p99(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    (void)bench;
+    return take_sample(n, p99, PHASE_ALONE, sample, error);
+}
+
+bool sample_snapshot_memory(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    Load load;
 
     (void)bench;
     if (!take_load(n, &load, error))
         return false;
-    sample->own = load.iterations[PHASE_WRITING].worst;
-    sample->limit = load.iterations[PHASE_ALONE].worst;
+    sample->own = load.memory;
+    sample->limit = (double)n * ALLOWED_BY_ROW + ALLOWED_BYTES;
+    clear(&load);
     return true;
 }
