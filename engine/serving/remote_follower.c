@@ -117,17 +117,18 @@ static bool fail_format(const RubatoRemoteFollower *remote, GError **error)
     return false;
 }
 
-/* The answer of a call that was refused, as its error. */
+/* The answer of a call that was refused, as its error: what no follower says is no error text. */
 static void take_error(const RubatoRemoteFollower *remote, uint32_t code, RubatoByteReader *body,
                        GError **error)
 {
     const size_t n = rubato_byte_reader_left(body);
-    g_autofree char *text = g_utf8_make_valid(rubato_read_bytes(body, n), (gssize)n);
 
-    if (code - 1 > RUBATO_ERROR_SERVED)
+    if (code - 1 > RUBATO_ERROR_SERVED || n > SERVING_MOST_NAME) {
         fail_format(remote, error);
-    else
-        g_set_error(error, RUBATO_ERROR, (int)(code - 1), "follower %s: %s", remote->address, text);
+        return;
+    }
+    g_autofree char *text = g_utf8_make_valid(rubato_read_bytes(body, n), (gssize)n);
+    g_set_error(error, RUBATO_ERROR, (int)(code - 1), "follower %s: %s", remote->address, text);
 }
 
 /* *answer: transfer full; *body: what it says. The request is cleared. */

@@ -10,6 +10,7 @@
 
 #include "engine/cluster/host.h"
 #include "engine/cluster/secret_source.h"
+#include "engine/serving/name_lookup.h"
 #include "io/net/monotonic.h"
 #include "io/net/transport/tcp/tcp_address.h"
 
@@ -138,7 +139,13 @@ int serving_connect_to(const char *address, int64_t end_ms, GError **error)
 
     if (!tcp_address_split(SCHEME, address, &host, &port, error))
         return -1;
-    if (getaddrinfo(host, port, &hints, &found) != 0) {
+    const int looked_up = name_lookup(host, port, &hints, end_ms, &found);
+    if (looked_up == EAI_AGAIN && monotonic_ms() >= end_ms) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_TIMEOUT,
+                    "%s: nobody has said in time where the host \"%s\" is", address, host);
+        return -1;
+    }
+    if (looked_up != 0) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
                     "%s: the host \"%s\" cannot be resolved", address, host);
         return -1;

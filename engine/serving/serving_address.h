@@ -14,8 +14,8 @@ bool serving_find_secret(const char *file, RunSecret *secret, bool *has_secret, 
  * secret it listens on loopback addresses alone. */
 int serving_listen(const char *address, bool has_secret, GError **error);
 
-/* A socket that is connected there, at end_ms (monotonic_ms) at the latest, but for the time that
- * looking up the name takes; -1 with RUBATO_ERROR_NETWORK or _TIMEOUT. */
+/* A socket that is connected there, at end_ms (monotonic_ms) at the latest, which includes
+ * looking up the name; -1 with RUBATO_ERROR_NETWORK or _TIMEOUT. */
 int serving_connect_to(const char *address, int64_t end_ms, GError **error);
 
 #endif

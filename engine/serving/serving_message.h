@@ -39,7 +39,7 @@ typedef enum {
 /* GET: the answer may have rows of different lengths. */
 #define SERVING_ANY_LENGTH 1u
 
-#define SERVING_MOST_NAME 4096u
+#define SERVING_MOST_NAME 4096u /* bytes of the name of a table, and of an error text */
 
 /* The largest messages. */
 #define SERVING_MOST_REQUEST (RUBATO_REMOTE_MOST_KEYS * sizeof(RubatoKey) + SERVING_MOST_NAME + 64)

@@ -727,122 +727,6 @@ START_TEST(program_goes_on_with_a_server_that_was_started_again)
 }
 END_TEST
 
-/* ---- who answers may be anything ---- */
-
-typedef struct {
-    int listener;
-    const uint8_t *bytes; /* of its answers, one behind the other */
-    size_t n;             /* of each */
-    size_t n_more;        /* answers behind the first one */
-    pthread_t thread;
-} Liar;
-
-static void *lie(void *data)
-{
-    const Liar *const liar = data;
-    ServingLine line;
-    ServingHead head;
-    uint8_t request[128], answer[128];
-    size_t told = 0;
-    struct pollfd ready = { .fd = liar->listener, .events = POLLIN };
-
-    (void)poll(&ready, 1, 20000);
-    if (!serving_line_open(&line, accept(liar->listener, NULL, NULL), HANDSHAKE_ROLE_ACCEPTS, NULL,
-                           monotonic_ms() + 20000, NULL))
-        return NULL;
-    while (serving_line_receive_head(&line, &head, sizeof request, monotonic_ms() + 20000, NULL) &&
-           serving_line_receive(&line, &head, request, monotonic_ms() + 20000, NULL)) {
-        memcpy(answer, liar->bytes + told * liar->n, liar->n);
-        (void)serving_line_send(&line, answer, liar->n, monotonic_ms() + 20000, NULL);
-        told += told < liar->n_more;
-    }
-    serving_line_close(&line);
-    return NULL;
-}
-
-static void begin_lying(Liar *liar)
-{
-    struct sockaddr_in at;
-    socklen_t size = sizeof at;
-
-    liar->listener = serving_listen("tcp://127.0.0.1:0", false, NULL);
-    ck_assert_int_eq(getsockname(liar->listener, (struct sockaddr *)&at, &size), 0);
-    g_autofree char *address = g_strdup_printf("tcp://127.0.0.1:%u", ntohs(at.sin_port));
-    ck_assert_int_eq(pthread_create(&liar->thread, NULL, lie, liar), 0);
-    remote = connect_to(address, NULL);
-}
-
-static void end_lying(Liar *liar)
-{
-    rubato_remote_follower_free(g_steal_pointer(&remote));
-    pthread_join(liar->thread, NULL);
-    close(liar->listener);
-}
-
-static const struct {
-    const char *bytes;
-    size_t n;
-    const char *text;
-} lies[] = {
-    { "", 0, "makes no sense" },
-    { "\0\0\0\0", 4, "the shape of a table" },
-    { "\xff\0\0\0why", 7, "makes no sense" },
-    { "\1\0\0\0\xff\xfe", 6, "follower tcp" },
-    { "\0\0\0\0\0\0\0\0\7\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
-      44, "makes no sense" }, /* of a shape that there is not */
-    { "\0\0\0\0\xff\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
-      44, "makes no sense" },
-};
-
-START_TEST(nonsense_of_a_server_is_an_error)
-{
-    g_autoptr(GError) error = NULL;
-    Liar liar = { .bytes = (const uint8_t *)lies[_i].bytes, .n = lies[_i].n };
-    RubatoFollowedTable shape;
-
-    begin_lying(&liar);
-    ck_assert(!rubato_remote_follower_describe_table(remote, "n", &shape, &error));
-    ck_assert_msg(strstr(error->message, lies[_i].text) != NULL, "%s", error->message);
-    end_lying(&liar);
-}
-END_TEST
-
-START_TEST(tables_without_names_are_nonsense)
-{
-    g_autoptr(GError) error = NULL;
-    Liar liar = { .bytes = (const uint8_t *)"\0\0\0\0n\0\0\0", .n = 8 };
-
-    begin_lying(&liar);
-    ck_assert_ptr_null(rubato_remote_follower_list_tables(remote, &error));
-    check_error(&error, RUBATO_ERROR_FORMAT, "makes no sense", NULL);
-    end_lying(&liar);
-}
-END_TEST
-
-/* A table of rows of 64 KiB, it says, and of different lengths; then a row of 20 bytes. What lies
- * behind them is not read. */
-START_TEST(rows_that_are_shorter_than_the_width_are_not_read)
-{
-    static const uint8_t told[2][44] = {
-        { [4] = RUBATO_U8, [8] = RUBATO_SHAPE_RAGGED, [14] = 1 },
-        { [12] = RUBATO_U8, [18] = 1, [20] = 20 },
-    };
-    g_autofree uint8_t *values = g_malloc(1 << 16);
-    g_autoptr(GError) error = NULL;
-    Liar liar = { .bytes = told[0], .n = sizeof told[0], .n_more = 1 };
-    const RubatoKey key = 0;
-
-    begin_lying(&liar);
-    g_autoptr(RubatoRemoteTable) table =
-        rubato_remote_follower_open_table(remote, "n", RUBATO_U8, NULL);
-    ck_assert_ptr_nonnull(table);
-    ck_assert_uint_eq(rubato_remote_table_shape(table)->width, 1 << 16);
-    ck_assert(!rubato_remote_table_get(table, &key, 1, values, NULL, NULL, &error));
-    check_error(&error, RUBATO_ERROR_INVALID, "different lengths", NULL);
-    end_lying(&liar);
-}
-END_TEST
-
 static Suite *serving_suite(void)
 {
     Suite *suite = suite_create("serving");
@@ -874,9 +758,6 @@ static Suite *serving_suite(void)
     tcase_add_test(asking, sockets_are_closed_in_programs_that_are_started);
     tcase_add_test(asking, answer_without_room_is_an_error);
     tcase_add_test(asking, program_goes_on_with_a_server_that_was_started_again);
-    tcase_add_loop_test(asking, nonsense_of_a_server_is_an_error, 0, G_N_ELEMENTS(lies));
-    tcase_add_test(asking, tables_without_names_are_nonsense);
-    tcase_add_test(asking, rows_that_are_shorter_than_the_width_are_not_read);
     suite_add_tcase(suite, asking);
     return suite;
 }
