@@ -7,6 +7,9 @@
 
 #define MOST_PAGE ((size_t)16 << 20)
 
+/* More keys than any run writes: some thousand snapshots of some thousand parts. */
+#define MOST_NAMES (1u << 24)
+
 /* Names in their order, because this is what is signed. (transfer full) */
 static char *write_query(const char *prefix, uint32_t most, bool by_folder, const char *from)
 {
@@ -49,7 +52,8 @@ bool s3_list(S3Client *client, const char *bucket, const char *prefix, uint32_t 
     g_autofree char *from = NULL;
     bool ok;
 
-    /* Each page has one key at least, or the listing fails: so it ends. */
+    /* Each page has one key at least, and there are so many at most, or the listing fails: so it
+     * ends. */
     do {
         g_autofree char *query = write_query(prefix, most, prefixes != NULL, from);
         const guint n_before = page.keys->len + page.prefixes->len;
@@ -60,6 +64,11 @@ bool s3_list(S3Client *client, const char *bucket, const char *prefix, uint32_t 
         if (from != NULL && page.keys->len + page.prefixes->len == n_before) {
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
                         S3_SCHEME "%s: cannot be listed: a page of the listing is empty", bucket);
+            ok = false;
+        } else if (from != NULL && page.keys->len + page.prefixes->len >= MOST_NAMES) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
+                        S3_SCHEME "%s: cannot be listed: there are more than %u keys", bucket,
+                        MOST_NAMES);
             ok = false;
         }
     } while (ok && from != NULL);
