@@ -94,6 +94,7 @@ bool sample_snapshot_increment_time(Bench *bench, size_t n, BenchSample *sample,
 /* ---- stream.c: each is a `sample` of cases, of n rows added a second ---- */
 
 bool sample_stream_lag(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_stream_lag_zmq(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_stream_back(Bench *bench, size_t n, BenchSample *sample, GError **error);
 
 /* ---- snapshot_load.c: likewise ---- */

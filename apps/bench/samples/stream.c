@@ -7,9 +7,13 @@
  *
  * A worker cannot be paced by the bench's own engine, so one of its own runs on a thread of its
  * own. */
+#include <arpa/inet.h>
 #include <math.h>
+#include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "apps/bench/bench.h"
 #include "apps/bench/samples/samples.h"
@@ -33,7 +37,8 @@ enum {
 
 typedef struct {
     double rows_per_s, seconds;
-    char *directory, *uri;
+    bool is_zmq; /* over ZeroMQ, else by files */
+    char *directory, *uri, *followed;
     double counts_from;  /* the follower's: when it had the first version */
     _Atomic bool ends;   /* the follower's thread */
     GArray *lags;        /* of double: seconds; the follower's */
@@ -137,7 +142,7 @@ static bool follow_on(Streaming *it, RubatoFollower *follower, GError **error)
 static void *follow(void *data)
 {
     Streaming *const it = data;
-    const RubatoFollowerSpec spec = { .uri = it->uri };
+    const RubatoFollowerSpec spec = { .uri = it->followed };
     g_autoptr(RubatoFollower) follower = rubato_follower_new(&spec, &it->fault);
 
     if (follower != NULL)
@@ -173,6 +178,54 @@ static bool stream(Streaming *it, GError **error)
            rubato_engine_run(engine, &task, error);
 }
 
+/* A socket that is bound to a loopback port; *port 0: any. -1: it is taken. */
+static int bind_port(unsigned *port)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)*port) };
+    socklen_t size = sizeof at;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (fd >= 0 && bind(fd, (const struct sockaddr *)&at, sizeof at) == 0 &&
+        getsockname(fd, (struct sockaddr *)&at, &size) == 0) {
+        *port = ntohs(at.sin_port);
+        return fd;
+    }
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* A port that is free now, as is the next one; 0 if none was found. */
+static unsigned find_ports(void)
+{
+    for (int i = 0; i < 50; i++) {
+        unsigned port = 0, next;
+        const int first = bind_port(&port);
+
+        next = port + 1;
+        const int second = first >= 0 && next <= UINT16_MAX ? bind_port(&next) : -1;
+        if (first >= 0)
+            close(first);
+        if (second < 0)
+            continue;
+        close(second);
+        return port;
+    }
+    return 0;
+}
+
+static void name_stream(Streaming *it)
+{
+    if (it->is_zmq) {
+        it->followed = g_strdup_printf("zmq:tcp://127.0.0.1:%u", find_ports());
+        it->uri = g_strdup_printf("%s?directory=%s", it->followed, it->directory);
+    } else {
+        it->followed = g_strconcat("file:", it->directory, NULL);
+        it->uri = g_strdup(it->followed);
+    }
+}
+
 static void *run(void *data)
 {
     Streaming *const it = data;
@@ -188,7 +241,7 @@ static bool take(Streaming *it, GError **error)
     it->directory = g_dir_make_tmp("rubato-bench-XXXXXX", error);
     if (it->directory == NULL)
         return false;
-    it->uri = g_strconcat("file:", it->directory, NULL);
+    name_stream(it);
     it->lags = g_array_new(FALSE, FALSE, sizeof(double));
     follower = g_thread_new("follower", follow, it);
     engine = g_thread_new("engine", run, it);
@@ -198,6 +251,7 @@ static bool take(Streaming *it, GError **error)
     snapshot_folder_remove_all(it->directory);
     g_free(it->directory);
     g_free(it->uri);
+    g_free(it->followed);
     if (it->error == NULL && it->fault == NULL)
         return true;
     g_propagate_error(error, it->error != NULL ? it->error : g_steal_pointer(&it->fault));
@@ -236,9 +290,9 @@ static bool check_rate(const Streaming *it, GError **error)
 }
 
 /* n rows a second. */
-static bool take_sample(size_t n, Streaming *it, GError **error)
+static bool take_sample(size_t n, bool is_zmq, Streaming *it, GError **error)
 {
-    *it = (Streaming){ .rows_per_s = (double)n, .seconds = SECONDS };
+    *it = (Streaming){ .rows_per_s = (double)n, .seconds = SECONDS, .is_zmq = is_zmq };
     if (!take(it, error))
         return false;
     if (check_rate(it, error))
@@ -247,12 +301,11 @@ static bool take_sample(size_t n, Streaming *it, GError **error)
     return false;
 }
 
-bool sample_stream_lag(Bench *bench, size_t n, BenchSample *sample, GError **error)
+static bool sample_lag(size_t n, bool is_zmq, BenchSample *sample, GError **error)
 {
     Streaming it;
 
-    (void)bench;
-    if (!take_sample(n, &it, error))
+    if (!take_sample(n, is_zmq, &it, error))
         return false;
     sample->own = quantile(it.lags, 0.99);
     sample->limit = quantile(it.lags, 0.5);
@@ -260,12 +313,24 @@ bool sample_stream_lag(Bench *bench, size_t n, BenchSample *sample, GError **err
     return true;
 }
 
+bool sample_stream_lag(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    (void)bench;
+    return sample_lag(n, /* is_zmq= */ false, sample, error);
+}
+
+bool sample_stream_lag_zmq(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    (void)bench;
+    return sample_lag(n, /* is_zmq= */ true, sample, error);
+}
+
 bool sample_stream_back(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
     Streaming it;
 
     (void)bench;
-    if (!take_sample(n, &it, error))
+    if (!take_sample(n, /* is_zmq= */ false, &it, error))
         return false;
     sample->own = it.back_s;
     sample->limit = 0;
