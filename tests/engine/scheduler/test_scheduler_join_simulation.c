@@ -13,6 +13,9 @@
  * between two messages that follow from the same event, and another one goes on from its journal.
  * Then the same holds: so no node does a step twice, or misses one.
  *
+ * Meanwhile nodes ask for snapshots, and for moves of a part. Each ask is answered, and a snapshot
+ * that was taken by what is said is whole.
+ *
  * A failure prints its seed: SEED=n runs that one alone. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -288,7 +291,7 @@ static unsigned simulate(uint64_t seed)
 START_TEST(processes_take_the_places_of_lost_nodes_and_replicas_are_restored)
 {
     const char *const seed = getenv("SEED");
-    unsigned n_joined = 0, n_resumed = 0;
+    unsigned n_joined = 0, n_resumed = 0, n_taken = 0, n_moved = 0;
 
     if (seed != NULL) {
         simulate(strtoull(seed, NULL, 10));
@@ -297,9 +300,13 @@ START_TEST(processes_take_the_places_of_lost_nodes_and_replicas_are_restored)
     for (uint64_t i = 0; i < (is_slow() ? SEEDS_PER_CASE / 5 : SEEDS_PER_CASE); i++) {
         n_joined += simulate((uint64_t)_i * SEEDS_PER_CASE + i);
         n_resumed += join_sim.n_resumed;
+        n_taken += join_sim.n_taken;
+        n_moved += join_sim.n_moved;
     }
     ck_assert_uint_gt(n_joined, 0);
     ck_assert_uint_gt(n_resumed, 0);
+    ck_assert_uint_gt(n_taken, 0);
+    ck_assert_uint_gt(n_moved, 0);
 }
 END_TEST
 

@@ -7,6 +7,7 @@
 
 #define TABLES "the tables"
 #define TOLD "table a as it is"
+#define MOVE "move 1 2;4 1 5" /* from server 1 to server 2 */
 
 JoinSim join_sim;
 
@@ -280,6 +281,78 @@ static void do_step(JoinProcess *process, const ControlRecover *recover)
                                          .lines = lines->str } });
 }
 
+/* A snapshot is whole once the scheduler's node has done COMMIT, if it has heard of no failure. */
+static void do_snapshot_step(JoinProcess *process, const ControlSnapshot *told)
+{
+    const bool is_next = told->number == process->snapshot
+                             ? told->step > process->snapshot_step
+                             : told->number > process->snapshot &&
+                                   (told->step == CONTROL_STEP_CLOSE ||
+                                    (told->step == CONTROL_STEP_FORGET && !process->has_program));
+    const bool completes = told->step == CONTROL_STEP_COMMIT && process->node == 0;
+
+    join_assert(is_next, "node %u does step %u of snapshot %u after step %u of snapshot %u",
+                process->node, told->step, (unsigned)told->number, process->snapshot_step,
+                (unsigned)process->snapshot);
+    process->snapshot = told->number;
+    process->snapshot_step = (ControlStep)told->step;
+    if (completes)
+        join_sim.is_whole[told->number] = true;
+    say(process, (Control){ .kind = CONTROL_SNAPSHOT_DONE,
+                            .snapshot = { .number = told->number,
+                                          .step = told->step,
+                                          .written = completes ? told->number : 0 } });
+}
+
+static void ask_for_snapshot(JoinProcess *process)
+{
+    join_sim.n_asked++;
+    say(process, (Control){ .kind = CONTROL_SNAPSHOT_ASK,
+                            .snapshot = { .number = ++process->n_asked, .spec = "here\n" } });
+}
+
+/* Whoever is told that it is whole can rely on that. */
+static void end_snapshot(JoinProcess *process, const ControlSnapshot *end)
+{
+    const uint32_t code = end->outcome.code;
+
+    join_assert(end->number == ++process->n_answered, "snapshots end out of turn");
+    join_assert(code == CONTROL_OK ? end->written > 0 && join_sim.is_whole[end->written]
+                                   : code == CONTROL_CODE(RUBATO_ERROR_NODE_LOST),
+                "a snapshot of node %u: %s", process->node, end->outcome.text);
+    join_sim.n_taken += code == CONTROL_OK;
+}
+
+/* It does each step of a call once, and in order. */
+static void do_call(JoinProcess *process, const ControlGo *go)
+{
+    const ControlStep step = (ControlStep)go->step;
+    const bool is_move = process->has_program && process->n_calls % 3 == 0;
+
+    join_assert(process->has_program ? process->is_waiting && go->call == process->n_calls
+                                     : process->has_tables && (strcmp(go->told, TOLD) == 0 ||
+                                                               strcmp(go->told, MOVE) == 0),
+                "GO out of turn");
+    join_assert(!is_move || step == CONTROL_STEP_CLOSE || step > process->move_step,
+                "node %u does step %u of a move after step %u", process->node, step,
+                process->move_step);
+    process->move_step = step;
+    say(process, (Control){ .kind = CONTROL_READY, .ready = { .call = go->call } });
+}
+
+/* A loss may take a move back, and nothing else fails. */
+static void end_call(JoinProcess *process, const ControlOutcome *outcome)
+{
+    const bool is_move = process->n_calls % 3 == 0;
+
+    join_assert(outcome->code == CONTROL_OK ||
+                    (is_move && outcome->code == CONTROL_CODE(RUBATO_ERROR_NODE_LOST)),
+                "call %u fails: %s", (unsigned)process->n_calls, outcome->text);
+    join_sim.n_moved += is_move && outcome->code == CONTROL_OK;
+    process->is_waiting = false;
+    process->move_step = CONTROL_STEP_CLOSE;
+}
+
 static void hear(JoinProcess *process, const Control *control)
 {
     switch (control->kind) {
@@ -287,16 +360,16 @@ static void hear(JoinProcess *process, const Control *control)
         do_step(process, &control->recover);
         break;
     case CONTROL_GO:
-        join_assert(process->has_program
-                        ? process->is_waiting && control->go.call == process->n_calls
-                        : process->has_tables && strcmp(control->go.told, TOLD) == 0,
-                    "GO out of turn");
-        say(process, (Control){ .kind = CONTROL_READY, .ready = { .call = control->go.call } });
+        do_call(process, &control->go);
         break;
     case CONTROL_COMMIT:
-        join_assert(control->commit.outcome.code == CONTROL_OK, "call %u fails: %s",
-                    (unsigned)process->n_calls, control->commit.outcome.text);
-        process->is_waiting = false;
+        end_call(process, &control->commit.outcome);
+        break;
+    case CONTROL_SNAPSHOT_STEP:
+        do_snapshot_step(process, &control->snapshot);
+        break;
+    case CONTROL_SNAPSHOT_END:
+        end_snapshot(process, &control->snapshot);
         break;
     case CONTROL_LOST:
         join_assert(!process->has_program && control->lost.number == process->node, "%s",
@@ -345,14 +418,16 @@ static bool is_ending(void)
 
 static void propose(JoinProcess *process)
 {
+    static const ControlCall whats[] = { CONTROL_CALL_MOVE, CONTROL_CALL_BARRIER,
+                                         CONTROL_CALL_CREATE };
+    const ControlCall what = whats[++process->n_calls % G_N_ELEMENTS(whats)];
+
     process->is_waiting = true;
-    process->n_calls++;
     say(process, (Control){ .kind = CONTROL_PROPOSE,
                             .propose = { .call = process->n_calls,
-                                         .what = process->n_calls % 2 == 0 ? CONTROL_CALL_CREATE
-                                                                           : CONTROL_CALL_BARRIER,
+                                         .what = what,
                                          .name = "table a",
-                                         .told = TOLD,
+                                         .told = what == CONTROL_CALL_MOVE ? MOVE : TOLD,
                                          .digest = "",
                                          .arguments = "" } });
 }
@@ -406,8 +481,12 @@ void join_process_steps(JoinProcess *process)
         look_for_scheduler(process);
     } else if (process->has_program && !process->is_waiting && process->n_calls < JOIN_CALLS) {
         propose(process);
+    } else if (process->has_program && !process->has_left && process->n_asked < 4 &&
+               join_sim.n_asked < JOIN_MOST_SNAPSHOTS && join_chance(10)) {
+        ask_for_snapshot(process);
     } else if (process->has_program && !process->is_waiting && !process->has_left &&
-               join_sim.n_losses == 0 && (is_restored() || is_ending())) {
+               process->n_answered == process->n_asked && join_sim.n_losses == 0 &&
+               (is_restored() || is_ending())) {
         process->has_left = true;
         say(process, (Control){ .kind = CONTROL_LEAVE });
     }

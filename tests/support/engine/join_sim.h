@@ -17,7 +17,8 @@ enum {
     JOIN_MOST_PARTS = 4,
     JOIN_MOST_PROCESSES = 40,
     JOIN_MOST_COPIES = 256,
-    JOIN_CALLS = 8,
+    JOIN_CALLS = 9,
+    JOIN_MOST_SNAPSHOTS = 64, /* all together */
 };
 
 typedef enum { HOLDING_NONE, HOLDING_ROOM, HOLDING_COPY, HOLDING_PRIMARY } JoinHolding;
@@ -32,6 +33,10 @@ typedef struct {
     uint32_t room_of[JOIN_MOST_PARTS]; /* HOLDING_ROOM: the map by which it has */
     uint64_t n_calls;                  /* that it has proposed */
     bool is_waiting;                   /* for the end of the last one */
+    ControlStep move_step;             /* of it, if it is a move: the last one; CLOSE: none */
+    uint64_t snapshot;                 /* the newest of which it has done a step, */
+    ControlStep snapshot_step;         /* and the last of these */
+    uint64_t n_asked, n_answered;      /* snapshots of its own */
     GQueue in;                         /* of Control: from the scheduler */
     GQueue out;                        /* to it */
     uint64_t scheduler;                /* the incarnation of its process to which the link leads */
@@ -64,6 +69,11 @@ typedef struct {
     uint32_t left_to_send; /* before it is killed */
     uint64_t counted_from; /* of the last ADMIT, */
     uint32_t admit_map;    /* and its map */
+
+    /* By the number of a snapshot: it is there as a whole. */
+    bool is_whole[JOIN_MOST_SNAPSHOTS + 1];
+    uint32_t n_asked, n_taken; /* snapshots, by all; those of which who asked was told so */
+    uint32_t n_moved;          /* calls to move a part that have succeeded */
 } JoinSim;
 
 extern JoinSim join_sim;
