@@ -64,7 +64,8 @@ static void release(Ticket *ticket)
 
 static bool check(const Ticket *ticket, CallStatus status, GError **error)
 {
-    return table_client_check_status(ticket->client, status, error);
+    return status == CALL_MOVED ? table_client_check_call(ticket->client, &ticket->call, error)
+                                : table_client_check_status(ticket->client, status, error);
 }
 
 const TicketOps ticket_table_ops = {

@@ -30,7 +30,8 @@ struct Call {
     _Atomic uint32_t pending;
     _Atomic uint32_t status;    /* the worst CallStatus of the parts */
     _Atomic uint64_t min_clock; /* the lowest min clock of the answers */
-    _Atomic uint32_t mover;     /* if the status is CALL_MOVED: the number of a node that said so */
+    _Atomic uint32_t mover;     /* if the status is CALL_MOVED: the number of a node that said so,
+                                 * or, with CALL_MOVER_LOST, was lost before it answered */
     void (*ended)(Call *call);  /* runs on the thread that ends the last part; may be NULL */
     _Atomic int bell_fd;        /* see call_set_bell */
     bool is_remote;             /* the caller's: another node was asked for a part */
@@ -44,7 +45,9 @@ void call_end_part(Call *call, CallStatus status, uint64_t min_clock);
 /* The same for so many parts at once, of which one at least. */
 void call_end_parts(Call *call, uint32_t n_parts, CallStatus status, uint64_t min_clock);
 
-/* A node has answered CALL_MOVED. Before call_end_part. */
+#define CALL_MOVER_LOST 0x80000000u
+
+/* A node has answered CALL_MOVED, or was lost (see `mover`). Before call_end_part. */
 void call_note_mover(Call *call, uint32_t node);
 
 /* A part was answered at once, from rows read at that min clock. The caller, before call_sent. */

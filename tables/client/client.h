@@ -361,6 +361,9 @@ void table_client_say_stalled(TableClient *client, const Call *call, double wait
 /* Sets the error with which a call ended. True if it ended without one. Any thread. */
 bool table_client_check_status(const TableClient *client, CallStatus status, GError **error);
 
+/* The same by the call, which has ended: names the node that it was lost with, or that lies. */
+bool table_client_check_call(const TableClient *client, const Call *call, GError **error);
+
 /* Whether the calling thread created the client; otherwise RUBATO_ERROR_INVALID. */
 bool table_client_fail_owner(const TableClient *client, GError **error);
 static inline bool table_client_check_owner(const TableClient *client, GError **error)

@@ -145,7 +145,7 @@ static bool await_call(KeptCall *kept, GError **error)
         (CallStatus)atomic_load_explicit(&kept->call.status, memory_order_relaxed);
 
     return status == CALL_FAILED ? calling_take_result(&kept->calling, status, NULL, error)
-                                 : table_client_check_status(client, status, error);
+                                 : table_client_check_call(client, &kept->call, error);
 }
 
 /* Waits for the calls of clocks below this one. The first that has failed says why. */

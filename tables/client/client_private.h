@@ -244,8 +244,8 @@ bool table_client_may_send_again(TableClient *client, const Call *call, Resendin
 
 /* ---- client_wait.c ---- */
 
-/* Fails with RUBATO_ERROR_NETWORK: an answer was CALL_MOVED, and nothing has moved. call: names the
- * node that answered so; NULL: it is not known. */
+/* Fails with RUBATO_ERROR_NETWORK: an answer was CALL_MOVED, and nothing has moved. Or with
+ * RUBATO_ERROR_NODE_LOST, if the node was lost instead. */
 bool table_client_fail_moved(const TableClient *client, const Call *call, GError **error);
 
 /* As table_client_wait, but this thread handles no messages of others meanwhile, and the time

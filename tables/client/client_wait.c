@@ -35,22 +35,38 @@ bool table_client_fail_memory(const TableClient *client, GError **error)
     return false;
 }
 
+/* The server of a node that was lost may have done it, or not. */
+static bool fail_lost(const TableClient *client, uint32_t node, GError **error)
+{
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
+                "table %s: node %u was lost before it answered a call of a handler; call again",
+                client->route->spec->name, client->route->office->node_ids[node]);
+    return false;
+}
+
 bool table_client_fail_moved(const TableClient *client, const Call *call, GError **error)
 {
     const TableRoute *route = client->route;
-    g_autofree char *who = NULL;
+    /* relaxed: the call has ended, which orders it */
+    const uint32_t mover = atomic_load_explicit(&call->mover, memory_order_relaxed);
 
-    if (call == NULL)
-        who = g_strdup("a node");
-    else /* relaxed: the call has ended, which orders it */
-        who = g_strdup_printf(
-            "node %u",
-            route->office->node_ids[atomic_load_explicit(&call->mover, memory_order_relaxed)]);
+    if ((mover & CALL_MOVER_LOST) != 0)
+        return fail_lost(client, mover & ~CALL_MOVER_LOST, error);
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
-                "table %s: %s says that its server does not have a part, and part map %u gives the "
-                "part to that server; end the run, for that node's memory or program is damaged",
-                route->spec->name, who, part_map_number(route->map));
+                "table %s: node %u says that its server does not have a part, and part map %u "
+                "gives the part to that server; end the run, for that node's memory or program is "
+                "damaged",
+                route->spec->name, route->office->node_ids[mover], part_map_number(route->map));
     return false;
+}
+
+bool table_client_check_call(const TableClient *client, const Call *call, GError **error)
+{
+    /* relaxed: the call has ended, which orders it */
+    const CallStatus status = (CallStatus)atomic_load_explicit(&call->status, memory_order_relaxed);
+
+    return status == CALL_MOVED ? table_client_fail_moved(client, call, error)
+                                : table_client_check_status(client, status, error);
 }
 
 bool table_client_check_status(const TableClient *client, CallStatus status, GError **error)
@@ -69,8 +85,7 @@ bool table_client_check_status(const TableClient *client, CallStatus status, GEr
     case CALL_NO_MEMORY:
         table_client_fail_memory(client, error);
         return false;
-    case CALL_MOVED:
-        return table_client_fail_moved(client, NULL, error);
+    case CALL_MOVED: /* table_client_check_call knows more */
     case CALL_REFUSED:
         break;
     }
@@ -197,10 +212,7 @@ static bool wait_by(TableClient *client, Call *call,
                     uint64_t *waited_ns, GError **error)
 {
     wait_and_count(client, call, wait, waited_ns);
-    /* relaxed: the call has ended, which orders it */
-    const CallStatus status = (CallStatus)atomic_load_explicit(&call->status, memory_order_relaxed);
-    return status == CALL_MOVED ? table_client_fail_moved(client, call, error)
-                                : table_client_check_status(client, status, error);
+    return table_client_check_call(client, call, error);
 }
 
 bool table_client_fail_cancelled(const TableClient *client, GError **error)

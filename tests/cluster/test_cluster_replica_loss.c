@@ -4,6 +4,8 @@
  * docs/liveness.md: A node that dies, with replicas. */
 #include <netinet/in.h>
 #include <poll.h>
+#include <rubato/handler_ops.h>
+#include <rubato/plugin.h>
 #include <rubato/service.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -261,6 +263,76 @@ START_TEST(a_loss_ends_the_run_if_a_table_without_replicas_has_a_part_there)
 }
 END_TEST
 
+/* ---- calls of handlers ---- */
+
+static bool is_victim; /* this process */
+
+/* It never ends on the node that is killed. */
+static bool run_stuck(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                      GError **error)
+{
+    (void)part;
+    (void)arguments;
+    (void)result;
+    (void)error;
+    if (is_victim) {
+        cluster_say("stuck");
+        for (;;)
+            pause();
+    }
+    return true;
+}
+
+static const RubatoHandlerOps stuck = { .name = "stuck", .run = run_stuck };
+
+/* One that waits calls again by the next map. A ticket cannot, and says why. */
+static bool call_stuck(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoHandlerCall call = { .table = "rows", .handler = "stuck" };
+    g_autoptr(GError) found = NULL;
+
+    (void)user_data;
+    if (rubato_worker_rank(worker) != 0)
+        return rubato_worker_call_handler(worker, &call, NULL, error);
+    const RubatoTicket ticket = rubato_worker_call_handler_async(worker, &call, NULL, NULL, error);
+
+    TRY(ticket != 0);
+    EXPECT(!rubato_worker_wait(worker, ticket, &found), "the call has not failed");
+    return cluster_expect_error(&found, RUBATO_ERROR_NODE_LOST,
+                                "was lost before it answered a call of a handler", error) &&
+           rubato_worker_call_handler(worker, &call, NULL, error);
+}
+
+static bool play_handlers(RubatoEngine *engine, const void *data, GError **error)
+{
+    const char *const tables[] = { "rows", NULL };
+    RubatoTableSpec spec = specs[0];
+
+    (void)data;
+    is_victim = rubato_engine_node(engine) == CLUSTER_IDS[VICTIM];
+    spec.replicas = N_REPLICAS;
+    return rubato_engine_create_table(engine, &spec, error) &&
+           cluster_run_task(engine, "call", call_stuck, NULL, tables, error) &&
+           rubato_engine_barrier(engine, error);
+}
+
+START_TEST(a_call_of_a_handler_says_that_its_node_was_lost_or_is_made_again)
+{
+    ck_assert(rubato_register_handler(&stuck, NULL));
+    ClusterRun *run = cluster_run_new(&(ClusterShape){
+        .n_nodes = N_NODES, .nodes = { { 1, 1 }, { 1, 1 }, { 1, 0 } }, .scheduler = SCHEDULER });
+
+    cluster_start(run, play_handlers, NULL);
+    cluster_wait_for(run, VICTIM, "stuck");
+    cluster_signal(run, VICTIM, SIGKILL);
+    cluster_expect_end(run, 0, 0);
+    cluster_expect_end(run, 1, 0);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- the scheduler's node ---- */
+
 /* The nodes have replicas of each other's parts, but nobody could say who is the primary. So none
  * serves on with the old map, also if the scheduler's node only stood still.
  * docs/liveness.md: A node that dies, with replicas. */
@@ -298,6 +370,7 @@ int main(void)
                         G_N_ELEMENTS(losses));
     tcase_add_loop_test(loss, a_loss_ends_the_run_if_a_table_without_replicas_has_a_part_there, 0,
                         G_N_ELEMENTS(plain));
+    tcase_add_test(loss, a_call_of_a_handler_says_that_its_node_was_lost_or_is_made_again);
     tcase_add_loop_test(loss, no_node_goes_on_without_the_scheduler, 0, 2);
     tcase_add_test(loss, an_ended_node_is_lost_at_once_also_if_another_process_has_its_address);
     return run_suite(suite);

@@ -137,13 +137,15 @@ static GArray *take_handlers(PostOffice *office, GPtrArray *requests)
     return handlers;
 }
 
+/* They cannot be sent again from here. A caller that waits calls again by the next map; the others
+ * say that the node was lost. */
 static void end_as_moved(const GArray *requests)
 {
     for (guint i = 0; i < requests->len; i++) {
         const PendingRequest *const taken = &g_array_index(requests, PendingRequest, i);
 
         post_office_free_pieces(taken->pieces);
-        call_note_mover(taken->call, taken->node);
+        call_note_mover(taken->call, taken->node | CALL_MOVER_LOST);
         call_end_part(taken->call, CALL_MOVED, UINT64_MAX);
     }
 }
