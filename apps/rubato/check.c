@@ -114,12 +114,8 @@ GOptionContext *check_new_context(gboolean *json)
     const GOptionEntry entries[] = { { "json", 0, 0, G_OPTION_ARG_NONE, json,
                                        "Without FILE: print one JSON object", NULL },
                                      G_OPTION_ENTRY_NULL };
-    GOptionContext *context = g_option_context_new("[FILE]");
 
-    g_option_context_add_main_entries(context, entries, NULL);
-    g_option_context_set_summary(context, SUMMARY);
-    g_option_context_set_description(context, DESCRIPTION);
-    return context;
+    return usage_new_context("[FILE]", entries, SUMMARY, DESCRIPTION);
 }
 
 int check_command(int argc, char **argv)

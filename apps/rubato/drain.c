@@ -6,9 +6,6 @@
 
 #include "apps/rubato/usage.h"
 
-#define USUAL_TIMEOUT_S 10.0
-#define MOST_S 86400.0
-
 static const char SUMMARY[] =
     "Takes a node out of a run that goes on: its parts go to the other nodes while they train,\n"
     "and then its process ends, with exit code 0. If it has workers in a task, it ends when\n"
@@ -32,12 +29,8 @@ GOptionContext *drain_new_context(DrainOptions *options)
           "Give up after so many seconds without an answer (default: 10)", "SECONDS" },
         G_OPTION_ENTRY_NULL
     };
-    GOptionContext *context = g_option_context_new("[FILE] NODE");
 
-    g_option_context_add_main_entries(context, entries, NULL);
-    g_option_context_set_summary(context, SUMMARY);
-    g_option_context_set_description(context, DESCRIPTION);
-    return context;
+    return usage_new_context("[FILE] NODE", entries, SUMMARY, DESCRIPTION);
 }
 
 /* An empty variable is like none. */
@@ -66,8 +59,8 @@ static int run(const DrainOptions *options, int argc, char **argv)
     RubatoLaunchDrain asked = { .secret_file = options->secret_file };
     guint64 id;
 
-    if (!(options->timeout_s > 0 && options->timeout_s <= MOST_S))
-        return fail_usage("drain", "--timeout takes more than 0 seconds, and a day at most");
+    if (!usage_takes_wait("drain", "--timeout", options->timeout_s))
+        return EXIT_USAGE;
     if (argc != 2 && argc != 3)
         return fail_usage("drain", "which node? rubato drain [FILE] NODE");
     if (!g_ascii_string_to_unsigned(argv[argc - 1], 10, 0, G_MAXUINT32, &id, NULL)) {

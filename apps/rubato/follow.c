@@ -9,8 +9,6 @@
 
 #include "apps/rubato/usage.h"
 
-#define USUAL_TIMEOUT_S 10.0
-#define MOST_S 86400.0
 #define MOST_CLIENTS (1 << 20)
 
 static const char SUMMARY[] =
@@ -55,12 +53,8 @@ GOptionContext *follow_new_context(FollowOptions *options)
           "--at: give up after so many seconds (default: 10)", "SECONDS" },
         G_OPTION_ENTRY_NULL
     };
-    GOptionContext *context = g_option_context_new("URI | --at ADDRESS COMMAND");
 
-    g_option_context_add_main_entries(context, entries, NULL);
-    g_option_context_set_summary(context, SUMMARY);
-    g_option_context_set_description(context, DESCRIPTION);
-    return context;
+    return usage_new_context("URI | --at ADDRESS COMMAND", entries, SUMMARY, DESCRIPTION);
 }
 
 static int fail_follow(const GError *error)
@@ -327,8 +321,8 @@ static int run(const FollowOptions *options, int argc, char **argv)
 
     if (needless != NULL)
         return fail_usage("follow", needless);
-    if (!(options->timeout_s > 0 && options->timeout_s <= MOST_S))
-        return fail_usage("follow", "--timeout takes more than 0 seconds, and a day at most");
+    if (!usage_takes_wait("follow", "--timeout", options->timeout_s))
+        return EXIT_USAGE;
     if (options->clients < 0 || options->clients > MOST_CLIENTS)
         return fail_usage("follow", "--clients takes a number of connections from 1");
     if (options->at != NULL)

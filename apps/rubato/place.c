@@ -29,12 +29,8 @@ GOptionContext *place_new_context(char **measured)
           "Take needs that TABLES leaves out from what a run with RUBATO_MEASURE=DIR took", "DIR" },
         G_OPTION_ENTRY_NULL,
     };
-    GOptionContext *context = g_option_context_new("FILE TABLES");
 
-    g_option_context_add_main_entries(context, entries, NULL);
-    g_option_context_set_summary(context, SUMMARY);
-    g_option_context_set_description(context, DESCRIPTION);
-    return context;
+    return usage_new_context("FILE TABLES", entries, SUMMARY, DESCRIPTION);
 }
 
 int place_command(int argc, char **argv)

@@ -60,11 +60,9 @@ static const char *const ROLES[] = { "scheduler", "server", "worker", "task", NU
 static GOptionContext *new_context(const GOptionEntry *entries, const char *summary,
                                    const char *description)
 {
-    GOptionContext *context = g_option_context_new("[--] PROGRAM [ARGUMENTS...]");
+    GOptionContext *const context =
+        usage_new_context("[--] PROGRAM [ARGUMENTS...]", entries, summary, description);
 
-    g_option_context_add_main_entries(context, entries, NULL);
-    g_option_context_set_summary(context, summary);
-    g_option_context_set_description(context, description);
     g_option_context_set_strict_posix(context, TRUE);
     return context;
 }

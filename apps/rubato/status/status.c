@@ -11,9 +11,6 @@
 #include "apps/rubato/status/status_table.h"
 #include "apps/rubato/usage.h"
 
-#define USUAL_TIMEOUT_S 10.0
-#define MOST_S 86400.0
-
 static const char SUMMARY[] =
     "Asks a run that is going on how far it is: its nodes, its tasks with the clock of each\n"
     "worker, which worker has which block of the data, how many blocks are left, and who waits\n"
@@ -39,12 +36,8 @@ GOptionContext *status_new_context(StatusOptions *options)
           "Give up an answer after so many seconds (default: 10)", "SECONDS" },
         G_OPTION_ENTRY_NULL
     };
-    GOptionContext *context = g_option_context_new("[ADDRESS]");
 
-    g_option_context_add_main_entries(context, entries, NULL);
-    g_option_context_set_summary(context, SUMMARY);
-    g_option_context_set_description(context, DESCRIPTION);
-    return context;
+    return usage_new_context("[ADDRESS]", entries, SUMMARY, DESCRIPTION);
 }
 
 static int fail_status(const GError *error)
@@ -159,10 +152,10 @@ int status_command(int argc, char **argv)
         return fail_usage("status", error->message);
     if (argc > 2)
         return fail_usage("status", "takes one address: rubato status [ADDRESS]");
-    if (!(options.timeout_s > 0 && options.timeout_s <= MOST_S))
-        return fail_usage("status", "--timeout takes more than 0 seconds, and a day at most");
-    if (!isnan(options.watch_s) && !(options.watch_s > 0 && options.watch_s <= MOST_S))
-        return fail_usage("status", "--watch takes more than 0 seconds, and a day at most");
+    if (!usage_takes_wait("status", "--timeout", options.timeout_s))
+        return EXIT_USAGE;
+    if (!isnan(options.watch_s) && !usage_takes_wait("status", "--watch", options.watch_s))
+        return EXIT_USAGE;
 
     const char *const address = argc == 2 ? argv[1] : g_getenv("RUBATO_HEALTH");
     if (address == NULL || *address == '\0')
