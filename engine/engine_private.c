@@ -32,6 +32,18 @@ void engine_note_loss(RubatoEngine *engine, uint32_t number, const char *text)
     }
 }
 
+void engine_note_earlier_loss(RubatoEngine *engine, uint32_t number)
+{
+    g_autofree char *name = engine_node_text(engine, number);
+    g_autofree char *text = g_strdup_printf("%s was lost before this process began", name);
+
+    post_office_lose_node(&engine->office, number);
+    pthread_mutex_lock(&engine->lock);
+    engine_note_loss(engine, number, text);
+    engine->losses[number].is_told = true; /* by others */
+    pthread_mutex_unlock(&engine->lock);
+}
+
 void engine_wait_changed(RubatoEngine *engine, uint32_t ms)
 {
     monotonic_wait(&engine->changed, &engine->lock, monotonic_ms() + ms);

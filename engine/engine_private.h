@@ -399,8 +399,12 @@ void engine_note_drop(RubatoEngine *engine, const char *table);
 
 /* The same for all tables, at the engine's end. */
 void engine_end_history(RubatoEngine *engine);
+
 /* A node is lost, for this reason; the first one stays. The lock is held. */
 void engine_note_loss(RubatoEngine *engine, uint32_t number, const char *text);
+
+/* The same of a node that was lost before this process came into the run. Takes the lock. */
+void engine_note_earlier_loss(RubatoEngine *engine, uint32_t number);
 
 /* ---- engine_timeline.c ---- */
 

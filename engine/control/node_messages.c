@@ -83,16 +83,8 @@ void node_hears_admitted(RubatoEngine *engine, uint32_t from, const Control *con
         peers[i] = (NetworkPeer){ .endpoint = is_lost ? NULL : admitted->endpoints[i],
                                   .incarnation = admitted->incarnations[i],
                                   .counted_from = admitted->counted_from };
-        if (!is_lost)
-            continue;
-        g_autofree char *name = engine_node_text(engine, i);
-        g_autofree char *text = g_strdup_printf("%s was lost before this node joined", name);
-
-        post_office_lose_node(&engine->office, i);
-        pthread_mutex_lock(&engine->lock);
-        engine_note_loss(engine, i, text);
-        engine->losses[i].is_told = true; /* by others */
-        pthread_mutex_unlock(&engine->lock);
+        if (is_lost)
+            engine_note_earlier_loss(engine, i);
     }
     join(engine, admitted->run_id, peers);
 }

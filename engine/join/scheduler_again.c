@@ -53,18 +53,6 @@ typedef struct {
     GError *error;
 } Entry;
 
-static void note_lost(RubatoEngine *engine, uint32_t node)
-{
-    g_autofree char *name = engine_node_text(engine, node);
-    g_autofree char *text = g_strdup_printf("%s was lost before this process began", name);
-
-    post_office_lose_node(&engine->office, node);
-    pthread_mutex_lock(&engine->lock);
-    engine_note_loss(engine, node, text);
-    engine->losses[node].is_told = true; /* by others */
-    pthread_mutex_unlock(&engine->lock);
-}
-
 /* As node_hears_admitted. No link is open at first: each node opens its own when it comes back. */
 static void enter(Scheduler *scheduler, int64_t now_ms, void *user)
 {
@@ -85,7 +73,7 @@ static void enter(Scheduler *scheduler, int64_t now_ms, void *user)
         peers[i] =
             (NetworkPeer){ .incarnation = link.incarnation, .counted_from = link.counted_from };
         if (!lives && i != engine->self)
-            note_lost(engine, i);
+            engine_note_earlier_loss(engine, i);
     }
     entry->ok = network_join(engine->network, scheduler_run_id(scheduler), peers, &entry->error);
     pthread_mutex_lock(&engine->lock);
