@@ -1,16 +1,10 @@
 /* The scheduler: nodes that are drained. */
 #include "engine/scheduler/scheduler_state.h"
-#include "tests/support/engine/scheduler_fixture.h"
+#include "tests/support/engine/scheduler_steps.h"
 #include "tests/support/runner.h"
 
 #define DRAINED 1u    /* the node; */
 #define DRAINED_ID 4u /* its id */
-
-static void begin_with_replicas(void)
-{
-    begin();
-    scheduler->goes_on = true;
-}
 
 static void ask(uint32_t node, uint64_t number, uint32_t node_id)
 {
@@ -34,33 +28,18 @@ static void expect_answer(uint32_t node, uint64_t number, uint32_t code, const c
     ck_assert_str_eq(drained->outcome.text, text);
 }
 
-static Control step_done(uint32_t map, ControlRecoverStep step, const char *text, const char *lines)
+static Control step_failed(uint32_t map, ControlRecoverStep step, const char *text)
 {
-    return (Control){ .kind = CONTROL_RECOVERED,
-                      .recover = { .map = map, .step = step, .text = text, .lines = lines } };
+    Control done = step_done(map, step, "");
+
+    done.recover.text = text;
+    return done;
 }
 
-static void expect_step(unsigned nodes, uint32_t map, ControlRecoverStep step, ControlCause cause,
-                        const char *lines)
+static void expect_step_of(unsigned nodes, uint32_t map, ControlRecoverStep step,
+                           ControlCause cause, const char *lines)
 {
-    for (uint32_t i = 0; i < N_NODES; i++) {
-        if ((nodes & (1u << i)) == 0)
-            continue;
-        const ControlRecover *const recover = &expect(i, CONTROL_RECOVER)->recover;
-
-        ck_assert_uint_eq(recover->map, map);
-        ck_assert_uint_eq(recover->step, step);
-        ck_assert_uint_eq(recover->cause, cause);
-        ck_assert_str_eq(recover->lines, lines);
-    }
-}
-
-/* All nodes that live do a step; lines: what node 0 tells. */
-static void all_did(unsigned nodes, uint32_t map, ControlRecoverStep step, const char *lines)
-{
-    for (uint32_t i = 0; i < N_NODES; i++)
-        if ((nodes & (1u << i)) != 0)
-            say(i, step_done(map, step, "", i == 0 ? lines : ""));
+    ck_assert_uint_eq(expect_step(nodes, map, step, lines), cause);
 }
 
 /* Node 1 has the primary of part 0 and a replica of part 1; copies of both go to node 2. */
@@ -69,26 +48,26 @@ static void all_did(unsigned nodes, uint32_t map, ControlRecoverStep step, const
 
 static void close_step(uint32_t map, bool has_copies)
 {
-    say(0, step_done(map, CONTROL_RECOVER_CLOSE, "",
+    say(0, step_done(map, CONTROL_RECOVER_CLOSE,
                      has_copies ? "k0 0 0 0\nk0 1 0 0\nr0 0 0 5\nr0 1 0 5\n"
                                 : "k0 0 0 0\nk0 1 0 0\nr0 0 0 5\n"));
-    say(1, step_done(map, CONTROL_RECOVER_CLOSE, "", "p0 0 1 0\nr0 1 1 5\n"));
-    say(2, step_done(map, CONTROL_RECOVER_CLOSE, "",
-                     has_copies ? "r0 0 2 5\np0 1 2 0\n" : "p0 1 2 0\n"));
+    say(1, step_done(map, CONTROL_RECOVER_CLOSE, "p0 0 1 0\nr0 1 1 5\n"));
+    say(2,
+        step_done(map, CONTROL_RECOVER_CLOSE, has_copies ? "r0 0 2 5\np0 1 2 0\n" : "p0 1 2 0\n"));
 }
 
 /* Up to where copies are made. */
 static void order_copies(void)
 {
-    expect_step(ALL, 2, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "1\n");
+    expect_step_of(ALL, 2, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "1\n");
     close_step(2, false);
-    expect_step(ALL, 2, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_DRAIN, PLACES);
-    all_did(ALL, 2, CONTROL_RECOVER_PROMOTE, "");
-    expect_step(ALL, 2, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_DRAIN, PLACES);
-    all_did(ALL, 2, CONTROL_RECOVER_OPEN, PLAN);
+    expect_step_of(ALL, 2, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_DRAIN, PLACES);
+    do_step(ALL, 2, CONTROL_RECOVER_PROMOTE, "");
+    expect_step_of(ALL, 2, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_DRAIN, PLACES);
+    do_step(ALL, 2, CONTROL_RECOVER_OPEN, PLAN);
     for (ControlRecoverStep step = CONTROL_RECOVER_EXPECT; step <= CONTROL_RECOVER_COPY; step++) {
-        expect_step(ALL, 2, step, CONTROL_CAUSE_DRAIN, PLAN);
-        all_did(ALL, 2, step, "");
+        expect_step_of(ALL, 2, step, CONTROL_CAUSE_DRAIN, PLAN);
+        do_step(ALL, 2, step, "");
     }
     expect_quiet();
 }
@@ -105,15 +84,15 @@ static void made(uint32_t node, uint32_t n, uint32_t n_missing)
 static void hand_over(void)
 {
     made(2, 1, 0);
-    expect_step(ALL, 3, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_HAND_OVER, "1\n");
+    expect_step_of(ALL, 3, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_HAND_OVER, "1\n");
     close_step(3, true);
     for (ControlRecoverStep step = CONTROL_RECOVER_SETTLE, next; step != CONTROL_RECOVER_EXPECT;
          step = next) {
         next = step == CONTROL_RECOVER_SETTLE    ? CONTROL_RECOVER_PROMOTE
                : step == CONTROL_RECOVER_PROMOTE ? CONTROL_RECOVER_OPEN
                                                  : CONTROL_RECOVER_EXPECT;
-        expect_step(ALL, 3, step, CONTROL_CAUSE_HAND_OVER, "0 0 2 0 2\n0 1 2 2 0\n");
-        all_did(ALL, 3, step, "");
+        expect_step_of(ALL, 3, step, CONTROL_CAUSE_HAND_OVER, "0 0 2 0 2\n0 1 2 2 0\n");
+        do_step(ALL, 3, step, "");
     }
 }
 
@@ -166,7 +145,7 @@ START_TEST(one_node_is_drained_at_a_time)
                   "that has ended");
     ask(0, 2, DRAINED_ID); /* hears of the same end */
     scheduler_node_gone(scheduler, now_ms, DRAINED, "its process has ended");
-    expect_step(5u, 3, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_LOSS, "1\n");
+    expect_step_of(5u, 3, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_LOSS, "1\n");
     expect_answer(2, 3, LOST_CODE,
                   "node 4 was not drained: node 4 (127.0.0.1:4102) was lost: its process has "
                   "ended");
@@ -184,7 +163,7 @@ END_TEST
 /* The others hear that it keeps its parts. */
 static void expect_kept(uint32_t map)
 {
-    expect_step(ALL, map, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "");
+    expect_step_of(ALL, map, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "");
     expect_quiet();
 }
 
@@ -192,14 +171,14 @@ START_TEST(a_node_keeps_its_parts_if_there_is_no_room_for_them)
 {
     begin_with_replicas();
     ask(2, 3, DRAINED_ID);
-    expect_step(ALL, 2, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "1\n");
+    expect_step_of(ALL, 2, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "1\n");
     close_step(2, false);
-    expect_step(ALL, 2, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_DRAIN, PLACES);
-    all_did(ALL, 2, CONTROL_RECOVER_PROMOTE, "");
-    expect_step(ALL, 2, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_DRAIN, PLACES);
-    say(2, step_done(2, CONTROL_RECOVER_OPEN, "", ""));
-    say(1, step_done(2, CONTROL_RECOVER_OPEN, "", ""));
-    say(0, step_done(2, CONTROL_RECOVER_OPEN, "there is no room", ""));
+    expect_step_of(ALL, 2, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_DRAIN, PLACES);
+    do_step(ALL, 2, CONTROL_RECOVER_PROMOTE, "");
+    expect_step_of(ALL, 2, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_DRAIN, PLACES);
+    say(2, step_done(2, CONTROL_RECOVER_OPEN, ""));
+    say(1, step_done(2, CONTROL_RECOVER_OPEN, ""));
+    say(0, step_failed(2, CONTROL_RECOVER_OPEN, "there is no room"));
     expect_answer(2, 3, INVALID_CODE, "node 4 cannot be drained: there is no room");
     expect_kept(3);
 }
@@ -226,16 +205,16 @@ START_TEST(another_loss_comes_first_and_then_it_goes_on)
     order_copies();
     made(1, 1, 0);
     scheduler_node_gone(scheduler, now_ms, 2, "its process has ended");
-    expect_step(3u, 3, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_LOSS, "1\n");
-    say(0, step_done(3, CONTROL_RECOVER_CLOSE, "", "k0 0 0 0\nk0 1 0 0\nr0 0 0 5\n"));
-    say(1, step_done(3, CONTROL_RECOVER_CLOSE, "", "p0 0 1 0\nr0 1 1 5\n"));
-    expect_step(3u, 3, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_LOSS, "0 0 2 1 0\n0 1 1 1\n");
-    all_did(3u, 3, CONTROL_RECOVER_PROMOTE, "");
-    expect_step(3u, 3, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_LOSS, "0 0 2 1 0\n0 1 1 1\n");
-    say(1, step_done(3, CONTROL_RECOVER_OPEN, "", ""));
-    say(0, step_done(3, CONTROL_RECOVER_OPEN, "too few", ""));
+    expect_step_of(3u, 3, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_LOSS, "1\n");
+    say(0, step_done(3, CONTROL_RECOVER_CLOSE, "k0 0 0 0\nk0 1 0 0\nr0 0 0 5\n"));
+    say(1, step_done(3, CONTROL_RECOVER_CLOSE, "p0 0 1 0\nr0 1 1 5\n"));
+    expect_step_of(3u, 3, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_LOSS, "0 0 2 1 0\n0 1 1 1\n");
+    do_step(3u, 3, CONTROL_RECOVER_PROMOTE, "");
+    expect_step_of(3u, 3, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_LOSS, "0 0 2 1 0\n0 1 1 1\n");
+    say(1, step_done(3, CONTROL_RECOVER_OPEN, ""));
+    say(0, step_failed(3, CONTROL_RECOVER_OPEN, "too few"));
     expect_answer(0, 3, INVALID_CODE, "node 4 cannot be drained: too few");
-    expect_step(3u, 4, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "");
+    expect_step_of(3u, 4, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "");
     expect_quiet();
 }
 END_TEST
@@ -248,16 +227,16 @@ START_TEST(a_node_keeps_its_parts_if_their_copies_are_gone)
     order_copies();
     made(1, 1, 0);
     made(2, 1, 0);
-    expect_step(ALL, 3, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_HAND_OVER, "1\n");
-    say(0, step_done(3, CONTROL_RECOVER_CLOSE, "", "k0 0 0 0\n"));
-    say(1, step_done(3, CONTROL_RECOVER_CLOSE, "", "p0 0 1 0\n"));
-    say(2, step_done(3, CONTROL_RECOVER_CLOSE, "", ""));
-    expect_step(ALL, 3, CONTROL_RECOVER_SETTLE, CONTROL_CAUSE_HAND_OVER, "0 0 1 1\n");
-    all_did(ALL, 3, CONTROL_RECOVER_SETTLE, "");
-    expect_step(ALL, 3, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_HAND_OVER, "0 0 1 1\n");
-    all_did(ALL, 3, CONTROL_RECOVER_PROMOTE, "");
-    expect_step(ALL, 3, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_HAND_OVER, "0 0 1 1\n");
-    all_did(ALL, 3, CONTROL_RECOVER_OPEN, "");
+    expect_step_of(ALL, 3, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_HAND_OVER, "1\n");
+    say(0, step_done(3, CONTROL_RECOVER_CLOSE, "k0 0 0 0\n"));
+    say(1, step_done(3, CONTROL_RECOVER_CLOSE, "p0 0 1 0\n"));
+    say(2, step_done(3, CONTROL_RECOVER_CLOSE, ""));
+    expect_step_of(ALL, 3, CONTROL_RECOVER_SETTLE, CONTROL_CAUSE_HAND_OVER, "0 0 1 1\n");
+    do_step(ALL, 3, CONTROL_RECOVER_SETTLE, "");
+    expect_step_of(ALL, 3, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_HAND_OVER, "0 0 1 1\n");
+    do_step(ALL, 3, CONTROL_RECOVER_PROMOTE, "");
+    expect_step_of(ALL, 3, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_HAND_OVER, "0 0 1 1\n");
+    do_step(ALL, 3, CONTROL_RECOVER_OPEN, "");
     expect_answer(2, 3, INVALID_CODE,
                   "node 4 cannot be drained: other nodes do not have copies of all of its parts, "
                   "and no more are made");
@@ -273,14 +252,14 @@ START_TEST(a_node_keeps_its_parts_if_there_are_too_many)
 
     begin_with_replicas();
     ask(2, 3, DRAINED_ID);
-    expect_step(ALL, 2, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "1\n");
+    expect_step_of(ALL, 2, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "1\n");
     for (uint32_t i = 0; i < N; i++)
         g_string_append_printf(lines, "p4000000000 %u 4000000000 0\n", i);
-    all_did(ALL, 2, CONTROL_RECOVER_CLOSE, lines->str);
-    expect_step(ALL, 2, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_DRAIN, "");
-    all_did(ALL, 2, CONTROL_RECOVER_PROMOTE, "");
-    expect_step(ALL, 2, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_DRAIN, "");
-    all_did(ALL, 2, CONTROL_RECOVER_OPEN, "");
+    do_step(ALL, 2, CONTROL_RECOVER_CLOSE, lines->str);
+    expect_step_of(ALL, 2, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_DRAIN, "");
+    do_step(ALL, 2, CONTROL_RECOVER_PROMOTE, "");
+    expect_step_of(ALL, 2, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_DRAIN, "");
+    do_step(ALL, 2, CONTROL_RECOVER_OPEN, "");
     expect_answer(2, 3, INVALID_CODE,
                   "node 4 cannot be drained: there are more parts with replicas than nodes can be "
                   "told");
@@ -297,7 +276,7 @@ START_TEST(a_drain_waits_for_a_call_under_way)
     for (uint32_t i = 0; i < N_NODES; i++)
         ready(i, 1);
     expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
-    expect_step(ALL, 2, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "1\n");
+    expect_step_of(ALL, 2, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "1\n");
     expect_quiet();
 }
 END_TEST
@@ -321,7 +300,7 @@ END_TEST
 static void leave(void)
 {
     say(DRAINED, (Control){ .kind = CONTROL_LEAVE });
-    expect_step(5u, 4, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_LOSS, "1\n");
+    expect_step_of(5u, 4, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_LOSS, "1\n");
 }
 
 /* No call begins before the node has gone: its part of one would be missing. */
@@ -357,7 +336,7 @@ START_TEST(a_node_whose_process_ends_before_it_says_so_has_left)
     hand_over();
     expect_answer(DRAINED, 0, SERVED_CODE, LEAVES);
     scheduler_node_gone(scheduler, now_ms, DRAINED, "its process has ended");
-    expect_step(5u, 4, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_LOSS, "1\n");
+    expect_step_of(5u, 4, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_LOSS, "1\n");
     expect_answer(2, 7, CONTROL_OK, "");
     expect_quiet();
 }
@@ -412,12 +391,12 @@ START_TEST(nodes_that_are_to_end_wait_for_one_another)
     made(1, 0, 1);
     expect(0, CONTROL_DRAINED);
     expect_kept(3); /* and the next one waits for these steps */
-    all_did(ALL, 3, CONTROL_RECOVER_CLOSE, "");
+    do_step(ALL, 3, CONTROL_RECOVER_CLOSE, "");
     for (ControlRecoverStep step = CONTROL_RECOVER_PROMOTE; step <= CONTROL_RECOVER_OPEN; step++) {
-        expect_step(ALL, 3, step, CONTROL_CAUSE_DRAIN, "");
-        all_did(ALL, 3, step, "");
+        expect_step_of(ALL, 3, step, CONTROL_CAUSE_DRAIN, "");
+        do_step(ALL, 3, step, "");
     }
-    expect_step(ALL, 4, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "2\n");
+    expect_step_of(ALL, 4, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_DRAIN, "2\n");
     expect_quiet();
 }
 END_TEST

@@ -1,48 +1,16 @@
 /* The scheduler: what follows the loss of a node in a run whose tables have replicas. */
 #include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/scheduler/scheduler_state.h"
-#include "tests/support/engine/scheduler_fixture.h"
+#include "tests/support/engine/scheduler_steps.h"
 #include "tests/support/runner.h"
 
 #define GONE 1u /* the node that is lost first */
 #define GONE_TEXT "node 4 (127.0.0.1:4102) was lost: its process has ended"
 
-/* As after the COMMIT of a table with replicas. */
-static void begin_with_replicas(void)
-{
-    begin();
-    scheduler->goes_on = true;
-}
-
-static void lose(uint32_t node)
-{
-    scheduler_node_gone(scheduler, now_ms, node, "its process has ended");
-}
-
 /* A node does its step. lines: what it tells in CLOSE. */
-static Control step_done(uint32_t map, ControlRecoverStep step, const char *lines)
-{
-    return (Control){ .kind = CONTROL_RECOVERED,
-                      .recover = { .map = map, .step = step, .text = "", .lines = lines } };
-}
-
 static void did(uint32_t node, uint32_t map, ControlRecoverStep step, const char *lines)
 {
     say(node, step_done(map, step, lines));
-}
-
-/* The nodes of the mask are told to do a step, and which servers there are from then on. */
-static void expect_step(unsigned nodes, uint32_t map, ControlRecoverStep step, const char *places)
-{
-    for (uint32_t i = 0; i < N_NODES; i++) {
-        if ((nodes & (1u << i)) == 0)
-            continue;
-        const ControlRecover *const recover = &expect(i, CONTROL_RECOVER)->recover;
-
-        ck_assert_uint_eq(recover->map, map);
-        ck_assert_uint_eq(recover->step, step);
-        ck_assert_str_eq(recover->lines, places);
-    }
 }
 
 START_TEST(each_step_begins_when_all_that_live_have_done_the_one_before)
