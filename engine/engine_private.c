@@ -35,7 +35,8 @@ void engine_note_loss(RubatoEngine *engine, uint32_t number, const char *text)
 void engine_note_earlier_loss(RubatoEngine *engine, uint32_t number)
 {
     g_autofree char *name = engine_node_text(engine, number);
-    g_autofree char *text = g_strdup_printf("%s was lost before this process began", name);
+    g_autofree char *text =
+        g_strdup_printf("%s was lost, or had left, before this process began", name);
 
     post_office_lose_node(&engine->office, number);
     pthread_mutex_lock(&engine->lock);

@@ -66,11 +66,12 @@
 #include "io/stream/stream_writers.h"
 #include "io/timeline/timeline.h"
 
-/* When, and why, a node was lost; no text: it is not. */
+/* When, and why, a node was lost, or has left; no text: it is there. */
 typedef struct {
     int64_t at_us; /* g_get_real_time */
     double silent_s;
     char *text;
+    bool is_drained;      /* it has left, because it was drained */
     uint64_t incarnation; /* of the process */
     bool is_told;         /* the launcher knows it */
     bool serves;          /* another process has, or had, the place of the first one */

@@ -62,8 +62,8 @@ static void list_parts(Server *server, void *data)
 
     server_forget_copies(server); /* they are not whole, and begin again */
     server_end_settling(server, CALL_CANCELLED);
-    if (listing->recover->cause ==
-        CONTROL_CAUSE_LOSS) /* also tables made since, and places of an earlier PROMOTE */
+    /* also tables made since, and places of an earlier PROMOTE */
+    if (control_cause_is_loss(listing->recover->cause))
         server_leave_node(server, listing->recover->node);
     for (guint i = 0; i < listing->tables->len; i++)
         server_list_parts(server, ((Table *)g_ptr_array_index(listing->tables, i))->id, parts);
@@ -141,9 +141,9 @@ static void close_step(RubatoEngine *engine, const ControlRecover *recover, uint
         part_map_close(((Table *)g_ptr_array_index(tables, i))->map);
     if (recover->cause == CONTROL_CAUSE_JOIN)
         post_office_regain_node(&engine->office, recover->node);
-    else if (recover->cause == CONTROL_CAUSE_LOSS)
+    else if (control_cause_is_loss(recover->cause))
         leave_node(engine, recover);
-    if (recover->cause == CONTROL_CAUSE_LOSS && recover->node == engine->scheduler_node)
+    if (control_cause_is_loss(recover->cause) && recover->node == engine->scheduler_node)
         fail_collecting_tasks(engine);
     all = list_tables(engine, /* all= */ true);
     listing.tables = all;
@@ -257,7 +257,7 @@ static void send_again(RubatoEngine *engine, const GPtrArray *tables, const Cont
             post_office_send_again(&engine->office, table->id, set.part, primary);
         moved[at * engine->n_nodes + engine->office.servers[primary].node]++;
     }
-    if (recover->cause == CONTROL_CAUSE_LOSS)
+    if (control_cause_is_loss(recover->cause))
         send_again_of(engine, recover->node);
 }
 
@@ -507,7 +507,7 @@ void engine_recover(RubatoEngine *engine, const Control *control)
     step->engine = engine;
     control_copy(&step->control, control);
     if (control->recover.step == CONTROL_RECOVER_CLOSE &&
-        control->recover.cause == CONTROL_CAUSE_LOSS)
+        control_cause_is_loss(control->recover.cause))
         servers_post_leave(engine->servers, engine->n_servers, control->recover.node);
     if (control->recover.step == CONTROL_RECOVER_CLOSE)
         step->call = engine_short_call_under_way(engine);

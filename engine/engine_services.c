@@ -250,6 +250,7 @@ RubatoNodeState *rubato_engine_list_nodes(RubatoEngine *engine, size_t *n)
             .workers = engine->workers_of[i],
             .name = g_strdup(engine->node_names[i]),
             .is_lost = loss->text != NULL,
+            .is_drained = loss->is_drained,
             .silent_s = loss->text != NULL ? loss->silent_s
                         : heard_ms >= 0    ? (double)(network_now_ms() - heard_ms) / 1e3
                                            : 0,

@@ -236,8 +236,15 @@ typedef enum {
     CONTROL_CAUSE_JOIN,  /* a process takes the place of a lost node */
     CONTROL_CAUSE_DRAIN, /* parts of a node are to leave it: copies of them are made elsewhere, */
     CONTROL_CAUSE_HAND_OVER, /* and take their place */
+    CONTROL_CAUSE_LEAVE,     /* a node that was drained has left: as a loss, but nothing is lost */
     CONTROL_CAUSE_END,
 } ControlCause;
+
+/* Whether the node is in the run no more. */
+static inline bool control_cause_is_loss(uint32_t cause)
+{
+    return cause == CONTROL_CAUSE_LOSS || cause == CONTROL_CAUSE_LEAVE;
+}
 
 /* RECOVER, RECOVERED. */
 typedef struct {

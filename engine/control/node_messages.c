@@ -258,7 +258,7 @@ static void forget_lost(RubatoEngine *engine)
 void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *control)
 {
     const ControlRecover *const recover = &control->recover;
-    const bool is_loss = recover->cause == CONTROL_CAUSE_LOSS;
+    const bool is_loss = control_cause_is_loss(recover->cause);
 
     (void)from;
     if (recover->node >= engine->n_nodes || (recover->node == engine->self && is_loss) ||
@@ -268,6 +268,7 @@ void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *cont
     engine->newest_map = recover->map;
     if (recover->step == CONTROL_RECOVER_CLOSE && is_loss) {
         engine_note_loss(engine, recover->node, recover->text);
+        engine->losses[recover->node].is_drained = recover->cause == CONTROL_CAUSE_LEAVE;
         engine->n_losses++;
     }
     pthread_mutex_unlock(&engine->lock);

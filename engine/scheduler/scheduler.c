@@ -232,6 +232,7 @@ bool scheduler_hears_leave(Scheduler *scheduler, uint32_t node, const Control *c
         g_autofree char *text =
             g_strdup_printf("%s was drained, and has left the run", scheduler->nodes[node].label);
 
+        scheduler->nodes[node].left_drained = true;
         go_on_without(scheduler, node, text);
         return true;
     }

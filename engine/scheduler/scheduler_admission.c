@@ -97,7 +97,7 @@ void admission_install(Scheduler *scheduler)
     node->heard_ms = scheduler->now_ms;
     node->lost = false;
     node->serves = true;
-    node->drains = node->is_drained = node->ends = false;
+    node->drains = node->is_drained = node->ends = node->left_drained = false;
     record_forget_sent(node);
     admission_end(scheduler);
 }

@@ -182,7 +182,9 @@ void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text)
 
     /* what the lost process was to make */
     scheduler->recovery->ordered[node] = 0;
-    begin(scheduler, node, CONTROL_CAUSE_LOSS, g_strdup(text), CONTROL_RECOVER_CLOSE);
+    begin(scheduler, node,
+          scheduler->nodes[node].left_drained ? CONTROL_CAUSE_LEAVE : CONTROL_CAUSE_LOSS,
+          g_strdup(text), CONTROL_RECOVER_CLOSE);
 }
 
 void recovery_drain(Scheduler *scheduler, ControlCause cause, uint32_t node, const char *what)
@@ -630,6 +632,7 @@ void recovery_add_waits(const Scheduler *scheduler, GArray *waits)
         [CONTROL_CAUSE_JOIN] = "a process that takes the place of a lost node waits",
         [CONTROL_CAUSE_DRAIN] = "the parts of a node that is drained wait",
         [CONTROL_CAUSE_HAND_OVER] = "the parts of a node that is drained wait",
+        [CONTROL_CAUSE_LEAVE] = "a drained node that has left waits",
     };
     const Recovery *const recovery = scheduler->recovery;
     g_autoptr(GArray) awaited = g_array_new(FALSE, FALSE, sizeof(uint32_t));

@@ -47,10 +47,11 @@ typedef struct {
     bool met;  /* has ever said it */
     bool left; /* has said LEAVE */
     bool lost;
-    bool serves;     /* its process has joined in the place of a lost one */
-    bool drains;     /* its parts are to leave it, or have left it: none come to it any more */
-    bool is_drained; /* they have */
-    bool ends;       /* it is to leave once they have, and none of its workers is in a task */
+    bool left_drained; /* it is, because it was drained and has left */
+    bool serves;       /* its process has joined in the place of a lost one */
+    bool drains;       /* its parts are to leave it, or have left it: none come to it any more */
+    bool is_drained;   /* they have */
+    bool ends;         /* it is to leave once they have, and none of its workers is in a task */
     uint64_t incarnation;
     uint64_t counted_from; /* as in its ADMITTED */
     uint64_t asker;        /* the way back to the process of its last HELLO, or JOIN */

@@ -10,6 +10,8 @@
 
 static const char *state_of(const Scheduler *scheduler, const SchedulerNode *node)
 {
+    if (node->left_drained)
+        return "drained";
     if (node->lost)
         return "lost";
     if (node->left)

@@ -124,8 +124,9 @@ RUBATO_API void rubato_engine_at_exit(RubatoEngine *engine, void (*function)(voi
 typedef struct {
     uint32_t node; /* its id */
     uint32_t servers, workers;
-    char *name; /* "HOST:PORT" */
-    bool is_lost;
+    char *name;      /* "HOST:PORT" */
+    bool is_lost;    /* it is in the run no more; */
+    bool is_drained; /* because it was drained, and has left in order */
     double silent_s; /* since something was last heard from it; of a lost one until its loss */
     int64_t lost_us; /* when it was lost, as g_get_real_time; 0: it is not */
     char *why;       /* why it was lost; NULL: it is not */

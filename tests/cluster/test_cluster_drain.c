@@ -91,6 +91,20 @@ static const ClusterShape leaving = { .n_nodes = N_NODES,
                                       .handle_signals = true,
                                       .encrypts = true };
 
+/* They are in the run no more, and were not lost. */
+static bool have_left(RubatoEngine *engine)
+{
+    size_t n;
+    RubatoNodeState *const states = rubato_engine_list_nodes(engine, &n);
+    bool is_right = n == N_NODES;
+
+    for (size_t i = 0; i < n; i++)
+        is_right =
+            is_right && states[i].is_lost == (i >= SECOND) && states[i].is_drained == (i >= SECOND);
+    rubato_node_states_free(states, n);
+    return is_right;
+}
+
 /* The task goes on until both have left. A node that leaves has no more to say. */
 static bool play_leaving(RubatoEngine *engine, const void *data, GError **error)
 {
@@ -105,7 +119,9 @@ static bool play_leaving(RubatoEngine *engine, const void *data, GError **error)
     LossyRounds rounds = { engine, &spec, N_KEYS, victims, G_N_ELEMENTS(victims) };
 
     (void)data;
-    return lossy_rounds_play(&rounds, NULL, error) && rubato_engine_barrier(engine, error);
+    TRY(lossy_rounds_play(&rounds, NULL, error));
+    EXPECT(have_left(engine), "a node has left, or was lost, where %s", "it should not have");
+    return rubato_engine_barrier(engine, error);
 }
 
 /* Runs `rubato drain` of the run's file, which must end so and say that. */

@@ -42,20 +42,26 @@ static const char *app_faults(const App *app)
     return app->engine != NULL ? rubato_engine_faults(app->engine) : NULL;
 }
 
-/* How many nodes were lost while the run went on. */
-static uint32_t n_lost(const App *app)
+/* How many nodes are in the run no more, which went on without them. */
+typedef struct {
+    uint32_t n_lost, n_drained;
+} GoneNodes;
+
+static GoneNodes count_gone_nodes(const App *app)
 {
     size_t n = 0;
-    uint32_t n_found = 0;
+    GoneNodes gone = { 0, 0 };
     RubatoNodeState *states;
 
     if (app->engine == NULL || app->replicas == 0)
-        return 0;
+        return gone;
     states = rubato_engine_list_nodes(app->engine, &n);
-    for (size_t i = 0; i < n; i++)
-        n_found += states[i].is_lost;
+    for (size_t i = 0; i < n; i++) {
+        gone.n_lost += states[i].is_lost && !states[i].is_drained;
+        gone.n_drained += states[i].is_drained;
+    }
     rubato_node_states_free(states, n);
-    return n_found;
+    return gone;
 }
 
 static uint64_t n_new_replicas(const App *app)
@@ -143,18 +149,22 @@ char *app_card_text(const App *app)
 {
     GString *text = g_string_new(NULL);
     g_autofree char *run = app_run_text(app);
+    const GoneNodes gone = count_gone_nodes(app);
 
     g_string_append_printf(text, "%s\n  %-14s %s\n", app->program->name, "run", run);
     if (app_faults(app) != NULL)
         g_string_append_printf(text, "  %-14s %s\n", "FAULTS", app_faults(app));
     if (app_binding(app) != NULL)
         g_string_append_printf(text, "  %-14s %s\n", "bound", app_binding(app));
-    if (n_lost(app) > 0)
+    if (gone.n_lost > 0)
         g_string_append_printf(text, "  %-14s %u of %u, and the run went on\n", "lost nodes",
-                               n_lost(app), n_nodes(app));
+                               gone.n_lost, n_nodes(app));
+    if (gone.n_drained > 0)
+        g_string_append_printf(text, "  %-14s %u of %u, which left the run in order\n",
+                               "drained nodes", gone.n_drained, n_nodes(app));
     if (n_new_replicas(app) > 0)
         g_string_append_printf(
-            text, "  %-14s %" G_GUINT64_FORMAT " of parts, in the place of lost ones\n",
+            text, "  %-14s %" G_GUINT64_FORMAT " of parts, in the place of those that are gone\n",
             "new replicas", n_new_replicas(app));
     if (app->epochs > 0)
         add_training(text, app);
@@ -266,6 +276,7 @@ static const char *stopped_name(AppStopped stopped)
 char *app_card_json(const App *app)
 {
     g_autoptr(JsonBuilder) builder = json_builder_new();
+    const GoneNodes gone = count_gone_nodes(app);
 
     json_builder_begin_object(builder);
     app_json_add_text(builder, "app", app->program->name);
@@ -276,7 +287,8 @@ char *app_card_json(const App *app)
     app_json_add_int(builder, "staleness", app->staleness);
     app_json_add_int(builder, "speculation", app->speculation);
     app_json_add_int(builder, "replicas", app->replicas);
-    app_json_add_int(builder, "lost_nodes", n_lost(app));
+    app_json_add_int(builder, "lost_nodes", gone.n_lost);
+    app_json_add_int(builder, "drained_nodes", gone.n_drained);
     app_json_add_int(builder, "new_replicas", n_new_replicas(app));
     app_json_add_text(builder, "faults", app_faults(app));
     if (app_binding(app) != NULL)

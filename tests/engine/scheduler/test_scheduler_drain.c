@@ -296,11 +296,24 @@ END_TEST
 #define SERVED_CODE CONTROL_CODE(RUBATO_ERROR_SERVED)
 #define LEAVES "node 4 (127.0.0.1:4102) was drained, and leaves the run"
 
+static void expect_state(uint32_t node, const char *state)
+{
+    g_autoptr(GVariant) status = g_variant_ref_sink(scheduler_status(scheduler, now_ms));
+    g_autoptr(GVariant) nodes = g_variant_lookup_value(status, "nodes", NULL);
+    g_autoptr(GVariant) part = g_variant_get_child_value(nodes, node);
+    const char *found = NULL;
+
+    ck_assert(g_variant_lookup(part, "state", "&s", &found));
+    ck_assert_str_eq(found, state);
+}
+
 /* The others hear of it, as of a loss in which no part moves. */
 static void leave(void)
 {
+    expect_state(DRAINED, "live");
     say(DRAINED, (Control){ .kind = CONTROL_LEAVE });
-    expect_step_of(5u, 4, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_LOSS, "1\n");
+    expect_step_of(5u, 4, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_LEAVE, "1\n");
+    expect_state(DRAINED, "drained");
 }
 
 /* No call begins before the node has gone: its part of one would be missing. */
@@ -337,6 +350,7 @@ START_TEST(a_node_whose_process_ends_before_it_says_so_has_left)
     expect_answer(DRAINED, 0, SERVED_CODE, LEAVES);
     scheduler_node_gone(scheduler, now_ms, DRAINED, "its process has ended");
     expect_step_of(5u, 4, CONTROL_RECOVER_CLOSE, CONTROL_CAUSE_LOSS, "1\n");
+    expect_state(DRAINED, "lost");
     expect_answer(2, 7, CONTROL_OK, "");
     expect_quiet();
 }
