@@ -145,11 +145,34 @@ a_cancelled_job_ends_in_order()
     fi
 }
 
+# The secret comes in the step's environment, which a node overwrites once it has read it. Others than
+# the user could not read it either.
+the_secret_is_in_no_environment_of_a_node()
+{
+    local pid n_looked_at=0
+
+    for pid in $(pgrep -f "^rubato-lr --train $scratch/rows"); do
+        n_looked_at=$((n_looked_at + 1))
+        if grep -qF "$RUBATO_SECRET" "/proc/$pid/environ"; then
+            fail "the environment of a node has the secret"
+        fi
+        if [ "$(id -u)" -eq 0 ] &&
+            setpriv --reuid=65534 --regid=65534 --clear-groups cat "/proc/$pid/environ" >/dev/null 2>&1; then
+            fail "other users can read the environment of a node"
+        fi
+    done
+    [ "$n_looked_at" -eq 2 ] || fail "there are $n_looked_at nodes to look at, not 2"
+}
+
 # The other nodes notice, and say who is gone.
 a_killed_task_ends_the_run()
 {
+    RUBATO_SECRET=$(rubato secret -)
+    export RUBATO_SECRET
     start_training "$scratch/out"
     await_text "$training" "$scratch/out" 'epoch 3' || return
+    the_secret_is_in_no_environment_of_a_node
+    unset RUBATO_SECRET
     pkill -KILL --newest -f "^rubato-lr --train $scratch/rows"
     wait "$training"
     mentions 'lost'
