@@ -96,6 +96,15 @@ wait
 grep -qF 'the run has 2 nodes, but MPI 1 process' "$scratch/alone.0" ||
     fail "nodes without mpirun are not told so" "$scratch/alone.0"
 
+# Nor does MPICH's mpiexec start processes of Open MPI's library; it is no such one that is missing.
+if command -v mpirun.mpich >/dev/null; then
+    if timeout 60 mpirun.mpich -np 2 "$node" numbers >"$scratch/out" 2>&1 </dev/null; then
+        fail "Open MPI's library works under MPICH" "$scratch/out"
+    fi
+    grep -qF "MPICH's mpiexec has started this process" "$scratch/out" ||
+        fail "nothing of MPICH in:" "$scratch/out"
+fi
+
 # On two hosts Rubato asks mpirun where node 0 runs, unless it is told; MPI cannot begin behind that.
 on_two_hosts() # processes, command
 {

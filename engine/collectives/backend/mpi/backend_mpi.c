@@ -519,6 +519,17 @@ static bool check_count(uint32_t n_nodes, int64_t n_processes, GError **error)
                   n_nodes, n_processes);
 }
 
+/* Hydra speaks PMI-1, where Open MPI asks for PMIx: each process would be an MPI of one. */
+static bool check_starter(GError **error)
+{
+    return g_getenv("OMPI_COMM_WORLD_SIZE") != NULL || g_getenv("PMI_FD") == NULL ||
+           g_getenv("MPI_LOCALNRANKS") == NULL ||
+           refuse(error,
+                  "MPICH's mpiexec has started this process, and Open MPI's library finds no "
+                  "other one by it; start the nodes by Open MPI's mpirun, or leave this "
+                  "setting out, and collectives go over Rubato's own network");
+}
+
 /* If mpirun says how many processes it has started. MPI would wait for all of them, and those that
  * are no nodes do not come. */
 static bool check_started(uint32_t n_nodes, GError **error)
@@ -536,7 +547,7 @@ static bool check_mpi(uint32_t n_nodes, GError **error)
     const MpiLibrary *const mpi = mpi_library_load(error);
 
     return mpi != NULL && mpi_library_check(mpi, error) && check_place(mpi, error) &&
-           check_started(n_nodes, error);
+           check_starter(error) && check_started(n_nodes, error);
 }
 
 /* Finds the process of each node. They tell each other their nodes' numbers. */
