@@ -27,7 +27,9 @@ static const char SUMMARY[] =
 
 static const char DESCRIPTION[] =
     "The exit code is 0 if all is well, 1 if a snapshot is damaged, not there or not taken, or\n"
-    "if two differ, and 2 for a wrong command line.";
+    "if two differ, and 2 for a wrong command line.\n"
+    "\n"
+    "Example: rubato checkpoint list snapshots";
 
 GOptionContext *checkpoint_new_context(void)
 {

@@ -13,8 +13,9 @@
 
 static const char SUMMARY[] =
     "Follows the stream of a model, and serves Gets from its newest version to programs, which\n"
-    "open it at an address by rubato_remote_follower_connect. The address is the line that is "
-    "printed.\n"
+    "open it at an address by rubato_remote_follower_connect. The line that it prints is the\n"
+    "address.\n"
+    "\n"
     "With --at it asks such a process instead:\n"
     "  status               its version, its tables, its clients, and what is wrong\n"
     "  hold                 stay at this version\n"

@@ -32,8 +32,7 @@ static const char TASK_SUMMARY[] =
     "mpirun of Open MPI or MPICH. Each node holds a part of the tables and runs workers. Which\n"
     "node this is, how many there are, and where they meet, the job system says. A program that\n"
     "uses Rubato finds this out by itself; this command says first what is missing, and its\n"
-    "options set what is not as usual.\n"
-    "Each of them sets a variable of the environment.";
+    "options set what is not as usual. Each of them sets a variable of the environment.";
 
 static const char TASK_DESCRIPTION[] =
     "Nodes on several machines need the same secret in RUBATO_SECRET, or in a file\n"

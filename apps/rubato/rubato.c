@@ -71,13 +71,16 @@ static const char RUN_DESCRIPTION[] =
     "Example: rubato run config/pair.cfg -- rubato-hello";
 
 static const char SECRET_SUMMARY[] =
-    "Makes FILE, which holds a new secret that nobody but its owner may read; - prints a secret, "
-    "for\n"
-    "a variable: RUBATO_SECRET=$(rubato secret -). Where nodes are\n"
-    "not all started by one `rubato run`, which makes a secret by itself, give each of them a\n"
-    "copy of the same FILE and name it in the cluster file: secret_file = \"FILE\"; a FILE that\n"
-    "is there is left as it is. The exit code is 0 where it was made, 1 where it was not, and 2\n"
-    "for a wrong command line.";
+    "Makes FILE, which holds a new secret that nobody but its owner may read; with - it prints\n"
+    "the secret. A run whose nodes are not all started by one `rubato run`, which makes a secret\n"
+    "by itself, needs one: give each node a copy of the same FILE and name it in the cluster\n"
+    "file (secret_file = \"FILE\";), or give all of them the same RUBATO_SECRET. A FILE that is\n"
+    "there is left as it is.";
+
+static const char SECRET_DESCRIPTION[] =
+    "The exit code is 0 if it was made, 1 if it was not, and 2 for a wrong command line.\n"
+    "\n"
+    "Example: export RUBATO_SECRET=$(rubato secret -)";
 
 /* The values of the options of `rubato run`. */
 typedef struct {
@@ -119,6 +122,7 @@ static GOptionContext *new_secret_context(void)
     GOptionContext *context = g_option_context_new("FILE");
 
     g_option_context_set_summary(context, SECRET_SUMMARY);
+    g_option_context_set_description(context, SECRET_DESCRIPTION);
     return context;
 }
 
