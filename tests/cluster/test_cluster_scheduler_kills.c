@@ -32,7 +32,7 @@ static bool
 static atomic_int is_armed;
 static atomic_uint n_reports;
 
-typedef enum { OF_DRAIN, OF_MOVE } Reports;
+typedef enum { REPORTS_OF_DRAIN, REPORTS_OF_MOVE } Reports;
 
 static Reports counted;
 
@@ -51,10 +51,10 @@ bool __wrap_recovery_hears_done(Scheduler *scheduler, uint32_t node, const Contr
 
 bool __wrap_recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *control)
 {
-    come_to(OF_DRAIN, /* is_after= */ false);
+    come_to(REPORTS_OF_DRAIN, /* is_after= */ false);
     const bool makes_sense = __real_recovery_hears_done(scheduler, node, control);
 
-    come_to(OF_DRAIN, /* is_after= */ true);
+    come_to(REPORTS_OF_DRAIN, /* is_after= */ true);
     return makes_sense;
 }
 
@@ -63,10 +63,10 @@ bool __wrap_collective_ready(Scheduler *scheduler, uint32_t node, const Control 
 
 bool __wrap_collective_ready(Scheduler *scheduler, uint32_t node, const Control *control)
 {
-    come_to(OF_MOVE, /* is_after= */ false);
+    come_to(REPORTS_OF_MOVE, /* is_after= */ false);
     const bool makes_sense = __real_collective_ready(scheduler, node, control);
 
-    come_to(OF_MOVE, /* is_after= */ true);
+    come_to(REPORTS_OF_MOVE, /* is_after= */ true);
     return makes_sense;
 }
 
@@ -193,7 +193,7 @@ static void play_case(ClusterPlay play, const char *over, const char *done)
 
 START_TEST(drain_goes_on_whose_scheduler_is_killed)
 {
-    counted = OF_DRAIN;
+    counted = REPORTS_OF_DRAIN;
     kill_at = (unsigned)_i * DRAIN_STRIDE;
     kills_after = _i % 2 == 1;
     play_case(play_drain, _i % 2 == 0 ? "shm" : "tcp", "drained\n");
@@ -202,7 +202,7 @@ END_TEST
 
 START_TEST(move_goes_on_whose_scheduler_is_killed)
 {
-    counted = OF_MOVE;
+    counted = REPORTS_OF_MOVE;
     kill_at = (unsigned)_i;
     kills_after = _i % 2 == 1;
     play_case(play_move, _i % 2 == 0 ? "tcp" : "shm", "moved\n");

@@ -31,37 +31,39 @@ static const RubatoTableSpec tables[] = {
 
 /* ---- where a process kills itself ---- */
 
-typedef enum { AT_STEP, AT_FSYNC, AT_RENAME, AT_WRITEV } PlaceKind;
+typedef enum { KILL_AT_STEP, KILL_AT_FSYNC, KILL_AT_RENAME, KILL_AT_WRITEV } KillAt;
 
 typedef struct {
     uint32_t victim;
-    PlaceKind kind;
+    KillAt kind;
     unsigned number; /* the step, or which of these calls, counted from 0 in a snapshot */
     bool is_after;
 } Place;
 
-#define AT_STEPS(victim)                                                                           \
-    { victim, AT_STEP, CONTROL_STEP_CLOSE, false }, { victim, AT_STEP, CONTROL_STEP_CLOSE, true }, \
-        { victim, AT_STEP, CONTROL_STEP_CUT, false }, { victim, AT_STEP, CONTROL_STEP_CUT, true }, \
-        { victim, AT_STEP, CONTROL_STEP_WRITE, false },                                            \
-        { victim, AT_STEP, CONTROL_STEP_WRITE, true },                                             \
-        { victim, AT_STEP, CONTROL_STEP_COMMIT, false },                                           \
-    {                                                                                              \
-        victim, AT_STEP, CONTROL_STEP_COMMIT, true                                                 \
+#define AT_STEPS(victim)                                      \
+    { victim, KILL_AT_STEP, CONTROL_STEP_CLOSE, false },      \
+        { victim, KILL_AT_STEP, CONTROL_STEP_CLOSE, true },   \
+        { victim, KILL_AT_STEP, CONTROL_STEP_CUT, false },    \
+        { victim, KILL_AT_STEP, CONTROL_STEP_CUT, true },     \
+        { victim, KILL_AT_STEP, CONTROL_STEP_WRITE, false },  \
+        { victim, KILL_AT_STEP, CONTROL_STEP_WRITE, true },   \
+        { victim, KILL_AT_STEP, CONTROL_STEP_COMMIT, false }, \
+    {                                                         \
+        victim, KILL_AT_STEP, CONTROL_STEP_COMMIT, true       \
     }
 
 static const Place places[] = {
     AT_STEPS(SCHEDULER),
     AT_STEPS(WORKER),
     AT_STEPS(SERVER),
-    { WORKER, AT_WRITEV, 1, false },
-    { WORKER, AT_FSYNC, 0, true },
-    { SERVER, AT_WRITEV, 0, true },
-    { SERVER, AT_FSYNC, 1, false },
-    { SCHEDULER, AT_FSYNC, 1, true },   /* the manifest's bytes are there */
-    { SCHEDULER, AT_RENAME, 0, true },  /* it has its name */
-    { SCHEDULER, AT_RENAME, 1, false }, /* the folder has its own next */
-    { SCHEDULER, AT_RENAME, 1, true },
+    { WORKER, KILL_AT_WRITEV, 1, false },
+    { WORKER, KILL_AT_FSYNC, 0, true },
+    { SERVER, KILL_AT_WRITEV, 0, true },
+    { SERVER, KILL_AT_FSYNC, 1, false },
+    { SCHEDULER, KILL_AT_FSYNC, 1, true },   /* the manifest's bytes are there */
+    { SCHEDULER, KILL_AT_RENAME, 0, true },  /* it has its name */
+    { SCHEDULER, KILL_AT_RENAME, 1, false }, /* the folder has its own next */
+    { SCHEDULER, KILL_AT_RENAME, 1, true },
 };
 
 /* In a node: the place, once a signal has said that it is to die there; the calls of this snapshot
@@ -69,9 +71,9 @@ static const Place places[] = {
 static const Place *place;
 static atomic_int is_armed, stops;
 static _Thread_local bool writes;
-static _Thread_local unsigned n_calls[AT_WRITEV + 1];
+static _Thread_local unsigned n_calls[KILL_AT_WRITEV + 1];
 
-static void come_to(PlaceKind kind, unsigned number, bool is_after)
+static void come_to(KillAt kind, unsigned number, bool is_after)
 {
     if (atomic_load(&is_armed) != 0 && place->kind == kind && place->number == number &&
         place->is_after == is_after)
@@ -79,7 +81,7 @@ static void come_to(PlaceKind kind, unsigned number, bool is_after)
 }
 
 /* Returns the call's number. */
-static unsigned come_to_call(PlaceKind kind)
+static unsigned come_to_call(KillAt kind)
 {
     const unsigned number = n_calls[kind];
 
@@ -90,7 +92,7 @@ static unsigned come_to_call(PlaceKind kind)
     return number;
 }
 
-static void leave_call(PlaceKind kind, unsigned number)
+static void leave_call(KillAt kind, unsigned number)
 {
     if (writes)
         come_to(kind, number, /* is_after= */ true);
@@ -104,14 +106,14 @@ bool __wrap_cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64
 bool __wrap_cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64_t seed,
                         const CutWork *work, GError **error)
 {
-    come_to(AT_STEP, step, /* is_after= */ false);
+    come_to(KILL_AT_STEP, step, /* is_after= */ false);
     if (step == CONTROL_STEP_CLOSE && atomic_load(&is_armed) != 0) {
         writes = true; /* from a whole snapshot on */
         memset(n_calls, 0, sizeof n_calls);
     }
     const bool ok = __real_cut_perform(engine, cut, step, seed, work, error);
 
-    come_to(AT_STEP, step, /* is_after= */ true);
+    come_to(KILL_AT_STEP, step, /* is_after= */ true);
     return ok;
 }
 
@@ -120,10 +122,10 @@ int __wrap_fsync(int fd);
 
 int __wrap_fsync(int fd)
 {
-    const unsigned number = come_to_call(AT_FSYNC);
+    const unsigned number = come_to_call(KILL_AT_FSYNC);
     const int result = __real_fsync(fd);
 
-    leave_call(AT_FSYNC, number);
+    leave_call(KILL_AT_FSYNC, number);
     return result;
 }
 
@@ -132,10 +134,10 @@ int __wrap_rename(const char *from, const char *to);
 
 int __wrap_rename(const char *from, const char *to)
 {
-    const unsigned number = come_to_call(AT_RENAME);
+    const unsigned number = come_to_call(KILL_AT_RENAME);
     const int result = __real_rename(from, to);
 
-    leave_call(AT_RENAME, number);
+    leave_call(KILL_AT_RENAME, number);
     return result;
 }
 
@@ -144,10 +146,10 @@ ssize_t __wrap_writev(int fd, const struct iovec *pieces, int n);
 
 ssize_t __wrap_writev(int fd, const struct iovec *pieces, int n)
 {
-    const unsigned number = come_to_call(AT_WRITEV);
+    const unsigned number = come_to_call(KILL_AT_WRITEV);
     const ssize_t result = __real_writev(fd, pieces, n);
 
-    leave_call(AT_WRITEV, number);
+    leave_call(KILL_AT_WRITEV, number);
     return result;
 }
 

@@ -58,11 +58,11 @@ static bool may_be_lost(const JoinProcess *process)
     for (uint32_t part = 0; part < join_sim.n_parts; part++) {
         bool has_other = false;
 
-        if (process->parts[part] == HOLDING_NONE)
+        if (process->parts[part] == JOIN_HOLDING_NONE)
             continue;
         for (uint32_t i = 0; i < join_sim.n_processes; i++)
             has_other |= &join_sim.processes[i] != process && join_sim.processes[i].is_alive &&
-                         join_sim.processes[i].parts[part] >= HOLDING_COPY;
+                         join_sim.processes[i].parts[part] >= JOIN_HOLDING_COPY;
         if (!has_other || !is_still)
             return false;
     }
@@ -220,8 +220,8 @@ static void begin_run(void)
     for (uint32_t part = 0; part < join_sim.n_parts; part++) {
         const uint32_t n = join_sim.n_nodes - join_sim.is_alone;
 
-        join_sim.processes[part % n + join_sim.is_alone].parts[part] = HOLDING_PRIMARY;
-        join_sim.processes[(part + 1) % n + join_sim.is_alone].parts[part] = HOLDING_COPY;
+        join_sim.processes[part % n + join_sim.is_alone].parts[part] = JOIN_HOLDING_PRIMARY;
+        join_sim.processes[(part + 1) % n + join_sim.is_alone].parts[part] = JOIN_HOLDING_COPY;
     }
 }
 

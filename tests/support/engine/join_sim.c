@@ -130,8 +130,8 @@ static void list_parts(const JoinProcess *process, GString *lines)
             found.role = PLACE_KNOWN;
             place_text_write_found(lines, &found);
         }
-        found.role = process->parts[part] == HOLDING_PRIMARY ? PLACE_PRIMARY : PLACE_REPLICA;
-        if (process->parts[part] >= HOLDING_COPY)
+        found.role = process->parts[part] == JOIN_HOLDING_PRIMARY ? PLACE_PRIMARY : PLACE_REPLICA;
+        if (process->parts[part] >= JOIN_HOLDING_COPY)
             place_text_write_found(lines, &found);
     }
 }
@@ -142,12 +142,12 @@ static void take_places(JoinProcess *process, const char *lines)
 
     while (place_text_read_set(&lines, &set)) {
         JoinHolding *const own = &process->parts[set.part];
-        JoinHolding now = HOLDING_NONE;
+        JoinHolding now = JOIN_HOLDING_NONE;
 
         for (uint32_t i = 0; i < set.n; i++)
             if (set.servers[i] == process->node)
-                now = i == 0 ? HOLDING_PRIMARY : HOLDING_COPY;
-        join_assert(now == HOLDING_NONE || *own >= HOLDING_COPY,
+                now = i == 0 ? JOIN_HOLDING_PRIMARY : JOIN_HOLDING_COPY;
+        join_assert(now == JOIN_HOLDING_NONE || *own >= JOIN_HOLDING_COPY,
                     "node %u is to have part %u, and has not", process->node, set.part);
         *own = now;
     }
@@ -174,8 +174,8 @@ static void expect_copies(JoinProcess *process, const ControlRecover *recover)
 
     while (place_text_read_set(&lines, &set))
         for (uint32_t i = 1; i < set.n; i++)
-            if (set.servers[i] == process->node && process->parts[set.part] == HOLDING_NONE) {
-                process->parts[set.part] = HOLDING_ROOM;
+            if (set.servers[i] == process->node && process->parts[set.part] == JOIN_HOLDING_NONE) {
+                process->parts[set.part] = JOIN_HOLDING_ROOM;
                 process->room_of[set.part] = recover->map;
             }
 }
@@ -204,8 +204,8 @@ void join_end_a_copy(void)
     JoinProcess *const to = &join_sim.processes[one->to];
 
     if (join_sim.processes[one->from].is_alive && to->is_alive &&
-        to->parts[one->part] == HOLDING_ROOM && to->room_of[one->part] == one->map)
-        to->parts[one->part] = HOLDING_COPY;
+        to->parts[one->part] == JOIN_HOLDING_ROOM && to->room_of[one->part] == one->map)
+        to->parts[one->part] = JOIN_HOLDING_COPY;
     *one = join_sim.copies[--join_sim.n_copies];
 }
 
@@ -401,8 +401,8 @@ static bool is_restored(void)
         uint32_t n = 0;
 
         for (uint32_t i = 0; i < join_sim.n_processes; i++)
-            n +=
-                join_sim.processes[i].is_alive && join_sim.processes[i].parts[part] >= HOLDING_COPY;
+            n += join_sim.processes[i].is_alive &&
+                 join_sim.processes[i].parts[part] >= JOIN_HOLDING_COPY;
         if (n < MIN(2, n_live))
             return false;
     }

@@ -21,7 +21,12 @@ enum {
     JOIN_MOST_SNAPSHOTS = 64, /* all together */
 };
 
-typedef enum { HOLDING_NONE, HOLDING_ROOM, HOLDING_COPY, HOLDING_PRIMARY } JoinHolding;
+typedef enum {
+    JOIN_HOLDING_NONE,
+    JOIN_HOLDING_ROOM,
+    JOIN_HOLDING_COPY,
+    JOIN_HOLDING_PRIMARY
+} JoinHolding;
 
 typedef struct {
     uint32_t node;
@@ -30,7 +35,7 @@ typedef struct {
     uint32_t map, step;                /* of the last step that it has done */
     bool counts_lost[JOIN_MOST_NODES]; /* by node; its links to them are left in a CLOSE */
     JoinHolding parts[JOIN_MOST_PARTS];
-    uint32_t room_of[JOIN_MOST_PARTS]; /* HOLDING_ROOM: the map by which it has */
+    uint32_t room_of[JOIN_MOST_PARTS]; /* JOIN_HOLDING_ROOM: the map by which it has */
     uint64_t n_calls;                  /* that it has proposed */
     bool is_waiting;                   /* for the end of the last one */
     ControlStep move_step;             /* of it, if it is a move: the last one; CLOSE: none */
