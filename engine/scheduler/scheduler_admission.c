@@ -70,6 +70,16 @@ bool admission_begin(Scheduler *scheduler, uint32_t node, const ControlHello *jo
     return true;
 }
 
+/* A process that joins hears where the scheduler's node is, so that one comes before all others. */
+bool admission_awaits_own(const Scheduler *scheduler)
+{
+    uint32_t code;
+
+    return scheduler->own.endpoint != NULL && !scheduler->own.was_refused &&
+           scheduler->nodes[scheduler->config.self].lost &&
+           admission_find_obstacle(scheduler, &code) == NULL;
+}
+
 void admission_begin_own(Scheduler *scheduler)
 {
     admission_end(scheduler);

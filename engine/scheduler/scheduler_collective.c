@@ -269,7 +269,7 @@ static void go(Scheduler *scheduler, Collective *collective)
         collective->what == CONTROL_CALL_SNAPSHOT || collective->what == CONTROL_CALL_RESTORE;
 
     if ((scheduler->recovers || scheduler->takes_snapshot || scheduler->drain.stage > DRAIN_WAITS ||
-         rendezvous_awaits_own(scheduler)) &&
+         admission_awaits_own(scheduler)) &&
         collective->what != CONTROL_CALL_BARRIER)
         return;
     if (needs_own && scheduler->nodes[scheduler->config.self].lost) {

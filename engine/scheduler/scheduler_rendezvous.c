@@ -263,19 +263,9 @@ static bool is_busy(const Scheduler *scheduler)
     return scheduler->recovers || scheduler->takes_snapshot || collectives_work(scheduler);
 }
 
-/* A process that joins hears where the scheduler's node is, so that one comes before all others. */
-bool rendezvous_awaits_own(const Scheduler *scheduler)
-{
-    uint32_t code;
-
-    return scheduler->own.endpoint != NULL && !scheduler->own.was_refused &&
-           scheduler->nodes[scheduler->config.self].lost &&
-           admission_find_obstacle(scheduler, &code) == NULL;
-}
-
 void rendezvous_admit_own(Scheduler *scheduler)
 {
-    if (!rendezvous_awaits_own(scheduler) || is_busy(scheduler) || scheduler->ended)
+    if (!admission_awaits_own(scheduler) || is_busy(scheduler) || scheduler->ended)
         return;
     admission_begin_own(scheduler);
     recovery_admit(scheduler);
@@ -284,7 +274,7 @@ void rendezvous_admit_own(Scheduler *scheduler)
 /* Begins the admission if nothing else is under way. If not, the process asks again. */
 static void admit(Scheduler *scheduler, uint32_t number, const ControlHello *join, uint64_t asker)
 {
-    if (is_busy(scheduler) || rendezvous_awaits_own(scheduler))
+    if (is_busy(scheduler) || admission_awaits_own(scheduler))
         return;
     if (admission_begin(scheduler, number, join, asker))
         recovery_admit(scheduler);

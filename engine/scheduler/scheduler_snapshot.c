@@ -163,7 +163,7 @@ static bool find_refusal(const Scheduler *scheduler, const Ask *ask, Verdict *re
         refusal->text = (char *)"its task has ended";
     else if (scheduler->nodes[ask->node].left)
         refusal->text = (char *)"its node has left the run";
-    else if (scheduler->nodes[scheduler->config.self].lost && !rendezvous_awaits_own(scheduler))
+    else if (scheduler->nodes[scheduler->config.self].lost && !admission_awaits_own(scheduler))
         *refusal = (Verdict){ CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)SCHEDULER_LACKS_OWN };
     else
         return false;
@@ -182,7 +182,7 @@ static void begin(Scheduler *scheduler)
             continue;
         }
         if (scheduler->recovers || scheduler->drain.stage > DRAIN_WAITS ||
-            collectives_work(scheduler) || rendezvous_awaits_own(scheduler))
+            collectives_work(scheduler) || admission_awaits_own(scheduler))
             return;
         scheduler->takes_snapshot = true;
         snapshots->number++;

@@ -384,13 +384,6 @@ void rendezvous_tick(Scheduler *scheduler);
 void rendezvous_begin(Scheduler *scheduler);
 void rendezvous_begin_again(Scheduler *scheduler, const ControlWelcome *welcome);
 
-/* The scheduler's own node is lost, and joins the run as that of this process as soon as nothing
- * else is under way. */
-bool rendezvous_awaits_own(const Scheduler *scheduler);
-
-/* Why there is no snapshot if it is lost and cannot join. */
-#define SCHEDULER_LACKS_OWN "the scheduler's node, which completes snapshots, has left the run"
-
 /* The scheduler's own node joins the run, if that can begin now. */
 void rendezvous_admit_own(Scheduler *scheduler);
 void rendezvous_node_gone(Scheduler *scheduler, uint32_t node);
@@ -502,6 +495,13 @@ bool admission_knows(const Scheduler *scheduler, uint64_t incarnation);
 
 /* Begins one: the process that said JOIN, for a lost node. False: there were too many. */
 bool admission_begin(Scheduler *scheduler, uint32_t node, const ControlHello *join, uint64_t asker);
+
+/* The scheduler's own node is lost, and joins the run as that of this process as soon as nothing
+ * else is under way. */
+bool admission_awaits_own(const Scheduler *scheduler);
+
+/* Why there is no snapshot if it is lost and cannot join. */
+#define SCHEDULER_LACKS_OWN "the scheduler's node, which completes snapshots, has left the run"
 
 /* The same for this process, whose links nodes have already. */
 void admission_begin_own(Scheduler *scheduler);
