@@ -237,9 +237,13 @@ static uint32_t most_chunks(const TensorFlow *flow)
     if (plan->carrier->best_bytes == NULL ||
         (it->is_whole && it->compression != RUBATO_COMPRESSION_NONE))
         return 1;
-    for (uint32_t node = 0; node < plan->n_nodes; node++)
-        if (node != plan->self)
-            best = MIN(best, plan->carrier->best_bytes(plan->user, plan->nodes[node]));
+    for (uint32_t node = 0; node < plan->n_nodes; node++) {
+        if (node == plan->self)
+            continue;
+        const size_t bytes = plan->carrier->best_bytes(plan->user, plan->nodes[node]);
+
+        best = MIN(best, bytes);
+    }
     return (uint32_t)MAX(best / chunk_bytes, 1);
 }
 
@@ -420,8 +424,9 @@ static bool nth_send(const TensorFlow *flow, uint64_t n, TensorChunks *chunks)
     if (!it->is_whole)
         return tensor_segments_nth_send(&it->segments, flow->plan.self, n, it->most_chunks, chunks);
     const uint64_t first = n * it->most_chunks;
-    *chunks = (TensorChunks){ first, (uint32_t)MIN(tensor_segments_chunks(&it->segments) - first,
-                                                   it->most_chunks) };
+    const uint64_t n_left = tensor_segments_chunks(&it->segments) - first;
+
+    *chunks = (TensorChunks){ first, (uint32_t)MIN(n_left, it->most_chunks) };
     return true;
 }
 
