@@ -11,6 +11,7 @@
 #include "engine/cluster/host.h"
 #include "engine/cluster/jobs/job_place.h"
 #include "engine/cluster/own_address.h"
+#include "engine/collectives/backend/tensor_backend.h"
 #include "engine/launch/launcher_binding.h"
 #include "engine/launch/launcher_findings.h"
 #include "engine/launch/launcher_machine.h"
@@ -159,6 +160,23 @@ static void describe_transport(Check *check, const Cluster *cluster)
         add_failure(check, "transport", g_steal_pointer(&text), error);
 }
 
+/* Only if they go another way than all else does. */
+static void describe_collectives(Check *check, const Cluster *cluster)
+{
+    const uint32_t n_nodes = check->needs.n_nodes;
+    g_autoptr(GError) error = NULL;
+
+    if (strcmp(cluster->collectives, TENSOR_BACKEND_OWN) == 0 || n_nodes == 1)
+        return;
+    g_autofree char *text = g_strdup_printf("over %s", cluster->collectives);
+    const TensorBackendOps *const backend = tensor_backend_find(cluster->collectives, &error);
+
+    if (backend != NULL && (backend->check == NULL || backend->check(n_nodes, &error)))
+        findings_add(check->findings, "collectives", g_steal_pointer(&text));
+    else
+        add_failure(check, "collectives", g_steal_pointer(&text), error);
+}
+
 static const char *describe_origin(SecretOrigin origin)
 {
     static const char *const texts[] = {
@@ -181,20 +199,30 @@ static void add_secret(Check *check, SecretOrigin origin, const GError *error)
 
 /* ---- a node without a cluster file ---- */
 
+/* "1 server thread and 4 workers". (transfer full) */
+static char *describe_threads(uint32_t servers, uint32_t workers)
+{
+    return g_strdup_printf("%u server thread%s and %u worker%s", servers, servers == 1 ? "" : "s",
+                           workers, workers == 1 ? "" : "s");
+}
+
 static char *describe_role(const RubatoAnnouncement *announcement)
 {
+    g_autofree char *threads = describe_threads(announcement->servers, announcement->workers);
+
     switch (announcement->role) {
     case RUBATO_ROLE_SCHEDULER:
         return g_strdup_printf("the scheduler of %u servers and %u workers", announcement->servers,
                                announcement->workers);
     case RUBATO_ROLE_SERVER:
-        return g_strdup_printf("a server of %u threads", MAX(announcement->threads, 1));
+        return g_strdup_printf("a server of %u thread%s", MAX(announcement->threads, 1),
+                               announcement->threads > 1 ? "s" : "");
     case RUBATO_ROLE_WORKER:
-        return g_strdup_printf("a worker node of %u workers", MAX(announcement->threads, 1));
+        return g_strdup_printf("a worker node of %u worker%s", MAX(announcement->threads, 1),
+                               announcement->threads > 1 ? "s" : "");
     case RUBATO_ROLE_NODE:
-        return g_strdup_printf("node %u of %u, with %u server threads and %u workers",
-                               announcement->node, announcement->nodes, announcement->servers,
-                               announcement->workers);
+        return g_strdup_printf("node %u of %u, with %s", announcement->node, announcement->nodes,
+                               threads);
     case RUBATO_ROLE_NONE:
         break;
     }
@@ -277,6 +305,7 @@ static void check_announcer(Check *check, Announcer *announcer)
     check->binding.is_asked = announcer->own->bind_cores || announcer->own->numa;
     check->binding.numa = announcer->own->numa;
     describe_transport(check, announcer->own);
+    describe_collectives(check, announcer->own);
     if (!find_addresses(check, announcer, &error)) {
         add_failure(check, "address", g_strdup("none at which this node could receive"), error);
         return;
@@ -384,10 +413,12 @@ static void check_cluster_node(Check *check, const Cluster *cluster, const Clust
                         .numa = cluster->numa };
     check->needs.n_nodes = cluster->n_nodes;
     check->needs.n_threads = MAX(node->servers, node->workers);
-    findings_add(check->findings, "role",
-                 g_strdup_printf("node %u, one of %u, with %u server threads and %u workers",
-                                 node->id, cluster->n_nodes, node->servers, node->workers));
+    g_autofree char *threads = describe_threads(node->servers, node->workers);
+    findings_add(
+        check->findings, "role",
+        g_strdup_printf("node %u, one of %u, with %s", node->id, cluster->n_nodes, threads));
     describe_transport(check, cluster);
+    describe_collectives(check, cluster);
     check_host(check, cluster, node->host);
     try_port(check, "port", node->host, node->port);
     if (node == &cluster->nodes[cluster->scheduler_node])

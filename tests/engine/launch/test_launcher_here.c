@@ -31,7 +31,7 @@ static void set_variables(const char *const *variables)
 /* Takes away what the test itself was started with. */
 static void clear_variables(void)
 {
-    static const char *const prefixes[] = { "SLURM_", "PMI",         "OMPI_",
+    static const char *const prefixes[] = { "SLURM_", "PMI",         "OMPI_",  "MPI_",
                                             "HYDI_",  "KUBERNETES_", "RUBATO_" };
     g_auto(GStrv) all = g_listenv();
 
@@ -102,13 +102,17 @@ static const struct {
         { "transport", "none", FINE, NULL } } },
     { { STEP, "SLURM_CPUS_PER_TASK=1", "PMI_RANK=3" },
       { { "started by", "Slurm, process 3 of 8", FINE, NULL },
-        { "role", "node 3 of 8, with 1 server threads and 1 workers", FINE, NULL },
+        { "role", "node 3 of 8, with 1 server thread and 1 worker", FINE, NULL },
         { "scheduler", "127.0.0.1:13001, which is tcp://127.0.0.1:13001", FINE, NULL },
         { "address", "127.0.0.1 (lo)", FINE, NULL },
         { "transport", "shm within a host, tcp between hosts", FINE, NULL },
         { "secret", "none, and none is needed", FINE, NULL } } },
     { { STEP, "RUBATO_SETTINGS=transport = \"shm+ucx\";" },
       { { "transport", "shm within a host, ucx between hosts", FINE, NULL } } },
+    { { "PMI_RANK=1", "PMI_SIZE=2", "MPI_LOCALNRANKS=2", "PMI_FD=7",
+        "RUBATO_SCHEDULER=127.0.0.1:4100", "RUBATO_SETTINGS=collectives = \"mpi\";" },
+      { { "started by", "MPICH, process 1 of 2", FINE, NULL },
+        { "collectives", "over mpi", FAILS, "Open MPI" } } },
     { { STEP, "SLURM_PROCID=8" },
       { { "started by", "Slurm", FINE, NULL }, { "role", "none", FAILS, "from 0 to 7" } } },
     { { "SLURM_JOB_ID=31" },
@@ -127,7 +131,7 @@ static const struct {
     { { "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2",
         "PMIX_NAMESPACE=77" },
       { { "started by", "Open MPI, process 1 of 2", FINE, NULL },
-        { "role", "node 1 of 2, with 1 server threads and 1 workers", FINE, NULL },
+        { "role", "node 1 of 2, with 1 server thread and 1 worker", FINE, NULL },
         { "address", "127.0.0.1 (lo)", FINE, NULL } } },
     { { "KUBERNETES_SERVICE_HOST=10.96.0.1" },
       { { "started by", "Kubernetes", FINE, NULL },
@@ -139,7 +143,7 @@ static const struct {
         "00112233445566778899aabbccddeeff"
         "00112233445566778899aabbccddeeff" },
       { { "started by", "Kubernetes; RUBATO_ROLE=worker", FINE, NULL },
-        { "role", "a worker node of 1 workers", FINE, NULL },
+        { "role", "a worker node of 1 worker", FINE, NULL },
         { "address", "127.0.0.1 (lo)", FINE, NULL },
         { "secret", "that of RUBATO_SECRET", FINE, NULL } } },
     { { "RUBATO_ROLE=worker" }, { { "role", "none", FAILS, "RUBATO_SCHEDULER=HOST:PORT" } } },
@@ -237,7 +241,7 @@ static const struct {
     Expected expected[3];
 } cluster_nodes[] = {
     { "RUBATO_NODE=3",
-      { { "role", "node 3, one of 2, with 2 server threads and 1 workers", FINE, NULL },
+      { { "role", "node 3, one of 2, with 2 server threads and 1 worker", FINE, NULL },
         { "address", "127.0.0.1 (lo)", FINE, NULL },
         { "port", "any that is free", FINE, NULL } } },
     { "RUBATO_NODE=7", { { "address", ELSEWHERE ", which is no", FAILS, "its own host" } } },
