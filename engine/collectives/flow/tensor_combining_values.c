@@ -1,5 +1,5 @@
-/* The values of allreduce, reduce_scatter and broadcast: parts are made, combined, and given to this
- * node's workers. See tensor_combining.c.
+/* The values of allreduce, reduce_scatter and broadcast: parts are made, combined, and given to
+ * this node's workers. See tensor_combining.c.
  *
  * Threads: any; the functions change nothing but the arrays, and the residuals of these values. */
 #include "engine/collectives/flow/tensor_combining_private.h"

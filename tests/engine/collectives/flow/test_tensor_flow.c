@@ -1,5 +1,5 @@
-/* The data of one collective between simulated nodes: messages come and steps are done in any order;
- * what fails on one node ends on all; what makes no sense is refused. One thread. */
+/* The data of one collective between simulated nodes: messages come and steps are done in any
+ * order; what fails on one node ends on all; what makes no sense is refused. One thread. */
 #include "engine/collectives/flow/tensor_flow.h"
 #include "engine/collectives/negotiation/tensor_cutovers.h"
 
