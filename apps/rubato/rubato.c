@@ -12,6 +12,7 @@
 #include "apps/rubato/follow.h"
 #include "apps/rubato/history.h"
 #include "apps/rubato/place.h"
+#include "apps/rubato/publish.h"
 #include "apps/rubato/roles.h"
 #include "apps/rubato/status/status.h"
 #include "apps/rubato/timeline.h"
@@ -49,6 +50,7 @@ static const char HELP[] =
     "  rubato follow URI    follow a model that streams, and serve it to programs\n"
     "  rubato follow --at ADDRESS status|hold|continue|back|get ...\n"
     "                       ask one that does\n"
+    "  rubato publish URI   publish the versions of a model that a run has left\n"
     "  rubato secret FILE   make FILE, a secret for nodes that are started otherwise\n"
     "  rubato help COMMAND  more about a command\n"
     "  rubato --version     print the version\n"
@@ -231,6 +233,7 @@ static int help(int argc, char **argv)
     RunOptions options = { 0 };
     gboolean json;
     char *measured = NULL;
+    char **plugins = NULL;
     RoleOptions role_options;
     StatusOptions status_options;
     FollowOptions follow_options = { 0 };
@@ -268,6 +271,9 @@ static int help(int argc, char **argv)
     } else if (strcmp(argv[1], "follow") == 0) {
         g_set_prgname("rubato follow");
         context = follow_new_context(&follow_options);
+    } else if (strcmp(argv[1], "publish") == 0) {
+        g_set_prgname("rubato publish");
+        context = publish_new_context(&plugins);
     } else if (strcmp(argv[1], "drain") == 0) {
         g_set_prgname("rubato drain");
         context = drain_new_context(&drain_options);
@@ -304,6 +310,7 @@ int main(int argc, char **argv)
                      { "timeline", timeline_command },
                      { "checkpoint", checkpoint_command },
                      { "follow", follow_command },
+                     { "publish", publish_command },
                      { "help", help },
                      { "--help", help },
                      { "-h", help } };
@@ -311,9 +318,10 @@ int main(int argc, char **argv)
     app_output_check_at_exit();
     setlocale(LC_CTYPE, ""); /* how text is encoded */
     if (argc < 2)
-        return fail_usage(
-            "", "which command? run, scheduler, server, worker, task, check, "
-                "place, status, drain, history, timeline, checkpoint, follow, secret or help");
+        return fail_usage("",
+                          "which command? run, scheduler, server, worker, task, check, "
+                          "place, status, drain, history, timeline, checkpoint, follow, publish, "
+                          "secret or help");
     if (strcmp(argv[1], "--version") == 0) {
         g_print("rubato %s\n", RUBATO_VERSION);
         return EXIT_SUCCESS;
@@ -328,7 +336,7 @@ int main(int argc, char **argv)
 
     g_autofree char *message = g_strdup_printf(
         "no command '%s'; there are run, scheduler, server, worker, task, check, place, "
-        "status, drain, history, timeline, checkpoint, follow, secret and help",
+        "status, drain, history, timeline, checkpoint, follow, publish, secret and help",
         argv[1]);
     return fail_usage("", message);
 }

@@ -55,7 +55,7 @@ _rubato_command()
 
     if [ "$COMP_CWORD" -eq 1 ]; then
         mapfile -t COMPREPLY < <(compgen -W "run scheduler server worker task check place status drain history \
-            timeline checkpoint follow secret help --version --help" -- "$word")
+            timeline checkpoint follow publish secret help --version --help" -- "$word")
     elif [ "${COMP_WORDS[1]}" = history ] && [ "$COMP_CWORD" -eq 2 ]; then
         mapfile -t COMPREPLY < <(compgen -W check -- "$word")
     elif [ "${COMP_WORDS[1]}" = timeline ] && [ "$COMP_CWORD" -eq 2 ]; then

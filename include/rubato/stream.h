@@ -53,6 +53,23 @@ struct RubatoTaskStream {
  * RUBATO_ERROR_INVALID, which says what names one. Any thread. */
 RUBATO_API bool rubato_stream_check(const char *uri, GError **error);
 
+/* ---- publishing without a run ---- */
+
+/* Publishes the versions in a stream's directory, as the run does that writes them, such as when
+ * the run has ended. Nothing is written there; versions that somebody writes meanwhile are told
+ * within a second. One at a time publishes a stream: the run, or one of these. */
+typedef struct RubatoPublisher RubatoPublisher;
+
+/* uri: that of the run, with the directory. It publishes until it is freed, by a thread of its own.
+ * Errors: RUBATO_ERROR_INVALID: the URI makes no sense, or followers of such a stream need nobody
+ * who publishes, as with file:DIR; _NOT_FOUND: there is no such directory; _NETWORK. Any thread.
+ * (transfer full) */
+RUBATO_API RubatoPublisher *rubato_publisher_new(const char *uri, GError **error);
+
+/* Waits some seconds at most for followers that are fetching versions. NULL is allowed. One thread
+ * at a time. */
+RUBATO_API void rubato_publisher_free(RubatoPublisher *publisher);
+
 /* ---- following ---- */
 
 /* A follower has the tables of a stream in memory, as they were at one version, without the state
@@ -153,6 +170,7 @@ RUBATO_API bool rubato_follower_read(RubatoFollower *follower, const char *table
                                      uint64_t *version, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoFollower, rubato_follower_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(RubatoPublisher, rubato_publisher_free)
 
 G_END_DECLS
 

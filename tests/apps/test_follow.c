@@ -1,4 +1,4 @@
-/* The command `rubato follow`, run as a user does. */
+/* The commands `rubato follow` and `rubato publish`, run as a user does. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,6 +246,75 @@ START_TEST(wrong_command_line_is_refused)
 }
 END_TEST
 
+/* Runs `rubato publish` until it says the text. */
+static Serving publish(const char *published, const char *text)
+{
+    const char *const argv[] = { TEST_BIN_DIR "/rubato", "publish", published, NULL };
+    Serving publishing = { 0 };
+    int err;
+
+    ck_assert(g_spawn_async_with_pipes(NULL, (char **)(uintptr_t)argv, NULL,
+                                       G_SPAWN_DO_NOT_REAP_CHILD, NULL, NULL, &publishing.pid, NULL,
+                                       NULL, &err, NULL));
+    publishing.err = fdopen(err, "r");
+    wait_for_line(&publishing, text);
+    return publishing;
+}
+
+static int end_of(const Serving *publishing)
+{
+    int status;
+
+    ck_assert_int_eq(waitpid(publishing->pid, &status, 0), publishing->pid);
+    fclose(publishing->err);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* No run publishes it; the case's time limit ends the waits for versions. */
+START_TEST(directory_is_published_without_a_run)
+{
+    g_autofree char *followed = g_strdup_printf("zmq:tcp://127.0.0.1:%u", find_port_pair());
+    g_autofree char *published = g_strdup_printf("%s?directory=%s", followed, directory);
+    const RubatoFollowerSpec spec = { .uri = followed };
+    g_autoptr(RubatoFollower) follower = NULL;
+    const RubatoKey key = 3;
+    RubatoFollowed how;
+    float row[2];
+
+    write_version();
+    const Serving publishing = publish(published, "publishes zmq:");
+    follower = rubato_follower_new(&spec, NULL);
+    while (rubato_follower_version(follower, NULL) < 1)
+        ck_assert(rubato_follower_advance(follower, 20, &how, NULL));
+    write_version(); /* it looks again */
+    while (rubato_follower_version(follower, NULL) < 2)
+        ck_assert(rubato_follower_advance(follower, 20, &how, NULL));
+    ck_assert(rubato_follower_get(follower, "n", &key, 1, row, NULL, NULL, NULL));
+    ck_assert(row[0] == 2 && row[1] == 1);
+
+    const Serving second = publish(published, "cannot publish at");
+    ck_assert_int_eq(end_of(&second), 1);
+    g_clear_pointer(&follower, rubato_follower_free);
+    ck_assert_int_eq(kill(publishing.pid, SIGTERM), 0);
+    wait_for_line(&publishing, "ends");
+    ck_assert_int_eq(end_of(&publishing), 0);
+}
+END_TEST
+
+START_TEST(what_cannot_be_published_is_told)
+{
+    g_autofree char *absent =
+        g_strdup_printf("zmq:tcp://127.0.0.1:7080?directory=%s/absent", directory);
+    const Serving files = publish(uri, "look into the directory themselves");
+    const Serving none = publish(absent, "there is no directory");
+    const Serving nowhere = publish("zmq:tcp://127.0.0.1:7080", "expected zmq:");
+
+    ck_assert_int_eq(end_of(&files), 2);
+    ck_assert_int_eq(end_of(&none), 1);
+    ck_assert_int_eq(end_of(&nowhere), 2);
+}
+END_TEST
+
 static Suite *follow_suite(void)
 {
     Suite *suite = suite_create("rubato follow");
@@ -256,6 +325,8 @@ static Suite *follow_suite(void)
     tcase_add_test(cases, published_stream_is_served);
     tcase_add_test(cases, killed_server_is_started_again_at_its_address);
     tcase_add_loop_test(cases, wrong_command_line_is_refused, 0, G_N_ELEMENTS(wrong));
+    tcase_add_test(cases, directory_is_published_without_a_run);
+    tcase_add_test(cases, what_cannot_be_published_is_told);
     suite_add_tcase(suite, cases);
     return suite;
 }
