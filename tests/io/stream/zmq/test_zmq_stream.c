@@ -168,6 +168,24 @@ START_TEST(late_joiner_gets_the_newest_and_what_it_builds_on)
 }
 END_TEST
 
+/* Versions come and go while it does nothing: it neither holds up who writes them, nor is lost. */
+START_TEST(slow_reader_goes_on_with_the_newest)
+{
+    g_autoptr(RubatoFollower) follower = follow();
+    RubatoStreamWriter *writer;
+
+    write_version(4, 3);
+    writer = publish();
+    ck_assert_int_eq(advance_to(follower, 1), 1);
+    for (uint64_t version = 2; version <= 30; version++)
+        go_on(writer, 4, 3);
+    ck_assert_int_ge(advance_to(follower, 30), 1);
+    go_on(writer, 4, 3);
+    ck_assert_int_eq(advance_to(follower, 31), 0);
+    zmq_publisher_close(writer);
+}
+END_TEST
+
 /* Meanwhile versions come and go. */
 START_TEST(publisher_that_comes_back_goes_on)
 {
@@ -562,6 +580,7 @@ int main(void)
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_test(cases, follower_gets_each_version_once_and_in_order);
     tcase_add_test(cases, late_joiner_gets_the_newest_and_what_it_builds_on);
+    tcase_add_test(cases, slow_reader_goes_on_with_the_newest);
     tcase_add_test(cases, publisher_that_comes_back_goes_on);
     tcase_add_test(cases, another_stream_begins_anew);
     tcase_add_test(cases, full_disk_is_told_and_asked_again);
