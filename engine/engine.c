@@ -203,59 +203,6 @@ static bool start_threads(RubatoEngine *engine, GError **error)
     return false;
 }
 
-/* Who was ended, as the others call it: with the lock held. (transfer full) */
-static char *name_of_ended(const RubatoEngine *engine)
-{
-    if (engine->announces)
-        return g_strdup(announce_name(engine->config.announcement));
-    return engine->cluster == NULL ? g_strdup("the run") : g_strdup_printf("node %u", engine->id);
-}
-
-static void cancel_run(RubatoEngine *engine, int signal_number)
-{
-    bool running, announces;
-
-    pthread_mutex_lock(&engine->lock);
-    announces = engine->announces;
-    g_autofree char *ended = name_of_ended(engine);
-    g_autofree char *text = g_strdup_printf("%s was ended by signal %d (%s)", ended, signal_number,
-                                            strsignal(signal_number));
-    running = !announces && (engine->cluster == NULL || engine->rendezvous.welcome);
-    if (announces && engine->broken_text == NULL) { /* there is nothing yet to break */
-        engine->broken_text = g_strdup(text);
-        engine->broken_code = CONTROL_CODE(RUBATO_ERROR_CANCELLED);
-        pthread_cond_broadcast(&engine->changed);
-    }
-    pthread_mutex_unlock(&engine->lock);
-    if (announces)
-        return;
-    if (running)
-        engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_STOP, .stop = { text } });
-    else
-        engine_break(engine, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
-}
-
-/* The program may take the first signal. Returns whether the run is cancelled. */
-static bool interrupt(RubatoEngine *engine, int signal_number)
-{
-    const RubatoEngineConfig *config = &engine->config;
-    const bool is_first = !engine->was_asked;
-
-    engine->was_asked = true;
-    if (is_first && config->take_signal != NULL &&
-        config->take_signal(signal_number, config->signal_data))
-        return false;
-    cancel_run(engine, signal_number);
-    return true;
-}
-
-/* A signal came. Returns whether the next one ends the process at once. */
-static bool interrupted(RubatoEngine *engine, int signal_number)
-{
-    return (!engine->was_asked && engine_drain_at_signal(engine, signal_number, interrupt)) ||
-           interrupt(engine, signal_number);
-}
-
 static bool take_faults_of_environment(RubatoEngine *engine, GError **error)
 {
     const char *const text = g_getenv(FAULTS_VARIABLE);
@@ -312,7 +259,7 @@ static bool announce_first(RubatoEngine *engine, GError **error)
 {
     engine->announces = true;
     if (engine->config.handle_signals)
-        engine->signals = signal_watch_new(interrupted, engine);
+        engine->signals = signal_watch_new(engine_interrupted, engine);
     return announce(engine, error) && check_announced(engine, error) &&
            describe_cluster(engine, error);
 }
@@ -389,7 +336,7 @@ static bool start(RubatoEngine *engine, GError **error)
     if (engine->cluster == NULL && !dispatch_start_scheduler(engine, error))
         return false;
     if (engine->config.handle_signals && engine->signals == NULL)
-        engine->signals = signal_watch_new(interrupted, engine);
+        engine->signals = signal_watch_new(engine_interrupted, engine);
     pthread_mutex_lock(&engine->lock);
     engine->announces = false; /* from here on a signal breaks what there is */
     pthread_mutex_unlock(&engine->lock);

@@ -376,6 +376,9 @@ void engine_pass_on_given(RubatoEngine *engine);
 void engine_note_draining(RubatoEngine *engine, const char *lines);
 void engine_hear_drained(RubatoEngine *engine, const ControlDrain *drained);
 
+/* A signal came that asks the process to end. Returns whether the next one ends it at once. */
+bool engine_interrupted(RubatoEngine *engine, int signal_number);
+
 /* SIGTERM on a node that only serves, in a run that goes on without it: the node is drained and
  * leaves. False: it is another signal or node, and nothing is done. If the node cannot be drained,
  * `interrupted` is called, by the control actor's owner. The thread of signals. */
