@@ -420,7 +420,6 @@ typedef struct {
     uint64_t incarnation;
     uint64_t run_id;
     uint64_t scheduler; /* the incarnation of its process, as the node knows it */
-    const char *endpoints;
 } ControlResume;
 
 typedef struct {

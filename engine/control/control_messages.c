@@ -99,11 +99,10 @@ static const ControlMember lost[] = { MEMBER(UINT32, lost.number), MEMBER(TEXT, 
                                       MEMBER(UINT64, lost.incarnation), END };
 static const ControlMember text[] = { MEMBER(TEXT, waiting.text), END };
 static const ControlMember beat[] = { MEMBER(UINT64, beat.n_taken), END };
-static const ControlMember resume[] = {
-    MEMBER(UINT32, resume.node_id),     MEMBER(UINT64, resume.incarnation),
-    MEMBER(UINT64, resume.run_id),      MEMBER(UINT64, resume.scheduler),
-    MEMBER(ENDPOINT, resume.endpoints), END
-};
+static const ControlMember resume[] = { MEMBER(UINT32, resume.node_id),
+                                        MEMBER(UINT64, resume.incarnation),
+                                        MEMBER(UINT64, resume.run_id),
+                                        MEMBER(UINT64, resume.scheduler), END };
 static const ControlMember resumed[] = {
     MEMBER(UINT64, resumed.incarnation),  MEMBER(UINT64, resumed.scheduler),
     MEMBER(UINT64, resumed.counted_from), MEMBER(ENDPOINT, resumed.endpoints),

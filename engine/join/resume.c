@@ -31,8 +31,7 @@ void resume_look(RubatoEngine *engine, int64_t now_ms)
                                          .incarnation = engine->incarnation,
                                          .run_id = network_run_id(engine->network),
                                          .scheduler =
-                                             network_incarnation(engine->network, scheduler),
-                                         .endpoints = engine->addresses } };
+                                             network_incarnation(engine->network, scheduler) } };
     g_autoptr(GVariant) body = control_greeting(&resume);
 
     /* It may fail, as any greeting: the next one follows. */

@@ -453,8 +453,7 @@ static void look_for_scheduler(const JoinProcess *process)
                              .resume = { .node_id = process->node,
                                          .incarnation = process->incarnation,
                                          .run_id = scheduler_run_id(join_sim.scheduler),
-                                         .scheduler = process->scheduler,
-                                         .endpoints = "somewhere" } };
+                                         .scheduler = process->scheduler } };
     SchedulerLink link;
 
     scheduler_greet(join_sim.scheduler, join_sim.now_ms, &resume, 1,
