@@ -9,43 +9,17 @@
  * gradient, in two parts.
  *
  * Thread: the shard's present owner. */
-#include "models/aggregate.h"
+#include "models/aggregate_private.h"
 
 #include <rubato/vector_clones.h>
 #include <string.h>
 
-#include "io/key_hash.h"
 #include "models/keys.h"
 #include "models/spec.h"
 
 #define EMPTY UINT32_MAX
 #define FIRST_SLOTS 256u
 #define BLOCK 64u /* keys; enough to cover a miss, few enough to stay in the cache */
-
-typedef struct {
-    uint32_t n_workers;
-    uint32_t last_worker;
-} Senders;
-
-struct Aggregate {
-    /* immutable */
-    RubatoShard *shard;
-    RubatoDtype dtype;
-    uint32_t width;
-    size_t row_bytes;
-    bool is_mean;
-    KeyHash key_hash;
-
-    /* by number */
-    size_t n;
-    size_t n_allocated;
-    RubatoKey *keys;
-    Senders *senders;
-    unsigned char *sums;
-
-    uint32_t *slots; /* numbers; EMPTY: none */
-    size_t n_slots;  /* a power of 2, at least twice n */
-};
 
 Aggregate *aggregate_new(const RubatoTableSpec *spec, RubatoShard *shard)
 {
@@ -68,6 +42,7 @@ void aggregate_free(Aggregate *aggregate)
     g_free(aggregate->senders);
     g_free(aggregate->sums);
     g_free(aggregate->slots);
+    g_free(aggregate->marks);
     g_free(aggregate);
 }
 
@@ -130,22 +105,6 @@ static bool make_room(Aggregate *aggregate)
     return true;
 }
 
-#define DEFINE_ARITHMETIC(suffix, type)                                                        \
-    static inline void add_##suffix(type *restrict sum, const type *restrict deltas, size_t n) \
-    {                                                                                          \
-        for (size_t i = 0; i < n; i++)                                                         \
-            sum[i] += deltas[i];                                                               \
-    }                                                                                          \
-                                                                                               \
-    RUBATO_VECTOR_CLONES static void divide_##suffix(type *sum, uint32_t divisor, size_t n)    \
-    {                                                                                          \
-        for (size_t i = 0; i < n; i++)                                                         \
-            sum[i] /= (type)divisor;                                                           \
-    }
-
-DEFINE_ARITHMETIC(f32, float)
-DEFINE_ARITHMETIC(f64, double)
-
 /* Adds a row of deltas to its key's sum. There is room for one more key. */
 static inline void take_row(Aggregate *aggregate, uint32_t worker, RubatoKey key, size_t home,
                             const unsigned char *deltas)
@@ -163,10 +122,7 @@ static inline void take_row(Aggregate *aggregate, uint32_t worker, RubatoKey key
     sum = aggregate->sums + *slot * aggregate->row_bytes;
     aggregate->senders[*slot].n_workers += aggregate->senders[*slot].last_worker != worker;
     aggregate->senders[*slot].last_worker = worker;
-    if (aggregate->dtype == RUBATO_F32)
-        add_f32((float *)(void *)sum, (const float *)(const void *)deltas, aggregate->width);
-    else
-        add_f64((double *)(void *)sum, (const double *)(const void *)deltas, aggregate->width);
+    aggregate_add_row(aggregate, sum, deltas);
 }
 
 /* Prefetches the slots of a block of keys, and then what is known of the keys in them. */
@@ -228,12 +184,8 @@ static void divide(Aggregate *aggregate)
         const uint32_t divisor = aggregate->senders[i].n_workers;
         void *sum = aggregate->sums + i * aggregate->row_bytes;
 
-        if (divisor == 1)
-            continue;
-        if (aggregate->dtype == RUBATO_F32)
-            divide_f32(sum, divisor, aggregate->width);
-        else
-            divide_f64(sum, divisor, aggregate->width);
+        if (divisor > 1)
+            aggregate_divide_row(aggregate, sum, divisor);
     }
 }
 

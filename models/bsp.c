@@ -87,39 +87,65 @@ static void add(RubatoModel *model, RubatoRequest *request)
     rubato_model_finish(model, request);
 }
 
-/* Applies the first of the kept Adds or, where the table aggregates, all of its clock. */
+/* Whether a kept request is not of a lost worker's unfinished clock. */
+static bool counts(const BspModel *bsp, const RubatoRequest *kept)
+{
+    return G_LIKELY(bsp->base.lost == NULL) || !rubato_model_is_of_lost(&bsp->base, kept);
+}
+
+/* Applies the first of the kept Adds. */
 static void release(BspModel *bsp)
 {
+    RubatoRequest *released = request_heap_pop(&bsp->kept);
+
+    if (counts(bsp, released))
+        rubato_model_apply(&bsp->base, released);
+    rubato_model_discard(&bsp->base, released);
+}
+
+static void apply_sums(BspModel *bsp, RubatoRequest *adds)
+{
+    bool has_all = true;
+
+    if (adds == NULL || aggregate_apply_sorted(bsp->aggregate, adds))
+        return;
+    for (const RubatoRequest *add = adds; add != NULL; add = add->next)
+        has_all &= aggregate_take(bsp->aggregate, add);
+    if (!has_all)
+        rubato_model_starve(&bsp->base, NULL);
+    aggregate_apply(bsp->aggregate);
+}
+
+/* Applies all that is kept of the first clock, its Adds as one. */
+static void release_clock(BspModel *bsp)
+{
     const uint64_t clock = request_heap_first(&bsp->kept)->clock;
-    const bool aggregates = bsp->spec->aggregate != RUBATO_AGGREGATE_NONE;
-    bool aggregates_all = true;
+    RubatoRequest *adds = NULL, **end = &adds;
     const RubatoRequest *first;
 
-    if (aggregates && bsp->aggregate == NULL)
+    if (bsp->aggregate == NULL)
         bsp->aggregate = aggregate_new(bsp->spec, bsp->base.shard);
-    do {
-        RubatoRequest *released = request_heap_pop(&bsp->kept);
-
-        const bool counts =
-            G_LIKELY(bsp->base.lost == NULL) || !rubato_model_is_of_lost(&bsp->base, released);
-
-        if (counts && aggregates && released->kind == RUBATO_REQUEST_ADD)
-            aggregates_all &= aggregate_take(bsp->aggregate, released);
-        else if (counts)
-            rubato_model_apply(&bsp->base, released);
-        rubato_model_discard(&bsp->base, released);
-        first = request_heap_first(&bsp->kept);
-    } while (aggregates && first != NULL && first->clock == clock);
-    if (!aggregates_all)
-        rubato_model_starve(&bsp->base, NULL);
-    if (aggregates)
-        aggregate_apply(bsp->aggregate);
+    while ((first = request_heap_first(&bsp->kept)) != NULL && first->clock == clock) {
+        if (first->kind != RUBATO_REQUEST_ADD || !counts(bsp, first)) {
+            release(bsp);
+            continue;
+        }
+        *end = request_heap_pop(&bsp->kept);
+        end = &(*end)->next;
+        *end = NULL;
+    }
+    apply_sums(bsp, adds);
+    for (RubatoRequest *next; adds != NULL; adds = next) {
+        next = adds->next;
+        rubato_model_discard(&bsp->base, adds);
+    }
 }
 
 static void advance(RubatoModel *model, uint32_t source, uint64_t from, uint64_t to)
 {
     BspModel *bsp = (BspModel *)model;
     const uint64_t min = rubato_model_min_clock(model);
+    const bool aggregates = bsp->spec->aggregate != RUBATO_AGGREGATE_NONE;
 
     (void)source;
     (void)from;
@@ -133,7 +159,7 @@ static void advance(RubatoModel *model, uint32_t source, uint64_t from, uint64_t
         if (may_answer && (!may_apply || parked->clock <= kept->clock)) {
             rubato_model_answer(model, request_heap_pop(&bsp->parked));
         } else if (may_apply) {
-            release(bsp);
+            (aggregates ? release_clock : release)(bsp);
         } else {
             break;
         }

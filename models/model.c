@@ -58,14 +58,19 @@ const RubatoModelTraits *model_traits(const RubatoTableSpec *spec)
     return traits;
 }
 
+static bool is_built_in(const RubatoModelOps *ops)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(models); i++)
+        if (models[i] == ops)
+            return true;
+    return false;
+}
+
 bool model_answers_in_reach(const RubatoTableSpec *spec)
 {
     const RubatoModelOps *const ops = model_find(spec_model_name(spec));
 
-    for (size_t i = 0; i < G_N_ELEMENTS(models); i++)
-        if (models[i] == ops)
-            return !ops->traits.takes_announcements && !ops->traits.per_worker_clocks;
-    return false;
+    return is_built_in(ops) && !ops->traits.takes_announcements && !ops->traits.per_worker_clocks;
 }
 
 RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32_t n_nodes,
@@ -163,6 +168,7 @@ void model_add(RubatoModel *model, RubatoRequest *request)
 {
     assert(request->worker < model->n_workers);
     request->kind = RUBATO_REQUEST_ADD;
+    request->is_lent = false;
     model->ops->add(model, request);
 }
 
@@ -183,6 +189,21 @@ void model_take_deferred(RubatoModel *model, RubatoRequest *request)
 {
     model_add(model, request);
     take_back(model, request);
+}
+
+void model_lend_deferred(RubatoModel *model, RubatoRequest *request)
+{
+    assert(request->worker < model->n_workers && request->keys.at == NULL);
+    request->kind = RUBATO_REQUEST_ADD;
+    request->is_lent = true;
+    model->ops->add(model, request);
+    take_back(model, request);
+}
+
+bool model_borrows(const RubatoModel *model)
+{
+    return progress_n_sources(model->progress) == 1 && model->ops->traits.applies_by_clock &&
+           is_built_in(model->ops);
 }
 
 /* The model sees two requests: the Add goes back to this function, so only the Get is ever parked,
@@ -513,6 +534,11 @@ static bool is_answered_late(const RubatoModel *model, const RubatoRequest *requ
            !ragged_is_request(request->handler_call->ops);
 }
 
+static bool is_lent(const RubatoRequest *request)
+{
+    return request->kind == RUBATO_REQUEST_ADD && request->is_lent;
+}
+
 /* A call of a handler lies behind the kept request's keys, and its arguments behind it. */
 static size_t call_bytes(const RubatoRequest *request)
 {
@@ -538,8 +564,9 @@ static void copy_call(RubatoRequest *kept, void *to)
 /* One block holds the request, its keys and its input. This order aligns each of them. */
 RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *request)
 {
-    if (is_answered_late(model, request)) {
-        request->handler_call->is_parked = true;
+    if (is_answered_late(model, request) || is_lent(request)) {
+        if (!is_lent(request))
+            request->handler_call->is_parked = true;
         model->n_held += held_keys(request);
         return (RubatoRequest *)(uintptr_t)request;
     }
@@ -595,6 +622,10 @@ static void end_parked_call(RubatoModel *model, RubatoRequest *request)
 void rubato_model_discard(RubatoModel *model, RubatoRequest *kept)
 {
     model->n_held -= held_keys(kept);
+    if (is_lent(kept)) {
+        assert(model->kept_end == NULL); /* it was lent for the time of one clock */
+        return;
+    }
     if (G_LIKELY(model->kept_end == NULL)) {
         if (G_UNLIKELY(model_is_parked_call(kept)))
             end_parked_call(model, kept);

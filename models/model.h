@@ -75,6 +75,15 @@ void model_announce(RubatoModel *model, RubatoRequest *request);
  * workers. It does not go to the outbox, and the caller has it back. */
 void model_take_deferred(RubatoModel *model, RubatoRequest *request);
 
+/* An Add that comes before its clock has passed. The model keeps the request itself and may change
+ * its deltas, until model_clock tells it a clock above the Add's. Then it needs the request no
+ * more. For models for which model_borrows is true. */
+void model_lend_deferred(RubatoModel *model, RubatoRequest *request);
+
+/* Whether the model applies all Adds of the clocks before one as soon as it is told that one: it is
+ * of the library, applies Adds by clock, and hears of one source alone. */
+bool model_borrows(const RubatoModel *model);
+
 /* A worker's next iteration, in one: announces the request's keys as the iteration of its clock,
  * then the worker has reached that clock, then it gets the rows. For models whose sources are
  * workers. */

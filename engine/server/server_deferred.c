@@ -14,7 +14,9 @@
  * to begin. Whoever comes first with any other request takes all that is due.
  *
  * If the model holds something, or sums up the Adds of a clock, all that is due comes to it before
- * the clock does. It keeps copies, and releases them among what it holds, as the clock says.
+ * the clock does. It releases them among what it holds, as the clock says. If that one clock makes
+ * all of them due, the model borrows them from their workers' memory until it has been told it;
+ * else it keeps copies.
  *
  * A worker may also send an Add, because it wants a ticket or an answer, or call a handler that
  * writes. What it has deferred comes to the model before. From then on, and up to its next clock,
@@ -39,6 +41,33 @@ static void take(void *user, RubatoRequest *request)
     model_take_deferred(user, request);
 }
 
+static void lend(void *user, RubatoRequest *request)
+{
+    model_lend_deferred(user, request);
+}
+
+static void forget(void *user, RubatoRequest *request)
+{
+    (void)user;
+    (void)request;
+}
+
+/* All due Adds come to the model, and then the clock that makes them due. */
+static void take_before_clock(DeferredAdds *adds, uint32_t part, RubatoModel *model, uint32_t node,
+                              uint64_t clock)
+{
+    const uint64_t end = deferred_adds_turn_of(adds, clock, 0);
+
+    if (node == 0 && model_borrows(model)) {
+        deferred_adds_look(adds, part, clock, lend, model);
+        model_clock(model, node, clock);
+        deferred_adds_take(adds, part, end, forget, NULL);
+    } else {
+        deferred_adds_take(adds, part, end, take, model);
+        model_clock(model, node, clock);
+    }
+}
+
 /* Whether due Adds may come to the model behind the clock that makes them due. */
 static bool may_come_later(const RubatoModel *model)
 {
@@ -57,8 +86,7 @@ static void bring(const Binding *binding, uint32_t part, uint32_t node, uint64_t
     if (due == 0)
         return;
     if (due > min && !may_come_later(model)) {
-        deferred_adds_take(adds, part, deferred_adds_turn_of(adds, due, 0), take, model);
-        model_clock(model, node, clock);
+        take_before_clock(adds, part, model, node, clock);
         return;
     }
     if (due > min)

@@ -67,6 +67,8 @@ struct RubatoRequest {
     /* for the library only, of a Get that has come to a model */
     bool is_out;  /* the model has given it back */
     bool is_held; /* the model has not given it back, and n_held counts its keys */
+    /* for the library only, of an Add: a model that keeps it needs no copy; see model.h */
+    bool is_lent;
 };
 
 G_END_DECLS

@@ -217,6 +217,22 @@ static Block *take_until(Queue *queue, uint64_t clock,
     return first;
 }
 
+/* The owner writes at most the deltas of a block; the release of `taken` orders this, too, before
+ * the worker's use of the memory. */
+void deferred_adds_look(DeferredAdds *adds, uint32_t part, uint64_t clock,
+                        void (*look)(void *user, RubatoRequest *request), void *user)
+{
+    for (uint32_t worker = 0; worker < adds->n_workers; worker++) {
+        Block *block = first_of(queue_of(adds, part, worker));
+
+        while (block != NULL && block->request.clock < clock) {
+            look(user, &block->request);
+            /* acquire: as in first_of */
+            block = atomic_load_explicit(&block->next, memory_order_acquire);
+        }
+    }
+}
+
 void deferred_adds_take_of(DeferredAdds *adds, uint32_t part, uint32_t worker, uint64_t clock,
                            void (*take)(void *user, RubatoRequest *request), void *user)
 {

@@ -44,6 +44,12 @@ uint64_t deferred_adds_turn(const DeferredAdds *adds, uint32_t part);
 void deferred_adds_take(DeferredAdds *adds, uint32_t part, uint64_t end,
                         void (*take)(void *user, RubatoRequest *request), void *user);
 
+/* Shows all Adds of the clocks before `clock`, which the node's clock has passed, worker by worker.
+ * They stay as they are until the owner takes them, so it may keep the requests until then, and
+ * change their deltas. */
+void deferred_adds_look(DeferredAdds *adds, uint32_t part, uint64_t clock,
+                        void (*look)(void *user, RubatoRequest *request), void *user);
+
 /* Takes a worker's own Adds up to a clock, whatever the turn is. */
 void deferred_adds_take_of(DeferredAdds *adds, uint32_t part, uint32_t worker, uint64_t clock,
                            void (*take)(void *user, RubatoRequest *request), void *user);

@@ -486,3 +486,44 @@ void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, con
         updater_apply_accepted(&shard->updater, rows, from + begin * shard->row_bytes, some);
     }
 }
+
+/* Applies the rule to the rows of a block that are not left out; `rows` has these alone. */
+static void apply_unmarked(RubatoShard *shard, void *const *rows, const unsigned char *deltas,
+                           const uint8_t *marks, size_t n)
+{
+    size_t n_applied = 0;
+
+    for (size_t begin = 0, end; begin < n; begin = end + 1) {
+        const uint8_t *const next = memchr(marks + begin, SHARD_LEFT_OUT, n - begin);
+
+        end = next == NULL ? n : (size_t)(next - marks);
+        if (end > begin)
+            updater_apply_accepted(&shard->updater, rows + n_applied,
+                                   deltas + begin * shard->row_bytes, end - begin);
+        n_applied += end - begin;
+    }
+}
+
+void shard_add_unmarked(RubatoShard *shard, const RubatoKeys *keys, const void *deltas,
+                        const uint8_t *marks)
+{
+    static const uint8_t none[BLOCK];
+    const bool looks = uses_found(shard, keys->n);
+    const unsigned char *from = deltas;
+    RubatoKey some[BLOCK];
+    void *rows[BLOCK];
+
+    for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
+        const size_t n = MIN(keys->n - begin, BLOCK);
+        const uint8_t *const block_marks = marks == NULL ? none : marks + begin;
+        size_t n_some = 0;
+
+        for (size_t i = 0; i < n; i++) {
+            some[n_some] = keys_get(keys, begin + i);
+            n_some += block_marks[i] != SHARD_LEFT_OUT;
+        }
+        if (!(looks ? take_found : shard_find_to_add)(shard, some, n_some, rows))
+            return;
+        apply_unmarked(shard, rows, from + begin * shard->row_bytes, block_marks, n);
+    }
+}

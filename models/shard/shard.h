@@ -53,10 +53,15 @@ void shard_add(RubatoShard *shard, const RubatoKeys *keys, const void *deltas);
 
 /* shard_accepts: whether to apply a row of a worker's deltas: it is good, or the table does not
  * refuse bad rows. Counts a bad row. The second function is true if n rows are all good; it counts
- * nothing. The third applies the rule to n accepted rows of deltas of different keys. */
+ * nothing. The third applies the rule to n accepted rows of deltas of different keys, the fourth to
+ * those of these whose mark is not SHARD_LEFT_OUT; without marks to all. The keys are no
+ * selection. */
 bool shard_accepts(RubatoShard *shard, uint32_t worker, const void *deltas);
 bool shard_accepts_all(const RubatoShard *shard, const void *deltas, size_t n);
 void shard_add_accepted(RubatoShard *shard, const RubatoKey *keys, size_t n, const void *deltas);
+void shard_add_unmarked(RubatoShard *shard, const RubatoKeys *keys, const void *deltas,
+                        const uint8_t *marks);
+#define SHARD_LEFT_OUT UINT8_MAX
 
 /* Gives a hyper-parameter of the update rule another number. The second function returns whether it
  * may have that number. */

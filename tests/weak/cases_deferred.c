@@ -106,8 +106,64 @@ static void two_workers(void)
     end();
 }
 
+static void check_and_change(void *user, RubatoRequest *request)
+{
+    uint64_t *const n_seen = user;
+    uint64_t *const delta = (uint64_t *)(uintptr_t)request->input;
+
+    weak_expect(request->worker == *n_seen);
+    weak_expect(*delta == delta_of(request->worker, request->clock));
+    *delta += 1000;
+    (*n_seen)++;
+}
+
+static void check_changed(void *user, RubatoRequest *request)
+{
+    (void)user;
+    weak_expect(*(const uint64_t *)request->input ==
+                1000 + delta_of(request->worker, request->clock));
+    n_taken++;
+}
+
+/* As a server whose model borrows the Adds of a clock, one clock after the other. */
+static void borrow(uint64_t clock)
+{
+    pthread_mutex_lock(&token);
+    while (n_taken < clock * WORKERS) {
+        const uint64_t next = n_taken / WORKERS + 1;
+        uint64_t n_seen = 0;
+
+        deferred_adds_look(adds, 0, next, check_and_change, &n_seen);
+        weak_expect(n_seen == WORKERS);
+        deferred_adds_take(adds, 0, deferred_adds_turn_of(adds, next, 0), check_changed, NULL);
+    }
+    pthread_mutex_unlock(&token);
+}
+
+static void *add_and_borrow(void *rank)
+{
+    for (uint64_t clock = 0; clock < ROUNDS; clock++) {
+        add_and_clock((uint32_t)(uintptr_t)rank, clock);
+        borrow(clocks_own(&clocks));
+    }
+    return NULL;
+}
+
+/* The owner writes into blocks that it only looks at; their workers use them again. */
+static void borrowed_adds(void)
+{
+    begin(WORKERS);
+    const unsigned other = weak_start("worker 1", add_and_borrow, (void *)1);
+    add_and_borrow((void *)0);
+    weak_join(other);
+    borrow(ROUNDS);
+    weak_expect(n_taken == ROUNDS * WORKERS);
+    end();
+}
+
 const WeakCase deferred_cases[] = {
     { "deferred_one_worker", one_worker },
     { "deferred_two_workers", two_workers },
+    { "deferred_borrowed", borrowed_adds },
     { NULL, NULL },
 };

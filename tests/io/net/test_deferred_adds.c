@@ -121,6 +121,31 @@ START_TEST(a_worker_s_own_come_up_to_a_clock)
 }
 END_TEST
 
+/* Looks change nothing: worker by worker, and the same come when they are taken. */
+START_TEST(adds_may_be_looked_at_before_they_are_taken)
+{
+    DeferredAdds *adds = deferred_adds_new(PARTS, WORKERS, &node_clock);
+    Taken seen = { 0 }, all = { 0 };
+
+    for (uint64_t clock = 0; clock < 3; clock++)
+        for (uint32_t worker = 0; worker < WORKERS; worker++)
+            push(adds, 1, worker, clock, 1);
+    deferred_adds_look(adds, 0, 3, note, &seen);
+    ck_assert_uint_eq(seen.n, 0);
+    deferred_adds_look(adds, 1, 2, note, &seen);
+    ck_assert_uint_eq(seen.n, 2 * WORKERS);
+    for (size_t i = 0; i < seen.n; i++) {
+        ck_assert_uint_eq(seen.taken[i].worker, i / 2);
+        ck_assert_uint_eq(seen.taken[i].clock, i % 2);
+    }
+    ck_assert_uint_eq(take(adds, 1, 2, 0).n, 2 * WORKERS);
+    deferred_adds_look(adds, 1, RUBATO_CLOCK_RETIRED, note, &all);
+    ck_assert_uint_eq(all.n, WORKERS);
+    ck_assert_uint_eq(take(adds, 1, RUBATO_CLOCK_RETIRED, 0).n, WORKERS);
+    deferred_adds_free(adds);
+}
+END_TEST
+
 /* Lists, selections and runs, of sizes that make blocks too small and too large for the next. */
 START_TEST(keys_and_deltas_are_copied_whatever_their_form_and_size)
 {
@@ -167,6 +192,7 @@ int main(void)
     tcase_add_test(cases, adds_come_in_the_order_of_clocks_and_workers);
     tcase_add_loop_test(cases, a_turn_ends_before_the_next_worker, 1, 2 * WORKERS);
     tcase_add_test(cases, a_worker_s_own_come_up_to_a_clock);
+    tcase_add_test(cases, adds_may_be_looked_at_before_they_are_taken);
     tcase_add_test(cases, keys_and_deltas_are_copied_whatever_their_form_and_size);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
