@@ -27,6 +27,7 @@
                 row[i] -= scale * gradients[i];                                           \
             return;                                                                       \
         }                                                                                 \
+        RUBATO_UPDATE_INDEPENDENT                                                         \
         for (size_t i = 0; i < width; i++) {                                              \
             sums[i] += gradients[i] * gradients[i];                                       \
             row[i] -= rate * gradients[i] / (rubato_root_##suffix(sums[i]) + epsilon);    \

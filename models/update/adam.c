@@ -41,6 +41,7 @@
             }                                                                                \
             return;                                                                          \
         }                                                                                    \
+        RUBATO_UPDATE_INDEPENDENT                                                            \
         for (size_t i = 0; i < width; i++) {                                                 \
             m[i] = beta1 * m[i] + rest1 * gradients[i];                                      \
             v[i] = beta2 * v[i] + rest2 * (gradients[i] * gradients[i]);                     \

@@ -27,6 +27,7 @@
         type *restrict z = row + width;                                                      \
         type *restrict n = z + width;                                                        \
                                                                                              \
+        RUBATO_UPDATE_INDEPENDENT                                                            \
         for (size_t i = 0; i < width; i++) {                                                 \
             const type before = rubato_root_##suffix(n[i]);                                  \
             const type squares = n[i] + gradients[i] * gradients[i];                         \

@@ -18,6 +18,7 @@
         const type epsilon = (type)update->rule.epsilon;                                  \
         type *restrict means = row + width;                                               \
                                                                                           \
+        RUBATO_UPDATE_INDEPENDENT                                                         \
         for (size_t i = 0; i < width; i++) {                                              \
             means[i] = decay * means[i] + rest * (gradients[i] * gradients[i]);           \
             row[i] -= rate * gradients[i] / (rubato_root_##suffix(means[i]) + epsilon);   \

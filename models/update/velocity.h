@@ -24,6 +24,7 @@
         const type momentum = (type)update->rule.momentum;                                \
         type *restrict velocity = row + width;                                            \
                                                                                           \
+        RUBATO_UPDATE_INDEPENDENT                                                         \
         for (size_t i = 0; i < width; i++) {                                              \
             velocity[i] = momentum * velocity[i] + gradients[i];                          \
             row[i] -= rate * MOVE(gradients[i], momentum, velocity[i]);                   \
