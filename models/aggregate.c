@@ -178,6 +178,24 @@ bool aggregate_take(Aggregate *aggregate, const RubatoRequest *request)
     return true;
 }
 
+#define DEFINE_DIVIDE(suffix, type)                                                         \
+    RUBATO_VECTOR_CLONES static void divide_##suffix(type *sum, uint32_t divisor, size_t n) \
+    {                                                                                       \
+        for (size_t i = 0; i < n; i++)                                                      \
+            sum[i] /= (type)divisor;                                                        \
+    }
+
+DEFINE_DIVIDE(f32, float)
+DEFINE_DIVIDE(f64, double)
+
+void aggregate_divide_row(const Aggregate *aggregate, void *sum, uint32_t divisor)
+{
+    if (aggregate->dtype == RUBATO_F32)
+        divide_f32(sum, divisor, aggregate->width);
+    else
+        divide_f64(sum, divisor, aggregate->width);
+}
+
 static void divide(Aggregate *aggregate)
 {
     for (size_t i = 0; i < aggregate->n; i++) {

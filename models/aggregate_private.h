@@ -59,14 +59,6 @@ static inline void aggregate_add_row(const Aggregate *aggregate, void *restrict 
     }
 }
 
-static inline void aggregate_divide_row(const Aggregate *aggregate, void *sum, uint32_t divisor)
-{
-    if (aggregate->dtype == RUBATO_F32)
-        for (size_t i = 0; i < aggregate->width; i++)
-            ((float *)sum)[i] /= (float)divisor;
-    else
-        for (size_t i = 0; i < aggregate->width; i++)
-            ((double *)sum)[i] /= (double)divisor;
-}
+void aggregate_divide_row(const Aggregate *aggregate, void *sum, uint32_t divisor);
 
 #endif

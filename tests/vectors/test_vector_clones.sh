@@ -32,7 +32,7 @@ library=$(readlink -f "$RUBATO_BUILD_DIR/lib/librubato.so")
 symbols=$(readelf --wide --symbols "$library" | awk '{ print $4, $8 }')
 for name in add_f32 add_f64 add_u8 add_u32 add_u64 add_rows_f32 add_rows_f64 add_rows_u32 \
     add_rows_u64 apply are_good_f32 are_good_f64 cut_block divide_f32 divide_f64 draw_normal \
-    find_descents find_largest outside_bits prepare_f32 prepare_f64 rows_f32 rows_f64 take_block; do
+    find_descents find_largest is_ascending outside_bits prepare_f32 prepare_f64 rows_f32 rows_f64 take_block; do
     if ! grep -qx "IFUNC $name" <<<"$symbols"; then
         echo "test_vector_clones: the loader does not choose between variants of $name"
         exit 1
