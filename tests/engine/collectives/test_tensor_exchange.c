@@ -144,7 +144,11 @@ static void expect(void *user, bool expects)
 }
 
 static const TensorLinks links = {
-    .carrier = { new_message, send_message, forget, keep, drop },
+    .carrier = { .new_message = new_message,
+                 .send = send_message,
+                 .forget = forget,
+                 .keep = keep,
+                 .drop = drop },
     .tell = tell,
     .is_full = is_full,
     .wait_room = wait_room,
