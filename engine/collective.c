@@ -45,8 +45,11 @@ static const char *find_told(const CollectiveCall *call)
 
 static void propose(RubatoEngine *engine, const CollectiveCall *call, uint64_t number)
 {
-    g_autofree char *arguments = g_strdup_printf("%s\n%s", call->text, call->detail);
-    g_autofree char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, arguments, -1);
+    const char *const detail = call->detail != NULL ? call->detail : "";
+    g_autofree char *arguments = g_strdup_printf("%s\n%s", call->text, detail);
+    g_autofree char *digest = call->detail != NULL
+                                  ? g_compute_checksum_for_string(G_CHECKSUM_SHA256, arguments, -1)
+                                  : NULL;
 
     engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_PROPOSE,
                                               .propose = { .call = number,
@@ -54,7 +57,7 @@ static void propose(RubatoEngine *engine, const CollectiveCall *call, uint64_t n
                                                            .hash_seed = call->seed,
                                                            .name = call->text,
                                                            .digest = digest,
-                                                           .arguments = call->detail,
+                                                           .arguments = detail,
                                                            .workers = call->workers,
                                                            .told = find_told(call),
                                                            .survives = call->survives } });
@@ -131,6 +134,12 @@ static void end_call(RubatoEngine *engine, const CollectiveCall *call, bool ok)
 bool collective_serve(RubatoEngine *engine, const CollectiveCall *call, const ControlGo *go,
                       const bool *lost, GError **error)
 {
+    return collective_serve_own(engine, call, go, lost, lost, error);
+}
+
+bool collective_serve_own(RubatoEngine *engine, const CollectiveCall *call, const ControlGo *go,
+                          const bool *lost, const bool *workerless, GError **error)
+{
     bool ok;
 
     pthread_mutex_lock(&engine->lock);
@@ -140,10 +149,46 @@ bool collective_serve(RubatoEngine *engine, const CollectiveCall *call, const Co
     engine->call.go = *go;
     engine->call.go.told = NULL; /* the caller's */
     memcpy(engine->call.lost, lost, engine->n_nodes * sizeof *lost);
+    memcpy(engine->call.workerless, workerless, engine->n_nodes * sizeof *workerless);
     engine->call.stage = CALL_STAGE_GO;
     ok = take_part(engine, call, go->call, error);
     end_call(engine, call, ok);
     pthread_mutex_unlock(&engine->lock);
+    return ok;
+}
+
+/* A call of a program in the place of a lost process: the run may have made it before, or the
+ * thread of serving.h does this node's part. */
+static bool make_as_newcomer(RubatoEngine *engine, const CollectiveCall *call, GError **error)
+{
+    const Newcomer *const newcomer = engine->newcomer;
+    StallClock clock;
+    uint64_t number;
+
+    pthread_mutex_lock(&engine->lock);
+    if (newcomer->stage != NEWCOMER_NONE) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "%s: there is a collective call of this engine, %s; make one call after the "
+                    "other",
+                    call->text, newcomer->call->text);
+        pthread_mutex_unlock(&engine->lock);
+        return false;
+    }
+    number = newcomer_begin_call(engine, call);
+    pthread_mutex_unlock(&engine->lock);
+    propose(engine, call, number);
+    stall_clock_start(&clock, engine->stall_ms);
+    pthread_mutex_lock(&engine->lock);
+    while (newcomer->stage == NEWCOMER_ASKED && !newcomer->has_ended)
+        if (stall_clock_wait(&clock, &engine->changed, &engine->lock))
+            g_message("node %u waits for the other nodes to come to %s (for %.1f s so far)",
+                      engine->id, call->text, stall_clock_s(&clock));
+    const bool was_past = newcomer->stage == NEWCOMER_PAST;
+    const uint32_t id = newcomer->past_id;
+    const bool ok = newcomer_check_call(engine, error);
+    pthread_mutex_unlock(&engine->lock);
+    if (ok && was_past && call->past != NULL)
+        call->past(engine, id, call->data);
     return ok;
 }
 
@@ -155,6 +200,8 @@ bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error
 
     if (!engine_check_caller(engine, call->text, error))
         return false;
+    if (engine->newcomer != NULL)
+        return make_as_newcomer(engine, call, error);
     pthread_mutex_lock(&engine->lock);
     if (engine->call.stage != CALL_STAGE_NONE) {
         refuse_second(engine, call, error);

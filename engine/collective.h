@@ -33,7 +33,7 @@ typedef struct {
 typedef struct {
     ControlCall what;
     const char *text;    /* "table weights" */
-    const char *detail;  /* the arguments in words */
+    const char *detail;  /* the arguments in words; NULL: a newcomer cannot tell them any more */
     const char *workers; /* of a RUN: as ControlPropose.workers */
     const char *told;    /* as ControlPropose.told; longer ones are not told */
     uint64_t seed;       /* a proposal: the first node's seed is used by all */
@@ -47,6 +47,10 @@ typedef struct {
 
     /* All nodes have done theirs. The engine's lock is held. May be NULL. */
     void (*commit)(RubatoEngine *engine, void *data);
+
+    /* In the place of all this, if the run had made the call, with success, before this process
+     * took the place of a lost node (newcomer.h); id: as in GO. May be NULL. */
+    void (*past)(RubatoEngine *engine, uint32_t id, void *data);
     void *data;
 } CollectiveCall;
 
@@ -56,5 +60,9 @@ bool collective(RubatoEngine *engine, const CollectiveCall *call, GError **error
  * PresentCall. */
 bool collective_serve(RubatoEngine *engine, const CollectiveCall *call, const ControlGo *go,
                       const bool *lost, GError **error);
+
+/* The same of a call that this node's program has made, on the thread of serving.h. */
+bool collective_serve_own(RubatoEngine *engine, const CollectiveCall *call, const ControlGo *go,
+                          const bool *lost, const bool *workerless, GError **error);
 
 #endif

@@ -286,10 +286,11 @@ static bool check_collectives(const RubatoEngine *engine, GError **error)
                                backend->check(engine->n_nodes, error));
 }
 
-/* A single node has no messages for another one, and a process that has joined has no workers. */
+/* A single node has no messages for another one, and a process that only serves has no workers. */
 static bool open_collectives(RubatoEngine *engine, GError **error)
 {
-    const bool has_none = engine->n_nodes == 1 || engine->serving != NULL;
+    const bool has_none =
+        engine->n_nodes == 1 || (engine->serving != NULL && engine->newcomer == NULL);
 
     return tensor_router_open(engine->tensors,
                               has_none ? TENSOR_BACKEND_OWN : engine->cluster->collectives, error);
@@ -317,6 +318,8 @@ static bool start(RubatoEngine *engine, GError **error)
                      engine->servers_of, &engine->sizes);
     engine->office.stall_ms = engine->stall_ms;
     engine->office.root = engine->scheduler_node;
+    if (engine->serving != NULL && engine->config.catches_up)
+        engine->newcomer = newcomer_new();
     engine->losses = g_new0(NodeLoss, engine->n_nodes);
     engine->drains = g_new0(bool, engine->n_nodes);
     engine->told_ended = g_new0(uint64_t, engine->n_nodes);
@@ -429,7 +432,10 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
     }
     engine->config.announcement = NULL;
     engine_set_ready(engine);
-    if (engine->serving != NULL) {
+    if (engine->newcomer != NULL) {
+        if (!serving_start(engine, error) || !newcomer_wait_placed(engine, error))
+            g_clear_pointer(&engine, rubato_engine_free);
+    } else if (engine->serving != NULL) {
         serving_run(engine, error);
         g_clear_pointer(&engine, rubato_engine_free);
     }
@@ -481,14 +487,18 @@ static void leave(RubatoEngine *engine)
     StallClock clock;
     bool has_left; /* it was drained */
 
+    /* A program that has not caught up is of none of the others' calls: its node serves on. */
+    const bool serves_only = newcomer_catches_up(engine);
+
     pthread_mutex_lock(&engine->lock);
     has_left = engine->left;
     pthread_mutex_unlock(&engine->lock);
-    if (!has_left)
+    if (!has_left && !serves_only)
         engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_LEAVE });
     stall_clock_start(&clock, engine->stall_ms);
     pthread_mutex_lock(&engine->lock);
-    while (!engine->left && !engine->scheduler_lost)
+    while (!engine->left && !engine->scheduler_lost &&
+           !(serves_only && engine->newcomer->has_ended)) /* it can serve no more, and is lost */
         if (stall_clock_wait(&clock, &engine->changed, &engine->lock))
             g_message("node %u has nothing left to do and serves the others until they leave too "
                       "(for %.1f s so far)",
@@ -569,10 +579,11 @@ void rubato_engine_free(RubatoEngine *engine)
     engine_end_history(engine);
     call_exits(engine);
     stream_writers_free(engine->stream_writers);
-    if (engine->rendezvous.welcome && engine->serving == NULL) {
+    if (engine->rendezvous.welcome && (engine->serving == NULL || engine->newcomer != NULL)) {
         leave(engine);
         close_collectives(engine);
     }
+    serving_join(engine);
     engine_end_needs(engine);
     if (engine->services != NULL)
         services_break(engine->services, CONTROL_CODE(RUBATO_ERROR_CANCELLED), "its engine ends");
@@ -624,6 +635,7 @@ void rubato_engine_free(RubatoEngine *engine)
     g_free(engine->call.lost);
     g_free(engine->call.workerless);
     serving_free(engine->serving);
+    newcomer_free(engine->newcomer);
     g_free((void *)(uintptr_t)engine->config.cluster_file);
     g_free(engine->node_ids);
     g_strfreev(engine->node_names);
@@ -660,6 +672,12 @@ static uint32_t sum(const uint32_t *numbers, uint32_t n)
 uint32_t rubato_engine_node(const RubatoEngine *engine)
 {
     return engine->id;
+}
+
+bool rubato_engine_catches_up(RubatoEngine *engine)
+{
+    g_return_val_if_fail(engine != NULL, false);
+    return newcomer_catches_up(engine);
 }
 
 const char *rubato_engine_faults(const RubatoEngine *engine)

@@ -262,8 +262,9 @@ bool engine_drain_at_signal(RubatoEngine *engine, int signal_number,
     pthread_mutex_lock(&engine->lock);
     may = signal_number == SIGTERM && engine->cluster != NULL && engine->rendezvous.welcome &&
           engine->self != engine->scheduler_node && engine->n_servers > 0 &&
-          (engine->workers_of[engine->self] == 0 || engine->serving != NULL) && !engine->left &&
-          engine->broken_text == NULL &&
+          (engine->workers_of[engine->self] == 0 ||
+           (engine->serving != NULL && engine->newcomer == NULL)) &&
+          !engine->left && engine->broken_text == NULL &&
           /* relaxed: without replicas the scheduler refuses */
           atomic_load_explicit(&engine->office.goes_on, memory_order_relaxed);
     if (may) {

@@ -388,8 +388,9 @@ bool rubato_engine_move_part(RubatoEngine *engine, const char *table, uint32_t p
     bool moved;
 
     g_return_val_if_fail(engine != NULL && table != NULL, false);
-    told = tell_move(engine, &move, error);
-    if (told == NULL)
+    const bool catches_up = newcomer_catches_up(engine); /* the part may have moved before */
+    told = tell_move(engine, &move, catches_up ? NULL : error);
+    if (told == NULL && !catches_up)
         return false;
     text = g_strdup_printf("part %u of table %s", part, table);
     detail = g_strdup_printf("to server %u", server);

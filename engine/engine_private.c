@@ -118,6 +118,8 @@ bool engine_cut_is_torn(RubatoEngine *engine)
 /* The lock is held. */
 static bool has_ended(const RubatoEngine *engine, uint64_t call)
 {
+    if (engine->newcomer != NULL)
+        return engine->n_told_done >= call || engine->newcomer->has_ended;
     if (engine->serving != NULL)
         return engine->n_told_done >= call || engine->is_ending;
     return engine->call.number != call || engine->call.stage == CALL_STAGE_NONE;

@@ -12,6 +12,7 @@
  *   engine_drain.c   what it does when parts leave a node; the call that drains one
  *   join/admit.c   what it does for a process that takes the place of a lost one
  *   join/serving.c   what it does if it is such a process
+ *   join/newcomer.c   what becomes of the calls of its program
  *   join/resume.c   what it does when another process goes on as the scheduler
  *   join/scheduler_again.c   what it does if it is that process; its journal
  *   engine_lists.c   lists that servers send: keys, counts of bad deltas
@@ -51,6 +52,7 @@
 #include "engine/control/unheard.h"
 #include "engine/faults_on_demand.h"
 #include "engine/health/health.h"
+#include "engine/join/newcomer.h"
 #include "engine/join/serving.h"
 #include "engine/placement/measured_needs.h"
 #include "engine/scheduler/scheduler.h"
@@ -148,7 +150,8 @@ struct RubatoEngine {
     GPtrArray *stream_writers; /* NULL until one is needed; the thread of the engine's calls */
     Actor control;             /* without one: control messages, one at a time */
     Network *network;          /* NULL in a single process */
-    Serving *serving;          /* NULL: this process has a program */
+    Serving *serving;          /* NULL: it has not joined in the place of a lost node */
+    Newcomer *newcomer;        /* its program; NULL: it serves only, or has not joined */
     SignalWatch *signals;      /* NULL: signals are the application's */
     bool was_asked; /* the program has been asked: of their thread; of the control actor's
                      * owner once a drain has begun at a signal */
@@ -205,6 +208,7 @@ struct RubatoEngine {
     uint32_t cut_losses; /* before the present snapshot began */
     uint64_t n_told, n_told_done; /* to a process that serves, and what it has done of it */
     GArray *exits;                /* of ExitCall */
+    bool had_newcomers;           /* a program has caught up, of this node or another one */
     bool is_ending;               /* rubato_engine_free has begun */
     bool scheduler_lost;          /* it will send nothing more */
     bool left;                    /* every node has left */

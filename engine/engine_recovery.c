@@ -357,6 +357,8 @@ static void open_step(RubatoEngine *engine, const ControlRecover *recover, GStri
     for (guint i = 0; i < tables->len; i++)
         part_map_reopen(((Table *)g_ptr_array_index(tables, i))->map);
     pthread_mutex_unlock(&engine->lock);
+    if (engine->newcomer != NULL)
+        newcomer_note_placed(engine);
     g_message("%s; the run goes on, by part map %u%s", recover->text, recover->map, places);
     tell_launcher(engine);
     if (engine->self == engine->scheduler_node)

@@ -129,6 +129,21 @@ static bool may_be_told(const RubatoEngine *engine, const RubatoTableSpec *spec)
            spec->n_bounds + spec->n_admit_keys <= CONTROL_MAX_FILE / 2;
 }
 
+/* The table was told, if it is still there. */
+static void note_past_create(RubatoEngine *engine, uint32_t id, void *data)
+{
+    (void)id;
+    newcomer_note_table(engine, ((const Table *)data)->spec->name, /* is_there= */ true);
+}
+
+static bool is_listed(RubatoEngine *engine, Table *table)
+{
+    pthread_mutex_lock(&engine->lock);
+    const bool is_listed = g_ptr_array_find(engine->tables, table, NULL);
+    pthread_mutex_unlock(&engine->lock);
+    return is_listed;
+}
+
 bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spec, GError **error)
 {
     g_autoptr(Table) table = NULL;
@@ -145,6 +160,8 @@ bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spe
     pthread_mutex_lock(&engine->lock);
     exists = engine_find_table(engine, spec->name, NULL) != NULL;
     pthread_mutex_unlock(&engine->lock);
+    if (newcomer_catches_up(engine))
+        exists = newcomer_has_table(engine, spec->name);
     if (exists) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS,
                     "there is a table %s already; drop it first, or take another name", spec->name);
@@ -166,10 +183,12 @@ bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spe
                                        .perform = perform_create,
                                        .undo = undo_create,
                                        .commit = commit_create,
+                                       .past = note_past_create,
                                        .data = table },
                     error))
         return false;
-    engine_note_table(engine, g_steal_pointer(&table));
+    if (is_listed(engine, table)) /* not if the call was made before this process joined */
+        engine_note_table(engine, g_steal_pointer(&table));
     return true;
 }
 
@@ -212,20 +231,34 @@ static void undo_drop(RubatoEngine *engine, uint32_t id, void *data)
     pthread_mutex_unlock(&engine->lock);
 }
 
+static void note_past_drop(RubatoEngine *engine, uint32_t id, void *data)
+{
+    (void)id;
+    newcomer_note_table(engine, ((const Drop *)data)->name, /* is_there= */ false);
+}
+
+/* Whether there is a table to drop; *number: its number as text, unless it was dropped before this
+ * process joined. */
+static bool find_number(RubatoEngine *engine, const char *name, char **number, GError **error)
+{
+    const bool was_there = newcomer_catches_up(engine) && newcomer_has_table(engine, name);
+
+    pthread_mutex_lock(&engine->lock);
+    const Table *const table = engine_find_table(engine, name, was_there ? NULL : error);
+    if (table != NULL)
+        *number = g_strdup_printf("%u", table->id);
+    pthread_mutex_unlock(&engine->lock);
+    return table != NULL || was_there;
+}
+
 bool rubato_engine_drop_table(RubatoEngine *engine, const char *name, GError **error)
 {
     g_autofree char *text = NULL;
     g_autofree char *number = NULL; /* what is told is UTF-8; a name need not be */
     Drop drop = { .name = name };
-    const Table *table;
 
     g_return_val_if_fail(engine != NULL && name != NULL, false);
-    pthread_mutex_lock(&engine->lock);
-    table = engine_find_table(engine, name, error);
-    if (table != NULL)
-        number = g_strdup_printf("%u", table->id);
-    pthread_mutex_unlock(&engine->lock);
-    if (table == NULL)
+    if (!find_number(engine, name, &number, error))
         return false;
     engine_note_drop(engine, name);
     text = g_strdup_printf("table %s", name);
@@ -236,9 +269,12 @@ bool rubato_engine_drop_table(RubatoEngine *engine, const char *name, GError **e
                                        .told = number,
                                        .perform = perform_drop,
                                        .undo = undo_drop,
+                                       .past = note_past_drop,
                                        .data = &drop },
                     error))
         return false;
+    if (drop.taken == NULL) /* the call was made before this process joined */
+        return true;
     engine_measure_table(engine, drop.taken);
     servers_drop_table(engine->servers, engine->n_servers, drop.taken->id);
     table_free(drop.taken);

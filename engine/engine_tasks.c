@@ -146,6 +146,10 @@ static RubatoTaskRun *make_run(RubatoEngine *engine, const RubatoTask *task, GEr
 
 static bool perform_run(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
 {
+    pthread_mutex_lock(&engine->lock);
+    if (engine->had_newcomers) /* so on all nodes: none catches up while others do this */
+        task_run_note_losses(data);
+    pthread_mutex_unlock(&engine->lock);
     if (!task_run_prepare(data, go->id, engine->call.workerless, error))
         return false;
     if (!task_snapshots_prepare(task_run_data(data), engine, data, error)) {
@@ -184,6 +188,30 @@ static char *tell_tables(const RubatoTaskRun *run)
     return g_string_free(text, FALSE);
 }
 
+/* The others had begun it before this process joined: it has no workers here. */
+static void note_past_run(RubatoEngine *engine, uint32_t id, void *data)
+{
+    (void)engine;
+    task_run_set_past(data, id);
+}
+
+/* A program that has yet to catch up may name tables that were dropped since: if the task is not
+ * one of those that were run before, it is refused. */
+static RubatoTaskRun *make_run_of_newcomer(RubatoEngine *engine, const RubatoTask *task,
+                                           bool *is_known, GError **error)
+{
+    g_autoptr(GError) fault = NULL;
+    RubatoTaskRun *run = make_run(engine, task, &fault);
+
+    *is_known = run != NULL;
+    if (run == NULL && newcomer_catches_up(engine) &&
+        g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND))
+        run = task_run_new(&engine->task_host, task, NULL, 0, error);
+    else if (run == NULL)
+        g_propagate_error(error, g_steal_pointer(&fault));
+    return run;
+}
+
 RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const RubatoTask *task, GError **error)
 {
     g_autofree char *text = NULL;
@@ -191,14 +219,15 @@ RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const RubatoTask *task,
     g_autofree char *workers = NULL;
     g_autofree char *told = NULL;
     RubatoTaskRun *run;
+    bool is_known;
 
     g_return_val_if_fail(engine != NULL && task != NULL, NULL);
     LOG_SINK_SCOPE(&engine->log);
-    run = make_run(engine, task, error);
+    run = make_run_of_newcomer(engine, task, &is_known, error);
     if (run == NULL)
         return NULL;
     text = g_strdup_printf("task %s", task->name);
-    detail = task_run_describe(run);
+    detail = is_known ? task_run_describe(run) : NULL;
     workers = task_run_workers(run);
     told = tell_tables(run);
     if (!collective(engine,
@@ -210,11 +239,14 @@ RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const RubatoTask *task,
                                        .survives = task_run_continues(run),
                                        .perform = perform_run,
                                        .undo = undo_run,
+                                       .past = note_past_run,
                                        .data = run },
                     error)) {
         free_run(engine, run);
         return NULL;
     }
+    if (task_run_past(run) != 0)
+        return run;
     engine_note_task(engine, run);
     task_run_start_workers(run);
     task_snapshots_start(task_run_data(run), run);
@@ -231,6 +263,11 @@ bool rubato_task_run_wait(RubatoTaskRun *run, GError **error)
     LOG_SINK_SCOPE(&engine->log);
     if (!engine_check_caller(engine, task_run_name(run), error))
         return false;
+    if (task_run_past(run) != 0) {
+        ok = newcomer_wait_task(engine, task_run_past(run), error);
+        free_run(engine, run);
+        return ok;
+    }
     task_run_finish(run);
     forget_run(engine, run);
     ok = task_run_check(run, error);

@@ -91,6 +91,10 @@ typedef enum {
     CONTROL_RESUMED, /* this process does */
     CONTROL_BACK,    /* the node's first message to it */
 
+    /* A process that has joined, and makes the calls of the run that came before: newcomer.h. */
+    CONTROL_PAST,      /* scheduler to that process: how its call had ended */
+    CONTROL_CAUGHT_UP, /* scheduler to all: its next call is one that others make, too */
+
     CONTROL_END_OF_KINDS,
 } ControlKind;
 
@@ -163,6 +167,7 @@ typedef struct {
 
     /* The next members are those of an ADMITTED, in which a lost node has an empty endpoint. */
     uint64_t counted_from; /* as NetworkPeer.counted_from, for all others */
+    uint32_t n_before;     /* processes that have had the node's place before */
 } ControlWelcome;
 
 typedef struct {
@@ -289,6 +294,21 @@ typedef struct {
     uint64_t call;
     ControlOutcome outcome;
 } ControlCallEnd;
+
+/* PAST. The outcome is that of the call; a task that began has another one. */
+typedef struct {
+    uint64_t call;
+    uint32_t id;  /* as in GO */
+    bool goes_on; /* the task has not ended: its TASK_END comes */
+    ControlOutcome outcome;
+    ControlOutcome end; /* of a task that has ended */
+} ControlPast;
+
+/* CAUGHT_UP. */
+typedef struct {
+    uint32_t number;   /* of its node */
+    const char *lines; /* the numbers of the nodes that serve only, with a blank between each two */
+} ControlCaughtUp;
 
 /* TASK_DONE. */
 typedef struct {
@@ -463,6 +483,8 @@ typedef struct {
         ControlLost broken;
         ControlGo go;
         ControlCallEnd commit;
+        ControlPast past;
+        ControlCaughtUp caught_up;
         ControlTaskEnd cancel;
         ControlTaskEnd task_end;
         ControlBarrier release;

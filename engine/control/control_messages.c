@@ -29,7 +29,8 @@ static const ControlMember hello[] = {
 static const ControlMember welcome[] = { MEMBER(UINT64, welcome.run_id), MEMBER(NODES, welcome),
                                          END };
 static const ControlMember admitted[] = { MEMBER(UINT64, welcome.run_id), MEMBER(NODES, welcome),
-                                          MEMBER(UINT64, welcome.counted_from), END };
+                                          MEMBER(UINT64, welcome.counted_from),
+                                          MEMBER(UINT32, welcome.n_before), END };
 static const ControlMember refuse[] = { MEMBER(FAULT, refuse.code), MEMBER(TEXT, refuse.text),
                                         END };
 static const ControlMember farewell[] = { MEMBER(UINT32, farewell.node_id),
@@ -52,6 +53,14 @@ static const ControlMember go[] = { MEMBER(CALL, go.call),
 static const ControlMember call_end[] = { MEMBER(CALL, commit.call),
                                           MEMBER(CODE, commit.outcome.code),
                                           MEMBER(TEXT, commit.outcome.text), END };
+static const ControlMember past[] = {
+    MEMBER(CALL, past.call),         MEMBER(UINT32, past.id),
+    MEMBER(BOOL, past.goes_on),      MEMBER(CODE, past.outcome.code),
+    MEMBER(TEXT, past.outcome.text), MEMBER(CODE, past.end.code),
+    MEMBER(TEXT, past.end.text),     END
+};
+static const ControlMember caught_up[] = { MEMBER(UINT32, caught_up.number),
+                                           MEMBER(LINES, caught_up.lines), END };
 static const ControlMember task[] = { MEMBER(EPOCH, task_done.epoch), END };
 static const ControlMember task_fault[] = { MEMBER(EPOCH, fail.epoch),
                                             MEMBER(FAULT, fail.outcome.code),
@@ -305,6 +314,14 @@ const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
                          .senders = CONTROL_SENDER_SCHEDULER,
                          .members = call_end,
                          .to_node = node_hears_commit },
+    [CONTROL_PAST] = { .name = "PAST",
+                       .senders = CONTROL_SENDER_SCHEDULER,
+                       .members = past,
+                       .to_node = node_hears_past },
+    [CONTROL_CAUGHT_UP] = { .name = "CAUGHT_UP",
+                            .senders = CONTROL_SENDER_SCHEDULER,
+                            .members = caught_up,
+                            .to_node = node_hears_caught_up },
     [CONTROL_CANCEL] = { .name = "CANCEL",
                          .senders = CONTROL_SENDER_SCHEDULER,
                          .members = task_fault,

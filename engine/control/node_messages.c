@@ -66,6 +66,16 @@ void node_hears_place(RubatoEngine *engine, uint32_t from, const Control *contro
     (void)control;
 }
 
+static void refuse_itself(RubatoEngine *engine, const char *why)
+{
+    pthread_mutex_lock(&engine->lock);
+    if (engine->rendezvous.refusal == NULL)
+        engine->rendezvous.refusal = g_strdup(why);
+    engine->rendezvous.refusal_code = CONTROL_CODE(RUBATO_ERROR_INVALID);
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
+}
+
 /* The process knows of the nodes what those know that have lived on. */
 void node_hears_admitted(RubatoEngine *engine, uint32_t from, const Control *control)
 {
@@ -76,6 +86,10 @@ void node_hears_admitted(RubatoEngine *engine, uint32_t from, const Control *con
     if (engine->serving == NULL || !is_for(engine, admitted))
         return;
     engine_prepare_replicas(engine); /* before a message of another node comes */
+    if (!post_office_count_from(&engine->office, admitted->n_before) && engine->newcomer != NULL) {
+        refuse_itself(engine, "too many processes have had the place of its node before");
+        return;
+    }
     peers = g_new0(NetworkPeer, engine->n_nodes);
     for (uint32_t i = 0; i < engine->n_nodes; i++) {
         const bool is_lost = admitted->endpoints[i][0] == '\0';
@@ -146,6 +160,20 @@ void node_hears_commit(RubatoEngine *engine, uint32_t from, const Control *contr
         set_stage(engine, CALL_STAGE_COMMITTED);
     }
     pthread_mutex_unlock(&engine->lock);
+    newcomer_hears_commit(engine, commit);
+}
+
+void node_hears_past(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    (void)from;
+    if (engine->newcomer != NULL)
+        newcomer_hears_past(engine, &control->past);
+}
+
+void node_hears_caught_up(RubatoEngine *engine, uint32_t from, const Control *control)
+{
+    (void)from;
+    newcomer_hears_caught_up(engine, &control->caught_up);
 }
 
 /* ---- tasks ---- */
@@ -164,11 +192,11 @@ static RubatoTaskRun *lock_run(RubatoEngine *engine, uint32_t epoch)
 void node_hears_cancel(RubatoEngine *engine, uint32_t from, const Control *control)
 {
     const ControlTaskEnd *const cancel = &control->cancel;
-    RubatoTaskRun *const run = lock_run(engine, cancel->epoch);
 
     (void)from;
     if (engine->serving != NULL)
         serving_hear(engine, control);
+    RubatoTaskRun *const run = lock_run(engine, cancel->epoch);
     if (run == NULL)
         return;
     task_run_cancel(run, cancel->outcome.code, cancel->outcome.text);
@@ -178,11 +206,12 @@ void node_hears_cancel(RubatoEngine *engine, uint32_t from, const Control *contr
 void node_hears_task_end(RubatoEngine *engine, uint32_t from, const Control *control)
 {
     const ControlTaskEnd *const end = &control->task_end;
-    RubatoTaskRun *const run = lock_run(engine, end->epoch);
 
     (void)from;
+    newcomer_hears_end(engine, end);
     if (engine->serving != NULL)
         serving_hear(engine, control);
+    RubatoTaskRun *const run = lock_run(engine, end->epoch);
     if (run == NULL)
         return;
     task_run_end(run, end->outcome.code, end->outcome.text);

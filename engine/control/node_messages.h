@@ -16,6 +16,8 @@ void node_hears_admitted(RubatoEngine *engine, uint32_t from, const Control *con
 void node_hears_beat(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_go(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_commit(RubatoEngine *engine, uint32_t from, const Control *control);
+void node_hears_past(RubatoEngine *engine, uint32_t from, const Control *control);
+void node_hears_caught_up(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_cancel(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_task_end(RubatoEngine *engine, uint32_t from, const Control *control);
 void node_hears_release(RubatoEngine *engine, uint32_t from, const Control *control);

@@ -15,7 +15,8 @@
 /* What it was told. */
 typedef struct {
     Control control;
-    bool *lost; /* as in PresentCall, when it came */
+    bool *lost, *workerless; /* as in PresentCall, when it came */
+    bool is_own;             /* a call of this process's program */
 } Told;
 
 /* A task whose models the servers have. */
@@ -37,6 +38,7 @@ static void told_free(Told *told)
 {
     control_clear(&told->control);
     g_free(told->lost);
+    g_free(told->workerless);
     g_free(told);
 }
 
@@ -69,13 +71,15 @@ void serving_free(Serving *serving)
 
 void serving_hear(RubatoEngine *engine, const Control *control)
 {
-    g_autofree bool *workerless = g_new(bool, engine->n_nodes);
     Told *const told = g_new0(Told, 1);
 
     control_copy(&told->control, control);
     told->lost = g_new0(bool, engine->n_nodes);
+    told->workerless = g_new0(bool, engine->n_nodes);
     pthread_mutex_lock(&engine->lock);
-    engine_list_lost(engine, told->lost, workerless);
+    engine_list_lost(engine, told->lost, told->workerless);
+    told->is_own =
+        control->kind == CONTROL_GO && newcomer_makes(engine->newcomer, control->go.call);
     g_queue_push_tail(&engine->serving->queue, told);
     engine->n_told++;
     pthread_cond_broadcast(&engine->changed);
@@ -186,6 +190,21 @@ static void undo_run(RubatoEngine *engine, uint32_t id, void *data)
     end_task(engine, id);
 }
 
+/* The program waits for it. */
+static void do_own_call(RubatoEngine *engine, const Told *told)
+{
+    GError *error = NULL;
+
+    pthread_mutex_lock(&engine->lock);
+    const CollectiveCall *const call = engine->newcomer->call;
+    pthread_mutex_unlock(&engine->lock);
+    const bool ok =
+        collective_serve_own(engine, call, &told->control.go, told->lost, told->workerless, &error);
+    pthread_mutex_lock(&engine->lock);
+    newcomer_end_call(engine, ok, error);
+    pthread_mutex_unlock(&engine->lock);
+}
+
 static void do_call(RubatoEngine *engine, const Told *told)
 {
     const ControlGo *const go = &told->control.go;
@@ -252,7 +271,9 @@ static bool do_told(RubatoEngine *engine, const Told *told, GError **error)
 
     if (control->kind == CONTROL_RECOVER)
         return do_tables(engine, &control->recover, error);
-    if (control->kind == CONTROL_GO)
+    if (told->is_own)
+        do_own_call(engine, told);
+    else if (control->kind == CONTROL_GO)
         do_call(engine, told);
     else
         end_task(engine,
@@ -264,8 +285,9 @@ void serving_run(RubatoEngine *engine, GError **error)
 {
     bool serves = true;
 
-    g_message("node %u has taken the place of a lost process, and serves until the run ends",
-              engine->id);
+    g_message("node %u has taken the place of a lost process, and %s", engine->id,
+              engine->newcomer == NULL ? "serves until the run ends"
+                                       : "makes the calls of its program again");
     pthread_mutex_lock(&engine->lock);
     while (serves && !engine->left && !engine->scheduler_lost) {
         Told *const told = g_queue_pop_head(&engine->serving->queue);
@@ -286,4 +308,33 @@ void serving_run(RubatoEngine *engine, GError **error)
                     "node %u has served in the place of a lost process until the run ended",
                     engine->id);
     pthread_mutex_unlock(&engine->lock);
+}
+
+static void *serve(void *user)
+{
+    RubatoEngine *const engine = user;
+    g_autoptr(GError) error = NULL;
+    LOG_SINK_SCOPE(&engine->log);
+
+    serving_run(engine, &error);
+    if (!g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_SERVED)) /* or others say it */
+        g_message("node %u: %s", engine->id, error->message);
+    newcomer_end(engine);
+    return NULL;
+}
+
+bool serving_start(RubatoEngine *engine, GError **error)
+{
+    engine->newcomer->has_thread =
+        log_sink_start_thread(&engine->newcomer->thread, serve, engine) == 0;
+    if (!engine->newcomer->has_thread)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
+                    "cannot start the thread that serves in the place of a lost process");
+    return engine->newcomer->has_thread;
+}
+
+void serving_join(RubatoEngine *engine)
+{
+    if (engine->newcomer != NULL && engine->newcomer->has_thread)
+        pthread_join(engine->newcomer->thread, NULL);
 }

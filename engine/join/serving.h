@@ -1,6 +1,7 @@
-/* A process that takes the place of a lost node, and serves. It makes no call of its own: it hears
- * which tables and tasks there are, does its part of the calls of the others, and its servers do
- * what those of each node do. docs/replication.md tells how it comes into the run.
+/* A process that takes the place of a lost node, and serves. It makes no call of its own, unless it
+ * runs its program (newcomer.h): it hears which tables and tasks there are, does its part of the
+ * calls of the others, and its servers do what those of each node do. docs/replication.md tells how
+ * it comes into the run.
  *
  * What it is told waits in a queue for its own thread. So a task that ends has begun before, and a
  * step that follows a loss finds the tables that were told before it.
@@ -28,5 +29,10 @@ void serving_hear(RubatoEngine *engine, const Control *control);
 /* Does what it is told until the run has ended; then sets the error: RUBATO_ERROR_SERVED, or why
  * the run has ended before. The thread that makes the engine. */
 void serving_run(RubatoEngine *engine, GError **error);
+
+/* The same on a thread of its own, of a process whose program goes on meanwhile (newcomer.h);
+ * waits for the end of that thread, which comes with that of the run. */
+bool serving_start(RubatoEngine *engine, GError **error);
+void serving_join(RubatoEngine *engine);
 
 #endif

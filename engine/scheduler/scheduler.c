@@ -38,6 +38,7 @@ Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *o
     scheduler->former = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     scheduler->tasks = g_ptr_array_new();
     g_queue_init(&scheduler->collectives);
+    scheduler->past = past_new();
     g_queue_init(&scheduler->outbox);
 
     scheduler->nodes = g_new0(SchedulerNode, config->n_nodes);
@@ -67,6 +68,7 @@ void scheduler_free(Scheduler *scheduler)
     drain_clear(scheduler);
     g_array_unref(scheduler->former);
     collectives_clear(scheduler);
+    past_free(scheduler->past);
     tasks_clear(scheduler);
     g_ptr_array_free(scheduler->tasks, TRUE);
     scheduler_clear_outbox(scheduler);
@@ -77,6 +79,7 @@ void scheduler_free(Scheduler *scheduler)
         g_free(node->endpoint);
         g_free(node->description);
         verdict_clear(&node->loss);
+        control_clear(&node->asks);
         record_forget_sent(node);
     }
     g_free(scheduler->nodes);

@@ -107,6 +107,10 @@ void admission_install(Scheduler *scheduler)
     node->heard_ms = scheduler->now_ms;
     node->lost = false;
     node->serves = true;
+    node->n_proposed = 0;
+    node->n_before++;
+    control_clear(&node->asks);
+    node->asks = (Control){ 0 };
     node->drains = node->is_drained = node->ends = node->left_drained = false;
     record_forget_sent(node);
     admission_end(scheduler);
@@ -132,9 +136,22 @@ void admission_answer(Scheduler *scheduler, uint32_t node)
                      .n_nodes = n_nodes,
                      .endpoints = endpoints,
                      .incarnations = incarnations,
-                     .counted_from = scheduler->nodes[node].counted_from },
+                     .counted_from = scheduler->nodes[node].counted_from,
+                     .n_before = scheduler->nodes[node].n_before },
     };
     scheduler_send_greeting(scheduler, scheduler->nodes[node].asker, &admitted);
+}
+
+void admission_catch_up(Scheduler *scheduler, uint32_t node)
+{
+    g_autoptr(GString) serving = g_string_new(NULL);
+
+    scheduler->nodes[node].serves = false;
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
+        if (scheduler->nodes[i].serves)
+            g_string_append_printf(serving, "%s%u", serving->len > 0 ? " " : "", i);
+    scheduler_send_all(
+        scheduler, &(Control){ .kind = CONTROL_CAUGHT_UP, .caught_up = { node, serving->str } });
 }
 
 void admission_end(Scheduler *scheduler)

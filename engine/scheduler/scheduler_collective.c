@@ -92,12 +92,26 @@ static void note_table(Scheduler *scheduler, const Collective *collective)
     scheduler->goes_on = scheduler->goes_on || collective->survives;
 }
 
+/* Processes that serve may have asked while nodes did their part of it. */
+static void answer_those_who_ask(Scheduler *scheduler)
+{
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++) {
+        SchedulerNode *const node = &scheduler->nodes[i];
+
+        if (node->asks.kind != CONTROL_PROPOSE || !past_answer(scheduler, i, &node->asks.propose))
+            continue;
+        control_clear(&node->asks);
+        node->asks = (Control){ 0 };
+    }
+}
+
 /* Ends an open call with its verdict. */
 static void decide(Scheduler *scheduler, Collective *collective)
 {
     const bool started = collective->phase == COLLECTIVE_WORKING;
 
     collective->phase = COLLECTIVE_DECIDED;
+    past_note(scheduler, collective);
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (collective->proposed[i] || (started && scheduler->nodes[i].serves))
             send_commit(scheduler, collective, i);
@@ -106,6 +120,7 @@ static void decide(Scheduler *scheduler, Collective *collective)
         note_table(scheduler, collective);
     if (started && collective->what == CONTROL_CALL_RUN)
         task_decided(scheduler, collective->id, collective->verdict.code == CONTROL_OK);
+    answer_those_who_ask(scheduler);
 }
 
 static void send_go(Scheduler *scheduler, const Collective *collective)
@@ -386,6 +401,30 @@ static bool all_have_proposed(const Scheduler *scheduler, const Collective *coll
     return true;
 }
 
+/* A process that serves makes a call: one that the run has made, or is making, or the next one.
+ * True: then it makes the same calls as the others from here on. */
+static bool catch_up(Scheduler *scheduler, uint32_t node, const Control *control,
+                     const ControlPropose *propose)
+{
+    const Collective *const open = open_collective(scheduler);
+
+    if (past_answer(scheduler, node, propose))
+        return false;
+    if (open != NULL && open->number == propose->call && open->phase == COLLECTIVE_WORKING) {
+        control_copy(&scheduler->nodes[node].asks, control); /* its texts are not NULL */
+        return false;
+    }
+    admission_catch_up(scheduler, node);
+    tasks_catch_up(scheduler, node);
+    for (GList *link = scheduler->collectives.head; link != NULL; link = link->next) {
+        Collective *const earlier = link->data;
+
+        if (earlier->number < propose->call)
+            earlier->proposed[node] = true;
+    }
+    return true;
+}
+
 bool collective_propose(Scheduler *scheduler, uint32_t node, const Control *control)
 {
     const Collective *open = open_collective(scheduler);
@@ -395,12 +434,14 @@ bool collective_propose(Scheduler *scheduler, uint32_t node, const Control *cont
         propose.name = "";
     propose.digest = propose.digest != NULL ? propose.digest : "";
     propose.arguments = propose.arguments != NULL ? propose.arguments : "";
-    if (!scheduler_counts_on(scheduler, node) ||
+    if (scheduler->nodes[node].lost || scheduler->nodes[node].left ||
         propose.call != scheduler->nodes[node].n_proposed + 1 ||
         (open != NULL && open->proposed[node]) || propose.what < CONTROL_CALL_CREATE ||
         propose.what >= CONTROL_CALL_END)
         return false;
     scheduler->nodes[node].n_proposed++;
+    if (scheduler->nodes[node].serves && !catch_up(scheduler, node, control, &propose))
+        return true;
 
     Collective *collective = find_collective(scheduler, propose.call);
     if (collective == NULL) {
@@ -447,6 +488,8 @@ void collectives_lose_node(Scheduler *scheduler, uint32_t node, const char *text
 {
     Collective *const collective = open_collective(scheduler);
 
+    if (collective != NULL) /* a process in its place has not */
+        collective->proposed[node] = false;
     if (collective != NULL && !outlives(collective, node))
         fail(scheduler, collective, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
     else if (collective != NULL && collective->phase == COLLECTIVE_WORKING)

@@ -18,6 +18,7 @@
  *   scheduler_waits.c       WAITS: deadlocks among a task's workers
  *   scheduler_data.c        READER, INPUTS, WANT, BLOCKS: the data that a task's workers read
  *   scheduler_kept.c        what snapshots keep of readers
+ *   scheduler_past.c        PAST: the calls so far, for programs of processes that have joined
  *   scheduler_base.c        the outbox, verdicts, names of nodes, finding and cancelling tasks,
  *                           the order of a snapshot's steps
  *   scheduler_record.c      what goes to the journal; messages for nodes that have to come back
@@ -67,6 +68,8 @@ typedef struct {
     GQueue held;      /* of HeldMessage: what it may not have had */
     Verdict loss;     /* why it is lost, or was before another process took its place */
     uint64_t n_proposed;
+    uint32_t n_before; /* processes that have had its place before */
+    Control asks; /* of a process that serves: a PROPOSE that is to be answered; kind 0: none */
 } SchedulerNode;
 
 typedef enum {
@@ -165,6 +168,7 @@ typedef struct {
     Control control;
 } HeldMessage;
 
+typedef struct PastCalls PastCalls; /* scheduler_past.c */
 typedef struct Recovery Recovery;   /* scheduler_recovery.c */
 typedef struct Snapshots Snapshots; /* scheduler_snapshot.c */
 
@@ -203,6 +207,7 @@ struct Scheduler {
 
     /* By number, oldest first: at most the last one is not decided. */
     GQueue collectives;
+    PastCalls *past; /* those that are decided */
     uint64_t n_calls;
     uint32_t next_table;
     GHashTable *tables;  /* id → name, "table weights": of all that were ever made */
@@ -419,6 +424,10 @@ void task_prepare(Scheduler *scheduler, const Collective *call);
 
 /* The RUN of the task has ended: it runs, or there is no such task any more. */
 void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs);
+
+/* A process that serves makes the calls of the others from now on: it has no part in the tasks that
+ * run. */
+void tasks_catch_up(Scheduler *scheduler, uint32_t node);
 bool task_fail(Scheduler *scheduler, uint32_t node, const Control *control);
 bool task_done(Scheduler *scheduler, uint32_t node, const Control *control);
 bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control);
@@ -515,6 +524,9 @@ void admission_install(Scheduler *scheduler);
 /* Tells the process so. It may ask again. */
 void admission_answer(Scheduler *scheduler, uint32_t node);
 
+/* It makes the same calls as the others from now on. Tells all nodes. */
+void admission_catch_up(Scheduler *scheduler, uint32_t node);
+
 /* It is given up, or is over. */
 void admission_end(Scheduler *scheduler);
 
@@ -571,6 +583,17 @@ BlockDispatcher *kept_find(Scheduler *scheduler, SchedulerTask *task, const Cont
 
 /* Cancels the task if no node has a file from which blocks are left. */
 void kept_check_files(Scheduler *scheduler, SchedulerTask *task, const BlockDispatcher *dispatcher);
+
+/* scheduler_past.c */
+PastCalls *past_new(void);
+void past_free(PastCalls *past);
+
+/* A call is decided; a task has ended, well or not. */
+void past_note(Scheduler *scheduler, const Collective *call);
+void past_note_end(Scheduler *scheduler, uint32_t epoch, const Verdict *cause);
+
+/* Answers a call of a process that serves. False: the run has not made that call yet. */
+bool past_answer(Scheduler *scheduler, uint32_t node, const ControlPropose *propose);
 
 /* scheduler_data.c */
 

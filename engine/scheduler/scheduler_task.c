@@ -79,6 +79,7 @@ static void check_end(Scheduler *scheduler, SchedulerTask *task)
         .task_end = { task->epoch, { task->cause.code, task->cause.text } },
     };
     scheduler_send_all(scheduler, &end);
+    past_note_end(scheduler, task->epoch, &task->cause);
     forget(scheduler, task);
 }
 
@@ -150,6 +151,15 @@ void task_prepare(Scheduler *scheduler, const Collective *call)
     task->tensors = tensors_new(scheduler, call->workers);
     task->told = tell_task(scheduler, task, call->told);
     g_ptr_array_add(scheduler->tasks, task);
+}
+
+void tasks_catch_up(Scheduler *scheduler, uint32_t node)
+{
+    for (guint i = 0; i < scheduler->tasks->len; i++) {
+        SchedulerTask *const task = scheduler->tasks->pdata[i];
+
+        task->retired[node] = task->done[node] = true;
+    }
 }
 
 void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs)

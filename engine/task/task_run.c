@@ -215,6 +215,11 @@ static bool prepare_cutovers(RubatoTaskRun *run, GError **error)
     return run->tuning != NULL;
 }
 
+void task_run_note_losses(RubatoTaskRun *run)
+{
+    run->had_losses = true;
+}
+
 bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GError **error)
 {
     if (!rank_workers(run, lost, error) || !prepare_cutovers(run, error))
@@ -393,6 +398,16 @@ const char *task_run_name(const RubatoTaskRun *run)
 bool task_run_has_first_worker(const RubatoTaskRun *run)
 {
     return run->n_local > 0 && run->first_rank == 0;
+}
+
+void task_run_set_past(RubatoTaskRun *run, uint32_t epoch)
+{
+    run->past_epoch = epoch;
+}
+
+uint32_t task_run_past(const RubatoTaskRun *run)
+{
+    return run->past_epoch;
 }
 
 void task_run_set_data(RubatoTaskRun *run, void *data)

@@ -26,6 +26,9 @@ bool task_run_continues(const RubatoTaskRun *run);
 /* How many workers each node has: as ControlPropose.workers. (transfer full) */
 char *task_run_workers(const RubatoTaskRun *run);
 
+/* Before that: a node was lost earlier, although all may have workers again. */
+void task_run_note_losses(RubatoTaskRun *run);
+
 /* After GO: leaves out the workers of lost nodes, by node number, and creates the models on this
  * node's servers. RUBATO_ERROR_NODE_LOST: no worker is left. */
 bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GError **error);
@@ -57,6 +60,11 @@ Table *const *task_run_tables(const RubatoTaskRun *run, size_t *n);
 
 /* Whether the worker of rank 0 is on this node. Any thread, once prepared. */
 bool task_run_has_first_worker(const RubatoTaskRun *run);
+
+/* In place of preparing it: the others had begun it, as the task of that epoch, before this process
+ * joined the run. 0: it is not such a run. */
+void task_run_set_past(RubatoTaskRun *run, uint32_t epoch);
+uint32_t task_run_past(const RubatoTaskRun *run);
 
 /* What the caller keeps beside the run; NULL at first. */
 void task_run_set_data(RubatoTaskRun *run, void *data);

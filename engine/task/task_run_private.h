@@ -34,6 +34,7 @@ struct RubatoTaskRun {
     const RubatoWorkerSet *sets; /* as user_data: stays while workers run */
     size_t n_sets;
     uint32_t epoch;
+    uint32_t past_epoch;  /* see task_run_set_past */
     uint32_t *workers_of; /* by node number */
     bool had_losses;      /* a node was lost before the task began, whoever has its place now */
     uint32_t n_workers;

@@ -120,6 +120,13 @@ typedef struct {
     /* In place of a cluster file. NULL, or RUBATO_ROLE_NONE in it: none. The caller may free it
      * once rubato_engine_new has returned. */
     const RubatoAnnouncement *announcement;
+
+    /* Of a process that takes the place of a lost node, the program runs: its calls end as those of
+     * the run have ended, until it has caught up with the others. Then the node has workers again,
+     * in tasks that begin from there on. What it changes in tables between its calls has no effect
+     * before. Without it such a process serves until the run ends, and rubato_engine_new returns
+     * NULL with RUBATO_ERROR_SERVED. It has no effect on any other process. */
+    bool catches_up;
 } RubatoEngineConfig;
 
 /* Starts an engine. With a cluster file, or an announcement, it returns once every node has
@@ -144,6 +151,12 @@ RUBATO_API void rubato_engine_free(RubatoEngine *engine);
 
 /* This node's id; 0 in a single process. */
 RUBATO_API uint32_t rubato_engine_node(const RubatoEngine *engine);
+
+/* Whether the program of this process, which has taken the place of a lost node, has yet to catch
+ * up with the others (catches_up of the config): its next call may be one that the run has made.
+ * Tables are as the others have them now, so one may have other rows than at this call of the
+ * others, or may have been dropped. Any thread. */
+RUBATO_API bool rubato_engine_catches_up(RubatoEngine *engine);
 
 /* The faults on demand of this run, as the environment variable RUBATO_FAULTS gives them; NULL if
  * there are none. (transfer none) */

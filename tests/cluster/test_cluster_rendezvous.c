@@ -439,7 +439,7 @@ static int greet(const void *data)
 }
 
 #define OTHER_VERSION                                                                              \
-    "node 7 (somebody) speaks wire version 15, the scheduler speaks wire version 14: start every " \
+    "node 7 (somebody) speaks wire version 16, the scheduler speaks wire version 15: start every " \
     "node with the same build of Rubato"
 
 START_TEST(another_wire_version_is_refused_by_name)

@@ -72,7 +72,7 @@ typedef struct {
     PendingRequest *pending;
     uint32_t n_pending_slots;
     bool *is_lost;    /* by node */
-    uint64_t n_asked; /* requests that have had a slot */
+    uint64_t n_asked; /* requests that have had a slot, of all processes of the node */
     uint32_t first_free;
 } PostOffice;
 
@@ -96,6 +96,10 @@ static inline bool post_office_is_local(const PostOffice *office, uint32_t serve
 {
     return office->servers[server].actor != NULL;
 }
+
+/* So many processes have had this node's place before: the ids of its requests are greater than
+ * theirs, which parts know. Before the first request. False: there were too many. */
+bool post_office_count_from(PostOffice *office, uint32_t n_before);
 
 /* Another process has the place of a lost node. What waits for answers of that node and has not
  * been sent again has ended, as after post_office_lose_node. Any thread. */

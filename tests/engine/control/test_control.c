@@ -153,7 +153,8 @@ static const Control SAMPLES[] = {
                    .n_nodes = 2,
                    .endpoints = ENDPOINTS,
                    .incarnations = INCARNATIONS,
-                   .counted_from = 5 } },
+                   .counted_from = 5,
+                   .n_before = 2 } },
     { .kind = CONTROL_DRAIN, .drain = { .number = 4, .node_id = 7, .ends = true } },
     { .kind = CONTROL_DRAINED,
       .drain = { .number = 4, .node_id = 7, .goes_on = true, .outcome = { 3, "why" } } },
@@ -166,7 +167,14 @@ static const Control SAMPLES[] = {
                    .endpoints = "tcp://b:2",
                    .n_taken = 6,
                    .outcome = { 3, "why" } } },
-    { .kind = CONTROL_BACK, .back = { 7 } }
+    { .kind = CONTROL_BACK, .back = { 7 } },
+    { .kind = CONTROL_PAST,
+      .past = { .call = 4,
+                .id = 2,
+                .goes_on = true,
+                .outcome = { 3, "why" },
+                .end = { 4, "why not" } } },
+    { .kind = CONTROL_CAUGHT_UP, .caught_up = { 2, "0 3" } },
 };
 
 /* Compares the texts and lists to which a message points, and sets them to NULL. */

@@ -46,7 +46,6 @@ START_TEST(process_that_serves_makes_no_call_and_leaves_with_the_others)
 {
     begin_and_lose();
     admit_wholly(3, STEP, COUNTED);
-    ck_assert(!hears(GONE, call(1, CONTROL_CALL_BARRIER, "", "same")));
     ck_assert(!hears(GONE, (Control){ .kind = CONTROL_LEAVE }));
     do_call(1, CONTROL_CALL_CREATE, "a table", "a table");
     const uint32_t epoch = do_call(2, CONTROL_CALL_RUN, "0 7", "task 1;2 0 3;0 7\n");

@@ -307,7 +307,8 @@ static void start_engine(ClusterRun *run, ClusterProcess *process, uint32_t id, 
 {
     const RubatoEngineConfig config = { .cluster_file = path,
                                         .node = id,
-                                        .handle_signals = run->shape.handle_signals };
+                                        .handle_signals = run->shape.handle_signals,
+                                        .catches_up = run->shape.catches_up };
 
     if (!split_off(process))
         return;

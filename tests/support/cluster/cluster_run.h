@@ -43,6 +43,7 @@ typedef struct {
     uint32_t rendezvous_ms; /* 0: a minute */
     uint32_t service_mib;   /* 0: the file says nothing */
     bool handle_signals;
+    bool catches_up;        /* as RubatoEngineConfig.catches_up */
     bool encrypts;          /* with a secret that all nodes have */
     const char *lines;      /* more lines of the file; NULL: none */
     const char *over;       /* the file's transport; NULL: RUBATO_TEST_TRANSPORT, or none */

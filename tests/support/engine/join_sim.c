@@ -264,6 +264,7 @@ static void do_step(JoinProcess *process, const ControlRecover *recover)
         take_places(process, recover->lines);
         break;
     case CONTROL_RECOVER_OPEN:
+        process->is_placed = true;
         if (process->node == 0)
             plan_copies(recover->lines, lines);
         break;
@@ -288,7 +289,8 @@ static void do_snapshot_step(JoinProcess *process, const ControlSnapshot *told)
                              ? told->step > process->snapshot_step
                              : told->number > process->snapshot &&
                                    (told->step == CONTROL_STEP_CLOSE ||
-                                    (told->step == CONTROL_STEP_FORGET && !process->has_program));
+                                    (told->step == CONTROL_STEP_FORGET &&
+                                     (!process->has_program || process->catches_up)));
     const bool completes = told->step == CONTROL_STEP_COMMIT && process->node == 0;
 
     join_assert(is_next, "node %u does step %u of snapshot %u after step %u of snapshot %u",
@@ -363,7 +365,21 @@ static void hear(JoinProcess *process, const Control *control)
         do_call(process, &control->go);
         break;
     case CONTROL_COMMIT:
-        end_call(process, &control->commit.outcome);
+        if (process->has_program || !process->catches_up)
+            end_call(process, &control->commit.outcome);
+        break;
+    case CONTROL_PAST:
+        join_assert(process->catches_up && !process->has_program && process->is_waiting &&
+                        control->past.call == process->n_calls,
+                    "call %u of node %u is past", (unsigned)process->n_calls, process->node);
+        end_call(process, &control->past.outcome);
+        break;
+    case CONTROL_CAUGHT_UP:
+        if (control->caught_up.number != process->node)
+            break;
+        join_assert(process->catches_up && process->is_waiting, "nobody catches up");
+        process->has_program = true;
+        join_sim.n_caught_up++;
         break;
     case CONTROL_SNAPSHOT_STEP:
         do_snapshot_step(process, &control->snapshot);
@@ -463,6 +479,12 @@ static void look_for_scheduler(const JoinProcess *process)
                     "a link to another process");
 }
 
+static bool may_propose(const JoinProcess *process)
+{
+    return (process->has_program || (process->catches_up && process->is_placed)) &&
+           !process->is_waiting && process->n_calls < JOIN_CALLS;
+}
+
 void join_process_steps(JoinProcess *process)
 {
     if (!process->is_alive || process->is_free)
@@ -478,8 +500,9 @@ void join_process_steps(JoinProcess *process)
     } else if (process->node != 0 && process->scheduler != join_sim.incarnation &&
                !join_sim.is_dead && join_chance(50)) {
         look_for_scheduler(process);
-    } else if (process->has_program && !process->is_waiting && process->n_calls < JOIN_CALLS) {
-        propose(process);
+    } else if (may_propose(process)) {
+        if (process->catches_up || join_chance(4)) /* which leaves calls for those that catch up */
+            propose(process);
     } else if (process->has_program && !process->has_left && process->n_asked < 4 &&
                join_sim.n_asked < JOIN_MOST_SNAPSHOTS && join_chance(10)) {
         ask_for_snapshot(process);
@@ -521,6 +544,7 @@ uint32_t join_process_new(uint32_t node, bool has_program)
                        .has_program = has_program,
                        .is_alive = true,
                        .is_in = has_program,
+                       .catches_up = !has_program && node > 0 && join_chance(50),
                        .has_tables = has_program,
                        .scheduler = has_program ? join_sim.incarnation : 0 };
     g_queue_init(&join_sim.processes[number].in);

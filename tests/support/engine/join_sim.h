@@ -32,6 +32,7 @@ typedef struct {
     uint32_t node;
     uint64_t incarnation;
     bool has_program, is_alive, is_in, has_tables, has_left, is_free;
+    bool catches_up, is_placed;        /* it runs its program; its maps are open */
     uint32_t map, step;                /* of the last step that it has done */
     bool counts_lost[JOIN_MOST_NODES]; /* by node; its links to them are left in a CLOSE */
     JoinHolding parts[JOIN_MOST_PARTS];
@@ -67,6 +68,7 @@ typedef struct {
     unsigned n_copies;
     uint32_t n_restarts;   /* of the scheduler, that are left */
     uint32_t n_resumed;    /* nodes that have come back */
+    uint32_t n_caught_up;  /* processes whose programs have */
     bool is_alone;         /* the scheduler on its node */
     bool is_dead;          /* its process was killed, and no other has begun */
     uint64_t incarnation;  /* of its process */

@@ -1,0 +1,189 @@
+/* The calls that the run has made: for a process in the place of a lost node whose program makes
+ * them once more. Its first call is answered as the first of the run ended, and so on, until it
+ * comes to one that others have yet to make, or are making.
+ *
+ * A run may make very many calls, mostly like earlier ones. So each text is kept once, and a call
+ * takes some bytes. Beyond MOST_CALLS, or MOST_BYTES of texts, the list is given up: such a process
+ * hears so at its first call.
+ *
+ * Runs as scheduler.h says. */
+#include "engine/scheduler/scheduler_state.h"
+
+#include <string.h>
+
+#define MOST_CALLS (1u << 18)
+#define MOST_BYTES ((size_t)16 << 20)
+
+typedef struct {
+    ControlCall what;
+    uint32_t id;
+    const char *name, *digest; /* in the texts, as the next ones are */
+    uint32_t code;
+    const char *text;
+    bool goes_on; /* a task that has begun, and not ended */
+    uint32_t end_code;
+    const char *end_text;
+} PastCall;
+
+struct PastCalls {
+    GArray *calls; /* of PastCall, by number from 1 */
+    GHashTable *texts;
+    size_t n_bytes; /* of the texts */
+    bool is_given_up;
+};
+
+PastCalls *past_new(void)
+{
+    PastCalls *const past = g_new0(PastCalls, 1);
+
+    past->calls = g_array_new(FALSE, FALSE, sizeof(PastCall));
+    past->texts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    return past;
+}
+
+void past_free(PastCalls *past)
+{
+    g_array_unref(past->calls);
+    g_hash_table_unref(past->texts);
+    g_free(past);
+}
+
+/* The same text, as long as the list lives. */
+static const char *keep(PastCalls *past, const char *text)
+{
+    const char *kept;
+
+    if (text == NULL)
+        return NULL;
+    kept = g_hash_table_lookup(past->texts, text);
+    if (kept == NULL) {
+        char *const copy = g_strdup(text);
+
+        past->n_bytes += strlen(copy) + 1;
+        g_hash_table_add(past->texts, copy);
+        kept = copy;
+    }
+    return kept;
+}
+
+/* Nothing is kept of the calls so far, nor of later ones. */
+static void give_up(PastCalls *past)
+{
+    past->is_given_up = true;
+    g_array_set_size(past->calls, 0);
+    g_hash_table_remove_all(past->texts);
+}
+
+void past_note(Scheduler *scheduler, const Collective *call)
+{
+    PastCalls *const past = scheduler->past;
+
+    if (past->is_given_up || scheduler->config.single)
+        return;
+    const bool ok = call->verdict.code == CONTROL_OK;
+    const PastCall one = { .what = call->what,
+                           .id = call->id,
+                           .name = keep(past, call->name),
+                           .digest = keep(past, call->digest),
+                           .code = call->verdict.code,
+                           .text = keep(past, call->verdict.text),
+                           .goes_on = call->what == CONTROL_CALL_RUN && ok };
+
+    g_array_append_val(past->calls, one);
+    if (past->calls->len > MOST_CALLS || past->n_bytes > MOST_BYTES)
+        give_up(past);
+}
+
+void past_note_end(Scheduler *scheduler, uint32_t epoch, const Verdict *cause)
+{
+    GArray *const calls = scheduler->past->calls;
+
+    for (guint i = calls->len; i-- > 0;) {
+        PastCall *const call = &g_array_index(calls, PastCall, i);
+
+        if (call->what != CONTROL_CALL_RUN || call->id != epoch || !call->goes_on)
+            continue;
+        call->goes_on = false;
+        call->end_code = cause->code;
+        call->end_text = keep(scheduler->past, cause->text);
+        return;
+    }
+}
+
+/* Whether a process makes the same call now. What it restores may be another snapshot, if it asks
+ * for the newest one, and what it writes, if it asks for all tables. A process may be unable to
+ * describe a task of tables that were dropped since: then it gives no digest. */
+static bool is_same(const PastCall *call, const ControlPropose *propose)
+{
+    if (propose->what != call->what)
+        return false;
+    if (propose->what == CONTROL_CALL_RESTORE || propose->what == CONTROL_CALL_SNAPSHOT)
+        return true;
+    return strcmp(propose->name, call->name) == 0 &&
+           (*propose->digest == '\0' || strcmp(propose->digest, call->digest) == 0);
+}
+
+static const char *find_word(ControlCall what)
+{
+    static const char *const words[CONTROL_CALL_END] = {
+        [CONTROL_CALL_CREATE] = "to create ",     [CONTROL_CALL_DROP] = "to drop ",
+        [CONTROL_CALL_RUN] = "to run ",           [CONTROL_CALL_MOVE] = "to move ",
+        [CONTROL_CALL_BARRIER] = "for a barrier", [CONTROL_CALL_SNAPSHOT] = "to write ",
+        [CONTROL_CALL_RESTORE] = "to restore ",
+    };
+
+    return words[what];
+}
+
+static void answer(Scheduler *scheduler, uint32_t node, const Control *past)
+{
+    scheduler_send(scheduler, node, past);
+}
+
+static void refuse(Scheduler *scheduler, uint32_t node, const ControlPropose *propose,
+                   const char *text)
+{
+    answer(scheduler, node,
+           &(Control){ .kind = CONTROL_PAST,
+                       .past = { .call = propose->call,
+                                 .outcome = { CONTROL_CODE(RUBATO_ERROR_MISMATCH), text } } });
+}
+
+bool past_answer(Scheduler *scheduler, uint32_t node, const ControlPropose *propose)
+{
+    const PastCalls *const past = scheduler->past;
+    const char *const label = scheduler->nodes[node].label;
+
+    if (past->is_given_up) {
+        g_autofree char *text =
+            g_strdup_printf("%s has joined the run, which has made more calls than are kept for "
+                            "those that join: it can serve, and make no call",
+                            label);
+
+        refuse(scheduler, node, propose, text);
+        return true;
+    }
+    if (propose->call > past->calls->len)
+        return false;
+    const PastCall *const call = &g_array_index(past->calls, PastCall, propose->call - 1);
+    if (!is_same(call, propose)) {
+        const bool is_same_call =
+            propose->what == call->what && strcmp(propose->name, call->name) == 0;
+        g_autofree char *text = g_strdup_printf(
+            "%s has joined the run, and call %" G_GUINT64_FORMAT " of its program is %s%s; that of "
+            "the others was %s%s%s: all programs have to make the same calls",
+            label, propose->call, find_word(propose->what), propose->name, find_word(call->what),
+            call->name, is_same_call ? ", with other arguments" : "");
+
+        refuse(scheduler, node, propose, text);
+        return true;
+    }
+    answer(scheduler, node,
+           &(Control){ .kind = CONTROL_PAST,
+                       .past = { .call = propose->call,
+                                 .id = call->id,
+                                 .goes_on = call->goes_on,
+                                 .outcome = { call->code, call->text },
+                                 .end = { call->end_code, call->end_text } } });
+    return true;
+}
