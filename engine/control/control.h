@@ -269,8 +269,8 @@ typedef struct {
                         * COPY: where they are, and where replicas are to be. See
                         * engine/control/place_text.h */
 
-    /* of ADMIT: the process */
-    uint64_t incarnation, counted_from; /* as NetworkPeer has them */
+    uint64_t incarnation;  /* of ADMIT: of the process; of the others: of the node's last one */
+    uint64_t counted_from; /* of ADMIT, as NetworkPeer has it; and the process's */
     const char *endpoints;
 } ControlRecover;
 

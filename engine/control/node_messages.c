@@ -284,6 +284,19 @@ static void forget_lost(RubatoEngine *engine)
     network_revoke_direct(engine->network);
 }
 
+/* Another process than the one that was lost first: it was lost before this node heard that it had
+ * the place. The launcher is told of it, too. It knows by itself what becomes of the scheduler's
+ * process. The lock is held. */
+static void note_process(RubatoEngine *engine, const ControlRecover *recover)
+{
+    NodeLoss *const loss = &engine->losses[recover->node];
+
+    if (loss->incarnation == recover->incarnation || recover->node == engine->scheduler_node)
+        return;
+    loss->incarnation = recover->incarnation;
+    loss->is_told = false;
+}
+
 void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *control)
 {
     const ControlRecover *const recover = &control->recover;
@@ -298,6 +311,7 @@ void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *cont
     if (recover->step == CONTROL_RECOVER_CLOSE && is_loss) {
         engine_note_loss(engine, recover->node, recover->text);
         engine->losses[recover->node].is_drained = recover->cause == CONTROL_CAUSE_LEAVE;
+        note_process(engine, recover);
         engine->n_losses++;
     }
     pthread_mutex_unlock(&engine->lock);

@@ -98,6 +98,7 @@ static void send_step(Scheduler *scheduler, ControlRecoverStep step)
 {
     Recovery *const recovery = scheduler->recovery;
     const Admission *const admission = &scheduler->admission;
+    const bool joins = step == CONTROL_RECOVER_ADMIT;
     const Control recover = { .kind = CONTROL_RECOVER,
                               .recover = { .map = scheduler->map_number,
                                            .step = step,
@@ -105,7 +106,9 @@ static void send_step(Scheduler *scheduler, ControlRecoverStep step)
                                            .cause = recovery->cause,
                                            .text = recovery->text,
                                            .lines = recovery->places,
-                                           .incarnation = admission->incarnation,
+                                           .incarnation =
+                                               joins ? admission->incarnation
+                                                     : scheduler->nodes[recovery->node].incarnation,
                                            .counted_from = admission->counted_from,
                                            .endpoints = admission->endpoint } };
 

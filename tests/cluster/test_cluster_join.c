@@ -7,7 +7,9 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "engine/launch/launcher_news.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
@@ -233,6 +235,67 @@ START_TEST(process_may_be_killed_while_it_joins)
 }
 END_TEST
 
+/* It has its place, and does not come to make the tables. */
+static void stop_at_tables(RubatoLogLevel level, const char *text, RubatoEngine *engine, void *data)
+{
+    (void)level;
+    (void)engine;
+    (void)data;
+    if (strstr(text, "has taken the place of a lost process") == NULL)
+        return;
+    cluster_say("stands still");
+    while (true)
+        pause();
+}
+
+static int join_and_stop(const void *data)
+{
+    const RubatoEngineConfig config = { .cluster_file = data,
+                                        .node = CLUSTER_IDS[2],
+                                        .log = stop_at_tables };
+    g_autoptr(GError) error = NULL;
+
+    g_setenv("RUBATO_JOIN", "1", TRUE);
+    return rubato_engine_new(&config, &error) == NULL ? 1 : 0;
+}
+
+static unsigned count_texts(const char *in, const char *text)
+{
+    unsigned n = 0;
+
+    for (const char *at = in; (at = strstr(at, text)) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* Whoever starts processes again hears of it, as of the first. */
+START_TEST(process_may_be_killed_before_it_has_the_tables)
+{
+    g_autofree char *news = g_strdup_printf("rubato lost %u ", CLUSTER_IDS[2]);
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = 3, .nodes = { { 0, 2 }, { 1, 0 }, { 1, 0 } } });
+    uint32_t joined;
+
+    g_setenv(LAUNCHER_NEWS_VARIABLE, "1", TRUE);
+    cluster_start(run, play, &cases[0].spec);
+    cluster_wait_for(run, 0, "busy");
+    lose(run, 2, "2");
+    joined = cluster_start_process(run, join_and_stop, run->path);
+    cluster_wait_for(run, joined, "stands still");
+    lose(run, joined, "4");
+    joined = start_joining(run, 2);
+    cluster_wait_for(run, 0,
+                     "takes the place of node 20 (127.0.0.1:0); the run goes on, by part "
+                     "map 5");
+    cluster_signal(run, 0, SIGUSR1);
+    cluster_expect_end(run, 0, 0);
+    cluster_expect_end(run, 1, 0);
+    expect_served(run, joined);
+    ck_assert_uint_eq(count_texts(run->processes[0].text->str, news), 2);
+    cluster_run_free(run);
+}
+END_TEST
+
 START_TEST(process_is_refused_while_nothing_is_lost)
 {
     ClusterRun *run =
@@ -286,6 +349,7 @@ int main(void)
     tcase_add_checked_fixture(joins, set_up, tear_down);
     tcase_add_loop_test(joins, parts_live_on_processes_that_have_joined, 0, G_N_ELEMENTS(cases));
     tcase_add_loop_test(joins, process_may_be_killed_while_it_joins, 0, G_N_ELEMENTS(cases));
+    tcase_add_test(joins, process_may_be_killed_before_it_has_the_tables);
     tcase_add_test(joins, process_is_refused_while_nothing_is_lost);
     tcase_add_test(joins, process_that_comes_after_the_end_says_so_soon);
     return run_suite(suite);

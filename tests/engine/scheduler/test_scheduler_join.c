@@ -316,7 +316,15 @@ START_TEST(process_has_the_timeout_to_say_something)
     pass_ms(2750, OTHERS);
     expect_quiet();
     pass_ms(250, OTHERS);
-    expect_step_alone(OTHERS, 4, CONTROL_RECOVER_CLOSE, "");
+    for (uint32_t i = 0; i < N_NODES; i += 2) {
+        const ControlRecover *const close = &expect(i, CONTROL_RECOVER)->recover;
+
+        ck_assert_uint_eq(close->map, 4);
+        ck_assert_uint_eq(close->step, CONTROL_RECOVER_CLOSE);
+        ck_assert_uint_eq(close->cause, CONTROL_CAUSE_LOSS);
+        ck_assert_uint_eq(close->incarnation, STEP); /* and not that of the first */
+    }
+    expect_quiet();
 }
 END_TEST
 
