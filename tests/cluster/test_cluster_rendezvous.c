@@ -438,14 +438,18 @@ static int greet(const void *data)
     return 0;
 }
 
-#define OTHER_VERSION                                                                              \
-    "node 7 (somebody) speaks wire version 16, the scheduler speaks wire version 15: start every " \
-    "node with the same build of Rubato"
+#define ANOTHER_VERSION 999
+#define OTHER_VERSION                                                  \
+    "node 7 (somebody) speaks wire version " G_STRINGIFY(              \
+        ANOTHER_VERSION) ", the "                                      \
+                         "scheduler speaks wire version " G_STRINGIFY( \
+                             WIRE_VERSION) ": start every node with "  \
+                                           "the same build of Rubato"
 
 START_TEST(another_wire_version_is_refused_by_name)
 {
     ClusterRun *run = cluster_run_new(&TWO_IN_HASTE);
-    const Greeter greeter = { run->port, 15, 7, "whatever" };
+    const Greeter greeter = { run->port, ANOTHER_VERSION, 7, "whatever" };
     uint32_t stranger;
 
     cluster_start_node(run, 0, meet, NULL);
@@ -463,7 +467,7 @@ START_TEST(wrong_greetings_do_not_keep_a_run_from_beginning)
 {
     ClusterRun *run = cluster_run_new(&TWO);
     const Greeter greeters[] = { { run->port, WIRE_VERSION, 7, "other" },
-                                 { run->port, 15, 7, "other" },
+                                 { run->port, ANOTHER_VERSION, 7, "other" },
                                  { run->port, WIRE_VERSION, 3, "other" } };
 
     cluster_start_node(run, 0, meet, NULL);
@@ -490,7 +494,7 @@ START_TEST(greetings_to_a_run_that_has_begun_change_nothing)
         Greeter greeter;
         const char *answer;
     } greetings[] = {
-        { { run->port, 15, 7, digest }, "REFUSE: " OTHER_VERSION },
+        { { run->port, ANOTHER_VERSION, 7, digest }, "REFUSE: " OTHER_VERSION },
         { { run->port, WIRE_VERSION, 7, digest }, "REFUSE: node 7 was started twice: " },
         { { run->port, WIRE_VERSION, 7, "other" }, "REFUSE: node 7 (somebody) runs with another " },
         { { run->port, WIRE_VERSION, 99, digest },
