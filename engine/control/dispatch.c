@@ -557,22 +557,24 @@ static void tell_ended(RubatoEngine *engine, int64_t now_ms)
 static void tick(void *user, int64_t now_ms)
 {
     RubatoEngine *engine = user;
-    bool welcome;
+    bool welcome, beats;
 
     leave_out_pause(engine, now_ms);
     pthread_mutex_lock(&engine->lock);
     welcome = engine->rendezvous.welcome;
-    if (welcome && now_ms - engine->times.beat_ms >= engine->heartbeat_ms)
+    /* Once all have left, the scheduler may be gone, and acknowledge no heartbeat. */
+    beats = welcome && !engine->left && now_ms - engine->times.beat_ms >= engine->heartbeat_ms;
+    if (beats)
         for (guint i = 0; i < engine->runs->len; i++)
             task_run_tell_news(g_ptr_array_index(engine->runs, i));
     pthread_mutex_unlock(&engine->lock);
-    if (welcome && now_ms - engine->times.beat_ms >= engine->heartbeat_ms)
+    if (beats)
         long_handlers_look(engine, engine_tell_scheduler);
     if (engine->scheduler_node == engine->self)
         actor_post(&engine->control, &new_mail(MAIL_TICK, engine->self)->message);
     if (!welcome)
         return;
-    if (now_ms - engine->times.beat_ms >= engine->heartbeat_ms) {
+    if (beats) {
         engine->times.beat_ms = now_ms;
         if (engine->scheduler_node != engine->self)
             engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_BEAT });

@@ -39,8 +39,12 @@ START_TEST(a_network_without_faults_is_no_reason_to_lose_a_node)
         scenario.n_faults = 0;
         sim_cluster_run(&scenario, &outcome);
         ck_assert_uint_eq(outcome.n_lost, 0);
-        ck_assert_int_lt(outcome.silence_ms, scenario.timeout_ms / 2);
-        ck_assert_int_lt(outcome.outage_ms, scenario.timeout_ms / 2);
+        ck_assert_msg(outcome.silence_ms < scenario.timeout_ms / 2 &&
+                          outcome.outage_ms < scenario.timeout_ms / 2,
+                      "seed %" G_GUINT64_FORMAT ": nothing was heard for %u ms, or a link was out "
+                      "for %u, of a timeout of %u",
+                      seed, (unsigned)outcome.silence_ms, (unsigned)outcome.outage_ms,
+                      scenario.timeout_ms);
     }
 }
 END_TEST
