@@ -36,16 +36,18 @@ static void led_free(RubatoEngine *engine, LedSnapshot *led)
 }
 
 /* failure: NULL if it is whole. */
-static void forget(RubatoEngine *engine, const char *failure)
+static void end(RubatoEngine *engine, LedSnapshot *led, const char *failure)
 {
-    LedSnapshot *const led = engine->led;
-
-    if (led == NULL)
-        return;
     if (failure != NULL)
         snapshot_abandon(engine, &led->writing);
     snapshot_answer_requests(&led->writing, failure);
-    led_free(engine, g_steal_pointer(&engine->led));
+    led_free(engine, led);
+}
+
+static void forget(RubatoEngine *engine, const char *failure)
+{
+    if (engine->led != NULL)
+        end(engine, g_steal_pointer(&engine->led), failure);
 }
 
 /* Holds the tables of the ids. */
@@ -235,11 +237,15 @@ void snapshot_serve(RubatoEngine *engine, const ControlGo *go, const bool *lost,
                                   .perform = perform_served,
                                   .data = &served };
 
-    (void)collective_serve(engine, &call, go, lost, error);
+    g_autoptr(GError) fault = NULL;
+    const bool ok = collective_serve(engine, &call, go, lost, &fault);
+
     if (served.led != NULL)
-        led_free(engine, served.led);
+        end(engine, served.led, ok ? NULL : fault->message);
     else
         engine_release_cut(engine, CUT_HOLDS_NOTHING);
+    if (!ok)
+        g_propagate_error(error, g_steal_pointer(&fault));
 }
 
 void led_snapshots_stop(RubatoEngine *engine)
