@@ -56,6 +56,13 @@ void aggregate_apply(Aggregate *aggregate)
     (void)aggregate;
 }
 
+bool aggregate_apply_sorted(Aggregate *aggregate, RubatoRequest *adds)
+{
+    (void)aggregate;
+    (void)adds;
+    return false;
+}
+
 void aggregate_free(Aggregate *aggregate)
 {
     (void)aggregate;
