@@ -318,7 +318,7 @@ static bool start(RubatoEngine *engine, GError **error)
                      engine->servers_of, &engine->sizes);
     engine->office.stall_ms = engine->stall_ms;
     engine->office.root = engine->scheduler_node;
-    if (engine->serving != NULL && engine->config.catches_up)
+    if (engine->serving != NULL && (engine->config.catches_up || rendezvous_catches_up()))
         engine->newcomer = newcomer_new();
     engine->losses = g_new0(NodeLoss, engine->n_nodes);
     engine->drains = g_new0(bool, engine->n_nodes);

@@ -305,11 +305,21 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, int64_
     return engine_check(engine, error);
 }
 
-bool rendezvous_joins(void)
+static bool is_set(const char *variable)
 {
-    const char *const text = g_getenv(JOIN_VARIABLE);
+    const char *const text = g_getenv(variable);
 
     return text != NULL && *text != '\0' && strcmp(text, "0") != 0;
+}
+
+bool rendezvous_joins(void)
+{
+    return is_set(JOIN_VARIABLE);
+}
+
+bool rendezvous_catches_up(void)
+{
+    return is_set(CATCH_UP_VARIABLE);
 }
 
 bool rendezvous(RubatoEngine *engine, GError **error)

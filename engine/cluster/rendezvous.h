@@ -17,8 +17,12 @@ typedef struct {
  * goes on. */
 #define JOIN_VARIABLE "RUBATO_JOIN"
 
+/* Set: as catches_up of the config. */
+#define CATCH_UP_VARIABLE "RUBATO_CATCH_UP"
+
 /* Whether the environment asks for that. */
 bool rendezvous_joins(void);
+bool rendezvous_catches_up(void);
 
 /* Opens the network and waits until all nodes of the cluster file are here, or until this process
  * has the place of a lost one. */

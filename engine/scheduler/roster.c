@@ -382,7 +382,6 @@ bool roster_replace(Roster *roster, int64_t now_ms, const ControlAnnounce *annou
     for (guint i = 0; i < roster->entries->len; i++) {
         Entry *const entry = entry_at(roster, i);
         const bool is_for_it = is_lost[entry->id] && entry->role == announce->role &&
-                               entry->servers > 0 &&
                                (announce->wanted_id == 0 || announce->wanted_id == entry->id);
 
         if (is_for_it && (lost == NULL || !is_free(roster, lost, now_ms)))

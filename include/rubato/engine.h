@@ -125,7 +125,8 @@ typedef struct {
      * the run have ended, until it has caught up with the others. Then the node has workers again,
      * in tasks that begin from there on. What it changes in tables between its calls has no effect
      * before. Without it such a process serves until the run ends, and rubato_engine_new returns
-     * NULL with RUBATO_ERROR_SERVED. It has no effect on any other process. */
+     * NULL with RUBATO_ERROR_SERVED. It has no effect on any other process. RUBATO_CATCH_UP=1 in
+     * the environment does the same. */
     bool catches_up;
 } RubatoEngineConfig;
 

@@ -8,6 +8,7 @@
 #include "engine/cluster/own_address.h"
 #include "test_paths.h"
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 #define SECRET "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
@@ -21,6 +22,8 @@ typedef struct {
     const char *program; /* a program of the build that `rubato ROLE` starts; NULL: play */
     bool stays;          /* in the run until the gate opens */
     bool outlives;       /* its table has replicas, and it has a task with a worker that stays */
+    bool goes_on;        /* it has a task that goes on without lost workers, and one more */
+    const char *catch_up;
 } Node;
 
 static int gate[2]; /* a node that stays in the run reads from it */
@@ -119,6 +122,38 @@ static bool play(RubatoEngine *engine, const Node *node, GError **error)
     return true;
 }
 
+static bool run_adding(RubatoEngine *engine, const char *name, RubatoTaskFunc function,
+                       GError **error)
+{
+    static const char *const tables[] = { "sums", NULL };
+
+    return rubato_engine_run(
+        engine,
+        &(RubatoTask){
+            .name = name, .run = function, .tables = tables, .on_loss = RUBATO_ON_LOSS_CONTINUE },
+        error);
+}
+
+/* A process that catches up does not wait at the gate: the others do so for it. */
+static bool play_two_tasks(RubatoEngine *engine, GError **error)
+{
+    const RubatoTableSpec spec = {
+        .name = "sums", .dtype = RUBATO_F32, .n_keys = 4, .replicas = 1
+    };
+    const RubatoKey key = 3;
+    float sum;
+    char byte;
+
+    TRY(rubato_engine_create_table(engine, &spec, error) &&
+        run_adding(engine, "first", stay_and_add, error));
+    if (!rubato_engine_catches_up(engine))
+        EXPECT(read(gate[0], &byte, 1) == 1, "no gate");
+    TRY(run_adding(engine, "second", add_one, error) &&
+        rubato_engine_get(engine, "sums", &key, 1, &sum, error));
+    cluster_say("sum %.0f", (double)sum);
+    return true;
+}
+
 static int be_node(const void *data)
 {
     const Node *const node = data;
@@ -137,6 +172,7 @@ static int be_node(const void *data)
     set("RUBATO_INTERFACE", node->interface);
     set("RUBATO_SETTINGS", node->settings);
     set("RUBATO_SECRET", node->secret);
+    set("RUBATO_CATCH_UP", node->catch_up);
     if (node->program != NULL) {
         g_autofree char *rubato = g_build_filename(TEST_BIN_DIR, "rubato", NULL);
         g_autofree char *program = g_build_filename(TEST_BIN_DIR, node->program, NULL);
@@ -149,7 +185,7 @@ static int be_node(const void *data)
         cluster_say("error %d: %s", error->code, error->message);
         return CLUSTER_NOT_STARTED;
     }
-    const bool good = play(engine, node, &error);
+    const bool good = node->goes_on ? play_two_tasks(engine, &error) : play(engine, node, &error);
     rubato_engine_free(engine);
     if (!good)
         cluster_say("error %d: %s", error->code, error->message);
@@ -406,6 +442,69 @@ START_TEST(a_server_that_comes_after_a_loss_takes_the_place)
 }
 END_TEST
 
+/* A node of workers is killed while a task runs that goes on without it. One that comes later makes
+ * the same calls, and its worker has its part in the next task: of three Adds, two are of that. */
+START_TEST(a_worker_that_comes_after_a_loss_catches_up)
+{
+    ClusterRun *run = run_new();
+    Node scheduler = SCHEDULER, server = SERVER, worker = WORKER;
+
+    scheduler.servers = scheduler.workers = "2";
+    scheduler.goes_on = server.goes_on = worker.goes_on = true;
+    const uint32_t leads = start(run, &scheduler), serves = start(run, &server),
+                   copies = start(run, &server), works = start(run, &worker),
+                   lost = start(run, &worker);
+
+    cluster_wait_for(run, works, "stays");
+    cluster_wait_for(run, lost, "stays");
+    cluster_signal(run, lost, SIGKILL);
+    cluster_wait_for(run, leads, "the run goes on");
+    worker.catch_up = "1";
+    worker.interface = "127.0.0.2";
+    const uint32_t later = start(run, &worker);
+    cluster_wait_for(run, later, "has taken the place of a lost process");
+    ck_assert_int_eq(write(gate[1], "1", 1), 1); /* the worker that stays */
+    cluster_wait_for(run, later, "has come to where the others are");
+    ck_assert_int_eq(write(gate[1], "1234", 4), 4);
+    const uint32_t processes[] = { leads, serves, copies, works, later };
+    for (size_t i = 0; i < G_N_ELEMENTS(processes); i++) {
+        cluster_expect_end(run, processes[i], EXIT_SUCCESS);
+        cluster_expect_text(run, processes[i], "sum 3\n");
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
+/* One that does not catch up has nothing to do, and ends with the run. */
+START_TEST(a_worker_that_comes_after_a_loss_may_wait_for_the_end)
+{
+    ClusterRun *run = run_new();
+    Node scheduler = SCHEDULER, server = SERVER, worker = WORKER;
+
+    scheduler.servers = scheduler.workers = "2";
+    scheduler.goes_on = server.goes_on = worker.goes_on = true;
+    const uint32_t leads = start(run, &scheduler), serves = start(run, &server),
+                   copies = start(run, &server), works = start(run, &worker),
+                   lost = start(run, &worker);
+
+    cluster_wait_for(run, works, "stays");
+    cluster_signal(run, lost, SIGKILL);
+    cluster_wait_for(run, leads, "the run goes on");
+    const uint32_t later = start(run, &worker);
+    cluster_wait_for(run, later, "has taken the place of a lost process");
+    ck_assert_int_eq(write(gate[1], "12345", 5), 5);
+    cluster_expect_end(run, leads, EXIT_SUCCESS);
+    cluster_expect_end(run, serves, EXIT_SUCCESS);
+    cluster_expect_end(run, copies, EXIT_SUCCESS);
+    cluster_expect_end(run, works, EXIT_SUCCESS);
+    cluster_expect_text(run, works, "sum 2\n");
+    cluster_expect_end(run, later, CLUSTER_NOT_STARTED);
+    cluster_expect_text(run, later,
+                        "has served in the place of a lost process until the run ended");
+    cluster_run_free(run);
+}
+END_TEST
+
 /* ---- where ---- */
 
 /* Loopback has many addresses: one of it is no other test's. */
@@ -507,6 +606,8 @@ int main(void)
     tcase_add_test(missing, the_end_of_a_scheduler_is_told_to_those_who_wait);
     tcase_add_test(missing, a_node_may_end_or_die_and_come_anew_before_the_run_begins);
     tcase_add_test(after, a_server_that_comes_after_a_loss_takes_the_place);
+    tcase_add_test(after, a_worker_that_comes_after_a_loss_catches_up);
+    tcase_add_test(after, a_worker_that_comes_after_a_loss_may_wait_for_the_end);
     tcase_add_test(where, nodes_meet_in_one_network_and_send_data_in_another);
     tcase_add_test(where, nodes_meet_over_ipv6);
     tcase_add_test(where, without_a_secret_only_this_machine_is_reached);

@@ -153,7 +153,7 @@ static void expect_lost_place(const Control *control, uint32_t id)
 }
 
 /* Nodes 1 and 2 are servers, node 3 is a worker. */
-START_TEST(roster_gives_the_places_of_lost_servers_to_others)
+START_TEST(roster_gives_the_places_of_lost_nodes_to_others)
 {
     static const bool first[] = { false, true, false, true }, both[] = { false, true, true, true };
     g_autoptr(Roster) roster = roster_new(&CONFIG);
@@ -165,7 +165,7 @@ START_TEST(roster_gives_the_places_of_lost_servers_to_others)
     expect_refused(hear_at(roster, 500, 4, CONTROL_ROLE_SERVER, 0), "is one too many");
     is_lost = first;
     expect_refused(hear_at(roster, 1000, 4, CONTROL_ROLE_SERVER, 2), "was started twice");
-    expect_refused(hear_at(roster, 1000, 5, CONTROL_ROLE_WORKER, 0), "is one too many");
+    expect_lost_place(hear_at(roster, 1000, 5, CONTROL_ROLE_WORKER, 0), 3);
     expect_lost_place(hear_at(roster, 1000, 6, CONTROL_ROLE_SERVER, 0), 1);
     expect_lost_place(hear_at(roster, 1200, 6, CONTROL_ROLE_SERVER, 0), 1); /* it asks again */
     ck_assert_str_eq(answer.place.file, file);
@@ -315,7 +315,7 @@ int main(void)
     tcase_add_test(tcase, roster_describes_the_run_as_a_cluster_file);
     tcase_add_test(tcase, roster_gives_wanted_ids);
     tcase_add_test(tcase, roster_refuses_who_comes_twice_or_too_much);
-    tcase_add_test(tcase, roster_gives_the_places_of_lost_servers_to_others);
+    tcase_add_test(tcase, roster_gives_the_places_of_lost_nodes_to_others);
     tcase_add_test(tcase, roster_forgets_who_is_silent_or_ends_until_all_are_here);
     tcase_add_test(tcase, roster_refuses_what_makes_no_sense);
     tcase_add_test(tcase, roster_of_equal_nodes_names_those_that_are_missing);
