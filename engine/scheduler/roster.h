@@ -40,9 +40,9 @@ void roster_hear(Roster *roster, int64_t now_ms, const ControlAnnounce *announce
                  uint64_t asker, Control *answer);
 
 /* The same for a run that goes on without nodes that are lost. is_lost: by id, of all nodes. A
- * process that is not in the run gets the place of a lost node of its role, or is told to wait while
- * another process has come for it. False: it is not for one of them, or something is wrong with it;
- * roster_hear answers. */
+ * process that is not in the run gets the place of a lost node of its role, or is told to wait
+ * while another process has come for it. False: it is not for one of them, or something is wrong
+ * with it; roster_hear answers. */
 bool roster_replace(Roster *roster, int64_t now_ms, const ControlAnnounce *announce,
                     uint16_t version, uint64_t asker, const bool *is_lost, Control *answer);
 
