@@ -380,24 +380,6 @@ static bool create_absent(BoundedStorage *bounded, HashCreation *creation, const
 
 /* ---- the ops ---- */
 
-/* Finds the cells that are there, and says in `creation` what is not. */
-static void find_some(const BoundedStorage *bounded, RubatoAdmission *admission,
-                      const RubatoKey *keys, size_t n, void **cells, HashCreation *creation)
-{
-    const HashStorage *hash = &bounded->hash;
-    RubatoKey kept[RUBATO_STORAGE_BLOCK];
-    void *found[RUBATO_STORAGE_BLOCK];
-
-    if (hash_asks_first(hash, admission)) {
-        const size_t n_kept = hash_ask_first(creation, admission, keys, n, kept);
-
-        (void)hash->find_cells(hash, kept, n_kept, found);
-        (void)hash_place_found(creation, found, n, cells);
-    } else if (!hash->find_cells(hash, keys, n, cells)) {
-        hash_begin_creation(creation, admission, keys, n, cells);
-    }
-}
-
 static bool find_or_admit(RubatoStorage *storage, RubatoAdmission *admission, const RubatoKey *keys,
                           size_t n, void **rows)
 {
@@ -406,13 +388,10 @@ static bool find_or_admit(RubatoStorage *storage, RubatoAdmission *admission, co
     HashCreation creation;
     bool all;
 
-    creation.n_absent = creation.n_refused = 0;
-    find_some(bounded, admission, keys, n, rows, &creation);
+    all = hash_find_some(hash, hash->find_cells, admission, keys, n, rows, &creation);
     bounded->uses.n_uses += n;
-    mark_all(bounded, keys, n, rows, creation.n_absent > 0 ? HELD : 0);
-    hash->has_unasked |= admission == NULL && creation.n_absent > 0;
-    all = creation.n_absent == 0 || create_absent(bounded, &creation, keys, n, rows);
-    hash_note_refused(hash, &creation, n);
+    mark_all(bounded, keys, n, rows, all ? 0 : HELD);
+    all = all || create_absent(bounded, &creation, keys, n, rows);
     for (size_t i = 0; i < n && !hash->is_inline; i++)
         if (rows[i] != NULL && keys[i] != BUCKET_EMPTY_KEY) {
             rows[i] = hash_row_of_cell(hash, rows[i]);

@@ -306,8 +306,9 @@ static void begin_creation(HashCreation *creation, RubatoAdmission *admission)
     memset(creation->made, 0, sizeof creation->made);
 }
 
-void hash_begin_creation(HashCreation *creation, RubatoAdmission *admission, const RubatoKey *keys,
-                         size_t n, void *const *rows)
+/* Of the keys whose rows are NULL. */
+static void list_absent(HashCreation *creation, RubatoAdmission *admission, const RubatoKey *keys,
+                        size_t n, void *const *rows)
 {
     begin_creation(creation, admission);
     for (size_t i = 0; i < n; i++) {
@@ -326,8 +327,9 @@ void hash_begin_creation(HashCreation *creation, RubatoAdmission *admission, con
         hash_fetch_admission(creation, keys, k);
 }
 
-size_t hash_ask_first(HashCreation *creation, RubatoAdmission *admission, const RubatoKey *keys,
-                      size_t n, RubatoKey *kept)
+/* Asks for all of a call's keys, and sets `kept` to those that were admitted; returns how many. */
+static size_t ask_first(HashCreation *creation, RubatoAdmission *admission, const RubatoKey *keys,
+                        size_t n, RubatoKey *kept)
 {
     begin_creation(creation, admission);
     creation->has_chosen = true;
@@ -340,8 +342,9 @@ size_t hash_ask_first(HashCreation *creation, RubatoAdmission *admission, const 
     return creation->n_absent;
 }
 
-/* Nothing was asked about rows that are there: they are not counted as admitted. */
-bool hash_place_found(HashCreation *creation, void *const *found, size_t n, void **rows)
+/* Sets rows by what was found of those. Nothing was asked about rows that are there: they are not
+ * counted as admitted. */
+static void place_found(HashCreation *creation, void *const *found, size_t n, void **rows)
 {
     const size_t n_kept = creation->n_absent;
     size_t n_absent = 0;
@@ -356,7 +359,33 @@ bool hash_place_found(HashCreation *creation, void *const *found, size_t n, void
     }
     creation->n_absent = n_absent;
     creation->admission->n_admitted -= n_kept - n_absent;
-    return n_absent == 0;
+}
+
+/* Whether the admission is asked first, and only what it admits is searched for. That is right if
+ * it admits each key that has a row, and it saves the search for the others: it pays where an Add's
+ * keys are mostly refused. */
+static bool asks_first(const HashStorage *hash, const RubatoAdmission *admission)
+{
+    return hash->asks_first && admission != NULL && !hash->has_unasked &&
+           admission_admits_rows(admission);
+}
+
+bool hash_find_some(HashStorage *hash, FindCells *find, RubatoAdmission *admission,
+                    const RubatoKey *keys, size_t n, void **rows, HashCreation *creation)
+{
+    RubatoKey kept[RUBATO_STORAGE_BLOCK];
+    void *found[RUBATO_STORAGE_BLOCK];
+
+    creation->n_absent = creation->n_refused = 0;
+    if (asks_first(hash, admission)) {
+        (void)find(hash, kept, ask_first(creation, admission, keys, n, kept), found);
+        place_found(creation, found, n, rows);
+    } else if (!find(hash, keys, n, rows)) {
+        list_absent(creation, admission, keys, n, rows);
+    }
+    hash->has_unasked |= admission == NULL && creation->n_absent > 0;
+    hash->asks_first = 3 * creation->n_refused > n;
+    return creation->n_absent == 0;
 }
 
 void hash_leave_out_refused(const HashCreation *creation, void **rows)
@@ -365,23 +394,9 @@ void hash_leave_out_refused(const HashCreation *creation, void **rows)
         rows[creation->refused[i]] = NULL;
 }
 
-/* Finds what is there, and says in `creation` what is not. */
-static bool find_some(HashStorage *hash, RubatoAdmission *admission, const RubatoKey *keys,
-                      size_t n, void **rows, HashCreation *creation)
+static bool find_whole_rows(const HashStorage *hash, const RubatoKey *keys, size_t n, void **rows)
 {
-    RubatoKey kept[RUBATO_STORAGE_BLOCK];
-    void *found[RUBATO_STORAGE_BLOCK];
-
-    if (hash_asks_first(hash, admission)) {
-        const size_t n_kept = hash_ask_first(creation, admission, keys, n, kept);
-
-        (void)find_rows(hash, kept, n_kept, found, hash->row_bytes);
-        return hash_place_found(creation, found, n, rows);
-    }
-    if (find_rows(hash, keys, n, rows, hash->row_bytes))
-        return true;
-    hash_begin_creation(creation, admission, keys, n, rows);
-    return creation->n_absent == 0;
+    return find_rows(hash, keys, n, rows, hash->row_bytes);
 }
 
 static bool find_or_admit(RubatoStorage *storage, RubatoAdmission *admission, const RubatoKey *keys,
@@ -391,12 +406,8 @@ static bool find_or_admit(RubatoStorage *storage, RubatoAdmission *admission, co
     HashCreation creation;
     bool all = true;
 
-    creation.n_refused = 0;
-    if (find_some(hash, admission, keys, n, rows, &creation)) {
-        hash_note_refused(hash, &creation, n);
+    if (hash_find_some(hash, find_whole_rows, admission, keys, n, rows, &creation))
         return true;
-    }
-    hash->has_unasked |= admission == NULL;
     for (size_t k = 0; k < creation.n_absent && all; k++) {
         const size_t i = hash_take_absent(&creation, keys, k);
 
@@ -404,10 +415,9 @@ static bool find_or_admit(RubatoStorage *storage, RubatoAdmission *admission, co
         all = rows[i] != NULL || hash_leaves_out(&creation, i);
     }
     if (creation.moved) {
-        (void)find_rows(hash, keys, n, rows, hash->row_bytes);
+        (void)find_whole_rows(hash, keys, n, rows);
         hash_leave_out_refused(&creation, rows);
     }
-    hash_note_refused(hash, &creation, n);
     return all;
 }
 

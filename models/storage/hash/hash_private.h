@@ -43,7 +43,7 @@ struct HashStorage {
     void *row_of_empty_key; /* NULL: absent */
 
     bool has_unasked; /* rows that no admission was asked about */
-    bool asks_first;  /* the admission, before keys are searched for: see hash_asks_first */
+    bool asks_first;  /* of the last call's keys, more than a third were refused */
 };
 
 static inline Segment *hash_segment_of(const HashStorage *hash, uint64_t h)
@@ -107,30 +107,11 @@ typedef struct {
     uint16_t refused[RUBATO_STORAGE_BLOCK], absent[RUBATO_STORAGE_BLOCK];
 } HashCreation;
 
-/* Of the keys whose rows are NULL. */
-void hash_begin_creation(HashCreation *creation, RubatoAdmission *admission, const RubatoKey *keys,
-                         size_t n, void *const *rows);
-
-/* Whether the admission is asked first, and only what it admits is searched for. That is right if
- * it admits each key that has a row, and it saves the search for the others: it pays where an Add's
- * keys are mostly refused. What the last call saw decides; what comes of the call is the same. */
-static inline bool hash_asks_first(const HashStorage *hash, const RubatoAdmission *admission)
-{
-    return hash->asks_first && admission != NULL && !hash->has_unasked &&
-           admission_admits_rows(admission);
-}
-
-/* Asks for all of a call's keys, and sets `kept` to those that were admitted; returns how many. The
- * second function says what was found of these, and sets rows. False: some are absent. */
-size_t hash_ask_first(HashCreation *creation, RubatoAdmission *admission, const RubatoKey *keys,
-                      size_t n, RubatoKey *kept);
-bool hash_place_found(HashCreation *creation, void *const *found, size_t n, void **rows);
-
-/* At the end of a call, for the next one. */
-static inline void hash_note_refused(HashStorage *hash, const HashCreation *creation, size_t n)
-{
-    hash->asks_first = 3 * creation->n_refused > n;
-}
+/* Finds the rows or cells of keys by `find`, sets those of the others to NULL, and says in
+ * `creation` what is to be made. True: nothing is. What comes of it does not depend on whether the
+ * admission is asked first; the last call's answers decide that. */
+bool hash_find_some(HashStorage *hash, FindCells *find, RubatoAdmission *admission,
+                    const RubatoKey *keys, size_t n, void **rows, HashCreation *creation);
 
 /* The position of the k-th absent key. Keys of which an admission that is asked key by key fetches
  * what it reads, before it is asked for the first of them: enough to cover a miss. Where all of a
