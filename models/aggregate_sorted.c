@@ -68,12 +68,12 @@ static size_t list_adds(const Aggregate *aggregate, RubatoRequest *first, Add *a
     const RubatoRequest *before = NULL;
     size_t n = 0;
 
-    for (RubatoRequest *request = first; request != NULL; before = request, request = request->next)
+    for (RubatoRequest *request = first; request != NULL; request = request->next) {
         if (n == ADDS_MOST || !fits(aggregate, request, before))
             return 0;
-        else
-            adds[n++] =
-                (Add){ .request = request, .rows = (unsigned char *)(uintptr_t)request->input };
+        adds[n++] = (Add){ .request = request, .rows = (unsigned char *)(uintptr_t)request->input };
+        before = request;
+    }
     return are_good(aggregate, adds, n) ? n : 0;
 }
 

@@ -116,8 +116,8 @@ struct App {
     bool resume;
     RubatoPacking checkpoint_packing;
     char *stream; /* the URI of a stream */
-    /* How often versions flow out: one of the two, the other is 0. */
     RubatoPacking stream_packing;
+    /* How often versions flow out: one of the two, the other is 0. */
     double stream_every_s;
     uint64_t stream_every_clocks;
     double straggler_probability, straggler_ms;

@@ -135,18 +135,14 @@ static const char *find_word(ControlCall what)
     return words[what];
 }
 
-static void answer(Scheduler *scheduler, uint32_t node, const Control *past)
-{
-    scheduler_send(scheduler, node, past);
-}
-
 static void refuse(Scheduler *scheduler, uint32_t node, const ControlPropose *propose,
                    const char *text)
 {
-    answer(scheduler, node,
-           &(Control){ .kind = CONTROL_PAST,
-                       .past = { .call = propose->call,
-                                 .outcome = { CONTROL_CODE(RUBATO_ERROR_MISMATCH), text } } });
+    scheduler_send(
+        scheduler, node,
+        &(Control){ .kind = CONTROL_PAST,
+                    .past = { .call = propose->call,
+                              .outcome = { CONTROL_CODE(RUBATO_ERROR_MISMATCH), text } } });
 }
 
 bool past_answer(Scheduler *scheduler, uint32_t node, const ControlPropose *propose)
@@ -178,12 +174,12 @@ bool past_answer(Scheduler *scheduler, uint32_t node, const ControlPropose *prop
         refuse(scheduler, node, propose, text);
         return true;
     }
-    answer(scheduler, node,
-           &(Control){ .kind = CONTROL_PAST,
-                       .past = { .call = propose->call,
-                                 .id = call->id,
-                                 .goes_on = call->goes_on,
-                                 .outcome = { call->code, call->text },
-                                 .end = { call->end_code, call->end_text } } });
+    scheduler_send(scheduler, node,
+                   &(Control){ .kind = CONTROL_PAST,
+                               .past = { .call = propose->call,
+                                         .id = call->id,
+                                         .goes_on = call->goes_on,
+                                         .outcome = { call->code, call->text },
+                                         .end = { call->end_code, call->end_text } } });
     return true;
 }

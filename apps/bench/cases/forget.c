@@ -18,8 +18,7 @@
         .run = add_new_keys_then_get, .run_limit = limit_hash_add                       \
     }
 
-/* The table has admitted so many rows before that it is full. */
-/* So many rows that both tables are at their bound when they are measured. */
+/* So many rows come before that both tables are at their bound. */
 #define ADMITS(case_name, what_is_done, sample_it, ...)                                     \
     {                                                                                       \
         .name = case_name, .what = what_is_done,                                            \

@@ -221,8 +221,6 @@ void post_office_lose_node(PostOffice *office, uint32_t node)
     post_office_end_fences(office);
 }
 
-/* A fence that was sent to the lost process is in its slot by now, because the link to the new one
- * has been opened before; those that come later reach the new one. */
 /* No process makes so many requests: at a million a second it would take three days. */
 #define MOST_ASKED_BITS 38
 
@@ -236,6 +234,8 @@ bool post_office_count_from(PostOffice *office, uint32_t n_before)
     return true;
 }
 
+/* A fence that was sent to the lost process is in its slot by now, because the link to the new one
+ * has been opened before; those that come later reach the new one. */
 void post_office_regain_node(PostOffice *office, uint32_t node)
 {
     post_office_end_fences(office);
