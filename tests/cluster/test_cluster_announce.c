@@ -442,35 +442,60 @@ START_TEST(a_server_that_comes_after_a_loss_takes_the_place)
 }
 END_TEST
 
-/* A node of workers is killed while a task runs that goes on without it. One that comes later makes
- * the same calls, and its worker has its part in the next task: of three Adds, two are of that. */
-START_TEST(a_worker_that_comes_after_a_loss_catches_up)
+enum { LEADS, SERVES, COPIES, WORKS, N_LEFT };
+
+/* A node of workers is killed while a task runs that goes on without it; the others are left. */
+static ClusterRun *lose_worker(uint32_t left[N_LEFT])
 {
-    ClusterRun *run = run_new();
+    ClusterRun *const run = run_new();
     Node scheduler = SCHEDULER, server = SERVER, worker = WORKER;
 
     scheduler.servers = scheduler.workers = "2";
     scheduler.goes_on = server.goes_on = worker.goes_on = true;
-    const uint32_t leads = start(run, &scheduler), serves = start(run, &server),
-                   copies = start(run, &server), works = start(run, &worker),
-                   lost = start(run, &worker);
-
-    cluster_wait_for(run, works, "stays");
+    left[LEADS] = start(run, &scheduler);
+    left[SERVES] = start(run, &server);
+    left[COPIES] = start(run, &server);
+    left[WORKS] = start(run, &worker);
+    const uint32_t lost = start(run, &worker);
+    cluster_wait_for(run, left[WORKS], "stays");
     cluster_wait_for(run, lost, "stays");
     cluster_signal(run, lost, SIGKILL);
-    cluster_wait_for(run, leads, "the run goes on");
-    worker.catch_up = "1";
+    cluster_wait_for(run, left[LEADS], "the run goes on");
+    return run;
+}
+
+static uint32_t replace_worker(ClusterRun *run, const char *catch_up)
+{
+    Node worker = WORKER;
+
+    worker.goes_on = true;
+    worker.catch_up = catch_up;
     worker.interface = "127.0.0.2";
     const uint32_t later = start(run, &worker);
     cluster_wait_for(run, later, "has taken the place of a lost process");
     ck_assert_int_eq(write(gate[1], "1", 1), 1); /* the worker that stays */
+    return later;
+}
+
+static void expect_sum(ClusterRun *run, uint32_t process, const char *sum)
+{
+    cluster_expect_end(run, process, EXIT_SUCCESS);
+    cluster_expect_text(run, process, sum);
+}
+
+/* One that comes later makes the same calls, and its worker has its part in the next task: of three
+ * Adds, two are of that. */
+START_TEST(a_worker_that_comes_after_a_loss_catches_up)
+{
+    uint32_t left[N_LEFT];
+    ClusterRun *const run = lose_worker(left);
+    const uint32_t later = replace_worker(run, "1");
+
     cluster_wait_for(run, later, "has come to where the others are");
-    ck_assert_int_eq(write(gate[1], "1234", 4), 4);
-    const uint32_t processes[] = { leads, serves, copies, works, later };
-    for (size_t i = 0; i < G_N_ELEMENTS(processes); i++) {
-        cluster_expect_end(run, processes[i], EXIT_SUCCESS);
-        cluster_expect_text(run, processes[i], "sum 3\n");
-    }
+    ck_assert_int_eq(write(gate[1], "1234", N_LEFT), N_LEFT);
+    for (size_t i = 0; i < N_LEFT; i++)
+        expect_sum(run, left[i], "sum 3\n");
+    expect_sum(run, later, "sum 3\n");
     cluster_run_free(run);
 }
 END_TEST
@@ -478,26 +503,13 @@ END_TEST
 /* One that does not catch up has nothing to do, and ends with the run. */
 START_TEST(a_worker_that_comes_after_a_loss_may_wait_for_the_end)
 {
-    ClusterRun *run = run_new();
-    Node scheduler = SCHEDULER, server = SERVER, worker = WORKER;
+    uint32_t left[N_LEFT];
+    ClusterRun *const run = lose_worker(left);
+    const uint32_t later = replace_worker(run, NULL);
 
-    scheduler.servers = scheduler.workers = "2";
-    scheduler.goes_on = server.goes_on = worker.goes_on = true;
-    const uint32_t leads = start(run, &scheduler), serves = start(run, &server),
-                   copies = start(run, &server), works = start(run, &worker),
-                   lost = start(run, &worker);
-
-    cluster_wait_for(run, works, "stays");
-    cluster_signal(run, lost, SIGKILL);
-    cluster_wait_for(run, leads, "the run goes on");
-    const uint32_t later = start(run, &worker);
-    cluster_wait_for(run, later, "has taken the place of a lost process");
-    ck_assert_int_eq(write(gate[1], "12345", 5), 5);
-    cluster_expect_end(run, leads, EXIT_SUCCESS);
-    cluster_expect_end(run, serves, EXIT_SUCCESS);
-    cluster_expect_end(run, copies, EXIT_SUCCESS);
-    cluster_expect_end(run, works, EXIT_SUCCESS);
-    cluster_expect_text(run, works, "sum 2\n");
+    ck_assert_int_eq(write(gate[1], "1234", N_LEFT), N_LEFT);
+    for (size_t i = 0; i < N_LEFT; i++)
+        expect_sum(run, left[i], "sum 2\n");
     cluster_expect_end(run, later, CLUSTER_NOT_STARTED);
     cluster_expect_text(run, later,
                         "has served in the place of a lost process until the run ended");
