@@ -180,8 +180,8 @@ void tensor_exchange_leave(TensorExchange *exchange, uint32_t rank);
  * not block. Any thread. */
 void tensor_exchange_cancel(TensorExchange *exchange, const char *why);
 
-/* The coordinator has decided: lines of verdicts. False: they make no sense. Does not block. One
- * thread at a time. */
+/* The coordinator has decided: lines of verdicts. False: they make no sense; then all that is
+ * pending has failed, and nothing can be asked any more. Does not block. One thread at a time. */
 bool tensor_exchange_hear(TensorExchange *exchange, const char *verdicts);
 
 /* A message came from a node; takes it over. NULL, or what is wrong: then it does not. Does not

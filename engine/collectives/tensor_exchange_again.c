@@ -63,10 +63,10 @@ bool exchange_fill(TensorSet *set, uint32_t id, const char *name, TensorEntry *c
         order[i] = (uint32_t)(entries[i] - entries[i]->first);
     }
     if (set->n_to_come == 0) {
-        set->n_to_come = n;
+        set->n_to_come = set->n_of_group = n;
         set->filling = tensor_slots_begin(set->slots, n);
     }
-    if (set->filling == TENSOR_NO_SLOT || set->filling != id)
+    if (n != set->n_of_group || set->filling == TENSOR_NO_SLOT || set->filling != id)
         return false;
     set->n_to_come--;
     tensor_slots_add(set->slots, id, name, requests, order);

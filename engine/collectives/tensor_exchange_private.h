@@ -99,7 +99,8 @@ struct TensorSet {
     TensorJoin **joins;    /* NULL: it has not joined */
     TensorSlots *slots;    /* its places are these; what they hold is a TensorEntry */
     uint32_t filling;      /* the slot that the decisions of a group fill */
-    uint32_t n_to_come;    /* of this group */
+    uint32_t n_to_come;    /* of this group, */
+    uint32_t n_of_group;   /* which has so many */
     GHashTable *residuals; /* of TensorResidual, by name; NULL: there are none */
 
     /* the same, on several nodes */

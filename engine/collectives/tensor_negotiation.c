@@ -510,12 +510,15 @@ static bool go_on(TensorExchange *exchange)
     return ok;
 }
 
+/* What comes behind nonsense cannot be understood either: nobody may wait for it. */
 bool tensor_exchange_hear(TensorExchange *exchange, const char *verdicts)
 {
     pthread_mutex_lock(&exchange->lock);
     g_queue_push_tail(&exchange->unheard, g_strdup(verdicts));
     const bool ok = go_on(exchange);
     pthread_mutex_unlock(&exchange->lock);
+    if (!ok)
+        close_by_nonsense(exchange);
     return ok;
 }
 

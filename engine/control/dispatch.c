@@ -217,6 +217,18 @@ static void find_ended(RubatoEngine *engine, int64_t now_ms)
                                 "its connection broke, and its process has ended");
 }
 
+/* Workers of all nodes would wait for what is dropped of an ENQUEUE: so its node counts as lost. */
+static void handle_for_scheduler(RubatoEngine *engine, const ControlMail *mail, int64_t now_ms)
+{
+    if (scheduler_receive(engine->scheduler, now_ms, mail->from, &mail->control))
+        return;
+    g_warning("node %u sent a %s that makes no sense; dropped", engine->node_ids[mail->from],
+              control_kind_name(mail->control.kind));
+    if (mail->control.kind == CONTROL_ENQUEUE && mail->from != engine->self)
+        scheduler_node_gone(engine->scheduler, now_ms, mail->from,
+                            "it sent an ENQUEUE that makes no sense");
+}
+
 static void handle(Actor *actor, Message *message)
 {
     RubatoEngine *engine = engine_of_control(actor);
@@ -228,9 +240,7 @@ static void handle(Actor *actor, Message *message)
         handle_for_node(engine, mail->from, &mail->control);
         break;
     case MAIL_TO_SCHEDULER:
-        if (!scheduler_receive(engine->scheduler, now_ms, mail->from, &mail->control))
-            g_warning("node %u sent a %s that makes no sense; dropped",
-                      engine->node_ids[mail->from], control_kind_name(mail->control.kind));
+        handle_for_scheduler(engine, mail, now_ms);
         break;
     case MAIL_GREETING:
         if (!take_greeting(engine, mail, now_ms))

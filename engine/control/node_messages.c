@@ -244,7 +244,9 @@ void node_hears_blocks(RubatoEngine *engine, uint32_t from, const Control *contr
 void node_hears_decide(RubatoEngine *engine, uint32_t from, const Control *control)
 {
     if (!tensor_router_decide(engine->tensors, &control->decide))
-        g_warning("node %u sent a DECIDE that makes no sense; dropped", engine->node_ids[from]);
+        g_warning(
+            "node %u sent a DECIDE that makes no sense: the collectives of its task have failed",
+            engine->node_ids[from]);
 }
 
 /* ---- the run ---- */

@@ -304,19 +304,52 @@ END_TEST
 
 /* ---- a liar ---- */
 
+/* Of a control message: what it is, and its lines. */
+typedef struct {
+    ControlKind kind;
+    const char *lines;
+} ControlLie;
+
+#define BY_CONTROL(kind_, lines_) \
+    &(const ControlLie)           \
+    {                             \
+        kind_, lines_             \
+    }
+
 static const struct {
+    const ControlLie *by_control; /* NULL: it is the message */
     TensorMessage message;
     const char *text;
 } lies[] = {
-    { { .kind = (TensorMessageKind)77, .number = 1 }, "of a kind that there is not" },
-    { { .kind = TENSOR_MESSAGE_PART }, "a piece of no tensor" },
-    { { .kind = TENSOR_MESSAGE_PART, .number = 2, .n_bytes = 3 }, "of a wrong size" },
-    { { .kind = TENSOR_MESSAGE_PART, .number = 2, .place = 7 }, "behind its end" },
-    { { .kind = TENSOR_MESSAGE_ROWS, .number = 2 }, "not for this node" },
-    { { .kind = TENSOR_MESSAGE_RESULT, .number = 2 }, "not its own" },
-    { { .kind = TENSOR_MESSAGE_FAILURE, .number = 2 }, "a wrong code" },
-    { { .kind = TENSOR_MESSAGE_PART, .number = 2, .is_lent = true, .block = 64, .n_bytes = 4 },
+    { NULL, { .kind = (TensorMessageKind)77, .number = 1 }, "of a kind that there is not" },
+    { NULL, { .kind = TENSOR_MESSAGE_PART }, "a piece of no tensor" },
+    { NULL, { .kind = TENSOR_MESSAGE_PART, .number = 2, .n_bytes = 3 }, "of a wrong size" },
+    { NULL, { .kind = TENSOR_MESSAGE_PART, .number = 2, .place = 7 }, "behind its end" },
+    { NULL, { .kind = TENSOR_MESSAGE_ROWS, .number = 2 }, "not for this node" },
+    { NULL, { .kind = TENSOR_MESSAGE_RESULT, .number = 2 }, "not its own" },
+    { NULL, { .kind = TENSOR_MESSAGE_FAILURE, .number = 2 }, "a wrong code" },
+    { NULL,
+      { .kind = TENSOR_MESSAGE_PART, .number = 2, .is_lent = true, .block = 64, .n_bytes = 4 },
       "outside the memory that it lends" },
+    { NULL, { .kind = TENSOR_MESSAGE_DOTS, .number = 2 }, "not for this node" },
+    { NULL, { .kind = TENSOR_MESSAGE_SIZES, .number = 2 }, "not for this node" },
+    { NULL, { .kind = TENSOR_MESSAGE_BITS, .number = 77, .n_bytes = 8 }, "bits of another round" },
+    { NULL,
+      { .kind = TENSOR_MESSAGE_BITS, .number = UINT64_MAX, .n_bytes = 8 },
+      "of another round" },
+    { NULL, { .kind = TENSOR_MESSAGE_BITS, .number = 1 }, "bits that makes no sense" },
+    { NULL,
+      { .kind = TENSOR_MESSAGE_BITS, .number = 1, .n_bytes = 9 },
+      "bits that makes no sense" },
+    { NULL,
+      { .kind = TENSOR_MESSAGE_BITS, .number = 1, .n_bytes = 8 },
+      "of another round" }, /* twice */
+    { NULL,
+      { .kind = TENSOR_MESSAGE_BITS, .number = 1, .is_lent = true, .n_bytes = 8 },
+      "of a kind that is not lent" },
+    { BY_CONTROL(CONTROL_ENQUEUE, "hello\n"), { 0 }, "ENQUEUE" },
+    { BY_CONTROL(CONTROL_ENQUEUE, "j 0 0\n"), { 0 }, "ENQUEUE" }, /* another node's */
+    { BY_CONTROL(CONTROL_DECIDE, "j 1 0 0\n"), { 0 }, "DECIDE, which it may not send" },
 };
 
 static void send_lie(RubatoEngine *engine, uint32_t epoch, const TensorMessage *message)
@@ -328,6 +361,18 @@ static void send_lie(RubatoEngine *engine, uint32_t epoch, const TensorMessage *
 
     memset(frame_values(frame), 0, n);
     tensor_message_write(message, frame_values(frame));
+    network_send(engine->network, 0, frame);
+}
+
+/* What belongs to the negotiation goes by control messages. */
+static void send_control_lie(RubatoEngine *engine, uint32_t epoch, const ControlLie *told)
+{
+    const Control control = { .kind = told->kind, .decide = { epoch, told->lines } };
+    g_autoptr(GByteArray) body = control_encode(&control);
+    Frame *const frame =
+        frame_new(&(WireHeader){ .kind = MESSAGE_CONTROL, .value_bytes = body->len });
+
+    memcpy(frame_values(frame), body->data, body->len);
     network_send(engine->network, 0, frame);
 }
 
@@ -346,7 +391,9 @@ static bool lie(RubatoWorker *worker, void *user_data, GError **error)
     };
 
     TRY(rubato_worker_named_barrier(worker, "begin", error));
-    if (rubato_worker_rank(worker) == 1)
+    if (rubato_worker_rank(worker) == 1 && lies[liar->lie].by_control != NULL)
+        send_control_lie(liar->engine, 1, lies[liar->lie].by_control);
+    else if (rubato_worker_rank(worker) == 1)
         send_lie(liar->engine, 1, &lies[liar->lie].message);
     for (;;)
         TRY(rubato_worker_allreduce(worker, &tensor, NULL, error));

@@ -271,6 +271,47 @@ START_TEST(messages_are_expected_while_any_operation_runs)
 }
 END_TEST
 
+/* What is behind it cannot be understood either, so that nobody may wait for it. */
+START_TEST(nonsense_of_the_coordinator_ends_what_is_pending_and_what_runs)
+{
+    const uint32_t node_ids[] = { 0, 1 }, workers_of[] = { 1, 1 };
+    static const struct {
+        const char *lines;
+        bool fails_alone; /* only what it is about */
+    } nonsense[] = {
+        { "hello\n", false },     { "r 3 0 0 alone\n\n", false }, { "r 2 0 0 alone\n 7 7\n", true },
+        { "o 2 0 0 1\n", false }, { "m 2 1\n", false },           { "d 2 1\n", false },
+    };
+    TensorVerdict run = {
+        .kind = TENSOR_VERDICT_RUN, .number = 1, .slot = TENSOR_NO_SLOT, .name = "both"
+    };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(nonsense); i++) {
+        g_autofree World *world = g_new0(World, 1);
+
+        world->exchange = tensor_exchange_new(&(TensorPlace){ .task = "work",
+                                                              .n_nodes = 2,
+                                                              .self = SELF,
+                                                              .node_ids = node_ids,
+                                                              .workers_of = workers_of,
+                                                              .stall_ms = 60000 });
+        tensor_exchange_link(world->exchange, &links, world);
+        ask(world, 0, "both", &world->both[0]);
+        ask(world, 0, "alone", &world->alone);
+        hear(world, &run);
+        ck_assert(tensor_exchange_hear(world->exchange, nonsense[i].lines) ==
+                  nonsense[i].fails_alone);
+        ck_assert(call_has_ended(&world->alone.call));
+        ck_assert(g_error_matches(world->alone.entry.failure, RUBATO_ERROR, RUBATO_ERROR_FORMAT));
+        ck_assert(call_has_ended(&world->both[0].call) != nonsense[i].fails_alone);
+        tensor_exchange_cancel(world->exchange, "it is enough");
+        g_clear_error(&world->both[0].entry.failure);
+        g_clear_error(&world->alone.entry.failure);
+        tensor_exchange_free(world->exchange);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("tensor_exchange");
@@ -278,6 +319,7 @@ int main(void)
 
     tcase_add_test(cases, worker_that_returns_wakes_others_for_the_work_that_it_leaves);
     tcase_add_test(cases, messages_are_expected_while_any_operation_runs);
+    tcase_add_test(cases, nonsense_of_the_coordinator_ends_what_is_pending_and_what_runs);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
