@@ -18,6 +18,9 @@
  * all of them due, the model borrows them from their workers' memory until it has been told it;
  * else it keeps copies.
  *
+ * A worker that has all servers for itself does not cut its Adds for them. The owner of all parts
+ * takes them so (server_joint.c); an owner of one part takes the keys that the part has.
+ *
  * A worker may also send an Add, because it wants a ticket or an answer, or call a handler that
  * writes. What it has deferred comes to the model before. From then on, and up to its next clock,
  * it sends all of its Adds, so no later one is taken for an earlier one
@@ -58,7 +61,7 @@ static void take_before_clock(DeferredAdds *adds, uint32_t part, RubatoModel *mo
 {
     const uint64_t end = deferred_adds_turn_of(adds, clock, 0);
 
-    if (node == 0 && model_borrows(model)) {
+    if (node == 0 && model_borrows(model) && !deferred_adds_may_be_whole(adds)) {
         deferred_adds_look(adds, part, clock, lend, model);
         model_clock(model, node, clock);
         deferred_adds_take(adds, part, end, forget, NULL);
@@ -68,8 +71,7 @@ static void take_before_clock(DeferredAdds *adds, uint32_t part, RubatoModel *mo
     }
 }
 
-/* Whether due Adds may come to the model behind the clock that makes them due. */
-static bool may_come_later(const RubatoModel *model)
+bool server_adds_may_come_later(const RubatoModel *model)
 {
     return model_n_held(model) == 0 && shard_spec(model->shard)->aggregate == RUBATO_AGGREGATE_NONE;
 }
@@ -85,7 +87,7 @@ static void bring(const Binding *binding, uint32_t part, uint32_t node, uint64_t
 
     if (due == 0)
         return;
-    if (due > min && !may_come_later(model)) {
+    if (due > min && !server_adds_may_come_later(model)) {
         take_before_clock(adds, part, model, node, clock);
         return;
     }

@@ -7,7 +7,10 @@
  * it has sent before has been handled. It then does what server_handle would do with one message
  * for each part: it tells the clock that a Get brings, asks whether the model may keep the Get, and
  * reads the rows. No model keeps a Get of a clock up to its min clock and staleness, and Adds come
- * here only for models that apply them as they come.
+ * here for models that apply them as they come. Under others a worker defers its Adds whole; they
+ * come to the rows here when a Get has brought the clock that makes them due, if the models would
+ * apply them at once. If not, or if some parts have had them, each part takes its own
+ * (server_deferred.c).
  *
  * No deadlock. The thread takes the tokens without waiting for any. While it has several, it
  * handles no messages: these may be anything, and wait for another server.
@@ -88,6 +91,32 @@ static bool prepare_get(const Joint *joint, const TableRoute *route, uint32_t pa
            (lead == RUBATO_LEAD_STALENESS && ask->clock - min <= route->spec->staleness);
 }
 
+static void apply_whole(void *user, RubatoRequest *request)
+{
+    const Joint *const joint = user;
+
+    joint_shards_add(joint->shards, joint->n, request->worker, request->keys.keys, request->keys.n,
+                     request->input);
+}
+
+/* Brings all parts the clock of a Get and the whole Adds that it makes due, as far as that is
+ * possible. What is not done here is done for each part. */
+static void bring_whole(Joint *joint, const TableRoute *route, uint64_t clock)
+{
+    if (clock == 0 || !joint_shards_can_add(joint->shards, joint->n))
+        return;
+    for (uint32_t part = 0; part < joint->n; part++) {
+        const RubatoModel *const model = joint->bindings[part]->parts[part].model;
+
+        if (joint->bindings[part]->adds != route->deferred || !server_adds_may_come_later(model) ||
+            rubato_model_min_clock(model) > clock)
+            return;
+    }
+    for (uint32_t part = 0; part < joint->n; part++)
+        model_clock(joint->bindings[part]->parts[part].model, route->office->self, clock);
+    (void)deferred_adds_take_whole(route->deferred, clock, apply_whole, joint);
+}
+
 static bool get(const TableRoute *route, const JointAsk *ask, uint64_t *min_clock)
 {
     Joint joint;
@@ -97,6 +126,8 @@ static bool get(const TableRoute *route, const JointAsk *ask, uint64_t *min_cloc
         return false;
     *min_clock = UINT64_MAX;
     is_done = find_parts(route, &joint) && joint_shards_can_get(joint.shards, joint.n);
+    if (is_done && route->defers_jointly)
+        bring_whole(&joint, route, ask->node_clock);
     for (uint32_t part = 0; part < joint.n && is_done; part++)
         is_done = prepare_get(&joint, route, part, ask, min_clock);
     if (is_done)
@@ -155,6 +186,19 @@ static bool have_servers(const TableRoute *route)
     return has;
 }
 
+/* Whether the table's one worker may defer its Adds whole. Called once. */
+static bool can_defer_whole(const TableRoute *route)
+{
+    RubatoKey firsts[JOINT_SHARDS_MOST];
+    uint64_t n;
+
+    if (route->deferred == NULL || route->spec->aggregate != RUBATO_AGGREGATE_NONE)
+        return false;
+    for (uint32_t part = 0; part < route->map->n_parts; part++)
+        partition_range(route->partition, part, &firsts[part], &n);
+    return deferred_adds_allow_whole(route->deferred, firsts);
+}
+
 void server_join_parts(TableRoute *route)
 {
     const uint32_t n_parts = route->map->n_parts;
@@ -164,5 +208,8 @@ void server_join_parts(TableRoute *route)
         !model_answers_in_reach(route->spec))
         return;
     route->joint = &joint_ops;
-    route->adds_jointly = !route->traits->applies_by_clock && rule_is_plain(route->spec);
+    if (!rule_is_plain(route->spec))
+        return;
+    route->defers_jointly = can_defer_whole(route);
+    route->adds_jointly = !route->traits->applies_by_clock || route->defers_jointly;
 }

@@ -6,7 +6,7 @@
 
 #include "tables/client/client.h"
 
-/* Sets route->joint and route->adds_jointly. All else of the route is set. */
+/* Sets route->joint, adds_jointly and defers_jointly. All else of the route is set. */
 void server_join_parts(TableRoute *route);
 
 #endif

@@ -158,6 +158,9 @@ void server_bring_clock(const Binding *binding, uint32_t part, const Message *me
 /* The same of a MESSAGE_CLOCK. */
 void server_take_clock(const Binding *binding, uint32_t part, const MessageClock *clock);
 
+/* Whether due Adds may come to the model behind the clock that makes them due. */
+bool server_adds_may_come_later(const RubatoModel *model);
+
 /* A worker's Add that it has sent comes to a part, behind those that it has deferred: gives the
  * model these before. */
 void server_take_earlier(const Binding *binding, const Message *message);

@@ -5,6 +5,13 @@
  * used again, and the worker does so, from `oldest` on. So in the steady state nothing is
  * allocated, and no memory is given back by another thread than the one that took it.
  *
+ * Whole Adds, of all parts, have one such chain, in which each part has come to a block of its own:
+ * a block is used again when all parts have gone on from it. An owner of one part takes the keys
+ * that the part has; an owner of all parts takes an Add as it is. The Adds of a part are so in two
+ * chains, and their numbers tell how the worker made them. An Add that is due was appended before
+ * its owner looks; so the owner cannot see a later one of one chain and miss an earlier one of the
+ * other.
+ *
  * Orders. The release of a block's `next` pairs with the acquire of the owner, who so sees what the
  * block holds. The release of `taken` pairs with the worker's acquire: the owner is done with the
  * block before its memory is written again. Owners follow one another by the token of the actor.
@@ -28,7 +35,8 @@ enum { MOST_LOOKED_AT = 2 };
 typedef struct Block Block;
 struct Block {
     _Atomic(Block *) next;
-    size_t n_bytes; /* behind the block */
+    size_t n_bytes;  /* behind the block */
+    uint64_t number; /* among all of the worker's, if there may be whole ones */
     RubatoRequest request;
 };
 
@@ -36,6 +44,7 @@ typedef struct {
     /* the worker's */
     _Alignas(64) Block *newest;
     Block *oldest;
+    uint64_t n_pushed; /* of the first queue of whole Adds: to all queues */
 
     /* the owner's; the worker reads it */
     _Alignas(64) _Atomic(Block *) taken;
@@ -53,6 +62,10 @@ struct DeferredAdds {
 
     PartTurn *turns;
     Queue *queues; /* by part, then by worker */
+
+    /* NULL unless Adds may be whole */
+    RubatoKey *firsts; /* of the parts */
+    Queue *whole;      /* by part: all `taken` are in one chain, that of the first */
 };
 
 static Block *new_block(size_t n_bytes)
@@ -91,18 +104,47 @@ DeferredAdds *deferred_adds_new(uint32_t n_parts, uint32_t n_workers, const _Ato
     return adds;
 }
 
+bool deferred_adds_allow_whole(DeferredAdds *adds, const RubatoKey *firsts)
+{
+    Block *const block = new_block(0);
+
+    assert(adds->n_workers == 1 && adds->whole == NULL);
+    if (block == NULL)
+        return false;
+    adds->firsts = g_memdup2(firsts, adds->n_parts * sizeof *firsts);
+    adds->whole = g_aligned_alloc0(adds->n_parts, sizeof(Queue), 64);
+    adds->whole[0].newest = adds->whole[0].oldest = block;
+    for (uint32_t part = 0; part < adds->n_parts; part++)
+        atomic_init(&adds->whole[part].taken, block);
+    return true;
+}
+
+bool deferred_adds_may_be_whole(const DeferredAdds *adds)
+{
+    return adds->whole != NULL;
+}
+
+static void free_chain(Block *block)
+{
+    for (Block *next; block != NULL; block = next) {
+        /* relaxed: nobody else uses it any more */
+        next = atomic_load_explicit(&block->next, memory_order_relaxed);
+        g_free(block);
+    }
+}
+
 void deferred_adds_free(DeferredAdds *adds)
 {
     if (adds == NULL)
         return;
     for (size_t i = 0; i < (size_t)adds->n_parts * adds->n_workers; i++)
-        for (Block *block = adds->queues[i].oldest, *next; block != NULL; block = next) {
-            /* relaxed: nobody else uses it any more */
-            next = atomic_load_explicit(&block->next, memory_order_relaxed);
-            g_free(block);
-        }
+        free_chain(adds->queues[i].oldest);
+    if (adds->whole != NULL)
+        free_chain(adds->whole[0].oldest);
     g_aligned_free(adds->turns);
     g_aligned_free(adds->queues);
+    g_aligned_free(adds->whole);
+    g_free(adds->firsts);
     g_free(adds);
 }
 
@@ -120,15 +162,24 @@ static bool fits(const Block *block, size_t n_bytes)
            (block->n_bytes <= SMALL_BYTES || block->n_bytes / 2 <= n_bytes);
 }
 
-static Block *take_block(Queue *queue, size_t n_bytes)
+/* Whether all who take from the chain have gone on from a block that they had come to or passed. */
+static bool is_free(const Queue *takers, uint32_t n_takers, const Block *block)
+{
+    for (uint32_t i = 0; i < n_takers; i++)
+        /* acquire: pairs with the release in note_taken */
+        if (block == atomic_load_explicit(&takers[i].taken, memory_order_acquire))
+            return false;
+    return true;
+}
+
+static Block *take_block(Queue *queue, uint32_t n_takers, size_t n_bytes)
 {
     if (n_bytes <= SMALL_BYTES)
         n_bytes = (n_bytes + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
     for (int i = 0; i < MOST_LOOKED_AT; i++) {
         Block *const block = queue->oldest;
 
-        /* acquire: pairs with the release in take_first */
-        if (block == atomic_load_explicit(&queue->taken, memory_order_acquire))
+        if (!is_free(queue, n_takers, block))
             break;
         /* relaxed: this thread stored it */
         queue->oldest = atomic_load_explicit(&block->next, memory_order_relaxed);
@@ -161,20 +212,23 @@ static void copy_rows(unsigned char *restrict to, const RubatoKeys *keys,
             memcpy(to + i * row_bytes, rows + keys->at[i] * row_bytes, row_bytes);
 }
 
-/* Behind the block come the keys, then the input. This order aligns both. */
-bool deferred_adds_push(DeferredAdds *adds, uint32_t part, const RubatoRequest *request,
-                        size_t row_bytes)
+/* Behind the block come the keys, then the input. This order aligns both. NULL: no memory. Inline,
+ * for it is on the way of each Add. */
+static inline __attribute__((always_inline)) Block *push(Queue *queue, uint32_t n_takers,
+                                                         uint64_t number,
+                                                         const RubatoRequest *request,
+                                                         size_t row_bytes)
 {
-    Queue *const queue = queue_of(adds, part, request->worker);
     const RubatoKeys *const from = &request->keys;
     const size_t key_bytes = from->keys == NULL ? 0 : from->n * sizeof(RubatoKey);
-    Block *const block = take_block(queue, key_bytes + from->n * row_bytes);
+    Block *const block = take_block(queue, n_takers, key_bytes + from->n * row_bytes);
 
     if (block == NULL)
-        return false;
+        return NULL;
     RubatoKey *const keys = (RubatoKey *)(block + 1);
     unsigned char *const input = (unsigned char *)keys + key_bytes;
 
+    block->number = number;
     block->request = (RubatoRequest){ .worker = request->worker,
                                       .clock = request->clock,
                                       .keys = { .first = from->first, .n = from->n },
@@ -189,7 +243,21 @@ bool deferred_adds_push(DeferredAdds *adds, uint32_t part, const RubatoRequest *
     /* release: pairs with the acquire in first_of */
     atomic_store_explicit(&queue->newest->next, block, memory_order_release);
     queue->newest = block;
-    return true;
+    return block;
+}
+
+bool deferred_adds_push(DeferredAdds *adds, uint32_t part, const RubatoRequest *request,
+                        size_t row_bytes)
+{
+    const uint64_t number = adds->whole == NULL ? 0 : adds->whole->n_pushed++;
+
+    return push(queue_of(adds, part, request->worker), 1, number, request, row_bytes) != NULL;
+}
+
+bool deferred_adds_push_whole(DeferredAdds *adds, const RubatoRequest *request, size_t row_bytes)
+{
+    assert(request->keys.n <= DEFERRED_ADDS_MOST_WHOLE && request->keys.keys != NULL);
+    return push(adds->whole, adds->n_parts, adds->whole->n_pushed++, request, row_bytes) != NULL;
 }
 
 /* ---- the owner's side ---- */
@@ -203,16 +271,68 @@ static Block *first_of(Queue *queue)
     return atomic_load_explicit(&taken->next, memory_order_acquire);
 }
 
-/* Takes a queue's Adds up to a clock. Returns the first one that is left, or NULL. */
-static Block *take_until(Queue *queue, uint64_t clock,
+static void note_taken(Queue *queue, Block *block)
+{
+    /* release: pairs with the acquire in is_free */
+    atomic_store_explicit(&queue->taken, block, memory_order_release);
+}
+
+/* Takes those keys of a whole Add that a part has. */
+static void take_selection(const DeferredAdds *adds, uint32_t part, const RubatoRequest *whole,
+                           void (*take)(void *user, RubatoRequest *request), void *user)
+{
+    const RubatoKey *const keys = whole->keys.keys;
+    const RubatoKey first = adds->firsts[part];
+    const RubatoKey last = part + 1 < adds->n_parts ? adds->firsts[part + 1] - 1 : UINT64_MAX;
+    uint32_t at[DEFERRED_ADDS_MOST_WHOLE];
+    RubatoRequest request = *whole;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < whole->keys.n; i++) {
+        at[n] = i;
+        n += keys[i] >= first && keys[i] <= last;
+    }
+    request.keys.at = at;
+    request.keys.n = n;
+    if (n > 0)
+        take(user, &request);
+}
+
+/* take_until where Adds may be whole. */
+static __attribute__((noinline)) Block *take_both_until(
+    DeferredAdds *adds, uint32_t part, uint64_t clock,
+    void (*take)(void *user, RubatoRequest *request), void *user)
+{
+    Queue *const cut = queue_of(adds, part, 0), *const whole = &adds->whole[part];
+
+    for (;;) {
+        Block *const next_cut = first_of(cut), *const next_whole = first_of(whole);
+        const bool is_whole =
+            next_whole != NULL && (next_cut == NULL || next_whole->number < next_cut->number);
+        Block *const first = is_whole ? next_whole : next_cut;
+
+        if (first == NULL || first->request.clock > clock)
+            return first;
+        if (is_whole)
+            take_selection(adds, part, &first->request, take, user);
+        else
+            take(user, &first->request);
+        note_taken(is_whole ? whole : cut, first);
+    }
+}
+
+/* Takes a worker's Adds to a part up to a clock. Returns the first one that is left, or NULL. */
+static Block *take_until(DeferredAdds *adds, uint32_t part, uint32_t worker, uint64_t clock,
                          void (*take)(void *user, RubatoRequest *request), void *user)
 {
+    Queue *const queue = queue_of(adds, part, worker);
     Block *first;
 
+    if (adds->whole != NULL)
+        return take_both_until(adds, part, clock, take, user);
     while ((first = first_of(queue)) != NULL && first->request.clock <= clock) {
         take(user, &first->request);
-        /* release: pairs with the acquire in take_block */
-        atomic_store_explicit(&queue->taken, first, memory_order_release);
+        note_taken(queue, first);
     }
     return first;
 }
@@ -222,6 +342,7 @@ static Block *take_until(Queue *queue, uint64_t clock,
 void deferred_adds_look(DeferredAdds *adds, uint32_t part, uint64_t clock,
                         void (*look)(void *user, RubatoRequest *request), void *user)
 {
+    assert(adds->whole == NULL);
     for (uint32_t worker = 0; worker < adds->n_workers; worker++) {
         Block *block = first_of(queue_of(adds, part, worker));
 
@@ -236,7 +357,7 @@ void deferred_adds_look(DeferredAdds *adds, uint32_t part, uint64_t clock,
 void deferred_adds_take_of(DeferredAdds *adds, uint32_t part, uint32_t worker, uint64_t clock,
                            void (*take)(void *user, RubatoRequest *request), void *user)
 {
-    take_until(queue_of(adds, part, worker), clock, take, user);
+    take_until(adds, part, worker, clock, take, user);
 }
 
 uint64_t deferred_adds_clock(const DeferredAdds *adds)
@@ -267,7 +388,7 @@ static uint64_t take_clock(DeferredAdds *adds, uint32_t part, uint64_t turn, uin
     uint64_t next = UINT64_MAX;
 
     for (uint32_t worker = begin; worker < adds->n_workers && turn < end; worker++, turn++) {
-        const Block *left = take_until(queue_of(adds, part, worker), clock, take, user);
+        const Block *left = take_until(adds, part, worker, clock, take, user);
 
         if (left != NULL)
             next = MIN(next, left->request.clock);
@@ -289,4 +410,39 @@ void deferred_adds_take(DeferredAdds *adds, uint32_t part, uint64_t end,
         turn = take_clock(adds, part, turn, end, take, user);
     /* relaxed: see deferred_adds_turn */
     atomic_store_explicit(&adds->turns[part].turn, end, memory_order_relaxed);
+}
+
+/* Whether all parts have come equally far, and the next Adds of lower clocks are whole. */
+static bool are_whole(const DeferredAdds *adds, uint64_t clock)
+{
+    /* relaxed, both: only owners store it */
+    const Block *const taken = atomic_load_explicit(&adds->whole->taken, memory_order_relaxed);
+
+    for (uint32_t part = 0; part < adds->n_parts; part++) {
+        const Block *const cut = first_of(queue_of(adds, part, 0));
+
+        if (atomic_load_explicit(&adds->whole[part].taken, memory_order_relaxed) != taken ||
+            (cut != NULL && cut->request.clock < clock))
+            return false;
+    }
+    return true;
+}
+
+bool deferred_adds_take_whole(DeferredAdds *adds, uint64_t clock,
+                              void (*take)(void *user, RubatoRequest *request), void *user)
+{
+    Block *block;
+
+    if (!are_whole(adds, clock))
+        return false;
+    while ((block = first_of(adds->whole)) != NULL && block->request.clock < clock) {
+        take(user, &block->request);
+        for (uint32_t part = 0; part < adds->n_parts; part++)
+            note_taken(&adds->whole[part], block);
+    }
+    for (uint32_t part = 0; part < adds->n_parts; part++)
+        if (deferred_adds_turn(adds, part) < clock) /* one worker: a turn for each clock */
+            /* relaxed: see deferred_adds_turn */
+            atomic_store_explicit(&adds->turns[part].turn, clock, memory_order_relaxed);
+    return true;
 }

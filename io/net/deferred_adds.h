@@ -10,8 +10,10 @@
  * the next pair of a clock and a worker, clocks first, whose Adds are to be taken. Adds are taken
  * in the order of the pairs, so a sum of floats does not depend on who brought which clock.
  *
- * Threads: deferred_adds_push a worker, for itself; deferred_adds_take the owner of the part's
- * shard; the others any. */
+ * If there is one worker, it may keep Adds whole, which are not cut for the parts.
+ *
+ * Threads: deferred_adds_push and _push_whole a worker, for itself; deferred_adds_take the owner of
+ * the part's shard, deferred_adds_take_whole one of all shards; the others any. */
 #ifndef RUBATO_IO_NET_DEFERRED_ADDS_H
 #define RUBATO_IO_NET_DEFERRED_ADDS_H
 
@@ -30,6 +32,16 @@ void deferred_adds_free(DeferredAdds *adds);
 bool deferred_adds_push(DeferredAdds *adds, uint32_t part, const RubatoRequest *request,
                         size_t row_bytes);
 
+/* Before any is pushed, of one worker: its Adds may be whole. firsts: the first key of each part;
+ * the parts are one behind the other. False: no memory, and they may not. */
+bool deferred_adds_allow_whole(DeferredAdds *adds, const RubatoKey *firsts);
+bool deferred_adds_may_be_whole(const DeferredAdds *adds);
+
+/* As deferred_adds_push, for all parts. The request has a list of so many keys at most, which the
+ * parts have. */
+#define DEFERRED_ADDS_MOST_WHOLE 1024u
+bool deferred_adds_push_whole(DeferredAdds *adds, const RubatoRequest *request, size_t row_bytes);
+
 /* The node's clock: all Adds of lower clocks are here. */
 uint64_t deferred_adds_clock(const DeferredAdds *adds);
 
@@ -44,9 +56,14 @@ uint64_t deferred_adds_turn(const DeferredAdds *adds, uint32_t part);
 void deferred_adds_take(DeferredAdds *adds, uint32_t part, uint64_t end,
                         void (*take)(void *user, RubatoRequest *request), void *user);
 
+/* Takes all Adds of the clocks before `clock`, which the node's clock has passed, from all parts.
+ * False: not all of them are whole, or they have been taken from some parts; none was taken. */
+bool deferred_adds_take_whole(DeferredAdds *adds, uint64_t clock,
+                              void (*take)(void *user, RubatoRequest *request), void *user);
+
 /* Shows all Adds of the clocks before `clock`, which the node's clock has passed, worker by worker.
  * They stay as they are until the owner takes them, so it may keep the requests until then, and
- * change their deltas. */
+ * change their deltas. None may be whole. */
 void deferred_adds_look(DeferredAdds *adds, uint32_t part, uint64_t clock,
                         void (*look)(void *user, RubatoRequest *request), void *user);
 

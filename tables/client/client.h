@@ -42,6 +42,7 @@ typedef struct TableRoute {
     DeferredAdds *deferred;          /* NULL: an Add is sent at once */
     const JointOps *joint;           /* NULL: keys are cut for each part */
     bool adds_jointly;               /* not only Gets */
+    bool defers_jointly;             /* the Adds that `deferred` keeps may be whole */
     Clocks *clocks;                  /* NULL outside a task */
     uint64_t max_kept_bytes;         /* see client_kept.c; 0: nothing is kept, or no task */
     bool replayable;                 /* whether a cache may apply an Add to its rows */

@@ -4,7 +4,11 @@
  * goes the usual way.
  *
  * Threads: the client's worker. */
+#include <assert.h>
+
 #include "tables/client/client_private.h"
+
+static_assert(JOINT_MOST_KEYS <= DEFERRED_ADDS_MOST_WHOLE, "an Add of so many keys may be whole");
 
 static bool is_worth_it(size_t n)
 {
@@ -41,6 +45,17 @@ bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t
     return true;
 }
 
+static bool defer_whole(TableClient *client, const JointAsk *ask)
+{
+    const RubatoRequest request = { .worker = ask->worker,
+                                    .clock = ask->clock,
+                                    .keys = { .keys = ask->keys, .n = ask->n_keys },
+                                    .input = ask->deltas };
+
+    return deferred_adds_push_whole(client->route->deferred, &request, client->route->row_bytes);
+}
+
+/* An Add that may not be deferred any more is sent to each part, behind those that are. */
 bool table_client_add_jointly(TableClient *client, const RubatoKey *keys, size_t n,
                               const void *deltas)
 {
@@ -51,10 +66,11 @@ bool table_client_add_jointly(TableClient *client, const RubatoKey *keys, size_t
     bool is_done;
 
     if (!is_worth_it(n) || table_client_is_cancelled(client) ||
+        (route->defers_jointly && !table_client_defers(client)) ||
         !(part_map_begin(route->map, &client->sender) ||
           part_map_begin_slowly(route->map, &client->sender)))
         return false;
-    is_done = route->joint->add(route, &ask);
+    is_done = route->defers_jointly ? defer_whole(client, &ask) : route->joint->add(route, &ask);
     table_client_end_sending(client);
     if (is_done) {
         table_client_count_add(client, n, route->map->n_parts);

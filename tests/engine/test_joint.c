@@ -29,6 +29,8 @@ static const Scene scenes[] = {
     { "bsp", RUBATO_F64, 3, 4, 5, NULL, 0, false },
     { "asp", RUBATO_F32, 1, 2, 0, NULL, RUBATO_ON_BAD_GRADIENT_REFUSE, false },
     { "ssp", RUBATO_F32, 2, 2, 0, NULL, 0, true },
+    { "bsp", RUBATO_F64, 2, 3, 0, "assign", 0, false },
+    { "bsp", RUBATO_F32, 1, 2, 0, NULL, RUBATO_ON_BAD_GRADIENT_REFUSE, false },
 };
 
 /* What the rows are: now, and as a Get sees them. */

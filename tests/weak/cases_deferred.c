@@ -161,9 +161,113 @@ static void borrowed_adds(void)
     end();
 }
 
+/* ---- whole Adds of two parts ---- */
+
+static pthread_mutex_t tokens[2] = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER };
+static uint64_t n_taken_of[2]; /* guarded by tokens */
+
+static void begin_whole(void)
+{
+    const uint32_t workers_of[] = { 1 };
+    const RubatoKey firsts[] = { 0, 1 };
+
+    clocks_init(&clocks, 0, 1, workers_of);
+    adds = deferred_adds_new(2, 1, clocks_own_address(&clocks));
+    weak_expect(deferred_adds_allow_whole(adds, firsts));
+    n_taken_of[0] = n_taken_of[1] = 0;
+}
+
+/* Each Add has a key of each part. */
+static void check_next_of(void *user, RubatoRequest *request)
+{
+    const uintptr_t part = (uintptr_t)user;
+    const RubatoKeys *const keys = &request->keys;
+    const uint64_t *const deltas = request->input;
+
+    weak_expect(keys->n == 1 && keys->keys[keys->at[0]] == part);
+    weak_expect(request->clock == n_taken_of[part]);
+    weak_expect(deltas[keys->at[0]] == delta_of((uint32_t)part, request->clock));
+    n_taken_of[part]++;
+}
+
+static void check_next_whole(void *unused, RubatoRequest *request)
+{
+    const uint64_t *const deltas = request->input;
+
+    (void)unused;
+    for (uint32_t part = 0; part < 2; part++) {
+        weak_expect(request->clock == n_taken_of[part]++);
+        weak_expect(deltas[part] == delta_of(part, request->clock));
+    }
+}
+
+static void *add_whole(void *unused)
+{
+    static const RubatoKey keys[] = { 0, 1 };
+
+    (void)unused;
+    for (uint64_t clock = 0; clock < ROUNDS; clock++) {
+        const uint64_t deltas[] = { delta_of(0, clock), delta_of(1, clock) };
+        const RubatoRequest request = { .clock = clock,
+                                        .keys = { .keys = keys, .n = 2 },
+                                        .input = deltas };
+        NodeClock news;
+
+        weak_expect(deferred_adds_push_whole(adds, &request, sizeof *deltas));
+        clocks_advance(&clocks, 0, clock + 1, &news);
+    }
+    return NULL;
+}
+
+static void *bring_part(void *user)
+{
+    const uintptr_t part = (uintptr_t)user;
+
+    pthread_mutex_lock(&tokens[part]);
+    const uint64_t clock = deferred_adds_clock(adds);
+
+    deferred_adds_take(adds, (uint32_t)part, clock, check_next_of, user);
+    weak_expect(n_taken_of[part] >= clock);
+    pthread_mutex_unlock(&tokens[part]);
+    return NULL;
+}
+
+/* As a worker that is the owner of all. */
+static void bring_both(void)
+{
+    pthread_mutex_lock(&tokens[0]);
+    pthread_mutex_lock(&tokens[1]);
+    const uint64_t clock = deferred_adds_clock(adds);
+    const bool are_equal = n_taken_of[0] == n_taken_of[1];
+
+    weak_expect(deferred_adds_take_whole(adds, clock, check_next_whole, NULL) == are_equal);
+    weak_expect(!are_equal || n_taken_of[0] >= clock);
+    pthread_mutex_unlock(&tokens[1]);
+    pthread_mutex_unlock(&tokens[0]);
+}
+
+/* The worker goes on; the parts take its Adds each for itself and both at once. */
+static void whole_adds(void)
+{
+    begin_whole();
+    const unsigned worker = weak_start("worker 0", add_whole, NULL);
+    const unsigned owner = weak_start("owner of part 1", bring_part, (void *)1);
+
+    bring_part((void *)0);
+    bring_both();
+    bring_both();
+    weak_join(owner);
+    weak_join(worker);
+    bring_part((void *)0);
+    bring_part((void *)1);
+    weak_expect(n_taken_of[0] == ROUNDS && n_taken_of[1] == ROUNDS);
+    end();
+}
+
 const WeakCase deferred_cases[] = {
     { "deferred_one_worker", one_worker },
     { "deferred_two_workers", two_workers },
     { "deferred_borrowed", borrowed_adds },
+    { "deferred_whole", whole_adds },
     { NULL, NULL },
 };

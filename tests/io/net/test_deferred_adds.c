@@ -33,6 +33,16 @@ static void note(void *user, RubatoRequest *request)
     taken->taken[taken->n++].sum = sum;
 }
 
+static void note_selection(void *user, RubatoRequest *request)
+{
+    Taken *taken = user;
+    int64_t *const sum = &taken->taken[taken->n++].sum;
+
+    ck_assert_ptr_nonnull(request->keys.at);
+    for (size_t i = 0; i < request->keys.n; i++)
+        *sum += ((const int64_t *)request->input)[request->keys.at[i]];
+}
+
 static void push(DeferredAdds *adds, uint32_t part, uint32_t worker, uint64_t clock, int64_t delta)
 {
     const RubatoRequest request = {
@@ -184,6 +194,154 @@ START_TEST(keys_and_deltas_are_copied_whatever_their_form_and_size)
 }
 END_TEST
 
+/* ---- whole Adds ---- */
+
+static uint32_t random_below(uint64_t *state, uint32_t limit)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(*state >> 33) % limit;
+}
+
+enum { WHOLE_PARTS = 3, PART_KEYS = 10, WHOLE_KEYS = WHOLE_PARTS * PART_KEYS };
+
+/* Rows to which each Add is noted by its number, in the order in which they come. */
+typedef struct {
+    uint32_t part; /* WHOLE_PARTS: all */
+    uint64_t n_rows;
+    GString *rows[WHOLE_KEYS];
+} Rows;
+
+static void note_row(Rows *rows, RubatoKey key, int64_t delta)
+{
+    g_string_append_printf(rows->rows[key], "%" G_GINT64_FORMAT " ", delta);
+    rows->n_rows++;
+}
+
+static void note_rows(void *user, RubatoRequest *request)
+{
+    Rows *const rows = user;
+    const RubatoKeys *const keys = &request->keys;
+
+    ck_assert_uint_gt(keys->n, 0);
+    for (size_t i = 0; i < keys->n; i++) {
+        const size_t at = keys->at != NULL ? keys->at[i] : i;
+
+        if (rows->part < WHOLE_PARTS)
+            ck_assert_uint_eq(keys->keys[at] / PART_KEYS, rows->part);
+        note_row(rows, keys->keys[at], ((const int64_t *)request->input)[at]);
+    }
+}
+
+static Rows rows_new(void)
+{
+    Rows rows = { 0 };
+
+    for (int i = 0; i < WHOLE_KEYS; i++)
+        rows.rows[i] = g_string_new(NULL);
+    return rows;
+}
+
+static void rows_clear(Rows *rows)
+{
+    for (int i = 0; i < WHOLE_KEYS; i++)
+        g_string_free(rows->rows[i], TRUE);
+}
+
+/* Adds an Add of random keys, whole or cut, and notes what the rows are to get. */
+static void push_random(DeferredAdds *adds, uint64_t *random, uint64_t clock, Rows *expected)
+{
+    const bool is_whole = random_below(random, 3) > 0;
+    const size_t n = 1 + random_below(random, 40);
+    const RubatoKey first = random_below(random, WHOLE_PARTS) * PART_KEYS;
+    RubatoKey keys[41];
+    int64_t deltas[41];
+
+    for (size_t i = 0; i < n; i++) {
+        keys[i] =
+            is_whole ? random_below(random, WHOLE_KEYS) : first + random_below(random, PART_KEYS);
+        deltas[i] = (int64_t)expected->n_rows;
+        note_row(expected, keys[i], deltas[i]);
+    }
+    const RubatoRequest request = { .clock = clock,
+                                    .keys = { .keys = keys, .n = n },
+                                    .input = deltas };
+
+    if (is_whole)
+        ck_assert(deferred_adds_push_whole(adds, &request, sizeof *deltas));
+    else
+        ck_assert(
+            deferred_adds_push(adds, (uint32_t)(first / PART_KEYS), &request, sizeof *deltas));
+}
+
+/* Each row gets its Adds once and in the order in which the worker made them, whether parts take
+ * them one by one, up to different clocks, or all at once. */
+START_TEST(whole_adds_come_to_each_part_in_order)
+{
+    static const RubatoKey firsts[] = { 0, PART_KEYS, 2 * PART_KEYS };
+    DeferredAdds *const adds = deferred_adds_new(WHOLE_PARTS, 1, &node_clock);
+    Rows expected = rows_new(), rows = rows_new();
+    uint64_t random = (uint64_t)_i + 1;
+    uint64_t n_at_once = 0;
+
+    ck_assert(!deferred_adds_may_be_whole(adds));
+    ck_assert(deferred_adds_allow_whole(adds, firsts));
+    ck_assert(deferred_adds_may_be_whole(adds));
+    for (uint64_t clock = 0; clock < 200; clock++) {
+        for (uint32_t n = random_below(&random, 4); n > 0; n--)
+            push_random(adds, &random, clock, &expected);
+        const uint64_t due = clock + 1 - random_below(&random, 2);
+
+        for (uint32_t part = 0; part < WHOLE_PARTS; part++)
+            if (random_below(&random, 4) == 0) {
+                rows.part = part;
+                deferred_adds_take(adds, part, due, note_rows, &rows);
+                ck_assert_uint_eq(deferred_adds_turn(adds, part), MAX(due, clock));
+            }
+        rows.part = WHOLE_PARTS;
+        if (random_below(&random, 2) == 0 &&
+            deferred_adds_take_whole(adds, clock + 1, note_rows, &rows)) {
+            n_at_once++;
+            ck_assert_uint_eq(rows.n_rows, expected.n_rows);
+            ck_assert_uint_eq(deferred_adds_turn(adds, (uint32_t)_i % WHOLE_PARTS), clock + 1);
+        }
+        for (uint32_t part = 0; part < WHOLE_PARTS; part++) {
+            rows.part = part;
+            deferred_adds_take(adds, part, clock + 1, note_rows, &rows);
+        }
+        for (int i = 0; i < WHOLE_KEYS; i++)
+            ck_assert_str_eq(rows.rows[i]->str, expected.rows[i]->str);
+    }
+    ck_assert_uint_gt(n_at_once, 0);
+    ck_assert_uint_lt(n_at_once, 150);
+    push_random(adds, &random, 200, &expected); /* what was not taken is freed */
+    deferred_adds_free(adds);
+    rows_clear(&expected);
+    rows_clear(&rows);
+}
+END_TEST
+
+/* The last key is in the last part, and those before its first key are not. */
+START_TEST(the_last_part_ends_with_the_last_key)
+{
+    static const RubatoKey firsts[] = { UINT64_MAX - 19, UINT64_MAX - 9 };
+    const RubatoKey keys[] = { UINT64_MAX, UINT64_MAX - 9, UINT64_MAX - 10, UINT64_MAX - 19 };
+    const int64_t deltas[] = { 1, 2, 4, 8 };
+    const RubatoRequest request = { .keys = { .keys = keys, .n = 4 }, .input = deltas };
+    DeferredAdds *const adds = deferred_adds_new(2, 1, &node_clock);
+
+    ck_assert(deferred_adds_allow_whole(adds, firsts));
+    ck_assert(deferred_adds_push_whole(adds, &request, sizeof *deltas));
+    for (uint32_t part = 0; part < 2; part++) {
+        Taken taken = { 0 };
+
+        deferred_adds_take(adds, part, 1, note_selection, &taken);
+        ck_assert_uint_eq(taken.n, 1);
+        ck_assert_int_eq(taken.taken[0].sum, part == 0 ? 12 : 3);
+    }
+    deferred_adds_free(adds);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("deferred Adds");
@@ -194,6 +352,8 @@ int main(void)
     tcase_add_test(cases, a_worker_s_own_come_up_to_a_clock);
     tcase_add_test(cases, adds_may_be_looked_at_before_they_are_taken);
     tcase_add_test(cases, keys_and_deltas_are_copied_whatever_their_form_and_size);
+    tcase_add_loop_test(cases, whole_adds_come_to_each_part_in_order, 0, 5);
+    tcase_add_test(cases, the_last_part_ends_with_the_last_key);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
