@@ -10,6 +10,7 @@
 #include "tests/support/engine/tensor_cases.h"
 #include "tests/support/engine/tensor_compression_cases.h"
 #include "tests/support/engine/tensor_group_cases.h"
+#include "tests/support/engine/tensor_mismatch_cases.h"
 #include "tests/support/engine/tensor_set_cases.h"
 #include "tests/support/runner.h"
 
@@ -268,6 +269,8 @@ START_TEST(mismatch_fails_on_all_and_the_task_goes_on)
     RubatoEngine *const engine = engine_with_servers(1);
 
     run_ok(engine, 3, tensor_disagree, NULL, NULL);
+    for (uint32_t n = 2; n <= TENSOR_MOST_WORKERS; n++)
+        run_ok(engine, n, tensor_disagree_on_all, NULL, NULL);
     rubato_engine_free(engine);
 }
 END_TEST
@@ -282,6 +285,8 @@ static bool misuse(RubatoWorker *worker, void *user_data, GError **error)
                             .shape = { 3 },
                             .input = values,
                             .output = values + 1 };
+    g_autofree char *long_name = g_strnfill(10000, 'n');
+    const char *const names[] = { "", long_name, "two\nlines", "\xff" };
     uint32_t last;
 
     (void)user_data;
@@ -309,12 +314,24 @@ static bool misuse(RubatoWorker *worker, void *user_data, GError **error)
     tensor.shape[0] = tensor.shape[1] = UINT64_C(1) << 32;
     REQUIRE(!rubato_worker_allreduce(worker, &tensor, NULL, error));
     REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "larger than any memory"));
+    tensor.n_dims = 1;
+    tensor.shape[0] = UINT64_C(1) << 63;
+    REQUIRE(!rubato_worker_broadcast(worker, &tensor, 0, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "larger than any memory"));
     tensor.n_dims = 3;
     tensor.shape[0] = 0; /* rows whose bytes have more than 64 bits, even if there are none */
     tensor.shape[2] = UINT64_C(1) << 32;
     REQUIRE(!rubato_worker_allgather(worker, &tensor, &gathered, error));
     REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "larger than any memory"));
     tensor.n_dims = 0;
+    REQUIRE(!rubato_worker_allreduce(worker, &tensor, &(RubatoReduce){ .prescale = NAN }, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "no finite number"));
+    REQUIRE(
+        !rubato_worker_allreduce(worker, &tensor, &(RubatoReduce){ .postscale = INFINITY }, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "no finite number"));
+    tensor.dtype = (RubatoDtype)200;
+    REQUIRE(!rubato_worker_allreduce(worker, &tensor, NULL, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "a dtype that there is not"));
     tensor.dtype = RUBATO_I32;
     REQUIRE(!rubato_worker_allreduce(worker, &tensor, &(RubatoReduce){ .prescale = 2 }, error));
     REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "only floating-point"));
@@ -335,8 +352,14 @@ static bool misuse(RubatoWorker *worker, void *user_data, GError **error)
     REQUIRE(!rubato_worker_allreduce(worker, &tensor,
                                      &(RubatoReduce){ .reduction = RUBATO_REDUCTION_MEAN }, error));
     REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "bool has no mean"));
-    REQUIRE(!rubato_worker_named_barrier(worker, "", error));
-    REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "no name for a tensor"));
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        REQUIRE(!rubato_worker_named_barrier(worker, names[i], error));
+        REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "no name for a tensor"));
+        tensor.name = names[i];
+        REQUIRE(!rubato_worker_allreduce_group(worker, &tensor, 1, NULL, error));
+        REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "no name for a tensor"));
+    }
+    tensor.name = "x";
     tensor.input = NULL;
     REQUIRE(!rubato_worker_allreduce(worker, &tensor, NULL, error));
     REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "it has no input"));
@@ -443,6 +466,7 @@ END_TEST
 START_TEST(workers_that_have_joined_change_nothing)
 {
     run_each(tensor_join_one_by_one, NULL);
+    run_each(tensor_need_joined, NULL);
 }
 END_TEST
 

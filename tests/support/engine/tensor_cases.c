@@ -1,6 +1,7 @@
 /* Collectives on tensors, for workers anywhere: see tensor_cases.h. */
 #include "tests/support/engine/tensor_cases.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "engine/collectives/work/tensor_math.h"
@@ -172,10 +173,52 @@ static bool reduce_and_scatter(RubatoWorker *worker, const Plan *plan, RubatoRed
     return true;
 }
 
+static bool is_nan(RubatoDtype dtype, const void *value)
+{
+    return dtype == RUBATO_F64   ? isnan(*(const double *)value)
+           : dtype == RUBATO_F32 ? isnan(*(const float *)value)
+           : dtype == RUBATO_F16 ? isnan(tensor_float_from_f16(*(const uint16_t *)value))
+                                 : isnan(tensor_float_from_bf16(*(const uint16_t *)value));
+}
+
+/* One worker's NaN is everybody's result, whatever the reduction and whoever has it. */
+static bool keep_no_numbers(RubatoWorker *worker, RubatoDtype dtype, GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker), n_workers = rubato_worker_n_workers(worker);
+    const double nan64 = NAN;
+    const float nan32 = NAN;
+    const uint16_t nan16 = dtype == RUBATO_F16 ? 0x7e00 : 0x7fc0;
+    const void *const nan = dtype == RUBATO_F64   ? (const void *)&nan64
+                            : dtype == RUBATO_F32 ? (const void *)&nan32
+                                                  : &nan16;
+
+    for (uint32_t who = 0; who < n_workers; who++)
+        for (RubatoReduction reduction = 0; reduction <= RUBATO_REDUCTION_PRODUCT; reduction++) {
+            double value = 0;
+            const RubatoTensor tensor = {
+                .name = "nan", .dtype = dtype, .input = &value, .output = &value
+            };
+
+            if (rank == who)
+                memcpy(&value, nan, rubato_dtype_size(dtype));
+            TRY(rubato_worker_allreduce(worker, &tensor, &(RubatoReduce){ .reduction = reduction },
+                                        error));
+            REQUIRE(is_nan(dtype, &value), "(reduction %d, worker %u)", reduction, who);
+        }
+    return true;
+}
+
+static bool is_real(RubatoDtype dtype)
+{
+    return dtype == RUBATO_F16 || dtype == RUBATO_BF16 || dtype == RUBATO_F32 ||
+           dtype == RUBATO_F64;
+}
+
 bool tensor_reduce_all(RubatoWorker *worker, void *user_data, GError **error)
 {
     Plan plan = { .dtype = *(const RubatoDtype *)user_data };
 
+    TRY(!is_real(plan.dtype) || keep_no_numbers(worker, plan.dtype, error));
     for (; plan.shape < G_N_ELEMENTS(shapes); plan.shape++)
         for (RubatoReduction reduction = 0; reduction <= RUBATO_REDUCTION_PRODUCT; reduction++)
             if ((plan.dtype != RUBATO_BOOL || reduction != RUBATO_REDUCTION_MEAN) &&
@@ -257,47 +300,106 @@ bool tensor_reduce_in_order(RubatoWorker *worker, void *user_data, GError **erro
     return rubato_worker_join(worker, &last, error);
 }
 
-/* Worker r gathers and sends r + 1 rows of two values each, r to worker 0 and 1 to the last one. */
-bool tensor_move_rows(RubatoWorker *worker, void *user_data, GError **error)
+/* 24 values in 1 to 3 dimensions; how many values a row has, if rows are counted. */
+static const uint64_t moved[][3] = { { 24 }, { 12, 2 }, { 4, 3, 2 } };
+static const uint64_t widths[][2] = { { 1 }, { 2 }, { 2, 3 } };
+
+static bool broadcast(RubatoWorker *worker, RubatoTensor *tensor, GError **error)
 {
-    const RubatoDtype dtype = *(const RubatoDtype *)user_data;
-    const uint32_t rank = rubato_worker_rank(worker), n_workers = rubato_worker_n_workers(worker);
-    const Plan plan = { .dtype = dtype, .shape = 3 };
-    g_autofree void *values = fill(&plan, rank), *seen = g_malloc0(24 * 8);
-    RubatoTensor tensor = tensor_of(&plan, "x", values, seen);
-    const uint32_t root = n_workers - 1;
-    g_auto(RubatoGathered) all = { 0 }, mine = { 0 };
-    uint64_t splits[TENSOR_MOST_WORKERS] = { 0 };
+    const uint32_t root = rubato_worker_n_workers(worker) - 1;
+    g_autofree void *seen = g_malloc0(24 * 8);
+
+    tensor->output = seen;
+    memcpy(tensor->shape, moved[tensor->n_dims - 1], sizeof moved[0]);
+    TRY(rubato_worker_broadcast(worker, tensor, root, error));
+    for (size_t i = 0; i < 24; i++)
+        REQUIRE(get(tensor->dtype, seen, i) == value_of(tensor->dtype, root, i));
+    return true;
+}
+
+/* Worker r gathers r + 1 rows. */
+static bool allgather(RubatoWorker *worker, const RubatoTensor *tensor, uint64_t width,
+                      GError **error)
+{
+    const uint32_t n_workers = rubato_worker_n_workers(worker);
+    g_auto(RubatoGathered) all = { 0 };
     size_t at = 0;
 
-    TRY(rubato_worker_broadcast(worker, &tensor, root, error));
-    for (size_t i = 0; i < 24; i++)
-        REQUIRE(get(dtype, seen, i) == value_of(dtype, root, i));
-
-    tensor.n_dims = 2;
-    tensor.shape[0] = rank + 1;
-    tensor.shape[1] = 2;
-    TRY(rubato_worker_allgather(worker, &tensor, &all, error));
+    TRY(rubato_worker_allgather(worker, tensor, &all, error));
     REQUIRE(all.n_rows == n_workers * (n_workers + 1) / 2);
     for (uint32_t from = 0; from < n_workers; from++) {
         REQUIRE(all.rows[from] == from + 1);
-        for (size_t i = 0; i < 2 * (from + 1); i++)
-            REQUIRE(get(dtype, all.values, at++) == value_of(dtype, from, i));
+        for (size_t i = 0; i < width * (from + 1); i++)
+            REQUIRE(get(tensor->dtype, all.values, at++) == value_of(tensor->dtype, from, i));
     }
+    return true;
+}
+
+/* Worker r sends r of r + 1 rows to worker 0 and 1 to the last one. */
+static bool alltoall(RubatoWorker *worker, const RubatoTensor *tensor, uint64_t width,
+                     GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker), n_workers = rubato_worker_n_workers(worker);
+    uint64_t splits[TENSOR_MOST_WORKERS] = { 0 };
+    g_auto(RubatoGathered) mine = { 0 };
+    size_t at = 0;
 
     splits[0] = rank;
     splits[n_workers - 1] += 1;
-    TRY(rubato_worker_alltoall(worker, &tensor, splits, &mine, error));
-    at = 0;
+    TRY(rubato_worker_alltoall(worker, tensor, splits, &mine, error));
     for (uint32_t from = 0; from < n_workers; from++) {
         const uint64_t n_rows = (rank == 0 ? from : 0) + (rank == n_workers - 1 ? 1 : 0);
-        const size_t first = rank == 0 ? 0 : 2 * (size_t)from;
+        const size_t first = rank == 0 ? 0 : width * (size_t)from;
 
         REQUIRE(mine.rows[from] == n_rows);
-        for (size_t i = 0; i < 2 * n_rows; i++)
-            REQUIRE(get(dtype, mine.values, at++) == value_of(dtype, from, first + i));
+        for (size_t i = 0; i < width * n_rows; i++)
+            REQUIRE(get(tensor->dtype, mine.values, at++) ==
+                    value_of(tensor->dtype, from, first + i));
     }
-    REQUIRE(mine.n_rows * 2 == at);
+    REQUIRE(mine.n_rows * width == at);
+    return true;
+}
+
+/* Nobody has rows; and then only the last worker, for itself. */
+static bool move_nothing(RubatoWorker *worker, RubatoTensor tensor, GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker), n_workers = rubato_worker_n_workers(worker);
+    uint64_t splits[TENSOR_MOST_WORKERS] = { 0 };
+    g_auto(RubatoGathered) all = { 0 }, even = { 0 }, mine = { 0 }, last = { 0 };
+
+    tensor.shape[0] = 0;
+    TRY(rubato_worker_allgather(worker, &tensor, &all, error));
+    REQUIRE(all.n_rows == 0 && all.rows[n_workers - 1] == 0);
+    TRY(rubato_worker_alltoall(worker, &tensor, NULL, &even, error));
+    REQUIRE(even.n_rows == 0 && even.rows[n_workers - 1] == 0);
+    TRY(rubato_worker_alltoall(worker, &tensor, splits, &mine, error));
+    REQUIRE(mine.n_rows == 0 && mine.rows[0] == 0);
+    tensor.shape[0] = splits[n_workers - 1] = rank == n_workers - 1;
+    TRY(rubato_worker_alltoall(worker, &tensor, splits, &last, error));
+    REQUIRE(last.n_rows == tensor.shape[0] && last.rows[n_workers - 1] == tensor.shape[0]);
+    return true;
+}
+
+bool tensor_move_rows(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker);
+    const Plan plan = { .dtype = *(const RubatoDtype *)user_data, .shape = 3 };
+    g_autofree void *values = fill(&plan, rank);
+
+    for (uint32_t n_dims = 1; n_dims <= G_N_ELEMENTS(moved); n_dims++) {
+        const uint64_t *const width = widths[n_dims - 1];
+        RubatoTensor tensor = tensor_of(&plan, "x", values, NULL);
+
+        tensor.n_dims = n_dims;
+        TRY(broadcast(worker, &tensor, error));
+        tensor.output = NULL;
+        tensor.shape[0] = rank + 1;
+        memcpy(tensor.shape + 1, width, sizeof widths[0]);
+        const uint64_t n = width[0] * MAX(width[1], 1);
+        TRY(allgather(worker, &tensor, n, error));
+        TRY(alltoall(worker, &tensor, n, error));
+        TRY(move_nothing(worker, tensor, error));
+    }
     return true;
 }
 

@@ -8,6 +8,7 @@
 #include "tests/support/engine/tensor_cases.h"
 #include "tests/support/engine/tensor_compression_cases.h"
 #include "tests/support/engine/tensor_group_cases.h"
+#include "tests/support/engine/tensor_mismatch_cases.h"
 #include "tests/support/engine/tensor_repeat_cases.h"
 #include "tests/support/engine/tensor_set_cases.h"
 
@@ -34,6 +35,8 @@ bool tensor_suite_operations(RubatoEngine *engine, uint32_t n_workers, GError **
            run_task(engine, tensor_adasum_all, NULL, error) &&
            run_task(engine, tensor_adasum_joined, NULL, error) &&
            run_task(engine, tensor_be_left, NULL, error) &&
+           run_task(engine, tensor_need_joined, NULL, error) &&
+           (n_workers < 2 || run_task(engine, tensor_disagree_on_all, NULL, error)) &&
            (n_workers != 3 || run_task(engine, tensor_disagree, NULL, error));
 }
 
