@@ -1,8 +1,8 @@
 /* A server is an actor that owns shards: one for each part of a table that is here. For every task
  * that uses the table it owns a model over each shard.
  *
- * Threads: server_init, _start, _stop and _clear from the engine's; servers_run from any thread
- * that is not a server's owner. Everything inside runs as the server's owner. */
+ * Threads: server_init, _start, _stop and _clear from the engine's; servers_run and server_run_here
+ * from any thread that is not a server's owner. Everything inside runs as the server's owner. */
 #ifndef RUBATO_ENGINE_SERVER_SERVER_H
 #define RUBATO_ENGINE_SERVER_SERVER_H
 
@@ -81,6 +81,10 @@ void server_clear(Server *server);
  * them. */
 void servers_run(Server *servers, uint32_t n, void (*function)(Server *server, void *data),
                  void *data);
+
+/* The same for one server, on this thread if the server is idle now or in a moment: then nobody is
+ * woken. */
+void server_run_here(Server *server, void (*function)(Server *server, void *data), void *data);
 
 /* The same without waiting; the call gets one part for each server. */
 void servers_post(Server *servers, uint32_t n, void (*function)(Server *server, void *data),

@@ -25,21 +25,26 @@ static void end_invocation(Message *message)
     g_free(message);
 }
 
+static Message *make_invocation(void (*function)(Server *server, void *data), void *data,
+                                Call *call)
+{
+    Invocation *const invocation = g_new0(Invocation, 1);
+
+    *invocation = (Invocation){ .message = { .kind = MESSAGE_INVOKE,
+                                             .call = call,
+                                             .invoke = invoke,
+                                             .end = end_invocation },
+                                .function = function,
+                                .data = data };
+    return &invocation->message;
+}
+
 void servers_post(Server *servers, uint32_t n, void (*function)(Server *server, void *data),
                   void *data, Call *call)
 {
     call_add_parts(call, n);
-    for (uint32_t i = 0; i < n; i++) {
-        Invocation *invocation = g_new0(Invocation, 1);
-
-        *invocation = (Invocation){ .message = { .kind = MESSAGE_INVOKE,
-                                                 .call = call,
-                                                 .invoke = invoke,
-                                                 .end = end_invocation },
-                                    .function = function,
-                                    .data = data };
-        actor_post(&servers[i].actor, &invocation->message);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        actor_post(&servers[i].actor, make_invocation(function, data, call));
 }
 
 static void end_feeds(Message *message, void *server)
@@ -99,6 +104,20 @@ void servers_run(Server *servers, uint32_t n, void (*function)(Server *server, v
 
     call_begin(&call, NULL);
     servers_post(servers, n, function, data, &call);
+    call_sent(&call);
+    call_wait(&call, -1);
+}
+
+void server_run_here(Server *server, void (*function)(Server *server, void *data), void *data)
+{
+    Message *message;
+    Call call;
+
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    message = make_invocation(function, data, &call);
+    if (!actor_try_handle_soon(&server->actor, message))
+        actor_post(&server->actor, message);
     call_sent(&call);
     call_wait(&call, -1);
 }

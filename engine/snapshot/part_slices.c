@@ -225,7 +225,7 @@ static void take_image(PartSlices *slices)
 
     if (!image_slice_fetch(slice))
         slices->fault = "copies of rows that changed meanwhile cannot be read back";
-    else
+    else if (slice->state != SLICE_LENT)
         slices->rows = (RubatoSnapshotRows){
             .keys = slice->keys,
             .first = slice->first,
@@ -275,7 +275,7 @@ static void read_slice(Server *server, void *data)
 bool part_slices_next(PartSlices *slices, GError **error)
 {
     do {
-        servers_run(slices->server, 1, read_slice, slices);
+        server_run_here(slices->server, read_slice, slices);
         if (slices->has_image && slices->fault == NULL)
             take_image(slices);
         if (slices->fault == NULL && (slices->rows.n > 0 || slices->at_end))

@@ -443,7 +443,7 @@ static void open_maps(Cut *cut, Opened opened)
 
 static void end_images(Server *server, void *data)
 {
-    const Cut *cut = data;
+    Cut *cut = data;
 
     for (size_t i = 0; i < cut->n_tables; i++) {
         const Table *const table = cut->tables[i].table;
@@ -453,10 +453,25 @@ static void end_images(Server *server, void *data)
 
             if (shard == NULL)
                 continue;
-            shard_end_image(shard);
+            pthread_mutex_lock(&cut->lock);
+            g_ptr_array_add(cut->ended, shard_take_image(shard));
+            pthread_mutex_unlock(&cut->lock);
             shard_release_sweeps(shard);
         }
     }
+}
+
+static void free_image(gpointer image)
+{
+    shard_image_free(image);
+}
+
+/* Memory goes back to the system without the servers. */
+static void run_end_images(RubatoEngine *engine, Cut *cut)
+{
+    cut->ended = g_ptr_array_new_with_free_func(free_image);
+    servers_run(engine->servers, engine->n_servers, end_images, cut);
+    g_clear_pointer(&cut->ended, g_ptr_array_unref);
 }
 
 /* Once only: when the call has ended on all nodes, another snapshot may have images already, while
@@ -465,7 +480,7 @@ static void forget(RubatoEngine *engine, Cut *cut)
 {
     open_maps(cut, OPENED_ALL);
     if (cut->has_images)
-        servers_run(engine->servers, engine->n_servers, end_images, cut);
+        run_end_images(engine, cut);
     cut->has_images = false;
     if (cut->holds)
         engine_release_cut(engine, CUT_HOLDS_NOTHING);

@@ -29,9 +29,10 @@ typedef struct {
     SpillFile *spill;   /* for copies beyond a bound of memory */
     uint64_t seed;      /* the snapshot's, from CUT on */
     pthread_mutex_t lock;
-    bool starved;    /* guarded by lock: a server has no memory for an image */
-    bool has_images; /* CUT has begun, and FORGET has not been done */
-    bool holds;      /* CLOSE has begun, and FORGET has not been done: see engine_begin_cut */
+    bool starved;     /* guarded by lock: a server has no memory for an image */
+    GPtrArray *ended; /* guarded by lock, in FORGET: of ShardImage */
+    bool has_images;  /* CUT has begun, and FORGET has not been done */
+    bool holds;       /* CLOSE has begun, and FORGET has not been done: see engine_begin_cut */
 } Cut;
 
 /* What else nodes do for a snapshot, each when all have done the step before. The first one that

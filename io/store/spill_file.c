@@ -10,16 +10,26 @@
 
 #include "io/kernel_random.h"
 
+/* A block that was given back. */
+typedef struct Spare Spare;
+struct Spare {
+    Spare *next;
+};
+
 struct SpillFile {
     /* immutable */
     char *directory;
     uint64_t most_bytes;
 
-    _Atomic uint64_t n_reserved;
     _Atomic uint64_t n_written; /* where the next block goes */
 
     pthread_mutex_t lock;
-    int fd; /* guarded by lock; -1: it has not been made */
+    /* guarded by lock */
+    int fd; /* -1: it has not been made */
+    uint64_t n_counted;
+    Spare *spares;
+    size_t spare_bytes; /* of each of them */
+    uint64_t n_spare;   /* bytes of all of them */
 };
 
 SpillFile *spill_file_new(const char *directory, uint64_t most_bytes)
@@ -33,10 +43,23 @@ SpillFile *spill_file_new(const char *directory, uint64_t most_bytes)
     return spill;
 }
 
+/* The lock is held, or nobody else uses it. */
+static void free_spares(SpillFile *spill)
+{
+    for (Spare *spare = spill->spares, *next; spare != NULL; spare = next) {
+        next = spare->next;
+        spill->n_counted -= spill->spare_bytes;
+        g_free(spare);
+    }
+    spill->spares = NULL;
+    spill->n_spare = 0;
+}
+
 void spill_file_free(SpillFile *spill)
 {
     if (spill == NULL)
         return;
+    free_spares(spill);
     if (spill->fd >= 0)
         close(spill->fd);
     pthread_mutex_destroy(&spill->lock);
@@ -49,20 +72,61 @@ uint64_t spill_file_most_bytes(const SpillFile *spill)
     return spill->most_bytes;
 }
 
-/* relaxed, here and below: they are numbers, and nothing else follows from them */
-bool spill_file_reserve(SpillFile *spill, size_t n)
+/* ---- blocks of memory ---- */
+
+static void *take_spare(SpillFile *spill)
 {
-    if (atomic_fetch_add_explicit(&spill->n_reserved, n, memory_order_relaxed) + n <=
-        spill->most_bytes)
-        return true;
-    spill_file_release(spill, n);
-    return false;
+    Spare *const spare = spill->spares;
+
+    spill->spares = spare->next;
+    spill->n_spare -= spill->spare_bytes;
+    return spare;
 }
 
-void spill_file_release(SpillFile *spill, size_t n)
+bool spill_file_take(SpillFile *spill, size_t n, void **block)
 {
-    atomic_fetch_sub_explicit(&spill->n_reserved, n, memory_order_relaxed);
+    bool fits = true;
+
+    *block = NULL;
+    pthread_mutex_lock(&spill->lock);
+    if (spill->spares != NULL && spill->spare_bytes != n)
+        free_spares(spill);
+    if (spill->spares != NULL) {
+        *block = take_spare(spill);
+    } else {
+        fits = n <= spill->most_bytes && spill->n_counted <= spill->most_bytes - n;
+        *block = fits ? g_try_malloc(n) : NULL;
+        spill->n_counted += *block != NULL ? n : 0;
+    }
+    pthread_mutex_unlock(&spill->lock);
+    return fits;
 }
+
+void spill_file_give_back(SpillFile *spill, void *block, size_t n)
+{
+    Spare *const spare = block;
+
+    pthread_mutex_lock(&spill->lock);
+    if (spill->spares != NULL && spill->spare_bytes != n)
+        free_spares(spill);
+    spill->spare_bytes = n;
+    spare->next = spill->spares;
+    spill->spares = spare;
+    spill->n_spare += n;
+    pthread_mutex_unlock(&spill->lock);
+}
+
+bool spill_file_has_half(SpillFile *spill)
+{
+    bool has;
+
+    pthread_mutex_lock(&spill->lock);
+    has = spill->n_counted - spill->n_spare <= spill->most_bytes / 2;
+    pthread_mutex_unlock(&spill->lock);
+    return has;
+}
+
+/* ---- the file ---- */
 
 static int make_file(const char *directory)
 {
@@ -92,6 +156,7 @@ static int find_file(SpillFile *spill)
     return fd;
 }
 
+/* relaxed: it is a number, and nothing else follows from it */
 bool spill_file_write(SpillFile *spill, const void *bytes, size_t n, uint64_t *offset)
 {
     const uint64_t begin = atomic_fetch_add_explicit(&spill->n_written, n, memory_order_relaxed);

@@ -1,5 +1,6 @@
-/* What does not fit into a bound of memory, in a file without a name: blocks are appended, and read
- * back once each. The file is made when the first block comes, and is gone with the process.
+/* Blocks of memory up to a bound; and what does not fit into it, in a file without a name: blocks
+ * are appended, and read back once each. The file is made when the first block comes, and is gone
+ * with the process.
  *
  * Threads: any, at the same time; but free when nobody uses it any more. */
 #ifndef RUBATO_IO_STORE_SPILL_FILE_H
@@ -20,9 +21,14 @@ void spill_file_free(SpillFile *spill); /* NULL is allowed */
 
 uint64_t spill_file_most_bytes(const SpillFile *spill);
 
-/* Counts bytes that stay in memory. False: they are beyond the bound, and are not counted. */
-bool spill_file_reserve(SpillFile *spill, size_t n);
-void spill_file_release(SpillFile *spill, size_t n);
+/* Blocks of n bytes, which count up to the bound. A block that is given back serves the next one
+ * who asks for as many bytes, so that the kernel need not find pages anew; it counts until then.
+ * False: another block would be beyond the bound. True with NULL: there is no memory. */
+bool spill_file_take(SpillFile *spill, size_t n, void **block);
+void spill_file_give_back(SpillFile *spill, void *block, size_t n);
+
+/* Whether half of the bound, or more, is free or was given back. */
+bool spill_file_has_half(SpillFile *spill);
 
 /* Appends n bytes. False: the disk does not take them. */
 bool spill_file_write(SpillFile *spill, const void *bytes, size_t n, uint64_t *offset);

@@ -5,7 +5,8 @@
  * if it has not changed, from where it lies.
  *
  * Threads: the shard's present owner; an ImageSlice belongs to one thread at a time, and may be
- * used between two calls by another one. */
+ * used between two calls by another one. image_slice_fetch, image_slice_clear and shard_image_free:
+ * any but the shard's owner, for they may take long. */
 #ifndef RUBATO_MODELS_SHARD_IMAGE_H
 #define RUBATO_MODELS_SHARD_IMAGE_H
 
@@ -25,8 +26,13 @@ const char *shard_image_fault(const RubatoTableSpec *spec);
  * own; copies beyond that go to its file. NULL: there is no bound. (transfer none) */
 bool shard_begin_image(RubatoShard *shard, const KeyCover *cover, SpillFile *spill);
 
-/* Frees it. Does nothing if there is none. */
+/* Ends it, and frees it. Does nothing if there is none. */
 void shard_end_image(RubatoShard *shard);
+
+/* Ends it, without what takes long: for shard_image_free. NULL: there is none. (transfer full) */
+typedef struct ShardImage ShardImage;
+ShardImage *shard_take_image(RubatoShard *shard);
+void shard_image_free(ShardImage *image); /* NULL is allowed */
 
 bool shard_has_image(const RubatoShard *shard);
 
@@ -40,32 +46,57 @@ bool shard_image_tuned(const RubatoShard *shard, RubatoHyper hyper, double *valu
 void shard_image_admission(const RubatoShard *shard, size_t first, size_t n, uint64_t *words);
 
 typedef struct ImageCopies ImageCopies;
+typedef struct ImageRows ImageRows;
+
+/* What image_slice_fetch has to do. */
+typedef enum {
+    SLICE_HAS_ROWS, /* nothing */
+    SLICE_SPILLED,  /* copies are in a file */
+    SLICE_LENT,     /* to read rows where they lie; the next call says which of them are valid */
+    SLICE_SETTLED,  /* to sort out those that are not */
+} SliceState;
 
 /* Some rows of an image. All zero at first. */
 typedef struct {
     const RubatoKey *keys; /* n; NULL: they follow one another from `first` on */
     RubatoKey first;
-    size_t n;           /* with a cover it may be 0 */
+    size_t n;           /* may be 0 before the end */
     bool at_end;        /* all rows have been read; n is 0 */
     const void *values; /* rows one after the other */
     const void *states; /* the same; the rows of a table without state have 0 bytes of it */
+    SliceState state;
 
     /* what these lie in */
-    ImageCopies *copies;
+    ImageCopies *copies; /* a block of its spill file, or of no spill file */
+    size_t copies_bytes;
+    bool copies_are_counted;
+    SpillFile *spill; /* of the image */
+    unsigned char *fetched;
     RubatoKey *own_keys;
     unsigned char *own_rows;
-    size_t n_room; /* rows for which there is room in the two */
+    size_t n_room; /* rows for which there is room in these two */
 
-    SpillFile *spill; /* not NULL: copies that image_slice_fetch has to read */
-    uint64_t offset;
+    uint64_t offset; /* in the file */
     size_t row_bytes, state_bytes;
+
+    /* rows that are lent: bits of dense rows by number, of words from first_word on */
+    ImageRows *rows;
+    uint64_t first_word, end;
+    size_t n_words;
+    uint64_t *lent;  /* those that are read */
+    uint64_t *valid; /* those that have not changed before all had been read */
+    unsigned char *lent_rows;
+    size_t n_lent_room; /* rows for which there is room */
 } ImageSlice;
 
-/* Reads the next rows, about n_most of them. False: the image is lost, for shard_image_loss. */
+/* Goes on to the next rows, about n_most of them, as far as that takes no time: image_slice_fetch
+ * has to follow. The slice may then be empty, and not the last. False: the image is lost, for
+ * shard_image_loss. */
 bool shard_read_image(RubatoShard *shard, size_t n_most, ImageSlice *slice);
 
-/* Then fetches those that lie in a file. It waits for the disk, so another thread than the shard's
- * owner does it. False: they cannot be read, or there is no memory. */
+/* Does the rest, for the shard's requests need not wait for it: reads rows where they lie, or
+ * copies from a file. Another thread than the shard's owner does it. False: they cannot be read, or
+ * there is no memory. */
 bool image_slice_fetch(ImageSlice *slice);
 
 /* Why the image is lost. */

@@ -27,13 +27,28 @@ static void tear_down(void)
 START_TEST(memory_is_counted_up_to_the_bound)
 {
     SpillFile *const spill = spill_file_new(directory, 100);
+    void *large, *small, *again, *none;
 
     ck_assert_uint_eq(spill_file_most_bytes(spill), 100);
-    ck_assert(spill_file_reserve(spill, 60));
-    ck_assert(!spill_file_reserve(spill, 41));
-    ck_assert(spill_file_reserve(spill, 40));
-    spill_file_release(spill, 60);
-    ck_assert(spill_file_reserve(spill, 60));
+    ck_assert(spill_file_has_half(spill));
+    ck_assert(spill_file_take(spill, 60, &large));
+    ck_assert(!spill_file_has_half(spill));
+    ck_assert_ptr_nonnull(large);
+    ck_assert(!spill_file_take(spill, 41, &small));
+    ck_assert(spill_file_take(spill, 40, &small));
+    spill_file_give_back(spill, large, 60);
+    ck_assert(spill_file_has_half(spill));
+    ck_assert(spill_file_take(spill, 60, &again)); /* it was kept */
+    ck_assert(!spill_file_has_half(spill));
+    ck_assert_ptr_eq(again, large);
+    spill_file_give_back(spill, again, 60);
+    ck_assert(spill_file_take(spill, 30, &large)); /* and goes if others are asked for */
+    ck_assert(spill_file_take(spill, 30, &again));
+    ck_assert(!spill_file_take(spill, 1, &none));
+    ck_assert_ptr_null(none);
+    spill_file_give_back(spill, again, 30);
+    spill_file_give_back(spill, small, 40);
+    spill_file_give_back(spill, large, 30);
     spill_file_free(spill);
     spill_file_free(NULL);
 }

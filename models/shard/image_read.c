@@ -1,0 +1,487 @@
+/* Images of shards, read: see image.c.
+ *
+ * Threads: see the header. Functions of which nothing is said run as the shard's owner. */
+#include <stdlib.h>
+
+#include "models/shard/image_inside.h"
+#include "models/storage/storage.h"
+
+/* The rows of a slice lie among so many words of bits at most. So what the owner does for a slice
+ * takes little, and buffers for the bits have a size. */
+#define MOST_WORDS ((size_t)1024)
+
+static void give_back(ImageSlice *slice)
+{
+    if (slice->copies != NULL && slice->copies_are_counted)
+        spill_file_give_back(slice->spill, slice->copies, slice->copies_bytes);
+    else
+        g_free(slice->copies);
+    slice->copies = NULL;
+}
+
+/* ---- copies ---- */
+
+static void take_copies(ShardImage *image, ImageSlice *slice)
+{
+    ImageCopies *const copies = image_take_copies(image);
+
+    slice->copies = copies;
+    slice->copies_bytes = image->copies_bytes;
+    slice->copies_are_counted = copies->is_counted;
+    slice->keys = copies->keys;
+    slice->n = copies->n;
+    slice->values = copies->values;
+    slice->states = copies->states;
+}
+
+static void take_spilled(ShardImage *image, ImageSlice *slice)
+{
+    slice->state = SLICE_SPILLED;
+    slice->offset = g_array_index(image->spilled, uint64_t, image->spilled->len - 1);
+    g_array_set_size(image->spilled, image->spilled->len - 1);
+    slice->n = image->n_copies;
+}
+
+/* Another thread. */
+static bool fetch_spilled(ImageSlice *slice)
+{
+    const size_t row_bytes = slice->row_bytes + slice->state_bytes;
+    const size_t n_bytes = slice->n * (sizeof(RubatoKey) + row_bytes);
+    unsigned char *bytes;
+
+    slice->fetched = bytes = g_try_malloc(n_bytes);
+    if (bytes == NULL || !spill_file_read(slice->spill, slice->offset, bytes, n_bytes))
+        return false;
+    slice->keys = (const RubatoKey *)(const void *)bytes;
+    slice->values = bytes + slice->n * sizeof(RubatoKey);
+    slice->states = bytes + slice->n * (sizeof(RubatoKey) + slice->row_bytes);
+    return true;
+}
+
+/* ---- lent rows: what the owner does ---- */
+
+/* Of 64 rows, those that are to be read. */
+static uint64_t find_unread(const ShardImage *image, uint64_t word)
+{
+    const uint64_t unchanged = ~image->changed[word];
+
+    return image->cover == NULL ? unchanged : unchanged & image->cover->words[word];
+}
+
+/* The lowest n of the bits. */
+static uint64_t keep_lowest(uint64_t bits, size_t n)
+{
+    uint64_t rest = bits;
+
+    for (size_t i = 0; i < n; i++)
+        rest &= rest - 1;
+    return bits & ~rest;
+}
+
+/* The bits of the next rows that are to be read, n_most at most; their number. */
+static size_t find_next(const RubatoShard *shard, size_t n_most, uint64_t *bits, ImageSlice *slice)
+{
+    const ShardImage *const image = shard->image;
+    uint64_t number = image->place;
+    size_t n = 0;
+
+    slice->first_word = number / 64;
+    slice->n_words = 0;
+    while (number < shard->n_keys && n < n_most && slice->n_words < MOST_WORDS) {
+        const uint64_t end = MIN((number / 64 + 1) * 64, shard->n_keys);
+        uint64_t unread = find_unread(image, number / 64) >> number % 64 << number % 64;
+        size_t n_unread;
+
+        if (end % 64 != 0)
+            unread &= (UINT64_C(1) << end % 64) - 1;
+        n_unread = (size_t)__builtin_popcountll(unread);
+        number = end;
+        if (n_unread > n_most - n) {
+            n_unread = n_most - n;
+            unread = keep_lowest(unread, n_unread);
+            number = (end - 1) / 64 * 64 + 64 - (uint64_t)__builtin_clzll(unread);
+        }
+        bits[slice->n_words++] = unread;
+        n += n_unread;
+    }
+    slice->end = number;
+    return n;
+}
+
+static bool make_lent_room(const RubatoShard *shard, ImageSlice *slice, size_t n)
+{
+    if (slice->lent == NULL)
+        slice->lent = g_try_new(uint64_t, MOST_WORDS);
+    if (slice->valid == NULL)
+        slice->valid = g_try_new(uint64_t, MOST_WORDS);
+    if (n > slice->n_lent_room) {
+        g_free(slice->lent_rows);
+        slice->lent_rows = g_try_malloc_n(n, shard->stride);
+        slice->n_lent_room = slice->lent_rows != NULL ? n : 0;
+    }
+    return slice->lent != NULL && slice->valid != NULL && slice->lent_rows != NULL;
+}
+
+static void forget_rows(ImageSlice *slice)
+{
+    image_rows_unref(slice->rows);
+    slice->rows = NULL;
+}
+
+static void hold_rows(const ShardImage *image, ImageSlice *slice)
+{
+    if (slice->rows == image->rows)
+        return;
+    forget_rows(slice);
+    slice->rows = image->rows;
+    /* relaxed: the image has it, too, so it is not freed meanwhile */
+    atomic_fetch_add_explicit(&slice->rows->n_users, 1, memory_order_relaxed);
+}
+
+/* False: there are no rows left to lend. */
+static bool lend(RubatoShard *shard, size_t n_most, ImageSlice *slice)
+{
+    ShardImage *const image = shard->image;
+
+    if (image->place == shard->n_keys)
+        return false;
+    if (!make_lent_room(shard, slice, n_most)) {
+        image->loss = IMAGE_NO_MEMORY;
+        return true;
+    }
+    hold_rows(image, slice);
+    if (find_next(shard, n_most, slice->lent, slice) > 0)
+        slice->state = SLICE_LENT;
+    else
+        image->place = slice->end; /* all of these have been read as copies, or are not read */
+    return true;
+}
+
+/* The reader has read what was lent. */
+static void settle(ShardImage *image, ImageSlice *slice)
+{
+    slice->state = SLICE_HAS_ROWS;
+    if (slice->rows != image->rows) /* which were lent by an image that has ended */
+        return;
+    slice->state = SLICE_SETTLED;
+    for (size_t i = 0; i < slice->n_words; i++) {
+        slice->valid[i] = slice->lent[i] & ~image->changed[slice->first_word + i];
+        slice->n += (size_t)__builtin_popcountll(slice->valid[i]);
+    }
+    image->place = slice->end;
+}
+
+/* ---- lent rows: what another thread does ---- */
+
+/* Requests may change the rows meanwhile. What is read of these is dropped, whatever it is: see
+ * image.c. So nothing may be assumed about it, and ThreadSanitizer need not look. */
+__attribute__((no_sanitize("thread"))) static void read_changing(unsigned char *to,
+                                                                 const unsigned char *from,
+                                                                 size_t n)
+{
+    typedef uint64_t __attribute__((may_alias, aligned(1))) Word;
+    size_t i = 0;
+
+    for (; i + sizeof(Word) <= n; i += sizeof(Word))
+        *(Word *)(to + i) = *(const volatile Word *)(from + i);
+    for (; i < n; i++)
+        to[i] = *(const volatile unsigned char *)(from + i);
+}
+
+/* A run of set bits from *bit on or later; its length. 0: there is none. */
+static unsigned next_run(uint64_t bits, unsigned *bit)
+{
+    const uint64_t left = *bit < 64 ? bits >> *bit : 0;
+
+    if (left == 0)
+        return 0;
+    *bit += (unsigned)__builtin_ctzll(left);
+
+    /* Above the highest bit there are zeros, but if all 64 are set. */
+    const uint64_t ends = ~(bits >> *bit);
+
+    return ends == 0 ? 64 : (unsigned)__builtin_ctzll(ends);
+}
+
+static void read_lent(ImageSlice *slice)
+{
+    ImageRows *const all = slice->rows;
+    const size_t stride = all->row_bytes + all->state_bytes;
+    unsigned char *to = slice->lent_rows;
+
+    pthread_mutex_lock(&all->lock);
+    for (size_t i = 0; i < slice->n_words && all->rows != NULL; i++)
+        for (unsigned bit = 0, n; (n = next_run(slice->lent[i], &bit)) > 0; bit += n) {
+            read_changing(to, all->rows + ((slice->first_word + i) * 64 + bit) * stride,
+                          n * stride);
+            to += n * stride;
+        }
+    pthread_mutex_unlock(&all->lock);
+}
+
+/* The rows of keys that follow one another need no keys. */
+static void find_first(ImageSlice *slice)
+{
+    slice->keys = slice->own_keys;
+    slice->first = slice->own_keys[0];
+    if (slice->own_keys[slice->n - 1] - slice->own_keys[0] == slice->n - 1)
+        slice->keys = NULL;
+}
+
+/* Values come to the front of those that stay, and states behind all of them. */
+static void sort_out(ImageSlice *slice)
+{
+    const ImageRows *const all = slice->rows;
+    const size_t row_bytes = all->row_bytes, state_bytes = all->state_bytes;
+    const size_t stride = row_bytes + state_bytes;
+    unsigned char *const values = state_bytes > 0 ? slice->own_rows : slice->lent_rows;
+    unsigned char *const states = values + slice->n * row_bytes;
+    const unsigned char *row = slice->lent_rows;
+    size_t n = 0;
+
+    for (size_t i = 0; i < slice->n_words; i++)
+        for (uint64_t left = slice->lent[i]; left != 0; left &= left - 1, row += stride) {
+            const uint64_t bit = left & -left;
+
+            if ((slice->valid[i] & bit) == 0)
+                continue;
+            slice->own_keys[n] =
+                all->first_key + (slice->first_word + i) * 64 + (uint64_t)__builtin_ctzll(left);
+            if (values + n * row_bytes != row)
+                memmove(values + n * row_bytes, row, row_bytes);
+            if (state_bytes > 0)
+                memcpy(states + n * state_bytes, row + row_bytes, state_bytes);
+            n++;
+        }
+    slice->values = values;
+    slice->states = states;
+}
+
+/* ---- rows that the owner copies ---- */
+
+static bool make_room(ImageSlice *slice, size_t n)
+{
+    if (n <= slice->n_room)
+        return true;
+    g_free(slice->own_keys);
+    g_free(slice->own_rows);
+    slice->own_keys = g_try_new(RubatoKey, n);
+    slice->own_rows = g_try_malloc_n(n, slice->row_bytes + slice->state_bytes);
+    slice->n_room = slice->own_keys != NULL && slice->own_rows != NULL ? n : 0;
+    return slice->n_room > 0;
+}
+
+/* Copies the rows of the slice's own keys, or of its run. */
+static void read_rows(RubatoShard *shard, ImageSlice *slice, const RubatoKeys *keys)
+{
+    const size_t state_bytes = shard->stride - shard->row_bytes;
+    RubatoKey block[BLOCK];
+    void *rows[BLOCK];
+    unsigned char *states;
+
+    slice->n = keys->n;
+    if (keys->n == 0) /* there may be no room yet */
+        return;
+    states = slice->own_rows + keys->n * shard->row_bytes;
+    slice->keys = keys->keys;
+    slice->first = keys->first;
+    slice->values = slice->own_rows;
+    slice->states = states;
+    for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
+        const size_t n = MIN(keys->n - begin, (size_t)BLOCK);
+
+        shard_find(shard, shard_take_block(keys, begin, n, block), n, rows);
+        for (size_t i = 0; i < n; i++) {
+            const unsigned char *const row = rows[i];
+
+            shard_copy_row(slice->own_rows + (begin + i) * shard->row_bytes, row, shard->row_bytes);
+            if (state_bytes > 0)
+                memcpy(states + (begin + i) * state_bytes, row + shard->row_bytes, state_bytes);
+        }
+    }
+}
+
+/* The rows from `place` on, up to n_most of them, without those that have changed. */
+static bool read_dense(RubatoShard *shard, size_t n_most, ImageSlice *slice)
+{
+    ShardImage *const image = shard->image;
+    const uint64_t n_all = shard->n_keys;
+    uint64_t number = image->place;
+    RubatoKeys keys = { .keys = slice->own_keys };
+
+    while (number < n_all && keys.n < n_most) {
+        const uint64_t left = find_unread(image, number / 64) >> number % 64;
+
+        if (left == 0) { /* up to the next word */
+            number = (number / 64 + 1) * 64;
+            continue;
+        }
+        number += (uint64_t)__builtin_ctzll(left);
+        if (number < n_all)
+            slice->own_keys[keys.n++] = shard->first_key + number;
+        number++;
+    }
+    image->place = MIN(number, n_all);
+    if (keys.n > 0 && slice->own_keys[keys.n - 1] - slice->own_keys[0] == keys.n - 1) {
+        keys.keys = NULL;
+        keys.first = slice->own_keys[0];
+    }
+    read_rows(shard, slice, &keys);
+    return image->place < n_all;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const PlacedKey *left = a, *right = b;
+
+    return left->place < right->place ? -1 : left->place > right->place;
+}
+
+/* Finds the rows to be read next: whole pieces of the storage, of some thousand rows. */
+static void walk(RubatoShard *shard)
+{
+    ShardImage *const image = shard->image;
+
+    g_array_set_size(image->found, 0);
+    g_array_set_size(image->ahead, 0);
+    image->n_read = 0;
+    image->has_walked = !shard->ops->walk(shard->storage, &image->walked, image->found);
+    for (guint i = 0; i < image->found->len; i++) {
+        const RubatoKey key = g_array_index(image->found, RubatoKey, i);
+        const PlacedKey placed = { shard->ops->place_of(shard->storage, key), key };
+
+        g_array_append_val(image->ahead, placed);
+    }
+    if (image->ahead->len > 0) /* an empty array has no memory */
+        qsort(image->ahead->data, image->ahead->len, sizeof(PlacedKey), compare_places);
+}
+
+static const PlacedKey *ahead(const ShardImage *image, size_t i)
+{
+    return &g_array_index(image->ahead, PlacedKey, i);
+}
+
+/* The same for other storages. Rows at the same place are read together. */
+static bool read_walked(RubatoShard *shard, size_t n_most, ImageSlice *slice)
+{
+    ShardImage *const image = shard->image;
+    RubatoKeys keys = { .n = 0 };
+    size_t end;
+
+    if (image->n_read == image->ahead->len && image->has_walked)
+        return false;
+    if (image->n_read == image->ahead->len)
+        walk(shard);
+    end = image->n_read + MIN(image->ahead->len - image->n_read, n_most);
+    while (end > 0 && end < image->ahead->len &&
+           ahead(image, end - 1)->place == ahead(image, end)->place)
+        end++;
+    if (!make_room(slice, end - image->n_read)) {
+        image->loss = IMAGE_NO_MEMORY;
+        return false;
+    }
+    keys.keys = slice->own_keys;
+    for (; image->n_read < end; image->n_read++) {
+        const RubatoKey key = ahead(image, image->n_read)->key;
+
+        if (image_covers(image, key) && !key_set_has(&image->keys, key))
+            slice->own_keys[keys.n++] = key;
+    }
+    image->place = end < image->ahead->len ? ahead(image, end)->place : image->walked;
+    read_rows(shard, slice, &keys);
+    return end < image->ahead->len || !image->has_walked;
+}
+
+/* ---- slices ---- */
+
+/* The rows of a range in a storage that does not hold them one after the other. */
+static bool read_apart(RubatoShard *shard, size_t n_most, ImageSlice *slice)
+{
+    if (make_room(slice, n_most))
+        return read_dense(shard, n_most, slice);
+    shard->image->loss = IMAGE_NO_MEMORY;
+    return false;
+}
+
+/* False: all rows have been read, or copied. */
+static bool read_next(RubatoShard *shard, size_t n_most, ImageSlice *slice)
+{
+    return shard->rows != NULL ? lend(shard, n_most, slice)
+           : shard->is_dense   ? read_apart(shard, n_most, slice)
+                               : read_walked(shard, n_most, slice);
+}
+
+/* A row that has been read needs no copy later, so rows come before copies as long as these leave
+ * half of their memory free. If rows are lent: others are read by the owner, and while it does so
+ * it is better that memory becomes free. */
+static bool has_time(const ShardImage *image)
+{
+    return image->rows != NULL && image->spill != NULL && spill_file_has_half(image->spill);
+}
+
+bool shard_read_image(RubatoShard *shard, size_t n_most, ImageSlice *slice)
+{
+    ShardImage *const image = shard->image;
+    const bool was_lent = slice->state == SLICE_LENT;
+
+    give_back(slice);
+    slice->n = 0;
+    slice->at_end = false;
+    slice->state = SLICE_HAS_ROWS;
+    slice->spill = image->spill;
+    slice->row_bytes = shard->row_bytes;
+    slice->state_bytes = shard->stride - shard->row_bytes;
+    if (image->loss != NULL)
+        return false;
+    if (was_lent)
+        settle(image, slice);
+    else if (has_time(image) && read_next(shard, n_most, slice))
+        ; /* rows, or none of these need be read */
+    else if (image->first != NULL)
+        take_copies(image, slice);
+    else if (image->spilled->len > 0)
+        take_spilled(image, slice);
+    else
+        slice->at_end = !read_next(shard, n_most, slice) && slice->n == 0;
+    return image->loss == NULL;
+}
+
+bool image_slice_fetch(ImageSlice *slice)
+{
+    g_clear_pointer(&slice->fetched, g_free);
+    switch (slice->state) {
+    case SLICE_SPILLED:
+        return fetch_spilled(slice);
+    case SLICE_LENT:
+        read_lent(slice);
+        break;
+    case SLICE_SETTLED:
+        if (slice->n == 0)
+            break;
+        if (!make_room(slice, slice->n_lent_room))
+            return false;
+        sort_out(slice);
+        find_first(slice);
+        break;
+    case SLICE_HAS_ROWS:
+        break;
+    }
+    return true;
+}
+
+const char *shard_image_loss(const RubatoShard *shard)
+{
+    return shard->image->loss;
+}
+
+void image_slice_clear(ImageSlice *slice)
+{
+    give_back(slice);
+    forget_rows(slice);
+    g_clear_pointer(&slice->fetched, g_free);
+    g_clear_pointer(&slice->own_keys, g_free);
+    g_clear_pointer(&slice->own_rows, g_free);
+    g_clear_pointer(&slice->lent, g_free);
+    g_clear_pointer(&slice->valid, g_free);
+    g_clear_pointer(&slice->lent_rows, g_free);
+}
