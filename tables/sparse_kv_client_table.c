@@ -28,6 +28,7 @@ struct RubatoSparseKVClientTable {
     bool is_exhausted; /* there are no more, */
     bool end_is_told;  /* and the servers know it */
     uint64_t n_gets;   /* the iteration that the next Get begins */
+    bool has_ended;    /* the one before it, by its clock */
 };
 
 static bool next_of_array(uint64_t iteration, RubatoIteration *keys, void *user_data)
@@ -214,8 +215,9 @@ static const ToldIteration *begin_iteration(RubatoSparseKVClientTable *table, GE
         return NULL;
     }
     if (table->n_gets > 0) {
-        if (!table_client_clock(table->handle.client, error))
+        if (!table->has_ended && !table_client_clock(table->handle.client, error))
             return NULL;
+        table->has_ended = false;
         forget_first(table);
     }
     if (!tell_until(table, table->n_gets + ahead(table), error))
@@ -227,18 +229,18 @@ static const ToldIteration *begin_iteration(RubatoSparseKVClientTable *table, GE
 static const ToldIteration *present_iteration(const RubatoSparseKVClientTable *table,
                                               GError **error)
 {
-    if (table->n_gets > 0)
+    if (table->n_gets > 0 && !table->has_ended)
         return told_at(table, table->n_gets - 1);
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                "table %s: an Add before the first Get belongs to no iteration",
-                table_handle_spec(&table->handle)->name);
+                "table %s: an Add or a clock before the %s Get belongs to no iteration",
+                table_handle_spec(&table->handle)->name, table->n_gets > 0 ? "next" : "first");
     return NULL;
 }
 
 /* Whether the next iteration is the only one that servers are to be told now. */
 static bool tells_next_alone(const RubatoSparseKVClientTable *table)
 {
-    return servers_want(table) && ahead(table) == 1 && table->n_gets > 0 &&
+    return servers_want(table) && ahead(table) == 1 && table->n_gets > 0 && !table->has_ended &&
            table->n_told == table->n_gets;
 }
 
@@ -294,6 +296,15 @@ bool rubato_sparse_kv_client_table_add(RubatoSparseKVClientTable *table, const v
         return false;
     g_return_val_if_fail(deltas != NULL || told->n == 0, false);
     return table_client_add(table->handle.client, told->keys, told->n, deltas, error);
+}
+
+bool rubato_sparse_kv_client_table_clock(RubatoSparseKVClientTable *table, GError **error)
+{
+    g_return_val_if_fail(table != NULL, false);
+    if (present_iteration(table, error) == NULL || !table_client_clock(table->handle.client, error))
+        return false;
+    table->has_ended = true;
+    return true;
 }
 
 RubatoTicket rubato_sparse_kv_client_table_get_async(RubatoSparseKVClientTable *table, void *values,

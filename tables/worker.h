@@ -45,6 +45,7 @@ struct RubatoWorker {
     bool step_has_rows;    /* in it, rows of readers were said to be done */
     bool step_is_even;     /* it began with the same clock on all tables for which that counts */
     uint64_t step_clock;   /* with which it began: see engine/task/kept_rows.c */
+    uint64_t step_at_once; /* how many changes that are applied at once had been made by then */
     uint64_t n_barriers, barrier_wait_ns;
 };
 

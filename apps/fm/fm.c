@@ -39,11 +39,13 @@ static bool get(const Tables *tables, FmWorkspace *workspace, GError **error)
            rubato_sparse_kv_client_table_get(tables->weights, workspace->weights, error);
 }
 
-static bool add(const Tables *tables, const FmWorkspace *workspace, GError **error)
+/* Where rows are kept, the clock of the weights is not left to their next Get. */
+static bool add(const Tables *tables, const FmWorkspace *workspace, bool keeps_rows, GError **error)
 {
     return rubato_kv_table_add(tables->bias, &bias_key, 1, workspace->d_bias, error) &&
            rubato_kv_table_clock(tables->bias, error) &&
-           rubato_sparse_kv_client_table_add(tables->weights, workspace->d_weights, error);
+           rubato_sparse_kv_client_table_add(tables->weights, workspace->d_weights, error) &&
+           (!keeps_rows || rubato_sparse_kv_client_table_clock(tables->weights, error));
 }
 
 static bool train_steps(const FmJob *job, const Tables *tables, AppWorker *self, GError **error)
@@ -66,7 +68,9 @@ static bool train_steps(const FmJob *job, const Tables *tables, AppWorker *self,
         const FmTally tally = fm_gradient(&job->model, batch, &workspace, job->rows.scale);
         if (!app_worker_checkpoint(self, error) ||
             (job->rate_falls && !app_worker_lower_rate(self, table_names, batch->epoch, error)) ||
-            !add(tables, &workspace, error) ||
+            !app_worker_begin_adds(self, error) ||
+            !add(tables, &workspace, app_worker_keeps_rows(self), error) ||
+            !app_worker_end_adds(self, batch->n_rows, error) ||
             !app_worker_step(self, batch->n_rows, tally.loss, (double)tally.n_right, error))
             return false;
     }

@@ -122,7 +122,8 @@ bool fm_parse(FmJob *job, int argc, char **argv)
                                  .user_data = job,
                                  .epochs = 10,
                                  .batch_size = 256,
-                                 .has_steps = true } };
+                                 .has_steps = true,
+                                 .keeps_rows = true } };
     if (app_parse(&job->app, &job->program, argc, argv))
         return true;
     clear(job);

@@ -147,15 +147,16 @@ bool app_create_table(const App *app, const RubatoTableSpec *spec, GError **erro
 }
 
 /* The task's tables, and those in which the workers collect their totals and waits. */
-static const char **add_own_tables(const char *const *tables)
+static const char **add_own_tables(const App *app, const char *const *tables)
 {
     const guint n = tables != NULL ? g_strv_length((char **)(uintptr_t)tables) : 0;
-    const char **all = g_new0(const char *, n + 3);
+    const char **all = g_new0(const char *, n + 4);
 
     for (guint i = 0; i < n; i++)
         all[i] = tables[i];
     all[n] = APP_TOTALS;
     all[n + 1] = APP_WAITS;
+    all[n + 2] = app->keeps_rows ? APP_ROWS_DONE : NULL;
     return all;
 }
 
@@ -212,6 +213,8 @@ bool app_training_begin(App *app, uint64_t n_rows, GError **error)
     const RubatoTableSpec spec = {
         .name = APP_TOTALS, .dtype = RUBATO_F64, .width = APP_N_TOTALS, .n_keys = 1
     };
+    const bool is_fixed =
+        app->program->data == NULL || app->program->data->split == RUBATO_SPLIT_FIXED;
 
     app->n_rows = n_rows;
     app_curve_init(&app->curve, n_rows);
@@ -222,9 +225,9 @@ bool app_training_begin(App *app, uint64_t n_rows, GError **error)
             g_printerr("%s: %s\n", app->program->name, (const char *)app->notes->pdata[i]);
     app_progress_begin(&app->progress, app->epochs, app->n_rows * app->epochs);
     app->keeps_at_signals = app->save != NULL; /* until app_finish has saved it */
-    app->takes_cuts =
-        app->checkpoint != NULL && app->program->has_steps &&
-        (app->program->data == NULL || app->program->data->split == RUBATO_SPLIT_FIXED);
+    app->takes_cuts = app->checkpoint != NULL && app->program->has_steps &&
+                      (is_fixed || app->program->keeps_rows);
+    app->keeps_rows = app->takes_cuts && !is_fixed;
     app->cuts_at_signals = app->takes_cuts && app->save == NULL;
     app->checkpoint_us = app->stream_written_us = g_get_monotonic_time();
     return true;
@@ -233,7 +236,7 @@ bool app_training_begin(App *app, uint64_t n_rows, GError **error)
 bool app_training_run(App *app, const RubatoTask *task, GError **error)
 {
     RubatoTask whole = *task;
-    g_autofree const char **tables = add_own_tables(task->tables);
+    g_autofree const char **tables = add_own_tables(app, task->tables);
     const RubatoTaskStream stream = app_stream_of(app, task->tables);
     const RubatoTableSpec waits = app_waits_table();
 

@@ -48,6 +48,8 @@ typedef struct {
     const char *default_train;   /* rows that --train means where they are; NULL: none */
 
     bool has_steps; /* its workers call app_worker_checkpoint, and begin at app_worker_first_step */
+    bool keeps_rows; /* and app_worker_begin_adds and _end_adds, with rows of app_rows_read: so
+                      * snapshots have which rows of a dynamic split are done */
 } AppProgram;
 
 /* A step takes all rows; or the flag is refused. */
@@ -142,12 +144,15 @@ struct App {
     GArray *metrics;               /* of AppMetric */
     GArray *table_rows;            /* of AppTableRows */
 
-    const char *const *tables; /* of the task, while it runs */
+    const char *const *tables;          /* of the task, while it runs */
+    const char *const *snapshot_tables; /* with --checkpoint: those in snapshots */
 
     /* main's before and after a run, worker 0's during it */
     uint32_t only_epoch; /* which the task trains, from 1; 0: it trains all */
     uint64_t first_step; /* of the task's epoch; not 0: it goes on from a snapshot in its middle */
     bool takes_cuts;     /* snapshots are taken in the middle of epochs, too */
+    bool keeps_rows;     /* of a dynamic split: snapshots have which rows are done */
+    uint64_t n_rows_before;    /* of the task's epoch: those that are done before it begins */
     int64_t checkpoint_us;     /* when the last snapshot was asked for, or training began */
     int64_t look_us;           /* when to look whether somebody asks for one */
     uint64_t n_steps;          /* of worker 0 since then */
@@ -323,6 +328,19 @@ uint64_t app_worker_n_rows(const AppWorker *self);
  * --stream it also writes what is in arrays, if it is time. */
 bool app_worker_checkpoint(AppWorker *self, GError **error);
 
+/* Whether the worker's steps have to end all their clocks themselves. */
+bool app_worker_keeps_rows(const AppWorker *self);
+
+/* Around each step's Adds, and the clocks behind them, by workers of a program that keeps rows: a
+ * snapshot then has the rows of the step as done exactly if it has its Adds. Between the two the
+ * worker waits for nobody. n_rows: as app_worker_step gets them next. Without a dynamic split that
+ * is kept, they do nothing. */
+bool app_worker_begin_adds(AppWorker *self, GError **error);
+bool app_worker_end_adds(AppWorker *self, uint64_t n_rows, GError **error);
+
+/* The reader whose rows these are, which app_rows_read has opened. (transfer none) */
+void app_worker_keep_rows(AppWorker *self, RubatoReader *reader);
+
 /* For a program whose workers have what they learn in arrays of their own: before each such
  * snapshot, and for the versions of a stream, worker 0 calls this, which writes to the tables what
  * they do not have yet. It waits for no other worker. */
@@ -397,5 +415,9 @@ typedef enum {
     APP_TOTAL_SKIPPED, /* rows that a snapshot in the middle of an epoch has */
     APP_N_TOTALS,
 } AppTotal;
+
+/* The table that counts the rows that are done, if a dynamic split is kept: one number, over all
+ * epochs. It is in the snapshots. */
+#define APP_ROWS_DONE "app-rows-done"
 
 #endif

@@ -6,7 +6,9 @@
  *
  * In the middle of epoch 4 it has also `steps`, which each worker has done of it, and what decides
  * which rows these had: `workers` and `batch`. Under bsp all workers have done so many. Under other
- * models some are beyond that, and train on a few rows again. */
+ * models some are beyond that, and train on a few rows again. If the split is dynamic, it has
+ * `split=dynamic` in place of the two: the snapshot itself keeps which rows are done, and the table
+ * APP_ROWS_DONE how many, under each model. */
 #include "apps/kit/app_checkpoint.h"
 
 #include <errno.h>
@@ -44,6 +46,10 @@ static char *note_text(const App *app, uint32_t n_epochs, uint64_t n_steps)
     g_key_file_set_uint64(note, GROUP, "epochs", n_epochs);
     if (n_steps > 0) {
         g_key_file_set_uint64(note, GROUP, "steps", n_steps);
+        if (app->keeps_rows) {
+            g_key_file_set_string(note, GROUP, "split", "dynamic");
+            return g_key_file_to_data(note, NULL, NULL);
+        }
         g_key_file_set_uint64(note, GROUP, "workers", rubato_engine_n_workers(app->engine));
         g_key_file_set_uint64(note, GROUP, "batch", app->batch_size);
     }
@@ -67,7 +73,16 @@ static bool check_middle(const App *app, GKeyFile *note, uint64_t number, GError
     const uint64_t workers = g_key_file_get_uint64(note, GROUP, "workers", NULL);
     const uint64_t batch = g_key_file_get_uint64(note, GROUP, "batch", NULL);
 
-    if (app->takes_cuts && workers == rubato_engine_n_workers(app->engine) &&
+    if (g_key_file_has_key(note, GROUP, "split", NULL)) {
+        if (app->keeps_rows)
+            return true;
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
+                    "--resume: snapshot %" G_GUINT64_FORMAT
+                    " of %s is of the middle of an epoch with --split dynamic: go on with the same",
+                    number, app->checkpoint);
+        return false;
+    }
+    if (app->takes_cuts && !app->keeps_rows && workers == rubato_engine_n_workers(app->engine) &&
         batch == app->batch_size)
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
@@ -100,25 +115,65 @@ static bool read_note(App *app, const RubatoSnapshot *snapshot, uint32_t *n_epoc
     }
     if (n_steps > 0 && !check_middle(app, note, number, error))
         return false;
-    app->first_step = first_step(snapshot, n_steps);
+    app->first_step = app->keeps_rows ? 0 : first_step(snapshot, n_steps);
     *n_epochs = (uint32_t)n;
     return true;
 }
 
 /* ---- going on ---- */
 
-static bool restore(App *app, const char *const *tables, uint32_t *n_done, GError **error)
+/* How many rows of the next epoch are done. */
+static bool count_rows_before(App *app, uint32_t n_done, GError **error)
 {
-    const RubatoRestoreSpec spec = { .directory = app->checkpoint, .tables = tables };
+    const RubatoKey key = 0;
+    int64_t n;
+
+    if (!app->keeps_rows)
+        return true;
+    if (!rubato_engine_get(app->engine, APP_ROWS_DONE, &key, 1, &n, error))
+        return false;
+    n -= (int64_t)(app->n_rows * n_done);
+    if (n >= 0 && (uint64_t)n <= app->n_rows) {
+        app->n_rows_before = (uint64_t)n;
+        return true;
+    }
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
+                "--resume: the run before had another number of rows than %" G_GUINT64_FORMAT
+                ": give the same with --train",
+                app->n_rows);
+    return false;
+}
+
+static bool restore_tables(App *app, uint64_t *number, GError **error)
+{
+    const RubatoRestoreSpec spec = { .directory = app->checkpoint, .tables = app->snapshot_tables };
+
+    if (rubato_engine_restore(app->engine, &spec, number, error))
+        return true;
+    if (app->keeps_rows && error != NULL &&
+        g_error_matches(*error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND))
+        g_prefix_error(error, "--resume with --split dynamic goes on from such a run alone: ");
+    return false;
+}
+
+static bool restore(App *app, uint32_t *n_done, GError **error)
+{
     g_autoptr(RubatoSnapshot) snapshot = NULL;
     uint64_t number;
 
-    if (!rubato_engine_restore(app->engine, &spec, &number, error))
+    if (!restore_tables(app, &number, error))
         return false;
     snapshot = rubato_snapshot_open(app->checkpoint, number, error);
-    if (snapshot == NULL || !read_note(app, snapshot, n_done, error))
+    if (snapshot == NULL || !read_note(app, snapshot, n_done, error) ||
+        !count_rows_before(app, *n_done, error))
         return false;
-    if (app->reports && app->first_step > 0)
+    if (app->reports && app->n_rows_before > 0)
+        g_printerr("%s: going on from snapshot %" G_GUINT64_FORMAT " of %s: %u of %u epochs are "
+                   "done, and %" G_GUINT64_FORMAT " of the %" G_GUINT64_FORMAT
+                   " rows of the next one\n",
+                   app->program->name, number, app->checkpoint, *n_done, app->epochs,
+                   app->n_rows_before, app->n_rows);
+    else if (app->reports && app->first_step > 0)
         g_printerr("%s: going on from snapshot %" G_GUINT64_FORMAT " of %s: %u of %u epochs are "
                    "done, and %" G_GUINT64_FORMAT " steps of the next one\n",
                    app->program->name, number, app->checkpoint, *n_done, app->epochs,
@@ -133,7 +188,7 @@ static bool restore(App *app, const char *const *tables, uint32_t *n_done, GErro
     return true;
 }
 
-static bool resume(App *app, const char *const *tables, uint32_t *n_done, GError **error)
+static bool resume(App *app, uint32_t *n_done, GError **error)
 {
     g_autofree uint64_t *numbers = NULL;
     size_t n;
@@ -144,7 +199,7 @@ static bool resume(App *app, const char *const *tables, uint32_t *n_done, GError
     if (!rubato_snapshot_list(app->checkpoint, &numbers, &n, error))
         return false;
     if (n > 0)
-        return restore(app, tables, n_done, error);
+        return restore(app, n_done, error);
     if (app->reports)
         g_printerr("%s: there is no snapshot in %s to go on from, so training begins\n",
                    app->program->name, app->checkpoint);
@@ -164,8 +219,11 @@ static bool check_whole(const App *app, uint32_t n_epochs, bool *is_whole, GErro
 
     if (!rubato_engine_get(app->engine, APP_TOTALS, &key, 1, totals, error))
         return false;
-    *is_whole =
-        totals[APP_TOTAL_STOP] == 0 && totals[APP_TOTAL_ROWS] + totals[APP_TOTAL_SKIPPED] == n_rows;
+    const double n_trained = totals[APP_TOTAL_ROWS] + totals[APP_TOTAL_SKIPPED];
+    /* Where a node without servers heard of a clock too late, some rows of a dynamic split have
+     * come twice (docs/reference/data.md). */
+    *is_whole = totals[APP_TOTAL_STOP] == 0 &&
+                (app->keeps_rows ? n_trained >= n_rows : n_trained == n_rows);
     if (*is_whole || totals[APP_TOTAL_STOP] > 0 || isfinite(app->time_limit))
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_TASK_FAILED,
@@ -175,12 +233,12 @@ static bool check_whole(const App *app, uint32_t n_epochs, bool *is_whole, GErro
     return false;
 }
 
-static bool take_snapshot(const App *app, const char *const *tables, GError **error)
+static bool take_snapshot(const App *app, GError **error)
 {
     g_autofree char *note = note_text(app, app->only_epoch, 0);
     const RubatoSnapshotSpec spec = {
         .directory = app->checkpoint,
-        .tables = tables,
+        .tables = app->snapshot_tables,
         .packing = app->checkpoint_packing,
         .full_every = app->full_every,
         .keep = app->keep,
@@ -201,12 +259,27 @@ static bool make_directory(const App *app, GError **error)
     return false;
 }
 
-bool app_checkpoint_train(App *app, const RubatoTask *task, GError **error)
+/* The count of rows that are done. A snapshot with a fast worker's Adds to tables of one kind of
+ * models would not have those to tables of the other kind: so it has the model of the others, or
+ * one that applies Adds at once as well. */
+static bool create_rows_done(App *app, GError **error)
+{
+    RubatoTableSpec spec = { .name = APP_ROWS_DONE, .dtype = RUBATO_I64, .n_keys = 1 };
+
+    if (!app->keeps_rows)
+        return true;
+    if (app->model_traits->applies_by_clock)
+        app_set_model(app, &spec);
+    return app_create_table(app, &spec, error);
+}
+
+static bool train_epochs(App *app, const RubatoTask *task, GError **error)
 {
     bool is_whole = true;
     uint32_t n_done;
 
-    if (!make_directory(app, error) || !resume(app, task->tables, &n_done, error))
+    if (!make_directory(app, error) || !create_rows_done(app, error) ||
+        !resume(app, &n_done, error))
         return false;
     for (uint32_t epoch = n_done + 1;
          is_whole && epoch <= app->epochs && app->stopped != APP_STOPPED_BY_CONVERGENCE; epoch++) {
@@ -214,13 +287,35 @@ bool app_checkpoint_train(App *app, const RubatoTask *task, GError **error)
         if (!app_training_run(app, task, error) ||
             !check_whole(app, epoch - n_done, &is_whole, error))
             return false;
-        app->first_step = 0;
+        app->first_step = app->n_rows_before = 0;
         const bool is_due = (app->checkpoint_every > 0 && epoch % app->checkpoint_every == 0) ||
                             epoch == app->epochs || app->stopped == APP_STOPPED_BY_CONVERGENCE;
-        if (is_whole && is_due && !take_snapshot(app, task->tables, error))
+        if (is_whole && is_due && !take_snapshot(app, error))
             return false;
     }
-    return true;
+    return !app->keeps_rows || rubato_engine_drop_table(app->engine, APP_ROWS_DONE, error);
+}
+
+/* (transfer container) */
+static const char **add_rows_done(const App *app, const char *const *tables)
+{
+    const guint n = g_strv_length((char **)(uintptr_t)tables);
+    const char **all = g_new0(const char *, n + 2);
+
+    for (guint i = 0; i < n; i++)
+        all[i] = tables[i];
+    all[n] = app->keeps_rows ? APP_ROWS_DONE : NULL;
+    return all;
+}
+
+bool app_checkpoint_train(App *app, const RubatoTask *task, GError **error)
+{
+    g_autofree const char **tables = add_rows_done(app, task->tables);
+
+    app->snapshot_tables = tables;
+    const bool good = train_epochs(app, task, error);
+    app->snapshot_tables = NULL;
+    return good;
 }
 
 /* ---- in the middle of an epoch ---- */
@@ -251,7 +346,7 @@ bool app_checkpoint_cut(App *app, RubatoWorker *worker, uint64_t step, RubatoTic
     g_autofree char *note = note_text(app, app->only_epoch - 1, step);
     const RubatoSnapshotSpec spec = {
         .directory = app->checkpoint,
-        .tables = app->tables,
+        .tables = app->snapshot_tables,
         .packing = app->checkpoint_packing,
         .full_every = app->full_every,
         .keep = app->keep,

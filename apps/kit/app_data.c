@@ -452,5 +452,6 @@ RubatoReaderOptions app_data_reader_options(const App *app, const AppData *data,
         .shuffle = true,
         .seed = app->seed + EPOCH_SEED * (app->only_epoch > 0 ? app->only_epoch - 1 : 0),
         .split = data->split,
+        .kept_as = app->keeps_rows ? "rows" : NULL,
     };
 }

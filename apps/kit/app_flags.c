@@ -342,11 +342,11 @@ static bool read_checkpoint_every(App *app, const Flags *flags, GError **error)
                           "--checkpoint-every %s: %s takes snapshots between epochs alone; give a "
                           "number of them",
                           text, app->program->name);
-    if (*end != '\0' && g_strcmp0(flags->data.split, "dynamic") == 0)
+    if (*end != '\0' && g_strcmp0(flags->data.split, "dynamic") == 0 && !app->program->keeps_rows)
         return app_refuse(error,
-                          "--checkpoint-every %s and --split dynamic: nobody knows which rows a "
-                          "worker has had in the middle of an epoch; leave out one",
-                          text);
+                          "--checkpoint-every %s and --split dynamic: %s does not know which rows "
+                          "a worker has had in the middle of an epoch; leave out one",
+                          text, app->program->name);
     app->checkpoint_every = *end == '\0' ? (uint32_t)number : 0;
     app->checkpoint_steps = is_steps ? (uint64_t)number : 0;
     app->checkpoint_seconds = is_seconds ? number : 0;

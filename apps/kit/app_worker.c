@@ -28,8 +28,10 @@ struct AppWorker {
     App *app;
     RubatoWorker *worker;
     RubatoKVTable *totals;
-    bool leads;          /* worker 0 */
-    int64_t deadline_us; /* G_MAXINT64: none */
+    RubatoKVTable *done;  /* counts the rows that are done; NULL: nobody does */
+    RubatoReader *reader; /* of these rows; NULL: the same */
+    bool leads;           /* worker 0 */
+    int64_t deadline_us;  /* G_MAXINT64: none */
 
     GRand *random;
     bool stopped;
@@ -59,6 +61,14 @@ AppWorker *app_worker_new(App *app, RubatoWorker *worker, GError **error)
     AppWorker *self = g_new0(AppWorker, 1);
     self->app = app;
     self->worker = worker;
+    if (app->keeps_rows) {
+        self->done = rubato_worker_open_kv_table(worker, APP_ROWS_DONE, RUBATO_I64, error);
+        if (self->done == NULL) {
+            rubato_kv_table_free(totals);
+            g_free(self);
+            return NULL;
+        }
+    }
     self->step = app->first_step;
     self->totals = totals;
     self->leads = rubato_worker_rank(worker) == 0;
@@ -93,6 +103,7 @@ void app_worker_free(AppWorker *self)
     (void)tell(self, NULL);
     (void)app_waits_tell(self->worker, self->app->tables, NULL);
     rubato_kv_table_free(self->totals);
+    rubato_kv_table_free(self->done);
     g_rand_free(self->random);
     g_free(self);
 }
@@ -225,6 +236,37 @@ uint64_t app_worker_n_rows(const AppWorker *self)
 static bool is_ended(const AppWorker *self)
 {
     return self->app->cuts_at_signals && (self->app->signal_number != 0 || self->is_asked_to_end);
+}
+
+void app_worker_keep_rows(AppWorker *self, RubatoReader *reader)
+{
+    if (self->app->keeps_rows)
+        self->reader = reader;
+}
+
+bool app_worker_keeps_rows(const AppWorker *self)
+{
+    return self->reader != NULL;
+}
+
+bool app_worker_begin_adds(AppWorker *self, GError **error)
+{
+    return self->reader == NULL || rubato_worker_begin_step(self->worker, error);
+}
+
+/* The count is under the model of the other tables, if that applies Adds by their clock: so it has
+ * a clock in each step, as they have. */
+bool app_worker_end_adds(AppWorker *self, uint64_t n_rows, GError **error)
+{
+    const int64_t n = (int64_t)n_rows;
+
+    if (self->reader == NULL)
+        return true;
+    return (n == 0 || rubato_kv_table_add(self->done, &totals_key, 1, &n, error)) &&
+           (!self->app->model_traits->applies_by_clock ||
+            rubato_kv_table_clock(self->done, error)) &&
+           rubato_worker_finish_rows(self->worker, self->reader, n_rows, error) &&
+           rubato_worker_end_step(self->worker, error);
 }
 
 void app_worker_write_before_snapshots(AppWorker *self, AppWriteFunc write, void *user_data)

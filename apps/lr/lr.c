@@ -38,13 +38,15 @@ static bool get(const Tables *tables, LrWorkspace *workspace, GError **error)
     return (ticket == 0 || rubato_worker_wait(tables->worker, ticket, good ? error : NULL)) && good;
 }
 
-static bool add(const Tables *tables, const LrWorkspace *workspace, GError **error)
+/* Where rows are kept, the clock of the weights is not left to their next Get. */
+static bool add(const Tables *tables, const LrWorkspace *workspace, bool keeps_rows, GError **error)
 {
     if (tables->bias != NULL &&
         (!rubato_kv_table_add(tables->bias, &bias_key, 1, workspace->d_bias, error) ||
          !rubato_kv_table_clock(tables->bias, error)))
         return false;
-    return rubato_sparse_kv_client_table_add(tables->weights, workspace->d_weights, error);
+    return rubato_sparse_kv_client_table_add(tables->weights, workspace->d_weights, error) &&
+           (!keeps_rows || rubato_sparse_kv_client_table_clock(tables->weights, error));
 }
 
 static bool train_steps(const Tables *tables, AppWorker *self, GError **error)
@@ -67,7 +69,9 @@ static bool train_steps(const Tables *tables, AppWorker *self, GError **error)
         const LrTally tally = lr_gradient(&job->model, batch, &workspace, job->rows.scale);
         if (!app_worker_checkpoint(self, error) ||
             (job->rate_falls && !app_worker_lower_rate(self, job->tables, batch->epoch, error)) ||
-            !add(tables, &workspace, error) ||
+            !app_worker_begin_adds(self, error) ||
+            !add(tables, &workspace, app_worker_keeps_rows(self), error) ||
+            !app_worker_end_adds(self, batch->n_rows, error) ||
             !app_worker_step(self, batch->n_rows, tally.loss, (double)tally.n_right, error))
             return false;
     }

@@ -65,7 +65,8 @@ bool lr_parse(LrJob *job, int argc, char **argv)
                                  .epochs = 30,
                                  .batch_size = 2048,
                                  .batch_size_softmax = 128,
-                                 .has_steps = true } };
+                                 .has_steps = true,
+                                 .keeps_rows = true } };
     if (app_parse(&job->app, &job->program, argc, argv))
         return true;
     clear(job);

@@ -235,7 +235,8 @@ bool wide_deep_parse(WideDeepJob *job, int argc, char **argv)
                      .metric = "accuracy",
                      .epochs = 5,
                      .batch_size = 256,
-                     .has_steps = true },
+                     .has_steps = true,
+                     .keeps_rows = true },
     };
     if (app_parse(&job->app, &job->program, argc, argv))
         return true;

@@ -170,7 +170,8 @@ static bool take_step(Training *it, uint64_t step, GError **error)
     it->told[N_ROWS] = (double)batch->n_rows;
     if (!app_worker_checkpoint(it->self, error) ||
         !app_worker_lower_rate_to(it->self, job->hash_tables, rate_step(it), error) ||
-        !add_rows(it, batch, error) || !combine(it, error))
+        !app_worker_begin_adds(it->self, error) || !add_rows(it, batch, error) ||
+        !app_worker_end_adds(it->self, batch->n_rows, error) || !combine(it, error))
         return false;
     app_weights_step(&it->layers, app_learning_rate(&job->app, rate_step(it), APP_RATE_STEPS));
     it->rows_before += it->told[N_ROWS];

@@ -44,8 +44,8 @@
  * tables: a program that changes its place in the data in the same step finds both together. Under
  * a model that applies Adds by their clock, a step has the clocks of all its tables, so all of them
  * have the same min clock at CUT. This does not hold between tables of such models and of others: a
- * fast worker's step is in the latter, and kept in the former. So a task with both keeps no reader
- * (engine/task/kept_rows.c).
+ * fast worker's step is in the latter, and kept in the former. So a step of such a task, in
+ * which rows are done, may not change the former (engine/task/kept_rows.c).
  *
  * Which rows are done. Nodes look at the lowest clock that they have heard. What a node has told
  * other nodes before its fence has come to those that have servers, because the fence came behind

@@ -304,6 +304,14 @@ static void give_readers(Scheduler *scheduler, int64_t now_ms, void *readers)
     scheduler_restore_readers(scheduler, readers);
 }
 
+static bool wants_all_tables(const Restoring *restoring)
+{
+    for (size_t i = 0; i < rubato_snapshot_n_tables(restoring->snapshot); i++)
+        if (!restoring->wanted[i])
+            return false;
+    return true;
+}
+
 /* With some of the tables alone, what came of the rows that are done may be missing. */
 static void restore_readers(RubatoEngine *engine, const Restoring *restoring)
 {
@@ -311,7 +319,7 @@ static void restore_readers(RubatoEngine *engine, const Restoring *restoring)
     GHashTable *readers;
 
     if (engine->self != engine->scheduler_node || restoring->spec->what != RUBATO_RESTORE_ALL ||
-        restoring->spec->tables != NULL)
+        !wants_all_tables(restoring))
         return;
     readers = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     for (size_t i = 0; i < manifest->n_readers; i++)

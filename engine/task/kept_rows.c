@@ -9,6 +9,10 @@
  * the step and behind it, and no Add of the step comes behind its clock: else the worker is
  * refused.
  *
+ * A snapshot has a fast worker's Adds to tables that apply them at once, and not those of the same
+ * step to tables that apply them by their clock. So no rows would fit both: where a task has tables
+ * of both kinds, a step in which rows are done changes those of the second kind alone.
+ *
  * Threads: the worker's. */
 #include "engine/task/kept_rows.h"
 
@@ -17,41 +21,31 @@
 #include "engine/task/task_run_private.h"
 #include "tables/worker.h"
 
-/* The first table whose model applies Adds by their clock, or at once; n_routes: there is none. */
-static size_t find_table(const RubatoWorker *worker, bool by_clock)
+/* The first table whose model applies Adds by their clock; n_routes: there is none. */
+static size_t find_by_clock(const RubatoWorker *worker)
 {
     size_t i = 0;
 
-    while (i < worker->n_routes && worker->routes[i].traits->applies_by_clock != by_clock)
+    while (i < worker->n_routes && !worker->routes[i].traits->applies_by_clock)
         i++;
     return i;
-}
-
-/* A snapshot has a fast worker's Adds to tables that apply them at once, and not those of the same
- * step to tables that apply them by their clock. So no rows would fit both. */
-bool kept_rows_check_tables(const RubatoWorker *worker, const char *kept_as, GError **error)
-{
-    const size_t by_clock = find_table(worker, true), at_once = find_table(worker, false);
-
-    if (by_clock == worker->n_routes || at_once == worker->n_routes)
-        return true;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                "task %s: no snapshot can keep the reader \"%s\", because Adds to table %s of the "
-                "task are applied by their clock, and those to table %s at once",
-                worker->task, kept_as, worker->routes[by_clock].spec->name,
-                worker->routes[at_once].spec->name);
-    return false;
-}
-
-static size_t find_by_clock(const RubatoWorker *worker)
-{
-    return find_table(worker, /* by_clock= */ true);
 }
 
 /* A table that the worker has not opened has had no clock. */
 static uint64_t clock_of(const RubatoWorker *worker, size_t route)
 {
     return worker->clients[route] != NULL ? worker->clients[route]->clock : 0;
+}
+
+/* How many changes the worker has made that are applied at once. */
+static uint64_t count_at_once(const RubatoWorker *worker)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < worker->n_routes; i++)
+        if (worker->clients[i] != NULL && !worker->routes[i].traits->applies_by_clock)
+            n += worker->clients[i]->stats.n_adds + worker->clients[i]->n_write_calls;
+    return n;
 }
 
 void kept_rows_begin_step(RubatoWorker *worker)
@@ -62,6 +56,7 @@ void kept_rows_begin_step(RubatoWorker *worker)
         by_clock < worker->n_routes ? clock_of(worker, by_clock) : NODE_READER_NO_CLOCK;
     worker->step_has_rows = false;
     worker->step_is_even = true;
+    worker->step_at_once = by_clock < worker->n_routes ? count_at_once(worker) : 0;
     for (size_t i = by_clock; i < worker->n_routes; i++)
         worker->step_is_even &= !worker->routes[i].traits->applies_by_clock ||
                                 clock_of(worker, i) == worker->step_clock;
@@ -82,6 +77,16 @@ bool kept_rows_end_step(const RubatoWorker *worker, GError **error)
 {
     const uint64_t begun = worker->step_clock;
 
+    if (worker->step_has_rows && begun != NODE_READER_NO_CLOCK &&
+        count_at_once(worker) != worker->step_at_once) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "worker %u of task %s changes a table that applies Adds at once in a step in "
+                    "which rows are done: no snapshot can have the rows as done exactly if it has "
+                    "what came of them, because Adds to table %s are applied by their clock; "
+                    "change the other table between steps",
+                    worker->rank, worker->task, worker->routes[find_by_clock(worker)].spec->name);
+        return false;
+    }
     for (size_t i = 0; i < worker->n_routes && worker->step_has_rows; i++) {
         if (!worker->routes[i].traits->applies_by_clock || is_ended(worker, i))
             continue;

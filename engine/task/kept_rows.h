@@ -7,12 +7,8 @@
 
 #include <rubato/task.h>
 
-/* Whether the worker's task may open a reader that is kept under that name. RUBATO_ERROR_INVALID:
- * not with its tables. */
-bool kept_rows_check_tables(const RubatoWorker *worker, const char *kept_as, GError **error);
-
 /* A worker begins or ends a step. At the end it is checked that one clock fits all rows that were
- * done in it. RUBATO_ERROR_INVALID. */
+ * done in it, and that nothing was changed which no clock fits. RUBATO_ERROR_INVALID. */
 void kept_rows_begin_step(RubatoWorker *worker);
 bool kept_rows_end_step(const RubatoWorker *worker, GError **error);
 

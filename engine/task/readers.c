@@ -2,7 +2,6 @@
  * worker's thread. */
 #include <rubato/data.h>
 
-#include "engine/task/kept_rows.h"
 #include "engine/task/task_run_private.h"
 #include "tables/worker.h"
 
@@ -14,8 +13,6 @@ RubatoReader *rubato_worker_open_reader(RubatoWorker *worker, RubatoDataset *dat
 
     g_return_val_if_fail(worker != NULL && dataset != NULL && options != NULL, NULL);
     if (!worker_check_owner(worker, error) || !reader_options_fill(options, &filled, error))
-        return NULL;
-    if (filled.kept_as != NULL && !kept_rows_check_tables(worker, filled.kept_as, error))
         return NULL;
     if (worker->n_readers == CONTROL_MAX_READERS) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,

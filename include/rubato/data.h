@@ -293,8 +293,8 @@ RUBATO_API bool rubato_reader_next(RubatoReader *reader, RubatoBatch **batch, GE
  * them. Then a snapshot has what came of a row exactly if it has the row as done, and whoever goes
  * on from it gets each of the other rows once. Where models apply Adds by their clock, the step
  * begins at the same clock on each table with such a model, and has one clock on each, behind its
- * Adds. A task with tables of such models and of others keeps no reader. Rows that are not done
- * when the reader is freed come to other workers.
+ * Adds. In a task with tables of such models and of others, it changes none of the
+ * others. Rows that are not done when the reader is freed come to other workers.
  *
  * RUBATO_ERROR_INVALID: the worker is not in a step, or has not got so many rows; the reader has no
  * kept_as, or is another worker's. The worker's thread. */

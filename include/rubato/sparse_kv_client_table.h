@@ -62,6 +62,12 @@ RUBATO_API bool rubato_sparse_kv_client_table_get(RubatoSparseKVClientTable *tab
 RUBATO_API bool rubato_sparse_kv_client_table_add(RubatoSparseKVClientTable *table,
                                                   const void *deltas, GError **error);
 
+/* Ends the iteration that the last Get began, which otherwise the next Get does: for a worker whose
+ * clock belongs into a step (rubato_worker_begin_step). RUBATO_ERROR_INVALID before the first Get,
+ * and if the iteration has ended, as of an Add then. */
+RUBATO_API bool rubato_sparse_kv_client_table_clock(RubatoSparseKVClientTable *table,
+                                                    GError **error);
+
 /* Adds to the rows of the iteration that the last Get began, and reads them again, in one round
  * trip: see rubato_kv_table_add_get. RUBATO_ERROR_INVALID before the first Get. */
 RUBATO_API bool rubato_sparse_kv_client_table_add_get(RubatoSparseKVClientTable *table,

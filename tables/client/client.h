@@ -90,6 +90,7 @@ typedef struct TableClient {
     uint64_t sent_clock;     /* the clock of the last Add that was sent; UINT64_MAX: none was */
     uint64_t awaited;        /* the min clock for which its present call waits; 0: none */
     uint64_t adding_bytes;   /* bytes of Adds of its present clock that servers keep */
+    uint64_t n_write_calls;  /* of handlers that change rows */
     uint64_t kept_bytes;     /* bytes of Adds of earlier clocks that servers may still keep */
     uint64_t untold_bytes;   /* bytes of its Adds up to its last clock since servers were told */
     GArray *kept;            /* by clock; NULL until there are any */

@@ -196,6 +196,7 @@ void calling_count_write(const Calling *calling)
     const RubatoHandlerCall *asked = calling->asked;
     TableClient *client = calling->client;
 
+    client->n_write_calls++;
     client->sent_clock = client->clock; /* the later Adds of this clock come behind it */
     if (client->route->max_kept_bytes > 0)
         client->adding_bytes +=

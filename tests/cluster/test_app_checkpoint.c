@@ -14,16 +14,16 @@
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Outcome, outcome_clear)
 
-enum { N_ROWS = 1000, N_EPOCHS = 4 };
+enum { N_ROWS = 1000, N_EPOCHS = 4, N_BLOCKS_ROWS = 12000 /* of more than ten blocks */ };
 
 static char *folder, *rows, *checkpoints;
 
 /* Rows of a linear model with some noise. */
-static void write_rows(void)
+static void write_rows(uint64_t n)
 {
     g_autoptr(GString) text = g_string_new(NULL);
 
-    for (uint64_t i = 0; i < N_ROWS; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const uint64_t bits = rubato_mix64(i + 1);
         const unsigned a = (unsigned)(bits % 20), b = 20 + (unsigned)(bits >> 8) % 30;
 
@@ -37,7 +37,7 @@ static void set_up(void)
     folder = make_folder();
     rows = g_build_filename(folder, "rows.svm", NULL);
     checkpoints = g_build_filename(folder, "checkpoints", NULL);
-    write_rows();
+    write_rows(N_ROWS);
     write_image_files(folder, 200, 20);
 }
 
@@ -82,6 +82,14 @@ static void run_ok(Place place, const char *program, const char *model, const ch
     g_auto(Outcome) outcome = run(place, program, model, more);
 
     ck_assert_msg(outcome.status == 0, "%s", outcome.err);
+    ck_assert_msg(strstr(outcome.err, text) != NULL, "%s", outcome.err);
+}
+
+static void expect_refusal(int status, const char *text, const char *const *more)
+{
+    g_auto(Outcome) outcome = run(PLACE_ONE_PROCESS, "rubato-lr", "none", more);
+
+    ck_assert_msg(outcome.status == status, "%s", outcome.err);
     ck_assert_msg(strstr(outcome.err, text) != NULL, "%s", outcome.err);
 }
 
@@ -214,6 +222,93 @@ static void take_from_outside(void)
     ck_assert_msg(status == 0 && strcmp(out, "snapshot 1\n") == 0, "%s%s", out, err);
 }
 
+/* ---- a dynamic split ---- */
+
+/* How many rows the newest snapshot has as done. */
+static int64_t rows_done(void)
+{
+    g_autofree uint64_t *numbers = NULL;
+    size_t n_numbers;
+
+    ck_assert(rubato_snapshot_list(checkpoints, &numbers, &n_numbers, NULL));
+    ck_assert_uint_gt(n_numbers, 0);
+    g_autofree char *number = g_strdup_printf("%" G_GUINT64_FORMAT, numbers[n_numbers - 1]);
+    g_autofree char *folder_npy = g_build_filename(folder, "exported", NULL);
+    const char *const argv[] = {
+        TEST_BIN_DIR "/rubato", "checkpoint", "export", checkpoints, number, folder_npy, NULL
+    };
+    g_autofree char *path = g_build_filename(folder_npy, "app-rows-done.npy", NULL);
+    g_autofree char *bytes = NULL, *err = NULL;
+    int64_t n = -1;
+    int status;
+    gsize n_bytes;
+
+    ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_STDOUT_TO_DEV_NULL, NULL,
+                           NULL, NULL, &err, &status, NULL));
+    ck_assert_msg(status == 0, "%s", err);
+    ck_assert(g_file_get_contents(path, &bytes, &n_bytes, NULL));
+    memcpy(&n, bytes + n_bytes - sizeof n, sizeof n); /* its last number, little-endian */
+    remove_tree(folder_npy);
+    return n;
+}
+
+/* A snapshot has the rows that are done exactly if it has their Adds, and counts them: the run that
+ * goes on, by more or fewer workers, trains on the others. It compares their number with the
+ * count. */
+static const struct {
+    const char *program, *model;
+    Place place, resumed_place;
+    const char *workers; /* of the run that goes on, in one process */
+    unsigned percent;
+} dynamic[] = {
+    { "rubato-lr", "--model=asp", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, "--workers=3", 30 },
+    { "rubato-lr", "--model=bsp", PLACE_TWO_NODES, PLACE_ONE_PROCESS, "--workers=1", 60 },
+    { "rubato-fm", "--model=ssp", PLACE_ONE_PROCESS, PLACE_TWO_NODES, NULL, 50 },
+    { "rubato-fm", "--model=sparse_ssp", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, "--workers=5", 70 },
+    { "rubato-wide-deep", "--model=bsp", PLACE_ONE_PROCESS, PLACE_ONE_PROCESS, "--workers=2", 50 },
+};
+
+START_TEST(run_resumed_in_the_middle_of_a_dynamic_split_trains_on_the_other_rows)
+{
+    const char *const first[] = { "--checkpoint",    checkpoints,       "--keep=0",
+                                  "--epochs=2",      "--split=dynamic", "--checkpoint-every=5c",
+                                  dynamic[_i].model, "--full-every=3",  NULL };
+    const char *const second[] = { "--checkpoint",      checkpoints,
+                                   "--resume",          "--epochs=2",
+                                   "--split=dynamic",   dynamic[_i].model,
+                                   dynamic[_i].workers, NULL };
+
+    write_rows(N_BLOCKS_ROWS);
+    run_ok(dynamic[_i].place, dynamic[_i].program, "whole", "", first);
+    ck_assert_int_eq(rows_done(), 2 * N_BLOCKS_ROWS);
+    drop_to(dynamic[_i].percent);
+    const int64_t n_done = rows_done();
+    ck_assert_int_gt(n_done, 0);
+    ck_assert_int_lt(n_done, 2 * N_BLOCKS_ROWS);
+    run_ok(dynamic[_i].resumed_place, dynamic[_i].program, "resumed", " of the 12000 rows of the",
+           second);
+    ck_assert_int_eq(rows_done(), 2 * N_BLOCKS_ROWS);
+}
+END_TEST
+
+/* It gets the rows in the same order. */
+START_TEST(one_worker_of_a_dynamic_split_ends_with_the_same_bits)
+{
+    const char *const first[] = { "--checkpoint",    checkpoints,
+                                  "--keep=0",        "--checkpoint-every=9c",
+                                  "--split=dynamic", "--epochs=2",
+                                  "--workers=1",     NULL };
+    const char *const second[] = { "--checkpoint", checkpoints,   "--resume", "--split=dynamic",
+                                   "--epochs=2",   "--workers=1", NULL };
+
+    write_rows(N_BLOCKS_ROWS);
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "whole", "", first);
+    drop_to(40);
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "resumed", " of the 12000 rows of the", second);
+    expect_same("whole", "resumed");
+}
+END_TEST
+
 /* Starts rubato-lr, slow, without --save; sends the signal when it has done an epoch, and perhaps
  * taken a snapshot. Returns how it ended. */
 static int run_and_signal(int signal_number, bool takes, const char *const *more)
@@ -290,6 +385,61 @@ START_TEST(epochs_of_one_step_end_with_a_snapshot_at_a_signal)
     ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, &out,
                            &err, &status, NULL));
     ck_assert_msg(status == 0 && *out != '\0', "%s%s", out, err);
+}
+END_TEST
+
+static const struct {
+    int signal_number;
+    const char *every, *model;
+} dynamic_signals[] = { { SIGTERM, "4", "--model=bsp" },
+                        { SIGKILL, "3c", "--model=bsp" },
+                        { SIGKILL, "0.05s", "--model=asp" } };
+
+START_TEST(dynamic_split_that_a_signal_ended_goes_on_with_the_other_rows)
+{
+    const char *const first[] = {
+        "--checkpoint",    checkpoints,       "--checkpoint-every",      dynamic_signals[_i].every,
+        "--split=dynamic", "--straggler=1:8", dynamic_signals[_i].model, NULL
+    };
+    const char *const second[] = { "--checkpoint",
+                                   checkpoints,
+                                   "--resume",
+                                   "--split=dynamic",
+                                   "--workers=3",
+                                   dynamic_signals[_i].model,
+                                   NULL };
+    int status;
+
+    write_rows(N_BLOCKS_ROWS);
+    status = run_and_signal(dynamic_signals[_i].signal_number, false, first);
+    if (dynamic_signals[_i].signal_number == SIGTERM)
+        ck_assert_int_eq(WEXITSTATUS(status), 128 + SIGTERM);
+    else
+        ck_assert_int_eq(WTERMSIG(status), SIGKILL);
+    ck_assert_int_gt(rows_done(), 0);
+    ck_assert_int_lt(rows_done(), N_EPOCHS * N_BLOCKS_ROWS);
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "resumed", "going on from snapshot", second);
+    ck_assert_int_eq(rows_done(), N_EPOCHS * N_BLOCKS_ROWS);
+}
+END_TEST
+
+START_TEST(dynamic_and_fixed_splits_do_not_go_on_from_each_other)
+{
+    const char *const dynamic_run[] = { "--checkpoint", checkpoints, "--checkpoint-every=2c",
+                                        "--split=dynamic", NULL };
+    const char *const fixed_run[] = { "--checkpoint", checkpoints, "--checkpoint-every=2c", NULL };
+
+    write_rows(N_BLOCKS_ROWS);
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "whole", "", dynamic_run);
+    drop_to(50);
+    expect_refusal(1, "the middle of an epoch with --split dynamic: go on with the same",
+                   (const char *const[]){ "--checkpoint", checkpoints, "--resume", NULL });
+    remove_tree(checkpoints);
+    run_ok(PLACE_ONE_PROCESS, "rubato-lr", "whole", "", fixed_run);
+    drop_to(50);
+    expect_refusal(
+        1, "--resume with --split dynamic goes on from such a run alone",
+        (const char *const[]){ "--checkpoint", checkpoints, "--resume", "--split=dynamic", NULL });
 }
 END_TEST
 
@@ -387,14 +537,6 @@ START_TEST(epoch_that_was_stopped_has_no_snapshot)
 }
 END_TEST
 
-static void expect_refusal(int status, const char *text, const char *const *more)
-{
-    g_auto(Outcome) outcome = run(PLACE_ONE_PROCESS, "rubato-lr", "none", more);
-
-    ck_assert_msg(outcome.status == status, "%s", outcome.err);
-    ck_assert_msg(strstr(outcome.err, text) != NULL, "%s", outcome.err);
-}
-
 #define ARGUMENTS(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
 START_TEST(calls_that_make_no_sense_are_refused)
@@ -409,9 +551,6 @@ START_TEST(calls_that_make_no_sense_are_refused)
                    ARGUMENTS("--checkpoint", checkpoints, "--checkpoint-every=5m"));
     expect_refusal(2, "--checkpoint-every: expected",
                    ARGUMENTS("--checkpoint", checkpoints, "--checkpoint-every=1.5c"));
-    expect_refusal(
-        2, "--checkpoint-every 9s and --split dynamic", //
-        ARGUMENTS("--checkpoint", checkpoints, "--checkpoint-every=9s", "--split=dynamic"));
     expect_refusal(2, "--resume and --load",
                    ARGUMENTS("--checkpoint", checkpoints, "--resume", "--load", "x"));
     expect_refusal(2, "--checkpoint and --validate",
@@ -427,7 +566,7 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("programs with snapshots");
-    TCase *cases = tcase_create("checkpoints");
+    TCase *cases = tcase_create("checkpoints"), *splits = tcase_create("dynamic splits");
 
     tcase_set_timeout(cases, 60);
     tcase_add_checked_fixture(cases, set_up, tear_down);
@@ -445,5 +584,15 @@ int main(void)
     tcase_add_test(cases, epoch_that_was_stopped_has_no_snapshot);
     tcase_add_test(cases, calls_that_make_no_sense_are_refused);
     suite_add_tcase(suite, cases);
+    tcase_set_timeout(splits, 60);
+    tcase_add_checked_fixture(splits, set_up, tear_down);
+    tcase_add_loop_test(splits,
+                        run_resumed_in_the_middle_of_a_dynamic_split_trains_on_the_other_rows, 0,
+                        G_N_ELEMENTS(dynamic));
+    tcase_add_test(splits, one_worker_of_a_dynamic_split_ends_with_the_same_bits);
+    tcase_add_loop_test(splits, dynamic_split_that_a_signal_ended_goes_on_with_the_other_rows, 0,
+                        G_N_ELEMENTS(dynamic_signals));
+    tcase_add_test(splits, dynamic_and_fixed_splits_do_not_go_on_from_each_other);
+    suite_add_tcase(suite, splits);
     return run_suite(suite);
 }

@@ -65,6 +65,14 @@ static bool go_through(RubatoSparseKVClientTable *table, GError **error)
             for (size_t i = 0; i < four[t].n; i++)
                 sums[four[t].keys[i]] += deltas[i];
         }
+        if (t != 2)
+            continue; /* the next Get ends it */
+        TRY(rubato_sparse_kv_client_table_clock(table, error));
+        REQUIRE(rubato_sparse_kv_client_table_clock_value(table) == 3);
+        REQUIRE(!rubato_sparse_kv_client_table_add(table, deltas, error));
+        REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "before the next Get"));
+        REQUIRE(!rubato_sparse_kv_client_table_clock(table, error));
+        REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "before the next Get"));
     }
     REQUIRE(!rubato_sparse_kv_client_table_next(table, &next));
     REQUIRE(!rubato_sparse_kv_client_table_get(table, values, error));

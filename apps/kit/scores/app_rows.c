@@ -163,13 +163,19 @@ const AppFeatures *app_rows_scaling(const AppRows *rows)
 AppReadAhead *app_rows_read(const AppRows *rows, const App *app, const AppData *data,
                             RubatoWorker *worker, AppWorker *self, GError **error)
 {
-    const RubatoReaderOptions options =
-        app_data_reader_options(app, data, rubato_worker_n_workers(worker));
+    const uint32_t n_workers = rubato_worker_n_workers(worker), rank = rubato_worker_rank(worker);
+    const RubatoReaderOptions options = app_data_reader_options(app, data, n_workers);
+    RubatoReader *const reader = rubato_worker_open_reader(worker, rows->train, &options, error);
     AppReadAhead *const ahead =
-        app_read_ahead_new(rubato_worker_open_reader(worker, rows->train, &options, error),
-                           MAX(1, app->speculation), app_rows_scaling(rows));
+        app_read_ahead_new(reader, MAX(1, app->speculation), app_rows_scaling(rows));
 
-    if (ahead != NULL)
-        app_worker_skip(self, app_read_ahead_skip(ahead, app_worker_first_step(self)));
+    if (ahead == NULL)
+        return NULL;
+    app_worker_keep_rows(self, reader);
+    /* Of a dynamic split the reader has the rows that are left; who had the others is not known. */
+    app_worker_skip(self,
+                    app->keeps_rows
+                        ? app->n_rows_before / n_workers + (rank < app->n_rows_before % n_workers)
+                        : app_read_ahead_skip(ahead, app_worker_first_step(self)));
     return ahead;
 }
