@@ -11,6 +11,7 @@
 
 #include "engine/snapshot/snapshot_files.h"
 #include "engine/snapshot/snapshot_text.h"
+#include "io/store/outside_requests.h"
 
 /* The present one, from CLOSE to FORGET. */
 struct LedSnapshot {
@@ -252,4 +253,5 @@ void led_snapshots_stop(RubatoEngine *engine)
 {
     actor_stop(&engine->snapshot_steps);
     forget(engine, "the run has ended");
+    outside_requests_stop();
 }

@@ -142,7 +142,10 @@ RUBATO_API bool rubato_snapshot_ask(const char *directory, double timeout_s, uin
                                     GError **error);
 
 /* Whether somebody asks so. The next snapshot in the directory that begins answers all of them,
- * also if it fails. A call reads the directory. Any thread. */
+ * also if it fails. A call reads the directory. Of a bucket of S3 it says what a thread has seen,
+ * which looks once a second from the first call on until an engine of the process is freed: each
+ * request counts some seconds after it was made, and once, unless it is there for long. Any
+ * thread. */
 RUBATO_API bool rubato_snapshot_is_asked(const char *directory);
 
 /* What to restore. */

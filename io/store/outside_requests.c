@@ -15,14 +15,15 @@
 #include <unistd.h>
 
 #include "io/kernel_random.h"
+#include "io/store/s3/s3_requests.h"
 #include "io/store/store_file.h"
 
-#define TAKE ".take-"
-#define TAKEN ".taken-"
+#define TAKE OUTSIDE_TAKE
+#define TAKEN OUTSIDE_TAKEN
 #define GOOD "snapshot "
 #define FAILED "failed: "
 
-enum { LOOK_MS = 50, MOST_ANSWER = 4096, DAY_S = 24 * 60 * 60 };
+enum { LOOK_MS = 50, LOOK_BUCKET_MS = 300, MOST_ANSWER = 4096, DAY_S = 24 * 60 * 60 };
 
 /* A shared file system may show that one name is gone before it shows the other. */
 enum { GONE_MS = 5000 };
@@ -37,8 +38,10 @@ static char *path_of(const char *directory, const char *prefix, const char *id)
 
 GPtrArray *outside_requests_list(const char *directory)
 {
+    if (store_is_bucket(directory))
+        return s3_requests_list(directory);
     GPtrArray *const ids = g_ptr_array_new_with_free_func(g_free);
-    GDir *const dir = store_is_bucket(directory) ? NULL : g_dir_open(directory, 0, NULL);
+    GDir *const dir = g_dir_open(directory, 0, NULL);
 
     if (dir == NULL)
         return ids;
@@ -52,6 +55,8 @@ GPtrArray *outside_requests_list(const char *directory)
 bool rubato_snapshot_is_asked(const char *directory)
 {
     g_return_val_if_fail(directory != NULL, false);
+    if (store_is_bucket(directory))
+        return s3_requests_ask(directory);
     g_autoptr(GPtrArray) ids = outside_requests_list(directory);
     return ids->len > 0;
 }
@@ -96,6 +101,10 @@ void outside_requests_answer(const char *directory, const GPtrArray *ids, uint64
                                 ? g_strdup_printf(FAILED "%.*s", MOST_ANSWER / 2, failure)
                                 : g_strdup_printf(GOOD "%" G_GUINT64_FORMAT, number);
 
+    if (store_is_bucket(directory)) {
+        s3_requests_answer(directory, ids, text);
+        return;
+    }
     for (guint i = 0; i < ids->len; i++)
         answer_one(directory, g_ptr_array_index(ids, i), text);
 }
@@ -117,12 +126,21 @@ void outside_requests_tidy(const char *directory)
     g_dir_close(dir);
 }
 
+void outside_requests_stop(void)
+{
+    s3_requests_stop();
+}
+
 /* ---- the side that asks ---- */
 
-static bool make_request(const char *path, GError **error)
+static bool make_request(const char *directory, const char *id, GError **error)
 {
-    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    g_autofree char *name = g_strconcat(TAKE, id, NULL);
+    g_autofree char *path = path_of(directory, TAKE, id);
 
+    if (store_is_bucket(directory))
+        return s3_requests_put(directory, name, "", error);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd >= 0) {
         close(fd);
         return true;
@@ -132,9 +150,43 @@ static bool make_request(const char *path, GError **error)
     return false;
 }
 
-/* Reads an answer; false if there is none yet. */
-static bool read_answer(const char *path, char text[MOST_ANSWER])
+static void remove_one(const char *directory, const char *prefix, const char *id)
 {
+    g_autofree char *name = g_strconcat(prefix, id, NULL);
+    g_autofree char *path = path_of(directory, prefix, id);
+
+    if (store_is_bucket(directory))
+        (void)s3_requests_remove(directory, name, NULL);
+    else
+        (void)unlink(path);
+}
+
+/* Whether the request is still there. *error: nobody knows. */
+static bool is_waiting(const char *directory, const char *id, GError **error)
+{
+    g_autofree char *name = g_strconcat(TAKE, id, NULL);
+    g_autofree char *path = path_of(directory, TAKE, id);
+
+    if (!store_is_bucket(directory))
+        return access(path, F_OK) == 0;
+    g_autofree char *text = s3_requests_read(directory, name, error);
+    return text != NULL;
+}
+
+/* Reads an answer; false if there is none yet. */
+static bool read_answer(const char *directory, const char *id, char text[MOST_ANSWER],
+                        GError **error)
+{
+    g_autofree char *name = g_strconcat(TAKEN, id, NULL);
+    g_autofree char *path = path_of(directory, TAKEN, id);
+
+    if (store_is_bucket(directory)) {
+        g_autofree char *read = s3_requests_read(directory, name, error);
+
+        if (read != NULL)
+            g_strlcpy(text, read, MOST_ANSWER);
+        return read != NULL;
+    }
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     size_t n = 0;
     ssize_t some;
@@ -165,23 +217,26 @@ static bool take_answer(const char *directory, const char *text, uint64_t *numbe
     return false;
 }
 
-/* Waits for the answer. */
+/* Waits for the answer. A bucket that cannot be read, after all tries of the client, ends it. */
 static bool await_answer(const char *directory, const char *id, double timeout_s, uint64_t *number,
                          GError **error)
 {
-    g_autofree char *request = path_of(directory, TAKE, id);
-    g_autofree char *answer = path_of(directory, TAKEN, id);
     const int64_t began_us = g_get_monotonic_time();
+    g_autoptr(GError) fault = NULL;
     int64_t gone_us = 0;
     char text[MOST_ANSWER];
 
     for (;;) {
         const int64_t now_us = g_get_monotonic_time();
-        const bool is_gone = access(request, F_OK) != 0;
+        const bool is_gone = !is_waiting(directory, id, &fault);
 
-        if (read_answer(answer, text)) {
-            (void)unlink(answer);
+        if (fault == NULL && read_answer(directory, id, text, &fault)) {
+            remove_one(directory, TAKEN, id);
             return take_answer(directory, text, number, error);
+        }
+        if (fault != NULL) {
+            g_propagate_error(error, g_steal_pointer(&fault));
+            return false;
         }
         if (is_gone && gone_us == 0)
             gone_us = now_us;
@@ -198,7 +253,7 @@ static bool await_answer(const char *directory, const char *id, double timeout_s
                         directory, timeout_s);
             return false;
         }
-        g_usleep(LOOK_MS * 1000);
+        g_usleep((store_is_bucket(directory) ? LOOK_BUCKET_MS : LOOK_MS) * 1000);
     }
 }
 
@@ -208,24 +263,16 @@ bool rubato_snapshot_ask(const char *directory, double timeout_s, uint64_t *numb
     bool ok;
 
     g_return_val_if_fail(directory != NULL, false);
-    if (store_is_bucket(directory)) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                    "%s: a run is asked by a file in its directory, and looks for none in S3: send "
-                    "it the signal TERM, or let it take snapshots by itself",
-                    directory);
-        return false;
-    }
     if (!kernel_random(&random)) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "the kernel gives no random bytes: %s",
                     g_strerror(errno));
         return false;
     }
     g_autofree char *id = g_strdup_printf("%016" G_GINT64_MODIFIER "x", random);
-    g_autofree char *request = path_of(directory, TAKE, id);
-    if (!make_request(request, error))
+    if (!make_request(directory, id, error))
         return false;
     ok = await_answer(directory, id, timeout_s, number, error);
     if (!ok)
-        (void)unlink(request);
+        remove_one(directory, TAKE, id);
     return ok;
 }

@@ -11,12 +11,18 @@
  * Who may write into the directory may ask. That needs no secret: they could also remove its
  * snapshots.
  *
+ * In a bucket of S3 they are objects of these names (s3/s3_requests.h), and no call of the run's
+ * side waits for S3.
+ *
  * Threads: any. */
 #ifndef RUBATO_IO_STORE_OUTSIDE_REQUESTS_H
 #define RUBATO_IO_STORE_OUTSIDE_REQUESTS_H
 
 #include <glib.h>
 #include <stdint.h>
+
+#define OUTSIDE_TAKE ".take-"
+#define OUTSIDE_TAKEN ".taken-"
 
 /* The ids of the requests that wait for an answer. (transfer full) */
 GPtrArray *outside_requests_list(const char *directory);
@@ -28,5 +34,9 @@ void outside_requests_answer(const char *directory, const GPtrArray *ids, uint64
 
 /* Removes answers that nobody has read for a day, and what an answer left that was never whole. */
 void outside_requests_tidy(const char *directory);
+
+/* When an engine is freed: sends the answers that are left, and ends the threads that look into
+ * buckets. */
+void outside_requests_stop(void);
 
 #endif

@@ -7,9 +7,6 @@
 
 #define MOST_PAGE ((size_t)16 << 20)
 
-/* More keys than any run writes: some thousand snapshots of some thousand parts. */
-#define MOST_NAMES (1u << 24)
-
 /* Names in their order, because this is what is signed. (transfer full) */
 static char *write_query(const char *prefix, uint32_t most, bool by_folder, const char *from)
 {
@@ -47,6 +44,12 @@ static bool read_page(S3Client *client, const char *bucket, const char *query, S
 bool s3_list(S3Client *client, const char *bucket, const char *prefix, uint32_t most,
              GPtrArray *keys, GPtrArray *prefixes, GError **error)
 {
+    return s3_list_at_most(client, bucket, prefix, most, S3_LIST_MOST_NAMES, keys, prefixes, error);
+}
+
+bool s3_list_at_most(S3Client *client, const char *bucket, const char *prefix, uint32_t most,
+                     uint32_t most_names, GPtrArray *keys, GPtrArray *prefixes, GError **error)
+{
     g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
     S3Page page = { .keys = keys, .prefixes = prefixes != NULL ? prefixes : ignored };
     g_autofree char *from = NULL;
@@ -65,10 +68,10 @@ bool s3_list(S3Client *client, const char *bucket, const char *prefix, uint32_t 
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
                         S3_SCHEME "%s: cannot be listed: a page of the listing is empty", bucket);
             ok = false;
-        } else if (from != NULL && page.keys->len + page.prefixes->len >= MOST_NAMES) {
+        } else if (from != NULL && page.keys->len + page.prefixes->len >= most_names) {
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
-                        S3_SCHEME "%s: cannot be listed: there are more than %u keys", bucket,
-                        MOST_NAMES);
+                        S3_SCHEME "%s: cannot be listed: there are %u keys or more", bucket,
+                        most_names);
             ok = false;
         }
     } while (ok && from != NULL);

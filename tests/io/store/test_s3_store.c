@@ -2,7 +2,9 @@
  * the network do meanwhile; and one that is torn is never taken for a snapshot. */
 #include <glib/gstdio.h>
 #include <rubato/error.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "io/store/folder_ops.h"
 #include "io/store/s3/s3_list.h"
@@ -10,6 +12,7 @@
 #include "io/store/snapshot.h"
 #include "io/store/store_file.h"
 #include "test_paths.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/s3_server.h"
 #include "tests/support/store/small_snapshot.h"
@@ -116,9 +119,30 @@ START_TEST(listing_goes_on_page_by_page)
 }
 END_TEST
 
+/* A server that goes on telling names for ever would fill the memory. */
+START_TEST(listing_without_an_end_is_refused)
+{
+    g_auto(S3Path) path = { .bucket = NULL };
+    g_autoptr(S3Client) client = s3_client_new(NULL);
+    g_autoptr(GPtrArray) keys = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GError) error = NULL;
+    g_autofree char *before = NULL;
+
+    write_one(1, RUBATO_PACKING_NONE); /* five objects */
+    ck_assert(client != NULL && s3_path_parse(directory, &path, NULL));
+    before = s3_path_below(&path, "");
+    ck_assert(!s3_list_at_most(client, path.bucket, before, 2, 4, keys, NULL, &error));
+    check_error(&error, RUBATO_ERROR_IO, "there are 4 keys or more", NULL);
+    ck_assert_uint_eq(keys->len, 4); /* and no further page was asked for */
+    g_ptr_array_set_size(keys, 0);
+    ck_assert(s3_list_at_most(client, path.bucket, before, 2, 6, keys, NULL, NULL));
+    ck_assert_uint_eq(keys->len, 5);
+}
+END_TEST
+
 enum { N_LONG = 17 << 17, WIDE = 8 }; /* 17 MiB: two parts, and the rest */
 
-static bool count_rows(const RubatoSnapshotRows *rows, void *user_data, GError **error)
+static bool count_rows_read(const RubatoSnapshotRows *rows, void *user_data, GError **error)
 {
     (void)error;
     for (size_t i = 0; i < rows->n; i++) {
@@ -154,7 +178,7 @@ static void check_long(const char *path)
                       .seed = 5,
                       .shape = { .row_bytes = WIDE, .value_bytes = WIDE } };
     uint64_t n_good = 0;
-    const PartTaker taker = { .rows = count_rows, .user_data = &n_good };
+    const PartTaker taker = { .rows = count_rows_read, .user_data = &n_good };
     g_autoptr(GError) error = NULL;
 
     ck_assert(block_file_read_end(path, &file.sum, &file.n_rows, NULL));
@@ -312,7 +336,8 @@ START_TEST(snapshot_that_is_cut_at_any_request_is_none)
         was_written = small_snapshot_write(directory, 2, RUBATO_PACKING_NONE, &number, &error);
         s3_server_be_good();
         ck_assert_uint_lt(after, 100);
-        ck_assert(was_written || g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_IO));
+        require_msg(was_written || g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_IO), "%s",
+                    error->message);
         n_refused += !was_written;
         if (!was_written)
             expect_list(1, (const uint64_t[]){ 1 });
@@ -483,8 +508,33 @@ START_TEST(programs_keep_their_snapshots_there)
     g_free(RUN(0, "rubato", "checkpoint", "export", directory, "4", exported));
     g_autofree char *exported_rows = g_build_filename(exported, "weights.npy", NULL);
     ck_assert(g_file_test(exported_rows, G_FILE_TEST_EXISTS));
-    g_autofree char *refused = RUN(1, "rubato", "checkpoint", "take", directory);
-    require_msg(strstr(refused, "looks for none in S3") != NULL, "%s", refused);
+    remove_tree(folder);
+}
+END_TEST
+
+/* As a user does from outside, while the run trains. */
+START_TEST(running_program_takes_a_snapshot_into_a_bucket_when_asked)
+{
+    g_autofree char *folder = g_dir_make_tmp("rubato-s3-XXXXXX", NULL);
+    g_autofree char *rows = g_build_filename(folder, "rows.svm", NULL);
+    g_autofree char *program = g_strconcat(TEST_BIN_DIR, "/rubato-lr", NULL);
+    const char *const argv[] = { program,    "--train",         rows,
+                                 "--epochs", "1000000",         "--checkpoint",
+                                 directory,  "--workers=2",     "--checkpoint-every",
+                                 "1000000",  "--straggler=1:5", NULL };
+    GPid pid;
+    int status;
+
+    ck_assert(g_file_set_contents(rows, "1 1:1\n-1 2:1\n1 3:1\n-1 1:1 2:1\n", -1, NULL));
+    ck_assert(g_spawn_async(NULL, (char **)(uintptr_t)argv, NULL,
+                            G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL |
+                                G_SPAWN_STDERR_TO_DEV_NULL,
+                            NULL, NULL, &pid, NULL));
+    g_autofree char *said = RUN(0, "rubato", "checkpoint", "take", directory);
+    ck_assert_str_eq(said, "snapshot 1\n");
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    g_free(RUN(0, "rubato", "checkpoint", "verify", directory));
     remove_tree(folder);
 }
 END_TEST
@@ -517,7 +567,9 @@ int main(void)
     tcase_add_test(cases, files_of_no_snapshot_go_but_those_that_are_being_written);
     tcase_add_loop_test(cases, changed_object_is_never_restored, 0, 3);
     tcase_add_test(cases, answers_that_are_no_listing_are_refused);
+    tcase_add_test(cases, listing_without_an_end_is_refused);
     tcase_add_test(cases, programs_keep_their_snapshots_there);
+    tcase_add_test(cases, running_program_takes_a_snapshot_into_a_bucket_when_asked);
     suite_add_tcase(suite, cases);
     result = run_suite(suite);
     s3_server_stop();

@@ -119,6 +119,8 @@ function handle(port, request, response) {
       refuse(response, 403, 'AccessDenied');
     else if (wrong)
       refuse(response, 403, wrong);
+    else if (fault === 'late')
+      setTimeout(() => forward(port, request, Buffer.concat(parts), response, fault), 2000);
     else
       forward(port, request, Buffer.concat(parts), response, fault);
   });
