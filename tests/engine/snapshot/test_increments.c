@@ -9,6 +9,7 @@
 
 #include "engine/engine_private.h"
 #include "models/shard/shard.h"
+#include "tests/support/engine/counted_increments.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
@@ -604,6 +605,16 @@ START_TEST(rows_that_have_expired_do_not_come_back)
 }
 END_TEST
 
+/* ---- while workers train ---- */
+
+/* tests/soak/test_soak_increments.c does it for longer. */
+START_TEST(increments_under_load_hold_what_was_counted)
+{
+    counted_increments_check(&(CountedIncrements){
+        .seconds = 0.5, .every_s = 0.05, .full_every = 5, .least = 4, .restore_every = 4 });
+}
+END_TEST
+
 /* ---- how much is written ---- */
 
 enum { N_MANY = 60000 };
@@ -661,6 +672,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, snapshots_of_changes_hold_the_tables_as_they_were);
     tcase_add_test(cases, rows_that_have_expired_do_not_come_back);
+    tcase_add_test(cases, increments_under_load_hold_what_was_counted);
     tcase_add_loop_test(cases, a_tenth_of_the_rows_takes_a_sixth_of_the_bytes, 0,
                         G_N_ELEMENTS(many));
     suite_add_tcase(suite, cases);
