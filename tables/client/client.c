@@ -213,18 +213,6 @@ static bool has_ended_well(Call *call)
            atomic_load_explicit(&call->status, memory_order_relaxed) == CALL_OK;
 }
 
-void table_client_note_answered(TableClient *client, Call *call, uint32_t n_slices)
-{
-    table_client_count_get(client, call);
-    if (client->kept_bytes > 0) {
-        table_client_drop_kept(client,
-                               atomic_load_explicit(&call->min_clock, memory_order_relaxed));
-        if (client->lead == 0 && n_slices == client->route->map->n_parts)
-            client->untold_bytes = 0;
-    }
-    client->unheard_bytes = 0;
-}
-
 /* The server of a part with replicas may be lost: see client_moved.c. This is a function of its own
  * so that the request of a usual Get is in no memory. */
 static __attribute__((noinline, cold)) void send_replicated_get(TableClient *client,
