@@ -7,6 +7,7 @@
 const BenchCase bench_counts_cases[] = {
     { .name = "local-grow-hash",
       .what = "longest Add of 100 keys + Get, while hash storage grows to 10 M rows",
+      .limit = "longest first access to a huge page of as much bare memory",
       .unit = BENCH_UNIT_SECONDS,
       .goal = { .worst = 10e-3 },
       .table = { .storage = "hash" },
@@ -16,7 +17,8 @@ const BenchCase bench_counts_cases[] = {
       .n_operations = 12500,
       .sample = sample_growth },
     { .name = "local-grow-hash-100m",
-      .what = "the same up to 100 M rows",
+      .what = "the same up to 100 M rows, with 7 samples",
+      .limit = "likewise",
       .unit = BENCH_UNIT_SECONDS,
       .goal = { .worst = 10e-3 },
       .table = { .storage = "hash" },

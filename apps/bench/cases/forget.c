@@ -79,6 +79,7 @@ const BenchCase bench_forget_cases[] = {
       .run_limit = limit_hash_get },
     { .name = "forget-stall",
       .what = "longest Add of 100 new keys + Get, while a table grows to its max_bytes and evicts",
+      .limit = "longest first access to a huge page of as much bare memory",
       .unit = BENCH_UNIT_SECONDS,
       .goal = { .worst = 10e-3 },
       .table = { .storage = "hash", .max_bytes = MAX_BYTES },

@@ -17,6 +17,8 @@ static inline void clobber(void *memory)
     __asm__ volatile("" : : "r"(memory) : "memory");
 }
 
+#define RAW_PAGE_BYTES ((size_t)2 << 20)
+
 /* Fresh memory of huge pages for bench->raw, as far as the kernel has them. */
 void *raw_allocate(Bench *bench, size_t n_bytes);
 void raw_free(Bench *bench);
