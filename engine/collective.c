@@ -60,7 +60,8 @@ static void propose(RubatoEngine *engine, const CollectiveCall *call, uint64_t n
                                                            .arguments = detail,
                                                            .workers = call->workers,
                                                            .told = find_told(call),
-                                                           .survives = call->survives } });
+                                                           .survives = call->survives,
+                                                           .replace_ms = call->replace_ms } });
 }
 
 static void report_ready(RubatoEngine *engine, uint64_t number, const GError *error)
@@ -185,10 +186,11 @@ static bool make_as_newcomer(RubatoEngine *engine, const CollectiveCall *call, G
                       engine->id, call->text, stall_clock_s(&clock));
     const bool was_past = newcomer->stage == NEWCOMER_PAST;
     const uint32_t id = newcomer->past_id;
+    g_autofree char *told = was_past ? g_strdup(newcomer->past_told) : NULL;
     const bool ok = newcomer_check_call(engine, error);
     pthread_mutex_unlock(&engine->lock);
     if (ok && was_past && call->past != NULL)
-        call->past(engine, id, call->data);
+        call->past(engine, id, told, call->data);
     return ok;
 }
 

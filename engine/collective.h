@@ -38,6 +38,7 @@ typedef struct {
     const char *told;    /* as ControlPropose.told; longer ones are not told */
     uint64_t seed;       /* a proposal: the first node's seed is used by all */
     bool survives;       /* as ControlPropose.survives */
+    uint32_t replace_ms; /* likewise */
 
     /* This node's part, on the calling thread, between GO and READY, for each step. May be NULL. */
     bool (*perform)(RubatoEngine *engine, const ControlGo *go, void *data, GError **error);
@@ -49,8 +50,8 @@ typedef struct {
     void (*commit)(RubatoEngine *engine, void *data);
 
     /* In the place of all this, if the run had made the call, with success, before this process
-     * took the place of a lost node (newcomer.h); id: as in GO. May be NULL. */
-    void (*past)(RubatoEngine *engine, uint32_t id, void *data);
+     * took the place of a lost node (newcomer.h); id: as in GO, told: as in PAST. May be NULL. */
+    void (*past)(RubatoEngine *engine, uint32_t id, const char *told, void *data);
     void *data;
 } CollectiveCall;
 

@@ -130,9 +130,10 @@ static bool may_be_told(const RubatoEngine *engine, const RubatoTableSpec *spec)
 }
 
 /* The table was told, if it is still there. */
-static void note_past_create(RubatoEngine *engine, uint32_t id, void *data)
+static void note_past_create(RubatoEngine *engine, uint32_t id, const char *told, void *data)
 {
     (void)id;
+    (void)told;
     newcomer_note_table(engine, ((const Table *)data)->spec->name, /* is_there= */ true);
 }
 
@@ -231,9 +232,10 @@ static void undo_drop(RubatoEngine *engine, uint32_t id, void *data)
     pthread_mutex_unlock(&engine->lock);
 }
 
-static void note_past_drop(RubatoEngine *engine, uint32_t id, void *data)
+static void note_past_drop(RubatoEngine *engine, uint32_t id, const char *told, void *data)
 {
     (void)id;
+    (void)told;
     newcomer_note_table(engine, ((const Drop *)data)->name, /* is_there= */ false);
 }
 

@@ -101,18 +101,26 @@ static void free_run(RubatoEngine *engine, RubatoTaskRun *run)
 /* The rows of lost servers must live on, or no task can. */
 static bool check_on_loss(const RubatoTask *task, Table *const *tables, size_t n, GError **error)
 {
-    if (task->on_loss > RUBATO_ON_LOSS_CONTINUE) {
+    const bool replaces = task->on_loss == RUBATO_ON_LOSS_REPLACE;
+
+    if (task->on_loss > RUBATO_ON_LOSS_REPLACE) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "task %s: on_loss is %u, which is none of the choices", task->name,
                     (unsigned)task->on_loss);
         return false;
     }
-    for (size_t i = 0; i < n && task->on_loss == RUBATO_ON_LOSS_CONTINUE; i++)
+    if (task->replace_ms > 0 && !replaces) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "task %s: replace_ms has no effect without RUBATO_ON_LOSS_REPLACE", task->name);
+        return false;
+    }
+    for (size_t i = 0; i < n && task->on_loss != RUBATO_ON_LOSS_FAIL; i++)
         if (tables[i]->spec->replicas == 0) {
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                        "task %s is to continue after a loss, but its table %s has no replicas; "
+                        "task %s is to %s after a loss, but its table %s has no replicas; "
                         "give it one, or take RUBATO_ON_LOSS_FAIL",
-                        task->name, tables[i]->spec->name);
+                        task->name, replaces ? "replace its workers" : "continue",
+                        tables[i]->spec->name);
             return false;
         }
     return true;
@@ -188,11 +196,47 @@ static char *tell_tables(const RubatoTaskRun *run)
     return g_string_free(text, FALSE);
 }
 
-/* The others had begun it before this process joined: it has no workers here. */
-static void note_past_run(RubatoEngine *engine, uint32_t id, void *data)
+/* The others had begun it before this process joined, and it has the workers of the lost process.
+ * Without them the task cannot go on: it fails. */
+static void take_over(RubatoEngine *engine, const ToldTask *told, RubatoTaskRun *run)
 {
-    (void)engine;
-    task_run_set_past(data, id);
+    g_autoptr(GError) error = NULL;
+
+    task_snapshots_free(
+        task_run_data(run)); /* it asks for none: worker 0 was lost, or is elsewhere */
+    task_run_set_data(run, NULL);
+    if (task_run_take_over(run, told, &error)) {
+        pthread_mutex_lock(&engine->lock);
+        g_ptr_array_add(engine->runs, run);
+        newcomer_bring_up(engine, run);
+        pthread_mutex_unlock(&engine->lock);
+        if (task_run_return(run, &error) ||
+            g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED))
+            return; /* its workers end at once if it is cancelled */
+    } else {
+        task_run_set_past(run, told->epoch);
+    }
+    g_prefix_error(&error, "node %u cannot take over the workers of a lost process: ", engine->id);
+    const ControlOutcome outcome = { control_code_of(error), error->message };
+    engine_tell_scheduler(engine,
+                          &(Control){ .kind = CONTROL_FAIL, .fail = { told->epoch, outcome } });
+    if (task_run_past(run) != 0)
+        engine_tell_scheduler(
+            engine, &(Control){ .kind = CONTROL_TASK_DONE, .task_done = { told->epoch } });
+}
+
+/* The others had begun it before this process joined: it has no workers here, unless it is told all
+ * of it. */
+static void note_past_run(RubatoEngine *engine, uint32_t id, const char *told, void *data)
+{
+    ToldTask task;
+
+    if (told != NULL && told_task_read(&told, engine->n_nodes, &task)) {
+        take_over(engine, &task, data);
+        told_task_clear(&task);
+    } else {
+        task_run_set_past(data, id);
+    }
 }
 
 /* A program that has yet to catch up may name tables that were dropped since: if the task is not
@@ -237,6 +281,7 @@ RubatoTaskRun *rubato_engine_start(RubatoEngine *engine, const RubatoTask *task,
                                        .workers = workers,
                                        .told = told,
                                        .survives = task_run_continues(run),
+                                       .replace_ms = task_run_replace_ms(run),
                                        .perform = perform_run,
                                        .undo = undo_run,
                                        .past = note_past_run,

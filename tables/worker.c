@@ -38,6 +38,11 @@ uint64_t rubato_worker_id(const RubatoWorker *worker)
     return worker->id;
 }
 
+uint64_t rubato_worker_first_clock(const RubatoWorker *worker)
+{
+    return worker->first_clock;
+}
+
 void worker_begin(RubatoWorker *worker)
 {
     worker->owner = caller_number();
@@ -102,6 +107,7 @@ static TableClient *open_client(RubatoWorker *worker, size_t route)
     if (worker->clients[route] == NULL) {
         worker->clients[route] = table_client_new(&worker->routes[route], worker->rank);
         worker->clients[route]->tickets = worker->tickets;
+        worker->clients[route]->clock = worker->first_clock;
     }
     return worker->clients[route];
 }

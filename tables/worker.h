@@ -30,6 +30,7 @@ struct RubatoWorker {
     uint32_t epoch;          /* of the task */
     const _Atomic bool *cancelled;
     bool (*barrier)(RubatoWorker *worker, GError **error);
+    uint64_t first_clock; /* of a worker in the place of a lost one; else 0 */
     void *engine_data;
 
     /* set by worker_begin */

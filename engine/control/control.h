@@ -189,7 +189,9 @@ typedef struct {
                        * its number, of a RUN the tables' numbers (told_task.h), of a MOVE all of it
                        * (told_move.h), of a SNAPSHOT likewise (snapshot_text.h) */
     bool survives;    /* of a CREATE: the table has replicas, so the run outlives nodes;
-                            * of a RUN: the task goes on without the workers of a lost node */
+                            * of a RUN: the task outlives the workers of a lost node */
+    uint32_t replace_ms; /* of a RUN that does: how long it waits for a process that has these
+                          * workers again; 0: it goes on without them */
 } ControlPropose;
 
 /* The steps of a MOVE, and of a SNAPSHOT: each begins when all nodes are READY with the one before.
@@ -302,6 +304,8 @@ typedef struct {
     bool goes_on; /* the task has not ended: its TASK_END comes */
     ControlOutcome outcome;
     ControlOutcome end; /* of a task that has ended */
+    const char *told;   /* of a task in which the process gets the workers of the lost one: as in
+                         * GO; empty: it is no such task */
 } ControlPast;
 
 /* CAUGHT_UP. */

@@ -36,13 +36,17 @@ static const ControlMember refuse[] = { MEMBER(FAULT, refuse.code), MEMBER(TEXT,
 static const ControlMember farewell[] = { MEMBER(UINT32, farewell.node_id),
                                           MEMBER(UINT64, farewell.incarnation),
                                           MEMBER(TEXT, farewell.text), END };
-static const ControlMember propose[] = {
-    MEMBER(CALL, propose.call),        MEMBER(UINT32, propose.what),
-    MEMBER(UINT64, propose.hash_seed), MEMBER(TEXT, propose.name),
-    MEMBER(TEXT, propose.digest),      MEMBER(LINES, propose.arguments),
-    MEMBER(LINES, propose.workers),    MEMBER(FILE, propose.told),
-    MEMBER(BOOL, propose.survives),    END
-};
+static const ControlMember propose[] = { MEMBER(CALL, propose.call),
+                                         MEMBER(UINT32, propose.what),
+                                         MEMBER(UINT64, propose.hash_seed),
+                                         MEMBER(TEXT, propose.name),
+                                         MEMBER(TEXT, propose.digest),
+                                         MEMBER(LINES, propose.arguments),
+                                         MEMBER(LINES, propose.workers),
+                                         MEMBER(FILE, propose.told),
+                                         MEMBER(BOOL, propose.survives),
+                                         MEMBER(UINT32, propose.replace_ms),
+                                         END };
 static const ControlMember go[] = { MEMBER(CALL, go.call),
                                     MEMBER(UINT64, go.hash_seed),
                                     MEMBER(UINT32, go.id),
@@ -54,10 +58,9 @@ static const ControlMember call_end[] = { MEMBER(CALL, commit.call),
                                           MEMBER(CODE, commit.outcome.code),
                                           MEMBER(TEXT, commit.outcome.text), END };
 static const ControlMember past[] = {
-    MEMBER(CALL, past.call),         MEMBER(UINT32, past.id),
-    MEMBER(BOOL, past.goes_on),      MEMBER(CODE, past.outcome.code),
-    MEMBER(TEXT, past.outcome.text), MEMBER(CODE, past.end.code),
-    MEMBER(TEXT, past.end.text),     END
+    MEMBER(CALL, past.call),         MEMBER(UINT32, past.id),         MEMBER(BOOL, past.goes_on),
+    MEMBER(CODE, past.outcome.code), MEMBER(TEXT, past.outcome.text), MEMBER(CODE, past.end.code),
+    MEMBER(TEXT, past.end.text),     MEMBER(FILE, past.told),         END
 };
 static const ControlMember caught_up[] = { MEMBER(UINT32, caught_up.number),
                                            MEMBER(LINES, caught_up.lines), END };

@@ -194,6 +194,7 @@ void node_hears_cancel(RubatoEngine *engine, uint32_t from, const Control *contr
     const ControlTaskEnd *const cancel = &control->cancel;
 
     (void)from;
+    newcomer_hears_cancel(engine, cancel);
     if (engine->serving != NULL)
         serving_hear(engine, control);
     RubatoTaskRun *const run = lock_run(engine, cancel->epoch);

@@ -1,5 +1,5 @@
-/* Tasks as lines of text: "task 3;2 0 1;0 4" is task 3 with two workers on the first node and one
- * on the third, and with tables 0 and 4.
+/* Tasks as lines of text: "task 3;2 0 1;0 4;1" is task 3 with two workers on the first node and one
+ * on the third, and with tables 0 and 4; the last number is 1 if lost workers are replaced.
  *
  * Runs on the caller's thread and keeps no state. */
 #include "engine/control/told_task.h"
@@ -10,13 +10,12 @@
 
 #define BEGIN "task "
 
-void told_task_write(GString *text, uint32_t epoch, const uint32_t *workers_of, uint32_t n_nodes,
-                     const char *tables)
+void told_task_write(GString *text, const ToldTask *task, uint32_t n_nodes, const char *tables)
 {
-    g_string_append_printf(text, BEGIN "%u;", epoch);
+    g_string_append_printf(text, BEGIN "%u;", task->epoch);
     for (uint32_t node = 0; node < n_nodes; node++)
-        g_string_append_printf(text, "%s%u", node > 0 ? " " : "", workers_of[node]);
-    g_string_append_printf(text, ";%s\n", tables);
+        g_string_append_printf(text, "%s%u", node > 0 ? " " : "", task->workers_of[node]);
+    g_string_append_printf(text, ";%s;%d\n", tables, task->replaces);
 }
 
 /* NULL: they are no numbers. (transfer full) */
@@ -38,12 +37,14 @@ static uint32_t *read_numbers(const char *text, uint32_t most, uint32_t *n)
 static bool read_fields(char **fields, uint32_t n_nodes, ToldTask *task)
 {
     uint64_t n_workers = 0;
-    guint64 epoch;
+    guint64 epoch, replaces;
     uint32_t n;
 
-    if (!g_ascii_string_to_unsigned(fields[0], 10, 1, UINT32_MAX, &epoch, NULL))
+    if (!g_ascii_string_to_unsigned(fields[0], 10, 1, UINT32_MAX, &epoch, NULL) ||
+        !g_ascii_string_to_unsigned(fields[3], 10, 0, 1, &replaces, NULL))
         return false;
     task->epoch = (uint32_t)epoch;
+    task->replaces = replaces != 0;
     task->workers_of = read_numbers(fields[1], CONTROL_MAX_WORKERS, &n);
     task->tables = read_numbers(fields[2], UINT32_MAX, &task->n_tables);
     if (task->workers_of == NULL || n != n_nodes || task->tables == NULL)
@@ -63,7 +64,7 @@ bool told_task_read(const char **text, uint32_t n_nodes, ToldTask *task)
         return false;
     g_autofree char *line = g_strndup(*text + strlen(BEGIN), (gsize)(end - *text) - strlen(BEGIN));
     g_auto(GStrv) fields = g_strsplit(line, ";", -1);
-    if (g_strv_length(fields) != 3 || !read_fields(fields, n_nodes, &told)) {
+    if (g_strv_length(fields) != 4 || !read_fields(fields, n_nodes, &told)) {
         told_task_clear(&told);
         return false;
     }

@@ -15,11 +15,12 @@ typedef struct {
     uint32_t *workers_of; /* by node number; 0 of nodes that had been lost when it began */
     uint32_t n_tables;
     uint32_t *tables; /* their numbers */
+    bool replaces;    /* another process gets the workers of a lost node */
 } ToldTask;
 
-/* Adds a line. tables: their numbers, with a blank between each two. */
-void told_task_write(GString *text, uint32_t epoch, const uint32_t *workers_of, uint32_t n_nodes,
-                     const char *tables);
+/* Adds a line. tables: their numbers, with a blank between each two. Of the task, the tables are
+ * not read. */
+void told_task_write(GString *text, const ToldTask *task, uint32_t n_nodes, const char *tables);
 
 /* Reads the next line, and advances *text behind it. On failure *text and *task stay.
  * told_task_clear frees the task's members. */

@@ -6,12 +6,14 @@
 #include "engine/join/newcomer.h"
 
 #include "engine/engine_private.h"
+#include "engine/task/task_run.h"
 #include "io/net/stall_clock.h"
 
 /* A task of a call that was made before. */
 typedef struct {
     uint32_t epoch;
     bool has_ended;
+    bool is_cancelled; /* or it is, and will end */
     uint32_t code;
     char *text;
 } WatchedTask;
@@ -39,6 +41,7 @@ void newcomer_free(Newcomer *newcomer)
     g_hash_table_unref(newcomer->tables);
     g_clear_error(&newcomer->error);
     g_free(newcomer->past_text);
+    g_free(newcomer->past_told);
     g_free(newcomer);
 }
 
@@ -82,6 +85,8 @@ void newcomer_hears_past(RubatoEngine *engine, const ControlPast *past)
         newcomer->past_code = past->outcome.code;
         g_free(newcomer->past_text);
         newcomer->past_text = g_strdup(past->outcome.text);
+        g_free(newcomer->past_told);
+        newcomer->past_told = g_strdup(past->told);
         if (newcomer->call->what == CONTROL_CALL_RUN && past->outcome.code == CONTROL_OK)
             watch(newcomer, past);
         pthread_cond_broadcast(&engine->changed);
@@ -119,6 +124,31 @@ static WatchedTask *find_watched(const Newcomer *newcomer, uint32_t epoch)
         if (g_array_index(newcomer->watched, WatchedTask, i).epoch == epoch)
             return &g_array_index(newcomer->watched, WatchedTask, i);
     return NULL;
+}
+
+void newcomer_hears_cancel(RubatoEngine *engine, const ControlTaskEnd *cancel)
+{
+    if (engine->newcomer == NULL)
+        return;
+    pthread_mutex_lock(&engine->lock);
+    WatchedTask *const task = find_watched(engine->newcomer, cancel->epoch);
+    if (task != NULL && !task->has_ended && !task->is_cancelled) {
+        task->is_cancelled = true;
+        task->code = cancel->outcome.code;
+        g_free(task->text);
+        task->text = g_strdup(cancel->outcome.text);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void newcomer_bring_up(RubatoEngine *engine, RubatoTaskRun *run)
+{
+    const WatchedTask *const task = find_watched(engine->newcomer, task_run_epoch(run));
+
+    if (task->is_cancelled)
+        task_run_cancel(run, task->code, task->text);
+    if (task->has_ended)
+        task_run_end(run, task->code, task->text);
 }
 
 void newcomer_hears_end(RubatoEngine *engine, const ControlTaskEnd *end)

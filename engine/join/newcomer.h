@@ -39,6 +39,7 @@ typedef struct {
     uint32_t past_id; /* as in PAST, like the next ones */
     uint32_t past_code;
     char *past_text;
+    char *past_told; /* owned; empty: nothing */
 
     GArray *watched;    /* of WatchedTask */
     GHashTable *tables; /* names of those that it has made, and not dropped, before it caught up */
@@ -56,6 +57,7 @@ bool newcomer_catches_up(RubatoEngine *engine);
 /* What the scheduler says. The control actor's owner. */
 void newcomer_hears_past(RubatoEngine *engine, const ControlPast *past);
 void newcomer_hears_caught_up(RubatoEngine *engine, const ControlCaughtUp *caught_up);
+void newcomer_hears_cancel(RubatoEngine *engine, const ControlTaskEnd *cancel);
 void newcomer_hears_end(RubatoEngine *engine, const ControlTaskEnd *end);
 
 /* A COMMIT without a GO: the call was refused, or is a barrier. */
@@ -84,6 +86,10 @@ bool newcomer_check_call(RubatoEngine *engine, GError **error);
  * name; it has been made, or dropped, before. Any thread. */
 bool newcomer_has_table(RubatoEngine *engine, const char *name);
 void newcomer_note_table(RubatoEngine *engine, const char *name, bool is_there);
+
+/* A task in which this process has workers again is about to be known here: tells it what the
+ * scheduler has said since. The lock is held. */
+void newcomer_bring_up(RubatoEngine *engine, RubatoTaskRun *run);
 
 /* Waits for the end of a task that others had begun before. Returns how it ended. */
 bool newcomer_wait_task(RubatoEngine *engine, uint32_t epoch, GError **error);

@@ -100,8 +100,11 @@ static void begin_models(Server *server, void *data)
         GError *error = NULL;
 
         if (server_begin_task(server, served->task.epoch, table->id, &setup,
-                              server->office->n_nodes, served->task.workers_of, &error))
+                              server->office->n_nodes, served->task.workers_of, &error)) {
+            if (served->task.replaces)
+                server_keep_lost_workers(server, served->task.epoch, table->id);
             continue;
+        }
         pthread_mutex_lock(&served->lock);
         if (served->error == NULL)
             served->error = g_steal_pointer(&error);

@@ -98,7 +98,8 @@ static void answer_those_who_ask(Scheduler *scheduler)
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++) {
         SchedulerNode *const node = &scheduler->nodes[i];
 
-        if (node->asks.kind != CONTROL_PROPOSE || !past_answer(scheduler, i, &node->asks.propose))
+        if (node->asks.kind != CONTROL_PROPOSE ||
+            !past_answer(scheduler, i, &node->asks.propose, /* told= */ NULL))
             continue;
         control_clear(&node->asks);
         node->asks = (Control){ 0 };
@@ -326,6 +327,7 @@ static Collective *collective_new(Scheduler *scheduler, uint32_t node,
     collective->workers = g_strdup(propose->workers);
     collective->told = g_strdup(propose->told);
     collective->survives = propose->survives;
+    collective->replace_ms = propose->replace_ms;
     collective->proposed = g_new0(bool, scheduler->config.n_nodes);
     collective->ready = g_new0(bool, scheduler->config.n_nodes);
     collective->since_ms = scheduler->now_ms;
@@ -401,27 +403,41 @@ static bool all_have_proposed(const Scheduler *scheduler, const Collective *coll
     return true;
 }
 
-/* A process that serves makes a call: one that the run has made, or is making, or the next one.
- * True: then it makes the same calls as the others from here on. */
-static bool catch_up(Scheduler *scheduler, uint32_t node, const Control *control,
-                     const ControlPropose *propose)
+/* The process makes the same calls as the others, from call `next` on. */
+static void end_catching_up(Scheduler *scheduler, uint32_t node, uint64_t next)
 {
-    const Collective *const open = open_collective(scheduler);
-
-    if (past_answer(scheduler, node, propose))
-        return false;
-    if (open != NULL && open->number == propose->call && open->phase == COLLECTIVE_WORKING) {
-        control_copy(&scheduler->nodes[node].asks, control); /* its texts are not NULL */
-        return false;
-    }
     admission_catch_up(scheduler, node);
     tasks_catch_up(scheduler, node);
     for (GList *link = scheduler->collectives.head; link != NULL; link = link->next) {
         Collective *const earlier = link->data;
 
-        if (earlier->number < propose->call)
+        if (earlier->number < next)
             earlier->proposed[node] = true;
     }
+}
+
+/* A process that serves makes a call: one that the run has made, or is making, or the next one.
+ * True: then it makes the same calls as the others from here on. So it does after the call of a
+ * task in which it has workers again, if that is the last one: then the others wait for it in the
+ * next. */
+static bool catch_up(Scheduler *scheduler, uint32_t node, const Control *control,
+                     const ControlPropose *propose)
+{
+    const Collective *const open = open_collective(scheduler);
+
+    const uint32_t epoch = past_find_task(scheduler, propose);
+    const char *const told = epoch == 0 ? NULL : task_replace(scheduler, node, epoch);
+
+    if (past_answer(scheduler, node, propose, told)) {
+        if (told != NULL && propose->call == scheduler->n_calls)
+            end_catching_up(scheduler, node, propose->call + 1);
+        return false;
+    }
+    if (open != NULL && open->number == propose->call && open->phase == COLLECTIVE_WORKING) {
+        control_copy(&scheduler->nodes[node].asks, control); /* its texts are not NULL */
+        return false;
+    }
+    end_catching_up(scheduler, node, propose->call);
     return true;
 }
 

@@ -397,6 +397,17 @@ const char *data_needs_all(const SchedulerTask *task)
     return NULL;
 }
 
+const char *data_needs_same(const SchedulerTask *task)
+{
+    for (guint i = 0; i < task->readings->len; i++) {
+        const Reading *reading = task->readings->pdata[i];
+
+        if (reading != NULL && reading->dispatcher != NULL)
+            return "its workers share the data out as they read (a dynamic split)";
+    }
+    return NULL;
+}
+
 uint64_t data_n_unread(const SchedulerTask *task)
 {
     uint64_t n = 0;

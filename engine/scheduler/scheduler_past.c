@@ -145,7 +145,18 @@ static void refuse(Scheduler *scheduler, uint32_t node, const ControlPropose *pr
                               .outcome = { CONTROL_CODE(RUBATO_ERROR_MISMATCH), text } } });
 }
 
-bool past_answer(Scheduler *scheduler, uint32_t node, const ControlPropose *propose)
+uint32_t past_find_task(const Scheduler *scheduler, const ControlPropose *propose)
+{
+    const GArray *const calls = scheduler->past->calls;
+
+    if (propose->call == 0 || propose->call > calls->len)
+        return 0;
+    const PastCall *const call = &g_array_index(calls, PastCall, propose->call - 1);
+    return call->goes_on && is_same(call, propose) ? call->id : 0;
+}
+
+bool past_answer(Scheduler *scheduler, uint32_t node, const ControlPropose *propose,
+                 const char *told)
 {
     const PastCalls *const past = scheduler->past;
     const char *const label = scheduler->nodes[node].label;
@@ -180,6 +191,7 @@ bool past_answer(Scheduler *scheduler, uint32_t node, const ControlPropose *prop
                                          .id = call->id,
                                          .goes_on = call->goes_on,
                                          .outcome = { call->code, call->text },
-                                         .end = { call->end_code, call->end_text } } });
+                                         .end = { call->end_code, call->end_text },
+                                         .told = told } });
     return true;
 }

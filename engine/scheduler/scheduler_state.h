@@ -89,6 +89,7 @@ typedef struct {
     char *workers; /* of a RUN: as ControlPropose.workers */
     char *told;    /* as ControlGo.told */
     bool survives; /* as ControlPropose.survives */
+    uint32_t replace_ms;
     CollectivePhase phase;
     bool *proposed;     /* by node number */
     bool *ready;        /* by node number */
@@ -106,8 +107,13 @@ typedef struct {
     char *name;
     char *told;     /* engine/control/told_task.h */
     bool running;   /* its COMMIT was good */
-    bool continues; /* without the workers of a lost node */
-    bool has_lost;  /* such workers */
+    bool continues; /* when a node with workers is lost: without them, unless they are replaced */
+    uint32_t replace_ms; /* how long it waits for that; 0: they are not */
+    int64_t *lost_ms;    /* by node number: when its workers were lost that are to be replaced;
+                          * INT64_MAX: there are none */
+    bool *all;           /* all true, by node number: who hears of that wait */
+    bool *again;         /* by node number: a process in the place of a lost one has its workers */
+    bool has_lost;       /* workers that are not replaced */
     Verdict cause;
     Verdict effect;             /* a worker's failure whose cause is not told yet */
     int64_t effect_since_ms;    /* when it came */
@@ -426,8 +432,13 @@ void task_prepare(Scheduler *scheduler, const Collective *call);
 void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs);
 
 /* A process that serves makes the calls of the others from now on: it has no part in the tasks that
- * run. */
+ * run, unless it has workers of theirs again. */
 void tasks_catch_up(Scheduler *scheduler, uint32_t node);
+
+/* The program of a process that serves comes to a task that runs. If the task waits for it, it
+ * has the workers of the lost one from now on, and this is what it is told of the task. NULL
+ * otherwise. (transfer none) */
+const char *task_replace(Scheduler *scheduler, uint32_t node, uint32_t epoch);
 bool task_fail(Scheduler *scheduler, uint32_t node, const Control *control);
 bool task_done(Scheduler *scheduler, uint32_t node, const Control *control);
 bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control);
@@ -592,8 +603,14 @@ void past_free(PastCalls *past);
 void past_note(Scheduler *scheduler, const Collective *call);
 void past_note_end(Scheduler *scheduler, uint32_t epoch, const Verdict *cause);
 
-/* Answers a call of a process that serves. False: the run has not made that call yet. */
-bool past_answer(Scheduler *scheduler, uint32_t node, const ControlPropose *propose);
+/* The epoch of the task that such a call has begun, and that has not ended; 0: it is no such
+ * call. */
+uint32_t past_find_task(const Scheduler *scheduler, const ControlPropose *propose);
+
+/* Answers a call of a process that serves. told: as in ControlPast; NULL: nothing. False: the run
+ * has not made that call yet. */
+bool past_answer(Scheduler *scheduler, uint32_t node, const ControlPropose *propose,
+                 const char *told);
 
 /* scheduler_data.c */
 
@@ -618,6 +635,9 @@ void data_settle(SchedulerTask *task, uint32_t node);
 
 /* Why its workers cannot read the data without those of a lost node; NULL: they can. */
 const char *data_needs_all(const SchedulerTask *task);
+
+/* Why workers in the place of lost ones cannot read what those had read; NULL: they can. */
+const char *data_needs_same(const SchedulerTask *task);
 
 /* How many blocks of lost nodes no other has read as a whole, although some worker has read all
  * there was. */

@@ -9,10 +9,18 @@
  * does the scheduler take the effect as the cause. A task, cancelled or not, ends when every node
  * that still counts has said TASK_DONE.
  *
+ * If lost workers are to be replaced, the task goes on as if they were slow: it does not end, and
+ * no barrier is passed, before a process has come in the place of their node, whose program makes
+ * the call that began the task (task_replace), and its workers have ended. That takes no longer
+ * than the task says: then the task fails, so nobody waits for ever. Barriers and collectives
+ * that lost workers have passed cannot be repeated, and so such a task fails if there have been
+ * any; nor can blocks of data that were dealt out.
+ *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "engine/control/told_task.h"
 
@@ -24,6 +32,9 @@ static void task_free(SchedulerTask *task)
     g_free(task->retired);
     g_free(task->has_calls);
     g_free(task->done);
+    g_free(task->lost_ms);
+    g_free(task->all);
+    g_free(task->again);
     verdict_clear(&task->cause);
     verdict_clear(&task->effect);
     waits_clear(task);
@@ -61,6 +72,18 @@ static void check_data(SchedulerTask *task)
     verdict_set(&task->cause, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
 }
 
+/* Whether it waits for a process in the place of the node. */
+static bool awaits(const SchedulerTask *task, uint32_t node)
+{
+    return task->lost_ms[node] != INT64_MAX && task->cause.code == CONTROL_OK;
+}
+
+/* Whether the task needs the node to say TASK_DONE. */
+static bool needs(const Scheduler *scheduler, const SchedulerTask *task, uint32_t node)
+{
+    return scheduler_counts_on(scheduler, node) || task->again[node] || awaits(task, node);
+}
+
 /* Forgets the task if it has ended. What parts keep of lost workers is released once they have
  * their primaries; a task must not end before that. */
 static void check_end(Scheduler *scheduler, SchedulerTask *task)
@@ -69,7 +92,7 @@ static void check_end(Scheduler *scheduler, SchedulerTask *task)
                            task->cause.code == CONTROL_OK && scheduler->doom.code == CONTROL_OK))
         return;
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (scheduler_counts_on(scheduler, i) && !task->done[i])
+        if (needs(scheduler, task, i) && !task->done[i])
             return;
     if (task->cause.code == CONTROL_OK && task->effect.code != CONTROL_OK)
         verdict_set(&task->cause, task->effect.code, task->effect.text);
@@ -124,10 +147,13 @@ static char *tell_task(const Scheduler *scheduler, const SchedulerTask *task, co
     const uint32_t n_nodes = scheduler->config.n_nodes;
     g_autofree uint32_t *workers_of = g_new(uint32_t, n_nodes);
     GString *const text = g_string_new(NULL);
+    const ToldTask told = { .epoch = task->epoch,
+                            .workers_of = workers_of,
+                            .replaces = task->replace_ms > 0 };
 
     for (uint32_t i = 0; i < n_nodes; i++)
         workers_of[i] = tensors_n_workers(task->tensors, i);
-    told_task_write(text, task->epoch, workers_of, n_nodes, tables != NULL ? tables : "");
+    told_task_write(text, &told, n_nodes, tables != NULL ? tables : "");
     return g_string_free(text, FALSE);
 }
 
@@ -139,6 +165,13 @@ void task_prepare(Scheduler *scheduler, const Collective *call)
     task->epoch = call->id;
     task->name = g_strdup(call->name);
     task->continues = call->survives;
+    task->replace_ms = call->survives ? call->replace_ms : 0;
+    task->lost_ms = g_new(int64_t, n_nodes);
+    task->again = g_new0(bool, n_nodes);
+    for (uint32_t i = 0; i < n_nodes; i++)
+        task->lost_ms[i] = INT64_MAX;
+    task->all = g_new(bool, n_nodes);
+    memset(task->all, true, n_nodes * sizeof *task->all);
     task->waits = g_new0(bool, n_nodes);
     task->retired = g_new0(bool, n_nodes);
     task->has_calls = g_new0(bool, n_nodes);
@@ -158,8 +191,20 @@ void tasks_catch_up(Scheduler *scheduler, uint32_t node)
     for (guint i = 0; i < scheduler->tasks->len; i++) {
         SchedulerTask *const task = scheduler->tasks->pdata[i];
 
-        task->retired[node] = task->done[node] = true;
+        if (!task->again[node])
+            task->retired[node] = task->done[node] = true;
     }
+}
+
+const char *task_replace(Scheduler *scheduler, uint32_t node, uint32_t epoch)
+{
+    SchedulerTask *const task = task_find(scheduler, epoch);
+
+    if (task == NULL || !awaits(task, node))
+        return NULL;
+    task->lost_ms[node] = INT64_MAX;
+    task->again[node] = true;
+    return task->told;
 }
 
 void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs)
@@ -212,27 +257,69 @@ void tasks_leave_out_pause(Scheduler *scheduler, int64_t pause_ms)
         SchedulerTask *const task = scheduler->tasks->pdata[i];
 
         task->effect_since_ms = MIN(task->effect_since_ms + pause_ms, scheduler->now_ms);
+        for (uint32_t n = 0; n < scheduler->config.n_nodes; n++)
+            if (task->lost_ms[n] != INT64_MAX)
+                task->lost_ms[n] = MIN(task->lost_ms[n] + pause_ms, scheduler->now_ms);
     }
+}
+
+/* The node whose workers it has been without for the longest time; n_nodes: there is none. */
+static uint32_t find_awaited(const Scheduler *scheduler, const SchedulerTask *task)
+{
+    const uint32_t n_nodes = scheduler->config.n_nodes;
+    uint32_t first = n_nodes;
+
+    for (uint32_t i = 0; i < n_nodes; i++)
+        if (awaits(task, i) && (first == n_nodes || task->lost_ms[i] < task->lost_ms[first]))
+            first = i;
+    return first;
+}
+
+/* Nodes that have ended it already say nothing more. */
+static void cancel(Scheduler *scheduler, SchedulerTask *task, uint32_t code, const char *text)
+{
+    task_cancel(scheduler, task, code, text);
+    check_end(scheduler, task);
 }
 
 void task_fail_by_effect(Scheduler *scheduler, uint32_t epoch)
 {
     SchedulerTask *const task = task_find(scheduler, epoch);
+    const uint32_t awaited =
+        task == NULL ? scheduler->config.n_nodes : find_awaited(scheduler, task);
 
-    if (task != NULL && task->effect.code != CONTROL_OK)
+    if (task != NULL && task->effect.code != CONTROL_OK) {
         task_cancel(scheduler, task, task->effect.code, task->effect.text);
+    } else if (awaited < scheduler->config.n_nodes) {
+        g_autofree char *text = g_strdup_printf(
+            "%s; %s cannot go on: no process has taken over its workers within %.1f s",
+            scheduler->nodes[awaited].loss.text, task->name, task->replace_ms / 1e3);
+
+        cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+    }
+}
+
+/* Whether it has waited for a process as long as it says. */
+static bool is_too_late(const Scheduler *scheduler, const SchedulerTask *task)
+{
+    const uint32_t awaited = find_awaited(scheduler, task);
+
+    return awaited < scheduler->config.n_nodes &&
+           scheduler->now_ms - task->lost_ms[awaited] >= task->replace_ms;
 }
 
 void tasks_tick(Scheduler *scheduler)
 {
     const int64_t heartbeat_ms = scheduler->config.heartbeat_ms;
 
-    for (guint i = 0; i < scheduler->tasks->len; i++) {
+    /* Backwards, because tasks that end here are removed. */
+    for (guint i = scheduler->tasks->len; i-- > 0;) {
         SchedulerTask *task = scheduler->tasks->pdata[i];
 
-        if (task->effect.code != CONTROL_OK &&
-            scheduler->now_ms - task->effect_since_ms >= 2 * heartbeat_ms &&
-            all_were_heard(scheduler, task->effect_since_ms + heartbeat_ms)) {
+        if ((task->effect.code != CONTROL_OK &&
+             scheduler->now_ms - task->effect_since_ms >= 2 * heartbeat_ms &&
+             all_were_heard(scheduler, task->effect_since_ms + heartbeat_ms)) ||
+            is_too_late(scheduler, task)) {
             record_effect(scheduler, task->epoch);
             task_fail_by_effect(scheduler, task->epoch);
         }
@@ -286,14 +373,16 @@ bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control)
 
 void tasks_cancel(Scheduler *scheduler, uint32_t code, const char *text)
 {
-    for (guint i = 0; i < scheduler->tasks->len; i++)
-        task_cancel(scheduler, scheduler->tasks->pdata[i], code, text);
+    /* Backwards, because tasks that end here are removed. */
+    for (guint i = scheduler->tasks->len; i-- > 0;)
+        cancel(scheduler, scheduler->tasks->pdata[i], code, text);
 }
 
-/* A process that has joined has no workers, whatever the one before it had. */
+/* A process that has joined has no workers, whatever the one before it had, unless it has taken
+ * them over. */
 static bool has_no_workers(const Scheduler *scheduler, const SchedulerTask *task, uint32_t node)
 {
-    return scheduler->nodes[node].serves ||
+    return (scheduler->nodes[node].serves && !task->again[node] && !awaits(task, node)) ||
            (task->tensors != NULL && tensors_n_workers(task->tensors, node) == 0);
 }
 
@@ -305,14 +394,19 @@ static bool has_other_workers(const Scheduler *scheduler, const SchedulerTask *t
     return false;
 }
 
-/* Why a task that is to go on without the workers of a lost node cannot; NULL: it can. */
+/* Why a task that is to go on without the workers of a lost node, or with others in their place,
+ * cannot; NULL: it can. */
 static const char *find_need(const Scheduler *scheduler, const SchedulerTask *task)
 {
-    if (!has_other_workers(scheduler, task))
+    const bool replaces = task->replace_ms > 0;
+
+    if (!replaces && !has_other_workers(scheduler, task))
         return "no other node has workers of it";
     if (tensors_are_used(task->tensors))
         return "its workers have used collectives";
-    return data_needs_all(task);
+    if (replaces && task->round > 0)
+        return "its workers have met in a barrier";
+    return replaces ? data_needs_same(task) : data_needs_all(task);
 }
 
 /* Whether nothing of the node's workers is missing if the task goes on without the node. All
@@ -333,6 +427,12 @@ void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
 
         if (have_ended(task, node) || has_no_workers(scheduler, task, node))
             continue;
+        task->again[node] = false;
+        if (may_go_on && need == NULL && task->replace_ms > 0) {
+            task->lost_ms[node] = scheduler->now_ms;
+            task->waits[node] = task->retired[node] = false;
+            continue;
+        }
         task->has_lost |= tensors_n_workers(task->tensors, node) > 0;
         if (may_go_on && need == NULL)
             continue;
@@ -366,6 +466,11 @@ void tasks_node_out(Scheduler *scheduler, uint32_t node)
     /* Backwards, because tasks that end here are removed. */
     for (guint i = scheduler->tasks->len; i-- > 0;) {
         SchedulerTask *task = scheduler->tasks->pdata[i];
+
+        waits_node_out(task, node);
+        if (awaits(task, node))
+            continue;
+        task->again[node] = false;
         if (!task->done[node] && !scheduler->nodes[node].lost &&
             !(task->retired[node] && has_no_workers(scheduler, task, node))) {
             g_autofree char *text = g_strdup_printf("node %u left the run while %s ran",
@@ -374,7 +479,6 @@ void tasks_node_out(Scheduler *scheduler, uint32_t node)
         }
         retire(scheduler, task, node);
         data_node_out(task, node);
-        waits_node_out(task, node);
         if (task->running)
             check_barrier(scheduler, task);
         check_end(scheduler, task);
@@ -410,6 +514,21 @@ static void add_wait_for_end(const Scheduler *scheduler, const SchedulerTask *ta
              have_ended, task->retired_since_ms);
 }
 
+/* A process is to take over lost workers. */
+static void add_wait_for_others(const Scheduler *scheduler, const SchedulerTask *task,
+                                GArray *waits)
+{
+    const uint32_t awaited = find_awaited(scheduler, task);
+
+    if (awaited < scheduler->config.n_nodes)
+        wait_add(waits,
+                 g_strdup_printf("%s waits for a process that takes over the workers of %s, for "
+                                 "%.1f s at most",
+                                 task->name, scheduler->nodes[awaited].label,
+                                 task->replace_ms / 1e3),
+                 task->all, task->lost_ms[awaited]);
+}
+
 void tasks_add_waits(const Scheduler *scheduler, GArray *waits)
 {
     for (guint i = 0; i < scheduler->tasks->len; i++) {
@@ -429,5 +548,6 @@ void tasks_add_waits(const Scheduler *scheduler, GArray *waits)
                      task->waits, task->round_since_ms);
         }
         add_wait_for_end(scheduler, task, waits);
+        add_wait_for_others(scheduler, task, waits);
     }
 }

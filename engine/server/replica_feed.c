@@ -145,7 +145,7 @@ void replica_feed_put_held(ReplicaFeed *feed, HeldAnswer *held)
 InputSequences *input_sequences_new(uint32_t n_senders)
 {
     InputSequences *const sequences =
-        g_try_malloc0(sizeof *sequences + n_senders * sizeof sequences->last[0]);
+        g_try_malloc0(sizeof *sequences + n_senders * sizeof sequences->senders[0]);
 
     if (sequences != NULL)
         sequences->n_senders = n_senders;
@@ -164,8 +164,33 @@ InputVerdict replica_take(uint64_t *position, uint64_t number)
 
 bool input_sequences_take(InputSequences *sequences, uint32_t sender, uint64_t sequence)
 {
-    if (sequence <= sequences->last[sender])
+    if (sequence <= sequences->senders[sender].sequence)
         return false;
-    sequences->last[sender] = sequence;
+    sequences->senders[sender].sequence = sequence;
     return true;
+}
+
+uint64_t input_sequences_advance(InputSequences *sequences, uint32_t sender, uint64_t clock,
+                                 uint64_t n)
+{
+    InputSender *const it = &sequences->senders[sender];
+    const uint64_t before = it->n_now > 0 && it->now_clock == clock ? it->n_now : 0;
+    uint64_t n_had = 0;
+
+    it->now_clock = clock;
+    it->n_now = before + n;
+    if (it->n > 0 && clock < it->clock)
+        return n;
+    if (clock == it->clock && it->n > before)
+        n_had = it->n - before < n ? it->n - before : n;
+    if (n_had < n) {
+        it->clock = clock;
+        it->n = it->n_now;
+    }
+    return n_had;
+}
+
+void input_sequences_return(InputSequences *sequences, uint32_t sender)
+{
+    sequences->senders[sender].now_clock = sequences->senders[sender].n_now = 0;
 }

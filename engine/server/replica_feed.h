@@ -93,10 +93,20 @@ typedef enum {
     INPUT_MISSING, /* one before it has not come: its sender is at fault */
 } InputVerdict;
 
-/* The last input of each sender that the part has had. It is part of the part's state. */
+/* What the part has had of a sender. The last four are of a worker of a task: how far it has come
+ * with its changes, which are the keys of its Adds, in their order, and tunings. Each has the
+ * worker's clock, and is counted among those of the part at that clock. */
+typedef struct {
+    uint64_t sequence;         /* of its last input; 0: there was none */
+    uint64_t clock, n;         /* its furthest change; n 0: there was none */
+    uint64_t now_clock, n_now; /* the last one of its present process. It is before the furthest one
+                                * while that process repeats what another one had sent */
+} InputSender;
+
+/* It is part of the part's state. */
 typedef struct InputSequences {
     uint32_t n_senders;
-    uint64_t last[];
+    InputSender senders[];
 } InputSequences;
 
 /* NULL: there is no memory. (transfer full: g_free) */
@@ -105,6 +115,22 @@ InputSequences *input_sequences_new(uint32_t n_senders);
 /* Whether an input of a sender is new; then it counts as handled. A sender's numbers begin with 1,
  * grow, and may leave some out. */
 bool input_sequences_take(InputSequences *sequences, uint32_t sender, uint64_t sequence);
+
+/* n changes of a worker. Returns how many of them, from the first one on, a process before the
+ * worker's present one had sent, and the part has had.
+ *
+ * Why each counts once. What a worker sends to a part comes in its order: one thread sends it, and
+ * links and mailboxes keep the order. A replica has had a beginning of what its primary has had. So
+ * what a part has had of a lost worker is a beginning of what that worker has sent to it. The
+ * process in its place makes the same calls with the same keys, from a clock on whose first
+ * change no part lacks an earlier one. So up to the furthest change that the part has had, it
+ * repeats what is had, and no more than that. How calls are cut into messages may differ: keys
+ * are counted. */
+uint64_t input_sequences_advance(InputSequences *sequences, uint32_t sender, uint64_t clock,
+                                 uint64_t n);
+
+/* Another process has the worker's place, and begins to repeat. */
+void input_sequences_return(InputSequences *sequences, uint32_t sender);
 
 /* What to do with a numbered input that a primary passes on. */
 InputVerdict replica_take(uint64_t *position, uint64_t number);

@@ -148,6 +148,10 @@ bool server_begin_task(Server *server, uint32_t epoch, uint32_t table,
  * them. adds stays until the task has ended here. */
 void server_defer_adds(Server *server, uint32_t epoch, uint32_t table, DeferredAdds *adds);
 
+/* Parts do not retire workers of the task that are lost: a process that takes the place of their
+ * node has them again. */
+void server_keep_lost_workers(Server *server, uint32_t epoch, uint32_t table);
+
 /* All workers of a task have retired, and all Adds that they have made to the table have come. If
  * no clock has said so yet, the models of its parts without replicas hear it now. */
 void server_retire_all(Server *server, uint32_t epoch, uint32_t table);

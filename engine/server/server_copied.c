@@ -96,11 +96,12 @@ static bool set_had(Replica *replica, const Message *message)
         message->epoch == 0 ? replica->had : replica_find_model(replica, message->epoch).had;
     const RubatoKeys *const keys = &message->request.keys;
 
-    if (had == NULL || !has_words(message, sizeof had->last[0]) || keys->first > had->n_senders ||
-        keys->n > had->n_senders - keys->first)
+    if (had == NULL || !has_words(message, sizeof had->senders[0]) ||
+        keys->first > had->n_senders || keys->n > had->n_senders - keys->first)
         return false;
     if (keys->n > 0)
-        memcpy(&had->last[keys->first], message->request.input, keys->n * sizeof had->last[0]);
+        memcpy(&had->senders[keys->first], message->request.input,
+               keys->n * sizeof had->senders[0]);
     return true;
 }
 

@@ -121,8 +121,8 @@ static bool push_state(void *user, Message *message, GError **error)
 static void push_had(Copy *copy, uint32_t epoch, const InputSequences *had)
 {
     Message message = { .epoch = epoch,
-                        .row_bytes = sizeof had->last[0],
-                        .request = { .keys = { .n = had->n_senders }, .input = had->last } };
+                        .row_bytes = sizeof had->senders[0],
+                        .request = { .keys = { .n = had->n_senders }, .input = had->senders } };
 
     message.kind = (MessageKind)FEED_HAD;
     push_request(copy, &message);

@@ -301,14 +301,34 @@ static void feed_pieces(Server *server, FedPart *fed, const RubatoShard *shard,
     check_memory(server);
 }
 
-static void add(void *model, RubatoRequest *piece)
+bool server_skip_had(InputSequences *had, RubatoRequest *change, size_t row_bytes)
 {
-    model_take_deferred(model, piece);
+    const bool is_tuning = row_bytes == 0;
+    const size_t n = is_tuning ? 1 : change->keys.n;
+    const size_t n_had = (size_t)input_sequences_advance(had, change->worker, change->clock, n);
+
+    if (G_LIKELY(n_had == 0))
+        return true;
+    if (n_had == n)
+        return false;
+    if (change->keys.at == NULL) /* a selection's positions count from the start of all rows */
+        change->input = (const char *)change->input + n_had * row_bytes;
+    change->keys = message_keys_from(&change->keys, n_had, n - n_had);
+    return true;
+}
+
+/* Replicas have got the piece, and skip the same of it. */
+static void add(void *user, RubatoRequest *piece)
+{
+    const BoundPart *const part = user;
+
+    if (server_skip_had(part->had, piece, shard_row_bytes(part->shard)))
+        model_take_deferred(part->model, piece);
 }
 
 void server_feed_add(Server *server, const BoundPart *part, const Message *message)
 {
-    feed_pieces(server, part->fed, part->shard, message, MESSAGE_ADD, add, part->model);
+    feed_pieces(server, part->fed, part->shard, message, MESSAGE_ADD, add, (void *)(uintptr_t)part);
 }
 
 void server_feed_tuning(Server *server, const BoundPart *part, Message *message)
@@ -316,8 +336,23 @@ void server_feed_tuning(Server *server, const BoundPart *part, Message *message)
     Message input = *message;
 
     pass_on(server, part->fed, &input, MESSAGE_TUNE);
-    model_tune(part->model, &message->request);
+    if (server_skip_had(part->had, &message->request, /* row_bytes= */ 0))
+        model_tune(part->model, &message->request);
+    else
+        rubato_model_finish(part->model, &message->request);
     check_memory(server);
+}
+
+/* The part hears nothing more of the process before: its node has been left. */
+uint64_t server_feed_return(Server *server, const BoundPart *part, const Message *message)
+{
+    const uint32_t rank = message->request.worker;
+    Message input = { .epoch = message->epoch, .request = { .worker = rank } };
+
+    pass_on(server, part->fed, &input, (MessageKind)FEED_RETURN);
+    input_sequences_return(part->had, rank);
+    return rubato_model_clock(part->model,
+                              part->model->ops->traits.per_worker_clocks ? rank : message->node);
 }
 
 void server_feed_clock(Server *server, const BoundPart *part, const Message *message)

@@ -60,6 +60,14 @@ void server_feed_add(Server *server, const BoundPart *part, const Message *messa
 void server_feed_tuning(Server *server, const BoundPart *part, Message *message);
 void server_feed_clock(Server *server, const BoundPart *part, const Message *message);
 
+/* A worker's process is in the place of a lost one, and begins to repeat what that one had sent.
+ * Returns the clock of the worker, or of its node, that the part has heard. */
+uint64_t server_feed_return(Server *server, const BoundPart *part, const Message *message);
+
+/* An Add of rows of row_bytes, or with 0 a tuning, of a worker in a task. Takes away what the part
+ * has had of an earlier process of the worker. False: that is all. */
+bool server_skip_had(InputSequences *had, RubatoRequest *change, size_t row_bytes);
+
 /* The n workers of ranks from `first` on are lost with their node. */
 void server_feed_loss(Server *server, const BoundPart *part, uint32_t epoch, uint32_t node,
                       uint32_t first, uint32_t n);

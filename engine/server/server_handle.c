@@ -14,6 +14,8 @@
 #include "engine/server/server_replicas.h"
 #include "io/net/handler_call.h"
 
+#include <string.h>
+
 static const char no_such_part[] = "a request for a part that is not here";
 static const char no_such_move[] = "the state of a part that does not move";
 
@@ -187,6 +189,29 @@ static void answer_again(Server *server, const Binding *binding, const BoundPart
     park(server, binding, part, message);
 }
 
+static bool has_room(const RubatoShard *shard, Message *message)
+{
+    const RequestOps *ops = request_ops[message->kind];
+    const RubatoRequest *request = &message->request;
+
+    return ops->rows != REQUEST_OUTPUT || request->output != NULL || request->keys.n == 0 ||
+           post_office_make_room(message,
+                                 request->keys.n * request_row_bytes(ops, shard_spec(shard)));
+}
+
+/* A process has the place of a lost one, and asks what this part has heard of a worker. It may ask
+ * twice, if the part gets another primary: it sends no change before it has all answers. */
+static void take_return(Server *server, const BoundPart *part, Message *message)
+{
+    const uint64_t clock = server_feed_return(server, part, message);
+
+    if (has_room(part->shard, message))
+        memcpy(message->request.output, &clock, sizeof clock);
+    else
+        server->starved = true;
+    server_answer_fed(server, part->fed, message, server->starved ? CALL_NO_MEMORY : CALL_OK);
+}
+
 /* A request of a part with replicas. */
 static void handle_for_fed(Server *server, const Binding *binding, const BoundPart *part,
                            Message *message)
@@ -202,6 +227,12 @@ static void handle_for_fed(Server *server, const Binding *binding, const BoundPa
     fault = find_fault_for_fed(server, message);
     if (fault != NULL) {
         server_refuse(server, message, fault);
+        return;
+    }
+    if (message->kind == MESSAGE_RETURN) {
+        take_return(server, part, message);
+        if (server->starved)
+            server_starve(server, binding);
         return;
     }
     if (is_input(message) && !server_has_not_had(part->had, message->request.worker, message)) {
@@ -310,16 +341,6 @@ static void handle_for_task(Server *server, Message *message)
     if (G_UNLIKELY(server->starved))
         server_starve(server, binding);
     park(server, binding, part, message);
-}
-
-static bool has_room(const RubatoShard *shard, Message *message)
-{
-    const RequestOps *ops = request_ops[message->kind];
-    const RubatoRequest *request = &message->request;
-
-    return ops->rows != REQUEST_OUTPUT || request->output != NULL || request->keys.n == 0 ||
-           post_office_make_room(message,
-                                 request->keys.n * request_row_bytes(ops, shard_spec(shard)));
 }
 
 /* A request between tasks of a part with replicas. */

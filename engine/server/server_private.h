@@ -69,6 +69,7 @@ typedef struct {
     RubatoModelSetup setup;
     uint32_t n_nodes;
     const uint32_t *workers_of;
+    bool replaces;         /* lost workers are replaced: no part retires them */
     RubatoModel *arriving; /* of the server's arrival; NULL: none */
 } Binding;
 

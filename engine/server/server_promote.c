@@ -197,6 +197,8 @@ void server_lose_workers(Server *server, uint32_t node)
         const Binding *const binding = &g_array_index(server->bindings, Binding, i);
         uint32_t first = 0;
 
+        if (binding->replaces)
+            continue;
         for (uint32_t before = 0; before < node; before++)
             first += binding->workers_of[before];
         for (uint32_t j = 0; j < binding->n_here && binding->workers_of[node] > 0; j++) {

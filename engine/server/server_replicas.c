@@ -14,6 +14,7 @@
 #include "engine/server/server_replicas.h"
 
 #include "engine/server/request_ops.h"
+#include "engine/server/server_feed.h"
 
 Replica *replica_new(const Server *server, uint32_t table, uint32_t part, uint32_t primary,
                      RubatoShard *shard)
@@ -105,14 +106,15 @@ static bool check_input(Server *server, const Replica *replica, Message *message
     const MessageKind kind = (MessageKind)message->fed_kind;
     const RequestOps *ops = message->fed_kind < MESSAGE_N_KINDS ? request_ops[kind] : NULL;
     const bool is_last = message->fed_kind == FEED_LAST;
-    const bool is_of_task =
-        kind == MESSAGE_CLOCK || message->fed_kind == FEED_LOSS || kind == FEED_END;
+    const bool is_of_task = kind == MESSAGE_CLOCK || message->fed_kind == FEED_LOSS ||
+                            message->fed_kind == FEED_RETURN || kind == FEED_END;
     const bool is_bare = is_of_task || is_last;
 
     if (!may_send(server, replica, message) || (!is_bare && (ops == NULL || !ops->is_input)) ||
         (is_bare && (message->request.keys.n > 0 || message->input_bytes > 0)) ||
         (message->epoch != 0 && kind != FEED_END && model == NULL) ||
-        (message->epoch == 0 && is_of_task) || (message->epoch != 0 && is_last)) {
+        (message->epoch == 0 && is_of_task) || (message->epoch != 0 && is_last) ||
+        (message->fed_kind == FEED_RETURN && !model_request_ok(model, &message->request))) {
         server_refuse(server, message, "an input of a replica that makes no sense");
         return false;
     }
@@ -128,8 +130,19 @@ static bool check_input(Server *server, const Replica *replica, Message *message
     return true;
 }
 
-static void apply(Replica *replica, Message *message, RubatoModel *model)
+/* What belongs to a request of a worker in a task. */
+static void apply_in_task(Replica *replica, const ReplicaModel *of_task, Message *message)
 {
+    const RequestOps *const ops = request_ops[message->fed_kind];
+    const size_t row_bytes = request_row_bytes(ops, shard_spec(replica->shard));
+
+    if (server_skip_had(of_task->had, &message->request, row_bytes))
+        ops->in_task(of_task->model, &message->request);
+}
+
+static void apply(Replica *replica, Message *message, const ReplicaModel *of_task)
+{
+    RubatoModel *const model = of_task->model;
     RubatoRequest *const request = &message->request;
 
     if (message->fed_kind == FEED_LAST) {
@@ -143,10 +156,12 @@ static void apply(Replica *replica, Message *message, RubatoModel *model)
     if (message->fed_kind == FEED_LOSS)
         model_lose_workers(model, request->worker, (uint32_t)(request->clock >> 32),
                            (uint32_t)request->clock);
+    else if (message->fed_kind == FEED_RETURN)
+        input_sequences_return(of_task->had, request->worker);
     else if (message->fed_kind == MESSAGE_CLOCK)
         model_clock(model, request->worker, request->clock);
     else if (model != NULL)
-        request_ops[message->fed_kind]->in_task(model, request);
+        apply_in_task(replica, of_task, message);
     else
         request_ops[message->fed_kind]->between_tasks(replica->shard, request);
     if (model != NULL) /* the input itself: it is answered below; there are no Gets */
@@ -178,7 +193,7 @@ static void take(Server *server, Replica *replica, Message *message)
         server_refuse(server, message, "an input of a replica out of its order");
         return;
     }
-    apply(replica, message, model);
+    apply(replica, message, &of_task);
     if (server->starved)
         g_error("server %u: no memory for what an input of a replica needs; the node ends here",
                 server->number);

@@ -420,6 +420,11 @@ void server_defer_adds(Server *server, uint32_t epoch, uint32_t table, DeferredA
     server_find_binding(server, epoch, table)->adds = adds;
 }
 
+void server_keep_lost_workers(Server *server, uint32_t epoch, uint32_t table)
+{
+    server_find_binding(server, epoch, table)->replaces = true;
+}
+
 void server_end_task(Server *server, uint32_t epoch)
 {
     server_drop_calls(server, epoch);

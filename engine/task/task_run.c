@@ -20,6 +20,8 @@
 #include "engine/cluster/cluster_file.h"
 #include "engine/task/task_run_private.h"
 
+#include <string.h>
+
 /* ---- making ---- */
 
 static uint32_t *allocate_workers(const TaskHost *host, const RubatoTask *task, GError **error)
@@ -81,6 +83,8 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
     run->sets = task->sets;
     run->n_sets = task->n_sets;
     run->on_loss = task->on_loss;
+    if (task->on_loss == RUBATO_ON_LOSS_REPLACE)
+        run->replace_ms = task->replace_ms == 0 ? RUBATO_REPLACE_MS : task->replace_ms;
     run->fusion_bytes = task->fusion_bytes == 0 ? RUBATO_FUSION_BYTES : task->fusion_bytes;
     run->cutovers = find_cutovers(task);
     pthread_mutex_init(&run->lock, NULL);
@@ -107,11 +111,16 @@ StepGate *task_run_steps(const RubatoTaskRun *run)
 
 bool task_run_continues(const RubatoTaskRun *run)
 {
-    bool continues = run->on_loss == RUBATO_ON_LOSS_CONTINUE;
+    bool continues = run->on_loss != RUBATO_ON_LOSS_FAIL;
 
     for (size_t i = 0; i < run->n_tables; i++)
         continues = continues && run->tables[i]->map->n_replicas > 0;
     return continues;
+}
+
+uint32_t task_run_replace_ms(const RubatoTaskRun *run)
+{
+    return run->replace_ms;
 }
 
 char *task_run_workers(const RubatoTaskRun *run)
@@ -131,6 +140,8 @@ char *task_run_describe(const RubatoTaskRun *run)
         g_string_append_printf(text, " %u", run->workers_of[node]);
     if (run->on_loss == RUBATO_ON_LOSS_CONTINUE)
         g_string_append(text, ", continues after a loss");
+    if (run->replace_ms > 0)
+        g_string_append_printf(text, ", replaces lost workers within %u ms", run->replace_ms);
     if (run->fusion_bytes == RUBATO_FUSION_OFF)
         g_string_append(text, ", tensors alone");
     else if (run->fusion_bytes != RUBATO_FUSION_BYTES)
@@ -169,6 +180,7 @@ void task_run_free(RubatoTaskRun *run)
     pthread_mutex_destroy(&run->lock);
     g_free(run->workers);
     g_free(run->returned);
+    g_free(run->first_clocks);
     if (run->steps != NULL)
         step_gate_unref(run->steps);
     fence_memory_free(run->fenced);
@@ -220,10 +232,9 @@ void task_run_note_losses(RubatoTaskRun *run)
     run->had_losses = true;
 }
 
-bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GError **error)
+/* Its workers are counted. */
+static void begin(RubatoTaskRun *run, uint32_t epoch)
 {
-    if (!rank_workers(run, lost, error) || !prepare_cutovers(run, error))
-        return false;
     run->tensors = tensor_exchange_new(&(TensorPlace){
         .task = run->name,
         .n_nodes = run->host->office->n_nodes,
@@ -236,11 +247,39 @@ bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GErr
         .timeline = run->host->timeline,
         .tuning = run->tuning });
     run->epoch = epoch;
-    task_run_make_routes(run, task_run_report_wait);
+    task_run_make_routes(run, task_run_report_wait, task_run_settle);
     run->is_linked = run->n_local > 0 && run->n_local < run->n_workers;
     if (run->is_linked)
         tensor_router_add(run->host->tensors, epoch, run->tensors);
+}
+
+bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GError **error)
+{
+    if (!rank_workers(run, lost, error) || !prepare_cutovers(run, error))
+        return false;
+    begin(run, epoch);
     return task_run_begin_models(run, error);
+}
+
+bool task_run_take_over(RubatoTaskRun *run, const ToldTask *told, GError **error)
+{
+    const PostOffice *const office = run->host->office;
+    g_autofree bool *lost = g_new0(bool, office->n_nodes);
+
+    if (told->workers_of[office->self] != run->n_local) {
+        g_set_error(
+            error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
+            "task %s: node %u, in the place of a lost process, has %u workers, and that had "
+            "%u",
+            run->name, task_host_id(run->host), run->n_local, told->workers_of[office->self]);
+        return false;
+    }
+    memcpy(run->workers_of, told->workers_of, office->n_nodes * sizeof *run->workers_of);
+    run->had_losses = true;
+    if (!rank_workers(run, lost, error))
+        return false;
+    begin(run, told->epoch);
+    return true;
 }
 
 void task_run_abandon(RubatoTaskRun *run)

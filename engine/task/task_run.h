@@ -7,6 +7,7 @@
 #include <rubato/task.h>
 
 #include "engine/catalogue.h"
+#include "engine/control/told_task.h"
 #include "engine/task/node_reader.h"
 #include "engine/task/step_gate.h"
 #include "tables/client/client.h"
@@ -19,9 +20,12 @@ RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table 
 /* The arguments as text, which the scheduler compares. (transfer full) */
 char *task_run_describe(const RubatoTaskRun *run);
 
-/* Whether it goes on without the workers of a lost node. So it asks for it, and its tables have
- * replicas. There are none if they were made when no node was left for them. */
+/* Whether it outlives the workers of a lost node. So it asks for it, and its tables have replicas.
+ * There are none if they were made when no node was left for them. */
 bool task_run_continues(const RubatoTaskRun *run);
+
+/* How long it waits then for others in their place; 0: it goes on without them. */
+uint32_t task_run_replace_ms(const RubatoTaskRun *run);
 
 /* How many workers each node has: as ControlPropose.workers. (transfer full) */
 char *task_run_workers(const RubatoTaskRun *run);
@@ -33,7 +37,15 @@ void task_run_note_losses(RubatoTaskRun *run);
  * node's servers. RUBATO_ERROR_NODE_LOST: no worker is left. */
 bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GError **error);
 
-/* After COMMIT: starts the workers. */
+/* In place of that, on a process in the place of a lost one, whose servers have the models already:
+ * the task runs, and this node has the lost workers again. RUBATO_ERROR_MISMATCH. */
+bool task_run_take_over(RubatoTaskRun *run, const ToldTask *told, GError **error);
+
+/* Then, once the engine knows the run: asks all parts how far the lost workers had come, and
+ * tells the clocks with which the workers begin. False: the task is cancelled, or fails by that. */
+bool task_run_return(RubatoTaskRun *run, GError **error);
+
+/* After COMMIT, or after that: starts the workers. */
 void task_run_start_workers(RubatoTaskRun *run);
 
 /* Tells the timeline, which has begun, whose workers these are. Any thread. */

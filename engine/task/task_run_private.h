@@ -40,9 +40,11 @@ struct RubatoTaskRun {
     uint32_t n_workers;
     uint32_t first_rank; /* of this node's workers */
     RubatoOnLoss on_loss;
-    uint64_t fusion_bytes; /* RUBATO_FUSION_OFF: none */
-    char *cutovers;        /* their file; NULL: they are fixed */
-    TensorTuning *tuning;  /* on the node of rank 0 */
+    uint32_t replace_ms;    /* 0: lost workers are not replaced */
+    uint64_t *first_clocks; /* by worker of this node; NULL: 0 */
+    uint64_t fusion_bytes;  /* RUBATO_FUSION_OFF: none */
+    char *cutovers;         /* their file; NULL: they are fixed */
+    TensorTuning *tuning;   /* on the node of rank 0 */
     Table **tables;
     TableRoute *routes;
     Clocks *clocks; /* by table */
@@ -94,10 +96,12 @@ static inline bool task_run_is_cancelled(const RubatoTaskRun *run)
 
 /* The thread of the engine's calls. */
 
-/* Creates the route to each table for the workers. The run has its epoch. report_wait: see
- * TableRoute. */
-void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uint32_t rank,
-                                                                  uint32_t table, uint64_t clock));
+/* Creates the route to each table for the workers. The run has its epoch. The
+ * functions: see TableRoute. */
+void task_run_make_routes(RubatoTaskRun *run,
+                          void (*report_wait)(void *run, uint32_t rank, uint32_t table,
+                                              uint64_t clock),
+                          void (*settle)(void *run));
 
 /* Frees what the run created for its tables, when no thread uses it any more. */
 void task_run_clear_routes(RubatoTaskRun *run);
@@ -136,6 +140,10 @@ void task_run_wait_end(RubatoTaskRun *run);
 /* The worker of that rank calls this when it has waited for some time for a table's clock and
  * continues to wait: see report_wait of TableRoute. No lock is held. */
 void task_run_report_wait(void *run, uint32_t rank, uint32_t table, uint64_t clock);
+
+/* Before a clock of a worker of this node is told: see `settle` of TableRoute. The worker's thread;
+ * data: the run. */
+void task_run_settle(void *data);
 
 /* Waits until the threads of this node's workers have ended. The thread that waits for the task. */
 void task_run_join_workers(RubatoTaskRun *run);

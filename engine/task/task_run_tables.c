@@ -48,8 +48,10 @@ static void begin_hearing(RubatoTaskRun *run)
 
 /* ---- routes ---- */
 
-void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uint32_t rank,
-                                                                  uint32_t table, uint64_t clock))
+void task_run_make_routes(RubatoTaskRun *run,
+                          void (*report_wait)(void *run, uint32_t rank, uint32_t table,
+                                              uint64_t clock),
+                          void (*settle)(void *run))
 {
     PostOffice *const office = run->host->office;
 
@@ -85,6 +87,7 @@ void task_run_make_routes(RubatoTaskRun *run, void (*report_wait)(void *run, uin
         route->cancelled = &run->cancelled;
         route->stall_ms = run->host->stall_ms;
         route->report_wait = report_wait;
+        route->settle = run->replace_ms > 0 ? settle : NULL;
         route->run = run;
         route->history = run->host->history;
         route->timeline = run->host->timeline;
@@ -129,6 +132,8 @@ static void begin_models(Server *server, void *data)
         if (server_begin_task(server, run->epoch, table->id, &setup, run->host->office->n_nodes,
                               run->workers_of, &error)) {
             server_defer_adds(server, run->epoch, table->id, run->routes[i].deferred);
+            if (run->replace_ms > 0)
+                server_keep_lost_workers(server, run->epoch, table->id);
             continue;
         }
         pthread_mutex_lock(&beginning->lock);
@@ -187,6 +192,58 @@ void task_run_tell_clocks(RubatoTaskRun *run, uint32_t table)
     for (size_t i = 0; i < run->n_tables; i++)
         if (run->routes[i].table == table)
             table_route_tell_again(&run->routes[i]);
+}
+
+/* ---- workers in the place of lost ones ---- */
+
+/* The clock that all tables have heard of a worker, and some part of each. What the lost one had
+ * added at clocks before it, all parts have: the clock was told once they had that
+ * (task_run_settle). */
+static bool find_first_clock(RubatoTaskRun *run, uint32_t rank, uint64_t *first, GError **error)
+{
+    bool ok = true;
+
+    *first = run->n_tables == 0 ? 0 : RUBATO_CLOCK_RETIRED;
+    for (size_t i = 0; i < run->n_tables && ok; i++) {
+        TableClient *const client = table_client_new(&run->routes[i], rank);
+        uint64_t clock = 0;
+
+        ok = table_client_return(client, &clock, error);
+        *first = MIN(*first, clock);
+        table_client_free(client);
+    }
+    return ok;
+}
+
+/* Parts that have heard a later clock ignore it. */
+static void begin_clocks(RubatoTaskRun *run)
+{
+    NodeClock news;
+
+    for (size_t i = 0; i < run->n_tables; i++) {
+        for (uint32_t j = 0; j < run->n_local; j++)
+            if (run->first_clocks[j] > 0)
+                (void)clocks_advance(&run->clocks[i], run->first_rank + j, run->first_clocks[j],
+                                     &news);
+        table_route_tell_again(&run->routes[i]);
+    }
+}
+
+bool task_run_return(RubatoTaskRun *run, GError **error)
+{
+    run->first_clocks = g_new0(uint64_t, run->n_local + 1);
+    for (uint32_t j = 0; j < run->n_local; j++)
+        if (!find_first_clock(run, run->first_rank + j, &run->first_clocks[j], error))
+            return false;
+    begin_clocks(run);
+    if (run->n_local > 0 && run->first_clocks[0] == RUBATO_CLOCK_RETIRED)
+        g_message("task %s: node %u has taken over the workers of a lost process, which had ended",
+                  run->name, task_host_id(run->host));
+    else
+        g_message("task %s: node %u has taken over the workers of a lost process, from clock "
+                  "%" G_GUINT64_FORMAT " on",
+                  run->name, task_host_id(run->host), run->first_clocks[0]);
+    return true;
 }
 
 uint64_t task_run_lowest_clock(const RubatoTaskRun *run, uint32_t table)

@@ -121,7 +121,8 @@ static void wait_for_fence(const RubatoTaskRun *run, Call *call, Spinner *spinne
     }
 }
 
-static void fence_once(const RubatoTaskRun *run, Spinner *spinner)
+/* memory: what was sent since the last fence; NULL: all servers are asked. */
+static void fence_once(const RubatoTaskRun *run, FenceMemory *memory, Spinner *spinner)
 {
     PostOffice *const office = run->host->office;
     uint32_t n_parts;
@@ -129,13 +130,13 @@ static void fence_once(const RubatoTaskRun *run, Spinner *spinner)
     g_autofree Message *messages = g_new0(Message, office->n_servers + n_parts);
     Call call;
 
-    fence_start(office, run->epoch, &run->cancelled, parts, n_parts, run->fenced, messages, &call);
+    fence_start(office, run->epoch, &run->cancelled, parts, n_parts, memory, messages, &call);
     send_fences_again(run, parts, n_parts);
     if (!call_has_ended(&call))
         wait_for_fence(run, &call, spinner);
     /* relaxed: the call has ended */
-    if (atomic_load_explicit(&call.status, memory_order_relaxed) == CALL_OK)
-        fence_memory_note(run->fenced);
+    if (memory != NULL && atomic_load_explicit(&call.status, memory_order_relaxed) == CALL_OK)
+        fence_memory_note(memory);
 }
 
 /* Returns when every server has handled what this node's workers sent before, and replicas have it,
@@ -145,17 +146,34 @@ static void fence_once(const RubatoTaskRun *run, Spinner *spinner)
  * maps. A fence may have come before these clocks, so another one follows behind them. If a new
  * primary has answered a fence, this node had closed its maps before: so here they are closed
  * still, or have another number. */
-static void fence(RubatoTaskRun *run, Spinner *spinner)
+static void fence_with(RubatoTaskRun *run, FenceMemory *memory, Spinner *spinner)
 {
     uint64_t maps = wait_for_primaries(run);
 
     for (bool again = true; again;) {
         const uint64_t before = maps;
 
-        fence_once(run, spinner);
+        fence_once(run, memory, spinner);
         maps = wait_for_primaries(run);
         again = maps != before && !task_run_is_cancelled(run);
     }
+}
+
+static void fence(RubatoTaskRun *run, Spinner *spinner)
+{
+    fence_with(run, run->fenced, spinner);
+}
+
+/* If the node is lost after the clock was told to some part, the process in its place begins with
+ * that clock (task_run_return). So all parts must have what the worker has added before: with
+ * what they lack the new workers would begin earlier, and by then rows may show later clocks, so
+ * that they would compute something else. */
+void task_run_settle(void *data)
+{
+    RubatoTaskRun *const run = data;
+
+    if (!task_run_is_cancelled(run))
+        fence_with(run, NULL, NULL);
 }
 
 static void arrive(RubatoTaskRun *run, uint64_t round)
@@ -413,7 +431,9 @@ static void *work(void *user)
         name_worker(run, worker->rank);
     caller_place = CALLER_IN_TASK;
     caller_task = (CallerTask){ run->epoch, &run->cancelled };
-    bool ok = make_sets(run, worker, &error) && run->function(worker, run->user_data, &error);
+    bool ok = make_sets(run, worker, &error) &&
+              (worker->first_clock == RUBATO_CLOCK_RETIRED || /* the lost one had returned */
+               run->function(worker, run->user_data, &error));
     caller_place = CALLER_OUTSIDE;
     caller_task = (CallerTask){ 0 };
     /* relaxed: it is only shown */
@@ -426,6 +446,8 @@ static void *work(void *user)
                  g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED)))
         report_failure(run, worker, error);
     /* Its clocks retire first: its open calls may wait for workers that wait for these clocks. */
+    if (ok && run->replace_ms > 0)
+        task_run_settle(run);
     if (ok)
         retire_clocks(run, worker);
     if (worker->is_in_step)
@@ -450,23 +472,26 @@ static void start_worker(RubatoTaskRun *run, uint32_t local_rank)
     const uint32_t rank = run->first_rank + local_rank;
     char name[16];
 
-    *thread = (WorkerThread){ .worker = { .id = ((uint64_t)run->epoch << 32) | rank,
-                                          .rank = rank,
-                                          .local_rank = local_rank,
-                                          .node_id = task_host_id(run->host),
-                                          .n_workers = run->n_workers,
-                                          .n_local_workers = run->n_local,
-                                          .task = run->name,
-                                          .routes = run->routes,
-                                          .n_routes = run->n_tables,
-                                          .helper = run->host->helper,
-                                          .tensors = run->tensors,
-                                          .timeline = run->host->timeline,
-                                          .epoch = run->epoch,
-                                          .cancelled = &run->cancelled,
-                                          .barrier = barrier,
-                                          .engine_data = run },
-                              .run = run };
+    *thread = (WorkerThread){
+        .worker = { .id = ((uint64_t)run->epoch << 32) | rank,
+                    .rank = rank,
+                    .local_rank = local_rank,
+                    .node_id = task_host_id(run->host),
+                    .n_workers = run->n_workers,
+                    .n_local_workers = run->n_local,
+                    .task = run->name,
+                    .routes = run->routes,
+                    .n_routes = run->n_tables,
+                    .helper = run->host->helper,
+                    .tensors = run->tensors,
+                    .timeline = run->host->timeline,
+                    .epoch = run->epoch,
+                    .cancelled = &run->cancelled,
+                    .barrier = barrier,
+                    .first_clock = run->first_clocks == NULL ? 0 : run->first_clocks[local_rank],
+                    .engine_data = run },
+        .run = run
+    };
     spinner_init(&thread->spinner);
     spinner_share(&thread->spinner, run->n_local);
     thread->worker.clients = g_new0(TableClient *, run->n_tables + 1);

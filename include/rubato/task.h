@@ -20,8 +20,13 @@ typedef bool (*RubatoTaskFunc)(RubatoWorker *worker, void *user_data, GError **e
 typedef enum {
     RUBATO_ON_LOSS_FAIL,     /* it fails with RUBATO_ERROR_NODE_LOST */
     RUBATO_ON_LOSS_CONTINUE, /* it goes on without these workers: docs/liveness.md. All its tables
-                              * must have replicas */
+                              * must have replicas, here and below */
+    RUBATO_ON_LOSS_REPLACE,  /* it waits for a process in the place of the node, which has these
+                              * workers again: rubato_worker_first_clock */
 } RubatoOnLoss;
+
+/* How long a task waits for lost workers to be replaced, if it does not say so: a minute. */
+#define RUBATO_REPLACE_MS 60000u
 
 /* How many workers one node gives to a task. */
 typedef struct {
@@ -55,6 +60,11 @@ typedef struct {
     const RubatoTaskSnapshots *snapshots; /* that the task takes by itself; NULL: none */
     const RubatoTaskStream *stream;       /* what streams out of it; NULL: nothing */
     RubatoOnLoss on_loss;
+
+    /* With RUBATO_ON_LOSS_REPLACE: milliseconds from the loss of a node until another process has
+     * taken over its workers, at most; then the task fails with RUBATO_ERROR_NODE_LOST. 0:
+     * RUBATO_REPLACE_MS. Otherwise it has to be 0. */
+    uint32_t replace_ms;
 
     /* Sets of workers that are there from the beginning, with the ids 1 to n_sets (collectives.h).
      * All nodes list the same: else the task fails, and says which they do not agree on. */
@@ -91,6 +101,13 @@ RUBATO_API uint32_t rubato_worker_n_local_workers(const RubatoWorker *worker);
 
 /* An id that no other worker of this engine's life has, over all nodes and tasks. */
 RUBATO_API uint64_t rubato_worker_id(const RubatoWorker *worker);
+
+/* The clock with which the worker begins on all tables. 0, unless it is in the place of a lost
+ * one, in a task with RUBATO_ON_LOSS_REPLACE. Then it is the first clock that any of the tables
+ * lacks: its function has to go on with the iteration of that number, and to make the calls that
+ * the lost worker made from there on, in the same order and with the same keys; each change
+ * counts once. UINT64_MAX cannot be: then the function is not called. */
+RUBATO_API uint64_t rubato_worker_first_clock(const RubatoWorker *worker);
 
 /* Waits until every worker of the task that has not retired has made this call. Afterwards each of
  * them sees all Adds that any of them made before, as far as the table's model allows it. Errors:

@@ -56,6 +56,10 @@ typedef enum {
 
     MESSAGE_TENSOR, /* a piece of a tensor, between workers' nodes: engine/collectives/flow/ */
 
+    MESSAGE_RETURN, /* the process of a worker has the place of a lost one, and will make changes of
+                     * a part with replicas again. One number is asked for, as if for a run of one
+                     * key: the clock of the worker, or of its node, that the part has heard */
+
     /* inside a process only */
     MESSAGE_INVOKE,  /* run a function as the server's owner */
     MESSAGE_ITERATE, /* a worker's next iteration: its keys are announced, the worker has reached
@@ -75,6 +79,10 @@ enum {
  * whose request names the source as its worker. */
 #define FEED_END 0
 #define FEED_LOSS 255
+
+/* The process of a worker has the place of a lost one: the request's worker, as of
+ * MESSAGE_RETURN. */
+#define FEED_RETURN 247
 
 /* The last input of a primary that is to be replaced: a new one goes on behind it. */
 #define FEED_LAST 248

@@ -61,6 +61,10 @@ typedef struct TableRoute {
      * or its Add not sent, before the table's min clock reaches `clock`. NULL outside a task. No
      * lock is held. */
     void (*report_wait)(void *run, uint32_t rank, uint32_t table, uint64_t clock);
+    /* Called before a clock of a worker is told, if lost workers are to be replaced: returns when
+     * all that it has sent on all tables of its task is had, with replicas, or the task is
+     * cancelled. NULL otherwise. No lock is held. */
+    void (*settle)(void *run);
     void *run;
     History *history;   /* NULL: none is kept */
     Timeline *timeline; /* NULL: there is none */
@@ -185,6 +189,10 @@ bool table_client_may_iterate(TableClient *client, const RubatoKey *keys, size_t
  * keys, in one message to each part. */
 bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, uint32_t n_slices,
                           void *values, GError **error);
+
+/* Tells every part of a table with replicas that this worker is in the place of a lost one.
+ * *clock is the highest clock of the lost one, or of its node, that any part has heard. */
+bool table_client_return(TableClient *client, uint64_t *clock, GError **error);
 
 /* Returns when the table's servers have handled everything that this thread sent them before, and
  * replicas have it, too. */

@@ -87,6 +87,29 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
     return client->unheard_bytes < office->sizes.mailbox_bytes || table_client_fence(client, error);
 }
 
+bool table_client_return(TableClient *client, uint64_t *clock, GError **error)
+{
+    const uint32_t n_parts = client->route->map->n_parts;
+    g_autofree uint64_t *clocks = g_new0(uint64_t, n_parts);
+    g_autofree Slice *slices = g_new0(Slice, n_parts);
+    const TableAsk ask = { .kind = MESSAGE_RETURN, .row_bytes = sizeof *clocks, .output = clocks };
+    Call call;
+
+    for (uint32_t part = 0; part < n_parts; part++)
+        slices[part] = (Slice){ .part = part, .keys = { .n = 1 }, .row = part };
+    if (!table_client_wait_room(client, slices, n_parts, error))
+        return false;
+    call_begin(&call, NULL);
+    table_client_send(client, &ask, slices, n_parts, &call, client->messages);
+    call_sent(&call);
+    if (!table_client_wait(client, &call, error))
+        return false;
+    *clock = 0;
+    for (uint32_t part = 0; part < n_parts; part++)
+        *clock = MAX(*clock, clocks[part]);
+    return true;
+}
+
 bool table_client_fence(TableClient *client, GError **error)
 {
     const TableRoute *route = client->route;

@@ -319,8 +319,11 @@ static inline __attribute__((always_inline)) bool end_clock(TableClient *client,
 
     if (!table_client_check_owner(client, error) || !table_client_check_cancelled(client, error))
         return false;
-    if (G_UNLIKELY(route->map->n_replicas > 0))
+    if (G_UNLIKELY(route->map->n_replicas > 0)) {
         wait_for_tickets(client);
+        if (route->settle != NULL)
+            route->settle(route->run);
+    }
     const uint64_t untold_bytes = client->untold_bytes, n_bytes = client->adding_bytes;
 
     if (is_change && ((G_UNLIKELY(client->kept_calls != NULL) &&

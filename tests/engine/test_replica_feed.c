@@ -127,6 +127,39 @@ START_TEST(an_input_counts_once)
 }
 END_TEST
 
+/* Changes of a worker at a clock, and how many of them the part has had. */
+typedef struct {
+    uint64_t clock, n, n_had;
+} Changes;
+
+/* Its process has sent the first ones; the next one begins to repeat, with pieces of another size;
+ * the third one, too. */
+START_TEST(what_a_lost_worker_had_sent_counts_once)
+{
+    static const Changes first[] = { { 3, 10, 0 }, { 4, 5, 0 }, { 4, 1, 0 }, { 6, 4, 0 } };
+    static const Changes second[] = {
+        { 3, 8, 8 }, { 3, 2, 2 }, { 4, 6, 6 }, { 6, 3, 3 }, { 6, 3, 1 }
+    };
+    static const Changes third[] = {
+        { 4, 6, 6 }, { 6, 12, 6 }, { 6, 1, 0 }, { 7, 2, 0 }, { 7, 1, 0 }
+    };
+    g_autofree InputSequences *sequences = input_sequences_new(2);
+
+#define EXPECT_ALL(changes)                                                                      \
+    for (size_t i = 0; i < sizeof(changes) / sizeof((changes)[0]); i++)                          \
+    ck_assert_uint_eq(input_sequences_advance(sequences, 1, (changes)[i].clock, (changes)[i].n), \
+                      (changes)[i].n_had)
+    EXPECT_ALL(first);
+    input_sequences_return(sequences, 1);
+    EXPECT_ALL(second);
+    input_sequences_return(sequences, 0); /* another worker */
+    ck_assert_uint_eq(input_sequences_advance(sequences, 1, 6, 0), 0);
+    input_sequences_return(sequences, 1);
+    EXPECT_ALL(third);
+    ck_assert_uint_eq(input_sequences_advance(sequences, 0, 0, 3), 0);
+}
+END_TEST
+
 /* ---- whole clusters ---- */
 
 #define MOST_NODES 6
@@ -291,7 +324,8 @@ static void take_add(Cluster *cluster, uint32_t self, uint32_t from, const Input
 {
     Node *node = &cluster->nodes[self];
 
-    require(cluster, input->sequence <= node->had->last[from] + 1); /* none before it is missing */
+    require(cluster, input->sequence <=
+                         node->had->senders[from].sequence + 1); /* none before it is missing */
     if (input_sequences_take(node->had, from, input->sequence))
         apply_and_feed(cluster, self, input);
     answer(cluster, self, from, &(Letter){ .kind = KIND_ACK, .n = input->sequence });
@@ -303,7 +337,7 @@ static void take_get(Cluster *cluster, uint32_t self, uint32_t from)
     Letter rows = { .kind = KIND_ROWS };
 
     for (uint32_t i = 0; i < cluster->n_nodes; i++)
-        rows.counts[i] = node->had->last[i];
+        rows.counts[i] = node->had->senders[i].sequence;
     answer(cluster, self, from, &rows);
 }
 
@@ -313,7 +347,7 @@ static void take_clock(Cluster *cluster, uint32_t self, uint32_t from, uint32_t 
 
     if (!node->serves || number != node->number || node->clocked[from])
         return;
-    require(cluster, node->had->last[from] == N_ADDS); /* it is not early */
+    require(cluster, node->had->senders[from].sequence == N_ADDS); /* it is not early */
     apply_and_feed(cluster, self, &(Input){ .worker = from });
 }
 
@@ -500,9 +534,9 @@ static void promote(Cluster *cluster, uint32_t self, const Letter *promotion)
     for (uint32_t i = 0; i < cluster->n_nodes; i++) {
         if (is_in(promotion->primary, i))
             let_go(cluster, self, replica_feed_drop(&node->feed, i));
-        require(cluster,
-                is_in(cluster->lost, self) || (node->had->last[i] >= cluster->nodes[i].acked &&
-                                               node->had->last[i] >= cluster->shown[i]));
+        require(cluster, is_in(cluster->lost, self) ||
+                             (node->had->senders[i].sequence >= cluster->nodes[i].acked &&
+                              node->had->senders[i].sequence >= cluster->shown[i]));
     }
     hear_promoted(cluster, self, promotion->number);
 }
@@ -672,8 +706,8 @@ static void check_end(Cluster *cluster)
 
     for (uint32_t i = 0; i < cluster->n_nodes; i++) {
         require(cluster, is_in(cluster->lost, i) || primary->sums[i] == cluster->nodes[i].sum);
-        require(cluster, primary->had->last[i] >= cluster->nodes[i].acked);
-        require(cluster, primary->had->last[i] >= cluster->shown[i]);
+        require(cluster, primary->had->senders[i].sequence >= cluster->nodes[i].acked);
+        require(cluster, primary->had->senders[i].sequence >= cluster->shown[i]);
     }
 }
 
@@ -727,6 +761,7 @@ int main(void)
     tcase_add_test(rules, no_answer_waits_for_a_replica_that_is_made_before_it_has_its_image);
     tcase_add_test(rules, a_replica_that_is_made_is_whole_when_it_says_so);
     tcase_add_test(rules, an_input_counts_once);
+    tcase_add_test(rules, what_a_lost_worker_had_sent_counts_once);
     suite_add_tcase(suite, rules);
     tcase_add_loop_test(clusters, no_add_is_lost_or_doubled_whatever_nodes_are_lost, 0, 4);
     suite_add_tcase(suite, clusters);

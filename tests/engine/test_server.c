@@ -217,6 +217,8 @@ static const struct {
     { IN_TASK, 0, MESSAGE_RESET, 1, 0, 1, 0, CALL_REFUSED, { 0 } },
     { IN_TASK, 0, MESSAGE_TUNE, 1, 0, 0, 0, CALL_REFUSED, { (RubatoHyper)99, 1 } },
     { IN_TASK, 0, MESSAGE_TUNE, 2, 0, 0, 0, CALL_REFUSED, { RUBATO_HYPER_LEARNING_RATE, 1 } },
+    { IN_TASK, 0, MESSAGE_RETURN, 1, 0, 1, 0, CALL_REFUSED, { 0 } }, /* it has no replicas */
+    { BETWEEN, 1, MESSAGE_RETURN, NOBODY, 0, 1, 0, CALL_REFUSED, { 0 } },
     { IN_TASK, 0, MESSAGE_ANNOUNCE, 1, 0, 2, 0, CALL_OK, { 0 } },
     { IN_TASK, 0, MESSAGE_ANNOUNCE, 1, 0, 2, 16, CALL_REFUSED, { 0 } },
     { IN_TASK, 0, MESSAGE_ANNOUNCE, 1, 7, 2, 0, CALL_REFUSED, { 0 } },

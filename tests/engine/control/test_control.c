@@ -36,7 +36,8 @@ static const Control SAMPLES[] = {
                    .digest = "d",
                    .arguments = "workers 2",
                    .workers = "2 0 1",
-                   .survives = true } },
+                   .survives = true,
+                   .replace_ms = 7 } },
     { .kind = CONTROL_READY,
       .ready = { .call = UINT64_MAX, .outcome = { CONTROL_CODE(RUBATO_ERROR_NODE_LOST), "why" } } },
     { .kind = CONTROL_FAIL,
@@ -173,7 +174,8 @@ static const Control SAMPLES[] = {
                 .id = 2,
                 .goes_on = true,
                 .outcome = { 3, "why" },
-                .end = { 4, "why not" } } },
+                .end = { 4, "why not" },
+                .told = "task 1;1;;1\n" } },
     { .kind = CONTROL_CAUGHT_UP, .caught_up = { 2, "0 3" } },
 };
 

@@ -48,7 +48,7 @@ START_TEST(process_that_serves_makes_no_call_and_leaves_with_the_others)
     admit_wholly(3, STEP, COUNTED);
     ck_assert(!hears(GONE, (Control){ .kind = CONTROL_LEAVE }));
     do_call(1, CONTROL_CALL_CREATE, "a table", "a table");
-    const uint32_t epoch = do_call(2, CONTROL_CALL_RUN, "0 7", "task 1;2 0 3;0 7\n");
+    const uint32_t epoch = do_call(2, CONTROL_CALL_RUN, "0 7", "task 1;2 0 3;0 7;0\n");
     arrive(0, epoch, 0);
     arrive(2, epoch, 0);
     expect_release(0, epoch, 0);

@@ -121,6 +121,7 @@ bool part_digest(const Server *server, uint32_t table, uint32_t part, PartDigest
                                        : server_find_replica(server, table, part, &position));
     had = find_had(server, table, part);
     if (had != NULL)
-        found->digest = add_bytes(found->digest, had->last, had->n_senders * sizeof had->last[0]);
+        found->digest =
+            add_bytes(found->digest, had->senders, had->n_senders * sizeof had->senders[0]);
     return true;
 }

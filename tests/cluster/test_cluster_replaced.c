@@ -1,0 +1,352 @@
+/* A node with workers of a task that replaces them is killed, in the middle of an iteration, and a
+ * process that takes its place has these workers again: each change counts once, and under bsp the
+ * rows are those of an undisturbed run.
+ *
+ * docs/replication.md: Workers that are replaced. */
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/network/lossy.h"
+#include "tests/support/runner.h"
+
+enum { N_NODES = 3, VICTIM = 2, N_WORKERS = 5, N_KEYS = 90, N_ITERATIONS = 40, FATAL = 17 };
+
+static const ClusterShape shape = { .n_nodes = N_NODES,
+                                    .nodes = { { 1, 1 }, { 1, 2 }, { 1, 2 } },
+                                    .catches_up = true };
+
+#define SPEC(...)                                                       \
+    {                                                                   \
+        .name = "rows", .dtype = RUBATO_I64, .replicas = 1, __VA_ARGS__ \
+    }
+static const RubatoTableSpec specs[] = {
+    SPEC(.model = "bsp", .n_keys = N_KEYS),
+    SPEC(.model = "ssp", .staleness = 2, .n_keys = N_KEYS),
+    SPEC(.model = "asp", .storage = "hash"),
+};
+
+/* Where in its iteration a worker of the victim has its process killed. */
+typedef enum {
+    PLACE_GET,
+    PLACE_FIRST_ADD,
+    PLACE_LAST_ADD,
+    PLACE_CLOCK,  /* before the clock of the second table */
+    PLACE_END,    /* of the iteration */
+    PLACE_RETURN, /* all is done; the other worker may have returned */
+    PLACE_N,
+    PLACE_CUT, /* it goes on, but its node's Adds do not come to node 1 any more */
+} Place;
+
+typedef struct {
+    RubatoTableSpec spec;
+    Place place;
+    uint32_t replace_ms;
+    bool is_again; /* it is killed again, by the process in its place */
+    bool meets;    /* in a barrier, before */
+} Plan;
+
+/* In the victim's process: nothing leaves it for node 1. */
+static atomic_bool is_cut;
+
+static Packet *cut(uint32_t from, uint32_t to, Packet *packet)
+{
+    return from == VICTIM && to == 1 && atomic_load(&is_cut) ? NULL : packet;
+}
+
+static bool is_first_process(void)
+{
+    return g_getenv("RUBATO_JOIN") == NULL;
+}
+
+/* One of the victim's two workers; the other one is anywhere. */
+static void die_at(const RubatoWorker *worker, const Plan *plan, uint64_t iteration, Place place)
+{
+    const bool is_to_die = is_first_process() || (plan->is_again && g_getenv("DIES") != NULL);
+    const uint64_t fatal = is_first_process() ? FATAL : FATAL + 4;
+
+    if (rubato_worker_node(worker) == CLUSTER_IDS[VICTIM] &&
+        rubato_worker_local_rank(worker) == 1 && is_to_die && plan->place == place &&
+        iteration == fatal) {
+        if (place != PLACE_CUT)
+            kill(getpid(), SIGKILL);
+        atomic_store(&is_cut, true);
+    }
+}
+
+static bool is_bsp(const Plan *plan)
+{
+    return strcmp(plan->spec.model, "bsp") == 0;
+}
+
+/* What a worker adds to a key: under bsp it depends on what it sees. */
+static int64_t delta_of(const Plan *plan, uint32_t rank, uint64_t iteration, int64_t row)
+{
+    if (!is_bsp(plan))
+        return 1 + rank;
+    return (int64_t)(((uint64_t)row * 31 + rank * 7 + iteration) % 1000) - 300;
+}
+
+/* Each iteration reads both tables, adds to both, some keys by a second call, and ends with their
+ * clocks. */
+static bool iterate(RubatoWorker *worker, const Plan *plan, RubatoKVTable *rows,
+                    RubatoKVTable *beside, uint64_t iteration, GError **error)
+{
+    const uint32_t rank = rubato_worker_rank(worker);
+    int64_t seen[N_KEYS], seen_beside[N_KEYS], deltas[N_KEYS], ones[N_KEYS];
+    RubatoKey odd[N_KEYS / 2];
+
+    TRY(rubato_kv_table_get_range(rows, 0, N_KEYS, seen, error) &&
+        rubato_kv_table_get_range(beside, 0, N_KEYS, seen_beside, error));
+    die_at(worker, plan, iteration, PLACE_GET);
+    die_at(worker, plan, iteration, PLACE_CUT);
+    for (size_t i = 0; i < N_KEYS; i++) {
+        deltas[i] = delta_of(plan, rank, iteration, seen[i] + seen_beside[i]);
+        ones[i] = 1;
+    }
+    for (size_t i = 0; i < N_KEYS / 2; i++)
+        odd[i] = 2 * i + 1;
+    TRY(rubato_kv_table_add_range(rows, 0, N_KEYS, deltas, error));
+    die_at(worker, plan, iteration, PLACE_FIRST_ADD);
+    TRY(rubato_kv_table_add(rows, odd, N_KEYS / 2, ones, error) &&
+        rubato_kv_table_add_range(beside, 0, N_KEYS, ones, error));
+    die_at(worker, plan, iteration, PLACE_LAST_ADD);
+    TRY(rubato_kv_table_clock(rows, error));
+    die_at(worker, plan, iteration, PLACE_CLOCK);
+    TRY(rubato_kv_table_clock(beside, error));
+    die_at(worker, plan, iteration, PLACE_END);
+    return true;
+}
+
+/* Nobody has met before the loss: under these models all have to wait for the victim. */
+static bool meet(RubatoWorker *worker, GError **error)
+{
+    int64_t one = 1;
+    const RubatoTensor ones = {
+        .name = "ones", .dtype = RUBATO_I64, .input = &one, .output = &one
+    };
+
+    TRY(rubato_worker_barrier(worker, error) &&
+        rubato_worker_allreduce(worker, &ones, NULL, error));
+    EXPECT(one == N_WORKERS, "the sum is %" G_GINT64_FORMAT, one);
+    return true;
+}
+
+static bool work(RubatoWorker *worker, void *data, GError **error)
+{
+    const Plan *const plan = data;
+    const uint64_t first = rubato_worker_first_clock(worker);
+    g_autoptr(RubatoKVTable) rows = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) beside =
+        rubato_worker_open_kv_table(worker, "beside", RUBATO_I64, error);
+
+    TRY(rows != NULL && beside != NULL);
+    EXPECT(rubato_worker_n_workers(worker) == N_WORKERS, "%u workers",
+           rubato_worker_n_workers(worker));
+    EXPECT(rubato_kv_table_clock_value(rows) == first, "it begins elsewhere");
+    EXPECT(!is_first_process() || first == 0, "it begins with %" G_GUINT64_FORMAT, first);
+    /* both workers had read the rows of that clock, or one of them of the next one */
+    if (!is_first_process() && plan->place != PLACE_RETURN && is_bsp(plan))
+        EXPECT(first >= FATAL && (first <= FATAL + 1 || plan->is_again),
+               "from %" G_GUINT64_FORMAT " on", first);
+    if (plan->meets)
+        TRY(rubato_worker_barrier(worker, error));
+    for (uint64_t i = first; i < N_ITERATIONS; i++)
+        TRY(iterate(worker, plan, rows, beside, i, error));
+    if (plan->place == PLACE_RETURN)
+        die_at(worker, plan, FATAL, PLACE_RETURN);
+    return strcmp(plan->spec.model, "asp") == 0 || plan->place == PLACE_RETURN ||
+           meet(worker, error);
+}
+
+/* The rows of an undisturbed run. */
+static void compute(const Plan *plan, int64_t *rows)
+{
+    int64_t before[N_KEYS];
+
+    memset(rows, 0, N_KEYS * sizeof *rows);
+    for (uint64_t i = 0; i < N_ITERATIONS; i++) {
+        memcpy(before, rows, sizeof before);
+        for (uint32_t rank = 0; rank < N_WORKERS; rank++)
+            for (size_t key = 0; key < N_KEYS; key++)
+                rows[key] += delta_of(plan, rank, i, before[key] + (int64_t)i * N_WORKERS) +
+                             (int64_t)(key % 2);
+    }
+}
+
+static bool check(RubatoEngine *engine, const Plan *plan, GError **error)
+{
+    int64_t rows[N_KEYS], beside[N_KEYS], expected[N_KEYS];
+
+    compute(plan, expected);
+    TRY(rubato_engine_get_range(engine, "rows", 0, N_KEYS, rows, error) &&
+        rubato_engine_get_range(engine, "beside", 0, N_KEYS, beside, error));
+    for (size_t i = 0; i < N_KEYS; i++) {
+        EXPECT(rows[i] == expected[i], "key %zu: %" G_GINT64_FORMAT " instead of %" G_GINT64_FORMAT,
+               i, rows[i], expected[i]);
+        EXPECT(beside[i] == N_WORKERS * N_ITERATIONS, "beside, key %zu: %" G_GINT64_FORMAT, i,
+               beside[i]);
+    }
+    return true;
+}
+
+static bool play(RubatoEngine *engine, const void *data, GError **error)
+{
+    static const char *const tables[] = { "rows", "beside", NULL };
+    const Plan *const plan = data;
+    RubatoTableSpec beside = plan->spec;
+
+    beside.name = "beside";
+    TRY(rubato_engine_create_table(engine, &plan->spec, error) &&
+        rubato_engine_create_table(engine, &beside, error));
+    TRY(rubato_engine_run(engine,
+                          &(RubatoTask){ .name = "long",
+                                         .run = work,
+                                         .user_data = (void *)(uintptr_t)plan,
+                                         .tables = tables,
+                                         .on_loss = RUBATO_ON_LOSS_REPLACE,
+                                         .replace_ms = plan->replace_ms },
+                          error));
+    TRY(check(engine, plan, error) && rubato_engine_barrier(engine, error));
+    cluster_say("done");
+    return rubato_engine_barrier(engine, error);
+}
+
+static uint32_t start_joining(ClusterRun *run, const Plan *plan, bool dies)
+{
+    g_setenv("RUBATO_JOIN", "1", TRUE);
+    if (dies)
+        g_setenv("DIES", "1", TRUE);
+    const uint32_t process = cluster_start_other(run, CLUSTER_IDS[VICTIM], run->path, play, plan);
+    g_unsetenv("RUBATO_JOIN");
+    g_unsetenv("DIES");
+    return process;
+}
+
+static void expect_whole_run(ClusterRun *run, uint32_t newcomer)
+{
+    cluster_wait_for(run, newcomer, "has taken over the workers of a lost process");
+    for (uint32_t i = 0; i < VICTIM; i++)
+        cluster_expect_end(run, i, 0);
+    cluster_expect_end(run, newcomer, 0);
+    cluster_expect_text(run, newcomer, "done");
+    cluster_run_free(run);
+}
+
+START_TEST(a_process_has_the_workers_of_a_lost_one)
+{
+    const Plan plan = { .spec = specs[_i / PLACE_N], .place = (Place)(_i % PLACE_N) };
+    ClusterRun *const run = cluster_run_new(&shape);
+
+    cluster_start(run, play, &plan);
+    cluster_wait_for(run, 0, "the run goes on, by part map 2");
+    expect_whole_run(run, start_joining(run, &plan, /* dies= */ false));
+}
+END_TEST
+
+/* In the middle of what it repeats, or after that. */
+START_TEST(a_process_that_has_lost_workers_may_be_lost_too)
+{
+    const Plan plan = { .spec = specs[_i], .place = PLACE_LAST_ADD, .is_again = true };
+    ClusterRun *const run = cluster_run_new(&shape);
+
+    cluster_start(run, play, &plan);
+    cluster_wait_for(run, 0, "the run goes on, by part map 2");
+    const uint32_t newcomer = start_joining(run, &plan, /* dies= */ true);
+    cluster_wait_for(run, newcomer, "has taken over the workers of a lost process");
+    cluster_wait_for(run, 0, "the run goes on, by part map 4");
+    expect_whole_run(run, start_joining(run, &plan, /* dies= */ false));
+}
+END_TEST
+
+/* No part hears of a clock before all parts have what was added before it: otherwise the new
+ * workers would begin behind that clock, and what is on its way to node 1 would be missing. */
+START_TEST(a_clock_is_told_when_all_parts_have_the_adds)
+{
+    const Lossy lossy = { .change = cut };
+    ClusterShape slow = shape;
+    const Plan plan = { .spec = specs[_i], .place = PLACE_CUT };
+    ClusterRun *run;
+
+    slow.stall_ms = 200;
+    slow.faults = lossy_faults(&lossy);
+    run = cluster_run_new(&slow);
+    cluster_start(run, play, &plan);
+    cluster_wait_for(run, VICTIM, "to take in what was sent to its servers");
+    cluster_signal(run, VICTIM, SIGKILL);
+    cluster_wait_for(run, 0, "the run goes on, by part map 2");
+    expect_whole_run(run, start_joining(run, &plan, /* dies= */ false));
+}
+END_TEST
+
+/* Nobody comes: the others end, and hear why. */
+START_TEST(a_task_does_not_wait_for_ever_for_a_process)
+{
+    const Plan plan = { .spec = specs[_i], .place = PLACE_LAST_ADD, .replace_ms = 300 };
+    ClusterRun *const run = cluster_run_new(&shape);
+
+    cluster_start(run, play, &plan);
+    for (uint32_t i = 0; i < VICTIM; i++)
+        cluster_wait_for(run, i, "no process has taken over its workers within 0.3 s");
+    for (uint32_t i = 0; i < VICTIM; i++)
+        cluster_expect_end(run, i, CLUSTER_FAILED);
+    cluster_run_free(run);
+}
+END_TEST
+
+START_TEST(a_task_whose_workers_have_met_fails)
+{
+    const Plan plan = { .spec = specs[0], .place = PLACE_LAST_ADD, .meets = true };
+    ClusterRun *const run = cluster_run_new(&shape);
+
+    cluster_start(run, play, &plan);
+    cluster_wait_for(run, 0, "task long cannot go on: its workers have met in a barrier");
+    for (uint32_t i = 0; i < VICTIM; i++)
+        cluster_expect_end(run, i, CLUSTER_FAILED);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- what does not begin ---- */
+
+START_TEST(a_task_that_cannot_replace_workers_does_not_begin)
+{
+    static const char *const tables[] = { "rows", NULL };
+    RubatoEngine *const engine = engine_with_servers(1);
+    RubatoTask task = { .name = "x",
+                        .run = work,
+                        .tables = tables,
+                        .workers_per_node = 1,
+                        .on_loss = RUBATO_ON_LOSS_REPLACE };
+
+    create_table(engine, &(RubatoTableSpec){ .name = "rows", .n_keys = 1 });
+    run_fails(engine, &task, RUBATO_ERROR_INVALID,
+              "task x is to replace its workers after a loss, but its table rows has no replicas",
+              NULL);
+    task.on_loss = RUBATO_ON_LOSS_CONTINUE;
+    task.replace_ms = 1;
+    run_fails(engine, &task, RUBATO_ERROR_INVALID,
+              "task x: replace_ms has no effect without RUBATO_ON_LOSS_REPLACE", NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cluster replaced");
+    TCase *cases = cluster_add_case(suite, "replaced");
+
+    tcase_add_loop_test(cases, a_process_has_the_workers_of_a_lost_one, 0,
+                        PLACE_N * G_N_ELEMENTS(specs));
+    tcase_add_loop_test(cases, a_process_that_has_lost_workers_may_be_lost_too, 0,
+                        G_N_ELEMENTS(specs));
+    tcase_add_loop_test(cases, a_clock_is_told_when_all_parts_have_the_adds, 0,
+                        G_N_ELEMENTS(specs));
+    tcase_add_loop_test(cases, a_task_does_not_wait_for_ever_for_a_process, 0, G_N_ELEMENTS(specs));
+    tcase_add_test(cases, a_task_whose_workers_have_met_fails);
+    tcase_add_test(cases, a_task_that_cannot_replace_workers_does_not_begin);
+    return run_suite(suite);
+}

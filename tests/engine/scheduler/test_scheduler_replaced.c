@@ -1,0 +1,250 @@
+/* The scheduler: a task whose lost workers are replaced waits for a process in the place of their
+ * node, no longer than it says, and fails if what the workers have done cannot be repeated. */
+#include "engine/collectives/negotiation/tensor_text.h"
+#include "engine/scheduler/scheduler_state.h"
+#include "tests/support/engine/join_fixture.h"
+#include "tests/support/runner.h"
+
+enum { REPLACE_MS = 5000, LAST_CALL = 2 };
+
+/* One worker on each node. Returns the epoch. */
+static uint32_t begin_task(void)
+{
+    uint32_t epoch = 0;
+
+    begin_that_admits();
+    agree(1, CONTROL_CALL_CREATE, "table a");
+    for (uint32_t i = 0; i < N_NODES; i++) {
+        Control proposal = call(LAST_CALL, CONTROL_CALL_RUN, "task x", "same");
+
+        proposal.propose.survives = true;
+        proposal.propose.replace_ms = REPLACE_MS;
+        proposal.propose.workers = "1 1 1";
+        proposal.propose.told = "0";
+        say(i, proposal);
+    }
+    for (uint32_t i = 0; i < N_NODES; i++)
+        epoch = expect(i, CONTROL_GO)->go.id;
+    for (uint32_t i = 0; i < N_NODES; i++)
+        ready(i, LAST_CALL);
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+    return epoch;
+}
+
+static void lose_and_go_on(uint32_t map)
+{
+    lose(GONE);
+    go_through(OTHERS, map);
+    expect_quiet();
+}
+
+static void lose_and_replace(void)
+{
+    lose_and_go_on(2);
+    admit_wholly(3, STEP, COUNTED);
+}
+
+/* What the process hears of the task. */
+static const char *ask_for_task(void)
+{
+    propose(GONE, 1, CONTROL_CALL_CREATE, "table a");
+    expect(GONE, CONTROL_PAST);
+    propose(GONE, LAST_CALL, CONTROL_CALL_RUN, "task x");
+    const ControlPast *const past = &expect(GONE, CONTROL_PAST)->past;
+
+    ck_assert_uint_eq(past->outcome.code, CONTROL_OK);
+    ck_assert_uint_eq(past->call, LAST_CALL);
+    return past->told;
+}
+
+/* It makes the calls of the others from then on. */
+static void take_over(uint32_t epoch)
+{
+    g_autofree char *told = g_strdup_printf("task %u;1 1 1;0;1\n", epoch);
+
+    ck_assert_str_eq(ask_for_task(), told);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        ck_assert_uint_eq(expect(i, CONTROL_CAUGHT_UP)->caught_up.number, GONE);
+    expect_quiet();
+}
+
+#define CANNOT "node 4 (127.0.0.1:4102) was lost: its process has ended; task x cannot go on: "
+
+static void expect_too_late(ControlKind kind)
+{
+    for (uint32_t i = 0; i < N_NODES; i += 2)
+        expect_verdict(i, kind, LOST_CODE,
+                       CANNOT "no process has taken over its workers within 5.0 s");
+}
+
+START_TEST(a_task_ends_when_others_have_ended_in_the_place_of_its_lost_workers)
+{
+    const uint32_t epoch = begin_task();
+
+    arrive(GONE, epoch, 0);
+    lose_and_go_on(2);
+    arrive(0, epoch, 0);
+    arrive(2, epoch, 0); /* the barrier waits for the new worker */
+    expect_quiet();
+    admit_wholly(3, STEP, COUNTED);
+    take_over(epoch);
+    arrive(GONE, epoch, 0);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect_release(i, epoch, 0);
+    done(0, epoch);
+    done(2, epoch);
+    expect_quiet();
+    done(GONE, epoch);
+    expect_verdict_everywhere(CONTROL_TASK_END, CONTROL_OK, "");
+    propose(0, LAST_CALL + 1, CONTROL_CALL_BARRIER, "");
+    propose(2, LAST_CALL + 1, CONTROL_CALL_BARRIER, "");
+    expect_quiet(); /* all wait for it */
+    propose(GONE, LAST_CALL + 1, CONTROL_CALL_BARRIER, "");
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+}
+END_TEST
+
+/* The others have made a further call: the process has to come there, and has its workers. */
+START_TEST(a_process_has_workers_before_it_has_caught_up)
+{
+    const uint32_t epoch = begin_task();
+
+    propose(0, LAST_CALL + 1, CONTROL_CALL_BARRIER, "");
+    propose(GONE, LAST_CALL + 1, CONTROL_CALL_BARRIER, "");
+    propose(2, LAST_CALL + 1, CONTROL_CALL_BARRIER, "");
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+    lose_and_replace();
+    ck_assert_str_ne(ask_for_task(), "");
+    expect_quiet();
+    propose(GONE, LAST_CALL + 1, CONTROL_CALL_BARRIER, "");
+    expect(GONE, CONTROL_PAST);
+    propose(GONE, LAST_CALL + 2, CONTROL_CALL_BARRIER, "");
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect(i, CONTROL_CAUGHT_UP);
+    done(0, epoch);
+    done(2, epoch);
+    expect_quiet();
+    done(GONE, epoch);
+    expect_verdict_everywhere(CONTROL_TASK_END, CONTROL_OK, "");
+}
+END_TEST
+
+/* Also after the process has been lost again. */
+START_TEST(a_task_fails_if_nobody_has_its_lost_workers_in_time)
+{
+    const uint32_t epoch = begin_task();
+    const bool is_again = _i == 1;
+
+    if (is_again) {
+        lose_and_replace();
+        take_over(epoch);
+        pass_ms(REPLACE_MS + 1000, 7u); /* it is there */
+        expect_quiet();
+    }
+    done(0, epoch);
+    done(2, epoch);
+    lose_and_go_on(is_again ? 4 : 2);
+    pass_ms(REPLACE_MS - 1000, OTHERS);
+    expect_quiet();
+    pass_ms(1500, OTHERS);
+    expect_too_late(CONTROL_CANCEL);
+    expect_too_late(CONTROL_TASK_END);
+}
+END_TEST
+
+/* A process that comes later has no part in it. */
+START_TEST(a_process_that_comes_too_late_is_told_how_the_task_ended)
+{
+    begin_task();
+    lose_and_go_on(2);
+    pass_ms(REPLACE_MS + 500, OTHERS);
+    expect_too_late(CONTROL_CANCEL);
+    admit_wholly(3, STEP, COUNTED);
+    ck_assert_str_eq(ask_for_task(), "");
+}
+END_TEST
+
+static void meet(uint32_t epoch)
+{
+    for (uint32_t i = 0; i < N_NODES; i++)
+        arrive(i, epoch, 0);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect_release(i, epoch, 0);
+}
+
+static void open_reader(uint32_t epoch)
+{
+    say(0, (Control){ .kind = CONTROL_READER,
+                      .reader = { .epoch = epoch,
+                                  .n_epochs = 1,
+                                  .is_dynamic = true,
+                                  .description = "r",
+                                  .digest = "" } });
+}
+
+static void sum(uint32_t epoch)
+{
+    g_autoptr(GString) lines = g_string_new(NULL);
+
+    tensor_wish_write(lines,
+                      &(TensorWish){ .kind = TENSOR_WISH_ASK,
+                                     .name = "sum",
+                                     .request = { .operation = TENSOR_ALLREDUCE,
+                                                  .n_dims = 1,
+                                                  .shape = { 4 },
+                                                  .reduce = { .prescale = 1, .postscale = 1 } } });
+    say(0, (Control){ .kind = CONTROL_ENQUEUE, .enqueue = { epoch, lines->str } });
+}
+
+static const struct {
+    void (*act)(uint32_t epoch);
+    const char *why;
+} acts[] = {
+    { meet, CANNOT "its workers have met in a barrier" },
+    { open_reader, CANNOT "its workers share the data out as they read (a dynamic split)" },
+    { sum, CANNOT "its workers have used collectives" },
+};
+
+START_TEST(a_task_fails_if_its_workers_cannot_be_repeated)
+{
+    const uint32_t epoch = begin_task();
+
+    acts[_i].act(epoch);
+    lose(GONE);
+    for (uint32_t i = 0; i < N_NODES; i += 2) {
+        expect(i, CONTROL_RECOVER);
+        expect_verdict(i, CONTROL_CANCEL, LOST_CODE, acts[_i].why);
+    }
+}
+END_TEST
+
+/* Lost workers that had ended need no others. */
+START_TEST(a_task_does_not_wait_for_workers_that_had_ended)
+{
+    const uint32_t epoch = begin_task();
+
+    arrive(GONE, epoch, CONTROL_NO_ROUND);
+    lose_and_go_on(2);
+    done(0, epoch);
+    done(2, epoch);
+    for (uint32_t i = 0; i < N_NODES; i += 2)
+        expect_verdict(i, CONTROL_TASK_END, CONTROL_OK, "");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("scheduler_replaced");
+    TCase *cases = tcase_create("replaced");
+
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_test(cases, a_task_ends_when_others_have_ended_in_the_place_of_its_lost_workers);
+    tcase_add_test(cases, a_process_has_workers_before_it_has_caught_up);
+    tcase_add_loop_test(cases, a_task_fails_if_nobody_has_its_lost_workers_in_time, 0, 2);
+    tcase_add_test(cases, a_process_that_comes_too_late_is_told_how_the_task_ended);
+    tcase_add_loop_test(cases, a_task_fails_if_its_workers_cannot_be_repeated, 0,
+                        G_N_ELEMENTS(acts));
+    tcase_add_test(cases, a_task_does_not_wait_for_workers_that_had_ended);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
