@@ -104,5 +104,6 @@ bool sample_snapshot_beside(Bench *bench, size_t n, BenchSample *sample, GError 
 bool sample_snapshot_p99(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_snapshot_memory(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_snapshot_pause(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_snapshot_pause_processor(Bench *bench, size_t n, BenchSample *sample, GError **error);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "apps/bench/bench.h"
@@ -22,7 +23,11 @@ enum {
     ROWS_AT_ONCE = 4096,
     MOST_TIMES = 1 << 20, /* iterations of a phase whose times are kept */
     PLAIN_BYTES = 1 << 20,
+    MOST_WINDOWS = 256, /* of a phase whose longest iterations are kept */
 };
+
+/* A window of a phase without snapshots: about as long as one takes. Each snapshot is a window. */
+#define WINDOW_S 0.05
 
 /* How long it iterates alone, and at least while files are written. */
 #define PHASE_S 0.4
@@ -40,19 +45,41 @@ typedef enum {
 
 typedef struct {
     uint64_t n; /* iterations */
-    double seconds, worst;
+    double seconds;
     float *times; /* of the first MOST_TIMES */
+
+    /* the longest iteration of each window */
+    uint64_t window; /* the number of the present one */
+    double worst[MOST_WINDOWS];
+    size_t n_windows;
 } Iterations;
+
+typedef double (*ClockFunc)(void);
 
 typedef struct {
     size_t n_rows;
+    ClockFunc now; /* by which iterations are measured */
     char *directory;
     _Atomic bool has_begun;
     _Atomic Phase phase;
+    _Atomic uint64_t n_snapshots;
     Iterations iterations[PHASE_END];
     double memory; /* the most bytes in memory while snapshots were written, beyond those before */
     GError *error;
 } Load;
+
+static void count_in_window(Iterations *iterations, uint64_t window, double seconds)
+{
+    if (iterations->n_windows == 0 || window != iterations->window) {
+        if (iterations->n_windows == MOST_WINDOWS)
+            return;
+        iterations->window = window;
+        iterations->worst[iterations->n_windows++] = 0;
+    }
+    double *const worst = &iterations->worst[iterations->n_windows - 1];
+
+    *worst = MAX(*worst, seconds);
+}
 
 static void count(Iterations *iterations, double seconds)
 {
@@ -60,7 +87,15 @@ static void count(Iterations *iterations, double seconds)
         iterations->times[iterations->n] = (float)seconds;
     iterations->n++;
     iterations->seconds += seconds;
-    iterations->worst = MAX(iterations->worst, seconds);
+}
+
+/* Processor time of this thread: without what it waits, and what others do meanwhile. */
+static double processor_now(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 /* An iteration that begins in one phase and ends in the next counts for the next. */
@@ -71,7 +106,7 @@ static bool iterate_on(RubatoWorker *worker, void *user_data, GError **error)
     g_autofree float *rows = g_new(float, N_KEYS *WIDTH);
     RubatoKey keys[N_KEYS];
     uint64_t number = 0;
-    double before = bench_now();
+    double before = load->now();
 
     /* relaxed: the other thread only waits for it */
     atomic_store_explicit(&load->has_begun, true, memory_order_relaxed);
@@ -86,11 +121,16 @@ static bool iterate_on(RubatoWorker *worker, void *user_data, GError **error)
             return false;
         /* relaxed: nothing else depends on it; the task's end orders what was counted */
         const Phase phase = atomic_load_explicit(&load->phase, memory_order_relaxed);
-        const double now = bench_now();
+        const double now = load->now();
 
         if (phase == PHASE_END)
             return true;
         count(&load->iterations[phase], now - before);
+        count_in_window(&load->iterations[phase],
+                        phase == PHASE_WRITING
+                            ? atomic_load_explicit(&load->n_snapshots, memory_order_relaxed)
+                            : (uint64_t)(now / WINDOW_S),
+                        now - before);
         before = now;
     }
 }
@@ -157,15 +197,16 @@ static bool write_plain(const Load *load, GError **error)
     return true;
 }
 
-static bool write_snapshots(RubatoEngine *engine, const Load *load, GError **error)
+static bool write_snapshots(RubatoEngine *engine, Load *load, GError **error)
 {
     const RubatoSnapshotSpec spec = { .directory = load->directory, .keep = 1 };
     const double began = bench_now();
 
-    do
+    do {
         if (!rubato_engine_snapshot(engine, &spec, NULL, error))
             return false;
-    while (bench_now() - began < PHASE_S);
+        atomic_fetch_add_explicit(&load->n_snapshots, 1, memory_order_relaxed); /* see above */
+    } while (bench_now() - began < PHASE_S);
     return true;
 }
 
@@ -229,9 +270,9 @@ static void clear(Load *load)
     g_free(load->directory);
 }
 
-static bool take_load(size_t n, Load *load, GError **error)
+static bool take_load(size_t n, ClockFunc now, Load *load, GError **error)
 {
-    *load = (Load){ .phase = PHASE_ALONE, .n_rows = n };
+    *load = (Load){ .phase = PHASE_ALONE, .n_rows = n, .now = now };
     load->directory = g_dir_make_tmp("rubato-bench-XXXXXX", error);
     if (load->directory == NULL)
         return false;
@@ -250,7 +291,7 @@ static bool take_load(size_t n, Load *load, GError **error)
 
 /* ---- what is made of it ---- */
 
-static double rate(const Iterations *iterations)
+static double rate(Iterations *iterations)
 {
     return iterations->n == 0 ? 0 : N_KEYS * (double)iterations->n / iterations->seconds;
 }
@@ -262,7 +303,7 @@ static int compare_times(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static double p99(const Iterations *iterations)
+static double p99(Iterations *iterations)
 {
     const size_t n = MIN(iterations->n, MOST_TIMES);
 
@@ -272,19 +313,31 @@ static double p99(const Iterations *iterations)
     return (double)iterations->times[n * 99 / 100];
 }
 
-typedef double (*FigureFunc)(const Iterations *iterations);
+typedef double (*FigureFunc)(Iterations *iterations);
 
-static double worst(const Iterations *iterations)
+static int compare_doubles(const void *a, const void *b)
 {
-    return iterations->worst;
+    const double left = *(const double *)a, right = *(const double *)b;
+
+    return (left > right) - (left < right);
 }
 
-static bool take_sample(size_t n, FigureFunc figure, Phase beside, BenchSample *sample,
-                        GError **error)
+/* Of the longest iterations of all windows, that in the middle: what a snapshot makes requests wait
+ * is in each of its windows, and what else the machine does now and then is not. */
+static double pause_of(Iterations *iterations)
+{
+    if (iterations->n_windows == 0)
+        return 0;
+    qsort(iterations->worst, iterations->n_windows, sizeof *iterations->worst, compare_doubles);
+    return iterations->worst[iterations->n_windows / 2];
+}
+
+static bool take_sample(size_t n, ClockFunc now, FigureFunc figure, Phase beside,
+                        BenchSample *sample, GError **error)
 {
     Load load;
 
-    if (!take_load(n, &load, error))
+    if (!take_load(n, now, &load, error))
         return false;
     sample->own = figure(&load.iterations[PHASE_WRITING]);
     sample->limit = figure(&load.iterations[beside]);
@@ -295,25 +348,31 @@ static bool take_sample(size_t n, FigureFunc figure, Phase beside, BenchSample *
 bool sample_snapshot_during(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
     (void)bench;
-    return take_sample(n, rate, PHASE_ALONE, sample, error);
+    return take_sample(n, bench_now, rate, PHASE_ALONE, sample, error);
 }
 
 bool sample_snapshot_beside(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
     (void)bench;
-    return take_sample(n, rate, PHASE_PLAIN, sample, error);
+    return take_sample(n, bench_now, rate, PHASE_PLAIN, sample, error);
 }
 
 bool sample_snapshot_pause(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
     (void)bench;
-    return take_sample(n, worst, PHASE_ALONE, sample, error);
+    return take_sample(n, bench_now, pause_of, PHASE_ALONE, sample, error);
+}
+
+bool sample_snapshot_pause_processor(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    (void)bench;
+    return take_sample(n, processor_now, pause_of, PHASE_PLAIN, sample, error);
 }
 
 bool sample_snapshot_p99(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
     (void)bench;
-    return take_sample(n, p99, PHASE_ALONE, sample, error);
+    return take_sample(n, bench_now, p99, PHASE_ALONE, sample, error);
 }
 
 bool sample_snapshot_memory(Bench *bench, size_t n, BenchSample *sample, GError **error)
@@ -321,7 +380,7 @@ bool sample_snapshot_memory(Bench *bench, size_t n, BenchSample *sample, GError 
     Load load;
 
     (void)bench;
-    if (!take_load(n, &load, error))
+    if (!take_load(n, bench_now, &load, error))
         return false;
     sample->own = load.memory;
     sample->limit = (double)n * ALLOWED_BY_ROW + ALLOWED_BYTES;
