@@ -8,12 +8,22 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/join/journal_file.h"
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/program_run.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/network/lossy.h"
 #include "tests/support/runner.h"
 
-enum { N_NODES = 3, VICTIM = 2, N_WORKERS = 5, N_KEYS = 90, N_ITERATIONS = 40, FATAL = 17 };
+enum {
+    N_NODES = 3,
+    VICTIM = 2,
+    N_WORKERS = 5,
+    N_KEYS = 90,
+    N_MODELS = 3,
+    N_ITERATIONS = 40,
+    FATAL = 17
+};
 
 static const ClusterShape shape = { .n_nodes = N_NODES,
                                     .nodes = { { 1, 1 }, { 1, 2 }, { 1, 2 } },
@@ -23,7 +33,7 @@ static const ClusterShape shape = { .n_nodes = N_NODES,
     {                                                                   \
         .name = "rows", .dtype = RUBATO_I64, .replicas = 1, __VA_ARGS__ \
     }
-static const RubatoTableSpec specs[] = {
+static const RubatoTableSpec specs[N_MODELS] = {
     SPEC(.model = "bsp", .n_keys = N_KEYS),
     SPEC(.model = "ssp", .staleness = 2, .n_keys = N_KEYS),
     SPEC(.model = "asp", .storage = "hash"),
@@ -31,19 +41,19 @@ static const RubatoTableSpec specs[] = {
 
 /* Where in its iteration a worker of the victim has its process killed. */
 typedef enum {
-    PLACE_GET,
-    PLACE_FIRST_ADD,
-    PLACE_LAST_ADD,
-    PLACE_CLOCK,  /* before the clock of the second table */
-    PLACE_END,    /* of the iteration */
-    PLACE_RETURN, /* all is done; the other worker may have returned */
-    PLACE_N,
-    PLACE_CUT, /* it goes on, but its node's Adds do not come to node 1 any more */
-} Place;
+    DEATH_GET,
+    DEATH_FIRST_ADD,
+    DEATH_LAST_ADD,
+    DEATH_CLOCK,  /* before the clock of the second table */
+    DEATH_END,    /* of the iteration */
+    DEATH_RETURN, /* all is done; the other worker may have returned */
+    DEATH_N,
+    DEATH_CUT, /* it goes on, but its node's Adds do not come to node 1 any more */
+} Death;
 
 typedef struct {
     RubatoTableSpec spec;
-    Place place;
+    Death place;
     uint32_t replace_ms;
     bool is_again; /* it is killed again, by the process in its place */
     bool meets;    /* in a barrier, before */
@@ -63,7 +73,7 @@ static bool is_first_process(void)
 }
 
 /* One of the victim's two workers; the other one is anywhere. */
-static void die_at(const RubatoWorker *worker, const Plan *plan, uint64_t iteration, Place place)
+static void die_at(const RubatoWorker *worker, const Plan *plan, uint64_t iteration, Death place)
 {
     const bool is_to_die = is_first_process() || (plan->is_again && g_getenv("DIES") != NULL);
     const uint64_t fatal = is_first_process() ? FATAL : FATAL + 4;
@@ -71,9 +81,10 @@ static void die_at(const RubatoWorker *worker, const Plan *plan, uint64_t iterat
     if (rubato_worker_node(worker) == CLUSTER_IDS[VICTIM] &&
         rubato_worker_local_rank(worker) == 1 && is_to_die && plan->place == place &&
         iteration == fatal) {
-        if (place != PLACE_CUT)
+        if (place != DEATH_CUT)
             kill(getpid(), SIGKILL);
         atomic_store(&is_cut, true);
+        cluster_say("is cut");
     }
 }
 
@@ -101,8 +112,8 @@ static bool iterate(RubatoWorker *worker, const Plan *plan, RubatoKVTable *rows,
 
     TRY(rubato_kv_table_get_range(rows, 0, N_KEYS, seen, error) &&
         rubato_kv_table_get_range(beside, 0, N_KEYS, seen_beside, error));
-    die_at(worker, plan, iteration, PLACE_GET);
-    die_at(worker, plan, iteration, PLACE_CUT);
+    die_at(worker, plan, iteration, DEATH_GET);
+    die_at(worker, plan, iteration, DEATH_CUT);
     for (size_t i = 0; i < N_KEYS; i++) {
         deltas[i] = delta_of(plan, rank, iteration, seen[i] + seen_beside[i]);
         ones[i] = 1;
@@ -110,14 +121,14 @@ static bool iterate(RubatoWorker *worker, const Plan *plan, RubatoKVTable *rows,
     for (size_t i = 0; i < N_KEYS / 2; i++)
         odd[i] = 2 * i + 1;
     TRY(rubato_kv_table_add_range(rows, 0, N_KEYS, deltas, error));
-    die_at(worker, plan, iteration, PLACE_FIRST_ADD);
+    die_at(worker, plan, iteration, DEATH_FIRST_ADD);
     TRY(rubato_kv_table_add(rows, odd, N_KEYS / 2, ones, error) &&
         rubato_kv_table_add_range(beside, 0, N_KEYS, ones, error));
-    die_at(worker, plan, iteration, PLACE_LAST_ADD);
+    die_at(worker, plan, iteration, DEATH_LAST_ADD);
     TRY(rubato_kv_table_clock(rows, error));
-    die_at(worker, plan, iteration, PLACE_CLOCK);
+    die_at(worker, plan, iteration, DEATH_CLOCK);
     TRY(rubato_kv_table_clock(beside, error));
-    die_at(worker, plan, iteration, PLACE_END);
+    die_at(worker, plan, iteration, DEATH_END);
     return true;
 }
 
@@ -149,16 +160,16 @@ static bool work(RubatoWorker *worker, void *data, GError **error)
     EXPECT(rubato_kv_table_clock_value(rows) == first, "it begins elsewhere");
     EXPECT(!is_first_process() || first == 0, "it begins with %" G_GUINT64_FORMAT, first);
     /* both workers had read the rows of that clock, or one of them of the next one */
-    if (!is_first_process() && plan->place != PLACE_RETURN && is_bsp(plan))
+    if (!is_first_process() && plan->place != DEATH_RETURN && is_bsp(plan))
         EXPECT(first >= FATAL && (first <= FATAL + 1 || plan->is_again),
                "from %" G_GUINT64_FORMAT " on", first);
     if (plan->meets)
         TRY(rubato_worker_barrier(worker, error));
     for (uint64_t i = first; i < N_ITERATIONS; i++)
         TRY(iterate(worker, plan, rows, beside, i, error));
-    if (plan->place == PLACE_RETURN)
-        die_at(worker, plan, FATAL, PLACE_RETURN);
-    return strcmp(plan->spec.model, "asp") == 0 || plan->place == PLACE_RETURN ||
+    if (plan->place == DEATH_RETURN)
+        die_at(worker, plan, FATAL, DEATH_RETURN);
+    return strcmp(plan->spec.model, "asp") == 0 || plan->place == DEATH_RETURN ||
            meet(worker, error);
 }
 
@@ -238,7 +249,8 @@ static void expect_whole_run(ClusterRun *run, uint32_t newcomer)
 
 START_TEST(a_process_has_the_workers_of_a_lost_one)
 {
-    const Plan plan = { .spec = specs[_i / PLACE_N], .place = (Place)(_i % PLACE_N) };
+    const Plan plan = { .spec = specs[(_i / DEATH_N + _i) % N_MODELS],
+                        .place = (Death)(_i % DEATH_N) };
     ClusterRun *const run = cluster_run_new(&shape);
 
     cluster_start(run, play, &plan);
@@ -250,7 +262,7 @@ END_TEST
 /* In the middle of what it repeats, or after that. */
 START_TEST(a_process_that_has_lost_workers_may_be_lost_too)
 {
-    const Plan plan = { .spec = specs[_i], .place = PLACE_LAST_ADD, .is_again = true };
+    const Plan plan = { .spec = specs[_i], .place = DEATH_LAST_ADD, .is_again = true };
     ClusterRun *const run = cluster_run_new(&shape);
 
     cluster_start(run, play, &plan);
@@ -268,13 +280,15 @@ START_TEST(a_clock_is_told_when_all_parts_have_the_adds)
 {
     const Lossy lossy = { .change = cut };
     ClusterShape slow = shape;
-    const Plan plan = { .spec = specs[_i], .place = PLACE_CUT };
+    const Plan plan = { .spec = specs[_i], .place = DEATH_CUT };
     ClusterRun *run;
 
     slow.stall_ms = 200;
     slow.faults = lossy_faults(&lossy);
     run = cluster_run_new(&slow);
     cluster_start(run, play, &plan);
+    cluster_wait_for(run, VICTIM, "is cut");
+    g_string_truncate(run->processes[VICTIM].text, 0); /* it may have waited before */
     cluster_wait_for(run, VICTIM, "to take in what was sent to its servers");
     cluster_signal(run, VICTIM, SIGKILL);
     cluster_wait_for(run, 0, "the run goes on, by part map 2");
@@ -285,7 +299,7 @@ END_TEST
 /* Nobody comes: the others end, and hear why. */
 START_TEST(a_task_does_not_wait_for_ever_for_a_process)
 {
-    const Plan plan = { .spec = specs[_i], .place = PLACE_LAST_ADD, .replace_ms = 300 };
+    const Plan plan = { .spec = specs[_i], .place = DEATH_LAST_ADD, .replace_ms = 300 };
     ClusterRun *const run = cluster_run_new(&shape);
 
     cluster_start(run, play, &plan);
@@ -299,7 +313,7 @@ END_TEST
 
 START_TEST(a_task_whose_workers_have_met_fails)
 {
-    const Plan plan = { .spec = specs[0], .place = PLACE_LAST_ADD, .meets = true };
+    const Plan plan = { .spec = specs[0], .place = DEATH_LAST_ADD, .meets = true };
     ClusterRun *const run = cluster_run_new(&shape);
 
     cluster_start(run, play, &plan);
@@ -307,6 +321,77 @@ START_TEST(a_task_whose_workers_have_met_fails)
     for (uint32_t i = 0; i < VICTIM; i++)
         cluster_expect_end(run, i, CLUSTER_FAILED);
     cluster_run_free(run);
+}
+END_TEST
+
+/* ---- the scheduler's process is killed meanwhile ---- */
+
+/* Node 0 is the scheduler's alone; the ranks are as above. */
+static ClusterRun *start_with_journal(const Plan *plan, char **journal)
+{
+    g_autofree char *folder = make_folder();
+
+    *journal = g_build_filename(folder, "journal", NULL);
+    g_setenv(JOURNAL_VARIABLE, *journal, TRUE);
+    ClusterRun *const run = cluster_run_new(&(ClusterShape){
+        .n_nodes = 4, .nodes = { { 0, 0 }, { 1, 1 }, { 1, 2 }, { 1, 2 } }, .catches_up = true });
+
+    cluster_start(run, play, plan);
+    return run;
+}
+
+/* Another one goes on as the scheduler. Its program may not have caught up when the run ends. */
+static void restart_scheduler(ClusterRun *run, const Plan *plan)
+{
+    cluster_signal(run, 0, SIGKILL);
+    cluster_expect_end(run, 0, -SIGKILL);
+    g_setenv("RUBATO_JOIN", "1", TRUE);
+    cluster_start_other(run, CLUSTER_IDS[0], run->path, play, plan);
+    g_unsetenv("RUBATO_JOIN");
+    cluster_wait_for(run, 1, "the run goes on, by part map 4");
+}
+
+static void end_with_journal(ClusterRun *run, char *journal)
+{
+    g_autofree char *folder = g_path_get_dirname(journal);
+
+    cluster_run_free(run);
+    g_unsetenv(JOURNAL_VARIABLE);
+    remove_folder(folder);
+    g_free(journal);
+}
+
+/* It knows by the journal that the task waits. */
+START_TEST(a_process_has_lost_workers_by_another_scheduler)
+{
+    const Plan plan = { .spec = specs[0], .place = DEATH_LAST_ADD };
+    char *journal;
+    ClusterRun *const run = start_with_journal(&plan, &journal);
+
+    cluster_wait_for(run, 1, "the run goes on, by part map 2");
+    restart_scheduler(run, &plan);
+    const uint32_t newcomer = start_joining(run, &plan, /* dies= */ false);
+
+    cluster_wait_for(run, newcomer, "has taken over the workers of a lost process");
+    cluster_expect_end(run, 1, 0);
+    cluster_expect_end(run, 3, 0);
+    cluster_expect_end(run, newcomer, 0);
+    end_with_journal(run, journal);
+}
+END_TEST
+
+START_TEST(a_task_does_not_wait_for_ever_for_a_process_by_another_scheduler)
+{
+    const Plan plan = { .spec = specs[0], .place = DEATH_LAST_ADD, .replace_ms = 2000 };
+    char *journal;
+    ClusterRun *const run = start_with_journal(&plan, &journal);
+
+    cluster_wait_for(run, 1, "the run goes on, by part map 2");
+    restart_scheduler(run, &plan);
+    cluster_wait_for(run, 1, "no process has taken over its workers within 2.0 s");
+    cluster_expect_end(run, 1, CLUSTER_FAILED);
+    cluster_expect_end(run, 3, CLUSTER_FAILED);
+    end_with_journal(run, journal);
 }
 END_TEST
 
@@ -339,14 +424,17 @@ int main(void)
     Suite *suite = suite_create("cluster replaced");
     TCase *cases = cluster_add_case(suite, "replaced");
 
+    /* in the usual run each place under one model */
     tcase_add_loop_test(cases, a_process_has_the_workers_of_a_lost_one, 0,
-                        PLACE_N * G_N_ELEMENTS(specs));
+                        g_getenv("RUBATO_TEST_KILLS") != NULL ? DEATH_N * N_MODELS : DEATH_N);
     tcase_add_loop_test(cases, a_process_that_has_lost_workers_may_be_lost_too, 0,
                         G_N_ELEMENTS(specs));
     tcase_add_loop_test(cases, a_clock_is_told_when_all_parts_have_the_adds, 0,
                         G_N_ELEMENTS(specs));
     tcase_add_loop_test(cases, a_task_does_not_wait_for_ever_for_a_process, 0, G_N_ELEMENTS(specs));
     tcase_add_test(cases, a_task_whose_workers_have_met_fails);
+    tcase_add_test(cases, a_process_has_lost_workers_by_another_scheduler);
+    tcase_add_test(cases, a_task_does_not_wait_for_ever_for_a_process_by_another_scheduler);
     tcase_add_test(cases, a_task_that_cannot_replace_workers_does_not_begin);
     return run_suite(suite);
 }
