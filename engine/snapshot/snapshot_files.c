@@ -120,6 +120,14 @@ static bool write_rows(PartSlices *slices, PartWriter *writer, GError **error)
     }
 }
 
+/* Followers have a version as soon as it has its name, and not when the disk has it: that may take
+ * a hundred milliseconds while others write. Whoever needs one after a crash of the machine finds
+ * the last that is whole; snapshot_schedule_take_last has the disk take all of them. */
+static bool is_for_kernel(const SnapshotWriting *writing)
+{
+    return writing->cut.whom == CHANGES_FOR_STREAM && writing->base != 0;
+}
+
 static bool write_part(const SnapshotWriting *writing, guint number, uint32_t part, Server *server,
                        GError **error)
 {
@@ -140,6 +148,8 @@ static bool write_part(const SnapshotWriting *writing, guint number, uint32_t pa
     path = slices.cover != NULL ? snapshot_folder_changes(folder, number, part, writing->cut.base)
                                 : snapshot_folder_part(folder, number, part);
     writer = part_writer_new(path, writing->seed, writing->spec->packing, &shape, error);
+    if (writer != NULL && is_for_kernel(writing))
+        part_writer_leave_to_kernel(writer);
     ok = writer != NULL &&
          (slices.cover == NULL || part_writer_cover(writer, slices.cover, slices.n_rows, error)) &&
          write_rows(&slices, writer, error);
@@ -258,6 +268,7 @@ static bool commit_files(RubatoEngine *engine, const Cut *cut, void *data, GErro
         manifest->base_seed = cut->base;
         manifest->n_links = writing->n_links;
     }
+    manifest->is_for_kernel = is_for_kernel(writing) && manifest->base != 0;
     if (cut->whom != CHANGES_FOR_STREAM) /* nobody goes on from a version of a stream */
         add_readers(engine, manifest);
     if (!snapshot_folder_commit(spec->directory, manifest, &writing->number, error))

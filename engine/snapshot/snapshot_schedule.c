@@ -14,6 +14,7 @@
 #include "io/net/monotonic.h"
 #include "io/store/outside_requests.h"
 #include "io/store/snapshot_folder.h"
+#include "io/stream/stream_folder.h"
 
 /* Between two looks at the clock of workers, and into the directory. */
 #define LOOK_MS 50
@@ -244,10 +245,14 @@ void snapshot_schedule_take_last(SnapshotSchedule *schedule)
 {
     g_autoptr(GError) error = NULL;
 
-    if (schedule->run == NULL || ask(schedule, /* epoch= */ 0, &error))
+    if (schedule->run == NULL)
         return;
-    g_warning("task %s has ended without the last version of its stream: %s",
-              task_run_name(schedule->run), error->message);
+    if (!ask(schedule, /* epoch= */ 0, &error))
+        g_warning("task %s has ended without the last version of its stream: %s",
+                  task_run_name(schedule->run), error->message);
+    else if (!stream_folder_sync(schedule->directory, &error))
+        g_warning("task %s: the last versions of its stream may go with the machine: %s",
+                  task_run_name(schedule->run), error->message);
 }
 
 void snapshot_schedule_free(SnapshotSchedule *schedule)

@@ -36,6 +36,9 @@ G_BEGIN_DECLS
  * written. Such tables with create_on_get are RUBATO_ERROR_INVALID; between
  * tasks rubato_engine_snapshot() writes them to the same directory.
  *
+ * A version has its name as soon as it is written. The disk has those with all rows before, and all
+ * of them when the task has ended; the others may go with the machine.
+ *
  * A version that fails, for example on a full disk, is told in the log; the next one is asked for
  * after a second at the earliest, and has what changed in the meantime, too. */
 struct RubatoTaskStream {

@@ -34,6 +34,9 @@ typedef struct BlockWriter BlockWriter;
 BlockWriter *block_writer_new(const char *path, uint64_t seed, RubatoPacking packing,
                               GError **error);
 
+/* Its end waits for no disk (store_file.h). */
+void block_writer_leave_to_kernel(BlockWriter *writer);
+
 /* n bytes follow which a reader wants in one place: the present block ends here if they do not fit
  * it, but would fit one of their own. A hint; blocks stay at least half full. */
 bool block_writer_begin_record(BlockWriter *writer, uint64_t n, GError **error);

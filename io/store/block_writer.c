@@ -55,6 +55,11 @@ BlockWriter *block_writer_new(const char *path, uint64_t seed, RubatoPacking pac
     return writer->file != NULL && make_room(writer, error) ? g_steal_pointer(&writer) : NULL;
 }
 
+void block_writer_leave_to_kernel(BlockWriter *writer)
+{
+    writer->file->is_for_kernel = true;
+}
+
 static bool write_block(BlockWriter *writer, BlockKind kind, const void *stored, size_t n_stored,
                         size_t n_bytes, GError **error)
 {

@@ -110,7 +110,7 @@ static bool file_finish(StoreFile *base, GError **error)
     DirectoryFile *const file = (DirectoryFile *)base;
     const int fd = file->fd;
 
-    if (fsync(fd) != 0)
+    if (!base->is_for_kernel && fsync(fd) != 0)
         return fail(file, "synchronised with the disk", error);
     file->fd = -1;
     return close(fd) == 0 || fail(file, "closed", error);

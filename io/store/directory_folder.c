@@ -2,7 +2,11 @@
  *
  * The order of what reaches the disk: each part's bytes (directory_file.c); the names of the parts;
  * the manifest's bytes; its name; the folder's name. A crash between two of them leaves a folder
- * that is not yet, or wholly, a snapshot. */
+ * that is not yet, or wholly, a snapshot.
+ *
+ * Versions of a stream that hold changes do not wait for the disk, which may take as long as others
+ * write to it. So a machine that crashes may leave folders with names and without all their bytes.
+ * Checksums tell, and the versions before are there. */
 #include <errno.h>
 #include <fcntl.h>
 #include <rubato/error.h>
@@ -51,7 +55,7 @@ static bool sync_folder(const char *path, GError **error)
     return ok;
 }
 
-static bool write_text(int fd, const char *path, const char *text, GError **error)
+static bool write_text(int fd, const char *path, const char *text, bool syncs, GError **error)
 {
     for (size_t n = strlen(text); n > 0;) {
         const ssize_t written = write(fd, text, n);
@@ -65,17 +69,17 @@ static bool write_text(int fd, const char *path, const char *text, GError **erro
         text += written;
         n -= (size_t)written;
     }
-    return fsync(fd) == 0 || fail(path, "synchronised with the disk", error);
+    return !syncs || fsync(fd) == 0 || fail(path, "synchronised with the disk", error);
 }
 
-static bool write_file(const char *path, const char *text, GError **error)
+static bool write_file(const char *path, const char *text, bool syncs, GError **error)
 {
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     bool ok;
 
     if (fd < 0)
         return fail(path, "created", error);
-    ok = write_text(fd, path, text, error);
+    ok = write_text(fd, path, text, syncs, error);
     if (close(fd) != 0 && ok)
         ok = fail(path, "closed", error);
     return ok;
@@ -126,9 +130,10 @@ static bool write_manifest(const char *folder, const Manifest *manifest, GError 
     g_autofree char *path = g_build_filename(folder, MANIFEST_NAME, NULL);
     g_autofree char *fresh = g_strconcat(path, ".new", NULL);
     g_autofree char *text = manifest_text(manifest);
+    const bool syncs = !manifest->is_for_kernel;
 
-    return sync_folder(folder, error) && write_file(fresh, text, error) &&
-           rename_path(fresh, path, error) && sync_folder(folder, error);
+    return (!syncs || sync_folder(folder, error)) && write_file(fresh, text, syncs, error) &&
+           rename_path(fresh, path, error) && (!syncs || sync_folder(folder, error));
 }
 
 static bool commit(const char *directory, const Manifest *manifest, uint64_t number, GError **error)
@@ -138,7 +143,7 @@ static bool commit(const char *directory, const Manifest *manifest, uint64_t num
 
     if (!write_manifest(folder, manifest, error) || !rename_path(folder, whole, error))
         return false;
-    if (sync_folder(directory, error))
+    if (manifest->is_for_kernel || sync_folder(directory, error))
         return true;
     /* Nobody may rely on a name that may be gone after a crash. */
     (void)rename(whole, folder);

@@ -39,6 +39,8 @@ typedef struct {
     ManifestTable *tables; /* ascending by name */
     size_t n_readers;
     ManifestReader *readers;
+
+    bool is_for_kernel; /* not in the text: it gets its name before the disk has it */
 } Manifest;
 
 #define MANIFEST_NAME "manifest"

@@ -108,6 +108,11 @@ PartWriter *part_writer_new(const char *path, uint64_t seed, RubatoPacking packi
     return writer;
 }
 
+void part_writer_leave_to_kernel(PartWriter *writer)
+{
+    block_writer_leave_to_kernel(writer->file);
+}
+
 static bool write_head(PartWriter *writer, const RecordHead *head, GError **error)
 {
     return block_writer_begin_record(writer->file, sizeof *head + head->n_bytes, error) &&

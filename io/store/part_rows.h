@@ -56,6 +56,10 @@ typedef struct PartWriter PartWriter;
 /* (transfer full) */
 PartWriter *part_writer_new(const char *path, uint64_t seed, RubatoPacking packing,
                             const PartShape *shape, GError **error);
+
+/* As block_writer_leave_to_kernel. */
+void part_writer_leave_to_kernel(PartWriter *writer);
+
 bool part_writer_tuned(PartWriter *writer, uint32_t hyper, double value, GError **error);
 bool part_writer_admission(PartWriter *writer, const PartAdmission *admission, GError **error);
 bool part_writer_rows(PartWriter *writer, const RubatoSnapshotRows *rows, GError **error);

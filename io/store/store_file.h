@@ -24,7 +24,7 @@ typedef struct {
     bool (*append)(StoreFile *file, const void *head, size_t n_head, const void *rest,
                    size_t n_rest, GError **error);
 
-    /* All bytes are where no crash takes them from. */
+    /* All bytes are where no crash takes them from; if is_for_kernel, no crash of the process. */
     bool (*finish)(StoreFile *file, GError **error);
 
     /* Opens a whole file; sets its size. NULL: error. (transfer full) */
@@ -41,7 +41,8 @@ typedef struct {
 /* At the beginning of the struct of each kind. */
 struct StoreFile {
     const StoreFileOps *ops;
-    char *path; /* the struct's own */
+    char *path;         /* the struct's own */
+    bool is_for_kernel; /* finish does not wait for the disk: the kernel writes it when it likes */
 };
 
 extern const StoreFileOps directory_file_ops;

@@ -75,6 +75,19 @@ StreamLock *stream_lock_take(const char *directory, GError **error)
     return lock;
 }
 
+bool stream_folder_sync(const char *directory, GError **error)
+{
+    const int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool ok = fd >= 0 && syncfs(fd) == 0;
+
+    if (!ok)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be synchronised: %s",
+                    directory, g_strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
 void stream_lock_release(StreamLock *lock)
 {
     if (lock == NULL)

@@ -18,4 +18,7 @@ typedef struct StreamLock StreamLock;
 StreamLock *stream_lock_take(const char *directory, GError **error);
 void stream_lock_release(StreamLock *lock); /* NULL is allowed */
 
+/* Returns when the disk has all that has been written to its file system. RUBATO_ERROR_IO. */
+bool stream_folder_sync(const char *directory, GError **error);
+
 #endif

@@ -4,6 +4,7 @@
 #include <check.h>
 #include <glib/gstdio.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -38,6 +39,28 @@ static void tear_down(void)
     g_free(directory);
     g_free(saved);
     g_free(uri);
+}
+
+/* ---- what the disk is waited for ---- */
+
+/* The linker puts these in the place of the calls. */
+int __real_fsync(int fd);
+int __real_syncfs(int fd);
+int __wrap_fsync(int fd);
+int __wrap_syncfs(int fd);
+
+static _Atomic unsigned n_fsyncs, n_syncfs;
+
+int __wrap_fsync(int fd)
+{
+    atomic_fetch_add(&n_fsyncs, 1);
+    return __real_fsync(fd);
+}
+
+int __wrap_syncfs(int fd)
+{
+    atomic_fetch_add(&n_syncfs, 1);
+    return __real_syncfs(fd);
 }
 
 /* ---- what is in a directory ---- */
@@ -189,6 +212,10 @@ START_TEST(versions_flow_out_and_the_last_one_has_everything)
         before = value;
     }
     ck_assert_int_eq(before, read_i64(engine, "n", KEY));
+    /* Of the first one: its two parts, the folder before and after the manifest, that, and the
+     * directory. Of the others when all are there. */
+    ck_assert_uint_eq(n_fsyncs, 2 + 4);
+    ck_assert_uint_eq(n_syncfs, 1);
 }
 END_TEST
 

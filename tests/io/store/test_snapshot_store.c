@@ -100,6 +100,19 @@ START_TEST(files_reach_the_disk_before_their_names)
 }
 END_TEST
 
+/* A disk that others keep busy holds up no version of a stream. */
+START_TEST(what_is_left_to_the_kernel_waits_for_no_disk)
+{
+    uint64_t number;
+
+    failing_calls_note();
+    ck_assert(small_snapshot_leave_to_kernel(directory, 1, &number, NULL));
+    ck_assert_ptr_nonnull(strstr(failing_calls_noted(), "rename"));
+    ck_assert_ptr_null(strstr(failing_calls_noted(), "fsync"));
+    small_snapshot_check(directory, number, 1);
+}
+END_TEST
+
 START_TEST(directory_that_is_not_there_has_no_snapshots)
 {
     g_autofree char *nowhere = g_build_filename(directory, "nowhere", NULL);
@@ -658,6 +671,7 @@ int main(void)
     tcase_add_test(cases, snapshot_is_written_by_short_and_interrupted_calls);
     tcase_add_loop_test(cases, threads_read_blocks_of_a_file_in_turn, 0, BLOCK_FETCH_THREADS + 1);
     tcase_add_test(cases, files_reach_the_disk_before_their_names);
+    tcase_add_test(cases, what_is_left_to_the_kernel_waits_for_no_disk);
     tcase_add_test(cases, directory_that_is_not_there_has_no_snapshots);
     tcase_add_test(cases, folders_that_are_no_snapshots_are_not_listed);
     tcase_add_test(cases, newest_snapshots_are_kept);

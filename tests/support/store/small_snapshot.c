@@ -90,6 +90,8 @@ static bool write_part(const char *directory, const Manifest *manifest, size_t t
         part_writer_new(path, manifest->seed, manifest->packing, &shape, error);
     bool ok = writer != NULL;
 
+    if (ok && manifest->is_for_kernel)
+        part_writer_leave_to_kernel(writer);
     if (ok && table == 0)
         ok = write_ragged(writer, manifest->seed, error);
     else if (ok && table == 1)
@@ -132,10 +134,9 @@ static Manifest *make_manifest(uint64_t seed, RubatoPacking packing)
     return manifest;
 }
 
-bool small_snapshot_write(const char *directory, uint64_t seed, RubatoPacking packing,
-                          uint64_t *number, GError **error)
+static bool write_by(const char *directory, Manifest *manifest, uint64_t *number, GError **error)
 {
-    g_autoptr(Manifest) manifest = make_manifest(seed, packing);
+    const uint64_t seed = manifest->seed;
     bool ok;
 
     snapshot_folder_tidy(directory, seed);
@@ -147,6 +148,23 @@ bool small_snapshot_write(const char *directory, uint64_t seed, RubatoPacking pa
     if (!ok)
         snapshot_folder_abandon(directory, seed);
     return ok;
+}
+
+bool small_snapshot_write(const char *directory, uint64_t seed, RubatoPacking packing,
+                          uint64_t *number, GError **error)
+{
+    g_autoptr(Manifest) manifest = make_manifest(seed, packing);
+
+    return write_by(directory, manifest, number, error);
+}
+
+bool small_snapshot_leave_to_kernel(const char *directory, uint64_t seed, uint64_t *number,
+                                    GError **error)
+{
+    g_autoptr(Manifest) manifest = make_manifest(seed, RUBATO_PACKING_NONE);
+
+    manifest->is_for_kernel = true;
+    return write_by(directory, manifest, number, error);
 }
 
 /* ---- checking ---- */

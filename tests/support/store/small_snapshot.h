@@ -16,6 +16,10 @@
 bool small_snapshot_write(const char *directory, uint64_t seed, RubatoPacking packing,
                           uint64_t *number, GError **error);
 
+/* The same, without waiting for the disk. */
+bool small_snapshot_leave_to_kernel(const char *directory, uint64_t seed, uint64_t *number,
+                                    GError **error);
+
 /* Checks all that is in one; fails the case if something is wrong. */
 void small_snapshot_check(const char *directory, uint64_t number, uint64_t seed);
 
