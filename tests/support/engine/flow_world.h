@@ -1,0 +1,68 @@
+/* Simulated nodes with a flow each (engine/collectives/flow/tensor_flow.h), for tests: messages are
+ * on their way until they are delivered, and steps are done, in an order that depends on a seed.
+ *
+ * One thread. */
+#ifndef TESTS_SUPPORT_ENGINE_FLOW_WORLD_H
+#define TESTS_SUPPORT_ENGINE_FLOW_WORLD_H
+
+#include "engine/collectives/flow/tensor_flow.h"
+
+enum { FLOW_WORLD_NODES = 7, FLOW_WORLD_LOCAL = 3, FLOW_WORLD_RANKS = 300 };
+
+/* A message on its way, or kept. */
+typedef struct {
+    uint32_t from, to;
+    TensorMessage message;
+    uint8_t bytes[];
+} FlowParcel;
+
+typedef struct FlowWorld FlowWorld;
+
+typedef struct {
+    FlowWorld *world;
+    uint32_t number;          /* among the nodes */
+    uint32_t n_until_starved; /* messages for which there is memory; 0: for all */
+    bool keeps_nothing;
+    size_t best_bytes; /* of a message; each node has its own opinion */
+    TensorFlow *flow;
+    GArray *steps; /* of TensorStep: taken, and not done */
+} FlowNode;
+
+struct FlowWorld {
+    uint64_t random;
+    uint32_t n_nodes, n_ranks, n_asking;
+    uint32_t ids[FLOW_WORLD_NODES], first_ranks[FLOW_WORLD_NODES], n_ranks_of[FLOW_WORLD_NODES];
+    FlowNode nodes[FLOW_WORLD_NODES];
+    TensorRequest requests[FLOW_WORLD_RANKS];
+    TensorPart parts[FLOW_WORLD_RANKS];
+    TensorPart *list[FLOW_WORLD_RANKS]; /* NULL: it has joined */
+    uint8_t *inputs[FLOW_WORLD_RANKS];  /* as they were */
+    double *adasum;                     /* the reference's result; NULL: not asked for */
+    GPtrArray *parcels;                 /* of FlowParcel: on their way */
+    uint32_t n_parcels;                 /* that exist */
+};
+
+/* Nodes, workers, a request of them and how it goes, all as the seed says. */
+FlowWorld *flow_world_new(uint64_t seed);
+
+/* Nodes with these numbers of workers, all of whom make the request, and messages of that size. */
+FlowWorld *flow_world_of(const TensorRequest *request, const uint32_t *n_ranks_of, uint32_t n_nodes,
+                         size_t best_bytes);
+
+/* All messages that there were have been dropped. */
+void flow_world_free(FlowWorld *world);
+
+/* An allreduce of so many values. */
+TensorRequest flow_world_adasum(uint64_t n);
+
+/* Whole numbers whose sums are exact in every dtype but i8 and bool, and do not fit into an i8. */
+int64_t flow_world_value(uint32_t rank, uint64_t i);
+void flow_world_put(RubatoDtype dtype, void *values, uint64_t i, int64_t value);
+
+/* The node does what it can, and nothing comes. */
+void flow_world_do_steps(FlowNode *node);
+
+/* Until nothing can be done any more. */
+void flow_world_run(FlowWorld *world, uint64_t seed);
+
+#endif
