@@ -61,7 +61,7 @@ void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, vo
     exchange->links = links;
     if (exchange->place.tuning != NULL) {
         exchange->wants_cutovers = true;
-        exchange->wanted_cutovers = tensor_tuning_direct(exchange->place.tuning);
+        exchange->wanted_cutovers = tensor_tuning_cutovers(exchange->place.tuning);
     }
     exchange->user = user;
     exchange->waiters = g_new0(Waiter, exchange->n_local);

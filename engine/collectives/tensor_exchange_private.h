@@ -159,13 +159,13 @@ struct TensorExchange {
     bool *has_left;  /* by local rank */
     bool is_used;    /* a worker has asked: the coordinator knows of this node */
     uint64_t n_verdicts;
-    GQueue unheard;      /* of text: messages with verdicts */
-    bool is_hearing;     /* a thread hears them */
-    bool is_shut;        /* nothing is agreed on any more, and nobody waits for it */
-    uint32_t n_cuts;     /* verdicts on cut-overs; 0: they are fixed */
-    uint32_t cutovers;   /* that hold */
-    bool wants_cutovers; /* others are to hold: the coordinator is told with the next request */
-    uint32_t wanted_cutovers;
+    GQueue unheard;          /* of text: messages with verdicts */
+    bool is_hearing;         /* a thread hears them */
+    bool is_shut;            /* nothing is agreed on any more, and nobody waits for it */
+    uint32_t n_cuts;         /* verdicts on cut-overs; 0: they are fixed */
+    TensorCutovers cutovers; /* that hold */
+    bool wants_cutovers;     /* others are to hold: the coordinator is told with the next request */
+    TensorCutovers wanted_cutovers;
     GHashTable *running; /* of Operation with a flow, by number */
 
     /* the same, if nodes agree in rounds */
@@ -174,7 +174,7 @@ struct TensorExchange {
     bool has_news;        /* that are told in no vector yet */
     uint32_t n_told;      /* slots that are told in the round that has not ended */
     bool has_round_cut;   /* of the round that ended last */
-    uint32_t round_cut;
+    TensorCutovers round_cut;
 
     GQueue early; /* of EarlyMessage: of operations that are not decided here */
 };

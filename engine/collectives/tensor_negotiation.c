@@ -450,7 +450,7 @@ static bool hear(TensorExchange *exchange, const TensorVerdict *verdict)
     exchange->n_verdicts++;
     if (verdict->kind == TENSOR_VERDICT_CUT) {
         exchange->n_cuts++;
-        exchange->cutovers = verdict->n;
+        exchange->cutovers = verdict->cutovers;
         return true;
     }
     if (verdict->kind >= TENSOR_VERDICT_MADE)

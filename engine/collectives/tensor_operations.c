@@ -301,15 +301,15 @@ static void delist(TensorExchange *exchange, const Operation *operation)
 /* An operation with a flow has succeeded. */
 static void note_time(TensorExchange *exchange, const Operation *operation)
 {
-    bool directly;
-    const uint32_t size_class = tensor_flow_class(operation->flow, &directly);
+    TensorWay way;
+    const uint32_t size_class = tensor_flow_class(operation->flow, &way);
 
     if (operation->tuned_ns == 0 || size_class == TENSOR_CLASSES ||
-        !tensor_tuning_note(exchange->place.tuning, size_class, directly,
+        !tensor_tuning_note(exchange->place.tuning, size_class, way,
                             (uint64_t)(monotonic_ns() - operation->tuned_ns)))
         return;
     exchange->wants_cutovers = true;
-    exchange->wanted_cutovers = tensor_tuning_direct(exchange->place.tuning);
+    exchange->wanted_cutovers = tensor_tuning_cutovers(exchange->place.tuning);
 }
 
 /* Ends the operation if nothing of it is left and no thread is at it. Releases the lock meanwhile.

@@ -11,33 +11,47 @@
 
 enum { MOST_FILE_BYTES = 64 << 10 };
 
-static const char *const ways[TENSOR_WAYS] = { "reduce-scatter", "direct" };
+/* Of larger sizes than are measured, in place of the bytes. */
+static const char larger[] = "larger";
 
 struct TensorTuning {
     char *path;
     char *task;
     uint32_t n_nodes;
-    bool is_pinned; /* the file was there: nothing is measured or written */
+    bool is_pinned; /* the file was there, or a way was named: nothing is measured or written */
     bool has_found; /* something that is to be written */
     TensorTuner tuner;
 };
 
 /* ---- the file ---- */
 
+/* The class of "65536", or of "larger". TENSOR_CLASSES: there is none. */
+static uint32_t read_class(const char *text)
+{
+    char *end;
+
+    if (strcmp(text, larger) == 0)
+        return TENSOR_MEASURED_CLASSES;
+    const uint64_t n_bytes = g_ascii_strtoull(text, &end, 10);
+    const uint32_t size_class = tensor_class_of(n_bytes);
+    return *end != '\0' || size_class >= TENSOR_MEASURED_CLASSES ||
+                   tensor_class_bytes(size_class) != n_bytes
+               ? TENSOR_CLASSES
+               : size_class;
+}
+
 /* "65536 direct …": false if the line is none. */
 static bool read_line(TensorTuner *tuner, const char *line)
 {
-    char way[16];
-    unsigned long long n_bytes;
+    char size[16], name[16];
+    TensorWay way;
 
-    if (sscanf(line, "%llu %15s", &n_bytes, way) != 2)
+    if (sscanf(line, "%15s %15s", size, name) != 2 || !tensor_way_find(name, &way))
         return false;
-    const uint32_t size_class = tensor_class_of(n_bytes);
-    const bool directly = strcmp(way, ways[true]) == 0;
-    if (size_class == TENSOR_CLASSES || tensor_class_bytes(size_class) != n_bytes ||
-        (!directly && strcmp(way, ways[false]) != 0))
+    const uint32_t size_class = read_class(size);
+    if (size_class == TENSOR_CLASSES)
         return false;
-    tensor_tuner_pin(tuner, size_class, directly);
+    tensor_tuner_pin(tuner, size_class, way);
     return true;
 }
 
@@ -98,6 +112,14 @@ static bool read_file(TensorTuning *tuning, GError **error)
     return read_text(tuning, text, error);
 }
 
+static void append_medians(GString *text, const TensorTrial *trial, const char *sign)
+{
+    for (uint32_t way = 0; way < TENSOR_WAYS; way++)
+        if (trial->n_samples[way] > 0)
+            g_string_append_printf(text, " %s%s%.1f", tensor_way_name((TensorWay)way), sign,
+                                   (double)trial->medians[way] / 1000);
+}
+
 static void write_file(const TensorTuning *tuning)
 {
     g_autoptr(GString) text = g_string_new(
@@ -106,15 +128,14 @@ static void write_file(const TensorTuning *tuning)
     g_autoptr(GError) error = NULL;
 
     g_string_append_printf(text, "nodes %u\n", tuning->n_nodes);
-    for (uint32_t i = 0; i < TENSOR_CLASSES; i++) {
+    for (uint32_t i = 0; i < TENSOR_MEASURED_CLASSES; i++) {
         const TensorTrial *const trial = &tuning->tuner.trials[i];
 
         if (!trial->is_settled)
             continue;
         g_string_append_printf(text, "%" G_GUINT64_FORMAT " %s", tensor_class_bytes(i),
-                               ways[tuning->tuner.direct >> i & 1]);
-        for (uint32_t way = 0; way < TENSOR_WAYS; way++)
-            g_string_append_printf(text, " %s=%.1f", ways[way], (double)trial->medians[way] / 1000);
+                               tensor_way_name(tensor_cutovers_way(tuning->tuner.cutovers, i)));
+        append_medians(text, trial, "=");
         g_string_append_c(text, '\n');
     }
     if (!g_file_set_contents(tuning->path, text->str, (gssize)text->len, &error))
@@ -123,16 +144,39 @@ static void write_file(const TensorTuning *tuning)
 
 /* ---- its life ---- */
 
-TensorTuning *tensor_tuning_new(const char *path, const char *task, uint32_t n_nodes,
-                                uint32_t direct, GError **error)
+/* A way for all sizes, or which ways are measured. False: it is neither. */
+static bool read_way(TensorTuning *tuning, const char *name, TensorCutovers cutovers,
+                     GError **error)
+{
+    const uint32_t ways = tensor_ways_of(tuning->n_nodes);
+    TensorWay way;
+
+    if (name == NULL) {
+        tensor_tuner_init(&tuning->tuner, cutovers, ways & TENSOR_WAYS_IN_ORDER);
+    } else if (tensor_way_find(name, &way)) {
+        tensor_tuner_init(&tuning->tuner, tensor_cutovers_all(way), 1u << way);
+        tuning->is_pinned = true;
+    } else if (strcmp(name, TENSOR_ANY_WAY) == 0 && tuning->path != NULL) {
+        tensor_tuner_init(&tuning->tuner, cutovers, ways);
+    } else {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CONFIG,
+                    "\"%s\" is no way of an allreduce between nodes: reduce-scatter, direct, "
+                    "doubling, halving, ring, or " TENSOR_ANY_WAY " with a file of cut-overs",
+                    name);
+        return false;
+    }
+    return true;
+}
+
+TensorTuning *tensor_tuning_new(const char *path, const char *way, const char *task,
+                                uint32_t n_nodes, TensorCutovers cutovers, GError **error)
 {
     TensorTuning *const tuning = g_new0(TensorTuning, 1);
 
     tuning->path = g_strdup(path);
     tuning->task = g_strdup(task);
     tuning->n_nodes = n_nodes;
-    tensor_tuner_init(&tuning->tuner, direct);
-    if (read_file(tuning, error))
+    if (read_way(tuning, way, cutovers, error) && (tuning->is_pinned || read_file(tuning, error)))
         return tuning;
     tensor_tuning_free(tuning);
     return NULL;
@@ -149,9 +193,9 @@ void tensor_tuning_free(TensorTuning *tuning)
     g_free(tuning);
 }
 
-uint32_t tensor_tuning_direct(const TensorTuning *tuning)
+TensorCutovers tensor_tuning_cutovers(const TensorTuning *tuning)
 {
-    return tuning->tuner.direct;
+    return tuning->tuner.cutovers;
 }
 
 bool tensor_tuning_measures(const TensorTuning *tuning)
@@ -159,19 +203,20 @@ bool tensor_tuning_measures(const TensorTuning *tuning)
     return !tuning->is_pinned;
 }
 
-bool tensor_tuning_note(TensorTuning *tuning, uint32_t size_class, bool directly, uint64_t ns)
+bool tensor_tuning_note(TensorTuning *tuning, uint32_t size_class, TensorWay way, uint64_t ns)
 {
-    const uint32_t before = tuning->tuner.direct;
+    const TensorTuner *const tuner = &tuning->tuner;
+    const TensorCutovers before = tuner->cutovers;
 
     if (tuning->is_pinned ||
-        tensor_tuner_note(&tuning->tuner, size_class, directly, ns) != TENSOR_TUNER_SETTLES)
-        return tuning->tuner.direct != before;
-    const uint64_t *const medians = tuning->tuner.trials[size_class].medians;
+        tensor_tuner_note(&tuning->tuner, size_class, way, ns) != TENSOR_TUNER_SETTLES)
+        return tuner->cutovers != before;
+    g_autoptr(GString) medians = g_string_new(NULL);
+    append_medians(medians, &tuner->trials[size_class], " ");
     g_message("task %s: allreduce up to %" G_GUINT64_FORMAT
-              " bytes goes by %s from now on: direct %.1f us, reduce-scatter %.1f us",
+              " bytes goes by %s from now on; medians in microseconds:%s",
               tuning->task, tensor_class_bytes(size_class),
-              ways[tuning->tuner.direct >> size_class & 1], (double)medians[true] / 1000,
-              (double)medians[false] / 1000);
+              tensor_way_name(tensor_cutovers_way(tuner->cutovers, size_class)), medians->str);
     tuning->has_found = true;
-    return tuning->tuner.direct != before;
+    return tuner->cutovers != before;
 }

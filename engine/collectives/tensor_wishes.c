@@ -51,8 +51,8 @@ void wishes_add_cutovers(TensorExchange *exchange)
         return;
     exchange->wants_cutovers = false;
     wishes_begin(exchange);
-    tensor_wish_write(exchange->wishes,
-                      &(TensorWish){ .kind = TENSOR_WISH_CUT, .n = exchange->wanted_cutovers });
+    tensor_wish_write(exchange->wishes, &(TensorWish){ .kind = TENSOR_WISH_CUT,
+                                                       .cutovers = exchange->wanted_cutovers });
 }
 
 void wishes_add_asks(TensorExchange *exchange, uint32_t rank, const TensorEntry *entries, size_t n)

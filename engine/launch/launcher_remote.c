@@ -41,8 +41,8 @@ static const char WATCHER[] = "(trap '' INT TERM HUP\n"
                               "exec 3<&-\n";
 
 /* What the nodes of other machines get of this environment, if it is set. */
-static const char *const passed_on[] = { CUTOVERS_VARIABLE, FAULTS_VARIABLE, HISTORY_VARIABLE,
-                                         NEEDS_VARIABLE, TIMELINE_VARIABLE };
+static const char *const passed_on[] = { WAY_VARIABLE,     CUTOVERS_VARIABLE, FAULTS_VARIABLE,
+                                         HISTORY_VARIABLE, NEEDS_VARIABLE,    TIMELINE_VARIABLE };
 
 static void append_word(GString *line, const char *word)
 {

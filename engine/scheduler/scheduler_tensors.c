@@ -24,7 +24,7 @@ struct TensorCoordinator {
     GHashTable *groups; /* of OpenGroup, by rank: those of which asks are still to come */
     uint64_t n_verdicts;
     bool has_cutovers; /* that are to be told */
-    uint32_t cutovers;
+    TensorCutovers cutovers;
     int64_t change_since_ms; /* of the change of the sets that is not decided */
 
     /* By node; kept for Waits that point to them. */
@@ -217,7 +217,7 @@ static void add_cutovers(TensorCoordinator *it, GString *lines)
     it->has_cutovers = false;
     tensor_verdict_write(lines, &(TensorVerdict){ .kind = TENSOR_VERDICT_CUT,
                                                   .number = ++it->n_verdicts,
-                                                  .n = it->cutovers });
+                                                  .cutovers = it->cutovers });
 }
 
 /* Tells what was decided. */
@@ -351,7 +351,7 @@ static bool take_wish(TensorCoordinator *it, const TensorWish *wish, int64_t now
         break;
     case TENSOR_WISH_CUT:
         ok = it->has_cutovers = wish->rank == 0;
-        it->cutovers = wish->n;
+        it->cutovers = wish->cutovers;
         break;
     }
     return ok || is_late;

@@ -61,12 +61,20 @@ static uint32_t *allocate_workers(const TaskHost *host, const RubatoTask *task, 
     return g_steal_pointer(&workers_of);
 }
 
+/* NULL: it is not there, or is empty. */
+static const char *variable(const char *name)
+{
+    const char *const value = g_getenv(name);
+
+    return value == NULL || *value == '\0' ? NULL : value;
+}
+
 /* (transfer full) */
 static char *find_cutovers(const RubatoTask *task)
 {
-    const char *const file = task->cutovers != NULL ? task->cutovers : g_getenv(CUTOVERS_VARIABLE);
-
-    return file == NULL || *file == '\0' ? NULL : g_strdup(file);
+    if (task->cutovers == NULL)
+        return g_strdup(variable(CUTOVERS_VARIABLE));
+    return *task->cutovers == '\0' ? NULL : g_strdup(task->cutovers);
 }
 
 RubatoTaskRun *task_run_new(const TaskHost *host, const RubatoTask *task, Table *const *tables,
@@ -214,14 +222,16 @@ static bool rank_workers(RubatoTaskRun *run, const bool *lost, GError **error)
 /* The node of rank 0 has them, if there are others with workers. */
 static bool prepare_cutovers(RubatoTaskRun *run, GError **error)
 {
+    const char *const way = variable(WAY_VARIABLE);
     uint32_t n_nodes = 0;
 
     for (uint32_t node = 0; node < run->host->office->n_nodes; node++)
         n_nodes += run->workers_of[node] > 0;
-    if (run->cutovers == NULL || n_nodes < 2 || run->n_local == 0 || run->first_rank > 0)
+    if ((run->cutovers == NULL && way == NULL) || n_nodes < 2 || run->n_local == 0 ||
+        run->first_rank > 0)
         return true;
-    run->tuning =
-        tensor_tuning_new(run->cutovers, run->name, n_nodes, tensor_flow_cutovers(n_nodes), error);
+    run->tuning = tensor_tuning_new(run->cutovers, way, run->name, n_nodes,
+                                    tensor_flow_cutovers(n_nodes), error);
     if (run->tuning == NULL)
         g_prefix_error(error, "task %s: its cut-overs: ", run->name);
     return run->tuning != NULL;

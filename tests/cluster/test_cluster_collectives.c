@@ -24,6 +24,26 @@ static const ClusterShape shapes[] = {
     { .n_nodes = 2, .nodes = { { 1, 2 }, { 0, 2 } }, .over = "tcp", .encrypts = true },
 };
 
+/* The same by each way that passes values on, in rounds. */
+static const struct {
+    const char *way;
+    TensorSuitePart part;
+    ClusterShape shape;
+} relayed[] = {
+    { "doubling",
+      tensor_suite_operations,
+      { .n_nodes = 3, .nodes = { { 1, 1 }, { 0, 2 }, { 0, 1 } }, .over = "tcp" } },
+    { "halving",
+      tensor_suite_much,
+      { .n_nodes = 4, .nodes = { { 1, 1 }, { 0, 1 }, { 0, 1 }, { 0, 1 } }, .over = "shm" } },
+    { "ring",
+      tensor_suite_operations,
+      { .n_nodes = 3, .nodes = { { 1, 2 }, { 0, 1 }, { 0, 1 } }, .over = "shm" } },
+    { "ring",
+      tensor_suite_much,
+      { .n_nodes = 4, .nodes = { { 1, 1 }, { 1, 0 }, { 0, 1 }, { 0, 1 } }, .over = "tcp" } },
+};
+
 static bool run_task(RubatoEngine *engine, RubatoTaskFunc function, void *user_data, GError **error)
 {
     const RubatoTask task = { .name = "collect", .run = function, .user_data = user_data };
@@ -130,12 +150,51 @@ START_TEST(names_that_come_again_have_the_same_bits_together_and_alone)
 }
 END_TEST
 
+/* ---- ways ---- */
+
+START_TEST(operations_are_right_by_ways_that_pass_values_on)
+{
+    const TensorSuitePart parts[] = { relayed[_i].part, tensor_suite_sums };
+
+    ck_assert(g_setenv(WAY_VARIABLE, relayed[_i].way, TRUE));
+    for (size_t i = 0; i < G_N_ELEMENTS(parts); i++) {
+        ClusterRun *const run = cluster_run_new(&relayed[_i].shape);
+
+        start_part(run, &relayed[_i].shape, parts[i]);
+        cluster_expect_success(run);
+        cluster_run_free(run);
+    }
+}
+END_TEST
+
+static bool play_unknown_way(RubatoEngine *engine, const void *data, GError **error)
+{
+    g_autoptr(GError) found = NULL;
+
+    (void)data;
+    EXPECT(!run_task(engine, tensor_start_many, NULL, &found), "it went on");
+    EXPECT(strstr(found->message, "\"rings\" is no way") != NULL, "%s", found->message);
+    (void)error;
+    return true;
+}
+
+START_TEST(a_way_that_there_is_not_fails_the_task)
+{
+    ClusterRun *const run = cluster_run_new(&shapes[1]);
+
+    ck_assert(g_setenv(WAY_VARIABLE, "rings", TRUE));
+    cluster_start(run, play_unknown_way, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 /* ---- cut-overs ---- */
 
-/* The same values again and again, until both ways were tried often enough: the bits stay. */
-static bool reduce_both_ways(RubatoWorker *worker, void *user_data, GError **error)
+/* The same values again and again, until all ways were tried often enough: the bits stay. */
+static bool reduce_all_ways(RubatoWorker *worker, void *user_data, GError **error)
 {
-    enum { N = 6000, CALLS = 2 * TENSOR_TURNS * (TENSOR_TURN_SAMPLES + TENSOR_TURN_SKIPPED) };
+    enum { N = 6000, CALLS = 4 * TENSOR_WAY_TURNS * (TENSOR_TURN_SAMPLES + TENSOR_TURN_SKIPPED) };
     g_autofree double *values = g_new(double, N), *sums = g_new0(double, 2 * N);
     RubatoTensor tensor = { .name = "x",
                             .dtype = RUBATO_F64,
@@ -157,7 +216,7 @@ static bool reduce_both_ways(RubatoWorker *worker, void *user_data, GError **err
 
 static bool play_cutovers(RubatoEngine *engine, const void *data, GError **error)
 {
-    const RubatoTask task = { .name = "collect", .run = reduce_both_ways, .cutovers = data };
+    const RubatoTask task = { .name = "collect", .run = reduce_all_ways, .cutovers = data };
 
     return rubato_engine_run(engine, &task, error);
 }
@@ -249,9 +308,13 @@ static bool play_death(RubatoEngine *engine, const void *data, GError **error)
     return cluster_expect_error(&found, RUBATO_ERROR_NODE_LOST, "node 7", error);
 }
 
+/* By each way that passes values on, too: who waits, waits for the dead node, or for one that does.
+ */
 START_TEST(a_dead_node_ends_all_operations_and_is_named)
 {
     ClusterShape shape = shapes[2];
+
+    ck_assert(_i == 0 || g_setenv(WAY_VARIABLE, relayed[_i - 1].way, TRUE));
 
     shape.timeout_ms = cluster_short_timeout_ms();
     ClusterRun *const run = cluster_run_new(&shape);
@@ -333,19 +396,19 @@ static const struct {
       "outside the memory that it lends" },
     { NULL, { .kind = TENSOR_MESSAGE_DOTS, .number = 2 }, "not for this node" },
     { NULL, { .kind = TENSOR_MESSAGE_SIZES, .number = 2 }, "not for this node" },
-    { NULL, { .kind = TENSOR_MESSAGE_BITS, .number = 77, .n_bytes = 8 }, "bits of another round" },
+    { NULL, { .kind = TENSOR_MESSAGE_BITS, .number = 77, .n_bytes = 12 }, "bits of another round" },
     { NULL,
-      { .kind = TENSOR_MESSAGE_BITS, .number = UINT64_MAX, .n_bytes = 8 },
+      { .kind = TENSOR_MESSAGE_BITS, .number = UINT64_MAX, .n_bytes = 12 },
       "of another round" },
     { NULL, { .kind = TENSOR_MESSAGE_BITS, .number = 1 }, "bits that makes no sense" },
     { NULL,
       { .kind = TENSOR_MESSAGE_BITS, .number = 1, .n_bytes = 9 },
       "bits that makes no sense" },
     { NULL,
-      { .kind = TENSOR_MESSAGE_BITS, .number = 1, .n_bytes = 8 },
+      { .kind = TENSOR_MESSAGE_BITS, .number = 1, .n_bytes = 12 },
       "of another round" }, /* twice */
     { NULL,
-      { .kind = TENSOR_MESSAGE_BITS, .number = 1, .is_lent = true, .n_bytes = 8 },
+      { .kind = TENSOR_MESSAGE_BITS, .number = 1, .is_lent = true, .n_bytes = 12 },
       "of a kind that is not lent" },
     { BY_CONTROL(CONTROL_ENQUEUE, "hello\n"), { 0 }, "ENQUEUE" },
     { BY_CONTROL(CONTROL_ENQUEUE, "j 0 0\n"), { 0 }, "ENQUEUE" }, /* another node's */
@@ -441,9 +504,12 @@ int main(void)
     tcase_add_loop_test(cases, compressed_values_lose_nothing_for_good, 1, 4);
     tcase_add_loop_test(cases, names_that_come_again_have_the_same_bits_together_and_alone, 0,
                         G_N_ELEMENTS(shapes));
+    tcase_add_loop_test(cases, operations_are_right_by_ways_that_pass_values_on, 0,
+                        G_N_ELEMENTS(relayed));
+    tcase_add_test(cases, a_way_that_there_is_not_fails_the_task);
     tcase_add_loop_test(cases, cutovers_are_measured_once_and_kept, 1, 4);
     tcase_add_test(cases, a_worker_that_fails_is_named_and_the_next_task_runs);
-    tcase_add_test(cases, a_dead_node_ends_all_operations_and_is_named);
+    tcase_add_loop_test(cases, a_dead_node_ends_all_operations_and_is_named, 0, 4);
     tcase_add_test(cases, long_wait_names_the_worker_that_is_missing);
     tcase_add_loop_test(cases, a_liar_is_lost_and_named, 0, G_N_ELEMENTS(lies));
     return run_suite(suite);

@@ -75,6 +75,9 @@ static void find_reductions(TensorFlow *flow)
     it->last.result = request->dtype;
     it->last.reduce.prescale = 1;
     it->last.divisor = request->reduce.divides_by_all ? flow->plan.n_ranks : flow->plan.n_asking;
+    it->middle = it->first;
+    it->middle.dtype = part;
+    it->middle.reduce.prescale = 1;
     it->has_parts = part != request->dtype || it->n_inputs > 1 || request->reduce.prescale != 1;
     it->part_size = rubato_dtype_size(part);
     it->compression = request->reduce.compression;
@@ -202,27 +205,33 @@ static void expect(TensorFlow *flow, uint64_t chunk)
     }
 }
 
-uint32_t tensor_flow_cutovers(uint32_t n_nodes)
+static uint64_t most_direct_bytes(uint32_t n_nodes)
 {
-    return tensor_cutovers_up_to(n_nodes == 2 ? WHOLE_BYTES_OF_TWO : WHOLE_BYTES);
+    if (n_nodes > WHOLE_NODES)
+        return 0;
+    return n_nodes == 2 ? WHOLE_BYTES_OF_TWO : WHOLE_BYTES;
 }
 
-/* Whether all nodes combine all of it. Of compressed values results depend on it, so nothing but
- * their size decides. */
-static bool goes_directly(TensorFlow *flow, uint64_t n_bytes)
+TensorCutovers tensor_flow_cutovers(uint32_t n_nodes)
+{
+    return tensor_cutovers_up_to(most_direct_bytes(n_nodes));
+}
+
+/* Of compressed values results depend on it, so nothing but their size decides. */
+static TensorWay find_way(TensorFlow *flow, uint64_t n_bytes)
 {
     const TensorCombining *const it = flow->combining;
     const uint32_t n_nodes = flow->plan.n_nodes;
 
-    if (flow->request.operation == TENSOR_REDUCE_SCATTER || n_nodes > WHOLE_NODES)
-        return false;
-    if (it->is_broadcast)
-        return n_nodes == 2 || n_bytes <= WHOLE_BYTES;
-    if (it->compression == RUBATO_COMPRESSION_NONE && flow->plan.cutovers != NULL)
+    if (flow->request.operation == TENSOR_ALLREDUCE && flow->plan.cutovers != NULL &&
+        it->compression == RUBATO_COMPRESSION_NONE) {
         flow->size_class = tensor_class_of(n_bytes);
-    if (flow->size_class < TENSOR_CLASSES)
-        return (*flow->plan.cutovers >> flow->size_class & 1) != 0;
-    return n_bytes <= WHOLE_BYTES || (n_nodes == 2 && n_bytes <= WHOLE_BYTES_OF_TWO);
+        return tensor_cutovers_way(*flow->plan.cutovers, flow->size_class);
+    }
+    const bool is_direct =
+        n_bytes <= most_direct_bytes(n_nodes) || (it->is_broadcast && n_nodes == 2);
+    return is_direct && flow->request.operation != TENSOR_REDUCE_SCATTER ? TENSOR_WAY_DIRECT
+                                                                         : TENSOR_WAY_SHARES;
 }
 
 /* How many chunks this node sends in one message. What others send has as many as they like. */
@@ -266,7 +275,10 @@ static void begin(TensorFlow *flow)
     const uint64_t n_bytes = n_values * it->part_size;
     const bool scatters = flow->request.operation == TENSOR_REDUCE_SCATTER;
     flow->is_small = n_bytes <= SMALL_BYTES;
-    it->is_whole = flow->is_direct = goes_directly(flow, n_bytes);
+    flow->way = find_way(flow, n_bytes);
+    if (tensor_way_relays(flow->way))
+        return;
+    it->is_whole = flow->way == TENSOR_WAY_DIRECT;
     it->has_results = !it->is_whole && !scatters;
     it->most_chunks = most_chunks(flow);
     cut(flow, n_values);
@@ -299,7 +311,8 @@ static void end(TensorFlow *flow)
 {
     TensorCombining *const it = flow->combining;
 
-    for (uint64_t chunk = 0; chunk < tensor_segments_chunks(&it->segments); chunk++) {
+    for (uint64_t chunk = 0; it->chunks != NULL && chunk < tensor_segments_chunks(&it->segments);
+         chunk++) {
         CombiningChunk *const one = &it->chunks[chunk];
 
         drop_parts(flow, one);
@@ -521,6 +534,18 @@ static void pass_on(const TensorFlow *flow, uint64_t chunk, void *const *sent, u
     combining_copy_out(flow, begin_value, values, n_bytes);
 }
 
+static bool combine_chunk(TensorFlow *flow, uint64_t number, void *const *sent, uint32_t n_sent)
+{
+    CombiningChunk *const chunk = &flow->combining->chunks[number];
+    uint64_t end;
+    const uint64_t begin = tensor_chunk_begin(&flow->combining->segments, number, &end);
+
+    chunk->parts[flow->plan.self] = chunk->own;
+    return combining_combine_parts(
+        flow, begin, end - begin,
+        &(CombiningInputs){ chunk->parts, flow->plan.n_nodes, flow->plan.self }, sent, n_sent);
+}
+
 static bool combine(TensorFlow *flow, const TensorStep *step)
 {
     const TensorCombining *const it = flow->combining;
@@ -542,7 +567,7 @@ static bool combine(TensorFlow *flow, const TensorStep *step)
         if (it->is_broadcast)
             pass_on(flow, step->place + i, sent, messages->len);
         else
-            ok = combining_combine_parts(flow, step->place + i, sent, messages->len);
+            ok = combine_chunk(flow, step->place + i, sent, messages->len);
     }
     if (ok)
         tensor_flow_send_messages(flow, messages);

@@ -21,7 +21,10 @@ typedef struct {
     void *own;               /* this node's part, if it is compressed once for all */
 } CombiningChunk;
 
+typedef struct TensorRelaying TensorRelaying;
+
 struct TensorCombining {
+    TensorRelaying *relaying; /* if nodes pass on what they get: then there are no segments here */
     bool is_whole, is_broadcast, has_results;
     uint32_t root;           /* of a broadcast: the node that has the values */
     TensorSegments segments; /* with is_whole there is one */
@@ -29,9 +32,10 @@ struct TensorCombining {
     uint32_t most_chunks;        /* of a message that this node sends */
     uint64_t next_send, n_sends; /* steps that send: see nth_send */
 
-    TensorReduction first; /* what this node's workers have is combined to its part, */
-    TensorReduction last;  /* and the parts to the result */
-    bool has_parts;        /* a part is not simply the input of a worker */
+    TensorReduction first;  /* what this node's workers have is combined to its part, */
+    TensorReduction middle; /* parts to a part of several nodes, */
+    TensorReduction last;   /* and the parts to the result */
+    bool has_parts;         /* a part is not simply the input of a worker */
     size_t part_size, size;
     RubatoCompression compression;
     size_t result_size; /* of a value of a result on its way */
@@ -50,10 +54,21 @@ struct TensorCombining {
 void combining_make_part(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values,
                          void *const *outputs, uint32_t n_outputs);
 
-/* Combines all parts of a chunk into the outputs of this node's workers and each of the arrays,
- * where they are as they travel. False: there was no memory. */
-bool combining_combine_parts(const TensorFlow *flow, uint64_t chunk, void *const *sent,
-                             uint32_t n_sent);
+/* Parts of the same values, in the order in which they are combined. */
+typedef struct {
+    const void *const *parts;
+    uint32_t n;
+    uint32_t own; /* which is this node's; NULL there: it is made, or is the input */
+} CombiningInputs;
+
+/* Combines all parts of values, from begin_value on, into the outputs of this node's workers and
+ * each of the arrays, where they are as they travel. False: there was no memory. */
+bool combining_combine_parts(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values,
+                             const CombiningInputs *inputs, void *const *sent, uint32_t n_sent);
+
+/* Copies results, as they travel, from the outputs of a worker. They are not compressed. */
+void combining_read_out(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values,
+                        void *values);
 
 /* Copies n bytes of values, as they travel, to this node's workers. */
 void combining_copy_out(const TensorFlow *flow, uint64_t begin_value, const void *values, size_t n);

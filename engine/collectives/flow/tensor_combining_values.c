@@ -98,6 +98,17 @@ void combining_copy_out(const TensorFlow *flow, uint64_t begin_value, const void
     } while (next_run(flow, begin_value, end_value, &run));
 }
 
+void combining_read_out(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values,
+                        void *values)
+{
+    const size_t size = flow->combining->size;
+    Run run = first_run(flow, begin_value, begin_value + n_values);
+
+    do
+        memcpy((uint8_t *)values + run.at * size, run.outputs[0] + run.offset, run.n * size);
+    while (next_run(flow, begin_value, begin_value + n_values, &run));
+}
+
 /* Combines this node's own values of one tensor into each of the arrays. */
 static void make_run(const TensorCombining *it, const Run *run, void *const *outputs,
                      uint32_t n_outputs)
@@ -158,8 +169,8 @@ void combining_make_part(const TensorFlow *flow, uint64_t begin_value, uint64_t 
 /* ---- combining ---- */
 
 /* Of a reduce_scatter: each worker takes what is its own of the chunk. */
-static void scatter(const TensorFlow *flow, const void *const *parts, uint64_t begin_value,
-                    uint64_t end_value)
+static void scatter(const TensorFlow *flow, const void *const *parts, uint32_t n_parts,
+                    uint64_t begin_value, uint64_t end_value)
 {
     const TensorCombining *const it = flow->combining;
 
@@ -169,21 +180,22 @@ static void scatter(const TensorFlow *flow, const void *const *parts, uint64_t b
         void *output = it->outputs[i];
 
         if (from < to)
-            tensor_reduce(&it->last, parts, flow->plan.n_nodes, &output, 1, from - begin_value,
+            tensor_reduce(&it->last, parts, n_parts, &output, 1, from - begin_value,
                           to - begin_value, (size_t)(it->output_begins[i] - begin_value));
     }
 }
 
 /* The arrays of one tensor that are combined, and those that the result goes to. */
 typedef struct {
-    const void **parts; /* by node */
-    void **outputs;     /* messages, then those of this node's workers */
+    const void **parts; /* in their order */
+    uint32_t n_parts;
+    void **outputs; /* messages, then those of this node's workers */
 } Arrays;
 
 /* Combines parts to a result that travels as halves, and gives it to this node's workers as it
  * travels. */
 static void combine_to_halves(const TensorFlow *flow, const Run *run, void *const *sent,
-                              uint32_t n_sent, const void *const *parts)
+                              uint32_t n_sent, const Arrays *arrays)
 {
     const TensorCombining *const it = flow->combining;
     uint16_t *const halves = (uint16_t *)sent[0] + run->at;
@@ -193,7 +205,7 @@ static void combine_to_halves(const TensorFlow *flow, const Run *run, void *cons
         void *const output = values;
 
         n = MIN(run->n - at, BLOCK_VALUES);
-        tensor_reduce(&it->last, parts, flow->plan.n_nodes, &output, 1, at, at + n, at);
+        tensor_reduce(&it->last, arrays->parts, arrays->n_parts, &output, 1, at, at + n, at);
         tensor_compress(it->compression, values, run->residual->result + run->first + at,
                         halves + at, n);
     }
@@ -202,45 +214,40 @@ static void combine_to_halves(const TensorFlow *flow, const Run *run, void *cons
     expand_out(it, run, (const uint8_t *)halves);
 }
 
-/* Combines all parts of one tensor. own: this node's part of the chunk; NULL: it is the input. */
-static void combine_run(const TensorFlow *flow, const CombiningChunk *chunk, const Run *run,
+/* Combines all parts of one tensor. own: this node's part; NULL: it is the input. */
+static void combine_run(const TensorFlow *flow, const CombiningInputs *inputs, const Run *run,
                         const uint8_t *own, void *const *sent, uint32_t n_sent,
                         const Arrays *arrays)
 {
     const TensorCombining *const it = flow->combining;
-    const uint32_t n_nodes = flow->plan.n_nodes, self = flow->plan.self;
     uint32_t n = 0;
 
-    for (uint32_t node = 0; node < n_nodes; node++)
-        if (node != self)
-            arrays->parts[node] = (const uint8_t *)chunk->parts[node] + run->at * it->part_size;
-    arrays->parts[self] =
+    for (uint32_t i = 0; i < inputs->n; i++)
+        if (i != inputs->own)
+            arrays->parts[i] = (const uint8_t *)inputs->parts[i] + run->at * it->part_size;
+    arrays->parts[inputs->own] =
         own != NULL ? own + run->at * it->part_size : run->inputs[0] + run->offset;
     if (it->compression != RUBATO_COMPRESSION_NONE && n_sent > 0) {
-        combine_to_halves(flow, run, sent, n_sent, arrays->parts);
+        combine_to_halves(flow, run, sent, n_sent, arrays);
         return;
     }
     for (uint32_t i = 0; i < n_sent; i++)
         arrays->outputs[n++] = (uint8_t *)sent[i] + run->at * it->size;
     for (uint32_t i = 0; i < it->n_outputs; i++)
         arrays->outputs[n++] = run->outputs[i] + run->offset;
-    tensor_reduce(&it->last, arrays->parts, n_nodes, arrays->outputs, n, 0, run->n, 0);
+    tensor_reduce(&it->last, arrays->parts, inputs->n, arrays->outputs, n, 0, run->n, 0);
 }
 
-bool combining_combine_parts(const TensorFlow *flow, uint64_t number, void *const *sent,
-                             uint32_t n_sent)
+bool combining_combine_parts(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values,
+                             const CombiningInputs *inputs, void *const *sent, uint32_t n_sent)
 {
     const TensorCombining *const it = flow->combining;
-    const CombiningChunk *const chunk = &it->chunks[number];
-    uint64_t end_value;
-    const uint64_t begin_value = tensor_chunk_begin(&it->segments, number, &end_value);
-    const uint64_t n_values = end_value - begin_value;
-    const uint32_t n_nodes = flow->plan.n_nodes, self = flow->plan.self;
-    g_autofree const void **parts = g_memdup2(chunk->parts, n_nodes * sizeof *parts);
+    const uint64_t end_value = begin_value + n_values;
+    g_autofree const void **parts = g_memdup2(inputs->parts, inputs->n * sizeof *parts);
     g_autofree void **outputs = g_new(void *, it->n_outputs + n_sent);
     g_autofree void *made = NULL;
-    const void *own = chunk->own;
-    const Arrays arrays = { parts, outputs };
+    const void *own = inputs->parts[inputs->own];
+    const Arrays arrays = { parts, inputs->n, outputs };
 
     if (it->has_parts && own == NULL) {
         made = g_try_malloc(n_values * it->part_size);
@@ -250,13 +257,13 @@ bool combining_combine_parts(const TensorFlow *flow, uint64_t number, void *cons
         own = made;
     }
     if (it->output_begins != NULL) {
-        parts[self] = own != NULL ? own : it->inputs[0] + begin_value * it->size;
-        scatter(flow, parts, begin_value, end_value);
+        parts[inputs->own] = own != NULL ? own : it->inputs[0] + begin_value * it->size;
+        scatter(flow, parts, inputs->n, begin_value, end_value);
         return true;
     }
     Run run = first_run(flow, begin_value, end_value);
     do
-        combine_run(flow, chunk, &run, own, sent, n_sent, &arrays);
+        combine_run(flow, inputs, &run, own, sent, n_sent, &arrays);
     while (next_run(flow, begin_value, end_value, &run));
     return true;
 }

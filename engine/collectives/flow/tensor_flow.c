@@ -4,7 +4,6 @@
 #include <rubato/error.h>
 #include <string.h>
 
-#include "engine/collectives/negotiation/tensor_cutovers.h"
 #include "engine/control/control.h"
 
 /* A request for all tensors together. */
@@ -53,6 +52,10 @@ TensorFlow *tensor_flow_new(const TensorFlowPlan *plan)
     flow->size_class = TENSOR_CLASSES;
     flow->ops = ops_of(&flow->request);
     flow->ops->begin(flow);
+    if (tensor_way_relays(flow->way)) {
+        flow->ops = &tensor_relaying_ops;
+        flow->ops->begin(flow);
+    }
     flow->plan.cutovers = NULL; /* it is the caller's */
     return flow;
 }
@@ -79,9 +82,9 @@ void tensor_flow_free(TensorFlow *flow)
     g_free(flow);
 }
 
-uint32_t tensor_flow_class(const TensorFlow *flow, bool *directly)
+uint32_t tensor_flow_class(const TensorFlow *flow, TensorWay *way)
 {
-    *directly = flow->is_direct;
+    *way = flow->way;
     return flow->size_class;
 }
 

@@ -3,9 +3,11 @@
  *
  *   tensor_flow.c       one operation: what comes, what is to be done, when it is complete
  *   tensor_combining.c  allreduce, reduce_scatter, broadcast; …_values.c: their values
+ *   tensor_relaying.c   allreduce in rounds, in which nodes pass on what they get; the rounds:
+ *                       tensor_schedule.c
  *   tensor_gathering.c  allgather, alltoall
  *   tensor_weighting.c  allreduce by Adasum
- *   tensor_flow_base.c  what these three share
+ *   tensor_flow_base.c  what these share
  *   tensor_segments.c   which values a node combines
  *   tensor_message.c    the bytes of a message
  *
@@ -27,14 +29,18 @@
  * A message has the values of one chunk, or of several that follow one another in a segment, as the
  * node likes that sends it: where each message costs much, as over TCP, it has many bytes.
  *
+ * Other ways are in rounds (tensor_relaying.c): they take more steps, but a node sends to one other
+ * node at a time. Which way is taken, tensor_cutovers.h tells.
+ *
  * A node adds up the values of its own workers in the order of their ranks, and a chunk's sums in
  * the order of the nodes, whatever came first. So the result does not depend on the order of
- * messages, nor on how a tensor is cut, and is the same on all nodes. What is narrower than the
- * type in which values are combined travels in a wider one where rounding or wrapping in between
- * would show (halves as floats, integers of which a mean is asked as i64). What is compressed
- * travels as halves instead: a node's own sums are rounded once, and so are results that travel,
- * which those of a small tensor do not. What is cut off stays in the tensor's residual. A node
- * rounds its own part, too, and takes results as they travel: so all nodes have the same.
+ * messages, nor on how a tensor is cut, and is the same on all nodes. By halving and ring the order
+ * is another one, which depends on the nodes alone. What is narrower than the type in which values
+ * are combined travels in a wider one where rounding or wrapping in between would show (halves as
+ * floats, integers of which a mean is asked as i64). What is compressed travels as halves instead:
+ * a node's own sums are rounded once, and so are results that travel, which those of a small tensor
+ * do not. What is cut off stays in the tensor's residual. A node rounds its own part, too, and
+ * takes results as they travel: so all nodes have the same.
  *
  * Several tensors that are combined together are one tensor to all of this: each chunk has values
  * of some of them, which are read from their inputs and written to their outputs.
@@ -57,6 +63,7 @@
 #define RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_FLOW_H
 
 #include "engine/collectives/flow/tensor_message.h"
+#include "engine/collectives/negotiation/tensor_cutovers.h"
 #include "engine/collectives/work/tensor_compression.h"
 #include "engine/collectives/work/tensor_work.h"
 
@@ -99,9 +106,9 @@ typedef struct {
 
     TensorPart *const *parts; /* of this node's workers, by local rank; NULL: it has joined */
     TensorResidual *const *residuals; /* by tensor, if they are compressed; nobody else has them */
-    uint32_t n_tensors;       /* more than one: allreduces of one dtype and reduction, which all
+    uint32_t n_tensors; /* more than one: allreduces of one dtype and reduction, which all
                                * workers have asked for; their parts follow one another */
-    const uint32_t *cutovers; /* tensor_cutovers.h; NULL: as it is fixed */
+    const TensorCutovers *cutovers; /* NULL: as it is fixed */
 
     const TensorCarrier *carrier;
     void *user; /* the carrier's */
@@ -129,11 +136,11 @@ void tensor_flow_free(TensorFlow *flow);
 bool tensor_flow_is_small(const TensorFlow *flow);
 
 /* Those that hold for so many nodes if no others do. */
-uint32_t tensor_flow_cutovers(uint32_t n_nodes);
+TensorCutovers tensor_flow_cutovers(uint32_t n_nodes);
 
-/* Of an operation whose cut-overs may be others: the class of its size, and whether it goes
- * directly (tensor_cutovers.h). TENSOR_CLASSES: of one with another size, or of another kind. */
-uint32_t tensor_flow_class(const TensorFlow *flow, bool *directly);
+/* Of an operation whose cut-overs may be others: the class of its size, and the way it goes.
+ * TENSOR_CLASSES: of one of another kind. */
+uint32_t tensor_flow_class(const TensorFlow *flow, TensorWay *way);
 
 /* A message came from the node with that number; takes it over if nothing is wrong with it. NULL,
  * or what is wrong. */

@@ -27,6 +27,7 @@ typedef struct {
 } TensorFlowOps;
 
 extern const TensorFlowOps tensor_combining_ops;
+extern const TensorFlowOps tensor_relaying_ops;
 extern const TensorFlowOps tensor_gathering_ops;
 extern const TensorFlowOps tensor_weighting_ops;
 
@@ -39,7 +40,7 @@ struct TensorFlow {
     TensorRequest request;
     const TensorFlowOps *ops;
     bool is_small;
-    bool is_direct;
+    TensorWay way;
     uint32_t size_class; /* tensor_flow_class */
     uint32_t n_local;    /* workers of this node, also those that have joined */
 

@@ -6,7 +6,6 @@
 
 #include <string.h>
 
-#include "engine/collectives/negotiation/tensor_cutovers.h"
 #include "engine/collectives/negotiation/tensor_slots.h"
 
 enum { SET_BITS = 12, NAME_BITS = 13, SET_BYTES = 24, MOST_WORDS = TENSOR_SLOTS_MOST_NAMES / 64 };
@@ -34,7 +33,7 @@ uint64_t tensor_round_of(uint64_t number)
 
 /* ---- vectors ---- */
 
-TensorVector *tensor_vector_new(uint32_t n_cuts, uint32_t cutovers)
+TensorVector *tensor_vector_new(uint32_t n_cuts, TensorCutovers cutovers)
 {
     TensorVector *const vector = g_new(TensorVector, 1);
 
@@ -117,15 +116,17 @@ static size_t read_set(const uint8_t *at, size_t n, TensorVector *vector)
 TensorVector *tensor_vector_read(const void *bytes, size_t n)
 {
     const uint8_t *at = bytes;
-    uint32_t cuts[2];
+    uint32_t n_cuts;
+    TensorCutovers cutovers;
 
-    if (n < sizeof cuts)
+    if (n < sizeof n_cuts + sizeof cutovers)
         return NULL;
-    memcpy(cuts, at, sizeof cuts);
-    if (cuts[1] > TENSOR_ALL_CLASSES)
+    memcpy(&n_cuts, at, sizeof n_cuts);
+    memcpy(&cutovers, at + sizeof n_cuts, sizeof cutovers);
+    if (!tensor_cutovers_are_valid(cutovers))
         return NULL;
-    TensorVector *const vector = tensor_vector_new(cuts[0], cuts[1]);
-    for (size_t done = sizeof cuts, n_set; done < n; done += n_set) {
+    TensorVector *const vector = tensor_vector_new(n_cuts, cutovers);
+    for (size_t done = sizeof n_cuts + sizeof cutovers, n_set; done < n; done += n_set) {
         n_set = read_set(at + done, n - done, vector);
         if (n_set == 0) {
             tensor_vector_free(vector);
@@ -270,7 +271,7 @@ TensorRoundOutcome tensor_rounds_outcome(const TensorRounds *rounds, const Tenso
     return in_full ? TENSOR_ROUND_IN_FULL : runs ? TENSOR_ROUND_RUNS : TENSOR_ROUND_OPEN;
 }
 
-bool tensor_rounds_cutovers(const TensorRounds *rounds, uint32_t *cutovers)
+bool tensor_rounds_cutovers(const TensorRounds *rounds, TensorCutovers *cutovers)
 {
     uint32_t n_cuts = UINT32_MAX;
 

@@ -23,6 +23,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/collectives/negotiation/tensor_cutovers.h"
+
 /* Numbers of operations that rounds decide have their highest bit set; behind it are the round, the
  * set and which name of the set it is in this round. */
 #define TENSOR_ROUND_NUMBER (UINT64_C(1) << 63)
@@ -47,12 +49,12 @@ typedef struct {
 
 typedef struct {
     uint32_t n_cuts; /* verdicts on cut-overs that the node has heard; 0: they are fixed */
-    uint32_t cutovers;
+    TensorCutovers cutovers;
     GArray *sets; /* of TensorBits, ids rising */
 } TensorVector;
 
 /* (transfer full) */
-TensorVector *tensor_vector_new(uint32_t n_cuts, uint32_t cutovers);
+TensorVector *tensor_vector_new(uint32_t n_cuts, TensorCutovers cutovers);
 
 /* NULL is allowed. */
 void tensor_vector_free(TensorVector *vector);
@@ -112,6 +114,6 @@ TensorRoundOutcome tensor_rounds_outcome(const TensorRounds *rounds, const Tenso
 
 /* The cut-overs that hold for what the round decides: those of the node that has heard the fewest.
  * False: they are fixed. */
-bool tensor_rounds_cutovers(const TensorRounds *rounds, uint32_t *cutovers);
+bool tensor_rounds_cutovers(const TensorRounds *rounds, TensorCutovers *cutovers);
 
 #endif

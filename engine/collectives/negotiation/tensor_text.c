@@ -60,6 +60,11 @@ static bool read_u32(const char **at, uint32_t most, uint32_t *number)
     return true;
 }
 
+static bool read_cutovers(const char **at, TensorCutovers *cutovers)
+{
+    return read_number(at, UINT64_MAX, cutovers) && tensor_cutovers_are_valid(*cutovers);
+}
+
 static uint64_t bits_of(double value)
 {
     uint64_t bits;
@@ -220,8 +225,10 @@ void tensor_wish_write(GString *text, const TensorWish *wish)
     g_string_append_c(text, wish_letters[wish->kind]);
     write_number(text, wish->rank);
     write_number(text, wish->set);
-    if (wish->kind == TENSOR_WISH_GROUP || wish->kind == TENSOR_WISH_CUT)
+    if (wish->kind == TENSOR_WISH_GROUP)
         write_number(text, wish->n);
+    if (wish->kind == TENSOR_WISH_CUT)
+        write_number(text, wish->cutovers);
     if (wish->kind == TENSOR_WISH_AGAIN)
         write_number(text, wish->slot);
     if (wish->kind == TENSOR_WISH_MAKE)
@@ -247,7 +254,7 @@ static bool read_wish(const char **at, uint32_t n_workers, TensorWish *wish)
     case TENSOR_WISH_AGAIN:
         return read_u32(at, UINT32_MAX, &wish->slot) && read_end(at);
     case TENSOR_WISH_CUT:
-        return read_u32(at, TENSOR_ALL_CLASSES, &wish->n) && read_end(at);
+        return read_cutovers(at, &wish->cutovers) && read_end(at);
     case TENSOR_WISH_JOIN:
     case TENSOR_WISH_LEAVE:
     case TENSOR_WISH_REMOVE:
@@ -310,7 +317,7 @@ void tensor_verdict_write(GString *text, const TensorVerdict *verdict)
         g_string_append_c(text, '\n');
         return;
     case TENSOR_VERDICT_CUT:
-        write_number(text, verdict->n);
+        write_number(text, verdict->cutovers);
         g_string_append_c(text, '\n');
         return;
     case TENSOR_VERDICT_CLOSED:
@@ -346,7 +353,7 @@ static bool read_verdict(const char **at, TensorVerdict *verdict)
                read_u32(at, RUBATO_TENSOR_MOST_OF_GROUP, &verdict->n) && verdict->n > 0 &&
                read_end(at);
     case TENSOR_VERDICT_CUT:
-        return read_u32(at, TENSOR_ALL_CLASSES, &verdict->n) && read_end(at);
+        return read_cutovers(at, &verdict->cutovers) && read_end(at);
     case TENSOR_VERDICT_CLOSED:
     case TENSOR_VERDICT_REFUSED:
         return read_u32(at, UINT8_MAX, &verdict->code) && verdict->code > 0 && read_end(at) &&

@@ -7,6 +7,7 @@
 #ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_TEXT_H
 #define RUBATO_ENGINE_COLLECTIVES_TENSOR_TEXT_H
 
+#include "engine/collectives/negotiation/tensor_cutovers.h"
 #include "engine/collectives/negotiation/tensor_slots.h"
 
 typedef enum {
@@ -26,8 +27,8 @@ typedef struct {
     uint32_t rank;
     uint32_t set;                        /* of an ASK, a JOIN, a REMOVE and an AGAIN */
     uint32_t slot;                       /* of an AGAIN */
-    uint32_t n;                          /* of a GROUP: how many; of a MAKE: how many ranks; of a
-                                          * CUT: the cut-overs */
+    uint32_t n;                          /* of a GROUP: how many; of a MAKE: how many ranks */
+    TensorCutovers cutovers;             /* of a CUT */
     uint32_t *ranks;                     /* of a MAKE: rising (owned by a wish that was read) */
     TensorRequest request;               /* of an ASK */
     char name[RUBATO_TENSOR_NAME_BYTES]; /* the same */
@@ -57,8 +58,8 @@ typedef struct {
     uint64_t number;                     /* counts the verdicts of the task, from 1 */
     uint32_t set;                        /* of workers; of REFUSED: 0 */
     uint32_t slot;                       /* of AGAIN; of RUN: that it fills, or TENSOR_NO_SLOT */
-    uint32_t n;                          /* of AGAIN: names, each with a number of its own; of CUT:
-                                          * the cut-overs */
+    uint32_t n;                          /* of AGAIN: names, each with a number of its own */
+    TensorCutovers cutovers;             /* of CUT */
     uint32_t last;                       /* of JOINED: the place that came last */
     uint32_t code;                       /* of FAIL, CLOSED and REFUSED: CONTROL_CODE(…) */
     char name[RUBATO_TENSOR_NAME_BYTES]; /* of RUN and FAIL */

@@ -284,7 +284,8 @@ static void maybe_cut(void)
     TensorExchange *const exchange = world->nodes[node].exchange;
     if (exchange == NULL || !chance(20))
         return;
-    exchange->wanted_cutovers = random_below(&world->random, TENSOR_ALL_CLASSES + 1);
+    exchange->wanted_cutovers =
+        tensor_cutovers_all((TensorWay)random_below(&world->random, TENSOR_WAYS));
     exchange->wants_cutovers = true;
 }
 

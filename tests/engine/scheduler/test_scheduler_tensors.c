@@ -141,16 +141,16 @@ START_TEST(rank_0_alone_says_which_cutovers_hold)
 {
     g_auto(TensorVerdict) verdict = { 0 };
 
-    ck_assert(hears_wish(0, (TensorWish){ .kind = TENSOR_WISH_CUT, .n = 5 }));
+    ck_assert(hears_wish(0, (TensorWish){ .kind = TENSOR_WISH_CUT, .cutovers = 3 }));
     for (uint32_t node = 0; node < N_NODES; node += 2) {
         take_verdict(node, TENSOR_VERDICT_CUT, 1, &verdict);
-        ck_assert_uint_eq(verdict.n, 5);
+        ck_assert_uint_eq(verdict.cutovers, 3);
     }
     ask(0, 0, "x");
     ask(0, 1, "x");
     ask(2, 2, "x");
     expect_decided(TENSOR_VERDICT_RUN, 2, "x", CONTROL_OK, NULL);
-    ck_assert(!hears_wish(2, (TensorWish){ .kind = TENSOR_WISH_CUT, .rank = 2, .n = 5 }));
+    ck_assert(!hears_wish(2, (TensorWish){ .kind = TENSOR_WISH_CUT, .rank = 2, .cutovers = 3 }));
     expect_quiet();
 }
 END_TEST

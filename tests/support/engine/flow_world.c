@@ -94,8 +94,7 @@ void flow_world_put(RubatoDtype dtype, void *values, uint64_t i, int64_t value)
         ((bool *)values)[i] = value > 0;
 }
 
-/* A node all of whose workers ask. */
-static void add_node(FlowWorld *world, uint32_t n_workers)
+void flow_world_add_node(FlowWorld *world, uint32_t n_workers)
 {
     const uint32_t number = world->n_nodes++;
     FlowNode *const node = &world->nodes[number];
@@ -121,7 +120,7 @@ static void make_nodes(FlowWorld *world, bool joins)
                        n = 1 + random_below(&world->random, FLOW_WORLD_LOCAL);
         const uint32_t asking = random_below(&world->random, n);
 
-        add_node(world, n);
+        flow_world_add_node(world, n);
         for (uint32_t i = 0; i < n && joins; i++)
             if (i != asking && random_below(&world->random, 3) == 0) {
                 world->list[first + i] = NULL;
@@ -137,7 +136,8 @@ static uint64_t random_rows(FlowWorld *world)
     return random_below(&world->random, (uint32_t)most[random_below(&world->random, 4)] + 1);
 }
 
-static void make_part(FlowWorld *world, uint32_t rank, const TensorRequest *request, bool in_place)
+void flow_world_make_part(FlowWorld *world, uint32_t rank, const TensorRequest *request,
+                          bool in_place)
 {
     TensorPart *const part = &world->parts[rank];
     const bool gathers =
@@ -177,10 +177,9 @@ static double *combine_by_reference(const FlowWorld *world, uint64_t n)
     return vectors;
 }
 
-static void make_flows(FlowWorld *world)
+void flow_world_make_flows(FlowWorld *world, TensorWay way)
 {
-    static const uint32_t all_directly = TENSOR_ALL_CLASSES, none_directly = 0;
-    const uint32_t which = random_below(&world->random, 3);
+    const TensorCutovers cutovers = tensor_cutovers_all(way < TENSOR_WAYS ? way : 0);
 
     for (uint32_t node = 0; node < world->n_nodes; node++)
         world->nodes[node].flow =
@@ -194,9 +193,7 @@ static void make_flows(FlowWorld *world)
                                                .first_ranks = world->first_ranks,
                                                .n_ranks_of = world->n_ranks_of,
                                                .parts = &world->list[world->first_ranks[node]],
-                                               .cutovers = which == 0   ? NULL
-                                                           : which == 1 ? &all_directly
-                                                                        : &none_directly,
+                                               .cutovers = way < TENSOR_WAYS ? &cutovers : NULL,
                                                .carrier = &carrier,
                                                .user = &world->nodes[node] });
 }
@@ -230,10 +227,10 @@ FlowWorld *flow_world_new(uint64_t seed)
     const bool in_place =
         request.operation != TENSOR_REDUCE_SCATTER && random_below(&world->random, 2) == 0;
     for (uint32_t rank = 0; rank < world->n_ranks; rank++)
-        make_part(world, rank, &request, in_place);
+        flow_world_make_part(world, rank, &request, in_place);
     if (request.reduce.reduction == RUBATO_REDUCTION_ADASUM)
         world->adasum = combine_by_reference(world, tensor_request_values(&request));
-    make_flows(world);
+    flow_world_make_flows(world, (TensorWay)random_below(&world->random, TENSOR_WAYS + 1));
     return world;
 }
 
@@ -245,12 +242,12 @@ FlowWorld *flow_world_of(const TensorRequest *request, const uint32_t *n_ranks_o
     world->random = 7;
     world->parcels = g_ptr_array_new();
     for (uint32_t node = 0; node < n_nodes; node++) {
-        add_node(world, n_ranks_of[node]);
+        flow_world_add_node(world, n_ranks_of[node]);
         world->nodes[node].best_bytes = best_bytes;
     }
     for (uint32_t rank = 0; rank < world->n_ranks; rank++)
-        make_part(world, rank, request, /* in_place= */ false);
-    make_flows(world);
+        flow_world_make_part(world, rank, request, /* in_place= */ false);
+    flow_world_make_flows(world, TENSOR_WAYS);
     return world;
 }
 

@@ -59,6 +59,13 @@ TensorRequest flow_world_adasum(uint64_t n);
 int64_t flow_world_value(uint32_t rank, uint64_t i);
 void flow_world_put(RubatoDtype dtype, void *values, uint64_t i, int64_t value);
 
+/* For a world of one's own: a node all of whose workers ask; a worker's part; then all flows.
+ * TENSOR_WAYS: which way they go is fixed. */
+void flow_world_add_node(FlowWorld *world, uint32_t n_workers);
+void flow_world_make_part(FlowWorld *world, uint32_t rank, const TensorRequest *request,
+                          bool in_place);
+void flow_world_make_flows(FlowWorld *world, TensorWay way);
+
 /* The node does what it can, and nothing comes. */
 void flow_world_do_steps(FlowNode *node);
 

@@ -9,6 +9,8 @@
 
 enum { N_WORKERS = 9 };
 
+#define BY_RING UINT64_C(0x4444444444444)
+
 START_TEST(wishes_are_read_as_they_were_written)
 {
     const TensorWish wishes[] = {
@@ -31,7 +33,7 @@ START_TEST(wishes_are_read_as_they_were_written)
         { .kind = TENSOR_WISH_MAKE, .rank = 5, .n = 5, .ranks = (uint32_t[]){ 0, 1, 2, 5, 8 } },
         { .kind = TENSOR_WISH_REMOVE, .rank = 5, .set = 2 },
         { .kind = TENSOR_WISH_AGAIN, .rank = 8, .set = 3, .slot = UINT32_MAX },
-        { .kind = TENSOR_WISH_CUT, .n = TENSOR_ALL_CLASSES },
+        { .kind = TENSOR_WISH_CUT, .cutovers = BY_RING },
     };
     g_autoptr(GString) text = g_string_new(NULL);
     const char *at;
@@ -47,6 +49,7 @@ START_TEST(wishes_are_read_as_they_were_written)
         ck_assert_uint_eq(read.rank, wishes[i].rank);
         ck_assert_uint_eq(read.set, wishes[i].set);
         ck_assert_uint_eq(read.n, wishes[i].n);
+        ck_assert_uint_eq(read.cutovers, wishes[i].cutovers);
         ck_assert_uint_eq(read.slot, wishes[i].slot);
         for (uint32_t k = 0; wishes[i].ranks != NULL && k < wishes[i].n; k++)
             ck_assert_uint_eq(read.ranks[k], wishes[i].ranks[k]);
@@ -76,7 +79,7 @@ START_TEST(verdicts_are_read_as_they_were_written)
         { .kind = TENSOR_VERDICT_CLOSED, .number = 5, .code = 4, .error = (char *)"worker 1 left" },
         { .kind = TENSOR_VERDICT_MADE, .number = 6, .set = 3 },
         { .kind = TENSOR_VERDICT_REMOVED, .number = 7, .set = 3 },
-        { .kind = TENSOR_VERDICT_CUT, .number = 7, .n = TENSOR_ALL_CLASSES },
+        { .kind = TENSOR_VERDICT_CUT, .number = 7, .cutovers = BY_RING },
         { .kind = TENSOR_VERDICT_REFUSED, .number = 8, .code = 4, .error = (char *)"no" },
         { .kind = TENSOR_VERDICT_RUN, .number = 9, .slot = UINT32_MAX - 1, .name = "y" },
         { .kind = TENSOR_VERDICT_AGAIN,
@@ -100,6 +103,7 @@ START_TEST(verdicts_are_read_as_they_were_written)
         ck_assert_uint_eq(read.set, verdicts[i].set);
         ck_assert_uint_eq(read.slot, verdicts[i].slot);
         ck_assert_uint_eq(read.n, verdicts[i].n);
+        ck_assert_uint_eq(read.cutovers, verdicts[i].cutovers);
         ck_assert_uint_eq(read.code, verdicts[i].code);
         ck_assert_uint_eq(read.last, verdicts[i].last);
         ck_assert_str_eq(read.name, verdicts[i].name);
@@ -128,6 +132,8 @@ START_TEST(ranks_are_runs_and_all_of_them_are_nothing)
 END_TEST
 
 static const char *const refused_wishes[] = {
+    "t 0 0 5\n", /* a way that there is not */
+    "t 0 0 4503599627370496\n",
     "",
     "x 1\n",
     "j\n",
@@ -159,6 +165,7 @@ static const char *const refused_wishes[] = {
 };
 
 static const char *const refused_verdicts[] = {
+    "t 1 0 5\n",
     "",
     "r 1\n",
     "r 1 0 0 x\n",
