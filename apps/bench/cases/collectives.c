@@ -6,20 +6,25 @@
 
 #define US 1e-6
 
-#define ALLREDUCE(size_, place_, ranks_, where_, bytes_, n_, most_, ...)                      \
+#define ALLREDUCE(size_, place_, ranks_, where_, bytes_, n_, most_, limit_, ...)              \
     {                                                                                         \
         .name = "allreduce-" size_ "-" place_ "-" #ranks_,                                    \
         .what = "allreduce of " size_ " bytes of doubles, which are in no cache, by " #ranks_ \
                 " workers, " where_,                                                          \
-        .limit = "copying the bytes that have to move once", .unit = BENCH_UNIT_SECONDS,      \
-        .goal = { .median = most_ }, .on_demand = (ranks_) > 2, .n_rows = 1000, .n_keys = 1,  \
-        .tensor_bytes = bytes_, .n_operations = n_, .sample = sample_allreduce, __VA_ARGS__   \
+        .limit = limit_, .unit = BENCH_UNIT_SECONDS, .goal = { .median = most_ },             \
+        .on_demand = (ranks_) > 2, .n_rows = 1000, .n_keys = 1, .tensor_bytes = bytes_,       \
+        .n_operations = n_, .sample = sample_allreduce, __VA_ARGS__                           \
     }
 
-#define THREADS(size_, ranks_, bytes_, n_, most_) \
-    ALLREDUCE(size_, "threads", ranks_, "in one process", bytes_, n_, most_, .workers = ranks_)
-#define NODES(size_, place_, ranks_, where_, bytes_, n_, most_)                          \
-    ALLREDUCE(size_, place_, ranks_, "on as many nodes of this host", bytes_, n_, most_, \
+#define COPYING "copying the bytes that have to move once"
+
+/* Of one value there is nothing to copy. */
+#define THREADS(size_, ranks_, bytes_, n_, most_)                                         \
+    ALLREDUCE(size_, "threads", ranks_, "in one process", bytes_, n_, most_,              \
+              (bytes_) == sizeof(double) ? "threads that meet twice, spinning" : COPYING, \
+              .workers = ranks_)
+#define NODES(size_, place_, ranks_, where_, bytes_, n_, most_)                                   \
+    ALLREDUCE(size_, place_, ranks_, "on as many nodes of this host", bytes_, n_, most_, COPYING, \
               .place = where_, .nodes = ranks_, .mixed = true)
 
 #define SIZES(size_, bytes_, n_, threads_, host_)                              \
@@ -55,10 +60,9 @@
         EXCHANGE(name_, sample_, what_, limit_, "tcp", "on as many nodes of this host", \
                  .place = BENCH_PLACE_TCP, .nodes = 2, .mixed = true)
 
-#define ALL_OF(name_, sample_, what_)                                                      \
-    EXCHANGE(name_, sample_, what_, "copying the bytes that have to move once", "threads", \
-             "in one process", .workers = 2),                                              \
-        NODES_OF(name_, sample_, what_, "copying the bytes that have to move once")
+#define ALL_OF(name_, sample_, what_)                                                    \
+    EXCHANGE(name_, sample_, what_, COPYING, "threads", "in one process", .workers = 2), \
+        NODES_OF(name_, sample_, what_, COPYING)
 
 const BenchCase bench_collective_cases[] = {
     SIZES("1", 8, 2000, 3 * US, 15 * US),
