@@ -165,13 +165,17 @@ START_TEST(lent_rows_of_an_image_that_ended_are_dropped)
 {
     RubatoShard *const shard = make_shard();
     g_autofree bool *has = g_new0(bool, N_KEYS);
+    const RubatoKeys first = { .first = 0, .n = 1 };
+    float ones[WIDTH] = { 1 }, zeros[WIDTH] = { 0 };
     ImageSlice slice = { .n = 0 };
     size_t n_rows = 0;
 
+    shard_set(shard, &first, ones);
     ck_assert(shard_begin_image(shard, /* cover= */ NULL, /* spill= */ NULL));
     ck_assert(shard_read_image(shard, N_MOST, &slice) && image_slice_fetch(&slice));
     shard_image_free(shard_take_image(shard));
     ck_assert(!shard_has_image(shard));
+    shard_set(shard, &first, zeros);
     ck_assert(shard_begin_image(shard, /* cover= */ NULL, /* spill= */ NULL));
     while (!slice.at_end) {
         ck_assert(shard_read_image(shard, N_MOST, &slice) && image_slice_fetch(&slice));
