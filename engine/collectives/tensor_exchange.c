@@ -69,6 +69,7 @@ void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, vo
     exchange->has_left = g_new0(bool, exchange->n_local);
     exchange->wishes = g_string_new(NULL);
     exchange->running = g_hash_table_new(g_int64_hash, g_int64_equal);
+    exchange->early = launch_new_early();
     if (exchange->n_local > 0 && has_rounds(exchange))
         exchange->rounds = tensor_rounds_new(exchange->place.workers_of, exchange->place.n_nodes,
                                              exchange->place.self);

@@ -176,7 +176,7 @@ struct TensorExchange {
     bool has_round_cut;   /* of the round that ended last */
     TensorCutovers round_cut;
 
-    GQueue early; /* of EarlyMessage: of operations that are not decided here */
+    GHashTable *early; /* of EarlyMessages, by number: of operations that are not decided here */
 };
 
 /* ---- tensor_operations.c: the lock is held, unless a function says otherwise ---- */
@@ -343,8 +343,9 @@ void launch_bundle(TensorExchange *exchange);
 void launch_fail_by_nonsense(TensorExchange *exchange, Operation *operation, uint32_t node,
                              const char *what);
 
-/* Whether messages for that operation can come before this node knows of it; keeps one; drops those
- * for which it is too late, and all. The lock is held. */
+/* For messages of operations that this node does not know of yet, by number. Whether there can be
+ * any for that one; keeps one; drops those for which it is too late, and all. The lock is held. */
+GHashTable *launch_new_early(void);
 bool launch_is_early(const TensorExchange *exchange, uint64_t number);
 void launch_keep_early(TensorExchange *exchange, uint32_t node, const TensorMessage *message,
                        void *owner);

@@ -16,31 +16,57 @@ typedef struct {
     void *owner;
 } EarlyMessage;
 
+/* Those of one operation, as they came. */
+typedef struct {
+    uint64_t number;
+    GArray *messages; /* of EarlyMessage */
+} EarlyMessages;
+
+/* What was not taken out is dropped before. */
+static void free_early(void *data)
+{
+    EarlyMessages *const early = data;
+
+    g_array_unref(early->messages);
+    g_free(early);
+}
+
+GHashTable *launch_new_early(void)
+{
+    return g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, free_early);
+}
+
+static void drop(TensorExchange *exchange, const EarlyMessages *early)
+{
+    for (guint i = 0; i < early->messages->len; i++)
+        exchange->links->carrier.drop(exchange->user,
+                                      g_array_index(early->messages, EarlyMessage, i).owner);
+}
+
 /* Messages for the operation that came before its verdict; without an operation they are
- * dropped. */
+ * dropped. There may be as many of them as there are operations, so they are found by number. */
 static const char *take_early(TensorExchange *exchange, uint64_t number, Operation *operation,
                               uint32_t *node)
 {
+    const EarlyMessages *const early = g_hash_table_lookup(exchange->early, &number);
     const char *wrong = NULL;
 
-    for (GList *link = exchange->early.head, *next; link != NULL; link = next) {
-        EarlyMessage *const early = link->data;
-        const char *fault = NULL;
+    if (early == NULL)
+        return NULL;
+    if (operation == NULL)
+        drop(exchange, early);
+    for (guint i = 0; operation != NULL && i < early->messages->len; i++) {
+        const EarlyMessage *const one = &g_array_index(early->messages, EarlyMessage, i);
+        const char *const fault =
+            tensor_flow_take(operation->flow, one->node, &one->message, one->owner);
 
-        next = link->next;
-        if (early->message.number != number)
+        if (fault == NULL)
             continue;
-        g_queue_delete_link(&exchange->early, link);
-        if (operation != NULL)
-            fault = tensor_flow_take(operation->flow, early->node, &early->message, early->owner);
-        if (operation == NULL || fault != NULL)
-            exchange->links->carrier.drop(exchange->user, early->owner);
-        if (fault != NULL) {
-            wrong = fault;
-            *node = early->node;
-        }
-        g_free(early);
+        exchange->links->carrier.drop(exchange->user, one->owner);
+        wrong = fault;
+        *node = one->node;
     }
+    g_hash_table_remove(exchange->early, &number);
     return wrong;
 }
 
@@ -167,32 +193,41 @@ bool launch_is_early(const TensorExchange *exchange, uint64_t number)
 void launch_keep_early(TensorExchange *exchange, uint32_t node, const TensorMessage *message,
                        void *owner)
 {
-    EarlyMessage *const early = g_new(EarlyMessage, 1);
+    const EarlyMessage one = { node, *message, owner };
+    EarlyMessages *early = g_hash_table_lookup(exchange->early, &message->number);
 
-    *early = (EarlyMessage){ node, *message, owner };
-    g_queue_push_tail(&exchange->early, early);
+    if (early == NULL) {
+        early = g_new(EarlyMessages, 1);
+        *early =
+            (EarlyMessages){ message->number, g_array_new(FALSE, FALSE, sizeof(EarlyMessage)) };
+        g_hash_table_insert(exchange->early, &early->number, early);
+    }
+    g_array_append_val(early->messages, one);
+}
+
+static gboolean drop_late(void *number, void *data, void *user)
+{
+    TensorExchange *const exchange = user;
+
+    if (launch_is_early(exchange, *(const uint64_t *)number))
+        return FALSE;
+    drop(exchange, data);
+    return TRUE;
 }
 
 void launch_drop_late(TensorExchange *exchange)
 {
-    for (GList *link = exchange->early.head, *next; link != NULL; link = next) {
-        EarlyMessage *const early = link->data;
+    g_hash_table_foreach_remove(exchange->early, drop_late, exchange);
+}
 
-        next = link->next;
-        if (launch_is_early(exchange, early->message.number))
-            continue;
-        g_queue_delete_link(&exchange->early, link);
-        exchange->links->carrier.drop(exchange->user, early->owner);
-        g_free(early);
-    }
+static gboolean drop_any(void *number, void *data, void *user)
+{
+    (void)number;
+    drop(user, data);
+    return TRUE;
 }
 
 void launch_drop_all(TensorExchange *exchange)
 {
-    EarlyMessage *early;
-
-    while ((early = g_queue_pop_head(&exchange->early)) != NULL) {
-        exchange->links->carrier.drop(exchange->user, early->owner);
-        g_free(early);
-    }
+    g_hash_table_foreach_remove(exchange->early, drop_any, exchange);
 }

@@ -583,5 +583,6 @@ void negotiation_clear(TensorExchange *exchange)
     g_string_free(exchange->wishes, TRUE);
     g_queue_clear_full(&exchange->unheard, g_free);
     g_hash_table_unref(exchange->running);
+    g_hash_table_unref(exchange->early);
     tensor_rounds_free(exchange->rounds);
 }
