@@ -15,6 +15,7 @@
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/s3_server.h"
+#include "tests/support/store/small_chain.h"
 #include "tests/support/store/small_snapshot.h"
 
 /* Each case has a place of its own. */
@@ -512,6 +513,34 @@ START_TEST(programs_keep_their_snapshots_there)
 }
 END_TEST
 
+/* Before and after, whoever opens the newest one reads the same rows. */
+START_TEST(chain_in_a_bucket_is_made_one)
+{
+    uint64_t number;
+
+    for (unsigned link = 0; link <= SMALL_CHAIN_LINKS; link++)
+        ck_assert(
+            small_chain_write(directory, link, 100 + link, RUBATO_PACKING_ZSTD, &number, NULL));
+    small_chain_check(directory, 0, SMALL_CHAIN_LINKS);
+    g_autofree char *made = RUN(0, "rubato", "checkpoint", "compact", directory, "2");
+    ck_assert_str_eq(made, "snapshot 5 holds all rows\n");
+    small_chain_check(directory, 5, SMALL_CHAIN_LINKS);
+    small_chain_check(directory, 4, SMALL_CHAIN_LINKS); /* it and what it needs are kept */
+    g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(directory, 5, NULL);
+    ck_assert_uint_eq(rubato_snapshot_base(snapshot), 0);
+
+    /* Nothing is left to be written; but the links go now, with all their objects. */
+    g_autofree char *again = RUN(0, "rubato", "checkpoint", "compact", directory, "1");
+    ck_assert_str_eq(again, "snapshot 5 holds all rows\n");
+    expect_list(1, (const uint64_t[]){ 5 });
+    g_autoptr(GPtrArray) keys = list_keys("", S3_LIST_MOST);
+    g_autoptr(GPtrArray) rows = list_keys("rows-", S3_LIST_MOST);
+    ck_assert_uint_eq(keys->len, rows->len + 1); /* the manifest */
+    small_chain_check(directory, 0, SMALL_CHAIN_LINKS);
+    g_free(RUN(0, "rubato", "checkpoint", "verify", directory));
+}
+END_TEST
+
 /* As a user does from outside, while the run trains. */
 START_TEST(running_program_takes_a_snapshot_into_a_bucket_when_asked)
 {
@@ -569,6 +598,7 @@ int main(void)
     tcase_add_test(cases, answers_that_are_no_listing_are_refused);
     tcase_add_test(cases, listing_without_an_end_is_refused);
     tcase_add_test(cases, programs_keep_their_snapshots_there);
+    tcase_add_test(cases, chain_in_a_bucket_is_made_one);
     tcase_add_test(cases, running_program_takes_a_snapshot_into_a_bucket_when_asked);
     suite_add_tcase(suite, cases);
     result = run_suite(suite);
