@@ -200,7 +200,7 @@ static bool load(RubatoFollower *follower, uint64_t number, GError **error)
 
 typedef struct {
     uint64_t number;
-    uint64_t newest;     /* in the directory */
+    uint64_t newest;     /* in the directory, as far as it was looked into */
     uint64_t newest_due; /* that is not held back */
     RubatoFollowed followed;
     Manifest *manifest; /* of a version that is applied; NULL: it is read with all it builds on */
@@ -274,12 +274,33 @@ static bool is_own(const RubatoFollower *follower)
     return manifest == NULL || manifest->seed == follower->tables->seed;
 }
 
+/* Most of the time the next version is there, and builds on the follower's own. Then no other one
+ * counts, and the directory need not be listed, which takes longer the more versions it has. */
+static bool find_link(const RubatoFollower *follower, Next *next)
+{
+    const uint64_t own = own_number(follower);
+    g_autoptr(Manifest) manifest = NULL;
+
+    if (own == 0 || follower->fault != NULL || follower->hold_back_us > 0)
+        return false;
+    manifest = snapshot_folder_read(follower->directory, own + 1, NULL);
+    if (manifest == NULL || manifest->base != own ||
+        manifest->base_seed != follower->tables->seed ||
+        !version_tables_have_parts(follower->tables, manifest))
+        return false;
+    *next = (Next){ .number = own + 1, .newest = own + 1, .followed = RUBATO_FOLLOWED_NEXT };
+    next->manifest = g_steal_pointer(&manifest);
+    return true;
+}
+
 /* next->number 0: nothing. */
 static bool find_next(const RubatoFollower *follower, Next *next, GError **error)
 {
     const uint64_t own = own_number(follower);
     g_autoptr(Manifest) manifest = NULL;
 
+    if (find_link(follower, next))
+        return true;
     *next = (Next){ .followed = RUBATO_FOLLOWED_ANEW };
     if (!list(follower, &next->number, &next->newest, error))
         return false;

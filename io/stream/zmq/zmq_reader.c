@@ -50,7 +50,8 @@ struct RubatoStreamReader {
     gint ends; /* atomic */
 
     /* the thread's */
-    uint64_t own, own_seed; /* the newest version that is here; 0: none */
+    GArray *here;           /* of uint64_t: the numbers of the versions that are here, ascending */
+    uint64_t own, own_seed; /* the newest of them; 0: none */
     uint64_t newest, newest_seed;
     int64_t heard_ms;
     int64_t not_before_ms; /* after a failure */
@@ -307,6 +308,15 @@ static Manifest *fetch_manifest(RubatoStreamReader *reader, const ListedVersion 
     return NULL;
 }
 
+static void note_here(RubatoStreamReader *reader, uint64_t number)
+{
+    guint at = reader->here->len;
+
+    while (at > 0 && g_array_index(reader->here, uint64_t, at - 1) > number)
+        at--;
+    g_array_insert_val(reader->here, at, number);
+}
+
 static bool fetch_version(RubatoStreamReader *reader, const ListedVersion *version, GError **error)
 {
     g_autofree char *folder = snapshot_folder_writing(reader->mirror.path, version->seed);
@@ -321,6 +331,7 @@ static bool fetch_version(RubatoStreamReader *reader, const ListedVersion *versi
         snapshot_folder_abandon(reader->mirror.path, version->seed);
         return false;
     }
+    note_here(reader, version->number);
     reader->own = version->number;
     reader->own_seed = version->seed;
     return true;
@@ -329,16 +340,19 @@ static bool fetch_version(RubatoStreamReader *reader, const ListedVersion *versi
 /* Removes those that the publisher has not; versions NULL: all. */
 static void drop(RubatoStreamReader *reader, const ListedVersion *versions, size_t n)
 {
-    g_autofree uint64_t *numbers = NULL;
-    size_t n_numbers = 0, at = 0;
+    uint64_t *const numbers = (uint64_t *)(void *)reader->here->data;
+    guint n_left = 0;
+    size_t at = 0;
 
-    (void)rubato_snapshot_list(reader->mirror.path, &numbers, &n_numbers, NULL);
-    for (size_t i = 0; i < n_numbers; i++) {
+    for (guint i = 0; i < reader->here->len; i++) {
         while (at < n && versions[at].number < numbers[i])
             at++;
         if (at == n || versions[at].number != numbers[i])
             mirror_folder_drop(&reader->mirror, numbers[i]);
+        else
+            numbers[n_left++] = numbers[i];
     }
+    g_array_set_size(reader->here, n_left);
 }
 
 /* ---- catching up ---- */
@@ -475,6 +489,7 @@ static void free_reader(RubatoStreamReader *reader)
     if (reader->event >= 0)
         close(reader->event);
     mirror_folder_remove(&reader->mirror);
+    g_array_unref(reader->here);
     zmq_stream_address_clear(&reader->address);
     g_clear_error(&reader->fault);
     pthread_mutex_destroy(&reader->lock);
@@ -505,6 +520,7 @@ RubatoStreamReader *zmq_reader_open(const char *rest, char **directory, GError *
     RubatoStreamReader *const reader = g_new0(RubatoStreamReader, 1);
 
     reader->event = -1;
+    reader->here = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     pthread_mutex_init(&reader->lock, NULL);
     if (zmq_stream_address_read(rest, &reader->address, error) &&
         zmq_stream_address_read_secret(&reader->address, error) &&
