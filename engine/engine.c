@@ -14,6 +14,7 @@
 #include "engine/join/journal_file.h"
 #include "engine/signals.h"
 #include "engine/snapshot/led_snapshots.h"
+#include "engine/snapshot/write_pace.h"
 #include "io/net/caller.h"
 #include "io/net/log_sink.h"
 #include "io/net/monotonic.h"
@@ -412,6 +413,7 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
     engine->n_forks = caller_n_forks();
     engine->snapshot_work = parts->snapshot_work;
     engine->copies_bytes = parts->copies_bytes > 0 ? parts->copies_bytes : USUAL_COPIES_BYTES;
+    engine->pace = parts->pace != NULL ? parts->pace : &WRITE_PACE_USUAL;
     engine->sizes = parts->sizes != NULL ? *parts->sizes : FLOW_SIZES_USUAL;
     engine->tables = g_ptr_array_new_with_free_func((GDestroyNotify)table_free);
     engine->runs = g_ptr_array_new();

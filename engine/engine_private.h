@@ -93,8 +93,9 @@ typedef enum {
     CUT_HOLDS_MAPS,
 } CutHolds;
 
-typedef struct LedSnapshot LedSnapshot; /* snapshot/led_snapshots.c */
-typedef struct CutWork CutWork;         /* snapshot/snapshot_cut.h */
+typedef struct LedSnapshot LedSnapshot;   /* snapshot/led_snapshots.c */
+typedef struct CutWork CutWork;           /* snapshot/snapshot_cut.h */
+typedef struct WritePaceOps WritePaceOps; /* snapshot/write_pace.h */
 
 struct RubatoEngine {
     /* immutable once made */
@@ -126,7 +127,8 @@ struct RubatoEngine {
     FlowSizes sizes;
     LogSink log;                  /* of the lines of its threads, and of its calls */
     const CutWork *snapshot_work; /* of snapshots that the scheduler leads; NULL: their files */
-    uint64_t copies_bytes; /* the most memory for copies of rows while a snapshot is written */
+    uint64_t copies_bytes;    /* the most memory for copies of rows while a snapshot is written */
+    const WritePaceOps *pace; /* of what is written beside training */
     /* held during each call of the engine that changes a table with replicas: so these requests of
      * the node come to a part in the order of their numbers, as those of a worker do */
     pthread_mutex_t changing;
@@ -243,6 +245,7 @@ typedef struct {
     const FlowSizes *sizes;             /* NULL: FLOW_SIZES_USUAL */
     const CutWork *snapshot_work;       /* outlives the engine; NULL: files are written */
     uint64_t copies_bytes;              /* 0: 64 MiB */
+    const WritePaceOps *pace;           /* outlives the engine; NULL: WRITE_PACE_USUAL */
 } EngineParts;
 
 /* As rubato_engine_new, of these parts. */

@@ -213,6 +213,7 @@ static void read_image(PartSlices *slices, RubatoShard *shard)
     ImageSlice *const slice = &slices->image;
 
     slices->has_image = true;
+    slices->n_changes = shard_image_n_changes(shard);
     if (!shard_read_image(shard, slices->most, slice))
         slices->fault = shard_image_loss(shard);
     slices->at_end = slice->at_end;

@@ -30,6 +30,7 @@ typedef struct {
     HandlerAnswer answer;  /* of rows of different lengths */
     ImageSlice image;      /* of an image */
     bool has_image;        /* the present slice is of one */
+    uint64_t n_changes;    /* of rows since it began, when the present slice was read */
     const char *fault;     /* why the last slice could not be read */
 
     RubatoSnapshotRows rows; /* the present slice; n is 0 behind the last one */

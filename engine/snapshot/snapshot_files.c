@@ -103,7 +103,8 @@ static bool take_admission(const PartAdmission *admission, void *writer, GError 
     return part_writer_admission(writer, admission, error);
 }
 
-static bool write_rows(PartSlices *slices, PartWriter *writer, GError **error)
+static bool write_rows(RubatoEngine *engine, WritePace *pace, PartSlices *slices,
+                       PartWriter *writer, GError **error)
 {
     /* All parts have the same hyper-parameters. */
     if (slices->part == 0 && !part_slices_tuned(slices, take_tuned, writer, error))
@@ -117,6 +118,8 @@ static bool write_rows(PartSlices *slices, PartWriter *writer, GError **error)
             return part_writer_finish(writer, error);
         if (!part_writer_rows(writer, &slices->rows, error))
             return false;
+        if (!engine_cut_is_torn(engine)) /* then it fails, and others wait for that */
+            write_pace_follow_slice(pace, slices->n_changes);
     }
 }
 
@@ -128,8 +131,8 @@ static bool is_for_kernel(const SnapshotWriting *writing)
     return writing->cut.whom == CHANGES_FOR_STREAM && writing->base != 0;
 }
 
-static bool write_part(const SnapshotWriting *writing, guint number, uint32_t part, Server *server,
-                       GError **error)
+static bool write_part(RubatoEngine *engine, SnapshotWriting *writing, guint number, uint32_t part,
+                       Server *server, GError **error)
 {
     const Table *table = g_ptr_array_index(writing->tables, number);
     const RubatoSnapshotTable spec = describe(table);
@@ -143,6 +146,7 @@ static bool write_part(const SnapshotWriting *writing, guint number, uint32_t pa
     PartSlices slices;
     bool ok;
 
+    write_pace_begin_part(&writing->pace);
     if (!part_slices_init(&slices, table, part, server, rows, error))
         return false;
     path = slices.cover != NULL ? snapshot_folder_changes(folder, number, part, writing->cut.base)
@@ -152,13 +156,26 @@ static bool write_part(const SnapshotWriting *writing, guint number, uint32_t pa
         part_writer_leave_to_kernel(writer);
     ok = writer != NULL &&
          (slices.cover == NULL || part_writer_cover(writer, slices.cover, slices.n_rows, error)) &&
-         write_rows(&slices, writer, error);
+         write_rows(engine, &writing->pace, &slices, writer, error);
     part_slices_clear(&slices);
     return ok;
 }
 
-static bool write_parts(RubatoEngine *engine, const SnapshotWriting *writing, GError **error)
+/* Whether training may be slowed down less in exchange for a longer snapshot. Not if workers wait
+ * for its end, at the closed maps of tables without images, or followers, for a version. */
+static bool is_patient(const SnapshotWriting *writing)
 {
+    const Cut *const cut = &writing->cut;
+    bool waits = cut->whom == CHANGES_FOR_STREAM;
+
+    for (size_t i = 0; i < cut->n_tables; i++)
+        waits |= cut->tables[i].is_paused;
+    return !waits;
+}
+
+static bool write_parts(RubatoEngine *engine, SnapshotWriting *writing, GError **error)
+{
+    write_pace_start(&writing->pace, engine->pace, is_patient(writing) ? writing->cut.spill : NULL);
     for (guint number = 0; number < writing->tables->len; number++) {
         const Table *table = g_ptr_array_index(writing->tables, number);
 
@@ -167,7 +184,7 @@ static bool write_parts(RubatoEngine *engine, const SnapshotWriting *writing, GE
 
             for (uint32_t i = 0; i < engine->n_servers; i++)
                 if (engine->servers[i].number == server &&
-                    !write_part(writing, number, part, &engine->servers[i], error))
+                    !write_part(engine, writing, number, part, &engine->servers[i], error))
                     return false;
         }
     }

@@ -7,12 +7,14 @@
 #include <rubato/snapshot.h>
 
 #include "engine/snapshot/snapshot_cut.h"
+#include "engine/snapshot/write_pace.h"
 
 /* A snapshot that is being written. */
 typedef struct {
     const RubatoSnapshotSpec *spec;
     GPtrArray *tables; /* of Table, held, by name */
     Cut cut;
+    WritePace pace;
     uint64_t seed;       /* of this snapshot; 0: no file has been begun */
     uint64_t base;       /* the number of the one on which it may build; 0: none */
     uint32_t n_links;    /* then: how many it needs */

@@ -221,6 +221,11 @@ size_t shard_image_bytes(const RubatoShard *shard)
     return shard->image->n_bytes;
 }
 
+uint64_t shard_image_n_changes(const RubatoShard *shard)
+{
+    return shard->image->n_changes;
+}
+
 void shard_image_admission(const RubatoShard *shard, size_t first, size_t n, uint64_t *words)
 {
     memcpy(words, shard->image->admission + first, n * sizeof *words);
@@ -439,6 +444,7 @@ static void save_found(RubatoShard *shard, const RubatoKeys *keys)
 
 void shard_save(RubatoShard *shard, const RubatoKeys *keys)
 {
+    shard->image->n_changes++;
     if (shard->image->loss != NULL)
         return;
     if (shard->is_dense)

@@ -39,6 +39,9 @@ bool shard_has_image(const RubatoShard *shard);
 /* Bytes of the copies in memory that wait to be read. */
 size_t shard_image_bytes(const RubatoShard *shard);
 
+/* How many times requests have changed rows since it began, whether that made copies or not. */
+uint64_t shard_image_n_changes(const RubatoShard *shard);
+
 /* Whether a hyper-parameter had another number than the spec says, and which. */
 bool shard_image_tuned(const RubatoShard *shard, RubatoHyper hyper, double *value);
 

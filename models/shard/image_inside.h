@@ -47,6 +47,7 @@ struct ShardImage {
     const char *loss;      /* why it cannot be read to its end; NULL: it can */
     uint64_t place;        /* rows at lower places have been read */
     const KeyCover *cover; /* not NULL: rows of other keys are not read */
+    uint64_t n_changes;    /* how many times requests have changed rows since it began */
 
     uint64_t *changed; /* dense storage: a bit for each row */
     size_t n_words;    /* of these; at least 1 */

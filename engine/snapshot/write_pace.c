@@ -1,0 +1,75 @@
+/* The pace of a snapshot.
+ *
+ * Why a snapshot ends although training never does: each slice is a bounded number of rows, or of
+ * copies, and no pause after one is longer than WRITE_PACE_MOST_NS. There are as many slices as
+ * the part has rows and blocks of copies, and each row is read or copied once.
+ *
+ * Why copies do not go to the disk because of pauses: a longer snapshot has more rows copied, each
+ * once. A pause ends when copies take half of their memory, and there is none until they take less.
+ * It is made of steps, so that this is seen in time: in a step a fast worker on a table of 64-byte
+ * rows makes 4 MB of copies. */
+#include "engine/snapshot/write_pace.h"
+
+#include <time.h>
+
+#include "io/net/monotonic.h"
+
+static int64_t thread_processor_ns(void *data)
+{
+    struct timespec time;
+
+    (void)data;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time); /* a clock that each thread has */
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static int64_t system_now_ns(void *data)
+{
+    (void)data;
+    return monotonic_ns();
+}
+
+static void sleep_ns(int64_t ns, void *data)
+{
+    (void)data;
+    g_usleep((gulong)(ns / 1000));
+}
+
+const WritePaceOps WRITE_PACE_USUAL = { thread_processor_ns, system_now_ns, sleep_ns, NULL };
+
+void write_pace_start(WritePace *pace, const WritePaceOps *ops, SpillFile *spill)
+{
+    *pace = (WritePace){ .ops = ops, .spill = spill, .processor_ns = ops->processor_ns(ops->data) };
+}
+
+void write_pace_begin_part(WritePace *pace)
+{
+    pace->n_changes = 0;
+}
+
+static bool goes_on(WritePace *pace, uint64_t n_changes)
+{
+    const int64_t now_ns = pace->ops->now_ns(pace->ops->data);
+
+    if (n_changes != pace->n_changes) {
+        pace->n_changes = n_changes;
+        pace->has_changed = true;
+        pace->changed_ns = now_ns;
+    }
+    return pace->has_changed && now_ns - pace->changed_ns < WRITE_PACE_RECENT_NS;
+}
+
+void write_pace_follow_slice(WritePace *pace, uint64_t n_changes)
+{
+    const WritePaceOps *const ops = pace->ops;
+    int64_t left_ns;
+
+    if (pace->spill == NULL)
+        return;
+    left_ns = WRITE_PACE_TIMES * (ops->processor_ns(ops->data) - pace->processor_ns);
+    left_ns = MIN(left_ns, WRITE_PACE_MOST_NS);
+    if (goes_on(pace, n_changes))
+        for (; left_ns > 0 && spill_file_has_half(pace->spill); left_ns -= WRITE_PACE_STEP_NS)
+            ops->pause(MIN(left_ns, WRITE_PACE_STEP_NS), ops->data);
+    pace->processor_ns = ops->processor_ns(ops->data);
+}

@@ -1,0 +1,56 @@
+/* How fast a node writes a snapshot: slowly beside training, and at full speed otherwise.
+ *
+ * The thread that writes takes a processor, and its share of the memory's speed, from the workers.
+ * So where rows of the part change, it pauses after each slice, in proportion to the processor time
+ * that the slice took. Where nothing changes, it does not pause.
+ *
+ * Threads: the one that writes. */
+#ifndef RUBATO_ENGINE_SNAPSHOT_WRITE_PACE_H
+#define RUBATO_ENGINE_SNAPSHOT_WRITE_PACE_H
+
+#include "engine/engine_private.h"
+#include "io/store/spill_file.h"
+
+/* Pauses are so many times as long as what they follow: the thread then has a tenth of the time of
+ * one processor. */
+#define WRITE_PACE_TIMES 9
+
+/* The longest pause after a slice, and the longest step of one, in ns. */
+#define WRITE_PACE_MOST_NS ((int64_t)50 * 1000 * 1000)
+#define WRITE_PACE_STEP_NS ((int64_t)2 * 1000 * 1000)
+
+/* Training goes on if it has changed rows within so many ns: it may compute for long between. */
+#define WRITE_PACE_RECENT_NS ((int64_t)1000 * 1000 * 1000)
+
+/* What it measures by, and how it waits. */
+struct WritePaceOps {
+    int64_t (*processor_ns)(void *data); /* of the calling thread */
+    int64_t (*now_ns)(void *data);
+    void (*pause)(int64_t ns, void *data);
+    void *data;
+};
+
+/* The clocks of the system. */
+extern const WritePaceOps WRITE_PACE_USUAL;
+
+typedef struct {
+    const WritePaceOps *ops;
+    SpillFile *spill;     /* of the images; NULL: full speed */
+    int64_t processor_ns; /* of the thread, when the present slice began */
+    uint64_t n_changes;   /* of the part, when the last slice was read */
+    bool has_changed;     /* rows, since the snapshot began */
+    int64_t changed_ns;   /* then: when that was seen last */
+} WritePace;
+
+/* The next slices are written from now on. spill: holds the copies of rows that change meanwhile;
+ * NULL: it never pauses. (ops, spill: transfer none) */
+void write_pace_start(WritePace *pace, const WritePaceOps *ops, SpillFile *spill);
+
+/* The next slices are of another part. */
+void write_pace_begin_part(WritePace *pace);
+
+/* A slice has been written; pauses if training goes on. n_changes: how many times requests have
+ * changed rows of the part since the cut, as seen when the slice was read. */
+void write_pace_follow_slice(WritePace *pace, uint64_t n_changes);
+
+#endif
