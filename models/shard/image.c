@@ -374,15 +374,35 @@ static size_t choose_dense(const RubatoShard *shard, const RubatoKeys *keys, siz
     return n_chosen;
 }
 
+/* Whether one of the rows of a block is to be copied. After a while most have changed, and then
+ * this is all that is done for a block. So it stores nothing: a store of a word for each key takes
+ * longer. The cover is not looked at: choose_dense does that. */
+static bool has_due(const RubatoShard *shard, const RubatoKeys *keys, size_t begin, size_t n)
+{
+    const uint64_t *const changed = shard->image->changed;
+    const uint64_t place = shard->image->place, first_key = shard->first_key;
+    uint64_t due = 0;
+
+    for (size_t i = begin; i < begin + n; i++) {
+        const uint64_t number = keys_get(keys, i) - first_key;
+
+        due |= (uint64_t)(number >= place) & (~changed[number / 64] >> number % 64);
+    }
+    return (due & 1) != 0;
+}
+
 static void save_dense(RubatoShard *shard, const RubatoKeys *keys)
 {
     RubatoKey chosen[BLOCK];
     void *rows[BLOCK];
 
     for (size_t begin = 0; begin < keys->n && shard->image->loss == NULL; begin += BLOCK) {
-        const size_t n =
-            choose_dense(shard, keys, begin, MIN(keys->n - begin, (size_t)BLOCK), chosen);
+        const size_t n_all = MIN(keys->n - begin, (size_t)BLOCK);
+        size_t n;
 
+        if (!has_due(shard, keys, begin, n_all))
+            continue;
+        n = choose_dense(shard, keys, begin, n_all, chosen);
         shard_find(shard, chosen, n, rows);
         copy_all(shard, chosen, rows, n);
     }
