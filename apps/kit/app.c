@@ -297,7 +297,7 @@ int app_end(App *app, const GError *error)
 
     const bool has_failed =
         error != NULL && !g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_SERVED);
-    int status = has_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    int status = has_failed || app->lacks_snapshot ? EXIT_FAILURE : EXIT_SUCCESS;
     if (app->signal_number != 0)
         status = 128 + app->signal_number; /* as shells say it */
     for (guint i = 0; i < app->metrics->len; i++)

@@ -248,6 +248,25 @@ static bool take_snapshot(const App *app, GError **error)
     return rubato_engine_snapshot(app->engine, &spec, NULL, error);
 }
 
+/* A disk that is full for some time does not end hours of training, between epochs no more than in
+ * their middle. All nodes get the same error, so all of them go on. */
+static bool try_snapshot(App *app, GError **error)
+{
+    g_autoptr(GError) fault = NULL;
+
+    app->lacks_snapshot = !take_snapshot(app, &fault);
+    if (!app->lacks_snapshot)
+        return true;
+    if (!g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_IO)) {
+        g_propagate_error(error, g_steal_pointer(&fault));
+        return false;
+    }
+    if (app->reports)
+        g_printerr("%s: no snapshot of epoch %u: %s\n", app->program->name, app->only_epoch,
+                   fault->message);
+    return true;
+}
+
 /* `rubato checkpoint take` may ask before the first snapshot, by a file in the directory. */
 static bool make_directory(const App *app, GError **error)
 {
@@ -290,7 +309,7 @@ static bool train_epochs(App *app, const RubatoTask *task, GError **error)
         app->first_step = app->n_rows_before = 0;
         const bool is_due = (app->checkpoint_every > 0 && epoch % app->checkpoint_every == 0) ||
                             epoch == app->epochs || app->stopped == APP_STOPPED_BY_CONVERGENCE;
-        if (is_whole && is_due && !take_snapshot(app, error))
+        if (is_whole && is_due && !try_snapshot(app, error))
             return false;
     }
     return !app->keeps_rows || rubato_engine_drop_table(app->engine, APP_ROWS_DONE, error);

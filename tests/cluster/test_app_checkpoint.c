@@ -537,6 +537,29 @@ START_TEST(epoch_that_was_stopped_has_no_snapshot)
 }
 END_TEST
 
+/* A folder that holds something has the name of the first snapshot, so none can get it. Training
+ * goes on, and the model is saved; that snapshots are missing the exit status says. */
+START_TEST(snapshots_that_fail_end_no_training)
+{
+    const Place place = _i == 0 ? PLACE_ONE_PROCESS : PLACE_TWO_NODES;
+    const char *const arguments[] = { "--checkpoint", checkpoints, NULL };
+    g_autofree char *taken = snapshot_folder_whole(checkpoints, 1);
+    g_autofree char *something = g_build_filename(taken, "something", NULL);
+
+    run_ok(place, "rubato-lr", "whole", "", arguments);
+    remove_tree(checkpoints);
+    ck_assert_int_eq(g_mkdir_with_parents(something, 0777), 0);
+    g_auto(Outcome) outcome = run(place, "rubato-lr", "without", arguments);
+    ck_assert_msg(outcome.status == 1, "%s", outcome.err);
+    for (unsigned epoch = 1; epoch <= 4; epoch++) {
+        g_autofree char *line = g_strdup_printf("rubato-lr: no snapshot of epoch %u: ", epoch);
+
+        ck_assert_msg(strstr(outcome.err, line) != NULL, "%s", outcome.err);
+    }
+    expect_same("whole", "without");
+}
+END_TEST
+
 #define ARGUMENTS(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
 START_TEST(calls_that_make_no_sense_are_refused)
@@ -582,6 +605,7 @@ int main(void)
     tcase_add_loop_test(cases, snapshots_are_packed_as_the_flag_says, 0, G_N_ELEMENTS(packings));
     tcase_add_test(cases, resumed_run_that_is_over_trains_no_more);
     tcase_add_test(cases, epoch_that_was_stopped_has_no_snapshot);
+    tcase_add_loop_test(cases, snapshots_that_fail_end_no_training, 0, 2);
     tcase_add_test(cases, calls_that_make_no_sense_are_refused);
     suite_add_tcase(suite, cases);
     tcase_set_timeout(splits, 60);
