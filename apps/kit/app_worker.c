@@ -304,9 +304,24 @@ static bool write_for_stream(AppWorker *self, GError **error)
            rubato_worker_end_step(self->worker, error);
 }
 
+/* As between epochs (app_checkpoint.c), what the disk refuses ends no training. (fault: transfer
+ * full) */
+static bool pass_over(const AppWorker *self, GError *fault, GError **error)
+{
+    if (!g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_IO)) {
+        g_propagate_error(error, fault);
+        return false;
+    }
+    g_printerr("%s: no snapshot in the middle of epoch %u: %s\n", self->app->program->name,
+               self->app->only_epoch, fault->message);
+    g_error_free(fault);
+    return true;
+}
+
 bool app_worker_checkpoint(AppWorker *self, GError **error)
 {
     App *app = self->app;
+    GError *fault = NULL;
 
     if (!write_for_stream(self, error))
         return false;
@@ -330,9 +345,13 @@ bool app_worker_checkpoint(AppWorker *self, GError **error)
     if (self->snapshot != 0 && app->checkpoint_steps == 0 &&
         !rubato_worker_poll(self->worker, self->snapshot))
         return true;
-    return (self->snapshot == 0 || rubato_worker_wait(self->worker, self->snapshot, error)) &&
-           write_all(self, error) &&
-           app_checkpoint_cut(app, self->worker, self->step, &self->snapshot, NULL, error);
+    if (self->snapshot != 0 && !rubato_worker_wait(self->worker, self->snapshot, &fault) &&
+        !pass_over(self, g_steal_pointer(&fault), error))
+        return false;
+    self->snapshot = 0;
+    return write_all(self, error) &&
+           (app_checkpoint_cut(app, self->worker, self->step, &self->snapshot, NULL, &fault) ||
+            pass_over(self, fault, error));
 }
 
 /* Tells the servers, if the rate has changed. */

@@ -541,8 +541,10 @@ END_TEST
  * goes on, and the model is saved; that snapshots are missing the exit status says. */
 START_TEST(snapshots_that_fail_end_no_training)
 {
-    const Place place = _i == 0 ? PLACE_ONE_PROCESS : PLACE_TWO_NODES;
-    const char *const arguments[] = { "--checkpoint", checkpoints, NULL };
+    const Place place = _i == 1 ? PLACE_TWO_NODES : PLACE_ONE_PROCESS;
+    const bool has_steps = _i == 2;
+    const char *const arguments[] = { "--checkpoint", checkpoints, "--checkpoint-every",
+                                      has_steps ? "1c" : "1", NULL };
     g_autofree char *taken = snapshot_folder_whole(checkpoints, 1);
     g_autofree char *something = g_build_filename(taken, "something", NULL);
 
@@ -552,7 +554,8 @@ START_TEST(snapshots_that_fail_end_no_training)
     g_auto(Outcome) outcome = run(place, "rubato-lr", "without", arguments);
     ck_assert_msg(outcome.status == 1, "%s", outcome.err);
     for (unsigned epoch = 1; epoch <= 4; epoch++) {
-        g_autofree char *line = g_strdup_printf("rubato-lr: no snapshot of epoch %u: ", epoch);
+        g_autofree char *line = g_strdup_printf(
+            "rubato-lr: no snapshot %s epoch %u: ", has_steps ? "in the middle of" : "of", epoch);
 
         ck_assert_msg(strstr(outcome.err, line) != NULL, "%s", outcome.err);
     }
@@ -605,7 +608,7 @@ int main(void)
     tcase_add_loop_test(cases, snapshots_are_packed_as_the_flag_says, 0, G_N_ELEMENTS(packings));
     tcase_add_test(cases, resumed_run_that_is_over_trains_no_more);
     tcase_add_test(cases, epoch_that_was_stopped_has_no_snapshot);
-    tcase_add_loop_test(cases, snapshots_that_fail_end_no_training, 0, 2);
+    tcase_add_loop_test(cases, snapshots_that_fail_end_no_training, 0, 3);
     tcase_add_test(cases, calls_that_make_no_sense_are_refused);
     suite_add_tcase(suite, cases);
     tcase_set_timeout(splits, 60);
