@@ -148,8 +148,6 @@ static const char *find_obstacle(const RubatoTableSpec *spec)
         return "it evicts rows (max_bytes)";
     if (ops != NULL && ops->unit == RUBATO_TIME_SECONDS)
         return "its rows expire by the clocks of its nodes (expire)";
-    if (model_traits(spec)->takes_announcements)
-        return "its model takes announcements of keys";
     return NULL;
 }
 

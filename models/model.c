@@ -273,6 +273,12 @@ void model_announce(RubatoModel *model, RubatoRequest *request)
         rubato_model_finish(model, request);
 }
 
+void model_take_announcement(RubatoModel *model, RubatoRequest *request)
+{
+    model_announce(model, request);
+    take_back(model, request);
+}
+
 /* The end of the last worker is no clock. */
 static void tell_time(RubatoModel *model)
 {
@@ -318,8 +324,7 @@ void model_iterate(RubatoModel *model, RubatoRequest *request)
 
     announcing.output = NULL;
     announcing.n_announced = 0; /* the whole */
-    model_announce(model, &announcing);
-    take_back(model, &announcing);
+    model_take_announcement(model, &announcing);
     model_clock(model, request->worker, request->clock);
     model_get(model, request);
 }

@@ -71,6 +71,9 @@ void model_call(RubatoModel *model, RubatoRequest *request);
  * no more keys. */
 void model_announce(RubatoModel *model, RubatoRequest *request);
 
+/* The same. The request does not go to the outbox, and the caller has it back. */
+void model_take_announcement(RubatoModel *model, RubatoRequest *request);
+
 /* An Add that comes late, when its clock may have passed: all Adds come in the order of clocks and
  * workers. It does not go to the outbox, and the caller has it back. */
 void model_take_deferred(RubatoModel *model, RubatoRequest *request);

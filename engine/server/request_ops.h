@@ -30,7 +30,8 @@ typedef struct {
     /* It may release requests that a model keeps: its time depends on their number. */
     bool releases;
 
-    /* It changes rows or the rule's state, and goes to the replicas of its part. */
+    /* It changes rows, the rule's state or what a model answers, and goes to the replicas of its
+     * part. */
     bool is_input;
 
     /* It brings a part that moves: only a server that expects the part takes it. */

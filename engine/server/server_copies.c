@@ -183,10 +183,22 @@ static void copy_losses(Copy *copy, const Binding *binding, const RubatoModel *o
     }
 }
 
-/* A model of a table with replicas keeps Adds and tunings. */
+/* A model of a table with replicas keeps no calls of handlers. */
+static MessageKind kind_of(const RubatoRequest *kept)
+{
+    switch (kept->kind) {
+    case RUBATO_REQUEST_TUNE:
+        return MESSAGE_TUNE;
+    case RUBATO_REQUEST_ANNOUNCE:
+        return MESSAGE_ANNOUNCE;
+    default:
+        return MESSAGE_ADD;
+    }
+}
+
 static void copy_kept(Copy *copy, uint32_t epoch, RubatoModel *fresh, RubatoRequest *kept)
 {
-    const MessageKind kind = kept->kind == RUBATO_REQUEST_TUNE ? MESSAGE_TUNE : MESSAGE_ADD;
+    const MessageKind kind = kind_of(kept);
     const RubatoTableSpec *const spec = shard_spec(fresh->shard);
     const RequestOps *const ops = request_ops[kind];
     const Message message = {

@@ -294,6 +294,8 @@ static void feed_pieces(Server *server, FedPart *fed, const RubatoShard *shard,
         piece->output = NULL;
         if (piece->input != NULL)
             piece->input = (const char *)piece->input + at;
+        if (kind == MESSAGE_ANNOUNCE && n < request->keys.n && request->n_announced == 0)
+            piece->n_announced = request->keys.n;
         pass_on(server, fed, &input, kind);
         take(user, piece);
         begin += n;
@@ -329,6 +331,20 @@ static void add(void *user, RubatoRequest *piece)
 void server_feed_add(Server *server, const BoundPart *part, const Message *message)
 {
     feed_pieces(server, part->fed, part->shard, message, MESSAGE_ADD, add, (void *)(uintptr_t)part);
+}
+
+static void announce(void *user, RubatoRequest *piece)
+{
+    const BoundPart *const part = user;
+
+    model_take_announcement(part->model, piece);
+}
+
+/* Primary and replicas get the same pieces, also of what a worker of this node has sent in one. */
+void server_feed_announcement(Server *server, const BoundPart *part, const Message *message)
+{
+    feed_pieces(server, part->fed, part->shard, message, MESSAGE_ANNOUNCE, announce,
+                (void *)(uintptr_t)part);
 }
 
 void server_feed_tuning(Server *server, const BoundPart *part, Message *message)

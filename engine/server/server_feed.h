@@ -54,9 +54,10 @@ void server_push_input(Server *server, const FedPart *fed, uint32_t replica, Mes
 bool server_feed_task_to(Server *server, const FedPart *fed, uint32_t replica, const Binding *task);
 bool server_feed_task(Server *server, const FedPart *fed, const Binding *task);
 
-/* The inputs of a part in a task: each goes to the replicas and to the model. An Add, or the Add of
- * an Add and Get, does not come to the outbox. */
+/* The inputs of a part in a task: each goes to the replicas and to the model. An Add, the Add of an
+ * Add and Get, or an announcement does not come to the outbox. */
 void server_feed_add(Server *server, const BoundPart *part, const Message *message);
+void server_feed_announcement(Server *server, const BoundPart *part, const Message *message);
 void server_feed_tuning(Server *server, const BoundPart *part, Message *message);
 void server_feed_clock(Server *server, const BoundPart *part, const Message *message);
 

@@ -242,6 +242,10 @@ static void handle_for_fed(Server *server, const Binding *binding, const BoundPa
     if (adds)
         server_feed_add(server, part, message);
     switch (message->kind) {
+    case MESSAGE_ANNOUNCE:
+        server_feed_announcement(server, part, message);
+        rubato_model_finish(part->model, &message->request);
+        break;
     case MESSAGE_ADD:
         rubato_model_finish(part->model, &message->request);
         break;

@@ -95,6 +95,13 @@ static bool may_send(const Server *server, const Replica *replica, const Message
     return replica->is_deaf ? !is_from_primary : is_from_primary || replica->had_last;
 }
 
+/* Whether there are such inputs of a task, or between tasks. */
+static bool can_be(const RequestOps *ops, bool in_task)
+{
+    return ops != NULL && ops->is_input &&
+           (in_task ? ops->in_task != NULL : ops->between_tasks != NULL);
+}
+
 /* Whether the input is one that the primary may send. Otherwise it has been answered.
  *
  * If the primary's node is lost, the input is the new primary's: its server may do PROMOTE before
@@ -110,7 +117,7 @@ static bool check_input(Server *server, const Replica *replica, Message *message
                             message->fed_kind == FEED_RETURN || kind == FEED_END;
     const bool is_bare = is_of_task || is_last;
 
-    if (!may_send(server, replica, message) || (!is_bare && (ops == NULL || !ops->is_input)) ||
+    if (!may_send(server, replica, message) || (!is_bare && !can_be(ops, message->epoch != 0)) ||
         (is_bare && (message->request.keys.n > 0 || message->input_bytes > 0)) ||
         (message->epoch != 0 && kind != FEED_END && model == NULL) ||
         (message->epoch == 0 && is_of_task) || (message->epoch != 0 && is_last) ||
@@ -136,7 +143,8 @@ static void apply_in_task(Replica *replica, const ReplicaModel *of_task, Message
     const RequestOps *const ops = request_ops[message->fed_kind];
     const size_t row_bytes = request_row_bytes(ops, shard_spec(replica->shard));
 
-    if (server_skip_had(of_task->had, &message->request, row_bytes))
+    if (message->fed_kind == MESSAGE_ANNOUNCE || /* it changes no row, and is of another clock */
+        server_skip_had(of_task->had, &message->request, row_bytes))
         ops->in_task(of_task->model, &message->request);
 }
 

@@ -1,4 +1,5 @@
-/* A change of a table with replicas, for whose answer its worker does not wait: an Add or a tuning.
+/* A change of a table with replicas, for whose answer its worker does not wait: an Add, a tuning or
+ * an announcement.
  *
  * If its server is lost, it has to be sent again (docs/replication.md). So a copy of it waits on
  * the heap for the answer, which is its acknowledgement. What a server thinks of it, that says to

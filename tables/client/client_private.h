@@ -112,8 +112,8 @@ bool table_client_end_earlier_calls(TableClient *client, GError **error);
 
 /* ---- client_change.c ---- */
 
-/* Sends an Add or a tuning of a table with replicas to another node, and keeps a copy until it is
- * acknowledged. False: there is no memory for it. */
+/* Sends an Add, a tuning or an announcement of a table with replicas to another node, and keeps a
+ * copy until it is acknowledged. False: there is no memory for it. */
 bool table_client_tell_and_keep(TableClient *client, const Message *message);
 
 /* False if there is no memory to send the whole message. */

@@ -114,6 +114,163 @@ START_TEST(a_task_goes_on_without_a_node_that_had_servers_alone)
 }
 END_TEST
 
+/* ---- announced keys ---- */
+
+/* In each iteration a worker reads one of these keys and adds 1 to it. */
+enum { SHARED = 16, STALENESS = 1, SPECULATION = 4 };
+
+static const RubatoTableSpec told = { .name = "rows",
+                                      .model = "sparse_ssp",
+                                      .staleness = STALENESS,
+                                      .speculation = SPECULATION,
+                                      .dtype = RUBATO_I64,
+                                      .n_keys = SHARED,
+                                      .parts = 7,
+                                      .replicas = N_REPLICAS };
+static const RubatoTableSpec lengths = { .name = "lengths",
+                                         .model = "asp",
+                                         .dtype = RUBATO_I64,
+                                         .n_keys = WORKERS_LEFT,
+                                         .replicas = N_REPLICAS };
+
+static RubatoKey key_of(uint32_t rank, uint64_t iteration)
+{
+    return (iteration * (2 * rank + 1) + 5 * rank) % SHARED;
+}
+
+typedef struct {
+    uint64_t clock;
+    RubatoKey key;
+    int64_t row;
+} Seen;
+
+/* Of a worker of this node. */
+typedef struct {
+    RubatoEngine *engine;
+    uint32_t rank;
+    RubatoKey key;
+    uint32_t more; /* iterations that began after the loss */
+    GArray *seen;
+} TellingWorker;
+
+static bool next_key(uint64_t iteration, RubatoIteration *next, void *user_data)
+{
+    TellingWorker *const self = user_data;
+
+    if (self->more == MORE)
+        return false;
+    self->more += cluster_is_lost(self->engine, VICTIM);
+    self->key = key_of(self->rank, iteration);
+    *next = (RubatoIteration){ &self->key, 1 };
+    return true;
+}
+
+typedef struct {
+    RubatoEngine *engine;
+    pthread_mutex_t lock; /* guards seen */
+    GArray *seen;
+} TellingJob;
+
+static bool tell_keys(RubatoWorker *worker, void *user_data, GError **error)
+{
+    TellingJob *const job = user_data;
+    const RubatoKey rank = rubato_worker_rank(worker);
+    g_autoptr(GArray) seen = g_array_new(FALSE, FALSE, sizeof(Seen));
+    TellingWorker self = { .engine = job->engine, .rank = (uint32_t)rank };
+    const int64_t one = 1;
+    RubatoIteration next;
+    g_autoptr(RubatoSparseKVClientTable) table = rubato_worker_open_sparse_kv_client_table_with(
+        worker, told.name, RUBATO_I64, next_key, &self, error);
+    g_autoptr(RubatoKVTable) ends =
+        table == NULL ? NULL : rubato_worker_open_kv_table(worker, lengths.name, RUBATO_I64, error);
+
+    TRY(ends != NULL);
+    while (rubato_sparse_kv_client_table_next(table, &next)) {
+        Seen it = { .clock = seen->len, .key = next.keys[0] };
+
+        TRY(rubato_sparse_kv_client_table_get(table, &it.row, error) &&
+            rubato_sparse_kv_client_table_add(table, &one, error));
+        g_array_append_val(seen, it);
+        if (seen->len == 10)
+            cluster_say("busy");
+    }
+    pthread_mutex_lock(&job->lock);
+    g_array_append_vals(job->seen, seen->data, seen->len);
+    pthread_mutex_unlock(&job->lock);
+    const int64_t n = seen->len;
+    return rubato_kv_table_add(ends, &rank, 1, &n, error);
+}
+
+/* Adds to a key in iterations below this, of workers that have made so many. */
+static int64_t count_adds(RubatoKey key, uint64_t below, const int64_t *n_made)
+{
+    int64_t n = 0;
+
+    for (uint32_t rank = 0; rank < WORKERS_LEFT; rank++) {
+        const uint64_t n_iterations = MIN(below, (uint64_t)n_made[rank]);
+
+        n += (int64_t)(n_iterations / SHARED); /* of SHARED in a row, one is of the key */
+        for (uint64_t i = n_iterations - n_iterations % SHARED; i < n_iterations; i++)
+            n += key_of(rank, i) == key;
+    }
+    return n;
+}
+
+/* No Get is further behind than the model allows, and in the end each Add has counted once. */
+static bool check_told(const TellingJob *job, GError **error)
+{
+    int64_t n_made[WORKERS_LEFT], rows[SHARED];
+
+    TRY(rubato_engine_get_range(job->engine, lengths.name, 0, WORKERS_LEFT, n_made, error) &&
+        rubato_engine_get_range(job->engine, told.name, 0, SHARED, rows, error));
+    for (guint i = 0; i < job->seen->len; i++) {
+        const Seen *const it = &g_array_index(job->seen, Seen, i);
+        const uint64_t below = it->clock < STALENESS ? 0 : it->clock - STALENESS;
+        const int64_t least = count_adds(it->key, below, n_made);
+
+        EXPECT(it->row >= least,
+               "key %" G_GUINT64_FORMAT " at clock %" G_GUINT64_FORMAT ": %" G_GINT64_FORMAT
+               " Adds, and %" G_GINT64_FORMAT " were to be seen",
+               it->key, it->clock, it->row, least);
+    }
+    for (RubatoKey key = 0; key < SHARED; key++)
+        EXPECT(rows[key] == count_adds(key, UINT64_MAX, n_made),
+               "key %" G_GUINT64_FORMAT " has %" G_GINT64_FORMAT " Adds", key, rows[key]);
+    return true;
+}
+
+static bool play_told(RubatoEngine *engine, const void *data, GError **error)
+{
+    static const char *const tables[] = { "rows", "lengths", NULL };
+    g_autoptr(GArray) seen = g_array_new(FALSE, FALSE, sizeof(Seen));
+    TellingJob job = { .engine = engine, .lock = PTHREAD_MUTEX_INITIALIZER, .seen = seen };
+
+    (void)data;
+    return rubato_engine_create_table(engine, &told, error) &&
+           rubato_engine_create_table(engine, &lengths, error) &&
+           cluster_run_task(engine, "tell", tell_keys, &job, tables, error) &&
+           check_told(&job, error) && rubato_engine_barrier(engine, error);
+}
+
+START_TEST(what_workers_announced_outlives_a_node)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = N_NODES,
+                                                       .nodes = { { 1, 2 }, { 1, 1 }, { 2, 0 } },
+                                                       .scheduler = SCHEDULER,
+                                                       .over = _i == 0 ? "shm" : "tcp" });
+
+    cluster_start(run, play_told, NULL);
+    cluster_wait_for(run, 0, "busy");
+    cluster_wait_for(run, 1, "busy");
+    cluster_signal(run, VICTIM, SIGKILL);
+    for (uint32_t i = 0; i < VICTIM; i++) {
+        cluster_expect_end(run, i, 0);
+        cluster_expect_text(run, i, "the run goes on, by part map 2");
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
 /* A process of another run: it listens, and proves to everybody that it is not the one that was
  * wanted. The case ends it. */
 static int be_another(const void *data)
@@ -368,6 +525,7 @@ int main(void)
 
     tcase_add_loop_test(loss, a_task_goes_on_without_a_node_that_had_servers_alone, 0,
                         G_N_ELEMENTS(losses));
+    tcase_add_loop_test(loss, what_workers_announced_outlives_a_node, 0, 2);
     tcase_add_loop_test(loss, a_loss_ends_the_run_if_a_table_without_replicas_has_a_part_there, 0,
                         G_N_ELEMENTS(plain));
     tcase_add_test(loss, a_call_of_a_handler_says_that_its_node_was_lost_or_is_made_again);

@@ -17,6 +17,7 @@ const RequestOps clock_request = {
 const RequestOps announce_request = {
     .name = "announcement",
     .releases = true,
+    .is_input = true,
     .find_fault = request_find_key_fault,
     .in_task = model_announce,
 };

@@ -15,7 +15,7 @@
  *               bytes: 64 number of the call  72 bytes in all; of an input of a replica, and of the
  *               position of one: 16 number of the input, in place of an id  64 sequence number of
  *               the input  76 kind of the input; of a tuning as an input: 56 number
- *               72 hyper-parameter
+ *               72 hyper-parameter; of an announcement as an input: 72 keys in all
  *     clock:    16 clock  24 table  28 source  32 clock of the node  40 its slowest worker
  *               44 number of the part map
  *     reply:    16 request id  24 status  32 min clock  40 bytes of the answer that still follow
@@ -32,7 +32,7 @@
 #include "io/net/message.h"
 
 #define WIRE_MAGIC 0x4f544252u /* "RBTO" */
-#define WIRE_VERSION 17
+#define WIRE_VERSION 18
 
 #define WIRE_PREFIX_BYTES 16
 #define WIRE_PACKET_HEADER_BYTES 64
@@ -74,7 +74,8 @@ typedef struct {
         } piece;                      /* MESSAGE_HANDLER */
         struct {
             uint64_t sequence; /* as Message.sequence */
-            uint32_t hyper;    /* of a tuning, whose number is in the place of the first key */
+            uint32_t hyper;    /* of a tuning, whose number is in the place of the first key; of
+                                * an announcement: n_announced */
             uint32_t kind;     /* as Message.fed_kind */
             uint64_t number;   /* as Message.number */
         } input;               /* MESSAGE_FEED, MESSAGE_POSITION: no reply is expected */

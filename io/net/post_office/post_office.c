@@ -104,7 +104,10 @@ uint64_t post_office_add_pending(PostOffice *office, const Message *message, con
     slot->clock = message->request.clock;
     slot->input = input;
     slot->input_row_bytes = message->row_bytes;
-    slot->tuning = message->request.tuning;
+    if (message->kind == MESSAGE_ANNOUNCE)
+        slot->n_announced = post_office_n_announced(message, keys->n);
+    else
+        slot->tuning = message->request.tuning;
     slot->answer = message->kind == MESSAGE_HANDLER && !message->request.handler_call->is_kept
                        ? &message->request.handler_call->answer
                        : NULL;

@@ -59,6 +59,8 @@ static Message message_of(const PostOffice *office, const PendingRequest *reques
 
     if (request->kind == MESSAGE_TUNE)
         message.request.tuning = request->tuning;
+    if (request->kind == MESSAGE_ANNOUNCE)
+        message.request.n_announced = request->n_announced;
     return message;
 }
 

@@ -34,14 +34,18 @@ static void gather_input(void *to, const RubatoKeys *keys, const char *input, si
         memcpy(out + i * row_bytes, input + keys->at[i] * row_bytes, row_bytes);
 }
 
-static void add_announcement(WireRequest *to, const Message *message, const RubatoKeys *piece)
+uint64_t post_office_n_announced(const Message *message, size_t n_piece)
 {
     const size_t n = message->request.keys.n;
 
     if (message->request.n_announced != 0) /* it is itself a piece */
-        to->n_announced = message->request.n_announced;
-    else
-        to->n_announced = piece->n == n ? 0 : n;
+        return message->request.n_announced;
+    return n_piece == n ? 0 : n;
+}
+
+static void add_announcement(WireRequest *to, const Message *message, const RubatoKeys *piece)
+{
+    to->n_announced = post_office_n_announced(message, piece->n);
 }
 
 static void add_tuning(WireRequest *to, const Message *message, const RubatoKeys *piece)
@@ -68,6 +72,9 @@ static void add_input(WireRequest *to, const Message *message, const RubatoKeys 
     to->input.sequence = message->sequence;
     to->input.kind = message->fed_kind;
     to->input.hyper = 0;
+    /* no model takes as many keys as the most that fits */
+    if (message->fed_kind == MESSAGE_ANNOUNCE)
+        to->input.hyper = (uint32_t)MIN(message->request.n_announced, UINT32_MAX);
     if (message->fed_kind != MESSAGE_TUNE)
         return;
     to->input.hyper = (uint32_t)tuning->hyper;

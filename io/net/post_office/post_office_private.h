@@ -33,7 +33,10 @@ struct PendingRequest {
     uint64_t clock;
     const char *input; /* of its keys; NULL: none */
     size_t input_row_bytes;
-    RubatoTuning tuning; /* MESSAGE_TUNE */
+    union {
+        RubatoTuning tuning;  /* MESSAGE_TUNE */
+        uint64_t n_announced; /* MESSAGE_ANNOUNCE: as RubatoRequest.n_announced */
+    };
 
     HandlerAnswer *answer;      /* MESSAGE_HANDLER: where its answer goes; else NULL */
     struct AnswerPiece *pieces; /* that have come of it */
@@ -57,6 +60,10 @@ PendingRequest post_office_take_slot(PostOffice *office, uint32_t index);
 Frame *post_office_need_frame(Frame *frame);
 
 /* ---- post_office_pieces.c ---- */
+
+/* How many keys the iteration of an announcement has in all, if the message is cut or is itself a
+ * piece; else 0. n_piece: keys of the piece. */
+uint64_t post_office_n_announced(const Message *message, size_t n_piece);
 
 /* A frame for these keys of a request, and their input if it is not NULL. NULL: no memory.
  * (transfer full) */

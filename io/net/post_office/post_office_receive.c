@@ -243,6 +243,8 @@ static void take_input(Message *to, const WireRequest *from)
     to->number = from->input.number;
     to->sequence = from->input.sequence;
     to->fed_kind = (uint8_t)from->input.kind;
+    if (to->fed_kind == MESSAGE_ANNOUNCE)
+        to->request.n_announced = from->input.hyper;
     if (to->fed_kind != MESSAGE_TUNE)
         return;
     /* it has no keys, so its value is where the first one would be */

@@ -167,6 +167,7 @@ static void add_table(uint32_t table, const char *model)
                                             .dtype = RUBATO_I64,
                                             .n_keys = WORLD_KEYS,
                                             .model = model,
+                                            .speculation = strcmp(model, "sparse_ssp") == 0 ? 4 : 0,
                                             .replicas = 2 };
     ck_assert(spec_check(&world.specs[table], NULL));
     for (uint32_t i = 0; i < WORLD_NODES; i++) {
@@ -233,6 +234,19 @@ void replica_world_end(void)
         post_office_clear(&world.offices[i]);
     }
     g_queue_clear_full(&world.letters, free_letter);
+}
+
+void replica_world_ask(uint32_t server, Message *message, Call *call)
+{
+    message->epoch = WORLD_EPOCH;
+    message->node = (server + 1) % WORLD_NODES;
+    message->server = server;
+    message->end = message_end_call;
+    message->call = call;
+    call_begin(call, NULL);
+    call_add_parts(call, 1);
+    ck_assert(actor_try_handle(&world.servers[server].actor, message));
+    call_sent(call);
 }
 
 void replica_world_add(uint32_t node, Call *call)

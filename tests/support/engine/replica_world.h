@@ -52,6 +52,10 @@ void replica_world_place(uint32_t server, uint32_t table, uint32_t map, uint32_t
 void replica_world_begin_task(uint32_t node);
 bool replica_world_try_task(uint32_t node, GError **error);
 
+/* A worker of another node asks the primary of table 0. The caller sets the kind, the request and
+ * its number; both stay until the call has ended. */
+void replica_world_ask(uint32_t server, Message *message, Call *call);
+
 /* A worker of the node adds to table 0, whose primary is there. */
 void replica_world_add(uint32_t node, Call *call);
 

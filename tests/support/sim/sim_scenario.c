@@ -172,16 +172,12 @@ static void draw_faults(SimScenario *scenario, Dice *dice)
     }
 }
 
-/* A table of SparseSSP cannot have any. */
 static void draw_replicas(SimScenario *scenario, Dice *dice)
 {
     uint32_t n_nodes = 0;
 
     for (uint32_t i = 0; i < scenario->n_nodes; i++)
         n_nodes += scenario->servers[i] > 0;
-    for (uint32_t i = 0; i < scenario->n_tables; i++)
-        if (scenario->tables[i].model == SIM_MODEL_SPARSE_SSP)
-            n_nodes = 0;
     if (n_nodes < 2 || percent(dice, 50))
         return;
     scenario->n_replicas = between(dice, 1, MIN(2, n_nodes - 1));
@@ -316,11 +312,6 @@ void sim_scenario_draw_loss(SimScenario *scenario, uint64_t seed)
     scenario->n_moves = 0;
     scenario->n_replicas = 1;
     scenario->outlives = true;
-    for (uint32_t i = 0; i < scenario->n_tables; i++)
-        if (scenario->tables[i].model == SIM_MODEL_SPARSE_SSP) {
-            scenario->tables[i].model = (SimModel)below(&dice, SIM_MODEL_SPARSE_SSP);
-            scenario->tables[i].handle = SIM_HANDLE_KV;
-        }
     memset(scenario->faults, 0, sizeof scenario->faults);
     scenario->faults[0] =
         (SimFault){ .kind = SIM_FAULT_KILL,

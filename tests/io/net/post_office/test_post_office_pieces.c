@@ -150,12 +150,78 @@ START_TEST(requests_in_pieces_come_whole)
 }
 END_TEST
 
+/* Notes how many keys each piece says that the iteration has. */
+typedef struct {
+    Actor actor; /* first */
+    uint64_t n_keys, least, most;
+} Listener;
+
+static void handle_announcement(Actor *actor, Message *message)
+{
+    Listener *const listener = (Listener *)actor;
+
+    listener->n_keys += message->request.keys.n;
+    listener->least = MIN(listener->least, message->request.n_announced);
+    listener->most = MAX(listener->most, message->request.n_announced);
+    message->status = CALL_OK;
+    actor_answer(actor, message);
+}
+
+static void hear(Pair *pair, const Listener *listener, uint64_t n_keys)
+{
+    while (listener->n_keys < n_keys) {
+        Incoming *const incoming = station_take(pair->here, 5);
+
+        if (incoming != NULL)
+            ck_assert_ptr_null(post_office_receive_request(&pair->answering, incoming));
+    }
+}
+
+/* Also a piece that is sent again alone, and one that a primary passes on. */
+START_TEST(each_piece_of_an_announcement_says_how_many_keys_there_are)
+{
+    Listener listener = { .least = UINT64_MAX };
+    RubatoKey keys[N_WANTED];
+    Call call;
+    Message message = { .kind = MESSAGE_ANNOUNCE,
+                        .server = 1,
+                        .call = &call,
+                        .request = { .keys = { .keys = keys, .n = N_WANTED } } };
+    const Message input = { .kind = MESSAGE_FEED,
+                            .fed_kind = MESSAGE_ANNOUNCE,
+                            .server = 1,
+                            .request = { .keys = { .first = 3, .n = 1 },
+                                         .n_announced = N_WANTED } };
+    Pair pair;
+
+    for (uint32_t i = 0; i < N_WANTED; i++)
+        keys[i] = N_ROWS - 1 - i;
+    actor_init(&listener.actor, handle_announcement, NULL);
+    pair_init(&pair, &listener.actor);
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    ck_assert(post_office_tell(&pair.asking, &message) != POST_OFFICE_UNSENT);
+    call_sent(&call);
+    post_office_send_again(&pair.asking, 0, 0, 1);
+    hear(&pair, &listener, 2 * N_WANTED);
+    ck_assert(post_office_push(&pair.asking, &input));
+    post_office_flush(&pair.asking);
+    hear(&pair, &listener, 2 * N_WANTED + 1);
+    ck_assert_uint_eq(listener.least, N_WANTED);
+    ck_assert_uint_eq(listener.most, N_WANTED);
+    post_office_flush(&pair.answering);
+    carry(&pair, &call);
+    pair_clear(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("post_office_pieces");
     TCase *cases = tcase_create("pieces");
 
     tcase_add_loop_test(cases, requests_in_pieces_come_whole, 0, 12);
+    tcase_add_test(cases, each_piece_of_an_announcement_says_how_many_keys_there_are);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
