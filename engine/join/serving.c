@@ -118,20 +118,24 @@ static void end_models(Server *server, void *data)
     server_end_task(server, ((const ServedTask *)data)->task.epoch);
 }
 
-/* Nothing if there is no such task: it was cancelled, or never began here. */
-static void end_task(RubatoEngine *engine, uint32_t epoch)
+static void end_served(RubatoEngine *engine, guint i)
 {
     GPtrArray *const tasks = engine->serving->tasks;
 
-    for (guint i = 0; i < tasks->len; i++) {
-        ServedTask *const served = tasks->pdata[i];
+    servers_run(engine->servers, engine->n_servers, end_models, tasks->pdata[i]);
+    g_ptr_array_remove_index(tasks, i);
+}
 
-        if (served->task.epoch != epoch)
-            continue;
-        servers_run(engine->servers, engine->n_servers, end_models, served);
-        g_ptr_array_remove_index(tasks, i);
-        return;
-    }
+/* Nothing if there is no such task: it was cancelled, or never began here. */
+static void end_task(RubatoEngine *engine, uint32_t epoch)
+{
+    const GPtrArray *const tasks = engine->serving->tasks;
+
+    for (guint i = 0; i < tasks->len; i++)
+        if (((const ServedTask *)tasks->pdata[i])->task.epoch == epoch) {
+            end_served(engine, i);
+            return;
+        }
 }
 
 /* No table is made or dropped meanwhile: this thread does so. */
@@ -311,6 +315,8 @@ void serving_run(RubatoEngine *engine, GError **error)
                     "node %u has served in the place of a lost process until the run ended",
                     engine->id);
     pthread_mutex_unlock(&engine->lock);
+    while (engine->serving->tasks->len > 0) /* what has not been taken would have ended them */
+        end_served(engine, 0);
 }
 
 static void *serve(void *user)

@@ -25,20 +25,30 @@ typedef struct {
     bool at_end;
 } Reading;
 
-/* Reads one slice of one part, so that requests come between. */
+/* Goes on by one slice of one part, so that requests come between. */
 static void read_slice(Server *server, void *data)
 {
     Reading *reading = data;
     RubatoShard *const shard = server_find_shard(server, reading->id, reading->part);
-    ImageSlice *const slice = &reading->slice;
 
     reading->at_end = true;
     if (shard == NULL || !shard_has_image(shard))
         return;
-    if (!shard_read_image(shard, 3, slice))
+    if (!shard_read_image(shard, 3, &reading->slice))
         sim_fail("an image has no memory");
-    reading->at_end = slice->n == 0;
-    for (size_t i = 0; i < slice->n && reading->table != NULL; i++) {
+    reading->at_end = reading->slice.at_end;
+}
+
+/* The rest, on this thread: rows that are lent count once the next call has told which are valid. */
+static void take_slice(Reading *reading)
+{
+    ImageSlice *const slice = &reading->slice;
+
+    if (!image_slice_fetch(slice))
+        sim_fail("rows of an image cannot be read");
+    if (slice->state == SLICE_LENT || reading->table == NULL)
+        return;
+    for (size_t i = 0; i < slice->n; i++) {
         const RubatoKey key = slice->keys != NULL ? slice->keys[i] : slice->first + i;
         const uint32_t n = reading->scenario->n_workers;
         const uint64_t row = key - reading->table->first_key;
@@ -52,10 +62,13 @@ static void read_slice(Server *server, void *data)
 static void read_table(SimNode *node, Reading *reading)
 {
     for (uint32_t i = 0; i < node->engine->n_servers; i++)
-        for (reading->part = 0; reading->part < reading->n_parts; reading->part++)
-            do
+        for (reading->part = 0; reading->part < reading->n_parts; reading->part++) {
+            servers_run(&node->engine->servers[i], 1, read_slice, reading);
+            while (!reading->at_end) {
+                take_slice(reading);
                 servers_run(&node->engine->servers[i], 1, read_slice, reading);
-            while (!reading->at_end);
+            }
+        }
     image_slice_clear(&reading->slice);
 }
 
