@@ -39,7 +39,7 @@ static void read_slice(Server *server, void *data)
     reading->at_end = reading->slice.at_end;
 }
 
-/* The rest, on this thread: rows that are lent count once the next call has told which are valid. */
+/* The rest, on this thread: rows that are lent count once the next call tells which are valid. */
 static void take_slice(Reading *reading)
 {
     ImageSlice *const slice = &reading->slice;
