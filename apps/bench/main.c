@@ -53,7 +53,7 @@ static bool parse(Flags *flags, int *argc, char ***argv, GError **error)
         { "list", 'l', 0, G_OPTION_ARG_NONE, &flags->list,
           "List the cases, their limits and goals, and end", NULL },
         { "markdown", 'm', 0, G_OPTION_ARG_NONE, &flags->markdown,
-          "Print the table of docs/performance.md instead of lines", NULL },
+          "Print the table of docs/measured.md instead of lines", NULL },
         { "json", 0, 0, G_OPTION_ARG_FILENAME, &flags->json,
           "Write the results to FILE as JSON, - for standard output", "FILE" },
         { "plot", 0, 0, G_OPTION_ARG_FILENAME, &flags->plot,
@@ -66,7 +66,7 @@ static bool parse(Flags *flags, int *argc, char ***argv, GError **error)
         context, "Measures Rubato, each case beside what the machine can do without Rubato.");
     g_option_context_set_description(
         context, "The ratio is the case's median by its limit's: of times and bytes lower is\n"
-                 "better, of rates higher. docs/performance.md explains each case.");
+                 "better, of rates higher. docs/bench-cases.md explains each case.");
     g_option_context_add_main_entries(context, entries, NULL);
     if (!g_option_context_parse(context, argc, argv, error))
         return false;

@@ -30,7 +30,7 @@ void report_line(const BenchResult *result);
 /* "AMD EPYC, 2 processors, Linux 6.1, gcc 12.2, optimised". (transfer full) */
 char *report_machine(void);
 
-/* A table for docs/performance.md. */
+/* A table for docs/measured.md. */
 void report_markdown(const BenchResult *results, size_t n);
 
 /* One object: machine, build, cases. */
