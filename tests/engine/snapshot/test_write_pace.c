@@ -22,6 +22,8 @@ typedef struct {
     unsigned n_pauses;
     SpillFile *spill;
     unsigned fills_at; /* in that pause copies take half of their memory and more; 0: in none */
+    void *blocks[3];   /* which it is filled with */
+    unsigned n_blocks;
 } Clock;
 
 static int64_t tell_processor(void *data)
@@ -37,14 +39,13 @@ static int64_t tell_now(void *data)
 static void note_pause(int64_t ns, void *data)
 {
     Clock *const clock = data;
-    void *block;
 
     clock->paused_ns += ns;
     clock->longest_ns = MAX(clock->longest_ns, ns);
     clock->now_ns += ns;
     if (++clock->n_pauses == clock->fills_at)
-        for (int i = 0; i < 3; i++)
-            ck_assert(spill_file_take(clock->spill, BLOCK_BYTES, &block));
+        for (; clock->n_blocks < G_N_ELEMENTS(clock->blocks); clock->n_blocks++)
+            ck_assert(spill_file_take(clock->spill, BLOCK_BYTES, &clock->blocks[clock->n_blocks]));
 }
 
 static Clock clock_of_case;
@@ -60,6 +61,9 @@ static void set_up(void)
 
 static void tear_down(void)
 {
+    while (clock_of_case.n_blocks > 0)
+        spill_file_give_back(clock_of_case.spill, clock_of_case.blocks[--clock_of_case.n_blocks],
+                             BLOCK_BYTES);
     spill_file_free(clock_of_case.spill);
 }
 
