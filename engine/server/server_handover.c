@@ -79,6 +79,24 @@ void server_give_part(Server *server, const PartPlace *place)
     post_office_flush(server->office);
 }
 
+/* Between PROMOTE and OPEN: the task's workers may wait for what its models have parked, and OPEN
+ * may never come to this node. */
+void server_end_given(Server *server, uint32_t epoch)
+{
+    for (guint i = 0; server->given != NULL && i < server->given->len; i++) {
+        GArray *const models = ((MovingPart *)g_ptr_array_index(server->given, i))->models;
+
+        for (guint at = models->len; at-- > 0;) {
+            const MovingModel one = g_array_index(models, MovingModel, at);
+
+            if (one.epoch != epoch)
+                continue;
+            g_array_remove_index_fast(models, at);
+            server_end_model(server, one.model);
+        }
+    }
+}
+
 /* ---- OPEN ---- */
 
 GPtrArray *server_take_given(Server *server)

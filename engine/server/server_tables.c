@@ -2,6 +2,7 @@
  *
  * Thread: the server's owner. */
 #include "engine/server/server_feed.h"
+#include "engine/server/server_handover.h"
 #include "engine/server/server_private.h"
 #include "engine/server/server_replicas.h"
 
@@ -428,6 +429,7 @@ void server_keep_lost_workers(Server *server, uint32_t epoch, uint32_t table)
 void server_end_task(Server *server, uint32_t epoch)
 {
     server_drop_calls(server, epoch);
+    server_end_given(server, epoch);
     for (guint i = server->bindings->len; i-- > 0;) {
         Binding binding = g_array_index(server->bindings, Binding, i);
 
