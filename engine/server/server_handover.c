@@ -9,7 +9,8 @@
  *
  * In PROMOTE the part leaves the server. A Get that comes later is answered CALL_MOVED, and is sent
  * again. Gets and calls that the models had parked are kept until OPEN, and then go to the next
- * primary like requests of this node, which passes the answers on. Nobody opens a map before all
+ * primary like requests of this node, which passes the answers on. If their task ends here before,
+ * server_end_task cancels them: OPEN may never come to this node. Nobody opens a map before all
  * nodes have done PROMOTE. So the next primary takes no change before the old one has left.
  *
  * If another node is lost in between, CLOSE and PROMOTE come again. A primary that has settled, and
@@ -77,24 +78,6 @@ void server_give_part(Server *server, const PartPlace *place)
         server->given = g_ptr_array_new();
     g_ptr_array_add(server->given, given);
     post_office_flush(server->office);
-}
-
-/* Between PROMOTE and OPEN: the task's workers may wait for what its models have parked, and OPEN
- * may never come to this node. */
-void server_end_given(Server *server, uint32_t epoch)
-{
-    for (guint i = 0; server->given != NULL && i < server->given->len; i++) {
-        GArray *const models = ((MovingPart *)g_ptr_array_index(server->given, i))->models;
-
-        for (guint at = models->len; at-- > 0;) {
-            const MovingModel one = g_array_index(models, MovingModel, at);
-
-            if (one.epoch != epoch)
-                continue;
-            g_array_remove_index_fast(models, at);
-            server_end_model(server, one.model);
-        }
-    }
 }
 
 /* ---- OPEN ---- */

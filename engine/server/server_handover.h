@@ -16,9 +16,6 @@ void server_settle_part(Server *server, const PartPlace *place);
 void server_keep_part(Server *server, const PartPlace *place);
 void server_give_part(Server *server, const PartPlace *place);
 
-/* A task has ended here meanwhile: cancels its requests that wait for an answer in such parts. */
-void server_end_given(Server *server, uint32_t epoch);
-
 /* OPEN. What requests wait for an answer in the parts that have left since: they go to the new
  * primaries. (transfer full) NULL: no part has left. */
 GPtrArray *server_take_given(Server *server);

@@ -2,7 +2,7 @@
  *
  * Thread: the server's owner. */
 #include "engine/server/server_feed.h"
-#include "engine/server/server_handover.h"
+#include "engine/server/server_parts.h"
 #include "engine/server/server_private.h"
 #include "engine/server/server_replicas.h"
 
@@ -426,10 +426,28 @@ void server_keep_lost_workers(Server *server, uint32_t epoch, uint32_t table)
     server_find_binding(server, epoch, table)->replaces = true;
 }
 
+/* In parts that have left (server_handover.c) workers of the task may wait, and the step that goes
+ * on with these may never come to this node. */
+static void end_given(Server *server, uint32_t epoch)
+{
+    for (guint i = 0; server->given != NULL && i < server->given->len; i++) {
+        GArray *const models = ((MovingPart *)g_ptr_array_index(server->given, i))->models;
+
+        for (guint at = models->len; at-- > 0;) {
+            const MovingModel one = g_array_index(models, MovingModel, at);
+
+            if (one.epoch != epoch)
+                continue;
+            g_array_remove_index_fast(models, at);
+            server_end_model(server, one.model);
+        }
+    }
+}
+
 void server_end_task(Server *server, uint32_t epoch)
 {
     server_drop_calls(server, epoch);
-    server_end_given(server, epoch);
+    end_given(server, epoch);
     for (guint i = server->bindings->len; i-- > 0;) {
         Binding binding = g_array_index(server->bindings, Binding, i);
 
