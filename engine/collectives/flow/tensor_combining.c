@@ -238,22 +238,11 @@ static TensorWay find_way(TensorFlow *flow, uint64_t n_bytes)
 static uint32_t most_chunks(const TensorFlow *flow)
 {
     const TensorCombining *const it = flow->combining;
-    const TensorFlowPlan *const plan = &flow->plan;
-    const size_t chunk_bytes = CHUNK_VALUES * MAX(it->part_size, it->result_size);
-    size_t best = TENSOR_MESSAGE_MOST_BYTES;
 
     /* a part that is compressed once for all is kept by chunk */
-    if (plan->carrier->best_bytes == NULL ||
-        (it->is_whole && it->compression != RUBATO_COMPRESSION_NONE))
+    if (it->is_whole && it->compression != RUBATO_COMPRESSION_NONE)
         return 1;
-    for (uint32_t node = 0; node < plan->n_nodes; node++) {
-        if (node == plan->self)
-            continue;
-        const size_t bytes = plan->carrier->best_bytes(plan->user, plan->nodes[node]);
-
-        best = MIN(best, bytes);
-    }
-    return (uint32_t)MAX(best / chunk_bytes, 1);
+    return tensor_flow_most_pieces(flow, CHUNK_VALUES * MAX(it->part_size, it->result_size));
 }
 
 static void begin(TensorFlow *flow)

@@ -63,6 +63,23 @@ void tensor_flow_forget_messages(const TensorFlow *flow, const GArray *messages)
         tensor_flow_forget(flow, &g_array_index(messages, TensorOutgoing, i));
 }
 
+uint32_t tensor_flow_most_pieces(const TensorFlow *flow, size_t piece_bytes)
+{
+    const TensorFlowPlan *const plan = &flow->plan;
+    size_t best = TENSOR_MESSAGE_MOST_BYTES;
+
+    if (plan->carrier->best_bytes == NULL)
+        return 1;
+    for (uint32_t node = 0; node < plan->n_nodes; node++) {
+        if (node == plan->self)
+            continue;
+        const size_t bytes = plan->carrier->best_bytes(plan->user, plan->nodes[node]);
+
+        best = MIN(best, bytes);
+    }
+    return (uint32_t)MAX(best / piece_bytes, 1);
+}
+
 void *tensor_flow_keep(TensorFlow *flow, void *owner, const void **bytes)
 {
     void *const kept = flow->plan.carrier->keep(flow->plan.user, owner, bytes);

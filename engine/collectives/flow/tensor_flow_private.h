@@ -87,6 +87,10 @@ bool tensor_flow_begin_messages(const TensorFlow *flow, const TensorStep *step,
 void tensor_flow_send_messages(TensorFlow *flow, const GArray *messages);
 void tensor_flow_forget_messages(const TensorFlow *flow, const GArray *messages);
 
+/* How many pieces of so many bytes this node sends in one message, where what is sent to all nodes
+ * is cut alike: as many as suits the way to each of them, and at least one. */
+uint32_t tensor_flow_most_pieces(const TensorFlow *flow, size_t piece_bytes);
+
 /* Keeps a message that came. NULL: too much would be kept, and the flow fails. */
 void *tensor_flow_keep(TensorFlow *flow, void *owner, const void **bytes);
 void tensor_flow_drop(const TensorFlow *flow, void *owner);

@@ -124,25 +124,6 @@ static const uint8_t *brought_of(const TensorCombining *combining, uint64_t colu
 
 /* ---- making ---- */
 
-static uint32_t most_columns(const TensorFlow *flow, uint64_t column_values)
-{
-    const TensorFlowPlan *const plan = &flow->plan;
-    const size_t column_bytes = column_values * flow->combining->part_size *
-                                tensor_schedule_most(&flow->combining->relaying->schedule);
-    size_t best = TENSOR_MESSAGE_MOST_BYTES;
-
-    if (plan->carrier->best_bytes == NULL)
-        return 1;
-    for (uint32_t node = 0; node < plan->n_nodes; node++) {
-        if (node == plan->self)
-            continue;
-        const size_t bytes = plan->carrier->best_bytes(plan->user, plan->nodes[node]);
-
-        best = MIN(best, bytes);
-    }
-    return (uint32_t)MAX(best / column_bytes, 1);
-}
-
 static void expect(TensorFlow *flow)
 {
     const TensorRelaying *const it = flow->combining->relaying;
@@ -174,7 +155,8 @@ static void begin(TensorFlow *flow)
     tensor_segments_share(&it->blocks, tensor_request_values(&flow->request));
     tensor_segments_number(&it->blocks);
     it->n_columns = it->blocks.n_turns;
-    it->most_columns = most_columns(flow, column_values);
+    it->most_columns =
+        tensor_flow_most_pieces(flow, column_values * most_blocks * flow->combining->part_size);
     it->next_step = g_new0(uint32_t, it->n_columns);
     it->is_busy = g_new0(bool, it->n_columns);
     it->brought = g_new0(Brought, it->n_columns * it->n_rounds);
