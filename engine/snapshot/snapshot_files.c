@@ -161,8 +161,8 @@ static bool write_part(RubatoEngine *engine, SnapshotWriting *writing, guint num
     return ok;
 }
 
-/* Whether training may be slowed down less in exchange for a longer snapshot. Not if workers wait
- * for its end, at the closed maps of tables without images, or followers, for a version. */
+/* Whether it may take longer, to slow training down less. Not if workers wait for its end, at the
+ * closed maps of tables without images, or followers, for a version. */
 static bool is_patient(const SnapshotWriting *writing)
 {
     const Cut *const cut = &writing->cut;
