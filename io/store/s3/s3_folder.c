@@ -12,32 +12,11 @@
 
 #include "io/store/folder_ops.h"
 #include "io/store/s3/s3_list.h"
+#include "io/store/s3/s3_place.h"
 #include "io/store/store_file.h"
 
 #define WHOLE "snapshot-"
 #define ROWS "rows-"
-
-/* What calls here work on. */
-typedef struct {
-    S3Client *client;
-    S3Path path;
-} Place;
-
-static void place_clear(Place *place)
-{
-    g_clear_pointer(&place->client, s3_client_free);
-    s3_path_clear(&place->path);
-}
-
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Place, place_clear)
-
-static bool place_open(Place *place, const char *directory, GError **error)
-{
-    if (!s3_path_parse(directory, &place->path, error))
-        return false;
-    place->client = s3_client_new(error);
-    return place->client != NULL;
-}
 
 /* ---- names ---- */
 
@@ -58,7 +37,7 @@ typedef struct {
 } Whole;
 
 /* (transfer full) */
-static char *write_key(const Place *place, const Whole *whole)
+static char *write_key(const S3Place *place, const Whole *whole)
 {
     g_autofree char *name = g_strdup_printf(
         WHOLE "%06" G_GUINT64_FORMAT "-%016" G_GINT64_MODIFIER "x", whole->number, whole->seed);
@@ -67,7 +46,7 @@ static char *write_key(const Place *place, const Whole *whole)
 }
 
 /* Keys that look otherwise are not of this library. */
-static bool read_key(const Place *place, const char *key, Whole *whole)
+static bool read_key(const S3Place *place, const char *key, Whole *whole)
 {
     g_autofree char *before = s3_path_below(&place->path, WHOLE);
     g_autofree char *again = NULL;
@@ -89,7 +68,7 @@ static bool read_key(const Place *place, const char *key, Whole *whole)
 /* ---- finding ---- */
 
 /* All whole snapshots. (transfer full) */
-static GArray *list_whole(const Place *place, GError **error)
+static GArray *list_whole(const S3Place *place, GError **error)
 {
     g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(Whole));
     g_autoptr(GPtrArray) keys = g_ptr_array_new_with_free_func(g_free);
@@ -108,10 +87,10 @@ static GArray *list_whole(const Place *place, GError **error)
 
 static bool list(const char *directory, GArray *numbers, GError **error)
 {
-    g_auto(Place) place = { .client = NULL };
+    g_auto(S3Place) place = { .client = NULL };
     g_autoptr(GArray) found = NULL;
 
-    if (!place_open(&place, directory, error))
+    if (!s3_place_open(&place, directory, error))
         return false;
     found = list_whole(&place, error);
     for (guint i = 0; found != NULL && i < found->len; i++)
@@ -119,7 +98,7 @@ static bool list(const char *directory, GArray *numbers, GError **error)
     return found != NULL;
 }
 
-static bool find_whole(const Place *place, const char *directory, uint64_t number, Whole *whole,
+static bool find_whole(const S3Place *place, const char *directory, uint64_t number, Whole *whole,
                        GError **error)
 {
     g_autoptr(GArray) found = list_whole(place, error);
@@ -140,12 +119,12 @@ static bool find_whole(const Place *place, const char *directory, uint64_t numbe
 
 static Manifest *read_whole(const char *directory, uint64_t number, GError **error)
 {
-    g_auto(Place) place = { .client = NULL };
+    g_auto(S3Place) place = { .client = NULL };
     g_autofree char *key = NULL, *named = NULL;
     g_auto(S3Answer) answer = { .body = NULL };
     Whole whole;
 
-    if (!place_open(&place, directory, error) ||
+    if (!s3_place_open(&place, directory, error) ||
         !find_whole(&place, directory, number, &whole, error))
         return NULL;
     key = write_key(&place, &whole);
@@ -181,9 +160,9 @@ const FolderReadOps s3_read_ops = {
 
 static bool make(const char *directory, GError **error)
 {
-    g_auto(Place) place = { .client = NULL };
+    g_auto(S3Place) place = { .client = NULL };
 
-    return place_open(&place, directory, error); /* objects need no folder */
+    return s3_place_open(&place, directory, error); /* objects need no folder */
 }
 
 static bool begin(const char *directory, uint64_t seed, GError **error)
@@ -196,33 +175,17 @@ static bool commit(const char *directory, const Manifest *manifest, uint64_t num
 {
     const Whole whole = { .number = number, .seed = manifest->seed };
     g_autofree char *text = manifest_text(manifest);
-    g_auto(Place) place = { .client = NULL };
+    g_auto(S3Place) place = { .client = NULL };
     g_autofree char *key = NULL;
 
-    if (!place_open(&place, directory, error))
+    if (!s3_place_open(&place, directory, error))
         return false;
     key = write_key(&place, &whole);
-    return s3_client_do(place.client,
-                        &(S3Request){ .method = S3_PUT,
-                                      .bucket = place.path.bucket,
-                                      .key = key,
-                                      .what = "written",
-                                      .body = text,
-                                      .n_body = strlen(text) },
-                        error);
-}
-
-static bool remove_key(const Place *place, const char *key, GError **error)
-{
-    return s3_client_do(
-        place->client,
-        &(S3Request){
-            .method = S3_DELETE, .bucket = place->path.bucket, .key = key, .what = "removed" },
-        error);
+    return s3_place_put(&place, key, text, error);
 }
 
 /* Removes the files of a snapshot, as far as it can. */
-static void remove_rows(const Place *place, uint64_t seed)
+static void remove_rows(const S3Place *place, uint64_t seed)
 {
     g_autofree char *name = name_writing("", seed);
     g_autofree char *folder = g_strconcat(name + 1, "/", NULL);
@@ -231,16 +194,16 @@ static void remove_rows(const Place *place, uint64_t seed)
 
     (void)s3_list(place->client, place->path.bucket, before, S3_LIST_MOST, keys, NULL, NULL);
     for (guint i = 0; i < keys->len; i++)
-        if (!remove_key(place, g_ptr_array_index(keys, i), NULL))
+        if (!s3_place_remove(place, g_ptr_array_index(keys, i), NULL))
             return; /* the next snapshot tries again */
 }
 
 static void abandon(const char *directory, uint64_t seed)
 {
-    g_auto(Place) place = { .client = NULL };
+    g_auto(S3Place) place = { .client = NULL };
     g_autoptr(GArray) found = NULL;
 
-    if (!place_open(&place, directory, NULL))
+    if (!s3_place_open(&place, directory, NULL))
         return;
     /* The answer to its manifest may have been lost, and the snapshot be there. */
     found = list_whole(&place, NULL);
@@ -248,7 +211,7 @@ static void abandon(const char *directory, uint64_t seed)
         const Whole *const whole = &g_array_index(found, Whole, i);
         g_autofree char *key = write_key(&place, whole);
 
-        if (whole->seed == seed && !remove_key(&place, key, NULL))
+        if (whole->seed == seed && !s3_place_remove(&place, key, NULL))
             return;
     }
     if (found != NULL)
@@ -256,7 +219,7 @@ static void abandon(const char *directory, uint64_t seed)
 }
 
 /* Whether a folder has files of no snapshot. */
-static bool is_left(const Place *place, const char *folder, const GArray *found, uint64_t own,
+static bool is_left(const S3Place *place, const char *folder, const GArray *found, uint64_t own,
                     uint64_t *seed)
 {
     g_autofree char *before = s3_path_below(&place->path, ROWS);
@@ -278,13 +241,13 @@ static bool is_left(const Place *place, const char *folder, const GArray *found,
 /* The folders are listed before the manifests: one that was made meanwhile is not looked at. */
 static void tidy(const char *directory, uint64_t own)
 {
-    g_auto(Place) place = { .client = NULL };
+    g_auto(S3Place) place = { .client = NULL };
     g_autoptr(GPtrArray) keys = g_ptr_array_new_with_free_func(g_free);
     g_autoptr(GPtrArray) folders = g_ptr_array_new_with_free_func(g_free);
     g_autoptr(GArray) found = NULL;
     g_autofree char *before = NULL;
 
-    if (!place_open(&place, directory, NULL))
+    if (!s3_place_open(&place, directory, NULL))
         return;
     before = s3_path_below(&place.path, ROWS);
     if (!s3_list(place.client, place.path.bucket, before, S3_LIST_MOST, keys, folders, NULL))
@@ -300,15 +263,15 @@ static void tidy(const char *directory, uint64_t own)
 
 static bool remove_whole(const char *directory, uint64_t number, GError **error)
 {
-    g_auto(Place) place = { .client = NULL };
+    g_auto(S3Place) place = { .client = NULL };
     g_autofree char *key = NULL;
     Whole whole;
 
-    if (!place_open(&place, directory, error) ||
+    if (!s3_place_open(&place, directory, error) ||
         !find_whole(&place, directory, number, &whole, error))
         return false;
     key = write_key(&place, &whole);
-    if (!remove_key(&place, key, error))
+    if (!s3_place_remove(&place, key, error))
         return false;
     remove_rows(&place, whole.seed);
     return true;

@@ -17,6 +17,7 @@
 #include "io/net/monotonic.h"
 #include "io/store/outside_requests.h"
 #include "io/store/s3/s3_list.h"
+#include "io/store/s3/s3_place.h"
 
 enum {
     LOOK_MS = 1000,
@@ -75,74 +76,42 @@ static void answer_free(void *data)
 
 /* ---- objects ---- */
 
-typedef struct {
-    S3Client *client;
-    S3Path path;
-} Place;
-
-static void place_clear(Place *place)
-{
-    g_clear_pointer(&place->client, s3_client_free);
-    s3_path_clear(&place->path);
-}
-
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Place, place_clear)
-
-static bool place_open(Place *place, const char *directory, GError **error)
-{
-    if (!s3_path_parse(directory, &place->path, error))
-        return false;
-    place->client = s3_client_new(error);
-    return place->client != NULL;
-}
-
-static bool put(const Place *place, const char *name, const char *text, GError **error)
+static bool put(const S3Place *place, const char *name, const char *text, GError **error)
 {
     g_autofree char *key = s3_path_below(&place->path, name);
 
-    return s3_client_do(place->client,
-                        &(S3Request){ .method = S3_PUT,
-                                      .bucket = place->path.bucket,
-                                      .key = key,
-                                      .what = "written",
-                                      .body = text,
-                                      .n_body = strlen(text) },
-                        error);
+    return s3_place_put(place, key, text, error);
 }
 
-static bool remove_object(const Place *place, const char *name, GError **error)
+static bool remove_object(const S3Place *place, const char *name, GError **error)
 {
     g_autofree char *key = s3_path_below(&place->path, name);
 
-    return s3_client_do(
-        place->client,
-        &(S3Request){
-            .method = S3_DELETE, .bucket = place->path.bucket, .key = key, .what = "removed" },
-        error);
+    return s3_place_remove(place, key, error);
 }
 
 bool s3_requests_put(const char *directory, const char *name, const char *text, GError **error)
 {
-    g_auto(Place) place = { .client = NULL };
+    g_auto(S3Place) place = { .client = NULL };
 
-    return place_open(&place, directory, error) && put(&place, name, text, error);
+    return s3_place_open(&place, directory, error) && put(&place, name, text, error);
 }
 
 bool s3_requests_remove(const char *directory, const char *name, GError **error)
 {
-    g_auto(Place) place = { .client = NULL };
+    g_auto(S3Place) place = { .client = NULL };
 
-    return place_open(&place, directory, error) && remove_object(&place, name, error);
+    return s3_place_open(&place, directory, error) && remove_object(&place, name, error);
 }
 
 char *s3_requests_read(const char *directory, const char *name, GError **error)
 {
-    g_auto(Place) place = { .client = NULL };
+    g_auto(S3Place) place = { .client = NULL };
     g_auto(S3Answer) answer = { .body = NULL };
     g_autoptr(GError) fault = NULL;
     g_autofree char *key = NULL;
 
-    if (!place_open(&place, directory, error))
+    if (!s3_place_open(&place, directory, error))
         return NULL;
     key = s3_path_below(&place.path, name);
     if (s3_client_ask(place.client,
@@ -166,11 +135,11 @@ static bool send_answer(const Watch *watch, const Answer *answer)
 {
     g_autofree char *taken = g_strconcat(OUTSIDE_TAKEN, answer->id, NULL);
     g_autofree char *take = g_strconcat(OUTSIDE_TAKE, answer->id, NULL);
-    g_auto(Place) place = { .client = NULL };
+    g_auto(S3Place) place = { .client = NULL };
     g_autoptr(GError) error = NULL;
 
-    if (place_open(&place, watch->directory, &error) && put(&place, taken, answer->text, &error) &&
-        remove_object(&place, take, &error))
+    if (s3_place_open(&place, watch->directory, &error) &&
+        put(&place, taken, answer->text, &error) && remove_object(&place, take, &error))
         return true;
     g_warning("a request for a snapshot gets no answer: %s", error->message);
     return false;
@@ -248,11 +217,11 @@ static void take_over(Watch *watch, const GPtrArray *keys, size_t n_before)
 static bool look(Watch *watch, bool tells)
 {
     g_autoptr(GPtrArray) keys = g_ptr_array_new_with_free_func(g_free);
-    g_auto(Place) place = { .client = NULL };
+    g_auto(S3Place) place = { .client = NULL };
     g_autoptr(GError) error = NULL;
     g_autofree char *before = NULL;
 
-    if (place_open(&place, watch->directory, &error)) {
+    if (s3_place_open(&place, watch->directory, &error)) {
         before = s3_path_below(&place.path, OUTSIDE_TAKE);
         if (s3_list_at_most(place.client, place.path.bucket, before, S3_LIST_MOST, MOST_REQUESTS,
                             keys, NULL, &error)) {

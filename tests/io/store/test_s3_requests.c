@@ -55,7 +55,7 @@ static void *ask(void *data)
     return NULL;
 }
 
-/* By the run's side, as soon as it hears of the request. */
+/* By the run's side, as soon as it hears of the request. Only a look tells that there is one. */
 static void answer(uint64_t number, const char *failure)
 {
     g_autoptr(GPtrArray) ids = NULL;
@@ -102,7 +102,7 @@ START_TEST(nobody_waits_for_s3_to_hear_whether_somebody_asks)
         outside_requests_answer(directory, ids, 1, NULL);
         const int64_t took_us = g_get_monotonic_time() - began_us;
         longest_us = MAX(longest_us, took_us);
-        g_usleep(5 * 1000);
+        g_usleep(5 * 1000); /* a step: the thread makes requests meanwhile */
     }
     ck_assert_int_lt(longest_us, G_USEC_PER_SEC);
     outside_requests_stop();
