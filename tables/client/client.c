@@ -172,6 +172,15 @@ static inline __attribute__((always_inline)) void send_slices(TableClient *clien
     bool sent_away = false;
 
     call_add_parts(call, n_slices);
+    if (n_slices == 1) { /* as most small requests have: no loops */
+        messages[0].server = table_route_server(route, &slices[0]);
+        if (G_LIKELY(post_office_is_local(office, messages[0].server))) {
+            table_client_set_message(&messages[0], client, ask, &slices[0], call);
+            messages[0].node_clock = node_clock;
+            post_office_ask(office, &messages[0]);
+            return;
+        }
+    }
     for (uint32_t i = 0; i < n_slices; i++) {
         messages[i].server = table_route_server(route, &slices[i]);
         if (!post_office_is_local(office, messages[i].server)) {
@@ -260,6 +269,18 @@ again:
     return true;
 }
 
+/* False if there is no memory to send it. */
+static inline __attribute__((always_inline)) bool tell_slice(TableClient *client,
+                                                             const TableAsk *ask,
+                                                             const Slice *slice)
+{
+    Message message;
+
+    table_client_set_message(&message, client, ask, slice, NULL);
+    message.server = table_route_server(client->route, slice);
+    return table_client_tell_change(client, &message);
+}
+
 /* Tells servers the slices from begin to end. False if there is no memory to send one of them. */
 static inline __attribute__((always_inline)) bool tell_slices(TableClient *client,
                                                               const TableAsk *ask,
@@ -268,13 +289,8 @@ static inline __attribute__((always_inline)) bool tell_slices(TableClient *clien
 {
     bool is_sent = true;
 
-    for (uint32_t i = begin; i < end && is_sent; i++) {
-        Message message;
-
-        table_client_set_message(&message, client, ask, &slices[i], NULL);
-        message.server = table_route_server(client->route, &slices[i]);
-        is_sent = table_client_tell_change(client, &message);
-    }
+    for (uint32_t i = begin; i < end && is_sent; i++)
+        is_sent = tell_slice(client, ask, &slices[i]);
     return is_sent;
 }
 
@@ -308,9 +324,12 @@ static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, co
     if (!table_client_wait_room(client, slices, n_slices, error) ||
         !table_client_begin_sending(client, error))
         return false;
-    is_sent = G_UNLIKELY(is_large(slices, n_slices))
-                  ? tell_large_slices(client, &ask, slices, n_slices)
-                  : tell_slices(client, &ask, slices, 0, n_slices);
+    if (n_slices == 1)
+        is_sent = tell_slice(client, &ask, &slices[0]);
+    else if (G_UNLIKELY(is_large(slices, n_slices)))
+        is_sent = tell_large_slices(client, &ask, slices, n_slices);
+    else
+        is_sent = tell_slices(client, &ask, slices, 0, n_slices);
     table_client_end_sending(client);
     if (!is_sent)
         return table_client_fail_memory(client, error);
