@@ -70,7 +70,7 @@ bool model_answers_in_reach(const RubatoTableSpec *spec)
 {
     const RubatoModelOps *const ops = model_find(spec_model_name(spec));
 
-    return is_built_in(ops) && !ops->traits.takes_announcements && !ops->traits.per_worker_clocks;
+    return is_built_in(ops);
 }
 
 RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32_t n_nodes,

@@ -1,4 +1,4 @@
-/* A Get or an Add of all parts of a table at once, by its worker's thread.
+/* A Get or an Add of all parts of a table at once, by the thread of the task's one worker.
  *
  * If all parts of a table are on servers of this process, and these are idle, a worker's thread can
  * be the owner of all of them for a moment. Then its keys need not be cut for each server, and no
@@ -34,6 +34,9 @@ typedef struct {
     /* *min_clock: the lowest min clock of the parts. */
     bool (*get)(const struct TableRoute *route, const JointAsk *ask, uint64_t *min_clock);
     bool (*add)(const struct TableRoute *route, const JointAsk *ask);
+    /* The worker has reached the clock of the Get, by which its next iteration begins. For models
+     * that take announcements. */
+    bool (*iterate)(const struct TableRoute *route, const JointAsk *ask, uint64_t *min_clock);
 } JointOps;
 
 /* Requests of fewer keys, or more, are cut: a cut of few keys costs less than a second server that

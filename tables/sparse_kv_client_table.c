@@ -244,7 +244,20 @@ static bool tells_next_alone(const RubatoSparseKVClientTable *table)
            table->n_told == table->n_gets;
 }
 
-/* Begins the next iteration, whose keys are known, by one message to each part. */
+/* Begins the next iteration, whose keys are known, at all parts at once. False: it has not begun. */
+static bool get_jointly(RubatoSparseKVClientTable *table, void *values)
+{
+    const ToldIteration *const told = told_at(table, table->n_gets);
+
+    if (!table_client_iterate_jointly(table->handle.client, told->keys, told->n, values))
+        return false;
+    forget_first(table);
+    table->n_told++;
+    table->n_gets++;
+    return true;
+}
+
+/* The same by one message to each part. */
 static bool get_in_one(RubatoSparseKVClientTable *table, uint32_t n_slices, void *values,
                        GError **error)
 {
@@ -270,6 +283,8 @@ bool rubato_sparse_kv_client_table_get(RubatoSparseKVClientTable *table, void *v
         if (table->n_known == table->n_gets && !table->is_exhausted && !ask_next(table, error))
             return false;
         if (values != NULL && table->n_known > table->n_gets) {
+            if (get_jointly(table, values))
+                return true;
             told = told_at(table, table->n_gets);
             if (table_client_may_iterate(table->handle.client, told->keys, told->n, &n_slices))
                 return get_in_one(table, n_slices, values, error);

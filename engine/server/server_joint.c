@@ -136,6 +136,37 @@ static bool get(const TableRoute *route, const JointAsk *ask, uint64_t *min_cloc
     return is_done;
 }
 
+/* Begins the worker's next iteration in a part: see model_iterate. Keys are announced for Gets of
+ * other workers, and there are none: so the announcement has no keys. */
+static void begin_iteration(Server *server, RubatoModel *model, const JointAsk *ask)
+{
+    RubatoRequest announcing = { .worker = ask->worker, .clock = ask->clock };
+
+    model_take_announcement(model, &announcing);
+    model_clock(model, ask->worker, ask->clock);
+    if (G_UNLIKELY(*model->outbox != NULL))
+        server_empty_outbox(server, model);
+}
+
+static bool iterate(const TableRoute *route, const JointAsk *ask, uint64_t *min_clock)
+{
+    Joint joint;
+    bool is_done;
+
+    if (!take_servers(route, &joint))
+        return false;
+    *min_clock = UINT64_MAX;
+    is_done = find_parts(route, &joint) && joint_shards_can_get(joint.shards, joint.n);
+    for (uint32_t part = 0; part < joint.n && is_done; part++) {
+        begin_iteration((Server *)joint.actors[part], joint.bindings[part]->parts[part].model, ask);
+        is_done = prepare_get(&joint, route, part, ask, min_clock);
+    }
+    if (is_done)
+        joint_shards_get(joint.shards, joint.n, ask->keys, ask->n_keys, ask->values);
+    actors_give_back(joint.actors, joint.n);
+    return is_done;
+}
+
 static bool add(const TableRoute *route, const JointAsk *ask)
 {
     Joint joint;
@@ -150,7 +181,7 @@ static bool add(const TableRoute *route, const JointAsk *ask)
     return is_done;
 }
 
-static const JointOps joint_ops = { .get = get, .add = add };
+static const JointOps joint_ops = { .get = get, .add = add, .iterate = iterate };
 
 /* Whether the parts are ranges of a dense table, each with keys. */
 static bool are_dense(const TableRoute *route)

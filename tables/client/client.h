@@ -180,6 +180,11 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
 bool table_client_announce(TableClient *client, uint64_t iteration, const RubatoKey *keys, size_t n,
                            GError **error);
 
+/* Ends the worker's present iteration and gets the rows of the next one's keys, which are checked,
+ * from all parts at once. False: nothing has been done. */
+bool table_client_iterate_jointly(TableClient *client, const RubatoKey *keys, size_t n,
+                                  void *values);
+
 /* Whether the worker can begin its next iteration, with these keys, by table_client_iterate; they
  * are checked. *n_slices is for this call, which is the client's next one. */
 bool table_client_may_iterate(TableClient *client, const RubatoKey *keys, size_t n,

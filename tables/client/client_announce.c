@@ -90,6 +90,16 @@ bool table_client_may_iterate(TableClient *client, const RubatoKey *keys, size_t
     return *n_slices == route->map->n_parts;
 }
 
+void table_client_note_begun(TableClient *client, const Call *call, const RubatoKeys *keys,
+                             const void *values, uint64_t begun_ns)
+{
+    table_client_count_get(client, call);
+    client->unheard_bytes = 0;
+    if (G_UNLIKELY(client->history != NULL))
+        table_client_note_get(client, keys, values);
+    table_client_note_time(client, "Clock and Get", begun_ns, keys->n);
+}
+
 bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, uint32_t n_slices,
                           void *values, GError **error)
 {
@@ -110,10 +120,6 @@ bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, 
     call_sent(&call);
     if (!table_client_wait(client, &call, error))
         return false;
-    table_client_count_get(client, &call);
-    client->unheard_bytes = 0;
-    if (G_UNLIKELY(client->history != NULL))
-        table_client_note_get(client, &all, values);
-    table_client_note_time(client, "Clock and Get", begun_ns, n);
+    table_client_note_begun(client, &call, &all, values, begun_ns);
     return true;
 }

@@ -45,6 +45,34 @@ bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t
     return true;
 }
 
+/* The servers have the clock before the worker's node: nobody else waits for it. */
+bool table_client_iterate_jointly(TableClient *client, const RubatoKey *keys, size_t n,
+                                  void *values)
+{
+    const TableRoute *const route = client->route;
+    const RubatoKeys all = { .keys = keys, .n = n };
+    const JointAsk ask = { .worker = client->rank,
+                           .clock = client->clock + 1,
+                           .keys = keys,
+                           .n_keys = n,
+                           .values = values };
+    const uint64_t begun_ns = table_client_time(client);
+    uint64_t min_clock;
+    Call call;
+
+    if (route->joint == NULL || !route->traits->takes_announcements || !is_worth_it(n) ||
+        table_client_is_cancelled(client) || !table_client_check_owner(client, NULL) ||
+        !route->joint->iterate(route, &ask, &min_clock))
+        return false;
+    call_begin(&call, NULL);
+    call_note_clock(&call, min_clock);
+    if (G_UNLIKELY(client->history != NULL))
+        table_client_note(client, HISTORY_ANNOUNCE, ask.clock, &all);
+    table_client_clock_by_request(client);
+    table_client_note_begun(client, &call, &all, values, begun_ns);
+    return true;
+}
+
 static bool defer_whole(TableClient *client, const JointAsk *ask)
 {
     const RubatoRequest request = { .worker = ask->worker,

@@ -78,6 +78,12 @@ bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t
 bool table_client_add_jointly(TableClient *client, const RubatoKey *keys, size_t n,
                               const void *deltas);
 
+/* ---- client_announce.c ---- */
+
+/* A Get that began an iteration has been answered. */
+void table_client_note_begun(TableClient *client, const Call *call, const RubatoKeys *keys,
+                             const void *values, uint64_t begun_ns);
+
 /* ---- client_kept.c ---- */
 
 /* The clock client->clock has ended. */

@@ -1,6 +1,6 @@
-/* Gets and Adds of a worker that has the servers of its process for itself: all parts of a dense
- * table in one pass over the keys. They give what a plain array of the same rows gives, whatever
- * model, width, servers and keys; also where only some of the calls may go this way. */
+/* Gets, Adds and iterations of a worker that has the servers of its process for itself: all parts
+ * of a dense table in one pass over the keys. They give what a plain array of the same rows gives,
+ * whatever model, width, servers and keys; also where only some of the calls may go this way. */
 #include <string.h>
 
 #include "tables/joint.h"
@@ -31,6 +31,8 @@ static const Scene scenes[] = {
     { "ssp", RUBATO_F32, 2, 2, 0, NULL, 0, true },
     { "bsp", RUBATO_F64, 2, 3, 0, "assign", 0, false },
     { "bsp", RUBATO_F32, 1, 2, 0, NULL, RUBATO_ON_BAD_GRADIENT_REFUSE, false },
+    { "sparse_ssp", RUBATO_F32, 1, 2, 0, NULL, 0, false },
+    { "sparse_ssp", RUBATO_I64, 3, 4, 7, NULL, 0, true },
 };
 
 /* What the rows are: now, and as a Get sees them. */
@@ -117,6 +119,56 @@ static bool get_add_clock(RubatoWorker *worker, void *user_data, GError **error)
     return true;
 }
 
+static bool takes_iterations(const Scene *scene)
+{
+    return strcmp(scene->model, "sparse_ssp") == 0;
+}
+
+/* The keys of an iteration; each is drawn anew from its number. */
+static bool choose_iteration(uint64_t iteration, RubatoIteration *keys, void *user_data)
+{
+    const Story *const story = user_data;
+    static _Thread_local RubatoKey chosen[MOST];
+    uint64_t random = iteration + 1;
+
+    if (iteration == N_ROUNDS)
+        return false;
+    keys->n = choose_count(&random);
+    keys->keys = chosen;
+    choose_keys(&random, story->scene, chosen, keys->n);
+    return true;
+}
+
+static bool iterate(RubatoWorker *worker, void *user_data, GError **error)
+{
+    Story *const story = user_data;
+    const Scene *const scene = story->scene;
+    g_autoptr(RubatoSparseKVClientTable) table = rubato_worker_open_sparse_kv_client_table_with(
+        worker, "t", scene->dtype, choose_iteration, story, error);
+    static _Thread_local int64_t values[MOST * MOST_WIDTH], deltas[MOST * MOST_WIDTH];
+
+    TRY(table != NULL);
+    for (uint64_t round = 0; round < N_ROUNDS; round++) {
+        RubatoIteration keys;
+
+        REQUIRE(choose_iteration(round, &keys, story));
+        TRY(rubato_sparse_kv_client_table_get(table, values, error));
+        REQUIRE(rubato_sparse_kv_client_table_clock_value(table) == round);
+        for (size_t i = 0; i < keys.n * scene->width; i++) {
+            int64_t *const row = story->now[keys.keys[i / scene->width] - scene->first_key];
+
+            REQUIRE(value_load(scene->dtype, values, i) == row[i % scene->width]);
+        }
+        for (size_t i = 0; i < keys.n * scene->width; i++) {
+            value_store(scene->dtype, deltas, i, (int64_t)(round + i % 5));
+            story->now[keys.keys[i / scene->width] - scene->first_key][i % scene->width] +=
+                (int64_t)(round + i % 5);
+        }
+        TRY(rubato_sparse_kv_client_table_add(table, deltas, error));
+    }
+    return true;
+}
+
 START_TEST(all_parts_at_once_are_as_one_array)
 {
     const Scene *const scene = &scenes[_i];
@@ -130,7 +182,8 @@ START_TEST(all_parts_at_once_are_as_one_array)
                                              .first_key = scene->first_key,
                                              .n_keys = N_KEYS,
                                              .model = scene->model,
-                                             .staleness = strcmp(scene->model, "ssp") == 0,
+                                             .staleness = strstr(scene->model, "ssp") != NULL,
+                                             .speculation = takes_iterations(scene),
                                              .update = scene->update,
                                              .rule.on_bad_gradient = scene->on_bad_gradient });
     if (scene->moves)
@@ -138,6 +191,8 @@ START_TEST(all_parts_at_once_are_as_one_array)
     run_ok(engine, 1, get_add_clock, story, "t");
     memcpy(story->seen, story->now, sizeof story->now);
     run_ok(engine, 1, get_add_clock, story, "t"); /* a second task finds the rows of the first */
+    if (takes_iterations(scene))
+        run_ok(engine, 1, iterate, story, "t");
     rubato_engine_free(engine);
     g_free(story);
 }
