@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <rubato/error.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "io/net/log_sink.h"
@@ -24,7 +25,12 @@ enum {
     SEEN_MS = 1500,  /* until others that look so often have seen it, too */
     AGAIN_MS = 5000, /* until the snapshot for it is whole, and its answer has been sent, mostly */
     MOST_TEXT = 4096,
+    LOOK_LEFT_MS = 60 * 1000, /* for answers that nobody has read */
+    MOST_REMOVED = 100,       /* of these at a time, so that other answers do not wait for long */
 };
+
+/* An answer that nobody has read for so long is removed. */
+static _Atomic int64_t kept_ms = (int64_t)10 * 60 * 1000;
 
 /* Fewer than this wait at a time, even if somebody makes them without end. */
 #define MOST_REQUESTS (1u << 16)
@@ -43,6 +49,10 @@ typedef struct {
 typedef struct {
     char *directory;
     pthread_t thread;
+
+    /* the thread's alone */
+    GPtrArray *left; /* of Seen: answers that are there */
+    int64_t look_left_ms;
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -160,10 +170,10 @@ static void send_answers(Watch *watch)
     }
 }
 
-static Seen *find_seen(const Watch *watch, const char *id)
+static Seen *find_seen(const GPtrArray *all_seen, const char *id)
 {
-    for (guint i = 0; i < watch->seen->len; i++) {
-        Seen *const seen = watch->seen->pdata[i];
+    for (guint i = 0; i < all_seen->len; i++) {
+        Seen *const seen = all_seen->pdata[i];
 
         if (strcmp(seen->id, id) == 0)
             return seen;
@@ -171,69 +181,131 @@ static Seen *find_seen(const Watch *watch, const char *id)
     return NULL;
 }
 
-static void note_id(Watch *watch, const char *id, GHashTable *still)
+/* One that is listed. */
+static void see(GPtrArray *all_seen, const char *id)
 {
-    Seen *seen = find_seen(watch, id);
+    Seen *seen = find_seen(all_seen, id);
 
-    if (g_hash_table_contains(watch->answered, id)) {
-        g_hash_table_add(still, g_strdup(id));
-        return;
-    }
     if (seen == NULL) {
         seen = g_new0(Seen, 1);
         seen->id = g_strdup(id);
         seen->seen_ms = monotonic_ms();
-        g_ptr_array_add(watch->seen, seen);
+        g_ptr_array_add(all_seen, seen);
     }
     seen->is_there = true;
 }
 
+static void begin_listing(const GPtrArray *all_seen)
+{
+    for (guint i = 0; i < all_seen->len; i++)
+        ((Seen *)all_seen->pdata[i])->is_there = false;
+}
+
+/* Those that were not listed are gone. */
+static void end_listing(GPtrArray *all_seen)
+{
+    for (guint i = all_seen->len; i-- > 0;)
+        if (!((Seen *)all_seen->pdata[i])->is_there)
+            g_ptr_array_remove_index_fast(all_seen, i);
+}
+
 /* The lock is held. Answers are sent before the thread looks: so one that is no longer listed is
  * gone, and need not be remembered. */
-static void take_over(Watch *watch, const GPtrArray *keys, size_t n_before)
+static void take_over(Watch *watch, const GPtrArray *ids)
 {
     GHashTable *const still = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-    GHashTableIter ids;
+    GHashTableIter all_ids;
     void *id;
 
-    for (guint i = 0; i < watch->seen->len; i++)
-        ((Seen *)watch->seen->pdata[i])->is_there = false;
-    for (guint i = 0; i < keys->len; i++)
-        note_id(watch, (const char *)keys->pdata[i] + n_before, still);
-    for (guint i = watch->seen->len; i-- > 0;)
-        if (!((Seen *)watch->seen->pdata[i])->is_there)
-            g_ptr_array_remove_index_fast(watch->seen, i);
+    begin_listing(watch->seen);
+    for (guint i = 0; i < ids->len; i++)
+        if (g_hash_table_contains(watch->answered, ids->pdata[i]))
+            g_hash_table_add(still, g_strdup(ids->pdata[i]));
+        else
+            see(watch->seen, ids->pdata[i]);
+    end_listing(watch->seen);
     /* those that were answered while the thread looked */
     for (GList *link = watch->answers.head; link != NULL; link = link->next)
         g_hash_table_add(still, g_strdup(((Answer *)link->data)->id));
-    g_hash_table_iter_init(&ids, watch->answered);
-    while (g_hash_table_iter_next(&ids, &id, NULL))
+    g_hash_table_iter_init(&all_ids, watch->answered);
+    while (g_hash_table_iter_next(&all_ids, &id, NULL))
         if (!g_hash_table_contains(still, id))
-            g_hash_table_iter_remove(&ids);
+            g_hash_table_iter_remove(&all_ids);
     g_hash_table_unref(still);
+}
+
+/* Answers that nobody has read since the thread first saw them: those of this run, and of earlier
+ * ones. */
+static void remove_old(const Watch *watch, const S3Place *place, int64_t kept)
+{
+    const int64_t now_ms = monotonic_ms();
+    unsigned n = 0;
+
+    for (guint i = 0; i < watch->left->len && n < MOST_REMOVED; i++) {
+        const Seen *const seen = watch->left->pdata[i];
+        g_autofree char *name = g_strconcat(OUTSIDE_TAKEN, seen->id, NULL);
+
+        if (now_ms - seen->seen_ms < kept)
+            continue;
+        (void)remove_object(place, name, NULL);
+        n++;
+    }
+}
+
+/* Ids of the objects whose names begin so. */
+static bool list_ids(const S3Place *place, const char *prefix, GPtrArray *ids, GError **error)
+{
+    g_autoptr(GPtrArray) keys = g_ptr_array_new_with_free_func(g_free);
+    g_autofree char *before = s3_path_below(&place->path, prefix);
+
+    if (!s3_list_at_most(place->client, place->path.bucket, before, S3_LIST_MOST, MOST_REQUESTS,
+                         keys, NULL, error))
+        return false;
+    for (guint i = 0; i < keys->len; i++)
+        g_ptr_array_add(ids, g_strdup((const char *)keys->pdata[i] + strlen(before)));
+    return true;
 }
 
 /* Returns whether S3 has answered. */
 static bool look(Watch *watch, bool tells)
 {
-    g_autoptr(GPtrArray) keys = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GPtrArray) ids = g_ptr_array_new_with_free_func(g_free);
     g_auto(S3Place) place = { .client = NULL };
     g_autoptr(GError) error = NULL;
-    g_autofree char *before = NULL;
 
-    if (s3_place_open(&place, watch->directory, &error)) {
-        before = s3_path_below(&place.path, OUTSIDE_TAKE);
-        if (s3_list_at_most(place.client, place.path.bucket, before, S3_LIST_MOST, MOST_REQUESTS,
-                            keys, NULL, &error)) {
-            pthread_mutex_lock(&watch->lock);
-            take_over(watch, keys, strlen(before));
-            pthread_mutex_unlock(&watch->lock);
-            return true;
-        }
+    if (s3_place_open(&place, watch->directory, &error) &&
+        list_ids(&place, OUTSIDE_TAKE, ids, &error)) {
+        pthread_mutex_lock(&watch->lock);
+        take_over(watch, ids);
+        pthread_mutex_unlock(&watch->lock);
+        return true;
     }
     if (tells)
         g_message("nobody can ask for a snapshot for now: %s", error->message);
     return false;
+}
+
+/* Looks for answers less often than for requests, because S3 takes money for it. What does not
+ * succeed is tried the next time. */
+static void look_for_left(Watch *watch)
+{
+    const int64_t now_ms = monotonic_ms();
+    g_autoptr(GPtrArray) ids = g_ptr_array_new_with_free_func(g_free);
+    g_auto(S3Place) place = { .client = NULL };
+
+    if (now_ms < watch->look_left_ms)
+        return;
+    /* relaxed: it is a number, and nothing else follows from it */
+    const int64_t kept = atomic_load_explicit(&kept_ms, memory_order_relaxed);
+    watch->look_left_ms = now_ms + MIN(LOOK_LEFT_MS, kept);
+    if (!s3_place_open(&place, watch->directory, NULL) ||
+        !list_ids(&place, OUTSIDE_TAKEN, ids, NULL))
+        return;
+    begin_listing(watch->left);
+    for (guint i = 0; i < ids->len; i++)
+        see(watch->left, ids->pdata[i]);
+    end_listing(watch->left);
+    remove_old(watch, &place, kept);
 }
 
 static void *run(void *data)
@@ -246,6 +318,8 @@ static void *run(void *data)
         send_answers(watch);
         pthread_mutex_unlock(&watch->lock);
         hears = look(watch, /* tells= */ hears);
+        if (hears)
+            look_for_left(watch);
         pthread_mutex_lock(&watch->lock);
         const int64_t until_ms = monotonic_ms() + LOOK_MS;
         while (!watch->ends && !watch->has_news && monotonic_ms() < until_ms)
@@ -270,6 +344,7 @@ static void watch_free(void *data)
     pthread_cond_destroy(&watch->changed);
     pthread_mutex_destroy(&watch->lock);
     g_ptr_array_unref(watch->seen);
+    g_ptr_array_unref(watch->left);
     g_hash_table_unref(watch->answered);
     g_queue_clear_full(&watch->answers, answer_free);
     g_free(watch->directory);
@@ -283,6 +358,7 @@ static Watch *watch_new(const char *directory)
 
     watch->directory = g_strdup(directory);
     watch->seen = g_ptr_array_new_with_free_func(seen_free);
+    watch->left = g_ptr_array_new_with_free_func(seen_free);
     watch->answered = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     g_queue_init(&watch->answers);
     pthread_mutex_init(&watch->lock, NULL);
@@ -292,6 +368,7 @@ static Watch *watch_new(const char *directory)
     pthread_cond_destroy(&watch->changed);
     pthread_mutex_destroy(&watch->lock);
     g_ptr_array_unref(watch->seen);
+    g_ptr_array_unref(watch->left);
     g_hash_table_unref(watch->answered);
     g_free(watch->directory);
     g_free(watch);
@@ -367,7 +444,7 @@ void s3_requests_answer(const char *directory, const GPtrArray *ids, const char 
         answer->text = g_strdup(text);
         g_queue_push_tail(&watch->answers, answer);
         g_hash_table_add(watch->answered, g_strdup(answer->id));
-        Seen *const seen = find_seen(watch, answer->id);
+        Seen *const seen = find_seen(watch->seen, answer->id);
         if (seen != NULL)
             g_ptr_array_remove(watch->seen, seen);
     }
@@ -376,6 +453,11 @@ void s3_requests_answer(const char *directory, const GPtrArray *ids, const char 
         pthread_cond_signal(&watch->changed);
     }
     release(watch);
+}
+
+void s3_requests_keep_answers(int64_t ms)
+{
+    atomic_store_explicit(&kept_ms, ms, memory_order_relaxed); /* see look_for_left */
 }
 
 void s3_requests_stop(void)

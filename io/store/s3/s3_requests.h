@@ -4,9 +4,9 @@
  *   PREFIX/.taken-ID   the answer
  *
  * A request to S3 may take half a minute. So those of the run are made by a thread for each
- * directory: it looks once a second, and sends the answers. What the run asks here it knows
- * already, or will do later; no call waits for S3. It starts with the first call, and ends with
- * s3_requests_stop.
+ * directory: it looks once a second, sends the answers, and removes those that nobody has read.
+ * What the run asks here it knows already, or will do later; no call waits for S3. The thread
+ * starts with the first call, and ends with s3_requests_stop.
  *
  * Who asks makes its requests itself, and waits.
  *
@@ -31,6 +31,10 @@ bool s3_requests_ask(const char *directory);
 
 /* Has the thread answer them. If S3 does not take an answer, the log says so. */
 void s3_requests_answer(const char *directory, const GPtrArray *ids, const char *text);
+
+/* How long an answer stays that nobody reads; for tests. At first 10 minutes from when the thread
+ * saw it: so one that came at the end of a run stays until a later run has seen it for so long. */
+void s3_requests_keep_answers(int64_t ms);
 
 /* Ends the threads when they have sent the answers; waits for them. When an engine is freed: those
  * of another engine of the process start again. */

@@ -7,6 +7,7 @@
 
 #include "io/store/outside_requests.h"
 #include "io/store/s3/s3_list.h"
+#include "io/store/s3/s3_requests.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/s3_server.h"
@@ -119,6 +120,23 @@ START_TEST(request_that_nobody_answers_is_withdrawn)
 }
 END_TEST
 
+/* Who asked may have been killed. The first answer is of an earlier run. */
+START_TEST(answers_that_nobody_reads_are_removed)
+{
+    g_autoptr(GError) error = NULL;
+
+    require_msg(s3_requests_put(directory, ".taken-0123456789abcdef", "snapshot 3", &error), "%s",
+                error->message);
+    ck_assert(s3_requests_put(directory, ".take-fedcba9876543210", "", &error));
+    s3_requests_keep_answers(500);
+    answer(7, NULL);
+    while (count_objects() > 0) /* the case has a time limit */
+        g_usleep(20 * 1000);
+    outside_requests_stop();
+    s3_requests_keep_answers((int64_t)10 * 60 * 1000);
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("s3_requests");
@@ -135,6 +153,7 @@ int main(void)
     tcase_add_loop_test(cases, request_in_a_bucket_is_answered, 0, 2);
     tcase_add_test(cases, nobody_waits_for_s3_to_hear_whether_somebody_asks);
     tcase_add_test(cases, request_that_nobody_answers_is_withdrawn);
+    tcase_add_test(cases, answers_that_nobody_reads_are_removed);
     suite_add_tcase(suite, cases);
     result = run_suite(suite);
     s3_server_stop();
