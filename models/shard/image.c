@@ -396,6 +396,8 @@ static void save_dense(RubatoShard *shard, const RubatoKeys *keys)
     RubatoKey chosen[BLOCK];
     void *rows[BLOCK];
 
+    if (shard->image->place == shard->n_keys) /* until the disk has taken all of it */
+        return;
     for (size_t begin = 0; begin < keys->n && shard->image->loss == NULL; begin += BLOCK) {
         const size_t n_all = MIN(keys->n - begin, (size_t)BLOCK);
         size_t n;

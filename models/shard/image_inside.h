@@ -54,12 +54,14 @@ struct ShardImage {
     ImageRows *rows;   /* dense storage whose rows follow one another; else NULL */
     KeySet keys;       /* other storages: of the rows that have changed */
 
-    /* Other storages: the rows that are read next, by place: those up to `walked`. */
+    /* Other storages: the rows that are read next, those up to `walked`, by ranges of places. */
     uint64_t walked;
     bool has_walked; /* all places */
     GArray *found;   /* of RubatoKey: what the storage has told last */
-    GArray *ahead;   /* of PlacedKey */
-    size_t n_read;   /* of these */
+    GArray *ahead;   /* of PlacedKey: of these, those that have not been read, in any order */
+    size_t n_ranges; /* of these places; all but the last are equally wide */
+    size_t range;    /* the one that is read next */
+    uint64_t range_first, range_width;
 
     size_t n_copies;             /* room for so many rows in a block of copies */
     size_t copies_bytes;         /* such a block */

@@ -1,8 +1,6 @@
 /* Images of shards, read: see image.c.
  *
  * Threads: see the header. Functions of which nothing is said run as the shard's owner. */
-#include <stdlib.h>
-
 #include "models/shard/image_inside.h"
 #include "models/storage/storage.h"
 
@@ -330,66 +328,91 @@ static bool read_dense(RubatoShard *shard, size_t n_most, ImageSlice *slice)
     return image->place < n_all;
 }
 
-static int compare_places(const void *a, const void *b)
-{
-    const PlacedKey *left = a, *right = b;
-
-    return left->place < right->place ? -1 : left->place > right->place;
-}
-
-/* Finds the rows to be read next: whole pieces of the storage, of some thousand rows. */
-static void walk(RubatoShard *shard)
+/* Finds the rows to be read next: whole pieces of the storage, of some thousand rows. Rows that are
+ * created later need not be found, because they count as changed. */
+static void walk(RubatoShard *shard, size_t n_most)
 {
     ShardImage *const image = shard->image;
+    uint64_t lowest = UINT64_MAX, highest = 0;
 
     g_array_set_size(image->found, 0);
     g_array_set_size(image->ahead, 0);
-    image->n_read = 0;
     image->has_walked = !shard->ops->walk(shard->storage, &image->walked, image->found);
     for (guint i = 0; i < image->found->len; i++) {
         const RubatoKey key = g_array_index(image->found, RubatoKey, i);
         const PlacedKey placed = { shard->ops->place_of(shard->storage, key), key };
 
         g_array_append_val(image->ahead, placed);
+        lowest = MIN(lowest, placed.place);
+        highest = MAX(highest, placed.place);
     }
-    if (image->ahead->len > 0) /* an empty array has no memory */
-        qsort(image->ahead->data, image->ahead->len, sizeof(PlacedKey), compare_places);
+    image->n_ranges = (image->found->len + n_most - 1) / n_most;
+    image->range = 0;
+    image->range_first = lowest;
+    image->range_width = image->n_ranges > 0 ? (highest - lowest) / image->n_ranges : 0;
 }
 
-static const PlacedKey *ahead(const ShardImage *image, size_t i)
+/* The end of the present range of places. A slice has the rows of a range, about as many as its
+ * share, because keys are hashed; sorting them by their places would take longer than all the rest.
+ * Rows of another distribution make larger slices, but none is larger than what was found. */
+static uint64_t find_range_end(const ShardImage *image)
 {
-    return &g_array_index(image->ahead, PlacedKey, i);
+    return image->range + 1 >= image->n_ranges
+               ? image->walked
+               : image->range_first + (image->range + 1) * image->range_width;
 }
 
-/* The same for other storages. Rows at the same place are read together. */
+/* Those of the rows that were found whose places are below `end`, and which are to be read: writes
+ * their keys, and forgets them. Their number. */
+static size_t take_range(const ShardImage *image, uint64_t end, RubatoKey *keys)
+{
+    PlacedKey *const ahead = (PlacedKey *)(void *)image->ahead->data;
+    guint n_left = 0;
+    size_t n = 0;
+
+    for (guint i = 0; i < image->ahead->len; i++) {
+        const PlacedKey placed = ahead[i];
+
+        if (placed.place >= end)
+            ahead[n_left++] = placed;
+        else if (image_covers(image, placed.key) && !key_set_has(&image->keys, placed.key))
+            keys[n++] = placed.key;
+    }
+    g_array_set_size(image->ahead, n_left);
+    return n;
+}
+
+static size_t count_below(const ShardImage *image, uint64_t end)
+{
+    size_t n = 0;
+
+    for (guint i = 0; i < image->ahead->len; i++)
+        n += g_array_index(image->ahead, PlacedKey, i).place < end;
+    return n;
+}
+
+/* The same for other storages. */
 static bool read_walked(RubatoShard *shard, size_t n_most, ImageSlice *slice)
 {
     ShardImage *const image = shard->image;
     RubatoKeys keys = { .n = 0 };
-    size_t end;
+    uint64_t end;
 
-    if (image->n_read == image->ahead->len && image->has_walked)
+    if (image->range == image->n_ranges && image->has_walked)
         return false;
-    if (image->n_read == image->ahead->len)
-        walk(shard);
-    end = image->n_read + MIN(image->ahead->len - image->n_read, n_most);
-    while (end > 0 && end < image->ahead->len &&
-           ahead(image, end - 1)->place == ahead(image, end)->place)
-        end++;
-    if (!make_room(slice, end - image->n_read)) {
+    if (image->range == image->n_ranges)
+        walk(shard, n_most);
+    end = find_range_end(image);
+    if (!make_room(slice, count_below(image, end))) {
         image->loss = IMAGE_NO_MEMORY;
         return false;
     }
+    keys.n = take_range(image, end, slice->own_keys);
     keys.keys = slice->own_keys;
-    for (; image->n_read < end; image->n_read++) {
-        const RubatoKey key = ahead(image, image->n_read)->key;
-
-        if (image_covers(image, key) && !key_set_has(&image->keys, key))
-            slice->own_keys[keys.n++] = key;
-    }
-    image->place = end < image->ahead->len ? ahead(image, end)->place : image->walked;
+    image->place = end;
+    image->range += image->range < image->n_ranges; /* a piece without rows has no range */
     read_rows(shard, slice, &keys);
-    return end < image->ahead->len || !image->has_walked;
+    return image->range < image->n_ranges || !image->has_walked;
 }
 
 /* ---- slices ---- */
