@@ -13,6 +13,7 @@
 
 #include "apps/bench/bench.h"
 #include "apps/bench/samples/samples.h"
+#include "apps/bench/samples/snapshot_bare.h"
 #include "apps/bench/samples/snapshot_folders.h"
 
 #include <rubato/mix.h>
@@ -386,4 +387,46 @@ bool sample_snapshot_memory(Bench *bench, size_t n, BenchSample *sample, GError 
     sample->limit = (double)n * ALLOWED_BY_ROW + ALLOWED_BYTES;
     clear(&load);
     return true;
+}
+
+/* What bare threads keep in the same run, at the pace of these snapshots. */
+static bool find_shares(Bench *bench, const Load *load, double *share, GError **error)
+{
+    const Iterations *const writing = &load->iterations[PHASE_WRITING];
+    const uint64_t n = atomic_load_explicit(&load->n_snapshots, memory_order_relaxed);
+    SnapshotBare bare = { .n_rows = load->n_rows, .seconds = writing->seconds / (double)n };
+    double with_cuts;
+    bool ok;
+
+    g_autofree char *directory = g_dir_make_tmp("rubato-bench-XXXXXX", error);
+    if (directory == NULL)
+        return false;
+    bare.directory = directory;
+    ok = snapshot_bare_share(&bare, share, error);
+    bare.cuts = true;
+    ok = ok && snapshot_bare_share(&bare, &with_cuts, error);
+    snapshot_folder_remove_all(directory);
+    if (!ok)
+        return false;
+    bench->details->at[0] = (BenchDetail){ "% kept by bare threads", *share * 100 };
+    bench->details->at[1] =
+        (BenchDetail){ "% if they copy rows before these change", with_cuts * 100 };
+    bench->details->at[2] = (BenchDetail){ "ms a snapshot", bare.seconds * 1e3 };
+    bench->details->n = 3;
+    return true;
+}
+
+bool sample_snapshot_bare(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    Load load;
+    double share;
+    bool ok;
+
+    if (!take_load(n, bench_now, &load, error))
+        return false;
+    sample->own = rate(&load.iterations[PHASE_WRITING]);
+    ok = find_shares(bench, &load, &share, error);
+    sample->limit = ok ? rate(&load.iterations[PHASE_ALONE]) * share : 0;
+    clear(&load);
+    return ok;
 }

@@ -1,0 +1,198 @@
+/* Bare threads beside a bare writer: what training beside a snapshot can keep of its rate at best.
+ * There is no table, no request, no lock, and no checksum. */
+#include "apps/bench/samples/snapshot_bare.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "apps/bench/bench.h"
+#include "apps/bench/limits/limits.h"
+
+#include <rubato/mix.h>
+
+enum {
+    WIDTH = 16,
+    N_KEYS = 100,
+    ROWS_AT_ONCE = 16384,
+    COPIES = 1 << 19, /* rows in memory for copies, which is used in turn */
+};
+
+/* How long it goes on alone, and at least while rows are written. */
+#define PHASE_S 0.4
+
+typedef float Row[WIDTH];
+
+typedef enum {
+    PHASE_ALONE,
+    PHASE_WRITING,
+    PHASE_END,
+} Phase;
+
+typedef struct {
+    const SnapshotBare *what;
+    Row *rows, *copies;
+    size_t n_bytes; /* of both */
+    _Atomic uint64_t *changed;
+    _Atomic uint64_t place; /* rows below are written */
+    _Atomic Phase phase;
+    double rates[PHASE_END];
+} Bare;
+
+/* relaxed, here and below: only numbers are passed on; joining the thread orders the rates */
+static void copy_before(Bare *bare, const uint64_t *keys, uint64_t *n_copies)
+{
+    const uint64_t place = atomic_load_explicit(&bare->place, memory_order_relaxed);
+
+    for (size_t i = 0; i < N_KEYS; i++) {
+        _Atomic uint64_t *const word = &bare->changed[keys[i] / 64];
+        const uint64_t bit = UINT64_C(1) << keys[i] % 64;
+        const uint64_t bits = atomic_load_explicit(word, memory_order_relaxed);
+
+        if (keys[i] < place || (bits & bit) != 0)
+            continue;
+        atomic_store_explicit(word, bits | bit, memory_order_relaxed);
+        memcpy(bare->copies[(*n_copies)++ % COPIES], bare->rows[keys[i]], sizeof(Row));
+    }
+}
+
+static void iterate_once(Bare *bare, const uint64_t *keys)
+{
+    Row values[N_KEYS];
+
+    for (size_t i = 0; i < N_KEYS; i++)
+        memcpy(values[i], bare->rows[keys[i]], sizeof(Row));
+    clobber(values);
+    for (size_t i = 0; i < N_KEYS; i++)
+        for (size_t j = 0; j < WIDTH; j++)
+            bare->rows[keys[i]][j] += values[i][j];
+}
+
+static void *iterate_bare(void *data)
+{
+    Bare *const bare = data;
+    uint64_t keys[N_KEYS], number = 0, n_copies = 0;
+
+    for (Phase phase = PHASE_ALONE; phase < PHASE_END; phase++) {
+        const double began = bench_now();
+        uint64_t n = 0;
+
+        for (; atomic_load_explicit(&bare->phase, memory_order_relaxed) == phase; n++) {
+            for (size_t i = 0; i < N_KEYS; i++)
+                keys[i] = rubato_mix64(number++) % bare->what->n_rows;
+            if (phase == PHASE_WRITING && bare->what->cuts)
+                copy_before(bare, keys, &n_copies);
+            iterate_once(bare, keys);
+        }
+        bare->rates[phase] = N_KEYS * (double)n / (bench_now() - began);
+    }
+    return NULL;
+}
+
+/* The next rows, as they may be by now: nobody asks what comes of it. */
+__attribute__((no_sanitize("thread"))) static void copy_changing(Row *to, const Row *from, size_t n)
+{
+    memcpy(to, from, n * sizeof(Row));
+}
+
+static bool write_all(int fd, const void *bytes, size_t n)
+{
+    for (size_t done = 0; done < n;) {
+        const ssize_t some = write(fd, (const char *)bytes + done, n - done);
+
+        if (some <= 0)
+            return false;
+        done += (size_t)some;
+    }
+    return true;
+}
+
+/* Evenly, over the seconds. */
+static bool write_rows(Bare *bare, int fd, Row *buffer)
+{
+    const size_t n_all = bare->what->n_rows;
+    const double began = bench_now();
+    bool ok = true;
+
+    for (size_t i = 0; i < n_all / 64 + 1; i++)
+        atomic_store_explicit(&bare->changed[i], 0, memory_order_relaxed);
+    atomic_store_explicit(&bare->place, 0, memory_order_relaxed);
+    for (size_t first = 0; first < n_all && ok; first += ROWS_AT_ONCE) {
+        const size_t n = MIN(n_all - first, (size_t)ROWS_AT_ONCE);
+
+        copy_changing(buffer, bare->rows + first, n);
+        atomic_store_explicit(&bare->place, first + n, memory_order_relaxed);
+        ok = write_all(fd, buffer, n * sizeof(Row));
+        const double early =
+            bare->what->seconds * (double)(first + n) / (double)n_all - (bench_now() - began);
+        if (early > 0)
+            g_usleep((gulong)(early * G_USEC_PER_SEC));
+    }
+    return ok && fsync(fd) == 0;
+}
+
+static bool write_files(Bare *bare, GError **error)
+{
+    g_autofree char *path = g_build_filename(bare->what->directory, "bare", NULL);
+    g_autofree Row *buffer = g_new(Row, ROWS_AT_ONCE);
+    const double began = bench_now();
+    bool ok = true;
+
+    while (ok && bench_now() - began < PHASE_S) {
+        const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+
+        ok = fd >= 0 && write_rows(bare, fd, buffer);
+        if (!ok)
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: %s", path, g_strerror(errno));
+        if (fd >= 0)
+            close(fd);
+    }
+    (void)unlink(path);
+    return ok;
+}
+
+static bool measure(Bare *bare, GError **error)
+{
+    pthread_t thread;
+    bool ok;
+
+    if (pthread_create(&thread, NULL, iterate_bare, bare) != 0) {
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "no thread can be started");
+        return false;
+    }
+    g_usleep((gulong)(PHASE_S * G_USEC_PER_SEC));
+    atomic_store_explicit(&bare->phase, PHASE_WRITING, memory_order_relaxed);
+    ok = write_files(bare, error);
+    atomic_store_explicit(&bare->phase, PHASE_END, memory_order_relaxed);
+    pthread_join(thread, NULL);
+    return ok;
+}
+
+bool snapshot_bare_share(const SnapshotBare *what, double *share, GError **error)
+{
+    Bare bare = { .what = what, .n_bytes = (what->n_rows + COPIES) * sizeof(Row) };
+    void *const memory =
+        mmap(NULL, bare.n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bool ok;
+
+    if (memory == MAP_FAILED) {
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "no memory for bare rows");
+        return false;
+    }
+    (void)madvise(memory, bare.n_bytes, MADV_HUGEPAGE); /* as tables have */
+    memset(memory, 0, bare.n_bytes);                    /* in memory now */
+    bare.rows = memory;
+    bare.copies = bare.rows + what->n_rows;
+    bare.changed = g_new0(_Atomic uint64_t, what->n_rows / 64 + 1);
+    ok = measure(&bare, error);
+    if (ok)
+        *share = bare.rates[PHASE_WRITING] / bare.rates[PHASE_ALONE];
+    g_free((void *)bare.changed);
+    munmap(memory, bare.n_bytes);
+    return ok;
+}
