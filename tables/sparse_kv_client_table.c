@@ -244,7 +244,8 @@ static bool tells_next_alone(const RubatoSparseKVClientTable *table)
            table->n_told == table->n_gets;
 }
 
-/* Begins the next iteration, whose keys are known, at all parts at once. False: it has not begun. */
+/* Begins the next iteration, whose keys are known, at all parts at once. False: it has not
+ * begun. */
 static bool get_jointly(RubatoSparseKVClientTable *table, void *values)
 {
     const ToldIteration *const told = told_at(table, table->n_gets);
