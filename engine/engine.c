@@ -307,8 +307,6 @@ static bool begin_records(RubatoEngine *engine, GError **error)
 
 static bool start(RubatoEngine *engine, GError **error)
 {
-    if (engine->config.cluster_file != NULL && rendezvous_joins())
-        engine->serving = serving_new();
     if (!take_faults_of_environment(engine, error) || !engine_begin_health(engine, error) ||
         !describe(engine, error) || !begin_faults_on_demand(engine, error) ||
         !begin_records(engine, error) || !begin_binding(engine, error))
@@ -415,6 +413,8 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
     engine->copies_bytes = parts->copies_bytes > 0 ? parts->copies_bytes : USUAL_COPIES_BYTES;
     engine->pace = parts->pace != NULL ? parts->pace : &WRITE_PACE_USUAL;
     engine->sizes = parts->sizes != NULL ? *parts->sizes : FLOW_SIZES_USUAL;
+    if (config->cluster_file != NULL && (parts->joins || rendezvous_joins()))
+        engine->serving = serving_new();
     engine->tables = g_ptr_array_new_with_free_func((GDestroyNotify)table_free);
     engine->runs = g_ptr_array_new();
     engine->exits = g_array_new(FALSE, FALSE, sizeof(ExitCall));

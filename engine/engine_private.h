@@ -239,6 +239,7 @@ bool engine_check(RubatoEngine *engine, GError **error);
 
 /* What tests may give an engine instead of its usual parts. */
 typedef struct {
+    bool joins;                         /* as if JOIN_VARIABLE were set */
     const TransportOps *transport;      /* NULL: those that the cluster file names */
     WireFaults *faults;                 /* outlive the engine. NULL: as follows */
     const RubatoWireFaults *of_packets; /* copied. NULL: those of RUBATO_FAULTS */

@@ -7,7 +7,8 @@
  * prints everything that happens; with RUBATO_SIM_LOST, a cluster that loses so many servers, one
  * or two; with 3, one that loses workers; with 4 and 5, two servers and one replica, which has been
  * made again in between, or is being made; with 6, a node that is drained; with 7, one while parts
- * without replicas move. RUBATO_SIM_NODES is the number of nodes of the one large cluster. */
+ * without replicas move; with 8, one whose workers are replaced. RUBATO_SIM_NODES is the number of
+ * nodes of the one large cluster. */
 #include <stdio.h>
 
 #include "tests/support/runner.h"
@@ -162,6 +163,29 @@ END_TEST
 START_TEST(a_task_continues_without_the_workers_of_a_lost_node)
 {
     run_losses(sim_scenario_draw_worker_loss, 200, 1, _i); /* or two */
+}
+END_TEST
+
+/* Its workers are lost with it, and other processes have them again: all rows are what all Adds
+ * make them, each once, and nobody waits for ever. */
+START_TEST(a_task_waits_for_the_workers_of_a_lost_node)
+{
+    const uint64_t n = sim_number_of("RUBATO_SIM_LOSS_SEEDS", is_slow() ? 100 : 320) / 4;
+    const uint64_t first = sim_number_of("RUBATO_SIM_FIRST", 0);
+    uint32_t n_replaced = 0, n_too_late = 0, n_ended_well = 0;
+
+    for (uint64_t seed = first + (uint64_t)_i; seed < first + n; seed += N_BATCHES) {
+        SimOutcome outcome;
+
+        sim_run_drawn(sim_scenario_draw_replaced, seed, /* traces= */ false, &outcome);
+        n_replaced += outcome.n_replaced;
+        n_too_late += outcome.n_too_late;
+        n_ended_well += outcome.n_ended_well;
+    }
+    ck_assert_uint_gt(n_replaced, n / N_BATCHES / 4);
+    ck_assert_uint_gt(n_ended_well, 0);
+    if (n / N_BATCHES > 8)
+        ck_assert_uint_gt(n_too_late, 0);
 }
 END_TEST
 
@@ -331,6 +355,12 @@ START_TEST(bsp_is_the_same_to_the_bit_after_a_second_loss)
 }
 END_TEST
 
+START_TEST(bsp_is_the_same_to_the_bit_after_workers_were_replaced)
+{
+    compare_losses(sim_scenario_draw_exact_replaced, is_slow() ? 4 : 16, 1);
+}
+END_TEST
+
 START_TEST(bsp_is_the_same_to_the_bit_while_a_node_is_drained)
 {
     compare_losses(sim_scenario_draw_exact_drain, is_slow() ? 8 : 32, 0);
@@ -420,6 +450,7 @@ START_TEST(the_seed_that_is_asked_for)
         sim_scenario_draw_losses,   sim_scenario_draw_worker_loss,
         sim_scenario_draw_restored, sim_scenario_draw_overlap,
         sim_scenario_draw_drain,    sim_scenario_draw_moves,
+        sim_scenario_draw_replaced,
     };
     const uint64_t n_lost = sim_number_of("RUBATO_SIM_LOST", 0);
     SimOutcome outcome;
@@ -439,11 +470,13 @@ int main(void)
     TCase *const cases = tcase_create("cluster simulation");
     TCase *const deaf = tcase_create("deaf");
     TCase *const moves = tcase_create("moves");
+    TCase *const replaced = tcase_create("replaced");
     TCase *const large = tcase_create("large");
 
     tcase_set_timeout(cases, 30);
     tcase_set_timeout(deaf, 30);
     tcase_set_timeout(moves, 30);
+    tcase_set_timeout(replaced, 30);
     tcase_set_timeout(large, 60);
     if (g_getenv("RUBATO_SIM_SEED") != NULL) {
         tcase_add_test(cases, the_seed_that_is_asked_for);
@@ -452,6 +485,7 @@ int main(void)
         tcase_add_loop_test(cases, a_lost_server_ends_no_task_and_loses_no_add, 0, N_BATCHES);
         tcase_add_loop_test(cases, a_task_continues_without_the_workers_of_a_lost_node, 0,
                             N_BATCHES);
+        tcase_add_loop_test(replaced, a_task_waits_for_the_workers_of_a_lost_node, 0, N_BATCHES);
         tcase_add_loop_test(cases, two_lost_servers_end_no_task_and_lose_no_add, 0, N_BATCHES);
         tcase_add_loop_test(cases, a_second_loss_loses_nothing_that_has_a_replica_again, 0,
                             N_BATCHES);
@@ -473,6 +507,7 @@ int main(void)
         tcase_add_test(cases, bsp_is_the_same_to_the_bit_on_every_cluster);
         tcase_add_test(cases, bsp_is_the_same_to_the_bit_after_a_loss);
         tcase_add_test(cases, bsp_is_the_same_to_the_bit_after_a_second_loss);
+        tcase_add_test(replaced, bsp_is_the_same_to_the_bit_after_workers_were_replaced);
         tcase_add_test(cases, bsp_is_the_same_to_the_bit_while_a_node_is_drained);
         tcase_add_loop_test(cases, requests_of_either_priority_pass_a_stream_of_the_other, 0, 2);
         tcase_add_test(large, many_nodes_meet_work_and_end);
@@ -481,6 +516,7 @@ int main(void)
     suite_add_tcase(suite, cases);
     suite_add_tcase(suite, deaf);
     suite_add_tcase(suite, moves);
+    suite_add_tcase(suite, replaced);
     suite_add_tcase(suite, large);
     return run_suite(suite);
 }

@@ -92,13 +92,15 @@ static int64_t *read_table(SimNode *node, const SimScenario *scenario, const Sim
     return NULL;
 }
 
+/* A program that has yet to catch up would read rows of a later time. */
 static bool check_tables(SimNode *node, const SimJob *job, GError **error)
 {
     const SimScenario *const scenario = job->scenario;
+    const bool is_late = rubato_engine_catches_up(node->engine);
 
-    for (uint32_t i = 0; i < scenario->n_tables; i++)
+    for (uint32_t i = 0; i < scenario->n_tables && !is_late; i++)
         sim_replicas_have_all(node, scenario->tables[i].name);
-    for (uint32_t i = 0; i < scenario->n_tables; i++) {
+    for (uint32_t i = 0; i < scenario->n_tables && !is_late; i++) {
         const SimTable *const table = &scenario->tables[i];
         g_autofree int64_t *rows = read_table(node, scenario, table, error);
 
@@ -205,6 +207,13 @@ static bool run_and_move(SimNode *node, const SimJob *job, const SimScenario *sc
     return moved;
 }
 
+static RubatoOnLoss on_loss(const SimScenario *scenario)
+{
+    if (scenario->replace_ms > 0)
+        return RUBATO_ON_LOSS_REPLACE;
+    return scenario->continues ? RUBATO_ON_LOSS_CONTINUE : RUBATO_ON_LOSS_FAIL;
+}
+
 static bool run_tasks(SimNode *node, SimJob *job, GError **error)
 {
     const SimScenario *const scenario = job->scenario;
@@ -214,13 +223,14 @@ static bool run_tasks(SimNode *node, SimJob *job, GError **error)
         .run = sim_worker_run,
         .user_data = job,
         .tables = names,
-        .on_loss = scenario->continues ? RUBATO_ON_LOSS_CONTINUE : RUBATO_ON_LOSS_FAIL,
+        .on_loss = on_loss(scenario),
+        .replace_ms = scenario->replace_ms,
     };
 
     for (uint32_t i = 0; i < scenario->n_tables; i++)
         names[i] = scenario->tables[i].name;
     for (uint32_t i = 1; i <= scenario->n_tasks; i++) {
-        job->task = i;
+        job->task = MAX(job->task, i); /* a newcomer makes the calls of earlier ones */
         TRY(run_and_move(node, job, scenario, &task, i, error));
         SIM_TRACE("task %u has ended", i);
         *job->progress_ns = sim_now_ns();
@@ -289,7 +299,7 @@ static void end_node(SimNode *node)
     SIM_TRACE("has ended: %s", node->error == NULL ? "well" : node->error->message);
     if (node->was_killed || --cluster->n_living > 0)
         return;
-    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++)
+    for (uint32_t i = 0; i < sim_cluster_n_processes(cluster); i++)
         if (cluster->nodes[i].was_killed)
             sim_thaw(i);
 }
@@ -322,7 +332,9 @@ static bool run_exact_program(SimNode *node, GError **error)
     const RubatoTask task = { .name = "exact",
                               .run = sim_exact_run,
                               .user_data = (void *)(uintptr_t)scenario,
-                              .tables = names };
+                              .tables = names,
+                              .on_loss = on_loss(scenario),
+                              .replace_ms = scenario->replace_ms };
     const RubatoTableSpec spec = sim_exact_table(scenario);
 
     TRY(rubato_engine_create_table(node->engine, &spec, error));
@@ -392,15 +404,24 @@ static void *run_node(void *data)
 {
     SimNode *const node = data;
     SimCluster *const cluster = node->cluster;
-    const RubatoEngineConfig config = { .cluster_file = cluster->path, .node = node->number };
+    const RubatoEngineConfig config = { .cluster_file = cluster->path,
+                                        .node = node->place,
+                                        .catches_up = true };
     const CutWork cut_work = sim_cut_work(node);
-    const EngineParts parts = { .transport = &sim_transport,
+    const EngineParts parts = { .joins = sim_cluster_is_newcomer(node),
+                                .transport = &sim_transport,
                                 .sizes = &cluster->scenario->sizes,
                                 .snapshot_work = &cut_work };
-    RubatoEngine *const engine = engine_new_of(&config, &parts, &node->error);
+    RubatoEngine *engine = engine_new_of(&config, &parts, &node->error);
 
+    while (engine == NULL && sim_newcomer_came_too_early(node)) {
+        sim_sleep_ns(SIM_MS * node->cluster->scenario->heartbeat_ms);
+        g_clear_error(&node->error);
+        engine = engine_new_of(&config, &parts, &node->error);
+    }
     if (engine != NULL) {
         node->engine = engine;
+        node->has_joined = true;
         use_engine(node);
         node->engine = NULL;
         while (node->is_used || sim_replicas_are_compared(cluster))
@@ -462,7 +483,15 @@ static void job_init(SimJob *job, SimCluster *cluster, const SimScenario *scenar
             sim_history_new(table->name, table->model, table->staleness,
                             table->handle == SIM_HANDLE_KV_CLIENT && table->model == SIM_MODEL_SSP,
                             table->first_key, table->n_keys, scenario->n_workers);
+        if (scenario->replace_ms > 0)
+            sim_history_replace(job->histories[i], i + 1 < scenario->n_tables);
     }
+}
+
+void sim_cluster_start(SimCluster *cluster, uint32_t number)
+{
+    cluster->n_living++;
+    sim_spawn(number, "main", run_node, &cluster->nodes[number]);
 }
 
 static void divide(SimCluster *cluster, const SimScenario *scenario)
@@ -481,7 +510,6 @@ static void begin(SimCluster *cluster, const SimScenario *scenario)
     memset(cluster, 0, sizeof *cluster);
     cluster->scenario = cluster->stream.scenario = scenario;
     divide(cluster, scenario);
-    cluster->n_living = scenario->n_nodes;
     cluster->killed_ms = -1;
     cluster->path = write_cluster_file(scenario);
     job_init(&cluster->job, cluster, &cluster->plain);
@@ -492,10 +520,10 @@ static void begin(SimCluster *cluster, const SimScenario *scenario)
     sim_begin(&scenario->options);
     sim_network_begin(&scenario->network);
     cluster->begun_ms = sim_now_ms();
-    for (uint32_t i = 0; i < scenario->n_nodes; i++) {
-        cluster->nodes[i] = (SimNode){ .cluster = cluster, .number = i };
-        sim_spawn(i, "main", run_node, &cluster->nodes[i]);
-    }
+    for (uint32_t i = 0; i < sim_cluster_n_processes(cluster); i++)
+        cluster->nodes[i] = (SimNode){ .cluster = cluster, .number = i, .place = i };
+    for (uint32_t i = 0; i < scenario->n_nodes; i++)
+        sim_cluster_start(cluster, i);
     if (scenario->cancelled_ms >= 0)
         sim_spawn((uint32_t)scenario->seed % scenario->n_nodes, "canceller", cancel, cluster);
     sim_cluster_plan_faults(cluster);
@@ -506,7 +534,7 @@ static void end(SimCluster *cluster)
     sim_end();
     sim_network_end();
     sim_on_failure(NULL, NULL);
-    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++) {
+    for (uint32_t i = 0; i < sim_cluster_n_processes(cluster); i++) {
         g_clear_error(&cluster->nodes[i].error);
         g_clear_error(&cluster->nodes[i].error_beside);
         g_clear_error(&cluster->nodes[i].error_again);
@@ -553,6 +581,7 @@ void sim_cluster_run(const SimScenario *scenario, SimOutcome *outcome)
     outcome->outage_ms = longest_outage_ms(&cluster);
     outcome->n_cuts = cluster.cut.n_done;
     outcome->n_cuts_after = cluster.cut.n_whole;
+    outcome->n_replaced = cluster.job.n_replaced + cluster.job_again.n_replaced;
     outcome->longest_get_ns = cluster.stream.longest_ns;
     outcome->digest = sim_digest();
     outcome->n_turns = sim_n_turns();

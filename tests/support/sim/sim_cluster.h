@@ -17,6 +17,7 @@
 #define SIM_MOST_WORKERS 8
 #define SIM_MOST_TABLES 2
 #define SIM_MOST_FAULTS 12
+#define SIM_MOST_NEWCOMERS 4
 #define SIM_ALL_NODES UINT32_MAX
 #define SIM_SLOW_WORKER 10 /* it computes so many times as long as the others */
 
@@ -61,6 +62,13 @@ typedef struct {
     uint32_t how_often; /* of 1,024 */
 } SimFault;
 
+/* A process that takes the place of a node whose process was killed. */
+typedef struct {
+    uint32_t node;
+    int64_t after_ms;        /* the kill it is started */
+    int64_t killed_after_ms; /* its start it is killed; 0: it is not */
+} SimNewcomer;
+
 typedef struct {
     uint64_t seed;
     SimOptions options;
@@ -85,9 +93,12 @@ typedef struct {
     bool asks_services;       /* after each task */
     int64_t drain_ns;         /* after the first task has begun, a node is drained; 0: none */
     uint32_t drained;
-    bool ends_drained; /* it is killed after that; else at any time, if at all */
-    bool outlives;     /* a node that is killed while a task runs ends nothing */
-    bool continues;    /* the tasks go on without the workers of a lost node */
+    bool ends_drained;   /* it is killed after that; else at any time, if at all */
+    bool outlives;       /* a node that is killed while a task runs ends nothing */
+    bool continues;      /* the tasks go on without the workers of a lost node */
+    uint32_t replace_ms; /* not 0: or wait for so long for a process that has them again */
+    SimNewcomer newcomers[SIM_MOST_NEWCOMERS]; /* of the same node: in this order */
+    uint32_t n_newcomers;
     bool restores; /* the second node is killed once replicas are there in the place of lost ones */
     int64_t after_loss_ns; /* it is killed so long after the loss of the first is known; 0: not */
     SimFault faults[SIM_MOST_FAULTS];
@@ -144,6 +155,11 @@ void sim_scenario_draw_moves(SimScenario *scenario, uint64_t seed);
 /* A node is lost, or sometimes two of them, and has workers, without which the tasks go on. */
 void sim_scenario_draw_worker_loss(SimScenario *scenario, uint64_t seed);
 
+/* A node of four is lost, with workers, or two of them are, in a third of the seeds. The tasks wait
+ * for processes in their places, which may be lost, too, or do not come in time. Meanwhile links
+ * fail in a third of the seeds, and a node is drained in a quarter. */
+void sim_scenario_draw_replaced(SimScenario *scenario, uint64_t seed);
+
 /* The cluster and the faults of a seed, except those that end a task, with an exact program. */
 void sim_scenario_draw_exact(SimScenario *scenario, uint64_t seed, uint64_t program);
 
@@ -153,6 +169,9 @@ void sim_scenario_draw_exact_loss(SimScenario *scenario, uint64_t seed, uint64_t
 /* The same with four nodes, of which two are killed, the second one once each part has a replica
  * again. */
 void sim_scenario_draw_exact_restored(SimScenario *scenario, uint64_t seed, uint64_t program);
+
+/* One node of four is killed, with workers, and another process has them again. */
+void sim_scenario_draw_exact_replaced(SimScenario *scenario, uint64_t seed, uint64_t program);
 
 /* A node is drained meanwhile, and none is lost. */
 void sim_scenario_draw_exact_drain(SimScenario *scenario, uint64_t seed, uint64_t program);
@@ -176,6 +195,8 @@ typedef struct {
     uint64_t rows_digest;          /* of an exact program: the bits of its rows at the end */
     int64_t longest_get_ns;        /* of those beside a stream */
     uint64_t n_cuts, n_cuts_after; /* of tables, that were looked at; after a loss */
+    uint32_t n_replaced;           /* workers that began in the place of lost ones */
+    uint32_t n_too_late;           /* nodes that were told that no process has come in time */
 } SimOutcome;
 
 /* Runs it. A wrong value, or a wait without end, ends the test. */
@@ -223,7 +244,8 @@ typedef struct {
     int64_t begun_ns;          /* when a worker of that began */
     int64_t *progress_ns;      /* when something was last done */
     struct SimCluster *cluster;
-    bool asks_for_cuts; /* its workers do, now and then */
+    bool asks_for_cuts;  /* its workers do, now and then */
+    uint32_t n_replaced; /* workers that began in the place of lost ones */
 } SimJob;
 
 /* The function of each worker; user_data is a SimJob. */

@@ -3,6 +3,7 @@
 #include "tests/support/sim/sim_cluster_private.h"
 
 #include "engine/engine_private.h"
+#include "engine/join/newcomer.h"
 #include "engine/scheduler/scheduler_state.h"
 
 static bool is_meant(uint32_t meant, uint32_t node)
@@ -12,7 +13,7 @@ static bool is_meant(uint32_t meant, uint32_t node)
 
 static void cut_off(const SimCluster *cluster, uint32_t node)
 {
-    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++) {
+    for (uint32_t i = 0; i < sim_cluster_n_processes(cluster); i++) {
         if (i == node)
             continue;
         sim_network_link(i, node)->is_cut = sim_network_link(node, i)->is_cut = true;
@@ -79,13 +80,16 @@ static bool goes_on(const SimCluster *cluster)
 
 /* Whether a node dies before the run has begun on all nodes, and has a table with replicas; or
  * before the scheduler knows that the task which it has begun needs nothing of it, if it does not
- * continue without. */
+ * continue without. A newcomer that has yet to catch up begins no task. */
 static bool is_early(const SimCluster *cluster, const SimNode *node)
 {
-    bool is_early = node->starts_ms > 0 &&
+    const SimScenario *const scenario = cluster->scenario;
+    const bool needs_it = !scenario->continues && scenario->replace_ms == 0;
+    const bool makes_calls = node->engine == NULL || node->engine->newcomer == NULL ||
+                             node->engine->newcomer->has_caught_up;
+    bool is_early = makes_calls && node->starts_ms > 0 &&
                     (node->started_ms == 0 ||
-                     (!cluster->scenario->continues &&
-                      sim_now_ms() < node->started_ms + (int64_t)cluster->scenario->timeout_ms));
+                     (needs_it && sim_now_ms() < node->started_ms + (int64_t)scenario->timeout_ms));
 
     for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++)
         is_early = is_early || (cluster->nodes[i].engine == NULL && !cluster->nodes[i].has_ended);
@@ -137,11 +141,30 @@ static bool waits_for_loss(SimCluster *cluster, uint64_t number)
     return true;
 }
 
+void sim_cluster_kill(SimCluster *cluster, uint32_t number)
+{
+    SimNode *const node = &cluster->nodes[number];
+    const int64_t now_ns = sim_now_ns();
+
+    cluster->killed_early = cluster->killed_early || is_early(cluster, node);
+    node->was_killed = true;
+    if (cluster->progress_ns < now_ns) /* workers wait until it is known */
+        cluster->progress_ns = now_ns;
+    cluster->n_living--;
+    cluster->killed_ms = sim_now_ms() - cluster->begun_ms;
+    lose_workers(&cluster->job, number);
+    lose_workers(&cluster->job_beside, number);
+    lose_workers(&cluster->job_again, number);
+    sim_freeze(number);
+    cut_off(cluster, number);
+    sim_newcomers_plan(cluster, node->place);
+}
+
 static void begin_fault(void *data, uint64_t number)
 {
     SimCluster *const cluster = data;
     const SimFault *const fault = &cluster->scenario->faults[number];
-    const uint32_t n = cluster->scenario->n_nodes;
+    const uint32_t n = sim_cluster_n_processes(cluster);
 
     SIM_TRACE("fault %" G_GUINT64_FORMAT " begins", number);
     if (fault->kind == SIM_FAULT_STOP) {
@@ -158,15 +181,7 @@ static void begin_fault(void *data, uint64_t number)
             sim_after(SIM_MS, begin_fault, cluster, number);
             return;
         }
-        cluster->killed_early = cluster->killed_early || is_early(cluster, node);
-        node->was_killed = true;
-        cluster->n_living--;
-        cluster->killed_ms = sim_now_ms() - cluster->begun_ms;
-        lose_workers(&cluster->job, fault->from);
-        lose_workers(&cluster->job_beside, fault->from);
-        lose_workers(&cluster->job_again, fault->from);
-        sim_freeze(fault->from);
-        cut_off(cluster, fault->from);
+        sim_cluster_kill(cluster, fault->from);
     } else {
         for (uint32_t from = 0; from < n; from++)
             for (uint32_t to = 0; to < n; to++)
@@ -179,7 +194,7 @@ static void end_fault(void *data, uint64_t number)
 {
     SimCluster *const cluster = data;
     const SimFault *const fault = &cluster->scenario->faults[number];
-    const uint32_t n = cluster->scenario->n_nodes;
+    const uint32_t n = sim_cluster_n_processes(cluster);
 
     SIM_TRACE("fault %" G_GUINT64_FORMAT " is over", number);
     if (fault->kind == SIM_FAULT_STOP && !cluster->nodes[fault->from].was_killed)

@@ -41,6 +41,33 @@ static bool has_lost_parts(const SimScenario *scenario, const SimNode *node)
             was_moving(scenario, node));
 }
 
+/* Whether a task has waited for a process as long as it was to. */
+static bool was_too_late(const SimScenario *scenario, const SimNode *node)
+{
+    return scenario->replace_ms > 0 &&
+           strstr(node->error->message, "no process has taken over its workers within") != NULL;
+}
+
+/* A process that takes the place of a killed one may come too early or too late, and is refused;
+ * or the run ends before it has caught up. Otherwise it ends like the others. */
+static void judge_newcomer(const SimCluster *cluster, const SimNode *node,
+                           const SimOutcome *outcome)
+{
+    const SimScenario *const scenario = cluster->scenario;
+
+    if (!node->has_joined || cluster->killed_early)
+        return;
+    if (node->error == NULL) {
+        if (outcome->n_ended_well > 0 && outcome->rows_digest != node->rows_digest)
+            sim_fail("process %u reads other rows than those before it", node->number);
+    } else if (!was_too_late(scenario, node) && !has_lost_parts(scenario, node) &&
+               !was_cut_off(scenario, node) &&
+               strstr(node->error->message, "the run has ended meanwhile") == NULL) {
+        sim_fail("process %u, which has joined, failed without need: %s", node->number,
+                 node->error->message);
+    }
+}
+
 static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcome *outcome)
 {
     const SimScenario *const scenario = cluster->scenario;
@@ -64,8 +91,10 @@ static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcom
                      scenario->failing_worker);
         return;
     }
+    outcome->n_too_late += was_too_late(scenario, node);
     if (scenario->outlives && any_killed && !cluster->killed_early &&
-        !has_lost_parts(scenario, node))
+        !has_lost_parts(scenario, node) && !was_too_late(scenario, node) &&
+        !(scenario->replace_ms > 0 && was_cut_off(scenario, node)))
         sim_fail("node %u did not outlive another one: %s", node->number, node->error->message);
     outcome->failed_ms = MAX(outcome->failed_ms, node->failed_ms);
     const bool is_lost = g_error_matches(node->error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST);
@@ -77,8 +106,9 @@ static void judge_node(const SimCluster *cluster, const SimNode *node, SimOutcom
     outcome->n_failed += has_failed;
     outcome->n_cancelled += is_cancelled;
     if (is_lost && any_killed && scenario->n_faults == 1 && !was_moving(scenario, node) &&
-        node->failed_ms >
-            cluster->killed_ms + 2 * (int64_t)scenario->timeout_ms + thinks_ms(scenario))
+        node->failed_ms > cluster->killed_ms + 2 * (int64_t)scenario->timeout_ms +
+                              thinks_ms(scenario) +
+                              (was_too_late(scenario, node) ? (int64_t)scenario->replace_ms : 0))
         sim_fail("node %u was told after %" G_GINT64_FORMAT " ms that another is lost",
                  node->number, node->failed_ms - cluster->killed_ms);
     if (any_killed)
@@ -103,6 +133,9 @@ void sim_cluster_judge(const SimCluster *cluster, SimOutcome *outcome)
     for (uint32_t i = 0; i < scenario->n_nodes; i++)
         if (!cluster->nodes[i].was_killed)
             judge_node(cluster, &cluster->nodes[i], outcome);
+    for (uint32_t i = scenario->n_nodes; i < sim_cluster_n_processes(cluster); i++)
+        if (!cluster->nodes[i].was_killed)
+            judge_newcomer(cluster, &cluster->nodes[i], outcome);
     if (sim_n_fds() > 0)
         sim_fail("%u descriptors are still open", sim_n_fds());
 }

@@ -3,6 +3,7 @@
  *   sim_cluster.c         its nodes, and the run from begin to end
  *   sim_cluster_faults.c  faults of the network and of nodes: when they begin and end
  *   sim_cluster_judge.c   whether each node has ended as it must
+ *   sim_newcomers.c       processes that take the places of killed ones
  *   sim_replicas.c        whether replicas are what their primaries are
  *   sim_cuts.c            cuts of tables while tasks run
  *   sim_services.c        requests of nodes to each other's services
@@ -16,13 +17,18 @@
 
 typedef struct SimCluster SimCluster;
 
+/* A process. The simulation, and its network, know it by its number: those that take the places of
+ * killed ones come after the nodes. */
 typedef struct {
     SimCluster *cluster;
     uint32_t number;
+    uint32_t place;       /* the node's number in the cluster */
+    bool is_planned;      /* it will take the place */
     RubatoEngine *engine; /* set while others may use it */
     bool is_used;         /* another thread uses it */
     bool compares;        /* its main thread looks into the engines of all nodes */
     uint64_t rows_digest; /* of an exact program */
+    bool has_joined;      /* it has had an engine */
     bool has_ended, was_killed;
     int64_t starts_ms, started_ms; /* its last task: when it called, and was told; 0: not yet */
     int64_t failed_ms;
@@ -63,6 +69,32 @@ struct SimCluster {
 
 /* Sets the time at which each fault of the scenario begins and ends. */
 void sim_cluster_plan_faults(SimCluster *cluster);
+
+/* Starts the main thread of a process. */
+void sim_cluster_start(SimCluster *cluster, uint32_t number);
+
+/* Nothing of the process runs any more, and nothing that it sent arrives. */
+void sim_cluster_kill(SimCluster *cluster, uint32_t number);
+
+/* Processes that there are, or will be. */
+static inline uint32_t sim_cluster_n_processes(const SimCluster *cluster)
+{
+    return cluster->scenario->n_nodes + cluster->scenario->n_newcomers;
+}
+
+static inline bool sim_cluster_is_newcomer(const SimNode *node)
+{
+    return node->number >= node->cluster->scenario->n_nodes;
+}
+
+/* ---- sim_newcomers.c ---- */
+
+/* A process of the node was killed: plans the start of the next one, if there is to be one. */
+void sim_newcomers_plan(SimCluster *cluster, uint32_t place);
+
+/* Whether a process was refused because the scheduler does not know yet that its node is lost. Then
+ * whoever starts processes starts it again. */
+bool sim_newcomer_came_too_early(const SimNode *node);
 
 /* Cuts tables, as every node does, and reads their images: fails the seed if together they are no
  * cut. job: whose tables they are, in its order; NULL: their rows are only read. */

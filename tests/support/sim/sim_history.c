@@ -15,6 +15,7 @@ typedef struct {
 typedef struct {
     Added *added; /* n of them, and one more, without a clock: the sum of all */
     uint32_t n, room;
+    uint32_t n_made;  /* by the worker's present process, and by others before its first clock */
     uint32_t n_shown; /* so many Adds a Get has shown */
 } Log;
 
@@ -24,9 +25,11 @@ struct SimHistory {
     uint64_t staleness;
     bool has_cache; /* a Get may be answered with rows that were read earlier */
     bool has_adopted;
-    uint32_t *n_barriers; /* that each worker has reached */
-    uint32_t *nodes;      /* of each worker of the task; UINT32_MAX: it has not begun */
-    uint64_t lost_nodes;  /* a bit for each */
+    bool replaces, may_be_ahead;
+    uint64_t *first_clocks; /* of each worker that is in the place of a lost one; else UINT64_MAX */
+    uint32_t *n_barriers;   /* that each worker has reached */
+    uint32_t *nodes;        /* of each worker of the task; UINT32_MAX: it has not begun */
+    uint64_t lost_nodes;    /* a bit for each */
     RubatoKey first_key;
     uint32_t n_keys, n_workers;
     Log *logs; /* by key, then worker */
@@ -51,6 +54,8 @@ SimHistory *sim_history_new(const char *name, SimModel model, uint64_t staleness
     history->n_barriers = g_new0(uint32_t, n_workers);
     history->nodes = g_new(uint32_t, n_workers);
     memset(history->nodes, 0xff, n_workers * sizeof *history->nodes);
+    history->first_clocks = g_new(uint64_t, n_workers);
+    memset(history->first_clocks, 0xff, n_workers * sizeof *history->first_clocks);
     history->first_key = first_key;
     history->n_keys = n_keys;
     history->n_workers = n_workers;
@@ -71,6 +76,7 @@ void sim_history_free(SimHistory *history)
     g_free(history->logs);
     g_free(history->n_barriers);
     g_free(history->nodes);
+    g_free(history->first_clocks);
     g_free(history->name);
     g_free(history);
 }
@@ -80,15 +86,17 @@ void sim_history_begin_task(SimHistory *history)
     for (size_t i = 0; i < (size_t)history->n_keys * history->n_workers; i++) {
         Log *const log = &history->logs[i];
         log->added[0].sum = log->added[log->n].sum;
-        log->n = log->n_shown = 0;
+        log->n = log->n_made = log->n_shown = 0;
     }
     memset(history->nodes, 0xff, history->n_workers * sizeof *history->nodes);
+    memset(history->first_clocks, 0xff, history->n_workers * sizeof *history->first_clocks);
     memset(history->n_barriers, 0, history->n_workers * sizeof *history->n_barriers);
 }
 
-void sim_history_begin_worker(SimHistory *history, uint32_t worker, uint32_t node)
+void sim_history_replace(SimHistory *history, bool may_be_ahead)
 {
-    history->nodes[worker] = node;
+    history->replaces = true;
+    history->may_be_ahead = may_be_ahead;
 }
 
 void sim_history_lose_node(SimHistory *history, uint32_t node)
@@ -103,12 +111,28 @@ static bool is_lost_node(const SimHistory *history, uint32_t node)
 
 static bool is_lost(const SimHistory *history, uint32_t worker)
 {
-    return is_lost_node(history, history->nodes[worker]);
+    return !history->replaces && is_lost_node(history, history->nodes[worker]);
 }
 
 void sim_history_enter_barrier(SimHistory *history, uint32_t worker)
 {
     history->n_barriers[worker]++;
+}
+
+static void append(const SimHistory *history, Log *log, uint32_t worker, uint64_t clock,
+                   uint64_t number)
+{
+    const int64_t delta = 1 + (int64_t)sim_below(UINT64_C(1) << 44);
+
+    if (log->n + 2 > log->room) {
+        log->room *= 2;
+        log->added = g_renew(Added, log->added, log->room);
+    }
+    log->added[log->n].clock = clock;
+    log->added[log->n].number = number;
+    log->added[log->n].n_barriers = history->n_barriers[worker];
+    log->added[log->n + 1].sum = log->added[log->n].sum + delta;
+    log->n++;
 }
 
 void sim_history_add(SimHistory *history, uint32_t worker, uint64_t clock, const RubatoKey *keys,
@@ -120,18 +144,16 @@ void sim_history_add(SimHistory *history, uint32_t worker, uint64_t clock, const
     n_calls++;
     for (size_t i = 0; i < n; i++) {
         Log *const log = log_of(history, keys[i], worker);
-        const int64_t delta = 1 + (int64_t)sim_below(UINT64_C(1) << 44);
 
-        if (log->n + 2 > log->room) {
-            log->room *= 2;
-            log->added = g_renew(Added, log->added, log->room);
-        }
-        log->added[log->n].clock = clock;
-        log->added[log->n].number = n_calls;
-        log->added[log->n].n_barriers = history->n_barriers[worker];
-        log->added[log->n + 1].sum = log->added[log->n].sum + delta;
-        log->n++;
-        deltas[i * history->n_workers + worker] = delta;
+        if (log->n_made == log->n)
+            append(history, log, worker, clock, n_calls);
+        const Added *const added = &log->added[log->n_made];
+        if (added->clock != clock && !is_lost_node(history, sim_node()))
+            sim_fail("table %s, key %" G_GUINT64_FORMAT ": worker %u makes again at clock %" //
+                     G_GUINT64_FORMAT " an Add of clock %" G_GUINT64_FORMAT,
+                     history->name, keys[i], worker, clock, added->clock);
+        deltas[i * history->n_workers + worker] = added[1].sum - added->sum;
+        log->n_made++;
     }
 }
 
@@ -148,6 +170,21 @@ static uint32_t count_before(const Log *log, uint64_t clock)
             high = middle;
     }
     return low;
+}
+
+bool sim_history_begin_worker(SimHistory *history, uint32_t worker, uint32_t node, uint64_t clock)
+{
+    const bool is_again = history->nodes[worker] != UINT32_MAX;
+
+    history->nodes[worker] = node;
+    if (is_again)
+        history->first_clocks[worker] = clock;
+    for (size_t i = 0; i < (size_t)history->n_keys; i++) {
+        Log *const log = log_of(history, history->first_key + i, worker);
+
+        log->n_made = count_before(log, clock);
+    }
+    return is_again;
 }
 
 /* Adds before the worker reached the last of n barriers. */
@@ -169,7 +206,7 @@ void sim_history_begin_get(SimHistory *history, SimGet *get, uint32_t worker, ui
     get->keys = g_memdup2(keys, n * sizeof *keys);
     get->least = g_new(uint32_t, n);
     for (size_t i = 0; i < n; i++)
-        get->least[i] = log_of(history, keys[i], worker)->n;
+        get->least[i] = log_of(history, keys[i], worker)->n_made;
 }
 
 /* The last barrier that both workers have passed. One that is lost may have come to its last one
@@ -193,6 +230,8 @@ static void find_bounds(const SimHistory *history, const SimGet *get, size_t i, 
     case SIM_MODEL_BSP:
         *most = count_before(log, get->clock);
         *least = is_lost(history, worker) ? 0 : *most;
+        if (history->may_be_ahead && get->clock == history->first_clocks[get->worker])
+            *most = count_before(log, get->clock + 1);
         return;
     case SIM_MODEL_ASP:
         *least = 0;
@@ -334,7 +373,7 @@ static void forget_lost(const SimHistory *history, RubatoKey key, uint32_t worke
         sim_fail("table %s, key %" G_GUINT64_FORMAT ": in the end there is half a clock of worker "
                  "%u, which is lost",
                  history->name, key, worker);
-    log->n = n;
+    log->n = log->n_made = n;
 }
 
 void sim_history_check_all(const SimHistory *history, RubatoKey first, size_t n,

@@ -23,11 +23,19 @@ void sim_history_free(SimHistory *history);
 /* A task begins: clocks are 0, and every earlier Add must be seen. */
 void sim_history_begin_task(SimHistory *history);
 
-/* A worker of the task is on that node. */
-void sim_history_begin_worker(SimHistory *history, uint32_t worker, uint32_t node);
+/* A worker of the task is in that process, and begins with a clock. Returns whether it is in the
+ * place of a lost one. Then it makes the Adds of the lost one again, from there on, which count
+ * once. */
+bool sim_history_begin_worker(SimHistory *history, uint32_t worker, uint32_t node, uint64_t clock);
 
-/* The node was killed. Of what its workers have made, the first Adds count, to any number. */
+/* The node was killed. Of what its workers have made, the first Adds count, to any number; or, if
+ * they are replaced, all. */
 void sim_history_lose_node(SimHistory *history, uint32_t node);
+
+/* Lost workers are replaced. may_be_ahead: a worker ends its clock on this table before that on
+ * another one. So under BSP one in the place of a lost one, which begins with the lower of the two,
+ * may see all Adds of its first clock, too. What it adds then is had. */
+void sim_history_replace(SimHistory *history, bool may_be_ahead);
 
 /* The worker reaches a barrier. After it, the worker sees everything that any worker added before
  * the barrier. That holds if no row that was read earlier is served again. */

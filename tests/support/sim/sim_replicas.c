@@ -41,19 +41,20 @@ static bool has_given_up(const SimNode *node)
 }
 
 /* Whether a node was killed, has given up, or the scheduler has declared it lost. */
-static bool is_lost(const SimCluster *cluster, uint32_t node)
+static bool is_lost(const SimCluster *cluster, uint32_t number)
 {
     const RubatoEngine *const scheduler = cluster->nodes[cluster->scenario->scheduler].engine;
+    const SimNode *const node = &cluster->nodes[number];
 
-    return cluster->nodes[node].was_killed || has_given_up(&cluster->nodes[node]) ||
-           (scheduler != NULL && scheduler->losses[node].text != NULL);
+    return node->was_killed || has_given_up(node) ||
+           (scheduler != NULL && scheduler->losses[node->place].text != NULL);
 }
 
 static bool any_is_lost(const SimCluster *cluster)
 {
     bool any = false;
 
-    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++)
+    for (uint32_t i = 0; i < sim_cluster_n_processes(cluster); i++)
         any = any || is_lost(cluster, i);
     return any;
 }
@@ -73,7 +74,7 @@ bool sim_replicas_are_compared(const SimCluster *cluster)
 {
     bool any = false;
 
-    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++)
+    for (uint32_t i = 0; i < sim_cluster_n_processes(cluster); i++)
         any = any || cluster->nodes[i].compares;
     return any;
 }
@@ -97,7 +98,7 @@ static void visit(const SimNode *node, const char *name,
     table = engine_find_table(node->engine, name, NULL);
     pthread_mutex_unlock(&node->engine->lock);
     set_comparing(node, true);
-    for (uint32_t i = 0; i < cluster->scenario->n_nodes && has_replicas(table); i++) {
+    for (uint32_t i = 0; i < sim_cluster_n_processes(cluster) && has_replicas(table); i++) {
         const RubatoEngine *engine = living_engine(cluster, i);
         const uint32_t n_places = engine == NULL ? 0 : engine->n_servers * table->map->n_parts;
 
@@ -137,7 +138,7 @@ static bool is_restored(const SimCluster *cluster, const Table *table, uint32_t 
 {
     uint32_t n_found = 0, n_nodes = 0;
 
-    for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++) {
+    for (uint32_t i = 0; i < sim_cluster_n_processes(cluster); i++) {
         const RubatoEngine *const engine = living_engine(cluster, i);
         PartDigest found;
 
@@ -154,8 +155,9 @@ bool sim_replicas_are_restored(const SimCluster *cluster)
     const RubatoEngine *const engine = cluster->nodes[cluster->scenario->scheduler].engine;
     bool are_restored = engine != NULL && !engine->scheduler->recovers;
 
-    for (uint32_t i = 0; are_restored && i < cluster->scenario->n_nodes; i++)
-        are_restored = !cluster->nodes[i].was_killed || engine->losses[i].text != NULL;
+    for (uint32_t i = 0; are_restored && i < sim_cluster_n_processes(cluster); i++)
+        are_restored =
+            !cluster->nodes[i].was_killed || engine->losses[cluster->nodes[i].place].text != NULL;
     for (guint i = 0; are_restored && i < engine->tables->len; i++) {
         const Table *const table = g_ptr_array_index(engine->tables, i);
 
@@ -201,7 +203,7 @@ static void compare_part(const SimCluster *cluster, const Table *table, uint32_t
     PartDigest primary = { 0 }, found[SIM_MOST_NODES];
     uint32_t n_found = 0;
 
-    for (uint32_t i = 0; i < scenario->n_nodes; i++) {
+    for (uint32_t i = 0; i < sim_cluster_n_processes(cluster); i++) {
         const RubatoEngine *const engine = living_engine(cluster, i);
 
         for (uint32_t j = 0; engine != NULL && j < engine->n_servers; j++) {
@@ -279,7 +281,7 @@ static void compare_after_task(const SimCluster *cluster, const Table *table)
         uint64_t digest = 0;
         uint32_t n_found = 0;
 
-        for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++) {
+        for (uint32_t i = 0; i < sim_cluster_n_processes(cluster); i++) {
             const RubatoEngine *const engine = living_engine(cluster, i);
 
             for (uint32_t j = 0; engine != NULL && j < engine->n_servers; j++) {
@@ -333,6 +335,15 @@ static void check_listed(const SimCluster *cluster, const RubatoEngine *engine, 
     }
 }
 
+static uint32_t first_living(const SimCluster *cluster)
+{
+    uint32_t first = 0;
+
+    while (cluster->nodes[first].was_killed)
+        first++;
+    return first;
+}
+
 bool sim_replicas_compare(const SimNode *node, const char *name, GError **error)
 {
     RubatoEngine *const engine = node->engine;
@@ -348,7 +359,8 @@ bool sim_replicas_compare(const SimNode *node, const char *name, GError **error)
     set_comparing(node, true);
     for (uint32_t part = 0; part < table->map->n_parts; part++)
         check_listed(node->cluster, engine, table, part);
-    for (uint32_t part = 0; part < table->map->n_parts && node->number == 0; part++)
+    for (uint32_t part = 0;
+         part < table->map->n_parts && node->number == first_living(node->cluster); part++)
         if (has_replicas(table) && is_read(node->cluster->scenario, table, part))
             compare_part(node->cluster, table, part);
     set_comparing(node, false);

@@ -229,6 +229,15 @@ void sim_scenario_draw_deaf(SimScenario *scenario, uint64_t seed)
     scenario->heals_ms = deaf.at_ms + deaf.for_ms;
 }
 
+static void announce_nothing(SimScenario *scenario)
+{
+    for (uint32_t i = 0; i < scenario->n_tables; i++)
+        if (scenario->tables[i].model == SIM_MODEL_SPARSE_SSP) {
+            scenario->tables[i].model = SIM_MODEL_BSP;
+            scenario->tables[i].handle = SIM_HANDLE_KV;
+        }
+}
+
 void sim_scenario_draw_rootless(SimScenario *scenario, uint64_t seed)
 {
     Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 19 };
@@ -240,11 +249,7 @@ void sim_scenario_draw_rootless(SimScenario *scenario, uint64_t seed)
     scenario->cancelled_ms = -1;
     scenario->asks_services = false;
     scenario->n_replicas = 0;
-    for (uint32_t i = 0; i < scenario->n_tables; i++)
-        if (scenario->tables[i].model == SIM_MODEL_SPARSE_SSP) {
-            scenario->tables[i].model = SIM_MODEL_BSP;
-            scenario->tables[i].handle = SIM_HANDLE_KV;
-        }
+    announce_nothing(scenario);
     memset(scenario->faults, 0, sizeof scenario->faults);
     scenario->faults[0] = (SimFault){ .kind = SIM_FAULT_KILL,
                                       .at_ms = between(&dice, 500, 1500),
@@ -385,8 +390,7 @@ void sim_scenario_draw_losses(SimScenario *scenario, uint64_t seed)
     scenario->n_replicas = 2;
 }
 
-/* The victims have workers. */
-static void continue_without(SimScenario *scenario, Dice *dice)
+static void give_victims_workers(SimScenario *scenario, Dice *dice)
 {
     for (uint32_t i = 0; i < scenario->n_faults; i++) {
         const uint32_t n = between(dice, 1, 2);
@@ -394,6 +398,11 @@ static void continue_without(SimScenario *scenario, Dice *dice)
         scenario->workers[scenario->faults[i].from] = n;
         scenario->n_workers += n;
     }
+}
+
+static void continue_without(SimScenario *scenario, Dice *dice)
+{
+    give_victims_workers(scenario, dice);
     scenario->continues = true;
 }
 
@@ -453,6 +462,57 @@ void sim_scenario_draw_drain(SimScenario *scenario, uint64_t seed)
     for (uint32_t i = 0; i < 4; i++) {
         scenario->n_workers += scenario->workers[i];
         scenario->n_servers += scenario->servers[i];
+    }
+}
+
+static void add_newcomer(SimScenario *scenario, Dice *dice, uint32_t node)
+{
+    SimNewcomer *const newcomer = &scenario->newcomers[scenario->n_newcomers++];
+
+    /* it may come before the loss is known */
+    *newcomer =
+        (SimNewcomer){ .node = node,
+                       .after_ms = 1 + below(dice, percent(dice, 80) ? 2 * scenario->timeout_ms
+                                                                     : 8 * scenario->timeout_ms) };
+    if (percent(dice, 40)) /* while it joins, or repeats, or after that */
+        newcomer->killed_after_ms = 1 + below(dice, 2 * scenario->timeout_ms);
+}
+
+/* All processes have the same links. */
+static void link_newcomers(SimScenario *scenario)
+{
+    const SimLink usual = scenario->network.usual[0][1];
+
+    scenario->network.n_nodes = scenario->n_nodes + scenario->n_newcomers;
+    for (uint32_t from = 0; from < SIM_MOST_LINKED; from++)
+        for (uint32_t to = 0; to < SIM_MOST_LINKED; to++)
+            scenario->network.usual[from][to] = usual;
+}
+
+void sim_scenario_draw_replaced(SimScenario *scenario, uint64_t seed)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 53 };
+    uint32_t n_lost;
+
+    sim_scenario_draw_losses(scenario, seed);
+    announce_nothing(scenario);
+    scenario->n_faults = n_lost = seed % 3 == 2 ? 2 : 1;
+    give_victims_workers(scenario, &dice);
+    scenario->barrier_1024 = 0;
+    scenario->n_replicas = 1 + seed / 3 % 2;
+    scenario->n_iterations = between(&dice, 4, 24);
+    scenario->replace_ms = percent(&dice, 15) ? 1 + below(&dice, 4 * scenario->timeout_ms) : 20000;
+    for (uint32_t i = 0; i < n_lost; i++) {
+        scenario->faults[i].at_ms = between(&dice, 100, 2000);
+        for (uint32_t n = percent(&dice, 10) ? 0 : between(&dice, 1, 2); n > 0; n--)
+            add_newcomer(scenario, &dice, scenario->faults[i].from);
+    }
+    link_newcomers(scenario);
+    for (uint32_t n = percent(&dice, 33) ? between(&dice, 1, 4) : 0; n > 0; n--)
+        draw_fault(scenario, &dice, /* is_deadly= */ false);
+    if (percent(&dice, 25)) {
+        scenario->drained = (scenario->scheduler + 1 + below(&dice, 3)) % 4;
+        scenario->drain_ns = 1 + (int64_t)below(&dice, 800) * SIM_MS;
     }
 }
 
@@ -555,6 +615,31 @@ void sim_scenario_draw_exact_loss(SimScenario *scenario, uint64_t seed, uint64_t
     scenario->heals_ms = 4000;
 }
 
+void sim_scenario_draw_exact_replaced(SimScenario *scenario, uint64_t seed, uint64_t program)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 59 };
+
+    sim_scenario_draw_exact_loss(scenario, seed, program);
+    const uint32_t victim = scenario->faults[0].from;
+    memset(scenario->workers, 0, sizeof scenario->workers);
+    scenario->workers[victim] = between(&dice, 1, 3);
+    for (uint32_t i = scenario->workers[victim], node = scenario->scheduler; i < SIM_EXACT_WORKERS;
+         i++) {
+        scenario->workers[node]++;
+        do
+            node = (node + 1) % scenario->n_nodes;
+        while (node == victim);
+    }
+    for (uint32_t i = 0; i < scenario->n_nodes; i++)
+        scenario->servers[i] = MAX(1, scenario->servers[i]);
+    scenario->faults[0].at_ms = between(&dice, 20, 800);
+    scenario->replace_ms = 60000;
+    for (uint32_t n = between(&dice, 1, 3); n > 0; n--)
+        add_newcomer(scenario, &dice, victim);
+    scenario->newcomers[scenario->n_newcomers - 1].killed_after_ms = 0;
+    link_newcomers(scenario);
+}
+
 void sim_scenario_draw_exact_restored(SimScenario *scenario, uint64_t seed, uint64_t program)
 {
     Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 41 };
@@ -627,6 +712,16 @@ static void describe_fault(GString *text, const SimFault *fault)
     g_string_append_printf(text, ", %u of 1,024", fault->how_often);
 }
 
+static void describe_newcomer(GString *text, const SimNewcomer *newcomer, uint32_t number)
+{
+    g_string_append_printf(
+        text, "\n  process %u takes the place of node %u %" G_GINT64_FORMAT " ms after a kill",
+        number, newcomer->node, newcomer->after_ms);
+    if (newcomer->killed_after_ms > 0)
+        g_string_append_printf(text, ", and is killed after %" G_GINT64_FORMAT " ms",
+                               newcomer->killed_after_ms);
+}
+
 char *sim_scenario_describe(const SimScenario *scenario)
 {
     static const char *const handles[] = { "KV table", "KV client table", "chunk table",
@@ -670,6 +765,11 @@ char *sim_scenario_describe(const SimScenario *scenario)
         g_string_append_printf(text, "\n  node %u is drained, %.3f ms after the first task began%s",
                                scenario->drained, (double)scenario->drain_ns / 1e6,
                                scenario->ends_drained ? ", and killed after that" : "");
+    if (scenario->replace_ms > 0)
+        g_string_append_printf(text, "\n  lost workers are replaced within %u ms",
+                               scenario->replace_ms);
+    for (uint32_t i = 0; i < scenario->n_newcomers; i++)
+        describe_newcomer(text, &scenario->newcomers[i], scenario->n_nodes + i);
     if (scenario->failing_worker != UINT32_MAX)
         g_string_append_printf(text, "\n  worker %u fails in iteration %u",
                                scenario->failing_worker, scenario->failing_iteration);

@@ -38,12 +38,35 @@ typedef struct {
     const SimJob *job;
     uint32_t rank;
     uint64_t state; /* of its own random numbers */
+    uint64_t other; /* the same of those that no change follows from */
     Opened tables[SIM_MOST_TABLES];
 } Self;
 
 static uint32_t draw(Self *self, uint32_t limit)
 {
     return random_below(&self->state, MAX(1, limit));
+}
+
+static bool may_be_replaced(const Self *self)
+{
+    return self->job->scenario->replace_ms > 0;
+}
+
+/* A worker in the place of a lost one makes the same changes, so these must not depend on what an
+ * earlier iteration has left. */
+static void begin_iteration(Self *self, uint64_t iteration)
+{
+    const SimJob *const job = self->job;
+
+    if (may_be_replaced(self))
+        self->state =
+            ((job->scenario->seed * 1000003 + self->rank) * 101 + job->task) * 10007 + iteration;
+}
+
+/* What is not waited for at once may be left over. */
+static uint32_t draw_when(Self *self, uint32_t limit)
+{
+    return may_be_replaced(self) ? random_below(&self->other, limit) : draw(self, limit);
 }
 
 /* Draws keys; NULL and *n consecutive ones from *first, now and then. (transfer full) */
@@ -214,7 +237,7 @@ static bool end_asked(const Self *self, Opened *table, uint32_t i, GError **erro
 static bool ask(Self *self, Opened *table, GError **error)
 {
     if (table->n_asked == MOST_ASYNC)
-        TRY(end_asked(self, table, draw(self, MOST_ASYNC), error));
+        TRY(end_asked(self, table, draw_when(self, MOST_ASYNC), error));
 
     Asked *const asked = &table->asked[table->n_asked];
     const RubatoRequestOptions options = draw_options(self);
@@ -354,9 +377,17 @@ static bool iterate(Self *self, Opened *table, GError **error)
         else
             TRY(ask(self, table, error));
     }
-    while (table->n_asked > 0 && draw(self, 2) == 0)
+    while (table->n_asked > 0 && draw_when(self, 2) == 0)
         TRY(end_asked(self, table, 0, error));
-    return tick(self, table, error);
+    return may_be_replaced(self) || tick(self, table, error);
+}
+
+/* If lost workers are replaced, an iteration ends with the clocks of all tables. */
+static bool tick_all(Self *self, GError **error)
+{
+    for (uint32_t i = 0; may_be_replaced(self) && i < self->job->scenario->n_tables; i++)
+        TRY(tick(self, &self->tables[i], error));
+    return true;
 }
 
 static bool open_table(Self *self, Opened *table, GError **error)
@@ -442,7 +473,9 @@ static bool work(Self *self, SimJob *job, GError **error)
 
     for (uint32_t i = 0; i < scenario->n_tables; i++)
         TRY(open_table(self, &self->tables[i], error));
-    for (uint32_t i = 0; i < scenario->n_iterations; i++) {
+    for (uint32_t i = (uint32_t)rubato_worker_first_clock(self->worker); i < scenario->n_iterations;
+         i++) {
+        begin_iteration(self, i);
         if (begins_with_barrier(self->job, i)) {
             for (uint32_t j = 0; j < scenario->n_tables; j++)
                 sim_history_enter_barrier(self->tables[j].history, self->rank);
@@ -460,6 +493,7 @@ static bool work(Self *self, SimJob *job, GError **error)
             TRY(iterate(self, &self->tables[j], error));
             sim_replicas_send_again(job, scenario->tables[j].name, self->state);
         }
+        TRY(tick_all(self, error));
         SIM_TRACE("worker %u has done iteration %u", self->rank, i);
         *job->progress_ns = sim_now_ns();
     }
@@ -470,6 +504,7 @@ bool sim_worker_run(RubatoWorker *worker, void *user_data, GError **error)
 {
     SimJob *const job = user_data;
     Self self = { .worker = worker, .job = job, .rank = rubato_worker_rank(worker) };
+    bool is_again = false;
 
     if (job->begun_task < job->task) {
         job->begun_task = job->task;
@@ -477,12 +512,15 @@ bool sim_worker_run(RubatoWorker *worker, void *user_data, GError **error)
         for (uint32_t i = 0; i < job->scenario->n_tables; i++)
             sim_history_begin_task(job->histories[i]);
     }
-    self.state = job->scenario->seed * 1000003 + self.rank * 101 + job->task;
+    self.state = self.other = job->scenario->seed * 1000003 + self.rank * 101 + job->task;
     for (uint32_t i = 0; i < job->scenario->n_tables; i++)
-        self.tables[i] =
-            (Opened){ .spec = &job->scenario->tables[i], .history = job->histories[i] };
+        self.tables[i] = (Opened){ .spec = &job->scenario->tables[i],
+                                   .history = job->histories[i],
+                                   .clock = rubato_worker_first_clock(worker) };
     for (uint32_t i = 0; i < job->scenario->n_tables; i++)
-        sim_history_begin_worker(job->histories[i], self.rank, sim_node());
+        is_again = sim_history_begin_worker(job->histories[i], self.rank, sim_node(),
+                                            self.tables[i].clock);
+    job->n_replaced += is_again;
     const bool ok = work(&self, job, error);
     for (uint32_t i = 0; i < job->scenario->n_tables; i++)
         close_table(&self, &self.tables[i]);
