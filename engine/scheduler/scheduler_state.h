@@ -439,6 +439,9 @@ void tasks_catch_up(Scheduler *scheduler, uint32_t node);
  * has the workers of the lost one from now on, and this is what it is told of the task. NULL
  * otherwise. (transfer none) */
 const char *task_replace(Scheduler *scheduler, uint32_t node, uint32_t epoch);
+
+/* Whether it waits for a process that has lost workers again. */
+bool task_awaits_any(const Scheduler *scheduler, const SchedulerTask *task);
 bool task_fail(Scheduler *scheduler, uint32_t node, const Control *control);
 bool task_done(Scheduler *scheduler, uint32_t node, const Control *control);
 bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control);

@@ -48,7 +48,9 @@ static void add_task(const Scheduler *scheduler, const SchedulerTask *task, GVar
     status_add_text(&part, "name",
                     task->name + (g_str_has_prefix(task->name, "task ") ? strlen("task ") : 0));
     status_add_text(&part, "cancelled", task->cause.text);
-    status_add_flag(&part, "continues", task->continues);
+    status_add_flag(&part, "continues", task->continues && task->replace_ms == 0);
+    status_add_flag(&part, "replaces", task->replace_ms > 0);
+    status_add_flag(&part, "awaits_workers", task_awaits_any(scheduler, task));
     status_add_flag(&part, "has_lost_workers", task->has_lost);
     data_add_status(scheduler, task, &readers);
     status_add_built(&part, "readers", &readers);

@@ -275,6 +275,11 @@ static uint32_t find_awaited(const Scheduler *scheduler, const SchedulerTask *ta
     return first;
 }
 
+bool task_awaits_any(const Scheduler *scheduler, const SchedulerTask *task)
+{
+    return find_awaited(scheduler, task) < scheduler->config.n_nodes;
+}
+
 /* Nodes that have ended it already say nothing more. */
 static void cancel(Scheduler *scheduler, SchedulerTask *task, uint32_t code, const char *text)
 {

@@ -203,6 +203,19 @@ START_TEST(status_is_printed_as_tables)
 }
 END_TEST
 
+START_TEST(status_says_that_a_task_waits_for_lost_workers)
+{
+    Command command = begin(NULL, NULL);
+
+    answer("{\"rubato_status\":1,\"state\":\"runs\",\"n_nodes\":1,\"run\":{\"tasks\":[{\"task\":5,"
+           "\"name\":\"train\",\"continues\":false,\"replaces\":true,\"awaits_workers\":true}]}}");
+    expect(&command, EXIT_SUCCESS,
+           "the run goes on\n\ntask train waits for a process that has the workers of a lost node "
+           "again\n",
+           "");
+}
+END_TEST
+
 #define ENDS "{\"rubato_status\":1,\"state\":\"ends\"}"
 
 static const char *const often[] = { "--watch", "0.01", NULL };
@@ -524,6 +537,7 @@ int main(void)
 
     tcase_add_checked_fixture(prints, set_up, tear_down);
     tcase_add_test(prints, status_is_printed_as_tables);
+    tcase_add_test(prints, status_says_that_a_task_waits_for_lost_workers);
     tcase_add_test(prints, status_is_asked_again_until_the_run_has_ended);
     tcase_add_test(prints, status_hears_the_end_while_it_waits);
     tcase_add_loop_test(prints, status_tells_an_end_from_a_connection_that_breaks, 0, 2);

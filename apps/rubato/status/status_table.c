@@ -322,6 +322,8 @@ static void append_task(JsonObject *status, JsonObject *task, StatusRates *rates
         g_string_append_printf(text, " was cancelled: %s", cancelled);
     else if (status_json_flag(task, "cancelled")) /* as nodes know it: not why */
         g_string_append(text, " was cancelled");
+    else if (status_json_flag(task, "awaits_workers"))
+        g_string_append(text, " waits for a process that has the workers of a lost node again");
     else if (status_json_flag(task, "has_lost_workers"))
         g_string_append(text, " continues without the workers of lost nodes");
     g_string_append_c(text, '\n');

@@ -1,5 +1,7 @@
 /* The scheduler: a task whose lost workers are replaced waits for a process in the place of their
  * node, no longer than it says, and fails if what the workers have done cannot be repeated. */
+#include <string.h>
+
 #include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/scheduler/scheduler_state.h"
 #include "tests/support/engine/join_fixture.h"
@@ -129,6 +131,29 @@ START_TEST(a_process_has_workers_before_it_has_caught_up)
 }
 END_TEST
 
+static void expect_status(bool awaits)
+{
+    g_autoptr(GVariant) status = g_variant_ref_sink(scheduler_status(scheduler, now_ms));
+    g_autofree char *text = g_variant_print(status, FALSE);
+
+    ck_assert_ptr_nonnull(strstr(text, "'continues': <false>"));
+    ck_assert_ptr_nonnull(strstr(text, "'replaces': <true>"));
+    ck_assert_ptr_nonnull(
+        strstr(text, awaits ? "'awaits_workers': <true>" : "'awaits_workers': <false>"));
+}
+
+START_TEST(status_tells_that_a_task_waits_for_lost_workers)
+{
+    const uint32_t epoch = begin_task();
+
+    expect_status(/* awaits= */ false);
+    lose_and_replace();
+    expect_status(/* awaits= */ true);
+    take_over(epoch);
+    expect_status(/* awaits= */ false);
+}
+END_TEST
+
 /* Also after the process has been lost again. */
 START_TEST(a_task_fails_if_nobody_has_its_lost_workers_in_time)
 {
@@ -240,6 +265,7 @@ int main(void)
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_test(cases, a_task_ends_when_others_have_ended_in_the_place_of_its_lost_workers);
     tcase_add_test(cases, a_process_has_workers_before_it_has_caught_up);
+    tcase_add_test(cases, status_tells_that_a_task_waits_for_lost_workers);
     tcase_add_loop_test(cases, a_task_fails_if_nobody_has_its_lost_workers_in_time, 0, 2);
     tcase_add_test(cases, a_process_that_comes_too_late_is_told_how_the_task_ended);
     tcase_add_loop_test(cases, a_task_fails_if_its_workers_cannot_be_repeated, 0,
