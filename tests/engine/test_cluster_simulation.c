@@ -182,10 +182,11 @@ START_TEST(a_task_waits_for_the_workers_of_a_lost_node)
         n_too_late += outcome.n_too_late;
         n_ended_well += outcome.n_ended_well;
     }
+    if (n / N_BATCHES < 8) /* some may have none of these */
+        return;
     ck_assert_uint_gt(n_replaced, n / N_BATCHES / 4);
-    ck_assert_uint_gt(n_ended_well, 0);
-    if (n / N_BATCHES > 8)
-        ck_assert_uint_gt(n_too_late, 0);
+    ck_assert_uint_gt(n_ended_well, n / N_BATCHES);
+    ck_assert_uint_gt(n_too_late, 0);
 }
 END_TEST
 
