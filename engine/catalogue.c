@@ -70,17 +70,18 @@ static void spec_free(RubatoTableSpec *spec)
     g_free(spec);
 }
 
-Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error)
+Table *table_new(const RubatoTableSpec *spec, const ServerCount *servers, GError **error)
 {
     g_autoptr(Table) table = NULL;
 
     if (!spec_check(spec, error))
         return NULL;
     table = g_new0(Table, 1);
-    table->spec = resolve(spec, n_servers);
+    table->spec = resolve(spec, servers->n);
     table->given = copy_given(spec, table->spec);
-    table->most_parts =
-        spec->no_split ? table->spec->parts : (table->spec->parts + n_servers - 1) / n_servers;
+    table->most_parts = spec->no_split
+                            ? table->spec->parts
+                            : (table->spec->parts + servers->n_first - 1) / servers->n_first;
     table->spec->max_bytes /= table->most_parts;
     table->spec->admit_bytes /= table->most_parts;
     if (spec->admit_halve_after > 0)
@@ -95,7 +96,7 @@ Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error
                                                             : PARTITION_KEYS_ALL,
                         table->spec->parts, error))
         return NULL;
-    table->map = part_map_new(table->spec->parts, n_servers);
+    table->map = part_map_new(table->spec->parts, servers->n);
     return g_steal_pointer(&table);
 }
 

@@ -26,8 +26,15 @@ typedef struct {
     unsigned n_holds; /* guarded by the engine's lock: tasks and calls that prevent its drop */
 } Table;
 
-/* Checks the spec, and fills in its defaults. (transfer full) */
-Table *table_new(const RubatoTableSpec *spec, uint32_t n_servers, GError **error);
+/* How many servers the run may have, and has at its beginning: those of spare nodes come later, or
+ * never. */
+typedef struct {
+    uint32_t n, n_first;
+} ServerCount;
+
+/* Checks the spec, and fills in its defaults: a part for each of the n servers. What a server may
+ * take is shared by its parts as if there were the first servers alone. (transfer full) */
+Table *table_new(const RubatoTableSpec *spec, const ServerCount *servers, GError **error);
 void table_free(Table *table);
 
 /* What a part needs of its server. */

@@ -48,6 +48,7 @@ static bool describe_single(RubatoEngine *engine, GError **error)
     engine->servers_of = g_new0(uint32_t, 1);
     engine->workers_of = g_new0(uint32_t, 1);
     engine->servers_of[0] = MAX(1, config->servers);
+    engine->server_count = (ServerCount){ engine->servers_of[0], engine->servers_of[0] };
     engine->workers_of[0] = MAX(1, config->workers);
     engine->stall_ms = config->stall_ms;
     return true;
@@ -84,7 +85,9 @@ static bool describe_cluster(RubatoEngine *engine, GError **error)
                                     : g_strdup_printf("%s:%u", node->host, node->port);
         engine->servers_of[i] = node->servers;
         engine->workers_of[i] = node->workers;
+        engine->server_count.n += node->servers;
     }
+    engine->server_count.n_first = cluster_first_servers(cluster);
     engine->scheduler_node = cluster->scheduler_node;
     engine->timeout_ms = cluster->timeout_ms;
     engine->heartbeat_ms = MIN(cluster->heartbeat_ms, MAX(cluster->timeout_ms / 4, 1));
@@ -704,5 +707,9 @@ uint32_t rubato_engine_n_servers(const RubatoEngine *engine)
 
 uint32_t rubato_engine_n_workers(const RubatoEngine *engine)
 {
-    return sum(engine->workers_of, engine->n_nodes);
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < engine->n_nodes; i++)
+        n += engine->cluster != NULL && engine->cluster->nodes[i].spare ? 0 : engine->workers_of[i];
+    return n;
 }

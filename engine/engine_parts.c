@@ -193,7 +193,9 @@ static bool takes_parts(const RubatoEngine *engine, const Move *move, GError **e
                 engine->call.lost[node] ? RUBATO_ERROR_NODE_LOST : RUBATO_ERROR_INVALID,
                 "table %s: part %u cannot move to server %u: node %u %s", move->name, move->part,
                 move->to, engine->node_ids[node],
-                engine->call.lost[node] ? "was lost" : "is drained");
+                !engine->call.lost[node]         ? "is drained"
+                : engine->losses[node].is_absent ? "is spare, and has not joined the run"
+                                                 : "was lost");
     return false;
 }
 

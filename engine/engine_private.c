@@ -32,16 +32,29 @@ void engine_note_loss(RubatoEngine *engine, uint32_t number, const char *text)
     }
 }
 
-void engine_note_earlier_loss(RubatoEngine *engine, uint32_t number)
+static void note_without(RubatoEngine *engine, uint32_t number, const char *why)
 {
     g_autofree char *name = engine_node_text(engine, number);
-    g_autofree char *text =
-        g_strdup_printf("%s was lost, or had left, before this process began", name);
+    g_autofree char *text = g_strconcat(name, " ", why, NULL);
 
     post_office_lose_node(&engine->office, number);
     pthread_mutex_lock(&engine->lock);
     engine_note_loss(engine, number, text);
-    engine->losses[number].is_told = true; /* by others */
+    engine->losses[number].is_told = true; /* by others, or nobody need know */
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void engine_note_earlier_loss(RubatoEngine *engine, uint32_t number)
+{
+    note_without(engine, number, "was lost, or had left, before this process began");
+}
+
+void engine_note_absent(RubatoEngine *engine, uint32_t number)
+{
+    note_without(engine, number, "is spare, and no process has joined the run as it yet");
+    pthread_mutex_lock(&engine->lock);
+    engine->losses[number].is_absent = true;
+    engine->losses[number].at_us = 0;
     pthread_mutex_unlock(&engine->lock);
 }
 

@@ -68,11 +68,13 @@
 #include "io/stream/stream_writers.h"
 #include "io/timeline/timeline.h"
 
-/* When, and why, a node was lost, or has left; no text: it is there. */
+/* When, and why, a node was lost, or has left; no text: it is there. A spare node is lost likewise
+ * until a process has joined as it. */
 typedef struct {
     int64_t at_us; /* g_get_real_time */
     double silent_s;
     char *text;
+    bool is_absent;       /* it is spare, and no process has been it yet */
     bool is_drained;      /* it has left, because it was drained */
     uint64_t incarnation; /* of the process */
     bool is_told;         /* the launcher knows it */
@@ -100,17 +102,19 @@ typedef struct WritePaceOps WritePaceOps; /* snapshot/write_pace.h */
 struct RubatoEngine {
     /* immutable once made */
     RubatoEngineConfig config;
-    Cluster *cluster; /* NULL in a single process */
-    Roster *roster;   /* on the scheduler's node of a run without a cluster file; or NULL */
-    uint32_t self;    /* this node's number */
-    uint32_t id;      /* its id */
-    uint32_t n_nodes;
-    uint32_t *node_ids;      /* by number */
-    char **node_names;       /* by number: "host:port" */
-    uint32_t *servers_of;    /* by number */
-    uint32_t *workers_of;    /* by node number: workers of a task that names no number */
-    uint32_t scheduler_node; /* number */
-    uint32_t heartbeat_ms;   /* at most a quarter of the timeout */
+    Cluster *cluster;         /* NULL in a single process */
+    Roster *roster;           /* on the scheduler's node of a run without a cluster file; or NULL */
+    uint32_t self;            /* this node's number */
+    uint32_t id;              /* its id */
+    uint32_t n_nodes;         /* with those that are spare */
+    bool is_new;              /* no process has been this node before, so it takes nobody's place */
+    uint32_t *node_ids;       /* by number */
+    char **node_names;        /* by number: "host:port" */
+    uint32_t *servers_of;     /* by number */
+    ServerCount server_count; /* of all nodes */
+    uint32_t *workers_of;     /* by node number: workers of a task that names no number */
+    uint32_t scheduler_node;  /* number */
+    uint32_t heartbeat_ms;    /* at most a quarter of the timeout */
     uint32_t timeout_ms;
     uint32_t silence_ms; /* a node silent for this long is lost: a heartbeat and the timeout */
     uint32_t stall_ms;
@@ -415,8 +419,10 @@ void engine_end_history(RubatoEngine *engine);
 /* A node is lost, for this reason; the first one stays. The lock is held. */
 void engine_note_loss(RubatoEngine *engine, uint32_t number, const char *text);
 
-/* The same of a node that was lost before this process came into the run. Takes the lock. */
+/* The same of a node that was lost before this process came into the run, or that is spare. Takes
+ * the lock. */
 void engine_note_earlier_loss(RubatoEngine *engine, uint32_t number);
+void engine_note_absent(RubatoEngine *engine, uint32_t number);
 
 /* ---- engine_timeline.c ---- */
 

@@ -99,8 +99,9 @@ static void leave_node(RubatoEngine *engine, const ControlRecover *recover)
     const bool was_lost = engine->office.is_lost[recover->node];
 
     post_office_lose_node(&engine->office, recover->node);
-    if (!was_lost)
-        engine_note_lost_node(engine, recover->node);
+    if (was_lost)
+        return;
+    engine_note_lost_node(engine, recover->node);
     services_break(engine->services, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), recover->text);
 }
 

@@ -7,18 +7,12 @@
 /* While the run goes on without a lost node, there is a tick so often. */
 #define LONGEST_TICK_MS 20
 
-static uint32_t count_nodes_with_servers(const RubatoEngine *engine)
-{
-    uint32_t n = 0;
-
-    for (uint32_t node = 0; node < engine->n_nodes; node++)
-        n += engine->servers_of[node] > 0;
-    return n;
-}
-
 bool engine_check_replicas(const RubatoEngine *engine, const RubatoTableSpec *spec, GError **error)
 {
-    return table_check_replicas(spec, count_nodes_with_servers(engine), error);
+    const uint32_t n_nodes =
+        engine->cluster == NULL ? 1 : cluster_first_server_nodes(engine->cluster);
+
+    return table_check_replicas(spec, n_nodes, error);
 }
 
 /* What other nodes send to a primary, and what its own workers add in one call of any size, it

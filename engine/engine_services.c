@@ -54,12 +54,33 @@ static bool add_id(const RubatoEngine *engine, uint32_t id, GArray *nodes, GErro
     return refuse_range(error, "node", id);
 }
 
-/* threads_of NULL: every node. */
-static bool add_all(const RubatoEngine *engine, const uint32_t *threads_of, GArray *nodes)
+/* A spare node that is to be asked by its number. */
+static bool check_there(RubatoEngine *engine, const GArray *nodes, GError **error)
 {
+    bool is_there = true;
+
+    pthread_mutex_lock(&engine->lock);
+    for (guint i = 0; i < nodes->len && is_there; i++) {
+        const NodeLoss *const loss = &engine->losses[g_array_index(nodes, uint32_t, i)];
+
+        is_there = !loss->is_absent;
+        if (!is_there)
+            g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST, loss->text);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return is_there;
+}
+
+/* Those that run the program: a node that has joined has no services before it has caught up.
+ * threads_of NULL: every such node. */
+static bool add_all(RubatoEngine *engine, const uint32_t *threads_of, GArray *nodes)
+{
+    pthread_mutex_lock(&engine->lock);
     for (uint32_t i = 0; i < engine->n_nodes; i++)
-        if (threads_of == NULL || threads_of[i] > 0)
+        if ((threads_of == NULL || threads_of[i] > 0) && !engine->losses[i].is_absent &&
+            !engine->losses[i].serves)
             g_array_append_val(nodes, i);
+    pthread_mutex_unlock(&engine->lock);
     return true;
 }
 
@@ -88,7 +109,7 @@ static bool add_list(const RubatoEngine *engine, const RubatoAddressees *to, GAr
 }
 
 /* The numbers of the nodes, ascending. NULL with an error. (transfer full) */
-static GArray *find_nodes(const RubatoEngine *engine, const RubatoAddressees *to, GError **error)
+static GArray *find_nodes(RubatoEngine *engine, const RubatoAddressees *to, GError **error)
 {
     g_autoptr(GArray) nodes = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     bool found = false;
@@ -120,7 +141,7 @@ static GArray *find_nodes(const RubatoEngine *engine, const RubatoAddressees *to
                     (int)to->group);
         break;
     }
-    return found ? g_steal_pointer(&nodes) : NULL;
+    return found && check_there(engine, nodes, error) ? g_steal_pointer(&nodes) : NULL;
 }
 
 /* ---- requests ---- */
@@ -249,7 +270,8 @@ RubatoNodeState *rubato_engine_list_nodes(RubatoEngine *engine, size_t *n)
             .servers = engine->servers_of[i],
             .workers = engine->workers_of[i],
             .name = g_strdup(engine->node_names[i]),
-            .is_lost = loss->text != NULL,
+            .is_lost = loss->text != NULL && !loss->is_absent,
+            .is_spare = loss->is_absent,
             .is_drained = loss->is_drained,
             .silent_s = loss->text != NULL ? loss->silent_s
                         : heard_ms >= 0    ? (double)(network_now_ms() - heard_ms) / 1e3

@@ -155,7 +155,7 @@ bool rubato_engine_create_table(RubatoEngine *engine, const RubatoTableSpec *spe
     bool exists;
 
     g_return_val_if_fail(engine != NULL && spec != NULL, false);
-    table = table_new(spec, engine->office.n_servers, error);
+    table = table_new(spec, &engine->server_count, error);
     if (table == NULL || !engine_check_replicas(engine, table->spec, error))
         return false;
     pthread_mutex_lock(&engine->lock);
@@ -294,7 +294,7 @@ static void add_table(Server *server, void *data)
 
 bool engine_take_table(RubatoEngine *engine, const char **lines, GError **error)
 {
-    Table *const table = told_table_read(lines, engine->office.n_servers, error);
+    Table *const table = told_table_read(lines, &engine->server_count, error);
 
     if (table == NULL || !begin_sweeps(engine, table, error)) {
         table_free(table);
@@ -353,10 +353,10 @@ static bool perform_told(RubatoEngine *engine, const ControlGo *go, void *data, 
     if (go->what == CONTROL_CALL_DROP)
         return perform_told_drop(engine, go, call, error);
     if (go->what == CONTROL_CALL_CREATE && *at != '\0')
-        call->table = told_table_read(&at, engine->office.n_servers, error);
+        call->table = told_table_read(&at, &engine->server_count, error);
     else
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
-                    "node %u has joined the run in the place of a lost one: it %s", engine->id,
+                    "node %u has joined the run: it %s", engine->id,
                     go->what == CONTROL_CALL_CREATE
                         ? "cannot be told a table with lists of so many keys"
                         : "does no part of this call");

@@ -63,7 +63,8 @@ static const char RUN_SUMMARY[] =
     "with the node's id before it. SIGINT, SIGTERM and SIGHUP go on to every node, a second\n"
     "one kills them. When one fails, the others are ended, unless they go on without it: their\n"
     "tables have replicas. Then --restart starts the lost node again, and so does --join from\n"
-    "another shell; both on the node's own machine alone.";
+    "another shell; both on the node's own machine alone. Nodes that are spare in the cluster\n"
+    "file are not started; --join has them join the run later.";
 
 static const char RUN_DESCRIPTION[] =
     "The exit code is 0 where every node ended well, else that of the first that failed\n"
@@ -106,7 +107,8 @@ static GOptionContext *new_run_context(RunOptions *options)
         { "restart", 0, 0, G_OPTION_ARG_INT, &options->restarts,
           "Start a node that is lost again where the run goes on, each N times at most", "N" },
         { "join", 0, 0, G_OPTION_ARG_NONE, &options->joins,
-          "Take the places of the nodes of --node, which a run that goes on has lost", NULL },
+          "Join a run that goes on as the nodes of --node, which it has lost, or which are spare",
+          NULL },
         G_OPTION_ENTRY_NULL
     };
     GOptionContext *context = g_option_context_new("FILE [--] PROGRAM [ARGUMENTS...]");

@@ -60,7 +60,13 @@ bool cluster_check_roles(const ClusterFaults *faults, const Cluster *cluster, un
     for (uint32_t i = 0; i < cluster->n_nodes; i++) {
         const ClusterNode *node = &cluster->nodes[i];
 
-        servers += node->servers;
+        servers += node->spare ? 0 : node->servers;
+        if (node->spare && i == cluster->scheduler_node)
+            return cluster_refuse(faults, node->line,
+                                  "the scheduler runs on node %u, which is spare; a run cannot "
+                                  "begin without it: leave 'spare' out, or name another node in "
+                                  "'scheduler'",
+                                  node->id);
         if (node->servers == 0 && node->workers == 0 && i != cluster->scheduler_node)
             return cluster_refuse(
                 faults, node->line,
@@ -72,6 +78,6 @@ bool cluster_check_roles(const ClusterFaults *faults, const Cluster *cluster, un
         return cluster_refuse(
             faults, nodes_line,
             "no node has a server, so no table would have a place; write servers = 1; "
-            "for one of them");
+            "for one of them that is not spare");
     return true;
 }

@@ -39,9 +39,8 @@ static const char *const CLUSTER_KEYS[] = {
     "limits",   "plugins",       "bind_cores", "numa",         NULL
 };
 static const char *const SCHEDULER_KEYS[] = { "host", "port", "node", NULL };
-static const char *const NODE_KEYS[] = {
-    "id", "host", "port", "servers", "workers", "limits", NULL
-};
+static const char *const NODE_KEYS[] = { "id",      "host",   "port",  "servers",
+                                         "workers", "limits", "spare", NULL };
 static const char *const LIMIT_KEYS[] = { "memory_mib", "network_mib", "queries", NULL };
 
 /* The group `limits` of `group`, if it has one. A number that it leaves out stays as it is in
@@ -101,7 +100,8 @@ static bool read_node(const ClusterFaults *faults, const config_setting_t *entry
         !setting_read_number(faults, entry, name, &port_rule, &port) ||
         !setting_read_number(faults, entry, name, &servers_rule, &node->servers) ||
         !setting_read_number(faults, entry, name, &workers_rule, &node->workers) ||
-        !read_limits(faults, entry, name, &node->limits))
+        !read_limits(faults, entry, name, &node->limits) ||
+        !setting_read_truth(faults, entry, name, "spare", &node->spare))
         return false;
     node->port = (uint16_t)port;
     return true;
@@ -272,6 +272,11 @@ static bool read_collectives(const ClusterFaults *faults, const config_setting_t
                               "collectives = \"%s\" neither encrypts nor authenticates what it "
                               "sends; leave %s out, or 'collectives'",
                               name, cluster->encrypt ? "encrypt" : "authenticate");
+    if (strcmp(name, TENSOR_BACKEND_OWN) != 0 && cluster_first_nodes(cluster) < cluster->n_nodes)
+        return cluster_refuse(faults, setting_line(at),
+                              "collectives = \"%s\" needs all nodes from the beginning, and some "
+                              "are spare; leave 'spare' out, or 'collectives'",
+                              name);
     cluster->collectives = g_strdup(name);
     return true;
 }
@@ -430,6 +435,33 @@ const ClusterNode *cluster_find(const Cluster *cluster, uint32_t id, uint32_t *n
     if (node != NULL && number != NULL)
         *number = (uint32_t)(node - cluster->nodes);
     return node;
+}
+
+uint32_t cluster_first_nodes(const Cluster *cluster)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < cluster->n_nodes; i++)
+        n += !cluster->nodes[i].spare;
+    return n;
+}
+
+uint32_t cluster_first_servers(const Cluster *cluster)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < cluster->n_nodes; i++)
+        n += cluster->nodes[i].spare ? 0 : cluster->nodes[i].servers;
+    return n;
+}
+
+uint32_t cluster_first_server_nodes(const Cluster *cluster)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < cluster->n_nodes; i++)
+        n += cluster->nodes[i].servers > 0 && !cluster->nodes[i].spare;
+    return n;
 }
 
 const char *cluster_far_transport(const Cluster *cluster)

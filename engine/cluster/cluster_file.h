@@ -2,7 +2,8 @@
  *
  * A Cluster is read once and never changes. `cluster_read` has checked everything that the file
  * alone can tell, so a holder of a Cluster need not check again: ids and host:port pairs are
- * distinct, some node has a server, the scheduler's node is one of them, the times make sense.
+ * distinct, some node has a server that is there from the beginning, the scheduler's node is one of
+ * them, the times make sense.
  *
  * Threads: any; a Cluster may be read by several at once. */
 #ifndef RUBATO_ENGINE_CLUSTER_CLUSTER_FILE_H
@@ -41,6 +42,7 @@ typedef struct {
     uint16_t port; /* 0: any free one, which the others learn from the scheduler */
     uint32_t servers;
     uint32_t workers;
+    bool spare;           /* the run begins without it; a process may join as it later */
     ClusterLimits limits; /* of each of its servers */
     unsigned line;        /* of the file, where the node's entry begins */
 } ClusterNode;
@@ -89,6 +91,12 @@ void cluster_free(Cluster *cluster);
 /* The node of that id and, where `number` is not NULL, its number; NULL if there is none.
  * (transfer none) */
 const ClusterNode *cluster_find(const Cluster *cluster, uint32_t id, uint32_t *number);
+
+/* How many nodes, servers and nodes with servers there are when the run begins: spare nodes do not
+ * count. */
+uint32_t cluster_first_nodes(const Cluster *cluster);
+uint32_t cluster_first_servers(const Cluster *cluster);
+uint32_t cluster_first_server_nodes(const Cluster *cluster);
 
 /* The transport that reaches every node wherever it is: "zmq" or "ucx" where the file asks for it,
  * also beside shared memory, else "tcp". (transfer none) */

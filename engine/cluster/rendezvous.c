@@ -288,8 +288,7 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, int64_
         if (engine->self != engine->scheduler_node && now_ms - notice_ms >= between_ms) {
             g_message("node %u waits for the scheduler at %s:%u to say that %s", engine->id,
                       engine->cluster->scheduler_host, engine->cluster->scheduler_port,
-                      engine->serving != NULL ? "it has the place of a lost node"
-                                              : "all nodes are here");
+                      engine->serving != NULL ? "it is in the run" : "all nodes are here");
             notice_ms = now_ms;
         }
         /* The scheduler, if it is there, has a little time to say who is missing. */

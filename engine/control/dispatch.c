@@ -317,11 +317,13 @@ bool dispatch_start_scheduler(RubatoEngine *engine, GError **error)
     static const SchedulerOutput output = { scheduler_sends, scheduler_greets };
     const bool single = engine->cluster == NULL;
     g_autofree char *registered = registry_describe();
+    g_autofree bool *is_spare = g_new0(bool, engine->n_nodes);
     const SchedulerConfig config = {
         .n_nodes = engine->n_nodes,
         .self = engine->self,
         .node_ids = engine->node_ids,
         .node_names = (const char *const *)engine->node_names,
+        .is_spare = is_spare,
         .digest = single ? "" : engine->cluster->digest,
         .registered = registered,
         .wire_version = WIRE_VERSION,
@@ -335,6 +337,8 @@ bool dispatch_start_scheduler(RubatoEngine *engine, GError **error)
         .journal = engine->journal.add != NULL ? &engine->journal : NULL,
     };
 
+    for (uint32_t i = 0; i < engine->n_nodes; i++)
+        is_spare[i] = !single && engine->cluster->nodes[i].spare;
     engine->scheduler = scheduler_new(&config, &output, engine);
     return config.journal == NULL || engine->serving == NULL || go_on_as_scheduler(engine, error);
 }

@@ -31,6 +31,22 @@ static void join(RubatoEngine *engine, uint64_t run_id, const NetworkPeer *peers
     pthread_mutex_unlock(&engine->lock);
 }
 
+/* A node without an address is lost or, if it has no process's number either, spare. */
+static void note_peer(RubatoEngine *engine, uint32_t number, const ControlWelcome *welcome,
+                      NetworkPeer *peer)
+{
+    const bool is_there = welcome->endpoints[number][0] != '\0';
+    const uint64_t incarnation = welcome->incarnations[number];
+
+    *peer = (NetworkPeer){ .endpoint = is_there ? welcome->endpoints[number] : NULL,
+                           .incarnation = incarnation,
+                           .counted_from = welcome->counted_from };
+    if (!is_there && incarnation == 0)
+        engine_note_absent(engine, number);
+    else if (!is_there)
+        engine_note_earlier_loss(engine, number);
+}
+
 void node_hears_welcome(RubatoEngine *engine, uint32_t from, const Control *control)
 {
     const ControlWelcome *const welcome = &control->welcome;
@@ -41,8 +57,7 @@ void node_hears_welcome(RubatoEngine *engine, uint32_t from, const Control *cont
         return;
     peers = g_new0(NetworkPeer, engine->n_nodes);
     for (uint32_t i = 0; i < engine->n_nodes; i++)
-        peers[i] = (NetworkPeer){ .endpoint = welcome->endpoints[i],
-                                  .incarnation = welcome->incarnations[i] };
+        note_peer(engine, i, welcome, &peers[i]);
     join(engine, welcome->run_id, peers);
 }
 
@@ -91,15 +106,9 @@ void node_hears_admitted(RubatoEngine *engine, uint32_t from, const Control *con
         return;
     }
     peers = g_new0(NetworkPeer, engine->n_nodes);
-    for (uint32_t i = 0; i < engine->n_nodes; i++) {
-        const bool is_lost = admitted->endpoints[i][0] == '\0';
-
-        peers[i] = (NetworkPeer){ .endpoint = is_lost ? NULL : admitted->endpoints[i],
-                                  .incarnation = admitted->incarnations[i],
-                                  .counted_from = admitted->counted_from };
-        if (is_lost)
-            engine_note_earlier_loss(engine, i);
-    }
+    engine->is_new = admitted->n_before == 0;
+    for (uint32_t i = 0; i < engine->n_nodes; i++)
+        note_peer(engine, i, admitted, &peers[i]);
     join(engine, admitted->run_id, peers);
 }
 

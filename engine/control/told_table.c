@@ -220,7 +220,7 @@ static bool read_spec(GVariant *line, RubatoTableSpec *spec)
            set_keys(line, "admit_keys", &spec->admit_keys, &spec->n_admit_keys);
 }
 
-static Table *make(GVariant *line, uint32_t n_servers, GError **error)
+static Table *make(GVariant *line, const ServerCount *servers, GError **error)
 {
     RubatoTableSpec spec = { 0 };
     uint32_t id, n_replicas = 0;
@@ -233,7 +233,7 @@ static Table *make(GVariant *line, uint32_t n_servers, GError **error)
         refuse(error, "a member is missing, or not what it has to be");
         return NULL;
     }
-    Table *const table = table_new(&spec, n_servers, error);
+    Table *const table = table_new(&spec, servers, error);
     if (table == NULL)
         return NULL;
     table->id = id;
@@ -246,7 +246,7 @@ static Table *make(GVariant *line, uint32_t n_servers, GError **error)
     return table;
 }
 
-Table *told_table_read(const char **text, uint32_t n_servers, GError **error)
+Table *told_table_read(const char **text, const ServerCount *servers, GError **error)
 {
     const char *const end = strchr(*text, '\n');
     g_autoptr(GError) fault = NULL;
@@ -260,7 +260,7 @@ Table *told_table_read(const char **text, uint32_t n_servers, GError **error)
         refuse(error, fault->message);
         return NULL;
     }
-    Table *const table = make(line, n_servers, error);
+    Table *const table = make(line, servers, error);
     if (table != NULL)
         *text = end + 1;
     return table;

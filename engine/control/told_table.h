@@ -10,9 +10,9 @@
  * parts were given. It does not say where these and the parts are. */
 void told_table_write(GString *text, const Table *table);
 
-/* Makes the table of the next line, and advances *text behind it. n_servers: of the run.
+/* Makes the table of the next line, and advances *text behind it. servers: of the run.
  * RUBATO_ERROR_FORMAT: it is no such line; other codes as those of rubato_engine_create_table. On
  * failure *text stays. (transfer full) */
-Table *told_table_read(const char **text, uint32_t n_servers, GError **error);
+Table *told_table_read(const char **text, const ServerCount *servers, GError **error);
 
 #endif

@@ -112,8 +112,8 @@ void newcomer_hears_caught_up(RubatoEngine *engine, const ControlCaughtUp *caugh
     if (caught_up->number == engine->self && engine->newcomer != NULL)
         engine->newcomer->has_caught_up = true;
     pthread_mutex_unlock(&engine->lock);
-    g_message("node %u, in the place of a lost process, has come to where the others are, and "
-              "makes the same calls from now on",
+    g_message("node %u, which has joined the run, has come to where the others are, and makes the "
+              "same calls from now on",
               engine->node_ids[caught_up->number]);
 }
 
@@ -220,8 +220,7 @@ static void tell_end(RubatoEngine *engine, GError **error)
 {
     if (engine_check(engine, error))
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED,
-                    "node %u, in the place of a lost process: the run has ended meanwhile",
-                    engine->id);
+                    "node %u, which has joined the run: the run has ended meanwhile", engine->id);
 }
 
 bool newcomer_wait_placed(RubatoEngine *engine, GError **error)
@@ -307,7 +306,7 @@ bool newcomer_wait_task(RubatoEngine *engine, uint32_t epoch, GError **error)
     pthread_mutex_lock(&engine->lock);
     while (!find_watched(newcomer, epoch)->has_ended && !newcomer->has_ended)
         if (stall_clock_wait(&clock, &engine->changed, &engine->lock))
-            g_message("node %u, in the place of a lost process, waits for the end of a task that "
+            g_message("node %u, which has joined the run, waits for the end of a task that "
                       "the others had begun before (for %.1f s so far)",
                       engine->id, stall_clock_s(&clock));
     const WatchedTask *const task = find_watched(newcomer, epoch);

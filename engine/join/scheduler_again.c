@@ -72,7 +72,9 @@ static void enter(Scheduler *scheduler, int64_t now_ms, void *user)
 
         peers[i] =
             (NetworkPeer){ .incarnation = link.incarnation, .counted_from = link.counted_from };
-        if (!lives && i != engine->self)
+        if (!lives && i != engine->self && link.incarnation == 0)
+            engine_note_absent(engine, i);
+        else if (!lives && i != engine->self)
             engine_note_earlier_loss(engine, i);
     }
     entry->ok = network_join(engine->network, scheduler_run_id(scheduler), peers, &entry->error);

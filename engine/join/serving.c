@@ -292,7 +292,8 @@ void serving_run(RubatoEngine *engine, GError **error)
 {
     bool serves = true;
 
-    g_message("node %u has taken the place of a lost process, and %s", engine->id,
+    g_message("node %u has %s, and %s", engine->id,
+              engine->is_new ? "joined the run" : "taken the place of a lost process",
               engine->newcomer == NULL ? "serves until the run ends"
                                        : "makes the calls of its program again");
     pthread_mutex_lock(&engine->lock);
@@ -312,8 +313,9 @@ void serving_run(RubatoEngine *engine, GError **error)
     }
     if (serves && engine_check(engine, error))
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_SERVED,
-                    "node %u has served in the place of a lost process until the run ended",
-                    engine->id);
+                    "node %u has served%s until the run ended", engine->id,
+                    engine->is_new ? ", as a node that had joined,"
+                                   : " in the place of a lost process");
     pthread_mutex_unlock(&engine->lock);
     while (engine->serving->tasks->len > 0) /* what has not been taken would have ended them */
         end_served(engine, 0);
@@ -338,7 +340,7 @@ bool serving_start(RubatoEngine *engine, GError **error)
         log_sink_start_thread(&engine->newcomer->thread, serve, engine) == 0;
     if (!engine->newcomer->has_thread)
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
-                    "cannot start the thread that serves in the place of a lost process");
+                    "cannot start the thread that serves for the program");
     return engine->newcomer->has_thread;
 }
 

@@ -46,13 +46,14 @@ static char *list_ids(const Cluster *cluster)
     return g_string_free(list, FALSE);
 }
 
-/* Marks the nodes that are to be started. (transfer full) NULL on error */
+/* Marks the nodes that are to be started: those that are named, or all that are not spare.
+ * (transfer full) NULL on error */
 static bool *choose_nodes(const Cluster *cluster, const RubatoLaunch *launch, GError **error)
 {
     g_autofree bool *chosen = g_new0(bool, cluster->n_nodes);
 
     for (uint32_t i = 0; i < cluster->n_nodes; i++)
-        chosen[i] = launch->nodes == NULL || launch->n_nodes == 0;
+        chosen[i] = (launch->nodes == NULL || launch->n_nodes == 0) && !cluster->nodes[i].spare;
     for (size_t i = 0; launch->nodes != NULL && i < launch->n_nodes; i++) {
         uint32_t number;
 
@@ -61,6 +62,13 @@ static bool *choose_nodes(const Cluster *cluster, const RubatoLaunch *launch, GE
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                         "%s has no node %u; its nodes are %s", cluster->path, launch->nodes[i],
                         ids);
+            return NULL;
+        }
+        if (cluster->nodes[number].spare && !launch->joins) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "node %u is spare: a run begins without it; --join has a process join a "
+                        "run that has begun",
+                        launch->nodes[i]);
             return NULL;
         }
         chosen[number] = true;
@@ -198,8 +206,8 @@ static bool plan_remote(const LaunchPlan *whole, LaunchNode *plan, const RubatoL
     if (launch->joins || launch->restarts > 0) {
         g_set_error(
             error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-            "node %u is on another machine, %s, which ssh reaches: a process that takes the "
-            "place of a lost one (--restart, --join) is started on its own machine alone",
+            "node %u is on another machine, %s, which ssh reaches: a process that joins a run "
+            "(--restart, --join) is started on its own machine alone",
             plan->node->id, plan->node->host);
         return false;
     }
@@ -261,7 +269,7 @@ static bool plan_secret(LaunchPlan *plan, bool all_nodes, GError **error)
 static bool starts_all(const bool *chosen, const Cluster *cluster)
 {
     for (uint32_t i = 0; i < cluster->n_nodes; i++)
-        if (!chosen[i])
+        if (!chosen[i] && !cluster->nodes[i].spare)
             return false;
     return true;
 }
@@ -272,7 +280,8 @@ static bool check_joins(const RubatoLaunch *launch, GError **error)
 {
     if (launch->joins && launch->n_nodes == 0) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                    "say in the place of which lost nodes the processes are to join: --node ID");
+                    "say as which nodes the processes are to join, lost ones or spare ones: --node "
+                    "ID");
         return false;
     }
     if (launch->joins && launch->restarts > 0) {

@@ -130,16 +130,19 @@ static void append_summary(Check *check, GString *report)
 {
     const Cluster *cluster = check->cluster;
     g_autofree char *transport = describe_transport(check);
-    uint32_t servers = 0;
+    const uint32_t n_first = cluster_first_nodes(cluster);
+    const uint32_t servers = cluster_first_servers(cluster);
     uint32_t workers = 0;
 
-    for (uint32_t i = 0; i < cluster->n_nodes; i++) {
-        servers += cluster->nodes[i].servers;
-        workers += cluster->nodes[i].workers;
-    }
-    g_string_append_printf(report, "%s: %u node%s, %u server%s, %u worker%s, over %s\n\n",
-                           cluster->name, cluster->n_nodes, plural(cluster->n_nodes), servers,
-                           plural(servers), workers, plural(workers), transport);
+    for (uint32_t i = 0; i < cluster->n_nodes; i++)
+        workers += cluster->nodes[i].spare ? 0 : cluster->nodes[i].workers;
+    g_string_append_printf(report, "%s: %u node%s, %u server%s, %u worker%s", cluster->name,
+                           n_first, plural(n_first), servers, plural(servers), workers,
+                           plural(workers));
+    if (n_first < cluster->n_nodes)
+        g_string_append_printf(report, ", and %u spare node%s", cluster->n_nodes - n_first,
+                               plural(cluster->n_nodes - n_first));
+    g_string_append_printf(report, ", over %s\n\n", transport);
 }
 
 static void append_table(Check *check, GString *report)
@@ -171,6 +174,8 @@ static void append_table(Check *check, GString *report)
         g_autofree char *name = g_strdup_printf("node %u", node->id);
 
         state = try_address(check, name, node->line, node->host, node->port, &starts_by);
+        if (node->spare)
+            starts_by = "--join";
         g_string_append_printf(report, "%9u  %-*s  %7u  %7u  %-9s  %s\n", node->id, (int)width,
                                address, node->servers, node->workers, starts_by, state);
     }

@@ -15,7 +15,8 @@ typedef struct {
     const Cluster *cluster;
     const PlacementOps *strategy;
     PlacementServer *servers;
-    uint32_t n_servers, n_nodes; /* n_nodes: those with servers */
+    uint32_t n_servers, n_nodes; /* n_nodes: those with servers; none of them is spare */
+    ServerCount count;
     GString *report;
 } Plan;
 
@@ -24,16 +25,17 @@ static void list_servers(Plan *plan)
     const Cluster *const cluster = plan->cluster;
     uint32_t at = 0;
 
-    for (uint32_t i = 0; i < cluster->n_nodes; i++) {
-        plan->n_servers += cluster->nodes[i].servers;
-        plan->n_nodes += cluster->nodes[i].servers > 0;
-    }
+    plan->n_servers = cluster_first_servers(cluster);
+    plan->n_nodes = cluster_first_server_nodes(cluster);
     plan->servers = g_new0(PlacementServer, plan->n_servers);
     for (uint32_t i = 0; i < cluster->n_nodes; i++)
-        for (uint32_t k = 0; k < cluster->nodes[i].servers; k++, at++) {
-            plan->servers[at] = (PlacementServer){ .number = at, .node = i };
-            plan->servers[at].limit = cluster_server_limit(cluster, i);
+        for (uint32_t k = 0; k < cluster->nodes[i].servers; k++, plan->count.n++) {
+            if (cluster->nodes[i].spare)
+                continue;
+            plan->servers[at] = (PlacementServer){ .number = plan->count.n, .node = i };
+            plan->servers[at++].limit = cluster_server_limit(cluster, i);
         }
+    plan->count.n_first = plan->n_servers;
 }
 
 static char *server_name(const Plan *plan, uint32_t i)
@@ -93,7 +95,7 @@ static void append_table(const Plan *plan, const Table *table, const uint32_t *p
 
 static bool place(Plan *plan, const RubatoTableSpec *spec, GError **error)
 {
-    g_autoptr(Table) table = table_new(spec, plan->n_servers, error);
+    g_autoptr(Table) table = table_new(spec, &plan->count, error);
     g_autofree uint32_t *places = NULL;
 
     if (table == NULL || !table_check_replicas(table->spec, plan->n_nodes, error))

@@ -51,6 +51,8 @@ Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *o
             node->label = g_strdup_printf("node %u (%s)", node->id, config->node_names[i]);
         else
             node->label = g_strdup_printf("node %u", node->id);
+        if (config->is_spare != NULL && config->is_spare[i])
+            rendezvous_leave_out(node);
     }
     return scheduler;
 }

@@ -18,6 +18,8 @@
  * - After the loss of a node the run may go on (scheduler_recovery.c). Then another process may
  *   take the node's place. It serves: it makes no call, has no worker, and leaves when all others
  *   have.
+ * - A spare node is absent at first: as if it had been lost, with nothing on it. A process may join
+ *   the run as this node in the same way.
  *
  * Threads: one at a time. The callbacks run inside the calls below. They may call only
  * scheduler_receive and scheduler_greet again (when a node answers at once). */
@@ -35,8 +37,9 @@ typedef struct {
     uint32_t self;                 /* the number of the node that it runs on */
     const uint32_t *node_ids;      /* by node number */
     const char *const *node_names; /* by node number: "host:port", as the cluster file says */
-    const char *digest;            /* of the cluster file */
-    const char *registered;        /* models and more: registry_describe; NULL: nothing */
+    const bool *is_spare;   /* by node number: the run begins without it; NULL: no node is spare */
+    const char *digest;     /* of the cluster file */
+    const char *registered; /* models and more: registry_describe; NULL: nothing */
     uint16_t wire_version;
     uint32_t heartbeat_ms;  /* how often BEAT goes to every node; 0: never */
     uint32_t timeout_ms;    /* a node that is silent for so long is lost; 0: never */

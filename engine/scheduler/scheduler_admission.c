@@ -17,7 +17,7 @@ const char *admission_find_obstacle(const Scheduler *scheduler, uint32_t *code)
 {
     *code = CONTROL_CODE(RUBATO_ERROR_INVALID);
     if (!scheduler->config.admits)
-        return "no process can take the place of a lost node in this run";
+        return "no process can join this run";
     if (!scheduler->begun && !scheduler->ended)
         return "the run has not begun, so no node is lost: start the process without joining";
     if (scheduler->doom.code != CONTROL_OK) {
@@ -40,7 +40,7 @@ const char *admission_find_obstacle(const Scheduler *scheduler, uint32_t *code)
 bool admission_knows(const Scheduler *scheduler, uint64_t incarnation)
 {
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (scheduler->nodes[i].incarnation == incarnation)
+        if (scheduler->nodes[i].met && scheduler->nodes[i].incarnation == incarnation)
             return true;
     for (guint i = 0; i < scheduler->former->len; i++)
         if (g_array_index(scheduler->former, uint64_t, i) == incarnation)
@@ -96,7 +96,11 @@ void admission_install(Scheduler *scheduler)
     Admission *const admission = &scheduler->admission;
     SchedulerNode *const node = &scheduler->nodes[admission->node];
 
-    g_array_append_val(scheduler->former, node->incarnation);
+    if (node->met) {
+        g_array_append_val(scheduler->former, node->incarnation);
+        node->n_before++;
+    }
+    node->here = node->met = true;
     g_free(node->endpoint);
     g_free(node->description);
     node->endpoint = g_strdup(admission->endpoint);
@@ -108,7 +112,6 @@ void admission_install(Scheduler *scheduler)
     node->lost = false;
     node->serves = true;
     node->n_proposed = 0;
-    node->n_before++;
     control_clear(&node->asks);
     node->asks = (Control){ 0 };
     node->drains = node->is_drained = node->ends = node->left_drained = false;

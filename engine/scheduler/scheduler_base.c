@@ -124,6 +124,11 @@ void verdict_clear(Verdict *verdict)
     *verdict = (Verdict){ 0 };
 }
 
+bool scheduler_is_absent(const Scheduler *scheduler, uint32_t node)
+{
+    return scheduler->nodes[node].lost && !scheduler->nodes[node].met;
+}
+
 bool scheduler_counts_on(const Scheduler *scheduler, uint32_t node)
 {
     return scheduler_has_program(scheduler, node) && !scheduler->nodes[node].left;

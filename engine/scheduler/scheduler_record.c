@@ -104,7 +104,7 @@ void record_begin(Scheduler *scheduler)
     endpoints = g_new(const char *, n_nodes);
     incarnations = g_new(uint64_t, n_nodes);
     for (uint32_t i = 0; i < n_nodes; i++) {
-        endpoints[i] = scheduler->nodes[i].endpoint;
+        endpoints[i] = scheduler->nodes[i].lost ? "" : scheduler->nodes[i].endpoint;
         incarnations[i] = scheduler->nodes[i].incarnation;
     }
     add_control(scheduler, &(Record){ .kind = RECORD_BEGIN },

@@ -221,9 +221,12 @@ void recovery_admit(Scheduler *scheduler)
 {
     const Admission *const admission = &scheduler->admission;
 
+    const bool is_new = scheduler_is_absent(scheduler, admission->node);
+
     begin(scheduler, admission->node, CONTROL_CAUSE_JOIN,
-          g_strdup_printf("%s takes the place of %s",
+          g_strdup_printf("%s %s %s",
                           admission->description[0] != '\0' ? admission->description : "a process",
+                          is_new ? "joins the run as" : "takes the place of",
                           scheduler->nodes[admission->node].label),
           CONTROL_RECOVER_ADMIT);
 }
@@ -632,7 +635,7 @@ void recovery_add_waits(const Scheduler *scheduler, GArray *waits)
 {
     static const char *const waiters[CONTROL_CAUSE_END] = {
         [CONTROL_CAUSE_LOSS] = "the parts of a lost node wait",
-        [CONTROL_CAUSE_JOIN] = "a process that takes the place of a lost node waits",
+        [CONTROL_CAUSE_JOIN] = "a process that joins the run waits",
         [CONTROL_CAUSE_DRAIN] = "the parts of a node that is drained wait",
         [CONTROL_CAUSE_HAND_OVER] = "the parts of a node that is drained wait",
         [CONTROL_CAUSE_LEAVE] = "a drained node that has left waits",

@@ -1,6 +1,6 @@
-/* The rendezvous: each node repeats HELLO until it is answered. When all nodes are here, all get
- * WELCOME. Later a process may say JOIN, to take the place of a lost node: see
- * scheduler_admission.c.
+/* The rendezvous: each node repeats HELLO until it is answered. When all nodes are here that are
+ * not spare, all get WELCOME. Later a process may say JOIN, to take the place of a lost node, or to
+ * be a spare one: see scheduler_admission.c.
  *
  * Greetings may be lost. They may come from any process that knows the secret or, if there is no
  * secret, from any process. So the answer to a HELLO depends on the scheduler's state only. It goes
@@ -109,6 +109,14 @@ static char *find_fault(const Scheduler *scheduler, const ControlHello *hello, u
     return NULL;
 }
 
+void rendezvous_leave_out(SchedulerNode *node)
+{
+    node->lost = true;
+    node->loss.code = CONTROL_CODE(RUBATO_ERROR_NODE_LOST);
+    node->loss.text =
+        g_strdup_printf("%s is spare, and no process has joined the run as it yet", node->label);
+}
+
 void rendezvous_begin(Scheduler *scheduler)
 {
     const uint32_t n_nodes = scheduler->config.n_nodes;
@@ -130,7 +138,7 @@ void rendezvous_begin_again(Scheduler *scheduler, const ControlWelcome *welcome)
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++) {
         SchedulerNode *const node = &scheduler->nodes[i];
 
-        node->here = node->met = true;
+        node->here = node->met = !node->lost;
         node->incarnation = welcome->incarnations[i];
         g_free(node->endpoint);
         node->endpoint = g_strdup(welcome->endpoints[i]);
@@ -145,7 +153,7 @@ static void send_welcome(Scheduler *scheduler, uint32_t number)
     g_autofree uint64_t *incarnations = g_new(uint64_t, n_nodes);
 
     for (uint32_t i = 0; i < n_nodes; i++) {
-        endpoints[i] = scheduler->nodes[i].endpoint;
+        endpoints[i] = scheduler->nodes[i].lost ? "" : scheduler->nodes[i].endpoint;
         incarnations[i] = scheduler->nodes[i].incarnation;
     }
     const Control welcome = {
@@ -193,6 +201,12 @@ static void meet_again(Scheduler *scheduler, uint32_t number, const ControlHello
         send_welcome(scheduler, number);
 }
 
+/* Whether the run cannot begin, or go on, before a process has come. */
+static bool is_missing(const SchedulerNode *node)
+{
+    return !node->here && !node->lost;
+}
+
 static void meet(Scheduler *scheduler, uint32_t number, const ControlHello *hello, uint64_t asker)
 {
     SchedulerNode *node = &scheduler->nodes[number];
@@ -207,11 +221,12 @@ static void meet(Scheduler *scheduler, uint32_t number, const ControlHello *hell
     node->here = node->met = true;
 
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (!scheduler->nodes[i].here)
+        if (is_missing(&scheduler->nodes[i]))
             return;
     rendezvous_begin(scheduler);
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        send_welcome(scheduler, i);
+        if (!scheduler->nodes[i].lost)
+            send_welcome(scheduler, i);
 }
 
 void rendezvous_hello(Scheduler *scheduler, const Control *control, uint16_t version,
@@ -219,7 +234,8 @@ void rendezvous_hello(Scheduler *scheduler, const Control *control, uint16_t ver
 {
     const ControlHello *const hello = &control->hello;
     const uint32_t number = find_node(scheduler, hello->node_id);
-    const bool awaited = number < scheduler->config.n_nodes && !scheduler->nodes[number].here;
+    const bool awaited =
+        number < scheduler->config.n_nodes && is_missing(&scheduler->nodes[number]);
     uint32_t code;
 
     if (scheduler->refusal.code != CONTROL_OK) {
@@ -235,6 +251,12 @@ void rendezvous_hello(Scheduler *scheduler, const Control *control, uint16_t ver
         }
     } else if (awaited) {
         meet(scheduler, number, hello, asker);
+    } else if (scheduler_is_absent(scheduler, number)) {
+        g_autofree char *text = g_strdup_printf(
+            "%s is spare: a process joins the run as it (rubato run --join, RUBATO_JOIN=1)",
+            scheduler->nodes[number].label);
+
+        send_refusal(scheduler, asker, CONTROL_CODE(RUBATO_ERROR_INVALID), text);
     } else {
         meet_again(scheduler, number, hello, asker);
     }
@@ -301,6 +323,8 @@ void rendezvous_join(Scheduler *scheduler, const Control *control, uint16_t vers
                scheduler->nodes[number].incarnation == join->incarnation) {
         scheduler->nodes[number].asker = asker;
         admission_answer(scheduler, number);
+    } else if (!scheduler->begun && scheduler_is_absent(scheduler, number)) {
+        /* it asks again: the run begins soon, or its process gives up */
     } else if (admission->opens && admission->incarnation == join->incarnation) {
         admission->asker = asker; /* it is answered soon */
     } else if (obstacle != NULL) {
@@ -380,7 +404,7 @@ static const char *find_refused(const Scheduler *scheduler)
     const char *refused = NULL;
 
     for (uint32_t i = 0; i < scheduler->config.n_nodes && refused == NULL; i++)
-        if (!scheduler->nodes[i].here)
+        if (is_missing(&scheduler->nodes[i]))
             refused = scheduler->nodes[i].refused;
     return refused;
 }
@@ -390,7 +414,7 @@ char *scheduler_missing(const Scheduler *scheduler)
     g_autoptr(GArray) missing = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
-        if (!scheduler->nodes[i].here)
+        if (is_missing(&scheduler->nodes[i]))
             g_array_append_val(missing, i);
     if (missing->len == 0)
         return NULL;

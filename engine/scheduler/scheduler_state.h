@@ -47,7 +47,7 @@ typedef struct {
     bool here; /* has said HELLO */
     bool met;  /* has ever said it */
     bool left; /* has said LEAVE */
-    bool lost;
+    bool lost; /* also a spare node as long as no process has joined as it: scheduler_is_absent */
     bool left_drained; /* it is, because it was drained and has left */
     bool serves;       /* its process has joined in the place of a lost one */
     bool drains;       /* its parts are to leave it, or have left it: none come to it any more */
@@ -305,6 +305,9 @@ void scheduler_clear_outbox(Scheduler *scheduler);
 /* Whether it holds a message that counts. */
 bool scheduler_outbox_counts(const Scheduler *scheduler);
 
+/* Whether no process has ever been this node: it is spare. */
+bool scheduler_is_absent(const Scheduler *scheduler, uint32_t node);
+
 /* Whether the node takes part in what follows. */
 bool scheduler_counts_on(const Scheduler *scheduler, uint32_t node);
 
@@ -391,7 +394,10 @@ void rendezvous_announce(Scheduler *scheduler, const Control *control, uint16_t 
                          uint64_t asker);
 void rendezvous_tick(Scheduler *scheduler);
 
-/* All nodes are here. The same again, by the journal. */
+/* A spare node: the run begins without it. */
+void rendezvous_leave_out(SchedulerNode *node);
+
+/* All nodes are here that are not spare. The same again, by the journal. */
 void rendezvous_begin(Scheduler *scheduler);
 void rendezvous_begin_again(Scheduler *scheduler, const ControlWelcome *welcome);
 

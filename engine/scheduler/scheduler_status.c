@@ -10,6 +10,8 @@
 
 static const char *state_of(const Scheduler *scheduler, const SchedulerNode *node)
 {
+    if (scheduler_is_absent(scheduler, (uint32_t)(node - scheduler->nodes)))
+        return "spare";
     if (node->left_drained)
         return "drained";
     if (node->lost)
@@ -28,7 +30,7 @@ static void add_node(const Scheduler *scheduler, uint32_t number, GVariantBuilde
     status_add_count(&part, "node", node->id);
     status_add_text(&part, "name", node->label);
     status_add_text(&part, "state", state_of(scheduler, node));
-    if (scheduler->begun && !scheduler->config.single)
+    if (scheduler->begun && !scheduler->config.single && !scheduler_is_absent(scheduler, number))
         status_add_seconds(&part, "silent_s",
                            number == scheduler->config.self
                                ? 0

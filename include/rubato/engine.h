@@ -167,11 +167,12 @@ RUBATO_API const char *rubato_engine_faults(const RubatoEngine *engine);
  * (transfer none) */
 RUBATO_API const char *rubato_engine_binding(const RubatoEngine *engine);
 
-/* How many nodes the run has, and how many server threads on all nodes together. */
+/* How many nodes the run has, and how many server threads on all nodes together: also those of
+ * spare nodes, which may join later. */
 RUBATO_API uint32_t rubato_engine_n_nodes(const RubatoEngine *engine);
 RUBATO_API uint32_t rubato_engine_n_servers(const RubatoEngine *engine);
 
-/* The number of workers, over all nodes, of a task that names no number. */
+/* The number of workers, over all nodes that are not spare, of a task that names no number. */
 RUBATO_API uint32_t rubato_engine_n_workers(const RubatoEngine *engine);
 
 /* Collective. Creates a table over all servers of the run.

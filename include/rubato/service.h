@@ -127,9 +127,10 @@ typedef struct {
     char *name;      /* "HOST:PORT" */
     bool is_lost;    /* it is in the run no more; */
     bool is_drained; /* because it was drained, and has left in order */
+    bool is_spare;   /* no process has joined the run as it yet */
     double silent_s; /* since something was last heard from it; of a lost one until its loss */
     int64_t lost_us; /* when it was lost, as g_get_real_time; 0: it is not */
-    char *why;       /* why it was lost; NULL: it is not */
+    char *why;       /* why it was lost, or is not there; NULL: it is there */
 } RubatoNodeState;
 
 /* All nodes of the run, ordered by id, as this node knows them. (transfer full, *n of them;

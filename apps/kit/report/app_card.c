@@ -15,25 +15,37 @@ void app_add_metric(App *app, const char *name, double value)
     g_array_append_val(app->metrics, metric);
 }
 
-static uint32_t n_nodes(const App *app)
+/* Those of nodes that were in the run. */
+typedef struct {
+    uint32_t n_nodes, n_servers;
+} RunSize;
+
+static RunSize run_size(const App *app)
 {
-    return app->engine != NULL ? rubato_engine_n_nodes(app->engine) : 0;
+    size_t n = 0;
+    RubatoNodeState *const states =
+        app->engine != NULL ? rubato_engine_list_nodes(app->engine, &n) : NULL;
+    RunSize size = { 0 };
+
+    for (size_t i = 0; i < n; i++) {
+        if (states[i].is_spare)
+            continue;
+        size.n_nodes++;
+        size.n_servers += states[i].servers;
+    }
+    rubato_node_states_free(states, n);
+    return size;
 }
 
-static uint32_t n_servers(const App *app)
+static uint32_t n_workers(const App *app)
 {
-    return app->engine != NULL ? rubato_engine_n_servers(app->engine) : 0;
+    return app->engine != NULL ? rubato_engine_n_workers(app->engine) : 0;
 }
 
 /* Which threads of this node are bound where; NULL: none. */
 static const char *app_binding(const App *app)
 {
     return app->engine != NULL ? rubato_engine_binding(app->engine) : NULL;
-}
-
-static uint32_t n_workers(const App *app)
-{
-    return app->engine != NULL ? rubato_engine_n_workers(app->engine) : 0;
 }
 
 /* The faults on demand of this run; NULL: none. */
@@ -85,10 +97,11 @@ static void add_count(GString *text, uint32_t n, const char *what)
 
 char *app_run_text(const App *app)
 {
+    const RunSize size = run_size(app);
     GString *text = g_string_new(NULL);
 
-    add_count(text, n_nodes(app), "node");
-    add_count(text, n_servers(app), "server");
+    add_count(text, size.n_nodes, "node");
+    add_count(text, size.n_servers, "server");
     add_count(text, n_workers(app), "worker");
     g_string_append(text, app->model);
     if (app->model_traits->lead == RUBATO_LEAD_STALENESS)
@@ -158,10 +171,10 @@ char *app_card_text(const App *app)
         g_string_append_printf(text, "  %-14s %s\n", "bound", app_binding(app));
     if (gone.n_lost > 0)
         g_string_append_printf(text, "  %-14s %u of %u, and the run went on\n", "lost nodes",
-                               gone.n_lost, n_nodes(app));
+                               gone.n_lost, run_size(app).n_nodes);
     if (gone.n_drained > 0)
         g_string_append_printf(text, "  %-14s %u of %u, which left the run in order\n",
-                               "drained nodes", gone.n_drained, n_nodes(app));
+                               "drained nodes", gone.n_drained, run_size(app).n_nodes);
     if (n_new_replicas(app) > 0)
         g_string_append_printf(
             text, "  %-14s %" G_GUINT64_FORMAT " of parts, in the place of those that are gone\n",
@@ -280,8 +293,8 @@ char *app_card_json(const App *app)
 
     json_builder_begin_object(builder);
     app_json_add_text(builder, "app", app->program->name);
-    app_json_add_int(builder, "nodes", n_nodes(app));
-    app_json_add_int(builder, "servers", n_servers(app));
+    app_json_add_int(builder, "nodes", run_size(app).n_nodes);
+    app_json_add_int(builder, "servers", run_size(app).n_servers);
     app_json_add_int(builder, "workers", n_workers(app));
     app_json_add_text(builder, "model", app->model);
     app_json_add_int(builder, "staleness", app->staleness);

@@ -95,6 +95,20 @@ START_TEST(cluster_file_limits_of_a_node_come_before_those_of_the_cluster)
 }
 END_TEST
 
+START_TEST(cluster_file_spare_nodes_do_not_count_at_the_beginning)
+{
+    g_autoptr(Cluster) cluster = parse_good(
+        "cluster = { " SCHEDULER "nodes = ( { id = 0; host = \"a\"; port = 0; workers = 0; },\n"
+        "  { id = 1; host = \"b\"; port = 0; servers = 3; spare = true; },\n"
+        "  { id = 2; host = \"c\"; port = 0; servers = 0; spare = false; } ); };");
+
+    ck_assert(!cluster->nodes[0].spare && cluster->nodes[1].spare && !cluster->nodes[2].spare);
+    ck_assert_uint_eq(cluster_first_nodes(cluster), 2);
+    ck_assert_uint_eq(cluster_first_servers(cluster), 1);
+    ck_assert_uint_eq(cluster_first_server_nodes(cluster), 1);
+}
+END_TEST
+
 START_TEST(cluster_file_binds_threads_and_rows)
 {
     g_autoptr(Cluster) threads =
@@ -320,6 +334,14 @@ static const Fault FAULTS[] = {
     { "cluster = {\n" SCHEDULER "nodes = ( { id = 0; host = \"a\"; port = 1; },\n"
       "{ id = 1; host = \"a\"; port = 2; servers = 0; workers = 0; } ); };",
       4, "node 1 has no servers and no workers", "leave the node out" },
+    { "cluster = {\n" SCHEDULER "nodes = ( { id = 0; host = \"a\"; port = 1; servers = 0; },\n"
+      "{ id = 1; host = \"a\"; port = 2; spare = true; } ); };",
+      3, "no node has a server", "that is not spare" },
+    { NODE("id = 0; host = \"a\"; port = 1; spare = true;"), 4,
+      "the scheduler runs on node 0, which is spare", "name another node in 'scheduler'" },
+    { "cluster = {\n" SCHEDULER "nodes = ( { id = 0; host = \"a\"; port = 1; },\n"
+      "{ id = 1; host = \"a\"; port = 2; spare = true; } );\ncollectives = \"mpi\"; };",
+      5, "and some are spare", "leave 'spare' out" },
     { SCHED("host = \"a\"; port = 1;\nnode = 6;"), 4, "'node' of 'scheduler' is 6",
       "leave it out for the lowest (0)" },
     { "cluster = {\n" SCHEDULER "nodes = (\n);\n};", 3, "'nodes' is empty", "write at least one" },
@@ -504,6 +526,7 @@ int main(void)
 
     tcase_add_test(meaning, cluster_file_of_the_design_is_read);
     tcase_add_test(meaning, cluster_file_defaults_hold_for_what_is_left_out);
+    tcase_add_test(meaning, cluster_file_spare_nodes_do_not_count_at_the_beginning);
     tcase_add_test(meaning, cluster_file_binds_threads_and_rows);
     tcase_add_test(meaning, cluster_file_plugins_lie_in_its_folder);
     tcase_add_test(meaning, cluster_file_limits_of_a_node_come_before_those_of_the_cluster);

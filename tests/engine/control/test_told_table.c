@@ -5,7 +5,7 @@
 #include <rubato/error.h>
 #include <string.h>
 
-enum { N_SERVERS = 3 };
+static const ServerCount SERVERS = { 3, 3 };
 
 static const RubatoKey BOUNDS[] = { 10, 20, UINT64_MAX };
 static const RubatoKey LISTED[] = { 7, 1, UINT64_MAX - 1 };
@@ -106,7 +106,7 @@ static const RubatoTableSpec SPECS[] = {
 static Table *make(const RubatoTableSpec *spec, uint32_t id, uint64_t hash_seed)
 {
     GError *error = NULL;
-    Table *const table = table_new(spec, N_SERVERS, &error);
+    Table *const table = table_new(spec, &SERVERS, &error);
 
     ck_assert_msg(table != NULL, "%s", error != NULL ? error->message : "");
     table->id = id;
@@ -155,7 +155,7 @@ START_TEST(table_that_is_read_is_the_one_that_was_written)
 
     told_table_write(text, table);
     const char *at = text->str;
-    g_autoptr(Table) read = told_table_read(&at, N_SERVERS, &error);
+    g_autoptr(Table) read = told_table_read(&at, &SERVERS, &error);
     ck_assert_msg(read != NULL, "%s: %s", error != NULL ? error->message : "", text->str);
     ck_assert_ptr_eq(at, text->str + text->len);
     expect_same(table, read);
@@ -175,7 +175,7 @@ START_TEST(lines_are_read_one_after_the_other)
     }
     const char *at = text->str;
     for (uint32_t i = 0; i < G_N_ELEMENTS(SPECS); i++) {
-        g_autoptr(Table) read = told_table_read(&at, N_SERVERS, NULL);
+        g_autoptr(Table) read = told_table_read(&at, &SERVERS, NULL);
 
         ck_assert_ptr_nonnull(read);
         ck_assert_uint_eq(read->id, i);
@@ -217,7 +217,7 @@ START_TEST(what_is_no_table_is_refused_and_left)
     const char *at = nonsense[_i].text;
     g_autoptr(GError) error = NULL;
 
-    ck_assert_ptr_null(told_table_read(&at, N_SERVERS, &error));
+    ck_assert_ptr_null(told_table_read(&at, &SERVERS, &error));
     ck_assert_ptr_eq(at, nonsense[_i].text);
     ck_assert_msg(g_error_matches(error, RUBATO_ERROR, nonsense[_i].code), "%s",
                   error != NULL ? error->message : "no error");

@@ -321,7 +321,7 @@ static const CommandLine COMMAND_LINES[] = {
     { "run --restart -1 run.cfg -- true", 2, "--restart takes a number of times from 0" },
     { "run --restart x run.cfg -- true", 2, "--restart" },
     { "run --restart 2 run.cfg -- sh -c 'echo ${RUBATO_JOIN-first}.'", 0, "[10] first.\n" },
-    { "run --join run.cfg -- true", 1, "say in the place of which lost nodes" },
+    { "run --join run.cfg -- true", 1, "say as which nodes the processes are to join" },
     { "run --join -n 10 run.cfg -- sh -c 'echo $RUBATO_JOIN.'", 0, "[10] 1.\n" },
     { "run nowhere.cfg -- true", 1, "cannot open the cluster file nowhere.cfg" },
     { "run run.cfg -- no-such-program", 1, "no program 'no-such-program'" },
@@ -329,11 +329,20 @@ static const CommandLine COMMAND_LINES[] = {
     { "run run.cfg echo --node 0", 0, "[10] --node 0\n" },
     { "run run.cfg --no-prefix -n 10 echo yes", 0, "yes\n" },
     { "run --node 10 run.cfg -- sh -c 'exit 9'", 9, "node 10 (127.0.0.1) exited with code 9" },
+    { "run spare.cfg -- sh -c 'echo $RUBATO_NODE'", 0, "[1] 1\n" },
+    { "run -n 2 spare.cfg -- true", 1, "node 2 is spare: a run begins without it" },
+    { "run --join -n 2 spare.cfg -- sh -c 'echo $RUBATO_NODE $RUBATO_JOIN'", 0, "[2] 2 1\n" },
+    { "check spare.cfg", 0, "run: 1 node, 1 server, 1 worker, and 1 spare node, over" },
     { "check --json run.cfg", 2, "--json is for rubato check without FILE" },
     { "check a b", 2, "takes one cluster file" },
     { "check nowhere.cfg", 1, "cannot open the cluster file nowhere.cfg" },
     { "check wrong.cfg", 1, "rubato: wrong.cfg:1: " },
 };
+
+#define SPARE                                                                           \
+    "cluster = { name = \"run\"; scheduler = { host = \"127.0.0.1\"; port = 4129; };\n" \
+    "nodes = ( { id = 1; host = \"127.0.0.1\"; port = 0; },\n"                          \
+    "{ id = 2; host = \"127.0.0.1\"; port = 0; servers = 3; workers = 5; spare = true; } ); };"
 
 START_TEST(rubato_command_line_does_and_says)
 {
@@ -346,6 +355,7 @@ START_TEST(rubato_command_line_does_and_says)
 
     g_free(launch_write_cluster(2, "127.0.0.1"));
     g_free(launch_write_file("wrong.cfg", "cluster = 3;", 0600));
+    g_free(launch_write_file("spare.cfg", SPARE, 0600));
     ck_assert_int_eq(chdir(launch_folder), 0);
     FILE *stream = popen(command, "re");
     ck_assert_ptr_nonnull(stream);

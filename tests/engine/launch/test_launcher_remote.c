@@ -390,7 +390,7 @@ START_TEST(launch_refuses_to_start_nodes_again_or_to_join_elsewhere)
     launch.joins = _i == 1;
     check_refused(&launch, RUBATO_ERROR_INVALID,
                   "node 0 is on another machine, " ELSEWHERE
-                  ", which ssh reaches: a process that takes the place of a lost one");
+                  ", which ssh reaches: a process that joins a run");
 }
 END_TEST
 
@@ -402,7 +402,7 @@ START_TEST(launch_refuses_to_join_as_no_node_or_to_start_again_what_joins)
     RubatoLaunch launch = launch_shell(cluster, "true", argv);
 
     launch.joins = true;
-    check_refused(&launch, RUBATO_ERROR_INVALID, "say in the place of which lost nodes");
+    check_refused(&launch, RUBATO_ERROR_INVALID, "say as which nodes the processes are to join");
     launch.nodes = nodes;
     launch.n_nodes = 1;
     launch.restarts = 1;

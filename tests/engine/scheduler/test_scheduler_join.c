@@ -253,7 +253,7 @@ START_TEST(process_waits_for_what_is_under_way)
     do_step(OTHERS, 3, CONTROL_RECOVER_ADMIT, "");
     expect_admitted(STEP, COUNTED, ENDPOINTS[2]);
     now_ms += 2000;
-    expect_waiting("a process that takes the place of a lost node waits for node 4 "
+    expect_waiting("a process that joins the run waits for node 4 "
                    "(127.0.0.1:4102) [last heard 2.0 s ago]");
     expect_step_alone(1u << GONE, 3, CONTROL_RECOVER_TABLES, "");
     do_step(1u << GONE, 3, CONTROL_RECOVER_TABLES, "");

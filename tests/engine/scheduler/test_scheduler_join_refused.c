@@ -154,7 +154,7 @@ START_TEST(nobody_joins_where_nobody_is_admitted)
     lose(GONE);
     go_through(OTHERS, 2);
     join(STEP);
-    expect_refusal(NEW, INVALID_CODE, "no process can take the place of a lost node in this run");
+    expect_refusal(NEW, INVALID_CODE, "no process can join this run");
     expect_quiet();
 }
 END_TEST

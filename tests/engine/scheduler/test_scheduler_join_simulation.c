@@ -8,7 +8,7 @@
  * becomes a primary has the part; bytes are counted from numbers that nobody had before; and in the
  * end each part has its replica again, all programs have made all their calls, and all that live
  * may leave. Every second newcomer runs its program, whose calls are answered as they ended, until
- * it has caught up.
+ * it has caught up. In some runs a node is spare: no process is there before one joins.
  *
  * In every second run the scheduler is alone on its node. Its process is killed at any time, also
  * between two messages that follow from the same event, and another one goes on from its journal.
@@ -118,8 +118,10 @@ static void start_scheduler(void)
 {
     static const SchedulerJournal journal = { journal_add, journal_read, NULL };
     uint32_t ids[JOIN_MOST_NODES];
+    bool is_spare[JOIN_MOST_NODES] = { false };
     const SchedulerConfig config = { .n_nodes = join_sim.n_nodes,
                                      .node_ids = ids,
+                                     .is_spare = is_spare,
                                      .digest = "file",
                                      .wire_version = 1,
                                      .heartbeat_ms = HEARTBEAT_MS,
@@ -129,6 +131,7 @@ static void start_scheduler(void)
 
     for (uint32_t i = 0; i < join_sim.n_nodes; i++)
         ids[i] = i;
+    is_spare[join_sim.n_nodes - 1] = join_sim.has_spare;
     join_sim.scheduler = scheduler_new(&config, &join_output, NULL);
     join_sim.scheduler->goes_on = true;
     join_sim.left_to_send = UINT32_MAX;
@@ -216,10 +219,13 @@ static void begin_run(void)
                                            .digest = "file",
                                            .endpoints = "somewhere",
                                            .description = "simulated" } };
-        scheduler_greet(join_sim.scheduler, join_sim.now_ms, &hello, 1, i);
+        if (i < join_sim.n_nodes - join_sim.has_spare)
+            scheduler_greet(join_sim.scheduler, join_sim.now_ms, &hello, 1, i);
+        else
+            join_sim.processes[i].is_alive = false;
     }
     for (uint32_t part = 0; part < join_sim.n_parts; part++) {
-        const uint32_t n = join_sim.n_nodes - join_sim.is_alone;
+        const uint32_t n = join_sim.n_nodes - join_sim.is_alone - join_sim.has_spare;
 
         join_sim.processes[part % n + join_sim.is_alone].parts[part] = JOIN_HOLDING_PRIMARY;
         join_sim.processes[(part + 1) % n + join_sim.is_alone].parts[part] = JOIN_HOLDING_COPY;
@@ -250,6 +256,7 @@ static unsigned simulate(uint64_t seed)
     join_sim.seed = seed;
     join_sim.rand = g_rand_new_with_seed((guint32)seed);
     join_sim.n_nodes = 3 + join_draw(JOIN_MOST_NODES - 2);
+    join_sim.has_spare = join_sim.n_nodes > 3 && seed % 3 == 0;
     join_sim.n_parts = 1 + join_draw(JOIN_MOST_PARTS);
     join_sim.n_losses = join_draw(MOST_LOSSES + 1);
     join_sim.is_alone = seed % 2 == 1;

@@ -148,8 +148,9 @@ char *cluster_file_text(const ClusterRun *run)
                            shape->timeout_ms, shape->stall_ms, shape->rendezvous_ms);
     for (uint32_t i = 0; i < shape->n_nodes; i++)
         g_string_append_printf(
-            text, "%s{ id = %u; host = \"127.0.0.1\"; port = 0; servers = %u; workers = %u; }",
-            i == 0 ? "" : ",\n", CLUSTER_IDS[i], shape->nodes[i].servers, shape->nodes[i].workers);
+            text, "%s{ id = %u; host = \"127.0.0.1\"; port = 0; servers = %u; workers = %u; %s}",
+            i == 0 ? "" : ",\n", CLUSTER_IDS[i], shape->nodes[i].servers, shape->nodes[i].workers,
+            (shape->spares & 1u << i) != 0 ? "spare = true; " : "");
     g_string_append(text, ");\n");
     if (over != NULL)
         g_string_append_printf(text, "transport = \"%s\";\n", over);
@@ -333,7 +334,8 @@ void cluster_start_node(ClusterRun *run, uint32_t number, ClusterPlay play, cons
 void cluster_start(ClusterRun *run, ClusterPlay play, const void *data)
 {
     for (uint32_t i = 0; i < run->shape.n_nodes; i++)
-        cluster_start_node(run, i, play, data);
+        if ((run->shape.spares & 1u << i) == 0)
+            cluster_start_node(run, i, play, data);
 }
 
 static ClusterProcess *new_process(ClusterRun *run)
@@ -354,6 +356,14 @@ uint32_t cluster_start_other(ClusterRun *run, uint32_t id, const char *path, Clu
 {
     start_engine(run, new_process(run), id, path, play, data);
     return run->n_processes - 1;
+}
+
+uint32_t cluster_start_joining(ClusterRun *run, uint32_t number, ClusterPlay play, const void *data)
+{
+    g_setenv("RUBATO_JOIN", "1", TRUE);
+    const uint32_t process = cluster_start_other(run, CLUSTER_IDS[number], run->path, play, data);
+    g_unsetenv("RUBATO_JOIN");
+    return process;
 }
 
 void cluster_signal(ClusterRun *run, uint32_t process, int number)
@@ -438,7 +448,8 @@ void cluster_expect_end(ClusterRun *run, uint32_t process, int status)
 void cluster_expect_success(ClusterRun *run)
 {
     for (uint32_t i = 0; i < run->shape.n_nodes; i++)
-        cluster_expect_end(run, i, EXIT_SUCCESS);
+        if ((run->shape.spares & 1u << i) == 0)
+            cluster_expect_end(run, i, EXIT_SUCCESS);
 }
 
 void cluster_expect_text(ClusterRun *run, uint32_t process, const char *text)

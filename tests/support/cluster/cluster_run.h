@@ -36,6 +36,7 @@ typedef struct {
 typedef struct {
     uint32_t n_nodes;
     ClusterNodeShape nodes[CLUSTER_MOST_NODES];
+    unsigned spares;        /* nodes without which the run begins, as a mask */
     uint32_t scheduler;     /* the number of its node */
     uint32_t heartbeat_ms;  /* 0: 200 */
     uint32_t timeout_ms;    /* 0: a minute, so that a busy machine loses nobody */
@@ -108,7 +109,7 @@ void cluster_start_node(ClusterRun *run, uint32_t number, ClusterPlay play, cons
 void cluster_start_node_with(ClusterRun *run, uint32_t number, const char *path, ClusterPlay play,
                              const void *data);
 
-/* Starts all nodes. */
+/* Starts all nodes that are not spare. */
 void cluster_start(ClusterRun *run, ClusterPlay play, const void *data);
 
 /* Starts another process, which exits with the function's result. Returns its number among the
@@ -121,6 +122,10 @@ uint32_t cluster_start_process(ClusterRun *run, int (*function)(const void *data
 uint32_t cluster_start_other(ClusterRun *run, uint32_t id, const char *path, ClusterPlay play,
                              const void *data);
 
+/* The same of a process that joins a run which has begun, as node `number`. */
+uint32_t cluster_start_joining(ClusterRun *run, uint32_t number, ClusterPlay play,
+                               const void *data);
+
 /* Waits until a process has written the text. */
 void cluster_wait_for(ClusterRun *run, uint32_t process, const char *text);
 
@@ -130,7 +135,7 @@ int cluster_wait_end(ClusterRun *run, uint32_t process);
 /* Waits for its end and expects that status. */
 void cluster_expect_end(ClusterRun *run, uint32_t process, int status);
 
-/* Waits for the end of all nodes and expects success of each. */
+/* Waits for the end of all nodes that are not spare, and expects success of each. */
 void cluster_expect_success(ClusterRun *run);
 
 /* Expects that a process that has ended has written the text, or that it has not. */

@@ -61,6 +61,7 @@ typedef struct {
     Scheduler *scheduler;
     int64_t now_ms, beat_ms;
     uint32_t n_nodes, n_parts, n_processes, n_losses;
+    bool has_spare; /* the last node is */
     JoinProcess processes[JOIN_MOST_PROCESSES];
     uint32_t linked[JOIN_MOST_NODES]; /* the process to which the scheduler's node has a link */
     uint32_t newest[JOIN_MOST_NODES]; /* the last process of the node */

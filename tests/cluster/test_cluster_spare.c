@@ -1,0 +1,208 @@
+/* A run begins without its spare node, and a process joins as it while workers use tables: each Add
+ * counts once, and tables that are made later have parts on the node, which is lost, replaced and
+ * drained like any other.
+ *
+ * docs/replication.md: A node that was not there. */
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/runner.h"
+
+/* Node 0 has workers alone. */
+enum { N_NODES = 4, SPARE = 3, N_KEYS = 200, PARTS = 6, LATER_ROUNDS = 5, BUSY = 5 };
+
+static const ClusterShape shape = { .n_nodes = N_NODES,
+                                    .nodes = { { 0, 2 }, { 1, 0 }, { 1, 1 }, { 1, 2 } },
+                                    .spares = 1u << SPARE };
+
+static const struct {
+    const char *over;
+    bool encrypts;
+    RubatoTableSpec spec;
+} cases[] = {
+    { "shm", false, { .name = "rows", .model = "asp", .dtype = RUBATO_I64, .n_keys = N_KEYS + 1 } },
+    { "tcp", true, { .name = "rows", .model = "bsp", .dtype = RUBATO_I64, .storage = "hash" } },
+};
+
+static atomic_int stops;
+
+static void stop(int number)
+{
+    (void)number;
+    atomic_store(&stops, 1);
+}
+
+typedef struct {
+    const char *table;
+    int64_t most; /* rounds; 0: until the signal */
+} Rounds;
+
+/* Adds one to all keys, and its rounds to the last. */
+static bool work(RubatoWorker *worker, void *data, GError **error)
+{
+    const Rounds *const job = data;
+    const RubatoKey rounds_key = N_KEYS;
+    int64_t ones[N_KEYS], rows[N_KEYS], rounds = 0;
+    g_autoptr(RubatoKVTable) table =
+        rubato_worker_open_kv_table(worker, job->table, RUBATO_I64, error);
+
+    TRY(table != NULL);
+    for (size_t i = 0; i < N_KEYS; i++)
+        ones[i] = 1;
+    for (; job->most > 0 ? rounds < job->most : atomic_load(&stops) == 0; rounds++) {
+        TRY(rubato_kv_table_add_range(table, 0, N_KEYS, ones, error) &&
+            rubato_kv_table_get_range(table, 0, N_KEYS, rows, error));
+        for (size_t i = 0; i < N_KEYS; i++)
+            EXPECT(rows[i] >= rounds,
+                   "key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", i, rows[i],
+                   rounds);
+        TRY(rubato_kv_table_clock(table, error));
+        if (rounds == BUSY)
+            cluster_say("busy");
+    }
+    return rubato_kv_table_add(table, &rounds_key, 1, &rounds, error);
+}
+
+static bool do_rounds(RubatoEngine *engine, const char *table, int64_t most, GError **error)
+{
+    const char *const tables[] = { table, NULL };
+    Rounds job = { table, most };
+    int64_t rows[N_KEYS + 1];
+
+    TRY(cluster_run_task(engine, table, work, &job, tables, error) &&
+        rubato_engine_get_range(engine, table, 0, N_KEYS + 1, rows, error));
+    for (size_t i = 0; i < N_KEYS; i++)
+        EXPECT(rows[i] == rows[N_KEYS],
+               "table %s, key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", table,
+               i, rows[i], rows[N_KEYS]);
+    return true;
+}
+
+/* Whether the node is one of the run. Its workers are not in this count. */
+static bool expect_nodes(RubatoEngine *engine, bool is_there, GError **error)
+{
+    size_t n;
+    RubatoNodeState *const states = rubato_engine_list_nodes(engine, &n);
+    const RubatoNodeState spare = states[SPARE];
+
+    rubato_node_states_free(states, n);
+    EXPECT(n == N_NODES && rubato_engine_n_nodes(engine) == N_NODES, "%zu nodes", n);
+    EXPECT(rubato_engine_n_workers(engine) == 3, "%u workers", rubato_engine_n_workers(engine));
+    EXPECT(spare.is_spare == !is_there && !spare.is_lost, "spare: %d, lost: %d", spare.is_spare,
+           spare.is_lost);
+    return true;
+}
+
+/* Before it has joined. */
+static bool expect_absent(RubatoEngine *engine, const RubatoTableSpec *like, GError **error)
+{
+    g_autoptr(GError) failure = NULL;
+    RubatoTableSpec plain = *like;
+
+    plain.name = "plain";
+    plain.replicas = 0;
+    TRY(expect_nodes(engine, false, error) && rubato_engine_create_table(engine, &plain, error));
+    EXPECT(!rubato_engine_move_part(engine, "plain", 0, 2, &failure), "a part has moved");
+    TRY(cluster_expect_error(&failure, RUBATO_ERROR_NODE_LOST,
+                             "node 41 is spare, and has not joined the run", error));
+    EXPECT(!rubato_engine_drain_node(engine, CLUSTER_IDS[SPARE], &failure), "it was drained");
+    TRY(cluster_expect_error(&failure, RUBATO_ERROR_NODE_LOST,
+                             "is spare, and no process has joined the run as it yet", error));
+    return rubato_engine_group_barrier(engine, &(RubatoAddressees){ .group = RUBATO_GROUP_ALL },
+                                       60000, error);
+}
+
+static bool play(RubatoEngine *engine, const void *data, GError **error)
+{
+    RubatoTableSpec spec = *(const RubatoTableSpec *)data;
+
+    signal(SIGUSR1, stop);
+    spec.parts = PARTS;
+    spec.replicas = 1;
+    TRY(expect_absent(engine, &spec, error) && rubato_engine_create_table(engine, &spec, error) &&
+        do_rounds(engine, "rows", 0, error) && expect_nodes(engine, true, error));
+    spec.name = "later";
+    TRY(rubato_engine_create_table(engine, &spec, error) &&
+        do_rounds(engine, "later", LATER_ROUNDS, error) &&
+        rubato_engine_move_part(engine, "plain", 0, 2, error) &&
+        do_rounds(engine, "plain", LATER_ROUNDS, error));
+    return rubato_engine_barrier(engine, error);
+}
+
+/* Where it may have joined before the first call. */
+static bool play_early(RubatoEngine *engine, const void *data, GError **error)
+{
+    RubatoTableSpec spec = *(const RubatoTableSpec *)data;
+
+    signal(SIGUSR1, stop);
+    spec.parts = PARTS;
+    spec.replicas = 1;
+    return rubato_engine_create_table(engine, &spec, error) &&
+           do_rounds(engine, "rows", 0, error) && rubato_engine_barrier(engine, error);
+}
+
+static ClusterRun *begin(int i)
+{
+    ClusterShape with = shape;
+
+    with.over = cases[i].over;
+    with.encrypts = cases[i].encrypts;
+    ClusterRun *const run = cluster_run_new(&with);
+
+    cluster_start(run, play, &cases[i].spec);
+    cluster_wait_for(run, 0, "busy");
+    return run;
+}
+
+static uint32_t join(ClusterRun *run)
+{
+    return cluster_start_joining(run, SPARE, play, &cases[0].spec);
+}
+
+static void end(ClusterRun *run, uint32_t joined)
+{
+    cluster_signal(run, 0, SIGUSR1);
+    cluster_signal(run, 2, SIGUSR1);
+    cluster_expect_success(run);
+    cluster_expect_end(run, joined, CLUSTER_NOT_STARTED);
+    cluster_expect_text(run, joined, " until the run ended");
+    cluster_run_free(run);
+}
+
+START_TEST(process_joins_as_a_node_that_was_not_there)
+{
+    ClusterRun *const run = begin(_i);
+    const uint32_t joined = join(run);
+
+    cluster_wait_for(run, 0, "joins the run as node 41 (127.0.0.1:0); the run goes on, by part");
+    cluster_wait_for(run, joined, "node 41 has joined the run, and serves until the run ends");
+    end(run, joined);
+}
+END_TEST
+
+/* It comes at once, and waits until the run has begun. */
+START_TEST(process_may_come_before_the_run_begins)
+{
+    ClusterRun *const run = cluster_run_new(&shape);
+    const uint32_t joined = join(run);
+
+    cluster_start(run, play_early, &cases[0].spec);
+    cluster_wait_for(run, 0, "joins the run as node 41");
+    cluster_wait_for(run, 0, "busy");
+    cluster_wait_for(run, 2, "busy");
+    end(run, joined);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cluster spare");
+    TCase *spare = cluster_add_case(suite, "spare");
+
+    tcase_add_loop_test(spare, process_joins_as_a_node_that_was_not_there, 0, G_N_ELEMENTS(cases));
+    tcase_add_test(spare, process_may_come_before_the_run_begins);
+    return run_suite(suite);
+}

@@ -1,0 +1,187 @@
+/* The scheduler: a run begins without its spare node, and a process joins as it later.
+ *
+ * docs/replication.md: A node that was not there. */
+#include "engine/scheduler/scheduler_state.h"
+#include "tests/support/engine/join_fixture.h"
+#include "tests/support/runner.h"
+
+#define WITHOUT "node 4 (127.0.0.1:4102) is spare, and no process has joined the run as it yet"
+
+/* GONE is spare. */
+static void set_up_spare(void)
+{
+    static const bool is_spare[N_NODES] = { false, true, false };
+    SchedulerConfig config = CONFIG;
+
+    set_up();
+    config.admits = true;
+    config.is_spare = is_spare;
+    replace_scheduler(&config, NULL);
+}
+
+static void begin_without(void)
+{
+    hello(0);
+    hello(2);
+    for (uint32_t i = 0; i < N_NODES; i += 2) {
+        const ControlWelcome *const welcome =
+            &expect_greeting(ENDPOINTS[i], CONTROL_WELCOME)->welcome;
+
+        ck_assert_uint_eq(welcome->n_nodes, N_NODES);
+        ck_assert_str_eq(welcome->endpoints[0], ENDPOINTS[0]);
+        ck_assert_str_eq(welcome->endpoints[GONE], "");
+        ck_assert_uint_eq(welcome->incarnations[GONE], 0);
+    }
+    expect_quiet();
+}
+
+static void expect_joins(uint32_t map, uint64_t incarnation, uint64_t counted_from)
+{
+    for (uint32_t i = 0; i < N_NODES; i += 2) {
+        const ControlRecover *const recover = &expect(i, CONTROL_RECOVER)->recover;
+
+        ck_assert_uint_eq(recover->map, map);
+        ck_assert_uint_eq(recover->step, CONTROL_RECOVER_ADMIT);
+        ck_assert_uint_eq(recover->cause, CONTROL_CAUSE_JOIN);
+        ck_assert_str_eq(recover->text, WHO " joins the run as node 4 (127.0.0.1:4102)");
+        ck_assert_uint_eq(recover->incarnation, incarnation);
+        ck_assert_uint_eq(recover->counted_from, counted_from);
+    }
+    expect_quiet();
+}
+
+START_TEST(run_begins_without_its_spare_node)
+{
+    begin_without();
+    for (uint32_t i = 0; i < N_NODES; i += 2)
+        propose(i, 1, CONTROL_CALL_BARRIER, "barrier");
+    for (uint32_t i = 0; i < N_NODES; i += 2)
+        expect_verdict(i, CONTROL_COMMIT, CONTROL_OK, "");
+    expect_quiet();
+}
+END_TEST
+
+/* It waits for the others alone. */
+START_TEST(spare_node_is_not_missing)
+{
+    g_autofree char *missing = NULL;
+
+    hello(0);
+    missing = scheduler_missing(scheduler);
+    ck_assert_str_eq(missing, "node 7 (127.0.0.1:4103)");
+}
+END_TEST
+
+START_TEST(process_that_does_not_say_that_it_joins_is_refused)
+{
+    hello(GONE);
+    expect_refusal(ENDPOINTS[GONE], INVALID_CODE,
+                   "node 4 (127.0.0.1:4102) is spare: a process joins the run as it (rubato run "
+                   "--join, RUBATO_JOIN=1)");
+    begin_without();
+    hello(GONE);
+    expect_refusal(ENDPOINTS[GONE], INVALID_CODE,
+                   "node 4 (127.0.0.1:4102) is spare: a process joins the run as it (rubato run "
+                   "--join, RUBATO_JOIN=1)");
+    expect_quiet();
+}
+END_TEST
+
+/* It asks again until the run has begun. */
+START_TEST(process_may_come_before_the_run_begins)
+{
+    join(STEP);
+    expect_quiet();
+    begin_without();
+    join(STEP);
+    expect_joins(2, STEP, COUNTED);
+}
+END_TEST
+
+/* With and without tables that have replicas. */
+START_TEST(process_joins_and_serves_as_one_in_the_place_of_a_lost_node)
+{
+    begin_without();
+    scheduler->goes_on = _i == 1;
+    join(STEP);
+    expect_joins(2, STEP, COUNTED);
+    do_step(OTHERS, 2, CONTROL_RECOVER_ADMIT, "the tables\n");
+    expect_admitted(STEP, COUNTED, ENDPOINTS[2]);
+    expect_step_alone(1u << GONE, 2, CONTROL_RECOVER_TABLES, "the tables\n");
+    do_step(1u << GONE, 2, CONTROL_RECOVER_TABLES, "");
+    go_through(ALL, 2);
+    expect_waiting(NULL);
+    ck_assert(!scheduler_is_absent(scheduler, GONE));
+    join(STEP + 1); /* another one */
+    expect_refusal(NEW, INVALID_CODE,
+                   "node 4 (127.0.0.1:4102) is in the run (" WHO ") and not lost, so " WHO
+                   " cannot take its place");
+}
+END_TEST
+
+/* Of two that come at once one is refused, and nothing else changes. */
+START_TEST(second_of_two_processes_is_refused)
+{
+    begin_without();
+    join(STEP);
+    expect_joins(2, STEP, COUNTED);
+    join(STEP + 1);
+    expect_quiet(); /* it asks again */
+    do_step(OTHERS, 2, CONTROL_RECOVER_ADMIT, "");
+    expect_admitted(STEP, COUNTED, ENDPOINTS[2]);
+    expect_step_alone(1u << GONE, 2, CONTROL_RECOVER_TABLES, "");
+    join(STEP + 1);
+    expect_refusal(NEW, INVALID_CODE,
+                   "node 4 (127.0.0.1:4102) is in the run (" WHO ") and not lost, so " WHO
+                   " cannot take its place");
+    expect_quiet();
+}
+END_TEST
+
+/* Nodes cannot reach it: they leave it out as before, and another one may come. */
+START_TEST(node_is_spare_again_if_its_process_is_refused)
+{
+    begin_without();
+    join(STEP);
+    expect_joins(2, STEP, COUNTED);
+    say(2, (Control){ .kind = CONTROL_RECOVERED,
+                      .recover = { .map = 2,
+                                   .step = CONTROL_RECOVER_ADMIT,
+                                   .text = "no way there",
+                                   .lines = "" } });
+    expect_refusal(NEW, INVALID_CODE, "no way there");
+    (void)expect_step(OTHERS, 3, CONTROL_RECOVER_CLOSE, "");
+    go_on_from_close(OTHERS, 3);
+    ck_assert(scheduler_is_absent(scheduler, GONE));
+    join(STEP + 1);
+    expect_joins(4, STEP + 1, 2 * COUNTED);
+}
+END_TEST
+
+START_TEST(spare_node_cannot_be_drained)
+{
+    begin_without();
+    say(0, (Control){ .kind = CONTROL_DRAIN, .drain = { .number = 1, .node_id = IDS[GONE] } });
+    const ControlDrain *const answer = &expect(0, CONTROL_DRAINED)->drain;
+    ck_assert_uint_eq(answer->outcome.code, LOST_CODE);
+    ck_assert_str_eq(answer->outcome.text, "node 4 cannot be drained: " WITHOUT);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("scheduler_spare");
+    TCase *spare = tcase_create("spare");
+
+    tcase_add_checked_fixture(spare, set_up_spare, tear_down);
+    tcase_add_test(spare, run_begins_without_its_spare_node);
+    tcase_add_test(spare, spare_node_is_not_missing);
+    tcase_add_test(spare, process_that_does_not_say_that_it_joins_is_refused);
+    tcase_add_test(spare, process_may_come_before_the_run_begins);
+    tcase_add_loop_test(spare, process_joins_and_serves_as_one_in_the_place_of_a_lost_node, 0, 2);
+    tcase_add_test(spare, second_of_two_processes_is_refused);
+    tcase_add_test(spare, node_is_spare_again_if_its_process_is_refused);
+    tcase_add_test(spare, spare_node_cannot_be_drained);
+    suite_add_tcase(suite, spare);
+    return run_suite(suite);
+}
