@@ -124,8 +124,10 @@ static bool draw_seed(const RubatoTableSpec *spec, uint64_t *seed, GError **erro
 /* Whether a process may have joined, and the spec is not surely too long for a message. */
 static bool may_be_told(const RubatoEngine *engine, const RubatoTableSpec *spec)
 {
+    const bool has_spares = engine->cluster != NULL && cluster_has_spares(engine->cluster);
+
     /* relaxed: set in an earlier call of this thread, or of one before it */
-    return atomic_load_explicit(&engine->office.goes_on, memory_order_relaxed) &&
+    return (has_spares || atomic_load_explicit(&engine->office.goes_on, memory_order_relaxed)) &&
            spec->n_bounds + spec->n_admit_keys <= CONTROL_MAX_FILE / 2;
 }
 

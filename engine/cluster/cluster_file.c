@@ -272,7 +272,7 @@ static bool read_collectives(const ClusterFaults *faults, const config_setting_t
                               "collectives = \"%s\" neither encrypts nor authenticates what it "
                               "sends; leave %s out, or 'collectives'",
                               name, cluster->encrypt ? "encrypt" : "authenticate");
-    if (strcmp(name, TENSOR_BACKEND_OWN) != 0 && cluster_first_nodes(cluster) < cluster->n_nodes)
+    if (strcmp(name, TENSOR_BACKEND_OWN) != 0 && cluster_has_spares(cluster))
         return cluster_refuse(faults, setting_line(at),
                               "collectives = \"%s\" needs all nodes from the beginning, and some "
                               "are spare; leave 'spare' out, or 'collectives'",
@@ -444,6 +444,11 @@ uint32_t cluster_first_nodes(const Cluster *cluster)
     for (uint32_t i = 0; i < cluster->n_nodes; i++)
         n += !cluster->nodes[i].spare;
     return n;
+}
+
+bool cluster_has_spares(const Cluster *cluster)
+{
+    return cluster_first_nodes(cluster) < cluster->n_nodes;
 }
 
 uint32_t cluster_first_servers(const Cluster *cluster)

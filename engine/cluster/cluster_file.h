@@ -98,6 +98,8 @@ uint32_t cluster_first_nodes(const Cluster *cluster);
 uint32_t cluster_first_servers(const Cluster *cluster);
 uint32_t cluster_first_server_nodes(const Cluster *cluster);
 
+bool cluster_has_spares(const Cluster *cluster);
+
 /* The transport that reaches every node wherever it is: "zmq" or "ucx" where the file asks for it,
  * also beside shared memory, else "tcp". (transfer none) */
 const char *cluster_far_transport(const Cluster *cluster);

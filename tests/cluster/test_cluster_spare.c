@@ -3,6 +3,7 @@
  * drained like any other.
  *
  * docs/replication.md: A node that was not there. */
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -132,14 +133,30 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
     return rubato_engine_barrier(engine, error);
 }
 
-/* Where it may have joined before the first call. */
+static bool has_joined(RubatoEngine *engine)
+{
+    size_t n;
+    RubatoNodeState *const states = rubato_engine_list_nodes(engine, &n);
+    const bool is_spare = states[SPARE].is_spare;
+
+    rubato_node_states_free(states, n);
+    return !is_spare;
+}
+
+/* It joins before the first call, while no table has replicas. */
 static bool play_early(RubatoEngine *engine, const void *data, GError **error)
 {
     RubatoTableSpec spec = *(const RubatoTableSpec *)data;
+    RubatoTableSpec plain = spec;
 
     signal(SIGUSR1, stop);
+    while (!has_joined(engine))
+        sched_yield();
     spec.parts = PARTS;
     spec.replicas = 1;
+    plain.name = "plain";
+    TRY(rubato_engine_create_table(engine, &plain, error) &&
+        do_rounds(engine, "plain", LATER_ROUNDS, error));
     return rubato_engine_create_table(engine, &spec, error) &&
            do_rounds(engine, "rows", 0, error) && rubato_engine_barrier(engine, error);
 }
