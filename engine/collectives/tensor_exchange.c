@@ -17,6 +17,18 @@ enum { ALONE_MS = 500 };
 
 /* ---- life ---- */
 
+/* Workers that do the same at the same time meet at the lock, and hold it for a fraction of the
+ * time that it takes to sleep and to be woken. So it is one that is looked at for a while first. */
+static void init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attributes;
+
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+}
+
 TensorExchange *tensor_exchange_new(const TensorPlace *place)
 {
     TensorExchange *const exchange = g_new0(TensorExchange, 1);
@@ -28,7 +40,7 @@ TensorExchange *tensor_exchange_new(const TensorPlace *place)
         exchange->n_workers += place->workers_of[node];
     }
     exchange->n_local = place->workers_of[place->self];
-    pthread_mutex_init(&exchange->lock, NULL);
+    init_lock(&exchange->lock);
     monotonic_cond_init(&exchange->changed);
     exchange->pending = g_hash_table_new(NULL, NULL);
     exchange_sets_init(exchange);
@@ -289,9 +301,9 @@ static void *work(void *user)
     while (!exchange->is_stopping) {
         if (operation_work(exchange))
             continue;
-        exchange->n_asleep++;
+        tensor_sleepers_enter(&exchange->asleep);
         pthread_cond_wait(&exchange->changed, &exchange->lock);
-        exchange->n_asleep--;
+        tensor_sleepers_leave(&exchange->asleep);
     }
     pthread_mutex_unlock(&exchange->lock);
     return NULL;
@@ -519,11 +531,12 @@ static bool look(TensorExchange *exchange, Spinner *spinner, Call *call)
 
 /* Sleeps until there is something to look at. The lock is held, but not meanwhile. Returns whether
  * the time to say so has come. */
-static bool sleep_on_one_node(TensorExchange *exchange, StallClock *clock)
+static bool sleep_on_one_node(TensorExchange *exchange, Call *call, StallClock *clock)
 {
-    exchange->n_asleep++;
-    const bool has_struck = stall_clock_wait(clock, &exchange->changed, &exchange->lock);
-    exchange->n_asleep--;
+    tensor_sleepers_enter(&exchange->asleep);
+    const bool has_struck =
+        !call_has_ended(call) && stall_clock_wait(clock, &exchange->changed, &exchange->lock);
+    tensor_sleepers_leave(&exchange->asleep);
     return has_struck;
 }
 
@@ -579,7 +592,7 @@ void tensor_exchange_wait(TensorExchange *exchange, uint32_t rank, Call *call)
             continue;
         }
         const bool has_struck = exchange->links == NULL
-                                    ? sleep_on_one_node(exchange, &clock)
+                                    ? sleep_on_one_node(exchange, call, &clock)
                                     : sleep_between_nodes(exchange, local, call, &clock);
         if (has_struck && !call_has_ended(call))
             say_stalled(exchange, call, stall_clock_s(&clock));

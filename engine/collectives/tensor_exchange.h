@@ -15,6 +15,7 @@
  *   tensor_tuning.c         cut-overs that are measured, and their file
  *   tensor_residuals.c      what was cut off from compressed values
  *   tensor_timeline.c       what goes into the timeline of the node
+ *   tensor_sleepers.h       whether threads sleep that have to be woken
  *   backend/                how messages cross between nodes: by our own network, by MPI
  *   flow/                   the data of one operation between nodes
  *   work/                   the work of one operation within a node: chunks, loops over values

@@ -22,11 +22,11 @@
  *
  * How threads wait. On one node they wait for `changed`. A thread looks under the lock whether its
  * call has ended before it sleeps; the ender wakes the sleepers under the lock after it has ended
- * the calls. So no sleeper misses its call's end. On several nodes each worker waits for a call of
- * its own (`Waiter`), because a thread that waits for a call may receive meanwhile. It is armed
- * under the lock, behind the same look. Who has work or ended calls ends it under the lock. A
- * thread that does a step wakes nobody for the short work that this made possible: it goes on with
- * it, or wakes the others when its own call has ended.
+ * the calls, if there are any (tensor_sleepers.h). So no sleeper misses its call's end. On several
+ * nodes each worker waits for a call of its own (`Waiter`), because a thread that waits for a call
+ * may receive meanwhile. It is armed under the lock, behind the same look. Who has work or ended
+ * calls ends it under the lock. A thread that does a step wakes nobody for the short work that this
+ * made possible: it goes on with it, or wakes the others when its own call has ended.
  *
  * Each wait ends: a request is decided once all workers have asked, or one of them has left, or the
  * task is cancelled; the work of an operation is done by those who wait for it, or by the thread;
@@ -42,6 +42,7 @@
 #include "engine/collectives/negotiation/tensor_sets.h"
 #include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/collectives/tensor_exchange.h"
+#include "engine/collectives/tensor_sleepers.h"
 #include "io/net/monotonic.h"
 #include "io/net/stall_clock.h"
 
@@ -144,7 +145,7 @@ struct TensorExchange {
     uint64_t n_sets_ever;      /* that were made */
     TensorSetChange **changes; /* by local rank; NULL: it has not asked for one */
     Bundle bundle;
-    uint32_t n_asleep;
+    TensorSleepers asleep;
     bool is_stopping;
     bool has_thread;
     pthread_t thread; /* does the work of calls with tickets */

@@ -83,7 +83,7 @@ static void end_operation(const TensorExchange *exchange, Operation *operation)
 
 void operations_wake(TensorExchange *exchange)
 {
-    if (exchange->n_asleep > 0)
+    if (tensor_sleepers_any_locked(&exchange->asleep))
         pthread_cond_broadcast(&exchange->changed);
     for (uint32_t i = 0; exchange->links != NULL && i < exchange->n_local; i++) {
         Waiter *const waiter = &exchange->waiters[i];
@@ -103,6 +103,8 @@ void operations_end(TensorExchange *exchange, Operation *ending)
         next = ending->next;
         end_operation(exchange, ending);
     }
+    if (exchange->links == NULL && !tensor_sleepers_any(&exchange->asleep))
+        return;
     pthread_mutex_lock(&exchange->lock);
     operations_wake(exchange);
     pthread_mutex_unlock(&exchange->lock);

@@ -14,5 +14,6 @@ extern const WeakCase deferred_cases[];
 extern const WeakCase network_cases[];
 extern const WeakCase part_map_cases[];
 extern const WeakCase ring_cases[];
+extern const WeakCase sleepers_cases[];
 
 #endif

@@ -16,7 +16,7 @@ enum { MOST_CASES = 64, MOST_MUTANTS = 512, SHORTEST_TRY = 40, VISITS = 100 };
 
 static const WeakCase *const groups[] = { actor_cases,    barrier_cases,  call_cases,
                                           clocks_cases,   deferred_cases, network_cases,
-                                          part_map_cases, ring_cases };
+                                          part_map_cases, ring_cases,     sleepers_cases };
 
 static const WeakCase *cases[MOST_CASES];
 static size_t n_cases;
