@@ -6,6 +6,7 @@
  *   tensor_exchange.c       the workers' requests; waiting
  *   tensor_negotiation.c    what a node asks the coordinator, and what that has decided
  *   tensor_exchange_rounds.c  what nodes agree on among themselves
+ *   tensor_ahead.c          what is sent before they have agreed
  *   tensor_wishes.c         what the coordinator is told
  *   tensor_launch.c         what was decided begins
  *   tensor_exchange_sets.c  sets of workers on this node

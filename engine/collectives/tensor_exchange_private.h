@@ -176,6 +176,7 @@ struct TensorExchange {
     uint32_t n_told;      /* slots that are told in the round that has not ended */
     bool has_round_cut;   /* of the round that ended last */
     TensorCutovers round_cut;
+    uint64_t ahead; /* the operation whose part was sent in the round that has not ended; 0: none */
 
     GHashTable *early; /* of EarlyMessages, by number: of operations that are not decided here */
 };
@@ -383,6 +384,11 @@ const char *rounds_receive(TensorExchange *exchange, uint32_t node, const Tensor
 /* Tells this node's vector where one is due, and does what rounds decide. Leaves it if verdicts are
  * to be heard first, or another thread does it. The lock is held, but not all the time. */
 void rounds_go_on(TensorExchange *exchange);
+
+/* ---- tensor_ahead.c: the lock is held, but not all the time ---- */
+
+/* A vector was told: what it asks for is sent, if that is one small tensor. */
+void ahead_send(TensorExchange *exchange);
 
 /* ---- tensor_negotiation.c: the lock is not held, unless a function says otherwise ---- */
 

@@ -249,6 +249,7 @@ static void tell_vector(TensorExchange *exchange)
         if (node != place->self && place->workers_of[node] > 0)
             send_vector(exchange, node, round, bytes);
     pthread_mutex_lock(&exchange->lock);
+    ahead_send(exchange);
 }
 
 /* ---- what a round has decided ---- */
@@ -304,6 +305,7 @@ static void end_round(TensorExchange *exchange)
     }
     launch_bundle(exchange);
     exchange->n_told = 0;
+    exchange->ahead = 0;
     tensor_rounds_end(exchange->rounds);
     launch_drop_late(exchange);
     for (guint id = 0; id < exchange->sets->len; id++)

@@ -212,6 +212,7 @@ static bool prepare_flow(const TensorExchange *exchange, const TensorSet *set, O
     if ((by_round ? exchange->has_round_cut : exchange->n_cuts > 0) &&
         made->plan.n_asking == exchange->n_workers)
         made->plan.cutovers = by_round ? &exchange->round_cut : &exchange->cutovers;
+    made->plan.was_sent = by_round && operation->number == exchange->ahead;
     made->plan.carrier = &exchange->links->carrier;
     made->plan.user = exchange->user;
     operation->flow = tensor_flow_new(&made->plan);

@@ -20,6 +20,7 @@ enum {
     WHOLE_BYTES = 32 << 10,       /* up to this, all nodes combine all of it, */
     WHOLE_BYTES_OF_TWO = 1 << 20, /* of two, where it costs no more bytes */
     WHOLE_NODES = 16,             /* if they are not many more messages */
+    AHEAD_BYTES = 128 << 10,      /* that are sent before it is decided */
 };
 
 enum { STEP_SEND, STEP_COMBINE, STEP_COPY };
@@ -199,7 +200,7 @@ static void expect(TensorFlow *flow, uint64_t chunk)
             flow->n_awaited[node]++;
         }
     flow->n_left++;
-    if (it->is_whole && contributes(flow, self)) {
+    if (it->is_whole && contributes(flow, self) && !flow->plan.was_sent) {
         one->n_missing++;
         flow->n_left++;
     }
@@ -215,6 +216,21 @@ static uint64_t most_direct_bytes(uint32_t n_nodes)
 TensorCutovers tensor_flow_cutovers(uint32_t n_nodes)
 {
     return tensor_cutovers_up_to(most_direct_bytes(n_nodes));
+}
+
+size_t tensor_flow_ahead(const TensorRequest *request, uint32_t n_nodes)
+{
+    const uint64_t n_values = tensor_request_values(request);
+    const uint64_t most_direct = most_direct_bytes(n_nodes);
+
+    /* with a prescale or a wider type a part is not the input; see find_reductions */
+    if (request->operation != TENSOR_ALLREDUCE || request->reduce.prescale != 1 ||
+        request->reduce.reduction == RUBATO_REDUCTION_ADASUM ||
+        request->reduce.compression != RUBATO_COMPRESSION_NONE ||
+        part_dtype(request) != request->dtype || n_values > CHUNK_VALUES)
+        return 0;
+    const uint64_t n_bytes = n_values * rubato_dtype_size(request->dtype);
+    return n_bytes <= MIN(most_direct, AHEAD_BYTES) ? (size_t)n_bytes : 0;
 }
 
 /* Of compressed values results depend on it, so nothing but their size decides. */
@@ -268,10 +284,11 @@ static void begin(TensorFlow *flow)
     if (tensor_way_relays(flow->way))
         return;
     it->is_whole = flow->way == TENSOR_WAY_DIRECT;
+    g_assert(it->is_whole || !flow->plan.was_sent); /* tensor_flow_ahead */
     it->has_results = !it->is_whole && !scatters;
     it->most_chunks = most_chunks(flow);
     cut(flow, n_values);
-    if (contributes(flow, flow->plan.self))
+    if (contributes(flow, flow->plan.self) && !flow->plan.was_sent)
         it->n_sends = it->is_whole ? (it->segments.n_turns + it->most_chunks - 1) / it->most_chunks
                                    : tensor_segments_sends(&it->segments, it->most_chunks);
     for (uint64_t chunk = 0; chunk < tensor_segments_chunks(&it->segments); chunk++)

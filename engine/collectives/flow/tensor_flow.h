@@ -109,6 +109,7 @@ typedef struct {
     uint32_t n_tensors; /* more than one: allreduces of one dtype and reduction, which all
                                * workers have asked for; their parts follow one another */
     const TensorCutovers *cutovers; /* NULL: as it is fixed */
+    bool was_sent;                  /* this node's part, before: see tensor_flow_ahead */
 
     const TensorCarrier *carrier;
     void *user; /* the carrier's */
@@ -128,6 +129,12 @@ typedef struct {
 /* Parts stay as long as the flow; all else of the plan is copied. The requests fit each other.
  * (transfer full) */
 TensorFlow *tensor_flow_new(const TensorFlowPlan *plan);
+
+/* Whether all that a node with one worker sends for such a request, if nodes combine it and
+ * cut-overs are fixed, is the worker's input, in one message of this many bytes to each of the
+ * others: a PART at place 0. Such a message may be sent before it is decided that the operation
+ * runs: then the plan says so. 0: it may not. */
+size_t tensor_flow_ahead(const TensorRequest *request, uint32_t n_nodes);
 
 /* NULL is allowed. No step is being done. */
 void tensor_flow_free(TensorFlow *flow);

@@ -253,6 +253,24 @@ static bool has_bit(const uint64_t *bits, uint32_t n_words, uint32_t slot)
     return slot / 64 < n_words && (bits[slot / 64] >> slot % 64 & 1) != 0;
 }
 
+/* The node's workers ask again, and none asks in full. bits: of the set; NULL: it tells nothing. */
+static bool is_ready(const TensorBits *bits, uint32_t slot)
+{
+    return bits != NULL && has_bit(bits->again, bits->n_words, slot) && bits->is_joined == 0 &&
+           !has_bit(bits->in_full, bits->n_words, slot);
+}
+
+bool tensor_rounds_may_run(const TensorRounds *rounds, const TensorBits *own, uint32_t slot,
+                           const uint32_t *n_members_of)
+{
+    bool may_run = true;
+
+    for (uint32_t node = 0; node < rounds->n_nodes && may_run; node++)
+        may_run = n_members_of[node] == 0 || rounds->vectors[node] == NULL ||
+                  is_ready(find_set(rounds->vectors[node], own), slot);
+    return may_run;
+}
+
 TensorRoundOutcome tensor_rounds_outcome(const TensorRounds *rounds, const TensorBits *own,
                                          uint32_t slot, const uint32_t *n_members_of)
 {

@@ -112,6 +112,11 @@ typedef enum { TENSOR_ROUND_OPEN, TENSOR_ROUND_RUNS, TENSOR_ROUND_IN_FULL } Tens
 TensorRoundOutcome tensor_rounds_outcome(const TensorRounds *rounds, const TensorBits *own,
                                          uint32_t slot, const uint32_t *n_members_of);
 
+/* Whether the slot, which this node has told, may run in this round, as far as other nodes' vectors
+ * have come. */
+bool tensor_rounds_may_run(const TensorRounds *rounds, const TensorBits *own, uint32_t slot,
+                           const uint32_t *n_members_of);
+
 /* The cut-overs that hold for what the round decides: those of the node that has heard the fewest.
  * False: they are fixed. */
 bool tensor_rounds_cutovers(const TensorRounds *rounds, TensorCutovers *cutovers);

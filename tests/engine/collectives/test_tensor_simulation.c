@@ -8,6 +8,7 @@
  *
  * What workers do is in tests/support/engine/tensor_workers.c, what must become of it in
  * tensor_world.c. One thread. */
+#include "engine/collectives/flow/tensor_flow_private.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/tensor_workers.h"
 #include "tests/support/runner.h"
@@ -264,6 +265,7 @@ static void count_together(void)
         g_hash_table_iter_init(&iter, world->nodes[node].exchange->running);
         while (g_hash_table_iter_next(&iter, NULL, &operation)) {
             world->n_together += ((const Operation *)operation)->n_names > 1;
+            world->n_ahead += ((const Operation *)operation)->flow->plan.was_sent;
             world->n_by_rounds +=
                 (((const Operation *)operation)->number & TENSOR_ROUND_NUMBER) != 0;
         }
@@ -282,7 +284,7 @@ static void maybe_cut(void)
     while (world->n_workers_of[node] == 0)
         node++;
     TensorExchange *const exchange = world->nodes[node].exchange;
-    if (exchange == NULL || !chance(20))
+    if (exchange == NULL || !world->has_cuts || !chance(20))
         return;
     exchange->wanted_cutovers =
         tensor_cutovers_all((TensorWay)random_below(&world->random, TENSOR_WAYS));
@@ -324,9 +326,10 @@ static bool move(void)
 static void begin_task(void)
 {
     g_autofree char *workers = NULL;
+    const bool are_alone = chance(3); /* they send before it is decided */
 
     for (uint32_t node = 0; node < N_NODES; node++)
-        world->n_workers_of[node] = random_below(&world->random, MOST_LOCAL + 1);
+        world->n_workers_of[node] = random_below(&world->random, are_alone ? 2 : MOST_LOCAL + 1);
     world->n_workers_of[CONFIG.self] += world->n_workers_of[1] + world->n_workers_of[2] == 0;
     world->n_workers_of[2] += world->n_workers_of[1] + world->n_workers_of[2] == 0;
     workers = g_strdup_printf("%u %u %u", world->n_workers_of[0], world->n_workers_of[1],
@@ -375,6 +378,7 @@ static void begin_world(uint64_t seed)
     replace_scheduler(&CONFIG, sent);
     begin();
     world->has_no_rounds = chance(4);
+    world->has_cuts = chance(2);
     world->fusion_bytes = chance(3) ? 0 : chance(2) ? 64 : 64 << 20;
     begin_task();
     for (uint32_t node = 0; node < N_NODES; node++)
@@ -430,7 +434,7 @@ START_TEST(every_request_ends_on_all_workers_alike)
     const uint64_t first = number_in("RUBATO_TEST_SEED", 0);
     const uint64_t n = number_in("RUBATO_TEST_SEEDS", N_SEEDS);
     uint64_t n_by_nonsense = 0, n_removed = 0, n_mismatches = 0, n_again = 0, n_together = 0;
-    uint64_t n_by_rounds = 0;
+    uint64_t n_by_rounds = 0, n_ahead = 0;
 
     for (uint64_t seed = first; seed < (g_getenv("RUBATO_TEST_SEED") != NULL ? first + 1 : n);
          seed++) {
@@ -446,6 +450,7 @@ START_TEST(every_request_ends_on_all_workers_alike)
         n_again += world->n_again;
         n_together += world->n_together;
         n_by_rounds += world->n_by_rounds;
+        n_ahead += world->n_ahead;
         end_world();
     }
     require_msg(n_by_nonsense > 0 || first > 0, "nonsense did no harm");
@@ -454,6 +459,7 @@ START_TEST(every_request_ends_on_all_workers_alike)
     require_msg(n_again > 0 || first > 0, "nothing was asked again");
     require_msg(n_by_rounds > 0 || first > 0, "nodes agreed on nothing by bits");
     require_msg(n_together > 0 || first > 0, "nothing travelled together");
+    require_msg(n_ahead > 0 || first > 0, "nothing was sent before it was decided");
 }
 END_TEST
 

@@ -177,25 +177,53 @@ static double *combine_by_reference(const FlowWorld *world, uint64_t n)
     return vectors;
 }
 
+/* Some nodes send before they have a flow what it would send. Whether this one does. */
+static bool send_ahead(FlowWorld *world, uint32_t node)
+{
+    const TensorPart *const part = world->list[world->first_ranks[node]];
+    const size_t n_bytes =
+        world->n_ranks_of[node] > 1 || part == NULL || world->n_asking < world->n_ranks
+            ? 0
+            : tensor_flow_ahead(&part->request, world->n_nodes);
+
+    if (n_bytes == 0 || (world->random >> node & 1) == 0)
+        return false;
+    for (uint32_t to = 0; to < world->n_nodes; to++) {
+        const TensorMessage message = { .kind = TENSOR_MESSAGE_PART,
+                                        .number = 1,
+                                        .n_bytes = n_bytes };
+        void *bytes;
+
+        if (to == node)
+            continue;
+        void *const parcel = new_message(&world->nodes[node], world->ids[to], &message, &bytes);
+        memcpy(bytes, part->input, n_bytes);
+        send_message(&world->nodes[node], world->ids[to], parcel);
+    }
+    world->n_ahead++;
+    return true;
+}
+
 void flow_world_make_flows(FlowWorld *world, TensorWay way)
 {
     const TensorCutovers cutovers = tensor_cutovers_all(way < TENSOR_WAYS ? way : 0);
 
     for (uint32_t node = 0; node < world->n_nodes; node++)
-        world->nodes[node].flow =
-            tensor_flow_new(&(TensorFlowPlan){ .number = 1,
-                                               .n_tensors = 1,
-                                               .n_ranks = world->n_ranks,
-                                               .n_asking = world->n_asking,
-                                               .n_nodes = world->n_nodes,
-                                               .self = node,
-                                               .nodes = world->ids,
-                                               .first_ranks = world->first_ranks,
-                                               .n_ranks_of = world->n_ranks_of,
-                                               .parts = &world->list[world->first_ranks[node]],
-                                               .cutovers = way < TENSOR_WAYS ? &cutovers : NULL,
-                                               .carrier = &carrier,
-                                               .user = &world->nodes[node] });
+        world->nodes[node].flow = tensor_flow_new(
+            &(TensorFlowPlan){ .number = 1,
+                               .n_tensors = 1,
+                               .n_ranks = world->n_ranks,
+                               .n_asking = world->n_asking,
+                               .n_nodes = world->n_nodes,
+                               .self = node,
+                               .nodes = world->ids,
+                               .first_ranks = world->first_ranks,
+                               .n_ranks_of = world->n_ranks_of,
+                               .parts = &world->list[world->first_ranks[node]],
+                               .cutovers = way < TENSOR_WAYS ? &cutovers : NULL,
+                               .was_sent = way == TENSOR_WAYS && send_ahead(world, node),
+                               .carrier = &carrier,
+                               .user = &world->nodes[node] });
 }
 
 FlowWorld *flow_world_new(uint64_t seed)

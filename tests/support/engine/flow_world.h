@@ -40,6 +40,7 @@ struct FlowWorld {
     double *adasum;                     /* the reference's result; NULL: not asked for */
     GPtrArray *parcels;                 /* of FlowParcel: on their way */
     uint32_t n_parcels;                 /* that exist */
+    uint32_t n_ahead;                   /* nodes that have sent before they had a flow */
 };
 
 /* Nodes, workers, a request of them and how it goes, all as the seed says. */

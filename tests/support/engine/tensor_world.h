@@ -97,7 +97,9 @@ typedef struct {
     uint64_t fusion_bytes;
     uint32_t n_together;  /* operations of several names, seen under way */
     uint32_t n_by_rounds; /* operations that nodes have agreed on, seen under way */
+    uint32_t n_ahead;     /* those of which values were sent before, seen then */
     bool has_no_rounds;
+    bool has_cuts;    /* cut-overs change */
     uint32_t n_again; /* messages with decisions on what was asked again */
     uint32_t depth;
 } World;

@@ -55,6 +55,33 @@ static TensorRoundOutcome outcome_of(uint32_t slot)
         rounds, &g_array_index(tensor_rounds_own(rounds)->sets, TensorBits, 0), slot, members_of);
 }
 
+static bool may_run(uint32_t slot)
+{
+    return tensor_rounds_may_run(
+        rounds, &g_array_index(tensor_rounds_own(rounds)->sets, TensorBits, 0), slot, members_of);
+}
+
+/* By what the others have told so far: node 1 has no workers in the set. */
+START_TEST(slot_may_run_until_another_node_has_told_otherwise)
+{
+    TensorVector *const joined = tensor_vector_new(0, 0);
+
+    tensor_vector_add(joined, SET, SERIAL, 0)->is_joined = 1;
+    tensor_rounds_tell(rounds, vector_of(SERIAL, 5, false, 0));
+    give(1, 1, tensor_vector_new(0, 0));
+    ck_assert(may_run(5));
+    give(3, 1,
+         _i == 0   ? vector_of(SERIAL, 5, false, 0)
+         : _i == 1 ? vector_of(SERIAL, 6, false, 0)
+         : _i == 2 ? vector_of(SERIAL, 5, true, 0)
+         : _i == 3 ? vector_of(SERIAL + 1, 5, false, 0)
+                   : joined);
+    ck_assert(may_run(5) == (_i == 0));
+    if (_i < 4)
+        tensor_vector_free(joined);
+}
+END_TEST
+
 START_TEST(slot_runs_once_all_nodes_with_workers_in_its_set_have_told_it)
 {
     tensor_rounds_tell(rounds, vector_of(SERIAL, 129, false, 0));
@@ -194,6 +221,7 @@ int main(void)
     TCase *const cases = tcase_create("cases");
 
     tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_loop_test(cases, slot_may_run_until_another_node_has_told_otherwise, 0, 5);
     tcase_add_test(cases, slot_runs_once_all_nodes_with_workers_in_its_set_have_told_it);
     tcase_add_loop_test(cases, slot_stays_open_where_another_node_means_another_set_or_slot, 0, 2);
     tcase_add_loop_test(cases, slot_is_asked_in_full_if_one_node_asks_so_or_has_joined, 0, 2);
