@@ -11,6 +11,7 @@
  * This file has the order of it; what is done to the values is in tensor_combining_values.c. */
 #include "engine/collectives/flow/tensor_combining_private.h"
 #include "engine/collectives/negotiation/tensor_cutovers.h"
+#include "engine/collectives/work/tensor_stream.h"
 
 #include <string.h>
 
@@ -279,6 +280,8 @@ static void begin(TensorFlow *flow)
     }
     const uint64_t n_bytes = n_values * it->part_size;
     const bool scatters = flow->request.operation == TENSOR_REDUCE_SCATTER;
+    if (n_values * it->size >= TENSOR_STREAM_BYTES && it->compression == RUBATO_COMPRESSION_NONE)
+        it->last.n_streamed = it->n_outputs;
     flow->is_small = n_bytes <= SMALL_BYTES;
     flow->way = find_way(flow, n_bytes);
     if (tensor_way_relays(flow->way))

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "engine/collectives/work/tensor_stream.h"
+
 enum { FEW_ARRAYS = 16 };     /* that need no memory of their own */
 enum { BLOCK_VALUES = 1024 }; /* that are compressed at a time */
 
@@ -83,6 +85,7 @@ void combining_copy_out(const TensorFlow *flow, uint64_t begin_value, const void
 {
     const TensorCombining *const it = flow->combining;
     const uint64_t end_value = begin_value + n / it->result_size;
+    const bool streams = it->last.n_streamed > 0;
     Run run = first_run(flow, begin_value, end_value);
 
     do {
@@ -93,9 +96,15 @@ void combining_copy_out(const TensorFlow *flow, uint64_t begin_value, const void
             continue;
         }
         for (uint32_t i = 0; i < it->n_outputs; i++)
-            if (run.outputs[i] + run.offset != from)
+            if (run.outputs[i] + run.offset == from)
+                continue;
+            else if (streams)
+                tensor_stream(run.outputs[i] + run.offset, from, run.n * it->size);
+            else
                 memcpy(run.outputs[i] + run.offset, from, run.n * it->size);
     } while (next_run(flow, begin_value, end_value, &run));
+    if (streams)
+        tensor_stream_end();
 }
 
 void combining_read_out(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values,

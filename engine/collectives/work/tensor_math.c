@@ -7,8 +7,9 @@
  * Large tensors are in no cache; then the accesses to memory are all that counts. So the first two
  * inputs are read in one loop. Where the outputs have the wider type, the first output itself takes
  * the sums, unless it is an input. The other outputs are copies of the block, which is in the first
- * cache by then. (Stores past the caches gained little, and who reads a small tensor next would
- * pay for them.) */
+ * cache by then. Outputs of large tensors are written past the caches: that took half of the time
+ * with processors of one kind, and as long with others. Who reads a small tensor next would pay for
+ * it. */
 #include "engine/collectives/work/tensor_math.h"
 
 #include <string.h>
@@ -16,8 +17,9 @@
 #include <rubato/vector_clones.h>
 
 #include "engine/collectives/work/tensor_halves.h"
+#include "engine/collectives/work/tensor_stream.h"
 
-enum { BLOCK_BYTES = 4096 }; /* of sums */
+enum { BLOCK_BYTES = 4096, LINE_BYTES = 64 }; /* of sums; of a cache */
 
 typedef union {
     float f32[BLOCK_BYTES / sizeof(float)];
@@ -298,32 +300,59 @@ static bool is_apart(const void *output, const void *const *inputs, uint32_t n_i
     return true;
 }
 
+/* How many of the outputs are written past the caches. Not an input: it is in a cache by then. */
+static uint32_t count_streamed(const TensorReduction *reduction, const void *const *inputs,
+                               uint32_t n_inputs, void *const *outputs, uint32_t n_outputs,
+                               size_t input_begin, size_t output_begin, size_t n_bytes)
+{
+    const uint32_t n = MIN(reduction->n_streamed, n_outputs);
+
+    for (uint32_t i = n_outputs - n; i < n_outputs; i++)
+        if (!is_apart((const char *)outputs[i] + output_begin, inputs, n_inputs, input_begin,
+                      n_bytes))
+            return 0;
+    return n;
+}
+
 void tensor_reduce(const TensorReduction *reduction, const void *const *inputs, uint32_t n_inputs,
                    void *const *outputs, uint32_t n_outputs, size_t begin, size_t end, size_t shift)
 {
     const size_t size = rubato_dtype_size(reduction->result);
     const size_t most = block_values(reduction->result);
     const bool wide = is_wide(reduction->result);
-    Block block;
+    Block block, narrow;
 
     if (n_outputs == 0 || begin >= end)
         return;
-    const bool direct = wide && reduction->dtype == reduction->result &&
+    const size_t in_begin = begin * rubato_dtype_size(reduction->dtype);
+    const uint32_t n_near =
+        n_outputs - count_streamed(reduction, inputs, n_inputs, outputs, n_outputs, in_begin,
+                                   (begin - shift) * size, (end - begin) * size);
+    const bool direct = wide && n_near > 0 && reduction->dtype == reduction->result &&
                         is_apart((char *)outputs[0] + (begin - shift) * size, inputs, n_inputs,
                                  begin * size, (end - begin) * size);
-    for (size_t n; begin < end; begin += n) {
+    /* blocks end where lines do, so that each line is written as a whole */
+    size_t before = n_near == n_outputs
+                        ? 0
+                        : ((uintptr_t)outputs[n_near] + (begin - shift) * size) % LINE_BYTES / size;
+    for (size_t n; begin < end; begin += n, before = 0) {
         const size_t first = (begin - shift) * size; /* byte of each output */
-        void *const output = (char *)outputs[0] + first;
+        void *const output = n_near > 0 ? (char *)outputs[0] + first : (char *)&narrow;
         void *const sums = direct ? output : &block;
+        const void *result = wide && n_near == 0 ? sums : output;
 
-        n = MIN(end - begin, most);
+        n = MIN(end - begin, most - before);
         combine_block(reduction, sums, inputs, n_inputs, begin, n);
         finish_block(reduction, sums, n);
         if (!wide)
             store_block(reduction->result, sums, output, n);
-        else if (!direct)
+        else if (sums != result)
             memcpy(output, sums, n * size);
-        for (uint32_t i = 1; i < n_outputs; i++)
-            memcpy((char *)outputs[i] + first, output, n * size);
+        for (uint32_t i = 1; i < n_near; i++)
+            memcpy((char *)outputs[i] + first, result, n * size);
+        for (uint32_t i = n_near; i < n_outputs; i++)
+            tensor_stream((char *)outputs[i] + first, result, n * size);
     }
+    if (n_near < n_outputs)
+        tensor_stream_end();
 }

@@ -16,6 +16,8 @@ typedef struct {
     RubatoDtype result;  /* of the outputs: one that is combined in the same wider type */
     RubatoReduce reduce; /* no scale is 0 */
     uint32_t divisor;    /* of a mean */
+    uint32_t n_streamed; /* outputs, the last ones, that are written past the caches, unless inputs
+                          * are among them (tensor_stream.h) */
 } TensorReduction;
 
 /* Combines the values begin … end - 1 of each input and writes them to each output, `shift` values

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/collectives/work/tensor_adasum.h"
+#include "engine/collectives/work/tensor_stream.h"
 
 /* Chunks are so large that taking one costs little beside doing it, and so small that several
  * threads end at about the same time: each gets two at least, unless they would be tiny. */
@@ -95,6 +96,8 @@ static void prepare_reduction(TensorWork *work, TensorPart *const *parts, uint32
                            .result = request->dtype,
                            .reduce = request->reduce,
                            .divisor = request->reduce.divides_by_all ? n_workers : work->n_inputs };
+    if (n_values >= TENSOR_STREAM_BYTES / rubato_dtype_size(request->dtype))
+        work->reduction.n_streamed = work->n_outputs;
     const uint64_t n_fair = (n_values + 2 * work->n_inputs - 1) / (2 * work->n_inputs);
     cut(work, n_values, CLAMP(n_fair, LEAST_VALUES, MOST_VALUES));
     if (request->operation != TENSOR_REDUCE_SCATTER)
@@ -287,6 +290,7 @@ static bool prepare_copies(TensorWork *work, TensorPart *const *parts, uint32_t 
 static void copy(const TensorWork *work, uint64_t begin, uint64_t end)
 {
     size_t low = 0, high = work->n_copies;
+    bool streams = false;
 
     while (high - low > 1) { /* the copy in which the chunk begins */
         const size_t middle = low + (high - low) / 2;
@@ -300,9 +304,16 @@ static void copy(const TensorWork *work, uint64_t begin, uint64_t end)
         const TensorCopy *const one = &work->copies[low];
         const uint64_t offset = begin - one->first, n = MIN(end - begin, one->n_bytes - offset);
 
-        memcpy(one->to + offset, one->from + offset, n);
+        if (one->n_bytes >= TENSOR_STREAM_BYTES) {
+            tensor_stream(one->to + offset, one->from + offset, n);
+            streams = true;
+        } else {
+            memcpy(one->to + offset, one->from + offset, n);
+        }
         begin += n;
     }
+    if (streams)
+        tensor_stream_end();
 }
 
 /* ---- both ---- */

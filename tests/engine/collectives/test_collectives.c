@@ -124,7 +124,8 @@ START_TEST(inputs_may_be_outputs)
     enum { N = 1500 }; /* values: more than a block */
     const TensorReduction reduction = { .dtype = RUBATO_F64,
                                         .result = RUBATO_F64,
-                                        .reduce = { .prescale = 1, .postscale = 2 } };
+                                        .reduce = { .prescale = 1, .postscale = 2 },
+                                        .n_streamed = (uint32_t)_i };
     double values[4][N];
     const void *const inputs[] = { values[0], values[1], values[2] };
 
@@ -142,6 +143,43 @@ START_TEST(inputs_may_be_outputs)
             for (uint32_t k = 0; k < 2; k++)
                 ck_assert_double_eq(((const double *)outputs[k])[i], 20002.0 * i + 1);
     }
+}
+END_TEST
+
+/* Wherever the arrays lie, and however much of them it is: of two outputs none, one or both. */
+START_TEST(what_is_written_past_the_caches_is_the_same)
+{
+    enum { MOST = 3000, SHIFT = 5, N_OUTPUTS = 2 };
+    const RubatoDtype dtype = tensor_dtypes[_i];
+    const size_t size = rubato_dtype_size(dtype);
+    g_autofree uint8_t *inputs = g_malloc0((MOST + 64) * size);
+    uint8_t *outputs[N_OUTPUTS + 1];
+    TensorReduction reduction = {
+        .dtype = dtype, .result = dtype, .reduce = { .prescale = 1, .postscale = 1 }, .divisor = 1
+    };
+
+    for (size_t i = 0; i < MOST * size; i++)
+        inputs[i] = (uint8_t)(dtype == RUBATO_BOOL ? i % 2 : i % 61);
+    for (uint32_t k = 0; k <= N_OUTPUTS; k++)
+        outputs[k] = g_malloc((MOST + 64) * size);
+    for (size_t at = 0; at < 64; at += 3)
+        for (size_t n = at % 2 == 0 ? at : MOST - 100 - at, end = SHIFT + n, n_streamed = 0;
+             n_streamed <= N_OUTPUTS; n_streamed++) {
+            const void *const in[] = { inputs, inputs + 8 * size };
+            void *const out[] = { outputs[0] + at * size, outputs[1] + (at + 1) * size };
+            void *const expected = outputs[N_OUTPUTS] + at * size;
+
+            for (uint32_t k = 0; k <= N_OUTPUTS; k++)
+                memset(outputs[k], 0x77, (MOST + 64) * size);
+            reduction.n_streamed = 0;
+            tensor_reduce(&reduction, in, 2, &expected, 1, SHIFT, end, SHIFT);
+            reduction.n_streamed = (uint32_t)n_streamed;
+            tensor_reduce(&reduction, in, 2, out, N_OUTPUTS, SHIFT, end, SHIFT);
+            ck_assert_mem_eq(outputs[0], outputs[N_OUTPUTS], (MOST + 64) * size);
+            ck_assert_mem_eq(out[1], expected, (MOST - at) * size);
+        }
+    for (uint32_t k = 0; k <= N_OUTPUTS; k++)
+        g_free(outputs[k]);
 }
 END_TEST
 
@@ -527,7 +565,8 @@ int main(void)
     tcase_add_test(cases, sets_of_workers_are_right);
     tcase_add_test(cases, task_with_a_set_that_makes_no_sense_fails);
     tcase_add_test(cases, halves_are_rounded_to_the_nearest);
-    tcase_add_test(cases, inputs_may_be_outputs);
+    tcase_add_loop_test(cases, inputs_may_be_outputs, 0, 3);
+    tcase_add_loop_test(cases, what_is_written_past_the_caches_is_the_same, 0, TENSOR_N_DTYPES);
     tcase_add_test(cases, scales_and_no_numbers_are_kept);
     tcase_add_test(cases, operations_with_tickets_match_by_name);
     tcase_add_test(cases, one_node_compresses_nothing);
