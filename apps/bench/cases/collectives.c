@@ -18,21 +18,21 @@
 
 #define COPYING "copying the bytes that have to move once"
 
-/* Of one value there is nothing to copy. */
-#define THREADS(size_, ranks_, bytes_, n_, most_)                                         \
-    ALLREDUCE(size_, "threads", ranks_, "in one process", bytes_, n_, most_,              \
-              (bytes_) == sizeof(double) ? "threads that meet twice, spinning" : COPYING, \
-              .workers = ranks_)
-#define NODES(size_, place_, ranks_, where_, bytes_, n_, most_)                                   \
-    ALLREDUCE(size_, place_, ranks_, "on as many nodes of this host", bytes_, n_, most_, COPYING, \
+/* As many as processors do the same; more copy. */
+#define THREADS(size_, ranks_, bytes_, n_, most_)                            \
+    ALLREDUCE(size_, "threads", ranks_, "in one process", bytes_, n_, most_, \
+              (ranks_) == 2 ? "bare threads that add, spinning" : COPYING, .workers = ranks_)
+#define NODES(size_, place_, ranks_, where_, bytes_, n_, most_, limit_)                          \
+    ALLREDUCE(size_, place_, ranks_, "on as many nodes of this host", bytes_, n_, most_, limit_, \
               .place = where_, .nodes = ranks_, .mixed = true)
 
 #define SIZES(size_, bytes_, n_, threads_, host_)                              \
     THREADS(size_, 2, bytes_, n_, threads_), THREADS(size_, 4, bytes_, n_, 0), \
-        NODES(size_, "host", 2, BENCH_PLACE_HOST, bytes_, n_, host_),          \
-        NODES(size_, "host", 4, BENCH_PLACE_HOST, bytes_, n_, 0),              \
-        NODES(size_, "tcp", 2, BENCH_PLACE_TCP, bytes_, n_, 0),                \
-        NODES(size_, "tcp", 4, BENCH_PLACE_TCP, bytes_, n_, 0)
+        NODES(size_, "host", 2, BENCH_PLACE_HOST, bytes_, n_, host_,           \
+              "bare processes that add what they share, spinning"),            \
+        NODES(size_, "host", 4, BENCH_PLACE_HOST, bytes_, n_, 0, COPYING),     \
+        NODES(size_, "tcp", 2, BENCH_PLACE_TCP, bytes_, n_, 0, COPYING),       \
+        NODES(size_, "tcp", 4, BENCH_PLACE_TCP, bytes_, n_, 0, COPYING)
 
 /* What is left of it beside the limit is the negotiation of names that were negotiated before. */
 #define CACHED(place_, where_, ...)                                                     \

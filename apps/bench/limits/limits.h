@@ -49,6 +49,19 @@ double limit_threads(Bench *bench, size_t n);
 /* Seconds of a barrier of so many bare threads. */
 double raw_barrier(uint32_t n_threads, size_t n);
 
+/* ---- reduce.c: bare threads or processes that add up arrays of doubles ---- */
+
+typedef struct RawReduce RawReduce;
+
+/* Whether the case's workers can do it: no more than processors, and all on this host. */
+bool raw_reduce_suits(const Bench *bench);
+
+/* Each worker calls all of these at the same time. NULL: with an error. (transfer full) */
+RawReduce *raw_reduce_join(const Bench *bench, GError **error);
+void raw_reduce_meet(RawReduce *reduce);
+void raw_reduce(RawReduce *reduce, const double *input, double *output, size_t n);
+void raw_reduce_leave(RawReduce *reduce); /* NULL is allowed */
+
 /* ---- hash.c: a bare open-addressing table with prefetch ---- */
 
 void raw_hash_get(Bench *bench, const RubatoKey *keys, size_t n, float *values);

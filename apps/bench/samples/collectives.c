@@ -1,5 +1,4 @@
 /* A sample of allreduce: the workers of all nodes combine tensors that are not in their caches. */
-#include <stdatomic.h>
 #include <string.h>
 
 #include "apps/bench/bench.h"
@@ -53,7 +52,7 @@ static bool allreduce(Bench *bench, Tensors *tensors, GError **error)
 /* The least that n operations take if nothing but the bytes that have to move took time: between
  * nodes 2 (p - 1) / p of a tensor, from memory to memory; among threads p inputs and p outputs by
  * as many threads as there are processors. */
-static double floor_of(const Bench *bench, Tensors *tensors, size_t n)
+static double copy(const Bench *bench, Tensors *tensors, size_t n)
 {
     const double p = rubato_worker_n_workers(bench->worker);
     const double n_processors = g_get_num_processors();
@@ -71,35 +70,26 @@ static double floor_of(const Bench *bench, Tensors *tensors, size_t n)
                                                    : copied_s * 2 * (p - 1) / p;
 }
 
-/* Threads that have all met so far, of all samples. */
-static _Atomic uint64_t n_met;
-
-/* What n operations of a value take if threads do nothing but meet, by spinning: twice, so that no
- * value changes before all have read it. All workers take part. */
-static double meet(const Bench *bench, size_t n)
+/* What n operations take by bare threads or processes; all workers take part. raw NULL: what
+ * copying takes. */
+static double floor_of(const Bench *bench, Tensors *tensors, RawReduce *raw, size_t n)
 {
-    const uint64_t p = rubato_worker_n_workers(bench->worker);
+    double *output;
+
+    if (raw == NULL)
+        return copy(bench, tensors, n);
+    raw_reduce_meet(raw);
     const double began = bench_now();
+    for (size_t i = 0; i < n; i++) {
+        const double *const input = next_tensor(tensors, &output);
 
-    for (size_t i = 0; i < 2 * n; i++) {
-        const uint64_t all = atomic_fetch_add(&n_met, 1) / p * p + p;
-
-        while (atomic_load_explicit(&n_met, memory_order_acquire) < all)
-            continue; /* they are as many as processors, at most: see meets() */
+        raw_reduce(raw, input, output, tensors->n_values);
     }
     return bench_now() - began;
 }
 
-/* Whether the operation is nothing but meeting. More threads than processors would wait for those
- * that spin. */
-static bool meets(const Bench *bench)
-{
-    return bench->what->place == BENCH_PLACE_LOCAL && bench->what->tensor_bytes == sizeof(double) &&
-           rubato_worker_n_workers(bench->worker) <= g_get_num_processors();
-}
-
-static bool run_tensors(Bench *bench, Tensors *tensors, size_t n, BenchSample *sample,
-                        GError **error)
+static bool run_tensors(Bench *bench, Tensors *tensors, RawReduce *raw, size_t n,
+                        BenchSample *sample, GError **error)
 {
     if (!allreduce(bench, tensors, error) || !rubato_worker_barrier(bench->worker, error))
         return false;
@@ -110,19 +100,22 @@ static bool run_tensors(Bench *bench, Tensors *tensors, size_t n, BenchSample *s
     const double own_s = bench_now() - began;
     if (!rubato_worker_barrier(bench->worker, error))
         return false;
-    const double met_s = meets(bench) ? meet(bench, n) : 0;
+    const double floor_s = floor_of(bench, tensors, raw, n);
     if (rubato_worker_rank(bench->worker) == 0)
-        *sample = (BenchSample){ own_s / (double)n,
-                                 (met_s > 0 ? met_s : floor_of(bench, tensors, n)) / (double)n };
+        *sample = (BenchSample){ own_s / (double)n, floor_s / (double)n };
     return rubato_worker_barrier(bench->worker, error);
 }
 
 bool sample_allreduce(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
+    RawReduce *raw = NULL;
     Tensors tensors;
 
+    if (raw_reduce_suits(bench) && (raw = raw_reduce_join(bench, error)) == NULL)
+        return false;
     make_tensors(bench, &tensors);
-    const bool ok = run_tensors(bench, &tensors, n, sample, error);
+    const bool ok = run_tensors(bench, &tensors, raw, n, sample, error);
+    raw_reduce_leave(raw);
     g_free(tensors.inputs);
     g_free(tensors.outputs);
     return ok;
