@@ -101,6 +101,8 @@ static LedSnapshot *led_new(RubatoEngine *engine, const char *text, bool *ok, GE
     writing->cut.is_led = true;
     writing->cut.whom = led->text.whom;
     *ok = *ok && snapshot_check_spec(writing->spec, error);
+    if (*ok)
+        snapshot_ready_memory(engine, writing);
     return led;
 }
 

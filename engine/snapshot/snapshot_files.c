@@ -16,6 +16,11 @@
 #include "models/spec.h"
 #include "models/storage/storage.h"
 
+/* So many blocks for copies are kept ready while rows change, if they are large enough to matter:
+ * the first Add to a fresh page waits until the kernel has cleared it. */
+#define BLOCKS_AHEAD 8u
+#define LEAST_READY_BYTES ((size_t)64 << 10)
+
 /* ---- which tables ---- */
 
 bool snapshot_check_table(const Table *table, GError **error)
@@ -103,9 +108,18 @@ static bool take_admission(const PartAdmission *admission, void *writer, GError 
     return part_writer_admission(writer, admission, error);
 }
 
-static bool write_rows(RubatoEngine *engine, WritePace *pace, PartSlices *slices,
+/* Versions of a stream are small, and each is made as fast as it can be. */
+static bool has_memory_ready(const SnapshotWriting *writing)
+{
+    return writing->cut.spill != NULL && writing->cut.whom != CHANGES_FOR_STREAM &&
+           image_block_bytes(writing->cut.spill) >= LEAST_READY_BYTES;
+}
+
+static bool write_rows(RubatoEngine *engine, SnapshotWriting *writing, PartSlices *slices,
                        PartWriter *writer, GError **error)
 {
+    SpillFile *const ready = has_memory_ready(writing) ? writing->cut.spill : NULL;
+
     /* All parts have the same hyper-parameters. */
     if (slices->part == 0 && !part_slices_tuned(slices, take_tuned, writer, error))
         return false;
@@ -118,8 +132,10 @@ static bool write_rows(RubatoEngine *engine, WritePace *pace, PartSlices *slices
             return part_writer_finish(writer, error);
         if (!part_writer_rows(writer, &slices->rows, error))
             return false;
+        if (slices->n_changes > 0 && ready != NULL)
+            spill_file_warm(ready, image_block_bytes(ready), BLOCKS_AHEAD);
         if (!engine_cut_is_torn(engine)) /* then it fails, and others wait for that */
-            write_pace_follow_slice(pace, slices->n_changes);
+            write_pace_follow_slice(&writing->pace, slices->n_changes);
     }
 }
 
@@ -156,7 +172,7 @@ static bool write_part(RubatoEngine *engine, SnapshotWriting *writing, guint num
         part_writer_leave_to_kernel(writer);
     ok = writer != NULL &&
          (slices.cover == NULL || part_writer_cover(writer, slices.cover, slices.n_rows, error)) &&
-         write_rows(engine, &writing->pace, &slices, writer, error);
+         write_rows(engine, writing, &slices, writer, error);
     part_slices_clear(&slices);
     return ok;
 }
@@ -314,6 +330,58 @@ SpillFile *snapshot_make_spill(const RubatoEngine *engine, const SnapshotWriting
     /* Copies are read back at once, so they are on a disk of this node. */
     return spill_file_new(store_is_bucket(directory) ? g_get_tmp_dir() : directory,
                           engine->copies_bytes);
+}
+
+/* ---- memory for copies ---- */
+
+/* Of the parts that this node has: the bytes of their rows, UINT64_MAX if nobody knows how many
+ * these are. Makes bits ready for them. */
+static uint64_t look_at_parts(const RubatoEngine *engine, const Table *table, SpillFile *spill)
+{
+    const bool holds_range = rubato_table_spec_holds_range(table->spec);
+    const uint64_t row_bytes = table->row_bytes + table->state_bytes + sizeof(RubatoKey);
+    uint64_t n_rows = 0;
+
+    for (uint32_t part = 0; part < table->map->n_parts && holds_range; part++)
+        for (uint32_t i = 0; i < engine->n_servers; i++) {
+            RubatoKey first;
+            uint64_t n;
+
+            if (engine->servers[i].number != part_map_server(table->map, part))
+                continue;
+            partition_range(&table->partition, part, &first, &n);
+            spill_file_warm_zeros(spill, image_bits_bytes(n));
+            n_rows += n;
+        }
+    return holds_range ? n_rows * row_bytes : UINT64_MAX;
+}
+
+static bool has_runs(RubatoEngine *engine)
+{
+    bool has;
+
+    pthread_mutex_lock(&engine->lock);
+    has = engine->runs->len > 0;
+    pthread_mutex_unlock(&engine->lock);
+    return has;
+}
+
+void snapshot_ready_memory(RubatoEngine *engine, const SnapshotWriting *writing)
+{
+    SpillFile *const spill = writing->cut.spill;
+    const size_t block_bytes = image_block_bytes(spill);
+    uint64_t n_bytes = 0;
+
+    if (!has_memory_ready(writing) || !has_runs(engine))
+        return;
+    for (guint i = 0; i < writing->tables->len; i++) {
+        const uint64_t n = look_at_parts(engine, g_ptr_array_index(writing->tables, i), spill);
+
+        n_bytes = n > UINT64_MAX - n_bytes ? UINT64_MAX : n_bytes + n;
+    }
+    if (writing->base == 0) /* of others, few rows are copied */
+        spill_file_warm(spill, block_bytes,
+                        (size_t)(MIN(n_bytes, spill_file_most_bytes(spill) / 2) / block_bytes));
 }
 
 /* ---- requests from outside ---- */

@@ -25,6 +25,10 @@ typedef struct {
 /* For rows that change while it is written. (transfer full) */
 SpillFile *snapshot_make_spill(const RubatoEngine *engine, const SnapshotWriting *writing);
 
+/* Before the cut, and after snapshot_find_base: has memory for these copies ready, so that requests
+ * need not wait for the kernel to find it. While no task runs nothing is copied. */
+void snapshot_ready_memory(RubatoEngine *engine, const SnapshotWriting *writing);
+
 /* Before the cut, which it tells: whether this snapshot has all rows, or builds on the newest. */
 void snapshot_find_base(SnapshotWriting *writing);
 

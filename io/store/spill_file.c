@@ -6,15 +6,22 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "io/kernel_random.h"
 
-/* A block that was given back. */
+/* A block that was given back, or is ready. */
 typedef struct Spare Spare;
 struct Spare {
     Spare *next;
 };
+
+/* Pages that were mapped together. */
+typedef struct {
+    unsigned char *memory;
+    size_t n_bytes;
+} Mapping;
 
 struct SpillFile {
     /* immutable */
@@ -30,6 +37,13 @@ struct SpillFile {
     Spare *spares;
     size_t spare_bytes; /* of each of them */
     uint64_t n_spare;   /* bytes of all of them */
+
+    /* guarded by lock: blocks that were made ready, apart from the others */
+    GArray *mappings; /* of Mapping: where they lie */
+    Spare *warm;      /* those that nobody has */
+    size_t warm_bytes;
+    uint64_t n_warm; /* how many these are */
+    GArray *zeros;   /* of Mapping */
 };
 
 SpillFile *spill_file_new(const char *directory, uint64_t most_bytes)
@@ -39,6 +53,8 @@ SpillFile *spill_file_new(const char *directory, uint64_t most_bytes)
     spill->directory = g_strdup(directory);
     spill->most_bytes = most_bytes;
     spill->fd = -1;
+    spill->mappings = g_array_new(FALSE, FALSE, sizeof(Mapping));
+    spill->zeros = g_array_new(FALSE, FALSE, sizeof(Mapping));
     pthread_mutex_init(&spill->lock, NULL);
     return spill;
 }
@@ -55,11 +71,23 @@ static void free_spares(SpillFile *spill)
     spill->n_spare = 0;
 }
 
+static void unmap_all(GArray *mappings)
+{
+    for (guint i = 0; i < mappings->len; i++) {
+        const Mapping *const mapping = &g_array_index(mappings, Mapping, i);
+
+        (void)munmap(mapping->memory, mapping->n_bytes);
+    }
+    g_array_unref(mappings);
+}
+
 void spill_file_free(SpillFile *spill)
 {
     if (spill == NULL)
         return;
     free_spares(spill);
+    unmap_all(spill->mappings);
+    unmap_all(spill->zeros);
     if (spill->fd >= 0)
         close(spill->fd);
     pthread_mutex_destroy(&spill->lock);
@@ -73,6 +101,37 @@ uint64_t spill_file_most_bytes(const SpillFile *spill)
 }
 
 /* ---- blocks of memory ---- */
+
+static void *take_warm(SpillFile *spill)
+{
+    Spare *const block = spill->warm;
+
+    spill->warm = block->next;
+    spill->n_warm--;
+    return block;
+}
+
+static void give_warm(SpillFile *spill, void *block)
+{
+    Spare *const warm = block;
+
+    warm->next = spill->warm;
+    spill->warm = warm;
+    spill->n_warm++;
+}
+
+/* There are few mappings, and blocks are large. */
+static bool was_warm(const SpillFile *spill, const unsigned char *block)
+{
+    bool was = false;
+
+    for (guint i = 0; i < spill->mappings->len && !was; i++) {
+        const Mapping *const mapping = &g_array_index(spill->mappings, Mapping, i);
+
+        was = (uintptr_t)block - (uintptr_t)mapping->memory < mapping->n_bytes;
+    }
+    return was;
+}
 
 static void *take_spare(SpillFile *spill)
 {
@@ -91,7 +150,9 @@ bool spill_file_take(SpillFile *spill, size_t n, void **block)
     pthread_mutex_lock(&spill->lock);
     if (spill->spares != NULL && spill->spare_bytes != n)
         free_spares(spill);
-    if (spill->spares != NULL) {
+    if (spill->warm != NULL && spill->warm_bytes == n) {
+        *block = take_warm(spill);
+    } else if (spill->spares != NULL) {
         *block = take_spare(spill);
     } else {
         fits = n <= spill->most_bytes && spill->n_counted <= spill->most_bytes - n;
@@ -107,6 +168,11 @@ void spill_file_give_back(SpillFile *spill, void *block, size_t n)
     Spare *const spare = block;
 
     pthread_mutex_lock(&spill->lock);
+    if (was_warm(spill, block)) {
+        give_warm(spill, block);
+        pthread_mutex_unlock(&spill->lock);
+        return;
+    }
     if (spill->spares != NULL && spill->spare_bytes != n)
         free_spares(spill);
     spill->spare_bytes = n;
@@ -116,12 +182,96 @@ void spill_file_give_back(SpillFile *spill, void *block, size_t n)
     pthread_mutex_unlock(&spill->lock);
 }
 
+/* Pages that are in memory. False: there is no memory. Huge pages are advice: they are cleared in
+ * less time, and who writes to them needs fewer entries of the TLB. */
+static bool map(size_t n_bytes, Mapping *mapping)
+{
+    const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    volatile unsigned char *bytes;
+
+    mapping->n_bytes = n_bytes;
+    mapping->memory =
+        mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapping->memory == MAP_FAILED)
+        return false;
+    (void)madvise(mapping->memory, n_bytes, MADV_HUGEPAGE);
+    bytes = mapping->memory;
+    for (size_t i = 0; i < n_bytes; i += page_bytes)
+        bytes[i] = 0;
+    return true;
+}
+
+/* The lock is held. How many blocks are to be made ready; they count from now on. */
+static size_t count_missing(SpillFile *spill, size_t n, size_t n_blocks)
+{
+    size_t n_missing = n_blocks > spill->n_warm ? n_blocks - (size_t)spill->n_warm : 0;
+
+    if (n_missing == 0)
+        return 0;
+    free_spares(spill);
+    n_missing = (size_t)MIN(n_missing, (spill->most_bytes - spill->n_counted) / n);
+    spill->n_counted += n_missing * n;
+    return n_missing;
+}
+
+void spill_file_warm(SpillFile *spill, size_t n, size_t n_blocks)
+{
+    Mapping mapping;
+    size_t n_missing;
+    bool ok;
+
+    pthread_mutex_lock(&spill->lock);
+    spill->warm_bytes = n;
+    n_missing = count_missing(spill, n, n_blocks);
+    pthread_mutex_unlock(&spill->lock);
+    if (n_missing == 0)
+        return;
+    ok = map(n_missing * n, &mapping);
+    pthread_mutex_lock(&spill->lock);
+    if (ok)
+        g_array_append_val(spill->mappings, mapping);
+    else
+        spill->n_counted -= n_missing * n;
+    for (size_t i = 0; i < n_missing && ok; i++)
+        give_warm(spill, mapping.memory + i * n);
+    pthread_mutex_unlock(&spill->lock);
+}
+
+void spill_file_warm_zeros(SpillFile *spill, size_t n)
+{
+    Mapping mapping;
+
+    if (!map(n, &mapping))
+        return;
+    pthread_mutex_lock(&spill->lock);
+    g_array_append_val(spill->zeros, mapping);
+    pthread_mutex_unlock(&spill->lock);
+}
+
+void *spill_file_take_zeros(SpillFile *spill, size_t n)
+{
+    void *memory = NULL;
+
+    pthread_mutex_lock(&spill->lock);
+    for (guint i = 0; i < spill->zeros->len && memory == NULL; i++) {
+        const Mapping *const mapping = &g_array_index(spill->zeros, Mapping, i);
+
+        if (mapping->n_bytes != n)
+            continue;
+        memory = mapping->memory;
+        g_array_remove_index_fast(spill->zeros, i);
+    }
+    pthread_mutex_unlock(&spill->lock);
+    return memory;
+}
+
 bool spill_file_has_half(SpillFile *spill)
 {
     bool has;
 
     pthread_mutex_lock(&spill->lock);
-    has = spill->n_counted - spill->n_spare <= spill->most_bytes / 2;
+    has = spill->n_counted - spill->n_spare - spill->n_warm * spill->warm_bytes <=
+          spill->most_bytes / 2;
     pthread_mutex_unlock(&spill->lock);
     return has;
 }

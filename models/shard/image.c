@@ -42,6 +42,13 @@
 #define COPIES_SHARE 16
 #define COPIES_BYTES ((size_t)256 << 10)
 
+/* Keys lie behind the head of a block, and then values. A block that is aligned to cache lines has
+ * both aligned. */
+#define COPIES_HEAD ((size_t)64)
+#define COPIES_ROUND ((size_t)8)
+
+G_STATIC_ASSERT(sizeof(ImageCopies) <= COPIES_HEAD);
+
 /* ---- its life ---- */
 
 const char *shard_image_fault(const RubatoTableSpec *spec)
@@ -57,11 +64,23 @@ const char *shard_image_fault(const RubatoTableSpec *spec)
     return NULL;
 }
 
-static size_t block_bytes(const SpillFile *spill)
+size_t image_block_bytes(const SpillFile *spill)
 {
     const uint64_t most = spill != NULL ? spill_file_most_bytes(spill) : UINT64_MAX;
 
     return (size_t)MIN(most / COPIES_SHARE, COPIES_BYTES);
+}
+
+/* How large blocks are: all alike, but for rows that do not fit one. */
+static void size_blocks(const RubatoShard *shard, ShardImage *image)
+{
+    const size_t row_bytes = shard->stride + sizeof(RubatoKey);
+    const size_t most_bytes = image_block_bytes(image->spill);
+
+    image->n_copies = most_bytes > COPIES_HEAD ? MAX(1, (most_bytes - COPIES_HEAD) / row_bytes) : 1;
+    if (image->n_copies >= COPIES_ROUND)
+        image->n_copies -= image->n_copies % COPIES_ROUND;
+    image->copies_bytes = MAX(COPIES_HEAD + image->n_copies * row_bytes, most_bytes);
 }
 
 /* Requests write to the admission's memory as they please, so it is copied at once. False: there is
@@ -81,15 +100,24 @@ static bool copy_admission(const RubatoShard *shard, ShardImage *image)
 
 /* Pages that the kernel fills with zeros when they are used first: taking them, however many, takes
  * no time. */
-static uint64_t *make_bits(size_t n_words)
+static uint64_t *make_bits(SpillFile *spill, size_t n_words)
 {
-    void *const bits = mmap(NULL, n_words * sizeof(uint64_t), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *bits = spill != NULL ? spill_file_take_zeros(spill, n_words * sizeof(uint64_t)) : NULL;
+
+    if (bits != NULL)
+        return bits;
+    bits = mmap(NULL, n_words * sizeof(uint64_t), PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (bits == MAP_FAILED)
         return NULL;
     (void)madvise(bits, n_words * sizeof(uint64_t), MADV_HUGEPAGE); /* advice; see dense.c */
     return bits;
+}
+
+size_t image_bits_bytes(uint64_t n_keys)
+{
+    return (size_t)(n_keys / 64 + 1) * sizeof(uint64_t);
 }
 
 static ImageRows *make_rows(const RubatoShard *shard)
@@ -117,14 +145,12 @@ void image_rows_unref(ImageRows *rows)
 bool shard_begin_image(RubatoShard *shard, const KeyCover *cover, SpillFile *spill)
 {
     ShardImage *image = g_new0(ShardImage, 1);
-    const size_t row_bytes = shard->stride + sizeof(RubatoKey), most_bytes = block_bytes(spill);
 
     assert(shard->image == NULL && shard_image_fault(shard->spec) == NULL);
     image->after = &image->first;
     image->cover = cover;
     image->spill = spill;
-    image->n_copies = MAX(1, most_bytes / row_bytes);
-    image->copies_bytes = sizeof(ImageCopies) + MAX(image->n_copies * row_bytes, most_bytes);
+    size_blocks(shard, image);
     for (uint32_t i = 0; i < N_HYPERS; i++)
         image->is_tuned[i] = shard_tuned(shard, (RubatoHyper)i, &image->tuned[i]);
     if (!copy_admission(shard, image)) {
@@ -132,8 +158,8 @@ bool shard_begin_image(RubatoShard *shard, const KeyCover *cover, SpillFile *spi
         return false;
     }
     if (shard->is_dense) {
-        image->n_words = (size_t)(shard->n_keys / 64 + 1);
-        image->changed = make_bits(image->n_words);
+        image->n_words = image_bits_bytes(shard->n_keys) / sizeof(uint64_t);
+        image->changed = make_bits(spill, image->n_words);
         if (image->changed == NULL) {
             g_free(image->admission);
             g_free(image);
@@ -289,7 +315,7 @@ static ImageCopies *find_room(const RubatoShard *shard)
     copies->next = NULL;
     copies->n = 0;
     copies->is_counted = is_counted;
-    copies->keys = (RubatoKey *)(copies + 1);
+    copies->keys = (RubatoKey *)(void *)((unsigned char *)copies + COPIES_HEAD);
     copies->values = (unsigned char *)(copies->keys + image->n_copies);
     copies->states = copies->values + image->n_copies * shard->row_bytes;
     *image->after = image->last = copies;

@@ -26,6 +26,11 @@ const char *shard_image_fault(const RubatoTableSpec *spec);
  * own; copies beyond that go to its file. NULL: there is no bound. (transfer none) */
 bool shard_begin_image(RubatoShard *shard, const KeyCover *cover, SpillFile *spill);
 
+/* What images take of the spill file, which may have it ready: blocks of so many bytes for copies,
+ * but for rows that are larger, and zeros for a dense part of so many keys. Any thread. */
+size_t image_block_bytes(const SpillFile *spill);
+size_t image_bits_bytes(uint64_t n_keys);
+
 /* Ends it, and frees it. Does nothing if there is none. */
 void shard_end_image(RubatoShard *shard);
 

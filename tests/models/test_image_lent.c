@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "models/shard/image.h"
 #include "models/shard/shard_private.h"
@@ -145,6 +146,44 @@ START_TEST(owner_touches_no_row_for_a_slice)
 }
 END_TEST
 
+static long count_faults(void)
+{
+    struct rusage usage;
+
+    ck_assert_int_eq(getrusage(RUSAGE_THREAD, &usage), 0);
+    return usage.ru_minflt;
+}
+
+/* What a request waits for the kernel, as work: with memory that was made ready, none of its copies
+ * and bits lies in a fresh page. Sanitizers have pages of their own. */
+START_TEST(requests_find_memory_that_was_made_ready)
+{
+    RubatoShard *const shard = make_shard();
+    SpillFile *const spill = spill_file_new(g_get_tmp_dir(), 4 * N_KEYS * ROW_BYTES);
+    const size_t block_bytes = image_block_bytes(spill);
+    long n_faults;
+
+    for (uint64_t i = 0; i < 10; i++) /* its own pages */
+        change_some(shard, i);
+    if (_i == 1) {
+        spill_file_warm(spill, block_bytes, 2 * N_KEYS * ROW_BYTES / block_bytes);
+        spill_file_warm_zeros(spill, image_bits_bytes(N_KEYS));
+    }
+    ck_assert(shard_begin_image(shard, /* cover= */ NULL, spill));
+    n_faults = count_faults();
+    for (uint64_t i = 0; i < N_KEYS / N_CHANGED; i++)
+        change_some(shard, i);
+    n_faults = count_faults() - n_faults;
+    ck_assert_uint_gt(shard_image_bytes(shard), N_KEYS * ROW_BYTES / 2);
+    if (!is_slow() && _i == 0)
+        ck_assert_int_gt(n_faults, 100);
+    else if (!is_slow())
+        ck_assert_int_lt(n_faults, 10);
+    shard_free(shard);
+    spill_file_free(spill);
+}
+END_TEST
+
 /* A part may leave its server while a slice of it is lent. */
 START_TEST(rows_stay_until_the_reader_has_left_them)
 {
@@ -195,6 +234,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, image_ends_while_changes_never_do);
     tcase_add_test(cases, owner_touches_no_row_for_a_slice);
+    tcase_add_loop_test(cases, requests_find_memory_that_was_made_ready, 0, 2);
     tcase_add_test(cases, rows_stay_until_the_reader_has_left_them);
     tcase_add_test(cases, lent_rows_of_an_image_that_ended_are_dropped);
     suite_add_tcase(suite, cases);

@@ -5,6 +5,7 @@
 #include <glib.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
@@ -51,6 +52,58 @@ START_TEST(memory_is_counted_up_to_the_bound)
     spill_file_give_back(spill, large, 30);
     spill_file_free(spill);
     spill_file_free(NULL);
+}
+END_TEST
+
+START_TEST(blocks_are_made_ready_up_to_the_bound)
+{
+    enum { N_BYTES = 4096, N_MOST = 10 };
+    SpillFile *const spill = spill_file_new(directory, N_MOST * N_BYTES);
+    void *blocks[N_MOST], *other, *none;
+
+    spill_file_warm(spill, N_BYTES, 4);
+    ck_assert(spill_file_has_half(spill));                  /* nobody has them */
+    ck_assert(!spill_file_take(spill, 7 * N_BYTES, &none)); /* but they count */
+    ck_assert(spill_file_take(spill, 2 * N_BYTES, &other));
+    spill_file_warm(spill, N_BYTES, 4); /* no more than that */
+    spill_file_give_back(spill, other, 2 * N_BYTES);
+    spill_file_warm(spill, N_BYTES, 100); /* what was given back goes for it */
+    for (int i = 0; i < N_MOST; i++) {
+        ck_assert(spill_file_take(spill, N_BYTES, &blocks[i]));
+        ck_assert_ptr_nonnull(blocks[i]);
+        memset(blocks[i], i, N_BYTES);
+    }
+    ck_assert(!spill_file_has_half(spill));
+    ck_assert(!spill_file_take(spill, N_BYTES, &none));
+    spill_file_warm(spill, N_BYTES, 1); /* there is no room */
+    ck_assert(!spill_file_take(spill, N_BYTES, &none));
+    for (int i = 0; i < N_MOST; i++) {
+        ck_assert_int_eq(*(unsigned char *)blocks[i], i);
+        spill_file_give_back(spill, blocks[i], N_BYTES);
+    }
+    ck_assert(spill_file_take(spill, N_BYTES, &other));
+    ck_assert_ptr_eq(other, blocks[N_MOST - 1]);
+    spill_file_give_back(spill, other, N_BYTES);
+    spill_file_free(spill);
+}
+END_TEST
+
+START_TEST(zeros_are_made_ready)
+{
+    SpillFile *const spill = spill_file_new(directory, 1);
+    unsigned char *zeros;
+
+    ck_assert_ptr_null(spill_file_take_zeros(spill, 5000));
+    spill_file_warm_zeros(spill, 5000);
+    spill_file_warm_zeros(spill, 6000);
+    ck_assert_ptr_null(spill_file_take_zeros(spill, 4000));
+    zeros = spill_file_take_zeros(spill, 5000);
+    ck_assert_ptr_nonnull(zeros);
+    for (int i = 0; i < 5000; i++)
+        ck_assert_int_eq(zeros[i], 0);
+    ck_assert_ptr_null(spill_file_take_zeros(spill, 5000));
+    ck_assert_int_eq(munmap(zeros, 5000), 0);
+    spill_file_free(spill);
 }
 END_TEST
 
@@ -120,6 +173,8 @@ int main(void)
 
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_test(cases, memory_is_counted_up_to_the_bound);
+    tcase_add_test(cases, blocks_are_made_ready_up_to_the_bound);
+    tcase_add_test(cases, zeros_are_made_ready);
     tcase_add_test(cases, blocks_of_several_threads_come_back);
     tcase_add_test(cases, file_that_cannot_be_made_takes_nothing);
     suite_add_tcase(suite, cases);
