@@ -37,9 +37,21 @@ static void clear_since(ChangesSince *since)
     since->snapshot = 0;
 }
 
-static void note_evicted(void *shard, RubatoKey key)
+static void note_evicted(void *user, RubatoKey key)
 {
+    RubatoShard *const shard = user;
+
     shard_note(shard, &(RubatoKeys){ .first = key, .n = 1 });
+    if (shard_tells_evictions(shard))
+        shard_note_eviction(shard, key);
+}
+
+void shard_hear_evictions(RubatoShard *shard)
+{
+    const bool hears = shard->changes != NULL || shard_tells_evictions(shard);
+
+    if (shard->bounded != NULL)
+        shard->bounded->set_evicted(shard->storage, hears ? note_evicted : NULL, shard);
 }
 
 static void forget(RubatoShard *shard, ChangesFor whom)
@@ -52,9 +64,8 @@ static void forget(RubatoShard *shard, ChangesFor whom)
         is_noted |= shard->changes->noted[i].now.snapshot != 0;
     if (is_noted)
         return;
-    if (shard->bounded != NULL)
-        shard->bounded->set_evicted(shard->storage, NULL, NULL);
     g_clear_pointer(&shard->changes, g_free);
+    shard_hear_evictions(shard);
     shard_set_watched(shard);
 }
 
@@ -119,8 +130,7 @@ void shard_cut_changes(RubatoShard *shard, ChangesFor whom, uint64_t base, uint6
         forget(shard, whom);
         return;
     }
-    if (shard->bounded != NULL)
-        shard->bounded->set_evicted(shard->storage, note_evicted, shard);
+    shard_hear_evictions(shard);
     shard_set_watched(shard);
 }
 

@@ -98,6 +98,7 @@ void shard_free(RubatoShard *shard)
         return;
     shard_end_image(shard);
     shard_forget_changes(shard);
+    shard_clear_role(shard);
     ragged_heap_free(shard->ragged);
     if (shard->storage != NULL)
         shard->ops->destroy(shard->storage);
@@ -361,10 +362,12 @@ static void get_found(RubatoShard *shard, const RubatoKeys *keys, unsigned char 
         unsigned char *to = at == NULL ? values + begin * row_bytes : values;
         const uint32_t *some_at = at == NULL ? NULL : at + begin;
 
-        if (shard->create_on_get)
+        if (shard->create_on_get && shard->role == SHARD_ALONE)
             (void)find_to_read(shard, some, n, rows); /* an absent row reads as if it were there */
         else
             shard_find(shard, some, n, rows);
+        if (shard->wanted != NULL)
+            shard_note_wanted(shard, some, n, rows);
         if (shard->rows_stay)
             found_rows_put(&shard->found, some, n, rows);
         if (row_bytes == 4)

@@ -13,11 +13,14 @@
 #include "models/shard/found_rows.h"
 #include "models/shard/image_private.h"
 #include "models/shard/shard.h"
+#include "models/shard/shard_roles.h"
 #include "models/storage/admission/admission.h"
 #include "models/storage/expiry/expiry.h"
 #include "models/update/updater.h"
 
 #define BLOCK RUBATO_STORAGE_BLOCK
+
+typedef struct ShardLeaving ShardLeaving; /* shard_roles.c */
 
 struct RubatoShard {
     /* immutable */
@@ -55,6 +58,12 @@ struct RubatoShard {
     uint64_t swept_at;   /* the time when the last one began */
     bool is_sweeping;
     bool holds_sweeps; /* the rows are read in slices */
+
+    /* of a part with replicas: shard_roles.h */
+    ShardRole role;
+    ShardLeaving *leaving; /* NULL: no row is evicted of which another shard is told */
+    GArray *wanted;        /* of RubatoKey: absent rows that Gets would create, if it leads;
+                            * NULL: no Get is to create any */
 
     bool *alarm; /* set when a request fails for lack of memory */
     bool own_alarm;
@@ -99,6 +108,14 @@ static inline void shard_find_dense(const RubatoShard *shard, const RubatoKey *k
     for (size_t i = 0; i < n; i++)
         rows[i] = shard_dense_row(shard, keys[i]);
 }
+
+/* shard_roles.c: frees what the role needs; a row was evicted; a Get has found rows, or none. */
+void shard_clear_role(RubatoShard *shard);
+void shard_note_eviction(RubatoShard *shard, RubatoKey key);
+void shard_note_wanted(RubatoShard *shard, const RubatoKey *keys, size_t n, void *const *rows);
+
+/* Whether a bounded storage tells what it evicts follows from who wants to know. */
+void shard_hear_evictions(RubatoShard *shard);
 
 /* Rows that are NULL become one that nobody reads. */
 void shard_fill_refused(RubatoShard *shard, void **rows, size_t n);

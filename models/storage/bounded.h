@@ -46,6 +46,16 @@ typedef struct {
     void (*set_evicted)(RubatoStorage *storage, void (*evicted)(void *user, RubatoKey key),
                         void *user);
 
+    /* Somebody else says from now on which rows leave: for each row that is made, `leaves` is
+     * called first, until it is false. The storage evicts none by itself, and makes rows beyond its
+     * bound if it must; without memory find_or_create fails. NULL: it evicts again. user outlives
+     * the storage. */
+    void (*set_leaves)(RubatoStorage *storage, bool (*leaves)(void *user, RubatoKey *key),
+                       void *user);
+
+    /* How many rows have been made, without those of key 0. */
+    uint64_t (*n_made)(const RubatoStorage *storage);
+
     /* Removes the rows of these keys that are there. Returns how many. Pointers to other rows are
      * no longer valid. */
     size_t (*erase)(RubatoStorage *storage, const RubatoKey *keys, size_t n);

@@ -16,6 +16,10 @@
  * always has others. It has room for more keys than come in a call, or it may still grow: slabs
  * leave SEGMENT_BYTES to segments, with which all first segments can have the full size.
  *
+ * The storage of a replica follows that of its primary, which says what leaves. With the same
+ * cells, the row that leaves has room for the one that comes. A replica that was made later has
+ * other cells; so it may have to grow beyond the bound. It evicts once it no longer follows.
+ *
  * The row of key 0 is no segment's. Room is set aside for it, and it is never evicted.
  *
  * Thread: the shard's present owner. */
@@ -160,6 +164,17 @@ static bool evict_for_row(BoundedStorage *bounded, uint64_t h)
 
 /* ---- new rows ---- */
 
+/* A number of one that follows, whatever the bound. */
+static uint32_t take_beyond(BoundedStorage *bounded)
+{
+    const uint64_t max_bytes = bounded->max_bytes;
+
+    bounded->max_bytes = NO_BOUND;
+    const uint32_t number = bounded_take_new(bounded, 0);
+    bounded->max_bytes = max_bytes;
+    return number;
+}
+
 /* A number for a row in the slabs; evicts a row for it if need be. BOUNDED_NO_NUMBER: there is
  * none. */
 static uint32_t take_number(BoundedStorage *bounded, uint64_t h, HashCreation *creation)
@@ -168,6 +183,8 @@ static uint32_t take_number(BoundedStorage *bounded, uint64_t h, HashCreation *c
 
     if (number == BOUNDED_NO_NUMBER)
         number = bounded_take_new(bounded, reserve_of(bounded));
+    if (number == BOUNDED_NO_NUMBER && bounded->leaves != NULL)
+        return take_beyond(bounded);
     if (number == BOUNDED_NO_NUMBER && evict_for_row(bounded, h)) {
         creation->moved = true;
         number = bounded_take_free(bounded);
@@ -269,6 +286,14 @@ static unsigned char *replace_in_full(BoundedStorage *bounded, unsigned char *co
                                      : replace_in_pair(bounded, bucket_layout(16), homes, key);
 }
 
+/* A storage that follows puts rows where the one that it follows does, as long as it has room for
+ * them: so both have about the same cells. */
+static bool make_room_beyond(BoundedStorage *bounded, const Segment *segment, uint64_t h)
+{
+    return bounded->leaves != NULL && (paired_make_room(&bounded->hash.source, segment, h) ||
+                                       hash_make_room(&bounded->hash, h));
+}
+
 static unsigned char *insert(BoundedStorage *bounded, uint64_t h, RubatoKey key,
                              HashCreation *creation)
 {
@@ -285,14 +310,57 @@ static unsigned char *insert(BoundedStorage *bounded, uint64_t h, RubatoKey key,
         const bool made_room =
             (may_move(bounded, segment) && paired_make_room(&hash->source, segment, h)) ||
             (!is_grown(bounded, segment) &&
-             bounded_has_room_for(bounded, hash_room_bytes(hash, h)) && hash_make_room(hash, h));
+             bounded_has_room_for(bounded, hash_room_bytes(hash, h)) && hash_make_room(hash, h)) ||
+            make_room_beyond(bounded, segment, h);
 
         if (!made_room)
-            return replace_one(bounded, h, key);
+            return bounded->leaves != NULL ? NULL : replace_one(bounded, h, key);
         creation->moved = true;
         segment = hash_segment_of(hash, h);
     }
     return cell;
+}
+
+/* ---- one that follows ---- */
+
+static bool is_home_of(const BoundedStorage *bounded, uint64_t h, const unsigned char *cell)
+{
+    const Segment *segment = hash_segment_of(&bounded->hash, h);
+    const size_t n_bytes = bounded->hash.source.layout.bucket_bytes;
+
+    return (size_t)(cell - segment_home(segment, h)) < n_bytes ||
+           (size_t)(cell - segment_other_home(segment, h)) < n_bytes;
+}
+
+/* The rows leave that are to leave for the new one. It gets the cell of one of them if it may lie
+ * there: then no other cell moves. NULL: it has none yet. */
+static unsigned char *take_place(BoundedStorage *bounded, uint64_t h, RubatoKey key,
+                                 HashCreation *creation)
+{
+    HashStorage *hash = &bounded->hash;
+    const BucketLayout layout = hash->source.layout;
+    bool has_place = false;
+    RubatoKey leaving;
+
+    while (bounded->leaves(bounded->leaves_user, &leaving)) {
+        const uint64_t from = key_hash(&hash->source.key_hash, leaving);
+        const Segment *segment = hash_segment_of(hash, from);
+        unsigned char *cell =
+            leaving == BUCKET_EMPTY_KEY ? NULL : paired_find(layout, segment, from, leaving);
+
+        bounded->uses.n_evicted++;
+        if (cell == NULL || (read_mark(bounded, cell) & HELD) != 0)
+            continue; /* a sweep has removed it; no row of this call leaves */
+        bounded_forget_row(bounded, cell);
+        if (hash->is_inline && !has_place && is_home_of(bounded, h, cell)) {
+            paired_rename(layout, segment, cell, key);
+            has_place = true;
+            continue;
+        }
+        paired_erase(layout, segment, cell);
+        creation->moved = true;
+    }
+    return has_place ? paired_find(layout, hash_segment_of(hash, h), h, key) : NULL;
 }
 
 /* The cell of an absent key (for key 0 its row), created if `creation` admits it and has not
@@ -302,7 +370,7 @@ static void *find_or_create_cell(BoundedStorage *bounded, RubatoKey key, HashCre
     HashStorage *hash = &bounded->hash;
     const uint64_t h = key_hash(&hash->source.key_hash, key);
     uint32_t number = BOUNDED_NO_NUMBER;
-    unsigned char *cell;
+    unsigned char *cell = NULL;
 
     if (key == BUCKET_EMPTY_KEY)
         return hash_find_or_create_empty_key(hash, creation);
@@ -315,9 +383,12 @@ static void *find_or_create_cell(BoundedStorage *bounded, RubatoKey key, HashCre
     }
     if (!hash_admits(creation, key))
         return NULL;
+    if (bounded->leaves != NULL)
+        cell = take_place(bounded, h, key, creation);
     if (!hash->is_inline && (number = take_number(bounded, h, creation)) == BOUNDED_NO_NUMBER)
         return NULL;
-    cell = insert(bounded, h, key, creation);
+    if (cell == NULL)
+        cell = insert(bounded, h, key, creation);
     if (cell == NULL) {
         if (number != BOUNDED_NO_NUMBER)
             bounded_give_number(bounded, number);
@@ -329,6 +400,7 @@ static void *find_or_create_cell(BoundedStorage *bounded, RubatoKey key, HashCre
     write_mark(bounded, cell, 0);
     use_cell(bounded, cell, HELD);
     hash->n_rows++;
+    bounded->n_made++;
     hash_note_made(creation, h);
     return cell;
 }
@@ -441,14 +513,36 @@ static void find_marks(RubatoStorage *storage, const RubatoKey *keys, size_t n, 
             marks[i] = (unsigned char *)marks[i] + bounded->mark_offset;
 }
 
+static bool replaces_in_full(const BoundedStorage *bounded)
+{
+    return bounded->hash.is_inline && bounded->eviction->choose != NULL && bounded->score == NULL &&
+           bounded->leaves == NULL;
+}
+
 static void set_score(RubatoStorage *storage, double (*score)(const void *user, const void *row),
                       const void *user)
 {
     BoundedStorage *bounded = (BoundedStorage *)storage;
 
     bounded->score = score;
-    bounded->replaces_in_full = false;
+    bounded->replaces_in_full = replaces_in_full(bounded);
     bounded->score_user = user;
+}
+
+static void set_leaves(RubatoStorage *storage, bool (*leaves)(void *user, RubatoKey *key),
+                       void *user)
+{
+    BoundedStorage *bounded = (BoundedStorage *)storage;
+
+    bounded->leaves = leaves;
+    bounded->leaves_user = user;
+    bounded->replaces_in_full = replaces_in_full(bounded);
+    bounded->is_grown = false; /* it may have grown beyond its bound: this is found out anew */
+}
+
+static uint64_t n_made(const RubatoStorage *storage)
+{
+    return ((const BoundedStorage *)storage)->n_made;
 }
 
 static void set_evicted(RubatoStorage *storage, void (*evicted)(void *user, RubatoKey key),
@@ -482,7 +576,7 @@ static RubatoStorage *create(const RubatoStorageSetup *setup, GError **error)
     bounded->max_bytes = spec->max_bytes == 0 ? NO_BOUND : spec->max_bytes - setup->row_bytes;
     bounded->mark_offset = bounded->hash.is_inline ? setup->row_bytes : sizeof(uint32_t);
     bounded->full_size_bits = segment_full_size_bits(&bounded->hash.source);
-    bounded->replaces_in_full = bounded->hash.is_inline && bounded->eviction->choose != NULL;
+    bounded->replaces_in_full = replaces_in_full(bounded);
     bounded->first_free = bounded->first_empty = BOUNDED_NO_NUMBER;
 
     const uint64_t n_rows = spec->max_bytes / (setup->row_bytes + 3 * sizeof(RubatoKey) / 2);
@@ -509,6 +603,8 @@ const BoundedStorageOps bounded_hash_storage_ops = {
     .find_marks = find_marks,
     .set_score = set_score,
     .set_evicted = set_evicted,
+    .set_leaves = set_leaves,
+    .n_made = n_made,
     .erase = bounded_erase,
     .sweep = bounded_sweep,
 };

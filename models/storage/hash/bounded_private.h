@@ -30,6 +30,8 @@ typedef struct {
     const void *score_user;
     void (*evicted)(void *user, RubatoKey key); /* NULL: nobody is told */
     void *evicted_user;
+    bool (*leaves)(void *user, RubatoKey *key); /* NULL: it evicts by itself */
+    void *leaves_user;
     uint64_t max_bytes; /* without the row of key 0 */
     size_t mark_offset; /* in a cell */
     uint32_t time_shift;
@@ -37,6 +39,7 @@ typedef struct {
     bool replaces_in_full;   /* rows lie in the cells, and marks alone say which one goes */
 
     StorageUses uses;
+    uint64_t n_made;    /* rows */
     bool is_grown;      /* no segment of the full size may split, as long as none merge */
     uint64_t full_rows; /* if it is grown: from so many rows on a key seldom finds room */
 

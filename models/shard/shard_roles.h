@@ -1,0 +1,62 @@
+/* A part with replicas: what its shard decides by itself, so that the shards of replicas do the
+ * same (docs/replication.md). The rest of what a shard does follows from its inputs.
+ *
+ * Evictions. Which row leaves a table with max_bytes depends on where rows lie, on memory, and on
+ * which expired ones a sweep has removed; so it may differ between the primary and a replica. The
+ * shard of a primary keeps a list of the rows that an input evicted; those of replicas get it
+ * before the input. They evict none by themselves, and make room beyond the bound if they must.
+ *
+ * A row is evicted when another one is made. So the list says for which of the rows that the input
+ * makes, and a replica removes the row when it makes the same one: an input may make a row, evict
+ * it, and make it again.
+ *
+ * Rows that Gets create. A replica gets no Gets. So a Get of a primary's shard creates nothing; it
+ * reads initial values, and notes the key. The server then has the rows made by an input.
+ *
+ * Threads: the shard's present owner, one thread at a time. */
+#ifndef RUBATO_MODELS_SHARD_SHARD_ROLES_H
+#define RUBATO_MODELS_SHARD_SHARD_ROLES_H
+
+#include "models/shard/shard.h"
+
+typedef enum {
+    SHARD_ALONE,   /* its part has no replicas */
+    SHARD_LEADS,   /* it is that of a primary */
+    SHARD_FOLLOWS, /* it is that of a replica */
+} ShardRole;
+
+/* As it is sent. */
+typedef struct {
+    uint64_t made; /* rows that the input had made before */
+    RubatoKey key;
+} ShardEviction;
+
+/* A shard begins as SHARD_ALONE. One that follows and leads from now on evicts as any other; it may
+ * be above its bound then, and does not grow. */
+void shard_set_role(RubatoShard *shard, ShardRole role);
+
+/* Whether inputs may evict rows of which replicas must be told. */
+bool shard_tells_evictions(const RubatoShard *shard);
+
+/* An input begins: what was told, or noted, belongs to the one before. */
+void shard_begin_input(RubatoShard *shard);
+
+/* Of a shard that leads, after an input: the rows that it evicted. */
+const ShardEviction *shard_evictions(const RubatoShard *shard, size_t *n);
+
+/* Of a shard that follows, before an input. False: it is of no use to this shard. */
+bool shard_expect_evictions(RubatoShard *shard, const ShardEviction *evictions, size_t n);
+
+/* Of a shard that follows, around an input. The second one forgets what was expected, also if no
+ * input has come. */
+void shard_begin_told_input(RubatoShard *shard);
+void shard_end_told_input(RubatoShard *shard);
+
+/* The keys that Gets of a shard that leads have asked for, and that have no rows; a key may come
+ * twice. NULL: there are none. (transfer full) */
+GArray *shard_take_wanted(RubatoShard *shard);
+
+/* Creates the rows of keys that are absent, as a Get does if its table says so. */
+void shard_create_rows(RubatoShard *shard, const RubatoKey *keys, size_t n);
+
+#endif
