@@ -139,17 +139,7 @@ PlacementLoad table_part_load(const Table *table, uint32_t part)
 /* Why the table cannot have replicas; NULL: it can. */
 static const char *find_obstacle(const RubatoTableSpec *spec)
 {
-    const RubatoExpiryOps *const ops = expiry_find(spec->expire);
-
-    if (spec->shape == RUBATO_SHAPE_RAGGED)
-        return "its rows are ragged";
-    if (spec->create_on_get)
-        return "its Gets create rows";
-    if (spec->max_bytes > 0)
-        return "it evicts rows (max_bytes)";
-    if (ops != NULL && ops->unit == RUBATO_TIME_SECONDS)
-        return "its rows expire by the clocks of its nodes (expire)";
-    return NULL;
+    return spec->shape == RUBATO_SHAPE_RAGGED ? "its rows are ragged" : NULL;
 }
 
 bool table_check_replicas(const RubatoTableSpec *spec, uint32_t n_nodes, GError **error)

@@ -61,8 +61,11 @@ static void create_shards(Server *server, void *data)
         shard = shard_new_seeded(table->spec, first, n, table->hash_seed, &error);
         if (shard == NULL)
             break;
-        if (shard_counts(shard, RUBATO_TIME_SECONDS))
-            shard_reach_time(shard, sweeper_seconds());
+        const uint64_t now = sweeper_seconds();
+
+        server->seconds = MAX(server->seconds, now);
+        if (shard_counts(shard, RUBATO_TIME_SECONDS) && table->map->n_replicas == 0)
+            shard_reach_time(shard, server->seconds); /* to others it comes as an input */
         add_shard(server, table, part, shard);
     }
     if (error == NULL)

@@ -157,7 +157,7 @@ static bool lay_lump(Laying *laying, const PlacementOps *strategy, uint32_t lump
         const PlacementServer *const server = &laying->servers[i];
 
         laying->has_room[i] = placement_has_room(server, about.need) &&
-                              (most == 0 || server->n_here + laying->parts_in_lump <= most);
+                              (most == 0 || server->n_primaries + laying->parts_in_lump <= most);
         is_room = is_room || laying->has_room[i];
     }
     if (!is_room)

@@ -17,7 +17,7 @@ typedef struct {
     const PlacementLoad *parts; /* what each of them needs; a replica needs the same */
     uint32_t n_parts;
     uint32_t n_replicas; /* of each part, on servers of other nodes */
-    uint32_t most_parts; /* of this table that a server may have; 0: any number */
+    uint32_t most_parts; /* of this table that a server may have, besides replicas; 0: any number */
     bool no_split;       /* all parts lie on one server */
 } PlacementRequest;
 

@@ -68,7 +68,7 @@ static bool send_rows_of(const PartState *state, const RubatoKeys *keys, GError 
 }
 
 /* The counts of uses come first: so the marks of the rows that follow have a meaning. */
-static bool send_uses(const PartState *state, GError **error)
+bool part_state_send_uses(const PartState *state, GError **error)
 {
     const StorageUses uses = shard_uses(state->shard);
     const RubatoKeys one = { .n = 1 };
@@ -152,6 +152,6 @@ static bool send_tunings(const PartState *state, GError **error)
 
 bool part_state_send(const PartState *state, GError **error)
 {
-    return send_tunings(state, error) && send_uses(state, error) && send_admission(state, error) &&
-           send_all_rows(state, error) && send_counts(state, error);
+    return send_tunings(state, error) && part_state_send_uses(state, error) &&
+           send_admission(state, error) && send_all_rows(state, error) && send_counts(state, error);
 }

@@ -35,7 +35,9 @@ typedef struct {
 bool part_state_init(PartState *state);
 void part_state_clear(PartState *state);
 
-/* False: `send` has failed. */
+/* False: `send` has failed. Where rows come, their counts of uses grow; the second function sends
+ * those counts alone, which a replica needs once more behind its rows. */
 bool part_state_send(const PartState *state, GError **error);
+bool part_state_send_uses(const PartState *state, GError **error);
 
 #endif

@@ -29,6 +29,7 @@ void server_init(Server *server, uint32_t number, PostOffice *office,
     server->tell_made = NULL;
     server->arrival = (Arrival){ 0 };
     server->sweeps = (SweepPace){ .now_us = g_get_monotonic_time };
+    server->seconds = 0;
     server->starved = false;
     server->complaint = NULL;
     server->partial_calls = NULL;

@@ -62,6 +62,7 @@ struct Server {
     GArray *partial_calls;    /* of handlers: see server_handlers.c; NULL until there are any */
     uint64_t collected_bytes; /* of them */
     SweepPace sweeps;         /* see server_sweep.c */
+    uint64_t seconds;         /* the time of parts that count it, as the sweeper told it last */
     void *reserve;            /* memory for the error when memory runs out; NULL while it is used */
 };
 

@@ -47,12 +47,6 @@ static void give_up(Server *server, Replica *replica)
 
 /* ---- tasks ---- */
 
-static bool has_words(const Message *message, size_t bytes)
-{
-    return message->request.keys.keys == NULL && message->request.keys.at == NULL &&
-           message->input_bytes == message->request.keys.n * bytes;
-}
-
 /* False: it makes no sense. */
 static bool begin_task(Server *server, Replica *replica, const Message *message)
 {
@@ -70,7 +64,7 @@ static bool begin_task(Server *server, Replica *replica, const Message *message)
     ReplicaModel of_task = { .epoch = message->epoch };
 
     if (message->epoch == 0 || n_workers == 0 || n_workers > CONTROL_MAX_WORKERS ||
-        message->request.keys.n != n_nodes || !has_words(message, sizeof *workers_of))
+        message->request.keys.n != n_nodes || !replica_has_words(message, sizeof *workers_of))
         return false;
     if (replica_find_model(replica, message->epoch).model != NULL)
         return true; /* of the primary before this one, or since its node began the task */
@@ -96,7 +90,7 @@ static bool set_had(Replica *replica, const Message *message)
         message->epoch == 0 ? replica->had : replica_find_model(replica, message->epoch).had;
     const RubatoKeys *const keys = &message->request.keys;
 
-    if (had == NULL || !has_words(message, sizeof had->senders[0]) ||
+    if (had == NULL || !replica_has_words(message, sizeof had->senders[0]) ||
         keys->first > had->n_senders || keys->n > had->n_senders - keys->first)
         return false;
     if (keys->n > 0)

@@ -276,7 +276,7 @@ static bool push_image(Copy *copy, const Order *order)
     if (!part_state_init(&state))
         return false;
     push_mark(copy, order->map, FEED_COPY);
-    ok = part_state_send(&state, NULL);
+    ok = part_state_send(&state, NULL) && part_state_send_uses(&state, NULL);
     part_state_clear(&state);
     push_had(copy, 0, copy->fed->had);
     for (guint i = 0; i < server->bindings->len && ok; i++) {

@@ -123,8 +123,10 @@ void server_empty_fed(Server *server, const BoundPart *part)
 {
     const CallStatus status = server->starved ? CALL_NO_MEMORY : CALL_OK;
     const uint64_t min_clock = rubato_model_min_clock(part->model);
-    RubatoRequest *request = model_take_answered(part->model), *next;
+    RubatoRequest *request, *next;
 
+    server_feed_created(server, part->fed, part->shard);
+    request = model_take_answered(part->model);
     for (; request != NULL; request = next) {
         next = request->next;
         message_of_request(request)->min_clock = min_clock;
@@ -260,6 +262,45 @@ static void pass_on(Server *server, FedPart *fed, Message *input, MessageKind ki
         server_push_input(server, fed, fed->feed.replicas[i].server, input, (uint8_t)kind);
 }
 
+/* Passes words on that belong together, as rows of as many bytes. */
+static void pass_on_words(Server *server, FedPart *fed, const void *words, size_t n, size_t bytes,
+                          uint8_t kind)
+{
+    const size_t most = post_office_max_keys(bytes);
+
+    for (size_t begin = 0; begin < n; begin += most) {
+        Message input = { .row_bytes = bytes,
+                          .request = { .keys = { .first = begin, .n = MIN(n - begin, most) },
+                                       .input = (const char *)words + begin * bytes } };
+
+        pass_on(server, fed, &input, (MessageKind)kind);
+    }
+}
+
+/* What an input does goes between these two. Replicas hear first which rows it evicts, and so the
+ * primary of a table that evicts rows has handled an input before it passes it on. */
+static void begin_input(Server *server, FedPart *fed, RubatoShard *shard, Message *input,
+                        MessageKind kind)
+{
+    if (G_UNLIKELY(shard_tells_evictions(shard)))
+        shard_begin_input(shard);
+    else
+        pass_on(server, fed, input, kind);
+}
+
+static void end_input(Server *server, FedPart *fed, RubatoShard *shard, Message *input,
+                      MessageKind kind)
+{
+    const ShardEviction *evictions;
+    size_t n;
+
+    if (G_LIKELY(!shard_tells_evictions(shard)))
+        return;
+    evictions = shard_evictions(shard, &n);
+    pass_on_words(server, fed, evictions, n, sizeof *evictions, FEED_EVICTED);
+    pass_on(server, fed, input, kind);
+}
+
 static void check_memory(const Server *server)
 {
     if (server->starved)
@@ -268,9 +309,9 @@ static void check_memory(const Server *server)
 }
 
 /* Passes a request on, in pieces of the size of a message. take gets each piece. */
-static void feed_pieces(Server *server, FedPart *fed, const RubatoShard *shard,
-                        const Message *message, MessageKind kind,
-                        void (*take)(void *user, RubatoRequest *piece), void *user)
+static void feed_pieces(Server *server, FedPart *fed, RubatoShard *shard, const Message *message,
+                        MessageKind kind, void (*take)(void *user, RubatoRequest *piece),
+                        void *user)
 {
     const RequestOps *ops = request_ops[kind];
     const RubatoRequest *request = &message->request;
@@ -296,8 +337,10 @@ static void feed_pieces(Server *server, FedPart *fed, const RubatoShard *shard,
             piece->input = (const char *)piece->input + at;
         if (kind == MESSAGE_ANNOUNCE && n < request->keys.n && request->n_announced == 0)
             piece->n_announced = request->keys.n;
-        pass_on(server, fed, &input, kind);
-        take(user, piece);
+        begin_input(server, fed, shard, &input, kind);
+        RubatoRequest taken = *piece; /* may be cut as it is taken */
+        take(user, &taken);
+        end_input(server, fed, shard, &input, kind);
         begin += n;
     } while (begin < request->keys.n);
     check_memory(server);
@@ -351,11 +394,12 @@ void server_feed_tuning(Server *server, const BoundPart *part, Message *message)
 {
     Message input = *message;
 
-    pass_on(server, part->fed, &input, MESSAGE_TUNE);
+    begin_input(server, part->fed, part->shard, &input, MESSAGE_TUNE);
     if (server_skip_had(part->had, &message->request, /* row_bytes= */ 0))
         model_tune(part->model, &message->request);
     else
         rubato_model_finish(part->model, &message->request);
+    end_input(server, part->fed, part->shard, &input, MESSAGE_TUNE);
     check_memory(server);
 }
 
@@ -381,8 +425,9 @@ void server_feed_clock(Server *server, const BoundPart *part, const Message *mes
         clock->source >= model_n_sources(part->model) ||
         clock->clock <= rubato_model_clock(part->model, clock->source))
         return; /* it changes nothing; or the part that goes on hears it when maps open */
-    pass_on(server, part->fed, &input, MESSAGE_CLOCK);
+    begin_input(server, part->fed, part->shard, &input, MESSAGE_CLOCK);
     model_clock(part->model, clock->source, clock->clock);
+    end_input(server, part->fed, part->shard, &input, MESSAGE_CLOCK);
     check_memory(server);
 }
 
@@ -392,8 +437,9 @@ void server_feed_loss(Server *server, const BoundPart *part, uint32_t epoch, uin
     Message input = { .epoch = epoch,
                       .request = { .worker = node, .clock = (uint64_t)first << 32 | n } };
 
-    pass_on(server, part->fed, &input, (MessageKind)FEED_LOSS);
+    begin_input(server, part->fed, part->shard, &input, (MessageKind)FEED_LOSS);
     model_lose_workers(part->model, node, first, n);
+    end_input(server, part->fed, part->shard, &input, (MessageKind)FEED_LOSS);
     check_memory(server);
 }
 
@@ -417,6 +463,42 @@ void server_feed_past_models(Server *server, FedPart *fed, RubatoShard *shard,
 
     of_node.request.clock = message->node; /* whose sequence numbers it has */
     feed_pieces(server, fed, shard, &of_node, message->kind, apply, &to);
+}
+
+/* Each piece of keys is an input of its own. They are those of Gets that have been answered, or
+ * are about to be: their answers wait for this, too. */
+void server_feed_created(Server *server, FedPart *fed, RubatoShard *shard)
+{
+    g_autoptr(GArray) wanted = shard_take_wanted(shard);
+    const size_t most = post_office_max_keys(sizeof(RubatoKey));
+    const bool was_starved = server->starved;
+
+    if (wanted == NULL || fed->is_settled) /* a later Get creates them where the part is then */
+        return;
+    server->starved = false;
+    for (size_t begin = 0; begin < wanted->len; begin += most) {
+        const RubatoKey *const keys = &g_array_index(wanted, RubatoKey, begin);
+        const size_t n = MIN(wanted->len - begin, most);
+        Message input = { .row_bytes = sizeof *keys,
+                          .request = { .keys = { .n = n }, .input = keys } };
+
+        begin_input(server, fed, shard, &input, (MessageKind)FEED_CREATED);
+        shard_create_rows(shard, keys, n);
+        end_input(server, fed, shard, &input, (MessageKind)FEED_CREATED);
+    }
+    check_memory(server);
+    server->starved = was_starved;
+}
+
+void server_feed_time(Server *server, FedPart *fed, RubatoShard *shard)
+{
+    Message input = { .request = { .clock = server->seconds } };
+
+    if (!shard_counts(shard, RUBATO_TIME_SECONDS) || fed->is_settled ||
+        shard_uses(shard).time >= server->seconds)
+        return;
+    pass_on(server, fed, &input, (MessageKind)FEED_TIME);
+    shard_reach_time(shard, server->seconds);
 }
 
 bool server_feed_task_to(Server *server, const FedPart *fed, uint32_t replica, const Binding *task)

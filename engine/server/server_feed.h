@@ -80,6 +80,13 @@ void server_feed_end(Server *server, FedPart *fed, uint32_t epoch);
 void server_feed_past_models(Server *server, FedPart *fed, RubatoShard *shard,
                              const Message *message);
 
+/* Rows that Gets have asked for, of a table whose Gets create rows: makes them, and passes that on.
+ * The caller has answers that show them, and sends these after that. */
+void server_feed_created(Server *server, FedPart *fed, RubatoShard *shard);
+
+/* The server's time reaches a part whose rows expire by it. To be called before any request. */
+void server_feed_time(Server *server, FedPart *fed, RubatoShard *shard);
+
 /* The last input of a primary that is to be replaced. None follows, unless it stays. */
 void server_feed_last(Server *server, FedPart *fed);
 

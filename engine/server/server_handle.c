@@ -27,6 +27,7 @@ static void handle_clock(Server *server, const Binding *binding, Message *messag
         const BoundPart *const part = &binding->parts[binding->here[i]];
 
         if (G_UNLIKELY(part->fed != NULL)) {
+            server_feed_time(server, part->fed, part->shard);
             server_feed_clock(server, part, message);
             server_empty_fed(server, part);
             continue;
@@ -229,6 +230,7 @@ static void handle_for_fed(Server *server, const Binding *binding, const BoundPa
         server_refuse(server, message, fault);
         return;
     }
+    server_feed_time(server, part->fed, part->shard);
     if (message->kind == MESSAGE_RETURN) {
         take_return(server, part, message);
         if (server->starved)
@@ -358,6 +360,7 @@ static void handle_fed_past_models(Server *server, FedPart *fed, RubatoShard *sh
         server_refuse(server, message, fault);
         return;
     }
+    server_feed_time(server, fed, shard);
     if (ops->is_input && !server_has_not_had(fed->had, message->node, message)) {
         server_answer_fed(server, fed, message, CALL_OK);
         return;
@@ -368,6 +371,7 @@ static void handle_fed_past_models(Server *server, FedPart *fed, RubatoShard *sh
         ops->between_tasks(shard, &message->request);
     else
         server->starved = true;
+    server_feed_created(server, fed, shard);
     server_answer_fed(server, fed, message, server->starved ? CALL_NO_MEMORY : CALL_OK);
     server->starved = false;
 }

@@ -30,6 +30,7 @@
 #include "engine/server/server.h"
 #include "models/model.h"
 #include "models/shard/shard.h"
+#include "models/shard/shard_roles.h"
 
 typedef struct FedPart FedPart; /* server_feed.h */
 typedef struct Replica Replica; /* server_replicas.h */

@@ -26,8 +26,11 @@ void server_leave_node(Server *server, uint32_t node)
 
             if (table->parts[part].fed != NULL)
                 server_drop_replicas_of(server, table->parts[part].fed, node);
-            if (replica != NULL && server->office->servers[replica->primary].node == node)
-                replica->is_deaf = true;
+            if (replica == NULL || server->office->servers[replica->primary].node != node)
+                continue;
+            replica->is_deaf = true;
+            if (replica->shard != NULL) /* the input that evicts rows does not come */
+                shard_end_told_input(replica->shard);
         }
     }
     server_check_settled(server);
@@ -140,6 +143,7 @@ static void promote(Server *server, const PartPlace *place)
         replica_feed_add(&fed->feed, place->replicas[i], place->map, replica->position);
     table->parts[place->part].fed = fed;
     server_add_shard(server, place->table, place->part, replica->shard);
+    shard_set_role(replica->shard, SHARD_LEADS);
     for (guint i = 0; i < replica->models->len; i++)
         bind_model(server, fed, replica->shard, &g_array_index(replica->models, ReplicaModel, i));
     for (guint i = 0; i < server->bindings->len && replica->made > 0; i++) {

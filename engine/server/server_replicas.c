@@ -102,6 +102,26 @@ static bool can_be(const RequestOps *ops, bool in_task)
            (in_task ? ops->in_task != NULL : ops->between_tasks != NULL);
 }
 
+static bool is_primarys_own(uint8_t fed_kind)
+{
+    return fed_kind == FEED_EVICTED || fed_kind == FEED_CREATED || fed_kind == FEED_TIME;
+}
+
+/* Whether what the primary has done by itself can be done here, too. */
+static bool can_do_own(const Replica *replica, const Message *message)
+{
+    const RubatoShard *const shard = replica->shard;
+
+    if (message->epoch != 0 || message->sequence != 0)
+        return false;
+    if (message->fed_kind == FEED_EVICTED)
+        return replica_has_words(message, sizeof(ShardEviction)) && shard_is_bounded(shard);
+    if (message->fed_kind == FEED_CREATED)
+        return replica_has_words(message, sizeof(RubatoKey)) && shard_spec(shard)->create_on_get;
+    return replica_has_words(message, 0) && message->request.keys.n == 0 &&
+           shard_counts(shard, RUBATO_TIME_SECONDS);
+}
+
 /* Whether the input is one that the primary may send. Otherwise it has been answered.
  *
  * If the primary's node is lost, the input is the new primary's: its server may do PROMOTE before
@@ -117,6 +137,12 @@ static bool check_input(Server *server, const Replica *replica, Message *message
                             message->fed_kind == FEED_RETURN || kind == FEED_END;
     const bool is_bare = is_of_task || is_last;
 
+    if (is_primarys_own(message->fed_kind)) {
+        if (may_send(server, replica, message) && can_do_own(replica, message))
+            return true;
+        server_refuse(server, message, "what a primary does by itself, and makes no sense");
+        return false;
+    }
     if (!may_send(server, replica, message) || (!is_bare && !can_be(ops, message->epoch != 0)) ||
         (is_bare && (message->request.keys.n > 0 || message->input_bytes > 0)) ||
         (message->epoch != 0 && kind != FEED_END && model == NULL) ||
@@ -148,6 +174,16 @@ static void apply_in_task(Replica *replica, const ReplicaModel *of_task, Message
         ops->in_task(of_task->model, &message->request);
 }
 
+static void apply_own(Replica *replica, const Message *message)
+{
+    const RubatoRequest *const request = &message->request;
+
+    if (message->fed_kind == FEED_CREATED)
+        shard_create_rows(replica->shard, request->input, request->keys.n);
+    else
+        shard_reach_time(replica->shard, request->clock);
+}
+
 static void apply(Replica *replica, Message *message, const ReplicaModel *of_task)
 {
     RubatoModel *const model = of_task->model;
@@ -161,7 +197,9 @@ static void apply(Replica *replica, Message *message, const ReplicaModel *of_tas
         replica_end_task(replica, message->epoch);
         return;
     }
-    if (message->fed_kind == FEED_LOSS)
+    if (is_primarys_own(message->fed_kind))
+        apply_own(replica, message);
+    else if (message->fed_kind == FEED_LOSS)
         model_lose_workers(model, request->worker, (uint32_t)(request->clock >> 32),
                            (uint32_t)request->clock);
     else if (message->fed_kind == FEED_RETURN)
@@ -201,7 +239,13 @@ static void take(Server *server, Replica *replica, Message *message)
         server_refuse(server, message, "an input of a replica out of its order");
         return;
     }
-    apply(replica, message, &of_task);
+    if (message->fed_kind == FEED_EVICTED) {
+        shard_expect_evictions(replica->shard, message->request.input, message->request.keys.n);
+    } else {
+        shard_begin_told_input(replica->shard);
+        apply(replica, message, &of_task);
+        shard_end_told_input(replica->shard);
+    }
     if (server->starved)
         g_error("server %u: no memory for what an input of a replica needs; the node ends here",
                 server->number);

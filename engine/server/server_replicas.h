@@ -57,6 +57,13 @@ ReplicaModel replica_find_model(const Replica *replica, uint32_t epoch);
 /* Whether a message comes from the node of the primary that this server knows of. */
 bool replica_is_from_primary(const Server *server, const Replica *replica, const Message *message);
 
+/* Whether a message has as many words of so many bytes as it says. */
+static inline bool replica_has_words(const Message *message, size_t bytes)
+{
+    return message->request.keys.keys == NULL && message->request.keys.at == NULL &&
+           message->input_bytes == message->request.keys.n * bytes;
+}
+
 /* A MESSAGE_FEED with a number. */
 void server_take_input(Server *server, Message *message);
 

@@ -135,6 +135,7 @@ void server_add_feed(Server *server, uint32_t table, uint32_t part, const uint32
 {
     server_find_table(server, table)->parts[part].fed =
         fed_part_new(server, table, part, replicas, n);
+    shard_set_role(server_find_shard(server, table, part), SHARD_LEADS);
 }
 
 void server_add_replica(Server *server, uint32_t table, uint32_t part, uint32_t primary,
@@ -142,6 +143,7 @@ void server_add_replica(Server *server, uint32_t table, uint32_t part, uint32_t 
 {
     server_find_table(server, table)->parts[part].replica =
         replica_new(server, table, part, primary, shard);
+    shard_set_role(shard, SHARD_FOLLOWS);
     shard_set_alarm(shard, &server->starved);
 }
 

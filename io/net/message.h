@@ -87,6 +87,14 @@ enum {
 /* The last input of a primary that is to be replaced: a new one goes on behind it. */
 #define FEED_LAST 248
 
+/* What a primary has done by itself, for replicas that would not do the same. FEED_EVICTED: rows
+ * that the next input evicts there, of 16 bytes each (models/shard/shard_roles.h, ShardEviction).
+ * FEED_CREATED: keys, as numbers, of rows that a Get creates. FEED_TIME: the time of a table that
+ * counts seconds, as the request's clock. */
+#define FEED_EVICTED 246
+#define FEED_CREATED 245
+#define FEED_TIME 244
+
 /* What makes a replica, and has no number: it goes to that replica alone. The clock of those with a
  * map is the number of the map by which it is made. FEED_COPY: its image begins, as of input
  * `number`; with a map. FEED_TASK: a task has begun, with as many workers as the request's worker

@@ -114,6 +114,142 @@ START_TEST(a_task_goes_on_without_a_node_that_had_servers_alone)
 }
 END_TEST
 
+/* ---- rows that Gets create, and rows that are evicted ---- */
+
+/* Each worker adds 1 once to keys that it alone uses, and asks for others. What is evicted is not
+ * added to again: so a row is 1 if it is there, and rows that are there or were evicted are as many
+ * as were added to. */
+enum { OWN_KEYS = 100, ASKED_KEYS = 20, FULL_AFTER = 90, WIDE = 64 };
+
+static const RubatoTableSpec of_kinds[] = {
+    { .name = "bounded",
+      .model = "asp",
+      .dtype = RUBATO_I64,
+      .storage = "hash",
+      .width = WIDE,
+      .max_bytes = 5 << 20,
+      .parts = 4,
+      .replicas = N_REPLICAS },
+    { .name = "created",
+      .model = "ssp",
+      .staleness = 1,
+      .dtype = RUBATO_I64,
+      .storage = "hash",
+      .create_on_get = true,
+      .init_value = 3,
+      .parts = 7,
+      .replicas = N_REPLICAS },
+    { .name = "rounds",
+      .model = "asp",
+      .dtype = RUBATO_I64,
+      .n_keys = WORKERS_LEFT,
+      .replicas = N_REPLICAS },
+    { .name = "totals", .dtype = RUBATO_I64, .n_keys = 1, .width = 3, .replicas = N_REPLICAS },
+};
+
+static RubatoKey first_key_of(uint64_t rank, uint64_t round, uint64_t n)
+{
+    return 1 + (rank << 32) + round * n;
+}
+
+static bool use_kinds(RubatoWorker *worker, void *user_data, GError **error)
+{
+    RubatoEngine *const engine = user_data;
+    const RubatoKey rank = rubato_worker_rank(worker);
+    int64_t ones[OWN_KEYS * WIDE], rows[ASKED_KEYS], n_rounds = 0;
+    g_autoptr(RubatoKVTable) bounded =
+        rubato_worker_open_kv_table(worker, "bounded", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) created =
+        bounded == NULL ? NULL : rubato_worker_open_kv_table(worker, "created", RUBATO_I64, error);
+    g_autoptr(RubatoKVTable) rounds =
+        created == NULL ? NULL : rubato_worker_open_kv_table(worker, "rounds", RUBATO_I64, error);
+
+    TRY(rounds != NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(ones); i++)
+        ones[i] = 1;
+    for (int more = 0; more < MORE; more += cluster_is_lost(engine, VICTIM), n_rounds++) {
+        const RubatoKey own = first_key_of(rank, (uint64_t)n_rounds, OWN_KEYS);
+        const RubatoKey asked = first_key_of(rank, (uint64_t)n_rounds, ASKED_KEYS);
+
+        TRY(rubato_kv_table_add_range(bounded, own, OWN_KEYS, ones, error) &&
+            rubato_kv_table_get_range(created, asked, ASKED_KEYS, rows, error));
+        for (size_t i = 0; i < ASKED_KEYS; i++)
+            EXPECT(rows[i] == 3, "a new row is %" G_GINT64_FORMAT, rows[i]);
+        TRY(rubato_kv_table_clock(bounded, error) && rubato_kv_table_clock(created, error));
+        if (n_rounds == FULL_AFTER)
+            cluster_say("busy");
+    }
+    return rubato_kv_table_add(rounds, &rank, 1, &n_rounds, error);
+}
+
+/* Whether each row that is there is 1, so that its Add has counted once. */
+static bool check_bounded(RubatoEngine *engine, const int64_t *n_rounds, GError **error)
+{
+    int64_t rows[OWN_KEYS * WIDE];
+
+    for (uint64_t rank = 0; rank < WORKERS_LEFT; rank++)
+        for (int64_t round = 0; round < n_rounds[rank]; round++) {
+            const RubatoKey first = first_key_of(rank, (uint64_t)round, OWN_KEYS);
+
+            TRY(rubato_engine_get_range(engine, "bounded", first, OWN_KEYS, rows, error));
+            for (size_t i = 0; i < G_N_ELEMENTS(rows); i++)
+                EXPECT(rows[i] == rows[i - i % WIDE] && (rows[i] == 0 || rows[i] == 1),
+                       "a row is %" G_GINT64_FORMAT, rows[i]);
+        }
+    return true;
+}
+
+static bool play_kinds(RubatoEngine *engine, const void *data, GError **error)
+{
+    static const char *const tables[] = { "bounded", "created", "rounds", NULL };
+    const RubatoKey key = 0;
+    int64_t n_rounds[WORKERS_LEFT], n = 0, totals[3];
+    RubatoTableStats bounded, created;
+
+    (void)data;
+    for (size_t i = 0; i < G_N_ELEMENTS(of_kinds); i++)
+        TRY(rubato_engine_create_table(engine, &of_kinds[i], error));
+    TRY(cluster_run_task(engine, "kinds", use_kinds, engine, tables, error) &&
+        rubato_engine_get_range(engine, "rounds", 0, WORKERS_LEFT, n_rounds, error) &&
+        rubato_engine_table_stats(engine, "bounded", &bounded, error) &&
+        rubato_engine_table_stats(engine, "created", &created, error));
+    for (size_t i = 0; i < WORKERS_LEFT; i++)
+        n += n_rounds[i];
+    const int64_t here[] = { (int64_t)bounded.n_rows, (int64_t)bounded.n_evicted,
+                             (int64_t)created.n_rows };
+    TRY(rubato_engine_add(engine, "totals", &key, 1, here, error) &&
+        rubato_engine_barrier(engine, error) &&
+        rubato_engine_get(engine, "totals", &key, 1, totals, error));
+    EXPECT(totals[1] > 0, "nothing was evicted");
+    EXPECT(totals[0] + totals[1] == n * OWN_KEYS,
+           "%" G_GINT64_FORMAT " rows and %" G_GINT64_FORMAT " evicted; %" G_GINT64_FORMAT
+           " keys were added to",
+           totals[0], totals[1], n * OWN_KEYS);
+    EXPECT(totals[2] == n * ASKED_KEYS,
+           "%" G_GINT64_FORMAT " rows, and %" G_GINT64_FORMAT " were asked for", totals[2],
+           n * ASKED_KEYS);
+    return check_bounded(engine, n_rounds, error) && rubato_engine_barrier(engine, error);
+}
+
+START_TEST(what_gets_create_and_adds_evict_outlives_a_node)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = N_NODES,
+                                                       .nodes = { { 1, 2 }, { 1, 1 }, { 2, 0 } },
+                                                       .scheduler = SCHEDULER,
+                                                       .over = _i == 0 ? "shm" : "tcp" });
+
+    cluster_start(run, play_kinds, NULL);
+    cluster_wait_for(run, 0, "busy");
+    cluster_wait_for(run, 1, "busy");
+    cluster_signal(run, VICTIM, SIGKILL);
+    for (uint32_t i = 0; i < VICTIM; i++) {
+        cluster_expect_end(run, i, 0);
+        cluster_expect_text(run, i, "the run goes on, by part map 2");
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
 /* ---- announced keys ---- */
 
 /* In each iteration a worker reads one of these keys and adds 1 to it. */
@@ -526,6 +662,7 @@ int main(void)
     tcase_add_loop_test(loss, a_task_goes_on_without_a_node_that_had_servers_alone, 0,
                         G_N_ELEMENTS(losses));
     tcase_add_loop_test(loss, what_workers_announced_outlives_a_node, 0, 2);
+    tcase_add_loop_test(loss, what_gets_create_and_adds_evict_outlives_a_node, 0, 2);
     tcase_add_loop_test(loss, a_loss_ends_the_run_if_a_table_without_replicas_has_a_part_there, 0,
                         G_N_ELEMENTS(plain));
     tcase_add_test(loss, a_call_of_a_handler_says_that_its_node_was_lost_or_is_made_again);

@@ -20,6 +20,23 @@ static const RubatoTableSpec specs[] = {
       .aggregate = RUBATO_AGGREGATE_MEAN,
       .update = "adagrad" },
     { .name = "ssp", .model = "ssp", .staleness = 1, .n_keys = N_KEYS, .update = "add" },
+    { .name = "created",
+      .model = "ssp",
+      .staleness = 1,
+      .storage = "hash",
+      .create_on_get = true,
+      .update = "adagrad" },
+    { .name = "bounded",
+      .model = "bsp",
+      .storage = "hash",
+      .max_bytes = 20 << 20,
+      .update = "add" },
+    { .name = "expiring",
+      .model = "asp",
+      .storage = "hash",
+      .expire = "seconds",
+      .expire_after = 1000,
+      .update = "add" },
     { .name = "sparse",
       .model = "sparse_ssp",
       .staleness = 1,
@@ -263,10 +280,6 @@ static bool play_impossible(RubatoEngine *engine, const void *data, GError **err
         RubatoTableSpec spec;
         const char *why;
     } impossible[] = {
-        { { .name = "t", .storage = "hash", .create_on_get = true }, "create rows" },
-        { { .name = "t", .storage = "hash", .max_bytes = 1 << 24 }, "evicts rows" },
-        { { .name = "t", .expire = "seconds", .expire_after = 1 },
-          "its rows expire by the clocks of its nodes" },
         { { .name = "t", .shape = RUBATO_SHAPE_RAGGED, .storage = "hash", .width = 0 }, "ragged" },
     };
     const RubatoTableSpec spec = { .name = "stays", .n_keys = 4, .replicas = 1 };

@@ -95,6 +95,40 @@ START_TEST(the_next_copy_begins_when_the_table_of_one_is_dropped)
 }
 END_TEST
 
+/* The tables evict nothing, create no rows, and count no seconds. */
+START_TEST(what_a_primary_cannot_do_by_itself_is_refused)
+{
+    static const struct {
+        uint8_t kind;
+        size_t n, bytes;
+    } told[] = { { FEED_EVICTED, 1, 16 }, { FEED_CREATED, 2, 8 }, { FEED_TIME, 0, 0 } };
+    const uint64_t words[] = { 0, 1 };
+
+    replica_world_begin("asp");
+    for (size_t i = 0; i < G_N_ELEMENTS(told); i++) {
+        Server *const server = replica_world_server(1);
+        Call call;
+        Message message = { .kind = MESSAGE_FEED,
+                            .fed_kind = told[i].kind,
+                            .server = 1,
+                            .number = 1,
+                            .row_bytes = told[i].bytes,
+                            .input_bytes = told[i].n * told[i].bytes,
+                            .end = message_end_call,
+                            .call = &call,
+                            .request = { .keys = { .n = told[i].n }, .input = words } };
+
+        call_begin(&call, NULL);
+        call_add_parts(&call, 1);
+        ck_assert(actor_try_handle(&server->actor, &message));
+        call_sent(&call);
+        ck_assert_uint_eq(server->n_refused, i + 1);
+    }
+    ck_assert_uint_eq(replica_world_replica(1)->position, 0);
+    replica_world_end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("server copies");
@@ -102,6 +136,7 @@ int main(void)
 
     tcase_add_test(cases, a_replica_whose_image_finds_no_memory_is_given_up);
     tcase_add_test(cases, the_next_copy_begins_when_the_table_of_one_is_dropped);
+    tcase_add_test(cases, what_a_primary_cannot_do_by_itself_is_refused);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

@@ -139,6 +139,39 @@ START_TEST(a_replica_that_is_made_is_listed_once_it_is_whole)
 }
 END_TEST
 
+/* ---- what a primary does by itself ---- */
+
+static const RubatoTableSpec evicting = { .name = "evicting",
+                                          .dtype = RUBATO_I64,
+                                          .storage = "hash",
+                                          .max_bytes = 4 << 20,
+                                          .create_on_get = true,
+                                          .replicas = 1 };
+
+/* The next input is of another primary. */
+START_TEST(what_was_to_be_evicted_stays_if_the_input_is_lost_with_its_primary)
+{
+    static const RubatoKey keys[] = { 5, 6, 7 };
+    const ShardEviction eviction = { 0, 6 };
+    Replica *replica;
+    ServerRig rig;
+
+    server_rig_init(&rig, "asp");
+    server_rig_add_server(&rig);
+    server_add_table(&rig.server, SERVER_RIG_TABLES, 1);
+    server_add_replica(&rig.server, SERVER_RIG_TABLES, 0, 1, shard_new(&evicting, 0, 0, NULL));
+    replica = server_replica(&rig.server, SERVER_RIG_TABLES, 0);
+    shard_create_rows(replica->shard, keys, 2);
+    ck_assert(shard_expect_evictions(replica->shard, &eviction, 1));
+    server_leave_node(&rig.server, SERVER_RIG_OTHER);
+    shard_begin_told_input(replica->shard);
+    shard_create_rows(replica->shard, keys + 2, 1);
+    shard_end_told_input(replica->shard);
+    ck_assert_uint_eq(shard_n_rows(replica->shard), 3);
+    server_rig_clear(&rig);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("server replicas");
@@ -148,6 +181,7 @@ int main(void)
     tcase_add_test(cases, a_new_primary_counts_only_clocks_of_its_map);
     tcase_add_test(cases, a_node_that_the_run_has_ended_for_ends_no_task_of_replicas);
     tcase_add_test(cases, a_replica_that_is_made_is_listed_once_it_is_whole);
+    tcase_add_test(cases, what_was_to_be_evicted_stays_if_the_input_is_lost_with_its_primary);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

@@ -13,16 +13,18 @@
  * any case.
  *
  * Thread: the server's owner. */
+#include "engine/server/server_feed.h"
 #include "engine/server/server_private.h"
 #include "engine/server/server_replicas.h"
 
-/* No table that counts seconds has replicas. */
+/* Parts with replicas hear it with their inputs, and before they are swept. */
 static void tell_time(const ServerTable *table, uint64_t seconds)
 {
     for (uint32_t part = 0; table != NULL && part < table->n_parts; part++) {
         RubatoShard *const shard = table->parts[part].shard;
 
-        if (shard != NULL && shard_counts(shard, RUBATO_TIME_SECONDS))
+        if (shard != NULL && table->parts[part].fed == NULL &&
+            shard_counts(shard, RUBATO_TIME_SECONDS))
             shard_reach_time(shard, seconds);
     }
 }
@@ -87,7 +89,7 @@ static uint32_t count_parts(const Server *server)
 }
 
 /* Number i of them; NULL: it is not here, or its rows do not expire. */
-static RubatoShard *find_swept(const Server *server, uint32_t i)
+static RubatoShard *find_swept(Server *server, uint32_t i)
 {
     for (guint k = 0; k < server->bindings->len; k++) {
         const ServerTable *const table =
@@ -97,6 +99,9 @@ static RubatoShard *find_swept(const Server *server, uint32_t i)
             const Replica *const replica = table->parts[i].replica;
             RubatoShard *const shard = replica != NULL ? replica->shard : table->parts[i].shard;
 
+            /* a task uses the table, so all replicas are there */
+            if (table->parts[i].fed != NULL)
+                server_feed_time(server, table->parts[i].fed, shard);
             return shard != NULL && counts_time(shard) ? shard : NULL;
         }
         i -= table->n_parts;
@@ -111,6 +116,7 @@ bool server_sweep(Server *server, uint64_t seconds, int64_t most_us)
     const int64_t end_us = pace->now_us() + most_us;
     const uint32_t n = count_parts(server);
 
+    server->seconds = MAX(server->seconds, seconds);
     for (uint32_t i = 0; i < server->tables->len; i++)
         tell_time(server_find_table(server, i), seconds);
     for (uint32_t i = 0; i < n; i++) {

@@ -135,8 +135,6 @@ static const struct {
       RUBATO_ERROR_CONFIG, ":2: entry 2 of 'tables' has the name of entry 1" },
     { "tables = ( { name = \"a\"; n_keys = 1; replicas = 2; } );", RUBATO_ERROR_INVALID,
       "2 replicas need servers on 3 nodes, and 2 nodes have some" },
-    { "tables = ( { name = \"a\"; storage = \"hash\"; max_mib = 64; replicas = 1; } );",
-      RUBATO_ERROR_INVALID, "table a cannot have replicas: it evicts rows (max_bytes)" },
     { "tables = ( { name = \"a\"; n_keys = 9; memory_mib = 3; } );", RUBATO_ERROR_INVALID,
       "needs.memory_bytes has no effect here" },
     { "tables = ( { name = \"a\"; } );", RUBATO_ERROR_INVALID, "give its needs.memory_bytes" },

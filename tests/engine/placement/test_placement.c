@@ -57,7 +57,7 @@ static void draw_trial(Trial *trial, uint32_t seed)
                                          .no_split = draw(rand, 4) == 0 };
     if (draw(rand, 2) == 0)
         trial->request.n_replicas = (uint32_t)draw(rand, MOST_COPIES - 1);
-    else if (draw(rand, 2) == 0 && !trial->request.no_split)
+    if (draw(rand, 2) == 0 && !trial->request.no_split)
         trial->request.most_parts = 1 + (uint32_t)draw(rand, 5);
     for (uint32_t part = 0; part < trial->request.n_parts; part++)
         for (size_t r = 0; r < PLACEMENT_N_RESOURCES; r++)
@@ -96,7 +96,7 @@ static void expect_sums(const Trial *trial, uint32_t seed)
             ck_assert_msg(expected.used.of[r] <= expected.limit.of[r],
                           "seed %u: server %u is above its limit", seed, i);
         ck_assert_msg(trial->request.most_parts == 0 ||
-                          expected.n_here <= trial->request.most_parts,
+                          expected.n_primaries <= trial->request.most_parts,
                       "seed %u: server %u has too many parts", seed, i);
     }
 }

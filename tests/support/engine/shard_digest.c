@@ -4,8 +4,8 @@
  * storage puts a key that finds its home bucket full into a later one, so the list depends on the
  * order in which keys came, and on the sizes that segments had then. A replica that was made got
  * the keys in the order of the primary's list. Its list may thus be another one, with the same
- * rows. Nothing that an input does depends on that: tables with replicas evict no rows, and refuse
- * handlers that write. Those that read get rows in any order. */
+ * rows. Nothing that an input does depends on that: replicas are told which rows are evicted, and
+ * handlers that write are refused. Those that read get rows in any order. */
 #include "tests/support/engine/shard_digest.h"
 
 #include <stdlib.h>

@@ -66,6 +66,7 @@ static bool create_tables(SimNode *node, const SimJob *job, GError **error)
             .partition = table->partition,
             .cache = table->cache,
             .chunk_size = table->handle == SIM_HANDLE_CHUNK ? table->chunk_size : 0,
+            .create_on_get = sim_table_creates(scenario, table),
             .replicas = table->is_plain ? 0 : scenario->n_replicas,
         });
         TRY(rubato_engine_create_table(node->engine, &spec, error));

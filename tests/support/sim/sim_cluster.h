@@ -117,6 +117,12 @@ typedef struct {
 /* The scenario of a seed. */
 void sim_scenario_draw(SimScenario *scenario, uint64_t seed);
 
+/* Whether Gets of the table create rows. */
+static inline bool sim_table_creates(const SimScenario *scenario, const SimTable *table)
+{
+    return table->is_hash && scenario->n_replicas > 0 && scenario->seed % 2 == 1;
+}
+
 /* The cluster and the tables of a seed. Its only fault: one node hears nothing from the
  * scheduler's node for three timeouts. */
 void sim_scenario_draw_deaf(SimScenario *scenario, uint64_t seed);

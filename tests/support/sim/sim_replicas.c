@@ -309,7 +309,7 @@ void sim_replicas_have_all(const SimNode *node, const char *name)
     pthread_mutex_lock(&engine->lock);
     table = engine_find_table(engine, name, NULL);
     pthread_mutex_unlock(&engine->lock);
-    if (!has_replicas(table))
+    if (!has_replicas(table) || table->spec->create_on_get) /* others read it, and create rows */
         return;
     set_comparing(node, true);
     compare_after_task(node->cluster, table);

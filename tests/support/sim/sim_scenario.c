@@ -750,11 +750,12 @@ char *sim_scenario_describe(const SimScenario *scenario)
         const SimTable *const table = &scenario->tables[i];
         g_string_append_printf(text,
                                "\n  %s: %s, s=%u q=%u, %s, %u keys from %" G_GUINT64_FORMAT
-                               ", up to %u a call, %u parts, %s",
+                               ", up to %u a call, %u parts, %s%s",
                                table->name, model_name(table->model), table->staleness,
                                table->speculation, table->is_hash ? "hash" : "dense", table->n_keys,
                                table->first_key, table->most_keys, table->parts,
-                               handles[table->handle]);
+                               handles[table->handle],
+                               sim_table_creates(scenario, table) ? ", Gets create rows" : "");
     }
     for (uint32_t i = 0; i < scenario->n_faults; i++)
         describe_fault(text, &scenario->faults[i]);
