@@ -222,11 +222,6 @@ static bool read_replicas(App *app, const Flags *flags, GError **error)
     if (app->program->no_replicas != NULL)
         return app_refuse(error, "--replicas: %s cannot have any: %s", app->program->name,
                           app->program->no_replicas);
-    if (app->model_traits->takes_announcements)
-        return app_refuse(error,
-                          "--replicas: there are none under --model %s, whose workers announce "
-                          "keys; take another model",
-                          app->model);
     if (app->cluster == NULL && app->announcement.role == RUBATO_ROLE_NONE)
         return app_refuse(error, "--replicas: needs several nodes, which `rubato run FILE` starts; "
                                  "this is a single process");

@@ -231,7 +231,6 @@ bool wide_deep_parse(WideDeepJob *job, int argc, char **argv)
                      .data = &job->data,
                      .take_flags = take_flags,
                      .user_data = job,
-                     .no_replicas = "its net is trained by allreduce, which needs all workers",
                      .metric = "accuracy",
                      .epochs = 5,
                      .batch_size = 256,

@@ -176,7 +176,6 @@ static const BadCall bad_calls[] = {
     { GOOD, { "--hidden=8,0" }, 2, "--hidden: expected the units" },
     { GOOD, { "--rule=ftrl" }, 2, "--rule: expected one of adam, momentum, sgd" },
     { GOOD, { "--model=ssp" }, 2, "--model ssp: has no effect on rubato-wide-deep" },
-    { GOOD, { "--replicas=1" }, 2, "--replicas: " },
     { "1 1:1\n2 1:2\n3 1:1\n", { NULL }, 1, "found 2" },
     { "1 1:1\n-1 1:x\n", { NULL }, 1, "train:2:" },
 };

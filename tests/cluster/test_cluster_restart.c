@@ -1,11 +1,15 @@
-/* `rubato run --restart`: a program trains, and the scheduler and each node that only serves are
- * killed in turn, one of them before it can know the scheduler's next process. The next process of
- * such a node gets the parts of the others, so that in the end the model has been on processes
- * alone that were started again.
+/* `rubato run` of programs with replicas, of which nodes are killed. One kind of each program's
+ * tables outlives a node that only serves: rows that are evicted and admitted, keys that are
+ * announced, tables beside a net that is trained by allreduce.
+ *
+ * With `--restart` the scheduler and each node that only serves are killed in turn, one of them
+ * before it can know the scheduler's next process. The next process of such a node gets the parts
+ * of the others, so that in the end the model has been on processes alone that were started again.
  *
  * tests/engine/launch/test_launcher_restart.c has what the launcher does, test_cluster_join.c what
  * such processes do in a run. */
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "test_paths.h"
@@ -34,12 +38,15 @@ static const char *add_cluster(ClusterRun *run)
     return cluster_add_file(run, text);
 }
 
-static const char *add_rows(ClusterRun *run)
+static const char *add_rows(ClusterRun *run, bool has_fields)
 {
     g_autoptr(GString) rows = g_string_new(NULL);
 
     for (unsigned i = 0; i < N_ROWS; i++)
-        g_string_append_printf(rows, "%u %u:1 %u:0.5\n", i % 2, 1 + i % 2, 3 + i % 7);
+        if (has_fields)
+            g_string_append_printf(rows, "%u 0:%u:1 1:%u:1\n", i % 2, 1 + i % 2, 3 + i % 7);
+        else
+            g_string_append_printf(rows, "%u %u:1 %u:0.5\n", i % 2, 1 + i % 2, 3 + i % 7);
     return cluster_add_file(run, rows->str);
 }
 
@@ -77,7 +84,7 @@ START_TEST(model_is_trained_on_processes_that_were_started_again)
                                       "-c",
                                       script,
                                       TEST_BIN_DIR "/rubato-lr",
-                                      add_rows(run),
+                                      add_rows(run, /* has_fields= */ false),
                                       model,
                                       NULL };
     const uint32_t launcher = cluster_start_process(run, be_launcher, arguments);
@@ -100,11 +107,86 @@ START_TEST(model_is_trained_on_processes_that_were_started_again)
 }
 END_TEST
 
+/* ---- programs with tables of each kind ---- */
+
+typedef struct {
+    const char *program, *options;
+    bool has_fields;
+    int ended_by;
+} Survivor;
+
+static const Survivor survivors[] = {
+    { "/rubato-fm", "--max-mib 12 --admit-count 2", false, SIGINT },
+    { "/rubato-lr", "--model sparse_ssp", false, SIGINT },
+    { "/rubato-wide-deep", "--format libffm --embedding 4 --hidden 8", true, SIGKILL },
+};
+
+/* So many more, after those of which the program has told. */
+static void wait_for_epochs(ClusterRun *run, uint32_t launcher, uint64_t n)
+{
+    const char *const last = g_strrstr(run->processes[launcher].text->str, "epoch ");
+
+    ck_assert_ptr_nonnull(last);
+    g_autofree char *next = g_strdup_printf(
+        "epoch %" G_GUINT64_FORMAT "/", g_ascii_strtoull(last + strlen("epoch "), NULL, 10) + n);
+    cluster_wait_for(run, launcher, next);
+}
+
+/* Node 0 has the scheduler, the workers and a server; node 1 a server alone. */
+static const char *add_pair(ClusterRun *run)
+{
+    g_autofree char *text = g_strdup_printf(
+        "cluster: { scheduler = { host = \"127.0.0.1\"; port = %u; node = 0; };\n"
+        "  nodes = ( { id = 0; host = \"127.0.0.1\"; port = 0; servers = 1; workers = 2; },\n"
+        "            { id = 1; host = \"127.0.0.1\"; port = 0; servers = 1; workers = 0; },\n"
+        "            { id = 2; host = \"127.0.0.1\"; port = 0; servers = 1; workers = 0; } );\n"
+        "  heartbeat_ms = 200; timeout_ms = 60000; };\n",
+        run->port);
+
+    return cluster_add_file(run, text);
+}
+
+START_TEST(programs_outlive_a_node_that_had_servers_alone)
+{
+    const Survivor *const survivor = &survivors[_i];
+    g_autofree char *folder = make_folder();
+    g_autofree char *model = g_build_filename(folder, "model", NULL);
+    g_autofree char *program = g_strconcat(TEST_BIN_DIR, survivor->program, NULL);
+    g_autofree char *with_options = g_strdup_printf("%s %s", script, survivor->options);
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
+    const char *const arguments[] = { TEST_BIN_DIR "/rubato",
+                                      "run",
+                                      add_pair(run),
+                                      "--",
+                                      "sh",
+                                      "-c",
+                                      with_options,
+                                      program,
+                                      add_rows(run, survivor->has_fields),
+                                      model,
+                                      NULL };
+    const uint32_t launcher = cluster_start_process(run, be_launcher, arguments);
+
+    cluster_wait_for(run, launcher, "epoch 1/");
+    signal_node(run, launcher, "[2] pid of 2: ", SIGKILL);
+    cluster_wait_for(run, launcher, "goes on, by part map 2");
+    cluster_wait_for(run, launcher, "server 0 has made ");
+    wait_for_epochs(run, launcher, 2);
+    signal_node(run, launcher, "[0] pid of 0: ", survivor->ended_by);
+    signal_node(run, launcher, "[1] pid of 1: ", survivor->ended_by);
+    cluster_expect_end(run, launcher, 128 + survivor->ended_by);
+    cluster_run_free(run);
+    remove_folder(folder);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cluster restart");
     TCase *restarts = cluster_add_case(suite, "restarts");
 
     tcase_add_test(restarts, model_is_trained_on_processes_that_were_started_again);
+    tcase_add_loop_test(restarts, programs_outlive_a_node_that_had_servers_alone, 0,
+                        G_N_ELEMENTS(survivors));
     return run_suite(suite);
 }
