@@ -111,7 +111,7 @@ static bool take_admission(const PartAdmission *admission, void *writer, GError 
 /* Versions of a stream are small, and each is made as fast as it can be. */
 static bool has_memory_ready(const SnapshotWriting *writing)
 {
-    return writing->cut.spill != NULL && writing->cut.whom != CHANGES_FOR_STREAM &&
+    return writing->cut.whom != CHANGES_FOR_STREAM &&
            image_block_bytes(writing->cut.spill) >= LEAST_READY_BYTES;
 }
 
@@ -370,6 +370,7 @@ void snapshot_ready_memory(RubatoEngine *engine, const SnapshotWriting *writing)
 {
     SpillFile *const spill = writing->cut.spill;
     const size_t block_bytes = image_block_bytes(spill);
+    const uint64_t half_bytes = spill_file_most_bytes(spill) / 2;
     uint64_t n_bytes = 0;
 
     if (!has_memory_ready(writing) || !has_runs(engine))
@@ -380,8 +381,7 @@ void snapshot_ready_memory(RubatoEngine *engine, const SnapshotWriting *writing)
         n_bytes = n > UINT64_MAX - n_bytes ? UINT64_MAX : n_bytes + n;
     }
     if (writing->base == 0) /* of others, few rows are copied */
-        spill_file_warm(spill, block_bytes,
-                        (size_t)(MIN(n_bytes, spill_file_most_bytes(spill) / 2) / block_bytes));
+        spill_file_warm(spill, block_bytes, (size_t)(MIN(n_bytes, half_bytes) / block_bytes));
 }
 
 /* ---- requests from outside ---- */
