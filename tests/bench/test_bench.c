@@ -149,6 +149,8 @@ static const char *const known[] = {
     "replica-add-10k-1",
     "replica-get-1-0",
     "replica-get-1-1",
+    "replica-iterate-100",
+    "replica-iterate-100-replace",
 };
 
 static void check_known(JsonArray *cases)

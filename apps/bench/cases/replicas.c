@@ -26,10 +26,23 @@
         .run = get_key, .run_limit = limit_shm_round_trip,                                        \
     }
 
+#define REPLICA_ITERATE(name_, replaces_, text_)                                       \
+    {                                                                                  \
+        .name = name_, .what = "Get + Add + Clock of 100 keys on two nodes, " text_,   \
+        .limit = "round trip of 64 bytes in shared memory, both look for it",          \
+        .unit = BENCH_UNIT_PER_SECOND, .place = BENCH_PLACE_HOST, .nodes = 3,          \
+        .table = { .model = "ssp", .staleness = 2, .replicas = 1 }, .n_rows = MILLION, \
+        .n_keys = 100, .n_operations = 5000, .replaces = replaces_, .run = iterate,    \
+        .run_limit = limit_shm_round_trip,                                             \
+    }
+
 const BenchCase bench_replica_cases[] = {
     REPLICA_ADD(0, "without replicas"),
     REPLICA_ADD(1, "with one replica"),
     REPLICA_GET(0, "without replicas"),
     REPLICA_GET(1, "with one replica"),
+    REPLICA_ITERATE("replica-iterate-100", false, "with one replica, SSP"),
+    REPLICA_ITERATE("replica-iterate-100-replace", true,
+                    "the same where lost workers are to be replaced"),
     { 0 },
 };

@@ -233,9 +233,12 @@ static bool run_case(RubatoEngine *engine, const BenchStart *start, void *data, 
                                    .n_keys = rubato_engine_n_nodes(engine),
                                    .model = "asp",
                                    .update = "assign" };
-    const RubatoTask task = {
-        .name = measurement->what->name, .run = work, .user_data = measurement, .tables = tables
-    };
+    const RubatoTask task = { .name = measurement->what->name,
+                              .run = work,
+                              .user_data = measurement,
+                              .tables = tables,
+                              .on_loss = measurement->what->replaces ? RUBATO_ON_LOSS_REPLACE
+                                                                     : RUBATO_ON_LOSS_FAIL };
 
     measurement->engine = engine;
     measurement->start = *start;
