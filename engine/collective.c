@@ -191,6 +191,8 @@ static bool make_as_newcomer(RubatoEngine *engine, const CollectiveCall *call, G
     pthread_mutex_unlock(&engine->lock);
     if (ok && was_past && call->past != NULL)
         call->past(engine, id, told, call->data);
+    if (ok && engine->history != NULL)
+        history_next_phase(engine->history);
     return ok;
 }
 

@@ -300,16 +300,20 @@ static bool open_collectives(RubatoEngine *engine, GError **error)
                               has_none ? TENSOR_BACKEND_OWN : engine->cluster->collectives, error);
 }
 
-/* A process that has joined would write over what the lost one has written. */
+/* A process that has joined would write over what the lost one has written. Its history has a file
+ * of its own, if it asks something. */
 static bool begin_records(RubatoEngine *engine, GError **error)
 {
-    return engine->serving != NULL ||
-           (engine_begin_history(engine, error) && engine_begin_timeline(engine, error) &&
+    if (engine->serving != NULL)
+        return engine->newcomer == NULL || engine_begin_history(engine, error);
+    return (engine_begin_history(engine, error) && engine_begin_timeline(engine, error) &&
             engine_begin_needs(engine, error));
 }
 
 static bool start(RubatoEngine *engine, GError **error)
 {
+    if (engine->serving != NULL && (engine->config.catches_up || rendezvous_catches_up()))
+        engine->newcomer = newcomer_new();
     if (!take_faults_of_environment(engine, error) || !engine_begin_health(engine, error) ||
         !describe(engine, error) || !begin_faults_on_demand(engine, error) ||
         !begin_records(engine, error) || !begin_binding(engine, error))
@@ -320,8 +324,6 @@ static bool start(RubatoEngine *engine, GError **error)
                      engine->servers_of, &engine->sizes);
     engine->office.stall_ms = engine->stall_ms;
     engine->office.root = engine->scheduler_node;
-    if (engine->serving != NULL && (engine->config.catches_up || rendezvous_catches_up()))
-        engine->newcomer = newcomer_new();
     engine->losses = g_new0(NodeLoss, engine->n_nodes);
     engine->drains = g_new0(bool, engine->n_nodes);
     engine->told_ended = g_new0(uint64_t, engine->n_nodes);

@@ -15,18 +15,35 @@ bool engine_begin_history(RubatoEngine *engine, GError **error)
 
     if (folder == NULL || *folder == '\0')
         return true;
-    engine->history = history_open(folder, engine->id, engine->n_nodes, error);
+    engine->history = engine->serving != NULL
+                          ? history_open_again(folder, engine->id, engine->n_nodes, error)
+                          : history_open(folder, engine->id, engine->n_nodes, error);
     if (engine->history == NULL)
         return false;
     g_message("node %u keeps a history of its workers' requests in %s", engine->id, folder);
     return true;
 }
 
+/* Of a task whose lost workers are replaced, the file has all that its workers have done before
+ * their last clocks, whenever the process is killed. So it has all that came before. */
 void engine_note_task(RubatoEngine *engine, const RubatoTaskRun *run)
 {
+    if (engine->history == NULL)
+        return;
+    history_say(engine->history, "task %u at %" G_GUINT64_FORMAT " %s\n", task_run_epoch(run),
+                history_phase(engine->history), task_run_name(run));
+    if (task_run_replace_ms(run) == 0)
+        return;
+    history_say(engine->history, "replaces %u for %u\n", task_run_epoch(run),
+                task_run_n_local(run));
+    task_run_note_return(run);
+    history_flush(engine->history);
+}
+
+void engine_note_past_end(RubatoEngine *engine)
+{
     if (engine->history != NULL)
-        history_say(engine->history, "task %u at %" G_GUINT64_FORMAT " %s\n", task_run_epoch(run),
-                    history_phase(engine->history), task_run_name(run));
+        history_next_phase(engine->history);
 }
 
 /* The end is a phase of its own: all later requests see all that the task has done. */

@@ -406,6 +406,9 @@ bool engine_begin_history(RubatoEngine *engine, GError **error);
 void engine_note_task(RubatoEngine *engine, const RubatoTaskRun *run);
 void engine_note_end(RubatoEngine *engine, const RubatoTaskRun *run, bool ok);
 
+/* A program in the place of a lost one comes to the end of a task that ran without it. */
+void engine_note_past_end(RubatoEngine *engine);
+
 /* The run goes on without the node of this number. Any thread. */
 void engine_note_lost_node(RubatoEngine *engine, uint32_t number);
 

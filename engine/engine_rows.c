@@ -55,6 +55,7 @@ static bool changes_replicas(const PartMap *map, MessageKind kind)
 static bool begin_access(RubatoEngine *engine, const char *name, MessageKind kind,
                          TableRoute *route, size_t *row_bytes, GError **error)
 {
+    const bool is_past = newcomer_catches_up(engine); /* it sees rows of a later time */
     Table *table;
     bool ok;
 
@@ -87,7 +88,7 @@ static bool begin_access(RubatoEngine *engine, const char *name, MessageKind kin
                                .office = &engine->office,
                                .cancelled = &engine->broken,
                                .stall_ms = engine->stall_ms,
-                               .history = engine->history };
+                               .history = is_past ? NULL : engine->history };
     return ok;
 }
 
@@ -116,6 +117,8 @@ static void end_access(RubatoEngine *engine, TableClient *client, MessageKind ki
     if (changes_replicas(route->map, kind))
         pthread_mutex_unlock(&engine->changing);
     table_client_free(client);
+    if (route->history != NULL && request_ops[kind]->is_input) /* also if the process is killed */
+        history_flush(route->history);
     pthread_mutex_lock(&engine->lock);
     engine_release_table(engine, engine_find_table(engine, route->spec->name, NULL));
     pthread_mutex_unlock(&engine->lock);

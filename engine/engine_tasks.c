@@ -320,6 +320,7 @@ bool rubato_task_run_wait(RubatoTaskRun *run, GError **error)
         return false;
     if (task_run_past(run) != 0) {
         ok = newcomer_wait_task(engine, task_run_past(run), error);
+        engine_note_past_end(engine);
         free_run(engine, run);
         return ok;
     }

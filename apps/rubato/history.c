@@ -104,8 +104,8 @@ static void print_report(const Report *report, const HistoryCounts *counts)
 {
     const History *const history = report->history;
 
-    g_print("%u node%s, %" G_GUINT64_FORMAT " records\n", history->files->len,
-            history->files->len == 1 ? "" : "s", history->n_records);
+    g_print("%u node%s, %" G_GUINT64_FORMAT " records\n", history->n_nodes,
+            history->n_nodes == 1 ? "" : "s", history->n_records);
     for (guint i = 0; i < history->tables->len; i++)
         print_table(g_ptr_array_index(history->tables, i));
     g_print("%" G_GUINT64_FORMAT " rows compared, %" G_GUINT64_FORMAT

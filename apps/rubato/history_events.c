@@ -22,7 +22,7 @@ static HistoryTable *find_table(const History *history, uint32_t id)
     return NULL;
 }
 
-static HistoryTable *take_table(History *history, uint32_t id)
+HistoryTable *history_take_table(History *history, uint32_t id)
 {
     HistoryTable *table = find_table(history, id);
 
@@ -67,7 +67,8 @@ static const char *const rules_of_sums[] = { "add", NULL };
 /* "table ID dtype … width W …": words in pairs, the name at the end. */
 static void read_table_line(History *history, char **words, const char *line)
 {
-    HistoryTable *const table = take_table(history, (uint32_t)g_ascii_strtoull(words[1], NULL, 10));
+    HistoryTable *const table =
+        history_take_table(history, (uint32_t)g_ascii_strtoull(words[1], NULL, 10));
     const char *const name = strstr(line, " name ");
     int aggregate = 0;
 
@@ -109,6 +110,7 @@ static void read_task_line(History *history, char **words, const char *line)
     HistoryTask *const task = &g_array_index(history->tasks, HistoryTask, place);
     const uint64_t at = g_ascii_strtoull(words[3], NULL, 10);
 
+    history_take_file_task(history, task->epoch)->has_ended |= strcmp(words[0], "end") == 0;
     if (strcmp(words[0], "end") == 0) {
         task->has_ended = true;
         task->failed |= strcmp(words[4], "well") != 0;
@@ -125,6 +127,18 @@ static void read_task_line(History *history, char **words, const char *line)
     task->name = g_strdup(name != NULL ? name + 1 : "?");
 }
 
+/* "replaces EPOCH for WORKERS" */
+static void read_replaces_line(History *history, char **words)
+{
+    const uint32_t epoch = (uint32_t)g_ascii_strtoull(words[1], NULL, 10);
+
+    g_array_index(history->tasks, HistoryTask, take_task(history, epoch)).replaces = true;
+    *history_take_file_task(history, epoch) =
+        (HistoryFileTask){ .epoch = epoch,
+                           .replaces = true,
+                           .n_workers = (uint32_t)g_ascii_strtoull(words[3], NULL, 10) };
+}
+
 static void read_line(void *user, uint32_t node, const char *line)
 {
     History *const history = user;
@@ -137,15 +151,23 @@ static void read_line(void *user, uint32_t node, const char *line)
     else if (n >= 5 && (strcmp(words[0], "task") == 0 || strcmp(words[0], "end") == 0))
         read_task_line(history, words, line);
     else if (n >= 2 && strcmp(words[0], "rows") == 0)
-        take_table(history, (uint32_t)g_ascii_strtoull(words[1], NULL, 10))->was_read = true;
+        history_take_table(history, (uint32_t)g_ascii_strtoull(words[1], NULL, 10))->was_read =
+            true;
     else if (n >= 2 && strcmp(words[0], "lost") == 0)
-        g_hash_table_add(history->lost,
-                         GUINT_TO_POINTER((guint)g_ascii_strtoull(words[1], NULL, 10)));
+        history_take_loss(history, (uint32_t)g_ascii_strtoull(words[1], NULL, 10));
+    else if (n >= 4 && strcmp(words[0], "replaces") == 0)
+        read_replaces_line(history, words);
+    else if (n >= 5 && strcmp(words[0], "again") == 0)
+        history_take_return(history, words);
+    else if (n >= 3 && strcmp(words[0], "done") == 0)
+        g_hash_table_add(history->done,
+                         history_worker_name((uint32_t)g_ascii_strtoull(words[1], NULL, 10),
+                                             (uint32_t)g_ascii_strtoull(words[2], NULL, 10)));
 }
 
 /* ---- who asks ---- */
 
-static uint32_t take_source(History *history, const RecordOwner *owner)
+uint32_t history_take_source(History *history, const RecordOwner *owner)
 {
     if (history->has_last && memcmp(&history->last_owner, owner, sizeof *owner) == 0)
         return history->last_place;
@@ -251,8 +273,8 @@ static void check_order(const History *history, const HistoryTable *table, Histo
 
 /* ---- keys ---- */
 
-static void add_entries(HistoryTable *table, uint32_t source, const RecordOwner *owner,
-                        const Record *record)
+static void add_entries(HistoryTable *table, uint32_t source, uint16_t process,
+                        const RecordOwner *owner, const Record *record)
 {
     const size_t row_bytes = record_row_bytes(owner);
 
@@ -268,16 +290,22 @@ static void add_entries(HistoryTable *table, uint32_t source, const RecordOwner 
                             .clock = (uint32_t)MIN(record->clock, UINT32_MAX),
                             .n_adds = (uint32_t)MIN(record->n_adds, UINT32_MAX),
                             .kind = (uint8_t)record->kind,
-                            .flags = (uint8_t)record->flags };
+                            .flags = (uint8_t)record->flags,
+                            .process = process };
 }
 
 static void take_record(void *user, const RecordOwner *owner, const Record *record)
 {
     History *const history = user;
-    HistoryTable *const table = take_table(history, owner->table);
-    const uint32_t place = take_source(history, owner);
+    HistoryTable *const table = history_take_table(history, owner->table);
+    const uint32_t place = history_take_source(history, owner);
     HistorySource *const source = &g_array_index(history->sources, HistorySource, place);
+    const uint16_t process = (uint16_t)MIN(history->file->process, UINT16_MAX);
+    Record own = *record;
 
+    own.n_adds += source->first_add;
+    record = &own;
+    source->process = history->file->process;
     history->n_records++;
     table->dtype = owner->dtype;
     table->width = owner->width;
@@ -287,14 +315,14 @@ static void take_record(void *user, const RecordOwner *owner, const Record *reco
         table->n_gets++;
         if (source->has_announced && !(record->flags & RECORD_OF_TICKET))
             check_announced(history, table, source, record);
-        add_entries(table, place, owner, record);
+        add_entries(table, place, process, owner, record);
         break;
     case RECORD_ADD:
         table->n_adds++;
-        add_entries(table, place, owner, record);
+        add_entries(table, place, process, owner, record);
         break;
     case RECORD_SET:
-        add_entries(table, place, owner, record);
+        add_entries(table, place, process, owner, record);
         break;
     case RECORD_CLOCK:
         table->n_clocks++;
@@ -334,6 +362,8 @@ static int compare_entries(const void *left, const void *right)
         return a->source < b->source ? -1 : 1;
     if (a->n_adds != b->n_adds)
         return a->n_adds < b->n_adds ? -1 : 1;
+    if (a->process != b->process) /* their rows are in other files */
+        return a->process < b->process ? -1 : 1;
     return a->row < b->row ? -1 : a->row > b->row;
 }
 
@@ -357,64 +387,70 @@ void history_sort(HistoryTable *table)
 
 /* ---- the folder ---- */
 
-static int compare_names(const void *left, const void *right)
+/* By node, and then by process. */
+static int compare_files(const void *left, const void *right)
 {
-    return strcmp(*(char *const *)left, *(char *const *)right);
+    const HistoryFile *const a = left, *const b = right;
+
+    if (a->node != b->node)
+        return a->node < b->node ? -1 : 1;
+    return a->process < b->process ? -1 : a->process > b->process;
 }
 
-/* What a lost node has asked may have been done or not. One that has asked nothing has nothing that
- * could be missing, whatever became of it. */
-static bool is_whole(const History *history, const HistoryFile *file)
+static bool open_files(History *history, const char *folder, GError **error)
 {
-    const bool asked = file->n_records > 0;
-    const bool is_lost = g_hash_table_contains(history->lost, GUINT_TO_POINTER(file->node));
-
-    return file->state == HISTORY_FILE_COMPLETE ? !is_lost || !asked
-                                                : file->state == HISTORY_FILE_SILENT && !asked;
-}
-
-static bool read_files(History *history, const char *folder, GError **error)
-{
-    const HistoryVisitor visitor = { read_line, take_record, history };
     g_autoptr(GError) found = NULL;
     g_autoptr(GDir) dir = g_dir_open(folder, 0, &found);
-    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
     const char *name;
-    uint32_t n_nodes = 0, n_whole = 0;
 
     if (dir == NULL) {
         g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_IO, found->message);
         return false;
     }
-    while ((name = g_dir_read_name(dir)) != NULL)
-        if (g_str_has_prefix(name, "node-") && g_str_has_suffix(name, ".history"))
-            g_ptr_array_add(names, g_build_filename(folder, name, NULL));
-    g_ptr_array_sort(names, compare_names);
-    for (guint i = 0; i < names->len; i++) {
-        const uint64_t n_before = history->n_records;
+    while ((name = g_dir_read_name(dir)) != NULL) {
         HistoryFile file = { .bytes = NULL };
-        const bool ok = history_file_read(&file, g_ptr_array_index(names, i), &visitor, error);
 
-        file.n_records = history->n_records - n_before;
+        if (!g_str_has_prefix(name, "node-") || !g_str_has_suffix(name, ".history"))
+            continue;
+        file.path = g_build_filename(folder, name, NULL);
+        const bool ok = history_file_open(&file, error);
         g_array_append_val(history->files, file);
         if (!ok)
             return false;
-        n_nodes = MAX(n_nodes, file.n_nodes);
     }
-    for (guint i = 0; i < history->files->len; i++)
-        n_whole += is_whole(history, &g_array_index(history->files, HistoryFile, i));
-    history->n_missing = MAX(n_nodes, names->len) - n_whole;
+    if (history->files->len == 0) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
+                    "%s has no history: there is no file node-ID.history in it", folder);
+        return false;
+    }
+    g_array_sort(history->files, compare_files);
+    return true;
+}
+
+static bool read_files(History *history, const char *folder, GError **error)
+{
+    const HistoryVisitor visitor = { read_line, take_record, history };
+
+    if (!open_files(history, folder, error))
+        return false;
+    for (guint i = 0; i < history->files->len; i++) {
+        HistoryFile *const file = &g_array_index(history->files, HistoryFile, i);
+        const uint64_t n_before = history->n_records;
+
+        history->file = file;
+        g_hash_table_remove_all(history->lost_here);
+        if (!history_file_read(file, &visitor, error))
+            return false;
+        file->n_records = history->n_records - n_before;
+    }
+    history->n_missing = history_count_missing(history);
     for (guint i = 0; i < history->tables->len; i++) {
         HistoryTable *const table = g_ptr_array_index(history->tables, i);
 
         if (table->unjudged == NULL && table->handlers_wrote)
             table->unjudged = "handlers have written to it";
     }
-    if (names->len > 0)
-        return true;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
-                "%s has no history: there is no file node-ID.history in it", folder);
-    return false;
+    return true;
 }
 
 static void free_table(gpointer data)
@@ -440,6 +476,8 @@ History *history_read(const char *folder, HistoryComplainFunc func, void *user, 
     history->places = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     history->files = g_array_new(FALSE, FALSE, sizeof(HistoryFile));
     history->lost = g_hash_table_new(NULL, NULL);
+    history->lost_here = g_hash_table_new(NULL, NULL);
+    history->done = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     if (read_files(history, folder, error))
         return history;
     history_free(history);
@@ -463,5 +501,7 @@ void history_free(History *history)
     g_hash_table_unref(history->places);
     g_array_unref(history->files);
     g_hash_table_unref(history->lost);
+    g_hash_table_unref(history->lost_here);
+    g_hash_table_unref(history->done);
     g_free(history);
 }

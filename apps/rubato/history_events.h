@@ -19,6 +19,7 @@ typedef struct {
     uint32_t epoch;
     char *name;
     bool has_ended, failed;
+    bool replaces; /* processes in the place of lost ones have their workers again */
     /* phases of the nodes */
     uint64_t begun_first, begun_last, ended_first, ended_last;
 } HistoryTask;
@@ -31,7 +32,9 @@ typedef struct {
     uint64_t clock, n_adds;
     uint64_t last_add; /* the number of its last Add; UINT64_MAX: none */
     bool has_announced, has_retired;
-    GArray *announced; /* of Announcement */
+    uint64_t first_add; /* its number, of those that its present process makes */
+    uint32_t process;   /* as HistoryFile.process: the last one that had this worker */
+    GArray *announced;  /* of Announcement */
 } HistorySource;
 
 typedef struct {
@@ -49,6 +52,7 @@ typedef struct {
     uint32_t clock;
     uint32_t n_adds;
     uint8_t kind, flags;
+    uint16_t process; /* as HistoryFile.process */
 } HistoryEntry;
 
 typedef struct {
@@ -84,9 +88,14 @@ typedef struct {
     GHashTable *places; /* of sources, by what names them */
     GArray *files;      /* of HistoryFile */
     uint64_t n_records;
-    GHashTable *lost;   /* the ids of nodes without which the others went on */
+    GHashTable *lost; /* id of a node → how many of its processes were lost, as one node heard */
+    GHashTable *lost_here; /* the same, as the node of the present file heard */
+    GHashTable *done;   /* a task's epoch and a worker's rank, in one number: it has returned, and
+                            * all that it did is in the files */
+    uint32_t n_nodes;   /* that have files */
     uint32_t n_missing; /* nodes whose files are not there, or not complete; and lost ones that had
                          * asked something */
+    HistoryFile *file;  /* that is read */
     uint32_t last_place;
     RecordOwner last_owner;
     bool has_last;
@@ -106,6 +115,28 @@ static inline const HistoryTask *history_task(const History *history, const Hist
     return source->task == G_MAXUINT ? NULL
                                      : &g_array_index(history->tasks, HistoryTask, source->task);
 }
+
+/* ---- history_processes.c: processes in the place of lost ones ---- */
+
+/* The line "again EPOCH RANK TABLE CLOCK" of a process, whose place others have had: the worker
+ * does again what they have done from that clock on, which is forgotten here. */
+void history_take_return(History *history, char **words);
+
+/* A process has begun a task; or it has ended there. */
+HistoryFileTask *history_take_file_task(History *history, uint32_t epoch);
+
+/* The line "lost NODE". */
+void history_take_loss(History *history, uint32_t node);
+
+/* What `done` has of a worker. (transfer full) */
+int64_t *history_worker_name(uint32_t epoch, uint32_t rank);
+
+/* Of how many nodes something may be missing. Sets n_nodes. */
+uint32_t history_count_missing(History *history);
+
+/* Those of history_events.c. */
+HistoryTable *history_take_table(History *history, uint32_t id);
+uint32_t history_take_source(History *history, const RecordOwner *owner);
 
 /* Sorts the entries of a table: by key, then by kind, source, number. */
 void history_sort(HistoryTable *table);

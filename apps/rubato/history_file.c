@@ -130,9 +130,9 @@ static bool fail(const char *path, size_t at, const char *wrong, GError **error)
     return false;
 }
 
-static bool read_chunks(const HistoryFile *file, const char *path, const HistoryVisitor *visitor,
-                        GError **error)
+bool history_file_read(const HistoryFile *file, const HistoryVisitor *visitor, GError **error)
 {
+    const char *const path = file->path;
     const uint8_t *const bytes = (const uint8_t *)g_mapped_file_get_contents(file->bytes);
     const size_t size = g_mapped_file_get_length(file->bytes);
     size_t at = FILE_HEADER_BYTES;
@@ -153,9 +153,9 @@ static bool read_chunks(const HistoryFile *file, const char *path, const History
     return true;
 }
 
-bool history_file_read(HistoryFile *file, const char *path, const HistoryVisitor *visitor,
-                       GError **error)
+bool history_file_open(HistoryFile *file, GError **error)
 {
+    const char *const path = file->path;
     g_autoptr(GError) found = NULL;
     const uint8_t *bytes;
 
@@ -171,10 +171,13 @@ bool history_file_read(HistoryFile *file, const char *path, const HistoryVisitor
     file->state = (HistoryFileState)read_u32(bytes + 8);
     file->node = read_u32(bytes + 12);
     file->n_nodes = read_u32(bytes + 16);
-    return read_chunks(file, path, visitor, error);
+    file->process = read_u32(bytes + 20);
+    return true;
 }
 
 void history_file_clear(HistoryFile *file)
 {
     g_clear_pointer(&file->bytes, g_mapped_file_unref);
+    g_clear_pointer(&file->path, g_free);
+    g_clear_pointer(&file->tasks, g_array_unref);
 }

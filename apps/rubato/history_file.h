@@ -66,18 +66,31 @@ typedef enum {
     HISTORY_FILE_SILENT,     /* as OPEN, and its node had asked nothing */
 } HistoryFileState;
 
+/* A task that a process has begun. */
+typedef struct {
+    uint32_t epoch;
+    bool replaces;      /* lost workers */
+    uint32_t n_workers; /* if so: of the node */
+    bool has_ended;     /* as the process itself says */
+} HistoryFileTask;
+
 typedef struct {
     uint32_t node, n_nodes;
+    uint32_t process; /* processes that had the node's place before, and have files */
     HistoryFileState state;
     uint64_t n_records; /* in it */
+    char *path;         /* owned */
+    GArray *tasks;      /* of HistoryFileTask; NULL: none */
     GMappedFile *bytes; /* rows of records point into it */
 } HistoryFile;
 
-/* Calls the visitor for all that is in the file, in its order. RUBATO_ERROR_IO, or
- * RUBATO_ERROR_FORMAT with the place that is wrong. The file stays open until
- * history_file_clear. */
-bool history_file_read(HistoryFile *file, const char *path, const HistoryVisitor *visitor,
-                       GError **error);
+/* Opens the file at `path`, and reads what it says of itself. It stays open until
+ * history_file_clear. RUBATO_ERROR_IO, _FORMAT. */
+bool history_file_open(HistoryFile *file, GError **error);
+
+/* Calls the visitor for all that is in it, in its order. RUBATO_ERROR_FORMAT, with the place that
+ * is wrong. */
+bool history_file_read(const HistoryFile *file, const HistoryVisitor *visitor, GError **error);
 void history_file_clear(HistoryFile *file);
 
 #endif

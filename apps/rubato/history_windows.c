@@ -42,7 +42,8 @@ static void set_window_of_task(const Judge *judge, Run *run, const HistoryEntry 
     run->most = run->n;
     if (is_own) {
         run->least = count_below(run, number_of, get->n_adds);
-        if (!(get->flags & RECORD_OF_TICKET))
+        /* In the place of a lost worker it makes Adds again that rows may show before. */
+        if (!(get->flags & RECORD_OF_TICKET) && get->process == 0)
             run->most = run->least;
     } else if (table->bound == BOUND_ASP) {
         run->least = 0;

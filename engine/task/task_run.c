@@ -126,6 +126,11 @@ bool task_run_continues(const RubatoTaskRun *run)
     return continues;
 }
 
+uint32_t task_run_n_local(const RubatoTaskRun *run)
+{
+    return run->n_local;
+}
+
 uint32_t task_run_replace_ms(const RubatoTaskRun *run)
 {
     return run->replace_ms;

@@ -24,6 +24,9 @@ char *task_run_describe(const RubatoTaskRun *run);
  * There are none if they were made when no node was left for them. */
 bool task_run_continues(const RubatoTaskRun *run);
 
+/* How many workers this node has. */
+uint32_t task_run_n_local(const RubatoTaskRun *run);
+
 /* How long it waits then for others in their place; 0: it goes on without them. */
 uint32_t task_run_replace_ms(const RubatoTaskRun *run);
 
@@ -44,6 +47,9 @@ bool task_run_take_over(RubatoTaskRun *run, const ToldTask *told, GError **error
 /* Then, once the engine knows the run: asks all parts how far the lost workers had come, and
  * tells the clocks with which the workers begin. False: the task is cancelled, or fails by that. */
 bool task_run_return(RubatoTaskRun *run, GError **error);
+
+/* Says in the history with which clocks they begin. Nothing, if they are in no lost one's place. */
+void task_run_note_return(const RubatoTaskRun *run);
 
 /* After COMMIT, or after that: starts the workers. */
 void task_run_start_workers(RubatoTaskRun *run);

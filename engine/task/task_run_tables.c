@@ -205,9 +205,11 @@ static bool find_first_clock(RubatoTaskRun *run, uint32_t rank, uint64_t *first,
 
     *first = run->n_tables == 0 ? 0 : RUBATO_CLOCK_RETIRED;
     for (size_t i = 0; i < run->n_tables && ok; i++) {
-        TableClient *const client = table_client_new(&run->routes[i], rank);
+        TableRoute route = run->routes[i];
         uint64_t clock = 0;
 
+        route.history = NULL; /* it asks for nothing that a history has */
+        TableClient *const client = table_client_new(&route, rank);
         ok = table_client_return(client, &clock, error);
         *first = MIN(*first, clock);
         table_client_free(client);
@@ -244,6 +246,14 @@ bool task_run_return(RubatoTaskRun *run, GError **error)
                   "%" G_GUINT64_FORMAT " on",
                   run->name, task_host_id(run->host), run->first_clocks[0]);
     return true;
+}
+
+void task_run_note_return(const RubatoTaskRun *run)
+{
+    for (uint32_t j = 0; run->first_clocks != NULL && j < run->n_local; j++)
+        for (size_t i = 0; i < run->n_tables; i++)
+            history_say(run->host->history, "again %u %u %u %" G_GUINT64_FORMAT "\n", run->epoch,
+                        run->first_rank + j, run->tables[i]->id, run->first_clocks[j]);
 }
 
 uint64_t task_run_lowest_clock(const RubatoTaskRun *run, uint32_t table)

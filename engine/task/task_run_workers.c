@@ -408,6 +408,20 @@ static void retire_clocks(RubatoTaskRun *run, RubatoWorker *worker)
     task_run_look_retired(run); /* on the root it may be the last one */
 }
 
+/* The worker has done all, and its file says so, also if the process is killed from now on. */
+static void keep_history(const RubatoTaskRun *run, const RubatoWorker *worker)
+{
+    History *const history = run->host->history;
+
+    if (history == NULL)
+        return;
+    for (size_t i = 0; i < run->n_tables; i++)
+        if (worker->clients[i] != NULL)
+            table_client_hand_over_history(worker->clients[i]);
+    history_say(history, "done %u %u\n", run->epoch, worker->rank);
+    history_flush(history);
+}
+
 static void name_worker(RubatoTaskRun *run, uint32_t rank)
 {
     timeline_name(run->host->timeline, (TimelineActor){ run->epoch, rank }, run->name);
@@ -446,8 +460,10 @@ static void *work(void *user)
                  g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED)))
         report_failure(run, worker, error);
     /* Its clocks retire first: its open calls may wait for workers that wait for these clocks. */
-    if (ok && run->replace_ms > 0)
+    if (ok && run->replace_ms > 0) {
         task_run_settle(run);
+        keep_history(run, worker);
+    }
     if (ok)
         retire_clocks(run, worker);
     if (worker->is_in_step)

@@ -20,6 +20,9 @@
 
 #define MOST_CHUNKS 64
 
+/* Files of one node, which are tried one after the other. */
+#define MOST_PROCESSES 1000
+
 typedef enum {
     FILE_STATE_OPEN, /* its process has not come to the end: it runs, or was killed */
     FILE_STATE_COMPLETE,
@@ -31,7 +34,8 @@ typedef struct {
     char magic[8];
     uint32_t state; /* FileState */
     uint32_t node, n_nodes;
-    uint32_t zero[11];
+    uint32_t process; /* how many had the node's place before, and have files */
+    uint32_t zero[10];
 } FileHeader;
 
 struct History {
@@ -52,6 +56,7 @@ struct History {
     HistoryChunk *first, *last; /* to be written */
     HistoryChunk *free;
     unsigned n_chunks;
+    uint64_t n_given, n_done; /* chunks that were handed over, and written or dropped */
     bool ends;
 
     _Atomic uint64_t phase;
@@ -122,6 +127,7 @@ static void *run_writer(void *data)
         pthread_mutex_unlock(&history->lock);
         write_chunk(history, chunk);
         pthread_mutex_lock(&history->lock);
+        history->n_done++;
         chunk->next = history->free;
         history->free = chunk;
         pthread_cond_broadcast(&history->changed);
@@ -132,16 +138,31 @@ static void *run_writer(void *data)
 
 /* ---- its life ---- */
 
-static bool make_file(History *history, const char *folder, GError **error)
+static void open_new(History *history, const char *folder)
 {
-    history->path = g_strdup_printf("%s/node-%u.history", folder, history->node);
+    g_free(history->path);
+    history->path = history->header.process == 0
+                        ? g_strdup_printf("%s/node-%u.history", folder, history->node)
+                        : g_strdup_printf("%s/node-%u-%u.history", folder, history->node,
+                                          history->header.process);
+    history->fd = open(history->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+static bool make_file(History *history, const char *folder, bool is_again, GError **error)
+{
+    history->header.process = is_again;
     if (g_mkdir_with_parents(folder, 0777) == 0)
-        history->fd = open(history->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        open_new(history, folder);
+    while (is_again && history->fd < 0 && errno == EEXIST &&
+           history->header.process < MOST_PROCESSES) {
+        history->header.process++;
+        open_new(history, folder);
+    }
     if (history->fd >= 0 && write_all(history->fd, &history->header, sizeof history->header))
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
                 "the environment variable " HISTORY_VARIABLE " is \"%s\": cannot make %s: %s%s",
-                folder, history->path, g_strerror(errno),
+                folder, history->path != NULL ? history->path : "it", g_strerror(errno),
                 errno == EEXIST ? "; each run needs a folder of its own" : "");
     return false;
 }
@@ -160,7 +181,8 @@ static void free_history(History *history)
     g_free(history);
 }
 
-History *history_open(const char *folder, uint32_t node, uint32_t n_nodes, GError **error)
+static History *open_file(const char *folder, uint32_t node, uint32_t n_nodes, bool is_again,
+                          GError **error)
 {
     History *const history = g_new0(History, 1);
 
@@ -171,7 +193,7 @@ History *history_open(const char *folder, uint32_t node, uint32_t n_nodes, GErro
     history->n_written = sizeof history->header;
     pthread_mutex_init(&history->lock, NULL);
     pthread_cond_init(&history->changed, NULL);
-    if (!make_file(history, folder, error)) {
+    if (!make_file(history, folder, is_again, error)) {
         free_history(history);
         return NULL;
     }
@@ -183,6 +205,16 @@ History *history_open(const char *folder, uint32_t node, uint32_t n_nodes, GErro
     }
     pthread_setname_np(history->writer, "history");
     return history;
+}
+
+History *history_open(const char *folder, uint32_t node, uint32_t n_nodes, GError **error)
+{
+    return open_file(folder, node, n_nodes, /* is_again= */ false, error);
+}
+
+History *history_open_again(const char *folder, uint32_t node, uint32_t n_nodes, GError **error)
+{
+    return open_file(folder, node, n_nodes, /* is_again= */ true, error);
 }
 
 void history_close(History *history)
@@ -234,7 +266,17 @@ void history_give_chunk(History *history, HistoryChunk *chunk)
     else
         history->last->next = chunk;
     history->last = chunk;
+    history->n_given++;
     pthread_cond_broadcast(&history->changed);
+    pthread_mutex_unlock(&history->lock);
+}
+
+/* It ends, because the writer takes chunk by chunk, and drops them once a write has failed. */
+void history_flush(History *history)
+{
+    pthread_mutex_lock(&history->lock);
+    for (const uint64_t n = history->n_given; history->n_done < n;)
+        pthread_cond_wait(&history->changed, &history->lock);
     pthread_mutex_unlock(&history->lock);
 }
 

@@ -42,6 +42,14 @@ enum {
  * RUBATO_ERROR_IO. (transfer full) */
 History *history_open(const char *folder, uint32_t node, uint32_t n_nodes, GError **error);
 
+/* The same of a process that takes the place of a lost one: node-ID-1.history, or the first number
+ * of which there is no file yet. */
+History *history_open_again(const char *folder, uint32_t node, uint32_t n_nodes, GError **error);
+
+/* Returns when all that was handed over before is in the file, as far as it can be written: it is
+ * there if the process is killed then. Chunks that streams are filling are not handed over. */
+void history_flush(History *history);
+
 /* Writes what is left. NULL is allowed. */
 void history_close(History *history);
 
@@ -64,6 +72,9 @@ typedef struct {
 /* history NULL: NULL. (transfer full) */
 HistoryStream *history_stream_new(History *history, const HistoryIdentity *identity);
 void history_stream_free(HistoryStream *stream);
+
+/* Hands over what the stream has. NULL is allowed. */
+void history_stream_hand_over(HistoryStream *stream);
 
 /* A record. n_adds: for an Add its number among the worker's Adds on the table, from 0; for others
  * how many of these were made before. rows: NULL, or one for each key. */

@@ -72,11 +72,15 @@ static void give_chunk(HistoryStream *stream)
     stream->keys = NULL;
 }
 
+void history_stream_hand_over(HistoryStream *stream)
+{
+    if (stream != NULL)
+        give_chunk(stream);
+}
+
 void history_stream_free(HistoryStream *stream)
 {
-    if (stream == NULL)
-        return;
-    give_chunk(stream);
+    history_stream_hand_over(stream);
     g_free(stream);
 }
 

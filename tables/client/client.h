@@ -199,6 +199,11 @@ bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, 
  * *clock is the highest clock of the lost one, or of its node, that any part has heard. */
 bool table_client_return(TableClient *client, uint64_t *clock, GError **error);
 
+/* Hands over what the history of the worker has. The second returns when it is in the file: it is
+ * there if the process is killed then. */
+void table_client_hand_over_history(TableClient *client);
+void table_client_flush_history(TableClient *client);
+
 /* Returns when the table's servers have handled everything that this thread sent them before, and
  * replicas have it, too. */
 bool table_client_fence(TableClient *client, GError **error);

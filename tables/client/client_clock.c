@@ -321,8 +321,10 @@ static inline __attribute__((always_inline)) bool end_clock(TableClient *client,
         return false;
     if (G_UNLIKELY(route->map->n_replicas > 0)) {
         wait_for_tickets(client);
-        if (route->settle != NULL)
+        if (route->settle != NULL) {
             route->settle(route->run);
+            table_client_flush_history(client);
+        }
     }
     const uint64_t untold_bytes = client->untold_bytes, n_bytes = client->adding_bytes;
 

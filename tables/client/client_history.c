@@ -25,6 +25,19 @@ void table_client_begin_history(TableClient *client)
     client->history = new_stream(client);
 }
 
+void table_client_hand_over_history(TableClient *client)
+{
+    history_stream_hand_over(client->history);
+}
+
+void table_client_flush_history(TableClient *client)
+{
+    if (client->history == NULL)
+        return;
+    history_stream_hand_over(client->history);
+    history_flush(client->route->history);
+}
+
 void table_client_end_history(TableClient *client)
 {
     if (client->history != NULL && client->route->epoch != 0)

@@ -382,6 +382,114 @@ START_TEST(a_lost_node_that_has_asked_nothing_is_missed_by_nobody)
 }
 END_TEST
 
+/* ---- workers that are replaced ---- */
+
+static HistoryStream *begin_worker(History *history, uint32_t rank)
+{
+    return history_stream_new(
+        history, &(HistoryIdentity){ .epoch = 1, .rank = rank, .dtype = RUBATO_F32, .width = 1 });
+}
+
+static void begin_replaced(History *history, uint32_t rank, Writer *writer)
+{
+    history_say(history, "replaces 1 for 1\n");
+    writer->workers[rank] = begin_worker(history, rank);
+}
+
+/* What its process has before it is killed: a clock, and an Add of the next one. */
+static void write_lost(bool tells_all)
+{
+    g_autofree char *path = g_strdup_printf("%s/node-1.history", folder);
+    g_autofree char *bytes = NULL;
+    History *const history = open_node(1, "ssp", "add");
+    Writer writer = { 0 };
+    gsize size;
+
+    begin_replaced(history, 1, &writer);
+    add(&writer, 1, 5, 10);
+    tick(&writer, 1);
+    if (tells_all)
+        add(&writer, 1, 5, 100);
+    history_stream_free(writer.workers[1]);
+    history_close(history);
+    ck_assert(g_file_get_contents(path, &bytes, &size, NULL));
+    bytes[8] = 0; /* it was killed */
+    ck_assert(g_file_set_contents(path, bytes, (gssize)size, NULL));
+}
+
+/* Another process makes that Add again, and one more. */
+static void write_newcomer(void)
+{
+    History *const history = history_open_again(folder, 1, 2, NULL);
+    Writer writer = { .clocks = { 0, 1 } };
+
+    ck_assert_ptr_nonnull(history);
+    history_say(history, "task 1 at 2 train\n");
+    history_say(history, "again 1 1 0 1\n");
+    begin_replaced(history, 1, &writer);
+    get(&writer, 1, 5, 111); /* the part has had the Add of the lost one */
+    add(&writer, 1, 5, 100);
+    tick(&writer, 1);
+    add(&writer, 1, 5, 1000);
+    history_stream_free(writer.workers[1]);
+    history_say(history, "done 1 1\n");
+    history_say(history, "end 1 at 3 well\n");
+    history_close(history);
+}
+
+static void write_survivor(float last)
+{
+    Writer writer = { 0 };
+
+    begin(&writer, "ssp", "add");
+    history_say(writer.history, "replaces 1 for 1\n");
+    add(&writer, 0, 5, 1);
+    tick(&writer, 0);
+    history_say(writer.history, "lost 1\n");
+    history_say(writer.history, "done 1 0\n");
+    history_stream_free(writer.workers[1]);
+    writer.workers[1] = NULL;
+    end(&writer, last);
+}
+
+/* Whatever the file of the lost process has of the Add that was made again. */
+START_TEST(adds_of_a_worker_that_is_replaced_count_once)
+{
+    static const struct {
+        float last;
+        int ends;
+        const char *says;
+    } sums[] = {
+        { 1111, EXIT_SUCCESS, "\nnothing wrong\n" },
+        { 1211, EXIT_WRONG,
+          "WRONG (once): table w, node 0 between tasks, key 5: it shows Add 1 of "
+          "worker 1 at clock 1 twice" },
+        { 1011, EXIT_WRONG,
+          "WRONG (once): table w, node 0 between tasks, key 5: Add 1 of worker 1 "
+          "at clock 1 is lost" },
+        { 1101, EXIT_WRONG, "Add 0 of worker 1 at clock 0 is lost" },
+    };
+
+    write_survivor(sums[_i / 2].last);
+    write_lost(/* tells_all= */ _i % 2 == 1);
+    write_newcomer();
+    g_autofree char *said = check_folder(NULL, sums[_i / 2].ends);
+    ck_assert_msg(strstr(said, sums[_i / 2].says) != NULL, "%s", said);
+    ck_assert_msg(g_str_has_prefix(said, "2 nodes, ") && strstr(said, "; 0 not compared") != NULL,
+                  "%s", said);
+}
+END_TEST
+
+/* Nobody says what it would have done. */
+START_TEST(a_lost_process_without_another_in_its_place_is_missed)
+{
+    write_survivor(1111);
+    write_lost(/* tells_all= */ true);
+    g_autofree char *said = check_folder(NULL, EXIT_INCOMPLETE);
+    ck_assert_msg(strstr(said, "INCOMPLETE: 1 node has no whole history") != NULL, "%s", said);
+}
+END_TEST
+
 /* Each byte of a small history is changed: it never crashes. */
 START_TEST(damaged_files_are_refused_or_judged)
 {
@@ -414,6 +522,9 @@ int main(void)
 {
     Suite *suite = suite_create("history check");
     TCase *tcase = tcase_create("rules");
+
+    tcase_add_loop_test(tcase, adds_of_a_worker_that_is_replaced_count_once, 0, 8);
+    tcase_add_test(tcase, a_lost_process_without_another_in_its_place_is_missed);
 
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_loop_test(tcase, a_history_without_faults_is_right, 0, G_N_ELEMENTS(cases));

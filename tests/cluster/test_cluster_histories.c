@@ -8,7 +8,7 @@ enum { N_SEEDS = 2, N_CLOCKS = 6 };
 
 static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
 
-enum { N_WITH_REPLICAS = 3 }; /* the first of these */
+enum { N_REPLACED = 3 }; /* lost workers of a task with tables under the first of these may be */
 
 START_TEST(a_run_with_faults_keeps_what_its_model_promises)
 {
@@ -23,6 +23,12 @@ START_TEST(a_run_that_loses_nodes_keeps_what_its_model_promises)
 }
 END_TEST
 
+START_TEST(a_run_whose_lost_workers_are_replaced_keeps_what_its_model_promises)
+{
+    history_schedule_play_replaced(models[_i], (uint32_t)_i, N_CLOCKS, HISTORY_LOSSES_KILLED);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cluster histories");
@@ -31,6 +37,8 @@ int main(void)
     tcase_add_loop_test(tcase, a_run_with_faults_keeps_what_its_model_promises, 0,
                         (cluster_slowness() == 1 ? N_SEEDS : 1) * (int)G_N_ELEMENTS(models));
     tcase_add_loop_test(tcase, a_run_that_loses_nodes_keeps_what_its_model_promises, 0,
-                        N_WITH_REPLICAS);
+                        G_N_ELEMENTS(models));
+    tcase_add_loop_test(tcase, a_run_whose_lost_workers_are_replaced_keeps_what_its_model_promises,
+                        0, N_REPLACED);
     return run_suite(suite);
 }

@@ -15,6 +15,7 @@
 #include "io/history/history.h"
 #include "test_paths.h"
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/program_run.h"
 #include "tests/support/engine/fitting_spec.h"
 
 enum {
@@ -36,6 +37,7 @@ typedef struct {
     const char *model;
     uint32_t seed, n_clocks;
     uint32_t replicas; /* 0: no node is lost */
+    bool replaces;     /* lost nodes have workers, which are replaced */
 } Plan;
 
 /* ---- in a node ---- */
@@ -47,6 +49,11 @@ typedef struct {
     size_t n_keys;
     int64_t deltas[MOST_KEYS_OF_CALL * WIDTH], rows[MOST_KEYS_OF_CALL * WIDTH];
 } Player;
+
+static uint32_t seed_of(const Player *player, const Plan *plan)
+{
+    return plan->seed * 16 + rubato_worker_rank(player->worker);
+}
 
 /* A part of the plan, not a wait for something: the run has to end well however long it takes. */
 static void let_pass(long ms)
@@ -112,19 +119,22 @@ static bool play_kv(Player *player, const Plan *plan, GError **error)
 {
     g_autoptr(RubatoKVTable) table =
         rubato_worker_open_kv_table(player->worker, "sums", RUBATO_I64, error);
+    const uint64_t first = rubato_worker_first_clock(player->worker);
     uint32_t left = plan->n_clocks;
 
     if (table == NULL)
         return false;
-    for (uint32_t clock = 0; left > 0; clock++) {
+    for (uint64_t clock = first; left > 0; clock++) {
         const bool is_between = plan->replicas > 0 && !atomic_load(&losses_are_over);
 
+        if (plan->replaces) /* a worker in the place of this one does the same */
+            g_rand_set_seed(player->random, seed_of(player, plan) * 100003 + (uint32_t)clock);
         for (int i = 0; i < 4; i++)
             if (!play_call(player, table, error))
                 return false;
         if (!rubato_kv_table_clock(table, error))
             return false;
-        if (clock == 1)
+        if (clock == first + 1)
             cluster_say("is busy");
         if (!is_between)
             left--;
@@ -134,25 +144,46 @@ static bool play_kv(Player *player, const Plan *plan, GError **error)
     return true;
 }
 
+/* How far a worker has come with what it announces. */
+typedef struct {
+    Player *player;
+    const Plan *plan;
+    uint32_t left;
+} Announcing;
+
+static bool announce_next(uint64_t iteration, RubatoIteration *keys, void *user_data)
+{
+    Announcing *const announcing = user_data;
+
+    (void)iteration;
+    if (announcing->left == 0)
+        return false;
+    if (announcing->plan->replicas == 0 || atomic_load(&losses_are_over))
+        announcing->left--;
+    draw_keys(announcing->player);
+    *keys = (RubatoIteration){ announcing->player->keys, announcing->player->n_keys };
+    return true;
+}
+
 /* It announces the keys of its iterations. */
 static bool play_sparse(Player *player, const Plan *plan, GError **error)
 {
-    g_autofree RubatoIteration *iterations = g_new(RubatoIteration, plan->n_clocks);
-    g_autofree RubatoKey *keys = g_new(RubatoKey, plan->n_clocks * MOST_KEYS_OF_CALL);
+    Announcing announcing = { player, plan, plan->n_clocks };
+    g_autoptr(RubatoSparseKVClientTable) table = rubato_worker_open_sparse_kv_client_table_with(
+        player->worker, "sums", RUBATO_I64, announce_next, &announcing, error);
+    RubatoIteration next;
 
-    for (uint32_t i = 0; i < plan->n_clocks; i++) {
-        draw_keys(player);
-        memcpy(keys + (size_t)i * MOST_KEYS_OF_CALL, player->keys, sizeof player->keys);
-        iterations[i] = (RubatoIteration){ keys + (size_t)i * MOST_KEYS_OF_CALL, player->n_keys };
-    }
-    g_autoptr(RubatoSparseKVClientTable) table = rubato_worker_open_sparse_kv_client_table(
-        player->worker, "sums", RUBATO_I64, iterations, plan->n_clocks, error);
     if (table == NULL)
         return false;
-    for (uint32_t i = 0; i < plan->n_clocks; i++)
+    for (uint32_t i = 0; rubato_sparse_kv_client_table_next(table, &next); i++) {
         if (!rubato_sparse_kv_client_table_get(table, player->rows, error) ||
             !rubato_sparse_kv_client_table_add(table, player->deltas, error))
             return false;
+        if (i == 1)
+            cluster_say("is busy");
+        if (i > QUICK_CLOCKS && announcing.left == plan->n_clocks)
+            let_pass(1);
+    }
     return true;
 }
 
@@ -161,9 +192,8 @@ static bool work(RubatoWorker *worker, void *user_data, GError **error)
     const Plan *plan = user_data;
     const bool is_sparse =
         rubato_model_traits(plan->model)->takes_announcements && rubato_worker_rank(worker) != 0;
-    Player player = { .worker = worker,
-                      .random =
-                          g_rand_new_with_seed(plan->seed * 16 + rubato_worker_rank(worker)) };
+    Player player = { .worker = worker };
+    player.random = g_rand_new_with_seed(seed_of(&player, plan));
     const bool ok = is_sparse ? play_sparse(&player, plan, error) : play_kv(&player, plan, error);
 
     g_rand_free(player.random);
@@ -189,7 +219,14 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
     if (!rubato_engine_create_table(engine, &spec, error))
         return false;
     cluster_say("begins");
-    return cluster_run_task(engine, "sum", work, plan, tables, error);
+    return rubato_engine_run(
+        engine,
+        &(RubatoTask){ .name = "sum",
+                       .run = work,
+                       .user_data = (void *)(uintptr_t)plan,
+                       .tables = tables,
+                       .on_loss = plan->replaces ? RUBATO_ON_LOSS_REPLACE : RUBATO_ON_LOSS_FAIL },
+        error);
 }
 
 /* ---- the case ---- */
@@ -235,16 +272,6 @@ static void judge(const Plan *plan, const char *folder)
                   folder, said, complained);
 }
 
-static void remove_history(const char *folder, uint32_t n_nodes)
-{
-    for (uint32_t i = 0; i < n_nodes; i++) {
-        g_autofree char *path = g_strdup_printf("%s/node-%u.history", folder, CLUSTER_IDS[i]);
-
-        g_unlink(path);
-    }
-    g_rmdir(folder);
-}
-
 static ClusterShape draw_shape(GRand *random, uint32_t n_nodes)
 {
     static const char *const wires[] = { "shm", "tcp" };
@@ -275,7 +302,7 @@ void history_schedule_play(const char *model, uint32_t seed, uint32_t n_clocks)
     cluster_expect_success(run);
     cluster_run_free(run);
     judge(&plan, folder);
-    remove_history(folder, n_nodes);
+    remove_folder(folder);
     g_rand_free(random);
 }
 
@@ -286,20 +313,22 @@ typedef struct {
     ClusterRun *run;
     GRand *random;
     const Plan *plan;
-    uint32_t first, second; /* the node that is lost first, and the other one */
-    bool is_silent;         /* they stand still; otherwise they are killed */
+    uint32_t first, second;           /* the node that is lost first, and the other one */
+    bool is_silent;                   /* they stand still; otherwise they are killed */
+    uint32_t processes[LOSSES_NODES]; /* that have the nodes' places */
 } Losses;
 
 static void lose(const Losses *losses, uint32_t node)
 {
     ClusterRun *const run = losses->run;
+    const uint32_t process = losses->processes[node];
 
     g_string_truncate(run->processes[0].text, 0);
-    cluster_signal(run, node, losses->is_silent ? SIGSTOP : SIGKILL);
+    cluster_signal(run, process, losses->is_silent ? SIGSTOP : SIGKILL);
     cluster_wait_for(run, 0, " was lost: ");
     if (losses->is_silent) { /* it learns that the others have gone on */
-        cluster_signal(run, node, SIGCONT);
-        cluster_expect_end(run, node, CLUSTER_FAILED);
+        cluster_signal(run, process, SIGCONT);
+        cluster_expect_end(run, process, CLUSTER_FAILED);
     }
 }
 
@@ -316,66 +345,96 @@ static void await_replicas(const Losses *losses)
     }
 }
 
-/* It need not have joined when the run ends. */
-static void start_another(const Losses *losses, uint32_t node)
+/* It need not have joined when the run ends, if it has no workers. */
+static void start_another(Losses *losses, uint32_t node)
 {
     g_setenv("RUBATO_JOIN", "1", TRUE);
-    cluster_start_other(losses->run, CLUSTER_IDS[node], losses->run->path, play, losses->plan);
+    losses->processes[node] =
+        cluster_start_other(losses->run, CLUSTER_IDS[node], losses->run->path, play, losses->plan);
     g_unsetenv("RUBATO_JOIN");
+    if (losses->plan->replaces)
+        cluster_wait_for(losses->run, losses->processes[node],
+                         "has taken over the workers of a lost process");
 }
 
-static void play_losses(const Losses *losses)
+static void pass_some_time(const Losses *losses)
+{
+    let_pass(g_rand_int_range(losses->random, 0, 2 * STANDS_STILL_MS));
+}
+
+/* Then another process takes its place: always, if it had workers. */
+static void lose_and_replace(Losses *losses, uint32_t node)
+{
+    lose(losses, node);
+    if (losses->plan->replicas == 1 && node == losses->first)
+        await_replicas(losses);
+    if (losses->plan->replaces || g_rand_boolean(losses->random))
+        start_another(losses, node);
+    pass_some_time(losses);
+}
+
+static void play_losses(Losses *losses)
 {
     GRand *const random = losses->random;
+    const uint32_t n_working = losses->plan->replaces ? LOSSES_NODES : LOSSES_WORKING;
 
-    for (uint32_t i = 0; i < LOSSES_WORKING; i++)
+    for (uint32_t i = 0; i < n_working; i++)
         cluster_wait_for(losses->run, i, "is busy");
     let_pass(g_rand_int_range(random, 0, STANDS_STILL_MS));
-    lose(losses, losses->first);
-    if (losses->plan->replicas == 1)
-        await_replicas(losses);
-    if (g_rand_boolean(random))
-        start_another(losses, losses->first);
-    let_pass(g_rand_int_range(random, 0, 2 * STANDS_STILL_MS));
+    lose_and_replace(losses, losses->first);
     /* of two replicas only one may be left until others are made, so no other node is lost */
-    if (losses->plan->replicas == 1 && g_rand_boolean(random)) {
-        lose(losses, losses->second);
-        if (g_rand_boolean(random))
-            start_another(losses, losses->second);
-        let_pass(g_rand_int_range(random, 0, 2 * STANDS_STILL_MS));
-    }
-    for (uint32_t i = 0; i < LOSSES_WORKING; i++)
-        cluster_signal(losses->run, i, SIGUSR1);
+    if (losses->plan->replicas == 1 && g_rand_boolean(random))
+        lose_and_replace(losses, losses->second);
+    for (uint32_t i = 0; i < n_working; i++)
+        cluster_signal(losses->run, losses->processes[i], SIGUSR1);
     stop_nodes(losses->run, random, LOSSES_WORKING);
 }
 
-void history_schedule_play_losses(const char *model, uint32_t seed, uint32_t n_clocks,
-                                  HistoryLosses which)
+static void play_lossy(const Plan *plan, GRand *random, HistoryLosses which)
 {
-    GRand *random = g_rand_new_with_seed(seed);
-    const Plan plan = { .model = model,
-                        .seed = seed,
-                        .n_clocks = n_clocks,
-                        .replicas = (uint32_t)g_rand_int_range(random, 1, 3) };
     g_autofree char *folder = g_dir_make_tmp("history-XXXXXX", NULL);
     ClusterShape shape = draw_shape(random, LOSSES_NODES);
-    Losses losses = { .random = random, .plan = &plan };
+    Losses losses = { .random = random, .plan = plan };
 
     losses.is_silent = which == HISTORY_LOSSES_ANY && g_rand_int_range(random, 0, 8) == 0;
     losses.first = LOSSES_WORKING + (uint32_t)g_rand_int_range(random, 0, 2);
     losses.second = LOSSES_NODES + LOSSES_WORKING - 1 - losses.first;
     shape.timeout_ms = losses.is_silent ? cluster_short_timeout_ms() : 0;
-    for (uint32_t i = LOSSES_WORKING; i < LOSSES_NODES; i++)
+    shape.catches_up = plan->replaces;
+    for (uint32_t i = 0; i < LOSSES_NODES; i++)
+        losses.processes[i] = i;
+    for (uint32_t i = LOSSES_WORKING; i < LOSSES_NODES && !plan->replaces; i++)
         shape.nodes[i].workers = 0;
     ck_assert_ptr_nonnull(folder);
-    set_environment(random, folder, seed);
+    set_environment(random, folder, plan->seed);
     losses.run = cluster_run_new(&shape);
-    cluster_start(losses.run, play, &plan);
+    cluster_start(losses.run, play, plan);
     play_losses(&losses);
-    for (uint32_t i = 0; i < LOSSES_WORKING; i++)
-        cluster_expect_end(losses.run, i, 0);
+    for (uint32_t i = 0; i < (plan->replaces ? LOSSES_NODES : LOSSES_WORKING); i++)
+        cluster_expect_end(losses.run, losses.processes[i], 0);
     cluster_run_free(losses.run);
-    judge(&plan, folder);
-    remove_history(folder, LOSSES_NODES);
+    judge(plan, folder);
+    remove_folder(folder);
+}
+
+static void play_plan(Plan plan, HistoryLosses which)
+{
+    GRand *random = g_rand_new_with_seed(plan.seed);
+
+    plan.replicas = (uint32_t)g_rand_int_range(random, 1, 3);
+    play_lossy(&plan, random, which);
     g_rand_free(random);
+}
+
+void history_schedule_play_losses(const char *model, uint32_t seed, uint32_t n_clocks,
+                                  HistoryLosses which)
+{
+    play_plan((Plan){ .model = model, .seed = seed, .n_clocks = n_clocks }, which);
+}
+
+void history_schedule_play_replaced(const char *model, uint32_t seed, uint32_t n_clocks,
+                                    HistoryLosses which)
+{
+    play_plan((Plan){ .model = model, .seed = seed, .n_clocks = n_clocks, .replaces = true },
+              which);
 }

@@ -17,9 +17,14 @@ typedef enum {
     HISTORY_LOSSES_ANY,    /* or it stands still for longer than the timeout, which takes seconds */
 } HistoryLosses;
 
-/* The same of four nodes, of a model that can have replicas. One or two nodes without workers are
- * lost, and other processes may take their places. */
+/* The same of four nodes, with replicas. One or two nodes without workers are lost, and other
+ * processes may take their places. */
 void history_schedule_play_losses(const char *model, uint32_t seed, uint32_t n_clocks,
                                   HistoryLosses losses);
+
+/* The same; the nodes have workers, which other processes have again. One of these may be lost,
+ * too. Of a model that takes no announcements. */
+void history_schedule_play_replaced(const char *model, uint32_t seed, uint32_t n_clocks,
+                                    HistoryLosses losses);
 
 #endif
