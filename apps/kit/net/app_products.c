@@ -31,9 +31,16 @@ static void sum_biases(size_t n_rows, size_t n_inputs, size_t n_units, const flo
 
 #ifdef RUBATO_HAS_OPENBLAS
 
+/* OpenBLAS calls it before a fork. A build of it without threads has none. */
+extern int blas_thread_shutdown_(void) __attribute__((weak));
+
+/* It has started threads as it was loaded, before anybody could say how many it needs. They do not
+ * block the signals that the engine waits for, so one of these would end the process at once. */
 void app_products_begin(void)
 {
     openblas_set_num_threads(1);
+    if (blas_thread_shutdown_ != NULL)
+        (void)blas_thread_shutdown_();
 }
 
 void app_products_forward(size_t n_rows, size_t n_inputs, size_t n_units, const float *inputs,

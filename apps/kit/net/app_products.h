@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-/* Before any product: OpenBLAS is to start no threads of its own beside the workers. */
+/* Before any product, and before the engine: OpenBLAS has no threads of its own from now on. */
 void app_products_begin(void);
 
 /* outputs (n_rows × n_units) = biases + inputs (n_rows × n_inputs) · weightsᵀ. */
