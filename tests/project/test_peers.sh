@@ -33,8 +33,9 @@ END
 stand_in "$scratch/peers/mpicc" <<'END'
 exit 0
 END
+# As many processes as -n says take as often 10 us.
 stand_in "$scratch/peers/mpirun" <<'END'
-echo 0.00002
+echo "0.0000$4"
 END
 # Without PyTorch, wherever it is.
 mkdir "$scratch/python"
@@ -56,6 +57,11 @@ END
 [ "$(cat "$scratch/said")" = \
     "peers-collectives: gloo is skipped: python3-torch is not installed" ] ||
     fail "expected that gloo is skipped, found: $(cat "$scratch/said")"
+
+PATH=$scratch/peers:$PATH "$script" --rounds 1 --ranks 4 "$scratch/build" 64k \
+    >"$scratch/table" 2>"$scratch/said" || fail "it failed: $(cat "$scratch/said")"
+grep -qF "| 64k | allreduce-64k-host-4 | 30.0 us | Open MPI | 40.0 us | 0.75 |" "$scratch/table" ||
+    fail "four ranks are not compared: $(cat "$scratch/table")"
 
 # Without any peer there is nothing to do, which is no failure.
 PATH=$scratch/none "$script" "$scratch/build" >"$scratch/table" 2>"$scratch/said" ||
