@@ -41,6 +41,7 @@ void sim_add_seed(SimSum *sum, uint64_t seed)
     sum->n_seeds++;
     sum->n_turns += outcome.n_turns;
     sum->n_packets += outcome.network.n_sent;
+    sum->n_cuts += outcome.n_cuts;
     sum->n_ended_well += outcome.n_ended_well;
     sum->n_lost += outcome.n_lost;
     sum->n_failed += outcome.n_failed;
@@ -50,11 +51,12 @@ void sim_add_seed(SimSum *sum, uint64_t seed)
 void sim_print_sum(const SimSum *sum)
 {
     printf("%" G_GUINT64_FORMAT " seeds: %.0f simulated seconds in %.2f s of a processor (%.0f x), "
-           "%" G_GUINT64_FORMAT " turns, %" G_GUINT64_FORMAT " packets; nodes that ended well: "
+           "%" G_GUINT64_FORMAT " turns, %" G_GUINT64_FORMAT " packets, %" G_GUINT64_FORMAT
+           " cuts; nodes that ended well: "
            "%" G_GUINT64_FORMAT ", lost another: %" G_GUINT64_FORMAT ", had a worker that failed: "
            "%" G_GUINT64_FORMAT ", were cancelled: %" G_GUINT64_FORMAT "\n",
            sum->n_seeds, sum->simulated_s, sum->processor_s, sum->simulated_s / sum->processor_s,
-           sum->n_turns, sum->n_packets, sum->n_ended_well, sum->n_lost, sum->n_failed,
+           sum->n_turns, sum->n_packets, sum->n_cuts, sum->n_ended_well, sum->n_lost, sum->n_failed,
            sum->n_cancelled);
     fflush(stdout);
 }

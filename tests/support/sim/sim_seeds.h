@@ -8,6 +8,7 @@
 
 typedef struct {
     uint64_t n_seeds, n_turns, n_packets;
+    uint64_t n_cuts; /* of tables while tasks run, whose rows were compared */
     double simulated_s, processor_s;
     uint64_t n_ended_well, n_lost, n_failed, n_cancelled; /* nodes */
 } SimSum;
