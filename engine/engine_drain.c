@@ -67,7 +67,14 @@ static LateStep *late_step_new(RubatoEngine *engine, const ControlRecover *recov
 
 /* ---- CLOSE ---- */
 
-void engine_fence_node(RubatoEngine *engine, const ControlRecover *recover, const char *lines)
+/* Whether parts may leave the server: they leave one node, or any. */
+static bool may_give(const RubatoEngine *engine, const ControlRecover *recover, uint32_t server)
+{
+    return recover->cause == CONTROL_CAUSE_BALANCE ||
+           engine->office.servers[server].node == recover->node;
+}
+
+void engine_fence_nodes(RubatoEngine *engine, const ControlRecover *recover, const char *lines)
 {
     PostOffice *const office = &engine->office;
     LateStep *const step = late_step_new(engine, recover, lines);
@@ -75,7 +82,7 @@ void engine_fence_node(RubatoEngine *engine, const ControlRecover *recover, cons
 
     step->fences = g_new(Message, office->n_servers);
     for (uint32_t server = 0; server < office->n_servers; server++) {
-        if (office->servers[server].node != recover->node)
+        if (!may_give(engine, recover, server))
             continue;
         step->fences[n] = (Message){ .kind = MESSAGE_FENCE,
                                      .table = MESSAGE_NO_TABLE,

@@ -5,6 +5,7 @@
  *
  * Threads: that of the engine's calls; of engine_check_move also that of part steps. */
 #include "engine/control/place_text.h"
+#include "engine/engine_balance.h"
 #include "engine/engine_private.h"
 #include "engine/placement/cluster_limits.h"
 
@@ -207,12 +208,34 @@ static void check_leaving(const RubatoEngine *engine, const Table *table, const 
                     set->part, table->spec->name, n_needed, count_staying(engine, set));
 }
 
-void engine_place_copies(RubatoEngine *engine, const char *lines, GString *plan, GError **fault)
+/* The node that has joined gets its share. If that is the scheduler's, whose process had ended, the
+ * one before may have been about to do so for another node. (transfer full) of PlaceMove */
+static GArray *balance(RubatoEngine *engine, const ControlRecover *recover,
+                       PlacementServer *servers, GArray *sets)
+{
+    GArray *const moved = g_array_new(FALSE, FALSE, sizeof(PlaceMove));
+    const bool is_schedulers = recover->node == engine->scheduler_node;
+
+    if (recover->cause != CONTROL_CAUSE_JOIN && recover->cause != CONTROL_CAUSE_BALANCE)
+        return moved;
+    for (uint32_t node = 0; node < engine->n_nodes; node++)
+        if ((is_schedulers || node == recover->node) && !engine->office.is_lost[node] &&
+            !engine->drains[node])
+            engine_balance(engine, node, servers, sets, moved);
+    if (moved->len > 0)
+        g_message("copies of %u parts are made, and take the place of others", moved->len);
+    return moved;
+}
+
+void engine_place_copies(RubatoEngine *engine, const ControlRecover *recover, GString *plan,
+                         GError **fault)
 {
     g_autoptr(GError) cannot_leave = NULL;
     g_autoptr(GString) text = g_string_new(NULL);
+    g_autoptr(GArray) sets = g_array_new(FALSE, FALSE, sizeof(PlaceSet));
     PlacementServer *beside = NULL;
     uint32_t n_made = 0, n_missing = 0, table_before = UINT32_MAX;
+    const char *lines = recover->lines;
     PlaceSet set;
 
     pthread_mutex_lock(&engine->lock);
@@ -241,9 +264,14 @@ void engine_place_copies(RubatoEngine *engine, const char *lines, GString *plan,
         n_missing += most > n_staying ? most - n_staying : 0;
         if (table != NULL && count_staying(engine, &set) < set.n)
             check_leaving(engine, table, &set, MIN(most, n_before), &cannot_leave);
-        place_text_write_set(text, &set);
+        g_array_append_val(sets, set);
     }
+    g_autoptr(GArray) moved = balance(engine, recover, servers, sets);
     pthread_mutex_unlock(&engine->lock);
+    for (guint i = 0; i < sets->len; i++)
+        place_text_write_set(text, &g_array_index(sets, PlaceSet, i));
+    for (guint i = 0; i < moved->len; i++)
+        place_text_write_move(text, &g_array_index(moved, PlaceMove, i));
     if (cannot_leave != NULL) {
         g_propagate_error(fault, g_steal_pointer(&cannot_leave));
         return;
@@ -253,6 +281,6 @@ void engine_place_copies(RubatoEngine *engine, const char *lines, GString *plan,
     if (text->len > CONTROL_MAX_FILE)
         g_warning("there are more parts than nodes can tell one another after a loss: no replicas "
                   "are made in the place of lost ones");
-    else if (n_made > 0)
+    else if (n_made + moved->len > 0)
         g_string_append(plan, text->str);
 }

@@ -7,6 +7,7 @@
  *   engine_timeline.c   its timeline: where, from when to when
  *   engine_parts.c   moving a part to another server, step by step
  *   engine_placement.c   where parts and their replicas lie
+ *   engine_balance.c   which of them go to a node that has joined
  *   engine_replicas.c   which tables can have replicas
  *   engine_recovery.c   what this node does when another one is lost, step by step
  *   engine_drain.c   what it does when parts leave a node; the call that drains one
@@ -348,9 +349,12 @@ bool engine_place_parts(RubatoEngine *engine, Table *table, GError **error);
 /* Adds to *plan, as lines of engine/control/place_text.h, where parts are to have replicas that
  * have fewer than their table had at first: on living nodes that have none of the part, within the
  * limits of their servers, the emptiest ones first. What is on nodes that are drained does not
- * count. lines: where the parts are, after a loss. Nothing is added if no replica can be made.
+ * count. recover: an OPEN, whose lines say where the parts are. If a process has joined, or parts
+ * have gone to it, then also lines of which parts go to it (engine_balance.h). Nothing is added if
+ * no replica can be made.
  * *fault is set if a part cannot leave such a node. The lock is not held. */
-void engine_place_copies(RubatoEngine *engine, const char *lines, GString *plan, GError **fault);
+void engine_place_copies(RubatoEngine *engine, const ControlRecover *recover, GString *plan,
+                         GError **fault);
 
 /* Whether a part fits on another server, within the limits. RUBATO_ERROR_INVALID. The lock is
  * held. */
@@ -373,10 +377,10 @@ void engine_recover(RubatoEngine *engine, const Control *control);
 void engine_report_step(RubatoEngine *engine, const ControlRecover *recover, const char *text,
                         const char *lines);
 
-/* CLOSE and SETTLE of a HAND_OVER: the step is reported when the servers of the node that is
- * drained have handled all that this node sent them; when replicas have all that those primaries
+/* CLOSE and SETTLE where parts are handed over: the step is reported when the servers that may give
+ * some have handled all that this node sent them; when replicas have all that those primaries
  * here have which are to be replaced. Both return at once. Thread of part steps. */
-void engine_fence_node(RubatoEngine *engine, const ControlRecover *recover, const char *lines);
+void engine_fence_nodes(RubatoEngine *engine, const ControlRecover *recover, const char *lines);
 void engine_settle(RubatoEngine *engine, const ControlRecover *recover);
 
 /* OPEN: what waits for an answer in parts that have left this node's servers goes to the new

@@ -1,7 +1,8 @@
 /* What this node does when another one is lost and the run goes on: CLOSE, PROMOTE, OPEN, and then,
  * if replicas are to be made, EXPECT and COPY (docs/replication.md). The scheduler leads all nodes
  * through these steps. The same follows when a process takes the place of a lost node, and twice
- * when parts leave a node: engine_drain.c has what is different then.
+ * when parts leave a node, or go to one that has joined: engine_drain.c has what is different
+ * then.
  *
  * Why each wait ends. A map that closes waits for senders that are posting, and these wait for
  * room in a window at most. It may come back with an answer that waits for a replica on the lost
@@ -254,7 +255,7 @@ static void send_again(RubatoEngine *engine, const GPtrArray *tables, const Cont
         if (part_map_server(table->map, set.part) == primary)
             continue;
         part_map_set_server(table->map, set.part, primary);
-        if (recover->cause != CONTROL_CAUSE_HAND_OVER) /* whose primaries answer all */
+        if (!control_cause_hands_over(recover->cause)) /* whose primaries answer all */
             post_office_send_again(&engine->office, table->id, set.part, primary);
         moved[at * engine->n_nodes + engine->office.servers[primary].node]++;
     }
@@ -363,7 +364,7 @@ static void open_step(RubatoEngine *engine, const ControlRecover *recover, GStri
     g_message("%s; the run goes on, by part map %u%s", recover->text, recover->map, places);
     tell_launcher(engine);
     if (engine->self == engine->scheduler_node)
-        engine_place_copies(engine, recover->lines, plan, fault);
+        engine_place_copies(engine, recover, plan, fault);
 }
 
 /* ---- EXPECT and COPY ---- */
@@ -484,8 +485,8 @@ static void do_step(RubatoEngine *engine, const ControlRecover *recover, uint64_
                                                     "another after a loss" } });
         return;
     }
-    if (recover->step == CONTROL_RECOVER_CLOSE && recover->cause == CONTROL_CAUSE_HAND_OVER)
-        engine_fence_node(engine, recover, text->str); /* which reports later */
+    if (recover->step == CONTROL_RECOVER_CLOSE && control_cause_hands_over(recover->cause))
+        engine_fence_nodes(engine, recover, text->str); /* which reports later */
     else if (recover->step == CONTROL_RECOVER_SETTLE)
         engine_settle(engine, recover); /* likewise */
     else

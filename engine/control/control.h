@@ -244,6 +244,7 @@ typedef enum {
     CONTROL_CAUSE_DRAIN, /* parts of a node are to leave it: copies of them are made elsewhere, */
     CONTROL_CAUSE_HAND_OVER, /* and take their place */
     CONTROL_CAUSE_LEAVE,     /* a node that was drained has left: as a loss, but nothing is lost */
+    CONTROL_CAUSE_BALANCE,   /* copies on a node that has joined take the place of others */
     CONTROL_CAUSE_END,
 } ControlCause;
 
@@ -251,6 +252,12 @@ typedef enum {
 static inline bool control_cause_is_loss(uint32_t cause)
 {
     return cause == CONTROL_CAUSE_LOSS || cause == CONTROL_CAUSE_LEAVE;
+}
+
+/* Whether copies take the place of primaries that live: SETTLE follows CLOSE. */
+static inline bool control_cause_hands_over(uint32_t cause)
+{
+    return cause == CONTROL_CAUSE_HAND_OVER || cause == CONTROL_CAUSE_BALANCE;
 }
 
 /* RECOVER, RECOVERED. */

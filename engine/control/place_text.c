@@ -70,3 +70,26 @@ bool place_text_read_set(const char **text, PlaceSet *set)
     *text = at;
     return true;
 }
+
+void place_text_write_move(GString *text, const PlaceMove *move)
+{
+    g_string_append_printf(text, "m%u %u %u %u %u\n", move->table, move->part, move->from, move->to,
+                           move->n);
+}
+
+bool place_text_read_move(const char **text, PlaceMove *move)
+{
+    const char *at = *text;
+    uint64_t table, part, from, to, n;
+
+    if (*at++ != 'm')
+        return false;
+    if (!read_number(&at, ' ', UINT32_MAX, &table) || !read_number(&at, ' ', UINT32_MAX, &part) ||
+        !read_number(&at, ' ', UINT32_MAX, &from) || !read_number(&at, ' ', UINT32_MAX, &to) ||
+        !read_number(&at, '\n', PLACE_MOST_SERVERS, &n))
+        return false;
+    *move =
+        (PlaceMove){ (uint32_t)table, (uint32_t)part, (uint32_t)from, (uint32_t)to, (uint32_t)n };
+    *text = at;
+    return true;
+}

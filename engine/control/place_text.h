@@ -34,6 +34,17 @@ typedef struct {
     uint32_t servers[PLACE_MOST_SERVERS];
 } PlaceSet;
 
+/* A copy of a part takes the place of another one: that of the server `from`, a primary or a
+ * replica, goes to the server `to`. */
+typedef struct {
+    uint32_t table, part;
+    uint32_t from, to;
+    uint32_t n; /* copies that are left then, the primary among them: there must not be fewer */
+} PlaceMove;
+
+void place_text_write_move(GString *text, const PlaceMove *move);
+bool place_text_read_move(const char **text, PlaceMove *move);
+
 void place_text_write_set(GString *text, const PlaceSet *set);
 bool place_text_read_set(const char **text, PlaceSet *set);
 

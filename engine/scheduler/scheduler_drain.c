@@ -20,6 +20,9 @@
  * or that it cannot; if it is lost, others make them. LEAVE is said at once by whoever handles the
  * node's control messages.
  *
+ * A node that has joined gets its share of the parts by the same steps. Its first round is that of
+ * JOIN; its second one begins where a drain would, and has no asker.
+ *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
 
@@ -369,6 +372,9 @@ void drain_go_on(Scheduler *scheduler)
     Drain *const drain = &scheduler->drain;
 
     begin_later(scheduler);
+    if (drain->stage <= DRAIN_WAITS && scheduler->doom.code == CONTROL_OK && is_calm(scheduler) &&
+        !any_has_left(scheduler))
+        recovery_balance(scheduler);
     SchedulerNode *const node = &scheduler->nodes[drain->node];
     if (drain->stage == DRAIN_NONE && scheduler->doom.code == CONTROL_OK && is_calm(scheduler) &&
         !any_has_left(scheduler) && let_next_go(scheduler))

@@ -20,11 +20,19 @@
  * primary there takes no more inputs, and replicas that are listed get all that it has had. So each
  * of them can take its place in PROMOTE.
  *
+ * A node that has joined gets its share of the parts in the same way: the plan of its OPEN has
+ * copies on it, and which servers they leave. Once they are there, and nothing else is under way,
+ * nodes do the second round, with the cause BALANCE. If another node is lost in between, the copies
+ * count like any other replicas, and the second round comes after that; its OPEN has another plan
+ * if copies are missing then, up to MOST_PLANS.
+ *
  * Runs as scheduler.h says. */
 #include "engine/control/place_text.h"
 #include "engine/scheduler/scheduler_state.h"
 
 #include <string.h>
+
+#define MOST_PLANS 4
 
 /* Where a part is, as far as nodes have told. */
 typedef struct {
@@ -54,6 +62,9 @@ struct Recovery {
     uint64_t *ordered; /* by node number: replicas that it was to make, and has not told of. Those
                         * that a later loss has prevented count */
     uint64_t *awaited; /* the same, and they do not: each CLOSE prevents what it has not told of */
+    GHashTable *moves; /* of PlaceMove, by table and part: what goes to a node that has joined: */
+    uint32_t joined;   /* this node, if there are some, */
+    uint32_t n_plans;  /* and how many plans there were since it came */
     bool all_leave;    /* in a HAND_OVER: nothing stays on nodes that parts leave */
     char *fault;       /* why nodes cannot be drained; NULL: they can, as far as is known */
 };
@@ -68,6 +79,7 @@ Recovery *recovery_new(uint32_t n_nodes)
     recovery->ordered = g_new0(uint64_t, n_nodes);
     recovery->found = g_array_new(FALSE, FALSE, sizeof(Found));
     recovery->index = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    recovery->moves = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
     return recovery;
 }
 
@@ -77,6 +89,7 @@ void recovery_free(Recovery *recovery)
         return;
     g_array_unref(recovery->found);
     g_hash_table_unref(recovery->index);
+    g_hash_table_unref(recovery->moves);
     g_free(recovery->done);
     g_free(recovery->told);
     g_free(recovery->ordered);
@@ -196,6 +209,22 @@ void recovery_drain(Scheduler *scheduler, ControlCause cause, uint32_t node, con
           CONTROL_RECOVER_CLOSE);
 }
 
+void recovery_balance(Scheduler *scheduler)
+{
+    Recovery *const recovery = scheduler->recovery;
+
+    if (g_hash_table_size(recovery->moves) == 0 || recovery_awaits_copies(scheduler) ||
+        admission_awaits_own(scheduler))
+        return;
+    if (scheduler->nodes[recovery->joined].lost) /* and with it the copies */
+        g_hash_table_remove_all(recovery->moves);
+    else
+        recovery_drain(scheduler, CONTROL_CAUSE_BALANCE, recovery->joined,
+                       recovery->joined == scheduler->config.self
+                           ? "goes on as the scheduler, and others have their share of the parts"
+                           : "has its share of the parts");
+}
+
 bool recovery_has_handed_over(const Scheduler *scheduler)
 {
     const Recovery *const recovery = scheduler->recovery;
@@ -233,9 +262,14 @@ void recovery_admit(Scheduler *scheduler)
 
 /* ---- what nodes have ---- */
 
+static guint64 key_of(uint32_t table, uint32_t part)
+{
+    return (guint64)table << 32 | part;
+}
+
 static Found *find_part(Recovery *recovery, uint32_t table, uint32_t part)
 {
-    const guint64 key = (guint64)table << 32 | part;
+    const guint64 key = key_of(table, part);
     gpointer at;
 
     if (!g_hash_table_lookup_extended(recovery->index, &key, NULL, &at)) {
@@ -256,13 +290,32 @@ static bool are_readable(const char *lines)
     return true;
 }
 
-static bool are_places(const char *lines)
+/* Where replicas are to be made, and which of the parts move then. False: it makes no sense. */
+static bool take_plan(Recovery *recovery, const char *lines)
 {
+    const char *end = lines;
     PlaceSet set;
+    PlaceMove move;
 
-    while (*lines != '\0')
-        if (!place_text_read_set(&lines, &set))
-            return false;
+    while (place_text_read_set(&end, &set))
+        continue;
+    const char *at = end;
+    while (place_text_read_move(&at, &move))
+        continue;
+    if (end == lines || *at != '\0')
+        return false;
+    recovery->places = g_strndup(lines, (gsize)(end - lines));
+    if (*end != '\0') {
+        g_hash_table_remove_all(recovery->moves);
+        recovery->n_plans = recovery->cause == CONTROL_CAUSE_JOIN ? 1 : recovery->n_plans + 1;
+        recovery->joined = recovery->node;
+    }
+    while (place_text_read_move(&end, &move)) {
+        const guint64 key = key_of(move.table, move.part);
+
+        g_hash_table_insert(recovery->moves, g_memdup2(&key, sizeof key),
+                            g_memdup2(&move, sizeof move));
+    }
     return true;
 }
 
@@ -343,6 +396,34 @@ static PlaceSet choose_staying(Scheduler *scheduler, const Found *found, GHashTa
     return set;
 }
 
+static uint32_t find_server(const PlaceSet *set, uint32_t server)
+{
+    uint32_t i = 0;
+
+    while (i < set->n && set->servers[i] != server)
+        i++;
+    return i;
+}
+
+/* The same where a copy of the part takes the place of another one. If one of the two is not there,
+ * or the others have become fewer, all stay. */
+static PlaceSet choose_moved(Scheduler *scheduler, const Found *found)
+{
+    const guint64 key = key_of(found->table, found->part);
+    const PlaceMove *const move = g_hash_table_lookup(scheduler->recovery->moves, &key);
+    PlaceSet set = choose(found);
+
+    if (move == NULL || !found->has_primary || set.n <= move->n)
+        return set;
+    const uint32_t from = find_server(&set, move->from), to = find_server(&set, move->to);
+
+    if (from == set.n || to == set.n || to == 0 || from == to)
+        return set;
+    set.servers[from] = move->to; /* the primary is the first */
+    set.servers[to] = set.servers[--set.n];
+    return set;
+}
+
 /* What follows for all parts. (transfer full) NULL: *lost has no live node. */
 static char *choose_all(Scheduler *scheduler, PlaceSet *lost)
 {
@@ -361,7 +442,10 @@ static char *choose_all(Scheduler *scheduler, PlaceSet *lost)
     }
     for (guint i = 0; i < recovery->found->len; i++) {
         const Found *const found = &g_array_index(recovery->found, Found, i);
-        const PlaceSet set = leave ? choose_staying(scheduler, found, primaries) : choose(found);
+        const PlaceSet set = leave ? choose_staying(scheduler, found, primaries)
+                             : recovery->cause == CONTROL_CAUSE_BALANCE
+                                 ? choose_moved(scheduler, found)
+                                 : choose(found);
 
         if (leave && set.n > 0 && (!found->has_primary || set.servers[0] != found->primary))
             ++*count_of(primaries, set.servers[0]);
@@ -446,6 +530,8 @@ static void end_recovery(Scheduler *scheduler)
         recovery->fault == NULL && !recovery_awaits_copies(scheduler))
         recovery->fault = g_strdup("other nodes do not have copies of all of its parts, and no "
                                    "more are made");
+    if (recovery->cause == CONTROL_CAUSE_BALANCE && scheduler->nodes[scheduler->config.self].lost)
+        g_hash_table_remove_all(recovery->moves); /* nobody has planned others */
     scheduler->recovers = false;
     collectives_go_on(scheduler);
 }
@@ -453,7 +539,7 @@ static void end_recovery(Scheduler *scheduler)
 /* Whether the run is whole if parts stay where they are. */
 static bool loses_nothing(const Recovery *recovery)
 {
-    return recovery->cause == CONTROL_CAUSE_DRAIN || recovery->cause == CONTROL_CAUSE_HAND_OVER;
+    return recovery->cause == CONTROL_CAUSE_DRAIN || control_cause_hands_over(recovery->cause);
 }
 
 /* Nodes open their maps again, and nothing else. */
@@ -544,8 +630,8 @@ static void end_step(Scheduler *scheduler)
             give_up(scheduler, "there are more parts with replicas than can be told after a loss");
             return;
         }
-        send_step(scheduler, recovery->cause == CONTROL_CAUSE_HAND_OVER ? CONTROL_RECOVER_SETTLE
-                                                                        : CONTROL_RECOVER_PROMOTE);
+        send_step(scheduler, control_cause_hands_over(recovery->cause) ? CONTROL_RECOVER_SETTLE
+                                                                       : CONTROL_RECOVER_PROMOTE);
         break;
     case CONTROL_RECOVER_SETTLE:
         send_step(scheduler, CONTROL_RECOVER_PROMOTE);
@@ -590,6 +676,13 @@ static bool tells_tables(const Scheduler *scheduler, uint32_t node)
     return node == self || scheduler->recovery->node == self;
 }
 
+/* A loss may have come between the two rounds for a node that has joined, and with it an end to
+ * copies: then they are planned once more, but not for ever. */
+static bool may_plan(const Recovery *recovery)
+{
+    return recovery->cause != CONTROL_CAUSE_BALANCE || recovery->n_plans < MOST_PLANS;
+}
+
 bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *control)
 {
     const ControlRecover *const told = &control->recover;
@@ -620,10 +713,12 @@ bool recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *con
         g_free(recovery->fault);
         recovery->fault = g_strdup(told->text);
     }
-    if (told->step == CONTROL_RECOVER_OPEN && told->lines != NULL && told->lines[0] != '\0') {
-        if (!plans || !are_places(told->lines))
+    if (plans && recovery->cause == CONTROL_CAUSE_BALANCE)
+        g_hash_table_remove_all(recovery->moves); /* all nodes have done them */
+    if (told->step == CONTROL_RECOVER_OPEN && told->lines != NULL && told->lines[0] != '\0' &&
+        may_plan(recovery)) {
+        if (!plans || !take_plan(recovery, told->lines))
             return false;
-        recovery->places = g_strdup(told->lines);
         note_orders(recovery);
     }
     recovery->done[node] = recovery->told[node] = true;
@@ -639,6 +734,7 @@ void recovery_add_waits(const Scheduler *scheduler, GArray *waits)
         [CONTROL_CAUSE_DRAIN] = "the parts of a node that is drained wait",
         [CONTROL_CAUSE_HAND_OVER] = "the parts of a node that is drained wait",
         [CONTROL_CAUSE_LEAVE] = "a drained node that has left waits",
+        [CONTROL_CAUSE_BALANCE] = "the parts of a node that has joined wait",
     };
     const Recovery *const recovery = scheduler->recovery;
     g_autoptr(GArray) awaited = g_array_new(FALSE, FALSE, sizeof(uint32_t));

@@ -493,6 +493,10 @@ void recovery_add_waits(const Scheduler *scheduler, GArray *waits);
  * what: "is drained", for the log. */
 void recovery_drain(Scheduler *scheduler, ControlCause cause, uint32_t node, const char *what);
 
+/* Copies on a node that has joined take the place of others, if there are some and all are made.
+ * Nothing else is under way. */
+void recovery_balance(Scheduler *scheduler);
+
 /* After the last steps: whether they were those of a HAND_OVER; why nodes cannot be drained (NULL:
  * they can); whether replicas that were to be made are not there yet. */
 bool recovery_has_handed_over(const Scheduler *scheduler);
@@ -506,7 +510,7 @@ bool drain_hears_ask(Scheduler *scheduler, uint32_t node, const Control *control
 void rendezvous_drain(Scheduler *scheduler, const Control *control, uint16_t version,
                       uint64_t asker);
 
-/* After each event: its next stage, or its end. */
+/* After each event: its next stage, or its end; parts for a node that has joined. */
 void drain_go_on(Scheduler *scheduler);
 void drain_add_waits(const Scheduler *scheduler, GArray *waits);
 

@@ -8,7 +8,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "engine/join/journal_file.h"
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/program_run.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
@@ -18,6 +20,12 @@ enum { N_NODES = 4, SPARE = 3, N_KEYS = 200, PARTS = 6, LATER_ROUNDS = 5, BUSY =
 static const ClusterShape shape = { .n_nodes = N_NODES,
                                     .nodes = { { 0, 2 }, { 1, 0 }, { 1, 1 }, { 1, 2 } },
                                     .spares = 1u << SPARE };
+
+/* Of six primaries and six replicas a third each. */
+#define SHARE                                                                                    \
+    "node 41 (127.0.0.1:0) has its share of the parts; the run goes on, by part map 3: node 41 " \
+    "has "                                                                                       \
+    "2 parts of table rows now"
 
 static const struct {
     const char *over;
@@ -161,15 +169,31 @@ static bool play_early(RubatoEngine *engine, const void *data, GError **error)
            do_rounds(engine, "rows", 0, error) && rubato_engine_barrier(engine, error);
 }
 
-static ClusterRun *begin(int i)
+/* The table is used until a signal comes, and again after the node was drained. */
+static bool play_rows(RubatoEngine *engine, const void *data, GError **error)
 {
-    ClusterShape with = shape;
+    RubatoTableSpec spec = *(const RubatoTableSpec *)data;
+
+    signal(SIGUSR1, stop);
+    spec.parts = PARTS;
+    spec.replicas = 1;
+    TRY(rubato_engine_create_table(engine, &spec, error) && do_rounds(engine, "rows", 0, error) &&
+        rubato_engine_barrier(engine, error));
+    if (rubato_engine_node(engine) == CLUSTER_IDS[0])
+        TRY(rubato_engine_drain_node(engine, CLUSTER_IDS[SPARE], error));
+    return rubato_engine_barrier(engine, error) && do_rounds(engine, "rows", LATER_ROUNDS, error) &&
+           rubato_engine_barrier(engine, error);
+}
+
+static ClusterRun *begin(const ClusterShape *of, int i, ClusterPlay function)
+{
+    ClusterShape with = *of;
 
     with.over = cases[i].over;
     with.encrypts = cases[i].encrypts;
     ClusterRun *const run = cluster_run_new(&with);
 
-    cluster_start(run, play, &cases[i].spec);
+    cluster_start(run, function, &cases[i].spec);
     cluster_wait_for(run, 0, "busy");
     return run;
 }
@@ -181,9 +205,12 @@ static uint32_t join(ClusterRun *run)
 
 static void end(ClusterRun *run, uint32_t joined)
 {
-    cluster_signal(run, 0, SIGUSR1);
-    cluster_signal(run, 2, SIGUSR1);
-    cluster_expect_success(run);
+    for (uint32_t i = 0; i < SPARE; i++)
+        if (!run->processes[i].ended)
+            cluster_signal(run, i, SIGUSR1);
+    for (uint32_t i = 0; i < SPARE; i++)
+        if (!run->processes[i].ended || run->processes[i].status != -SIGKILL)
+            cluster_expect_end(run, i, 0);
     cluster_expect_end(run, joined, CLUSTER_NOT_STARTED);
     cluster_expect_text(run, joined, " until the run ended");
     cluster_run_free(run);
@@ -191,11 +218,81 @@ static void end(ClusterRun *run, uint32_t joined)
 
 START_TEST(process_joins_as_a_node_that_was_not_there)
 {
-    ClusterRun *const run = begin(_i);
+    ClusterRun *const run = begin(&shape, _i, play);
     const uint32_t joined = join(run);
 
     cluster_wait_for(run, 0, "joins the run as node 41 (127.0.0.1:0); the run goes on, by part");
     cluster_wait_for(run, joined, "node 41 has joined the run, and serves until the run ends");
+    cluster_wait_for(run, 0, "node 41 has 2 parts of table rows now");
+    end(run, joined);
+}
+END_TEST
+
+static void kill_node(ClusterRun *run, uint32_t process)
+{
+    cluster_signal(run, process, SIGKILL);
+    cluster_expect_end(run, process, -SIGKILL);
+}
+
+/* It has the parts: a node that had them before is lost, and nothing with it. */
+START_TEST(parts_of_others_live_on_the_node)
+{
+    ClusterRun *const run = begin(&shape, _i, play_rows);
+    const uint32_t joined = join(run);
+
+    cluster_wait_for(run, 0, SHARE);
+    cluster_wait_for(run, 2, SHARE);
+    kill_node(run, 1);
+    cluster_wait_for(run, 0, "the run goes on, by part map 4");
+    cluster_wait_for(run, joined, "replicas of its parts on other nodes");
+    g_string_truncate(run->processes[1].text, 0);
+    cluster_signal(run, 0, SIGUSR1);
+    cluster_signal(run, 2, SIGUSR1);
+    cluster_expect_end(run, 0, CLUSTER_FAILED);
+    cluster_expect_text(run, 0, "node 41 cannot be drained: part "); /* there is one other node */
+    cluster_run_free(run);
+}
+END_TEST
+
+/* Another one comes in its place. */
+START_TEST(process_may_be_killed_while_parts_are_copied_to_it)
+{
+    ClusterRun *const run = begin(&shape, _i, play_rows);
+    uint32_t joined = join(run);
+
+    cluster_wait_for(run, 0, "copies of 4 parts are made, and take the place of others");
+    kill_node(run, joined);
+    cluster_wait_for(run, 0, "was lost: ");
+    g_string_truncate(run->processes[0].text, 0);
+    joined = join(run);
+    cluster_wait_for(run, 0, " takes the place of node 41");
+    cluster_wait_for(run, 0, "node 41 has 2 parts of table rows now");
+    end(run, joined);
+}
+END_TEST
+
+/* The next scheduler knows of the node. Node 2 is the scheduler's. */
+START_TEST(scheduler_may_be_killed_when_the_node_has_joined)
+{
+    ClusterShape alone = { .n_nodes = N_NODES,
+                           .nodes = { { 1, 2 }, { 1, 1 }, { 0, 0 }, { 1, 0 } },
+                           .spares = 1u << SPARE,
+                           .scheduler = 2 };
+    g_autofree char *folder = make_folder();
+    g_autofree char *journal = g_build_filename(folder, "journal", NULL);
+
+    g_setenv(JOURNAL_VARIABLE, journal, TRUE);
+    ClusterRun *const run = begin(&alone, _i, play_rows);
+    const uint32_t joined = join(run);
+    if (_i == 0)
+        cluster_wait_for(run, 2, "copies of 4 parts are made");
+    else
+        cluster_wait_for(run, 0, "node 41 has 2 parts of table rows now");
+    kill_node(run, 2);
+    const uint32_t again = cluster_start_joining(run, 2, play_rows, &cases[_i].spec);
+    cluster_wait_for(run, again, "goes on as the scheduler, by the journal");
+    cluster_wait_for(run, 0, "takes the place of node 20");
+    cluster_wait_for(run, 0, "node 41 has 2 parts of table rows now");
     end(run, joined);
 }
 END_TEST
@@ -221,5 +318,10 @@ int main(void)
 
     tcase_add_loop_test(spare, process_joins_as_a_node_that_was_not_there, 0, G_N_ELEMENTS(cases));
     tcase_add_test(spare, process_may_come_before_the_run_begins);
+    tcase_add_loop_test(spare, parts_of_others_live_on_the_node, 0, G_N_ELEMENTS(cases));
+    tcase_add_loop_test(spare, process_may_be_killed_while_parts_are_copied_to_it, 0,
+                        G_N_ELEMENTS(cases));
+    tcase_add_loop_test(spare, scheduler_may_be_killed_when_the_node_has_joined, 0,
+                        G_N_ELEMENTS(cases));
     return run_suite(suite);
 }

@@ -64,6 +64,34 @@ START_TEST(where_parts_are_is_read_as_it_was_written)
 }
 END_TEST
 
+START_TEST(what_moves_is_read_as_it_was_written)
+{
+    static const PlaceMove moves[] = {
+        { 0, 0, 0, 1, 1 }, { UINT32_MAX, UINT32_MAX, UINT32_MAX, 2, PLACE_MOST_SERVERS }
+    };
+    static const char *const no_moves[] = { "",           "0 0 0 1 1\n",
+                                            "m0 0 0 1\n", "m0 0 0 1 9\n",
+                                            "m0 0 0 1 1", "m0 0 0 -1 1\n" };
+    g_autoptr(GString) text = g_string_new(NULL);
+    PlaceMove move;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(moves); i++)
+        place_text_write_move(text, &moves[i]);
+    const char *lines = text->str;
+    for (size_t i = 0; i < G_N_ELEMENTS(moves); i++) {
+        ck_assert(place_text_read_move(&lines, &move));
+        ck_assert_mem_eq(&move, &moves[i], sizeof move);
+    }
+    ck_assert_str_eq(lines, "");
+    for (size_t i = 0; i < G_N_ELEMENTS(no_moves); i++) {
+        const char *at = no_moves[i];
+
+        ck_assert(!place_text_read_move(&at, &move));
+        ck_assert_ptr_eq(at, no_moves[i]);
+    }
+}
+END_TEST
+
 static const char *const no_founds[] = {
     "",
     "k",
@@ -120,6 +148,7 @@ int main(void)
     Suite *suite = suite_create("place text");
     TCase *cases = tcase_create("place text");
 
+    tcase_add_test(cases, what_moves_is_read_as_it_was_written);
     tcase_add_test(cases, what_a_node_has_is_read_as_it_was_written);
     tcase_add_test(cases, where_parts_are_is_read_as_it_was_written);
     tcase_add_loop_test(cases, a_line_that_tells_no_part_is_refused, 0, G_N_ELEMENTS(no_founds));

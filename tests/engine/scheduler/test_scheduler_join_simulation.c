@@ -8,7 +8,8 @@
  * becomes a primary has the part; bytes are counted from numbers that nobody had before; and in the
  * end each part has its replica again, all programs have made all their calls, and all that live
  * may leave. Every second newcomer runs its program, whose calls are answered as they ended, until
- * it has caught up. In some runs a node is spare: no process is there before one joins.
+ * it has caught up. In some runs a node is spare: no process is there before one joins. A node that
+ * has joined gets parts of others, so that copies of them are made first.
  *
  * In every second run the scheduler is alone on its node. Its process is killed at any time, also
  * between two messages that follow from the same event, and another one goes on from its journal.
@@ -299,7 +300,7 @@ static unsigned simulate(uint64_t seed)
 START_TEST(processes_take_the_places_of_lost_nodes_and_replicas_are_restored)
 {
     const char *const seed = getenv("SEED");
-    unsigned n_joined = 0, n_resumed = 0, n_taken = 0, n_moved = 0, n_caught_up = 0;
+    unsigned n_joined = 0, n_resumed = 0, n_taken = 0, n_moved = 0, n_caught_up = 0, n_balanced = 0;
 
     if (seed != NULL) {
         simulate(strtoull(seed, NULL, 10));
@@ -311,12 +312,14 @@ START_TEST(processes_take_the_places_of_lost_nodes_and_replicas_are_restored)
         n_taken += join_sim.n_taken;
         n_moved += join_sim.n_moved;
         n_caught_up += join_sim.n_caught_up;
+        n_balanced += join_sim.n_balanced;
     }
     ck_assert_uint_gt(n_joined, 0);
     ck_assert_uint_gt(n_resumed, 0);
     ck_assert_uint_gt(n_taken, 0);
     ck_assert_uint_gt(n_moved, 0);
     ck_assert_uint_gt(n_caught_up, 0);
+    ck_assert_uint_gt(n_balanced, 0);
 }
 END_TEST
 

@@ -158,6 +158,119 @@ START_TEST(node_is_spare_again_if_its_process_is_refused)
 }
 END_TEST
 
+/* ---- its share of the parts ---- */
+
+/* Part 0 on nodes 0 and 2; both of its roles may go to the node. */
+#define BEFORE "0 0 2 0 2\n"
+#define COPIED "0 0 3 0 2 1\n"
+
+static void close_with(uint32_t map, const char *of_0, const char *of_gone, const char *of_2)
+{
+    (void)expect_step(ALL, map, CONTROL_RECOVER_CLOSE, "");
+    say(0, step_done(map, CONTROL_RECOVER_CLOSE, of_0));
+    say(GONE, step_done(map, CONTROL_RECOVER_CLOSE, of_gone));
+    say(2, step_done(map, CONTROL_RECOVER_CLOSE, of_2));
+}
+
+static void expect_and_do(uint32_t map, ControlRecoverStep step, ControlCause cause,
+                          const char *lines, const char *says)
+{
+    ck_assert_uint_eq(expect_step(ALL, map, step, lines), cause);
+    do_step(ALL, map, step, says);
+}
+
+/* Up to where copies are made, by the plan. */
+static void join_with_plan(const char *plan)
+{
+    begin_without();
+    scheduler->goes_on = true;
+    join(STEP);
+    expect_joins(2, STEP, COUNTED);
+    do_step(OTHERS, 2, CONTROL_RECOVER_ADMIT, "");
+    expect_admitted(STEP, COUNTED, ENDPOINTS[2]);
+    expect_step_alone(1u << GONE, 2, CONTROL_RECOVER_TABLES, "");
+    do_step(1u << GONE, 2, CONTROL_RECOVER_TABLES, "");
+    close_with(2, "k0 0 0 0\np0 0 0 0\n", "", "r0 0 2 5\n");
+    expect_and_do(2, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_JOIN, BEFORE, "");
+    expect_and_do(2, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_JOIN, BEFORE, plan);
+    expect_and_do(2, CONTROL_RECOVER_EXPECT, CONTROL_CAUSE_JOIN, COPIED, "");
+    expect_and_do(2, CONTROL_RECOVER_COPY, CONTROL_CAUSE_JOIN, COPIED, "");
+    expect_quiet(); /* calls and tasks go on until the copies are there */
+}
+
+static void tell_made(void)
+{
+    say(0, (Control){ .kind = CONTROL_MADE, .made = { .server = 0, .n = 1 } });
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect(i, CONTROL_MADE);
+}
+
+static const struct {
+    const char *plan, *after;
+} shares[] = {
+    { COPIED "m0 0 0 1 2\n", "0 0 2 1 2\n" }, /* the primary */
+    { COPIED "m0 0 2 1 2\n", "0 0 2 0 1\n" }, /* the replica */
+};
+
+START_TEST(copy_on_the_node_takes_the_place_of_another_one)
+{
+    const char *const after = shares[_i].after;
+
+    join_with_plan(shares[_i].plan);
+    tell_made();
+    close_with(3, "k0 0 0 0\np0 0 0 0\n", "r0 0 1 5\n", "r0 0 2 5\n");
+    expect_and_do(3, CONTROL_RECOVER_SETTLE, CONTROL_CAUSE_BALANCE, after, "");
+    expect_and_do(3, CONTROL_RECOVER_PROMOTE, CONTROL_CAUSE_BALANCE, after, "");
+    expect_and_do(3, CONTROL_RECOVER_OPEN, CONTROL_CAUSE_BALANCE, after, "");
+    expect_quiet();
+    expect_waiting(NULL);
+}
+END_TEST
+
+/* The copy counts as the replica that was lost, so no part may leave its server. */
+START_TEST(copy_stays_beside_the_others_if_one_of_them_is_lost)
+{
+    join_with_plan(shares[0].plan);
+    tell_made();
+    (void)expect_step(ALL, 3, CONTROL_RECOVER_CLOSE, "");
+    lose(2);
+    (void)expect_step(3, 4, CONTROL_RECOVER_CLOSE, "");
+    say(0, step_done(4, CONTROL_RECOVER_CLOSE, "k0 0 0 0\np0 0 0 0\n"));
+    say(GONE, step_done(4, CONTROL_RECOVER_CLOSE, "r0 0 1 5\n"));
+    for (ControlRecoverStep step = CONTROL_RECOVER_PROMOTE; step <= CONTROL_RECOVER_OPEN; step++) {
+        (void)expect_step(3, 4, step, "0 0 2 0 1\n");
+        do_step(3, 4, step, "");
+    }
+    (void)expect_step(3, 5, CONTROL_RECOVER_CLOSE, "");
+    say(0, step_done(5, CONTROL_RECOVER_CLOSE, "k0 0 0 0\np0 0 0 0\n"));
+    say(GONE, step_done(5, CONTROL_RECOVER_CLOSE, "r0 0 1 5\n"));
+    for (ControlRecoverStep step = CONTROL_RECOVER_SETTLE; step <= CONTROL_RECOVER_OPEN; step++) {
+        (void)expect_step(3, 5, step, "0 0 2 0 1\n");
+        do_step(3, 5, step, "");
+    }
+    expect_quiet();
+}
+END_TEST
+
+/* Its plan must make sense. */
+START_TEST(plan_with_wrong_lines_is_dropped)
+{
+    static const char *const wrong[] = { "m0 0 0 1 2\n", COPIED "m0 0 0 1\n", COPIED "m0 0 0 1 9\n",
+                                         COPIED "m0 0 0 1 2\nx" };
+
+    begin_without();
+    scheduler->goes_on = true;
+    lose(2);
+    (void)expect_step(1, 2, CONTROL_RECOVER_CLOSE, "");
+    say(0, step_done(2, CONTROL_RECOVER_CLOSE, "k0 0 0 0\np0 0 0 0\n"));
+    (void)expect_step(1, 2, CONTROL_RECOVER_PROMOTE, "0 0 1 0\n");
+    do_step(1, 2, CONTROL_RECOVER_PROMOTE, "");
+    (void)expect_step(1, 2, CONTROL_RECOVER_OPEN, "0 0 1 0\n");
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++)
+        ck_assert(!hears(0, step_done(2, CONTROL_RECOVER_OPEN, wrong[i])));
+}
+END_TEST
+
 START_TEST(spare_node_cannot_be_drained)
 {
     begin_without();
@@ -182,6 +295,10 @@ int main(void)
     tcase_add_test(spare, second_of_two_processes_is_refused);
     tcase_add_test(spare, node_is_spare_again_if_its_process_is_refused);
     tcase_add_test(spare, spare_node_cannot_be_drained);
+    tcase_add_loop_test(spare, copy_on_the_node_takes_the_place_of_another_one, 0,
+                        G_N_ELEMENTS(shares));
+    tcase_add_test(spare, copy_stays_beside_the_others_if_one_of_them_is_lost);
+    tcase_add_test(spare, plan_with_wrong_lines_is_dropped);
     suite_add_tcase(suite, spare);
     return run_suite(suite);
 }

@@ -153,18 +153,38 @@ static void take_places(JoinProcess *process, const char *lines)
     }
 }
 
-/* The scheduler's node knows who lives, as it is told. */
-static void plan_copies(const char *lines, GString *plan)
+/* The node that has joined is to have the part in the place of another one. */
+static void plan_move(uint32_t node, PlaceSet *set, GString *moves)
 {
+    const PlaceMove move = { .table = set->table,
+                             .part = set->part,
+                             .from = set->servers[join_draw(2)],
+                             .to = node,
+                             .n = 2 };
+
+    if (node == set->servers[0] || node == set->servers[1] || node < join_sim.is_alone)
+        return;
+    set->servers[set->n++] = node;
+    place_text_write_move(moves, &move);
+}
+
+/* The scheduler's node knows who lives, as it is told. */
+static void plan_copies(const ControlRecover *recover, GString *plan)
+{
+    const char *lines = recover->lines;
+    g_autoptr(GString) moves = g_string_new(NULL);
     PlaceSet set;
 
     while (place_text_read_set(&lines, &set)) {
         for (uint32_t node = join_sim.is_alone; node < join_sim.n_nodes && set.n < 2; node++)
             if (node != set.servers[0] && !join_sim.scheduler->nodes[node].lost)
                 set.servers[set.n++] = node;
-        if (set.n == 2)
+        if (recover->cause == CONTROL_CAUSE_JOIN && set.n == 2 && join_chance(50))
+            plan_move(recover->node, &set, moves);
+        if (set.n >= 2)
             place_text_write_set(plan, &set);
     }
+    g_string_append(plan, moves->str);
 }
 
 static void expect_copies(JoinProcess *process, const ControlRecover *recover)
@@ -186,11 +206,11 @@ static void begin_copies(const JoinProcess *process, const ControlRecover *recov
     PlaceSet set;
 
     while (place_text_read_set(&lines, &set))
-        if (set.servers[0] == process->node) {
+        for (uint32_t i = 1; set.servers[0] == process->node && i < set.n; i++) {
             join_assert(join_sim.n_copies < JOIN_MOST_COPIES, "too many copies");
             join_sim.copies[join_sim.n_copies++] =
                 (JoinCopy){ .from = (uint32_t)(process - join_sim.processes),
-                            .to = join_sim.linked[set.servers[1]],
+                            .to = join_sim.linked[set.servers[i]],
                             .part = set.part,
                             .map = recover->map };
         }
@@ -204,8 +224,11 @@ void join_end_a_copy(void)
     JoinProcess *const to = &join_sim.processes[one->to];
 
     if (join_sim.processes[one->from].is_alive && to->is_alive &&
-        to->parts[one->part] == JOIN_HOLDING_ROOM && to->room_of[one->part] == one->map)
+        to->parts[one->part] == JOIN_HOLDING_ROOM && to->room_of[one->part] == one->map) {
         to->parts[one->part] = JOIN_HOLDING_COPY;
+        say(&join_sim.processes[one->from],
+            (Control){ .kind = CONTROL_MADE, .made = { .server = 0, .n = 1 } });
+    }
     *one = join_sim.copies[--join_sim.n_copies];
 }
 
@@ -260,13 +283,18 @@ static void do_step(JoinProcess *process, const ControlRecover *recover)
         leave_lost(process, recover);
         list_parts(process, lines);
         break;
+    case CONTROL_RECOVER_SETTLE:
+        join_assert(recover->cause == CONTROL_CAUSE_BALANCE, "primaries settle for cause %u",
+                    recover->cause);
+        break;
     case CONTROL_RECOVER_PROMOTE:
         take_places(process, recover->lines);
+        join_sim.n_balanced += recover->cause == CONTROL_CAUSE_BALANCE && process->node == 0;
         break;
     case CONTROL_RECOVER_OPEN:
         process->is_placed = true;
         if (process->node == 0)
-            plan_copies(recover->lines, lines);
+            plan_copies(recover, lines);
         break;
     case CONTROL_RECOVER_EXPECT:
         expect_copies(process, recover);

@@ -70,6 +70,7 @@ typedef struct {
     uint32_t n_restarts;   /* of the scheduler, that are left */
     uint32_t n_resumed;    /* nodes that have come back */
     uint32_t n_caught_up;  /* processes whose programs have */
+    uint32_t n_balanced;   /* nodes that have joined, and got parts of others */
     bool is_alone;         /* the scheduler on its node */
     bool is_dead;          /* its process was killed, and no other has begun */
     uint64_t incarnation;  /* of its process */
