@@ -72,6 +72,8 @@ typedef struct {
     void (*wait)(void *server, Call *call);
     /* The log says for what the worker waits, if something else has waited for the call so long. */
     void (*say_stalled)(void *server, const Call *call, double waited_s);
+    /* The worker is told that it has failed. NULL: nobody has to know. The worker's thread. */
+    void (*note_failure)(void *server, const GError *failure);
     uint32_t stall_ms;
     void *server;
 

@@ -39,6 +39,12 @@ static const TicketOps outside_ops = {
     .check = check,
 };
 
+void ticket_note_failure(const Ticket *ticket, const GError *failure)
+{
+    if (ticket->ops == &outside_ops && ticket->outside.note_failure != NULL)
+        ticket->outside.note_failure(ticket->outside.server, failure);
+}
+
 /* ---- starting and ending ---- */
 
 /* On the thread that ends the call. */

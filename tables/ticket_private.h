@@ -155,6 +155,9 @@ bool ticket_check_end(const Ticket *ticket, CallStatus status, GError *failure, 
 /* The request is over, and has been told: its slot is free. The lock is held. */
 void ticket_free_slot(Ticket *ticket);
 
+/* The worker is told of the failure, which it is once. Its own thread. */
+void ticket_note_failure(const Ticket *ticket, const GError *failure);
+
 /* The end of a ticket's call, for call_begin. */
 void ticket_call_ended(Call *call);
 

@@ -64,6 +64,8 @@ static CallStatus take_status(Ticket *ticket, GError **failure)
         ticket_free_slot(ticket);
     }
     pthread_mutex_unlock(&tickets->lock);
+    if (*failure != NULL)
+        ticket_note_failure(ticket, *failure);
     return status;
 }
 

@@ -79,6 +79,9 @@ void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, vo
     exchange->waiters = g_new0(Waiter, exchange->n_local);
     exchange_sets_link(exchange);
     exchange->has_left = g_new0(bool, exchange->n_local);
+    exchange->is_lost = g_new0(bool, exchange->place.n_nodes);
+    exchange->losses = g_ptr_array_new_with_free_func(g_free);
+    exchange->known = g_new0(uint32_t, exchange->n_local);
     exchange->wishes = g_string_new(NULL);
     exchange->running = g_hash_table_new(g_int64_hash, g_int64_equal);
     exchange->early = launch_new_early();
@@ -219,6 +222,8 @@ static Operation *take_outcomes(TensorExchange *exchange)
             break;
         case TENSOR_OUTCOME_REFUSED:
             exchange_refuse_change(exchange, outcome->error);
+            break;
+        case TENSOR_OUTCOME_LOST: /* of other nodes, which there are none of */
             break;
         }
         tensor_outcome_free(outcome);

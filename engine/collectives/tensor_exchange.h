@@ -7,6 +7,7 @@
  *   tensor_negotiation.c    what a node asks the coordinator, and what that has decided
  *   tensor_exchange_rounds.c  what nodes agree on among themselves
  *   tensor_ahead.c          what is sent before they have agreed
+ *   tensor_exchange_losses.c  workers that are lost while the task goes on
  *   tensor_wishes.c         what the coordinator is told
  *   tensor_launch.c         what was decided begins
  *   tensor_exchange_sets.c  sets of workers on this node
@@ -65,6 +66,9 @@ typedef struct {
     /* Whether messages of other nodes come at any time, expected or not. */
     bool (*always_receives)(void *user);
 
+    /* Whether messages to and from other nodes still come after one of them is lost. */
+    bool (*outlives_losses)(void *user);
+
     /* From now on messages of other nodes are to be expected, or no more: some operation runs, or
      * none. The exchange's lock is held. Does not block. NULL: nobody has to know. */
     void (*expect)(void *user, bool expects);
@@ -81,6 +85,7 @@ typedef struct {
     bool asks_in_full;     /* for tests: it never asks again by a slot's id (tensor_slots.h) */
     bool has_no_rounds;    /* for tests: what is asked again goes to the coordinator, too. All nodes
                             * have the same */
+    bool continues;        /* after the loss of workers */
     uint32_t epoch;        /* of the task */
     Timeline *timeline;    /* NULL: there is none */
     TensorTuning *tuning;  /* of cut-overs; NULL: they are fixed, or another node has it */
@@ -148,11 +153,22 @@ typedef struct {
 
 /* RUBATO_ERROR_INVALID: there is no such set, or the worker is not in it. A worker's thread, as all
  * of these. */
-bool tensor_exchange_find_set(const TensorExchange *exchange, uint32_t id, uint32_t rank,
+bool tensor_exchange_find_set(TensorExchange *exchange, uint32_t id, uint32_t rank,
                               TensorMember *member, GError **error);
 
-/* 0: there is no such set. */
-uint32_t tensor_exchange_set_size(const TensorExchange *exchange, uint32_t id);
+/* The same before a call in the set. RUBATO_ERROR_NODE_LOST: others of its workers were lost, and
+ * this one has not been told yet; now it is. */
+bool tensor_exchange_enter_set(TensorExchange *exchange, uint32_t id, uint32_t rank,
+                               TensorMember *member, GError **error);
+
+/* The worker has got this failure of a call: if it tells of a loss, the worker knows of it. NULL is
+ * allowed. */
+void tensor_exchange_note_told(TensorExchange *exchange, uint32_t rank, const GError *failure);
+
+/* 0: there is no such set. The second: writes `most` of its workers' ranks, too, rising. */
+uint32_t tensor_exchange_set_size(TensorExchange *exchange, uint32_t id);
+uint32_t tensor_exchange_set_ranks(TensorExchange *exchange, uint32_t id, uint32_t *ranks,
+                                   uint32_t most);
 
 uint32_t tensor_exchange_stall_ms(const TensorExchange *exchange);
 

@@ -102,6 +102,21 @@ void exchange_look_up_all(TensorSet *set)
         look_up(set, slot);
 }
 
+void exchange_take_pending(TensorSet *set, GPtrArray *entries)
+{
+    exchange_look_up_all(set);
+    for (uint32_t i = 0; i < set->n_local; i++) {
+        GHashTableIter iter;
+        gpointer entry;
+
+        g_hash_table_iter_init(&iter, set->asked[i]);
+        while (g_hash_table_iter_next(&iter, NULL, &entry)) {
+            g_ptr_array_add(entries, entry);
+            g_hash_table_iter_remove(&iter);
+        }
+    }
+}
+
 /* ---- the matchers of a single node ---- */
 
 static void *tag(void *user, const TensorSlot *slot, uint32_t name, uint32_t place, void *held)

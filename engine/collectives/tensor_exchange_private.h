@@ -30,7 +30,8 @@
  *
  * Each wait ends: a request is decided once all workers have asked, or one of them has left, or the
  * task is cancelled; the work of an operation is done by those who wait for it, or by the thread;
- * and what comes from other nodes comes, unless they die or fail: then the task is cancelled.
+ * and what comes from other nodes comes, unless they die or fail: then the task is cancelled, or
+ * what they had a part in fails (tensor_exchange_losses.c).
  *
  * Threads: as each member says. */
 #ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_EXCHANGE_PRIVATE_H
@@ -87,7 +88,7 @@ typedef struct {
 
 /* A set of workers as this node knows it. */
 struct TensorSet {
-    /* immutable */
+    /* immutable, until workers of it are lost */
     uint32_t id;
     uint64_t serial; /* of the sets that were ever made here */
     uint32_t n;
@@ -96,7 +97,10 @@ struct TensorSet {
     uint32_t n_local;     /* on this node */
     uint32_t first_local; /* the first of these in ranks */
 
-    /* guarded by lock; by place among those of this node */
+    /* guarded by lock; of nodes that are lost the above changes under it, too */
+    uint32_t generation; /* losses before it got its workers */
+
+    /* the same; by place among those of this node */
     TensorJoin **joins;    /* NULL: it has not joined */
     TensorSlots *slots;    /* its places are these; what they hold is a TensorEntry */
     uint32_t filling;      /* the slot that the decisions of a group fill */
@@ -177,6 +181,12 @@ struct TensorExchange {
     bool has_round_cut;   /* of the round that ended last */
     TensorCutovers round_cut;
     uint64_t ahead; /* the operation whose part was sent in the round that has not ended; 0: none */
+
+    /* the same: losses of nodes with workers (tensor_exchange_losses.c) */
+    bool *is_lost;     /* by node number */
+    GPtrArray *losses; /* what was told of each */
+    uint32_t *known;   /* by local rank: how many the worker knows of */
+    uint32_t n_said;   /* how many the coordinator knows that this node has heard of */
 
     GHashTable *early; /* of EarlyMessages, by number: of operations that are not decided here */
 };
@@ -269,6 +279,9 @@ void operations_end(TensorExchange *exchange, Operation *ending);
 /* Wakes all that wait. */
 void operations_wake(TensorExchange *exchange);
 
+/* The requests of the list have failed. Frees the list. The lock is not held. */
+void operations_end_entries(TensorExchange *exchange, GPtrArray *entries, const GError *error);
+
 /* A request has ended. The lock is not held. */
 void tensor_entry_end(TensorEntry *entry, const GError *error);
 
@@ -289,6 +302,45 @@ bool exchange_make_set(TensorExchange *exchange, uint32_t id);
 bool exchange_remove_set(TensorExchange *exchange, uint32_t id);
 void exchange_refuse_change(TensorExchange *exchange, const GError *error);
 
+/* Of a worker; as tensor_exchange_find_set. */
+bool exchange_find_member(const TensorExchange *exchange, uint32_t id, uint32_t rank,
+                          TensorMember *member, GError **error);
+
+/* The lock, if sets may change while they are looked at. It is not held. */
+void exchange_lock_sets(TensorExchange *exchange);
+void exchange_unlock_sets(TensorExchange *exchange);
+
+/* The set is without the workers of the node, and begins anew. If it has no others it ends, and is
+ * freed. Nothing is pending in it. */
+void exchange_shrink_set(TensorExchange *exchange, TensorSet *set, uint32_t node);
+
+/* Whether there is such a node, another one than this, which has workers and is not lost. */
+static inline bool exchange_has_node(const TensorExchange *exchange, uint32_t node)
+{
+    const TensorPlace *const place = &exchange->place;
+
+    return node < place->n_nodes && node != place->self && place->workers_of[node] > 0 &&
+           !exchange->is_lost[node];
+}
+
+/* ---- tensor_exchange_losses.c: the lock is held ---- */
+
+/* Whether the worker knows of the losses that have changed the set. Else it does from now on, by
+ * this error: RUBATO_ERROR_NODE_LOST. */
+bool losses_check_known(TensorExchange *exchange, uint32_t id, uint32_t rank, GError **error);
+
+/* Whether a new set has living workers alone, or one that is to be removed is there.
+ * RUBATO_ERROR_INVALID. */
+bool losses_check_living(const TensorExchange *exchange, const TensorSetChange *change,
+                         GError **error);
+
+/* Verdicts have come, which may have to wait until they are heard: if they tell a loss, rounds wait
+ * for that node no more. */
+void losses_look_ahead(TensorExchange *exchange, const char *verdicts);
+
+/* A node was lost. False: it makes no sense. The lock is held, but not all the time. */
+bool losses_hear(TensorExchange *exchange, const TensorVerdict *verdict);
+
 /* ---- tensor_exchange_again.c: the lock is held ---- */
 
 /* The slot with just what the worker asks now; NULL: there is none, or some of it is pending.
@@ -308,6 +360,9 @@ TensorEntry *exchange_entry_of(const TensorSlot *slot, uint32_t name, uint32_t l
 void exchange_look_up(TensorSet *set, const char *name);
 void exchange_look_up_all(TensorSet *set);
 
+/* Adds all that is pending in the set, which then is so no more. */
+void exchange_take_pending(TensorSet *set, GPtrArray *entries);
+
 /* The same of all its names, by name, then by worker. (transfer full) */
 TensorEntry **exchange_entries_of(const TensorSlot *slot, uint32_t n_local, void *const *held);
 
@@ -315,7 +370,8 @@ extern const TensorRecall exchange_recall;
 
 /* ---- tensor_wishes.c: the lock is held ---- */
 
-/* The coordinator learns with the first wish of those workers that left before. */
+/* The coordinator learns with the first wish of those workers that left before, and with the first
+ * one behind a loss that this node has heard of it. */
 void wishes_begin(TensorExchange *exchange);
 
 /* Adds that cut-overs are to change, if it was found so; that a worker asks for these in full. */
@@ -353,6 +409,9 @@ void launch_keep_early(TensorExchange *exchange, uint32_t node, const TensorMess
                        void *owner);
 void launch_drop_late(TensorExchange *exchange);
 void launch_drop_all(TensorExchange *exchange);
+
+/* Those of a node. */
+void launch_drop_of_node(TensorExchange *exchange, uint32_t node);
 
 /* ---- tensor_exchange_rounds.c: the lock is held ---- */
 

@@ -10,8 +10,8 @@
  * - A slot that is told in a round stays as it is until the round ends: it is not asked in full,
  *   and no verdict is heard. For the round may decide that it runs, and then all nodes run it. The
  *   verdicts wait in `unheard`, as does the JOIN of a worker. The round ends soon: other nodes
- *   answer it when it comes, whatever their workers do. If one of them dies, the task is cancelled,
- *   and nobody waits for the round any more (is_shut).
+ *   answer it when it comes, whatever their workers do. If one of them dies, the round ends without
+ *   it, or the task is cancelled, and nobody waits for the round any more (is_shut).
  * - While verdicts are heard, no vector is told.
  * - A worker that asks for a name in full makes its node tell so with the slot of that name, in
  *   each round until the name is decided. So does a worker that has joined, with all slots of the
@@ -60,6 +60,10 @@ static bool is_asked(const TensorSet *set, const TensorSlot *slot)
 TensorSlot *rounds_find_again(const TensorExchange *exchange, const TensorSet *set, uint32_t local,
                               const TensorEntry *entries, size_t n)
 {
+    /* One that ended by a round could have ended on some nodes before a loss, and not on others. It
+     * has no values that can be missing: decided by the coordinator it ends on all nodes alike. */
+    if (exchange->place.continues && entries->part.request.operation == TENSOR_BARRIER)
+        return NULL;
     TensorSlot *const slot = exchange_find_again(exchange, set, local, entries, n);
 
     return slot != NULL && slot->is_in_full && is_asked(set, slot) ? NULL : slot;
@@ -237,16 +241,20 @@ static void send_vector(const TensorExchange *exchange, uint32_t node, uint64_t 
 
 static void tell_vector(TensorExchange *exchange)
 {
-    const TensorPlace *const place = &exchange->place;
+    const uint32_t n_nodes = exchange->place.n_nodes;
     const uint64_t round = tensor_rounds_number(exchange->rounds);
     TensorVector *const vector = make_vector(exchange);
     g_autoptr(GByteArray) bytes = tensor_vector_write(vector);
+    g_autofree bool *hears = g_new(bool, n_nodes);
+
+    for (uint32_t node = 0; node < n_nodes; node++)
+        hears[node] = exchange_has_node(exchange, node);
 
     exchange->has_news = false;
     tensor_rounds_tell(exchange->rounds, vector);
     pthread_mutex_unlock(&exchange->lock);
-    for (uint32_t node = 0; node < place->n_nodes; node++)
-        if (node != place->self && place->workers_of[node] > 0)
+    for (uint32_t node = 0; node < n_nodes; node++)
+        if (hears[node])
             send_vector(exchange, node, round, bytes);
     pthread_mutex_lock(&exchange->lock);
     ahead_send(exchange);

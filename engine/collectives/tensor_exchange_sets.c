@@ -2,8 +2,9 @@
  * tensor_exchange_private.h.
  *
  * A set is made or removed while all workers of the task wait for it, here and on other nodes, and
- * not after set 0 has closed. So a worker that is not in such a call may look a set up without the
- * lock: what was changed before, it has seen with the end of its call. */
+ * not after set 0 has closed. So on a single node a worker that is not in such a call may look a
+ * set up without the lock: what was changed before, it has seen with the end of its call. On
+ * several nodes a loss may change it at any time. */
 #include "engine/collectives/negotiation/tensor_ranks.h"
 #include "engine/collectives/tensor_exchange_private.h"
 
@@ -18,6 +19,7 @@ static TensorSet *set_new(TensorExchange *exchange, uint32_t id, const uint32_t 
 
     set->id = id;
     set->serial = exchange->n_sets_ever++;
+    set->generation = exchange->losses == NULL ? 0 : exchange->losses->len;
     set->n = n;
     set->ranks = g_new(uint32_t, n);
     for (uint32_t i = 0; i < n; i++)
@@ -59,6 +61,40 @@ static void link_set(TensorSet *set)
     set->in_full = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 }
 
+static void forget_asked(const TensorExchange *exchange, TensorSet *set)
+{
+    tensor_slots_free(set->slots);
+    set->slots = tensor_slots_new(set->n_local);
+    set->filling = set->n_to_come = set->n_of_group = 0;
+    g_clear_pointer(&set->residuals, g_hash_table_unref);
+    g_array_set_size(set->in_full, 0);
+    g_clear_error(&set->closed);
+    set->generation = exchange->losses->len;
+}
+
+void exchange_shrink_set(TensorExchange *exchange, TensorSet *set, uint32_t node)
+{
+    const uint32_t *const workers_of = exchange->place.workers_of;
+    uint32_t first = 0, n = 0;
+
+    for (uint32_t i = 0; i < node; i++)
+        first += workers_of[i];
+    for (uint32_t i = 0; i < set->n; i++)
+        if (set->ranks[i] < first || set->ranks[i] >= first + workers_of[node])
+            set->ranks[n++] = set->ranks[i];
+    if (n == 0) {
+        exchange->sets->pdata[set->id] = NULL;
+        set_free(set);
+        return;
+    }
+    if (exchange->place.self > node)
+        set->first_local -= set->members_of[node];
+    set->n = n;
+    set->members_of[node] = 0;
+    set->serial = exchange->n_sets_ever++;
+    forget_asked(exchange, set);
+}
+
 void exchange_sets_init(TensorExchange *exchange)
 {
     exchange->sets = g_ptr_array_new();
@@ -85,16 +121,24 @@ TensorSet *exchange_set(const TensorExchange *exchange, uint32_t id)
     return id < exchange->sets->len ? exchange->sets->pdata[id] : NULL;
 }
 
-bool tensor_exchange_find_set(const TensorExchange *exchange, uint32_t id, uint32_t rank,
-                              TensorMember *member, GError **error)
+void exchange_lock_sets(TensorExchange *exchange)
+{
+    if (exchange->links != NULL)
+        pthread_mutex_lock(&exchange->lock);
+}
+
+void exchange_unlock_sets(TensorExchange *exchange)
+{
+    if (exchange->links != NULL)
+        pthread_mutex_unlock(&exchange->lock);
+}
+
+bool exchange_find_member(const TensorExchange *exchange, uint32_t id, uint32_t rank,
+                          TensorMember *member, GError **error)
 {
     const TensorSet *const set = exchange_set(exchange, id);
     uint32_t at;
 
-    if (id == 0) {
-        *member = (TensorMember){ exchange->n_workers, rank };
-        return true;
-    }
     if (set == NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "task %s has no set %u of workers",
                     exchange->place.task, id);
@@ -109,11 +153,34 @@ bool tensor_exchange_find_set(const TensorExchange *exchange, uint32_t id, uint3
     return true;
 }
 
-uint32_t tensor_exchange_set_size(const TensorExchange *exchange, uint32_t id)
+bool tensor_exchange_find_set(TensorExchange *exchange, uint32_t id, uint32_t rank,
+                              TensorMember *member, GError **error)
 {
-    const TensorSet *const set = exchange_set(exchange, id);
+    exchange_lock_sets(exchange);
+    const bool ok = exchange_find_member(exchange, id, rank, member, error);
+    exchange_unlock_sets(exchange);
+    return ok;
+}
 
-    return set == NULL ? 0 : set->n;
+uint32_t tensor_exchange_set_size(TensorExchange *exchange, uint32_t id)
+{
+    exchange_lock_sets(exchange);
+    const TensorSet *const set = exchange_set(exchange, id);
+    const uint32_t n = set == NULL ? 0 : set->n;
+    exchange_unlock_sets(exchange);
+    return n;
+}
+
+uint32_t tensor_exchange_set_ranks(TensorExchange *exchange, uint32_t id, uint32_t *ranks,
+                                   uint32_t most)
+{
+    exchange_lock_sets(exchange);
+    const TensorSet *const set = exchange_set(exchange, id);
+    const uint32_t n = set == NULL ? 0 : set->n;
+    for (uint32_t i = 0; i < MIN(n, most); i++)
+        ranks[i] = set->ranks[i];
+    exchange_unlock_sets(exchange);
+    return n;
 }
 
 void exchange_end_joins(TensorExchange *exchange, TensorSet *set, uint32_t last,

@@ -220,6 +220,26 @@ void launch_drop_late(TensorExchange *exchange)
     g_hash_table_foreach_remove(exchange->early, drop_late, exchange);
 }
 
+void launch_drop_of_node(TensorExchange *exchange, uint32_t node)
+{
+    GHashTableIter iter;
+    gpointer data;
+
+    g_hash_table_iter_init(&iter, exchange->early);
+    while (g_hash_table_iter_next(&iter, NULL, &data)) {
+        GArray *const messages = ((EarlyMessages *)data)->messages;
+
+        for (guint i = messages->len; i-- > 0;) {
+            const EarlyMessage *const one = &g_array_index(messages, EarlyMessage, i);
+
+            if (one->node != node)
+                continue;
+            exchange->links->carrier.drop(exchange->user, one->owner);
+            g_array_remove_index(messages, i);
+        }
+    }
+}
+
 static gboolean drop_any(void *number, void *data, void *user)
 {
     (void)number;

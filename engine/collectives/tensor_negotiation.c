@@ -104,6 +104,10 @@ bool negotiation_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *entri
                      GError **error)
 {
     pthread_mutex_lock(&exchange->lock);
+    if (!losses_check_known(exchange, entries->set, rank, error)) {
+        pthread_mutex_unlock(&exchange->lock);
+        return false;
+    }
     TensorSet *const set = exchange_set(exchange, entries->set);
     const uint32_t local = entries->place - set->first_local;
     const bool is_open = check_open(set, local, rank, error);
@@ -142,6 +146,10 @@ static void tell_wish(TensorExchange *exchange, const TensorWish *wish)
 bool negotiation_join(TensorExchange *exchange, uint32_t rank, TensorJoin *join, GError **error)
 {
     pthread_mutex_lock(&exchange->lock);
+    if (!losses_check_known(exchange, join->set, rank, error)) {
+        pthread_mutex_unlock(&exchange->lock);
+        return false;
+    }
     TensorSet *const set = exchange_set(exchange, join->set);
     const uint32_t local = join->place - set->first_local;
     const bool ok = check_open(set, local, rank, error);
@@ -166,7 +174,9 @@ bool negotiation_change_sets(TensorExchange *exchange, uint32_t rank, TensorSetC
                               .ranks = change->ranks };
 
     pthread_mutex_lock(&exchange->lock);
-    const bool ok = check_not_closed(exchange_set(exchange, 0), error);
+    const bool ok = losses_check_known(exchange, 0, rank, error) &&
+                    check_not_closed(exchange_set(exchange, 0), error) &&
+                    losses_check_living(exchange, change, error);
     if (ok) {
         exchange->changes[rank - exchange->first_rank] = change;
         tell_wish(exchange, &wish);
@@ -244,22 +254,6 @@ static GError *find_error(TensorSet *set, const TensorVerdict *verdict, TensorEn
     return error;
 }
 
-/* Adds all that is pending in the set, which then is so no more. */
-static void take_pending(TensorSet *set, GPtrArray *entries)
-{
-    exchange_look_up_all(set);
-    for (uint32_t i = 0; i < set->n_local; i++) {
-        GHashTableIter iter;
-        gpointer entry;
-
-        g_hash_table_iter_init(&iter, set->asked[i]);
-        while (g_hash_table_iter_next(&iter, NULL, &entry)) {
-            g_ptr_array_add(entries, entry);
-            g_hash_table_iter_remove(&iter);
-        }
-    }
-}
-
 /* All that is pending in the set fails. The lock is held; the entries, which are added to the list,
  * have to be ended without it. */
 static void close_set(TensorExchange *exchange, TensorSet *set, const GError *why,
@@ -267,23 +261,10 @@ static void close_set(TensorExchange *exchange, TensorSet *set, const GError *wh
 {
     if (set->closed == NULL)
         set->closed = g_error_copy(why);
-    take_pending(set, entries);
+    exchange_take_pending(set, entries);
     exchange_end_joins(exchange, set, 0, set->closed);
     if (set->id == 0)
         exchange_refuse_change(exchange, set->closed);
-}
-
-/* The lock is not held. Frees the list. */
-static void end_entries(TensorExchange *exchange, GPtrArray *entries, const GError *error)
-{
-    for (guint i = 0; i < entries->len; i++)
-        tensor_entry_end(entries->pdata[i], error);
-    if (entries->len > 0) {
-        pthread_mutex_lock(&exchange->lock);
-        operations_wake(exchange);
-        pthread_mutex_unlock(&exchange->lock);
-    }
-    g_ptr_array_unref(entries);
 }
 
 void negotiation_close(TensorExchange *exchange, const GError *why)
@@ -308,7 +289,7 @@ void negotiation_close(TensorExchange *exchange, const GError *why)
         operation_fail(exchange, operations->pdata[i], why, &ending);
     pthread_mutex_unlock(&exchange->lock);
     operations_end(exchange, ending);
-    end_entries(exchange, entries, why);
+    operations_end_entries(exchange, entries, why);
 }
 
 /* A verdict on a name. The lock is held, but not while there is work. */
@@ -391,7 +372,7 @@ static void hear_of_end(TensorExchange *exchange, TensorSet *set, const TensorVe
     control_check(verdict->code, verdict->error, &error);
     close_set(exchange, set, error, entries);
     pthread_mutex_unlock(&exchange->lock);
-    end_entries(exchange, entries, error);
+    operations_end_entries(exchange, entries, error);
     pthread_mutex_lock(&exchange->lock);
 }
 
@@ -404,9 +385,9 @@ static void end_asked_again(TensorExchange *exchange, TensorSet *set)
 
     error =
         g_error_new(RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "set %u of workers was removed", set->id);
-    take_pending(set, entries);
+    exchange_take_pending(set, entries);
     pthread_mutex_unlock(&exchange->lock);
-    end_entries(exchange, entries, error);
+    operations_end_entries(exchange, entries, error);
     pthread_mutex_lock(&exchange->lock);
 }
 
@@ -433,6 +414,24 @@ static bool hear_of_change(TensorExchange *exchange, const TensorVerdict *verdic
     return true;
 }
 
+/* A node was lost. Where its messages were carried with all others', nothing goes on. The lock is
+ * held, but not all the time. */
+static bool hear_of_loss(TensorExchange *exchange, const TensorVerdict *verdict)
+{
+    g_autoptr(GError) why = NULL;
+
+    if (exchange->is_shut)
+        return true;
+    if (exchange->links->outlives_losses(exchange->user))
+        return losses_hear(exchange, verdict);
+    why = g_error_new(RUBATO_ERROR, RUBATO_ERROR_CANCELLED,
+                      "%s; collectives that go by MPI end with the first loss", verdict->error);
+    pthread_mutex_unlock(&exchange->lock);
+    negotiation_close(exchange, why);
+    pthread_mutex_lock(&exchange->lock);
+    return true;
+}
+
 /* The lock is held, but not all the time. */
 static bool hear(TensorExchange *exchange, const TensorVerdict *verdict)
 {
@@ -453,6 +452,8 @@ static bool hear(TensorExchange *exchange, const TensorVerdict *verdict)
         exchange->cutovers = verdict->cutovers;
         return true;
     }
+    if (verdict->kind == TENSOR_VERDICT_LOST)
+        return hear_of_loss(exchange, verdict);
     if (verdict->kind >= TENSOR_VERDICT_MADE)
         return hear_of_change(exchange, verdict);
     if (set == NULL) /* one that was made after set 0 had closed here */
@@ -514,6 +515,7 @@ static bool go_on(TensorExchange *exchange)
 bool tensor_exchange_hear(TensorExchange *exchange, const char *verdicts)
 {
     pthread_mutex_lock(&exchange->lock);
+    losses_look_ahead(exchange, verdicts);
     g_queue_push_tail(&exchange->unheard, g_strdup(verdicts));
     const bool ok = go_on(exchange);
     pthread_mutex_unlock(&exchange->lock);
@@ -555,7 +557,9 @@ const char *tensor_exchange_receive(TensorExchange *exchange, uint32_t node,
     if (message->kind == TENSOR_MESSAGE_BITS)
         return receive_bits(exchange, node, message, owner);
     Operation *const operation = g_hash_table_lookup(exchange->running, &message->number);
-    if (operation != NULL) {
+    if (exchange->is_lost[node]) { /* it had been sent before */
+        exchange->links->carrier.drop(exchange->user, owner);
+    } else if (operation != NULL) {
         wrong = tensor_flow_take(operation->flow, node, message, owner);
         if (wrong != NULL)
             launch_fail_by_nonsense(exchange, operation, node, wrong);
@@ -582,6 +586,9 @@ void negotiation_clear(TensorExchange *exchange)
     g_free(exchange->has_left);
     g_string_free(exchange->wishes, TRUE);
     g_queue_clear_full(&exchange->unheard, g_free);
+    g_free(exchange->is_lost);
+    g_free(exchange->known);
+    g_ptr_array_unref(exchange->losses);
     g_hash_table_unref(exchange->running);
     g_hash_table_unref(exchange->early);
     tensor_rounds_free(exchange->rounds);

@@ -110,6 +110,18 @@ void operations_end(TensorExchange *exchange, Operation *ending)
     pthread_mutex_unlock(&exchange->lock);
 }
 
+void operations_end_entries(TensorExchange *exchange, GPtrArray *entries, const GError *error)
+{
+    for (guint i = 0; i < entries->len; i++)
+        tensor_entry_end(entries->pdata[i], error);
+    if (entries->len > 0) {
+        pthread_mutex_lock(&exchange->lock);
+        operations_wake(exchange);
+        pthread_mutex_unlock(&exchange->lock);
+    }
+    g_ptr_array_unref(entries);
+}
+
 /* ---- the beginning ---- */
 
 void operation_ready(TensorExchange *exchange, Operation *operation)
@@ -434,8 +446,7 @@ bool operation_work(TensorExchange *exchange)
 static TensorSteps steps_at_once(const TensorExchange *exchange)
 {
     for (uint32_t node = 0; node < exchange->place.n_nodes; node++)
-        if (node != exchange->place.self && exchange->place.workers_of[node] > 0 &&
-            exchange->links->is_full(exchange->user, node))
+        if (exchange_has_node(exchange, node) && exchange->links->is_full(exchange->user, node))
             return TENSOR_STEPS_WITHOUT_ROOM;
     return TENSOR_STEPS_OF_MESSAGES;
 }

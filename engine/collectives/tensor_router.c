@@ -107,6 +107,11 @@ static void expect(void *user, bool expects)
         backend->ways->expect(backend, expects);
 }
 
+static bool outlives_losses(void *user)
+{
+    return backend_of(user)->ways->outlives_losses;
+}
+
 static bool always_receives(void *user)
 {
     return backend_of(user)->ways->expect == NULL;
@@ -130,6 +135,7 @@ static const TensorLinks links = {
     .wait_room = wait_room,
     .wait = wait_call,
     .always_receives = always_receives,
+    .outlives_losses = outlives_losses,
     .expect = expect,
 };
 

@@ -43,6 +43,12 @@ void wishes_begin(TensorExchange *exchange)
             tensor_wish_write(exchange->wishes, &(TensorWish){ .kind = TENSOR_WISH_LEAVE,
                                                                .rank = exchange->first_rank + i });
     exchange->is_used = true;
+    if (exchange->n_said == exchange->losses->len)
+        return;
+    exchange->n_said = exchange->losses->len;
+    tensor_wish_write(exchange->wishes, &(TensorWish){ .kind = TENSOR_WISH_HEARD,
+                                                       .rank = exchange->first_rank,
+                                                       .n = exchange->n_said });
 }
 
 void wishes_add_cutovers(TensorExchange *exchange)

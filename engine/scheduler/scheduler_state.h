@@ -577,6 +577,9 @@ bool tensors_enqueue(Scheduler *scheduler, uint32_t node, const Control *control
 /* The node has no worker left in the task. */
 void tensors_retire(Scheduler *scheduler, SchedulerTask *task, uint32_t node);
 
+/* The node is lost, and the task goes on: its workers' sets are without them. */
+void tensors_lose(Scheduler *scheduler, SchedulerTask *task, uint32_t node, const char *text);
+
 /* How many workers the node has in the task; whether any worker has asked for a collective. */
 uint32_t tensors_n_workers(const TensorCoordinator *it, uint32_t node);
 bool tensors_are_used(const TensorCoordinator *it);

@@ -407,7 +407,7 @@ static const char *find_need(const Scheduler *scheduler, const SchedulerTask *ta
 
     if (!replaces && !has_other_workers(scheduler, task))
         return "no other node has workers of it";
-    if (tensors_are_used(task->tensors))
+    if (replaces && tensors_are_used(task->tensors))
         return "its workers have used collectives";
     if (replaces && task->round > 0)
         return "its workers have met in a barrier";
@@ -423,6 +423,15 @@ static bool have_ended(const SchedulerTask *task, uint32_t node)
     return task->done[node] || (task->running && task->retired[node] && !task->has_calls[node]);
 }
 
+/* A node whose workers have ended may not have sent all that others wait for in collectives, unless
+ * it has left in order. */
+static void lose_ended(Scheduler *scheduler, SchedulerTask *task, uint32_t node, const char *text)
+{
+    if (task->cause.code == CONTROL_OK && tensors_are_used(task->tensors) &&
+        !scheduler->nodes[node].left_drained)
+        tensors_lose(scheduler, task, node, text);
+}
+
 void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
 {
     for (guint i = 0; i < scheduler->tasks->len; i++) {
@@ -430,8 +439,12 @@ void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
         const bool may_go_on = task->running && task->continues;
         const char *const need = may_go_on ? find_need(scheduler, task) : NULL;
 
-        if (have_ended(task, node) || has_no_workers(scheduler, task, node))
+        if (has_no_workers(scheduler, task, node))
             continue;
+        if (have_ended(task, node)) {
+            lose_ended(scheduler, task, node, text);
+            continue;
+        }
         task->again[node] = false;
         if (may_go_on && need == NULL && task->replace_ms > 0) {
             task->lost_ms[node] = scheduler->now_ms;
@@ -439,8 +452,11 @@ void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
             continue;
         }
         task->has_lost |= tensors_n_workers(task->tensors, node) > 0;
-        if (may_go_on && need == NULL)
+        if (may_go_on && need == NULL) {
+            if (task->cause.code == CONTROL_OK)
+                tensors_lose(scheduler, task, node, text);
             continue;
+        }
         g_autofree char *why =
             need == NULL ? g_strdup(text)
                          : g_strdup_printf("%s; %s cannot go on: %s", text, task->name, need);

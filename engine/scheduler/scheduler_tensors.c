@@ -6,6 +6,12 @@
  * How many workers a node has, the proposal of the task says. A node that has no worker left has
  * none that asks: the matchers learn it as if each of them had said so.
  *
+ * If a node is lost and the task goes on, nodes hear so between the same two verdicts (LOST), and
+ * what their workers had asked before in its sets fails. It may still be on its way here then, and
+ * must not be taken for what the living ask of each other. So a node says how many losses it has
+ * heard of (HEARD) before it tells what was asked behind them; what is told without that, of a set
+ * that has changed since, is dropped.
+ *
  * Runs as scheduler.h says. */
 #include <string.h>
 
@@ -23,6 +29,8 @@ struct TensorCoordinator {
     TensorSets *sets;   /* NULL: no worker has asked yet */
     GHashTable *groups; /* of OpenGroup, by rank: those of which asks are still to come */
     uint64_t n_verdicts;
+    uint32_t *heard;   /* by node number: losses that it has heard of */
+    uint32_t lost;     /* the node that was lost last */
     bool has_cutovers; /* that are to be told */
     TensorCutovers cutovers;
     int64_t change_since_ms; /* of the change of the sets that is not decided */
@@ -63,6 +71,7 @@ TensorCoordinator *tensors_new(const Scheduler *scheduler, const char *workers)
     it->n_nodes = n_nodes;
     it->groups = g_hash_table_new_full(NULL, NULL, NULL, open_group_free);
     it->first_ranks = g_new0(uint32_t, n_nodes + 1);
+    it->heard = g_new0(uint32_t, n_nodes);
     for (uint32_t node = 0; node < n_nodes; node++) {
         uint64_t n;
 
@@ -134,6 +143,7 @@ void tensors_free(TensorCoordinator *it)
     g_hash_table_unref(it->groups);
     g_free(it->waiting);
     g_free(it->changing);
+    g_free(it->heard);
     g_free(it->first_ranks);
     g_free(it);
 }
@@ -203,6 +213,12 @@ static void add_outcome(TensorCoordinator *it, const TensorOutcome *outcome, GSt
         verdict.kind = TENSOR_VERDICT_REFUSED;
         add_error(&verdict, outcome->error);
         break;
+    case TENSOR_OUTCOME_LOST:
+        verdict.kind = TENSOR_VERDICT_LOST;
+        verdict.node = it->lost;
+        verdict.n = tensor_sets_generation(it->sets);
+        add_error(&verdict, outcome->error);
+        break;
     }
     verdict.number = it->n_verdicts + 1;
     it->n_verdicts += verdict.kind == TENSOR_VERDICT_AGAIN ? verdict.n : 1;
@@ -229,7 +245,10 @@ static void tell_decided(Scheduler *scheduler, const SchedulerTask *task)
 
     add_cutovers(it, lines);
     while ((outcome = tensor_sets_next(it->sets)) != NULL) {
-        add_outcome(it, outcome, lines);
+        if (outcome->kind == TENSOR_OUTCOME_LOST) /* a node looks for it in front */
+            send_verdicts(scheduler, task, lines);
+        if (!outcome->is_by_loss)
+            add_outcome(it, outcome, lines);
         free_outcome(outcome);
         if (lines->len > DECIDED_BYTES)
             send_verdicts(scheduler, task, lines);
@@ -312,10 +331,39 @@ static bool is_closed(const TensorCoordinator *it, uint32_t set)
     return matcher != NULL && tensor_matcher_closed(matcher) != NULL;
 }
 
+/* The node has heard of as many losses. */
+static bool hear_of_losses(TensorCoordinator *it, uint32_t node, uint32_t n)
+{
+    const bool ok = n >= it->heard[node] && n <= tensor_sets_generation(it->sets);
+
+    if (ok)
+        it->heard[node] = n;
+    return ok;
+}
+
+/* Whether it was asked before a loss that the node had not heard of, in a set that this has
+ * changed. Of a group that is known with the first of its asks. */
+static bool is_of_earlier(TensorCoordinator *it, uint32_t node, const TensorWish *wish,
+                          bool changes)
+{
+    const bool says_set = changes || wish->kind == TENSOR_WISH_ASK ||
+                          wish->kind == TENSOR_WISH_AGAIN || wish->kind == TENSOR_WISH_JOIN;
+
+    if (!says_set || !tensor_sets_is_late(it->sets, changes ? 0 : wish->set, it->heard[node]))
+        return false;
+    OpenGroup *const group = g_hash_table_lookup(it->groups, GUINT_TO_POINTER(wish->rank));
+    if (group != NULL && --group->n <= group->wishes->len)
+        g_hash_table_remove(it->groups, GUINT_TO_POINTER(wish->rank));
+    return true;
+}
+
 /* A wish of a worker; the node has seen to it that it makes sense. After CLOSED it is late. */
-static bool take_wish(TensorCoordinator *it, const TensorWish *wish, int64_t now_ms)
+static bool take_wish(TensorCoordinator *it, uint32_t node, const TensorWish *wish, int64_t now_ms)
 {
     const bool changes = wish->kind == TENSOR_WISH_MAKE || wish->kind == TENSOR_WISH_REMOVE;
+
+    if (is_of_earlier(it, node, wish, changes))
+        return true;
     const bool is_late = is_closed(it, changes ? 0 : wish->set);
     g_autofree char *changing = changes ? tensor_sets_missing(it->sets) : NULL;
     OpenGroup *const group = g_hash_table_lookup(it->groups, GUINT_TO_POINTER(wish->rank));
@@ -353,6 +401,9 @@ static bool take_wish(TensorCoordinator *it, const TensorWish *wish, int64_t now
         ok = it->has_cutovers = wish->rank == 0;
         it->cutovers = wish->cutovers;
         break;
+    case TENSOR_WISH_HEARD:
+        ok = hear_of_losses(it, node, wish->n);
+        break;
     }
     return ok || is_late;
 }
@@ -376,7 +427,7 @@ bool tensors_enqueue(Scheduler *scheduler, uint32_t node, const Control *control
         g_auto(TensorWish) wish = { 0 };
 
         ok = tensor_wish_read(&at, it->n_workers, &wish) && wish.rank >= it->first_ranks[node] &&
-             wish.rank < it->first_ranks[node + 1] && take_wish(it, &wish, scheduler->now_ms);
+             wish.rank < it->first_ranks[node + 1] && take_wish(it, node, &wish, scheduler->now_ms);
     }
     tell_decided(scheduler, task);
     return ok;
@@ -389,6 +440,38 @@ void tensors_retire(Scheduler *scheduler, SchedulerTask *task, uint32_t node)
     if (it == NULL || it->sets == NULL || task->cause.code != CONTROL_OK)
         return;
     leave(it, node);
+    tell_decided(scheduler, task);
+}
+
+/* Whether a worker is left without those of the node. */
+static bool has_others(const TensorCoordinator *it, const Scheduler *scheduler, uint32_t node)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < it->n_nodes && !any; i++)
+        any = i != node && !scheduler->nodes[i].lost && tensors_n_workers(it, i) > 0;
+    return any;
+}
+
+void tensors_lose(Scheduler *scheduler, SchedulerTask *task, uint32_t node, const char *text)
+{
+    TensorCoordinator *const it = task->tensors;
+
+    if (it == NULL || tensors_n_workers(it, node) == 0 || !has_others(it, scheduler, node))
+        return;
+    const uint32_t first = it->first_ranks[node], end = it->first_ranks[node + 1];
+    const bool is_one = end - first == 1;
+    g_autofree char *ranks = is_one ? g_strdup_printf("worker %u", first)
+                                    : g_strdup_printf("workers %u-%u", first, end - 1);
+    g_autoptr(GError) why =
+        g_error_new(RUBATO_ERROR, RUBATO_ERROR_NODE_LOST, "%s, and %s of %s %s lost with it", text,
+                    ranks, task->name, is_one ? "is" : "are");
+
+    begin(it, task);
+    for (uint32_t rank = first; rank < end; rank++)
+        g_hash_table_remove(it->groups, GUINT_TO_POINTER(rank));
+    it->lost = node;
+    tensor_sets_lose(it->sets, first, end, why);
     tell_decided(scheduler, task);
 }
 

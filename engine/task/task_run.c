@@ -258,6 +258,7 @@ static void begin(RubatoTaskRun *run, uint32_t epoch)
         .workers_of = run->workers_of,
         .stall_ms = run->host->stall_ms,
         .fusion_bytes = run->fusion_bytes == RUBATO_FUSION_OFF ? 0 : run->fusion_bytes,
+        .continues = run->on_loss == RUBATO_ON_LOSS_CONTINUE,
         .epoch = epoch,
         .timeline = run->host->timeline,
         .tuning = run->tuning });

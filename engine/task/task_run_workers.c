@@ -13,6 +13,7 @@
  *
  * Invariant, until the task is cancelled: one worker in each round finds that the barrier is
  * complete, and says ARRIVE for the node. */
+#include "engine/collectives/negotiation/tensor_ranks.h"
 #include "engine/task/kept_rows.h"
 #include "engine/task/task_run_private.h"
 #include "engine/task/wait_text.h"
@@ -382,17 +383,46 @@ static void end_calls(RubatoTaskRun *run, RubatoWorker *worker, bool ok)
         report_failure(run, worker, error);
 }
 
-/* All workers make them in the same order, and so with the ids 1, 2, and so on. */
+/* A set of those workers that live. */
+static bool make_set(RubatoWorker *worker, const RubatoWorkerSet *set, GError **error)
+{
+    uint32_t id;
+
+    if (rubato_worker_set_size(worker, 0) == worker->n_workers)
+        return rubato_worker_make_set(worker, set->ranks, set->n, &id, error);
+    g_autofree uint32_t *living = g_new(uint32_t, worker->n_workers);
+    g_autofree uint32_t *ranks = g_new(uint32_t, set->n);
+    const uint32_t n_living = rubato_worker_set_ranks(worker, 0, living, worker->n_workers);
+    size_t n = 0;
+    uint32_t place;
+
+    for (size_t i = 0; i < set->n; i++)
+        if (tensor_ranks_find(living, n_living, set->ranks[i], &place))
+            ranks[n++] = set->ranks[i];
+    if (n > 0)
+        return rubato_worker_make_set(worker, ranks, n, &id, error);
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "all of them are lost");
+    return false;
+}
+
+/* All workers make them in the same order, and so with the ids 1, 2, and so on. What fails by a
+ * loss is made again, on all nodes alike, without the lost workers: until the last set is made, all
+ * of them have been told of the same losses. */
 static bool make_sets(const RubatoTaskRun *run, RubatoWorker *worker, GError **error)
 {
     for (size_t i = 0; i < run->n_sets; i++) {
-        const RubatoWorkerSet *const set = &run->sets[i];
-        uint32_t id;
+        g_autoptr(GError) fault = NULL;
+        bool ok = make_set(worker, &run->sets[i], &fault);
 
-        if (!rubato_worker_make_set(worker, set->ranks, set->n, &id, error)) {
-            g_prefix_error(error, "task %s, set %zu of its workers: ", run->name, i + 1);
-            return false;
+        while (!ok && g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST)) {
+            g_clear_error(&fault);
+            ok = make_set(worker, &run->sets[i], &fault);
         }
+        if (ok)
+            continue;
+        g_propagate_prefixed_error(error, g_steal_pointer(&fault),
+                                   "task %s, set %zu of its workers: ", run->name, i + 1);
+        return false;
     }
     return true;
 }

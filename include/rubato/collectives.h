@@ -13,6 +13,12 @@
  *   on.
  * - A worker that returns takes part in nothing more. What is pending then in its sets, and what
  *   others call for there later, fails with RUBATO_ERROR_NOT_FOUND and names the worker.
+ * - A node is lost, and the task continues (task.h): what is pending in sets that had workers there
+ *   fails on all workers with RUBATO_ERROR_NODE_LOST, which names the node and its workers. So does
+ *   the next call in such a set of a worker of which nothing was pending: each is told once, before
+ *   it takes part in anything new. From then on these sets are of the workers that live, and ranks
+ *   in them count these. What was under way may have succeeded on some workers, and failed on
+ *   others; named barriers, joins, and changes of the sets end alike on all that live.
  * - Once the task is cancelled, all of it fails with RUBATO_ERROR_CANCELLED and tells why: a worker
  *   that failed, a node that was lost.
  *
@@ -166,8 +172,13 @@ RUBATO_API bool rubato_worker_make_set(RubatoWorker *worker, const uint32_t *ran
  * set, or it is set 0; _MISMATCH as above. */
 RUBATO_API bool rubato_worker_remove_set(RubatoWorker *worker, uint32_t set, GError **error);
 
-/* How many workers the set has; 0: there is no such set. */
+/* How many workers the set has; 0: there is no such set. Workers that were lost do not count. */
 RUBATO_API uint32_t rubato_worker_set_size(const RubatoWorker *worker, uint32_t set);
+
+/* Writes their ranks in the task, rising: at most `most` of them. ranks may be NULL if that is 0.
+ * Returns how many workers the set has, as above. */
+RUBATO_API uint32_t rubato_worker_set_ranks(const RubatoWorker *worker, uint32_t set,
+                                            uint32_t *ranks, uint32_t most);
 
 /* The worker's rank in the set: how many workers of it have lower ranks in the task. False: it is
  * not in the set, or there is no such set. */

@@ -19,8 +19,9 @@ typedef bool (*RubatoTaskFunc)(RubatoWorker *worker, void *user_data, GError **e
  * tables have replicas. */
 typedef enum {
     RUBATO_ON_LOSS_FAIL,     /* it fails with RUBATO_ERROR_NODE_LOST */
-    RUBATO_ON_LOSS_CONTINUE, /* it goes on without these workers: docs/liveness.md. All its tables
-                              * must have replicas, here and below */
+    RUBATO_ON_LOSS_CONTINUE, /* it goes on without these workers, also in collectives:
+                              * docs/liveness.md. All its tables must have replicas, here and
+                              * below */
     RUBATO_ON_LOSS_REPLACE,  /* it waits for a process in the place of the node, which has these
                               * workers again: rubato_worker_first_clock */
 } RubatoOnLoss;

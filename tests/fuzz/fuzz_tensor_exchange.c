@@ -116,6 +116,7 @@ static const TensorLinks links = {
     .wait_room = wait_room,
     .wait = wait_for_call,
     .always_receives = always_receives,
+    .outlives_losses = always_receives,
 };
 
 /* ---- what workers ask ---- */

@@ -222,6 +222,7 @@ static const TensorWays ways = {
     .drop = drop,
     .is_full = is_full,
     .wait_room = wait_room,
+    .outlives_losses = true,
 };
 
 static TensorBackend *open_own(const TensorBackendPlace *place, GError **error)

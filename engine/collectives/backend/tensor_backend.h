@@ -45,6 +45,7 @@ typedef struct {
     void (*wait_room)(TensorBackend *backend, uint32_t node, bool (*is_over)(void *data),
                       void *data);
     void (*expect)(TensorBackend *backend, bool expects); /* NULL: it always receives */
+    bool outlives_losses; /* it carries on between the others after a node is lost */
 } TensorWays;
 
 /* All nodes open it, after they have met, and close it at the end of the run. One thread at a

@@ -224,6 +224,15 @@ bool tensor_flow_tell_failure(const TensorFlow *flow)
     return true;
 }
 
+bool tensor_flow_has_node(const TensorFlow *flow, uint32_t node)
+{
+    bool has = false;
+
+    for (uint32_t i = 0; i < flow->plan.n_nodes && !has; i++)
+        has = flow->plan.nodes[i] == node;
+    return has;
+}
+
 bool tensor_flow_waits_for(const TensorFlow *flow, uint32_t *node)
 {
     for (uint32_t i = 0; i < flow->plan.n_nodes; i++)

@@ -192,6 +192,9 @@ void tensor_flow_fail(TensorFlow *flow, const GError *error);
  * memory. */
 void tensor_flow_fail_here(TensorFlow *flow, GError *error);
 
+/* Whether the node of that number has a part in it. */
+bool tensor_flow_has_node(const TensorFlow *flow, uint32_t node);
+
 /* The node for which it waits, by number; false: it waits for none. */
 bool tensor_flow_waits_for(const TensorFlow *flow, uint32_t *node);
 

@@ -14,6 +14,7 @@ struct TensorRounds {
     uint32_t n_nodes, self;
     uint32_t n_tellers; /* nodes with workers */
     bool *tells;        /* by node */
+    bool *lost;         /* the same */
     uint64_t round;
     TensorVector **vectors; /* of this round, by node; NULL: it has not come */
     TensorVector **next;    /* the same of the next one */
@@ -146,6 +147,7 @@ TensorRounds *tensor_rounds_new(const uint32_t *n_workers_of, uint32_t n_nodes, 
     rounds->self = self;
     rounds->round = 1;
     rounds->tells = g_new0(bool, n_nodes);
+    rounds->lost = g_new0(bool, n_nodes);
     rounds->vectors = g_new0(TensorVector *, n_nodes);
     rounds->next = g_new0(TensorVector *, n_nodes);
     for (uint32_t node = 0; node < n_nodes; node++) {
@@ -171,6 +173,7 @@ void tensor_rounds_free(TensorRounds *rounds)
     g_free(rounds->vectors);
     g_free(rounds->next);
     g_free(rounds->tells);
+    g_free(rounds->lost);
     g_free(rounds);
 }
 
@@ -185,6 +188,8 @@ const char *tensor_rounds_take(TensorRounds *rounds, uint32_t node, uint64_t rou
     const bool is_next = round == rounds->round + 1;
     TensorVector **const at = is_next ? &rounds->next[node] : &rounds->vectors[node];
 
+    if (rounds->lost[node])
+        return NULL;
     if (node == rounds->self || !rounds->tells[node] || (!is_next && round != rounds->round) ||
         *at != NULL)
         return "a vector of bits of another round";
@@ -196,6 +201,19 @@ const char *tensor_rounds_take(TensorRounds *rounds, uint32_t node, uint64_t rou
     else
         rounds->n_came++;
     return NULL;
+}
+
+void tensor_rounds_lose(TensorRounds *rounds, uint32_t node)
+{
+    if (!rounds->tells[node])
+        return;
+    rounds->tells[node] = false;
+    rounds->lost[node] = true;
+    rounds->n_tellers--;
+    rounds->n_came -= rounds->vectors[node] != NULL;
+    rounds->n_next -= rounds->next[node] != NULL;
+    g_clear_pointer(&rounds->vectors[node], tensor_vector_free);
+    g_clear_pointer(&rounds->next[node], tensor_vector_free);
 }
 
 bool tensor_rounds_has_told(const TensorRounds *rounds)
@@ -266,8 +284,9 @@ bool tensor_rounds_may_run(const TensorRounds *rounds, const TensorBits *own, ui
     bool may_run = true;
 
     for (uint32_t node = 0; node < rounds->n_nodes && may_run; node++)
-        may_run = n_members_of[node] == 0 || rounds->vectors[node] == NULL ||
-                  is_ready(find_set(rounds->vectors[node], own), slot);
+        may_run = n_members_of[node] == 0 ||
+                  (!rounds->lost[node] && (rounds->vectors[node] == NULL ||
+                                           is_ready(find_set(rounds->vectors[node], own), slot)));
     return may_run;
 }
 
@@ -279,6 +298,8 @@ TensorRoundOutcome tensor_rounds_outcome(const TensorRounds *rounds, const Tenso
     for (uint32_t node = 0; node < rounds->n_nodes; node++) {
         if (n_members_of[node] == 0)
             continue;
+        if (rounds->lost[node])
+            return TENSOR_ROUND_OPEN;
         const TensorBits *const bits = find_set(rounds->vectors[node], own);
 
         runs = runs && bits != NULL && has_bit(bits->again, bits->n_words, slot);

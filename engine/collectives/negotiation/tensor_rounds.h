@@ -9,8 +9,13 @@
  *
  * A node begins a round when it has something new to tell, and otherwise tells its vector as soon
  * as another node's has come. So a round waits for no worker: it ends once each node has received
- * the others' vectors, or one of them is lost, which cancels the task. And who comes last begins
- * the round in which a slot runs, because its own bit is new.
+ * the others' vectors, or one of them is lost. And who comes last begins the round in which a slot
+ * runs, because its own bit is new.
+ *
+ * A node that is lost tells no more, from the round on that is under way: this one ends without its
+ * vector, and says nothing of sets that had workers there. Of other sets all nodes still know the
+ * same, whether they have got that vector before or not, because it has no part in what becomes of
+ * their slots. Such sets begin anew with another serial number, once their workers are left out.
  *
  * Vectors may come in any order. A node can be one round ahead of another, and not two.
  *
@@ -89,6 +94,9 @@ uint64_t tensor_rounds_number(const TensorRounds *rounds);
 const char *tensor_rounds_take(TensorRounds *rounds, uint32_t node, uint64_t round,
                                const void *bytes, size_t n);
 
+/* The node is lost. What comes of it later is dropped. */
+void tensor_rounds_lose(TensorRounds *rounds, uint32_t node);
+
 /* Whether this node has not told its vector of this round, and another one has. */
 bool tensor_rounds_awaited(const TensorRounds *rounds);
 
@@ -108,7 +116,8 @@ const TensorVector *tensor_rounds_own(const TensorRounds *rounds);
 
 typedef enum { TENSOR_ROUND_OPEN, TENSOR_ROUND_RUNS, TENSOR_ROUND_IN_FULL } TensorRoundOutcome;
 
-/* What becomes of a slot. n_members_of: of the set, by node. */
+/* What becomes of a slot. n_members_of: of the set, by node. Of a set that had workers on a lost
+ * node nothing more runs. */
 TensorRoundOutcome tensor_rounds_outcome(const TensorRounds *rounds, const TensorBits *own,
                                          uint32_t slot, const uint32_t *n_members_of);
 

@@ -10,6 +10,7 @@
 
 typedef struct {
     uint32_t n_members;
+    uint32_t generation; /* since when it has these */
     TensorMatcher *matcher;
     TensorSlots *slots;
     uint32_t filling; /* the slot that the decisions of a group fill; TENSOR_NO_SLOT: none */
@@ -29,6 +30,10 @@ struct TensorSets {
     GPtrArray *sets;  /* of Set, by id; NULL: the id is free */
     Change **changes; /* by rank; NULL: it has not asked for one */
     uint32_t n_changes;
+    char **left;                /* by rank: why; NULL: it has not */
+    bool *lost;                 /* by rank */
+    uint32_t n_living;          /* not lost */
+    uint32_t generation;        /* losses, so far */
     GQueue outcomes;            /* of TensorOutcome */
     const TensorRecall *recall; /* NULL: nothing is asked again */
     void *user;                 /* its */
@@ -36,11 +41,12 @@ struct TensorSets {
 
 /* ---- life ---- */
 
-static Set *set_new(const uint32_t *ranks, uint32_t n)
+static Set *set_new(const uint32_t *ranks, uint32_t n, uint32_t generation)
 {
     Set *const set = g_malloc(sizeof(Set) + n * sizeof set->ranks[0]);
 
     set->n_members = n;
+    set->generation = generation;
     for (uint32_t i = 0; i < n; i++)
         set->ranks[i] = ranks == NULL ? i : ranks[i];
     set->matcher = tensor_matcher_new(n);
@@ -80,8 +86,11 @@ TensorSets *tensor_sets_new(uint32_t n_workers)
 
     sets->n_workers = n_workers;
     sets->sets = g_ptr_array_new();
-    g_ptr_array_add(sets->sets, set_new(NULL, n_workers));
+    g_ptr_array_add(sets->sets, set_new(NULL, n_workers, 0));
     sets->changes = g_new0(Change *, n_workers);
+    sets->left = g_new0(char *, n_workers);
+    sets->lost = g_new0(bool, n_workers);
+    sets->n_living = n_workers;
     return sets;
 }
 
@@ -108,9 +117,13 @@ void tensor_sets_free(TensorSets *sets)
     for (guint i = 0; i < sets->sets->len; i++)
         set_free(sets->sets->pdata[i]);
     g_ptr_array_unref(sets->sets);
-    for (uint32_t rank = 0; rank < sets->n_workers; rank++)
+    for (uint32_t rank = 0; rank < sets->n_workers; rank++) {
         g_free(sets->changes[rank]);
+        g_free(sets->left[rank]);
+    }
     g_free(sets->changes);
+    g_free(sets->left);
+    g_free(sets->lost);
     g_free(sets);
 }
 
@@ -382,19 +395,100 @@ void tensor_sets_cancel(TensorSets *sets, const GError *why)
     end_changes(sets);
 }
 
+/* If it is open, and the worker in it. */
+static void close_for(TensorSets *sets, uint32_t id, uint32_t rank)
+{
+    Set *const set = sets->sets->pdata[id];
+    uint32_t place;
+
+    if (!is_open(set) || !is_member(set, rank, &place))
+        return;
+    ask_all_held(sets, id);
+    tensor_matcher_leave(set->matcher, place, sets->left[rank]);
+    tell_closed(sets, id);
+}
+
 void tensor_sets_leave(TensorSets *sets, uint32_t rank, const char *why)
 {
-    for (uint32_t id = 0; id < sets->sets->len; id++) {
-        Set *const set = sets->sets->pdata[id];
-        uint32_t place;
-
-        if (!is_open(set) || !is_member(set, rank, &place))
-            continue;
-        ask_all_held(sets, id);
-        tensor_matcher_leave(set->matcher, place, why);
-        tell_closed(sets, id);
-    }
+    if (sets->lost[rank])
+        return;
+    if (sets->left[rank] == NULL)
+        sets->left[rank] = g_strdup(why);
+    for (uint32_t id = 0; id < sets->sets->len; id++)
+        close_for(sets, id, rank);
     end_changes(sets);
+}
+
+/* ---- losses ---- */
+
+static bool has_lost(const TensorSets *sets, const Set *set)
+{
+    for (uint32_t place = 0; set != NULL && place < set->n_members; place++)
+        if (sets->lost[set->ranks[place]])
+            return true;
+    return false;
+}
+
+/* The set has those of its workers that are left, and begins anew. */
+static void shrink(TensorSets *sets, uint32_t id)
+{
+    Set *const set = sets->sets->pdata[id];
+    g_autofree uint32_t *ranks = g_new(uint32_t, set->n_members);
+    uint32_t n = 0;
+
+    for (uint32_t place = 0; place < set->n_members; place++)
+        if (!sets->lost[set->ranks[place]])
+            ranks[n++] = set->ranks[place];
+    sets->sets->pdata[id] = n == 0 ? NULL : set_new(ranks, n, sets->generation);
+    set_free(set);
+}
+
+/* All that is pending in the set fails by the loss. */
+static void fail_by_loss(TensorSets *sets, uint32_t id, const GError *why)
+{
+    const Set *const set = sets->sets->pdata[id];
+    const GList *const before = sets->outcomes.tail;
+
+    ask_all_held(sets, id);
+    tensor_matcher_cancel(set->matcher, why);
+    take_decisions(sets, id);
+    for (const GList *link = sets->outcomes.tail; link != before; link = link->prev)
+        ((TensorOutcome *)link->data)->is_by_loss = true;
+}
+
+void tensor_sets_lose(TensorSets *sets, uint32_t first, uint32_t end, const GError *why)
+{
+    sets->generation++;
+    for (uint32_t rank = first; rank < end; rank++) {
+        sets->n_living -= !sets->lost[rank];
+        sets->lost[rank] = true;
+    }
+    if (sets->n_changes > 0) {
+        refuse_changes(sets, g_error_copy(why));
+        ((TensorOutcome *)g_queue_peek_tail(&sets->outcomes))->is_by_loss = true;
+    }
+    for (uint32_t id = 0; id < sets->sets->len; id++)
+        if (has_lost(sets, sets->sets->pdata[id])) {
+            fail_by_loss(sets, id, why);
+            shrink(sets, id);
+        }
+    add_outcome(sets, TENSOR_OUTCOME_LOST, 0, sets->n_living, NULL, g_error_copy(why));
+    for (uint32_t id = 0; id < sets->sets->len; id++)
+        for (uint32_t rank = 0; rank < sets->n_workers; rank++)
+            if (sets->left[rank] != NULL)
+                close_for(sets, id, rank);
+}
+
+uint32_t tensor_sets_generation(const TensorSets *sets)
+{
+    return sets->generation;
+}
+
+bool tensor_sets_is_late(const TensorSets *sets, uint32_t set, uint32_t heard)
+{
+    const Set *const found = find_set(sets, set);
+
+    return heard < (found == NULL ? sets->generation : found->generation);
 }
 
 /* ---- changes ---- */
@@ -414,7 +508,7 @@ static void make_set(TensorSets *sets, const Change *change)
 
     if (id == sets->sets->len)
         g_ptr_array_add(sets->sets, NULL);
-    sets->sets->pdata[id] = set_new(change->ranks, change->n_ranks);
+    sets->sets->pdata[id] = set_new(change->ranks, change->n_ranks, sets->generation);
     add_outcome(sets, TENSOR_OUTCOME_MADE, id, change->n_ranks, NULL, NULL);
 }
 
@@ -456,7 +550,8 @@ static char *name_asking(const TensorSets *sets, const Change *change)
     for (uint32_t rank = 0; rank < sets->n_workers; rank++) {
         const Change *const other = sets->changes[rank];
 
-        if (change == NULL ? other == NULL : other != NULL && is_same(change, other))
+        if (!sets->lost[rank] &&
+            (change == NULL ? other == NULL : other != NULL && is_same(change, other)))
             g_array_append_val(ranks, rank);
     }
     return tensor_ranks_describe((const uint32_t *)(const void *)ranks->data, ranks->len);
@@ -477,15 +572,20 @@ static GError *tell_mismatch(const TensorSets *sets, const Change *one, const Ch
 /* Decides the change once all workers have asked for one. */
 static void check_changes(TensorSets *sets)
 {
-    const Change *const first = sets->changes[0];
+    const Change *first = NULL;
 
-    if (sets->n_changes < sets->n_workers)
+    if (sets->n_changes < sets->n_living)
         return;
-    for (uint32_t rank = 1; rank < sets->n_workers; rank++)
-        if (!is_same(first, sets->changes[rank])) {
-            refuse_changes(sets, tell_mismatch(sets, first, sets->changes[rank]));
+    for (uint32_t rank = 0; rank < sets->n_workers; rank++) {
+        const Change *const change = sets->changes[rank];
+
+        if (first == NULL)
+            first = change;
+        if (change != NULL && !is_same(first, change)) {
+            refuse_changes(sets, tell_mismatch(sets, first, change));
             return;
         }
+    }
     if (first->set != 0)
         remove_set(sets, first->set);
     else
@@ -527,11 +627,16 @@ static void add_change(TensorSets *sets, uint32_t rank, uint32_t set, const uint
 bool tensor_sets_make(TensorSets *sets, uint32_t rank, const uint32_t *ranks, uint32_t n,
                       GError **error)
 {
-    const bool ok = check_may_change(sets, rank, error);
-
-    if (ok)
-        add_change(sets, rank, 0, ranks, n);
-    return ok;
+    if (!check_may_change(sets, rank, error))
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (sets->lost[ranks[i]]) {
+            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "worker %u was lost, so no set can have it", ranks[i]);
+            return false;
+        }
+    add_change(sets, rank, 0, ranks, n);
+    return true;
 }
 
 bool tensor_sets_remove(TensorSets *sets, uint32_t rank, uint32_t set, GError **error)

@@ -8,6 +8,10 @@
  * A set is named by its id, and its workers by their rank in the task. Tags of decisions lie by
  * place: the number of workers of the set with lower ranks.
  *
+ * Workers may be lost with their node. This is decided like all else, at one place among the other
+ * decisions: what is decided before belongs to all workers, and what comes behind to those that
+ * live. The losses are counted; their number is the generation of what is decided.
+ *
  * A pure state machine, like the matcher. Threads: one at a time. */
 #ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_SETS_H
 #define RUBATO_ENGINE_COLLECTIVES_TENSOR_SETS_H
@@ -54,14 +58,26 @@ bool tensor_sets_ask(TensorSets *sets, uint32_t set, uint32_t rank, const Tensor
 bool tensor_sets_join(TensorSets *sets, uint32_t set, uint32_t rank, GError **error);
 
 /* A worker asks for a set of these workers: n ranks, rising, all below n_workers; one at least.
- * RUBATO_ERROR_EXISTS: it has asked for a change that is not decided; and why nothing can be asked
- * any more. */
+ * RUBATO_ERROR_EXISTS: it has asked for a change that is not decided; _INVALID: one of them was
+ * lost; and why nothing can be asked any more. */
 bool tensor_sets_make(TensorSets *sets, uint32_t rank, const uint32_t *ranks, uint32_t n,
                       GError **error);
 
 /* A worker asks for the removal of a set. What is pending in it then fails with
  * RUBATO_ERROR_CANCELLED. Errors as above; _INVALID: there is no such set, or it is set 0. */
 bool tensor_sets_remove(TensorSets *sets, uint32_t rank, uint32_t set, GError **error);
+
+/* The workers of these ranks, from `first` to before `end`, are lost: the task goes on without
+ * them. In each set that has one of them all that is pending fails with this error, joins included,
+ * and so do all changes. Such a set then has the others of its workers, by places among these, and
+ * nothing of what they have asked before; it is open again if it was closed, unless one of them has
+ * left; without any it ends. Other sets do not notice. One worker at least is left. */
+void tensor_sets_lose(TensorSets *sets, uint32_t first, uint32_t end, const GError *why);
+
+/* How many losses there were. What was asked before the last one that concerns the set is late,
+ * where `heard` is how many of them the worker's node had heard of when it told the request. */
+uint32_t tensor_sets_generation(const TensorSets *sets);
+bool tensor_sets_is_late(const TensorSets *sets, uint32_t set, uint32_t heard);
 
 /* The worker takes part in nothing any more: its sets close, and no set can be made or removed. */
 void tensor_sets_leave(TensorSets *sets, uint32_t rank, const char *why);
@@ -77,6 +93,7 @@ typedef enum {
     TENSOR_OUTCOME_MADE,   /* a set is there */
     TENSOR_OUTCOME_REMOVED, /* and is there no more; what was pending has failed */
     TENSOR_OUTCOME_REFUSED, /* a change */
+    TENSOR_OUTCOME_LOST,    /* workers: from now on their sets are without them */
 } TensorOutcomeKind;
 
 /* What was decided. */
@@ -88,7 +105,8 @@ typedef struct {
     uint32_t n_names;         /* of AGAIN: in the slot */
     void **held;              /* the same: by place */
     TensorDecision *decision; /* of NAME and JOIN */
-    GError *error;            /* of CLOSED and REFUSED */
+    GError *error;            /* of CLOSED, REFUSED and LOST */
+    bool is_by_loss;          /* it has failed by the LOST that follows */
 } TensorOutcome;
 
 /* The oldest that was not taken yet; NULL: there is none. (transfer full, tensor_outcome_free) */

@@ -12,8 +12,8 @@
 
 enum { MOST_DESCRIBED = 8 }; /* runs of ranks, for people */
 
-static const char wish_letters[] = { 'a', 'j', 'l', 'g', 'm', 'd', 'o', 't', '\0' };
-static const char verdict_letters[] = { 'r', 'f', 'j', 'c', 'm', 'd', 'x', 'o', 't', '\0' };
+static const char wish_letters[] = { 'a', 'j', 'l', 'g', 'm', 'd', 'o', 't', 'h', '\0' };
+static const char verdict_letters[] = { 'r', 'f', 'j', 'c', 'm', 'd', 'x', 'o', 't', 'l', '\0' };
 
 /* ---- numbers and names ---- */
 
@@ -225,7 +225,7 @@ void tensor_wish_write(GString *text, const TensorWish *wish)
     g_string_append_c(text, wish_letters[wish->kind]);
     write_number(text, wish->rank);
     write_number(text, wish->set);
-    if (wish->kind == TENSOR_WISH_GROUP)
+    if (wish->kind == TENSOR_WISH_GROUP || wish->kind == TENSOR_WISH_HEARD)
         write_number(text, wish->n);
     if (wish->kind == TENSOR_WISH_CUT)
         write_number(text, wish->cutovers);
@@ -253,6 +253,8 @@ static bool read_wish(const char **at, uint32_t n_workers, TensorWish *wish)
         return read_runs(at, n_workers, wish);
     case TENSOR_WISH_AGAIN:
         return read_u32(at, UINT32_MAX, &wish->slot) && read_end(at);
+    case TENSOR_WISH_HEARD:
+        return read_u32(at, UINT32_MAX, &wish->n) && read_end(at);
     case TENSOR_WISH_CUT:
         return read_cutovers(at, &wish->cutovers) && read_end(at);
     case TENSOR_WISH_JOIN:
@@ -320,6 +322,13 @@ void tensor_verdict_write(GString *text, const TensorVerdict *verdict)
         write_number(text, verdict->cutovers);
         g_string_append_c(text, '\n');
         return;
+    case TENSOR_VERDICT_LOST:
+        write_number(text, verdict->node);
+        write_number(text, verdict->n);
+        write_number(text, verdict->code);
+        g_string_append_c(text, '\n');
+        write_line(text, verdict->error);
+        return;
     case TENSOR_VERDICT_CLOSED:
     case TENSOR_VERDICT_REFUSED:
         write_number(text, verdict->code);
@@ -354,6 +363,10 @@ static bool read_verdict(const char **at, TensorVerdict *verdict)
                read_end(at);
     case TENSOR_VERDICT_CUT:
         return read_cutovers(at, &verdict->cutovers) && read_end(at);
+    case TENSOR_VERDICT_LOST:
+        return read_u32(at, UINT32_MAX, &verdict->node) && read_u32(at, UINT32_MAX, &verdict->n) &&
+               read_u32(at, UINT8_MAX, &verdict->code) && verdict->code > 0 && read_end(at) &&
+               (verdict->error = read_line(at)) != NULL;
     case TENSOR_VERDICT_CLOSED:
     case TENSOR_VERDICT_REFUSED:
         return read_u32(at, UINT8_MAX, &verdict->code) && verdict->code > 0 && read_end(at) &&
@@ -377,6 +390,16 @@ bool tensor_verdict_read(const char **text, TensorVerdict *verdict)
     *verdict = read;
     read = (TensorVerdict){ 0 };
     *text = at;
+    return true;
+}
+
+bool tensor_verdict_tells_loss(const char *text, uint32_t *node)
+{
+    g_auto(TensorVerdict) verdict = { 0 };
+
+    if (*text != verdict_letters[TENSOR_VERDICT_LOST] || !tensor_verdict_read(&text, &verdict))
+        return false;
+    *node = verdict.node;
     return true;
 }
 

@@ -19,6 +19,7 @@ typedef enum {
     TENSOR_WISH_REMOVE,
     TENSOR_WISH_AGAIN, /* what is in a slot (tensor_slots.h) */
     TENSOR_WISH_CUT,   /* rank 0: other cut-overs (tensor_cutovers.h) are to hold */
+    TENSOR_WISH_HEARD, /* of so many losses the node had heard before it told what follows */
 } TensorWishKind;
 
 /* What a worker wants, told to the coordinator. */
@@ -27,7 +28,8 @@ typedef struct {
     uint32_t rank;
     uint32_t set;                        /* of an ASK, a JOIN, a REMOVE and an AGAIN */
     uint32_t slot;                       /* of an AGAIN */
-    uint32_t n;                          /* of a GROUP: how many; of a MAKE: how many ranks */
+    uint32_t n;                          /* of a GROUP: how many; of a MAKE: how many ranks; of
+                                          * HEARD: losses */
     TensorCutovers cutovers;             /* of a CUT */
     uint32_t *ranks;                     /* of a MAKE: rising (owned by a wish that was read) */
     TensorRequest request;               /* of an ASK */
@@ -51,6 +53,8 @@ typedef enum {
     TENSOR_VERDICT_REFUSED, /* workers asked for different changes of the sets */
     TENSOR_VERDICT_AGAIN,   /* all workers have asked again for what is in a slot: it runs */
     TENSOR_VERDICT_CUT,     /* these cut-overs hold for what is decided from now on */
+    TENSOR_VERDICT_LOST,    /* a node: its workers' sets are without them from now on, and what was
+                             * pending there fails. The first line of its message */
 } TensorVerdictKind;
 
 typedef struct {
@@ -58,13 +62,15 @@ typedef struct {
     uint64_t number;                     /* counts the verdicts of the task, from 1 */
     uint32_t set;                        /* of workers; of REFUSED: 0 */
     uint32_t slot;                       /* of AGAIN; of RUN: that it fills, or TENSOR_NO_SLOT */
-    uint32_t n;                          /* of AGAIN: names, each with a number of its own */
+    uint32_t n;                          /* of AGAIN: names, each with a number of its own; of
+                                          * LOST: which loss it is, from 1 */
+    uint32_t node;                       /* of LOST: its number */
     TensorCutovers cutovers;             /* of CUT */
     uint32_t last;                       /* of JOINED: the place that came last */
-    uint32_t code;                       /* of FAIL, CLOSED and REFUSED: CONTROL_CODE(…) */
+    uint32_t code;                       /* of FAIL, CLOSED, REFUSED and LOST: CONTROL_CODE(…) */
     char name[RUBATO_TENSOR_NAME_BYTES]; /* of RUN and FAIL */
     char *ranks;                         /* of RUN: places that asked, as runs; NULL: all (owned) */
-    char *error;                         /* of FAIL, CLOSED and REFUSED, for people (owned) */
+    char *error;                         /* of the same, for people (owned) */
 } TensorVerdict;
 
 void tensor_verdict_write(GString *text, const TensorVerdict *verdict);
@@ -72,6 +78,9 @@ void tensor_verdict_write(GString *text, const TensorVerdict *verdict);
 /* As above. tensor_verdict_clear frees what it owns. */
 bool tensor_verdict_read(const char **text, TensorVerdict *verdict);
 void tensor_verdict_clear(TensorVerdict *verdict);
+
+/* Whether the text begins with LOST, and of which node. */
+bool tensor_verdict_tells_loss(const char *text, uint32_t *node);
 
 /* Those that asked as runs; NULL: all did. (transfer full) */
 char *tensor_ranks_write(void *const *tags, uint32_t n_workers);

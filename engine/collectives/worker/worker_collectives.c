@@ -53,7 +53,7 @@ static bool begin_asking(const RubatoWorker *worker, uint32_t set, const Said *s
     asking->set = set;
     asking->reduce = reduces ? complete_reduce(said->reduce) : (RubatoReduce){ 0 };
     return worker_check_owner(worker, error) &&
-           tensor_exchange_find_set(worker->tensors, set, worker->rank, &asking->member, error);
+           tensor_exchange_enter_set(worker->tensors, set, worker->rank, &asking->member, error);
 }
 
 /* Member by member, as make_entry: of a group of many small tensors, a third of the time went into
@@ -229,6 +229,7 @@ static bool run_all(RubatoWorker *worker, TensorEntry *entries, size_t n, GError
     failure = take_failure(entries, n);
     if (failure == NULL)
         return true;
+    tensor_exchange_note_told(worker->tensors, worker->rank, failure);
     g_propagate_error(error, failure);
     return false;
 }
@@ -269,6 +270,13 @@ static void wait_for_call(void *data, Call *call)
                                             .what = "wait for collectives",
                                             .begun_ns = begun_ns,
                                             .ended_ns = (uint64_t)monotonic_ns() });
+}
+
+static void note_failure(void *data, const GError *failure)
+{
+    const RubatoWorker *const worker = data;
+
+    tensor_exchange_note_told(worker->tensors, worker->rank, failure);
 }
 
 static void say_stalled(void *data, const Call *call, double waited_s)
@@ -320,6 +328,7 @@ static RubatoTicket start_all(RubatoWorker *worker, const RubatoTensor *tensors,
                                     .say_stalled = say_stalled,
                                     .stall_ms = tensor_exchange_stall_ms(worker->tensors),
                                     .server = worker,
+                                    .note_failure = note_failure,
                                     .end = end_requests,
                                     .request = requests };
     ticket = ticket_start_outside(worker->tickets, &outside, options, &call, error);
@@ -610,7 +619,7 @@ bool rubato_worker_set_join(RubatoWorker *worker, uint32_t set, uint32_t *last, 
 
     g_return_val_if_fail(worker != NULL && last != NULL, false);
     if (!worker_check_owner(worker, error) ||
-        !tensor_exchange_find_set(worker->tensors, set, worker->rank, &member, error))
+        !tensor_exchange_enter_set(worker->tensors, set, worker->rank, &member, error))
         return false;
     TensorJoin join = { .set = set, .place = member.place };
     call_begin(&join.call, NULL);
@@ -621,6 +630,7 @@ bool rubato_worker_set_join(RubatoWorker *worker, uint32_t set, uint32_t *last, 
     if (!call_has_ended(&join.call))
         tensor_exchange_wait(worker->tensors, worker->rank, &join.call);
     if (join.failure != NULL) {
+        tensor_exchange_note_told(worker->tensors, worker->rank, join.failure);
         g_propagate_error(error, join.failure);
         return false;
     }

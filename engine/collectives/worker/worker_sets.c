@@ -56,6 +56,7 @@ static bool change_sets(RubatoWorker *worker, TensorSetChange *change, GError **
         tensor_exchange_wait(worker->tensors, worker->rank, &change->call);
     if (change->failure == NULL)
         return true;
+    tensor_exchange_note_told(worker->tensors, worker->rank, change->failure);
     g_propagate_error(error, change->failure);
     return false;
 }
@@ -82,9 +83,11 @@ bool rubato_worker_make_set(RubatoWorker *worker, const uint32_t *ranks, size_t 
 bool rubato_worker_remove_set(RubatoWorker *worker, uint32_t set, GError **error)
 {
     TensorSetChange change = { .set = set };
+    TensorMember member;
 
     g_return_val_if_fail(worker != NULL, false);
-    if (!worker_check_owner(worker, error))
+    if (!worker_check_owner(worker, error) ||
+        !tensor_exchange_enter_set(worker->tensors, /* id= */ 0, worker->rank, &member, error))
         return false;
     if (set != 0 && tensor_exchange_set_size(worker->tensors, set) > 0)
         return change_sets(worker, &change, error);
@@ -98,6 +101,13 @@ uint32_t rubato_worker_set_size(const RubatoWorker *worker, uint32_t set)
 {
     g_return_val_if_fail(worker != NULL, 0);
     return tensor_exchange_set_size(worker->tensors, set);
+}
+
+uint32_t rubato_worker_set_ranks(const RubatoWorker *worker, uint32_t set, uint32_t *ranks,
+                                 uint32_t most)
+{
+    g_return_val_if_fail(worker != NULL && (ranks != NULL || most == 0), 0);
+    return tensor_exchange_set_ranks(worker->tensors, set, ranks, most);
 }
 
 bool rubato_worker_set_rank(const RubatoWorker *worker, uint32_t set, uint32_t *rank)

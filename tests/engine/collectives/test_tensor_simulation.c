@@ -4,11 +4,13 @@
  * threads of a node go on wherever one of them sends: the seed decides. It also decides whether
  * nodes agree among themselves on what workers ask again, or ask the scheduler. Every request ends,
  * on all workers alike, also if a worker returns, a node dies, memory is short, or a node sends
- * nonsense.
+ * nonsense. If nodes die and the task goes on, those that live agree among themselves how to go on,
+ * whatever each of them had done before: nobody waits for others, and the values are theirs alone.
  *
  * What workers do is in tests/support/engine/tensor_workers.c, what must become of it in
  * tensor_world.c. One thread. */
 #include "engine/collectives/flow/tensor_flow_private.h"
+#include "engine/scheduler/scheduler_state.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/tensor_workers.h"
 #include "tests/support/runner.h"
@@ -75,7 +77,7 @@ static void sent(void *user, uint32_t node, const Control *control)
     if (control->kind == CONTROL_GO)
         world->epoch = control->go.id;
     if (control->kind == CONTROL_DECIDE || control->kind == CONTROL_CANCEL ||
-        control->kind == CONTROL_TASK_END)
+        control->kind == CONTROL_TASK_END || control->kind == CONTROL_RECOVER)
         put_control(&world->nodes[node].from_scheduler, control);
 }
 
@@ -83,7 +85,7 @@ static bool deliver_to_node(uint32_t number)
 {
     Node *const node = &world->nodes[number];
 
-    if (number == world->lost || node->is_hearing || node->from_scheduler.length == 0)
+    if (world->is_lost[number] || node->is_hearing || node->from_scheduler.length == 0)
         return false;
     Control *const control = g_queue_pop_head(&node->from_scheduler);
     node->is_hearing = true;
@@ -92,6 +94,12 @@ static bool deliver_to_node(uint32_t number)
         require_msg(tensor_router_decide(node->router, &control->decide),
                     "seed %zu: node %u makes no sense of %s", (size_t)world->seed, number,
                     control->decide.lines);
+    } else if (control->kind == CONTROL_RECOVER) {
+        const ControlRecover *const step = &control->recover;
+
+        put_control(&node->to_scheduler,
+                    &(Control){ .kind = CONTROL_RECOVERED,
+                                .recover = { .map = step->map, .step = step->step } });
     } else if (control->kind == CONTROL_CANCEL && node->exchange != NULL) {
         tensor_exchange_cancel(node->exchange, control->cancel.outcome.text);
     }
@@ -104,7 +112,7 @@ static bool deliver_to_node(uint32_t number)
 static bool deliver_to_scheduler(uint32_t number)
 {
     Node *const node = &world->nodes[number];
-    Control *const control = number == world->lost ? NULL : g_queue_pop_head(&node->to_scheduler);
+    Control *const control = world->is_lost[number] ? NULL : g_queue_pop_head(&node->to_scheduler);
 
     if (control == NULL)
         return false;
@@ -153,7 +161,7 @@ static bool deliver_piece(void)
     Node *const node = &world->nodes[to];
     if (node->is_receiving)
         return false;
-    if (to == world->lost) {
+    if (world->is_lost[to]) {
         tensor_post_drop(which);
         return true;
     }
@@ -176,7 +184,7 @@ static bool end_task(uint32_t number)
 {
     Node *const node = &world->nodes[number];
 
-    if (number == world->lost || node->exchange == NULL || world->depth > 0)
+    if (world->is_lost[number] || node->exchange == NULL || world->depth > 0)
         return false;
     for (uint32_t rank = 0; rank < world->n_workers && !node->is_done; rank++)
         if (world->workers[rank].node == number &&
@@ -192,7 +200,7 @@ static bool end_task(uint32_t number)
     if (!node->is_over)
         return false;
     for (uint32_t rank = 0; rank < world->n_workers; rank++) {
-        if (world->workers[rank].node != number || world->workers[rank].round == N_ROUNDS)
+        if (world->workers[rank].node != number || world->workers[rank].round >= world->n_rounds)
             continue;
         if (tensor_worker_open(world, rank) > 0)
             return false;
@@ -234,6 +242,15 @@ static void expect_of_far_memory(uint32_t epoch, const char *expected)
         expected);
 }
 
+static void lose(uint32_t node)
+{
+    if (world->is_lost[node])
+        return;
+    world->is_lost[node] = true;
+    world->n_lost++;
+    scheduler_node_gone(scheduler, now_ms, node, "its process has ended");
+}
+
 /* The fault comes at its time. */
 static void maybe_fail(void)
 {
@@ -248,8 +265,9 @@ static void maybe_fail(void)
         world->workers[random_below(&world->random, world->n_workers)].fails = true;
         return;
     }
-    world->lost = 1 + random_below(&world->random, N_NODES - 1);
-    scheduler_node_gone(scheduler, now_ms, world->lost, "its process has ended");
+    lose(1 + random_below(&world->random, N_NODES - 1));
+    if (world->fault == FAULT_LOSS && world->n_lost < MOST_LOSSES && chance(2))
+        world->n_until_fault = 1 + random_below(&world->random, chance(2) ? 20 : 800);
 }
 
 /* Operations under way that are of more than one name, and those that nodes have agreed on without
@@ -312,7 +330,7 @@ static bool move(void)
         const uint32_t node = what % N_NODES;
         const bool moved = what >= 4 * N_NODES   ? deliver_piece()
                            : what >= 3 * N_NODES ? end_task(node)
-                           : what >= 2 * N_NODES ? node != world->lost && work_on(node)
+                           : what >= 2 * N_NODES ? !world->is_lost[node] && work_on(node)
                            : what >= N_NODES     ? deliver_to_node(node)
                                                  : deliver_to_scheduler(node);
         if (moved)
@@ -338,6 +356,7 @@ static void begin_task(void)
         Control run = call(1, CONTROL_CALL_RUN, "task x", "same");
 
         run.propose.workers = workers;
+        run.propose.survives = world->fault == FAULT_LOSS;
         say(node, run);
     }
     for (uint32_t node = 0; node < N_NODES; node++)
@@ -358,6 +377,7 @@ static void begin_node(uint32_t number)
                                                          .workers_of = world->n_workers_of,
                                                          .asks_in_full = chance(4),
                                                          .has_no_rounds = world->has_no_rounds,
+                                                         .continues = world->fault == FAULT_LOSS,
                                                          .fusion_bytes = world->fusion_bytes });
     tensor_router_add(node->router, world->epoch, node->exchange);
     for (uint32_t i = 0; i < world->n_workers_of[number]; i++) {
@@ -372,11 +392,13 @@ static void begin_world(uint64_t seed)
     world->seed = seed;
     world->random = seed * 2 + 1;
     world->fault = (Fault)(seed % N_FAULTS);
-    world->lost = UINT32_MAX;
     tensor_post_begin(&hooks);
     world->n_until_fault = 1 + random_below(&world->random, chance(2) ? 20 : 400);
+    if (world->fault == FAULT_LOSS) /* also while workers ask again */
+        world->n_until_fault += random_below(&world->random, chance(2) ? 100 : 1200);
     replace_scheduler(&CONFIG, sent);
     begin();
+    scheduler->goes_on = world->fault == FAULT_LOSS;
     world->has_no_rounds = chance(4);
     world->has_cuts = chance(2);
     world->fusion_bytes = chance(3) ? 0 : chance(2) ? 64 : 64 << 20;
@@ -391,7 +413,7 @@ static void end_world(void)
     for (uint32_t number = 0; number < N_NODES; number++) {
         Node *const node = &world->nodes[number];
 
-        if (number == world->lost && node->exchange != NULL) {
+        if (world->is_lost[number] && node->exchange != NULL) {
             tensor_exchange_cancel(node->exchange, "the process has ended");
             while (work_on(number))
                 continue;
@@ -411,7 +433,7 @@ static uint64_t count_failures(int code)
 {
     uint64_t n = 0;
 
-    for (uint32_t round = 0; round < N_ROUNDS; round++)
+    for (uint32_t round = 0; round < world->n_rounds; round++)
         for (uint32_t i = 0; i < N_JOBS; i++)
             for (uint32_t rank = 0; rank < world->n_workers; rank++) {
                 const Request *const it = &world->jobs[round][i].requests[rank];
@@ -434,7 +456,7 @@ START_TEST(every_request_ends_on_all_workers_alike)
     const uint64_t first = number_in("RUBATO_TEST_SEED", 0);
     const uint64_t n = number_in("RUBATO_TEST_SEEDS", N_SEEDS);
     uint64_t n_by_nonsense = 0, n_removed = 0, n_mismatches = 0, n_again = 0, n_together = 0;
-    uint64_t n_by_rounds = 0, n_ahead = 0;
+    uint64_t n_by_rounds = 0, n_ahead = 0, n_lost = 0, n_recovered = 0, n_twice = 0;
 
     for (uint64_t seed = first; seed < (g_getenv("RUBATO_TEST_SEED") != NULL ? first + 1 : n);
          seed++) {
@@ -451,12 +473,18 @@ START_TEST(every_request_ends_on_all_workers_alike)
         n_together += world->n_together;
         n_by_rounds += world->n_by_rounds;
         n_ahead += world->n_ahead;
+        n_lost += count_failures(RUBATO_ERROR_NODE_LOST);
+        n_recovered += world->n_recovered;
+        n_twice += world->n_lost > 1 && world->n_recovered > 1;
         end_world();
     }
     require_msg(n_by_nonsense > 0 || first > 0, "nonsense did no harm");
     require_msg(n_removed > 0 || first > 0, "no set was removed with what was pending");
     require_msg(n_mismatches > 0 || first > 0, "nobody asked for another set");
     require_msg(n_again > 0 || first > 0, "nothing was asked again");
+    require_msg(n_lost > 0 || first > 0, "nothing failed by a loss");
+    require_msg(n_recovered > n_twice || first > 0, "nobody went on behind a loss");
+    require_msg(n_twice > 0 || first > 0, "nobody went on behind two losses");
     require_msg(n_by_rounds > 0 || first > 0, "nodes agreed on nothing by bits");
     require_msg(n_together > 0 || first > 0, "nothing travelled together");
     require_msg(n_ahead > 0 || first > 0, "nothing was sent before it was decided");

@@ -4,7 +4,7 @@
 
 #include "engine/collectives/negotiation/tensor_text.h"
 #include "tests/support/engine/engine_fixture.h"
-#include "tests/support/engine/scheduler_fixture.h"
+#include "tests/support/engine/scheduler_steps.h"
 #include "tests/support/runner.h"
 
 /* Ranks 0 and 1 are on node 0, rank 2 is on node 2; node 1 has no worker. */
@@ -586,11 +586,151 @@ START_TEST(long_wait_is_told_to_those_who_wait)
 }
 END_TEST
 
+/* ---- losses ---- */
+
+#define LOST_TEXT                                                                              \
+    "node 7 (127.0.0.1:4103) was lost: its process has ended, and worker 2 of task x is lost " \
+    "with it"
+
+static void begin_to_continue(void)
+{
+    set_up();
+    begin_with_replicas();
+    for (uint32_t node = 0; node < N_NODES; node++) {
+        Control run = call(1, CONTROL_CALL_RUN, "task x", "same");
+
+        run.propose.workers = WORKERS;
+        run.propose.survives = true;
+        say(node, run);
+    }
+    for (uint32_t node = 0; node < N_NODES; node++)
+        epoch = expect(node, CONTROL_GO)->go.id;
+    for (uint32_t node = 0; node < N_NODES; node++)
+        ready(node, 1);
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+}
+
+static void lose_rank_2(uint64_t number)
+{
+    g_auto(TensorVerdict) verdict = { 0 };
+
+    lose(2);
+    expect(0, CONTROL_RECOVER);
+    expect(1, CONTROL_RECOVER);
+    take_verdict(0, TENSOR_VERDICT_LOST, number, &verdict);
+    ck_assert_uint_eq(verdict.node, 2);
+    ck_assert_uint_eq(verdict.n, 1);
+    ck_assert_str_eq(verdict.error, LOST_TEXT);
+    ck_assert_uint_eq(verdict.code, CONTROL_CODE(RUBATO_ERROR_NODE_LOST));
+    expect_quiet();
+}
+
+static void expect_of_living(TensorVerdictKind kind, uint64_t number, const char *name)
+{
+    g_auto(TensorVerdict) verdict = { 0 };
+
+    take_verdict(0, kind, number, &verdict);
+    ck_assert_str_eq(verdict.name, name);
+    expect_quiet();
+}
+
+/* Node 0 has heard of so many losses. */
+static bool heard(uint32_t n)
+{
+    return hears_wish(0, (TensorWish){ .kind = TENSOR_WISH_HEARD, .n = n });
+}
+
+/* Asked before or not, it is told, so that all know of it before they ask again. */
+START_TEST(loss_is_told_and_the_next_operation_is_of_the_living)
+{
+    begin_to_continue();
+    if (_i == 1) {
+        ask(0, 0, "x");
+        ask(2, 2, "x");
+    }
+    lose_rank_2(1);
+    ck_assert(heard(1));
+    ask(0, 0, "x");
+    ask(0, 1, "x");
+    expect_of_living(TENSOR_VERDICT_RUN, 2, "x");
+    tell(0, 0, TENSOR_WISH_JOIN);
+    tell(0, 1, TENSOR_WISH_JOIN);
+    expect_of_living(TENSOR_VERDICT_JOINED, 3, "");
+}
+END_TEST
+
+/* What was on its way when the loss was decided: alone, in a group that has begun, in a set. */
+START_TEST(what_was_told_before_a_loss_was_heard_is_dropped)
+{
+    g_autoptr(GString) group = g_string_new(NULL);
+    const TensorWish begun = { .kind = TENSOR_WISH_GROUP, .rank = 1, .n = 2 };
+    const TensorWish one = sum_of(1, "y", 4), other = sum_of(1, "z", 4);
+    uint32_t ranks[] = { 0, 1 };
+
+    begin_to_continue();
+    tensor_wish_write(group, &begun);
+    tensor_wish_write(group, &one);
+    ck_assert(hears_lines(0, epoch, group->str));
+    lose_rank_2(1);
+    ck_assert(hears_wish(0, other));
+    ask(0, 0, "x");
+    ask(0, 1, "x");
+    tell(0, 0, TENSOR_WISH_JOIN);
+    ck_assert(asks_for_set(0, 0, ranks, 2) && asks_for_set(0, 1, ranks, 2));
+    expect_quiet();
+    ck_assert(!heard(2));
+    ck_assert(heard(1));
+    ck_assert(!heard(0));
+    ask(0, 0, "y");
+    ask(0, 1, "y");
+    expect_of_living(TENSOR_VERDICT_RUN, 2, "y");
+    ck_assert(asks_for_set(0, 0, ranks, 2));
+    expect_quiet();
+    ck_assert(asks_for_set(0, 1, ranks, 2));
+    expect_of_living(TENSOR_VERDICT_MADE, 3, "");
+}
+END_TEST
+
+START_TEST(a_set_without_lost_workers_does_not_notice)
+{
+    uint32_t ranks[] = { 0, 1 };
+
+    begin_to_continue();
+    make_set(ranks, 2, 1);
+    ck_assert(hears_wish(0, in_set(sum_of(0, "x", 4), 1)));
+    lose_rank_2(2);
+    ck_assert(hears_wish(0, in_set(sum_of(1, "x", 4), 1))); /* it had not heard of the loss */
+    expect_of_living(TENSOR_VERDICT_RUN, 3, "x");
+}
+END_TEST
+
+/* It may not have sent all that others wait for. In any task. */
+START_TEST(loss_of_a_node_whose_workers_have_returned_is_told)
+{
+    if (_i == 0) {
+        begin_to_continue();
+    } else {
+        set_up();
+        begin_with_replicas();
+        epoch = run_task(WORKERS);
+    }
+    for (uint32_t rank = 0; rank < 3; rank++)
+        ask(rank < 2 ? 0 : 2, rank, "x");
+    expect_decided(TENSOR_VERDICT_RUN, 1, "x", CONTROL_OK, NULL);
+    tell(2, 2, TENSOR_WISH_LEAVE);
+    expect_decided(TENSOR_VERDICT_CLOSED, 2, NULL, CONTROL_CODE(RUBATO_ERROR_NOT_FOUND),
+                   "worker 2 has returned");
+    done(2, epoch);
+    lose_rank_2(3);
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("scheduler_tensors");
     TCase *const cases = tcase_create("cases");
     TCase *const tasks = tcase_create("tasks");
+    TCase *const losses = tcase_create("losses");
 
     tcase_add_checked_fixture(cases, begin_task, tear_down);
     tcase_add_test(cases, name_is_decided_once_all_have_asked);
@@ -617,6 +757,12 @@ int main(void)
     tcase_add_test(cases, long_wait_is_told_to_those_who_wait);
     tcase_add_loop_test(tasks, task_whose_workers_nobody_knows_has_no_collectives, 0,
                         G_N_ELEMENTS(bad_workers));
+    tcase_add_checked_fixture(losses, NULL, tear_down);
+    tcase_add_loop_test(losses, loss_is_told_and_the_next_operation_is_of_the_living, 0, 2);
+    tcase_add_test(losses, what_was_told_before_a_loss_was_heard_is_dropped);
+    tcase_add_test(losses, a_set_without_lost_workers_does_not_notice);
+    tcase_add_loop_test(losses, loss_of_a_node_whose_workers_have_returned_is_told, 0, 2);
+    suite_add_tcase(suite, losses);
     suite_add_tcase(suite, cases);
     suite_add_tcase(suite, tasks);
     return run_suite(suite);

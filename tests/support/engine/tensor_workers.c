@@ -188,9 +188,25 @@ static bool ask_next(World *world, Worker *worker)
     return true;
 }
 
+static bool is_loss(const GError *error)
+{
+    return g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST);
+}
+
+/* The worker has got this failure, or success if it is NULL. Returns whether it tells of a loss. */
+static bool note_told(const World *world, Worker *worker, const GError *failure)
+{
+    tensor_exchange_note_told(world->nodes[worker->node].exchange, worker->rank, failure);
+    require_msg(!is_loss(failure) || world->fault == FAULT_LOSS, "seed %zu: %s",
+                (size_t)world->seed, failure->message);
+    worker->recovery.is_due |= is_loss(failure);
+    return is_loss(failure);
+}
+
 static bool is_fatal(const GError *error)
 {
-    return error != NULL && !g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH) &&
+    return error != NULL && !is_loss(error) &&
+           !g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH) &&
            !g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY) &&
            !g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT);
 }
@@ -210,6 +226,8 @@ static bool notice_ends(World *world, Worker *worker, uint32_t *n_open, uint32_t
             continue;
         it->has_ended = call_has_ended(&it->asking->call);
         any |= it->has_ended;
+        if (it->has_ended)
+            note_told(world, worker, it->entry->failure);
         *n_open += !it->has_ended;
         *n_in_set += !it->has_ended && it->entry->set > 0;
         worker->fails |=
@@ -267,10 +285,12 @@ static bool notice_change(World *world, Worker *worker)
     notice_ends(world, worker, &n_open, &n_in_set);
     /* What was decided before goes on. If the removal was refused, what is pending in the set ends
      * once one of its workers returns. */
-    if (worker->phase == PHASE_REMOVE && n_open > 0 && worker->change.failure == NULL)
+    if (worker->phase >= PHASE_REMOVE && n_open > 0 && worker->change.failure == NULL)
         return false;
     worker->is_changing = false;
     g_autoptr(GError) failure = g_steal_pointer(&worker->change.failure);
+    if (note_told(world, worker, failure))
+        return true;
     if (g_error_matches(failure, RUBATO_ERROR, RUBATO_ERROR_MISMATCH)) {
         require_msg(worker->phase == PHASE_MAKE && set->odd != UINT32_MAX && set->n > 1,
                     "seed %zu: %s", (size_t)world->seed, failure->message);
@@ -278,8 +298,9 @@ static bool notice_change(World *world, Worker *worker)
         return true; /* it asks again, and now all ask for the same */
     }
     if (failure != NULL) {
-        require_msg(world->fault == FAULT_RETURN || world->fault == FAULT_DEATH, "seed %zu: %s",
-                    (size_t)world->seed, failure->message);
+        require_msg(world->fault == FAULT_RETURN || world->fault == FAULT_DEATH ||
+                        (world->fault == FAULT_LOSS && world->n_lost > 0),
+                    "seed %zu: %s", (size_t)world->seed, failure->message);
         worker->fails = true;
         return true;
     }
@@ -289,8 +310,101 @@ static bool notice_change(World *world, Worker *worker)
         worker->phase = PHASE_ASK;
         return true;
     }
-    if (++worker->round < N_ROUNDS)
+    worker->round = worker->phase == PHASE_CLEAN ? worker->recovery.next : worker->round + 1;
+    if (worker->round < world->n_rounds)
         begin_round(world, worker);
+    return true;
+}
+
+/* ---- behind a loss ---- */
+
+static void choose_set(World *world, uint32_t round);
+static void make_round(World *world, uint32_t round, bool repeats);
+
+/* All who have told each other the same go on with that round, and with the jobs that it has from
+ * now on. If they were fewer than those who told each other so before, none of these that live has
+ * begun it. */
+static void agree_on_round(World *world, uint32_t round, const RubatoGathered *gathered)
+{
+    const uint64_t *const told = gathered->values;
+    Members all = { .n = (uint32_t)gathered->n_rows };
+
+    require_msg(round < MOST_ROUNDS, "seed %zu: round %u", (size_t)world->seed, round);
+    for (uint32_t i = 0; i < all.n; i++)
+        all.ranks[i] = (uint32_t)told[2 * i];
+    if (round < world->n_rounds && all.n == world->all[round].n &&
+        memcmp(all.ranks, world->all[round].ranks, all.n * sizeof all.ranks[0]) == 0)
+        return;
+    world->n_rounds = MIN(MAX(world->n_rounds, round + 2), MOST_ROUNDS);
+    world->n_recovered++;
+    for (uint32_t later = round; later < world->n_rounds; later++) {
+        for (uint32_t i = 0; i < N_JOBS; i++)
+            for (uint32_t rank = 0; rank < world->n_workers; rank++)
+                require_msg(!world->jobs[later][i].requests[rank].is_asked,
+                            "seed %zu: rank %u was in round %u before", (size_t)world->seed, rank,
+                            later);
+        world->all[later] = all;
+        memset(world->jobs[later], 0, sizeof world->jobs[later]);
+        make_round(world, later, /* repeats= */ later > round);
+    }
+}
+
+/* A call of an earlier one is pending: its end is noticed first. */
+static bool tell_round(World *world, Worker *worker)
+{
+    Restart *const it = &worker->recovery;
+    TensorExchange *const exchange = world->nodes[worker->node].exchange;
+    g_autoptr(GError) failure = NULL;
+    TensorMember member;
+
+    it->told[0] = worker->rank;
+    it->told[1] = worker->round;
+    it->entry = (TensorEntry){ .name = "recover", .call = &it->call };
+    it->entry.part = (TensorPart){ .request = { .operation = TENSOR_ALLGATHER,
+                                                .dtype = RUBATO_I64,
+                                                .n_dims = 2,
+                                                .shape = { 1, 2 },
+                                                .reduce = { .prescale = 1, .postscale = 1 } },
+                                   .input = it->told,
+                                   .gathered = &it->gathered };
+    call_begin(&it->call, NULL);
+    call_add_parts(&it->call, 1);
+    it->is_due = false;
+    it->is_pending = tensor_exchange_enter_set(exchange, 0, worker->rank, &member, &failure);
+    it->entry.place = it->is_pending ? member.place : 0;
+    it->is_pending =
+        it->is_pending && tensor_exchange_ask(exchange, worker->rank, &it->entry, 1, &failure);
+    if (!it->is_pending && !note_told(world, worker, failure))
+        worker->fails = true;
+    call_sent(&it->call);
+    return true;
+}
+
+static bool notice_recovery(World *world, Worker *worker)
+{
+    Restart *const it = &worker->recovery;
+
+    if (!call_has_ended(&it->call))
+        return false;
+    g_autoptr(GError) failure = g_steal_pointer(&it->entry.failure);
+    it->is_pending = false;
+    if (note_told(world, worker, failure))
+        return true;
+    if (failure != NULL) {
+        worker->fails = true;
+        return true;
+    }
+    it->next = 0;
+    for (uint64_t i = 0; i < it->gathered.n_rows; i++)
+        it->next = MAX(it->next, 1 + (uint32_t)((const uint64_t *)it->gathered.values)[2 * i + 1]);
+    agree_on_round(world, it->next, &it->gathered);
+    rubato_gathered_clear(&it->gathered);
+    if (tensor_exchange_set_size(world->nodes[worker->node].exchange, 1) > 0) {
+        worker->phase = PHASE_CLEAN;
+        return change_sets(world, worker);
+    }
+    worker->round = it->next;
+    begin_round(world, worker);
     return true;
 }
 
@@ -298,7 +412,9 @@ static bool notice_change(World *world, Worker *worker)
 
 static bool join(const World *world, Worker *worker)
 {
-    worker->join = (TensorJoin){ .place = worker->rank };
+    const Job of_all = { .round = worker->round };
+
+    worker->join = (TensorJoin){ .place = tensor_world_place(world, &of_all, worker->rank) };
     worker->is_joining = true;
     call_begin(&worker->join.call, NULL);
     call_add_parts(&worker->join.call, 1);
@@ -314,9 +430,13 @@ static bool notice_join(World *world, Worker *worker)
     if (!call_has_ended(&worker->join.call))
         return false;
     worker->is_joining = false;
-    if (worker->join.failure != NULL) {
+    g_autoptr(GError) failure = g_steal_pointer(&worker->join.failure);
+    world->joined[worker->round][worker->rank] = failure == NULL;
+    world->unjoined[worker->round][worker->rank] = is_loss(failure);
+    if (note_told(world, worker, failure))
+        return true;
+    if (failure != NULL) {
         worker->fails = true;
-        g_clear_error(&worker->join.failure);
         return true;
     }
     uint32_t *const last = &world->last[worker->round];
@@ -340,10 +460,12 @@ static bool step(World *world, Worker *worker)
 {
     uint32_t n_open = 0, n_in_set = 0;
 
-    if (worker->node == world->lost || worker->round == N_ROUNDS) {
-        const bool leaves = worker->node != world->lost && !worker->has_left;
-        return leaves && leave(world, worker);
-    }
+    if (world->is_lost[worker->node])
+        return false;
+    if (worker->recovery.is_pending)
+        return notice_recovery(world, worker);
+    if (worker->round == world->n_rounds || worker->has_left)
+        return !worker->has_left && leave(world, worker);
     if (worker->is_changing) /* what is pending in the set ends before the removal does */
         return notice_change(world, worker);
     if (notice_ends(world, worker, &n_open, &n_in_set))
@@ -351,7 +473,9 @@ static bool step(World *world, Worker *worker)
     if (worker->is_joining) /* what it has asked before may end later */
         return n_open == n_in_set && notice_join(world, worker);
     if (worker->fails)
-        return !worker->has_left && leave(world, worker);
+        return leave(world, worker);
+    if (worker->recovery.is_due)
+        return n_open == n_in_set && tell_round(world, worker);
     if (worker->phase != PHASE_ASK)
         return change_sets(world, worker);
     if (ask_next(world, worker))
@@ -382,29 +506,43 @@ uint32_t tensor_worker_open(World *world, uint32_t rank)
 
 /* ---- beginning and end ---- */
 
-static void choose_set(World *world, Members *set)
+static void choose_set(World *world, uint32_t round)
 {
-    for (uint32_t rank = 0; rank < world->n_workers; rank++)
+    const Members *const all = &world->all[round];
+    Members *const set = &world->sets[round];
+
+    set->n = 0;
+    for (uint32_t i = 0; i < all->n; i++)
         if (tensor_world_chance(world, 2))
-            set->ranks[set->n++] = rank;
+            set->ranks[set->n++] = all->ranks[i];
     if (set->n == 0)
-        set->ranks[set->n++] = random_below(&world->random, world->n_workers);
-    set->odd =
-        tensor_world_chance(world, 4) ? random_below(&world->random, world->n_workers) : UINT32_MAX;
+        set->ranks[set->n++] = all->ranks[random_below(&world->random, all->n)];
+    set->odd = tensor_world_chance(world, 4) ? all->ranks[random_below(&world->random, all->n)]
+                                             : UINT32_MAX;
+}
+
+/* What workers ask in the round, which has its workers. repeats: what they asked in the one before,
+ * if there was one. */
+static void make_round(World *world, uint32_t round, bool repeats)
+{
+    world->last[round] = UINT32_MAX;
+    choose_set(world, round);
+    for (uint32_t i = 0; i < N_JOBS; i++)
+        if (round > 0 && repeats)
+            repeat_job(world, &world->jobs[round][i], &world->jobs[round - 1][i], round);
+        else
+            make_job(world, &world->jobs[round][i], round, i);
 }
 
 void tensor_workers_begin(World *world)
 {
     const bool repeats = !tensor_world_chance(world, 4);
 
+    world->n_rounds = N_ROUNDS;
     for (uint32_t round = 0; round < N_ROUNDS; round++) {
-        world->last[round] = UINT32_MAX;
-        choose_set(world, &world->sets[round]);
-        for (uint32_t i = 0; i < N_JOBS; i++)
-            if (round > 0 && repeats)
-                repeat_job(world, &world->jobs[round][i], &world->jobs[round - 1][i], round);
-            else
-                make_job(world, &world->jobs[round][i], round, i);
+        for (uint32_t rank = 0; rank < world->n_workers; rank++)
+            world->all[round].ranks[world->all[round].n++] = rank;
+        make_round(world, round, repeats);
     }
     for (uint32_t rank = 0; rank < world->n_workers; rank++)
         begin_round(world, &world->workers[rank]);
@@ -412,12 +550,14 @@ void tensor_workers_begin(World *world)
 
 void tensor_workers_end(World *world)
 {
-    for (uint32_t round = 0; round < N_ROUNDS; round++)
+    for (uint32_t round = 0; round < world->n_rounds; round++)
         for (uint32_t i = 0; i < N_JOBS; i++)
             for (uint32_t rank = 0; rank < world->n_workers; rank++)
                 clear_request(&world->jobs[round][i].requests[rank]);
     for (uint32_t rank = 0; rank < world->n_workers; rank++) {
         g_clear_error(&world->workers[rank].join.failure);
         g_clear_error(&world->workers[rank].change.failure);
+        g_clear_error(&world->workers[rank].recovery.entry.failure);
+        rubato_gathered_clear(&world->workers[rank].recovery.gathered);
     }
 }

@@ -19,12 +19,12 @@ uint64_t tensor_world_value(const World *world, uint32_t rank, uint64_t i)
 
 uint32_t tensor_world_n_members(const World *world, const Job *job)
 {
-    return job->in_set ? world->sets[job->round].n : world->n_workers;
+    return job->in_set ? world->sets[job->round].n : world->all[job->round].n;
 }
 
 uint32_t tensor_world_member(const World *world, const Job *job, uint32_t place)
 {
-    return job->in_set ? world->sets[job->round].ranks[place] : place;
+    return (job->in_set ? world->sets : world->all)[job->round].ranks[place];
 }
 
 uint32_t tensor_world_place(const World *world, const Job *job, uint32_t rank)
@@ -133,7 +133,7 @@ static bool is_job_mismatch(const World *world, const Job *job)
     if (job->in_set && n_asked < tensor_world_n_members(world, job))
         return false;
     return (job->odd != UINT32_MAX && job->requests[job->odd].is_asked && n_asked > 1) ||
-           (!job->in_set && n_asked < world->n_workers && !is_joinable(job));
+           (!job->in_set && n_asked < world->all[job->round].n && !is_joinable(job));
 }
 
 /* The same of its group. */
@@ -149,8 +149,9 @@ static void judge_request(const World *world, const Job *job, uint32_t rank)
     const GError *const error = it->is_asked ? it->entry->failure : NULL;
     const int code = error == NULL ? 0 : error->code;
     const bool is_end = code == RUBATO_ERROR_NOT_FOUND || code == RUBATO_ERROR_CANCELLED;
+    const bool is_loss = code == RUBATO_ERROR_NODE_LOST || code == RUBATO_ERROR_NOT_FOUND;
 
-    if (!it->is_asked || world->workers[rank].node == world->lost)
+    if (!it->is_asked || world->is_lost[world->workers[rank].node])
         return;
     require_msg(it->has_ended, "seed %zu: rank %u waits for %s", (size_t)world->seed, rank,
                 job->name);
@@ -165,16 +166,49 @@ static void judge_request(const World *world, const Job *job, uint32_t rank)
         require_msg((code == RUBATO_ERROR_MEMORY && world->fault == FAULT_MEMORY) ||
                         (code == RUBATO_ERROR_FORMAT && world->fault == FAULT_NONSENSE &&
                          strstr(error->message, "node 7 sent") != NULL) ||
+                        (is_loss && world->fault == FAULT_LOSS && world->n_lost > 0) ||
                         (is_end && (world->fault == FAULT_RETURN || world->fault == FAULT_DEATH)),
                     "seed %zu: rank %u: %s", (size_t)world->seed, rank, error->message);
+}
+
+/* What has no values ends alike on all that live: a barrier, and the join of a round. */
+static void judge_agreed(const World *world, uint32_t round)
+{
+    bool joined = false, unjoined = false;
+
+    for (uint32_t rank = 0; rank < world->n_workers; rank++) {
+        const bool lives = !world->is_lost[world->workers[rank].node];
+
+        joined |= lives && world->joined[round][rank];
+        unjoined |= lives && world->unjoined[round][rank];
+    }
+    require_msg(!joined || !unjoined, "seed %zu: only some have joined in round %u",
+                (size_t)world->seed, round);
+    for (uint32_t i = 0; i < N_JOBS; i++) {
+        const Job *const job = &world->jobs[round][i];
+        bool ended = false, failed = false;
+
+        for (uint32_t rank = 0; rank < world->n_workers; rank++) {
+            const Request *const it = &job->requests[rank];
+            const bool counts = it->is_asked && !world->is_lost[world->workers[rank].node];
+
+            ended |= counts && it->entry->failure == NULL;
+            failed |= counts && it->entry->failure != NULL;
+        }
+        require_msg(
+            job->request.operation != TENSOR_BARRIER || job->n_group != 1 || !ended || !failed,
+            "seed %zu: %s was passed by some in round %u", (size_t)world->seed, job->name, round);
+    }
 }
 
 void tensor_world_judge(const World *world)
 {
     for (uint32_t node = 0; node < N_NODES; node++)
-        require_msg(world->nodes[node].exchange == NULL || node == world->lost,
+        require_msg(world->nodes[node].exchange == NULL || world->is_lost[node],
                     "seed %zu: node %u waits for ever", (size_t)world->seed, node);
-    for (uint32_t round = 0; round < N_ROUNDS; round++)
+    for (uint32_t round = 0; world->fault == FAULT_LOSS && round < world->n_rounds; round++)
+        judge_agreed(world, round);
+    for (uint32_t round = 0; round < world->n_rounds; round++)
         for (uint32_t i = 0; i < N_JOBS; i++)
             for (uint32_t rank = 0; rank < world->n_workers; rank++)
                 judge_request(world, &world->jobs[round][i], rank);

@@ -13,7 +13,9 @@ enum {
     MOST_LOCAL = 3,
     MOST_RANKS = N_NODES * MOST_LOCAL,
     N_ROUNDS = 3, /* each ends with a join */
-    N_JOBS = 8,   /* of a round */
+    MOST_LOSSES = 2,
+    MOST_ROUNDS = N_ROUNDS + 2 * MOST_LOSSES, /* two more behind a loss */
+    N_JOBS = 8,                               /* of a round */
     N_NAMES = 5,
 };
 
@@ -23,6 +25,7 @@ typedef enum {
     FAULT_DEATH,
     FAULT_MEMORY,
     FAULT_NONSENSE,
+    FAULT_LOSS, /* nodes die, and the task goes on */
     N_FAULTS
 } Fault;
 
@@ -58,7 +61,19 @@ typedef struct {
     uint32_t odd; /* a rank that asks for another one first; UINT32_MAX: none */
 } Members;
 
-typedef enum { PHASE_MAKE, PHASE_ASK, PHASE_REMOVE } Phase;
+/* Behind a loss: what is left of the set is removed. */
+typedef enum { PHASE_MAKE, PHASE_ASK, PHASE_REMOVE, PHASE_CLEAN } Phase;
+
+/* What a worker does once it knows of a loss: it tells all others in which round it is. They go on
+ * together behind the last one. */
+typedef struct {
+    bool is_due, is_pending;
+    uint64_t told[2]; /* its rank and round */
+    Call call;
+    TensorEntry entry;
+    RubatoGathered gathered;
+    uint32_t next; /* round */
+} Restart;
 
 typedef struct {
     uint32_t rank, node;
@@ -69,6 +84,7 @@ typedef struct {
     TensorSetChange change;
     bool has_changed; /* it has asked for a change in this phase */
     bool is_joining, is_changing, is_busy, fails, has_left;
+    Restart recovery;
 } Worker;
 
 typedef struct {
@@ -88,12 +104,17 @@ typedef struct {
     uint32_t n_workers_of[N_NODES], n_workers;
     Node nodes[N_NODES];
     Worker workers[MOST_RANKS];
-    Job jobs[N_ROUNDS][N_JOBS];
-    Members sets[N_ROUNDS];
-    uint32_t last[N_ROUNDS]; /* rank that joined last; UINT32_MAX: not known */
-    uint32_t n_until_fault;  /* moves, or messages */
-    uint32_t lost;           /* a node; UINT32_MAX: none */
-    uint32_t n_mismatches;   /* of sets */
+    uint32_t n_rounds;
+    Job jobs[MOST_ROUNDS][N_JOBS];
+    Members all[MOST_ROUNDS]; /* workers of set 0 */
+    Members sets[MOST_ROUNDS];
+    uint32_t last[MOST_ROUNDS]; /* rank that joined last; UINT32_MAX: not known */
+    bool joined[MOST_ROUNDS][MOST_RANKS], unjoined[MOST_ROUNDS][MOST_RANKS]; /* by a loss */
+    uint32_t n_until_fault; /* moves, or messages */
+    bool is_lost[N_NODES];
+    uint32_t n_lost;
+    uint32_t n_recovered;  /* rounds that workers went on with behind a loss */
+    uint32_t n_mismatches; /* of sets */
     uint64_t fusion_bytes;
     uint32_t n_together;  /* operations of several names, seen under way */
     uint32_t n_by_rounds; /* operations that nodes have agreed on, seen under way */

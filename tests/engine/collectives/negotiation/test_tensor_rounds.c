@@ -141,6 +141,36 @@ START_TEST(vectors_of_the_next_round_wait_for_it)
 }
 END_TEST
 
+/* Before its vector has come, behind it, or while that of the next round is there, too. */
+START_TEST(a_round_ends_without_a_lost_node_and_says_nothing_of_its_sets)
+{
+    static const uint32_t others[N_NODES] = { 1, 1, 0, 0 };
+
+    tensor_rounds_tell(rounds, vector_of(SERIAL, 5, false, 0));
+    if (_i > 0)
+        give(3, 1, vector_of(SERIAL, 5, false, 0));
+    if (_i > 1)
+        give(3, 2, vector_of(SERIAL, 5, false, 0));
+    tensor_rounds_lose(rounds, 3);
+    tensor_rounds_lose(rounds, 3);
+    ck_assert(!tensor_rounds_is_complete(rounds));
+    give(1, 1, vector_of(SERIAL, 5, false, 0));
+    ck_assert(tensor_rounds_is_complete(rounds));
+    ck_assert_int_eq(outcome_of(5), TENSOR_ROUND_OPEN);
+    ck_assert_int_eq(
+        tensor_rounds_outcome(
+            rounds, &g_array_index(tensor_rounds_own(rounds)->sets, TensorBits, 0), 5, others),
+        TENSOR_ROUND_RUNS);
+    tensor_rounds_end(rounds);
+    ck_assert(!tensor_rounds_awaited(rounds));
+    give(3, 2, tensor_vector_new(0, 0)); /* it comes late */
+    ck_assert(!tensor_rounds_awaited(rounds));
+    give(1, 2, tensor_vector_new(0, 0));
+    tensor_rounds_tell(rounds, tensor_vector_new(0, 0));
+    ck_assert(tensor_rounds_is_complete(rounds));
+}
+END_TEST
+
 START_TEST(cut_overs_are_those_of_the_node_that_has_heard_the_fewest)
 {
     TensorCutovers cutovers = 0;
@@ -226,6 +256,7 @@ int main(void)
     tcase_add_loop_test(cases, slot_stays_open_where_another_node_means_another_set_or_slot, 0, 2);
     tcase_add_loop_test(cases, slot_is_asked_in_full_if_one_node_asks_so_or_has_joined, 0, 2);
     tcase_add_test(cases, vectors_of_the_next_round_wait_for_it);
+    tcase_add_loop_test(cases, a_round_ends_without_a_lost_node_and_says_nothing_of_its_sets, 0, 3);
     tcase_add_loop_test(cases, cut_overs_are_those_of_the_node_that_has_heard_the_fewest, 0, 2);
     tcase_add_test(cases, what_does_not_belong_to_the_round_is_refused);
     tcase_add_loop_test(cases, bytes_that_make_no_sense_are_refused, 0, G_N_ELEMENTS(nonsense));

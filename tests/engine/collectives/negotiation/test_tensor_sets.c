@@ -1,5 +1,6 @@
 /* Sets of workers: they are made and removed by agreement; operations of several sets have nothing
- * to do with each other; what becomes of a set when it is removed, or when a worker leaves. */
+ * to do with each other; what becomes of a set when it is removed, or when a worker leaves or is
+ * lost. */
 #include "engine/collectives/negotiation/tensor_sets.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
@@ -226,6 +227,148 @@ START_TEST(errors_name_workers_by_their_rank_in_the_task)
 }
 END_TEST
 
+/* ---- losses ---- */
+
+static void lose(uint32_t first, uint32_t end)
+{
+    g_autoptr(GError) why =
+        g_error_new_literal(RUBATO_ERROR, RUBATO_ERROR_NODE_LOST, "node 2 was lost");
+
+    tensor_sets_lose(sets, first, end, why);
+}
+
+/* What fails by the loss that follows. */
+static void expect_by_loss(TensorOutcomeKind kind, uint32_t set, const char *name)
+{
+    TensorOutcome *const outcome = take(kind, set, name);
+
+    ck_assert(outcome->is_by_loss);
+    ck_assert(g_error_matches(outcome->decision != NULL ? outcome->decision->error : outcome->error,
+                              RUBATO_ERROR, RUBATO_ERROR_NODE_LOST));
+    tensor_outcome_free(outcome);
+}
+
+static void expect_lost(uint32_t n_living)
+{
+    TensorOutcome *const outcome = take(TENSOR_OUTCOME_LOST, 0, NULL);
+
+    ck_assert_uint_eq(outcome->n_members, n_living);
+    ck_assert(g_error_matches(outcome->error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST));
+    tensor_outcome_free(outcome);
+}
+
+START_TEST(a_loss_fails_what_is_pending_in_its_sets_alone_and_leaves_the_others)
+{
+    const uint32_t *ranks;
+    uint32_t n;
+
+    make(1, 2, 1);
+    make(0, 1, 2);
+    ck_assert(ask(0, 0, "x", NULL));
+    ck_assert(ask(0, 2, "x", NULL));
+    ck_assert(ask(1, 1, "y", NULL));
+    ck_assert(ask(2, 1, "z", NULL));
+    lose(2, 4);
+    expect_by_loss(TENSOR_OUTCOME_NAME, 0, "x");
+    expect_by_loss(TENSOR_OUTCOME_NAME, 1, "y");
+    expect_lost(2);
+    expect_nothing();
+    ck_assert_uint_eq(tensor_sets_generation(sets), 1);
+    ck_assert_ptr_nonnull(tensor_sets_matcher(sets, 1, &ranks, &n));
+    ck_assert(n == 1 && ranks[0] == 1);
+    ck_assert(ask(2, 0, "z", NULL)); /* as if nothing had been */
+    expect(TENSOR_OUTCOME_NAME, 2, "z");
+    ck_assert(ask(1, 1, "y", NULL));
+    expect(TENSOR_OUTCOME_NAME, 1, "y");
+    ck_assert(ask(0, 1, "x", NULL));
+    expect_nothing();
+    ck_assert(ask(0, 0, "x", NULL));
+    expect(TENSOR_OUTCOME_NAME, 0, "x");
+}
+END_TEST
+
+START_TEST(a_set_whose_workers_are_all_lost_ends)
+{
+    make(2, 3, 1);
+    make(0, 3, 2);
+    ck_assert(ask(1, 2, "x", NULL));
+    lose(2, 4);
+    expect_by_loss(TENSOR_OUTCOME_NAME, 1, "x");
+    expect_lost(2);
+    ck_assert(!ask(1, 2, "x", NULL));
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        expect_nothing();
+        ck_assert(tensor_sets_make(sets, rank, (const uint32_t[]){ 1 }, 1, NULL));
+    }
+    expect(TENSOR_OUTCOME_MADE, 1, NULL);
+}
+END_TEST
+
+START_TEST(joins_and_changes_fail_by_a_loss_and_count_the_living_behind_it)
+{
+    const uint32_t ranks[] = { 0, 3 };
+    GError *error = NULL;
+
+    ck_assert(tensor_sets_join(sets, 0, 0, NULL));
+    ck_assert(tensor_sets_make(sets, 1, ranks, 2, NULL));
+    ck_assert(tensor_sets_make(sets, 3, ranks, 2, NULL));
+    lose(3, 4);
+    expect_by_loss(TENSOR_OUTCOME_REFUSED, 0, NULL);
+    expect_by_loss(TENSOR_OUTCOME_JOIN, 0, NULL);
+    expect_lost(3);
+    ck_assert(!tensor_sets_make(sets, 1, ranks, 2, &error));
+    check_error(&error, RUBATO_ERROR_INVALID, "worker 3 was lost", NULL);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        g_autofree char *missing = tensor_sets_missing(sets);
+
+        ck_assert_pstr_eq(missing, rank == 0 ? NULL : rank == 1 ? "workers 1-2" : "worker 2");
+        expect_nothing();
+        ck_assert(tensor_sets_make(sets, rank, ranks, 1, NULL));
+    }
+    expect(TENSOR_OUTCOME_MADE, 1, NULL);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        expect_nothing();
+        ck_assert(tensor_sets_join(sets, 0, rank, NULL));
+    }
+    expect(TENSOR_OUTCOME_JOIN, 0, NULL);
+}
+END_TEST
+
+/* A worker that had returned is dead for the others; one that lives keeps its sets closed. */
+START_TEST(a_set_that_was_closed_by_a_lost_worker_opens_again)
+{
+    make(0, 1, 1);
+    tensor_sets_leave(sets, 3, "has returned");
+    expect_failure(TENSOR_OUTCOME_CLOSED, 0, NULL, RUBATO_ERROR_NOT_FOUND, "worker 3");
+    if (_i == 1) {
+        tensor_sets_leave(sets, 1, "has returned");
+        expect_failure(TENSOR_OUTCOME_CLOSED, 1, NULL, RUBATO_ERROR_NOT_FOUND, "worker 1");
+    }
+    lose(2, 4);
+    expect_lost(2);
+    if (_i == 1)
+        expect_failure(TENSOR_OUTCOME_CLOSED, 0, NULL, RUBATO_ERROR_NOT_FOUND, "worker 1");
+    expect_nothing();
+    ck_assert(ask(0, 0, "x", NULL) == (_i == 0));
+    tensor_sets_leave(sets, 3, "has returned");
+    expect_nothing();
+}
+END_TEST
+
+START_TEST(what_was_told_before_a_loss_that_concerns_its_set_is_late)
+{
+    make(0, 1, 1);
+    make(0, 3, 2);
+    make(2, 3, 3);
+    lose(3, 4);
+    lose(2, 3);
+    ck_assert(!tensor_sets_is_late(sets, 1, 0));
+    ck_assert(tensor_sets_is_late(sets, 2, 0) && !tensor_sets_is_late(sets, 2, 1));
+    ck_assert(tensor_sets_is_late(sets, 0, 1) && !tensor_sets_is_late(sets, 0, 2));
+    ck_assert(tensor_sets_is_late(sets, 3, 1) && !tensor_sets_is_late(sets, 3, 2));
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("tensor_sets");
@@ -239,6 +382,11 @@ int main(void)
     tcase_add_test(cases, those_who_are_missing_in_a_change_are_named);
     tcase_add_test(cases, worker_that_leaves_closes_its_sets_alone);
     tcase_add_test(cases, errors_name_workers_by_their_rank_in_the_task);
+    tcase_add_test(cases, a_loss_fails_what_is_pending_in_its_sets_alone_and_leaves_the_others);
+    tcase_add_test(cases, a_set_whose_workers_are_all_lost_ends);
+    tcase_add_test(cases, joins_and_changes_fail_by_a_loss_and_count_the_living_behind_it);
+    tcase_add_loop_test(cases, a_set_that_was_closed_by_a_lost_worker_opens_again, 0, 2);
+    tcase_add_test(cases, what_was_told_before_a_loss_that_concerns_its_set_is_late);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

@@ -34,6 +34,7 @@ START_TEST(wishes_are_read_as_they_were_written)
         { .kind = TENSOR_WISH_REMOVE, .rank = 5, .set = 2 },
         { .kind = TENSOR_WISH_AGAIN, .rank = 8, .set = 3, .slot = UINT32_MAX },
         { .kind = TENSOR_WISH_CUT, .cutovers = BY_RING },
+        { .kind = TENSOR_WISH_HEARD, .rank = 8, .n = UINT32_MAX },
     };
     g_autoptr(GString) text = g_string_new(NULL);
     const char *at;
@@ -87,6 +88,12 @@ START_TEST(verdicts_are_read_as_they_were_written)
           .set = 7,
           .slot = UINT32_MAX,
           .n = RUBATO_TENSOR_MOST_OF_GROUP },
+        { .kind = TENSOR_VERDICT_LOST,
+          .number = 11,
+          .node = UINT32_MAX,
+          .n = 2,
+          .code = 9,
+          .error = (char *)"node 7 was lost" },
     };
     g_autoptr(GString) text = g_string_new(NULL);
     const char *at;
@@ -103,6 +110,7 @@ START_TEST(verdicts_are_read_as_they_were_written)
         ck_assert_uint_eq(read.set, verdicts[i].set);
         ck_assert_uint_eq(read.slot, verdicts[i].slot);
         ck_assert_uint_eq(read.n, verdicts[i].n);
+        ck_assert_uint_eq(read.node, verdicts[i].node);
         ck_assert_uint_eq(read.cutovers, verdicts[i].cutovers);
         ck_assert_uint_eq(read.code, verdicts[i].code);
         ck_assert_uint_eq(read.last, verdicts[i].last);
@@ -111,6 +119,20 @@ START_TEST(verdicts_are_read_as_they_were_written)
         ck_assert_pstr_eq(read.error, verdicts[i].error);
     }
     ck_assert_str_eq(at, "");
+}
+END_TEST
+
+/* Of the first line alone, which has to make sense. */
+START_TEST(a_loss_is_seen_before_it_is_heard)
+{
+    uint32_t node = 0;
+
+    ck_assert(tensor_verdict_tells_loss("l 5 0 7 1 9\nnode 7 was lost\nm 6 0\n", &node));
+    ck_assert_uint_eq(node, 7);
+    ck_assert(!tensor_verdict_tells_loss("m 6 0\nl 5 0 7 1 9\nnode 7 was lost\n", &node));
+    ck_assert(!tensor_verdict_tells_loss("l 5 0 7 1 0\nnode 7 was lost\n", &node));
+    ck_assert(!tensor_verdict_tells_loss("l 5 0 7 1 9\n", &node));
+    ck_assert(!tensor_verdict_tells_loss("", &node));
 }
 END_TEST
 
@@ -162,6 +184,8 @@ static const char *const refused_wishes[] = {
     "o 0 0\n",
     "o 0 0 4294967296\n",
     "o 0 0 1 1\n",
+    "h 0 0\n",
+    "h 0 0 4294967296\n",
 };
 
 static const char *const refused_verdicts[] = {
@@ -184,6 +208,10 @@ static const char *const refused_verdicts[] = {
     "o 1 0 1 0\n",
     "o 1 0 1 65537\n",
     "r 1 0 4294967296 x\n\n",
+    "l 1 0 1 1\nno\n",
+    "l 1 0 1 1 0\nno\n",
+    "l 1 0 1 4294967296 9\nno\n",
+    "l 1 0 1 1 9\nno end",
 };
 
 static const char *const refused_ranks[] = { "0 1", " 1 0", " 0 9", " 0 1, 1 2", " 0 1,", " 0" };
@@ -241,6 +269,7 @@ int main(void)
 
     tcase_add_test(cases, wishes_are_read_as_they_were_written);
     tcase_add_test(cases, verdicts_are_read_as_they_were_written);
+    tcase_add_test(cases, a_loss_is_seen_before_it_is_heard);
     tcase_add_test(cases, ranks_are_runs_and_all_of_them_are_nothing);
     tcase_add_test(cases, ranks_are_told_as_runs);
     tcase_add_test(cases, nonsense_is_refused);
