@@ -522,7 +522,11 @@ static void begin(SimCluster *cluster, const SimScenario *scenario)
     sim_network_begin(&scenario->network);
     cluster->begun_ms = sim_now_ms();
     for (uint32_t i = 0; i < sim_cluster_n_processes(cluster); i++)
-        cluster->nodes[i] = (SimNode){ .cluster = cluster, .number = i, .place = i };
+        cluster->nodes[i] = (SimNode){
+            .cluster = cluster,
+            .number = i,
+            .place = i < scenario->n_nodes ? i : scenario->newcomers[i - scenario->n_nodes].node
+        };
     for (uint32_t i = 0; i < scenario->n_nodes; i++)
         sim_cluster_start(cluster, i);
     if (scenario->cancelled_ms >= 0)

@@ -51,10 +51,9 @@ void sim_newcomers_plan(SimCluster *cluster, uint32_t place)
         const SimNewcomer *const newcomer = &scenario->newcomers[i];
         SimNode *const node = &cluster->nodes[scenario->n_nodes + i];
 
-        if (newcomer->node != place || node->is_planned)
+        if (node->place != place || node->is_planned)
             continue;
         node->is_planned = true;
-        node->place = place;
         sim_after(newcomer->after_ms * SIM_MS, start_one, cluster, node->number);
         return;
     }
