@@ -311,6 +311,39 @@ START_TEST(process_may_come_before_the_run_begins)
 }
 END_TEST
 
+/* ---- who is refused ---- */
+
+static void expect_refused(ClusterRun *run, uint32_t process, const char *text)
+{
+    cluster_expect_end(run, process, CLUSTER_NOT_STARTED);
+    cluster_expect_text(run, process, text);
+}
+
+/* Nothing else changes: the run goes on, and a right one joins after that. */
+START_TEST(liars_are_refused)
+{
+    ClusterRun *const run = begin(&shape, 1, play_rows);
+    g_autofree char *text = cluster_file_text(run);
+    g_autofree char *other = g_strconcat(text, "# another file\n", NULL);
+
+    g_setenv("RUBATO_JOIN", "1", TRUE);
+    const uint32_t of_other =
+        cluster_start_other(run, CLUSTER_IDS[SPARE], cluster_add_file(run, other), play_rows, NULL);
+    const uint32_t unknown = cluster_start_other(run, 99, run->path, play_rows, NULL);
+    const uint32_t taken = cluster_start_other(run, CLUSTER_IDS[1], run->path, play_rows, NULL);
+    g_unsetenv("RUBATO_JOIN");
+    expect_refused(run, of_other, "runs with another cluster file than the scheduler");
+    expect_refused(run, unknown, "there is no node 99 in it");
+    expect_refused(run, taken, "and not lost, so ");
+
+    const uint32_t joined = join(run);
+    cluster_wait_for(run, 0, "node 41 has 2 parts of table rows now");
+    const uint32_t late = join(run);
+    expect_refused(run, late, "and not lost, so ");
+    end(run, joined);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cluster spare");
@@ -318,6 +351,7 @@ int main(void)
 
     tcase_add_loop_test(spare, process_joins_as_a_node_that_was_not_there, 0, G_N_ELEMENTS(cases));
     tcase_add_test(spare, process_may_come_before_the_run_begins);
+    tcase_add_test(spare, liars_are_refused);
     tcase_add_loop_test(spare, parts_of_others_live_on_the_node, 0, G_N_ELEMENTS(cases));
     tcase_add_loop_test(spare, process_may_be_killed_while_parts_are_copied_to_it, 0,
                         G_N_ELEMENTS(cases));
