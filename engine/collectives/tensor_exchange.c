@@ -82,7 +82,7 @@ void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, vo
     exchange->is_lost = g_new0(bool, exchange->place.n_nodes);
     exchange->losses = g_ptr_array_new_with_free_func(g_free);
     exchange->known = g_new0(uint32_t, exchange->n_local);
-    exchange->wishes = g_string_new(NULL);
+    exchange->notices = g_string_new(NULL);
     exchange->running = g_hash_table_new(g_int64_hash, g_int64_equal);
     exchange->early = launch_new_early();
     if (exchange->n_local > 0 && has_rounds(exchange))

@@ -8,7 +8,7 @@
  *   tensor_exchange_rounds.c  what nodes agree on among themselves
  *   tensor_ahead.c          what is sent before they have agreed
  *   tensor_exchange_losses.c  workers that are lost while the task goes on
- *   tensor_wishes.c         what the coordinator is told
+ *   tensor_notices.c         what the coordinator is told
  *   tensor_launch.c         what was decided begins
  *   tensor_exchange_sets.c  sets of workers on this node
  *   tensor_exchange_again.c  what its workers ask again
@@ -52,7 +52,7 @@ typedef struct {
     TensorCarrier carrier;
 
     /* Tells the coordinator these lines (tensor_text.h). Its verdicts may come within the call. */
-    void (*tell)(void *user, const char *wishes);
+    void (*tell)(void *user, const char *notices);
 
     /* Whether so much is on its way to the node that others than waiting threads send no more. */
     bool (*is_full)(void *user, uint32_t node);

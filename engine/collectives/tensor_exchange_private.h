@@ -159,10 +159,10 @@ struct TensorExchange {
     GHashTable *pending; /* of TensorEntry: those that are not decided */
 
     /* on several nodes */
-    GString *wishes; /* not told to the coordinator yet */
-    bool is_telling; /* a thread tells them */
-    bool *has_left;  /* by local rank */
-    bool is_used;    /* a worker has asked: the coordinator knows of this node */
+    GString *notices; /* not told to the coordinator yet */
+    bool is_telling;  /* a thread tells them */
+    bool *has_left;   /* by local rank */
+    bool is_used;     /* a worker has asked: the coordinator knows of this node */
     uint64_t n_verdicts;
     GQueue unheard;          /* of text: messages with verdicts */
     bool is_hearing;         /* a thread hears them */
@@ -368,18 +368,19 @@ TensorEntry **exchange_entries_of(const TensorSlot *slot, uint32_t n_local, void
 
 extern const TensorRecall exchange_recall;
 
-/* ---- tensor_wishes.c: the lock is held ---- */
+/* ---- tensor_notices.c: the lock is held ---- */
 
-/* The coordinator learns with the first wish of those workers that left before, and with the first
- * one behind a loss that this node has heard of it. */
-void wishes_begin(TensorExchange *exchange);
+/* The coordinator learns with the first notice of those workers that left before, and with the
+ * first one behind a loss that this node has heard of it. */
+void notices_begin(TensorExchange *exchange);
 
 /* Adds that cut-overs are to change, if it was found so; that a worker asks for these in full. */
-void wishes_add_cutovers(TensorExchange *exchange);
-void wishes_add_asks(TensorExchange *exchange, uint32_t rank, const TensorEntry *entries, size_t n);
+void notices_add_cutovers(TensorExchange *exchange);
+void notices_add_asks(TensorExchange *exchange, uint32_t rank, const TensorEntry *entries,
+                      size_t n);
 
 /* Tells what there is, unless another thread does. The lock is held, but not meanwhile. */
-void wishes_tell(TensorExchange *exchange);
+void notices_tell(TensorExchange *exchange);
 
 /* ---- tensor_launch.c: the lock is held, but not while there is work ---- */
 

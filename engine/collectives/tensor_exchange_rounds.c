@@ -92,7 +92,7 @@ static void ask_in_full(TensorExchange *exchange, TensorSet *set, TensorSlot *sl
         const TensorEntry *const entries = slot->held[local];
 
         if (entries != NULL)
-            wishes_add_asks(exchange, entries->rank, entries, slot->n);
+            notices_add_asks(exchange, entries->rank, entries, slot->n);
     }
     exchange_look_up(set, slot->names[0]);
     note_in_full(exchange, set, slot);
@@ -152,10 +152,10 @@ void rounds_tell_joins(TensorExchange *exchange, TensorSet *set)
             continue;
         join->is_told = true;
         exchange->has_news |= tensor_slots_end(set->slots) > 0;
-        wishes_begin(exchange);
-        tensor_wish_write(
-            exchange->wishes,
-            &(TensorWish){ .kind = TENSOR_WISH_JOIN, .rank = join->rank, .set = set->id });
+        notices_begin(exchange);
+        tensor_notice_write(
+            exchange->notices,
+            &(TensorNotice){ .kind = TENSOR_NOTICE_JOIN, .rank = join->rank, .set = set->id });
     }
 }
 
@@ -319,7 +319,7 @@ static void end_round(TensorExchange *exchange)
     for (guint id = 0; id < exchange->sets->len; id++)
         if (exchange->sets->pdata[id] != NULL)
             rounds_tell_joins(exchange, exchange->sets->pdata[id]);
-    wishes_tell(exchange);
+    notices_tell(exchange);
 }
 
 const char *rounds_receive(TensorExchange *exchange, uint32_t node, const TensorMessage *message)

@@ -16,10 +16,11 @@
 static void tell_again(TensorExchange *exchange, uint32_t rank, const TensorSet *set,
                        const TensorSlot *slot)
 {
-    wishes_begin(exchange);
-    tensor_wish_write(
-        exchange->wishes,
-        &(TensorWish){ .kind = TENSOR_WISH_AGAIN, .rank = rank, .set = set->id, .slot = slot->id });
+    notices_begin(exchange);
+    tensor_notice_write(exchange->notices, &(TensorNotice){ .kind = TENSOR_NOTICE_AGAIN,
+                                                            .rank = rank,
+                                                            .set = set->id,
+                                                            .slot = slot->id });
 }
 
 /* What the coordinator has decided makes no sense. */
@@ -120,7 +121,7 @@ bool negotiation_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *entri
     const bool ok =
         is_open && (slot != NULL || take_in(exchange, set, local, rank, entries, n, error));
     if (ok)
-        wishes_add_cutovers(exchange);
+        notices_add_cutovers(exchange);
     if (slot != NULL)
         tensor_slots_hold(set->slots, slot, local, entries);
     if (slot != NULL && by_rounds)
@@ -128,19 +129,19 @@ bool negotiation_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *entri
     else if (slot != NULL)
         tell_again(exchange, rank, set, slot);
     else if (ok)
-        wishes_add_asks(exchange, rank, entries, n);
+        notices_add_asks(exchange, rank, entries, n);
     if (ok)
-        wishes_tell(exchange);
+        notices_tell(exchange);
     go_on_and_unlock(exchange);
     return ok;
 }
 
 /* The lock is held. */
-static void tell_wish(TensorExchange *exchange, const TensorWish *wish)
+static void tell_notice(TensorExchange *exchange, const TensorNotice *notice)
 {
-    wishes_begin(exchange);
-    tensor_wish_write(exchange->wishes, wish);
-    wishes_tell(exchange);
+    notices_begin(exchange);
+    tensor_notice_write(exchange->notices, notice);
+    notices_tell(exchange);
 }
 
 bool negotiation_join(TensorExchange *exchange, uint32_t rank, TensorJoin *join, GError **error)
@@ -158,7 +159,7 @@ bool negotiation_join(TensorExchange *exchange, uint32_t rank, TensorJoin *join,
         join->rank = rank;
         join->is_told = false;
         rounds_tell_joins(exchange, set);
-        wishes_tell(exchange);
+        notices_tell(exchange);
     }
     go_on_and_unlock(exchange);
     return ok;
@@ -167,11 +168,12 @@ bool negotiation_join(TensorExchange *exchange, uint32_t rank, TensorJoin *join,
 bool negotiation_change_sets(TensorExchange *exchange, uint32_t rank, TensorSetChange *change,
                              GError **error)
 {
-    const TensorWish wish = { .kind = change->n_ranks > 0 ? TENSOR_WISH_MAKE : TENSOR_WISH_REMOVE,
-                              .rank = rank,
-                              .set = change->set,
-                              .n = change->n_ranks,
-                              .ranks = change->ranks };
+    const TensorNotice notice = { .kind = change->n_ranks > 0 ? TENSOR_NOTICE_MAKE
+                                                              : TENSOR_NOTICE_REMOVE,
+                                  .rank = rank,
+                                  .set = change->set,
+                                  .n = change->n_ranks,
+                                  .ranks = change->ranks };
 
     pthread_mutex_lock(&exchange->lock);
     const bool ok = losses_check_known(exchange, 0, rank, error) &&
@@ -179,7 +181,7 @@ bool negotiation_change_sets(TensorExchange *exchange, uint32_t rank, TensorSetC
                     losses_check_living(exchange, change, error);
     if (ok) {
         exchange->changes[rank - exchange->first_rank] = change;
-        tell_wish(exchange, &wish);
+        tell_notice(exchange, &notice);
     }
     pthread_mutex_unlock(&exchange->lock);
     return ok;
@@ -190,8 +192,8 @@ void negotiation_leave(TensorExchange *exchange, uint32_t local)
     pthread_mutex_lock(&exchange->lock);
     exchange->has_left[local] = true;
     if (exchange->is_used && !exchange->is_cancelled)
-        tell_wish(exchange,
-                  &(TensorWish){ .kind = TENSOR_WISH_LEAVE, .rank = exchange->first_rank + local });
+        tell_notice(exchange, &(TensorNotice){ .kind = TENSOR_NOTICE_LEAVE,
+                                               .rank = exchange->first_rank + local });
     pthread_mutex_unlock(&exchange->lock);
 }
 
@@ -277,7 +279,7 @@ void negotiation_close(TensorExchange *exchange, const GError *why)
     GPtrArray *const entries = g_ptr_array_new();
     exchange->is_shut = true;
     exchange->n_told = 0; /* nobody waits for the round */
-    g_string_truncate(exchange->wishes, 0);
+    g_string_truncate(exchange->notices, 0);
     for (guint id = 0; id < exchange->sets->len; id++)
         if (exchange->sets->pdata[id] != NULL)
             close_set(exchange, exchange->sets->pdata[id], why, entries);
@@ -529,7 +531,7 @@ void negotiation_ask_alone(TensorExchange *exchange)
     if (exchange->rounds == NULL || exchange->is_shut)
         return;
     rounds_ask_in_full(exchange);
-    wishes_tell(exchange);
+    notices_tell(exchange);
     go_on_and_unlock(exchange);
     pthread_mutex_lock(&exchange->lock);
 }
@@ -584,7 +586,7 @@ void negotiation_clear(TensorExchange *exchange)
 {
     tensor_exchange_unlink(exchange);
     g_free(exchange->has_left);
-    g_string_free(exchange->wishes, TRUE);
+    g_string_free(exchange->notices, TRUE);
     g_queue_clear_full(&exchange->unheard, g_free);
     g_free(exchange->is_lost);
     g_free(exchange->known);

@@ -76,13 +76,13 @@ static void drop(void *user, void *message)
     backend->ways->drop(backend, message);
 }
 
-static void tell(void *user, const char *wishes)
+static void tell(void *user, const char *notices)
 {
     const Port *const port = user;
 
     port->router->tell_scheduler(
         port->router->user,
-        &(Control){ .kind = CONTROL_ENQUEUE, .enqueue = { port->epoch, wishes } });
+        &(Control){ .kind = CONTROL_ENQUEUE, .enqueue = { port->epoch, notices } });
 }
 
 static bool is_full(void *user, uint32_t node)

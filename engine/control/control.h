@@ -388,7 +388,7 @@ typedef struct {
 /* ENQUEUE, DECIDE. */
 typedef struct {
     uint32_t epoch;
-    const char *lines; /* engine/collectives/negotiation/tensor_text.h: wishes, verdicts */
+    const char *lines; /* engine/collectives/negotiation/tensor_text.h: notices, verdicts */
 } ControlTensors;
 
 /* BROKEN, LOST. */

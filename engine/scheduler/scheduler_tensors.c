@@ -1,5 +1,5 @@
-/* The coordinator of a task's collectives on tensors: what nodes tell of their workers' wishes
- * (ENQUEUE) goes to the matchers of its sets of workers (tensor_sets.h), and what these decide goes
+/* The coordinator of a task's collectives on tensors: what nodes tell of their workers (ENQUEUE)
+ * goes to the matchers of its sets of workers (tensor_sets.h), and what these decide goes
  * to all nodes with workers (DECIDE), numbered, in the same order. Tensors themselves go from node
  * to node.
  *
@@ -48,14 +48,14 @@ typedef struct {
 /* A group that a worker asks for, which may come in several messages. */
 typedef struct {
     uint32_t n;
-    GArray *wishes; /* of TensorWish: those that have come */
+    GArray *notices; /* of TensorNotice: those that have come */
 } OpenGroup;
 
 static void open_group_free(void *data)
 {
     OpenGroup *const group = data;
 
-    g_array_unref(group->wishes);
+    g_array_unref(group->notices);
     g_free(group);
 }
 
@@ -275,49 +275,51 @@ static void begin(TensorCoordinator *it, const SchedulerTask *task)
             leave(it, node);
 }
 
-static bool ask(TensorCoordinator *it, const TensorWish *wishes, size_t n, int64_t now_ms)
+static bool ask(TensorCoordinator *it, const TensorNotice *notices, size_t n, int64_t now_ms)
 {
     g_autofree TensorAsk *asks = g_new(TensorAsk, n);
 
     for (size_t i = 0; i < n; i++)
-        asks[i] = (TensorAsk){ wishes[i].name, wishes[i].request, asked_new(now_ms) };
-    const bool ok = tensor_sets_ask(it->sets, wishes->set, wishes->rank, asks, n, NULL);
+        asks[i] = (TensorAsk){ notices[i].name, notices[i].request, asked_new(now_ms) };
+    const bool ok = tensor_sets_ask(it->sets, notices->set, notices->rank, asks, n, NULL);
     for (size_t i = 0; i < n && !ok; i++)
         g_free(asks[i].tag);
     return ok;
 }
 
-static bool ask_again(TensorCoordinator *it, const TensorWish *wish, int64_t now_ms)
+static bool ask_again(TensorCoordinator *it, const TensorNotice *notice, int64_t now_ms)
 {
     Asked *const asked = asked_new(now_ms);
-    const bool ok = tensor_sets_again(it->sets, wish->set, wish->rank, wish->slot, asked, NULL);
+    const bool ok =
+        tensor_sets_again(it->sets, notice->set, notice->rank, notice->slot, asked, NULL);
 
     if (!ok)
         g_free(asked);
     return ok;
 }
 
-static void open_group(TensorCoordinator *it, const TensorWish *wish)
+static void open_group(TensorCoordinator *it, const TensorNotice *notice)
 {
     OpenGroup *const group = g_new(OpenGroup, 1);
 
-    group->n = wish->n;
-    group->wishes = g_array_new(FALSE, FALSE, sizeof *wish);
-    g_hash_table_insert(it->groups, GUINT_TO_POINTER(wish->rank), group);
+    group->n = notice->n;
+    group->notices = g_array_new(FALSE, FALSE, sizeof *notice);
+    g_hash_table_insert(it->groups, GUINT_TO_POINTER(notice->rank), group);
 }
 
 /* Another one of the group's. */
-static bool ask_of_group(TensorCoordinator *it, OpenGroup *group, const TensorWish *wish,
+static bool ask_of_group(TensorCoordinator *it, OpenGroup *group, const TensorNotice *notice,
                          int64_t now_ms)
 {
-    if (group->wishes->len > 0 && g_array_index(group->wishes, TensorWish, 0).set != wish->set)
+    if (group->notices->len > 0 &&
+        g_array_index(group->notices, TensorNotice, 0).set != notice->set)
         return false;
-    g_array_append_val(group->wishes, *wish);
-    if (group->wishes->len < group->n)
+    g_array_append_val(group->notices, *notice);
+    if (group->notices->len < group->n)
         return true;
     const bool ok =
-        ask(it, (const TensorWish *)(const void *)group->wishes->data, group->n, now_ms);
-    g_hash_table_remove(it->groups, GUINT_TO_POINTER(wish->rank));
+        ask(it, (const TensorNotice *)(const void *)group->notices->data, group->n, now_ms);
+    g_hash_table_remove(it->groups, GUINT_TO_POINTER(notice->rank));
     return ok;
 }
 
@@ -343,66 +345,67 @@ static bool hear_of_losses(TensorCoordinator *it, uint32_t node, uint32_t n)
 
 /* Whether it was asked before a loss that the node had not heard of, in a set that this has
  * changed. Of a group that is known with the first of its asks. */
-static bool is_of_earlier(TensorCoordinator *it, uint32_t node, const TensorWish *wish,
+static bool is_of_earlier(TensorCoordinator *it, uint32_t node, const TensorNotice *notice,
                           bool changes)
 {
-    const bool says_set = changes || wish->kind == TENSOR_WISH_ASK ||
-                          wish->kind == TENSOR_WISH_AGAIN || wish->kind == TENSOR_WISH_JOIN;
+    const bool says_set = changes || notice->kind == TENSOR_NOTICE_ASK ||
+                          notice->kind == TENSOR_NOTICE_AGAIN || notice->kind == TENSOR_NOTICE_JOIN;
 
-    if (!says_set || !tensor_sets_is_late(it->sets, changes ? 0 : wish->set, it->heard[node]))
+    if (!says_set || !tensor_sets_is_late(it->sets, changes ? 0 : notice->set, it->heard[node]))
         return false;
-    OpenGroup *const group = g_hash_table_lookup(it->groups, GUINT_TO_POINTER(wish->rank));
-    if (group != NULL && --group->n <= group->wishes->len)
-        g_hash_table_remove(it->groups, GUINT_TO_POINTER(wish->rank));
+    OpenGroup *const group = g_hash_table_lookup(it->groups, GUINT_TO_POINTER(notice->rank));
+    if (group != NULL && --group->n <= group->notices->len)
+        g_hash_table_remove(it->groups, GUINT_TO_POINTER(notice->rank));
     return true;
 }
 
-/* A wish of a worker; the node has seen to it that it makes sense. After CLOSED it is late. */
-static bool take_wish(TensorCoordinator *it, uint32_t node, const TensorWish *wish, int64_t now_ms)
+/* A notice of a worker; the node has seen to it that it makes sense. After CLOSED it is late. */
+static bool take_notice(TensorCoordinator *it, uint32_t node, const TensorNotice *notice,
+                        int64_t now_ms)
 {
-    const bool changes = wish->kind == TENSOR_WISH_MAKE || wish->kind == TENSOR_WISH_REMOVE;
+    const bool changes = notice->kind == TENSOR_NOTICE_MAKE || notice->kind == TENSOR_NOTICE_REMOVE;
 
-    if (is_of_earlier(it, node, wish, changes))
+    if (is_of_earlier(it, node, notice, changes))
         return true;
-    const bool is_late = is_closed(it, changes ? 0 : wish->set);
+    const bool is_late = is_closed(it, changes ? 0 : notice->set);
     g_autofree char *changing = changes ? tensor_sets_missing(it->sets) : NULL;
-    OpenGroup *const group = g_hash_table_lookup(it->groups, GUINT_TO_POINTER(wish->rank));
+    OpenGroup *const group = g_hash_table_lookup(it->groups, GUINT_TO_POINTER(notice->rank));
     bool ok = false;
 
-    if (group != NULL && wish->kind != TENSOR_WISH_ASK)
+    if (group != NULL && notice->kind != TENSOR_NOTICE_ASK)
         return false;
     if (changes && changing == NULL)
         it->change_since_ms = now_ms;
-    switch (wish->kind) {
-    case TENSOR_WISH_ASK:
-        ok = group != NULL ? ask_of_group(it, group, wish, now_ms) : ask(it, wish, 1, now_ms);
+    switch (notice->kind) {
+    case TENSOR_NOTICE_ASK:
+        ok = group != NULL ? ask_of_group(it, group, notice, now_ms) : ask(it, notice, 1, now_ms);
         break;
-    case TENSOR_WISH_AGAIN:
-        ok = ask_again(it, wish, now_ms);
+    case TENSOR_NOTICE_AGAIN:
+        ok = ask_again(it, notice, now_ms);
         break;
-    case TENSOR_WISH_GROUP:
-        open_group(it, wish);
+    case TENSOR_NOTICE_GROUP:
+        open_group(it, notice);
         ok = true;
         break;
-    case TENSOR_WISH_JOIN:
-        ok = tensor_sets_join(it->sets, wish->set, wish->rank, NULL);
+    case TENSOR_NOTICE_JOIN:
+        ok = tensor_sets_join(it->sets, notice->set, notice->rank, NULL);
         break;
-    case TENSOR_WISH_LEAVE:
-        tensor_sets_leave(it->sets, wish->rank, "has returned");
+    case TENSOR_NOTICE_LEAVE:
+        tensor_sets_leave(it->sets, notice->rank, "has returned");
         ok = true;
         break;
-    case TENSOR_WISH_MAKE:
-        ok = tensor_sets_make(it->sets, wish->rank, wish->ranks, wish->n, NULL);
+    case TENSOR_NOTICE_MAKE:
+        ok = tensor_sets_make(it->sets, notice->rank, notice->ranks, notice->n, NULL);
         break;
-    case TENSOR_WISH_REMOVE:
-        ok = tensor_sets_remove(it->sets, wish->rank, wish->set, NULL);
+    case TENSOR_NOTICE_REMOVE:
+        ok = tensor_sets_remove(it->sets, notice->rank, notice->set, NULL);
         break;
-    case TENSOR_WISH_CUT:
-        ok = it->has_cutovers = wish->rank == 0;
-        it->cutovers = wish->cutovers;
+    case TENSOR_NOTICE_CUT:
+        ok = it->has_cutovers = notice->rank == 0;
+        it->cutovers = notice->cutovers;
         break;
-    case TENSOR_WISH_HEARD:
-        ok = hear_of_losses(it, node, wish->n);
+    case TENSOR_NOTICE_HEARD:
+        ok = hear_of_losses(it, node, notice->n);
         break;
     }
     return ok || is_late;
@@ -424,10 +427,11 @@ bool tensors_enqueue(Scheduler *scheduler, uint32_t node, const Control *control
         return true;
     begin(it, task);
     while (ok && *at != '\0') {
-        g_auto(TensorWish) wish = { 0 };
+        g_auto(TensorNotice) notice = { 0 };
 
-        ok = tensor_wish_read(&at, it->n_workers, &wish) && wish.rank >= it->first_ranks[node] &&
-             wish.rank < it->first_ranks[node + 1] && take_wish(it, node, &wish, scheduler->now_ms);
+        ok = tensor_notice_read(&at, it->n_workers, &notice) &&
+             notice.rank >= it->first_ranks[node] && notice.rank < it->first_ranks[node + 1] &&
+             take_notice(it, node, &notice, scheduler->now_ms);
     }
     tell_decided(scheduler, task);
     return ok;

@@ -38,26 +38,27 @@ static void read_vector(const uint8_t *data, size_t size)
 }
 
 /* Numbers may have zeros in front, so it is what is read again that has to be the same. */
-static void read_wishes(const char *text)
+static void read_notices(const char *text)
 {
     for (;;) {
-        g_auto(TensorWish) wish = { 0 }, again = { 0 };
+        g_auto(TensorNotice) notice = { 0 }, again = { 0 };
         g_autoptr(GString) line = g_string_new(NULL);
 
-        if (!tensor_wish_read(&text, N_WORKERS, &wish))
+        if (!tensor_notice_read(&text, N_WORKERS, &notice))
             return;
-        tensor_wish_write(line, &wish);
+        tensor_notice_write(line, &notice);
         const char *at = line->str;
-        if (!tensor_wish_read(&at, N_WORKERS, &again) || *at != '\0' || again.kind != wish.kind ||
-            again.rank != wish.rank || again.set != wish.set ||
-            (wish.kind == TENSOR_WISH_GROUP && again.n != wish.n))
+        if (!tensor_notice_read(&at, N_WORKERS, &again) || *at != '\0' ||
+            again.kind != notice.kind || again.rank != notice.rank || again.set != notice.set ||
+            (notice.kind == TENSOR_NOTICE_GROUP && again.n != notice.n))
             abort();
-        if (wish.kind == TENSOR_WISH_MAKE &&
-            (again.n != wish.n ||
-             memcmp(again.ranks, wish.ranks, wish.n * sizeof *wish.ranks) != 0))
+        if (notice.kind == TENSOR_NOTICE_MAKE &&
+            (again.n != notice.n ||
+             memcmp(again.ranks, notice.ranks, notice.n * sizeof *notice.ranks) != 0))
             abort();
-        if (wish.kind == TENSOR_WISH_ASK && (strcmp(again.name, wish.name) != 0 ||
-                                             !tensor_request_fits(&again.request, &wish.request)))
+        if (notice.kind == TENSOR_NOTICE_ASK &&
+            (strcmp(again.name, notice.name) != 0 ||
+             !tensor_request_fits(&again.request, &notice.request)))
             abort();
     }
 }
@@ -88,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     read_message(data, size);
     read_vector(data, size);
-    read_wishes(text);
+    read_notices(text);
     read_verdicts(text);
     return 0;
 }

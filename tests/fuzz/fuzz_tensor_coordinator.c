@@ -1,5 +1,5 @@
-/* Gives the coordinator of collectives lines of wishes that nodes may send, none of which need make
- * sense. What it decides can be read, and is numbered without a gap.
+/* Gives the coordinator of collectives lines of notices that nodes may send, none of which need
+ * make sense. What it decides can be read, and is numbered without a gap.
  *
  * The input: messages, each a node, a size and its lines. */
 #include <stdlib.h>

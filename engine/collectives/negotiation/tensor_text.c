@@ -1,9 +1,9 @@
 /* The lines of the negotiation between nodes: see tensor_text.h.
  *
- * A wish is a letter, a rank and a set; behind an ASK come the numbers of the request and its name,
- * behind a MAKE the ranks of the set, as runs, behind an AGAIN the slot. A verdict is a letter, its
- * number, the set, and what its kind has. Floating-point numbers are written as their bits, so that
- * all nodes compare the same ones. */
+ * A notice is a letter, a rank and a set; behind an ASK come the numbers of the request and its
+ * name, behind a MAKE the ranks of the set, as runs, behind an AGAIN the slot. A verdict is a
+ * letter, its number, the set, and what its kind has. Floating-point numbers are written as their
+ * bits, so that all nodes compare the same ones. */
 #include "engine/collectives/negotiation/tensor_text.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 
 enum { MOST_DESCRIBED = 8 }; /* runs of ranks, for people */
 
-static const char wish_letters[] = { 'a', 'j', 'l', 'g', 'm', 'd', 'o', 't', 'h', '\0' };
+static const char notice_letters[] = { 'a', 'j', 'l', 'g', 'm', 'd', 'o', 't', 'h', '\0' };
 static const char verdict_letters[] = { 'r', 'f', 'j', 'c', 'm', 'd', 'x', 'o', 't', 'l', '\0' };
 
 /* ---- numbers and names ---- */
@@ -138,7 +138,7 @@ static void write_line(GString *text, const char *line)
     g_string_append_c(text, '\n');
 }
 
-/* ---- wishes ---- */
+/* ---- notices ---- */
 
 static void write_request(GString *text, const TensorRequest *request)
 {
@@ -198,7 +198,7 @@ static void write_runs(GString *text, const uint32_t *ranks, uint32_t n)
 }
 
 /* Rising ranks, one at least. */
-static bool read_runs(const char **at, uint32_t n_workers, TensorWish *wish)
+static bool read_runs(const char **at, uint32_t n_workers, TensorNotice *notice)
 {
     g_autoptr(GArray) ranks = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     uint32_t next = 0;
@@ -215,75 +215,76 @@ static bool read_runs(const char **at, uint32_t n_workers, TensorWish *wish)
     }
     if (ranks->len == 0 || !read_end(at))
         return false;
-    wish->n = ranks->len;
-    wish->ranks = (uint32_t *)(void *)g_array_free(g_steal_pointer(&ranks), FALSE);
+    notice->n = ranks->len;
+    notice->ranks = (uint32_t *)(void *)g_array_free(g_steal_pointer(&ranks), FALSE);
     return true;
 }
 
-void tensor_wish_write(GString *text, const TensorWish *wish)
+void tensor_notice_write(GString *text, const TensorNotice *notice)
 {
-    g_string_append_c(text, wish_letters[wish->kind]);
-    write_number(text, wish->rank);
-    write_number(text, wish->set);
-    if (wish->kind == TENSOR_WISH_GROUP || wish->kind == TENSOR_WISH_HEARD)
-        write_number(text, wish->n);
-    if (wish->kind == TENSOR_WISH_CUT)
-        write_number(text, wish->cutovers);
-    if (wish->kind == TENSOR_WISH_AGAIN)
-        write_number(text, wish->slot);
-    if (wish->kind == TENSOR_WISH_MAKE)
-        write_runs(text, wish->ranks, wish->n);
-    if (wish->kind == TENSOR_WISH_ASK) {
-        write_request(text, &wish->request);
+    g_string_append_c(text, notice_letters[notice->kind]);
+    write_number(text, notice->rank);
+    write_number(text, notice->set);
+    if (notice->kind == TENSOR_NOTICE_GROUP || notice->kind == TENSOR_NOTICE_HEARD)
+        write_number(text, notice->n);
+    if (notice->kind == TENSOR_NOTICE_CUT)
+        write_number(text, notice->cutovers);
+    if (notice->kind == TENSOR_NOTICE_AGAIN)
+        write_number(text, notice->slot);
+    if (notice->kind == TENSOR_NOTICE_MAKE)
+        write_runs(text, notice->ranks, notice->n);
+    if (notice->kind == TENSOR_NOTICE_ASK) {
+        write_request(text, &notice->request);
         g_string_append_c(text, ' ');
-        g_string_append(text, wish->name);
+        g_string_append(text, notice->name);
     }
     g_string_append_c(text, '\n');
 }
 
-static bool read_wish(const char **at, uint32_t n_workers, TensorWish *wish)
+static bool read_notice(const char **at, uint32_t n_workers, TensorNotice *notice)
 {
-    switch (wish->kind) {
-    case TENSOR_WISH_ASK:
-        return read_request(at, &wish->request) && read_name(at, wish->name) &&
-               tensor_request_check(&wish->request, wish->name, n_workers, NULL);
-    case TENSOR_WISH_GROUP:
-        return read_u32(at, RUBATO_TENSOR_MOST_OF_GROUP, &wish->n) && wish->n >= 2 && read_end(at);
-    case TENSOR_WISH_MAKE:
-        return read_runs(at, n_workers, wish);
-    case TENSOR_WISH_AGAIN:
-        return read_u32(at, UINT32_MAX, &wish->slot) && read_end(at);
-    case TENSOR_WISH_HEARD:
-        return read_u32(at, UINT32_MAX, &wish->n) && read_end(at);
-    case TENSOR_WISH_CUT:
-        return read_cutovers(at, &wish->cutovers) && read_end(at);
-    case TENSOR_WISH_JOIN:
-    case TENSOR_WISH_LEAVE:
-    case TENSOR_WISH_REMOVE:
+    switch (notice->kind) {
+    case TENSOR_NOTICE_ASK:
+        return read_request(at, &notice->request) && read_name(at, notice->name) &&
+               tensor_request_check(&notice->request, notice->name, n_workers, NULL);
+    case TENSOR_NOTICE_GROUP:
+        return read_u32(at, RUBATO_TENSOR_MOST_OF_GROUP, &notice->n) && notice->n >= 2 &&
+               read_end(at);
+    case TENSOR_NOTICE_MAKE:
+        return read_runs(at, n_workers, notice);
+    case TENSOR_NOTICE_AGAIN:
+        return read_u32(at, UINT32_MAX, &notice->slot) && read_end(at);
+    case TENSOR_NOTICE_HEARD:
+        return read_u32(at, UINT32_MAX, &notice->n) && read_end(at);
+    case TENSOR_NOTICE_CUT:
+        return read_cutovers(at, &notice->cutovers) && read_end(at);
+    case TENSOR_NOTICE_JOIN:
+    case TENSOR_NOTICE_LEAVE:
+    case TENSOR_NOTICE_REMOVE:
         return read_end(at);
     }
     return false;
 }
 
-bool tensor_wish_read(const char **text, uint32_t n_workers, TensorWish *wish)
+bool tensor_notice_read(const char **text, uint32_t n_workers, TensorNotice *notice)
 {
     const char *at = *text;
     uint32_t kind;
 
-    wish->ranks = NULL;
-    if (n_workers == 0 || !read_letter(&at, wish_letters, &kind) ||
-        !read_u32(&at, n_workers - 1, &wish->rank) || !read_u32(&at, UINT32_MAX, &wish->set))
+    notice->ranks = NULL;
+    if (n_workers == 0 || !read_letter(&at, notice_letters, &kind) ||
+        !read_u32(&at, n_workers - 1, &notice->rank) || !read_u32(&at, UINT32_MAX, &notice->set))
         return false;
-    wish->kind = (TensorWishKind)kind;
-    if (!read_wish(&at, n_workers, wish))
+    notice->kind = (TensorNoticeKind)kind;
+    if (!read_notice(&at, n_workers, notice))
         return false;
     *text = at;
     return true;
 }
 
-void tensor_wish_clear(TensorWish *wish)
+void tensor_notice_clear(TensorNotice *notice)
 {
-    g_clear_pointer(&wish->ranks, g_free);
+    g_clear_pointer(&notice->ranks, g_free);
 }
 
 /* ---- verdicts ---- */

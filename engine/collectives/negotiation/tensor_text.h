@@ -11,37 +11,37 @@
 #include "engine/collectives/negotiation/tensor_slots.h"
 
 typedef enum {
-    TENSOR_WISH_ASK,
-    TENSOR_WISH_JOIN,
-    TENSOR_WISH_LEAVE, /* the worker has returned */
-    TENSOR_WISH_GROUP, /* its next ASKs are a group */
-    TENSOR_WISH_MAKE,  /* a set of workers */
-    TENSOR_WISH_REMOVE,
-    TENSOR_WISH_AGAIN, /* what is in a slot (tensor_slots.h) */
-    TENSOR_WISH_CUT,   /* rank 0: other cut-overs (tensor_cutovers.h) are to hold */
-    TENSOR_WISH_HEARD, /* of so many losses the node had heard before it told what follows */
-} TensorWishKind;
+    TENSOR_NOTICE_ASK,
+    TENSOR_NOTICE_JOIN,
+    TENSOR_NOTICE_LEAVE, /* the worker has returned */
+    TENSOR_NOTICE_GROUP, /* its next ASKs are a group */
+    TENSOR_NOTICE_MAKE,  /* a set of workers */
+    TENSOR_NOTICE_REMOVE,
+    TENSOR_NOTICE_AGAIN, /* what is in a slot (tensor_slots.h) */
+    TENSOR_NOTICE_CUT,   /* rank 0: other cut-overs (tensor_cutovers.h) are to hold */
+    TENSOR_NOTICE_HEARD, /* of so many losses the node had heard before it told what follows */
+} TensorNoticeKind;
 
-/* What a worker wants, told to the coordinator. */
+/* What a worker asks or does, as its node tells the coordinator. */
 typedef struct {
-    TensorWishKind kind;
+    TensorNoticeKind kind;
     uint32_t rank;
     uint32_t set;                        /* of an ASK, a JOIN, a REMOVE and an AGAIN */
     uint32_t slot;                       /* of an AGAIN */
     uint32_t n;                          /* of a GROUP: how many; of a MAKE: how many ranks; of
                                           * HEARD: losses */
     TensorCutovers cutovers;             /* of a CUT */
-    uint32_t *ranks;                     /* of a MAKE: rising (owned by a wish that was read) */
+    uint32_t *ranks;                     /* of a MAKE: rising (owned by a notice that was read) */
     TensorRequest request;               /* of an ASK */
     char name[RUBATO_TENSOR_NAME_BYTES]; /* the same */
-} TensorWish;
+} TensorNotice;
 
-void tensor_wish_write(GString *text, const TensorWish *wish);
+void tensor_notice_write(GString *text, const TensorNotice *notice);
 
-/* Reads the first line, and moves *text behind it. False: it makes no sense. tensor_wish_clear
+/* Reads the first line, and moves *text behind it. False: it makes no sense. tensor_notice_clear
  * frees what it owns. */
-bool tensor_wish_read(const char **text, uint32_t n_workers, TensorWish *wish);
-void tensor_wish_clear(TensorWish *wish);
+bool tensor_notice_read(const char **text, uint32_t n_workers, TensorNotice *notice);
+void tensor_notice_clear(TensorNotice *notice);
 
 typedef enum {
     TENSOR_VERDICT_RUN,
@@ -91,7 +91,7 @@ bool tensor_ranks_read(const char *ranks, uint32_t n_workers, bool *asked);
 /* "workers 0-3, 7", for people. (transfer full) */
 char *tensor_ranks_describe(const uint32_t *ranks, uint32_t n);
 
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(TensorWish, tensor_wish_clear)
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(TensorNotice, tensor_notice_clear)
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(TensorVerdict, tensor_verdict_clear)
 
 #endif

@@ -70,10 +70,10 @@ static void *keep(void *user, void *message, const void **bytes)
     return message;
 }
 
-static void tell(void *user, const char *wishes)
+static void tell(void *user, const char *notices)
 {
     (void)user;
-    (void)wishes;
+    (void)notices;
 }
 
 static bool is_full(void *user, uint32_t node)

@@ -156,10 +156,10 @@ static void drop(void *user, void *message)
     g_free(message);
 }
 
-static void tell(void *user, const char *wishes)
+static void tell(void *user, const char *notices)
 {
     (void)user;
-    (void)wishes;
+    (void)notices;
 }
 
 static bool is_full(void *user, uint32_t node)

@@ -211,13 +211,13 @@ static void sum(uint32_t epoch)
 {
     g_autoptr(GString) lines = g_string_new(NULL);
 
-    tensor_wish_write(lines,
-                      &(TensorWish){ .kind = TENSOR_WISH_ASK,
-                                     .name = "sum",
-                                     .request = { .operation = TENSOR_ALLREDUCE,
-                                                  .n_dims = 1,
-                                                  .shape = { 4 },
-                                                  .reduce = { .prescale = 1, .postscale = 1 } } });
+    tensor_notice_write(
+        lines, &(TensorNotice){ .kind = TENSOR_NOTICE_ASK,
+                                .name = "sum",
+                                .request = { .operation = TENSOR_ALLREDUCE,
+                                             .n_dims = 1,
+                                             .shape = { 4 },
+                                             .reduce = { .prescale = 1, .postscale = 1 } } });
     say(0, (Control){ .kind = CONTROL_ENQUEUE, .enqueue = { epoch, lines->str } });
 }
 

@@ -39,17 +39,17 @@ static void begin_task(void)
     epoch = run_task(WORKERS);
 }
 
-static TensorWish sum_of(uint32_t rank, const char *name, uint64_t n)
+static TensorNotice sum_of(uint32_t rank, const char *name, uint64_t n)
 {
-    TensorWish wish = { .kind = TENSOR_WISH_ASK,
-                        .rank = rank,
-                        .request = { .operation = TENSOR_ALLREDUCE,
-                                     .n_dims = 1,
-                                     .shape = { n },
-                                     .reduce = { .prescale = 1, .postscale = 1 } } };
+    TensorNotice notice = { .kind = TENSOR_NOTICE_ASK,
+                            .rank = rank,
+                            .request = { .operation = TENSOR_ALLREDUCE,
+                                         .n_dims = 1,
+                                         .shape = { n },
+                                         .reduce = { .prescale = 1, .postscale = 1 } } };
 
-    g_strlcpy(wish.name, name, sizeof wish.name);
-    return wish;
+    g_strlcpy(notice.name, name, sizeof notice.name);
+    return notice;
 }
 
 static bool hears_lines(uint32_t node, uint32_t of_epoch, const char *lines)
@@ -57,22 +57,22 @@ static bool hears_lines(uint32_t node, uint32_t of_epoch, const char *lines)
     return hears(node, (Control){ .kind = CONTROL_ENQUEUE, .enqueue = { of_epoch, lines } });
 }
 
-static bool hears_wish(uint32_t node, TensorWish wish)
+static bool hears_notice(uint32_t node, TensorNotice notice)
 {
     g_autoptr(GString) lines = g_string_new(NULL);
 
-    tensor_wish_write(lines, &wish);
+    tensor_notice_write(lines, &notice);
     return hears_lines(node, epoch, lines->str);
 }
 
 static void ask(uint32_t node, uint32_t rank, const char *name)
 {
-    ck_assert(hears_wish(node, sum_of(rank, name, 4)));
+    ck_assert(hears_notice(node, sum_of(rank, name, 4)));
 }
 
-static void tell(uint32_t node, uint32_t rank, TensorWishKind kind)
+static void tell(uint32_t node, uint32_t rank, TensorNoticeKind kind)
 {
-    ck_assert(hears_wish(node, (TensorWish){ .kind = kind, .rank = rank }));
+    ck_assert(hears_notice(node, (TensorNotice){ .kind = kind, .rank = rank }));
 }
 
 /* ---- what comes out ---- */
@@ -127,7 +127,7 @@ START_TEST(disagreement_fails_the_name_alone)
 {
     ask(0, 0, "x");
     ask(0, 1, "x");
-    ck_assert(hears_wish(2, sum_of(2, "x", 5)));
+    ck_assert(hears_notice(2, sum_of(2, "x", 5)));
     expect_decided(TENSOR_VERDICT_FAIL, 1, "x", MISMATCH_CODE, "[4] by worker 0 and worker 1");
     ask(0, 0, "x");
     ask(0, 1, "x");
@@ -141,7 +141,7 @@ START_TEST(rank_0_alone_says_which_cutovers_hold)
 {
     g_auto(TensorVerdict) verdict = { 0 };
 
-    ck_assert(hears_wish(0, (TensorWish){ .kind = TENSOR_WISH_CUT, .cutovers = 3 }));
+    ck_assert(hears_notice(0, (TensorNotice){ .kind = TENSOR_NOTICE_CUT, .cutovers = 3 }));
     for (uint32_t node = 0; node < N_NODES; node += 2) {
         take_verdict(node, TENSOR_VERDICT_CUT, 1, &verdict);
         ck_assert_uint_eq(verdict.cutovers, 3);
@@ -150,7 +150,8 @@ START_TEST(rank_0_alone_says_which_cutovers_hold)
     ask(0, 1, "x");
     ask(2, 2, "x");
     expect_decided(TENSOR_VERDICT_RUN, 2, "x", CONTROL_OK, NULL);
-    ck_assert(!hears_wish(2, (TensorWish){ .kind = TENSOR_WISH_CUT, .rank = 2, .cutovers = 3 }));
+    ck_assert(
+        !hears_notice(2, (TensorNotice){ .kind = TENSOR_NOTICE_CUT, .rank = 2, .cutovers = 3 }));
     expect_quiet();
 }
 END_TEST
@@ -158,7 +159,7 @@ END_TEST
 START_TEST(who_has_joined_is_left_out_until_all_have)
 {
     for (uint64_t number = 1; number < 4; number += 2) {
-        tell(0, 1, TENSOR_WISH_JOIN);
+        tell(0, 1, TENSOR_NOTICE_JOIN);
         ask(0, 0, "x");
         ask(2, 2, "x");
         for (uint32_t node = 0; node < N_NODES; node += 2) {
@@ -167,9 +168,9 @@ START_TEST(who_has_joined_is_left_out_until_all_have)
             take_verdict(node, TENSOR_VERDICT_RUN, number, &verdict);
             ck_assert_str_eq(verdict.ranks, " 0 0, 2 2");
         }
-        tell(0, 0, TENSOR_WISH_JOIN);
+        tell(0, 0, TENSOR_NOTICE_JOIN);
         expect_quiet();
-        tell(2, 2, TENSOR_WISH_JOIN);
+        tell(2, 2, TENSOR_NOTICE_JOIN);
         for (uint32_t node = 0; node < N_NODES; node += 2) {
             g_auto(TensorVerdict) verdict = { 0 };
 
@@ -185,8 +186,8 @@ END_TEST
 START_TEST(worker_that_leaves_closes_what_others_ask)
 {
     ask(0, 0, "x");
-    tell(2, 2, TENSOR_WISH_JOIN);
-    tell(0, 1, TENSOR_WISH_LEAVE);
+    tell(2, 2, TENSOR_NOTICE_JOIN);
+    tell(0, 1, TENSOR_NOTICE_LEAVE);
     for (uint32_t node = 0; node < N_NODES; node += 2) {
         const char *at = expect(node, CONTROL_DECIDE)->decide.lines;
         g_auto(TensorVerdict) failed = { 0 }, closed = { 0 };
@@ -200,8 +201,8 @@ START_TEST(worker_that_leaves_closes_what_others_ask)
         ck_assert_ptr_nonnull(strstr(closed.error, "worker 1 has returned"));
     }
     ask(0, 0, "late");
-    tell(2, 2, TENSOR_WISH_JOIN);
-    tell(2, 2, TENSOR_WISH_LEAVE);
+    tell(2, 2, TENSOR_NOTICE_JOIN);
+    tell(2, 2, TENSOR_NOTICE_LEAVE);
     done(2, epoch);
     expect_quiet();
 }
@@ -295,10 +296,10 @@ END_TEST
 START_TEST(second_request_and_second_join_are_refused)
 {
     ask(0, 0, "x");
-    ck_assert(!hears_wish(0, sum_of(0, "x", 4)));
-    tell(0, 1, TENSOR_WISH_JOIN);
-    ck_assert(!hears_wish(0, (TensorWish){ .kind = TENSOR_WISH_JOIN, .rank = 1 }));
-    ck_assert(!hears_wish(0, sum_of(1, "x", 4)));
+    ck_assert(!hears_notice(0, sum_of(0, "x", 4)));
+    tell(0, 1, TENSOR_NOTICE_JOIN);
+    ck_assert(!hears_notice(0, (TensorNotice){ .kind = TENSOR_NOTICE_JOIN, .rank = 1 }));
+    ck_assert(!hears_notice(0, sum_of(1, "x", 4)));
     expect_quiet();
     ask(2, 2, "x");
     for (uint32_t node = 0; node < N_NODES; node += 2)
@@ -312,7 +313,7 @@ START_TEST(what_comes_in_front_of_nonsense_counts)
 
     ask(0, 0, "x");
     ask(2, 2, "x");
-    tensor_wish_write(lines, &(TensorWish[]){ sum_of(1, "x", 4) }[0]);
+    tensor_notice_write(lines, &(TensorNotice[]){ sum_of(1, "x", 4) }[0]);
     g_string_append(lines, "?\n");
     ck_assert(!hears_lines(0, epoch, lines->str));
     expect_decided(TENSOR_VERDICT_RUN, 1, "x", CONTROL_OK, NULL);
@@ -435,13 +436,14 @@ END_TEST
 
 static bool asks_for_set(uint32_t node, uint32_t rank, uint32_t *ranks, uint32_t n)
 {
-    return hears_wish(
-        node, (TensorWish){ .kind = TENSOR_WISH_MAKE, .rank = rank, .n = n, .ranks = ranks });
+    return hears_notice(
+        node, (TensorNotice){ .kind = TENSOR_NOTICE_MAKE, .rank = rank, .n = n, .ranks = ranks });
 }
 
 static bool asks_for_removal(uint32_t node, uint32_t rank, uint32_t set)
 {
-    return hears_wish(node, (TensorWish){ .kind = TENSOR_WISH_REMOVE, .rank = rank, .set = set });
+    return hears_notice(node,
+                        (TensorNotice){ .kind = TENSOR_NOTICE_REMOVE, .rank = rank, .set = set });
 }
 
 static void make_set(uint32_t *ranks, uint32_t n, uint64_t number)
@@ -452,10 +454,10 @@ static void make_set(uint32_t *ranks, uint32_t n, uint64_t number)
     expect_decided(TENSOR_VERDICT_MADE, number, NULL, CONTROL_OK, NULL);
 }
 
-static TensorWish in_set(TensorWish wish, uint32_t set)
+static TensorNotice in_set(TensorNotice notice, uint32_t set)
 {
-    wish.set = set;
-    return wish;
+    notice.set = set;
+    return notice;
 }
 
 START_TEST(set_is_made_used_and_removed_with_what_is_pending)
@@ -464,13 +466,13 @@ START_TEST(set_is_made_used_and_removed_with_what_is_pending)
 
     make_set(ranks, 2, 1);
     ask(0, 0, "x");
-    ck_assert(hears_wish(2, in_set(sum_of(2, "x", 9), 1)));
-    expect_quiet();                                          /* another set, another name */
-    ck_assert(!hears_wish(0, in_set(sum_of(1, "x", 9), 1))); /* it is not in it */
-    ck_assert(hears_wish(0, in_set(sum_of(0, "x", 9), 1)));
+    ck_assert(hears_notice(2, in_set(sum_of(2, "x", 9), 1)));
+    expect_quiet();                                            /* another set, another name */
+    ck_assert(!hears_notice(0, in_set(sum_of(1, "x", 9), 1))); /* it is not in it */
+    ck_assert(hears_notice(0, in_set(sum_of(0, "x", 9), 1)));
     for (uint32_t node = 0; node < N_NODES; node += 2)
         ck_assert_str_eq(expect(node, CONTROL_DECIDE)->decide.lines, "r 2 1 1 x\n\n");
-    ck_assert(hears_wish(2, in_set(sum_of(2, "y", 9), 1)));
+    ck_assert(hears_notice(2, in_set(sum_of(2, "y", 9), 1)));
     for (uint32_t rank = 0; rank < 3; rank++)
         ck_assert(asks_for_removal(rank == 2 ? 2 : 0, rank, 1));
     for (uint32_t node = 0; node < N_NODES; node += 2) {
@@ -479,7 +481,7 @@ START_TEST(set_is_made_used_and_removed_with_what_is_pending)
         ck_assert(g_str_has_prefix(lines, "f 3 1 "));
         ck_assert_ptr_nonnull(strstr(lines, "set 1 of workers was removed\nd 4 1\n"));
     }
-    ck_assert(!hears_wish(2, in_set(sum_of(2, "y", 9), 1)));
+    ck_assert(!hears_notice(2, in_set(sum_of(2, "y", 9), 1)));
     expect_quiet();
 }
 END_TEST
@@ -503,7 +505,7 @@ START_TEST(long_wait_in_a_set_names_the_set)
     uint32_t ranks[] = { 1, 2 };
 
     make_set(ranks, 2, 1);
-    ck_assert(hears_wish(2, in_set(sum_of(2, "x", 9), 1)));
+    ck_assert(hears_notice(2, in_set(sum_of(2, "x", 9), 1)));
     pass_ms(CONFIG.stall_ms + 1000, ALL);
     ck_assert_ptr_nonnull(strstr(expect(2, CONTROL_WAITING)->waiting.text,
                                  "allreduce x of set 1 of task x waits for worker 1 (which has not "
@@ -538,9 +540,9 @@ START_TEST(many_verdicts_come_in_several_messages)
 
         for (int i = 0; i < N; i++) {
             g_autofree char *name = g_strdup_printf("%s%d", pad, i);
-            const TensorWish wish = sum_of(rank, name, 4);
+            const TensorNotice notice = sum_of(rank, name, 4);
 
-            tensor_wish_write(lines, &wish);
+            tensor_notice_write(lines, &notice);
             if (rank == 2 || i % 100 != 0) /* all is decided by the last message */
                 continue;
             QUICK_ASSERT(hears_lines(0, epoch, lines->str));
@@ -637,7 +639,7 @@ static void expect_of_living(TensorVerdictKind kind, uint64_t number, const char
 /* Node 0 has heard of so many losses. */
 static bool heard(uint32_t n)
 {
-    return hears_wish(0, (TensorWish){ .kind = TENSOR_WISH_HEARD, .n = n });
+    return hears_notice(0, (TensorNotice){ .kind = TENSOR_NOTICE_HEARD, .n = n });
 }
 
 /* Asked before or not, it is told, so that all know of it before they ask again. */
@@ -653,8 +655,8 @@ START_TEST(loss_is_told_and_the_next_operation_is_of_the_living)
     ask(0, 0, "x");
     ask(0, 1, "x");
     expect_of_living(TENSOR_VERDICT_RUN, 2, "x");
-    tell(0, 0, TENSOR_WISH_JOIN);
-    tell(0, 1, TENSOR_WISH_JOIN);
+    tell(0, 0, TENSOR_NOTICE_JOIN);
+    tell(0, 1, TENSOR_NOTICE_JOIN);
     expect_of_living(TENSOR_VERDICT_JOINED, 3, "");
 }
 END_TEST
@@ -663,19 +665,19 @@ END_TEST
 START_TEST(what_was_told_before_a_loss_was_heard_is_dropped)
 {
     g_autoptr(GString) group = g_string_new(NULL);
-    const TensorWish begun = { .kind = TENSOR_WISH_GROUP, .rank = 1, .n = 2 };
-    const TensorWish one = sum_of(1, "y", 4), other = sum_of(1, "z", 4);
+    const TensorNotice begun = { .kind = TENSOR_NOTICE_GROUP, .rank = 1, .n = 2 };
+    const TensorNotice one = sum_of(1, "y", 4), other = sum_of(1, "z", 4);
     uint32_t ranks[] = { 0, 1 };
 
     begin_to_continue();
-    tensor_wish_write(group, &begun);
-    tensor_wish_write(group, &one);
+    tensor_notice_write(group, &begun);
+    tensor_notice_write(group, &one);
     ck_assert(hears_lines(0, epoch, group->str));
     lose_rank_2(1);
-    ck_assert(hears_wish(0, other));
+    ck_assert(hears_notice(0, other));
     ask(0, 0, "x");
     ask(0, 1, "x");
-    tell(0, 0, TENSOR_WISH_JOIN);
+    tell(0, 0, TENSOR_NOTICE_JOIN);
     ck_assert(asks_for_set(0, 0, ranks, 2) && asks_for_set(0, 1, ranks, 2));
     expect_quiet();
     ck_assert(!heard(2));
@@ -697,9 +699,9 @@ START_TEST(a_set_without_lost_workers_does_not_notice)
 
     begin_to_continue();
     make_set(ranks, 2, 1);
-    ck_assert(hears_wish(0, in_set(sum_of(0, "x", 4), 1)));
+    ck_assert(hears_notice(0, in_set(sum_of(0, "x", 4), 1)));
     lose_rank_2(2);
-    ck_assert(hears_wish(0, in_set(sum_of(1, "x", 4), 1))); /* it had not heard of the loss */
+    ck_assert(hears_notice(0, in_set(sum_of(1, "x", 4), 1))); /* it had not heard of the loss */
     expect_of_living(TENSOR_VERDICT_RUN, 3, "x");
 }
 END_TEST
@@ -717,7 +719,7 @@ START_TEST(loss_of_a_node_whose_workers_have_returned_is_told)
     for (uint32_t rank = 0; rank < 3; rank++)
         ask(rank < 2 ? 0 : 2, rank, "x");
     expect_decided(TENSOR_VERDICT_RUN, 1, "x", CONTROL_OK, NULL);
-    tell(2, 2, TENSOR_WISH_LEAVE);
+    tell(2, 2, TENSOR_NOTICE_LEAVE);
     expect_decided(TENSOR_VERDICT_CLOSED, 2, NULL, CONTROL_CODE(RUBATO_ERROR_NOT_FOUND),
                    "worker 2 has returned");
     done(2, epoch);

@@ -11,10 +11,10 @@ enum { N_WORKERS = 9 };
 
 #define BY_RING UINT64_C(0x4444444444444)
 
-START_TEST(wishes_are_read_as_they_were_written)
+START_TEST(notices_are_read_as_they_were_written)
 {
-    const TensorWish wishes[] = {
-        { .kind = TENSOR_WISH_ASK,
+    const TensorNotice notices[] = {
+        { .kind = TENSOR_NOTICE_ASK,
           .rank = 8,
           .set = UINT32_MAX,
           .request = { .operation = TENSOR_ALLREDUCE,
@@ -24,39 +24,39 @@ START_TEST(wishes_are_read_as_they_were_written)
                        .reduce = { RUBATO_REDUCTION_MEAN, 0.1, -1e300, true,
                                    RUBATO_COMPRESSION_BF16 } },
           .name = "grad/ü 6" },
-        { .kind = TENSOR_WISH_ASK,
+        { .kind = TENSOR_NOTICE_ASK,
           .request = { .operation = TENSOR_BROADCAST, .root = 8 },
           .name = "x" },
-        { .kind = TENSOR_WISH_JOIN, .rank = 3, .set = 7 },
-        { .kind = TENSOR_WISH_LEAVE, .rank = 4 },
-        { .kind = TENSOR_WISH_GROUP, .rank = 5, .n = RUBATO_TENSOR_MOST_OF_GROUP },
-        { .kind = TENSOR_WISH_MAKE, .rank = 5, .n = 5, .ranks = (uint32_t[]){ 0, 1, 2, 5, 8 } },
-        { .kind = TENSOR_WISH_REMOVE, .rank = 5, .set = 2 },
-        { .kind = TENSOR_WISH_AGAIN, .rank = 8, .set = 3, .slot = UINT32_MAX },
-        { .kind = TENSOR_WISH_CUT, .cutovers = BY_RING },
-        { .kind = TENSOR_WISH_HEARD, .rank = 8, .n = UINT32_MAX },
+        { .kind = TENSOR_NOTICE_JOIN, .rank = 3, .set = 7 },
+        { .kind = TENSOR_NOTICE_LEAVE, .rank = 4 },
+        { .kind = TENSOR_NOTICE_GROUP, .rank = 5, .n = RUBATO_TENSOR_MOST_OF_GROUP },
+        { .kind = TENSOR_NOTICE_MAKE, .rank = 5, .n = 5, .ranks = (uint32_t[]){ 0, 1, 2, 5, 8 } },
+        { .kind = TENSOR_NOTICE_REMOVE, .rank = 5, .set = 2 },
+        { .kind = TENSOR_NOTICE_AGAIN, .rank = 8, .set = 3, .slot = UINT32_MAX },
+        { .kind = TENSOR_NOTICE_CUT, .cutovers = BY_RING },
+        { .kind = TENSOR_NOTICE_HEARD, .rank = 8, .n = UINT32_MAX },
     };
     g_autoptr(GString) text = g_string_new(NULL);
     const char *at;
 
-    for (size_t i = 0; i < G_N_ELEMENTS(wishes); i++)
-        tensor_wish_write(text, &wishes[i]);
+    for (size_t i = 0; i < G_N_ELEMENTS(notices); i++)
+        tensor_notice_write(text, &notices[i]);
     at = text->str;
-    for (size_t i = 0; i < G_N_ELEMENTS(wishes); i++) {
-        g_auto(TensorWish) read = { 0 };
+    for (size_t i = 0; i < G_N_ELEMENTS(notices); i++) {
+        g_auto(TensorNotice) read = { 0 };
 
-        ck_assert(tensor_wish_read(&at, N_WORKERS, &read));
-        ck_assert_int_eq(read.kind, wishes[i].kind);
-        ck_assert_uint_eq(read.rank, wishes[i].rank);
-        ck_assert_uint_eq(read.set, wishes[i].set);
-        ck_assert_uint_eq(read.n, wishes[i].n);
-        ck_assert_uint_eq(read.cutovers, wishes[i].cutovers);
-        ck_assert_uint_eq(read.slot, wishes[i].slot);
-        for (uint32_t k = 0; wishes[i].ranks != NULL && k < wishes[i].n; k++)
-            ck_assert_uint_eq(read.ranks[k], wishes[i].ranks[k]);
-        ck_assert_str_eq(read.name, wishes[i].name);
-        ck_assert(memcmp(&read.request, &wishes[i].request, sizeof read.request) == 0 ||
-                  tensor_request_fits(&read.request, &wishes[i].request));
+        ck_assert(tensor_notice_read(&at, N_WORKERS, &read));
+        ck_assert_int_eq(read.kind, notices[i].kind);
+        ck_assert_uint_eq(read.rank, notices[i].rank);
+        ck_assert_uint_eq(read.set, notices[i].set);
+        ck_assert_uint_eq(read.n, notices[i].n);
+        ck_assert_uint_eq(read.cutovers, notices[i].cutovers);
+        ck_assert_uint_eq(read.slot, notices[i].slot);
+        for (uint32_t k = 0; notices[i].ranks != NULL && k < notices[i].n; k++)
+            ck_assert_uint_eq(read.ranks[k], notices[i].ranks[k]);
+        ck_assert_str_eq(read.name, notices[i].name);
+        ck_assert(memcmp(&read.request, &notices[i].request, sizeof read.request) == 0 ||
+                  tensor_request_fits(&read.request, &notices[i].request));
     }
     ck_assert_str_eq(at, "");
 }
@@ -153,7 +153,7 @@ START_TEST(ranks_are_runs_and_all_of_them_are_nothing)
 }
 END_TEST
 
-static const char *const refused_wishes[] = {
+static const char *const refused_notices[] = {
     "t 0 0 5\n", /* a way that there is not */
     "t 0 0 4503599627370496\n",
     "",
@@ -240,15 +240,15 @@ END_TEST
 
 START_TEST(nonsense_is_refused)
 {
-    TensorWish wish;
+    TensorNotice notice;
     TensorVerdict verdict;
     bool asked[N_WORKERS];
 
-    for (size_t i = 0; i < G_N_ELEMENTS(refused_wishes); i++) {
-        const char *at = refused_wishes[i];
+    for (size_t i = 0; i < G_N_ELEMENTS(refused_notices); i++) {
+        const char *at = refused_notices[i];
 
-        ck_assert_msg(!tensor_wish_read(&at, N_WORKERS, &wish), "%s", refused_wishes[i]);
-        ck_assert_ptr_eq(at, refused_wishes[i]);
+        ck_assert_msg(!tensor_notice_read(&at, N_WORKERS, &notice), "%s", refused_notices[i]);
+        ck_assert_ptr_eq(at, refused_notices[i]);
     }
     for (size_t i = 0; i < G_N_ELEMENTS(refused_verdicts); i++) {
         const char *at = refused_verdicts[i];
@@ -267,7 +267,7 @@ int main(void)
     Suite *const suite = suite_create("tensor_text");
     TCase *const cases = tcase_create("cases");
 
-    tcase_add_test(cases, wishes_are_read_as_they_were_written);
+    tcase_add_test(cases, notices_are_read_as_they_were_written);
     tcase_add_test(cases, verdicts_are_read_as_they_were_written);
     tcase_add_test(cases, a_loss_is_seen_before_it_is_heard);
     tcase_add_test(cases, ranks_are_runs_and_all_of_them_are_nothing);
