@@ -31,6 +31,7 @@ static void ensure_cache(TableRoute *route, Actor *helper)
     ProcessCache *none = NULL, *made;
 
     if (!route->traits->rows_may_be_cached || route->spec->cache == RUBATO_CACHE_NONE ||
+        route->repeats || /* an Add to a cached row would show it twice */
         table_route_cache(route) != NULL)
         return;
     if (route->spec->cache == RUBATO_CACHE_REMOTE && route->office->network == NULL)

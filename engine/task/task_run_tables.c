@@ -237,6 +237,8 @@ bool task_run_return(RubatoTaskRun *run, GError **error)
     for (uint32_t j = 0; j < run->n_local; j++)
         if (!find_first_clock(run, run->first_rank + j, &run->first_clocks[j], error))
             return false;
+    for (size_t i = 0; i < run->n_tables; i++)
+        run->routes[i].repeats = true; /* its workers have not begun */
     begin_clocks(run);
     if (run->n_local > 0 && run->first_clocks[0] == RUBATO_CLOCK_RETIRED)
         g_message("task %s: node %u has taken over the workers of a lost process, which had ended",

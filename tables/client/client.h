@@ -65,6 +65,7 @@ typedef struct TableRoute {
      * all that it has sent on all tables of its task is had, with replicas, or the task is
      * cancelled. NULL otherwise. No lock is held. */
     void (*settle)(void *run);
+    bool repeats; /* workers in the place of lost ones make Adds again that rows may have */
     void *run;
     History *history;   /* NULL: none is kept */
     Timeline *timeline; /* NULL: there is none */
