@@ -312,11 +312,14 @@ static bool begin_records(RubatoEngine *engine, GError **error)
 
 static bool start(RubatoEngine *engine, GError **error)
 {
+    if (!take_faults_of_environment(engine, error) || !engine_begin_health(engine, error) ||
+        !describe(engine, error))
+        return false;
+    /* one that announces itself has learned only now that it joins a run that goes on */
     if (engine->serving != NULL && (engine->config.catches_up || rendezvous_catches_up()))
         engine->newcomer = newcomer_new();
-    if (!take_faults_of_environment(engine, error) || !engine_begin_health(engine, error) ||
-        !describe(engine, error) || !begin_faults_on_demand(engine, error) ||
-        !begin_records(engine, error) || !begin_binding(engine, error))
+    if (!begin_faults_on_demand(engine, error) || !begin_records(engine, error) ||
+        !begin_binding(engine, error))
         return false;
     if (engine->stall_ms == 0)
         engine->stall_ms = 10000;

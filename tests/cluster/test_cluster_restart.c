@@ -148,9 +148,13 @@ static const char *add_pair(ClusterRun *run)
 START_TEST(programs_outlive_a_node_that_had_servers_alone)
 {
     const Survivor *const survivor = &survivors[_i];
+    g_autofree char *program = g_strconcat(TEST_BIN_DIR, survivor->program, NULL);
+
+    if (!g_file_test(program, G_FILE_TEST_IS_EXECUTABLE))
+        return; /* this build has no such program: see apps/CMakeLists.txt */
+
     g_autofree char *folder = make_folder();
     g_autofree char *model = g_build_filename(folder, "model", NULL);
-    g_autofree char *program = g_strconcat(TEST_BIN_DIR, survivor->program, NULL);
     g_autofree char *with_options = g_strdup_printf("%s %s", script, survivor->options);
     ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
     const char *const arguments[] = { TEST_BIN_DIR "/rubato",

@@ -90,6 +90,13 @@ START_TEST(task_that_runs_does_not_wait_for_the_process)
 }
 END_TEST
 
+/* Collectives of the others are told something. */
+static void expect_decided(void)
+{
+    expect(0, CONTROL_DECIDE);
+    expect(2, CONTROL_DECIDE);
+}
+
 /* Its workers were lost with the first process, which the task has outlived. */
 START_TEST(task_that_continues_does_not_lose_workers_with_the_process)
 {
@@ -108,7 +115,9 @@ START_TEST(task_that_continues_does_not_lose_workers_with_the_process)
         expect(i, CONTROL_GO);
     expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
     lose(GONE);
-    go_through(OTHERS, 2);
+    expect_step(OTHERS, 2, CONTROL_RECOVER_CLOSE, "");
+    expect_decided(); /* the loss */
+    go_on_from_close(OTHERS, 2);
     admit_wholly(3, STEP, COUNTED);
     /* a fixed share of the data: from here on no more workers may be lost */
     say(0, (Control){ .kind = CONTROL_READER, .reader = { .epoch = epoch, .n_epochs = 1 } });
@@ -116,6 +125,7 @@ START_TEST(task_that_continues_does_not_lose_workers_with_the_process)
     go_through(OTHERS, 4);
     done(0, epoch);
     done(2, epoch);
+    expect_decided(); /* that worker 0 has returned */
     expect_verdict(0, CONTROL_TASK_END, CONTROL_OK, "");
     expect_verdict(2, CONTROL_TASK_END, CONTROL_OK, "");
     expect_quiet();
