@@ -3,7 +3,8 @@
  * meanwhile, nobody looks.
  *
  * Threads: a node's main thread. Nodes put their rows together in one place, since all threads of
- * the simulation are fibers of one, and no node begins the next cut before all have done so. */
+ * the simulation are fibers of one. Each reads its own first: after a loss others may begin the
+ * next cut meanwhile, and then nobody wants what it has read. */
 #include "tests/support/sim/sim_cluster_private.h"
 
 #include <rubato/snapshot.h>
@@ -19,7 +20,7 @@ typedef struct {
     const SimTable *table; /* NULL: its rows are not looked at */
     uint32_t id;
     uint32_t n_parts;
-    int64_t *rows; /* of the keys, a column for each worker */
+    int64_t *rows; /* of the keys, a column for each worker; the node's own */
     ImageSlice slice;
     uint32_t part;
     bool at_end;
@@ -165,25 +166,37 @@ static uint32_t place_in(const SimJob *job, const char *name)
     return i;
 }
 
-static void read_cut(SimNode *node, const SimJob *job, const CutTable *one)
+static void add_rows(SimCut *shared, uint32_t table, const int64_t *rows, size_t n)
+{
+    if (shared->rows[table] == NULL)
+        shared->rows[table] = g_new0(int64_t, n);
+    for (size_t i = 0; i < n; i++)
+        shared->rows[table][i] += rows[i];
+}
+
+static void read_cut(SimNode *node, const SimJob *job, const CutTable *one, uint64_t seed)
 {
     const Table *const table = one->table;
     SimCut *const shared = &node->cluster->cut;
     Reading reading = { .id = table->id, .n_parts = table->map->n_parts };
 
-    if (job != NULL) {
-        const uint32_t i = place_in(job, table->spec->name);
-
-        reading.scenario = job->scenario;
-        reading.table = &job->scenario->tables[i];
-        if (shared->rows[i] == NULL)
-            shared->rows[i] =
-                g_new0(int64_t, (size_t)reading.table->n_keys * job->scenario->n_workers);
-        reading.rows = shared->rows[i];
-        if (node->number == job->scenario->scheduler)
-            shared->clocks[i] = one->clock;
+    if (job == NULL) {
+        read_table(node, &reading);
+        return;
     }
+    const uint32_t i = place_in(job, table->spec->name);
+    const size_t n = (size_t)job->scenario->tables[i].n_keys * job->scenario->n_workers;
+    g_autofree int64_t *rows = g_new0(int64_t, n);
+
+    reading.scenario = job->scenario;
+    reading.table = &job->scenario->tables[i];
+    reading.rows = rows;
     read_table(node, &reading);
+    if (shared->seed != seed)
+        return;
+    add_rows(shared, i, rows, n);
+    if (node->number == job->scenario->scheduler)
+        shared->clocks[i] = one->clock;
 }
 
 static bool read_images(RubatoEngine *engine, const Cut *cut, uint64_t seed, void *data,
@@ -199,7 +212,7 @@ static bool read_images(RubatoEngine *engine, const Cut *cut, uint64_t seed, voi
         clear(shared);
     shared->seed = seed;
     for (size_t i = 0; i < cut->n_tables; i++)
-        read_cut(taking->node, taking->job, &cut->tables[i]);
+        read_cut(taking->node, taking->job, &cut->tables[i], seed);
     return true;
 }
 
