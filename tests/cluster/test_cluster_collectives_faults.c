@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "engine/engine_private.h"
-#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/pending_calls.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/tensor_suite.h"
 #include "tests/support/runner.h"
@@ -52,47 +52,7 @@ END_TEST
 
 /* ---- a lost node ---- */
 
-enum { N_NODES = 3, LOST = 1, N_VALUES = 1 << 18, N_TICKETS = 7 };
-
-typedef struct {
-    float input[N_VALUES], output[N_TICKETS][N_VALUES];
-    RubatoGathered gathered[2];
-} Arrays;
-
-static RubatoTensor tensor_of(Arrays *arrays, const char *name, uint32_t i)
-{
-    return (RubatoTensor){ .name = name,
-                           .dtype = RUBATO_F32,
-                           .n_dims = 1,
-                           .shape = { N_VALUES },
-                           .input = arrays->input,
-                           .output = arrays->output[i] };
-}
-
-/* The worker's calls with tickets, of which the last one is asked by the lost node, too. */
-static bool ask_all(RubatoWorker *worker, Arrays *arrays, RubatoTicket *tickets, GError **error)
-{
-    const RubatoReduce adasum = { .reduction = RUBATO_REDUCTION_ADASUM };
-    const uint64_t splits[N_NODES] = { N_VALUES, 0, 0 };
-    const RubatoTensor all[] = {
-        tensor_of(arrays, "allreduce", 0), tensor_of(arrays, "scattered", 1),
-        tensor_of(arrays, "adasum", 2),    tensor_of(arrays, "broadcast", 3),
-        tensor_of(arrays, "rows", 4),      tensor_of(arrays, "dealt", 5),
-        tensor_of(arrays, "running", 6),
-    };
-
-    tickets[0] = rubato_worker_allreduce_async(worker, &all[0], NULL, NULL, error);
-    tickets[1] = rubato_worker_reduce_scatter_async(worker, &all[1], NULL, NULL, error);
-    tickets[2] = rubato_worker_allreduce_async(worker, &all[2], &adasum, NULL, error);
-    tickets[3] = rubato_worker_broadcast_async(worker, &all[3], LOST, NULL, error);
-    tickets[4] = rubato_worker_allgather_async(worker, &all[4], &arrays->gathered[0], NULL, error);
-    tickets[5] =
-        rubato_worker_alltoall_async(worker, &all[5], splits, &arrays->gathered[1], NULL, error);
-    tickets[6] = rubato_worker_allreduce_async(worker, &all[6], NULL, NULL, error);
-    for (uint32_t i = 0; i < N_TICKETS; i++)
-        TRY(tickets[i] != 0);
-    return true;
-}
+enum { N_NODES = PENDING_NODES, LOST = PENDING_LOST, N_VALUES = 1 << 18 };
 
 static bool is_named(const GError *failure)
 {
@@ -102,44 +62,17 @@ static bool is_named(const GError *failure)
            strstr(failure->message, name) != NULL;
 }
 
-/* Worker 0 waits for a set besides, and worker 2 has joined. */
-static bool fail_at_all(RubatoWorker *worker, Arrays *arrays, GError **error)
-{
-    const uint32_t rank = rubato_worker_rank(worker);
-    g_autoptr(GError) failure = NULL;
-    RubatoTicket tickets[N_TICKETS] = { 0 };
-    uint32_t set, last;
-
-    TRY(ask_all(worker, arrays, tickets, error));
-    REQUIRE(!(rank == 0 ? rubato_worker_make_set(worker, &rank, 1, &set, &failure)
-                        : rubato_worker_join(worker, &last, &failure)));
-    REQUIRE(is_named(failure), "(%s)", failure->message);
-    for (uint32_t i = 0; i < N_TICKETS; i++) {
-        g_autoptr(GError) of_ticket = NULL;
-
-        REQUIRE(!rubato_worker_wait(worker, tickets[i], &of_ticket), "(ticket %u)", i);
-        REQUIRE(is_named(of_ticket), "(ticket %u: %s)", i, of_ticket->message);
-    }
-    cluster_say("ended at %" G_GINT64_FORMAT, cluster_now_ms());
-    g_propagate_error(error, g_steal_pointer(&failure));
-    return false;
-}
-
 static bool wait_for_lost(RubatoWorker *worker, void *user_data, GError **error)
 {
-    Arrays *const arrays = g_new0(Arrays, 1); /* of a worker that is lost for longer than it runs */
+    PendingCalls *const calls = pending_calls_new(N_VALUES);
+    const bool has_begun = rubato_worker_named_barrier(worker, "begin", error);
+    g_autoptr(GError) failure = NULL;
 
-    TRY(rubato_worker_named_barrier(worker, "begin", error));
-    if (rubato_worker_rank(worker) != LOST) {
-        const bool ok = fail_at_all(worker, arrays, error);
-
-        g_free(arrays);
-        return ok;
-    }
-    const RubatoTensor running = tensor_of(arrays, "running", 0);
-    TRY(rubato_worker_allreduce_async(worker, &running, NULL, NULL, error) != 0);
-    cluster_say("gone at %" G_GINT64_FORMAT, cluster_now_ms());
-    raise(*(const int *)user_data);
+    if (rubato_worker_rank(worker) == LOST) /* which lasts for longer than the worker runs */
+        return has_begun && pending_calls_be_lost(worker, calls, *(const int *)user_data, error);
+    if (has_begun && pending_calls_fail(worker, calls, is_named, &failure, error))
+        g_propagate_error(error, g_steal_pointer(&failure));
+    pending_calls_free(calls);
     return false;
 }
 

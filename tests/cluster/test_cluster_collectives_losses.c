@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <string.h>
 
-#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/pending_calls.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/tensor_suite.h"
 #include "tests/support/runner.h"
@@ -32,12 +32,7 @@ static bool continue_task(RubatoEngine *engine, RubatoTask task, const void *dat
 
 /* ---- every kind of call ---- */
 
-enum { N_NODES = 3, LOST = 1, N_VALUES = 1 << 16, N_TICKETS = 7 };
-
-typedef struct {
-    float input[N_VALUES], output[N_TICKETS][N_VALUES];
-    RubatoGathered gathered[2];
-} Arrays;
+enum { N_NODES = PENDING_NODES, LOST = PENDING_LOST, N_VALUES = 1 << 16 };
 
 typedef struct {
     const char *over;
@@ -45,40 +40,6 @@ typedef struct {
 } Loss;
 
 static const Loss losses[] = { { "shm", SIGKILL }, { "tcp", SIGKILL }, { "tcp", SIGSTOP } };
-
-static RubatoTensor tensor_of(Arrays *arrays, const char *name, uint32_t i)
-{
-    return (RubatoTensor){ .name = name,
-                           .dtype = RUBATO_F32,
-                           .n_dims = 1,
-                           .shape = { N_VALUES },
-                           .input = arrays->input,
-                           .output = arrays->output[i] };
-}
-
-static bool ask_all(RubatoWorker *worker, Arrays *arrays, RubatoTicket *tickets, GError **error)
-{
-    const RubatoReduce adasum = { .reduction = RUBATO_REDUCTION_ADASUM };
-    const uint64_t splits[N_NODES] = { N_VALUES, 0, 0 };
-    const RubatoTensor all[] = {
-        tensor_of(arrays, "allreduce", 0), tensor_of(arrays, "scattered", 1),
-        tensor_of(arrays, "adasum", 2),    tensor_of(arrays, "broadcast", 3),
-        tensor_of(arrays, "rows", 4),      tensor_of(arrays, "dealt", 5),
-        tensor_of(arrays, "running", 6),
-    };
-
-    tickets[0] = rubato_worker_allreduce_async(worker, &all[0], NULL, NULL, error);
-    tickets[1] = rubato_worker_reduce_scatter_async(worker, &all[1], NULL, NULL, error);
-    tickets[2] = rubato_worker_allreduce_async(worker, &all[2], &adasum, NULL, error);
-    tickets[3] = rubato_worker_broadcast_async(worker, &all[3], LOST, NULL, error);
-    tickets[4] = rubato_worker_allgather_async(worker, &all[4], &arrays->gathered[0], NULL, error);
-    tickets[5] =
-        rubato_worker_alltoall_async(worker, &all[5], splits, &arrays->gathered[1], NULL, error);
-    tickets[6] = rubato_worker_allreduce_async(worker, &all[6], NULL, NULL, error);
-    for (uint32_t i = 0; i < N_TICKETS; i++)
-        TRY(tickets[i] != 0);
-    return true;
-}
 
 static bool is_named(const GError *failure)
 {
@@ -89,26 +50,26 @@ static bool is_named(const GError *failure)
 }
 
 /* The sum of ranks 0 and 2, and one for each. */
-static bool sum_over_living(RubatoWorker *worker, Arrays *arrays, GError **error)
+static bool sum_over_living(RubatoWorker *worker, PendingCalls *calls, GError **error)
 {
     const RubatoReduce mean = { .reduction = RUBATO_REDUCTION_MEAN, .divides_by_all = true };
     const RubatoReduce least = { .reduction = RUBATO_REDUCTION_MIN };
     const RubatoReduce product = { .reduction = RUBATO_REDUCTION_PRODUCT };
-    const RubatoTensor sum = tensor_of(arrays, "allreduce", 0);
-    const RubatoTensor scattered = tensor_of(arrays, "scattered", 1);
+    const RubatoTensor sum = pending_calls_tensor(calls, "allreduce", 0);
+    const RubatoTensor scattered = pending_calls_tensor(calls, "scattered", 1);
     double count[] = { 1, rubato_worker_rank(worker) };
 
     for (uint32_t i = 0; i < 3; i++) { /* in full, and again */
         TRY(rubato_worker_allreduce(worker, &sum, NULL, error));
-        REQUIRE(arrays->output[0][N_VALUES - 1] == 1 + 3, "(%g)", arrays->output[0][N_VALUES - 1]);
+        REQUIRE(calls->output[0][N_VALUES - 1] == 1 + 3, "(%g)", calls->output[0][N_VALUES - 1]);
         TRY(rubato_worker_reduce_scatter(worker, &scattered, NULL, error));
-        REQUIRE(arrays->output[1][N_VALUES / 2 - 1] == 1 + 3);
+        REQUIRE(calls->output[1][N_VALUES / 2 - 1] == 1 + 3);
         TRY(rubato_worker_allreduce(worker, &sum, &mean, error));
-        REQUIRE(arrays->output[0][0] == 2, "(%g)", arrays->output[0][0]);
+        REQUIRE(calls->output[0][0] == 2, "(%g)", calls->output[0][0]);
         TRY(rubato_worker_allreduce(worker, &sum, &least, error));
-        REQUIRE(arrays->output[0][0] == 1);
+        REQUIRE(calls->output[0][0] == 1);
         TRY(rubato_worker_allreduce(worker, &sum, &product, error));
-        REQUIRE(arrays->output[0][0] == 3);
+        REQUIRE(calls->output[0][0] == 3);
     }
     TRY(rubato_worker_reduce(worker, count, 2, RUBATO_REDUCTION_SUM, error));
     REQUIRE(count[0] == 2 && count[1] == 2, "(%g, %g)", count[0], count[1]);
@@ -116,11 +77,11 @@ static bool sum_over_living(RubatoWorker *worker, Arrays *arrays, GError **error
 }
 
 /* The splits and roots of before make no sense any more. */
-static bool exchange_over_living(RubatoWorker *worker, Arrays *arrays, GError **error)
+static bool exchange_over_living(RubatoWorker *worker, PendingCalls *calls, GError **error)
 {
     static const uint64_t old[N_NODES] = { N_VALUES / 2, 0, N_VALUES / 2 };
     static const uint64_t splits[] = { 1, N_VALUES - 1 };
-    const RubatoTensor tensor = tensor_of(arrays, "dealt", 0);
+    const RubatoTensor tensor = pending_calls_tensor(calls, "dealt", 0);
     g_auto(RubatoGathered) dealt = { 0 };
     g_auto(RubatoGathered) rows = { 0 };
     g_autoptr(GError) refused = NULL;
@@ -138,7 +99,7 @@ static bool exchange_over_living(RubatoWorker *worker, Arrays *arrays, GError **
     REQUIRE(!rubato_worker_broadcast(worker, &tensor, 2, &refused));
     TRY(cluster_expect_error(&refused, RUBATO_ERROR_INVALID, "root", error));
     TRY(rubato_worker_broadcast(worker, &tensor, 1, error)); /* worker 2 */
-    REQUIRE(arrays->output[0][7] == 3);
+    REQUIRE(calls->output[0][7] == 3);
     return true;
 }
 
@@ -175,50 +136,29 @@ static bool look_at_sets(RubatoWorker *worker, GError **error)
     return true;
 }
 
-/* Worker 0 waits for a set besides, and worker 2 has joined. */
-static bool fail_at_all(RubatoWorker *worker, Arrays *arrays, GError **error)
+static bool go_on_without(RubatoWorker *worker, PendingCalls *calls, GError **error)
 {
-    const uint32_t rank = rubato_worker_rank(worker);
     g_autoptr(GError) failure = NULL;
-    RubatoTicket tickets[N_TICKETS] = { 0 };
-    uint32_t set, last;
 
-    TRY(ask_all(worker, arrays, tickets, error));
-    REQUIRE(!(rank == 0 ? rubato_worker_make_set(worker, &rank, 1, &set, &failure)
-                        : rubato_worker_join(worker, &last, &failure)));
-    REQUIRE(is_named(failure), "(%s)", failure->message);
-    for (uint32_t i = 0; i < N_TICKETS; i++) {
-        g_autoptr(GError) of_ticket = NULL;
-
-        REQUIRE(!rubato_worker_wait(worker, tickets[i], &of_ticket), "(ticket %u)", i);
-        REQUIRE(is_named(of_ticket), "(ticket %u: %s)", i, of_ticket->message);
-    }
-    cluster_say("ended at %" G_GINT64_FORMAT, cluster_now_ms());
-    return true;
+    return pending_calls_fail(worker, calls, is_named, &failure, error) &&
+           look_at_sets(worker, error) && sum_over_living(worker, calls, error) &&
+           exchange_over_living(worker, calls, error) && make_sets_of_living(worker, error);
 }
 
 static bool wait_for_lost(RubatoWorker *worker, void *user_data, GError **error)
 {
-    Arrays *const arrays = g_new0(Arrays, 1); /* of a worker that is lost for longer than it runs */
+    PendingCalls *const calls = pending_calls_new(N_VALUES);
     const uint32_t rank = rubato_worker_rank(worker);
+    bool ok;
 
     for (size_t i = 0; i < N_VALUES; i++)
-        arrays->input[i] = (float)rank + 1;
-    TRY(rubato_worker_named_barrier(worker, "begin", error));
-    if (rank != LOST) {
-        const bool ok = fail_at_all(worker, arrays, error) && look_at_sets(worker, error) &&
-                        sum_over_living(worker, arrays, error) &&
-                        exchange_over_living(worker, arrays, error) &&
-                        make_sets_of_living(worker, error);
-
-        g_free(arrays);
-        return ok;
-    }
-    const RubatoTensor running = tensor_of(arrays, "running", 0);
-    TRY(rubato_worker_allreduce_async(worker, &running, NULL, NULL, error) != 0);
-    cluster_say("gone at %" G_GINT64_FORMAT, cluster_now_ms());
-    raise(((const Loss *)user_data)->signal);
-    return false;
+        calls->input[i] = (float)rank + 1;
+    ok = rubato_worker_named_barrier(worker, "begin", error);
+    if (rank == LOST) /* which lasts for longer than the worker runs */
+        return ok && pending_calls_be_lost(worker, calls, ((const Loss *)user_data)->signal, error);
+    ok = ok && go_on_without(worker, calls, error);
+    pending_calls_free(calls);
+    return ok;
 }
 
 static bool play_every_kind(RubatoEngine *engine, const void *data, GError **error)

@@ -5,19 +5,18 @@
  * docs/replication.md: A process in the place of a lost node. */
 #include <rubato/snapshot.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "engine/launch/launcher_news.h"
-#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/counted_rounds.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
 
 /* Node 0 has workers and no servers, the others one server each. Each part has one replica. So one
  * of the two has the part, and the other one its replica. */
-enum { N_KEYS = 200, PARTS = 4, LATER_ROUNDS = 5, BUSY = 5 };
+enum { PARTS = 4, LATER_ROUNDS = 5 };
 
 #define LATER "later \xff" /* a name need not be UTF-8 */
 #define PLAIN "plain"      /* without replicas */
@@ -26,72 +25,27 @@ static const struct {
     const char *over;
     RubatoTableSpec spec;
 } cases[] = {
-    { "shm", { .name = "rows", .model = "asp", .dtype = RUBATO_I64, .n_keys = N_KEYS + 1 } },
+    { "shm", { .name = "rows", .model = "asp", .dtype = RUBATO_I64, .n_keys = COUNTED_KEYS + 1 } },
     { "tcp", { .name = "rows", .model = "bsp", .dtype = RUBATO_I64, .storage = "hash" } },
 };
 
-static atomic_int stops;
 static char *directory; /* of snapshots */
 
-static void stop(int number)
+static bool take_snapshot(RubatoWorker *worker, int64_t round, GError **error)
 {
-    (void)number;
-    atomic_store(&stops, 1);
-}
-
-typedef struct {
-    const char *table;
-    int64_t most; /* rounds; 0: until the signal */
-} Rounds;
-
-/* Adds one to all keys, and its rounds to the last. */
-static bool work(RubatoWorker *worker, void *data, GError **error)
-{
-    const Rounds *const job = data;
-    const RubatoKey rounds_key = N_KEYS;
-    int64_t ones[N_KEYS], rows[N_KEYS], rounds = 0;
-    g_autoptr(RubatoKVTable) table =
-        rubato_worker_open_kv_table(worker, job->table, RUBATO_I64, error);
-
-    TRY(table != NULL);
-    for (size_t i = 0; i < N_KEYS; i++)
-        ones[i] = 1;
-    for (; job->most > 0 ? rounds < job->most : atomic_load(&stops) == 0; rounds++) {
-        TRY(rubato_kv_table_add_range(table, 0, N_KEYS, ones, error) &&
-            rubato_kv_table_get_range(table, 0, N_KEYS, rows, error));
-        for (size_t i = 0; i < N_KEYS; i++)
-            EXPECT(rows[i] >= rounds,
-                   "key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", i, rows[i],
-                   rounds);
-        TRY(rubato_kv_table_clock(table, error));
-        if (strcmp(job->table, LATER) == 0 && rounds == 1 && rubato_worker_rank(worker) == 0)
-            TRY(rubato_worker_snapshot(worker, &(RubatoSnapshotSpec){ .directory = directory },
-                                       NULL, error));
-        if (rounds == BUSY)
-            cluster_say("busy");
-    }
-    return rubato_kv_table_add(table, &rounds_key, 1, &rounds, error);
-}
-
-static bool check_sums(RubatoEngine *engine, const char *table, GError **error)
-{
-    int64_t rows[N_KEYS + 1];
-
-    TRY(rubato_engine_get_range(engine, table, 0, N_KEYS + 1, rows, error));
-    for (size_t i = 0; i < N_KEYS; i++)
-        EXPECT(rows[i] == rows[N_KEYS],
-               "table %s, key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", table,
-               i, rows[i], rows[N_KEYS]);
-    return true;
+    return round != 1 || rubato_worker_rank(worker) != 0 ||
+           rubato_worker_snapshot(worker, &(RubatoSnapshotSpec){ .directory = directory }, NULL,
+                                  error);
 }
 
 static bool do_rounds(RubatoEngine *engine, const char *table, int64_t most, GError **error)
 {
-    const char *const tables[] = { table, NULL };
-    Rounds rounds = { table, most };
+    const CountedRounds rounds = { .table = table,
+                                   .most = most,
+                                   .after_clock =
+                                       strcmp(table, LATER) == 0 ? take_snapshot : NULL };
 
-    return cluster_run_task(engine, table, work, &rounds, tables, error) &&
-           check_sums(engine, table, error);
+    return counted_rounds_play(engine, &rounds, error);
 }
 
 /* Parts without replicas, and moves of them between two such processes. One of the two may have
@@ -109,7 +63,8 @@ static bool use_plain_table(RubatoEngine *engine, const RubatoTableSpec *like, G
     if (!rubato_engine_move_part(engine, PLAIN, 1, 0, &unmoved))
         EXPECT(g_error_matches(unmoved, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST), "%s",
                unmoved->message);
-    return check_sums(engine, PLAIN, error) && do_rounds(engine, PLAIN, LATER_ROUNDS, error);
+    return counted_rounds_check(engine, PLAIN, error) &&
+           do_rounds(engine, PLAIN, LATER_ROUNDS, error);
 }
 
 /* What a snapshot has of both tables is what was added, and so is what comes back of it. */
@@ -118,7 +73,7 @@ static bool save_and_restore(RubatoEngine *engine, const RubatoTableSpec *like, 
     RubatoTableSpec plain = *like, rows = *like;
     uint64_t number = 0;
     int64_t before, after;
-    const RubatoKey key = N_KEYS;
+    const RubatoKey key = COUNTED_KEYS;
 
     plain.name = PLAIN;
     plain.replicas = 0;
@@ -135,20 +90,22 @@ static bool save_and_restore(RubatoEngine *engine, const RubatoTableSpec *like, 
     TRY(rubato_engine_get(engine, "rows", &key, 1, &after, error));
     EXPECT(before > 0 && before == after, "%" G_GINT64_FORMAT " rounds, %" G_GINT64_FORMAT, before,
            after);
-    return check_sums(engine, PLAIN, error) && check_sums(engine, "rows", error);
+    return counted_rounds_check(engine, PLAIN, error) &&
+           counted_rounds_check(engine, "rows", error);
 }
 
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
     RubatoTableSpec spec = *(const RubatoTableSpec *)data;
 
-    signal(SIGUSR1, stop);
+    signal(SIGUSR1, counted_rounds_stop);
     spec.parts = PARTS;
     spec.replicas = 1;
     TRY(rubato_engine_create_table(engine, &spec, error) && do_rounds(engine, "rows", 0, error));
     spec.name = LATER; /* on processes that have joined alone */
     TRY(rubato_engine_create_table(engine, &spec, error) &&
-        do_rounds(engine, LATER, LATER_ROUNDS, error) && check_sums(engine, "rows", error) &&
+        do_rounds(engine, LATER, LATER_ROUNDS, error) &&
+        counted_rounds_check(engine, "rows", error) &&
         do_rounds(engine, LATER, LATER_ROUNDS, error) &&
         rubato_engine_drop_table(engine, LATER, error));
     TRY(use_plain_table(engine, &spec, error) && save_and_restore(engine, &spec, error));

@@ -5,17 +5,16 @@
  * docs/replication.md: A node that was not there. */
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "engine/join/journal_file.h"
-#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/counted_rounds.h"
 #include "tests/support/cluster/program_run.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 /* Node 0 has workers alone. */
-enum { N_NODES = 4, SPARE = 3, N_KEYS = 200, PARTS = 6, LATER_ROUNDS = 5, BUSY = 5 };
+enum { N_NODES = 4, SPARE = 3, PARTS = 6, LATER_ROUNDS = 5 };
 
 static const ClusterShape shape = { .n_nodes = N_NODES,
                                     .nodes = { { 0, 2 }, { 1, 0 }, { 1, 1 }, { 1, 2 } },
@@ -32,62 +31,15 @@ static const struct {
     bool encrypts;
     RubatoTableSpec spec;
 } cases[] = {
-    { "shm", false, { .name = "rows", .model = "asp", .dtype = RUBATO_I64, .n_keys = N_KEYS + 1 } },
+    { "shm",
+      false,
+      { .name = "rows", .model = "asp", .dtype = RUBATO_I64, .n_keys = COUNTED_KEYS + 1 } },
     { "tcp", true, { .name = "rows", .model = "bsp", .dtype = RUBATO_I64, .storage = "hash" } },
 };
 
-static atomic_int stops;
-
-static void stop(int number)
-{
-    (void)number;
-    atomic_store(&stops, 1);
-}
-
-typedef struct {
-    const char *table;
-    int64_t most; /* rounds; 0: until the signal */
-} Rounds;
-
-/* Adds one to all keys, and its rounds to the last. */
-static bool work(RubatoWorker *worker, void *data, GError **error)
-{
-    const Rounds *const job = data;
-    const RubatoKey rounds_key = N_KEYS;
-    int64_t ones[N_KEYS], rows[N_KEYS], rounds = 0;
-    g_autoptr(RubatoKVTable) table =
-        rubato_worker_open_kv_table(worker, job->table, RUBATO_I64, error);
-
-    TRY(table != NULL);
-    for (size_t i = 0; i < N_KEYS; i++)
-        ones[i] = 1;
-    for (; job->most > 0 ? rounds < job->most : atomic_load(&stops) == 0; rounds++) {
-        TRY(rubato_kv_table_add_range(table, 0, N_KEYS, ones, error) &&
-            rubato_kv_table_get_range(table, 0, N_KEYS, rows, error));
-        for (size_t i = 0; i < N_KEYS; i++)
-            EXPECT(rows[i] >= rounds,
-                   "key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", i, rows[i],
-                   rounds);
-        TRY(rubato_kv_table_clock(table, error));
-        if (rounds == BUSY)
-            cluster_say("busy");
-    }
-    return rubato_kv_table_add(table, &rounds_key, 1, &rounds, error);
-}
-
 static bool do_rounds(RubatoEngine *engine, const char *table, int64_t most, GError **error)
 {
-    const char *const tables[] = { table, NULL };
-    Rounds job = { table, most };
-    int64_t rows[N_KEYS + 1];
-
-    TRY(cluster_run_task(engine, table, work, &job, tables, error) &&
-        rubato_engine_get_range(engine, table, 0, N_KEYS + 1, rows, error));
-    for (size_t i = 0; i < N_KEYS; i++)
-        EXPECT(rows[i] == rows[N_KEYS],
-               "table %s, key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", table,
-               i, rows[i], rows[N_KEYS]);
-    return true;
+    return counted_rounds_play(engine, &(CountedRounds){ .table = table, .most = most }, error);
 }
 
 /* Whether the node is one of the run. Its workers are not in this count. */
@@ -128,7 +80,7 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
     RubatoTableSpec spec = *(const RubatoTableSpec *)data;
 
-    signal(SIGUSR1, stop);
+    signal(SIGUSR1, counted_rounds_stop);
     spec.parts = PARTS;
     spec.replicas = 1;
     TRY(expect_absent(engine, &spec, error) && rubato_engine_create_table(engine, &spec, error) &&
@@ -157,7 +109,7 @@ static bool play_early(RubatoEngine *engine, const void *data, GError **error)
     RubatoTableSpec spec = *(const RubatoTableSpec *)data;
     RubatoTableSpec plain = spec;
 
-    signal(SIGUSR1, stop);
+    signal(SIGUSR1, counted_rounds_stop);
     while (!has_joined(engine))
         sched_yield();
     spec.parts = PARTS;
@@ -174,7 +126,7 @@ static bool play_rows(RubatoEngine *engine, const void *data, GError **error)
 {
     RubatoTableSpec spec = *(const RubatoTableSpec *)data;
 
-    signal(SIGUSR1, stop);
+    signal(SIGUSR1, counted_rounds_stop);
     spec.parts = PARTS;
     spec.replicas = 1;
     TRY(rubato_engine_create_table(engine, &spec, error) && do_rounds(engine, "rows", 0, error) &&
