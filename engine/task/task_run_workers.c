@@ -412,12 +412,12 @@ static bool make_sets(const RubatoTaskRun *run, RubatoWorker *worker, GError **e
 {
     for (size_t i = 0; i < run->n_sets; i++) {
         g_autoptr(GError) fault = NULL;
-        bool ok = make_set(worker, &run->sets[i], &fault);
+        bool ok;
 
-        while (!ok && g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST)) {
+        do {
             g_clear_error(&fault);
             ok = make_set(worker, &run->sets[i], &fault);
-        }
+        } while (!ok && g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST));
         if (ok)
             continue;
         g_propagate_prefixed_error(error, g_steal_pointer(&fault),
