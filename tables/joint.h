@@ -1,4 +1,5 @@
-/* A Get or an Add of all parts of a table at once, by the thread of the task's one worker.
+/* A Get, an Add or the begin of an iteration at all parts of a table at once, by the thread of the
+ * task's one worker.
  *
  * If all parts of a table are on servers of this process, and these are idle, a worker's thread can
  * be the owner of all of them for a moment. Then its keys need not be cut for each server, and no
@@ -22,8 +23,10 @@ typedef struct {
     uint64_t node_clock; /* that a Get brings; 0: none */
     const RubatoKey *keys;
     size_t n_keys;
-    const void *deltas; /* of an Add */
-    void *values;       /* of a Get */
+    const void *deltas;    /* of an Add */
+    void *values;          /* of a Get */
+    bool begins_iteration; /* by a Get: the worker has reached its clock, under a model that takes
+                            * announcements */
 } JointAsk;
 
 struct TableRoute;
@@ -34,9 +37,6 @@ typedef struct {
     /* *min_clock: the lowest min clock of the parts. */
     bool (*get)(const struct TableRoute *route, const JointAsk *ask, uint64_t *min_clock);
     bool (*add)(const struct TableRoute *route, const JointAsk *ask);
-    /* The worker has reached the clock of the Get, by which its next iteration begins. For models
-     * that take announcements. */
-    bool (*iterate)(const struct TableRoute *route, const JointAsk *ask, uint64_t *min_clock);
 } JointOps;
 
 /* Requests of fewer keys, or more, are cut: a cut of few keys costs less than a second server that

@@ -63,6 +63,16 @@ static bool find_parts(const TableRoute *route, Joint *joint)
     return true;
 }
 
+/* See model_iterate. Keys are announced for Gets of other workers, and there are none: so the
+ * announcement has no keys. */
+static void begin_iteration(RubatoModel *model, const JointAsk *ask)
+{
+    RubatoRequest announcing = { .worker = ask->worker, .clock = ask->clock };
+
+    model_take_announcement(model, &announcing);
+    model_clock(model, ask->worker, ask->clock);
+}
+
 /* Tells a part the clock that a Get brings. False: its model may keep the Get. */
 static bool prepare_get(const Joint *joint, const TableRoute *route, uint32_t part,
                         const JointAsk *ask, uint64_t *min_clock)
@@ -76,6 +86,8 @@ static bool prepare_get(const Joint *joint, const TableRoute *route, uint32_t pa
         server_take_clock(
             binding, part,
             &(MessageClock){ .source = route->office->self, .clock = ask->node_clock });
+    else if (ask->begins_iteration)
+        begin_iteration(model, ask);
     else if (ask->node_clock > 0)
         model_clock(model, route->office->self, ask->node_clock);
     if (G_UNLIKELY(*model->outbox != NULL))
@@ -136,37 +148,6 @@ static bool get(const TableRoute *route, const JointAsk *ask, uint64_t *min_cloc
     return is_done;
 }
 
-/* Begins the worker's next iteration in a part: see model_iterate. Keys are announced for Gets of
- * other workers, and there are none: so the announcement has no keys. */
-static void begin_iteration(Server *server, RubatoModel *model, const JointAsk *ask)
-{
-    RubatoRequest announcing = { .worker = ask->worker, .clock = ask->clock };
-
-    model_take_announcement(model, &announcing);
-    model_clock(model, ask->worker, ask->clock);
-    if (G_UNLIKELY(*model->outbox != NULL))
-        server_empty_outbox(server, model);
-}
-
-static bool iterate(const TableRoute *route, const JointAsk *ask, uint64_t *min_clock)
-{
-    Joint joint;
-    bool is_done;
-
-    if (!take_servers(route, &joint))
-        return false;
-    *min_clock = UINT64_MAX;
-    is_done = find_parts(route, &joint) && joint_shards_can_get(joint.shards, joint.n);
-    for (uint32_t part = 0; part < joint.n && is_done; part++) {
-        begin_iteration((Server *)joint.actors[part], joint.bindings[part]->parts[part].model, ask);
-        is_done = prepare_get(&joint, route, part, ask, min_clock);
-    }
-    if (is_done)
-        joint_shards_get(joint.shards, joint.n, ask->keys, ask->n_keys, ask->values);
-    actors_give_back(joint.actors, joint.n);
-    return is_done;
-}
-
 static bool add(const TableRoute *route, const JointAsk *ask)
 {
     Joint joint;
@@ -181,7 +162,7 @@ static bool add(const TableRoute *route, const JointAsk *ask)
     return is_done;
 }
 
-static const JointOps joint_ops = { .get = get, .add = add, .iterate = iterate };
+static const JointOps joint_ops = { .get = get, .add = add };
 
 /* Whether the parts are ranges of a dense table, each with keys. */
 static bool are_dense(const TableRoute *route)

@@ -1,4 +1,4 @@
-/* Get and Add of all parts of a table at once: see tables/joint.h.
+/* Get, Add and the begin of an iteration at all parts of a table at once: see tables/joint.h.
  *
  * The worker waits for nothing here. What has to wait, for other workers, for its turn or for room,
  * goes the usual way.
@@ -45,6 +45,14 @@ bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t
     return true;
 }
 
+/* While the map is closed nothing is sent: who asks goes the usual way, and waits. */
+static bool begin_sending(TableClient *client)
+{
+    PartMap *const map = client->route->map;
+
+    return part_map_begin(map, &client->sender) || part_map_begin_slowly(map, &client->sender);
+}
+
 /* The servers have the clock before the worker's node: nobody else waits for it. */
 bool table_client_iterate_jointly(TableClient *client, const RubatoKey *keys, size_t n,
                                   void *values)
@@ -55,14 +63,20 @@ bool table_client_iterate_jointly(TableClient *client, const RubatoKey *keys, si
                            .clock = client->clock + 1,
                            .keys = keys,
                            .n_keys = n,
-                           .values = values };
+                           .values = values,
+                           .begins_iteration = true };
     const uint64_t begun_ns = table_client_time(client);
     uint64_t min_clock;
+    bool has_begun;
     Call call;
 
     if (route->joint == NULL || !route->traits->takes_announcements || !is_worth_it(n) ||
         table_client_is_cancelled(client) || !table_client_check_owner(client, NULL) ||
-        !route->joint->iterate(route, &ask, &min_clock))
+        !begin_sending(client))
+        return false;
+    has_begun = route->joint->get(route, &ask, &min_clock);
+    table_client_end_sending(client);
+    if (!has_begun)
         return false;
     call_begin(&call, NULL);
     call_note_clock(&call, min_clock);
@@ -94,9 +108,7 @@ bool table_client_add_jointly(TableClient *client, const RubatoKey *keys, size_t
     bool is_done;
 
     if (!is_worth_it(n) || table_client_is_cancelled(client) ||
-        (route->defers_jointly && !table_client_defers(client)) ||
-        !(part_map_begin(route->map, &client->sender) ||
-          part_map_begin_slowly(route->map, &client->sender)))
+        (route->defers_jointly && !table_client_defers(client)) || !begin_sending(client))
         return false;
     is_done = route->defers_jointly ? defer_whole(client, &ask) : route->joint->add(route, &ask);
     table_client_end_sending(client);

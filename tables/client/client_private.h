@@ -2,7 +2,7 @@
  *
  *   client.c        its life, the checks of keys, Get and Add, statistics
  *   client_ask.c    any request, with a wait for its answer; tuning; fences
- *   client_joint.c  Get and Add of all parts at once
+ *   client_joint.c  Get, Add and iterations of all parts at once
  *   client_kept.c   what servers keep of its Adds: how much, and waiting until it is less
  *   client_kept_calls.c  calls of handlers that servers keep
  *   client_announce.c  announcing the keys of iterations, and beginning the next one
