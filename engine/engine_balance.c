@@ -155,7 +155,7 @@ static void move(Balance *it, uint32_t i, uint32_t from, uint32_t to, const Plac
 /* One role of one table. */
 static void give_share(Balance *it, bool primaries)
 {
-    uint32_t to, from;
+    uint32_t to = 0, from = 0;
 
     list_holders(it, primaries);
     while (find_poorest(it, &to) && find_richest(it, &from)) {
