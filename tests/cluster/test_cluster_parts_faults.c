@@ -138,9 +138,10 @@ static bool play_death(RubatoEngine *engine, const void *data, GError **error)
     const Death *death = data;
     const char *const tables[] = { "rows", NULL };
     const RubatoTask task = { .name = "endless", .run = work_for_ever, .tables = tables };
-    g_autofree char *lost = g_strdup_printf(
-        "node %u (127.0.0.1:0)%s was lost: nothing heard from it for", CLUSTER_IDS[death->victim],
-        death->victim == death->scheduler ? ", where the scheduler runs," : "");
+    /* By its silence, or by what it does not acknowledge: whichever somebody notices first. */
+    g_autofree char *lost =
+        g_strdup_printf("node %u (127.0.0.1:0)%s was lost: ", CLUSTER_IDS[death->victim],
+                        death->victim == death->scheduler ? ", where the scheduler runs," : "");
     GError *found = NULL;
     RubatoTaskRun *run;
 
