@@ -8,7 +8,7 @@
  * or two; with 3, one that loses workers; with 4 and 5, two servers and one replica, which has been
  * made again in between, or is being made; with 6, a node that is drained; with 7, one while parts
  * without replicas move; with 8, one whose workers are replaced. RUBATO_SIM_NODES is the number of
- * nodes of the one large cluster. */
+ * nodes of the one large cluster. RUBATO_SIM_LESS divides the number of programs and streams. */
 #include <stdio.h>
 
 #include "tests/support/runner.h"
@@ -17,6 +17,12 @@
 #define DEFAULT_SEEDS 2400
 #define SLOW_SEEDS 160 /* without optimisation, or with a sanitizer */
 #define N_BATCHES 8
+
+/* So many of n programs or streams, which are always the same. */
+static uint64_t fewer(uint64_t n)
+{
+    return MAX(n / sim_number_of("RUBATO_SIM_LESS", 1), 1);
+}
 
 START_TEST(clusters_keep_their_promises_and_end)
 {
@@ -289,7 +295,7 @@ END_TEST
 /* Each program is run on several clusters, with other faults. */
 START_TEST(bsp_is_the_same_to_the_bit_on_every_cluster)
 {
-    const uint64_t n_programs = is_slow() ? 12 : 72;
+    const uint64_t n_programs = fewer(is_slow() ? 12 : 72);
 
     for (uint64_t program = 1; program <= n_programs; program++) {
         uint64_t expected = 0;
@@ -345,7 +351,7 @@ static void compare_losses(void (*draw)(SimScenario *scenario, uint64_t seed, ui
 
 START_TEST(bsp_is_the_same_to_the_bit_after_a_loss)
 {
-    compare_losses(sim_scenario_draw_exact_loss, is_slow() ? 12 : 48, 1);
+    compare_losses(sim_scenario_draw_exact_loss, fewer(is_slow() ? 12 : 48), 1);
 }
 END_TEST
 
@@ -353,19 +359,19 @@ END_TEST
  * made from an image, with the Adds that the model kept then. */
 START_TEST(bsp_is_the_same_to_the_bit_after_a_second_loss)
 {
-    compare_losses(sim_scenario_draw_exact_restored, is_slow() ? 8 : 32, 2);
+    compare_losses(sim_scenario_draw_exact_restored, fewer(is_slow() ? 8 : 32), 2);
 }
 END_TEST
 
 START_TEST(bsp_is_the_same_to_the_bit_after_workers_were_replaced)
 {
-    compare_losses(sim_scenario_draw_exact_replaced, is_slow() ? 4 : 16, 1);
+    compare_losses(sim_scenario_draw_exact_replaced, fewer(is_slow() ? 4 : 16), 1);
 }
 END_TEST
 
 START_TEST(bsp_is_the_same_to_the_bit_while_a_node_is_drained)
 {
-    compare_losses(sim_scenario_draw_exact_drain, is_slow() ? 8 : 32, 0);
+    compare_losses(sim_scenario_draw_exact_drain, fewer(is_slow() ? 8 : 32), 0);
 }
 END_TEST
 
@@ -390,7 +396,7 @@ static void bounds_of(const SimScenario *scenario, int64_t *usual_ns, int64_t *m
 START_TEST(requests_of_either_priority_pass_a_stream_of_the_other)
 {
     const RubatoPriority stream = _i == 0 ? RUBATO_PRIORITY_HIGH : RUBATO_PRIORITY_NORMAL;
-    const uint64_t n = is_slow() ? 24 : 96;
+    const uint64_t n = fewer(is_slow() ? 24 : 96);
     uint64_t n_late = 0;
 
     sim_priority_register();
@@ -434,7 +440,7 @@ END_TEST
 
 START_TEST(a_seed_runs_again_bit_for_bit)
 {
-    for (uint64_t seed = 0; seed < 40; seed++) {
+    for (uint64_t seed = 0; seed < fewer(40); seed++) {
         SimOutcome once, again;
         sim_run_seed(seed, /* traces= */ false, &once);
         sim_run_seed(seed, /* traces= */ false, &again);
