@@ -21,7 +21,9 @@
 /* So many of n programs or streams, which are always the same. */
 static uint64_t fewer(uint64_t n)
 {
-    return MAX(n / sim_number_of("RUBATO_SIM_LESS", 1), 1);
+    const uint64_t few = n / sim_number_of("RUBATO_SIM_LESS", 1);
+
+    return MAX(few, 1);
 }
 
 START_TEST(clusters_keep_their_promises_and_end)
