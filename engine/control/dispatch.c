@@ -27,6 +27,9 @@ typedef enum {
 /* The asker of this node's own greeting, which does not use the network. */
 #define ASKER_SELF ((uint64_t)0)
 
+/* How a node was lost whose address refuses connections. */
+#define NODE_ENDED "nobody listens at its address any more, so its process has ended"
+
 enum { REFUSED_MS = 1000 }; /* at most, between two lines that say who was refused */
 enum { MISSING_MS = 5000 }; /* at most, between two lines in the log that say who has not come */
 
@@ -204,7 +207,9 @@ static bool take_greeting(RubatoEngine *engine, const ControlMail *mail, int64_t
 }
 
 /* If the run goes on without a lost node, the loss is known as soon as the node's process has
- * ended, and not only by its silence. */
+ * ended, and not only by its silence. That holds also for a process that has ended before this node
+ * was connected to it: each listens before it greets the scheduler, and there are links only to
+ * those that have. */
 static void find_ended(RubatoEngine *engine, int64_t now_ms)
 {
     /* relaxed: a loss that it misses at this tick is found at the next one */
@@ -213,8 +218,7 @@ static void find_ended(RubatoEngine *engine, int64_t now_ms)
 
     for (uint32_t i = 0; goes_on && i < engine->n_nodes; i++)
         if (i != engine->self && network_is_refused(engine->network, i))
-            scheduler_node_gone(engine->scheduler, now_ms, i,
-                                "its connection broke, and its process has ended");
+            scheduler_node_gone(engine->scheduler, now_ms, i, NODE_ENDED);
 }
 
 /* Workers of all nodes would wait for what is dropped of an ENQUEUE: so its node counts as lost. */
@@ -563,8 +567,7 @@ static void tell_ended(RubatoEngine *engine, int64_t now_ms)
             engine->told_ended[i] == network_incarnation(engine->network, i))
             continue;
         engine->told_ended[i] = network_incarnation(engine->network, i);
-        tell_broken(engine, i, engine->told_ended[i],
-                    "its connection broke, and its process has ended");
+        tell_broken(engine, i, engine->told_ended[i], NODE_ENDED);
     }
 }
 

@@ -3,13 +3,18 @@
  * These take part in moves of parts and in snapshots, also while a task uses their tables.
  *
  * docs/replication.md: A process in the place of a lost node. */
+#include <netinet/in.h>
 #include <rubato/snapshot.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "engine/launch/launcher_news.h"
+#include "io/net/transport/tcp/host_address.h"
+#include "models/registry.h"
 #include "tests/support/cluster/counted_rounds.h"
+#include "tests/support/cluster/stranger.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
@@ -256,6 +261,64 @@ START_TEST(process_may_be_killed_before_it_has_the_tables)
 }
 END_TEST
 
+/* A process that asks to join and has ended before the others, who are told where it listens, try
+ * to connect to it. */
+static void join_and_be_gone(ClusterRun *run, uint32_t number)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* it does not listen */
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    socklen_t size = sizeof address;
+    TcpHand hand = stranger_connect_as_node(run->port);
+    g_autofree char *text = cluster_file_text(run);
+    g_autofree char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, text, -1);
+    g_autofree char *registered = registry_describe();
+    g_autofree char *host = host_identity();
+
+    ck_assert(bind(fd, (const struct sockaddr *)&address, size) == 0 &&
+              getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+    g_autofree char *endpoints =
+        g_strdup_printf("tcp://127.0.0.1:%u,shm://%s/rubato-gone", ntohs(address.sin_port), host);
+    const Control join = { .kind = CONTROL_JOIN,
+                           .hello = { .node_id = CLUSTER_IDS[number],
+                                      .number = number,
+                                      .incarnation = 12345,
+                                      .digest = digest,
+                                      .endpoints = endpoints,
+                                      .description = "somebody",
+                                      .registered = registered } };
+    GVariant *const body = control_greeting(&join);
+
+    stranger_push_greeting(&hand, body);
+    g_variant_unref(body);
+    cluster_wait_for(run, 0, "nobody listens at its address any more, so its process has ended");
+    close(hand.fd);
+    close(fd);
+}
+
+/* Its loss is known at once: in this run a silence counts after a minute. */
+START_TEST(process_may_end_before_others_are_connected_to_it)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){
+        .n_nodes = 3, .nodes = { { 0, 2 }, { 1, 0 }, { 1, 0 } }, .over = cases[_i].over });
+    uint32_t joined;
+
+    cluster_start(run, play, &cases[_i].spec);
+    cluster_wait_for(run, 0, "busy");
+    lose(run, 2);
+    cluster_wait_for(run, 0, "the run goes on, by part map 2");
+    g_string_truncate(run->processes[0].text, 0);
+    const int64_t began_ms = cluster_now_ms();
+    join_and_be_gone(run, 2);
+    ck_assert_int_lt(cluster_now_ms() - began_ms, 10000 * cluster_slowness());
+    joined = start_joining(run, 2);
+    cluster_wait_for(run, 1, "server 0 has made 4 replicas of its parts on other nodes");
+    cluster_signal(run, 0, SIGUSR1);
+    cluster_expect_end(run, 0, 0);
+    expect_served(run, joined);
+    cluster_run_free(run);
+}
+END_TEST
+
 START_TEST(process_is_refused_while_nothing_is_lost)
 {
     ClusterRun *run =
@@ -310,6 +373,8 @@ int main(void)
     tcase_add_loop_test(joins, parts_live_on_processes_that_have_joined, 0, G_N_ELEMENTS(cases));
     tcase_add_loop_test(joins, process_may_be_killed_while_it_joins, 0, G_N_ELEMENTS(cases));
     tcase_add_test(joins, process_may_be_killed_before_it_has_the_tables);
+    tcase_add_loop_test(joins, process_may_end_before_others_are_connected_to_it, 0,
+                        G_N_ELEMENTS(cases));
     tcase_add_test(joins, process_is_refused_while_nothing_is_lost);
     tcase_add_test(joins, process_that_comes_after_the_end_says_so_soon);
     return run_suite(suite);

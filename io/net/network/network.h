@@ -317,8 +317,9 @@ uint64_t network_incarnation(const Network *network, uint32_t node);
 
 NetworkPeerState network_peer_state(const Network *network, uint32_t node);
 
-/* Whether the connection to the node broke, and nobody, or another process, listened at its address
- * when the I/O thread last looked: its process has ended. False also if that cannot be known. */
+/* Whether nobody, or another process, listened at the node's address when the I/O thread last tried
+ * again to connect: its process has ended, even if there was never a connection to it, because a
+ * process listens before it can be told to others. False also if that cannot be known. */
 bool network_is_refused(const Network *network, uint32_t node);
 
 /* Whether bytes for the node are only copied, so that compressing them saves no time. */

@@ -56,7 +56,7 @@ void sender_note_connected(Sender *sender)
 void sender_note_refused(Sender *sender)
 {
     sender->was_refused = true;
-    if (sender->state == NETWORK_PEER_DISCONNECTED && sender->n_refused < REFUSALS)
+    if (sender->n_refused < REFUSALS)
         sender->n_refused++;
 }
 

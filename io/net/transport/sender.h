@@ -88,7 +88,7 @@ struct Sender {
     unsigned pause_ms;    /* before the next attempt to connect */
     int64_t retry_ms;     /* no attempt before */
     bool was_refused;     /* the last attempt */
-    unsigned n_refused;   /* attempts, one after the other, since the connection broke */
+    unsigned n_refused;   /* attempts, one after the other, since the last connection, if any */
     int64_t give_up_ms;   /* once it is being closed; written with the lock of all held, too */
 
     _Atomic uint32_t n_connected; /* how often; read by the holder without the lock */
