@@ -422,6 +422,18 @@ static void handle_past_models(Server *server, Message *message)
     server->starved = false;
 }
 
+/* A fence of a task that names a part is answered with the part's min clock. */
+static void bring_min_clock(Server *server, Message *message)
+{
+    const Binding *const binding =
+        message->epoch == 0 ? NULL : server_find_binding(server, message->epoch, message->table);
+    const BoundPart *const part =
+        binding != NULL && message->part < binding->n_parts ? &binding->parts[message->part] : NULL;
+
+    if (part != NULL && part->model != NULL)
+        message->min_clock = rubato_model_min_clock(part->model);
+}
+
 /* Handles a message that needs no table, or a function to run as the owner. True if it was one. */
 static bool handle_without_table(Server *server, Message *message)
 {
@@ -446,6 +458,8 @@ static bool handle_without_table(Server *server, Message *message)
             return false;
         break;
     }
+    if (message->kind == MESSAGE_FENCE)
+        bring_min_clock(server, message);
     /* a fence may ask for the replicas of a part, too */
     table = server_find_table(server, message->table);
     fed = table != NULL && message->part < table->n_parts ? table->parts[message->part].fed : NULL;

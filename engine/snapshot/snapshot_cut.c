@@ -49,8 +49,8 @@
  *
  * Which rows are done. Nodes look at the lowest clock that they have heard. What a node has told
  * other nodes before its fence has come to those that have servers, because the fence came behind
- * it. To a node without servers it may come after CUT, if that was led by a third node. Such a node
- * may then tell rows as undone whose Adds are in the cut: a limit, which the pages on data name.
+ * it. To a node without servers it may come after CUT, if that was led by a third node. So such a
+ * node asks a server, which has heard all clocks when CUT begins, and hears no others until WRITE.
  *
  * Gets are not held up. They change nothing but clocks that they bring, which have been told.
  *
@@ -167,36 +167,44 @@ static void leave_lost(RubatoEngine *engine, const Call *call)
             post_office_leave_calls(&engine->office, node, is_call, call);
 }
 
-/* Returns when all servers have handled what this node sent before. */
-static bool fence(RubatoEngine *engine, GError **error)
+/* Waits for what servers have been asked, which they answer without a wait. */
+static bool await_servers(RubatoEngine *engine, Call *call, GError **error)
 {
     PostOffice *const office = &engine->office;
-    g_autofree Message *messages = g_new0(Message, office->n_servers);
     StallClock clock;
-    Call call;
 
-    fence_start(office, 0, &engine->broken, NULL, 0, NULL, messages, &call);
     stall_clock_start(&clock, engine->stall_ms);
-    while (!post_office_wait(office, &call, stall_clock_look_ms(&clock, LOOK_MS))) {
+    while (!post_office_wait(office, call, stall_clock_look_ms(&clock, LOOK_MS))) {
         if (engine_cut_is_torn(engine))
-            leave_lost(engine, &call);
+            leave_lost(engine, call);
         if (stall_clock_strikes(&clock)) {
             uint32_t node = office->self;
 
-            post_office_waits_for(office, &call, &node);
+            post_office_waits_for(office, call, &node);
             g_message("a snapshot waits for node %u to take in what was sent to its servers (for "
                       "%.1f s so far)",
                       office->node_ids[node], stall_clock_s(&clock));
         }
     }
     /* relaxed: the call has ended, which orders it */
-    if (atomic_load_explicit(&call.status, memory_order_relaxed) == CALL_OK)
+    if (atomic_load_explicit(&call->status, memory_order_relaxed) == CALL_OK)
         return true;
     if (engine_cut_is_torn(engine))
         return fail_torn(error);
     g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED,
                         "there is no snapshot: the run has ended");
     return false;
+}
+
+/* Returns when all servers have handled what this node sent before. */
+static bool fence(RubatoEngine *engine, GError **error)
+{
+    PostOffice *const office = &engine->office;
+    g_autofree Message *messages = g_new0(Message, office->n_servers);
+    Call call;
+
+    fence_start(office, 0, &engine->broken, NULL, 0, NULL, messages, &call);
+    return await_servers(engine, &call, error);
 }
 
 /* The lock is held. */
@@ -358,48 +366,94 @@ static bool check_task(RubatoEngine *engine, const Cut *cut, GError **error)
 
 typedef struct {
     GPtrArray *readers; /* of NodeReader, held */
-    uint64_t lowest;    /* clock of the task's workers */
+    uint32_t epoch;
+    Table *table;    /* of the cut, whose Adds are applied by their clock; NULL: there is none */
+    uint64_t lowest; /* clock of the task's workers there */
 } CutReaders;
 
-/* The lowest clock of the task's workers on its tables of the cut whose Adds are applied by their
- * clock; NODE_READER_NO_CLOCK: there is none, so all rows that are done are done in the cut. The
- * clocks of these tables have been told, and are the same; those of others may not have come. */
-static uint64_t find_lowest(const RubatoTaskRun *run, const Cut *cut)
+/* The clocks of all tables whose Adds are applied by their clock have been told, and are the same;
+ * those of others may not have come. */
+static Table *find_clocked(const RubatoTaskRun *run, const Cut *cut)
 {
     for (size_t i = 0; i < cut->n_tables; i++) {
-        const Table *const table = cut->tables[i].table;
+        Table *const table = cut->tables[i].table;
 
         if (cut->tables[i].is_cut && model_traits(table->spec)->applies_by_clock &&
             uses(run, table))
-            return task_run_lowest_clock(run, table->id);
+            return table;
     }
-    return NODE_READER_NO_CLOCK;
+    return NULL;
+}
+
+/* The tasks whose steps are closed. The lock is held. (transfer full) */
+static GArray *list_readers(const RubatoEngine *engine, const Cut *cut)
+{
+    GArray *const tasks = g_array_new(FALSE, FALSE, sizeof(CutReaders));
+
+    for (guint j = 0; j < engine->runs->len; j++) {
+        RubatoTaskRun *const run = g_ptr_array_index(engine->runs, j);
+        CutReaders task = { .epoch = task_run_epoch(run), .lowest = NODE_READER_NO_CLOCK };
+
+        if (!g_ptr_array_find(cut->steps, task_run_steps(run), NULL))
+            continue;
+        task.readers = task_run_hold_readers(run);
+        task.table = find_clocked(run, cut);
+        if (task.table != NULL)
+            task.lowest = task_run_lowest_clock(run, task.table->id);
+        g_array_append_val(tasks, task);
+    }
+    return tasks;
+}
+
+/* Any part will do: at CUT all have the same min clock. */
+static bool ask_lowest(RubatoEngine *engine, CutReaders *task, GError **error)
+{
+    PostOffice *const office = &engine->office;
+    Call call;
+    Message message = { .kind = MESSAGE_FENCE,
+                        .epoch = task->epoch,
+                        .table = task->table->id,
+                        .part = 0,
+                        .server = part_map_server(task->table->map, 0),
+                        .node = office->self,
+                        .call = &call,
+                        .end = message_end_call };
+
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    post_office_ask(office, &message);
+    post_office_flush(office);
+    /* seq_cst: engine_break sets it before it sweeps; one of the two sees the other */
+    if (atomic_load_explicit(&engine->broken, memory_order_seq_cst))
+        post_office_cancel(office, POST_OFFICE_ALL_EPOCHS);
+    call_sent(&call);
+    if (!await_servers(engine, &call, error))
+        return false;
+    /* relaxed: the call has ended, which orders it */
+    task->lowest = atomic_load_explicit(&call.min_clock, memory_order_relaxed);
+    return true;
 }
 
 /* Tells the scheduler which rows are done in the cut. Of the tasks whose steps are closed, no
  * worker can be in one. The message to the scheduler goes before the one that CUT is done. */
-static void tell_readers(RubatoEngine *engine, const Cut *cut)
+static bool tell_readers(RubatoEngine *engine, const Cut *cut, GError **error)
 {
-    g_autoptr(GArray) tasks = g_array_new(FALSE, FALSE, sizeof(CutReaders));
+    const bool hears_late = engine->servers_of[engine->self] == 0;
+    bool ok = true;
 
     pthread_mutex_lock(&engine->lock);
-    for (guint j = 0; j < engine->runs->len; j++) {
-        RubatoTaskRun *const run = g_ptr_array_index(engine->runs, j);
-
-        if (g_ptr_array_find(cut->steps, task_run_steps(run), NULL)) {
-            const CutReaders task = { task_run_hold_readers(run), find_lowest(run, cut) };
-
-            g_array_append_val(tasks, task);
-        }
-    }
+    g_autoptr(GArray) tasks = list_readers(engine, cut);
     pthread_mutex_unlock(&engine->lock);
     for (guint i = 0; i < tasks->len; i++) {
-        const CutReaders *const task = &g_array_index(tasks, CutReaders, i);
+        CutReaders *const task = &g_array_index(tasks, CutReaders, i);
 
-        for (guint j = 0; j < task->readers->len; j++)
+        if (hears_late && task->table != NULL && task->readers->len > 0)
+            ok = ok && ask_lowest(engine, task, error);
+        for (guint j = 0; j < task->readers->len && ok; j++)
             node_reader_tell_done(task->readers->pdata[j], task->lowest);
         g_ptr_array_unref(task->readers);
     }
+    return ok;
 }
 
 static bool cut_parts(RubatoEngine *engine, Cut *cut, uint64_t seed, GError **error)
@@ -408,7 +462,8 @@ static bool cut_parts(RubatoEngine *engine, Cut *cut, uint64_t seed, GError **er
     if (!check_task(engine, cut, error))
         return false;
     note_clocks(engine, cut);
-    tell_readers(engine, cut);
+    if (!tell_readers(engine, cut, error))
+        return false;
     cut->has_images = true;
     servers_run(engine->servers, engine->n_servers, begin_images, cut);
     if (!cut->starved)

@@ -23,7 +23,8 @@ typedef enum {
     MESSAGE_CONTROL, /* to or from the scheduler: see engine/control/control.h */
 
     MESSAGE_ANNOUNCE,            /* the keys of an iteration of a worker */
-    MESSAGE_FENCE,               /* answered when everything sent before it has been handled */
+    MESSAGE_FENCE,               /* answered when everything sent before it has been handled; of a
+                                  * task and a part, with the part's min clock */
     MESSAGE_TUNE,                /* another number for a hyper-parameter of the update rule */
     MESSAGE_SET,                 /* rows get these values, without the update rule */
     MESSAGE_RESET,               /* rows get their initial values */
