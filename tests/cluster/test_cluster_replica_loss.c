@@ -636,7 +636,8 @@ START_TEST(no_node_goes_on_without_the_scheduler)
     cluster_signal(run, SCHEDULER, how[_i]);
     for (uint32_t i = 1; i < N_NODES; i++) {
         cluster_expect_end(run, i, CLUSTER_FAILED);
-        cluster_expect_text(run, i, ", where the scheduler runs, was lost: "); /* by either reason */
+        /* by its silence, or by what it does not acknowledge */
+        cluster_expect_text(run, i, ", where the scheduler runs, was lost: ");
         cluster_expect_no_text(run, i, "the run goes on");
     }
     if (how[_i] == SIGSTOP) {
