@@ -239,7 +239,7 @@ END_TEST
 
 /* ---- rows that change while they are written ---- */
 
-enum { N_ROWS = 20000 };
+enum { N_ROWS = 4000 };
 
 /* Adds 1 to all rows in each call. So all rows of a cut are alike. */
 static bool add_to_all(RubatoWorker *worker, void *user_data, GError **error)
