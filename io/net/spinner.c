@@ -12,6 +12,7 @@
 #include <sched.h>
 
 #include "io/net/monotonic.h"
+#include "io/net/processors.h"
 
 /* An attempt takes no longer than this: about the cost of a sleep and two wake-ups. Where threads
  * take turns on a processor, it may take as long for each of them. */
@@ -38,13 +39,12 @@
 
 void spinner_init(Spinner *spinner)
 {
-    *spinner =
-        (Spinner){ .is_alone = g_get_num_processors() == 1, .n_looks = LOOKS, .n_sharing = 1 };
+    *spinner = (Spinner){ .is_alone = processors_count() == 1, .n_looks = LOOKS, .n_sharing = 1 };
 }
 
 void spinner_share(Spinner *spinner, uint32_t n_threads)
 {
-    const uint32_t n_processors = g_get_num_processors();
+    const uint32_t n_processors = processors_count();
 
     if (n_threads <= n_processors)
         return;

@@ -17,6 +17,7 @@
 #include <zstd.h>
 
 #include "io/net/link/checksum.h"
+#include "io/net/processors.h"
 #include "io/store/store_file.h"
 
 /* Blocks that may be fetched and not yet given away: two for each who fetches. */
@@ -222,7 +223,7 @@ static void *fetch_ahead(void *data)
 /* More than there are processors beside that of who asks would only take turns with it. */
 static uint32_t find_n_threads(void)
 {
-    const guint n_processors = g_get_num_processors();
+    const uint32_t n_processors = processors_count();
 
     return CLAMP(n_processors, 2, BLOCK_FETCH_THREADS + 1) - 1;
 }

@@ -23,6 +23,7 @@
  * that polls (spinner.h). If there are more workers than processors, all of this is left out.
  *
  * Threads: the client's worker. */
+#include "io/net/processors.h"
 #include "tables/client/client_private.h"
 
 /* The most queues of a table in a task; beyond that Adds are sent. */
@@ -43,7 +44,7 @@ void table_route_defer_adds(TableRoute *route)
         deferred_adds_new(n_parts, (uint32_t)n_workers, clocks_own_address(route->clocks));
     route->takes_turns = route->deferred != NULL && n_workers > 1 &&
                          route->spec->aggregate == RUBATO_AGGREGATE_NONE &&
-                         n_workers <= g_get_num_processors() && n_parts <= MOST_PARTS_IN_TURN;
+                         n_workers <= processors_count() && n_parts <= MOST_PARTS_IN_TURN;
 }
 
 bool table_client_defer(TableClient *client, const Slice *slices, uint32_t n_slices,

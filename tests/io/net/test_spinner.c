@@ -3,8 +3,18 @@
 
 #include <glib.h>
 #include <sched.h>
+#include <sys/sysinfo.h>
 
 #include "tests/support/runner.h"
+
+static unsigned n_asked;
+
+/* In place of GLib's, which reads a file each time. */
+guint g_get_num_processors(void)
+{
+    n_asked++;
+    return (guint)get_nprocs();
+}
 
 /* As if there were several processors, however many this machine has. */
 static Spinner new_spinner(void)
@@ -113,6 +123,17 @@ START_TEST(threads_that_share_a_processor_look_longer_and_give_way_sooner)
 }
 END_TEST
 
+START_TEST(the_system_is_asked_once_how_many_processors_there_are)
+{
+    for (int i = 0; i < 10; i++) {
+        Spinner spinner = new_spinner();
+
+        spinner_share(&spinner, 1000);
+    }
+    ck_assert_uint_eq(n_asked, 1);
+}
+END_TEST
+
 START_TEST(on_a_single_processor_nobody_looks)
 {
     Spinner spinner = new_spinner();
@@ -185,6 +206,7 @@ int main(void)
     tcase_add_test(cases, looks_in_vain_become_seldom_but_do_not_cease);
     tcase_add_test(cases, one_that_finds_something_makes_all_worth_it);
     tcase_add_test(cases, threads_that_share_a_processor_look_longer_and_give_way_sooner);
+    tcase_add_test(cases, the_system_is_asked_once_how_many_processors_there_are);
     tcase_add_test(cases, on_a_single_processor_nobody_looks);
     tcase_add_test(cases, who_shares_a_processor_leaves_it_and_may_come_back);
     tcase_add_test(cases, who_does_not_share_or_may_not_move_stays);

@@ -95,9 +95,9 @@ WRAP(int, sched_yield, void)
 }
 
 /* One processor, so that no thread polls when it could sleep. */
-WRAP(guint, g_get_num_processors, void)
+WRAP(uint32_t, processors_count, void)
 {
-    return sim_is_inside() ? 1 : __real_g_get_num_processors();
+    return sim_is_inside() ? 1 : __real_processors_count();
 }
 
 /* ---- locks ---- */
