@@ -458,10 +458,10 @@ static bool handle_without_table(Server *server, Message *message)
             return false;
         break;
     }
-    if (message->kind == MESSAGE_FENCE)
-        bring_min_clock(server, message);
-    /* a fence may ask for the replicas of a part, too */
+    /* a fence may ask for the min clock of a part, and for its replicas */
     table = server_find_table(server, message->table);
+    if (table != NULL && message->kind == MESSAGE_FENCE)
+        bring_min_clock(server, message);
     fed = table != NULL && message->part < table->n_parts ? table->parts[message->part].fed : NULL;
     if (fed != NULL && message->kind != MESSAGE_INVOKE)
         server_answer_fed(server, fed, message, CALL_OK);

@@ -167,44 +167,41 @@ static void leave_lost(RubatoEngine *engine, const Call *call)
             post_office_leave_calls(&engine->office, node, is_call, call);
 }
 
-/* Waits for what servers have been asked, which they answer without a wait. */
-static bool await_servers(RubatoEngine *engine, Call *call, GError **error)
+/* Returns when all servers have handled what this node sent before, which they answer without a
+ * wait. part: NULL, or one that a task uses, of that epoch; then sets *lowest to its min clock. */
+static bool fence(RubatoEngine *engine, uint32_t epoch, const FencedPart *part, uint64_t *lowest,
+                  GError **error)
 {
     PostOffice *const office = &engine->office;
+    g_autofree Message *messages = g_new0(Message, office->n_servers + 1);
     StallClock clock;
+    Call call;
 
+    fence_start(office, epoch, &engine->broken, part, part != NULL ? 1 : 0, NULL, messages, &call);
     stall_clock_start(&clock, engine->stall_ms);
-    while (!post_office_wait(office, call, stall_clock_look_ms(&clock, LOOK_MS))) {
+    while (!post_office_wait(office, &call, stall_clock_look_ms(&clock, LOOK_MS))) {
         if (engine_cut_is_torn(engine))
-            leave_lost(engine, call);
+            leave_lost(engine, &call);
         if (stall_clock_strikes(&clock)) {
             uint32_t node = office->self;
 
-            post_office_waits_for(office, call, &node);
+            post_office_waits_for(office, &call, &node);
             g_message("a snapshot waits for node %u to take in what was sent to its servers (for "
                       "%.1f s so far)",
                       office->node_ids[node], stall_clock_s(&clock));
         }
     }
-    /* relaxed: the call has ended, which orders it */
-    if (atomic_load_explicit(&call->status, memory_order_relaxed) == CALL_OK)
+    /* relaxed, twice: the call has ended, which orders it */
+    if (atomic_load_explicit(&call.status, memory_order_relaxed) == CALL_OK) {
+        if (part != NULL) /* the servers tell no clock */
+            *lowest = atomic_load_explicit(&call.min_clock, memory_order_relaxed);
         return true;
+    }
     if (engine_cut_is_torn(engine))
         return fail_torn(error);
     g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED,
                         "there is no snapshot: the run has ended");
     return false;
-}
-
-/* Returns when all servers have handled what this node sent before. */
-static bool fence(RubatoEngine *engine, GError **error)
-{
-    PostOffice *const office = &engine->office;
-    g_autofree Message *messages = g_new0(Message, office->n_servers);
-    Call call;
-
-    fence_start(office, 0, &engine->broken, NULL, 0, NULL, messages, &call);
-    return await_servers(engine, &call, error);
 }
 
 /* The lock is held. */
@@ -285,7 +282,7 @@ static bool close_maps(RubatoEngine *engine, Cut *cut, GError **error)
     pthread_mutex_lock(&engine->lock);
     tell_clocks(engine, cut);
     pthread_mutex_unlock(&engine->lock);
-    return fence(engine, error);
+    return fence(engine, 0, NULL, NULL, error);
 }
 
 /* ---- CUT ---- */
@@ -408,30 +405,11 @@ static GArray *list_readers(const RubatoEngine *engine, const Cut *cut)
 /* Any part will do: at CUT all have the same min clock. */
 static bool ask_lowest(RubatoEngine *engine, CutReaders *task, GError **error)
 {
-    PostOffice *const office = &engine->office;
-    Call call;
-    Message message = { .kind = MESSAGE_FENCE,
-                        .epoch = task->epoch,
-                        .table = task->table->id,
-                        .part = 0,
-                        .server = part_map_server(task->table->map, 0),
-                        .node = office->self,
-                        .call = &call,
-                        .end = message_end_call };
+    const FencedPart part = { .table = task->table->id,
+                              .part = 0,
+                              .server = part_map_server(task->table->map, 0) };
 
-    call_begin(&call, NULL);
-    call_add_parts(&call, 1);
-    post_office_ask(office, &message);
-    post_office_flush(office);
-    /* seq_cst: engine_break sets it before it sweeps; one of the two sees the other */
-    if (atomic_load_explicit(&engine->broken, memory_order_seq_cst))
-        post_office_cancel(office, POST_OFFICE_ALL_EPOCHS);
-    call_sent(&call);
-    if (!await_servers(engine, &call, error))
-        return false;
-    /* relaxed: the call has ended, which orders it */
-    task->lowest = atomic_load_explicit(&call.min_clock, memory_order_relaxed);
-    return true;
+    return fence(engine, task->epoch, &part, &task->lowest, error);
 }
 
 /* Tells the scheduler which rows are done in the cut. Of the tasks whose steps are closed, no
