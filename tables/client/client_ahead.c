@@ -112,9 +112,9 @@ static void wait_for_staleness(TableClient *client, uint64_t needed, size_t n_ke
         look_briefly(client, needed, MIN(n_keys, MOST_BRIEF_LOOKS));
 }
 
-/* Servers have not heard of the worker's new clock yet. Who waits for it is ahead of this worker,
- * and this worker is ahead of the one that it waits for, so it makes nobody's wait longer by more
- * than these looks. */
+/* Servers have not heard of the worker's new clock yet, and with a staleness its node has not,
+ * either (client_announce.c). Who waits for it is ahead of this worker, and this worker is ahead of
+ * the one that it waits for, so it makes nobody's wait longer by more than these looks. */
 void table_client_wait_before_iterating(TableClient *client, size_t n_keys)
 {
     const RubatoTableSpec *spec = client->route->spec;

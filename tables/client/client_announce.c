@@ -100,6 +100,20 @@ void table_client_note_begun(TableClient *client, const Call *call, const Rubato
     table_client_note_time(client, "Clock and Get", begun_ns, keys->n);
 }
 
+/* A worker that waits for this worker's clock sends its Get when the clock is shown. So the clock
+ * is shown when all servers have been told it, or have it in their mailboxes. Otherwise the other's
+ * Get could come first, and a server would have to look for its keys among those of unfinished
+ * iterations, and perhaps to keep it.
+ *
+ * Two workers never wait for each other so. Let a worker with the clock x, not shown yet, wait for
+ * one with the clock y, not shown yet either. That one has shown y - 1, and y - 1 < x - staleness,
+ * so y is below x. Without staleness y may be x: then each would wait until the other had told its
+ * servers, and so the clock is shown before. (Besides, a worker only looks for some time.) */
+static bool shows_late(const TableClient *client)
+{
+    return client->route->spec->staleness > 0;
+}
+
 bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, uint32_t n_slices,
                           void *values, GError **error)
 {
@@ -112,11 +126,15 @@ bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, 
 
     if (G_UNLIKELY(client->history != NULL))
         table_client_note(client, HISTORY_ANNOUNCE, client->clock + 1, &all);
-    table_client_clock_by_request(client);
+    table_client_count_clock(client);
+    if (!shows_late(client))
+        table_client_show_clock(client);
     table_client_wait_before_iterating(client, n);
     call_begin(&call, NULL);
     call.spinner = &client->spinner;
     table_client_send(client, &ask, client->slicer.slices, n_slices, &call, client->messages);
+    if (shows_late(client))
+        table_client_show_clock(client);
     call_sent(&call);
     if (!table_client_wait(client, &call, error))
         return false;

@@ -290,11 +290,15 @@ static inline void count_clock(TableClient *client, bool is_watched)
         table_client_note(client, HISTORY_CLOCK, client->clock, &(RubatoKeys){ .n = 0 });
 }
 
-void table_client_clock_by_request(TableClient *client)
+void table_client_count_clock(TableClient *client)
+{
+    count_clock(client, table_client_is_watched(client));
+}
+
+void table_client_show_clock(TableClient *client)
 {
     NodeClock news;
 
-    count_clock(client, table_client_is_watched(client));
     clocks_advance(client->route->clocks, client->rank, client->clock, &news);
 }
 

@@ -157,16 +157,18 @@ bool table_client_others_have_come(const TableClient *client);
  * keep it for other workers of this node, gives these workers a moment to reach the clock. */
 void table_client_wait_for_others(TableClient *client, uint32_t n_slices);
 
-/* The same before table_client_iterate, after table_client_clock_by_request: a Get further ahead
- * than staleness and speculation is always kept, and one of so many keys beyond the staleness takes
+/* The same before table_client_iterate, after table_client_count_clock: a Get further ahead than
+ * staleness and speculation is always kept, and one of so many keys beyond the staleness takes
  * servers long. */
 void table_client_wait_before_iterating(TableClient *client, size_t n_keys);
 
 /* ---- client_clock.c ---- */
 
 /* The worker has ended its iteration, and its next request tells each part of the table so. For
- * models that want every worker's clock, in a run of one process. */
-void table_client_clock_by_request(TableClient *client);
+ * models that want every worker's clock, in a run of one process. The second function shows the
+ * clock to the workers that wait for it. */
+void table_client_count_clock(TableClient *client);
+void table_client_show_clock(TableClient *client);
 
 /* The node's clock, which a Get brings to the servers; 0 if they are told in another way. */
 uint64_t table_client_clock_to_tell(const TableClient *client);

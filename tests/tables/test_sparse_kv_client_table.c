@@ -3,6 +3,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "models/model.h"
+#include "tables/client/client.h"
+#include "tables/handle.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/fitting_spec.h"
 #include "tests/support/runner.h"
@@ -37,6 +40,67 @@ static uint64_t asked_ahead(const char *model, uint32_t speculation)
 
     return announces && speculation > 0 ? speculation : 1;
 }
+
+/* ---- when others see a worker's clock ---- */
+
+/* "sparse_ssp" under another name, which looks at what is shown of a worker's clock when a server
+ * hears it. */
+static struct {
+    RubatoModelOps ops;
+    const Clocks *clocks; /* NULL: nobody looks */
+    unsigned n_heard, n_shown;
+} lookout;
+
+static void hear_clock(RubatoModel *model, uint32_t source, uint64_t from, uint64_t to)
+{
+    if (lookout.clocks != NULL && to != RUBATO_CLOCK_RETIRED) {
+        lookout.n_heard++;
+        lookout.n_shown += clocks_of_worker(lookout.clocks, source) >= to;
+    }
+    model_find("sparse_ssp")->advance(model, source, from, to);
+}
+
+static const RubatoIteration with_keys[] = { { keys_0, 3 }, { keys_2, 1 }, { keys_3, 2 } };
+
+static bool iterate_watched(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoSparseKVClientTable) table = rubato_worker_open_sparse_kv_client_table(
+        worker, "t", RUBATO_I64, with_keys, G_N_ELEMENTS(with_keys), error);
+    int64_t values[3];
+
+    (void)user_data;
+    TRY(table != NULL);
+    TRY(rubato_sparse_kv_client_table_get(table, values, error));
+    lookout.clocks = ((const TableHandle *)table)->client->route->clocks;
+    for (size_t i = 1; i < G_N_ELEMENTS(with_keys); i++)
+        TRY(rubato_sparse_kv_client_table_get(table, values, error));
+    lookout.clocks = NULL;
+    return true;
+}
+
+/* Without staleness two workers would wait for each other's clock: there it is shown before. */
+START_TEST(others_see_a_clock_once_servers_have_been_told)
+{
+    const uint32_t staleness = (uint32_t)_i;
+    RubatoEngine *engine;
+
+    lookout.ops = *model_find("sparse_ssp");
+    lookout.ops.name = "lookout";
+    lookout.ops.advance = hear_clock;
+    ck_assert(rubato_register_model(&lookout.ops, NULL));
+    engine = engine_with_servers(1);
+    create_table(engine, &(RubatoTableSpec){ .name = "t",
+                                             .dtype = RUBATO_I64,
+                                             .n_keys = 10,
+                                             .model = "lookout",
+                                             .staleness = staleness,
+                                             .speculation = 1 });
+    run_ok(engine, 1, iterate_watched, NULL, "t");
+    ck_assert_uint_eq(lookout.n_heard, G_N_ELEMENTS(with_keys) - 1);
+    ck_assert_uint_eq(lookout.n_shown, staleness > 0 ? 0 : lookout.n_heard);
+    rubato_engine_free(engine);
+}
+END_TEST
 
 /* ---- one worker ---- */
 
@@ -492,6 +556,7 @@ int main(void)
     tcase_add_loop_test(alone, iterations_come_from_a_callback_that_is_asked_ahead, 0,
                         G_N_ELEMENTS(models));
     tcase_add_loop_test(alone, iterations_stay_told_ahead_to_the_end, 0, G_N_ELEMENTS(models));
+    tcase_add_loop_test(alone, others_see_a_clock_once_servers_have_been_told, 0, 2);
     tcase_add_test(alone, there_may_be_no_iterations_at_all);
     tcase_add_test(alone, a_worker_opens_one_before_it_clocks_the_table);
     suite_add_tcase(suite, alone);
