@@ -1,8 +1,10 @@
 /* The command `rubato checkpoint`: what is in a directory of snapshots, and asking for another. */
 #include "apps/rubato/checkpoint.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "apps/rubato/usage.h"
 
@@ -20,8 +22,8 @@ static const char SUMMARY[] =
     "  diff DIR A B         which rows of two snapshots differ\n"
     "  compact DIR [KEEP]   if the newest one builds on others, write it again with all rows; "
     "then\n"
-    "                       keep the newest KEEP and those that they build on (0: all). No run\n"
-    "                       may write there meanwhile\n"
+    "                       keep the newest KEEP and those that they build on (0: all); refused\n"
+    "                       while a run writes there\n"
     "  export DIR NUMBER FOLDER\n"
     "                       write its tables as NumPy arrays into FOLDER";
 
@@ -211,13 +213,39 @@ static bool verify_one(const RubatoSnapshot *snapshot, GError **error)
     return print_loss(snapshot, error);
 }
 
+/* A folder with the name of a snapshot and no manifest, as where one was removed or copied in part.
+ * No list has it, and a run that goes on takes the snapshot before. */
+static int tell_torn(const char *directory)
+{
+    GDir *const dir = g_str_has_prefix(directory, "s3://") ? NULL : g_dir_open(directory, 0, NULL);
+    int code = EXIT_SUCCESS;
+
+    if (dir == NULL)
+        return code;
+    for (const char *name; (name = g_dir_read_name(dir)) != NULL;) {
+        g_autofree char *folder = g_build_filename(directory, name, NULL);
+        g_autofree char *manifest = g_build_filename(folder, "manifest", NULL);
+
+        if (!g_str_has_prefix(name, "snapshot-") || access(manifest, F_OK) == 0 || errno != ENOENT)
+            continue;
+        g_printerr("rubato checkpoint: %s: is not whole: it has no manifest\n", folder);
+        code = EXIT_FAILURE;
+    }
+    g_dir_close(dir);
+    return code;
+}
+
 static int verify(char **arguments)
 {
     g_autoptr(GError) error = NULL;
     g_autoptr(RubatoSnapshot) snapshot = NULL;
 
-    if (arguments[1] == NULL)
-        return for_each(arguments[0], verify_one);
+    if (arguments[1] == NULL) {
+        const int of_snapshots = for_each(arguments[0], verify_one);
+        const int of_others = tell_torn(arguments[0]);
+
+        return of_snapshots != EXIT_SUCCESS ? of_snapshots : of_others;
+    }
     snapshot = open_snapshot(arguments[0], arguments[1], &error);
     return snapshot != NULL && verify_one(snapshot, &error) ? EXIT_SUCCESS : fail_checkpoint(error);
 }

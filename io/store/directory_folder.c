@@ -21,6 +21,7 @@
 #include "io/store/spill_file.h"
 
 #define WHOLE "snapshot-"
+#define MOST_NAME (sizeof WHOLE + 20)
 #define WRITING ".writing-"
 #define REMOVING ".removing-"
 
@@ -190,16 +191,6 @@ static bool remove_whole(const char *directory, uint64_t number, GError **error)
     return true;
 }
 
-const FolderWriteOps directory_write_ops = {
-    .writing = name_writing,
-    .make = make_directory,
-    .begin = begin,
-    .commit = commit,
-    .abandon = abandon,
-    .tidy = tidy,
-    .remove = remove_whole,
-};
-
 /* ---- finding ---- */
 
 /* The number in the name of a whole snapshot's folder. */
@@ -208,26 +199,34 @@ static bool read_number(const char *name, uint64_t *number)
     guint64 found;
 
     if (!g_str_has_prefix(name, WHOLE) ||
-        !g_ascii_string_to_unsigned(name + strlen(WHOLE), 10, 1, UINT64_MAX - 1, &found, NULL))
+        !g_ascii_string_to_unsigned(name + strlen(WHOLE), 10, 1, MOST_NUMBER, &found, NULL))
         return false;
     *number = found;
     return true;
 }
 
-/* Folders of the same number but another name, such as snapshot-12, are not of this library. A
- * directory with a stream is listed for each version, so this makes one short call and no text on
- * the heap. */
-static bool is_snapshot(int directory, const char *name, uint64_t *number)
+/* Folders of the same number but another name, such as snapshot-12, are not of this library. */
+static bool is_name(const char *name, uint64_t *number)
 {
-    char own[sizeof WHOLE + 20], manifest[sizeof own + sizeof MANIFEST_NAME];
+    char own[MOST_NAME];
 
     if (!read_number(name, number))
         return false;
     (void)g_snprintf(own, sizeof own, WHOLE "%06" G_GUINT64_FORMAT, *number);
-    if (strcmp(own, name) != 0)
+    return strcmp(own, name) == 0;
+}
+
+/* A directory with a stream is listed for each version, so this makes one short call and no text on
+ * the heap. */
+static bool is_snapshot(int directory, const char *name, uint64_t *number)
+{
+    char manifest[MOST_NAME + sizeof MANIFEST_NAME];
+
+    if (!is_name(name, number))
         return false;
     (void)g_snprintf(manifest, sizeof manifest, "%s/" MANIFEST_NAME, name);
-    return faccessat(directory, manifest, F_OK, 0) == 0;
+    /* One that this process may not look into is there: who reads it hears why it cannot. */
+    return faccessat(directory, manifest, F_OK, 0) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
 static bool list(const char *directory, GArray *numbers, GError **error)
@@ -241,6 +240,25 @@ static bool list(const char *directory, GArray *numbers, GError **error)
 
         if (is_snapshot(dirfd(dir), entry->d_name, &number))
             g_array_append_val(numbers, number);
+    }
+    closedir(dir);
+    return true;
+}
+
+/* Also what is left of a snapshot that somebody removed or copied in part has a number: a folder
+ * that is not empty cannot be replaced. */
+static bool find_last(const char *directory, uint64_t *last, GError **error)
+{
+    DIR *const dir = opendir(directory);
+
+    *last = 0;
+    if (dir == NULL)
+        return errno == ENOENT || fail(directory, "read", error);
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        uint64_t number;
+
+        if (is_name(entry->d_name, &number))
+            *last = MAX(*last, number);
     }
     closedir(dir);
     return true;
@@ -311,4 +329,15 @@ const FolderReadOps directory_read_ops = {
     .read = read_whole,
     .rows = name_rows,
     .has_file = has_file,
+};
+
+const FolderWriteOps directory_write_ops = {
+    .writing = name_writing,
+    .make = make_directory,
+    .begin = begin,
+    .commit = commit,
+    .abandon = abandon,
+    .tidy = tidy,
+    .find_last = find_last,
+    .remove = remove_whole,
 };

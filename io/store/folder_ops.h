@@ -24,6 +24,9 @@ typedef struct {
     void (*abandon)(const char *directory, uint64_t seed);
     void (*tidy)(const char *directory, uint64_t seed);
 
+    /* The highest number that is in use; 0: none. */
+    bool (*find_last)(const char *directory, uint64_t *last, GError **error);
+
     /* At one moment the snapshot is there no more. */
     bool (*remove)(const char *directory, uint64_t number, GError **error);
 } FolderWriteOps;
@@ -45,6 +48,9 @@ extern const FolderWriteOps directory_write_ops;
 extern const FolderReadOps directory_read_ops;
 extern const FolderWriteOps s3_write_ops;
 extern const FolderReadOps s3_read_ops;
+
+/* The highest number of a snapshot. */
+#define MOST_NUMBER (UINT64_MAX - 1)
 
 /* The longest manifest that is read: one of the most tables and parts is far shorter. */
 #define MOST_MANIFEST ((size_t)1 << 30)

@@ -248,7 +248,7 @@ static bool await_answer(const char *directory, const char *id, double timeout_s
         }
         if (!is_gone && (double)(now_us - began_us) >= timeout_s * G_USEC_PER_SEC) {
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_TIMEOUT,
-                        "%s: no run has taken a snapshot within %.0f s: does one run that takes "
+                        "%s: no run has taken a snapshot within %g s: does one run that takes "
                         "its snapshots there?",
                         directory, timeout_s);
             return false;

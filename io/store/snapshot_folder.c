@@ -75,13 +75,16 @@ bool snapshot_folder_begin(const char *directory, uint64_t seed, GError **error)
 
 static bool find_next(const char *directory, uint64_t *number, GError **error)
 {
-    g_autofree uint64_t *numbers = NULL;
-    size_t n;
+    uint64_t last;
 
-    if (!rubato_snapshot_list(directory, &numbers, &n, error))
+    if (!write_ops(directory)->find_last(directory, &last, error))
         return false;
-    *number = n == 0 ? 1 : numbers[n - 1] + 1;
-    return true;
+    *number = last + 1;
+    if (last < MOST_NUMBER)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
+                "%s: there is no number left for another snapshot", directory);
+    return false;
 }
 
 bool snapshot_folder_commit(const char *directory, const Manifest *manifest, uint64_t *number,

@@ -57,7 +57,7 @@ static bool read_key(const S3Place *place, const char *key, Whole *whole)
         return false;
     numbers = g_strsplit(key + strlen(before), "-", 3);
     if (g_strv_length(numbers) != 2 ||
-        !g_ascii_string_to_unsigned(numbers[0], 10, 1, UINT64_MAX - 1, &number, NULL) ||
+        !g_ascii_string_to_unsigned(numbers[0], 10, 1, MOST_NUMBER, &number, NULL) ||
         !g_ascii_string_to_unsigned(numbers[1], 16, 0, UINT64_MAX, &seed, NULL))
         return false;
     *whole = (Whole){ .number = number, .seed = seed };
@@ -261,6 +261,21 @@ static void tidy(const char *directory, uint64_t own)
     }
 }
 
+static bool find_last(const char *directory, uint64_t *last, GError **error)
+{
+    g_autoptr(GArray) numbers = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+
+    *last = 0;
+    if (!list(directory, numbers, error))
+        return false;
+    for (guint i = 0; i < numbers->len; i++) {
+        const uint64_t number = g_array_index(numbers, uint64_t, i);
+
+        *last = MAX(*last, number);
+    }
+    return true;
+}
+
 static bool remove_whole(const char *directory, uint64_t number, GError **error)
 {
     g_auto(S3Place) place = { .client = NULL };
@@ -284,5 +299,6 @@ const FolderWriteOps s3_write_ops = {
     .commit = commit,
     .abandon = abandon,
     .tidy = tidy,
+    .find_last = find_last,
     .remove = remove_whole,
 };

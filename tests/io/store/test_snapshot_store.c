@@ -142,6 +142,50 @@ START_TEST(folders_that_are_no_snapshots_are_not_listed)
 }
 END_TEST
 
+/* Somebody has removed or copied the newest one in part: nothing can get its name. */
+START_TEST(number_of_a_torn_snapshot_is_not_used_again)
+{
+    g_autofree char *torn = snapshot_folder_whole(directory, 2);
+    g_autofree char *part = snapshot_folder_part(torn, 0, 0);
+
+    write_one(1, RUBATO_PACKING_NONE);
+    ck_assert_int_eq(g_mkdir_with_parents(torn, 0777), 0);
+    ck_assert(g_file_set_contents(part, "x", 1, NULL));
+    ck_assert_uint_eq(write_one(2, RUBATO_PACKING_NONE), 3);
+    expect_list(2, (const uint64_t[]){ 1, 3 });
+    small_snapshot_check(directory, 3, 2);
+}
+END_TEST
+
+START_TEST(numbers_end)
+{
+    g_autofree char *last = snapshot_folder_whole(directory, UINT64_MAX - 1);
+    g_autoptr(GError) error = NULL;
+    uint64_t number;
+
+    ck_assert_int_eq(g_mkdir_with_parents(last, 0777), 0);
+    ck_assert(!small_snapshot_write(directory, 1, RUBATO_PACKING_NONE, &number, &error));
+    ck_assert_msg(strstr(error->message, "there is no number left") != NULL, "%s", error->message);
+    ck_assert_uint_eq(count_entries(directory), 1);
+}
+END_TEST
+
+/* Such as one of another user. Who goes on must hear that it is passed over. */
+START_TEST(snapshot_that_cannot_be_looked_into_is_listed)
+{
+    g_autofree char *folder = snapshot_folder_whole(directory, 2);
+    g_autofree char *manifest = g_build_filename(folder, "manifest", NULL);
+    g_autoptr(GError) error = NULL;
+
+    write_one(1, RUBATO_PACKING_NONE);
+    ck_assert_int_eq(g_mkdir_with_parents(folder, 0777), 0);
+    ck_assert_int_eq(symlink(manifest, manifest), 0); /* fails for everybody, also for root */
+    expect_list(2, (const uint64_t[]){ 1, 2 });
+    ck_assert_ptr_null(rubato_snapshot_open(directory, 0, &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_IO));
+}
+END_TEST
+
 START_TEST(newest_snapshots_are_kept)
 {
     for (uint64_t seed = 1; seed <= 5; seed++)
@@ -674,6 +718,9 @@ int main(void)
     tcase_add_test(cases, what_is_left_to_the_kernel_waits_for_no_disk);
     tcase_add_test(cases, directory_that_is_not_there_has_no_snapshots);
     tcase_add_test(cases, folders_that_are_no_snapshots_are_not_listed);
+    tcase_add_test(cases, number_of_a_torn_snapshot_is_not_used_again);
+    tcase_add_test(cases, numbers_end);
+    tcase_add_test(cases, snapshot_that_cannot_be_looked_into_is_listed);
     tcase_add_test(cases, newest_snapshots_are_kept);
     tcase_add_loop_test(cases, every_tenth_byte_that_changes_is_found, 0, 2);
     tcase_add_test(cases, file_of_another_snapshot_is_refused);
