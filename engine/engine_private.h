@@ -155,6 +155,7 @@ struct RubatoEngine {
     Actor snapshot_steps; /* with a thread once it is needed: snapshots that the scheduler leads */
     SnapshotAsks snapshot_asks;
     GPtrArray *stream_writers; /* NULL until one is needed; the thread of the engine's calls */
+    GPtrArray *owned_folders;  /* of WriterLock; NULL until one is needed; guarded by lock */
     Actor control;             /* without one: control messages, one at a time */
     Network *network;          /* NULL in a single process */
     Serving *serving;          /* NULL: it has not joined in the place of a lost node */

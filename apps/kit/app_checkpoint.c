@@ -297,8 +297,9 @@ static bool train_epochs(App *app, const RubatoTask *task, GError **error)
     bool is_whole = true;
     uint32_t n_done;
 
-    if (!make_directory(app, error) || !create_rows_done(app, error) ||
-        !resume(app, &n_done, error))
+    if (!make_directory(app, error) ||
+        !rubato_engine_own_snapshots(app->engine, app->checkpoint, error) ||
+        !create_rows_done(app, error) || !resume(app, &n_done, error))
         return false;
     for (uint32_t epoch = n_done + 1;
          is_whole && epoch <= app->epochs && app->stopped != APP_STOPPED_BY_CONVERGENCE; epoch++) {

@@ -274,8 +274,9 @@ static char *without_slashes(const char *path)
 {
     char *text = g_strdup(path);
     size_t n = text != NULL ? strlen(text) : 0;
+    const size_t least = n > 0 && g_str_has_prefix(text, "s3://") ? strlen("s3://") : 1;
 
-    while (n > 1 && text[n - 1] == '/')
+    while (n > least && text[n - 1] == '/')
         text[--n] = '\0';
     return text;
 }

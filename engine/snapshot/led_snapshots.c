@@ -10,6 +10,7 @@
 #include "engine/snapshot/led_snapshots.h"
 
 #include "engine/snapshot/snapshot_files.h"
+#include "engine/snapshot/snapshot_owner.h"
 #include "engine/snapshot/snapshot_text.h"
 #include "io/store/outside_requests.h"
 
@@ -255,5 +256,6 @@ void led_snapshots_stop(RubatoEngine *engine)
 {
     actor_stop(&engine->snapshot_steps);
     forget(engine, "the run has ended");
+    snapshot_disown(engine);
     outside_requests_stop();
 }

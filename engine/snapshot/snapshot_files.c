@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/snapshot/part_slices.h"
+#include "engine/snapshot/snapshot_owner.h"
 #include "engine/snapshot/snapshot_text.h"
 #include "io/store/outside_requests.h"
 #include "io/store/snapshot_folder.h"
@@ -53,6 +54,7 @@ void snapshot_release_tables(RubatoEngine *engine, SnapshotWriting *writing)
         engine_release_table(engine, g_ptr_array_index(writing->tables, i));
     pthread_mutex_unlock(&engine->lock);
     g_clear_pointer(&writing->tables, g_ptr_array_unref);
+    g_clear_pointer(&writing->lock, writer_lock_release);
 }
 
 /* ---- on which one it builds ---- */
@@ -218,8 +220,10 @@ static bool write_files(RubatoEngine *engine, const Cut *cut, uint64_t seed, voi
     SnapshotWriting *writing = data;
     const char *directory = writing->spec->directory;
 
-    (void)cut; /* it is the writing's */
     writing->seed = seed;
+    if (cut->whom != CHANGES_FOR_STREAM && /* a task holds the lock of its stream */
+        !snapshot_lock_directory(engine, directory, &writing->lock, error))
+        return false;
     if (leads(engine)) {
         snapshot_folder_tidy(directory, writing->seed);
         outside_requests_tidy(directory);

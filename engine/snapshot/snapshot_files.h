@@ -8,6 +8,7 @@
 
 #include "engine/snapshot/snapshot_cut.h"
 #include "engine/snapshot/write_pace.h"
+#include "io/store/writer_lock.h"
 
 /* A snapshot that is being written. */
 typedef struct {
@@ -20,6 +21,7 @@ typedef struct {
     uint32_t n_links;    /* then: how many it needs */
     uint64_t number;     /* on the scheduler's node, once it is whole */
     GPtrArray *requests; /* on the scheduler's node: from outside, which it answers; else NULL */
+    WriterLock *lock;    /* on the scheduler's node, unless the engine owns the directory */
 } SnapshotWriting;
 
 /* For rows that change while it is written. (transfer full) */

@@ -8,15 +8,14 @@
 #include "engine/snapshot/snapshot_cut.h"
 #include "engine/snapshot/snapshot_schedule.h"
 #include "engine/task/task_run.h"
-#include "io/stream/stream_folder.h"
+#include "io/store/writer_lock.h"
 #include "io/stream/stream_kind.h"
 
 struct TaskSnapshots {
     SnapshotSchedule *snapshots; /* NULL: it takes none */
     SnapshotSchedule *stream;    /* NULL: nothing streams out of it */
     char *stream_uri, *stream_directory;
-    StreamLock
-        *lock; /* of the stream, on the node with worker 0, until its last version is there */
+    WriterLock *lock; /* of the stream, on worker 0's node, until its last version is there */
 };
 
 /* ---- the stream ---- */
@@ -105,7 +104,7 @@ bool task_snapshots_prepare(TaskSnapshots *snapshots, RubatoEngine *engine,
     /* It is the node that asks for the versions, and waits for the last one. */
     if (snapshots == NULL || snapshots->stream == NULL || !task_run_has_first_worker(run))
         return true;
-    snapshots->lock = stream_lock_take(snapshots->stream_directory, error);
+    snapshots->lock = writer_lock_take(snapshots->stream_directory, "streams", error);
     if (snapshots->lock == NULL ||
         !stream_writers_open(&engine->stream_writers, snapshots->stream_uri,
                              snapshots->stream_directory, &writer, error))
@@ -136,7 +135,7 @@ void task_snapshots_free(TaskSnapshots *snapshots)
         return;
     snapshot_schedule_free(snapshots->snapshots);
     snapshot_schedule_free(snapshots->stream);
-    stream_lock_release(snapshots->lock);
+    writer_lock_release(snapshots->lock);
     g_free(snapshots->stream_uri);
     g_free(snapshots->stream_directory);
     g_free(snapshots);

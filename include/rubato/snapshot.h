@@ -70,7 +70,16 @@ typedef struct {
 RUBATO_API bool rubato_engine_snapshot(RubatoEngine *engine, const RubatoSnapshotSpec *spec,
                                        uint64_t *number, GError **error);
 
-/* The same from inside a task, asked for by one worker: all nodes write it, and no other node or
+/* Has a directory, which is created, for the snapshots of this engine alone: until it is freed, or
+ * its process ends, a file in it is held locked. Other runs take no snapshots there meanwhile, and
+ * nothing streams there. Without this call the file is locked while a snapshot is written. In a
+ * bucket, and on a file system without locks, nothing is held. Not collective: the scheduler's node
+ * takes the lock, and the call does nothing on others. RUBATO_ERROR_IO: somebody has it, and which
+ * process that is; or the directory cannot be written to. Any thread. */
+RUBATO_API bool rubato_engine_own_snapshots(RubatoEngine *engine, const char *directory,
+                                            GError **error);
+
+/* A snapshot from inside a task, asked for by one worker: all nodes write it, and no other node or
  * worker makes a call for it. It returns when the snapshot is whole; other workers go on meanwhile.
  * tables NULL: all of the engine, also those that the task does not use.
  *
@@ -277,9 +286,9 @@ RUBATO_API bool rubato_snapshot_verify(const RubatoSnapshot *snapshot, GError **
 /* Makes one snapshot of a chain: if the newest in the directory builds on others, it is written
  * again with all rows, as a snapshot of its own with the next number. The chain stays, unless keep
  * says that it goes: of all snapshots the newest `keep` stay, and those that they build on; 0: all.
- * No run may write to the directory meanwhile. number, if not NULL, is set to that of the newest
- * one then, which is the one before if that has all rows. It may also fail once the snapshot is
- * made, because others cannot be removed: the error says so, with the number. */
+ * RUBATO_ERROR_IO while a run writes to the directory. number, if not NULL, is set to that of the
+ * newest one then, which is the one before if that has all rows. It may also fail once the snapshot
+ * is made, because others cannot be removed: the error says so, with the number. */
 RUBATO_API bool rubato_snapshot_compact(const char *directory, uint32_t keep, uint64_t *number,
                                         GError **error);
 

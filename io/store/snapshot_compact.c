@@ -1,7 +1,11 @@
 /* Makes one snapshot of a chain: the newest one again, with all rows. It is written as an engine
  * writes its own, so a crash leaves the chain as it was. */
 #include "io/store/snapshot.h"
+
+#include <rubato/error.h>
+
 #include "io/store/snapshot_folder.h"
+#include "io/store/writer_lock.h"
 
 typedef struct {
     const char *directory;
@@ -68,13 +72,12 @@ static bool write_whole(const Compacting *compacting, uint64_t *number, GError *
     return snapshot_folder_commit(compacting->directory, compacting->manifest, number, error);
 }
 
-bool rubato_snapshot_compact(const char *directory, uint32_t keep, uint64_t *number, GError **error)
+static bool compact(const char *directory, uint32_t keep, uint64_t *number, GError **error)
 {
     g_autoptr(RubatoSnapshot) newest = NULL;
     g_autoptr(Manifest) manifest = NULL;
     uint64_t seed, written;
 
-    g_return_val_if_fail(directory != NULL, false);
     newest = rubato_snapshot_open(directory, 0, error);
     if (newest == NULL)
         return false;
@@ -99,4 +102,24 @@ bool rubato_snapshot_compact(const char *directory, uint32_t keep, uint64_t *num
     if (number != NULL)
         *number = written;
     return true;
+}
+
+bool rubato_snapshot_compact(const char *directory, uint32_t keep, uint64_t *number, GError **error)
+{
+    g_autofree uint64_t *numbers = NULL;
+    WriterLock *lock;
+    size_t n;
+
+    g_return_val_if_fail(directory != NULL, false);
+    if (!rubato_snapshot_list(directory, &numbers, &n, error))
+        return false;
+    if (n == 0) { /* nothing is left in it, and it is not made */
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND, "%s: there is no snapshot in it",
+                    directory);
+        return false;
+    }
+    lock = writer_lock_take(directory, "makes one snapshot of many", error);
+    const bool ok = lock != NULL && compact(directory, keep, number, error);
+    writer_lock_release(lock);
+    return ok;
 }

@@ -18,8 +18,8 @@
  *
  * Errors: RUBATO_ERROR_IO; of a file it names the path.
  *
- * Threads: any; one process at a time writes to a directory, but several nodes of a run may write
- * into the same folder. */
+ * Threads: any; one process at a time writes to a directory (writer_lock.h), but several nodes of a
+ * run may write into the same folder. */
 #ifndef RUBATO_IO_STORE_SNAPSHOT_FOLDER_H
 #define RUBATO_IO_STORE_SNAPSHOT_FOLDER_H
 

@@ -2,7 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include "io/store/writer_lock.h"
 #include "test_paths.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_chain.h"
@@ -106,6 +108,36 @@ START_TEST(damage_is_told_by_the_exit_status)
     expect(&first, 0, "snapshot 1 is good\n", "");
     g_auto(Said) second = run("verify", "2", NULL);
     expect(&second, 1, "", "part 0");
+}
+END_TEST
+
+/* Nothing lists it, and a run goes on from the one before. */
+START_TEST(folder_without_a_manifest_is_told)
+{
+    g_autofree char *folder = snapshot_folder_whole(directory, 2);
+    g_autofree char *manifest = g_build_filename(folder, "manifest", NULL);
+
+    write_one(1);
+    write_one(2);
+    ck_assert_int_eq(unlink(manifest), 0);
+    g_auto(Said) all = run("verify", NULL, NULL);
+    expect(&all, 1, "snapshot 1 is good\n", "snapshot-000002: is not whole: it has no manifest");
+}
+END_TEST
+
+START_TEST(nobody_compacts_while_a_run_writes)
+{
+    WriterLock *const lock = writer_lock_take(directory, "takes snapshots", NULL);
+    uint64_t number;
+
+    ck_assert_ptr_nonnull(lock);
+    for (unsigned link = 0; link < 2; link++)
+        ck_assert(small_chain_write(directory, link, link + 1, RUBATO_PACKING_NONE, &number, NULL));
+    g_auto(Said) said = run("compact", NULL, NULL);
+    expect(&said, 1, "", "this directory has a writer already: process ");
+    writer_lock_release(lock);
+    g_auto(Said) made = run("compact", NULL, NULL);
+    expect(&made, 0, "snapshot 3 holds all rows\n", "");
 }
 END_TEST
 
@@ -245,6 +277,8 @@ int main(void)
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_test(cases, snapshots_are_listed_and_shown);
     tcase_add_test(cases, damage_is_told_by_the_exit_status);
+    tcase_add_test(cases, folder_without_a_manifest_is_told);
+    tcase_add_test(cases, nobody_compacts_while_a_run_writes);
     tcase_add_test(cases, loss_of_rounded_values_is_told);
     tcase_add_test(cases, rows_that_differ_are_counted);
     tcase_add_test(cases, tables_are_exported_as_arrays);

@@ -332,6 +332,9 @@ static int run_and_signal(int signal_number, bool takes, const char *const *more
         ck_assert_ptr_nonnull(fgets(line, sizeof line, said));
     if (takes)
         take_from_outside();
+    if (takes) /* nobody else may write there */
+        expect_refusal(1, "/.writer: this directory has a writer already: process ",
+                       (const char *const[]){ "--checkpoint", checkpoints, "--resume", NULL });
     ck_assert_int_eq(kill(pid, signal_number), 0);
     while (fgets(line, sizeof line, said) != NULL)
         continue;
@@ -537,20 +540,19 @@ START_TEST(epoch_that_was_stopped_has_no_snapshot)
 }
 END_TEST
 
-/* A folder that holds something has the name of the first snapshot, so none can get it. Training
- * goes on, and the model is saved; that snapshots are missing the exit status says. */
+/* A folder has the last number that there is, so no snapshot can get one. Training goes on, and the
+ * model is saved; that snapshots are missing the exit status says. */
 START_TEST(snapshots_that_fail_end_no_training)
 {
     const Place place = _i == 1 ? PLACE_TWO_NODES : PLACE_ONE_PROCESS;
     const bool has_steps = _i == 2;
     const char *const arguments[] = { "--checkpoint", checkpoints, "--checkpoint-every",
                                       has_steps ? "1c" : "1", NULL };
-    g_autofree char *taken = snapshot_folder_whole(checkpoints, 1);
-    g_autofree char *something = g_build_filename(taken, "something", NULL);
+    g_autofree char *taken = snapshot_folder_whole(checkpoints, UINT64_MAX - 1);
 
     run_ok(place, "rubato-lr", "whole", "", arguments);
     remove_tree(checkpoints);
-    ck_assert_int_eq(g_mkdir_with_parents(something, 0777), 0);
+    ck_assert_int_eq(g_mkdir_with_parents(taken, 0777), 0);
     g_auto(Outcome) outcome = run(place, "rubato-lr", "without", arguments);
     ck_assert_msg(outcome.status == 1, "%s", outcome.err);
     for (unsigned epoch = 1; epoch <= 4; epoch++) {

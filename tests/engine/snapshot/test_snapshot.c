@@ -2,9 +2,12 @@
  * not fit or is damaged changes no row; training goes on from one as if nothing had happened. */
 #include <check.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/collective.h"
 #include "engine/engine_private.h"
+#include "io/store/snapshot_folder.h"
+#include "io/store/writer_lock.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
@@ -428,6 +431,55 @@ START_TEST(part_of_a_call_that_fails_without_an_error_fails_the_call)
 }
 END_TEST
 
+/* ---- who writes there ---- */
+
+static void expect_writer(RubatoEngine *engine)
+{
+    const RubatoSnapshotSpec spec = { .directory = directory };
+    g_autofree char *self = g_strdup_printf("process %ld on ", (long)getpid());
+    g_autoptr(GError) error = NULL;
+
+    ck_assert(!rubato_engine_snapshot(engine, &spec, NULL, &error));
+    ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_IO));
+    ck_assert_msg(strstr(error->message, "this directory has a writer already") != NULL &&
+                      strstr(error->message, self) != NULL,
+                  "%s", error->message);
+}
+
+/* What the other one has not finished stays. */
+START_TEST(snapshot_beside_another_writer_is_refused)
+{
+    g_autoptr(RubatoEngine) engine = with_tables(1, &(ThreeShapes){ .parts = 1 });
+    g_autofree char *writing = snapshot_folder_writing(directory, 1);
+    WriterLock *const lock = writer_lock_take(directory, "takes snapshots", NULL);
+
+    ck_assert_ptr_nonnull(lock);
+    ck_assert_int_eq(g_mkdir_with_parents(writing, 0777), 0);
+    expect_writer(engine);
+    ck_assert(g_file_test(writing, G_FILE_TEST_IS_DIR));
+    writer_lock_release(lock);
+    take(engine, &(RubatoSnapshotSpec){ .note = "here" });
+    ck_assert(!g_file_test(writing, G_FILE_TEST_IS_DIR)); /* nobody writes it any more */
+}
+END_TEST
+
+START_TEST(owned_directory_is_for_one_engine_alone)
+{
+    g_autofree char *again = g_strconcat(directory, "/.", NULL); /* the same one */
+    RubatoEngine *owner = with_tables(1, &(ThreeShapes){ .parts = 1 });
+    g_autoptr(RubatoEngine) other = with_tables(1, &(ThreeShapes){ .parts = 1 });
+
+    MUST(rubato_engine_own_snapshots(owner, directory, &error));
+    MUST(rubato_engine_own_snapshots(owner, again, &error));
+    ck_assert(!rubato_engine_own_snapshots(other, directory, NULL));
+    take(owner, &(RubatoSnapshotSpec){ .note = "here" });
+    MUST(rubato_engine_snapshot(owner, &(RubatoSnapshotSpec){ .directory = again }, NULL, &error));
+    expect_writer(other);
+    rubato_engine_free(owner);
+    take(other, &(RubatoSnapshotSpec){ .note = "here" });
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("snapshots of an engine");
@@ -440,6 +492,8 @@ int main(void)
     tcase_add_test(cases, values_alone_come_back_with_the_state_of_new_rows);
     tcase_add_test(cases, whole_numbers_come_back_wider);
     tcase_add_test(cases, rows_of_more_than_a_block_come_back);
+    tcase_add_test(cases, snapshot_beside_another_writer_is_refused);
+    tcase_add_test(cases, owned_directory_is_for_one_engine_alone);
     tcase_add_test(cases, note_and_tables_are_told_without_an_engine);
     tcase_add_test(cases, newest_snapshots_stay_and_their_numbers_ascend);
     tcase_add_loop_test(cases, table_that_does_not_fit_is_refused_with_both_shapes, 0,

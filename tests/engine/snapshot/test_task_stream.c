@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "io/stream/stream_folder.h"
+#include "io/store/writer_lock.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
@@ -315,21 +315,20 @@ START_TEST(run_goes_on_where_a_killed_writer_left_the_stream)
 }
 END_TEST
 
-/* No version can have the next number: a folder of that name is there, and not empty. */
+/* No version can get a number: a folder has the last one. */
 START_TEST(version_after_one_that_failed_has_the_changes_of_both)
 {
-    g_autofree char *next = g_build_filename(directory, "snapshot-000002", NULL);
-    g_autofree char *inside = g_build_filename(next, "here", NULL);
+    g_autofree char *last =
+        g_strdup_printf("%s/snapshot-%" G_GUINT64_FORMAT, directory, UINT64_MAX - 1);
     g_autoptr(RubatoEngine) engine = with_table("hash");
 
     run_once(engine, 1);
-    ck_assert_int_eq(g_mkdir(next, 0777), 0);
-    ck_assert(g_file_set_contents(inside, "", 0, NULL));
+    ck_assert_int_eq(g_mkdir(last, 0777), 0);
     log_capture_start();
     run_once(engine, 2);
     ck_assert_uint_eq(log_capture_count("has ended without the last version of its stream"), 1);
     ck_assert_uint_eq(count_versions(directory), 1);
-    remove_tree(next);
+    remove_tree(last);
     run_once(engine, 3);
     ck_assert_uint_eq(base_of(directory, 2), 1);
     for (RubatoKey key = 1; key <= 3; key++)
@@ -368,13 +367,12 @@ START_TEST(second_writer_is_refused)
     Job job = { .key = KEY };
     const RubatoTask task = make_task(&job, &stream);
     g_autofree char *self = g_strdup_printf("process %ld on ", (long)getpid());
-    StreamLock *const lock = stream_lock_take(directory, NULL);
+    WriterLock *const lock = writer_lock_take(directory, "streams", NULL);
 
     ck_assert_ptr_nonnull(lock);
-    run_fails(engine, &task, RUBATO_ERROR_IO, "another run streams into this directory", self,
-              NULL);
+    run_fails(engine, &task, RUBATO_ERROR_IO, "this directory has a writer already", self, NULL);
     ck_assert_uint_eq(count_versions(directory), 0);
-    stream_lock_release(lock);
+    writer_lock_release(lock);
     run_once(engine, KEY);
     ck_assert_uint_eq(count_versions(directory), 1);
 }
