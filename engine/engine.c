@@ -80,9 +80,10 @@ static bool describe_cluster(RubatoEngine *engine, GError **error)
 
         engine->node_ids[i] = node->id;
         /* Nodes that announce themselves have any port, which tells a reader nothing. */
-        engine->node_names[i] = engine->announces
-                                    ? g_strdup(node->host)
-                                    : g_strdup_printf("%s:%u", node->host, node->port);
+        engine->node_names[i] =
+            !engine->announces
+                ? g_strdup_printf("%s:%u", node->host, node->port)
+                : g_strdup(node->spare && i != engine->self ? "any host" : node->host);
         engine->servers_of[i] = node->servers;
         engine->workers_of[i] = node->workers;
         engine->server_count.n += node->servers;

@@ -110,7 +110,8 @@ struct RubatoEngine {
     uint32_t n_nodes;         /* with those that are spare */
     bool is_new;              /* no process has been this node before, so it takes nobody's place */
     uint32_t *node_ids;       /* by number */
-    char **node_names;        /* by number: "host:port" */
+    char **node_names;        /* by number: "host:port"; of nodes that announce themselves the
+                               * host, and of spare ones among these "any host" */
     uint32_t *servers_of;     /* by number */
     ServerCount server_count; /* of all nodes */
     uint32_t *workers_of;     /* by node number: workers of a task that names no number */

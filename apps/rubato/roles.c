@@ -51,6 +51,7 @@ static const RoleOptions NO_ROLE_OPTIONS = { .servers = NOT_GIVEN,
                                              .threads = NOT_GIVEN,
                                              .node = NOT_GIVEN,
                                              .nodes = NOT_GIVEN,
+                                             .spares = NOT_GIVEN,
                                              .port = NOT_GIVEN };
 
 static const char *const ROLES[] = { "scheduler", "server", "worker", "task", NULL };
@@ -76,8 +77,12 @@ static GOptionContext *new_role_context(RoleOptions *options)
           "Of the scheduler: for so many servers it waits (RUBATO_SERVERS)", "N" },
         { "workers", 0, 0, G_OPTION_ARG_INT, &options->workers,
           "Of the scheduler: for so many workers it waits (RUBATO_WORKERS)", "N" },
+        { "spares", 0, 0, G_OPTION_ARG_INT, &options->spares,
+          "Of the scheduler: so many servers may come later as new ones (RUBATO_SPARES)", "N" },
         { "threads", 0, 0, G_OPTION_ARG_INT, &options->threads,
-          "Of a server or worker: its threads, default 1 (RUBATO_THREADS)", "N" },
+          "Of a server or worker: its threads; of the scheduler: those of each server that comes "
+          "as a new one; default 1 (RUBATO_THREADS)",
+          "N" },
         { "node", 0, 0, G_OPTION_ARG_INT, &options->node,
           "Of a server or worker: the id that it wants (RUBATO_NODE)", "ID" },
         { "interface", 0, 0, G_OPTION_ARG_STRING, &options->interface,
@@ -112,6 +117,8 @@ static GOptionContext *new_task_context(RoleOptions *options)
           "Which node this is, if the job system does not say (RUBATO_NODE)", "ID" },
         { "nodes", 0, 0, G_OPTION_ARG_INT, &options->nodes,
           "How many there are, if the job system does not say (RUBATO_NODES)", "N" },
+        { "spares", 0, 0, G_OPTION_ARG_INT, &options->spares,
+          "So many nodes may come later as new ones, the same for all (RUBATO_SPARES)", "N" },
         G_OPTION_ENTRY_NULL
     };
 
@@ -156,7 +163,8 @@ static bool check_numbers(const RoleOptions *options, const char *command, GErro
         { "servers", options->servers, of == COMMANDS_TASK ? 0 : 1,
           COMMANDS_SCHEDULER | COMMANDS_TASK },
         { "workers", options->workers, 0, COMMANDS_SCHEDULER | COMMANDS_TASK },
-        { "threads", options->threads, 1, COMMANDS_OTHERS },
+        { "threads", options->threads, 1, COMMANDS_SCHEDULER | COMMANDS_OTHERS },
+        { "spares", options->spares, 0, COMMANDS_SCHEDULER | COMMANDS_TASK },
         { "node", options->node, of == COMMANDS_TASK ? 0 : 1, COMMANDS_OTHERS | COMMANDS_TASK },
     };
 
@@ -188,11 +196,11 @@ static void set_further_variables(const RoleOptions *options)
         const char *name;
         int number;
         bool only_0;
-    } numbers[] = { { "RUBATO_SERVERS", options->servers, true },
-                    { "RUBATO_WORKERS", options->workers, true },
-                    { "RUBATO_NODE", options->node, true },
-                    { "RUBATO_NODES", options->nodes, false },
-                    { "RUBATO_PORT", options->port, false } };
+    } numbers[] = {
+        { "RUBATO_SERVERS", options->servers, true }, { "RUBATO_WORKERS", options->workers, true },
+        { "RUBATO_NODE", options->node, true },       { "RUBATO_SPARES", options->spares, true },
+        { "RUBATO_NODES", options->nodes, false },    { "RUBATO_PORT", options->port, false }
+    };
 
     for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
         if (numbers[i].number == NOT_GIVEN || (numbers[i].only_0 && numbers[i].number != 0))
@@ -231,7 +239,8 @@ int roles_command(int argc, char **argv)
                                           .servers = number_or_none(options.servers),
                                           .workers = number_or_none(options.workers),
                                           .threads = number_or_none(options.threads),
-                                          .node = number_or_none(options.node) };
+                                          .node = number_or_none(options.node),
+                                          .spares = number_or_none(options.spares) };
         set_further_variables(&options);
         if (argc < 2)
             code = fail_usage(command, "which program?");

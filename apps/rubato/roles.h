@@ -10,7 +10,7 @@
 /* The values of the options of these commands. */
 typedef struct {
     char *scheduler, *interface, *settings;
-    int servers, workers, threads, node, nodes, port;
+    int servers, workers, threads, node, nodes, spares, port;
 } RoleOptions;
 
 /* Whether it is one of these commands. */

@@ -66,6 +66,8 @@ CorePlan *core_users_plan(const CoreTopology *topology, const CoreNode *node)
         return core_plan_new(topology, &node->single, 1, 0);
     if (is_here == NULL)
         is_here = found = core_users_hosts_here(node->cluster);
+    for (uint32_t i = 0; node->is_announced && found != NULL && i < node->cluster->n_nodes; i++)
+        found[i] &= !node->cluster->nodes[i].spare; /* where they will be, nobody knows */
     users = core_users_of(node->cluster, node->number, is_here, &n, &self);
     return core_users_are_apart(topology, node->is_announced)
                ? core_plan_new(topology, &users[self], 1, 0)

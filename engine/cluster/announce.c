@@ -43,20 +43,25 @@ const char *announce_name(const RubatoAnnouncement *announcement)
 /* Whether the numbers of nodes can be. */
 static bool check_numbers(const RubatoAnnouncement *announcement, GError **error)
 {
+    const uint64_t nodes = (uint64_t)announcement->nodes + announcement->spares;
+
     if (announcement->role == RUBATO_ROLE_NODE) {
-        if (announcement->nodes > 0 && announcement->nodes <= CLUSTER_MAX_NODES)
+        if (announcement->nodes > 0 && nodes <= CLUSTER_MAX_NODES)
             return true;
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                    "a run cannot have %u nodes; it has from 1 to %u", announcement->nodes,
-                    CLUSTER_MAX_NODES);
+                    "a run cannot have %u nodes, and %u that may come as new ones; it has from 1 "
+                    "to %u",
+                    announcement->nodes, announcement->spares, CLUSTER_MAX_NODES);
         return false;
     }
     if (announcement->servers == 0 ||
-        (uint64_t)announcement->servers + announcement->workers >= CLUSTER_MAX_NODES) {
+        (uint64_t)announcement->servers + announcement->workers + announcement->spares >=
+            CLUSTER_MAX_NODES) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                    "the scheduler waits for %u servers and %u workers; there have to be a server "
-                    "at least, and at most %u nodes",
-                    announcement->servers, announcement->workers, CLUSTER_MAX_NODES - 1);
+                    "the scheduler waits for %u servers and %u workers, and %u servers may come as "
+                    "new ones; there have to be a server at least, and at most %u nodes",
+                    announcement->servers, announcement->workers, announcement->spares,
+                    CLUSTER_MAX_NODES - 1);
         return false;
     }
     return true;
@@ -66,6 +71,7 @@ static bool start_roster(Announcer *announcer, GError **error)
 {
     const RubatoAnnouncement *const announcement = announcer->announcement;
     const bool is_node = announcement->role == RUBATO_ROLE_NODE;
+    const uint32_t threads = MAX(announcement->threads, 1);
 
     if (!check_numbers(announcement, error))
         return false;
@@ -73,6 +79,12 @@ static bool start_roster(Announcer *announcer, GError **error)
         .n_servers = is_node ? 0 : announcement->servers,
         .n_workers = is_node ? 0 : announcement->workers,
         .n_nodes = is_node ? announcement->nodes - 1 : 0,
+        .n_spares = announcement->spares,
+        .spare_servers = !is_node ? threads
+                         : announcement->servers == 0 && announcement->workers == 0
+                             ? 1
+                             : announcement->servers,
+        .spare_workers = is_node ? announcement->workers : 0,
         .servers = is_node ? announcement->servers : 0,
         .workers = is_node ? announcement->workers : 0,
         .host = announcer->address,
@@ -291,16 +303,25 @@ static Cluster *read_cluster(const Announcer *announcer, GError **error)
     return cluster;
 }
 
-/* The text of the run says where the lost process was. */
-static void take_lost_place(RubatoEngine *engine, const Announcer *announcer)
+/* The text of the run says where the lost process was. How many threads the place has, all nodes
+ * know from the beginning. */
+static void take_place(RubatoEngine *engine, const Announcer *announcer)
 {
+    const RubatoAnnouncement *const announcement = announcer->announcement;
+    const bool is_node = announcement->role == RUBATO_ROLE_NODE;
+    const uint32_t threads = MAX(announcement->threads, 1);
     uint32_t number;
 
     engine->serving = serving_new();
     if (engine->cluster == NULL || cluster_find(engine->cluster, announcer->id, &number) == NULL)
         return; /* the engine says what is wrong with the text */
-    g_free(engine->cluster->nodes[number].host);
-    engine->cluster->nodes[number].host = g_strdup(announcer->address);
+    ClusterNode *const node = &engine->cluster->nodes[number];
+    const uint32_t n_told = is_node ? announcement->servers : threads;
+    if (announcement->role != RUBATO_ROLE_WORKER && node->servers != n_told)
+        g_message("node %u has %u server thread%s, as its place in the run has, and not %u",
+                  announcer->id, node->servers, node->servers == 1 ? "" : "s", n_told);
+    g_free(node->host);
+    node->host = g_strdup(announcer->address);
 }
 
 bool announce(RubatoEngine *engine, GError **error)
@@ -314,7 +335,7 @@ bool announce(RubatoEngine *engine, GError **error)
         engine->config.node = announcer.id;
         engine->cluster = read_cluster(&announcer, error);
         if (announcer.joins)
-            take_lost_place(engine, &announcer);
+            take_place(engine, &announcer);
     }
     announcer_clear(&announcer);
     if (engine->roster != NULL)

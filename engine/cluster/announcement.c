@@ -82,11 +82,14 @@ static bool check(const RubatoAnnouncement *announcement, GError **error)
                       "the scheduler waits for servers and workers, and %s does not say for "
                       "how many; set RUBATO_SERVERS and RUBATO_WORKERS",
                       variable("RUBATO_SERVERS") == NULL ? "RUBATO_SERVERS" : "RUBATO_WORKERS");
-    if (announcement->servers + announcement->workers >= CLUSTER_MAX_NODES)
+    const uint32_t n = announcement->servers + announcement->workers + announcement->spares;
+    if (n >= CLUSTER_MAX_NODES)
         return refuse(error,
-                      "RUBATO_SERVERS and RUBATO_WORKERS make %u nodes together; the most "
+                      "RUBATO_SERVERS%s RUBATO_WORKERS%s make %u nodes together; the most "
                       "is %u, beside the scheduler",
-                      announcement->servers + announcement->workers, CLUSTER_MAX_NODES - 1);
+                      announcement->spares > 0 ? "," : " and",
+                      announcement->spares > 0 ? " and RUBATO_SPARES" : "", n,
+                      CLUSTER_MAX_NODES - 1);
     return true;
 }
 
@@ -96,6 +99,7 @@ static bool read_role_variables(RubatoAnnouncement *found, GError **error)
            read_number("RUBATO_WORKERS", 0, CLUSTER_MAX_NODES, &found->workers, error) &&
            read_number("RUBATO_THREADS", 1, CLUSTER_MAX_THREADS, &found->threads, error) &&
            read_number("RUBATO_NODE", 1, CLUSTER_MAX_NODES, &found->node, error) &&
+           read_number("RUBATO_SPARES", 0, CLUSTER_MAX_NODES, &found->spares, error) &&
            check(found, error);
 }
 
@@ -123,12 +127,19 @@ static bool check_node(const RubatoAnnouncement *announcement, GError **error)
                       "is, and of how many; set RUBATO_NODE, RUBATO_NODES and RUBATO_SCHEDULER, "
                       "or start it with srun or mpirun",
                       systems);
-    if (announcement->node >= announcement->nodes)
+    if (announcement->nodes + announcement->spares > CLUSTER_MAX_NODES)
+        return refuse(error,
+                      "RUBATO_NODES and RUBATO_SPARES make %u nodes together; the most is %u",
+                      announcement->nodes + announcement->spares, CLUSTER_MAX_NODES);
+    if (announcement->node >= announcement->nodes + announcement->spares)
         return refuse(error,
                       "RUBATO_NODE is %u, and RUBATO_NODES %u: the nodes of a run of %u are 0 to "
-                      "%u",
+                      "%u%s",
                       announcement->node, announcement->nodes, announcement->nodes,
-                      announcement->nodes - 1);
+                      announcement->nodes - 1,
+                      announcement->spares == 0
+                          ? ", unless RUBATO_SPARES says that others may come as new ones"
+                          : ", and those that come as new ones (RUBATO_SPARES) have the next ids");
     return check(announcement, error);
 }
 
@@ -144,6 +155,7 @@ static bool read_node_variables(const JobPlace *place, RubatoAnnouncement *found
     if (!read_number("RUBATO_PORT", 1, UINT16_MAX, &port, error) ||
         !read_number("RUBATO_NODES", 1, CLUSTER_MAX_NODES, &found->nodes, error) ||
         !read_number("RUBATO_NODE", 0, CLUSTER_MAX_NODES, &found->node, error) ||
+        !read_number("RUBATO_SPARES", 0, CLUSTER_MAX_NODES, &found->spares, error) ||
         !read_number("RUBATO_SERVERS", 0, CLUSTER_MAX_THREADS, &found->servers, error) ||
         !read_number("RUBATO_WORKERS", 0, CLUSTER_MAX_THREADS, &found->workers, error))
         return false;

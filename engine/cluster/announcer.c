@@ -261,8 +261,8 @@ bool announcer_open_network(Announcer *announcer, GError **error)
     const NetworkConfig config = {
         .transport = "tcp",
         .n_nodes = announcement->role == RUBATO_ROLE_NODE
-                       ? announcement->nodes
-                       : announcement->servers + announcement->workers + 1,
+                       ? announcement->nodes + announcement->spares
+                       : announcement->servers + announcement->workers + announcement->spares + 1,
         .incarnation = announcer->incarnation,
         .secret = origin != SECRET_ORIGIN_NONE ? &secret : NULL,
         .encrypt = own->encrypt,

@@ -25,7 +25,7 @@ typedef struct {
 
     /* guarded by the engine's lock */
     uint32_t id; /* 0: no place yet */
-    bool joins;  /* it is that of a lost node */
+    bool joins;  /* it is that of a lost node, or a spare one */
     char *file;
     char *missing; /* for whom the scheduler waits; NULL: it has not answered */
     char *refusal;

@@ -209,11 +209,15 @@ static char *describe_threads(uint32_t servers, uint32_t workers)
 static char *describe_role(const RubatoAnnouncement *announcement)
 {
     g_autofree char *threads = describe_threads(announcement->servers, announcement->workers);
+    g_autofree char *spares = announcement->spares > 0
+                                  ? g_strdup_printf(" and %u spare place%s", announcement->spares,
+                                                    announcement->spares == 1 ? "" : "s")
+                                  : g_strdup("");
 
     switch (announcement->role) {
     case RUBATO_ROLE_SCHEDULER:
-        return g_strdup_printf("the scheduler of %u servers and %u workers", announcement->servers,
-                               announcement->workers);
+        return g_strdup_printf("the scheduler of %u servers and %u workers%s",
+                               announcement->servers, announcement->workers, spares);
     case RUBATO_ROLE_SERVER:
         return g_strdup_printf("a server of %u thread%s", MAX(announcement->threads, 1),
                                announcement->threads > 1 ? "s" : "");
@@ -221,8 +225,8 @@ static char *describe_role(const RubatoAnnouncement *announcement)
         return g_strdup_printf("a worker node of %u worker%s", MAX(announcement->threads, 1),
                                announcement->threads > 1 ? "s" : "");
     case RUBATO_ROLE_NODE:
-        return g_strdup_printf("node %u of %u, with %s", announcement->node, announcement->nodes,
-                               threads);
+        return g_strdup_printf("node %u of %u%s, with %s", announcement->node, announcement->nodes,
+                               spares, threads);
     case RUBATO_ROLE_NONE:
         break;
     }
@@ -236,7 +240,8 @@ static void take_needs(Check *check, const RubatoAnnouncement *announcement)
     check->binding.node.is_announced = true;
     switch (announcement->role) {
     case RUBATO_ROLE_SCHEDULER:
-        check->needs.n_nodes = announcement->servers + announcement->workers + 1;
+        check->needs.n_nodes =
+            announcement->servers + announcement->workers + announcement->spares + 1;
         break;
     case RUBATO_ROLE_SERVER:
     case RUBATO_ROLE_WORKER:
@@ -248,7 +253,7 @@ static void take_needs(Check *check, const RubatoAnnouncement *announcement)
         break;
     case RUBATO_ROLE_NODE:
         check->needs.n_threads = MAX(announcement->servers, announcement->workers);
-        check->needs.n_nodes = announcement->nodes;
+        check->needs.n_nodes = announcement->nodes + announcement->spares;
         check->binding.node.single = (CoreUser){ announcement->servers, announcement->workers };
         break;
     case RUBATO_ROLE_NONE:

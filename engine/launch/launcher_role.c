@@ -68,6 +68,7 @@ bool rubato_launch_role(const RubatoLaunchRole *launch, GError **error)
     set_number("RUBATO_WORKERS", launch->workers);
     set_number("RUBATO_THREADS", launch->threads);
     set_number("RUBATO_NODE", launch->node);
+    set_number("RUBATO_SPARES", launch->spares);
     if (!check_environment(error))
         return false;
 

@@ -1,7 +1,9 @@
 /* The nodes of a run without a cluster file: see roster.h.
  *
  * Node 0 is the scheduler's own. A process may ask for its id; the others get the free ids in the
- * order in which they came, servers first.
+ * order in which they came, servers first. Spare places have the ids behind those. A process for
+ * which there is no other place waits with one of them until the run begins; if one that came
+ * before is forgotten, it gets that place instead.
  *
  * Runs as roster.h says. */
 #include "engine/scheduler/roster.h"
@@ -20,8 +22,8 @@ typedef struct {
     uint32_t id; /* the wanted one; 0: any. Once all are here, the one that it has */
     uint64_t asker;
     int64_t heard_ms;
-    bool joins; /* the process has come for the place of a lost one */
-    char *host;
+    bool joins; /* the process has come for the place of a lost one, or for a spare one */
+    char *host; /* NULL: it is a spare place */
     char *description;
 } Entry;
 
@@ -32,6 +34,7 @@ struct Roster {
     char *settings;
 
     GPtrArray *entries; /* of Entry, in the order in which they came */
+    GPtrArray *spares;  /* of Entry: the spare places */
     char *file;         /* NULL: not all are here */
     bool is_open;       /* places are given */
     char *text;         /* of the last answer, or of the last question */
@@ -51,6 +54,11 @@ static void entry_free(gpointer data)
 static Entry *entry_at(const Roster *roster, guint i)
 {
     return g_ptr_array_index(roster->entries, i);
+}
+
+static Entry *spare_at(const Roster *roster, guint i)
+{
+    return g_ptr_array_index(roster->spares, i);
 }
 
 static uint32_t count_role(const Roster *roster, ControlRole role)
@@ -89,7 +97,21 @@ static Entry *find_incarnation(const Roster *roster, uint64_t incarnation)
     for (guint i = 0; i < roster->entries->len; i++)
         if (entry_at(roster, i)->incarnation == incarnation)
             return entry_at(roster, i);
+    for (guint i = 0; i < roster->spares->len; i++)
+        if (spare_at(roster, i)->joins && spare_at(roster, i)->incarnation == incarnation)
+            return spare_at(roster, i);
     return NULL;
+}
+
+bool roster_knows(const Roster *roster, uint64_t incarnation)
+{
+    return find_incarnation(roster, incarnation) != NULL;
+}
+
+/* For which processes the spare places are. */
+static ControlRole spare_role(const Roster *roster)
+{
+    return roster->config.n_servers > 0 ? CONTROL_ROLE_SERVER : CONTROL_ROLE_NODE;
 }
 
 bool roster_is_full(const Roster *roster)
@@ -169,6 +191,14 @@ static void write_file(Roster *roster)
             file, ",\n    { id = %u; host = \"%s\"; port = 0; servers = %u; workers = %u; }",
             entry->id, entry->host, entry->servers, entry->workers);
     }
+    /* Where a process will be that takes a spare place is told when it joins: until then the host
+     * is one that every node may have. */
+    for (guint i = 0; i < roster->spares->len; i++)
+        g_string_append_printf(file,
+                               ",\n    { id = %u; host = \"%s\"; port = 0; servers = %u; workers = "
+                               "%u; spare = true; }",
+                               spare_at(roster, i)->id, roster->host, roster->config.spare_servers,
+                               roster->config.spare_workers);
     g_string_append(file, " );\n};\n");
     if (file->len > CONTROL_MAX_FILE)
         roster_give_up(roster, CONTROL_CODE(RUBATO_ERROR_CONFIG),
@@ -182,12 +212,21 @@ Roster *roster_new(const RosterConfig *config)
 {
     Roster *const roster = g_new0(Roster, 1);
 
-    assert(config->n_servers + config->n_workers + config->n_nodes < CONTROL_MAX_NODES);
+    assert(config->n_servers + config->n_workers + config->n_nodes + config->n_spares <
+           CONTROL_MAX_NODES);
     roster->config = *config;
     roster->host = g_strdup(config->host);
     roster->listens = g_strdup(config->listens != NULL ? config->listens : config->host);
     roster->settings = g_strdup(config->settings != NULL ? config->settings : "");
     roster->entries = g_ptr_array_new_with_free_func(entry_free);
+    roster->spares = g_ptr_array_new_with_free_func(entry_free);
+    for (uint32_t i = 1; i <= config->n_spares; i++) {
+        Entry *const spare = g_new0(Entry, 1);
+
+        spare->role = spare_role(roster);
+        spare->id = n_nodes(roster) + i;
+        g_ptr_array_add(roster->spares, spare);
+    }
     if (roster_is_full(roster)) /* the scheduler's node is alone */
         write_file(roster);
     return roster;
@@ -198,6 +237,7 @@ void roster_free(Roster *roster)
     if (roster == NULL)
         return;
     g_ptr_array_unref(roster->entries);
+    g_ptr_array_unref(roster->spares);
     g_free(roster->host);
     g_free(roster->listens);
     g_free(roster->settings);
@@ -255,13 +295,21 @@ static bool has_right_threads(const ControlAnnounce *announce)
     }
 }
 
-/* Why a new process cannot take part; NULL if it can. (transfer full) */
+/* Which ids the spare places have. (transfer full) */
+static char *describe_spares(const Roster *roster)
+{
+    const uint32_t first = n_nodes(roster) + 1, n = roster->spares->len;
+
+    return n == 0   ? g_strdup("")
+           : n == 1 ? g_strdup_printf(", and node %u is spare", first)
+                    : g_strdup_printf(", and %u to %u are spare", first, first + n - 1);
+}
+
+/* What is wrong with a new process, whatever places there are; NULL: nothing. (transfer full) */
 static char *find_fault(const Roster *roster, const ControlAnnounce *announce, uint16_t version)
 {
     const char *const who = announce->description;
     const char *const role = name_of(announce->role);
-    const uint32_t id = announce->wanted_id;
-    const Entry *const same = id != 0 ? find_id(roster, id) : NULL;
 
     if (version != roster->config.wire_version)
         return g_strdup_printf("the %s (%s) speaks wire version %u, the scheduler speaks wire "
@@ -275,10 +323,41 @@ static char *find_fault(const Roster *roster, const ControlAnnounce *announce, u
                                "threads alone, a worker has workers alone, and each number is at "
                                "most %u",
                                role, who, announce->servers, announce->workers, MOST_THREADS);
-    if (id > n_nodes(roster))
+    if (announce->wanted_id > n_nodes(roster) + roster->spares->len) {
+        g_autofree char *spares = describe_spares(roster);
+
         return g_strdup_printf("the %s (%s) wants to be node %u (RUBATO_NODE), but beside the "
-                               "scheduler, node 0, the nodes of this run are 1 to %u",
-                               role, who, id, n_nodes(roster));
+                               "scheduler, node 0, the nodes of this run are 1 to %u%s",
+                               role, who, announce->wanted_id, n_nodes(roster), spares);
+    }
+    return NULL;
+}
+
+/* Why a new process has no spare place that it asks for by its id. (transfer full) */
+static char *refuse_spare(const Roster *roster, const ControlAnnounce *announce)
+{
+    const Entry *const spare = spare_at(roster, announce->wanted_id - n_nodes(roster) - 1);
+
+    if (announce->role != spare->role)
+        return g_strdup_printf("the %s (%s) wants to be node %u (RUBATO_NODE), but that is a spare "
+                               "place, which is for a %s",
+                               name_of(announce->role), announce->description, spare->id,
+                               name_of(spare->role));
+    return g_strdup_printf("node %u was started twice: %s has this spare place, %s came later and "
+                           "is refused",
+                           spare->id, spare->description, announce->description);
+}
+
+/* Why there is no place for a new process; NULL if there is one. (transfer full) */
+static char *find_no_place(const Roster *roster, const ControlAnnounce *announce)
+{
+    const char *const who = announce->description;
+    const char *const role = name_of(announce->role);
+    const uint32_t id = announce->wanted_id, n_spares = roster->spares->len;
+    const Entry *const same = id != 0 ? find_id(roster, id) : NULL;
+
+    if (id > n_nodes(roster))
+        return refuse_spare(roster, announce);
     if (same != NULL)
         return g_strdup_printf("node %u was started twice: %s is in the run, %s came later and is "
                                "refused",
@@ -291,11 +370,16 @@ static char *find_fault(const Roster *roster, const ControlAnnounce *announce, u
         return g_strdup_printf("the %s (%s) is refused, because the scheduler waits for no %ss",
                                role, who, role);
     g_autofree char *here = describe(roster, announce->role);
+    g_autofree char *spares =
+        n_spares > 0 && id == 0 && announce->role == spare_role(roster)
+            ? g_strdup_printf("; the run has %u spare place%s (RUBATO_SPARES), which %s taken",
+                              n_spares, n_spares == 1 ? "" : "s", n_spares == 1 ? "is" : "are")
+            : g_strdup("");
     return g_strdup_printf("the scheduler waits for %u %ss (RUBATO_%sS), and so many are here "
-                           "(%s): the %s (%s) is one too many",
+                           "(%s): the %s (%s) is one too many%s",
                            wanted_of(roster, announce->role), role,
                            announce->role == CONTROL_ROLE_SERVER ? "SERVER" : "WORKER", here, role,
-                           who);
+                           who, spares);
 }
 
 static void add(Roster *roster, const ControlAnnounce *announce)
@@ -333,24 +417,92 @@ static Control let_wait(uint64_t incarnation, const char *for_whom)
                       .place = { .incarnation = incarnation, .missing = for_whom, .file = "" } };
 }
 
+/* Whether a process may have the place of a lost node, or a spare one: none has come for it, or
+ * that one has been silent. A process that has the place announces itself no more. */
+static bool is_free(const Roster *roster, const Entry *entry, int64_t now_ms)
+{
+    return !entry->joins || now_ms - entry->heard_ms >= roster->config.timeout_ms;
+}
+
+static void take(Entry *entry, const ControlAnnounce *announce, int64_t now_ms, uint64_t asker)
+{
+    entry->joins = true;
+    entry->incarnation = announce->incarnation;
+    entry->asker = asker;
+    entry->heard_ms = now_ms;
+    g_free(entry->description);
+    entry->description = g_strdup(announce->description);
+}
+
+static bool is_for(const Entry *entry, const ControlAnnounce *announce)
+{
+    return entry->role == announce->role &&
+           (announce->wanted_id == 0 || announce->wanted_id == entry->id);
+}
+
+/* Before the run begins: a spare place for a process that there is no other place for. */
+static Entry *find_spare(const Roster *roster, const ControlAnnounce *announce, int64_t now_ms)
+{
+    const bool has_other = announce->wanted_id <= n_nodes(roster) &&
+                           count_role(roster, announce->role) < wanted_of(roster, announce->role);
+
+    for (guint i = 0; i < roster->spares->len && !has_other && !roster->is_open; i++)
+        if (is_for(spare_at(roster, i), announce) && is_free(roster, spare_at(roster, i), now_ms))
+            return spare_at(roster, i);
+    return NULL;
+}
+
+/* A process that waits with a spare place gets one that a forgotten process has left. */
+static void leave_spare(Roster *roster, Entry *spare, const ControlAnnounce *announce)
+{
+    if (spare->host != NULL || roster->file != NULL || announce->wanted_id != 0 ||
+        announce->role != spare->role ||
+        count_role(roster, spare->role) == wanted_of(roster, spare->role))
+        return;
+    spare->joins = false;
+}
+
+/* The entry of a new process; NULL with *fault, why it has none. */
+static Entry *enter(Roster *roster, const ControlAnnounce *announce, uint16_t version,
+                    int64_t now_ms, uint64_t asker, char **fault)
+{
+    Entry *spare;
+
+    *fault = find_fault(roster, announce, version);
+    if (*fault != NULL)
+        return NULL;
+    spare = find_spare(roster, announce, now_ms);
+    if (spare != NULL) {
+        take(spare, announce, now_ms, asker);
+        return spare;
+    }
+    *fault = find_no_place(roster, announce);
+    if (*fault != NULL)
+        return NULL;
+    add(roster, announce);
+    if (roster_is_full(roster))
+        write_file(roster);
+    return find_incarnation(roster, announce->incarnation);
+}
+
 void roster_hear(Roster *roster, int64_t now_ms, const ControlAnnounce *announce, uint16_t version,
                  uint64_t asker, Control *answer)
 {
     Entry *entry = find_incarnation(roster, announce->incarnation);
 
+    if (entry != NULL)
+        leave_spare(roster, entry, announce);
+    entry = find_incarnation(roster, announce->incarnation);
     if (entry == NULL && roster->refusal == NULL) {
-        char *const fault = find_fault(roster, announce, version);
+        char *fault;
 
+        entry = enter(roster, announce, version, now_ms, asker, &fault);
         if (fault != NULL) {
             g_free(roster->text);
             roster->text = fault;
             *answer = refuse(CONTROL_CODE(RUBATO_ERROR_INVALID), fault);
             return;
         }
-        add(roster, announce);
-        entry = find_incarnation(roster, announce->incarnation);
-        if (roster_is_full(roster))
-            write_file(roster);
     }
     if (roster->refusal != NULL) {
         *answer = refuse(roster->refusal_code, roster->refusal);
@@ -363,52 +515,68 @@ void roster_hear(Roster *roster, int64_t now_ms, const ControlAnnounce *announce
                         : let_wait(announce->incarnation, roster_missing(roster));
 }
 
-/* Whether a process may have the place of a lost node: none has come for it, or that one has been
- * silent. A process that has the place announces itself no more. */
-static bool is_free(const Roster *roster, const Entry *entry, int64_t now_ms)
+/* A free place among those of lost nodes, or else one for which others have come. */
+static Entry *find_lost(const Roster *roster, const ControlAnnounce *announce, int64_t now_ms,
+                        const bool *is_lost)
 {
-    return !entry->joins || now_ms - entry->heard_ms >= roster->config.timeout_ms;
+    const uint32_t n = n_nodes(roster);
+    Entry *lost = NULL;
+
+    for (uint32_t i = 0; i < n + roster->spares->len; i++) {
+        Entry *const entry = i < n ? entry_at(roster, i) : spare_at(roster, i - n);
+        const bool is_there = is_lost[entry->id] && is_for(entry, announce);
+
+        if (is_there && is_free(roster, entry, now_ms))
+            return entry;
+        if (is_there && lost == NULL)
+            lost = entry;
+    }
+    return lost;
 }
 
 bool roster_replace(Roster *roster, int64_t now_ms, const ControlAnnounce *announce,
                     uint16_t version, uint64_t asker, const bool *is_lost, Control *answer)
 {
-    Entry *lost = NULL;
+    Entry *lost;
 
-    if (roster->refusal != NULL || find_incarnation(roster, announce->incarnation) != NULL ||
+    if (roster->refusal != NULL || roster->file == NULL ||
+        find_incarnation(roster, announce->incarnation) != NULL ||
         version != roster->config.wire_version || !is_number(announce->host) ||
         !has_right_threads(announce))
         return false;
-    for (guint i = 0; i < roster->entries->len; i++) {
-        Entry *const entry = entry_at(roster, i);
-        const bool is_for_it = is_lost[entry->id] && entry->role == announce->role &&
-                               (announce->wanted_id == 0 || announce->wanted_id == entry->id);
-
-        if (is_for_it && (lost == NULL || !is_free(roster, lost, now_ms)))
-            lost = entry;
-    }
+    lost = find_lost(roster, announce, now_ms, is_lost);
     if (lost == NULL)
         return false;
     if (!is_free(roster, lost, now_ms)) {
-        *answer = let_wait(announce->incarnation,
-                           "another process has come for the place of the lost node");
+        *answer =
+            let_wait(announce->incarnation,
+                     lost->host != NULL ? "another process has come for the place of the lost node"
+                                        : "other processes have come for all spare places");
         return true;
     }
-    lost->joins = true;
-    lost->incarnation = announce->incarnation;
-    lost->asker = asker;
-    lost->heard_ms = now_ms;
-    g_free(lost->description);
-    lost->description = g_strdup(announce->description);
+    take(lost, announce, now_ms, asker);
     *answer = give_place(roster, lost);
     return true;
+}
+
+void roster_note_joining(Roster *roster, int64_t now_ms, uint32_t id)
+{
+    const uint32_t n = n_nodes(roster);
+    Entry *const entry = id <= n                         ? find_id(roster, id)
+                         : id - n <= roster->spares->len ? spare_at(roster, id - n - 1)
+                                                         : NULL;
+
+    if (entry != NULL)
+        entry->heard_ms = now_ms;
 }
 
 void roster_forget(Roster *roster, uint64_t incarnation)
 {
     Entry *const entry = find_incarnation(roster, incarnation);
 
-    if (entry != NULL && roster->file == NULL)
+    if (entry != NULL && entry->host == NULL)
+        entry->joins = false;
+    else if (entry != NULL && roster->file == NULL)
         g_ptr_array_remove(roster->entries, entry);
 }
 
@@ -438,5 +606,8 @@ GArray *roster_askers(const Roster *roster)
 
     for (guint i = 0; i < roster->entries->len; i++)
         g_array_append_val(askers, entry_at(roster, i)->asker);
+    for (guint i = 0; i < roster->spares->len; i++)
+        if (spare_at(roster, i)->joins)
+            g_array_append_val(askers, spare_at(roster, i)->asker);
     return askers;
 }

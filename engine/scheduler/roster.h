@@ -5,7 +5,9 @@
  *
  * A process repeats its ANNOUNCE until it has a place. One that stops doing so before all are here
  * is forgotten, so another may come in its place. Once all are here, ids and text stay. A process
- * that comes later is refused, unless it may take the place of a lost node.
+ * that comes later may take the place of a lost node, or a spare place: the text has these as spare
+ * nodes, for which the run does not wait. Otherwise it is refused. A place that was given to a
+ * process is free again if the process neither joins the run nor asks for it in time.
  *
  * A pure state machine: no thread, no socket, no wall clock.
  *
@@ -21,6 +23,9 @@ typedef struct {
     /* How many nodes of each role are to come, beside the scheduler's own; together below
      * CONTROL_MAX_NODES. */
     uint32_t n_servers, n_workers, n_nodes;
+    /* How many spare places there are beside these, and the server threads and workers of each.
+     * They are for servers or, without servers, for equal nodes. */
+    uint32_t n_spares, spare_servers, spare_workers;
     uint32_t servers, workers; /* of the scheduler's own node: server threads and workers */
     const char *host;          /* where the scheduler's own node receives */
     const char *listens;       /* where the scheduler listens; NULL: at the host */
@@ -39,14 +44,20 @@ void roster_free(Roster *roster);
 void roster_hear(Roster *roster, int64_t now_ms, const ControlAnnounce *announce, uint16_t version,
                  uint64_t asker, Control *answer);
 
-/* The same for a run that goes on without nodes that are lost. is_lost: by id, of all nodes. A
- * process that is not in the run gets the place of a lost node of its role, or is told to wait
- * while another process has come for it. False: it is not for one of them, or something is wrong
- * with it; roster_hear answers. */
+/* The same for a run that goes on without nodes that are lost, or that are spare. is_lost: by id,
+ * of all nodes. A process that is not in the run gets the place of such a node of its role, of a
+ * lost one first, or is told to wait while other processes have come for all of them. False: it is
+ * not for one of them, or something is wrong with it; roster_hear answers. */
 bool roster_replace(Roster *roster, int64_t now_ms, const ControlAnnounce *announce,
                     uint16_t version, uint64_t asker, const bool *is_lost, Control *answer);
 
-/* A process has said that it ends. */
+/* Whether the process has a place, or waits for one. */
+bool roster_knows(const Roster *roster, uint64_t incarnation);
+
+/* A process joins the run as this node, so its place stays its own. */
+void roster_note_joining(Roster *roster, int64_t now_ms, uint32_t id);
+
+/* A process that has no place yet has said that it ends. */
 void roster_forget(Roster *roster, uint64_t incarnation);
 
 /* Forgets processes that have been silent for too long. */

@@ -314,6 +314,8 @@ void rendezvous_join(Scheduler *scheduler, const Control *control, uint16_t vers
     g_autofree char *fault = find_fault(scheduler, join, version, number, &code);
     const char *const obstacle = admission_find_obstacle(scheduler, &obstacle_code);
 
+    if (scheduler->config.roster != NULL)
+        roster_note_joining(scheduler->config.roster, scheduler->now_ms, join->node_id);
     if (fault != NULL) {
         send_refusal(scheduler, asker, code, fault);
     } else if (scheduler->ended) {
@@ -336,36 +338,40 @@ void rendezvous_join(Scheduler *scheduler, const Control *control, uint16_t vers
     }
 }
 
-/* By id, which is the number in a run without a cluster file. NULL: the run admits no process.
- * (transfer full) */
+/* By id, which is the number in a run without a cluster file. (transfer full) */
 static bool *list_lost(const Scheduler *scheduler)
 {
-    uint32_t code;
-
-    if (admission_find_obstacle(scheduler, &code) != NULL)
-        return NULL;
     bool *const is_lost = g_new(bool, scheduler->config.n_nodes);
+
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         is_lost[i] = scheduler->nodes[i].lost;
     return is_lost;
 }
 
+/* Before the run begins, only spare nodes are lost: a process that gets their place asks to join
+ * until the run has begun. */
 void rendezvous_announce(Scheduler *scheduler, const Control *control, uint16_t version,
                          uint64_t asker)
 {
+    const ControlAnnounce *const announce = &control->announce;
+    Roster *const roster = scheduler->config.roster;
     Control answer;
+    uint32_t code;
 
-    if (scheduler->config.roster == NULL) {
+    if (roster == NULL) {
         send_refusal(scheduler, asker, CONTROL_CODE(RUBATO_ERROR_MISMATCH),
                      "the scheduler has a cluster file, and takes only the nodes of it: start this "
                      "process with RUBATO_CLUSTER and RUBATO_NODE in place of RUBATO_ROLE");
         return;
     }
+    const char *const obstacle = admission_find_obstacle(scheduler, &code);
+    if (obstacle != NULL && scheduler->begun && !roster_knows(roster, announce->incarnation)) {
+        send_refusal(scheduler, asker, code, obstacle);
+        return;
+    }
     g_autofree bool *is_lost = list_lost(scheduler);
-    if (is_lost == NULL || !roster_replace(scheduler->config.roster, scheduler->now_ms,
-                                           &control->announce, version, asker, is_lost, &answer))
-        roster_hear(scheduler->config.roster, scheduler->now_ms, &control->announce, version, asker,
-                    &answer);
+    if (!roster_replace(roster, scheduler->now_ms, announce, version, asker, is_lost, &answer))
+        roster_hear(roster, scheduler->now_ms, announce, version, asker, &answer);
     scheduler_send_greeting(scheduler, asker, &answer);
 }
 
@@ -377,6 +383,8 @@ void rendezvous_farewell(Scheduler *scheduler, const Control *control, uint16_t 
 
     (void)version;
     (void)asker; /* it has gone */
+    if (scheduler->config.roster != NULL)
+        roster_forget(scheduler->config.roster, farewell->incarnation);
     if (scheduler->begun || scheduler->ended || number == scheduler->config.n_nodes)
         return;
     const SchedulerNode *const node = &scheduler->nodes[number];

@@ -40,7 +40,8 @@ typedef struct {
     uint32_t servers, workers; /* scheduler: how many nodes of each role it waits for; an equal
                                 * node: its server threads and workers, as in a cluster file */
     uint32_t threads;      /* a server's threads, or a worker node's workers in a task that names
-                            * no number; 0 means 1 */
+                            * no number; of the scheduler: the threads of servers that take spare
+                            * places; 0 means 1 */
     uint32_t node;         /* the id that a server or worker wants to have, from 1; 0: any; the id
                             * of an equal node, from 0 */
     const char *interface; /* "eth0", or an address: where this node receives. NULL: the address
@@ -49,17 +50,21 @@ typedef struct {
                             * its own until it has found the scheduler, and then the scheduler's.
                             * NULL: the defaults */
     uint32_t nodes;        /* of an equal node: how many there are */
+    uint32_t spares;       /* scheduler: how many servers may come as new ones once the run has
+                            * begun, which does not wait for them; their ids are behind those of the
+                            * others. Equal node: how many such nodes there may be, which have as
+                            * many server threads and workers as node 0 */
 } RubatoAnnouncement;
 
 /* Reads RUBATO_ROLE, and with it RUBATO_SCHEDULER, RUBATO_SERVERS, RUBATO_WORKERS, RUBATO_THREADS,
- * RUBATO_NODE, RUBATO_NODES, RUBATO_PORT, RUBATO_INTERFACE and RUBATO_SETTINGS; `rubato scheduler`,
- * `server`, `worker` and `task` set them. Without RUBATO_ROLE the role is RUBATO_ROLE_NONE, unless
- * a job system, such as Slurm or mpirun, has started this process as one of several: then it is
- * RUBATO_ROLE_NODE, and the job system says what RUBATO_NODE, RUBATO_NODES and RUBATO_SCHEDULER do
- * not. RUBATO_ROLE=alone asks for RUBATO_ROLE_NONE in any case. The strings are valid as long as
- * the environment does not change. MPICH's mpiexec is asked only once, and its answer is kept in
- * RUBATO_JOB_ANSWER. False with RUBATO_ERROR_INVALID if a variable is wrong or missing, or with
- * RUBATO_ERROR_NETWORK if mpirun does not tell where the first process runs. */
+ * RUBATO_SPARES, RUBATO_NODE, RUBATO_NODES, RUBATO_PORT, RUBATO_INTERFACE and RUBATO_SETTINGS;
+ * `rubato scheduler`, `server`, `worker` and `task` set them. Without RUBATO_ROLE the role is
+ * RUBATO_ROLE_NONE, unless a job system, such as Slurm or mpirun, has started this process as one
+ * of several: then it is RUBATO_ROLE_NODE, and the job system says what RUBATO_NODE, RUBATO_NODES
+ * and RUBATO_SCHEDULER do not. RUBATO_ROLE=alone asks for RUBATO_ROLE_NONE in any case. The strings
+ * are valid as long as the environment does not change. MPICH's mpiexec is asked only once, and its
+ * answer is kept in RUBATO_JOB_ANSWER. False with RUBATO_ERROR_INVALID if a variable is wrong or
+ * missing, or with RUBATO_ERROR_NETWORK if mpirun does not tell where the first process runs. */
 RUBATO_API bool rubato_announcement_from_environment(RubatoAnnouncement *announcement,
                                                      GError **error);
 

@@ -54,6 +54,7 @@ typedef struct {
     uint32_t workers;        /* RUBATO_WORKERS */
     uint32_t threads;        /* RUBATO_THREADS */
     uint32_t node;           /* RUBATO_NODE */
+    uint32_t spares;         /* RUBATO_SPARES */
 } RubatoLaunchRole;
 
 /* Makes this process such a node: replaces it by the program, with RUBATO_ROLE and the members'

@@ -17,7 +17,7 @@
 typedef struct {
     const char *role;
     const char *servers, *workers;
-    const char *threads, *node, *nodes, *interface, *settings, *secret;
+    const char *threads, *node, *nodes, *spares, *interface, *settings, *secret;
     const char *data;    /* the node says whether links have this address; NULL: it does not */
     const char *program; /* a program of the build that `rubato ROLE` starts; NULL: play */
     bool stays;          /* in the run until the gate opens */
@@ -169,6 +169,7 @@ static int be_node(const void *data)
     set("RUBATO_THREADS", node->threads);
     set("RUBATO_NODE", node->node);
     set("RUBATO_NODES", node->nodes);
+    set("RUBATO_SPARES", node->spares);
     set("RUBATO_INTERFACE", node->interface);
     set("RUBATO_SETTINGS", node->settings);
     set("RUBATO_SECRET", node->secret);
@@ -517,6 +518,126 @@ START_TEST(a_worker_that_comes_after_a_loss_may_wait_for_the_end)
 }
 END_TEST
 
+/* ---- new nodes ---- */
+
+static const char *const overs[] = { PATIENT "transport = \"tcp\";",
+                                     PATIENT "transport = \"shm\";" };
+
+static void expect_served(ClusterRun *run, uint32_t process)
+{
+    cluster_expect_end(run, process, CLUSTER_NOT_STARTED);
+    cluster_expect_text(run, process, "has served, as a node that had joined, until the run ended");
+}
+
+/* Two come at the same time, a third one is too many. Each gets its share of the parts, and the run
+ * goes on when a server of the beginning is lost. */
+START_TEST(servers_that_come_after_the_beginning_take_spare_places)
+{
+    ClusterRun *const run = run_new();
+    Node scheduler = SCHEDULER, server = SERVER, worker = WORKER;
+
+    scheduler.servers = scheduler.spares = "2";
+    scheduler.settings = overs[_i];
+    scheduler.outlives = server.outlives = worker.outlives = true;
+    const uint32_t leads = start(run, &scheduler), works = start(run, &worker);
+    const uint32_t first[] = { start(run, &server), start(run, &server) };
+    cluster_wait_for(run, works, "node 3 of 6: 4 servers, 1 workers");
+    cluster_wait_for(run, works, "stays");
+    server.interface = "127.0.0.2";
+    server.threads = "3";
+    const uint32_t later[] = { start(run, &server), start(run, &server) };
+    for (size_t i = 0; i < G_N_ELEMENTS(later); i++) {
+        cluster_wait_for(run, later[i],
+                         "has 1 server thread, as its place in the run has, and not 3");
+        cluster_wait_for(run, later[i], "has joined the run, and serves until the run ends");
+    }
+    cluster_wait_for(run, leads, "node 4 has 1 part of table sums now");
+    cluster_wait_for(run, leads, "node 5 has 1 part of table sums now");
+    expect_refused(run, start(run, &server),
+                   "is one too many; the run has 2 spare places (RUBATO_SPARES), which are taken");
+    cluster_signal(run, first[0], SIGKILL);
+    cluster_expect_end(run, first[0], -SIGKILL);
+    cluster_wait_for(run, leads, "(127.0.0.1) was lost");
+    ck_assert_int_eq(write(gate[1], "1", 1), 1);
+    expect_sum(run, leads, "sum 1\n");
+    expect_sum(run, works, "sum 1\n");
+    expect_sum(run, first[1], "sum 1\n");
+    for (size_t i = 0; i < G_N_ELEMENTS(later); i++)
+        expect_served(run, later[i]);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* It waits with the spare place, and gets one of those for which the run waits when that is free;
+ * so does the place become free that a process leaves which ends. */
+START_TEST(a_server_that_comes_before_the_beginning_is_an_ordinary_one_if_there_is_room)
+{
+    ClusterRun *const run = run_new();
+    Node scheduler = SCHEDULER, worker = WORKER, server = SERVER;
+
+    scheduler.spares = "1";
+    const uint32_t leads = start(run, &scheduler);
+    const uint32_t first = start(run, &server);
+    cluster_wait_for(run, first, "1 of 1 servers and 0 of 1 workers are here");
+    const uint32_t second = start(run, &server);
+    cluster_wait_for(run, second, "1 of 1 servers and 0 of 1 workers are here");
+    expect_refused(run, start(run, &server),
+                   "is one too many; the run has 1 spare place (RUBATO_SPARES), which is taken");
+    cluster_signal(run, first, SIGTERM);
+    expect_refused(run, first, "this server was ended by signal 15");
+    g_string_truncate(run->processes[leads].text, 0);
+    cluster_wait_for(run, leads, "1 of 1 servers"); /* the second one is it now */
+    const uint32_t third = start(run, &server);
+    cluster_wait_for(run, third, "1 of 1 servers and 0 of 1 workers are here");
+    cluster_signal(run, third, SIGTERM);
+    expect_refused(run, third, "this server was ended by signal 15");
+    const uint32_t last = start(run, &server);
+    cluster_wait_for(run, last, "1 of 1 servers and 0 of 1 workers are here");
+    worker.stays = true;
+    const uint32_t works = start(run, &worker);
+    cluster_wait_for(run, last, "node 3 has joined the run, and serves until the run ends");
+    cluster_wait_for(run, works, "node 2 of 4");
+    ck_assert_int_eq(write(gate[1], "1", 1), 1);
+    expect_sum(run, leads, "sum 1\n");
+    expect_sum(run, works, "sum 1\n");
+    expect_sum(run, second, "node 1 of 4");
+    expect_served(run, last);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* It names its id, which is behind those of the others. */
+START_TEST(an_equal_node_may_come_as_a_new_one)
+{
+    ClusterRun *const run = run_new();
+    Node node = {
+        .role = "node", .nodes = "2", .spares = "1", .settings = PATIENT, .outlives = true
+    };
+    static const char *const ids[] = { "0", "1", "2", "2", "3" };
+    Node nodes[G_N_ELEMENTS(ids)];
+    uint32_t processes[G_N_ELEMENTS(ids)];
+
+    for (size_t i = 0; i < G_N_ELEMENTS(ids); i++) {
+        node.node = ids[i];
+        nodes[i] = node;
+        processes[i] = start(run, &nodes[i]);
+        if (i == 1)
+            cluster_wait_for(run, processes[0], "stays");
+        if (i == 2)
+            cluster_wait_for(run, processes[0], "node 2 has 1 part of table sums now");
+    }
+    cluster_expect_end(run, processes[4], CLUSTER_NOT_STARTED);
+    cluster_expect_text(run, processes[4], "RUBATO_NODE is 3, and RUBATO_NODES 2");
+    expect_refused(run, processes[3], "node 2 was started twice");
+    cluster_wait_for(run, processes[1], "stays");
+    ck_assert_int_eq(write(gate[1], "12", 2), 2);
+    for (size_t i = 0; i < 2; i++)
+        expect_sum(run, processes[i], "sum 2\n");
+    expect_served(run, processes[2]);
+    cluster_run_free(run);
+}
+END_TEST
+
 /* ---- where ---- */
 
 /* Loopback has many addresses: one of it is no other test's. */
@@ -606,6 +727,7 @@ int main(void)
     TCase *refused = cluster_add_case(suite, "refused");
     TCase *missing = cluster_add_case(suite, "missing");
     TCase *after = cluster_add_case(suite, "after a loss");
+    TCase *new_nodes = cluster_add_case(suite, "new nodes");
     TCase *where = cluster_add_case(suite, "where");
 
     tcase_add_loop_test(works, nodes_announce_themselves_and_work_together, 0, G_N_ELEMENTS(ways));
@@ -620,6 +742,11 @@ int main(void)
     tcase_add_test(after, a_server_that_comes_after_a_loss_takes_the_place);
     tcase_add_test(after, a_worker_that_comes_after_a_loss_catches_up);
     tcase_add_test(after, a_worker_that_comes_after_a_loss_may_wait_for_the_end);
+    tcase_add_loop_test(new_nodes, servers_that_come_after_the_beginning_take_spare_places, 0,
+                        G_N_ELEMENTS(overs));
+    tcase_add_test(new_nodes,
+                   a_server_that_comes_before_the_beginning_is_an_ordinary_one_if_there_is_room);
+    tcase_add_test(new_nodes, an_equal_node_may_come_as_a_new_one);
     tcase_add_test(where, nodes_meet_in_one_network_and_send_data_in_another);
     tcase_add_test(where, nodes_meet_over_ipv6);
     tcase_add_test(where, without_a_secret_only_this_machine_is_reached);

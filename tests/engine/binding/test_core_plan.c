@@ -242,6 +242,26 @@ START_TEST(nodes_of_other_hosts_do_not_count)
 }
 END_TEST
 
+/* Where the processes will be that take spare places is not known, if nodes announce themselves. */
+START_TEST(spare_places_have_no_cores_before_a_process_takes_them)
+{
+    static const char text[] = CLUSTER NODE("1", "127.0.0.1") ", { id = 2; host = \"127.0.0.1\"; "
+                                                              "port = 0; spare = true; } ); };";
+    static const char *const expected[] = {
+        "server 0 on processor 0; worker 0 on processor 1; other ",
+        "server 0 on processor 0; worker 0 on processors 1-3; other "
+    };
+    g_autoptr(Cluster) cluster = cluster_parse(text, strlen(text), "two.cfg", NULL);
+    g_autoptr(CoreTopology) topology = machine("core:4 pu:1");
+
+    ck_assert_ptr_nonnull(cluster);
+    const CoreNode node = { .cluster = cluster, .number = 0, .is_announced = _i == 1 };
+    g_autoptr(CorePlan) plan = core_users_plan(topology, &node);
+    g_autofree char *is = core_plan_describe(plan, topology, 0);
+    ck_assert_msg(g_str_has_prefix(is, expected[_i]), "%s", is);
+}
+END_TEST
+
 static void count_warning(const gchar *domain, GLogLevelFlags level, const gchar *text,
                           gpointer user_data)
 {
@@ -299,6 +319,7 @@ int main(void)
     tcase_add_loop_test(tcase, no_core_has_two_owners_as_long_as_there_are_enough, 0, 4);
     tcase_add_test(tcase, a_long_plan_is_cut);
     tcase_add_test(tcase, nodes_of_other_hosts_do_not_count);
+    tcase_add_loop_test(tcase, spare_places_have_no_cores_before_a_process_takes_them, 0, 2);
     tcase_add_test(tcase, a_host_that_cannot_be_resolved_is_another_one_and_the_log_says_so);
     tcase_add_test(tcase, cores_that_a_job_system_gave_to_a_node_are_its_own);
     suite_add_tcase(suite, tcase);

@@ -310,6 +310,11 @@ static const CommandLine COMMAND_LINES[] = {
     { "scheduler --scheduler 127.0.0.1:9 -- true", 1, "set RUBATO_SERVERS and RUBATO_WORKERS" },
     { "scheduler --scheduler 127.0.0.1:9 --servers 2 --workers 0 -- sh -c 'echo $RUBATO_WORKERS.'",
       0, "0.\n" },
+    { "scheduler --scheduler 127.0.0.1:9 --servers 2 --workers 0 --spares 3 --threads 4 -- "
+      "sh -c 'echo $RUBATO_SPARES $RUBATO_THREADS.'",
+      0, "3 4.\n" },
+    { "worker --spares 2 -- true", 2, "--spares is an option of rubato scheduler" },
+    { "scheduler --spares -1 -- true", 2, "--spares takes a number from 0, not -1" },
     { "server --scheduler 127.0.0.1:9 --node 7 -- sh -c 'echo $RUBATO_ROLE $RUBATO_NODE'", 0,
       "server 7\n" },
     { "run", 2, "which cluster file?" },

@@ -237,6 +237,140 @@ START_TEST(roster_refuses_what_makes_no_sense)
 }
 END_TEST
 
+/* ---- spare places ---- */
+
+/* Nodes 1 and 2 are servers, node 3 is a worker, 4 and 5 are spare. */
+static RosterConfig config_with_spares(void)
+{
+    RosterConfig config = CONFIG;
+
+    config.n_spares = 2;
+    config.spare_servers = 6;
+    return config;
+}
+
+static Roster *new_with_spares(void)
+{
+    const RosterConfig config = config_with_spares();
+
+    return roster_new(&config);
+}
+
+static void fill(Roster *roster)
+{
+    hear(roster, 1, CONTROL_ROLE_SERVER, 0);
+    hear(roster, 2, CONTROL_ROLE_SERVER, 0);
+    hear(roster, 3, CONTROL_ROLE_WORKER, 0);
+    ck_assert(roster_is_full(roster));
+}
+
+START_TEST(roster_is_full_without_its_spare_places)
+{
+    g_autoptr(Roster) roster = new_with_spares();
+    g_autoptr(GError) error = NULL;
+
+    fill(roster);
+    const char *const file = roster_file(roster);
+    g_autoptr(Cluster) cluster = cluster_parse(file, strlen(file), "it", &error);
+    ck_assert_msg(cluster != NULL, "%s: %s", error != NULL ? error->message : "", file);
+    ck_assert_uint_eq(cluster->n_nodes, 6);
+    for (uint32_t id = 0; id < 6; id++)
+        ck_assert_int_eq(cluster->nodes[id].spare, id > 3);
+    ck_assert_uint_eq(cluster->nodes[4].servers, 6);
+    ck_assert_uint_eq(cluster->nodes[4].workers, 0);
+    ck_assert_str_eq(cluster->nodes[4].host, "10.0.0.1");
+}
+END_TEST
+
+/* The run has begun: spare nodes are lost. */
+START_TEST(roster_gives_spare_places_to_those_that_come_later)
+{
+    static const bool none[6] = { false }, both[6] = { false, false, false, false, true, true },
+                      last[6] = { false, false, false, false, false, true },
+                      and_a_lost[6] = { false, false, true, false, true, true };
+    g_autoptr(Roster) roster = new_with_spares();
+
+    fill(roster);
+    roster_open(roster);
+    g_autofree char *file = g_strdup(roster_file(roster));
+    is_lost = and_a_lost;
+    expect_lost_place(hear_at(roster, 0, 20, CONTROL_ROLE_SERVER, 0), 2); /* the lost one first */
+    is_lost = both;
+    expect_refused(hear_at(roster, 0, 4, CONTROL_ROLE_WORKER, 5),
+                   "a spare place, which is for a server");
+    expect_refused(hear_at(roster, 0, 4, CONTROL_ROLE_WORKER, 0), "is one too many");
+    expect_refused(hear_at(roster, 0, 4, CONTROL_ROLE_SERVER, 6),
+                   "are 1 to 3, and 4 to 5 are spare");
+    expect_lost_place(hear_at(roster, 0, 5, CONTROL_ROLE_SERVER, 0), 4);
+    ck_assert_str_eq(answer.place.file, file);
+    expect_lost_place(hear_at(roster, 0, 6, CONTROL_ROLE_SERVER, 0), 5); /* at the same time */
+    expect_lost_place(hear_at(roster, 100, 5, CONTROL_ROLE_SERVER, 0), 4);
+    expect_wait(hear_at(roster, 100, 7, CONTROL_ROLE_SERVER, 0),
+                "other processes have come for all spare places");
+    is_lost = last;                             /* process 5 is in the run */
+    roster_note_joining(roster, TIMEOUT_MS, 5); /* process 6 joins it */
+    expect_wait(hear_at(roster, 2 * TIMEOUT_MS - 1, 7, CONTROL_ROLE_SERVER, 0),
+                "other processes have come for all spare places");
+    /* it has died before it was in the run */
+    expect_lost_place(hear_at(roster, 2 * TIMEOUT_MS, 7, CONTROL_ROLE_SERVER, 0), 5);
+    is_lost = none;
+    expect_refused(hear_at(roster, 9000, 8, CONTROL_ROLE_SERVER, 0),
+                   "is one too many; the run has 2 spare places (RUBATO_SPARES), which are taken");
+    expect_refused(
+        hear_at(roster, 9000, 8, CONTROL_ROLE_SERVER, 4),
+        "node 4 was started twice: process 5 has this spare place, process 8 came later");
+    is_lost = NULL;
+}
+END_TEST
+
+START_TEST(roster_lets_those_wait_that_come_before_the_run_has_begun)
+{
+    static const char *const missing = "2 of 2 servers and 0 of 1 workers are here";
+    g_autoptr(Roster) roster = new_with_spares();
+
+    hear(roster, 1, CONTROL_ROLE_SERVER, 0);
+    hear(roster, 2, CONTROL_ROLE_SERVER, 0);
+    expect_wait(hear(roster, 4, CONTROL_ROLE_SERVER, 0), missing);
+    expect_wait(hear(roster, 5, CONTROL_ROLE_SERVER, 5), missing);
+    expect_refused(hear(roster, 6, CONTROL_ROLE_SERVER, 0), "2 spare places (RUBATO_SPARES)");
+    expect_refused(hear(roster, 6, CONTROL_ROLE_SERVER, 4), "process 4 has this spare place");
+    ck_assert(roster_knows(roster, 5) && !roster_knows(roster, 6));
+    g_autoptr(GArray) askers = roster_askers(roster);
+    ck_assert_uint_eq(askers->len, 4); /* they hear it, too, if the run cannot begin */
+    roster_forget(roster, 4);          /* its place is free again */
+    ck_assert(!roster_knows(roster, 4));
+    expect_wait(hear(roster, 7, CONTROL_ROLE_SERVER, 0), missing);
+    /* that of a process that has been silent, too */
+    expect_wait(hear_at(roster, TIMEOUT_MS, 7, CONTROL_ROLE_SERVER, 0), missing);
+    expect_wait(hear_at(roster, TIMEOUT_MS, 8, CONTROL_ROLE_SERVER, 0), missing);
+    hear(roster, 3, CONTROL_ROLE_WORKER, 0);
+    roster_open(roster);
+    expect_lost_place(hear(roster, 7, CONTROL_ROLE_SERVER, 0), 4);
+    expect_lost_place(hear(roster, 8, CONTROL_ROLE_SERVER, 0), 5);
+}
+END_TEST
+
+START_TEST(roster_gives_who_waits_the_place_of_one_that_is_forgotten)
+{
+    g_autoptr(Roster) roster = new_with_spares();
+
+    hear(roster, 1, CONTROL_ROLE_SERVER, 0);
+    hear(roster, 2, CONTROL_ROLE_SERVER, 0);
+    hear(roster, 4, CONTROL_ROLE_SERVER, 0);
+    hear(roster, 5, CONTROL_ROLE_SERVER, 5); /* it wants to be a spare one */
+    roster_forget(roster, 1);
+    expect_wait(hear(roster, 5, CONTROL_ROLE_SERVER, 5),
+                "1 of 2 servers and 0 of 1 workers are here");
+    expect_wait(hear(roster, 4, CONTROL_ROLE_SERVER, 0),
+                "2 of 2 servers and 0 of 1 workers are here");
+    hear(roster, 3, CONTROL_ROLE_WORKER, 0);
+    roster_open(roster);
+    expect_id(hear(roster, 4, CONTROL_ROLE_SERVER, 0), 2);
+    ck_assert(!answer.place.joins);
+    expect_lost_place(hear(roster, 5, CONTROL_ROLE_SERVER, 5), 5);
+}
+END_TEST
+
 /* Four equal nodes; node 0 is the scheduler's. */
 static const RosterConfig EQUALS = { .n_nodes = 3,
                                      .servers = 5,
@@ -281,6 +415,28 @@ START_TEST(roster_of_equal_nodes_gives_each_its_servers_and_workers)
 }
 END_TEST
 
+START_TEST(spare_places_of_equal_nodes_are_asked_for_by_their_ids)
+{
+    static const bool lost[5] = { [4] = true };
+    RosterConfig config = EQUALS;
+
+    config.n_spares = 1;
+    config.spare_servers = 5;
+    config.spare_workers = 6;
+    g_autoptr(Roster) roster = roster_new(&config);
+    expect_wait(hear(roster, 9, CONTROL_ROLE_NODE, 4), "1 of 4 nodes are here, without 1, 2, 3");
+    roster_forget(roster, 9);
+    for (uint32_t id = 3; id >= 1; id--)
+        hear(roster, id, CONTROL_ROLE_NODE, id);
+    ck_assert_ptr_nonnull(strstr(roster_file(roster), "servers = 5; workers = 6; spare = true;"));
+    roster_open(roster);
+    is_lost = lost;
+    expect_refused(hear(roster, 8, CONTROL_ROLE_SERVER, 4), "a spare place, which is for a node");
+    expect_lost_place(hear(roster, 8, CONTROL_ROLE_NODE, 4), 4);
+    is_lost = NULL;
+}
+END_TEST
+
 START_TEST(roster_of_one_node_is_full_at_once)
 {
     g_autoptr(Roster) roster =
@@ -318,6 +474,11 @@ int main(void)
     tcase_add_test(tcase, roster_gives_the_places_of_lost_nodes_to_others);
     tcase_add_test(tcase, roster_forgets_who_is_silent_or_ends_until_all_are_here);
     tcase_add_test(tcase, roster_refuses_what_makes_no_sense);
+    tcase_add_test(tcase, roster_is_full_without_its_spare_places);
+    tcase_add_test(tcase, roster_gives_spare_places_to_those_that_come_later);
+    tcase_add_test(tcase, roster_lets_those_wait_that_come_before_the_run_has_begun);
+    tcase_add_test(tcase, roster_gives_who_waits_the_place_of_one_that_is_forgotten);
+    tcase_add_test(tcase, spare_places_of_equal_nodes_are_asked_for_by_their_ids);
     tcase_add_test(tcase, roster_of_equal_nodes_names_those_that_are_missing);
     tcase_add_test(tcase, roster_of_equal_nodes_gives_each_its_servers_and_workers);
     tcase_add_test(tcase, roster_of_one_node_is_full_at_once);

@@ -281,6 +281,160 @@ START_TEST(spare_node_cannot_be_drained)
 }
 END_TEST
 
+/* ---- nodes that announce themselves ---- */
+
+static Roster *roster;
+
+/* Node 1 is a server, node 2 is spare. */
+static void set_up_announced(void)
+{
+    static const bool is_spare[N_NODES] = { false, false, true };
+    SchedulerConfig config = CONFIG;
+
+    set_up();
+    roster = roster_new(&(RosterConfig){ .n_servers = 1,
+                                         .n_spares = 1,
+                                         .spare_servers = 1,
+                                         .host = "10.0.0.1",
+                                         .port = 4100,
+                                         .wire_version = CONFIG.wire_version,
+                                         .timeout_ms = 1000 });
+    config.admits = true;
+    config.node_ids = NULL;
+    config.node_names = NULL;
+    config.is_spare = is_spare;
+    config.roster = roster;
+    replace_scheduler(&config, NULL);
+}
+
+static void tear_down_announced(void)
+{
+    tear_down();
+    roster_free(roster);
+}
+
+/* From the address NEW. */
+static void announce(uint64_t incarnation)
+{
+    const Control control = { .kind = CONTROL_ANNOUNCE,
+                              .announce = { .incarnation = incarnation,
+                                            .role = CONTROL_ROLE_SERVER,
+                                            .servers = 1,
+                                            .host = "10.0.0.9",
+                                            .description = WHO } };
+
+    ck_assert(scheduler_greet(scheduler, now_ms, &control, CONFIG.wire_version, asker_of(NEW)));
+}
+
+static const ControlPlace *expect_place(uint32_t id)
+{
+    const ControlPlace *const place = &expect_greeting(NEW, CONTROL_PLACE)->place;
+
+    ck_assert_uint_eq(place->node_id, id);
+    return place;
+}
+
+static Control greeting_of(uint32_t number, ControlKind kind, uint64_t incarnation)
+{
+    Control control = join_of(number, incarnation);
+
+    control.kind = kind;
+    control.hello.node_id = number;
+    return control;
+}
+
+static void greet_as(uint32_t number, ControlKind kind, uint64_t incarnation)
+{
+    const Control control = greeting_of(number, kind, incarnation);
+
+    ck_assert(scheduler_greet(scheduler, now_ms, &control, CONFIG.wire_version, asker_of(NEW)));
+}
+
+static void gather(void)
+{
+    announce(101);
+    expect_place(0);
+    roster_open(roster);
+    announce(101);
+    ck_assert(!expect_place(1)->joins);
+    greet_as(0, CONTROL_HELLO, 100);
+}
+
+static void begin_gathered(void)
+{
+    greet_as(1, CONTROL_HELLO, 101);
+    expect_greeting(NEW, CONTROL_WELCOME);
+    expect_greeting(NEW, CONTROL_WELCOME);
+    expect_quiet();
+}
+
+/* Until the run begins, it asks again; another one waits for what becomes of it. */
+START_TEST(process_that_announces_itself_joins_as_a_spare_node)
+{
+    gather();
+    announce(STEP);
+    ck_assert(expect_place(2)->joins);
+    greet_as(2, CONTROL_JOIN, STEP + 1);
+    expect_quiet();
+    announce(STEP + 2);
+    expect_place(0);
+    begin_gathered();
+    greet_as(2, CONTROL_JOIN, STEP + 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        const ControlRecover *const recover = &expect(i, CONTROL_RECOVER)->recover;
+
+        ck_assert_uint_eq(recover->step, CONTROL_RECOVER_ADMIT);
+        ck_assert_str_eq(recover->text, WHO " joins the run as node 2");
+    }
+    announce(STEP + 2);
+    expect_place(0);
+    do_step(3, 2, CONTROL_RECOVER_ADMIT, "");
+    expect_greeting(NEW, CONTROL_ADMITTED);
+    announce(STEP + 2);
+    expect_refusal(NEW, INVALID_CODE,
+                   "the scheduler waits for 1 servers (RUBATO_SERVERS), and so many are here (" WHO
+                   "): the server (" WHO ") is one too many; the run has 1 spare place "
+                   "(RUBATO_SPARES), which is taken");
+}
+END_TEST
+
+/* One that has said that it ends gives the place back at once, one that is silent later. */
+START_TEST(place_of_a_process_that_ends_is_free_again)
+{
+    gather();
+    begin_gathered();
+    announce(STEP);
+    expect_place(2);
+    scheduler_greet(scheduler, now_ms,
+                    &(Control){ .kind = CONTROL_FAREWELL, .farewell = { 0, STEP, "it ends" } },
+                    CONFIG.wire_version, asker_of(NEW));
+    announce(STEP + 1);
+    expect_place(2);
+    now_ms += 999;
+    greet_as(2, CONTROL_JOIN, STEP + 7); /* it is admitted, or asks again */
+    expect(0, CONTROL_RECOVER);
+    expect(1, CONTROL_RECOVER);
+    now_ms += 999;
+    announce(STEP + 2);
+    expect_place(0);
+    now_ms += 1;
+    announce(STEP + 2);
+    expect_place(2);
+    expect_quiet();
+}
+END_TEST
+
+/* It hears why, and not that there is no place. */
+START_TEST(process_that_comes_when_the_run_ends_hears_so)
+{
+    gather();
+    begin_gathered();
+    say(0, (Control){ .kind = CONTROL_STOP, .stop = { "the end" } });
+    announce(STEP);
+    ck_assert_uint_eq(expect_greeting(NEW, CONTROL_REFUSE)->refuse.code, CANCELLED_CODE);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("scheduler_spare");
@@ -300,5 +454,11 @@ int main(void)
     tcase_add_test(spare, copy_stays_beside_the_others_if_one_of_them_is_lost);
     tcase_add_test(spare, plan_with_wrong_lines_is_dropped);
     suite_add_tcase(suite, spare);
+    TCase *announced = tcase_create("announced");
+    tcase_add_checked_fixture(announced, set_up_announced, tear_down_announced);
+    tcase_add_test(announced, process_that_announces_itself_joins_as_a_spare_node);
+    tcase_add_test(announced, place_of_a_process_that_ends_is_free_again);
+    tcase_add_test(announced, process_that_comes_when_the_run_ends_hears_so);
+    suite_add_tcase(suite, announced);
     return run_suite(suite);
 }
