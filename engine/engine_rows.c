@@ -427,10 +427,22 @@ bool rubato_engine_call_handler(RubatoEngine *engine, const RubatoHandlerCall *c
     g_return_val_if_fail(call->arguments != NULL || call->n_argument_bytes == 0, false);
     g_return_val_if_fail(call->keys != NULL || call->n_keys == 0, false);
     LOG_SINK_SCOPE(&engine->log);
+    const RubatoHandlerOps *const ops = handler_find(call->handler);
+    const bool writes = ops != NULL && ops->access == RUBATO_ACCESS_WRITES;
+    if (writes && newcomer_catches_up(engine)) {
+        if (result != NULL)
+            *result = g_bytes_new(NULL, 0);
+        return true;
+    }
     if (!begin_access(engine, call->table, MESSAGE_HANDLER, &route, &row_bytes, error))
         return false;
     TableClient *client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);
+    const bool in_order = writes && route.map->n_replicas > 0; /* as in begin_access */
+    if (in_order)
+        pthread_mutex_lock(&engine->changing);
     const bool ok = table_client_call(client, call, result, &found);
+    if (in_order)
+        pthread_mutex_unlock(&engine->changing);
     end_access(engine, client, MESSAGE_HANDLER, found, error);
     return ok;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "io/net/handler_call.h"
+#include "models/handlers/call_records.h"
 #include "models/handlers/handler.h"
 #include "models/keys.h"
 #include "models/progress.h"
@@ -539,6 +540,12 @@ static bool is_answered_late(const RubatoModel *model, const RubatoRequest *requ
            !ragged_is_request(request->handler_call->ops);
 }
 
+/* Whether a part with replicas remembers the call. Then each holder of the part keeps a copy. */
+static bool has_record(const RubatoRequest *request)
+{
+    return request->kind == RUBATO_REQUEST_WRITE && request->handler_call->record != NULL;
+}
+
 static bool is_lent(const RubatoRequest *request)
 {
     return request->kind == RUBATO_REQUEST_ADD && request->is_lent;
@@ -559,6 +566,7 @@ static void copy_call(RubatoRequest *kept, void *to)
 
     *call = *from;
     call->is_kept = true;
+    call->is_parked = false;
     call->answer = (HandlerAnswer){ 0 };
     call->arguments = call + 1;
     if (call->n_bytes > 0)
@@ -569,7 +577,9 @@ static void copy_call(RubatoRequest *kept, void *to)
 /* One block holds the request, its keys and its input. This order aligns each of them. */
 RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *request)
 {
-    if (is_answered_late(model, request) || is_lent(request)) {
+    if (has_record(request))
+        request->handler_call->is_parked = true; /* whoever has the record answers it */
+    else if (is_answered_late(model, request) || is_lent(request)) {
         if (!is_lent(request))
             request->handler_call->is_parked = true;
         model->n_held += held_keys(request);
@@ -624,9 +634,35 @@ static void end_parked_call(RubatoModel *model, RubatoRequest *request)
         put_out(model, request);
 }
 
+/* A copy of a call that a part remembers. Those who wait are answered if it has run; otherwise the
+ * model ends, or is taken apart, and they come to who does that. */
+static void end_remembered(RubatoModel *model, const RubatoRequest *kept)
+{
+    HandlerCall *const call = kept->handler_call;
+    RubatoRequest *waiting = call_record_take_waiting(call->record), *next;
+    const char *const failure = call->answer.failure;
+
+    for (; waiting != NULL; waiting = next) {
+        next = waiting->next;
+        waiting->handler_call->is_parked = false;
+        if (model->dropped_end != NULL) {
+            rubato_model_drop(model, waiting);
+            continue;
+        }
+        waiting->handler_call->record = NULL;
+        waiting->handler_call->answer.failure = g_strdup(failure);
+        put_out(model, waiting);
+    }
+    if (model->dropped_end == NULL)
+        call_record_end(call->record, failure);
+    handler_answer_clear(&call->answer);
+}
+
 void rubato_model_discard(RubatoModel *model, RubatoRequest *kept)
 {
     model->n_held -= held_keys(kept);
+    if (G_UNLIKELY(has_record(kept)))
+        end_remembered(model, kept);
     if (is_lent(kept)) {
         assert(model->kept_end == NULL); /* it was lent for the time of one clock */
         return;

@@ -83,8 +83,6 @@ bool gbdt_parse(GbdtJob *job, int argc, char **argv)
                                    .options = options,
                                    .of_training = of_training,
                                    .data = &job->data,
-                                   .no_replicas = "a handler writes into its tables, and copies "
-                                                  "do not keep its results",
                                    .no_standardize = "has no effect on trees, which compare "
                                                      "values",
                                    .take_flags = take_flags,

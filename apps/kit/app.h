@@ -43,7 +43,6 @@ typedef struct {
     uint32_t batch_size_softmax; /* app_rows_open's, with softmax; 0: batch_size */
     double learning_rate;        /* 0: take_flags sets it if the flag was not given; or
                            * APP_NO_LEARNING_RATE: the flag is refused */
-    const char *no_replicas;     /* why its tables cannot have replicas; NULL: they can */
     const char *no_standardize;  /* why it has no use for --standardize; NULL: it has */
     const char *default_train;   /* rows that --train means where they are; NULL: none */
 

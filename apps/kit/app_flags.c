@@ -219,9 +219,6 @@ static bool read_replicas(App *app, const Flags *flags, GError **error)
     app->replicas = (uint32_t)flags->replicas;
     if (app->replicas == 0)
         return true;
-    if (app->program->no_replicas != NULL)
-        return app_refuse(error, "--replicas: %s cannot have any: %s", app->program->name,
-                          app->program->no_replicas);
     if (app->cluster == NULL && app->announcement.role == RUBATO_ROLE_NONE)
         return app_refuse(error, "--replicas: needs several nodes, which `rubato run FILE` starts; "
                                  "this is a single process");

@@ -23,6 +23,7 @@
 
 #include <rubato/error.h>
 
+#include "engine/server/replica_feed.h"
 #include "io/net/handler_call.h"
 #include "io/net/stall_clock.h"
 #include "models/model.h"
@@ -206,6 +207,7 @@ static bool send_parked(const MovingPart *moving, const PartWay *way, uint32_t e
                                      .output = request->output } };
     if (parked->kind == MESSAGE_HANDLER) {
         sent->handler_call = *request->handler_call;
+        sent->handler_call.record = NULL; /* of this part, which has left */
         message.kind = MESSAGE_HANDLER;
         message.request.handler_call = &sent->handler_call;
     }
@@ -372,7 +374,7 @@ void moving_part_lose(const MovingPart *moving, const PartWay *way)
 void moving_part_send_parked(MovingPart *moving, const PartWay *way)
 {
     for (guint i = 0; i < moving->models->len; i++) {
-        const MovingModel *const moved = &g_array_index(moving->models, MovingModel, i);
+        MovingModel *const moved = &g_array_index(moving->models, MovingModel, i);
         RubatoRequest *kept, *next;
         RubatoRequest *parked = model_take_apart(moved->model, &kept);
 
@@ -387,8 +389,14 @@ void moving_part_send_parked(MovingPart *moving, const PartWay *way)
             next = parked->next;
             (void)send_parked(moving, way, moved->epoch, parked, NULL);
         }
+        moving_model_clear(moved);
     }
     g_array_set_size(moving->models, 0);
+}
+
+void moving_model_clear(MovingModel *moved)
+{
+    g_clear_pointer(&moved->had, input_sequences_free);
 }
 
 void moving_part_free(MovingPart *moving)

@@ -8,6 +8,8 @@
 
 #include <glib.h>
 
+#include "models/handlers/call_records.h"
+
 void replica_feed_init(ReplicaFeed *feed, uint64_t n_inputs)
 {
     *feed = (ReplicaFeed){ .n_inputs = n_inputs };
@@ -152,6 +154,14 @@ InputSequences *input_sequences_new(uint32_t n_senders)
     return sequences;
 }
 
+void input_sequences_free(InputSequences *sequences)
+{
+    if (sequences == NULL)
+        return;
+    call_records_free(sequences->records);
+    g_free(sequences);
+}
+
 InputVerdict replica_take(uint64_t *position, uint64_t number)
 {
     if (number <= *position)
@@ -167,6 +177,14 @@ bool input_sequences_take(InputSequences *sequences, uint32_t sender, uint64_t s
     if (sequence <= sequences->senders[sender].sequence)
         return false;
     sequences->senders[sender].sequence = sequence;
+    return true;
+}
+
+bool input_sequences_take_call(InputSequences *sequences, uint32_t sender, uint64_t serial)
+{
+    if (serial <= sequences->senders[sender].call)
+        return false;
+    sequences->senders[sender].call = serial;
     return true;
 }
 

@@ -93,11 +93,13 @@ typedef enum {
     INPUT_MISSING, /* one before it has not come: its sender is at fault */
 } InputVerdict;
 
-/* What the part has had of a sender. The last four are of a worker of a task: how far it has come
- * with its changes, which are the keys of its Adds, in their order, and tunings. Each has the
- * worker's clock, and is counted among those of the part at that clock. */
+/* What the part has had of a sender. Calls of handlers have numbers of their own, because those of
+ * workers of the part's node have one, too. The last four are of a worker of a task: how far it
+ * has come with its changes, which are the keys of its Adds, in their order, tunings and calls.
+ * Each has the worker's clock, and is counted among those of the part at that clock. */
 typedef struct {
     uint64_t sequence;         /* of its last input; 0: there was none */
+    uint64_t call;             /* the number of its last call of a handler that writes, likewise */
     uint64_t clock, n;         /* its furthest change; n 0: there was none */
     uint64_t now_clock, n_now; /* the last one of its present process. It is before the furthest one
                                 * while that process repeats what another one had sent */
@@ -106,15 +108,22 @@ typedef struct {
 /* It is part of the part's state. */
 typedef struct InputSequences {
     uint32_t n_senders;
+    struct CallRecords *records; /* of their calls (models/handlers/call_records.h); NULL: none */
     InputSender senders[];
 } InputSequences;
 
-/* NULL: there is no memory. (transfer full: g_free) */
+/* NULL: there is no memory. (transfer full) */
 InputSequences *input_sequences_new(uint32_t n_senders);
+
+/* NULL is allowed. */
+void input_sequences_free(InputSequences *sequences);
 
 /* Whether an input of a sender is new; then it counts as handled. A sender's numbers begin with 1,
  * grow, and may leave some out. */
 bool input_sequences_take(InputSequences *sequences, uint32_t sender, uint64_t sequence);
+
+/* The same for a call of a handler that writes, by its own number. */
+bool input_sequences_take_call(InputSequences *sequences, uint32_t sender, uint64_t serial);
 
 /* n changes of a worker. Returns how many of them, from the first one on, a process before the
  * worker's present one had sent, and the part has had.

@@ -11,6 +11,7 @@
 
 #include "engine/control/control.h"
 #include "engine/server/request_ops.h"
+#include "engine/server/server_calls.h"
 #include "engine/server/server_replicas.h"
 
 #include <string.h>
@@ -76,7 +77,7 @@ static bool begin_task(Server *server, Replica *replica, const Message *message)
         replica_begin_task(replica, &of_task);
         return true;
     }
-    g_free(of_task.had);
+    input_sequences_free(of_task.had);
     if (replica->stage != REPLICA_COMING)
         g_error("server %u: no memory for a task on a replica; the node ends here", server->number);
     server->starved = true;
@@ -99,12 +100,34 @@ static bool set_had(Replica *replica, const Message *message)
     return true;
 }
 
+/* A piece of a call that a model keeps. False: it makes no sense. */
+static bool take_call(Server *server, Replica *replica, const Message *message)
+{
+    const ReplicaModel of_task = replica_find_model(replica, message->epoch);
+
+    if (of_task.model == NULL)
+        return false;
+    switch (replica_take_call_piece(replica, message)) {
+    case FED_CALL_GOES_ON:
+        return message->sequence == 0;
+    case FED_CALL_NO_MEMORY:
+        server->starved = true;
+        return true;
+    case FED_CALL_WHOLE:
+        return replica_keep_call(replica, &of_task, message);
+    case FED_CALL_NONSENSE:
+        break;
+    }
+    return false;
+}
+
 /* ---- the image ---- */
 
 /* Whether a request can be a piece of an image, in a task or not. */
 static bool is_of_image(const RequestOps *ops, bool in_task)
 {
-    return ops != NULL && (ops->is_input || ops->is_of_move) &&
+    return ops != NULL &&
+           (ops->is_input || ops->is_of_move || (in_task && ops == request_ops[MESSAGE_HANDLER])) &&
            (in_task ? ops->in_task != NULL : ops->between_tasks != NULL);
 }
 
@@ -123,6 +146,12 @@ static bool apply_request(Server *server, Replica *replica, Message *message)
     message->kind = (MessageKind)message->fed_kind;
     if (!server_check_remote(server, replica->shard, model, message))
         return false;
+    if (message->kind == MESSAGE_HANDLER) {
+        if (take_call(server, replica, message))
+            return true;
+        server_refuse(server, message, "a piece of a kept call that makes no sense");
+        return false;
+    }
     if (model == NULL) {
         ops->between_tasks(replica->shard, request);
         return true;
@@ -152,6 +181,10 @@ static void take_piece(Server *server, Replica *replica, Message *message)
         server_tell_position(server, replica);
     } else if (is_coming && message->fed_kind == FEED_HAD) {
         makes_sense = set_had(replica, message);
+    } else if (is_coming && message->fed_kind == FEED_CALLED) {
+        makes_sense = replica_take_called(
+            message->epoch == 0 ? replica->had : replica_find_model(replica, message->epoch).had,
+            message);
     } else if (is_coming && message->fed_kind == FEED_LOSS && model != NULL) {
         model_lose_workers(model, request->worker, (uint32_t)(request->clock >> 32),
                            (uint32_t)request->clock);

@@ -18,8 +18,11 @@
 
 #include "engine/server/part_state.h"
 #include "engine/server/request_ops.h"
+#include "engine/server/server_calls.h"
 #include "engine/server/server_feed.h"
+#include "io/net/handler_call.h"
 #include "io/net/network/network.h"
+#include "models/handlers/call_records.h"
 
 typedef struct {
     uint32_t table, part;
@@ -128,6 +131,11 @@ static void push_had(Copy *copy, uint32_t epoch, const InputSequences *had)
     push_request(copy, &message);
 }
 
+static void push_of_call(void *user, Message *message, uint8_t fed_kind)
+{
+    push(user, message, fed_kind);
+}
+
 /* The begin or the end of an image, as of the present input; or that there is to be none. */
 static void push_mark(Copy *copy, uint32_t map, uint8_t kind)
 {
@@ -183,7 +191,6 @@ static void copy_losses(Copy *copy, const Binding *binding, const RubatoModel *o
     }
 }
 
-/* A model of a table with replicas keeps no calls of handlers. */
 static MessageKind kind_of(const RubatoRequest *kept)
 {
     switch (kept->kind) {
@@ -194,6 +201,13 @@ static MessageKind kind_of(const RubatoRequest *kept)
     default:
         return MESSAGE_ADD;
     }
+}
+
+static void copy_kept_call(Copy *copy, uint32_t epoch, RubatoModel *fresh, RubatoRequest *kept)
+{
+    copy->is_starved = !server_push_kept_call(epoch, kept, push_of_call, copy) || copy->is_starved;
+    model_call(fresh, kept);
+    model_free_kept(kept);
 }
 
 static void copy_kept(Copy *copy, uint32_t epoch, RubatoModel *fresh, RubatoRequest *kept)
@@ -214,10 +228,12 @@ static void copy_kept(Copy *copy, uint32_t epoch, RubatoModel *fresh, RubatoRequ
     model_free_kept(kept);
 }
 
-/* A Get that waits, or the call of a handler that reads. Its message stays parked. */
+/* A Get that waits, or the call of a handler. Its message stays parked. */
 static void put_back(RubatoModel *fresh, RubatoRequest *parked)
 {
-    if (parked->kind == RUBATO_REQUEST_READ)
+    if (parked->kind == RUBATO_REQUEST_WRITE)
+        call_record_wait(parked->handler_call->record, parked);
+    else if (parked->kind == RUBATO_REQUEST_READ)
         model_call(fresh, parked);
     else
         model_get(fresh, parked);
@@ -242,13 +258,17 @@ static bool copy_task(Copy *copy, const Binding *binding, BoundPart *part)
     copy->is_starved =
         copy->is_starved || !server_feed_task_to(copy->server, copy->fed, copy->to, binding);
     push_had(copy, binding->epoch, part->had);
+    server_push_failed_calls(binding->epoch, part->had, push_of_call, copy);
     copy_losses(copy, binding, old, fresh);
     copy_clocks(copy, binding->epoch, fresh, 0, n_sources, clocks);
     parked = model_take_apart(old, &kept);
     part->model = fresh;
     for (; kept != NULL; kept = next) {
         next = kept->next;
-        copy_kept(copy, binding->epoch, fresh, kept);
+        if (kept->kind == RUBATO_REQUEST_WRITE)
+            copy_kept_call(copy, binding->epoch, fresh, kept);
+        else
+            copy_kept(copy, binding->epoch, fresh, kept);
     }
     for (; parked != NULL; parked = next) {
         next = parked->next;
@@ -279,6 +299,7 @@ static bool push_image(Copy *copy, const Order *order)
     ok = part_state_send(&state, NULL) && part_state_send_uses(&state, NULL);
     part_state_clear(&state);
     push_had(copy, 0, copy->fed->had);
+    server_push_failed_calls(0, copy->fed->had, push_of_call, copy);
     for (guint i = 0; i < server->bindings->len && ok; i++) {
         const Binding *const binding = &g_array_index(server->bindings, Binding, i);
 

@@ -255,7 +255,7 @@ bool server_has_not_had(InputSequences *had, uint32_t sender, const Message *mes
     return message->sequence == 0 || input_sequences_take(had, sender, message->sequence);
 }
 
-static void pass_on(Server *server, FedPart *fed, Message *input, MessageKind kind)
+void server_pass_on(Server *server, FedPart *fed, Message *input, MessageKind kind)
 {
     input->number = replica_feed_count(&fed->feed);
     for (uint32_t i = 0; i < fed->feed.n_replicas; i++)
@@ -273,22 +273,22 @@ static void pass_on_words(Server *server, FedPart *fed, const void *words, size_
                           .request = { .keys = { .first = begin, .n = MIN(n - begin, most) },
                                        .input = (const char *)words + begin * bytes } };
 
-        pass_on(server, fed, &input, (MessageKind)kind);
+        server_pass_on(server, fed, &input, (MessageKind)kind);
     }
 }
 
-/* What an input does goes between these two. Replicas hear first which rows it evicts, and so the
- * primary of a table that evicts rows has handled an input before it passes it on. */
-static void begin_input(Server *server, FedPart *fed, RubatoShard *shard, Message *input,
+/* Replicas hear first which rows an input evicts. So the primary of a table that evicts rows has
+ * handled an input before it passes it on. */
+void server_begin_input(Server *server, FedPart *fed, RubatoShard *shard, Message *input,
                         MessageKind kind)
 {
     if (G_UNLIKELY(shard_tells_evictions(shard)))
         shard_begin_input(shard);
     else
-        pass_on(server, fed, input, kind);
+        server_pass_on(server, fed, input, kind);
 }
 
-static void end_input(Server *server, FedPart *fed, RubatoShard *shard, Message *input,
+void server_end_input(Server *server, FedPart *fed, RubatoShard *shard, Message *input,
                       MessageKind kind)
 {
     const ShardEviction *evictions;
@@ -298,10 +298,10 @@ static void end_input(Server *server, FedPart *fed, RubatoShard *shard, Message 
         return;
     evictions = shard_evictions(shard, &n);
     pass_on_words(server, fed, evictions, n, sizeof *evictions, FEED_EVICTED);
-    pass_on(server, fed, input, kind);
+    server_pass_on(server, fed, input, kind);
 }
 
-static void check_memory(const Server *server)
+void server_check_memory(const Server *server)
 {
     if (server->starved)
         g_error("server %u: no memory for an input that replicas have got; the node ends here",
@@ -337,13 +337,13 @@ static void feed_pieces(Server *server, FedPart *fed, RubatoShard *shard, const 
             piece->input = (const char *)piece->input + at;
         if (kind == MESSAGE_ANNOUNCE && n < request->keys.n && request->n_announced == 0)
             piece->n_announced = request->keys.n;
-        begin_input(server, fed, shard, &input, kind);
+        server_begin_input(server, fed, shard, &input, kind);
         RubatoRequest taken = *piece; /* may be cut as it is taken */
         take(user, &taken);
-        end_input(server, fed, shard, &input, kind);
+        server_end_input(server, fed, shard, &input, kind);
         begin += n;
     } while (begin < request->keys.n);
-    check_memory(server);
+    server_check_memory(server);
 }
 
 bool server_skip_had(InputSequences *had, RubatoRequest *change, size_t row_bytes)
@@ -394,13 +394,13 @@ void server_feed_tuning(Server *server, const BoundPart *part, Message *message)
 {
     Message input = *message;
 
-    begin_input(server, part->fed, part->shard, &input, MESSAGE_TUNE);
+    server_begin_input(server, part->fed, part->shard, &input, MESSAGE_TUNE);
     if (server_skip_had(part->had, &message->request, /* row_bytes= */ 0))
         model_tune(part->model, &message->request);
     else
         rubato_model_finish(part->model, &message->request);
-    end_input(server, part->fed, part->shard, &input, MESSAGE_TUNE);
-    check_memory(server);
+    server_end_input(server, part->fed, part->shard, &input, MESSAGE_TUNE);
+    server_check_memory(server);
 }
 
 /* The part hears nothing more of the process before: its node has been left. */
@@ -409,7 +409,7 @@ uint64_t server_feed_return(Server *server, const BoundPart *part, const Message
     const uint32_t rank = message->request.worker;
     Message input = { .epoch = message->epoch, .request = { .worker = rank } };
 
-    pass_on(server, part->fed, &input, (MessageKind)FEED_RETURN);
+    server_pass_on(server, part->fed, &input, (MessageKind)FEED_RETURN);
     input_sequences_return(part->had, rank);
     return rubato_model_clock(part->model,
                               part->model->ops->traits.per_worker_clocks ? rank : message->node);
@@ -425,10 +425,10 @@ void server_feed_clock(Server *server, const BoundPart *part, const Message *mes
         clock->source >= model_n_sources(part->model) ||
         clock->clock <= rubato_model_clock(part->model, clock->source))
         return; /* it changes nothing; or the part that goes on hears it when maps open */
-    begin_input(server, part->fed, part->shard, &input, MESSAGE_CLOCK);
+    server_begin_input(server, part->fed, part->shard, &input, MESSAGE_CLOCK);
     model_clock(part->model, clock->source, clock->clock);
-    end_input(server, part->fed, part->shard, &input, MESSAGE_CLOCK);
-    check_memory(server);
+    server_end_input(server, part->fed, part->shard, &input, MESSAGE_CLOCK);
+    server_check_memory(server);
 }
 
 void server_feed_loss(Server *server, const BoundPart *part, uint32_t epoch, uint32_t node,
@@ -437,10 +437,10 @@ void server_feed_loss(Server *server, const BoundPart *part, uint32_t epoch, uin
     Message input = { .epoch = epoch,
                       .request = { .worker = node, .clock = (uint64_t)first << 32 | n } };
 
-    begin_input(server, part->fed, part->shard, &input, (MessageKind)FEED_LOSS);
+    server_begin_input(server, part->fed, part->shard, &input, (MessageKind)FEED_LOSS);
     model_lose_workers(part->model, node, first, n);
-    end_input(server, part->fed, part->shard, &input, (MessageKind)FEED_LOSS);
-    check_memory(server);
+    server_end_input(server, part->fed, part->shard, &input, (MessageKind)FEED_LOSS);
+    server_check_memory(server);
 }
 
 typedef struct {
@@ -482,11 +482,11 @@ void server_feed_created(Server *server, FedPart *fed, RubatoShard *shard)
         Message input = { .row_bytes = sizeof *keys,
                           .request = { .keys = { .n = n }, .input = keys } };
 
-        begin_input(server, fed, shard, &input, (MessageKind)FEED_CREATED);
+        server_begin_input(server, fed, shard, &input, (MessageKind)FEED_CREATED);
         shard_create_rows(shard, keys, n);
-        end_input(server, fed, shard, &input, (MessageKind)FEED_CREATED);
+        server_end_input(server, fed, shard, &input, (MessageKind)FEED_CREATED);
     }
-    check_memory(server);
+    server_check_memory(server);
     server->starved = was_starved;
 }
 
@@ -497,7 +497,7 @@ void server_feed_time(Server *server, FedPart *fed, RubatoShard *shard)
     if (!shard_counts(shard, RUBATO_TIME_SECONDS) || fed->is_settled ||
         shard_uses(shard).time >= server->seconds)
         return;
-    pass_on(server, fed, &input, (MessageKind)FEED_TIME);
+    server_pass_on(server, fed, &input, (MessageKind)FEED_TIME);
     shard_reach_time(shard, server->seconds);
 }
 
@@ -568,7 +568,7 @@ void server_feed_last(Server *server, FedPart *fed)
 {
     Message input = { .epoch = 0 };
 
-    pass_on(server, fed, &input, (MessageKind)FEED_LAST);
+    server_pass_on(server, fed, &input, (MessageKind)FEED_LAST);
     fed->is_settled = true;
 }
 
@@ -603,7 +603,7 @@ void server_feed_end(Server *server, FedPart *fed, uint32_t epoch)
         g_array_append_val(fed->untold_ends, epoch);
     } else if (!atomic_load_explicit(&server->office->has_ended, memory_order_relaxed)) {
         /* relaxed: set before whatever ends the task was sent to this server */
-        pass_on(server, fed, &input, FEED_END);
+        server_pass_on(server, fed, &input, FEED_END);
     }
     cancel(fed, is_of_epoch, epoch);
     post_office_flush(server->office);
@@ -615,7 +615,7 @@ void fed_part_free(FedPart *fed)
         return;
     cancel(fed, is_any, 0);
     g_clear_pointer(&fed->untold_ends, g_array_unref);
-    g_free(fed->had);
+    input_sequences_free(fed->had);
     g_free(fed);
 }
 

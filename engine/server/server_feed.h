@@ -49,6 +49,16 @@ bool server_try_push_input(Server *server, const FedPart *fed, uint32_t replica,
 void server_push_input(Server *server, const FedPart *fed, uint32_t replica, Message *input,
                        uint8_t kind);
 
+/* Passes an input on to all replicas. input->number is set. What the input does goes between the
+ * second and the third one, in which it is passed on; a node without memory for that ends by the
+ * last one. */
+void server_pass_on(Server *server, FedPart *fed, Message *input, MessageKind kind);
+void server_begin_input(Server *server, FedPart *fed, RubatoShard *shard, Message *input,
+                        MessageKind kind);
+void server_end_input(Server *server, FedPart *fed, RubatoShard *shard, Message *input,
+                      MessageKind kind);
+void server_check_memory(const Server *server);
+
 /* Tells a task to a replica, or to all that do not see tasks begin by themselves. False: there is
  * no memory, and some of them may not know it. */
 bool server_feed_task_to(Server *server, const FedPart *fed, uint32_t replica, const Binding *task);

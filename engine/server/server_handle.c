@@ -7,6 +7,7 @@
  *
  * Thread: the server's owner. */
 #include "engine/server/request_ops.h"
+#include "engine/server/server_calls.h"
 #include "engine/server/server_copied.h"
 #include "engine/server/server_copies.h"
 #include "engine/server/server_feed.h"
@@ -149,25 +150,16 @@ static void park(Server *server, const Binding *binding, const BoundPart *part, 
         server_overfill(server, binding, message);
 }
 
-/* Whether it is the call of a handler that writes. Replicas do not keep what such a call answers,
- * so they do not get it. */
-static bool changes_rows(const Message *message)
-{
-    return message->kind == MESSAGE_HANDLER &&
-           message->request.handler_call->ops->access == RUBATO_ACCESS_WRITES;
-}
-
 /* Whether a request changes the part, which goes to its replicas. */
 static bool is_input(const Message *message)
 {
-    return request_ops[message->kind]->is_input || message->kind == MESSAGE_ADD_GET;
+    return request_ops[message->kind]->is_input || message->kind == MESSAGE_ADD_GET ||
+           server_is_change_call(message);
 }
 
 /* What is wrong with a request of a part with replicas; NULL if nothing is. */
 static const char *find_fault_for_fed(const Server *server, const Message *message)
 {
-    if (changes_rows(message))
-        return "a call that changes rows of a part with replicas";
     if (is_input(message) && message->node != server->office->self && message->sequence == 0)
         return "a change of a part with replicas, and waits for no answer";
     if (message->node != server->office->self && message_brings_clock(message))
@@ -213,6 +205,16 @@ static void take_return(Server *server, const BoundPart *part, Message *message)
     server_answer_fed(server, part->fed, message, server->starved ? CALL_NO_MEMORY : CALL_OK);
 }
 
+/* The model has got the request. */
+static void end_for_fed(Server *server, const Binding *binding, const BoundPart *part,
+                        Message *message)
+{
+    server_empty_fed(server, part);
+    if (G_UNLIKELY(server->starved))
+        server_starve(server, binding);
+    park(server, binding, part, message);
+}
+
 /* A request of a part with replicas. */
 static void handle_for_fed(Server *server, const Binding *binding, const BoundPart *part,
                            Message *message)
@@ -235,6 +237,11 @@ static void handle_for_fed(Server *server, const Binding *binding, const BoundPa
         take_return(server, part, message);
         if (server->starved)
             server_starve(server, binding);
+        return;
+    }
+    if (server_is_change_call(message)) {
+        server_take_change_call(server, part, message);
+        end_for_fed(server, binding, part, message);
         return;
     }
     if (is_input(message) && !server_has_not_had(part->had, message->request.worker, message)) {
@@ -267,10 +274,7 @@ static void handle_for_fed(Server *server, const Binding *binding, const BoundPa
         request_ops[message->kind]->in_task(part->model, &message->request);
         break;
     }
-    server_empty_fed(server, part);
-    if (G_UNLIKELY(server->starved))
-        server_starve(server, binding);
-    park(server, binding, part, message);
+    end_for_fed(server, binding, part, message);
 }
 
 static void handle_for_task(Server *server, Message *message)
@@ -361,6 +365,10 @@ static void handle_fed_past_models(Server *server, FedPart *fed, RubatoShard *sh
         return;
     }
     server_feed_time(server, fed, shard);
+    if (server_is_change_call(message)) {
+        server_take_call_between(server, fed, shard, message);
+        return;
+    }
     if (ops->is_input && !server_has_not_had(fed->had, message->node, message)) {
         server_answer_fed(server, fed, message, CALL_OK);
         return;

@@ -72,24 +72,26 @@ static guint find_partial(Server *server, const Message *message)
         const PartialCall *partial = &g_array_index(calls, PartialCall, i);
 
         if (partial->node == message->node && partial->serial == message->request.piece.serial &&
-            partial->epoch == message->epoch && partial->table == message->table &&
-            partial->part == message->part)
+            partial->worker == message->request.worker && partial->epoch == message->epoch &&
+            partial->table == message->table && partial->part == message->part)
             break;
     }
     return i;
 }
 
-/* A worker begins a call on a part: drops its earlier call on this part, which nobody finishes. */
+/* A worker begins a call on a part: drops its earlier call on this part, which nobody finishes. So
+ * does one that begins again. */
 static void drop_earlier(Server *server, const Message *message)
 {
     GArray *const calls = partial_calls(server);
 
-    for (guint i = calls->len; i-- > 0 && message->epoch != 0;) {
+    for (guint i = calls->len; i-- > 0;) {
         const PartialCall *partial = &g_array_index(calls, PartialCall, i);
 
         if (partial->node == message->node && partial->epoch == message->epoch &&
             partial->table == message->table && partial->part == message->part &&
-            partial->worker == message->request.worker)
+            partial->worker == message->request.worker &&
+            (message->epoch != 0 || partial->serial == message->request.piece.serial))
             g_free(take_partial(server, i));
     }
 }
@@ -189,6 +191,7 @@ static const char *read_call(const RubatoShard *shard, ReceivedCall *received, s
 static Message *receive(Server *server, const RubatoShard *shard, Message *message)
 {
     const size_t n_bytes = (size_t)message->request.piece.n_bytes;
+    const uint64_t serial = message->request.piece.serial;
     ReceivedCall *const received = collect(server, message);
     RubatoKeys keys;
 
@@ -205,6 +208,7 @@ static Message *receive(Server *server, const RubatoShard *shard, Message *messa
     message->request.input = NULL;
     message->request.handler_call = &received->call;
     received->call.n_payload_bytes = n_bytes;
+    received->call.serial = serial;
     post_office_give_call(message, &received->call);
     return message;
 }

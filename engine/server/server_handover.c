@@ -67,8 +67,8 @@ void server_give_part(Server *server, const PartPlace *place)
             continue;
         server_empty_fed(server, part);
         model_set_outbox(part->model, &given->outbox);
-        g_array_append_val(given->models, ((MovingModel){ binding->epoch, part->model }));
-        g_free(part->had);
+        g_array_append_val(given->models,
+                           ((MovingModel){ binding->epoch, part->model, part->had }));
         server_unbind_part(binding, place->part);
     }
     given->shard = g_steal_pointer(&table->parts[place->part].shard);
@@ -89,8 +89,12 @@ GPtrArray *server_take_given(Server *server)
 
 void server_drop_given_part(MovingPart *given)
 {
-    for (guint i = 0; i < given->models->len; i++)
-        server_end_model(given->server, g_array_index(given->models, MovingModel, i).model);
+    for (guint i = 0; i < given->models->len; i++) {
+        MovingModel *const moved = &g_array_index(given->models, MovingModel, i);
+
+        server_end_model(given->server, moved->model);
+        moving_model_clear(moved);
+    }
     shard_free(given->shard);
     g_array_unref(given->models);
     g_free(given);

@@ -188,7 +188,8 @@ static void take_out(Server *server, void *data)
         if (G_UNLIKELY(server->starved))
             server_starve(server, binding);
         model_set_outbox(model, &moving->outbox);
-        g_array_append_val(moving->models, ((MovingModel){ binding->epoch, model }));
+        g_array_append_val(moving->models,
+                           ((MovingModel){ .epoch = binding->epoch, .model = model }));
         server_unbind_part(binding, moving->part);
     }
     moving->shard = g_steal_pointer(&table->parts[moving->part].shard);

@@ -10,8 +10,12 @@
 
 typedef struct {
     uint32_t epoch;
-    RubatoModel *model; /* NULL: it has been sent */
+    RubatoModel *model;         /* NULL: it has been sent */
+    struct InputSequences *had; /* of a part with replicas; else NULL */
 } MovingModel;
+
+/* Frees what belongs to it besides its model. */
+void moving_model_clear(MovingModel *moved);
 
 /* A part that was taken out of a server: the thread that moves it owns all of it. */
 typedef struct {

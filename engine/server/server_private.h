@@ -10,6 +10,7 @@
  *   moving_part.c    the state of a part, sent to another node
  *   server_feed.c    a part with replicas, on its primary
  *   server_replicas.c  a replica
+ *   server_calls.c   calls of handlers that write, on a part with replicas
  *   server_promote.c  a replica becomes the primary, and what others do then
  *   server_handover.c  a primary gives its part to one of its replicas
  *   server_copies.c  a primary makes replicas in the place of lost ones

@@ -89,7 +89,7 @@ static void bind_model(Server *server, FedPart *fed, RubatoShard *shard,
     if (binding == NULL) {
         server_feed_end(server, fed, of_task->epoch);
         server_end_model(server, of_task->model);
-        g_free(of_task->had);
+        input_sequences_free(of_task->had);
         return;
     }
     server_bind_part(
@@ -109,7 +109,7 @@ static void bind_fresh(Server *server, FedPart *fed, RubatoShard *shard, Binding
         server_bind_part(binding, fed->part, &bound);
         return;
     }
-    g_free(bound.had);
+    input_sequences_free(bound.had);
     if (server->fail_task != NULL)
         server->fail_task(server->user, binding->epoch, RUBATO_ERROR_MEMORY,
                           "no memory for what a task has on a part with another primary");
@@ -137,7 +137,7 @@ static void promote(Server *server, const PartPlace *place)
 
     fed->map = place->map;
     fed->feed.n_inputs = replica->position;
-    g_free(fed->had);
+    input_sequences_free(fed->had);
     fed->had = g_steal_pointer(&replica->had);
     for (uint32_t i = 0; i < place->n_replicas; i++)
         replica_feed_add(&fed->feed, place->replicas[i], place->map, replica->position);

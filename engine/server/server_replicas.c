@@ -14,6 +14,7 @@
 #include "engine/server/server_replicas.h"
 
 #include "engine/server/request_ops.h"
+#include "engine/server/server_calls.h"
 #include "engine/server/server_feed.h"
 
 Replica *replica_new(const Server *server, uint32_t table, uint32_t part, uint32_t primary,
@@ -33,7 +34,7 @@ Replica *replica_new(const Server *server, uint32_t table, uint32_t part, uint32
 static void end_model(const ReplicaModel *model)
 {
     model_free(model->model);
-    g_free(model->had);
+    input_sequences_free(model->had);
 }
 
 void replica_free(Replica *replica)
@@ -43,7 +44,8 @@ void replica_free(Replica *replica)
     for (guint i = 0; i < replica->models->len; i++)
         end_model(&g_array_index(replica->models, ReplicaModel, i));
     g_array_unref(replica->models);
-    g_free(replica->had);
+    input_sequences_free(replica->had);
+    g_free(replica->call_bytes);
     if (replica->shard != NULL)
         shard_free(replica->shard);
     g_free(replica);
@@ -98,8 +100,21 @@ static bool may_send(const Server *server, const Replica *replica, const Message
 /* Whether there are such inputs of a task, or between tasks. */
 static bool can_be(const RequestOps *ops, bool in_task)
 {
-    return ops != NULL && ops->is_input &&
+    return ops != NULL && (ops->is_input || ops == request_ops[MESSAGE_HANDLER]) &&
            (in_task ? ops->in_task != NULL : ops->between_tasks != NULL);
+}
+
+/* Whether pieces of a call of a handler, the next one among them, can be an input. */
+static bool take_call_piece(const Server *server, Replica *replica, const Message *message)
+{
+    const FedCallState state = replica_take_call_piece(replica, message);
+
+    if (state == FED_CALL_NO_MEMORY)
+        g_error("server %u: no memory for an input of a replica; the node ends here",
+                server->number);
+    return state == FED_CALL_GOES_ON ? message->sequence == 0
+                                     : state == FED_CALL_WHOLE && message->sequence != 0 &&
+                                           replica_can_run_call(replica, message);
 }
 
 static bool is_primarys_own(uint8_t fed_kind)
@@ -127,7 +142,7 @@ static bool can_do_own(const Replica *replica, const Message *message)
  * If the primary's node is lost, the input is the new primary's: its server may do PROMOTE before
  * this one, and pass on the end of a task at once. It passes nothing on to replicas that are to be
  * given up. The same holds if the primary has handed the part over. */
-static bool check_input(Server *server, const Replica *replica, Message *message,
+static bool check_input(Server *server, Replica *replica, Message *message,
                         const RubatoModel *model)
 {
     const MessageKind kind = (MessageKind)message->fed_kind;
@@ -158,6 +173,10 @@ static bool check_input(Server *server, const Replica *replica, Message *message
         if (server->starved)
             g_error("server %u: no memory for an input of a replica; the node ends here",
                     server->number);
+        return false;
+    }
+    if (kind == MESSAGE_HANDLER && !take_call_piece(server, replica, message)) {
+        server_refuse(server, message, "a piece of a call of a handler that makes no sense");
         return false;
     }
     return true;
@@ -204,6 +223,10 @@ static void apply(Replica *replica, Message *message, const ReplicaModel *of_tas
                            (uint32_t)request->clock);
     else if (message->fed_kind == FEED_RETURN)
         input_sequences_return(of_task->had, request->worker);
+    else if (message->fed_kind == MESSAGE_HANDLER && message->sequence != 0)
+        replica_run_call(replica, of_task, message);
+    else if (message->fed_kind == MESSAGE_HANDLER)
+        return; /* the last piece does it */
     else if (message->fed_kind == MESSAGE_CLOCK)
         model_clock(model, request->worker, request->clock);
     else if (model != NULL)
@@ -223,9 +246,13 @@ static bool is_next(Replica *replica, const ReplicaModel *of_task, const Message
 
     if (replica_take(&replica->position, message->number) != INPUT_NEXT)
         return false;
-    return message->sequence == 0 ||
-           (had != NULL && sender < had->n_senders &&
-            input_sequences_take(had, (uint32_t)sender, message->sequence));
+    if (message->sequence == 0)
+        return true;
+    if (had == NULL || sender >= had->n_senders)
+        return false;
+    return message->fed_kind == MESSAGE_HANDLER
+               ? input_sequences_take_call(had, (uint32_t)sender, message->sequence)
+               : input_sequences_take(had, (uint32_t)sender, message->sequence);
 }
 
 static void take(Server *server, Replica *replica, Message *message)

@@ -29,10 +29,12 @@ struct Replica {
     uint32_t made; /* the number of the map by which it follows this primary; 0: since its table
                     * was made. Then it sees tasks begin; later its primary tells them */
     RubatoShard *shard;
-    GArray *models;      /* of ReplicaModel */
-    uint64_t position;   /* it has had the inputs up to this number */
-    InputSequences *had; /* between tasks, by node */
-    bool is_deaf;        /* the primary's node is lost: nothing is taken in from it any more */
+    GArray *models;            /* of ReplicaModel */
+    uint64_t position;         /* it has had the inputs up to this number */
+    InputSequences *had;       /* between tasks, by node */
+    unsigned char *call_bytes; /* of a call of a handler whose pieces have come in part; or NULL */
+    size_t n_call_bytes, n_call_come;
+    bool is_deaf;  /* the primary's node is lost: nothing is taken in from it any more */
     bool had_last; /* the primary is to be replaced, and has said so in its last input: the next
                     * one may be another one's */
 };

@@ -277,7 +277,7 @@ static void clear_binding(Server *server, Binding *binding)
         if (fed != NULL)
             server_feed_end(server, fed, binding->epoch);
         end_caught_up(server, binding, binding->here[i]);
-        g_free(binding->parts[binding->here[i]].had);
+        input_sequences_free(binding->parts[binding->here[i]].had);
     }
     if (binding->arriving != NULL)
         server_end_model(server, binding->arriving);
@@ -327,7 +327,7 @@ static bool begin_replica(Server *server, const Binding *binding, Replica *repli
         had == NULL ? NULL : server_begin_model(server, binding, replica->shard, error);
 
     if (model == NULL) {
-        g_free(had);
+        input_sequences_free(had);
         return false;
     }
     replica_begin_task(replica, &(ReplicaModel){ binding->epoch, model, had });
@@ -377,7 +377,7 @@ static bool begin_part(Server *server, const Binding *binding, BoundPart *part, 
         return part->model != NULL;
     if (begin_fed(server, binding, part, error))
         return true;
-    g_clear_pointer(&part->had, g_free);
+    g_clear_pointer(&part->had, input_sequences_free);
     server_end_model(server, g_steal_pointer(&part->model));
     server_feed_end(server, part->fed, binding->epoch); /* now there is memory to tell the end */
     return false;
@@ -436,12 +436,13 @@ static void end_given(Server *server, uint32_t epoch)
         GArray *const models = ((MovingPart *)g_ptr_array_index(server->given, i))->models;
 
         for (guint at = models->len; at-- > 0;) {
-            const MovingModel one = g_array_index(models, MovingModel, at);
+            MovingModel one = g_array_index(models, MovingModel, at);
 
             if (one.epoch != epoch)
                 continue;
             g_array_remove_index_fast(models, at);
             server_end_model(server, one.model);
+            moving_model_clear(&one);
         }
     }
 }

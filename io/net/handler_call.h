@@ -32,10 +32,14 @@ typedef struct HandlerCall {
     bool is_whole;          /* of all rows of the part, else of the request's keys */
     bool is_kept;           /* a model's copy: nobody waits for the answer */
     bool is_coming;         /* the model's op that brings it has not returned */
-    bool is_parked;         /* a model keeps its request, and answers when it has run */
+    bool is_parked;         /* a model keeps its request, or a copy, and answers when it has run */
     bool in_task;           /* set by the server */
-    uint64_t serial;        /* which call of its node it is; the post office's */
+    bool comes_again;       /* its part may get it again, and then knows it: it writes to a table
+                             * with replicas. It can be sent again until it has ended */
+    uint64_t serial;        /* which call of its node it is, from 1 on; the post office's */
     size_t n_payload_bytes; /* as bytes; the post office's */
+    RubatoKeys sent_keys;   /* of a call to another node; the post office's */
+    struct CallRecord *record; /* what a part with replicas remembers of it; the server's */
     HandlerAnswer answer;
 } HandlerCall;
 

@@ -109,6 +109,11 @@ enum {
 #define FEED_WHOLE 250
 #define FEED_GIVEN_UP 249
 
+/* Likewise: a call of a handler that has come, and has not run or has failed: of the request's
+ * worker, with the call's number as its sequence (engine/server/server_calls.c). The pieces of one
+ * that has not run follow. */
+#define FEED_CALLED 243
+
 /* The number of a MESSAGE_POSITION of a replica that cannot be made. */
 #define POSITION_GIVEN_UP UINT64_MAX
 

@@ -151,7 +151,7 @@ static void fail(HandlerCall *call, RubatoShard *shard, const char *reason)
                               reason)
             : g_strdup_printf("table %s: handler %s failed on part %u (node %u): %s", table,
                               call->ops->name, place->part, place->node, reason);
-    if (!call->is_kept)
+    if (!call->is_kept || call->record != NULL)
         return;
     shard_complain(shard, call->answer.failure);
     handler_answer_clear(&call->answer);

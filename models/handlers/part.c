@@ -269,6 +269,14 @@ static RubatoShard *find_other(const RubatoPart *part, const char *table, GError
 {
     const HandlerCall *call = part->call;
     bool exists = false;
+
+    if (writes(part) && part->shard->role != SHARD_ALONE) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                    "it writes to table %s, which has replicas: so it cannot read table %s, whose "
+                    "parts are not beside all of them",
+                    part->shard->spec->name, table);
+        return NULL;
+    }
     const ShardPlace *place = &part->shard->place;
     RubatoShard *other = place->find_shard == NULL
                              ? NULL

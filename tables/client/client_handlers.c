@@ -68,21 +68,6 @@ static bool check_scope(const TableClient *client, const RubatoHandlerCall *aske
     return true;
 }
 
-/* Replicas do not keep what such a call answers. So it could not be answered if it were made again,
- * at another primary. */
-static bool check_access(const Calling *calling, GError **error)
-{
-    const RubatoTableSpec *spec = calling->client->route->spec;
-
-    if (spec->replicas == 0 || calling->ops->access != RUBATO_ACCESS_WRITES)
-        return true;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                "table %s: handler %s writes, and the table has replicas, which cannot repeat its "
-                "results; take a handler that reads, or a table without replicas",
-                spec->name, calling->asked->handler);
-    return false;
-}
-
 bool calling_check(Calling *calling, GError **error)
 {
     const TableClient *client = calling->client;
@@ -92,8 +77,7 @@ bool calling_check(Calling *calling, GError **error)
         !check_size(client, asked, error))
         return false;
     calling->ops = client->route->find_handler(client->route->spec, asked, error);
-    return calling->ops != NULL && check_access(calling, error) &&
-           check_scope(client, asked, error);
+    return calling->ops != NULL && check_scope(client, asked, error);
 }
 
 /* ---- sending, and waiting ---- */
@@ -128,6 +112,7 @@ static void set_call(Calling *calling, uint32_t i, Call *call, uint64_t node_clo
         .arguments = asked->arguments,
         .n_bytes = asked->n_argument_bytes,
         .is_whole = asked->scope != RUBATO_SCOPE_KEYS,
+        .comes_again = route->map->n_replicas > 0 && calling_writes(calling),
     };
     calling->messages[i] = (Message){
         .kind = MESSAGE_HANDLER,

@@ -46,7 +46,7 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
     static const uint32_t victims[] = { DRAINED };
     static const char *const names[] = { "rows", NULL };
     RubatoTableSpec spec = *(const RubatoTableSpec *)data;
-    LossyRounds rounds = { engine, &spec, N_KEYS, victims, G_N_ELEMENTS(victims) };
+    LossyRounds rounds = { engine, &spec, N_KEYS, victims, G_N_ELEMENTS(victims), .calls = true };
     const RubatoTask task = {
         .name = "work", .run = lossy_rounds_work, .user_data = &rounds, .tables = names
     };
@@ -116,7 +116,7 @@ static bool play_leaving(RubatoEngine *engine, const void *data, GError **error)
                                           .n_keys = N_KEYS + 1,
                                           .parts = 8,
                                           .replicas = 1 };
-    LossyRounds rounds = { engine, &spec, N_KEYS, victims, G_N_ELEMENTS(victims) };
+    LossyRounds rounds = { engine, &spec, N_KEYS, victims, G_N_ELEMENTS(victims), .calls = true };
 
     (void)data;
     TRY(lossy_rounds_play(&rounds, NULL, error));
@@ -190,7 +190,7 @@ static bool play_ending(RubatoEngine *engine, const void *data, GError **error)
                                    .dtype = RUBATO_I64,
                                    .n_keys = N_KEYS + 1,
                                    .replicas = *(const uint32_t *)data };
-    LossyRounds rounds = { engine, &spec, N_KEYS, nobody, G_N_ELEMENTS(nobody) };
+    LossyRounds rounds = { engine, &spec, N_KEYS, nobody, G_N_ELEMENTS(nobody), .calls = true };
 
     return lossy_rounds_play(&rounds, NULL, error);
 }
@@ -310,5 +310,6 @@ int main(void)
     tcase_add_test(drained, a_node_that_cannot_be_drained_at_sigterm_says_why_and_ends_the_run);
     tcase_add_loop_test(drained, a_node_keeps_parts_that_would_not_have_their_replicas_elsewhere, 0,
                         G_N_ELEMENTS(kept));
+    lossy_rounds_register();
     return run_suite(suite);
 }

@@ -82,7 +82,7 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
     static const uint32_t victims[] = { VICTIM };
     RubatoTableSpec spec = *(const RubatoTableSpec *)data;
-    LossyRounds rounds = { engine, &spec, N_KEYS, victims, G_N_ELEMENTS(victims) };
+    LossyRounds rounds = { engine, &spec, N_KEYS, victims, G_N_ELEMENTS(victims), .calls = true };
     int64_t n;
 
     spec.replicas = N_REPLICAS;
@@ -662,5 +662,6 @@ int main(void)
     tcase_add_test(loss, a_call_of_a_handler_says_that_its_node_was_lost_or_is_made_again);
     tcase_add_loop_test(loss, no_node_goes_on_without_the_scheduler, 0, 2);
     tcase_add_test(loss, an_ended_node_is_lost_at_once_also_if_another_process_has_its_address);
+    lossy_rounds_register();
     return run_suite(suite);
 }

@@ -18,7 +18,7 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
     static const uint32_t victims[] = { FIRST_VICTIM, SECOND_VICTIM };
     RubatoTableSpec spec = *(const RubatoTableSpec *)data;
-    LossyRounds rounds = { engine, &spec, N_KEYS, victims, G_N_ELEMENTS(victims) };
+    LossyRounds rounds = { engine, &spec, N_KEYS, victims, G_N_ELEMENTS(victims), .calls = true };
     RubatoEngineStats stats;
 
     spec.parts = 8;
@@ -59,5 +59,6 @@ int main(void)
     TCase *made = cluster_add_case(suite, "made");
 
     tcase_add_loop_test(made, parts_have_replicas_again_before_the_next_loss, 0, N_LOSSY_CASES);
+    lossy_rounds_register();
     return run_suite(suite);
 }

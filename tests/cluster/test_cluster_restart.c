@@ -1,6 +1,6 @@
 /* `rubato run` of programs with replicas, of which nodes are killed. One kind of each program's
  * tables outlives a node that only serves: rows that are evicted and admitted, keys that are
- * announced, tables beside a net that is trained by allreduce.
+ * announced, tables beside a net that is trained by allreduce, tables that handlers write to.
  *
  * With `--restart` the scheduler and each node that only serves are killed in turn, one of them
  * before it can know the scheduler's next process. The next process of such a node gets the parts
@@ -21,7 +21,10 @@ enum { N_ROWS = 800 };
 
 static const char *const script =
     "echo pid of $RUBATO_NODE: $$; exec \"$0\" --train \"$1\" --save \"$2\" --epochs 1000000 "
-    "--batch-size 100 --straggler 1:1 --replicas 1";
+    "--straggler 1:1 --replicas 1";
+static const char *const script_of_batches =
+    "echo pid of $RUBATO_NODE: $$; exec \"$0\" --train \"$1\" --save \"$2\" --epochs 1000000 "
+    "--straggler 1:1 --replicas 1 --batch-size 100";
 
 /* Node 0 has the workers; each part is on nodes 1 and 2. The scheduler is alone on node 3. */
 static const char *add_cluster(ClusterRun *run)
@@ -82,7 +85,7 @@ START_TEST(model_is_trained_on_processes_that_were_started_again)
                                       "--",
                                       "sh",
                                       "-c",
-                                      script,
+                                      script_of_batches,
                                       TEST_BIN_DIR "/rubato-lr",
                                       add_rows(run, /* has_fields= */ false),
                                       model,
@@ -115,9 +118,10 @@ typedef struct {
 } Survivor;
 
 static const Survivor survivors[] = {
-    { "/rubato-fm", "--max-mib 12 --admit-count 2", false },
-    { "/rubato-lr", "--model sparse_ssp", false },
-    { "/rubato-wide-deep", "--format libffm --embedding 4 --hidden 8", true },
+    { "/rubato-fm", "--batch-size 100 --max-mib 12 --admit-count 2", false },
+    { "/rubato-lr", "--batch-size 100 --model sparse_ssp", false },
+    { "/rubato-wide-deep", "--batch-size 100 --format libffm --embedding 4 --hidden 8", true },
+    { "/rubato-gbdt", "--max-depth 3", false },
 };
 
 /* So many more, after those of which the program has told. */

@@ -65,7 +65,6 @@ always all standardize # refused with a model that was trained without: test_app
 refused rubato-lr staleness 'has no effect under --model bsp' "${rows[@]}" -s 1
 refused rubato-lr speculation 'has no effect under --model ssp' "${rows[@]}" --model ssp --speculation 1
 refused rubato-lr replicas 'needs several nodes' "${rows[@]}" --replicas 1
-refused rubato-gbdt replicas 'rubato-gbdt cannot have any' "${rows[@]}" --replicas 1
 always all replicas bind-cores numa
 refused rubato-lr output 'needs --predict FILE' "${rows[@]}" --output x
 refused rubato-lr checkpoint-every 'needs --checkpoint DIR' "${rows[@]}" --checkpoint-every 2

@@ -32,7 +32,7 @@
 #include "io/net/message.h"
 
 #define WIRE_MAGIC 0x4f544252u /* "RBTO" */
-#define WIRE_VERSION 21
+#define WIRE_VERSION 22
 
 #define WIRE_PREFIX_BYTES 16
 #define WIRE_PACKET_HEADER_BYTES 64
@@ -75,7 +75,8 @@ typedef struct {
         struct {
             uint64_t sequence; /* as Message.sequence */
             uint32_t hyper;    /* of a tuning, whose number is in the place of the first key; of
-                                * an announcement: n_announced */
+                                * an announcement: n_announced; of a piece of a handler's call:
+                                * n_bytes */
             uint32_t kind;     /* as Message.fed_kind */
             uint64_t number;   /* as Message.number */
         } input;               /* MESSAGE_FEED, MESSAGE_POSITION: no reply is expected */

@@ -111,6 +111,10 @@ uint64_t post_office_add_pending(PostOffice *office, const Message *message, con
     slot->answer = message->kind == MESSAGE_HANDLER && !message->request.handler_call->is_kept
                        ? &message->request.handler_call->answer
                        : NULL;
+    slot->handler_call =
+        message->kind == MESSAGE_HANDLER && message->request.handler_call->comes_again
+            ? message->request.handler_call
+            : NULL;
     slot->pieces = NULL;
     slot->n_come = 0;
     pthread_mutex_unlock(&office->lock);
@@ -234,6 +238,9 @@ bool post_office_count_from(PostOffice *office, uint32_t n_before)
     pthread_mutex_lock(&office->lock);
     office->n_asked = (uint64_t)n_before << MOST_ASKED_BITS;
     pthread_mutex_unlock(&office->lock);
+    /* relaxed: nobody calls a handler before this process has joined */
+    atomic_store_explicit(&office->n_handler_calls, (uint64_t)n_before << MOST_ASKED_BITS,
+                          memory_order_relaxed);
     return true;
 }
 

@@ -46,7 +46,7 @@ typedef struct {
     uint32_t stall_ms; /* a thread that waits so long for room says so */
 
     /* any thread */
-    _Atomic uint64_t n_handler_calls; /* sent to other nodes */
+    _Atomic uint64_t n_handler_calls; /* of handlers that write, and calls to other nodes */
     _Atomic bool has_ended; /* all epochs are cancelled; nothing waits for room any more */
     _Atomic bool goes_on;   /* the run may go on without a lost node */
 

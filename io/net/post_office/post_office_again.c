@@ -40,6 +40,14 @@ static GPtrArray *find_requests(PostOffice *office, uint32_t node, uint32_t tabl
     return found;
 }
 
+/* Whether a request is that for whose answer the caller of a handler waits: the last piece. */
+static bool is_whole_call(const PendingRequest *request)
+{
+    const HandlerCall *const call = request->handler_call;
+
+    return call != NULL && request->keys.first + request->keys.n == call->n_payload_bytes;
+}
+
 static Message message_of(const PostOffice *office, const PendingRequest *request, uint32_t server)
 {
     Message message = { .kind = request->kind,
@@ -61,12 +69,20 @@ static Message message_of(const PostOffice *office, const PendingRequest *reques
         message.request.tuning = request->tuning;
     if (request->kind == MESSAGE_ANNOUNCE)
         message.request.n_announced = request->n_announced;
+    if (request->kind == MESSAGE_HANDLER) { /* the whole */
+        message.request.handler_call = request->handler_call;
+        message.request.keys = request->handler_call->sent_keys;
+        message.request.input = NULL;
+    }
     return message;
 }
 
 static void end_own(Message *message)
 {
-    message_end_call(message);
+    if (message->kind == MESSAGE_HANDLER)
+        handler_call_end(message);
+    else
+        message_end_call(message);
     g_free(message);
 }
 
@@ -82,23 +98,57 @@ static void set_node(PendingRequest *request, uint32_t node)
     request->node = node;
 }
 
+static void push_again(PostOffice *office, const Message *message, const RubatoKeys *keys,
+                       const char *input, uint64_t id)
+{
+    Frame *const frame = post_office_make_frame(office, message, keys, input);
+
+    if (frame == NULL)
+        g_error("no memory to send a request again, to server %u, which has its part now; the "
+                "node ends here",
+                message->server);
+    frame_header(frame)->request.id = id;
+    network_push(office->network, office->servers[message->server].node, frame);
+}
+
+/* All pieces: the server that had got some of them is lost. Nobody waits for the answers to any but
+ * the last one. What had come of an answer is not of the server that is asked now. */
+static void push_call_again(PostOffice *office, PendingRequest *request, uint32_t server)
+{
+    const HandlerCall *const call = request->handler_call;
+    const size_t most = post_office_max_keys(1), n = call->n_payload_bytes;
+    g_autofree char *bytes = post_office_write_call(call);
+    Message message = message_of(office, request, server);
+
+    if (bytes == NULL)
+        g_error("no memory to send the call of a handler again, to server %u, which has its part "
+                "now; the node ends here",
+                server);
+    message.row_bytes = 1;
+    for (size_t begin = 0; begin < n; begin += most) {
+        const RubatoKeys keys = { .first = begin, .n = MIN(most, n - begin) };
+        const bool is_last = begin + keys.n == n;
+
+        push_again(office, &message, &keys, bytes + begin, is_last ? request->id : 0);
+    }
+    post_office_free_pieces(request->pieces);
+    request->pieces = NULL;
+    request->n_come = 0;
+    /* as for the piece that it is now, if it is sent again once more */
+    request->keys = (RubatoKeys){ .first = 0, .n = n };
+}
+
 static void send_to_node(PostOffice *office, const GPtrArray *requests, uint32_t server)
 {
-    const uint32_t node = office->servers[server].node;
-
     for (guint i = 0; i < requests->len; i++) {
         PendingRequest *const request = g_ptr_array_index(requests, i);
         const Message message = message_of(office, request, server);
-        Frame *const frame =
-            post_office_make_frame(office, &message, &request->keys, request->input);
 
-        if (frame == NULL)
-            g_error("no memory to send a request again, to server %u, which has its part now; the "
-                    "node ends here",
-                    server);
-        frame_header(frame)->request.id = request->id;
-        set_node(request, node);
-        network_push(office->network, node, frame);
+        if (request->kind == MESSAGE_HANDLER)
+            push_call_again(office, request, server);
+        else
+            push_again(office, &message, &request->keys, request->input, request->id);
+        set_node(request, office->servers[server].node);
     }
 }
 
@@ -113,6 +163,8 @@ static Message *take_here(PostOffice *office, const GPtrArray *requests, uint32_
 
         *message = message_of(office, request, server);
         message->end = end_own;
+        post_office_free_pieces(request->pieces); /* of a server that is lost */
+        request->pieces = NULL;
         (void)post_office_take_slot(office, (uint32_t)(request - office->pending));
         *last = message;
         last = &message->next;
@@ -120,7 +172,8 @@ static Message *take_here(PostOffice *office, const GPtrArray *requests, uint32_
     return first;
 }
 
-/* Takes the calls of handlers out of the list. (transfer full) */
+/* Takes out of the list the calls of handlers that cannot be sent again, and the pieces of others
+ * but the last ones, which are sent with these. (transfer full) */
 static GArray *take_handlers(PostOffice *office, GPtrArray *requests)
 {
     GArray *const handlers = g_array_new(FALSE, FALSE, sizeof(PendingRequest));
@@ -128,7 +181,7 @@ static GArray *take_handlers(PostOffice *office, GPtrArray *requests)
     for (guint i = requests->len; i-- > 0;) {
         const PendingRequest *const request = g_ptr_array_index(requests, i);
 
-        if (request->kind != MESSAGE_HANDLER)
+        if (request->kind != MESSAGE_HANDLER || is_whole_call(request))
             continue;
         const PendingRequest taken =
             post_office_take_slot(office, (uint32_t)(request - office->pending));
@@ -140,15 +193,17 @@ static GArray *take_handlers(PostOffice *office, GPtrArray *requests)
 }
 
 /* They cannot be sent again from here. A caller that waits calls again by the next map; the others
- * say that the node was lost. */
+ * say that the node was lost. A piece has been sent again, with the last one of its call. */
 static void end_as_moved(const GArray *requests)
 {
     for (guint i = 0; i < requests->len; i++) {
         const PendingRequest *const taken = &g_array_index(requests, PendingRequest, i);
+        const bool is_piece = taken->handler_call != NULL;
 
         post_office_free_pieces(taken->pieces);
-        call_note_mover(taken->call, taken->node | CALL_MOVER_LOST);
-        call_end_part(taken->call, CALL_MOVED, UINT64_MAX);
+        if (!is_piece)
+            call_note_mover(taken->call, taken->node | CALL_MOVER_LOST);
+        call_end_part(taken->call, is_piece ? CALL_OK : CALL_MOVED, UINT64_MAX);
     }
 }
 
@@ -191,6 +246,8 @@ static GArray *take_handled(PostOffice *office, GPtrArray *requests)
     for (guint i = requests->len; i-- > 0;) {
         PendingRequest *const request = g_ptr_array_index(requests, i);
 
+        if (request->kind == MESSAGE_HANDLER)
+            continue; /* whether it has failed, its part says */
         if (request->row_bytes > 0) {
             request->input = NULL;
             request->kind = request->kind == MESSAGE_ADD_GET ? MESSAGE_GET : request->kind;

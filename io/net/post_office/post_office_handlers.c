@@ -23,19 +23,37 @@ struct AnswerPiece {
 
 /* ---- calling ---- */
 
+/* A call that is sent on for another node has its number already, by which its part may know it. A
+ * worker's calls to a part come in the order of their numbers: one thread makes them. */
+static void number(PostOffice *office, HandlerCall *call)
+{
+    /* relaxed: it only has to be another number each time, and a greater one for each thread */
+    if (call->serial == 0)
+        call->serial =
+            1 + atomic_fetch_add_explicit(&office->n_handler_calls, 1, memory_order_relaxed);
+}
+
+void *post_office_write_call(const HandlerCall *call)
+{
+    void *const bytes = g_try_malloc(call->n_payload_bytes);
+
+    if (bytes != NULL)
+        handler_call_write(call, &call->sent_keys, bytes);
+    return bytes;
+}
+
 static bool send_bytes(PostOffice *office, const Message *message)
 {
     HandlerCall *const call = message->request.handler_call;
     const size_t n = handler_call_size(call, &message->request.keys);
-    g_autofree void *bytes = g_try_malloc(n);
     Message sent = *message;
 
+    call->sent_keys = message->request.keys;
+    call->n_payload_bytes = n;
+    g_autofree void *bytes = post_office_write_call(call);
     if (bytes == NULL)
         return false;
-    handler_call_write(call, &message->request.keys, bytes);
-    /* relaxed: it only has to be another number each time */
-    call->serial = atomic_fetch_add_explicit(&office->n_handler_calls, 1, memory_order_relaxed);
-    call->n_payload_bytes = n;
+    number(office, call);
     sent.row_bytes = 1;
     sent.request.keys = (RubatoKeys){ .n = n };
     sent.request.input = bytes;
@@ -48,6 +66,8 @@ void post_office_call_handler(PostOffice *office, Message *message)
     Actor *const actor = office->servers[message->server].actor;
 
     if (actor != NULL) {
+        if (message->request.handler_call->comes_again)
+            number(office, message->request.handler_call);
         actor_post(actor, message);
     } else if (!send_bytes(office, message)) {
         message->call->is_remote = true;
@@ -59,6 +79,8 @@ void post_office_call_handler_here(PostOffice *office, Message *message)
 {
     Actor *const actor = office->servers[message->server].actor;
 
+    if (actor != NULL && message->request.handler_call->comes_again)
+        number(office, message->request.handler_call);
     if (actor == NULL || !actor_try_handle_soon(actor, message))
         post_office_call_handler(office, message);
 }

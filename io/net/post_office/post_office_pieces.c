@@ -75,6 +75,8 @@ static void add_input(WireRequest *to, const Message *message, const RubatoKeys 
     /* no model takes as many keys as the most that fits */
     if (message->fed_kind == MESSAGE_ANNOUNCE)
         to->input.hyper = (uint32_t)MIN(message->request.n_announced, UINT32_MAX);
+    if (message->fed_kind == MESSAGE_HANDLER) /* which HANDLER_CALL_MOST_BYTES bounds */
+        to->input.hyper = (uint32_t)message->request.piece.n_bytes;
     if (message->fed_kind != MESSAGE_TUNE)
         return;
     to->input.hyper = (uint32_t)tuning->hyper;

@@ -39,6 +39,7 @@ struct PendingRequest {
     };
 
     HandlerAnswer *answer;      /* MESSAGE_HANDLER: where its answer goes; else NULL */
+    HandlerCall *handler_call;  /* that comes again, and of which this is a piece; else NULL */
     struct AnswerPiece *pieces; /* that have come of it */
     struct AnswerPiece **pieces_end;
     size_t n_come; /* bytes of them */
@@ -81,6 +82,9 @@ typedef enum {
 bool post_office_send_pieces(PostOffice *office, const Message *message, PostOfficeInput input);
 
 /* ---- post_office_handlers.c ---- */
+
+/* The bytes of a call that comes again. NULL: no memory. (transfer full) */
+void *post_office_write_call(const HandlerCall *call);
 
 /* Sends the answer to the call of a handler of another node, all but its last frame, which it
  * returns; NULL: there are no bytes. *status: the server's; of the reply. */

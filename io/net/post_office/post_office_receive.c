@@ -245,6 +245,8 @@ static void take_input(Message *to, const WireRequest *from)
     to->fed_kind = (uint8_t)from->input.kind;
     if (to->fed_kind == MESSAGE_ANNOUNCE)
         to->request.n_announced = from->input.hyper;
+    if (to->fed_kind == MESSAGE_HANDLER)
+        to->request.piece.n_bytes = from->input.hyper;
     if (to->fed_kind != MESSAGE_TUNE)
         return;
     /* it has no keys, so its value is where the first one would be */
@@ -313,6 +315,7 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
     const size_t n_values = MAX((size_t)asked->n_keys, incoming->value_bytes / sizeof(double));
     /* nobody knows how long a handler takes */
     if (n_values > office->most_inline || header->kind == MESSAGE_HANDLER ||
+        (header->kind == MESSAGE_FEED && message->fed_kind == MESSAGE_HANDLER) ||
         !post_office_handle_if_short(office, actor, message, n_values))
         actor_post(actor, message);
     return NULL;

@@ -16,7 +16,11 @@ typedef struct {
     uint32_t n_keys;
     const uint32_t *victims;
     uint32_t n_victims;
+    bool calls; /* each round also calls a handler: it adds 1 to all keys, and fails at times */
 } LossyRounds;
+
+/* Registers that handler: before any node begins. */
+void lossy_rounds_register(void);
 
 /* Tables of LOSSY_KEYS keys and that of the rounds, each over another transport or under another
  * model. Tests run on each of them. */
@@ -30,11 +34,12 @@ typedef struct {
 extern const LossyCase lossy_cases[N_LOSSY_CASES];
 
 /* A task: adds 1 to all keys, reads them and clocks, until all victims are lost, and some rounds
- * more. Says "busy" after some. A worker sees at least its own rounds. rounds: LossyRounds. */
+ * more. Says "busy" after some. A worker sees at least its own rounds, and hears of each call that
+ * fails. rounds: LossyRounds. */
 bool lossy_rounds_work(RubatoWorker *worker, void *rounds, GError **error);
 
-/* Makes the table, runs the task on it, and checks that each key has one for each round. *n_rounds
- * becomes their number; NULL: it is not asked for. */
+/* Makes the table, runs the task on it, and checks that each key has one for each round and each
+ * call. *n_rounds becomes the number of rounds; NULL: it is not asked for. */
 bool lossy_rounds_play(LossyRounds *rounds, int64_t *n_rounds, GError **error);
 
 /* The last of these, when the task has ended. */

@@ -1,0 +1,332 @@
+/* Calls of handlers that write, on a part with replicas whose servers are driven by hand: a call
+ * that is made again runs once, and is answered as the first time, whoever is the primary. */
+#include <rubato/handler_ops.h>
+#include <rubato/plugin.h>
+#include <string.h>
+
+#include "engine/server/server_copied.h"
+#include "engine/server/server_copies.h"
+#include "io/net/handler_call.h"
+#include "models/handlers/call_records.h"
+#include "models/handlers/handler.h"
+#include "tests/support/engine/replica_world.h"
+#include "tests/support/runner.h"
+
+enum { KEY = 3, LONG_BYTES = 600000 /* several messages */ };
+
+/* Adds 1 to the rows, then fails if its first argument says so, with the second one. */
+static bool run_bump(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                     GError **error)
+{
+    const bool fails = rubato_read_u32(arguments) != 0;
+    const uint32_t number = rubato_read_u32(arguments);
+    RubatoPartRows rows;
+
+    (void)result;
+    while (rubato_part_next(part, &rows))
+        for (size_t i = 0; i < rows.n; i++)
+            ++*(int64_t *)rubato_part_rows_row(&rows, i);
+    if (fails)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "failure %u", number);
+    return !fails;
+}
+
+static const RubatoHandlerOps bump = { .name = "bump",
+                                       .access = RUBATO_ACCESS_WRITES,
+                                       .run = run_bump };
+
+/* What is under way arrives, also to a server that has another primary since. */
+static void deliver_all(void)
+{
+    for (int round = 0; round < 3; round++)
+        for (uint32_t i = 0; i <= 2; i++)
+            replica_world_deliver(i);
+}
+
+typedef struct {
+    uint32_t fails, number;
+    uint64_t serial, clock;
+    size_t n_bytes; /* of arguments; 0: no more than these two */
+} Asked;
+
+typedef struct {
+    Message message;
+    HandlerCall handler_call;
+    Call call;
+    char *arguments;
+} Made;
+
+/* Worker 0 calls the handler on a server. Returns whether it is answered. */
+static bool make(Made *made, uint32_t server, const Asked *asked)
+{
+    const uint32_t words[] = { asked->fails, asked->number };
+    const size_t n_bytes = MAX(asked->n_bytes, sizeof words);
+
+    *made = (Made){ .arguments = g_malloc0(n_bytes) };
+    memcpy(made->arguments, words, sizeof words);
+    made->handler_call = (HandlerCall){ .ops = handler_find("bump"),
+                                        .arguments = made->arguments,
+                                        .n_bytes = n_bytes,
+                                        .comes_again = true,
+                                        .serial = asked->serial };
+    made->message = (Message){ .kind = MESSAGE_HANDLER,
+                               .epoch = WORLD_EPOCH,
+                               .node = server,
+                               .server = server,
+                               .call = &made->call,
+                               .end = handler_call_end,
+                               .request = { .clock = asked->clock,
+                                            .keys = { .first = KEY, .n = 1 },
+                                            .handler_call = &made->handler_call } };
+    call_begin(&made->call, NULL);
+    call_add_parts(&made->call, 1);
+    ck_assert(actor_try_handle(&replica_world_server(server)->actor, &made->message));
+    call_sent(&made->call);
+    deliver_all();
+    return call_has_ended(&made->call);
+}
+
+/* It has ended, with this text as its failure; NULL: with none. */
+static void check(Made *made, const char *failure)
+{
+    ck_assert(call_has_ended(&made->call));
+    ck_assert_uint_eq(made->call.status, failure == NULL ? CALL_OK : CALL_FAILED);
+    if (failure == NULL)
+        ck_assert_ptr_null(made->handler_call.answer.failure);
+    else
+        ck_assert_ptr_nonnull(strstr(made->handler_call.answer.failure, failure));
+    handler_answer_clear(&made->handler_call.answer);
+    g_free(made->arguments);
+}
+
+static void tell_clock(uint32_t server, uint32_t node, uint64_t clock, uint32_t map)
+{
+    Message message = { .kind = MESSAGE_CLOCK,
+                        .epoch = WORLD_EPOCH,
+                        .node = node,
+                        .server = server,
+                        .clock = { .source = node, .clock = clock, .map = map } };
+
+    ck_assert(actor_try_handle(&replica_world_server(server)->actor, &message));
+    deliver_all();
+}
+
+static void tell_clocks(uint32_t server, uint64_t clock, uint32_t map)
+{
+    tell_clock(server, 1, clock, map);
+    tell_clock(server, 2, clock, map);
+}
+
+static int64_t row_of(const RubatoShard *shard)
+{
+    int64_t row;
+
+    shard_get((RubatoShard *)(uintptr_t)shard, &(RubatoKeys){ .first = KEY, .n = 1 }, &row);
+    return row;
+}
+
+/* The primary's, and that of server 1, which always has a replica. */
+static void check_rows(uint32_t primary, int64_t n)
+{
+    ck_assert_int_eq(row_of(server_find_shard(replica_world_server(primary), 0, 0)), n);
+    ck_assert_int_eq(row_of(replica_world_replica(1)->shard), n);
+}
+
+static void begin(const char *model)
+{
+    replica_world_begin(model);
+    for (uint32_t i = 0; i <= 2; i++)
+        replica_world_begin_task(i);
+    deliver_all();
+}
+
+/* Server 2 has lost its replica, and gets another one. */
+static void make_replica_again(void)
+{
+    static const uint32_t replicas[] = { 1, 2 };
+    const PartPlace place = { .map = 3, .primary = 0, .n_replicas = 2, .replicas = replicas };
+
+    for (uint32_t i = 0; i <= 2; i++)
+        replica_world_place(i, 0, 3, 0, replicas, 1);
+    server_expect_replica(replica_world_server(2), &place, replica_world_shard());
+    server_order_copies(replica_world_server(0), &place);
+    server_make_copies(replica_world_server(0));
+    deliver_all();
+    ck_assert_int_eq(replica_world_replica(2)->stage, REPLICA_WHOLE);
+}
+
+/* Node 0 is lost, and server 2 is the primary. */
+static void lose_primary(void)
+{
+    static const uint32_t other[] = { 1 };
+
+    for (uint32_t i = 1; i <= 2; i++)
+        server_leave_node(replica_world_server(i), 0);
+    for (uint32_t i = 1; i <= 2; i++)
+        replica_world_place(i, 0, 4, 2, other, 1);
+    deliver_all();
+}
+
+static const Asked well = { 0, 1, .serial = 7 }, fails = { 1, 2, .serial = 8 },
+                   is_long = { 1, 3, .serial = 9, .n_bytes = LONG_BYTES };
+
+/* _i 1: server 2 has a replica that was made after the calls. */
+START_TEST(a_call_that_is_made_again_is_answered_as_before)
+{
+    Made made;
+
+    begin("asp");
+    ck_assert(make(&made, 0, &well));
+    check(&made, NULL);
+    ck_assert(make(&made, 0, &fails));
+    check(&made, "failure 2");
+    ck_assert(make(&made, 0, &is_long));
+    check(&made, "failure 3");
+    ck_assert(make(&made, 0, &fails));
+    check(&made, "failure 2");
+    check_rows(0, 3);
+    if (_i == 1)
+        make_replica_again();
+    lose_primary();
+    ck_assert(make(&made, 2, &well));
+    check(&made, NULL);
+    ck_assert(make(&made, 2, &fails));
+    check(&made, "failure 2");
+    ck_assert(make(&made, 2, &is_long));
+    check(&made, "failure 3");
+    check_rows(2, 3);
+    ck_assert(make(&made, 2, &(Asked){ 0, 0, .serial = 10 }));
+    check(&made, NULL);
+    check_rows(2, 4);
+    replica_world_end();
+}
+END_TEST
+
+/* Calls that wait for the end of their clock come again to the next primary, and to one that stays:
+ * then both are answered. */
+START_TEST(a_call_that_is_kept_is_answered_when_it_has_run)
+{
+    Made first[2], again[3], late;
+
+    begin("bsp");
+    ck_assert(!make(&first[0], 0, &well));
+    ck_assert(!make(&first[1], 0, &is_long));
+    if (_i == 1)
+        make_replica_again();
+    check_rows(0, 0);
+    lose_primary();
+    ck_assert(!make(&again[0], 2, &well));
+    ck_assert(!make(&again[1], 2, &is_long));
+    ck_assert(!make(&again[2], 2, &is_long));
+    check_rows(2, 0);
+    tell_clocks(2, 1, 4);
+    check_rows(2, 2);
+    check(&again[0], NULL);
+    check(&again[1], "failure 3");
+    check(&again[2], "failure 3");
+    ck_assert(make(&late, 2, &is_long)); /* once more: it has run */
+    check(&late, "failure 3");
+    check_rows(2, 2);
+    for (int i = 0; i < 2; i++) { /* they are cancelled with the lost node's task */
+        ck_assert(!call_has_ended(&first[i].call));
+    }
+    replica_world_end();
+    for (int i = 0; i < 2; i++) {
+        ck_assert_uint_eq(first[i].call.status, CALL_CANCELLED);
+        g_free(first[i].arguments);
+    }
+}
+END_TEST
+
+/* The task ends: who waits is told, at a primary that has made a replica meanwhile, too. */
+START_TEST(a_call_that_is_kept_ends_with_its_task)
+{
+    Made made;
+
+    begin("bsp");
+    ck_assert(!make(&made, 0, &well));
+    make_replica_again();
+    ck_assert(!call_has_ended(&made.call));
+    if (_i == 0) {
+        tell_clocks(0, 1, 3);
+        check(&made, NULL);
+        check_rows(0, 1);
+    }
+    replica_world_end();
+    if (_i == 0)
+        return;
+    ck_assert_uint_eq(made.call.status, CALL_CANCELLED);
+    g_free(made.arguments);
+}
+END_TEST
+
+/* Another process of the worker makes the same calls, with numbers of its own. */
+START_TEST(a_replaced_workers_calls_are_told_by_their_places)
+{
+    const char *const model = _i == 0 ? "asp" : "bsp";
+    const bool waits = _i == 1;
+    uint64_t clock;
+    Message message = { .kind = MESSAGE_RETURN,
+                        .sequence = 1,
+                        .request = { .keys = { .n = 1 }, .output = &clock } };
+    Made made[4];
+    Call call;
+
+    begin(model);
+    ck_assert(make(&made[0], 0, &well) == !waits);
+    ck_assert(make(&made[1], 0, &fails) == !waits);
+    replica_world_ask(0, &message, &call);
+    deliver_all();
+    ck_assert(call_has_ended(&call));
+    ck_assert(make(&made[2], 0, &(Asked){ 0, 1, .serial = 107 }) == !waits);
+    ck_assert(make(&made[3], 0, &(Asked){ 1, 2, .serial = 108 }) == !waits);
+    if (waits)
+        tell_clocks(0, 1, 3);
+    check_rows(0, 2);
+    for (int i = 0; i < 4; i++)
+        check(&made[i], i % 2 == 0 ? NULL : "failure 2");
+    lose_primary(); /* which had told the second numbers */
+    ck_assert(make(&made[0], 2, &(Asked){ 1, 2, .serial = 108 }));
+    check(&made[0], "failure 2");
+    check_rows(2, 2);
+    replica_world_end();
+}
+END_TEST
+
+START_TEST(a_part_keeps_the_last_failures_of_a_worker)
+{
+    const uint32_t n = CALL_RECORDS_FAILURES + 1;
+    Made made;
+
+    begin("asp");
+    for (uint32_t i = 1; i <= n; i++) {
+        ck_assert(make(&made, 0, &(Asked){ 1, i, .serial = i }));
+        check(&made, "failure");
+    }
+    lose_primary();
+    ck_assert(make(&made, 2, &(Asked){ 1, 1, .serial = 1 }));
+    check(&made, "may have failed");
+    ck_assert(make(&made, 2, &(Asked){ 1, 2, .serial = 2 }));
+    check(&made, "failure 2");
+    ck_assert(make(&made, 2, &(Asked){ 1, n, .serial = n }));
+    check(&made, "failure 65");
+    check_rows(2, n);
+    replica_world_end();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("server calls");
+    TCase *const cases = tcase_create("cases");
+
+    if (!rubato_register_handler(&bump, NULL))
+        return 1;
+    tcase_add_loop_test(cases, a_call_that_is_made_again_is_answered_as_before, 0, 2);
+    tcase_add_loop_test(cases, a_call_that_is_kept_is_answered_when_it_has_run, 0, 2);
+    tcase_add_loop_test(cases, a_call_that_is_kept_ends_with_its_task, 0, 2);
+    tcase_add_loop_test(cases, a_replaced_workers_calls_are_told_by_their_places, 0, 2);
+    tcase_add_test(cases, a_part_keeps_the_last_failures_of_a_worker);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
