@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <glib/gstdio.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -125,6 +126,8 @@ bool app_start(App *app, GError **error)
         .announcement = app->announcement.role != RUBATO_ROLE_NONE ? &app->announcement : NULL,
     };
 
+    /* A file that is longer than the system allows is an error of one write, not the end. */
+    (void)signal(SIGXFSZ, SIG_IGN);
     app->engine = rubato_engine_new(&config, error);
     return app->engine != NULL && app_call_on_reporter(app, "start", check_flags, NULL, error) &&
            (app->load == NULL || app_description_load(app, error));

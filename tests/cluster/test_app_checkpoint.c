@@ -565,6 +565,30 @@ START_TEST(snapshots_that_fail_end_no_training)
 }
 END_TEST
 
+/* As on a full disk: a limit of the shell that started the run ends no training. */
+START_TEST(limit_of_file_sizes_ends_no_training)
+{
+    const char *const argv[] = {
+        "/bin/sh",
+        "-c",
+        "ulimit -f 0; exec \"$0\" --epochs=2 --train \"$1\" --checkpoint \"$2\"",
+        TEST_BIN_DIR "/rubato-lr",
+        rows,
+        checkpoints,
+        NULL
+    };
+    g_autofree char *out = NULL, *err = NULL;
+    int status;
+
+    ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, &out,
+                           &err, &status, NULL));
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 1, "%d: %s", status, err);
+    ck_assert_msg(strstr(err, "rubato-lr: no snapshot of epoch 2: ") != NULL &&
+                      strstr(err, "File too large") != NULL,
+                  "%s", err);
+}
+END_TEST
+
 #define ARGUMENTS(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
 START_TEST(calls_that_make_no_sense_are_refused)
@@ -583,6 +607,7 @@ START_TEST(calls_that_make_no_sense_are_refused)
                    ARGUMENTS("--checkpoint", checkpoints, "--resume", "--load", "x"));
     expect_refusal(2, "--checkpoint and --validate",
                    ARGUMENTS("--checkpoint", checkpoints, "--validate", rows));
+    expect_refusal(1, "s3://", ARGUMENTS("--checkpoint=s3://")); /* it is no directory "s3:" */
     run_ok(PLACE_ONE_PROCESS, "rubato-lr", "whole", "", ARGUMENTS("--checkpoint", checkpoints));
     expect_refusal(1, "go on from them with --resume", ARGUMENTS("--checkpoint", checkpoints));
     /* Another rule keeps other state. */
@@ -611,6 +636,7 @@ int main(void)
     tcase_add_test(cases, resumed_run_that_is_over_trains_no_more);
     tcase_add_test(cases, epoch_that_was_stopped_has_no_snapshot);
     tcase_add_loop_test(cases, snapshots_that_fail_end_no_training, 0, 3);
+    tcase_add_test(cases, limit_of_file_sizes_ends_no_training);
     tcase_add_test(cases, calls_that_make_no_sense_are_refused);
     suite_add_tcase(suite, cases);
     tcase_set_timeout(splits, 60);
