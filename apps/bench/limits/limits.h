@@ -88,6 +88,10 @@ double limit_shm_pull(Bench *bench, size_t n);
 /* The other process has the rows: keys go to it, values come back or go with them. */
 double limit_shm_get(Bench *bench, size_t n);
 double limit_shm_add(Bench *bench, size_t n);
+
+/* The same, and the other process copies each request on to a thread of its own, which has the rows
+ * as well: what one replica costs at least, with three threads at work. */
+double limit_shm_add_twice(Bench *bench, size_t n);
 void raw_shm_stop(Bench *bench);
 int raw_shm_serve(const BenchCase *what, uint64_t n_rows); /* what the other process runs */
 
