@@ -5,7 +5,8 @@
  * there is one. A call's memory must stay until then. So the caller waits for a cancelled call like
  * for any other.
  *
- * Threads: call_end_part, call_end_parts and call_note_mover from any; the rest from the caller. */
+ * Threads: call_join_part, call_end_part, call_end_parts and call_note_mover from any; the rest
+ * from the caller, which adds no parts itself where others join. */
 #ifndef RUBATO_IO_NET_CALL_H
 #define RUBATO_IO_NET_CALL_H
 
@@ -40,6 +41,10 @@ struct Call {
 
 void call_begin(Call *call, void (*ended)(Call *call));
 void call_add_parts(Call *call, uint32_t n_parts);
+
+/* One more part, which another thread than the caller may add. The caller's own has not ended. */
+void call_join_part(Call *call);
+
 void call_end_part(Call *call, CallStatus status, uint64_t min_clock);
 
 /* The same for so many parts at once, of which one at least. */

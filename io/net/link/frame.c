@@ -65,15 +65,16 @@ Frame *frame_new_from(BlockPool *pool, const WireHeader *header)
     return frame;
 }
 
-/* The direct write lies behind the keys. */
+/* The direct write lies behind the keys and the values that have room here. */
 Frame *frame_new_direct(BlockPool *pool, const WireHeader *header, const DirectWriteSource *source)
 {
     const size_t align = _Alignof(DirectWrite);
+    const size_t n_own = (size_t)header->value_bytes - source->n_bytes;
     const size_t direct_at =
-        (PAYLOAD_AT + wire_padded((size_t)header->key_bytes) + align - 1) & ~(align - 1);
+        (PAYLOAD_AT + wire_padded((size_t)header->key_bytes) + n_own + align - 1) & ~(align - 1);
     const size_t block_bytes = sizeof(Frame) + direct_at + sizeof(DirectWrite);
 
-    assert(header->value_bytes == source->n_bytes && source->n_bytes % 8 == 0);
+    assert(header->value_bytes >= source->n_bytes && n_own % 8 == 0 && source->n_bytes % 8 == 0);
     if (payload_bytes(header) == SIZE_MAX)
         return NULL;
     Frame *const frame = block_pool_take(pool, block_bytes);
@@ -81,7 +82,7 @@ Frame *frame_new_direct(BlockPool *pool, const WireHeader *header, const DirectW
         return NULL;
     init(frame, pool, block_bytes);
     frame->header = *header;
-    frame->value_room = source->n_bytes;
+    frame->value_room = (size_t)header->value_bytes;
     frame->packet.direct = (DirectWrite *)(void *)(frame->bytes + direct_at);
     direct_write_start(frame->packet.direct, pool, source);
     return frame;

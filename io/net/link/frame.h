@@ -22,10 +22,10 @@ Frame *frame_new(const WireHeader *header);
 /* The same with memory of a pool, which must outlive the frame. NULL: no pool. */
 Frame *frame_new_from(BlockPool *pool, const WireHeader *header);
 
-/* A frame whose values lie in the caller's memory and are written from there (direct_write.h). It
- * has room for keys only. value_bytes, which is source->n_bytes, is a multiple of 8, and so large
- * that the frame is sent alone (packet_is_alone). NULL if there is no memory; then source->end is
- * not called. (transfer full) */
+/* A frame whose last values lie in the caller's memory and are written from there (direct_write.h).
+ * It has room for keys, and for as many values in front of these as value_bytes is more than
+ * source->n_bytes. Both are multiples of 8, and so large that the frame is sent alone
+ * (packet_is_alone). NULL if there is no memory; then source->end is not called. (transfer full) */
 Frame *frame_new_direct(BlockPool *pool, const WireHeader *header, const DirectWriteSource *source);
 
 /* NULL is allowed. */
@@ -41,8 +41,8 @@ void *frame_keys(Frame *frame);
 /* Writes the list of keys; n is the request's n_keys. */
 void frame_set_keys(Frame *frame, const RubatoKeys *keys);
 
-/* Room for the values, aligned to 8. Not of a frame that frame_new_direct has made. (transfer
- * none) */
+/* Room for the values, aligned to 8; of a frame that frame_new_direct has made, for the first of
+ * them. (transfer none) */
 void *frame_values(Frame *frame);
 
 #endif
