@@ -15,6 +15,9 @@ enum { MOST_NODES_OF_ROUNDS = 8 };
 /* A worker that waits so long for others to ask again asks in full. */
 enum { ALONE_MS = 500 };
 
+/* Between two looks whether arrays that are read are to be copied. */
+enum { READERS_MS = 200 };
+
 /* ---- life ---- */
 
 /* Workers that do the same at the same time meet at the lock, and hold it for a fraction of the
@@ -606,4 +609,29 @@ void tensor_exchange_wait(TensorExchange *exchange, uint32_t rank, Call *call)
     if (exchange->ready.head != NULL)
         operations_wake(exchange);
     pthread_mutex_unlock(&exchange->lock);
+}
+
+/* Why nobody reads the arrays behind it. An operation ends once no thread is at one of its steps
+ * (end_if_done, operation_fail), so each message that reads them was sent by then, or forgotten,
+ * and is a part of the call. Whoever may still need its bytes holds the packet, and the part ends
+ * with the last of them: the link, which sends it again until it is acknowledged, and the
+ * transport, also if RUBATO_FAULTS holds it back or sends it twice. If the packet outlives the
+ * part, it was copied.
+ *
+ * Why the wait ends. A node that lives acknowledges a packet whatever its workers do: its network
+ * does so by itself, and it takes in pieces of tensors that nobody awaits yet, or no more. One
+ * that has stopped or died is lost, and what goes to it is dropped when it is forgotten. Neither
+ * may come for long if the operation has failed, or the task is cancelled, as it is before the
+ * network stops: then what is left is copied, and sent from there. Only where there is no memory
+ * for a copy the wait goes on until the node acknowledges the packet, or is lost, as for the
+ * values of an Add (direct_write.h). */
+void tensor_exchange_wait_readers(TensorExchange *exchange, Call *readers, bool failed)
+{
+    call_sent(readers); /* no message reads them that is not sent yet */
+    while (!call_has_ended(readers)) {
+        /* relaxed: it is asked again and again */
+        if (failed || atomic_load_explicit(&exchange->is_cancelled, memory_order_relaxed))
+            exchange->links->revoke(exchange->user);
+        exchange->links->wait(exchange->user, readers, READERS_MS);
+    }
 }

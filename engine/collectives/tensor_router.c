@@ -41,6 +41,24 @@ static void *new_message(void *user, uint32_t node, const TensorMessage *message
     return backend->ways->new_message(backend, node, ((const Port *)user)->epoch, message, bytes);
 }
 
+static void *lend_message(void *user, uint32_t node, const TensorMessage *message, Call *readers)
+{
+    TensorBackend *const backend = backend_of(user);
+
+    return backend->ways->lend_message == NULL
+               ? NULL
+               : backend->ways->lend_message(backend, node, ((const Port *)user)->epoch, message,
+                                             readers);
+}
+
+static void revoke_lent(void *user)
+{
+    TensorBackend *const backend = backend_of(user);
+
+    if (backend->ways->revoke != NULL)
+        backend->ways->revoke(backend);
+}
+
 static void send_message(void *user, uint32_t node, void *message)
 {
     TensorBackend *const backend = backend_of(user);
@@ -125,11 +143,13 @@ static void wait_call(void *user, Call *call, int timeout_ms)
 
 static const TensorLinks links = {
     .carrier = { .new_message = new_message,
+                 .lend_message = lend_message,
                  .send = send_message,
                  .forget = forget,
                  .best_bytes = best_bytes,
                  .keep = keep,
                  .drop = drop },
+    .revoke = revoke_lent,
     .tell = tell,
     .is_full = is_full,
     .wait_room = wait_room,

@@ -11,7 +11,9 @@
  * A node keeps blocks of others until it has all parts of a chunk. Two nodes could so wait for each
  * other's blocks for ever, if they waited for nothing else. Therefore who sends waits for a block
  * only for LOAN_WAIT_NS; then its values go by the network, whose room comes back whatever is kept
- * (incoming_park). */
+ * (incoming_park).
+ *
+ * Between hosts, large pieces are sent from the worker's arrays (direct_write.h). */
 #include "engine/collectives/backend/backend_own.h"
 
 #include <sched.h>
@@ -26,6 +28,10 @@ enum {
     FULL_WINDOWS = 4, /* on their way to a node: others than waiting threads send no more */
     LOAN_WAIT_NS = 500000,
     FAR_BYTES = 512 << 10, /* of a message whose way costs more than copying does */
+
+    /* Messages of so many bytes are acknowledged at once (ACK_BYTES in link.c). Smaller ones are
+     * not, and the worker would wait longer for its arrays than copying takes. */
+    DIRECT_BYTES = 256 << 10,
 };
 
 typedef struct {
@@ -94,6 +100,41 @@ static void *new_message(TensorBackend *backend, uint32_t node, uint32_t epoch,
     tensor_message_write(message, values);
     *bytes = values + TENSOR_MESSAGE_HEADER_BYTES;
     return frame;
+}
+
+/* The values are not read any more (direct_write.h). */
+static void end_reading(void *readers)
+{
+    call_end_part(readers, CALL_OK, UINT64_MAX);
+}
+
+static void *lend_message(TensorBackend *backend, uint32_t node, uint32_t epoch,
+                          const TensorMessage *message, Call *readers)
+{
+    Network *const network = network_of(backend);
+    const DirectWriteSource source = {
+        .bytes = message->bytes, .n_bytes = message->n_bytes, .end = end_reading, .user = readers
+    };
+
+    if (message->n_bytes < DIRECT_BYTES || network_is_memory(network, node) ||
+        !network_sends_direct(network, node, message->n_bytes))
+        return NULL;
+    Frame *const frame = network_new_direct_frame(
+        network,
+        &(WireHeader){ .kind = MESSAGE_TENSOR,
+                       .epoch = epoch,
+                       .value_bytes = TENSOR_MESSAGE_HEADER_BYTES + message->n_bytes },
+        &source);
+    if (frame == NULL)
+        return NULL;
+    call_join_part(readers);
+    tensor_message_write(message, frame_values(frame));
+    return frame;
+}
+
+static void revoke_lent(TensorBackend *backend)
+{
+    network_revoke_direct(network_of(backend));
 }
 
 static size_t best_bytes(TensorBackend *backend, uint32_t node)
@@ -215,6 +256,8 @@ static void wait_room(TensorBackend *backend, uint32_t node, bool (*is_over)(voi
 
 static const TensorWays ways = {
     .new_message = new_message,
+    .lend_message = lend_message,
+    .revoke = revoke_lent,
     .send = send_message,
     .forget = forget,
     .best_bytes = best_bytes,

@@ -36,6 +36,9 @@ typedef struct {
 typedef struct {
     void *(*new_message)(TensorBackend *backend, uint32_t node, uint32_t epoch,
                          const TensorMessage *message, void **bytes);
+    void *(*lend_message)(TensorBackend *backend, uint32_t node, uint32_t epoch,
+                          const TensorMessage *message, Call *readers); /* NULL: it never does */
+    void (*revoke)(TensorBackend *backend);                             /* the same */
     void (*send)(TensorBackend *backend, uint32_t node, void *message);
     void (*forget)(TensorBackend *backend, uint32_t node, void *message);
     size_t (*best_bytes)(TensorBackend *backend, uint32_t node); /* NULL: as few as there are */

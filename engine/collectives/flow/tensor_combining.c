@@ -251,6 +251,31 @@ static TensorWay find_way(TensorFlow *flow, uint64_t n_bytes)
                                                                          : TENSOR_WAY_SHARES;
 }
 
+static bool overlaps(const uint8_t *input, const uint8_t *output, size_t n_bytes)
+{
+    return (uintptr_t)input < (uintptr_t)output + n_bytes &&
+           (uintptr_t)output < (uintptr_t)input + n_bytes;
+}
+
+/* Which messages may be sent from where their values lie: parts that are the input of a worker, to
+ * whose memory no result is written, and results, which are in an output as they travel, and which
+ * nothing changes there. Of several tensors a message has values from several places. */
+static void find_readers(TensorFlow *flow, size_t n_bytes)
+{
+    TensorCombining *const it = flow->combining;
+    uint32_t first = 0;
+
+    if (flow->request.operation != TENSOR_ALLREDUCE || it->n_tensors > 1 ||
+        it->compression != RUBATO_COMPRESSION_NONE)
+        return;
+    while (flow->plan.parts[first] == NULL)
+        first++;
+    it->result_readers = flow->plan.parts[first]->readers;
+    /* if a part is simply an input, there is one worker, and one output */
+    if (!it->has_parts && !overlaps(it->inputs[0], it->outputs[0], n_bytes))
+        it->part_readers = it->result_readers;
+}
+
 /* How many chunks this node sends in one message. What others send has as many as they like. */
 static uint32_t most_chunks(const TensorFlow *flow)
 {
@@ -289,6 +314,7 @@ static void begin(TensorFlow *flow)
     it->is_whole = flow->way == TENSOR_WAY_DIRECT;
     g_assert(it->is_whole || !flow->plan.was_sent); /* tensor_flow_ahead */
     it->has_results = !it->is_whole && !scatters;
+    find_readers(flow, n_values * it->size);
     it->most_chunks = most_chunks(flow);
     cut(flow, n_values);
     if (contributes(flow, flow->plan.self) && !flow->plan.was_sent)
@@ -513,14 +539,17 @@ static bool send_part(TensorFlow *flow, const TensorStep *step)
     const bool keeps = it->is_whole && it->compression != RUBATO_COMPRESSION_NONE;
     if (keeps && (chunk->own = g_try_malloc(n_values * it->part_size)) == NULL)
         return false;
-    if (!tensor_flow_begin_messages(flow, step, TENSOR_MESSAGE_PART, n_values * it->part_size,
-                                    messages))
+    const uint8_t *const lent =
+        it->part_readers == NULL ? NULL : it->inputs[0] + begin_value * it->size;
+    if (!tensor_flow_lend_messages(flow, step, TENSOR_MESSAGE_PART, lent, n_values * it->part_size,
+                                   it->part_readers, messages))
         return false;
     g_autofree void **outputs = g_new(void *, messages->len + 1);
-    for (guint i = 0; i < messages->len; i++)
-        outputs[i] = g_array_index(messages, TensorOutgoing, i).bytes;
-    outputs[messages->len] = chunk->own;
-    combining_make_part(flow, begin_value, n_values, outputs, messages->len + (keeps ? 1 : 0));
+    uint32_t n_outputs = tensor_flow_places_of(messages, outputs);
+    if (keeps)
+        outputs[n_outputs++] = chunk->own;
+    if (n_outputs > 0)
+        combining_make_part(flow, begin_value, n_values, outputs, n_outputs);
     tensor_flow_send_messages(flow, messages);
     if (it->is_broadcast && !it->is_whole)
         combining_copy_out(flow, begin_value, it->inputs[0] + begin_value * it->size,
@@ -543,7 +572,8 @@ static void pass_on(const TensorFlow *flow, uint64_t chunk, void *const *sent, u
     combining_copy_out(flow, begin_value, values, n_bytes);
 }
 
-static bool combine_chunk(TensorFlow *flow, uint64_t number, void *const *sent, uint32_t n_sent)
+static bool combine_chunk(TensorFlow *flow, uint64_t number, void *const *sent, uint32_t n_sent,
+                          bool sends_output)
 {
     CombiningChunk *const chunk = &flow->combining->chunks[number];
     uint64_t end;
@@ -552,7 +582,8 @@ static bool combine_chunk(TensorFlow *flow, uint64_t number, void *const *sent, 
     chunk->parts[flow->plan.self] = chunk->own;
     return combining_combine_parts(
         flow, begin, end - begin,
-        &(CombiningInputs){ chunk->parts, flow->plan.n_nodes, flow->plan.self }, sent, n_sent);
+        &(CombiningInputs){ chunk->parts, flow->plan.n_nodes, flow->plan.self, sends_output }, sent,
+        n_sent);
 }
 
 static bool combine(TensorFlow *flow, const TensorStep *step)
@@ -562,21 +593,24 @@ static bool combine(TensorFlow *flow, const TensorStep *step)
     uint64_t n_values;
     bool ok = true;
 
-    (void)values_of(it, step, &n_values);
-    if (!tensor_flow_begin_messages(flow, step, TENSOR_MESSAGE_RESULT, n_values * it->result_size,
-                                    messages))
+    const uint64_t begin_value = values_of(it, step, &n_values);
+    const uint8_t *const lent =
+        it->result_readers == NULL ? NULL : it->outputs[0] + begin_value * it->size;
+    if (!tensor_flow_lend_messages(flow, step, TENSOR_MESSAGE_RESULT, lent,
+                                   n_values * it->result_size, it->result_readers, messages))
         return false;
+    g_autofree void **places = g_new(void *, messages->len);
     g_autofree void **sent = g_new(void *, messages->len);
+    const uint32_t n_sent = tensor_flow_places_of(messages, places);
     for (uint32_t i = 0; ok && i < step->n; i++) {
         const uint64_t values_before = i * it->segments.chunk_values;
 
-        for (guint k = 0; k < messages->len; k++)
-            sent[k] = (uint8_t *)g_array_index(messages, TensorOutgoing, k).bytes +
-                      values_before * it->result_size;
+        for (uint32_t k = 0; k < n_sent; k++)
+            sent[k] = (uint8_t *)places[k] + values_before * it->result_size;
         if (it->is_broadcast)
-            pass_on(flow, step->place + i, sent, messages->len);
+            pass_on(flow, step->place + i, sent, n_sent);
         else
-            ok = combine_chunk(flow, step->place + i, sent, messages->len);
+            ok = combine_chunk(flow, step->place + i, sent, n_sent, n_sent < messages->len);
     }
     if (ok)
         tensor_flow_send_messages(flow, messages);

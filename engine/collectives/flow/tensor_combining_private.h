@@ -46,6 +46,10 @@ struct TensorCombining {
     uint8_t **outputs;                     /* the same */
     uint64_t *output_begins, *output_ends; /* of a reduce_scatter */
     uint32_t n_outputs;
+
+    /* See TensorPart.readers: of the worker from whose input parts may be sent, and of that from
+     * whose output results may be. NULL: messages have copies. */
+    Call *part_readers, *result_readers;
 };
 
 /* ---- tensor_combining_values.c ---- */
@@ -58,7 +62,8 @@ void combining_make_part(const TensorFlow *flow, uint64_t begin_value, uint64_t 
 typedef struct {
     const void *const *parts;
     uint32_t n;
-    uint32_t own; /* which is this node's; NULL there: it is made, or is the input */
+    uint32_t own;      /* which is this node's; NULL there: it is made, or is the input */
+    bool sends_output; /* the result is sent from the first worker's output */
 } CombiningInputs;
 
 /* Combines all parts of values, from begin_value on, into the outputs of this node's workers and

@@ -244,7 +244,10 @@ static void combine_run(const TensorFlow *flow, const CombiningInputs *inputs, c
         arrays->outputs[n++] = (uint8_t *)sent[i] + run->at * it->size;
     for (uint32_t i = 0; i < it->n_outputs; i++)
         arrays->outputs[n++] = run->outputs[i] + run->offset;
-    tensor_reduce(&it->last, arrays->parts, inputs->n, arrays->outputs, n, 0, run->n, 0);
+    TensorReduction last = it->last;
+    if (inputs->sends_output && last.n_streamed > 0)
+        last.n_streamed--; /* it is read at once, so it stays in the cache */
+    tensor_reduce(&last, arrays->parts, inputs->n, arrays->outputs, n, 0, run->n, 0);
 }
 
 bool combining_combine_parts(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values,

@@ -58,6 +58,13 @@
  * nodes would wait for each other for ever. Therefore such steps are a class of their own
  * (TENSOR_STEPS_WITHOUT_ROOM), which is given out first.
  *
+ * Between hosts, where the carrier likes it, values are sent from where they lie with a worker, and
+ * are not copied to a message: parts from its input, unless results are written there, too, and
+ * results from its output, where nothing changes once a node's segment is combined. The network may
+ * need them until the other node has acknowledged them, also behind the end of the flow. So each
+ * such message is a part of a call of the worker's (TensorPart.readers), for which it waits before
+ * its arrays are its own again: see tensor_exchange_wait_readers.
+ *
  * Threads: one at a time, except tensor_flow_do. */
 #ifndef RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_FLOW_H
 #define RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_FLOW_H
@@ -74,6 +81,11 @@ typedef struct {
     /* Room for a message to the node with so many bytes behind its header, and where these go.
      * NULL: there is no memory. Any thread. */
     void *(*new_message)(void *user, uint32_t node, const TensorMessage *message, void **bytes);
+
+    /* The same for a message whose bytes stay where they are (message->bytes), and are not written
+     * to until a part of `readers` has ended, which this adds. NULL: new_message has to be called.
+     * The function may be NULL, too. Any thread. */
+    void *(*lend_message)(void *user, uint32_t node, const TensorMessage *message, Call *readers);
 
     /* Sends it to that node, or forgets it. Any thread. */
     void (*send)(void *user, uint32_t node, void *message);

@@ -21,6 +21,20 @@ bool tensor_flow_begin_message(const TensorFlow *flow, TensorMessageKind kind, u
     return outgoing->message != NULL;
 }
 
+/* False: the carrier cannot; then it is begun as above. */
+static bool lend_message(const TensorFlow *flow, const TensorMessage *message, uint32_t to,
+                         Call *readers, TensorOutgoing *outgoing)
+{
+    const TensorCarrier *const carrier = flow->plan.carrier;
+    void *const lent =
+        carrier->lend_message == NULL || readers == NULL
+            ? NULL
+            : carrier->lend_message(flow->plan.user, flow->plan.nodes[to], message, readers);
+
+    *outgoing = (TensorOutgoing){ .message = lent, .to = to };
+    return lent != NULL;
+}
+
 void tensor_flow_send(TensorFlow *flow, const TensorOutgoing *outgoing)
 {
     /* release: the reads from arrays come before, for who takes what comes */
@@ -36,19 +50,46 @@ void tensor_flow_forget(const TensorFlow *flow, const TensorOutgoing *outgoing)
 bool tensor_flow_begin_messages(const TensorFlow *flow, const TensorStep *step,
                                 TensorMessageKind kind, size_t n_bytes, GArray *messages)
 {
+    return tensor_flow_lend_messages(flow, step, kind, NULL, n_bytes, NULL, messages);
+}
+
+bool tensor_flow_lend_messages(const TensorFlow *flow, const TensorStep *step,
+                               TensorMessageKind kind, const void *values, size_t n_bytes,
+                               Call *readers, GArray *messages)
+{
+    const TensorMessage lent = { .kind = kind,
+                                 .number = flow->plan.number,
+                                 .place = step->place,
+                                 .bytes = values,
+                                 .n_bytes = n_bytes };
+
     for (uint32_t i = 1; i < flow->plan.n_nodes; i++) {
         const uint32_t to = (flow->plan.self + i) % flow->plan.n_nodes;
         TensorOutgoing outgoing;
 
         if (!flow->ops->sends_to(flow, step, to))
             continue;
-        if (!tensor_flow_begin_message(flow, kind, step->place, n_bytes, to, &outgoing)) {
+        if (!lend_message(flow, &lent, to, readers, &outgoing) &&
+            !tensor_flow_begin_message(flow, kind, step->place, n_bytes, to, &outgoing)) {
             tensor_flow_forget_messages(flow, messages);
             return false;
         }
         g_array_append_val(messages, outgoing);
     }
     return true;
+}
+
+uint32_t tensor_flow_places_of(const GArray *messages, void **places)
+{
+    uint32_t n = 0;
+
+    for (guint i = 0; i < messages->len; i++) {
+        void *const bytes = g_array_index(messages, TensorOutgoing, i).bytes;
+
+        if (bytes != NULL)
+            places[n++] = bytes;
+    }
+    return n;
 }
 
 void tensor_flow_send_messages(TensorFlow *flow, const GArray *messages)

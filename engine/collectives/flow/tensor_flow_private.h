@@ -66,7 +66,7 @@ void tensor_flow_add_step(TensorFlow *flow, TensorSteps which, const TensorStep 
 /* A message on its way out. */
 typedef struct {
     void *message;
-    void *bytes;
+    void *bytes; /* NULL: they are lent */
     uint32_t to; /* among the nodes of the flow */
 } TensorOutgoing;
 
@@ -84,6 +84,15 @@ void tensor_flow_forget(const TensorFlow *flow, const TensorOutgoing *outgoing);
  * False: there was no memory, and there are none. */
 bool tensor_flow_begin_messages(const TensorFlow *flow, const TensorStep *step,
                                 TensorMessageKind kind, size_t n_bytes, GArray *messages);
+
+/* The same with values that are sent from where they lie, which the carrier need not do: messages
+ * to the nodes for which it does not are as before. readers NULL: to none. */
+bool tensor_flow_lend_messages(const TensorFlow *flow, const TensorStep *step,
+                               TensorMessageKind kind, const void *values, size_t n_bytes,
+                               Call *readers, GArray *messages);
+
+/* Where the bytes of those messages go that are not lent; returns how many there are. */
+uint32_t tensor_flow_places_of(const GArray *messages, void **places);
 void tensor_flow_send_messages(TensorFlow *flow, const GArray *messages);
 void tensor_flow_forget_messages(const TensorFlow *flow, const GArray *messages);
 

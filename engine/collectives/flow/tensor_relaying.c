@@ -349,7 +349,8 @@ static bool finish(const TensorFlow *flow, uint64_t column)
         }
     }
     return combining_combine_parts(
-        flow, begin, n, &(CombiningInputs){ parts, n_parts, is_doubling ? self : 0 }, NULL, 0);
+        flow, begin, n,
+        &(CombiningInputs){ .parts = parts, .n = n_parts, .own = is_doubling ? self : 0 }, NULL, 0);
 }
 
 /* A block's sum of what this node has of it when the round begins. */

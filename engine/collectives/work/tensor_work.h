@@ -8,6 +8,7 @@
 
 #include "engine/collectives/negotiation/tensor_request.h"
 #include "engine/collectives/work/tensor_math.h"
+#include "io/net/call.h"
 
 /* A worker's part. */
 typedef struct {
@@ -17,6 +18,7 @@ typedef struct {
     uint64_t *splits;         /* of an alltoall: by rank */
     RubatoGathered *gathered; /* of an allgather and an alltoall; written at the end */
     RubatoGathered result;    /* what becomes *gathered */
+    Call *readers;            /* see tensor_flow.h; NULL: its arrays are not read behind the end */
 } TensorPart;
 
 /* Bytes of one part that go to another. */

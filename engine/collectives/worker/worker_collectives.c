@@ -151,6 +151,7 @@ static bool make_entry(const Asking *asking, const RubatoTensor *tensor, size_t 
     fill_request(tensor, asking, &part->request);
     part->input = tensor->input;
     part->output = tensor->output;
+    part->readers = NULL;
     part->splits = NULL;
     part->gathered = said->gathered == NULL ? NULL : &said->gathered[i];
     if (part->gathered != NULL)
@@ -209,12 +210,16 @@ static void fetch_early(const TensorPart *part)
 static bool run_all(RubatoWorker *worker, TensorEntry *entries, size_t n, GError **error)
 {
     GError *failure;
-    Call call;
+    Call call, readers;
 
     call_begin(&call, NULL);
+    call_begin(&readers, NULL);
+    readers.is_remote = true;
     call_add_parts(&call, (uint32_t)n);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         entries[i].call = &call;
+        entries[i].part.readers = &readers;
+    }
     if (!tensor_exchange_ask(worker->tensors, worker->rank, entries, n, error)) {
         free_splits(entries, n);
         return false;
@@ -224,9 +229,10 @@ static bool run_all(RubatoWorker *worker, TensorEntry *entries, size_t n, GError
         fetch_early(&entries->part);
     if (!call_has_ended(&call))
         tensor_exchange_wait(worker->tensors, worker->rank, &call);
+    failure = take_failure(entries, n);
+    tensor_exchange_wait_readers(worker->tensors, &readers, failure != NULL);
     if (G_UNLIKELY(entries->asked_ns != 0))
         tensor_exchange_note_call(worker->tensors, entries, n);
-    failure = take_failure(entries, n);
     if (failure == NULL)
         return true;
     tensor_exchange_note_told(worker->tensors, worker->rank, failure);

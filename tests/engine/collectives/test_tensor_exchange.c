@@ -27,6 +27,7 @@ typedef struct {
     Asked both[2], alone; /* what each worker asks for; what the leaver waits for */
     uint32_t n_sleeps;
     bool was_woken;
+    uint32_t n_revokes;
     uint32_t n_expects; /* calls of expect, */
     bool expects;       /* and what the last one said */
 } World;
@@ -312,6 +313,67 @@ START_TEST(nonsense_of_the_coordinator_ends_what_is_pending_and_what_runs)
 }
 END_TEST
 
+/* ---- arrays that are read behind the end ---- */
+
+enum { N_LOOKS = 3 };
+
+static void wait_for_readers(void *user, Call *readers, int timeout_ms)
+{
+    World *const world = user;
+
+    ck_assert_int_ge(timeout_ms, 0); /* it has to look whether the task was cancelled */
+    if (++world->n_sleeps == N_LOOKS)
+        call_end_part(readers, CALL_OK, 0);
+}
+
+static void copy_lent(void *user)
+{
+    ((World *)user)->n_revokes++;
+}
+
+/* What was sent of them is copied only if the other node may never acknowledge it. */
+START_TEST(worker_waits_until_nobody_reads_its_arrays)
+{
+    static const struct {
+        bool fails, is_cancelled;
+        uint32_t n_revokes;
+    } ends[] = { { false, false, 0 }, { true, false, N_LOOKS }, { false, true, N_LOOKS } };
+    static const TensorLinks lending = { .carrier = { .new_message = new_message,
+                                                      .send = send_message,
+                                                      .forget = forget,
+                                                      .keep = keep,
+                                                      .drop = drop },
+                                         .revoke = copy_lent,
+                                         .tell = tell,
+                                         .is_full = is_full,
+                                         .wait_room = wait_room,
+                                         .wait = wait_for_readers };
+    const uint32_t node_ids[] = { 0, 1 }, workers_of[] = { 1, 1 };
+    g_autofree World *world = g_new0(World, 1);
+    Call readers;
+
+    world->exchange = tensor_exchange_new(&(TensorPlace){ .task = "work",
+                                                          .n_nodes = 2,
+                                                          .self = SELF,
+                                                          .node_ids = node_ids,
+                                                          .workers_of = workers_of,
+                                                          .stall_ms = 60000 });
+    tensor_exchange_link(world->exchange, &lending, world);
+    call_begin(&readers, NULL);
+    tensor_exchange_wait_readers(world->exchange, &readers, ends[_i].fails);
+    ck_assert_uint_eq(world->n_sleeps, 0);
+    if (ends[_i].is_cancelled)
+        tensor_exchange_cancel(world->exchange, "it is enough");
+    call_begin(&readers, NULL);
+    call_join_part(&readers);
+    tensor_exchange_wait_readers(world->exchange, &readers, ends[_i].fails);
+    ck_assert(call_has_ended(&readers));
+    ck_assert_uint_eq(world->n_sleeps, N_LOOKS);
+    ck_assert_uint_eq(world->n_revokes, ends[_i].n_revokes);
+    tensor_exchange_free(world->exchange);
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("tensor_exchange");
@@ -319,6 +381,7 @@ int main(void)
 
     tcase_add_test(cases, worker_that_returns_wakes_others_for_the_work_that_it_leaves);
     tcase_add_test(cases, messages_are_expected_while_any_operation_runs);
+    tcase_add_loop_test(cases, worker_waits_until_nobody_reads_its_arrays, 0, 3);
     tcase_add_test(cases, nonsense_of_the_coordinator_ends_what_is_pending_and_what_runs);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

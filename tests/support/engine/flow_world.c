@@ -10,6 +10,72 @@
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
+/* ---- what is lent ---- */
+
+static void check_loan(const FlowLoan *loan)
+{
+    require_msg(memcmp(loan->values, loan->sent, loan->n_bytes) == 0,
+                "values that node %u has sent have changed", loan->from);
+}
+
+static void end_loan(FlowWorld *world, FlowLoan *loan)
+{
+    for (guint i = 0; i < world->parcels->len; i++) {
+        FlowParcel *const parcel = world->parcels->pdata[i];
+
+        if (parcel->loan == loan)
+            parcel->loan = NULL;
+    }
+    g_ptr_array_remove_fast(world->loans, loan);
+    if (loan->copy == NULL)
+        call_end_part(loan->readers, CALL_OK, 0);
+    g_free(loan->copy);
+    g_free(loan->sent);
+    g_free(loan);
+}
+
+/* Of a node to another one; UINT32_MAX: any. */
+static void end_loans(FlowWorld *world, uint32_t from, uint32_t to)
+{
+    for (guint i = world->loans->len; i-- > 0;) {
+        FlowLoan *const loan = world->loans->pdata[i];
+
+        if ((from == UINT32_MAX || loan->from == from) && (to == UINT32_MAX || loan->to == to))
+            end_loan(world, loan);
+    }
+}
+
+static void revoke_loans(FlowWorld *world, uint32_t from)
+{
+    for (guint i = 0; i < world->loans->len && !world->has_no_copies; i++) {
+        FlowLoan *const loan = world->loans->pdata[i];
+
+        if (loan->from != from || loan->copy != NULL)
+            continue;
+        check_loan(loan);
+        loan->values = loan->copy = g_memdup2(loan->values, loan->n_bytes);
+        call_end_part(loan->readers, CALL_OK, 0);
+    }
+}
+
+/* Some message that was delivered is acknowledged. */
+static bool acknowledge(FlowWorld *world)
+{
+    const guint n = world->loans->len;
+    const guint first = n > 0 ? random_below(&world->random, n) : 0;
+
+    for (guint i = 0; i < n; i++) {
+        FlowLoan *const loan = world->loans->pdata[(first + i) % n];
+
+        if (!loan->is_delivered)
+            continue;
+        check_loan(loan);
+        end_loan(world, loan);
+        return true;
+    }
+    return false;
+}
+
 /* ---- the carrier ---- */
 
 static void *new_message(void *user, uint32_t to, const TensorMessage *message, void **bytes)
@@ -27,14 +93,36 @@ static void *new_message(void *user, uint32_t to, const TensorMessage *message, 
     return parcel;
 }
 
-static void send_message(void *user, uint32_t to, void *message)
+static uint32_t number_of(const FlowWorld *world, uint32_t id)
+{
+    uint32_t number = 0;
+
+    while (world->ids[number] != id)
+        number++;
+    return number;
+}
+
+/* Some of the messages that may be lent are. */
+static void *lend_message(void *user, uint32_t to, const TensorMessage *message, Call *readers)
 {
     FlowNode *const node = user;
-    FlowParcel *const parcel = message;
+    FlowWorld *const world = node->world;
 
-    for (parcel->to = 0; node->world->ids[parcel->to] != to;)
-        parcel->to++;
-    g_ptr_array_add(node->world->parcels, parcel);
+    if (message->n_bytes == 0 || random_below(&world->random, 3) == 0)
+        return NULL;
+    FlowLoan *const loan = g_new(FlowLoan, 1);
+    *loan = (FlowLoan){ .from = node->number,
+                        .to = number_of(world, to),
+                        .values = message->bytes,
+                        .n_bytes = message->n_bytes,
+                        .readers = readers };
+    FlowParcel *const parcel = g_malloc(sizeof(FlowParcel) + message->n_bytes);
+    *parcel = (FlowParcel){ .from = node->number, .message = *message, .loan = loan };
+    call_join_part(readers);
+    g_ptr_array_add(world->loans, loan);
+    world->n_parcels++;
+    world->n_lent++;
+    return parcel;
 }
 
 static void drop(void *user, void *message)
@@ -45,8 +133,30 @@ static void drop(void *user, void *message)
 
 static void forget(void *user, uint32_t node, void *message)
 {
+    FlowParcel *const parcel = message;
+
     (void)node;
+    if (parcel->loan != NULL)
+        end_loan(((FlowNode *)user)->world, parcel->loan);
     drop(user, message);
+}
+
+static void send_message(void *user, uint32_t to, void *message)
+{
+    FlowNode *const node = user;
+    FlowParcel *const parcel = message;
+    FlowLoan *const loan = parcel->loan;
+
+    parcel->to = number_of(node->world, to);
+    if (node->has_forgotten && node->world->nodes[parcel->to].is_lost) {
+        forget(user, to, message);
+        return;
+    }
+    if (loan != NULL) {
+        memcpy(parcel->bytes, loan->values, loan->n_bytes);
+        loan->sent = g_memdup2(loan->values, loan->n_bytes);
+    }
+    g_ptr_array_add(node->world->parcels, parcel);
 }
 
 static size_t best_bytes(void *user, uint32_t to)
@@ -69,7 +179,13 @@ static void *keep(void *user, void *message, const void **bytes)
     return NULL;
 }
 
-static const TensorCarrier carrier = { new_message, send_message, forget, best_bytes, keep, drop };
+static const TensorCarrier carrier = { .new_message = new_message,
+                                       .lend_message = lend_message,
+                                       .send = send_message,
+                                       .forget = forget,
+                                       .best_bytes = best_bytes,
+                                       .keep = keep,
+                                       .drop = drop };
 
 /* ---- making ---- */
 
@@ -92,6 +208,16 @@ void flow_world_put(RubatoDtype dtype, void *values, uint64_t i, int64_t value)
         ((int64_t *)values)[i] = value;
     else
         ((bool *)values)[i] = value > 0;
+}
+
+FlowWorld *flow_world_begin(uint64_t seed)
+{
+    FlowWorld *const world = g_new0(FlowWorld, 1);
+
+    world->random = seed * 2 + 1;
+    world->parcels = g_ptr_array_new();
+    world->loans = g_ptr_array_new();
+    return world;
 }
 
 void flow_world_add_node(FlowWorld *world, uint32_t n_workers)
@@ -154,6 +280,8 @@ void flow_world_make_part(FlowWorld *world, uint32_t rank, const TensorRequest *
     world->inputs[rank] = g_memdup2(input, n_bytes + 1);
     part->input = input;
     part->output = in_place ? input : g_malloc0(n_bytes + 1);
+    part->readers = &world->readers[rank];
+    call_begin(part->readers, NULL);
     if (request->operation != TENSOR_ALLTOALL)
         return;
     part->splits = g_new0(uint64_t, world->n_ranks);
@@ -228,10 +356,7 @@ void flow_world_make_flows(FlowWorld *world, TensorWay way)
 
 FlowWorld *flow_world_new(uint64_t seed)
 {
-    FlowWorld *const world = g_new0(FlowWorld, 1);
-
-    world->random = seed * 2 + 1;
-    world->parcels = g_ptr_array_new();
+    FlowWorld *const world = flow_world_begin(seed);
     TensorRequest request = {
         .operation = (TensorOperation)random_below(&world->random, TENSOR_BARRIER),
         .dtype = kinds[random_below(&world->random, G_N_ELEMENTS(kinds))],
@@ -265,10 +390,8 @@ FlowWorld *flow_world_new(uint64_t seed)
 FlowWorld *flow_world_of(const TensorRequest *request, const uint32_t *n_ranks_of, uint32_t n_nodes,
                          size_t best_bytes)
 {
-    FlowWorld *const world = g_new0(FlowWorld, 1);
+    FlowWorld *const world = flow_world_begin(3);
 
-    world->random = 7;
-    world->parcels = g_ptr_array_new();
     for (uint32_t node = 0; node < n_nodes; node++) {
         flow_world_add_node(world, n_ranks_of[node]);
         world->nodes[node].best_bytes = best_bytes;
@@ -292,6 +415,7 @@ TensorRequest flow_world_adasum(uint64_t n)
 
 void flow_world_free(FlowWorld *world)
 {
+    end_loans(world, UINT32_MAX, UINT32_MAX);
     for (uint32_t node = 0; node < world->n_nodes; node++) {
         tensor_flow_free(world->nodes[node].flow);
         g_array_unref(world->nodes[node].steps);
@@ -311,14 +435,17 @@ void flow_world_free(FlowWorld *world)
     }
     g_free(world->adasum);
     g_ptr_array_unref(world->parcels);
+    g_ptr_array_unref(world->loans);
     g_free(world);
 }
 
 /* ---- running ---- */
 
 /* One of the messages, but no ROWS before the SIZES of the same node. */
-static void deliver(FlowWorld *world, uint64_t seed)
+static bool deliver(FlowWorld *world, uint64_t seed)
 {
+    if (world->parcels->len == 0)
+        return false;
     guint which = random_below(&world->random, world->parcels->len);
     const FlowParcel *const chosen = world->parcels->pdata[which];
 
@@ -333,44 +460,154 @@ static void deliver(FlowWorld *world, uint64_t seed)
     TensorMessage message = parcel->message;
     message.bytes = parcel->bytes;
     FlowNode *const to = &world->nodes[parcel->to];
+    if (parcel->loan != NULL && !to->is_lost) {
+        check_loan(parcel->loan);
+        parcel->loan->is_delivered = true;
+        parcel->loan = NULL;
+    }
+    if (to->is_lost || to->is_over) {
+        drop(to, parcel);
+        return true;
+    }
     const char *const wrong =
         tensor_flow_take(to->flow, world->ids[parcel->from], &message, parcel);
     require_msg(wrong == NULL, "seed %zu: %s", (size_t)seed, wrong);
+    return true;
 }
 
-static void finish_step(FlowNode *node)
+static bool finish_step(FlowNode *node)
 {
+    if (node->steps->len == 0)
+        return false;
     const guint which = random_below(&node->world->random, node->steps->len);
     TensorStep step = g_array_index(node->steps, TensorStep, which);
 
     g_array_remove_index(node->steps, which);
     tensor_flow_did(node->flow, &step, tensor_flow_do(node->flow, &step));
+    return true;
 }
+
+static bool begin_step(FlowNode *node)
+{
+    TensorStep step;
+
+    if (!tensor_flow_next(node->flow, TENSOR_STEPS_ALL, &step))
+        return false;
+    g_array_append_val(node->steps, step);
+    return true;
+}
+
+/* The operation has ended for the node's workers, who wait until nobody reads their arrays. */
+static bool end_operation(FlowNode *node)
+{
+    FlowWorld *const world = node->world;
+
+    if (node->has_ended || node->steps->len > 0 || !tensor_flow_has_ended(node->flow))
+        return false;
+    node->has_ended = true;
+    for (guint i = 0; i < world->loans->len; i++)
+        world->n_outlived += ((const FlowLoan *)world->loans->pdata[i])->from == node->number;
+    for (uint32_t i = 0; i < world->n_ranks_of[node->number]; i++)
+        call_sent(&world->readers[world->first_ranks[node->number] + i]);
+    if (tensor_flow_error(node->flow) != NULL)
+        revoke_loans(world, node->number);
+    return true;
+}
+
+/* Whoever still reads where they were reads memory that was freed. */
+static void move_arrays(TensorPart *part)
+{
+    const size_t n_bytes =
+        tensor_request_values(&part->request) * rubato_dtype_size(part->request.dtype) + 1;
+    void *const input = (void *)(uintptr_t)part->input;
+    const bool in_place = part->output == input;
+
+    part->input = g_memdup2(input, n_bytes);
+    g_free(input);
+    if (in_place) {
+        part->output = (void *)(uintptr_t)part->input;
+        return;
+    }
+    void *const output = part->output;
+    part->output = g_memdup2(output, n_bytes);
+    g_free(output);
+}
+
+static bool take_arrays_back(FlowNode *node)
+{
+    FlowWorld *const world = node->world;
+    const uint32_t first = world->first_ranks[node->number];
+    const uint32_t n = world->n_ranks_of[node->number];
+
+    for (uint32_t i = 0; i < n; i++)
+        if (!node->has_ended || node->is_over || !call_has_ended(&world->readers[first + i]))
+            return false;
+    for (guint i = 0; i < world->loans->len; i++) {
+        const FlowLoan *const loan = world->loans->pdata[i];
+
+        require_msg(loan->from != node->number || loan->copy != NULL,
+                    "node %u: nobody waits for who reads its workers' arrays", node->number);
+    }
+    node->is_over = true;
+    for (uint32_t i = 0; i < n; i++)
+        move_arrays(&world->parts[first + i]);
+    return true;
+}
+
+static void lose(FlowWorld *world)
+{
+    FlowNode *const node = &world->nodes[world->loses];
+
+    node->is_lost = true;
+    for (guint i = 0; i < node->steps->len; i++)
+        if (g_array_index(node->steps, TensorStep, i).message != NULL)
+            drop(node, g_array_index(node->steps, TensorStep, i).message);
+    g_array_set_size(node->steps, 0);
+    end_loans(world, node->number, UINT32_MAX);
+}
+
+/* Another node was lost: what goes to it is forgotten, and what it has a part in fails; first one,
+ * then the other. */
+static bool hear_of_loss(FlowNode *node)
+{
+    FlowWorld *const world = node->world;
+    g_autoptr(GError) error =
+        g_error_new_literal(RUBATO_ERROR, RUBATO_ERROR_NODE_LOST, "a node is lost");
+
+    if (!world->nodes[world->loses].is_lost || (node->has_forgotten && node->has_failed))
+        return false;
+    if (node->has_failed || (!node->has_forgotten && random_below(&world->random, 2) == 0)) {
+        node->has_forgotten = true;
+        end_loans(world, node->number, world->loses);
+        return true;
+    }
+    node->has_failed = true;
+    if (!tensor_flow_has_ended(node->flow))
+        tensor_flow_fail(node->flow, error);
+    return true;
+}
+
+static bool (*const moves_of_node[])(FlowNode *node) = { finish_step, begin_step, end_operation,
+                                                         take_arrays_back, hear_of_loss };
 
 /* Does one thing of those that can be done. False: there is none. */
 static bool move(FlowWorld *world, uint64_t seed)
 {
-    const uint32_t first = random_below(&world->random, 2 * world->n_nodes + 1);
+    const uint32_t n_of_nodes = G_N_ELEMENTS(moves_of_node) * world->n_nodes;
+    const uint32_t first = random_below(&world->random, n_of_nodes + 2);
 
-    for (uint32_t i = 0; i < 2 * world->n_nodes + 1; i++) {
-        const uint32_t what = (first + i) % (2 * world->n_nodes + 1);
-        FlowNode *const node = &world->nodes[what / 2];
-        TensorStep step;
+    if (world->n_until_loss > 0 && --world->n_until_loss == 0)
+        lose(world);
+    for (uint32_t i = 0; i < n_of_nodes + 2; i++) {
+        const uint32_t what = (first + i) % (n_of_nodes + 2);
 
-        if (what == 2 * world->n_nodes) {
-            if (world->parcels->len == 0)
-                continue;
-            deliver(world, seed);
+        if (what == n_of_nodes ? acknowledge(world) : what > n_of_nodes && deliver(world, seed))
             return true;
-        }
-        if (what % 2 == 0 && node->steps->len > 0) {
-            finish_step(node);
+        if (what >= n_of_nodes)
+            continue;
+        FlowNode *const node = &world->nodes[what / G_N_ELEMENTS(moves_of_node)];
+        if (!node->is_lost && moves_of_node[what % G_N_ELEMENTS(moves_of_node)](node))
             return true;
-        }
-        if (what % 2 == 1 && tensor_flow_next(node->flow, TENSOR_STEPS_ALL, &step)) {
-            g_array_append_val(node->steps, step);
-            return true;
-        }
     }
     return false;
 }
@@ -398,4 +635,8 @@ void flow_world_run(FlowWorld *world, uint64_t seed)
     do
         tell_failures(world, told);
     while (move(world, seed));
+    for (uint32_t node = 0; node < world->n_nodes; node++)
+        require_msg(!world->nodes[node].has_ended || world->nodes[node].is_over ||
+                        world->nodes[node].is_lost,
+                    "seed %zu: node %u waits for its arrays for ever", (size_t)seed, node);
 }

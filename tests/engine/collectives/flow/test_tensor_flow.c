@@ -147,11 +147,14 @@ static void judge(const FlowWorld *world, uint64_t seed)
     }
 }
 
-/* Returns how many nodes had sent before they had a flow. */
-static uint32_t play(uint64_t seed)
+/* How often it came to what the seeds are to show. */
+typedef struct {
+    uint32_t n_ahead, n_lent, n_outlived; /* as in FlowWorld */
+} Seen;
+
+static void play(uint64_t seed, Seen *seen)
 {
     FlowWorld *const world = flow_world_new(seed);
-    const uint32_t n_ahead = world->n_ahead;
 
     flow_world_run(world, seed);
     for (uint32_t node = 0; node < world->n_nodes; node++)
@@ -160,8 +163,10 @@ static uint32_t play(uint64_t seed)
                     "seed %zu: node %u waits for ever", (size_t)seed, node);
     require_msg(world->parcels->len == 0, "seed %zu: messages that nobody takes", (size_t)seed);
     judge(world, seed);
+    seen->n_ahead += world->n_ahead;
+    seen->n_lent += world->n_lent;
+    seen->n_outlived += world->n_outlived;
     flow_world_free(world);
-    return n_ahead;
 }
 
 /* The sizes of an alltoall between two nodes with that many workers need several messages. */
@@ -268,12 +273,15 @@ static uint64_t begin_seeds(uint64_t *end)
 
 START_TEST(every_order_of_messages_gives_the_same)
 {
-    uint64_t end, n_ahead = 0;
+    Seen seen = { 0 };
+    uint64_t end;
     const uint64_t first = begin_seeds(&end);
 
     for (uint64_t seed = first; seed < end; seed++)
-        n_ahead += play(seed);
-    require_msg(n_ahead > 0 || first > 0, "no node sent before it had a flow");
+        play(seed, &seen);
+    require_msg(seen.n_ahead > 0 || first > 0, "no node sent before it had a flow");
+    require_msg((seen.n_lent > 0 && seen.n_outlived > 0) || first > 0,
+                "no message was read from arrays behind the end");
 }
 END_TEST
 
@@ -303,6 +311,63 @@ START_TEST(no_memory_on_one_node_ends_the_operation_on_all)
         }
         require_msg(n_failed > 0 || starved->n_until_starved > 0, "seed %zu: nobody failed",
                     (size_t)seed);
+        flow_world_free(world);
+    }
+}
+END_TEST
+
+/* Loses a node once so many moves were made. Each other one has all, or is told of the loss; and
+ * its workers get their arrays back, which flow_world_run sees to. Returns whether it was lost
+ * before all was done. */
+static bool lose_one(FlowWorld *world, uint32_t node, uint32_t n_moves, uint64_t seed)
+{
+    world->loses = node;
+    world->n_until_loss = n_moves;
+    flow_world_run(world, seed);
+    for (uint32_t other = 0; other < world->n_nodes; other++) {
+        const GError *const error = tensor_flow_error(world->nodes[other].flow);
+
+        require_msg(world->nodes[other].is_lost || world->nodes[other].is_over,
+                    "seed %zu: node %u waits for ever without node %u", (size_t)seed, other, node);
+        require_msg(error == NULL || g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST),
+                    "seed %zu: %s", (size_t)seed, error == NULL ? "" : error->message);
+    }
+    return world->nodes[node].is_lost;
+}
+
+/* Three nodes combine three chunks each; one is lost behind any step of any of them. */
+START_TEST(arrays_are_the_workers_again_whoever_is_lost_at_any_step)
+{
+    static const uint32_t n_ranks_of[] = { 1, 2, 1 };
+    TensorRequest request = flow_world_adasum(120000);
+    uint32_t n_outlived = 0;
+    bool was_lost = true;
+
+    request.reduce.reduction = RUBATO_REDUCTION_SUM;
+    for (uint32_t step = 1; was_lost; step++) {
+        FlowWorld *const world =
+            flow_world_of(&request, n_ranks_of, G_N_ELEMENTS(n_ranks_of), 128 << 10);
+
+        world->random = step * 2 + 1;
+        world->has_no_copies = step % 3 == 0;
+        was_lost = lose_one(world, (uint32_t)_i, step, step);
+        n_outlived += world->n_outlived;
+        flow_world_free(world);
+    }
+    ck_assert_uint_gt(n_outlived, 0);
+}
+END_TEST
+
+START_TEST(arrays_are_the_workers_again_in_any_operation_that_loses_a_node)
+{
+    uint64_t end;
+
+    for (uint64_t seed = begin_seeds(&end); seed < end; seed += 4) {
+        FlowWorld *const world = flow_world_new(seed);
+
+        world->has_no_copies = random_below(&world->random, 4) == 0;
+        lose_one(world, random_below(&world->random, world->n_nodes),
+                 1 + random_below(&world->random, 100), seed);
         flow_world_free(world);
     }
 }
@@ -394,6 +459,8 @@ int main(void)
     tcase_add_loop_test(cases, adasum_of_many_workers_is_not_small, 0, 2);
     tcase_add_test(cases, messages_have_as_many_bytes_as_their_carrier_likes_best);
     tcase_add_test(cases, no_memory_on_one_node_ends_the_operation_on_all);
+    tcase_add_loop_test(cases, arrays_are_the_workers_again_whoever_is_lost_at_any_step, 0, 3);
+    tcase_add_test(cases, arrays_are_the_workers_again_in_any_operation_that_loses_a_node);
     tcase_add_test(cases, values_that_a_node_cannot_keep_fail_on_all_nodes_and_are_named);
     tcase_add_test(cases, messages_that_make_no_sense_are_refused);
     tcase_add_test(cases, message_that_comes_twice_is_refused);

@@ -34,12 +34,10 @@ static void put_uneven(RubatoDtype dtype, void *values, uint64_t n, uint32_t ran
 static uint8_t *reduce_by(TensorWay way, const TensorRequest *request, uint32_t n_nodes,
                           uint64_t seed)
 {
-    FlowWorld *const world = g_new0(FlowWorld, 1);
+    FlowWorld *const world = flow_world_begin(seed);
     const uint64_t n = tensor_request_values(request);
     const size_t n_bytes = n * rubato_dtype_size(request->dtype);
 
-    world->random = seed * 2 + 1;
-    world->parcels = g_ptr_array_new();
     for (uint32_t node = 0; node < n_nodes; node++)
         flow_world_add_node(world, 1 + node % 2);
     for (uint32_t rank = 0; rank < world->n_ranks; rank++) {
