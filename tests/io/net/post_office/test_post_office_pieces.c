@@ -1,4 +1,9 @@
 /* Requests to another node that are cut into pieces: each comes whole, and so does its answer. */
+#include <rubato/handler.h>
+#include <rubato/handler_ops.h>
+#include <string.h>
+
+#include "io/net/handler_call.h"
 #include "io/net/post_office/post_office.h"
 #include "tests/support/network/station.h"
 #include "tests/support/runner.h"
@@ -215,6 +220,108 @@ START_TEST(each_piece_of_an_announcement_says_how_many_keys_there_are)
 }
 END_TEST
 
+/* ---- calls of handlers ---- */
+
+enum { ARGUMENT_BYTES = 600000 /* several of the largest messages */ };
+
+/* Puts the bytes of a call together. */
+typedef struct {
+    Actor actor; /* first */
+    unsigned char bytes[ARGUMENT_BYTES + HANDLER_CALL_MOST_BYTES - RUBATO_HANDLER_MOST_BYTES];
+    uint64_t n_come, n_bytes, serial;
+    unsigned n_pieces;
+} Collector;
+
+static void collect(Actor *actor, Message *message)
+{
+    Collector *const it = (Collector *)actor;
+    const RubatoRequest *const request = &message->request;
+
+    ck_assert_uint_eq(request->keys.first, it->n_come);
+    ck_assert_uint_le(it->n_come + request->keys.n, sizeof it->bytes);
+    memcpy(it->bytes + it->n_come, request->input, request->keys.n);
+    it->n_come += request->keys.n;
+    it->n_bytes = request->piece.n_bytes;
+    it->serial = request->piece.serial;
+    it->n_pieces++;
+    message->status = CALL_OK;
+    message->min_clock = 5;
+    actor_answer(actor, message);
+}
+
+static void take_call(Pair *pair, const Collector *collector)
+{
+    while (collector->n_pieces == 0 || collector->n_come < collector->n_bytes) {
+        Incoming *const incoming = station_take(pair->here, 5);
+
+        if (incoming != NULL)
+            ck_assert_ptr_null(post_office_receive_request(&pair->answering, incoming));
+    }
+}
+
+static void lose_what_was_sent(Pair *pair)
+{
+    for (Incoming *incoming; (incoming = station_take(pair->here, 1)) != NULL;)
+        incoming_free(incoming);
+}
+
+/* A server is lost that has got nothing of a call, or all of it: the next one gets all, by the same
+ * number. _i 1: the first one has answered all pieces but the last. */
+START_TEST(a_call_that_comes_again_comes_whole)
+{
+    static const RubatoHandlerOps ops = { .name = "named", .access = RUBATO_ACCESS_WRITES };
+    g_autofree char *arguments = g_malloc(ARGUMENT_BYTES);
+    g_autofree Collector *collector = g_new0(Collector, 1);
+    HandlerCall handler_call = { .ops = &ops,
+                                 .arguments = arguments,
+                                 .n_bytes = ARGUMENT_BYTES,
+                                 .is_whole = true,
+                                 .comes_again = true };
+    HandlerCall come;
+    RubatoKeys keys;
+    const char *name;
+    Call call;
+    Message message = { .kind = MESSAGE_HANDLER,
+                        .server = 1,
+                        .call = &call,
+                        .end = handler_call_end,
+                        .request = { .worker = 3, .handler_call = &handler_call } };
+    Pair pair;
+
+    for (size_t i = 0; i < ARGUMENT_BYTES; i++)
+        arguments[i] = (char)(i * 7 + i / 251);
+    actor_init(&collector->actor, collect, NULL);
+    pair_init(&pair, &collector->actor);
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    post_office_call_handler(&pair.asking, &message);
+    call_sent(&call);
+    post_office_flush(&pair.asking);
+    if (_i == 1)
+        take_call(&pair, collector); /* its answers have not left */
+    else
+        lose_what_was_sent(&pair);
+    const uint64_t serial = handler_call.serial;
+    ck_assert_uint_ne(serial, 0);
+    for (int again = 0; again < 2; again++) {
+        collector->n_come = collector->n_pieces = 0;
+        post_office_send_again(&pair.asking, 0, 0, 1);
+        take_call(&pair, collector);
+        ck_assert_uint_gt(collector->n_pieces, 1);
+        ck_assert_uint_eq(collector->serial, serial);
+        ck_assert_ptr_null(
+            handler_call_read(collector->bytes, (size_t)collector->n_bytes, &come, &keys, &name));
+        ck_assert_str_eq(name, "named");
+        ck_assert_mem_eq(come.arguments, arguments, ARGUMENT_BYTES);
+        ck_assert(!call_has_ended(&call));
+    }
+    post_office_flush(&pair.answering);
+    carry(&pair, &call);
+    ck_assert_uint_eq(call.status, CALL_OK);
+    pair_clear(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("post_office_pieces");
@@ -222,6 +329,7 @@ int main(void)
 
     tcase_add_loop_test(cases, requests_in_pieces_come_whole, 0, 12);
     tcase_add_test(cases, each_piece_of_an_announcement_says_how_many_keys_there_are);
+    tcase_add_loop_test(cases, a_call_that_comes_again_comes_whole, 0, 2);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
