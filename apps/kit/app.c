@@ -102,8 +102,13 @@ static bool take_signal(int signal_number, void *user_data)
         g_printerr("%s: signal %d (%s): training ends with a snapshot in %s; another signal ends "
                    "the run without that\n",
                    app->program->name, signal_number, strsignal(signal_number), app->checkpoint);
+    if (app->ends_at_signals && app->reports)
+        g_printerr(
+            "%s: signal %d (%s): training ends with this epoch, and a snapshot in %s; another "
+            "signal ends the run without that\n",
+            app->program->name, signal_number, strsignal(signal_number), app->checkpoint);
     if (!app->keeps_at_signals)
-        return app->cuts_at_signals;
+        return app->cuts_at_signals || app->ends_at_signals;
     if (app->reports)
         g_printerr("%s: signal %d (%s): training stops, and what it has learned is saved in %s; "
                    "another signal ends the run without that\n",
@@ -232,6 +237,7 @@ bool app_training_begin(App *app, uint64_t n_rows, GError **error)
                       (is_fixed || app->program->keeps_rows);
     app->keeps_rows = app->takes_cuts && !is_fixed;
     app->cuts_at_signals = app->takes_cuts && app->save == NULL;
+    app->ends_at_signals = app->checkpoint != NULL && !app->takes_cuts && app->save == NULL;
     app->checkpoint_us = app->stream_written_us = g_get_monotonic_time();
     return true;
 }
@@ -265,7 +271,7 @@ bool app_training_end(App *app, bool good, GError **error)
     const bool knows =
         good && app->reports && rubato_engine_get(app->engine, APP_TOTALS, &key, 1, totals, error);
 
-    app->cuts_at_signals = false;
+    app->cuts_at_signals = app->ends_at_signals = false;
     app_progress_end(&app->progress,
                      (uint64_t)(totals[APP_TOTAL_ROWS] + totals[APP_TOTAL_SKIPPED]));
     if (knows)

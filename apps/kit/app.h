@@ -135,6 +135,7 @@ struct App {
     _Atomic int signal_number;     /* the first that came; 0: none */
     _Atomic bool keeps_at_signals; /* training has begun, and what it learns is to be saved */
     _Atomic bool cuts_at_signals;  /* the same, in a snapshot */
+    _Atomic bool ends_at_signals;  /* the same, when the epoch ends */
 
     RubatoEngine *engine;
     bool reports;
@@ -413,6 +414,7 @@ typedef enum {
     APP_TOTAL_METRIC,
     APP_TOTAL_STOP,    /* not 0: stop */
     APP_TOTAL_SKIPPED, /* rows that a snapshot in the middle of an epoch has */
+    APP_TOTAL_END,     /* not 0: this epoch is the last, because a signal came */
     APP_N_TOTALS,
 } AppTotal;
 

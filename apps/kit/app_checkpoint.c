@@ -211,7 +211,7 @@ static bool resume(App *app, uint32_t *n_done, GError **error)
 /* Whether the workers have trained on all rows of n_epochs epochs. If not, training was stopped,
  * and no snapshot may say that the epoch is done. All nodes read the same totals, since no worker
  * runs, so all of them decide the same. */
-static bool check_whole(const App *app, uint32_t n_epochs, bool *is_whole, GError **error)
+static bool check_whole(App *app, uint32_t n_epochs, bool *is_whole, GError **error)
 {
     const RubatoKey key = 0;
     const double n_rows = (double)app->n_rows * (double)n_epochs;
@@ -219,6 +219,8 @@ static bool check_whole(const App *app, uint32_t n_epochs, bool *is_whole, GErro
 
     if (!rubato_engine_get(app->engine, APP_TOTALS, &key, 1, totals, error))
         return false;
+    if (totals[APP_TOTAL_END] > 0) /* on whichever node it came */
+        app->stopped = APP_STOPPED_BY_SIGNAL;
     const double n_trained = totals[APP_TOTAL_ROWS] + totals[APP_TOTAL_SKIPPED];
     /* Where a node without servers heard of a clock too late, some rows of a dynamic split have
      * come twice (docs/reference/data.md). */
@@ -292,6 +294,13 @@ static bool create_rows_done(App *app, GError **error)
     return app_create_table(app, &spec, error);
 }
 
+/* All nodes know it when an epoch ends. If a signal stops training in the middle of one, is_whole
+ * of train_epochs says so. */
+static bool has_ended(const App *app)
+{
+    return app->stopped == APP_STOPPED_BY_CONVERGENCE || app->stopped == APP_STOPPED_BY_SIGNAL;
+}
+
 static bool train_epochs(App *app, const RubatoTask *task, GError **error)
 {
     bool is_whole = true;
@@ -301,15 +310,15 @@ static bool train_epochs(App *app, const RubatoTask *task, GError **error)
         !rubato_engine_own_snapshots(app->engine, app->checkpoint, error) ||
         !create_rows_done(app, error) || !resume(app, &n_done, error))
         return false;
-    for (uint32_t epoch = n_done + 1;
-         is_whole && epoch <= app->epochs && app->stopped != APP_STOPPED_BY_CONVERGENCE; epoch++) {
+    for (uint32_t epoch = n_done + 1; is_whole && epoch <= app->epochs && !has_ended(app);
+         epoch++) {
         app->only_epoch = epoch;
         if (!app_training_run(app, task, error) ||
             !check_whole(app, epoch - n_done, &is_whole, error))
             return false;
         app->first_step = app->n_rows_before = 0;
         const bool is_due = (app->checkpoint_every > 0 && epoch % app->checkpoint_every == 0) ||
-                            epoch == app->epochs || app->stopped == APP_STOPPED_BY_CONVERGENCE;
+                            epoch == app->epochs || has_ended(app);
         if (is_whole && is_due && !try_snapshot(app, error))
             return false;
     }

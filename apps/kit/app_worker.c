@@ -99,6 +99,8 @@ void app_worker_free(AppWorker *self)
         return;
     if (self->snapshot != 0 && !rubato_worker_wait(self->worker, self->snapshot, &error))
         g_printerr("%s: %s\n", self->app->program->name, error->message);
+    if (self->app->ends_at_signals && self->app->signal_number != 0)
+        self->untold[APP_TOTAL_END] = 1;
     /* these fail if the task has failed, which is reported anyway */
     (void)tell(self, NULL);
     (void)app_waits_tell(self->worker, self->app->tables, NULL);

@@ -391,6 +391,38 @@ START_TEST(epochs_of_one_step_end_with_a_snapshot_at_a_signal)
 }
 END_TEST
 
+/* Programs that take snapshots between epochs alone end with the present one. The line is in the
+ * pipe when the first is over; so the signal comes in a later one. */
+START_TEST(signal_ends_programs_without_steps_with_a_snapshot)
+{
+    const char *const argv[] = { TEST_BIN_DIR "/rubato-gbdt",
+                                 "--train",
+                                 rows,
+                                 "--epochs=1000000",
+                                 "--checkpoint",
+                                 checkpoints,
+                                 "--checkpoint-every=1000000",
+                                 NULL };
+    char line[1024] = "";
+    int err, status;
+    GPid pid;
+
+    ck_assert(g_spawn_async_with_pipes(NULL, (char **)(uintptr_t)argv, NULL,
+                                       G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL, NULL,
+                                       NULL, &pid, NULL, NULL, &err, NULL));
+    FILE *const said = fdopen(err, "r");
+    while (strstr(line, "epoch 1/") == NULL)
+        ck_assert_ptr_nonnull(fgets(line, sizeof line, said));
+    ck_assert_int_eq(kill(pid, SIGTERM), 0);
+    while (fgets(line, sizeof line, said) != NULL)
+        continue;
+    fclose(said);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(WEXITSTATUS(status), 128 + SIGTERM);
+    expect_list(1, 1);
+}
+END_TEST
+
 static const struct {
     int signal_number;
     const char *every, *model;
@@ -628,6 +660,7 @@ int main(void)
                         G_N_ELEMENTS(middles));
     tcase_add_loop_test(cases, run_that_a_signal_ended_goes_on_with_the_same_bits, 0,
                         G_N_ELEMENTS(signals));
+    tcase_add_test(cases, signal_ends_programs_without_steps_with_a_snapshot);
     tcase_add_test(cases, epochs_of_one_step_end_with_a_snapshot_at_a_signal);
     tcase_add_test(cases, middle_of_an_epoch_needs_the_same_workers_and_batches);
     tcase_add_test(cases, softmax_learns_the_same_without_snapshots);
