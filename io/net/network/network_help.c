@@ -70,6 +70,10 @@ bool network_spin(Network *network, Spinner *spinner, Call *call, bool *seen)
 {
     SpinnerEnd end;
 
+    /* More nodes than processors on this host: who is waited for may wait for a processor. Acquire:
+     * pairs with network_join's release. */
+    if (atomic_load_explicit(&network->joined, memory_order_acquire))
+        spinner_share(spinner, network->n_near);
     if (!can_glance(network) || !spinner_begin(spinner, &end))
         return false;
     do {

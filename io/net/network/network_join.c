@@ -160,6 +160,7 @@ bool network_join(Network *network, uint64_t run_id, const NetworkPeer *peers, G
 
     assert(network->peers == NULL);
     network->run_id = run_id;
+    network->n_near = 1;
     network->peers = g_new0(_Atomic(Peer *), network->n_nodes);
     for (uint32_t i = 0; i < network->n_nodes; i++) {
         if (i == network->self)
@@ -169,6 +170,7 @@ bool network_join(Network *network, uint64_t run_id, const NetworkPeer *peers, G
             goto close_channels;
         atomic_init(&network->peers[i], peer);
         linked |= link_bit(network, peer);
+        network->n_near += peer->transport->is_memory;
     }
     atomic_store_explicit(&network->linked, linked, memory_order_relaxed);
     /* Release: pairs with network_peer. */

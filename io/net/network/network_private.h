@@ -160,6 +160,7 @@ struct Network {
     /* immutable once joined is true: released by network_join, acquired by each reader */
     _Atomic bool joined;
     uint64_t run_id;
+    uint32_t n_near; /* processes of this host, this one among them: they wait for one another */
     /* By node number; NULL for this node. network_replace alone changes one later. */
     _Atomic(Peer *) *peers;
 
@@ -203,7 +204,7 @@ struct Network {
     bool is_quiet[NETWORK_MOST_TRANSPORTS]; /* news_fd does not tell what comes by this transport */
 
     _Atomic bool helping; /* a thread that waits for an answer is the helper */
-    Spinner helper;       /* the helper only */
+    Spinner helper;       /* the helper only; the I/O thread has its own */
     Guard guard;
 };
 

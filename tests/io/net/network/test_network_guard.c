@@ -1,4 +1,5 @@
-/* The guard of the I/O thread while the helper is away: when it begins, and that it ends. */
+/* The guard of the I/O thread while the helper is away: when it begins, and that it ends. How those
+ * look that wait. */
 #include <sched.h>
 
 #include "io/net/network/network_private.h"
@@ -110,6 +111,28 @@ START_TEST(guard_ends_when_the_network_stops)
 }
 END_TEST
 
+/* If they are more than its processors, who is waited for may wait for one. */
+START_TEST(a_waiter_soon_gives_way_where_a_host_has_more_nodes_than_processors)
+{
+    const StationPair pair = station_pair_join(&config);
+    Network *const network = pair.a->network;
+    Spinner spinner;
+    bool seen;
+
+    pthread_mutex_lock(&network->receiving);
+    ck_assert_uint_eq(network->n_near, network_is_memory(network, 1) ? 2 : 1);
+    spinner_init(&spinner);
+    network->n_near = 1;
+    (void)network_spin(network, &spinner, NULL, &seen);
+    ck_assert_uint_gt(spinner.n_looks, 1);
+    network->n_near = UINT32_MAX;
+    (void)network_spin(network, &spinner, NULL, &seen);
+    ck_assert_uint_eq(spinner.n_looks, 1);
+    pthread_mutex_unlock(&network->receiving);
+    station_pair_close(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("network_guard");
@@ -119,6 +142,7 @@ int main(void)
     tcase_add_test(tcase, what_comes_is_taken_though_the_helper_stays_away);
     tcase_add_test(tcase, what_is_left_for_later_is_sent_though_the_helper_stays_away);
     tcase_add_test(tcase, guard_ends_when_the_network_stops);
+    tcase_add_test(tcase, a_waiter_soon_gives_way_where_a_host_has_more_nodes_than_processors);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
