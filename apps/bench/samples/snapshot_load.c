@@ -2,12 +2,16 @@
  * f32, first alone, then while a plain file of as many bytes is written and synchronised, then
  * while the engine writes snapshots of the table. All rows are in memory before.
  *
+ * For the pause a thread that only reads the clock shows what the machine does: it is the worker,
+ * while the same snapshots are written again, in windows as long as they were.
+ *
  * A worker cannot take a snapshot, so an engine of its own runs on a thread of its own. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,6 +34,9 @@ enum {
 /* A window of a phase without snapshots: about as long as one takes. Each snapshot is a window. */
 #define WINDOW_S 0.05
 
+/* A longer iteration is one that a snapshot must not cause. */
+#define LONG_S 0.001
+
 /* How long it iterates alone, and at least while files are written. */
 #define PHASE_S 0.4
 
@@ -41,6 +48,7 @@ typedef enum {
     PHASE_ALONE,
     PHASE_PLAIN,
     PHASE_WRITING,
+    PHASE_BARE, /* if the load has it: snapshots are written, and the worker reads the clock */
     PHASE_END,
 } Phase;
 
@@ -52,6 +60,7 @@ typedef struct {
     /* the longest iteration of each window */
     uint64_t window; /* the number of the present one */
     double worst[MOST_WINDOWS];
+    double worst_used[MOST_WINDOWS]; /* the most processor time of one */
     size_t n_windows;
 } Iterations;
 
@@ -64,22 +73,34 @@ typedef struct {
     _Atomic bool has_begun;
     _Atomic Phase phase;
     _Atomic uint64_t n_snapshots;
+
+    bool has_bare;            /* there is PHASE_BARE, and it is noted what iterations use */
+    uint64_t n_long, n_slept; /* iterations beside snapshots above LONG_S; in which it slept */
+    /* set before PHASE_BARE */
+    double bare_from;
+    double bare_window_s;
+    uint64_t n_bare_windows;
+
     Iterations iterations[PHASE_END];
     double memory; /* the most bytes in memory while snapshots were written, beyond those before */
     GError *error;
 } Load;
 
-static void count_in_window(Iterations *iterations, uint64_t window, double seconds)
+/* seconds, used: of an iteration, which took so long, and so much processor time. */
+static void count_in_window(Iterations *iterations, uint64_t window, double seconds, double used)
 {
     if (iterations->n_windows == 0 || window != iterations->window) {
         if (iterations->n_windows == MOST_WINDOWS)
             return;
         iterations->window = window;
+        iterations->worst_used[iterations->n_windows] = 0;
         iterations->worst[iterations->n_windows++] = 0;
     }
     double *const worst = &iterations->worst[iterations->n_windows - 1];
+    double *const worst_used = &iterations->worst_used[iterations->n_windows - 1];
 
     *worst = MAX(*worst, seconds);
+    *worst_used = MAX(*worst_used, used);
 }
 
 static void count(Iterations *iterations, double seconds)
@@ -99,46 +120,95 @@ static double processor_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* What this thread has used and how often it has slept. */
+typedef struct {
+    double processor;
+    long n_sleeps;
+} Used;
+
+static Used used_now(void)
+{
+    struct rusage usage;
+
+    (void)getrusage(RUSAGE_THREAD, &usage);
+    return (Used){ processor_now(), usage.ru_nvcsw };
+}
+
+/* Notes what the thread used in an iteration of so many seconds, and returns its processor time.
+ * If that is much less than the iteration took, and the thread has not slept, it could have run and
+ * had no processor. */
+static double note_used(Load *load, Phase phase, Used *last, double seconds)
+{
+    const Used before = *last;
+
+    *last = used_now();
+    if (phase == PHASE_WRITING && seconds > LONG_S) {
+        load->n_long++;
+        load->n_slept += last->n_sleeps != before.n_sleeps ? 1 : 0;
+    }
+    return last->processor - before.processor;
+}
+
+static uint64_t find_window(const Load *load, Phase phase, double now)
+{
+    switch (phase) {
+    case PHASE_WRITING:
+        return atomic_load_explicit(&load->n_snapshots, memory_order_relaxed); /* see above */
+    case PHASE_BARE: /* what follows the last window counts for it */
+        return MIN((uint64_t)((now - load->bare_from) / load->bare_window_s),
+                   load->n_bare_windows - 1);
+    default:
+        return (uint64_t)(now / WINDOW_S);
+    }
+}
+
+static bool iterate_once(const Load *load, RubatoKVTable *table, float *rows, uint64_t *number,
+                         GError **error)
+{
+    RubatoKey keys[N_KEYS];
+
+    for (size_t i = 0; i < N_KEYS; i++)
+        keys[i] = rubato_mix64((*number)++) % load->n_rows;
+    return rubato_kv_table_get(table, keys, N_KEYS, rows, error) &&
+           rubato_kv_table_add(table, keys, N_KEYS, rows, error) &&
+           rubato_kv_table_clock(table, error);
+}
+
 /* An iteration that begins in one phase and ends in the next counts for the next. */
 static bool iterate_on(RubatoWorker *worker, void *user_data, GError **error)
 {
     Load *load = user_data;
     g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "load", RUBATO_F32, error);
     g_autofree float *rows = g_new(float, N_KEYS *WIDTH);
-    RubatoKey keys[N_KEYS];
     uint64_t number = 0;
     double before = load->now();
+    Used used = used_now();
+    Phase phase = PHASE_ALONE;
 
     /* relaxed: the other thread only waits for it */
     atomic_store_explicit(&load->has_begun, true, memory_order_relaxed);
     if (table == NULL)
         return false;
     for (;;) {
-        for (size_t i = 0; i < N_KEYS; i++)
-            keys[i] = rubato_mix64(number++) % load->n_rows;
-        if (!rubato_kv_table_get(table, keys, N_KEYS, rows, error) ||
-            !rubato_kv_table_add(table, keys, N_KEYS, rows, error) ||
-            !rubato_kv_table_clock(table, error))
+        if (phase != PHASE_BARE && !iterate_once(load, table, rows, &number, error))
             return false;
-        /* relaxed: nothing else depends on it; the task's end orders what was counted */
-        const Phase phase = atomic_load_explicit(&load->phase, memory_order_relaxed);
-        const double now = load->now();
+        /* acquire: as in enter. The task's end orders what was counted */
+        phase = atomic_load_explicit(&load->phase, memory_order_acquire);
+        const double now = load->now(), seconds = now - before;
 
         if (phase == PHASE_END)
             return true;
-        count(&load->iterations[phase], now - before);
-        count_in_window(&load->iterations[phase],
-                        phase == PHASE_WRITING
-                            ? atomic_load_explicit(&load->n_snapshots, memory_order_relaxed)
-                            : (uint64_t)(now / WINDOW_S),
-                        now - before);
+        count(&load->iterations[phase], seconds);
+        count_in_window(&load->iterations[phase], find_window(load, phase, now), seconds,
+                        load->has_bare ? note_used(load, phase, &used, seconds) : 0);
         before = now;
     }
 }
 
 static void enter(Load *load, Phase phase)
 {
-    atomic_store_explicit(&load->phase, phase, memory_order_relaxed); /* see above */
+    /* release: who sees it sees what the phase needs */
+    atomic_store_explicit(&load->phase, phase, memory_order_release);
 }
 
 /* A row of /proc/self/status, in bytes; 0: there is none. */
@@ -198,7 +268,8 @@ static bool write_plain(const Load *load, GError **error)
     return true;
 }
 
-static bool write_snapshots(RubatoEngine *engine, Load *load, GError **error)
+/* At least so long. */
+static bool write_snapshots(RubatoEngine *engine, Load *load, double seconds, GError **error)
 {
     const RubatoSnapshotSpec spec = { .directory = load->directory, .keep = 1 };
     const double began = bench_now();
@@ -206,9 +277,30 @@ static bool write_snapshots(RubatoEngine *engine, Load *load, GError **error)
     do {
         if (!rubato_engine_snapshot(engine, &spec, NULL, error))
             return false;
-        atomic_fetch_add_explicit(&load->n_snapshots, 1, memory_order_relaxed); /* see above */
-    } while (bench_now() - began < PHASE_S);
+        /* relaxed: nothing else depends on it */
+        atomic_fetch_add_explicit(&load->n_snapshots, 1, memory_order_relaxed);
+    } while (bench_now() - began < seconds);
     return true;
+}
+
+static bool write_while_training(RubatoEngine *engine, Load *load, GError **error)
+{
+    const double began = bench_now();
+
+    enter(load, PHASE_WRITING);
+    if (!write_snapshots(engine, load, PHASE_S, error))
+        return false;
+    load->bare_from = bench_now();
+    load->n_bare_windows = atomic_load_explicit(&load->n_snapshots, memory_order_relaxed);
+    load->bare_window_s = (load->bare_from - began) / (double)load->n_bare_windows;
+    return true;
+}
+
+/* As long as the snapshots before took. */
+static bool write_while_bare(RubatoEngine *engine, Load *load, GError **error)
+{
+    enter(load, PHASE_BARE);
+    return write_snapshots(engine, load, load->bare_window_s * (double)load->n_bare_windows, error);
 }
 
 static bool fill(RubatoEngine *engine, const Load *load, GError **error)
@@ -249,10 +341,10 @@ static bool measure(Load *load, GError **error)
     ok = write_plain(load, error);
     forget_most_memory();
     const double before = memory_of("VmRSS:");
-    enter(load, PHASE_WRITING);
-    ok = ok && write_snapshots(engine, load, error);
-    enter(load, PHASE_END);
+    ok = ok && write_while_training(engine, load, error);
     load->memory = memory_of("VmHWM:") - before;
+    ok = ok && (!load->has_bare || write_while_bare(engine, load, error));
+    enter(load, PHASE_END);
     return rubato_task_run_wait(run, ok ? error : NULL) && ok;
 }
 
@@ -271,9 +363,10 @@ static void clear(Load *load)
     g_free(load->directory);
 }
 
-static bool take_load(size_t n, ClockFunc now, Load *load, GError **error)
+/* has_bare: as in Load. */
+static bool run_load(size_t n, ClockFunc now, bool has_bare, Load *load, GError **error)
 {
-    *load = (Load){ .phase = PHASE_ALONE, .n_rows = n, .now = now };
+    *load = (Load){ .phase = PHASE_ALONE, .n_rows = n, .now = now, .has_bare = has_bare };
     load->directory = g_dir_make_tmp("rubato-bench-XXXXXX", error);
     if (load->directory == NULL)
         return false;
@@ -288,6 +381,11 @@ static bool take_load(size_t n, ClockFunc now, Load *load, GError **error)
     g_propagate_error(error, load->error);
     clear(load);
     return false;
+}
+
+static bool take_load(size_t n, ClockFunc now, Load *load, GError **error)
+{
+    return run_load(n, now, /* has_bare= */ false, load, error);
 }
 
 /* ---- what is made of it ---- */
@@ -325,12 +423,17 @@ static int compare_doubles(const void *a, const void *b)
 
 /* Of the longest iterations of all windows, that in the middle: what a snapshot makes requests wait
  * is in each of its windows, and what else the machine does now and then is not. */
+static double middle_of(double *worst, size_t n_windows)
+{
+    if (n_windows == 0)
+        return 0;
+    qsort(worst, n_windows, sizeof *worst, compare_doubles);
+    return worst[n_windows / 2];
+}
+
 static double pause_of(Iterations *iterations)
 {
-    if (iterations->n_windows == 0)
-        return 0;
-    qsort(iterations->worst, iterations->n_windows, sizeof *iterations->worst, compare_doubles);
-    return iterations->worst[iterations->n_windows / 2];
+    return middle_of(iterations->worst, iterations->n_windows);
 }
 
 static bool take_sample(size_t n, ClockFunc now, FigureFunc figure, Phase beside,
@@ -358,10 +461,34 @@ bool sample_snapshot_beside(Bench *bench, size_t n, BenchSample *sample, GError 
     return take_sample(n, bench_now, rate, PHASE_PLAIN, sample, error);
 }
 
+/* Of all samples the most. */
+static void note_most(BenchDetails *details, size_t i, const char *name, double value)
+{
+    details->at[i] = (BenchDetail){ name, MAX(details->at[i].value, value) };
+    details->n = MAX(details->n, i + 1);
+}
+
 bool sample_snapshot_pause(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
-    (void)bench;
-    return take_sample(n, bench_now, pause_of, PHASE_ALONE, sample, error);
+    Load load;
+    Iterations *const writing = &load.iterations[PHASE_WRITING];
+    Iterations *const bare = &load.iterations[PHASE_BARE];
+
+    if (!run_load(n, bench_now, /* has_bare= */ true, &load, error))
+        return false;
+    sample->own = pause_of(writing);
+    sample->limit = pause_of(bare);
+    note_most(bench->details, 0, "ms of processor time at most",
+              1e3 * middle_of(writing->worst_used, writing->n_windows));
+    note_most(bench->details, 1, "ms of the bare thread's",
+              1e3 * middle_of(bare->worst_used, bare->n_windows));
+    note_most(bench->details, 2, "iterations above 1 ms", (double)load.n_long);
+    note_most(bench->details, 3, "in which the worker slept", (double)load.n_slept);
+    note_most(bench->details, 4, "ms while none is written",
+              1e3 * pause_of(&load.iterations[PHASE_ALONE]));
+    note_most(bench->details, 5, "ms a snapshot", 1e3 * load.bare_window_s);
+    clear(&load);
+    return true;
 }
 
 bool sample_snapshot_pause_processor(Bench *bench, size_t n, BenchSample *sample, GError **error)
