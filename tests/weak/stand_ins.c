@@ -47,6 +47,11 @@ void spinner_init(Spinner *spinner)
     *spinner = (Spinner){ 0 };
 }
 
+void spinner_share(Spinner *spinner, uint32_t n_threads)
+{
+    spinner->n_sharing = n_threads;
+}
+
 /* Writes, as the real one: whoever has no right to the spinner makes a race. */
 bool spinner_begin(Spinner *spinner, SpinnerEnd *end)
 {

@@ -125,12 +125,14 @@ END_TEST
 
 START_TEST(the_system_is_asked_once_how_many_processors_there_are)
 {
-    for (int i = 0; i < 10; i++) {
-        Spinner spinner = new_spinner();
+    Spinner spinner = new_spinner();
+    const unsigned before = n_asked; /* by cases before, too, where they run in one process */
 
+    for (int i = 0; i < 10; i++) {
+        spinner = new_spinner();
         spinner_share(&spinner, 1000);
     }
-    ck_assert_uint_eq(n_asked, 1);
+    ck_assert_uint_eq(n_asked, before);
 }
 END_TEST
 
