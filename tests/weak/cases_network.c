@@ -491,6 +491,30 @@ static void joined(void)
     end();
 }
 
+/* As the I/O thread, which runs before the nodes are joined. */
+static void *look_for_news(void *unused)
+{
+    Spinner spinner;
+    bool seen = false;
+
+    (void)unused;
+    spinner_init(&spinner);
+    for (int i = 0; i < 2; i++) {
+        (void)network_spin(network, &spinner, NULL, &seen);
+        weak_yield();
+    }
+    return NULL;
+}
+
+static void joined_beside_one_who_looks(void)
+{
+    begin_with(LARGE_WINDOW, tick);
+    const unsigned other = weak_start("other", look_for_news, NULL);
+    join();
+    weak_join(other);
+    end();
+}
+
 static void *send_to_whoever_is_there(void *unused)
 {
     (void)unused;
@@ -726,6 +750,7 @@ const WeakCase network_cases[] = {
     { "network_flushed_later", flushed_later },
     { "network_woken", woken },
     { "network_joined", joined },
+    { "network_joined_beside_one_who_looks", joined_beside_one_who_looks },
     { "network_replaced", replaced },
     { "network_room", room },
     { "network_stopped", stopped },
