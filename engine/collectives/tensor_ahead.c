@@ -4,10 +4,10 @@
  * DESIGN NOTE
  *
  * A node that tells by a bit that its worker asks again for one small tensor sends the worker's
- * values right behind it. If the round decides that the operation runs, they are there already: one
- * exchange between the nodes does for both, and each copies its values while the other's bit is on
- * its way. If not, they were sent in vain: other nodes drop them at the end of the round
- * (launch_drop_late), and they are sent again with the bit, once others have told theirs.
+ * values right behind it, in the same packet where it can. If the round decides that the operation
+ * runs, they are there already: one exchange between the nodes does for both. If not, they were
+ * sent in vain: other nodes drop them at the end of the round (launch_drop_late), and they are sent
+ * again with the bit, once others have told theirs.
  *
  * Why they are what the operation's flow would have sent, on all nodes:
  *
@@ -24,11 +24,6 @@
 #include <string.h>
 
 #include "engine/collectives/tensor_exchange_private.h"
-
-typedef struct {
-    uint32_t node;
-    void *message;
-} Sent;
 
 /* The first slot of those that are told; TENSOR_NO_SLOT: there is none. */
 static uint32_t first_told(const TensorBits *bits)
@@ -89,49 +84,48 @@ static bool make_messages(TensorExchange *exchange, const TensorSet *set, const 
                           const TensorMessage *message, GArray *messages)
 {
     const TensorCarrier *const carrier = &exchange->links->carrier;
-    Sent sent;
+    AheadMessage made;
     void *bytes;
 
-    for (sent.node = 0; sent.node < exchange->place.n_nodes; sent.node++) {
-        if (sent.node == exchange->place.self || set->members_of[sent.node] == 0)
+    for (made.node = 0; made.node < exchange->place.n_nodes; made.node++) {
+        if (!exchange_has_node(exchange, made.node) || set->members_of[made.node] == 0)
             continue;
-        sent.message = carrier->new_message(exchange->user, sent.node, message, &bytes);
-        if (sent.message == NULL)
+        made.message = carrier->new_message(exchange->user, made.node, message, &bytes);
+        if (made.message == NULL)
             return false;
         memcpy(bytes, entry->part.input, message->n_bytes);
-        g_array_append_val(messages, sent);
+        g_array_append_val(messages, made);
     }
     return true;
 }
 
-void ahead_send(TensorExchange *exchange)
+GArray *ahead_make(TensorExchange *exchange)
 {
     const TensorCarrier *const carrier = &exchange->links->carrier;
     const TensorSet *set = NULL;
     size_t n_bytes;
 
     if (exchange->n_told != 1 || exchange->n_cuts > 0 || exchange->is_shut)
-        return;
+        return NULL;
     const TensorSlot *const slot = find_told(exchange, &set);
     const TensorEntry *const entry =
         slot == NULL ? NULL : find_entry(exchange, set, slot, &n_bytes);
     if (entry == NULL)
-        return;
+        return NULL;
     const TensorMessage message = { .kind = TENSOR_MESSAGE_PART,
                                     .number = tensor_round_number(
                                         tensor_rounds_number(exchange->rounds), set->id, 0),
                                     .n_bytes = n_bytes };
-    g_autoptr(GArray) messages = g_array_new(FALSE, FALSE, sizeof(Sent));
-    const bool ok = make_messages(exchange, set, entry, &message, messages);
-    exchange->ahead = ok ? message.number : 0;
-    pthread_mutex_unlock(&exchange->lock);
-    for (guint i = 0; i < messages->len; i++) {
-        const Sent *const sent = &g_array_index(messages, Sent, i);
-
-        if (ok)
-            carrier->send(exchange->user, sent->node, sent->message);
-        else
-            carrier->forget(exchange->user, sent->node, sent->message);
+    GArray *const messages = g_array_new(FALSE, FALSE, sizeof(AheadMessage));
+    if (make_messages(exchange, set, entry, &message, messages)) {
+        exchange->ahead = message.number;
+        return messages;
     }
-    pthread_mutex_lock(&exchange->lock);
+    for (guint i = 0; i < messages->len; i++) {
+        const AheadMessage *const made = &g_array_index(messages, AheadMessage, i);
+
+        carrier->forget(exchange->user, made->node, made->message);
+    }
+    g_array_unref(messages);
+    return NULL;
 }

@@ -445,10 +445,18 @@ const char *rounds_receive(TensorExchange *exchange, uint32_t node, const Tensor
  * to be heard first, or another thread does it. The lock is held, but not all the time. */
 void rounds_go_on(TensorExchange *exchange);
 
-/* ---- tensor_ahead.c: the lock is held, but not all the time ---- */
+/* ---- tensor_ahead.c: the lock is held ---- */
 
-/* A vector was told: what it asks for is sent, if that is one small tensor. */
-void ahead_send(TensorExchange *exchange);
+/* A message on its way to a node. */
+typedef struct {
+    uint32_t node;
+    void *message;
+} AheadMessage;
+
+/* A vector is told, and not sent yet: messages with what it asks for, if that is one small tensor
+ * (AheadMessage, by rising node number, to nodes that are not lost). They are sent behind the
+ * vector. NULL: there are none. (transfer full) */
+GArray *ahead_make(TensorExchange *exchange);
 
 /* ---- tensor_negotiation.c: the lock is not held, unless a function says otherwise ---- */
 

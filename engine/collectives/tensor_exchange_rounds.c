@@ -221,9 +221,10 @@ static TensorVector *make_vector(TensorExchange *exchange)
     return vector;
 }
 
-/* A vector is small: without memory for it nothing else of the process goes on either. */
+/* A vector is small: without memory for it nothing else of the process goes on either. ahead: what
+ * follows it; NULL: nothing. */
 static void send_vector(const TensorExchange *exchange, uint32_t node, uint64_t round,
-                        const GByteArray *vector)
+                        const GByteArray *vector, void *ahead)
 {
     const TensorCarrier *const carrier = &exchange->links->carrier;
     const TensorMessage message = { .kind = TENSOR_MESSAGE_BITS,
@@ -236,7 +237,12 @@ static void send_vector(const TensorExchange *exchange, uint32_t node, uint64_t 
     if (sent == NULL)
         g_error("no memory for %u bytes that agree on collectives", vector->len);
     memcpy(bytes, vector->data, vector->len);
-    carrier->send(exchange->user, node, sent);
+    if (ahead != NULL && carrier->send_with_next != NULL)
+        carrier->send_with_next(exchange->user, node, sent);
+    else
+        carrier->send(exchange->user, node, sent);
+    if (ahead != NULL)
+        carrier->send(exchange->user, node, ahead);
 }
 
 static void tell_vector(TensorExchange *exchange)
@@ -246,18 +252,26 @@ static void tell_vector(TensorExchange *exchange)
     TensorVector *const vector = make_vector(exchange);
     g_autoptr(GByteArray) bytes = tensor_vector_write(vector);
     g_autofree bool *hears = g_new(bool, n_nodes);
+    guint n_sent = 0;
 
     for (uint32_t node = 0; node < n_nodes; node++)
         hears[node] = exchange_has_node(exchange, node);
 
     exchange->has_news = false;
     tensor_rounds_tell(exchange->rounds, vector);
+    g_autoptr(GArray) ahead = ahead_make(exchange); /* only for nodes that hear */
     pthread_mutex_unlock(&exchange->lock);
-    for (uint32_t node = 0; node < n_nodes; node++)
+    for (uint32_t node = 0; node < n_nodes; node++) {
+        const AheadMessage *const next = ahead != NULL && n_sent < ahead->len
+                                             ? &g_array_index(ahead, AheadMessage, n_sent)
+                                             : NULL;
+        const bool has_next = next != NULL && next->node == node;
+
         if (hears[node])
-            send_vector(exchange, node, round, bytes);
+            send_vector(exchange, node, round, bytes, has_next ? next->message : NULL);
+        n_sent += has_next;
+    }
     pthread_mutex_lock(&exchange->lock);
-    ahead_send(exchange);
 }
 
 /* ---- what a round has decided ---- */

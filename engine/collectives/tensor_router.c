@@ -66,6 +66,16 @@ static void send_message(void *user, uint32_t node, void *message)
     backend->ways->send(backend, node, message);
 }
 
+static void send_with_next(void *user, uint32_t node, void *message)
+{
+    TensorBackend *const backend = backend_of(user);
+
+    if (backend->ways->send_with_next != NULL)
+        backend->ways->send_with_next(backend, node, message);
+    else
+        backend->ways->send(backend, node, message);
+}
+
 static void forget(void *user, uint32_t node, void *message)
 {
     TensorBackend *const backend = backend_of(user);
@@ -145,6 +155,7 @@ static const TensorLinks links = {
     .carrier = { .new_message = new_message,
                  .lend_message = lend_message,
                  .send = send_message,
+                 .send_with_next = send_with_next,
                  .forget = forget,
                  .best_bytes = best_bytes,
                  .keep = keep,

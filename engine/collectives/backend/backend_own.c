@@ -150,13 +150,24 @@ static bool find_loan(Frame *frame, TensorMessage *message)
            message->is_lent;
 }
 
-static void send_message(TensorBackend *backend, uint32_t node, void *message)
+static void note_loan(TensorBackend *backend, uint32_t node, Frame *message)
 {
     TensorMessage lent;
 
     if (find_loan(message, &lent))
         network_note_loan(network_of(backend), node, lent.block, lent.use);
+}
+
+static void send_message(TensorBackend *backend, uint32_t node, void *message)
+{
+    note_loan(backend, node, message);
     network_send(network_of(backend), node, message);
+}
+
+static void send_with_next(TensorBackend *backend, uint32_t node, void *message)
+{
+    note_loan(backend, node, message);
+    network_push(network_of(backend), node, message);
 }
 
 static void forget(TensorBackend *backend, uint32_t node, void *message)
@@ -259,6 +270,7 @@ static const TensorWays ways = {
     .lend_message = lend_message,
     .revoke = revoke_lent,
     .send = send_message,
+    .send_with_next = send_with_next, /* in one packet, if nobody else sends at the moment */
     .forget = forget,
     .best_bytes = best_bytes,
     .keep = keep,

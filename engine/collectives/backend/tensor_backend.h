@@ -40,6 +40,7 @@ typedef struct {
                           const TensorMessage *message, Call *readers); /* NULL: it never does */
     void (*revoke)(TensorBackend *backend);                             /* the same */
     void (*send)(TensorBackend *backend, uint32_t node, void *message);
+    void (*send_with_next)(TensorBackend *backend, uint32_t node, void *message); /* NULL: send */
     void (*forget)(TensorBackend *backend, uint32_t node, void *message);
     size_t (*best_bytes)(TensorBackend *backend, uint32_t node); /* NULL: as few as there are */
     void *(*keep)(TensorBackend *backend, void *message, const void **bytes);

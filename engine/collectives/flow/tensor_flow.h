@@ -87,8 +87,10 @@ typedef struct {
      * The function may be NULL, too. Any thread. */
     void *(*lend_message)(void *user, uint32_t node, const TensorMessage *message, Call *readers);
 
-    /* Sends it to that node, or forgets it. Any thread. */
+    /* Sends it to that node; the same with the next one that this thread sends there, which follows
+     * at once (NULL: it makes no difference); forgets it. Any thread. */
     void (*send)(void *user, uint32_t node, void *message);
+    void (*send_with_next)(void *user, uint32_t node, void *message);
     void (*forget)(void *user, uint32_t node, void *message);
 
     /* How many bytes of values a message to the node has best. NULL: as few as a chunk. Any

@@ -488,6 +488,7 @@ START_TEST(every_request_ends_on_all_workers_alike)
     require_msg(n_by_rounds > 0 || first > 0, "nodes agreed on nothing by bits");
     require_msg(n_together > 0 || first > 0, "nothing travelled together");
     require_msg(n_ahead > 0 || first > 0, "nothing was sent before it was decided");
+    require_msg(tensor_post_n_queued() > 0 || first > 0, "bits did not leave with what follows");
 }
 END_TEST
 

@@ -16,6 +16,7 @@ typedef struct {
 static TensorPostHooks hooks;
 static GPtrArray *letters; /* of Letter: on their way */
 static uint32_t n_letters; /* that exist */
+static uint32_t n_queued;  /* that were to leave with the next one, ever */
 static GPtrArray *loans;   /* memory that nodes have lent, ever; NULL: it has come back */
 static uint32_t n_loans;   /* that have not */
 
@@ -48,6 +49,7 @@ static uint32_t number_of(const Network *network)
 /* ---- the network's functions ---- */
 
 Frame *__wrap_network_new_frame(Network *network, const WireHeader *header);
+void __wrap_network_push(Network *network, uint32_t to, Frame *frame);
 void __wrap_network_send(Network *network, uint32_t to, Frame *frame);
 bool __wrap_network_is_full(const Network *network, uint32_t node, unsigned n_windows);
 bool __wrap_network_is_memory(const Network *network, uint32_t node);
@@ -80,6 +82,13 @@ void __wrap_network_send(Network *network, uint32_t to, Frame *frame)
     n_letters++;
     g_ptr_array_add(letters, letter);
     hooks.sent();
+}
+
+/* Each is on its way by itself here. */
+void __wrap_network_push(Network *network, uint32_t to, Frame *frame)
+{
+    n_queued++;
+    __wrap_network_send(network, to, frame);
 }
 
 bool __wrap_network_is_full(const Network *network, uint32_t node, unsigned n_windows)
@@ -225,6 +234,11 @@ void __wrap_borrowed_memory_unref(BorrowedMemory *memory)
 }
 
 /* ---- what is on its way ---- */
+
+uint32_t tensor_post_n_queued(void)
+{
+    return n_queued;
+}
 
 uint32_t tensor_post_count(void)
 {

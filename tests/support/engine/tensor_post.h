@@ -27,6 +27,9 @@ Network *tensor_post_network(uint32_t node);
 /* How many messages are on their way. */
 uint32_t tensor_post_count(void);
 
+/* How many were queued for the next one to take along, since the process began. */
+uint32_t tensor_post_n_queued(void);
+
 /* Which of them may be delivered, instead of that one: SIZES come before ROWS. *to: for whom. */
 uint32_t tensor_post_choose(uint32_t which, uint32_t *to);
 
