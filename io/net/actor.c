@@ -26,6 +26,13 @@
  * for ever. If the actor has no thread, the guest continues. A guest that must return soon
  * (actor_try_handle_short) leaves the rest at once, because the new messages may take any time.
  *
+ * Sharing. Threads that only read the actor's state share it: `owned` counts SHARE for each of
+ * them. While it is not 0 nobody becomes the owner, so what they read stays. A thread shares the
+ * actor only if its mailbox is empty afterwards, for it may have posted before, and so that senders
+ * do not wait for ever while others come to share. A sender that finds the actor shared leaves the
+ * message in the mailbox, as it does with an owner. The last one that ends its share changes the
+ * token and then looks at the mailbox, as an owner that leaves: both are sequentially consistent.
+ *
  * Answers are sent after the token is freed: waking a sleeper is a system call, and a reply may be
  * sent on a socket. The next request need not wait for either. Beside messages of high priority
  * that would be too late, because an owner goes on as long as such messages come. So answers are
@@ -43,6 +50,9 @@ enum { MAX_ROUNDS = 4 };
  * message costs more than that: an Add of some hundred keys is copied, another thread then needs
  * the rows that the sender's cache has, and perhaps the actor's own thread has to be woken. */
 enum { LOOKS = 128 };
+
+/* Values of `owned`: an owner, and each thread that shares the actor. */
+enum { OWNED = 1, SHARE = 2 };
 
 /* How many messages of high priority are handled while one of normal priority waits. */
 enum { MOST_IN_A_ROW = 8 };
@@ -358,6 +368,116 @@ void actors_give_back(Actor *const *actors, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         leave(actors[i]);
+}
+
+/* Looks for a moment whether the token is free. */
+static bool take_token_soon(Actor *actor)
+{
+    for (int i = 0; !try_take_token(actor); i++) {
+        /* relaxed: a hint, as in actor_try_handle_soon */
+        while (atomic_load_explicit(&actor->owned, memory_order_relaxed) != 0 && i++ < LOOKS)
+            spin_pause();
+        if (i >= LOOKS)
+            return false;
+    }
+    return true;
+}
+
+/* Asks for the cache lines of all tokens at once; the first one comes with the first exchange. */
+static void prefetch_tokens(Actor *const *actors, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        __builtin_prefetch(&actors[i]->owned, 1);
+}
+
+bool actors_take_soon(Actor *const *actors, size_t n)
+{
+    size_t n_taken = 0;
+    bool is_idle = true;
+
+    prefetch_tokens(actors, n);
+    while (n_taken < n && is_idle && take_token_soon(actors[n_taken]))
+        is_idle = mailbox_is_empty(&actors[n_taken++]->mailbox);
+    if (n_taken == n && is_idle)
+        return true;
+    actors_give_back(actors, n_taken);
+    return false;
+}
+
+/* ---- sharing ---- */
+
+static bool try_share(Actor *actor)
+{
+    uint32_t owned = 0;
+
+    /* acquire: pairs with the stores in free_token and share_on, so that the last owner's
+     * changes are seen; those who share besides only add to what these stored */
+    while (!atomic_compare_exchange_weak_explicit(&actor->owned, &owned, owned + SHARE,
+                                                  memory_order_acquire, memory_order_relaxed))
+        if (owned == OWNED)
+            return false;
+    return true;
+}
+
+static bool share_soon(Actor *actor)
+{
+    for (int i = 0; !try_share(actor); i++) {
+        /* relaxed: a hint, as in actor_try_handle_soon */
+        while (atomic_load_explicit(&actor->owned, memory_order_relaxed) == OWNED && i++ < LOOKS)
+            spin_pause();
+        if (i >= LOOKS)
+            return false;
+    }
+    return true;
+}
+
+static void end_share(Actor *actor)
+{
+    /* release: to the acquire in try_take_token, so that the next owner changes nothing before this
+     * thread has read it; seq_cst: against mailbox_push, see the note */
+    const uint32_t before = atomic_fetch_sub_explicit(&actor->owned, SHARE, memory_order_seq_cst);
+
+    if (before == SHARE && !mailbox_is_empty(&actor->mailbox) && try_take_token(actor)) {
+        handle_mailbox(actor);
+        leave(actor);
+    }
+}
+
+bool actors_share_soon(Actor *const *actors, size_t n)
+{
+    size_t n_shared = 0;
+    bool is_idle = true;
+
+    prefetch_tokens(actors, n);
+    while (n_shared < n && is_idle && share_soon(actors[n_shared]))
+        is_idle = mailbox_is_empty(&actors[n_shared++]->mailbox);
+    if (n_shared == n && is_idle)
+        return true;
+    actors_end_share(actors, n_shared);
+    return false;
+}
+
+void actors_end_share(Actor *const *actors, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        end_share(actors[i]);
+}
+
+static void share_on(Actor *actor)
+{
+    Message *const answered = actor->answered;
+    void (*const settled)(Actor *) = answered == NULL ? NULL : actor->settled;
+
+    actor->answered = NULL;
+    /* release: to the acquire in try_share; who ends the last share looks at the mailbox */
+    atomic_store_explicit(&actor->owned, SHARE, memory_order_release);
+    send_answers(actor, answered, settled);
+}
+
+void actors_share_on(Actor *const *actors, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        share_on(actors[i]);
 }
 
 void actor_post(Actor *actor, Message *message)

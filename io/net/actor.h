@@ -5,8 +5,12 @@
  * and handles its message itself; otherwise the message waits in the mailbox for the present owner
  * or the actor's own thread. The design note is in actor.c.
  *
- * Threads: actor_try_handle, its variants, actors_try_take and actor_post from any; actor_answer
- * from the owner; actor_start and actor_stop from the thread that owns the actor's memory. */
+ * Threads that only read what the actor's messages change may share it: while they do, it has no
+ * owner.
+ *
+ * Threads: actor_try_handle, its variants, actors_try_take, actors_take_soon, actors_share_soon and
+ * actor_post from any; actor_answer and actors_share_on from the owner; actor_start and actor_stop
+ * from the thread that owns the actor's memory. */
 #ifndef RUBATO_IO_NET_ACTOR_H
 #define RUBATO_IO_NET_ACTOR_H
 
@@ -22,8 +26,8 @@ typedef struct Actor Actor;
 struct Actor {
     Mailbox mailbox;
 
-    /* The ownership token: 1 while a thread handles messages. Alone in its cache line, because
-     * senders look at it while the owner works. */
+    /* The ownership token: 1 while a thread handles messages; 2 for each thread that shares the
+     * actor. Alone in its cache line, because senders look at it while the owner works. */
     _Alignas(64) _Atomic uint32_t owned;
 
     /* owner only; in one cache line, which each owner fetches while it handles its message */
@@ -81,6 +85,21 @@ bool actor_try_handle_short(Actor *actor, Message *message, size_t most, size_t 
  * threads that have no other work. */
 bool actors_try_take(Actor *const *actors, size_t n);
 void actors_give_back(Actor *const *actors, size_t n);
+
+/* The same, but looks for a moment whether each token becomes free. The actors differ. It waits for
+ * no token longer than that, so two threads that take several do not wait for each other for ever.
+ */
+bool actors_take_soon(Actor *const *actors, size_t n);
+
+/* If none of these actors has an owner, or none after a moment each, and their mailboxes are empty:
+ * true, and the thread shares them, with any number of others, until actors_end_share. It waits for
+ * nothing before. False: nothing has happened. For threads that have no other work. */
+bool actors_share_soon(Actor *const *actors, size_t n);
+void actors_end_share(Actor *const *actors, size_t n);
+
+/* The owner of these actors does not own them any more, but shares them: actors_end_share ends
+ * that. */
+void actors_share_on(Actor *const *actors, size_t n);
 
 /* Puts the message into the mailbox and ensures that a thread handles it. */
 void actor_post(Actor *actor, Message *message);

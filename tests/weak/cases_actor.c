@@ -244,6 +244,75 @@ static void two_take_two(void)
         weak_expect(shelves[i].n == 1 + atomic_load_explicit(&n_taken, memory_order_relaxed));
 }
 
+/* ---- readers beside one another ---- */
+
+/* Reads what the owners have written: a race, unless sharing orders it. */
+static void read_shelf(void)
+{
+    (void)*(volatile uint32_t *)&shelves[0].n;
+}
+
+static void *share(void *sender)
+{
+    Actor *const actors[] = { &shelves[0].actor };
+
+    (void)sender;
+    if (!actors_share_soon(actors, 1))
+        return NULL;
+    read_shelf();
+    actors_end_share(actors, 1);
+    return NULL;
+}
+
+/* Is the owner, and then shares with others. */
+static void *write_and_share(void *sender)
+{
+    Actor *const actors[] = { &shelves[0].actor };
+
+    (void)sender;
+    if (!actors_take_soon(actors, 1))
+        return NULL;
+    shelves[0].n++;
+    atomic_fetch_add_explicit(&n_taken, 1, memory_order_relaxed);
+    actors_share_on(actors, 1);
+    read_shelf();
+    actors_end_share(actors, 1);
+    return NULL;
+}
+
+static void begin_shelf(void)
+{
+    atomic_init(&n_ended, 0);
+    atomic_init(&n_taken, 0);
+    actor_init(&shelves[0].actor, count_on_shelf, NULL);
+    shelves[0].n = 0;
+}
+
+/* Without a thread: the last one that shares has to handle what has come. */
+static void readers_and_a_sender(void)
+{
+    begin_shelf();
+    const unsigned one = start(1, share), other = start(2, share);
+
+    actor_post(&shelves[0].actor, make(0, 0));
+    wait_for_ends(1);
+    weak_join(one);
+    weak_join(other);
+    weak_expect(shelves[0].n == 1);
+}
+
+static void an_owner_that_shares(void)
+{
+    begin_shelf();
+    const unsigned one = start(1, write_and_share), other = start(2, share);
+
+    actor_post(&shelves[0].actor, make(0, 0));
+    wait_for_ends(1);
+    weak_join(one);
+    weak_join(other);
+    weak_expect(shelves[0].n == 1 + atomic_load_explicit(&n_taken, memory_order_relaxed));
+}
+
 const WeakCase actor_cases[] = {
     { "actor_one_sender", one_sender },
     { "actor_two_senders", two_senders },
@@ -252,6 +321,8 @@ const WeakCase actor_cases[] = {
     { "actor_a_guest_leaves_the_rest", a_guest_leaves_the_rest },
     { "actor_without_a_thread", without_a_thread },
     { "actor_two_take_two", two_take_two },
+    { "actor_readers_and_a_sender", readers_and_a_sender },
+    { "actor_an_owner_that_shares", an_owner_that_shares },
     { "actor_stopped", stopped },
     { "actor_stopped_while_idle", stopped_while_idle },
     { NULL, NULL },

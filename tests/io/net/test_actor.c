@@ -423,6 +423,34 @@ START_TEST(a_busy_actor_is_left_alone_and_handles_what_was_posted)
 }
 END_TEST
 
+START_TEST(an_actor_that_is_shared_has_no_owner)
+{
+    Diary diary = { .n_handled = 0 };
+    Actor *const actors[] = { &diary.actor };
+    Message refused = { .server = 1 }, posted = { .server = 2 };
+
+    actor_init(&diary.actor, write_down, NULL);
+    ck_assert(actors_share_soon(actors, 1));
+    ck_assert(actors_share_soon(actors, 1)); /* any number of threads may */
+    ck_assert(!actor_try_handle(&diary.actor, &refused));
+    ck_assert(!actors_take_soon(actors, 1));
+    actors_end_share(actors, 1);
+    actor_post(&diary.actor, &posted);
+    ck_assert(!actors_share_soon(actors, 1)); /* nobody overtakes what was posted */
+    ck_assert_uint_eq(diary.n_handled, 0);
+    actors_end_share(actors, 1); /* the last one handles it */
+    ck_assert_uint_eq(diary.n_handled, 1);
+    ck_assert(actors_take_soon(actors, 1));
+    ck_assert(!actors_share_soon(actors, 1));
+    actors_share_on(actors, 1);
+    ck_assert(actors_share_soon(actors, 1));
+    actors_end_share(actors, 1);
+    ck_assert(!actor_try_handle(&diary.actor, &refused));
+    actors_end_share(actors, 1);
+    ck_assert(actor_try_handle(&diary.actor, &refused));
+}
+END_TEST
+
 /* The owner leaves; the actor's own thread handles the waiting messages. */
 START_TEST(the_actors_thread_handles_what_an_owner_leaves)
 {
@@ -680,6 +708,7 @@ int main(void)
     tcase_add_test(alone, where_nothing_is_answered_nothing_settles);
     tcase_add_test(alone, answers_that_stay_in_the_process_do_not_settle);
     tcase_add_test(alone, a_busy_actor_is_left_alone_and_handles_what_was_posted);
+    tcase_add_test(alone, an_actor_that_is_shared_has_no_owner);
     tcase_add_test(alone, the_actors_thread_handles_what_an_owner_leaves);
     tcase_add_test(alone, a_guest_does_not_stay_for_ever_but_nothing_is_left_lying);
     tcase_add_test(alone, without_a_thread_the_guest_stays_to_the_end);
