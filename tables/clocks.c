@@ -70,6 +70,13 @@ uint64_t clocks_own(const Clocks *clocks)
     return atomic_load(&clocks->own->clock);
 }
 
+bool clocks_have_reached(const Clocks *clocks, uint64_t clock, uint32_t *n_passed)
+{
+    while (*n_passed < clocks->n_workers && worker_clock(clocks, *n_passed) >= clock)
+        ++*n_passed;
+    return *n_passed == clocks->n_workers;
+}
+
 const _Atomic uint64_t *clocks_own_address(const Clocks *clocks)
 {
     return &clocks->own->clock;

@@ -71,6 +71,11 @@ NodeClock clocks_news(Clocks *clocks);
 void clocks_tell(Clocks *clocks, uint64_t clock);
 uint64_t clocks_told(const Clocks *clocks);
 
+/* Whether all workers of the node have reached a clock. The node's own clock may follow a moment
+ * later; every Add that its workers made at earlier clocks has been posted. *n_passed: how many
+ * workers have been seen there; 0 at the first look. */
+bool clocks_have_reached(const Clocks *clocks, uint64_t clock, uint32_t *n_passed);
+
 /* The node's clock. Every Add that its workers made at earlier clocks has been posted. */
 uint64_t clocks_own(const Clocks *clocks);
 

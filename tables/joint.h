@@ -1,9 +1,12 @@
-/* A Get, an Add or the begin of an iteration at all parts of a table at once, by the thread of the
- * task's one worker.
+/* A Get, an Add or the begin of an iteration at all parts of a table at once, by a worker's thread.
  *
  * If all parts of a table are on servers of this process, and these are idle, a worker's thread can
  * be the owner of all of them for a moment. Then its keys need not be cut for each server, and no
  * message is sent. What happens is the same as if each server had handled its own message.
+ *
+ * A single worker of a task becomes the owner for each of these. Several workers read beside one
+ * another: they share the servers, and no rows change meanwhile. If they take turns, each becomes
+ * the owner in its turn.
  *
  * It is tried alone: a server that is busy, or whose model would keep the request, gets its message
  * as usual. See engine/server/server_joint.c.
@@ -24,7 +27,7 @@ typedef struct {
     const RubatoKey *keys;
     size_t n_keys;
     const void *deltas;    /* of an Add */
-    void *values;          /* of a Get */
+    void *values;          /* of a Get; NULL: a turn reads no rows */
     bool begins_iteration; /* by a Get: the worker has reached its clock, under a model that takes
                             * announcements */
 } JointAsk;
@@ -36,7 +39,12 @@ struct TableRoute;
 typedef struct {
     /* *min_clock: the lowest min clock of the parts. */
     bool (*get)(const struct TableRoute *route, const JointAsk *ask, uint64_t *min_clock);
-    bool (*add)(const struct TableRoute *route, const JointAsk *ask);
+    bool (*add)(const struct TableRoute *route, const JointAsk *ask); /* NULL: of a single worker */
+
+    /* In a worker's turn: the parts take the Adds that it has deferred before the ask's clock, and
+     * all earlier ones. Then reads the rows, if the ask has values. False: some parts may have
+     * taken them. NULL if workers do not take turns. */
+    bool (*take_turn)(const struct TableRoute *route, const JointAsk *ask, uint64_t *min_clock);
 } JointOps;
 
 /* Requests of fewer keys, or more, are cut: a cut of few keys costs less than a second server that

@@ -100,6 +100,12 @@ static void bring(const Binding *binding, uint32_t part, uint32_t node, uint64_t
                        take, model);
 }
 
+void server_bring_turn(const Binding *binding, uint32_t part, uint32_t node, uint64_t clock,
+                       uint32_t last_worker)
+{
+    bring(binding, part, node, clock, last_worker);
+}
+
 void server_bring_clock(const Binding *binding, uint32_t part, const Message *message)
 {
     const bool reads = message->kind != MESSAGE_GET || message->request.keys.n > 0;

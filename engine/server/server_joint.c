@@ -1,5 +1,5 @@
 /* Gets and Adds of all parts of a table at once, by a thread that owns all of their servers for a
- * moment.
+ * moment, or shares them.
  *
  * DESIGN NOTE
  *
@@ -14,6 +14,15 @@
  *
  * No deadlock. The thread takes the tokens without waiting for any. While it has several, it
  * handles no messages: these may be anything, and wait for another server.
+ *
+ * Several workers. A Get that has no clock to bring changes nothing, so workers share the servers
+ * for it, and read at the same time. A Get may be answered so if its rows have all Adds that it has
+ * to see. Where Adds are applied as they come, those of clocks below the node's clock have been
+ * posted before the worker read that clock (tables/clocks.c). The mailbox is empty while the worker
+ * shares the server, so they have been applied: the clock counts although the model has not heard
+ * it. Where Adds are deferred, the part's turn tells which have been applied. Each worker is the
+ * owner in its turn, and has its Adds applied on its own processor (client_deferred.c). The last
+ * one goes on from being the owner to sharing, because the others read then, too.
  *
  * A request that cannot be handled so is not: its worker then cuts it, and sends it. So nothing
  * here answers with an error.
@@ -33,17 +42,28 @@ typedef struct {
     RubatoShard *shards[JOINT_SHARDS_MOST]; /* of part i */
 } Joint;
 
-/* Becomes the owner of the servers of all parts. False: one of them is busy, or has more than one
- * part, or is on another node. */
-static bool take_servers(const TableRoute *route, Joint *joint)
+/* Finds the servers of all parts. False: one of them has more than one part, or is on another node.
+ */
+static bool find_servers(const TableRoute *route, Joint *joint)
 {
     joint->n = route->map->n_parts;
     for (uint32_t part = 0; part < joint->n; part++) {
-        joint->actors[part] = route->office->servers[part_map_server(route->map, part)].actor;
-        if (joint->actors[part] == NULL)
+        Actor *const actor = route->office->servers[part_map_server(route->map, part)].actor;
+
+        if (actor == NULL)
             return false;
+        for (uint32_t before = 0; before < part; before++)
+            if (joint->actors[before] == actor)
+                return false;
+        joint->actors[part] = actor;
     }
-    return actors_try_take(joint->actors, joint->n);
+    return true;
+}
+
+/* Becomes the owner of the servers of all parts. False: one of them is busy, too. */
+static bool take_servers(const TableRoute *route, Joint *joint)
+{
+    return find_servers(route, joint) && actors_try_take(joint->actors, joint->n);
 }
 
 /* Finds what the servers have. False: a part has moved away, or has got replicas, or its server
@@ -164,6 +184,114 @@ static bool add(const TableRoute *route, const JointAsk *ask)
 
 static const JointOps joint_ops = { .get = get, .add = add };
 
+/* ---- several workers ---- */
+
+/* Whether a part has all Adds that a Get has to see. Adds that are sent although others are
+ * deferred are kept by the model up to its min clock. */
+static bool shows_all(const Binding *binding, uint32_t part, const TableRoute *route,
+                      const JointAsk *ask, uint64_t *min_clock)
+{
+    const RubatoModel *const model = binding->parts[part].model;
+    const RubatoLead lead = model->ops->traits.lead;
+    uint64_t min = rubato_model_min_clock(model);
+
+    if (binding->adds == NULL)
+        min = MAX(min, ask->node_clock);
+    else if (deferred_adds_turn(binding->adds, part) <
+             deferred_adds_turn_of(binding->adds, ask->clock, 0))
+        return false;
+    *min_clock = MIN(*min_clock, min);
+    return lead == RUBATO_LEAD_UNBOUNDED || ask->clock <= min ||
+           (lead == RUBATO_LEAD_STALENESS && ask->clock - min <= route->spec->staleness);
+}
+
+static bool all_show_all(const Joint *joint, const TableRoute *route, const JointAsk *ask,
+                         uint64_t *min_clock)
+{
+    *min_clock = UINT64_MAX;
+    for (uint32_t part = 0; part < joint->n; part++)
+        if (!shows_all(joint->bindings[part], part, route, ask, min_clock))
+            return false;
+    return joint_shards_can_get(joint->shards, joint->n);
+}
+
+static void read_rows(const Joint *joint, const JointAsk *ask)
+{
+    if (joint->n == 1)
+        shard_get(joint->shards[0], &(RubatoKeys){ .keys = ask->keys, .n = ask->n_keys },
+                  ask->values);
+    else
+        joint_shards_get(joint->shards, joint->n, ask->keys, ask->n_keys, ask->values);
+}
+
+static bool get_shared(const TableRoute *route, const JointAsk *ask, uint64_t *min_clock)
+{
+    Joint joint;
+    bool is_done;
+
+    if (!find_servers(route, &joint) || !actors_share_soon(joint.actors, joint.n))
+        return false;
+    is_done = find_parts(route, &joint) && all_show_all(&joint, route, ask, min_clock);
+    if (is_done)
+        read_rows(&joint, ask);
+    actors_end_share(joint.actors, joint.n);
+    return is_done;
+}
+
+/* The part takes the Adds of the worker's turn. False: the server has starved. */
+static bool bring_turn(Server *server, const Binding *binding, uint32_t part, const JointAsk *ask)
+{
+    RubatoModel *const model = binding->parts[part].model;
+
+    server_bring_turn(binding, part, server->office->self, ask->node_clock, ask->worker);
+    if (G_UNLIKELY(*model->outbox != NULL))
+        server_empty_outbox(server, model);
+    if (G_LIKELY(!server->starved))
+        return true;
+    server_starve(server, binding);
+    return false;
+}
+
+static bool take_turn(const TableRoute *route, const JointAsk *ask, uint64_t *min_clock)
+{
+    const bool reads = ask->values != NULL;
+    Joint joint;
+    bool is_done;
+
+    if (!find_servers(route, &joint) || !actors_take_soon(joint.actors, joint.n))
+        return false;
+    is_done = find_parts(route, &joint);
+    for (uint32_t part = 0; part < joint.n && is_done; part++)
+        is_done = joint.bindings[part]->adds != NULL &&
+                  bring_turn((Server *)joint.actors[part], joint.bindings[part], part, ask);
+    if (is_done && reads)
+        is_done = all_show_all(&joint, route, ask, min_clock);
+    if (!is_done || !reads) {
+        actors_give_back(joint.actors, joint.n);
+        return is_done;
+    }
+    actors_share_on(joint.actors, joint.n);
+    read_rows(&joint, ask);
+    actors_end_share(joint.actors, joint.n);
+    return true;
+}
+
+static const JointOps shared_ops = { .get = get_shared };
+static const JointOps turn_ops = { .get = get_shared, .take_turn = take_turn };
+
+/* Where Adds are deferred and workers take no turns, a Get brings what makes them due. With several
+ * servers and without turns, requests to each of them meet less. */
+static const JointOps *find_shared_ops(const TableRoute *route)
+{
+    if (route->takes_turns)
+        return &turn_ops;
+    return route->map->n_parts == 1 && route->lazy_clocks && !route->traits->applies_by_clock
+               ? &shared_ops
+               : NULL;
+}
+
+/* ---- which tables ---- */
+
 /* Whether the parts are ranges of a dense table, each with keys. */
 static bool are_dense(const TableRoute *route)
 {
@@ -215,9 +343,15 @@ void server_join_parts(TableRoute *route)
 {
     const uint32_t n_parts = route->map->n_parts;
 
-    if (route->clocks->n_workers != 1 || route->office->n_nodes > 1 || route->map->n_replicas > 0 ||
-        n_parts < 2 || n_parts > JOINT_SHARDS_MOST || !are_dense(route) || !have_servers(route) ||
+    if (route->clocks->n_workers == 0 || route->office->n_nodes > 1 || route->map->n_replicas > 0 ||
+        n_parts > JOINT_SHARDS_MOST || !are_dense(route) || !have_servers(route) ||
         !model_answers_in_reach(route->spec))
+        return;
+    if (route->clocks->n_workers > 1) {
+        route->joint = find_shared_ops(route);
+        return;
+    }
+    if (n_parts < 2)
         return;
     route->joint = &joint_ops;
     if (!rule_is_plain(route->spec))

@@ -92,6 +92,7 @@ typedef struct TableClient {
     Spinner spinner;         /* of the blocking call */
     Spinner turns;           /* see client_deferred.c */
     uint64_t turn_clock;     /* the clock at which it has last taken its turn */
+    uint64_t waited_clock;   /* the clock at which it has last waited to read all parts; 0: never */
     uint64_t sent_clock;     /* the clock of the last Add that was sent; UINT64_MAX: none was */
     uint64_t awaited;        /* the min clock for which its present call waits; 0: none */
     uint64_t adding_bytes;   /* bytes of Adds of its present clock that servers keep */

@@ -43,30 +43,54 @@ bool table_client_others_have_come(const TableClient *client)
            others_have_come(client->route, client->clock - client->lead);
 }
 
-static void look_for_others(TableClient *client, uint64_t needed, SpinnerEnd end)
+/* Workers that take turns clock once in a round, so it is their own clocks that are looked at: the
+ * node's follows later. Otherwise looks would take a clock's cache line from a worker that uses it
+ * more often. */
+static bool look_once(const TableClient *client, uint64_t needed, uint32_t *n_passed)
 {
+    const TableRoute *const route = client->route;
+
+    return route->takes_turns ? clocks_have_reached(route->clocks, needed, n_passed)
+                              : others_have_come(route, needed);
+}
+
+static bool look_for_others(TableClient *client, uint64_t needed, SpinnerEnd end)
+{
+    uint32_t n_passed = 0;
+
     do
         for (unsigned i = 0; i < client->spinner.n_looks; i++) {
-            if (others_have_come(client->route, needed)) {
+            if (look_once(client, needed, &n_passed)) {
                 spinner_found(&client->spinner);
-                return;
+                return true;
             }
             spin_pause();
         }
     while (spinner_go_on(&client->spinner, &end));
+    return false;
 }
 
-static void wait_for_others(TableClient *client, uint64_t needed)
+static bool wait_for_others(TableClient *client, uint64_t needed)
 {
     uint64_t begun_ns;
     SpinnerEnd end;
+    bool have_come;
 
     if (!spinner_begin(&client->spinner, &end))
-        return;
+        return false;
     begun_ns = worker_stats_now_ns();
-    look_for_others(client, needed, end);
+    have_come = look_for_others(client, needed, end);
     client->stats.get_wait_ns += worker_stats_now_ns() - begun_ns;
     table_client_note_wait(client, needed, begun_ns);
+    return have_come;
+}
+
+bool table_client_wait_until_others_come(TableClient *client)
+{
+    if (table_client_others_have_come(client))
+        return true;
+    client->waited_clock = client->clock;
+    return wait_for_others(client, client->clock - client->lead);
 }
 
 /* Servers would keep the Get until the slowest worker of this node has reached a certain clock.
@@ -77,6 +101,7 @@ void table_client_wait_for_others(TableClient *client, uint32_t n_slices)
     const TableRoute *route = client->route;
 
     if (route->clocks != NULL && !route->traits->per_worker_clocks &&
+        client->waited_clock != client->clock &&
         !others_have_come(route, client->clock - client->lead) &&
         all_local(route, client->slicer.slices, n_slices))
         wait_for_others(client, client->clock - client->lead);

@@ -18,6 +18,9 @@
  * its Get does not wait for its turn at the others: while it is at the first, those before it come
  * on at the next.
  *
+ * A Get of all parts has them take the Adds of its worker at once, in one turn, and the last
+ * worker's reads the rows before it gives the servers back (server_joint.c).
+ *
  * These waits are short, and never needed: what a worker does not have applied, the next Get does.
  * Workers that do not come in time, for example because they only add, make them seldom, as for all
  * that polls (spinner.h). If there are more workers than processors, all of this is left out.
@@ -149,4 +152,34 @@ void table_client_take_turn(TableClient *client, const Slice *slices, uint32_t n
         if (!wait_for_turn(client, slices[i].part, all, &end))
             return;
     spinner_found(&client->turns);
+}
+
+/* The turn comes at all parts before any of them takes Adds, for otherwise those of others would be
+ * taken along. */
+JointTurn table_client_take_turn_jointly(TableClient *client, const JointAsk *ask,
+                                         uint64_t *min_clock)
+{
+    const TableRoute *route = client->route;
+    const uint32_t n_parts = route->map->n_parts;
+    const bool is_last = client->rank + 1 == route->clocks->n_workers;
+    const uint64_t own = deferred_adds_turn_of(route->deferred, client->clock - 1, client->rank);
+    const uint64_t all = deferred_adds_turn_of(route->deferred, client->clock, 0);
+    JointAsk taking = *ask;
+    SpinnerEnd end;
+
+    client->turn_clock = client->clock;
+    if (ask->node_clock < client->clock || !spinner_begin(&client->turns, &end))
+        return JOINT_TURN_MISSED;
+    for (uint32_t part = 0; part < n_parts; part++)
+        if (!wait_for_turn(client, part, own, &end))
+            return JOINT_TURN_MISSED;
+    if (!is_last)
+        taking.values = NULL;
+    if (!route->joint->take_turn(route, &taking, min_clock))
+        return JOINT_TURN_MISSED;
+    for (uint32_t part = 0; part < n_parts && !is_last; part++)
+        if (!wait_for_turn(client, part, all, &end))
+            return JOINT_TURN_MISSED;
+    spinner_found(&client->turns);
+    return is_last ? JOINT_TURN_READ : JOINT_TURN_TAKEN;
 }

@@ -1,7 +1,7 @@
 /* Get, Add and the begin of an iteration at all parts of a table at once: see tables/joint.h.
  *
- * The worker waits for nothing here. What has to wait, for other workers, for its turn or for room,
- * goes the usual way.
+ * A single worker waits for nothing here. What has to wait, for its turn or for room, goes the
+ * usual way. One of several workers first gives the others a moment, and then its turn.
  *
  * Threads: the client's worker. */
 #include <assert.h>
@@ -22,13 +22,37 @@ static bool may_get(const TableClient *client)
            (!client->route->takes_turns || client->turn_clock == client->clock);
 }
 
-bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t n, void *values)
+/* A Get that shares the servers with those of other workers. It waits for them as any other one
+ * does before it is sent: see client_ahead.c and client_deferred.c. */
+static bool get_shared(TableClient *client, const RubatoKey *keys, size_t n, void *values,
+                       uint64_t *min_clock)
 {
     const TableRoute *const route = client->route;
-    uint64_t min_clock;
-    Call call;
+    const bool is_ahead = client->clock > client->lead;
+    JointTurn turn = JOINT_TURN_TAKEN;
+    JointAsk ask = {
+        .worker = client->rank, .clock = client->clock, .keys = keys, .n_keys = n, .values = values
+    };
 
-    if (!is_worth_it(n) || !may_get(client))
+    if (is_ahead && !table_client_wait_until_others_come(client))
+        return false;
+    if (table_client_is_cancelled(client))
+        return false;
+    ask.node_clock = clocks_own(route->clocks);
+    if (is_ahead) /* the others have come, though the node's clock may follow later */
+        ask.node_clock = MAX(ask.node_clock, client->clock - client->lead);
+    if (route->takes_turns && client->turn_clock < client->clock)
+        turn = table_client_take_turn_jointly(client, &ask, min_clock);
+    return turn == JOINT_TURN_READ ||
+           (turn == JOINT_TURN_TAKEN && route->joint->get(route, &ask, min_clock));
+}
+
+static bool get_alone(TableClient *client, const RubatoKey *keys, size_t n, void *values,
+                      uint64_t *min_clock)
+{
+    const TableRoute *const route = client->route;
+
+    if (!may_get(client))
         return false;
     const JointAsk ask = { .worker = client->rank,
                            .clock = client->clock,
@@ -37,7 +61,18 @@ bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t
                            .n_keys = n,
                            .values = values };
 
-    if (!route->joint->get(route, &ask, &min_clock))
+    return route->joint->get(route, &ask, min_clock);
+}
+
+bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t n, void *values)
+{
+    const TableRoute *const route = client->route;
+    uint64_t min_clock;
+    Call call;
+
+    if (!is_worth_it(n) ||
+        !(route->clocks->n_workers > 1 ? get_shared(client, keys, n, values, &min_clock)
+                                       : get_alone(client, keys, n, values, &min_clock)))
         return false;
     call_begin(&call, NULL);
     call_note_clock(&call, min_clock);

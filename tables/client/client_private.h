@@ -72,6 +72,16 @@ static inline bool table_client_is_high(const TableClient *client, RubatoPriorit
 
 /* ---- client_joint.c ---- */
 
+/* In its turn the worker has its Adds taken by all parts, and those behind it have theirs. */
+typedef enum {
+    JOINT_TURN_MISSED, /* parts may have taken some */
+    JOINT_TURN_TAKEN,
+    JOINT_TURN_READ, /* and the rows have been read */
+} JointTurn;
+
+JointTurn table_client_take_turn_jointly(TableClient *client, const JointAsk *ask,
+                                         uint64_t *min_clock);
+
 /* Get and Add of checked keys of a table whose route has them. False: nothing has been done, and
  * the keys are to be cut. */
 bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t n, void *values);
@@ -156,6 +166,10 @@ bool table_client_others_have_come(const TableClient *client);
 /* Called before a Get of the slicer's slices, at a clock above the lead. If its servers would only
  * keep it for other workers of this node, gives these workers a moment to reach the clock. */
 void table_client_wait_for_others(TableClient *client, uint32_t n_slices);
+
+/* The same for a Get of all parts, which are on this node. Returns whether the others have come to
+ * the clock that it needs. */
+bool table_client_wait_until_others_come(TableClient *client);
 
 /* The same before table_client_iterate, after table_client_count_clock: a Get further ahead than
  * staleness and speculation is always kept, and one of so many keys beyond the staleness takes

@@ -1,8 +1,11 @@
-/* Gets, Adds and iterations of a worker that has the servers of its process for itself: all parts
- * of a dense table in one pass over the keys. They give what a plain array of the same rows gives,
- * whatever model, width, servers and keys; also where only some of the calls may go this way. */
+/* Gets, Adds and iterations of a worker that has the servers of its process for itself, or shares
+ * them with others: all parts of a dense table in one pass over the keys. They give what a plain
+ * array of the same rows gives, whatever model, width, servers and keys; also where only some of
+ * the calls may go this way. */
 #include <string.h>
 
+#include "tables/client/client.h"
+#include "tables/handle.h"
 #include "tables/joint.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
@@ -198,12 +201,138 @@ START_TEST(all_parts_at_once_are_as_one_array)
 }
 END_TEST
 
+/* ---- several workers, who read beside one another ---- */
+
+enum { WORKERS = 2, CLOCKS = 300, KEYS = 100, ROWS = 50, STALENESS = 2 };
+
+typedef struct {
+    const char *model;
+    uint32_t servers;
+} Company;
+
+static const Company companies[] = { { "asp", 1 }, { "ssp", 1 }, { "ssp", 2 },
+                                     { "bsp", 1 }, { "bsp", 2 }, { "bsp", 4 } };
+
+/* Each adds rank + 1 to each key twice in each clock: so a row tells how many clocks of whom it has
+ * seen, if it has seen the same of all. */
+static bool read_beside_others(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const Company *const company = user_data;
+    const bool by_clock = strcmp(company->model, "bsp") == 0;
+    const int64_t each_clock = 2 * (WORKERS * (WORKERS + 1) / 2);
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    int64_t values[KEYS], deltas[KEYS];
+    RubatoKey keys[KEYS];
+
+    TRY(table != NULL);
+    for (int64_t i = 0; i < KEYS; i++) {
+        keys[i] = (RubatoKey)(i * 7 % ROWS);
+        deltas[i] = rubato_worker_rank(worker) + 1;
+    }
+    for (int64_t clock = 0; clock < CLOCKS; clock++) {
+        const int64_t sure = strcmp(company->model, "asp") == 0 ? 0
+                             : by_clock                         ? clock
+                                                                : MAX(0, clock - STALENESS);
+
+        TRY(rubato_kv_table_get(table, keys, KEYS, values, error));
+        for (int i = 0; i < KEYS; i++) {
+            REQUIRE(values[i] >= sure * each_clock, "at clock %d", (int)clock);
+            REQUIRE(values[i] >= clock * 2 * deltas[0]); /* its own */
+            REQUIRE(!by_clock || values[i] == clock * each_clock, "at clock %d", (int)clock);
+        }
+        TRY(rubato_kv_table_add(table, keys, KEYS, deltas, error));
+        TRY(rubato_kv_table_clock(table, error));
+    }
+    return true;
+}
+
+START_TEST(workers_that_read_beside_one_another_see_what_they_have_to_see)
+{
+    Company company = companies[_i];
+    RubatoEngine *const engine = engine_with_servers(company.servers);
+
+    create_table(engine, &(RubatoTableSpec){
+                             .name = "t",
+                             .dtype = RUBATO_I64,
+                             .n_keys = ROWS,
+                             .model = company.model,
+                             .staleness = strcmp(company.model, "ssp") == 0 ? STALENESS : 0 });
+    run_ok(engine, WORKERS, read_beside_others, &company, "t");
+    rubato_engine_free(engine);
+}
+END_TEST
+
+/* What has not got all Adds that a Get has to see is not read. */
+static bool ask_too_early(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const char *const model = user_data;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    const TableRoute *route;
+    RubatoKey keys[JOINT_LEAST_KEYS] = { 0 };
+    int64_t values[JOINT_LEAST_KEYS] = { 0 };
+    JointAsk ask = { .worker = rubato_worker_rank(worker),
+                     .keys = keys,
+                     .n_keys = JOINT_LEAST_KEYS,
+                     .values = values };
+    uint64_t min_clock;
+
+    TRY(table != NULL);
+    route = ((const TableHandle *)table)->client->route;
+    if (route->joint == NULL) /* on one processor workers take no turns */
+        return true;
+    ask.clock = strcmp(model, "ssp") == 0 ? STALENESS : 0;
+    REQUIRE(route->joint->get(route, &ask, &min_clock));
+    ask.clock++;
+    REQUIRE(!route->joint->get(route, &ask, &min_clock));
+    TRY(rubato_worker_barrier(worker, error));
+    TRY(rubato_kv_table_add(table, keys, JOINT_LEAST_KEYS, values, error));
+    TRY(rubato_kv_table_clock(table, error));
+    TRY(rubato_worker_barrier(worker, error));
+    ask.node_clock = 1;
+    if (route->joint->take_turn == NULL) {
+        REQUIRE(route->joint->get(route, &ask, &min_clock));
+        return true;
+    }
+    if (ask.worker == 0) { /* the parts have its own Adds, and none of the other worker's */
+        ask.values = NULL;
+        REQUIRE(route->joint->take_turn(route, &ask, &min_clock));
+        ask.values = values;
+        REQUIRE(!route->joint->get(route, &ask, &min_clock));
+    }
+    TRY(rubato_worker_barrier(worker, error));
+    if (ask.worker == 1)
+        REQUIRE(route->joint->take_turn(route, &ask, &min_clock));
+    TRY(rubato_worker_barrier(worker, error));
+    REQUIRE(route->joint->get(route, &ask, &min_clock));
+    return true;
+}
+
+static const char *const asked_models[] = { "ssp", "bsp" };
+
+START_TEST(rows_that_lack_adds_are_not_read_beside_others)
+{
+    RubatoEngine *const engine = engine_with_servers(1);
+
+    create_table(engine, &(RubatoTableSpec){ .name = "t",
+                                             .dtype = RUBATO_I64,
+                                             .n_keys = ROWS,
+                                             .model = asked_models[_i],
+                                             .staleness = _i == 0 ? STALENESS : 0 });
+    run_ok(engine, WORKERS, ask_too_early, (void *)(uintptr_t)asked_models[_i], "t");
+    rubato_engine_free(engine);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("joint");
     TCase *tcase = tcase_create("engine");
 
     tcase_add_loop_test(tcase, all_parts_at_once_are_as_one_array, 0, G_N_ELEMENTS(scenes));
+    tcase_add_loop_test(tcase, workers_that_read_beside_one_another_see_what_they_have_to_see, 0,
+                        G_N_ELEMENTS(companies));
+    tcase_add_loop_test(tcase, rows_that_lack_adds_are_not_read_beside_others, 0,
+                        G_N_ELEMENTS(asked_models));
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
