@@ -72,16 +72,6 @@ static inline bool table_client_is_high(const TableClient *client, RubatoPriorit
 
 /* ---- client_joint.c ---- */
 
-/* In its turn the worker has its Adds taken by all parts, and those behind it have theirs. */
-typedef enum {
-    JOINT_TURN_MISSED, /* parts may have taken some */
-    JOINT_TURN_TAKEN,
-    JOINT_TURN_READ, /* and the rows have been read */
-} JointTurn;
-
-JointTurn table_client_take_turn_jointly(TableClient *client, const JointAsk *ask,
-                                         uint64_t *min_clock);
-
 /* Get and Add of checked keys of a table whose route has them. False: nothing has been done, and
  * the keys are to be cut. */
 bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t n, void *values);
@@ -221,6 +211,16 @@ bool table_client_defer(TableClient *client, const Slice *slices, uint32_t n_sli
 
 /* Called before a Get of these slices, if it is the first of its clock. */
 void table_client_take_turn(TableClient *client, const Slice *slices, uint32_t n_slices);
+
+/* In its turn the worker has its Adds taken by all parts, and those behind it have theirs. */
+typedef enum {
+    JOINT_TURN_MISSED, /* parts may have taken some */
+    JOINT_TURN_TAKEN,
+    JOINT_TURN_READ, /* and the rows have been read */
+} JointTurn;
+
+JointTurn table_client_take_turn_jointly(TableClient *client, const JointAsk *ask,
+                                         uint64_t *min_clock);
 
 /* ---- client_history.c ---- */
 
