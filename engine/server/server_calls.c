@@ -371,12 +371,13 @@ void replica_run_call(Replica *replica, const ReplicaModel *of_task, const Messa
     bool had_before;
 
     (void)read_call(replica, last, &call, &message);
-    if (last->epoch == 0)
+    if (last->epoch == 0) {
         run_between(replica->had, replica->shard, message.node, &message.request);
-    else
+    } else {
         (void)run_in_task(of_task->had, of_task->model, &message.request, &had_before);
-    if (last->epoch != 0) /* the request itself, if it has run; there are no Gets */
+        /* the request itself, if it has run; there are no Gets */
         (void)model_take_answered(of_task->model);
+    }
     handler_answer_clear(&call.answer);
     replica_drop_call(replica);
 }

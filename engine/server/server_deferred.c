@@ -77,8 +77,8 @@ bool server_adds_may_come_later(const RubatoModel *model)
 }
 
 /* The clock of the node has come, 0: none has. Takes the due Adds up to those of that worker. */
-static void bring(const Binding *binding, uint32_t part, uint32_t node, uint64_t clock,
-                  uint32_t last_worker)
+void server_bring_adds(const Binding *binding, uint32_t part, uint32_t node, uint64_t clock,
+                       uint32_t last_worker)
 {
     DeferredAdds *const adds = binding->adds;
     RubatoModel *const model = binding->parts[part].model;
@@ -100,18 +100,12 @@ static void bring(const Binding *binding, uint32_t part, uint32_t node, uint64_t
                        take, model);
 }
 
-void server_bring_turn(const Binding *binding, uint32_t part, uint32_t node, uint64_t clock,
-                       uint32_t last_worker)
-{
-    bring(binding, part, node, clock, last_worker);
-}
-
 void server_bring_clock(const Binding *binding, uint32_t part, const Message *message)
 {
     const bool reads = message->kind != MESSAGE_GET || message->request.keys.n > 0;
 
-    bring(binding, part, message->node, message->node_clock,
-          reads ? UINT32_MAX : message->request.worker);
+    server_bring_adds(binding, part, message->node, message->node_clock,
+                      reads ? UINT32_MAX : message->request.worker);
 }
 
 /* Every node has reached the clock. A model that counts the clocks of workers takes none. */
@@ -132,7 +126,7 @@ void server_take_clock(const Binding *binding, uint32_t part, const MessageClock
     else if (binding->adds == NULL)
         model_clock(binding->parts[part].model, clock->source, clock->clock);
     else
-        bring(binding, part, clock->source, clock->clock, UINT32_MAX);
+        server_bring_adds(binding, part, clock->source, clock->clock, UINT32_MAX);
 }
 
 void server_take_earlier(const Binding *binding, const Message *message)
@@ -140,16 +134,17 @@ void server_take_earlier(const Binding *binding, const Message *message)
     const RubatoRequest *const request = &message->request;
     RubatoModel *const model = binding->parts[message->part].model;
 
-    bring(binding, message->part, message->node, 0, UINT32_MAX);
+    server_bring_adds(binding, message->part, message->node, 0, UINT32_MAX);
     deferred_adds_take_of(binding->adds, message->part, request->worker, request->clock, take,
                           model);
 }
 
 void server_catch_up(Server *server, const Binding *binding, uint32_t part)
 {
+    const uint32_t self = server->office->self;
     RubatoModel *const model = binding->parts[part].model;
 
     if (binding->adds == NULL || model == NULL)
         return;
-    bring(binding, part, server->office->self, deferred_adds_clock(binding->adds), UINT32_MAX);
+    server_bring_adds(binding, part, self, deferred_adds_clock(binding->adds), UINT32_MAX);
 }

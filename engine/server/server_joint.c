@@ -243,7 +243,7 @@ static bool bring_turn(Server *server, const Binding *binding, uint32_t part, co
 {
     RubatoModel *const model = binding->parts[part].model;
 
-    server_bring_turn(binding, part, server->office->self, ask->node_clock, ask->worker);
+    server_bring_adds(binding, part, server->office->self, ask->node_clock, ask->worker);
     if (G_UNLIKELY(*model->outbox != NULL))
         server_empty_outbox(server, model);
     if (G_LIKELY(!server->starved))

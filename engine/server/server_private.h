@@ -158,8 +158,9 @@ void server_drop_calls(Server *server, uint32_t epoch);
  * outbox. */
 void server_bring_clock(const Binding *binding, uint32_t part, const Message *message);
 
-/* The same without a message, up to the Adds of that worker. binding->adds is there. */
-void server_bring_turn(const Binding *binding, uint32_t part, uint32_t node, uint64_t clock,
+/* The same without a message, up to the Adds of that worker (UINT32_MAX: of all). binding->adds is
+ * there. */
+void server_bring_adds(const Binding *binding, uint32_t part, uint32_t node, uint64_t clock,
                        uint32_t last_worker);
 
 /* The same of a MESSAGE_CLOCK. */
