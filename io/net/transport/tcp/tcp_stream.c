@@ -79,3 +79,12 @@ HandshakeConfig tcp_stream_config(const TransportConfig *config, int fd)
                                       : PROTECTION_CHECKSUM,
     };
 }
+
+void tcp_stream_bound(int fd)
+{
+    const int size = TCP_NEAR_BYTES;
+
+    /* an error is ignored: without the bound the connection is only slower */
+    if (is_within_host(fd))
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+}

@@ -31,4 +31,14 @@ GByteArray *tcp_stream_packet(Seal *seal, const uint8_t *bytes, size_t size);
  * bytes. */
 HandshakeConfig tcp_stream_config(const TransportConfig *config, int fd);
 
+/* What the kernel keeps of a connection within this host. It counts twice as much, its own
+ * structures among it. */
+#define TCP_NEAR_BYTES (256 << 10)
+
+/* Bounds what the kernel takes of a connected socket's bytes before the other end has read them, if
+ * that end is on this host. There the kernel copies all of them into its pages, and out of them
+ * again. With more than a few hundred kilobytes under way, these pages are in no cache any more by
+ * the time they are read. Between hosts a connection needs as much as is on its way. */
+void tcp_stream_bound(int fd);
+
 #endif

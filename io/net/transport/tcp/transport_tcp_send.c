@@ -201,7 +201,7 @@ static bool say(const TcpSender *self, const uint8_t *bytes, size_t size)
     return n == (ssize_t)size;
 }
 
-/* The connection is made: sends HELLO. */
+/* The connection is made, so that it is known where it goes: sends HELLO. */
 static bool note_connected(TcpSender *self)
 {
     uint8_t hello[HANDSHAKE_HELLO_BYTES];
@@ -210,6 +210,7 @@ static bool note_connected(TcpSender *self)
         return true;
     self->is_connected = true;
     self->idle_ms = monotonic_ms();
+    tcp_stream_bound(self->fd);
     wait_for_room(self, false);
     return say(self, hello, handshake_begin(&self->handshake, hello));
 }

@@ -93,6 +93,39 @@ START_TEST(protection_is_what_is_asked_for_and_what_the_place_needs)
 }
 END_TEST
 
+/* What the kernel keeps of a socket's bytes; it counts twice as much as was asked for, and never
+ * more than it allows. */
+static int kept_bytes(int fd)
+{
+    int size = 0;
+    socklen_t n = sizeof size;
+
+    ck_assert_int_eq(getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &n), 0);
+    return size;
+}
+
+START_TEST(little_is_under_way_within_a_host)
+{
+    const int much = 8 * TCP_NEAR_BYTES;
+    int fds[2];
+
+    if (!open_ends((Place)_i, fds)) {
+        ck_assert_int_eq(_i, PLACE_LOOPBACK_6);
+        return;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &much, sizeof much), 0);
+        const int before = kept_bytes(fds[i]);
+        tcp_stream_bound(fds[i]);
+        if (_i == PLACE_NOWHERE)
+            ck_assert_int_eq(kept_bytes(fds[i]), before);
+        else
+            ck_assert_int_eq(kept_bytes(fds[i]), MIN(before, 2 * TCP_NEAR_BYTES));
+        close(fds[i]);
+    }
+}
+END_TEST
+
 /* The pieces of a packet, and that each opens as the next one. */
 static void check_pieces(Protection protection, size_t size, size_t n_pieces)
 {
@@ -142,6 +175,7 @@ int main(void)
 
     tcase_add_loop_test(cases, protection_is_what_is_asked_for_and_what_the_place_needs, 0,
                         N_PLACES);
+    tcase_add_loop_test(cases, little_is_under_way_within_a_host, 0, N_PLACES);
     tcase_add_test(cases, an_encrypted_packet_is_cut_into_pieces_and_no_other_is);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

@@ -4,9 +4,11 @@
 #include <poll.h>
 #include <pthread.h>
 #include <rubato/error.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "io/net/transport/tcp/tcp_stream.h"
 #include "io/net/transport/transport_ops.h"
 #ifdef RUBATO_HAS_UCX
 #include "io/net/transport/ucx/transport_ucx.h"
@@ -162,6 +164,42 @@ static void wait_for_state(const TransportEnd *from, Channel *channel, NetworkPe
             ck_assert(!to->ops->receive(to->transport, &received));
     }
 }
+
+/* What the kernel keeps of the bytes of this process's connection to that port. 0: no such. */
+static int kept_bytes_to(const char *port)
+{
+    for (int fd = 0; fd < 1024; fd++) {
+        struct sockaddr_in address = { 0 };
+        socklen_t n = sizeof address, n_size = sizeof(int);
+        int size;
+
+        if (getpeername(fd, (struct sockaddr *)&address, &n) != 0 ||
+            address.sin_family != AF_INET || ntohs(address.sin_port) != atoi(port))
+            continue;
+        ck_assert_int_eq(getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &n_size), 0);
+        return size;
+    }
+    return 0;
+}
+
+/* The kernel would let it grow to megabytes as bytes are sent. */
+START_TEST(tcp_has_little_under_way_within_a_host)
+{
+    TransportEnd a = open_end(0), b = open_end(0);
+    Channel *const channel = transport_end_connect(&a, b.endpoint, /* target= */ NULL);
+
+    wait_for_state(&a, channel, NETWORK_PEER_CONNECTED, &b);
+    const int kept = kept_bytes_to(strrchr(b.endpoint, ':') + 1);
+    transport_end_send(channel, 7, 5000000);
+    transport_end_expect(&b, 7, 5000000);
+    ck_assert_int_gt(kept, TCP_NEAR_BYTES);
+    ck_assert_int_le(kept, 2 * TCP_NEAR_BYTES);
+    ck_assert_int_eq(kept_bytes_to(strrchr(b.endpoint, ':') + 1), kept);
+    transport_end_hang_up(channel, 0);
+    transport_end_close(&a);
+    transport_end_close(&b);
+}
+END_TEST
 
 static void *close_end(void *end)
 {
@@ -640,6 +678,8 @@ int main(void)
     tcase_add_loop_test(all, address_that_makes_no_sense_is_refused, first, end);
     tcase_add_loop_test(all, own_address_is_reached_and_that_of_another_host_is_not, first, end);
     tcase_add_test(all, name_of_host_is_bound_and_resolved);
+    if (!is_for_ucx())
+        tcase_add_test(all, tcp_has_little_under_way_within_a_host);
 #ifdef RUBATO_HAS_UCX
     if (is_for_ucx()) {
         tcase_add_test(all, what_ucx_has_no_way_for_is_said_once);
