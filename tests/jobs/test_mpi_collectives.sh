@@ -71,6 +71,33 @@ if [ "$code" -eq 0 ] || [ "$code" -eq 124 ]; then
 fi
 expect_right 2 "$node" finalizes
 
+# One of mpirun's processes is killed in the middle of collectives. mpirun ends the others and says
+# which it was. Where it lets them go on, what is pending there fails with that node's name, and each
+# process ends; over TCP, too, where Open MPI writes to the lost process's socket, and may then handle
+# that socket's event for ever, with a line each time.
+on 3 "$node" loses
+code=$?
+[ "$code" -eq 137 ] || fail "mpirun ends with $code behind a killed process" "$scratch/out"
+grep -q 'process rank 1 .*exited on signal 9' <<<"$(tr '\n' ' ' <"$scratch/out")" ||
+    fail "mpirun does not say which process was killed:" "$scratch/out"
+
+expect_survival() # how many nodes, part, variables of MPI
+{
+    local survivors=$1 part=$2 n
+
+    shift 2
+    # shellcheck disable=SC2016 # the node's arguments are of that shell
+    OMPI_MCA_orte_enable_recovery=1 RUBATO_SETTINGS='collectives = "mpi"; timeout_ms = 1000;' \
+        on 3 env "$@" bash -c \
+        '"$@" 2> >(grep -vF "invalid connection state" >&2)' bash "$node" "$part" ||
+        fail "$part $*: exit code $?" "$scratch/out"
+    n=$(grep -cxF 'collectives are right' "$scratch/out")
+    [ "$n" -eq "$survivors" ] || fail "$part $*: $n of $survivors go on:" "$scratch/out"
+}
+expect_survival 2 loses
+expect_survival 2 loses-scheduler
+expect_survival 2 loses OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self
+
 # A process that is no node would never begin MPI, and the others would wait for it.
 # shellcheck disable=SC2016 # the variables are those of the processes
 expect_failure 'the run has 2 nodes, but MPI 3 process' 3 bash -c '

@@ -27,10 +27,15 @@
  * room gets it, unless a node dies. Then the network notices, and cancels the task. If MPI itself
  * reports an error, the run is stopped with its words, and nothing is sent or received any more.
  *
+ * Open MPI may not return from a call once a process is gone to which it has connected by TCP: it
+ * handles the same event for ever. So the engine's end does not wait for its thread for long then,
+ * and leaves it behind, with the memory that it uses.
+ *
  * At the end each node sends an empty message to all others, and receives until it has got those of
  * all. Since order is kept, nothing is on its way then, and MPI may end. */
 #include <rubato/error.h>
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -48,6 +53,7 @@ enum {
     N_POLLS = 2000,       /* without news, until the thread sleeps between two */
     NAP_MS = 1,           /* so long */
     LOOK_MS = 50,         /* between two looks while nothing is expected, or of a wait for room */
+    RETURN_MS = 1000,     /* for a call of MPI to return, before its thread is left behind */
 };
 
 typedef struct MpiBackend MpiBackend;
@@ -102,6 +108,7 @@ struct MpiBackend {
     size_t *kept_bytes;                  /* by node */
     uint32_t n_expecting;                /* exchanges */
     bool is_closing, is_broken, is_over; /* it is over: the thread has ended, or will */
+    bool has_returned;                   /* the thread calls MPI no more */
 };
 
 static MpiBackend *mpi_of(TensorBackend *backend)
@@ -475,10 +482,22 @@ static bool is_over(MpiBackend *it)
     return over;
 }
 
+/* MPI writes to the sockets of processes that may be gone, and a program ends by the signal for
+ * that unless it ignores it. It goes to the thread that writes. */
+static void block_broken_pipes(void)
+{
+    sigset_t signals;
+
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+}
+
 static void *run(void *data)
 {
     MpiBackend *const it = data;
 
+    block_broken_pipes();
     while (!is_over(it) && !has_parted(it)) {
         bool any = begin_sends(it);
 
@@ -490,7 +509,7 @@ static void *run(void *data)
             rest(it);
     }
     pthread_mutex_lock(&it->lock);
-    it->is_over = true;
+    it->is_over = it->has_returned = true;
     pthread_cond_broadcast(&it->room);
     pthread_mutex_unlock(&it->lock);
     return NULL;
@@ -649,28 +668,48 @@ static void say_goodbye(MpiBackend *it)
     }
 }
 
-static void close_mpi(TensorBackend *backend, unsigned patience_ms)
+/* Waits for the other nodes; then for the thread to return from MPI. False: it has not done so. */
+static bool end_thread(MpiBackend *it, unsigned patience_ms, bool *parted)
 {
-    MpiBackend *const it = mpi_of(backend);
-    const int64_t end_ms = monotonic_ms() + patience_ms;
+    int64_t end_ms = monotonic_ms() + patience_ms;
 
-    say_goodbye(it);
     pthread_mutex_lock(&it->lock);
     it->is_closing = true;
     pthread_cond_signal(&it->news);
     while (!it->is_over && monotonic_wait(&it->room, &it->lock, end_ms))
         continue;
-    const bool parted = it->is_over && !it->is_broken;
+    *parted = it->is_over && !it->is_broken;
     it->is_over = true;
     pthread_cond_signal(&it->news);
+    end_ms = monotonic_ms() + RETURN_MS;
+    while (!it->has_returned && monotonic_wait(&it->room, &it->lock, end_ms))
+        continue;
+    const bool has_returned = it->has_returned;
     pthread_mutex_unlock(&it->lock);
-    pthread_join(it->thread, NULL);
-    if (parted)
+    if (has_returned)
+        pthread_join(it->thread, NULL);
+    return has_returned;
+}
+
+static void close_mpi(TensorBackend *backend, unsigned patience_ms)
+{
+    MpiBackend *const it = mpi_of(backend);
+    bool parted;
+
+    say_goodbye(it);
+    const bool has_returned = end_thread(it, patience_ms, &parted);
+    if (parted && has_returned)
         it->mpi->MPI_Comm_free(&it->comm);
     else
         mpi_library_forget();
     mpi_library_end();
-    free_backend(it);
+    if (has_returned) {
+        free_backend(it);
+        return;
+    }
+    g_warning("a call of MPI has not returned for %d ms; the thread that makes it is left behind",
+              RETURN_MS);
+    pthread_detach(it->thread);
 }
 
 const TensorBackendOps tensor_backend_mpi = {
