@@ -110,8 +110,13 @@ enum { BENCH_MAX_DETAILS = 8 };
 
 typedef struct {
     BenchDetail at[BENCH_MAX_DETAILS];
+    unsigned n_samples[BENCH_MAX_DETAILS]; /* of which the value is the mean, if it is one */
     size_t n;
 } BenchDetails;
+
+/* Notes a detail, at place i: of all samples the most, or their mean. name: stays. */
+void bench_note_most(BenchDetails *details, size_t i, const char *name, double value);
+void bench_note_mean(BenchDetails *details, size_t i, const char *name, double value);
 
 /* How a case began. All 0 with a single process. */
 typedef struct {

@@ -107,10 +107,6 @@ const BenchCase bench_data_cases[] = {
     WHILE_WRITTEN(
         "snapshot-beside", sample_snapshot_beside, "these iterations while snapshots are written",
         "while a plain file of as many bytes is", BENCH_UNIT_KEYS_PER_SECOND, .ratio = 0.9),
-    WHILE_WRITTEN("snapshot-bare", sample_snapshot_bare,
-                  "the rate of these iterations while snapshots are written",
-                  "while none is, less what a bare thread loses beside a bare writer",
-                  BENCH_UNIT_KEYS_PER_SECOND, .ratio = 0.9),
     { .name = "snapshot-increment",
       .what = "a snapshot of changes, where a tenth of the rows was added to: its bytes",
       .limit = "those of one with all rows",

@@ -101,7 +101,6 @@ bool sample_stream_back(Bench *bench, size_t n, BenchSample *sample, GError **er
 
 bool sample_snapshot_during(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_snapshot_beside(Bench *bench, size_t n, BenchSample *sample, GError **error);
-bool sample_snapshot_bare(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_snapshot_p99(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_snapshot_memory(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_snapshot_pause(Bench *bench, size_t n, BenchSample *sample, GError **error);

@@ -1,5 +1,6 @@
 /* Samples of snapshots: a table of n rows of 16 f32 is written and restored, beside a plain file of
- * as many bytes that is written and synchronised with the disk, or read.
+ * as many bytes that is written and synchronised with the disk, or read. What any program reaches
+ * that reads the file twice, as restoring does, or once, and copies it to rows is told in words.
  *
  * A worker cannot take a snapshot, so an engine of its own runs on a thread of its own. */
 #include <errno.h>
@@ -7,6 +8,7 @@
 #include <glib/gstdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "apps/bench/bench.h"
@@ -25,6 +27,7 @@ typedef struct {
     Measured measured;
     const char *directory;
     BenchSample *sample;
+    BenchDetails *details;
 } Snapshots;
 
 static size_t size_of(const Snapshots *snapshots)
@@ -77,6 +80,85 @@ static bool pass_plain(const Snapshots *snapshots, const char *path, Measured me
     return ok;
 }
 
+/* ---- bare threads that restore ---- */
+
+typedef struct {
+    const char *path;
+    size_t first, n; /* the bytes of this thread */
+    unsigned n_reads;
+    char *rows; /* all bytes are copied there in the last reading */
+    bool ok;
+} BareShare;
+
+static void *restore_share(void *data)
+{
+    BareShare *const share = data;
+    const int fd = open(share->path, O_RDONLY | O_CLOEXEC);
+    g_autofree char *buffer = g_malloc(PLAIN_BYTES);
+
+    share->ok = fd >= 0;
+    for (unsigned i = 1; i <= share->n_reads; i++)
+        for (size_t done = 0; done < share->n && share->ok;) {
+            const size_t at = share->first + done, most = MIN(share->n - done, PLAIN_BYTES);
+            const ssize_t some = pread(fd, buffer, most, (off_t)at);
+
+            share->ok = some > 0;
+            if (share->ok && i == share->n_reads)
+                memcpy(share->rows + at, buffer, (size_t)some);
+            done += share->ok ? (size_t)some : 0;
+        }
+    if (fd >= 0)
+        close(fd);
+    return NULL;
+}
+
+/* As many threads as restoring has read a share each. 0: it could not be done. */
+static double restore_bare(const char *path, char *rows, size_t n_bytes, unsigned n_reads)
+{
+    enum { MOST_THREADS = 4 };
+    const unsigned n_processors = g_get_num_processors();
+    const unsigned n_threads = CLAMP(n_processors, 1, MOST_THREADS);
+    const size_t n_each = n_bytes / n_threads;
+    const double began = bench_now();
+    BareShare shares[MOST_THREADS];
+    GThread *threads[MOST_THREADS];
+    bool ok = true;
+
+    for (unsigned i = 0; i < n_threads; i++) {
+        const size_t n = i + 1 < n_threads ? n_each : n_bytes - i * n_each;
+
+        shares[i] = (BareShare){ path, i * n_each, n, n_reads, rows, false };
+        threads[i] = g_thread_new("bare", restore_share, &shares[i]);
+    }
+    for (unsigned i = 0; i < n_threads; i++) {
+        g_thread_join(threads[i]);
+        ok &= shares[i].ok;
+    }
+    return ok ? (double)n_bytes / (bench_now() - began) : 0;
+}
+
+static void note_bare(const Snapshots *snapshots, const char *path)
+{
+    const size_t n_bytes = size_of(snapshots);
+    char *const rows =
+        mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    double twice;
+
+    if (rows == MAP_FAILED)
+        return;
+    (void)madvise(rows, n_bytes, MADV_HUGEPAGE); /* as tables have */
+    memset(rows, 0, n_bytes);                    /* in memory now */
+    twice = restore_bare(path, rows, n_bytes, 2);
+    bench_note_mean(snapshots->details, 0, "bytes/s by bare threads that read it twice", twice);
+    bench_note_mean(snapshots->details, 1, "times what these reach",
+                    twice > 0 ? snapshots->sample->own / twice : 0);
+    bench_note_mean(snapshots->details, 2, "bytes/s by those that read it once",
+                    restore_bare(path, rows, n_bytes, 1));
+    munmap(rows, n_bytes);
+}
+
+/* ---- the samples ---- */
+
 static bool pass_own(RubatoEngine *engine, const Snapshots *snapshots, Measured measured,
                      GError **error)
 {
@@ -102,6 +184,8 @@ static bool measure_passes(RubatoEngine *engine, const Snapshots *snapshots, GEr
         snapshots->sample->own = (double)size_of(snapshots) / (middle - began);
         snapshots->sample->limit = (double)size_of(snapshots) / (bench_now() - middle);
     }
+    if (snapshots->measured == MEASURED_RESTORE)
+        note_bare(snapshots, plain);
     return true;
 }
 
@@ -159,21 +243,22 @@ void snapshot_folder_remove_all(const char *path)
     (void)g_remove(path);
 }
 
-static bool take_sample(size_t n, Measured measured, BenchSample *sample, GError **error)
+static bool take_sample(Bench *bench, size_t n, Measured measured, BenchSample *sample,
+                        GError **error)
 {
-    Snapshots snapshots = { .n_rows = n, .measured = measured, .sample = sample };
+    Snapshots snapshots = {
+        .n_rows = n, .measured = measured, .sample = sample, .details = bench->details
+    };
 
     return snapshot_folder_use(measure, &snapshots, error);
 }
 
 bool sample_snapshot_write(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
-    (void)bench;
-    return take_sample(n, MEASURED_WRITE, sample, error);
+    return take_sample(bench, n, MEASURED_WRITE, sample, error);
 }
 
 bool sample_snapshot_restore(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
-    (void)bench;
-    return take_sample(n, MEASURED_RESTORE, sample, error);
+    return take_sample(bench, n, MEASURED_RESTORE, sample, error);
 }

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,19 +21,30 @@ enum {
     WIDTH = 16,
     N_KEYS = 100,
     ROWS_AT_ONCE = 16384,
-    COPIES = 1 << 19, /* rows in memory for copies, which is used in turn */
+    COPIES = 1 << 19,     /* rows in memory for copies, which is used in turn */
+    MOST_TIMES = 1 << 19, /* iterations of a phase whose times are kept */
+    STEPS = 1 << 20,      /* of computing, to find out how long one takes */
 };
 
-/* How long it goes on alone, and at least while rows are written. */
+/* How long it goes on alone each time, and at least while rows are written. */
 #define PHASE_S 0.4
+
+/* How long it goes on to find out how fast it is without computing between. */
+#define FIRST_S 0.1
 
 typedef float Row[WIDTH];
 
 typedef enum {
-    PHASE_ALONE,
+    PHASE_ALONE, /* before rows are written, and afterwards */
     PHASE_WRITING,
     PHASE_END,
 } Phase;
+
+typedef struct {
+    uint64_t n;
+    double seconds;
+    float *times; /* of the first MOST_TIMES */
+} BareIterations;
 
 typedef struct {
     const SnapshotBare *what;
@@ -41,7 +53,8 @@ typedef struct {
     _Atomic uint64_t *changed;
     _Atomic uint64_t place; /* rows below are written */
     _Atomic Phase phase;
-    double rates[PHASE_END];
+    _Atomic bool has_begun; /* it knows how fast it is */
+    BareIterations iterations[PHASE_END];
 } Bare;
 
 /* relaxed, here and below: only numbers are passed on; joining the thread orders the rates */
@@ -73,23 +86,65 @@ static void iterate_once(Bare *bare, const uint64_t *keys)
             bare->rows[keys[i]][j] += values[i][j];
 }
 
+static void choose_keys(const Bare *bare, uint64_t *number, uint64_t *keys)
+{
+    for (size_t i = 0; i < N_KEYS; i++)
+        keys[i] = rubato_mix64((*number)++) % bare->what->n_rows;
+}
+
+/* So many steps, each of which needs the one before. */
+static void compute(uint64_t n_steps)
+{
+    uint64_t x = 1;
+
+    for (uint64_t i = 0; i < n_steps; i++) {
+        x = x * UINT64_C(6364136223846793005) + 1;
+        __asm__ volatile("" : "+r"(x));
+    }
+}
+
+/* How many steps an iteration needs besides, so that it takes as long as it should. */
+static uint64_t find_steps(Bare *bare, uint64_t *number)
+{
+    uint64_t keys[N_KEYS], n = 0;
+    double began = bench_now(), step_s, iteration_s;
+
+    compute(STEPS);
+    step_s = (bench_now() - began) / STEPS;
+    began = bench_now();
+    for (; bench_now() - began < FIRST_S; n++) {
+        choose_keys(bare, number, keys);
+        iterate_once(bare, keys);
+    }
+    iteration_s = (bench_now() - began) / (double)n;
+    return (uint64_t)(MAX(N_KEYS / bare->what->keys_per_s - iteration_s, 0) / step_s);
+}
+
 static void *iterate_bare(void *data)
 {
     Bare *const bare = data;
     uint64_t keys[N_KEYS], number = 0, n_copies = 0;
+    const uint64_t n_steps = find_steps(bare, &number);
+    double before = bench_now();
 
-    for (Phase phase = PHASE_ALONE; phase < PHASE_END; phase++) {
-        const double began = bench_now();
-        uint64_t n = 0;
+    atomic_store_explicit(&bare->has_begun, true, memory_order_relaxed); /* see above */
+    for (Phase phase;
+         (phase = atomic_load_explicit(&bare->phase, memory_order_relaxed)) != PHASE_END;) {
+        BareIterations *const iterations = &bare->iterations[phase];
 
-        for (; atomic_load_explicit(&bare->phase, memory_order_relaxed) == phase; n++) {
-            for (size_t i = 0; i < N_KEYS; i++)
-                keys[i] = rubato_mix64(number++) % bare->what->n_rows;
-            if (phase == PHASE_WRITING && bare->what->cuts)
-                copy_before(bare, keys, &n_copies);
-            iterate_once(bare, keys);
-        }
-        bare->rates[phase] = N_KEYS * (double)n / (bench_now() - began);
+        choose_keys(bare, &number, keys);
+        if (phase == PHASE_WRITING && bare->what->cuts)
+            copy_before(bare, keys, &n_copies);
+        iterate_once(bare, keys);
+        compute(n_steps);
+
+        const double now = bench_now();
+
+        if (iterations->n < MOST_TIMES)
+            iterations->times[iterations->n] = (float)(now - before);
+        iterations->n++;
+        iterations->seconds += now - before;
+        before = now;
     }
     return NULL;
 }
@@ -156,6 +211,17 @@ static bool write_files(Bare *bare, GError **error)
     return ok;
 }
 
+static void enter(Bare *bare, Phase phase)
+{
+    atomic_store_explicit(&bare->phase, phase, memory_order_relaxed); /* see above */
+}
+
+static void go_on_alone(Bare *bare)
+{
+    enter(bare, PHASE_ALONE);
+    g_usleep((gulong)(PHASE_S * G_USEC_PER_SEC));
+}
+
 static bool measure(Bare *bare, GError **error)
 {
     pthread_t thread;
@@ -165,19 +231,44 @@ static bool measure(Bare *bare, GError **error)
         g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "no thread can be started");
         return false;
     }
-    g_usleep((gulong)(PHASE_S * G_USEC_PER_SEC));
-    atomic_store_explicit(&bare->phase, PHASE_WRITING, memory_order_relaxed);
+    while (!atomic_load_explicit(&bare->has_begun, memory_order_relaxed)) /* likewise */
+        g_usleep(1000);
+    go_on_alone(bare);
+    enter(bare, PHASE_WRITING);
     ok = write_files(bare, error);
-    atomic_store_explicit(&bare->phase, PHASE_END, memory_order_relaxed);
+    go_on_alone(bare);
+    enter(bare, PHASE_END);
     pthread_join(thread, NULL);
     return ok;
 }
 
-bool snapshot_bare_share(const SnapshotBare *what, double *share, GError **error)
+static double rate(const BareIterations *iterations)
+{
+    return (double)iterations->n / iterations->seconds;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    const float left = *(const float *)a, right = *(const float *)b;
+
+    return (left > right) - (left < right);
+}
+
+static double p99(BareIterations *iterations)
+{
+    const size_t n = MIN(iterations->n, MOST_TIMES);
+
+    qsort(iterations->times, n, sizeof *iterations->times, compare_times);
+    return (double)iterations->times[n * 99 / 100];
+}
+
+bool snapshot_bare_measure(const SnapshotBare *what, SnapshotBareKept *kept, GError **error)
 {
     Bare bare = { .what = what, .n_bytes = (what->n_rows + COPIES) * sizeof(Row) };
     void *const memory =
         mmap(NULL, bare.n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    BareIterations *const alone = &bare.iterations[PHASE_ALONE];
+    BareIterations *const writing = &bare.iterations[PHASE_WRITING];
     bool ok;
 
     if (memory == MAP_FAILED) {
@@ -189,9 +280,19 @@ bool snapshot_bare_share(const SnapshotBare *what, double *share, GError **error
     bare.rows = memory;
     bare.copies = bare.rows + what->n_rows;
     bare.changed = g_new0(_Atomic uint64_t, what->n_rows / 64 + 1);
+    alone->times = g_new0(float, MOST_TIMES);
+    writing->times = g_new0(float, MOST_TIMES);
     ok = measure(&bare, error);
+    if (ok && (alone->n == 0 || writing->n == 0)) {
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_TIMEOUT,
+                            "a bare thread got no processor");
+        ok = false;
+    }
     if (ok)
-        *share = bare.rates[PHASE_WRITING] / bare.rates[PHASE_ALONE];
+        *kept = (SnapshotBareKept){ .share = rate(writing) / rate(alone),
+                                    .p99_times = p99(writing) / p99(alone) };
+    g_free(alone->times);
+    g_free(writing->times);
     g_free((void *)bare.changed);
     munmap(memory, bare.n_bytes);
     return ok;

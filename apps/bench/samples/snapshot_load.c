@@ -344,6 +344,10 @@ static bool measure(Load *load, GError **error)
     ok = ok && write_while_training(engine, load, error);
     load->memory = memory_of("VmHWM:") - before;
     ok = ok && (!load->has_bare || write_while_bare(engine, load, error));
+    if (!load->has_bare) { /* once more: other programs come and go */
+        enter(load, PHASE_ALONE);
+        g_usleep((gulong)(PHASE_S * G_USEC_PER_SEC));
+    }
     enter(load, PHASE_END);
     return rubato_task_run_wait(run, ok ? error : NULL) && ok;
 }
@@ -449,23 +453,10 @@ static bool take_sample(size_t n, ClockFunc now, FigureFunc figure, Phase beside
     return true;
 }
 
-bool sample_snapshot_during(Bench *bench, size_t n, BenchSample *sample, GError **error)
-{
-    (void)bench;
-    return take_sample(n, bench_now, rate, PHASE_ALONE, sample, error);
-}
-
 bool sample_snapshot_beside(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
     (void)bench;
     return take_sample(n, bench_now, rate, PHASE_PLAIN, sample, error);
-}
-
-/* Of all samples the most. */
-static void note_most(BenchDetails *details, size_t i, const char *name, double value)
-{
-    details->at[i] = (BenchDetail){ name, MAX(details->at[i].value, value) };
-    details->n = MAX(details->n, i + 1);
 }
 
 bool sample_snapshot_pause(Bench *bench, size_t n, BenchSample *sample, GError **error)
@@ -478,15 +469,15 @@ bool sample_snapshot_pause(Bench *bench, size_t n, BenchSample *sample, GError *
         return false;
     sample->own = pause_of(writing);
     sample->limit = pause_of(bare);
-    note_most(bench->details, 0, "ms of processor time at most",
-              1e3 * middle_of(writing->worst_used, writing->n_windows));
-    note_most(bench->details, 1, "ms of the bare thread's",
-              1e3 * middle_of(bare->worst_used, bare->n_windows));
-    note_most(bench->details, 2, "iterations above 1 ms", (double)load.n_long);
-    note_most(bench->details, 3, "in which the worker slept", (double)load.n_slept);
-    note_most(bench->details, 4, "ms while none is written",
-              1e3 * pause_of(&load.iterations[PHASE_ALONE]));
-    note_most(bench->details, 5, "ms a snapshot", 1e3 * load.bare_window_s);
+    bench_note_most(bench->details, 0, "ms of processor time at most",
+                    1e3 * middle_of(writing->worst_used, writing->n_windows));
+    bench_note_most(bench->details, 1, "ms of the bare thread's",
+                    1e3 * middle_of(bare->worst_used, bare->n_windows));
+    bench_note_most(bench->details, 2, "iterations above 1 ms", (double)load.n_long);
+    bench_note_most(bench->details, 3, "in which the worker slept", (double)load.n_slept);
+    bench_note_most(bench->details, 4, "ms while none is written",
+                    1e3 * pause_of(&load.iterations[PHASE_ALONE]));
+    bench_note_most(bench->details, 5, "ms a snapshot", 1e3 * load.bare_window_s);
     clear(&load);
     return true;
 }
@@ -495,12 +486,6 @@ bool sample_snapshot_pause_processor(Bench *bench, size_t n, BenchSample *sample
 {
     (void)bench;
     return take_sample(n, processor_now, pause_of, PHASE_PLAIN, sample, error);
-}
-
-bool sample_snapshot_p99(Bench *bench, size_t n, BenchSample *sample, GError **error)
-{
-    (void)bench;
-    return take_sample(n, bench_now, p99, PHASE_ALONE, sample, error);
 }
 
 bool sample_snapshot_memory(Bench *bench, size_t n, BenchSample *sample, GError **error)
@@ -516,44 +501,77 @@ bool sample_snapshot_memory(Bench *bench, size_t n, BenchSample *sample, GError 
     return true;
 }
 
-/* What bare threads keep in the same run, at the pace of these snapshots. */
-static bool find_shares(Bench *bench, const Load *load, double *share, GError **error)
+/* ---- beside bare threads ---- */
+
+typedef struct {
+    double seconds;          /* of a snapshot */
+    SnapshotBareKept plain;  /* of bare threads at the pace of these snapshots */
+    SnapshotBareKept copies; /* if they copy rows before these change */
+} Bares;
+
+static bool find_bares(Load *load, Bares *bares, GError **error)
 {
-    const Iterations *const writing = &load->iterations[PHASE_WRITING];
-    const uint64_t n = atomic_load_explicit(&load->n_snapshots, memory_order_relaxed);
-    SnapshotBare bare = { .n_rows = load->n_rows, .seconds = writing->seconds / (double)n };
-    double with_cuts;
+    const uint64_t n =
+        atomic_load_explicit(&load->n_snapshots, memory_order_relaxed); /* see above */
+    g_autofree char *directory = g_dir_make_tmp("rubato-bench-XXXXXX", error);
     bool ok;
 
-    g_autofree char *directory = g_dir_make_tmp("rubato-bench-XXXXXX", error);
     if (directory == NULL)
         return false;
-    bare.directory = directory;
-    ok = snapshot_bare_share(&bare, share, error);
+    bares->seconds = load->iterations[PHASE_WRITING].seconds / (double)n;
+    SnapshotBare bare = { .n_rows = load->n_rows,
+                          .seconds = bares->seconds,
+                          .keys_per_s = rate(&load->iterations[PHASE_ALONE]),
+                          .directory = directory };
+    ok = snapshot_bare_measure(&bare, &bares->plain, error);
     bare.cuts = true;
-    ok = ok && snapshot_bare_share(&bare, &with_cuts, error);
+    ok = ok && snapshot_bare_measure(&bare, &bares->copies, error);
     snapshot_folder_remove_all(directory);
-    if (!ok)
-        return false;
-    bench->details->at[0] = (BenchDetail){ "% kept by bare threads", *share * 100 };
-    bench->details->at[1] =
-        (BenchDetail){ "% if they copy rows before these change", with_cuts * 100 };
-    bench->details->at[2] = (BenchDetail){ "ms a snapshot", bare.seconds * 1e3 };
-    bench->details->n = 3;
-    return true;
+    return ok;
 }
 
-bool sample_snapshot_bare(Bench *bench, size_t n, BenchSample *sample, GError **error)
+static bool take_sample_beside_bare(size_t n, FigureFunc figure, BenchSample *sample, Bares *bares,
+                                    GError **error)
 {
     Load load;
-    double share;
     bool ok;
 
     if (!take_load(n, bench_now, &load, error))
         return false;
-    sample->own = rate(&load.iterations[PHASE_WRITING]);
-    ok = find_shares(bench, &load, &share, error);
-    sample->limit = ok ? rate(&load.iterations[PHASE_ALONE]) * share : 0;
+    ok = find_bares(&load, bares, error);
+    sample->own = figure(&load.iterations[PHASE_WRITING]);
+    sample->limit = figure(&load.iterations[PHASE_ALONE]);
     clear(&load);
     return ok;
+}
+
+bool sample_snapshot_during(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    BenchDetails *const details = bench->details;
+    Bares bares;
+
+    if (!take_sample_beside_bare(n, rate, sample, &bares, error))
+        return false;
+    const double share = sample->own / sample->limit;
+
+    bench_note_mean(details, 0, "kept of the rate", share);
+    bench_note_mean(details, 1, "by bare threads", bares.plain.share);
+    bench_note_mean(details, 2, "by those that copy rows before these change", bares.copies.share);
+    bench_note_mean(details, 3, "times what those keep", share / bares.copies.share);
+    bench_note_mean(details, 4, "s a snapshot", bares.seconds);
+    return true;
+}
+
+bool sample_snapshot_p99(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    BenchDetails *const details = bench->details;
+    Bares bares;
+
+    if (!take_sample_beside_bare(n, p99, sample, &bares, error))
+        return false;
+    bench_note_mean(details, 0, "times as long as usual", sample->own / sample->limit);
+    bench_note_mean(details, 1, "times for bare threads", bares.plain.p99_times);
+    bench_note_mean(details, 2, "for those that copy rows before these change",
+                    bares.copies.p99_times);
+    return true;
 }
