@@ -114,6 +114,7 @@ static void go_back(LinkSender *sender, int64_t now_ms)
     sender->budget_bytes = MIN(sender->limit_bytes, BACK_BYTES);
     sender->resend_at = LINK_NEVER; /* set again when the first is out */
     sender->back_again_at = now_ms + sender->resend_ms / 2;
+    sender->back_from = sender->acknowledged;
 }
 
 void link_sender_tick(LinkSender *sender, int64_t now_ms)
@@ -131,7 +132,8 @@ void link_sender_tick(LinkSender *sender, int64_t now_ms)
 
 void link_sender_go_back(LinkSender *sender, int64_t now_ms)
 {
-    if (sender->out_bytes > 0 && now_ms >= sender->back_again_at)
+    if (sender->out_bytes > 0 &&
+        (sender->acknowledged != sender->back_from || now_ms >= sender->back_again_at))
         go_back(sender, now_ms);
 }
 

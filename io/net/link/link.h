@@ -30,7 +30,8 @@ typedef struct {
     size_t budget_bytes;   /* the same while going back */
     uint64_t back_until;   /* going back ends when this packet is acknowledged; 0: not going back */
     int64_t resend_at;     /* LINK_NEVER: nothing is out */
-    int64_t back_again_at; /* before this time, another request to go back is ignored */
+    int64_t back_again_at; /* before this time, a request to go back to where it went is ignored: */
+    uint64_t back_from;    /* `acknowledged` then */
     unsigned resend_ms;
     unsigned wait_ms; /* resend_ms, growing while no acknowledgement comes */
 } LinkSender;
@@ -49,7 +50,9 @@ void link_sender_add(LinkSender *sender, Packet *packet);
 /* Every packet up to `ack` has arrived. Returns false and does nothing if `ack` was never sent. */
 bool link_sender_ack(LinkSender *sender, uint64_t ack, int64_t now_ms);
 
-/* Goes back to the oldest packet if it is time, or because the receiver has asked for it. */
+/* Goes back to the oldest packet if it is time, or because the receiver has asked for it. Who has
+ * asked asks again if the packet is lost once more, but may also have done so before it came. Once
+ * it has taken a packet since, what it asks for is another one, which is lost as well. */
 void link_sender_tick(LinkSender *sender, int64_t now_ms);
 void link_sender_go_back(LinkSender *sender, int64_t now_ms);
 

@@ -247,6 +247,23 @@ START_TEST(sender_goes_back_at_once_when_asked_but_not_for_each_word_of_it)
 }
 END_TEST
 
+/* One packet in twenty may be lost: then several are in the time of one repetition. */
+START_TEST(sender_goes_back_at_once_for_each_packet_that_is_lost)
+{
+    LinkSender sender = sender_with(5, 100);
+
+    assert_sends(&sender, 0, 1, 5, false);
+    for (uint64_t lost = 1; lost <= 5; lost++) {
+        ck_assert(link_sender_ack(&sender, lost - 1, 1));
+        link_sender_go_back(&sender, 1);
+        assert_sends(&sender, 1, lost, 5, true);
+        link_sender_go_back(&sender, 1);
+        assert_sends(&sender, 1, 0, 0, true);
+    }
+    link_sender_clear(&sender);
+}
+END_TEST
+
 START_TEST(sender_takes_late_acknowledgement_after_going_back)
 {
     LinkSender sender = sender_with(20, 10000);
@@ -536,6 +553,7 @@ int main(void)
     tcase_add_test(sender, sender_going_back_leaves_out_what_the_transport_still_holds);
     tcase_add_test(sender, sender_goes_back_with_little_and_grows);
     tcase_add_test(sender, sender_goes_back_at_once_when_asked_but_not_for_each_word_of_it);
+    tcase_add_test(sender, sender_goes_back_at_once_for_each_packet_that_is_lost);
     tcase_add_test(sender, sender_takes_late_acknowledgement_after_going_back);
     tcase_add_test(sender, sender_holds_back_beyond_its_limit);
     tcase_add_test(receiver, receiver_takes_packets_in_order_only);
