@@ -17,8 +17,8 @@
 #include "models/spec.h"
 #include "models/storage/storage.h"
 
-/* So many blocks for copies are kept ready while rows change, if they are large enough to matter:
- * the first Add to a fresh page waits until the kernel has cleared it. */
+/* So many blocks for copies are kept ready while rows change, if they and the parts are large
+ * enough to matter: the first Add to a fresh page waits until the kernel has cleared it. */
 #define BLOCKS_AHEAD 8u
 #define LEAST_READY_BYTES ((size_t)64 << 10)
 
@@ -117,6 +117,21 @@ static bool has_memory_ready(const SnapshotWriting *writing)
            image_block_bytes(writing->cut.spill) >= LEAST_READY_BYTES;
 }
 
+static uint64_t count_row_bytes(const Table *table)
+{
+    return table->row_bytes + table->state_bytes + sizeof(RubatoKey);
+}
+
+/* How many blocks the copies of all parts can fill, if the others have as many rows as this one; at
+ * most BLOCKS_AHEAD. Of less than half a block a part touches few pages. */
+static size_t count_blocks_ahead(const PartSlices *slices, size_t block_bytes)
+{
+    const uint64_t n_bytes = slices->n_rows * count_row_bytes(slices->table);
+    const uint64_t of_part = (n_bytes + block_bytes / 2) / block_bytes;
+
+    return (size_t)MIN(of_part * slices->table->map->n_parts, BLOCKS_AHEAD);
+}
+
 static bool write_rows(RubatoEngine *engine, SnapshotWriting *writing, PartSlices *slices,
                        PartWriter *writer, GError **error)
 {
@@ -135,7 +150,8 @@ static bool write_rows(RubatoEngine *engine, SnapshotWriting *writing, PartSlice
         if (!part_writer_rows(writer, &slices->rows, error))
             return false;
         if (slices->n_changes > 0 && ready != NULL)
-            spill_file_warm(ready, image_block_bytes(ready), BLOCKS_AHEAD);
+            spill_file_warm(ready, image_block_bytes(ready),
+                            count_blocks_ahead(slices, image_block_bytes(ready)));
         if (!engine_cut_is_torn(engine)) /* then it fails, and others wait for that */
             write_pace_follow_slice(&writing->pace, slices->n_changes);
     }
@@ -338,15 +354,36 @@ SpillFile *snapshot_make_spill(const RubatoEngine *engine, const SnapshotWriting
 
 /* ---- memory for copies ---- */
 
-/* Of the parts that this node has: the bytes of their rows, UINT64_MAX if nobody knows how many
- * these are. Makes bits ready for them. */
-static uint64_t look_at_parts(const RubatoEngine *engine, const Table *table, SpillFile *spill)
-{
-    const bool holds_range = rubato_table_spec_holds_range(table->spec);
-    const uint64_t row_bytes = table->row_bytes + table->state_bytes + sizeof(RubatoKey);
-    uint64_t n_rows = 0;
+typedef struct {
+    const Table *table;
+    uint64_t n_rows;
+} RowCount;
 
-    for (uint32_t part = 0; part < table->map->n_parts && holds_range; part++)
+static void count_rows(Server *server, void *data)
+{
+    RowCount *const count = data;
+
+    for (uint32_t part = 0; part < count->table->map->n_parts; part++) {
+        const RubatoShard *const shard = server_find_shard(server, count->table->id, part);
+
+        count->n_rows += shard != NULL ? shard_n_rows(shard) : 0;
+    }
+}
+
+/* The bytes of the rows that this node has now. */
+static uint64_t count_table_bytes(RubatoEngine *engine, const Table *table)
+{
+    RowCount count = { .table = table };
+
+    for (uint32_t i = 0; i < engine->n_servers; i++)
+        server_run_here(&engine->servers[i], count_rows, &count);
+    return count.n_rows * count_row_bytes(table);
+}
+
+/* Those of a dense table, which say which rows have changed. */
+static void ready_bits(const RubatoEngine *engine, const Table *table, SpillFile *spill)
+{
+    for (uint32_t part = 0; part < table->map->n_parts; part++)
         for (uint32_t i = 0; i < engine->n_servers; i++) {
             RubatoKey first;
             uint64_t n;
@@ -355,9 +392,7 @@ static uint64_t look_at_parts(const RubatoEngine *engine, const Table *table, Sp
                 continue;
             partition_range(&table->partition, part, &first, &n);
             spill_file_warm_zeros(spill, image_bits_bytes(n));
-            n_rows += n;
         }
-    return holds_range ? n_rows * row_bytes : UINT64_MAX;
 }
 
 static bool has_runs(RubatoEngine *engine)
@@ -380,9 +415,11 @@ void snapshot_ready_memory(RubatoEngine *engine, const SnapshotWriting *writing)
     if (!has_memory_ready(writing) || !has_runs(engine))
         return;
     for (guint i = 0; i < writing->tables->len; i++) {
-        const uint64_t n = look_at_parts(engine, g_ptr_array_index(writing->tables, i), spill);
+        const Table *const table = g_ptr_array_index(writing->tables, i);
 
-        n_bytes = n > UINT64_MAX - n_bytes ? UINT64_MAX : n_bytes + n;
+        if (rubato_table_spec_holds_range(table->spec))
+            ready_bits(engine, table, spill);
+        n_bytes += count_table_bytes(engine, table);
     }
     if (writing->base == 0) /* of others, few rows are copied */
         spill_file_warm(spill, block_bytes, (size_t)(MIN(n_bytes, half_bytes) / block_bytes));

@@ -4,6 +4,7 @@
 #include <glib/gstdio.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "engine/engine_private.h"
 #include "engine/snapshot/snapshot_cut.h"
@@ -135,6 +136,32 @@ START_TEST(snapshots_are_taken_by_time_and_by_clocks)
                   error != NULL ? error->message : "");
     check_cut(1, times[_i].least_clock);
     check_cut(2, 2 * times[_i].least_clock);
+}
+END_TEST
+
+static long peak_kib(void)
+{
+    struct rusage usage;
+
+    ck_assert_int_eq(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_maxrss;
+}
+
+/* Memory is made ready for the copies of as many rows as there are: without a bound it would be
+ * half of what copies may take, 32 MiB. */
+START_TEST(a_snapshot_of_few_rows_takes_little_memory)
+{
+    g_autoptr(RubatoEngine) engine = engine_with_servers(2);
+    const RubatoTaskSnapshots snapshots = { .spec = { .directory = directory }, .every_s = 0.01 };
+    g_autoptr(GError) error = NULL;
+    Job job = { .asks = false };
+
+    create_table(engine, &(RubatoTableSpec){
+                             .name = "n", .dtype = RUBATO_I64, .storage = "hash", .model = "bsp" });
+    const long before_kib = peak_kib();
+    ck_assert_msg(run_task(engine, &job, &snapshots, &error), "%s",
+                  error != NULL ? error->message : "");
+    ck_assert_int_lt(peak_kib() - before_kib, 24 << 10);
 }
 END_TEST
 
@@ -333,6 +360,7 @@ int main(void)
     tcase_set_timeout(cases, 30);
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_loop_test(cases, snapshots_are_taken_by_time_and_by_clocks, 0, G_N_ELEMENTS(times));
+    tcase_add_test(cases, a_snapshot_of_few_rows_takes_little_memory);
     tcase_add_test(cases, task_answers_who_asks_from_outside);
     tcase_add_test(cases, failure_is_told_to_who_asks_and_the_task_goes_on);
     tcase_add_test(cases, a_step_that_fails_without_an_error_fails_the_snapshot);
