@@ -91,28 +91,27 @@ bool app_call_on_reporter(App *app, const char *what, AppReporterFunc function, 
     return false;
 }
 
-/* A signal during training stops it, if there is a place for what was learned. Before that it
- * cancels the run, and so does a second one. The engine's thread. */
+/* A signal during training stops it, if there is a place for what was learned: a folder for the
+ * model, a directory of snapshots, or both. Before that it cancels the run, and so does a second
+ * one. The engine's thread. */
 static bool take_signal(int signal_number, void *user_data)
 {
     App *app = user_data;
+    const bool saves = app->keeps_at_signals;
+    const char *what = saves ? "training stops" : NULL, *checkpoint = "";
 
     app->signal_number = signal_number;
-    if (app->cuts_at_signals && app->reports)
-        g_printerr("%s: signal %d (%s): training ends with a snapshot in %s; another signal ends "
-                   "the run without that\n",
-                   app->program->name, signal_number, strsignal(signal_number), app->checkpoint);
-    if (app->ends_at_signals && app->reports)
-        g_printerr(
-            "%s: signal %d (%s): training ends with this epoch, and a snapshot in %s; another "
-            "signal ends the run without that\n",
-            app->program->name, signal_number, strsignal(signal_number), app->checkpoint);
-    if (!app->keeps_at_signals)
-        return app->cuts_at_signals || app->ends_at_signals;
+    if (app->cuts_at_signals || app->ends_at_signals) {
+        what = app->cuts_at_signals ? "training ends with a snapshot in "
+                                    : "training ends with this epoch, and a snapshot in ";
+        checkpoint = app->checkpoint;
+    }
+    if (what == NULL)
+        return false;
     if (app->reports)
-        g_printerr("%s: signal %d (%s): training stops, and what it has learned is saved in %s; "
-                   "another signal ends the run without that\n",
-                   app->program->name, signal_number, strsignal(signal_number), app->save);
+        g_printerr("%s: signal %d (%s): %s%s%s%s; another signal ends the run without that\n",
+                   app->program->name, signal_number, strsignal(signal_number), what, checkpoint,
+                   saves ? ", and what it has learned is saved in " : "", saves ? app->save : "");
     return true;
 }
 
@@ -236,8 +235,8 @@ bool app_training_begin(App *app, uint64_t n_rows, GError **error)
     app->takes_cuts = app->checkpoint != NULL && app->program->has_steps &&
                       (is_fixed || app->program->keeps_rows);
     app->keeps_rows = app->takes_cuts && !is_fixed;
-    app->cuts_at_signals = app->takes_cuts && app->save == NULL;
-    app->ends_at_signals = app->checkpoint != NULL && !app->takes_cuts && app->save == NULL;
+    app->cuts_at_signals = app->takes_cuts;
+    app->ends_at_signals = app->checkpoint != NULL && !app->takes_cuts;
     app->checkpoint_us = app->stream_written_us = g_get_monotonic_time();
     return true;
 }

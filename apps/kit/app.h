@@ -67,7 +67,7 @@ typedef enum {
     APP_STOPPED_NOT,
     APP_STOPPED_BY_TIME,        /* --time-limit */
     APP_STOPPED_BY_LOSS,        /* --target-loss */
-    APP_STOPPED_BY_SIGNAL,      /* with --save */
+    APP_STOPPED_BY_SIGNAL,      /* with --save or --checkpoint */
     APP_STOPPED_BY_PATIENCE,    /* --validate */
     APP_STOPPED_BY_CONVERGENCE, /* the program's own, on every node */
 } AppStopped;
@@ -134,8 +134,8 @@ struct App {
     /* the engine's thread that takes signals, and any that asks */
     _Atomic int signal_number;     /* the first that came; 0: none */
     _Atomic bool keeps_at_signals; /* training has begun, and what it learns is to be saved */
-    _Atomic bool cuts_at_signals;  /* the same, in a snapshot */
-    _Atomic bool ends_at_signals;  /* the same, when the epoch ends */
+    _Atomic bool cuts_at_signals;  /* worker 0 then takes a snapshot, and training stops */
+    _Atomic bool ends_at_signals;  /* the epoch is then the last, and a snapshot follows it */
 
     RubatoEngine *engine;
     bool reports;
@@ -414,7 +414,8 @@ typedef enum {
     APP_TOTAL_METRIC,
     APP_TOTAL_STOP,    /* not 0: stop */
     APP_TOTAL_SKIPPED, /* rows that a snapshot in the middle of an epoch has */
-    APP_TOTAL_END,     /* not 0: this epoch is the last, because a signal came */
+    APP_TOTAL_END,     /* not 0: a signal came, so this epoch is the last. Where worker 0 takes a
+                        * snapshot in its middle, APP_TOTAL_STOP follows when that is whole */
     APP_N_TOTALS,
 } AppTotal;
 

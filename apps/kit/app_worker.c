@@ -7,6 +7,9 @@
  * signal. Each worker checks the time limit itself. So workers may stop a few steps apart; a worker
  * that has stopped holds up no other one under any model.
  *
+ * With snapshots in the middle of epochs a signal stops nobody at once: worker 0 takes a snapshot,
+ * which needs all workers' steps up to its own, and sets the mark when it is whole.
+ *
  * Thread: the worker's. */
 #include "apps/kit/app.h"
 
@@ -36,6 +39,7 @@ struct AppWorker {
     GRand *random;
     bool stopped;
     bool is_asked_to_end;  /* of worker 0: another node got a signal; else: it was told */
+    bool has_cut_last;     /* worker 0 has taken the snapshot for a signal */
     int64_t look_us;       /* when to look at the totals next */
     uint64_t n_rows;       /* taken so far */
     uint64_t step;         /* of the epoch: the present one */
@@ -99,7 +103,7 @@ void app_worker_free(AppWorker *self)
         return;
     if (self->snapshot != 0 && !rubato_worker_wait(self->worker, self->snapshot, &error))
         g_printerr("%s: %s\n", self->app->program->name, error->message);
-    if (self->app->ends_at_signals && self->app->signal_number != 0)
+    if (self->app->checkpoint != NULL && self->app->signal_number != 0)
         self->untold[APP_TOTAL_END] = 1;
     /* these fail if the task has failed, which is reported anyway */
     (void)tell(self, NULL);
@@ -117,10 +121,10 @@ static void stop(AppWorker *self, AppStopped why)
         self->app->stopped = why;
 }
 
-/* Whether a signal has come that this run obeys by stopping. */
+/* Whether a signal has come that this run obeys by stopping at once. */
 static bool is_interrupted(const App *app)
 {
-    return app->signal_number != 0 && app->save != NULL;
+    return app->signal_number != 0 && app->save != NULL && app->checkpoint == NULL;
 }
 
 static void straggle(AppWorker *self)
@@ -161,9 +165,9 @@ static bool look(AppWorker *self, int64_t now_us, GError **error)
     if (!rubato_kv_table_get(self->totals, &totals_key, 1, totals, error))
         return false;
     if (self->leads) {
-        if (totals[APP_TOTAL_STOP] > 0 && app->cuts_at_signals)
+        if (totals[APP_TOTAL_END] > 0) /* only another node got the signal */
             self->is_asked_to_end = true;
-        else if (totals[APP_TOTAL_STOP] > 0) /* only another node got the signal */
+        if (totals[APP_TOTAL_STOP] > 0)
             stop(self, APP_STOPPED_BY_SIGNAL);
         app_curve_take(&app->curve, (double)(now_us - app->begun_us) / G_USEC_PER_SEC,
                        totals[APP_TOTAL_ROWS], totals[APP_TOTAL_LOSS], totals[APP_TOTAL_METRIC]);
@@ -282,20 +286,6 @@ static bool write_all(const AppWorker *self, GError **error)
     return self->write == NULL || self->write(self->write_data, error);
 }
 
-static bool end_with_snapshot(AppWorker *self, GError **error)
-{
-    uint64_t number;
-
-    if (!write_all(self, error) ||
-        !app_checkpoint_cut(self->app, self->worker, self->step, NULL, &number, error))
-        return false;
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED,
-                "a signal ended training; snapshot %" G_GUINT64_FORMAT
-                " has all of it, and --resume goes on from there",
-                number);
-    return false;
-}
-
 /* A version is cut at any moment, but not in a step. */
 static bool write_for_stream(AppWorker *self, GError **error)
 {
@@ -320,6 +310,43 @@ static bool pass_over(const AppWorker *self, GError *fault, GError **error)
     return true;
 }
 
+/* Has all workers stop, so that the model can be saved. */
+static bool stop_all(AppWorker *self, GError **error)
+{
+    stop(self, APP_STOPPED_BY_SIGNAL);
+    self->untold[APP_TOTAL_STOP] = 1;
+    return tell(self, error);
+}
+
+/* Without a model to save, the task ends by an error on all nodes. */
+static bool end_with_snapshot(AppWorker *self, GError **error)
+{
+    const App *const app = self->app;
+    GError *fault = NULL;
+    uint64_t number;
+
+    self->has_cut_last = true;
+    if (!write_all(self, error))
+        return false;
+    if (!app_checkpoint_cut(self->app, self->worker, self->step, NULL, &number, &fault)) {
+        if (app->save != NULL)
+            return pass_over(self, fault, error) && stop_all(self, error);
+        g_propagate_error(error, fault);
+        return false;
+    }
+    if (app->save != NULL) {
+        g_printerr("%s: a signal ended training; snapshot %" G_GUINT64_FORMAT
+                   " is whole, and --resume goes on from there\n",
+                   app->program->name, number);
+        return stop_all(self, error);
+    }
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED,
+                "a signal ended training; snapshot %" G_GUINT64_FORMAT
+                " has all of it, and --resume goes on from there",
+                number);
+    return false;
+}
+
 bool app_worker_checkpoint(AppWorker *self, GError **error)
 {
     App *app = self->app;
@@ -327,13 +354,13 @@ bool app_worker_checkpoint(AppWorker *self, GError **error)
 
     if (!write_for_stream(self, error))
         return false;
-    if (!app->takes_cuts)
+    if (!app->takes_cuts || self->has_cut_last)
         return true;
     if (!self->leads) { /* worker 0 may be in a process that no signal reaches */
         if (!is_ended(self) || self->is_asked_to_end)
             return true;
         self->is_asked_to_end = true;
-        self->untold[APP_TOTAL_STOP] = 1;
+        self->untold[APP_TOTAL_END] = 1;
         return tell(self, error);
     }
     /* In front of the first step of all there is nothing to keep. An epoch may have one step. */

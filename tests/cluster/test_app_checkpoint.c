@@ -343,25 +343,40 @@ static int run_and_signal(int signal_number, bool takes, const char *const *more
     return status;
 }
 
+/* Whether a run has saved its model under that name. */
+static bool has_saved(const char *model)
+{
+    g_autofree char *path = g_build_filename(folder, model, "model.json", NULL);
+
+    return g_file_test(path, G_FILE_TEST_EXISTS);
+}
+
 static const struct {
     int signal_number;
     const char *every;
     bool takes; /* one from outside */
+    bool saves; /* its model, too */
     const char *text;
-} signals[] = { { SIGTERM, "4", false, " epochs are done" },
-                { SIGKILL, "1c", false, "steps of the next one" },
-                { SIGKILL, "4", true, " epochs are done" } };
+} signals[] = { { SIGTERM, "4", false, false, " epochs are done" },
+                { SIGTERM, "4", false, true, " epochs are done" },
+                { SIGKILL, "1c", false, false, "steps of the next one" },
+                { SIGKILL, "4", true, false, " epochs are done" } };
 
-/* SIGTERM ends training with a snapshot, whatever --checkpoint-every says. */
+/* SIGTERM ends training with a snapshot, whatever --checkpoint-every says, also where the model is
+ * to be saved. */
 START_TEST(run_that_a_signal_ended_goes_on_with_the_same_bits)
 {
     const int signal_number = signals[_i].signal_number;
-    const char *const first[] = { "--checkpoint", checkpoints, "--checkpoint-every",
-                                  signals[_i].every, NULL };
-    const char *const second[] = { "--checkpoint", checkpoints, "--resume", NULL };
     g_autofree char *others = g_build_filename(folder, "others", NULL);
+    g_autofree char *stopped = g_build_filename(folder, "stopped", NULL);
+    const char *const save = signals[_i].saves ? "--save" : NULL;
+    const char *const first[] = {
+        "--checkpoint", checkpoints, "--checkpoint-every", signals[_i].every, save, stopped, NULL
+    };
+    const char *const second[] = { "--checkpoint", checkpoints, "--resume", NULL };
     const int status = run_and_signal(signal_number, signals[_i].takes, first);
 
+    ck_assert(has_saved("stopped") == signals[_i].saves);
     if (signal_number == SIGTERM)
         ck_assert_int_eq(WEXITSTATUS(status), 128 + SIGTERM);
     else
@@ -395,6 +410,8 @@ END_TEST
  * pipe when the first is over; so the signal comes in a later one. */
 START_TEST(signal_ends_programs_without_steps_with_a_snapshot)
 {
+    g_autofree char *save = g_build_filename(folder, "stopped", NULL);
+    const bool saves = _i == 1;
     const char *const argv[] = { TEST_BIN_DIR "/rubato-gbdt",
                                  "--train",
                                  rows,
@@ -402,6 +419,8 @@ START_TEST(signal_ends_programs_without_steps_with_a_snapshot)
                                  "--checkpoint",
                                  checkpoints,
                                  "--checkpoint-every=1000000",
+                                 saves ? "--save" : NULL,
+                                 save,
                                  NULL };
     char line[1024] = "";
     int err, status;
@@ -420,6 +439,7 @@ START_TEST(signal_ends_programs_without_steps_with_a_snapshot)
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(WEXITSTATUS(status), 128 + SIGTERM);
     expect_list(1, 1);
+    ck_assert(has_saved("stopped") == saves);
 }
 END_TEST
 
@@ -660,7 +680,7 @@ int main(void)
                         G_N_ELEMENTS(middles));
     tcase_add_loop_test(cases, run_that_a_signal_ended_goes_on_with_the_same_bits, 0,
                         G_N_ELEMENTS(signals));
-    tcase_add_test(cases, signal_ends_programs_without_steps_with_a_snapshot);
+    tcase_add_loop_test(cases, signal_ends_programs_without_steps_with_a_snapshot, 0, 2);
     tcase_add_test(cases, epochs_of_one_step_end_with_a_snapshot_at_a_signal);
     tcase_add_test(cases, middle_of_an_epoch_needs_the_same_workers_and_batches);
     tcase_add_test(cases, softmax_learns_the_same_without_snapshots);
