@@ -221,11 +221,8 @@ static bool check_whole(App *app, uint32_t n_epochs, bool *is_whole, GError **er
         return false;
     if (totals[APP_TOTAL_END] > 0) /* on whichever node it came */
         app->stopped = APP_STOPPED_BY_SIGNAL;
-    const double n_trained = totals[APP_TOTAL_ROWS] + totals[APP_TOTAL_SKIPPED];
-    /* Where a node without servers heard of a clock too late, some rows of a dynamic split have
-     * come twice (docs/reference/data.md). */
-    *is_whole = totals[APP_TOTAL_STOP] == 0 &&
-                (app->keeps_rows ? n_trained >= n_rows : n_trained == n_rows);
+    *is_whole =
+        totals[APP_TOTAL_STOP] == 0 && totals[APP_TOTAL_ROWS] + totals[APP_TOTAL_SKIPPED] == n_rows;
     if (*is_whole || totals[APP_TOTAL_STOP] > 0 || isfinite(app->time_limit))
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_TASK_FAILED,
