@@ -36,6 +36,21 @@ static char *path_of(const char *directory, const char *prefix, const char *id)
 
 /* ---- the run's side ---- */
 
+/* Whether a name stands for a request that has no answer. A folder is none; and one that this
+ * process may not remove stays when it has its answer, which is newer. */
+static bool is_request(const char *directory, const char *name)
+{
+    g_autofree char *request = path_of(directory, "", name);
+    g_autofree char *answer = path_of(directory, TAKEN, name + strlen(TAKE));
+    struct stat asked, answered;
+
+    if (lstat(request, &asked) != 0 || !S_ISREG(asked.st_mode))
+        return false;
+    return lstat(answer, &answered) != 0 || answered.st_mtim.tv_sec < asked.st_mtim.tv_sec ||
+           (answered.st_mtim.tv_sec == asked.st_mtim.tv_sec &&
+            answered.st_mtim.tv_nsec < asked.st_mtim.tv_nsec);
+}
+
 GPtrArray *outside_requests_list(const char *directory)
 {
     if (store_is_bucket(directory))
@@ -46,7 +61,7 @@ GPtrArray *outside_requests_list(const char *directory)
     if (dir == NULL)
         return ids;
     for (const char *name; (name = g_dir_read_name(dir)) != NULL;)
-        if (g_str_has_prefix(name, TAKE))
+        if (g_str_has_prefix(name, TAKE) && is_request(directory, name))
             g_ptr_array_add(ids, g_strdup(name + strlen(TAKE)));
     g_dir_close(dir);
     return ids;
@@ -231,6 +246,8 @@ static bool await_answer(const char *directory, const char *id, double timeout_s
         const bool is_gone = !is_waiting(directory, id, &fault);
 
         if (fault == NULL && read_answer(directory, id, text, &fault)) {
+            if (!store_is_bucket(directory)) /* the run may not have been allowed to */
+                remove_one(directory, TAKE, id);
             remove_one(directory, TAKEN, id);
             return take_answer(directory, text, number, error);
         }

@@ -99,6 +99,42 @@ START_TEST(request_that_nobody_answers_is_withdrawn)
 }
 END_TEST
 
+/* A folder of such a name cannot be answered, nor removed. */
+START_TEST(folder_is_no_request)
+{
+    g_autofree char *path = g_build_filename(directory, ".take-x", NULL);
+
+    ck_assert_int_eq(mkdir(path, 0777), 0);
+    ck_assert(!rubato_snapshot_is_asked(directory));
+    g_autoptr(GPtrArray) ids = outside_requests_list(directory);
+    ck_assert_uint_eq(ids->len, 0);
+}
+END_TEST
+
+static void set_time(const char *path, time_t seconds)
+{
+    const struct utimbuf times = { .actime = seconds, .modtime = seconds };
+
+    ck_assert_int_eq(utime(path, &times), 0);
+}
+
+/* As where the run may not remove what others have made. */
+START_TEST(request_that_stays_behind_its_answer_asks_no_more)
+{
+    g_autofree char *request = g_build_filename(directory, ".take-x", NULL);
+    g_autofree char *answer = g_build_filename(directory, ".taken-x", NULL);
+
+    ck_assert(g_file_set_contents(request, "", 0, NULL));
+    ck_assert(rubato_snapshot_is_asked(directory));
+    ck_assert(g_file_set_contents(answer, "snapshot 1", -1, NULL));
+    set_time(request, 1000);
+    set_time(answer, 1001);
+    ck_assert(!rubato_snapshot_is_asked(directory));
+    set_time(request, 1002); /* again */
+    ck_assert(rubato_snapshot_is_asked(directory));
+}
+END_TEST
+
 /* As the run leaves it if the answer cannot be written. */
 START_TEST(request_that_is_gone_without_an_answer_has_none)
 {
@@ -161,6 +197,8 @@ int main(void)
     tcase_add_test(cases, who_asks_hears_why_there_is_none);
     tcase_add_test(cases, request_that_nobody_answers_is_withdrawn);
     tcase_add_test(cases, request_that_is_gone_without_an_answer_has_none);
+    tcase_add_test(cases, folder_is_no_request);
+    tcase_add_test(cases, request_that_stays_behind_its_answer_asks_no_more);
     tcase_add_test(cases, request_needs_a_directory);
     tcase_add_test(cases, nothing_stays_behind);
     suite_add_tcase(suite, cases);
