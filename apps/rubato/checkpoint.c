@@ -1,10 +1,8 @@
 /* The command `rubato checkpoint`: what is in a directory of snapshots, and asking for another. */
 #include "apps/rubato/checkpoint.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "apps/rubato/usage.h"
 
@@ -213,26 +211,20 @@ static bool verify_one(const RubatoSnapshot *snapshot, GError **error)
     return print_loss(snapshot, error);
 }
 
-/* A folder with the name of a snapshot and no manifest, as where one was removed or copied in part.
- * No list has it, and a run that goes on takes the snapshot before. */
+/* What no list has, and a run that goes on passes over. for_each has told why a directory cannot be
+ * read. */
 static int tell_torn(const char *directory)
 {
-    GDir *const dir = g_str_has_prefix(directory, "s3://") ? NULL : g_dir_open(directory, 0, NULL);
-    int code = EXIT_SUCCESS;
+    g_autofree uint64_t *numbers = NULL;
+    size_t n;
 
-    if (dir == NULL)
-        return code;
-    for (const char *name; (name = g_dir_read_name(dir)) != NULL;) {
-        g_autofree char *folder = g_build_filename(directory, name, NULL);
-        g_autofree char *manifest = g_build_filename(folder, "manifest", NULL);
-
-        if (!g_str_has_prefix(name, "snapshot-") || access(manifest, F_OK) == 0 || errno != ENOENT)
-            continue;
-        g_printerr("rubato checkpoint: %s: is not whole: it has no manifest\n", folder);
-        code = EXIT_FAILURE;
-    }
-    g_dir_close(dir);
-    return code;
+    if (!rubato_snapshot_list_torn(directory, &numbers, &n, NULL))
+        return EXIT_FAILURE;
+    for (size_t i = 0; i < n; i++)
+        g_printerr("rubato checkpoint: %s: snapshot %" G_GUINT64_FORMAT
+                   " is not whole: it has no manifest\n",
+                   directory, numbers[i]);
+    return n > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 static int verify(char **arguments)

@@ -225,6 +225,13 @@ typedef struct {
 RUBATO_API bool rubato_snapshot_list(const char *directory, uint64_t **numbers, size_t *n,
                                      GError **error);
 
+/* The numbers of what has the name of a snapshot in a directory and is none, because it has no
+ * manifest: somebody has removed or copied a snapshot in part. They are in no list, and no snapshot
+ * gets one of them. In a bucket of S3 there is no such thing. Errors: RUBATO_ERROR_IO.
+ * (*numbers: transfer full, g_free) */
+RUBATO_API bool rubato_snapshot_list_torn(const char *directory, uint64_t **numbers, size_t *n,
+                                          GError **error);
+
 /* Opens a snapshot and reads its manifest, and those of the snapshots on which it builds. number 0:
  * the newest. If one of them is not there, or another one than it was, it is RUBATO_ERROR_FORMAT,
  * which names it. (transfer full) */

@@ -206,10 +206,11 @@ static bool read_number(const char *name, uint64_t *number)
 }
 
 /* Folders of the same number but another name, such as snapshot-12, are not of this library. */
-static bool is_name(const char *name, uint64_t *number)
+static bool is_name(int directory, const char *name, uint64_t *number)
 {
     char own[MOST_NAME];
 
+    (void)directory;
     if (!read_number(name, number))
         return false;
     (void)g_snprintf(own, sizeof own, WHOLE "%06" G_GUINT64_FORMAT, *number);
@@ -222,14 +223,17 @@ static bool is_snapshot(int directory, const char *name, uint64_t *number)
 {
     char manifest[MOST_NAME + sizeof MANIFEST_NAME];
 
-    if (!is_name(name, number))
+    if (!is_name(directory, name, number))
         return false;
     (void)g_snprintf(manifest, sizeof manifest, "%s/" MANIFEST_NAME, name);
     /* One that this process may not look into is there: who reads it hears why it cannot. */
     return faccessat(directory, manifest, F_OK, 0) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
-static bool list(const char *directory, GArray *numbers, GError **error)
+/* The numbers of the entries that a function takes. */
+static bool list_those(const char *directory,
+                       bool (*takes)(int directory, const char *name, uint64_t *number),
+                       GArray *numbers, GError **error)
 {
     DIR *const dir = opendir(directory);
 
@@ -238,30 +242,23 @@ static bool list(const char *directory, GArray *numbers, GError **error)
     for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
         uint64_t number;
 
-        if (is_snapshot(dirfd(dir), entry->d_name, &number))
+        if (takes(dirfd(dir), entry->d_name, &number))
             g_array_append_val(numbers, number);
     }
     closedir(dir);
     return true;
 }
 
+static bool list(const char *directory, GArray *numbers, GError **error)
+{
+    return list_those(directory, is_snapshot, numbers, error);
+}
+
 /* Also what is left of a snapshot that somebody removed or copied in part has a number: a folder
  * that is not empty cannot be replaced. */
-static bool find_last(const char *directory, uint64_t *last, GError **error)
+static bool list_used(const char *directory, GArray *numbers, GError **error)
 {
-    DIR *const dir = opendir(directory);
-
-    *last = 0;
-    if (dir == NULL)
-        return errno == ENOENT || fail(directory, "read", error);
-    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        uint64_t number;
-
-        if (is_name(entry->d_name, &number))
-            *last = MAX(*last, number);
-    }
-    closedir(dir);
-    return true;
+    return list_those(directory, is_name, numbers, error);
 }
 
 /* ---- reading ---- */
@@ -338,6 +335,6 @@ const FolderWriteOps directory_write_ops = {
     .commit = commit,
     .abandon = abandon,
     .tidy = tidy,
-    .find_last = find_last,
+    .list_used = list_used,
     .remove = remove_whole,
 };

@@ -24,8 +24,9 @@ typedef struct {
     void (*abandon)(const char *directory, uint64_t seed);
     void (*tidy)(const char *directory, uint64_t seed);
 
-    /* The highest number that is in use; 0: none. */
-    bool (*find_last)(const char *directory, uint64_t *last, GError **error);
+    /* The numbers that are in use, in any order: those of whole snapshots, and of what is left of
+     * others under such a name. */
+    bool (*list_used)(const char *directory, GArray *numbers, GError **error);
 
     /* At one moment the snapshot is there no more. */
     bool (*remove)(const char *directory, uint64_t number, GError **error);

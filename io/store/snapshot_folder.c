@@ -75,10 +75,16 @@ bool snapshot_folder_begin(const char *directory, uint64_t seed, GError **error)
 
 static bool find_next(const char *directory, uint64_t *number, GError **error)
 {
-    uint64_t last;
+    g_autoptr(GArray) used = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    uint64_t last = 0;
 
-    if (!write_ops(directory)->find_last(directory, &last, error))
+    if (!write_ops(directory)->list_used(directory, used, error))
         return false;
+    for (guint i = 0; i < used->len; i++) {
+        const uint64_t one = g_array_index(used, uint64_t, i);
+
+        last = MAX(last, one);
+    }
     *number = last + 1;
     if (last < MOST_NUMBER)
         return true;
@@ -167,6 +173,15 @@ static int compare_numbers(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
+/* (numbers: transfer full) */
+static void give_sorted(GArray *numbers, uint64_t **sorted, size_t *n)
+{
+    if (numbers->len > 1)
+        qsort(numbers->data, numbers->len, sizeof(uint64_t), compare_numbers);
+    *n = numbers->len;
+    *sorted = (uint64_t *)(void *)g_array_free(numbers, FALSE);
+}
+
 bool rubato_snapshot_list(const char *directory, uint64_t **numbers, size_t *n, GError **error)
 {
     g_autoptr(GArray) found = NULL;
@@ -175,10 +190,37 @@ bool rubato_snapshot_list(const char *directory, uint64_t **numbers, size_t *n, 
     found = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     if (!read_ops(directory)->list(directory, found, error))
         return false;
-    if (found->len > 1)
-        qsort(found->data, found->len, sizeof(uint64_t), compare_numbers);
-    *n = found->len;
-    *numbers = (uint64_t *)(void *)g_array_free(g_steal_pointer(&found), FALSE);
+    give_sorted(g_steal_pointer(&found), numbers, n);
+    return true;
+}
+
+static bool has_number(const GArray *numbers, uint64_t number)
+{
+    for (guint i = 0; i < numbers->len; i++)
+        if (g_array_index(numbers, uint64_t, i) == number)
+            return true;
+    return false;
+}
+
+/* The whole ones are listed last: one that was made meanwhile is not taken for a torn one. */
+bool rubato_snapshot_list_torn(const char *directory, uint64_t **numbers, size_t *n, GError **error)
+{
+    g_autoptr(GArray) used = NULL, whole = NULL;
+
+    g_return_val_if_fail(directory != NULL && numbers != NULL && n != NULL, false);
+    used = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    whole = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    if (store_is_bucket(directory)) {
+        give_sorted(g_steal_pointer(&used), numbers, n);
+        return true;
+    }
+    if (!write_ops(directory)->list_used(directory, used, error) ||
+        !read_ops(directory)->list(directory, whole, error))
+        return false;
+    for (guint i = used->len; i-- > 0;)
+        if (has_number(whole, g_array_index(used, uint64_t, i)))
+            g_array_remove_index_fast(used, i);
+    give_sorted(g_steal_pointer(&used), numbers, n);
     return true;
 }
 

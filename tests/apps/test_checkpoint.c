@@ -121,7 +121,7 @@ START_TEST(folder_without_a_manifest_is_told)
     write_one(2);
     ck_assert_int_eq(unlink(manifest), 0);
     g_auto(Said) all = run("verify", NULL, NULL);
-    expect(&all, 1, "snapshot 1 is good\n", "snapshot-000002: is not whole: it has no manifest");
+    expect(&all, 1, "snapshot 1 is good\n", "snapshot 2 is not whole: it has no manifest");
 }
 END_TEST
 

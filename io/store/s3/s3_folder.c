@@ -261,21 +261,6 @@ static void tidy(const char *directory, uint64_t own)
     }
 }
 
-static bool find_last(const char *directory, uint64_t *last, GError **error)
-{
-    g_autoptr(GArray) numbers = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-
-    *last = 0;
-    if (!list(directory, numbers, error))
-        return false;
-    for (guint i = 0; i < numbers->len; i++) {
-        const uint64_t number = g_array_index(numbers, uint64_t, i);
-
-        *last = MAX(*last, number);
-    }
-    return true;
-}
-
 static bool remove_whole(const char *directory, uint64_t number, GError **error)
 {
     g_auto(S3Place) place = { .client = NULL };
@@ -299,6 +284,6 @@ const FolderWriteOps s3_write_ops = {
     .commit = commit,
     .abandon = abandon,
     .tidy = tidy,
-    .find_last = find_last,
+    .list_used = list,
     .remove = remove_whole,
 };
