@@ -32,7 +32,7 @@ typedef struct {
 static void led_free(RubatoEngine *engine, LedSnapshot *led)
 {
     cut_clear(engine, &led->writing.cut);
-    snapshot_release_tables(engine, &led->writing);
+    snapshot_writing_clear(engine, &led->writing);
     snapshot_text_clear(&led->text);
     g_free(led);
 }

@@ -47,7 +47,7 @@ void snapshot_sort_tables(GPtrArray *tables)
     g_ptr_array_sort(tables, compare_names);
 }
 
-void snapshot_release_tables(RubatoEngine *engine, SnapshotWriting *writing)
+void snapshot_writing_clear(RubatoEngine *engine, SnapshotWriting *writing)
 {
     pthread_mutex_lock(&engine->lock);
     for (guint i = 0; i < writing->tables->len; i++)

@@ -60,7 +60,7 @@ CutWork snapshot_work(SnapshotWriting *writing);
 /* It has failed, and no node writes any more: the scheduler's node removes the files. */
 void snapshot_abandon(const RubatoEngine *engine, const SnapshotWriting *writing);
 
-/* Releases the tables. */
-void snapshot_release_tables(RubatoEngine *engine, SnapshotWriting *writing);
+/* When it has ended: releases its tables and the lock of its directory. */
+void snapshot_writing_clear(RubatoEngine *engine, SnapshotWriting *writing);
 
 #endif

@@ -120,7 +120,7 @@ bool rubato_engine_snapshot(RubatoEngine *engine, const RubatoSnapshotSpec *spec
     writing.tables = g_ptr_array_new();
     ok = add_tables(engine, &writing, error) && write_whole(engine, &writing, error) &&
          find_number(&writing, error);
-    snapshot_release_tables(engine, &writing);
+    snapshot_writing_clear(engine, &writing);
     if (ok && number != NULL)
         *number = writing.number;
     return ok;
