@@ -19,6 +19,8 @@ static void cancel_run(RubatoEngine *engine, int signal_number)
 {
     bool running, announces;
 
+    /* relaxed: who looks at it looks again */
+    atomic_store_explicit(&engine->is_over, true, memory_order_relaxed);
     pthread_mutex_lock(&engine->lock);
     announces = engine->announces;
     g_autofree char *ended = name_of_ended(engine);

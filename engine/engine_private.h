@@ -183,7 +183,8 @@ struct RubatoEngine {
     SchedulerJournal journal;         /* the same; no functions */
 
     _Atomic uint64_t n_new_replicas; /* of all nodes: see RubatoEngineStats */
-    _Atomic bool broken; /* a node is lost, or a signal ended the run: no more requests */
+    _Atomic bool broken;  /* a node is lost, or a signal ended the run: no more requests */
+    _Atomic bool is_over; /* the same, or a signal that came here cancels it: for log_sink.h */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;

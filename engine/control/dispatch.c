@@ -644,6 +644,7 @@ void engine_break(RubatoEngine *engine, uint32_t code, const char *text)
     }
     /* seq_cst: before the sweep below; see cancel_if_late in tables/client/client.c */
     atomic_store_explicit(&engine->broken, true, memory_order_seq_cst);
+    atomic_store_explicit(&engine->is_over, true, memory_order_relaxed); /* it is asked again */
     post_office_end(&engine->office); /* before servers answer that a task is cancelled */
     for (guint i = 0; i < engine->runs->len; i++) {
         task_run_cancel(g_ptr_array_index(engine->runs, i), code, text);

@@ -4,6 +4,8 @@
  * sink is thread-local. Runs on the thread that writes the line. */
 #include "io/net/log_sink.h"
 
+#include <stdatomic.h>
+
 static _Thread_local const LogSink *present;
 
 static RubatoLogLevel level_of(GLogLevelFlags level)
@@ -47,6 +49,13 @@ const LogSink *log_sink_set(const LogSink *sink)
 
     present = sink;
     return before;
+}
+
+/* relaxed: nothing else follows from it, and who asks asks again */
+bool log_sink_is_over(void)
+{
+    return present != NULL && present->is_over != NULL &&
+           atomic_load_explicit(present->is_over, memory_order_relaxed);
 }
 
 /* ---- threads ---- */

@@ -1,7 +1,7 @@
-/* Where the log lines of an engine go. They are lines of GLib's log, of the domain "rubato"; a line
- * is an engine's if the thread that writes it has the engine's sink. A thread of the library takes
- * over the sink of the thread that starts it. A thread of the application has the sink of an engine
- * during the engine's calls.
+/* Where the log lines of an engine go, and so whose thread is whose. They are lines of GLib's log,
+ * of the domain "rubato"; a line is an engine's if the thread that writes it has its sink. A
+ * thread of the library takes over the sink of the thread that starts it. A thread of the
+ * application has the sink of an engine during the engine's calls.
  *
  * Threads: any. */
 #ifndef RUBATO_IO_NET_LOG_SINK_H
@@ -15,6 +15,7 @@ typedef struct {
     RubatoLogFunc write;  /* NULL: GLib's log writes them */
     void *user_data;
     RubatoEngine *engine;
+    const _Atomic bool *is_over; /* set when the run is cancelled; NULL: it never is */
 } LogSink;
 
 /* Makes GLib's log ask the sinks; once a process, from the first sink on that wants something. */
@@ -22,6 +23,10 @@ void log_sink_install(void);
 
 /* The calling thread's sink from now on; NULL: none. Returns the one before. */
 const LogSink *log_sink_set(const LogSink *sink);
+
+/* Whether the run of the engine whose sink the calling thread has was cancelled here: then nobody
+ * should wait for long for what is outside of it, such as a server of S3. */
+bool log_sink_is_over(void);
 
 /* As pthread_create; the thread has the sink of the calling one. */
 int log_sink_start_thread(pthread_t *thread, void *(*run)(void *data), void *data);

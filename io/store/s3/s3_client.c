@@ -1,21 +1,34 @@
 /* Requests to S3, by libcurl, which signs them.
  *
- * Why waits end: a connection is given up after CONNECT_S, and one on which nothing moves after
- * IDLE_S; there are N_TRIES of each request, with pauses that add up to some seconds. */
+ * Why waits end: a connection is given up after a quarter of the patience, and one on which nothing
+ * moves after all of it. There are N_TRIES of each request, with pauses that add up to some
+ * seconds; and no more of them once nothing has moved for one and a half times the patience in all.
+ * libcurl asks look_at_progress once a second at least, also while nothing moves. */
 #include "io/store/s3/s3_client.h"
 
 #include <rubato/error.h>
 
+/* Of one try, which waits for so long while nothing moves. */
+static _Atomic int64_t patience_ms = (int64_t)20 * 1000;
+
 #ifdef RUBATO_HAS_CURL
 
 #include <rubato/mix.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "io/kernel_random.h"
+#include "io/net/log_sink.h"
 #include "io/store/s3/curl_library.h"
 #include "io/store/s3/s3_text.h"
 
-enum { N_TRIES = 6, FIRST_PAUSE_MS = 100, CONNECT_S = 5, IDLE_S = 20 };
+enum { N_TRIES = 6, FIRST_PAUSE_MS = 100 };
+
+/* A quarter of the patience: of a connection, of one that hurries, and until the log says it. */
+#define SHORT_OF(patience) ((patience) / 4)
+
+/* Of a run that is cancelled. */
+#define LEAST_OF(patience) ((patience) / 10)
 
 /* The longest text that tells of a fault; of other answers the longest, if its caller says none. */
 #define MOST_TEXT ((size_t)64 << 10)
@@ -31,16 +44,27 @@ struct S3Client {
     char *user;      /* whose it is: KEY:SECRET */
     struct curl_slist *headers;
     uint64_t random;
+    const _Atomic bool *hurries; /* NULL: it never does */
 };
 
 /* A try of a request. */
 typedef struct {
+    const S3Client *client;
     const S3Request *request;
+    int64_t patience_ms;
     size_t n_sent;
     GByteArray *body;
     char *etag;
     bool is_too_long;
     long status;
+
+    curl_off_t n_moved; /* bytes, there and back */
+    int64_t moved_us;   /* when the last of them did, or it began */
+    bool is_silent;     /* it was given up, because nothing moved */
+
+    /* of all tries */
+    int64_t silent_us; /* in which nothing moved, at the end of each try before */
+    bool has_told;     /* the log says that it waits */
 } Try;
 
 /* ---- the environment ---- */
@@ -167,6 +191,62 @@ static size_t give_body(char *bytes, size_t one, size_t n, void *data)
     return some;
 }
 
+/* ---- waiting ---- */
+
+static const _Atomic bool always = true;
+
+void s3_client_hurry(S3Client *client)
+{
+    client->hurries = &always;
+}
+
+void s3_client_hurry_when(S3Client *client, const _Atomic bool *flag)
+{
+    client->hurries = flag;
+}
+
+/* relaxed: nothing else follows from it, and it is asked again */
+static bool is_in_a_hurry(const S3Client *client)
+{
+    return client->hurries != NULL && atomic_load_explicit(client->hurries, memory_order_relaxed);
+}
+
+/* Once a request. */
+static void tell_wait(Try *try, int64_t silent_us)
+{
+    const S3Request *const request = try->request;
+
+    if (try->has_told || silent_us < SHORT_OF(try->patience_ms) * 1000)
+        return;
+    try->has_told = true;
+    g_message(S3_SCHEME "%s%s%s cannot be %s yet: waits for %s, from which nothing has come for "
+                        "%.1f s",
+              request->bucket, request->key != NULL ? "/" : "",
+              request->key != NULL ? request->key : "", request->what, try->client->endpoint,
+              (double)silent_us / G_USEC_PER_SEC);
+}
+
+/* Not 0: libcurl gives the try up. */
+static int look_at_progress(void *data, curl_off_t n_down, curl_off_t down, curl_off_t n_up,
+                            curl_off_t up)
+{
+    Try *const try = data;
+    const int64_t now_us = g_get_monotonic_time();
+    const int64_t most_ms = log_sink_is_over()           ? LEAST_OF(try->patience_ms)
+                            : is_in_a_hurry(try->client) ? SHORT_OF(try->patience_ms)
+                                                         : try->patience_ms;
+
+    (void)n_down, (void)n_up;
+    if (down + up != try->n_moved) {
+        try->n_moved = down + up;
+        try->moved_us = now_us;
+    }
+    try->is_silent = now_us - try->moved_us >= most_ms * 1000;
+    if (!try->is_silent)
+        tell_wait(try, try->silent_us + now_us - try->moved_us);
+    return try->is_silent;
+}
+
 /* It asks for this if it has to send the body once more. */
 static int seek_body(void *data, curl_off_t offset, int origin)
 {
@@ -234,9 +314,10 @@ static CURLcode try_once(const S3Client *client, Try *try)
     curl->curl_easy_setopt(handle, CURLOPT_PATH_AS_IS, 1L);
     curl->curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
     curl->curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
-    curl->curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
-    curl->curl_easy_setopt(handle, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl->curl_easy_setopt(handle, CURLOPT_LOW_SPEED_TIME, (long)IDLE_S);
+    curl->curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, (long)SHORT_OF(try->patience_ms));
+    curl->curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
+    curl->curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, look_at_progress);
+    curl->curl_easy_setopt(handle, CURLOPT_XFERINFODATA, try);
     curl->curl_easy_setopt(handle, CURLOPT_AWS_SIGV4, client->signature);
     curl->curl_easy_setopt(handle, CURLOPT_USERPWD, client->user);
     curl->curl_easy_setopt(handle, CURLOPT_HTTPHEADER, client->headers);
@@ -286,6 +367,7 @@ static bool may_pass(const Try *try, CURLcode code)
     case CURLE_HTTP2:
     case CURLE_HTTP2_STREAM:
     case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_ABORTED_BY_CALLBACK: /* silent */
         return true;
     default:
         return false;
@@ -321,6 +403,9 @@ static void set_error(const S3Client *client, const Try *try, CURLcode code, GEr
 
     if (try->is_too_long)
         g_string_append(why, "the answer is longer than it should be");
+    else if (try->is_silent)
+        g_string_append_printf(why, "%s: nothing has come from there for %.1f s", client->endpoint,
+                               (double)try->silent_us / G_USEC_PER_SEC);
     else if (code != CURLE_OK)
         g_string_append_printf(why, "%s: %s", client->endpoint,
                                client->curl->curl_easy_strerror(code));
@@ -342,10 +427,32 @@ static void read_size(const S3Client *client, S3Answer *answer)
     answer->n_bytes = n >= 0 ? (uint64_t)n : 0;
 }
 
+static void begin_try(Try *try)
+{
+    g_clear_pointer(&try->body, g_byte_array_unref);
+    g_clear_pointer(&try->etag, g_free);
+    try->body = g_byte_array_new();
+    try->n_sent = 0;
+    try->is_too_long = false;
+    try->status = 0;
+    try->n_moved = 0;
+    try->moved_us = g_get_monotonic_time();
+    try->is_silent = false;
+}
+
+/* Whether there is another try, if it may go well. */
+static bool has_patience(const S3Client *client, const Try *try, uint32_t n_tries)
+{
+    return n_tries < N_TRIES && !is_in_a_hurry(client) && !log_sink_is_over() &&
+           try->silent_us * 2 < try->patience_ms * 3 * 1000;
+}
+
 bool s3_client_ask(S3Client *client, const S3Request *request, S3Answer *answer, GError **error)
 {
     S3Request asked = *request;
-    Try try = { .request = &asked };
+    Try try = { .client = client,
+                .request = &asked,
+                .patience_ms = atomic_load_explicit(&patience_ms, memory_order_relaxed) };
     uint32_t n_tries = 0;
     CURLcode code;
     bool ok;
@@ -355,16 +462,14 @@ bool s3_client_ask(S3Client *client, const S3Request *request, S3Answer *answer,
     do {
         if (n_tries > 0)
             pause_before(client, n_tries);
-        g_clear_pointer(&try.body, g_byte_array_unref);
-        g_clear_pointer(&try.etag, g_free);
-        try.body = g_byte_array_new();
-        try.n_sent = 0;
-        try.is_too_long = false;
-        try.status = 0;
+        begin_try(&try);
         code = try_once(client, &try);
         ok = is_good(&try, code);
         n_tries++;
-    } while (!ok && n_tries < N_TRIES && may_pass(&try, code));
+        try.silent_us += g_get_monotonic_time() - try.moved_us;
+        if (!ok)
+            tell_wait(&try, try.silent_us);
+    } while (!ok && may_pass(&try, code) && has_patience(client, &try, n_tries));
     if (ok) {
         *answer =
             (S3Answer){ .body = g_steal_pointer(&try.body), .etag = g_steal_pointer(&try.etag) };
@@ -392,6 +497,16 @@ void s3_client_free(S3Client *client)
     (void)client; /* there is none */
 }
 
+void s3_client_hurry(S3Client *client)
+{
+    (void)client;
+}
+
+void s3_client_hurry_when(S3Client *client, const _Atomic bool *flag)
+{
+    (void)client, (void)flag;
+}
+
 bool s3_client_ask(S3Client *client, const S3Request *request, S3Answer *answer, GError **error)
 {
     (void)client, (void)request, (void)answer, (void)error;
@@ -399,6 +514,11 @@ bool s3_client_ask(S3Client *client, const S3Request *request, S3Answer *answer,
 }
 
 #endif
+
+void s3_client_set_patience(int64_t ms)
+{
+    patience_ms = ms; /* a number, from which nothing else follows */
+}
 
 bool s3_client_do(S3Client *client, const S3Request *request, GError **error)
 {

@@ -4,8 +4,10 @@
  * AWS_DEFAULT_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN.
  *
  * What may be gone in a moment, such as a lost connection or an overloaded server, is tried again,
- * a few times, after longer and longer pauses. So a request takes half a minute and some seconds at
- * most if nothing answers at all, and as long as bytes move otherwise.
+ * a few times, after longer and longer pauses. So a request takes some 40 s at most if nothing
+ * answers at all, and as long as bytes move otherwise. After some seconds the log says what it
+ * waits for. If the run of the calling thread's engine is cancelled meanwhile (io/net/log_sink.h),
+ * a try ends when nothing has moved for 2 s, and is the last.
  *
  * Errors: RUBATO_ERROR_NOT_FOUND if there is no such object, else RUBATO_ERROR_IO;
  * RUBATO_ERROR_CONFIG for what the environment lacks. They name the object and what the server
@@ -51,6 +53,16 @@ typedef struct {
 /* (transfer full) */
 S3Client *s3_client_new(GError **error);
 void s3_client_free(S3Client *client); /* NULL is allowed */
+
+/* From now on, or as soon as the flag is set, a request has one try, which waits for 5 s: for what
+ * may be left undone, and at the end of a run. The flag is the caller's, for as long as the client.
+ */
+void s3_client_hurry(S3Client *client);
+void s3_client_hurry_when(S3Client *client, const _Atomic bool *flag);
+
+/* How long a try waits while nothing moves; for tests. At first 20 s. The rest of what the header
+ * says changes in proportion. */
+void s3_client_set_patience(int64_t ms);
 
 /* The answer is set on success, for s3_answer_clear. */
 bool s3_client_ask(S3Client *client, const S3Request *request, S3Answer *answer, GError **error);

@@ -236,6 +236,7 @@ static void abort_upload(S3File *file)
     g_autofree char *query = name_upload(file, "");
 
     request.query = query;
+    s3_client_hurry(file->client);
     (void)s3_client_do(file->client, &request, NULL);
 }
 

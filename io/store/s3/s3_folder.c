@@ -195,7 +195,7 @@ static void remove_rows(const S3Place *place, uint64_t seed)
     (void)s3_list(place->client, place->path.bucket, before, S3_LIST_MOST, keys, NULL, NULL);
     for (guint i = 0; i < keys->len; i++)
         if (!s3_place_remove(place, g_ptr_array_index(keys, i), NULL))
-            return; /* the next snapshot tries again */
+            return;
 }
 
 static void abandon(const char *directory, uint64_t seed)
@@ -205,6 +205,7 @@ static void abandon(const char *directory, uint64_t seed)
 
     if (!s3_place_open(&place, directory, NULL))
         return;
+    s3_client_hurry(place.client); /* the next snapshot tries again */
     /* The answer to its manifest may have been lost, and the snapshot be there. */
     found = list_whole(&place, NULL);
     for (guint i = 0; found != NULL && i < found->len; i++) {
@@ -249,6 +250,7 @@ static void tidy(const char *directory, uint64_t own)
 
     if (!s3_place_open(&place, directory, NULL))
         return;
+    s3_client_hurry(place.client); /* the next one tries again */
     before = s3_path_below(&place.path, ROWS);
     if (!s3_list(place.client, place.path.bucket, before, S3_LIST_MOST, keys, folders, NULL))
         return;

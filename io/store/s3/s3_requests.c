@@ -1,9 +1,9 @@
 /* The threads that look for requests in buckets.
  *
  * Why each wait ends. The thread waits for a second, for an answer that it is to send, or for its
- * end; and for S3, which s3_client.c bounds: half a minute and some seconds if nothing answers at
- * all. s3_requests_stop waits for the thread: for the request that it is making, and for the
- * answers that are left, of which it sends no more after one that failed.
+ * end; and for S3, which s3_client.c bounds. s3_requests_stop waits for the thread: for the request
+ * that it is making, and for the answers that are left, of which it sends no more after one that
+ * failed. All of these hurry then, and take some seconds if nothing answers.
  *
  * Locks: that of all watches is taken before that of one. The thread takes its own alone, and
  * holds it in no request. */
@@ -49,6 +49,7 @@ typedef struct {
 typedef struct {
     char *directory;
     pthread_t thread;
+    _Atomic bool hurries; /* it is to end */
 
     /* the thread's alone */
     GPtrArray *left; /* of Seen: answers that are there */
@@ -140,6 +141,14 @@ char *s3_requests_read(const char *directory, const char *name, GError **error)
 
 /* ---- a thread ---- */
 
+static bool open_place(const Watch *watch, S3Place *place, GError **error)
+{
+    if (!s3_place_open(place, watch->directory, error))
+        return false;
+    s3_client_hurry_when(place->client, &watch->hurries);
+    return true;
+}
+
 /* The answer is there before its request is gone. */
 static bool send_answer(const Watch *watch, const Answer *answer)
 {
@@ -148,8 +157,8 @@ static bool send_answer(const Watch *watch, const Answer *answer)
     g_auto(S3Place) place = { .client = NULL };
     g_autoptr(GError) error = NULL;
 
-    if (s3_place_open(&place, watch->directory, &error) &&
-        put(&place, taken, answer->text, &error) && remove_object(&place, take, &error))
+    if (open_place(watch, &place, &error) && put(&place, taken, answer->text, &error) &&
+        remove_object(&place, take, &error))
         return true;
     g_warning("a request for a snapshot gets no answer: %s", error->message);
     return false;
@@ -273,8 +282,7 @@ static bool look(Watch *watch, bool tells)
     g_auto(S3Place) place = { .client = NULL };
     g_autoptr(GError) error = NULL;
 
-    if (s3_place_open(&place, watch->directory, &error) &&
-        list_ids(&place, OUTSIDE_TAKE, ids, &error)) {
+    if (open_place(watch, &place, &error) && list_ids(&place, OUTSIDE_TAKE, ids, &error)) {
         pthread_mutex_lock(&watch->lock);
         take_over(watch, ids);
         pthread_mutex_unlock(&watch->lock);
@@ -298,8 +306,7 @@ static void look_for_left(Watch *watch)
     /* relaxed: it is a number, and nothing else follows from it */
     const int64_t kept = atomic_load_explicit(&kept_ms, memory_order_relaxed);
     watch->look_left_ms = now_ms + MIN(LOOK_LEFT_MS, kept);
-    if (!s3_place_open(&place, watch->directory, NULL) ||
-        !list_ids(&place, OUTSIDE_TAKEN, ids, NULL))
+    if (!open_place(watch, &place, NULL) || !list_ids(&place, OUTSIDE_TAKEN, ids, NULL))
         return;
     begin_listing(watch->left);
     for (guint i = 0; i < ids->len; i++)
@@ -338,6 +345,7 @@ static void watch_free(void *data)
 
     pthread_mutex_lock(&watch->lock);
     watch->ends = true;
+    atomic_store_explicit(&watch->hurries, true, memory_order_relaxed); /* it is asked again */
     pthread_cond_signal(&watch->changed);
     pthread_mutex_unlock(&watch->lock);
     pthread_join(watch->thread, NULL);
