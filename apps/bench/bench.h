@@ -52,6 +52,7 @@ typedef struct {
     double median; /* in the case's unit */
     double worst;  /* the largest of all samples */
     double p99;    /* by the median */
+    double share;  /* of BenchCase.beside, or what the limit reaches of its own, if that is less */
 } BenchGoal;
 
 /* One sample of a case and of its limit, in the case's unit. A limit of 0: there is none. */
@@ -63,6 +64,8 @@ typedef struct {
     const char *name;
     const char *what;  /* the operation, in a few words */
     const char *limit; /* what it is measured beside */
+    const char
+        *beside; /* an earlier case of the same unit, with fewer workers or servers; or NULL */
     BenchGoal goal;
     BenchUnit unit;
 
@@ -213,6 +216,7 @@ typedef struct {
     const BenchCase *what;
     BenchFigures own, limit; /* limit.median 0: there is none */
     double ratio;            /* the medians'; 0 without a limit */
+    BenchSample share;       /* the medians by those of what->beside; 0: it is not in this run */
     BenchDetails details;
 } BenchResult;
 

@@ -120,6 +120,7 @@ static bool run(const Flags *flags, GArray *results, GError **error)
             g_prefix_error(error, "%s: ", what->name);
             return false;
         }
+        result_set_share(&result, (const BenchResult *)(const void *)results->data, results->len);
         g_array_append_val(results, result);
         if (prints_lines)
             report_line(&result);

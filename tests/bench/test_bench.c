@@ -188,6 +188,80 @@ START_TEST(every_case_runs_and_is_reported_as_json)
 }
 END_TEST
 
+/* The case of that name. */
+static JsonObject *find_case(JsonArray *cases, const char *name)
+{
+    for (guint i = 0; i < json_array_get_length(cases); i++) {
+        JsonObject *const one = json_array_get_object_element(cases, i);
+
+        if (strcmp(json_object_get_string_member(one, "name"), name) == 0)
+            return one;
+    }
+    ck_abort_msg("there is no case %s", name);
+}
+
+static double share_of(JsonObject *one, JsonObject *other, const char *member)
+{
+    return json_object_get_double_member(one, member) /
+           json_object_get_double_member(other, member);
+}
+
+/* More workers stand beside fewer of the same run; the goal is what the limit keeps, if that is
+ * less. */
+static void check_share(JsonArray *cases, const char *name, const char *fewer)
+{
+    JsonObject *const more = find_case(cases, name), *const other = find_case(cases, fewer);
+    JsonObject *const beside = json_object_get_object_member(more, "beside");
+    JsonObject *const goal = json_object_get_object_member(more, "goal");
+    const double share = json_object_get_double_member(beside, "share");
+    const double limit_share = json_object_get_double_member(beside, "limit_share");
+    const double wanted = json_object_get_double_member(goal, "share");
+
+    ck_assert_str_eq(json_object_get_string_member(beside, "name"), fewer);
+    ck_assert_double_eq_tol(share, share_of(more, other, "median"), 1e-6 * share);
+    ck_assert_double_eq_tol(limit_share, share_of(more, other, "limit_median"), 1e-6 * limit_share);
+    ck_assert_int_eq(json_object_get_boolean_member(goal, "met"),
+                     share >= wanted || share >= limit_share);
+}
+
+START_TEST(more_workers_stand_beside_fewer_of_the_same_run)
+{
+    const char *const arguments[] = { "-q",
+                                      "-r",
+                                      "3",
+                                      "-c",
+                                      "local-scale-asp-1x1",
+                                      "-c",
+                                      "local-scale-asp-2x1",
+                                      "-c",
+                                      "local-scale-asp-2x2",
+                                      "--json",
+                                      "-",
+                                      NULL };
+    const char *const alone[] = {
+        "-q", "-r", "1", "-c", "local-scale-asp-2x1", "--json", "-", NULL
+    };
+    g_autoptr(JsonParser) parser = json_parser_new();
+    JsonArray *cases;
+    int status;
+    g_autofree char *output = run_bench(arguments, &status);
+
+    ck_assert(json_parser_load_from_data(parser, output, -1, NULL));
+    cases =
+        json_object_get_array_member(json_node_get_object(json_parser_get_root(parser)), "cases");
+    check_share(cases, "local-scale-asp-2x1", "local-scale-asp-1x1");
+    check_share(cases, "local-scale-asp-2x2", "local-scale-asp-2x1");
+    ck_assert(json_object_get_null_member(find_case(cases, "local-scale-asp-1x1"), "beside"));
+
+    g_autofree char *one = run_bench(alone, &status); /* nothing to stand beside: no judgement */
+    ck_assert(json_parser_load_from_data(parser, one, -1, NULL));
+    cases =
+        json_object_get_array_member(json_node_get_object(json_parser_get_root(parser)), "cases");
+    ck_assert(json_object_get_null_member(find_case(cases, "local-scale-asp-2x1"), "beside"));
+    ck_assert(json_object_get_null_member(find_case(cases, "local-scale-asp-2x1"), "goal"));
+}
+END_TEST
+
 START_TEST(one_case_can_be_chosen)
 {
     const char *const arguments[] = { "--quick", "--case", "local-add-1", NULL };
@@ -220,9 +294,18 @@ END_TEST
 
 START_TEST(cases_can_be_chosen_by_pattern_and_lines_fit_a_terminal)
 {
-    const char *const arguments[] = {
-        "-q", "-r", "1", "-c", "local-*-1", "-c", "host-get-?", NULL
-    };
+    const char *const arguments[] = { "-q",
+                                      "-r",
+                                      "1",
+                                      "-c",
+                                      "local-*-1",
+                                      "-c",
+                                      "host-get-?",
+                                      "-c",
+                                      "local-scale-sparse-2x2",
+                                      "-c",
+                                      "local-scale-sparse-4x2",
+                                      NULL };
     g_autofree char *output = NULL;
     g_auto(GStrv) lines = NULL;
     int status;
@@ -232,6 +315,7 @@ START_TEST(cases_can_be_chosen_by_pattern_and_lines_fit_a_terminal)
     ck_assert_ptr_nonnull(strstr(output, "local-get-1"));
     ck_assert_ptr_nonnull(strstr(output, "local-add-1"));
     ck_assert_ptr_nonnull(strstr(output, "host-get-1"));
+    ck_assert_ptr_nonnull(strstr(output, " of local-scale-sparse-2x2, the limit "));
     ck_assert_ptr_null(strstr(output, "local-get-range"));
     ck_assert_ptr_null(strstr(output, "host-get-10k"));
     lines = g_strsplit(output, "\n", -1);
@@ -328,6 +412,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, every_case_runs_and_is_reported_as_json);
+    tcase_add_test(tcase, more_workers_stand_beside_fewer_of_the_same_run);
     tcase_add_test(tcase, one_case_can_be_chosen);
     tcase_add_test(tcase, some_cases_run_only_if_they_are_named);
     tcase_add_test(tcase, cases_can_be_chosen_by_pattern_and_lines_fit_a_terminal);

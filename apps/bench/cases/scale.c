@@ -7,9 +7,10 @@
 #define MILLION UINT64_C(1000000)
 
 /* n_: iterations of each worker in a sample. */
-#define SCALE_IF(asked_, model_, workers_, servers_, n_, ...)                              \
+#define SCALE_IF(asked_, beside_, share_, model_, workers_, servers_, n_, ...)             \
     {                                                                                      \
-        .name = "local-scale-" model_ "-" #workers_ "x" #servers_,                         \
+        .name = "local-scale-" model_ "-" #workers_ "x" #servers_, .beside = beside_,      \
+        .goal = { .share = share_ },                                                       \
         .what = "Get + Add + Clock of 100 fresh keys; workers x servers",                  \
         .limit = "bare threads on bare rows, a spinning lock for each server",             \
         .unit = BENCH_UNIT_PER_SECOND, .workers = workers_, .servers = servers_,           \
@@ -18,17 +19,26 @@
     }
 
 #define SCALE(model_, workers_, servers_, n_, ...) \
-    SCALE_IF(false, model_, workers_, servers_, n_, __VA_ARGS__)
+    SCALE_IF(false, NULL, 0, model_, workers_, servers_, n_, __VA_ARGS__)
 #define DRAWN(model_, workers_, servers_, n_, ...) \
-    SCALE_IF(true, model_, workers_, servers_, n_, __VA_ARGS__)
+    SCALE_IF(true, NULL, 0, model_, workers_, servers_, n_, __VA_ARGS__)
+
+/* It should reach such a share of the case with fewer workers or servers. */
+#define GROWN(share_, fewer_, model_, workers_, servers_, n_, ...)                            \
+    SCALE_IF(false, "local-scale-" model_ "-" fewer_, share_, model_, workers_, servers_, n_, \
+             __VA_ARGS__)
 
 #define SSP .model = "ssp", .staleness = 2
 #define SPARSE .model = "sparse_ssp", .staleness = 1, .speculation = 1
 
-#define SCALE_ALL(model_, ...)                                                            \
-    SCALE(model_, 1, 1, 20000, __VA_ARGS__), SCALE(model_, 2, 1, 20000, __VA_ARGS__),     \
-        SCALE(model_, 4, 1, 10000, __VA_ARGS__), SCALE(model_, 1, 2, 20000, __VA_ARGS__), \
-        SCALE(model_, 2, 2, 20000, __VA_ARGS__), SCALE(model_, 4, 2, 10000, __VA_ARGS__)
+/* Four workers may be more than the processors: those on one server stand beside two without a
+ * goal. */
+#define SCALE_ALL(model_, ...)                                                                  \
+    SCALE(model_, 1, 1, 20000, __VA_ARGS__), GROWN(1, "1x1", model_, 2, 1, 20000, __VA_ARGS__), \
+        GROWN(0, "2x1", model_, 4, 1, 10000, __VA_ARGS__),                                      \
+        GROWN(1, "1x1", model_, 1, 2, 20000, __VA_ARGS__),                                      \
+        GROWN(1, "2x1", model_, 2, 2, 20000, __VA_ARGS__),                                      \
+        GROWN(0.8, "2x2", model_, 4, 2, 10000, __VA_ARGS__)
 
 #define BARRIER(workers_, n_, most_)                                                      \
     {                                                                                     \

@@ -1,4 +1,6 @@
 /* The goals of cases, and whether they reach them. */
+#include <string.h>
+
 #include "apps/bench/bench.h"
 #include "apps/bench/report/report.h"
 
@@ -7,9 +9,21 @@ bool bench_lower_is_better(BenchUnit unit)
     return unit == BENCH_UNIT_SECONDS || unit == BENCH_UNIT_BYTES || unit == BENCH_UNIT_MESSAGES;
 }
 
-bool goal_is_set(const BenchGoal *goal)
+void result_set_share(BenchResult *result, const BenchResult *others, size_t n)
 {
-    return goal->ratio > 0 || goal->median > 0 || goal->worst > 0 || goal->p99 > 0;
+    for (size_t i = 0; i < n && result->what->beside != NULL; i++)
+        if (strcmp(others[i].what->name, result->what->beside) == 0) {
+            result->share.own = result->own.median / others[i].own.median;
+            result->share.limit = result->limit.median / others[i].limit.median;
+        }
+}
+
+bool goal_is_judged(const BenchResult *result)
+{
+    const BenchGoal *goal = &result->what->goal;
+
+    return goal->ratio > 0 || goal->median > 0 || goal->worst > 0 || goal->p99 > 0 ||
+           (goal->share > 0 && result->share.own > 0);
 }
 
 /* Whether a figure is as good as a goal, if there is one. */
@@ -26,7 +40,9 @@ bool goal_is_met(const BenchResult *result)
     return reaches(result->ratio, goal->ratio, lower) &&
            reaches(result->own.median, goal->median, lower) &&
            reaches(result->own.max, goal->worst, true) &&
-           reaches(result->own.p99, goal->p99 * result->own.median, true);
+           reaches(result->own.p99, goal->p99 * result->own.median, true) &&
+           (result->share.own <= 0 ||
+            reaches(result->share.own, MIN(goal->share, result->share.limit), false));
 }
 
 char *goal_text(const BenchCase *what)
@@ -51,5 +67,8 @@ char *goal_text(const BenchCase *what)
     }
     if (goal->p99 > 0)
         g_string_append_printf(text, ", p99 at most %g medians", goal->p99);
+    if (goal->share > 0)
+        g_string_append_printf(text, ", at least %g of %s, or as much as the limit", goal->share,
+                               what->beside);
     return g_strdup(text->len > 0 ? text->str + 2 : "");
 }

@@ -80,7 +80,7 @@ static void print_figures(BenchUnit unit, const BenchFigures *figures)
 
 static const char *verdict(const BenchResult *result)
 {
-    if (!goal_is_set(&result->what->goal))
+    if (!goal_is_judged(result))
         return "";
     return goal_is_met(result) ? "met" : "missed";
 }
@@ -100,7 +100,7 @@ static char *remarks(const BenchResult *result)
         g_string_append_printf(text, "%s%s %s", i == 0 ? "; " : ", ", result->details.at[i].name,
                                number);
     }
-    if (goal_is_set(&result->what->goal) && !goal_is_met(result)) {
+    if (goal_is_judged(result) && !goal_is_met(result)) {
         g_autofree char *goal = goal_text(result->what);
 
         g_string_append_printf(text, "; goal: %s", goal);
@@ -122,6 +122,9 @@ void report_line(const BenchResult *result)
         g_print("%24s%6s", "", "");
     }
     g_print(" %s\n", verdict(result));
+    if (result->share.own > 0)
+        g_print("    %.2f of %s, the limit %.2f of its own\n", result->share.own, what->beside,
+                result->share.limit);
     if (*more != '\0')
         g_print("    %s\n", more);
 }

@@ -9,7 +9,12 @@
 /* ---- goal.c ---- */
 
 bool bench_lower_is_better(BenchUnit unit);
-bool goal_is_set(const BenchGoal *goal);
+
+/* Sets the share of a result, the others being those of the same run. */
+void result_set_share(BenchResult *result, const BenchResult *others, size_t n);
+
+/* Whether the case has a goal of which this run can tell whether it is met. */
+bool goal_is_judged(const BenchResult *result);
 bool goal_is_met(const BenchResult *result);
 
 /* "at least 0.6 of the limit". (transfer full) */

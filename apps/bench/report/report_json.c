@@ -55,7 +55,7 @@ static void add_goal(JsonBuilder *json, const BenchResult *result)
     g_autofree char *text = goal_text(result->what);
 
     json_builder_set_member_name(json, "goal");
-    if (!goal_is_set(goal)) {
+    if (!goal_is_judged(result)) {
         json_builder_add_null_value(json);
         return;
     }
@@ -65,8 +65,23 @@ static void add_goal(JsonBuilder *json, const BenchResult *result)
     add_number_if(json, "median", goal->median, goal->median > 0);
     add_number_if(json, "worst", goal->worst, goal->worst > 0);
     add_number_if(json, "p99_by_median", goal->p99, goal->p99 > 0);
+    add_number_if(json, "share", goal->share, goal->share > 0);
     json_builder_set_member_name(json, "met");
     json_builder_add_boolean_value(json, goal_is_met(result));
+    json_builder_end_object(json);
+}
+
+static void add_share(JsonBuilder *json, const BenchResult *result)
+{
+    json_builder_set_member_name(json, "beside");
+    if (result->share.own <= 0) {
+        json_builder_add_null_value(json);
+        return;
+    }
+    json_builder_begin_object(json);
+    app_json_add_text(json, "name", result->what->beside);
+    add_number(json, "share", result->share.own);
+    add_number(json, "limit_share", result->share.limit);
     json_builder_end_object(json);
 }
 
@@ -99,6 +114,7 @@ static void add_case(JsonBuilder *json, const BenchResult *result)
     add_number_if(json, "limit_median", result->limit.median, has_limit);
     add_number_if(json, "limit_max", result->limit.max, has_limit);
     add_number_if(json, "ratio", result->ratio, has_limit);
+    add_share(json, result);
     add_goal(json, result);
     add_details(json, &result->details);
     json_builder_end_object(json);
