@@ -208,7 +208,8 @@ static char *tell_tables(const RubatoTaskRun *run)
 
 /* The others had begun it before this process joined, and it has the workers of the lost process.
  * Without them the task cannot go on: it fails. */
-static void take_over(RubatoEngine *engine, const ToldTask *told, RubatoTaskRun *run)
+static void take_over(RubatoEngine *engine, const ToldTask *told, const char *barriers,
+                      RubatoTaskRun *run)
 {
     g_autoptr(GError) error = NULL;
 
@@ -220,7 +221,7 @@ static void take_over(RubatoEngine *engine, const ToldTask *told, RubatoTaskRun 
         g_ptr_array_add(engine->runs, run);
         newcomer_bring_up(engine, run);
         pthread_mutex_unlock(&engine->lock);
-        if (task_run_return(run, &error) ||
+        if (task_run_return(run, barriers, &error) ||
             g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED))
             return; /* its workers end at once if it is cancelled */
     } else {
@@ -242,7 +243,7 @@ static void note_past_run(RubatoEngine *engine, uint32_t id, const char *told, v
     ToldTask task;
 
     if (told != NULL && told_task_read(&told, engine->n_nodes, &task)) {
-        take_over(engine, &task, data);
+        take_over(engine, &task, told, data);
         told_task_clear(&task);
     } else {
         task_run_set_past(data, id);

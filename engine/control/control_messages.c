@@ -72,7 +72,8 @@ static const ControlMember task_end[] = { MEMBER(EPOCH, task_end.epoch),
                                           MEMBER(CODE, task_end.outcome.code),
                                           MEMBER(TEXT, task_end.outcome.text), END };
 static const ControlMember barrier[] = { MEMBER(EPOCH, arrive.epoch), MEMBER(UINT64, arrive.round),
-                                         MEMBER(BOOL, arrive.has_calls), END };
+                                         MEMBER(BOOL, arrive.has_calls),
+                                         MEMBER(LINES, arrive.clocks), END };
 static const ControlMember waits[] = {
     MEMBER(EPOCH, waits.epoch),     MEMBER(UINT32, waits.rank),      MEMBER(UINT32, waits.what),
     MEMBER(UINT64, waits.round),    MEMBER(UINT32, waits.table),     MEMBER(UINT64, waits.clock),

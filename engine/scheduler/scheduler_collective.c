@@ -426,7 +426,7 @@ static bool catch_up(Scheduler *scheduler, uint32_t node, const Control *control
     const Collective *const open = open_collective(scheduler);
 
     const uint32_t epoch = past_find_task(scheduler, propose);
-    const char *const told = epoch == 0 ? NULL : task_replace(scheduler, node, epoch);
+    g_autofree char *told = epoch == 0 ? NULL : task_replace(scheduler, node, epoch);
 
     if (past_answer(scheduler, node, propose, told)) {
         if (told != NULL && propose->call == scheduler->n_calls)

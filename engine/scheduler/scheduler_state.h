@@ -30,6 +30,7 @@
 #ifndef RUBATO_ENGINE_SCHEDULER_SCHEDULER_STATE_H
 #define RUBATO_ENGINE_SCHEDULER_SCHEDULER_STATE_H
 
+#include "engine/control/told_barriers.h"
 #include "engine/scheduler/block_dispatcher.h"
 #include "engine/scheduler/scheduler.h"
 
@@ -119,6 +120,7 @@ typedef struct {
     int64_t effect_since_ms;    /* when it came */
     uint64_t round;             /* the barrier at which nodes now arrive */
     bool *waits;                /* by node number: in that barrier */
+    BarrierRecord *passed;      /* those before it; NULL: lost workers are not replaced */
     bool *retired;              /* by node number: never waits again */
     bool *has_calls;            /* by node number: when it was retired, servers might keep calls of
                                  * its workers */
@@ -443,8 +445,8 @@ void tasks_catch_up(Scheduler *scheduler, uint32_t node);
 
 /* The program of a process that serves comes to a task that runs. If the task waits for it, it
  * has the workers of the lost one from now on, and this is what it is told of the task. NULL
- * otherwise. (transfer none) */
-const char *task_replace(Scheduler *scheduler, uint32_t node, uint32_t epoch);
+ * otherwise. (transfer full) */
+char *task_replace(Scheduler *scheduler, uint32_t node, uint32_t epoch);
 
 /* Whether it waits for a process that has lost workers again. */
 bool task_awaits_any(const Scheduler *scheduler, const SchedulerTask *task);

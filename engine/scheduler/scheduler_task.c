@@ -12,9 +12,10 @@
  * If lost workers are to be replaced, the task goes on as if they were slow: it does not end, and
  * no barrier is passed, before a process has come in the place of their node, whose program makes
  * the call that began the task (task_replace), and its workers have ended. That takes no longer
- * than the task says: then the task fails, so nobody waits for ever. Barriers and collectives
- * that lost workers have passed cannot be repeated, and so such a task fails if there have been
- * any; nor can blocks of data that were dealt out.
+ * than the task says: then the task fails, so nobody waits for ever. The process is told which
+ * barriers its workers had passed: they do not wait in these again. Collectives that lost workers
+ * have used cannot be repeated, and so such a task fails if there have been any; nor can blocks of
+ * data that were dealt out.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
@@ -40,6 +41,7 @@ static void task_free(SchedulerTask *task)
     waits_clear(task);
     data_clear(task);
     tensors_free(task->tensors);
+    barrier_record_free(task->passed);
     g_free(task);
 }
 
@@ -128,6 +130,8 @@ static void check_barrier(Scheduler *scheduler, SchedulerTask *task)
             task->waits[i] = false;
             scheduler_send(scheduler, i, &release);
         }
+    if (task->passed != NULL)
+        barrier_record_pass(task->passed);
     task->round++;
     task->round_since_ms = INT64_MAX;
 }
@@ -141,8 +145,8 @@ static void retire(Scheduler *scheduler, SchedulerTask *task, uint32_t node)
     task->retired_since_ms = MIN(task->retired_since_ms, scheduler->now_ms);
 }
 
-/* The task for processes that serve, or will serve while it runs. (transfer full) */
-static char *tell_task(const Scheduler *scheduler, const SchedulerTask *task, const char *tables)
+/* Keeps what processes that serve, or will serve while it runs, are told of it. */
+static void note_task(const Scheduler *scheduler, SchedulerTask *task, const char *tables)
 {
     const uint32_t n_nodes = scheduler->config.n_nodes;
     g_autofree uint32_t *workers_of = g_new(uint32_t, n_nodes);
@@ -154,7 +158,8 @@ static char *tell_task(const Scheduler *scheduler, const SchedulerTask *task, co
     for (uint32_t i = 0; i < n_nodes; i++)
         workers_of[i] = tensors_n_workers(task->tensors, i);
     told_task_write(text, &told, n_nodes, tables != NULL ? tables : "");
-    return g_string_free(text, FALSE);
+    task->told = g_string_free(text, FALSE);
+    task->passed = told.replaces ? barrier_record_new(n_nodes, workers_of) : NULL;
 }
 
 void task_prepare(Scheduler *scheduler, const Collective *call)
@@ -182,7 +187,7 @@ void task_prepare(Scheduler *scheduler, const Collective *call)
     waits_init(task);
     task->readings = g_ptr_array_new();
     task->tensors = tensors_new(scheduler, call->workers);
-    task->told = tell_task(scheduler, task, call->told);
+    note_task(scheduler, task, call->told);
     g_ptr_array_add(scheduler->tasks, task);
 }
 
@@ -196,15 +201,19 @@ void tasks_catch_up(Scheduler *scheduler, uint32_t node)
     }
 }
 
-const char *task_replace(Scheduler *scheduler, uint32_t node, uint32_t epoch)
+char *task_replace(Scheduler *scheduler, uint32_t node, uint32_t epoch)
 {
     SchedulerTask *const task = task_find(scheduler, epoch);
 
     if (task == NULL || !awaits(task, node))
         return NULL;
+    GString *const told = g_string_new(task->told);
+
+    if (task->round > 0) /* it stays, until the node's workers are in the barrier */
+        barrier_record_write(task->passed, node, task->round, told);
     task->lost_ms[node] = INT64_MAX;
     task->again[node] = true;
-    return task->told;
+    return g_string_free(told, FALSE);
 }
 
 void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs)
@@ -366,6 +375,8 @@ bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control)
         task->has_calls[node] = arrive->has_calls;
         retire(scheduler, task, node);
     } else if (arrive->round == task->round && !task->waits[node]) {
+        if (task->passed != NULL && !barrier_record_arrive(task->passed, node, arrive->clocks))
+            return false;
         task->waits[node] = true;
         task->round_since_ms = MIN(task->round_since_ms, scheduler->now_ms);
     } else {
@@ -409,8 +420,6 @@ static const char *find_need(const Scheduler *scheduler, const SchedulerTask *ta
         return "no other node has workers of it";
     if (replaces && tensors_are_used(task->tensors))
         return "its workers have used collectives";
-    if (replaces && task->round > 0)
-        return "its workers have met in a barrier";
     return replaces ? data_needs_same(task) : data_needs_all(task);
 }
 
@@ -449,6 +458,7 @@ void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
         if (may_go_on && need == NULL && task->replace_ms > 0) {
             task->lost_ms[node] = scheduler->now_ms;
             task->waits[node] = task->retired[node] = false;
+            barrier_record_lose(task->passed, node);
             continue;
         }
         task->has_lost |= tensors_n_workers(task->tensors, node) > 0;

@@ -32,6 +32,12 @@ void barrier_init(Barrier *barrier, uint32_t n_workers)
     atomic_init(&barrier->n_asleep, 0);
 }
 
+void barrier_begin_with(Barrier *barrier, uint64_t round)
+{
+    /* relaxed: the workers are not there yet */
+    atomic_store_explicit(&barrier->round, round, memory_order_relaxed);
+}
+
 static uint32_t live_of(uint64_t workers)
 {
     return (uint32_t)(workers >> 32);

@@ -26,6 +26,9 @@ typedef struct {
 
 void barrier_init(Barrier *barrier, uint32_t n_workers);
 
+/* Before any worker comes: earlier processes have passed the rounds below this one. */
+void barrier_begin_with(Barrier *barrier, uint64_t round);
+
 /* A worker has come to the barrier, whose number becomes *round. Returns whether it is the last. */
 bool barrier_arrive(Barrier *barrier, uint64_t *round);
 

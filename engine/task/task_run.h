@@ -44,9 +44,10 @@ bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GErr
  * the task runs, and this node has the lost workers again. RUBATO_ERROR_MISMATCH. */
 bool task_run_take_over(RubatoTaskRun *run, const ToldTask *told, GError **error);
 
-/* Then, once the engine knows the run: asks all parts how far the lost workers had come, and
- * tells the clocks with which the workers begin. False: the task is cancelled, or fails by that. */
-bool task_run_return(RubatoTaskRun *run, GError **error);
+/* Then, once the engine knows the run: asks all parts how far the lost workers had come, and tells
+ * the clocks with which the workers begin. barriers: what the scheduler has told of those that were
+ * passed. False: the task is cancelled, or fails by that. */
+bool task_run_return(RubatoTaskRun *run, const char *barriers, GError **error);
 
 /* Says in the history with which clocks they begin. Nothing, if they are in no lost one's place. */
 void task_run_note_return(const RubatoTaskRun *run);

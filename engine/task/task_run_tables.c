@@ -6,6 +6,7 @@
  *
  * Invariants: a table that a task holds cannot be dropped (n_holds). Its route and clocks live
  * until the run is freed; its models live until the task ends or is cancelled. */
+#include "engine/control/told_barriers.h"
 #include "engine/server/server_joint.h"
 #include "engine/task/task_run_private.h"
 #include "models/handlers/handler.h"
@@ -231,12 +232,30 @@ static void begin_clocks(RubatoTaskRun *run)
     }
 }
 
-bool task_run_return(RubatoTaskRun *run, GError **error)
+/* Where its workers are in the task's barriers. */
+static bool begin_barriers(RubatoTaskRun *run, const char *barriers, GError **error)
+{
+    uint64_t round;
+
+    run->repeated = g_new0(uint64_t, run->n_local + 1);
+    if (!told_barriers_read(barriers, run->first_clocks, run->n_local, &round, run->repeated)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
+                    "task %s: the scheduler's list of the barriers that were passed is none",
+                    run->name);
+        return false;
+    }
+    barrier_begin_with(&run->barrier, round);
+    return true;
+}
+
+bool task_run_return(RubatoTaskRun *run, const char *barriers, GError **error)
 {
     run->first_clocks = g_new0(uint64_t, run->n_local + 1);
     for (uint32_t j = 0; j < run->n_local; j++)
         if (!find_first_clock(run, run->first_rank + j, &run->first_clocks[j], error))
             return false;
+    if (!begin_barriers(run, barriers, error))
+        return false;
     for (size_t i = 0; i < run->n_tables; i++)
         run->routes[i].repeats = true; /* its workers have not begun */
     begin_clocks(run);

@@ -3,9 +3,11 @@
  * A barrier is passed in three steps. The last worker of the node to reach it, or to retire while
  * the others wait in it, fences. It then says ARRIVE. When all nodes have said so, the scheduler
  * releases the round. So a request after a barrier sees everything that was sent before the
- * barrier. If the run has only one node, the last worker releases the round itself. It looks first
- * whether a worker has failed: the scheduler may not have handled that message yet, and a failed
- * task has no more barriers.
+ * barrier. If lost workers are to be replaced, ARRIVE also tells the clocks with which the node's
+ * workers came, so that those in their place do not wait in barriers that were passed. If the run
+ * has only one node, the last worker releases the round itself. It looks first whether a worker has
+ * failed: the scheduler may not have handled that message yet, and a failed task has no more
+ * barriers.
  *
  * Threads: each worker's own thread, from its function to its retirement. task_run_start_workers
  * and _join_workers: the thread of the engine's calls (a worker whose thread cannot be started
@@ -14,6 +16,7 @@
  * Invariant, until the task is cancelled: one worker in each round finds that the barrier is
  * complete, and says ARRIVE for the node. */
 #include "engine/collectives/negotiation/tensor_ranks.h"
+#include "engine/control/told_barriers.h"
 #include "engine/task/kept_rows.h"
 #include "engine/task/task_run_private.h"
 #include "engine/task/wait_text.h"
@@ -28,7 +31,9 @@
 struct WorkerThread {
     RubatoWorker worker;
     RubatoTaskRun *run;
-    Spinner spinner; /* in barriers; the worker's own */
+    Spinner spinner;       /* in barriers; the worker's own */
+    _Atomic uint64_t came; /* the clock with which it came to its last barrier */
+    uint64_t n_repeated;   /* barriers to which it comes again: the worker's own */
     pthread_t thread;
     bool started;
 };
@@ -177,8 +182,36 @@ void task_run_settle(void *data)
         fence_with(run, NULL, NULL);
 }
 
+/* The lowest clock of a worker on any of the tables. */
+static uint64_t lowest_clock(const RubatoTaskRun *run, uint32_t rank)
+{
+    uint64_t clock = run->n_tables == 0 ? 0 : UINT64_MAX;
+
+    for (size_t i = 0; i < run->n_tables; i++) {
+        const uint64_t of_table = clocks_of_worker(&run->clocks[i], rank);
+
+        clock = MIN(clock, of_table);
+    }
+    return clock;
+}
+
+/* At which clocks the workers have come to the barrier, for those that may take their place.
+ * (transfer full) */
+static char *tell_clocks(const RubatoTaskRun *run)
+{
+    GString *const text = g_string_new(NULL);
+
+    /* Relaxed: they have stored it before they came to the barrier or retired, and this thread
+     * has completed it. In a cancelled task it does not matter what is told. */
+    for (uint32_t i = 0; i < run->n_local; i++)
+        told_barrier_write(text, atomic_load_explicit(&run->workers[i].came, memory_order_relaxed));
+    return g_string_free(text, FALSE);
+}
+
 static void arrive(RubatoTaskRun *run, uint64_t round)
 {
+    const bool tells = run->replace_ms > 0 && round != CONTROL_NO_ROUND;
+    g_autofree char *clocks = tells ? tell_clocks(run) : NULL;
     /* relaxed: with no round the node's barrier orders it; otherwise it does not count */
     const bool has_calls = atomic_load_explicit(&run->had_late_calls, memory_order_relaxed);
 
@@ -186,7 +219,8 @@ static void arrive(RubatoTaskRun *run, uint64_t round)
         run, &(Control){ .kind = CONTROL_ARRIVE,
                          .arrive = { .epoch = run->epoch,
                                      .round = round,
-                                     .has_calls = has_calls && round == CONTROL_NO_ROUND } });
+                                     .has_calls = has_calls && round == CONTROL_NO_ROUND,
+                                     .clocks = clocks } });
 }
 
 /* All workers of this node that live are in the barrier. */
@@ -313,6 +347,12 @@ static bool barrier(RubatoWorker *worker, GError **error)
     WorkerThread *self = &run->workers[worker->local_rank];
     uint64_t round;
 
+    if (self->n_repeated > 0 && !task_run_is_cancelled(run)) {
+        self->n_repeated--;
+        return true;
+    }
+    if (run->replace_ms > 0) /* relaxed: barrier_arrive orders it for the one that completes it */
+        atomic_store_explicit(&self->came, lowest_clock(run, worker->rank), memory_order_relaxed);
     if (barrier_arrive(&run->barrier, &round)) {
         fence(run, &self->spinner);
         complete(run, round);
@@ -337,8 +377,10 @@ void task_run_release(RubatoTaskRun *run, uint64_t round)
 /* ---- their threads ---- */
 
 /* A worker has ended: its function has returned, or never began. */
-static void retire(RubatoTaskRun *run)
+static void retire(RubatoTaskRun *run, WorkerThread *self)
 {
+    /* relaxed: barrier_retire orders it for the one that completes the barrier */
+    atomic_store_explicit(&self->came, BARRIER_RETURNED, memory_order_relaxed);
     uint64_t round;
     bool completes_barrier;
     const bool last = barrier_retire(&run->barrier, &round, &completes_barrier) == 0;
@@ -504,7 +546,7 @@ static void *work(void *user)
     worker_close_tables(worker);
     if (worker_has_calls(worker)) /* relaxed: retire and leave order it */
         atomic_store_explicit(&run->had_late_calls, true, memory_order_relaxed);
-    retire(run);
+    retire(run, self);
     /* Not before: these calls may wait for workers that wait for this one in a barrier. */
     end_calls(run, worker, ok);
     worker_free_tables(worker);
@@ -538,6 +580,8 @@ static void start_worker(RubatoTaskRun *run, uint32_t local_rank)
                     .engine_data = run },
         .run = run
     };
+    atomic_init(&thread->came, 0);
+    thread->n_repeated = run->repeated == NULL ? 0 : run->repeated[local_rank];
     spinner_init(&thread->spinner);
     spinner_share(&thread->spinner, run->n_local);
     thread->worker.clients = g_new0(TableClient *, run->n_tables + 1);
@@ -551,7 +595,7 @@ static void start_worker(RubatoTaskRun *run, uint32_t local_rank)
                    &(GError){ .message = (char *)"its thread could not be started" });
     tensor_exchange_leave(run->tensors, rank);
     worker_close_tables(&thread->worker);
-    retire(run);
+    retire(run, thread);
     worker_free_tables(&thread->worker);
     leave(run);
 }

@@ -106,8 +106,9 @@ RUBATO_API uint64_t rubato_worker_id(const RubatoWorker *worker);
 /* The clock with which the worker begins on all tables. 0, unless it is in the place of a lost
  * one, in a task with RUBATO_ON_LOSS_REPLACE. Then it is the first clock that any of the tables
  * lacks: its function has to go on with the iteration of that number, and to make the calls that
- * the lost worker made from there on, in the same order and with the same keys; each change
- * counts once. UINT64_MAX cannot be: then the function is not called. */
+ * the lost worker made from there on, barriers too, in the same order and with the same keys. Each
+ * change counts once. It does not wait in barriers that were passed; one behind the last clock of
+ * an iteration is of the next one. UINT64_MAX cannot be: then the function is not called. */
 RUBATO_API uint64_t rubato_worker_first_clock(const RubatoWorker *worker);
 
 /* Waits until every worker of the task that has not retired has made this call. Afterwards each of

@@ -1,6 +1,6 @@
 /* A node with workers of a task that replaces them is killed, in the middle of an iteration, and a
- * process that takes its place has these workers again: each change counts once, and under bsp the
- * rows are those of an undisturbed run.
+ * process that takes its place has these workers again: each change counts once, under bsp the rows
+ * are those of an undisturbed run, and barriers that were passed are not waited in again.
  *
  * docs/replication.md: Workers that are replaced. */
 #include <signal.h>
@@ -43,6 +43,7 @@ static const RubatoTableSpec specs[N_MODELS] = {
 typedef enum {
     DEATH_GET,
     DEATH_FIRST_ADD,
+    DEATH_MET, /* in the barrier between the Adds */
     DEATH_LAST_ADD,
     DEATH_CLOCK,  /* before the clock of the second table */
     DEATH_END,    /* of the iteration */
@@ -56,7 +57,8 @@ typedef struct {
     Death place;
     uint32_t replace_ms;
     bool is_again; /* it is killed again, by the process in its place */
-    bool meets;    /* in a barrier, before */
+    bool meets;    /* in barriers, in each iteration */
+    bool waits;    /* worker 0 does not come to one of them before it is told to */
 } Plan;
 
 /* In the victim's process: nothing leaves it for node 1. */
@@ -66,6 +68,9 @@ static Packet *cut(uint32_t from, uint32_t to, Packet *packet)
 {
     return from == VICTIM && to == 1 && atomic_load(&is_cut) ? NULL : packet;
 }
+
+/* By which it is told. */
+static int signals[2];
 
 static bool is_first_process(void)
 {
@@ -101,6 +106,44 @@ static int64_t delta_of(const Plan *plan, uint32_t rank, uint64_t iteration, int
     return (int64_t)(((uint64_t)row * 31 + rank * 7 + iteration) % 1000) - 300;
 }
 
+/* In the iteration in which the victim is killed. */
+static bool wait_until_told(const RubatoWorker *worker, const Plan *plan, uint64_t iteration,
+                            GError **error)
+{
+    char byte;
+
+    if (plan->waits && rubato_worker_rank(worker) == 0 && iteration == FATAL) {
+        cluster_say("holds the others up");
+        EXPECT(read(signals[0], &byte, 1) == 1, "nobody tells it");
+    }
+    return true;
+}
+
+/* All workers come here, if they meet at all: some iterations begin with a barrier, all have one
+ * between their Adds, some have two. */
+static bool meet_between(RubatoWorker *worker, const Plan *plan, uint64_t iteration, GError **error)
+{
+    TRY(wait_until_told(worker, plan, iteration, error));
+    for (uint64_t n = plan->meets ? 1 + (iteration % 5 == 0) : 0; n > 0; n--)
+        TRY(rubato_worker_barrier(worker, error));
+    die_at(worker, plan, iteration, DEATH_MET);
+    return true;
+}
+
+/* When they have met where an iteration begins, all have ended the one before, and nobody has come
+ * further than to the barrier in this one; but what a worker repeats may be there already. */
+static bool check_met(RubatoWorker *worker, uint64_t iteration, const int64_t *beside,
+                      GError **error)
+{
+    const uint64_t first = rubato_worker_first_clock(worker);
+
+    if (iteration % 2 == 1 && (first == 0 || iteration > first))
+        EXPECT(beside[0] == (int64_t)iteration * N_WORKERS,
+               "in iteration %" G_GUINT64_FORMAT " there are %" G_GINT64_FORMAT, iteration,
+               beside[0]);
+    return true;
+}
+
 /* Each iteration reads both tables, adds to both, some keys by a second call, and ends with their
  * clocks. */
 static bool iterate(RubatoWorker *worker, const Plan *plan, RubatoKVTable *rows,
@@ -110,8 +153,11 @@ static bool iterate(RubatoWorker *worker, const Plan *plan, RubatoKVTable *rows,
     int64_t seen[N_KEYS], seen_beside[N_KEYS], deltas[N_KEYS], ones[N_KEYS];
     RubatoKey odd[N_KEYS / 2];
 
+    if (plan->meets && iteration % 2 == 1)
+        TRY(rubato_worker_barrier(worker, error));
     TRY(rubato_kv_table_get_range(rows, 0, N_KEYS, seen, error) &&
         rubato_kv_table_get_range(beside, 0, N_KEYS, seen_beside, error));
+    TRY(!plan->meets || check_met(worker, iteration, seen_beside, error));
     die_at(worker, plan, iteration, DEATH_GET);
     die_at(worker, plan, iteration, DEATH_CUT);
     for (size_t i = 0; i < N_KEYS; i++) {
@@ -122,6 +168,7 @@ static bool iterate(RubatoWorker *worker, const Plan *plan, RubatoKVTable *rows,
         odd[i] = 2 * i + 1;
     TRY(rubato_kv_table_add_range(rows, 0, N_KEYS, deltas, error));
     die_at(worker, plan, iteration, DEATH_FIRST_ADD);
+    TRY(meet_between(worker, plan, iteration, error));
     TRY(rubato_kv_table_add(rows, odd, N_KEYS / 2, ones, error) &&
         rubato_kv_table_add_range(beside, 0, N_KEYS, ones, error));
     die_at(worker, plan, iteration, DEATH_LAST_ADD);
@@ -132,7 +179,8 @@ static bool iterate(RubatoWorker *worker, const Plan *plan, RubatoKVTable *rows,
     return true;
 }
 
-/* Nobody has met before the loss: under these models all have to wait for the victim. */
+/* Nobody has used collectives before the loss: under these models all have to wait for the
+ * victim. */
 static bool meet(RubatoWorker *worker, GError **error)
 {
     int64_t one = 1;
@@ -163,8 +211,8 @@ static bool work(RubatoWorker *worker, void *data, GError **error)
     if (!is_first_process() && plan->place != DEATH_RETURN && is_bsp(plan))
         EXPECT(first >= FATAL && (first <= FATAL + 1 || plan->is_again),
                "from %" G_GUINT64_FORMAT " on", first);
-    if (plan->meets)
-        TRY(rubato_worker_barrier(worker, error));
+    if (plan->meets && first == 0) /* barriers of clock 0 */
+        TRY(rubato_worker_barrier(worker, error) && rubato_worker_barrier(worker, error));
     for (uint64_t i = first; i < N_ITERATIONS; i++)
         TRY(iterate(worker, plan, rows, beside, i, error));
     if (plan->place == DEATH_RETURN)
@@ -249,8 +297,10 @@ static void expect_whole_run(ClusterRun *run, uint32_t newcomer)
 
 START_TEST(a_process_has_the_workers_of_a_lost_one)
 {
+    const Death place = (Death)(_i % DEATH_N);
     const Plan plan = { .spec = specs[(_i / DEATH_N + _i) % N_MODELS],
-                        .place = (Death)(_i % DEATH_N) };
+                        .place = place,
+                        .meets = place == DEATH_MET || (_i / DEATH_N + _i) % 2 == 1 };
     ClusterRun *const run = cluster_run_new(&shape);
 
     cluster_start(run, play, &plan);
@@ -262,7 +312,9 @@ END_TEST
 /* In the middle of what it repeats, or after that. */
 START_TEST(a_process_that_has_lost_workers_may_be_lost_too)
 {
-    const Plan plan = { .spec = specs[_i], .place = DEATH_LAST_ADD, .is_again = true };
+    const Plan plan = {
+        .spec = specs[_i], .place = DEATH_LAST_ADD, .is_again = true, .meets = _i % 2 == 0
+    };
     ClusterRun *const run = cluster_run_new(&shape);
 
     cluster_start(run, play, &plan);
@@ -312,16 +364,27 @@ START_TEST(a_task_does_not_wait_for_ever_for_a_process)
 }
 END_TEST
 
-START_TEST(a_task_whose_workers_have_met_fails)
+/* All of its workers are in a barrier, and the scheduler knows that, when it is killed. */
+START_TEST(a_node_may_be_lost_in_a_barrier)
 {
-    const Plan plan = { .spec = specs[0], .place = DEATH_LAST_ADD, .meets = true };
-    ClusterRun *const run = cluster_run_new(&shape);
+    ClusterShape slow = shape;
+    const Plan plan = { .spec = specs[_i], .place = DEATH_N, .meets = true, .waits = true };
 
+    slow.stall_ms = 200;
+    ck_assert_int_eq(pipe(signals), 0);
+    ClusterRun *const run = cluster_run_new(&slow);
     cluster_start(run, play, &plan);
-    cluster_wait_for(run, 0, "task long cannot go on: its workers have met in a barrier");
-    for (uint32_t i = 0; i < VICTIM; i++)
-        cluster_expect_end(run, i, CLUSTER_FAILED);
-    cluster_run_free(run);
+    cluster_wait_for(run, 0, "holds the others up");
+    g_string_truncate(run->processes[VICTIM].text, 0); /* it may have waited before */
+    cluster_wait_for(run, VICTIM, "waits in a barrier of task long with 2 of this node's 2");
+    cluster_signal(run, VICTIM, SIGKILL);
+    cluster_wait_for(run, 0, "the run goes on, by part map 2");
+    const uint32_t newcomer = start_joining(run, &plan, /* dies= */ false);
+    cluster_wait_for(run, newcomer, "has taken over the workers of a lost process, from clock 17");
+    ck_assert_int_eq(write(signals[1], "", 1), 1);
+    expect_whole_run(run, newcomer);
+    close(signals[0]);
+    close(signals[1]);
 }
 END_TEST
 
@@ -365,7 +428,7 @@ static void end_with_journal(ClusterRun *run, char *journal)
 /* It knows by the journal that the task waits. */
 START_TEST(a_process_has_lost_workers_by_another_scheduler)
 {
-    const Plan plan = { .spec = specs[0], .place = DEATH_LAST_ADD };
+    const Plan plan = { .spec = specs[0], .place = DEATH_LAST_ADD, .meets = true };
     char *journal;
     ClusterRun *const run = start_with_journal(&plan, &journal);
 
@@ -429,15 +492,15 @@ int main(void)
     Suite *suite = suite_create("cluster replaced");
     TCase *cases = cluster_add_case(suite, "replaced");
 
-    /* in the usual run each place under one model */
+    /* in the usual run each place under one model, with or without barriers */
     tcase_add_loop_test(cases, a_process_has_the_workers_of_a_lost_one, 0,
-                        g_getenv("RUBATO_TEST_KILLS") != NULL ? DEATH_N * N_MODELS : DEATH_N);
+                        DEATH_N * (g_getenv("RUBATO_TEST_KILLS") != NULL ? 2 * N_MODELS : 1));
     tcase_add_loop_test(cases, a_process_that_has_lost_workers_may_be_lost_too, 0,
                         G_N_ELEMENTS(specs));
     tcase_add_loop_test(cases, a_clock_is_told_when_all_parts_have_the_adds, 0,
                         G_N_ELEMENTS(specs));
     tcase_add_loop_test(cases, a_task_does_not_wait_for_ever_for_a_process, 0, G_N_ELEMENTS(specs));
-    tcase_add_test(cases, a_task_whose_workers_have_met_fails);
+    tcase_add_loop_test(cases, a_node_may_be_lost_in_a_barrier, 0, G_N_ELEMENTS(specs));
     tcase_add_test(cases, a_process_has_lost_workers_by_another_scheduler);
     tcase_add_test(cases, a_task_does_not_wait_for_ever_for_a_process_by_another_scheduler);
     tcase_add_test(cases, a_task_that_cannot_replace_workers_does_not_begin);

@@ -46,6 +46,20 @@ static void lose_and_replace(void)
     admit_wholly(3, STEP, COUNTED);
 }
 
+/* The node's worker comes to a barrier at a clock. */
+static void arrive_at(uint32_t node, uint32_t epoch, uint64_t round, const char *clocks)
+{
+    say(node, (Control){ .kind = CONTROL_ARRIVE, .arrive = { epoch, round, .clocks = clocks } });
+}
+
+static void meet_at(uint32_t epoch, uint64_t round, const char *clocks)
+{
+    for (uint32_t i = 0; i < N_NODES; i++)
+        arrive_at(i, epoch, round, clocks);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect_release(i, epoch, round);
+}
+
 /* What the process hears of the task. */
 static const char *ask_for_task(void)
 {
@@ -60,14 +74,19 @@ static const char *ask_for_task(void)
 }
 
 /* It makes the calls of the others from then on. */
-static void take_over(uint32_t epoch)
+static void take_over_behind(uint32_t epoch, const char *barriers)
 {
-    g_autofree char *told = g_strdup_printf("task %u;1 1 1;0;1\n", epoch);
+    g_autofree char *told = g_strdup_printf("task %u;1 1 1;0;1\n%s", epoch, barriers);
 
     ck_assert_str_eq(ask_for_task(), told);
     for (uint32_t i = 0; i < N_NODES; i++)
         ck_assert_uint_eq(expect(i, CONTROL_CAUGHT_UP)->caught_up.number, GONE);
     expect_quiet();
+}
+
+static void take_over(uint32_t epoch)
+{
+    take_over_behind(epoch, "");
 }
 
 #define CANNOT "node 4 (127.0.0.1:4102) was lost: its process has ended; task x cannot go on: "
@@ -83,14 +102,14 @@ START_TEST(a_task_ends_when_others_have_ended_in_the_place_of_its_lost_workers)
 {
     const uint32_t epoch = begin_task();
 
-    arrive(GONE, epoch, 0);
+    arrive_at(GONE, epoch, 0, "0");
     lose_and_go_on(2);
-    arrive(0, epoch, 0);
-    arrive(2, epoch, 0); /* the barrier waits for the new worker */
+    arrive_at(0, epoch, 0, "0");
+    arrive_at(2, epoch, 0, "0"); /* the barrier waits for the new worker */
     expect_quiet();
     admit_wholly(3, STEP, COUNTED);
     take_over(epoch);
-    arrive(GONE, epoch, 0);
+    arrive_at(GONE, epoch, 0, "0");
     for (uint32_t i = 0; i < N_NODES; i++)
         expect_release(i, epoch, 0);
     done(0, epoch);
@@ -189,14 +208,6 @@ START_TEST(a_process_that_comes_too_late_is_told_how_the_task_ended)
 }
 END_TEST
 
-static void meet(uint32_t epoch)
-{
-    for (uint32_t i = 0; i < N_NODES; i++)
-        arrive(i, epoch, 0);
-    for (uint32_t i = 0; i < N_NODES; i++)
-        expect_release(i, epoch, 0);
-}
-
 static void open_reader(uint32_t epoch)
 {
     say(0, (Control){ .kind = CONTROL_READER,
@@ -225,7 +236,6 @@ static const struct {
     void (*act)(uint32_t epoch);
     const char *why;
 } acts[] = {
-    { meet, CANNOT "its workers have met in a barrier" },
     { open_reader, CANNOT "its workers share the data out as they read (a dynamic split)" },
     { sum, CANNOT "its workers have used collectives" },
 };
@@ -240,6 +250,38 @@ START_TEST(a_task_fails_if_its_workers_cannot_be_repeated)
         expect(i, CONTROL_RECOVER);
         expect_verdict(i, CONTROL_CANCEL, LOST_CODE, acts[_i].why);
     }
+}
+END_TEST
+
+/* It may be in one that others wait in when it is lost; the process in its place, too. Nobody
+ * passes a barrier meanwhile, so the process is told of as many as there are when it comes to
+ * one. */
+START_TEST(a_process_is_told_which_barriers_its_workers_had_passed)
+{
+    const uint32_t epoch = begin_task();
+
+    for (uint64_t round = 0; round < 5; round++)
+        meet_at(epoch, round, round < 2 ? "0" : "3");
+    arrive_at(GONE, epoch, 5, "4"); /* this one may be called once more at another clock */
+    arrive_at(0, epoch, 5, "3");
+    lose_and_replace();
+    arrive_at(2, epoch, 5, "3");
+    expect_quiet();
+    take_over_behind(epoch, "barriers 5;0 2 3 3\n");
+    expect_quiet();
+    arrive_at(GONE, epoch, 5, "3");
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect_release(i, epoch, 5);
+    meet_at(epoch, 6, "4");
+    meet_at(epoch, 7, "9");
+    lose_and_go_on(4);
+    admit_wholly(5, STEP + 1, 2 * COUNTED);
+    take_over_behind(epoch, "barriers 8;4 7 9 1\n");
+    arrive_at(GONE, epoch, 8, "9");
+    expect_quiet();
+    ck_assert(!hears(0, (Control){ .kind = CONTROL_ARRIVE, .arrive = { epoch, 8 } }));
+    ck_assert(
+        !hears(0, (Control){ .kind = CONTROL_ARRIVE, .arrive = { epoch, 8, .clocks = "9 9" } }));
 }
 END_TEST
 
@@ -270,6 +312,7 @@ int main(void)
     tcase_add_test(cases, a_process_that_comes_too_late_is_told_how_the_task_ended);
     tcase_add_loop_test(cases, a_task_fails_if_its_workers_cannot_be_repeated, 0,
                         G_N_ELEMENTS(acts));
+    tcase_add_test(cases, a_process_is_told_which_barriers_its_workers_had_passed);
     tcase_add_test(cases, a_task_does_not_wait_for_workers_that_had_ended);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

@@ -172,11 +172,13 @@ static uint32_t count_before(const Log *log, uint64_t clock)
     return low;
 }
 
-bool sim_history_begin_worker(SimHistory *history, uint32_t worker, uint32_t node, uint64_t clock)
+bool sim_history_begin_worker(SimHistory *history, uint32_t worker, uint32_t node, uint64_t clock,
+                              uint32_t n_barriers)
 {
     const bool is_again = history->nodes[worker] != UINT32_MAX;
 
     history->nodes[worker] = node;
+    history->n_barriers[worker] = n_barriers;
     if (is_again)
         history->first_clocks[worker] = clock;
     for (size_t i = 0; i < (size_t)history->n_keys; i++) {

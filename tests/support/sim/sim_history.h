@@ -23,10 +23,11 @@ void sim_history_free(SimHistory *history);
 /* A task begins: clocks are 0, and every earlier Add must be seen. */
 void sim_history_begin_task(SimHistory *history);
 
-/* A worker of the task is in that process, and begins with a clock. Returns whether it is in the
- * place of a lost one. Then it makes the Adds of the lost one again, from there on, which count
- * once. */
-bool sim_history_begin_worker(SimHistory *history, uint32_t worker, uint32_t node, uint64_t clock);
+/* A worker of the task is in that process, and begins with a clock, before which it would have come
+ * to so many barriers. Returns whether it is in the place of a lost one. Then it makes the Adds of
+ * the lost one again, from there on, which count once. */
+bool sim_history_begin_worker(SimHistory *history, uint32_t worker, uint32_t node, uint64_t clock,
+                              uint32_t n_barriers);
 
 /* The node was killed. Of what its workers have made, the first Adds count, to any number; or, if
  * they are replaced, all. */

@@ -498,7 +498,7 @@ void sim_scenario_draw_replaced(SimScenario *scenario, uint64_t seed)
     announce_nothing(scenario);
     scenario->n_faults = n_lost = seed % 3 == 2 ? 2 : 1;
     give_victims_workers(scenario, &dice);
-    scenario->barrier_1024 = 0;
+    scenario->barrier_1024 = percent(&dice, 50) ? below(&dice, 700) : 0;
     scenario->n_replicas = 1 + seed / 3 % 2;
     scenario->n_iterations = between(&dice, 4, 24);
     scenario->replace_ms = percent(&dice, 15) ? 1 + below(&dice, 4 * scenario->timeout_ms) : 20000;

@@ -504,6 +504,8 @@ bool sim_worker_run(RubatoWorker *worker, void *user_data, GError **error)
 {
     SimJob *const job = user_data;
     Self self = { .worker = worker, .job = job, .rank = rubato_worker_rank(worker) };
+    const uint64_t first = rubato_worker_first_clock(worker);
+    uint32_t n_barriers = 0;
     bool is_again = false;
 
     if (job->begun_task < job->task) {
@@ -516,10 +518,12 @@ bool sim_worker_run(RubatoWorker *worker, void *user_data, GError **error)
     for (uint32_t i = 0; i < job->scenario->n_tables; i++)
         self.tables[i] = (Opened){ .spec = &job->scenario->tables[i],
                                    .history = job->histories[i],
-                                   .clock = rubato_worker_first_clock(worker) };
+                                   .clock = first };
+    for (uint64_t i = 0; i < MIN(first, job->scenario->n_iterations); i++)
+        n_barriers += begins_with_barrier(job, (uint32_t)i);
     for (uint32_t i = 0; i < job->scenario->n_tables; i++)
-        is_again = sim_history_begin_worker(job->histories[i], self.rank, sim_node(),
-                                            self.tables[i].clock);
+        is_again =
+            sim_history_begin_worker(job->histories[i], self.rank, sim_node(), first, n_barriers);
     job->n_replaced += is_again;
     const bool ok = work(&self, job, error);
     for (uint32_t i = 0; i < job->scenario->n_tables; i++)
