@@ -98,7 +98,9 @@ static Reading *reading_new(Scheduler *scheduler, SchedulerTask *task, uint32_t 
         .keeps_finished = task->continues,
     };
 
-    const bool is_kept = reader->is_dynamic && reader->kept_as != NULL;
+    /* what another node tells has no NULL in it */
+    const bool is_named = reader->kept_as != NULL && *reader->kept_as != '\0';
+    const bool is_kept = reader->is_dynamic && is_named;
     BlockDispatcher *const kept = is_kept ? find_kept(scheduler, task, reader, &config) : NULL;
     Reading *reading;
 

@@ -239,6 +239,34 @@ static void restore_kept(void)
     scheduler_restore_readers(scheduler, readers);
 }
 
+static void open_unnamed(uint32_t node, uint32_t epoch, uint32_t reader, const char *kept_as)
+{
+    say(node, (Control){ .kind = CONTROL_READER,
+                         .reader = { .epoch = epoch,
+                                     .reader = reader,
+                                     .n_epochs = 1,
+                                     .is_dynamic = true,
+                                     .kept_as = kept_as,
+                                     .description = "r",
+                                     .digest = "" } });
+}
+
+/* As they come from other nodes, and from the scheduler's own. */
+START_TEST(readers_without_a_name_are_not_kept)
+{
+    begin();
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task t");
+
+    for (uint32_t reader = 0; reader < 2; reader++) {
+        open_unnamed(1, epoch, reader, "");
+        open_unnamed(0, epoch, reader, NULL);
+    }
+    open_unnamed(0, epoch, 2, NULL);
+    open_unnamed(2, epoch, 3, "");
+    expect_quiet();
+}
+END_TEST
+
 /* Up to CUT, of which no node has done its part. */
 static uint32_t begin_cut(void)
 {
@@ -486,6 +514,7 @@ int main(void)
     tcase_add_test(cases, no_snapshot_begins_while_nodes_do_their_part_of_a_call);
     tcase_add_test(cases, a_barrier_does_not_wait_for_a_snapshot);
     tcase_add_test(cases, a_snapshot_for_a_task_that_has_ended_fails);
+    tcase_add_test(cases, readers_without_a_name_are_not_kept);
     tcase_add_test(cases, a_reader_that_is_dealt_blocks_during_the_cut_is_in_it_as_it_was_restored);
     tcase_add_loop_test(
         cases, no_snapshot_is_written_if_a_task_with_kept_readers_fails_during_the_cut, 0, 2);
