@@ -51,9 +51,13 @@ double raw_barrier(uint32_t n_threads, size_t n);
 
 /* ---- reduce.c: bare threads or processes that add up arrays of doubles ---- */
 
+/* The sums of two arrays. */
+void raw_sum(double *sums, const double *one, const double *other, size_t n);
+
 typedef struct RawReduce RawReduce;
 
-/* Whether the case's workers can do it: no more than processors, and all on this host. */
+/* Whether the case's workers can do it: no more than processors, and all on this host; or over TCP,
+ * if the arrays are so large that a ring is the fastest way. */
 bool raw_reduce_suits(const Bench *bench);
 
 /* Each worker calls all of these at the same time. NULL: with an error. (transfer full) */
@@ -61,6 +65,16 @@ RawReduce *raw_reduce_join(const Bench *bench, GError **error);
 void raw_reduce_meet(RawReduce *reduce);
 void raw_reduce(RawReduce *reduce, const double *input, double *output, size_t n);
 void raw_reduce_leave(RawReduce *reduce); /* NULL is allowed */
+
+/* ---- ring.c: the same over TCP, which reduce.c calls ---- */
+
+typedef struct RawRing RawRing;
+
+/* As those of reduce.c. */
+RawRing *raw_ring_join(const Bench *bench, GError **error);
+void raw_ring_meet(RawRing *ring);
+void raw_ring_reduce(RawRing *ring, const double *input, double *output, size_t n);
+void raw_ring_leave(RawRing *ring);
 
 /* ---- hash.c: a bare open-addressing table with prefetch ---- */
 

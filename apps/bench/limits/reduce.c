@@ -1,9 +1,9 @@
 /* Bare threads or processes of this host that add up what they have: the limit of an allreduce.
- * They are as many as workers, one for each processor at most, and wait for one another by
- * spinning. Each adds its share of the values. Threads read all inputs and write all outputs.
- * Processes do not see the others' arrays: each copies what it has of the others' shares to
- * memory that all share, a piece at a time, and then the others' results out of it. Large arrays
- * are written past the caches. */
+ * Over TCP they are in a ring (ring.c). Otherwise they are as many as workers, one for each
+ * processor at most, and wait for one another by spinning. Each adds its share of the values.
+ * Threads read all inputs and write all outputs. Processes do not see the others' arrays: each
+ * copies what it has of the others' shares to memory that all share, a piece at a time, and then
+ * the others' results out of it. Large arrays are written past the caches. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -42,6 +42,7 @@ typedef struct {
 } Area;
 
 struct RawReduce {
+    RawRing *ring; /* over TCP; then there is nothing else */
     Area *area;
     size_t n_bytes; /* of it */
     uint32_t rank, n;
@@ -53,6 +54,8 @@ bool raw_reduce_suits(const Bench *bench)
 {
     const uint32_t n = rubato_worker_n_workers(bench->worker);
 
+    if (bench->what->place == BENCH_PLACE_TCP)
+        return n > 1 && bench->what->tensor_bytes >= LARGE_BYTES;
     return n > 1 && n <= g_get_num_processors() && n <= MOST &&
            (bench->what->place == BENCH_PLACE_LOCAL || bench->what->place == BENCH_PLACE_HOST);
 }
@@ -86,6 +89,17 @@ static bool open_area(const Bench *bench, const char *name, RawReduce *reduce, G
     return true;
 }
 
+static RawReduce *join_ring(const Bench *bench, GError **error)
+{
+    RawRing *const ring = raw_ring_join(bench, error);
+
+    if (ring == NULL)
+        return NULL;
+    RawReduce *const reduce = g_new(RawReduce, 1);
+    *reduce = (RawReduce){ .ring = ring };
+    return reduce;
+}
+
 RawReduce *raw_reduce_join(const Bench *bench, GError **error)
 {
     const uint32_t n = rubato_worker_n_workers(bench->worker);
@@ -98,6 +112,8 @@ RawReduce *raw_reduce_join(const Bench *bench, GError **error)
                                .input = &pid,
                                .output = &pid };
 
+    if (bench->what->place == BENCH_PLACE_TCP)
+        return join_ring(bench, error);
     if (!rubato_worker_broadcast(bench->worker, &who, 0, error))
         return NULL;
     g_autofree char *name = g_strdup_printf("/rubato-bench-%" G_GINT64_FORMAT, pid);
@@ -114,12 +130,15 @@ RawReduce *raw_reduce_join(const Bench *bench, GError **error)
 
 void raw_reduce_leave(RawReduce *reduce)
 {
-    if (reduce != NULL)
+    if (reduce != NULL && reduce->ring != NULL)
+        raw_ring_leave(reduce->ring);
+    else if (reduce != NULL)
         munmap(reduce->area, reduce->n_bytes);
     g_free(reduce);
 }
 
-void raw_reduce_meet(RawReduce *reduce)
+/* All meet in the memory that they share. */
+static void meet(RawReduce *reduce)
 {
     Seat *const seats = reduce->area->seats;
 
@@ -131,10 +150,23 @@ void raw_reduce_meet(RawReduce *reduce)
                 sched_yield(); /* others may have taken its processor */
 }
 
+void raw_reduce_meet(RawReduce *reduce)
+{
+    if (reduce->ring != NULL)
+        raw_ring_meet(reduce->ring);
+    else
+        meet(reduce);
+}
+
 RUBATO_VECTOR_CLONES static void add(double *sums, const double *one, const double *other, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         sums[i] = one[i] + other[i];
+}
+
+void raw_sum(double *sums, const double *one, const double *other, size_t n)
+{
+    add(sums, one, other, n);
 }
 
 static size_t share_begin(const RawReduce *reduce, uint32_t rank, size_t n)
@@ -203,7 +235,7 @@ static void add_by_threads(RawReduce *reduce, const double *input, double *outpu
 
     seats[reduce->rank].input = input;
     seats[reduce->rank].output = output;
-    raw_reduce_meet(reduce);
+    meet(reduce);
     for (uint32_t i = 0; i < reduce->n; i++) {
         inputs[i] = seats[i].input;
         outputs[i] = seats[i].output;
@@ -211,7 +243,7 @@ static void add_by_threads(RawReduce *reduce, const double *input, double *outpu
     add_share(inputs, outputs, reduce->n, share_begin(reduce, reduce->rank, n),
               share_begin(reduce, reduce->rank + 1, n), is_large);
     end_copies();
-    raw_reduce_meet(reduce);
+    meet(reduce);
 }
 
 /* Who has met the others for the next piece knows that all have read the one before. */
@@ -231,12 +263,12 @@ static void add_piece(RawReduce *reduce, const double *input, double *output, si
         if (i != rank)
             memcpy(own + begin, input + begin, (end - begin) * sizeof *own);
     }
-    raw_reduce_meet(reduce);
+    meet(reduce);
     const size_t own_begin = share_begin(reduce, rank, n);
     const size_t own_end = share_begin(reduce, rank + 1, n);
     add_share(inputs, outputs, reduce->n, own_begin, own_end, /* is_large= */ false);
     copy_out(output + own_begin, own + own_begin, own_end - own_begin, is_large);
-    raw_reduce_meet(reduce);
+    meet(reduce);
     for (uint32_t i = 0; i < reduce->n; i++) {
         const size_t begin = share_begin(reduce, i, n), end = share_begin(reduce, i + 1, n);
 
@@ -249,6 +281,10 @@ void raw_reduce(RawReduce *reduce, const double *input, double *output, size_t n
 {
     const bool is_large = n * sizeof *input >= LARGE_BYTES;
 
+    if (reduce->ring != NULL) {
+        raw_ring_reduce(reduce->ring, input, output, n);
+        return;
+    }
     if (reduce->in_process)
         add_by_threads(reduce, input, output, n, is_large);
     else
