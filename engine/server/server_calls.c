@@ -62,6 +62,7 @@ static bool answer_again(const InputSequences *had, CallRecord *record, const Ca
                          RubatoRequest *request)
 {
     if (record != NULL && record->is_pending) {
+        request->kind = RUBATO_REQUEST_WRITE; /* as its model has set for the first one */
         request->handler_call->record = record;
         call_record_wait(record, request);
         return false;
