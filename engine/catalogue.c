@@ -136,23 +136,10 @@ PlacementLoad table_part_load(const Table *table, uint32_t part)
                               [PLACEMENT_QUERIES] = share_of(table, part, needs->queries) } };
 }
 
-/* Why the table cannot have replicas; NULL: it can. */
-static const char *find_obstacle(const RubatoTableSpec *spec)
-{
-    return spec->shape == RUBATO_SHAPE_RAGGED ? "its rows are ragged" : NULL;
-}
-
 bool table_check_replicas(const RubatoTableSpec *spec, uint32_t n_nodes, GError **error)
 {
-    const char *const obstacle = find_obstacle(spec);
-
     if (spec->replicas == 0)
         return true;
-    if (obstacle != NULL) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "table %s cannot have replicas: %s",
-                    spec->name, obstacle);
-        return false;
-    }
     if (n_nodes > spec->replicas && spec->replicas <= REPLICA_FEED_MOST)
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,

@@ -358,6 +358,22 @@ bool rubato_engine_tune(RubatoEngine *engine, const char *table, RubatoHyper hyp
     return ok;
 }
 
+/* ---- calls of handlers ---- */
+
+/* One that writes to a table with replicas comes in the order of its number, as changes do: see
+ * begin_access. */
+static void begin_call(RubatoEngine *engine, const TableRoute *route, bool writes)
+{
+    if (writes && route->map->n_replicas > 0)
+        pthread_mutex_lock(&engine->changing);
+}
+
+static void end_call(RubatoEngine *engine, const TableRoute *route, bool writes)
+{
+    if (writes && route->map->n_replicas > 0)
+        pthread_mutex_unlock(&engine->changing);
+}
+
 /* ---- rows of different lengths ---- */
 
 static bool access_ragged(RubatoEngine *engine, const char *name, const RaggedAsk *ask,
@@ -373,7 +389,9 @@ static bool access_ragged(RubatoEngine *engine, const char *name, const RaggedAs
     if (!begin_access(engine, name, MESSAGE_HANDLER, &route, &row_bytes, error))
         return false;
     TableClient *client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);
+    begin_call(engine, &route, ask->writes);
     const bool ok = ragged_request_run(client, ask, &found);
+    end_call(engine, &route, ask->writes);
     end_access(engine, client, MESSAGE_HANDLER, found, error);
     return ok;
 }
@@ -437,12 +455,9 @@ bool rubato_engine_call_handler(RubatoEngine *engine, const RubatoHandlerCall *c
     if (!begin_access(engine, call->table, MESSAGE_HANDLER, &route, &row_bytes, error))
         return false;
     TableClient *client = table_client_new(&route, BAD_GRADIENTS_NO_WORKER);
-    const bool in_order = writes && route.map->n_replicas > 0; /* as in begin_access */
-    if (in_order)
-        pthread_mutex_lock(&engine->changing);
+    begin_call(engine, &route, writes);
     const bool ok = table_client_call(client, call, result, &found);
-    if (in_order)
-        pthread_mutex_unlock(&engine->changing);
+    end_call(engine, &route, writes);
     end_access(engine, client, MESSAGE_HANDLER, found, error);
     return ok;
 }

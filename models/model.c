@@ -531,16 +531,24 @@ void rubato_model_starve(RubatoModel *model, RubatoRequest *request)
         put_out(model, request);
 }
 
+/* What is asked of a table of ragged rows is waited for in its own clock. So it is answered when it
+ * is kept, and the model has a copy. */
+static bool is_answered_soon(const RubatoRequest *request)
+{
+    return ragged_is_request(request->handler_call->ops);
+}
+
 /* Whether a call that the model keeps is answered when it has run. Its caller knows that by the
- * same trait, and does not wait for it in the clock that has to end before (client_kept_calls.c).
- * What is asked of a table of ragged rows is waited for, so it is answered at once. */
+ * same trait, and does not wait for it in the clock that has to end before
+ * (client_kept_calls.c). */
 static bool is_answered_late(const RubatoModel *model, const RubatoRequest *request)
 {
     return request->kind == RUBATO_REQUEST_WRITE && model->ops->traits.applies_by_clock &&
-           !ragged_is_request(request->handler_call->ops);
+           !is_answered_soon(request);
 }
 
-/* Whether a part with replicas remembers the call. Then each holder of the part keeps a copy. */
+/* Whether a part with replicas remembers the call. Then each holder of the part keeps a copy, and
+ * whoever has the record answers the call, unless it is answered now. */
 static bool has_record(const RubatoRequest *request)
 {
     return request->kind == RUBATO_REQUEST_WRITE && request->handler_call->record != NULL;
@@ -568,6 +576,8 @@ static void copy_call(RubatoRequest *kept, void *to)
     call->is_kept = true;
     call->is_parked = false;
     call->answer = (HandlerAnswer){ 0 };
+    if (is_answered_soon(kept))
+        call->record = NULL; /* it is the answered one's */
     call->arguments = call + 1;
     if (call->n_bytes > 0)
         memcpy(call + 1, from->arguments, call->n_bytes);
@@ -578,7 +588,7 @@ static void copy_call(RubatoRequest *kept, void *to)
 RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *request)
 {
     if (has_record(request))
-        request->handler_call->is_parked = true; /* whoever has the record answers it */
+        request->handler_call->is_parked = !is_answered_soon(request);
     else if (is_answered_late(model, request) || is_lent(request)) {
         if (!is_lent(request))
             request->handler_call->is_parked = true;

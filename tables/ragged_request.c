@@ -134,6 +134,8 @@ static void set_message(const RaggedRequest *request, RaggedPiece *piece, Call *
     TableClient *const client = request->client;
     const TableRoute *const route = client->route;
 
+    /* also one that reads: its worker need not ask again, and a ticket's cannot */
+    piece->call.comes_again = route->map->n_replicas > 0;
     piece->message = (Message){
         .kind = MESSAGE_HANDLER,
         .epoch = route->epoch,

@@ -24,85 +24,33 @@ static bool send_request(void *user, Message *message, GError **error)
     return moving_part_ask(sender->moving, sender->way, message, error);
 }
 
-/* ---- rows of different lengths ---- */
-
-/* Runs a request on this shard. False: there is no memory. */
-static bool ask_here(const RowSender *sender, const char *name, const RubatoKeys *keys,
-                     HandlerAnswer *answer)
-{
-    HandlerCall call = { .ops = ragged_find(name), .arguments = "" };
-
-    handler_run(&call, sender->moving->shard, keys);
-    *answer = call.answer;
-    return answer->failure == NULL && (answer->bytes != NULL || keys->n == 0);
-}
-
-/* Sends rows as an assignment: the result of a Get is what an assignment takes. */
-static bool assign_there(RowSender *sender, const RubatoKeys *keys, GError **error)
-{
-    HandlerCall *const call = &sender->assigning;
-    Message message = {
-        .kind = MESSAGE_HANDLER,
-        .call = sender->call,
-        .request = { .worker = BAD_GRADIENTS_NO_WORKER, .keys = *keys, .handler_call = call }
-    };
-    HandlerAnswer rows;
-    bool ok;
-
-    if (!ask_here(sender, "ragged.get", keys, &rows)) {
-        handler_answer_clear(&rows);
-        return moving_part_check(sender->moving, sender->way, CALL_NO_MEMORY, error);
-    }
-    call->ops = ragged_find("ragged.assign");
-    call->arguments = rows.bytes;
-    call->n_bytes = rows.n_bytes;
-    ok = moving_part_ask(sender->moving, sender->way, &message, error);
-    handler_answer_clear(&rows); /* they were copied */
-    return ok;
-}
-
-static RubatoKeys some_keys(const RubatoKeys *keys, size_t begin, size_t n)
-{
-    return (RubatoKeys){ .keys = keys->keys == NULL ? NULL : keys->keys + begin,
-                         .first = keys->first + begin,
-                         .n = n };
-}
-
-/* Sends rows of about PART_STATE_BLOCK_BYTES at a time, and one row at least. */
-static bool send_ragged_rows(void *user, const RubatoKeys *keys, GError **error)
+static bool assign_there(void *user, const RubatoKeys *keys, const HandlerCall *assigning,
+                         GError **error)
 {
     RowSender *const sender = user;
-    const size_t value_bytes = rubato_dtype_size(shard_spec(sender->moving->shard)->dtype);
-    HandlerAnswer lengths;
-    bool ok = true;
+    Message message = { .kind = MESSAGE_HANDLER,
+                        .call = sender->call,
+                        .request = { .worker = BAD_GRADIENTS_NO_WORKER,
+                                     .keys = *keys,
+                                     .handler_call = &sender->assigning } };
 
-    if (!ask_here(sender, "ragged.lengths", keys, &lengths)) {
-        handler_answer_clear(&lengths);
+    if (assigning == NULL)
         return moving_part_check(sender->moving, sender->way, CALL_NO_MEMORY, error);
-    }
-    for (size_t begin = 0, i = 0; begin < keys->n && ok; begin = i) {
-        for (size_t n_bytes = 0; i < keys->n && n_bytes < PART_STATE_BLOCK_BYTES; i++)
-            n_bytes += value_bytes * ((const uint32_t *)lengths.bytes)[i];
-
-        const RubatoKeys some = some_keys(keys, begin, i - begin);
-
-        ok = assign_there(sender, &some, error);
-    }
-    handler_answer_clear(&lengths);
-    return ok;
+    sender->assigning.ops = assigning->ops;
+    sender->assigning.arguments = assigning->arguments;
+    sender->assigning.n_bytes = assigning->n_bytes;
+    return moving_part_ask(sender->moving, sender->way, &message, error);
 }
 
 /* ---- all of it ---- */
 
 bool moving_part_send_rows(MovingPart *moving, const PartWay *way, GError **error)
 {
-    const bool is_ragged = shard_spec(moving->shard)->shape == RUBATO_SHAPE_RAGGED;
     Call call;
     RowSender sender = { .moving = moving, .way = way, .call = &call };
-    PartState state = { .shard = moving->shard,
-                        .send = send_request,
-                        .send_ragged = is_ragged ? send_ragged_rows : NULL,
-                        .user = &sender };
+    PartState state = {
+        .shard = moving->shard, .send = send_request, .assign = assign_there, .user = &sender
+    };
     bool ok;
 
     if (!part_state_init(&state))

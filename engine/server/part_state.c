@@ -4,6 +4,8 @@
  * Threads: the part's owner. */
 #include "engine/server/part_state.h"
 
+#include "models/handlers/handler.h"
+#include "models/ragged/ragged.h"
 #include "models/spec.h"
 #include "models/update/rule.h"
 
@@ -11,6 +13,11 @@
 
 /* So many keys of rows of different lengths are read at a time. */
 #define RAGGED_KEYS ((size_t)1024)
+
+static bool is_ragged(const PartState *state)
+{
+    return shard_spec(state->shard)->shape == RUBATO_SHAPE_RAGGED;
+}
 
 bool part_state_init(PartState *state)
 {
@@ -23,7 +30,7 @@ bool part_state_init(PartState *state)
     state->most = MAX(1, PART_STATE_BLOCK_BYTES / MAX(longest, 1));
     if (shard_is_bounded(state->shard)) /* a row is not evicted before its state and mark come */
         state->most = MIN(state->most, RUBATO_STORAGE_BLOCK);
-    if (state->send_ragged != NULL)
+    if (is_ragged(state))
         state->most = RAGGED_KEYS;
     state->values = g_try_malloc(MAX(PART_STATE_BLOCK_BYTES, longest));
     state->keys = g_try_new(RubatoKey, state->most);
@@ -66,6 +73,63 @@ static bool send_rows_of(const PartState *state, const RubatoKeys *keys, GError 
     shard_get_marks(state->shard, keys, state->values);
     return send_values(state, MESSAGE_SET_MARKS, keys, sizeof(uint32_t), error);
 }
+
+/* ---- rows of different lengths ---- */
+
+/* Runs a request on the shard. False: there is no memory. */
+static bool ask_here(const PartState *state, const char *name, const RubatoKeys *keys,
+                     HandlerAnswer *answer)
+{
+    HandlerCall call = { .ops = ragged_find(name), .arguments = "" };
+
+    handler_run(&call, state->shard, keys);
+    *answer = call.answer;
+    return answer->failure == NULL && (answer->bytes != NULL || keys->n == 0);
+}
+
+/* Sends rows as an assignment: the result of a Get is what an assignment takes. */
+static bool assign_there(const PartState *state, const RubatoKeys *keys, GError **error)
+{
+    HandlerCall assigning = { .ops = ragged_find("ragged.assign") };
+    HandlerAnswer rows;
+    const bool is_read = ask_here(state, "ragged.get", keys, &rows);
+
+    assigning.arguments = rows.bytes;
+    assigning.n_bytes = rows.n_bytes;
+    const bool ok = state->assign(state->user, keys, is_read ? &assigning : NULL, error);
+
+    handler_answer_clear(&rows);
+    return ok;
+}
+
+static RubatoKeys some_keys(const RubatoKeys *keys, size_t begin, size_t n)
+{
+    return (RubatoKeys){ .keys = keys->keys == NULL ? NULL : keys->keys + begin,
+                         .first = keys->first + begin,
+                         .n = n };
+}
+
+/* Sends rows of about PART_STATE_BLOCK_BYTES at a time, and one row at least. */
+static bool send_ragged_rows(const PartState *state, const RubatoKeys *keys, GError **error)
+{
+    const size_t value_bytes = rubato_dtype_size(shard_spec(state->shard)->dtype);
+    HandlerAnswer lengths;
+    bool ok = ask_here(state, "ragged.lengths", keys, &lengths) ||
+              state->assign(state->user, keys, NULL, error);
+
+    for (size_t begin = 0, i = 0; lengths.bytes != NULL && begin < keys->n && ok; begin = i) {
+        for (size_t n_bytes = 0; i < keys->n && n_bytes < PART_STATE_BLOCK_BYTES; i++)
+            n_bytes += value_bytes * ((const uint32_t *)lengths.bytes)[i];
+
+        const RubatoKeys some = some_keys(keys, begin, i - begin);
+
+        ok = assign_there(state, &some, error);
+    }
+    handler_answer_clear(&lengths);
+    return ok;
+}
+
+/* ---- the rest ---- */
 
 /* The counts of uses come first: so the marks of the rows that follow have a meaning. */
 bool part_state_send_uses(const PartState *state, GError **error)
@@ -110,8 +174,8 @@ static bool send_all_rows(const PartState *state, GError **error)
             shard_list(state->shard, begin, keys.n, state->keys);
             keys.keys = state->keys;
         }
-        if (!(state->send_ragged != NULL ? state->send_ragged(state->user, &keys, error)
-                                         : send_rows_of(state, &keys, error)))
+        if (!(is_ragged(state) ? send_ragged_rows(state, &keys, error)
+                               : send_rows_of(state, &keys, error)))
             return false;
     }
     return true;

@@ -7,6 +7,7 @@
 
 #include <glib.h>
 
+#include "io/net/handler_call.h"
 #include "io/net/message.h"
 #include "models/shard/shard.h"
 
@@ -17,8 +18,10 @@ typedef struct {
      * False: no more is sent. */
     bool (*send)(void *user, Message *message, GError **error);
 
-    /* Sends rows of different lengths; NULL for a table whose rows have one length. */
-    bool (*send_ragged)(void *user, const RubatoKeys *keys, GError **error);
+    /* Of a table whose rows have different lengths: sends some of them as a call that assigns them,
+     * and copies its arguments. NULL: there was no memory to read them. False: no more is sent. */
+    bool (*assign)(void *user, const RubatoKeys *keys, const HandlerCall *assigning,
+                   GError **error);
     void *user;
 
     /* as part_state_init makes them */
@@ -31,7 +34,7 @@ typedef struct {
 /* About so many bytes of rows are read at a time. */
 #define PART_STATE_BLOCK_BYTES ((size_t)256 << 10)
 
-/* Makes room for rows; shard, send, send_ragged and user are set. False: there is no memory. */
+/* Makes room for rows; shard, send, assign and user are set. False: there is no memory. */
 bool part_state_init(PartState *state);
 void part_state_clear(PartState *state);
 

@@ -19,7 +19,9 @@
  * It may run later, when its clock has ended. Each holder then keeps a copy of its own, and what it
  * remembers of the call says that it is pending. Those who wait for the answer are attached to
  * that: the call that came first, and one that comes again to the next primary. They are answered
- * when the copy has run (models/model.c), or cancelled with the model.
+ * when the copy has run (models/model.c), or cancelled with the model. A request to a table of
+ * ragged rows is answered when it is kept, so its copies have no record. If one fails later, each
+ * holder of the part says so, and the task fails.
  *
  * A handler may fail after it has changed rows. It then has changed the same rows everywhere,
  * because it is a function of the rows, its arguments, and calls before. A handler without memory
@@ -34,6 +36,7 @@
 #include "io/net/handler_call.h"
 #include "models/handlers/call_records.h"
 #include "models/handlers/handler.h"
+#include "models/ragged/ragged.h"
 #include "models/update/bad_gradients.h"
 
 bool server_is_change_call(const Message *message)
@@ -264,6 +267,17 @@ void server_push_failed_calls(uint32_t epoch, const InputSequences *had, CallPus
             push_record(epoch, record, push, user);
 }
 
+static void push_call(const Message *call, const unsigned char *bytes, size_t n, CallPush *push,
+                      void *user)
+{
+    for (size_t begin = 0; begin < n;) {
+        Message piece = piece_of(call, bytes, n, begin);
+
+        begin += piece.request.keys.n;
+        push(user, &piece, MESSAGE_HANDLER);
+    }
+}
+
 bool server_push_kept_call(uint32_t epoch, const RubatoRequest *kept, CallPush *push, void *user)
 {
     const Message call = { .epoch = epoch, .request = *kept };
@@ -272,14 +286,25 @@ bool server_push_kept_call(uint32_t epoch, const RubatoRequest *kept, CallPush *
 
     if (bytes == NULL)
         return false;
-    push_record(epoch, kept->handler_call->record, push, user);
-    for (size_t begin = 0; begin < n;) {
-        Message piece = piece_of(&call, bytes, n, begin);
-
-        begin += piece.request.keys.n;
-        push(user, &piece, MESSAGE_HANDLER);
-    }
+    if (kept->handler_call->record != NULL)
+        push_record(epoch, kept->handler_call->record, push, user);
+    push_call(&call, bytes, n, push, user);
     return true;
+}
+
+bool server_push_assignment(const RubatoKeys *keys, const HandlerCall *assigning, CallPush *push,
+                            void *user)
+{
+    HandlerCall assigned = *assigning;
+    const Message call = {
+        .request = { .worker = BAD_GRADIENTS_NO_WORKER, .keys = *keys, .handler_call = &assigned }
+    };
+    size_t n;
+    g_autofree unsigned char *bytes = write_call(&call.request, &n);
+
+    if (bytes != NULL)
+        push_call(&call, bytes, n, push, user);
+    return bytes != NULL;
 }
 
 bool replica_take_called(InputSequences *had, const Message *message)
@@ -390,11 +415,29 @@ bool replica_keep_call(Replica *replica, const ReplicaModel *of_task, const Mess
 
     if (!read_call(replica, last, &call, &message))
         return false;
+    const bool is_answered = ragged_is_request(call.ops); /* before it has run: it has no record */
+
     call.record = call_records_find(of_task->had->records, last->request.worker, last->sequence);
-    if (call.record == NULL || !call.record->is_pending)
+    if (is_answered != (call.record == NULL) || (!is_answered && !call.record->is_pending))
         return false;
     model_call(of_task->model, &message.request);
     (void)model_take_answered(of_task->model);
+    handler_answer_clear(&call.answer);
     replica_drop_call(replica);
-    return call.is_parked; /* it waits at its primary, too */
+    return call.is_parked != is_answered; /* the others wait at their primary, too */
+}
+
+bool replica_assign_rows(Replica *replica, const Message *last)
+{
+    HandlerCall call;
+    Message message;
+
+    if (!read_call(replica, last, &call, &message) || call.ops != ragged_find("ragged.assign"))
+        return false;
+    handler_run(&call, replica->shard, &message.request.keys);
+    const bool ok = call.answer.failure == NULL;
+
+    handler_answer_clear(&call.answer);
+    replica_drop_call(replica);
+    return ok;
 }

@@ -28,6 +28,10 @@ void server_push_failed_calls(uint32_t epoch, const InputSequences *had, CallPus
 /* A call that a model keeps, and what the part remembers of it. False: there is no memory. */
 bool server_push_kept_call(uint32_t epoch, const RubatoRequest *kept, CallPush *push, void *user);
 
+/* Ragged rows, as a call that assigns them. False: there is no memory. */
+bool server_push_assignment(const RubatoKeys *keys, const HandlerCall *assigning, CallPush *push,
+                            void *user);
+
 /* A FEED_CALLED has come. False: it makes no sense. */
 bool replica_take_called(InputSequences *had, const Message *message);
 
@@ -49,8 +53,9 @@ bool replica_can_run_call(const Replica *replica, const Message *last);
 /* Does what the whole call asks for: of_task as of an input. */
 void replica_run_call(Replica *replica, const ReplicaModel *of_task, const Message *last);
 
-/* Of an image: gives it to the model. False: it makes no sense. */
+/* Of an image: gives it to the model; assigns ragged rows. False: it makes no sense. */
 bool replica_keep_call(Replica *replica, const ReplicaModel *of_task, const Message *last);
+bool replica_assign_rows(Replica *replica, const Message *last);
 
 /* Forgets the pieces of a call whose rest does not come. */
 void replica_drop_call(Replica *replica);

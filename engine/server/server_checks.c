@@ -2,6 +2,8 @@
  * logged and refused. A message within this process was checked by the worker that sent it.
  *
  * Thread: the server's owner. */
+#include <rubato/error.h>
+
 #include "engine/server/request_ops.h"
 #include "engine/server/server_private.h"
 #include "models/update/bad_gradients.h"
@@ -15,6 +17,14 @@ void server_refuse(Server *server, Message *message, const char *why)
         g_warning("server %u: node %u sent %s; dropped", server->number,
                   server->office->node_ids[message->node], why);
     server_answer(server, message, CALL_REFUSED);
+}
+
+void server_tell_complaint(Server *server, uint32_t epoch)
+{
+    g_autofree char *complaint = g_steal_pointer(&server->complaint);
+
+    if (complaint != NULL && server->fail_task != NULL)
+        server->fail_task(server->user, epoch, RUBATO_ERROR_HANDLER, complaint);
 }
 
 /* What is wrong with a request of another node; NULL if nothing is. model NULL: between tasks. */

@@ -100,13 +100,11 @@ static bool set_had(Replica *replica, const Message *message)
     return true;
 }
 
-/* A piece of a call that a model keeps. False: it makes no sense. */
+/* A piece of a call that a model keeps, or of ragged rows. False: it makes no sense. */
 static bool take_call(Server *server, Replica *replica, const Message *message)
 {
     const ReplicaModel of_task = replica_find_model(replica, message->epoch);
 
-    if (of_task.model == NULL)
-        return false;
     switch (replica_take_call_piece(replica, message)) {
     case FED_CALL_GOES_ON:
         return message->sequence == 0;
@@ -114,7 +112,8 @@ static bool take_call(Server *server, Replica *replica, const Message *message)
         server->starved = true;
         return true;
     case FED_CALL_WHOLE:
-        return replica_keep_call(replica, &of_task, message);
+        return of_task.model == NULL ? replica_assign_rows(replica, message)
+                                     : replica_keep_call(replica, &of_task, message);
     case FED_CALL_NONSENSE:
         break;
     }
@@ -123,11 +122,12 @@ static bool take_call(Server *server, Replica *replica, const Message *message)
 
 /* ---- the image ---- */
 
-/* Whether a request can be a piece of an image, in a task or not. */
+/* Whether a request can be a piece of an image, in a task or not. What a call does is seen when it
+ * is whole. */
 static bool is_of_image(const RequestOps *ops, bool in_task)
 {
     return ops != NULL &&
-           (ops->is_input || ops->is_of_move || (in_task && ops == request_ops[MESSAGE_HANDLER])) &&
+           (ops->is_input || ops->is_of_move || ops == request_ops[MESSAGE_HANDLER]) &&
            (in_task ? ops->in_task != NULL : ops->between_tasks != NULL);
 }
 
@@ -149,7 +149,7 @@ static bool apply_request(Server *server, Replica *replica, Message *message)
     if (message->kind == MESSAGE_HANDLER) {
         if (take_call(server, replica, message))
             return true;
-        server_refuse(server, message, "a piece of a kept call that makes no sense");
+        server_refuse(server, message, "a piece of a call that makes no sense");
         return false;
     }
     if (model == NULL) {

@@ -121,6 +121,23 @@ static bool push_state(void *user, Message *message, GError **error)
     return !copy->is_starved;
 }
 
+static void push_of_call(void *user, Message *message, uint8_t fed_kind)
+{
+    push(user, message, fed_kind);
+}
+
+static bool push_assignment(void *user, const RubatoKeys *keys, const HandlerCall *assigning,
+                            GError **error)
+{
+    Copy *const copy = user;
+
+    (void)error;
+    copy->is_starved = assigning == NULL ||
+                       !server_push_assignment(keys, assigning, push_of_call, copy) ||
+                       copy->is_starved;
+    return !copy->is_starved;
+}
+
 static void push_had(Copy *copy, uint32_t epoch, const InputSequences *had)
 {
     Message message = { .epoch = epoch,
@@ -129,11 +146,6 @@ static void push_had(Copy *copy, uint32_t epoch, const InputSequences *had)
 
     message.kind = (MessageKind)FEED_HAD;
     push_request(copy, &message);
-}
-
-static void push_of_call(void *user, Message *message, uint8_t fed_kind)
-{
-    push(user, message, fed_kind);
 }
 
 /* The begin or the end of an image, as of the present input; or that there is to be none. */
@@ -207,6 +219,7 @@ static void copy_kept_call(Copy *copy, uint32_t epoch, RubatoModel *fresh, Rubat
 {
     copy->is_starved = !server_push_kept_call(epoch, kept, push_of_call, copy) || copy->is_starved;
     model_call(fresh, kept);
+    (void)model_take_answered(fresh); /* the request itself, if it has been answered before */
     model_free_kept(kept);
 }
 
@@ -290,6 +303,7 @@ static bool push_image(Copy *copy, const Order *order)
     Server *const server = copy->server;
     PartState state = { .shard = server_find_shard(server, order->table, order->part),
                         .send = push_state,
+                        .assign = push_assignment,
                         .user = copy };
     bool ok;
 

@@ -429,6 +429,7 @@ void server_feed_clock(Server *server, const BoundPart *part, const Message *mes
     model_clock(part->model, clock->source, clock->clock);
     server_end_input(server, part->fed, part->shard, &input, MESSAGE_CLOCK);
     server_check_memory(server);
+    server_tell_complaint(server, message->epoch);
 }
 
 void server_feed_loss(Server *server, const BoundPart *part, uint32_t epoch, uint32_t node,
@@ -441,6 +442,7 @@ void server_feed_loss(Server *server, const BoundPart *part, uint32_t epoch, uin
     model_lose_workers(part->model, node, first, n);
     server_end_input(server, part->fed, part->shard, &input, (MessageKind)FEED_LOSS);
     server_check_memory(server);
+    server_tell_complaint(server, epoch);
 }
 
 typedef struct {

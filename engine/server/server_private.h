@@ -135,6 +135,10 @@ size_t server_find_work(Actor *actor, const Message *message);
 /* Counts a message that makes no sense, logs what is wrong with it, and answers it. */
 void server_refuse(Server *server, Message *message, const char *why);
 
+/* Fails the task if a kept request of it has failed on a part with replicas. Its primary does so,
+ * and its replicas too: the primary may be lost before it has said it. */
+void server_tell_complaint(Server *server, uint32_t epoch);
+
 /* Whether a request of another node can be handled. Otherwise it has been answered; for lack of
  * memory, server->starved is set. model NULL: between tasks. */
 bool server_check_remote(Server *server, const RubatoShard *shard, const RubatoModel *model,

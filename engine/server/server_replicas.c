@@ -276,6 +276,7 @@ static void take(Server *server, Replica *replica, Message *message)
     if (server->starved)
         g_error("server %u: no memory for what an input of a replica needs; the node ends here",
                 server->number);
+    server_tell_complaint(server, message->epoch);
     server_answer(server, message, CALL_OK);
 }
 

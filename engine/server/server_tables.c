@@ -109,18 +109,25 @@ static void say_no_number(void *user, uint32_t table, const char *name, uint32_t
                   name, who);
 }
 
-void server_place_shard(Server *server, RubatoShard *shard, uint32_t table, uint32_t part)
+static ShardPlace place_of(Server *server, uint32_t table, uint32_t part)
 {
     const PostOffice *office = server->office;
 
-    shard_set_place(shard, &(ShardPlace){ .table = table,
-                                          .part = part,
-                                          .say_no_number = say_no_number,
-                                          .node = office->node_ids[office->self],
-                                          .server = server,
-                                          .find_shard = find_shard,
-                                          .running = &office->servers[server->number].handler,
-                                          .complaint = &server->complaint });
+    return (ShardPlace){ .table = table,
+                         .part = part,
+                         .node = office->node_ids[office->self],
+                         .server = server,
+                         .find_shard = find_shard,
+                         .running = &office->servers[server->number].handler,
+                         .complaint = &server->complaint };
+}
+
+void server_place_shard(Server *server, RubatoShard *shard, uint32_t table, uint32_t part)
+{
+    ShardPlace place = place_of(server, table, part);
+
+    place.say_no_number = say_no_number;
+    shard_set_place(shard, &place);
 }
 
 void server_add_shard(Server *server, uint32_t table, uint32_t part, RubatoShard *shard)
@@ -141,8 +148,11 @@ void server_add_feed(Server *server, uint32_t table, uint32_t part, const uint32
 void server_add_replica(Server *server, uint32_t table, uint32_t part, uint32_t primary,
                         RubatoShard *shard)
 {
+    const ShardPlace place = place_of(server, table, part);
+
     server_find_table(server, table)->parts[part].replica =
         replica_new(server, table, part, primary, shard);
+    shard_set_place(shard, &place); /* its primary says what is no number */
     shard_set_role(shard, SHARD_FOLLOWS);
     shard_set_alarm(shard, &server->starved);
 }

@@ -34,8 +34,8 @@ typedef struct HandlerCall {
     bool is_coming;         /* the model's op that brings it has not returned */
     bool is_parked;         /* a model keeps its request, or a copy, and answers when it has run */
     bool in_task;           /* set by the server */
-    bool comes_again;       /* its part may get it again, and then knows it: it writes to a table
-                             * with replicas. It can be sent again until it has ended */
+    bool comes_again;       /* of a part with replicas: it can be sent again until it has ended, as
+                             * its caller keeps it. The part knows one that writes */
     uint64_t serial;        /* which call of its node it is, from 1 on; the post office's */
     size_t n_payload_bytes; /* as bytes; the post office's */
     RubatoKeys sent_keys;   /* of a call to another node; the post office's */

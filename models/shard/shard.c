@@ -133,9 +133,11 @@ void shard_set_place(RubatoShard *shard, const ShardPlace *place)
     shard->updater.say_no_number = place->say_no_number != NULL ? say_no_number : NULL;
 }
 
+/* Of a part with replicas it fails on each holder alike, and the alarm is for memory alone. */
 void shard_complain(RubatoShard *shard, const char *text)
 {
-    *shard->alarm = true;
+    if (shard->role == SHARD_ALONE)
+        *shard->alarm = true;
     if (shard->place.complaint != NULL && *shard->place.complaint == NULL)
         *shard->place.complaint = g_strdup(text);
 }

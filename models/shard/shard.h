@@ -167,8 +167,8 @@ typedef struct {
      * BAD_GRADIENTS_NO_WORKER: the engine's. NULL: nobody is told. */
     void (*say_no_number)(void *server, uint32_t table, const char *name, uint32_t worker);
 
-    /* Gets the error text of a request whose sender no longer waits; the alarm is set, too. The
-     * first text stays until the server takes it. */
+    /* Gets the error text of a request whose sender no longer waits; the alarm is set, too, but of
+     * a part with replicas. The first text stays until the server takes it. */
     char **complaint;
 } ShardPlace;
 

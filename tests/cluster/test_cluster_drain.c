@@ -44,16 +44,17 @@ static bool drain(RubatoEngine *engine, GError **error)
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
     static const uint32_t victims[] = { DRAINED };
-    static const char *const names[] = { "rows", NULL };
+    const char *names[LOSSY_TABLES];
     RubatoTableSpec spec = *(const RubatoTableSpec *)data;
-    LossyRounds rounds = { engine, &spec, N_KEYS, victims, G_N_ELEMENTS(victims), .calls = true };
+    LossyRounds rounds = { engine,        &spec,        N_KEYS, victims, G_N_ELEMENTS(victims),
+                           .calls = true, .lists = true };
     const RubatoTask task = {
         .name = "work", .run = lossy_rounds_work, .user_data = &rounds, .tables = names
     };
 
     spec.parts = 8;
     spec.replicas = 1;
-    TRY(rubato_engine_create_table(engine, &spec, error));
+    TRY(lossy_rounds_create(&rounds, names, error));
     RubatoTaskRun *const run = rubato_engine_start(engine, &task, error);
     TRY(run != NULL);
     const bool is_drained = rubato_engine_node(engine) != CLUSTER_IDS[0] || drain(engine, error);

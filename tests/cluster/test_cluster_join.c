@@ -13,6 +13,7 @@
 #include "engine/launch/launcher_news.h"
 #include "io/net/transport/tcp/host_address.h"
 #include "models/registry.h"
+#include "tests/support/cluster/counted_lists.h"
 #include "tests/support/cluster/counted_rounds.h"
 #include "tests/support/cluster/stranger.h"
 #include "tests/support/engine/engine_fixture.h"
@@ -43,10 +44,13 @@ static bool take_snapshot(RubatoWorker *worker, int64_t round, GError **error)
                                   error);
 }
 
-static bool do_rounds(RubatoEngine *engine, const char *table, int64_t most, GError **error)
+/* Of ragged rows, too, if their model is given. */
+static bool do_rounds(RubatoEngine *engine, const char *table, int64_t most,
+                      const char *lists_model, GError **error)
 {
     const CountedRounds rounds = { .table = table,
                                    .most = most,
+                                   .lists_model = lists_model,
                                    .after_clock =
                                        strcmp(table, LATER) == 0 ? take_snapshot : NULL };
 
@@ -63,16 +67,16 @@ static bool use_plain_table(RubatoEngine *engine, const RubatoTableSpec *like, G
     spec.name = PLAIN;
     spec.replicas = 0;
     TRY(rubato_engine_create_table(engine, &spec, error) &&
-        do_rounds(engine, PLAIN, LATER_ROUNDS, error) &&
+        do_rounds(engine, PLAIN, LATER_ROUNDS, NULL, error) &&
         rubato_engine_move_part(engine, PLAIN, 0, 1, error));
     if (!rubato_engine_move_part(engine, PLAIN, 1, 0, &unmoved))
         EXPECT(g_error_matches(unmoved, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST), "%s",
                unmoved->message);
     return counted_rounds_check(engine, PLAIN, error) &&
-           do_rounds(engine, PLAIN, LATER_ROUNDS, error);
+           do_rounds(engine, PLAIN, LATER_ROUNDS, NULL, error);
 }
 
-/* What a snapshot has of both tables is what was added, and so is what comes back of it. */
+/* What a snapshot has of the tables is what was added, and so is what comes back of it. */
 static bool save_and_restore(RubatoEngine *engine, const RubatoTableSpec *like, GError **error)
 {
     RubatoTableSpec plain = *like, rows = *like;
@@ -89,14 +93,16 @@ static bool save_and_restore(RubatoEngine *engine, const RubatoTableSpec *like, 
     EXPECT(number == 3, "snapshot %" G_GUINT64_FORMAT, number); /* two by a worker */
     TRY(rubato_engine_drop_table(engine, PLAIN, error) &&
         rubato_engine_drop_table(engine, "rows", error) &&
+        rubato_engine_drop_table(engine, COUNTED_LISTS, error) &&
         rubato_engine_create_table(engine, &plain, error) &&
-        rubato_engine_create_table(engine, &rows, error));
+        rubato_engine_create_table(engine, &rows, error) &&
+        counted_lists_create(engine, &rows, error));
     TRY(rubato_engine_restore(engine, &(RubatoRestoreSpec){ .directory = directory }, NULL, error));
     TRY(rubato_engine_get(engine, "rows", &key, 1, &after, error));
     EXPECT(before > 0 && before == after, "%" G_GINT64_FORMAT " rounds, %" G_GINT64_FORMAT, before,
            after);
     return counted_rounds_check(engine, PLAIN, error) &&
-           counted_rounds_check(engine, "rows", error);
+           counted_rounds_check(engine, "rows", error) && counted_lists_check(engine, error);
 }
 
 static bool play(RubatoEngine *engine, const void *data, GError **error)
@@ -106,12 +112,14 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
     signal(SIGUSR1, counted_rounds_stop);
     spec.parts = PARTS;
     spec.replicas = 1;
-    TRY(rubato_engine_create_table(engine, &spec, error) && do_rounds(engine, "rows", 0, error));
+    TRY(rubato_engine_create_table(engine, &spec, error) &&
+        counted_lists_create(engine, &spec, error) &&
+        do_rounds(engine, "rows", 0, spec.model, error));
     spec.name = LATER; /* on processes that have joined alone */
     TRY(rubato_engine_create_table(engine, &spec, error) &&
-        do_rounds(engine, LATER, LATER_ROUNDS, error) &&
-        counted_rounds_check(engine, "rows", error) &&
-        do_rounds(engine, LATER, LATER_ROUNDS, error) &&
+        do_rounds(engine, LATER, LATER_ROUNDS, NULL, error) &&
+        counted_rounds_check(engine, "rows", error) && counted_lists_check(engine, error) &&
+        do_rounds(engine, LATER, LATER_ROUNDS, NULL, error) &&
         rubato_engine_drop_table(engine, LATER, error));
     TRY(use_plain_table(engine, &spec, error) && save_and_restore(engine, &spec, error));
     return rubato_engine_barrier(engine, error);
@@ -156,13 +164,13 @@ START_TEST(parts_live_on_processes_that_have_joined)
     cluster_wait_for(run, 0, "busy");
     lose(run, 2);
     second = start_joining(run, 2);
-    cluster_wait_for(run, 1, "server 0 has made 4 replicas of its parts on other nodes");
+    cluster_wait_for(run, 1, "server 0 has made 8 replicas of its parts on other nodes");
     lose(run, 1);
     first = start_joining(run, 1);
-    cluster_wait_for(run, second, "server 1 has made 4 replicas of its parts on other nodes");
+    cluster_wait_for(run, second, "server 1 has made 8 replicas of its parts on other nodes");
     lose(run, second); /* the same node again */
     third = start_joining(run, 2);
-    cluster_wait_for(run, first, "server 0 has made 4 replicas of its parts on other nodes");
+    cluster_wait_for(run, first, "server 0 has made 8 replicas of its parts on other nodes");
     cluster_signal(run, 0, SIGUSR1);
     cluster_expect_end(run, 0, 0);
     expect_served(run, first);
@@ -189,7 +197,7 @@ START_TEST(process_may_be_killed_while_it_joins)
     cluster_wait_for(run, 1, "was lost: "); /* it has said all of the process that it will */
     g_string_truncate(run->processes[1].text, 0);
     joined = start_joining(run, 2);
-    cluster_wait_for(run, 1, "server 0 has made 4 replicas of its parts on other nodes");
+    cluster_wait_for(run, 1, "server 0 has made 8 replicas of its parts on other nodes");
     lose(run, 1);
     cluster_signal(run, 0, SIGUSR1);
     cluster_expect_end(run, 0, 0);
@@ -311,7 +319,7 @@ START_TEST(process_may_end_before_others_are_connected_to_it)
     join_and_be_gone(run, 2);
     ck_assert_int_lt(cluster_now_ms() - began_ms, 10000 * cluster_slowness());
     joined = start_joining(run, 2);
-    cluster_wait_for(run, 1, "server 0 has made 4 replicas of its parts on other nodes");
+    cluster_wait_for(run, 1, "server 0 has made 8 replicas of its parts on other nodes");
     cluster_signal(run, 0, SIGUSR1);
     cluster_expect_end(run, 0, 0);
     expect_served(run, joined);

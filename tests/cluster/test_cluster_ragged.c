@@ -1,6 +1,7 @@
 /* Tables of ragged rows on several nodes, over each transport, with usual and with small pieces and
  * windows, while parts move: each Get shows what its model lets it show, what is appended is there
  * once, and long rows cross whole. Under "bsp" each list has one order, on any nodes. */
+#include <pthread.h>
 #include <string.h>
 
 #include "tests/support/cluster/cluster_moves.h"
@@ -216,6 +217,136 @@ START_TEST(an_add_of_other_lengths_is_told_to_its_worker)
 }
 END_TEST
 
+/* Under "bsp" nobody waits for it when it fails: the task does, and the table can be used. */
+static bool add_wrong_later(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey key = 7;
+    const uint32_t length = 1;
+    const uint8_t delta = 1;
+    g_autoptr(RubatoRaggedTable) table =
+        rubato_worker_open_ragged_table(worker, "rows", RUBATO_U8, error);
+
+    (void)user_data;
+    TRY(table != NULL && rubato_ragged_table_add(table, &key, 1, &length, &delta, error));
+    for (int i = 0; i < 1000; i++)
+        TRY(rubato_ragged_table_clock(table, error) && rubato_worker_barrier(worker, error));
+    return true;
+}
+
+static bool play_wrong_later(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = { .name = "rows",
+                                   .dtype = RUBATO_U8,
+                                   .shape = RUBATO_SHAPE_RAGGED,
+                                   .model = "bsp",
+                                   .parts = 4,
+                                   .replicas = *(const uint32_t *)data };
+    const char *const tables[] = { "rows", NULL };
+    const RubatoKey key = 8;
+    const uint32_t length = 3;
+    uint32_t found_length;
+    g_autofree void *values = NULL;
+    GError *found = NULL;
+
+    TRY(rubato_engine_create_table(engine, &spec, error));
+    EXPECT(!cluster_run_task(engine, "wrong", add_wrong_later, NULL, tables, &found), "it ran");
+    TRY(cluster_expect_error(&found, RUBATO_ERROR_HANDLER, "brings 1 values for key 7", error) &&
+        rubato_engine_assign_ragged(engine, "rows", &key, 1, &length, "abc", error) &&
+        rubato_engine_get_ragged(engine, "rows", &key, 1, &found_length, &values, error));
+    EXPECT(found_length == 3, "%u values", found_length);
+    return rubato_engine_barrier(engine, error);
+}
+
+START_TEST(an_add_of_other_lengths_fails_the_task_where_nobody_waits_for_it)
+{
+    const uint32_t n_replicas = (uint32_t)_i;
+    ClusterRun *run = new_run(2);
+
+    cluster_start(run, play_wrong_later, &n_replicas);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- engine calls of several threads ---- */
+
+/* Each thread's rows are long, or short: a short one would overtake the pieces of a long one. */
+enum { N_THREADS = 2, N_EACH = 60, LONG_ROW = 6000 };
+
+static uint32_t length_of_thread(uint32_t number)
+{
+    return number % 2 == 0 ? LONG_ROW : 1;
+}
+
+typedef struct {
+    RubatoEngine *engine;
+    uint32_t number;
+    GError *error;
+} Assigner;
+
+static void *assign_rows(void *data)
+{
+    Assigner *const self = data;
+    const uint32_t length = length_of_thread(self->number);
+    g_autofree uint8_t *values = g_malloc0(length);
+    bool ok = true;
+
+    for (uint64_t i = 0; i < N_EACH && ok; i++) {
+        const RubatoKey key = rubato_mix64(self->number * N_EACH + i);
+
+        ok = rubato_engine_assign_ragged(self->engine, "rows", &key, 1, &length, values,
+                                         &self->error);
+    }
+    return NULL;
+}
+
+/* They come to a part in the order of their numbers: it takes an earlier one for one that it has
+ * had. */
+static bool play_threads(RubatoEngine *engine, const void *data, GError **error)
+{
+    const uint32_t first = rubato_engine_node(engine) == CLUSTER_IDS[0] ? 0 : N_THREADS;
+    const RubatoTableSpec spec = {
+        .name = "rows", .dtype = RUBATO_U8, .shape = RUBATO_SHAPE_RAGGED, .parts = 2, .replicas = 1
+    };
+    Assigner assigners[N_THREADS];
+    pthread_t threads[N_THREADS];
+    RubatoKey keys[2 * N_THREADS * N_EACH];
+    uint32_t lengths[2 * N_THREADS * N_EACH];
+    g_autofree void *values = NULL;
+
+    (void)data;
+    TRY(rubato_engine_create_table(engine, &spec, error));
+    for (uint32_t i = 0; i < N_THREADS; i++) {
+        assigners[i] = (Assigner){ .engine = engine, .number = first + i };
+        EXPECT(pthread_create(&threads[i], NULL, assign_rows, &assigners[i]) == 0, "thread %u", i);
+    }
+    for (uint32_t i = 0; i < N_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (uint32_t i = 0; i < N_THREADS; i++)
+        if (assigners[i].error != NULL) {
+            g_propagate_error(error, assigners[i].error);
+            return false;
+        }
+    TRY(rubato_engine_barrier(engine, error));
+    for (uint32_t i = 0; i < G_N_ELEMENTS(keys); i++)
+        keys[i] = rubato_mix64(i);
+    TRY(rubato_engine_get_ragged(engine, "rows", keys, G_N_ELEMENTS(keys), lengths, &values,
+                                 error));
+    for (uint32_t i = 0; i < G_N_ELEMENTS(keys); i++)
+        EXPECT(lengths[i] == length_of_thread(i / N_EACH), "row %u has %u values", i, lengths[i]);
+    return rubato_engine_barrier(engine, error);
+}
+
+START_TEST(threads_of_a_node_assign_rows_of_a_table_with_replicas)
+{
+    ClusterRun *run = new_run(2);
+
+    cluster_start(run, play_threads, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cluster_ragged");
@@ -224,5 +355,8 @@ int main(void)
     tcase_add_loop_test(cases, lists_hold_what_was_appended_once_while_parts_move, 0, N_LISTS);
     tcase_add_loop_test(cases, long_rows_and_many_rows_cross_whole, 0, 2);
     tcase_add_loop_test(cases, an_add_of_other_lengths_is_told_to_its_worker, 1, 2);
+    tcase_add_loop_test(cases, an_add_of_other_lengths_fails_the_task_where_nobody_waits_for_it, 0,
+                        2);
+    tcase_add_test(cases, threads_of_a_node_assign_rows_of_a_table_with_replicas);
     return run_suite(suite);
 }

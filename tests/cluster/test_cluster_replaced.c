@@ -10,6 +10,7 @@
 
 #include "engine/join/journal_file.h"
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/counted_lists.h"
 #include "tests/support/cluster/program_run.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/network/lossy.h"
@@ -144,10 +145,11 @@ static bool check_met(RubatoWorker *worker, uint64_t iteration, const int64_t *b
     return true;
 }
 
-/* Each iteration reads both tables, adds to both, some keys by a second call, and ends with their
- * clocks. */
+/* Each iteration reads two tables, adds to both, some keys by a second call, writes to one of
+ * ragged rows, and ends with their clocks. */
 static bool iterate(RubatoWorker *worker, const Plan *plan, RubatoKVTable *rows,
-                    RubatoKVTable *beside, uint64_t iteration, GError **error)
+                    RubatoKVTable *beside, RubatoRaggedTable *lists, uint64_t iteration,
+                    GError **error)
 {
     const uint32_t rank = rubato_worker_rank(worker);
     int64_t seen[N_KEYS], seen_beside[N_KEYS], deltas[N_KEYS], ones[N_KEYS];
@@ -171,8 +173,10 @@ static bool iterate(RubatoWorker *worker, const Plan *plan, RubatoKVTable *rows,
     TRY(meet_between(worker, plan, iteration, error));
     TRY(rubato_kv_table_add(rows, odd, N_KEYS / 2, ones, error) &&
         rubato_kv_table_add_range(beside, 0, N_KEYS, ones, error));
+    /* a process that is cut would wait for the answers, and not in its clock */
+    TRY(atomic_load(&is_cut) || counted_lists_write(worker, lists, (int64_t)iteration, error));
     die_at(worker, plan, iteration, DEATH_LAST_ADD);
-    TRY(rubato_kv_table_clock(rows, error));
+    TRY(rubato_kv_table_clock(rows, error) && rubato_ragged_table_clock(lists, error));
     die_at(worker, plan, iteration, DEATH_CLOCK);
     TRY(rubato_kv_table_clock(beside, error));
     die_at(worker, plan, iteration, DEATH_END);
@@ -201,8 +205,9 @@ static bool work(RubatoWorker *worker, void *data, GError **error)
     g_autoptr(RubatoKVTable) rows = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
     g_autoptr(RubatoKVTable) beside =
         rubato_worker_open_kv_table(worker, "beside", RUBATO_I64, error);
+    g_autoptr(RubatoRaggedTable) lists = counted_lists_open(worker, error);
 
-    TRY(rows != NULL && beside != NULL);
+    TRY(rows != NULL && beside != NULL && lists != NULL);
     EXPECT(rubato_worker_n_workers(worker) == N_WORKERS, "%u workers",
            rubato_worker_n_workers(worker));
     EXPECT(rubato_kv_table_clock_value(rows) == first, "it begins elsewhere");
@@ -214,7 +219,7 @@ static bool work(RubatoWorker *worker, void *data, GError **error)
     if (plan->meets && first == 0) /* barriers of clock 0 */
         TRY(rubato_worker_barrier(worker, error) && rubato_worker_barrier(worker, error));
     for (uint64_t i = first; i < N_ITERATIONS; i++)
-        TRY(iterate(worker, plan, rows, beside, i, error));
+        TRY(iterate(worker, plan, rows, beside, lists, i, error));
     if (plan->place == DEATH_RETURN)
         die_at(worker, plan, FATAL, DEATH_RETURN);
     return strcmp(plan->spec.model, "asp") == 0 || plan->place == DEATH_RETURN ||
@@ -249,18 +254,19 @@ static bool check(RubatoEngine *engine, const Plan *plan, GError **error)
         EXPECT(beside[i] == N_WORKERS * N_ITERATIONS, "beside, key %zu: %" G_GINT64_FORMAT, i,
                beside[i]);
     }
-    return true;
+    return counted_lists_check(engine, error);
 }
 
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
-    static const char *const tables[] = { "rows", "beside", NULL };
+    static const char *const tables[] = { "rows", "beside", COUNTED_LISTS, NULL };
     const Plan *const plan = data;
     RubatoTableSpec beside = plan->spec;
 
     beside.name = "beside";
     TRY(rubato_engine_create_table(engine, &plan->spec, error) &&
-        rubato_engine_create_table(engine, &beside, error));
+        rubato_engine_create_table(engine, &beside, error) &&
+        counted_lists_create(engine, &beside, error));
     TRY(rubato_engine_run(engine,
                           &(RubatoTask){ .name = "long",
                                          .run = work,

@@ -41,11 +41,12 @@ static const struct {
     const char *over;
     const RubatoTableSpec *spec;
     int how;
+    bool small; /* pieces and windows */
 } losses[] = {
-    { "shm", &specs[0], SIGKILL },
-    { "tcp", &specs[1], SIGKILL },
-    { "shm", &specs[2], SIGKILL },
-    { "tcp", &specs[0], SIGSTOP },
+    { "shm", &specs[0], SIGKILL, false },
+    { "tcp", &specs[1], SIGKILL, true },
+    { "shm", &specs[2], SIGKILL, true },
+    { "tcp", &specs[0], SIGSTOP, false },
 };
 
 static bool add_once(RubatoWorker *worker, void *user_data, GError **error)
@@ -82,7 +83,8 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
     static const uint32_t victims[] = { VICTIM };
     RubatoTableSpec spec = *(const RubatoTableSpec *)data;
-    LossyRounds rounds = { engine, &spec, N_KEYS, victims, G_N_ELEMENTS(victims), .calls = true };
+    LossyRounds rounds = { engine,        &spec,        N_KEYS, victims, G_N_ELEMENTS(victims),
+                           .calls = true, .lists = true };
     int64_t n;
 
     spec.replicas = N_REPLICAS;
@@ -95,11 +97,13 @@ START_TEST(a_task_goes_on_without_a_node_that_had_servers_alone)
 {
     /* that a process has ended is known without a timeout */
     const uint32_t timeout_ms = losses[_i].how == SIGKILL ? 0 : cluster_short_timeout_ms();
-    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = N_NODES,
-                                                       .nodes = { { 1, 2 }, { 1, 1 }, { 2, 0 } },
-                                                       .scheduler = SCHEDULER,
-                                                       .timeout_ms = timeout_ms,
-                                                       .over = losses[_i].over });
+    ClusterRun *run =
+        cluster_run_new(&(ClusterShape){ .n_nodes = N_NODES,
+                                         .nodes = { { 1, 2 }, { 1, 1 }, { 2, 0 } },
+                                         .scheduler = SCHEDULER,
+                                         .timeout_ms = timeout_ms,
+                                         .over = losses[_i].over,
+                                         .sizes = losses[_i].small ? small_sizes() : NULL });
 
     cluster_start(run, play, losses[_i].spec);
     cluster_wait_for(run, 0, "busy");
@@ -571,18 +575,36 @@ static bool run_stuck(RubatoPart *part, RubatoByteReader *arguments, RubatoByteW
 
 static const RubatoHandlerOps stuck = { .name = "stuck", .run = run_stuck };
 
-/* One that waits calls again by the next map. A ticket cannot, and says why. */
+/* Ragged rows, some of which are on each server. They have 0, 1 and so on values. */
+static const RubatoTableSpec ragged = { .name = "ragged",
+                                        .dtype = RUBATO_I64,
+                                        .shape = RUBATO_SHAPE_RAGGED,
+                                        .n_keys = N_NODES,
+                                        .parts = N_NODES,
+                                        .replicas = N_REPLICAS };
+
+/* One that waits calls again by the next map. A ticket cannot, and says why. One that reads ragged
+ * rows, behind it on the server, is answered by the next one. */
 static bool call_stuck(RubatoWorker *worker, void *user_data, GError **error)
 {
     const RubatoHandlerCall call = { .table = "rows", .handler = "stuck" };
+    const RubatoKey keys[N_NODES] = { 0, 1, 2 };
+    uint32_t sizes[N_NODES];
     g_autoptr(GError) found = NULL;
+    g_autoptr(RubatoRaggedTable) table =
+        rubato_worker_open_ragged_table(worker, "ragged", RUBATO_I64, error);
 
     (void)user_data;
+    TRY(table != NULL);
     if (rubato_worker_rank(worker) != 0)
         return rubato_worker_call_handler(worker, &call, NULL, error);
     const RubatoTicket ticket = rubato_worker_call_handler_async(worker, &call, NULL, NULL, error);
+    const RubatoTicket reading =
+        rubato_ragged_table_lengths_async(table, keys, N_NODES, sizes, NULL, error);
 
-    TRY(ticket != 0);
+    TRY(ticket != 0 && reading != 0 && rubato_worker_wait(worker, reading, error));
+    for (uint32_t i = 0; i < N_NODES; i++)
+        EXPECT(sizes[i] == i, "row %u has %u values", i, sizes[i]);
     EXPECT(!rubato_worker_wait(worker, ticket, &found), "the call has not failed");
     return cluster_expect_error(&found, RUBATO_ERROR_NODE_LOST,
                                 "was lost before it answered a call of a handler", error) &&
@@ -591,13 +613,19 @@ static bool call_stuck(RubatoWorker *worker, void *user_data, GError **error)
 
 static bool play_handlers(RubatoEngine *engine, const void *data, GError **error)
 {
-    const char *const tables[] = { "rows", NULL };
+    const char *const tables[] = { "rows", "ragged", NULL };
+    const RubatoKey keys[N_NODES] = { 0, 1, 2 };
+    const uint32_t sizes[N_NODES] = { 0, 1, 2 };
+    const int64_t values[3] = { 0 };
     RubatoTableSpec spec = specs[0];
 
     (void)data;
     is_victim = rubato_engine_node(engine) == CLUSTER_IDS[VICTIM];
     spec.replicas = N_REPLICAS;
     return rubato_engine_create_table(engine, &spec, error) &&
+           rubato_engine_create_table(engine, &ragged, error) &&
+           rubato_engine_assign_ragged(engine, "ragged", keys, N_NODES, sizes, values, error) &&
+           rubato_engine_barrier(engine, error) &&
            cluster_run_task(engine, "call", call_stuck, NULL, tables, error) &&
            rubato_engine_barrier(engine, error);
 }

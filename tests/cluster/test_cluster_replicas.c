@@ -8,6 +8,7 @@
 #include "engine/engine_private.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/ragged_lists.h"
 #include "tests/support/engine/shard_digest.h"
 #include "tests/support/runner.h"
 
@@ -60,13 +61,25 @@ typedef struct {
     const char *over;
     const char *faults; /* RUBATO_FAULTS; NULL: none */
     uint32_t n_replicas;
+    RaggedLists lists; /* a table of ragged rows besides */
 } Wire;
 
+enum { LIST_CLOCKS = 6 };
+
 static const Wire wires[] = {
-    { "shm", NULL, 1 },
-    { "tcp", "double=0.2,reorder=0.005,seed=11", 1 },
-    { "shm", "drop=0.0005,double=0.2,reorder=0.005,seed=12", 2 },
-    { "tcp", "delay=1ms,seed=13", 2 },
+    { "shm", NULL, 1, { .model = "bsp", .n_clocks = LIST_CLOCKS, .scale = 1 } },
+    { "tcp",
+      "double=0.2,reorder=0.005,seed=11",
+      1,
+      { .model = "ssp", .staleness = 2, .n_clocks = LIST_CLOCKS, .scale = 40 } },
+    { "shm",
+      "drop=0.0005,double=0.2,reorder=0.005,seed=12",
+      2,
+      { .model = "asp", .is_hashed = true, .n_clocks = LIST_CLOCKS, .scale = 300 } },
+    { "tcp",
+      "delay=1ms,seed=13",
+      2,
+      { .model = "bsp", .is_hashed = true, .n_clocks = LIST_CLOCKS, .scale = 1 } },
 };
 
 static size_t draw(uint64_t *state, RubatoKey *keys, float *deltas)
@@ -253,21 +266,48 @@ static void tell(Server *server, void *data)
     }
 }
 
-/* A Get leaves when the replicas have all inputs that came before it. So when each node has read
- * all rows after its last change, the replicas are what the primaries are. */
-static bool read_and_tell(RubatoEngine *engine, const char *name, GError **error)
+static bool tell_of(RubatoEngine *engine, const char *name, GError **error)
 {
-    float rows[N_KEYS * WIDTH];
     Table *table;
 
-    TRY(rubato_engine_get_range(engine, name, 0, N_KEYS, rows, error) &&
-        rubato_engine_barrier(engine, error));
+    TRY(rubato_engine_barrier(engine, error));
     pthread_mutex_lock(&engine->lock);
     table = engine_find_table(engine, name, error);
     pthread_mutex_unlock(&engine->lock);
     TRY(table != NULL);
     servers_run(engine->servers, engine->n_servers, tell, table);
     return rubato_engine_barrier(engine, error);
+}
+
+/* A Get leaves when the replicas have all inputs that came before it. So when each node has read
+ * all rows after its last change, the replicas are what the primaries are. */
+static bool read_and_tell(RubatoEngine *engine, const char *name, GError **error)
+{
+    float rows[N_KEYS * WIDTH];
+
+    return rubato_engine_get_range(engine, name, 0, N_KEYS, rows, error) &&
+           tell_of(engine, name, error);
+}
+
+/* Lists, which engines change between tasks, too. */
+static bool play_lists(RubatoEngine *engine, const Wire *wire, GError **error)
+{
+    static const char *const tables[] = { "lists", NULL };
+    const uint32_t n_workers = rubato_engine_n_workers(engine);
+    const RubatoKey keys[] = { 500, 501, 502 };
+    const uint32_t lengths[] = { 3, 30000, 30 + rubato_engine_node(engine) };
+    g_autofree int32_t *values = g_new0(int32_t, lengths[0] + lengths[1] + lengths[2]);
+    RubatoTableSpec spec = ragged_lists_spec(&wire->lists);
+
+    spec.replicas = wire->n_replicas;
+    TRY(rubato_engine_create_table(engine, &spec, error) &&
+        cluster_run_task(engine, "lists", ragged_lists_work, &wire->lists, tables, error) &&
+        ragged_lists_check(engine, &wire->lists, n_workers, error) &&
+        rubato_engine_barrier(engine, error));
+    TRY(rubato_engine_assign_ragged(engine, "lists", keys, 3, lengths, values, error) &&
+        rubato_engine_erase_ragged(engine, "lists", keys, 1, error) &&
+        rubato_engine_barrier(engine, error));
+    return ragged_lists_read(engine, &wire->lists, error) && tell_of(engine, "lists", error);
 }
 
 static bool play(RubatoEngine *engine, const void *data, GError **error)
@@ -291,7 +331,7 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
     TRY(cluster_run_task(engine, "second", work, NULL, names, error));
     for (size_t i = 0; i < N_TABLES; i++)
         TRY(read_and_tell(engine, names[i], error));
-    return true;
+    return play_lists(engine, wire, error);
 }
 
 /* What a process says of the part, or of its replica; NULL: nothing. (transfer full) */
@@ -340,6 +380,8 @@ START_TEST(a_replica_is_what_its_primary_is_to_the_byte)
     for (size_t i = 0; i < N_TABLES; i++)
         for (uint32_t part = 0; part < N_PARTS; part++)
             check_part(run, specs[i].name, part, wire->n_replicas);
+    for (uint32_t part = 0; part < N_PARTS; part++)
+        check_part(run, "lists", part, wire->n_replicas);
     cluster_run_free(run);
 }
 END_TEST
@@ -368,36 +410,23 @@ START_TEST(replicas_need_nodes_of_their_own)
 }
 END_TEST
 
-static bool play_impossible(RubatoEngine *engine, const void *data, GError **error)
+static bool play_unmoved(RubatoEngine *engine, const void *data, GError **error)
 {
-    static const struct {
-        RubatoTableSpec spec;
-        const char *why;
-    } impossible[] = {
-        { { .name = "t", .shape = RUBATO_SHAPE_RAGGED, .storage = "hash", .width = 0 }, "ragged" },
-    };
     const RubatoTableSpec spec = { .name = "stays", .n_keys = 4, .replicas = 1 };
     GError *found = NULL;
 
     (void)data;
-    for (size_t i = 0; i < G_N_ELEMENTS(impossible); i++) {
-        RubatoTableSpec replicated = impossible[i].spec;
-
-        replicated.replicas = 1;
-        EXPECT(!rubato_engine_create_table(engine, &replicated, &found), "it was made");
-        TRY(cluster_expect_error(&found, RUBATO_ERROR_INVALID, impossible[i].why, error));
-    }
     TRY(rubato_engine_create_table(engine, &spec, error));
     EXPECT(!rubato_engine_move_part(engine, "stays", 0, 1, &found), "it moved");
     return cluster_expect_error(&found, RUBATO_ERROR_INVALID, "it has replicas", error);
 }
 
-START_TEST(some_tables_cannot_have_replicas_and_parts_with_some_do_not_move)
+START_TEST(parts_with_replicas_do_not_move)
 {
     ClusterRun *run =
         cluster_run_new(&(ClusterShape){ .n_nodes = 2, .nodes = { { 1, 1 }, { 1, 1 } } });
 
-    cluster_start(run, play_impossible, NULL);
+    cluster_start(run, play_unmoved, NULL);
     cluster_expect_success(run);
     cluster_run_free(run);
 }
@@ -433,7 +462,7 @@ int main(void)
 
     tcase_add_loop_test(same, a_replica_is_what_its_primary_is_to_the_byte, 0, G_N_ELEMENTS(wires));
     tcase_add_test(refused, replicas_need_nodes_of_their_own);
-    tcase_add_test(refused, some_tables_cannot_have_replicas_and_parts_with_some_do_not_move);
+    tcase_add_test(refused, parts_with_replicas_do_not_move);
     tcase_add_test(refused, all_nodes_name_the_same_number_of_replicas);
     return run_suite(suite);
 }

@@ -18,7 +18,8 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
     static const uint32_t victims[] = { FIRST_VICTIM, SECOND_VICTIM };
     RubatoTableSpec spec = *(const RubatoTableSpec *)data;
-    LossyRounds rounds = { engine, &spec, N_KEYS, victims, G_N_ELEMENTS(victims), .calls = true };
+    LossyRounds rounds = { engine,        &spec,        N_KEYS, victims, G_N_ELEMENTS(victims),
+                           .calls = true, .lists = true };
     RubatoEngineStats stats;
 
     spec.parts = 8;
@@ -41,9 +42,10 @@ START_TEST(parts_have_replicas_again_before_the_next_loss)
     cluster_wait_for(run, 0, "busy");
     cluster_wait_for(run, 1, "busy");
     cluster_signal(run, FIRST_VICTIM, SIGKILL);
-    /* those of the parts of the lost node, which are on node 0 now, and those that it had */
-    cluster_wait_for(run, 0, "server 0 has made 2 replicas of its parts on other nodes");
-    cluster_wait_for(run, 2, "server 2 has made 2 replicas of its parts on other nodes");
+    /* those of the parts of the lost node, which are on node 0 now, and those that it had: of each
+     * of two tables */
+    cluster_wait_for(run, 0, "server 0 has made 4 replicas of its parts on other nodes");
+    cluster_wait_for(run, 2, "server 2 has made 4 replicas of its parts on other nodes");
     cluster_signal(run, SECOND_VICTIM, SIGKILL);
     for (uint32_t i = 0; i < SECOND_VICTIM; i++) {
         cluster_expect_end(run, i, 0);

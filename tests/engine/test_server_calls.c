@@ -4,8 +4,6 @@
 #include <rubato/plugin.h>
 #include <string.h>
 
-#include "engine/server/server_copied.h"
-#include "engine/server/server_copies.h"
 #include "io/net/handler_call.h"
 #include "models/handlers/call_records.h"
 #include "models/handlers/handler.h"
@@ -34,14 +32,6 @@ static bool run_bump(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWr
 static const RubatoHandlerOps bump = { .name = "bump",
                                        .access = RUBATO_ACCESS_WRITES,
                                        .run = run_bump };
-
-/* What is under way arrives, also to a server that has another primary since. */
-static void deliver_all(void)
-{
-    for (int round = 0; round < 3; round++)
-        for (uint32_t i = 0; i <= 2; i++)
-            replica_world_deliver(i);
-}
 
 typedef struct {
     uint32_t fails, number;
@@ -82,7 +72,7 @@ static bool make(Made *made, uint32_t server, const Asked *asked)
     call_add_parts(&made->call, 1);
     ck_assert(actor_try_handle(&replica_world_server(server)->actor, &made->message));
     call_sent(&made->call);
-    deliver_all();
+    replica_world_deliver_all();
     return call_has_ended(&made->call);
 }
 
@@ -97,24 +87,6 @@ static void check(Made *made, const char *failure)
         ck_assert_ptr_nonnull(strstr(made->handler_call.answer.failure, failure));
     handler_answer_clear(&made->handler_call.answer);
     g_free(made->arguments);
-}
-
-static void tell_clock(uint32_t server, uint32_t node, uint64_t clock, uint32_t map)
-{
-    Message message = { .kind = MESSAGE_CLOCK,
-                        .epoch = WORLD_EPOCH,
-                        .node = node,
-                        .server = server,
-                        .clock = { .source = node, .clock = clock, .map = map } };
-
-    ck_assert(actor_try_handle(&replica_world_server(server)->actor, &message));
-    deliver_all();
-}
-
-static void tell_clocks(uint32_t server, uint64_t clock, uint32_t map)
-{
-    tell_clock(server, 1, clock, map);
-    tell_clock(server, 2, clock, map);
 }
 
 static int64_t row_of(const RubatoShard *shard)
@@ -137,34 +109,7 @@ static void begin(const char *model)
     replica_world_begin(model);
     for (uint32_t i = 0; i <= 2; i++)
         replica_world_begin_task(i);
-    deliver_all();
-}
-
-/* Server 2 has lost its replica, and gets another one. */
-static void make_replica_again(void)
-{
-    static const uint32_t replicas[] = { 1, 2 };
-    const PartPlace place = { .map = 3, .primary = 0, .n_replicas = 2, .replicas = replicas };
-
-    for (uint32_t i = 0; i <= 2; i++)
-        replica_world_place(i, 0, 3, 0, replicas, 1);
-    server_expect_replica(replica_world_server(2), &place, replica_world_shard());
-    server_order_copies(replica_world_server(0), &place);
-    server_make_copies(replica_world_server(0));
-    deliver_all();
-    ck_assert_int_eq(replica_world_replica(2)->stage, REPLICA_WHOLE);
-}
-
-/* Node 0 is lost, and server 2 is the primary. */
-static void lose_primary(void)
-{
-    static const uint32_t other[] = { 1 };
-
-    for (uint32_t i = 1; i <= 2; i++)
-        server_leave_node(replica_world_server(i), 0);
-    for (uint32_t i = 1; i <= 2; i++)
-        replica_world_place(i, 0, 4, 2, other, 1);
-    deliver_all();
+    replica_world_deliver_all();
 }
 
 static const Asked well = { 0, 1, .serial = 7 }, fails = { 1, 2, .serial = 8 },
@@ -186,8 +131,8 @@ START_TEST(a_call_that_is_made_again_is_answered_as_before)
     check(&made, "failure 2");
     check_rows(0, 3);
     if (_i == 1)
-        make_replica_again();
-    lose_primary();
+        replica_world_make_again();
+    replica_world_lose_primary();
     ck_assert(make(&made, 2, &well));
     check(&made, NULL);
     ck_assert(make(&made, 2, &fails));
@@ -212,14 +157,14 @@ START_TEST(a_call_that_is_kept_is_answered_when_it_has_run)
     ck_assert(!make(&first[0], 0, &well));
     ck_assert(!make(&first[1], 0, &is_long));
     if (_i == 1)
-        make_replica_again();
+        replica_world_make_again();
     check_rows(0, 0);
-    lose_primary();
+    replica_world_lose_primary();
     ck_assert(!make(&again[0], 2, &well));
     ck_assert(!make(&again[1], 2, &is_long));
     ck_assert(!make(&again[2], 2, &is_long));
     check_rows(2, 0);
-    tell_clocks(2, 1, 4);
+    replica_world_tell_clocks(2, 1, 4);
     check_rows(2, 2);
     check(&again[0], NULL);
     check(&again[1], "failure 3");
@@ -247,11 +192,11 @@ START_TEST(a_call_that_is_kept_ends_with_its_task)
     begin("bsp");
     for (int i = 0; i < 2; i++)
         ck_assert(!make(&made[i], 0, &well));
-    make_replica_again();
+    replica_world_make_again();
     for (int i = 0; i < 2; i++)
         ck_assert(!call_has_ended(&made[i].call));
     if (_i == 0) {
-        tell_clocks(0, 1, 3);
+        replica_world_tell_clocks(0, 1, 3);
         for (int i = 0; i < 2; i++)
             check(&made[i], NULL);
         check_rows(0, 1);
@@ -280,16 +225,16 @@ START_TEST(a_replaced_workers_calls_are_told_by_their_places)
     ck_assert(make(&made[0], 0, &well) == !waits);
     ck_assert(make(&made[1], 0, &fails) == !waits);
     replica_world_ask(0, &message, &call);
-    deliver_all();
+    replica_world_deliver_all();
     ck_assert(call_has_ended(&call));
     ck_assert(make(&made[2], 0, &(Asked){ 0, 1, .serial = 107 }) == !waits);
     ck_assert(make(&made[3], 0, &(Asked){ 1, 2, .serial = 108 }) == !waits);
     if (waits)
-        tell_clocks(0, 1, 3);
+        replica_world_tell_clocks(0, 1, 3);
     check_rows(0, 2);
     for (int i = 0; i < 4; i++)
         check(&made[i], i % 2 == 0 ? NULL : "failure 2");
-    lose_primary(); /* which had told the second numbers */
+    replica_world_lose_primary(); /* which had told the second numbers */
     ck_assert(make(&made[0], 2, &(Asked){ 1, 2, .serial = 108 }));
     check(&made[0], "failure 2");
     check_rows(2, 2);
@@ -307,7 +252,7 @@ START_TEST(a_part_keeps_the_last_failures_of_a_worker)
         ck_assert(make(&made, 0, &(Asked){ 1, i, .serial = i }));
         check(&made, "failure");
     }
-    lose_primary();
+    replica_world_lose_primary();
     ck_assert(make(&made, 2, &(Asked){ 1, 1, .serial = 1 }));
     check(&made, "may have failed");
     ck_assert(make(&made, 2, &(Asked){ 1, 2, .serial = 2 }));

@@ -4,7 +4,9 @@
 #include "tests/support/cluster/counted_rounds.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
+#include "tests/support/cluster/counted_lists.h"
 #include "tests/support/engine/engine_fixture.h"
 
 enum { BUSY = 5 };
@@ -24,8 +26,12 @@ static bool work(RubatoWorker *worker, void *data, GError **error)
     int64_t ones[COUNTED_KEYS], rows[COUNTED_KEYS], rounds = 0;
     g_autoptr(RubatoKVTable) table =
         rubato_worker_open_kv_table(worker, job->table, RUBATO_I64, error);
+    const bool has_lists = job->lists_model != NULL;
+    const bool is_bsp = has_lists && strcmp(job->lists_model, "bsp") == 0;
+    g_autoptr(RubatoRaggedTable) lists =
+        table == NULL || !has_lists ? NULL : counted_lists_open(worker, error);
 
-    TRY(table != NULL);
+    TRY(table != NULL && (lists != NULL || !has_lists));
     for (size_t i = 0; i < COUNTED_KEYS; i++)
         ones[i] = 1;
     for (; job->most > 0 ? rounds < job->most : atomic_load(&stops) == 0; rounds++) {
@@ -35,6 +41,8 @@ static bool work(RubatoWorker *worker, void *data, GError **error)
             EXPECT(rows[i] >= rounds,
                    "key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", i, rows[i],
                    rounds);
+        TRY(lists == NULL || (counted_lists_round(worker, lists, is_bsp, rounds, error) &&
+                              rubato_ragged_table_clock(lists, error)));
         TRY(rubato_kv_table_clock(table, error));
         TRY(job->after_clock == NULL || job->after_clock(worker, rounds, error));
         if (rounds == BUSY)
@@ -57,9 +65,11 @@ bool counted_rounds_check(RubatoEngine *engine, const char *table, GError **erro
 
 bool counted_rounds_play(RubatoEngine *engine, const CountedRounds *rounds, GError **error)
 {
-    const char *const tables[] = { rounds->table, NULL };
+    const bool has_lists = rounds->lists_model != NULL;
+    const char *const tables[] = { rounds->table, has_lists ? COUNTED_LISTS : NULL, NULL };
     CountedRounds job = *rounds;
 
     return cluster_run_task(engine, job.table, work, &job, tables, error) &&
-           counted_rounds_check(engine, job.table, error);
+           counted_rounds_check(engine, job.table, error) &&
+           (!has_lists || counted_lists_check(engine, error));
 }

@@ -19,6 +19,8 @@ typedef struct {
     int64_t most; /* rounds; 0: until counted_rounds_stop */
     /* What a worker does after the clock of a round, counted from 0. NULL: nothing. */
     bool (*after_clock)(RubatoWorker *worker, int64_t round, GError **error);
+    const char *lists_model; /* of a table of ragged rows, which each round also writes to:
+                              * counted_lists.h. NULL: none */
 } CountedRounds;
 
 /* Runs a task of such rounds, and checks the rows. A worker says "busy" after some rounds, and sees

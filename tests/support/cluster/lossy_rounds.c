@@ -4,6 +4,7 @@
 #include <rubato/plugin.h>
 #include <string.h>
 
+#include "tests/support/cluster/counted_lists.h"
 #include "tests/support/engine/engine_fixture.h"
 
 enum { BUSY = 5, MORE = 20 }; /* rounds before "busy" is said, and after the last loss */
@@ -130,8 +131,10 @@ bool lossy_rounds_work(RubatoWorker *worker, void *data, GError **error)
     int64_t rounds = 0, n_told = 0;
     g_autoptr(RubatoKVTable) table =
         rubato_worker_open_kv_table(worker, job->spec->name, RUBATO_I64, error);
+    g_autoptr(RubatoRaggedTable) lists =
+        table == NULL || !job->lists ? NULL : counted_lists_open(worker, error);
 
-    TRY(table != NULL);
+    TRY(table != NULL && (lists != NULL || !job->lists));
     for (size_t i = 0; i < n_keys; i++)
         ones[i] = 1;
     for (int more = 0; more < MORE; more += are_lost(job), rounds++) {
@@ -142,6 +145,8 @@ bool lossy_rounds_work(RubatoWorker *worker, void *data, GError **error)
             EXPECT(rows[i] >= n_each * (rounds + sees_own),
                    "key %zu: %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT " rounds", i, rows[i],
                    rounds);
+        TRY(lists == NULL || (counted_lists_round(worker, lists, !sees_own, rounds, error) &&
+                              rubato_ragged_table_clock(lists, error)));
         TRY(clock_on(table, &n_told, error));
         if (rounds == BUSY)
             cluster_say("busy");
@@ -153,12 +158,20 @@ bool lossy_rounds_work(RubatoWorker *worker, void *data, GError **error)
     return rubato_kv_table_add(table, &rounds_key, 1, &rounds, error);
 }
 
+bool lossy_rounds_create(LossyRounds *job, const char *tables[LOSSY_TABLES], GError **error)
+{
+    tables[0] = job->spec->name;
+    tables[1] = job->lists ? COUNTED_LISTS : NULL;
+    tables[2] = NULL;
+    return rubato_engine_create_table(job->engine, job->spec, error) &&
+           (!job->lists || counted_lists_create(job->engine, job->spec, error));
+}
+
 bool lossy_rounds_play(LossyRounds *job, int64_t *n_rounds, GError **error)
 {
-    const char *const name = job->spec->name;
-    const char *const tables[] = { name, NULL };
+    const char *tables[LOSSY_TABLES];
 
-    return rubato_engine_create_table(job->engine, job->spec, error) &&
+    return lossy_rounds_create(job, tables, error) &&
            cluster_run_task(job->engine, "work", lossy_rounds_work, job, tables, error) &&
            lossy_rounds_check(job, n_rounds, error);
 }
@@ -174,5 +187,5 @@ bool lossy_rounds_check(LossyRounds *job, int64_t *n_rounds, GError **error)
                rows[job->n_keys]);
     if (n_rounds != NULL)
         *n_rounds = rows[job->n_keys];
-    return true;
+    return !job->lists || counted_lists_check(job->engine, error);
 }

@@ -17,6 +17,7 @@ typedef struct {
     const uint32_t *victims;
     uint32_t n_victims;
     bool calls; /* each round also calls a handler: it adds 1 to all keys, and fails at times */
+    bool lists; /* each round also writes to a table of ragged rows: counted_lists.h */
 } LossyRounds;
 
 /* Registers that handler: before any node begins. */
@@ -38,7 +39,11 @@ extern const LossyCase lossy_cases[N_LOSSY_CASES];
  * fails. rounds: LossyRounds. */
 bool lossy_rounds_work(RubatoWorker *worker, void *rounds, GError **error);
 
-/* Makes the table, runs the task on it, and checks that each key has one for each round and each
+/* Makes the table, and that of the lists; their names are for a task. */
+enum { LOSSY_TABLES = 3 };
+bool lossy_rounds_create(LossyRounds *rounds, const char *tables[LOSSY_TABLES], GError **error);
+
+/* Makes them, runs the task on it, and checks that each key has one for each round and each
  * call. *n_rounds becomes the number of rounds; NULL: it is not asked for. */
 bool lossy_rounds_play(LossyRounds *rounds, int64_t *n_rounds, GError **error);
 

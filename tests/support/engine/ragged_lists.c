@@ -224,6 +224,17 @@ bool ragged_lists_work(RubatoWorker *worker, void *user_data, GError **error)
     return rubato_worker_wait_all(worker, error);
 }
 
+bool ragged_lists_read(RubatoEngine *engine, const RaggedLists *lists, GError **error)
+{
+    g_autofree void *values = NULL;
+    uint32_t lengths[N_ROWS];
+    RubatoKey keys[N_ROWS];
+
+    for (uint32_t i = 0; i < N_ROWS; i++)
+        keys[i] = key_of(lists, i);
+    return rubato_engine_get_ragged(engine, "lists", keys, N_ROWS, lengths, &values, error);
+}
+
 bool ragged_lists_check(RubatoEngine *engine, const RaggedLists *lists, uint32_t n_workers,
                         GError **error)
 {

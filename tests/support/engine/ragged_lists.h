@@ -27,6 +27,9 @@ RubatoTableSpec ragged_lists_spec(const RaggedLists *lists);
 /* A RubatoTaskFunc whose user_data is a RaggedLists. */
 bool ragged_lists_work(RubatoWorker *worker, void *lists, GError **error);
 
+/* Reads rows of all parts. */
+bool ragged_lists_read(RubatoEngine *engine, const RaggedLists *lists, GError **error);
+
 /* After such a task of n workers: the lists have all of it. */
 bool ragged_lists_check(RubatoEngine *engine, const RaggedLists *lists, uint32_t n_workers,
                         GError **error);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "engine/server/server_copied.h"
+#include "engine/server/server_copies.h"
 #include "models/spec.h"
 #include "tests/support/runner.h"
 
@@ -97,6 +99,13 @@ void replica_world_deliver(uint32_t to)
     }
 }
 
+void replica_world_deliver_all(void)
+{
+    for (int round = 0; round < 3; round++)
+        for (uint32_t i = 0; i < WORLD_NODES - 1; i++)
+            replica_world_deliver(i);
+}
+
 void replica_world_lose_letters(uint32_t to)
 {
     for (Letter *letter; (letter = take_letter(to)) != NULL;)
@@ -158,7 +167,7 @@ void replica_world_place(uint32_t server, uint32_t table, uint32_t map, uint32_t
 }
 
 /* Node 3 has the part, and the others have replicas of it. */
-static void add_table(uint32_t table, const char *model)
+static void add_table(uint32_t table, const RubatoTableSpec *like)
 {
     static const char *const names[] = { "t", "u" };
     static const uint32_t replicas[] = { 0, 1, 2 };
@@ -166,8 +175,9 @@ static void add_table(uint32_t table, const char *model)
     world.specs[table] = (RubatoTableSpec){ .name = names[table],
                                             .dtype = RUBATO_I64,
                                             .n_keys = WORLD_KEYS,
-                                            .model = model,
-                                            .speculation = strcmp(model, "sparse_ssp") == 0 ? 4 : 0,
+                                            .shape = like->shape,
+                                            .model = like->model,
+                                            .speculation = like->speculation,
                                             .replicas = 2 };
     ck_assert(spec_check(&world.specs[table], NULL));
     for (uint32_t i = 0; i < WORLD_NODES; i++) {
@@ -185,6 +195,12 @@ static void add_table(uint32_t table, const char *model)
 
 void replica_world_begin(const char *model)
 {
+    replica_world_begin_like(&(RubatoTableSpec){
+        .model = model, .speculation = strcmp(model, "sparse_ssp") == 0 ? 4 : 0 });
+}
+
+void replica_world_begin_like(const RubatoTableSpec *like)
+{
     static const uint32_t ids[] = { 10, 20, 30, 40 }, servers_of[] = { 1, 1, 1, 1 };
     static const uint32_t replicas[] = { 1, 2 };
 
@@ -196,7 +212,7 @@ void replica_world_begin(const char *model)
         world.offices[i].servers[i].actor = &world.servers[i].actor;
     }
     for (uint32_t table = 0; table < WORLD_TABLES; table++)
-        add_table(table, model);
+        add_table(table, like);
     for (uint32_t i = 0; i < WORLD_NODES - 1; i++)
         server_leave_node(&world.servers[i], WORLD_NODES - 1);
     for (uint32_t i = 0; i < (WORLD_NODES - 1) * WORLD_TABLES; i++)
@@ -266,4 +282,47 @@ void replica_world_add(uint32_t node, Call *call)
     call_add_parts(call, 1);
     ck_assert(actor_try_handle(&world.servers[node].actor, &message));
     call_sent(call);
+}
+
+void replica_world_tell_clock(uint32_t server, uint32_t node, uint64_t clock, uint32_t map)
+{
+    Message message = { .kind = MESSAGE_CLOCK,
+                        .epoch = WORLD_EPOCH,
+                        .node = node,
+                        .server = server,
+                        .clock = { .source = node, .clock = clock, .map = map } };
+
+    ck_assert(actor_try_handle(&world.servers[server].actor, &message));
+    replica_world_deliver_all();
+}
+
+void replica_world_tell_clocks(uint32_t server, uint64_t clock, uint32_t map)
+{
+    replica_world_tell_clock(server, 1, clock, map);
+    replica_world_tell_clock(server, 2, clock, map);
+}
+
+void replica_world_make_again(void)
+{
+    static const uint32_t replicas[] = { 1, 2 };
+    const PartPlace place = { .map = 3, .primary = 0, .n_replicas = 2, .replicas = replicas };
+
+    for (uint32_t i = 0; i <= 2; i++)
+        replica_world_place(i, 0, 3, 0, replicas, 1);
+    server_expect_replica(&world.servers[2], &place, replica_world_shard());
+    server_order_copies(&world.servers[0], &place);
+    server_make_copies(&world.servers[0]);
+    replica_world_deliver_all();
+    ck_assert_int_eq(replica_world_replica(2)->stage, REPLICA_WHOLE);
+}
+
+void replica_world_lose_primary(void)
+{
+    static const uint32_t other[] = { 1 };
+
+    for (uint32_t i = 1; i <= 2; i++)
+        server_leave_node(&world.servers[i], 0);
+    for (uint32_t i = 1; i <= 2; i++)
+        replica_world_place(i, 0, 4, 2, other, 1);
+    replica_world_deliver_all();
 }

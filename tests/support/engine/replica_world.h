@@ -19,6 +19,7 @@
 enum { WORLD_NODES = 4, WORLD_KEYS = 8, WORLD_TABLES = 2, WORLD_EPOCH = 1 };
 
 void replica_world_begin(const char *model);
+void replica_world_begin_like(const RubatoTableSpec *like); /* of its model and shape */
 void replica_world_end(void);
 
 Server *replica_world_server(uint32_t number);
@@ -33,6 +34,9 @@ RubatoShard *replica_world_shard(void);
 /* The server handles what others have sent to it, and what it sends to itself; each is
  * acknowledged. */
 void replica_world_deliver(uint32_t to);
+
+/* What is under way arrives, also to a server that has another primary since. */
+void replica_world_deliver_all(void);
 
 /* What others have sent to it does not arrive. */
 void replica_world_lose_letters(uint32_t to);
@@ -58,5 +62,15 @@ void replica_world_ask(uint32_t server, Message *message, Call *call);
 
 /* A worker of the node adds to table 0, whose primary is there. */
 void replica_world_add(uint32_t node, Call *call);
+
+/* A node tells a server its clock, by the number of a map; all nodes with workers do so. */
+void replica_world_tell_clock(uint32_t server, uint32_t node, uint64_t clock, uint32_t map);
+void replica_world_tell_clocks(uint32_t server, uint64_t clock, uint32_t map);
+
+/* Server 2 has lost its replica of table 0, and gets another one: map 3. */
+void replica_world_make_again(void);
+
+/* Node 0 is lost, and server 2 is the primary of table 0, with a replica on server 1: map 4. */
+void replica_world_lose_primary(void);
 
 #endif

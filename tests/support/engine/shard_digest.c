@@ -13,6 +13,8 @@
 
 #include "engine/server/server_feed.h"
 #include "engine/server/server_replicas.h"
+#include "models/handlers/handler.h"
+#include "models/ragged/ragged.h"
 #include "models/spec.h"
 
 static uint64_t add_bytes(uint64_t digest, const void *bytes, size_t n)
@@ -31,6 +33,17 @@ static int compare_keys(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
+static uint64_t add_ragged_rows(uint64_t digest, RubatoShard *shard, const RubatoKeys *keys)
+{
+    HandlerCall call = { .ops = ragged_find("ragged.get"), .arguments = "" };
+
+    handler_run(&call, shard, keys);
+    g_assert(call.answer.failure == NULL);
+    digest = add_bytes(digest, call.answer.bytes, call.answer.n_bytes);
+    handler_answer_clear(&call.answer);
+    return digest;
+}
+
 static uint64_t add_rows(uint64_t digest, RubatoShard *shard, const RubatoKey *keys, size_t n)
 {
     const RubatoTableSpec *spec = shard_spec(shard);
@@ -39,6 +52,8 @@ static uint64_t add_rows(uint64_t digest, RubatoShard *shard, const RubatoKey *k
     g_autofree char *rows = g_malloc0(n * row_bytes + 1);
     g_autofree char *states = g_malloc0(n * state_bytes + 1);
 
+    if (spec->shape == RUBATO_SHAPE_RAGGED)
+        return add_ragged_rows(add_bytes(digest, keys, n * sizeof *keys), shard, &all);
     shard_get(shard, &all, rows);
     if (state_bytes > 0)
         shard_get_state(shard, &all, states);
