@@ -7,6 +7,7 @@
 #include "io/net/handler_call.h"
 #include "models/handlers/call_records.h"
 #include "models/handlers/handler.h"
+#include "models/update/bad_gradients.h"
 #include "tests/support/engine/replica_world.h"
 #include "tests/support/runner.h"
 
@@ -264,6 +265,128 @@ START_TEST(a_part_keeps_the_last_failures_of_a_worker)
 }
 END_TEST
 
+/* ---- pieces of calls of handlers ---- */
+
+/* A call of "bump" on KEY, as bytes. */
+enum {
+    NAME = 32,
+    N_ARGUMENTS = NAME,
+    IS_WHOLE = 40,
+    N_CALL_KEYS = 48,
+    FIRST_KEY = 56,
+    KEY_BYTES = 64
+};
+enum { CALL_BYTES = NAME + 5 * 8 + 2 * sizeof(uint32_t) };
+
+typedef struct {
+    const char *what;
+    size_t first, n;  /* bytes that come, */
+    uint64_t n_bytes; /* of so many */
+    uint64_t serial;  /* 0: it is not the last piece */
+    size_t more;      /* bytes come, in truth */
+    size_t at;        /* a word of the call is another one; 0: none is */
+    uint64_t word;
+} Forged;
+
+#define SAYS(at, word) CALL_BYTES, CALL_BYTES, 7, 0, at, word
+
+static const Forged forged[] = {
+    { "no bytes", 0, 0, CALL_BYTES, 0, 0, 0, 0 },
+    { "no bytes behind the end", CALL_BYTES, 0, CALL_BYTES, 7, 0, 0, 0 },
+    { "more bytes than the call has", 0, CALL_BYTES, CALL_BYTES - 1, 7, 0, 0, 0 },
+    { "more bytes than the call has, and no end", 0, CALL_BYTES, CALL_BYTES - 1, 0, 0, 0, 0 },
+    { "bytes behind its end", CALL_BYTES, 8, CALL_BYTES, 7, 0, 0, 0 },
+    { "bytes far behind its end", SIZE_MAX - 7, 8, CALL_BYTES, 7, 0, 0, 0 },
+    { "a call that is too long", 0, 8, HANDLER_CALL_MOST_BYTES + 1, 0, 0, 0, 0 },
+    { "a call that is far too long", 0, 8, UINT64_MAX, 0, 0, 0, 0 },
+    { "more bytes than it says", 0, 40, CALL_BYTES, 0, 8, 0, 0 },
+    { "a call without its beginning", 40, CALL_BYTES - 40, CALL_BYTES, 7, 0, 0, 0 },
+    { "a number with a first piece", 0, 40, CALL_BYTES, 7, 0, 0, 0 },
+    { "a last piece without a number", 0, CALL_BYTES, CALL_BYTES, 0, 0, 0, 0 },
+    { "less than a head", 0, NAME, NAME, 7, 0, 0, 0 },
+    { "no such handler", 0, SAYS(1, UINT64_C(0x2020202020202020)) },
+    { "fewer argument bytes", 0, SAYS(N_ARGUMENTS, 0) },
+    { "more argument bytes", 0, SAYS(N_ARGUMENTS, UINT64_MAX - 7) },
+    { "keys that do not come", 0, SAYS(KEY_BYTES, 8) },
+    { "a key that is not here", 0, SAYS(FIRST_KEY, WORLD_KEYS) },
+    { "as many keys as there are numbers", 0, SAYS(N_CALL_KEYS, UINT64_MAX) },
+    { "all rows, and a key", 0, SAYS(IS_WHOLE, 1) },
+};
+
+/* Returns whether the piece, as the next input, was taken by server 1. */
+static bool feed_piece(const unsigned char *bytes, const Forged *piece)
+{
+    Server *const server = replica_world_server(1);
+    const size_t n = piece->n + piece->more;
+    /* on the heap, so that a sanitizer sees who reads beyond them */
+    g_autofree unsigned char *came = g_malloc0(n + 1);
+    const uint64_t before = server->n_refused;
+    Call call;
+    Message message = { .kind = MESSAGE_FEED,
+                        .fed_kind = MESSAGE_HANDLER,
+                        .node = 0,
+                        .server = 1,
+                        .call = &call,
+                        .end = message_end_call,
+                        .number = replica_world_replica(1)->position + 1,
+                        .sequence = piece->serial,
+                        .input_bytes = n,
+                        .request = { .worker = BAD_GRADIENTS_NO_WORKER,
+                                     .keys = { .first = piece->first, .n = piece->n },
+                                     .input = came,
+                                     .piece = { .n_bytes = piece->n_bytes } } };
+
+    if (piece->first < CALL_BYTES)
+        memcpy(came, bytes + piece->first, MIN(n, CALL_BYTES - piece->first));
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    ck_assert(actor_try_handle(&server->actor, &message));
+    call_sent(&call);
+    ck_assert(call_has_ended(&call));
+    ck_assert_int_eq(call.status, server->n_refused == before ? CALL_OK : CALL_REFUSED);
+    return server->n_refused == before;
+}
+
+START_TEST(a_forged_piece_of_a_call_is_refused_and_changes_nothing)
+{
+    static const Forged
+        begin_of_it = { .n = 40, .n_bytes = CALL_BYTES },
+        end_of_it = { .first = 40, .n = CALL_BYTES - 40, .n_bytes = CALL_BYTES, .serial = 7 },
+        a_gap = { .first = 48, .n = 32, .n_bytes = CALL_BYTES, .serial = 7 },
+        of_another = { .first = 40, .n = 48, .n_bytes = CALL_BYTES + 8, .serial = 7 };
+    const uint32_t words[] = { 0, 0 };
+    const HandlerCall call = { .ops = handler_find("bump"),
+                               .arguments = words,
+                               .n_bytes = sizeof words };
+    const RubatoKeys key = { .first = KEY, .n = 1 };
+    unsigned char right[CALL_BYTES], bytes[CALL_BYTES];
+    uint64_t position;
+
+    begin("asp");
+    ck_assert_uint_eq(handler_call_size(&call, &key), CALL_BYTES);
+    handler_call_write(&call, &key, right);
+    position = replica_world_replica(1)->position;
+    for (size_t i = 0; i < G_N_ELEMENTS(forged); i++) {
+        memcpy(bytes, right, sizeof bytes);
+        if (forged[i].at > 0)
+            memcpy(bytes + forged[i].at, &forged[i].word, sizeof forged[i].word);
+        require_msg(!feed_piece(bytes, &forged[i]), "%s: taken", forged[i].what);
+    }
+    ck_assert_uint_eq(replica_world_replica(1)->position, position);
+    ck_assert(feed_piece(right, &begin_of_it));
+    ck_assert(!feed_piece(right, &a_gap));
+    ck_assert(!feed_piece(right, &of_another));
+    ck_assert(feed_piece(right, &begin_of_it)); /* the call comes from its beginning */
+    ck_assert_int_eq(row_of(replica_world_replica(1)->shard), 0);
+    ck_assert(feed_piece(right, &end_of_it));
+    ck_assert_int_eq(row_of(replica_world_replica(1)->shard), 1);
+    ck_assert(!feed_piece(right, &(Forged){ .n = CALL_BYTES, .n_bytes = CALL_BYTES, .serial = 7 }));
+    ck_assert_int_eq(row_of(replica_world_replica(1)->shard), 1); /* which it has had */
+    replica_world_lose_letters(0); /* positions that its primary does not know */
+    replica_world_end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("server calls");
@@ -276,6 +399,7 @@ int main(void)
     tcase_add_loop_test(cases, a_call_that_is_kept_ends_with_its_task, 0, 2);
     tcase_add_loop_test(cases, a_replaced_workers_calls_are_told_by_their_places, 0, 2);
     tcase_add_test(cases, a_part_keeps_the_last_failures_of_a_worker);
+    tcase_add_test(cases, a_forged_piece_of_a_call_is_refused_and_changes_nothing);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
