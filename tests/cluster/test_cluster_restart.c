@@ -15,6 +15,7 @@
 #include "test_paths.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/cluster/program_run.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 enum { N_ROWS = 800 };
@@ -187,6 +188,92 @@ START_TEST(programs_outlive_a_node_that_had_servers_alone)
 }
 END_TEST
 
+/* ---- the same trees ---- */
+
+static const char *const script_of_trees =
+    "echo pid of $RUBATO_NODE: $$; exec \"$0\" --train \"$1\" --save \"$2\" --epochs 40 "
+    "--straggler 1:2 --replicas 1 --max-depth 3";
+
+/* Rows from which each tree learns something. */
+static const char *add_rows_to_learn(ClusterRun *run)
+{
+    g_autoptr(GString) rows = g_string_new(NULL);
+    uint64_t state = 1;
+
+    for (unsigned i = 0; i < N_ROWS; i++) {
+        const uint32_t a = random_below(&state, 1000), b = random_below(&state, 1000);
+        const bool is_wrong = random_below(&state, 17) == 0;
+
+        g_string_append_printf(rows, "%d 1:%u 2:%u 3:%u\n", ((a < 500) == (b < 500)) != is_wrong, a,
+                               b, random_below(&state, 1000));
+    }
+    return cluster_add_file(run, rows->str);
+}
+
+static void train_trees(const char *model, bool kills)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
+    const char *const arguments[] = { TEST_BIN_DIR "/rubato",
+                                      "run",
+                                      add_pair(run),
+                                      "--",
+                                      "sh",
+                                      "-c",
+                                      script_of_trees,
+                                      TEST_BIN_DIR "/rubato-gbdt",
+                                      add_rows_to_learn(run),
+                                      model,
+                                      NULL };
+    const uint32_t launcher = cluster_start_process(run, be_launcher, arguments);
+
+    cluster_wait_for(run, launcher, "epoch 5/");
+    if (kills) {
+        signal_node(run, launcher, "[2] pid of 2: ", SIGKILL);
+        cluster_wait_for(run, launcher, "goes on, by part map 2");
+    }
+    cluster_expect_end(run, launcher, 0);
+    cluster_expect_text(run, launcher, "train loss");
+    cluster_run_free(run);
+}
+
+static void expect_same_files(const char *one, const char *other)
+{
+    g_autoptr(GDir) folder = g_dir_open(one, 0, NULL);
+    const char *name;
+    int n = 0;
+
+    ck_assert_ptr_nonnull(folder);
+    for (; (name = g_dir_read_name(folder)) != NULL; n++) {
+        g_autofree char *path = g_build_filename(one, name, NULL);
+        g_autofree char *other_path = g_build_filename(other, name, NULL);
+        g_autofree char *text = NULL, *other_text = NULL;
+        gsize size, other_size;
+
+        ck_assert(g_file_get_contents(path, &text, &size, NULL));
+        ck_assert(g_file_get_contents(other_path, &other_text, &other_size, NULL));
+        ck_assert_msg(size == other_size && memcmp(text, other_text, size) == 0, "%s differs",
+                      name);
+    }
+    ck_assert_int_ge(n, 2);
+}
+
+/* Under bsp a loss changes no bit, of what handlers have written neither. */
+START_TEST(trees_are_those_of_an_undisturbed_run)
+{
+    if (!g_file_test(TEST_BIN_DIR "/rubato-gbdt", G_FILE_TEST_IS_EXECUTABLE))
+        return; /* this build has no such program: see apps/CMakeLists.txt */
+
+    g_autofree char *folder = make_folder();
+    g_autofree char *undisturbed = g_build_filename(folder, "undisturbed", NULL);
+    g_autofree char *killed = g_build_filename(folder, "killed", NULL);
+
+    train_trees(undisturbed, /* kills= */ false);
+    train_trees(killed, /* kills= */ true);
+    expect_same_files(undisturbed, killed);
+    remove_folder(folder);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cluster restart");
@@ -195,5 +282,6 @@ int main(void)
     tcase_add_test(restarts, model_is_trained_on_processes_that_were_started_again);
     tcase_add_loop_test(restarts, programs_outlive_a_node_that_had_servers_alone, 0,
                         G_N_ELEMENTS(survivors));
+    tcase_add_test(restarts, trees_are_those_of_an_undisturbed_run);
     return run_suite(suite);
 }
