@@ -253,7 +253,7 @@ typedef struct {
     const RubatoWireFaults *of_packets; /* copied. NULL: those of RUBATO_FAULTS */
     const FlowSizes *sizes;             /* NULL: FLOW_SIZES_USUAL */
     const CutWork *snapshot_work;       /* outlives the engine; NULL: files are written */
-    uint64_t copies_bytes;              /* 0: 64 MiB */
+    uint64_t copies_bytes;              /* 0: 56 MiB */
     const WritePaceOps *pace;           /* outlives the engine; NULL: WRITE_PACE_USUAL */
 } EngineParts;
 

@@ -7,7 +7,13 @@
  * Why copies do not go to the disk because of pauses: a longer snapshot has more rows copied, each
  * once. A pause ends when copies take half of their memory, and there is none until they take less.
  * It is made of steps, so that this is seen in time: in a step a fast worker on a table of 64-byte
- * rows makes 4 MB of copies. */
+ * rows makes 4 MB of copies.
+ *
+ * Why there is none where rows change fast. As long as rows are left to be read, each change costs
+ * a look whether the row is to be copied, and the first one of a row a copy, which is written as
+ * the row would have been. So a pause spares nothing if more is copied in it than the slice before
+ * it had, and the workers pay longer. When all rows have been read, nothing is copied, and what is
+ * left of copies is written with pauses. */
 #include "engine/snapshot/write_pace.h"
 
 #include <time.h>
@@ -39,7 +45,11 @@ const WritePaceOps WRITE_PACE_USUAL = { thread_processor_ns, system_now_ns, slee
 
 void write_pace_start(WritePace *pace, const WritePaceOps *ops, SpillFile *spill)
 {
-    *pace = (WritePace){ .ops = ops, .spill = spill, .processor_ns = ops->processor_ns(ops->data) };
+    *pace = (WritePace){ .ops = ops,
+                         .spill = spill,
+                         .processor_ns = ops->processor_ns(ops->data),
+                         .looked_ns = ops->now_ns(ops->data),
+                         .n_taken = spill != NULL ? spill_file_taken_bytes(spill) : 0 };
 }
 
 void write_pace_begin_part(WritePace *pace)
@@ -59,6 +69,22 @@ static bool goes_on(WritePace *pace, uint64_t n_changes)
     return pace->has_changed && now_ns - pace->changed_ns < WRITE_PACE_RECENT_NS;
 }
 
+/* Copies are counted by blocks of about a slice, so it is looked no more often than these come. */
+static bool copies_fast(WritePace *pace, int64_t pause_ns)
+{
+    const int64_t now_ns = pace->ops->now_ns(pace->ops->data);
+
+    if (now_ns - pace->looked_ns >= WRITE_PACE_STEP_NS) {
+        const uint64_t n_taken = spill_file_taken_bytes(pace->spill);
+
+        pace->copied_per_ns =
+            (double)(n_taken - pace->n_taken) / (double)(now_ns - pace->looked_ns);
+        pace->n_taken = n_taken;
+        pace->looked_ns = now_ns;
+    }
+    return pace->copied_per_ns * (double)pause_ns > (double)WRITE_PACE_SLICE_BYTES;
+}
+
 void write_pace_follow_slice(WritePace *pace, uint64_t n_changes)
 {
     const WritePaceOps *const ops = pace->ops;
@@ -68,7 +94,7 @@ void write_pace_follow_slice(WritePace *pace, uint64_t n_changes)
         return;
     left_ns = WRITE_PACE_TIMES * (ops->processor_ns(ops->data) - pace->processor_ns);
     left_ns = MIN(left_ns, WRITE_PACE_MOST_NS);
-    if (goes_on(pace, n_changes))
+    if (goes_on(pace, n_changes) && !copies_fast(pace, left_ns))
         for (; left_ns > 0 && spill_file_has_half(pace->spill); left_ns -= WRITE_PACE_STEP_NS)
             ops->pause(MIN(left_ns, WRITE_PACE_STEP_NS), ops->data);
     pace->processor_ns = ops->processor_ns(ops->data);

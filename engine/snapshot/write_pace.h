@@ -2,13 +2,15 @@
  *
  * The thread that writes takes a processor, and its share of the memory's speed, from the workers.
  * So where rows of the part change, it pauses after each slice, in proportion to the processor time
- * that the slice took. Where nothing changes, it does not pause.
+ * that the slice took. Where nothing changes, it does not pause, nor where rows change so fast that
+ * pauses cost the workers more than they spare them.
  *
  * Threads: the one that writes. */
 #ifndef RUBATO_ENGINE_SNAPSHOT_WRITE_PACE_H
 #define RUBATO_ENGINE_SNAPSHOT_WRITE_PACE_H
 
 #include "engine/engine_private.h"
+#include "io/store/part_rows.h"
 #include "io/store/spill_file.h"
 
 /* Pauses are so many times as long as what they follow: the thread then has a tenth of the time of
@@ -18,6 +20,9 @@
 /* The longest pause after a slice, and the longest step of one, in ns. */
 #define WRITE_PACE_MOST_NS ((int64_t)50 * 1000 * 1000)
 #define WRITE_PACE_STEP_NS ((int64_t)2 * 1000 * 1000)
+
+/* A pause in which more would be copied than a slice has is none. */
+#define WRITE_PACE_SLICE_BYTES PART_ROWS_BYTES
 
 /* Training goes on if it has changed rows within so many ns: it may compute for long between. */
 #define WRITE_PACE_RECENT_NS ((int64_t)1000 * 1000 * 1000)
@@ -40,6 +45,9 @@ typedef struct {
     uint64_t n_changes;   /* of the part, when the last slice was read */
     bool has_changed;     /* rows, since the snapshot began */
     int64_t changed_ns;   /* then: when that was seen last */
+    int64_t looked_ns;    /* when it was looked how much is copied */
+    uint64_t n_taken;     /* bytes of copies by then */
+    double copied_per_ns; /* bytes of them, between the last two of these looks */
 } WritePace;
 
 /* The next slices are written from now on. spill: holds the copies of rows that change meanwhile;

@@ -52,7 +52,7 @@ typedef struct {
  * Tasks that were started by rubato_engine_start may use the tables meanwhile. The snapshot is then
  * a cut: each worker passes it between two of its calls, and all that the workers added before is
  * in it, and nothing that came later. Calls that change rows wait for a moment at the cut, but not
- * while the snapshot is written: rows that change meanwhile are copied first, beyond 64 MiB a node
+ * while the snapshot is written: rows that change meanwhile are copied first, beyond 56 MiB a node
  * into a file. They do wait if the table has max_bytes, `expire`, rows of different lengths, or a
  * storage without `walk`. With one of these and create_on_get, a table that a task uses is
  * RUBATO_ERROR_INVALID. No other thread may make the engine's own calls that write to the tables.

@@ -34,6 +34,7 @@ struct SpillFile {
     /* guarded by lock */
     int fd; /* -1: it has not been made */
     uint64_t n_counted;
+    uint64_t n_taken; /* bytes of all blocks that were taken */
     Spare *spares;
     size_t spare_bytes; /* of each of them */
     uint64_t n_spare;   /* bytes of all of them */
@@ -159,6 +160,7 @@ bool spill_file_take(SpillFile *spill, size_t n, void **block)
         *block = fits ? g_try_malloc(n) : NULL;
         spill->n_counted += *block != NULL ? n : 0;
     }
+    spill->n_taken += *block != NULL ? n : 0;
     pthread_mutex_unlock(&spill->lock);
     return fits;
 }
@@ -274,6 +276,17 @@ bool spill_file_has_half(SpillFile *spill)
           spill->most_bytes / 2;
     pthread_mutex_unlock(&spill->lock);
     return has;
+}
+
+uint64_t spill_file_taken_bytes(SpillFile *spill)
+{
+    uint64_t n_taken;
+
+    pthread_mutex_lock(&spill->lock);
+    n_taken = spill->n_taken;
+    pthread_mutex_unlock(&spill->lock);
+    /* relaxed: a number, as in spill_file_write */
+    return n_taken + atomic_load_explicit(&spill->n_written, memory_order_relaxed);
 }
 
 /* ---- the file ---- */

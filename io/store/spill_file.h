@@ -41,6 +41,9 @@ void *spill_file_take_zeros(SpillFile *spill, size_t n);
 /* Whether half of the bound, or more, is free or was given back. */
 bool spill_file_has_half(SpillFile *spill);
 
+/* The bytes of all blocks that were taken so far, and of those that were written to the file. */
+uint64_t spill_file_taken_bytes(SpillFile *spill);
+
 /* Appends n bytes. False: the disk does not take them. */
 bool spill_file_write(SpillFile *spill, const void *bytes, size_t n, uint64_t *offset);
 

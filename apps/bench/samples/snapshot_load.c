@@ -559,6 +559,7 @@ bool sample_snapshot_during(Bench *bench, size_t n, BenchSample *sample, GError 
     bench_note_mean(details, 2, "by those that copy rows before these change", bares.copies.share);
     bench_note_mean(details, 3, "times what those keep", share / bares.copies.share);
     bench_note_mean(details, 4, "s a snapshot", bares.seconds);
+    bench_note_mean(details, 5, "s of training lost by it", (1 - share) * bares.seconds);
     return true;
 }
 

@@ -3,6 +3,7 @@
 #include <check.h>
 #include <glib/gstdio.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -11,6 +12,15 @@
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define IS_SANITIZED 1
+#endif
+#endif
+#ifndef IS_SANITIZED
+#define IS_SANITIZED 0
+#endif
 
 static char *directory;
 
@@ -331,6 +341,91 @@ START_TEST(cut_is_whole_when_copies_go_to_a_file)
 }
 END_TEST
 
+/* ---- memory ---- */
+
+enum { N_WIDE_ROWS = 1400, WIDE = 16384 }; /* 92 MB */
+
+/* What a snapshot may take beyond what was there: 4 bytes a row, and 64 MB. */
+#define ALLOWED_BYTES (4.0 * N_WIDE_ROWS + 64e6)
+
+/* Bytes, as a line of /proc/self/status says. */
+static double memory_of(const char *line)
+{
+    g_autofree char *text = NULL;
+    const char *at;
+
+    ck_assert(g_file_get_contents("/proc/self/status", &text, NULL, NULL));
+    at = strstr(text, line);
+    ck_assert_ptr_nonnull(at);
+    return 1024 * g_ascii_strtod(at + strlen(line), NULL);
+}
+
+/* Has the kernel note the most memory anew. */
+static void forget_most_memory(void)
+{
+    FILE *const file = fopen("/proc/self/clear_refs", "we");
+
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_ge(fputs("5", file), 0);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static bool add_to_wide(RubatoKVTable *table, const float *row, GError **error)
+{
+    for (RubatoKey key = 0; key < N_WIDE_ROWS; key++)
+        if (!rubato_kv_table_add(table, &key, 1, row, error))
+            return false;
+    return rubato_kv_table_clock(table, error);
+}
+
+/* Changes all rows after the cut, faster than a disk takes them, and goes on until the snapshot is
+ * whole. */
+static bool change_all_rows(RubatoWorker *worker, void *user_data, GError **error)
+{
+    double *const grown = user_data;
+    const RubatoSnapshotSpec spec = { .directory = directory };
+    g_autofree float *row = g_new0(float, WIDE);
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "wide", RUBATO_F32, error);
+
+    if (table == NULL || !add_to_wide(table, row, error)) /* now it is in memory */
+        return false;
+    forget_most_memory();
+    const double before = memory_of("VmRSS:");
+    const RubatoTicket ticket = rubato_worker_snapshot_async(worker, &spec, NULL, NULL, error);
+    if (ticket == 0)
+        return false;
+    while (!rubato_worker_poll(worker, ticket))
+        if (!add_to_wide(table, row, error))
+            return false;
+    *grown = memory_of("VmHWM:") - before;
+    return rubato_worker_wait(worker, ticket, error);
+}
+
+START_TEST(snapshot_takes_no_more_memory_than_it_may)
+{
+    static const char *const tables[] = { "wide", NULL };
+    double grown = 0;
+    const RubatoTask task = { .name = "change",
+                              .run = change_all_rows,
+                              .user_data = &grown,
+                              .tables = tables,
+                              .workers_per_node = 1 };
+    g_autoptr(GError) error = NULL;
+    g_autoptr(RubatoEngine) engine = NULL;
+
+    if (IS_SANITIZED) /* which has memory of its own beside ours */
+        return;
+    engine = engine_with_servers(1);
+    create_table(
+        engine,
+        &(RubatoTableSpec){ .name = "wide", .width = WIDE, .n_keys = N_WIDE_ROWS, .model = "asp" });
+    ck_assert_msg(rubato_engine_run(engine, &task, &error), "%s",
+                  error != NULL ? error->message : "");
+    ck_assert_double_le(grown, ALLOWED_BYTES);
+    ck_assert_double_ge(grown, ALLOWED_BYTES / 4); /* there were copies */
+}
+END_TEST
+
 static const struct {
     RubatoTaskSnapshots snapshots;
     const char *text;
@@ -366,6 +461,7 @@ int main(void)
     tcase_add_test(cases, a_step_that_fails_without_an_error_fails_the_snapshot);
     tcase_add_test(cases, engine_answers_who_asked);
     tcase_add_loop_test(cases, cut_is_whole_when_copies_go_to_a_file, 0, 2);
+    tcase_add_test(cases, snapshot_takes_no_more_memory_than_it_may);
     tcase_add_loop_test(cases, task_that_says_nonsense_of_snapshots_is_refused, 0,
                         G_N_ELEMENTS(wrong));
     suite_add_tcase(suite, cases);

@@ -1,6 +1,6 @@
-/* How a snapshot is paced: beside training it pauses, for a bounded time and as long as copies
- * leave half of their memory free; otherwise it does not. Time stands still but for what the cases
- * say. */
+/* How a snapshot is paced: beside training it pauses, for a bounded time, as long as copies leave
+ * half of their memory free and are few; otherwise it does not. Time stands still but for what the
+ * cases say. */
 #include <check.h>
 #include <stdatomic.h>
 
@@ -110,6 +110,35 @@ START_TEST(pause_ends_when_copies_take_half_of_their_memory)
 }
 END_TEST
 
+/* So many bytes of copies are made in the time of a step. */
+static void copy(uint64_t n_bytes)
+{
+    void *block;
+
+    for (uint64_t done = 0; done < n_bytes; done += BLOCK_BYTES) {
+        ck_assert(spill_file_take(clock_of_case.spill, BLOCK_BYTES, &block));
+        spill_file_give_back(clock_of_case.spill, block, BLOCK_BYTES);
+    }
+    clock_of_case.now_ns += WRITE_PACE_STEP_NS;
+}
+
+/* A pause of 9 ms would be one in which 4.5 times as much is copied as in a step. Copies that were
+ * made before a look count no more at the next one. */
+START_TEST(no_pause_where_rows_change_faster_than_it_spares)
+{
+    const uint64_t n_enough = 2 * WRITE_PACE_SLICE_BYTES / WRITE_PACE_TIMES;
+
+    copy(n_enough - 2 * BLOCK_BYTES);
+    ck_assert_int_eq(follow(MS, 1), WRITE_PACE_TIMES * MS);
+    write_pace_start(&pace, &ops, clock_of_case.spill);
+    copy(n_enough + 2 * BLOCK_BYTES);
+    ck_assert_int_eq(follow(MS, 2), 0);
+    ck_assert_int_eq(follow(MS, 3), 0); /* nothing new is known */
+    copy(0);
+    ck_assert_int_eq(follow(MS, 4), WRITE_PACE_TIMES * MS);
+}
+END_TEST
+
 START_TEST(snapshot_that_others_wait_for_does_not_pause)
 {
     write_pace_start(&pace, &ops, NULL);
@@ -213,6 +242,7 @@ int main(void)
     tcase_add_test(alone, pauses_are_in_proportion_and_bounded);
     tcase_add_test(alone, no_pause_where_nothing_changes);
     tcase_add_test(alone, pause_ends_when_copies_take_half_of_their_memory);
+    tcase_add_test(alone, no_pause_where_rows_change_faster_than_it_spares);
     tcase_add_test(alone, snapshot_that_others_wait_for_does_not_pause);
     tcase_set_timeout(cases, 30);
     tcase_add_test(cases, snapshot_pauses_beside_training_alone);

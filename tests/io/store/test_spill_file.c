@@ -50,6 +50,7 @@ START_TEST(memory_is_counted_up_to_the_bound)
     spill_file_give_back(spill, again, 30);
     spill_file_give_back(spill, small, 40);
     spill_file_give_back(spill, large, 30);
+    ck_assert_uint_eq(spill_file_taken_bytes(spill), 60 + 40 + 60 + 30 + 30);
     spill_file_free(spill);
     spill_file_free(NULL);
 }
