@@ -378,6 +378,7 @@ typedef struct {
     uint32_t reader;
     uint32_t n_blocks;
     const char *events; /* the results of earlier tickets, one ticket a line */
+    uint32_t worker;    /* its rank, if lost workers are to be replaced: its own tickets; else 0 */
 } ControlWant;
 
 typedef struct {
@@ -385,6 +386,7 @@ typedef struct {
     uint32_t reader;
     bool is_last;        /* no more will come */
     const char *tickets; /* a line each */
+    uint32_t worker;     /* for whom: as it was asked */
 } ControlBlocks;
 
 /* ENQUEUE, DECIDE. */

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "engine/scheduler/block_dispatcher.h"
+#include "engine/scheduler/dealt_blocks.h"
 #include "engine/task/block_ticket_codec.h"
 #include "engine/task/status_parts.h"
 
@@ -26,6 +27,7 @@ typedef struct {
     char *text;    /* "2 epochs, shuffled by seed 7, …" */
     char *digest;
     BlockDispatcher *dispatcher; /* NULL: a fixed split */
+    DealtBlocks *dealt;          /* by worker; NULL: lost ones are not replaced */
     GArray **inputs;             /* by node: the dispatcher's numbers of its inputs */
     bool *has_asked;             /* by node: for blocks, so it has told all its inputs */
     bool any_ended;              /* a node that lives was told that no block is left for it */
@@ -37,6 +39,7 @@ static void reading_free(Reading *reading)
     if (reading == NULL)
         return;
     block_dispatcher_free(reading->dispatcher);
+    dealt_blocks_free(reading->dealt);
     for (uint32_t node = 0; node < reading->n_nodes; node++)
         g_array_free(reading->inputs[node], TRUE);
     g_free(reading->inputs);
@@ -86,6 +89,16 @@ static BlockDispatcher *find_kept(Scheduler *scheduler, SchedulerTask *task,
     return NULL;
 }
 
+/* Of a node's workers; of n_nodes, how many all nodes have. */
+static uint32_t first_rank(const SchedulerTask *task, uint32_t node)
+{
+    uint32_t rank = 0;
+
+    for (uint32_t i = 0; i < node; i++)
+        rank += tensors_n_workers(task->tensors, i);
+    return rank;
+}
+
 /* NULL, and the task is cancelled: it cannot go on from a snapshot. */
 static Reading *reading_new(Scheduler *scheduler, SchedulerTask *task, uint32_t node,
                             const ControlReader *reader)
@@ -95,7 +108,7 @@ static Reading *reading_new(Scheduler *scheduler, SchedulerTask *task, uint32_t 
         .epochs = reader->n_epochs,
         .shuffle = reader->is_shuffled,
         .seed = reader->seed,
-        .keeps_finished = task->continues,
+        .keeps_finished = task->continues && task->replace_ms == 0,
     };
 
     /* what another node tells has no NULL in it */
@@ -119,6 +132,8 @@ static Reading *reading_new(Scheduler *scheduler, SchedulerTask *task, uint32_t 
         reading->inputs[i] = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     if (reader->is_dynamic)
         reading->dispatcher = is_kept ? kept : block_dispatcher_new(&config);
+    if (reader->is_dynamic && task->replace_ms > 0)
+        reading->dealt = dealt_blocks_new(first_rank(task, config.n_nodes));
     return reading;
 }
 
@@ -199,16 +214,36 @@ bool data_inputs(Scheduler *scheduler, uint32_t node, const Control *control)
     return true;
 }
 
-/* A node tells the result of a ticket, with its own number of the input. */
-static bool take_news(Reading *reading, uint32_t node, BlockTicketEvent news, BlockTicket ticket)
+/* Whether the dispatcher has to hear the result of a ticket. false, and *ok, if a worker repeats
+ * what the lost one in whose place it is had told. */
+static bool is_new(Reading *reading, uint32_t worker, BlockTicketEvent news,
+                   const BlockTicket *ticket, bool *ok)
+{
+    const bool is_result = news == BLOCK_TICKET_FINISHED || news == BLOCK_TICKET_GIVEN_BACK ||
+                           news == BLOCK_TICKET_ABSENT;
+
+    *ok = true;
+    if (reading->dealt == NULL || !is_result)
+        return true;
+    const DealtVerdict verdict = dealt_blocks_end(reading->dealt, worker, ticket);
+    *ok = verdict != DEALT_IS_WRONG;
+    return verdict == DEALT_IS_NEW;
+}
+
+/* A node tells the result of a worker's ticket, with its own number of the input. */
+static bool take_news(Reading *reading, uint32_t node, uint32_t worker, BlockTicketEvent news,
+                      BlockTicket ticket)
 {
     const GArray *inputs = reading->inputs[node];
+    bool ok;
 
     if (news == BLOCK_TICKET_CUT)
         reading->is_cut = true;
     if (ticket.input >= inputs->len)
         return news == BLOCK_TICKET_CUT;
     ticket.input = g_array_index(inputs, uint32_t, ticket.input);
+    if (!is_new(reading, worker, news, &ticket, &ok))
+        return ok;
     switch (news) {
     case BLOCK_TICKET_FINISHED:
         return block_dispatcher_finish(reading->dispatcher, node, &ticket);
@@ -236,11 +271,27 @@ static uint32_t own_number(const Reading *reading, uint32_t node, uint32_t input
     return number;
 }
 
+/* Blocks for a worker of the node: those of the lost one in whose place it is come first. */
+static size_t assign(Reading *reading, uint32_t node, const ControlWant *want, BlockTicket *tickets)
+{
+    const size_t wanted = MIN(want->n_blocks, WANTED_MAX);
+    bool has_ended = false;
+    size_t n = reading->dealt == NULL
+                   ? 0
+                   : dealt_blocks_repeat(reading->dealt, want->worker, wanted, tickets, &has_ended);
+
+    if (n > 0 || has_ended)
+        return n;
+    n = block_dispatcher_assign(reading->dispatcher, node, wanted, tickets);
+    if (reading->dealt != NULL)
+        dealt_blocks_note(reading->dealt, want->worker, tickets, n);
+    return n;
+}
+
 static void deal(Scheduler *scheduler, Reading *reading, uint32_t node, const ControlWant *want)
 {
     BlockTicket tickets[WANTED_MAX];
-    const size_t n = block_dispatcher_assign(reading->dispatcher, node,
-                                             MIN(want->n_blocks, WANTED_MAX), tickets);
+    const size_t n = assign(reading, node, want, tickets);
     g_autoptr(GString) text = g_string_new(NULL);
 
     if (reading->kept_as != NULL) /* from now on this reader is cut */
@@ -255,7 +306,8 @@ static void deal(Scheduler *scheduler, Reading *reading, uint32_t node, const Co
         .blocks = { .epoch = want->epoch,
                     .reader = want->reader,
                     .is_last = n == 0,
-                    .tickets = text->str },
+                    .tickets = text->str,
+                    .worker = want->worker },
     };
     scheduler_send(scheduler, node, &blocks);
 }
@@ -282,10 +334,13 @@ bool data_want(Scheduler *scheduler, uint32_t node, const Control *control)
     Reading *reading = find_reading(task, want->reader);
     if (reading == NULL && task->cause.code != CONTROL_OK)
         return true;
-    if (reading == NULL || reading->dispatcher == NULL || want->events == NULL)
+    if (reading == NULL || reading->dispatcher == NULL || want->events == NULL ||
+        (reading->dealt != NULL &&
+         (want->worker < first_rank(task, node) || want->worker >= first_rank(task, node + 1))))
         return false;
     for (const char *at = want->events; *at != '\0';)
-        if (!block_ticket_read(&at, &news, &ticket) || !take_news(reading, node, news, ticket))
+        if (!block_ticket_read(&at, &news, &ticket) ||
+            !take_news(reading, node, want->worker, news, ticket))
             return false;
     if (want->n_blocks == 0)
         return true;
@@ -378,6 +433,20 @@ void data_node_out(SchedulerTask *task, uint32_t node)
     }
 }
 
+void data_await(SchedulerTask *task, uint32_t node)
+{
+    for (guint i = 0; i < task->readings->len; i++) {
+        Reading *const reading = task->readings->pdata[i];
+
+        if (reading == NULL || reading->dealt == NULL)
+            continue;
+        g_array_set_size(reading->inputs[node], 0);
+        reading->has_asked[node] = false;
+        for (uint32_t rank = first_rank(task, node); rank < first_rank(task, node + 1); rank++)
+            dealt_blocks_begin_again(reading->dealt, rank);
+    }
+}
+
 void data_settle(SchedulerTask *task, uint32_t node)
 {
     for (guint i = 0; i < task->readings->len; i++) {
@@ -404,8 +473,8 @@ const char *data_needs_same(const SchedulerTask *task)
     for (guint i = 0; i < task->readings->len; i++) {
         const Reading *reading = task->readings->pdata[i];
 
-        if (reading != NULL && reading->dispatcher != NULL)
-            return "its workers share the data out as they read (a dynamic split)";
+        if (reading != NULL && reading->kept_as != NULL)
+            return "snapshots keep how far its workers have read (kept_as)";
     }
     return NULL;
 }

@@ -651,6 +651,9 @@ bool data_want(Scheduler *scheduler, uint32_t node, const Control *control);
  * made of a block: their readers read ahead. */
 void data_settle(SchedulerTask *task, uint32_t node);
 
+/* Another process is to have the node's workers: they get the same blocks once more. */
+void data_await(SchedulerTask *task, uint32_t node);
+
 /* Why its workers cannot read the data without those of a lost node; NULL: they can. */
 const char *data_needs_all(const SchedulerTask *task);
 

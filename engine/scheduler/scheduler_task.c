@@ -13,9 +13,9 @@
  * no barrier is passed, before a process has come in the place of their node, whose program makes
  * the call that began the task (task_replace), and its workers have ended. That takes no longer
  * than the task says: then the task fails, so nobody waits for ever. The process is told which
- * barriers its workers had passed: they do not wait in these again. Collectives that lost workers
- * have used cannot be repeated, and so such a task fails if there have been any; nor can blocks of
- * data that were dealt out.
+ * barriers its workers had passed: they do not wait in these again. They get the blocks of data of
+ * the lost ones again. Collectives that lost workers have used cannot be repeated, and so such a
+ * task fails if there have been any.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
@@ -459,6 +459,7 @@ void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
             task->lost_ms[node] = scheduler->now_ms;
             task->waits[node] = task->retired[node] = false;
             barrier_record_lose(task->passed, node);
+            data_await(task, node);
             continue;
         }
         task->has_lost |= tensors_n_workers(task->tensors, node) > 0;

@@ -1,4 +1,5 @@
-/* Node readers: a queue of blocks for the node's readers, filled by the scheduler.
+/* Node readers: a queue of blocks for the node's readers, filled by the scheduler; or, if lost
+ * workers are to be replaced, a queue for each.
  *
  * The first reader that finds the queue short asks for more blocks, for all readers. At most one
  * request is under way; it also tells the results of earlier blocks. A reader that finds the queue
@@ -34,6 +35,17 @@
 #define READY_PER_READER 2u
 #define LOG_LOOKED_THROUGH 64u /* steps: a longer log is looked through for those to forget */
 
+/* Blocks of some readers, of all the node's or of one. The node reader's lock guards all but
+ * `worker`. */
+typedef struct {
+    uint32_t worker;   /* the rank of the one; 0: of all */
+    GArray *ready;     /* of BlockTicket, the next one last */
+    GString *news;     /* results of earlier tickets */
+    bool asked;        /* a request for blocks is under way */
+    bool ended;        /* no more blocks will come */
+    uint32_t n_active; /* readers that may take more */
+} Queue;
+
 struct NodeReader {
     _Atomic uint32_t n_refs;
 
@@ -45,19 +57,17 @@ struct NodeReader {
     uint32_t stall_ms;
     RubatoDataset *dataset;
     RubatoReaderOptions options;
+    uint32_t n_queues;
+    bool are_apart; /* each worker has a queue */
+    Queue *queues;
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* guarded by lock */
-    GArray *ready;      /* of BlockTicket, the next one last */
-    GString *news;      /* results of earlier tickets */
-    uint32_t n_sending; /* threads that are telling the scheduler such results */
+    uint32_t n_sending; /* threads that are telling the scheduler results of tickets */
     bool announced;
-    bool asked;        /* a request for blocks is under way */
-    bool ended;        /* no more blocks will come */
     bool cancelled;    /* the task */
     bool closed;       /* the task is over */
-    uint32_t n_active; /* readers that may take more */
     GPtrArray *places; /* of WorkerPlace */
     GArray *begun;     /* of BlockTicket: of readers that are kept, those with rows done and not */
     GArray *log;       /* of LoggedRows, as they were done */
@@ -80,6 +90,7 @@ typedef struct {
 typedef struct {
     BlockSource source;
     NodeReader *node_reader;
+    Queue *queue;
     bool ended; /* guarded by the node reader's lock */
 } NodeReaderSource;
 
@@ -110,8 +121,14 @@ NodeReader *node_reader_new(const NodeReaderPlace *place, RubatoDataset *dataset
     node_reader->begun = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
     node_reader->log = g_array_new(FALSE, FALSE, sizeof(LoggedRows));
     node_reader->log_limit = LOG_LOOKED_THROUGH;
-    node_reader->ready = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
-    node_reader->news = g_string_new(NULL);
+    node_reader->are_apart = place->n_apart > 0;
+    node_reader->n_queues = MAX(1, place->n_apart);
+    node_reader->queues = g_new0(Queue, node_reader->n_queues);
+    for (uint32_t i = 0; i < node_reader->n_queues; i++) {
+        node_reader->queues[i].worker = node_reader->are_apart ? place->first_rank + i : 0;
+        node_reader->queues[i].ready = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
+        node_reader->queues[i].news = g_string_new(NULL);
+    }
     node_reader->places = g_ptr_array_new_with_free_func(place_free);
     pthread_mutex_init(&node_reader->lock, NULL);
     monotonic_cond_init(&node_reader->changed);
@@ -129,8 +146,11 @@ void node_reader_unref(NodeReader *node_reader)
     /* acquire and release: pair with one another, so the last thread sees what all others did */
     if (atomic_fetch_sub_explicit(&node_reader->n_refs, 1, memory_order_acq_rel) > 1)
         return;
-    g_array_free(node_reader->ready, TRUE);
-    g_string_free(node_reader->news, TRUE);
+    for (uint32_t i = 0; i < node_reader->n_queues; i++) {
+        g_array_free(node_reader->queues[i].ready, TRUE);
+        g_string_free(node_reader->queues[i].news, TRUE);
+    }
+    g_free(node_reader->queues);
     g_ptr_array_unref(node_reader->places);
     g_array_unref(node_reader->begun);
     g_array_unref(node_reader->log);
@@ -288,62 +308,78 @@ static bool is_over(const NodeReader *node_reader)
 
 /* Requests blocks, or sends only news if wanted is 0. The caller holds the lock; it is released
  * while the message is sent. */
-static void send_want(NodeReader *node_reader, uint32_t wanted)
+static void send_want(NodeReader *node_reader, Queue *queue, uint32_t wanted)
 {
-    GString *news = node_reader->news;
+    GString *news = queue->news;
 
     if (node_reader->closed)
         return;
-    node_reader->news = g_string_new(NULL);
+    queue->news = g_string_new(NULL);
     node_reader->n_sending++;
     pthread_mutex_unlock(&node_reader->lock);
     tell_scheduler(node_reader, &(Control){ .kind = CONTROL_WANT,
                                             .want = { .epoch = node_reader->epoch,
                                                       .reader = node_reader->id,
                                                       .n_blocks = wanted,
-                                                      .events = news->str } });
+                                                      .events = news->str,
+                                                      .worker = queue->worker } });
     g_string_free(news, TRUE);
     pthread_mutex_lock(&node_reader->lock);
     if (--node_reader->n_sending == 0)
         pthread_cond_broadcast(&node_reader->changed);
 }
 
-static void add_news(NodeReader *node_reader, BlockTicketEvent news, const BlockTicket *ticket)
+static void add_news(NodeReader *node_reader, Queue *queue, BlockTicketEvent news,
+                     const BlockTicket *ticket)
 {
-    block_ticket_write(node_reader->news, news, ticket);
-    if (node_reader->news->len > NEWS_MAX)
-        send_want(node_reader, 0);
+    block_ticket_write(queue->news, news, ticket);
+    if (queue->news->len > NEWS_MAX)
+        send_want(node_reader, queue, 0);
 }
 
 /* Requests more blocks if the queue is short. */
-static void ask(NodeReader *node_reader)
+static void ask(NodeReader *node_reader, Queue *queue)
 {
-    const uint32_t enough = READY_PER_READER * node_reader->n_active;
+    const uint32_t enough = READY_PER_READER * queue->n_active;
 
-    if (!node_reader->announced || node_reader->asked || node_reader->ended ||
-        is_over(node_reader) || node_reader->ready->len >= node_reader->n_active)
+    if (!node_reader->announced || queue->asked || queue->ended || is_over(node_reader) ||
+        queue->ready->len >= queue->n_active)
         return;
-    node_reader->asked = true;
-    send_want(node_reader, enough - node_reader->ready->len);
+    queue->asked = true;
+    send_want(node_reader, queue, enough - queue->ready->len);
 }
 
 /* Gives back the blocks that no reader of this node will read any more. The lock is held. */
-static void empty(NodeReader *node_reader)
+static void empty(NodeReader *node_reader, Queue *queue)
 {
-    for (guint i = 0; i < node_reader->ready->len; i++)
-        block_ticket_write(node_reader->news, BLOCK_TICKET_GIVEN_BACK,
-                           &g_array_index(node_reader->ready, BlockTicket, i));
-    g_array_set_size(node_reader->ready, 0);
-    if (node_reader->news->len > 0)
-        send_want(node_reader, 0);
+    for (guint i = 0; i < queue->ready->len; i++)
+        block_ticket_write(queue->news, BLOCK_TICKET_GIVEN_BACK,
+                           &g_array_index(queue->ready, BlockTicket, i));
+    g_array_set_size(queue->ready, 0);
+    if (queue->news->len > 0)
+        send_want(node_reader, queue, 0);
+}
+
+/* The one of a worker; NULL: it is not of this node. */
+static Queue *find_queue(const NodeReader *node_reader, uint32_t worker)
+{
+    for (uint32_t i = 0; i < node_reader->n_queues; i++)
+        if (!node_reader->are_apart || node_reader->queues[i].worker == worker)
+            return &node_reader->queues[i];
+    return NULL;
 }
 
 void node_reader_receive(NodeReader *node_reader, const ControlBlocks *blocks)
 {
     g_autoptr(GArray) tickets = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
+    Queue *const queue = find_queue(node_reader, blocks->worker);
     BlockTicketEvent news;
     BlockTicket ticket;
 
+    if (queue == NULL) {
+        g_warning("the scheduler sent blocks of a worker of another node; dropped");
+        return;
+    }
     for (const char *at = blocks->tickets; *at != '\0';) {
         if (!block_ticket_read(&at, &news, &ticket) || news != BLOCK_TICKET_DEALT ||
             ticket.input >= dataset_n_inputs(node_reader->dataset)) {
@@ -353,11 +389,11 @@ void node_reader_receive(NodeReader *node_reader, const ControlBlocks *blocks)
         g_array_prepend_val(tickets, ticket);
     }
     pthread_mutex_lock(&node_reader->lock);
-    g_array_prepend_vals(node_reader->ready, tickets->data, tickets->len);
-    node_reader->asked = false;
-    node_reader->ended |= blocks->is_last;
-    if (node_reader->n_active == 0)
-        empty(node_reader);
+    g_array_prepend_vals(queue->ready, tickets->data, tickets->len);
+    queue->asked = false;
+    queue->ended |= blocks->is_last;
+    if (queue->n_active == 0)
+        empty(node_reader, queue);
     pthread_cond_broadcast(&node_reader->changed);
     pthread_mutex_unlock(&node_reader->lock);
 }
@@ -384,24 +420,24 @@ static bool take(BlockSource *source, BlockTicket *ticket, GError **error)
 {
     NodeReaderSource *reader = (NodeReaderSource *)source;
     NodeReader *node_reader = reader->node_reader;
+    Queue *const queue = reader->queue;
     StallClock clock;
     bool taken;
 
     stall_clock_start(&clock, node_reader->stall_ms);
     pthread_mutex_lock(&node_reader->lock);
-    for (ask(node_reader);
-         node_reader->ready->len == 0 && !node_reader->ended && !is_over(node_reader);
-         ask(node_reader))
-        if (node_reader->asked || !node_reader->announced)
+    for (ask(node_reader, queue); queue->ready->len == 0 && !queue->ended && !is_over(node_reader);
+         ask(node_reader, queue))
+        if (queue->asked || !node_reader->announced)
             wait_for_blocks(node_reader, &clock);
-    taken = node_reader->ready->len > 0 && !is_over(node_reader);
+    taken = queue->ready->len > 0 && !is_over(node_reader);
     if (taken) {
-        *ticket = g_array_index(node_reader->ready, BlockTicket, node_reader->ready->len - 1);
-        g_array_set_size(node_reader->ready, node_reader->ready->len - 1);
+        *ticket = g_array_index(queue->ready, BlockTicket, queue->ready->len - 1);
+        g_array_set_size(queue->ready, queue->ready->len - 1);
         note_begun(node_reader, ticket);
     } else {
         reader->ended = true;
-        node_reader->n_active--;
+        queue->n_active--;
         if (is_over(node_reader))
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "task %s was cancelled",
                         node_reader->task);
@@ -424,21 +460,23 @@ static void forget_begun(NodeReader *node_reader, const BlockTicket *ticket)
 
 static void absent(BlockSource *source, const BlockTicket *ticket)
 {
-    NodeReader *node_reader = ((NodeReaderSource *)source)->node_reader;
+    NodeReaderSource *const reader = (NodeReaderSource *)source;
+    NodeReader *const node_reader = reader->node_reader;
 
     pthread_mutex_lock(&node_reader->lock);
     forget_begun(node_reader, ticket);
-    add_news(node_reader, BLOCK_TICKET_ABSENT, ticket);
+    add_news(node_reader, reader->queue, BLOCK_TICKET_ABSENT, ticket);
     pthread_mutex_unlock(&node_reader->lock);
 }
 
 static void finish(BlockSource *source, const BlockTicket *ticket)
 {
-    NodeReader *node_reader = ((NodeReaderSource *)source)->node_reader;
+    NodeReaderSource *const reader = (NodeReaderSource *)source;
+    NodeReader *const node_reader = reader->node_reader;
 
     pthread_mutex_lock(&node_reader->lock);
     forget_begun(node_reader, ticket);
-    add_news(node_reader, BLOCK_TICKET_FINISHED, ticket);
+    add_news(node_reader, reader->queue, BLOCK_TICKET_FINISHED, ticket);
     pthread_mutex_unlock(&node_reader->lock);
 }
 
@@ -446,7 +484,7 @@ static void finish(BlockSource *source, const BlockTicket *ticket)
 static void retire(NodeReaderSource *reader)
 {
     if (!reader->ended)
-        reader->node_reader->n_active--;
+        reader->queue->n_active--;
     reader->ended = true;
 }
 
@@ -458,11 +496,11 @@ static void give_back(BlockSource *source, const BlockTicket *ticket)
     pthread_mutex_lock(&node_reader->lock);
     forget_begun(node_reader, ticket);
     retire(reader);
-    if (node_reader->n_active > 0) {
-        g_array_append_val(node_reader->ready, *ticket);
+    if (reader->queue->n_active > 0) {
+        g_array_append_val(reader->queue->ready, *ticket);
         pthread_cond_signal(&node_reader->changed);
     } else {
-        add_news(node_reader, BLOCK_TICKET_GIVEN_BACK, ticket);
+        add_news(node_reader, reader->queue, BLOCK_TICKET_GIVEN_BACK, ticket);
     }
     pthread_mutex_unlock(&node_reader->lock);
 }
@@ -474,8 +512,8 @@ static void destroy(BlockSource *source)
 
     pthread_mutex_lock(&node_reader->lock);
     retire(reader);
-    if (node_reader->n_active == 0)
-        empty(node_reader);
+    if (reader->queue->n_active == 0)
+        empty(node_reader, reader->queue);
     pthread_mutex_unlock(&node_reader->lock);
     node_reader_unref(node_reader);
     g_free(reader);
@@ -485,16 +523,17 @@ static const BlockSourceOps node_reader_ops = {
     .take = take, .absent = absent, .finish = finish, .give_back = give_back, .destroy = destroy
 };
 
-BlockSource *node_reader_open(NodeReader *node_reader)
+BlockSource *node_reader_open(NodeReader *node_reader, uint32_t rank)
 {
     NodeReaderSource *reader = g_new0(NodeReaderSource, 1);
 
     reader->source.ops = &node_reader_ops;
     reader->node_reader = node_reader;
+    reader->queue = find_queue(node_reader, rank);
     node_reader_ref(node_reader);
     pthread_mutex_lock(&node_reader->lock);
-    node_reader->n_active++;
-    node_reader->ended = false; /* blocks that came back since then are for this reader */
+    reader->queue->n_active++;
+    reader->queue->ended = false; /* blocks that came back since then are for this reader */
     pthread_mutex_unlock(&node_reader->lock);
     return &reader->source;
 }
@@ -547,6 +586,7 @@ void node_reader_note_done(BlockSource *source, const ReaderRows *rows, size_t n
 void node_reader_tell_done(NodeReader *node_reader, uint64_t lowest)
 {
     g_autoptr(GString) lines = g_string_new(NULL);
+    Queue *const first = &node_reader->queues[0];
 
     if (node_reader->options.kept_as == NULL)
         return;
@@ -558,21 +598,25 @@ void node_reader_tell_done(NodeReader *node_reader, uint64_t lowest)
     for (guint i = 0; i < node_reader->begun->len; i++)
         block_ticket_write(lines, BLOCK_TICKET_DONE,
                            &g_array_index(node_reader->begun, BlockTicket, i));
-    for (guint i = 0; i < node_reader->ready->len; i++) /* a worker may have left them */
-        block_ticket_write(lines, BLOCK_TICKET_DONE,
-                           &g_array_index(node_reader->ready, BlockTicket, i));
+    for (uint32_t j = 0; j < node_reader->n_queues; j++) {
+        const GArray *const ready = node_reader->queues[j].ready;
+
+        for (guint i = 0; i < ready->len; i++) /* a worker may have left them */
+            block_ticket_write(lines, BLOCK_TICKET_DONE, &g_array_index(ready, BlockTicket, i));
+    }
     prune_log(node_reader, lowest);
     for (guint i = 0; i < node_reader->log->len; i++)
         block_ticket_write(lines, BLOCK_TICKET_UNDONE,
                            &g_array_index(node_reader->log, LoggedRows, i).rows);
     for (char *line = lines->str, *end; *line != '\0'; line = end + 1) {
         end = strchr(line, '\n');
-        g_string_append_len(node_reader->news, line, end + 1 - line);
-        if (node_reader->news->len > NEWS_MAX)
-            send_want(node_reader, 0);
+        g_string_append_len(first->news, line, end + 1 - line);
+        if (first->news->len > NEWS_MAX)
+            send_want(node_reader, first, 0);
     }
-    if (node_reader->news->len > 0)
-        send_want(node_reader, 0);
+    for (uint32_t i = 0; i < node_reader->n_queues; i++)
+        if (node_reader->queues[i].news->len > 0)
+            send_want(node_reader, &node_reader->queues[i], 0);
     pthread_mutex_unlock(&node_reader->lock);
 }
 
@@ -633,6 +677,7 @@ GVariant *node_reader_status(NodeReader *node_reader)
 {
     const RubatoReaderOptions *const options = &node_reader->options;
     GVariantBuilder part, workers;
+    uint64_t n_queued = 0;
 
     g_variant_builder_init(&part, STATUS_PART);
     g_variant_builder_init(&workers, STATUS_LIST);
@@ -643,8 +688,10 @@ GVariant *node_reader_status(NodeReader *node_reader)
     status_add_count(&part, "files", dataset_n_inputs(node_reader->dataset));
     status_add_count(&part, "blocks", count_blocks(node_reader->dataset));
     pthread_mutex_lock(&node_reader->lock);
+    for (uint32_t i = 0; i < node_reader->n_queues; i++)
+        n_queued += node_reader->queues[i].ready->len;
     if (options->split == RUBATO_SPLIT_DYNAMIC)
-        status_add_count(&part, "queued", node_reader->ready->len);
+        status_add_count(&part, "queued", n_queued);
     for (guint i = 0; i < node_reader->places->len; i++)
         add_place(node_reader, node_reader->places->pdata[i], &workers);
     pthread_mutex_unlock(&node_reader->lock);

@@ -16,6 +16,10 @@ typedef struct {
     const char *task; /* copied */
     uint32_t epoch;   /* the task's */
     uint32_t id;      /* the number of the reader among a worker's readers */
+    /* If lost workers are to be replaced, each has blocks of its own, so that those in their place
+     * get the same: */
+    uint32_t first_rank; /* of the node's workers */
+    uint32_t n_apart;    /* how many they are; 0: all have their blocks together */
 } NodeReaderPlace;
 
 /* Takes a dataset and options whose defaults are filled in. (transfer full) */
@@ -35,7 +39,7 @@ bool node_reader_check(const NodeReader *node_reader, const RubatoDataset *datas
                        const RubatoReaderOptions *options, GError **error);
 
 /* A worker's source of blocks in a dynamic split. (transfer full) */
-BlockSource *node_reader_open(NodeReader *node_reader);
+BlockSource *node_reader_open(NodeReader *node_reader, uint32_t rank);
 
 /* Where the reader of a worker tells how far it has come. It stays as long as the node reader. */
 ReaderProgress *node_reader_add_worker(NodeReader *node_reader, uint32_t rank);

@@ -25,7 +25,7 @@ RubatoReader *rubato_worker_open_reader(RubatoWorker *worker, RubatoDataset *dat
     if (node_reader == NULL)
         return NULL;
     if (filled.split == RUBATO_SPLIT_DYNAMIC)
-        source = node_reader_open(node_reader);
+        source = node_reader_open(node_reader, worker->rank);
     else if (filled.split == RUBATO_SPLIT_BY_KEY)
         source = key_split_new(dataset, &filled, worker->rank, worker->n_workers);
     else

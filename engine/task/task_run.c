@@ -322,7 +322,12 @@ void task_run_abandon(RubatoTaskRun *run)
 NodeReader *task_run_node_reader(RubatoTaskRun *run, uint32_t id, RubatoDataset *dataset,
                                  const RubatoReaderOptions *options, GError **error)
 {
-    const NodeReaderPlace place = { run->host, run->name, run->epoch, id };
+    const NodeReaderPlace place = { .host = run->host,
+                                    .task = run->name,
+                                    .epoch = run->epoch,
+                                    .id = id,
+                                    .first_rank = run->first_rank,
+                                    .n_apart = run->replace_ms > 0 ? run->n_local : 0 };
     NodeReader *node_reader;
     bool made;
 

@@ -23,7 +23,10 @@ enum {
     N_KEYS = 90,
     N_MODELS = 3,
     N_ITERATIONS = 40,
-    FATAL = 17
+    FATAL = 17,
+    N_ROWS = 3000, /* of data */
+    N_EPOCHS = 2,
+    N_BATCH = 10
 };
 
 static const ClusterShape shape = { .n_nodes = N_NODES,
@@ -280,15 +283,20 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
     return rubato_engine_barrier(engine, error);
 }
 
-static uint32_t start_joining(ClusterRun *run, const Plan *plan, bool dies)
+static uint32_t start_joining_in(ClusterRun *run, ClusterPlay joined, const Plan *plan, bool dies)
 {
     g_setenv("RUBATO_JOIN", "1", TRUE);
     if (dies)
         g_setenv("DIES", "1", TRUE);
-    const uint32_t process = cluster_start_other(run, CLUSTER_IDS[VICTIM], run->path, play, plan);
+    const uint32_t process = cluster_start_other(run, CLUSTER_IDS[VICTIM], run->path, joined, plan);
     g_unsetenv("RUBATO_JOIN");
     g_unsetenv("DIES");
     return process;
+}
+
+static uint32_t start_joining(ClusterRun *run, const Plan *plan, bool dies)
+{
+    return start_joining_in(run, play, plan, dies);
 }
 
 static void expect_whole_run(ClusterRun *run, uint32_t newcomer)
@@ -391,6 +399,127 @@ START_TEST(a_node_may_be_lost_in_a_barrier)
     expect_whole_run(run, newcomer);
     close(signals[0]);
     close(signals[1]);
+}
+END_TEST
+
+/* ---- a dynamic split ---- */
+
+/* Of a node: its workers read the same. */
+typedef struct {
+    const Plan *plan;
+    RubatoDataset *dataset;
+} Reading;
+
+/* A row is a key. */
+static RubatoDataset *make_dataset(GError **error)
+{
+    RubatoKey keys[N_ROWS];
+    float ones[N_ROWS];
+    size_t starts[N_ROWS + 1];
+
+    for (size_t i = 0; i <= N_ROWS; i++)
+        starts[i] = i;
+    for (size_t i = 0; i < N_ROWS; i++) {
+        keys[i] = i;
+        ones[i] = 1;
+    }
+    return rubato_dataset_new_from_rows(&(RubatoRows){ .n_rows = N_ROWS,
+                                                       .n_entries = N_ROWS,
+                                                       .row_start = starts,
+                                                       .key = keys,
+                                                       .value = ones,
+                                                       .label = ones },
+                                        "rows", error);
+}
+
+/* An iteration is a batch. The worker in the place of a lost one goes through those of earlier
+ * iterations once more. */
+static bool learn(RubatoWorker *worker, const Plan *plan, RubatoReader *reader, RubatoKVTable *rows,
+                  GError **error)
+{
+    const uint64_t first = rubato_worker_first_clock(worker);
+    int64_t ones[N_BATCH];
+    int64_t seen[N_BATCH];
+    g_autoptr(RubatoBatch) batch = NULL;
+
+    for (size_t i = 0; i < N_BATCH; i++)
+        ones[i] = 1;
+    for (uint64_t i = 0; rubato_reader_next(reader, &batch, error); i++) {
+        const size_t half = batch->n_keys / 2;
+
+        if (i < first)
+            continue;
+        TRY(rubato_kv_table_get(rows, batch->keys, batch->n_keys, seen, error));
+        die_at(worker, plan, i, DEATH_GET);
+        TRY(rubato_kv_table_add(rows, batch->keys, half, ones, error));
+        die_at(worker, plan, i, DEATH_FIRST_ADD);
+        TRY(rubato_kv_table_add(rows, batch->keys + half, batch->n_keys - half, ones, error));
+        die_at(worker, plan, i, DEATH_LAST_ADD);
+        TRY(rubato_kv_table_clock(rows, error));
+        die_at(worker, plan, i, DEATH_END);
+    }
+    return !rubato_reader_failed(reader);
+}
+
+static bool read_and_add(RubatoWorker *worker, void *data, GError **error)
+{
+    const RubatoReaderOptions options = { .split = RUBATO_SPLIT_DYNAMIC,
+                                          .shuffle = true,
+                                          .epochs = N_EPOCHS,
+                                          .batch_rows = N_BATCH,
+                                          .ahead = 1 };
+    const Reading *const reading = data;
+    g_autoptr(RubatoKVTable) rows = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
+
+    TRY(rows != NULL);
+    g_autoptr(RubatoReader) reader =
+        rubato_worker_open_reader(worker, reading->dataset, &options, error);
+    return reader != NULL && learn(worker, reading->plan, reader, rows, error);
+}
+
+/* Each row of each epoch was added once. */
+static bool play_split(RubatoEngine *engine, const void *data, GError **error)
+{
+    static const char *const tables[] = { "rows", NULL };
+    const Plan *const plan = data;
+    RubatoTableSpec spec = plan->spec;
+    g_autoptr(RubatoDataset) dataset = make_dataset(error);
+    Reading reading = { plan, dataset };
+    int64_t rows[N_ROWS];
+
+    spec.n_keys = N_ROWS;
+    TRY(dataset != NULL && rubato_engine_create_table(engine, &spec, error) &&
+        rubato_engine_run(engine,
+                          &(RubatoTask){ .name = "long",
+                                         .run = read_and_add,
+                                         .user_data = &reading,
+                                         .tables = tables,
+                                         .on_loss = RUBATO_ON_LOSS_REPLACE },
+                          error) &&
+        rubato_engine_get_range(engine, "rows", 0, N_ROWS, rows, error));
+    for (size_t i = 0; i < N_ROWS; i++)
+        EXPECT(rows[i] == N_EPOCHS, "row %zu was added %" G_GINT64_FORMAT " times", i, rows[i]);
+    TRY(rubato_engine_barrier(engine, error));
+    cluster_say("done");
+    return rubato_engine_barrier(engine, error);
+}
+
+/* The others get the rest meanwhile. */
+START_TEST(a_process_reads_the_blocks_of_lost_workers)
+{
+    static const Death places[] = { DEATH_GET, DEATH_FIRST_ADD, DEATH_LAST_ADD, DEATH_END };
+    const Plan plan = { .spec = specs[_i % 2], .place = places[_i], .is_again = _i % 3 == 1 };
+    ClusterRun *const run = cluster_run_new(&shape);
+
+    cluster_start(run, play_split, &plan);
+    cluster_wait_for(run, 0, "the run goes on, by part map 2");
+    if (plan.is_again) {
+        g_string_truncate(run->processes[0].text, 0);
+        const uint32_t first = start_joining_in(run, play_split, &plan, /* dies= */ true);
+        cluster_wait_for(run, first, "has taken over the workers of a lost process");
+        cluster_wait_for(run, 0, "node 20 (127.0.0.1:0) was lost: ");
+    }
+    expect_whole_run(run, start_joining_in(run, play_split, &plan, /* dies= */ false));
 }
 END_TEST
 
@@ -497,6 +626,7 @@ int main(void)
 {
     Suite *suite = suite_create("cluster replaced");
     TCase *cases = cluster_add_case(suite, "replaced");
+    TCase *splits = cluster_add_case(suite, "splits");
 
     /* in the usual run each place under one model, with or without barriers */
     tcase_add_loop_test(cases, a_process_has_the_workers_of_a_lost_one, 0,
@@ -506,6 +636,7 @@ int main(void)
     tcase_add_loop_test(cases, a_clock_is_told_when_all_parts_have_the_adds, 0,
                         G_N_ELEMENTS(specs));
     tcase_add_loop_test(cases, a_task_does_not_wait_for_ever_for_a_process, 0, G_N_ELEMENTS(specs));
+    tcase_add_loop_test(splits, a_process_reads_the_blocks_of_lost_workers, 0, 4);
     tcase_add_loop_test(cases, a_node_may_be_lost_in_a_barrier, 0, G_N_ELEMENTS(specs));
     tcase_add_test(cases, a_process_has_lost_workers_by_another_scheduler);
     tcase_add_test(cases, a_task_does_not_wait_for_ever_for_a_process_by_another_scheduler);

@@ -208,14 +208,23 @@ START_TEST(a_process_that_comes_too_late_is_told_how_the_task_ended)
 }
 END_TEST
 
-static void open_reader(uint32_t epoch)
+/* It has one input of some blocks. */
+static void open_reader(uint32_t node, uint32_t epoch, const char *kept_as)
 {
-    say(0, (Control){ .kind = CONTROL_READER,
-                      .reader = { .epoch = epoch,
-                                  .n_epochs = 1,
-                                  .is_dynamic = true,
-                                  .description = "r",
-                                  .digest = "" } });
+    say(node, (Control){ .kind = CONTROL_READER,
+                         .reader = { .epoch = epoch,
+                                     .n_epochs = 1,
+                                     .is_dynamic = true,
+                                     .kept_as = kept_as,
+                                     .description = "r",
+                                     .digest = "" } });
+    say(node,
+        (Control){ .kind = CONTROL_INPUTS, .inputs = { .epoch = epoch, .lines = "20 4 1 a\n" } });
+}
+
+static void open_kept(uint32_t epoch)
+{
+    open_reader(0, epoch, "rows");
 }
 
 static void sum(uint32_t epoch)
@@ -236,7 +245,7 @@ static const struct {
     void (*act)(uint32_t epoch);
     const char *why;
 } acts[] = {
-    { open_reader, CANNOT "its workers share the data out as they read (a dynamic split)" },
+    { open_kept, CANNOT "snapshots keep how far its workers have read (kept_as)" },
     { sum, CANNOT "its workers have used collectives" },
 };
 
@@ -285,6 +294,49 @@ START_TEST(a_process_is_told_which_barriers_its_workers_had_passed)
 }
 END_TEST
 
+static Control want(uint32_t worker, uint32_t epoch, uint32_t n, const char *events)
+{
+    return (
+        Control){ .kind = CONTROL_WANT,
+                  .want = { .epoch = epoch, .n_blocks = n, .events = events, .worker = worker } };
+}
+
+/* The worker of a node asks for blocks, tells what became of earlier ones, and gets this. */
+static void ask(uint32_t node, uint32_t epoch, uint32_t n, const char *events, const char *tickets)
+{
+    say(node, want(node, epoch, n, events));
+    const ControlBlocks *const blocks = &expect(node, CONTROL_BLOCKS)->blocks;
+
+    ck_assert_str_eq(blocks->tickets, tickets);
+    ck_assert_uint_eq(blocks->worker, node);
+    ck_assert_int_eq(blocks->is_last, *tickets == '\0');
+}
+
+/* Block after block, also what it had told to be read; then others go on to be dealt. */
+START_TEST(a_process_gets_the_blocks_of_its_lost_worker)
+{
+    const uint32_t epoch = begin_task();
+
+    for (uint32_t i = 0; i < 2; i++)
+        open_reader(i, epoch, NULL);
+    ask(GONE, epoch, 1, "", "d0 0 0 0\n");
+    ask(0, epoch, 1, "", "d0 0 1 0\n");
+    ask(GONE, epoch, 1, "f0 0 0 0\n", "d0 0 2 0\n");
+    ck_assert(!hears(0, want(GONE, epoch, 1, "")));
+    ck_assert(!hears(0, want(0, epoch, 1, "f0 0 2 0\n")));
+    lose_and_replace();
+    ask(0, epoch, 1, "f0 0 1 0\n", "d0 0 3 0\n");
+    ask(0, epoch, 1, "f0 0 3 0\n", "");
+    take_over(epoch);
+    open_reader(GONE, epoch, NULL);
+    ask(GONE, epoch, 5, "", "d0 0 0 0\nd0 0 2 0\n");
+    ask(GONE, epoch, 5, "f0 0 0 0\nf0 0 2 0\n", "");
+    for (uint32_t i = 0; i < N_NODES; i++)
+        done(i, epoch);
+    expect_verdict_everywhere(CONTROL_TASK_END, CONTROL_OK, "");
+}
+END_TEST
+
 /* Lost workers that had ended need no others. */
 START_TEST(a_task_does_not_wait_for_workers_that_had_ended)
 {
@@ -313,6 +365,7 @@ int main(void)
     tcase_add_loop_test(cases, a_task_fails_if_its_workers_cannot_be_repeated, 0,
                         G_N_ELEMENTS(acts));
     tcase_add_test(cases, a_process_is_told_which_barriers_its_workers_had_passed);
+    tcase_add_test(cases, a_process_gets_the_blocks_of_its_lost_worker);
     tcase_add_test(cases, a_task_does_not_wait_for_workers_that_had_ended);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

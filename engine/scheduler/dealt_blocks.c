@@ -1,0 +1,89 @@
+/* The blocks that workers were given: a list for each.
+ *
+ * A worker reads its blocks one after the other. So what became of a block is mostly asked of the
+ * one behind the last that was asked for: each list is looked through from there.
+ *
+ * Threads: see the header. */
+#include "engine/scheduler/dealt_blocks.h"
+
+#include <glib.h>
+
+typedef struct {
+    BlockTicket ticket;
+    bool is_over; /* it was told what became of it */
+} Dealt;
+
+typedef struct {
+    GArray *blocks; /* of Dealt */
+    guint n_given;  /* to the present process */
+    guint looked;   /* the block behind the one that was asked for last */
+    bool has_ended;
+} OfWorker;
+
+struct DealtBlocks {
+    uint32_t n_workers;
+    OfWorker workers[];
+};
+
+DealtBlocks *dealt_blocks_new(uint32_t n_workers)
+{
+    DealtBlocks *const dealt = g_malloc0(sizeof *dealt + n_workers * sizeof dealt->workers[0]);
+
+    dealt->n_workers = n_workers;
+    for (uint32_t i = 0; i < n_workers; i++)
+        dealt->workers[i].blocks = g_array_new(FALSE, FALSE, sizeof(Dealt));
+    return dealt;
+}
+
+void dealt_blocks_free(DealtBlocks *dealt)
+{
+    for (uint32_t i = 0; dealt != NULL && i < dealt->n_workers; i++)
+        g_array_unref(dealt->workers[i].blocks);
+    g_free(dealt);
+}
+
+void dealt_blocks_note(DealtBlocks *dealt, uint32_t rank, const BlockTicket *tickets, size_t n)
+{
+    OfWorker *const it = &dealt->workers[rank];
+
+    for (size_t i = 0; i < n; i++)
+        g_array_append_val(it->blocks, ((Dealt){ .ticket = tickets[i] }));
+    it->n_given = it->blocks->len;
+    it->has_ended |= n == 0;
+}
+
+size_t dealt_blocks_repeat(DealtBlocks *dealt, uint32_t rank, size_t n, BlockTicket *tickets,
+                           bool *has_ended)
+{
+    OfWorker *const it = &dealt->workers[rank];
+    const size_t n_now = MIN(n, it->blocks->len - it->n_given);
+
+    for (size_t i = 0; i < n_now; i++)
+        tickets[i] = g_array_index(it->blocks, Dealt, it->n_given + i).ticket;
+    it->n_given += (guint)n_now;
+    *has_ended = n_now == 0 && it->has_ended;
+    return n_now;
+}
+
+void dealt_blocks_begin_again(DealtBlocks *dealt, uint32_t rank)
+{
+    dealt->workers[rank].n_given = dealt->workers[rank].looked = 0;
+}
+
+DealtVerdict dealt_blocks_end(DealtBlocks *dealt, uint32_t rank, const BlockTicket *ticket)
+{
+    OfWorker *const it = &dealt->workers[rank];
+
+    for (guint i = 0; i < it->n_given; i++) {
+        const guint at = (it->looked + i) % it->n_given;
+        Dealt *const one = &g_array_index(it->blocks, Dealt, at);
+        const bool was_over = one->is_over;
+
+        if (!block_ticket_is_same(&one->ticket, ticket))
+            continue;
+        it->looked = at + 1;
+        one->is_over = true;
+        return was_over ? DEALT_IS_KNOWN : DEALT_IS_NEW;
+    }
+    return DEALT_IS_WRONG;
+}
