@@ -50,7 +50,7 @@ BarrierRecord *barrier_record_new(uint32_t n_nodes, const uint32_t *workers_of)
         OfNode *const it = &record->nodes[i];
 
         it->n_workers = workers_of[i];
-        it->now = g_new(uint64_t, it->n_workers);
+        it->now = g_new(uint64_t, it->n_workers + 1);
         it->called = g_new(GArray *, it->n_workers);
         for (uint32_t j = 0; j < it->n_workers; j++)
             it->called[j] = g_array_new(FALSE, FALSE, sizeof(Called));
@@ -76,7 +76,7 @@ bool barrier_record_arrive(BarrierRecord *record, uint32_t node, const char *clo
 
     if (g_strv_length(words) != it->n_workers)
         return false;
-    g_autofree uint64_t *now = g_new(uint64_t, it->n_workers);
+    g_autofree uint64_t *now = g_new(uint64_t, it->n_workers + 1); /* not NULL */
     for (uint32_t j = 0; j < it->n_workers; j++) {
         guint64 clock = BARRIER_RETURNED;
 
