@@ -611,6 +611,20 @@ void tensor_exchange_wait(TensorExchange *exchange, uint32_t rank, Call *call)
     pthread_mutex_unlock(&exchange->lock);
 }
 
+/* For whom the request waits, which has ended but for them. */
+static void say_read(const TensorExchange *exchange, const TensorEntry *entry, double waited_s)
+{
+    const TensorPlace *const place = &exchange->place;
+
+    for (uint32_t node = 0; node < place->n_nodes; node++)
+        if (exchange_has_node(exchange, node) && exchange->links->reads_lent(exchange->user, node))
+            g_message("%s %s of task %s waits for node %u to acknowledge values that are sent from "
+                      "its arrays, last heard %.1f s ago (for %.1f s so far)",
+                      tensor_operation_name(entry->part.request.operation), entry->name,
+                      place->task, place->node_ids[node],
+                      exchange->links->silence_s(exchange->user, node), waited_s);
+}
+
 /* Why nobody reads the arrays behind it. An operation ends once no thread is at one of its steps
  * (end_if_done, operation_fail), so each message that reads them was sent by then, or forgotten,
  * and is a part of the call. Whoever may still need its bytes holds the packet, and the part ends
@@ -625,13 +639,21 @@ void tensor_exchange_wait(TensorExchange *exchange, uint32_t rank, Call *call)
  * network stops: then what is left is copied, and sent from there. Only where there is no memory
  * for a copy the wait goes on until the node acknowledges the packet, or is lost, as for the
  * values of an Add (direct_write.h). */
-void tensor_exchange_wait_readers(TensorExchange *exchange, Call *readers, bool failed)
+void tensor_exchange_wait_readers(TensorExchange *exchange, const TensorEntry *entry, Call *readers,
+                                  bool failed)
 {
+    StallClock clock;
+
     call_sent(readers); /* no message reads them that is not sent yet */
+    if (call_has_ended(readers))
+        return;
+    stall_clock_start(&clock, exchange->place.stall_ms);
     while (!call_has_ended(readers)) {
         /* relaxed: it is asked again and again */
         if (failed || atomic_load_explicit(&exchange->is_cancelled, memory_order_relaxed))
             exchange->links->revoke(exchange->user);
-        exchange->links->wait(exchange->user, readers, READERS_MS);
+        exchange->links->wait(exchange->user, readers, stall_clock_look_ms(&clock, READERS_MS));
+        if (!call_has_ended(readers) && stall_clock_strikes(&clock))
+            say_read(exchange, entry, stall_clock_s(&clock));
     }
 }

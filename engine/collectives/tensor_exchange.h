@@ -57,13 +57,22 @@ typedef struct {
     /* Whether so much is on its way to the node that others than waiting threads send no more. */
     bool (*is_full)(void *user, uint32_t node);
 
-    /* Waits until there is room to send to the node, or is_over(data). */
-    void (*wait_room)(void *user, uint32_t node, bool (*is_over)(void *data), void *data);
+    /* Waits until there is room to send to the node, or is_over(data). False: timeout_ms are over
+     * before. */
+    bool (*wait_room)(void *user, uint32_t node, bool (*is_over)(void *data), void *data,
+                      int timeout_ms);
+
+    /* For how long nothing has been heard of the node, in seconds. */
+    double (*silence_s)(void *user, uint32_t node);
 
     /* What is lent (TensorCarrier.lend_message) is not read any more, if there is memory for
      * copies; another thread that sends at the moment may do this, a moment later. NULL: nothing
      * is ever lent. */
     void (*revoke)(void *user);
+
+    /* Whether something that was lent is on its way to the node, which has not acknowledged it.
+     * NULL, if nothing is ever lent. */
+    bool (*reads_lent)(void *user, uint32_t node);
 
     /* Waits for the call's end, for that time at most, and may receive meanwhile. */
     void (*wait)(void *user, Call *call, int timeout_ms);
@@ -189,9 +198,10 @@ bool tensor_exchange_change_sets(TensorExchange *exchange, uint32_t rank, Tensor
 /* Waits until the call has ended, and does what there is to do meanwhile. The worker's thread. */
 void tensor_exchange_wait(TensorExchange *exchange, uint32_t rank, Call *call);
 
-/* Waits until nobody reads the worker's arrays any more, for an operation that has ended; `failed`:
- * by an error. The worker's thread. */
-void tensor_exchange_wait_readers(TensorExchange *exchange, Call *readers, bool failed);
+/* Waits until nobody reads the worker's arrays any more, for the request, whose call has ended;
+ * `failed`: by an error. The worker's thread. */
+void tensor_exchange_wait_readers(TensorExchange *exchange, const TensorEntry *entry, Call *readers,
+                                  bool failed);
 
 /* A blocking call of these requests has ended; they were recorded when they were asked. */
 void tensor_exchange_note_call(const TensorExchange *exchange, const TensorEntry *entries,

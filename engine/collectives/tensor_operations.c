@@ -361,11 +361,41 @@ static bool is_over(void *data)
     return atomic_load_explicit(&((TensorExchange *)data)->is_cancelled, memory_order_relaxed);
 }
 
+/* The operation that is sent. It goes on: a thread is at one of its steps. */
+typedef struct {
+    TensorExchange *exchange;
+    const Operation *operation;
+} Sending;
+
+static void say_full(const Sending *sending, uint32_t node, double waited_s)
+{
+    TensorExchange *const exchange = sending->exchange;
+    const Operation *const operation = sending->operation;
+    const TensorEntry *entry = NULL;
+
+    pthread_mutex_lock(&exchange->lock);
+    for (uint32_t i = 0; i < operation->n_entries && entry == NULL; i++)
+        entry = operation->entries[i];
+    if (entry != NULL)
+        g_message("%s %s of task %s waits for node %u to take in what was sent to it, last heard "
+                  "%.1f s ago (for %.1f s so far)",
+                  tensor_operation_name(entry->part.request.operation), entry->name,
+                  exchange->place.task, exchange->place.node_ids[node],
+                  exchange->links->silence_s(exchange->user, node), waited_s);
+    pthread_mutex_unlock(&exchange->lock);
+}
+
 static void wait_room(void *data, uint32_t node)
 {
-    TensorExchange *const exchange = data;
+    const Sending *const sending = data;
+    TensorExchange *const exchange = sending->exchange;
+    StallClock clock;
 
-    exchange->links->wait_room(exchange->user, node, is_over, exchange);
+    stall_clock_start(&clock, exchange->place.stall_ms);
+    while (!exchange->links->wait_room(exchange->user, node, is_over, exchange,
+                                       stall_clock_left_ms(&clock)))
+        if (stall_clock_strikes(&clock))
+            say_full(sending, node, stall_clock_s(&clock));
 }
 
 typedef enum { PATIENCE_NONE, PATIENCE_ROOM } Patience;
@@ -380,7 +410,8 @@ static bool do_step(TensorExchange *exchange, Operation *operation, TensorStep *
         unready(exchange, operation);
     pthread_mutex_unlock(&exchange->lock);
     if (patience == PATIENCE_ROOM)
-        tensor_flow_each_target(operation->flow, step, wait_room, exchange);
+        tensor_flow_each_target(operation->flow, step, wait_room,
+                                &(Sending){ exchange, operation });
     const bool ok = tensor_flow_do(operation->flow, step);
     pthread_mutex_lock(&exchange->lock);
     operation->n_running--;

@@ -120,11 +120,27 @@ static bool is_full(void *user, uint32_t node)
     return backend->ways->is_full(backend, node);
 }
 
-static void wait_room(void *user, uint32_t node, bool (*is_over)(void *data), void *data)
+static bool wait_room(void *user, uint32_t node, bool (*is_over)(void *data), void *data,
+                      int timeout_ms)
 {
     TensorBackend *const backend = backend_of(user);
 
-    backend->ways->wait_room(backend, node, is_over, data);
+    return backend->ways->wait_room(backend, node, is_over, data, timeout_ms);
+}
+
+static bool reads_lent(void *user, uint32_t node)
+{
+    TensorBackend *const backend = backend_of(user);
+
+    return backend->ways->reads_lent != NULL && backend->ways->reads_lent(backend, node);
+}
+
+/* Heartbeats come by the network, whatever the backend. */
+static double silence_s(void *user, uint32_t node)
+{
+    const Network *const network = ((const Port *)user)->router->office->network;
+
+    return (double)(network_now_ms() - network_heard_ms(network, node)) / 1000;
 }
 
 static void expect(void *user, bool expects)
@@ -161,9 +177,11 @@ static const TensorLinks links = {
                  .keep = keep,
                  .drop = drop },
     .revoke = revoke_lent,
+    .reads_lent = reads_lent,
     .tell = tell,
     .is_full = is_full,
     .wait_room = wait_room,
+    .silence_s = silence_s,
     .wait = wait_call,
     .always_receives = always_receives,
     .outlives_losses = outlives_losses,

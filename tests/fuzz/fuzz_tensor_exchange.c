@@ -81,12 +81,14 @@ static bool is_full(void *user, uint32_t node)
     return false;
 }
 
-static void wait_room(void *user, uint32_t node, bool (*is_over)(void *data), void *data)
+static bool wait_room(void *user, uint32_t node, bool (*is_over)(void *data), void *data,
+                      int timeout_ms)
 {
     (void)user;
     (void)node;
     (void)is_over;
     (void)data;
+    (void)timeout_ms;
     abort(); /* there is room */
 }
 

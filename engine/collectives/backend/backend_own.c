@@ -24,7 +24,6 @@
 #include "io/net/transport/lent_memory.h"
 
 enum {
-    LOOK_MS = 200,    /* between two looks whether a wait for room is over */
     FULL_WINDOWS = 4, /* on their way to a node: others than waiting threads send no more */
     LOAN_WAIT_NS = 500000,
     FAR_BYTES = 512 << 10, /* of a message whose way costs more than copying does */
@@ -135,6 +134,11 @@ static void *lend_message(TensorBackend *backend, uint32_t node, uint32_t epoch,
 static void revoke_lent(TensorBackend *backend)
 {
     network_revoke_direct(network_of(backend));
+}
+
+static bool reads_lent(TensorBackend *backend, uint32_t node)
+{
+    return network_reads_direct(network_of(backend), node);
 }
 
 static size_t best_bytes(TensorBackend *backend, uint32_t node)
@@ -254,21 +258,21 @@ static void wait_loan(Network *network, uint32_t node)
     while (!network_has_loans(network, node) && monotonic_ns() < end_ns);
 }
 
-static void wait_room(TensorBackend *backend, uint32_t node, bool (*is_over)(void *data),
-                      void *data)
+static bool wait_room(TensorBackend *backend, uint32_t node, bool (*is_over)(void *data),
+                      void *data, int timeout_ms)
 {
     Network *const network = network_of(backend);
 
     wait_loan(network, node);
-    while (!is_over(data) && !network_is_stopping(network) &&
-           !network_wait_room(network, node, is_over, data, LOOK_MS))
-        continue;
+    return is_over(data) || network_wait_room(network, node, is_over, data, timeout_ms) ||
+           is_over(data) || network_is_stopping(network);
 }
 
 static const TensorWays ways = {
     .new_message = new_message,
     .lend_message = lend_message,
     .revoke = revoke_lent,
+    .reads_lent = reads_lent,
     .send = send_message,
     .send_with_next = send_with_next, /* in one packet, if nobody else sends at the moment */
     .forget = forget,

@@ -39,6 +39,7 @@ typedef struct {
     void *(*lend_message)(TensorBackend *backend, uint32_t node, uint32_t epoch,
                           const TensorMessage *message, Call *readers); /* NULL: it never does */
     void (*revoke)(TensorBackend *backend);                             /* the same */
+    bool (*reads_lent)(TensorBackend *backend, uint32_t node);          /* the same */
     void (*send)(TensorBackend *backend, uint32_t node, void *message);
     void (*send_with_next)(TensorBackend *backend, uint32_t node, void *message); /* NULL: send */
     void (*forget)(TensorBackend *backend, uint32_t node, void *message);
@@ -46,8 +47,8 @@ typedef struct {
     void *(*keep)(TensorBackend *backend, void *message, const void **bytes);
     void (*drop)(TensorBackend *backend, void *message);
     bool (*is_full)(TensorBackend *backend, uint32_t node);
-    void (*wait_room)(TensorBackend *backend, uint32_t node, bool (*is_over)(void *data),
-                      void *data);
+    bool (*wait_room)(TensorBackend *backend, uint32_t node, bool (*is_over)(void *data),
+                      void *data, int timeout_ms);
     void (*expect)(TensorBackend *backend, bool expects); /* NULL: it always receives */
     bool outlives_losses; /* it carries on between the others after a node is lost */
 } TensorWays;

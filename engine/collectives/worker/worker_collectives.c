@@ -230,7 +230,7 @@ static bool run_all(RubatoWorker *worker, TensorEntry *entries, size_t n, GError
     if (!call_has_ended(&call))
         tensor_exchange_wait(worker->tensors, worker->rank, &call);
     failure = take_failure(entries, n);
-    tensor_exchange_wait_readers(worker->tensors, &readers, failure != NULL);
+    tensor_exchange_wait_readers(worker->tensors, entries, &readers, failure != NULL);
     if (G_UNLIKELY(entries->asked_ns != 0))
         tensor_exchange_note_call(worker->tensors, entries, n);
     if (failure == NULL)

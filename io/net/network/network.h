@@ -223,6 +223,10 @@ Frame *network_new_direct_frame(Network *network, const WireHeader *header,
  * this, a moment later. */
 void network_revoke_direct(Network *network);
 
+/* Whether values are on their way to the node that lie with their caller, or were copied since:
+ * it has not acknowledged them. For messages to the user. */
+bool network_reads_direct(const Network *network, uint32_t node);
+
 /* Queues a frame for another node. It is sent with the next flush for that node, together with what
  * others have queued. Not before network_join. (transfer full) */
 void network_push(Network *network, uint32_t node, Frame *frame);

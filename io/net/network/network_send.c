@@ -402,6 +402,15 @@ void network_revoke_direct(Network *network)
     }
 }
 
+bool network_reads_direct(const Network *network, uint32_t node)
+{
+    const Peer *const peer = network_peer(network, node);
+
+    /* relaxed, both: what is said of it may be a moment old */
+    return peer != NULL && atomic_load_explicit(&peer->direct_until, memory_order_relaxed) >
+                               atomic_load_explicit(&peer->its_ack, memory_order_relaxed);
+}
+
 /* Puts a frame, which was charged, into the queue. */
 static void enqueue(Peer *peer, Frame *frame)
 {

@@ -5,11 +5,14 @@
 #include <check.h>
 #include <pthread.h>
 #include <rubato/error.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <string.h>
 
 #include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/control/control.h"
+#include "io/net/monotonic.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 enum { N_VALUES = 10000, SELF = 0, OTHER = 1, LEAVER = 0, SLEEPER = 1 };
@@ -84,12 +87,15 @@ static bool is_full(void *user, uint32_t node)
     return false;
 }
 
-static void wait_room(void *user, uint32_t node, bool (*is_over)(void *data), void *data)
+static bool wait_room(void *user, uint32_t node, bool (*is_over)(void *data), void *data,
+                      int timeout_ms)
 {
     (void)user;
     (void)node;
     (void)is_over;
     (void)data;
+    (void)timeout_ms;
+    return true;
 }
 
 static void hear(World *world, const TensorVerdict *verdict)
@@ -315,7 +321,7 @@ END_TEST
 
 /* ---- arrays that are read behind the end ---- */
 
-enum { N_LOOKS = 3 };
+enum { N_LOOKS = 3, LONG_MS = 60000 };
 
 static void wait_for_readers(void *user, Call *readers, int timeout_ms)
 {
@@ -326,9 +332,51 @@ static void wait_for_readers(void *user, Call *readers, int timeout_ms)
         call_end_part(readers, CALL_OK, 0);
 }
 
+/* It acknowledges nothing until the log has said so. */
+static void wait_until_told(void *user, Call *readers, int timeout_ms)
+{
+    const int64_t end_ms = monotonic_ms() + timeout_ms;
+
+    (void)user;
+    while (monotonic_ms() < end_ms)
+        sched_yield();
+    if (log_capture_count("allreduce lent of task work waits for node 7 to acknowledge values that "
+                          "are sent from its arrays, last heard 1.5 s ago (for 0.") > 0)
+        call_end_part(readers, CALL_OK, 0);
+}
+
+static bool reads_lent(void *user, uint32_t node)
+{
+    (void)user;
+    return node == OTHER;
+}
+
+static double be_silent(void *user, uint32_t node)
+{
+    (void)user;
+    ck_assert_uint_eq(node, OTHER);
+    return 1.5;
+}
+
 static void copy_lent(void *user)
 {
     ((World *)user)->n_revokes++;
+}
+
+static const TensorEntry lent = { .name = "lent",
+                                  .part = { .request = { .operation = TENSOR_ALLREDUCE } } };
+
+static void begin_lending(World *world, const TensorLinks *lending, uint32_t stall_ms)
+{
+    static const uint32_t node_ids[] = { 0, 7, 3 }, workers_of[] = { 1, 1, 1 };
+
+    world->exchange = tensor_exchange_new(&(TensorPlace){ .task = "work",
+                                                          .n_nodes = 3,
+                                                          .self = SELF,
+                                                          .node_ids = node_ids,
+                                                          .workers_of = workers_of,
+                                                          .stall_ms = stall_ms });
+    tensor_exchange_link(world->exchange, lending, world);
 }
 
 /* What was sent of them is copied only if the other node may never acknowledge it. */
@@ -348,28 +396,43 @@ START_TEST(worker_waits_until_nobody_reads_its_arrays)
                                          .is_full = is_full,
                                          .wait_room = wait_room,
                                          .wait = wait_for_readers };
-    const uint32_t node_ids[] = { 0, 1 }, workers_of[] = { 1, 1 };
     g_autofree World *world = g_new0(World, 1);
     Call readers;
 
-    world->exchange = tensor_exchange_new(&(TensorPlace){ .task = "work",
-                                                          .n_nodes = 2,
-                                                          .self = SELF,
-                                                          .node_ids = node_ids,
-                                                          .workers_of = workers_of,
-                                                          .stall_ms = 60000 });
-    tensor_exchange_link(world->exchange, &lending, world);
+    begin_lending(world, &lending, LONG_MS);
     call_begin(&readers, NULL);
-    tensor_exchange_wait_readers(world->exchange, &readers, ends[_i].fails);
+    tensor_exchange_wait_readers(world->exchange, &lent, &readers, ends[_i].fails);
     ck_assert_uint_eq(world->n_sleeps, 0);
     if (ends[_i].is_cancelled)
         tensor_exchange_cancel(world->exchange, "it is enough");
     call_begin(&readers, NULL);
     call_join_part(&readers);
-    tensor_exchange_wait_readers(world->exchange, &readers, ends[_i].fails);
+    tensor_exchange_wait_readers(world->exchange, &lent, &readers, ends[_i].fails);
     ck_assert(call_has_ended(&readers));
     ck_assert_uint_eq(world->n_sleeps, N_LOOKS);
     ck_assert_uint_eq(world->n_revokes, ends[_i].n_revokes);
+    tensor_exchange_free(world->exchange);
+}
+END_TEST
+
+START_TEST(long_wait_for_readers_names_the_node_that_has_to_acknowledge)
+{
+    static const TensorLinks late = { .revoke = copy_lent,
+                                      .reads_lent = reads_lent,
+                                      .silence_s = be_silent,
+                                      .tell = tell,
+                                      .wait = wait_until_told };
+    g_autofree World *world = g_new0(World, 1);
+    Call readers;
+
+    log_capture_start();
+    begin_lending(world, &late, /* stall_ms= */ 1);
+    call_begin(&readers, NULL);
+    call_join_part(&readers);
+    tensor_exchange_wait_readers(world->exchange, &lent, &readers, /* failed= */ false);
+    ck_assert_uint_eq(log_capture_count("node 3"), 0); /* nothing was sent to it */
+    ck_assert_uint_eq(world->n_revokes, 0);
+    tensor_exchange_cancel(world->exchange, "it is enough");
     tensor_exchange_free(world->exchange);
 }
 END_TEST
@@ -382,6 +445,7 @@ int main(void)
     tcase_add_test(cases, worker_that_returns_wakes_others_for_the_work_that_it_leaves);
     tcase_add_test(cases, messages_are_expected_while_any_operation_runs);
     tcase_add_loop_test(cases, worker_waits_until_nobody_reads_its_arrays, 0, 3);
+    tcase_add_test(cases, long_wait_for_readers_names_the_node_that_has_to_acknowledge);
     tcase_add_test(cases, nonsense_of_the_coordinator_ends_what_is_pending_and_what_runs);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

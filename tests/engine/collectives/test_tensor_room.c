@@ -3,11 +3,14 @@
 #include <check.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 
 #include "engine/collectives/flow/tensor_segments.h"
 #include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/collectives/tensor_exchange.h"
+#include "io/net/monotonic.h"
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 enum {
@@ -31,6 +34,7 @@ typedef struct {
     Asked asked[MOST_LOCAL];
     TensorSegments segments;
     bool is_full, is_receiving;
+    bool is_silent;                        /* there is no room until the log has said so */
     bool has_parts, has_dots, has_results; /* of the other node */
     uint32_t n_dropped, n_sent_by_receiver;
 
@@ -168,21 +172,45 @@ static bool is_full(void *user, uint32_t node)
     return ((World *)user)->is_full;
 }
 
+static bool let_time_pass(int timeout_ms)
+{
+    const int64_t end_ms = monotonic_ms() + timeout_ms;
+
+    while (monotonic_ms() < end_ms)
+        sched_yield();
+    return false;
+}
+
 /* There is none for the first result until those of the other node have been taken in. */
-static void wait_room(void *user, uint32_t node, bool (*is_over)(void *data), void *data)
+static bool wait_room(void *user, uint32_t node, bool (*is_over)(void *data), void *data,
+                      int timeout_ms)
 {
     World *const world = user;
 
     (void)node;
     (void)is_over;
     (void)data;
+    if (world->is_silent) {
+        world->is_silent =
+            log_capture_count("allreduce large of task room waits for node 1 to take "
+                              "in what was sent to it, last heard 2.5 s ago") == 0;
+        return let_time_pass(timeout_ms);
+    }
     if (!world->has_parts || world->has_results ||
         (world->reduction == RUBATO_REDUCTION_ADASUM && !world->has_dots) ||
         (world->n_local > 1 && world->sleeping == NULL))
-        return;
+        return true;
     if (world->sleeping != NULL)
         world->was_woken = call_has_ended(world->sleeping);
     receive_results(world);
+    return true;
+}
+
+static double be_silent(void *user, uint32_t node)
+{
+    (void)user;
+    (void)node;
+    return 2.5;
 }
 
 /* The second worker sleeps until the first one has done all. */
@@ -213,6 +241,7 @@ static const TensorLinks links = {
     .tell = tell,
     .is_full = is_full,
     .wait_room = wait_room,
+    .silence_s = be_silent,
     .wait = wait_for_call,
 };
 
@@ -260,12 +289,13 @@ static void run(World *world)
     tensor_segments_number(&world->segments);
     sem_init(&world->is_asleep, 0, 0);
     sem_init(&world->may_go_on, 0, 0);
-    world->exchange = tensor_exchange_new(&(TensorPlace){ .task = "room",
-                                                          .n_nodes = 2,
-                                                          .self = SELF,
-                                                          .node_ids = node_ids,
-                                                          .workers_of = workers_of,
-                                                          .stall_ms = 60000 });
+    world->exchange =
+        tensor_exchange_new(&(TensorPlace){ .task = "room",
+                                            .n_nodes = 2,
+                                            .self = SELF,
+                                            .node_ids = node_ids,
+                                            .workers_of = workers_of,
+                                            .stall_ms = world->is_silent ? 1 : 60000 });
     tensor_exchange_link(world->exchange, &links, world);
     for (uint32_t rank = 0; rank < world->n_local; rank++)
         ask(world, rank);
@@ -304,6 +334,19 @@ START_TEST(results_are_taken_in_while_there_is_no_room_to_send)
 }
 END_TEST
 
+START_TEST(long_wait_for_room_names_the_node_that_takes_nothing_in)
+{
+    g_autofree World *world = g_new0(World, 1);
+
+    log_capture_start();
+    world->n_local = 1;
+    world->is_full = world->is_silent = true;
+    run(world);
+    ck_assert(!world->is_silent);
+    clear(world);
+}
+END_TEST
+
 /* It sends the dots behind those that it would have computed. */
 START_TEST(thread_that_receives_leaves_the_computing_of_adasum_to_those_who_wait)
 {
@@ -338,6 +381,7 @@ int main(void)
 
     tcase_add_loop_test(cases, results_are_taken_in_while_there_is_no_room_to_send, 0,
                         G_N_ELEMENTS(reductions));
+    tcase_add_test(cases, long_wait_for_room_names_the_node_that_takes_nothing_in);
     tcase_add_test(cases, thread_that_receives_leaves_the_computing_of_adasum_to_those_who_wait);
     tcase_add_test(cases, worker_that_finds_the_weights_wakes_others_to_combine);
     suite_add_tcase(suite, cases);

@@ -375,6 +375,7 @@ static void begin_node(uint32_t number)
                                                          .self = number,
                                                          .node_ids = IDS,
                                                          .workers_of = world->n_workers_of,
+                                                         .stall_ms = 60000,
                                                          .asks_in_full = chance(4),
                                                          .has_no_rounds = world->has_no_rounds,
                                                          .continues = world->fault == FAULT_LOSS,

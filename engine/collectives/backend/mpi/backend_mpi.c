@@ -226,15 +226,22 @@ static bool is_full(TensorBackend *backend, uint32_t node)
 }
 
 /* It looks now and then whether the wait is over, because nobody says so. */
-static void wait_room(TensorBackend *backend, uint32_t node, bool (*is_over)(void *data),
-                      void *data)
+static bool wait_room(TensorBackend *backend, uint32_t node, bool (*is_over)(void *data),
+                      void *data, int timeout_ms)
 {
     MpiBackend *const it = mpi_of(backend);
+    const int64_t end_ms = monotonic_ms() + timeout_ms;
+    bool ends;
 
     pthread_mutex_lock(&it->lock);
-    while (it->out_bytes[node] > ROOM_BYTES && !it->is_over && !is_over(data))
-        monotonic_wait(&it->room, &it->lock, monotonic_ms() + LOOK_MS);
+    while (!(ends = it->out_bytes[node] <= ROOM_BYTES || it->is_over || is_over(data)) &&
+           monotonic_ms() < end_ms) {
+        const int64_t look_ms = monotonic_ms() + LOOK_MS;
+
+        monotonic_wait(&it->room, &it->lock, MIN(end_ms, look_ms));
+    }
     pthread_mutex_unlock(&it->lock);
+    return ends;
 }
 
 /* Exchanges expect, and expect no more, in turn. */

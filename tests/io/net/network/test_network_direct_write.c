@@ -150,6 +150,7 @@ START_TEST(values_that_stay_with_the_caller_arrive_whole_and_in_order)
     for (uint64_t i = N - BEHIND; i < N; i++)
         expect_next(b, i, sizes[i % G_N_ELEMENTS(sizes)]);
     expect_ended(n_pushed);
+    ck_assert(!network_reads_direct(a->network, 1)); /* they end by being acknowledged */
     station_free(a);
     station_free(b);
 }
@@ -198,6 +199,7 @@ START_TEST(revoked_values_are_given_back_at_once_and_arrive_all_the_same)
         push_direct(a, i, SIZE);
     network_flush(a->network, 1);
     ck_assert_uint_eq(count_ended(), 0);
+    ck_assert(network_reads_direct(a->network, 1));
     network_revoke_direct(a->network);
     expect_ended(N);
     network_revoke_direct(a->network);
