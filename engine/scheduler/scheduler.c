@@ -453,7 +453,10 @@ static void tell_waiting(Scheduler *scheduler)
         const int64_t told = MAX(scheduler->last_tick_ms - wait->since_ms, 0) / stall_ms;
         if ((scheduler->now_ms - wait->since_ms) / stall_ms <= told)
             continue;
-        const Control control = { .kind = CONTROL_WAITING, .waiting = { wait->text } };
+        g_autofree char *text =
+            g_strdup_printf("%s (for %.1f s so far)", wait->text,
+                            (double)(scheduler->now_ms - wait->since_ms) / 1000);
+        const Control control = { .kind = CONTROL_WAITING, .waiting = { text } };
         for (uint32_t n = 0; n < scheduler->config.n_nodes; n++)
             if (wait->waiting != NULL ? wait->waiting[n] : scheduler->nodes[n].left)
                 scheduler_send(scheduler, n, &control);

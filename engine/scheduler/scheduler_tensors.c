@@ -20,7 +20,10 @@
 #include "engine/scheduler/scheduler_state.h"
 
 /* Bytes of verdicts in a message: less than it may have, by more than one verdict. */
-enum { DECIDED_BYTES = 512 << 10 };
+enum {
+    DECIDED_BYTES = 512 << 10,
+    MOST_LOOKS = 256, /* at names, before it says who waits for whom */
+};
 
 struct TensorCoordinator {
     uint32_t n_nodes;
@@ -34,10 +37,8 @@ struct TensorCoordinator {
     bool has_cutovers; /* that are to be told */
     TensorCutovers cutovers;
     int64_t change_since_ms; /* of the change of the sets that is not decided */
-
-    /* By node; kept for Waits that point to them. */
-    bool *waiting;  /* for the oldest name */
-    bool *changing; /* for a change of the sets */
+    int64_t joined_ms;       /* when a worker joined last */
+    GPtrArray *waiting;      /* which nodes wait, of each Wait, which points to it */
 };
 
 /* What the matcher knows a request by, and the sets one that comes again. */
@@ -72,6 +73,7 @@ TensorCoordinator *tensors_new(const Scheduler *scheduler, const char *workers)
     it->groups = g_hash_table_new_full(NULL, NULL, NULL, open_group_free);
     it->first_ranks = g_new0(uint32_t, n_nodes + 1);
     it->heard = g_new0(uint32_t, n_nodes);
+    it->waiting = g_ptr_array_new_with_free_func(g_free);
     for (uint32_t node = 0; node < n_nodes; node++) {
         uint64_t n;
 
@@ -141,8 +143,7 @@ void tensors_free(TensorCoordinator *it)
     }
     tensor_sets_free(it->sets);
     g_hash_table_unref(it->groups);
-    g_free(it->waiting);
-    g_free(it->changing);
+    g_ptr_array_unref(it->waiting);
     g_free(it->heard);
     g_free(it->first_ranks);
     g_free(it);
@@ -388,6 +389,7 @@ static bool take_notice(TensorCoordinator *it, uint32_t node, const TensorNotice
         ok = true;
         break;
     case TENSOR_NOTICE_JOIN:
+        it->joined_ms = now_ms;
         ok = tensor_sets_join(it->sets, notice->set, notice->rank, NULL);
         break;
     case TENSOR_NOTICE_LEAVE:
@@ -491,7 +493,7 @@ bool tensors_are_used(const TensorCoordinator *it)
 
 /* ---- who waits ---- */
 
-/* What has been pending longest in a set. */
+/* A name that is pending in a set. */
 typedef struct {
     uint32_t set;
     const TensorMatcher *matcher;
@@ -501,7 +503,7 @@ typedef struct {
     const TensorRequest *request;
     void *const *tags;
     int64_t since_ms;
-} Oldest;
+} Awaited;
 
 /* When the first of the workers asked. tags: of Asked */
 static int64_t first_asked(void *const *tags, uint32_t n)
@@ -516,13 +518,20 @@ static int64_t first_asked(void *const *tags, uint32_t n)
 
 /* False: nothing is pending in the set. What is asked for again stays where it is, so that a look
  * at it does not lengthen what is said of it. */
-static bool find_oldest_of(const TensorCoordinator *it, uint32_t set, Oldest *oldest)
+static bool find_oldest_of(const TensorCoordinator *it, uint32_t set, Awaited *oldest)
 {
-    *oldest = (Oldest){ .set = set };
+    const void *at = NULL;
+    TensorPending pending;
+
+    *oldest = (Awaited){ .set = set };
     oldest->matcher = tensor_sets_matcher(it->sets, set, &oldest->ranks, &oldest->n_members);
     if (oldest->matcher == NULL)
         return false;
-    oldest->tags = tensor_matcher_oldest(oldest->matcher, &oldest->name, &oldest->request);
+    if (tensor_matcher_pending(oldest->matcher, &at, &pending)) {
+        oldest->name = pending.name;
+        oldest->request = pending.request;
+        oldest->tags = pending.tags;
+    }
     oldest->since_ms = first_asked(oldest->tags, oldest->n_members);
 
     const TensorSlot *const held = tensor_sets_first_held(it->sets, set);
@@ -539,12 +548,12 @@ static bool find_oldest_of(const TensorCoordinator *it, uint32_t set, Oldest *ol
 }
 
 /* The same of all sets. */
-static bool find_oldest(const TensorCoordinator *it, Oldest *oldest)
+static bool find_oldest(const TensorCoordinator *it, Awaited *oldest)
 {
     bool any = false;
 
     for (uint32_t set = 0; set < tensor_sets_end(it->sets); set++) {
-        Oldest other;
+        Awaited other;
 
         if (!find_oldest_of(it, set, &other) || (any && other.since_ms >= oldest->since_ms))
             continue;
@@ -554,51 +563,141 @@ static bool find_oldest(const TensorCoordinator *it, Oldest *oldest)
     return any;
 }
 
-static void note_waiting(TensorCoordinator *it, const Oldest *oldest)
+/* The nodes of which workers of a set wait: who has a tag, or has joined. (transfer full) */
+static bool *find_waiting(const TensorCoordinator *it, const uint32_t *ranks, uint32_t n_members,
+                          void *const *tags, const bool *joined)
 {
-    g_free(it->waiting);
-    it->waiting = g_new0(bool, it->n_nodes);
-    for (uint32_t i = 0, node = 0; i < oldest->n_members; i++) {
-        while (oldest->ranks[i] >= it->first_ranks[node + 1])
+    bool *const waiting = g_new0(bool, it->n_nodes);
+
+    for (uint32_t i = 0, node = 0; i < n_members; i++) {
+        while (ranks[i] >= it->first_ranks[node + 1])
             node++;
-        it->waiting[node] |= oldest->tags[i] != NULL;
+        waiting[node] |= tags != NULL ? tags[i] != NULL : joined[i];
     }
+    return waiting;
 }
 
-static void add_change(TensorCoordinator *it, const SchedulerTask *task, GArray *waits)
+/* What is told of the waits of a task. */
+typedef struct {
+    TensorCoordinator *it;
+    const char *task;
+    GArray *waits;
+    bool *told;       /* by node */
+    uint32_t n_looks; /* at names that are pending */
+} Telling;
+
+/* Whether some of the nodes were told nothing yet. They are told now. */
+static bool tells_others(Telling *telling, const bool *waiting)
 {
+    bool any = false;
+
+    for (uint32_t node = 0; node < telling->it->n_nodes; node++) {
+        any |= waiting[node] && !telling->told[node];
+        telling->told[node] |= waiting[node];
+    }
+    return any;
+}
+
+/* Takes both. */
+static void tell(Telling *telling, char *text, bool *waiting, int64_t since_ms)
+{
+    g_ptr_array_add(telling->it->waiting, waiting);
+    wait_add(telling->waits, text, waiting, since_ms);
+}
+
+static void tell_change(Telling *telling)
+{
+    const TensorCoordinator *const it = telling->it;
     g_autofree char *missing = tensor_sets_missing(it->sets);
 
     if (missing == NULL)
         return;
-    g_free(it->changing);
-    it->changing = g_new0(bool, it->n_nodes);
+    bool *const waiting = g_new0(bool, it->n_nodes);
     for (uint32_t node = 0; node < it->n_nodes; node++)
         for (uint32_t rank = it->first_ranks[node]; rank < it->first_ranks[node + 1]; rank++)
-            it->changing[node] |= tensor_sets_changes(it->sets, rank);
-    wait_add(
-        waits,
-        g_strdup_printf("a change of the sets of workers of %s waits for %s", task->name, missing),
-        it->changing, it->change_since_ms);
+            waiting[node] |= tensor_sets_changes(it->sets, rank);
+    tell(telling,
+         g_strdup_printf("a change of the sets of workers of %s waits for %s", telling->task,
+                         missing),
+         waiting, it->change_since_ms);
 }
 
+/* "set 1 of task x". (transfer full) */
+static char *name_set(const Telling *telling, uint32_t set)
+{
+    return set == 0 ? g_strdup(telling->task) : g_strdup_printf("set %u of %s", set, telling->task);
+}
+
+/* Of a name, if nodes wait for it that were told nothing. */
+static void tell_name(Telling *telling, const Awaited *asked)
+{
+    g_autofree bool *waiting =
+        find_waiting(telling->it, asked->ranks, asked->n_members, asked->tags, NULL);
+
+    if (!tells_others(telling, waiting))
+        return;
+    g_autofree char *missing = tensor_matcher_without(asked->matcher, asked->tags);
+    g_autofree char *set = name_set(telling, asked->set);
+    tell(telling,
+         g_strdup_printf("%s %s of %s waits for %s",
+                         tensor_operation_name(asked->request->operation), asked->name, set,
+                         missing != NULL ? missing : "others of its group"),
+         g_steal_pointer(&waiting), asked->since_ms);
+}
+
+/* The same of the join of the set. */
+static void tell_join(Telling *telling, const Awaited *asked)
+{
+    const bool *const joined = tensor_matcher_joined(asked->matcher);
+
+    if (joined == NULL)
+        return;
+    g_autofree bool *waiting =
+        find_waiting(telling->it, asked->ranks, asked->n_members, NULL, joined);
+    if (!tells_others(telling, waiting))
+        return;
+    g_autofree char *missing = tensor_matcher_missing(asked->matcher, /* name= */ NULL);
+    g_autofree char *set = name_set(telling, asked->set);
+    tell(telling, g_strdup_printf("the join of worker(s) of %s waits for %s", set, missing),
+         g_steal_pointer(&waiting), telling->it->joined_ms);
+}
+
+/* What the nodes wait for in the set that were told nothing, as far as it looks. */
+static void tell_set(Telling *telling, uint32_t set)
+{
+    Awaited asked = { .set = set };
+    TensorPending pending;
+    const void *at = NULL;
+
+    asked.matcher = tensor_sets_matcher(telling->it->sets, set, &asked.ranks, &asked.n_members);
+    if (asked.matcher == NULL)
+        return;
+    while (telling->n_looks < MOST_LOOKS && tensor_matcher_pending(asked.matcher, &at, &pending)) {
+        telling->n_looks++;
+        asked.name = pending.name;
+        asked.request = pending.request;
+        asked.tags = pending.tags;
+        asked.since_ms = first_asked(asked.tags, asked.n_members);
+        tell_name(telling, &asked);
+    }
+    tell_join(telling, &asked);
+}
+
+/* Of the oldest name of all; and each node that does not wait for that one, of another one that it
+ * waits for. */
 void tensors_add_wait(const SchedulerTask *task, GArray *waits)
 {
     TensorCoordinator *const it = task->tensors;
-    Oldest oldest;
+    Awaited oldest;
 
     if (it == NULL || it->sets == NULL || task->cause.code != CONTROL_OK)
         return;
-    add_change(it, task, waits);
-    if (!find_oldest(it, &oldest))
-        return;
-    note_waiting(it, &oldest);
-    g_autofree char *missing = tensor_matcher_without(oldest.matcher, oldest.tags);
-    g_autofree char *set =
-        oldest.set == 0 ? g_strdup("") : g_strdup_printf("set %u of ", oldest.set);
-    wait_add(waits,
-             g_strdup_printf("%s %s of %s%s waits for %s",
-                             tensor_operation_name(oldest.request->operation), oldest.name, set,
-                             task->name, missing != NULL ? missing : "others of its group"),
-             it->waiting, oldest.since_ms);
+    g_ptr_array_set_size(it->waiting, 0);
+    g_autofree bool *told = g_new0(bool, it->n_nodes);
+    Telling telling = { .it = it, .task = task->name, .waits = waits, .told = told };
+    tell_change(&telling);
+    if (find_oldest(it, &oldest))
+        tell_name(&telling, &oldest);
+    for (uint32_t set = 0; set < tensor_sets_end(it->sets); set++)
+        tell_set(&telling, set);
 }

@@ -239,6 +239,17 @@ static const TensorRequest *first_request(const TensorMatcher *matcher, const Pe
     return &pending->requests[*rank];
 }
 
+/* The workers that have asked. (transfer full) */
+static char *name_asking(const TensorMatcher *matcher, const Pending *pending)
+{
+    Names names = { 0 };
+
+    for (uint32_t rank = 0; rank < matcher->n_workers; rank++)
+        if (pending->tags[rank] != NULL)
+            add_name(&names, g_strdup_printf("worker %u", named(matcher, rank)));
+    return join_names(&names);
+}
+
 /* The workers that ask what this one asks. (transfer full) */
 static char *name_agreeing(const TensorMatcher *matcher, const Pending *pending,
                            const TensorRequest *request)
@@ -475,10 +486,12 @@ static void note_other_group(const TensorMatcher *matcher, Pending *pending, uin
         g_autofree char *earlier = describe_group(pending->group, pending->name);
         g_autofree char *now = describe_group(group, pending->name);
 
+        g_autofree char *others = name_asking(matcher, pending);
+
         pending->fault = g_error_new(RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
-                                     "workers disagree on %s: worker %u asks for it %s, others "
-                                     "before it asked %s",
-                                     pending->name, named(matcher, rank), now, earlier);
+                                     "workers disagree on %s: worker %u asks for it %s, but %s "
+                                     "asked for it %s",
+                                     pending->name, named(matcher, rank), now, others, earlier);
     }
     if (group == NULL)
         return;
@@ -590,17 +603,22 @@ const GError *tensor_matcher_closed(const TensorMatcher *matcher)
     return matcher->closed;
 }
 
-void *const *tensor_matcher_oldest(const TensorMatcher *matcher, const char **name,
-                                   const TensorRequest **request)
+bool tensor_matcher_pending(const TensorMatcher *matcher, const void **at, TensorPending *pending)
 {
-    const Pending *const pending = matcher->order.head == NULL ? NULL : matcher->order.head->data;
+    const GList *const link = *at == NULL ? matcher->order.head : ((const GList *)*at)->next;
     uint32_t rank;
 
-    if (pending == NULL)
-        return NULL;
-    *name = pending->name;
-    *request = first_request(matcher, pending, &rank);
-    return pending->tags;
+    if (link == NULL)
+        return false;
+    const Pending *const found = link->data;
+    *pending = (TensorPending){ found->name, first_request(matcher, found, &rank), found->tags };
+    *at = link;
+    return true;
+}
+
+const bool *tensor_matcher_joined(const TensorMatcher *matcher)
+{
+    return matcher->n_joined == 0 ? NULL : matcher->joined;
 }
 
 char *tensor_matcher_missing(const TensorMatcher *matcher, const char *name)

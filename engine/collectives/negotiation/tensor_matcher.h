@@ -77,10 +77,19 @@ bool tensor_matcher_is_idle(const TensorMatcher *matcher, char *const *names, si
 /* Why nothing can be asked any more; NULL: it can. */
 const GError *tensor_matcher_closed(const TensorMatcher *matcher);
 
-/* The name that has been pending longest, what the first worker by rank asks, and the tags by rank;
- * NULL: no name is pending. Valid until the next call. */
-void *const *tensor_matcher_oldest(const TensorMatcher *matcher, const char **name,
-                                   const TensorRequest **request);
+/* A name that is pending. Valid until the next call that changes the matcher. */
+typedef struct {
+    const char *name;
+    const TensorRequest *request; /* what the first worker by rank asks */
+    void *const *tags;            /* by rank; NULL: the worker has not asked */
+} TensorPending;
+
+/* The name that has been pending longest, if *at is NULL, else the one behind it. False: there is
+ * none. */
+bool tensor_matcher_pending(const TensorMatcher *matcher, const void **at, TensorPending *pending);
+
+/* By rank; NULL: nobody has joined. */
+const bool *tensor_matcher_joined(const TensorMatcher *matcher);
 
 /* The worker has asked for the name elsewhere, so that it is what it asked for last. */
 void tensor_matcher_note(TensorMatcher *matcher, uint32_t rank, const char *name);

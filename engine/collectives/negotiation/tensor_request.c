@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { MOST_SHOWN = 80 }; /* bytes of a name that is none */
+
 const char *tensor_operation_name(TensorOperation operation)
 {
     static const char *const names[TENSOR_OPERATIONS] = {
@@ -63,9 +65,12 @@ static bool check_name(const char *name, GError **error)
 
     if (n > 0 && n < RUBATO_TENSOR_NAME_BYTES && is_line(name, n))
         return true;
+    /* the error is one line of UTF-8, too */
+    g_autofree char *shown = g_strndup(name, MOST_SHOWN);
+    g_autofree char *escaped = g_strescape(shown, NULL);
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                "\"%.80s\" is no name for a tensor: give it 1 to %d bytes of UTF-8, on one line",
-                name, RUBATO_TENSOR_NAME_BYTES - 1);
+                "\"%s\" is no name for a tensor: give it 1 to %d bytes of UTF-8, on one line",
+                escaped, RUBATO_TENSOR_NAME_BYTES - 1);
     return false;
 }
 

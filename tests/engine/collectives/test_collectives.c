@@ -325,6 +325,9 @@ static bool misuse(RubatoWorker *worker, void *user_data, GError **error)
                             .output = values + 1 };
     g_autofree char *long_name = g_strnfill(10000, 'n');
     const char *const names[] = { "", long_name, "two\nlines", "\xff" };
+    const char *const refused[] = { "\"\" is no name for a tensor", "n\" is no name for a tensor",
+                                    "\"two\\nlines\" is no name for a tensor",
+                                    "\"\\377\" is no name for a tensor" };
     uint32_t last;
 
     (void)user_data;
@@ -392,10 +395,10 @@ static bool misuse(RubatoWorker *worker, void *user_data, GError **error)
     REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "bool has no mean"));
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
         REQUIRE(!rubato_worker_named_barrier(worker, names[i], error));
-        REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "no name for a tensor"));
+        REQUIRE(is_error(error, RUBATO_ERROR_INVALID, refused[i]));
         tensor.name = names[i];
         REQUIRE(!rubato_worker_allreduce_group(worker, &tensor, 1, NULL, error));
-        REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "no name for a tensor"));
+        REQUIRE(is_error(error, RUBATO_ERROR_INVALID, refused[i]));
     }
     tensor.name = "x";
     tensor.input = NULL;

@@ -487,10 +487,12 @@ START_TEST(scheduler_tells_those_that_wait_after_every_stall_time)
     expect_quiet();
     for (unsigned i = 0; i < 3; i++) {
         pass_ms(250, ALL);
-        ck_assert_str_eq(expect(0, CONTROL_WAITING)->waiting.text,
-                         "the call to wait in a barrier waits for node 4 (127.0.0.1:4102) [last "
-                         "heard 0.0 s ago] and node 7 (127.0.0.1:4103) [last heard 0.0 s ago] to "
-                         "make it too");
+        g_autofree char *text = g_strdup_printf(
+            "the call to wait in a barrier waits for node 4 (127.0.0.1:4102) [last heard 0.0 s "
+            "ago] "
+            "and node 7 (127.0.0.1:4103) [last heard 0.0 s ago] to make it too (for %u.0 s so far)",
+            (i + 1) * CONFIG.stall_ms / 1000);
+        ck_assert_str_eq(expect(0, CONTROL_WAITING)->waiting.text, text);
         expect_quiet();
         pass_ms(CONFIG.stall_ms - 250, ALL);
         expect_quiet();

@@ -500,6 +500,13 @@ START_TEST(different_sets_are_refused_on_all_nodes)
 }
 END_TEST
 
+static void expect_told(uint32_t node, const char *text)
+{
+    const char *const told = expect(node, CONTROL_WAITING)->waiting.text;
+
+    ck_assert_msg(strstr(told, text) != NULL, "%s", told);
+}
+
 START_TEST(long_wait_in_a_set_names_the_set)
 {
     uint32_t ranks[] = { 1, 2 };
@@ -507,9 +514,8 @@ START_TEST(long_wait_in_a_set_names_the_set)
     make_set(ranks, 2, 1);
     ck_assert(hears_notice(2, in_set(sum_of(2, "x", 9), 1)));
     pass_ms(CONFIG.stall_ms + 1000, ALL);
-    ck_assert_ptr_nonnull(strstr(expect(2, CONTROL_WAITING)->waiting.text,
-                                 "allreduce x of set 1 of task x waits for worker 1 (which has not "
-                                 "asked for anything)"));
+    expect_told(2, "allreduce x of set 1 of task x waits for worker 1 (which has not asked for "
+                   "anything)");
 }
 END_TEST
 
@@ -519,8 +525,7 @@ START_TEST(long_wait_for_a_set_names_those_who_have_not_asked)
 
     ck_assert(asks_for_set(0, 0, ranks, 2) && asks_for_set(0, 1, ranks, 2));
     pass_ms(CONFIG.stall_ms + 1000, ALL);
-    ck_assert_ptr_nonnull(strstr(expect(0, CONTROL_WAITING)->waiting.text,
-                                 "a change of the sets of workers of task x waits for worker 2"));
+    expect_told(0, "a change of the sets of workers of task x waits for worker 2");
     ck_assert(asks_for_set(2, 2, ranks, 2));
     expect_decided(TENSOR_VERDICT_MADE, 1, NULL, CONTROL_OK, NULL);
     expect_waiting(NULL);
@@ -578,13 +583,34 @@ START_TEST(long_wait_is_told_to_those_who_wait)
     ask(0, 0, "grad/7");
     ask(0, 1, "grad/7");
     pass_ms(CONFIG.stall_ms + 1000, ALL);
-    const Control *const waiting = expect(0, CONTROL_WAITING);
-    ck_assert_ptr_nonnull(strstr(waiting->waiting.text,
-                                 "allreduce grad/7 of task x waits for worker 2 (which last asked "
-                                 "for grad/6)"));
+    expect_told(0, "allreduce grad/7 of task x waits for worker 2 (which last asked for grad/6)");
     ask(2, 2, "grad/7");
     expect_decided(TENSOR_VERDICT_RUN, 2, "grad/7", CONTROL_OK, NULL);
     expect_waiting(NULL);
+}
+END_TEST
+
+START_TEST(each_node_that_waits_is_told_for_whom)
+{
+    ask(0, 0, "a");
+    ask(0, 1, "a");
+    ask(2, 2, "b");
+    pass_ms(CONFIG.stall_ms + 1000, ALL);
+    expect_told(0, "allreduce a of task x waits for worker 2 (which last asked for b) (for ");
+    expect_told(2, "allreduce b of task x waits for worker 0 (which last asked for a) and worker 1 "
+                   "(which last asked for a) (for ");
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(node_whose_workers_have_joined_is_told_for_whom)
+{
+    ask(0, 0, "a");
+    ck_assert(hears_notice(2, (TensorNotice){ .kind = TENSOR_NOTICE_JOIN, .rank = 2 }));
+    pass_ms(CONFIG.stall_ms + 1000, ALL);
+    expect_told(0, "allreduce a of task x waits for worker 1 (which has not asked for anything)");
+    expect_told(2, "the join of worker(s) of task x waits for worker 0 (which last asked for a) "
+                   "and worker 1 (which has not asked for anything)");
 }
 END_TEST
 
@@ -757,6 +783,8 @@ int main(void)
     tcase_add_test(cases, epochs_are_checked);
     tcase_add_test(cases, many_verdicts_come_in_several_messages);
     tcase_add_test(cases, long_wait_is_told_to_those_who_wait);
+    tcase_add_test(cases, each_node_that_waits_is_told_for_whom);
+    tcase_add_test(cases, node_whose_workers_have_joined_is_told_for_whom);
     tcase_add_loop_test(tasks, task_whose_workers_nobody_knows_has_no_collectives, 0,
                         G_N_ELEMENTS(bad_workers));
     tcase_add_checked_fixture(losses, NULL, tear_down);

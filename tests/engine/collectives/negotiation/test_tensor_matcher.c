@@ -209,8 +209,10 @@ START_TEST(groups_must_agree)
     ck_assert(tensor_matcher_ask(matcher, 0, group, 2, NULL));
     ck_assert(tensor_matcher_ask(matcher, 1, group, 2, NULL));
     ask(2, sum_of("b"));
-    expect_failure("a", RUBATO_ERROR_MISMATCH, "worker 2 asks for it alone", "together with a");
-    expect_failure("b", RUBATO_ERROR_MISMATCH, "worker 2 asks for it alone", "together with a");
+    expect_failure("a", RUBATO_ERROR_MISMATCH, "worker 2 asks for it alone",
+                   "worker 0 and worker 1 asked for it together with a");
+    expect_failure("b", RUBATO_ERROR_MISMATCH, "worker 2 asks for it alone",
+                   "worker 0 and worker 1 asked for it together with a");
 }
 END_TEST
 
