@@ -17,25 +17,24 @@
     }
 
 #define COPYING "copying the bytes that have to move once"
+#define SHARING "bare processes that add what they share, spinning"
 
 /* Between bare processes a ring has the fewest bytes, but a small tensor takes as long as its many
  * steps. */
 #define OVER_TCP(bytes_) \
     ((bytes_) >= 1 << 20 ? "bare processes that add in a ring of sockets" : COPYING)
 
-/* As many as processors do the same; more copy. */
 #define THREADS(size_, ranks_, bytes_, n_, most_)                            \
     ALLREDUCE(size_, "threads", ranks_, "in one process", bytes_, n_, most_, \
-              (ranks_) == 2 ? "bare threads that add, spinning" : COPYING, .workers = ranks_)
+              "bare threads that add, spinning", .workers = ranks_)
 #define NODES(size_, place_, ranks_, where_, bytes_, n_, most_, limit_)                          \
     ALLREDUCE(size_, place_, ranks_, "on as many nodes of this host", bytes_, n_, most_, limit_, \
               .place = where_, .nodes = ranks_, .mixed = true)
 
 #define SIZES(size_, bytes_, n_, threads_, host_)                                 \
     THREADS(size_, 2, bytes_, n_, threads_), THREADS(size_, 4, bytes_, n_, 0),    \
-        NODES(size_, "host", 2, BENCH_PLACE_HOST, bytes_, n_, host_,              \
-              "bare processes that add what they share, spinning"),               \
-        NODES(size_, "host", 4, BENCH_PLACE_HOST, bytes_, n_, 0, COPYING),        \
+        NODES(size_, "host", 2, BENCH_PLACE_HOST, bytes_, n_, host_, SHARING),    \
+        NODES(size_, "host", 4, BENCH_PLACE_HOST, bytes_, n_, 0, SHARING),        \
         NODES(size_, "tcp", 2, BENCH_PLACE_TCP, bytes_, n_, 0, OVER_TCP(bytes_)), \
         NODES(size_, "tcp", 4, BENCH_PLACE_TCP, bytes_, n_, 0, OVER_TCP(bytes_))
 

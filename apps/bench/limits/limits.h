@@ -56,8 +56,8 @@ void raw_sum(double *sums, const double *one, const double *other, size_t n);
 
 typedef struct RawReduce RawReduce;
 
-/* Whether the case's workers can do it: no more than processors, and all on this host; or over TCP,
- * if the arrays are so large that a ring is the fastest way. */
+/* Whether the case's workers can do it: they are not too many, and use the memory of this host; or
+ * over TCP, if the arrays are so large that a ring is the fastest way. */
 bool raw_reduce_suits(const Bench *bench);
 
 /* Each worker calls all of these at the same time. NULL: with an error. (transfer full) */

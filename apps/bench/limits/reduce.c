@@ -1,9 +1,10 @@
 /* Bare threads or processes of this host that add up what they have: the limit of an allreduce.
- * Over TCP they are in a ring (ring.c). Otherwise they are as many as workers, one for each
- * processor at most, and wait for one another by spinning. Each adds its share of the values.
- * Threads read all inputs and write all outputs. Processes do not see the others' arrays: each
- * copies what it has of the others' shares to memory that all share, a piece at a time, and then
- * the others' results out of it. Large arrays are written past the caches. */
+ * Over TCP they are in a ring (ring.c). Otherwise they are as many as workers, and wait for one
+ * another by spinning; if they are more than the processors, each gives its own away after every
+ * look. Each adds its share of the values. Threads read all inputs and write all outputs. Processes
+ * do not see the others' arrays: each copies what it has of the others' shares to memory that all
+ * share, a piece at a time, and then the others' results out of it. Large arrays are written past
+ * the caches. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -26,8 +27,9 @@ enum {
     LINE_BYTES = 64,
     LINE_VALUES = 8,
     LARGE_BYTES = 1 << 20,
-    BLOCK = 512,  /* values that stay in the first cache */
-    LOOKS = 1000, /* before a processor is given away */
+    BLOCK = 512,       /* values that stay in the first cache */
+    LOOKS = 1000,      /* before a processor is given away */
+    LOOKS_SHARING = 1, /* of more workers than processors: who is waited for may need it */
 };
 
 typedef struct {
@@ -47,6 +49,7 @@ struct RawReduce {
     size_t n_bytes; /* of it */
     uint32_t rank, n;
     uint64_t n_came, n_pieces; /* how often this one has come; pieces so far */
+    unsigned n_looks;          /* before a processor is given away */
     bool in_process;
 };
 
@@ -56,7 +59,7 @@ bool raw_reduce_suits(const Bench *bench)
 
     if (bench->what->place == BENCH_PLACE_TCP)
         return n > 1 && bench->what->tensor_bytes >= LARGE_BYTES;
-    return n > 1 && n <= g_get_num_processors() && n <= MOST &&
+    return n > 1 && n <= MOST &&
            (bench->what->place == BENCH_PLACE_LOCAL || bench->what->place == BENCH_PLACE_HOST);
 }
 
@@ -121,6 +124,7 @@ RawReduce *raw_reduce_join(const Bench *bench, GError **error)
     *reduce = (RawReduce){ .n_bytes = sizeof(Area) + n * values_of,
                            .rank = rubato_worker_rank(bench->worker),
                            .n = n,
+                           .n_looks = n > g_get_num_processors() ? LOOKS_SHARING : LOOKS,
                            .in_process = bench->what->place == BENCH_PLACE_LOCAL };
     if (!open_area(bench, name, reduce, error))
         return NULL;
@@ -146,7 +150,7 @@ static void meet(RawReduce *reduce)
     for (uint32_t i = 0; i < reduce->n; i++)
         for (unsigned looks = 1;
              atomic_load_explicit(&seats[i].came, memory_order_acquire) < reduce->n_came; looks++)
-            if (looks % LOOKS == 0)
+            if (looks % reduce->n_looks == 0)
                 sched_yield(); /* others may have taken its processor */
 }
 
