@@ -4,7 +4,8 @@
  * DESIGN NOTE
  *
  * A node that tells by a bit that its worker asks again for one small tensor sends the worker's
- * values right behind it, in the same packet where it can. If the round decides that the operation
+ * values right behind it, in the same packet where it can: all of them, or to each node those that
+ * it combines. If the round decides that the operation
  * runs, they are there already: one exchange between the nodes does for both. If not, they were
  * sent in vain: other nodes drop them at the end of the round (launch_drop_late), and they are sent
  * again with the bit, once others have told theirs.
@@ -57,12 +58,14 @@ static const TensorSlot *find_told(const TensorExchange *exchange, const TensorS
     return NULL;
 }
 
-/* What the only worker here that asks for the slot asks; NULL: it may not be sent. *n: its
- * bytes. */
+/* What the only worker here that asks for the slot asks; NULL: it may not be sent. *n_nodes: of the
+ * set. */
 static const TensorEntry *find_entry(const TensorExchange *exchange, const TensorSet *set,
-                                     const TensorSlot *slot, size_t *n)
+                                     const TensorSlot *slot, uint32_t *n_nodes)
 {
-    uint32_t n_nodes = 0;
+    TensorAhead ahead;
+
+    *n_nodes = 0;
 
     if (slot->n != 1 || set->n_local != 1 || set->closed != NULL)
         return NULL;
@@ -70,30 +73,38 @@ static const TensorEntry *find_entry(const TensorExchange *exchange, const Tenso
     if (entry->is_async)
         return NULL; /* its worker does not wait: the copy would only make its call longer */
     for (uint32_t node = 0; node < exchange->place.n_nodes; node++) {
-        n_nodes += set->members_of[node] > 0;
+        *n_nodes += set->members_of[node] > 0;
         if (node != exchange->place.self && set->members_of[node] > 0 &&
             exchange->links->is_full(exchange->user, node))
             return NULL;
     }
-    *n = n_nodes < 2 ? 0 : tensor_flow_ahead(&entry->part.request, n_nodes);
-    return *n == 0 ? NULL : entry;
+    const TensorRequest *const request = &entry->part.request;
+    return *n_nodes >= 2 && tensor_flow_ahead(request, *n_nodes, 0, &ahead) ? entry : NULL;
 }
 
 /* Messages for all other nodes of the set. False: there is no memory for one. */
 static bool make_messages(TensorExchange *exchange, const TensorSet *set, const TensorEntry *entry,
-                          const TensorMessage *message, GArray *messages)
+                          uint32_t n_nodes, TensorMessage message, GArray *messages)
 {
     const TensorCarrier *const carrier = &exchange->links->carrier;
+    const uint8_t *const input = entry->part.input;
+    uint32_t place = 0; /* of the node among those of the set */
     AheadMessage made;
+    TensorAhead ahead;
     void *bytes;
 
     for (made.node = 0; made.node < exchange->place.n_nodes; made.node++) {
-        if (!exchange_has_node(exchange, made.node) || set->members_of[made.node] == 0)
+        if (set->members_of[made.node] == 0)
             continue;
-        made.message = carrier->new_message(exchange->user, made.node, message, &bytes);
+        tensor_flow_ahead(&entry->part.request, n_nodes, place++, &ahead);
+        if (!exchange_has_node(exchange, made.node) || ahead.n_bytes == 0)
+            continue;
+        message.place = ahead.place;
+        message.n_bytes = ahead.n_bytes;
+        made.message = carrier->new_message(exchange->user, made.node, &message, &bytes);
         if (made.message == NULL)
             return false;
-        memcpy(bytes, entry->part.input, message->n_bytes);
+        memcpy(bytes, input + ahead.begin, ahead.n_bytes);
         g_array_append_val(messages, made);
     }
     return true;
@@ -103,21 +114,20 @@ GArray *ahead_make(TensorExchange *exchange)
 {
     const TensorCarrier *const carrier = &exchange->links->carrier;
     const TensorSet *set = NULL;
-    size_t n_bytes;
+    uint32_t n_nodes;
 
     if (exchange->n_told != 1 || exchange->n_cuts > 0 || exchange->is_shut)
         return NULL;
     const TensorSlot *const slot = find_told(exchange, &set);
     const TensorEntry *const entry =
-        slot == NULL ? NULL : find_entry(exchange, set, slot, &n_bytes);
+        slot == NULL ? NULL : find_entry(exchange, set, slot, &n_nodes);
     if (entry == NULL)
         return NULL;
     const TensorMessage message = { .kind = TENSOR_MESSAGE_PART,
                                     .number = tensor_round_number(
-                                        tensor_rounds_number(exchange->rounds), set->id, 0),
-                                    .n_bytes = n_bytes };
+                                        tensor_rounds_number(exchange->rounds), set->id, 0) };
     GArray *const messages = g_array_new(FALSE, FALSE, sizeof(AheadMessage));
-    if (make_messages(exchange, set, entry, &message, messages)) {
+    if (make_messages(exchange, set, entry, n_nodes, message, messages)) {
         exchange->ahead = message.number;
         return messages;
     }

@@ -186,7 +186,7 @@ static void expect(TensorFlow *flow, uint64_t chunk)
     CombiningChunk *const one = &it->chunks[chunk];
 
     if (!is_own(flow, chunk)) {
-        flow->n_left += contributes(flow, self); /* it is sent */
+        flow->n_left += contributes(flow, self) && !flow->plan.was_sent; /* it is sent */
         if (it->has_results && !(it->is_broadcast && it->root == self)) {
             flow->n_left++;
             flow->n_awaited[tensor_segment_of(&it->segments, chunk)]++;
@@ -219,19 +219,41 @@ TensorCutovers tensor_flow_cutovers(uint32_t n_nodes)
     return tensor_cutovers_up_to(most_direct_bytes(n_nodes));
 }
 
-size_t tensor_flow_ahead(const TensorRequest *request, uint32_t n_nodes)
+/* The chunk of a node's segment, which has no more than one. */
+static void find_share(uint64_t n_values, size_t size, uint32_t n_nodes, uint32_t to,
+                       TensorAhead *ahead)
+{
+    TensorSegments segments;
+
+    tensor_segments_init(&segments, n_nodes, CHUNK_VALUES);
+    tensor_segments_share(&segments, n_values);
+    tensor_segments_number(&segments);
+    const uint64_t begin = tensor_segment_begin(&segments, to);
+    *ahead = (TensorAhead){ .place = segments.first_chunk[to],
+                            .begin = begin * size,
+                            .n_bytes = (segments.ends[to] - begin) * size };
+    tensor_segments_clear(&segments);
+}
+
+bool tensor_flow_ahead(const TensorRequest *request, uint32_t n_nodes, uint32_t to,
+                       TensorAhead *ahead)
 {
     const uint64_t n_values = tensor_request_values(request);
-    const uint64_t most_direct = most_direct_bytes(n_nodes);
 
     /* with a prescale or a wider type a part is not the input; see find_reductions */
     if (request->operation != TENSOR_ALLREDUCE || request->reduce.prescale != 1 ||
         request->reduce.reduction == RUBATO_REDUCTION_ADASUM ||
         request->reduce.compression != RUBATO_COMPRESSION_NONE ||
-        part_dtype(request) != request->dtype || n_values > CHUNK_VALUES)
-        return 0;
-    const uint64_t n_bytes = n_values * rubato_dtype_size(request->dtype);
-    return n_bytes <= MIN(most_direct, AHEAD_BYTES) ? (size_t)n_bytes : 0;
+        part_dtype(request) != request->dtype || n_values > CHUNK_VALUES || n_values == 0)
+        return false;
+    const size_t size = rubato_dtype_size(request->dtype);
+    if (n_values * size > AHEAD_BYTES)
+        return false;
+    if (n_values * size <= most_direct_bytes(n_nodes))
+        *ahead = (TensorAhead){ .n_bytes = n_values * size };
+    else
+        find_share(n_values, size, n_nodes, to, ahead);
+    return true;
 }
 
 /* Of compressed values results depend on it, so nothing but their size decides. */
@@ -312,7 +334,6 @@ static void begin(TensorFlow *flow)
     if (tensor_way_relays(flow->way))
         return;
     it->is_whole = flow->way == TENSOR_WAY_DIRECT;
-    g_assert(it->is_whole || !flow->plan.was_sent); /* tensor_flow_ahead */
     it->has_results = !it->is_whole && !scatters;
     find_readers(flow, n_values * it->size);
     it->most_chunks = most_chunks(flow);

@@ -123,7 +123,7 @@ typedef struct {
     uint32_t n_tensors; /* more than one: allreduces of one dtype and reduction, which all
                                * workers have asked for; their parts follow one another */
     const TensorCutovers *cutovers; /* NULL: as it is fixed */
-    bool was_sent;                  /* this node's part, before: see tensor_flow_ahead */
+    bool was_sent;                  /* this node's parts, before: see tensor_flow_ahead */
 
     const TensorCarrier *carrier;
     void *user; /* the carrier's */
@@ -144,11 +144,18 @@ typedef struct {
  * (transfer full) */
 TensorFlow *tensor_flow_new(const TensorFlowPlan *plan);
 
-/* Whether all that a node with one worker sends for such a request, if nodes combine it and
- * cut-overs are fixed, is the worker's input, in one message of this many bytes to each of the
- * others: a PART at place 0. Such a message may be sent before it is decided that the operation
- * runs: then the plan says so. 0: it may not. */
-size_t tensor_flow_ahead(const TensorRequest *request, uint32_t n_nodes);
+/* What a message that is sent ahead has of the worker's input, and its place. */
+typedef struct {
+    uint64_t place;
+    size_t begin, n_bytes; /* n_bytes 0: that node gets none */
+} TensorAhead;
+
+/* Whether the parts that a node with one worker sends for such a request, if nodes combine it and
+ * cut-overs are fixed, are the worker's input, in one message to each of the others: to node `to`
+ * among those of the flow, a PART of what is written to *ahead. Such messages may be sent before it
+ * is decided that the operation runs, all of them or none: then the plan says so. */
+bool tensor_flow_ahead(const TensorRequest *request, uint32_t n_nodes, uint32_t to,
+                       TensorAhead *ahead);
 
 /* NULL is allowed. No step is being done. */
 void tensor_flow_free(TensorFlow *flow);

@@ -309,23 +309,26 @@ static double *combine_by_reference(const FlowWorld *world, uint64_t n)
 static bool send_ahead(FlowWorld *world, uint32_t node)
 {
     const TensorPart *const part = world->list[world->first_ranks[node]];
-    const size_t n_bytes =
-        world->n_ranks_of[node] > 1 || part == NULL || world->n_asking < world->n_ranks
-            ? 0
-            : tensor_flow_ahead(&part->request, world->n_nodes);
+    TensorAhead ahead = { 0 };
 
-    if (n_bytes == 0 || (world->random >> node & 1) == 0)
+    if (world->n_ranks_of[node] > 1 || part == NULL || world->n_asking < world->n_ranks ||
+        (world->random >> node & 1) == 0 ||
+        !tensor_flow_ahead(&part->request, world->n_nodes, node, &ahead))
         return false;
+    if (ahead.n_bytes <
+        tensor_request_values(&part->request) * rubato_dtype_size(part->request.dtype))
+        world->n_ahead_shares++;
     for (uint32_t to = 0; to < world->n_nodes; to++) {
-        const TensorMessage message = { .kind = TENSOR_MESSAGE_PART,
-                                        .number = 1,
-                                        .n_bytes = n_bytes };
         void *bytes;
 
-        if (to == node)
+        if (to == node || !tensor_flow_ahead(&part->request, world->n_nodes, to, &ahead) ||
+            ahead.n_bytes == 0)
             continue;
+        const TensorMessage message = {
+            .kind = TENSOR_MESSAGE_PART, .number = 1, .place = ahead.place, .n_bytes = ahead.n_bytes
+        };
         void *const parcel = new_message(&world->nodes[node], world->ids[to], &message, &bytes);
-        memcpy(bytes, part->input, n_bytes);
+        memcpy(bytes, (const uint8_t *)part->input + ahead.begin, ahead.n_bytes);
         send_message(&world->nodes[node], world->ids[to], parcel);
     }
     world->n_ahead++;

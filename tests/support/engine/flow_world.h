@@ -68,7 +68,8 @@ struct FlowWorld {
     uint32_t n_lent;                    /* messages, */
     uint32_t n_outlived;                /* and those that were read behind the operation's end */
     uint32_t n_parcels;                 /* that exist */
-    uint32_t n_ahead;                   /* nodes that have sent before they had a flow */
+    uint32_t n_ahead;                   /* nodes that have sent before they had a flow, */
+    uint32_t n_ahead_shares;            /* and of these, those that sent each node its share */
 };
 
 /* Nodes, workers, a request of them and how it goes, all as the seed says. */

@@ -9,10 +9,10 @@ enum {
     N_TENSORS = 24,
     N_GROUP = 5, /* the last ones are a group */
     N_ITERATIONS = 7,
-    MOST_VALUES = 3000,
-    CHANGED = 3,      /* the iteration from which on shapes are others */
-    MISMATCH = 5,     /* that in which worker 0 has another shape */
-    MISMATCH_AT = 11, /* of this tensor */
+    MOST_VALUES = 9000, /* so many are combined by shares between more nodes than two */
+    CHANGED = 3,        /* the iteration from which on shapes are others */
+    MISMATCH = 5,       /* that in which worker 0 has another shape */
+    MISMATCH_AT = 11,   /* of this tensor */
 };
 
 typedef struct {

@@ -285,6 +285,34 @@ START_TEST(every_order_of_messages_gives_the_same)
 }
 END_TEST
 
+/* A tensor that is too large for all nodes to combine all of it. Some nodes send each other one its
+ * share before they have a flow, and others behind it. */
+START_TEST(shares_that_were_sent_before_count_as_sent)
+{
+    static const uint32_t n_ranks_of[] = { 1, 1, 1, 1, 1 };
+    const TensorRequest request = { .operation = TENSOR_ALLREDUCE,
+                                    .dtype = RUBATO_I64,
+                                    .n_dims = 2,
+                                    .shape = { 5000, 1 },
+                                    .reduce = { .prescale = 1, .postscale = 1 } };
+    const uint32_t n_nodes = 3 + (uint32_t)_i % 3;
+
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        FlowWorld *const world = flow_world_of(&request, n_ranks_of, n_nodes, 0);
+
+        ck_assert_uint_gt(world->n_ahead_shares, 0);
+        ck_assert_uint_lt(world->n_ahead_shares, n_nodes);
+        flow_world_run(world, seed);
+        for (uint32_t node = 0; node < n_nodes; node++)
+            ck_assert(tensor_flow_has_ended(world->nodes[node].flow) &&
+                      tensor_flow_error(world->nodes[node].flow) == NULL);
+        ck_assert_uint_eq(world->parcels->len, 0);
+        judge(world, seed);
+        flow_world_free(world);
+    }
+}
+END_TEST
+
 /* ---- what fails ---- */
 
 /* Of n nodes, one has no memory for one of its messages: no node waits for ever, and each either
@@ -458,6 +486,7 @@ int main(void)
     tcase_add_test(cases, dots_that_one_message_cannot_hold_are_sent_by_several_steps);
     tcase_add_loop_test(cases, adasum_of_many_workers_is_not_small, 0, 2);
     tcase_add_test(cases, messages_have_as_many_bytes_as_their_carrier_likes_best);
+    tcase_add_loop_test(cases, shares_that_were_sent_before_count_as_sent, 0, 3);
     tcase_add_test(cases, no_memory_on_one_node_ends_the_operation_on_all);
     tcase_add_loop_test(cases, arrays_are_the_workers_again_whoever_is_lost_at_any_step, 0, 3);
     tcase_add_test(cases, arrays_are_the_workers_again_in_any_operation_that_loses_a_node);
