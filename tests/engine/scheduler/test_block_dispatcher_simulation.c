@@ -232,14 +232,15 @@ static void cut_ticket(uint32_t number)
     }
 }
 
-/* The run ends with a snapshot, and another one goes on from it. */
+/* The run ends with a snapshot, and another one goes on from it, also where nodes have been lost:
+ * what these had read counts as the snapshot says. Nodes that are lost are in no cut. */
 static void interrupt_run(void)
 {
     g_autoptr(GString) text = g_string_new(NULL);
 
     block_dispatcher_begin_cut(sim->dispatcher);
     for (uint32_t n = 0; n < sim->config.n_nodes; n++) {
-        while (sim->nodes[n].tickets->len > 0)
+        while (!sim->nodes[n].out && sim->nodes[n].tickets->len > 0)
             cut_ticket(n);
         g_array_free(sim->nodes[n].tickets, TRUE);
     }
@@ -247,17 +248,10 @@ static void interrupt_run(void)
     block_dispatcher_free(sim->dispatcher);
     sim->dispatcher = block_dispatcher_read(&sim->config, text->str);
     sim_assert(sim->dispatcher != NULL, "%s", text->str);
+    sim->n_torn = 0; /* the run that goes on counts anew */
     memset(sim->nodes, 0, sizeof sim->nodes);
     for (uint32_t n = 0; n < sim->config.n_nodes; n++)
         join(n);
-}
-
-static bool is_any_out(void)
-{
-    for (uint32_t i = 0; i < sim->config.n_nodes; i++)
-        if (sim->nodes[i].out)
-            return true;
-    return false;
 }
 
 static bool is_over(void)
@@ -332,7 +326,7 @@ static void simulate(uint64_t seed)
             give_up(number);
         else if (chance(2))
             settle(number);
-        else if (chance(2) && !is_any_out())
+        else if (chance(2))
             interrupt_run();
         else if (node->tickets->len == 0 || (!node->ended && chance(30)))
             ask(number);
