@@ -29,11 +29,17 @@ static char *read_holder(int fd)
     return g_utf8_make_valid(g_strchomp(text), -1);
 }
 
+/* (transfer full) */
+static char *own_name(void)
+{
+    return g_strdup_printf("process %ld on %s, which", (long)getpid(), g_get_host_name());
+}
+
 /* For the message that others get. A disk that does not take it does no harm. */
 static void write_holder(int fd, const char *does)
 {
-    g_autofree char *text = g_strdup_printf("process %ld on %s, which %s there\n", (long)getpid(),
-                                            g_get_host_name(), does);
+    g_autofree char *own = own_name();
+    g_autofree char *text = g_strdup_printf("%s %s there\n", own, does);
     const size_t n = strlen(text);
 
     if (ftruncate(fd, 0) == 0)
@@ -51,6 +57,14 @@ static void set_error(int fd, const char *path, GError **error)
         return;
     }
     holder = read_holder(fd);
+    g_autofree char *own = own_name();
+    if (g_str_has_prefix(holder, own)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
+                    "%s: this directory has a writer already: %s; that is this process, and "
+                    "snapshots and streams need a directory each",
+                    path, holder);
+        return;
+    }
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: this directory has a writer already: %s",
                 path, *holder != '\0' ? holder : "it does not say which process");
 }
