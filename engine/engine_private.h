@@ -182,7 +182,8 @@ struct RubatoEngine {
     struct JournalFile *journal_file; /* of the scheduler on this node; NULL: there is none */
     SchedulerJournal journal;         /* the same; no functions */
 
-    _Atomic uint64_t n_new_replicas; /* of all nodes: see RubatoEngineStats */
+    _Atomic uint64_t n_new_replicas;    /* of all nodes: see RubatoEngineStats */
+    _Atomic uint64_t n_missed_versions; /* the same */
     _Atomic bool broken;  /* a node is lost, or a signal ended the run: no more requests */
     _Atomic bool is_over; /* the same, or a signal that came here cancels it: for log_sink.h */
 

@@ -25,15 +25,17 @@ void rubato_engine_stats(const RubatoEngine *engine, RubatoEngineStats *stats)
     g_return_if_fail(engine != NULL && stats != NULL);
     if (engine->network != NULL)
         network_stats(engine->network, &network);
-    *stats = (RubatoEngineStats){ .sent = counts_of(network.messages_sent),
-                                  .received = counts_of(network.messages_received),
-                                  .packets_sent = network.packets_sent,
-                                  .packets_received = network.packets_received,
-                                  .packets_resent = network.packets_resent,
-                                  .bytes_sent = network.bytes_sent,
-                                  .bytes_received = network.bytes_received,
-                                  .new_replicas = atomic_load_explicit(&engine->n_new_replicas,
-                                                                       memory_order_relaxed) };
+    *stats = (RubatoEngineStats){
+        .sent = counts_of(network.messages_sent),
+        .received = counts_of(network.messages_received),
+        .packets_sent = network.packets_sent,
+        .packets_received = network.packets_received,
+        .packets_resent = network.packets_resent,
+        .bytes_sent = network.bytes_sent,
+        .bytes_received = network.bytes_received,
+        .new_replicas = atomic_load_explicit(&engine->n_new_replicas, memory_order_relaxed),
+        .missed_versions = atomic_load_explicit(&engine->n_missed_versions, memory_order_relaxed)
+    };
 }
 
 /* Finds a table and keeps it from being dropped; NULL with RUBATO_ERROR_NOT_FOUND. */

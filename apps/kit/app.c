@@ -241,8 +241,18 @@ bool app_training_begin(App *app, uint64_t n_rows, GError **error)
     return true;
 }
 
+/* Of streams, on the node with worker 0. */
+static uint64_t count_missed_versions(const App *app)
+{
+    RubatoEngineStats stats;
+
+    rubato_engine_stats(app->engine, &stats);
+    return stats.missed_versions;
+}
+
 bool app_training_run(App *app, const RubatoTask *task, GError **error)
 {
+    const uint64_t n_missed = count_missed_versions(app);
     RubatoTask whole = *task;
     g_autofree const char **tables = add_own_tables(app, task->tables);
     const RubatoTaskStream stream = app_stream_of(app, task->tables);
@@ -257,6 +267,7 @@ bool app_training_run(App *app, const RubatoTask *task, GError **error)
     app->begun_us = g_get_monotonic_time() - (int64_t)(app->seconds * G_USEC_PER_SEC);
     const bool good = rubato_engine_run(app->engine, &whole, error);
     app->seconds = (double)(g_get_monotonic_time() - app->begun_us) / G_USEC_PER_SEC;
+    app->lacks_version = count_missed_versions(app) > n_missed;
     return good &&
            (!app->reports || app_waits_read(&app->waits, app->engine,
                                             rubato_engine_n_workers(app->engine), error)) &&
@@ -305,7 +316,8 @@ int app_end(App *app, const GError *error)
 
     const bool has_failed =
         error != NULL && !g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_SERVED);
-    int status = has_failed || app->lacks_snapshot ? EXIT_FAILURE : EXIT_SUCCESS;
+    const bool lacks = app->lacks_snapshot || app->lacks_version;
+    int status = has_failed || lacks ? EXIT_FAILURE : EXIT_SUCCESS;
     if (app->signal_number != 0)
         status = 128 + app->signal_number; /* as shells say it */
     for (guint i = 0; i < app->metrics->len; i++)

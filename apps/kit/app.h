@@ -152,6 +152,7 @@ struct App {
     uint64_t first_step; /* of the task's epoch; not 0: it goes on from a snapshot in its middle */
     bool takes_cuts;     /* snapshots are taken in the middle of epochs, too */
     bool lacks_snapshot; /* the last one that was due between epochs has failed */
+    bool lacks_version;  /* the last one of the stream has */
     bool keeps_rows;     /* of a dynamic split: snapshots have which rows are done */
     uint64_t n_rows_before;    /* of the task's epoch: those that are done before it begins */
     int64_t checkpoint_us;     /* when the last snapshot was asked for, or training began */

@@ -253,6 +253,8 @@ void snapshot_schedule_take_last(SnapshotSchedule *schedule)
     else if (!stream_folder_sync(schedule->directory, &error))
         g_warning("task %s: the last versions of its stream may go with the machine: %s",
                   task_run_name(schedule->run), error->message);
+    if (error != NULL) /* relaxed: it is a number, and nothing else follows from it */
+        atomic_fetch_add_explicit(&schedule->engine->n_missed_versions, 1, memory_order_relaxed);
 }
 
 void snapshot_schedule_free(SnapshotSchedule *schedule)

@@ -312,15 +312,17 @@ typedef struct {
     uint64_t gets, adds, clocks, announcements, fences, others, replies, controls;
 } RubatoMessageCounts;
 
-/* What this node and the others have sent to each other since the engine was made. Messages inside
- * a process are not counted. */
+/* What this node and the others have sent to each other since the engine was made, and what was
+ * made, or missed, meanwhile. Messages inside a process are not counted. */
 typedef struct {
     RubatoMessageCounts sent, received;
     uint64_t packets_sent, packets_received; /* each counted once; acknowledgements too */
     uint64_t packets_resent;
     uint64_t bytes_sent, bytes_received; /* of those packets, with their headers */
-    uint64_t new_replicas; /* of parts, that servers of all nodes have made in the place of lost
+    uint64_t new_replicas;    /* of parts, that servers of all nodes have made in the place of lost
                             * ones */
+    uint64_t missed_versions; /* tasks that have ended well without the last version of their
+                               * stream; on the node with worker 0 */
 } RubatoEngineStats;
 
 /* Counts so far. A task's function or a callback may make this call, too. */

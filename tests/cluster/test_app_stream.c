@@ -246,6 +246,38 @@ START_TEST(versions_are_packed_as_the_flag_says)
 }
 END_TEST
 
+/* A folder has the last number that there is, so no version can get one. */
+START_TEST(run_whose_stream_lacks_the_last_version_says_so_by_its_status)
+{
+    const Case it = { "rubato-lr", _i == 0 ? PLACE_ONE_PROCESS : PLACE_TWO_NODES, "1s", "weights" };
+    g_autofree char *stream = g_build_filename(folder, "stream", NULL);
+    g_autofree char *taken = snapshot_folder_whole(stream, UINT64_MAX - 1);
+    g_autofree char *saved = g_build_filename(model, "model.json", NULL);
+
+    ck_assert_int_eq(g_mkdir_with_parents(taken, 0777), 0);
+    g_auto(Outcome) outcome = run(&it);
+    ck_assert_msg(outcome.status == 1, "%d: %s", outcome.status, outcome.err);
+    ck_assert_msg(strstr(outcome.err, "without the last version of its stream") != NULL, "%s",
+                  outcome.err);
+    ck_assert(g_file_test(saved, G_FILE_TEST_EXISTS));
+}
+END_TEST
+
+/* Its snapshots would be versions, and go with them. */
+START_TEST(snapshots_and_stream_need_a_directory_each)
+{
+    g_autofree char *directory = g_build_filename(folder, "stream", NULL);
+    const char *const arguments[] = { "--train", rows, "--checkpoint", directory, "--stream",
+                                      uri,       NULL };
+    g_auto(Outcome) outcome = run_program(PLACE_ONE_PROCESS, "rubato-lr", arguments);
+
+    ck_assert_int_eq(outcome.status, 1);
+    ck_assert_msg(strstr(outcome.err, "which takes snapshots there; that is this process, and "
+                                      "snapshots and streams need a directory each") != NULL,
+                  "%s", outcome.err);
+}
+END_TEST
+
 static Suite *app_stream_suite(void)
 {
     Suite *suite = suite_create("programs that stream");
@@ -258,6 +290,9 @@ static Suite *app_stream_suite(void)
     tcase_add_loop_test(streams, wrong_flags_are_refused_before_anything_is_read, 0,
                         G_N_ELEMENTS(refused));
     tcase_add_test(streams, versions_are_packed_as_the_flag_says);
+    tcase_add_loop_test(streams, run_whose_stream_lacks_the_last_version_says_so_by_its_status, 0,
+                        2);
+    tcase_add_test(streams, snapshots_and_stream_need_a_directory_each);
     suite_add_tcase(suite, streams);
     return suite;
 }

@@ -321,6 +321,7 @@ START_TEST(version_after_one_that_failed_has_the_changes_of_both)
     g_autofree char *last =
         g_strdup_printf("%s/snapshot-%" G_GUINT64_FORMAT, directory, UINT64_MAX - 1);
     g_autoptr(RubatoEngine) engine = with_table("hash");
+    RubatoEngineStats stats;
 
     run_once(engine, 1);
     ck_assert_int_eq(g_mkdir(last, 0777), 0);
@@ -330,6 +331,8 @@ START_TEST(version_after_one_that_failed_has_the_changes_of_both)
     ck_assert_uint_eq(count_versions(directory), 1);
     remove_tree(last);
     run_once(engine, 3);
+    rubato_engine_stats(engine, &stats);
+    ck_assert_uint_eq(stats.missed_versions, 1);
     ck_assert_uint_eq(base_of(directory, 2), 1);
     for (RubatoKey key = 1; key <= 3; key++)
         ck_assert_int_eq(read_version(directory, 2, key), N_WORKERS);
