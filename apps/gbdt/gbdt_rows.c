@@ -16,7 +16,7 @@ bool gbdt_rows_init(GbdtRows *rows, const AppDense *dense, const GbdtBins *bins,
     };
     rows->bins = g_try_malloc(n * bins->n_columns + 1);
     rows->labels = g_try_new(float, n + 1);
-    rows->scores = g_try_new0(float, n *n_scores + 1);
+    rows->scores = g_try_new0(double, n *n_scores + 1);
     rows->pairs = g_try_new(GbdtPair, n * n_scores + 1);
     rows->order = g_try_new(uint32_t, n + 1);
     rows->other = g_try_new(uint32_t, n + 1);
@@ -170,5 +170,5 @@ void gbdt_rows_split(GbdtRows *rows, uint32_t level, const int64_t *heads)
 void gbdt_rows_add(GbdtRows *rows, uint32_t slot, uint32_t score, float value)
 {
     for (size_t i = rows->begins[slot]; i < rows->begins[slot + 1]; i++)
-        rows->scores[(size_t)rows->order[i] * rows->n_scores + score] += value;
+        rows->scores[(size_t)rows->order[i] * rows->n_scores + score] += (double)value;
 }

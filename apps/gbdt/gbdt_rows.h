@@ -18,7 +18,7 @@ typedef struct {
     uint32_t n_scores;
     uint8_t *bins;   /* n_rows × n_columns */
     float *labels;   /* n_rows; of classes: their places */
-    float *scores;   /* n_rows × n_scores */
+    double *scores;  /* n_rows × n_scores, with the bits that gbdt_forest_score gives */
     GbdtPair *pairs; /* n_scores × n_rows */
 
     /* the tree that grows */

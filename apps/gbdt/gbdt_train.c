@@ -35,22 +35,22 @@ bool gbdt_read_share(RubatoWorker *worker, void *user_data, GError **error)
     return true;
 }
 
-/* What trees that were there before say of the rows; the values are not needed any more. */
+/* What trees that were there before say of the rows, with the same bits as if they had just grown;
+ * the values are not needed any more. */
 static bool begin_scores(GbdtJob *job, GbdtShare *share, GError **error)
 {
     const uint32_t n_scores = share->rows.n_scores;
-    g_autofree double *scores = g_new(double, n_scores);
     g_auto(GbdtForest) forest = { 0 };
 
     if (!gbdt_read_forest(job, &forest, error))
         return false;
     for (size_t row = 0; row < share->rows.n_rows; row++) {
+        double *const scores = share->rows.scores + row * n_scores;
+
         for (uint32_t k = 0; k < n_scores; k++)
             scores[k] = app_loss_start(&job->loss);
         gbdt_forest_score(&forest, share->dense.values + row * share->dense.n_columns, n_scores,
                           scores);
-        for (uint32_t k = 0; k < n_scores; k++)
-            share->rows.scores[row * n_scores + k] = (float)scores[k];
     }
     app_dense_clear(&share->dense);
     share->is_scored = true;
@@ -71,7 +71,7 @@ static GbdtPair fixed(double g, double h, double scale)
 
 static void take_row(const GbdtJob *job, GbdtRows *rows, size_t row, Tally *tally)
 {
-    const float score = rows->scores[row], label = rows->labels[row];
+    const float score = (float)rows->scores[row], label = rows->labels[row];
     float slope;
 
     tally->loss += (double)app_loss_of(&job->loss, score, label, &slope);
@@ -85,7 +85,7 @@ static void take_row(const GbdtJob *job, GbdtRows *rows, size_t row, Tally *tall
 static void take_row_of_classes(GbdtRows *rows, size_t row, double scale, Tally *tally)
 {
     const uint32_t n = rows->n_scores, label = (uint32_t)rows->labels[row];
-    const float *scores = rows->scores + row * n;
+    const double *scores = rows->scores + row * n;
     uint32_t best = 0;
     double sum = 0;
 
@@ -93,14 +93,14 @@ static void take_row_of_classes(GbdtRows *rows, size_t row, double scale, Tally 
         if (scores[k] > scores[best])
             best = k;
     for (uint32_t k = 0; k < n; k++)
-        sum += (double)expf(scores[k] - scores[best]);
+        sum += (double)expf((float)(scores[k] - scores[best]));
     for (uint32_t k = 0; k < n; k++) {
-        const double p = (double)expf(scores[k] - scores[best]) / sum;
+        const double p = (double)expf((float)(scores[k] - scores[best])) / sum;
 
         rows->pairs[k * rows->n_rows + row] =
             fixed(p - (k == label), MAX(2 * p * (1 - p), 1e-6), scale);
     }
-    tally->loss += log(sum) + (double)(scores[best] - scores[label]);
+    tally->loss += log(sum) + scores[best] - scores[label];
     tally->n_right += best == label;
 }
 

@@ -93,11 +93,8 @@ static void expect_refusal(int status, const char *text, const char *const *more
     ck_assert_msg(strstr(outcome.err, text) != NULL, "%s", outcome.err);
 }
 
-static void expect_same_of(const char *program, const char *left, const char *right)
+static void expect_same_array(const char *name, const char *left, const char *right)
 {
-    const bool is_net =
-        g_str_has_prefix(program, "rubato-mlp") || g_str_has_prefix(program, "rubato-wide-deep");
-    const char *const name = is_net ? "layer-1.npy" : "weights.npy";
     g_autofree char *left_path = g_build_filename(folder, left, name, NULL);
     g_autofree char *right_path = g_build_filename(folder, right, name, NULL);
     g_autofree char *left_bytes = NULL;
@@ -108,6 +105,14 @@ static void expect_same_of(const char *program, const char *left, const char *ri
     ck_assert(g_file_get_contents(right_path, &right_bytes, &n_right, NULL));
     ck_assert_uint_eq(n_left, n_right);
     ck_assert_mem_eq(left_bytes, right_bytes, n_left);
+}
+
+static void expect_same_of(const char *program, const char *left, const char *right)
+{
+    const bool is_net =
+        g_str_has_prefix(program, "rubato-mlp") || g_str_has_prefix(program, "rubato-wide-deep");
+
+    expect_same_array(is_net ? "layer-1.npy" : "weights.npy", left, right);
 }
 
 static void expect_same(const char *left, const char *right)
@@ -161,6 +166,64 @@ START_TEST(resumed_run_ends_with_the_same_bits)
     run_ok(runs[_i].resumed_place, runs[_i].program, "resumed", said, second);
     expect_same_of(runs[_i].program, "whole", "resumed");
     expect_list(3, N_EPOCHS); /* --keep has a default */
+}
+END_TEST
+
+/* Programs that take snapshots between epochs alone, each with flags of its own. A tree follows
+ * from the scores of all trees before, to the last bit. */
+static const struct {
+    const char *program, *array, *flags[4];
+    unsigned epochs;
+} between_epochs[] = {
+    { "rubato-gbdt", "trees.npy", { "--max-depth=3" }, 40 },
+    { "rubato-kmeans", "centers.npy", { "--clusters=5", "--batch-size=100" }, 10 },
+    { "rubato-mf", "factors.npy", { "--rule=sgd", "--factors=4", "--format=ratings" }, 6 },
+};
+
+/* Ratings of users and items; else points, of which a curve parts two classes. */
+static void write_other_rows(bool are_ratings)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+
+    for (uint64_t i = 0; i < N_ROWS; i++) {
+        const uint64_t bits = rubato_mix64(i + 1);
+        const double x = (double)(bits % 997) / 997, y = (double)((bits >> 16) % 991) / 991;
+        const double noise = (double)((bits >> 32) % 100) / 300;
+
+        if (are_ratings)
+            g_string_append_printf(text, "%u\t%u\t%u\n", (unsigned)(bits % 50),
+                                   (unsigned)(bits >> 8) % 40, 1 + (unsigned)(bits >> 16) % 5);
+        else
+            g_string_append_printf(text, "%d 1:%.3f 2:%.3f\n", x * x + noise < y ? 1 : -1, x, y);
+    }
+    ck_assert(g_file_set_contents(rows, text->str, (gssize)text->len, NULL));
+}
+
+static void run_other(size_t i, const char *model, const char *more)
+{
+    g_autofree char *save = g_build_filename(folder, model, NULL);
+    g_autofree char *epochs = g_strdup_printf("--epochs=%u", between_epochs[i].epochs);
+    const char *arguments[16] = { "--train", rows,           epochs,      "--save",
+                                  save,      "--checkpoint", checkpoints, more };
+
+    for (size_t flag = 0, n = 8; between_epochs[i].flags[flag] != NULL; flag++)
+        arguments[n++] = between_epochs[i].flags[flag];
+    g_auto(Outcome) outcome = run_program(PLACE_ONE_PROCESS, between_epochs[i].program, arguments);
+    ck_assert_msg(outcome.status == 0, "%s", outcome.err);
+}
+
+START_TEST(resumed_trees_centers_and_factors_have_the_same_bits)
+{
+    const size_t i = (size_t)_i;
+
+    write_other_rows(strcmp(between_epochs[i].program, "rubato-mf") == 0);
+    run_other(i, "whole", "--keep=0");
+    expect_list(between_epochs[i].epochs, between_epochs[i].epochs);
+    for (unsigned number = between_epochs[i].epochs; number > between_epochs[i].epochs / 2;
+         number--)
+        drop(number);
+    run_other(i, "resumed", "--resume");
+    expect_same_array(between_epochs[i].array, "whole", "resumed");
 }
 END_TEST
 
@@ -676,6 +739,8 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_loop_test(cases, resumed_run_ends_with_the_same_bits, 0, G_N_ELEMENTS(runs));
+    tcase_add_loop_test(cases, resumed_trees_centers_and_factors_have_the_same_bits, 0,
+                        G_N_ELEMENTS(between_epochs));
     tcase_add_loop_test(cases, run_resumed_in_the_middle_of_an_epoch_ends_with_the_same_bits, 0,
                         G_N_ELEMENTS(middles));
     tcase_add_loop_test(cases, run_that_a_signal_ended_goes_on_with_the_same_bits, 0,
