@@ -22,7 +22,7 @@ enum {
     N_WORKERS = 5,
     N_KEYS = 90,
     N_MODELS = 3,
-    N_ITERATIONS = 40,
+    N_ITERATIONS = 24,
     FATAL = 17,
     N_ROWS = 3000, /* of data */
     N_EPOCHS = 2,
