@@ -5,10 +5,10 @@
  *
  * A node that tells by a bit that its worker asks again for one small tensor sends the worker's
  * values right behind it, in the same packet where it can: all of them, or to each node those that
- * it combines. If the round decides that the operation
- * runs, they are there already: one exchange between the nodes does for both. If not, they were
- * sent in vain: other nodes drop them at the end of the round (launch_drop_late), and they are sent
- * again with the bit, once others have told theirs.
+ * it combines. If the round decides that the operation runs, they are there already: one exchange
+ * between the nodes does for both. If not, they were sent in vain: other nodes drop them at the end
+ * of the round (launch_drop_late), and they are sent again with the bit, once others have told
+ * theirs.
  *
  * Why they are what the operation's flow would have sent, on all nodes:
  *

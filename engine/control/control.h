@@ -337,7 +337,7 @@ typedef struct {
     uint32_t epoch;
     uint64_t round;     /* number of the task's barrier, from 0 */
     bool has_calls;     /* of an ARRIVE with no round: servers may keep calls of workers that have
-                     * returned */
+                         * returned */
     const char *clocks; /* of an ARRIVE at a round, if lost workers are to be replaced: at which
                          * those of the node came (engine/control/told_barriers.h) */
 } ControlBarrier;

@@ -89,16 +89,6 @@ static BlockDispatcher *find_kept(Scheduler *scheduler, SchedulerTask *task,
     return NULL;
 }
 
-/* Of a node's workers; of n_nodes, how many all nodes have. */
-static uint32_t first_rank(const SchedulerTask *task, uint32_t node)
-{
-    uint32_t rank = 0;
-
-    for (uint32_t i = 0; i < node; i++)
-        rank += tensors_n_workers(task->tensors, i);
-    return rank;
-}
-
 /* NULL, and the task is cancelled: it cannot go on from a snapshot. */
 static Reading *reading_new(Scheduler *scheduler, SchedulerTask *task, uint32_t node,
                             const ControlReader *reader)
@@ -133,7 +123,7 @@ static Reading *reading_new(Scheduler *scheduler, SchedulerTask *task, uint32_t 
     if (reader->is_dynamic)
         reading->dispatcher = is_kept ? kept : block_dispatcher_new(&config);
     if (reader->is_dynamic && task->replace_ms > 0)
-        reading->dealt = dealt_blocks_new(first_rank(task, config.n_nodes));
+        reading->dealt = dealt_blocks_new(tensors_first_rank(task->tensors, config.n_nodes));
     return reading;
 }
 
@@ -322,6 +312,13 @@ static bool knows_all_files(const Scheduler *scheduler, const SchedulerTask *tas
     return true;
 }
 
+static bool has_worker(const SchedulerTask *task, uint32_t node, uint32_t rank)
+{
+    const uint32_t first = tensors_first_rank(task->tensors, node);
+
+    return rank >= first && rank - first < tensors_n_workers(task->tensors, node);
+}
+
 bool data_want(Scheduler *scheduler, uint32_t node, const Control *control)
 {
     const ControlWant *const want = &control->want;
@@ -335,8 +332,7 @@ bool data_want(Scheduler *scheduler, uint32_t node, const Control *control)
     if (reading == NULL && task->cause.code != CONTROL_OK)
         return true;
     if (reading == NULL || reading->dispatcher == NULL || want->events == NULL ||
-        (reading->dealt != NULL &&
-         (want->worker < first_rank(task, node) || want->worker >= first_rank(task, node + 1))))
+        (reading->dealt != NULL && !has_worker(task, node, want->worker)))
         return false;
     for (const char *at = want->events; *at != '\0';)
         if (!block_ticket_read(&at, &news, &ticket) ||
@@ -442,7 +438,8 @@ void data_await(SchedulerTask *task, uint32_t node)
             continue;
         g_array_set_size(reading->inputs[node], 0);
         reading->has_asked[node] = false;
-        for (uint32_t rank = first_rank(task, node); rank < first_rank(task, node + 1); rank++)
+        for (uint32_t rank = tensors_first_rank(task->tensors, node); has_worker(task, node, rank);
+             rank++)
             dealt_blocks_begin_again(reading->dealt, rank);
     }
 }

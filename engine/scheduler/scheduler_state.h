@@ -582,7 +582,9 @@ void tensors_retire(Scheduler *scheduler, SchedulerTask *task, uint32_t node);
 /* The node is lost, and the task goes on: its workers' sets are without them. */
 void tensors_lose(Scheduler *scheduler, SchedulerTask *task, uint32_t node, const char *text);
 
-/* How many workers the node has in the task; whether any worker has asked for a collective. */
+/* The first rank of the node's workers in the task, and how many they are; of the node behind the
+ * last one, the number of all workers. Whether any worker has asked for a collective. */
+uint32_t tensors_first_rank(const TensorCoordinator *it, uint32_t node);
 uint32_t tensors_n_workers(const TensorCoordinator *it, uint32_t node);
 bool tensors_are_used(const TensorCoordinator *it);
 void tensors_add_wait(const SchedulerTask *task, GArray *waits);

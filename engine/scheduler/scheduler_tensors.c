@@ -481,6 +481,11 @@ void tensors_lose(Scheduler *scheduler, SchedulerTask *task, uint32_t node, cons
     tell_decided(scheduler, task);
 }
 
+uint32_t tensors_first_rank(const TensorCoordinator *it, uint32_t node)
+{
+    return it == NULL ? 0 : it->first_ranks[node];
+}
+
 uint32_t tensors_n_workers(const TensorCoordinator *it, uint32_t node)
 {
     return it == NULL ? 0 : it->first_ranks[node + 1] - it->first_ranks[node];
@@ -505,6 +510,13 @@ typedef struct {
     int64_t since_ms;
 } Awaited;
 
+static void set_pending(Awaited *asked, const TensorPending *pending)
+{
+    asked->name = pending->name;
+    asked->request = pending->request;
+    asked->tags = pending->tags;
+}
+
 /* When the first of the workers asked. tags: of Asked */
 static int64_t first_asked(void *const *tags, uint32_t n)
 {
@@ -527,11 +539,8 @@ static bool find_oldest_of(const TensorCoordinator *it, uint32_t set, Awaited *o
     oldest->matcher = tensor_sets_matcher(it->sets, set, &oldest->ranks, &oldest->n_members);
     if (oldest->matcher == NULL)
         return false;
-    if (tensor_matcher_pending(oldest->matcher, &at, &pending)) {
-        oldest->name = pending.name;
-        oldest->request = pending.request;
-        oldest->tags = pending.tags;
-    }
+    if (tensor_matcher_pending(oldest->matcher, &at, &pending))
+        set_pending(oldest, &pending);
     oldest->since_ms = first_asked(oldest->tags, oldest->n_members);
 
     const TensorSlot *const held = tensor_sets_first_held(it->sets, set);
@@ -674,9 +683,7 @@ static void tell_set(Telling *telling, uint32_t set)
         return;
     while (telling->n_looks < MOST_LOOKS && tensor_matcher_pending(asked.matcher, &at, &pending)) {
         telling->n_looks++;
-        asked.name = pending.name;
-        asked.request = pending.request;
-        asked.tags = pending.tags;
+        set_pending(&asked, &pending);
         asked.since_ms = first_asked(asked.tags, asked.n_members);
         tell_name(telling, &asked);
     }

@@ -320,7 +320,7 @@ typedef struct {
     uint64_t packets_resent;
     uint64_t bytes_sent, bytes_received; /* of those packets, with their headers */
     uint64_t new_replicas;    /* of parts, that servers of all nodes have made in the place of lost
-                            * ones */
+                               * ones */
     uint64_t missed_versions; /* tasks that have ended well without the last version of their
                                * stream; on the node with worker 0 */
 } RubatoEngineStats;

@@ -243,8 +243,7 @@ typedef struct {
 
     /* How many copies of each part servers of other nodes keep; 7 at most. If a node without
      * workers is lost, copies take the places of its parts, and the run goes on: no Add is lost. A
-     * part and its copies need servers on
-     * replicas + 1 nodes. */
+     * part and its copies need servers on replicas + 1 nodes. */
     uint32_t replicas;
 } RubatoTableSpec;
 
