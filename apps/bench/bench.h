@@ -62,10 +62,9 @@ typedef struct {
 
 typedef struct {
     const char *name;
-    const char *what;  /* the operation, in a few words */
-    const char *limit; /* what it is measured beside */
-    const char
-        *beside; /* an earlier case of the same unit, with fewer workers or servers; or NULL */
+    const char *what;   /* the operation, in a few words */
+    const char *limit;  /* what it is measured beside */
+    const char *beside; /* an earlier case, with fewer workers or servers; or NULL */
     BenchGoal goal;
     BenchUnit unit;
 

@@ -162,15 +162,10 @@ void raw_reduce_meet(RawReduce *reduce)
         meet(reduce);
 }
 
-RUBATO_VECTOR_CLONES static void add(double *sums, const double *one, const double *other, size_t n)
+RUBATO_VECTOR_CLONES void raw_sum(double *sums, const double *one, const double *other, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         sums[i] = one[i] + other[i];
-}
-
-void raw_sum(double *sums, const double *one, const double *other, size_t n)
-{
-    add(sums, one, other, n);
 }
 
 static size_t share_begin(const RawReduce *reduce, uint32_t rank, size_t n)
@@ -185,7 +180,7 @@ static void add_block(double *sums, const double *const *inputs, uint32_t n_inpu
     const double *one = inputs[0] + begin;
 
     for (uint32_t i = 1; i < n_inputs; i++, one = sums)
-        add(sums, one, inputs[i] + begin, n);
+        raw_sum(sums, one, inputs[i] + begin, n);
 }
 
 /* Large arrays past the caches, in whole lines. */
