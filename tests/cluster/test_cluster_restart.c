@@ -64,6 +64,18 @@ static int be_launcher(const void *data)
     return 127;
 }
 
+/* The script on each node of the cluster file. It gets the program, and the names of rows and a
+ * model. */
+static uint32_t launch(ClusterRun *run, const char *nodes, const char *told, const char *program,
+                       const char *rows, const char *model)
+{
+    const char *const arguments[] = {
+        TEST_BIN_DIR "/rubato", "run", nodes, "--", "sh", "-c", told, program, rows, model, NULL
+    };
+
+    return cluster_start_process(run, be_launcher, arguments);
+}
+
 /* The first process of the node. */
 static void signal_node(ClusterRun *run, uint32_t launcher, const char *name, int number)
 {
@@ -162,18 +174,8 @@ START_TEST(programs_outlive_a_node_that_had_servers_alone)
     g_autofree char *model = g_build_filename(folder, "model", NULL);
     g_autofree char *with_options = g_strdup_printf("%s %s", script, survivor->options);
     ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
-    const char *const arguments[] = { TEST_BIN_DIR "/rubato",
-                                      "run",
-                                      add_pair(run),
-                                      "--",
-                                      "sh",
-                                      "-c",
-                                      with_options,
-                                      program,
-                                      add_rows(run, survivor->has_fields),
-                                      model,
-                                      NULL };
-    const uint32_t launcher = cluster_start_process(run, be_launcher, arguments);
+    const uint32_t launcher = launch(run, add_pair(run), with_options, program,
+                                     add_rows(run, survivor->has_fields), model);
 
     cluster_wait_for(run, launcher, "epoch 1/");
     signal_node(run, launcher, "[2] pid of 2: ", SIGKILL);
@@ -213,18 +215,8 @@ static const char *add_rows_to_learn(ClusterRun *run)
 static void train_trees(const char *model, bool kills)
 {
     ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
-    const char *const arguments[] = { TEST_BIN_DIR "/rubato",
-                                      "run",
-                                      add_pair(run),
-                                      "--",
-                                      "sh",
-                                      "-c",
-                                      script_of_trees,
-                                      TEST_BIN_DIR "/rubato-gbdt",
-                                      add_rows_to_learn(run),
-                                      model,
-                                      NULL };
-    const uint32_t launcher = cluster_start_process(run, be_launcher, arguments);
+    const uint32_t launcher = launch(run, add_pair(run), script_of_trees,
+                                     TEST_BIN_DIR "/rubato-gbdt", add_rows_to_learn(run), model);
 
     cluster_wait_for(run, launcher, "epoch 5/");
     if (kills) {

@@ -40,54 +40,20 @@ typedef struct {
     size_t n_bytes; /* of arguments; 0: no more than these two */
 } Asked;
 
-typedef struct {
-    Message message;
-    HandlerCall handler_call;
-    Call call;
-    char *arguments;
-} Made;
-
 /* Worker 0 calls the handler on a server. Returns whether it is answered. */
-static bool make(Made *made, uint32_t server, const Asked *asked)
+static bool make(WorldCall *made, uint32_t server, const Asked *asked)
 {
     const uint32_t words[] = { asked->fails, asked->number };
     const size_t n_bytes = MAX(asked->n_bytes, sizeof words);
 
-    *made = (Made){ .arguments = g_malloc0(n_bytes) };
+    *made = (WorldCall){ .arguments = g_malloc0(n_bytes) };
     memcpy(made->arguments, words, sizeof words);
     made->handler_call = (HandlerCall){ .ops = handler_find("bump"),
                                         .arguments = made->arguments,
                                         .n_bytes = n_bytes,
-                                        .comes_again = true,
                                         .serial = asked->serial };
-    made->message = (Message){ .kind = MESSAGE_HANDLER,
-                               .epoch = WORLD_EPOCH,
-                               .node = server,
-                               .server = server,
-                               .call = &made->call,
-                               .end = handler_call_end,
-                               .request = { .clock = asked->clock,
-                                            .keys = { .first = KEY, .n = 1 },
-                                            .handler_call = &made->handler_call } };
-    call_begin(&made->call, NULL);
-    call_add_parts(&made->call, 1);
-    ck_assert(actor_try_handle(&replica_world_server(server)->actor, &made->message));
-    call_sent(&made->call);
-    replica_world_deliver_all();
+    replica_world_call(made, server, KEY, asked->clock);
     return call_has_ended(&made->call);
-}
-
-/* It has ended, with this text as its failure; NULL: with none. */
-static void check(Made *made, const char *failure)
-{
-    ck_assert(call_has_ended(&made->call));
-    ck_assert_uint_eq(made->call.status, failure == NULL ? CALL_OK : CALL_FAILED);
-    if (failure == NULL)
-        ck_assert_ptr_null(made->handler_call.answer.failure);
-    else
-        ck_assert_ptr_nonnull(strstr(made->handler_call.answer.failure, failure));
-    handler_answer_clear(&made->handler_call.answer);
-    g_free(made->arguments);
 }
 
 static int64_t row_of(const RubatoShard *shard)
@@ -119,30 +85,30 @@ static const Asked well = { 0, 1, .serial = 7 }, fails = { 1, 2, .serial = 8 },
 /* _i 1: server 2 has a replica that was made after the calls. */
 START_TEST(a_call_that_is_made_again_is_answered_as_before)
 {
-    Made made;
+    WorldCall made;
 
     begin("asp");
     ck_assert(make(&made, 0, &well));
-    check(&made, NULL);
+    replica_world_end_call(&made, NULL);
     ck_assert(make(&made, 0, &fails));
-    check(&made, "failure 2");
+    replica_world_end_call(&made, "failure 2");
     ck_assert(make(&made, 0, &is_long));
-    check(&made, "failure 3");
+    replica_world_end_call(&made, "failure 3");
     ck_assert(make(&made, 0, &fails));
-    check(&made, "failure 2");
+    replica_world_end_call(&made, "failure 2");
     check_rows(0, 3);
     if (_i == 1)
         replica_world_make_again();
     replica_world_lose_primary();
     ck_assert(make(&made, 2, &well));
-    check(&made, NULL);
+    replica_world_end_call(&made, NULL);
     ck_assert(make(&made, 2, &fails));
-    check(&made, "failure 2");
+    replica_world_end_call(&made, "failure 2");
     ck_assert(make(&made, 2, &is_long));
-    check(&made, "failure 3");
+    replica_world_end_call(&made, "failure 3");
     check_rows(2, 3);
     ck_assert(make(&made, 2, &(Asked){ 0, 0, .serial = 10 }));
-    check(&made, NULL);
+    replica_world_end_call(&made, NULL);
     check_rows(2, 4);
     replica_world_end();
 }
@@ -152,7 +118,7 @@ END_TEST
  * then both are answered. */
 START_TEST(a_call_that_is_kept_is_answered_when_it_has_run)
 {
-    Made first[2], again[3], late;
+    WorldCall first[2], again[3], late;
 
     begin("bsp");
     ck_assert(!make(&first[0], 0, &well));
@@ -167,11 +133,11 @@ START_TEST(a_call_that_is_kept_is_answered_when_it_has_run)
     check_rows(2, 0);
     replica_world_tell_clocks(2, 1, 4);
     check_rows(2, 2);
-    check(&again[0], NULL);
-    check(&again[1], "failure 3");
-    check(&again[2], "failure 3");
+    replica_world_end_call(&again[0], NULL);
+    replica_world_end_call(&again[1], "failure 3");
+    replica_world_end_call(&again[2], "failure 3");
     ck_assert(make(&late, 2, &is_long)); /* once more: it has run */
-    check(&late, "failure 3");
+    replica_world_end_call(&late, "failure 3");
     check_rows(2, 2);
     for (int i = 0; i < 2; i++) { /* they are cancelled with the lost node's task */
         ck_assert(!call_has_ended(&first[i].call));
@@ -188,7 +154,7 @@ END_TEST
  * has called again. */
 START_TEST(a_call_that_is_kept_ends_with_its_task)
 {
-    Made made[2];
+    WorldCall made[2];
 
     begin("bsp");
     for (int i = 0; i < 2; i++)
@@ -199,7 +165,7 @@ START_TEST(a_call_that_is_kept_ends_with_its_task)
     if (_i == 0) {
         replica_world_tell_clocks(0, 1, 3);
         for (int i = 0; i < 2; i++)
-            check(&made[i], NULL);
+            replica_world_end_call(&made[i], NULL);
         check_rows(0, 1);
     }
     replica_world_end();
@@ -219,7 +185,7 @@ START_TEST(a_replaced_workers_calls_are_told_by_their_places)
     Message message = { .kind = MESSAGE_RETURN,
                         .sequence = 1,
                         .request = { .keys = { .n = 1 }, .output = &clock } };
-    Made made[4];
+    WorldCall made[4];
     Call call;
 
     begin(model);
@@ -234,10 +200,10 @@ START_TEST(a_replaced_workers_calls_are_told_by_their_places)
         replica_world_tell_clocks(0, 1, 3);
     check_rows(0, 2);
     for (int i = 0; i < 4; i++)
-        check(&made[i], i % 2 == 0 ? NULL : "failure 2");
+        replica_world_end_call(&made[i], i % 2 == 0 ? NULL : "failure 2");
     replica_world_lose_primary(); /* which had told the second numbers */
     ck_assert(make(&made[0], 2, &(Asked){ 1, 2, .serial = 108 }));
-    check(&made[0], "failure 2");
+    replica_world_end_call(&made[0], "failure 2");
     check_rows(2, 2);
     replica_world_end();
 }
@@ -246,20 +212,20 @@ END_TEST
 START_TEST(a_part_keeps_the_last_failures_of_a_worker)
 {
     const uint32_t n = CALL_RECORDS_FAILURES + 1;
-    Made made;
+    WorldCall made;
 
     begin("asp");
     for (uint32_t i = 1; i <= n; i++) {
         ck_assert(make(&made, 0, &(Asked){ 1, i, .serial = i }));
-        check(&made, "failure");
+        replica_world_end_call(&made, "failure");
     }
     replica_world_lose_primary();
     ck_assert(make(&made, 2, &(Asked){ 1, 1, .serial = 1 }));
-    check(&made, "may have failed");
+    replica_world_end_call(&made, "may have failed");
     ck_assert(make(&made, 2, &(Asked){ 1, 2, .serial = 2 }));
-    check(&made, "failure 2");
+    replica_world_end_call(&made, "failure 2");
     ck_assert(make(&made, 2, &(Asked){ 1, n, .serial = n }));
-    check(&made, "failure 65");
+    replica_world_end_call(&made, "failure 65");
     check_rows(2, n);
     replica_world_end();
 }

@@ -13,61 +13,29 @@
 
 enum { LONG = 75000 /* values: several messages */ };
 
-typedef struct {
-    Message message;
-    HandlerCall handler_call;
-    Call call;
-    unsigned char *arguments;
-} Made;
-
 /* Worker 0 writes n times the value to a row. */
-static void make(Made *made, uint32_t server, const char *name, uint64_t serial, RubatoKey key,
+static void make(WorldCall *made, uint32_t server, const char *name, uint64_t serial, RubatoKey key,
                  uint32_t n, int64_t value)
 {
     const size_t n_bytes = sizeof n + n * sizeof value;
 
-    *made = (Made){ .arguments = g_malloc(n_bytes) };
+    *made = (WorldCall){ .arguments = g_malloc(n_bytes) };
     memcpy(made->arguments, &n, sizeof n);
     for (uint32_t i = 0; i < n; i++)
         memcpy(made->arguments + sizeof n + i * sizeof value, &value, sizeof value);
-    made->handler_call = (HandlerCall){ .ops = ragged_find(name),
-                                        .arguments = made->arguments,
-                                        .n_bytes = n_bytes,
-                                        .comes_again = true,
-                                        .serial = serial };
-    made->message = (Message){ .kind = MESSAGE_HANDLER,
-                               .epoch = WORLD_EPOCH,
-                               .node = server,
-                               .server = server,
-                               .call = &made->call,
-                               .end = handler_call_end,
-                               .request = { .keys = { .first = key, .n = 1 },
-                                            .handler_call = &made->handler_call } };
-    call_begin(&made->call, NULL);
-    call_add_parts(&made->call, 1);
-    ck_assert(actor_try_handle(&replica_world_server(server)->actor, &made->message));
-    call_sent(&made->call);
-    replica_world_deliver_all();
-}
-
-/* Each request is answered at once: its worker waits in its clock. NULL: without a failure. */
-static void check(Made *made, const char *failure)
-{
-    ck_assert(call_has_ended(&made->call));
-    ck_assert_uint_eq(made->call.status, failure == NULL ? CALL_OK : CALL_FAILED);
-    if (failure != NULL)
-        ck_assert_ptr_nonnull(strstr(made->handler_call.answer.failure, failure));
-    handler_answer_clear(&made->handler_call.answer);
-    g_free(made->arguments);
+    made->handler_call = (HandlerCall){
+        .ops = ragged_find(name), .arguments = made->arguments, .n_bytes = n_bytes, .serial = serial
+    };
+    replica_world_call(made, server, key, /* clock= */ 0);
 }
 
 static void write_to(uint32_t server, const char *name, uint64_t serial, RubatoKey key, uint32_t n,
                      int64_t value)
 {
-    Made made;
+    WorldCall made;
 
     make(&made, server, name, serial, key, n, value);
-    check(&made, NULL);
+    replica_world_end_call(&made, NULL);
 }
 
 static uint32_t length_of(RubatoShard *shard, RubatoKey key)
@@ -121,11 +89,11 @@ static void begin(const char *model)
 /* Under "bsp" its worker has gone on, so each holder of the part fails the task. */
 START_TEST(a_request_that_fails_later_ends_no_node)
 {
-    Made made;
+    WorldCall made;
 
     begin("bsp");
     make(&made, 0, "ragged.add", 1, 5, 2, 1);
-    check(&made, NULL);
+    replica_world_end_call(&made, NULL);
     write_to(0, "ragged.append", 2, 6, 3, 1);
     ck_assert_uint_eq(n_failed, 0);
     replica_world_tell_clocks(0, 1, 2);
@@ -169,7 +137,7 @@ END_TEST
 START_TEST(a_request_that_is_made_again_counts_once)
 {
     const bool is_kept = _i > 0;
-    Made made;
+    WorldCall made;
 
     begin(is_kept ? "bsp" : "asp");
     write_to(0, "ragged.append", 1, 4, 2, 5);
@@ -186,10 +154,10 @@ START_TEST(a_request_that_is_made_again_counts_once)
     check_replica(2, 1);
     if (!is_kept) { /* it fails as before */
         make(&made, 2, "ragged.add", 4, 5, 2, 1);
-        check(&made, "whose row has 0");
+        replica_world_end_call(&made, "whose row has 0");
         write_to(2, "ragged.assign", 5, 5, 2, 1);
         make(&made, 2, "ragged.add", 4, 5, 2, 1);
-        check(&made, "whose row has 0");
+        replica_world_end_call(&made, "whose row has 0");
     }
     ck_assert_uint_eq(n_failed, 0);
     replica_world_end();

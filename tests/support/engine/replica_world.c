@@ -5,6 +5,7 @@
 
 #include "engine/server/server_copied.h"
 #include "engine/server/server_copies.h"
+#include "models/handlers/handler.h"
 #include "models/spec.h"
 #include "tests/support/runner.h"
 
@@ -263,6 +264,37 @@ void replica_world_ask(uint32_t server, Message *message, Call *call)
     call_add_parts(call, 1);
     ck_assert(actor_try_handle(&world.servers[server].actor, message));
     call_sent(call);
+}
+
+void replica_world_call(WorldCall *made, uint32_t server, RubatoKey key, uint64_t clock)
+{
+    made->handler_call.comes_again = true;
+    made->message = (Message){ .kind = MESSAGE_HANDLER,
+                               .epoch = WORLD_EPOCH,
+                               .node = server,
+                               .server = server,
+                               .call = &made->call,
+                               .end = handler_call_end,
+                               .request = { .clock = clock,
+                                            .keys = { .first = key, .n = 1 },
+                                            .handler_call = &made->handler_call } };
+    call_begin(&made->call, NULL);
+    call_add_parts(&made->call, 1);
+    ck_assert(actor_try_handle(&replica_world_server(server)->actor, &made->message));
+    call_sent(&made->call);
+    replica_world_deliver_all();
+}
+
+void replica_world_end_call(WorldCall *made, const char *failure)
+{
+    ck_assert(call_has_ended(&made->call));
+    ck_assert_uint_eq(made->call.status, failure == NULL ? CALL_OK : CALL_FAILED);
+    if (failure == NULL)
+        ck_assert_ptr_null(made->handler_call.answer.failure);
+    else
+        ck_assert_ptr_nonnull(strstr(made->handler_call.answer.failure, failure));
+    handler_answer_clear(&made->handler_call.answer);
+    g_free(made->arguments);
 }
 
 void replica_world_add(uint32_t node, Call *call)

@@ -15,6 +15,7 @@
 #include "engine/server/server_feed.h"
 #include "engine/server/server_promote.h"
 #include "engine/server/server_replicas.h"
+#include "io/net/handler_call.h"
 
 enum { WORLD_NODES = 4, WORLD_KEYS = 8, WORLD_TABLES = 2, WORLD_EPOCH = 1 };
 
@@ -59,6 +60,22 @@ bool replica_world_try_task(uint32_t node, GError **error);
 /* A worker of another node asks the primary of table 0. The caller sets the kind, the request and
  * its number; both stay until the call has ended. */
 void replica_world_ask(uint32_t server, Message *message, Call *call);
+
+/* A call of a handler, which the node of a server makes for worker 0. The arguments are the test's
+ * until replica_world_end_call. */
+typedef struct {
+    Message message;
+    HandlerCall handler_call;
+    Call call;
+    unsigned char *arguments;
+} WorldCall;
+
+/* Makes it on the rows of a key of table 0, whose primary is that server. All that follows arrives.
+ * Its ops, arguments and serial are set. */
+void replica_world_call(WorldCall *made, uint32_t server, RubatoKey key, uint64_t clock);
+
+/* It has ended, with this text in its failure; NULL: with none. Frees what it has. */
+void replica_world_end_call(WorldCall *made, const char *failure);
 
 /* A worker of the node adds to table 0, whose primary is there. */
 void replica_world_add(uint32_t node, Call *call);
