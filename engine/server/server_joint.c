@@ -31,6 +31,7 @@
 #include "engine/server/server_joint.h"
 
 #include "engine/server/server_private.h"
+#include "io/net/processors.h"
 #include "models/shard/joint_shards.h"
 #include "models/update/rule.h"
 
@@ -221,7 +222,7 @@ static void read_rows(const Joint *joint, const JointAsk *ask)
         shard_get(joint->shards[0], &(RubatoKeys){ .keys = ask->keys, .n = ask->n_keys },
                   ask->values);
     else
-        joint_shards_get(joint->shards, joint->n, ask->keys, ask->n_keys, ask->values);
+        joint_shards_get_far(joint->shards, joint->n, ask->keys, ask->n_keys, ask->values);
 }
 
 static bool get_shared(const TableRoute *route, const JointAsk *ask, uint64_t *min_clock)
@@ -279,13 +280,15 @@ static bool take_turn(const TableRoute *route, const JointAsk *ask, uint64_t *mi
 static const JointOps shared_ops = { .get = get_shared };
 static const JointOps turn_ops = { .get = get_shared, .take_turn = take_turn };
 
-/* Where Adds are deferred and workers take no turns, a Get brings what makes them due. With several
- * servers and without turns, requests to each of them meet less. */
+/* Where Adds are deferred and workers take no turns, a Get brings what makes them due. Workers that
+ * share a processor seldom meet at a server. They gain nothing by sharing several, and one that
+ * does not run meanwhile keeps all of them from the others. */
 static const JointOps *find_shared_ops(const TableRoute *route)
 {
     if (route->takes_turns)
         return &turn_ops;
-    return route->map->n_parts == 1 && route->lazy_clocks && !route->traits->applies_by_clock
+    return route->lazy_clocks && !route->traits->applies_by_clock &&
+                   (route->map->n_parts == 1 || route->clocks->n_workers <= processors_count())
                ? &shared_ops
                : NULL;
 }

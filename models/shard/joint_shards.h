@@ -15,7 +15,7 @@ typedef struct RubatoShard RubatoShard;
 
 #define JOINT_SHARDS_MOST 4u
 
-/* Whether the two calls below can read shards of such a table, or add to them. n_shards is at most
+/* Whether the calls below can read shards of such a table, or add to them. n_shards is at most
  * JOINT_SHARDS_MOST. Between two calls of an owner the answer may change: rows begin to be watched,
  * and a hyper-parameter may be told. */
 bool joint_shards_can_get(RubatoShard *const *shards, size_t n_shards);
@@ -25,6 +25,10 @@ bool joint_shards_can_add(RubatoShard *const *shards, size_t n_shards);
  * order of their keys. */
 void joint_shards_get(RubatoShard *const *shards, size_t n_shards, const RubatoKey *keys, size_t n,
                       void *values);
+
+/* The same for rows that others change, which may so lie in another processor's cache. */
+void joint_shards_get_far(RubatoShard *const *shards, size_t n_shards, const RubatoKey *keys,
+                          size_t n, void *values);
 void joint_shards_add(RubatoShard *const *shards, size_t n_shards, uint32_t worker,
                       const RubatoKey *keys, size_t n, const void *deltas);
 
