@@ -18,8 +18,9 @@
  * all of them due, the model borrows them from their workers' memory until it has been told it;
  * else it keeps copies.
  *
- * A worker that has all servers for itself does not cut its Adds for them. The owner of all parts
- * takes them so (server_joint.c); an owner of one part takes the keys that the part has.
+ * A worker that has all servers for itself, or takes turns, does not cut its Adds for them. The
+ * owner of all parts takes them so (server_joint.c); an owner of one part takes the keys that the
+ * part has.
  *
  * A worker may also send an Add, because it wants a ticket or an answer, or call a handler that
  * writes. What it has deferred comes to the model before. From then on, and up to its next clock,

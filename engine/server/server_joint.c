@@ -8,9 +8,9 @@
  * for each part: it tells the clock that a Get brings, asks whether the model may keep the Get, and
  * reads the rows. No model keeps a Get of a clock up to its min clock and staleness, and Adds come
  * here for models that apply them as they come. Under others a worker defers its Adds whole; they
- * come to the rows here when a Get has brought the clock that makes them due, if the models would
- * apply them at once. If not, or if some parts have had them, each part takes its own
- * (server_deferred.c).
+ * come to the rows here when a Get has brought the clock that makes them due, or in the worker's
+ * turn, if the models would apply them at once. If not, or if some parts have had them, each part
+ * takes its own (server_deferred.c).
  *
  * No deadlock. The thread takes the tokens without waiting for any. While it has several, it
  * handles no messages: these may be anything, and wait for another server.
@@ -132,9 +132,9 @@ static void apply_whole(void *user, RubatoRequest *request)
                      request->input);
 }
 
-/* Brings all parts the clock of a Get and the whole Adds that it makes due, as far as that is
- * possible. What is not done here is done for each part. */
-static void bring_whole(Joint *joint, const TableRoute *route, uint64_t clock)
+/* Brings all parts the clock of a Get and the whole Adds that it makes due, before the turn `end`,
+ * as far as that is possible. What is not done here is done for each part. */
+static void bring_whole(Joint *joint, const TableRoute *route, uint64_t clock, uint64_t end)
 {
     if (clock == 0 || !joint_shards_can_add(joint->shards, joint->n))
         return;
@@ -147,7 +147,7 @@ static void bring_whole(Joint *joint, const TableRoute *route, uint64_t clock)
     }
     for (uint32_t part = 0; part < joint->n; part++)
         model_clock(joint->bindings[part]->parts[part].model, route->office->self, clock);
-    (void)deferred_adds_take_whole(route->deferred, clock, apply_whole, joint);
+    (void)deferred_adds_take_whole(route->deferred, end, apply_whole, joint);
 }
 
 static bool get(const TableRoute *route, const JointAsk *ask, uint64_t *min_clock)
@@ -160,7 +160,8 @@ static bool get(const TableRoute *route, const JointAsk *ask, uint64_t *min_cloc
     *min_clock = UINT64_MAX;
     is_done = find_parts(route, &joint) && joint_shards_can_get(joint.shards, joint.n);
     if (is_done && route->defers_jointly)
-        bring_whole(&joint, route, ask->node_clock);
+        bring_whole(&joint, route, ask->node_clock,
+                    deferred_adds_turn_of(route->deferred, ask->node_clock, 0));
     for (uint32_t part = 0; part < joint.n && is_done; part++)
         is_done = prepare_get(&joint, route, part, ask, min_clock);
     if (is_done)
@@ -262,6 +263,9 @@ static bool take_turn(const TableRoute *route, const JointAsk *ask, uint64_t *mi
     if (!find_servers(route, &joint) || !actors_take_soon(joint.actors, joint.n))
         return false;
     is_done = find_parts(route, &joint);
+    if (is_done && route->defers_jointly)
+        bring_whole(&joint, route, ask->node_clock,
+                    deferred_adds_turn_of(route->deferred, ask->node_clock - 1, ask->worker) + 1);
     for (uint32_t part = 0; part < joint.n && is_done; part++)
         is_done = joint.bindings[part]->adds != NULL &&
                   bring_turn((Server *)joint.actors[part], joint.bindings[part], part, ask);
@@ -329,7 +333,7 @@ static bool have_servers(const TableRoute *route)
     return has;
 }
 
-/* Whether the table's one worker may defer its Adds whole. Called once. */
+/* Whether workers may defer Adds whole. Called once. */
 static bool can_defer_whole(const TableRoute *route)
 {
     RubatoKey firsts[JOINT_SHARDS_MOST];
@@ -350,15 +354,13 @@ void server_join_parts(TableRoute *route)
         n_parts > JOINT_SHARDS_MOST || !are_dense(route) || !have_servers(route) ||
         !model_answers_in_reach(route->spec))
         return;
-    if (route->clocks->n_workers > 1) {
-        route->joint = find_shared_ops(route);
+    const bool is_alone = route->clocks->n_workers == 1;
+
+    if (is_alone && n_parts < 2)
         return;
-    }
-    if (n_parts < 2)
+    route->joint = is_alone ? &joint_ops : find_shared_ops(route);
+    if (n_parts < 2 || !rule_is_plain(route->spec))
         return;
-    route->joint = &joint_ops;
-    if (!rule_is_plain(route->spec))
-        return;
-    route->defers_jointly = can_defer_whole(route);
-    route->adds_jointly = !route->traits->applies_by_clock || route->defers_jointly;
+    route->defers_jointly = (is_alone || route->takes_turns) && can_defer_whole(route);
+    route->adds_jointly = route->defers_jointly || (is_alone && !route->traits->applies_by_clock);
 }

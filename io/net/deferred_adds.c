@@ -5,12 +5,12 @@
  * used again, and the worker does so, from `oldest` on. So in the steady state nothing is
  * allocated, and no memory is given back by another thread than the one that took it.
  *
- * Whole Adds, of all parts, have one such chain, in which each part has come to a block of its own:
- * a block is used again when all parts have gone on from it. An owner of one part takes the keys
- * that the part has; an owner of all parts takes an Add as it is. The Adds of a part are so in two
- * chains, and their numbers tell how the worker made them. An Add that is due was appended before
- * its owner looks; so the owner cannot see a later one of one chain and miss an earlier one of the
- * other.
+ * A worker's whole Adds, of all parts, have one such chain, in which each part has come to a block
+ * of its own: a block is used again when all parts have gone on from it. An owner of one part takes
+ * the keys that the part has; an owner of all parts takes an Add as it is. The Adds of a worker to
+ * a part are so in two chains, and their numbers tell how the worker made them. An Add that is due
+ * was appended before its owner looks; so the owner cannot see a later one of one chain and miss an
+ * earlier one of the other.
  *
  * Orders. The release of a block's `next` pairs with the acquire of the owner, who so sees what the
  * block holds. The release of `taken` pairs with the worker's acquire: the owner is done with the
@@ -44,7 +44,7 @@ typedef struct {
     /* the worker's */
     _Alignas(64) Block *newest;
     Block *oldest;
-    uint64_t n_pushed; /* of the first queue of whole Adds: to all queues */
+    uint64_t n_pushed; /* of the first part's queue of whole Adds: to all queues of the worker */
 
     /* the owner's; the worker reads it */
     _Alignas(64) _Atomic(Block *) taken;
@@ -65,8 +65,11 @@ struct DeferredAdds {
 
     /* NULL unless Adds may be whole */
     RubatoKey *firsts; /* of the parts */
-    Queue *whole;      /* by part: all `taken` are in one chain, that of the first */
+    Queue *whole; /* by worker, then by part: all `taken` of one are in the first part's chain */
 };
+
+/* All parts at once. */
+#define ALL_PARTS UINT32_MAX
 
 static Block *new_block(size_t n_bytes)
 {
@@ -104,24 +107,11 @@ DeferredAdds *deferred_adds_new(uint32_t n_parts, uint32_t n_workers, const _Ato
     return adds;
 }
 
-bool deferred_adds_allow_whole(DeferredAdds *adds, const RubatoKey *firsts)
+/* A worker's queues of whole Adds; the first has the chain. */
+static Queue *whole_of(const DeferredAdds *adds, uint32_t worker)
 {
-    Block *const block = new_block(0);
-
-    assert(adds->n_workers == 1 && adds->whole == NULL);
-    if (block == NULL)
-        return false;
-    adds->firsts = g_memdup2(firsts, adds->n_parts * sizeof *firsts);
-    adds->whole = g_aligned_alloc0(adds->n_parts, sizeof(Queue), 64);
-    adds->whole[0].newest = adds->whole[0].oldest = block;
-    for (uint32_t part = 0; part < adds->n_parts; part++)
-        atomic_init(&adds->whole[part].taken, block);
-    return true;
-}
-
-bool deferred_adds_may_be_whole(const DeferredAdds *adds)
-{
-    return adds->whole != NULL;
+    assert(worker < adds->n_workers);
+    return &adds->whole[(size_t)worker * adds->n_parts];
 }
 
 static void free_chain(Block *block)
@@ -133,17 +123,52 @@ static void free_chain(Block *block)
     }
 }
 
+static void free_whole(DeferredAdds *adds)
+{
+    if (adds->whole == NULL)
+        return;
+    for (uint32_t worker = 0; worker < adds->n_workers; worker++)
+        free_chain(whole_of(adds, worker)->oldest);
+    g_clear_pointer(&adds->whole, g_aligned_free);
+}
+
+bool deferred_adds_allow_whole(DeferredAdds *adds, const RubatoKey *firsts)
+{
+    const uint32_t n_parts = adds->n_parts;
+    bool has_all = true;
+
+    assert(adds->whole == NULL);
+    adds->whole = g_aligned_alloc0((size_t)adds->n_workers * n_parts, sizeof(Queue), 64);
+    for (uint32_t worker = 0; worker < adds->n_workers; worker++) {
+        Queue *const queues = whole_of(adds, worker);
+        Block *const block = new_block(0);
+
+        has_all &= block != NULL;
+        queues->newest = queues->oldest = block;
+        for (uint32_t part = 0; part < n_parts; part++)
+            atomic_init(&queues[part].taken, block);
+    }
+    if (has_all)
+        adds->firsts = g_memdup2(firsts, n_parts * sizeof *firsts);
+    else
+        free_whole(adds);
+    return has_all;
+}
+
+bool deferred_adds_may_be_whole(const DeferredAdds *adds)
+{
+    return adds->whole != NULL;
+}
+
 void deferred_adds_free(DeferredAdds *adds)
 {
     if (adds == NULL)
         return;
     for (size_t i = 0; i < (size_t)adds->n_parts * adds->n_workers; i++)
         free_chain(adds->queues[i].oldest);
-    if (adds->whole != NULL)
-        free_chain(adds->whole[0].oldest);
+    free_whole(adds);
     g_aligned_free(adds->turns);
     g_aligned_free(adds->queues);
-    g_aligned_free(adds->whole);
     g_free(adds->firsts);
     g_free(adds);
 }
@@ -249,7 +274,7 @@ static inline __attribute__((always_inline)) Block *push(Queue *queue, uint32_t 
 bool deferred_adds_push(DeferredAdds *adds, uint32_t part, const RubatoRequest *request,
                         size_t row_bytes)
 {
-    const uint64_t number = adds->whole == NULL ? 0 : adds->whole->n_pushed++;
+    const uint64_t number = adds->whole == NULL ? 0 : whole_of(adds, request->worker)->n_pushed++;
 
     return push(queue_of(adds, part, request->worker), 1, number, request, row_bytes) != NULL;
 }
@@ -257,7 +282,9 @@ bool deferred_adds_push(DeferredAdds *adds, uint32_t part, const RubatoRequest *
 bool deferred_adds_push_whole(DeferredAdds *adds, const RubatoRequest *request, size_t row_bytes)
 {
     assert(request->keys.n <= DEFERRED_ADDS_MOST_WHOLE && request->keys.keys != NULL);
-    return push(adds->whole, adds->n_parts, adds->whole->n_pushed++, request, row_bytes) != NULL;
+    Queue *const queues = whole_of(adds, request->worker);
+
+    return push(queues, adds->n_parts, queues->n_pushed++, request, row_bytes) != NULL;
 }
 
 /* ---- the owner's side ---- */
@@ -300,10 +327,10 @@ static void take_selection(const DeferredAdds *adds, uint32_t part, const Rubato
 
 /* take_until where Adds may be whole. */
 static __attribute__((noinline)) Block *take_both_until(
-    DeferredAdds *adds, uint32_t part, uint64_t clock,
+    DeferredAdds *adds, uint32_t part, uint32_t worker, uint64_t clock,
     void (*take)(void *user, RubatoRequest *request), void *user)
 {
-    Queue *const cut = queue_of(adds, part, 0), *const whole = &adds->whole[part];
+    Queue *const cut = queue_of(adds, part, worker), *const whole = &whole_of(adds, worker)[part];
 
     for (;;) {
         Block *const next_cut = first_of(cut), *const next_whole = first_of(whole);
@@ -321,15 +348,35 @@ static __attribute__((noinline)) Block *take_both_until(
     }
 }
 
-/* Takes a worker's Adds to a part up to a clock. Returns the first one that is left, or NULL. */
+/* take_until for all parts, which have come equally far, where all Adds up to the clock are whole.
+ */
+static __attribute__((noinline)) Block *take_whole_until(
+    DeferredAdds *adds, uint32_t worker, uint64_t clock,
+    void (*take)(void *user, RubatoRequest *request), void *user)
+{
+    Queue *const queues = whole_of(adds, worker);
+    Block *first;
+
+    while ((first = first_of(queues)) != NULL && first->request.clock <= clock) {
+        take(user, &first->request);
+        for (uint32_t part = 0; part < adds->n_parts; part++)
+            note_taken(&queues[part], first);
+    }
+    return first;
+}
+
+/* Takes a worker's Adds to a part, or to ALL_PARTS, up to a clock. Returns the first one that is
+ * left, or NULL. */
 static Block *take_until(DeferredAdds *adds, uint32_t part, uint32_t worker, uint64_t clock,
                          void (*take)(void *user, RubatoRequest *request), void *user)
 {
+    if (part == ALL_PARTS)
+        return take_whole_until(adds, worker, clock, take, user);
+    if (adds->whole != NULL)
+        return take_both_until(adds, part, worker, clock, take, user);
     Queue *const queue = queue_of(adds, part, worker);
     Block *first;
 
-    if (adds->whole != NULL)
-        return take_both_until(adds, part, clock, take, user);
     while ((first = first_of(queue)) != NULL && first->request.clock <= clock) {
         take(user, &first->request);
         note_taken(queue, first);
@@ -369,7 +416,24 @@ uint64_t deferred_adds_clock(const DeferredAdds *adds)
 
 uint64_t deferred_adds_turn_of(const DeferredAdds *adds, uint64_t clock, uint32_t worker)
 {
-    return clock >= UINT64_MAX / adds->n_workers ? UINT64_MAX : clock * adds->n_workers + worker;
+    uint64_t first;
+
+    /* A division would take longer than all else that is done for a turn without Adds. */
+    if (__builtin_mul_overflow(clock, (uint64_t)adds->n_workers, &first) ||
+        first > UINT64_MAX - worker)
+        return UINT64_MAX;
+    return first + worker;
+}
+
+/* The clock and the worker of a turn. */
+static inline uint64_t clock_of(const DeferredAdds *adds, uint64_t turn, uint32_t *worker)
+{
+    if (adds->n_workers == 1) { /* no division: see deferred_adds_turn_of */
+        *worker = 0;
+        return turn;
+    }
+    *worker = (uint32_t)(turn % adds->n_workers);
+    return turn / adds->n_workers;
 }
 
 uint64_t deferred_adds_turn(const DeferredAdds *adds, uint32_t part)
@@ -383,8 +447,8 @@ uint64_t deferred_adds_turn(const DeferredAdds *adds, uint32_t part)
 static uint64_t take_clock(DeferredAdds *adds, uint32_t part, uint64_t turn, uint64_t end,
                            void (*take)(void *user, RubatoRequest *request), void *user)
 {
-    const uint64_t clock = turn / adds->n_workers;
-    const uint32_t begin = (uint32_t)(turn % adds->n_workers);
+    uint32_t begin;
+    const uint64_t clock = clock_of(adds, turn, &begin);
     uint64_t next = UINT64_MAX;
 
     for (uint32_t worker = begin; worker < adds->n_workers && turn < end; worker++, turn++) {
@@ -412,37 +476,60 @@ void deferred_adds_take(DeferredAdds *adds, uint32_t part, uint64_t end,
     atomic_store_explicit(&adds->turns[part].turn, end, memory_order_relaxed);
 }
 
-/* Whether all parts have come equally far, and the next Adds of lower clocks are whole. */
-static bool are_whole(const DeferredAdds *adds, uint64_t clock)
+/* Whether all parts have come equally far with a worker's Adds, and the next ones up to the clock
+ * are whole. */
+static bool are_whole(const DeferredAdds *adds, uint32_t worker, uint64_t clock)
 {
+    Queue *const queues = whole_of(adds, worker);
     /* relaxed, both: only owners store it */
-    const Block *const taken = atomic_load_explicit(&adds->whole->taken, memory_order_relaxed);
+    const Block *const taken = atomic_load_explicit(&queues->taken, memory_order_relaxed);
 
     for (uint32_t part = 0; part < adds->n_parts; part++) {
-        const Block *const cut = first_of(queue_of(adds, part, 0));
+        const Block *const cut = first_of(queue_of(adds, part, worker));
 
-        if (atomic_load_explicit(&adds->whole[part].taken, memory_order_relaxed) != taken ||
-            (cut != NULL && cut->request.clock < clock))
+        if (atomic_load_explicit(&queues[part].taken, memory_order_relaxed) != taken ||
+            (cut != NULL && cut->request.clock <= clock))
             return false;
     }
     return true;
 }
 
-bool deferred_adds_take_whole(DeferredAdds *adds, uint64_t clock,
+/* The same for all workers who have a turn from `turn` on, before `end`. */
+static bool all_are_whole(const DeferredAdds *adds, uint64_t turn, uint64_t end)
+{
+    const uint64_t n = MIN(end - turn, adds->n_workers); /* further turns are of the same */
+    uint32_t worker;
+    const uint64_t clock = clock_of(adds, end - 1, &worker);
+    bool all = true;
+
+    for (uint64_t i = 0; i < n && all; i++) {
+        all = are_whole(adds, worker, clock);
+        worker = worker == 0 ? adds->n_workers - 1 : worker - 1;
+    }
+    return all;
+}
+
+/* The parts may have had turns without Adds apart. So their Adds may be equally far where the turns
+ * are not: the lowest turn counts. */
+bool deferred_adds_take_whole(DeferredAdds *adds, uint64_t end,
                               void (*take)(void *user, RubatoRequest *request), void *user)
 {
-    Block *block;
+    uint64_t turn = deferred_adds_turn(adds, 0);
 
-    if (!are_whole(adds, clock))
-        return false;
-    while ((block = first_of(adds->whole)) != NULL && block->request.clock < clock) {
-        take(user, &block->request);
-        for (uint32_t part = 0; part < adds->n_parts; part++)
-            note_taken(&adds->whole[part], block);
+    for (uint32_t part = 1; part < adds->n_parts; part++) {
+        const uint64_t other = deferred_adds_turn(adds, part);
+
+        turn = MIN(turn, other);
     }
+    if (turn >= end)
+        return true;
+    if (!all_are_whole(adds, turn, end))
+        return false;
+    while (turn < end)
+        turn = take_clock(adds, ALL_PARTS, turn, end, take, user);
     for (uint32_t part = 0; part < adds->n_parts; part++)
-        if (deferred_adds_turn(adds, part) < clock) /* one worker: a turn for each clock */
+        if (deferred_adds_turn(adds, part) < end)
             /* relaxed: see deferred_adds_turn */
-            atomic_store_explicit(&adds->turns[part].turn, clock, memory_order_relaxed);
+            atomic_store_explicit(&adds->turns[part].turn, end, memory_order_relaxed);
     return true;
 }

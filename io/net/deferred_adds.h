@@ -10,7 +10,7 @@
  * the next pair of a clock and a worker, clocks first, whose Adds are to be taken. Adds are taken
  * in the order of the pairs, so a sum of floats does not depend on who brought which clock.
  *
- * If there is one worker, it may keep Adds whole, which are not cut for the parts.
+ * Adds may be whole, which are not cut for the parts: who owns all parts takes such an Add at once.
  *
  * Threads: deferred_adds_push and _push_whole a worker, for itself; deferred_adds_take the owner of
  * the part's shard, deferred_adds_take_whole one of all shards; the others any. */
@@ -32,8 +32,8 @@ void deferred_adds_free(DeferredAdds *adds);
 bool deferred_adds_push(DeferredAdds *adds, uint32_t part, const RubatoRequest *request,
                         size_t row_bytes);
 
-/* Before any is pushed, of one worker: its Adds may be whole. firsts: the first key of each part;
- * the parts are one behind the other. False: no memory, and they may not. */
+/* Before any is pushed: Adds may be whole. firsts: the first key of each part; the parts are one
+ * behind the other. False: no memory, and they may not. */
 bool deferred_adds_allow_whole(DeferredAdds *adds, const RubatoKey *firsts);
 bool deferred_adds_may_be_whole(const DeferredAdds *adds);
 
@@ -56,9 +56,9 @@ uint64_t deferred_adds_turn(const DeferredAdds *adds, uint32_t part);
 void deferred_adds_take(DeferredAdds *adds, uint32_t part, uint64_t end,
                         void (*take)(void *user, RubatoRequest *request), void *user);
 
-/* Takes all Adds of the clocks before `clock`, which the node's clock has passed, from all parts.
- * False: not all of them are whole, or they have been taken from some parts; none was taken. */
-bool deferred_adds_take_whole(DeferredAdds *adds, uint64_t clock,
+/* deferred_adds_take for all parts. False: not all of the Adds are whole, or they have been taken
+ * from some parts; none was taken. */
+bool deferred_adds_take_whole(DeferredAdds *adds, uint64_t end,
                               void (*take)(void *user, RubatoRequest *request), void *user);
 
 /* Shows all Adds of the clocks before `clock`, which the node's clock has passed, worker by worker.

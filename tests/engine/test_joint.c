@@ -282,6 +282,7 @@ static bool ask_too_early(RubatoWorker *worker, void *user_data, GError **error)
     if (processors_count() < WORKERS) /* they share no servers, or take no turns */
         return true;
     REQUIRE(route->joint != NULL);
+    REQUIRE(route->defers_jointly == (route->deferred != NULL && company->servers > 1));
     for (RubatoKey i = 0; i < JOINT_LEAST_KEYS; i++) /* of all parts */
         keys[i] = i * ROWS / JOINT_LEAST_KEYS;
     ask.clock = strcmp(company->model, "ssp") == 0 ? STALENESS : 0;

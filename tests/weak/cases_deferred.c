@@ -166,13 +166,12 @@ static void borrowed_adds(void)
 static pthread_mutex_t tokens[2] = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER };
 static uint64_t n_taken_of[2]; /* guarded by tokens */
 
-static void begin_whole(void)
+static void begin_whole(uint32_t n_workers)
 {
-    const uint32_t workers_of[] = { 1 };
     const RubatoKey firsts[] = { 0, 1 };
 
-    clocks_init(&clocks, 0, 1, workers_of);
-    adds = deferred_adds_new(2, 1, clocks_own_address(&clocks));
+    clocks_init(&clocks, 0, 1, &n_workers);
+    adds = deferred_adds_new(2, n_workers, clocks_own_address(&clocks));
     weak_expect(deferred_adds_allow_whole(adds, firsts));
     n_taken_of[0] = n_taken_of[1] = 0;
 }
@@ -201,20 +200,20 @@ static void check_next_whole(void *unused, RubatoRequest *request)
     }
 }
 
-static void *add_whole(void *unused)
+static void *add_whole(void *rank)
 {
     static const RubatoKey keys[] = { 0, 1 };
+    const uint32_t worker = (uint32_t)(uintptr_t)rank;
 
-    (void)unused;
     for (uint64_t clock = 0; clock < ROUNDS; clock++) {
         const uint64_t deltas[] = { delta_of(0, clock), delta_of(1, clock) };
-        const RubatoRequest request = { .clock = clock,
-                                        .keys = { .keys = keys, .n = 2 },
-                                        .input = deltas };
+        const RubatoRequest request = {
+            .worker = worker, .clock = clock, .keys = { .keys = keys, .n = 2 }, .input = deltas
+        };
         NodeClock news;
 
         weak_expect(deferred_adds_push_whole(adds, &request, sizeof *deltas));
-        clocks_advance(&clocks, 0, clock + 1, &news);
+        clocks_advance(&clocks, worker, clock + 1, &news);
     }
     return NULL;
 }
@@ -249,7 +248,7 @@ static void bring_both(void)
 /* The worker goes on; the parts take its Adds each for itself and both at once. */
 static void whole_adds(void)
 {
-    begin_whole();
+    begin_whole(1);
     const unsigned worker = weak_start("worker 0", add_whole, NULL);
     const unsigned owner = weak_start("owner of part 1", bring_part, (void *)1);
 
@@ -264,10 +263,50 @@ static void whole_adds(void)
     end();
 }
 
+static void check_next_of_two(void *unused, RubatoRequest *request)
+{
+    const uint64_t *const deltas = request->input;
+    const uint64_t n = n_taken_of[0]++;
+
+    (void)unused;
+    weak_expect(request->clock == n / 2 && request->worker == n % 2);
+    for (uint32_t part = 0; part < 2; part++)
+        weak_expect(deltas[part] == delta_of(part, request->clock));
+}
+
+/* Each of two workers has its Adds of the clocks that have passed taken from both parts. */
+static void take_turns_whole(void)
+{
+    for (uint32_t worker = 0; worker < 2; worker++) {
+        pthread_mutex_lock(&tokens[0]);
+        const uint64_t clock = deferred_adds_clock(adds);
+
+        if (clock > 0) {
+            const uint64_t end = deferred_adds_turn_of(adds, clock - 1, worker) + 1;
+
+            weak_expect(deferred_adds_take_whole(adds, end, check_next_of_two, NULL));
+            weak_expect(n_taken_of[0] >= end);
+        }
+        pthread_mutex_unlock(&tokens[0]);
+    }
+}
+
+static void whole_adds_of_two(void)
+{
+    begin_whole(2);
+    const unsigned first = weak_start("worker 0", add_whole, (void *)0);
+    const unsigned second = weak_start("worker 1", add_whole, (void *)1);
+
+    take_turns_whole();
+    weak_join(first);
+    weak_join(second);
+    take_turns_whole();
+    weak_expect(n_taken_of[0] == 2 * ROUNDS);
+    end();
+}
+
 const WeakCase deferred_cases[] = {
-    { "deferred_one_worker", one_worker },
-    { "deferred_two_workers", two_workers },
-    { "deferred_borrowed", borrowed_adds },
-    { "deferred_whole", whole_adds },
-    { NULL, NULL },
+    { "deferred_one_worker", one_worker },          { "deferred_two_workers", two_workers },
+    { "deferred_borrowed", borrowed_adds },         { "deferred_whole", whole_adds },
+    { "deferred_whole_of_two", whole_adds_of_two }, { NULL, NULL },
 };

@@ -248,7 +248,8 @@ static void rows_clear(Rows *rows)
 }
 
 /* Adds an Add of random keys, whole or cut, and notes what the rows are to get. */
-static void push_random(DeferredAdds *adds, uint64_t *random, uint64_t clock, Rows *expected)
+static void push_random(DeferredAdds *adds, uint64_t *random, uint32_t worker, uint64_t clock,
+                        Rows *expected)
 {
     const bool is_whole = random_below(random, 3) > 0;
     const size_t n = 1 + random_below(random, 40);
@@ -262,9 +263,9 @@ static void push_random(DeferredAdds *adds, uint64_t *random, uint64_t clock, Ro
         deltas[i] = (int64_t)expected->n_rows;
         note_row(expected, keys[i], deltas[i]);
     }
-    const RubatoRequest request = { .clock = clock,
-                                    .keys = { .keys = keys, .n = n },
-                                    .input = deltas };
+    const RubatoRequest request = {
+        .worker = worker, .clock = clock, .keys = { .keys = keys, .n = n }, .input = deltas
+    };
 
     if (is_whole)
         ck_assert(deferred_adds_push_whole(adds, &request, sizeof *deltas));
@@ -273,12 +274,13 @@ static void push_random(DeferredAdds *adds, uint64_t *random, uint64_t clock, Ro
             deferred_adds_push(adds, (uint32_t)(first / PART_KEYS), &request, sizeof *deltas));
 }
 
-/* Each row gets its Adds once and in the order in which the worker made them, whether parts take
- * them one by one, up to different clocks, or all at once. */
+/* Each row gets its Adds once, in the order of clocks and workers, and in that in which a worker
+ * made them, whether parts take them one by one, up to different turns, or all at once. */
 START_TEST(whole_adds_come_to_each_part_in_order)
 {
     static const RubatoKey firsts[] = { 0, PART_KEYS, 2 * PART_KEYS };
-    DeferredAdds *const adds = deferred_adds_new(WHOLE_PARTS, 1, &node_clock);
+    const uint32_t n_workers = 1 + (uint32_t)_i % WORKERS;
+    DeferredAdds *const adds = deferred_adds_new(WHOLE_PARTS, n_workers, &node_clock);
     Rows expected = rows_new(), rows = rows_new();
     uint64_t random = (uint64_t)_i + 1;
     uint64_t n_at_once = 0;
@@ -287,33 +289,37 @@ START_TEST(whole_adds_come_to_each_part_in_order)
     ck_assert(deferred_adds_allow_whole(adds, firsts));
     ck_assert(deferred_adds_may_be_whole(adds));
     for (uint64_t clock = 0; clock < 200; clock++) {
-        for (uint32_t n = random_below(&random, 4); n > 0; n--)
-            push_random(adds, &random, clock, &expected);
-        const uint64_t due = clock + 1 - random_below(&random, 2);
+        const uint64_t end = deferred_adds_turn_of(adds, clock + 1, 0);
+        const uint64_t due = end - random_below(&random, n_workers + 1);
 
+        for (uint32_t worker = 0; worker < n_workers; worker++)
+            for (uint32_t n = random_below(&random, 4); n > 0; n--)
+                push_random(adds, &random, worker, clock, &expected);
         for (uint32_t part = 0; part < WHOLE_PARTS; part++)
             if (random_below(&random, 4) == 0) {
                 rows.part = part;
                 deferred_adds_take(adds, part, due, note_rows, &rows);
-                ck_assert_uint_eq(deferred_adds_turn(adds, part), MAX(due, clock));
+                ck_assert_uint_eq(deferred_adds_turn(adds, part), due);
             }
         rows.part = WHOLE_PARTS;
+        if (random_below(&random, 2) == 0)
+            (void)deferred_adds_take_whole(adds, due, note_rows, &rows);
         if (random_below(&random, 2) == 0 &&
-            deferred_adds_take_whole(adds, clock + 1, note_rows, &rows)) {
+            deferred_adds_take_whole(adds, end, note_rows, &rows)) {
             n_at_once++;
             ck_assert_uint_eq(rows.n_rows, expected.n_rows);
-            ck_assert_uint_eq(deferred_adds_turn(adds, (uint32_t)_i % WHOLE_PARTS), clock + 1);
+            ck_assert_uint_eq(deferred_adds_turn(adds, (uint32_t)_i % WHOLE_PARTS), end);
         }
         for (uint32_t part = 0; part < WHOLE_PARTS; part++) {
             rows.part = part;
-            deferred_adds_take(adds, part, clock + 1, note_rows, &rows);
+            deferred_adds_take(adds, part, end, note_rows, &rows);
         }
         for (int i = 0; i < WHOLE_KEYS; i++)
             ck_assert_str_eq(rows.rows[i]->str, expected.rows[i]->str);
     }
     ck_assert_uint_gt(n_at_once, 0);
     ck_assert_uint_lt(n_at_once, 150);
-    push_random(adds, &random, 200, &expected); /* what was not taken is freed */
+    push_random(adds, &random, 0, 200, &expected); /* what was not taken is freed */
     deferred_adds_free(adds);
     rows_clear(&expected);
     rows_clear(&rows);
@@ -352,7 +358,7 @@ int main(void)
     tcase_add_test(cases, a_worker_s_own_come_up_to_a_clock);
     tcase_add_test(cases, adds_may_be_looked_at_before_they_are_taken);
     tcase_add_test(cases, keys_and_deltas_are_copied_whatever_their_form_and_size);
-    tcase_add_loop_test(cases, whole_adds_come_to_each_part_in_order, 0, 5);
+    tcase_add_loop_test(cases, whole_adds_come_to_each_part_in_order, 0, 9);
     tcase_add_test(cases, the_last_part_ends_with_the_last_key);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
