@@ -614,7 +614,7 @@ void rubato_engine_free(RubatoEngine *engine)
     signal_watch_free(engine->signals);
     engine_end_health(engine);
     services_free(engine->services);
-    tensor_router_free(engine->tensors);
+    g_clear_pointer(&engine->tensors, tensor_router_free);
     for (uint32_t i = 0; i < engine->n_servers; i++)
         server_clear(&engine->servers[i]);
     no_numbers_clear(&engine->no_numbers);

@@ -13,6 +13,7 @@
  *   tensor_exchange_sets.c  sets of workers on this node
  *   tensor_exchange_again.c  what its workers ask again
  *   tensor_operations.c     operations from their decision to their end: who does the work
+ *   tensor_arrivals.c       pieces that are read straight to a worker's output
  *   tensor_fusion.c         what travels together
  *   tensor_tuning.c         cut-overs that are measured, and their file
  *   tensor_residuals.c      what was cut off from compressed values
@@ -43,6 +44,7 @@
 #include "engine/collectives/flow/tensor_flow.h"
 #include "engine/collectives/tensor_tuning.h"
 #include "io/net/call.h"
+#include "io/net/direct_read.h"
 #include "io/timeline/timeline.h"
 
 typedef struct TensorExchange TensorExchange;
@@ -225,5 +227,12 @@ bool tensor_exchange_hear(TensorExchange *exchange, const char *verdicts);
  * block. Any thread. */
 const char *tensor_exchange_receive(TensorExchange *exchange, uint32_t node,
                                     const TensorMessage *message, void *owner);
+
+/* Such a message is arriving, of which all is there but its bytes. If these have their place with a
+ * worker the direct read is started and known to the operation, until the message was received, or
+ * until the other call. The thread that receives. */
+bool tensor_exchange_begin_direct(TensorExchange *exchange, const TensorMessage *message,
+                                  const DirectPiece *piece, DirectRead *direct);
+void tensor_exchange_end_direct(TensorExchange *exchange, DirectRead *direct);
 
 #endif

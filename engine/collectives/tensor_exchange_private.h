@@ -72,8 +72,9 @@ struct Operation {
     int64_t tuned_ns; /* when it began, if cut-overs are measured */
 
     /* guarded by the exchange's lock */
-    TensorFlow *flow; /* with workers of other nodes; NULL: without */
-    TensorWork work;  /* without */
+    TensorFlow *flow;    /* with workers of other nodes; NULL: without */
+    DirectRead *directs; /* of its pieces that are arriving (tensor_arrivals.c) */
+    TensorWork work;     /* without */
     uint32_t next_chunk, n_done;
     uint32_t n_running; /* steps of the flow */
     bool is_ready;      /* in the list */
@@ -209,6 +210,15 @@ Operation *operation_begin(TensorExchange *exchange, const Decided *decided, Ope
 
 /* An operation with a flow, which has begun, is found by its number from now on, until its end. */
 void operation_enlist(TensorExchange *exchange, Operation *operation);
+
+/* ---- tensor_arrivals.c: the lock is held ---- */
+
+/* The operation ends, or nothing is to be read to its workers' arrays any more. */
+void arrivals_revoke(Operation *operation);
+
+/* A message of the node came for it: nothing more of that node is read to their arrays. False: it
+ * is too late for it. Changes where its bytes are, if these are not where they belong. */
+bool arrivals_take(Operation *operation, uint32_t node, TensorMessage *message);
 
 /* ---- tensor_residuals.c: the lock is held ---- */
 

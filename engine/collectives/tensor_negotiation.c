@@ -553,16 +553,19 @@ static const char *receive_bits(TensorExchange *exchange, uint32_t node,
 const char *tensor_exchange_receive(TensorExchange *exchange, uint32_t node,
                                     const TensorMessage *message, void *owner)
 {
+    TensorMessage came = *message;
     const char *wrong = NULL;
 
     pthread_mutex_lock(&exchange->lock);
     if (message->kind == TENSOR_MESSAGE_BITS)
         return receive_bits(exchange, node, message, owner);
     Operation *const operation = g_hash_table_lookup(exchange->running, &message->number);
-    if (exchange->is_lost[node]) { /* it had been sent before */
+    /* what was sent before its node was lost, or was read for an operation that has ended */
+    if (exchange->is_lost[node] || (operation != NULL && !arrivals_take(operation, node, &came)) ||
+        (operation == NULL && message->is_direct)) {
         exchange->links->carrier.drop(exchange->user, owner);
     } else if (operation != NULL) {
-        wrong = tensor_flow_take(operation->flow, node, message, owner);
+        wrong = tensor_flow_take(operation->flow, node, &came, owner);
         if (wrong != NULL)
             launch_fail_by_nonsense(exchange, operation, node, wrong);
         operation_work_at_once(exchange, operation);

@@ -304,8 +304,9 @@ void operation_enlist(TensorExchange *exchange, Operation *operation)
         expect(exchange, true);
 }
 
-static void delist(TensorExchange *exchange, const Operation *operation)
+static void delist(TensorExchange *exchange, Operation *operation)
 {
+    arrivals_revoke(operation); /* its calls end next, and their arrays are the workers' again */
     g_hash_table_remove(exchange->running, &operation->number);
     if (g_hash_table_size(exchange->running) == 0)
         expect(exchange, false);

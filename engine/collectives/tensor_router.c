@@ -333,6 +333,34 @@ const char *tensor_router_receive(TensorRouter *router, Incoming *incoming)
     return wrong;
 }
 
+bool tensor_router_begin_direct(TensorRouter *router, uint32_t node, const WireHeader *header,
+                                const void *first, DirectRead *direct)
+{
+    TensorMessage message;
+
+    /* of what is lent no more than the head is read: it is smaller than all that comes here */
+    if (tensor_message_read(first, (size_t)header->value_bytes, &message) != NULL)
+        return false;
+    Port *const port = enter(router, header->epoch);
+    if (port == NULL)
+        return false;
+    const DirectPiece piece = { header->epoch, node, message.number };
+    const bool begins = router->backend->ops == &tensor_backend_own &&
+                        tensor_exchange_begin_direct(port->exchange, &message, &piece, direct);
+    leave(port);
+    return begins;
+}
+
+void tensor_router_end_direct(TensorRouter *router, DirectRead *direct)
+{
+    Port *const port = router == NULL ? NULL : enter(router, direct->piece.epoch);
+
+    if (port == NULL) /* its operation has ended */
+        return;
+    tensor_exchange_end_direct(port->exchange, direct);
+    leave(port);
+}
+
 bool tensor_router_decide(TensorRouter *router, const ControlTensors *decide)
 {
     Port *const port = enter(router, decide->epoch);

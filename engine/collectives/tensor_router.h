@@ -36,6 +36,12 @@ void tensor_router_remove(TensorRouter *router, uint32_t epoch);
  * block. */
 const char *tensor_router_receive(TensorRouter *router, Incoming *incoming);
 
+/* A MESSAGE_TENSOR of the node is arriving, as NetworkHandler.begin_direct says; the end of that,
+ * also when the router is gone (NULL). One thread at a time. */
+bool tensor_router_begin_direct(TensorRouter *router, uint32_t node, const WireHeader *header,
+                                const void *first, DirectRead *direct);
+void tensor_router_end_direct(TensorRouter *router, DirectRead *direct);
+
 /* The coordinator has decided. False: it makes no sense. Does not block. One thread at a time. */
 bool tensor_router_decide(TensorRouter *router, const ControlTensors *decide);
 

@@ -607,18 +607,24 @@ static void tick(void *user, int64_t now_ms)
     }
 }
 
-static bool begin_direct(void *user, uint32_t node, const WireHeader *header, DirectRead *direct)
+static bool begin_direct(void *user, uint32_t node, const WireHeader *header, const void *first,
+                         DirectRead *direct)
 {
     RubatoEngine *engine = user;
 
-    return post_office_begin_direct(&engine->office, node, header, direct);
+    return header->kind == MESSAGE_TENSOR
+               ? tensor_router_begin_direct(engine->tensors, node, header, first, direct)
+               : post_office_begin_direct(&engine->office, node, header, direct);
 }
 
 static void end_direct(void *user, DirectRead *direct)
 {
     RubatoEngine *engine = user;
 
-    post_office_end_direct(&engine->office, direct);
+    if (direct->is_piece)
+        tensor_router_end_direct(engine->tensors, direct);
+    else
+        post_office_end_direct(&engine->office, direct);
 }
 
 const NetworkHandler dispatch_network_handler = {

@@ -15,13 +15,26 @@ void direct_read_clear(DirectRead *direct)
     pthread_mutex_destroy(&direct->lock);
 }
 
-void direct_read_start(DirectRead *direct, uint64_t request_id, void *to, size_t n_bytes)
+static void start(DirectRead *direct, void *to, size_t n_bytes)
 {
-    direct->request_id = request_id;
     direct->n_bytes = n_bytes;
     direct->bytes = to;
     direct->n_come = 0;
     direct->is_revoked = false;
+}
+
+void direct_read_start(DirectRead *direct, uint64_t request_id, void *to, size_t n_bytes)
+{
+    direct->is_piece = false;
+    direct->request_id = request_id;
+    start(direct, to, n_bytes);
+}
+
+void direct_read_start_piece(DirectRead *direct, const DirectPiece *piece, void *to, size_t n_bytes)
+{
+    direct->is_piece = true;
+    direct->piece = *piece;
+    start(direct, to, n_bytes);
 }
 
 void direct_read_revoke(DirectRead *direct)

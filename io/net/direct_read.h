@@ -1,5 +1,6 @@
-/* A direct read: the values of a reply are read from a connection straight into the memory of the
- * thread that waits for them, and are not copied there from a block.
+/* A direct read: the values of a reply, or of a piece of a tensor, are read from a connection
+ * straight into the memory of the thread that waits for them, and are not copied there from a
+ * block.
  *
  * DESIGN NOTE
  *
@@ -16,12 +17,16 @@
  *
  * This wait is short: a reader never waits for bytes while it has the lock.
  *
+ * What a request is to a reply, an operation on a tensor is to its pieces: see
+ * engine/collectives/tensor_arrivals.c. There the lock is the exchange's, and the direct read is
+ * the operation's until its piece has been taken in, or the operation ends.
+ *
  * Bytes may come that are wrong, or only some of them before a connection breaks. Nobody sees them:
  * the call has not ended, and the link brings all of the packet again. A call that fails leaves its
  * caller's rows undefined, as after a reply to some of its pieces.
  *
- * Threads: direct_read_revoke from any, with the lock of the post office held, which keeps the
- * direct read alive; the rest from the thread that receives. */
+ * Threads: direct_read_revoke from any, with the lock of the post office, or of the exchange, held,
+ * which keeps the direct read alive; the rest from the thread that receives. */
 #ifndef RUBATO_IO_NET_DIRECT_READ_H
 #define RUBATO_IO_NET_DIRECT_READ_H
 
@@ -31,26 +36,42 @@
 
 #include "io/net/link/block_pool.h"
 
+/* Whose piece of a tensor it is. */
 typedef struct {
+    uint32_t epoch; /* of the task */
+    uint32_t node;  /* by which it is sent */
+    uint64_t operation;
+} DirectPiece;
+
+typedef struct DirectRead DirectRead;
+struct DirectRead {
     /* immutable */
     BlockPool *pool;
 
     /* set when it starts */
+    bool is_piece; /* of a tensor, not a reply */
     uint64_t request_id;
+    DirectPiece piece;
     size_t n_bytes;
+
+    DirectRead *next; /* for the operation's list; guarded by the exchange's lock */
 
     pthread_mutex_t lock;
     /* guarded by lock */
     uint8_t *bytes; /* where they go; NULL: to no place, because there was no memory */
     size_t n_come;
     bool is_revoked; /* `bytes` is a block of the pool */
-} DirectRead;
+};
 
 void direct_read_init(DirectRead *direct, BlockPool *pool);
 void direct_read_clear(DirectRead *direct);
 
 /* The n_bytes of this request go to `to`. The lock of the post office is held. */
 void direct_read_start(DirectRead *direct, uint64_t request_id, void *to, size_t n_bytes);
+
+/* The same for a piece of a tensor. The lock of its exchange is held. */
+void direct_read_start_piece(DirectRead *direct, const DirectPiece *piece, void *to,
+                             size_t n_bytes);
 
 /* Nothing more is read to the caller's memory. */
 void direct_read_revoke(DirectRead *direct);

@@ -59,7 +59,6 @@ static bool play_operations(RubatoEngine *engine, const void *data, GError **err
 {
     NetworkStats stats;
 
-    (void)data;
     if (!tensor_suite_sets(engine, 3, error) || !tensor_suite_sums(engine, 3, error) ||
         !tensor_suite_repeats(engine, 3, error) ||
         !cluster_run_task(engine, "lent", sum_some, NULL, NULL, error))
@@ -67,18 +66,21 @@ static bool play_operations(RubatoEngine *engine, const void *data, GError **err
     network_stats(engine->network, &stats);
     EXPECT(stats.duplicates_dropped > 0, "of %" G_GUINT64_FORMAT " packets none came twice",
            stats.packets_received);
+    EXPECT(!*(const bool *)data || stats.direct_reads > 0,
+           "no values of lent pieces were read to their place");
     return true;
 }
 
 START_TEST(operations_are_right_on_each_transport_with_faults)
 {
+    const bool reads_direct = strcmp(wires[_i].over, "tcp") == 0 && !wires[_i].encrypts;
     ClusterRun *const run = cluster_run_new(&(ClusterShape){ .n_nodes = 2,
                                                              .nodes = { { 1, 1 }, { 0, 2 } },
                                                              .over = wires[_i].over,
                                                              .encrypts = wires[_i].encrypts });
 
     g_setenv(FAULTS_VARIABLE, wires[_i].faults, TRUE);
-    cluster_start(run, play_operations, NULL);
+    cluster_start(run, play_operations, &reads_direct);
     cluster_expect_success(run);
     cluster_run_free(run);
 }

@@ -42,9 +42,11 @@ static bool begin_direct(void *user, const Received *received, DirectRead *direc
 
     if (places->direct != NULL)
         abort(); /* the last one has ended */
-    places->place = malloc(received->size - DIRECT_HEAD_BYTES);
+    const size_t n_first = received->size % 2 * NETWORK_DIRECT_FIRST_BYTES;
+    const size_t n_bytes = received->size - DIRECT_HEAD_BYTES - n_first;
+    places->place = malloc(n_bytes);
     places->direct = direct;
-    direct_read_start(direct, 1, places->place, received->size - DIRECT_HEAD_BYTES);
+    direct_read_start(direct, 1, places->place, n_bytes);
     return true;
 }
 
@@ -118,7 +120,7 @@ static bool take_all(TcpReceiver *receiver, Node *node)
         if (node->n_taken == node->sent->len)
             abort(); /* nobody has sent it */
         const GByteArray *const packet = g_ptr_array_index(node->sent, node->n_taken++);
-        const size_t n_there = received.values != NULL ? DIRECT_HEAD_BYTES : received.size;
+        const size_t n_there = received.values != NULL ? received.head_bytes : received.size;
         if (received.size != packet->len ||
             (n_there > 0 && memcmp(received.bytes, packet->data, n_there) != 0) ||
             (received.values != NULL &&

@@ -13,7 +13,8 @@
  * only for LOAN_WAIT_NS; then its values go by the network, whose room comes back whatever is kept
  * (incoming_park).
  *
- * Between hosts, large pieces are sent from the worker's arrays (direct_write.h). */
+ * Between hosts, large pieces are sent from the worker's arrays (direct_write.h), and results are
+ * received there (tensor_arrivals.c). */
 #include "engine/collectives/backend/backend_own.h"
 
 #include <sched.h>
@@ -43,7 +44,10 @@ typedef struct {
     BorrowedMemory *memory; /* where its piece lies; NULL: in the message */
     LentPlace place;
     const void *bytes; /* in that memory */
+    const void *apart; /* of one that was read to its place; NULL: it was not */
 } OwnPiece;
+
+G_STATIC_ASSERT(TENSOR_MESSAGE_HEADER_BYTES == NETWORK_DIRECT_FIRST_BYTES);
 
 static Network *network_of(TensorBackend *backend)
 {
@@ -196,6 +200,10 @@ const char *backend_own_take(Network *network, Incoming *incoming, TensorMessage
 
     *piece = (OwnPiece){ 0 };
     const char *const wrong = tensor_message_read(incoming->values, incoming->value_bytes, message);
+    if (wrong == NULL && incoming->apart != NULL) {
+        message->is_direct = true;
+        message->bytes = piece->apart = incoming->apart;
+    }
     if (wrong != NULL || !message->is_lent)
         return wrong;
     piece->memory = network_borrow(network, incoming->node);
@@ -223,8 +231,9 @@ static void *keep(TensorBackend *backend, void *message, const void **bytes)
     const OwnPiece *const piece = piece_of(kept);
 
     (void)backend;
-    *bytes = piece->bytes != NULL ? piece->bytes
-                                  : (const uint8_t *)kept->values + TENSOR_MESSAGE_HEADER_BYTES;
+    *bytes = piece->bytes != NULL   ? piece->bytes
+             : piece->apart != NULL ? piece->apart
+                                    : (const uint8_t *)kept->values + TENSOR_MESSAGE_HEADER_BYTES;
     if (incoming_park(kept, 0))
         return kept;
     backend_own_drop(kept);

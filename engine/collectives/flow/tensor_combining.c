@@ -37,6 +37,74 @@ static bool contributes(const TensorFlow *flow, uint32_t node)
     return !flow->combining->is_broadcast || flow->combining->root == node;
 }
 
+/* ---- whether what comes is right ---- */
+
+/* How many chunks have as many bytes as the message. 0: none. */
+static uint32_t chunks_of(const TensorCombining *it, const TensorMessage *message, size_t size)
+{
+    return message->n_bytes % size != 0
+               ? 0
+               : tensor_segments_run(&it->segments, message->place, message->n_bytes / size);
+}
+
+/* NULL and how many chunks they are of, or what is wrong. */
+static const char *check_result(const TensorFlow *flow, uint32_t from, const TensorMessage *message,
+                                uint32_t *n_chunks)
+{
+    const TensorCombining *const it = flow->combining;
+
+    if (!it->has_results || (it->is_broadcast && it->root == flow->plan.self) ||
+        tensor_segment_of(&it->segments, message->place) != from)
+        return "the result of a tensor that is not its own";
+    const uint32_t n = chunks_of(it, message, it->result_size);
+    if (n == 0)
+        return "the result of a tensor of a wrong size";
+    for (uint32_t i = 0; i < n; i++)
+        if (it->chunks[message->place + i].has_come)
+            return "a result of a tensor twice";
+    *n_chunks = n;
+    return NULL;
+}
+
+/* The same of parts. */
+static const char *check_parts(const TensorFlow *flow, uint32_t from, const TensorMessage *message,
+                               uint32_t *n_chunks)
+{
+    const TensorCombining *const it = flow->combining;
+
+    if (message->kind != TENSOR_MESSAGE_PART || !is_own(flow, message->place) ||
+        !contributes(flow, from))
+        return "a piece of a tensor that is not for this node";
+    const uint32_t n = chunks_of(it, message, it->part_size);
+    if (n == 0)
+        return "a piece of a tensor of a wrong size";
+    for (uint32_t i = 0; i < n; i++) {
+        const CombiningChunk *const one = &it->chunks[message->place + i];
+
+        if (one->n_missing == 0 || one->owners[from] != NULL)
+            return "a piece of a tensor twice";
+    }
+    *n_chunks = n;
+    return NULL;
+}
+
+/* Results lie there as they come, and so do the values of a broadcast; other parts lie nowhere.
+ * Nothing else is written there meanwhile, nor read: see the top. */
+static uint8_t *find_place(const TensorFlow *flow, uint32_t from, const TensorMessage *message)
+{
+    const TensorCombining *const it = flow->combining;
+    const bool is_result = message->kind == TENSOR_MESSAGE_RESULT;
+    uint32_t n;
+
+    if (message->place >= tensor_segments_chunks(&it->segments) ||
+        (!is_result && !it->is_broadcast) ||
+        (is_result ? check_result : check_parts)(flow, from, message, &n) != NULL)
+        return NULL;
+    uint64_t end;
+    return combining_place(flow, tensor_chunk_begin(&it->segments, message->place, &end),
+                           message->n_bytes / it->size);
+}
+
 /* ---- making ---- */
 
 static RubatoDtype part_dtype(const TensorRequest *request)
@@ -333,6 +401,7 @@ static void begin(TensorFlow *flow)
     flow->way = find_way(flow, n_bytes);
     if (tensor_way_relays(flow->way))
         return;
+    flow->find_place = find_place;
     it->is_whole = flow->way == TENSOR_WAY_DIRECT;
     it->has_results = !it->is_whole && !scatters;
     find_readers(flow, n_values * it->size);
@@ -388,28 +457,15 @@ static void end(TensorFlow *flow)
 
 /* ---- what comes ---- */
 
-/* How many chunks have as many bytes as the message. 0: none. */
-static uint32_t chunks_of(const TensorCombining *it, const TensorMessage *message, size_t size)
-{
-    return message->n_bytes % size != 0
-               ? 0
-               : tensor_segments_run(&it->segments, message->place, message->n_bytes / size);
-}
-
 static const char *take_result(TensorFlow *flow, uint32_t from, const TensorMessage *message,
                                void *owner)
 {
     TensorCombining *const it = flow->combining;
+    uint32_t n = 0;
 
-    if (!it->has_results || (it->is_broadcast && it->root == flow->plan.self) ||
-        tensor_segment_of(&it->segments, message->place) != from)
-        return "the result of a tensor that is not its own";
-    const uint32_t n = chunks_of(it, message, it->result_size);
-    if (n == 0)
-        return "the result of a tensor of a wrong size";
-    for (uint32_t i = 0; i < n; i++)
-        if (it->chunks[message->place + i].has_come)
-            return "a result of a tensor twice";
+    const char *const wrong = check_result(flow, from, message, &n);
+    if (wrong != NULL)
+        return wrong;
     for (uint32_t i = 0; i < n; i++)
         it->chunks[message->place + i].has_come = true;
     flow->n_awaited[from] -= n;
@@ -461,26 +517,16 @@ static void take_parts(TensorFlow *flow, uint32_t from, const TensorMessage *mes
 
 static const char *take(TensorFlow *flow, uint32_t from, const TensorMessage *message, void *owner)
 {
-    const TensorCombining *const it = flow->combining;
+    uint32_t n = 0;
 
-    if (message->place >= tensor_segments_chunks(&it->segments))
+    if (message->place >= tensor_segments_chunks(&flow->combining->segments))
         return "a piece of a tensor behind its end";
     if (message->kind == TENSOR_MESSAGE_RESULT)
         return take_result(flow, from, message, owner);
-    if (message->kind != TENSOR_MESSAGE_PART || !is_own(flow, message->place) ||
-        !contributes(flow, from))
-        return "a piece of a tensor that is not for this node";
-    const uint32_t n = chunks_of(it, message, it->part_size);
-    if (n == 0)
-        return "a piece of a tensor of a wrong size";
-    for (uint32_t i = 0; i < n; i++) {
-        const CombiningChunk *const one = &it->chunks[message->place + i];
-
-        if (one->n_missing == 0 || one->owners[from] != NULL)
-            return "a piece of a tensor twice";
-    }
-    take_parts(flow, from, message, owner, n);
-    return NULL;
+    const char *const wrong = check_parts(flow, from, message, &n);
+    if (wrong == NULL)
+        take_parts(flow, from, message, owner, n);
+    return wrong;
 }
 
 /* ---- steps ---- */

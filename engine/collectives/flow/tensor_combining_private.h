@@ -75,7 +75,11 @@ bool combining_combine_parts(const TensorFlow *flow, uint64_t begin_value, uint6
 void combining_read_out(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values,
                         void *values);
 
-/* Copies n bytes of values, as they travel, to this node's workers. */
+/* Where results, as they travel, belong in the first worker's output. NULL: nowhere as they are, or
+ * not one behind another. */
+uint8_t *combining_place(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values);
+
+/* Copies n bytes of values, as they travel, to this node's workers. They may lie at that place. */
 void combining_copy_out(const TensorFlow *flow, uint64_t begin_value, const void *values, size_t n);
 
 #endif

@@ -80,6 +80,16 @@ static void expand_out(const TensorCombining *it, const Run *run, const uint8_t 
     }
 }
 
+uint8_t *combining_place(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values)
+{
+    const TensorCombining *const it = flow->combining;
+
+    if (it->n_outputs == 0 || it->compression != RUBATO_COMPRESSION_NONE || n_values == 0)
+        return NULL;
+    const Run run = first_run(flow, begin_value, begin_value + n_values);
+    return run.n == n_values ? run.outputs[0] + run.offset : NULL;
+}
+
 /* Copies values to this node's workers. */
 void combining_copy_out(const TensorFlow *flow, uint64_t begin_value, const void *values, size_t n)
 {

@@ -95,6 +95,16 @@ bool tensor_flow_is_small(const TensorFlow *flow)
 
 /* ---- what comes ---- */
 
+/* The node's place among those of the flow; n_nodes: it is none of the others. */
+static uint32_t find_node(const TensorFlow *flow, uint32_t node)
+{
+    uint32_t from = 0;
+
+    while (from < flow->plan.n_nodes && flow->plan.nodes[from] != node)
+        from++;
+    return from == flow->plan.self ? flow->plan.n_nodes : from;
+}
+
 static const char *take_failure(TensorFlow *flow, const TensorMessage *message, void *owner)
 {
     g_autofree char *text = g_utf8_make_valid(message->bytes, (gssize)message->n_bytes);
@@ -110,13 +120,11 @@ static const char *take_failure(TensorFlow *flow, const TensorMessage *message, 
 const char *tensor_flow_take(TensorFlow *flow, uint32_t node, const TensorMessage *message,
                              void *owner)
 {
-    uint32_t from = 0;
+    const uint32_t from = find_node(flow, node);
 
     /* acquire: with tensor_flow_send; the number itself does not matter */
     (void)atomic_load_explicit(&flow->n_sent, memory_order_acquire);
-    while (from < flow->plan.n_nodes && flow->plan.nodes[from] != node)
-        from++;
-    if (from == flow->plan.n_nodes || from == flow->plan.self)
+    if (from == flow->plan.n_nodes)
         return "a piece of a tensor in which it has no part";
     if (flow->error != NULL) {
         tensor_flow_drop(flow, owner);
@@ -124,6 +132,17 @@ const char *tensor_flow_take(TensorFlow *flow, uint32_t node, const TensorMessag
     }
     return message->kind == TENSOR_MESSAGE_FAILURE ? take_failure(flow, message, owner)
                                                    : flow->ops->take(flow, from, message, owner);
+}
+
+uint8_t *tensor_flow_place(const TensorFlow *flow, uint32_t node, const TensorMessage *message)
+{
+    const uint32_t from = find_node(flow, node);
+
+    /* acquire: as above, for what is written there meanwhile */
+    (void)atomic_load_explicit(&flow->n_sent, memory_order_acquire);
+    return flow->find_place == NULL || flow->error != NULL || from == flow->plan.n_nodes
+               ? NULL
+               : flow->find_place(flow, from, message);
 }
 
 /* ---- steps ---- */

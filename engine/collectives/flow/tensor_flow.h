@@ -175,6 +175,11 @@ uint32_t tensor_flow_class(const TensorFlow *flow, TensorWay *way);
 const char *tensor_flow_take(TensorFlow *flow, uint32_t node, const TensorMessage *message,
                              void *owner);
 
+/* Where the bytes of such a message, which are not there yet, may be written meanwhile: in an array
+ * of a worker. Then they are taken there. NULL: nowhere, so they have to be copied. Nothing is
+ * changed. */
+uint8_t *tensor_flow_place(const TensorFlow *flow, uint32_t node, const TensorMessage *message);
+
 /* Which steps a thread may do. Each class has those above it, which go first. */
 typedef enum {
     TENSOR_STEPS_WITHOUT_ROOM, /* what came is taken in: they are short, and send nothing */

@@ -39,6 +39,11 @@ struct TensorFlow {
     TensorFlowPlan plan; /* its lists are the flow's */
     TensorRequest request;
     const TensorFlowOps *ops;
+
+    /* tensor_flow_place, of a message from one of its other nodes. NULL: nowhere, ever. Set when
+     * the flow begins */
+    uint8_t *(*find_place)(const TensorFlow *flow, uint32_t from, const TensorMessage *message);
+
     bool is_small;
     TensorWay way;
     uint32_t size_class; /* tensor_flow_class */

@@ -40,6 +40,7 @@ typedef struct {
     const void *bytes; /* of a FAILURE: a text */
     size_t n_bytes;
 
+    bool is_direct;      /* bytes: where tensor_flow_place said */
     bool is_lent;        /* bytes: NULL when it is read */
     uint32_t block, use; /* if it is */
 } TensorMessage;

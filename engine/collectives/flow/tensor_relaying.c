@@ -122,6 +122,75 @@ static const uint8_t *brought_of(const TensorCombining *combining, uint64_t colu
            bytes_of(combining, column, round, one->got, n_before);
 }
 
+/* ---- whether what comes is right ---- */
+
+/* How many columns, from that one on, have the message's bytes. 0: no number has. */
+static uint32_t columns_of(const TensorCombining *combining, uint32_t round, uint64_t column,
+                           size_t n_bytes)
+{
+    uint32_t n = 0;
+    size_t n_of_column;
+
+    for (; n_bytes > 0; n_bytes -= n_of_column, n++) {
+        if (column + n >= combining->relaying->n_columns)
+            return 0;
+        n_of_column = got_bytes(combining, column + n, round);
+        if (n_of_column == 0 || n_of_column > n_bytes)
+            return 0;
+    }
+    return n;
+}
+
+static uint32_t round_of(const TensorMessage *message)
+{
+    return (uint32_t)(message->place >> 32);
+}
+
+static uint64_t column_of(const TensorMessage *message)
+{
+    return (uint32_t)message->place;
+}
+
+/* NULL and how many columns it is of, or what is wrong. */
+static const char *check(const TensorFlow *flow, uint32_t from, const TensorMessage *message,
+                         uint32_t *n_columns)
+{
+    const TensorCombining *const combining = flow->combining;
+    const TensorRelaying *const it = combining->relaying;
+    const uint32_t round = round_of(message);
+    const uint64_t column = column_of(message);
+
+    if (round >= it->n_rounds || column >= it->n_columns)
+        return "a piece of a tensor behind its end";
+    if (it->rounds[round].from != from ||
+        message->kind != (spreads(it, round) ? TENSOR_MESSAGE_RESULT : TENSOR_MESSAGE_PART))
+        return "a piece of a tensor that is not for this node";
+    const uint32_t n = columns_of(combining, round, column, message->n_bytes);
+    if (n == 0)
+        return "a piece of a tensor of a wrong size";
+    for (uint32_t i = 0; i < n; i++)
+        if (brought_at(it, column + i, round)->has_come)
+            return "a piece of a tensor twice";
+    *n_columns = n;
+    return NULL;
+}
+
+/* The results of one block lie there as they come: its columns follow one another. This node has
+ * sent what it had of the block in an earlier round, and sends the results on from there. */
+static uint8_t *find_place(const TensorFlow *flow, uint32_t from, const TensorMessage *message)
+{
+    const TensorRelaying *const it = flow->combining->relaying;
+    uint32_t n;
+    uint64_t n_first;
+
+    if (check(flow, from, message, &n) != NULL || !spreads(it, round_of(message)) ||
+        it->rounds[round_of(message)].n != 1)
+        return NULL;
+    const uint64_t begin =
+        values_of(it, column_of(message), it->rounds[round_of(message)].got, &n_first);
+    return combining_place(flow, begin, message->n_bytes / flow->combining->size);
+}
+
 /* ---- making ---- */
 
 static void expect(TensorFlow *flow)
@@ -142,6 +211,7 @@ static void begin(TensorFlow *flow)
     const bool is_doubling = flow->way == TENSOR_WAY_DOUBLING;
     const uint32_t n_nodes = flow->plan.n_nodes;
 
+    flow->find_place = find_place;
     it->schedule = (TensorSchedule){ flow->way, n_nodes, flow->plan.self };
     it->n_rounds = tensor_schedule_rounds(&it->schedule);
     it->n_combining = tensor_schedule_combining(&it->schedule);
@@ -224,42 +294,18 @@ static void go_on(TensorFlow *flow, uint64_t first, uint32_t n)
     }
 }
 
-/* How many columns, from that one on, have the message's bytes. 0: no number has. */
-static uint32_t columns_of(const TensorCombining *combining, uint32_t round, uint64_t column,
-                           size_t n_bytes)
-{
-    uint32_t n = 0;
-    size_t n_of_column;
-
-    for (; n_bytes > 0; n_bytes -= n_of_column, n++) {
-        if (column + n >= combining->relaying->n_columns)
-            return 0;
-        n_of_column = got_bytes(combining, column + n, round);
-        if (n_of_column == 0 || n_of_column > n_bytes)
-            return 0;
-    }
-    return n;
-}
-
 static const char *take(TensorFlow *flow, uint32_t from, const TensorMessage *message, void *owner)
 {
     const TensorCombining *const combining = flow->combining;
     const TensorRelaying *const it = combining->relaying;
-    const uint32_t round = (uint32_t)(message->place >> 32);
-    const uint64_t column = (uint32_t)message->place;
+    const uint32_t round = round_of(message);
+    const uint64_t column = column_of(message);
     const void *bytes = message->bytes;
+    uint32_t n = 0;
 
-    if (round >= it->n_rounds || column >= it->n_columns)
-        return "a piece of a tensor behind its end";
-    if (it->rounds[round].from != from ||
-        message->kind != (spreads(it, round) ? TENSOR_MESSAGE_RESULT : TENSOR_MESSAGE_PART))
-        return "a piece of a tensor that is not for this node";
-    const uint32_t n = columns_of(combining, round, column, message->n_bytes);
-    if (n == 0)
-        return "a piece of a tensor of a wrong size";
-    for (uint32_t i = 0; i < n; i++)
-        if (brought_at(it, column + i, round)->has_come)
-            return "a piece of a tensor twice";
+    const char *const wrong = check(flow, from, message, &n);
+    if (wrong != NULL)
+        return wrong;
     owner = tensor_flow_keep(flow, owner, &bytes);
     if (owner == NULL)
         return NULL;

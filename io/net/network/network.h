@@ -25,6 +25,9 @@ typedef struct TransportOps TransportOps;
 typedef struct WireFaults WireFaults;
 typedef struct BorrowedMemory BorrowedMemory;
 
+/* Before the values of a piece of a tensor that may be read to their place there are as many. */
+#define NETWORK_DIRECT_FIRST_BYTES 24
+
 /* A message that came from another node. */
 typedef struct {
     uint32_t node; /* number of its sender */
@@ -32,6 +35,8 @@ typedef struct {
     const RubatoKey *keys; /* aligned, in the host's byte order; NULL if the keys are no list */
     const uint8_t *deltas; /* WIRE_KEYS_DELTAS: header.key_bytes bytes for key_codec_decode */
     const void *values;    /* aligned, as they came; NULL if there are none */
+    const void *apart;     /* MESSAGE_TENSOR: where all but the first NETWORK_DIRECT_FIRST_BYTES of
+                            * the values lie, which were read there; NULL: behind these */
     size_t value_bytes;
     void *room;   /* NetworkConfig.room_bytes bytes for the handler, not set, aligned to 16 */
     void *packet; /* the packet in which it came: the network's */
@@ -84,12 +89,14 @@ typedef struct {
      * NULL. */
     void (*broken)(void *user, uint32_t node, uint64_t incarnation, const char *text);
 
-    /* A reply of the node is arriving with so many values that it is worth to read them straight to
-     * their place: starts the direct read and returns true, or returns false. end_direct is called
-     * when the reply was received, or when it is known that it does not come this time; also while
-     * the network is freed. Both NULL: there is no such place. Only for handlers that drop replies
-     * (NetworkConfig). */
-    bool (*begin_direct)(void *user, uint32_t node, const WireHeader *header, DirectRead *direct);
+    /* A reply of the node, or a MESSAGE_TENSOR, is arriving with so many values that it is worth to
+     * read them straight to their place: starts the direct read and returns true, or returns false.
+     * That is of all values; of a MESSAGE_TENSOR of all but the first NETWORK_DIRECT_FIRST_BYTES,
+     * which alone are in `first`. end_direct is called when the message was received, or when it is
+     * known that it does not come this time; also while the network is freed. Both NULL: there is
+     * no such place. Only for handlers that drop replies (NetworkConfig). */
+    bool (*begin_direct)(void *user, uint32_t node, const WireHeader *header, const void *first,
+                         DirectRead *direct);
     void (*end_direct)(void *user, DirectRead *direct);
 
     /* Every tick_ms, and soon after network_wake. */
@@ -152,6 +159,7 @@ typedef struct {
     uint64_t acks_sent; /* packets without messages */
     uint64_t packets_resent;
     uint64_t duplicates_dropped; /* had come before */
+    uint64_t direct_reads;       /* that began: values that are read to their place */
     uint64_t early_dropped;      /* one before them is missing */
     uint64_t strangers_dropped;  /* of another run, of unknown nodes, or before joining */
     uint64_t bad;                /* packets and messages that make no sense */

@@ -103,7 +103,8 @@ Parcel *parcel_new(Peer *peer, Received *received, uint32_t n_messages, uint8_t 
     const size_t stride = (sizeof(Item) + network->room_bytes + 15) & ~(size_t)15;
     const bool stays = received->size > COPIED_BYTES && (uintptr_t)received->bytes % 8 == 0 &&
                        (!received->lent || is_short_lived(network, received, n_messages));
-    const size_t copied_bytes = stays ? 0 : received->size;
+    const size_t n_here = received->values == NULL ? received->size : received->head_bytes;
+    const size_t copied_bytes = stays ? 0 : n_here;
     Parcel *const parcel = g_try_malloc(sizeof *parcel + n_messages * stride + copied_bytes);
 
     if (parcel == NULL)
@@ -111,10 +112,10 @@ Parcel *parcel_new(Peer *peer, Received *received, uint32_t n_messages, uint8_t 
     parcel->peer = peer;
     parcel->stride = stride;
     parcel->n_items = n_messages;
-    parcel->packet_bytes = received->size;
+    parcel->packet_bytes = n_here;
     parcel->holds_received = stays && !received->lent;
     parcel->is_lent = stays && received->lent;
-    parcel->values = received->values; /* then it is short-lived: see network_direct_reader */
+    parcel->values = received->values; /* see network_direct_reader */
     /* One reference for each message, one for this thread. */
     atomic_init(&parcel->refs, n_messages + 1);
     if (parcel->holds_received) {
@@ -124,7 +125,7 @@ Parcel *parcel_new(Peer *peer, Received *received, uint32_t n_messages, uint8_t 
         *bytes = received->bytes;
     } else {
         *bytes = parcel->items + n_messages * stride;
-        memcpy(*bytes, received->bytes, received->size);
+        memcpy(*bytes, received->bytes, n_here);
     }
     return parcel;
 }
@@ -145,8 +146,10 @@ static void unpack(Parcel *parcel, Item *item, uint8_t *at)
     incoming->keys = is_list ? (const RubatoKey *)(const void *)keys : NULL;
     incoming->deltas = has_bytes && !is_list ? keys : NULL;
     incoming->values = header->value_bytes == 0 ? NULL
-                       : parcel->values != NULL ? parcel->values
-                                                : keys + wire_padded((size_t)header->key_bytes);
+                       : parcel->values != NULL && header->kind == MESSAGE_REPLY
+                           ? parcel->values
+                           : keys + wire_padded((size_t)header->key_bytes);
+    incoming->apart = header->kind == MESSAGE_TENSOR ? parcel->values : NULL;
     incoming->value_bytes = (size_t)header->value_bytes;
     incoming->room = item->room;
     incoming->packet = parcel;
@@ -165,7 +168,7 @@ Incoming *incoming_detach(Incoming *incoming)
     const size_t key_bytes = wire_padded((size_t)incoming->header.key_bytes);
     const size_t needed = sizeof *shared + shared->stride + key_bytes + incoming->value_bytes;
 
-    if (needed * SMALL_PART > parcel_bytes(shared))
+    if (incoming->apart != NULL || needed * SMALL_PART > parcel_bytes(shared))
         return incoming;
     Parcel *const own = g_try_malloc(needed);
     if (own == NULL)

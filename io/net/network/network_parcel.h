@@ -15,7 +15,8 @@ typedef struct {
     _Atomic uint32_t refs;
     bool holds_received;
     bool is_lent;          /* one reply, read in the transport's memory, */
-    const uint8_t *values; /* or, if this is not NULL, to the place of its values */
+    const uint8_t *values; /* or, if this is not NULL, to the place of its values; or a piece of a
+                            * tensor, whose head is copied */
     Received received;
     _Alignas(16) uint8_t items[];
 } Parcel;

@@ -192,7 +192,7 @@ struct Network {
     /* written by the I/O thread, read by any (greetings sent: under greeting_lock) */
     _Atomic uint64_t n_packets_received, n_bytes_received;
     _Atomic uint64_t n_messages_received[MESSAGE_N_WIRE_KINDS];
-    _Atomic uint64_t n_duplicates, n_early, n_strangers, n_bad;
+    _Atomic uint64_t n_duplicates, n_early, n_strangers, n_bad, n_direct_reads;
     _Atomic uint64_t n_greetings_sent, n_greetings_received;
 
     /* guarded by receiving: held by the receiving thread, the I/O thread or a helper */

@@ -220,11 +220,15 @@ static bool begin_direct(void *user, const Received *received, DirectRead *direc
         header.n_messages != 1 || !is_of_sender(received, &header) ||
         wire_read_message(received->bytes + WIRE_PACKET_HEADER_BYTES,
                           received->size - WIRE_PACKET_HEADER_BYTES, &message) != NULL ||
-        message.kind != MESSAGE_REPLY || message.value_bytes != received->size - DIRECT_HEAD_BYTES)
+        (message.kind != MESSAGE_REPLY && message.kind != MESSAGE_TENSOR) ||
+        message.value_bytes != received->size - DIRECT_HEAD_BYTES)
         return false;
     Peer *const peer = find_sender(network, &header);
-    return peer != NULL && header.sequence == peer->receiver.received + 1 &&
-           network->handler.begin_direct(network->user, peer->number, &message, direct);
+    const bool begins = peer != NULL && header.sequence == peer->receiver.received + 1 &&
+                        network->handler.begin_direct(network->user, peer->number, &message,
+                                                      received->bytes + DIRECT_HEAD_BYTES, direct);
+    count(&network->n_direct_reads, begins);
+    return begins;
 }
 
 static void end_direct(void *user, DirectRead *direct)

@@ -99,6 +99,7 @@ void network_stats(const Network *network, NetworkStats *stats)
         .packets_received = read_count(&network->n_packets_received),
         .bytes_received = read_count(&network->n_bytes_received),
         .duplicates_dropped = read_count(&network->n_duplicates),
+        .direct_reads = read_count(&network->n_direct_reads),
         .early_dropped = read_count(&network->n_early),
         .strangers_dropped = read_count(&network->n_strangers),
         .bad = read_count(&network->n_bad),

@@ -57,6 +57,7 @@ struct Received {
     uint8_t *bytes; /* may be written to; not aligned */
     size_t size;
     const uint8_t *values; /* where what is behind the head lies (DirectReader); NULL: in `bytes` */
+    size_t head_bytes;     /* if it does: those in `bytes` */
     bool misshapen;        /* it came in a form that no channel sends */
     bool is_answer;        /* it came as an answer on a channel that this process opened */
 
@@ -81,11 +82,15 @@ typedef enum {
 /* The head of a packet that has one message without keys: what is before its values. */
 #define DIRECT_HEAD_BYTES ((size_t)WIRE_PACKET_HEADER_BYTES + WIRE_MESSAGE_HEADER_BYTES)
 
-/* By this a transport may read the values of a reply straight to where they go. The receiving
+/* The first values may belong to the head, too. */
+#define DIRECT_MOST_HEAD_BYTES (DIRECT_HEAD_BYTES + NETWORK_DIRECT_FIRST_BYTES)
+
+/* By this a transport may read the values of a message straight to where they go. The receiving
  * thread. */
 typedef struct {
-    /* A packet is arriving: `received` is as it will be, but of its bytes only the head is there.
-     * True: the direct read was started, and what is behind the head goes there. */
+    /* A packet is arriving: `received` is as it will be, but of its bytes only the first
+     * DIRECT_MOST_HEAD_BYTES are there. True: the direct read was started, of so many bytes as are
+     * behind the head; they go there. */
     bool (*begin)(void *user, const Received *received, DirectRead *direct);
 
     /* The packet was handed over and released, or does not come this time. */

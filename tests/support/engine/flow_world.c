@@ -59,8 +59,9 @@ static void revoke_loans(FlowWorld *world, uint32_t from)
 }
 
 /* Some message that was delivered is acknowledged. */
-static bool acknowledge(FlowWorld *world)
+static bool acknowledge(FlowWorld *world, uint64_t seed)
 {
+    (void)seed;
     const guint n = world->loans->len;
     const guint first = n > 0 ? random_below(&world->random, n) : 0;
 
@@ -172,7 +173,7 @@ static void *keep(void *user, void *message, const void **bytes)
     FlowParcel *const kept = g_memdup2(parcel, sizeof(FlowParcel) + parcel->message.n_bytes);
 
     g_free(message);
-    *bytes = kept->bytes;
+    *bytes = kept->message.is_direct ? kept->message.bytes : kept->bytes;
     if (!((const FlowNode *)user)->keeps_nothing)
         return kept;
     drop(user, kept);
@@ -444,6 +445,47 @@ void flow_world_free(FlowWorld *world)
 
 /* ---- running ---- */
 
+/* Some bytes of a message are written to their place, and are wrong: its connection breaks before
+ * they are checked. */
+static bool begin_to_arrive(FlowWorld *world, uint64_t seed)
+{
+    (void)seed;
+    const guint n = world->parcels->len;
+    const guint first = n > 0 ? random_below(&world->random, n) : 0;
+
+    for (guint i = 0; i < n; i++) {
+        FlowParcel *const parcel = world->parcels->pdata[(first + i) % n];
+        const FlowNode *const to = &world->nodes[parcel->to];
+
+        if (parcel->has_begun || to->is_lost || to->is_over)
+            continue;
+        parcel->has_begun = true;
+        uint8_t *const place =
+            tensor_flow_place(to->flow, world->ids[parcel->from], &parcel->message);
+        if (place != NULL)
+            memset(place, 0xab,
+                   random_below(&world->random, (uint32_t)parcel->message.n_bytes + 1));
+        return true;
+    }
+    return false;
+}
+
+/* Some of the messages that have a place come there. Then their bytes are nowhere else. */
+static void put_to_place(FlowWorld *world, FlowParcel *parcel)
+{
+    TensorMessage *const message = &parcel->message;
+    uint8_t *const place =
+        tensor_flow_place(world->nodes[parcel->to].flow, world->ids[parcel->from], message);
+
+    if (place == NULL || random_below(&world->random, 4) == 0)
+        return;
+    memcpy(place, parcel->bytes, message->n_bytes);
+    memset(parcel->bytes, 0xcd, message->n_bytes);
+    message->is_direct = true;
+    message->bytes = place;
+    world->n_direct++;
+}
+
 /* One of the messages, but no ROWS before the SIZES of the same node. */
 static bool deliver(FlowWorld *world, uint64_t seed)
 {
@@ -460,8 +502,7 @@ static bool deliver(FlowWorld *world, uint64_t seed)
             which = i;
     }
     FlowParcel *const parcel = g_ptr_array_steal_index(world->parcels, which);
-    TensorMessage message = parcel->message;
-    message.bytes = parcel->bytes;
+    parcel->message.bytes = parcel->bytes;
     FlowNode *const to = &world->nodes[parcel->to];
     if (parcel->loan != NULL && !to->is_lost) {
         check_loan(parcel->loan);
@@ -472,6 +513,8 @@ static bool deliver(FlowWorld *world, uint64_t seed)
         drop(to, parcel);
         return true;
     }
+    put_to_place(world, parcel);
+    const TensorMessage message = parcel->message;
     const char *const wrong =
         tensor_flow_take(to->flow, world->ids[parcel->from], &message, parcel);
     require_msg(wrong == NULL, "seed %zu: %s", (size_t)seed, wrong);
@@ -593,21 +636,26 @@ static bool hear_of_loss(FlowNode *node)
 static bool (*const moves_of_node[])(FlowNode *node) = { finish_step, begin_step, end_operation,
                                                          take_arrays_back, hear_of_loss };
 
+static bool (*const moves_of_world[])(FlowWorld *world, uint64_t seed) = { acknowledge, deliver,
+                                                                           begin_to_arrive };
+
 /* Does one thing of those that can be done. False: there is none. */
 static bool move(FlowWorld *world, uint64_t seed)
 {
     const uint32_t n_of_nodes = G_N_ELEMENTS(moves_of_node) * world->n_nodes;
-    const uint32_t first = random_below(&world->random, n_of_nodes + 2);
+    const uint32_t n_moves = n_of_nodes + G_N_ELEMENTS(moves_of_world);
+    const uint32_t first = random_below(&world->random, n_moves);
 
     if (world->n_until_loss > 0 && --world->n_until_loss == 0)
         lose(world);
-    for (uint32_t i = 0; i < n_of_nodes + 2; i++) {
-        const uint32_t what = (first + i) % (n_of_nodes + 2);
+    for (uint32_t i = 0; i < n_moves; i++) {
+        const uint32_t what = (first + i) % n_moves;
 
-        if (what == n_of_nodes ? acknowledge(world) : what > n_of_nodes && deliver(world, seed))
-            return true;
-        if (what >= n_of_nodes)
+        if (what >= n_of_nodes) {
+            if (moves_of_world[what - n_of_nodes](world, seed))
+                return true;
             continue;
+        }
         FlowNode *const node = &world->nodes[what / G_N_ELEMENTS(moves_of_node)];
         if (!node->is_lost && moves_of_node[what % G_N_ELEMENTS(moves_of_node)](node))
             return true;

@@ -1,6 +1,9 @@
 /* Simulated nodes with a flow each (engine/collectives/flow/tensor_flow.h), for tests: messages are
  * on their way until they are delivered, and steps are done, in an order that depends on a seed.
  *
+ * Some messages come straight to the place that the flow names for them. Some of their bytes may
+ * have been written there before, and be wrong.
+ *
  * Some messages have their values with a worker. They are read there when the message is delivered,
  * and once more before it is acknowledged, as if it was sent again; both times they are what was
  * sent. The arrays of a worker whose operation has ended are its own again once nobody reads them:
@@ -30,6 +33,7 @@ typedef struct {
     uint32_t from, to;
     TensorMessage message;
     FlowLoan *loan; /* NULL: it has its bytes alone */
+    bool has_begun; /* to arrive, before its connection broke */
     uint8_t bytes[];
 } FlowParcel;
 
@@ -68,6 +72,7 @@ struct FlowWorld {
     uint32_t n_lent;                    /* messages, */
     uint32_t n_outlived;                /* and those that were read behind the operation's end */
     uint32_t n_parcels;                 /* that exist */
+    uint32_t n_direct;                  /* that came straight to their place */
     uint32_t n_ahead;                   /* nodes that have sent before they had a flow, */
     uint32_t n_ahead_shares;            /* and of these, those that sent each node its share */
 };

@@ -1,5 +1,5 @@
 /* Packets whose values are read to their place. Invariant: while is_direct is set, the head has
- * come, and packet_at is DIRECT_HEAD_BYTES and what has come to the direct read. */
+ * come, and packet_at is head_bytes and what has come to the direct read. */
 #include "io/net/transport/tcp/tcp_direct.h"
 
 #include <errno.h>
@@ -21,14 +21,15 @@ bool tcp_direct_begin(TcpReceiver *receiver, size_t size)
 
     if (!tcp_direct_is_possible(receiver, size))
         return false;
-    memcpy(receiver->head, receiver->buffer + receiver->begin, DIRECT_HEAD_BYTES);
+    memcpy(receiver->head, receiver->buffer + receiver->begin, DIRECT_MOST_HEAD_BYTES);
     tcp_receiver_fill(receiver, &received, receiver->head, size);
     if (!receiver->reader->begin(receiver->reader->user, &received, &receiver->direct))
         return false;
-    receiver->begin += DIRECT_HEAD_BYTES;
+    receiver->head_bytes = size - receiver->direct.n_bytes;
+    receiver->begin += receiver->head_bytes;
     receiver->is_direct = true;
     receiver->packet_bytes = size;
-    receiver->packet_at = DIRECT_HEAD_BYTES;
+    receiver->packet_at = receiver->head_bytes;
     receiver->opened_at = 0;
     return true;
 }
@@ -40,7 +41,7 @@ static uint8_t *lock(TcpReceiver *receiver)
     uint8_t *const bytes = direct_read_lock(&receiver->direct);
 
     if (bytes != NULL)
-        return bytes + (receiver->packet_at - DIRECT_HEAD_BYTES);
+        return bytes + (receiver->packet_at - receiver->head_bytes);
     direct_read_unlock(&receiver->direct, 0);
     receiver->fault = "there is no memory for a packet for which nobody waits any more";
     return NULL;
@@ -81,12 +82,12 @@ void tcp_direct_fill(TcpReceiver *receiver, size_t n)
 bool tcp_direct_open(TcpReceiver *receiver, const uint8_t *tag)
 {
     uint8_t *const end = lock(receiver);
-    const size_t n = receiver->packet_bytes - DIRECT_HEAD_BYTES;
+    const size_t n = receiver->packet_bytes - receiver->head_bytes;
 
     if (end == NULL)
         return false;
     const bool is_right = seal_open_apart(
-        &receiver->receives, &(SealParts){ receiver->head, DIRECT_HEAD_BYTES, end - n, n }, tag);
+        &receiver->receives, &(SealParts){ receiver->head, receiver->head_bytes, end - n, n }, tag);
     direct_read_unlock(&receiver->direct, 0);
     return is_right;
 }
@@ -98,7 +99,8 @@ bool tcp_direct_give(TcpReceiver *receiver, Received *received)
     if (end == NULL)
         return false;
     tcp_receiver_fill(receiver, received, receiver->head, receiver->packet_bytes);
-    received->values = end - (receiver->packet_bytes - DIRECT_HEAD_BYTES);
+    received->values = end - (receiver->packet_bytes - receiver->head_bytes);
+    received->head_bytes = receiver->head_bytes;
     received->lent = true;
     direct_read_unlock(&receiver->direct, 0);
     return true;

@@ -433,7 +433,8 @@ bool tcp_receiver_take(TcpReceiver *receiver, Received *received)
             return false;
         }
         if (size > LENT_BYTES) {
-            if (left - TCP_SIZE_BYTES < DIRECT_HEAD_BYTES && tcp_direct_is_possible(receiver, size))
+            if (left - TCP_SIZE_BYTES < DIRECT_MOST_HEAD_BYTES &&
+                tcp_direct_is_possible(receiver, size))
                 return false;
             receiver->begin += TCP_SIZE_BYTES;
             begin_packet(receiver, size);

@@ -5,7 +5,7 @@
  * reads: memory for a large packet grows with the bytes that have come.
  *
  * Small packets are in the receiver's buffer, and are lent; one read can bring many of them. A
- * large packet is read straight into a block of its own or, if it brings rows for which somebody
+ * large packet is read straight into a block of its own or, if it brings values for which somebody
  * waits, to their place (tcp_direct.h). All are opened in place.
  *
  * Threads: the I/O thread; received packets, any. */
@@ -46,7 +46,8 @@ typedef struct {
     size_t block_bytes;
     bool is_direct; /* it has no block: its head is in `head`, the rest is read to its place */
     DirectRead direct;
-    _Alignas(8) uint8_t head[DIRECT_HEAD_BYTES];
+    size_t head_bytes; /* of such a packet */
+    _Alignas(8) uint8_t head[DIRECT_MOST_HEAD_BYTES];
 
     GByteArray *answer; /* NULL: there is none to send */
     size_t answer_at;
@@ -63,7 +64,7 @@ TcpReceiver *tcp_receiver_new_for_answers(uint32_t id, int fd, int epoll_fd, con
                                           BlockPool *pool, const Handshake *done,
                                           const Seal *receives);
 
-/* Before the first read: by this the values of replies find their place. It outlives the
+/* Before the first read: by this values find their place. It outlives the
  * receiver. */
 void tcp_receiver_set_reader(TcpReceiver *receiver, const DirectReader *reader);
 

@@ -149,7 +149,7 @@ static void judge(const FlowWorld *world, uint64_t seed)
 
 /* How often it came to what the seeds are to show. */
 typedef struct {
-    uint32_t n_ahead, n_lent, n_outlived; /* as in FlowWorld */
+    uint32_t n_ahead, n_lent, n_outlived, n_direct; /* as in FlowWorld */
 } Seen;
 
 static void play(uint64_t seed, Seen *seen)
@@ -166,6 +166,7 @@ static void play(uint64_t seed, Seen *seen)
     seen->n_ahead += world->n_ahead;
     seen->n_lent += world->n_lent;
     seen->n_outlived += world->n_outlived;
+    seen->n_direct += world->n_direct;
     flow_world_free(world);
 }
 
@@ -282,6 +283,7 @@ START_TEST(every_order_of_messages_gives_the_same)
     require_msg(seen.n_ahead > 0 || first > 0, "no node sent before it had a flow");
     require_msg((seen.n_lent > 0 && seen.n_outlived > 0) || first > 0,
                 "no message was read from arrays behind the end");
+    require_msg(seen.n_direct > 0 || first > 0, "no message came straight to its place");
 }
 END_TEST
 

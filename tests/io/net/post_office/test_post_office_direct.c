@@ -210,8 +210,24 @@ typedef struct {
     Station *other;
     Network *network;
     PostOffice office;
+    uint8_t *place;   /* of a piece of a tensor, and of the values that stay before it */
+    bool is_at_place; /* the last one came there; the receiving thread's */
+    _Atomic unsigned n_pieces;
     _Atomic unsigned n_begun, n_ended;
 } Asker;
+
+enum { PIECE_BYTES = 400000, FIRST_BYTES = NETWORK_DIRECT_FIRST_BYTES };
+
+/* Wherever it has come, it lies where it belongs behind this. */
+static void take_piece(Asker *asker, const Incoming *incoming)
+{
+    const size_t n = incoming->apart != NULL ? FIRST_BYTES : PIECE_BYTES;
+
+    asker->is_at_place = incoming->apart == asker->place + FIRST_BYTES;
+    if (incoming->value_bytes == PIECE_BYTES)
+        memcpy(asker->place, incoming->values, n);
+    atomic_fetch_add(&asker->n_pieces, 1);
+}
 
 static void take_reply(void *user, Incoming *incoming)
 {
@@ -219,6 +235,8 @@ static void take_reply(void *user, Incoming *incoming)
 
     if (incoming->header.kind == MESSAGE_REPLY)
         (void)post_office_receive_reply(&asker->office, incoming);
+    else if (incoming->header.kind == MESSAGE_TENSOR)
+        take_piece(asker, incoming);
     incoming_free(incoming);
 }
 
@@ -237,10 +255,23 @@ static void tick(void *user, int64_t now_ms)
     (void)now_ms;
 }
 
-static bool begin_direct(void *user, uint32_t node, const WireHeader *header, DirectRead *direct)
+static bool begin_piece(Asker *asker, uint32_t node, const WireHeader *header, const uint8_t *first,
+                        DirectRead *direct)
+{
+    const DirectPiece piece = { .epoch = header->epoch, .node = node, .operation = first[0] };
+
+    direct_read_start_piece(direct, &piece, asker->place + FIRST_BYTES,
+                            (size_t)header->value_bytes - FIRST_BYTES);
+    return true;
+}
+
+static bool begin_direct(void *user, uint32_t node, const WireHeader *header, const void *first,
+                         DirectRead *direct)
 {
     Asker *const asker = user;
-    const bool begins = post_office_begin_direct(&asker->office, node, header, direct);
+    const bool begins = header->kind == MESSAGE_TENSOR
+                            ? begin_piece(asker, node, header, first, direct)
+                            : post_office_begin_direct(&asker->office, node, header, direct);
 
     atomic_fetch_add(&asker->n_begun, begins);
     return begins;
@@ -250,7 +281,8 @@ static void end_direct(void *user, DirectRead *direct)
 {
     Asker *const asker = user;
 
-    post_office_end_direct(&asker->office, direct);
+    if (!direct->is_piece)
+        post_office_end_direct(&asker->office, direct);
     atomic_fetch_add(&asker->n_ended, 1);
 }
 
@@ -278,6 +310,7 @@ static void asker_init(Asker *asker, bool encrypts)
     GError *error = NULL;
 
     of_other.incarnation = 0; /* a station's own */
+    atomic_init(&asker->n_pieces, 0);
     atomic_init(&asker->n_begun, 0);
     atomic_init(&asker->n_ended, 0);
     post_office_init(&asker->office, 1, 2, ids, servers_of, &FLOW_SIZES_USUAL);
@@ -398,6 +431,44 @@ START_TEST(rows_of_a_cancelled_request_are_freed_at_once)
 }
 END_TEST
 
+static bool has_come(void *user)
+{
+    return atomic_load((_Atomic unsigned *)user) > 0;
+}
+
+/* _i: encrypted. What stands before its values stays with the message. */
+START_TEST(pieces_of_tensors_come_to_their_place_while_connections_break)
+{
+    enum { N_ROUNDS = 12 };
+    g_autofree uint8_t *place = g_malloc(PIECE_BYTES);
+    unsigned n_at_place = 0;
+    Asker asker;
+
+    asker_init(&asker, _i == 1);
+    for (unsigned round = 0; round < N_ROUNDS; round++) {
+        Frame *const frame =
+            frame_new(&(WireHeader){ .kind = MESSAGE_TENSOR, .value_bytes = PIECE_BYTES });
+        uint8_t *const values = frame_values(frame);
+        for (size_t i = 0; i < PIECE_BYTES; i++)
+            values[i] = (uint8_t)(i % 251 + round);
+        g_autofree uint8_t *sent = g_memdup2(values, PIECE_BYTES);
+
+        memset(place, 0xee, PIECE_BYTES);
+        asker.place = place;
+        atomic_store(&asker.n_pieces, 0);
+        network_send(asker.other->network, 1, frame);
+        if (round % 2 == 1)
+            (void)outage_reset_connections(2);
+        ck_assert(station_wait_until(asker.other, has_come, &asker.n_pieces));
+        require_msg(memcmp(place, sent, PIECE_BYTES) == 0, "round %u", round);
+        n_at_place += asker.is_at_place;
+    }
+    asker_clear(&asker);
+    if (_i == 0) /* the rounds without a break */
+        ck_assert_uint_ge(n_at_place, N_ROUNDS / 2);
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("post_office_direct");
@@ -411,6 +482,8 @@ int main(void)
     tcase_set_timeout(connections, 60);
     tcase_add_loop_test(connections, rows_come_to_their_place_while_connections_break, 0, 2);
     tcase_add_loop_test(connections, rows_of_a_cancelled_request_are_freed_at_once, 0, 2);
+    tcase_add_loop_test(connections, pieces_of_tensors_come_to_their_place_while_connections_break,
+                        0, 2);
     suite_add_tcase(suite, connections);
     return run_suite(suite);
 }

@@ -16,6 +16,7 @@ static const Protection protections[] = { PROTECTION_NONE, PROTECTION_CHECKSUM, 
 typedef struct {
     DirectReader reader;
     bool refuses;
+    size_t n_first; /* values that stay with the head */
     uint8_t *place; /* of just so many bytes as the values have; NULL: in a test's own memory */
     size_t n_heads; /* that were shown */
     unsigned n_begun, n_ended;
@@ -32,9 +33,10 @@ static bool begin(void *user, const Received *received, DirectRead *direct)
     desk->n_heads++;
     if (desk->refuses)
         return false;
+    const size_t n_bytes = received->size - DIRECT_HEAD_BYTES - desk->n_first;
     if (desk->place == NULL)
-        desk->place = g_malloc(received->size - DIRECT_HEAD_BYTES);
-    direct_read_start(direct, 1, desk->place, received->size - DIRECT_HEAD_BYTES);
+        desk->place = g_malloc(n_bytes);
+    direct_read_start(direct, 1, desk->place, n_bytes);
     desk->direct = direct;
     desk->n_begun++;
     return true;
@@ -71,7 +73,7 @@ static bool is_possible(TcpLine *line)
 /* The packet is number k, wherever its values lie. */
 static void check_packet(const Received *received, size_t k, size_t size)
 {
-    const size_t n_head = received->values != NULL ? DIRECT_HEAD_BYTES : size;
+    const size_t n_head = received->values != NULL ? received->head_bytes : size;
     size_t n_wrong = 0;
 
     ck_assert_uint_eq(received->size, size);
@@ -95,7 +97,7 @@ static bool go_on(TcpLine *line, const GByteArray *stream, size_t *at, size_t n,
 }
 
 /* _i: protections, and the longest cuts. Small packets, large ones that are refused a place, and
- * large ones that get one. */
+ * large ones that get one, with some of their values or all. */
 START_TEST(values_go_to_their_place_however_they_are_cut)
 {
     static const size_t longest[] = { 500, 70000, 3000000 };
@@ -116,6 +118,7 @@ START_TEST(values_go_to_their_place_however_they_are_cut)
         const size_t wanted = (size_t)g_rand_int_range(random, 1, most + 1);
 
         desk.refuses = k % 3 == 2;
+        desk.n_first = k % 2 * NETWORK_DIRECT_FIRST_BYTES;
         if (!go_on(&line, stream, &at, wanted, &received))
             continue;
         do {
@@ -126,6 +129,7 @@ START_TEST(values_go_to_their_place_however_they_are_cut)
             g_clear_pointer(&desk.place, g_free);
             k++;
             desk.refuses = k % 3 == 2;
+            desk.n_first = k % 2 * NETWORK_DIRECT_FIRST_BYTES;
         } while (tcp_receiver_take(line.receiver, &received));
     }
     ck_assert_uint_eq(n_direct, 6); /* of at least 32 kB, and not refused */
@@ -143,7 +147,7 @@ START_TEST(revoked_read_goes_on_elsewhere)
 {
     static const size_t sizes[] = { 300000, 50000, 10 };
     const size_t limit =
-        TCP_SIZE_BYTES + DIRECT_HEAD_BYTES + revoked_at[_i % (int)G_N_ELEMENTS(revoked_at)];
+        TCP_SIZE_BYTES + DIRECT_MOST_HEAD_BYTES + revoked_at[_i % (int)G_N_ELEMENTS(revoked_at)];
     Desk desk = { 0 };
     TcpLine line = open_line(&desk, protections[_i / (int)G_N_ELEMENTS(revoked_at)]);
     g_autoptr(GByteArray) stream = tcp_line_stream(&line, sizes, G_N_ELEMENTS(sizes));
@@ -152,6 +156,7 @@ START_TEST(revoked_read_goes_on_elsewhere)
 
     if (!is_possible(&line))
         return;
+    desk.n_first = (size_t)_i % 2 * NETWORK_DIRECT_FIRST_BYTES;
     while (at < MIN(limit, sizes[0]))
         ck_assert(!go_on(&line, stream, &at, MIN(limit, sizes[0]) - at, &received));
     ck_assert_ptr_nonnull(desk.direct);
