@@ -7,9 +7,9 @@
 #define MILLION UINT64_C(1000000)
 #define N_SETS 32 /* of keys, so that no request finds the rows of the last one in a cache */
 
-#define REPLICA_ADD(replicas_, text_, limit_text_, limit_)                                       \
+#define REPLICA_ADD(replicas_, beside_, share_, text_, limit_text_, limit_)                      \
     {                                                                                            \
-        .name = "replica-add-10k-" #replicas_,                                                   \
+        .name = "replica-add-10k-" #replicas_, .beside = beside_, .goal = { .share = share_ },   \
         .what = "Add to 10,000 random keys, sorted, of 10 M rows on two nodes, " text_,          \
         .limit = limit_text_, .unit = BENCH_UNIT_KEYS_PER_SECOND, .place = BENCH_PLACE_HOST,     \
         .nodes = 3, .table = { .storage = "dense", .replicas = replicas_ },                      \
@@ -36,11 +36,11 @@
     }
 
 const BenchCase bench_replica_cases[] = {
-    REPLICA_ADD(0, "without replicas", "bare rows in the other process, by shared memory",
-                limit_shm_add),
-    REPLICA_ADD(1, "with one replica",
-                "the same, and in the other process on to a thread with the same rows",
-                limit_shm_add_twice),
+    REPLICA_ADD(0, NULL, 0, "without replicas", "two bare threads with half of the rows each",
+                limit_parts_add),
+    REPLICA_ADD(1, "replica-add-10k-0", 0.6, "with one replica",
+                "the same, and each copies requests on to the other one, which has the rows too",
+                limit_parts_add_twice),
     REPLICA_GET(0, "without replicas"),
     REPLICA_GET(1, "with one replica"),
     REPLICA_ITERATE("replica-iterate-100", false, "with one replica, SSP"),

@@ -49,6 +49,14 @@ double limit_threads(Bench *bench, size_t n);
 /* Seconds of a barrier of so many bare threads. */
 double raw_barrier(uint32_t n_threads, size_t n);
 
+/* ---- parts.c: a bare thread for each of two servers ---- */
+
+/* Adds of sorted keys to rows of one value, by two servers with half of the rows each, and a worker
+ * beside them. The second: each also copies what it gets on to the other one, which adds it to a
+ * copy of the same rows: what one replica costs at least on this machine. */
+double limit_parts_add(Bench *bench, size_t n);
+double limit_parts_add_twice(Bench *bench, size_t n);
+
 /* ---- reduce.c: bare threads or processes that add up arrays of doubles ---- */
 
 /* The sums of two arrays. */
@@ -102,10 +110,6 @@ double limit_shm_pull(Bench *bench, size_t n);
 /* The other process has the rows: keys go to it, values come back or go with them. */
 double limit_shm_get(Bench *bench, size_t n);
 double limit_shm_add(Bench *bench, size_t n);
-
-/* The same, and the other process copies each request on to a thread of its own, which has the rows
- * as well: what one replica costs at least, with three threads at work. */
-double limit_shm_add_twice(Bench *bench, size_t n);
 void raw_shm_stop(Bench *bench);
 int raw_shm_serve(const BenchCase *what, uint64_t n_rows); /* what the other process runs */
 

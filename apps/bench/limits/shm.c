@@ -4,11 +4,9 @@
  * Who waits looks for a while and then sleeps; so round trips of two processes that are awake need
  * no system call. Streams are copied through a ring of blocks: one process copies in, the other
  * copies out. Rows are in the other process alone: keys are copied into shared memory, and it
- * gathers from its rows, or adds to them, between that memory and its own. For replicated rows it
- * also copies each request on to a thread of its own, which adds to rows that nobody else has. */
+ * gathers from its rows, or adds to them, between that memory and its own. */
 #include <errno.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -35,7 +33,6 @@ enum {
     ORDER_GIVE, /* copy blocks in */
     ORDER_GET,  /* gather for requests */
     ORDER_ADD,
-    ORDER_ADD_TWICE, /* and on to the thread with the copies */
     ORDER_END,
 };
 
@@ -156,63 +153,9 @@ static void serve_requests(Shared *shared, Bench *bench, bool adds, uint32_t n)
     }
 }
 
-/* ---- requests that are passed on, as a primary does to a replica ---- */
-
-typedef struct {
-    Word asked, answered; /* as those of Shared */
-    Request requests[N_REQUESTS];
-    Bench *rows; /* the thread's */
-    size_t n_keys;
-    uint32_t n; /* requests that will come */
-} Passed;
-
-static void *add_passed(void *user)
-{
-    Passed *const passed = user;
-
-    for (uint32_t i = 0; i < passed->n; set(&passed->answered, ++i)) {
-        Request *const request = &passed->requests[i % N_REQUESTS];
-
-        wait_while(&passed->asked, i);
-        raw_add(passed->rows, request->keys, passed->n_keys, request->values);
-    }
-    return NULL;
-}
-
-/* The thread may be as many requests behind as fit into its ring; the last one is answered when all
- * are there twice. */
-static void serve_twice(Shared *shared, Bench *bench, Bench *copies, uint32_t n)
-{
-    Passed *const passed = g_aligned_alloc0(1, sizeof *passed, _Alignof(Passed));
-    const size_t n_keys = shared->n_keys;
-    const uint32_t answered = look(&shared->answered);
-    pthread_t thread;
-
-    passed->rows = copies;
-    passed->n_keys = n_keys;
-    passed->n = n;
-    if (pthread_create(&thread, NULL, add_passed, passed) != 0)
-        g_error("cannot start the thread with the copies");
-    for (uint32_t i = 0; i < n; i++) {
-        const Request *const from = &shared->requests[(answered + i) % N_REQUESTS];
-        Request *const to = &passed->requests[i % N_REQUESTS];
-
-        wait_while(&shared->asked, answered + i);
-        wait_while(&passed->answered, i - N_REQUESTS);
-        memcpy(to->keys, from->keys, n_keys * sizeof *to->keys);
-        memcpy(to->values, from->values, n_keys * sizeof *to->values);
-        set(&passed->asked, i + 1);
-        raw_add(bench, from->keys, n_keys, from->values);
-        if (i + 1 == n)
-            pthread_join(thread, NULL);
-        set(&shared->answered, answered + i + 1);
-    }
-    g_aligned_free(passed);
-}
-
 int raw_shm_serve(const BenchCase *what, uint64_t n_rows)
 {
-    Bench bench = { .what = what, .n_rows = n_rows }, copies = bench;
+    Bench bench = { .what = what, .n_rows = n_rows };
     Shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, SHARED_FD, 0);
     g_autofree unsigned char *own = g_malloc0((size_t)N_BLOCKS * BLOCK_BYTES);
     uint32_t n_orders = 0;
@@ -229,8 +172,6 @@ int raw_shm_serve(const BenchCase *what, uint64_t n_rows)
             copy_in(shared, own, shared->n);
         else if (shared->order == ORDER_GET || shared->order == ORDER_ADD)
             serve_requests(shared, &bench, shared->order == ORDER_ADD, shared->n);
-        else if (shared->order == ORDER_ADD_TWICE)
-            serve_twice(shared, &bench, &copies, shared->n);
         else
             return 0;
     }
@@ -347,9 +288,9 @@ double limit_shm_get(Bench *bench, size_t n)
     return bench_now() - began;
 }
 
-static double add_requests(Bench *bench, uint32_t order, size_t n)
+double limit_shm_add(Bench *bench, size_t n)
 {
-    Shared *shared = begin_requests(bench, order, n);
+    Shared *shared = begin_requests(bench, ORDER_ADD, n);
     double began;
 
     (void)ask(shared, bench, bench->values);
@@ -359,16 +300,6 @@ static double add_requests(Bench *bench, uint32_t order, size_t n)
         (void)ask(shared, bench, bench->values);
     wait_for_all(shared);
     return bench_now() - began;
-}
-
-double limit_shm_add(Bench *bench, size_t n)
-{
-    return add_requests(bench, ORDER_ADD, n);
-}
-
-double limit_shm_add_twice(Bench *bench, size_t n)
-{
-    return add_requests(bench, ORDER_ADD_TWICE, n);
 }
 
 static uint32_t blocks_of(const Bench *bench, size_t n)
