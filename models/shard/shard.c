@@ -273,10 +273,21 @@ static void get_dense(const RubatoShard *shard, const RubatoKeys *keys, unsigned
         gather(shard, keys, values, bytes, stride);
 }
 
+static inline void fetch_dense(const RubatoShard *shard, const RubatoKeys *keys, size_t begin,
+                               size_t n, void **rows)
+{
+    for (size_t i = 0; i < n; i++) {
+        rows[i] = shard_dense_row(shard, keys_get(keys, begin + i));
+        __builtin_prefetch(rows[i], 1);
+    }
+}
+
+/* The rows of the next block are on their way to the cache while those of this one are changed. */
 static void add_dense(RubatoShard *shard, uint32_t worker, const RubatoKeys *keys,
                       const unsigned char *deltas)
 {
-    void *rows[ADD_BLOCK];
+    void *blocks[2][ADD_BLOCK];
+    unsigned turn = 0;
 
     if (keys->keys == NULL) {
         if (keys->n > 0)
@@ -289,13 +300,12 @@ static void add_dense(RubatoShard *shard, uint32_t worker, const RubatoKeys *key
                           deltas + keys_row(keys, 0) * shard->row_bytes, 1);
         return;
     }
-    for (size_t begin = 0; begin < keys->n; begin += ADD_BLOCK) {
-        const size_t n = MIN(keys->n - begin, ADD_BLOCK);
+    fetch_dense(shard, keys, 0, MIN(keys->n, ADD_BLOCK), blocks[0]);
+    for (size_t begin = 0; begin < keys->n; begin += ADD_BLOCK, turn ^= 1) {
+        const size_t n = MIN(keys->n - begin, ADD_BLOCK), next = begin + n;
+        void **const rows = blocks[turn];
 
-        for (size_t i = 0; i < n; i++) {
-            rows[i] = shard_dense_row(shard, keys_get(keys, begin + i));
-            __builtin_prefetch(rows[i], 1);
-        }
+        fetch_dense(shard, keys, next, MIN(keys->n - next, ADD_BLOCK), blocks[turn ^ 1]);
         if (keys->at == NULL)
             updater_apply_rows(&shard->updater, worker, rows, deltas + begin * shard->row_bytes,
                                NULL, n);
