@@ -325,7 +325,8 @@ static void feed_pieces(Server *server, FedPart *fed, RubatoShard *shard, const 
         const size_t n = MIN(most, request->keys.n - begin);
         /* a selection's positions count from the start of all rows */
         const size_t at = request->keys.at != NULL ? 0 : begin * row_bytes;
-        Message input = { .epoch = message->epoch,
+        Message input = { .is_packed = message->is_packed,
+                          .epoch = message->epoch,
                           .row_bytes = row_bytes,
                           .request = *request,
                           .sequence = message->sequence };

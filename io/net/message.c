@@ -33,7 +33,8 @@ Message *message_copy_request(const Message *message)
     const size_t n_keys = keys->keys == NULL ? 0 : keys->n;
     const size_t row_bytes = message->row_bytes;
     const size_t input_bytes = message->request.input != NULL ? keys->n * row_bytes : 0;
-    const size_t bytes = sizeof(Message) + n_keys * sizeof(RubatoKey) + input_bytes;
+    const size_t padding_bytes = -input_bytes % sizeof(RubatoKey);
+    const size_t bytes = sizeof(Message) + n_keys * sizeof(RubatoKey) + input_bytes + padding_bytes;
     const char *input = message->request.input;
     Message *copy = bytes == sizeof *copy ? g_malloc(bytes) : g_try_malloc(bytes);
 
@@ -45,6 +46,8 @@ Message *message_copy_request(const Message *message)
     *copy = *message;
     copy->end = end_copy;
     copy->request.keys.at = NULL;
+    copy->is_packed = true;
+    memset(copied_input + input_bytes, 0, padding_bytes);
     if (keys->keys != NULL)
         copy->request.keys.keys = copied_keys;
     if (input_bytes > 0)

@@ -137,6 +137,7 @@ struct Message {
     MessageKind kind;
     CallStatus status; /* of the answer; CALL_NO_MEMORY in a request: no memory for its keys */
     bool is_answered;  /* the server's: its answer is on the way back */
+    bool is_packed;    /* its input lies behind its list of keys: see message_packed */
     bool is_high;      /* of high priority: see io/net/priority_order.h */
     uint8_t fed_kind;  /* MESSAGE_FEED: the MessageKind of the input; or FEED_… */
     uint32_t epoch;    /* of the task; 0: outside any task */
@@ -193,6 +194,18 @@ static inline RubatoKeys message_keys_from(const RubatoKeys *keys, size_t begin,
     else
         part.first += begin;
     return part;
+}
+
+/* Where keys and input lie one behind the other as on the wire, and nothing else, with the bytes
+ * that pad them; NULL: they do not. Of a part of a packed message they do not, because its keys end
+ * before the input of the whole begins, or its input begins later. */
+static inline const void *message_packed(const Message *message, const RubatoKeys *keys,
+                                         const char *input)
+{
+    return message->is_packed && keys->keys != NULL && keys->at == NULL &&
+                   input == (const char *)(keys->keys + keys->n)
+               ? keys->keys
+               : NULL;
 }
 
 static inline Message *message_of_request(RubatoRequest *request)

@@ -41,6 +41,7 @@ static inline __attribute__((always_inline)) void table_client_set_message(
     message->kind = ask->kind;
     message->status = CALL_OK;
     message->is_answered = false;
+    message->is_packed = false;
     message->is_high = ask->is_high;
     message->epoch = route->epoch;
     message->table = route->table;

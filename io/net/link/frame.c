@@ -192,13 +192,13 @@ Packet *packet_take(Frame **frames, size_t joined_bytes, uint32_t most)
     return packet;
 }
 
-Packet *packet_of_values(Frame *frame, const void *values)
+Packet *packet_of_values(Frame *frame, const void *values, size_t n_bytes)
 {
     Packet *const packet = take_one(&frame);
 
+    assert(n_bytes % 8 == 0 && n_bytes <= packet->size - PAYLOAD_AT);
     packet->values = values;
-    packet->values_bytes = (size_t)((Frame *)packet)->header.value_bytes;
-    assert(packet->values_bytes % 8 == 0);
+    packet->values_bytes = n_bytes;
     return packet;
 }
 

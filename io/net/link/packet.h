@@ -98,9 +98,10 @@ void packet_unref(Packet *packet);
 /* Copies the values that are not in the packet's bytes yet. */
 void packet_gather(Packet *packet);
 
-/* A packet of one frame, whose values lie there and are not copied; value_bytes is a multiple of 8.
+/* A packet of one frame, whose last n_bytes lie there and are not copied: its values, of which
+ * n_bytes is then a multiple of 8, or its keys and values as on the wire, with their padding.
  * (transfer full) */
-Packet *packet_of_values(Frame *frame, const void *values);
+Packet *packet_of_values(Frame *frame, const void *values, size_t n_bytes);
 
 /* Bytes of a packet, in two places; there may be none in the second. */
 typedef struct {

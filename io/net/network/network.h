@@ -265,6 +265,12 @@ bool network_takes_values(const Network *network, uint32_t node, size_t n_bytes)
  * is a multiple of 8. (transfer full) */
 void network_push_values(Network *network, uint32_t node, Frame *frame, const void *values);
 
+/* The same for keys and values that lie one behind the other as on the wire, with their padding, if
+ * what is sent to the node goes through shared memory: such bytes have come from another node, or
+ * are kept to be sent again. (transfer full) */
+bool network_takes_packed(const Network *network, uint32_t node, size_t n_bytes);
+void network_push_packed(Network *network, uint32_t node, Frame *frame, const void *packed);
+
 /* How many bytes of requests of normal priority were pushed for the node so far, and how many of
  * the node's the handler got: its receive has returned for them, or was called. A thread that has
  * pushed a request, or has seen that another one did, and then reads network_pushed here, gets a

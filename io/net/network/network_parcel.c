@@ -166,7 +166,8 @@ Incoming *incoming_detach(Incoming *incoming)
     Parcel *const shared = incoming->packet;
     Network *const network = shared->peer->network;
     const size_t key_bytes = wire_padded((size_t)incoming->header.key_bytes);
-    const size_t needed = sizeof *shared + shared->stride + key_bytes + incoming->value_bytes;
+    const size_t needed =
+        sizeof *shared + shared->stride + key_bytes + wire_padded(incoming->value_bytes);
 
     if (incoming->apart != NULL || needed * SMALL_PART > parcel_bytes(shared))
         return incoming;
@@ -187,7 +188,8 @@ Incoming *incoming_detach(Incoming *incoming)
     item->incoming.keys = incoming->keys != NULL ? (const RubatoKey *)(const void *)keys : NULL;
     item->incoming.deltas = incoming->deltas != NULL ? keys : NULL;
     if (incoming->values != NULL)
-        item->incoming.values = memcpy(values, incoming->values, incoming->value_bytes);
+        item->incoming.values =
+            memcpy(values, incoming->values, wire_padded(incoming->value_bytes));
     parcel_unref(shared);
     return &item->incoming;
 }

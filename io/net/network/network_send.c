@@ -307,13 +307,13 @@ static void charge(Peer *peer, const Frame *frame)
 }
 
 /* Sends the frame, which was charged, if nothing has to go before it. The token is held. */
-static bool send_values(Peer *peer, Frame *frame, const void *values)
+static bool send_values(Peer *peer, Frame *frame, const void *values, size_t n_bytes)
 {
     run(peer);
     if (peer->channel == NULL || !peer->channel->ops->takes_values ||
         !send_queue_is_empty(&peer->frames) || peer->sender.cursor != NULL)
         return false;
-    Packet *const packet = packet_of_values(frame, values);
+    Packet *const packet = packet_of_values(frame, values, n_bytes);
     count(&peer->n_messages_sent[frame->header.kind], 1);
     link_sender_add(&peer->sender, packet);
     (void)send_all(peer, network_now_ms());
@@ -448,7 +448,14 @@ bool network_takes_values(const Network *network, uint32_t node, size_t n_bytes)
            n_bytes >= LEAST_VALUES_BYTES && n_bytes % 8 == 0;
 }
 
-void network_push_values(Network *network, uint32_t node, Frame *frame, const void *values)
+bool network_takes_packed(const Network *network, uint32_t node, size_t n_bytes)
+{
+    return packet_is_alone(n_bytes, network->joined_bytes) && network_is_memory(network, node);
+}
+
+/* The frame's last n_bytes lie at `values`, and have room at `to`. */
+static void push_values(Network *network, uint32_t node, Frame *frame, const void *values,
+                        size_t n_bytes, void *to)
 {
     Peer *const peer = network_peer(network, node);
     const bool has_token = peer != NULL && (network->encrypt || peer->transport->is_memory) &&
@@ -458,17 +465,32 @@ void network_push_values(Network *network, uint32_t node, Frame *frame, const vo
 
     if (has_token) {
         charge(peer, frame);
-        is_sent = send_values(peer, frame, values);
+        is_sent = send_values(peer, frame, values, n_bytes);
         give_token(peer);
     }
     if (!is_sent)
-        memcpy(frame_values(frame), values, (size_t)frame_header(frame)->value_bytes);
+        memcpy(to, values, n_bytes);
     if (!is_sent && has_token)
         enqueue(peer, frame);
     else if (!is_sent)
         network_push(network, node, frame);
     if (has_token)
         peer_flush(peer); /* what others have pushed while this thread had it */
+}
+
+void network_push_values(Network *network, uint32_t node, Frame *frame, const void *values)
+{
+    push_values(network, node, frame, values, (size_t)frame_header(frame)->value_bytes,
+                frame_values(frame));
+}
+
+void network_push_packed(Network *network, uint32_t node, Frame *frame, const void *packed)
+{
+    const WireHeader *const header = frame_header(frame);
+
+    push_values(network, node, frame, packed,
+                wire_padded((size_t)header->key_bytes) + wire_padded((size_t)header->value_bytes),
+                frame_keys(frame));
 }
 
 void network_flush(Network *network, uint32_t node)

@@ -121,11 +121,12 @@ static Frame *new_direct_frame(PostOffice *office, const Message *message, const
 }
 
 /* stays: the input, if it stays there until the call has ended; NULL: there is room for it in the
- * frame. */
+ * frame. A list of keys is written unless it is packed, which leaves it to the caller. */
 static inline __attribute__((always_inline)) Frame *make_frame(PostOffice *office,
                                                                const Message *message,
                                                                const RubatoKeys *keys,
-                                                               bool has_input, const char *stays)
+                                                               bool has_input, const char *stays,
+                                                               bool is_packed)
 {
     const uint32_t node = office->servers[message->server].node;
     const size_t delta_bytes =
@@ -161,7 +162,7 @@ static inline __attribute__((always_inline)) Frame *make_frame(PostOffice *offic
         return NULL;
     if (delta_bytes > 0)
         key_codec_encode(keys, frame_keys(frame), delta_bytes);
-    else if (keys->keys != NULL)
+    else if (keys->keys != NULL && !is_packed)
         frame_set_keys(frame, keys);
     return frame;
 }
@@ -169,11 +170,28 @@ static inline __attribute__((always_inline)) Frame *make_frame(PostOffice *offic
 Frame *post_office_make_frame(PostOffice *office, const Message *message, const RubatoKeys *keys,
                               const char *input)
 {
-    Frame *const frame = make_frame(office, message, keys, input != NULL, /* stays= */ NULL);
+    Frame *const frame = make_frame(office, message, keys, input != NULL, /* stays= */ NULL,
+                                    /* is_packed= */ false);
 
     if (frame != NULL && input != NULL && keys->n > 0)
         gather_input(frame_values(frame), keys, input, message->row_bytes);
     return frame;
+}
+
+/* Keys and input of a piece as they go on the wire, if they can be copied from there into memory
+ * that is shared with the node; else NULL. So an input of a part goes to its replicas out of the
+ * packet in which it came, and a change that its worker keeps goes out of the copy that is kept.
+ * Both are read before the piece is sent, and not afterwards: the owner of the message may free
+ * them then, as before. */
+static const void *find_packed(const PostOffice *office, const Message *message, const Piece *piece)
+{
+    const void *const packed = message_packed(message, &piece->keys, piece->input);
+    const size_t n_bytes = piece->keys.n * (sizeof(RubatoKey) + message->row_bytes);
+
+    return packed != NULL && network_takes_packed(office->network,
+                                                  office->servers[message->server].node, n_bytes)
+               ? packed
+               : NULL;
 }
 
 /* Sends one message of keys, whose input and output are at most POST_OFFICE_MAX_VALUE_BYTES. False
@@ -185,8 +203,9 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
     const size_t value_bytes = piece->input != NULL ? keys->n * message->row_bytes : 0;
     const bool is_direct = piece->stays == POST_OFFICE_INPUT_STAYS && keys->at == NULL &&
                            network_sends_direct(office->network, node, value_bytes);
-    Frame *const frame =
-        make_frame(office, message, keys, piece->input != NULL, is_direct ? piece->input : NULL);
+    const void *const packed = find_packed(office, message, piece);
+    Frame *const frame = make_frame(office, message, keys, piece->input != NULL,
+                                    is_direct ? piece->input : NULL, packed != NULL);
 
     if (frame == NULL)
         return false;
@@ -202,6 +221,10 @@ static bool send_piece(PostOffice *office, const Message *message, const Piece *
     }
     if (message->is_high)
         post_office_note_high(office, node);
+    if (packed != NULL) {
+        network_push_packed(office->network, node, frame, packed);
+        return true;
+    }
     if (is_direct) {
         network_push(office->network, node, frame);
         return true;

@@ -294,6 +294,7 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
         .server = asked->server,
         .node = incoming->node,
         .is_high = header->is_high,
+        .is_packed = true, /* its memory is that of a packet, or a copy */
         .end = end_remote,
         .request = { .worker = asked->worker,
                      .clock = asked->clock,

@@ -47,6 +47,29 @@ START_TEST(a_list_is_copied_with_its_deltas)
 }
 END_TEST
 
+START_TEST(a_copied_list_is_packed_with_its_deltas)
+{
+    const Message add = add_of((RubatoKeys){ .keys = keys, .n = 5 });
+    Message *copy = message_copy_request(&add);
+    const RubatoKeys *its_keys = &copy->request.keys;
+    const char *input = copy->request.input;
+    const RubatoKeys first = message_keys_from(its_keys, 0, 4);
+    const RubatoKeys last = message_keys_from(its_keys, 1, 4);
+    const RubatoKeys run = { .n = 5 };
+    static const char padding[4];
+
+    ck_assert_ptr_eq(message_packed(copy, its_keys, input), its_keys->keys);
+    ck_assert_mem_eq(input + sizeof rows, padding, sizeof padding);
+    ck_assert_ptr_null(message_packed(copy, &first, input));
+    ck_assert_ptr_null(message_packed(copy, &last, input + ROW_BYTES));
+    ck_assert_ptr_null(message_packed(copy, &run, input));
+    ck_assert_ptr_null(message_packed(copy, its_keys, NULL));
+    copy->is_packed = false;
+    ck_assert_ptr_null(message_packed(copy, its_keys, input));
+    message_end(copy);
+}
+END_TEST
+
 START_TEST(a_selection_becomes_a_list_of_what_it_selects)
 {
     const uint32_t at[] = { 4, 1, 1 };
@@ -138,6 +161,7 @@ int main(void)
     TCase *cases = tcase_create("copies");
 
     tcase_add_test(cases, a_list_is_copied_with_its_deltas);
+    tcase_add_test(cases, a_copied_list_is_packed_with_its_deltas);
     tcase_add_test(cases, a_selection_becomes_a_list_of_what_it_selects);
     tcase_add_test(cases, a_run_stays_a_run);
     tcase_add_test(cases, an_announcement_has_keys_alone);

@@ -56,21 +56,29 @@ typedef struct {
     Station *other, *here;
 } Pair;
 
-static void pair_init(Pair *pair, Actor *server)
+static void pair_init_with(Pair *pair, Actor *server, const char *endpoint, const FlowSizes *sizes)
 {
     static const uint32_t ids[] = { 10, 20 }, servers_of[] = { 1, 2 };
-    const NetworkConfig config = { .room_bytes = post_office_room_bytes() };
-    FlowSizes sizes = FLOW_SIZES_USUAL;
+    const NetworkConfig config = { .room_bytes = post_office_room_bytes(),
+                                   .bind_endpoints = &endpoint,
+                                   .n_bind_endpoints = endpoint == NULL ? 0 : 1 };
 
-    sizes.piece_bytes = sizes.near_piece_bytes = PIECE_BYTES;
-    pair->other = station_new(0, 2, NULL);
+    pair->other = station_new(0, 2, &config);
     pair->here = station_new(1, 2, &config);
     stations_join((Station *const[]){ pair->other, pair->here }, 2);
-    post_office_init(&pair->asking, 0, 2, ids, servers_of, &sizes);
+    post_office_init(&pair->asking, 0, 2, ids, servers_of, sizes);
     pair->asking.network = pair->other->network;
     post_office_init(&pair->answering, 1, 2, ids, servers_of, &FLOW_SIZES_USUAL);
     pair->answering.network = pair->here->network;
     pair->answering.servers[1].actor = server;
+}
+
+static void pair_init(Pair *pair, Actor *server)
+{
+    FlowSizes sizes = FLOW_SIZES_USUAL;
+
+    sizes.piece_bytes = sizes.near_piece_bytes = PIECE_BYTES;
+    pair_init_with(pair, server, NULL, &sizes);
 }
 
 static void pair_clear(Pair *pair)
@@ -151,6 +159,53 @@ START_TEST(requests_in_pieces_come_whole)
     }
     for (uint32_t i = 0; !adds && i < N_WANTED && _i % 3 == 1; i++) /* the rows between */
         require_msg(values[2 * i * width] == 7 + 2 * i * width, "row %u", 2 * i);
+    pair_clear(&pair);
+}
+END_TEST
+
+/* _i: with an even number of keys, or an odd one, so that their deltas are padded; in one message
+ * or in pieces. */
+START_TEST(a_kept_add_goes_through_shared_memory_as_it_lies)
+{
+    enum { N_LARGE = 5000 };
+    const size_t n = N_LARGE + (size_t)_i % 2;
+    g_autofree RubatoKey *keys = g_new(RubatoKey, n);
+    g_autofree uint32_t *deltas = g_new(uint32_t, n);
+    Message add = { .kind = MESSAGE_ADD,
+                    .server = 1,
+                    .request = { .keys = { .keys = keys, .n = n }, .input = deltas },
+                    .row_bytes = sizeof *deltas };
+    FlowSizes sizes = FLOW_SIZES_USUAL;
+    Shelf shelf = { .row_bytes = sizeof *deltas };
+    uint32_t expected[N_ROWS] = { 0 };
+    Pair pair;
+    Call call;
+
+    for (size_t i = 0; i < n; i++) {
+        keys[i] = i * 7 % N_ROWS;
+        deltas[i] = (uint32_t)(i + 1);
+        expected[keys[i]] += deltas[i];
+    }
+    if (_i / 2 == 1)
+        sizes.near_piece_bytes = (size_t)30 << 10;
+    actor_init(&shelf.actor, handle_rows, NULL);
+    pair_init_with(&pair, &shelf.actor, "shm://*", &sizes);
+    ck_assert(network_takes_packed(pair.asking.network, 1, n * 12));
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    add.call = &call;
+    Message *const kept = message_copy_request(&add);
+
+    memset(keys, 0xff, n * sizeof *keys);
+    memset(deltas, 0xff, n * sizeof *deltas);
+    ck_assert(post_office_tell(&pair.asking, kept) != POST_OFFICE_UNSENT);
+    post_office_flush(&pair.asking);
+    call_sent(&call);
+    carry(&pair, &call);
+    ck_assert_uint_eq(call.status, CALL_OK);
+    ck_assert_uint_eq(shelf.n_pieces, _i / 2 == 1 ? 2 : 1);
+    ck_assert_mem_eq(shelf.added, expected, sizeof expected);
+    g_free(kept);
     pair_clear(&pair);
 }
 END_TEST
@@ -335,6 +390,7 @@ int main(void)
     TCase *cases = tcase_create("pieces");
 
     tcase_add_loop_test(cases, requests_in_pieces_come_whole, 0, 12);
+    tcase_add_loop_test(cases, a_kept_add_goes_through_shared_memory_as_it_lies, 0, 4);
     tcase_add_test(cases, each_piece_of_an_announcement_says_how_many_keys_there_are);
     tcase_add_loop_test(cases, a_call_that_comes_again_comes_whole, 0, 2);
     suite_add_tcase(suite, cases);

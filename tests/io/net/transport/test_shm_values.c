@@ -56,7 +56,7 @@ static void send_values(Pair *pair, size_t number)
 
     for (size_t i = 0; i < SIZE; i++)
         values[i] = byte_of(number, i);
-    packet = packet_of_values(frame_new(&header), values);
+    packet = packet_of_values(frame_new(&header), values, SIZE);
     memset(packet->bytes, (int)number, WIRE_PACKET_HEADER_BYTES);
     memset(packet->bytes + values_at(packet), 0xee, SIZE);
     pair->packets[number] = packet;
