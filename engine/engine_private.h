@@ -133,8 +133,9 @@ struct RubatoEngine {
     FlowSizes sizes;
     LogSink log;                  /* of the lines of its threads, and of its calls */
     const CutWork *snapshot_work; /* of snapshots that the scheduler leads; NULL: their files */
-    uint64_t copies_bytes;    /* the most memory for copies of rows while a snapshot is written */
-    const WritePaceOps *pace; /* of what is written beside training */
+    uint64_t copies_bytes;      /* the most memory for copies of rows while a snapshot is written */
+    const WritePaceOps *pace;   /* of what is written beside training */
+    _Atomic int64_t written_ns; /* when the last snapshot was, by the pace's clock; 0: none was */
     /* held during each call of the engine that changes a table with replicas: so these requests of
      * the node come to a part in the order of their numbers, as those of a worker do */
     pthread_mutex_t changing;

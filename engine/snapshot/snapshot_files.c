@@ -209,7 +209,11 @@ static bool is_patient(const SnapshotWriting *writing)
 
 static bool write_parts(RubatoEngine *engine, SnapshotWriting *writing, GError **error)
 {
-    write_pace_start(&writing->pace, engine->pace, is_patient(writing) ? writing->cut.spill : NULL);
+    /* relaxed: snapshots come one after the other, and what leads to the next one orders it */
+    const int64_t before_ns = atomic_load_explicit(&engine->written_ns, memory_order_relaxed);
+
+    write_pace_start(&writing->pace, engine->pace, is_patient(writing) ? writing->cut.spill : NULL,
+                     before_ns);
     for (guint number = 0; number < writing->tables->len; number++) {
         const Table *table = g_ptr_array_index(writing->tables, number);
 
@@ -236,6 +240,8 @@ static bool write_files(RubatoEngine *engine, const Cut *cut, uint64_t seed, voi
     SnapshotWriting *writing = data;
     const char *directory = writing->spec->directory;
 
+    bool ok;
+
     writing->seed = seed;
     if (cut->whom != CHANGES_FOR_STREAM && /* a task holds the lock of its stream */
         !snapshot_lock_directory(engine, directory, &writing->lock, error))
@@ -244,11 +250,14 @@ static bool write_files(RubatoEngine *engine, const Cut *cut, uint64_t seed, voi
         snapshot_folder_tidy(directory, writing->seed);
         outside_requests_tidy(directory);
     }
-    if (snapshot_folder_begin(directory, writing->seed, error) &&
-        write_parts(engine, writing, error))
-        return true;
-    g_prefix_error(error, "node %u: ", engine->id);
-    return false;
+    ok = snapshot_folder_begin(directory, writing->seed, error) &&
+         write_parts(engine, writing, error);
+    if (cut->whom != CHANGES_FOR_STREAM)
+        atomic_store_explicit(&engine->written_ns, engine->pace->now_ns(engine->pace->data),
+                              memory_order_relaxed); /* as in write_parts */
+    if (!ok)
+        g_prefix_error(error, "node %u: ", engine->id);
+    return ok;
 }
 
 /* ---- the manifest ---- */

@@ -137,15 +137,15 @@ static void take(SnapshotSchedule *schedule, uint64_t clock)
 static int64_t find_wait_ms(const SnapshotSchedule *schedule)
 {
     const int64_t now_us = g_get_monotonic_time();
+    const bool is_stream = schedule->whom == CHANGES_FOR_STREAM;
+    const int64_t look_ms = is_stream && schedule->every_clocks > 0 ? LOOK_STREAM_MS : LOOK_MS;
     double left_us;
 
-    if (schedule->whom != CHANGES_FOR_STREAM || schedule->every_clocks > 0)
-        return schedule->whom == CHANGES_FOR_STREAM ? LOOK_STREAM_MS : LOOK_MS;
     if (schedule->every_s <= 0)
-        return LOOK_MS;
+        return look_ms;
     left_us = schedule->every_s * G_USEC_PER_SEC - (double)(now_us - schedule->asked_us);
     left_us = MAX(left_us, (double)(schedule->not_before_us - now_us));
-    return (int64_t)CLAMP(left_us / 1000, 0, LOOK_MS - 1) + 1;
+    return (int64_t)CLAMP(left_us / 1000, 0, (double)look_ms - 1) + 1;
 }
 
 static void *run(void *data)

@@ -13,7 +13,11 @@
  * a look whether the row is to be copied, and the first one of a row a copy, which is written as
  * the row would have been. So a pause spares nothing if more is copied in it than the slice before
  * it had, and the workers pay longer. When all rows have been read, nothing is copied, and what is
- * left of copies is written with pauses. */
+ * left of copies is written with pauses.
+ *
+ * Why pauses do not make the next snapshot late. One that is taken every T seconds, and takes W
+ * without pauses, leaves T - W. The next one may pause for half of what the one before left; so
+ * pauses become (T - W) / 3, and there is always time left. If W is T or more, there are none. */
 #include "engine/snapshot/write_pace.h"
 
 #include <time.h>
@@ -43,12 +47,16 @@ static void sleep_ns(int64_t ns, void *data)
 
 const WritePaceOps WRITE_PACE_USUAL = { thread_processor_ns, system_now_ns, sleep_ns, NULL };
 
-void write_pace_start(WritePace *pace, const WritePaceOps *ops, SpillFile *spill)
+void write_pace_start(WritePace *pace, const WritePaceOps *ops, SpillFile *spill, int64_t before_ns)
 {
+    const int64_t now_ns = ops->now_ns(ops->data);
+
     *pace = (WritePace){ .ops = ops,
                          .spill = spill,
+                         .left_ns =
+                             before_ns != 0 ? (now_ns - before_ns) / WRITE_PACE_OF_GAP : INT64_MAX,
                          .processor_ns = ops->processor_ns(ops->data),
-                         .looked_ns = ops->now_ns(ops->data),
+                         .looked_ns = now_ns,
                          .n_taken = spill != NULL ? spill_file_taken_bytes(spill) : 0 };
 }
 
@@ -88,14 +96,16 @@ static bool copies_fast(WritePace *pace, int64_t pause_ns)
 void write_pace_follow_slice(WritePace *pace, uint64_t n_changes)
 {
     const WritePaceOps *const ops = pace->ops;
-    int64_t left_ns;
+    int64_t left_ns, began_ns;
 
     if (pace->spill == NULL)
         return;
     left_ns = WRITE_PACE_TIMES * (ops->processor_ns(ops->data) - pace->processor_ns);
-    left_ns = MIN(left_ns, WRITE_PACE_MOST_NS);
+    left_ns = MIN(left_ns, MIN(WRITE_PACE_MOST_NS, pace->left_ns));
+    began_ns = ops->now_ns(ops->data);
     if (goes_on(pace, n_changes) && !copies_fast(pace, left_ns))
         for (; left_ns > 0 && spill_file_has_half(pace->spill); left_ns -= WRITE_PACE_STEP_NS)
             ops->pause(MIN(left_ns, WRITE_PACE_STEP_NS), ops->data);
+    pace->left_ns -= ops->now_ns(ops->data) - began_ns; /* a pause may take longer than it should */
     pace->processor_ns = ops->processor_ns(ops->data);
 }

@@ -24,6 +24,10 @@
 /* A pause in which more would be copied than a slice has is none. */
 #define WRITE_PACE_SLICE_BYTES PART_ROWS_BYTES
 
+/* All pauses of a snapshot together take one of so many parts, at most, of the time that passed
+ * between the one before and this one. */
+#define WRITE_PACE_OF_GAP 2
+
 /* Training goes on if it has changed rows within so many ns: it may compute for long between. */
 #define WRITE_PACE_RECENT_NS ((int64_t)1000 * 1000 * 1000)
 
@@ -41,6 +45,7 @@ extern const WritePaceOps WRITE_PACE_USUAL;
 typedef struct {
     const WritePaceOps *ops;
     SpillFile *spill;     /* of the images; NULL: full speed */
+    int64_t left_ns;      /* that it may still pause */
     int64_t processor_ns; /* of the thread, when the present slice began */
     uint64_t n_changes;   /* of the part, when the last slice was read */
     bool has_changed;     /* rows, since the snapshot began */
@@ -51,8 +56,10 @@ typedef struct {
 } WritePace;
 
 /* The next slices are written from now on. spill: holds the copies of rows that change meanwhile;
- * NULL: it never pauses. (ops, spill: transfer none) */
-void write_pace_start(WritePace *pace, const WritePaceOps *ops, SpillFile *spill);
+ * NULL: it never pauses. before_ns: when the snapshot before was written, by ops->now_ns; 0: there
+ * was none, or that does not matter. (ops, spill: transfer none) */
+void write_pace_start(WritePace *pace, const WritePaceOps *ops, SpillFile *spill,
+                      int64_t before_ns);
 
 /* The next slices are of another part. */
 void write_pace_begin_part(WritePace *pace);

@@ -127,9 +127,9 @@ RUBATO_API bool rubato_worker_begin_step(RubatoWorker *worker, GError **error);
 RUBATO_API bool rubato_worker_end_step(RubatoWorker *worker, GError **error);
 
 /* Snapshots that a task takes by itself, as if a worker asked for them (RubatoTask.snapshots). One
- * is asked for when the other is whole, from the node of worker 0, whose spec counts. The moment is
- * looked for some times a second, so it may be later than these say. If one fails, the log says so,
- * and the task goes on. The directory is created when the task starts. */
+ * is asked for when the other is whole, from the node of worker 0, whose spec counts. It is looked
+ * some times a second how far the clocks are. If one fails, the log says so, and the task goes on.
+ * The directory is created when the task starts. */
 struct RubatoTaskSnapshots {
     RubatoSnapshotSpec spec; /* tables NULL: those of the task */
     double every_s;          /* so many seconds after the one before was asked for; 0: not so */

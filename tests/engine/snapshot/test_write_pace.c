@@ -55,7 +55,7 @@ static WritePace pace;
 static void set_up(void)
 {
     clock_of_case = (Clock){ .spill = spill_file_new(g_get_tmp_dir(), 4 * BLOCK_BYTES) };
-    write_pace_start(&pace, &ops, clock_of_case.spill);
+    write_pace_start(&pace, &ops, clock_of_case.spill, /* before_ns= */ 0);
     write_pace_begin_part(&pace);
 }
 
@@ -130,7 +130,7 @@ START_TEST(no_pause_where_rows_change_faster_than_it_spares)
 
     copy(n_enough - 2 * BLOCK_BYTES);
     ck_assert_int_eq(follow(MS, 1), WRITE_PACE_TIMES * MS);
-    write_pace_start(&pace, &ops, clock_of_case.spill);
+    write_pace_start(&pace, &ops, clock_of_case.spill, /* before_ns= */ 0);
     copy(n_enough + 2 * BLOCK_BYTES);
     ck_assert_int_eq(follow(MS, 2), 0);
     ck_assert_int_eq(follow(MS, 3), 0); /* nothing new is known */
@@ -139,9 +139,38 @@ START_TEST(no_pause_where_rows_change_faster_than_it_spares)
 }
 END_TEST
 
+/* One of each 100 ms, which takes 40 ms without pauses: these become a third of what is left. If it
+ * takes all of the time, there are none. */
+START_TEST(pauses_leave_time_before_the_next_snapshot)
+{
+    static const struct {
+        unsigned n_slices; /* each takes 4 ms of a processor, and of time */
+        int64_t paused_ms;
+    } cases[] = { { 10, 20 }, { 25, 0 } };
+    int64_t before_ns = 0, due_ns = 0;
+
+    for (unsigned i = 0; i < 20; i++) {
+        const int64_t was_ns = clock_of_case.paused_ns;
+
+        clock_of_case.now_ns = MAX(due_ns, clock_of_case.now_ns);
+        due_ns = clock_of_case.now_ns + 100 * MS;
+        write_pace_start(&pace, &ops, clock_of_case.spill, before_ns);
+        for (unsigned slice = 0; slice < cases[_i].n_slices; slice++) {
+            clock_of_case.now_ns += 4 * MS;
+            (void)follow(4 * MS, 1000 * i + slice + 1);
+        }
+        before_ns = clock_of_case.now_ns;
+        if (i == 19)
+            ck_assert_int_le(ABS(clock_of_case.paused_ns - was_ns - cases[_i].paused_ms * MS), MS);
+        if (i > 0)
+            ck_assert_int_le(clock_of_case.now_ns, due_ns);
+    }
+}
+END_TEST
+
 START_TEST(snapshot_that_others_wait_for_does_not_pause)
 {
-    write_pace_start(&pace, &ops, NULL);
+    write_pace_start(&pace, &ops, NULL, /* before_ns= */ 0);
     ck_assert_int_eq(follow(MS, 1), 0);
 }
 END_TEST
@@ -152,7 +181,7 @@ typedef struct {
     _Atomic bool trains;      /* a worker adds, until this is false */
     _Atomic uint64_t n_added; /* its Adds */
     uint64_t n_seen;
-    int64_t processor_ns;
+    int64_t processor_ns, now_ns;
     unsigned n_pauses;
 } Training;
 
@@ -168,10 +197,9 @@ static int64_t wait_for_adds(void *data)
     return training->processor_ns += MS;
 }
 
-static int64_t stand_still(void *data)
+static int64_t tell_time(void *data)
 {
-    (void)data;
-    return 0;
+    return ((const Training *)data)->now_ns;
 }
 
 static void count_pause(int64_t ns, void *data)
@@ -201,8 +229,8 @@ static bool add_always(RubatoWorker *worker, void *user_data, GError **error)
 START_TEST(snapshot_pauses_beside_training_alone)
 {
     static const char *const tables[] = { "t", NULL };
-    Training training = { .trains = false };
-    const WritePaceOps counted = { wait_for_adds, stand_still, count_pause, &training };
+    Training training = { .now_ns = MS };
+    const WritePaceOps counted = { wait_for_adds, tell_time, count_pause, &training };
     const RubatoTask task = { .name = "add",
                               .run = add_always,
                               .user_data = &training,
@@ -224,6 +252,9 @@ START_TEST(snapshot_pauses_beside_training_alone)
     run = rubato_engine_start(engine, &task, &error);
     ck_assert_ptr_nonnull(run);
     ck_assert(rubato_engine_snapshot(engine, &spec, NULL, NULL));
+    ck_assert_uint_eq(training.n_pauses, 0); /* the one before was written just now */
+    training.now_ns += 60000 * MS;
+    ck_assert(rubato_engine_snapshot(engine, &spec, NULL, NULL));
     atomic_store(&training.trains, false);
     ck_assert(rubato_task_run_wait(run, NULL));
     /* 8 slices of 256 KB, and each pause has some steps. */
@@ -243,6 +274,7 @@ int main(void)
     tcase_add_test(alone, no_pause_where_nothing_changes);
     tcase_add_test(alone, pause_ends_when_copies_take_half_of_their_memory);
     tcase_add_test(alone, no_pause_where_rows_change_faster_than_it_spares);
+    tcase_add_loop_test(alone, pauses_leave_time_before_the_next_snapshot, 0, 2);
     tcase_add_test(alone, snapshot_that_others_wait_for_does_not_pause);
     tcase_set_timeout(cases, 30);
     tcase_add_test(cases, snapshot_pauses_beside_training_alone);
