@@ -127,6 +127,12 @@ const BenchCase bench_data_cases[] = {
       .n_operations = 1000000,
       .on_demand = true,
       .sample = sample_snapshot_increment_time },
+    WHILE_WRITTEN(
+        "snapshot-each-second", sample_snapshot_each_second,
+        "snapshots of changes that a task takes every second, a tenth of the rows touched "
+        "each: the longest time between two",
+        "plain files of as many bytes, written and synchronised every second", BENCH_UNIT_SECONDS,
+        .median = 1.1),
     { .name = "stream-lag",
       .what = "of a million rows added a second, until a follower has them: the 99th of 100",
       .limit = "the median",

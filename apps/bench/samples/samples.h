@@ -91,6 +91,10 @@ bool sample_snapshot_restore(Bench *bench, size_t n, BenchSample *sample, GError
 bool sample_snapshot_increment_bytes(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_snapshot_increment_time(Bench *bench, size_t n, BenchSample *sample, GError **error);
 
+/* ---- snapshot_seconds.c: likewise ---- */
+
+bool sample_snapshot_each_second(Bench *bench, size_t n, BenchSample *sample, GError **error);
+
 /* ---- stream.c: each is a `sample` of cases, of n rows added a second ---- */
 
 bool sample_stream_lag(Bench *bench, size_t n, BenchSample *sample, GError **error);
