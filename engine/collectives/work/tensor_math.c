@@ -9,13 +9,15 @@
  * the sums, unless it is an input. The other outputs are copies of the block, which is in the first
  * cache by then. Outputs of large tensors are written past the caches: that took half of the time
  * with processors of one kind, and as long with others. Who reads a small tensor next would pay for
- * it. */
+ * it. Where sums are written past the caches, the last addition writes all outputs, if there is a
+ * loop for that (tensor_fused.h). */
 #include "engine/collectives/work/tensor_math.h"
 
 #include <string.h>
 
 #include <rubato/vector_clones.h>
 
+#include "engine/collectives/work/tensor_fused.h"
 #include "engine/collectives/work/tensor_halves.h"
 #include "engine/collectives/work/tensor_stream.h"
 
@@ -212,10 +214,15 @@ static void combine_block(const TensorReduction *asked, void *sums, const void *
     }
 }
 
+static uint32_t divisor_of(const TensorReduction *asked)
+{
+    return asked->reduce.reduction == RUBATO_REDUCTION_MEAN ? asked->divisor : 1;
+}
+
 /* Divides and scales the sums. */
 static void finish_block(const TensorReduction *asked, void *sums, size_t n)
 {
-    const uint32_t divisor = asked->reduce.reduction == RUBATO_REDUCTION_MEAN ? asked->divisor : 1;
+    const uint32_t divisor = divisor_of(asked);
     const double scale = asked->reduce.postscale;
 
     if (divisor == 1 && scale == 1)
@@ -314,6 +321,38 @@ static uint32_t count_streamed(const TensorReduction *reduction, const void *con
     return n;
 }
 
+/* Whether it is sums that may be made by tensor_fused_add, if some outputs are streamed, and the
+ * others are no inputs. */
+static bool may_fuse(const TensorReduction *reduction, uint32_t n_inputs)
+{
+    const RubatoReduce *const reduce = &reduction->reduce;
+
+    return n_inputs > 1 && reduction->dtype == reduction->result && reduce->prescale == 1 &&
+           (reduce->reduction == RUBATO_REDUCTION_SUM ||
+            reduce->reduction == RUBATO_REDUCTION_MEAN);
+}
+
+/* Adds up to n values, from `begin` on, and writes them to all outputs. Returns how many. */
+static size_t fuse_block(const TensorReduction *reduction, const void *const *inputs,
+                         uint32_t n_inputs, const TensorFusedOutputs *outputs, size_t begin,
+                         size_t n)
+{
+    const size_t at = begin * rubato_dtype_size(reduction->dtype);
+    const void *one = (const char *)inputs[0] + at;
+    const size_t n_fused = tensor_fused_values(reduction->result, outputs, n);
+    Block block;
+
+    if (n_fused == 0)
+        return 0;
+    if (n_inputs > 2) {
+        combine_block(reduction, &block, inputs, n_inputs - 1, begin, n_fused);
+        one = &block;
+    }
+    tensor_fused_add(reduction->result, one, (const char *)inputs[n_inputs - 1] + at, outputs,
+                     n_fused);
+    return n_fused;
+}
+
 void tensor_reduce(const TensorReduction *reduction, const void *const *inputs, uint32_t n_inputs,
                    void *const *outputs, uint32_t n_outputs, size_t begin, size_t end, size_t shift)
 {
@@ -331,6 +370,15 @@ void tensor_reduce(const TensorReduction *reduction, const void *const *inputs, 
     const bool direct = wide && n_near > 0 && reduction->dtype == reduction->result &&
                         is_apart((char *)outputs[0] + (begin - shift) * size, inputs, n_inputs,
                                  begin * size, (end - begin) * size);
+    bool fuses = n_near < n_outputs && may_fuse(reduction, n_inputs);
+    for (uint32_t i = 0; i < n_near; i++)
+        fuses = fuses && is_apart((char *)outputs[i] + (begin - shift) * size, inputs, n_inputs,
+                                  in_begin, (end - begin) * size);
+    TensorFusedOutputs fused = { .arrays = outputs,
+                                 .n = n_outputs,
+                                 .n_streamed = n_outputs - n_near,
+                                 .divisor = divisor_of(reduction),
+                                 .scale = reduction->reduce.postscale };
     /* blocks end where lines do, so that each line is written as a whole */
     size_t before = n_near == n_outputs
                         ? 0
@@ -342,6 +390,13 @@ void tensor_reduce(const TensorReduction *reduction, const void *const *inputs, 
         const void *result = wide && n_near == 0 ? sums : output;
 
         n = MIN(end - begin, most - before);
+        fused.offset = first;
+        const size_t n_fused =
+            fuses ? fuse_block(reduction, inputs, n_inputs, &fused, begin, n) : 0;
+        if (n_fused > 0) {
+            n = n_fused;
+            continue;
+        }
         combine_block(reduction, sums, inputs, n_inputs, begin, n);
         finish_block(reduction, sums, n);
         if (!wide)
