@@ -447,7 +447,8 @@ typedef struct {
 
 /* BEAT. */
 typedef struct {
-    uint64_t n_taken; /* of the scheduler's: how many messages of the node it will never forget */
+    uint64_t n_taken; /* of the scheduler's: how many messages of the node it will never forget; of
+                       * a node's: how many of the scheduler's it has had */
 } ControlBeat;
 
 typedef struct {

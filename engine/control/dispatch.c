@@ -594,7 +594,8 @@ static void tick(void *user, int64_t now_ms)
     if (beats) {
         engine->times.beat_ms = now_ms;
         if (engine->scheduler_node != engine->self)
-            engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_BEAT });
+            engine_tell_scheduler(engine,
+                                  &(Control){ .kind = CONTROL_BEAT, .beat = { engine->n_heard } });
     }
     for (uint32_t i = 0; i < engine->n_nodes; i++)
         if (i != engine->self &&

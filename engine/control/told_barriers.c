@@ -203,3 +203,26 @@ bool told_barriers_read(const char *text, const uint64_t *clocks, uint32_t n, ui
     memcpy(left, counts, n * sizeof *left);
     return true;
 }
+
+static void walk_called(StateWalk *walk, void *element)
+{
+    Called *const called = element;
+
+    WALK(walk, called->clock);
+    WALK(walk, called->n);
+}
+
+void barrier_record_walk(StateWalk *walk, BarrierRecord *record)
+{
+    for (uint32_t i = 0; i < record->n_nodes; i++) {
+        OfNode *const it = &record->nodes[i];
+
+        for (uint32_t j = 0; j < it->n_workers; j++)
+            walk_array(walk, it->called[j], walk_called);
+        WALK(walk, it->is_in_barrier);
+        if (!it->is_in_barrier && walk_reads(walk))
+            memset(it->now, 0, it->n_workers * sizeof *it->now);
+        if (it->is_in_barrier)
+            walk_u64s(walk, it->now, it->n_workers);
+    }
+}

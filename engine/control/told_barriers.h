@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/control/state_walk.h"
+
 /* ---- a node tells the clocks at which its workers have come to a barrier ---- */
 
 /* In the place of the clock of a worker that has returned. */
@@ -51,5 +53,10 @@ void barrier_record_write(const BarrierRecord *record, uint32_t node, uint64_t r
  * changes: it is no such line. */
 bool told_barriers_read(const char *text, const uint64_t *clocks, uint32_t n, uint64_t *round,
                         uint64_t *left);
+
+/* ---- as bytes ---- */
+
+/* Walks through all of it; of a new one, of the same nodes and workers, if it reads. */
+void barrier_record_walk(StateWalk *walk, BarrierRecord *record);
 
 #endif

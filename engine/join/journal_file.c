@@ -5,11 +5,18 @@
  * that one was not added, and nobody has heard what follows from it. So it is cut off.
  *
  * If a record cannot be written, for lack of room on the disk or because the file has its most
- * bytes, all of it is cut off: a part of it would bring back an earlier state. */
+ * bytes, all of it is cut off: a part of it would bring back an earlier state.
+ *
+ * To begin again, a file is written beside it, and then has its name. A process that is killed
+ * before that leaves the one, and else the other; what it leaves beside is removed by the next. If
+ * the other one cannot be written, the journal goes on as it is. A lock is on a file and not on its
+ * name: who has waited for neither may have opened the one that has lost its name, so a process
+ * looks once it has the lock. */
 #include "engine/join/journal_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -19,12 +26,14 @@
 #include "io/net/link/wire.h"
 
 #define USUAL_BYTES ((uint64_t)256 << 20)
+#define KEPT_BYTES ((uint64_t)256 << 10)
 
 enum { RECORD_HEAD = 8 };
 
 struct JournalFile {
     int fd;
     char *path;
+    char *beside; /* where it is written again */
     char *title;
     uint64_t bytes, max_bytes;
 };
@@ -72,6 +81,36 @@ static bool take_lock(const JournalFile *file, GError **error)
                 "before one goes on from it",
                 file->path);
     return false;
+}
+
+static int open_file(const char *path, int more)
+{
+    return open(path, O_RDWR | O_APPEND | O_CLOEXEC | more, S_IRUSR | S_IWUSR);
+}
+
+/* Whether the file that is open still has its name. */
+static bool has_name(const JournalFile *file)
+{
+    struct stat open_one, named;
+
+    return fstat(file->fd, &open_one) == 0 && stat(file->path, &named) == 0 &&
+           open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
+}
+
+/* Once more if the file had lost its name: then the lock that it took was that of a process which
+ * has begun the journal again, and has the lock on the other file until it ends. */
+static bool open_locked(JournalFile *file, int more, GError **error)
+{
+    do {
+        if (file->fd >= 0)
+            close(file->fd);
+        file->fd = open_file(file->path, more);
+        if (file->fd < 0)
+            return fail(file, "open", error);
+        if (!take_lock(file, error))
+            return false;
+    } while (!has_name(file));
+    return true;
 }
 
 static uint32_t sum_of(const void *bytes, size_t size)
@@ -155,43 +194,93 @@ static bool give_up(JournalFile *file, const char *why)
     return false;
 }
 
+/* One write: it is there, or a part at the end. */
+static bool write_record(int fd, const void *record, size_t size)
+{
+    const uint32_t head[] = { GUINT32_TO_LE((uint32_t)size), GUINT32_TO_LE(sum_of(record, size)) };
+    g_autofree char *whole = g_malloc(sizeof head + size);
+
+    G_STATIC_ASSERT(sizeof head == RECORD_HEAD);
+    memcpy(whole, head, sizeof head);
+    memcpy(whole + sizeof head, record, size);
+    return write_all(fd, whole, sizeof head + size);
+}
+
 static bool add_record(void *user, const void *record, size_t size)
 {
     JournalFile *const file = user;
-    const uint32_t head[] = { GUINT32_TO_LE((uint32_t)size), GUINT32_TO_LE(sum_of(record, size)) };
-    g_autofree char *whole = NULL;
 
-    G_STATIC_ASSERT(sizeof head == RECORD_HEAD);
-    if (size > UINT32_MAX || file->bytes + sizeof head + size > file->max_bytes) {
+    if (size > UINT32_MAX || file->bytes + RECORD_HEAD + size > file->max_bytes) {
         g_autofree char *why = g_strdup_printf(
             "it would become larger than %" G_GUINT64_FORMAT " bytes", file->max_bytes);
 
         return give_up(file, why);
     }
-    whole = g_malloc(sizeof head + size); /* one write: it is there, or a part at the end */
-    memcpy(whole, head, sizeof head);
-    memcpy(whole + sizeof head, record, size);
-    if (!write_all(file->fd, whole, sizeof head + size))
+    if (!write_record(file->fd, record, size))
         return give_up(file, g_strerror(errno));
-    file->bytes += sizeof head + size;
+    file->bytes += RECORD_HEAD + size;
+    return true;
+}
+
+/* The file beside it, which has its name then. -1: it cannot be written. */
+static int write_beside(const JournalFile *file, const void *record, size_t size)
+{
+    const int fd = open_file(file->beside, O_CREAT | O_TRUNC);
+
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+        write_all(fd, file->title, strlen(file->title)) && write_record(fd, record, size) &&
+        rename(file->beside, file->path) == 0)
+        return fd;
+    const int why = errno;
+
+    if (fd >= 0) {
+        close(fd);
+        (void)unlink(file->beside);
+    }
+    errno = why;
+    return -1;
+}
+
+static bool begin_again(void *user, const void *record, size_t size)
+{
+    JournalFile *const file = user;
+    const uint64_t bytes = strlen(file->title) + RECORD_HEAD + size;
+    const int fd =
+        size > UINT32_MAX || bytes > file->max_bytes ? -1 : write_beside(file, record, size);
+
+    if (fd < 0) {
+        g_warning("%s: the scheduler's journal cannot be made shorter, and grows: %s", file->path,
+                  bytes > file->max_bytes ? "the state is too large" : g_strerror(errno));
+        return false;
+    }
+    close(file->fd); /* and with it goes its lock */
+    file->fd = fd;
+    file->bytes = bytes;
     return true;
 }
 
 JournalFile *journal_file_open(const char *path, JournalFileMode mode, const char *digest,
                                uint64_t max_bytes, GError **error)
 {
-    const int create = mode == JOURNAL_FILE_BEGIN ? O_CREAT : 0;
     JournalFile *const file = g_new0(JournalFile, 1);
 
     file->path = g_strdup(path);
+    file->beside = journal_file_beside(path);
     file->title = g_strdup_printf("rubato journal %u %s\n", (unsigned)WIRE_VERSION, digest);
     file->max_bytes = max_bytes > 0 ? max_bytes : USUAL_BYTES;
-    file->fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC | create, S_IRUSR | S_IWUSR);
-    if (file->fd >= 0 ? take_lock(file, error) && (mode == JOURNAL_FILE_GO_ON || begin(file, error))
-                      : fail(file, "open", error))
-        return file;
-    journal_file_free(file);
-    return NULL;
+    file->fd = -1;
+    if (!open_locked(file, mode == JOURNAL_FILE_BEGIN ? O_CREAT : 0, error) ||
+        (mode == JOURNAL_FILE_BEGIN && !begin(file, error))) {
+        journal_file_free(file);
+        return NULL;
+    }
+    (void)unlink(file->beside); /* what a process has left that was killed */
+    return file;
+}
+
+char *journal_file_beside(const char *path)
+{
+    return g_strconcat(path, ".new", NULL);
 }
 
 void journal_file_remove(JournalFile *file)
@@ -207,11 +296,16 @@ void journal_file_free(JournalFile *file)
     if (file->fd >= 0)
         close(file->fd);
     g_free(file->path);
+    g_free(file->beside);
     g_free(file->title);
     g_free(file);
 }
 
 SchedulerJournal journal_file_journal(JournalFile *file)
 {
-    return (SchedulerJournal){ add_record, read_records, file };
+    return (SchedulerJournal){ .add = add_record,
+                               .read = read_records,
+                               .begin_again = begin_again,
+                               .kept_bytes = KEPT_BYTES,
+                               .user = file };
 }

@@ -27,6 +27,9 @@ typedef enum {
 JournalFile *journal_file_open(const char *path, JournalFileMode mode, const char *digest,
                                uint64_t max_bytes, GError **error);
 
+/* Where it is written again: a process that is killed may leave that file. (transfer full) */
+char *journal_file_beside(const char *path);
+
 /* Removes the file once the run has ended, so that no later process takes it for its own. */
 void journal_file_remove(JournalFile *file);
 void journal_file_free(JournalFile *file);

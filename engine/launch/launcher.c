@@ -152,12 +152,14 @@ static bool plan_journal(LaunchPlan *whole, LaunchNode *plan, GError **error)
 /* The journal is gone if the run has ended well. */
 static void remove_journal(const LaunchPlan *plan)
 {
-    g_autofree char *journal = NULL;
+    g_autofree char *journal = NULL, *beside = NULL;
 
     if (plan->journal_folder == NULL)
         return;
     journal = g_build_filename(plan->journal_folder, JOURNAL_NAME, NULL);
+    beside = journal_file_beside(journal);
     (void)unlink(journal);
+    (void)unlink(beside);
     (void)rmdir(plan->journal_folder);
 }
 

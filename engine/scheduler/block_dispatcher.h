@@ -11,6 +11,7 @@
 #ifndef RUBATO_ENGINE_SCHEDULER_BLOCK_DISPATCHER_H
 #define RUBATO_ENGINE_SCHEDULER_BLOCK_DISPATCHER_H
 
+#include "engine/control/state_walk.h"
 #include "io/data/deal/block_source.h"
 
 typedef struct {
@@ -103,5 +104,15 @@ uint64_t block_dispatcher_n_dealt(const BlockDispatcher *dispatcher, uint32_t no
  * such nodes held, one stands for all. A block of which such a node had read rows before it gave it
  * back stays one of them, unless it was settled: nobody will read these rows again. */
 uint64_t block_dispatcher_n_orphans(const BlockDispatcher *dispatcher);
+
+/* ---- as bytes (block_dispatcher_walk.c) ---- */
+
+/* A ticket; the same of an element of an array. */
+void block_ticket_walk(StateWalk *walk, void *ticket);
+
+/* Walks through one; NULL: there is none, or it reads: then it returns a new one, or NULL.
+ * n_nodes: of the run. (transfer full) */
+BlockDispatcher *block_dispatcher_walk(StateWalk *walk, BlockDispatcher *dispatcher,
+                                       uint32_t n_nodes);
 
 #endif

@@ -8,6 +8,8 @@
 
 #include <glib.h>
 
+#include "engine/scheduler/block_dispatcher.h"
+
 typedef struct {
     BlockTicket ticket;
     bool is_over; /* it was told what became of it */
@@ -86,4 +88,25 @@ DealtVerdict dealt_blocks_end(DealtBlocks *dealt, uint32_t rank, const BlockTick
         return was_over ? DEALT_IS_KNOWN : DEALT_IS_NEW;
     }
     return DEALT_IS_WRONG;
+}
+
+static void walk_dealt(StateWalk *walk, void *element)
+{
+    Dealt *const dealt = element;
+
+    block_ticket_walk(walk, &dealt->ticket);
+    WALK(walk, dealt->is_over);
+}
+
+void dealt_blocks_walk(StateWalk *walk, DealtBlocks *dealt)
+{
+    for (uint32_t i = 0; i < dealt->n_workers; i++) {
+        OfWorker *const it = &dealt->workers[i];
+
+        walk_array(walk, it->blocks, walk_dealt);
+        WALK(walk, it->n_given);
+        WALK(walk, it->looked);
+        WALK(walk, it->has_ended);
+        walk->is_wrong |= it->n_given > it->blocks->len;
+    }
 }

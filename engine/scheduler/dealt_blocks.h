@@ -9,6 +9,7 @@
 #ifndef RUBATO_ENGINE_SCHEDULER_DEALT_BLOCKS_H
 #define RUBATO_ENGINE_SCHEDULER_DEALT_BLOCKS_H
 
+#include "engine/control/state_walk.h"
 #include "io/data/deal/block_source.h"
 
 typedef struct DealtBlocks DealtBlocks;
@@ -36,5 +37,8 @@ typedef enum {
     DEALT_IS_WRONG, /* the worker was not given it */
 } DealtVerdict;
 DealtVerdict dealt_blocks_end(DealtBlocks *dealt, uint32_t rank, const BlockTicket *ticket);
+
+/* Walks through all of it; of a new one, of as many workers, if it reads. */
+void dealt_blocks_walk(StateWalk *walk, DealtBlocks *dealt);
 
 #endif

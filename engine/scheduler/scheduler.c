@@ -190,9 +190,11 @@ void scheduler_lose_own(Scheduler *scheduler)
 
 bool scheduler_hears_beat(Scheduler *scheduler, uint32_t node, const Control *beat)
 {
-    (void)scheduler;
-    (void)node;
-    (void)beat;
+    SchedulerNode *const sender = &scheduler->nodes[node];
+
+    if (beat->beat.n_taken > sender->n_sent)
+        return false;
+    record_was_heard(sender, beat->beat.n_taken);
     return true;
 }
 
@@ -496,6 +498,7 @@ void scheduler_tick(Scheduler *scheduler, int64_t now_ms)
     }
     scheduler->last_tick_ms = now_ms;
     scheduler_deliver(scheduler);
+    state_keep(scheduler);
 }
 
 void scheduler_heard(Scheduler *scheduler, uint32_t node, int64_t heard_ms)

@@ -216,3 +216,11 @@ ControlStep snapshot_step_after(ControlStep step, bool failed)
 
     return failed ? CONTROL_STEP_FORGET : next[step];
 }
+
+/* ---- as bytes ---- */
+
+void verdict_walk(StateWalk *walk, Verdict *verdict)
+{
+    WALK(walk, verdict->code);
+    walk_text(walk, &verdict->text);
+}

@@ -581,3 +581,50 @@ void collectives_add_waits(const Scheduler *scheduler, GArray *waits)
                              VERBS[collective->what].does, collective->name, names),
              came, collective->since_ms);
 }
+
+/* ---- as bytes ---- */
+
+static void walk_collective(StateWalk *walk, Collective *it, uint32_t n_nodes)
+{
+    WALK(walk, it->number);
+    WALK(walk, it->what);
+    WALK(walk, it->first);
+    walk_text(walk, &it->name);
+    walk_text(walk, &it->digest);
+    walk_text(walk, &it->arguments);
+    walk_text(walk, &it->workers);
+    walk_text(walk, &it->told);
+    WALK(walk, it->survives);
+    WALK(walk, it->replace_ms);
+    WALK(walk, it->phase);
+    walk_flags(walk, it->proposed, n_nodes);
+    walk_flags(walk, it->ready, n_nodes);
+    WALK(walk, it->id);
+    WALK(walk, it->step);
+    WALK(walk, it->hash_seed);
+    verdict_walk(walk, &it->verdict);
+    WALK(walk, it->since_ms);
+    walk->is_wrong |= it->what >= CONTROL_CALL_END || it->first >= n_nodes || it->name == NULL ||
+                      it->digest == NULL || it->arguments == NULL;
+}
+
+void collectives_walk(StateWalk *walk, Scheduler *scheduler)
+{
+    const uint32_t n_nodes = scheduler->config.n_nodes;
+    size_t n = walk_count(walk, scheduler->collectives.length);
+    const GList *link = scheduler->collectives.head;
+
+    for (; n > 0; n--) {
+        Collective *const it = walk_reads(walk) ? g_new0(Collective, 1) : link->data;
+
+        link = walk_reads(walk) ? NULL : link->next;
+        if (walk_reads(walk)) {
+            it->proposed = g_new0(bool, n_nodes);
+            it->ready = g_new0(bool, n_nodes);
+            g_queue_push_tail(&scheduler->collectives, it);
+        }
+        walk_collective(walk, it, n_nodes);
+    }
+    WALK(walk, scheduler->n_calls);
+    past_walk(walk, scheduler->past);
+}

@@ -89,6 +89,18 @@ static BlockDispatcher *find_kept(Scheduler *scheduler, SchedulerTask *task,
     return NULL;
 }
 
+static Reading *reading_alloc(uint32_t n_nodes)
+{
+    Reading *const reading = g_new0(Reading, 1);
+
+    reading->n_nodes = n_nodes;
+    reading->inputs = g_new(GArray *, n_nodes);
+    reading->has_asked = g_new0(bool, n_nodes);
+    for (uint32_t i = 0; i < n_nodes; i++)
+        reading->inputs[i] = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    return reading;
+}
+
 /* NULL, and the task is cancelled: it cannot go on from a snapshot. */
 static Reading *reading_new(Scheduler *scheduler, SchedulerTask *task, uint32_t node,
                             const ControlReader *reader)
@@ -109,17 +121,12 @@ static Reading *reading_new(Scheduler *scheduler, SchedulerTask *task, uint32_t 
 
     if (is_kept && kept == NULL)
         return NULL;
-    reading = g_new0(Reading, 1);
+    reading = reading_alloc(config.n_nodes);
     reading->first = node;
     reading->kept_as = is_kept ? g_strdup(reader->kept_as) : NULL;
     reading->n_epochs = config.epochs;
     reading->text = g_strdup(reader->description);
     reading->digest = g_strdup(reader->digest);
-    reading->n_nodes = config.n_nodes;
-    reading->inputs = g_new(GArray *, config.n_nodes);
-    reading->has_asked = g_new0(bool, config.n_nodes);
-    for (uint32_t i = 0; i < config.n_nodes; i++)
-        reading->inputs[i] = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     if (reader->is_dynamic)
         reading->dispatcher = is_kept ? kept : block_dispatcher_new(&config);
     if (reader->is_dynamic && task->replace_ms > 0)
@@ -528,5 +535,47 @@ void data_add_status(const Scheduler *scheduler, const SchedulerTask *task, GVar
         if (reading->dispatcher != NULL)
             add_queue(scheduler, reading, &part);
         g_variant_builder_add_value(list, g_variant_builder_end(&part));
+    }
+}
+
+/* ---- as bytes ---- */
+
+static void walk_own_number(StateWalk *walk, void *element)
+{
+    WALK(walk, *(uint32_t *)element);
+}
+
+static void walk_reading(StateWalk *walk, const SchedulerTask *task, Reading *it)
+{
+    WALK(walk, it->first);
+    WALK(walk, it->n_epochs);
+    walk_text(walk, &it->kept_as);
+    WALK(walk, it->is_cut);
+    walk_text(walk, &it->text);
+    walk_text(walk, &it->digest);
+    it->dispatcher = block_dispatcher_walk(walk, it->dispatcher, it->n_nodes);
+    if (walk_number(walk, it->dealt != NULL) != 0) {
+        if (walk_reads(walk))
+            it->dealt = dealt_blocks_new(tensors_first_rank(task->tensors, it->n_nodes));
+        dealt_blocks_walk(walk, it->dealt);
+    }
+    for (uint32_t node = 0; node < it->n_nodes; node++)
+        walk_array(walk, it->inputs[node], walk_own_number);
+    walk_flags(walk, it->has_asked, it->n_nodes);
+    WALK(walk, it->any_ended);
+    walk->is_wrong |= it->first >= it->n_nodes || (it->dealt != NULL && it->dispatcher == NULL);
+}
+
+void data_walk(StateWalk *walk, const Scheduler *scheduler, SchedulerTask *task)
+{
+    const size_t n = walk_count(walk, task->readings->len);
+
+    g_ptr_array_set_size(task->readings, (gint)n);
+    for (size_t i = 0; i < n && !walk->is_wrong; i++) {
+        if (walk_number(walk, task->readings->pdata[i] != NULL) == 0)
+            continue;
+        if (walk_reads(walk))
+            task->readings->pdata[i] = reading_alloc(scheduler->config.n_nodes);
+        walk_reading(walk, task, task->readings->pdata[i]);
     }
 }

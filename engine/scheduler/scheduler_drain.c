@@ -162,18 +162,24 @@ static char *find_obstacle(const Scheduler *scheduler, uint32_t number, const Co
     return NULL;
 }
 
+static void make_lists(Scheduler *scheduler)
+{
+    Drain *const drain = &scheduler->drain;
+
+    drain->askers = g_array_new(FALSE, FALSE, sizeof(Asker));
+    drain->later = g_array_new(FALSE, FALSE, sizeof(Asker));
+    drain->heard = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    drain->told = g_new(bool, scheduler->config.n_nodes);
+    memset(drain->told, true, scheduler->config.n_nodes * sizeof *drain->told);
+}
+
 static void begin(Scheduler *scheduler, uint32_t number, bool ends)
 {
     Drain *const drain = &scheduler->drain;
 
     scheduler->nodes[number].ends |= ends;
-    if (drain->askers == NULL) {
-        drain->askers = g_array_new(FALSE, FALSE, sizeof(Asker));
-        drain->later = g_array_new(FALSE, FALSE, sizeof(Asker));
-        drain->heard = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-        drain->told = g_new(bool, scheduler->config.n_nodes);
-        memset(drain->told, true, scheduler->config.n_nodes * sizeof *drain->told);
-    }
+    if (drain->askers == NULL)
+        make_lists(scheduler);
     if (drain->stage == DRAIN_NONE) {
         drain->stage = DRAIN_WAITS;
         drain->node = number;
@@ -437,4 +443,37 @@ void drain_add_waits(const Scheduler *scheduler, GArray *waits)
                              "parts",
                              scheduler->nodes[drain->node].label),
              drain->told, drain->since_ms);
+}
+
+/* ---- as bytes ---- */
+
+static void walk_asker(StateWalk *walk, void *element)
+{
+    Asker *const asker = element;
+
+    WALK(walk, asker->node);
+    WALK(walk, asker->number);
+}
+
+static void walk_heard(StateWalk *walk, void *element)
+{
+    WALK(walk, *(uint64_t *)element);
+}
+
+void drain_walk(StateWalk *walk, Scheduler *scheduler)
+{
+    Drain *const drain = &scheduler->drain;
+
+    if (walk_number(walk, drain->askers != NULL) == 0)
+        return; /* there was none yet */
+    if (walk_reads(walk))
+        make_lists(scheduler);
+    WALK(walk, drain->stage);
+    WALK(walk, drain->node);
+    WALK(walk, drain->since_ms);
+    walk_array(walk, drain->askers, walk_asker);
+    walk_array(walk, drain->later, walk_asker);
+    walk_array(walk, drain->heard, walk_heard);
+    verdict_walk(walk, &drain->last);
+    walk->is_wrong |= drain->node >= scheduler->config.n_nodes;
 }

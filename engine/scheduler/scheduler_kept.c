@@ -157,3 +157,12 @@ void kept_check_files(Scheduler *scheduler, SchedulerTask *task, const BlockDisp
         task->name, missing);
     task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_MISMATCH), text);
 }
+
+/* ---- as bytes ---- */
+
+void kept_walk(StateWalk *walk, Scheduler *scheduler)
+{
+    walk_texts(walk, scheduler->kept);
+    walk_texts(walk, scheduler->cut);
+    WALK(walk, scheduler->cut_is_torn);
+}

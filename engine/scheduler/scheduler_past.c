@@ -195,3 +195,70 @@ bool past_answer(Scheduler *scheduler, uint32_t node, const ControlPropose *prop
                                          .told = told } });
     return true;
 }
+
+/* ---- as bytes ---- */
+
+/* One of the texts, by its number; 0: none. */
+static const char *walk_kept(StateWalk *walk, GHashTable *numbers, const GPtrArray *texts,
+                             const char *text)
+{
+    const guint number = text == NULL ? 0 : GPOINTER_TO_UINT(g_hash_table_lookup(numbers, text));
+    const uint64_t read = walk_number(walk, number);
+
+    if (!walk_reads(walk) || read == 0)
+        return text;
+    walk->is_wrong |= read > texts->len;
+    return read > texts->len ? NULL : texts->pdata[read - 1];
+}
+
+/* The texts in an order of their own. (transfer container) */
+static GPtrArray *walk_all_texts(StateWalk *walk, PastCalls *past, GHashTable *numbers)
+{
+    GPtrArray *const texts = g_ptr_array_new();
+    size_t n = walk_count(walk, g_hash_table_size(past->texts));
+    GHashTableIter iter;
+    gpointer text;
+
+    g_hash_table_iter_init(&iter, past->texts);
+    while (!walk_reads(walk) && g_hash_table_iter_next(&iter, &text, NULL)) {
+        walk_text(walk, (char **)&text);
+        g_ptr_array_add(texts, text);
+        g_hash_table_insert(numbers, text, GUINT_TO_POINTER(texts->len));
+    }
+    for (; walk_reads(walk) && n > 0 && !walk->is_wrong; n--) {
+        g_autofree char *read = NULL;
+
+        walk_text(walk, &read);
+        if (read != NULL)
+            g_ptr_array_add(texts, (gpointer)keep(past, read));
+    }
+    return texts;
+}
+
+void past_walk(StateWalk *walk, PastCalls *past)
+{
+    g_autoptr(GHashTable) numbers = g_hash_table_new(g_str_hash, g_str_equal);
+    g_autoptr(GPtrArray) texts = walk_all_texts(walk, past, numbers);
+    const size_t n = walk_count(walk, past->calls->len);
+
+    WALK(walk, past->is_given_up);
+    if (walk_reads(walk))
+        g_array_set_size(past->calls, (guint)n);
+    for (size_t i = 0; i < n; i++) {
+        PastCall *const call = &g_array_index(past->calls, PastCall, i);
+
+        if (walk_reads(walk))
+            *call = (PastCall){ 0 };
+        WALK(walk, call->what);
+        WALK(walk, call->id);
+        call->name = walk_kept(walk, numbers, texts, call->name);
+        call->digest = walk_kept(walk, numbers, texts, call->digest);
+        WALK(walk, call->code);
+        call->text = walk_kept(walk, numbers, texts, call->text);
+        WALK(walk, call->goes_on);
+        WALK(walk, call->end_code);
+        call->end_text = walk_kept(walk, numbers, texts, call->end_text);
+        walk->is_wrong |=
+            call->what >= CONTROL_CALL_END || call->name == NULL || call->digest == NULL;
+    }
+}

@@ -6,7 +6,9 @@
  * scheduler goes on without its journal, which is then of no use: see the functions of the journal.
  *
  * While records are replayed, all messages to other nodes are held, with their numbers. A node that
- * comes back says how many it has had.
+ * comes back says how many it has had. A journal that begins anew has no records from which
+ * messages follow that were sent before. So these are held, too, until the node has said with a
+ * heartbeat that it has had them, and are part of the state.
  *
  * A record is its kind in a byte, the version of a greeting in two, the node's number in four, the
  * time and the asker in eight each, little-endian; then the bytes of a message, or a text with its
@@ -34,9 +36,11 @@ static void put_number(GByteArray *bytes, uint64_t number, unsigned size)
     g_byte_array_append(bytes, (const guint8 *)&little, size);
 }
 
-static void add(Scheduler *scheduler, const Record *record, const void *body, size_t size)
+/* (transfer full) */
+static GByteArray *write_record(const Scheduler *scheduler, const Record *record, const void *body,
+                                size_t size)
 {
-    g_autoptr(GByteArray) bytes = g_byte_array_sized_new((guint)(HEAD_BYTES + size));
+    GByteArray *const bytes = g_byte_array_sized_new((guint)(HEAD_BYTES + size));
 
     put_number(bytes, record->kind, 1);
     put_number(bytes, record->version, 2);
@@ -45,6 +49,14 @@ static void add(Scheduler *scheduler, const Record *record, const void *body, si
     put_number(bytes, record->asker, 8);
     if (size > 0)
         g_byte_array_append(bytes, body, (guint)size);
+    return bytes;
+}
+
+static void add(Scheduler *scheduler, const Record *record, const void *body, size_t size)
+{
+    g_autoptr(GByteArray) bytes = write_record(scheduler, record, body, size);
+
+    scheduler->journal_grown += bytes->len;
     if (!scheduler->journal.add(scheduler->journal.user, bytes->data, bytes->len))
         scheduler->journal = (SchedulerJournal){ 0 };
 }
@@ -144,6 +156,16 @@ void record_process(Scheduler *scheduler, const SchedulerProcess *process)
                                            .description = process->description } });
 }
 
+void record_state(Scheduler *scheduler, const void *state, size_t size)
+{
+    g_autoptr(GByteArray) bytes =
+        write_record(scheduler, &(Record){ .kind = RECORD_STATE }, state, size);
+
+    if (scheduler->journal.begin_again(scheduler->journal.user, bytes->data, bytes->len))
+        scheduler->journal_begins = bytes->len;
+    scheduler->journal_grown = 0; /* else it is tried again when it has grown as much once more */
+}
+
 /* ---- reading ---- */
 
 static uint64_t take_number(const uint8_t **at, unsigned size)
@@ -185,6 +207,10 @@ static bool read_body(Record *record, const uint8_t *body, size_t size)
         record->names = (const char *)body;
         record->names_bytes = size;
         return are_pairs(body, size);
+    case RECORD_STATE:
+        record->state = body;
+        record->state_bytes = size;
+        return true;
     case RECORD_EFFECT:
     case RECORD_TICK:
         return size == 0;
@@ -215,14 +241,20 @@ static void held_free(HeldMessage *held)
     g_free(held);
 }
 
+static void drop_first(SchedulerNode *node)
+{
+    held_free(g_queue_pop_head(&node->held));
+}
+
 bool record_lets_go(Scheduler *scheduler, uint32_t node, const Control *control)
 {
     SchedulerNode *const to = &scheduler->nodes[node];
     const bool is_here = !scheduler->replays && !to->is_away;
     const bool counts = control_message_counts(control->kind);
+    const bool is_kept = !is_here || scheduler->journal.begin_again != NULL;
 
     to->n_sent += counts;
-    if (!is_here && counts && node != scheduler->config.self) {
+    if (is_kept && counts && !to->lost && node != scheduler->config.self) {
         HeldMessage *const held = g_new0(HeldMessage, 1);
 
         held->number = to->n_sent;
@@ -230,6 +262,14 @@ bool record_lets_go(Scheduler *scheduler, uint32_t node, const Control *control)
         g_queue_push_tail(&to->held, held);
     }
     return is_here;
+}
+
+void record_was_heard(SchedulerNode *node, uint64_t n)
+{
+    const HeldMessage *held;
+
+    while ((held = g_queue_peek_head(&node->held)) != NULL && held->number <= n)
+        drop_first(node);
 }
 
 void record_forget_sent(SchedulerNode *node)

@@ -28,46 +28,11 @@
  *
  * Runs as scheduler.h says. */
 #include "engine/control/place_text.h"
-#include "engine/scheduler/scheduler_state.h"
+#include "engine/scheduler/scheduler_recovery_private.h"
 
 #include <string.h>
 
 #define MOST_PLANS 4
-
-/* Where a part is, as far as nodes have told. */
-typedef struct {
-    uint32_t table, part;
-    bool has_primary;
-    uint32_t primary, primary_node;
-    uint64_t best; /* the greatest position of a replica */
-    uint32_t n_replicas;
-    struct {
-        uint32_t server, node;
-        uint64_t position;
-    } replicas[PLACE_MOST_SERVERS];
-} Found;
-
-struct Recovery {
-    uint32_t step; /* that nodes do */
-    uint32_t node; /* that was lost last, whose place another process takes, or that parts
-                        * leave */
-    ControlCause cause;
-    char *text;        /* how */
-    bool *done;        /* by node number: this step */
-    bool *told;        /* by node number: it waits for those that do the step */
-    GArray *found;     /* of Found */
-    GHashTable *index; /* where a part is in it: by table and part */
-    char *places;      /* what follows from it; once maps are open, with replicas to be made */
-    int64_t since_ms;
-    uint64_t *ordered; /* by node number: replicas that it was to make, and has not told of. Those
-                        * that a later loss has prevented count */
-    uint64_t *awaited; /* the same, and they do not: each CLOSE prevents what it has not told of */
-    GHashTable *moves; /* of PlaceMove, by table and part: what goes to a node that has joined: */
-    uint32_t joined;   /* this node, if there are some, */
-    uint32_t n_plans;  /* and how many plans there were since it came */
-    bool all_leave;    /* in a HAND_OVER: nothing stays on nodes that parts leave */
-    char *fault;       /* why nodes cannot be drained; NULL: they can, as far as is known */
-};
 
 Recovery *recovery_new(uint32_t n_nodes)
 {
@@ -262,20 +227,16 @@ void recovery_admit(Scheduler *scheduler)
 
 /* ---- what nodes have ---- */
 
-static guint64 key_of(uint32_t table, uint32_t part)
-{
-    return (guint64)table << 32 | part;
-}
-
 static Found *find_part(Recovery *recovery, uint32_t table, uint32_t part)
 {
-    const guint64 key = key_of(table, part);
+    const guint64 key = recovery_key(table, part);
+    const Found found = { .table = table, .part = part };
     gpointer at;
 
     if (!g_hash_table_lookup_extended(recovery->index, &key, NULL, &at)) {
         at = GUINT_TO_POINTER(recovery->found->len);
-        g_hash_table_insert(recovery->index, g_memdup2(&key, sizeof key), at);
-        g_array_append_val(recovery->found, ((Found){ .table = table, .part = part }));
+        recovery_note_index(recovery, &found, recovery->found->len);
+        g_array_append_val(recovery->found, found);
     }
     return &g_array_index(recovery->found, Found, GPOINTER_TO_UINT(at));
 }
@@ -310,12 +271,8 @@ static bool take_plan(Recovery *recovery, const char *lines)
         recovery->n_plans = recovery->cause == CONTROL_CAUSE_JOIN ? 1 : recovery->n_plans + 1;
         recovery->joined = recovery->node;
     }
-    while (place_text_read_move(&end, &move)) {
-        const guint64 key = key_of(move.table, move.part);
-
-        g_hash_table_insert(recovery->moves, g_memdup2(&key, sizeof key),
-                            g_memdup2(&move, sizeof move));
-    }
+    while (place_text_read_move(&end, &move))
+        recovery_add_move(recovery, &move);
     return true;
 }
 
@@ -409,7 +366,7 @@ static uint32_t find_server(const PlaceSet *set, uint32_t server)
  * or the others have become fewer, all stay. */
 static PlaceSet choose_moved(Scheduler *scheduler, const Found *found)
 {
-    const guint64 key = key_of(found->table, found->part);
+    const guint64 key = recovery_key(found->table, found->part);
     const PlaceMove *const move = g_hash_table_lookup(scheduler->recovery->moves, &key);
     PlaceSet set = choose(found);
 

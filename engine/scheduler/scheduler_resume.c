@@ -85,6 +85,8 @@ static bool replay(Scheduler *scheduler, const Record *record)
 {
     const ControlHello *const hello = &record->control.hello;
 
+    if (record->kind == RECORD_STATE)
+        return !scheduler->begun && state_read(scheduler, record->state, record->state_bytes);
     if (record->kind == RECORD_BEGIN)
         return record->control.kind == CONTROL_WELCOME &&
                replay_begin(scheduler, &record->control.welcome);
@@ -134,6 +136,10 @@ static bool take_record(void *user, const void *bytes, size_t size)
         scheduler->now_ms = record.now_ms;
         makes_sense = replay(scheduler, &record);
     }
+    if (record.kind == RECORD_STATE)
+        scheduler->journal_begins = size;
+    else
+        scheduler->journal_grown += size;
     control_clear(&record.control);
     return makes_sense;
 }
@@ -173,6 +179,7 @@ bool scheduler_resume(Scheduler *scheduler, int64_t now_ms, const SchedulerProce
                     "nothing can go on as the scheduler: %s", obstacle);
         return false;
     }
+    scheduler->ticked = false; /* nobody has ticked while there was no scheduler */
     scheduler->own.silent_ms = MAX(now_ms - scheduler->now_ms, 0);
     scheduler->now_ms = now_ms;
     record_process(scheduler, process);
@@ -265,16 +272,12 @@ bool resume_hears_back(Scheduler *scheduler, uint32_t number, const Control *con
     if (!node->is_away || control->back.n_taken > node->n_sent)
         return false;
     node->is_away = false;
-    while ((held = g_queue_peek_head(&node->held)) != NULL) {
-        const bool was_heard = held->number <= control->back.n_taken;
-
-        if (!was_heard && scheduler->replays)
-            break; /* a later process goes on */
-        if (!was_heard) {
-            scheduler_send(scheduler, number, &held->control);
-            node->n_sent--; /* it is counted again when it leaves */
-        }
-        g_queue_pop_head(&node->held);
+    record_was_heard(node, control->back.n_taken);
+    if (scheduler->replays) /* a later process goes on with the others */
+        return true;
+    while ((held = g_queue_pop_head(&node->held)) != NULL) {
+        scheduler_send(scheduler, number, &held->control);
+        node->n_sent--; /* it is counted again when it leaves */
         control_clear(&held->control);
         g_free(held);
     }

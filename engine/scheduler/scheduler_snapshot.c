@@ -282,3 +282,33 @@ void snapshots_add_waits(const Scheduler *scheduler, GArray *waits)
     wait_add(waits, g_strdup_printf("a snapshot waits for %s to do its part", names),
              scheduler->snapshots->done, scheduler->snapshots->since_ms);
 }
+
+/* ---- as bytes ---- */
+
+void snapshots_walk(StateWalk *walk, Scheduler *scheduler)
+{
+    Snapshots *const it = scheduler->snapshots;
+    const uint32_t n_nodes = scheduler->config.n_nodes;
+    size_t n = walk_count(walk, it->asks.length);
+    const GList *link = it->asks.head;
+
+    for (; n > 0; n--) {
+        Ask *const ask = walk_reads(walk) ? g_new0(Ask, 1) : link->data;
+
+        link = walk_reads(walk) ? NULL : link->next;
+        if (walk_reads(walk))
+            g_queue_push_tail(&it->asks, ask);
+        WALK(walk, ask->node);
+        WALK(walk, ask->is_orphan);
+        walk_control(walk, &ask->control);
+        walk->is_wrong |= ask->node >= n_nodes || ask->control.kind != CONTROL_SNAPSHOT_ASK;
+    }
+    WALK(walk, scheduler->takes_snapshot);
+    WALK(walk, it->number);
+    WALK(walk, it->step);
+    walk_flags(walk, it->done, n_nodes);
+    verdict_walk(walk, &it->verdict);
+    WALK(walk, it->written);
+    WALK(walk, it->since_ms);
+    walk->is_wrong |= scheduler->takes_snapshot && g_queue_is_empty(&it->asks);
+}

@@ -6,6 +6,7 @@
  *   scheduler_status.c      what it tells of the run to those who ask
  *   scheduler_resume.c      another process goes on as the scheduler
  *   scheduler.c             birth and death, who gets which message, liveness
+ *   scheduler_state.c       all of it as bytes, with which the journal begins anew
  *   scheduler_rendezvous.c  HELLO until WELCOME, JOIN, refusals
  *   roster.c                ANNOUNCE, PLACE: the nodes of a run without a cluster file
  *   scheduler_drain.c       DRAIN, DRAINED: the parts of a node go to others
@@ -13,6 +14,7 @@
  *   scheduler_collective.c  PROPOSE, GO, READY, COMMIT
  *   scheduler_task.c        FAIL, CANCEL, TASK_DONE, TASK_END, barriers of a task
  *   scheduler_recovery.c    RECOVER: parts of a lost node get another primary; JOIN's steps
+ *   scheduler_recovery_walk.c  what that knows of parts, as bytes
  *   scheduler_admission.c   which process takes the place of a lost node, and its ADMITTED
  *   scheduler_tensors.c     ENQUEUE, DECIDE: collectives on tensors
  *   scheduler_waits.c       WAITS: deadlocks among a task's workers
@@ -190,6 +192,8 @@ struct Scheduler {
 
     SchedulerJournal journal; /* no functions: there is none, or none any more */
     bool replays;             /* what the journal has is done again: nothing leaves */
+    uint64_t journal_begins;  /* bytes of the state that it begins with, */
+    uint64_t journal_grown;   /* and of the records behind it */
 
     /* This process, if another one was the scheduler before; no endpoint: none was. */
     struct {
@@ -258,6 +262,9 @@ void record_begin(Scheduler *scheduler);
 void record_readers(Scheduler *scheduler, GHashTable *readers);
 void record_process(Scheduler *scheduler, const SchedulerProcess *process);
 
+/* The journal begins anew, with the state. If that is not possible, it goes on as it is. */
+void record_state(Scheduler *scheduler, const void *state, size_t size);
+
 /* What a record says. */
 typedef enum {
     RECORD_MESSAGE = 1,
@@ -268,6 +275,7 @@ typedef enum {
     RECORD_BEGIN,
     RECORD_READERS,
     RECORD_PROCESS,
+    RECORD_STATE, /* in the place of all records before it: the first one, if there is one */
 } RecordKind;
 typedef struct {
     RecordKind kind;
@@ -279,6 +287,8 @@ typedef struct {
     const char *text;  /* of a GONE; borrowed, as the next one is */
     const char *names; /* of READERS: pairs of a name and a text, each with a zero byte behind */
     size_t names_bytes;
+    const void *state; /* of a STATE: borrowed, too */
+    size_t state_bytes;
 } Record;
 
 /* Whether it makes sense. control_clear frees its message. */
@@ -286,6 +296,9 @@ bool record_read(const void *bytes, size_t size, Record *record);
 
 /* A message is about to leave. False: it is held, or the process that it is for has ended. */
 bool record_lets_go(Scheduler *scheduler, uint32_t node, const Control *control);
+
+/* The node has had so many of the messages to it. */
+void record_was_heard(SchedulerNode *node, uint64_t n);
 
 /* Another process has the node's place: nothing was sent to it yet. */
 void record_forget_sent(SchedulerNode *node);
@@ -368,6 +381,18 @@ void scheduler_lose_newcomer(Scheduler *scheduler, uint32_t node);
 
 /* A tick, as far as it follows from the journal. */
 void scheduler_tick_again(Scheduler *scheduler);
+
+/* scheduler_state.c */
+
+/* (transfer full) */
+GByteArray *state_write(Scheduler *scheduler);
+
+/* Into a new scheduler of the same configuration. False: it makes no sense; then the scheduler can
+ * only be freed. */
+bool state_read(Scheduler *scheduler, const void *bytes, size_t size);
+
+/* Nothing of an event is left to be delivered: the journal begins anew if it has grown enough. */
+void state_keep(Scheduler *scheduler);
 
 /* scheduler_resume.c */
 
@@ -670,5 +695,19 @@ void data_node_out(SchedulerTask *task, uint32_t node);
 /* What the task's workers read, and how far they are: the member `readers` of its status. */
 void data_add_status(const Scheduler *scheduler, const SchedulerTask *task, GVariantBuilder *list);
 void data_clear(SchedulerTask *task);
+
+/* ---- as bytes: each part walks through what it alone knows (engine/control/state_walk.h) ---- */
+
+void verdict_walk(StateWalk *walk, Verdict *verdict);
+void past_walk(StateWalk *walk, PastCalls *past);
+void kept_walk(StateWalk *walk, Scheduler *scheduler);
+void data_walk(StateWalk *walk, const Scheduler *scheduler, SchedulerTask *task);
+void waits_walk(StateWalk *walk, SchedulerTask *task);
+TensorCoordinator *tensors_walk(StateWalk *walk, TensorCoordinator *it, uint32_t n_nodes);
+void recovery_walk(StateWalk *walk, Scheduler *scheduler);
+void tasks_walk(StateWalk *walk, Scheduler *scheduler);
+void collectives_walk(StateWalk *walk, Scheduler *scheduler);
+void snapshots_walk(StateWalk *walk, Scheduler *scheduler);
+void drain_walk(StateWalk *walk, Scheduler *scheduler);
 
 #endif

@@ -145,32 +145,35 @@ static void retire(Scheduler *scheduler, SchedulerTask *task, uint32_t node)
     task->retired_since_ms = MIN(task->retired_since_ms, scheduler->now_ms);
 }
 
+/* By node number. (transfer full) */
+static uint32_t *count_workers(const SchedulerTask *task, uint32_t n_nodes)
+{
+    uint32_t *const workers_of = g_new(uint32_t, n_nodes);
+
+    for (uint32_t i = 0; i < n_nodes; i++)
+        workers_of[i] = tensors_n_workers(task->tensors, i);
+    return workers_of;
+}
+
 /* Keeps what processes that serve, or will serve while it runs, are told of it. */
 static void note_task(const Scheduler *scheduler, SchedulerTask *task, const char *tables)
 {
     const uint32_t n_nodes = scheduler->config.n_nodes;
-    g_autofree uint32_t *workers_of = g_new(uint32_t, n_nodes);
+    g_autofree uint32_t *workers_of = count_workers(task, n_nodes);
     GString *const text = g_string_new(NULL);
     const ToldTask told = { .epoch = task->epoch,
                             .workers_of = workers_of,
                             .replaces = task->replace_ms > 0 };
 
-    for (uint32_t i = 0; i < n_nodes; i++)
-        workers_of[i] = tensors_n_workers(task->tensors, i);
     told_task_write(text, &told, n_nodes, tables != NULL ? tables : "");
     task->told = g_string_free(text, FALSE);
     task->passed = told.replaces ? barrier_record_new(n_nodes, workers_of) : NULL;
 }
 
-void task_prepare(Scheduler *scheduler, const Collective *call)
+static SchedulerTask *task_new(uint32_t n_nodes)
 {
-    const uint32_t n_nodes = scheduler->config.n_nodes;
-    SchedulerTask *task = g_new0(SchedulerTask, 1);
+    SchedulerTask *const task = g_new0(SchedulerTask, 1);
 
-    task->epoch = call->id;
-    task->name = g_strdup(call->name);
-    task->continues = call->survives;
-    task->replace_ms = call->survives ? call->replace_ms : 0;
     task->lost_ms = g_new(int64_t, n_nodes);
     task->again = g_new0(bool, n_nodes);
     for (uint32_t i = 0; i < n_nodes; i++)
@@ -181,11 +184,23 @@ void task_prepare(Scheduler *scheduler, const Collective *call)
     task->retired = g_new0(bool, n_nodes);
     task->has_calls = g_new0(bool, n_nodes);
     task->done = g_new0(bool, n_nodes);
-    for (uint32_t i = 0; i < n_nodes; i++)
-        task->retired[i] = task->done[i] = !scheduler_has_program(scheduler, i);
     task->round_since_ms = task->retired_since_ms = INT64_MAX;
     waits_init(task);
     task->readings = g_ptr_array_new();
+    return task;
+}
+
+void task_prepare(Scheduler *scheduler, const Collective *call)
+{
+    const uint32_t n_nodes = scheduler->config.n_nodes;
+    SchedulerTask *const task = task_new(n_nodes);
+
+    task->epoch = call->id;
+    task->name = g_strdup(call->name);
+    task->continues = call->survives;
+    task->replace_ms = call->survives ? call->replace_ms : 0;
+    for (uint32_t i = 0; i < n_nodes; i++)
+        task->retired[i] = task->done[i] = !scheduler_has_program(scheduler, i);
     task->tensors = tensors_new(scheduler, call->workers);
     note_task(scheduler, task, call->told);
     g_ptr_array_add(scheduler->tasks, task);
@@ -582,4 +597,60 @@ void tasks_add_waits(const Scheduler *scheduler, GArray *waits)
         add_wait_for_end(scheduler, task, waits);
         add_wait_for_others(scheduler, task, waits);
     }
+}
+
+/* ---- as bytes ---- */
+
+static void walk_passed(StateWalk *walk, SchedulerTask *task, uint32_t n_nodes)
+{
+    g_autofree uint32_t *workers_of = count_workers(task, n_nodes);
+
+    if (walk_number(walk, task->passed != NULL) == 0)
+        return;
+    if (walk_reads(walk))
+        task->passed = barrier_record_new(n_nodes, workers_of);
+    barrier_record_walk(walk, task->passed);
+}
+
+static void walk_task(StateWalk *walk, const Scheduler *scheduler, SchedulerTask *task)
+{
+    const uint32_t n_nodes = scheduler->config.n_nodes;
+
+    WALK(walk, task->epoch);
+    walk_text(walk, &task->name);
+    walk_text(walk, &task->told);
+    WALK(walk, task->running);
+    WALK(walk, task->continues);
+    WALK(walk, task->replace_ms);
+    for (uint32_t i = 0; i < n_nodes; i++)
+        WALK(walk, task->lost_ms[i]);
+    walk_flags(walk, task->again, n_nodes);
+    WALK(walk, task->has_lost);
+    verdict_walk(walk, &task->cause);
+    verdict_walk(walk, &task->effect);
+    WALK(walk, task->effect_since_ms);
+    WALK(walk, task->round);
+    walk_flags(walk, task->waits, n_nodes);
+    walk_flags(walk, task->retired, n_nodes);
+    walk_flags(walk, task->has_calls, n_nodes);
+    walk_flags(walk, task->done, n_nodes);
+    WALK(walk, task->round_since_ms);
+    WALK(walk, task->retired_since_ms);
+    waits_walk(walk, task);
+    task->tensors = tensors_walk(walk, task->tensors, n_nodes);
+    walk_passed(walk, task, n_nodes);
+    data_walk(walk, scheduler, task);
+    walk->is_wrong |= task->name == NULL || task->told == NULL;
+}
+
+void tasks_walk(StateWalk *walk, Scheduler *scheduler)
+{
+    const size_t n = walk_count(walk, scheduler->tasks->len);
+
+    for (size_t i = 0; i < n && !walk->is_wrong; i++) {
+        if (walk_reads(walk))
+            g_ptr_array_add(scheduler->tasks, task_new(scheduler->config.n_nodes));
+        walk_task(walk, scheduler, scheduler->tasks->pdata[i]);
+    }
+    WALK(walk, scheduler->next_epoch);
 }

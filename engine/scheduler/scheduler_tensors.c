@@ -60,20 +60,36 @@ static void open_group_free(void *data)
     g_free(group);
 }
 
-/* "2 0 1": the workers of each node. Ranks leave out those of lost nodes, and of nodes in whose
- * place others serve. */
-TensorCoordinator *tensors_new(const Scheduler *scheduler, const char *workers)
+static OpenGroup *group_new(uint32_t n)
 {
-    const uint32_t n_nodes = scheduler->config.n_nodes;
+    OpenGroup *const group = g_new(OpenGroup, 1);
+
+    group->n = n;
+    group->notices = g_array_new(FALSE, FALSE, sizeof(TensorNotice));
+    return group;
+}
+
+static TensorCoordinator *coordinator_new(uint32_t n_nodes)
+{
     TensorCoordinator *const it = g_new0(TensorCoordinator, 1);
-    g_auto(GStrv) numbers = g_strsplit(workers != NULL ? workers : "", " ", -1);
-    uint64_t n_workers = 0;
 
     it->n_nodes = n_nodes;
     it->groups = g_hash_table_new_full(NULL, NULL, NULL, open_group_free);
     it->first_ranks = g_new0(uint32_t, n_nodes + 1);
     it->heard = g_new0(uint32_t, n_nodes);
     it->waiting = g_ptr_array_new_with_free_func(g_free);
+    return it;
+}
+
+/* "2 0 1": the workers of each node. Ranks leave out those of lost nodes, and of nodes in whose
+ * place others serve. */
+TensorCoordinator *tensors_new(const Scheduler *scheduler, const char *workers)
+{
+    const uint32_t n_nodes = scheduler->config.n_nodes;
+    TensorCoordinator *const it = coordinator_new(n_nodes);
+    g_auto(GStrv) numbers = g_strsplit(workers != NULL ? workers : "", " ", -1);
+    uint64_t n_workers = 0;
+
     for (uint32_t node = 0; node < n_nodes; node++) {
         uint64_t n;
 
@@ -265,12 +281,17 @@ static void leave(TensorCoordinator *it, uint32_t node)
         tensor_sets_leave(it->sets, rank, "has returned");
 }
 
+static void make_sets(TensorCoordinator *it)
+{
+    it->sets = tensor_sets_new(it->n_workers);
+    tensor_sets_recall(it->sets, &recall, NULL);
+}
+
 static void begin(TensorCoordinator *it, const SchedulerTask *task)
 {
     if (it->sets != NULL)
         return;
-    it->sets = tensor_sets_new(it->n_workers);
-    tensor_sets_recall(it->sets, &recall, NULL);
+    make_sets(it);
     for (uint32_t node = 0; node < it->n_nodes; node++)
         if (task->retired[node])
             leave(it, node);
@@ -301,11 +322,7 @@ static bool ask_again(TensorCoordinator *it, const TensorNotice *notice, int64_t
 
 static void open_group(TensorCoordinator *it, const TensorNotice *notice)
 {
-    OpenGroup *const group = g_new(OpenGroup, 1);
-
-    group->n = notice->n;
-    group->notices = g_array_new(FALSE, FALSE, sizeof *notice);
-    g_hash_table_insert(it->groups, GUINT_TO_POINTER(notice->rank), group);
+    g_hash_table_insert(it->groups, GUINT_TO_POINTER(notice->rank), group_new(notice->n));
 }
 
 /* Another one of the group's. */
@@ -707,4 +724,75 @@ void tensors_add_wait(const SchedulerTask *task, GArray *waits)
         tell_name(&telling, &oldest);
     for (uint32_t set = 0; set < tensor_sets_end(it->sets); set++)
         tell_set(&telling, set);
+}
+
+/* ---- as bytes ---- */
+
+static void *walk_asked(StateWalk *walk, void *tag)
+{
+    Asked *const asked = tag == NULL ? asked_new(0) : tag;
+
+    WALK(walk, asked->since_ms);
+    return asked;
+}
+
+/* Asks have no ranks. */
+static void walk_notice(StateWalk *walk, void *element)
+{
+    TensorNotice *const notice = element;
+
+    WALK(walk, notice->rank);
+    WALK(walk, notice->set);
+    walk_bytes(walk, notice->name, sizeof notice->name);
+    tensor_request_walk(walk, &notice->request);
+}
+
+static void walk_groups(StateWalk *walk, TensorCoordinator *it)
+{
+    size_t n = walk_count(walk, g_hash_table_size(it->groups));
+    GHashTableIter iter;
+    gpointer rank = NULL, group = NULL;
+
+    g_hash_table_iter_init(&iter, it->groups);
+    for (; n > 0; n--) {
+        if (walk_reads(walk))
+            group = group_new(0);
+        else
+            (void)g_hash_table_iter_next(&iter, &rank, &group);
+        rank = GUINT_TO_POINTER((guint)walk_number(walk, GPOINTER_TO_UINT(rank)));
+        if (walk_reads(walk))
+            g_hash_table_insert(it->groups, rank, group);
+        WALK(walk, ((OpenGroup *)group)->n);
+        walk_array(walk, ((OpenGroup *)group)->notices, walk_notice);
+    }
+}
+
+TensorCoordinator *tensors_walk(StateWalk *walk, TensorCoordinator *it, uint32_t n_nodes)
+{
+    if (walk_number(walk, it != NULL) == 0)
+        return NULL;
+    if (walk_reads(walk))
+        it = coordinator_new(n_nodes);
+    walk_u32s(walk, it->first_ranks, n_nodes + 1);
+    it->n_workers = it->first_ranks[n_nodes];
+    for (uint32_t node = 0; node < n_nodes; node++)
+        walk->is_wrong |= it->first_ranks[node] > it->first_ranks[node + 1];
+    if (it->n_workers > CONTROL_MAX_WORKERS || walk->is_wrong) {
+        walk->is_wrong = true;
+        return it;
+    }
+    if (walk_number(walk, it->sets != NULL) != 0) {
+        if (walk_reads(walk))
+            make_sets(it);
+        tensor_sets_walk(walk, it->sets, walk_asked);
+    }
+    walk_groups(walk, it);
+    WALK(walk, it->n_verdicts);
+    walk_u32s(walk, it->heard, n_nodes);
+    WALK(walk, it->lost);
+    WALK(walk, it->has_cutovers);
+    WALK(walk, it->cutovers);
+    WALK(walk, it->change_since_ms);
+    WALK(walk, it->joined_ms);
+    return it;
 }

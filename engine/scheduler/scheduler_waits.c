@@ -200,3 +200,37 @@ bool task_waits(Scheduler *scheduler, uint32_t node, const Control *control)
     }
     return true;
 }
+
+/* ---- as bytes ---- */
+
+static void walk_clock(StateWalk *walk, void *element)
+{
+    WaitClock *const clock = element;
+
+    WALK(walk, clock->table);
+    WALK(walk, clock->clock);
+}
+
+void waits_walk(StateWalk *walk, SchedulerTask *task)
+{
+    const size_t n = walk_count(walk, task->waiting->len);
+
+    for (size_t i = 0; i < n; i++) {
+        Waiting *it;
+
+        if (walk_reads(walk)) {
+            it = g_new0(Waiting, 1);
+            it->clocks = g_array_new(FALSE, FALSE, sizeof(WaitClock));
+            g_ptr_array_add(task->waiting, it);
+        }
+        it = task->waiting->pdata[i];
+        WALK(walk, it->rank);
+        WALK(walk, it->node);
+        WALK(walk, it->in_barrier);
+        WALK(walk, it->round);
+        WALK(walk, it->table);
+        WALK(walk, it->needed);
+        walk_text(walk, &it->table_name);
+        walk_array(walk, it->clocks, walk_clock);
+    }
+}

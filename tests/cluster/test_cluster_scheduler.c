@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/join/journal_file.h"
 #include "tests/support/cluster/cluster_run.h"
@@ -15,6 +16,50 @@
 enum { N_KEYS = 100, PARTS = 3, BUSY = 5, MORE = 50 };
 
 static atomic_int stops, asks;
+
+/* ---- where the scheduler's process kills itself ---- */
+
+/* The linker puts these functions in the place of those by which its journal begins anew. */
+static bool always_begins; /* the journal does so with each tick */
+
+typedef enum {
+    KILLS_NOWHERE,
+    KILLS_BEFORE, /* the journal that it has begun beside has its name; a part of that is written */
+    KILLS_AFTER,
+    KILLS_END,
+} Kills;
+
+static Kills kills; /* once SIGUSR2 has come */
+
+SchedulerJournal __real_journal_file_journal(JournalFile *file);
+SchedulerJournal __wrap_journal_file_journal(JournalFile *file);
+
+SchedulerJournal __wrap_journal_file_journal(JournalFile *file)
+{
+    SchedulerJournal journal = __real_journal_file_journal(file);
+
+    if (always_begins)
+        journal.kept_bytes = 0;
+    return journal;
+}
+
+int __real_rename(const char *from, const char *to);
+int __wrap_rename(const char *from, const char *to);
+
+int __wrap_rename(const char *from, const char *to)
+{
+    const Kills where = atomic_load(&asks) == 0 ? KILLS_NOWHERE : kills;
+    int result;
+
+    if (where == KILLS_BEFORE && truncate(from, 100) == 0)
+        kill(getpid(), SIGKILL);
+    result = __real_rename(from, to);
+    if (where == KILLS_AFTER)
+        kill(getpid(), SIGKILL);
+    return result;
+}
+
+/* ---- what nodes do ---- */
 
 static void stop(int number)
 {
@@ -192,6 +237,7 @@ START_TEST(task_goes_on_while_the_scheduler_is_killed_again_and_again)
     ClusterRun *const run = new_run(over[_i], &journal);
     uint32_t again;
 
+    always_begins = _i == 1;
     cluster_start(run, play, NULL);
     cluster_wait_for(run, 1, "busy");
     kill_scheduler(run, 0);
@@ -205,6 +251,36 @@ START_TEST(task_goes_on_while_the_scheduler_is_killed_again_and_again)
     cluster_signal(run, 3, SIGKILL); /* it leads the others through the loss of a node */
     wait_for_map(run, 3, 6);
     expect_requests(run);
+    cluster_signal(run, 1, SIGUSR1);
+    cluster_signal(run, 2, SIGUSR1);
+    cluster_expect_end(run, 1, 0);
+    cluster_expect_end(run, 2, 0);
+    expect_served(run, again);
+    end_run(run, journal);
+}
+END_TEST
+
+/* What it has left is whole, and so is what the next one leaves, whose journal begins anew with
+ * each tick. */
+START_TEST(task_goes_on_whose_scheduler_is_killed_while_its_journal_begins_anew)
+{
+    char *journal;
+    ClusterRun *const run = new_run("shm", &journal);
+    uint32_t again;
+
+    always_begins = true;
+    kills = (Kills)_i;
+    cluster_start(run, play, NULL);
+    cluster_wait_for(run, 1, "busy");
+    cluster_signal(run, 0, SIGUSR2);
+    cluster_expect_end(run, 0, -SIGKILL);
+    kills = KILLS_NOWHERE;
+    expect_requests(run);
+    again = start_again(run);
+    wait_for_map(run, 4, 3);
+    kill_scheduler(run, again);
+    again = start_again(run);
+    wait_for_map(run, 4, 5);
     cluster_signal(run, 1, SIGUSR1);
     cluster_signal(run, 2, SIGUSR1);
     cluster_expect_end(run, 1, 0);
@@ -238,6 +314,8 @@ int main(void)
     TCase *again = cluster_add_case(suite, "again");
 
     tcase_add_loop_test(again, task_goes_on_while_the_scheduler_is_killed_again_and_again, 0, 2);
+    tcase_add_loop_test(again, task_goes_on_whose_scheduler_is_killed_while_its_journal_begins_anew,
+                        KILLS_BEFORE, KILLS_END);
     tcase_add_test(again, task_fails_whose_clocks_met_in_the_scheduler);
     return run_suite(suite);
 }

@@ -17,7 +17,7 @@
 #ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_MATCHER_H
 #define RUBATO_ENGINE_COLLECTIVES_TENSOR_MATCHER_H
 
-#include "engine/collectives/negotiation/tensor_request.h"
+#include "engine/collectives/negotiation/tensor_slots.h"
 
 typedef struct TensorMatcher TensorMatcher;
 
@@ -102,5 +102,9 @@ char *tensor_matcher_missing(const TensorMatcher *matcher, const char *name);
 /* The same of what was asked for elsewhere. tags: by rank; NULL: the worker has not asked.
  * (transfer full) */
 char *tensor_matcher_without(const TensorMatcher *matcher, void *const *tags);
+
+/* Walks through all of it (through a new one if it reads), between two calls, when all decisions
+ * have been taken. */
+void tensor_matcher_walk(StateWalk *walk, TensorMatcher *matcher, TensorTagWalk tag);
 
 #endif

@@ -229,3 +229,20 @@ void tensor_request_describe(const TensorRequest *request, GString *text)
         g_string_append_printf(text, "%s%" G_GUINT64_FORMAT, i > 0 ? ", " : "", request->shape[i]);
     g_string_append_c(text, ']');
 }
+
+void tensor_request_walk(StateWalk *walk, TensorRequest *request)
+{
+    RubatoReduce *const reduce = &request->reduce;
+
+    WALK(walk, request->operation);
+    WALK(walk, request->dtype);
+    WALK(walk, request->n_dims);
+    walk->is_wrong |= request->n_dims > RUBATO_TENSOR_MOST_DIMENSIONS;
+    walk_u64s(walk, request->shape, RUBATO_TENSOR_MOST_DIMENSIONS);
+    WALK(walk, reduce->reduction);
+    reduce->prescale = walk_double(walk, reduce->prescale);
+    reduce->postscale = walk_double(walk, reduce->postscale);
+    WALK(walk, reduce->divides_by_all);
+    WALK(walk, reduce->compression);
+    WALK(walk, request->root);
+}

@@ -7,6 +7,8 @@
 #include <rubato/collectives.h>
 #include <rubato/error.h>
 
+#include "engine/control/state_walk.h"
+
 typedef enum {
     TENSOR_ALLREDUCE,
     TENSOR_BROADCAST,
@@ -52,5 +54,7 @@ const char *tensor_operation_name(TensorOperation operation);
 
 /* Appends "allreduce (sum) of f32 [3, 4]". */
 void tensor_request_describe(const TensorRequest *request, GString *text);
+
+void tensor_request_walk(StateWalk *walk, TensorRequest *request);
 
 #endif

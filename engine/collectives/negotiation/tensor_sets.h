@@ -133,4 +133,8 @@ bool tensor_sets_changes(const TensorSets *sets, uint32_t rank);
  * full) */
 char *tensor_sets_missing(const TensorSets *sets);
 
+/* Walks through all of it (through new sets if it reads), between two calls, when all outcomes have
+ * been taken. tag: of what requests are known by. */
+void tensor_sets_walk(StateWalk *walk, TensorSets *sets, TensorTagWalk tag);
+
 #endif

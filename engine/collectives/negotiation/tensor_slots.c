@@ -48,6 +48,21 @@ void tensor_slots_free(TensorSlots *slots)
     g_free(slots);
 }
 
+static TensorSlot *slot_new(uint32_t id, uint32_t n, uint32_t n_members)
+{
+    TensorSlot *const slot = g_new0(TensorSlot, 1);
+
+    *slot = (TensorSlot){ .id = id,
+                          .n = n,
+                          .names = g_new0(char *, n),
+                          .held = g_new0(void *, n_members),
+                          .requests = g_new0(TensorRequest *, n),
+                          .is_one = g_new0(bool, n),
+                          .order = g_new0(uint32_t, (size_t)n * n_members),
+                          .link.data = slot };
+    return slot;
+}
+
 uint32_t tensor_slots_begin(TensorSlots *slots, uint32_t n)
 {
     uint32_t id = 0;
@@ -58,16 +73,7 @@ uint32_t tensor_slots_begin(TensorSlots *slots, uint32_t n)
         id++;
     if (id == slots->slots->len)
         g_ptr_array_add(slots->slots, NULL);
-    TensorSlot *const slot = g_new0(TensorSlot, 1);
-    *slot = (TensorSlot){ .id = id,
-                          .n = n,
-                          .names = g_new0(char *, n),
-                          .held = g_new0(void *, slots->n_members),
-                          .requests = g_new0(TensorRequest *, n),
-                          .is_one = g_new0(bool, n),
-                          .order = g_new0(uint32_t, (size_t)n * slots->n_members),
-                          .link.data = slot };
-    slots->slots->pdata[id] = slot;
+    slots->slots->pdata[id] = slot_new(id, n, slots->n_members);
     slots->n_names += n;
     return id;
 }
@@ -168,4 +174,68 @@ GList *tensor_slots_held(const TensorSlots *slots)
 TensorSlot *tensor_slots_first_held(const TensorSlots *slots)
 {
     return slots->held.head == NULL ? NULL : slots->held.head->data;
+}
+
+/* ---- as bytes ---- */
+
+static void walk_slot(StateWalk *walk, TensorSlots *slots, uint32_t id)
+{
+    TensorSlot *slot = slots->slots->pdata[id];
+    const size_t n = walk_count(walk, slot == NULL ? 0 : slot->n);
+
+    if (n == 0)
+        return;
+    if (slot == NULL)
+        slot = slots->slots->pdata[id] = slot_new(id, (uint32_t)n, slots->n_members);
+    slots->n_names += walk_reads(walk) ? (uint32_t)n : 0;
+    const size_t n_filled = walk_count(walk, slot->n_filled);
+
+    walk->is_wrong |= n_filled > n;
+    for (size_t i = 0; i < MIN(n_filled, n) && !walk->is_wrong; i++) {
+        const size_t n_requests = WALK(walk, slot->is_one[i]) ? 1 : slots->n_members;
+
+        walk_text(walk, &slot->names[i]);
+        if (walk_reads(walk))
+            slot->requests[i] = g_new0(TensorRequest, n_requests);
+        slot->n_filled = (uint32_t)MAX(slot->n_filled, i + 1);
+        for (size_t place = 0; place < n_requests; place++)
+            tensor_request_walk(walk, &slot->requests[i][place]);
+        walk->is_wrong |= slot->names[i] == NULL;
+    }
+    walk_u32s(walk, slot->order, n * slots->n_members);
+    for (size_t i = 0; i < n && walk_reads(walk) && slot->n_filled == n && !walk->is_wrong; i++)
+        g_hash_table_insert(slots->by_name, slot->names[i], slot);
+}
+
+static void walk_held(StateWalk *walk, TensorSlots *slots, TensorSlot *slot, TensorTagWalk tag)
+{
+    for (uint32_t place = 0; place < slots->n_members; place++) {
+        const bool is_held = walk_number(walk, slot->held[place] != NULL) != 0;
+
+        if (is_held && walk_reads(walk))
+            tensor_slots_hold(slots, slot, place, tag(walk, NULL));
+        else if (is_held)
+            (void)tag(walk, slot->held[place]);
+    }
+}
+
+void tensor_slots_walk(StateWalk *walk, TensorSlots *slots, TensorTagWalk tag)
+{
+    const size_t n = walk_count(walk, slots->slots->len);
+    size_t n_held = walk_count(walk, slots->held.length);
+    const GList *link = slots->held.head;
+
+    g_ptr_array_set_size(slots->slots, (gint)n);
+    for (uint32_t id = 0; id < n && !walk->is_wrong; id++)
+        walk_slot(walk, slots, id);
+    for (; n_held > 0 && !walk->is_wrong; n_held--) { /* in the order in which they are held */
+        TensorSlot *slot = walk_reads(walk) ? NULL : link->data;
+        const uint64_t id = walk_number(walk, slot == NULL ? 0 : slot->id);
+
+        link = walk_reads(walk) ? NULL : link->next;
+        slot = tensor_slots_at(slots, (uint32_t)id);
+        walk->is_wrong |= slot == NULL;
+        if (slot != NULL)
+            walk_held(walk, slots, slot, tag);
+    }
 }

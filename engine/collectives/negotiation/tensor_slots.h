@@ -78,4 +78,10 @@ GList *tensor_slots_held(const TensorSlots *slots);
 /* The slot that has been held longest; NULL: none is. */
 TensorSlot *tensor_slots_first_held(const TensorSlots *slots);
 
+/* Walks through what a request is known by: writes it; or, where it is NULL, reads one. */
+typedef void *(*TensorTagWalk)(StateWalk *walk, void *tag);
+
+/* The same of all slots; of new ones if it reads. What the owner keeps in a slot is left out. */
+void tensor_slots_walk(StateWalk *walk, TensorSlots *slots, TensorTagWalk tag);
+
 #endif

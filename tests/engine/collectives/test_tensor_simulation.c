@@ -16,8 +16,9 @@
 #include "tests/support/runner.h"
 
 enum {
-    N_SEEDS = 250, /* RUBATO_TEST_SEEDS says another number */
-    MOST_DEEP = 3, /* threads of a node that are at work at the same time */
+    READ_EVERY = 64, /* messages: then the scheduler is made of its state */
+    N_SEEDS = 250,   /* RUBATO_TEST_SEEDS says another number */
+    MOST_DEEP = 3,   /* threads of a node that are at work at the same time */
 };
 
 static World *world;
@@ -116,6 +117,8 @@ static bool deliver_to_scheduler(uint32_t number)
 
     if (control == NULL)
         return false;
+    if (++world->n_delivered % READ_EVERY == 0)
+        read_scheduler_again();
     require_msg(scheduler_receive(scheduler, now_ms, number, control),
                 "seed %zu: the scheduler refuses %s of node %u", (size_t)world->seed,
                 control_kind_name(control->kind), number);

@@ -12,7 +12,8 @@
  * has joined gets parts of others, so that copies of them are made first.
  *
  * In every second run the scheduler is alone on its node. Its process is killed at any time, also
- * between two messages that follow from the same event, and another one goes on from its journal.
+ * between two messages that follow from the same event, and another one goes on from its journal,
+ * which in most of them begins anew with the state after some records.
  * Then the same holds: so no node does a step twice, or misses one.
  *
  * Meanwhile nodes ask for snapshots, and for moves of a part. Each ask is answered, and a snapshot
@@ -31,6 +32,7 @@ enum {
     CASES = 10,
     MOST_LOSSES = 6,
     MOST_RESTARTS = 4,
+    MOST_KEPT_BYTES = 4000,
     MOST_STEPS = 200000,
     HEARTBEAT_MS = 500,
     TIMEOUT_MS = 3000,
@@ -115,9 +117,20 @@ static bool journal_read(void *user, SchedulerRecordFunc take, void *taker, GErr
     return true;
 }
 
+static bool journal_begin_again(void *user, const void *record, size_t size)
+{
+    g_ptr_array_set_size(join_sim.journal, 0);
+    join_sim.n_begun++;
+    return journal_add(user, record, size);
+}
+
 static void start_scheduler(void)
 {
-    static const SchedulerJournal journal = { journal_add, journal_read, NULL };
+    const SchedulerJournal journal = { .add = journal_add,
+                                       .read = journal_read,
+                                       .begin_again =
+                                           join_sim.begins_anew ? journal_begin_again : NULL,
+                                       .kept_bytes = join_sim.kept_bytes };
     uint32_t ids[JOIN_MOST_NODES];
     bool is_spare[JOIN_MOST_NODES] = { false };
     const SchedulerConfig config = { .n_nodes = join_sim.n_nodes,
@@ -157,6 +170,8 @@ static void kill_scheduler(void)
         return;
     }
     scheduler_free(g_steal_pointer(&join_sim.scheduler));
+    for (uint32_t i = 0; i < join_sim.n_processes; i++)
+        join_process_loses(&join_sim.processes[i]);
     join_sim.is_dead = true;
     join_sim.n_restarts--;
     own->is_alive = false;
@@ -194,6 +209,7 @@ static void pass_time(void)
 
             if (process->is_alive)
                 scheduler_heard(join_sim.scheduler, i, join_sim.now_ms);
+            join_process_beats(&join_sim.processes[join_sim.linked[i]]);
         }
     }
     scheduler_tick(join_sim.scheduler, join_sim.now_ms);
@@ -262,6 +278,8 @@ static unsigned simulate(uint64_t seed)
     join_sim.n_losses = join_draw(MOST_LOSSES + 1);
     join_sim.is_alone = seed % 2 == 1;
     join_sim.n_restarts = join_sim.is_alone ? join_draw(MOST_RESTARTS + 1) : 0;
+    join_sim.begins_anew = join_chance(80);
+    join_sim.kept_bytes = join_chance(50) ? 0 : join_draw(MOST_KEPT_BYTES);
     join_sim.journal = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
     join_sim.now_ms = 1000;
     begin_run();
@@ -301,6 +319,7 @@ START_TEST(processes_take_the_places_of_lost_nodes_and_replicas_are_restored)
 {
     const char *const seed = getenv("SEED");
     unsigned n_joined = 0, n_resumed = 0, n_taken = 0, n_moved = 0, n_caught_up = 0, n_balanced = 0;
+    unsigned n_begun = 0;
 
     if (seed != NULL) {
         simulate(strtoull(seed, NULL, 10));
@@ -313,6 +332,7 @@ START_TEST(processes_take_the_places_of_lost_nodes_and_replicas_are_restored)
         n_moved += join_sim.n_moved;
         n_caught_up += join_sim.n_caught_up;
         n_balanced += join_sim.n_balanced;
+        n_begun += join_sim.n_begun;
     }
     ck_assert_uint_gt(n_joined, 0);
     ck_assert_uint_gt(n_resumed, 0);
@@ -320,6 +340,7 @@ START_TEST(processes_take_the_places_of_lost_nodes_and_replicas_are_restored)
     ck_assert_uint_gt(n_moved, 0);
     ck_assert_uint_gt(n_caught_up, 0);
     ck_assert_uint_gt(n_balanced, 0);
+    ck_assert_uint_gt(n_begun, 0);
 }
 END_TEST
 

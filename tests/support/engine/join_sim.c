@@ -507,6 +507,18 @@ static void look_for_scheduler(const JoinProcess *process)
                     "a link to another process");
 }
 
+void join_process_loses(JoinProcess *process)
+{
+    for (uint32_t n = join_draw(g_queue_get_length(&process->in) + 1); n > 0; n--)
+        control_free(g_queue_pop_tail(&process->in));
+}
+
+void join_process_beats(JoinProcess *process)
+{
+    if (process->is_alive && process->is_in && process->node != 0)
+        say(process, (Control){ .kind = CONTROL_BEAT, .beat = { process->n_heard } });
+}
+
 static bool may_propose(const JoinProcess *process)
 {
     return (process->has_program || (process->catches_up && process->is_placed)) &&

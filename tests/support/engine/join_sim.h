@@ -67,14 +67,17 @@ typedef struct {
     uint32_t newest[JOIN_MOST_NODES]; /* the last process of the node */
     JoinCopy copies[JOIN_MOST_COPIES];
     unsigned n_copies;
-    uint32_t n_restarts;   /* of the scheduler, that are left */
-    uint32_t n_resumed;    /* nodes that have come back */
-    uint32_t n_caught_up;  /* processes whose programs have */
-    uint32_t n_balanced;   /* nodes that have joined, and got parts of others */
-    bool is_alone;         /* the scheduler on its node */
-    bool is_dead;          /* its process was killed, and no other has begun */
-    uint64_t incarnation;  /* of its process */
-    GPtrArray *journal;    /* of GBytes */
+    uint32_t n_restarts;  /* of the scheduler, that are left */
+    uint32_t n_resumed;   /* nodes that have come back */
+    uint32_t n_caught_up; /* processes whose programs have */
+    uint32_t n_balanced;  /* nodes that have joined, and got parts of others */
+    bool is_alone;        /* the scheduler on its node */
+    bool is_dead;         /* its process was killed, and no other has begun */
+    uint64_t incarnation; /* of its process */
+    GPtrArray *journal;   /* of GBytes */
+    bool begins_anew;     /* its journal, behind so many bytes: */
+    uint64_t kept_bytes;
+    uint32_t n_begun;      /* how often it has */
     uint32_t left_to_send; /* before it is killed */
     uint64_t counted_from; /* of the last ADMIT, */
     uint32_t admit_map;    /* and its map */
@@ -109,6 +112,12 @@ void join_process_clear(JoinProcess *process);
 
 /* It hears something, asks for something, or leaves. */
 void join_process_steps(JoinProcess *process);
+
+/* The scheduler is killed: some of its last messages to the process have not left it. */
+void join_process_loses(JoinProcess *process);
+
+/* It says which of the scheduler's messages it has had. */
+void join_process_beats(JoinProcess *process);
 
 /* What a process has said arrives, unless the link is another one's. */
 void join_arrives(JoinProcess *process);

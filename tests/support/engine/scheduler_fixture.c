@@ -1,7 +1,10 @@
 /* See the header. */
 #include "tests/support/engine/scheduler_fixture.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "engine/scheduler/scheduler_state.h"
 
 #include "tests/support/runner.h"
 
@@ -32,6 +35,10 @@ typedef struct {
 
 Scheduler *scheduler;
 int64_t now_ms;
+enum { LARGE_BYTES = 4 << 10 }; /* of a state */
+
+static SchedulerConfig config_now;
+static SchedulerOutput output_now;
 static GQueue outputs = G_QUEUE_INIT;
 static Control taken; /* by the last expect */
 
@@ -73,9 +80,46 @@ static void put_greeted(void *user, uint64_t asker, const Control *control)
 void replace_scheduler(const SchedulerConfig *config,
                        void (*send)(void *user, uint32_t node, const Control *control))
 {
-    const SchedulerOutput output = { send != NULL ? send : put_sent, put_greeted };
+    config_now = *config;
+    output_now = (SchedulerOutput){ send != NULL ? send : put_sent, put_greeted };
     scheduler_free(scheduler);
-    scheduler = scheduler_new(config, &output, &outputs);
+    scheduler = scheduler_new(config, &output_now, &outputs);
+}
+
+/* A state that ends somewhere before its end makes no sense. */
+static void expect_cut_refused(const GByteArray *state)
+{
+    static guint n_cuts;
+    const guint left = n_cuts++ * 7919u % state->len;
+    Scheduler *const other = scheduler_new(&config_now, &output_now, &outputs);
+
+    require_msg(!state_read(other, state->data, left), "%u of %u bytes make sense", left,
+                state->len);
+    scheduler_free(other);
+}
+
+guint read_scheduler_again(void)
+{
+    if (scheduler->delivering)
+        return 0;
+    g_autoptr(GByteArray) state = state_write(scheduler);
+    Scheduler *const other = scheduler_new(&config_now, &output_now, &outputs);
+
+    require_msg(state_read(other, state->data, state->len), "a state that makes no sense");
+    scheduler_free(scheduler);
+    scheduler = other;
+    expect_cut_refused(state);
+    return state->len;
+}
+
+/* In a test that runs once more so. A large state is not read each time. */
+static void may_read_again(void)
+{
+    static guint n_left;
+
+    if (getenv("RUBATO_TEST_STATE") == NULL || n_left-- > 0)
+        return;
+    n_left = read_scheduler_again() / LARGE_BYTES;
 }
 
 void set_up(void)
@@ -183,6 +227,7 @@ Control hello_of(uint32_t number)
 
 void greet(const Control *hello)
 {
+    may_read_again();
     ck_assert(scheduler_greet(scheduler, now_ms, hello, CONFIG.wire_version,
                               asker_of(hello->hello.endpoints)));
 }
@@ -204,6 +249,7 @@ void begin(void)
 
 bool hears(uint32_t node, Control control)
 {
+    may_read_again();
     return scheduler_receive(scheduler, now_ms, node, &control);
 }
 
@@ -275,6 +321,7 @@ void arrive(uint32_t node, uint32_t epoch, uint64_t round)
 
 void tick(void)
 {
+    may_read_again();
     scheduler_tick(scheduler, now_ms);
 }
 
@@ -299,6 +346,7 @@ void pass_ms(int64_t ms, unsigned beating)
 
 void expect_waiting(const char *text)
 {
+    may_read_again();
     g_autofree char *waiting = scheduler_waiting(scheduler, now_ms);
     ck_assert_pstr_eq(waiting, text);
 }

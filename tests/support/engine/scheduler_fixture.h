@@ -35,6 +35,11 @@ void tear_down(void);
 void replace_scheduler(const SchedulerConfig *config,
                        void (*send)(void *user, uint32_t node, const Control *control));
 
+/* Replaces it by one that is made of its state, and returns the bytes of that. With
+ * RUBATO_TEST_STATE in the environment this is done before each input, so that nothing may follow
+ * from what is no part of the state. */
+guint read_scheduler_again(void);
+
 /* Keeps an output. A test's own `send` calls it first. */
 void put_sent(void *user, uint32_t node, const Control *control);
 

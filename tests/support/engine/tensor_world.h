@@ -99,6 +99,7 @@ typedef struct {
 
 typedef struct {
     uint64_t seed, random;
+    uint64_t n_delivered; /* messages to the scheduler */
     Fault fault;
     uint32_t epoch;
     uint32_t n_workers_of[N_NODES], n_workers;
