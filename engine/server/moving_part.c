@@ -208,6 +208,8 @@ static bool send_parked(const MovingPart *moving, const PartWay *way, uint32_t e
     if (parked->kind == MESSAGE_HANDLER) {
         sent->handler_call = *request->handler_call;
         sent->handler_call.record = NULL; /* of this part, which has left */
+        /* if the next primary is lost, its caller may hear of that only after the answer */
+        sent->handler_call.comes_again = shard_spec(moving->shard)->replicas > 0;
         message.kind = MESSAGE_HANDLER;
         message.request.handler_call = &sent->handler_call;
     }

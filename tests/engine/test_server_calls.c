@@ -4,11 +4,13 @@
 #include <rubato/plugin.h>
 #include <string.h>
 
+#include "engine/server/server_handover.h"
 #include "io/net/handler_call.h"
 #include "models/handlers/call_records.h"
 #include "models/handlers/handler.h"
 #include "models/update/bad_gradients.h"
 #include "tests/support/engine/replica_world.h"
+#include "tests/support/network/station.h"
 #include "tests/support/runner.h"
 
 enum { KEY = 3, LONG_BYTES = 600000 /* several messages */ };
@@ -209,6 +211,76 @@ START_TEST(a_replaced_workers_calls_are_told_by_their_places)
 }
 END_TEST
 
+/* ---- a part that is handed over ---- */
+
+/* Server 0 gives its part to server 1, and sends on what waits in it. */
+static void hand_over(PostOffice *office)
+{
+    static const uint32_t other[] = { 2 };
+    static const _Atomic bool never;
+    const PartPlace place = { .map = 3, .primary = 1, .n_replicas = 1, .replicas = other };
+    Server *const server = replica_world_server(0);
+
+    server_settle_part(server, &place);
+    replica_world_deliver_all();
+    server_give_part(server, &place);
+    g_autoptr(GPtrArray) given = server_take_given(server);
+    ck_assert_uint_eq(given->len, 1);
+    MovingPart *const part = g_ptr_array_index(given, 0);
+    moving_part_send_parked(part, &(PartWay){ .office = office,
+                                              .server = 1,
+                                              .cancelled = &never,
+                                              .table_name = "t",
+                                              .goes_at_once = true });
+    moving_part_free(part);
+}
+
+/* What the station gets is the call of worker 0 at that clock. */
+static void take_call(Station *station, uint64_t clock)
+{
+    Incoming *const incoming = station_take(station, STATION_PATIENCE_MS);
+
+    ck_assert_ptr_nonnull(incoming);
+    ck_assert_int_eq(incoming->header.kind, MESSAGE_HANDLER);
+    ck_assert_uint_eq(incoming->header.request.clock, clock);
+    ck_assert_uint_ne(incoming->header.request.id, 0);
+    incoming_free(incoming);
+}
+
+/* Another node's call waits at a primary that hands its part over, and is sent on. The next primary
+ * is lost before it has answered: the call goes to the one after it, as if its caller had sent it
+ * from here. */
+START_TEST(a_call_that_was_sent_on_is_sent_again_when_its_primary_is_lost)
+{
+    Station *stations[WORLD_NODES];
+    PostOffice *office;
+    WorldCall made;
+
+    begin("bsp");
+    office = replica_world_server(0)->office;
+    for (uint32_t i = 0; i < WORLD_NODES; i++)
+        stations[i] = station_new(i, WORLD_NODES, NULL);
+    stations_join(stations, WORLD_NODES);
+    office->network = stations[0]->network;
+    ck_assert(!make(&made, 0, &well));
+    made.handler_call.comes_again = false; /* as of one that has come */
+    hand_over(office);
+    take_call(stations[1], well.clock);
+    ck_assert(!call_has_ended(&made.call));
+    post_office_send_again(office, 0, 0, 2);
+    ck_assert(!call_has_ended(&made.call));
+    take_call(stations[2], well.clock);
+    post_office_cancel(office, POST_OFFICE_ALL_EPOCHS);
+    ck_assert(call_has_ended(&made.call));
+    ck_assert_uint_eq(made.call.status, CALL_CANCELLED);
+    g_free(made.arguments);
+    office->network = NULL;
+    replica_world_end();
+    for (uint32_t i = 0; i < WORLD_NODES; i++)
+        station_free(stations[i]);
+}
+END_TEST
+
 START_TEST(a_part_keeps_the_last_failures_of_a_worker)
 {
     const uint32_t n = CALL_RECORDS_FAILURES + 1;
@@ -364,6 +436,7 @@ int main(void)
     tcase_add_loop_test(cases, a_call_that_is_kept_is_answered_when_it_has_run, 0, 2);
     tcase_add_loop_test(cases, a_call_that_is_kept_ends_with_its_task, 0, 2);
     tcase_add_loop_test(cases, a_replaced_workers_calls_are_told_by_their_places, 0, 2);
+    tcase_add_test(cases, a_call_that_was_sent_on_is_sent_again_when_its_primary_is_lost);
     tcase_add_test(cases, a_part_keeps_the_last_failures_of_a_worker);
     tcase_add_test(cases, a_forged_piece_of_a_call_is_refused_and_changes_nothing);
     suite_add_tcase(suite, cases);
