@@ -196,6 +196,7 @@ static bool start_threads(RubatoEngine *engine, GError **error)
     for (uint32_t i = 0; i < engine->n_servers; i++) {
         server_init(&engine->servers[i], first + i, &engine->office, fail_task, engine);
         engine->servers[i].no_numbers = &engine->no_numbers;
+        engine->servers[i].history = engine->history;
         if (engine->needs != NULL)
             server_measure(&engine->servers[i]);
         engine->servers[i].tell_made = tell_made;
@@ -303,11 +304,11 @@ static bool open_collectives(RubatoEngine *engine, GError **error)
 }
 
 /* A process that has joined would write over what the lost one has written. Its history has a file
- * of its own, if it asks something. */
+ * of its own. */
 static bool begin_records(RubatoEngine *engine, GError **error)
 {
     if (engine->serving != NULL)
-        return engine->newcomer == NULL || engine_begin_history(engine, error);
+        return engine_begin_history(engine, error);
     return (engine_begin_history(engine, error) && engine_begin_timeline(engine, error) &&
             engine_begin_needs(engine, error));
 }

@@ -106,12 +106,12 @@ static void post(Ticket *ticket, Calling *calling)
         process_cache_forget(cache);
 }
 
-/* Nobody knows yet whether it will be done. What a call reads is not told. */
+/* It will be done, unless its task fails. What a call reads is not told. */
 static void note(const Calling *calling)
 {
     if (calling->client->history != NULL && calling_writes(calling))
-        table_client_note_handler(calling->client, calling->asked, /* writes= */ true, NULL,
-                                  /* is_done= */ false);
+        table_client_note_handler(calling->client, calling->asked, calling->number, NULL,
+                                  /* is_done= */ true);
 }
 
 /* Waits for room, then lets the ticket be under way. */

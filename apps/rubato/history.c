@@ -91,6 +91,8 @@ static void print_table(const HistoryTable *table)
     g_print("): %" G_GUINT64_FORMAT " Gets, %" G_GUINT64_FORMAT " Adds, %" G_GUINT64_FORMAT
             " Clocks",
             table->n_gets, table->n_adds, table->n_clocks);
+    if (table->calls->len > 0)
+        g_print(", %u calls of handlers that write", table->calls->len);
     if (!table->sums)
         g_print("; rows not compared: its update rule is %s", table->update);
     else if (table->unjudged != NULL)
@@ -148,6 +150,7 @@ static void add_tables(JsonBuilder *builder, const History *history)
         app_json_add_int(builder, "gets", table->n_gets);
         app_json_add_int(builder, "adds", table->n_adds);
         app_json_add_int(builder, "clocks", table->n_clocks);
+        app_json_add_int(builder, "calls", table->calls->len);
         json_builder_end_object(builder);
     }
     json_builder_end_array(builder);

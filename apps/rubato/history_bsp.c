@@ -24,15 +24,19 @@ static int compare_by_clock(const void *left, const void *right, void *data)
         return of_a->rank < of_b->rank ? -1 : 1;
     if (a->n_adds != b->n_adds)
         return a->n_adds < b->n_adds ? -1 : 1;
-    return a->row < b->row ? -1 : a->row > b->row;
+    return a->at < b->at ? -1 : a->at > b->at;
 }
 
 void judge_same(Judge *judge)
 {
-    g_autofree HistoryEntry *gets = g_memdup2(judge->gets, judge->n_gets * sizeof *gets);
+    g_autofree HistoryEntry *gets = g_new(HistoryEntry, judge->n_gets);
+    size_t n = 0;
 
-    g_qsort_with_data(gets, (int)judge->n_gets, sizeof *gets, compare_by_clock, judge);
-    for (size_t i = 1; i < judge->n_gets; i++) {
+    for (size_t i = 0; i < judge->n_gets; i++)
+        if (!(judge->gets[i].flags & ENTRY_FOUND))
+            gets[n++] = judge->gets[i];
+    g_qsort_with_data(gets, (int)n, sizeof *gets, compare_by_clock, judge);
+    for (size_t i = 1; i < n; i++) {
         const HistorySource *const a = history_source(judge->history, gets[i - 1].source);
         const HistorySource *const b = history_source(judge->history, gets[i].source);
         if (a->rank != RECORD_ENGINE && a->epoch == b->epoch &&
@@ -43,9 +47,38 @@ void judge_same(Judge *judge)
     }
 }
 
+static bool has_bits(const Judge *judge, const uint8_t *seen, const double *row)
+{
+    for (uint32_t c = 0; c < judge->n_columns; c++) {
+        const double value = read_value(judge, seen, c).real;
+
+        if (value != row[c] && !(isnan(value) && isnan(row[c])))
+            return false;
+    }
+    return true;
+}
+
+/* An Add, or a call, which has found the row as it is. */
+static void apply(const Judge *judge, const HistoryEntry *add, double *row)
+{
+    const bool is_call = add->flags & ENTRY_CALL;
+
+    if (is_call && !has_bits(judge, add->row, row))
+        judge_complain(judge, "exact", add,
+                       "what its call has found differs by its last bits from the Adds before it, "
+                       "in the order of clocks and workers");
+    for (uint32_t c = 0; c < judge->n_columns; c++) {
+        if (is_call)
+            row[c] = read_value(judge, row_after(judge, add), c).real;
+        else
+            row[c] += read_value(judge, add->row, c).real;
+        if (judge->table->dtype == RUBATO_F32)
+            row[c] = (double)(float)row[c];
+    }
+}
+
 void judge_bits(Judge *judge)
 {
-    const bool is_f32 = judge->table->dtype == RUBATO_F32;
     const uint32_t n = judge->n_columns;
     double row[JUDGE_MOST_COLUMNS];
     size_t at = 0;
@@ -61,27 +94,17 @@ void judge_bits(Judge *judge)
         row[c] = judge->base[c].real;
     for (size_t i = 0; i < judge->n_gets; i++) {
         const HistorySource *const reader = history_source(judge->history, gets[i].source);
-        bool same = true;
 
-        if (reader->rank == RECORD_ENGINE)
+        if (reader->rank == RECORD_ENGINE || gets[i].flags & ENTRY_FOUND)
             continue;
         while (at < judge->n_adds) {
             const HistorySource *const adder = history_source(judge->history, adds[at].source);
             if (adder->epoch > reader->epoch ||
                 (adder->epoch == reader->epoch && adds[at].clock >= gets[i].clock))
                 break;
-            for (uint32_t c = 0; c < n; c++) {
-                row[c] += read_value(judge, adds[at].row, c).real;
-                if (is_f32)
-                    row[c] = (double)(float)row[c];
-            }
-            at++;
+            apply(judge, &adds[at++], row);
         }
-        for (uint32_t c = 0; c < n && same; c++) {
-            const double seen = read_value(judge, gets[i].row, c).real;
-            same = seen == row[c] || (isnan(seen) && isnan(row[c]));
-        }
-        if (!same)
+        if (!has_bits(judge, gets[i].row, row))
             judge_complain(
                 judge, "exact", &gets[i],
                 "it differs by its last bits from the Adds of all clocks before, in the order "

@@ -34,6 +34,8 @@ HistoryTable *history_take_table(History *history, uint32_t id)
         table->update = g_strdup("");
         table->bound = BOUND_OTHER;
         table->unjudged = "its history does not say what it is";
+        table->calls = g_array_new(FALSE, FALSE, sizeof(HistoryCall));
+        table->applied = g_array_new(FALSE, FALSE, sizeof(HistoryApplied));
         g_ptr_array_add(history->tables, table);
     }
     return table;
@@ -232,6 +234,11 @@ static void check_announced(const History *history, const HistoryTable *table,
              "a Get of %u keys that were not announced", record->n_keys);
 }
 
+static bool is_change_call(const Record *record)
+{
+    return record->kind == RECORD_HANDLER && record->flags & RECORD_WRITES;
+}
+
 static void check_order(const History *history, const HistoryTable *table, HistorySource *source,
                         const Record *record)
 {
@@ -247,20 +254,21 @@ static void check_order(const History *history, const HistoryTable *table, Histo
         source->clock = record->clock;
         return;
     }
-    if (record->kind == RECORD_ANNOUNCE || by_ticket)
+    if (record->kind == RECORD_ANNOUNCE || record->kind == RECORD_HANDLER_KEYS ||
+        record->kind == RECORD_HANDLER_PARTS || by_ticket)
         return;
     if (record->clock != source->clock)
         complain(history, "order", table, source, record->clock,
                  "a request of clock %" G_GUINT64_FORMAT ", when it is at %" G_GUINT64_FORMAT,
                  record->clock, source->clock);
-    if (record->kind == RECORD_ADD) {
+    if (record->kind == RECORD_ADD || is_change_call(record)) {
         const bool goes_on = record->n_adds == source->last_add; /* a piece of the same Add */
         if (!goes_on && record->n_adds != source->n_adds)
             complain(history, "order", table, source, record->clock,
                      "its Add number %" G_GUINT64_FORMAT " comes after %" G_GUINT64_FORMAT
                      " Adds: some are missing, or there twice",
                      record->n_adds, source->n_adds);
-        source->last_add = record->n_adds;
+        source->last_add = record->kind == RECORD_ADD ? record->n_adds : UINT64_MAX;
         source->n_adds = record->n_adds + 1;
     } else if (record->n_adds != source->n_adds) {
         complain(history, "order", table, source, record->clock,
@@ -273,19 +281,31 @@ static void check_order(const History *history, const HistoryTable *table, Histo
 
 /* ---- keys ---- */
 
+static void make_room(HistoryTable *table, size_t n)
+{
+    if (table->capacity - table->n_entries >= n)
+        return;
+    table->capacity = MAX(table->capacity * 2, table->n_entries + n);
+    table->entries = g_renew(HistoryEntry, table->entries, table->capacity);
+}
+
+void history_add_entry(HistoryTable *table, const HistoryEntry *entry)
+{
+    make_room(table, 1);
+    table->entries[table->n_entries++] = *entry;
+}
+
 static void add_entries(HistoryTable *table, uint32_t source, uint16_t process,
                         const RecordOwner *owner, const Record *record)
 {
     const size_t row_bytes = record_row_bytes(owner);
 
-    if (table->capacity - table->n_entries < record->n_keys) {
-        table->capacity = MAX(table->capacity * 2, table->n_entries + record->n_keys);
-        table->entries = g_renew(HistoryEntry, table->entries, table->capacity);
-    }
+    make_room(table, record->n_keys);
     for (uint32_t i = 0; i < record->n_keys; i++)
         table->entries[table->n_entries++] =
             (HistoryEntry){ .key = record_key(record, i),
                             .row = record->rows != NULL ? record->rows + i * row_bytes : NULL,
+                            .at = record->at + i,
                             .source = source,
                             .clock = (uint32_t)MIN(record->clock, UINT32_MAX),
                             .n_adds = (uint32_t)MIN(record->n_adds, UINT32_MAX),
@@ -294,16 +314,16 @@ static void add_entries(HistoryTable *table, uint32_t source, uint16_t process,
                             .process = process };
 }
 
-static void take_record(void *user, const RecordOwner *owner, const Record *record)
+static void take_own_record(History *history, HistoryTable *table, const RecordOwner *owner,
+                            const Record *record)
 {
-    History *const history = user;
-    HistoryTable *const table = history_take_table(history, owner->table);
     const uint32_t place = history_take_source(history, owner);
     HistorySource *const source = &g_array_index(history->sources, HistorySource, place);
     const uint16_t process = (uint16_t)MIN(history->file->process, UINT16_MAX);
     Record own = *record;
 
-    own.n_adds += source->first_add;
+    if (record->kind != RECORD_HANDLER_PARTS) /* which has a number of another kind there */
+        own.n_adds += source->first_add;
     record = &own;
     source->process = history->file->process;
     history->n_records++;
@@ -339,15 +359,36 @@ static void take_record(void *user, const RecordOwner *owner, const Record *reco
         break;
     }
     case RECORD_HANDLER:
-        table->handlers_wrote |= (record->flags & RECORD_WRITES) != 0;
+        table->n_handlers += is_change_call(record);
+        source->handler = record->name;
+        source->n_handler = record->n_name;
+        source->handler_add = record->n_adds;
+        break;
+    case RECORD_HANDLER_PARTS:
+        history_take_call(history, table, place, record);
         break;
     case RECORD_RETIRE:
         source->has_retired = true;
         break;
     case RECORD_TUNE:
     case RECORD_HANDLER_KEYS:
+    case RECORD_APPLIED:
         break;
     }
+}
+
+static void take_record(void *user, const RecordOwner *owner, const Record *record)
+{
+    History *const history = user;
+    HistoryTable *const table = history_take_table(history, owner->table);
+
+    if (record->kind == RECORD_APPLIED) {
+        table->dtype = owner->dtype;
+        table->width = owner->width;
+        history_take_applied(history, table, record);
+        return;
+    }
+    take_own_record(history, table, owner, record);
 }
 
 static int compare_entries(const void *left, const void *right)
@@ -364,7 +405,7 @@ static int compare_entries(const void *left, const void *right)
         return a->n_adds < b->n_adds ? -1 : 1;
     if (a->process != b->process) /* their rows are in other files */
         return a->process < b->process ? -1 : 1;
-    return a->row < b->row ? -1 : a->row > b->row;
+    return a->at < b->at ? -1 : a->at > b->at;
 }
 
 void history_sort(HistoryTable *table)
@@ -447,8 +488,7 @@ static bool read_files(History *history, const char *folder, GError **error)
     for (guint i = 0; i < history->tables->len; i++) {
         HistoryTable *const table = g_ptr_array_index(history->tables, i);
 
-        if (table->unjudged == NULL && table->handlers_wrote)
-            table->unjudged = "handlers have written to it";
+        history_join_calls(history, table);
     }
     return true;
 }
@@ -461,6 +501,8 @@ static void free_table(gpointer data)
     g_free(table->model);
     g_free(table->update);
     g_free(table->entries);
+    g_array_unref(table->calls);
+    g_array_unref(table->applied);
     g_free(table);
 }
 

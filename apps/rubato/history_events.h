@@ -30,7 +30,10 @@ typedef struct {
     uint32_t table;
     guint task; /* its place among the tasks; G_MAXUINT: the engine */
     uint64_t clock, n_adds;
-    uint64_t last_add; /* the number of its last Add; UINT64_MAX: none */
+    uint64_t last_add;   /* the number of its last Add; UINT64_MAX: none */
+    const char *handler; /* that it has called last; without an end */
+    size_t n_handler;
+    uint64_t handler_add; /* and the number of that call among its Adds */
     bool has_announced, has_retired;
     uint64_t first_add; /* its number, of those that its present process makes */
     uint32_t process;   /* as HistoryFile.process: the last one that had this worker */
@@ -44,16 +47,44 @@ typedef struct {
     bool run;
 } Announcement;
 
+/* Flags of entries, besides those of records: the row that the call of a handler has found, which
+ * is a Get; and what it has changed, which is an Add. The row is the one before, and the row after
+ * follows it. */
+enum { ENTRY_FOUND = 64, ENTRY_CALL = 128 };
+
 /* A key of a Get, an Add or a Set. */
 typedef struct {
     uint64_t key;
-    const uint8_t *row; /* in its file; NULL: rows were reset */
+    const uint8_t *row; /* in a file; NULL: rows were reset */
+    const uint8_t *at;  /* where its worker's file has it: in the order in which it was made */
     uint32_t source;
     uint32_t clock;
     uint32_t n_adds;
     uint8_t kind, flags;
     uint16_t process; /* as HistoryFile.process */
 } HistoryEntry;
+
+/* A call of a handler that writes, as its caller has made it. It counts as an Add. */
+typedef struct {
+    uint32_t source;
+    uint16_t process; /* as HistoryFile.process */
+    uint8_t flags;
+    bool parts_run; /* as with keys */
+    uint64_t clock, number, n_adds;
+    const uint64_t *parts; /* that it goes to */
+    uint32_t n_parts;
+    const uint8_t *at;
+    const char *name; /* of the handler, without an end */
+    size_t n_name;
+} HistoryCall;
+
+/* A record of what a server has applied. */
+typedef struct {
+    const HistoryFile *file;
+    uint32_t node;
+    bool is_lost; /* its process was lost */
+    Record record;
+} HistoryApplied;
 
 typedef struct {
     uint32_t id;
@@ -63,9 +94,11 @@ typedef struct {
     BoundKind bound;
     char *model;
     uint32_t staleness;
-    bool sums; /* its rows are sums of what was added */
-    bool handlers_wrote;
-    bool has_constant; /* rows begin with `constant` */
+    bool sums;           /* its rows are sums of what was added */
+    uint64_t n_handlers; /* calls of these that write, whose parts are not told */
+    GArray *calls;       /* of HistoryCall */
+    GArray *applied;     /* of HistoryApplied */
+    bool has_constant;   /* rows begin with `constant` */
     double constant;
     const char *unjudged; /* why its rows are not compared; NULL: they are */
     HistoryEntry *entries;
@@ -134,7 +167,30 @@ int64_t *history_worker_name(uint32_t epoch, uint32_t rank);
 /* Of how many nodes something may be missing. Sets n_nodes. */
 uint32_t history_count_missing(History *history);
 
+/* Whether a process was lost, as far as some node has heard. */
+bool history_is_lost(const History *history, const HistoryFile *file);
+
+/* ---- history_calls.c: calls of handlers that write ---- */
+
+/* The parts of the last call that the source has made; what a server has applied. */
+void history_take_call(History *history, HistoryTable *table, uint32_t source,
+                       const Record *record);
+void history_take_applied(History *history, HistoryTable *table, const Record *record);
+
+/* Forgets the calls of a source from the clock on. Returns the number of its first Add among them,
+ * or n_adds. */
+uint64_t history_forget_calls(HistoryTable *table, uint32_t source, uint64_t clock,
+                              uint64_t n_adds);
+
+/* Judges whether each call has run once on each of its parts, and makes entries of what it found
+ * and changed. All files have been read. */
+void history_join_calls(const History *history, HistoryTable *table);
+
+/* The handler of the call that is that Add; NULL: there is none. (transfer full) */
+char *history_name_call(const HistoryTable *table, uint32_t source, uint64_t n_adds);
+
 /* Those of history_events.c. */
+void history_add_entry(HistoryTable *table, const HistoryEntry *entry);
 HistoryTable *history_take_table(History *history, uint32_t id);
 uint32_t history_take_source(History *history, const RecordOwner *owner);
 

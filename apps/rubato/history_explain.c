@@ -24,13 +24,13 @@ void judge_find_left(const Judge *judge, const uint8_t *row, Number *left)
 /* All deltas are the same: how many of them are left? */
 static Answer count_same(const Judge *judge, const Number *left, size_t most)
 {
-    const double delta = as_real(judge, read_value(judge, judge->adds[0].row, 0));
+    const double delta = as_real(judge, read_delta(judge, &judge->adds[0], 0));
     const double n = delta != 0 ? rint(as_real(judge, left[0]) / delta) : 0;
 
     if (n < 0 || n > (double)most)
         return ANSWER_NO;
     for (uint32_t c = 0; c < judge->n_columns; c++) {
-        const Number one = read_value(judge, judge->adds[0].row, c);
+        const Number one = read_delta(judge, &judge->adds[0], c);
         const Number rest = judge->is_real
                                 ? (Number){ .real = left[c].real - n * one.real }
                                 : (Number){ .whole = left[c].whole - (uint64_t)n * one.whole };

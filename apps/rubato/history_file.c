@@ -43,6 +43,38 @@ typedef struct {
     unsigned run;
 } LastKeys;
 
+static const char *take_name(Record *record, const uint8_t *body, uint64_t n_bytes)
+{
+    enum { HASH_BYTES = 8 };
+
+    if (n_bytes < HASH_BYTES || n_bytes - HASH_BYTES > RECORD_NAME_BYTES)
+        return "a handler has no name, or too long a one";
+    record->name = (const char *)body + HASH_BYTES;
+    record->n_name = strnlen(record->name, n_bytes - HASH_BYTES);
+    return NULL;
+}
+
+static const char *take_applied(const RecordOwner *owner, Record *record, const uint8_t *body,
+                                uint64_t n_bytes)
+{
+    enum { WHO_BYTES = 16 };
+    const uint64_t n = record->n_keys;
+    const uint64_t key_bytes = (record->flags & RECORD_RUN_OF_KEYS ? (uint64_t)(n > 0) : n) * 8;
+    const uint64_t row_bytes = (2 * n * record_row_bytes(owner) + 7) / 8 * 8;
+
+    if (n_bytes != WHO_BYTES + key_bytes + row_bytes)
+        return "what a server has applied has another size";
+    record->epoch = read_u32(body);
+    record->rank = read_u32(body + 4);
+    record->part = read_u32(body + 8);
+    record->place = read_u32(body + 12);
+    if (n == 0)
+        return NULL;
+    record->keys = (const uint64_t *)(const void *)(body + WHO_BYTES);
+    record->rows = body + WHO_BYTES + key_bytes;
+    return NULL;
+}
+
 /* Finds the keys and rows of a record. NULL, or what is wrong with it. */
 static const char *take_body(const RecordOwner *owner, Record *record, LastKeys *last,
                              const uint8_t *body, uint64_t n_bytes)
@@ -52,7 +84,9 @@ static const char *take_body(const RecordOwner *owner, Record *record, LastKeys 
     uint64_t key_bytes = (run ? (uint64_t)(n > 0) : n) * 8;
 
     if (record->kind == RECORD_HANDLER)
-        return NULL;
+        return take_name(record, body, n_bytes);
+    if (record->kind == RECORD_APPLIED)
+        return take_applied(owner, record, body, n_bytes);
     if (n > 0 && record->flags & RECORD_SAME_KEYS) {
         if (last->keys == NULL || last->n != n || last->run != run)
             return "it has the keys of a record that is not there";
@@ -80,7 +114,8 @@ static const char *take_records(const HistoryVisitor *visitor, const RecordOwner
     while (n > 0) {
         if (n < RECORD_HEADER_BYTES)
             return "a record ends behind its chunk";
-        Record record = { .kind = at[0],
+        Record record = { .at = at,
+                          .kind = at[0],
                           .flags = at[1],
                           .n_keys = read_u32(at + 4),
                           .clock = read_u64(at + 8),
@@ -88,7 +123,7 @@ static const char *take_records(const HistoryVisitor *visitor, const RecordOwner
         const uint64_t n_bytes = read_u64(at + 24);
         if (n_bytes > n - RECORD_HEADER_BYTES || n_bytes % 8 != 0)
             return "a record ends behind its chunk";
-        if (record.kind < RECORD_GET || record.kind > RECORD_HANDLER_KEYS)
+        if (record.kind < RECORD_GET || record.kind > RECORD_APPLIED)
             return "there is no such kind of record";
         const char *const wrong =
             take_body(owner, &record, &last, at + RECORD_HEADER_BYTES, n_bytes);

@@ -17,6 +17,8 @@ typedef enum {
     RECORD_TUNE,
     RECORD_RETIRE,
     RECORD_HANDLER_KEYS,
+    RECORD_HANDLER_PARTS,
+    RECORD_APPLIED,
 } RecordKind;
 
 enum {
@@ -25,9 +27,13 @@ enum {
     RECORD_FAILED = 4,
     RECORD_OF_TICKET = 8,
     RECORD_WRITES = 16,
+    RECORD_LAST = 32,
 };
 
-#define RECORD_ENGINE UINT32_MAX /* the rank of an engine's requests */
+#define RECORD_ENGINE UINT32_MAX       /* the rank of an engine's requests */
+#define RECORD_SERVER (UINT32_MAX - 1) /* that of what a server has applied */
+
+enum { RECORD_NAME_BYTES = 256 };
 
 /* Whose records a chunk has. */
 typedef struct {
@@ -42,7 +48,12 @@ typedef struct {
     uint32_t n_keys;
     uint64_t clock, n_adds;
     const uint64_t *keys; /* with RECORD_RUN_OF_KEYS the first; NULL: none */
-    const uint8_t *rows;  /* NULL: none */
+    const uint8_t *rows;  /* NULL: none. RECORD_APPLIED: two for each key, before and after */
+    const uint8_t *at;    /* the record, in its file */
+
+    uint32_t epoch, rank, part, place; /* RECORD_APPLIED */
+    const char *name;                  /* RECORD_HANDLER: of the handler, without an end */
+    size_t n_name;
 } Record;
 
 static inline uint64_t record_key(const Record *record, uint32_t i)

@@ -104,16 +104,32 @@ static inline Number read_value(const Judge *judge, const uint8_t *row, uint32_t
     return number;
 }
 
-static inline Number plus(const Judge *judge, Number a, Number b)
-{
-    return judge->is_real ? (Number){ .real = a.real + b.real }
-                          : (Number){ .whole = a.whole + b.whole };
-}
-
 static inline Number minus(const Judge *judge, Number a, Number b)
 {
     return judge->is_real ? (Number){ .real = a.real - b.real }
                           : (Number){ .whole = a.whole - b.whole };
+}
+
+/* The row after a call that changed it. */
+static inline const uint8_t *row_after(const Judge *judge, const HistoryEntry *call)
+{
+    return call->row + row_bytes(judge);
+}
+
+/* What an Add, or a call, adds to a row. */
+static inline Number read_delta(const Judge *judge, const HistoryEntry *add, uint32_t column)
+{
+    const Number value = read_value(judge, add->row, column);
+
+    return add->flags & ENTRY_CALL
+               ? minus(judge, read_value(judge, row_after(judge, add), column), value)
+               : value;
+}
+
+static inline Number plus(const Judge *judge, Number a, Number b)
+{
+    return judge->is_real ? (Number){ .real = a.real + b.real }
+                          : (Number){ .whole = a.whole + b.whole };
 }
 
 /* Whether nothing is left, up to rounding. Integers of 32 bits wrap around. */

@@ -40,7 +40,7 @@ static uint64_t forget(HistoryTable *table, uint32_t place, uint64_t clock, uint
             n_adds = entry->n_adds;
     }
     table->n_entries = n;
-    return n_adds;
+    return history_forget_calls(table, place, clock, n_adds);
 }
 
 HistoryFileTask *history_take_file_task(History *history, uint32_t epoch)
@@ -75,6 +75,13 @@ void history_take_return(History *history, char **words)
     source->last_add = UINT64_MAX;
     source->clock = clock;
     source->has_retired = false;
+}
+
+bool history_is_lost(const History *history, const HistoryFile *file)
+{
+    const gpointer node = GUINT_TO_POINTER(file->node);
+
+    return file->process < GPOINTER_TO_UINT(g_hash_table_lookup(history->lost, node));
 }
 
 /* ---- what is missing ---- */
@@ -139,9 +146,7 @@ static bool is_replaced(const History *history, const HistoryFile *file)
  * asked nothing has nothing that could be missing, whatever became of it. */
 static bool is_whole(const History *history, const HistoryFile *file)
 {
-    const guint n_lost =
-        GPOINTER_TO_UINT(g_hash_table_lookup(history->lost, GUINT_TO_POINTER(file->node)));
-    const bool is_lost = file->process < n_lost;
+    const bool is_lost = history_is_lost(history, file);
 
     switch (file->state) {
     case HISTORY_FILE_COMPLETE:

@@ -22,6 +22,15 @@ enum {
 
 /* ---- complaints ---- */
 
+/* What is wrong with a row that a call has found. (text: transfer full) (transfer full) */
+static char *found_by_call(const Judge *judge, const HistoryEntry *get, char *text)
+{
+    g_autofree char *said = text;
+    g_autofree char *name = history_name_call(judge->table, get->source, get->n_adds);
+
+    return g_strdup_printf("what its call of handler %s has found: %s", name, said);
+}
+
 void judge_complain(const Judge *judge, const char *rule, const HistoryEntry *get,
                     const char *format, ...)
 {
@@ -31,6 +40,8 @@ void judge_complain(const Judge *judge, const char *rule, const HistoryEntry *ge
     va_start(arguments, format);
     g_autofree char *text = g_strdup_vprintf(format, arguments);
     va_end(arguments);
+    if (get->flags & ENTRY_FOUND)
+        text = found_by_call(judge, get, g_steal_pointer(&text));
     history->complain(history->user, rule, judge->table, history_source(history, get->source),
                       get->clock, &judge->key, text);
 }
@@ -38,7 +49,15 @@ void judge_complain(const Judge *judge, const char *rule, const HistoryEntry *ge
 static char *name_add(const Judge *judge, const HistoryEntry *add)
 {
     const HistorySource *const source = history_source(judge->history, add->source);
+    g_autofree char *call =
+        add->flags & ENTRY_CALL ? history_name_call(judge->table, add->source, add->n_adds) : NULL;
 
+    if (call != NULL)
+        return source->rank == RECORD_ENGINE
+                   ? g_strdup_printf("a call of handler %s of the engine of node %u", call,
+                                     source->node)
+                   : g_strdup_printf("call %u of worker %u at clock %u, of handler %s", add->n_adds,
+                                     source->rank, add->clock, call);
     return source->rank == RECORD_ENGINE
                ? g_strdup_printf("an Add of the engine of node %u", source->node)
                : g_strdup_printf("Add %u of worker %u at clock %u", add->n_adds, source->rank,
@@ -110,7 +129,7 @@ static bool blame_one(Judge *judge, const HistoryEntry *get)
     for (size_t i = 0; i < judge->n_adds && i < MOST_TRIED; i++)
         for (int twice = 1; twice >= 0; twice--) {
             for (uint32_t c = 0; c < judge->n_columns; c++) {
-                const Number delta = read_value(judge, judge->adds[i].row, c);
+                const Number delta = read_delta(judge, &judge->adds[i], c);
                 with[c] = twice ? minus(judge, left[c], delta) : plus(judge, left[c], delta);
             }
             if (judge_explain_left(judge, with) != ANSWER_YES)
@@ -161,7 +180,7 @@ static void find_runs(Judge *judge)
             g_array_append_vals(judge->sums, sum, judge->n_columns);
         }
         for (uint32_t c = 0; c < judge->n_columns; c++)
-            sum[c] = plus(judge, sum[c], read_value(judge, add->row, c));
+            sum[c] = plus(judge, sum[c], read_delta(judge, add, c));
         g_array_append_vals(judge->sums, sum, judge->n_columns);
         Run *const run = &g_array_index(judge->runs, Run, judge->runs->len - 1);
         run->n_sure += run->n_sure == run->n && !(add->flags & RECORD_FAILED);
@@ -175,6 +194,15 @@ static void find_runs(Judge *judge)
     }
 }
 
+/* Of the numbers of a call's rows, which were rounded. */
+static double size_of_call(const Judge *judge, const HistoryEntry *call)
+{
+    const double before = as_real(judge, read_value(judge, call->row, 0));
+    const double after = as_real(judge, read_value(judge, row_after(judge, call), 0));
+
+    return fabs(before) + fabs(after);
+}
+
 /* What can be said of all deltas, and how far sums of them may be off. */
 static void look_at_deltas(Judge *judge)
 {
@@ -186,13 +214,18 @@ static void look_at_deltas(Judge *judge)
     for (size_t i = 0; i < judge->n_adds; i++) {
         double most = 0;
         for (uint32_t c = 0; c < judge->n_columns; c++) {
-            const double value = as_real(judge, read_value(judge, judge->adds[i].row, c));
+            const double value = as_real(judge, read_delta(judge, &judge->adds[i], c));
             judge->never_falls &= value >= 0;
             whole &= value == rint(value);
             const double size_of_value = fabs(value);
             most = MAX(most, size_of_value);
         }
         size += most;
+        if (judge->adds[i].flags & ENTRY_CALL) {
+            judge->all_same = false;
+            size += judge->is_number ? size_of_call(judge, &judge->adds[i]) : 0;
+            continue;
+        }
         judge->all_same &= memcmp(judge->adds[i].row, judge->adds[0].row, row_bytes(judge)) == 0;
     }
     for (uint32_t c = 0; c < judge->n_columns; c++) {
@@ -292,10 +325,17 @@ static bool find_base(Judge *judge)
 /* No worker sees less of a row that only grows than it saw before. */
 static void judge_going_back(Judge *judge, const HistoryEntry *get)
 {
-    if (get == judge->gets || get[-1].source != get->source || !judge->never_falls ||
-        (get->flags | get[-1].flags) & RECORD_OF_TICKET)
+    const HistoryEntry *last = get;
+
+    do {
+        if (last == judge->gets)
+            return;
+        last--;
+    } while (last->flags & ENTRY_FOUND);
+    if (last->source != get->source || !judge->never_falls ||
+        (get->flags | last->flags) & (RECORD_OF_TICKET | ENTRY_FOUND))
         return;
-    const double before = as_real(judge, read_value(judge, get[-1].row, 0));
+    const double before = as_real(judge, read_value(judge, last->row, 0));
     const double now = as_real(judge, read_value(judge, get->row, 0));
     if (now < before - judge->error)
         judge_complain(judge, "back", get, "it shows %.17g, and its worker has seen %.17g before",

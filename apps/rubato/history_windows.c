@@ -30,11 +30,32 @@ static size_t count_below(const Run *run, Order order, uint64_t bound)
     return least;
 }
 
+/* A call that writes does not wait for others, but takes its place among the Adds of its worker;
+ * under BSP also among those of its clock. */
+static void set_window_of_call(const Judge *judge, Run *run, const HistoryEntry *call)
+{
+    const uint32_t rank = history_source(judge->history, call->source)->rank;
+
+    if (run->adds[0].source == call->source) {
+        run->least = run->most = count_below(run, number_of, call->n_adds);
+    } else if (judge->table->bound == BOUND_BSP) {
+        run->least = run->most =
+            count_below(run, clock_of, (uint64_t)call->clock + (run->source->rank < rank));
+    } else {
+        run->least = 0;
+        run->most = run->n;
+    }
+}
+
 static void set_window_of_task(const Judge *judge, Run *run, const HistoryEntry *get)
 {
     const HistoryTable *const table = judge->table;
     const bool is_own = run->adds[0].source == get->source;
 
+    if (get->flags & ENTRY_FOUND) {
+        set_window_of_call(judge, run, get);
+        return;
+    }
     if (table->bound == BOUND_BSP) {
         run->least = run->most = count_below(run, clock_of, get->clock);
         return;
@@ -78,7 +99,7 @@ static void set_window_of_other(const Judge *judge, Run *run, const HistoryEntry
         run->least = count_below(run, clock_of, its->begun_first);
         run->most = its->has_ended ? count_below(run, clock_of, its->ended_last + 1) : run->n;
     } else if (reader->node == run->source->node) {
-        while (run->least < run->n && run->adds[run->least].row < get->row)
+        while (run->least < run->n && run->adds[run->least].at < get->at)
             run->least++;
         run->most = run->least;
     } else {

@@ -67,6 +67,7 @@ void server_clear(Server *server)
     g_array_unref(server->bindings);
     server_drop_calls(server, SERVER_ALL_EPOCHS);
     g_clear_pointer(&server->partial_calls, g_array_unref);
+    g_clear_pointer(&server->streams, g_hash_table_unref);
     g_free(server->complaint);
     g_free(server->reserve);
 }

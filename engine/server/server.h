@@ -10,6 +10,7 @@
 #include <rubato/model_ops.h>
 
 #include "engine/server/no_numbers.h"
+#include "io/history/history.h"
 #include "io/net/deferred_adds.h"
 #include "io/net/post_office/post_office.h"
 #include "models/storage/memory_home.h"
@@ -47,11 +48,13 @@ struct Server {
     /* it has made n replicas, and could not make n_missing; set before the start, or NULL */
     void (*tell_made)(void *user, uint32_t server, uint32_t n, uint32_t n_missing);
     NoNumbers *no_numbers;  /* of the node; set before the start. NULL: they are not logged */
+    History *history;       /* of the node; set before the start. NULL: none is kept */
     const MemoryHome *home; /* of its shards' rows; set before the start. NULL: none */
 
     /* owner only */
-    GPtrArray *tables; /* of ServerTable, by table id; NULL: dropped */
-    GArray *bindings;  /* of Binding: the models of running tasks */
+    GPtrArray *tables;   /* of ServerTable, by table id; NULL: dropped */
+    GArray *bindings;    /* of Binding: the models of running tasks */
+    GHashTable *streams; /* of the history, by table id, for what handlers change; NULL: none */
     uint64_t n_refused;
     struct ServerCopies *copies; /* replicas that its parts are to get; NULL: none */
     Call *settling;   /* ends when all primaries have settled that are to; NULL: there is none */

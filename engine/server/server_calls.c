@@ -373,6 +373,7 @@ static bool read_call(const Replica *replica, const Message *last, HandlerCall *
         .request = { .worker = last->request.worker, .clock = last->request.clock },
     };
     *call = (HandlerCall){ .serial = last->sequence, .in_task = last->epoch != 0 };
+    handler_call_note_caller(call, message);
     if (handler_call_read(replica->call_bytes, replica->n_call_bytes, call, &message->request.keys,
                           &name) != NULL)
         return false;

@@ -220,5 +220,6 @@ Message *server_take_call(Server *server, RubatoShard *shard, Message *message)
     if (message == NULL)
         return NULL;
     message->request.handler_call->in_task = message->epoch != 0;
+    handler_call_note_caller(message->request.handler_call, message);
     return message;
 }

@@ -109,6 +109,30 @@ static void say_no_number(void *user, uint32_t table, const char *name, uint32_t
                   name, who);
 }
 
+static void free_stream(gpointer stream)
+{
+    history_stream_free(stream);
+}
+
+static HistoryStream *find_stream(void *user, uint32_t table, const RubatoTableSpec *spec)
+{
+    Server *const server = user;
+    const gpointer id = GUINT_TO_POINTER(table);
+    HistoryStream *stream;
+
+    if (server->streams == NULL)
+        server->streams = g_hash_table_new_full(NULL, NULL, NULL, free_stream);
+    stream = g_hash_table_lookup(server->streams, id);
+    if (stream != NULL)
+        return stream;
+    stream = history_stream_new(server->history, &(HistoryIdentity){ .rank = HISTORY_SERVER,
+                                                                     .table = table,
+                                                                     .dtype = spec->dtype,
+                                                                     .width = spec->width });
+    g_hash_table_insert(server->streams, id, stream);
+    return stream;
+}
+
 static ShardPlace place_of(Server *server, uint32_t table, uint32_t part)
 {
     const PostOffice *office = server->office;
@@ -119,6 +143,8 @@ static ShardPlace place_of(Server *server, uint32_t table, uint32_t part)
                          .server = server,
                          .find_shard = find_shard,
                          .running = &office->servers[server->number].handler,
+                         .find_stream = server->history == NULL ? NULL : find_stream,
+                         .node_ids = office->node_ids,
                          .complaint = &server->complaint };
 }
 
@@ -190,6 +216,8 @@ void server_drop_table(Server *server, uint32_t table)
         replica_free(dropped->parts[part].replica);
     }
     g_free(dropped);
+    if (server->streams != NULL)
+        g_hash_table_remove(server->streams, GUINT_TO_POINTER(table));
     g_ptr_array_index(server->tables, table) = NULL;
 }
 

@@ -34,7 +34,7 @@ typedef struct {
     char magic[8];
     uint32_t state; /* FileState */
     uint32_t node, n_nodes;
-    uint32_t process; /* how many had the node's place before, and have files */
+    uint32_t process; /* how many had the node's place before, and have files; immutable */
     uint32_t zero[10];
 } FileHeader;
 
@@ -60,6 +60,7 @@ struct History {
     bool ends;
 
     _Atomic uint64_t phase;
+    _Atomic uint32_t n_calls; /* of the engine */
 };
 
 static bool write_all(int fd, const void *bytes, size_t n)
@@ -288,6 +289,14 @@ uint64_t history_phase(History *history)
 void history_next_phase(History *history)
 {
     atomic_fetch_add(&history->phase, 1);
+}
+
+/* A process in the place of a lost one has other numbers than that one. */
+uint64_t history_number_call(History *history)
+{
+    /* relaxed: it only has to be another number each time */
+    return (uint64_t)history->header.process << 32 |
+           (1 + atomic_fetch_add_explicit(&history->n_calls, 1, memory_order_relaxed));
 }
 
 void history_say(History *history, const char *format, ...)

@@ -28,7 +28,12 @@ typedef enum {
     HISTORY_TUNE = 7,
     HISTORY_RETIRE = 8, /* the worker makes no further requests on the table */
     HISTORY_HANDLER_KEYS = 9,
+    HISTORY_HANDLER_PARTS = 10, /* the parts that its call goes to, in the place of keys */
+    HISTORY_APPLIED = 11,       /* a server has run a call that writes */
 } HistoryKind;
+
+/* The "rank" of a server, whose streams have what it has applied. */
+#define HISTORY_SERVER (UINT32_MAX - 1)
 
 enum {
     HISTORY_RUN_OF_KEYS = 1, /* the first of consecutive keys stands for all */
@@ -36,6 +41,7 @@ enum {
     HISTORY_FAILED = 4,      /* the call failed: nobody knows how much of it was done */
     HISTORY_OF_TICKET = 8,   /* it may have seen later Adds of its own worker */
     HISTORY_WRITES = 16,     /* the handler writes */
+    HISTORY_LAST = 32,       /* the last record of what a server has applied */
 };
 
 /* Starts the file of this node in the folder. The folder is made if it is not there. NULL with
@@ -57,6 +63,10 @@ void history_close(History *history);
  * engine's requests have this in the place of a clock. Any thread. */
 uint64_t history_phase(History *history);
 void history_next_phase(History *history);
+
+/* The number of a call that the engine makes between tasks: no other of this node has it. Any
+ * thread. */
+uint64_t history_number_call(History *history);
 
 /* A line about the node: tables and tasks. */
 void history_say(History *history, const char *format, ...) G_GNUC_PRINTF(2, 3);
@@ -93,5 +103,26 @@ void history_note(HistoryStream *stream, const HistoryRecord *record);
  * HISTORY_HANDLER_KEYS. */
 void history_note_handler(HistoryStream *stream, const HistoryRecord *record, const char *handler,
                           const void *result, size_t n_bytes);
+
+/* A server has run the call of a handler that writes, on one part. */
+typedef struct {
+    uint32_t epoch;  /* of the caller's task; 0: between tasks */
+    uint32_t rank;   /* the worker's; between tasks the id of the caller's node */
+    uint64_t clock;  /* the worker's; between tasks 0 */
+    uint64_t number; /* of the call: among those of its worker's clock, from 1 */
+    uint32_t part;
+} HistoryApplied;
+
+/* Some of the rows that it has changed: for each key the row before, and the row after. They become
+ * records number *n_records and following, and this is counted up. The stream is a server's. */
+void history_note_applied(HistoryStream *stream, const HistoryApplied *applied,
+                          const RubatoKeys *keys, const void *rows, uint32_t *n_records);
+
+/* The call has run. Flags: HISTORY_FAILED, or 0. */
+void history_note_applied_end(HistoryStream *stream, const HistoryApplied *applied, unsigned flags,
+                              uint32_t n_records);
+
+/* The same as history_flush, and of this stream all. */
+void history_stream_flush(HistoryStream *stream);
 
 #endif

@@ -43,7 +43,8 @@ HistoryStream *history_stream_new(History *history, const HistoryIdentity *ident
 
     if (history == NULL)
         return NULL;
-    history_begin_requests(history);
+    if (identity->rank != HISTORY_SERVER) /* which asks nothing */
+        history_begin_requests(history);
     stream = g_new0(HistoryStream, 1);
     stream->history = history;
     stream->identity = *identity;
@@ -256,4 +257,75 @@ void history_note_handler(HistoryStream *stream, const HistoryRecord *record, co
     memcpy(at + sizeof hash, handler, name_bytes);
     stream->used += sizeof *header + header->n_bytes;
     history_note(stream, record);
+}
+
+/* ---- what a server has applied ---- */
+
+/* What follows the header of such a record. */
+typedef struct {
+    uint32_t epoch, rank, part;
+    uint32_t place; /* among the records of this call */
+} AppliedHeader;
+
+/* The record without what follows. Returns where that goes. */
+static uint8_t *begin_applied(HistoryStream *stream, const HistoryApplied *applied, unsigned flags,
+                              uint32_t place, size_t n_keys, size_t n_bytes)
+{
+    const AppliedHeader who = { applied->epoch, applied->rank, applied->part, place };
+
+    make_room(stream, sizeof(RecordHeader) + sizeof who + n_bytes);
+    RecordHeader *const header = (RecordHeader *)(void *)(stream->chunk->bytes + stream->used);
+    *header = (RecordHeader){ .kind = HISTORY_APPLIED,
+                              .flags = (uint8_t)flags,
+                              .n_keys = (uint32_t)n_keys,
+                              .clock = applied->clock,
+                              .n_adds = applied->number,
+                              .n_bytes = sizeof who + n_bytes };
+    memcpy(header + 1, &who, sizeof who);
+    stream->used += sizeof *header + header->n_bytes;
+    return (uint8_t *)(header + 1) + sizeof who;
+}
+
+/* Its keys are not those that a later record may leave out: no other kind is in the stream. */
+static void note_applied_piece(HistoryStream *stream, const HistoryApplied *applied,
+                               const RubatoKeys *keys, size_t begin, size_t n,
+                               const unsigned char *rows, uint32_t place)
+{
+    const bool is_run = keys->keys == NULL;
+    const size_t key_bytes = (is_run ? 1 : n) * sizeof(RubatoKey);
+    const size_t rows_bytes = 2 * n * stream->noted_bytes, padded = (rows_bytes + 7) / 8 * 8;
+    uint8_t *at = begin_applied(stream, applied, is_run ? HISTORY_RUN_OF_KEYS : 0, place, n,
+                                key_bytes + padded);
+
+    at = put_keys(stream, at, keys, begin, n);
+    stream->keys = NULL;
+    if (stream->noted_bytes == stream->row_bytes)
+        memcpy(at, rows, rows_bytes);
+    else
+        for (size_t i = 0; i < 2 * n; i++)
+            put_number(stream, rows + i * stream->row_bytes, at + 8 * i);
+    memset(at + rows_bytes, 0, padded - rows_bytes);
+}
+
+void history_note_applied(HistoryStream *stream, const HistoryApplied *applied,
+                          const RubatoKeys *keys, const void *rows, uint32_t *n_records)
+{
+    const size_t most = stream->most_keys / 2;
+
+    for (size_t begin = 0; begin < keys->n; begin += most)
+        note_applied_piece(stream, applied, keys, begin, MIN(keys->n - begin, most),
+                           (const unsigned char *)rows + 2 * begin * stream->row_bytes,
+                           (*n_records)++);
+}
+
+void history_note_applied_end(HistoryStream *stream, const HistoryApplied *applied, unsigned flags,
+                              uint32_t n_records)
+{
+    (void)begin_applied(stream, applied, flags | HISTORY_LAST, n_records, 0, 0);
+}
+
+void history_stream_flush(HistoryStream *stream)
+{
+    history_stream_hand_over(stream);
+    history_flush(stream->history);
 }

@@ -5,11 +5,11 @@
 
 #include <string.h>
 
-enum { HEADER_BYTES = HANDLER_NAME_BYTES + 5 * 8 };
+enum { HEADER_BYTES = HANDLER_NAME_BYTES + 6 * 8 };
 
 typedef struct {
     char name[HANDLER_NAME_BYTES];
-    uint64_t n_argument_bytes, is_whole, n_keys, first_key, n_key_bytes;
+    uint64_t n_argument_bytes, is_whole, n_keys, first_key, n_key_bytes, number;
 } Header;
 
 G_STATIC_ASSERT(sizeof(Header) == HEADER_BYTES);
@@ -32,6 +32,7 @@ void handler_call_write(const HandlerCall *call, const RubatoKeys *keys, void *b
         .n_keys = keys->n,
         .first_key = keys->first,
         .n_key_bytes = key_bytes(keys),
+        .number = call->number,
     };
     char *at = bytes;
 
@@ -74,6 +75,7 @@ const char *handler_call_read(const void *bytes, size_t n, HandlerCall *call, Ru
     call->arguments = (const char *)(header + 1) + header->n_key_bytes;
     call->n_bytes = (size_t)header->n_argument_bytes;
     call->is_whole = header->is_whole == 1;
+    call->number = header->number;
     return NULL;
 }
 

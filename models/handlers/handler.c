@@ -134,7 +134,10 @@ bool handler_check_here(HandlerCall *call, const RubatoShard *shard)
         call->answer.failure = g_strdup_printf(
             "table %s: handler %s cannot be called on all rows: storage %s cannot list its keys",
             spec->name, call->ops->name, spec->storage);
-    return call->answer.failure == NULL;
+    if (call->answer.failure == NULL)
+        return true;
+    call_trace_end(call_trace_begin(shard, call), /* has_failed= */ true);
+    return false;
 }
 
 /* ---- running ---- */
@@ -179,18 +182,19 @@ void handler_run(HandlerCall *call, RubatoShard *shard, const RubatoKeys *keys)
 
     caller_leave(before);
     say_running(shard, NULL);
-    if (!ok)
-        fail(call, shard, reason_of(found));
-    else if (part.is_starved)
-        fail(call, shard, "there is no memory for the rows of the call");
-    else if (result.failed)
-        fail(call, shard,
-             writes ? "it writes, and so can have no result"
-                    : "there is no memory for its result, or it is longer than a result may be");
-    else {
+    const char *const failure =
+        !ok               ? reason_of(found)
+        : part.is_starved ? "there is no memory for the rows of the call"
+        : !result.failed  ? NULL
+        : writes          ? "it writes, and so can have no result"
+                 : "there is no memory for its result, or it is longer than a result may be";
+
+    if (failure != NULL) {
+        fail(call, shard, failure);
+    } else {
         call->answer.bytes = g_steal_pointer(&result.bytes);
         call->answer.n_bytes = result.n;
     }
     rubato_byte_writer_clear(&result);
-    part_end(&part);
+    part_end(&part, failure != NULL);
 }

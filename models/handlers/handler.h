@@ -25,7 +25,7 @@ const char *handler_find_fault(const RubatoShard *shard, const HandlerCall *call
                                const RubatoKeys *keys);
 
 /* As handler_find_for, for a call that has come to the server that has the part. Otherwise the
- * call's answer says why. */
+ * call's answer says why, and the call is over. */
 bool handler_check_here(HandlerCall *call, const RubatoShard *shard);
 
 /* Runs the call on a shard, and writes the answer to the call. The keys are of the shard. If nobody

@@ -13,7 +13,7 @@
 #define FRESH_BYTES ((size_t)64 << 10)
 
 /* Rows that are saved for an image before a handler gets them. */
-#define SAVED_AT_ONCE ((uint64_t)4096)
+#define SAVED_AT_ONCE ((size_t)4096)
 
 void part_begin(RubatoPart *part, const HandlerCall *call, RubatoShard *shard,
                 const RubatoKeys *keys)
@@ -24,10 +24,12 @@ void part_begin(RubatoPart *part, const HandlerCall *call, RubatoShard *shard,
     part->n_done = 0;
     part->is_starved = false;
     part->fresh = NULL;
+    part->trace = call_trace_begin(shard, call);
 }
 
-void part_end(RubatoPart *part)
+void part_end(RubatoPart *part, bool has_failed)
 {
+    call_trace_end(part->trace, has_failed);
     g_free(part->fresh);
 }
 
@@ -135,13 +137,16 @@ static const RubatoKey *take_keys(RubatoPart *part, size_t n)
     return part->block;
 }
 
-/* The rest of a dense part. While there is an image, a handler that writes gets less at a time,
- * since each row is saved before. */
+/* The rest of a dense part. While there is an image, or a history, a handler that writes gets less
+ * at a time, since each row is saved before. */
 static void take_run(RubatoPart *part, uint64_t n_left, RubatoPartRows *rows)
 {
     RubatoShard *const shard = part->shard;
     const bool saves = shard->is_watched && writes(part);
-    const size_t n = (size_t)(saves ? MIN(n_left, SAVED_AT_ONCE) : n_left);
+    const size_t most = part->trace != NULL ? call_trace_most_rows(shard)
+                        : saves             ? SAVED_AT_ONCE
+                                            : SIZE_MAX;
+    const size_t n = (size_t)MIN(n_left, most);
     const RubatoKey first = shard->first_key + part->n_done;
 
     if (saves)
@@ -160,12 +165,15 @@ bool rubato_part_next(RubatoPart *part, RubatoPartRows *rows)
     const size_t most = CLAMP(FRESH_BYTES / shard->row_bytes, 1, BLOCK);
     const bool are_living = part->call->is_whole && shard->expiry != NULL;
 
+    call_trace_close(part->trace);
     if (n_left == 0 || part->is_starved) {
         part->n_done = 0;
         return false;
     }
     if (part->call->is_whole && shard->rows != NULL) {
         take_run(part, n_left, rows);
+        if (G_UNLIKELY(part->trace != NULL))
+            call_trace_open(part->trace, rows, NULL, NULL);
         return true;
     }
     const size_t n = (size_t)MIN(n_left, most);
@@ -179,6 +187,10 @@ bool rubato_part_next(RubatoPart *part, RubatoPartRows *rows)
         return false;
     }
     *rows = (RubatoPartRows){ .n = n_found, .keys = keys, .rows = part->rows };
+    if (G_UNLIKELY(part->trace != NULL))
+        call_trace_open(part->trace, rows, part->fresh,
+                        (const unsigned char *)part->fresh +
+                            (part->fresh == NULL ? 0 : most * shard->row_bytes));
     part->n_done += n;
     return true;
 }
@@ -232,12 +244,30 @@ bool rubato_part_get(RubatoPart *part, const RubatoKey *keys, size_t n, void *va
     return true;
 }
 
+/* For a history some at a time. */
+static void write_rows(RubatoPart *part,
+                       void (*write)(RubatoShard *shard, const RubatoKeys *keys, const void *rows),
+                       const RubatoKey *keys, size_t n, const void *rows)
+{
+    const size_t most = part->trace == NULL ? MAX(n, 1) : call_trace_most_rows(part->shard);
+
+    call_trace_close(part->trace);
+    for (size_t begin = 0; begin < n; begin += most) {
+        const RubatoKeys some = { .keys = keys + begin, .n = MIN(n - begin, most) };
+
+        if (G_UNLIKELY(part->trace != NULL))
+            call_trace_before(part->trace, some.keys, some.n);
+        write(part->shard, &some, (const char *)rows + begin * part->shard->row_bytes);
+        call_trace_close(part->trace);
+    }
+}
+
 bool rubato_part_add(RubatoPart *part, const RubatoKey *keys, size_t n, const void *deltas,
                      GError **error)
 {
     if (!check_write(part, keys, n, error))
         return false;
-    shard_add(part->shard, &(RubatoKeys){ .keys = keys, .n = n }, deltas);
+    write_rows(part, shard_add, keys, n, deltas);
     return true;
 }
 
@@ -246,7 +276,7 @@ bool rubato_part_set(RubatoPart *part, const RubatoKey *keys, size_t n, const vo
 {
     if (!check_write(part, keys, n, error))
         return false;
-    shard_set(part->shard, &(RubatoKeys){ .keys = keys, .n = n }, values);
+    write_rows(part, shard_set, keys, n, values);
     return true;
 }
 

@@ -163,6 +163,11 @@ typedef struct {
     RubatoShard *(*find_shard)(void *server, const char *table, uint32_t part, bool *exists);
     _Atomic(const char *) *running; /* names the handler that the server runs now */
 
+    /* The stream of a history that has what handlers change in the table here; NULL: no history is
+     * kept. And the ids of nodes, by number. */
+    struct HistoryStream *(*find_stream)(void *server, uint32_t table, const RubatoTableSpec *spec);
+    const uint32_t *node_ids;
+
     /* Called when the shard gets a worker's first delta that is infinite or not a number; worker
      * BAD_GRADIENTS_NO_WORKER: the engine's. NULL: nobody is told. */
     void (*say_no_number)(void *server, uint32_t table, const char *name, uint32_t worker);

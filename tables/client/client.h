@@ -78,7 +78,9 @@ typedef struct TableClient {
     const TableRoute *route;
     const _Atomic bool *is_watched; /* its requests go into the history, or the timeline */
     HistoryStream *history;         /* of its own requests; NULL: none is kept */
-    uint64_t history_adds;          /* Adds that it has made, for its history */
+    uint64_t history_adds;          /* Adds that it has made, and calls of handlers that write, for
+                                     * its history */
+    uint64_t calls_clock, n_calls;  /* such calls of its last clock that has some */
     uint64_t owner;                 /* the number of the thread that made it */
     uint32_t n_forks;               /* forks that had led to its process */
     uint32_t rank;                  /* the worker's in the task */

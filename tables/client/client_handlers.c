@@ -77,7 +77,10 @@ bool calling_check(Calling *calling, GError **error)
         !check_size(client, asked, error))
         return false;
     calling->ops = client->route->find_handler(client->route->spec, asked, error);
-    return calling->ops != NULL && check_scope(client, asked, error);
+    if (calling->ops == NULL || !check_scope(client, asked, error))
+        return false;
+    calling->number = calling_writes(calling) ? table_client_number_call(calling->client) : 0;
+    return true;
 }
 
 /* ---- sending, and waiting ---- */
@@ -113,6 +116,7 @@ static void set_call(Calling *calling, uint32_t i, Call *call, uint64_t node_clo
         .n_bytes = asked->n_argument_bytes,
         .is_whole = asked->scope != RUBATO_SCOPE_KEYS,
         .comes_again = route->map->n_replicas > 0 && calling_writes(calling),
+        .number = calling->number,
     };
     calling->messages[i] = (Message){
         .kind = MESSAGE_HANDLER,
@@ -300,7 +304,7 @@ static bool call_parts(Calling *calling, GBytes **result, GError **error)
     return false;
 }
 
-/* Nobody knows yet whether it will be done. A call that writes has no result. */
+/* It will be done, unless its task fails. A call that writes has no result. */
 static bool keep_call(const Calling *calling, GBytes **result, GError **error)
 {
     TableClient *const client = calling->client;
@@ -308,8 +312,8 @@ static bool keep_call(const Calling *calling, GBytes **result, GError **error)
     if (!calling_keep(calling, error))
         return false;
     if (client->history != NULL)
-        table_client_note_handler(client, calling->asked, /* writes= */ true, NULL,
-                                  /* is_done= */ false);
+        table_client_note_handler(client, calling->asked, calling->number, NULL,
+                                  /* is_done= */ true);
     if (result != NULL)
         *result = g_bytes_new(NULL, 0);
     return true;
@@ -335,7 +339,7 @@ bool table_client_call(TableClient *client, const RubatoHandlerCall *asked, GByt
     const bool keeps = client->history != NULL;
     const bool ok = call_parts(&calling, keeps ? &seen : result, error);
     if (keeps) {
-        table_client_note_handler(client, asked, calling_writes(&calling), seen, ok);
+        table_client_note_handler(client, asked, calling.number, seen, ok);
         if (ok && result != NULL)
             *result = g_steal_pointer(&seen);
     }

@@ -16,6 +16,7 @@ typedef struct {
     const RubatoHandlerOps *ops;
     const Slice *slices; /* one for each part that the call reaches */
     uint32_t n_slices;
+    uint64_t number;    /* of a call that writes, for a history; 0: there is none */
     HandlerCall *calls; /* by slice */
     Message *messages;
 } Calling;

@@ -97,20 +97,71 @@ void table_client_note_late_get(TableClient *client, uint64_t clock, uint64_t n_
     pthread_mutex_unlock(&client->late_lock);
 }
 
-void table_client_note_handler(TableClient *client, const RubatoHandlerCall *asked, bool writes,
+uint64_t table_client_number_call(TableClient *client)
+{
+    if (client->history == NULL)
+        return 0;
+    if (client->route->epoch == 0) /* whose clients make one call */
+        return history_number_call(client->route->history);
+    if (client->calls_clock != client->clock)
+        client->n_calls = 0;
+    client->calls_clock = client->clock;
+    return ++client->n_calls;
+}
+
+/* The parts that a call of some keys goes to. Returns how many. */
+static size_t find_parts(const TableRoute *route, const RubatoHandlerCall *asked, RubatoKey *parts)
+{
+    const uint32_t n_parts = route->map->n_parts;
+    g_autofree bool *has = g_new0(bool, n_parts);
+    size_t n = 0;
+
+    for (size_t i = 0; i < asked->n_keys; i++)
+        has[partition_part(route->partition, asked->keys[i])] = true;
+    for (uint32_t i = 0; i < n_parts; i++)
+        if (has[i])
+            parts[n++] = i;
+    return n;
+}
+
+static void note_parts(TableClient *client, const RubatoHandlerCall *asked, HistoryRecord *record)
+{
+    const TableRoute *const route = client->route;
+    g_autofree RubatoKey *parts = g_new(RubatoKey, route->map->n_parts);
+
+    switch (asked->scope) {
+    case RUBATO_SCOPE_TABLE:
+        record->keys = (RubatoKeys){ .n = route->map->n_parts };
+        break;
+    case RUBATO_SCOPE_PART:
+        record->keys = (RubatoKeys){ .first = asked->part, .n = 1 };
+        break;
+    case RUBATO_SCOPE_KEYS:
+        record->keys = (RubatoKeys){ .keys = parts, .n = find_parts(route, asked, parts) };
+        break;
+    }
+    history_note(client->history, record);
+}
+
+void table_client_note_handler(TableClient *client, const RubatoHandlerCall *asked, uint64_t number,
                                GBytes *result, bool is_done)
 {
+    const bool writes = number > 0;
     gsize n = 0;
     const void *const bytes = result != NULL ? g_bytes_get_data(result, &n) : NULL;
+    HistoryRecord record = { .kind = HISTORY_HANDLER_KEYS,
+                             .flags =
+                                 (writes ? HISTORY_WRITES : 0) | (is_done ? 0 : HISTORY_FAILED),
+                             .clock = clock_of(client),
+                             .n_adds = client->history_adds,
+                             .keys = { .keys = asked->keys, .n = asked->n_keys } };
 
-    history_note_handler(
-        client->history,
-        &(HistoryRecord){ .kind = HISTORY_HANDLER_KEYS,
-                          .flags = (writes ? HISTORY_WRITES : 0) | (is_done ? 0 : HISTORY_FAILED),
-                          .clock = clock_of(client),
-                          .n_adds = client->history_adds,
-                          .keys = { .keys = asked->keys, .n = asked->n_keys } },
-        asked->handler, bytes, n);
+    history_note_handler(client->history, &record, asked->handler, bytes, n);
+    client->history_adds += writes;
+    record.kind = HISTORY_HANDLER_PARTS;
+    record.n_adds = number;
+    if (writes)
+        note_parts(client, asked, &record);
 }
 
 void table_client_note_ask(TableClient *client, const TableAsk *ask, const RubatoKeys *keys,

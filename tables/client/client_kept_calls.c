@@ -71,7 +71,8 @@ static KeptCall *copy_call(const Calling *calling)
                                .asked = &kept->asked,
                                .slicer = &kept->slicer,
                                .is_high = calling->is_high,
-                               .ops = calling->ops };
+                               .ops = calling->ops,
+                               .number = calling->number };
     if (key_bytes > 0)
         kept->asked.keys = memcpy(kept->bytes, asked->keys, key_bytes);
     if (asked->n_argument_bytes > 0)

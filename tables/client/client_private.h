@@ -231,7 +231,12 @@ void table_client_end_history(TableClient *client);
 /* A request without rows. */
 void table_client_note(TableClient *client, HistoryKind kind, uint64_t clock,
                        const RubatoKeys *keys);
-void table_client_note_handler(TableClient *client, const RubatoHandlerCall *asked, bool writes,
+
+/* The number of the next call of a handler that writes (handler_call.h); 0 without a history. */
+uint64_t table_client_number_call(TableClient *client);
+
+/* A call of a handler. number: of one that writes; 0: it reads. */
+void table_client_note_handler(TableClient *client, const RubatoHandlerCall *asked, uint64_t number,
                                GBytes *result, bool is_done);
 
 /* A request of the engine. */

@@ -4,110 +4,11 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "io/history/history.h"
 #include "test_paths.h"
-#include "tests/support/cluster/program_run.h"
+#include "tests/support/cluster/history_writer.h"
 #include "tests/support/runner.h"
 
-enum { N_WORKERS = 2, N_NODES = 1, EXIT_WRONG = 1, EXIT_INCOMPLETE = 3 };
-
-static char *folder;
-
-static void set_up(void)
-{
-    folder = make_folder();
-}
-
-static void tear_down(void)
-{
-    remove_folder(folder);
-    g_free(folder);
-}
-
-/* ---- writing ---- */
-
-typedef struct {
-    History *history;
-    HistoryStream *workers[N_WORKERS];
-    uint64_t clocks[N_WORKERS], n_adds[N_WORKERS];
-} Writer;
-
-/* The file of a node, with what each node says. (transfer full) */
-static History *open_node(uint32_t node, const char *model, const char *update)
-{
-    History *history = history_open(folder, node, N_NODES, NULL);
-
-    ck_assert_ptr_nonnull(history);
-    history_say(history,
-                "table 0 dtype f32 width 1 model %s staleness 1 speculation 1 update %s aggregate "
-                "0 init constant 0 name w\n",
-                model, update);
-    history_say(history, "task 1 at 2 train\n");
-    return history;
-}
-
-static void begin(Writer *writer, const char *model, const char *update)
-{
-    writer->history = open_node(0, model, update);
-    for (uint32_t i = 0; i < N_WORKERS; i++)
-        writer->workers[i] = history_stream_new(
-            writer->history,
-            &(HistoryIdentity){ .epoch = 1, .rank = i, .dtype = RUBATO_F32, .width = 1 });
-}
-
-static void add(Writer *writer, uint32_t worker, RubatoKey key, float delta)
-{
-    history_note(writer->workers[worker], &(HistoryRecord){ .kind = HISTORY_ADD,
-                                                            .clock = writer->clocks[worker],
-                                                            .n_adds = writer->n_adds[worker]++,
-                                                            .keys = { .keys = &key, .n = 1 },
-                                                            .rows = &delta });
-}
-
-static void get(Writer *writer, uint32_t worker, RubatoKey key, float value)
-{
-    history_note(writer->workers[worker], &(HistoryRecord){ .kind = HISTORY_GET,
-                                                            .clock = writer->clocks[worker],
-                                                            .n_adds = writer->n_adds[worker],
-                                                            .keys = { .keys = &key, .n = 1 },
-                                                            .rows = &value });
-}
-
-static void announce(Writer *writer, uint32_t worker, uint64_t iteration, RubatoKey key)
-{
-    history_note(writer->workers[worker], &(HistoryRecord){ .kind = HISTORY_ANNOUNCE,
-                                                            .clock = iteration,
-                                                            .n_adds = writer->n_adds[worker],
-                                                            .keys = { .keys = &key, .n = 1 } });
-}
-
-static void tick(Writer *writer, uint32_t worker)
-{
-    history_note(writer->workers[worker], &(HistoryRecord){ .kind = HISTORY_CLOCK,
-                                                            .clock = ++writer->clocks[worker],
-                                                            .n_adds = writer->n_adds[worker] });
-}
-
-/* The task ends, and key 5 is read. NAN: it is not. */
-static void end(Writer *writer, float last)
-{
-    const RubatoKey key = 5;
-
-    for (uint32_t i = 0; i < N_WORKERS; i++)
-        history_stream_free(writer->workers[i]);
-    history_next_phase(writer->history);
-    history_say(writer->history, "end 1 at 3 well\n");
-    HistoryStream *engine = history_stream_new(
-        writer->history, &(HistoryIdentity){ .rank = UINT32_MAX, .dtype = RUBATO_F32, .width = 1 });
-    if (!isnan(last))
-        history_note(engine, &(HistoryRecord){ .kind = HISTORY_GET,
-                                               .clock = 3,
-                                               .keys = { .keys = &key, .n = 1 },
-                                               .rows = &last });
-    history_stream_free(engine);
-    history_say(writer->history, "rows 0 at 3\n");
-    history_close(writer->history);
-}
+enum { EXIT_WRONG = 1, EXIT_INCOMPLETE = 3 };
 
 /* ---- histories: right ones, and what is wrong with the others ---- */
 
@@ -120,42 +21,42 @@ typedef struct {
 
 static void both_add_and_clock(Writer *writer)
 {
-    add(writer, 0, 5, 1);
-    add(writer, 1, 5, 10);
-    tick(writer, 0);
-    tick(writer, 1);
+    writer_add(writer, 0, 5, 1);
+    writer_add(writer, 1, 5, 10);
+    writer_tick(writer, 0);
+    writer_tick(writer, 1);
 }
 
 static void see_own(Writer *writer, bool faulty)
 {
-    add(writer, 0, 5, 1);
-    add(writer, 0, 5, 2);
-    get(writer, 0, 5, faulty ? 1 : 3);
-    end(writer, 3);
+    writer_add(writer, 0, 5, 1);
+    writer_add(writer, 0, 5, 2);
+    writer_get(writer, 0, 5, faulty ? 1 : 3);
+    writer_end(writer, 3);
 }
 
 static void see_within_staleness(Writer *writer, bool faulty)
 {
     both_add_and_clock(writer);
     both_add_and_clock(writer);
-    get(writer, 0, 5, faulty ? 2 : 12); /* at clock 2: all of clock 0 */
-    end(writer, 22);
+    writer_get(writer, 0, 5, faulty ? 2 : 12); /* at clock 2: all of clock 0 */
+    writer_end(writer, 22);
 }
 
 static void see_clocks_before(Writer *writer, bool faulty)
 {
     both_add_and_clock(writer);
-    add(writer, 1, 5, 10);
-    get(writer, 0, 5, faulty ? 1 : 11);
-    end(writer, 21);
+    writer_add(writer, 1, 5, 10);
+    writer_get(writer, 0, 5, faulty ? 1 : 11);
+    writer_end(writer, 21);
 }
 
 static void see_none_of_own_clock(Writer *writer, bool faulty)
 {
     both_add_and_clock(writer);
-    add(writer, 0, 5, 1);
-    get(writer, 0, 5, faulty ? 12 : 11);
-    end(writer, 12);
+    writer_add(writer, 0, 5, 1);
+    writer_get(writer, 0, 5, faulty ? 12 : 11);
+    writer_end(writer, 12);
 }
 
 static void see_order_of_clocks(Writer *writer, bool faulty)
@@ -164,73 +65,73 @@ static void see_order_of_clocks(Writer *writer, bool faulty)
     float in_order = 0;
 
     for (int i = 0; i < 3; i++) {
-        add(writer, 0, 5, terms[i]);
+        writer_add(writer, 0, 5, terms[i]);
         in_order += terms[i];
     }
-    tick(writer, 0);
-    tick(writer, 1);
-    get(writer, 0, 5, faulty ? 0.3F - 1e8F + 1e8F : in_order);
-    end(writer, in_order);
+    writer_tick(writer, 0);
+    writer_tick(writer, 1);
+    writer_get(writer, 0, 5, faulty ? 0.3F - 1e8F + 1e8F : in_order);
+    writer_end(writer, in_order);
 }
 
 static void see_same_bits(Writer *writer, bool faulty)
 {
     both_add_and_clock(writer);
-    get(writer, 0, 5, 0.25F);
-    get(writer, 1, 5, faulty ? 0.5F : 0.25F);
-    end(writer, 0.25F);
+    writer_get(writer, 0, 5, 0.25F);
+    writer_get(writer, 1, 5, faulty ? 0.5F : 0.25F);
+    writer_end(writer, 0.25F);
 }
 
 static void lose_none(Writer *writer, bool faulty)
 {
     both_add_and_clock(writer);
     both_add_and_clock(writer);
-    end(writer, faulty ? 12 : 22);
+    writer_end(writer, faulty ? 12 : 22);
 }
 
 static void count_none_twice(Writer *writer, bool faulty)
 {
     both_add_and_clock(writer);
     both_add_and_clock(writer);
-    end(writer, faulty ? 23 : 22);
+    writer_end(writer, faulty ? 23 : 22);
 }
 
 static void invent_none(Writer *writer, bool faulty)
 {
     both_add_and_clock(writer);
-    get(writer, 0, 5, faulty ? 4 : 11);
-    end(writer, 11);
+    writer_get(writer, 0, 5, faulty ? 4 : 11);
+    writer_end(writer, 11);
 }
 
 static void go_not_back(Writer *writer, bool faulty)
 {
     both_add_and_clock(writer);
-    get(writer, 0, 5, 11);
-    get(writer, 0, 5, faulty ? 1 : 11);
-    end(writer, 11);
+    writer_get(writer, 0, 5, 11);
+    writer_get(writer, 0, 5, faulty ? 1 : 11);
+    writer_end(writer, 11);
 }
 
 static void clock_by_one(Writer *writer, bool faulty)
 {
     both_add_and_clock(writer);
     writer->clocks[1] += faulty;
-    tick(writer, 1);
-    end(writer, 11);
+    writer_tick(writer, 1);
+    writer_end(writer, 11);
 }
 
 static void number_adds(Writer *writer, bool faulty)
 {
     both_add_and_clock(writer);
     writer->n_adds[0] += faulty;
-    add(writer, 0, 5, 1);
-    end(writer, 12);
+    writer_add(writer, 0, 5, 1);
+    writer_end(writer, 12);
 }
 
 static void keep_announced(Writer *writer, bool faulty)
 {
-    announce(writer, 0, 0, 5);
-    get(writer, 0, faulty ? 6 : 5, 0);
-    end(writer, 0);
+    writer_announce(writer, 0, 0, 5);
+    writer_get(writer, 0, faulty ? 6 : 5, 0);
+    writer_end(writer, 0);
 }
 
 static const Case cases[] = {
@@ -256,28 +157,14 @@ static const Case cases[] = {
     { "sparse_ssp", "add", keep_announced, "announced", "a Get of other keys than were announced" },
 };
 
-/* Returns what it prints. (transfer full) */
-static char *check_folder(const char *flag, int status)
-{
-    const char *argv[] = { TEST_BIN_DIR "/rubato", "history", "check", folder, flag, NULL };
-    char *said;
-    int found;
-
-    ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, &said,
-                           NULL, &found, NULL));
-    ck_assert_msg(WIFEXITED(found) && WEXITSTATUS(found) == status, "it ends with %d: %s", found,
-                  said);
-    return said;
-}
-
 START_TEST(a_history_without_faults_is_right)
 {
     const Case *one = &cases[_i];
     Writer writer = { 0 };
 
-    begin(&writer, one->model, one->update);
+    writer_begin(&writer, one->model, one->update);
     one->write(&writer, /* faulty= */ false);
-    g_autofree char *said = check_folder(NULL, EXIT_SUCCESS);
+    g_autofree char *said = writer_check(NULL, EXIT_SUCCESS);
     ck_assert_msg(g_str_has_suffix(said, "\nnothing wrong\n"), "%s", said);
 }
 END_TEST
@@ -288,11 +175,11 @@ START_TEST(each_fault_is_told_by_rule_worker_clock_and_key)
     g_autofree char *rule = g_strdup_printf("WRONG (%s): table w, ", one->rule);
     Writer writer = { 0 };
 
-    begin(&writer, one->model, one->update);
+    writer_begin(&writer, one->model, one->update);
     one->write(&writer, /* faulty= */ true);
-    g_autofree char *said = check_folder(NULL, EXIT_WRONG);
+    g_autofree char *said = writer_check(NULL, EXIT_WRONG);
     ck_assert_msg(strstr(said, rule) != NULL && strstr(said, one->said) != NULL, "%s", said);
-    g_autofree char *json = check_folder("--json", EXIT_WRONG);
+    g_autofree char *json = writer_check("--json", EXIT_WRONG);
     g_autofree char *member = g_strdup_printf("\"rule\":\"%s\"", one->rule);
     ck_assert_msg(strstr(json, member) != NULL, "%s", json);
 }
@@ -304,32 +191,34 @@ START_TEST(rows_that_a_handler_wrote_are_not_compared)
     const HistoryRecord call = { .kind = HISTORY_HANDLER_KEYS, .flags = HISTORY_WRITES };
     Writer writer = { 0 };
 
-    begin(&writer, "asp", "add");
+    writer_begin(&writer, "asp", "add");
     history_note_handler(writer.workers[0], &call, "scale", NULL, 0);
-    end(&writer, 7);
-    History *other = open_node(1, "asp", "add");
+    writer_end(&writer, 7);
+    History *other = writer_open_node(1, "asp", "add");
     history_say(other, "end 1 at 3 well\n");
     history_close(other);
-    g_autofree char *said = check_folder(NULL, EXIT_SUCCESS);
-    ck_assert_msg(strstr(said, "rows not compared: handlers have written to it") != NULL, "%s",
-                  said);
+    g_autofree char *said = writer_check(NULL, EXIT_SUCCESS);
+    ck_assert_msg(
+        strstr(said, "rows not compared: handlers have written to it, and nothing says what") !=
+            NULL,
+        "%s", said);
 }
 END_TEST
 
 /* A node that was killed has a file without an end, and one that had a full disk says so. */
 START_TEST(a_history_without_an_end_is_incomplete)
 {
-    g_autofree char *path = g_strdup_printf("%s/node-0.history", folder);
+    g_autofree char *path = g_strdup_printf("%s/node-0.history", writer_folder);
     g_autofree char *bytes = NULL;
     Writer writer = { 0 };
     gsize size;
 
-    begin(&writer, "ssp", "add");
+    writer_begin(&writer, "ssp", "add");
     lose_none(&writer, /* faulty= */ true);
     ck_assert(g_file_get_contents(path, &bytes, &size, NULL));
     bytes[8] = (char)(_i == 0 ? 0 : 2);
     ck_assert(g_file_set_contents(path, bytes, (gssize)(size - (_i == 0 ? 8 : 0)), NULL));
-    g_autofree char *said = check_folder(NULL, EXIT_INCOMPLETE);
+    g_autofree char *said = writer_check(NULL, EXIT_INCOMPLETE);
     ck_assert_msg(strstr(said, "INCOMPLETE: 1 node") != NULL, "%s", said);
 }
 END_TEST
@@ -339,13 +228,13 @@ START_TEST(rows_are_not_compared_after_the_loss_of_a_node)
 {
     Writer writer = { 0 };
 
-    begin(&writer, "bsp", "add");
-    History *other = open_node(1, "bsp", "add");
+    writer_begin(&writer, "bsp", "add");
+    History *other = writer_open_node(1, "bsp", "add");
     if (_i == 1)
         history_say(other, "lost 0\n");
     history_close(other);
     lose_none(&writer, /* faulty= */ true);
-    g_autofree char *said = check_folder(NULL, _i == 1 ? EXIT_INCOMPLETE : EXIT_WRONG);
+    g_autofree char *said = writer_check(NULL, _i == 1 ? EXIT_INCOMPLETE : EXIT_WRONG);
     ck_assert_msg((strstr(said, "INCOMPLETE: 1 node has no whole history: it was lost") != NULL) ==
                       (_i == 1),
                   "%s", said);
@@ -365,19 +254,19 @@ START_TEST(a_lost_node_that_has_asked_nothing_is_missed_by_nobody)
         { 1, EXIT_WRONG, "WRONG (once)" },
         { 0, EXIT_INCOMPLETE, "INCOMPLETE: 1 node has no whole history: it was lost" },
     };
-    g_autofree char *path = g_strdup_printf("%s/node-1.history", folder);
+    g_autofree char *path = g_strdup_printf("%s/node-1.history", writer_folder);
     g_autofree char *bytes = NULL;
     Writer writer = { 0 };
     gsize size;
 
-    begin(&writer, "asp", "add");
+    writer_begin(&writer, "asp", "add");
     history_say(writer.history, "lost 1\n");
-    history_close(open_node(1, "asp", "add"));
+    history_close(writer_open_node(1, "asp", "add"));
     lose_none(&writer, /* faulty= */ true);
     ck_assert(g_file_get_contents(path, &bytes, &size, NULL));
     bytes[8] = (char)lost[_i].state;
     ck_assert(g_file_set_contents(path, bytes, (gssize)size, NULL));
-    g_autofree char *said = check_folder(NULL, lost[_i].ends);
+    g_autofree char *said = writer_check(NULL, lost[_i].ends);
     ck_assert_msg(strstr(said, lost[_i].says) != NULL, "%s", said);
 }
 END_TEST
@@ -399,17 +288,17 @@ static void begin_replaced(History *history, uint32_t rank, Writer *writer)
 /* What its process has before it is killed: a clock, and an Add of the next one. */
 static void write_lost(bool tells_all)
 {
-    g_autofree char *path = g_strdup_printf("%s/node-1.history", folder);
+    g_autofree char *path = g_strdup_printf("%s/node-1.history", writer_folder);
     g_autofree char *bytes = NULL;
-    History *const history = open_node(1, "ssp", "add");
+    History *const history = writer_open_node(1, "ssp", "add");
     Writer writer = { 0 };
     gsize size;
 
     begin_replaced(history, 1, &writer);
-    add(&writer, 1, 5, 10);
-    tick(&writer, 1);
+    writer_add(&writer, 1, 5, 10);
+    writer_tick(&writer, 1);
     if (tells_all)
-        add(&writer, 1, 5, 100);
+        writer_add(&writer, 1, 5, 100);
     history_stream_free(writer.workers[1]);
     history_close(history);
     ck_assert(g_file_get_contents(path, &bytes, &size, NULL));
@@ -420,17 +309,17 @@ static void write_lost(bool tells_all)
 /* Another process makes that Add again, and one more. */
 static void write_newcomer(void)
 {
-    History *const history = history_open_again(folder, 1, 2, NULL);
+    History *const history = history_open_again(writer_folder, 1, 2, NULL);
     Writer writer = { .clocks = { 0, 1 } };
 
     ck_assert_ptr_nonnull(history);
     history_say(history, "task 1 at 2 train\n");
     history_say(history, "again 1 1 0 1\n");
     begin_replaced(history, 1, &writer);
-    get(&writer, 1, 5, 111); /* the part has had the Add of the lost one */
-    add(&writer, 1, 5, 100);
-    tick(&writer, 1);
-    add(&writer, 1, 5, 1000);
+    writer_get(&writer, 1, 5, 111); /* the part has had the Add of the lost one */
+    writer_add(&writer, 1, 5, 100);
+    writer_tick(&writer, 1);
+    writer_add(&writer, 1, 5, 1000);
     history_stream_free(writer.workers[1]);
     history_say(history, "done 1 1\n");
     history_say(history, "end 1 at 3 well\n");
@@ -441,15 +330,15 @@ static void write_survivor(float last)
 {
     Writer writer = { 0 };
 
-    begin(&writer, "ssp", "add");
+    writer_begin(&writer, "ssp", "add");
     history_say(writer.history, "replaces 1 for 1\n");
-    add(&writer, 0, 5, 1);
-    tick(&writer, 0);
+    writer_add(&writer, 0, 5, 1);
+    writer_tick(&writer, 0);
     history_say(writer.history, "lost 1\n");
     history_say(writer.history, "done 1 0\n");
     history_stream_free(writer.workers[1]);
     writer.workers[1] = NULL;
-    end(&writer, last);
+    writer_end(&writer, last);
 }
 
 /* Whatever the file of the lost process has of the Add that was made again. */
@@ -473,7 +362,7 @@ START_TEST(adds_of_a_worker_that_is_replaced_count_once)
     write_survivor(sums[_i / 2].last);
     write_lost(/* tells_all= */ _i % 2 == 1);
     write_newcomer();
-    g_autofree char *said = check_folder(NULL, sums[_i / 2].ends);
+    g_autofree char *said = writer_check(NULL, sums[_i / 2].ends);
     ck_assert_msg(strstr(said, sums[_i / 2].says) != NULL, "%s", said);
     ck_assert_msg(g_str_has_prefix(said, "2 nodes, ") && strstr(said, "; 0 not compared") != NULL,
                   "%s", said);
@@ -485,7 +374,7 @@ START_TEST(a_lost_process_without_another_in_its_place_is_missed)
 {
     write_survivor(1111);
     write_lost(/* tells_all= */ true);
-    g_autofree char *said = check_folder(NULL, EXIT_INCOMPLETE);
+    g_autofree char *said = writer_check(NULL, EXIT_INCOMPLETE);
     ck_assert_msg(strstr(said, "INCOMPLETE: 1 node has no whole history") != NULL, "%s", said);
 }
 END_TEST
@@ -493,16 +382,16 @@ END_TEST
 /* Each byte of a small history is changed: it never crashes. */
 START_TEST(damaged_files_are_refused_or_judged)
 {
-    g_autofree char *path = g_strdup_printf("%s/node-0.history", folder);
+    g_autofree char *path = g_strdup_printf("%s/node-0.history", writer_folder);
     g_autofree char *bytes = NULL;
     Writer writer = { 0 };
     gsize size;
 
-    begin(&writer, "sparse_ssp", "add");
+    writer_begin(&writer, "sparse_ssp", "add");
     keep_announced(&writer, /* faulty= */ false);
     ck_assert(g_file_get_contents(path, &bytes, &size, NULL));
     for (gsize i = 64; i < size; i += 37) {
-        const char *argv[] = { TEST_BIN_DIR "/rubato", "history", "check", folder, NULL };
+        const char *argv[] = { TEST_BIN_DIR "/rubato", "history", "check", writer_folder, NULL };
         const char kept = bytes[i];
         int status;
 
@@ -526,7 +415,7 @@ int main(void)
     tcase_add_loop_test(tcase, adds_of_a_worker_that_is_replaced_count_once, 0, 8);
     tcase_add_test(tcase, a_lost_process_without_another_in_its_place_is_missed);
 
-    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_checked_fixture(tcase, writer_set_up, writer_tear_down);
     tcase_add_loop_test(tcase, a_history_without_faults_is_right, 0, G_N_ELEMENTS(cases));
     tcase_add_loop_test(tcase, each_fault_is_told_by_rule_worker_clock_and_key, 0,
                         G_N_ELEMENTS(cases));

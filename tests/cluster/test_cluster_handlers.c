@@ -543,7 +543,7 @@ typedef struct {
     uint32_t worker;
 } WrongCall;
 
-#define SAME (32 + 5 * 8)
+#define SAME (32 + 6 * 8)
 #define NOBODY BAD_GRADIENTS_NO_WORKER
 #define NO_SIZES "the call of a handler whose sizes do not fit its bytes"
 #define NO_NEXT "bytes of a handler's call that do not follow the last ones"

@@ -34,6 +34,7 @@ int main(void)
     Suite *suite = suite_create("cluster histories");
     TCase *tcase = cluster_add_case(suite, "histories");
 
+    history_schedule_register();
     tcase_add_loop_test(tcase, a_run_with_faults_keeps_what_its_model_promises, 0,
                         (cluster_slowness() == 1 ? N_SEEDS : 1) * (int)G_N_ELEMENTS(models));
     tcase_add_loop_test(tcase, a_run_that_loses_nodes_keeps_what_its_model_promises, 0,

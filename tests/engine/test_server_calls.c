@@ -314,7 +314,7 @@ enum {
     FIRST_KEY = 56,
     KEY_BYTES = 64
 };
-enum { CALL_BYTES = NAME + 5 * 8 + 2 * sizeof(uint32_t) };
+enum { CALL_BYTES = NAME + 6 * 8 + 2 * sizeof(uint32_t) };
 
 typedef struct {
     const char *what;

@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { PUT_RIGHT = 8, HEADER_BYTES = 72, N_KEYS = 64, FIRST_KEY = 10, WHICH = 7 };
+enum { PUT_RIGHT = 8, HEADER_BYTES = 80, N_KEYS = 64, FIRST_KEY = 10, WHICH = 7 };
 
 static const char *const names[] = { "ragged.get",    "ragged.lengths",
                                      "ragged.add",    "ragged.assign",

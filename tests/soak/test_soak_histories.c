@@ -50,6 +50,7 @@ int main(void)
     Suite *suite = suite_create("soak_histories");
     TCase *tcase = tcase_create("soak_histories");
 
+    history_schedule_register();
     tcase_add_test(tcase, runs_with_faults_keep_their_promises_for_long);
     tcase_set_timeout(tcase, (double)number_of("RUBATO_SOAK_SECONDS", 600) +
                                  60 * (double)number_of("RUBATO_SOAK_SCHEDULES", 100));

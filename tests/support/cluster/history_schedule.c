@@ -5,6 +5,8 @@
 
 #include <check.h>
 #include <glib/gstdio.h>
+#include <rubato/handler.h>
+#include <rubato/plugin.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -74,16 +76,87 @@ static void draw_keys(Player *player)
         player->deltas[i] = g_rand_int_range(player->random, -3, 1000);
 }
 
+/* Makes other values of the rows, which depend on what they were; then it fails, if its argument
+ * says so. */
+static bool run_stir(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                     GError **error)
+{
+    const bool fails = rubato_read_u32(arguments) != 0;
+    RubatoPartRows rows;
+
+    (void)result;
+    while (rubato_part_next(part, &rows))
+        for (size_t i = 0; i < rows.n; i++) {
+            int64_t *const row = rubato_part_rows_row(&rows, i);
+
+            for (int column = 0; column < WIDTH; column++)
+                row[column] = row[column] * 3 % 1000 + (int64_t)rubato_part_rows_key(&rows, i);
+        }
+    if (fails)
+        g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "it was to fail");
+    return !fails;
+}
+
+void history_schedule_register(void)
+{
+    static const RubatoHandlerOps stir = { .name = "stir",
+                                           .access = RUBATO_ACCESS_WRITES,
+                                           .run = run_stir };
+
+    if (!rubato_register_handler(&stir, NULL))
+        abort();
+}
+
+/* A failure is told at once, or by a clock. */
+static bool forgive(bool ok, GError *found, GError **error)
+{
+    if (ok)
+        return true;
+    if (g_error_matches(found, RUBATO_ERROR, RUBATO_ERROR_HANDLER)) {
+        g_error_free(found);
+        return true;
+    }
+    g_propagate_error(error, found);
+    return false;
+}
+
+/* On some keys, or on all rows if the model takes such calls. */
+static bool play_stir(Player *player, const Plan *plan, GError **error)
+{
+    const uint32_t fails = g_rand_int_range(player->random, 0, 6) == 0;
+    const bool is_whole = g_rand_int_range(player->random, 0, 3) == 0 &&
+                          !rubato_model_traits(plan->model)->takes_announcements;
+    const RubatoHandlerCall call = { .table = "sums",
+                                     .handler = "stir",
+                                     .arguments = &fails,
+                                     .n_argument_bytes = sizeof fails,
+                                     .scope = is_whole ? RUBATO_SCOPE_TABLE : RUBATO_SCOPE_KEYS,
+                                     .keys = player->keys,
+                                     .n_keys = player->n_keys };
+    GError *found = NULL;
+    const bool ok = rubato_worker_call_handler(player->worker, &call, NULL, &found);
+
+    return forgive(ok, found, error);
+}
+
+static bool clock_on(RubatoKVTable *table, GError **error)
+{
+    for (GError *found = NULL; !rubato_kv_table_clock(table, &found); found = NULL)
+        if (!forgive(false, found, error)) /* it tells a failure once */
+            return false;
+    return true;
+}
+
 static bool wait_for(Player *player, RubatoTicket ticket, GError **error)
 {
     return ticket != 0 && rubato_worker_wait(player->worker, ticket, error);
 }
 
 /* One call of any kind. */
-static bool play_call(Player *player, RubatoKVTable *table, GError **error)
+static bool play_call(Player *player, const Plan *plan, RubatoKVTable *table, GError **error)
 {
     draw_keys(player);
-    switch (g_rand_int_range(player->random, 0, 6)) {
+    switch (g_rand_int_range(player->random, 0, 7)) {
     case 0:
         return rubato_kv_table_get(table, player->keys, player->n_keys, player->rows, error);
     case 1:
@@ -99,6 +172,8 @@ static bool play_call(Player *player, RubatoKVTable *table, GError **error)
     case 4:
         return rubato_kv_table_add_async(table, player->keys, player->n_keys, player->deltas, NULL,
                                          error) != 0;
+    case 5:
+        return play_stir(player, plan, error);
     default:
         return rubato_kv_table_add(table, player->keys, player->n_keys, player->deltas, error);
     }
@@ -130,9 +205,9 @@ static bool play_kv(Player *player, const Plan *plan, GError **error)
         if (plan->replaces) /* a worker in the place of this one does the same */
             g_rand_set_seed(player->random, seed_of(player, plan) * 100003 + (uint32_t)clock);
         for (int i = 0; i < 4; i++)
-            if (!play_call(player, table, error))
+            if (!play_call(player, plan, table, error))
                 return false;
-        if (!rubato_kv_table_clock(table, error))
+        if (!clock_on(table, error))
             return false;
         if (clock == first + 1)
             cluster_say("is busy");
@@ -141,7 +216,8 @@ static bool play_kv(Player *player, const Plan *plan, GError **error)
         else if (clock > QUICK_CLOCKS)
             let_pass(1);
     }
-    return true;
+    /* the calls of the last clock have run when the second one of these ends */
+    return clock_on(table, error) && clock_on(table, error);
 }
 
 /* How far a worker has come with what it announces. */

@@ -8,6 +8,9 @@
 
 #include <stdint.h>
 
+/* Registers the handler that its workers call: before any case begins. */
+void history_schedule_register(void);
+
 /* Fails the case with the seed if the run fails, or anything in its history is wrong. n_clocks: of
  * each worker. */
 void history_schedule_play(const char *model, uint32_t seed, uint32_t n_clocks);
