@@ -7,7 +7,8 @@
  * prints everything that happens; with RUBATO_SIM_LOST, a cluster that loses so many servers, one
  * or two; with 3, one that loses workers; with 4 and 5, two servers and one replica, which has been
  * made again in between, or is being made; with 6, a node that is drained; with 7, one while parts
- * without replicas move; with 8, one whose workers are replaced. RUBATO_SIM_NODES is the number of
+ * without replicas move; with 8, one whose workers are replaced; with 9, one whose workers read a
+ * split that cuts keep (RUBATO_SIM_KEPT_SEEDS of them). RUBATO_SIM_NODES is the number of
  * nodes of the one large cluster. RUBATO_SIM_LESS divides the number of programs and streams. */
 #include <stdio.h>
 
@@ -252,6 +253,25 @@ START_TEST(a_move_whose_node_is_lost_hangs_nobody)
 }
 END_TEST
 
+/* A cut has a row of the training data as done exactly if it has what came of it, under each model,
+ * while parts move. */
+START_TEST(a_cut_has_the_place_in_the_data_that_its_rows_have)
+{
+    const uint64_t n = sim_number_of("RUBATO_SIM_KEPT_SEEDS", is_slow() ? 24 : 80);
+    const uint64_t first = sim_number_of("RUBATO_SIM_FIRST", 0);
+    uint64_t n_cuts = 0;
+
+    for (uint64_t seed = first + (uint64_t)_i; seed < first + n; seed += N_BATCHES) {
+        SimOutcome outcome;
+
+        sim_run_drawn(sim_scenario_draw_kept, seed, /* traces= */ false, &outcome);
+        n_cuts += outcome.n_cuts;
+    }
+    printf("%" G_GUINT64_FORMAT " cuts with a reader\n", n_cuts);
+    ck_assert_uint_gt(n_cuts, n / N_BATCHES);
+}
+END_TEST
+
 /* Seeds with which the new primary of a part ended a task before a replica knew it as primary; with
  * which the last fence of a task came to a new primary before the last clocks; with which a table
  * was dropped when two nodes were lost, and the parts of one of them with both; with which a node
@@ -460,7 +480,7 @@ START_TEST(the_seed_that_is_asked_for)
         sim_scenario_draw_losses,   sim_scenario_draw_worker_loss,
         sim_scenario_draw_restored, sim_scenario_draw_overlap,
         sim_scenario_draw_drain,    sim_scenario_draw_moves,
-        sim_scenario_draw_replaced,
+        sim_scenario_draw_replaced, sim_scenario_draw_kept,
     };
     const uint64_t n_lost = sim_number_of("RUBATO_SIM_LOST", 0);
     SimOutcome outcome;
@@ -481,12 +501,14 @@ int main(void)
     TCase *const deaf = tcase_create("deaf");
     TCase *const moves = tcase_create("moves");
     TCase *const replaced = tcase_create("replaced");
+    TCase *const kept = tcase_create("kept");
     TCase *const large = tcase_create("large");
 
     tcase_set_timeout(cases, 30);
     tcase_set_timeout(deaf, 30);
     tcase_set_timeout(moves, 30);
     tcase_set_timeout(replaced, 30);
+    tcase_set_timeout(kept, 30);
     tcase_set_timeout(large, 60);
     if (g_getenv("RUBATO_SIM_SEED") != NULL) {
         tcase_add_test(cases, the_seed_that_is_asked_for);
@@ -505,6 +527,7 @@ int main(void)
         tcase_add_loop_test(cases, a_node_that_is_drained_has_nothing_and_nothing_is_lost, 0,
                             N_BATCHES);
         tcase_add_loop_test(moves, a_move_whose_node_is_lost_hangs_nobody, 0, N_BATCHES);
+        tcase_add_loop_test(kept, a_cut_has_the_place_in_the_data_that_its_rows_have, 0, N_BATCHES);
         tcase_add_loop_test(cases, what_ends_while_parts_get_another_primary_ends, 0,
                             G_N_ELEMENTS(late_ends));
         tcase_add_loop_test(cases, a_worker_that_waits_for_room_holds_up_no_recovery, 0,
@@ -527,6 +550,7 @@ int main(void)
     suite_add_tcase(suite, deaf);
     suite_add_tcase(suite, moves);
     suite_add_tcase(suite, replaced);
+    suite_add_tcase(suite, kept);
     suite_add_tcase(suite, large);
     return run_suite(suite);
 }

@@ -115,10 +115,16 @@ static bool check_tables(SimNode *node, const SimJob *job, GError **error)
     return true;
 }
 
-/* Cuts the tables of the task, of which `job` knows the Adds; NULL: of an exact program. */
+/* The one table of a program that is not sim_worker.c's. */
+static RubatoTableSpec find_table(const SimScenario *scenario)
+{
+    return scenario->keeps_rows ? sim_kept_table(scenario) : sim_exact_table(scenario);
+}
+
+/* Cuts the tables of the task, of which `job` knows the Adds; NULL: of another program. */
 static bool cut_tables(SimNode *node, const SimJob *job, GError **error)
 {
-    const char *names[SIM_MOST_TABLES + 1] = { SIM_EXACT_TABLE };
+    const char *names[SIM_MOST_TABLES + 1] = { find_table(node->cluster->scenario).name };
 
     for (uint32_t i = 0; job != NULL && i < job->scenario->n_tables; i++)
         names[i] = job->scenario->tables[i].name;
@@ -133,12 +139,11 @@ static bool move_parts(SimNode *node, const SimJob *job, const SimScenario *scen
     uint64_t state = scenario->seed * 7919 + task, cuts = scenario->seed * 104729 + task;
 
     for (uint32_t i = 0; i < scenario->n_moves; i++) {
-        const bool exact = scenario->exact_program != 0;
+        const bool is_other = job == NULL;
         const uint32_t drawn = random_below(&state, scenario->n_tables);
         const SimTable *const table = &scenario->tables[scenario->tables[1].is_plain ? 1 : drawn];
-        const RubatoTableSpec exact_spec =
-            exact ? sim_exact_table(scenario) : (RubatoTableSpec){ 0 };
-        const uint32_t given = exact ? exact_spec.parts : table->parts;
+        const RubatoTableSpec other = is_other ? find_table(scenario) : (RubatoTableSpec){ 0 };
+        const uint32_t given = is_other ? other.parts : table->parts;
         const uint32_t n_parts = given == 0 ? scenario->n_servers : given;
         const uint32_t part = random_below(&state, n_parts);
         const uint32_t server = random_below(&state, scenario->n_servers);
@@ -146,8 +151,8 @@ static bool move_parts(SimNode *node, const SimJob *job, const SimScenario *scen
         sim_sleep_ns((int64_t)(next_random(&state) % (uint64_t)scenario->between_moves_ns));
         g_autoptr(GError) unmoved = NULL;
         g_autoptr(GError) uncut = NULL;
-        if (rubato_engine_move_part(node->engine, exact ? exact_spec.name : table->name, part,
-                                    server, &unmoved))
+        if (rubato_engine_move_part(node->engine, is_other ? other.name : table->name, part, server,
+                                    &unmoved))
             SIM_TRACE("part %u has moved to server %u", part, server);
         else if (!scenario->outlives ||
                  !g_error_matches(unmoved, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST)) {
@@ -344,6 +349,11 @@ static bool run_exact_program(SimNode *node, GError **error)
            sim_replicas_compare(node, SIM_EXACT_TABLE, error);
 }
 
+static bool run_kept_task(SimNode *node, const RubatoTask *task, GError **error)
+{
+    return run_and_move(node, NULL, node->cluster->scenario, task, 1, error);
+}
+
 /* The tasks, and the one beside them, if there is one. */
 static bool run_tasks_beside(SimNode *node, GError **error)
 {
@@ -381,6 +391,11 @@ static void use_engine(SimNode *node)
 
     if (cluster->scenario->streams) {
         if (!sim_priority_run(node->engine, &cluster->stream, &node->error))
+            note_outages(node);
+        return;
+    }
+    if (cluster->scenario->keeps_rows) {
+        if (!sim_kept_run(node, run_kept_task, &node->error))
             note_outages(node);
         return;
     }
@@ -514,7 +529,8 @@ static void begin(SimCluster *cluster, const SimScenario *scenario)
     cluster->killed_ms = -1;
     cluster->path = write_cluster_file(scenario);
     job_init(&cluster->job, cluster, &cluster->plain);
-    cluster->job.asks_for_cuts = scenario->n_moves > 0 && scenario->exact_program == 0;
+    cluster->job.asks_for_cuts =
+        scenario->n_moves > 0 && scenario->exact_program == 0 && !scenario->keeps_rows;
     job_init(&cluster->job_beside, cluster, &cluster->beside);
     job_init(&cluster->job_again, cluster, &cluster->again);
     sim_on_failure(say_scenario, (void *)(uintptr_t)scenario);

@@ -109,6 +109,8 @@ typedef struct {
      * this. */
     uint64_t exact_program;
 
+    bool keeps_rows; /* instead of these, the program of sim_kept.c */
+
     /* Instead of these, the programs of sim_priority.c: a stream of requests of this priority. */
     bool streams;
     RubatoPriority stream;
@@ -181,6 +183,10 @@ void sim_scenario_draw_exact_replaced(SimScenario *scenario, uint64_t seed, uint
 
 /* A node is drained meanwhile, and none is lost. */
 void sim_scenario_draw_exact_drain(SimScenario *scenario, uint64_t seed, uint64_t program);
+
+/* The cluster and the faults of a seed, except those that end a task; its workers read a split that
+ * cuts keep (sim_kept.c). */
+void sim_scenario_draw_kept(SimScenario *scenario, uint64_t seed);
 
 /* A cluster for sim_priority.c: two or three nodes without faults. */
 void sim_scenario_draw_stream(SimScenario *scenario, uint64_t seed, RubatoPriority priority);

@@ -6,6 +6,7 @@
  *   sim_newcomers.c       processes that take the places of killed ones
  *   sim_replicas.c        whether replicas are what their primaries are
  *   sim_cuts.c            cuts of tables while tasks run
+ *   sim_kept.c            workers whose place in the training data is in these cuts
  *   sim_services.c        requests of nodes to each other's services
  *
  * Threads: all run on one, as fibers. */
@@ -102,6 +103,23 @@ bool sim_cut_take(SimNode *node, const SimJob *job, const char *const *names, GE
 
 /* What a node does for cuts that workers ask for. */
 CutWork sim_cut_work(SimNode *node);
+
+/* ---- sim_kept.c ---- */
+
+#define SIM_KEPT_TABLE "kept"
+#define SIM_KEPT_ROWS 192
+
+/* Runs a task, with what happens meanwhile. */
+typedef bool SimKeptTask(SimNode *node, const RubatoTask *task, GError **error);
+
+RubatoTableSpec sim_kept_table(const SimScenario *scenario);
+
+/* What a node does: the table, the task, and a look at the rows. */
+bool sim_kept_run(SimNode *node, SimKeptTask *run_task, GError **error);
+
+/* The scheduler's node, before another cut begins: fails the seed if the rows of the table in this
+ * one are not those that the reader has as done. */
+void sim_kept_judge(const SimNode *node, const int64_t *rows);
 
 /* Serves what the other nodes ask for; and asks them, after a task. Nothing, if the scenario has no
  * services. */

@@ -13,14 +13,16 @@
 #include "engine/snapshot/snapshot_cut.h"
 #include "engine/task/task_run_private.h"
 #include "models/shard/image.h"
+#include "models/spec.h"
 #include "tests/support/engine/engine_fixture.h"
 
 typedef struct {
-    const SimScenario *scenario;
-    const SimTable *table; /* NULL: its rows are not looked at */
+    RubatoKey first_key;
+    uint64_t n_keys; /* 0: its rows are not looked at */
+    uint32_t width;
     uint32_t id;
     uint32_t n_parts;
-    int64_t *rows; /* of the keys, a column for each worker; the node's own */
+    int64_t *rows; /* of the keys; the node's own */
     ImageSlice slice;
     uint32_t part;
     bool at_end;
@@ -47,16 +49,16 @@ static void take_slice(Reading *reading)
 
     if (!image_slice_fetch(slice))
         sim_fail("rows of an image cannot be read");
-    if (slice->state == SLICE_LENT || reading->table == NULL)
+    if (slice->state == SLICE_LENT || reading->n_keys == 0)
         return;
     for (size_t i = 0; i < slice->n; i++) {
         const RubatoKey key = slice->keys != NULL ? slice->keys[i] : slice->first + i;
-        const uint32_t n = reading->scenario->n_workers;
-        const uint64_t row = key - reading->table->first_key;
+        const uint32_t n = reading->width;
+        const uint64_t row = key - reading->first_key;
 
-        if (row < reading->table->n_keys)
-            for (uint32_t worker = 0; worker < n; worker++)
-                reading->rows[row * n + worker] += ((const int64_t *)slice->values)[i * n + worker];
+        if (row < reading->n_keys)
+            for (uint32_t j = 0; j < n; j++)
+                reading->rows[row * n + j] += ((const int64_t *)slice->values)[i * n + j];
     }
 }
 
@@ -128,8 +130,12 @@ static void look_at(SimNode *node, const SimJob *job)
 
     if (node->number != job->scenario->scheduler)
         return;
-    if (is_judged(job->scenario) && !any_is_cancelled(node->engine))
-        judge(job, cut);
+    if (is_judged(job->scenario) && !any_is_cancelled(node->engine)) {
+        if (job->scenario->keeps_rows)
+            sim_kept_judge(node, cut->rows[0]);
+        else
+            judge(job, cut);
+    }
     SIM_TRACE("a cut was looked at");
     cut->n_done++;
     cut->n_whole += node->engine->n_losses > 0;
@@ -159,6 +165,8 @@ static uint32_t place_in(const SimJob *job, const char *name)
 {
     uint32_t i = 0;
 
+    if (job->scenario->keeps_rows)
+        return 0;
     while (i < job->scenario->n_tables && strcmp(job->scenario->tables[i].name, name) != 0)
         i++;
     if (i == job->scenario->n_tables)
@@ -185,11 +193,12 @@ static void read_cut(SimNode *node, const SimJob *job, const CutTable *one, uint
         return;
     }
     const uint32_t i = place_in(job, table->spec->name);
-    const size_t n = (size_t)job->scenario->tables[i].n_keys * job->scenario->n_workers;
+    reading.width = spec_width(table->spec);
+    reading.first_key = job->scenario->keeps_rows ? 0 : job->scenario->tables[i].first_key;
+    reading.n_keys = job->scenario->keeps_rows ? SIM_KEPT_ROWS : job->scenario->tables[i].n_keys;
+    const size_t n = (size_t)reading.n_keys * reading.width;
     g_autofree int64_t *rows = g_new0(int64_t, n);
 
-    reading.scenario = job->scenario;
-    reading.table = &job->scenario->tables[i];
     reading.rows = rows;
     read_table(node, &reading);
     if (shared->seed != seed)
@@ -231,7 +240,7 @@ static bool end_reading(RubatoEngine *engine, const Cut *cut, void *data, GError
 bool sim_cut_take(SimNode *node, const SimJob *job, const char *const *names, GError **error)
 {
     g_autoptr(GPtrArray) tables = find_tables(node, names);
-    Taking taking = { node, job };
+    Taking taking = { node, node->cluster->scenario->keeps_rows ? &node->cluster->job : job };
     const CutWork work = { read_images, end_reading, &taking };
     Cut cut;
     bool ok;
