@@ -35,41 +35,57 @@ static bool is_real(RubatoDtype dtype)
            dtype == RUBATO_BF16;
 }
 
-/* Whether one of eight bytes is a line's end, or above ASCII. A byte that is a line's end is zero
- * without these bits, and 1 is taken from it: then its highest bit is set, and was not before. */
+enum { DELETE = 0x7f };
+
+/* Whether one of eight bytes is a control character, or above ASCII. If ' ' is taken from a lower
+ * byte, its highest bit is set, and was not before; likewise if 1 is taken from a zero, which
+ * DELETE becomes. */
 static bool has_other(const char *eight)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), highest = ones << 7;
     uint64_t bytes;
 
     memcpy(&bytes, eight, sizeof bytes);
-    const uint64_t lines = bytes ^ ones * '\n';
-    return ((bytes | ((lines - ones) & ~lines)) & highest) != 0;
+    const uint64_t deleted = bytes ^ ones * DELETE;
+    const uint64_t low = (bytes - ones * ' ') & ~bytes, zero = (deleted - ones) & ~deleted;
+    return ((bytes | low | zero) & highest) != 0;
 }
 
-/* Groups have many names, which are asked again and again; nearly all are ASCII. */
-static bool is_line(const char *name, size_t n)
+static bool is_utf8_without_controls(const char *name, size_t n)
+{
+    if (!g_utf8_validate(name, (gssize)n, NULL))
+        return false;
+    for (const char *at = name; at < name + n; at = g_utf8_next_char(at))
+        if (g_unichar_iscntrl(g_utf8_get_char(at)))
+            return false;
+    return true;
+}
+
+/* Logs and errors print names as they are. Groups have many, which are asked again and again;
+ * nearly all are ASCII. */
+static bool can_be_printed(const char *name, size_t n)
 {
     size_t i = 0;
 
     while (i + 8 <= n && !has_other(name + i))
         i += 8;
-    while (i < n && (signed char)name[i] >= 0 && name[i] != '\n')
+    while (i < n && name[i] >= ' ' && name[i] < DELETE)
         i++;
-    return i == n || (memchr(name, '\n', n) == NULL && g_utf8_validate(name, (gssize)n, NULL));
+    return i == n || is_utf8_without_controls(name, n);
 }
 
 static bool check_name(const char *name, GError **error)
 {
     const size_t n = strnlen(name, RUBATO_TENSOR_NAME_BYTES);
 
-    if (n > 0 && n < RUBATO_TENSOR_NAME_BYTES && is_line(name, n))
+    if (n > 0 && n < RUBATO_TENSOR_NAME_BYTES && can_be_printed(name, n))
         return true;
     /* the error is one line of UTF-8, too */
     g_autofree char *shown = g_strndup(name, MOST_SHOWN);
     g_autofree char *escaped = g_strescape(shown, NULL);
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                "\"%s\" is no name for a tensor: give it 1 to %d bytes of UTF-8, on one line",
+                "\"%s\" is no name for a tensor: give it 1 to %d bytes of UTF-8, without control "
+                "characters",
                 escaped, RUBATO_TENSOR_NAME_BYTES - 1);
     return false;
 }

@@ -324,9 +324,10 @@ static bool misuse(RubatoWorker *worker, void *user_data, GError **error)
                             .input = values,
                             .output = values + 1 };
     g_autofree char *long_name = g_strnfill(10000, 'n');
-    const char *const names[] = { "", long_name, "two\nlines", "\xff" };
+    const char *const names[] = { "", long_name, "two\nlines", "\x1b[31mred", "\xff" };
     const char *const refused[] = { "\"\" is no name for a tensor", "n\" is no name for a tensor",
                                     "\"two\\nlines\" is no name for a tensor",
+                                    "\"\\033[31mred\" is no name for a tensor",
                                     "\"\\377\" is no name for a tensor" };
     uint32_t last;
 

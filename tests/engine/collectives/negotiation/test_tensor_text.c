@@ -262,6 +262,32 @@ START_TEST(nonsense_is_refused)
 }
 END_TEST
 
+static bool is_name(const char *name)
+{
+    const TensorRequest request = { .operation = TENSOR_ALLREDUCE,
+                                    .dtype = RUBATO_F32,
+                                    .reduce = { .prescale = 1, .postscale = 1 } };
+
+    return tensor_request_check(&request, name, 2, NULL);
+}
+
+/* Logs print them. Each character is tried at each place of some. */
+START_TEST(name_has_no_control_characters)
+{
+    enum { LENGTH = 20, MOST = 0x180 };
+    char name[LENGTH + 7];
+
+    for (gunichar c = 1; c < MOST; c++)
+        for (size_t place = 0; place < LENGTH; place++) {
+            memset(name, 'n', LENGTH);
+            const size_t end = place + (size_t)g_unichar_to_utf8(c, name + place);
+            name[MAX(LENGTH, end)] = '\0';
+            require_msg(is_name(name) == !g_unichar_iscntrl(c), "U+%04X at %zu", (unsigned)c,
+                        place);
+        }
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("tensor_text");
@@ -273,6 +299,7 @@ int main(void)
     tcase_add_test(cases, ranks_are_runs_and_all_of_them_are_nothing);
     tcase_add_test(cases, ranks_are_told_as_runs);
     tcase_add_test(cases, nonsense_is_refused);
+    tcase_add_test(cases, name_has_no_control_characters);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
