@@ -58,6 +58,10 @@ struct TensorCombining {
 void combining_make_part(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values,
                          void *const *outputs, uint32_t n_outputs);
 
+/* Where they are, if they are simply the input of a worker, one behind another; else NULL. */
+const void *combining_part_in_place(const TensorFlow *flow, uint64_t begin_value,
+                                    uint64_t n_values);
+
 /* Parts of the same values, in the order in which they are combined. */
 typedef struct {
     const void *const *parts;

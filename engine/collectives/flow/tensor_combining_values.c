@@ -185,6 +185,16 @@ void combining_make_part(const TensorFlow *flow, uint64_t begin_value, uint64_t 
     } while (next_run(flow, begin_value, end_value, &run));
 }
 
+const void *combining_part_in_place(const TensorFlow *flow, uint64_t begin_value, uint64_t n_values)
+{
+    const TensorCombining *const it = flow->combining;
+
+    if (it->has_parts || n_values == 0)
+        return NULL;
+    const Run run = first_run(flow, begin_value, begin_value + n_values);
+    return run.n == n_values ? run.inputs[0] + run.offset : NULL;
+}
+
 /* ---- combining ---- */
 
 /* Of a reduce_scatter: each worker takes what is its own of the chunk. */

@@ -409,11 +409,14 @@ static void add_up(const TensorFlow *flow, uint64_t column, uint32_t round, uint
     uint64_t n;
     const uint64_t begin = values_of(combining->relaying, column, block, &n);
 
-    combining_make_part(flow, begin, n, &sum, 1);
-    parts[0] = sum;
     for (uint32_t before = 0; before < round; before++) {
         parts[n_parts] = brought_of(combining, column, before, block);
         n_parts += parts[n_parts] != NULL;
+    }
+    parts[0] = n_parts > 1 ? combining_part_in_place(flow, begin, n) : NULL;
+    if (parts[0] == NULL) {
+        combining_make_part(flow, begin, n, &sum, 1);
+        parts[0] = sum;
     }
     if (n_parts > 1)
         tensor_reduce(&combining->middle, parts, n_parts, &sum, 1, 0, n, 0);
