@@ -19,6 +19,7 @@
 #include "models/storage/storage.h"
 
 #define ADD_BLOCK 32u      /* keys; measured: their rows are still cached when deltas are added */
+#define MANY_KEYS 1000u    /* whose rows are likely to be in no near cache */
 #define PREFETCH_AHEAD 64u /* keys; enough to cover a miss, few enough to stay in the cache */
 
 static void find_ragged(void *shard, const RubatoKey *keys, size_t n, RaggedRow **rows)
@@ -273,8 +274,9 @@ static void get_dense(const RubatoShard *shard, const RubatoKeys *keys, unsigned
         gather(shard, keys, values, bytes, stride);
 }
 
-static inline void fetch_dense(const RubatoShard *shard, const RubatoKeys *keys, size_t begin,
-                               size_t n, void **rows)
+static inline __attribute__((always_inline)) void fetch_dense(const RubatoShard *shard,
+                                                              const RubatoKeys *keys, size_t begin,
+                                                              size_t n, void **rows)
 {
     for (size_t i = 0; i < n; i++) {
         rows[i] = shard_dense_row(shard, keys_get(keys, begin + i));
@@ -282,12 +284,40 @@ static inline void fetch_dense(const RubatoShard *shard, const RubatoKeys *keys,
     }
 }
 
-/* The rows of the next block are on their way to the cache while those of this one are changed. */
-static void add_dense(RubatoShard *shard, uint32_t worker, const RubatoKeys *keys,
-                      const unsigned char *deltas)
+static inline __attribute__((always_inline)) void add_fetched(RubatoShard *shard, uint32_t worker,
+                                                              const RubatoKeys *keys, size_t begin,
+                                                              size_t n, void *const *rows,
+                                                              const unsigned char *deltas)
+{
+    if (keys->at == NULL)
+        updater_apply_rows(&shard->updater, worker, rows, deltas + begin * shard->row_bytes, NULL,
+                           n);
+    else
+        updater_apply_rows(&shard->updater, worker, rows, deltas, keys->at + begin, n);
+}
+
+/* Of many keys, the rows of the next block are on their way to the cache while those of this one
+ * are changed. Few rows are in the cache already, and then this costs more than it brings. */
+static __attribute__((noinline)) void add_many_dense(RubatoShard *shard, uint32_t worker,
+                                                     const RubatoKeys *keys,
+                                                     const unsigned char *deltas)
 {
     void *blocks[2][ADD_BLOCK];
     unsigned turn = 0;
+
+    fetch_dense(shard, keys, 0, ADD_BLOCK, blocks[0]);
+    for (size_t begin = 0; begin < keys->n; begin += ADD_BLOCK, turn ^= 1) {
+        const size_t n = MIN(keys->n - begin, ADD_BLOCK), next = begin + n;
+
+        fetch_dense(shard, keys, next, MIN(keys->n - next, ADD_BLOCK), blocks[turn ^ 1]);
+        add_fetched(shard, worker, keys, begin, n, blocks[turn], deltas);
+    }
+}
+
+static void add_dense(RubatoShard *shard, uint32_t worker, const RubatoKeys *keys,
+                      const unsigned char *deltas)
+{
+    void *rows[ADD_BLOCK];
 
     if (keys->keys == NULL) {
         if (keys->n > 0)
@@ -300,17 +330,15 @@ static void add_dense(RubatoShard *shard, uint32_t worker, const RubatoKeys *key
                           deltas + keys_row(keys, 0) * shard->row_bytes, 1);
         return;
     }
-    fetch_dense(shard, keys, 0, MIN(keys->n, ADD_BLOCK), blocks[0]);
-    for (size_t begin = 0; begin < keys->n; begin += ADD_BLOCK, turn ^= 1) {
-        const size_t n = MIN(keys->n - begin, ADD_BLOCK), next = begin + n;
-        void **const rows = blocks[turn];
+    if (keys->n >= MANY_KEYS) {
+        add_many_dense(shard, worker, keys, deltas);
+        return;
+    }
+    for (size_t begin = 0; begin < keys->n; begin += ADD_BLOCK) {
+        const size_t n = MIN(keys->n - begin, ADD_BLOCK);
 
-        fetch_dense(shard, keys, next, MIN(keys->n - next, ADD_BLOCK), blocks[turn ^ 1]);
-        if (keys->at == NULL)
-            updater_apply_rows(&shard->updater, worker, rows, deltas + begin * shard->row_bytes,
-                               NULL, n);
-        else
-            updater_apply_rows(&shard->updater, worker, rows, deltas, keys->at + begin, n);
+        fetch_dense(shard, keys, begin, n, rows);
+        add_fetched(shard, worker, keys, begin, n, rows, deltas);
     }
 }
 

@@ -19,6 +19,40 @@ START_TEST(storages_keep_what_every_storage_has_to)
 }
 END_TEST
 
+/* Lists and selections with keys that come up again, around the numbers from which blocks of them
+ * are fetched ahead, and which are no whole number of blocks. */
+START_TEST(adds_of_many_keys_are_those_of_plain_arrays)
+{
+    enum { MOST = 1111, N_ROWS = 700 };
+    static const size_t sizes[] = { 2, 31, 32, 33, 999, 1000, 1024, 1025, MOST };
+    RubatoTableSpec spec = { .dtype = RUBATO_I64 };
+    RubatoShard *const shard = shard_make(&spec, storages[_i % 2], N_ROWS);
+    const RubatoKeys all = { .first = SHARD_FIRST_KEY, .n = N_ROWS };
+    int64_t deltas[MOST], expected[N_ROWS] = { 0 }, values[N_ROWS];
+    RubatoKey keys[MOST];
+    uint32_t at[MOST];
+
+    for (uint32_t i = 0; i < MOST; i++) {
+        keys[i] = SHARD_FIRST_KEY + i * 3 % N_ROWS;
+        at[i] = i * 7 % MOST;
+        deltas[i] = 1 + (int64_t)i;
+    }
+    for (size_t k = 0; k < G_N_ELEMENTS(sizes); k++) {
+        const RubatoKeys some = { .keys = keys, .at = _i / 2 == 1 ? at : NULL, .n = sizes[k] };
+
+        for (size_t i = 0; i < some.n; i++) {
+            const size_t place = some.at == NULL ? i : at[i];
+
+            expected[keys[place] - SHARD_FIRST_KEY] += deltas[place];
+        }
+        shard_add(shard, &some, deltas);
+        shard_get(shard, &all, values);
+        ck_assert_mem_eq(values, expected, sizeof expected);
+    }
+    shard_free(shard);
+}
+END_TEST
+
 START_TEST(an_empty_request_does_nothing)
 {
     RubatoTableSpec spec = { .dtype = RUBATO_I64 };
@@ -128,6 +162,7 @@ int main(void)
     TCase *shards = tcase_create("shards");
 
     tcase_add_loop_test(shards, storages_keep_what_every_storage_has_to, 0, 2);
+    tcase_add_loop_test(shards, adds_of_many_keys_are_those_of_plain_arrays, 0, 4);
     tcase_add_loop_test(shards, an_empty_request_does_nothing, 0, 2);
     tcase_add_test(shards, dense_refuses_keys_outside_its_range);
     tcase_add_test(shards, hash_takes_all_keys_but_no_run_beyond_the_last);
