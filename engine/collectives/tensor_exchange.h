@@ -223,6 +223,10 @@ void tensor_exchange_cancel(TensorExchange *exchange, const char *why);
  * pending has failed, and nothing can be asked any more. Does not block. One thread at a time. */
 bool tensor_exchange_hear(TensorExchange *exchange, const char *verdicts);
 
+/* Some time has passed: other nodes are not kept waiting any longer for workers of this one, which
+ * may ask for what theirs ask. Does not block. One thread at a time. */
+void tensor_exchange_tick(TensorExchange *exchange);
+
 /* A message came from a node; takes it over. NULL, or what is wrong: then it does not. Does not
  * block. Any thread. */
 const char *tensor_exchange_receive(TensorExchange *exchange, uint32_t node,

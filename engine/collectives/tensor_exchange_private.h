@@ -178,6 +178,7 @@ struct TensorExchange {
     TensorRounds *rounds; /* NULL: they do not */
     bool is_agreeing;     /* a thread tells vectors, and does what rounds have decided */
     bool has_news;        /* that are told in no vector yet */
+    bool is_hurried;      /* the answer to another node's vector is put off no longer */
     uint32_t n_told;      /* slots that are told in the round that has not ended */
     bool has_round_cut;   /* of the round that ended last */
     TensorCutovers round_cut;

@@ -10,8 +10,9 @@
  * - A slot that is told in a round stays as it is until the round ends: it is not asked in full,
  *   and no verdict is heard. For the round may decide that it runs, and then all nodes run it. The
  *   verdicts wait in `unheard`, as does the JOIN of a worker. The round ends soon: other nodes
- *   answer it when it comes, whatever their workers do. If one of them dies, the round ends without
- *   it, or the task is cancelled, and nobody waits for the round any more (is_shut).
+ *   answer it when it comes, or at their next tick, whatever their workers do (see below). If one
+ *   of them dies, the round ends without it, or the task is cancelled, and nobody waits for the
+ *   round any more (is_shut).
  * - While verdicts are heard, no vector is told.
  * - A worker that asks for a name in full makes its node tell so with the slot of that name, in
  *   each round until the name is decided. So does a worker that has joined, with all slots of the
@@ -25,6 +26,16 @@
  *   one before another knows of it is kept until that round has ended there.
  * - Cut-overs change by a verdict. A vector says which its node has heard of, and what a round
  *   decides goes by the oldest of them.
+ *
+ * When a vector is told. Workers that do the same again and again do not ask at the same moment. If
+ * the first one's vector were answered at once, the round would decide nothing, what was sent ahead
+ * with it (tensor_ahead.c) would be dropped, and all would be told once more when the next worker
+ * asks. So a node with nothing to tell puts its answer off until one of its workers asks, or joins,
+ * or until the next tick (tensor_exchange_tick), some ten milliseconds later at most. It does so
+ * only where nobody needs the answer for anything else: the others ask again in sets that have
+ * workers here, and nothing is pending here that the coordinator decides, whose verdicts they may
+ * hear only behind the round. A node that has given up tells an empty vector, which others answer
+ * at once.
  *
  * Threads: any, with the exchange's lock. */
 #include <string.h>
@@ -257,7 +268,7 @@ static void tell_vector(TensorExchange *exchange)
     for (uint32_t node = 0; node < n_nodes; node++)
         hears[node] = exchange_has_node(exchange, node);
 
-    exchange->has_news = false;
+    exchange->has_news = exchange->is_hurried = false;
     tensor_rounds_tell(exchange->rounds, vector);
     g_autoptr(GArray) ahead = ahead_make(exchange); /* only for nodes that hear */
     pthread_mutex_unlock(&exchange->lock);
@@ -345,12 +356,60 @@ const char *rounds_receive(TensorExchange *exchange, uint32_t node, const Tensor
                                                          message->bytes, message->n_bytes);
 }
 
+static bool has_workers(const void *user, const TensorBits *bits)
+{
+    const TensorSet *const set = exchange_set(user, bits->set);
+
+    return set != NULL && set->serial == bits->serial && set->n_local > 0 && set->closed == NULL;
+}
+
+/* Whether something is pending in the set that was told, or is asked in full, or a worker has
+ * joined. */
+static bool is_pending_in(const TensorSet *set)
+{
+    bool any = set->in_full->len > 0 || has_join(set);
+
+    for (uint32_t i = 0; i < set->n_local && !any; i++)
+        any = g_hash_table_size(set->asked[i]) > 0;
+    for (const GList *link = tensor_slots_held(set->slots); link != NULL && !any; link = link->next)
+        any = ((const TensorSlot *)link->data)->n_held == set->n_local;
+    return any;
+}
+
+/* Whether something is pending here but what some worker asks again and others do not yet, or what
+ * runs by a round; or a worker has left, and asks for nothing more. */
+static bool is_pending(const TensorExchange *exchange)
+{
+    GHashTableIter iter;
+    gpointer operation;
+    bool any = false;
+
+    for (uint32_t i = 0; i < exchange->n_local && !any; i++)
+        any = exchange->has_left[i] || exchange->changes[i] != NULL;
+    for (guint id = 0; id < exchange->sets->len && !any; id++) {
+        const TensorSet *const set = exchange->sets->pdata[id];
+
+        any = set != NULL && is_pending_in(set);
+    }
+    g_hash_table_iter_init(&iter, exchange->running);
+    while (!any && g_hash_table_iter_next(&iter, NULL, &operation))
+        any = (((const Operation *)operation)->number & TENSOR_ROUND_NUMBER) == 0;
+    return any;
+}
+
+/* Whether the answer to another node's vector is put off: see the top. */
+static bool puts_off(const TensorExchange *exchange)
+{
+    return !exchange->is_hurried &&
+           tensor_rounds_may_wait(exchange->rounds, has_workers, exchange) && !is_pending(exchange);
+}
+
 /* Whether a vector is due, and may be told: verdicts that can be heard are heard first. */
 static bool is_due(const TensorExchange *exchange)
 {
     return !tensor_rounds_has_told(exchange->rounds) && !exchange->is_hearing &&
            exchange->unheard.length == 0 &&
-           (exchange->has_news || tensor_rounds_awaited(exchange->rounds));
+           (exchange->has_news || (tensor_rounds_awaited(exchange->rounds) && !puts_off(exchange)));
 }
 
 void rounds_go_on(TensorExchange *exchange)

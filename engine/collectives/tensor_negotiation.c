@@ -526,6 +526,17 @@ bool tensor_exchange_hear(TensorExchange *exchange, const char *verdicts)
     return ok;
 }
 
+void tensor_exchange_tick(TensorExchange *exchange)
+{
+    pthread_mutex_lock(&exchange->lock);
+    if (exchange->rounds == NULL || exchange->is_shut || !tensor_rounds_awaited(exchange->rounds)) {
+        pthread_mutex_unlock(&exchange->lock);
+        return;
+    }
+    exchange->is_hurried = true;
+    go_on_and_unlock(exchange);
+}
+
 void negotiation_ask_alone(TensorExchange *exchange)
 {
     if (exchange->rounds == NULL || exchange->is_shut)

@@ -361,6 +361,25 @@ void tensor_router_end_direct(TensorRouter *router, DirectRead *direct)
     leave(port);
 }
 
+void tensor_router_tick(TensorRouter *router)
+{
+    g_autoptr(GPtrArray) ports = g_ptr_array_new();
+    GHashTableIter iter;
+    gpointer port;
+
+    pthread_mutex_lock(&router->lock);
+    g_hash_table_iter_init(&iter, router->ports);
+    while (g_hash_table_iter_next(&iter, NULL, &port)) {
+        ((Port *)port)->n_users++;
+        g_ptr_array_add(ports, port);
+    }
+    pthread_mutex_unlock(&router->lock);
+    for (guint i = 0; i < ports->len; i++) {
+        tensor_exchange_tick(((const Port *)ports->pdata[i])->exchange);
+        leave(ports->pdata[i]);
+    }
+}
+
 bool tensor_router_decide(TensorRouter *router, const ControlTensors *decide)
 {
     Port *const port = enter(router, decide->epoch);

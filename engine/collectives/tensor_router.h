@@ -42,6 +42,9 @@ bool tensor_router_begin_direct(TensorRouter *router, uint32_t node, const WireH
                                 const void *first, DirectRead *direct);
 void tensor_router_end_direct(TensorRouter *router, DirectRead *direct);
 
+/* Some time has passed: see tensor_exchange_tick. Does not block. One thread at a time. */
+void tensor_router_tick(TensorRouter *router);
+
 /* The coordinator has decided. False: it makes no sense. Does not block. One thread at a time. */
 bool tensor_router_decide(TensorRouter *router, const ControlTensors *decide);
 

@@ -591,6 +591,7 @@ static void tick(void *user, int64_t now_ms)
         actor_post(&engine->control, &new_mail(MAIL_TICK, engine->self)->message);
     if (!welcome)
         return;
+    tensor_router_tick(engine->tensors);
     if (beats) {
         engine->times.beat_ms = now_ms;
         if (engine->scheduler_node != engine->self)

@@ -226,6 +226,44 @@ bool tensor_rounds_awaited(const TensorRounds *rounds)
     return rounds->n_came > 0 && !tensor_rounds_has_told(rounds);
 }
 
+/* Whether there is a bit. */
+static bool has_any(const uint64_t *bits, uint32_t n_words)
+{
+    uint64_t any = 0;
+
+    for (uint32_t i = 0; i < n_words; i++)
+        any |= bits[i];
+    return any != 0;
+}
+
+/* Whether a node asks again for something in the set, and tells nothing else of it. */
+static bool only_asks_again(const TensorBits *bits)
+{
+    return bits->is_joined == 0 && has_any(bits->again, bits->n_words) &&
+           !has_any(bits->in_full, bits->n_words);
+}
+
+bool tensor_rounds_may_wait(const TensorRounds *rounds,
+                            bool (*has_workers)(const void *user, const TensorBits *bits),
+                            const void *user)
+{
+    bool may_wait = true;
+
+    for (uint32_t node = 0; node < rounds->n_nodes && may_wait; node++) {
+        const TensorVector *const vector = rounds->vectors[node];
+
+        if (vector == NULL)
+            continue;
+        may_wait = vector->sets->len > 0;
+        for (guint i = 0; i < vector->sets->len && may_wait; i++) {
+            const TensorBits *const bits = &g_array_index(vector->sets, TensorBits, i);
+
+            may_wait = only_asks_again(bits) && has_workers(user, bits);
+        }
+    }
+    return may_wait;
+}
+
 void tensor_rounds_tell(TensorRounds *rounds, TensorVector *own)
 {
     rounds->vectors[rounds->self] = own;

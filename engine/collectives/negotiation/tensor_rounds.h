@@ -8,9 +8,11 @@
  * asked in full, at the coordinator. What is left is told again in the next round.
  *
  * A node begins a round when it has something new to tell, and otherwise tells its vector as soon
- * as another node's has come. So a round waits for no worker: it ends once each node has received
- * the others' vectors, or one of them is lost. And who comes last begins the round in which a slot
- * runs, because its own bit is new.
+ * as another node's has come, or a little later: if others only ask again, and its own workers may
+ * soon do so, too, it gives these some time (tensor_rounds_may_wait). A round without its bit would
+ * decide nothing, and all vectors would have to be told once more. So a round waits for a worker no
+ * longer than that time: it ends once each node has received the others' vectors, or one of them is
+ * lost. And who comes last tells the bit with which a slot runs, because its own bit is new.
  *
  * A node that is lost tells no more, from the round on that is under way: this one ends without its
  * vector, and says nothing of sets that had workers there. Of other sets all nodes still know the
@@ -99,6 +101,13 @@ void tensor_rounds_lose(TensorRounds *rounds, uint32_t node);
 
 /* Whether this node has not told its vector of this round, and another one has. */
 bool tensor_rounds_awaited(const TensorRounds *rounds);
+
+/* Whether those who have told vectors of this round wait for nothing but that workers of this node
+ * ask again, too: each asks again for something, in sets that have workers here (says the
+ * function), and tells nothing else. */
+bool tensor_rounds_may_wait(const TensorRounds *rounds,
+                            bool (*has_workers)(const void *user, const TensorBits *bits),
+                            const void *user);
 
 /* Whether this node has told its vector of this round. */
 bool tensor_rounds_has_told(const TensorRounds *rounds);

@@ -9,6 +9,7 @@
 #include <semaphore.h>
 #include <string.h>
 
+#include "engine/collectives/negotiation/tensor_rounds.h"
 #include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/control/control.h"
 #include "io/net/monotonic.h"
@@ -437,6 +438,202 @@ START_TEST(long_wait_for_readers_names_the_node_that_has_to_acknowledge)
 }
 END_TEST
 
+/* ---- answers to vectors of bits ---- */
+
+enum { EMPTY_VECTOR_BYTES = sizeof(uint32_t) + sizeof(TensorCutovers), N_ANSWERS = 11 };
+
+/* What the other node tells in the first round, and what this one's worker does before. */
+typedef struct {
+    bool is_empty, is_in_full, is_joined, is_of_other_set, is_of_former_set;
+    enum { DOES_NOTHING, ASKS_IN_FULL, RUNS_BY_VERDICT, CHANGES_SETS, JOINS, LEAVES } before;
+    bool is_put_off;
+} Answer;
+
+typedef struct {
+    World world;
+    Asked again;     /* the same as world.both[0] once more */
+    uint32_t n_told; /* vectors */
+    size_t n_bytes;  /* of the last one */
+} Telling;
+
+static void *new_told(void *user, uint32_t node, const TensorMessage *message, void **bytes)
+{
+    Telling *const telling = user;
+
+    (void)node;
+    if (message->kind == TENSOR_MESSAGE_BITS) {
+        telling->n_told++;
+        telling->n_bytes = message->n_bytes;
+    }
+    return *bytes = g_malloc(message->n_bytes);
+}
+
+static void send_told(void *user, uint32_t node, void *message)
+{
+    forget(user, node, message);
+}
+
+static bool always(void *user)
+{
+    (void)user;
+    return true;
+}
+
+static const TensorLinks telling_links = {
+    .carrier = { .new_message = new_told,
+                 .send = send_told,
+                 .forget = forget,
+                 .keep = keep,
+                 .drop = drop },
+    .tell = tell,
+    .is_full = is_full,
+    .wait_room = wait_room,
+    .always_receives = always,
+};
+
+static void give_part(World *world, uint64_t number)
+{
+    float *const values = g_new0(float, N_VALUES);
+
+    ck_assert_ptr_null(
+        tensor_exchange_receive(world->exchange, OTHER,
+                                &(TensorMessage){ .kind = TENSOR_MESSAGE_PART,
+                                                  .number = number,
+                                                  .bytes = values,
+                                                  .n_bytes = N_VALUES * sizeof *values },
+                                values));
+}
+
+static void give_vector(World *world, uint64_t round, const Answer *answer)
+{
+    TensorVector *const vector = tensor_vector_new(0, 0);
+    g_autoptr(GByteArray) bytes = NULL;
+
+    if (!answer->is_empty) {
+        TensorBits *const bits = tensor_vector_add(vector, answer->is_of_other_set ? 1 : 0,
+                                                   answer->is_of_former_set ? 7 : 0, 1);
+
+        tensor_bit_set(bits->again, 0);
+        if (answer->is_in_full)
+            tensor_bit_set(bits->in_full, 0);
+        bits->is_joined = answer->is_joined;
+    }
+    bytes = tensor_vector_write(vector);
+    tensor_vector_free(vector);
+    void *const copy = g_memdup2(bytes->data, bytes->len);
+    ck_assert_ptr_null(tensor_exchange_receive(
+        world->exchange, OTHER,
+        &(TensorMessage){
+            .kind = TENSOR_MESSAGE_BITS, .number = round, .bytes = copy, .n_bytes = bytes->len },
+        copy));
+}
+
+/* "both" has run once, by the coordinator's verdict, and can be asked again by its slot. */
+static void begin_telling(Telling *telling)
+{
+    static const uint32_t node_ids[] = { 0, 1 }, workers_of[] = { 1, 1 };
+    World *const world = &telling->world;
+
+    world->exchange = tensor_exchange_new(&(TensorPlace){ .task = "work",
+                                                          .n_nodes = 2,
+                                                          .self = SELF,
+                                                          .node_ids = node_ids,
+                                                          .workers_of = workers_of,
+                                                          .stall_ms = 60000 });
+    tensor_exchange_link(world->exchange, &telling_links, telling);
+    ask(world, 0, "both", &world->both[0]);
+    hear(world,
+         &(TensorVerdict){ .kind = TENSOR_VERDICT_RUN, .number = 1, .slot = 0, .name = "both" });
+    give_part(world, 1);
+    tensor_exchange_wait(world->exchange, 0, &world->both[0].call);
+    ck_assert_ptr_null(world->both[0].entry.failure);
+}
+
+static void end_telling(Telling *telling)
+{
+    tensor_exchange_cancel(telling->world.exchange, "it is enough");
+    g_clear_error(&telling->world.alone.entry.failure);
+    g_clear_error(&telling->again.entry.failure);
+    tensor_exchange_free(telling->world.exchange);
+}
+
+/* Only where the other node waits for this one's worker alone. */
+START_TEST(answer_to_a_vector_is_put_off_until_the_next_tick_at_most)
+{
+    static const Answer answers[N_ANSWERS] = {
+        { .is_put_off = true },     { .is_empty = true },          { .is_in_full = true },
+        { .is_joined = true },      { .is_of_other_set = true },   { .is_of_former_set = true },
+        { .before = ASKS_IN_FULL }, { .before = RUNS_BY_VERDICT }, { .before = CHANGES_SETS },
+        { .before = JOINS },        { .before = LEAVES },
+    };
+    const Answer *const answer = &answers[_i];
+    g_autofree Telling *telling = g_new0(Telling, 1);
+    World *const world = &telling->world;
+    uint32_t ranks[] = { 0 };
+    TensorSetChange change = { .ranks = ranks, .n_ranks = 1 };
+    TensorJoin join = { 0 };
+
+    begin_telling(telling);
+    call_begin(&change.call, NULL);
+    call_begin(&join.call, NULL);
+    if (answer->before == ASKS_IN_FULL || answer->before == RUNS_BY_VERDICT)
+        ask(world, 0, "alone", &world->alone);
+    if (answer->before == RUNS_BY_VERDICT)
+        hear(world, &(TensorVerdict){ .kind = TENSOR_VERDICT_RUN,
+                                      .number = 2,
+                                      .slot = TENSOR_NO_SLOT,
+                                      .name = "alone" });
+    if (answer->before == CHANGES_SETS)
+        ck_assert(tensor_exchange_change_sets(world->exchange, 0, &change, NULL));
+    if (answer->before == JOINS)
+        ck_assert(tensor_exchange_join(world->exchange, 0, &join, NULL));
+    if (answer->before == LEAVES)
+        tensor_exchange_leave(world->exchange, 0);
+    const uint32_t n_before = telling->n_told;
+    tensor_exchange_tick(world->exchange); /* nobody waits for anything */
+    ck_assert_uint_eq(telling->n_told, n_before);
+    give_vector(world, 1, answer);
+    ck_assert(telling->n_told == (answer->is_put_off ? 0 : 1));
+    tensor_exchange_tick(world->exchange);
+    ck_assert_uint_eq(telling->n_told, 1);
+    ck_assert(!answer->is_put_off || telling->n_bytes == EMPTY_VECTOR_BYTES);
+    give_vector(world, 2, answer); /* a tick hurries one answer alone */
+    ck_assert(telling->n_told == (answer->is_put_off ? 1 : 2));
+    end_telling(telling);
+    g_clear_error(&join.failure);
+    g_clear_error(&change.failure);
+}
+END_TEST
+
+/* So both ask in one round, and their values are there at its end. */
+START_TEST(worker_that_asks_again_answers_the_vector_that_waits_for_it)
+{
+    static const Answer again = { 0 }, nothing = { .is_empty = true };
+    const uint64_t number = tensor_round_number((uint64_t)_i + 1, 0, 0);
+    g_autofree Telling *telling = g_new0(Telling, 1);
+    World *const world = &telling->world;
+
+    begin_telling(telling);
+    if (_i == 0) {
+        give_part(world, number);
+        give_vector(world, 1, &again);
+        ck_assert_uint_eq(telling->n_told, 0);
+        ask(world, 0, "both", &telling->again);
+    } else { /* it has asked before, in vain */
+        ask(world, 0, "both", &telling->again);
+        give_vector(world, 1, &nothing);
+        ck_assert_uint_eq(telling->n_told, 1);
+        give_part(world, number);
+        give_vector(world, 2, &again);
+    }
+    ck_assert_uint_eq(telling->n_told, (uint32_t)_i + 1);
+    ck_assert_uint_gt(telling->n_bytes, EMPTY_VECTOR_BYTES);
+    tensor_exchange_wait(world->exchange, 0, &telling->again.call);
+    ck_assert_ptr_null(telling->again.entry.failure);
+    end_telling(telling);
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("tensor_exchange");
@@ -447,6 +644,9 @@ int main(void)
     tcase_add_loop_test(cases, worker_waits_until_nobody_reads_its_arrays, 0, 3);
     tcase_add_test(cases, long_wait_for_readers_names_the_node_that_has_to_acknowledge);
     tcase_add_test(cases, nonsense_of_the_coordinator_ends_what_is_pending_and_what_runs);
+    tcase_add_loop_test(cases, answer_to_a_vector_is_put_off_until_the_next_tick_at_most, 0,
+                        N_ANSWERS);
+    tcase_add_loop_test(cases, worker_that_asks_again_answers_the_vector_that_waits_for_it, 0, 2);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

@@ -98,6 +98,29 @@ static bool join(RubatoWorker *worker, uint32_t set, GError **error)
     return true;
 }
 
+/* Members ask all workers again for what the others ask only once members have ended something new
+ * in their set. */
+static bool ask_others_early(RubatoWorker *worker, uint32_t set, bool is_member, GError **error)
+{
+    double of_all = 1, in_set = 1;
+    const RubatoTensor all = numbers("early", 0, &of_all, 1);
+    const RubatoTensor own = numbers("own", set, &in_set, 1);
+
+    TRY(rubato_worker_allreduce(worker, &all, NULL, error));
+    of_all = 1;
+    if (is_member) {
+        TRY(rubato_worker_allreduce_async(worker, &all, NULL, NULL, error) != 0);
+        TRY(rubato_worker_allreduce(worker, &own, NULL, error));
+    }
+    TRY(rubato_worker_barrier(worker, error));
+    if (is_member)
+        TRY(rubato_worker_wait_all(worker, error));
+    else
+        TRY(rubato_worker_allreduce(worker, &all, NULL, error));
+    REQUIRE(of_all == rubato_worker_n_workers(worker));
+    return true;
+}
+
 bool tensor_use_sets(RubatoWorker *worker, void *user_data, GError **error)
 {
     const uint32_t rank = rubato_worker_rank(worker), n_workers = rubato_worker_n_workers(worker);
@@ -119,6 +142,7 @@ bool tensor_use_sets(RubatoWorker *worker, void *user_data, GError **error)
     for (uint32_t i = 0; i < n_sets; i++)
         TRY(combine(worker, i + 1, rank % 2 == i, error));
     TRY(move_rows(worker, 1 + rank % 2, rank % 2, error));
+    TRY(ask_others_early(worker, 1, rank % 2 == 0, error));
     return join(worker, 1 + rank % 2, error);
 }
 

@@ -7,7 +7,8 @@
 
 #include <rubato/rubato.h>
 
-/* Two sets at once: each operation, beside all workers and under the same names. */
+/* Two sets at once: each operation, beside all workers and under the same names; and something in a
+ * set while its workers wait for others to ask again, too. */
 bool tensor_use_sets(RubatoWorker *worker, void *user_data, GError **error);
 
 /* What is pending in a removed set fails; the id is used again. */

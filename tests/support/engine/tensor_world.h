@@ -117,7 +117,9 @@ typedef struct {
     uint32_t n_recovered;  /* rounds that workers went on with behind a loss */
     uint32_t n_mismatches; /* of sets */
     uint64_t fusion_bytes;
-    uint32_t n_together;  /* operations of several names, seen under way */
+    uint32_t n_together; /* operations of several names, seen under way */
+    uint64_t n_moves;
+    uint32_t n_hurried;   /* ticks of nodes for which others waited */
     uint32_t n_by_rounds; /* operations that nodes have agreed on, seen under way */
     uint32_t n_ahead;     /* those of which values were sent before, seen then */
     bool has_no_rounds;

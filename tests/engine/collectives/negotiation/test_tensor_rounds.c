@@ -123,6 +123,51 @@ START_TEST(slot_is_asked_in_full_if_one_node_asks_so_or_has_joined)
 }
 END_TEST
 
+static bool is_there(const void *user, const TensorBits *bits)
+{
+    return bits->set == SET && bits->serial == *(const uint64_t *)user;
+}
+
+static bool may_wait(void)
+{
+    const uint64_t serial = SERIAL;
+
+    return tensor_rounds_may_wait(rounds, is_there, &serial);
+}
+
+/* Whoever else has told a vector. */
+START_TEST(a_vector_that_only_asks_again_may_wait_for_workers_here)
+{
+    TensorVector *const joined = vector_of(SERIAL, 5, false, 0);
+    TensorVector *const both = vector_of(SERIAL, 5, false, 0);
+    TensorVector *const others = vector_of(SERIAL, 5, false, 0);
+    TensorVector *const without = tensor_vector_new(0, 0);
+    TensorVector *const wrong[] = { joined,
+                                    both,
+                                    others,
+                                    without,
+                                    tensor_vector_new(0, 0),
+                                    vector_of(SERIAL, 5, true, 0),
+                                    vector_of(SERIAL + 1, 5, false, 0) };
+
+    g_array_index(joined->sets, TensorBits, 0).is_joined = 1;
+    tensor_bit_set(g_array_index(both->sets, TensorBits, 0).in_full, 129);
+    tensor_bit_set(tensor_vector_add(others, SET + 1, SERIAL, 1)->again, 0);
+    tensor_vector_add(without, SET, SERIAL, N_SLOTS);
+    give(1, 1, vector_of(SERIAL, 129, false, 0));
+    ck_assert(may_wait());
+    give(3, 2, tensor_vector_new(0, 0)); /* of the next round */
+    ck_assert(may_wait());
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
+        tear_down();
+        set_up();
+        give(1, 1, vector_of(SERIAL, 6, false, 0));
+        give(3, 1, wrong[i]);
+        ck_assert_msg(!may_wait(), "vector %zu", i);
+    }
+}
+END_TEST
+
 START_TEST(vectors_of_the_next_round_wait_for_it)
 {
     give(3, 2, vector_of(SERIAL, 7, false, 0));
@@ -255,6 +300,7 @@ int main(void)
     tcase_add_test(cases, slot_runs_once_all_nodes_with_workers_in_its_set_have_told_it);
     tcase_add_loop_test(cases, slot_stays_open_where_another_node_means_another_set_or_slot, 0, 2);
     tcase_add_loop_test(cases, slot_is_asked_in_full_if_one_node_asks_so_or_has_joined, 0, 2);
+    tcase_add_test(cases, a_vector_that_only_asks_again_may_wait_for_workers_here);
     tcase_add_test(cases, vectors_of_the_next_round_wait_for_it);
     tcase_add_loop_test(cases, a_round_ends_without_a_lost_node_and_says_nothing_of_its_sets, 0, 3);
     tcase_add_loop_test(cases, cut_overs_are_those_of_the_node_that_has_heard_the_fewest, 0, 2);
