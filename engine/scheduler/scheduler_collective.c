@@ -308,6 +308,7 @@ static void go(Scheduler *scheduler, Collective *collective)
         collective->told = g_strdup(task_find(scheduler, collective->id)->told);
     } else if (collective->what == CONTROL_CALL_MOVE) {
         collective->id = ++scheduler->map_number;
+        collective->step = CONTROL_STEP_CLOSE;
     }
     send_go(scheduler, collective);
 }

@@ -1,15 +1,17 @@
 /* Snapshots that a node asks for: a worker's, a task's, or one that was asked for from outside. All
- * nodes do the steps CLOSE, CUT, WRITE and COMMIT (engine/snapshot/snapshot_cut.c), and FORGET,
- * whatever came before. Each begins when all nodes have done the one before. After a step that
- * failed comes FORGET.
+ * nodes do the steps PREPARE, CLOSE, CUT, WRITE and COMMIT (engine/snapshot/snapshot_cut.c), and
+ * FORGET, whatever came before. Each begins when all nodes have done the one before. After a step
+ * that failed comes FORGET.
  *
  * One snapshot is taken at a time. None begins while nodes do their part of a collective call, and
  * no such call begins before it has ended: so all nodes agree on the tables that there are, and on
  * the tasks that use them.
  *
  * Why it ends. A node does a step without waiting for other nodes, or for workers longer than
- * stall_ms: CLOSE waits so long for those in the middle of a step of theirs. A lost node is not
- * waited for. A node that has left the run still does its part, because nobody may go before.
+ * stall_ms: CLOSE waits so long for those in the middle of a step of theirs. A store that is silent
+ * is waited for until its client gives it up (io/store/s3/s3_client.c): in PREPARE, WRITE and
+ * COMMIT, while workers go on. A lost node is not waited for. A node that has left the run still
+ * does its part, because nobody may go before.
  *
  * A loss. If a node is lost before all have written their parts, the snapshot fails, also in a run
  * that goes on: the lost node's parts are missing. The next one begins when the steps that follow
@@ -23,6 +25,8 @@
 #include <string.h>
 
 #include "engine/scheduler/scheduler_state.h"
+
+#define TASK_HAS_ENDED "its task has ended"
 
 /* What a node has asked for. */
 typedef struct {
@@ -81,7 +85,7 @@ static void send_step(Scheduler *scheduler, ControlStep step)
     control.snapshot.asker = ask->node;
     control.snapshot.asked = ask->control.snapshot.number;
     control.snapshot.outcome = (ControlOutcome){ snapshots->verdict.code, snapshots->verdict.text };
-    if (step != CONTROL_STEP_CLOSE) /* which has said it */
+    if (step != CONTROL_STEP_PREPARE) /* which has said it */
         control.snapshot.spec = NULL;
     scheduler_send_all(scheduler, &control);
 }
@@ -111,11 +115,30 @@ static void end_snapshot(Scheduler *scheduler)
     collectives_go_on(scheduler);
 }
 
+static bool has_ended(const Scheduler *scheduler, uint32_t epoch)
+{
+    const SchedulerTask *const task = task_find(scheduler, epoch);
+
+    return epoch != 0 && (task == NULL || !task->running || task->cause.code != CONTROL_OK);
+}
+
+/* PREPARE may take long. No worker is held up for a snapshot that nobody needs any more. */
+static void check_task(Scheduler *scheduler)
+{
+    Snapshots *const snapshots = scheduler->snapshots;
+    const Ask *const ask = g_queue_peek_head(&snapshots->asks);
+
+    if (has_ended(scheduler, ask->control.snapshot.epoch))
+        verdict_set(&snapshots->verdict, CONTROL_CODE(RUBATO_ERROR_CANCELLED), TASK_HAS_ENDED);
+}
+
 static void end_step(Scheduler *scheduler)
 {
     Snapshots *const snapshots = scheduler->snapshots;
     bool failed;
 
+    if (snapshots->step == CONTROL_STEP_PREPARE)
+        check_task(scheduler);
     if (snapshots->step == CONTROL_STEP_CUT && data_cut_is_torn(scheduler))
         verdict_set(&snapshots->verdict, CONTROL_CODE(RUBATO_ERROR_CANCELLED),
                     "a task failed whose readers it was to keep");
@@ -152,15 +175,13 @@ static const Verdict *find_cause(const Scheduler *scheduler)
 /* Why this one cannot begin. Nothing is allocated. False: it can. */
 static bool find_refusal(const Scheduler *scheduler, const Ask *ask, Verdict *refusal)
 {
-    const uint32_t epoch = ask->control.snapshot.epoch;
-    const SchedulerTask *const task = task_find(scheduler, epoch);
     const Verdict *const cause = find_cause(scheduler);
 
     *refusal = (Verdict){ .code = CONTROL_CODE(RUBATO_ERROR_CANCELLED) };
     if (cause != NULL)
         *refusal = *cause;
-    else if (epoch != 0 && (task == NULL || !task->running || task->cause.code != CONTROL_OK))
-        refusal->text = (char *)"its task has ended";
+    else if (has_ended(scheduler, ask->control.snapshot.epoch))
+        refusal->text = (char *)TASK_HAS_ENDED;
     else if (scheduler->nodes[ask->node].left)
         refusal->text = (char *)"its node has left the run";
     else if (scheduler->nodes[scheduler->config.self].lost && !admission_awaits_own(scheduler))
@@ -187,7 +208,7 @@ static void begin(Scheduler *scheduler)
         scheduler->takes_snapshot = true;
         snapshots->number++;
         snapshots->written = 0;
-        send_step(scheduler, CONTROL_STEP_CLOSE);
+        send_step(scheduler, CONTROL_STEP_PREPARE);
         return;
     }
 }

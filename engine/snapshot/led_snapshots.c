@@ -1,8 +1,8 @@
 /* Snapshots that the scheduler leads, on this node: a thread does the steps, one after the other,
- * because CLOSE waits for senders and WRITE for the disk.
+ * because PREPARE and WRITE wait for the store, and CLOSE for senders.
  *
  * Why each wait ends: as snapshot_cut.c says. CLOSE waits for workers in the middle of a step, up
- * to stall_ms. It also waits for the end of a collective call that the scheduler has decided
+ * to stall_ms. PREPARE also waits for the end of a collective call that the scheduler has decided
  * before, whose COMMIT has come, or comes without a step of anybody.
  *
  * Threads: as the header says; the rest on the thread of the steps, which starts with the first
@@ -14,7 +14,7 @@
 #include "engine/snapshot/snapshot_text.h"
 #include "io/store/outside_requests.h"
 
-/* The present one, from CLOSE to FORGET. */
+/* The present one, from PREPARE to FORGET. */
 struct LedSnapshot {
     SnapshotText text;
     SnapshotWriting writing;
@@ -98,12 +98,9 @@ static LedSnapshot *led_new(RubatoEngine *engine, const char *text, bool *ok, GE
     *ok = find_tables(engine, led->text.tables, writing->tables, error);
     snapshot_sort_tables(writing->tables);
     cut_init(&writing->cut, writing->tables, snapshot_make_spill(engine, writing));
-    snapshot_find_base(writing);
     writing->cut.is_led = true;
     writing->cut.whom = led->text.whom;
     *ok = *ok && snapshot_check_spec(writing->spec, error);
-    if (*ok)
-        snapshot_ready_memory(engine, writing);
     return led;
 }
 
@@ -128,7 +125,7 @@ static bool perform(RubatoEngine *engine, const ControlSnapshot *step, GError **
         engine_release_cut(engine, CUT_HOLDS_NOTHING); /* also of one that could not begin */
         return true;
     }
-    if (step->step == CONTROL_STEP_CLOSE && !begin(engine, step, error))
+    if (step->step == CONTROL_STEP_PREPARE && !begin(engine, step, error))
         return false;
     if (engine->led == NULL) {
         g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
@@ -220,7 +217,7 @@ static bool perform_served(RubatoEngine *engine, const ControlGo *go, void *data
     Served *const served = data;
     bool ok = true;
 
-    if (go->step == CONTROL_STEP_CLOSE)
+    if (go->step == CONTROL_STEP_PREPARE)
         served->led = led_new(engine, served->text, &ok, error);
     if (served->led == NULL || !ok)
         return go->step == CONTROL_STEP_FORGET;

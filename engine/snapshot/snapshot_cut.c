@@ -6,6 +6,10 @@
  * ones that it made, and with each Add all that its worker had seen before. The scheduler leads all
  * nodes through steps. Each begins when all nodes have finished the one before.
  *
+ *   PREPARE
+ *          Each node reads from the store what it must know before the cut, and has memory ready.
+ *          A store may be silent for long, and nodes are not equally fast. Nothing is closed yet:
+ *          workers go on, and so does what follows a loss.
  *   CLOSE  No worker of a task that uses one of the tables begins another step, and those in the
  *          middle of one end it (engine/task/step_gate.h).
  *          Each node closes the maps of the tables, as for a part that moves (tables/part_map.h).
@@ -54,7 +58,14 @@
  *
  * Gets are not held up. They change nothing but clocks that they bring, which have been told.
  *
- * Why each wait ends. A worker at a closed map waits for CLOSE and CUT. They wait for senders that
+ * What PREPARE has found holds until the snapshot has ended. Its tables are held, and no collective
+ * call begins, so none is dropped and no task begins. A task may end, and a loss may give parts
+ * other primaries; then the snapshot fails, or some memory was made ready in vain. The snapshot on
+ * which this one builds can be removed by somebody outside of the run alone: the run itself removes
+ * old ones in COMMIT, and one snapshot is taken at a time. COMMIT looks whether it is still there.
+ *
+ * Why each wait ends. PREPARE waits for the store, whose client gives up a silent one, and for
+ * nobody else. A worker at a closed map waits for CLOSE and CUT. They wait for senders that
  * are posting, which wait for nothing, and for fences, which servers answer without a wait. None
  * of this waits for a worker, but for those in the middle of a step: CLOSE waits for them as long
  * as it takes until a wait is told (stall_ms), and then fails. A lost node ends the snapshot. If
@@ -526,6 +537,8 @@ bool cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64_t seed
                  const CutWork *work, GError **error)
 {
     switch (step) {
+    case CONTROL_STEP_PREPARE:
+        return work->prepare == NULL || work->prepare(engine, cut, work->data, error);
     case CONTROL_STEP_CLOSE:
         return close_maps(engine, cut, error);
     case CONTROL_STEP_CUT:

@@ -21,13 +21,13 @@ typedef struct {
     size_t n_tables;
     CutTable *tables;
     bool is_led;        /* by the scheduler, at any time: what can be cut is cut */
-    bool notes_changes; /* from the cut on servers note which rows change */
-    ChangesFor whom;    /* then: for whom */
-    uint64_t base;      /* then: the seed of the snapshot on which this one may build; 0: none */
-    uint32_t epoch;     /* the task that has to go on until the cut; 0: none */
-    GPtrArray *steps;   /* of StepGate, held: those that are closed */
-    SpillFile *spill;   /* for copies beyond a bound of memory */
-    uint64_t seed;      /* the snapshot's, from CUT on */
+    ChangesFor whom;    /* for whom servers note which rows change */
+    bool notes_changes; /* set in PREPARE: they do, from the cut on */
+    uint64_t base;    /* likewise: the seed of the snapshot on which this one may build; 0: none */
+    uint32_t epoch;   /* the task that has to go on until the cut; 0: none */
+    GPtrArray *steps; /* of StepGate, held: those that are closed */
+    SpillFile *spill; /* for copies beyond a bound of memory */
+    uint64_t seed;    /* the snapshot's, from CUT on */
     pthread_mutex_t lock;
     bool starved;     /* guarded by lock: a server has no memory for an image */
     GPtrArray *ended; /* guarded by lock, in FORGET: of ShardImage */
@@ -38,6 +38,8 @@ typedef struct {
 /* What else nodes do for a snapshot, each when all have done the step before. The first one that
  * fails ends it. */
 struct CutWork {
+    /* What takes long and changes no row: while requests go on. NULL: nothing. */
+    bool (*prepare)(RubatoEngine *engine, const Cut *cut, void *data, GError **error);
     /* Writes this node's parts. seed: the snapshot's random number, the same on all nodes. */
     bool (*write)(RubatoEngine *engine, const Cut *cut, uint64_t seed, void *data, GError **error);
     bool (*commit)(RubatoEngine *engine, const Cut *cut, void *data, GError **error);
@@ -50,9 +52,10 @@ void cut_init(Cut *cut, const GPtrArray *tables, SpillFile *spill);
 /* Why a table that a task uses cannot be cut; NULL: it can be. */
 const char *cut_fault(const RubatoTableSpec *spec);
 
-/* This node's part of a step: CLOSE, CUT, WRITE, COMMIT or FORGET. From CUT on its parts of tables
- * that tasks use have images, which are to be written, and all other tables are as they will be
- * written. RUBATO_ERROR_INVALID: a task uses a table that can only be written between tasks. */
+/* This node's part of a step: PREPARE, CLOSE, CUT, WRITE, COMMIT or FORGET. From CUT on its parts
+ * of tables that tasks use have images, which are to be written, and all other tables are as they
+ * will be written. RUBATO_ERROR_INVALID: a task uses a table that can only be written between
+ * tasks. */
 bool cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64_t seed,
                  const CutWork *work, GError **error);
 

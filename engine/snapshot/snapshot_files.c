@@ -59,7 +59,23 @@ void snapshot_writing_clear(RubatoEngine *engine, SnapshotWriting *writing)
 
 /* ---- on which one it builds ---- */
 
-void snapshot_find_base(SnapshotWriting *writing)
+/* Whether the newest one was read, or is damaged. A file may be: then this snapshot has all rows.
+ * An object of a bucket is as it was put; if it cannot be read, the server does not answer, and
+ * nothing can be written there. */
+static bool read_newest(const char *directory, uint64_t number, Manifest **newest, GError **error)
+{
+    g_autoptr(GError) fault = NULL;
+
+    *newest = snapshot_folder_read(directory, number, &fault);
+    if (*newest != NULL || !store_is_bucket(directory) ||
+        !g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_IO))
+        return true;
+    g_propagate_error(error, g_steal_pointer(&fault));
+    return false;
+}
+
+/* Before the cut, which it tells: whether this snapshot has all rows, or builds on the newest. */
+static bool find_base(SnapshotWriting *writing, GError **error)
 {
     const RubatoSnapshotSpec *const spec = writing->spec;
     g_autofree uint64_t *numbers = NULL;
@@ -67,14 +83,38 @@ void snapshot_find_base(SnapshotWriting *writing)
     size_t n = 0;
 
     writing->cut.notes_changes = spec->full_every > 1;
-    /* Without any, or if it is damaged, this one has all rows. */
-    if (spec->full_every > 1 && rubato_snapshot_list(spec->directory, &numbers, &n, NULL) && n > 0)
-        newest = snapshot_folder_read(spec->directory, numbers[n - 1], NULL);
+    if (!writing->cut.notes_changes)
+        return true;
+    if (!rubato_snapshot_list(spec->directory, &numbers, &n, error) ||
+        (n > 0 && !read_newest(spec->directory, numbers[n - 1], &newest, error)))
+        return false;
     if (newest == NULL || newest->n_links + 1 >= spec->full_every)
-        return;
+        return true;
     writing->base = numbers[n - 1];
     writing->n_links = newest->n_links + 1;
     writing->cut.base = newest->seed;
+    return true;
+}
+
+/* Nobody removes it during a snapshot but somebody outside of the run, who may not know of this
+ * one. The next one finds another, or has all rows. */
+static bool check_base(const SnapshotWriting *writing, GError **error)
+{
+    const char *const directory = writing->spec->directory;
+    g_autoptr(GError) fault = NULL;
+    g_autoptr(Manifest) base = snapshot_folder_read(directory, writing->base, &fault);
+
+    if (base != NULL && base->seed == writing->cut.base)
+        return true;
+    if (base == NULL && !g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND)) {
+        g_propagate_error(error, g_steal_pointer(&fault));
+        return false;
+    }
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
+                "%s: snapshot %" G_GUINT64_FORMAT
+                ", on which the present one builds, was removed or replaced meanwhile",
+                directory, writing->base);
+    return false;
 }
 
 /* ---- the files of this node's parts ---- */
@@ -327,6 +367,8 @@ static bool commit_files(RubatoEngine *engine, const Cut *cut, void *data, GErro
             return false;
     }
     if (manifest->base != 0) { /* a part that has changes needs it */
+        if (!check_base(writing, error))
+            return false;
         manifest->base_seed = cut->base;
         manifest->n_links = writing->n_links;
     }
@@ -339,11 +381,6 @@ static bool commit_files(RubatoEngine *engine, const Cut *cut, void *data, GErro
         g_warning("an old snapshot stays, although only %u are to be kept: %s", spec->keep,
                   fault->message);
     return true;
-}
-
-CutWork snapshot_work(SnapshotWriting *writing)
-{
-    return (CutWork){ write_files, commit_files, writing };
 }
 
 void snapshot_abandon(const RubatoEngine *engine, const SnapshotWriting *writing)
@@ -414,7 +451,9 @@ static bool has_runs(RubatoEngine *engine)
     return has;
 }
 
-void snapshot_ready_memory(RubatoEngine *engine, const SnapshotWriting *writing)
+/* After find_base: for copies of rows that change while the snapshot is written, so that requests
+ * need not wait for the kernel to find it. While no task runs nothing is copied. */
+static void ready_memory(RubatoEngine *engine, const SnapshotWriting *writing)
 {
     SpillFile *const spill = writing->cut.spill;
     const size_t block_bytes = image_block_bytes(spill);
@@ -432,6 +471,26 @@ void snapshot_ready_memory(RubatoEngine *engine, const SnapshotWriting *writing)
     }
     if (writing->base == 0) /* of others, few rows are copied */
         spill_file_warm(spill, block_bytes, (size_t)(MIN(n_bytes, half_bytes) / block_bytes));
+}
+
+/* ---- the steps ---- */
+
+static bool prepare_files(RubatoEngine *engine, const Cut *cut, void *data, GError **error)
+{
+    SnapshotWriting *const writing = data;
+
+    (void)cut; /* writing's own */
+    if (!find_base(writing, error)) {
+        g_prefix_error(error, "node %u: ", engine->id);
+        return false;
+    }
+    ready_memory(engine, writing);
+    return true;
+}
+
+CutWork snapshot_work(SnapshotWriting *writing)
+{
+    return (CutWork){ prepare_files, write_files, commit_files, writing };
 }
 
 /* ---- requests from outside ---- */

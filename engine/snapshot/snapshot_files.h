@@ -27,13 +27,6 @@ typedef struct {
 /* For rows that change while it is written. (transfer full) */
 SpillFile *snapshot_make_spill(const RubatoEngine *engine, const SnapshotWriting *writing);
 
-/* Before the cut, and after snapshot_find_base: has memory for these copies ready, so that requests
- * need not wait for the kernel to find it. While no task runs nothing is copied. */
-void snapshot_ready_memory(RubatoEngine *engine, const SnapshotWriting *writing);
-
-/* Before the cut, which it tells: whether this snapshot has all rows, or builds on the newest. */
-void snapshot_find_base(SnapshotWriting *writing);
-
 /* Before the cut: it answers the requests that there are now. */
 void snapshot_begin_requests(const RubatoEngine *engine, SnapshotWriting *writing);
 
@@ -54,7 +47,7 @@ char *snapshot_write_ask(RubatoEngine *engine, const RubatoSnapshotSpec *spec, C
 /* Sorts the tables, as all nodes do. */
 void snapshot_sort_tables(GPtrArray *tables);
 
-/* The work of the steps WRITE and COMMIT. */
+/* The work of the steps PREPARE, WRITE and COMMIT. */
 CutWork snapshot_work(SnapshotWriting *writing);
 
 /* It has failed, and no node writes any more: the scheduler's node removes the files. */

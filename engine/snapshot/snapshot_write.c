@@ -81,8 +81,6 @@ static bool write_whole(RubatoEngine *engine, SnapshotWriting *writing, GError *
     call.told = told;
     snapshot_begin_requests(engine, writing);
     cut_init(&writing->cut, writing->tables, snapshot_make_spill(engine, writing));
-    snapshot_find_base(writing);
-    snapshot_ready_memory(engine, writing);
     ok = cut_make(engine, &writing->cut, &call, &work, &fault);
     if (!ok) /* the verdict waits for all nodes */
         snapshot_abandon(engine, writing);

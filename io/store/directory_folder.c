@@ -261,6 +261,32 @@ static bool list_used(const char *directory, GArray *numbers, GError **error)
     return list_those(directory, is_name, numbers, error);
 }
 
+/* Whether it has the name of a snapshot and no manifest. A run may remove a whole one meanwhile, or
+ * give another one the same name: it removes a manifest after the folder has lost its name, and
+ * gives a name to a folder with a manifest. So if that which was looked at has the name afterwards,
+ * it had it without a manifest. */
+static bool is_torn(int directory, const char *name, uint64_t *number)
+{
+    struct stat looked_at, named;
+    bool is;
+
+    if (!is_name(directory, name, number))
+        return false;
+    const int fd = openat(directory, name, O_PATH | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    is = faccessat(fd, MANIFEST_NAME, F_OK, 0) != 0 && (errno == ENOENT || errno == ENOTDIR) &&
+         fstat(fd, &looked_at) == 0 && fstatat(directory, name, &named, 0) == 0 &&
+         looked_at.st_dev == named.st_dev && looked_at.st_ino == named.st_ino;
+    close(fd);
+    return is;
+}
+
+static bool list_torn(const char *directory, GArray *numbers, GError **error)
+{
+    return list_those(directory, is_torn, numbers, error);
+}
+
 /* ---- reading ---- */
 
 static bool read_text(int fd, GString *text)
@@ -323,6 +349,7 @@ static bool has_file(const char *path)
 
 const FolderReadOps directory_read_ops = {
     .list = list,
+    .list_torn = list_torn,
     .read = read_whole,
     .rows = name_rows,
     .has_file = has_file,

@@ -36,6 +36,10 @@ typedef struct {
     /* The numbers of whole snapshots, in any order; none if the directory is not there. */
     bool (*list)(const char *directory, GArray *numbers, GError **error);
 
+    /* The numbers of what has the name of a snapshot and no manifest, in any order. NULL: there is
+     * no such thing. */
+    bool (*list_torn)(const char *directory, GArray *numbers, GError **error);
+
     /* The manifest; RUBATO_ERROR_NOT_FOUND. (transfer full) */
     Manifest *(*read)(const char *directory, uint64_t number, GError **error);
 

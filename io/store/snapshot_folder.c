@@ -194,33 +194,16 @@ bool rubato_snapshot_list(const char *directory, uint64_t **numbers, size_t *n, 
     return true;
 }
 
-static bool has_number(const GArray *numbers, uint64_t number)
-{
-    for (guint i = 0; i < numbers->len; i++)
-        if (g_array_index(numbers, uint64_t, i) == number)
-            return true;
-    return false;
-}
-
-/* The whole ones are listed last: one that was made meanwhile is not taken for a torn one. */
 bool rubato_snapshot_list_torn(const char *directory, uint64_t **numbers, size_t *n, GError **error)
 {
-    g_autoptr(GArray) used = NULL, whole = NULL;
+    g_autoptr(GArray) found = NULL;
 
     g_return_val_if_fail(directory != NULL && numbers != NULL && n != NULL, false);
-    used = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-    whole = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-    if (store_is_bucket(directory)) {
-        give_sorted(g_steal_pointer(&used), numbers, n);
-        return true;
-    }
-    if (!write_ops(directory)->list_used(directory, used, error) ||
-        !read_ops(directory)->list(directory, whole, error))
+    const FolderReadOps *const ops = read_ops(directory);
+    found = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    if (ops->list_torn != NULL && !ops->list_torn(directory, found, error))
         return false;
-    for (guint i = used->len; i-- > 0;)
-        if (has_number(whole, g_array_index(used, uint64_t, i)))
-            g_array_remove_index_fast(used, i);
-    give_sorted(g_steal_pointer(&used), numbers, n);
+    give_sorted(g_steal_pointer(&found), numbers, n);
     return true;
 }
 

@@ -41,7 +41,9 @@ typedef struct {
 } Place;
 
 #define AT_STEPS(victim)                                      \
-    { victim, KILL_AT_STEP, CONTROL_STEP_CLOSE, false },      \
+    { victim, KILL_AT_STEP, CONTROL_STEP_PREPARE, false },    \
+        { victim, KILL_AT_STEP, CONTROL_STEP_PREPARE, true }, \
+        { victim, KILL_AT_STEP, CONTROL_STEP_CLOSE, false },  \
         { victim, KILL_AT_STEP, CONTROL_STEP_CLOSE, true },   \
         { victim, KILL_AT_STEP, CONTROL_STEP_CUT, false },    \
         { victim, KILL_AT_STEP, CONTROL_STEP_CUT, true },     \
@@ -107,7 +109,7 @@ bool __wrap_cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64
                         const CutWork *work, GError **error)
 {
     come_to(KILL_AT_STEP, step, /* is_after= */ false);
-    if (step == CONTROL_STEP_CLOSE && atomic_load(&is_armed) != 0) {
+    if (step == CONTROL_STEP_PREPARE && atomic_load(&is_armed) != 0) {
         writes = true; /* from a whole snapshot on */
         memset(n_calls, 0, sizeof n_calls);
     }

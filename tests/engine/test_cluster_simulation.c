@@ -238,7 +238,7 @@ START_TEST(a_move_whose_node_is_lost_hangs_nobody)
     const uint64_t n = sim_number_of("RUBATO_SIM_LOSS_SEEDS", is_slow() ? 80 : 400);
     const uint64_t first = sim_number_of("RUBATO_SIM_FIRST", 0);
     uint32_t n_ended_well = 0;
-    uint64_t n_cuts_after = 0;
+    uint64_t n_cuts_after = 0, n_went_on = 0;
 
     for (uint64_t seed = first + (uint64_t)_i; seed < first + n; seed += N_BATCHES) {
         SimOutcome outcome;
@@ -246,9 +246,12 @@ START_TEST(a_move_whose_node_is_lost_hangs_nobody)
         sim_run_drawn(sim_scenario_draw_moves, seed, /* traces= */ false, &outcome);
         n_ended_well += outcome.n_ended_well;
         n_cuts_after += outcome.n_cuts_after;
+        n_went_on += outcome.n_went_on;
     }
-    if (n / N_BATCHES >= 8) /* in fewer there may be none */
+    if (n / N_BATCHES >= 8) { /* in fewer there may be none */
         ck_assert_uint_gt(n_cuts_after, 0);
+        ck_assert_uint_gt(n_went_on, 0);
+    }
     ck_assert_uint_gt(n_ended_well, n / N_BATCHES / 2); /* most runs lose a part */
 }
 END_TEST

@@ -45,7 +45,7 @@ static void expect_step(unsigned nodes, uint64_t number, ControlStep step, uint3
         ck_assert_uint_eq(told->step, step);
         ck_assert_uint_eq(told->outcome.code, code);
         ck_assert_uint_eq(told->seed, 5);
-        ck_assert_str_eq(told->spec, step == CONTROL_STEP_CLOSE ? SPEC : "");
+        ck_assert_str_eq(told->spec, step == CONTROL_STEP_PREPARE ? SPEC : "");
     }
 }
 
@@ -61,11 +61,12 @@ static void expect_end(uint32_t node, uint64_t number, uint32_t code, const char
 
 static void play_whole(uint64_t number)
 {
-    for (ControlStep step = CONTROL_STEP_CLOSE; step != CONTROL_STEP_END;) {
+    for (ControlStep step = CONTROL_STEP_PREPARE; step != CONTROL_STEP_END;) {
         expect_step(ALL, number, step, CONTROL_OK);
         expect_quiet();
         all_did(number, step);
-        step = step == CONTROL_STEP_CLOSE    ? CONTROL_STEP_CUT
+        step = step == CONTROL_STEP_PREPARE  ? CONTROL_STEP_CLOSE
+               : step == CONTROL_STEP_CLOSE  ? CONTROL_STEP_CUT
                : step == CONTROL_STEP_CUT    ? CONTROL_STEP_WRITE
                : step == CONTROL_STEP_WRITE  ? CONTROL_STEP_COMMIT
                : step == CONTROL_STEP_COMMIT ? CONTROL_STEP_FORGET
@@ -77,11 +78,13 @@ START_TEST(each_step_begins_when_all_nodes_have_done_the_one_before)
 {
     begin();
     ask(1, 3, 0);
-    expect_step(ALL, 1, CONTROL_STEP_CLOSE, CONTROL_OK);
-    did(2, 1, CONTROL_STEP_CLOSE);
-    did(0, 1, CONTROL_STEP_CLOSE);
+    expect_step(ALL, 1, CONTROL_STEP_PREPARE, CONTROL_OK);
+    did(2, 1, CONTROL_STEP_PREPARE);
+    did(0, 1, CONTROL_STEP_PREPARE);
     expect_quiet();
-    did(1, 1, CONTROL_STEP_CLOSE);
+    did(1, 1, CONTROL_STEP_PREPARE);
+    expect_step(ALL, 1, CONTROL_STEP_CLOSE, CONTROL_OK);
+    all_did(1, CONTROL_STEP_CLOSE);
     expect_step(ALL, 1, CONTROL_STEP_CUT, CONTROL_OK);
     all_did(1, CONTROL_STEP_CUT);
     expect_step(ALL, 1, CONTROL_STEP_WRITE, CONTROL_OK);
@@ -112,8 +115,8 @@ START_TEST(snapshots_are_taken_one_after_the_other)
 }
 END_TEST
 
-static const ControlStep failing[] = { CONTROL_STEP_CLOSE, CONTROL_STEP_CUT, CONTROL_STEP_WRITE,
-                                       CONTROL_STEP_COMMIT };
+static const ControlStep failing[] = { CONTROL_STEP_PREPARE, CONTROL_STEP_CLOSE, CONTROL_STEP_CUT,
+                                       CONTROL_STEP_WRITE, CONTROL_STEP_COMMIT };
 
 START_TEST(a_step_that_fails_on_a_node_ends_the_snapshot_on_all)
 {
@@ -177,7 +180,7 @@ START_TEST(a_barrier_does_not_wait_for_a_snapshot)
 {
     begin();
     ask(1, 1, 0);
-    expect_step(ALL, 1, CONTROL_STEP_CLOSE, CONTROL_OK);
+    expect_step(ALL, 1, CONTROL_STEP_PREPARE, CONTROL_OK);
     for (uint32_t i = 0; i < N_NODES; i++)
         propose(i, 1, CONTROL_CALL_BARRIER, "");
     expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
@@ -205,6 +208,30 @@ START_TEST(a_snapshot_for_a_task_that_has_ended_fails)
     ask(2, 10, epoch + 1);
     expect_end(2, 10, CANCELLED_CODE, "its task has ended");
     expect_quiet();
+}
+END_TEST
+
+/* No worker is held up for it: no map is closed. */
+START_TEST(a_snapshot_whose_task_ends_while_nodes_prepare_closes_nothing)
+{
+    begin();
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task t");
+
+    ask(2, 7, epoch);
+    expect_step(ALL, 1, CONTROL_STEP_PREPARE, CONTROL_OK);
+    did(0, 1, CONTROL_STEP_PREPARE);
+    if (_i == 0)
+        fail_worker(1, epoch, "no");
+    for (uint32_t i = 0; _i == 1 && i < N_NODES; i++)
+        done(i, epoch);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        expect(i, _i == 0 ? CONTROL_CANCEL : CONTROL_TASK_END);
+    did(1, 1, CONTROL_STEP_PREPARE);
+    expect_quiet();
+    did(2, 1, CONTROL_STEP_PREPARE);
+    expect_step(ALL, 1, CONTROL_STEP_FORGET, CANCELLED_CODE);
+    all_did(1, CONTROL_STEP_FORGET);
+    expect_end(2, 7, CANCELLED_CODE, "its task has ended");
 }
 END_TEST
 
@@ -274,6 +301,8 @@ static uint32_t begin_cut(void)
     const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task t");
 
     ask(2, 7, 0);
+    expect_step(ALL, 1, CONTROL_STEP_PREPARE, CONTROL_OK);
+    all_did(1, CONTROL_STEP_PREPARE);
     expect_step(ALL, 1, CONTROL_STEP_CLOSE, CONTROL_OK);
     all_did(1, CONTROL_STEP_CLOSE);
     expect_step(ALL, 1, CONTROL_STEP_CUT, CONTROL_OK);
@@ -347,9 +376,9 @@ START_TEST(a_lost_node_ends_the_snapshot_and_is_not_waited_for)
     begin();
     ask(1, 1, 0);
     ask(2, 1, 0);
-    expect_step(ALL, 1, CONTROL_STEP_CLOSE, CONTROL_OK);
-    did(0, 1, CONTROL_STEP_CLOSE);
-    did(1, 1, CONTROL_STEP_CLOSE);
+    expect_step(ALL, 1, CONTROL_STEP_PREPARE, CONTROL_OK);
+    did(0, 1, CONTROL_STEP_PREPARE);
+    did(1, 1, CONTROL_STEP_PREPARE);
     scheduler_node_gone(scheduler, now_ms, 2, "its process has ended");
     expect(0, CONTROL_LOST);
     expect(1, CONTROL_LOST);
@@ -400,13 +429,13 @@ START_TEST(the_snapshot_after_a_loss_begins_when_parts_have_their_primaries)
     ask(1, 1, 0);
     ask(2, 1, 0);
     ask(0, 1, 0);
-    expect_step(ALL, 1, CONTROL_STEP_CLOSE, CONTROL_OK);
-    did(0, 1, CONTROL_STEP_CLOSE);
+    expect_step(ALL, 1, CONTROL_STEP_PREPARE, CONTROL_OK);
+    did(0, 1, CONTROL_STEP_PREPARE);
     scheduler_node_gone(scheduler, now_ms, 2, "its process has ended");
     expect(0, CONTROL_RECOVER);
     expect(1, CONTROL_RECOVER);
     expect_quiet(); /* node 1 does its step yet */
-    did(1, 1, CONTROL_STEP_CLOSE);
+    did(1, 1, CONTROL_STEP_PREPARE);
     expect_step(3u, 1, CONTROL_STEP_FORGET, LOST_CODE);
     did(0, 1, CONTROL_STEP_FORGET);
     did(1, 1, CONTROL_STEP_FORGET);
@@ -419,7 +448,7 @@ START_TEST(the_snapshot_after_a_loss_begins_when_parts_have_their_primaries)
         expect(1, CONTROL_RECOVER);
     }
     recovered(2, CONTROL_RECOVER_OPEN);
-    expect_step(3u, 2, CONTROL_STEP_CLOSE, CONTROL_OK);
+    expect_step(3u, 2, CONTROL_STEP_PREPARE, CONTROL_OK);
     for (size_t i = 0; i < G_N_ELEMENTS(failing); i++) {
         if (i > 0)
             expect_step(3u, 2, failing[i], CONTROL_OK);
@@ -467,24 +496,24 @@ static const struct {
     uint64_t number;
     ControlStep step;
 } nonsense[] = {
-    { 2, CONTROL_STEP_CLOSE },  /* a snapshot that there is not */
-    { 1, CONTROL_STEP_CUT },    /* a step that nobody has asked for */
-    { 1, CONTROL_STEP_FORGET }, /* likewise */
+    { 2, CONTROL_STEP_PREPARE }, /* a snapshot that there is not */
+    { 1, CONTROL_STEP_CUT },     /* a step that nobody has asked for */
+    { 1, CONTROL_STEP_FORGET },  /* likewise */
 };
 
 START_TEST(an_answer_that_makes_no_sense_does_not_count)
 {
     begin();
-    ck_assert(!hears(0, step_done(1, CONTROL_STEP_CLOSE, NULL)));
+    ck_assert(!hears(0, step_done(1, CONTROL_STEP_PREPARE, NULL)));
     ask(1, 1, 0);
-    expect_step(ALL, 1, CONTROL_STEP_CLOSE, CONTROL_OK);
+    expect_step(ALL, 1, CONTROL_STEP_PREPARE, CONTROL_OK);
     ck_assert(!hears(0, step_done(nonsense[_i].number, nonsense[_i].step, NULL)));
-    did(1, 1, CONTROL_STEP_CLOSE);
-    ck_assert(!hears(1, step_done(1, CONTROL_STEP_CLOSE, NULL))); /* a second time */
-    did(2, 1, CONTROL_STEP_CLOSE);
+    did(1, 1, CONTROL_STEP_PREPARE);
+    ck_assert(!hears(1, step_done(1, CONTROL_STEP_PREPARE, NULL))); /* a second time */
+    did(2, 1, CONTROL_STEP_PREPARE);
     expect_quiet();
-    did(0, 1, CONTROL_STEP_CLOSE);
-    expect_step(ALL, 1, CONTROL_STEP_CUT, CONTROL_OK);
+    did(0, 1, CONTROL_STEP_PREPARE);
+    expect_step(ALL, 1, CONTROL_STEP_CLOSE, CONTROL_OK);
 }
 END_TEST
 
@@ -492,9 +521,9 @@ START_TEST(a_snapshot_that_waits_says_for_whom)
 {
     begin();
     ask(1, 1, 0);
-    expect_step(ALL, 1, CONTROL_STEP_CLOSE, CONTROL_OK);
-    did(0, 1, CONTROL_STEP_CLOSE);
-    did(2, 1, CONTROL_STEP_CLOSE);
+    expect_step(ALL, 1, CONTROL_STEP_PREPARE, CONTROL_OK);
+    did(0, 1, CONTROL_STEP_PREPARE);
+    did(2, 1, CONTROL_STEP_PREPARE);
     expect_waiting("a snapshot waits for node 4 (127.0.0.1:4102) [last heard 0.0 s ago] to do its "
                    "part");
 }
@@ -513,6 +542,7 @@ int main(void)
     tcase_add_test(cases, no_call_begins_while_a_snapshot_is_taken);
     tcase_add_test(cases, no_snapshot_begins_while_nodes_do_their_part_of_a_call);
     tcase_add_test(cases, a_barrier_does_not_wait_for_a_snapshot);
+    tcase_add_loop_test(cases, a_snapshot_whose_task_ends_while_nodes_prepare_closes_nothing, 0, 2);
     tcase_add_test(cases, a_snapshot_for_a_task_that_has_ended_fails);
     tcase_add_test(cases, readers_without_a_name_are_not_kept);
     tcase_add_test(cases, a_reader_that_is_dealt_blocks_during_the_cut_is_in_it_as_it_was_restored);

@@ -6,6 +6,7 @@
 
 #include "engine/collective.h"
 #include "engine/engine_private.h"
+#include "engine/snapshot/write_pace.h"
 #include "io/store/snapshot_folder.h"
 #include "io/store/writer_lock.h"
 #include "tests/support/engine/engine_fixture.h"
@@ -31,6 +32,19 @@ static void tear_down(void)
         g_autoptr(GError) error = NULL;                                 \
         ck_assert_msg(call, "%s", error != NULL ? error->message : ""); \
     } while (0)
+
+/* The linker puts this in the place of what begins the writing of a node's parts. */
+static const char *removed_meanwhile; /* the folder of a snapshot; NULL: nothing */
+
+__typeof__(write_pace_start) __real_write_pace_start, __wrap_write_pace_start;
+
+void __wrap_write_pace_start(WritePace *pace, const WritePaceOps *ops, SpillFile *spill,
+                             int64_t before_ns)
+{
+    if (removed_meanwhile != NULL)
+        remove_tree(removed_meanwhile);
+    __real_write_pace_start(pace, ops, spill, before_ns);
+}
 
 static void take(RubatoEngine *engine, const RubatoSnapshotSpec *spec)
 {
@@ -431,6 +445,34 @@ START_TEST(part_of_a_call_that_fails_without_an_error_fails_the_call)
 }
 END_TEST
 
+/* What builds on it could not be restored. The next one has all rows. */
+START_TEST(snapshot_whose_base_is_removed_meanwhile_fails)
+{
+    const ThreeShapes shapes = { .parts = 2 };
+    const RubatoSnapshotSpec spec = { .directory = directory, .full_every = 9 };
+    g_autofree char *base = snapshot_folder_whole(directory, 1);
+    g_autoptr(RubatoEngine) engine = with_tables(1, &shapes);
+    g_autofree uint64_t *numbers = NULL;
+    g_autoptr(GError) fault = NULL;
+    size_t n;
+
+    MUST(rubato_engine_snapshot(engine, &spec, NULL, &error));
+    MUST(three_tables_fill(engine, &error));
+    removed_meanwhile = base;
+    ck_assert(!rubato_engine_snapshot(engine, &spec, NULL, &fault));
+    removed_meanwhile = NULL;
+    ck_assert(g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND));
+    ck_assert_ptr_nonnull(strstr(fault->message, "snapshot 1, on which the present one builds"));
+    ck_assert(rubato_snapshot_list(directory, &numbers, &n, NULL));
+    ck_assert_uint_eq(n, 0);
+    MUST(rubato_engine_snapshot(engine, &spec, NULL, &error));
+    g_autoptr(RubatoEngine) other = with_tables(2, &shapes);
+    MUST(
+        rubato_engine_restore(other, &(RubatoRestoreSpec){ .directory = directory }, NULL, &error));
+    MUST(three_tables_check(other, &shapes, &error));
+}
+END_TEST
+
 /* ---- who writes there ---- */
 
 static void expect_writer(RubatoEngine *engine)
@@ -492,6 +534,7 @@ int main(void)
     tcase_add_test(cases, values_alone_come_back_with_the_state_of_new_rows);
     tcase_add_test(cases, whole_numbers_come_back_wider);
     tcase_add_test(cases, rows_of_more_than_a_block_come_back);
+    tcase_add_test(cases, snapshot_whose_base_is_removed_meanwhile_fails);
     tcase_add_test(cases, snapshot_beside_another_writer_is_refused);
     tcase_add_test(cases, owned_directory_is_for_one_engine_alone);
     tcase_add_test(cases, note_and_tables_are_told_without_an_engine);

@@ -52,6 +52,29 @@ static unsigned count_entries(const char *path)
     return n;
 }
 
+/* The linker puts this in the place of the look whether a snapshot has a manifest. */
+static const char *removed_before; /* a folder; NULL: nothing */
+
+int __real_faccessat(int folder, const char *path, int mode, int flags);
+int __wrap_faccessat(int folder, const char *path, int mode, int flags);
+
+int __wrap_faccessat(int folder, const char *path, int mode, int flags)
+{
+    if (removed_before != NULL)
+        remove_tree(removed_before);
+    return __real_faccessat(folder, path, mode, flags);
+}
+
+static void expect_torn(size_t n_expected, uint64_t first)
+{
+    g_autofree uint64_t *numbers = NULL;
+    size_t n;
+
+    ck_assert(rubato_snapshot_list_torn(directory, &numbers, &n, NULL));
+    ck_assert_uint_eq(n, n_expected);
+    ck_assert(n == 0 || numbers[0] == first);
+}
+
 static void expect_list(size_t n_expected, const uint64_t *expected)
 {
     g_autofree uint64_t *numbers = NULL;
@@ -153,7 +176,22 @@ START_TEST(number_of_a_torn_snapshot_is_not_used_again)
     ck_assert(g_file_set_contents(part, "x", 1, NULL));
     ck_assert_uint_eq(write_one(2, RUBATO_PACKING_NONE), 3);
     expect_list(2, (const uint64_t[]){ 1, 3 });
+    expect_torn(1, 2);
     small_snapshot_check(directory, 3, 2);
+}
+END_TEST
+
+/* A run removes old ones while somebody looks for torn ones. */
+START_TEST(snapshot_that_is_removed_meanwhile_is_not_torn)
+{
+    g_autofree char *whole = snapshot_folder_whole(directory, 1);
+
+    write_one(1, RUBATO_PACKING_NONE);
+    expect_torn(0, 0);
+    removed_before = whole;
+    expect_torn(0, 0);
+    removed_before = NULL;
+    ck_assert_uint_eq(count_entries(directory), 0);
 }
 END_TEST
 
@@ -719,6 +757,7 @@ int main(void)
     tcase_add_test(cases, directory_that_is_not_there_has_no_snapshots);
     tcase_add_test(cases, folders_that_are_no_snapshots_are_not_listed);
     tcase_add_test(cases, number_of_a_torn_snapshot_is_not_used_again);
+    tcase_add_test(cases, snapshot_that_is_removed_meanwhile_is_not_torn);
     tcase_add_test(cases, numbers_end);
     tcase_add_test(cases, snapshot_that_cannot_be_looked_into_is_listed);
     tcase_add_test(cases, newest_snapshots_are_kept);

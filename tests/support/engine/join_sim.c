@@ -316,7 +316,7 @@ static void do_snapshot_step(JoinProcess *process, const ControlSnapshot *told)
     const bool is_next = told->number == process->snapshot
                              ? told->step > process->snapshot_step
                              : told->number > process->snapshot &&
-                                   (told->step == CONTROL_STEP_CLOSE ||
+                                   (told->step == CONTROL_STEP_PREPARE ||
                                     (told->step == CONTROL_STEP_FORGET &&
                                      (!process->has_program || process->catches_up)));
     const bool completes = told->step == CONTROL_STEP_COMMIT && process->node == 0;

@@ -137,10 +137,12 @@ static void hear_go(uint32_t number, const Control *control)
     scheduler_sim_assert(node->proposed && !node->at_work && control->go.call == node->step + 1,
                          "GO %" G_GUINT64_FORMAT " to node %u out of turn", control->go.call,
                          number);
-    scheduler_sim_assert(control->go.step == 0, "call %u begins with step %u", node->step,
-                         control->go.step);
+    scheduler_sim_assert(
+        control->go.step ==
+            (node->steps[node->step].what == CONTROL_CALL_MOVE ? CONTROL_STEP_CLOSE : 0),
+        "call %u begins with step %u", node->step, control->go.step);
     node->at_work = true;
-    node->go_step = 0;
+    node->go_step = control->go.step;
     node->go_id = control->go.id;
     if (!(scheduler_sim->go_seen & (1u << node->step))) {
         scheduler_sim->go_seen |= 1u << node->step;

@@ -602,6 +602,7 @@ void sim_cluster_run(const SimScenario *scenario, SimOutcome *outcome)
     outcome->outage_ms = longest_outage_ms(&cluster);
     outcome->n_cuts = cluster.cut.n_done;
     outcome->n_cuts_after = cluster.cut.n_whole;
+    outcome->n_went_on = cluster.cut.n_went_on;
     outcome->n_replaced = cluster.job.n_replaced + cluster.job_again.n_replaced;
     outcome->longest_get_ns = cluster.stream.longest_ns;
     outcome->digest = sim_digest();

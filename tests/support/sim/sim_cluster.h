@@ -207,6 +207,7 @@ typedef struct {
     uint64_t rows_digest;          /* of an exact program: the bits of its rows at the end */
     int64_t longest_get_ns;        /* of those beside a stream */
     uint64_t n_cuts, n_cuts_after; /* of tables, that were looked at; after a loss */
+    uint64_t n_went_on;            /* times that workers did while a node prepared one */
     uint32_t n_replaced;           /* workers that began in the place of lost ones */
     uint32_t n_too_late;           /* nodes that were told that no process has come in time */
 } SimOutcome;

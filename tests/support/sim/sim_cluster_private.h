@@ -48,6 +48,7 @@ typedef struct {
     uint64_t clocks[SIM_MOST_TABLES];
     uint64_t seed;            /* of the cut, the same on all nodes */
     uint64_t n_done, n_whole; /* cuts that have been looked at; since the loss of a node */
+    uint64_t n_went_on;       /* times that workers ended iterations while a node prepared one */
 } SimCut;
 
 struct SimCluster {
@@ -119,7 +120,7 @@ bool sim_kept_run(SimNode *node, SimKeptTask *run_task, GError **error);
 
 /* The scheduler's node, before another cut begins: fails the seed if the rows of the table in this
  * one are not those that the reader has as done. */
-void sim_kept_judge(const SimNode *node, const int64_t *rows);
+void sim_kept_judge(const SimNode *node, RubatoEngine *engine, const int64_t *rows);
 
 /* Serves what the other nodes ask for; and asks them, after a task. Nothing, if the scenario has no
  * services. */

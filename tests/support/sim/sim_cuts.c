@@ -2,9 +2,10 @@
  * is looked at when all nodes have read their own, as the scheduler's node knows. If a node is lost
  * meanwhile, nobody looks.
  *
- * Threads: a node's main thread. Nodes put their rows together in one place, since all threads of
- * the simulation are fibers of one. Each reads its own first: after a loss others may begin the
- * next cut meanwhile, and then nobody wants what it has read. */
+ * Threads: a node's main thread, or that of its engine's snapshots, which may end after the node
+ * has left its engine; so functions are given that. Nodes put their rows together in one place,
+ * since all threads of the simulation are fibers of one. Each reads its own first: after a loss
+ * others may begin the next cut meanwhile, and then nobody wants what it has read. */
 #include "tests/support/sim/sim_cluster_private.h"
 
 #include <rubato/snapshot.h>
@@ -62,14 +63,14 @@ static void take_slice(Reading *reading)
     }
 }
 
-static void read_table(SimNode *node, Reading *reading)
+static void read_table(RubatoEngine *engine, Reading *reading)
 {
-    for (uint32_t i = 0; i < node->engine->n_servers; i++)
+    for (uint32_t i = 0; i < engine->n_servers; i++)
         for (reading->part = 0; reading->part < reading->n_parts; reading->part++) {
-            servers_run(&node->engine->servers[i], 1, read_slice, reading);
+            servers_run(&engine->servers[i], 1, read_slice, reading);
             while (!reading->at_end) {
                 take_slice(reading);
-                servers_run(&node->engine->servers[i], 1, read_slice, reading);
+                servers_run(&engine->servers[i], 1, read_slice, reading);
             }
         }
     image_slice_clear(&reading->slice);
@@ -124,21 +125,21 @@ static bool any_is_cancelled(RubatoEngine *engine)
 }
 
 /* All nodes have read their images. */
-static void look_at(SimNode *node, const SimJob *job)
+static void look_at(SimNode *node, RubatoEngine *engine, const SimJob *job)
 {
     SimCut *const cut = &node->cluster->cut;
 
     if (node->number != job->scenario->scheduler)
         return;
-    if (is_judged(job->scenario) && !any_is_cancelled(node->engine)) {
+    if (is_judged(job->scenario) && !any_is_cancelled(engine)) {
         if (job->scenario->keeps_rows)
-            sim_kept_judge(node, cut->rows[0]);
+            sim_kept_judge(node, engine, cut->rows[0]);
         else
             judge(job, cut);
     }
     SIM_TRACE("a cut was looked at");
     cut->n_done++;
-    cut->n_whole += node->engine->n_losses > 0;
+    cut->n_whole += engine->n_losses > 0;
     clear(cut);
 }
 
@@ -182,14 +183,15 @@ static void add_rows(SimCut *shared, uint32_t table, const int64_t *rows, size_t
         shared->rows[table][i] += rows[i];
 }
 
-static void read_cut(SimNode *node, const SimJob *job, const CutTable *one, uint64_t seed)
+static void read_cut(SimNode *node, RubatoEngine *engine, const SimJob *job, const CutTable *one,
+                     uint64_t seed)
 {
     const Table *const table = one->table;
     SimCut *const shared = &node->cluster->cut;
     Reading reading = { .id = table->id, .n_parts = table->map->n_parts };
 
     if (job == NULL) {
-        read_table(node, &reading);
+        read_table(engine, &reading);
         return;
     }
     const uint32_t i = place_in(job, table->spec->name);
@@ -200,12 +202,48 @@ static void read_cut(SimNode *node, const SimJob *job, const CutTable *one, uint
     g_autofree int64_t *rows = g_new0(int64_t, n);
 
     reading.rows = rows;
-    read_table(node, &reading);
+    read_table(engine, &reading);
     if (shared->seed != seed)
         return;
     add_rows(shared, i, rows, n);
     if (node->number == job->scenario->scheduler)
         shared->clocks[i] = one->clock;
+}
+
+/* Until a node has been lost, none closes anything while another one prepares. */
+static void check_open(const SimNode *node, const RubatoEngine *engine)
+{
+    const SimCluster *const cluster = node->cluster;
+
+    for (uint32_t i = 0; i < sim_cluster_n_processes(cluster); i++) {
+        const RubatoEngine *const other = cluster->nodes[i].engine;
+
+        if (engine->n_losses == 0 && other != NULL && other->n_losses == 0 &&
+            other->cut_holds != CUT_HOLDS_NOTHING)
+            sim_fail("node %u prepares a cut, and node %u has begun it", node->number, i);
+    }
+}
+
+/* The store of some nodes answers late. */
+static bool prepare_cut(SimNode *node, const RubatoEngine *engine)
+{
+    SimCluster *const cluster = node->cluster;
+    const int64_t began_ns = sim_now_ns();
+
+    if (sim_chance(1, 2))
+        sim_sleep_ns((int64_t)sim_below(8 * (uint64_t)cluster->scenario->think_ns));
+    check_open(node, engine);
+    cluster->cut.n_went_on += cluster->progress_ns > began_ns;
+    return true;
+}
+
+static bool prepare(RubatoEngine *engine, const Cut *cut, void *data, GError **error)
+{
+    const Taking *const taking = data;
+
+    (void)cut;
+    (void)error;
+    return prepare_cut(taking->node, engine);
 }
 
 static bool read_images(RubatoEngine *engine, const Cut *cut, uint64_t seed, void *data,
@@ -215,13 +253,12 @@ static bool read_images(RubatoEngine *engine, const Cut *cut, uint64_t seed, voi
 
     SimCut *const shared = &taking->node->cluster->cut;
 
-    (void)engine;
     (void)error;
     if (shared->seed != seed) /* what another one has left, which a loss has ended */
         clear(shared);
     shared->seed = seed;
     for (size_t i = 0; i < cut->n_tables; i++)
-        read_cut(taking->node, taking->job, &cut->tables[i], seed);
+        read_cut(taking->node, engine, taking->job, &cut->tables[i], seed);
     return true;
 }
 
@@ -229,11 +266,10 @@ static bool end_reading(RubatoEngine *engine, const Cut *cut, void *data, GError
 {
     const Taking *const taking = data;
 
-    (void)engine;
     (void)cut;
     (void)error;
     if (taking->job != NULL)
-        look_at(taking->node, taking->job);
+        look_at(taking->node, engine, taking->job);
     return true;
 }
 
@@ -241,7 +277,7 @@ bool sim_cut_take(SimNode *node, const SimJob *job, const char *const *names, GE
 {
     g_autoptr(GPtrArray) tables = find_tables(node, names);
     Taking taking = { node, node->cluster->scenario->keeps_rows ? &node->cluster->job : job };
-    const CutWork work = { read_images, end_reading, &taking };
+    const CutWork work = { prepare, read_images, end_reading, &taking };
     Cut cut;
     bool ok;
 
@@ -255,6 +291,13 @@ bool sim_cut_take(SimNode *node, const SimJob *job, const char *const *names, GE
 }
 
 /* ---- cuts that workers ask for ---- */
+
+static bool prepare_led(RubatoEngine *engine, const Cut *cut, void *data, GError **error)
+{
+    (void)cut;
+    (void)error;
+    return prepare_cut(data, engine);
+}
 
 static bool read_led(RubatoEngine *engine, const Cut *cut, uint64_t seed, void *data,
                      GError **error)
@@ -273,7 +316,7 @@ static bool end_led(RubatoEngine *engine, const Cut *cut, void *data, GError **e
 
 CutWork sim_cut_work(SimNode *node)
 {
-    return (CutWork){ read_led, end_led, node };
+    return (CutWork){ prepare_led, read_led, end_led, node };
 }
 
 bool sim_cut_ask(RubatoWorker *worker, const SimJob *job, bool waits, GError **error)

@@ -204,13 +204,13 @@ static void take_readers(Scheduler *scheduler, int64_t now_ms, void *readers)
 }
 
 /* There is no reader before its first block is dealt, nor when all workers have ended. */
-void sim_kept_judge(const SimNode *node, const int64_t *rows)
+void sim_kept_judge(const SimNode *node, RubatoEngine *engine, const int64_t *rows)
 {
     g_autoptr(GHashTable) readers = NULL;
     int64_t left[SIM_KEPT_ROWS] = { 0 };
     const char *text;
 
-    dispatch_look_at_scheduler(node->engine, take_readers, &readers);
+    dispatch_look_at_scheduler(engine, take_readers, &readers);
     text = g_hash_table_lookup(readers, READER);
     if (text != NULL)
         count_left(node->cluster->scenario, text, left);
