@@ -84,7 +84,7 @@ static bool has_row(const CallTrace *trace, const void *row)
 }
 
 void call_trace_open(CallTrace *trace, const RubatoPartRows *rows, const void *fresh,
-                     const void *fresh_end)
+                     size_t n_fresh)
 {
     const bool may_repeat = rows->rows != NULL;
 
@@ -92,8 +92,7 @@ void call_trace_open(CallTrace *trace, const RubatoPartRows *rows, const void *f
     for (size_t i = 0; i < rows->n; i++) {
         const Traced traced = { rubato_part_rows_key(rows, i), rubato_part_rows_row(rows, i) };
 
-        if (((uintptr_t)traced.row >= (uintptr_t)fresh &&
-             (uintptr_t)traced.row < (uintptr_t)fresh_end) ||
+        if ((uintptr_t)traced.row - (uintptr_t)fresh < n_fresh ||
             (may_repeat && has_row(trace, traced.row)))
             continue;
         memcpy(before_of(trace, trace->rows->len), traced.row, trace->shard->row_bytes);

@@ -20,9 +20,9 @@ CallTrace *call_trace_begin(const RubatoShard *shard, const HandlerCall *call);
 /* At most so many rows at once are given to the handler. */
 size_t call_trace_most_rows(const RubatoShard *shard);
 
-/* The handler gets these rows. A row between `fresh` and `fresh_end` is no row of the part. */
+/* The handler gets these rows. A row in the n_fresh bytes at `fresh` is no row of the part. */
 void call_trace_open(CallTrace *trace, const RubatoPartRows *rows, const void *fresh,
-                     const void *fresh_end);
+                     size_t n_fresh);
 
 /* Rows by key are about to change: at most call_trace_most_rows of them. */
 void call_trace_before(CallTrace *trace, const RubatoKey *keys, size_t n);

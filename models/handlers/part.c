@@ -173,7 +173,7 @@ bool rubato_part_next(RubatoPart *part, RubatoPartRows *rows)
     if (part->call->is_whole && shard->rows != NULL) {
         take_run(part, n_left, rows);
         if (G_UNLIKELY(part->trace != NULL))
-            call_trace_open(part->trace, rows, NULL, NULL);
+            call_trace_open(part->trace, rows, NULL, 0);
         return true;
     }
     const size_t n = (size_t)MIN(n_left, most);
@@ -189,8 +189,7 @@ bool rubato_part_next(RubatoPart *part, RubatoPartRows *rows)
     *rows = (RubatoPartRows){ .n = n_found, .keys = keys, .rows = part->rows };
     if (G_UNLIKELY(part->trace != NULL))
         call_trace_open(part->trace, rows, part->fresh,
-                        (const unsigned char *)part->fresh +
-                            (part->fresh == NULL ? 0 : most * shard->row_bytes));
+                        part->fresh == NULL ? 0 : most * shard->row_bytes);
     part->n_done += n;
     return true;
 }
