@@ -20,7 +20,7 @@ START_TEST(a_pool_gives_blocks_as_soon_as_there_is_memory_again)
     g_autofree unsigned char **blocks = g_new0(unsigned char *, N);
     unsigned n_without = 0;
 
-    segment_pool_init(&pool, BLOCK_BYTES, SEGMENT_POOL_HUGE_FROM);
+    segment_pool_init(&pool, BLOCK_BYTES, SEGMENT_POOL_HUGE_FROM, SEGMENT_POOL_MOST_AHEAD);
     for (uint64_t i = 0; i < N; i++) {
         for (int way = 1; way <= 4 && blocks[i] == NULL;
              way++) { /* singles, regions, lists of them */

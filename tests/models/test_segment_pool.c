@@ -1,13 +1,17 @@
 /* The pool of blocks below hash storage, and what fetches its pages. */
 #include "models/storage/hash/segment_pool.h"
 
+#include <glib.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "tests/support/runner.h"
 
 #define BLOCK_BYTES ((size_t)132 << 10)
 #define MANY 420 /* some of them in huge pages */
+#define MOST_AHEAD SEGMENT_POOL_MOST_AHEAD
+#define PAGE_BYTES ((size_t)2 << 20)
 
 static bool is_zero(const unsigned char *block)
 {
@@ -20,7 +24,7 @@ START_TEST(blocks_are_zero_and_no_two_share_a_byte)
     static unsigned char *blocks[MANY];
     SegmentPool pool;
 
-    segment_pool_init(&pool, BLOCK_BYTES, SEGMENT_POOL_HUGE_FROM);
+    segment_pool_init(&pool, BLOCK_BYTES, SEGMENT_POOL_HUGE_FROM, MOST_AHEAD);
     for (size_t i = 0; i < MANY; i++) {
         blocks[i] = segment_pool_take(&pool);
         require_msg((uintptr_t)blocks[i] % 4096 == 0, "block %zu begins within a page", i);
@@ -42,7 +46,7 @@ START_TEST(what_is_given_back_is_taken_again_as_zeros)
     unsigned char *last = NULL, *again;
     size_t n_bytes;
 
-    segment_pool_init(&pool, BLOCK_BYTES, SEGMENT_POOL_HUGE_FROM);
+    segment_pool_init(&pool, BLOCK_BYTES, SEGMENT_POOL_HUGE_FROM, MOST_AHEAD);
     for (size_t i = 0; i < MANY; i++)
         last = segment_pool_take(&pool);
     memset(last, 7, BLOCK_BYTES);
@@ -73,7 +77,7 @@ START_TEST(all_blocks_are_shown_to_the_home_of_the_pool)
 
     {
         MEMORY_HOME_SCOPE(&home);
-        segment_pool_init(&pool, BLOCK_BYTES, _i == 0 ? SIZE_MAX : 0);
+        segment_pool_init(&pool, BLOCK_BYTES, _i == 0 ? SIZE_MAX : 0, MOST_AHEAD);
     }
     for (size_t i = 0; i < MANY; i++) {
         (void)segment_pool_take(&pool);
@@ -95,7 +99,7 @@ START_TEST(first_blocks_are_mapped_and_unmapped_one_by_one)
     static void *blocks[MANY];
     SegmentPool pool;
 
-    segment_pool_init(&pool, BLOCK_BYTES, SEGMENT_POOL_HUGE_FROM);
+    segment_pool_init(&pool, BLOCK_BYTES, SEGMENT_POOL_HUGE_FROM, MOST_AHEAD);
     for (size_t i = 0; i < 10; i++)
         blocks[i] = segment_pool_take(&pool);
     ck_assert_uint_eq(segment_pool_bytes(&pool), 10 * BLOCK_BYTES);
@@ -115,6 +119,59 @@ START_TEST(first_blocks_are_mapped_and_unmapped_one_by_one)
 }
 END_TEST
 
+static bool is_in_memory(unsigned char *page)
+{
+    unsigned char is_there = 0;
+
+    ck_assert_int_eq(mincore(page + PAGE_BYTES - 4096, 4096, &is_there), 0);
+    return (is_there & 1) != 0;
+}
+
+/* Takes blocks until one is cut from another page. */
+static void take_page(SegmentPool *pool)
+{
+    const unsigned char *const next = pool->ahead[0];
+
+    do
+        (void)segment_pool_take(pool);
+    while (pool->fresh < next || pool->fresh > next + PAGE_BYTES);
+}
+
+static void end_fetcher(SegmentPool *pool)
+{
+    if (pool->is_fetching)
+        ck_assert_int_eq(pthread_join(pool->fetcher, NULL), 0);
+    pool->is_fetching = false;
+}
+
+/* Also those for which no thread could be asked, because the one before had not ended. */
+START_TEST(large_pools_have_several_pages_ahead_and_all_are_fetched)
+{
+    const size_t most = (size_t)_i;
+    SegmentPool pool;
+    size_t n_bytes, growth;
+
+    segment_pool_init(&pool, BLOCK_BYTES, 0, most);
+    (void)segment_pool_take(&pool);
+    ck_assert_uint_eq(pool.n_ahead, 1);
+    while (pool.n_pages < 70) {
+        n_bytes = segment_pool_bytes(&pool);
+        growth = segment_pool_growth(&pool, 1);
+        (void)segment_pool_take(&pool);
+        ck_assert_uint_le(segment_pool_bytes(&pool), n_bytes + growth);
+    }
+    take_page(&pool);
+    ck_assert_uint_eq(pool.n_ahead, MIN(most, 2));
+    end_fetcher(&pool);
+    take_page(&pool); /* a thread is asked for all that have not been asked for */
+    ck_assert_uint_eq(pool.n_asked, pool.n_ahead);
+    end_fetcher(&pool);
+    for (size_t i = 0; i < pool.n_ahead; i++)
+        ck_assert(is_in_memory(pool.ahead[i]));
+    segment_pool_clear(&pool);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("segment pool");
@@ -124,6 +181,7 @@ int main(void)
     tcase_add_loop_test(tcase, all_blocks_are_shown_to_the_home_of_the_pool, 0, 2);
     tcase_add_test(tcase, what_is_given_back_is_taken_again_as_zeros);
     tcase_add_test(tcase, first_blocks_are_mapped_and_unmapped_one_by_one);
+    tcase_add_loop_test(tcase, large_pools_have_several_pages_ahead_and_all_are_fetched, 1, 3);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

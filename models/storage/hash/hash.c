@@ -517,7 +517,7 @@ bool hash_storage_init(HashStorage *hash, const RubatoStorageSetup *setup, size_
     while ((setup->row_bytes << (hash->slab_bits + 1)) <= SLAB_BYTES)
         hash->slab_bits++;
     segment_pool_init(&hash->pool, whole_pages(hash->row_bytes << hash->slab_bits),
-                      SEGMENT_POOL_HUGE_FROM);
+                      SEGMENT_POOL_HUGE_FROM, mark_bytes > 0 ? 1 : SEGMENT_POOL_MOST_AHEAD);
     hash->depth = depth;
     hash->directory = g_new0(Segment, 1u << depth);
     hash->n_bytes = struct_bytes + (sizeof(Segment) << depth);

@@ -69,7 +69,8 @@ void segment_source_init(SegmentSource *source, size_t cell_bytes, bool is_paire
                                .is_paired = is_paired,
                                .fill = fill };
     segment_pool_init(&source->pool, bytes_of(source->layout, segment_full_size_bits(source)),
-                      fill == SEGMENT_FILL_DENSE ? DENSE_HUGE_FROM : SEGMENT_POOL_HUGE_FROM);
+                      fill == SEGMENT_FILL_DENSE ? DENSE_HUGE_FROM : SEGMENT_POOL_HUGE_FROM,
+                      is_paired ? 1 : SEGMENT_POOL_MOST_AHEAD);
 }
 
 void segment_source_clear(SegmentSource *source)

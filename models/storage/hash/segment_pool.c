@@ -8,9 +8,11 @@
  *
  * When a huge page is first accessed, the kernel has to clear all 2 MB of it. On a virtual machine
  * the host may have to find memory for it too, which takes milliseconds. A request would wait for
- * all of this. So a thread accesses the next page beforehand, and then ends. It writes one byte,
- * the page's last, which belongs to no block; so the two threads share no memory. If the thread has
- * not run in time, the request waits.
+ * all of this. So a thread accesses the next pages beforehand, and then ends. It writes one byte of
+ * each, the page's last, which belongs to no block; so the two threads share no memory. If the
+ * thread has not run in time, the request waits. The larger a pool is, the more pages it has ahead,
+ * and a thread is asked for several of them: on a busy machine it may run late, and to start one
+ * costs its starter more than an access to memory that is there, for it may lose its processor.
  *
  * Thread: the shard's present owner. */
 #include "models/storage/hash/segment_pool.h"
@@ -25,6 +27,7 @@
 #define MOST_CUT_BYTES (HUGE_PAGE_BYTES / 4) /* of larger blocks too few would fit into one */
 #define FIRST_REGION_PAGES ((size_t)32)
 #define MAX_REGION_PAGES ((size_t)4096)
+#define PAGES_FOR_EACH_AHEAD ((size_t)32)
 
 /* What a block that was returned begins with. */
 typedef struct ReturnedBlock ReturnedBlock;
@@ -66,24 +69,34 @@ static size_t region_pages(size_t i)
 
 /* ---- huge pages ---- */
 
-static void *fetch(void *page)
+static void *fetch(void *user)
 {
-    *((volatile unsigned char *)page + HUGE_PAGE_BYTES - 1) = 0;
+    const SegmentPool *const pool = user;
+
+    for (size_t i = 0; i < pool->n_fetched; i++)
+        *((volatile unsigned char *)pool->fetched[i] + HUGE_PAGE_BYTES - 1) = 0;
     return NULL;
 }
 
-/* Starts a thread that accesses the next page, unless the thread before has not ended: on a busy
- * machine it may not have run yet. The request that needs the page then accesses it first. */
-static void fetch_next(SegmentPool *pool)
+/* Starts a thread that accesses the pages ahead that none has been asked for yet, unless the thread
+ * before has not ended: on a busy machine it may not have run yet. Then the next one is asked for
+ * them. A request that needs such a page accesses it first. */
+static void fetch_ahead(SegmentPool *pool)
 {
+    const size_t n_unasked = pool->n_ahead - pool->n_asked;
     sigset_t all, before;
 
-    if (pool->is_fetching && pthread_tryjoin_np(pool->fetcher, NULL) != 0)
+    if (n_unasked == 0 || 2 * n_unasked < pool->n_ahead ||
+        (pool->is_fetching && pthread_tryjoin_np(pool->fetcher, NULL) != 0))
         return;
+    pool->n_fetched = n_unasked;
+    memcpy(pool->fetched, pool->ahead + pool->n_asked, n_unasked * sizeof *pool->fetched);
     sigfillset(&all); /* signals are for threads that are there to stay */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pool->is_fetching = pthread_create(&pool->fetcher, NULL, fetch, pool->next) == 0;
+    pool->is_fetching = pthread_create(&pool->fetcher, NULL, fetch, pool) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (pool->is_fetching)
+        pool->n_asked = pool->n_ahead;
 }
 
 static bool add_region(SegmentPool *pool)
@@ -126,20 +139,37 @@ static size_t blocks_of_page(const SegmentPool *pool)
     return (HUGE_PAGE_BYTES - 1) / pool->block_bytes;
 }
 
+/* How many pages the pool has ahead once it has cut a block from a new one. */
+static size_t most_ahead(const SegmentPool *pool)
+{
+    return CLAMP(pool->n_pages / PAGES_FOR_EACH_AHEAD, 1, pool->most_ahead);
+}
+
+static unsigned char *take_first_ahead(SegmentPool *pool)
+{
+    unsigned char *const page = pool->ahead[0];
+
+    pool->n_ahead--;
+    pool->n_asked -= pool->n_asked > 0;
+    memmove(pool->ahead, pool->ahead + 1, pool->n_ahead * sizeof *pool->ahead);
+    return page;
+}
+
 static unsigned char *cut_block(SegmentPool *pool)
 {
     unsigned char *block;
 
     if (pool->n_fresh <= pool->block_bytes) { /* the last byte stays */
-        unsigned char *fresh = pool->next != NULL ? pool->next : take_page(pool);
+        const size_t most = most_ahead(pool);
+        unsigned char *page = pool->n_ahead > 0 ? take_first_ahead(pool) : take_page(pool);
 
-        if (fresh == NULL)
+        if (page == NULL)
             return NULL;
-        pool->fresh = fresh;
+        pool->fresh = page;
         pool->n_fresh = HUGE_PAGE_BYTES;
-        pool->next = take_page(pool);
-        if (pool->next != NULL)
-            fetch_next(pool);
+        while (pool->n_ahead < most && (page = take_page(pool)) != NULL)
+            pool->ahead[pool->n_ahead++] = page;
+        fetch_ahead(pool);
     }
     block = pool->fresh;
     pool->fresh += pool->block_bytes;
@@ -204,10 +234,13 @@ static void release_page(SegmentPool *pool, unsigned char *page, uint16_t *n_ret
 
 /* ---- blocks ---- */
 
-void segment_pool_init(SegmentPool *pool, size_t block_bytes, size_t huge_from)
+void segment_pool_init(SegmentPool *pool, size_t block_bytes, size_t huge_from, size_t most_pages)
 {
-    *pool =
-        (SegmentPool){ .block_bytes = block_bytes, .huge_from = huge_from, .home = memory_home() };
+    g_assert(most_pages >= 1 && most_pages <= SEGMENT_POOL_MOST_AHEAD);
+    *pool = (SegmentPool){ .block_bytes = block_bytes,
+                           .huge_from = huge_from,
+                           .most_ahead = most_pages,
+                           .home = memory_home() };
 }
 
 static unsigned char *map_single(SegmentPool *pool)
@@ -228,7 +261,7 @@ static unsigned char *map_single(SegmentPool *pool)
 static bool uses_huge_pages(const SegmentPool *pool)
 {
     return pool->block_bytes <= MOST_CUT_BYTES &&
-           (pool->next != NULL || pool->n_singles * pool->block_bytes >= pool->huge_from);
+           (pool->n_ahead > 0 || pool->n_singles * pool->block_bytes >= pool->huge_from);
 }
 
 void *segment_pool_take(SegmentPool *pool)
@@ -270,12 +303,13 @@ size_t segment_pool_bytes(const SegmentPool *pool)
     return pool->n_singles * pool->block_bytes + pool->n_pages * HUGE_PAGE_BYTES;
 }
 
-/* A block that is cut from a new page brings the page behind it, too. One page has room for two
+/* A block that is cut from a new page brings the pages ahead of it, too. One page has room for two
  * blocks and more. */
 size_t segment_pool_growth(const SegmentPool *pool, size_t n)
 {
     const size_t n_cut = pool->n_fresh == 0 ? 0 : (pool->n_fresh - 1) / pool->block_bytes;
-    const size_t n_pages = pool->next != NULL ? 1 : 2;
+    const size_t n_needed = 1 + most_ahead(pool);
+    const size_t n_pages = n_needed - MIN(pool->n_ahead, n_needed);
 
     if (pool->n_returned >= n)
         return 0;
@@ -303,5 +337,6 @@ void segment_pool_clear(SegmentPool *pool)
     g_free(pool->regions);
     *pool = (SegmentPool){ .block_bytes = pool->block_bytes,
                            .huge_from = pool->huge_from,
+                           .most_ahead = pool->most_ahead,
                            .home = pool->home };
 }

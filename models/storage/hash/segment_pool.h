@@ -21,10 +21,16 @@ typedef struct {
     uint16_t *n_returned; /* of each page: its blocks that were returned */
 } PoolRegion;
 
+/* A large pool has so many huge pages ahead of those that it uses, a 32nd at most. Half of them are
+ * enough for a thread that runs 30 ms late while a table grows by 10 M rows of 24 bytes a second.
+ */
+#define SEGMENT_POOL_MOST_AHEAD ((size_t)8)
+
 typedef struct {
     /* immutable */
     size_t block_bytes;
     size_t huge_from;       /* bytes of blocks, from which on they come from huge pages */
+    size_t most_ahead;      /* pages */
     const MemoryHome *home; /* of the shard; NULL: none */
 
     void **singles; /* blocks with a mapping of their own */
@@ -37,12 +43,18 @@ typedef struct {
     size_t n_unused;            /* pages of the last region that are still to come */
     unsigned char **free_pages; /* others, whose blocks were all returned */
     size_t n_free_pages;
-    size_t n_pages;       /* that are in use, the next one included */
+    size_t n_pages;       /* that are in use, those ahead included */
     unsigned char *fresh; /* the rest of the page from which blocks are cut */
     size_t n_fresh;       /* bytes */
-    unsigned char *next;  /* the page after it; NULL until there are huge pages */
-    pthread_t fetcher;    /* has the kernel make the next page */
+
+    /* The pages after it, the next one first; none until there are huge pages. A thread was asked
+     * to access the first n_asked of them. */
+    unsigned char *ahead[SEGMENT_POOL_MOST_AHEAD];
+    size_t n_ahead, n_asked;
+    pthread_t fetcher; /* has the kernel make pages */
     bool is_fetching;
+    unsigned char *fetched[SEGMENT_POOL_MOST_AHEAD]; /* by this thread, which alone reads them */
+    size_t n_fetched;
 } SegmentPool;
 
 /* Larger tables use huge pages: for them, two unused ones matter little, and smaller ones have few
@@ -50,8 +62,8 @@ typedef struct {
 #define SEGMENT_POOL_HUGE_FROM ((size_t)16 << 20)
 
 /* Takes no memory yet. Blocks are whole pages of 4 kB. Those of more than 512 kB never come from
- * huge pages. */
-void segment_pool_init(SegmentPool *pool, size_t block_bytes, size_t huge_from);
+ * huge pages. most_pages: that the pool has ahead, from 1 to SEGMENT_POOL_MOST_AHEAD. */
+void segment_pool_init(SegmentPool *pool, size_t block_bytes, size_t huge_from, size_t most_pages);
 void segment_pool_clear(SegmentPool *pool);
 
 /* A block of zeros, at the beginning of a page; NULL if there is no memory. */
