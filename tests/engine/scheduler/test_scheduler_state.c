@@ -156,8 +156,9 @@ static void end_task(uint32_t epoch)
 
 static void take_snapshot(uint64_t number)
 {
-    static const ControlStep steps[] = { CONTROL_STEP_CLOSE, CONTROL_STEP_CUT, CONTROL_STEP_WRITE,
-                                         CONTROL_STEP_COMMIT, CONTROL_STEP_FORGET };
+    static const ControlStep steps[] = { CONTROL_STEP_PREPARE, CONTROL_STEP_CLOSE,
+                                         CONTROL_STEP_CUT,     CONTROL_STEP_WRITE,
+                                         CONTROL_STEP_COMMIT,  CONTROL_STEP_FORGET };
 
     tell(1, (Control){ .kind = CONTROL_SNAPSHOT_ASK,
                        .snapshot = { .number = number, .spec = "here\n" } });
