@@ -32,9 +32,9 @@ typedef struct {
 typedef struct {
     uint32_t from, to;
     TensorMessage message;
-    FlowLoan *loan; /* NULL: it has its bytes alone */
-    bool has_begun; /* to arrive, before its connection broke */
-    uint8_t bytes[];
+    FlowLoan *loan;               /* NULL: it has its bytes alone */
+    bool has_begun;               /* to arrive, before its connection broke */
+    _Alignas(16) uint8_t bytes[]; /* of values of any type */
 } FlowParcel;
 
 typedef struct FlowWorld FlowWorld;
