@@ -208,10 +208,8 @@ void task_cancel(Scheduler *scheduler, SchedulerTask *task, uint32_t code, const
 ControlStep snapshot_step_after(ControlStep step, bool failed)
 {
     static const ControlStep next[CONTROL_STEP_END] = {
-        [CONTROL_STEP_PREPARE] = CONTROL_STEP_CLOSE, //
-        [CONTROL_STEP_CLOSE] = CONTROL_STEP_CUT,     //
-        [CONTROL_STEP_CUT] = CONTROL_STEP_WRITE,     //
-        [CONTROL_STEP_WRITE] = CONTROL_STEP_COMMIT,  //
+        [CONTROL_STEP_PREPARE] = CONTROL_STEP_CLOSE, [CONTROL_STEP_CLOSE] = CONTROL_STEP_CUT,
+        [CONTROL_STEP_CUT] = CONTROL_STEP_WRITE,     [CONTROL_STEP_WRITE] = CONTROL_STEP_COMMIT,
         [CONTROL_STEP_COMMIT] = CONTROL_STEP_FORGET,
     };
 

@@ -17,6 +17,7 @@
  *   scheduler_recovery_walk.c  what that knows of parts, as bytes
  *   scheduler_admission.c   which process takes the place of a lost node, and its ADMITTED
  *   scheduler_tensors.c     ENQUEUE, DECIDE: collectives on tensors
+ *   scheduler_tensors_waits.c  and which of their workers wait for whom
  *   scheduler_waits.c       WAITS: deadlocks among a task's workers
  *   scheduler_data.c        READER, INPUTS, WANT, BLOCKS: the data that a task's workers read
  *   scheduler_kept.c        what snapshots keep of readers
@@ -612,6 +613,8 @@ void tensors_lose(Scheduler *scheduler, SchedulerTask *task, uint32_t node, cons
 uint32_t tensors_first_rank(const TensorCoordinator *it, uint32_t node);
 uint32_t tensors_n_workers(const TensorCoordinator *it, uint32_t node);
 bool tensors_are_used(const TensorCoordinator *it);
+
+/* scheduler_tensors_waits.c */
 void tensors_add_wait(const SchedulerTask *task, GArray *waits);
 
 /* scheduler_waits.c */

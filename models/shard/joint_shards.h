@@ -29,6 +29,7 @@ void joint_shards_get(RubatoShard *const *shards, size_t n_shards, const RubatoK
 /* The same for rows that others change, which may so lie in another processor's cache. */
 void joint_shards_get_far(RubatoShard *const *shards, size_t n_shards, const RubatoKey *keys,
                           size_t n, void *values);
+
 void joint_shards_add(RubatoShard *const *shards, size_t n_shards, uint32_t worker,
                       const RubatoKey *keys, size_t n, const void *deltas);
 
