@@ -175,11 +175,11 @@ struct RubatoEngine {
     LedSnapshot *led; /* the thread of snapshot_steps only; NULL: none */
 
     DispatchTimes times;
-    Unheard unheard;         /* by the scheduler, which runs on another node */
-    _Atomic int64_t back_ms; /* when this node came back to a new process of it; 0: never */
-    uint64_t *told_ended;    /* by node: the process that was told as ended; the I/O thread */
-    uint64_t n_heard;        /* messages of the scheduler that count; the thread that receives */
-    char *scheduler_address; /* where it takes greetings; immutable once set. NULL: it is here */
+    Unheard unheard;          /* by the scheduler, which runs on another node */
+    _Atomic int64_t back_ms;  /* when this node came back to a new process of it; 0: never */
+    uint64_t *told_ended;     /* by node: the process that was told as ended; the I/O thread */
+    _Atomic uint64_t n_heard; /* messages of the scheduler that count: who receives adds to it */
+    char *scheduler_address;  /* where it takes greetings; immutable once set. NULL: it is here */
     struct JournalFile *journal_file; /* of the scheduler on this node; NULL: there is none */
     SchedulerJournal journal;         /* the same; no functions */
 

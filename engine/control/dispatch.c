@@ -413,11 +413,22 @@ static void receive_nonsense(RubatoEngine *engine, uint32_t node, const char *wh
     network_give_up(engine->network, node, text);
 }
 
-/* The kinds that do not count are not counted by the other side either. */
+/* The kinds that do not count are not counted by the other side either.
+ *
+ * relaxed: a helper may receive while the I/O thread's heartbeat tells the number. That a message
+ * counts a moment before it is posted loses nothing: this process handles it, whatever becomes of
+ * the scheduler. */
 static void count_heard(RubatoEngine *engine, const ControlMail *mail)
 {
     if (mail->from == engine->scheduler_node && control_message_counts(mail->control.kind))
-        engine->n_heard++;
+        atomic_fetch_add_explicit(&engine->n_heard, 1, memory_order_relaxed);
+}
+
+static void send_beat(RubatoEngine *engine)
+{
+    const uint64_t n_heard = atomic_load_explicit(&engine->n_heard, memory_order_relaxed);
+
+    engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_BEAT, .beat = { n_heard } });
 }
 
 static void receive_control(RubatoEngine *engine, Incoming *incoming)
@@ -595,8 +606,7 @@ static void tick(void *user, int64_t now_ms)
     if (beats) {
         engine->times.beat_ms = now_ms;
         if (engine->scheduler_node != engine->self)
-            engine_tell_scheduler(engine,
-                                  &(Control){ .kind = CONTROL_BEAT, .beat = { engine->n_heard } });
+            send_beat(engine);
     }
     for (uint32_t i = 0; i < engine->n_nodes; i++)
         if (i != engine->self &&
