@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <rubato/error.h>
@@ -19,6 +20,13 @@
 #include "io/net/log_sink.h"
 
 #define MOST_CHUNKS 64
+
+/* To wake a thread costs a worker as much as a dozen requests. So a writer with nothing to write
+ * looks again after this time, and is woken only if it has looked in vain, if many chunks wait, or
+ * if somebody waits for it. */
+#define NAP_NS (200 * 1000)
+#define MOST_NAPS_IN_VAIN 5
+#define CHUNKS_THAT_WAKE 16
 
 /* Files of one node, which are tried one after the other. */
 #define MOST_PROCESSES 1000
@@ -29,6 +37,12 @@ typedef enum {
     FILE_STATE_INCOMPLETE, /* a write failed */
     FILE_STATE_SILENT,     /* as OPEN, and the node has asked nothing yet */
 } FileState;
+
+typedef enum {
+    WRITER_WORKS,
+    WRITER_NAPS,  /* it looks soon */
+    WRITER_SLEEPS /* until it is woken */
+} WriterState;
 
 typedef struct {
     char magic[8];
@@ -49,13 +63,15 @@ struct History {
     off_t n_written; /* bytes of whole chunks */
 
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t given; /* for the writer */
+    pthread_cond_t freed; /* the writer is done with a chunk */
     /* guarded by lock */
     FileHeader header;
     bool failed;                /* only the writer sets it */
     HistoryChunk *first, *last; /* to be written */
     HistoryChunk *free;
-    unsigned n_chunks;
+    unsigned n_chunks, n_waiting; /* all; to be written */
+    WriterState writer_state;
     uint64_t n_given, n_done; /* chunks that were handed over, and written or dropped */
     bool ends;
 
@@ -110,9 +126,38 @@ static void write_chunk(History *history, const HistoryChunk *chunk)
     pthread_mutex_unlock(&history->lock);
 }
 
+/* With the lock. */
+static void wake_writer(History *history)
+{
+    if (history->writer_state == WRITER_WORKS) /* and looks before it rests */
+        return;
+    history->writer_state = WRITER_WORKS;
+    pthread_cond_signal(&history->given);
+}
+
+/* Until it is woken, or its nap is over. With the lock. */
+static void rest(History *history, unsigned n_in_vain)
+{
+    struct timespec until;
+
+    if (n_in_vain >= MOST_NAPS_IN_VAIN) {
+        history->writer_state = WRITER_SLEEPS;
+        pthread_cond_wait(&history->given, &history->lock);
+    } else {
+        history->writer_state = WRITER_NAPS;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += NAP_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&history->given, &history->lock, &until);
+    }
+    history->writer_state = WRITER_WORKS;
+}
+
 static void *run_writer(void *data)
 {
     History *const history = data;
+    unsigned n_in_vain = MOST_NAPS_IN_VAIN;
 
     pthread_mutex_lock(&history->lock);
     for (;;) {
@@ -121,17 +166,19 @@ static void *run_writer(void *data)
         if (chunk == NULL && history->ends)
             break;
         if (chunk == NULL) {
-            pthread_cond_wait(&history->changed, &history->lock);
+            rest(history, n_in_vain++);
             continue;
         }
+        n_in_vain = 0;
         history->first = chunk->next;
+        history->n_waiting--;
         pthread_mutex_unlock(&history->lock);
         write_chunk(history, chunk);
         pthread_mutex_lock(&history->lock);
         history->n_done++;
         chunk->next = history->free;
         history->free = chunk;
-        pthread_cond_broadcast(&history->changed);
+        pthread_cond_broadcast(&history->freed);
     }
     pthread_mutex_unlock(&history->lock);
     return NULL;
@@ -176,7 +223,8 @@ static void free_history(History *history)
     }
     if (history->fd >= 0)
         close(history->fd);
-    pthread_cond_destroy(&history->changed);
+    pthread_cond_destroy(&history->given);
+    pthread_cond_destroy(&history->freed);
     pthread_mutex_destroy(&history->lock);
     g_free(history->path);
     g_free(history);
@@ -186,6 +234,7 @@ static History *open_file(const char *folder, uint32_t node, uint32_t n_nodes, b
                           GError **error)
 {
     History *const history = g_new0(History, 1);
+    pthread_condattr_t monotonic;
 
     history->fd = -1;
     history->node = node;
@@ -193,7 +242,11 @@ static History *open_file(const char *folder, uint32_t node, uint32_t n_nodes, b
     memcpy(history->header.magic, HISTORY_MAGIC, sizeof history->header.magic);
     history->n_written = sizeof history->header;
     pthread_mutex_init(&history->lock, NULL);
-    pthread_cond_init(&history->changed, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&history->given, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&history->freed, NULL);
     if (!make_file(history, folder, is_again, error)) {
         free_history(history);
         return NULL;
@@ -224,7 +277,7 @@ void history_close(History *history)
         return;
     pthread_mutex_lock(&history->lock);
     history->ends = true;
-    pthread_cond_broadcast(&history->changed);
+    wake_writer(history);
     pthread_mutex_unlock(&history->lock);
     pthread_join(history->writer, NULL);
     if (!history->failed)
@@ -248,7 +301,7 @@ HistoryChunk *history_take_chunk(History *history)
 
     pthread_mutex_lock(&history->lock);
     while (history->free == NULL && history->n_chunks == MOST_CHUNKS && history->first != NULL)
-        pthread_cond_wait(&history->changed, &history->lock);
+        pthread_cond_wait(&history->freed, &history->lock);
     chunk = history->free;
     if (chunk != NULL)
         history->free = chunk->next;
@@ -268,7 +321,9 @@ void history_give_chunk(History *history, HistoryChunk *chunk)
         history->last->next = chunk;
     history->last = chunk;
     history->n_given++;
-    pthread_cond_broadcast(&history->changed);
+    history->n_waiting++;
+    if (history->writer_state == WRITER_SLEEPS || history->n_waiting >= CHUNKS_THAT_WAKE)
+        wake_writer(history);
     pthread_mutex_unlock(&history->lock);
 }
 
@@ -276,8 +331,9 @@ void history_give_chunk(History *history, HistoryChunk *chunk)
 void history_flush(History *history)
 {
     pthread_mutex_lock(&history->lock);
+    wake_writer(history);
     for (const uint64_t n = history->n_given; history->n_done < n;)
-        pthread_cond_wait(&history->changed, &history->lock);
+        pthread_cond_wait(&history->freed, &history->lock);
     pthread_mutex_unlock(&history->lock);
 }
 

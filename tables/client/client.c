@@ -368,7 +368,10 @@ static inline __attribute__((always_inline)) bool get_run(TableClient *client, R
                       values, error);
 }
 
-static inline __attribute__((always_inline)) bool add_list(TableClient *client, bool is_watched,
+/* watched: of a client that is watched the same keys, which lie there since the request began: the
+ * history would wait for a copy that is stored just before it is read in larger pieces. */
+static inline __attribute__((always_inline)) bool add_list(TableClient *client,
+                                                           const RubatoKeys *watched,
                                                            const RubatoKey *keys, size_t n,
                                                            const void *deltas, GError **error)
 {
@@ -388,12 +391,13 @@ static inline __attribute__((always_inline)) bool add_list(TableClient *client, 
             add_slices(client, slicer_cut(&client->slicer, route->partition, keys, n), n, deltas,
                        error);
     process_cache_end_add(cache);
-    if (is_watched && client->history != NULL)
-        table_client_note_add(client, &(RubatoKeys){ .keys = keys, .n = n }, deltas, added);
+    if (watched != NULL && client->history != NULL)
+        table_client_note_add(client, watched, deltas, added);
     return added;
 }
 
-static inline __attribute__((always_inline)) bool add_run(TableClient *client, bool is_watched,
+static inline __attribute__((always_inline)) bool add_run(TableClient *client,
+                                                          const RubatoKeys *watched,
                                                           RubatoKey first, size_t n,
                                                           const void *deltas, GError **error)
 {
@@ -412,8 +416,8 @@ static inline __attribute__((always_inline)) bool add_run(TableClient *client, b
     added = add_slices(client, slicer_cut_run(&client->slicer, route->partition, first, n), n,
                        deltas, error);
     process_cache_end_add(cache);
-    if (is_watched && client->history != NULL)
-        table_client_note_add(client, &(RubatoKeys){ .first = first, .n = n }, deltas, added);
+    if (watched != NULL && client->history != NULL)
+        table_client_note_add(client, watched, deltas, added);
     return added;
 }
 
@@ -438,8 +442,8 @@ static __attribute__((noinline, cold)) bool add_watched(TableClient *client, con
 {
     const uint64_t begun_ns = table_client_time(client);
     const bool done = keys->keys != NULL
-                          ? add_list(client, true, keys->keys, keys->n, deltas, error)
-                          : add_run(client, true, keys->first, keys->n, deltas, error);
+                          ? add_list(client, keys, keys->keys, keys->n, deltas, error)
+                          : add_run(client, keys, keys->first, keys->n, deltas, error);
 
     if (done)
         table_client_note_time(client, "Add", begun_ns, keys->n);
@@ -467,7 +471,7 @@ bool table_client_add(TableClient *client, const RubatoKey *keys, size_t n, cons
 {
     if (table_client_is_watched(client))
         return add_watched(client, &(RubatoKeys){ .keys = keys, .n = n }, deltas, error);
-    return add_list(client, false, keys, n, deltas, error);
+    return add_list(client, NULL, keys, n, deltas, error);
 }
 
 bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const void *deltas,
@@ -475,7 +479,7 @@ bool table_client_add_run(TableClient *client, RubatoKey first, size_t n, const 
 {
     if (table_client_is_watched(client))
         return add_watched(client, &(RubatoKeys){ .first = first, .n = n }, deltas, error);
-    return add_run(client, false, first, n, deltas, error);
+    return add_run(client, NULL, first, n, deltas, error);
 }
 
 void table_client_send_add(TableClient *client, const TableAsk *ask, const RubatoKeys *keys,

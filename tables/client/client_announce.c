@@ -72,8 +72,8 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
         table_client_cancel_if_late(client);
     post_office_flush(office);
     if (client->history != NULL)
-        table_client_note(client, HISTORY_ANNOUNCE, iteration,
-                          &(RubatoKeys){ .keys = keys, .n = keys == NULL ? 0 : n });
+        table_client_note_keys(client, HISTORY_ANNOUNCE, iteration,
+                               &(RubatoKeys){ .keys = keys, .n = keys == NULL ? 0 : n });
     return is_sent || table_client_fail_memory(client, error);
 }
 
@@ -125,7 +125,7 @@ bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, 
     Call call;
 
     if (G_UNLIKELY(client->history != NULL))
-        table_client_note(client, HISTORY_ANNOUNCE, client->clock + 1, &all);
+        table_client_note_keys(client, HISTORY_ANNOUNCE, client->clock + 1, &all);
     table_client_count_clock(client);
     if (!shows_late(client))
         table_client_show_clock(client);

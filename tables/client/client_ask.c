@@ -82,7 +82,7 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
         return table_client_fail_memory(client, error);
     table_client_count_add(client, 0, n_parts);
     if (client->history != NULL)
-        table_client_note(client, HISTORY_TUNE, client->clock, &(RubatoKeys){ .n = 0 });
+        table_client_note(client, HISTORY_TUNE, client->clock);
     post_office_flush(office);
     return client->unheard_bytes < office->sizes.mailbox_bytes || table_client_fence(client, error);
 }

@@ -287,7 +287,7 @@ static inline void count_clock(TableClient *client, bool is_watched)
     client->clock++;
     client->stats.n_clocks++;
     if (is_watched && client->history != NULL)
-        table_client_note(client, HISTORY_CLOCK, client->clock, &(RubatoKeys){ .n = 0 });
+        table_client_note(client, HISTORY_CLOCK, client->clock);
 }
 
 void table_client_count_clock(TableClient *client)

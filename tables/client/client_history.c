@@ -41,13 +41,20 @@ void table_client_flush_history(TableClient *client)
 void table_client_end_history(TableClient *client)
 {
     if (client->history != NULL && client->route->epoch != 0)
-        table_client_note(client, HISTORY_RETIRE, client->clock, &(RubatoKeys){ .n = 0 });
+        table_client_note(client, HISTORY_RETIRE, client->clock);
     history_stream_free(client->history);
     history_stream_free(client->late_history);
 }
 
-void table_client_note(TableClient *client, HistoryKind kind, uint64_t clock,
-                       const RubatoKeys *keys)
+/* A copy of empty keys, which were just stored in pieces, would wait for all stores before it. */
+void table_client_note(TableClient *client, HistoryKind kind, uint64_t clock)
+{
+    history_note(client->history,
+                 &(HistoryRecord){ .kind = kind, .clock = clock, .n_adds = client->history_adds });
+}
+
+void table_client_note_keys(TableClient *client, HistoryKind kind, uint64_t clock,
+                            const RubatoKeys *keys)
 {
     history_note(client->history,
                  &(HistoryRecord){

@@ -116,7 +116,7 @@ bool table_client_iterate_jointly(TableClient *client, const RubatoKey *keys, si
     call_begin(&call, NULL);
     call_note_clock(&call, min_clock);
     if (G_UNLIKELY(client->history != NULL))
-        table_client_note(client, HISTORY_ANNOUNCE, ask.clock, &all);
+        table_client_note_keys(client, HISTORY_ANNOUNCE, ask.clock, &all);
     table_client_count_clock(client);
     table_client_show_clock(client);
     table_client_note_begun(client, &call, &all, values, begun_ns);

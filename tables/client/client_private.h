@@ -229,8 +229,9 @@ void table_client_begin_history(TableClient *client);
 void table_client_end_history(TableClient *client);
 
 /* A request without rows. */
-void table_client_note(TableClient *client, HistoryKind kind, uint64_t clock,
-                       const RubatoKeys *keys);
+void table_client_note(TableClient *client, HistoryKind kind, uint64_t clock);
+void table_client_note_keys(TableClient *client, HistoryKind kind, uint64_t clock,
+                            const RubatoKeys *keys);
 
 /* The number of the next call of a handler that writes (handler_call.h); 0 without a history. */
 uint64_t table_client_number_call(TableClient *client);

@@ -84,6 +84,26 @@ START_TEST(each_record_is_written)
 }
 END_TEST
 
+/* The writer rests between them, now for a while and now until it is woken. */
+START_TEST(what_is_handed_over_is_written_though_nobody_asks_for_it)
+{
+    History *history = history_open(folder, 7, 1, NULL);
+    gsize size, before;
+
+    ck_assert_ptr_nonnull(history);
+    (void)state_of_file(&before);
+    for (unsigned i = 0; i < 20; i++, before = size) {
+        note_adds(history, 1);
+        do /* ends: a writer that naps looks again, and one that sleeps was woken */
+            (void)state_of_file(&size);
+        while (size < before + 32 + 32 + 8 + 400);
+        for (unsigned j = 0; j < i; j++)
+            g_usleep(500);
+    }
+    history_close(history);
+}
+END_TEST
+
 static unsigned n_said;
 
 static GLogWriterOutput count_warnings(GLogLevelFlags level, const GLogField *fields, gsize n,
@@ -124,6 +144,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, make_folder, remove_folder);
     tcase_add_test(tcase, a_folder_that_cannot_be_written_is_refused);
     tcase_add_test(tcase, each_record_is_written);
+    tcase_add_test(tcase, what_is_handed_over_is_written_though_nobody_asks_for_it);
     tcase_add_test(tcase, a_full_disk_is_said_once_and_marked_in_the_file);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
