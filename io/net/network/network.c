@@ -176,6 +176,7 @@ Network *network_new(const NetworkConfig *config, const NetworkHandler *handler,
     network->tick_ms = wire_faults_tick_ms(config->faults,
                                            config->tick_ms > 0 ? config->tick_ms : DEFAULT_TICK_MS);
     atomic_init(&network->longest_tick_ms, network->tick_ms);
+    atomic_init(&network->timer_at, INT64_MIN); /* the I/O thread begins with a look */
     network->resend_ms = config->resend_ms > 0 ? config->resend_ms : DEFAULT_RESEND_MS;
     network->stop_ms = config->stop_ms > 0 ? config->stop_ms : DEFAULT_STOP_MS;
     network->timeout_ms = config->timeout_ms > 0 ? config->timeout_ms : DEFAULT_TIMEOUT_MS;
@@ -233,6 +234,21 @@ void network_wake_io_thread(Network *network)
 
     if (write(network->wake_fd, &one, sizeof one) == -1)
         assert(errno == EAGAIN || errno == EINTR); /* it is awake anyhow */
+}
+
+/* Relaxed: no memory is ordered by it. A thread that sets a timer while the I/O thread goes to
+ * sleep, or begins a look, may read what was before. Then the timer is seen at the next tick. */
+void network_note_timer(Network *network, int64_t at_ms)
+{
+    int64_t earliest_ms = atomic_load_explicit(&network->timer_at, memory_order_relaxed);
+
+    do
+        if (at_ms >= earliest_ms)
+            return;
+    while (!atomic_compare_exchange_weak_explicit(&network->timer_at, &earliest_ms, at_ms,
+                                                  memory_order_relaxed, memory_order_relaxed));
+    if (atomic_load_explicit(&network->sleeps, memory_order_relaxed))
+        network_wake_io_thread(network);
 }
 
 void network_wake(Network *network)

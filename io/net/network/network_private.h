@@ -169,6 +169,9 @@ struct Network {
     _Atomic uint32_t linked; /* bit i: some link goes over transport i; 0: there are no links yet */
     _Atomic bool has_answers;   /* the I/O thread is to send answers to greetings */
     _Atomic bool unflushed;     /* the I/O thread is to flush all peers */
+    _Atomic bool sleeps;        /* the I/O thread does, until timer_at or its tick */
+    _Atomic int64_t timer_at;   /* when the I/O thread looks at the timers of all peers, at its tick
+                                 * at the latest */
     _Atomic bool stopping;      /* no more waits for room */
     _Atomic bool stopped;       /* no more frames */
     _Atomic int64_t stop_at_ms; /* the I/O thread ends then at the latest */
@@ -240,6 +243,10 @@ Transport *network_find_transport(const Network *network, const char *endpoint, 
 
 /* Makes the I/O thread go through its loop once more. Any thread. */
 void network_wake_io_thread(Network *network);
+
+/* Makes the I/O thread look at the timers of all peers at this time, or sooner. It does so at each
+ * tick in any case. Any thread. */
+void network_note_timer(Network *network, int64_t at_ms);
 
 /* network_join.c */
 

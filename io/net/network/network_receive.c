@@ -381,6 +381,10 @@ static int64_t serve(Network *network, Peer *peer, int64_t now_ms)
     }
     peer_flush(peer);
     peer->touched = false;
+    /* The I/O thread may sleep while a helper receives. In shared memory nothing is lost, and an
+     * acknowledgement may wait for the tick. */
+    if (ack_due > now_ms && !peer->transport->is_memory)
+        network_note_timer(network, ack_due);
     return MIN(ack_due > now_ms ? ack_due : LINK_NEVER,
                resend_at > now_ms ? resend_at : LINK_NEVER);
 }

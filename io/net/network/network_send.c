@@ -243,6 +243,7 @@ static void note_sent(Peer *peer)
 {
     /* Relaxed: the I/O thread looks again and again. */
     atomic_store_explicit(&peer->resend_at, peer->sender.resend_at, memory_order_relaxed);
+    network_note_timer(peer->network, peer->sender.resend_at);
     atomic_store_explicit(&peer->kept_packets, peer->sender.kept_packets, memory_order_relaxed);
     atomic_store_explicit(&peer->kept_bytes, peer->sender.kept_bytes, memory_order_relaxed);
     atomic_store_explicit(&peer->held_back,

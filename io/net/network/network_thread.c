@@ -46,16 +46,32 @@ static bool is_done(const Network *network)
     return true;
 }
 
-static void wait_for_something(const Network *network, int64_t now_ms, int64_t next_ms)
+/* When all timers must be looked at, or the tick is due. A sender, or a thread that receives, notes
+ * a timer when it sets one. Nobody notes that a timer is put off, so a look may be in vain; it then
+ * notes the next. While packets come and go there is one look in some ms, the least time of a
+ * timer. While nothing is under way there is none between two ticks. Relaxed: see
+ * network_note_timer. */
+static int64_t next_look(const Network *network, int64_t next_tick)
+{
+    const int64_t timer_at = atomic_load_explicit(&network->timer_at, memory_order_relaxed);
+
+    return MIN(timer_at, next_tick);
+}
+
+static void wait_for_something(Network *network, int64_t now_ms, int64_t next_tick)
 {
     struct pollfd polled[] = { { .fd = network->turn_fd, .events = POLLIN },
                                { .fd = network->wake_fd, .events = POLLIN } };
-    const int64_t timeout_ms = next_ms <= now_ms ? 0 : next_ms - now_ms;
     uint64_t n;
 
+    /* Relaxed, both: before the time is read. See network_note_timer. */
+    atomic_store_explicit(&network->sleeps, true, memory_order_relaxed);
+    const int64_t next_ms = next_look(network, next_tick);
+    const int64_t timeout_ms = next_ms <= now_ms ? 0 : next_ms - now_ms;
     if (poll(polled, G_N_ELEMENTS(polled), (int)MIN(timeout_ms, 1000)) > 0 &&
         (polled[1].revents & POLLIN) && read(network->wake_fd, &n, sizeof n) == -1)
         assert(errno == EAGAIN || errno == EINTR);
+    atomic_store_explicit(&network->sleeps, false, memory_order_relaxed);
 }
 
 static void tick(Network *network, int64_t now_ms)
@@ -103,31 +119,32 @@ void *network_run(void *data)
 {
     Network *const network = data;
     int64_t next_tick = network_now_ms();
-    int64_t next_timer = next_tick;
     Spinner spinner;
     bool seen = false;
 
     spinner_init(&spinner);
     spinner.moves = true;
     for (;;) {
-        int64_t next;
-        const bool stood_guard = network_stand_guard(network, MIN(next_timer, next_tick));
+        const bool stood_guard = network_stand_guard(network, next_look(network, next_tick));
 
         flush_what_was_left(network);
         if (stood_guard)
             continue;
         pthread_mutex_lock(&network->receiving);
         int64_t now_ms = network_now_ms();
-        const bool all = now_ms >= next_timer;
+        const bool all = now_ms >= next_look(network, INT64_MAX);
+        int64_t next;
+        if (all) /* before it looks: a timer that is set meanwhile is noted again */
+            atomic_store_explicit(&network->timer_at, next_tick, memory_order_relaxed);
         const Reach reach = seen ? REACH_SEEN : REACH_ALL;
         const Batch batch = network_receive(network, reach, BATCH_PACKETS, all, now_ms, &next);
+        network_note_timer(network, next);
         seen = false;
         if (batch != BATCH_NOTHING)
             spinner_note_origin(&spinner, find_origin(network));
         const bool spun = batch == BATCH_SOME && !network_is_guarded(network) &&
                           network_spin(network, &spinner, NULL, &seen);
         pthread_mutex_unlock(&network->receiving);
-        next_timer = all ? next : MIN(next, next_timer);
 
         /* Acquire: pairs with network_wake, so that the tick sees what the waker did before. */
         const bool woken = atomic_load_explicit(&network->woken, memory_order_relaxed) &&
@@ -140,7 +157,7 @@ void *network_run(void *data)
 
             tick(network, now_ms);
             next_tick = now_ms + MIN(network->tick_ms, longest_ms);
-            next_timer = now_ms; /* all peers are served once more before the thread sleeps */
+            network_note_timer(network, now_ms); /* all peers are served before the thread sleeps */
         }
 
         /* Acquire: pairs with network_stop's release of stop_at_ms. */
@@ -149,7 +166,7 @@ void *network_run(void *data)
              now_ms >= atomic_load_explicit(&network->stop_at_ms, memory_order_relaxed)))
             break;
         if (reach == REACH_ALL && batch != BATCH_MORE && !spun && !network_is_guarded(network))
-            wait_for_something(network, now_ms, MIN(next_timer, next_tick));
+            wait_for_something(network, now_ms, next_tick);
     }
     /* Processes that were refused get their answers. */
     pthread_mutex_lock(&network->receiving);

@@ -161,6 +161,31 @@ START_TEST(a_gap_is_asked_for)
 }
 END_TEST
 
+/* Nothing comes behind it, and no tick. The I/O thread sleeps when it is sent. */
+START_TEST(a_lost_last_packet_is_sent_again_when_its_timer_ends)
+{
+    const Lossy lossy = { .change = NULL };
+    const NetworkConfig config = { .faults = lossy_faults(&lossy),
+                                   .tick_ms = 10 * PATIENCE_MS,
+                                   .resend_ms = 50,
+                                   .stop_ms = 1000 };
+    Station *const a = station_new(0, 2, &config), *const b = station_new(1, 2, &config);
+
+    stations_join((Station *const[]){ a, b }, 2);
+    for (uint64_t i = 1; i <= 5; i++) {
+        lossy_set_dropping(i > 1);
+        network_send(a->network, 1, station_frame(MESSAGE_CONTROL, i, 8));
+        lossy_set_dropping(false);
+        Incoming *const incoming = station_take(b, PATIENCE_MS);
+        ck_assert_msg(station_is(incoming, MESSAGE_CONTROL, i, 8), "%u did not come", (unsigned)i);
+        incoming_free(incoming);
+    }
+    ck_assert_uint_ge(n_resent(a), 4);
+    station_free(a);
+    station_free(b);
+}
+END_TEST
+
 START_TEST(stopping_waits_until_everything_has_come)
 {
     enum { N = 100 };
@@ -272,6 +297,7 @@ int main(void)
     tcase_add_loop_test(lossy, requests_are_answered_once, 0, 5);
     tcase_add_test(lossy, packet_of_an_earlier_process_is_not_taken_for_one_of_this_node);
     tcase_add_test(lossy, a_gap_is_asked_for);
+    tcase_add_test(lossy, a_lost_last_packet_is_sent_again_when_its_timer_ends);
     tcase_add_test(lossy, lost_news_of_what_was_consumed_is_asked_for);
     suite_add_tcase(suite, lossy);
     return run_suite(suite);
