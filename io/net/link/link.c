@@ -2,7 +2,22 @@
  *
  * Invariants of the sending end: the kept packets have the numbers acknowledged + 1 ..
  * next_sequence - 1 in order; those before the cursor are out and make up out_bytes; resend_at is
- * set exactly while something is out. */
+ * set exactly while something is out.
+ *
+ * How long a packet waits until it is sent again. RFC 6298, "Computing TCP's Retransmission Timer":
+ * a smoothed round-trip time SRTT and its deviation RTTVAR, of samples R, and
+ *
+ *     RTO = SRTT + max(G, 4 RTTVAR)       (G: the clock's granularity, 1 ms)
+ *
+ * One packet at a time is measured, and none that was sent twice, because nobody knows which of the
+ * two an acknowledgement is for (Karn's rule, section 3). If a packet is sent again, the wait
+ * doubles. It stays so until the next sample, as the RFC wants, so that a link whose round trip has
+ * become longer than the wait is measured again. But once something was acknowledged, it is not
+ * more than it is without samples.
+ *
+ * The least wait is longer than a receiver's delay of acknowledgements, or a packet behind which
+ * nothing comes would be sent twice each time. It is twice that delay, because the receiver's
+ * thread has to wake up and get a processor. */
 #include "io/net/link/link.h"
 
 #include <assert.h>
@@ -19,7 +34,22 @@
 #define ACK_PACKETS 32
 #define ACK_BYTES ((size_t)256 << 10)
 
-void link_sender_init(LinkSender *sender, unsigned resend_ms, size_t limit_bytes)
+/* The least wait: so many ms, and this part of the longest. */
+#define LEAST_WAIT_MS (2u * ACK_DELAY_MS)
+#define LEAST_WAIT_PART 20
+
+/* The granularity of the clock. */
+#define GRANULARITY_MS 1u
+
+/* A round trip that took longer counts as one of so long. */
+#define LONGEST_SAMPLE_MS 60000
+
+unsigned link_least_wait_ms(unsigned resend_ms)
+{
+    return MIN(resend_ms, MAX(LEAST_WAIT_MS, resend_ms / LEAST_WAIT_PART));
+}
+
+void link_sender_init(LinkSender *sender, unsigned resend_ms, unsigned least_ms, size_t limit_bytes)
 {
     *sender = (LinkSender){
         .next_sequence = 1,
@@ -28,6 +58,7 @@ void link_sender_init(LinkSender *sender, unsigned resend_ms, size_t limit_bytes
         .resend_at = LINK_NEVER,
         .back_again_at = INT64_MIN,
         .resend_ms = resend_ms,
+        .least_ms = least_ms,
         .wait_ms = resend_ms,
     };
 }
@@ -85,6 +116,24 @@ static void drop_first(LinkSender *sender)
     packet_unref(packet);
 }
 
+/* RFC 6298, sections 2.2 to 2.5. A sample is bounded, so that nothing overflows. */
+static void take_sample(LinkSender *sender, int64_t sample_ms)
+{
+    const unsigned r = (unsigned)CLAMP(sample_ms, 0, LONGEST_SAMPLE_MS);
+
+    if (sender->has_sample) {
+        const unsigned srtt = sender->srtt_8 / 8;
+        sender->rttvar_4 += (srtt > r ? srtt - r : r - srtt) - sender->rttvar_4 / 4;
+        sender->srtt_8 += r - sender->srtt_8 / 8;
+    } else {
+        sender->rttvar_4 = 2 * r;
+        sender->srtt_8 = 8 * r;
+        sender->has_sample = true;
+    }
+    sender->wait_ms = CLAMP(sender->srtt_8 / 8 + MAX(GRANULARITY_MS, sender->rttvar_4),
+                            sender->least_ms, sender->resend_ms);
+}
+
 bool link_sender_ack(LinkSender *sender, uint64_t ack, int64_t now_ms)
 {
     if (ack > sender->highest_sent)
@@ -94,7 +143,12 @@ bool link_sender_ack(LinkSender *sender, uint64_t ack, int64_t now_ms)
     while (sender->first != NULL && sender->first->sequence <= ack)
         drop_first(sender);
     sender->acknowledged = ack;
-    sender->wait_ms = sender->resend_ms;
+    if (sender->timed != 0 && ack >= sender->timed) {
+        take_sample(sender, now_ms - sender->timed_at);
+        sender->timed = 0;
+    } else {
+        sender->wait_ms = MIN(sender->wait_ms, sender->resend_ms);
+    }
     sender->resend_at = sender->out_bytes > 0 ? now_ms + sender->wait_ms : LINK_NEVER;
     if (sender->back_until != 0) {
         sender->budget_bytes = MIN(sender->limit_bytes, 2 * sender->budget_bytes);
@@ -110,6 +164,7 @@ static void go_back(LinkSender *sender, int64_t now_ms)
 {
     sender->cursor = sender->first;
     sender->out_bytes = 0;
+    sender->timed = 0; /* all that is out may be sent twice */
     sender->back_until = sender->highest_sent;
     sender->budget_bytes = MIN(sender->limit_bytes, BACK_BYTES);
     sender->resend_at = LINK_NEVER; /* set again when the first is out */
@@ -160,6 +215,10 @@ Packet *link_sender_next(LinkSender *sender, int64_t now_ms, bool *again)
         *again = packet->sequence <= sender->highest_sent;
         if (!*again) {
             sender->highest_sent = packet->sequence;
+            if (sender->timed == 0 && sender->back_until == 0) {
+                sender->timed = packet->sequence;
+                sender->timed_at = now_ms;
+            }
             return packet;
         }
         if (!packet_is_shared(packet))

@@ -1,7 +1,8 @@
 /* The two ends of a link, as pure state machines: no socket, no thread, no wall clock.
  *
  * The sending end numbers packets 1, 2, 3, … and keeps each until it is acknowledged. If no
- * acknowledgement comes, it goes back and sends again from the oldest (go-back-N). The receiving
+ * acknowledgement comes, it goes back and sends again from the oldest (go-back-N). How long it
+ * waits for one follows the round-trip time that it measures (RFC 6298; see link.c). The receiving
  * end takes packets in order, drops repeated packets and those that come too early, and says when
  * an acknowledgement must be sent.
  *
@@ -32,11 +33,22 @@ typedef struct {
     int64_t resend_at;     /* LINK_NEVER: nothing is out */
     int64_t back_again_at; /* before this time, a request to go back to where it went is ignored: */
     uint64_t back_from;    /* `acknowledged` then */
-    unsigned resend_ms;
-    unsigned wait_ms; /* resend_ms, growing while no acknowledgement comes */
+    uint64_t timed;        /* a packet that was sent once, whose round trip is measured; 0: none */
+    int64_t timed_at;      /* when it was sent */
+    bool has_sample;       /* of a round trip */
+    unsigned srtt_8;       /* RFC 6298's SRTT, in ms / 8 */
+    unsigned rttvar_4;     /* its RTTVAR, in ms / 4 */
+    unsigned resend_ms, least_ms;
+    unsigned wait_ms; /* the RTO; longer while no acknowledgement comes */
 } LinkSender;
 
-void link_sender_init(LinkSender *sender, unsigned resend_ms, size_t limit_bytes);
+/* resend_ms: how long a packet waits for its acknowledgement until a round trip was measured. Later
+ * at most so long, unless it was sent again in vain, and at least least_ms. */
+void link_sender_init(LinkSender *sender, unsigned resend_ms, unsigned least_ms,
+                      size_t limit_bytes);
+
+/* The least wait that is sensible where packets get lost. */
+unsigned link_least_wait_ms(unsigned resend_ms);
 
 /* Drops all packets. */
 void link_sender_clear(LinkSender *sender);

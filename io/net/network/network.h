@@ -128,7 +128,7 @@ typedef struct {
     bool encrypt;            /* only nodes can read what is sent between hosts, or on this one */
     bool authenticate;       /* packets between nodes of one host have a MAC, too */
     unsigned tick_ms;        /* 0: 50 */
-    unsigned resend_ms;      /* 0: 200 */
+    unsigned resend_ms;      /* see link_sender_init; 0: 200 */
     unsigned stop_ms;        /* the longest that network_stop waits for the others; 0: 2000 */
     unsigned timeout_ms;     /* the caller calls a node lost after this silence; 0: 3000 */
 } NetworkConfig;

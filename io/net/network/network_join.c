@@ -94,7 +94,11 @@ static Peer *peer_alloc(Network *network, uint32_t number, const NetworkPeer *to
     atomic_init(&peer->its_consumed, told->counted_from);
     peer->handed = told->counted_from;
     send_queue_init(&peer->frames);
-    link_sender_init(&peer->sender, network->resend_ms, network->out_bytes);
+    /* In shared memory nothing is lost: the timer need not be quick. */
+    link_sender_init(&peer->sender, network->resend_ms,
+                     peer->transport->is_memory ? network->resend_ms
+                                                : link_least_wait_ms(network->resend_ms),
+                     network->out_bytes);
     return peer;
 }
 

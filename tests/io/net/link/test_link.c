@@ -21,7 +21,7 @@ static LinkSender sender_with(unsigned n, size_t size)
 {
     LinkSender sender;
 
-    link_sender_init(&sender, RESEND_MS, LIMIT);
+    link_sender_init(&sender, RESEND_MS, RESEND_MS, LIMIT);
     for (unsigned i = 0; i < n; i++)
         link_sender_add(&sender, new_packet(size));
     return sender;
@@ -210,7 +210,7 @@ START_TEST(sender_goes_back_with_little_and_grows)
     LinkSender sender;
     uint64_t acknowledged = 0;
 
-    link_sender_init(&sender, RESEND_MS, 1000000);
+    link_sender_init(&sender, RESEND_MS, RESEND_MS, 1000000);
     for (unsigned i = 0; i < 100; i++)
         link_sender_add(&sender, new_packet(10000));
     assert_sends(&sender, 0, 1, 100, false);
@@ -294,6 +294,195 @@ START_TEST(sender_holds_back_beyond_its_limit)
     assert_sends(&sender, 0, 1, 1, false);
     link_sender_ack(&sender, 1, 1);
     assert_sends(&sender, 1, 2, 2, false);
+    link_sender_clear(&sender);
+}
+END_TEST
+
+/* ---- how long a packet waits until it is sent again ---- */
+
+enum { LONGEST_MS = 200, LEAST_MS = 10 };
+
+static LinkSender timed_sender(void)
+{
+    LinkSender sender;
+
+    link_sender_init(&sender, LONGEST_MS, link_least_wait_ms(LONGEST_MS), LIMIT);
+    return sender;
+}
+
+/* Sends one packet more, which is acknowledged sample_ms later. */
+static void make_round_trip(LinkSender *sender, int64_t *now_ms, int64_t sample_ms)
+{
+    bool again;
+
+    link_sender_add(sender, new_packet(100));
+    const Packet *const packet = link_sender_next(sender, *now_ms, &again);
+    ck_assert_ptr_nonnull(packet);
+    const uint64_t number = packet->sequence;
+    *now_ms += sample_ms;
+    ck_assert(link_sender_ack(sender, number, *now_ms));
+}
+
+/* How long the next packet would wait. */
+static int64_t wait_of_next(LinkSender *sender, int64_t now_ms)
+{
+    bool again;
+
+    link_sender_add(sender, new_packet(100));
+    ck_assert_ptr_nonnull(link_sender_next(sender, now_ms, &again));
+    return sender->resend_at - now_ms;
+}
+
+START_TEST(sender_sends_the_last_packet_again_after_the_measured_time)
+{
+    LinkSender sender = timed_sender();
+    int64_t now_ms = 1000;
+
+    ck_assert_int_eq(wait_of_next(&sender, now_ms), LONGEST_MS);
+    now_ms += 20;
+    ck_assert(link_sender_ack(&sender, 1, now_ms));
+    ck_assert_int_eq(wait_of_next(&sender, now_ms), 20 + 4 * 10); /* the first sample: R and R/2 */
+    link_sender_tick(&sender, now_ms + 59);
+    assert_sends(&sender, now_ms + 59, 0, 0, true);
+    link_sender_tick(&sender, now_ms + 60);
+    assert_sends(&sender, now_ms + 60, 2, 2, true);
+    link_sender_clear(&sender);
+}
+END_TEST
+
+/* 20, 28: RTTVAR = 3/4 * 10 + 1/4 * 8 = 9.5, SRTT = 7/8 * 20 + 1/8 * 28 = 21. */
+START_TEST(sender_smooths_what_it_measures)
+{
+    LinkSender sender = timed_sender();
+    int64_t now_ms = 0;
+
+    make_round_trip(&sender, &now_ms, 20);
+    make_round_trip(&sender, &now_ms, 28);
+    ck_assert_int_eq(sender.wait_ms, 21 + 38);
+    for (unsigned i = 0; i < 100; i++)
+        make_round_trip(&sender, &now_ms, 28);
+    ck_assert_int_ge(sender.wait_ms, 28 + 1);
+    ck_assert_int_le(sender.wait_ms, 28 + 4);
+    link_sender_clear(&sender);
+}
+END_TEST
+
+/* A receiver with nothing to send waits 5 ms with its acknowledgement. */
+START_TEST(sender_waits_for_acknowledgements_that_are_delayed)
+{
+    LinkSender sender = timed_sender();
+    LinkReceiver receiver = { 0 };
+    int64_t now_ms = 0;
+
+    for (unsigned i = 0; i < 100; i++)
+        make_round_trip(&sender, &now_ms, 0);
+    ck_assert_int_eq(wait_of_next(&sender, now_ms), LEAST_MS);
+    link_receiver_take(&receiver, 1, 100, 0, now_ms);
+    ck_assert_int_ge(sender.resend_at, 5 + link_receiver_due(&receiver, 0, now_ms));
+    link_sender_clear(&sender);
+}
+END_TEST
+
+START_TEST(sender_waits_no_longer_than_without_samples)
+{
+    LinkSender sender = timed_sender();
+    int64_t now_ms = 0;
+
+    make_round_trip(&sender, &now_ms, 190);
+    ck_assert_int_eq(sender.wait_ms, LONGEST_MS);
+    make_round_trip(&sender, &now_ms, INT64_C(1) << 40); /* it was stopped */
+    make_round_trip(&sender, &now_ms, INT64_C(1) << 40);
+    ck_assert_int_eq(sender.wait_ms, LONGEST_MS);
+    link_sender_clear(&sender);
+}
+END_TEST
+
+/* Karn's rule: no sample of what was sent twice, and the longer wait stays until there is one. */
+START_TEST(sender_measures_no_packet_that_was_sent_twice)
+{
+    LinkSender sender = timed_sender();
+    int64_t now_ms = 0;
+
+    make_round_trip(&sender, &now_ms, 0);
+    ck_assert_int_eq(wait_of_next(&sender, now_ms), LEAST_MS);
+    link_sender_tick(&sender, now_ms += LEAST_MS);
+    assert_sends(&sender, now_ms, 2, 2, true);
+    now_ms += 150;
+    ck_assert(link_sender_ack(&sender, 2, now_ms));
+    ck_assert_int_eq(sender.srtt_8, 0);
+    ck_assert_int_eq(wait_of_next(&sender, now_ms), 2 * LEAST_MS);
+    ck_assert(link_sender_ack(&sender, 3, now_ms));
+    ck_assert_int_eq(wait_of_next(&sender, now_ms), LEAST_MS);
+    link_sender_clear(&sender);
+}
+END_TEST
+
+/* One that goes out while the link goes back is not sent twice, but waits for what is. */
+START_TEST(sender_measures_no_packet_behind_those_that_are_sent_again)
+{
+    LinkSender sender = timed_sender();
+
+    (void)wait_of_next(&sender, 0);
+    link_sender_reset(&sender, 0);
+    assert_sends(&sender, 0, 1, 1, true);
+    (void)wait_of_next(&sender, 0);
+    ck_assert(link_sender_ack(&sender, 2, 150));
+    ck_assert(!sender.has_sample);
+    link_sender_clear(&sender);
+}
+END_TEST
+
+/* The round trip gets longer than the wait. With Karn's rule and without the longer wait it would
+ * never be measured. */
+START_TEST(sender_learns_that_round_trips_have_become_long)
+{
+    LinkSender sender = timed_sender();
+    int64_t now_ms = 0;
+    unsigned n_again = 0, n_trips = 0;
+
+    for (unsigned i = 0; i < 50; i++)
+        make_round_trip(&sender, &now_ms, 0);
+    for (; n_trips < 50; n_trips++) {
+        const int64_t end_ms = now_ms + 100;
+        (void)wait_of_next(&sender, now_ms);
+        for (; now_ms < end_ms; now_ms++) {
+            bool again;
+            link_sender_tick(&sender, now_ms);
+            n_again += link_sender_next(&sender, now_ms, &again) != NULL;
+        }
+        ck_assert(link_sender_ack(&sender, sender.highest_sent, now_ms));
+    }
+    ck_assert_uint_ge(n_again, 1);
+    ck_assert_uint_le(n_again, 6);
+    link_sender_clear(&sender);
+}
+END_TEST
+
+/* It was quick, and then says nothing for ten seconds, with a megabyte under way. */
+START_TEST(sender_does_not_flood_a_peer_that_is_only_busy)
+{
+    LinkSender sender;
+    int64_t now_ms = 0;
+    size_t n_bytes = 0;
+
+    link_sender_init(&sender, LONGEST_MS, link_least_wait_ms(LONGEST_MS), 1 << 20);
+    for (unsigned i = 0; i < 50; i++)
+        make_round_trip(&sender, &now_ms, 0);
+    for (unsigned i = 0; i < 100; i++)
+        link_sender_add(&sender, new_packet(10000));
+    assert_sends(&sender, now_ms, 51, 150, false);
+    for (const int64_t end_ms = now_ms + 10000; now_ms < end_ms; now_ms++) {
+        bool again;
+        const Packet *packet;
+        link_sender_tick(&sender, now_ms);
+        while ((packet = link_sender_next(&sender, now_ms, &again)) != NULL)
+            n_bytes += packet->size;
+    }
+    /* after 10, 30, 70, … 1270 and 2550 ms, and then each 2 s; 64 KiB each time */
+    ck_assert_uint_le(n_bytes, (size_t)12 * (64 << 10));
+    ck_assert_uint_ge(n_bytes, (size_t)9 * 60000);
+    ck_assert(link_sender_ack(&sender, 150, now_ms));
+    ck_assert_int_le(wait_of_next(&sender, now_ms), LONGEST_MS);
     link_sender_clear(&sender);
 }
 END_TEST
@@ -424,7 +613,8 @@ START_TEST(link_delivers_each_packet_once_in_order_whatever_the_channel_does)
         channels->doubling = g_rand_double_range(random, 0, 0.3);
         channels->longest_delay_ms = g_rand_int_range(random, 0, 150);
         channels->holds = g_rand_boolean(random);
-        link_sender_init(&sender, 20, (size_t)g_rand_int_range(random, 1, 50000));
+        link_sender_init(&sender, 20, link_least_wait_ms(20),
+                         (size_t)g_rand_int_range(random, 1, 50000));
 
         for (; sender.acknowledged < N_PACKETS; now_ms++) {
             bool again;
@@ -556,6 +746,14 @@ int main(void)
     tcase_add_test(sender, sender_goes_back_at_once_for_each_packet_that_is_lost);
     tcase_add_test(sender, sender_takes_late_acknowledgement_after_going_back);
     tcase_add_test(sender, sender_holds_back_beyond_its_limit);
+    tcase_add_test(sender, sender_sends_the_last_packet_again_after_the_measured_time);
+    tcase_add_test(sender, sender_smooths_what_it_measures);
+    tcase_add_test(sender, sender_waits_for_acknowledgements_that_are_delayed);
+    tcase_add_test(sender, sender_waits_no_longer_than_without_samples);
+    tcase_add_test(sender, sender_measures_no_packet_that_was_sent_twice);
+    tcase_add_test(sender, sender_measures_no_packet_behind_those_that_are_sent_again);
+    tcase_add_test(sender, sender_learns_that_round_trips_have_become_long);
+    tcase_add_test(sender, sender_does_not_flood_a_peer_that_is_only_busy);
     tcase_add_test(receiver, receiver_takes_packets_in_order_only);
     tcase_add_test(receiver, receiver_owes_an_acknowledgement_after_a_while_or_after_much);
     tcase_add_test(receiver,
