@@ -191,6 +191,7 @@ int weak_thread_create(pthread_t *thread, void *(*run)(void *user), void *user);
 int weak_thread_join(pthread_t thread);
 int weak_thread_name(pthread_t thread, const char *name);
 int weak_lock(pthread_mutex_t *mutex);
+int weak_trylock(pthread_mutex_t *mutex);
 int weak_unlock(pthread_mutex_t *mutex);
 int weak_broadcast(pthread_cond_t *cond);
 bool weak_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
@@ -210,6 +211,7 @@ ssize_t weak_write(int fd, const void *from, size_t size);
 #define pthread_mutex_init(mutex, attributes) weak_nothing(mutex)
 #define pthread_mutex_destroy(mutex) weak_nothing(mutex)
 #define pthread_mutex_lock(mutex) weak_lock(mutex)
+#define pthread_mutex_trylock(mutex) weak_trylock(mutex)
 #define pthread_mutex_unlock(mutex) weak_unlock(mutex)
 #define pthread_cond_destroy(cond) weak_nothing(cond)
 #define pthread_cond_broadcast(cond) weak_broadcast(cond)

@@ -371,6 +371,7 @@ static Lock *find_lock(const void *address)
 }
 
 int weak_lock(pthread_mutex_t *mutex);
+int weak_trylock(pthread_mutex_t *mutex);
 int weak_unlock(pthread_mutex_t *mutex);
 int weak_broadcast(pthread_cond_t *cond);
 bool weak_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
@@ -385,6 +386,19 @@ int weak_lock(pthread_mutex_t *mutex)
     lock->is_locked = true;
     view_join(thread_view(), &lock->view);
     story_add("%-8s locks %p\n", thread_name(), (void *)mutex);
+    return 0;
+}
+
+int weak_trylock(pthread_mutex_t *mutex)
+{
+    Lock *const lock = find_lock(mutex);
+
+    thread_step();
+    story_add("%-8s tries to lock %p\n", thread_name(), (void *)mutex);
+    if (lock->is_locked)
+        return EBUSY;
+    lock->is_locked = true;
+    view_join(thread_view(), &lock->view);
     return 0;
 }
 

@@ -10,7 +10,7 @@
  * messages for which no thread waits are left for its next flush, which puts them in one packet
  * with its next request (network_flush_later).
  *
- * The helper need not come back. So the I/O thread stands guard: it sleeps for GUARD_NS at a time,
+ * The helper need not come back. So the I/O thread stands guard: it sleeps for a period at a time,
  * whatever comes, and sends what was left for later. If nobody has helped between two of these
  * moments, or the helper waits for long, it ends the guard and receives as usual. So a packet, or a
  * message left for later, waits for two periods at most. A program whose worker often stays away
@@ -39,7 +39,12 @@
 
 #include "io/net/network/network_private.h"
 
-#define GUARD_NS 200000
+#define LEAST_PERIOD_NS 200000
+#define MOST_PERIOD_NS 2000000
+#define PERIOD_PART 16
+
+/* A guard that has stood for so long was worth it. */
+#define LASTING_NS 10000000
 
 /* An absence of at most this is short. */
 #define PROMPT_NS 50000
@@ -54,8 +59,13 @@
 /* So many times as many make it half as many again. */
 #define PROMPT_GOODWILL 8u
 
+/* So many of them are taken back by a long absence. */
+#define LATE_COST 8u
+
 /* Periods for which one call may wait. */
 #define MOST_IDLE 10u
+
+#define MOST_TRIES 5u
 
 void network_guard_init(Guard *guard)
 {
@@ -68,7 +78,8 @@ void network_note_help(Network *network)
     const bool is_prompt = monotonic_ns() - guard->left_ns <= PROMPT_NS;
 
     count(&guard->n_helps, 1);
-    guard->n_prompt = is_prompt ? guard->n_prompt + 1 : 0;
+    guard->n_prompt = is_prompt ? MIN(guard->n_prompt + 1, PROMPT_GOODWILL * guard->n_wanted)
+                                : guard->n_prompt - MIN(guard->n_prompt, LATE_COST);
     if (guard->n_prompt == PROMPT_GOODWILL * guard->n_wanted && guard->n_wanted > LEAST_PROMPT) {
         guard->n_wanted /= 2;
         guard->n_prompt = guard->n_wanted;
@@ -107,43 +118,79 @@ static bool is_wanted(Network *network)
                           guard->n_idle < MOST_IDLE);
 }
 
-/* Ends the guard, or goes on. */
-static void look_around(Network *network)
+int64_t network_guard_period_ns(int64_t stood_ns)
+{
+    return CLAMP(stood_ns / PERIOD_PART, LEAST_PERIOD_NS, MOST_PERIOD_NS);
+}
+
+void network_guard_note_vain(Guard *guard, int64_t stood_ns)
+{
+    guard->n_prompt = 0;
+    guard->n_wanted = stood_ns < LASTING_NS ? MIN(MOST_PROMPT, 2 * guard->n_wanted)
+                                            : MAX(LEAST_PROMPT, guard->n_wanted / 2);
+}
+
+/* After a period: ends the guard, or goes on. Not the time that has passed counts, but that of
+ * periods: a thread that gets no processor sleeps longer than it says. */
+static void look_around(Network *network, int64_t period_ns)
 {
     Guard *const guard = &network->guard;
 
-    if (is_wanted(network))
+    if (is_wanted(network)) {
+        guard->stood_ns += period_ns;
         return;
-    pthread_mutex_lock(&network->receiving);
-    if (!atomic_load_explicit(&network->helping, memory_order_relaxed)) {
-        guard->n_prompt = 0;
-        guard->n_wanted = MIN(MOST_PROMPT, 2 * guard->n_wanted);
     }
+    pthread_mutex_lock(&network->receiving);
+    if (!atomic_load_explicit(&network->helping, memory_order_relaxed))
+        network_guard_note_vain(guard, guard->stood_ns);
+    guard->stood_ns = 0;
     atomic_store_explicit(&guard->stands, false, memory_order_relaxed);
     guard->has_ended = true;
     pthread_mutex_unlock(&network->receiving);
 }
 
-bool network_stand_guard(Network *network, int64_t until_ms)
+/* Sleeps for a period; whether it was woken before. */
+static bool sleep_a_period(Network *network)
 {
-    const struct timespec period = { .tv_nsec = GUARD_NS };
+    const int64_t period_ns = network_guard_period_ns(network->guard.stood_ns);
+    const struct timespec period = { .tv_nsec = period_ns };
     struct pollfd polled = { .fd = network->wake_fd, .events = POLLIN };
     uint64_t n;
 
+    const bool is_woken = ppoll(&polled, 1, &period, NULL) > 0;
+    if (is_woken && read(network->wake_fd, &n, sizeof n) == -1)
+        assert(errno == EAGAIN || errno == EINTR);
+    if (!is_woken)
+        look_around(network, period_ns);
+    return is_woken;
+}
+
+bool network_stand_guard(Network *network, int64_t until_ms)
+{
     /* Relaxed: the thread that begins a guard wakes this one afterwards. */
     if (!network_is_guarded(network))
         return false;
     if (atomic_load_explicit(&network->stopping, memory_order_relaxed))
-        look_around(network);
-    if (!network_is_guarded(network) || network_now_ms() >= until_ms)
-        return false;
-    const bool is_woken = ppoll(&polled, 1, &period, NULL) > 0;
+        look_around(network, 0);
+    return network_is_guarded(network) && network_now_ms() < until_ms && !sleep_a_period(network);
+}
 
-    if (is_woken && read(network->wake_fd, &n, sizeof n) == -1)
-        assert(errno == EAGAIN || errno == EINTR);
-    if (!is_woken)
-        look_around(network);
-    return !is_woken;
+bool network_take_turn(Network *network)
+{
+    Guard *const guard = &network->guard;
+
+    if (pthread_mutex_trylock(&network->receiving) != 0) {
+        /* Relaxed: who wakes this thread later ends the period, or it ends by itself. */
+        if (network_is_guarded(network) && guard->n_tries < MOST_TRIES &&
+            !atomic_load_explicit(&network->woken, memory_order_relaxed)) {
+            guard->n_tries++;
+            (void)sleep_a_period(network);
+            return false;
+        }
+        pthread_mutex_lock(&network->receiving);
+    }
+    guard->n_tries = 0;
+    return true;
 }
 
 bool network_leave_for_later(Network *network)

@@ -118,10 +118,12 @@ typedef struct {
 
     /* guarded by `receiving` */
     int64_t left_ns;   /* when a helper last left */
-    uint32_t n_prompt; /* of these, in a row, those that came soon after one had left */
+    uint32_t n_prompt; /* that came soon after one had left, less some for each that did not */
     uint32_t n_wanted; /* that many begin a guard */
 
     /* I/O thread only */
+    int64_t stood_ns; /* the periods of this guard until now */
+    unsigned n_tries; /* in a row, at the lock */
     uint64_t n_helps_seen;
     unsigned n_idle; /* periods in which none has come */
     bool has_ended;  /* and what was left for later is to be flushed */
@@ -364,6 +366,17 @@ bool network_leave_to_guard(Network *network, bool *begins);
 /* Stands guard for a period, which does not begin after until_ms. False: there is no guard, or the
  * thread was woken and has to do its duties once, as at until_ms. I/O thread. */
 bool network_stand_guard(Network *network, int64_t until_ms);
+
+/* Locks `receiving`. False: it is not locked, because the helper has it and there is a guard: the
+ * thread has slept for a period, or was woken, and looks again for what it has to do. I/O
+ * thread. */
+bool network_take_turn(Network *network);
+
+/* For how long a guard sleeps at a time once it has stood for so long. Pure. */
+int64_t network_guard_period_ns(int64_t stood_ns);
+
+/* A guard that stood for so long has ended while the helper was away. `receiving` is held. */
+void network_guard_note_vain(Guard *guard, int64_t stood_ns);
 
 /* Whether what was pushed is flushed later, at the latest by the I/O thread. Any thread. */
 bool network_leave_for_later(Network *network);

@@ -128,9 +128,8 @@ void *network_run(void *data)
         const bool stood_guard = network_stand_guard(network, next_look(network, next_tick));
 
         flush_what_was_left(network);
-        if (stood_guard)
+        if (stood_guard || !network_take_turn(network))
             continue;
-        pthread_mutex_lock(&network->receiving);
         int64_t now_ms = network_now_ms();
         const bool all = now_ms >= next_look(network, INT64_MAX);
         int64_t next;

@@ -55,6 +55,107 @@ START_TEST(guard_begins_once_helpers_have_come_back_soon_several_times)
 }
 END_TEST
 
+START_TEST(long_absence_sets_back_by_several_prompt_returns_not_by_all)
+{
+    Station *const station = station_new(0, 2, &config);
+    Network *const network = station->network;
+    bool begins;
+
+    pthread_mutex_lock(&network->receiving);
+    const uint32_t n = network->guard.n_wanted;
+    for (uint32_t i = 0; i < 4 * n; i++)
+        (void)help(network, /* is_soon= */ true, &begins);
+    ck_assert(help(network, /* is_soon= */ false, &begins));
+    for (uint32_t i = 0; i < 4 * n; i++) /* and many by all */
+        (void)help(network, /* is_soon= */ false, &begins);
+    ck_assert(!help(network, /* is_soon= */ true, &begins));
+    pthread_mutex_unlock(&network->receiving);
+    network_wake_io_thread(network);
+    station_free(station);
+}
+END_TEST
+
+START_TEST(guard_that_lasted_was_worth_it)
+{
+    Guard guard;
+
+    network_guard_init(&guard);
+    const uint32_t n = guard.n_wanted;
+    network_guard_note_vain(&guard, 0);
+    ck_assert_uint_eq(guard.n_wanted, 2 * n);
+    network_guard_note_vain(&guard, 1000 * 1000);
+    ck_assert_uint_eq(guard.n_wanted, 4 * n);
+    network_guard_note_vain(&guard, 1000 * 1000 * 1000);
+    ck_assert_uint_eq(guard.n_wanted, 2 * n);
+    network_guard_note_vain(&guard, 1000 * 1000 * 1000);
+    network_guard_note_vain(&guard, 1000 * 1000 * 1000);
+    ck_assert_uint_eq(guard.n_wanted, n); /* and not less */
+}
+END_TEST
+
+START_TEST(periods_of_a_guard_are_a_small_part_of_the_time_that_it_has_stood)
+{
+    const int64_t least_ns = network_guard_period_ns(0);
+
+    ck_assert_int_gt(least_ns, 0);
+    for (int64_t stood_ns = 1; stood_ns < INT64_MAX / 4; stood_ns *= 2) {
+        const int64_t ns = network_guard_period_ns(stood_ns);
+
+        ck_assert_int_ge(ns, least_ns);
+        ck_assert_int_le(ns, MAX(least_ns, stood_ns / 10));
+        ck_assert_int_le(ns, 2 * 1000 * 1000);
+    }
+    ck_assert_int_gt(network_guard_period_ns(INT64_MAX), 5 * least_ns);
+}
+END_TEST
+
+static void receive(void *user, Incoming *incoming)
+{
+    (void)user;
+    (void)incoming;
+    ck_abort_msg("nobody sends");
+}
+
+static void greet(void *user, uint16_t version, GVariant *body, const GreetingSource *source)
+{
+    (void)user;
+    (void)version;
+    (void)body;
+    (void)source;
+    ck_abort_msg("nobody sends");
+}
+
+static void tick(void *user, int64_t now_ms)
+{
+    (void)user;
+    (void)now_ms;
+}
+
+/* There is no I/O thread: this one does what it would do. */
+START_TEST(lock_that_a_helper_has_is_not_waited_for_while_there_is_a_guard)
+{
+    const NetworkHandler handler = { .receive = receive, .greeted = greet, .tick = tick };
+    Network *const network = network_new(&(NetworkConfig){ .n_nodes = 2 }, &handler, NULL, NULL);
+    unsigned n_tries = 0;
+
+    ck_assert_ptr_nonnull(network);
+    ck_assert(network_take_turn(network)); /* the lock is free, now and below */
+    pthread_mutex_unlock(&network->receiving);
+    atomic_store(&network->guard.stands, true);
+    atomic_store(&network->helping, true);
+    ck_assert(network_take_turn(network));
+    while (!network_take_turn(network)) { /* it is taken */
+        ck_assert(network_is_guarded(network));
+        if (++n_tries == 3)
+            pthread_mutex_unlock(&network->receiving);
+    }
+    ck_assert_uint_eq(n_tries, 3);
+    ck_assert_uint_eq(network->guard.n_tries, 0);
+    pthread_mutex_unlock(&network->receiving);
+    network_free(network);
+}
+END_TEST
+
 START_TEST(what_comes_is_taken_though_the_helper_stays_away)
 {
     const StationPair pair = station_pair_join(&config);
@@ -139,6 +240,10 @@ int main(void)
     TCase *tcase = tcase_create("guard");
 
     tcase_add_test(tcase, guard_begins_once_helpers_have_come_back_soon_several_times);
+    tcase_add_test(tcase, long_absence_sets_back_by_several_prompt_returns_not_by_all);
+    tcase_add_test(tcase, guard_that_lasted_was_worth_it);
+    tcase_add_test(tcase, periods_of_a_guard_are_a_small_part_of_the_time_that_it_has_stood);
+    tcase_add_test(tcase, lock_that_a_helper_has_is_not_waited_for_while_there_is_a_guard);
     tcase_add_test(tcase, what_comes_is_taken_though_the_helper_stays_away);
     tcase_add_test(tcase, what_is_left_for_later_is_sent_though_the_helper_stays_away);
     tcase_add_test(tcase, guard_ends_when_the_network_stops);
