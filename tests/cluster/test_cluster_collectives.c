@@ -191,10 +191,15 @@ END_TEST
 
 /* ---- cut-overs ---- */
 
-/* The same values again and again, until all ways were tried often enough: the bits stay. */
+/* The same values again and again, until all ways were tried often enough: the bits stay. Another
+ * way is asked for with the next call, and holds for the one behind it, since the barrier between
+ * them ends after the scheduler has told all nodes: so one call of a turn goes the former way. */
 static bool reduce_all_ways(RubatoWorker *worker, void *user_data, GError **error)
 {
-    enum { N = 6000, CALLS = 4 * TENSOR_WAY_TURNS * (TENSOR_TURN_SAMPLES + TENSOR_TURN_SKIPPED) };
+    enum {
+        N = 6000,
+        CALLS = 4 * TENSOR_WAY_TURNS * (TENSOR_TURN_SAMPLES + TENSOR_TURN_SKIPPED + 1)
+    };
     g_autofree double *values = g_new(double, N), *sums = g_new0(double, 2 * N);
     RubatoTensor tensor = { .name = "x",
                             .dtype = RUBATO_F64,
@@ -210,6 +215,7 @@ static bool reduce_all_ways(RubatoWorker *worker, void *user_data, GError **erro
         TRY(rubato_worker_allreduce(worker, &tensor, NULL, error));
         tensor.output = sums + N;
         REQUIRE(i == 0 || memcmp(sums, sums + N, N * sizeof *sums) == 0, "call %d", i);
+        TRY(rubato_worker_barrier(worker, error));
     }
     return true;
 }
