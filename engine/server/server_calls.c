@@ -280,14 +280,19 @@ static void push_call(const Message *call, const unsigned char *bytes, size_t n,
 
 bool server_push_kept_call(uint32_t epoch, const RubatoRequest *kept, CallPush *push, void *user)
 {
-    const Message call = { .epoch = epoch, .request = *kept };
+    const CallRecord *const record = kept->handler_call->record;
+    HandlerCall named = *kept->handler_call;
+    Message call = { .epoch = epoch, .request = *kept };
     size_t n;
     g_autofree unsigned char *bytes = write_call(kept, &n);
 
     if (bytes == NULL)
         return false;
-    if (kept->handler_call->record != NULL)
-        push_record(epoch, kept->handler_call->record, push, user);
+    if (record != NULL) { /* whose number another process of the worker may have changed */
+        named.serial = record->key.serial;
+        push_record(epoch, record, push, user);
+    }
+    call.request.handler_call = &named;
     push_call(&call, bytes, n, push, user);
     return true;
 }
