@@ -4,7 +4,8 @@
  * Until its image begins it takes in nothing. So what was under way to an earlier replica of the
  * part here, which was given up, does not count. The image of another map does not begin it.
  *
- * Without memory for it, it is given up, and the primary hears so at the end of the image.
+ * Without memory for it, or if a piece of its image makes no sense, it is given up, and the primary
+ * hears so at the end of the image.
  *
  * Thread: the server's owner. */
 #include "engine/server/server_copied.h"
@@ -38,9 +39,12 @@ static void drop_image(Replica *replica)
     g_clear_pointer(&replica->shard, shard_free);
 }
 
+/* Without one of its pieces an image is none. */
 static void give_up(Server *server, Replica *replica)
 {
-    g_warning("server %u: there is no memory for a replica of part %u of table %s", server->number,
+    g_warning("server %u: %s a replica of part %u of table %s", server->number,
+              server->starved ? "there is no memory for"
+                              : "a piece that makes no sense has come for",
               replica->part, shard_spec(replica->shard)->name);
     server->starved = false;
     drop_image(replica);
@@ -190,12 +194,12 @@ static void take_piece(Server *server, Replica *replica, Message *message)
                            (uint32_t)request->clock);
     } else if (is_coming) {
         if (!apply_request(server, replica, message)) {
-            if (server->starved)
-                give_up(server, replica);
+            give_up(server, replica);
             return;
         }
     }
-    if (server->starved)
+    if (server->starved ||
+        (is_coming && !makes_sense && replica_is_from_primary(server, replica, message)))
         give_up(server, replica);
     if (makes_sense)
         server_answer(server, message, CALL_OK);

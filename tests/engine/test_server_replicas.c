@@ -96,7 +96,7 @@ START_TEST(a_node_that_the_run_has_ended_for_ends_no_task_of_replicas)
 }
 END_TEST
 
-static void feed(ServerRig *rig, uint8_t kind, uint32_t map)
+static CallStatus feed(ServerRig *rig, uint8_t kind, uint32_t map)
 {
     RigAsked asked = { .message = { .kind = MESSAGE_FEED,
                                     .fed_kind = kind,
@@ -105,7 +105,7 @@ static void feed(ServerRig *rig, uint8_t kind, uint32_t map)
                                     .request = { .worker = 1, .clock = map } } };
 
     server_rig_ask(rig, &asked);
-    ck_assert_uint_eq(asked.call.status, CALL_OK);
+    return asked.call.status;
 }
 
 static bool is_listed(const ServerRig *rig)
@@ -127,7 +127,7 @@ START_TEST(a_replica_that_is_made_is_listed_once_it_is_whole)
     server_add_table(&rig.server, SERVER_RIG_TABLES, 1);
     server_expect_replica(&rig.server, &place, shard_new(&rig.specs[0], 0, SERVER_RIG_KEYS, NULL));
     ck_assert(!is_listed(&rig));
-    feed(&rig, FEED_COPY, 2);
+    ck_assert_uint_eq(feed(&rig, FEED_COPY, 2), CALL_OK);
     ck_assert(!is_listed(&rig));
     /* as FEED_COPIED does, and then FEED_WHOLE, which also tell the primary: there is no network
      * here */
@@ -135,6 +135,24 @@ START_TEST(a_replica_that_is_made_is_listed_once_it_is_whole)
     ck_assert(!is_listed(&rig));
     server_replica(&rig.server, SERVER_RIG_TABLES, 0)->stage = REPLICA_WHOLE;
     ck_assert(is_listed(&rig));
+    server_rig_clear(&rig);
+}
+END_TEST
+
+/* The primary hears so when its image has ended, and nobody takes the replica for one. */
+START_TEST(a_replica_that_lacks_a_piece_of_its_image_is_given_up)
+{
+    const PartPlace place = { .table = SERVER_RIG_TABLES, .map = 2, .primary = 1 };
+    ServerRig rig;
+
+    server_rig_init(&rig, "asp");
+    server_rig_add_server(&rig);
+    server_add_table(&rig.server, SERVER_RIG_TABLES, 1);
+    server_expect_replica(&rig.server, &place, shard_new(&rig.specs[0], 0, SERVER_RIG_KEYS, NULL));
+    ck_assert_uint_eq(feed(&rig, FEED_COPY, 2), CALL_OK);
+    ck_assert_uint_eq(feed(&rig, FEED_CALLED, 2), CALL_REFUSED); /* it tells nothing of a call */
+    ck_assert_int_eq(server_replica(&rig.server, SERVER_RIG_TABLES, 0)->stage, REPLICA_GIVEN_UP);
+    ck_assert_uint_eq(feed(&rig, FEED_CALLED, 2), CALL_OK); /* what else comes counts for nothing */
     server_rig_clear(&rig);
 }
 END_TEST
@@ -181,6 +199,7 @@ int main(void)
     tcase_add_test(cases, a_new_primary_counts_only_clocks_of_its_map);
     tcase_add_test(cases, a_node_that_the_run_has_ended_for_ends_no_task_of_replicas);
     tcase_add_test(cases, a_replica_that_is_made_is_listed_once_it_is_whole);
+    tcase_add_test(cases, a_replica_that_lacks_a_piece_of_its_image_is_given_up);
     tcase_add_test(cases, what_was_to_be_evicted_stays_if_the_input_is_lost_with_its_primary);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
