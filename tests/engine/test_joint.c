@@ -247,9 +247,9 @@ static bool read_beside_others(RubatoWorker *worker, void *user_data, GError **e
     return true;
 }
 
-START_TEST(workers_that_read_beside_one_another_see_what_they_have_to_see)
+/* Workers that share the company's servers run the function. */
+static void run_in(Company company, RubatoTaskFunc function)
 {
-    Company company = companies[_i];
     RubatoEngine *const engine = engine_with_servers(company.servers);
 
     create_table(engine, &(RubatoTableSpec){
@@ -258,8 +258,13 @@ START_TEST(workers_that_read_beside_one_another_see_what_they_have_to_see)
                              .n_keys = ROWS,
                              .model = company.model,
                              .staleness = strcmp(company.model, "ssp") == 0 ? STALENESS : 0 });
-    run_ok(engine, WORKERS, read_beside_others, &company, "t");
+    run_ok(engine, WORKERS, function, &company, "t");
     rubato_engine_free(engine);
+}
+
+START_TEST(workers_that_read_beside_one_another_see_what_they_have_to_see)
+{
+    run_in(companies[_i], read_beside_others);
 }
 END_TEST
 
@@ -316,17 +321,7 @@ static const Company asked[] = { { "ssp", 1 }, { "ssp", 2 }, { "bsp", 1 }, { "bs
 
 START_TEST(rows_that_lack_adds_are_not_read_beside_others)
 {
-    Company company = asked[_i];
-    RubatoEngine *const engine = engine_with_servers(company.servers);
-
-    create_table(engine, &(RubatoTableSpec){
-                             .name = "t",
-                             .dtype = RUBATO_I64,
-                             .n_keys = ROWS,
-                             .model = company.model,
-                             .staleness = strcmp(company.model, "ssp") == 0 ? STALENESS : 0 });
-    run_ok(engine, WORKERS, ask_too_early, &company, "t");
-    rubato_engine_free(engine);
+    run_in(asked[_i], ask_too_early);
 }
 END_TEST
 

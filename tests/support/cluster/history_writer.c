@@ -157,3 +157,26 @@ char *writer_check(const char *flag, int status)
                   said);
     return said;
 }
+
+void writer_expect_no_crash(gsize stride)
+{
+    const char *argv[] = { TEST_BIN_DIR "/rubato", "history", "check", writer_folder, NULL };
+    g_autofree char *path = g_strdup_printf("%s/node-0.history", writer_folder);
+    g_autofree char *bytes = NULL;
+    gsize size;
+
+    ck_assert(g_file_get_contents(path, &bytes, &size, NULL));
+    for (gsize i = 64; i < size; i += stride) {
+        const char kept = bytes[i];
+        int status;
+
+        bytes[i] = (char)~kept;
+        ck_assert(g_file_set_contents(path, bytes, (gssize)size, NULL));
+        ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL,
+                               G_SPAWN_STDOUT_TO_DEV_NULL | G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL,
+                               NULL, NULL, &status, NULL));
+        ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) <= EXIT_INCOMPLETE,
+                      "byte %zu: it ends with %d", (size_t)i, status);
+        bytes[i] = kept;
+    }
+}

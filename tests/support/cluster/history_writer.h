@@ -46,8 +46,15 @@ void writer_run(Writer *writer, uint32_t worker, uint64_t number, float before, 
 HistoryStream *writer_new_server(History *history);
 void writer_apply(HistoryStream *server, const HistoryApplied *applied, float before, float after);
 
+/* Statuses of `rubato history check`. */
+enum { EXIT_WRONG = 1, EXIT_INCOMPLETE = 3 };
+
 /* Has the folder checked, with a flag or NULL; the program ends with this status. Returns what it
  * prints. (transfer full) */
 char *writer_check(const char *flag, int status);
+
+/* Changes a byte of node 0's file, each `stride` of them in turn: the check refuses the file or
+ * judges it, and never crashes. */
+void writer_expect_no_crash(gsize stride);
 
 #endif
