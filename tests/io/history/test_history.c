@@ -98,7 +98,7 @@ START_TEST(what_is_handed_over_is_written_though_nobody_asks_for_it)
             (void)state_of_file(&size);
         while (size < before + 32 + 32 + 8 + 400);
         for (unsigned j = 0; j < i; j++)
-            g_usleep(500);
+            g_usleep(500); /* so that it has napped, or sleeps; any number of times is right */
     }
     history_close(history);
 }
