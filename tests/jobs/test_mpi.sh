@@ -99,7 +99,7 @@ export RUBATO_SECRET
 if command -v mpirun.openmpi >/dev/null; then
     processes_become_nodes open_mpi
     faults_end_all open_mpi
-    if ldconfig -p | grep -q 'libpmix\.so\.2'; then
+    if ldconfig -p | grep 'libpmix\.so\.2' >/dev/null; then # it reads all, so nobody gets SIGPIPE
         hosts_find_each_other open_mpi_on_two_hosts
         say_what_users_of_mpi_have_to_do 'calls MPI_Init after it makes the engine' open_mpi_on_two_hosts
     fi

@@ -79,18 +79,48 @@ a_program_sees_that_it_is_a_step()
     unset RUBATO_SECRET
 }
 
-# Where Slurm offers the tasks PMIx, too, they still ask Slurm itself; and Open MPI's library, if the build
-# has it, can carry collectives.
+# Where Slurm offers the tasks PMIx, too, they still ask Slurm itself.
 a_step_with_pmix_is_no_other()
 {
-    srun --mpi=list 2>&1 | grep -qw pmix || return 0
+    [ -n "$has_pmix" ] || return 0
     step 0 --mpi=pmix --label -N 2 rubato task -- rubato-hello
     says '1: key 42: 400'
-    if ldconfig -p | grep -q 'libmpi\.so\.40' && [ -x "$build_dir/tests/collectives_node" ]; then
-        RUBATO_SETTINGS='collectives = "mpi";' step 0 --mpi=pmix --label -N 2 rubato-hello
-        says '1: key 42: 400'
-        mentions 'to begin MPI'
+}
+
+all_are_right() # processes
+{
+    local n
+
+    n=$(grep -cE '^[0-9]+: collectives are right$' "$scratch/out")
+    [ "$n" -eq "$1" ] || fail "$n of $1 nodes say that collectives are right:" "$scratch/out"
+}
+
+# Open MPI's library carries collectives between the tasks of srun --mpi=pmix: the conformance suite, on
+# two hosts with one task each, and with two. A step without PMIx is told so before MPI ends it.
+collectives_go_by_mpi()
+{
+    local node=$build_dir/tests/collectives_node
+
+    if [ -z "$has_pmix" ]; then
+        echo "test_slurm: collectives over MPI are left out: this srun has no --mpi=pmix"
+        return
     fi
+    if ! ldconfig -p | grep 'libmpi\.so\.40' >/dev/null || [ ! -x "$node" ]; then
+        echo "test_slurm: collectives over MPI are left out: there is no libmpi.so.40, or no $node"
+        return
+    fi
+    export RUBATO_SETTINGS='collectives = "mpi";'
+    step 0 --mpi=pmix --label -N 2 "$node"
+    all_are_right 2
+    mentions 'to begin MPI'
+    step 0 --mpi=pmix --label -N 2 -n 4 "$node" numbers sets
+    all_are_right 4
+    step 1 --mpi=none --label -N 2 "$node" numbers
+    mentions 'its tasks have no PMIx'
+    # A task is killed in the middle of collectives: srun ends the others, and says which it was.
+    step 137 --mpi=pmix --label -N 2 -n 3 "$node" loses
+    mentions 'task 1: Killed'
+    unset RUBATO_SETTINGS
 }
 
 # One task, or RUBATO_ROLE=alone, is a process of its own. So is a batch script.
@@ -179,9 +209,11 @@ a_killed_task_ends_the_run()
 }
 
 slurm_start "$scratch/slurm" || exit 1
+has_pmix=$(srun --mpi=list 2>&1 | grep -w pmix)
 tasks_become_nodes
 a_program_sees_that_it_is_a_step
 a_step_with_pmix_is_no_other
+collectives_go_by_mpi
 one_task_is_alone
 what_is_wrong_is_said_before_the_program_starts
 a_cancelled_job_ends_in_order

@@ -70,7 +70,7 @@ expect "pair.cfg" rubato run pai
 for program in "$bin"/rubato-*; do
     name=${program##*/}
     complete -p "$name" >/dev/null || fail "bash: $name has no completion"
-    head -1 completion/_rubato | grep -qw -- "$name" || fail "zsh: $name has no completion"
+    head -1 completion/_rubato | grep -w -- "$name" >/dev/null || fail "zsh: $name has no completion"
     [[ " $(offers "$name" --) " == *" --help "* ]] || fail "bash: $name has no --help"
 done
 

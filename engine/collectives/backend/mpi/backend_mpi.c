@@ -556,6 +556,19 @@ static bool check_starter(GError **error)
                   "setting out, and collectives go over Rubato's own network");
 }
 
+/* Open MPI would say that it was built wrongly, and end the process. A program that has begun MPI
+ * did so by some way of its own. */
+static bool check_step(const MpiLibrary *mpi, GError **error)
+{
+    int has_begun = 0;
+
+    mpi->MPI_Initialized(&has_begun);
+    return has_begun || g_getenv("SLURM_PROCID") == NULL || g_getenv("PMIX_RANK") != NULL ||
+           g_getenv("PMI_RANK") != NULL ||
+           refuse(error, "this is a step of Slurm, and its tasks have no PMIx, by which MPI finds "
+                         "the others; start them by srun --mpi=pmix");
+}
+
 /* If mpirun says how many processes it has started. MPI would wait for all of them, and those that
  * are no nodes do not come. */
 static bool check_started(uint32_t n_nodes, GError **error)
@@ -573,7 +586,7 @@ static bool check_mpi(uint32_t n_nodes, GError **error)
     const MpiLibrary *const mpi = mpi_library_load(error);
 
     return mpi != NULL && mpi_library_check(mpi, error) && check_place(mpi, error) &&
-           check_starter(error) && check_started(n_nodes, error);
+           check_starter(error) && check_step(mpi, error) && check_started(n_nodes, error);
 }
 
 /* Finds the process of each node. They tell each other their nodes' numbers. */
@@ -602,7 +615,8 @@ static bool find_ranks(MpiBackend *it, GError **error)
             it->rank_of[it->node_of[rank]] = (int)rank;
     for (uint32_t node = 0; node < n; node++)
         if (it->rank_of[node] < 0)
-            return refuse(error, "no process of this mpirun is node %u", office->node_ids[node]);
+            return refuse(error, "no process of this mpirun or srun is node %u",
+                          office->node_ids[node]);
     return true;
 }
 
@@ -638,7 +652,7 @@ static TensorBackend *open_mpi(const TensorBackendPlace *place, GError **error)
 
     if (mpi == NULL)
         return NULL;
-    g_message("node %u waits for all processes of its mpirun to begin MPI",
+    g_message("node %u waits for all processes of its mpirun or srun to begin MPI",
               place->office->node_ids[place->office->self]);
     if (!mpi_library_begin(mpi, error))
         return NULL;
