@@ -13,7 +13,7 @@
  * Threads: one. */
 #include <string.h>
 
-#include "apps/rubato/history_events.h"
+#include "apps/rubato/history_call_name.h"
 
 /* ---- taking records ---- */
 
@@ -70,21 +70,9 @@ char *history_name_call(const HistoryTable *table, uint32_t source, uint64_t n_a
 
 /* ---- which call it is ---- */
 
-/* Of a worker by its clock, of an engine by its node. */
-typedef struct {
-    uint32_t epoch, rank;
-    uint64_t clock, number;
-} CallName;
-
 static CallName name_of_call(const History *history, const HistoryCall *call)
 {
-    const HistorySource *const source = history_source(history, call->source);
-    const bool is_engine = source->rank == RECORD_ENGINE;
-
-    return (CallName){ .epoch = is_engine ? 0 : source->epoch,
-                       .rank = is_engine ? source->node : source->rank,
-                       .clock = is_engine ? 0 : call->clock,
-                       .number = call->number };
+    return call_name_of(history_source(history, call->source), call->clock, call->number);
 }
 
 static CallName name_of_applied(const HistoryApplied *applied)
@@ -94,23 +82,12 @@ static CallName name_of_applied(const HistoryApplied *applied)
     return (CallName){ record->epoch, record->rank, record->clock, record->n_adds };
 }
 
-static int compare_names(const CallName *a, const CallName *b)
-{
-    if (a->epoch != b->epoch)
-        return a->epoch < b->epoch ? -1 : 1;
-    if (a->rank != b->rank)
-        return a->rank < b->rank ? -1 : 1;
-    if (a->clock != b->clock)
-        return a->clock < b->clock ? -1 : 1;
-    return a->number < b->number ? -1 : a->number > b->number;
-}
-
 /* By call and part; what was lost comes last; then by file, in the order of the file. */
 static int compare_applied(const void *left, const void *right)
 {
     const HistoryApplied *const a = left, *const b = right;
     const CallName name_a = name_of_applied(a), name_b = name_of_applied(b);
-    const int order = compare_names(&name_a, &name_b);
+    const int order = call_name_compare(&name_a, &name_b);
 
     if (order != 0)
         return order;
@@ -128,26 +105,7 @@ static int compare_calls(const void *left, const void *right, void *data)
     const History *const history = data;
     const CallName a = name_of_call(history, left), b = name_of_call(history, right);
 
-    return compare_names(&a, &b);
-}
-
-/* ---- complaints ---- */
-
-static void complain(const History *history, const HistoryTable *table, const char *rule,
-                     const CallName *name, const char *format, ...) G_GNUC_PRINTF(5, 6);
-static void complain(const History *history, const HistoryTable *table, const char *rule,
-                     const CallName *name, const char *format, ...)
-{
-    const bool is_engine = name->epoch == 0;
-    const HistorySource source = { .epoch = name->epoch,
-                                   .rank = is_engine ? RECORD_ENGINE : name->rank,
-                                   .node = is_engine ? name->rank : 0 };
-    va_list arguments;
-
-    va_start(arguments, format);
-    g_autofree char *text = g_strdup_vprintf(format, arguments);
-    va_end(arguments);
-    history->complain(history->user, rule, table, &source, name->clock, NULL, text);
+    return call_name_compare(&a, &b);
 }
 
 /* ---- what servers have run ---- */
@@ -242,16 +200,17 @@ static CallRun judge_runs(const History *history, const HistoryTable *table, con
         if (run.n == 0)
             continue;
         if (file == first->file)
-            complain(history, table, "once", name,
-                     "its call number %" G_GUINT64_FORMAT " ran twice on part %u, on node %u",
-                     name->number, first->record.part, first->node);
+            call_name_complain(history, table, "once", name,
+                               "its call number %" G_GUINT64_FORMAT
+                               " ran twice on part %u, on node %u",
+                               name->number, first->record.part, first->node);
         else if (counts.n == 0)
             counts = run;
         else if (!first->is_lost && !are_alike(table, counts, run))
-            complain(history, table, "alike", name,
-                     "its call number %" G_GUINT64_FORMAT
-                     " has changed other rows of part %u on node %u than on node %u",
-                     name->number, first->record.part, first->node, counts.records->node);
+            call_name_complain(history, table, "alike", name,
+                               "its call number %" G_GUINT64_FORMAT
+                               " has changed other rows of part %u on node %u than on node %u",
+                               name->number, first->record.part, first->node, counts.records->node);
         file = first->file;
     }
     return counts;
@@ -295,7 +254,7 @@ static const HistoryCall *find_call(const History *history, const HistoryTable *
         const guint middle = (least + most) / 2;
         const HistoryCall *const call = &g_array_index(table->calls, HistoryCall, middle);
         const CallName found = name_of_call(history, call);
-        const int order = compare_names(&found, name);
+        const int order = call_name_compare(&found, name);
 
         *at = middle;
         if (order == 0)
@@ -335,10 +294,10 @@ static void join(const History *history, HistoryTable *table, const HistoryAppli
         if (table->sums)
             add_entries(table, call, run);
     } else if (history->n_missing == 0) {
-        complain(history, table, "invented", &name,
-                 "part %u has run its call number %" G_GUINT64_FORMAT
-                 ", which it has not made there",
-                 part, name.number);
+        call_name_complain(history, table, "invented", &name,
+                           "part %u has run its call number %" G_GUINT64_FORMAT
+                           ", which it has not made there",
+                           part, name.number);
     }
 }
 
@@ -352,11 +311,12 @@ static void judge_lost(const History *history, const HistoryTable *table, const 
     if (n_run >= call->n_parts || call->flags & RECORD_FAILED || history->n_missing > 0 ||
         (task != NULL && task->failed))
         return;
-    complain(history, table, "once", &name,
-             "its call number %" G_GUINT64_FORMAT " of handler %.*s is lost: it ran on %u of %u "
-             "parts",
-             call->number, (int)call->n_name, call->name != NULL ? call->name : "", n_run,
-             call->n_parts);
+    call_name_complain(history, table, "once", &name,
+                       "its call number %" G_GUINT64_FORMAT
+                       " of handler %.*s is lost: it ran on %u of %u "
+                       "parts",
+                       call->number, (int)call->n_name, call->name != NULL ? call->name : "", n_run,
+                       call->n_parts);
 }
 
 void history_join_calls(const History *history, HistoryTable *table)
@@ -381,7 +341,7 @@ void history_join_calls(const History *history, HistoryTable *table)
         for (n = 1; i + n < applied->len; n++) {
             const CallName next = name_of_applied(&first[n]);
 
-            if (first[n].record.part != first->record.part || compare_names(&name, &next) != 0)
+            if (first[n].record.part != first->record.part || call_name_compare(&name, &next) != 0)
                 break;
         }
         join(history, table, first, n, n_run);
