@@ -4,10 +4,12 @@
  * program reads them. With these, the history alone tells whether each Add counts once.
  *
  * Threads: that of the engine's calls, unless engine_private.h says otherwise. */
+#include <rubato/ragged_table.h>
+
 #include "engine/engine_private.h"
 #include "engine/task/task_run.h"
 
-enum { ROWS_AT_ONCE = 1 << 16 };
+enum { ROWS_AT_ONCE = 1 << 16, RAGGED_ROWS_AT_ONCE = 1 << 10 };
 
 bool engine_begin_history(RubatoEngine *engine, GError **error)
 {
@@ -71,10 +73,11 @@ void engine_note_table(RubatoEngine *engine, const Table *table)
     if (engine->history != NULL)
         history_say(engine->history,
                     "table %u dtype %s width %u model %s staleness %u speculation %u update %s "
-                    "aggregate %d init %s %s name %s\n",
+                    "aggregate %d init %s %s shape %s name %s\n",
                     table->id, rubato_dtype_name(spec->dtype), spec->width, spec->model,
                     spec->staleness, spec->speculation, spec->update, (int)spec->aggregate,
-                    spec->init, g_ascii_dtostr(value, sizeof value, spec->init_value), spec->name);
+                    spec->init, g_ascii_dtostr(value, sizeof value, spec->init_value),
+                    spec->shape == RUBATO_SHAPE_RAGGED ? "ragged" : "even", spec->name);
 }
 
 static bool read_keys(RubatoEngine *engine, const Table *table, void *rows, GError **error)
@@ -101,14 +104,60 @@ static bool read_range(RubatoEngine *engine, const Table *table, void *rows, GEr
     return ok;
 }
 
+/* The rows of some keys; one at a time if they are too long to be read at once. */
+static bool read_ragged_rows(RubatoEngine *engine, const Table *table, const RubatoKey *keys,
+                             size_t n, GError **error)
+{
+    uint32_t lengths[RAGGED_ROWS_AT_ONCE];
+    g_autofree void *values = NULL;
+    bool ok = rubato_engine_get_ragged(engine, table->spec->name, keys, n, lengths, &values, NULL);
+
+    for (size_t i = 0; i < n && !ok; i++) {
+        g_autofree void *row = NULL;
+
+        if (!rubato_engine_get_ragged(engine, table->spec->name, &keys[i], 1, lengths, &row, error))
+            return false;
+        ok = i + 1 == n;
+    }
+    return ok;
+}
+
+static bool read_ragged(RubatoEngine *engine, const Table *table, GError **error)
+{
+    const RubatoTableSpec *const spec = table->spec;
+    const bool is_range = table->partition.dense;
+    g_autofree RubatoKey *listed = NULL;
+    RubatoKey some[RAGGED_ROWS_AT_ONCE];
+    size_t n = spec->n_keys;
+
+    if (!is_range && !rubato_engine_list_keys(engine, spec->name, &listed, &n, error))
+        return false;
+    for (size_t at = 0; at < n; at += RAGGED_ROWS_AT_ONCE) {
+        const size_t n_here = MIN(n - at, RAGGED_ROWS_AT_ONCE);
+
+        for (size_t i = 0; i < n_here; i++)
+            some[i] = is_range ? spec->first_key + at + i : listed[at + i];
+        if (!read_ragged_rows(engine, table, some, n_here, error))
+            return false;
+    }
+    return true;
+}
+
+static bool read_even(RubatoEngine *engine, const Table *table, GError **error)
+{
+    g_autofree void *rows = g_try_malloc(ROWS_AT_ONCE * table->row_bytes);
+
+    return rows != NULL && (table->partition.dense ? read_range(engine, table, rows, error)
+                                                   : read_keys(engine, table, rows, error));
+}
+
 /* Each request goes into the history as every other does. */
 static void read_table(RubatoEngine *engine, const Table *table)
 {
-    g_autofree void *rows = g_try_malloc(ROWS_AT_ONCE * table->row_bytes);
     g_autoptr(GError) error = NULL;
 
-    if (rows != NULL && (table->partition.dense ? read_range(engine, table, rows, &error)
-                                                : read_keys(engine, table, rows, &error)))
+    if (table->spec->shape == RUBATO_SHAPE_RAGGED ? read_ragged(engine, table, &error)
+                                                  : read_even(engine, table, &error))
         history_say(engine->history, "rows %u at %" G_GUINT64_FORMAT "\n", table->id,
                     history_phase(engine->history));
     else

@@ -117,7 +117,8 @@ static void end_access(RubatoEngine *engine, TableClient *client, MessageKind ki
     if (changes_replicas(route->map, kind))
         pthread_mutex_unlock(&engine->changing);
     table_client_free(client);
-    if (route->history != NULL && request_ops[kind]->is_input) /* also if the process is killed */
+    /* also if the process is killed */
+    if (route->history != NULL && (request_ops[kind]->is_input || kind == MESSAGE_HANDLER))
         history_flush(route->history);
     pthread_mutex_lock(&engine->lock);
     engine_release_table(engine, engine_find_table(engine, route->spec->name, NULL));

@@ -90,6 +90,8 @@ static bool cut_piece(RaggedRequest *request, GError **error)
     piece->slice = part_of_slice(slice, request->at, n);
     piece->call =
         (HandlerCall){ .ops = request->ops, .arguments = piece->arguments, .n_bytes = n_bytes };
+    if (request->ask.writes)
+        piece->call.number = table_client_number_call(request->client);
     if (n_bytes > 0)
         write_arguments(request, piece);
     g_ptr_array_add(request->pieces, piece);

@@ -2,6 +2,7 @@
  *
  *   ragged_pieces.c   cuts a request into pieces
  *   ragged_answers.c  takes the answers of the pieces apart
+ *   ragged_history.c  tells the history of them
  *
  * All requests go as an Add goes while a part moves: the map of parts stays as it is while a piece
  * is posted. So none is ever answered CALL_MOVED. Between two pieces the worker may wait: for room
@@ -277,6 +278,19 @@ static bool wait_for(const RaggedRequest *request, Call *call, GError **error)
     return ragged_request_take(request, ok ? CALL_OK : CALL_FAILED, error);
 }
 
+/* Under a model that keeps writes, the servers have them then. */
+static void note(const RaggedRequest *request, bool is_done)
+{
+    const TableRoute *const route = request->client->route;
+    const bool is_kept = route->clocks != NULL && route->traits->applies_by_clock;
+
+    if (request->ask.writes)
+        ragged_history_note(request,
+                            (is_kept ? HISTORY_UNTOLD : 0) | (is_done ? 0 : HISTORY_FAILED));
+    else if (is_done)
+        ragged_history_note(request, 0);
+}
+
 /* The pieces that are cut. */
 static bool run_round(RaggedRequest *request, GError **error)
 {
@@ -291,6 +305,8 @@ static bool run_round(RaggedRequest *request, GError **error)
     call_sent(&call);
     const bool ok = wait_for(request, &call, is_sent ? error : NULL);
 
+    if (G_UNLIKELY(client->history != NULL))
+        note(request, is_sent && ok);
     if (!is_sent)
         g_propagate_error(error, found);
     if (!ok || !is_sent)

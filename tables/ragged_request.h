@@ -51,4 +51,11 @@ bool ragged_request_send(RaggedRequest *request, Call *call, GError **error);
  * of the request, or sets the error of a part that failed. */
 bool ragged_request_take(const RaggedRequest *request, CallStatus status, GError **error);
 
+/* ---- ragged_history.c ---- */
+
+/* Records the pieces in the history, which is kept. They write, or have been taken. Flags: as in
+ * HistoryRecord. The second is of a ticket that reads, begun at that clock after so many Adds. */
+void ragged_history_note(const RaggedRequest *request, unsigned flags);
+void ragged_history_note_late(const RaggedRequest *request, uint64_t clock, uint64_t n_adds);
+
 #endif

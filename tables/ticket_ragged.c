@@ -15,6 +15,8 @@ static void end_request(Ticket *ticket)
     if ((status == CALL_OK || status == CALL_FAILED) &&
         !ragged_request_take(request, status, &ticket->failure))
         atomic_store_explicit(&ticket->call.status, CALL_FAILED, memory_order_relaxed);
+    else if (ticket->client->history != NULL && ticket->reads && status == CALL_OK)
+        ragged_history_note_late(request, ticket->clock, ticket->n_adds);
     ragged_request_free(request);
 }
 
@@ -42,6 +44,11 @@ RubatoTicket ticket_start_ragged(TableHandle *handle, const RaggedAsk *ask,
     }
     ticket->request = request;
     ticket->end_request = end_request;
+    if (client->history != NULL) { /* before another thread may free the request */
+        if (ask->writes)
+            ragged_history_note(request, HISTORY_UNTOLD);
+        ticket->n_adds = client->history_adds;
+    }
     id = ticket_id(ticket);
     call_begin(&ticket->call, ticket_call_ended);
     (void)ragged_request_send(request, &ticket->call, NULL); /* the call has the error */

@@ -230,8 +230,14 @@ static int check_folder(const char *folder, bool json)
     if (report.history == NULL) {
         g_printerr("rubato history: %s\n", error->message);
     } else {
-        for (guint i = 0; i < report.history->tables->len; i++)
-            history_judge(report.history, g_ptr_array_index(report.history->tables, i), &counts);
+        for (guint i = 0; i < report.history->tables->len; i++) {
+            HistoryTable *const table = g_ptr_array_index(report.history->tables, i);
+
+            if (table->ragged != NULL)
+                history_judge_ragged(report.history, table, &counts);
+            else
+                history_judge(report.history, table, &counts);
+        }
         if (json)
             print_json(&report, &counts);
         else

@@ -8,6 +8,8 @@
 
 #include <rubato/mix.h>
 
+#include "apps/rubato/history_ragged.h"
+
 enum { N_BUCKETS = 4096 };
 
 /* ---- tables and tasks ---- */
@@ -97,6 +99,8 @@ static void read_table_line(History *history, char **words, const char *line)
             table->has_constant = strcmp(value, "constant") == 0;
             table->constant = g_ascii_strtod(words[i + 2], NULL);
             i++;
+        } else if (strcmp(words[i], "shape") == 0 && strcmp(value, "ragged") == 0) {
+            history_take_ragged_table(table);
         }
     }
     g_free(table->name);
@@ -239,6 +243,11 @@ static bool is_change_call(const Record *record)
     return record->kind == RECORD_HANDLER && record->flags & RECORD_WRITES;
 }
 
+static bool is_ragged_write(const Record *record)
+{
+    return record->kind == RECORD_RAGGED && record->op >= RAGGED_ADD;
+}
+
 static void check_order(const History *history, const HistoryTable *table, HistorySource *source,
                         const Record *record)
 {
@@ -261,14 +270,14 @@ static void check_order(const History *history, const HistoryTable *table, Histo
         complain(history, "order", table, source, record->clock,
                  "a request of clock %" G_GUINT64_FORMAT ", when it is at %" G_GUINT64_FORMAT,
                  record->clock, source->clock);
-    if (record->kind == RECORD_ADD || is_change_call(record)) {
+    if (record->kind == RECORD_ADD || is_change_call(record) || is_ragged_write(record)) {
         const bool goes_on = record->n_adds == source->last_add; /* a piece of the same Add */
         if (!goes_on && record->n_adds != source->n_adds)
             complain(history, "order", table, source, record->clock,
                      "its Add number %" G_GUINT64_FORMAT " comes after %" G_GUINT64_FORMAT
                      " Adds: some are missing, or there twice",
                      record->n_adds, source->n_adds);
-        source->last_add = record->kind == RECORD_ADD ? record->n_adds : UINT64_MAX;
+        source->last_add = is_change_call(record) ? UINT64_MAX : record->n_adds;
         source->n_adds = record->n_adds + 1;
     } else if (record->n_adds != source->n_adds) {
         complain(history, "order", table, source, record->clock,
@@ -364,6 +373,9 @@ static void take_own_record(History *history, HistoryTable *table, const RecordO
         source->n_handler = record->n_name;
         source->handler_add = record->n_adds;
         break;
+    case RECORD_RAGGED:
+        history_take_ragged(history, table, place, record);
+        break;
     case RECORD_HANDLER_PARTS:
         history_take_call(history, table, place, record);
         break;
@@ -373,6 +385,7 @@ static void take_own_record(History *history, HistoryTable *table, const RecordO
     case RECORD_TUNE:
     case RECORD_HANDLER_KEYS:
     case RECORD_APPLIED:
+    case RECORD_RAGGED_RAN:
         break;
     }
 }
@@ -382,10 +395,13 @@ static void take_record(void *user, const RecordOwner *owner, const Record *reco
     History *const history = user;
     HistoryTable *const table = history_take_table(history, owner->table);
 
-    if (record->kind == RECORD_APPLIED) {
+    if (record->kind == RECORD_APPLIED || record->kind == RECORD_RAGGED_RAN) {
         table->dtype = owner->dtype;
         table->width = owner->width;
-        history_take_applied(history, table, record);
+        if (record->kind == RECORD_APPLIED)
+            history_take_applied(history, table, record);
+        else
+            history_take_ragged_ran(history, table, record);
         return;
     }
     take_own_record(history, table, owner, record);
@@ -503,6 +519,7 @@ static void free_table(gpointer data)
     g_free(table->entries);
     g_array_unref(table->calls);
     g_array_unref(table->applied);
+    history_free_ragged(table);
     g_free(table);
 }
 

@@ -94,11 +94,12 @@ typedef struct {
     BoundKind bound;
     char *model;
     uint32_t staleness;
-    bool sums;           /* its rows are sums of what was added */
-    uint64_t n_handlers; /* calls of these that write, whose parts are not told */
-    GArray *calls;       /* of HistoryCall */
-    GArray *applied;     /* of HistoryApplied */
-    bool has_constant;   /* rows begin with `constant` */
+    bool sums;                    /* its rows are sums of what was added */
+    uint64_t n_handlers;          /* calls of these that write, whose parts are not told */
+    GArray *calls;                /* of HistoryCall */
+    GArray *applied;              /* of HistoryApplied */
+    struct HistoryRagged *ragged; /* of a table of ragged rows: history_ragged.h; else NULL */
+    bool has_constant;            /* rows begin with `constant` */
     double constant;
     const char *unjudged; /* why its rows are not compared; NULL: they are */
     HistoryEntry *entries;

@@ -75,6 +75,39 @@ static const char *take_applied(const RecordOwner *owner, Record *record, const 
     return NULL;
 }
 
+static const char *take_ragged(Record *record, const uint8_t *body, uint64_t n_bytes)
+{
+    enum { HEADER_BYTES = 32, MOST_BYTES = 1 << 29 };
+
+    if (n_bytes < HEADER_BYTES)
+        return "a request to ragged rows has another size";
+    record->op = (RaggedOp)read_u32(body);
+    record->part = read_u32(body + 4);
+    record->number = read_u64(body + 8);
+    record->bytes_at = read_u64(body + 16);
+    record->n_bytes = read_u64(body + 24);
+    record->bytes = body + HEADER_BYTES;
+    record->n_bytes_here = n_bytes - HEADER_BYTES;
+    if (record->op < RAGGED_LENGTHS || record->op > RAGGED_ERASE)
+        return "there is no such request to ragged rows";
+    if (record->n_bytes > MOST_BYTES || record->bytes_at > record->n_bytes ||
+        record->n_bytes_here > record->n_bytes - record->bytes_at)
+        return "a request to ragged rows has more bytes than it may have";
+    return NULL;
+}
+
+static const char *take_ragged_ran(Record *record, const uint8_t *body, uint64_t n_bytes)
+{
+    if (n_bytes != 32)
+        return "what a server has run on ragged rows has another size";
+    record->epoch = read_u32(body);
+    record->rank = read_u32(body + 4);
+    record->part = read_u32(body + 8);
+    record->order = read_u64(body + 16);
+    record->row_bytes = read_u64(body + 24);
+    return NULL;
+}
+
 /* Finds the keys and rows of a record. NULL, or what is wrong with it. */
 static const char *take_body(const RecordOwner *owner, Record *record, LastKeys *last,
                              const uint8_t *body, uint64_t n_bytes)
@@ -87,6 +120,10 @@ static const char *take_body(const RecordOwner *owner, Record *record, LastKeys 
         return take_name(record, body, n_bytes);
     if (record->kind == RECORD_APPLIED)
         return take_applied(owner, record, body, n_bytes);
+    if (record->kind == RECORD_RAGGED)
+        return take_ragged(record, body, n_bytes);
+    if (record->kind == RECORD_RAGGED_RAN)
+        return take_ragged_ran(record, body, n_bytes);
     if (n > 0 && record->flags & RECORD_SAME_KEYS) {
         if (last->keys == NULL || last->n != n || last->run != run)
             return "it has the keys of a record that is not there";
@@ -123,7 +160,7 @@ static const char *take_records(const HistoryVisitor *visitor, const RecordOwner
         const uint64_t n_bytes = read_u64(at + 24);
         if (n_bytes > n - RECORD_HEADER_BYTES || n_bytes % 8 != 0)
             return "a record ends behind its chunk";
-        if (record.kind < RECORD_GET || record.kind > RECORD_APPLIED)
+        if (record.kind < RECORD_GET || record.kind > RECORD_RAGGED_RAN)
             return "there is no such kind of record";
         const char *const wrong =
             take_body(owner, &record, &last, at + RECORD_HEADER_BYTES, n_bytes);
@@ -201,8 +238,12 @@ bool history_file_open(HistoryFile *file, GError **error)
     }
     bytes = (const uint8_t *)g_mapped_file_get_contents(file->bytes);
     if (g_mapped_file_get_length(file->bytes) < FILE_HEADER_BYTES ||
-        memcmp(bytes, "RBTHIST1", 8) != 0 || read_u32(bytes + 8) > HISTORY_FILE_SILENT)
+        memcmp(bytes, "RBTHIST", 7) != 0)
         return fail(path, 0, "this is no history", error);
+    if (bytes[7] != '1' && bytes[7] != '2') /* of '1' all is as of '2', without ragged rows */
+        return fail(path, 7, "this history has a format that this version does not read", error);
+    if (read_u32(bytes + 8) > HISTORY_FILE_SILENT)
+        return fail(path, 8, "this is no history", error);
     file->state = (HistoryFileState)read_u32(bytes + 8);
     file->node = read_u32(bytes + 12);
     file->n_nodes = read_u32(bytes + 16);

@@ -19,6 +19,8 @@ typedef enum {
     RECORD_HANDLER_KEYS,
     RECORD_HANDLER_PARTS,
     RECORD_APPLIED,
+    RECORD_RAGGED,
+    RECORD_RAGGED_RAN,
 } RecordKind;
 
 enum {
@@ -28,7 +30,18 @@ enum {
     RECORD_OF_TICKET = 8,
     RECORD_WRITES = 16,
     RECORD_LAST = 32,
+    RECORD_UNTOLD = 64,
 };
+
+/* What is asked of ragged rows. */
+typedef enum {
+    RAGGED_LENGTHS = 1,
+    RAGGED_GET,
+    RAGGED_ADD,
+    RAGGED_ASSIGN,
+    RAGGED_APPEND,
+    RAGGED_ERASE,
+} RaggedOp;
 
 #define RECORD_ENGINE UINT32_MAX       /* the rank of an engine's requests */
 #define RECORD_SERVER (UINT32_MAX - 1) /* that of what a server has applied */
@@ -51,8 +64,16 @@ typedef struct {
     const uint8_t *rows;  /* NULL: none. RECORD_APPLIED: two for each key, before and after */
     const uint8_t *at;    /* the record, in its file */
 
-    uint32_t epoch, rank, part, place; /* RECORD_APPLIED */
-    const char *name;                  /* RECORD_HANDLER: of the handler, without an end */
+    uint32_t epoch, rank, part, place; /* RECORD_APPLIED, _RAGGED_RAN; of _RAGGED the part */
+    uint64_t order, row_bytes;         /* RECORD_RAGGED_RAN */
+
+    /* RECORD_RAGGED: some of the request's bytes, and where they begin among all of them */
+    RaggedOp op;
+    uint64_t number;
+    const uint8_t *bytes;
+    uint64_t bytes_at, n_bytes_here, n_bytes;
+
+    const char *name; /* RECORD_HANDLER: of the handler, without an end */
     size_t n_name;
 } Record;
 

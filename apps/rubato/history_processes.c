@@ -7,7 +7,7 @@
  * only these are kept.
  *
  * Threads: one. */
-#include "apps/rubato/history_events.h"
+#include "apps/rubato/history_ragged.h"
 
 int64_t *history_worker_name(uint32_t epoch, uint32_t rank)
 {
@@ -40,7 +40,8 @@ static uint64_t forget(HistoryTable *table, uint32_t place, uint64_t clock, uint
             n_adds = entry->n_adds;
     }
     table->n_entries = n;
-    return history_forget_calls(table, place, clock, n_adds);
+    return history_forget_ragged(table, place, clock,
+                                 history_forget_calls(table, place, clock, n_adds));
 }
 
 HistoryFileTask *history_take_file_task(History *history, uint32_t epoch)

@@ -16,4 +16,7 @@ typedef struct {
 /* Sorts the table's entries, and complains of each row that breaks a rule. */
 void history_judge(const History *history, HistoryTable *table, HistoryCounts *counts);
 
+/* The same of a table of ragged rows: history_ragged_parts.c. */
+void history_judge_ragged(const History *history, HistoryTable *table, HistoryCounts *counts);
+
 #endif

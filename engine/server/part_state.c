@@ -4,6 +4,7 @@
  * Threads: the part's owner. */
 #include "engine/server/part_state.h"
 
+#include "models/handlers/call_trace.h"
 #include "models/handlers/handler.h"
 #include "models/ragged/ragged.h"
 #include "models/spec.h"
@@ -129,6 +130,17 @@ static bool send_ragged_rows(const PartState *state, const RubatoKeys *keys, GEr
     return ok;
 }
 
+static bool send_n_writes(const PartState *state, GError **error)
+{
+    uint64_t n;
+    const HandlerCall going_on = { .ops = ragged_find("ragged.go_on"),
+                                   .arguments = &n,
+                                   .n_bytes = sizeof n };
+
+    return !call_trace_count(state->shard, &n) ||
+           state->assign(state->user, &(RubatoKeys){ .n = 0 }, &going_on, error);
+}
+
 /* ---- the rest ---- */
 
 /* The counts of uses come first: so the marks of the rows that follow have a meaning. */
@@ -217,5 +229,6 @@ static bool send_tunings(const PartState *state, GError **error)
 bool part_state_send(const PartState *state, GError **error)
 {
     return send_tunings(state, error) && part_state_send_uses(state, error) &&
-           send_admission(state, error) && send_all_rows(state, error) && send_counts(state, error);
+           send_admission(state, error) && send_all_rows(state, error) &&
+           (!is_ragged(state) || send_n_writes(state, error)) && send_counts(state, error);
 }

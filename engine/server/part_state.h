@@ -19,7 +19,8 @@ typedef struct {
     bool (*send)(void *user, Message *message, GError **error);
 
     /* Of a table whose rows have different lengths: sends some of them as a call that assigns them,
-     * and copies its arguments. NULL: there was no memory to read them. False: no more is sent. */
+     * and copies its arguments; with a history, after them one that says how many writes have run.
+     * NULL: there was no memory to read them. False: no more is sent. */
     bool (*assign)(void *user, const RubatoKeys *keys, const HandlerCall *assigning,
                    GError **error);
     void *user;

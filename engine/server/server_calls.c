@@ -438,7 +438,8 @@ bool replica_assign_rows(Replica *replica, const Message *last)
     HandlerCall call;
     Message message;
 
-    if (!read_call(replica, last, &call, &message) || call.ops != ragged_find("ragged.assign"))
+    if (!read_call(replica, last, &call, &message) ||
+        (call.ops != ragged_find("ragged.assign") && call.ops != ragged_find("ragged.go_on")))
         return false;
     handler_run(&call, replica->shard, &message.request.keys);
     const bool ok = call.answer.failure == NULL;

@@ -125,10 +125,11 @@ static HistoryStream *find_stream(void *user, uint32_t table, const RubatoTableS
     stream = g_hash_table_lookup(server->streams, id);
     if (stream != NULL)
         return stream;
-    stream = history_stream_new(server->history, &(HistoryIdentity){ .rank = HISTORY_SERVER,
-                                                                     .table = table,
-                                                                     .dtype = spec->dtype,
-                                                                     .width = spec->width });
+    stream =
+        history_stream_new(server->history, &(HistoryIdentity){ .rank = HISTORY_SERVER,
+                                                                .table = table,
+                                                                .dtype = spec->dtype,
+                                                                .width = MAX(spec->width, 1) });
     g_hash_table_insert(server->streams, id, stream);
     return stream;
 }

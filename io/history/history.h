@@ -30,6 +30,8 @@ typedef enum {
     HISTORY_HANDLER_KEYS = 9,
     HISTORY_HANDLER_PARTS = 10, /* the parts that its call goes to, in the place of keys */
     HISTORY_APPLIED = 11,       /* a server has run a call that writes */
+    HISTORY_RAGGED = 12,        /* a request to ragged rows, on one part */
+    HISTORY_RAGGED_RAN = 13,    /* a server has run one that writes */
 } HistoryKind;
 
 /* The "rank" of a server, whose streams have what it has applied. */
@@ -42,6 +44,7 @@ enum {
     HISTORY_OF_TICKET = 8,   /* it may have seen later Adds of its own worker */
     HISTORY_WRITES = 16,     /* the handler writes */
     HISTORY_LAST = 32,       /* the last record of what a server has applied */
+    HISTORY_UNTOLD = 64,     /* a write whose worker went on before it was done */
 };
 
 /* Starts the file of this node in the folder. The folder is made if it is not there. NULL with
@@ -121,6 +124,42 @@ void history_note_applied(HistoryStream *stream, const HistoryApplied *applied,
 /* The call has run. Flags: HISTORY_FAILED, or 0. */
 void history_note_applied_end(HistoryStream *stream, const HistoryApplied *applied, unsigned flags,
                               uint32_t n_records);
+
+/* ---- ragged rows: history_ragged.c ---- */
+
+/* What is asked: part of the format. */
+typedef enum {
+    HISTORY_RAGGED_LENGTHS = 1,
+    HISTORY_RAGGED_GET,
+    HISTORY_RAGGED_ADD,
+    HISTORY_RAGGED_ASSIGN,
+    HISTORY_RAGGED_APPEND,
+    HISTORY_RAGGED_ERASE,
+} HistoryRaggedOp;
+
+/* A request to ragged rows of one part: what a worker has brought, or seen. */
+typedef struct {
+    HistoryRaggedOp op;
+    unsigned flags;
+    uint64_t clock;
+    uint64_t n_adds; /* as in HistoryRecord; such a request that writes is an Add there */
+    uint64_t number; /* as in HistoryApplied; 0: it reads */
+    uint32_t part;
+    RubatoKeys keys;
+    const void *lengths; /* a number of 4 bytes for each key, of values; at any alignment; NULL:
+                          * of an erase */
+    const void *rows;    /* their values, one row behind the other; NULL: none */
+} HistoryRagged;
+
+/* Values that were written become part of the history; of those that were read a hash of each
+ * row. */
+void history_note_ragged(HistoryStream *stream, const HistoryRagged *request);
+
+/* A server has run such a request that writes, as the part's `order`th, from 1 on; then the part's
+ * rows have row_bytes bytes. Number 0: the part has come to this server, after so many. Flags:
+ * HISTORY_FAILED, or 0. The stream is a server's. */
+void history_note_ragged_ran(HistoryStream *stream, const HistoryApplied *applied, unsigned flags,
+                             uint64_t order, uint64_t row_bytes);
 
 /* The same as history_flush, and of this stream all. */
 void history_stream_flush(HistoryStream *stream);

@@ -6,7 +6,7 @@
 
 #include "io/history/history.h"
 
-#define HISTORY_MAGIC "RBTHIST1"
+#define HISTORY_MAGIC "RBTHIST2"
 #define HISTORY_CHUNK_MAGIC UINT32_C(0x4b4e4843)
 #define HISTORY_CHUNK_BYTES ((size_t)128 << 10)
 
@@ -26,6 +26,16 @@ struct HistoryChunk {
 
 /* The node is about to ask something. From here on the file says so, whenever it is killed. */
 void history_begin_requests(History *history);
+
+/* The most bytes that may follow a record's header. */
+#define HISTORY_RECORD_HEADER_BYTES ((size_t)32)
+#define HISTORY_RECORD_MOST_BYTES (HISTORY_CHUNK_BYTES - HISTORY_RECORD_HEADER_BYTES)
+
+/* Puts a record of another form: the header has all of the record but its keys, of which it has the
+ * number, and its rows; n_bytes, a multiple of 8, follow. Returns where they go. The stream's
+ * user. */
+uint8_t *history_stream_put(HistoryStream *stream, const HistoryRecord *record, size_t n_bytes);
+RubatoDtype history_stream_dtype(const HistoryStream *stream);
 
 /* Any thread. */
 HistoryChunk *history_take_chunk(History *history);

@@ -24,6 +24,8 @@ typedef struct {
     uint64_t n_bytes; /* of keys and rows, which follow */
 } RecordHeader;
 
+G_STATIC_ASSERT(sizeof(RecordHeader) == HISTORY_RECORD_HEADER_BYTES);
+
 struct HistoryStream {
     History *history;
     HistoryIdentity identity;
@@ -135,7 +137,7 @@ static void put_number(const HistoryStream *stream, const uint8_t *row, uint8_t 
             memcpy(&i64, row + 8 * (size_t)i, 8);
             whole += weight_of(i) * (uint64_t)i64;
             break;
-        case RUBATO_U8:  /* in ragged rows alone, which have no history */
+        case RUBATO_U8:  /* in ragged rows alone, which have other records */
         case RUBATO_F16: /* the rest: of tensors alone */
         case RUBATO_BF16:
         case RUBATO_I8:
@@ -226,6 +228,26 @@ void history_note(HistoryStream *stream, const HistoryRecord *record)
     } while (begin < record->keys.n);
 }
 
+uint8_t *history_stream_put(HistoryStream *stream, const HistoryRecord *record, size_t n_bytes)
+{
+    make_room(stream, sizeof(RecordHeader) + n_bytes);
+    RecordHeader *const header = (RecordHeader *)(void *)(stream->chunk->bytes + stream->used);
+
+    *header = (RecordHeader){ .kind = (uint8_t)record->kind,
+                              .flags = (uint8_t)record->flags,
+                              .n_keys = (uint32_t)record->keys.n,
+                              .clock = record->clock,
+                              .n_adds = record->n_adds,
+                              .n_bytes = n_bytes };
+    stream->used += sizeof *header + n_bytes;
+    return (uint8_t *)(header + 1);
+}
+
+RubatoDtype history_stream_dtype(const HistoryStream *stream)
+{
+    return stream->identity.dtype;
+}
+
 /* FNV-1a. */
 static uint64_t hash_of(const uint8_t *bytes, size_t n)
 {
@@ -244,18 +266,15 @@ void history_note_handler(HistoryStream *stream, const HistoryRecord *record, co
     const size_t name_bytes = MIN(length, MOST_NAME_BYTES);
     const size_t padded = (name_bytes + 7) / 8 * 8;
 
-    make_room(stream, sizeof(RecordHeader) + sizeof hash + padded);
-    RecordHeader *const header = (RecordHeader *)(void *)(stream->chunk->bytes + stream->used);
-    uint8_t *const at = (uint8_t *)(header + 1);
-    *header = (RecordHeader){ .kind = HISTORY_HANDLER,
-                              .flags = (uint8_t)record->flags,
-                              .clock = record->clock,
-                              .n_adds = record->n_adds,
-                              .n_bytes = sizeof hash + padded };
+    uint8_t *const at = history_stream_put(stream,
+                                           &(HistoryRecord){ .kind = HISTORY_HANDLER,
+                                                             .flags = record->flags,
+                                                             .clock = record->clock,
+                                                             .n_adds = record->n_adds },
+                                           sizeof hash + padded);
     memcpy(at, &hash, sizeof hash);
     memset(at + sizeof hash, 0, padded);
     memcpy(at + sizeof hash, handler, name_bytes);
-    stream->used += sizeof *header + header->n_bytes;
     history_note(stream, record);
 }
 
@@ -273,17 +292,15 @@ static uint8_t *begin_applied(HistoryStream *stream, const HistoryApplied *appli
 {
     const AppliedHeader who = { applied->epoch, applied->rank, applied->part, place };
 
-    make_room(stream, sizeof(RecordHeader) + sizeof who + n_bytes);
-    RecordHeader *const header = (RecordHeader *)(void *)(stream->chunk->bytes + stream->used);
-    *header = (RecordHeader){ .kind = HISTORY_APPLIED,
-                              .flags = (uint8_t)flags,
-                              .n_keys = (uint32_t)n_keys,
-                              .clock = applied->clock,
-                              .n_adds = applied->number,
-                              .n_bytes = sizeof who + n_bytes };
-    memcpy(header + 1, &who, sizeof who);
-    stream->used += sizeof *header + header->n_bytes;
-    return (uint8_t *)(header + 1) + sizeof who;
+    const HistoryRecord record = { .kind = HISTORY_APPLIED,
+                                   .flags = flags,
+                                   .clock = applied->clock,
+                                   .n_adds = applied->number,
+                                   .keys = { .n = n_keys } };
+    uint8_t *const at = history_stream_put(stream, &record, sizeof who + n_bytes);
+
+    memcpy(at, &who, sizeof who);
+    return at + sizeof who;
 }
 
 /* Its keys are not those that a later record may leave out: no other kind is in the stream. */

@@ -184,11 +184,17 @@ void call_trace_close(CallTrace *trace)
  * told: the process may be killed. */
 void call_trace_end(CallTrace *trace, bool has_failed)
 {
+    const unsigned flags = has_failed ? HISTORY_FAILED : 0;
+
     if (G_LIKELY(trace == NULL))
         return;
     call_trace_close(trace);
-    history_note_applied_end(trace->stream, &trace->applied, has_failed ? HISTORY_FAILED : 0,
-                             trace->n_records);
+    if (trace->shard->ragged != NULL)
+        history_note_ragged_ran(trace->stream, &trace->applied, flags,
+                                ++trace->shard->n_ragged_writes,
+                                ragged_heap_row_bytes(trace->shard->ragged));
+    else
+        history_note_applied_end(trace->stream, &trace->applied, flags, trace->n_records);
     if (trace->shard->role != SHARD_ALONE)
         history_stream_flush(trace->stream);
     g_array_unref(trace->rows);
@@ -197,4 +203,27 @@ void call_trace_end(CallTrace *trace, bool has_failed)
     g_free(trace->before);
     g_free(trace->present);
     g_free(trace);
+}
+
+/* ---- rows of different lengths ---- */
+
+bool call_trace_count(const RubatoShard *shard, uint64_t *n_writes)
+{
+    *n_writes = shard->n_ragged_writes;
+    return shard->place.find_stream != NULL;
+}
+
+void call_trace_go_on(RubatoShard *shard, uint64_t n_writes)
+{
+    const ShardPlace *const place = &shard->place;
+    HistoryStream *stream;
+
+    shard->n_ragged_writes = n_writes;
+    if (place->find_stream == NULL)
+        return;
+    stream = place->find_stream(place->server, place->table, shard->spec);
+    history_note_ragged_ran(stream, &(HistoryApplied){ .part = place->part }, 0, n_writes,
+                            ragged_heap_row_bytes(shard->ragged));
+    if (shard->role != SHARD_ALONE)
+        history_stream_flush(stream);
 }

@@ -1,7 +1,7 @@
 /* What the call of a handler changes, for a history: each row that it changes, before and after.
  *
  * A handler changes rows where they lie. So each block of rows that it gets is copied, and compared
- * when the handler asks for the next one.
+ * when the handler asks for the next one. Rows of different lengths are not copied.
  *
  * Thread: the shard's present owner. */
 #ifndef RUBATO_MODELS_HANDLERS_CALL_TRACE_H
@@ -33,5 +33,13 @@ void call_trace_close(CallTrace *trace);
 
 /* The call has run. NULL is allowed for the trace. */
 void call_trace_end(CallTrace *trace, bool has_failed);
+
+/* ---- rows of different lengths ---- */
+
+/* Of a request to such rows that writes, a history has its place among those of the part: what it
+ * changes follows from them. So a part that moves, and a replica that is made, go on counting where
+ * the other one was. False: there is no history. */
+bool call_trace_count(const RubatoShard *shard, uint64_t *n_writes);
+void call_trace_go_on(RubatoShard *shard, uint64_t n_writes);
 
 #endif

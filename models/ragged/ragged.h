@@ -9,6 +9,8 @@
  *   ragged.add, ragged.assign, ragged.append
  *                   arguments: a length for each key, then that many values for each key
  *   ragged.erase
+ *   ragged.go_on    arguments: 8 bytes. To a part that has come from elsewhere, with a history:
+ *                   how many requests that write it had run there (models/handlers/call_trace.h)
  *
  * A length is a number of values, of 4 bytes. Repeated keys are handled in their order.
  *

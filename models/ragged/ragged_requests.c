@@ -414,18 +414,33 @@ static bool run_erase(RubatoPart *part, RubatoByteReader *arguments, RubatoByteW
     return true;
 }
 
+/* ---- a part that comes from elsewhere ---- */
+
+static bool run_go_on(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
+                      GError **error)
+{
+    (void)result;
+    (void)error;
+    call_trace_go_on(part->shard, rubato_read_u64(arguments));
+    return true;
+}
+
 /* ---- the requests ---- */
+
+#define BRINGS_ROWS SIZE_MAX
 
 static const struct {
     RubatoHandlerOps ops;
-    bool brings_rows;
+    size_t n_bytes; /* of its arguments, or BRINGS_ROWS */
 } requests[] = {
-    { { .name = "ragged.get", .access = RUBATO_ACCESS_READS, .run = run_get }, false },
-    { { .name = "ragged.lengths", .access = RUBATO_ACCESS_READS, .run = run_lengths }, false },
-    { { .name = "ragged.add", .access = RUBATO_ACCESS_WRITES, .run = run_add }, true },
-    { { .name = "ragged.assign", .access = RUBATO_ACCESS_WRITES, .run = run_assign }, true },
-    { { .name = "ragged.append", .access = RUBATO_ACCESS_WRITES, .run = run_append }, true },
-    { { .name = "ragged.erase", .access = RUBATO_ACCESS_WRITES, .run = run_erase }, false },
+    { { .name = "ragged.get", .access = RUBATO_ACCESS_READS, .run = run_get }, 0 },
+    { { .name = "ragged.lengths", .access = RUBATO_ACCESS_READS, .run = run_lengths }, 0 },
+    { { .name = "ragged.add", .access = RUBATO_ACCESS_WRITES, .run = run_add }, BRINGS_ROWS },
+    { { .name = "ragged.assign", .access = RUBATO_ACCESS_WRITES, .run = run_assign }, BRINGS_ROWS },
+    { { .name = "ragged.append", .access = RUBATO_ACCESS_WRITES, .run = run_append }, BRINGS_ROWS },
+    { { .name = "ragged.erase", .access = RUBATO_ACCESS_WRITES, .run = run_erase }, 0 },
+    { { .name = "ragged.go_on", .access = RUBATO_ACCESS_WRITES, .run = run_go_on },
+      sizeof(uint64_t) },
 };
 
 const RubatoHandlerOps *ragged_find(const char *name)
@@ -460,9 +475,9 @@ const char *ragged_find_fault(const RubatoTableSpec *spec, const HandlerCall *ca
         return "a call that rows of this table do not take";
     if (call->is_whole)
         return "a request for all rows of different lengths";
-    if (requests[i].brings_rows)
+    if (requests[i].n_bytes == BRINGS_ROWS)
         return take_apart(&given, keys->n, call->arguments, call->n_bytes, spec->dtype);
     if (keys->n > MOST_KEYS) /* a run costs its sender nothing */
         return "a request for more ragged rows than one may name";
-    return call->n_bytes == 0 ? NULL : "rows with a request that takes none";
+    return call->n_bytes == requests[i].n_bytes ? NULL : "rows with a request that takes none";
 }

@@ -49,8 +49,10 @@ struct RubatoShard {
     RaggedHeap *ragged; /* of a table whose rows have different lengths: the storage has a RaggedRow
                          * for each key; else NULL */
     ShardImage *image;  /* NULL: none is being read */
-    ShardChanges *changes; /* NULL: nobody asks which rows change */
-    bool is_watched;       /* there is one of the two */
+    ShardChanges *changes;    /* NULL: nobody asks which rows change */
+    bool is_watched;          /* there is one of the two */
+    uint64_t n_ragged_writes; /* to rows of different lengths, that have run; if there is a
+                               * history */
 
     /* of a table whose rows expire */
     StorageUses *uses;   /* the storage's; NULL: rows do not expire */

@@ -26,7 +26,7 @@ TableClient *table_client_new(const TableRoute *route, uint32_t rank)
         spinner_share(&client->spinner, route->clocks->n_workers);
     client->messages = g_new0(Message, route->map->n_parts + route->office->n_servers);
     pthread_mutex_init(&client->late_lock, NULL);
-    if (route->history != NULL && route->spec->shape == RUBATO_SHAPE_EVEN)
+    if (route->history != NULL)
         table_client_begin_history(client);
     table_client_begin_watch(client);
     return client;

@@ -1,6 +1,6 @@
 /* What a worker asks, and what it sees, for the history of its node.
  *
- * Threads: the client's worker; table_client_note_late_get from any. */
+ * Threads: the client's worker; table_client_note_late_get and _late_ragged from any. */
 #include "tables/client/client_private.h"
 
 /* The engine's clients have no clock: their requests have the node's phase in its place. */
@@ -13,11 +13,12 @@ static HistoryStream *new_stream(const TableClient *client)
 {
     const TableRoute *const route = client->route;
 
-    return history_stream_new(route->history, &(HistoryIdentity){ .epoch = route->epoch,
-                                                                  .rank = client->rank,
-                                                                  .table = route->table,
-                                                                  .dtype = route->spec->dtype,
-                                                                  .width = route->spec->width });
+    return history_stream_new(route->history,
+                              &(HistoryIdentity){ .epoch = route->epoch,
+                                                  .rank = client->rank,
+                                                  .table = route->table,
+                                                  .dtype = route->spec->dtype,
+                                                  .width = MAX(route->spec->width, 1) });
 }
 
 void table_client_begin_history(TableClient *client)
@@ -89,18 +90,40 @@ void table_client_note_add_get(TableClient *client, const RubatoKeys *keys, cons
         table_client_note_get(client, keys, values);
 }
 
-void table_client_note_late_get(TableClient *client, uint64_t clock, uint64_t n_adds,
-                                const RubatoKeys *keys, const void *values)
+/* Of requests by tickets. The caller unlocks it. */
+static HistoryStream *lock_late_stream(TableClient *client)
 {
     pthread_mutex_lock(&client->late_lock);
     if (client->late_history == NULL)
         client->late_history = new_stream(client);
-    history_note(client->late_history, &(HistoryRecord){ .kind = HISTORY_GET,
-                                                         .flags = HISTORY_OF_TICKET,
-                                                         .clock = clock,
-                                                         .n_adds = n_adds,
-                                                         .keys = *keys,
-                                                         .rows = values });
+    return client->late_history;
+}
+
+void table_client_note_late_get(TableClient *client, uint64_t clock, uint64_t n_adds,
+                                const RubatoKeys *keys, const void *values)
+{
+    HistoryStream *const stream = lock_late_stream(client);
+
+    history_note(stream, &(HistoryRecord){ .kind = HISTORY_GET,
+                                           .flags = HISTORY_OF_TICKET,
+                                           .clock = clock,
+                                           .n_adds = n_adds,
+                                           .keys = *keys,
+                                           .rows = values });
+    pthread_mutex_unlock(&client->late_lock);
+}
+
+void table_client_note_ragged(TableClient *client, HistoryRagged *request)
+{
+    request->clock = clock_of(client);
+    request->n_adds = client->history_adds;
+    client->history_adds += request->number > 0;
+    history_note_ragged(client->history, request);
+}
+
+void table_client_note_late_ragged(TableClient *client, const HistoryRagged *request)
+{
+    history_note_ragged(lock_late_stream(client), request);
     pthread_mutex_unlock(&client->late_lock);
 }
 

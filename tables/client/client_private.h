@@ -233,12 +233,18 @@ void table_client_note(TableClient *client, HistoryKind kind, uint64_t clock);
 void table_client_note_keys(TableClient *client, HistoryKind kind, uint64_t clock,
                             const RubatoKeys *keys);
 
-/* The number of the next call of a handler that writes (handler_call.h); 0 without a history. */
+/* The number of the next call of a handler that writes, also of a request to ragged rows
+ * (handler_call.h); 0 without a history. */
 uint64_t table_client_number_call(TableClient *client);
 
 /* A call of a handler. number: of one that writes; 0: it reads. */
 void table_client_note_handler(TableClient *client, const RubatoHandlerCall *asked, uint64_t number,
                                GBytes *result, bool is_done);
+
+/* A request to ragged rows of one part, which has its clock and n_adds from the client; or one by a
+ * ticket that reads, which has them. The second on any thread. */
+void table_client_note_ragged(TableClient *client, HistoryRagged *request);
+void table_client_note_late_ragged(TableClient *client, const HistoryRagged *request);
 
 /* A request of the engine. */
 void table_client_note_ask(TableClient *client, const TableAsk *ask, const RubatoKeys *keys,

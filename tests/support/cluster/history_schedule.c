@@ -17,6 +17,7 @@
 #include "io/history/history.h"
 #include "test_paths.h"
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/cluster/history_lists.h"
 #include "tests/support/cluster/program_run.h"
 #include "tests/support/engine/fitting_spec.h"
 
@@ -32,7 +33,7 @@ enum {
     LOSSES_PARTS = 8,   /* part p is on server p mod 4, and its first replica on the next one */
     LOSSES_WORKING = 2, /* nodes with workers; the others are lost */
     QUICK_CLOCKS = 100,
-    LOSSES_MADE = 2, /* replicas that each of two servers makes after the first loss */
+    LOSSES_MADE = 2, /* replicas of a table that each of two servers makes after the first loss */
 };
 
 typedef struct {
@@ -188,16 +189,23 @@ static void end_losses(int number)
     atomic_store(&losses_are_over, true);
 }
 
+static bool has_lists(const Plan *plan)
+{
+    return !rubato_model_traits(plan->model)->takes_announcements;
+}
+
 /* With losses it plays until they are over, and some clocks more. The history grows with each
  * clock, so it takes its time if that lasts for long. */
 static bool play_kv(Player *player, const Plan *plan, GError **error)
 {
     g_autoptr(RubatoKVTable) table =
         rubato_worker_open_kv_table(player->worker, "sums", RUBATO_I64, error);
+    g_autoptr(RubatoRaggedTable) lists =
+        has_lists(plan) ? history_lists_open(player->worker, plan->seed, error) : NULL;
     const uint64_t first = rubato_worker_first_clock(player->worker);
     uint32_t left = plan->n_clocks;
 
-    if (table == NULL)
+    if (table == NULL || (lists == NULL && has_lists(plan)))
         return false;
     for (uint64_t clock = first; left > 0; clock++) {
         const bool is_between = plan->replicas > 0 && !atomic_load(&losses_are_over);
@@ -207,6 +215,11 @@ static bool play_kv(Player *player, const Plan *plan, GError **error)
         for (int i = 0; i < 4; i++)
             if (!play_call(player, plan, table, error))
                 return false;
+        if (lists != NULL &&
+            (!history_lists_play(player->worker, lists, player->random,
+                                 !rubato_model_traits(plan->model)->applies_by_clock, error) ||
+             !rubato_ragged_table_clock(lists, error)))
+            return false;
         if (!clock_on(table, error))
             return false;
         if (clock == first + 1)
@@ -289,10 +302,13 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
                                         .model = plan->model,
                                         .staleness = STALENESS,
                                         .speculation = SPECULATION });
-    const char *const tables[] = { "sums", NULL };
+    const RubatoTableSpec lists = history_lists_spec(&spec, plan->seed);
+    const char *const tables[] = { "sums", has_lists(plan) ? "lists" : NULL, NULL };
 
     signal(SIGUSR1, end_losses);
-    if (!rubato_engine_create_table(engine, &spec, error))
+    if (!rubato_engine_create_table(engine, &spec, error) ||
+        (has_lists(plan) && (!rubato_engine_create_table(engine, &lists, error) ||
+                             !history_lists_begin(engine, error))))
         return false;
     cluster_say("begins");
     return rubato_engine_run(
@@ -343,6 +359,8 @@ static void judge(const Plan *plan, const char *folder)
                            &complained, &status, NULL));
     ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0 &&
                       strstr(said, "; 0 not compared\n") != NULL &&
+                      strstr(said, ": 0 Gets, ") == NULL && strstr(said, " 0 Adds, ") == NULL &&
+                      strstr(said, "not known") == NULL &&
                       g_str_has_suffix(said, "\nnothing wrong\n"),
                   "model %s, seed %u, history in %s: %.2000s%.1000s", plan->model, plan->seed,
                   folder, said, complained);
@@ -414,8 +432,9 @@ static void await_replicas(const Losses *losses)
 {
     for (uint32_t i = 1; i < LOSSES_NODES; i += 2) { /* the servers behind and in front of it */
         const uint32_t server = (losses->first + i) % LOSSES_NODES;
-        g_autofree char *text = g_strdup_printf(
-            "server %u has made %d replicas of its parts on other nodes", server, LOSSES_MADE);
+        g_autofree char *text =
+            g_strdup_printf("server %u has made %d replicas of its parts on other nodes", server,
+                            has_lists(losses->plan) ? 2 * LOSSES_MADE : LOSSES_MADE);
 
         cluster_wait_for(losses->run, server, text);
     }
