@@ -15,9 +15,8 @@ bool engine_check_replicas(const RubatoEngine *engine, const RubatoTableSpec *sp
     return table_check_replicas(spec, n_nodes, error);
 }
 
-/* What other nodes send to a primary, and what its own workers add in one call of any size, it
- * passes on to its replicas. So there is no bound beyond which a node must be wrong. And a loss is
- * found at a tick. */
+/* A primary passes on to a replica what any number of nodes send, and sends it an image of any
+ * size. So there is no bound beyond which a node must be wrong. And a loss is found at a tick. */
 void engine_prepare_replicas(RubatoEngine *engine)
 {
     atomic_store_explicit(&engine->office.goes_on, true, memory_order_relaxed);

@@ -130,6 +130,16 @@ static inline bool is_large(const Slice *slices, uint32_t n_slices)
     return n_slices > 1 && slices[0].keys.n >= TABLE_CLIENT_MANY_KEYS;
 }
 
+/* Asks a server of this node. */
+static inline __attribute__((always_inline)) void ask_here(const TableClient *client,
+                                                           const TableAsk *ask, Message *message)
+{
+    if (ask->input != NULL && G_UNLIKELY(client->route->map->n_replicas > 0))
+        table_client_ask_replicated(client, message);
+    else
+        post_office_ask(client->route->office, message);
+}
+
 /* Sends the slices from begin to end that go to local servers. */
 static inline __attribute__((always_inline)) void send_local_slices(
     const TableClient *client, const TableAsk *ask, const Slice *slices, uint32_t begin,
@@ -141,7 +151,7 @@ static inline __attribute__((always_inline)) void send_local_slices(
         if (post_office_is_local(office, messages[i].server)) {
             table_client_set_message(&messages[i], client, ask, &slices[i], call);
             messages[i].node_clock = node_clock;
-            post_office_ask(office, &messages[i]);
+            ask_here(client, ask, &messages[i]);
         }
 }
 
@@ -177,7 +187,7 @@ static inline __attribute__((always_inline)) void send_slices(TableClient *clien
         if (G_LIKELY(post_office_is_local(office, messages[0].server))) {
             table_client_set_message(&messages[0], client, ask, &slices[0], call);
             messages[0].node_clock = node_clock;
-            post_office_ask(office, &messages[0]);
+            ask_here(client, ask, &messages[0]);
             return;
         }
     }

@@ -29,16 +29,6 @@ static Message announcement(const TableClient *client, const Slice *slice, uint6
                   .request = { .worker = client->rank, .clock = iteration, .keys = slice->keys } };
 }
 
-/* To a part with replicas it goes like an Add: its server may be lost. False: no memory. */
-static bool tell(TableClient *client, Message *message)
-{
-    PostOffice *const office = client->route->office;
-
-    if (client->route->map->n_replicas == 0 || post_office_is_local(office, message->server))
-        return post_office_tell(office, message) != POST_OFFICE_UNSENT;
-    return table_client_tell_and_keep(client, message);
-}
-
 bool table_client_announce(TableClient *client, uint64_t iteration, const RubatoKey *keys, size_t n,
                            GError **error)
 {
@@ -65,7 +55,7 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
         Message message =
             announcement(client, has_keys ? &client->slicer.slices[slice++] : &none, iteration);
 
-        is_sent = tell(client, &message);
+        is_sent = table_client_tell_change(client, &message);
     }
     table_client_end_sending(client);
     if (G_UNLIKELY(route->map->n_replicas > 0))

@@ -119,9 +119,14 @@ bool table_client_end_earlier_calls(TableClient *client, GError **error);
 
 /* ---- client_change.c ---- */
 
-/* Sends an Add, a tuning or an announcement of a table with replicas to another node, and keeps a
- * copy until it is acknowledged. False: there is no memory for it. */
-bool table_client_tell_and_keep(TableClient *client, const Message *message);
+/* Sends an Add, a tuning or an announcement of a table with replicas. Of one that goes to another
+ * node a copy is kept until it is acknowledged; a large one to a server of this node waits between
+ * its pieces. False: there is no memory for it. */
+bool table_client_tell_replicated(TableClient *client, Message *message);
+
+/* The same for one that brings rows, to a server of this node, and that message->call waits for. As
+ * post_office_ask. */
+void table_client_ask_replicated(const TableClient *client, Message *message);
 
 /* False if there is no memory to send the whole message. */
 static inline bool table_client_tell(TableClient *client, Message *message)
@@ -137,12 +142,9 @@ static inline bool table_client_tell(TableClient *client, Message *message)
 /* Tells a server a change of its part. False: as above. */
 static inline bool table_client_tell_change(TableClient *client, Message *message)
 {
-    const TableRoute *route = client->route;
-
-    if (G_LIKELY(route->map->n_replicas == 0) ||
-        post_office_is_local(route->office, message->server))
+    if (G_LIKELY(client->route->map->n_replicas == 0))
         return table_client_tell(client, message);
-    return table_client_tell_and_keep(client, message);
+    return table_client_tell_replicated(client, message);
 }
 
 /* ---- client_ahead.c ---- */

@@ -4,6 +4,7 @@
  * Holds what docs/wire.md says of bounded memory and parked Gets, and docs/liveness.md of waiting
  * for room. */
 #include <malloc.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -270,6 +271,215 @@ START_TEST(a_call_of_many_windows_waits_between_its_pieces)
 }
 END_TEST
 
+/* ---- what waits for a replica ---- */
+
+enum { N_ADDS = 2 };
+
+typedef struct {
+    const char *model;
+    bool lists; /* of keys, and an Add-and-Get; else ranges */
+    uint32_t replicas;
+    bool is_killed; /* and does not go on */
+} ReplicaCase;
+
+static const ReplicaCase waiting[] = {
+    { "asp", false, 1, false },
+    { "bsp", true, 1, false },
+    { "ssp", true, 2, true },
+    { "sparse_ssp", false, 1, true },
+};
+
+static int observer_gate[2];
+
+/* What node 0 passed on to node 1, and what that has not handled. */
+static void *say_charged(void *engine)
+{
+    char byte;
+
+    if (read(observer_gate[0], &byte, 1) == 1)
+        cluster_say("charged=%" G_GUINT64_FORMAT,
+                    network_charged_bytes(((RubatoEngine *)engine)->network, 1));
+    return NULL;
+}
+
+static bool add_for_replicas(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const ReplicaCase *const scene = user_data;
+    g_autofree RubatoKey *keys = g_new(RubatoKey, N_OF_CALL);
+    g_autofree float *values = g_new(float, N_OF_CALL);
+    g_autofree float *seen = g_new(float, N_OF_CALL);
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_F32, error);
+    char byte;
+
+    if (table == NULL)
+        return false;
+    for (size_t i = 0; i < N_OF_CALL; i++) {
+        keys[i] = N_OF_CALL - 1 - i;
+        values[i] = 1;
+    }
+    cluster_say("ready");
+    EXPECT(read(gate[0], &byte, 1) == 1, "no gate");
+    for (int i = 0; i < N_ADDS; i++)
+        if (!scene->lists ? !rubato_kv_table_add_range(table, 0, N_OF_CALL, values, error)
+            : i == 0      ? !rubato_kv_table_add(table, keys, N_OF_CALL, values, error)
+                          : !rubato_kv_table_add_get(table, keys, N_OF_CALL, values, seen, error))
+            return false;
+    return rubato_kv_table_clock(table, error) && rubato_worker_barrier(worker, error);
+}
+
+static bool play_replicas(RubatoEngine *engine, const void *data, GError **error)
+{
+    const ReplicaCase *const scene = data;
+    const char *const tables[] = { "t", NULL };
+    const RubatoTableSpec spec = { .name = "t",
+                                   .n_keys = N_OF_CALL,
+                                   .model = scene->model,
+                                   .parts = 1,
+                                   .replicas = scene->replicas };
+    g_autofree float *values = g_new(float, N_OF_CALL);
+    pthread_t observer;
+
+    if (!rubato_engine_create_table(engine, &spec, error))
+        return false;
+    EXPECT(pthread_create(&observer, NULL, say_charged, engine) == 0, "no thread");
+    const bool done =
+        cluster_run_task(engine, "replicas", add_for_replicas, scene, tables, error) &&
+        rubato_engine_get_range(engine, "t", 0, N_OF_CALL, values, error);
+    EXPECT(write(observer_gate[1], "x", 1) == 1, "no gate"); /* those that did not have to say it */
+    pthread_join(observer, NULL);
+    if (!done)
+        return false;
+    for (size_t i = 0; i < N_OF_CALL; i++)
+        EXPECT(values[i] == 2 * N_ADDS, "row %zu is %g", i, (double)values[i]);
+    return true;
+}
+
+/* Node 0 has the part and a worker, node 1 a replica, and node 2 another worker. */
+START_TEST(what_waits_for_a_replica_is_bounded)
+{
+    const ReplicaCase *const scene = &waiting[_i];
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 3,
+                                                       .nodes = { { 1, 1 }, { 1, 0 }, { 1, 1 } },
+                                                       .stall_ms = 200,
+                                                       .sizes = small_sizes() });
+
+    ck_assert_int_eq(pipe(gate), 0);
+    ck_assert_int_eq(pipe(observer_gate), 0);
+    cluster_start(run, play_replicas, scene);
+    cluster_wait_for(run, 0, "ready");
+    cluster_wait_for(run, 2, "ready");
+    cluster_signal(run, 1, SIGSTOP);
+    ck_assert_int_eq(write(gate[1], "xx", 2), 2);
+    cluster_wait_for(run, 0, "have to wait for room");
+    cluster_wait_for(run, 2, "have to wait for room");
+    ck_assert_int_eq(write(observer_gate[1], "xxx", 3), 3);
+    cluster_wait_for(run, 0, "charged=");
+    g_autofree char *told = cluster_text_after(run, 0, "charged=");
+    const uint64_t charged = g_ascii_strtoull(told, NULL, 10);
+    /* a call of each of the two nodes, with its heads, and a piece of each */
+    ck_assert_uint_gt(charged, 16 * small_sizes()->window_bytes);
+    ck_assert_uint_lt(charged, 64 * small_sizes()->window_bytes);
+    cluster_signal(run, 1, scene->is_killed ? SIGKILL : SIGCONT);
+    if (scene->is_killed) {
+        cluster_expect_end(run, 0, 0);
+        cluster_expect_end(run, 2, 0);
+    } else {
+        cluster_expect_success(run);
+    }
+    cluster_run_free(run);
+}
+END_TEST
+
+/* ---- two nodes that wait for each other ---- */
+
+/* Servers 0 and 1 are on node 0, and have their replicas on node 1; 2 and 3 the other way round. */
+enum { N_BOTH = 4, HELD_SERVER = 0, ADDING_SERVER = 1 };
+
+static RubatoEngine *mutual_engine;
+static Event is_held = EVENT_INIT;
+
+static void hold(Message *message, void *server)
+{
+    char byte;
+
+    (void)message;
+    (void)server;
+    event_raise(&is_held);
+    if (read(observer_gate[0], &byte, 1) != 1)
+        cluster_say("no gate");
+}
+
+static void free_message(Message *message)
+{
+    g_free(message);
+}
+
+/* A server of each node stands still, which has the replica of what the other node's worker adds
+ * to. */
+static bool add_to_own(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const size_t n = N_OF_CALL / N_BOTH, at = rubato_worker_rank(worker) * 2 + ADDING_SERVER;
+    g_autofree float *values = g_new(float, N_OF_CALL);
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_F32, error);
+    Message *const message = g_new(Message, 1);
+    char byte;
+
+    (void)user_data;
+    *message = (Message){ .kind = MESSAGE_INVOKE, .invoke = hold, .end = free_message };
+    actor_post(&mutual_engine->servers[HELD_SERVER].actor, message);
+    if (table == NULL || !event_await(&is_held, 1, worker, error))
+        return false;
+    for (size_t i = 0; i < N_OF_CALL; i++)
+        values[i] = 1;
+    cluster_say("ready");
+    EXPECT(read(gate[0], &byte, 1) == 1, "no gate");
+    return rubato_kv_table_add_range(table, at * n, n, values, error) &&
+           rubato_kv_table_add_range(table, 0, N_OF_CALL, values, error) &&
+           rubato_kv_table_clock(table, error) && rubato_worker_barrier(worker, error);
+}
+
+static bool play_mutual(RubatoEngine *engine, const void *data, GError **error)
+{
+    const char *const tables[] = { "t", NULL };
+    const RubatoTableSpec spec = {
+        .name = "t", .n_keys = N_OF_CALL, .model = "ssp", .parts = N_BOTH, .replicas = 1
+    };
+    g_autofree float *values = g_new(float, N_OF_CALL);
+
+    (void)data;
+    mutual_engine = engine;
+    if (!rubato_engine_create_table(engine, &spec, error) ||
+        !cluster_run_task(engine, "mutual", add_to_own, NULL, tables, error) ||
+        !rubato_engine_get_range(engine, "t", 0, N_OF_CALL, values, error))
+        return false;
+    for (size_t i = 0; i < N_OF_CALL; i++) {
+        const bool is_own = i / (N_OF_CALL / N_BOTH) % 2 == ADDING_SERVER;
+
+        EXPECT(values[i] == (is_own ? 3 : 2), "row %zu is %g", i, (double)values[i]);
+    }
+    return true;
+}
+
+/* Each has its window to the other one full with inputs for replicas. */
+START_TEST(two_nodes_that_are_full_towards_each_other_go_on)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){
+        .n_nodes = 2, .nodes = { { 2, 1 }, { 2, 1 } }, .stall_ms = 200, .sizes = small_sizes() });
+
+    ck_assert_int_eq(pipe(gate), 0);
+    ck_assert_int_eq(pipe(observer_gate), 0);
+    cluster_start(run, play_mutual, NULL);
+    cluster_wait_for(run, 0, "ready");
+    cluster_wait_for(run, 1, "ready");
+    ck_assert_int_eq(write(gate[1], "xx", 2), 2);
+    cluster_wait_for(run, 0, "more of the same call have to wait for room");
+    cluster_wait_for(run, 1, "more of the same call have to wait for room");
+    ck_assert_int_eq(write(observer_gate[1], "xx", 2), 2);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 /* ---- Gets of much that are sent as little ---- */
 
 enum { N_RUNS = 1000, ROWS_OF_RUN = 1 << 17, RUN_BYTES = 4 * ROWS_OF_RUN };
@@ -394,6 +604,8 @@ int main(void)
     tcase_add_loop_test(gets, what_is_parked_leaves_room_for_the_add_that_releases_it, 0,
                         G_N_ELEMENTS(parked));
     tcase_add_test(told, a_call_of_many_windows_waits_between_its_pieces);
+    tcase_add_loop_test(told, what_waits_for_a_replica_is_bounded, 0, G_N_ELEMENTS(waiting));
+    tcase_add_test(told, two_nodes_that_are_full_towards_each_other_go_on);
     tcase_add_test(gets, a_parked_get_takes_no_room_for_its_answer);
     tcase_add_test(gets, more_parked_gets_than_are_kept_for_a_node_fail_the_task);
     tcase_add_loop_test(told, what_is_told_without_an_answer_waits_for_room, 0, 2);

@@ -139,6 +139,12 @@ bool post_office_push(PostOffice *office, const Message *message);
 /* The same for a MESSAGE_CLOCK to a server of this node. */
 void post_office_tell_local_clock(PostOffice *office, Message *message);
 
+/* To be called between the pieces of a call that a node gets, or that a server of this node passes
+ * on to it: if many windows are under way to the node, waits for room, as any sender does. The wait
+ * ends when the node has handled what it got, or is lost, or the run ends. Never on a thread that
+ * has to handle messages. */
+void post_office_pace(PostOffice *office, uint32_t node);
+
 /* Tells every other node a clock of this node, or of one of its workers. */
 void post_office_tell_clock(PostOffice *office, uint32_t epoch, const WireClock *clock);
 

@@ -19,7 +19,7 @@ G_STATIC_ASSERT(POST_OFFICE_MAX_VALUE_BYTES + (4 << 10) <= BLOCK_POOL_MOST_BYTES
 
 /* A call is sent in pieces without a wait between them, up to this many windows. With that and with
  * the pieces of others, a node stays far below what a receiver takes (TAKEN_WINDOWS in
- * network.c). */
+ * network.c). The same holds for a call to a server of this node that passes it on to replicas. */
 #define CALL_WINDOWS 16
 
 static void gather_input(void *to, const RubatoKeys *keys, const char *input, size_t row_bytes)
@@ -338,6 +338,12 @@ static void wait_between_pieces(PostOffice *office, uint32_t node)
                       stall_clock_s(&clock));
 }
 
+void post_office_pace(PostOffice *office, uint32_t node)
+{
+    if (network_is_full(office->network, node, CALL_WINDOWS))
+        wait_between_pieces(office, node);
+}
+
 /* An Add-and-Get with a list of keys that does not fit into one message becomes an Add and a Get.
  * A list may repeat a key, and each of its places is to show all deltas, also those of a later
  * piece. */
@@ -395,8 +401,7 @@ bool post_office_send_pieces(PostOffice *office, const Message *message, PostOff
             (begin == 0 || waiting_bytes >= office->sizes.worth_sending_bytes)) {
             network_flush(office->network, node);
             waiting_bytes = 0;
-            if (network_is_full(office->network, node, CALL_WINDOWS))
-                wait_between_pieces(office, node);
+            post_office_pace(office, node);
         }
         begin += n;
     } while (begin < keys->n);
