@@ -38,9 +38,12 @@ bool replica_feed_add(ReplicaFeed *feed, uint32_t server, uint32_t made, uint64_
                        &(FedReplica){ .server = server, .made = made, .counts = true, .has = has });
 }
 
-bool replica_feed_add_copy(ReplicaFeed *feed, uint32_t server, uint32_t made)
+bool replica_feed_add_copy(ReplicaFeed *feed, uint32_t server, uint32_t made,
+                           size_t most_behind_bytes)
 {
-    return add_replica(feed, &(FedReplica){ .server = server, .made = made });
+    return add_replica(
+        feed,
+        &(FedReplica){ .server = server, .made = made, .most_behind_bytes = most_behind_bytes });
 }
 
 const FedReplica *replica_feed_find(const ReplicaFeed *feed, uint32_t server, uint32_t made)
@@ -50,12 +53,20 @@ const FedReplica *replica_feed_find(const ReplicaFeed *feed, uint32_t server, ui
     return replica != NULL && replica->made == made ? replica : NULL;
 }
 
+/* If much is under way behind the image of one that is being made, answers wait for it, although
+ * nothing depends on it yet: so those who are answered send no more until it has had this. It gets
+ * there, or is dropped. */
+static bool is_waited_for(const FedReplica *replica)
+{
+    return replica->counts || replica->behind_bytes > replica->most_behind_bytes;
+}
+
 uint64_t replica_feed_safe(const ReplicaFeed *feed)
 {
     uint64_t safe = feed->n_inputs;
 
     for (uint32_t i = 0; i < feed->n_replicas; i++)
-        if (feed->replicas[i].counts)
+        if (is_waited_for(&feed->replicas[i]))
             safe = MIN(safe, feed->replicas[i].has);
     return safe;
 }

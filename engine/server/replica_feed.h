@@ -28,6 +28,9 @@ typedef struct {
     bool counts;     /* answers wait for it. false: it is being made */
     bool is_whole;   /* of one that is made: it knows that it counts, and can become a primary */
     uint64_t has;    /* its position: inputs up to this number */
+    /* until it counts: the bytes of inputs that have been passed on behind its image, and of how
+     * many nobody waits for it */
+    size_t behind_bytes, most_behind_bytes;
 } FedReplica;
 
 typedef struct {
@@ -45,8 +48,10 @@ void replica_feed_init(ReplicaFeed *feed, uint64_t n_inputs);
 bool replica_feed_add(ReplicaFeed *feed, uint32_t server, uint32_t made, uint64_t has);
 
 /* A replica that is being made: the caller has sent it what the part has now, and passes all later
- * inputs on to it. No answer waits for it before its first position. */
-bool replica_feed_add_copy(ReplicaFeed *feed, uint32_t server, uint32_t made);
+ * inputs on to it. No answer waits for it before its first position, unless more bytes of inputs
+ * than these have been passed on by then. */
+bool replica_feed_add_copy(ReplicaFeed *feed, uint32_t server, uint32_t made,
+                           size_t most_behind_bytes);
 
 /* NULL: there is none of that server and map. */
 const FedReplica *replica_feed_find(const ReplicaFeed *feed, uint32_t server, uint32_t made);
@@ -63,7 +68,14 @@ static inline uint64_t replica_feed_count(ReplicaFeed *feed)
     return ++feed->n_inputs;
 }
 
-/* Up to which input every replica that counts has them. */
+/* An input of so many bytes is passed on to replica number i. */
+static inline void replica_feed_note_bytes(ReplicaFeed *feed, uint32_t i, size_t n_bytes)
+{
+    if (!feed->replicas[i].counts)
+        feed->replicas[i].behind_bytes += n_bytes;
+}
+
+/* Up to which input every replica that answers wait for has them. */
 uint64_t replica_feed_safe(const ReplicaFeed *feed);
 
 /* An answer that acknowledges or shows what the part has now. True: it waits, and the caller may

@@ -8,7 +8,11 @@
  * shown without it. A replica that has not had FEED_WHOLE is never made a primary.
  *
  * One part after the other: while one is copied, no more than its bytes wait to be sent to its
- * replica. They are not charged to a window.
+ * replica, and inputs of as many bytes, or of some windows (COPY_WINDOWS). Once more follow,
+ * answers wait for the replica although it does not count yet. So other nodes do not get room back
+ * for more, and workers of this node find no room to the replica's node, which the image has taken.
+ * That ends with the replica's first positions, or when it is dropped: it cannot be made, or its
+ * node is lost.
  *
  * A model cannot be looked into. So it is taken apart, as for a part that moves, and what it held
  * goes to a new model here and to that of the replica, in the same order.
@@ -23,6 +27,10 @@
 #include "io/net/handler_call.h"
 #include "io/net/network/network.h"
 #include "models/handlers/call_records.h"
+
+/* Behind a small image inputs of so many windows may follow: as many as another node may have under
+ * way. */
+#define COPY_WINDOWS 16
 
 typedef struct {
     uint32_t table, part;
@@ -81,11 +89,13 @@ typedef struct {
     Server *server;
     FedPart *fed;
     uint32_t to;     /* a server's number */
+    size_t n_bytes;  /* of what was sent */
     bool is_starved; /* there was no memory to send a piece: no more are sent */
 } Copy;
 
 static void push(Copy *copy, Message *piece, uint8_t kind)
 {
+    copy->n_bytes += server_input_bytes(piece);
     copy->is_starved =
         copy->is_starved || !server_try_push_input(copy->server, copy->fed, copy->to, piece, kind);
 }
@@ -339,7 +349,9 @@ static bool begin_copy(Server *server, const Order *order)
         return false;
     }
     post_office_flush(server->office);
-    return replica_feed_add_copy(&copy.fed->feed, order->server, order->map);
+    return replica_feed_add_copy(
+        &copy.fed->feed, order->server, order->map,
+        MAX(copy.n_bytes, COPY_WINDOWS * server->office->sizes.window_bytes));
 }
 
 /* Whether the present copy knows that it counts, or will never do so. If this node were lost when

@@ -6,8 +6,10 @@
  *
  * An input for a replica never waits for room. What is under way to replicas is bounded all the
  * same: a request of another node keeps its room in that node's window until its answer leaves, and
- * so does an Add for which nobody waits; a worker of this node waits, before it adds, for room in
- * the window to the replica's node (tables/client/client.c).
+ * so does an Add for which nobody waits; a worker of this node waits, before it adds and between
+ * the pieces of a large change, for room in the window to the replica's node
+ * (tables/client/client_change.c). An image goes to its replica as a whole; answers wait for that
+ * replica, too, once as many bytes of inputs follow it.
  *
  * A local message may be on its sender's stack. Its sender waits for the call, and not for the
  * message. So the call is held, and not the message.
@@ -257,9 +259,13 @@ bool server_has_not_had(InputSequences *had, uint32_t sender, const Message *mes
 
 void server_pass_on(Server *server, FedPart *fed, Message *input, MessageKind kind)
 {
+    const size_t n_bytes = server_input_bytes(input);
+
     input->number = replica_feed_count(&fed->feed);
-    for (uint32_t i = 0; i < fed->feed.n_replicas; i++)
+    for (uint32_t i = 0; i < fed->feed.n_replicas; i++) {
+        replica_feed_note_bytes(&fed->feed, i, n_bytes);
         server_push_input(server, fed, fed->feed.replicas[i].server, input, (uint8_t)kind);
+    }
 }
 
 /* Passes words on that belong together, as rows of as many bytes. */

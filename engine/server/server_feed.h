@@ -6,6 +6,7 @@
 
 #include "engine/server/replica_feed.h"
 #include "engine/server/server_private.h"
+#include "io/net/link/wire.h"
 
 struct FedPart {
     uint32_t table, part;
@@ -39,6 +40,16 @@ void server_answer_fed(Server *server, FedPart *fed, Message *message, CallStatu
 
 /* As server_empty_outbox. */
 void server_empty_fed(Server *server, const BoundPart *part);
+
+/* The bytes that an input takes on its way, or more. */
+static inline size_t server_input_bytes(const Message *input)
+{
+    const RubatoRequest *const request = &input->request;
+
+    return WIRE_MESSAGE_HEADER_BYTES +
+           request->keys.n * ((request->keys.keys != NULL ? sizeof(RubatoKey) : 0) +
+                              (request->input != NULL ? input->row_bytes : 0));
+}
 
 /* Sends an input, or what makes a replica, to one replica: behind all that it was sent before.
  * input->number is set. False: there is no memory. */

@@ -79,7 +79,7 @@ START_TEST(no_answer_waits_for_a_replica_that_is_made_before_it_has_its_image)
     HeldAnswer one, two, *released;
 
     replica_feed_init(&feed, 5);
-    ck_assert(replica_feed_add_copy(&feed, 1, 3));
+    ck_assert(replica_feed_add_copy(&feed, 1, 3, SIZE_MAX));
     ck_assert_ptr_null(replica_feed_find(&feed, 1, 2));
     ck_assert(!replica_feed_find(&feed, 1, 3)->counts);
     (void)replica_feed_count(&feed);
@@ -102,7 +102,7 @@ START_TEST(a_replica_that_is_made_is_whole_when_it_says_so)
     HeldAnswer *released;
 
     replica_feed_init(&feed, 5);
-    ck_assert(replica_feed_add_copy(&feed, 1, 3));
+    ck_assert(replica_feed_add_copy(&feed, 1, 3, SIZE_MAX));
     replica_feed_hears_whole(&feed, 1, 3); /* it does not count yet */
     ck_assert(!replica_feed_find(&feed, 1, 3)->is_whole);
     ck_assert_int_eq(replica_feed_hears(&feed, 1, 3, 5, &released), POSITION_COUNTS);

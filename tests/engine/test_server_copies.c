@@ -79,6 +79,49 @@ START_TEST(a_replica_whose_image_finds_no_memory_is_given_up)
 }
 END_TEST
 
+/* Answers wait for it once more follows its image than is allowed. They leave when it has come, or
+ * is given up with its node. */
+START_TEST(what_follows_an_image_is_bounded)
+{
+    enum { MOST_ADDS = 1000 };
+    Server *const primary = (replica_world_begin("asp"), replica_world_server(0));
+    const bool is_lost = _i == 1;
+    g_autofree Call *calls = g_new(Call, MOST_ADDS);
+    int n = 0;
+
+    primary->office->sizes.window_bytes = 16;
+    for (uint32_t i = 0; i <= 2; i++) {
+        replica_world_begin_task(i);
+        replica_world_deliver(i);
+    }
+    order_copies();
+    server_make_copies(primary);
+    do { /* the other replica has them at once */
+        replica_world_add(0, &calls[n]);
+        replica_world_deliver(1);
+        replica_world_deliver(0);
+    } while (call_has_ended(&calls[n++]) && n < MOST_ADDS);
+    ck_assert_int_gt(n, 3); /* nobody waits for a few */
+    ck_assert_int_lt(n, 30);
+    replica_world_add(0, &calls[n++]);
+    replica_world_deliver(1);
+    replica_world_deliver(0);
+    ck_assert(!call_has_ended(&calls[n - 1]));
+    if (is_lost)
+        server_leave_node(primary, 2);
+    else
+        replica_world_deliver_all();
+    for (int i = 0; i < n; i++) {
+        ck_assert(call_has_ended(&calls[i]));
+        ck_assert_uint_eq(calls[i].status, CALL_OK);
+    }
+    ck_assert_uint_eq(replica_world_fed(0)->feed.n_replicas, is_lost ? 1 : 2);
+    if (is_lost)
+        replica_world_lose_letters(2);
+    replica_world_end();
+}
+END_TEST
+
 /* The replica has its image, but its table is dropped before it is WHOLE: it tells nothing more. */
 START_TEST(the_next_copy_begins_when_the_table_of_one_is_dropped)
 {
@@ -135,6 +178,7 @@ int main(void)
     TCase *const cases = tcase_create("cases");
 
     tcase_add_test(cases, a_replica_whose_image_finds_no_memory_is_given_up);
+    tcase_add_loop_test(cases, what_follows_an_image_is_bounded, 0, 2);
     tcase_add_test(cases, the_next_copy_begins_when_the_table_of_one_is_dropped);
     tcase_add_test(cases, what_a_primary_cannot_do_by_itself_is_refused);
     suite_add_tcase(suite, cases);
