@@ -90,6 +90,17 @@ START_TEST(operations_are_right_on_any_nodes)
 }
 END_TEST
 
+/* Combined within a node and between nodes, plain and encrypted. */
+START_TEST(dtypes_are_right_on_several_nodes)
+{
+    ClusterRun *const run = cluster_run_new(&shapes[_i]);
+
+    start_part(run, &shapes[_i], tensor_suite_dtypes);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 START_TEST(sets_of_workers_are_right_on_any_nodes)
 {
     ClusterRun *const run = cluster_run_new(&shapes[_i]);
@@ -502,6 +513,7 @@ int main(void)
     TCase *const cases = cluster_add_case(suite, "cases");
 
     tcase_add_loop_test(cases, operations_are_right_on_any_nodes, 0, G_N_ELEMENTS(shapes));
+    tcase_add_loop_test(cases, dtypes_are_right_on_several_nodes, 3, G_N_ELEMENTS(shapes));
     tcase_add_loop_test(cases, sets_of_workers_are_right_on_any_nodes, 0, G_N_ELEMENTS(shapes));
     tcase_add_loop_test(cases, tensors_beyond_any_window_are_moved, 1, 3);
     tcase_add_loop_test(cases, numbers_of_all_workers_have_the_bits_of_one_process, 0,

@@ -167,6 +167,7 @@ static const struct {
     TensorSuitePart play;
     bool is_last; /* the run ends with it */
 } parts[] = {
+    { "dtypes", tensor_suite_dtypes, false },
     { "operations", tensor_suite_operations, false },
     { "sets", tensor_suite_sets, false },
     { "much", tensor_suite_much, false },

@@ -10,7 +10,11 @@
 /* n_workers: of all nodes. */
 typedef bool (*TensorSuitePart)(RubatoEngine *engine, uint32_t n_workers, GError **error);
 
-/* Each operation, dtype and reduction; groups, tickets, joins, Adasum, disagreements. */
+/* Each dtype with each operation and reduction. */
+bool tensor_suite_dtypes(RubatoEngine *engine, uint32_t n_workers, GError **error);
+
+/* Each operation and reduction with a dtype of each size, which is all that a way between nodes
+ * knows of it; groups, tickets, joins, Adasum, disagreements. */
 bool tensor_suite_operations(RubatoEngine *engine, uint32_t n_workers, GError **error);
 
 /* Sets of workers. */
