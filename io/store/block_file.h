@@ -37,8 +37,11 @@ BlockWriter *block_writer_new(const char *path, uint64_t seed, RubatoPacking pac
 /* Its end waits for no disk (store_file.h). */
 void block_writer_leave_to_kernel(BlockWriter *writer);
 
+/* While it is held, the disk is told of nothing (store_file.h). */
+void block_writer_hold(BlockWriter *writer, bool holds);
+
 /* n bytes follow which a reader wants in one place: the present block ends here if they do not fit
- * it, but would fit one of their own. A hint; blocks stay at least half full. */
+ * it, but would fit one of their own. A hint; blocks stay half full, two by two. */
 bool block_writer_begin_record(BlockWriter *writer, uint64_t n, GError **error);
 
 /* RUBATO_ERROR_IO names the file. After an error only block_writer_free may follow. */

@@ -1,4 +1,5 @@
-/* Block files, written. A block is written as soon as it is full. */
+/* Block files, written. A block is written as soon as it is full. Bytes that fill most of one are
+ * not copied to it: they are written from where they lie. */
 #include <string.h>
 #include <zstd.h>
 
@@ -11,6 +12,12 @@
 /* The level that is about as fast as a disk. */
 #define ZSTD_LEVEL 1
 
+/* So many bytes make a block with what waits. Then two blocks together are more than half full. */
+#define APART_BYTES (BLOCK_FILE_MOST / 2)
+
+/* What a checksum has of a head. There is room for it before the present block. */
+#define CHECKED_HEAD offsetof(BlockHead, checksum)
+
 struct BlockWriter {
     StoreFile *file;
     RubatoPacking packing;
@@ -18,7 +25,8 @@ struct BlockWriter {
     uint64_t n_written; /* bytes of the file */
     uint64_t n_bytes;   /* of the stream, in whole blocks */
     size_t n_waiting;   /* bytes of the present block */
-    unsigned char *block;
+    unsigned char *memory;
+    unsigned char *block; /* in the memory */
     size_t n_packed_most;
     void *packed; /* NULL: nothing is packed */
     ZSTD_CCtx *packer;
@@ -32,9 +40,10 @@ static bool fail_memory(const char *path, GError **error)
 
 static bool make_room(BlockWriter *writer, GError **error)
 {
-    writer->block = g_try_malloc(BLOCK_FILE_MOST);
-    if (writer->block == NULL)
+    writer->memory = g_try_malloc(CHECKED_HEAD + BLOCK_FILE_MOST);
+    if (writer->memory == NULL)
         return fail_memory(writer->file->path, error);
+    writer->block = writer->memory + CHECKED_HEAD;
     if (writer->packing != RUBATO_PACKING_ZSTD)
         return true;
     writer->n_packed_most = ZSTD_compressBound(BLOCK_FILE_MOST);
@@ -58,6 +67,11 @@ BlockWriter *block_writer_new(const char *path, uint64_t seed, RubatoPacking pac
 void block_writer_leave_to_kernel(BlockWriter *writer)
 {
     writer->file->is_for_kernel = true;
+}
+
+void block_writer_hold(BlockWriter *writer, bool holds)
+{
+    writer->file->is_held = holds;
 }
 
 static bool write_block(BlockWriter *writer, BlockKind kind, const void *stored, size_t n_stored,
@@ -95,16 +109,39 @@ static bool flush(BlockWriter *writer, GError **error)
                         : write_block(writer, BLOCK_PLAIN, writer->block, n, n, error);
 }
 
+/* Writes what waits and these bytes as a block. */
+static bool write_apart(BlockWriter *writer, const void *bytes, size_t n, GError **error)
+{
+    const size_t n_waiting = writer->n_waiting, n_all = n_waiting + n;
+    BlockHead head = { .magic = BLOCK_MAGIC,
+                       .kind = BLOCK_PLAIN,
+                       .n_stored_bytes = (uint32_t)n_all,
+                       .n_bytes = (uint32_t)n_all };
+
+    memcpy(writer->memory, &head, CHECKED_HEAD);
+    head.checksum =
+        checksum_apart(writer->memory, CHECKED_HEAD + n_waiting, bytes, n, writer->checksum);
+    writer->checksum = head.checksum;
+    writer->n_waiting = 0;
+    writer->n_bytes += n_all;
+    writer->n_written += sizeof head + n_all;
+    return writer->file->ops->append(writer->file, &head, sizeof head, writer->block, n_waiting,
+                                     error) &&
+           writer->file->ops->append(writer->file, bytes, n, NULL, 0, error);
+}
+
+/* If they do not fit, the two blocks have more than one can. */
 bool block_writer_begin_record(BlockWriter *writer, uint64_t n, GError **error)
 {
     const bool fits = n <= BLOCK_FILE_MOST - writer->n_waiting;
-    const bool would_fit = n <= BLOCK_FILE_MOST && writer->n_waiting >= BLOCK_FILE_MOST / 2;
 
-    return fits || !would_fit || flush(writer, error);
+    return fits || n > BLOCK_FILE_MOST || flush(writer, error);
 }
 
 bool block_writer_write(BlockWriter *writer, const void *bytes, size_t n, GError **error)
 {
+    if (writer->packer == NULL && n >= APART_BYTES && n <= BLOCK_FILE_MOST - writer->n_waiting)
+        return write_apart(writer, bytes, n, error);
     for (size_t done = 0; done < n;) {
         const size_t some = MIN(n - done, BLOCK_FILE_MOST - writer->n_waiting);
 
@@ -138,6 +175,6 @@ void block_writer_free(BlockWriter *writer)
     store_file_close(writer->file);
     ZSTD_freeCCtx(writer->packer);
     g_free(writer->packed);
-    g_free(writer->block);
+    g_free(writer->memory);
     g_free(writer);
 }

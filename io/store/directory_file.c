@@ -1,7 +1,8 @@
 /* Files of snapshots in a directory.
  *
  * fsync comes once, at the end: a file that is not finished is never read. The disk is told to take
- * what has been written long before that, so that it works while the next bytes are made. */
+ * what has been written long before that, so that it works while the next bytes are made. But who
+ * tells it waits where it has much to do. So while a file is held, it is told later. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,6 +15,10 @@
 
 /* The disk is told of so many bytes at a time: enough for it to work at its full speed. */
 #define START_BYTES ((uint64_t)8 << 20)
+
+/* The same of a file that is held. More would make others wait, for the kernel lets so many bytes
+ * wait for the disk as are a share of its memory. */
+#define HELD_BYTES ((uint64_t)2 << 30)
 
 typedef struct {
     StoreFile file;
@@ -69,7 +74,7 @@ static void start_disk(DirectoryFile *file)
 {
     const uint64_t n = file->n_written - file->n_started;
 
-    if (n < START_BYTES)
+    if (n < (file->file.is_held ? HELD_BYTES : START_BYTES))
         return;
     (void)sync_file_range(file->fd, (off_t)file->n_started, (off_t)n, SYNC_FILE_RANGE_WRITE);
     file->n_started = file->n_written;

@@ -113,6 +113,11 @@ void part_writer_leave_to_kernel(PartWriter *writer)
     block_writer_leave_to_kernel(writer->file);
 }
 
+void part_writer_hold(PartWriter *writer, bool holds)
+{
+    block_writer_hold(writer->file, holds);
+}
+
 static bool write_head(PartWriter *writer, const RecordHead *head, GError **error)
 {
     return block_writer_begin_record(writer->file, sizeof *head + head->n_bytes, error) &&
@@ -213,6 +218,19 @@ static const void *round_values(PartWriter *writer, const RubatoSnapshotRows *ro
     return writer->rounding->data;
 }
 
+/* Many values with the states right behind them are written at a time: see block_writer.c. */
+static bool write_values(PartWriter *writer, const RubatoSnapshotRows *rows, size_t n_values,
+                         GError **error)
+{
+    const size_t n_states = rows->n * writer->shape.state_bytes;
+    const unsigned char *const values = round_values(writer, rows, n_values);
+
+    if (rows->states == values + n_values)
+        return block_writer_write(writer->file, values, n_values + n_states, error);
+    return block_writer_write(writer->file, values, n_values, error) &&
+           block_writer_write(writer->file, rows->states, n_states, error);
+}
+
 static bool write_picked(PartWriter *writer, const RubatoSnapshotRows *rows, GError **error)
 {
     const size_t n_values = (size_t)rounding_bytes(&writer->rounded, rows->n);
@@ -230,9 +248,7 @@ static bool write_picked(PartWriter *writer, const RubatoSnapshotRows *rows, GEr
     return write_head(writer, &head, error) &&
            block_writer_write(writer->file, &picked, sizeof picked, error) &&
            block_writer_write(writer->file, writer->picking->data, n_picking, error) &&
-           block_writer_write(writer->file, round_values(writer, rows, n_values), n_values,
-                              error) &&
-           block_writer_write(writer->file, rows->states, n_states, error);
+           write_values(writer, rows, n_values, error);
 }
 
 static bool write_even(PartWriter *writer, const RubatoSnapshotRows *rows, GError **error)
@@ -251,9 +267,7 @@ static bool write_even(PartWriter *writer, const RubatoSnapshotRows *rows, GErro
 
     return write_head(writer, &head, error) &&
            block_writer_write(writer->file, keys, n_keys, error) &&
-           block_writer_write(writer->file, round_values(writer, rows, n_values), n_values,
-                              error) &&
-           block_writer_write(writer->file, rows->states, n_states, error);
+           write_values(writer, rows, n_values, error);
 }
 
 bool part_writer_rows(PartWriter *writer, const RubatoSnapshotRows *rows, GError **error)

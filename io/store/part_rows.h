@@ -30,6 +30,10 @@
  * row is written even if it is longer. */
 #define PART_ROWS_BYTES (((size_t)256 << 10) - 64)
 
+/* The same of rows that are read where they lie, so that no request waits for it: they and their
+ * keys fill a block. */
+#define PART_LENT_BYTES (BLOCK_FILE_MOST - 64)
+
 /* What all rows of a part have in common. */
 typedef struct {
     size_t row_bytes;   /* 0: rows of different lengths */
@@ -59,6 +63,9 @@ PartWriter *part_writer_new(const char *path, uint64_t seed, RubatoPacking packi
 
 /* As block_writer_leave_to_kernel. */
 void part_writer_leave_to_kernel(PartWriter *writer);
+
+/* As block_writer_hold. */
+void part_writer_hold(PartWriter *writer, bool holds);
 
 bool part_writer_tuned(PartWriter *writer, uint32_t hyper, double value, GError **error);
 bool part_writer_admission(PartWriter *writer, const PartAdmission *admission, GError **error);

@@ -43,6 +43,7 @@ struct StoreFile {
     const StoreFileOps *ops;
     char *path;         /* the struct's own */
     bool is_for_kernel; /* finish does not wait for the disk: the kernel writes it when it likes */
+    bool is_held;       /* append does not wait for the disk either, as far as there is memory */
 };
 
 extern const StoreFileOps directory_file_ops;
