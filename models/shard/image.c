@@ -378,43 +378,47 @@ static void copy_all(const RubatoShard *shard, const RubatoKey *keys, void *cons
     }
 }
 
-/* The keys of a block whose rows are to be copied; their number. Without branches, because random
- * keys make them unpredictable. */
+/* Of the keys of a block, those whose rows have not changed, and have not been read; their number.
+ * Without branches, because random keys make them unpredictable. It stores no bits, although a key
+ * may come twice: a store of a word for each key takes longer, and after a while most have changed.
+ * Nor does it load those of rows that have been read, for most loads are misses of a cache. */
+static size_t find_due(const RubatoShard *shard, const RubatoKeys *keys, size_t begin, size_t n,
+                       RubatoKey *due)
+{
+    const uint64_t *const changed = shard->image->changed;
+    const uint64_t place = shard->image->place, first_key = shard->first_key;
+    size_t n_due = 0;
+
+    for (size_t i = begin; i < begin + n; i++) {
+        const RubatoKey key = keys_get(keys, i);
+        const uint64_t number = key - first_key, left = MAX(number, place);
+
+        due[n_due] = key;
+        n_due += (size_t)((uint64_t)(number >= place) & (~changed[left / 64] >> left % 64));
+    }
+    return n_due;
+}
+
+/* The same, each once and without those that the image does not cover: their rows are to be
+ * copied, and have changed from now on. */
 static size_t choose_dense(const RubatoShard *shard, const RubatoKeys *keys, size_t begin, size_t n,
                            RubatoKey *chosen)
 {
     ShardImage *const image = shard->image;
+    const size_t n_due = find_due(shard, keys, begin, n, chosen);
     size_t n_chosen = 0;
 
-    for (size_t i = begin; i < begin + n; i++) {
-        const RubatoKey key = keys_get(keys, i);
+    for (size_t i = 0; i < n_due; i++) {
+        const RubatoKey key = chosen[i];
         const uint64_t number = key - shard->first_key;
         uint64_t *const word = &image->changed[number / 64];
-        const uint64_t is_due = (uint64_t)(number >= image->place) & (~*word >> number % 64) &
-                                (uint64_t)image_covers(image, key);
+        const uint64_t is_due = (~*word >> number % 64) & 1 & (uint64_t)image_covers(image, key);
 
         *word |= is_due << number % 64;
         chosen[n_chosen] = key;
         n_chosen += is_due;
     }
     return n_chosen;
-}
-
-/* Whether one of the rows of a block is to be copied. After a while most have changed, and then
- * this is all that is done for a block. So it stores nothing: a store of a word for each key takes
- * longer. The cover is not looked at: choose_dense does that. */
-static bool has_due(const RubatoShard *shard, const RubatoKeys *keys, size_t begin, size_t n)
-{
-    const uint64_t *const changed = shard->image->changed;
-    const uint64_t place = shard->image->place, first_key = shard->first_key;
-    uint64_t due = 0;
-
-    for (size_t i = begin; i < begin + n; i++) {
-        const uint64_t number = keys_get(keys, i) - first_key;
-
-        due |= (uint64_t)(number >= place) & (~changed[number / 64] >> number % 64);
-    }
-    return (due & 1) != 0;
 }
 
 static void save_dense(RubatoShard *shard, const RubatoKeys *keys)
@@ -425,12 +429,11 @@ static void save_dense(RubatoShard *shard, const RubatoKeys *keys)
     if (shard->image->place == shard->n_keys) /* until the disk has taken all of it */
         return;
     for (size_t begin = 0; begin < keys->n && shard->image->loss == NULL; begin += BLOCK) {
-        const size_t n_all = MIN(keys->n - begin, (size_t)BLOCK);
-        size_t n;
+        const size_t n =
+            choose_dense(shard, keys, begin, MIN(keys->n - begin, (size_t)BLOCK), chosen);
 
-        if (!has_due(shard, keys, begin, n_all))
+        if (n == 0)
             continue;
-        n = choose_dense(shard, keys, begin, n_all, chosen);
         shard_find(shard, chosen, n, rows);
         copy_all(shard, chosen, rows, n);
     }

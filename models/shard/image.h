@@ -70,6 +70,7 @@ typedef struct {
     RubatoKey first;
     size_t n;           /* may be 0 before the end */
     bool at_end;        /* all rows have been read; n is 0 */
+    bool has_rows_left; /* not all have been read or copied: changes cost more until then */
     const void *values; /* rows one after the other */
     const void *states; /* the same; the rows of a table without state have 0 bytes of it */
     SliceState state;
@@ -95,6 +96,7 @@ typedef struct {
     uint64_t *valid; /* those that have not changed before all had been read */
     unsigned char *lent_rows;
     size_t n_lent_room; /* rows for which there is room */
+    size_t n_lent_most; /* set by who has it, if there are to be more than of others; or 0 */
 } ImageSlice;
 
 /* Goes on to the next rows, about n_most of them, as far as that takes no time: image_slice_fetch

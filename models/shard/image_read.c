@@ -137,9 +137,10 @@ static void hold_rows(const ShardImage *image, ImageSlice *slice)
 }
 
 /* False: there are no rows left to lend. */
-static bool lend(RubatoShard *shard, size_t n_most, ImageSlice *slice)
+static bool lend(RubatoShard *shard, size_t n_others, ImageSlice *slice)
 {
     ShardImage *const image = shard->image;
+    const size_t n_most = MAX(n_others, slice->n_lent_most);
 
     if (image->place == shard->n_keys)
         return false;
@@ -171,17 +172,31 @@ static void settle(ShardImage *image, ImageSlice *slice)
 
 /* ---- lent rows: what another thread does ---- */
 
+/* So many bytes ahead are asked for: the processor itself looks no further than the page. */
+#define READ_AHEAD 1024
+
 /* Requests may change the rows meanwhile. What is read of these is dropped, whatever it is: see
  * image.c. So nothing may be assumed about it, and ThreadSanitizer need not look. */
 __attribute__((no_sanitize("thread"))) static void read_changing(unsigned char *to,
                                                                  const unsigned char *from,
                                                                  size_t n)
 {
-    typedef uint64_t __attribute__((may_alias, aligned(1))) Word;
+    typedef uint64_t Words __attribute__((vector_size(16), aligned(1), may_alias));
+    typedef uint32_t Value __attribute__((aligned(1), may_alias));
     size_t i = 0;
 
-    for (; i + sizeof(Word) <= n; i += sizeof(Word))
-        *(Word *)(to + i) = *(const volatile Word *)(from + i);
+    for (; i + 4 * sizeof(Words) <= n; i += 4 * sizeof(Words)) {
+        const volatile Words *const words = (const volatile Words *)(from + i);
+        Words *const copies = (Words *)(to + i);
+
+        __builtin_prefetch(from + i + READ_AHEAD);
+        copies[0] = words[0];
+        copies[1] = words[1];
+        copies[2] = words[2];
+        copies[3] = words[3];
+    }
+    for (; i + sizeof(Value) <= n; i += sizeof(Value))
+        *(Value *)(to + i) = *(const volatile Value *)(from + i);
     for (; i < n; i++)
         to[i] = *(const volatile unsigned char *)(from + i);
 }
@@ -226,33 +241,67 @@ static void find_first(ImageSlice *slice)
         slice->keys = NULL;
 }
 
-/* Values come to the front of those that stay, and states behind all of them. */
+/* Of all rows that stay, n that follow one another, from the number `at` on: values come to the
+ * front of all, and states behind them. */
+static void place_rows(ImageSlice *slice, size_t at, const unsigned char *rows, size_t n)
+{
+    const size_t row_bytes = slice->rows->row_bytes, state_bytes = slice->rows->state_bytes;
+    unsigned char *const values = (unsigned char *)slice->own_rows + at * row_bytes;
+    unsigned char *const states =
+        (unsigned char *)slice->own_rows + slice->n * row_bytes + at * state_bytes;
+    unsigned char *const rows_stay = slice->lent_rows + at * row_bytes;
+
+    if (state_bytes == 0) {
+        if (rows_stay != rows)
+            memmove(rows_stay, rows, n * row_bytes);
+        return;
+    }
+    for (size_t i = 0; i < n; i++, rows += row_bytes + state_bytes) {
+        memcpy(values + i * row_bytes, rows, row_bytes);
+        memcpy(states + i * state_bytes, rows + row_bytes, state_bytes);
+    }
+}
+
+/* The keys of 64 rows that stay, from the number `at` of all on; how many these are. */
+static size_t place_keys(ImageSlice *slice, size_t at, RubatoKey first, uint64_t valid)
+{
+    RubatoKey *const keys = slice->own_keys + at;
+    size_t n_keys = 0;
+
+    for (unsigned bit = 0, n; (n = next_run(valid, &bit)) > 0; bit += n)
+        for (unsigned i = 0; i < n; i++)
+            keys[n_keys++] = first + bit + i;
+    return n_keys;
+}
+
+/* Among 64 lent rows, those that stay are all of them, or some runs. */
 static void sort_out(ImageSlice *slice)
 {
     const ImageRows *const all = slice->rows;
-    const size_t row_bytes = all->row_bytes, state_bytes = all->state_bytes;
-    const size_t stride = row_bytes + state_bytes;
-    unsigned char *const values = state_bytes > 0 ? slice->own_rows : slice->lent_rows;
-    unsigned char *const states = values + slice->n * row_bytes;
-    const unsigned char *row = slice->lent_rows;
-    size_t n = 0;
+    const size_t stride = all->row_bytes + all->state_bytes;
+    const unsigned char *rows = slice->lent_rows;
+    size_t n_done = 0;
 
-    for (size_t i = 0; i < slice->n_words; i++)
-        for (uint64_t left = slice->lent[i]; left != 0; left &= left - 1, row += stride) {
-            const uint64_t bit = left & -left;
+    for (size_t i = 0; i < slice->n_words; i++) {
+        const uint64_t lent = slice->lent[i], valid = slice->valid[i];
+        const size_t n_lent = (size_t)__builtin_popcountll(lent);
+        const size_t n_keys =
+            place_keys(slice, n_done, all->first_key + (slice->first_word + i) * 64, valid);
 
-            if ((slice->valid[i] & bit) == 0)
-                continue;
-            slice->own_keys[n] =
-                all->first_key + (slice->first_word + i) * 64 + (uint64_t)__builtin_ctzll(left);
-            if (values + n * row_bytes != row)
-                memmove(values + n * row_bytes, row, row_bytes);
-            if (state_bytes > 0)
-                memcpy(states + n * state_bytes, row + row_bytes, state_bytes);
-            n++;
-        }
-    slice->values = values;
-    slice->states = states;
+        if (n_keys == n_lent)
+            place_rows(slice, n_done, rows, n_lent);
+        else
+            for (unsigned bit = 0, n, at = (unsigned)n_done; (n = next_run(valid, &bit)) > 0;
+                 bit += n, at += n) {
+                const uint64_t before = lent & ((UINT64_C(1) << bit) - 1);
+
+                place_rows(slice, at, rows + (size_t)__builtin_popcountll(before) * stride, n);
+            }
+        rows += n_lent * stride;
+        n_done += n_keys;
+    }
+    slice->values = all->state_bytes > 0 ? slice->own_rows : slice->lent_rows;
+    slice->states = slice->own_rows + slice->n * all->row_bytes;
 }
 
 /* ---- rows that the owner copies ---- */
@@ -434,6 +483,14 @@ static bool read_next(RubatoShard *shard, size_t n_most, ImageSlice *slice)
                                : read_walked(shard, n_most, slice);
 }
 
+static bool has_rows_left(const RubatoShard *shard)
+{
+    const ShardImage *const image = shard->image;
+
+    return shard->is_dense ? image->place < shard->n_keys
+                           : image->range < image->n_ranges || !image->has_walked;
+}
+
 /* A row that has been read needs no copy later, so rows come before copies as long as these leave
  * half of their memory free. If rows are lent: others are read by the owner, and while it does so
  * it is better that memory becomes free. */
@@ -466,6 +523,7 @@ bool shard_read_image(RubatoShard *shard, size_t n_most, ImageSlice *slice)
         take_spilled(image, slice);
     else
         slice->at_end = !read_next(shard, n_most, slice) && slice->n == 0;
+    slice->has_rows_left = has_rows_left(shard);
     return image->loss == NULL;
 }
 

@@ -85,15 +85,17 @@ static size_t check_slice(const ImageSlice *slice, bool *has)
 }
 
 /* The reader is done after so many turns as there are slices and blocks of copies, although rows
- * change all the time. */
+ * change all the time. Once it hears that no rows are left, what comes are copies. Slices of lent
+ * rows may be larger. */
 START_TEST(image_ends_while_changes_never_do)
 {
     Scene scene = { .shard = make_shard(), .lock = PTHREAD_MUTEX_INITIALIZER };
     SpillFile *const spill = spill_file_new(g_get_tmp_dir(), N_KEYS * ROW_BYTES / 4);
     g_autofree bool *has = g_new0(bool, N_KEYS);
     const size_t most_turns = 3 * (N_KEYS / N_MOST + 1) + N_KEYS;
-    ImageSlice slice = { .n = 0 };
-    size_t n_rows = 0, n_turns = 0;
+    ImageSlice slice = { .n_lent_most = _i == 0 ? 0 : 10 * N_MOST + 1 };
+    size_t n_rows = 0, n_turns = 0, n_lent = 0;
+    bool has_rows_left = true;
     pthread_t thread;
 
     ck_assert(shard_begin_image(scene.shard, /* cover= */ NULL, spill));
@@ -103,9 +105,14 @@ START_TEST(image_ends_while_changes_never_do)
         ck_assert(shard_read_image(scene.shard, N_MOST, &slice));
         pthread_mutex_unlock(&scene.lock);
         ck_assert(image_slice_fetch(&slice));
+        n_lent += slice.state == SLICE_LENT;
+        ck_assert(has_rows_left || (!slice.has_rows_left && slice.state != SLICE_LENT));
+        has_rows_left = slice.has_rows_left;
         n_rows += check_slice(&slice, has);
         ck_assert_uint_le(++n_turns, most_turns);
     } while (!slice.at_end);
+    ck_assert(!has_rows_left);
+    ck_assert_uint_le(n_lent, N_KEYS / MAX(N_MOST, slice.n_lent_most) + 2);
     atomic_store_explicit(&scene.has_ended, true, memory_order_relaxed);
     pthread_join(thread, NULL);
     ck_assert_uint_eq(n_rows, N_KEYS);
@@ -232,7 +239,7 @@ int main(void)
     TCase *cases = tcase_create("lent");
 
     tcase_set_timeout(cases, 60);
-    tcase_add_test(cases, image_ends_while_changes_never_do);
+    tcase_add_loop_test(cases, image_ends_while_changes_never_do, 0, 2);
     tcase_add_test(cases, owner_touches_no_row_for_a_slice);
     tcase_add_loop_test(cases, requests_find_memory_that_was_made_ready, 0, 2);
     tcase_add_test(cases, rows_stay_until_the_reader_has_left_them);
