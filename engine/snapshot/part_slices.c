@@ -69,6 +69,7 @@ bool part_slices_init(PartSlices *slices, const Table *table, uint32_t part, Ser
     const size_t bytes = table->row_bytes + table->state_bytes;
 
     *slices = (PartSlices){ .table = table, .part = part, .server = server };
+    slices->image.n_lent_most = PART_LENT_BYTES / (bytes + sizeof(RubatoKey));
     slices->most = is_ragged(slices) ? RAGGED_KEYS : MAX(1, PART_ROWS_BYTES / bytes);
     slices->keys = g_try_new(RubatoKey, slices->most);
     slices->values = is_ragged(slices) ? NULL : g_try_malloc(slices->most * bytes);

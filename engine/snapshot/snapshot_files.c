@@ -187,6 +187,7 @@ static bool write_rows(RubatoEngine *engine, SnapshotWriting *writing, PartSlice
             return false;
         if (slices->rows.n == 0)
             return part_writer_finish(writer, error);
+        part_writer_hold(writer, slices->n_changes > 0 && slices->image.has_rows_left);
         if (!part_writer_rows(writer, &slices->rows, error))
             return false;
         if (slices->n_changes > 0 && ready != NULL)
