@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/collectives/tensor_exchange.h"
+#include "tests/support/engine/idle_links.h"
 
 enum {
     N_LOCAL = 2,
@@ -61,26 +62,6 @@ static void end_message(void *user, uint32_t node, void *message)
     drop(user, message);
 }
 
-static void *keep(void *user, void *message, const void **bytes)
-{
-    (void)user;
-    *bytes = message;
-    return message;
-}
-
-static void tell(void *user, const char *notices)
-{
-    (void)user;
-    (void)notices;
-}
-
-static bool is_full(void *user, uint32_t node)
-{
-    (void)user;
-    (void)node;
-    return false;
-}
-
 static bool wait_room(void *user, uint32_t node, bool (*is_over)(void *data), void *data,
                       int timeout_ms)
 {
@@ -101,24 +82,18 @@ static void wait_for_call(void *user, Call *call, int timeout_ms)
     abort();
 }
 
-static bool always_receives(void *user)
-{
-    (void)user;
-    return true;
-}
-
 static const TensorLinks links = {
     .carrier = { .new_message = new_message,
                  .send = end_message,
                  .forget = end_message,
-                 .keep = keep,
+                 .keep = idle_keep,
                  .drop = drop },
-    .tell = tell,
-    .is_full = is_full,
+    .tell = idle_tell,
+    .is_full = idle_is_full,
     .wait_room = wait_room,
     .wait = wait_for_call,
-    .always_receives = always_receives,
-    .outlives_losses = always_receives,
+    .always_receives = idle_yes,
+    .outlives_losses = idle_yes,
 };
 
 /* ---- what workers ask ---- */

@@ -8,6 +8,7 @@
 #include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/collectives/tensor_exchange.h"
 #include "engine/control/control.h"
+#include "tests/support/engine/idle_links.h"
 #include "tests/support/runner.h"
 
 /* Three nodes with a worker each, whose segments have two chunks each. Node 0 is this one, so
@@ -34,20 +35,6 @@ typedef struct {
 
 /* ---- links ---- */
 
-static void *new_message(void *user, uint32_t node, const TensorMessage *message, void **bytes)
-{
-    (void)user;
-    (void)node;
-    return *bytes = g_malloc(message->n_bytes);
-}
-
-static void send_message(void *user, uint32_t node, void *message)
-{
-    (void)user;
-    (void)node;
-    g_free(message);
-}
-
 /* What comes is the count of it alone. */
 static void drop(void *user, void *message)
 {
@@ -62,50 +49,20 @@ static void *keep(void *user, void *message, const void **bytes)
     return message;
 }
 
-static void tell(void *user, const char *notices)
-{
-    (void)user;
-    (void)notices;
-}
-
-static bool is_full(void *user, uint32_t node)
-{
-    (void)user;
-    (void)node;
-    return false;
-}
-
-static bool wait_room(void *user, uint32_t node, bool (*is_over)(void *data), void *data,
-                      int timeout_ms)
-{
-    (void)user;
-    (void)node;
-    (void)is_over;
-    (void)data;
-    (void)timeout_ms;
-    return true;
-}
-
 /* The rest comes while the worker waits. */
 static void bring_rest(void *user, Call *call, int timeout_ms);
 
-static bool outlives_losses(void *user)
-{
-    (void)user;
-    return true;
-}
-
 static const TensorLinks links = {
-    .carrier = { .new_message = new_message,
-                 .send = send_message,
-                 .forget = send_message,
+    .carrier = { .new_message = idle_new_message,
+                 .send = idle_forget,
+                 .forget = idle_forget,
                  .keep = keep,
                  .drop = drop },
-    .tell = tell,
-    .is_full = is_full,
-    .wait_room = wait_room,
+    .tell = idle_tell,
+    .is_full = idle_is_full,
+    .wait_room = idle_wait_room,
     .wait = bring_rest,
-    .outlives_losses = outlives_losses,
+    .outlives_losses = idle_yes,
 };
 
 /* ---- what comes ---- */

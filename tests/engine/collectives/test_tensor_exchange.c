@@ -14,6 +14,7 @@
 #include "engine/control/control.h"
 #include "io/net/monotonic.h"
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/idle_links.h"
 #include "tests/support/runner.h"
 
 enum { N_VALUES = 10000, SELF = 0, OTHER = 1, LEAVER = 0, SLEEPER = 1 };
@@ -38,13 +39,6 @@ typedef struct {
 
 /* ---- links ---- */
 
-static void *new_message(void *user, uint32_t node, const TensorMessage *message, void **bytes)
-{
-    (void)node;
-    (void)user;
-    return *bytes = g_malloc(message->n_bytes);
-}
-
 /* The only step that sends is the leaver's. */
 static void send_message(void *user, uint32_t node, void *message)
 {
@@ -54,49 +48,6 @@ static void send_message(void *user, uint32_t node, void *message)
     g_free(message);
     sem_post(&world->is_sending);
     sem_wait(&world->may_go_on);
-}
-
-static void drop(void *user, void *message)
-{
-    (void)user;
-    g_free(message);
-}
-
-static void forget(void *user, uint32_t node, void *message)
-{
-    (void)node;
-    drop(user, message);
-}
-
-static void *keep(void *user, void *message, const void **bytes)
-{
-    (void)user;
-    *bytes = message;
-    return message;
-}
-
-static void tell(void *user, const char *notices)
-{
-    (void)user;
-    (void)notices;
-}
-
-static bool is_full(void *user, uint32_t node)
-{
-    (void)user;
-    (void)node;
-    return false;
-}
-
-static bool wait_room(void *user, uint32_t node, bool (*is_over)(void *data), void *data,
-                      int timeout_ms)
-{
-    (void)user;
-    (void)node;
-    (void)is_over;
-    (void)data;
-    (void)timeout_ms;
-    return true;
 }
 
 static void hear(World *world, const TensorVerdict *verdict)
@@ -152,14 +103,14 @@ static void expect(void *user, bool expects)
 }
 
 static const TensorLinks links = {
-    .carrier = { .new_message = new_message,
+    .carrier = { .new_message = idle_new_message,
                  .send = send_message,
-                 .forget = forget,
-                 .keep = keep,
-                 .drop = drop },
-    .tell = tell,
-    .is_full = is_full,
-    .wait_room = wait_room,
+                 .forget = idle_forget,
+                 .keep = idle_keep,
+                 .drop = idle_drop },
+    .tell = idle_tell,
+    .is_full = idle_is_full,
+    .wait_room = idle_wait_room,
     .wait = wait_for_call,
     .expect = expect,
 };
@@ -387,15 +338,15 @@ START_TEST(worker_waits_until_nobody_reads_its_arrays)
         bool fails, is_cancelled;
         uint32_t n_revokes;
     } ends[] = { { false, false, 0 }, { true, false, N_LOOKS }, { false, true, N_LOOKS } };
-    static const TensorLinks lending = { .carrier = { .new_message = new_message,
+    static const TensorLinks lending = { .carrier = { .new_message = idle_new_message,
                                                       .send = send_message,
-                                                      .forget = forget,
-                                                      .keep = keep,
-                                                      .drop = drop },
+                                                      .forget = idle_forget,
+                                                      .keep = idle_keep,
+                                                      .drop = idle_drop },
                                          .revoke = copy_lent,
-                                         .tell = tell,
-                                         .is_full = is_full,
-                                         .wait_room = wait_room,
+                                         .tell = idle_tell,
+                                         .is_full = idle_is_full,
+                                         .wait_room = idle_wait_room,
                                          .wait = wait_for_readers };
     g_autofree World *world = g_new0(World, 1);
     Call readers;
@@ -421,7 +372,7 @@ START_TEST(long_wait_for_readers_names_the_node_that_has_to_acknowledge)
     static const TensorLinks late = { .revoke = copy_lent,
                                       .reads_lent = reads_lent,
                                       .silence_s = be_silent,
-                                      .tell = tell,
+                                      .tell = idle_tell,
                                       .wait = wait_until_told };
     g_autofree World *world = g_new0(World, 1);
     Call readers;
@@ -468,27 +419,16 @@ static void *new_told(void *user, uint32_t node, const TensorMessage *message, v
     return *bytes = g_malloc(message->n_bytes);
 }
 
-static void send_told(void *user, uint32_t node, void *message)
-{
-    forget(user, node, message);
-}
-
-static bool always(void *user)
-{
-    (void)user;
-    return true;
-}
-
 static const TensorLinks telling_links = {
     .carrier = { .new_message = new_told,
-                 .send = send_told,
-                 .forget = forget,
-                 .keep = keep,
-                 .drop = drop },
-    .tell = tell,
-    .is_full = is_full,
-    .wait_room = wait_room,
-    .always_receives = always,
+                 .send = idle_forget,
+                 .forget = idle_forget,
+                 .keep = idle_keep,
+                 .drop = idle_drop },
+    .tell = idle_tell,
+    .is_full = idle_is_full,
+    .wait_room = idle_wait_room,
+    .always_receives = idle_yes,
 };
 
 static void give_part(World *world, uint64_t number)

@@ -11,6 +11,7 @@
 #include "engine/collectives/tensor_exchange.h"
 #include "io/net/monotonic.h"
 #include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/idle_links.h"
 #include "tests/support/runner.h"
 
 enum {
@@ -111,13 +112,6 @@ static void receive_results(World *world)
 
 /* ---- links ---- */
 
-static void *new_message(void *user, uint32_t node, const TensorMessage *message, void **bytes)
-{
-    (void)node;
-    (void)user;
-    return *bytes = g_malloc(message->n_bytes);
-}
-
 static void *sleep_in_thread(void *user)
 {
     World *const world = user;
@@ -140,30 +134,10 @@ static void send_message(void *user, uint32_t node, void *message)
     sem_wait(&world->is_asleep);
 }
 
-static void forget(void *user, uint32_t node, void *message)
-{
-    (void)node;
-    (void)user;
-    g_free(message);
-}
-
-static void *keep(void *user, void *message, const void **bytes)
-{
-    (void)user;
-    *bytes = message;
-    return message;
-}
-
 static void drop(void *user, void *message)
 {
     ((World *)user)->n_dropped++;
     g_free(message);
-}
-
-static void tell(void *user, const char *notices)
-{
-    (void)user;
-    (void)notices;
 }
 
 static bool is_full(void *user, uint32_t node)
@@ -233,12 +207,12 @@ static void wait_for_call(void *user, Call *call, int timeout_ms)
 }
 
 static const TensorLinks links = {
-    .carrier = { .new_message = new_message,
+    .carrier = { .new_message = idle_new_message,
                  .send = send_message,
-                 .forget = forget,
-                 .keep = keep,
+                 .forget = idle_forget,
+                 .keep = idle_keep,
                  .drop = drop },
-    .tell = tell,
+    .tell = idle_tell,
     .is_full = is_full,
     .wait_room = wait_room,
     .silence_s = be_silent,
