@@ -34,8 +34,7 @@ static const ClusterShape few_servers = { .n_nodes = 4,
 static bool hears_late;
 
 /* The linker puts it in place of the library's function. */
-uint64_t __real_task_run_lowest_clock(const RubatoTaskRun *run, uint32_t table);
-uint64_t __wrap_task_run_lowest_clock(const RubatoTaskRun *run, uint32_t table);
+__typeof__(task_run_lowest_clock) __real_task_run_lowest_clock, __wrap_task_run_lowest_clock;
 uint64_t __wrap_task_run_lowest_clock(const RubatoTaskRun *run, uint32_t table)
 {
     return hears_late ? 0 : __real_task_run_lowest_clock(run, table);

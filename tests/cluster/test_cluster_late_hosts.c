@@ -14,10 +14,7 @@
 /* How often a late name is unknown in each process. */
 #define N_UNKNOWN 2
 
-int __real_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
-                       struct addrinfo **found);
-int __wrap_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
-                       struct addrinfo **found);
+__typeof__(getaddrinfo) __real_getaddrinfo, __wrap_getaddrinfo;
 
 /* The names are looked up by the thread of the engine's calls alone, so the counters need no
  * lock. */

@@ -48,8 +48,7 @@ static void pass(Moment moment)
 
 /* The linker puts these in place of the library's functions. */
 
-size_t __real_post_office_tell(PostOffice *office, Message *message);
-size_t __wrap_post_office_tell(PostOffice *office, Message *message);
+__typeof__(post_office_tell) __real_post_office_tell, __wrap_post_office_tell;
 size_t __wrap_post_office_tell(PostOffice *office, Message *message)
 {
     if (message->kind == MESSAGE_SET)
@@ -57,32 +56,28 @@ size_t __wrap_post_office_tell(PostOffice *office, Message *message)
     return __real_post_office_tell(office, message);
 }
 
-void __real_shard_set(RubatoShard *shard, const RubatoKeys *keys, const void *values);
-void __wrap_shard_set(RubatoShard *shard, const RubatoKeys *keys, const void *values);
+__typeof__(shard_set) __real_shard_set, __wrap_shard_set;
 void __wrap_shard_set(RubatoShard *shard, const RubatoKeys *keys, const void *values)
 {
     pass(MOMENT_TAKE_ROWS);
     __real_shard_set(shard, keys, values);
 }
 
-bool __real_moving_part_send_models(MovingPart *moving, const PartWay *way, GError **error);
-bool __wrap_moving_part_send_models(MovingPart *moving, const PartWay *way, GError **error);
+__typeof__(moving_part_send_models) __real_moving_part_send_models, __wrap_moving_part_send_models;
 bool __wrap_moving_part_send_models(MovingPart *moving, const PartWay *way, GError **error)
 {
     pass(MOMENT_SEND_MODELS);
     return __real_moving_part_send_models(moving, way, error);
 }
 
-void __real_servers_keep_arrival(Server *server);
-void __wrap_servers_keep_arrival(Server *server);
+__typeof__(servers_keep_arrival) __real_servers_keep_arrival, __wrap_servers_keep_arrival;
 void __wrap_servers_keep_arrival(Server *server)
 {
     pass(MOMENT_KEEP);
     __real_servers_keep_arrival(server);
 }
 
-void __real_moving_part_free(MovingPart *moving);
-void __wrap_moving_part_free(MovingPart *moving);
+__typeof__(moving_part_free) __real_moving_part_free, __wrap_moving_part_free;
 void __wrap_moving_part_free(MovingPart *moving)
 {
     pass(MOMENT_FREE);

@@ -3,6 +3,7 @@
  * docs/replication.md: Another process that goes on as the scheduler. */
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,8 +32,7 @@ typedef enum {
 
 static Kills kills; /* once SIGUSR2 has come */
 
-SchedulerJournal __real_journal_file_journal(JournalFile *file);
-SchedulerJournal __wrap_journal_file_journal(JournalFile *file);
+__typeof__(journal_file_journal) __real_journal_file_journal, __wrap_journal_file_journal;
 
 SchedulerJournal __wrap_journal_file_journal(JournalFile *file)
 {
@@ -43,8 +43,7 @@ SchedulerJournal __wrap_journal_file_journal(JournalFile *file)
     return journal;
 }
 
-int __real_rename(const char *from, const char *to);
-int __wrap_rename(const char *from, const char *to);
+__typeof__(rename) __real_rename, __wrap_rename;
 
 int __wrap_rename(const char *from, const char *to)
 {

@@ -46,8 +46,7 @@ static void come_to(Reports kind, bool is_after)
         atomic_fetch_add(&n_reports, 1);
 }
 
-bool __real_recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *control);
-bool __wrap_recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *control);
+__typeof__(recovery_hears_done) __real_recovery_hears_done, __wrap_recovery_hears_done;
 
 bool __wrap_recovery_hears_done(Scheduler *scheduler, uint32_t node, const Control *control)
 {
@@ -58,8 +57,7 @@ bool __wrap_recovery_hears_done(Scheduler *scheduler, uint32_t node, const Contr
     return makes_sense;
 }
 
-bool __real_collective_ready(Scheduler *scheduler, uint32_t node, const Control *control);
-bool __wrap_collective_ready(Scheduler *scheduler, uint32_t node, const Control *control);
+__typeof__(collective_ready) __real_collective_ready, __wrap_collective_ready;
 
 bool __wrap_collective_ready(Scheduler *scheduler, uint32_t node, const Control *control)
 {

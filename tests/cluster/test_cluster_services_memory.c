@@ -30,8 +30,7 @@ static void begin_shortage(const Shortage *shortage)
     first_failing = shortage->first;
 }
 
-Frame *__real_network_new_frame(Network *network, const WireHeader *header);
-Frame *__wrap_network_new_frame(Network *network, const WireHeader *header);
+__typeof__(network_new_frame) __real_network_new_frame, __wrap_network_new_frame;
 Frame *__wrap_network_new_frame(Network *network, const WireHeader *header)
 {
     if (header->kind == MESSAGE_SERVICE && first_failing > 0) {
@@ -285,10 +284,7 @@ END_TEST
 
 static _Atomic bool has_no_threads;
 
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
-                          void *(*function)(void *), void *user);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
-                          void *(*function)(void *), void *user);
+__typeof__(pthread_create) __real_pthread_create, __wrap_pthread_create;
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                           void *(*function)(void *), void *user)
 {

@@ -9,6 +9,7 @@
 #include <rubato/snapshot.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -100,10 +101,7 @@ static void leave_call(KillAt kind, unsigned number)
         come_to(kind, number, /* is_after= */ true);
 }
 
-bool __real_cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64_t seed,
-                        const CutWork *work, GError **error);
-bool __wrap_cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64_t seed,
-                        const CutWork *work, GError **error);
+__typeof__(cut_perform) __real_cut_perform, __wrap_cut_perform;
 
 bool __wrap_cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64_t seed,
                         const CutWork *work, GError **error)
@@ -119,8 +117,7 @@ bool __wrap_cut_perform(RubatoEngine *engine, Cut *cut, ControlStep step, uint64
     return ok;
 }
 
-int __real_fsync(int fd);
-int __wrap_fsync(int fd);
+__typeof__(fsync) __real_fsync, __wrap_fsync;
 
 int __wrap_fsync(int fd)
 {
@@ -131,8 +128,7 @@ int __wrap_fsync(int fd)
     return result;
 }
 
-int __real_rename(const char *from, const char *to);
-int __wrap_rename(const char *from, const char *to);
+__typeof__(rename) __real_rename, __wrap_rename;
 
 int __wrap_rename(const char *from, const char *to)
 {
@@ -143,8 +139,7 @@ int __wrap_rename(const char *from, const char *to)
     return result;
 }
 
-ssize_t __real_writev(int fd, const struct iovec *pieces, int n);
-ssize_t __wrap_writev(int fd, const struct iovec *pieces, int n);
+__typeof__(writev) __real_writev, __wrap_writev;
 
 ssize_t __wrap_writev(int fd, const struct iovec *pieces, int n)
 {

@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
-                          void *(*function)(void *), void *data);
+__typeof__(pthread_create) __wrap_pthread_create;
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                           void *(*function)(void *), void *data)

@@ -39,8 +39,7 @@ static int dial(uint16_t port)
 /* With which the next wait for the end and for who asked fails; 0: with none. */
 static _Atomic int next_errno;
 
-int __real_poll(struct pollfd *fds, nfds_t n, int timeout);
-int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
+__typeof__(poll) __real_poll, __wrap_poll;
 
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
 {

@@ -274,8 +274,7 @@ END_TEST
 /* What is done before a file is locked; NULL: nothing. */
 static JournalFile *begins_now;
 
-int __real_flock(int fd, int operation);
-int __wrap_flock(int fd, int operation);
+__typeof__(flock) __real_flock, __wrap_flock;
 
 int __wrap_flock(int fd, int operation)
 {

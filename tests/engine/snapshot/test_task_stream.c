@@ -44,10 +44,8 @@ static void tear_down(void)
 /* ---- what the disk is waited for ---- */
 
 /* The linker puts these in the place of the calls. */
-int __real_fsync(int fd);
-int __real_syncfs(int fd);
-int __wrap_fsync(int fd);
-int __wrap_syncfs(int fd);
+__typeof__(fsync) __real_fsync, __wrap_fsync;
+__typeof__(syncfs) __real_syncfs, __wrap_syncfs;
 
 static _Atomic unsigned n_fsyncs, n_syncfs;
 

@@ -55,8 +55,7 @@ static unsigned count_entries(const char *path)
 /* The linker puts this in the place of the look whether a snapshot has a manifest. */
 static const char *removed_before; /* a folder; NULL: nothing */
 
-int __real_faccessat(int folder, const char *path, int mode, int flags);
-int __wrap_faccessat(int folder, const char *path, int mode, int flags);
+__typeof__(faccessat) __real_faccessat, __wrap_faccessat;
 
 int __wrap_faccessat(int folder, const char *path, int mode, int flags)
 {

@@ -26,8 +26,8 @@ static struct {
 
 /* ---- instead of the network ---- */
 
-bool __wrap_post_office_push(PostOffice *office, const Message *message);
-void __wrap_network_flush_soon(Network *network, uint32_t node);
+__typeof__(post_office_push) __wrap_post_office_push;
+__typeof__(network_flush_soon) __wrap_network_flush_soon;
 
 bool __wrap_post_office_push(PostOffice *office, const Message *message)
 {

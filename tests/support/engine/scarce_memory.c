@@ -41,8 +41,7 @@ bool scarce_memory_end(void)
 }
 
 #define WRAP(type, name, parameters, n_bytes, ...)                 \
-    type __real_##name parameters;                                 \
-    type __wrap_##name parameters;                                 \
+    __typeof__(name) __real_##name, __wrap_##name;                 \
     type __wrap_##name parameters                                  \
     {                                                              \
         return fails(n_bytes) ? NULL : __real_##name(__VA_ARGS__); \
@@ -56,8 +55,7 @@ WRAP(void *, g_try_realloc, (void *memory, gsize n), n, memory, n)
 WRAP(void *, g_try_realloc_n, (void *memory, gsize n, gsize size), n *size, memory, n, size)
 WRAP(void *, aligned_alloc, (size_t alignment, size_t n), n, alignment, n)
 
-void *__real_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset);
-void *__wrap_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset);
+__typeof__(mmap) __real_mmap, __wrap_mmap;
 void *__wrap_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
 {
     return fails(n) ? MAP_FAILED : __real_mmap(at, n, protection, flags, fd, offset);

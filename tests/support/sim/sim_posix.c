@@ -21,11 +21,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "io/net/processors.h"
 #include "tests/support/sim/sim_private.h"
 
-#define WRAP(type, name, ...)        \
-    type __real_##name(__VA_ARGS__); \
-    type __wrap_##name(__VA_ARGS__); \
+#define WRAP(type, name, ...)                      \
+    __typeof__(name) __real_##name, __wrap_##name; \
     type __wrap_##name(__VA_ARGS__)
 
 static SimThread *thread_of(pthread_t thread)
@@ -278,8 +278,7 @@ static long wake_sleepers(const uint32_t *word, uint32_t n)
 
 /* Reads six arguments, as the kernel's entry does, although a caller may give fewer. What is beyond
  * them on its stack is not used; the address sanitizer would take it for a fault. */
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
+__typeof__(syscall) __real_syscall, __wrap_syscall;
 __attribute__((no_sanitize("address"))) long __wrap_syscall(long number, ...)
 {
     va_list arguments;

@@ -90,8 +90,7 @@ static bool is_interrupted(void)
     return state.was_interrupted;
 }
 
-int __real_open(const char *path, int flags, ...);
-int __wrap_open(const char *path, int flags, ...);
+__typeof__(open) __real_open, __wrap_open;
 
 int __wrap_open(const char *path, int flags, ...)
 {
@@ -104,8 +103,7 @@ int __wrap_open(const char *path, int flags, ...)
     return fails("open") ? -1 : __real_open(path, flags, mode);
 }
 
-ssize_t __real_write(int fd, const void *bytes, size_t n);
-ssize_t __wrap_write(int fd, const void *bytes, size_t n);
+__typeof__(write) __real_write, __wrap_write;
 
 ssize_t __wrap_write(int fd, const void *bytes, size_t n)
 {
@@ -114,8 +112,7 @@ ssize_t __wrap_write(int fd, const void *bytes, size_t n)
     return __real_write(fd, bytes, state.is_short && n > 0 ? 1 : n);
 }
 
-ssize_t __real_writev(int fd, const struct iovec *parts, int n);
-ssize_t __wrap_writev(int fd, const struct iovec *parts, int n);
+__typeof__(writev) __real_writev, __wrap_writev;
 
 ssize_t __wrap_writev(int fd, const struct iovec *parts, int n)
 {
@@ -127,8 +124,7 @@ ssize_t __wrap_writev(int fd, const struct iovec *parts, int n)
     return __real_writev(fd, parts, n);
 }
 
-ssize_t __real_pwrite(int fd, const void *bytes, size_t n, off_t offset);
-ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t offset);
+__typeof__(pwrite) __real_pwrite, __wrap_pwrite;
 
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t offset)
 {
@@ -138,8 +134,7 @@ ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t offset)
 }
 
 #define DEFINE_CALL(name, parameters, arguments)            \
-    int __real_##name parameters;                           \
-    int __wrap_##name parameters;                           \
+    __typeof__(name) __real_##name, __wrap_##name;          \
                                                             \
     int __wrap_##name parameters                            \
     {                                                       \
@@ -153,8 +148,7 @@ DEFINE_CALL(unlink, (const char *path), (path))
 DEFINE_CALL(rmdir, (const char *path), (path))
 
 /* A close that fails has closed the descriptor all the same, as with Linux. */
-int __real_close(int fd);
-int __wrap_close(int fd);
+__typeof__(close) __real_close, __wrap_close;
 
 int __wrap_close(int fd)
 {

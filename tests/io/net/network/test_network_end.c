@@ -13,8 +13,7 @@ static _Atomic(Station *) watcher; /* NULL: nothing ends */
 static pthread_t ending;           /* the thread that ends the network */
 static _Atomic unsigned n_warnings;
 
-int __real_close(int fd);
-int __wrap_close(int fd);
+__typeof__(close) __real_close, __wrap_close;
 int __wrap_close(int fd)
 {
     const int result = __real_close(fd);
