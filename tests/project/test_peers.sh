@@ -63,6 +63,15 @@ PATH=$scratch/peers:$PATH "$script" --rounds 1 --ranks 4 "$scratch/build" 64k \
 grep -qF "| 64k | allreduce-64k-host-4 | 30.0 us | Open MPI | 40.0 us | 0.75 |" "$scratch/table" ||
     fail "four ranks are not compared: $(cat "$scratch/table")"
 
+# gloo has no reduce-scatter, and no other operation than allreduce is of one value.
+PATH=$scratch/peers:$PATH "$script" --rounds 1 --operation reduce-scatter "$scratch/build" 64k \
+    >"$scratch/table" 2>"$scratch/said" || fail "it failed: $(cat "$scratch/said")"
+grep -qF "| 64k | reduce-scatter-64k-host-2 | 60.0 us | Open MPI | 20.0 us | 3.00 |" "$scratch/table" ||
+    fail "reduce-scatter is not compared: $(cat "$scratch/table")"
+grep -q "gloo is skipped: it has no reduce-scatter" "$scratch/said" || fail "$(cat "$scratch/said")"
+"$script" --operation broadcast "$scratch/build" 1 2>"$scratch/said" && fail "it takes size 1"
+grep -q "broadcast has no size 1" "$scratch/said" || fail "$(cat "$scratch/said")"
+
 # Without any peer there is nothing to do, which is no failure.
 PATH=$scratch/none "$script" "$scratch/build" >"$scratch/table" 2>"$scratch/said" ||
     fail "it failed without peers: $(cat "$scratch/said")"

@@ -49,24 +49,43 @@
         .n_operations = 500, .sample = sample_allreduce_group, __VA_ARGS__              \
     }
 
-/* 1.6 MB of floats by two workers. */
-#define EXCHANGE(name_, sample_, what_, limit_, place_, where_, ...)                              \
-    {                                                                                             \
-        .name = name_ "-1600k-" place_ "-2",                                                      \
-        .what = what_ " of 1.6 MB of floats, which are in no cache, by 2 workers, " where_,       \
-        .limit = limit_, .unit = BENCH_UNIT_SECONDS, .on_demand = true, .n_rows = 1000,           \
-        .n_keys = 1, .tensor_bytes = 1600000, .n_operations = 100, .sample = sample_, __VA_ARGS__ \
+/* So many bytes of floats of each worker. */
+#define EXCHANGE(name_, size_, place_, ranks_, bytes_, n_, sample_, what_, limit_, where_, ...) \
+    {                                                                                           \
+        .name = name_ "-" size_ "-" place_ "-" #ranks_,                                         \
+        .what = what_ " of " size_ " bytes of floats, which are in no cache, by " #ranks_       \
+                      " workers, " where_,                                                      \
+        .limit = limit_, .unit = BENCH_UNIT_SECONDS, .on_demand = true, .n_rows = 1000,         \
+        .n_keys = 1, .tensor_bytes = bytes_, .n_operations = n_, .sample = sample_, __VA_ARGS__ \
     }
 
-#define NODES_OF(name_, sample_, what_, limit_)                                         \
-    EXCHANGE(name_, sample_, what_, limit_, "host", "on as many nodes of this host",    \
-             .place = BENCH_PLACE_HOST, .nodes = 2, .mixed = true),                     \
-        EXCHANGE(name_, sample_, what_, limit_, "tcp", "on as many nodes of this host", \
-                 .place = BENCH_PLACE_TCP, .nodes = 2, .mixed = true)
+#define EXCHANGE_NODES(name_, size_, ranks_, bytes_, n_, sample_, what_, limit_)             \
+    EXCHANGE(name_, size_, "host", ranks_, bytes_, n_, sample_, what_, limit_,               \
+             "on as many nodes of this host", .place = BENCH_PLACE_HOST, .nodes = ranks_,    \
+             .mixed = true),                                                                 \
+        EXCHANGE(name_, size_, "tcp", ranks_, bytes_, n_, sample_, what_, limit_,            \
+                 "on as many nodes of this host", .place = BENCH_PLACE_TCP, .nodes = ranks_, \
+                 .mixed = true)
 
-#define ALL_OF(name_, sample_, what_)                                                    \
-    EXCHANGE(name_, sample_, what_, COPYING, "threads", "in one process", .workers = 2), \
-        NODES_OF(name_, sample_, what_, COPYING)
+#define COMPRESSED(name_, sample_, what_)                            \
+    EXCHANGE_NODES(name_, "1600k", 2, 1600000, 100, sample_, what_,  \
+                   "the same without compression"),                  \
+        EXCHANGE_NODES(name_, "64m", 2, 64 << 20, 4, sample_, what_, \
+                       "the same without compression")
+
+#define EXCHANGE_PLACES(name_, size_, ranks_, bytes_, n_, sample_, what_)          \
+    EXCHANGE(name_, size_, "threads", ranks_, bytes_, n_, sample_, what_, COPYING, \
+             "in one process", .workers = ranks_),                                 \
+        EXCHANGE_NODES(name_, size_, ranks_, bytes_, n_, sample_, what_, COPYING)
+
+#define EXCHANGE_RANKS(name_, size_, bytes_, n_, sample_, what_)  \
+    EXCHANGE_PLACES(name_, size_, 2, bytes_, n_, sample_, what_), \
+        EXCHANGE_PLACES(name_, size_, 4, bytes_, n_, sample_, what_)
+
+#define EXCHANGE_SIZES(name_, sample_, what_)                         \
+    EXCHANGE_RANKS(name_, "64k", 64 << 10, 1000, sample_, what_),     \
+        EXCHANGE_RANKS(name_, "1600k", 1600000, 100, sample_, what_), \
+        EXCHANGE_RANKS(name_, "64m", 64 << 20, 4, sample_, what_)
 
 const BenchCase bench_collective_cases[] = {
     SIZES("1", 8, 2000, 3 * US, 15 * US),
@@ -76,12 +95,11 @@ const BenchCase bench_collective_cases[] = {
     CACHED("threads", "in one process", .workers = 2),
     CACHED("host", "on as many nodes of this host", .place = BENCH_PLACE_HOST, .nodes = 2,
            .mixed = true),
-    NODES_OF("allreduce-f16", sample_allreduce_f16, "allreduce with compression to f16",
-             "the same without compression"),
-    NODES_OF("allreduce-bf16", sample_allreduce_bf16, "allreduce with compression to bf16",
-             "the same without compression"),
-    ALL_OF("reduce-scatter", sample_reduce_scatter, "reduce_scatter"),
-    ALL_OF("allgather", sample_allgather, "allgather"),
-    ALL_OF("alltoall", sample_alltoall, "alltoall"),
+    COMPRESSED("allreduce-f16", sample_allreduce_f16, "allreduce with compression to f16"),
+    COMPRESSED("allreduce-bf16", sample_allreduce_bf16, "allreduce with compression to bf16"),
+    EXCHANGE_SIZES("reduce-scatter", sample_reduce_scatter, "reduce_scatter"),
+    EXCHANGE_SIZES("allgather", sample_allgather, "allgather"),
+    EXCHANGE_SIZES("alltoall", sample_alltoall, "alltoall"),
+    EXCHANGE_SIZES("broadcast", sample_broadcast, "broadcast"),
     { 0 },
 };

@@ -1,5 +1,5 @@
-/* Samples of collectives other than plain allreduce: with compression, reduce_scatter, allgather
- * and alltoall, of floats that are not in the caches. */
+/* Samples of collectives other than plain allreduce: with compression, reduce_scatter, allgather,
+ * alltoall and broadcast, of floats that are not in the caches. */
 #include <string.h>
 
 #include "apps/bench/bench.h"
@@ -90,8 +90,20 @@ static bool alltoall(Bench *bench, Floats *floats, GError **error)
     return rubato_worker_alltoall(bench->worker, &tensor, NULL, &gathered, error);
 }
 
+/* The root writes nothing. */
+static bool broadcast(Bench *bench, Floats *floats, GError **error)
+{
+    RubatoTensor tensor = next_tensor(floats);
+
+    if (rubato_worker_rank(bench->worker) == 0)
+        tensor.output = NULL;
+
+    return rubato_worker_broadcast(bench->worker, &tensor, 0, error);
+}
+
 /* ---- samples ---- */
 
+/* Until all workers have the last result: some have theirs before. */
 static bool time_exchange(Bench *bench, Floats *floats, Exchange exchange, size_t n,
                           double *seconds, GError **error)
 {
@@ -101,6 +113,8 @@ static bool time_exchange(Bench *bench, Floats *floats, Exchange exchange, size_
     for (size_t i = 0; i < n; i++)
         if (!exchange(bench, floats, error))
             return false;
+    if (!rubato_worker_named_barrier(bench->worker, "end", error))
+        return false;
     *seconds = (bench_now() - began) / (double)n;
     return true;
 }
@@ -181,4 +195,10 @@ bool sample_allgather(Bench *bench, size_t n, BenchSample *sample, GError **erro
 bool sample_alltoall(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
     return sample_copied(bench, alltoall, 1, n, sample, error);
+}
+
+/* So does each but the root in a broadcast. */
+bool sample_broadcast(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    return sample_copied(bench, broadcast, 1, n, sample, error);
 }

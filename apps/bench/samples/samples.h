@@ -68,6 +68,7 @@ bool sample_allreduce_bf16(Bench *bench, size_t n, BenchSample *sample, GError *
 bool sample_reduce_scatter(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_allgather(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_alltoall(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_broadcast(Bench *bench, size_t n, BenchSample *sample, GError **error);
 
 /* ---- priority.c: a `sample` of a case, of n Gets ---- */
 
