@@ -9,6 +9,8 @@
 #include <rubato/error.h>
 #include <string.h>
 
+#include "engine/collectives/work/tensor_gathered.h"
+
 enum { PIECE_BYTES = 128 << 10, PIECE_SIZES = PIECE_BYTES / sizeof(uint64_t) };
 
 enum { STEP_SIZES, STEP_SEND, STEP_LOCAL, STEP_COPY };
@@ -196,7 +198,7 @@ static bool allocate(TensorFlow *flow, uint32_t local)
         }
     fits = fits && !__builtin_mul_overflow(result->n_rows, it->row_bytes, &n_bytes);
     if (fits && n_bytes > 0)
-        result->values = g_try_malloc(n_bytes);
+        result->values = tensor_gathered_new(n_bytes);
     if (fits && (n_bytes == 0 || result->values != NULL))
         return true;
     tensor_flow_fail_here(flow, g_error_new(RUBATO_ERROR, RUBATO_ERROR_MEMORY,

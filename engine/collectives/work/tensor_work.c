@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/collectives/work/tensor_adasum.h"
+#include "engine/collectives/work/tensor_gathered.h"
 #include "engine/collectives/work/tensor_stream.h"
 
 /* Chunks are so large that taking one costs little beside doing it, and so small that several
@@ -237,7 +238,7 @@ static bool allocate(TensorPart *const *parts, uint32_t n_workers, uint32_t rank
     }
     fits = fits && !__builtin_mul_overflow(result->n_rows, row_bytes, &n_bytes);
     if (fits && n_bytes > 0)
-        result->values = g_try_malloc(n_bytes);
+        result->values = tensor_gathered_new(n_bytes);
     if (fits && (n_bytes == 0 || result->values != NULL))
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
@@ -279,7 +280,8 @@ static bool prepare_copies(TensorWork *work, TensorPart *const *parts, uint32_t 
                            GError **error)
 {
     work->copies = g_new(TensorCopy, (size_t)n_workers * n_workers);
-    if (parts[0]->request.operation == TENSOR_BROADCAST)
+    work->streams_copies = parts[0]->request.operation == TENSOR_BROADCAST;
+    if (work->streams_copies)
         prepare_broadcast(work, parts, n_workers);
     else if (!prepare_gathering(work, parts, n_workers, error))
         return false;
@@ -304,7 +306,7 @@ static void copy(const TensorWork *work, uint64_t begin, uint64_t end)
         const TensorCopy *const one = &work->copies[low];
         const uint64_t offset = begin - one->first, n = MIN(end - begin, one->n_bytes - offset);
 
-        if (one->n_bytes >= TENSOR_STREAM_BYTES) {
+        if (work->streams_copies && one->n_bytes >= TENSOR_STREAM_BYTES) {
             tensor_stream(one->to + offset, one->from + offset, n);
             streams = true;
         } else {

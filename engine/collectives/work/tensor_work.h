@@ -54,6 +54,9 @@ typedef struct {
     /* What is copied. */
     TensorCopy *copies;
     size_t n_copies;
+    bool streams_copies; /* large ones go past the caches. What is gathered is fresh memory, which
+                          * the kernel has just cleared, or which was freed just before: it is in
+                          * the caches */
 } TensorWork;
 
 /* Prepares the work of these parts, which fit each other; by rank, NULL for workers that have
