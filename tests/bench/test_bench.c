@@ -165,9 +165,10 @@ static void check_known(JsonArray *cases)
     }
 }
 
+/* Twice: the second time it meets what the first one left. */
 START_TEST(every_case_runs_and_is_reported_as_json)
 {
-    const char *const arguments[] = { "--quick", "--repeat", "3", "--json", "-", NULL };
+    const char *const arguments[] = { "--quick", "--repeat", "2", "--json", "-", NULL };
     g_autoptr(JsonParser) parser = json_parser_new();
     g_autoptr(GError) error = NULL;
     g_autofree char *output = NULL;
