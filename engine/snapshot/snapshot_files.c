@@ -172,6 +172,13 @@ static size_t count_blocks_ahead(const PartSlices *slices, size_t block_bytes)
     return (size_t)MIN(of_part * slices->table->map->n_parts, BLOCKS_AHEAD);
 }
 
+/* Each row that changes before it is read costs the workers a copy. Where they change so slowly that
+ * there are pauses, the disk may work meanwhile. */
+static bool is_in_haste(const SnapshotWriting *writing, const PartSlices *slices)
+{
+    return slices->n_changes > 0 && slices->image.has_rows_left && !writing->pace.has_paused;
+}
+
 static bool write_rows(RubatoEngine *engine, SnapshotWriting *writing, PartSlices *slices,
                        PartWriter *writer, GError **error)
 {
@@ -187,7 +194,7 @@ static bool write_rows(RubatoEngine *engine, SnapshotWriting *writing, PartSlice
             return false;
         if (slices->rows.n == 0)
             return part_writer_finish(writer, error);
-        part_writer_hold(writer, slices->n_changes > 0 && slices->image.has_rows_left);
+        part_writer_hold(writer, is_in_haste(writing, slices));
         if (!part_writer_rows(writer, &slices->rows, error))
             return false;
         if (slices->n_changes > 0 && ready != NULL)

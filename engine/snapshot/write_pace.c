@@ -98,14 +98,17 @@ void write_pace_follow_slice(WritePace *pace, uint64_t n_changes)
     const WritePaceOps *const ops = pace->ops;
     int64_t left_ns, began_ns;
 
+    pace->has_paused = false;
     if (pace->spill == NULL)
         return;
     left_ns = WRITE_PACE_TIMES * (ops->processor_ns(ops->data) - pace->processor_ns);
     left_ns = MIN(left_ns, MIN(WRITE_PACE_MOST_NS, pace->left_ns));
     began_ns = ops->now_ns(ops->data);
     if (goes_on(pace, n_changes) && !copies_fast(pace, left_ns))
-        for (; left_ns > 0 && spill_file_has_half(pace->spill); left_ns -= WRITE_PACE_STEP_NS)
+        for (; left_ns > 0 && spill_file_has_half(pace->spill); left_ns -= WRITE_PACE_STEP_NS) {
             ops->pause(MIN(left_ns, WRITE_PACE_STEP_NS), ops->data);
+            pace->has_paused = true;
+        }
     pace->left_ns -= ops->now_ns(ops->data) - began_ns; /* a pause may take longer than it should */
     pace->processor_ns = ops->processor_ns(ops->data);
 }

@@ -53,6 +53,7 @@ typedef struct {
     int64_t looked_ns;    /* when it was looked how much is copied */
     uint64_t n_taken;     /* bytes of copies by then */
     double copied_per_ns; /* bytes of them, between the last two of these looks */
+    bool has_paused;      /* after the last slice */
 } WritePace;
 
 /* The next slices are written from now on. spill: holds the copies of rows that change meanwhile;

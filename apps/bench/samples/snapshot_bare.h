@@ -10,7 +10,6 @@
 
 typedef struct {
     size_t n_rows;     /* of 16 f32 */
-    double seconds;    /* that writing all of them takes */
     double keys_per_s; /* how fast it is alone, at most */
     bool cuts; /* a row is copied before it changes for the first time, until it is written */
     const char *directory;

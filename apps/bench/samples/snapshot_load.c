@@ -505,7 +505,7 @@ bool sample_snapshot_memory(Bench *bench, size_t n, BenchSample *sample, GError 
 
 typedef struct {
     double seconds;          /* of a snapshot */
-    SnapshotBareKept plain;  /* of bare threads at the pace of these snapshots */
+    SnapshotBareKept plain;  /* of bare threads beside a writer */
     SnapshotBareKept copies; /* if they copy rows before these change */
 } Bares;
 
@@ -520,7 +520,6 @@ static bool find_bares(Load *load, Bares *bares, GError **error)
         return false;
     bares->seconds = load->iterations[PHASE_WRITING].seconds / (double)n;
     SnapshotBare bare = { .n_rows = load->n_rows,
-                          .seconds = bares->seconds,
                           .keys_per_s = rate(&load->iterations[PHASE_ALONE]),
                           .directory = directory };
     ok = snapshot_bare_measure(&bare, &bares->plain, error);

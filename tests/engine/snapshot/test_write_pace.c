@@ -91,11 +91,14 @@ END_TEST
 START_TEST(no_pause_where_nothing_changes)
 {
     ck_assert_int_eq(follow(MS, 0), 0);
+    ck_assert(!pace.has_paused);
     ck_assert_int_eq(follow(MS, 1), WRITE_PACE_TIMES * MS);
+    ck_assert(pace.has_paused);
     clock_of_case.now_ns += WRITE_PACE_RECENT_NS / 2;
     ck_assert_int_eq(follow(MS, 1), WRITE_PACE_TIMES * MS);
     clock_of_case.now_ns += WRITE_PACE_RECENT_NS / 2;
     ck_assert_int_eq(follow(MS, 1), 0);
+    ck_assert(!pace.has_paused);
     write_pace_begin_part(&pace);
     ck_assert_int_eq(follow(MS, 0), 0);
     ck_assert_int_eq(follow(MS, 1), WRITE_PACE_TIMES * MS);
