@@ -172,8 +172,8 @@ static size_t count_blocks_ahead(const PartSlices *slices, size_t block_bytes)
     return (size_t)MIN(of_part * slices->table->map->n_parts, BLOCKS_AHEAD);
 }
 
-/* Each row that changes before it is read costs the workers a copy. Where they change so slowly that
- * there are pauses, the disk may work meanwhile. */
+/* Each row that changes before it is read costs the workers a copy. Where they change so slowly
+ * that there are pauses, the disk may work meanwhile. */
 static bool is_in_haste(const SnapshotWriting *writing, const PartSlices *slices)
 {
     return slices->n_changes > 0 && slices->image.has_rows_left && !writing->pace.has_paused;

@@ -167,7 +167,7 @@ static bool write_all(int fd, const void *bytes, size_t n)
     return true;
 }
 
-/* As fast as it can; only then the disk is told. So rows have to be copied for the shortest time. */
+/* As fast as it can, and tells the disk only then: so rows are to be copied for a short time. */
 static bool write_rows(Bare *bare, int fd, Row *buffer)
 {
     const size_t n_all = bare->what->n_rows;
