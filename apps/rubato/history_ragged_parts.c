@@ -364,7 +364,7 @@ static void judge_parts(RaggedPart *part, GPtrArray *writes, GPtrArray *reads)
 
     for (guint i = 0, k = 0, n_ran, n_reads; i < ran->len || k < reads->len;
          i += n_ran, k += n_reads) {
-        const RaggedRan *const first = &g_array_index(ran, RaggedRan, i);
+        const RaggedRan *const first = i < ran->len ? &g_array_index(ran, RaggedRan, i) : NULL;
 
         part->part = MIN(i < ran->len ? first->record.part : UINT32_MAX,
                          k < reads->len ? read[k]->part : UINT32_MAX);

@@ -48,10 +48,11 @@ static uint64_t hash_of_row(const uint8_t *row, size_t n)
         memcpy(&word, row, sizeof word);
         hash = rubato_mix64(hash ^ word);
     }
-    word = 0;
-    memcpy(&word, row, left);
-    if (left > 0)
+    if (left > 0) {
+        word = 0;
+        memcpy(&word, row, left);
         hash = rubato_mix64(hash ^ word);
+    }
     return rubato_mix64(hash ^ n);
 }
 
@@ -75,7 +76,8 @@ static uint64_t *hash_rows(const HistoryStream *stream, const HistoryRagged *req
         const size_t n = bytes_of_row(stream, request, i);
 
         hashes[i] = hash_of_row(row, n);
-        row += n;
+        if (n > 0) /* without values there may be no memory */
+            row += n;
     }
     return hashes;
 }
