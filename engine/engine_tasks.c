@@ -99,8 +99,7 @@ static void free_run(RubatoEngine *engine, RubatoTaskRun *run)
     release_tables(engine, tables, n);
 }
 
-/* The rows of lost servers must live on, or no task can. A worker in the place of a lost one would
- * announce in pieces anew what parts know in part. */
+/* The rows of lost servers must live on, or no task can. */
 static bool check_on_loss(const RubatoTask *task, Table *const *tables, size_t n, GError **error)
 {
     const bool replaces = task->on_loss == RUBATO_ON_LOSS_REPLACE;
@@ -116,14 +115,6 @@ static bool check_on_loss(const RubatoTask *task, Table *const *tables, size_t n
                     "task %s: replace_ms has no effect without RUBATO_ON_LOSS_REPLACE", task->name);
         return false;
     }
-    for (size_t i = 0; i < n && replaces; i++)
-        if (model_traits(tables[i]->spec)->takes_announcements) {
-            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                        "task %s is to replace its workers after a loss, but the model of its "
-                        "table %s takes announcements of keys; take RUBATO_ON_LOSS_CONTINUE",
-                        task->name, tables[i]->spec->name);
-            return false;
-        }
     for (size_t i = 0; i < n && task->on_loss != RUBATO_ON_LOSS_FAIL; i++)
         if (tables[i]->spec->replicas == 0) {
             g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,

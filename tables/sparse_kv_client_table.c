@@ -21,7 +21,8 @@ struct RubatoSparseKVClientTable {
     const RubatoIteration *iterations; /* of the array form */
     size_t n_iterations;
 
-    GArray *told; /* of ToldIteration: iterations first_told, first_told + 1, … */
+    uint64_t first; /* iteration: 0, unless the worker is in the place of a lost one */
+    GArray *told;   /* of ToldIteration: iterations first_told, first_told + 1, … */
     uint64_t first_told;
     uint64_t n_known;  /* how many iterations have been asked for */
     uint64_t n_told;   /* how many of them the servers were told */
@@ -110,7 +111,7 @@ static RubatoSparseKVClientTable *open_table(RubatoWorker *worker, const char *n
 
     if (client == NULL)
         return NULL;
-    if (client->announces || client->clock > 0) {
+    if (client->announces || client->clock > rubato_worker_first_clock(worker)) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "table %s: its clock has begun already; a worker opens one "
                     "RubatoSparseKVClientTable on a table, before it clocks it in any other way",
@@ -119,6 +120,8 @@ static RubatoSparseKVClientTable *open_table(RubatoWorker *worker, const char *n
     }
     client->announces = true;
     table = g_new0(RubatoSparseKVClientTable, 1);
+    table->first = table->first_told = client->clock;
+    table->n_known = table->n_told = table->n_gets = table->first;
     table_handle_open(&table->handle, client, "RubatoSparseKVClientTable",
                       "rubato_sparse_kv_client_table_free()");
     table->told = g_array_new(FALSE, FALSE, sizeof(ToldIteration));
@@ -214,7 +217,7 @@ static const ToldIteration *begin_iteration(RubatoSparseKVClientTable *table, GE
                     table_handle_spec(&table->handle)->name, table->n_told);
         return NULL;
     }
-    if (table->n_gets > 0) {
+    if (table->n_gets > table->first) {
         if (!table->has_ended && !table_client_clock(table->handle.client, error))
             return NULL;
         table->has_ended = false;
@@ -229,19 +232,20 @@ static const ToldIteration *begin_iteration(RubatoSparseKVClientTable *table, GE
 static const ToldIteration *present_iteration(const RubatoSparseKVClientTable *table,
                                               GError **error)
 {
-    if (table->n_gets > 0 && !table->has_ended)
+    if (table->n_gets > table->first && !table->has_ended)
         return told_at(table, table->n_gets - 1);
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                 "table %s: an Add or a clock before the %s Get belongs to no iteration",
-                table_handle_spec(&table->handle)->name, table->n_gets > 0 ? "next" : "first");
+                table_handle_spec(&table->handle)->name,
+                table->n_gets > table->first ? "next" : "first");
     return NULL;
 }
 
 /* Whether the next iteration is the only one that servers are to be told now. */
 static bool tells_next_alone(const RubatoSparseKVClientTable *table)
 {
-    return servers_want(table) && ahead(table) == 1 && table->n_gets > 0 && !table->has_ended &&
-           table->n_told == table->n_gets;
+    return servers_want(table) && ahead(table) == 1 && table->n_gets > table->first &&
+           !table->has_ended && table->n_told == table->n_gets;
 }
 
 /* Begins the next iteration, whose keys are known, at all parts at once. False: it has not

@@ -199,10 +199,8 @@ bool input_sequences_take_call(InputSequences *sequences, uint32_t sender, uint6
     return true;
 }
 
-uint64_t input_sequences_advance(InputSequences *sequences, uint32_t sender, uint64_t clock,
-                                 uint64_t n)
+static uint64_t advance(InputProgress *it, uint64_t clock, uint64_t n)
 {
-    InputSender *const it = &sequences->senders[sender];
     const uint64_t before = it->n_now > 0 && it->now_clock == clock ? it->n_now : 0;
     uint64_t n_had = 0;
 
@@ -219,7 +217,25 @@ uint64_t input_sequences_advance(InputSequences *sequences, uint32_t sender, uin
     return n_had;
 }
 
+uint64_t input_sequences_advance(InputSequences *sequences, uint32_t sender, uint64_t clock,
+                                 uint64_t n)
+{
+    return advance(&sequences->senders[sender].changes, clock, n);
+}
+
+uint64_t input_sequences_announce(InputSequences *sequences, uint32_t sender, uint64_t iteration,
+                                  uint64_t n)
+{
+    return advance(&sequences->senders[sender].announced, iteration, MAX(n, 1));
+}
+
+static void begin_again(InputProgress *it)
+{
+    it->now_clock = it->n_now = 0;
+}
+
 void input_sequences_return(InputSequences *sequences, uint32_t sender)
 {
-    sequences->senders[sender].now_clock = sequences->senders[sender].n_now = 0;
+    begin_again(&sequences->senders[sender].changes);
+    begin_again(&sequences->senders[sender].announced);
 }

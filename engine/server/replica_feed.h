@@ -105,16 +105,23 @@ typedef enum {
     INPUT_MISSING, /* one before it has not come: its sender is at fault */
 } InputVerdict;
 
-/* What the part has had of a sender. Calls of handlers have numbers of their own, because those of
- * workers of the part's node have one, too. The last four are of a worker of a task: how far it
- * has come with its changes, which are the keys of its Adds, in their order, tunings and calls.
- * Each has the worker's clock, and is counted among those of the part at that clock. */
+/* How far a worker of a task has come with what it does in a fixed order. Each such thing has a
+ * clock, and is counted among those of the part at that clock. */
 typedef struct {
-    uint64_t sequence;         /* of its last input; 0: there was none */
-    uint64_t call;             /* the number of its last call of a handler that writes, likewise */
-    uint64_t clock, n;         /* its furthest change; n 0: there was none */
+    uint64_t clock, n;         /* the furthest one; n 0: there was none */
     uint64_t now_clock, n_now; /* the last one of its present process. It is before the furthest one
                                 * while that process repeats what another one had sent */
+} InputProgress;
+
+/* What the part has had of a sender. Calls of handlers have numbers of their own, because those of
+ * workers of the part's node have one, too. The last two are of a worker of a task: its changes,
+ * which are the keys of its Adds, in their order, tunings and calls, at the worker's clock; and the
+ * keys that it has announced, whose clock is the iteration that uses them. They are counted apart,
+ * because iterations are announced ahead of the worker's clock. */
+typedef struct {
+    uint64_t sequence; /* of its last input; 0: there was none */
+    uint64_t call;     /* the number of its last call of a handler that writes, likewise */
+    InputProgress changes, announced;
 } InputSender;
 
 /* It is part of the part's state. */
@@ -149,6 +156,13 @@ bool input_sequences_take_call(InputSequences *sequences, uint32_t sender, uint6
  * are counted. */
 uint64_t input_sequences_advance(InputSequences *sequences, uint32_t sender, uint64_t clock,
                                  uint64_t n);
+
+/* The same of n keys that a worker announces for an iteration; 0: it tells that it uses none, which
+ * counts as one. The end of all iterations is RUBATO_CLOCK_RETIRED. A process in the place of a
+ * lost one announces from the iteration on with which it begins, so not what was announced before;
+ * that is over. */
+uint64_t input_sequences_announce(InputSequences *sequences, uint32_t sender, uint64_t iteration,
+                                  uint64_t n);
 
 /* Another process has the worker's place, and begins to repeat. */
 void input_sequences_return(InputSequences *sequences, uint32_t sender);

@@ -87,7 +87,7 @@ static CallRecord *run_in_task(InputSequences *had, RubatoModel *model, RubatoRe
     const CallKey key = { .worker = request->worker,
                           .serial = call->serial,
                           .clock = request->clock,
-                          .n = had->senders[request->worker].n_now };
+                          .n = had->senders[request->worker].changes.n_now };
     CallRecord *record;
 
     *had_before = !is_new;
@@ -198,7 +198,7 @@ void server_take_change_call(Server *server, const BoundPart *part, Message *mes
     if (had_before) {
         const CallKey place = { .worker = key.worker,
                                 .clock = request->clock,
-                                .n = had->senders[key.worker].n_now };
+                                .n = had->senders[key.worker].changes.n_now };
 
         if (answer_again(had, record, &place, request))
             rubato_model_finish(part->model, request);

@@ -370,6 +370,23 @@ bool server_skip_had(InputSequences *had, RubatoRequest *change, size_t row_byte
 }
 
 /* Replicas have got the piece, and skip the same of it. */
+/* A whole announcement of which a part is left is one in pieces, of which the first were had. */
+bool server_skip_announced(InputSequences *had, RubatoRequest *told)
+{
+    const size_t n = told->keys.n;
+    const size_t n_had =
+        (size_t)input_sequences_announce(had, told->worker, told->clock, told->keys.n);
+
+    if (G_LIKELY(n_had == 0))
+        return true;
+    if (n_had >= n)
+        return false;
+    if (told->n_announced == 0)
+        told->n_announced = n;
+    told->keys = message_keys_from(&told->keys, n_had, n - n_had);
+    return true;
+}
+
 static void add(void *user, RubatoRequest *piece)
 {
     const BoundPart *const part = user;
@@ -387,7 +404,8 @@ static void announce(void *user, RubatoRequest *piece)
 {
     const BoundPart *const part = user;
 
-    model_take_announcement(part->model, piece);
+    if (server_skip_announced(part->had, piece))
+        model_take_announcement(part->model, piece);
 }
 
 /* Primary and replicas get the same pieces, also of what a worker of this node has sent in one. */

@@ -90,6 +90,9 @@ uint64_t server_feed_return(Server *server, const BoundPart *part, const Message
  * has had of an earlier process of the worker. False: that is all. */
 bool server_skip_had(InputSequences *had, RubatoRequest *change, size_t row_bytes);
 
+/* The same of keys that a worker in a task announces. */
+bool server_skip_announced(InputSequences *had, RubatoRequest *told);
+
 /* The n workers of ranks from `first` on are lost with their node. */
 void server_feed_loss(Server *server, const BoundPart *part, uint32_t epoch, uint32_t node,
                       uint32_t first, uint32_t n);

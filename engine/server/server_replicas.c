@@ -188,8 +188,9 @@ static void apply_in_task(Replica *replica, const ReplicaModel *of_task, Message
     const RequestOps *const ops = request_ops[message->fed_kind];
     const size_t row_bytes = request_row_bytes(ops, shard_spec(replica->shard));
 
-    if (message->fed_kind == MESSAGE_ANNOUNCE || /* it changes no row, and is of another clock */
-        server_skip_had(of_task->had, &message->request, row_bytes))
+    if (message->fed_kind == MESSAGE_ANNOUNCE
+            ? server_skip_announced(of_task->had, &message->request)
+            : server_skip_had(of_task->had, &message->request, row_bytes))
         ops->in_task(of_task->model, &message->request);
 }
 

@@ -22,9 +22,9 @@ typedef struct {
     size_t n; /* 0: the iteration uses none */
 } RubatoIteration;
 
-/* Writes the keys of an iteration to *keys. It is called for iteration 0, 1, 2, …, once each, in
- * this order. It returns false if there are no more iterations. The callback owns the keys; they
- * are copied before it is called again. */
+/* Writes the keys of an iteration to *keys. It is called for iteration 0 (in the place of a lost
+ * worker: rubato_worker_first_clock) and those behind it, once each, in this order; false: there
+ * are no more. The callback owns the keys; they are copied before it is called again. */
 typedef bool (*RubatoIterationFunc)(uint64_t iteration, RubatoIteration *keys, void *user_data);
 
 /* Opens the table with all iterations in an array. The caller keeps the array until the handle is

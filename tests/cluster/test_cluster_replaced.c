@@ -598,7 +598,7 @@ END_TEST
 
 START_TEST(a_task_that_cannot_replace_workers_does_not_begin)
 {
-    static const char *const tables[] = { "rows", NULL }, *const told[] = { "told", NULL };
+    static const char *const tables[] = { "rows", NULL };
     RubatoEngine *const engine = engine_with_servers(1);
     RubatoTask task = { .name = "x",
                         .run = work,
@@ -610,10 +610,6 @@ START_TEST(a_task_that_cannot_replace_workers_does_not_begin)
     run_fails(engine, &task, RUBATO_ERROR_INVALID,
               "task x is to replace its workers after a loss, but its table rows has no replicas",
               NULL);
-    task.tables = told;
-    create_table(engine, &(RubatoTableSpec){ .name = "told", .model = "sparse_ssp", .n_keys = 1 });
-    run_fails(engine, &task, RUBATO_ERROR_INVALID,
-              "the model of its table told takes announcements of keys", NULL);
     task.on_loss = RUBATO_ON_LOSS_CONTINUE;
     task.replace_ms = 1;
     run_fails(engine, &task, RUBATO_ERROR_INVALID,

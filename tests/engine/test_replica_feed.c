@@ -7,6 +7,7 @@
 #include <glib.h>
 #include <string.h>
 
+#include "engine/server/server_feed.h"
 #include "tests/support/runner.h"
 
 /* ---- each rule ---- */
@@ -157,6 +158,62 @@ START_TEST(what_a_lost_worker_had_sent_counts_once)
     input_sequences_return(sequences, 1);
     EXPECT_ALL(third);
     ck_assert_uint_eq(input_sequences_advance(sequences, 0, 0, 3), 0);
+}
+END_TEST
+
+/* An announcement of a worker: which of its keys are taken in, and as how many in all. */
+typedef struct {
+    uint64_t iteration;
+    size_t n, n_announced;    /* as they come */
+    size_t n_skipped, n_then; /* keys that were had, and n_announced of the rest */
+} Told;
+
+static void announce(InputSequences *sequences, const Told *told)
+{
+    RubatoRequest request = { .worker = 1,
+                              .clock = told->iteration,
+                              .keys = { .first = 100, .n = told->n },
+                              .n_announced = told->n_announced };
+    const bool is_left = server_skip_announced(sequences, &request);
+
+    ck_assert_int_eq(is_left, told->n_skipped == 0 || told->n_skipped < told->n);
+    if (!is_left)
+        return;
+    ck_assert_uint_eq(request.keys.n, told->n - told->n_skipped);
+    ck_assert_uint_eq(request.keys.first, 100 + told->n_skipped);
+    ck_assert_uint_eq(request.n_announced, told->n_then);
+}
+
+/* The process has told 3 of 10 keys of iteration 7; iteration 6 uses none. The next one tells all
+ * from iteration 6 on, in one piece or in others, and the third one from iteration 7 on. What a
+ * worker has changed is counted apart. */
+START_TEST(what_a_lost_worker_had_announced_is_not_taken_in_again)
+{
+    static const Told first[] = { { 5, 2, 0, 0, 0 }, { 6, 0, 0, 0, 0 }, { 7, 3, 10, 0, 10 } };
+    static const Told whole[] = { { 6, 0, 0, 1, 0 }, { 7, 10, 0, 3, 10 }, { 8, 4, 0, 0, 0 } };
+    static const Told pieces[] = { { 6, 0, 0, 1, 0 }, { 7, 2, 10, 2, 0 }, { 7, 2, 10, 1, 10 } };
+    static const Told again[] = { { 7, 4, 10, 4, 0 },
+                                  { 7, 6, 10, 0, 10 },
+                                  { RUBATO_CLOCK_RETIRED, 0, 0, 0, 0 } };
+    static const Told end[] = { { 8, 4, 0, 4, 0 }, { RUBATO_CLOCK_RETIRED, 0, 0, 1, 0 } };
+    g_autofree InputSequences *sequences = input_sequences_new(2);
+    const Told *const second = _i == 0 ? whole : pieces;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(first); i++)
+        announce(sequences, &first[i]);
+    ck_assert_uint_eq(input_sequences_advance(sequences, 1, 3, 5), 0);
+    input_sequences_return(sequences, 1);
+    for (size_t i = 0; i < G_N_ELEMENTS(whole); i++)
+        announce(sequences, &second[i]);
+    ck_assert_uint_eq(input_sequences_advance(sequences, 1, 3, 7), 5);
+    if (_i == 0)
+        return;
+    input_sequences_return(sequences, 1);
+    for (size_t i = 0; i < G_N_ELEMENTS(again); i++)
+        announce(sequences, &again[i]);
+    input_sequences_return(sequences, 1);
+    for (size_t i = 0; i < G_N_ELEMENTS(end); i++)
+        announce(sequences, &end[i]);
 }
 END_TEST
 
@@ -762,6 +819,7 @@ int main(void)
     tcase_add_test(rules, a_replica_that_is_made_is_whole_when_it_says_so);
     tcase_add_test(rules, an_input_counts_once);
     tcase_add_test(rules, what_a_lost_worker_had_sent_counts_once);
+    tcase_add_loop_test(rules, what_a_lost_worker_had_announced_is_not_taken_in_again, 0, 2);
     suite_add_tcase(suite, rules);
     tcase_add_loop_test(clusters, no_add_is_lost_or_doubled_whatever_nodes_are_lost, 0, 4);
     suite_add_tcase(suite, clusters);

@@ -194,6 +194,13 @@ static bool has_lists(const Plan *plan)
     return !rubato_model_traits(plan->model)->takes_announcements;
 }
 
+/* A worker in the place of this one does the same. */
+static void seed_clock(const Player *player, const Plan *plan, uint64_t clock)
+{
+    if (plan->replaces)
+        g_rand_set_seed(player->random, seed_of(player, plan) * 100003 + (uint32_t)clock);
+}
+
 /* With losses it plays until they are over, and some clocks more. The history grows with each
  * clock, so it takes its time if that lasts for long. */
 static bool play_kv(Player *player, const Plan *plan, GError **error)
@@ -210,8 +217,7 @@ static bool play_kv(Player *player, const Plan *plan, GError **error)
     for (uint64_t clock = first; left > 0; clock++) {
         const bool is_between = plan->replicas > 0 && !atomic_load(&losses_are_over);
 
-        if (plan->replaces) /* a worker in the place of this one does the same */
-            g_rand_set_seed(player->random, seed_of(player, plan) * 100003 + (uint32_t)clock);
+        seed_clock(player, plan, clock);
         for (int i = 0; i < 4; i++)
             if (!play_call(player, plan, table, error))
                 return false;
@@ -244,11 +250,11 @@ static bool announce_next(uint64_t iteration, RubatoIteration *keys, void *user_
 {
     Announcing *const announcing = user_data;
 
-    (void)iteration;
     if (announcing->left == 0)
         return false;
     if (announcing->plan->replicas == 0 || atomic_load(&losses_are_over))
         announcing->left--;
+    seed_clock(announcing->player, announcing->plan, iteration);
     draw_keys(announcing->player);
     *keys = (RubatoIteration){ announcing->player->keys, announcing->player->n_keys };
     return true;
@@ -260,13 +266,18 @@ static bool play_sparse(Player *player, const Plan *plan, GError **error)
     Announcing announcing = { player, plan, plan->n_clocks };
     g_autoptr(RubatoSparseKVClientTable) table = rubato_worker_open_sparse_kv_client_table_with(
         player->worker, "sums", RUBATO_I64, announce_next, &announcing, error);
+    const uint64_t first = rubato_worker_first_clock(player->worker);
     RubatoIteration next;
 
     if (table == NULL)
         return false;
     for (uint32_t i = 0; rubato_sparse_kv_client_table_next(table, &next); i++) {
-        if (!rubato_sparse_kv_client_table_get(table, player->rows, error) ||
-            !rubato_sparse_kv_client_table_add(table, player->deltas, error))
+        if (!rubato_sparse_kv_client_table_get(table, player->rows, error))
+            return false;
+        seed_clock(player, plan, first + i);
+        if (plan->replaces) /* else the deltas are those that were drawn last */
+            draw_keys(player);
+        if (!rubato_sparse_kv_client_table_add(table, player->deltas, error))
             return false;
         if (i == 1)
             cluster_say("is busy");

@@ -495,7 +495,6 @@ void sim_scenario_draw_replaced(SimScenario *scenario, uint64_t seed)
     uint32_t n_lost;
 
     sim_scenario_draw_losses(scenario, seed);
-    announce_nothing(scenario);
     scenario->n_faults = n_lost = seed % 3 == 2 ? 2 : 1;
     give_victims_workers(scenario, &dice);
     scenario->barrier_1024 = percent(&dice, 50) ? below(&dice, 700) : 0;

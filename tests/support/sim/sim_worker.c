@@ -319,6 +319,9 @@ static bool tick(const Self *self, Opened *table, GError **error)
     case SIM_HANDLE_CHUNK:
         ok = rubato_chunk_table_clock(table->chunks, error);
         break;
+    case SIM_HANDLE_SPARSE: /* the next Get would do it, but that of other tables may come first */
+        ok = rubato_sparse_kv_client_table_clock(table->sparse, error);
+        break;
     default:
         g_assert_not_reached();
     }
@@ -356,7 +359,7 @@ static bool iterate_sparse(Self *self, Opened *table, GError **error)
         sim_history_add(table->history, self->rank, table->clock, next.keys, next.n, rows);
         TRY(rubato_sparse_kv_client_table_add(table->sparse, rows, error));
     }
-    table->clock++;
+    table->clock += !may_be_replaced(self);
     return ok;
 }
 
