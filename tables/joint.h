@@ -20,6 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "io/row_places.h"
+
 typedef struct {
     uint32_t worker;
     uint64_t clock;
@@ -28,6 +30,8 @@ typedef struct {
     size_t n_keys;
     const void *deltas;    /* of an Add */
     void *values;          /* of a Get; NULL: a turn reads no rows */
+    RowPlaces *places;     /* of one of several workers: where the rows are; set in a turn, and by a
+                            * Get of one part */
     bool begins_iteration; /* by a Get: the worker has reached its clock, under a model that takes
                             * announcements */
 } JointAsk;

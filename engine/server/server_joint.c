@@ -219,11 +219,13 @@ static bool all_show_all(const Joint *joint, const TableRoute *route, const Join
 
 static void read_rows(const Joint *joint, const JointAsk *ask)
 {
-    if (joint->n == 1)
+    if (joint->n == 1) {
+        joint_shards_find(joint->shards, 1, ask->places);
         shard_get(joint->shards[0], &(RubatoKeys){ .keys = ask->keys, .n = ask->n_keys },
                   ask->values);
-    else
+    } else {
         joint_shards_get_far(joint->shards, joint->n, ask->keys, ask->n_keys, ask->values);
+    }
 }
 
 static bool get_shared(const TableRoute *route, const JointAsk *ask, uint64_t *min_clock)
@@ -269,6 +271,8 @@ static bool take_turn(const TableRoute *route, const JointAsk *ask, uint64_t *mi
     for (uint32_t part = 0; part < joint.n && is_done; part++)
         is_done = joint.bindings[part]->adds != NULL &&
                   bring_turn((Server *)joint.actors[part], joint.bindings[part], part, ask);
+    if (is_done)
+        joint_shards_find(joint.shards, joint.n, ask->places);
     if (is_done && reads)
         is_done = all_show_all(&joint, route, ask, min_clock);
     if (!is_done || !reads) {

@@ -79,6 +79,7 @@ static Block *new_block(size_t n_bytes)
         return NULL;
     atomic_init(&block->next, NULL);
     block->n_bytes = n_bytes;
+    block->request.keys = (RubatoKeys){ .n = 0 };
     return block;
 }
 
@@ -285,6 +286,19 @@ bool deferred_adds_push_whole(DeferredAdds *adds, const RubatoRequest *request, 
     Queue *const queues = whole_of(adds, request->worker);
 
     return push(queues, adds->n_parts, queues->n_pushed++, request, row_bytes) != NULL;
+}
+
+/* The block is used again by the worker alone, and owners do not change its keys. */
+RubatoKeys deferred_adds_last_keys(const DeferredAdds *adds, uint32_t worker, uint64_t clock)
+{
+    const Queue *const queue =
+        adds->whole != NULL ? whole_of(adds, worker) : queue_of(adds, 0, worker);
+    const Block *const last = queue->newest;
+    const bool has_all = adds->whole != NULL || adds->n_parts == 1;
+
+    if (!has_all || last->request.keys.n == 0 || last->request.clock != clock)
+        return (RubatoKeys){ .n = 0 };
+    return last->request.keys;
 }
 
 /* ---- the owner's side ---- */

@@ -12,8 +12,8 @@
  *
  * Adds may be whole, which are not cut for the parts: who owns all parts takes such an Add at once.
  *
- * Threads: deferred_adds_push and _push_whole a worker, for itself; deferred_adds_take the owner of
- * the part's shard, deferred_adds_take_whole one of all shards; the others any. */
+ * Threads: deferred_adds_push, _push_whole and _last_keys a worker, for itself; deferred_adds_take
+ * the owner of the part's shard, deferred_adds_take_whole one of all shards; the others any. */
 #ifndef RUBATO_IO_NET_DEFERRED_ADDS_H
 #define RUBATO_IO_NET_DEFERRED_ADDS_H
 
@@ -41,6 +41,10 @@ bool deferred_adds_may_be_whole(const DeferredAdds *adds);
  * parts have. */
 #define DEFERRED_ADDS_MOST_WHOLE 1024u
 bool deferred_adds_push_whole(DeferredAdds *adds, const RubatoRequest *request, size_t row_bytes);
+
+/* The keys of the worker's last Add, if that is of this clock and goes to all parts, or the table
+ * has one part; else none. They stay until the worker pushes again. */
+RubatoKeys deferred_adds_last_keys(const DeferredAdds *adds, uint32_t worker, uint64_t clock);
 
 /* The node's clock: all Adds of lower clocks are here. */
 uint64_t deferred_adds_clock(const DeferredAdds *adds);

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "io/row_places.h"
+
 typedef struct RubatoShard RubatoShard;
 
 #define JOINT_SHARDS_MOST 4u
@@ -29,6 +31,9 @@ void joint_shards_get(RubatoShard *const *shards, size_t n_shards, const RubatoK
 /* The same for rows that others change, which may so lie in another processor's cache. */
 void joint_shards_get_far(RubatoShard *const *shards, size_t n_shards, const RubatoKey *keys,
                           size_t n, void *values);
+
+/* Where the rows are now. */
+void joint_shards_find(RubatoShard *const *shards, size_t n_shards, RowPlaces *places);
 
 void joint_shards_add(RubatoShard *const *shards, size_t n_shards, uint32_t worker,
                       const RubatoKey *keys, size_t n, const void *deltas);

@@ -114,6 +114,11 @@ typedef struct TableClient {
     /* guarded by late_lock */
     RubatoWorkerStats late;      /* Gets that ended on other threads */
     HistoryStream *late_history; /* of these; NULL until there are any, or none is kept */
+
+    /* Of the worker again: where rows were at its last joint Get, which may be out of date, and the
+     * clock at which it has last had rows fetched by that. */
+    RowPlaces places;
+    uint64_t fetched_clock;
 } TableClient;
 
 static inline uint32_t table_route_server(const TableRoute *route, const Slice *slice)

@@ -30,10 +30,15 @@ static bool get_shared(TableClient *client, const RubatoKey *keys, size_t n, voi
     const TableRoute *const route = client->route;
     const bool is_ahead = client->clock > client->lead;
     JointTurn turn = JOINT_TURN_TAKEN;
-    JointAsk ask = {
-        .worker = client->rank, .clock = client->clock, .keys = keys, .n_keys = n, .values = values
-    };
+    JointAsk ask = { .worker = client->rank,
+                     .clock = client->clock,
+                     .keys = keys,
+                     .n_keys = n,
+                     .values = values,
+                     .places = &client->places };
 
+    if (is_ahead && route->takes_turns && !table_client_others_have_come(client))
+        table_client_fetch_rows(client, &ask);
     if (is_ahead && !table_client_wait_until_others_come(client))
         return false;
     if (table_client_is_cancelled(client))
@@ -41,7 +46,9 @@ static bool get_shared(TableClient *client, const RubatoKey *keys, size_t n, voi
     ask.node_clock = clocks_own(route->clocks);
     if (is_ahead) /* the others have come, though the node's clock may follow later */
         ask.node_clock = MAX(ask.node_clock, client->clock - client->lead);
-    if (route->takes_turns && client->turn_clock < client->clock)
+    if (!route->takes_turns && client->places.n > 0) /* before the others have to wait for it */
+        row_places_fetch(&client->places, keys, n);
+    else if (route->takes_turns && client->turn_clock < client->clock)
         turn = table_client_take_turn_jointly(client, &ask, min_clock);
     return turn == JOINT_TURN_READ ||
            (turn == JOINT_TURN_TAKEN && route->joint->get(route, &ask, min_clock));

@@ -222,6 +222,9 @@ typedef enum {
     JOINT_TURN_READ, /* and the rows have been read */
 } JointTurn;
 
+/* Before a wait in such a Get: has rows fetched that it will need. */
+void table_client_fetch_rows(TableClient *client, const JointAsk *ask);
+
 JointTurn table_client_take_turn_jointly(TableClient *client, const JointAsk *ask,
                                          uint64_t *min_clock);
 

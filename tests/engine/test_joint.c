@@ -268,18 +268,33 @@ START_TEST(workers_that_read_beside_one_another_see_what_they_have_to_see)
 }
 END_TEST
 
-/* What has not got all Adds that a Get has to see is not read. */
+/* Whether the rows are where the places say; nobody changes them now. */
+static bool are_at(const RowPlaces *places, const RubatoKey *keys, const int64_t *values,
+                   GError **error)
+{
+    for (size_t i = 0; i < JOINT_LEAST_KEYS; i++) {
+        const unsigned char *const row = row_place(places, places->n, keys[i], places->stride);
+
+        REQUIRE(*(const int64_t *)(const void *)row == values[i] && values[i] != 0);
+    }
+    return true;
+}
+
+/* What has not got all Adds that a Get has to see is not read. In a turn, and by a Get of one part,
+ * a worker learns where the rows are. */
 static bool ask_too_early(RubatoWorker *worker, void *user_data, GError **error)
 {
     const Company *const company = user_data;
     g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
     const TableRoute *route;
     RubatoKey keys[JOINT_LEAST_KEYS];
-    int64_t values[JOINT_LEAST_KEYS] = { 0 };
+    int64_t values[JOINT_LEAST_KEYS] = { 0 }, deltas[JOINT_LEAST_KEYS];
+    RowPlaces places = { 0 };
     JointAsk ask = { .worker = rubato_worker_rank(worker),
                      .keys = keys,
                      .n_keys = JOINT_LEAST_KEYS,
-                     .values = values };
+                     .values = values,
+                     .places = &places };
     uint64_t min_clock;
 
     TRY(table != NULL);
@@ -288,20 +303,23 @@ static bool ask_too_early(RubatoWorker *worker, void *user_data, GError **error)
         return true;
     REQUIRE(route->joint != NULL);
     REQUIRE(route->defers_jointly == (route->deferred != NULL && company->servers > 1));
-    for (RubatoKey i = 0; i < JOINT_LEAST_KEYS; i++) /* of all parts */
+    for (RubatoKey i = 0; i < JOINT_LEAST_KEYS; i++) { /* of all parts */
         keys[i] = i * ROWS / JOINT_LEAST_KEYS;
+        deltas[i] = 1 + (int64_t)i;
+    }
     ask.clock = strcmp(company->model, "ssp") == 0 ? STALENESS : 0;
     REQUIRE(route->joint->get(route, &ask, &min_clock));
     ask.clock++;
     REQUIRE(!route->joint->get(route, &ask, &min_clock));
     TRY(rubato_worker_barrier(worker, error));
-    TRY(rubato_kv_table_add(table, keys, JOINT_LEAST_KEYS, values, error));
+    TRY(rubato_kv_table_add(table, keys, JOINT_LEAST_KEYS, deltas, error));
     TRY(rubato_kv_table_clock(table, error));
     TRY(rubato_worker_barrier(worker, error));
     ask.node_clock = 1;
     if (route->joint->take_turn == NULL) {
         REQUIRE(route->joint->get(route, &ask, &min_clock));
-        return true;
+        REQUIRE(places.n == (company->servers == 1 ? 1 : 0));
+        return places.n == 0 || are_at(&places, keys, values, error);
     }
     if (ask.worker == 0) { /* the parts have its own Adds, and none of the other worker's */
         ask.values = NULL;
@@ -314,7 +332,8 @@ static bool ask_too_early(RubatoWorker *worker, void *user_data, GError **error)
         REQUIRE(route->joint->take_turn(route, &ask, &min_clock));
     TRY(rubato_worker_barrier(worker, error));
     REQUIRE(route->joint->get(route, &ask, &min_clock));
-    return true;
+    REQUIRE(places.n == company->servers);
+    return are_at(&places, keys, values, error);
 }
 
 static const Company asked[] = { { "ssp", 1 }, { "ssp", 2 }, { "bsp", 1 }, { "bsp", 2 } };

@@ -131,6 +131,45 @@ START_TEST(a_worker_s_own_come_up_to_a_clock)
 }
 END_TEST
 
+static bool has_last(const DeferredAdds *adds, uint32_t worker, uint64_t clock)
+{
+    return deferred_adds_last_keys(adds, worker, clock).n > 0;
+}
+
+/* The last Add of a clock is known until the next one, also after it was taken; and not that of
+ * another clock or worker, nor one of a part among several. */
+START_TEST(a_worker_finds_its_last_add)
+{
+    const RubatoKey firsts[] = { 0, 10 }, keys[] = { 7, 3, 15 };
+    const int64_t deltas[] = { 1, 2, 3 };
+    const RubatoRequest whole = {
+        .worker = 1, .clock = 6, .keys = { .keys = keys, .n = 3 }, .input = deltas
+    };
+    DeferredAdds *const single = deferred_adds_new(1, WORKERS, &node_clock);
+    DeferredAdds *const several = deferred_adds_new(2, WORKERS, &node_clock);
+
+    ck_assert(!has_last(single, 1, 0));
+    push(single, 0, 1, 5, 1);
+    ck_assert(has_last(single, 1, 5));
+    ck_assert(!has_last(single, 1, 4));
+    ck_assert(!has_last(single, 0, 5));
+    ck_assert_uint_eq(take(single, 0, 6, 0).n, 1);
+    ck_assert(has_last(single, 1, 5));
+
+    push(several, 0, 1, 5, 1);
+    ck_assert(!has_last(several, 1, 5));
+    ck_assert(deferred_adds_allow_whole(several, firsts));
+    ck_assert(!has_last(several, 1, 5));
+    ck_assert(deferred_adds_push_whole(several, &whole, sizeof *deltas));
+    const RubatoKeys last = deferred_adds_last_keys(several, 1, 6);
+
+    ck_assert_uint_eq(last.n, 3);
+    ck_assert_mem_eq(last.keys, keys, sizeof keys);
+    deferred_adds_free(single);
+    deferred_adds_free(several);
+}
+END_TEST
+
 /* Looks change nothing: worker by worker, and the same come when they are taken. */
 START_TEST(adds_may_be_looked_at_before_they_are_taken)
 {
@@ -356,6 +395,7 @@ int main(void)
     tcase_add_test(cases, adds_come_in_the_order_of_clocks_and_workers);
     tcase_add_loop_test(cases, a_turn_ends_before_the_next_worker, 1, 2 * WORKERS);
     tcase_add_test(cases, a_worker_s_own_come_up_to_a_clock);
+    tcase_add_test(cases, a_worker_finds_its_last_add);
     tcase_add_test(cases, adds_may_be_looked_at_before_they_are_taken);
     tcase_add_test(cases, keys_and_deltas_are_copied_whatever_their_form_and_size);
     tcase_add_loop_test(cases, whole_adds_come_to_each_part_in_order, 0, 9);
