@@ -127,7 +127,7 @@ static bool write_apart(BlockWriter *writer, const void *bytes, size_t n, GError
     writer->n_written += sizeof head + n_all;
     return writer->file->ops->append(writer->file, &head, sizeof head, writer->block, n_waiting,
                                      error) &&
-           writer->file->ops->append(writer->file, bytes, n, NULL, 0, error);
+           writer->file->ops->append(writer->file, bytes, n, bytes, 0, error);
 }
 
 /* If they do not fit, the two blocks have more than one can. */
