@@ -232,6 +232,21 @@ static bool check_whole(App *app, uint32_t n_epochs, bool *is_whole, GError **er
     return false;
 }
 
+bool app_checkpoint_may_lack(const GError *fault)
+{
+    return g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_IO) ||
+           g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST);
+}
+
+/* Whether to take a snapshot once more: a node was lost while the nodes wrote the one before. Each
+ * time another one was lost, so there is an end of it. Where the run ends with the node, the next
+ * one fails at once. */
+static bool is_torn(const App *app, uint32_t n_tries, const GError *fault)
+{
+    return n_tries < rubato_engine_n_nodes(app->engine) &&
+           g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST);
+}
+
 static bool take_snapshot(const App *app, GError **error)
 {
     g_autofree char *note = note_text(app, app->only_epoch, 0);
@@ -243,12 +258,20 @@ static bool take_snapshot(const App *app, GError **error)
         .keep = app->keep,
         .note = note,
     };
+    GError *fault = NULL;
 
-    return rubato_engine_snapshot(app->engine, &spec, NULL, error);
+    for (uint32_t n_tries = 1; !rubato_engine_snapshot(app->engine, &spec, NULL, &fault);
+         n_tries++) {
+        if (!is_torn(app, n_tries, fault)) {
+            g_propagate_error(error, fault);
+            return false;
+        }
+        g_clear_error(&fault);
+    }
+    return true;
 }
 
-/* A disk that is full for some time does not end hours of training, between epochs no more than in
- * their middle. All nodes get the same error, so all of them go on. */
+/* All nodes get the same error, so all of them take the snapshot again, or go on. */
 static bool try_snapshot(App *app, GError **error)
 {
     g_autoptr(GError) fault = NULL;
@@ -256,7 +279,7 @@ static bool try_snapshot(App *app, GError **error)
     app->lacks_snapshot = !take_snapshot(app, &fault);
     if (!app->lacks_snapshot)
         return true;
-    if (!g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_IO)) {
+    if (!app_checkpoint_may_lack(fault)) {
         g_propagate_error(error, g_steal_pointer(&fault));
         return false;
     }
@@ -379,10 +402,20 @@ bool app_checkpoint_cut(App *app, RubatoWorker *worker, uint64_t step, RubatoTic
         .note = note,
     };
 
+    GError *fault = NULL;
+
     app->n_steps = 0;
     app->checkpoint_us = g_get_monotonic_time();
-    if (ticket == NULL)
-        return rubato_worker_snapshot(worker, &spec, number, error);
-    *ticket = rubato_worker_snapshot_async(worker, &spec, number, NULL, error);
-    return *ticket != 0;
+    if (ticket != NULL) {
+        *ticket = rubato_worker_snapshot_async(worker, &spec, number, NULL, error);
+        return *ticket != 0;
+    }
+    for (uint32_t n_tries = 1; !rubato_worker_snapshot(worker, &spec, number, &fault); n_tries++) {
+        if (!is_torn(app, n_tries, fault)) {
+            g_propagate_error(error, fault);
+            return false;
+        }
+        g_clear_error(&fault);
+    }
+    return true;
 }

@@ -4,7 +4,7 @@
  * order of an epoch's rows depends on --seed and the epoch alone. So a run that goes on from a
  * snapshot does what the run before it would have done.
  *
- * Threads: main's, but for the last two. */
+ * Threads: main's, but where worker 0's is named. */
 #ifndef RUBATO_APPS_KIT_APP_CHECKPOINT_H
 #define RUBATO_APPS_KIT_APP_CHECKPOINT_H
 
@@ -22,8 +22,14 @@ bool app_checkpoint_train(App *app, const RubatoTask *task, GError **error);
 bool app_checkpoint_is_due(App *app);
 
 /* Takes one, which training goes on from with this step of the epoch: waits until it is whole, or
- * until the cut alone if there is a ticket. Worker 0. */
+ * until the cut alone if there is a ticket. One that is waited for is taken again if a node is lost
+ * meanwhile. Worker 0. */
 bool app_checkpoint_cut(App *app, RubatoWorker *worker, uint64_t step, RubatoTicket *ticket,
                         uint64_t *number, GError **error);
+
+/* Whether training goes on without a snapshot that failed so. A disk that is full for some time
+ * does not end hours of training, nor does the loss of a node that the run survives. If the run
+ * does not survive it, all that follows fails, too. */
+bool app_checkpoint_may_lack(const GError *fault);
 
 #endif

@@ -296,11 +296,10 @@ static bool write_for_stream(AppWorker *self, GError **error)
            rubato_worker_end_step(self->worker, error);
 }
 
-/* As between epochs (app_checkpoint.c), what the disk refuses ends no training. (fault: transfer
- * full) */
+/* As between epochs (app_checkpoint.c). (fault: transfer full) */
 static bool pass_over(const AppWorker *self, GError *fault, GError **error)
 {
-    if (!g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_IO)) {
+    if (!app_checkpoint_may_lack(fault)) {
         g_propagate_error(error, fault);
         return false;
     }

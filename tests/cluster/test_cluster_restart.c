@@ -128,13 +128,20 @@ END_TEST
 typedef struct {
     const char *program, *options;
     bool has_fields;
+    bool is_torn; /* it is killed while a snapshot is written, for which packets take long */
 } Survivor;
 
 static const Survivor survivors[] = {
-    { "/rubato-fm", "--batch-size 100 --max-mib 12 --admit-count 2", false },
-    { "/rubato-lr", "--batch-size 100 --model sparse_ssp", false },
-    { "/rubato-wide-deep", "--batch-size 100 --format libffm --embedding 4 --hidden 8", true },
-    { "/rubato-gbdt", "--max-depth 3", false },
+    { "/rubato-fm", "--batch-size 100 --max-mib 12 --admit-count 2", false, false },
+    { "/rubato-lr", "--batch-size 100 --model sparse_ssp", false, false },
+    { "/rubato-wide-deep", "--batch-size 100 --format libffm --embedding 4 --hidden 8", true,
+      false },
+    { "/rubato-gbdt", "--max-depth 3", false, false },
+    { "/rubato-lr",
+      "--batch-size 400 --checkpoint \"$2.snapshots\" --checkpoint-every 1c "
+      "--stream \"file:$2.stream\" --stream-every 1c",
+      false, true },
+    { "/rubato-lr", "--batch-size 800 --checkpoint \"$2.snapshots\"", false, true },
 };
 
 /* So many more, after those of which the program has told. */
@@ -162,6 +169,22 @@ static const char *add_pair(ClusterRun *run)
     return cluster_add_file(run, text);
 }
 
+/* Until there is the folder of one that is being written. */
+static void wait_for_snapshot(const char *model)
+{
+    g_autofree char *path = g_strconcat(model, ".snapshots", NULL);
+    const char *name;
+
+    do {
+        g_autoptr(GDir) snapshots = g_dir_open(path, 0, NULL);
+
+        g_usleep(1000);
+        do
+            name = g_dir_read_name(snapshots);
+        while (name != NULL && !g_str_has_prefix(name, ".writing-"));
+    } while (name == NULL);
+}
+
 START_TEST(programs_outlive_a_node_that_had_servers_alone)
 {
     const Survivor *const survivor = &survivors[_i];
@@ -172,12 +195,16 @@ START_TEST(programs_outlive_a_node_that_had_servers_alone)
 
     g_autofree char *folder = make_folder();
     g_autofree char *model = g_build_filename(folder, "model", NULL);
-    g_autofree char *with_options = g_strdup_printf("%s %s", script, survivor->options);
+    g_autofree char *with_options =
+        g_strdup_printf("%s%s %s", survivor->is_torn ? "export RUBATO_FAULTS=delay=10ms; " : "",
+                        script, survivor->options);
     ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
     const uint32_t launcher = launch(run, add_pair(run), with_options, program,
                                      add_rows(run, survivor->has_fields), model);
 
     cluster_wait_for(run, launcher, "epoch 1/");
+    if (survivor->is_torn)
+        wait_for_snapshot(model);
     signal_node(run, launcher, "[2] pid of 2: ", SIGKILL);
     cluster_wait_for(run, launcher, "goes on, by part map 2");
     cluster_wait_for(run, launcher, "server 0 has made ");
