@@ -22,9 +22,8 @@
  * are, under the lock, too; so the caller's array stays for that long. It is some microseconds.
  *
  * Threads: any, with the exchange's lock. */
-#include <string.h>
-
 #include "engine/collectives/tensor_exchange_private.h"
+#include "engine/collectives/work/tensor_fetch.h"
 
 /* The first slot of those that are told; TENSOR_NO_SLOT: there is none. */
 static uint32_t first_told(const TensorBits *bits)
@@ -60,7 +59,7 @@ static const TensorSlot *find_told(const TensorExchange *exchange, const TensorS
 
 /* What the only worker here that asks for the slot asks; NULL: it may not be sent. *n_nodes: of the
  * set. */
-static const TensorEntry *find_entry(const TensorExchange *exchange, const TensorSet *set,
+static TensorEntry *find_entry(const TensorExchange *exchange, const TensorSet *set,
                                      const TensorSlot *slot, uint32_t *n_nodes)
 {
     TensorAhead ahead;
@@ -69,7 +68,7 @@ static const TensorEntry *find_entry(const TensorExchange *exchange, const Tenso
 
     if (slot->n != 1 || set->n_local != 1 || set->closed != NULL)
         return NULL;
-    const TensorEntry *const entry = exchange_entry_of(slot, 0, 0, slot->held[0]);
+    TensorEntry *const entry = exchange_entry_of(slot, 0, 0, slot->held[0]);
     if (entry->is_async)
         return NULL; /* its worker does not wait: the copy would only make its call longer */
     for (uint32_t node = 0; node < exchange->place.n_nodes; node++) {
@@ -83,7 +82,7 @@ static const TensorEntry *find_entry(const TensorExchange *exchange, const Tenso
 }
 
 /* Messages for all other nodes of the set. False: there is no memory for one. */
-static bool make_messages(TensorExchange *exchange, const TensorSet *set, const TensorEntry *entry,
+static bool make_messages(TensorExchange *exchange, const TensorSet *set, TensorEntry *entry,
                           uint32_t n_nodes, TensorMessage message, GArray *messages)
 {
     const TensorCarrier *const carrier = &exchange->links->carrier;
@@ -104,7 +103,8 @@ static bool make_messages(TensorExchange *exchange, const TensorSet *set, const 
         made.message = carrier->new_message(exchange->user, made.node, &message, &bytes);
         if (made.message == NULL)
             return false;
-        memcpy(bytes, input + ahead.begin, ahead.n_bytes);
+        tensor_copy_fetching(bytes, input + ahead.begin, ahead.n_bytes,
+                             (const uint8_t *)entry->part.output + ahead.begin);
         g_array_append_val(messages, made);
     }
     return true;
@@ -119,7 +119,7 @@ GArray *ahead_make(TensorExchange *exchange)
     if (exchange->n_told != 1 || exchange->n_cuts > 0 || exchange->is_shut)
         return NULL;
     const TensorSlot *const slot = find_told(exchange, &set);
-    const TensorEntry *const entry =
+    TensorEntry *const entry =
         slot == NULL ? NULL : find_entry(exchange, set, slot, &n_nodes);
     if (entry == NULL)
         return NULL;
@@ -129,6 +129,8 @@ GArray *ahead_make(TensorExchange *exchange)
     GArray *const messages = g_array_new(FALSE, FALSE, sizeof(AheadMessage));
     if (make_messages(exchange, set, entry, n_nodes, message, messages)) {
         exchange->ahead = message.number;
+        /* relaxed: a hint alone */
+        atomic_store_explicit(&entry->is_fetched, true, memory_order_relaxed);
         return messages;
     }
     for (guint i = 0; i < messages->len; i++) {

@@ -134,6 +134,7 @@ struct TensorEntry {
     /* the exchange's: where it is among those of its group */
     const TensorEntry *first;
     uint32_t n_group;
+    _Atomic bool is_fetched; /* the arrays are in the cache, or will soon be */
 
     /* the same, for the timeline */
     uint32_t rank;

@@ -158,6 +158,7 @@ static bool make_entry(const Asking *asking, const RubatoTensor *tensor, size_t 
         part->result = (RubatoGathered){ 0 };
     entry->failure = NULL;
     entry->is_async = false;
+    atomic_init(&entry->is_fetched, false);
     return tensor_request_check(&part->request, tensor->name, member->n_members, error) &&
            check_arrays(entry, member, error) &&
            (said->operation != TENSOR_ALLTOALL ||
@@ -225,7 +226,8 @@ static bool run_all(RubatoWorker *worker, TensorEntry *entries, size_t n, GError
         return false;
     }
     call_sent(&call);
-    if (n == 1 && !call_has_ended(&call))
+    if (n == 1 && !call_has_ended(&call) &&
+        !atomic_load_explicit(&entries->is_fetched, memory_order_relaxed)) /* a hint alone */
         fetch_early(&entries->part);
     if (!call_has_ended(&call))
         tensor_exchange_wait(worker->tensors, worker->rank, &call);
