@@ -60,7 +60,7 @@ static const TensorSlot *find_told(const TensorExchange *exchange, const TensorS
 /* What the only worker here that asks for the slot asks; NULL: it may not be sent. *n_nodes: of the
  * set. */
 static TensorEntry *find_entry(const TensorExchange *exchange, const TensorSet *set,
-                                     const TensorSlot *slot, uint32_t *n_nodes)
+                               const TensorSlot *slot, uint32_t *n_nodes)
 {
     TensorAhead ahead;
 
@@ -81,31 +81,63 @@ static TensorEntry *find_entry(const TensorExchange *exchange, const TensorSet *
     return *n_nodes >= 2 && tensor_flow_ahead(request, *n_nodes, 0, &ahead) ? entry : NULL;
 }
 
-/* Messages for all other nodes of the set. False: there is no memory for one. */
-static bool make_messages(TensorExchange *exchange, const TensorSet *set, TensorEntry *entry,
-                          uint32_t n_nodes, TensorMessage message, GArray *messages)
+static bool is_same(const TensorAhead *one, const TensorAhead *other)
+{
+    return one->place == other->place && one->begin == other->begin &&
+           one->n_bytes == other->n_bytes;
+}
+
+/* Messages on their way to be made. */
+typedef struct {
+    GArray *made;      /* of AheadMessage */
+    TensorAhead first; /* what the first of them has */
+} Messages;
+
+/* A message to a node with a part of the entry's values. Nodes that get the same read it at one
+ * place if they can. False: there is no memory for it. */
+static bool make_message(const TensorExchange *exchange, const TensorEntry *entry, uint32_t node,
+                         const TensorAhead *ahead, TensorMessage message, Messages *messages)
 {
     const TensorCarrier *const carrier = &exchange->links->carrier;
-    const uint8_t *const input = entry->part.input;
-    uint32_t place = 0; /* of the node among those of the set */
-    AheadMessage made;
-    TensorAhead ahead;
+    const bool may_share = messages->made->len > 0 && carrier->share_message != NULL &&
+                           is_same(&messages->first, ahead);
+    AheadMessage made = { .node = node };
     void *bytes;
 
-    for (made.node = 0; made.node < exchange->place.n_nodes; made.node++) {
-        if (set->members_of[made.node] == 0)
-            continue;
-        tensor_flow_ahead(&entry->part.request, n_nodes, place++, &ahead);
-        if (!exchange_has_node(exchange, made.node) || ahead.n_bytes == 0)
-            continue;
-        message.place = ahead.place;
-        message.n_bytes = ahead.n_bytes;
-        made.message = carrier->new_message(exchange->user, made.node, &message, &bytes);
+    message.place = ahead->place;
+    message.n_bytes = ahead->n_bytes;
+    if (may_share)
+        made.message = carrier->share_message(
+            exchange->user, node, &message, g_array_index(messages->made, AheadMessage, 0).message);
+    if (made.message == NULL) {
+        made.message = carrier->new_message(exchange->user, node, &message, &bytes);
         if (made.message == NULL)
             return false;
-        tensor_copy_fetching(bytes, input + ahead.begin, ahead.n_bytes,
-                             (const uint8_t *)entry->part.output + ahead.begin);
-        g_array_append_val(messages, made);
+        tensor_copy_fetching(bytes, (const uint8_t *)entry->part.input + ahead->begin,
+                             ahead->n_bytes, (const uint8_t *)entry->part.output + ahead->begin);
+    }
+    if (messages->made->len == 0)
+        messages->first = *ahead;
+    g_array_append_val(messages->made, made);
+    return true;
+}
+
+/* Messages for all other nodes of the set. False: there is no memory for one. */
+static bool make_messages(const TensorExchange *exchange, const TensorSet *set,
+                          const TensorEntry *entry, uint32_t n_nodes, const TensorMessage *message,
+                          GArray *made)
+{
+    Messages messages = { .made = made };
+    uint32_t place = 0; /* of the node among those of the set */
+    TensorAhead ahead;
+
+    for (uint32_t node = 0; node < exchange->place.n_nodes; node++) {
+        if (set->members_of[node] == 0)
+            continue;
+        tensor_flow_ahead(&entry->part.request, n_nodes, place++, &ahead);
+        if (exchange_has_node(exchange, node) && ahead.n_bytes > 0 &&
+            !make_message(exchange, entry, node, &ahead, *message, &messages))
+            return false;
     }
     return true;
 }
@@ -119,15 +151,14 @@ GArray *ahead_make(TensorExchange *exchange)
     if (exchange->n_told != 1 || exchange->n_cuts > 0 || exchange->is_shut)
         return NULL;
     const TensorSlot *const slot = find_told(exchange, &set);
-    TensorEntry *const entry =
-        slot == NULL ? NULL : find_entry(exchange, set, slot, &n_nodes);
+    TensorEntry *const entry = slot == NULL ? NULL : find_entry(exchange, set, slot, &n_nodes);
     if (entry == NULL)
         return NULL;
     const TensorMessage message = { .kind = TENSOR_MESSAGE_PART,
                                     .number = tensor_round_number(
                                         tensor_rounds_number(exchange->rounds), set->id, 0) };
     GArray *const messages = g_array_new(FALSE, FALSE, sizeof(AheadMessage));
-    if (make_messages(exchange, set, entry, n_nodes, message, messages)) {
+    if (make_messages(exchange, set, entry, n_nodes, &message, messages)) {
         exchange->ahead = message.number;
         /* relaxed: a hint alone */
         atomic_store_explicit(&entry->is_fetched, true, memory_order_relaxed);

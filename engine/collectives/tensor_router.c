@@ -41,6 +41,16 @@ static void *new_message(void *user, uint32_t node, const TensorMessage *message
     return backend->ways->new_message(backend, node, ((const Port *)user)->epoch, message, bytes);
 }
 
+static void *share_message(void *user, uint32_t node, const TensorMessage *message, void *first)
+{
+    TensorBackend *const backend = backend_of(user);
+
+    return backend->ways->share_message == NULL
+               ? NULL
+               : backend->ways->share_message(backend, node, ((const Port *)user)->epoch, message,
+                                              first);
+}
+
 static void *lend_message(void *user, uint32_t node, const TensorMessage *message, Call *readers)
 {
     TensorBackend *const backend = backend_of(user);
@@ -169,6 +179,7 @@ static void wait_call(void *user, Call *call, int timeout_ms)
 
 static const TensorLinks links = {
     .carrier = { .new_message = new_message,
+                 .share_message = share_message,
                  .lend_message = lend_message,
                  .send = send_message,
                  .send_with_next = send_with_next,

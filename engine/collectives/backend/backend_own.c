@@ -7,6 +7,7 @@
  * that makes the values writes them to where the other node reads them, and only their place goes
  * by the network, in its order. So the values are copied neither into a packet nor out of one. If
  * no block is free, or the node is on another host, the values go by the network, too.
+ * Several nodes of the host that get the same values read one block.
  *
  * A node keeps blocks of others until it has all parts of a chunk. Two nodes could so wait for each
  * other's blocks for ever, if they waited for nothing else. Therefore who sends waits for a block
@@ -64,26 +65,33 @@ static Frame *new_frame(Network *network, uint32_t epoch, size_t n_bytes)
                                             .value_bytes = TENSOR_MESSAGE_HEADER_BYTES + n_bytes });
 }
 
+/* A message that says where its piece is. NULL: there is no memory, and the loan has ended. */
+static Frame *new_frame_of_loan(Network *network, uint32_t node, uint32_t epoch,
+                                const TensorMessage *message, LentPlace place)
+{
+    TensorMessage lent = *message;
+    Frame *const frame = new_frame(network, epoch, TENSOR_MESSAGE_LOAN_BYTES);
+
+    if (frame == NULL) {
+        network_end_loan(network, node, place);
+        return NULL;
+    }
+    lent.is_lent = true;
+    lent.loan = place;
+    tensor_message_write(&lent, frame_values(frame));
+    return frame;
+}
+
 /* A message whose piece is written to memory that is lent. NULL: there is none. */
 static Frame *new_lent(Network *network, uint32_t node, uint32_t epoch,
                        const TensorMessage *message, void **bytes)
 {
-    TensorMessage lent = *message;
     NetworkLoan loan;
 
     if (!network_lend(network, node, message->n_bytes, &loan))
         return NULL;
-    Frame *const frame = new_frame(network, epoch, TENSOR_MESSAGE_LOAN_BYTES);
-    if (frame == NULL) {
-        network_end_loan(network, node, loan.block, loan.use);
-        return NULL;
-    }
-    lent.is_lent = true;
-    lent.block = loan.block;
-    lent.use = loan.use;
-    tensor_message_write(&lent, frame_values(frame));
     *bytes = loan.values;
-    return frame;
+    return new_frame_of_loan(network, node, epoch, message, loan.place);
 }
 
 static void *new_message(TensorBackend *backend, uint32_t node, uint32_t epoch,
@@ -103,6 +111,27 @@ static void *new_message(TensorBackend *backend, uint32_t node, uint32_t epoch,
     tensor_message_write(message, values);
     *bytes = values + TENSOR_MESSAGE_HEADER_BYTES;
     return frame;
+}
+
+/* Where a message of this node has its piece, if it is lent. */
+static bool find_loan(Frame *frame, TensorMessage *message)
+{
+    return tensor_message_read(frame_values(frame), frame_header(frame)->value_bytes, message) ==
+               NULL &&
+           message->is_lent;
+}
+
+static void *share_message(TensorBackend *backend, uint32_t node, uint32_t epoch,
+                           const TensorMessage *message, void *first)
+{
+    Network *const network = network_of(backend);
+    TensorMessage lent;
+    LentPlace place;
+
+    return find_loan(first, &lent) && network_lends(network, node, message->n_bytes) &&
+                   network_share_loan(network, node, lent.loan, &place)
+               ? new_frame_of_loan(network, node, epoch, message, place)
+               : NULL;
 }
 
 /* The values are not read any more (direct_write.h). */
@@ -150,20 +179,12 @@ static size_t best_bytes(TensorBackend *backend, uint32_t node)
     return network_is_memory(network_of(backend), node) ? LENT_BLOCK_BYTES : FAR_BYTES;
 }
 
-/* Where a message of this node has its piece, if it is lent. */
-static bool find_loan(Frame *frame, TensorMessage *message)
-{
-    return tensor_message_read(frame_values(frame), frame_header(frame)->value_bytes, message) ==
-               NULL &&
-           message->is_lent;
-}
-
 static void note_loan(TensorBackend *backend, uint32_t node, Frame *message)
 {
     TensorMessage lent;
 
     if (find_loan(message, &lent))
-        network_note_loan(network_of(backend), node, lent.block, lent.use);
+        network_note_loan(network_of(backend), node, lent.loan);
 }
 
 static void send_message(TensorBackend *backend, uint32_t node, void *message)
@@ -183,7 +204,7 @@ static void forget(TensorBackend *backend, uint32_t node, void *message)
     TensorMessage lent;
 
     if (find_loan(message, &lent))
-        network_end_loan(network_of(backend), node, lent.block, lent.use);
+        network_end_loan(network_of(backend), node, lent.loan);
     frame_free(message);
 }
 
@@ -209,7 +230,7 @@ const char *backend_own_take(Network *network, Incoming *incoming, TensorMessage
     piece->memory = network_borrow(network, incoming->node);
     if (piece->memory == NULL)
         return NULL;
-    piece->place = (LentPlace){ message->block, message->use };
+    piece->place = message->loan;
     piece->bytes = borrowed_memory_at(piece->memory, piece->place, message->n_bytes);
     message->bytes = piece->bytes;
     return piece->bytes == NULL ? "a piece of a tensor outside the memory that it lends" : NULL;
@@ -279,6 +300,7 @@ static bool wait_room(TensorBackend *backend, uint32_t node, bool (*is_over)(voi
 
 static const TensorWays ways = {
     .new_message = new_message,
+    .share_message = share_message,
     .lend_message = lend_message,
     .revoke = revoke_lent,
     .reads_lent = reads_lent,

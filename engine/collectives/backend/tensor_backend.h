@@ -36,6 +36,8 @@ typedef struct {
 typedef struct {
     void *(*new_message)(TensorBackend *backend, uint32_t node, uint32_t epoch,
                          const TensorMessage *message, void **bytes);
+    void *(*share_message)(TensorBackend *backend, uint32_t node, uint32_t epoch,
+                           const TensorMessage *message, void *first); /* NULL: it never does */
     void *(*lend_message)(TensorBackend *backend, uint32_t node, uint32_t epoch,
                           const TensorMessage *message, Call *readers); /* NULL: it never does */
     void (*revoke)(TensorBackend *backend);                             /* the same */

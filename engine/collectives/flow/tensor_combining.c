@@ -677,7 +677,7 @@ static bool combine(TensorFlow *flow, const TensorStep *step)
         if (it->is_broadcast)
             pass_on(flow, step->place + i, sent, n_sent);
         else
-            ok = combine_chunk(flow, step->place + i, sent, n_sent, n_sent < messages->len);
+            ok = combine_chunk(flow, step->place + i, sent, n_sent, tensor_flow_any_lent(messages));
     }
     if (ok)
         tensor_flow_send_messages(flow, messages);

@@ -82,7 +82,12 @@ typedef struct {
      * NULL: there is no memory. Any thread. */
     void *(*new_message)(void *user, uint32_t node, const TensorMessage *message, void **bytes);
 
-    /* The same for a message whose bytes stay where they are (message->bytes), and are not written
+    /* A message to the node with the same bytes as `first`, which new_message made for another one
+     * and which is not sent yet: what is written there, both read. NULL: it cannot be, and
+     * new_message has to be called. The function may be NULL, too. Any thread. */
+    void *(*share_message)(void *user, uint32_t node, const TensorMessage *message, void *first);
+
+    /* As new_message, of one whose bytes stay where they are (message->bytes), and are not written
      * to until a part of `readers` has ended, which this adds. NULL: new_message has to be called.
      * The function may be NULL, too. Any thread. */
     void *(*lend_message)(void *user, uint32_t node, const TensorMessage *message, Call *readers);

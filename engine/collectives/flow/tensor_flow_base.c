@@ -16,6 +16,7 @@ bool tensor_flow_begin_message(const TensorFlow *flow, TensorMessageKind kind, u
     };
 
     outgoing->to = to;
+    outgoing->is_lent = false;
     outgoing->message = flow->plan.carrier->new_message(flow->plan.user, flow->plan.nodes[to],
                                                         &message, &outgoing->bytes);
     return outgoing->message != NULL;
@@ -31,8 +32,26 @@ static bool lend_message(const TensorFlow *flow, const TensorMessage *message, u
             ? NULL
             : carrier->lend_message(flow->plan.user, flow->plan.nodes[to], message, readers);
 
-    *outgoing = (TensorOutgoing){ .message = lent, .to = to };
+    *outgoing = (TensorOutgoing){ .message = lent, .to = to, .is_lent = lent != NULL };
     return lent != NULL;
+}
+
+/* A message that shares the bytes of one of those. The same. */
+static bool share_message(const TensorFlow *flow, const TensorMessage *message, uint32_t to,
+                          const GArray *messages, TensorOutgoing *outgoing)
+{
+    const TensorCarrier *const carrier = flow->plan.carrier;
+    void *shared = NULL;
+
+    for (guint i = 0; carrier->share_message != NULL && i < messages->len && shared == NULL; i++) {
+        const TensorOutgoing *const first = &g_array_index(messages, TensorOutgoing, i);
+
+        if (first->bytes != NULL)
+            shared = carrier->share_message(flow->plan.user, flow->plan.nodes[to], message,
+                                            first->message);
+    }
+    *outgoing = (TensorOutgoing){ .message = shared, .to = to };
+    return shared != NULL;
 }
 
 void tensor_flow_send(TensorFlow *flow, const TensorOutgoing *outgoing)
@@ -70,6 +89,7 @@ bool tensor_flow_lend_messages(const TensorFlow *flow, const TensorStep *step,
         if (!flow->ops->sends_to(flow, step, to))
             continue;
         if (!lend_message(flow, &lent, to, readers, &outgoing) &&
+            !share_message(flow, &lent, to, messages, &outgoing) &&
             !tensor_flow_begin_message(flow, kind, step->place, n_bytes, to, &outgoing)) {
             tensor_flow_forget_messages(flow, messages);
             return false;
@@ -90,6 +110,15 @@ uint32_t tensor_flow_places_of(const GArray *messages, void **places)
             places[n++] = bytes;
     }
     return n;
+}
+
+bool tensor_flow_any_lent(const GArray *messages)
+{
+    bool any = false;
+
+    for (guint i = 0; i < messages->len && !any; i++)
+        any = g_array_index(messages, TensorOutgoing, i).is_lent;
+    return any;
 }
 
 void tensor_flow_send_messages(TensorFlow *flow, const GArray *messages)

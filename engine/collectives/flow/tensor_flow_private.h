@@ -71,8 +71,9 @@ void tensor_flow_add_step(TensorFlow *flow, TensorSteps which, const TensorStep 
 /* A message on its way out. */
 typedef struct {
     void *message;
-    void *bytes; /* NULL: they are lent */
+    void *bytes; /* NULL: they are lent, or those of a message before it */
     uint32_t to; /* among the nodes of the flow */
+    bool is_lent;
 } TensorOutgoing;
 
 /* False: there is no memory for it. */
@@ -96,8 +97,10 @@ bool tensor_flow_lend_messages(const TensorFlow *flow, const TensorStep *step,
                                TensorMessageKind kind, const void *values, size_t n_bytes,
                                Call *readers, GArray *messages);
 
-/* Where the bytes of those messages go that are not lent; returns how many there are. */
+/* Where the bytes of those messages go that are not lent; returns how many there are. Messages that
+ * share theirs have one place. */
 uint32_t tensor_flow_places_of(const GArray *messages, void **places);
+bool tensor_flow_any_lent(const GArray *messages);
 void tensor_flow_send_messages(TensorFlow *flow, const GArray *messages);
 void tensor_flow_forget_messages(const TensorFlow *flow, const GArray *messages);
 

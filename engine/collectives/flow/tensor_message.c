@@ -17,7 +17,8 @@ void tensor_message_write(const TensorMessage *message, void *header)
     const uint32_t lent = message->is_lent ? TENSOR_MESSAGE_LENT : 0;
     const uint32_t numbers[] = { (uint32_t)message->kind + lent, message->code };
     const uint64_t places[] = { message->number, message->place };
-    const uint32_t loan[] = { message->block, message->use };
+    const uint32_t loan[] = { message->loan.block | (uint32_t)message->loan.reader << 16,
+                              message->loan.use };
     const uint64_t n_bytes = message->n_bytes;
     uint8_t *const at = header;
 
@@ -44,8 +45,7 @@ static const char *read_loan(const uint8_t *at, size_t n, TensorMessage *message
     if (n_bytes > TENSOR_MESSAGE_MOST_BYTES)
         return "a piece of a tensor that is too large";
     message->is_lent = true;
-    message->block = loan[0];
-    message->use = loan[1];
+    message->loan = (LentPlace){ (uint16_t)loan[0], (uint16_t)(loan[0] >> 16), loan[1] };
     message->bytes = NULL;
     message->n_bytes = n_bytes;
     return NULL;

@@ -4,7 +4,7 @@
  * the message's header. What a piece may be at its place, the operation knows: tensor_flow.c.
  *
  * A piece that lies in memory from which its receiver reads it (io/net/transport/lent_memory.h) has
- * TENSOR_MESSAGE_LENT added to its kind, and as bytes: block 4; use 4; its size 8.
+ * TENSOR_MESSAGE_LENT added to its kind, and as bytes: block 2; reader 2; use 4; its size 8.
  *
  * Threads: any; the functions depend on their arguments only. */
 #ifndef RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_MESSAGE_H
@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "io/net/transport/lent_memory.h"
 
 enum {
     TENSOR_MESSAGE_HEADER_BYTES = 24,
@@ -40,9 +42,9 @@ typedef struct {
     const void *bytes; /* of a FAILURE: a text */
     size_t n_bytes;
 
-    bool is_direct;      /* bytes: where tensor_flow_place said */
-    bool is_lent;        /* bytes: NULL when it is read */
-    uint32_t block, use; /* if it is */
+    bool is_direct; /* bytes: where tensor_flow_place said */
+    bool is_lent;   /* bytes: NULL when it is read */
+    LentPlace loan; /* if it is */
 } TensorMessage;
 
 /* Whether pieces of that kind may lie in memory that their sender may change while they are read:

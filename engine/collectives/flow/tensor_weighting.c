@@ -417,7 +417,6 @@ static bool combine(TensorFlow *flow, const TensorStep *step)
     uint64_t end_value;
     const uint64_t begin_value = tensor_chunk_begin(&it->segments, step->place, &end_value);
     const uint64_t n_values = end_value - begin_value;
-    uint32_t n = 0;
 
     if (!tensor_flow_begin_messages(flow, step, TENSOR_MESSAGE_RESULT, n_values * it->size,
                                     messages))
@@ -425,8 +424,7 @@ static bool combine(TensorFlow *flow, const TensorStep *step)
     g_autofree const void **vectors =
         find_vectors(flow, &it->chunks[step->place], begin_value, n_values);
     g_autofree void **outputs = g_new(void *, messages->len + flow->n_local);
-    for (guint i = 0; i < messages->len; i++)
-        outputs[n++] = g_array_index(messages, TensorOutgoing, i).bytes;
+    uint32_t n = tensor_flow_places_of(messages, outputs);
     for (uint32_t local = 0; local < flow->n_local; local++)
         if (flow->plan.parts[local] != NULL)
             outputs[n++] = (uint8_t *)flow->plan.parts[local]->output + begin_value * it->size;

@@ -19,11 +19,11 @@
 #include "io/net/direct_read.h"
 #include "io/net/link/frame.h"
 #include "io/net/secure/secret.h"
+#include "io/net/transport/lent_memory.h"
 
 typedef struct Network Network;
 typedef struct TransportOps TransportOps;
 typedef struct WireFaults WireFaults;
-typedef struct BorrowedMemory BorrowedMemory;
 
 /* Before the values of a piece of a tensor that may be read to their place there are as many. */
 #define NETWORK_DIRECT_FIRST_BYTES 24
@@ -350,7 +350,7 @@ void network_take_any(Network *network, unsigned tick_ms);
 /* Memory from which the node reads values itself (lent_memory.h). */
 typedef struct {
     void *values;
-    uint32_t block, use;
+    LentPlace place;
 } NetworkLoan;
 
 /* Whether so many bytes of values are better written to such memory, of which the node then reads
@@ -361,11 +361,15 @@ bool network_lends(const Network *network, uint32_t node, size_t n_bytes);
 bool network_has_loans(const Network *network, uint32_t node);
 
 /* Lends memory to the node, to which network_lends. False: none is free. A message that says where
- * the values are (block, use) is pushed behind network_note_loan; otherwise network_end_loan takes
- * the memory back. */
+ * the values are is pushed behind network_note_loan; otherwise network_end_loan takes the memory
+ * back. */
 bool network_lend(const Network *network, uint32_t node, size_t n_bytes, NetworkLoan *loan);
-void network_note_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use);
-void network_end_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use);
+void network_note_loan(const Network *network, uint32_t node, LentPlace place);
+void network_end_loan(const Network *network, uint32_t node, LentPlace place);
+
+/* The same memory to one more node, to which network_lends, before that message is pushed; both are
+ * done as above with the place that each was told. False: it cannot be. */
+bool network_share_loan(const Network *network, uint32_t node, LentPlace first, LentPlace *place);
 
 /* The memory of the node whose message is being received. NULL: it has none. The handler's calls
  * only. (transfer full) */

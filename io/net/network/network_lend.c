@@ -60,29 +60,36 @@ static bool is_gone(void *user, uint32_t node, uint64_t incarnation)
 bool network_lend(const Network *network, uint32_t node, size_t n_bytes, NetworkLoan *loan)
 {
     LentMemory *const memory = memory_for(network, node);
-    LentPlace place;
 
     (void)n_bytes; /* a block has room for all that network_lends takes */
     if (memory == NULL)
         return false;
     void *const values = lent_memory_take(memory, node, network_peer(network, node)->incarnation,
-                                          is_gone, (void *)(uintptr_t)network, &place);
+                                          is_gone, (void *)(uintptr_t)network, &loan->place);
     if (values == NULL)
         return false;
-    *loan = (NetworkLoan){ values, place.block, place.use };
+    loan->values = values;
     return true;
 }
 
-void network_note_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use)
+bool network_share_loan(const Network *network, uint32_t node, LentPlace first, LentPlace *place)
 {
-    (void)node;
-    lent_memory_sent(own_memory(network), (LentPlace){ block, use });
+    LentMemory *const memory = memory_for(network, node);
+
+    return memory != NULL &&
+           lent_memory_share(memory, first, node, network_peer(network, node)->incarnation, place);
 }
 
-void network_end_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use)
+void network_note_loan(const Network *network, uint32_t node, LentPlace place)
 {
     (void)node;
-    lent_memory_take_back(own_memory(network), (LentPlace){ block, use });
+    lent_memory_sent(own_memory(network), place);
+}
+
+void network_end_loan(const Network *network, uint32_t node, LentPlace place)
+{
+    (void)node;
+    lent_memory_take_back(own_memory(network), place);
 }
 
 BorrowedMemory *network_borrow(const Network *network, uint32_t node)

@@ -18,16 +18,21 @@ enum { LOOKED_AT = 4 }; /* blocks of which it is asked whether they came back, a
 
 /* Of one block, in the shared memory. */
 typedef struct {
-    _Alignas(LINE_BYTES) _Atomic uint32_t returned; /* the last use that has ended */
+    _Alignas(LINE_BYTES) _Atomic uint32_t returned[LENT_READERS]; /* the last use that has ended */
 } BlockState;
 
 G_STATIC_ASSERT(sizeof(BlockState) * LENT_BLOCKS <= USES_BYTES);
 
 typedef struct {
-    uint32_t use;
     uint32_t node;
     uint64_t incarnation;
-    bool is_sent;
+    bool is_sent, is_out;
+} LentReader;
+
+typedef struct {
+    uint32_t use;
+    uint32_t n_readers;
+    LentReader readers[LENT_READERS];
 } Loan;
 
 struct LentMemory {
@@ -98,11 +103,22 @@ static void take_in(LentMemory *memory, uint32_t i)
         memory->lent[i] = memory->lent[i + 1];
 }
 
-static bool is_back(const LentMemory *memory, uint32_t block)
+/* Whether all that read the block are done with it. The lock is held. */
+static bool is_back(LentMemory *memory, uint32_t block)
 {
-    /* acquire: what the other process has read comes before what is written there next */
-    return atomic_load_explicit(&memory->states[block].returned, memory_order_acquire) ==
-           memory->loans[block].use;
+    Loan *const loan = &memory->loans[block];
+    bool is_out = false;
+
+    for (uint32_t i = 0; i < loan->n_readers; i++) {
+        LentReader *const reader = &loan->readers[i];
+
+        /* acquire: what the other process has read comes before what is written there next */
+        if (reader->is_out && atomic_load_explicit(&memory->states[block].returned[i],
+                                                   memory_order_acquire) == loan->use)
+            reader->is_out = false;
+        is_out |= reader->is_out;
+    }
+    return !is_out;
 }
 
 /* Looks at the oldest loans: most come back in their order. The lock is held. */
@@ -119,13 +135,28 @@ static void look(LentMemory *memory, uint32_t n)
 static void take_from_the_gone(LentMemory *memory, LentIsGone is_gone, void *user)
 {
     for (uint32_t i = 0; i < memory->n_lent;) {
-        const Loan *const loan = &memory->loans[memory->lent[i]];
+        Loan *const loan = &memory->loans[memory->lent[i]];
 
-        if (loan->is_sent && is_gone(user, loan->node, loan->incarnation))
+        for (uint32_t k = 0; k < loan->n_readers; k++) {
+            LentReader *const reader = &loan->readers[k];
+
+            if (reader->is_sent && is_gone(user, reader->node, reader->incarnation))
+                reader->is_out = false;
+        }
+        if (is_back(memory, memory->lent[i]))
             take_in(memory, i);
         else
             i++;
     }
+}
+
+static LentPlace add_reader(Loan *loan, uint32_t block, uint32_t node, uint64_t incarnation)
+{
+    const uint32_t reader = loan->n_readers++;
+
+    loan->readers[reader] =
+        (LentReader){ .node = node, .incarnation = incarnation, .is_out = true };
+    return (LentPlace){ (uint16_t)block, (uint16_t)reader, loan->use };
 }
 
 void *lent_memory_take(LentMemory *memory, uint32_t node, uint64_t incarnation, LentIsGone is_gone,
@@ -143,19 +174,34 @@ void *lent_memory_take(LentMemory *memory, uint32_t node, uint64_t incarnation, 
         const uint32_t block = memory->free[--memory->n_free];
         const uint32_t use = memory->loans[block].use + 1;
 
-        memory->loans[block] = (Loan){ .use = use, .node = node, .incarnation = incarnation };
+        Loan *const loan = &memory->loans[block];
+
+        loan->use = use;
+        loan->n_readers = 0;
+        *place = add_reader(loan, block, node, incarnation);
         memory->lent[memory->n_lent++] = block;
-        *place = (LentPlace){ block, use };
         values = memory->blocks + block * LENT_BLOCK_BYTES;
     }
     pthread_mutex_unlock(&memory->lock);
     return values;
 }
 
+bool lent_memory_share(LentMemory *memory, LentPlace first, uint32_t node, uint64_t incarnation,
+                       LentPlace *place)
+{
+    pthread_mutex_lock(&memory->lock);
+    Loan *const loan = &memory->loans[first.block];
+    const bool has_room = loan->n_readers < LENT_READERS;
+    if (has_room)
+        *place = add_reader(loan, first.block, node, incarnation);
+    pthread_mutex_unlock(&memory->lock);
+    return has_room;
+}
+
 void lent_memory_sent(LentMemory *memory, LentPlace place)
 {
     pthread_mutex_lock(&memory->lock);
-    memory->loans[place.block].is_sent = true;
+    memory->loans[place.block].readers[place.reader].is_sent = true;
     pthread_mutex_unlock(&memory->lock);
 }
 
@@ -164,9 +210,10 @@ void lent_memory_take_back(LentMemory *memory, LentPlace place)
     uint32_t i = 0;
 
     pthread_mutex_lock(&memory->lock);
+    memory->loans[place.block].readers[place.reader].is_out = false;
     while (i < memory->n_lent && memory->lent[i] != place.block)
         i++;
-    if (i < memory->n_lent)
+    if (i < memory->n_lent && is_back(memory, place.block))
         take_in(memory, i);
     pthread_mutex_unlock(&memory->lock);
 }
@@ -216,14 +263,14 @@ void borrowed_memory_unref(BorrowedMemory *memory)
 
 const void *borrowed_memory_at(const BorrowedMemory *memory, LentPlace place, size_t n_bytes)
 {
-    if (place.block >= LENT_BLOCKS || n_bytes > LENT_BLOCK_BYTES)
+    if (place.block >= LENT_BLOCKS || place.reader >= LENT_READERS || n_bytes > LENT_BLOCK_BYTES)
         return NULL;
     return memory->blocks + place.block * LENT_BLOCK_BYTES;
 }
 
 void borrowed_memory_return(BorrowedMemory *memory, LentPlace place)
 {
-    _Atomic uint32_t *const returned = &memory->states[place.block].returned;
+    _Atomic uint32_t *const returned = &memory->states[place.block].returned[place.reader];
     uint32_t last = atomic_load_explicit(returned, memory_order_relaxed); /* the exchange looks */
 
     /* If this process was taken for lost, a later use may have ended: its end stays. The exchange

@@ -1,9 +1,10 @@
 /* Memory of this process from which other processes of the host read large values: they are written
  * there once, and a message says where they are.
  *
- * It is cut into blocks. A block is lent to one node; its process says in the same memory when it
- * is done with it. Each use of a block has a number. So what a process says that was lost, and
- * whose block was taken back, does not end a later use.
+ * It is cut into blocks. A block is lent to one node, or to several that read the same; the process
+ * of each says in the same memory when it is done with it, at a place of its own. The block is free
+ * once all have. Each use of a block has a number. So what a process says that was lost, and whose
+ * block was taken back, does not end a later use.
  *
  * DESIGN NOTE
  *
@@ -25,13 +26,15 @@
 
 #define LENT_BLOCK_BYTES ((size_t)128 << 10)
 #define LENT_BLOCKS 64u
+#define LENT_READERS 16u /* of a block at most */
 
 typedef struct LentMemory LentMemory;         /* of this process */
 typedef struct BorrowedMemory BorrowedMemory; /* of another one, as this one sees it */
 
-/* A block that is lent. */
+/* A block that is lent to a node. */
 typedef struct {
-    uint32_t block;
+    uint16_t block;
+    uint16_t reader; /* which of those that read it */
     uint32_t use;
 } LentPlace;
 
@@ -50,11 +53,16 @@ typedef bool (*LentIsGone)(void *user, uint32_t node, uint64_t incarnation);
 void *lent_memory_take(LentMemory *memory, uint32_t node, uint64_t incarnation, LentIsGone is_gone,
                        void *user, LentPlace *place);
 
-/* The values are there, and the message is sent: the block may be taken back once the process is
- * gone. */
+/* The block is lent to the process of one more node, which reads the same. That of `first` was not
+ * told of it yet. False: so many read it that no more can. */
+bool lent_memory_share(LentMemory *memory, LentPlace first, uint32_t node, uint64_t incarnation,
+                       LentPlace *place);
+
+/* The values are there, and the message is sent: that reader's part in the block may be taken back
+ * once its process is gone. */
 void lent_memory_sent(LentMemory *memory, LentPlace place);
 
-/* It was not sent. */
+/* It was not sent to that reader. */
 void lent_memory_take_back(LentMemory *memory, LentPlace place);
 
 /* Whether a block can be lent. */

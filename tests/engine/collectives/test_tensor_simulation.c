@@ -234,9 +234,11 @@ static void send_nonsense(void)
  * lent to that. Of no task here it is late; else it is nonsense. */
 static void expect_of_far_memory(uint32_t epoch, const char *expected)
 {
-    const TensorMessage message = {
-        .kind = TENSOR_MESSAGE_PART, .number = 1, .n_bytes = 8, .is_lent = true, .use = 1
-    };
+    const TensorMessage message = { .kind = TENSOR_MESSAGE_PART,
+                                    .number = 1,
+                                    .n_bytes = 8,
+                                    .is_lent = true,
+                                    .loan = { .use = 1 } };
     uint64_t bytes[(TENSOR_MESSAGE_HEADER_BYTES + TENSOR_MESSAGE_LOAN_BYTES) / 8];
 
     tensor_message_write(&message, bytes);
@@ -515,6 +517,7 @@ START_TEST(every_request_ends_on_all_workers_alike)
     require_msg(n_together > 0 || first > 0, "nothing travelled together");
     require_msg(n_ahead > 0 || first > 0, "nothing was sent before it was decided");
     require_msg(tensor_post_n_queued() > 0 || first > 0, "bits did not leave with what follows");
+    require_msg(tensor_post_n_shared() > 0 || first > 0, "no two nodes read the same memory");
 }
 END_TEST
 

@@ -17,15 +17,31 @@ static TensorPostHooks hooks;
 static GPtrArray *letters; /* of Letter: on their way */
 static uint32_t n_letters; /* that exist */
 static uint32_t n_queued;  /* that were to leave with the next one, ever */
-static GPtrArray *loans;   /* memory that nodes have lent, ever; NULL: it has come back */
-static uint32_t n_loans;   /* that have not */
+static GPtrArray *loans;   /* of Loan: memory that nodes have lent, ever */
+static uint32_t n_loans;   /* of which some reader has not given it back */
+static uint32_t n_shared;  /* readers of what another one reads, too, ever */
+
+typedef struct {
+    void *values; /* NULL: all have given it back */
+    uint32_t n_readers, n_out;
+    bool *is_out; /* by reader */
+} Loan;
+
+static void free_loan(void *data)
+{
+    Loan *const loan = data;
+
+    g_free(loan->values);
+    g_free(loan->is_out);
+    g_free(loan);
+}
 
 void tensor_post_begin(const TensorPostHooks *given)
 {
     hooks = *given;
     letters = g_ptr_array_new();
     n_letters = n_loans = 0;
-    loans = g_ptr_array_new();
+    loans = g_ptr_array_new_with_free_func(free_loan);
 }
 
 void tensor_post_end(void)
@@ -153,8 +169,10 @@ bool __wrap_incoming_park(Incoming *incoming, size_t more_bytes)
 bool __wrap_network_lends(const Network *network, uint32_t node, size_t n_bytes);
 bool __wrap_network_has_loans(const Network *network, uint32_t node);
 bool __wrap_network_lend(const Network *network, uint32_t node, size_t n_bytes, NetworkLoan *loan);
-void __wrap_network_note_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use);
-void __wrap_network_end_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use);
+bool __wrap_network_share_loan(const Network *network, uint32_t node, LentPlace first,
+                               LentPlace *place);
+void __wrap_network_note_loan(const Network *network, uint32_t node, LentPlace place);
+void __wrap_network_end_loan(const Network *network, uint32_t node, LentPlace place);
 BorrowedMemory *__wrap_network_borrow(const Network *network, uint32_t node);
 const void *__wrap_borrowed_memory_at(const BorrowedMemory *memory, LentPlace place,
                                       size_t n_bytes);
@@ -175,37 +193,85 @@ bool __wrap_network_has_loans(const Network *network, uint32_t node)
     return true;
 }
 
+static void add_reader(Loan *loan)
+{
+    loan->is_out = g_renew(bool, loan->is_out, loan->n_readers + 1);
+    loan->is_out[loan->n_readers++] = true;
+    loan->n_out++;
+}
+
 bool __wrap_network_lend(const Network *network, uint32_t node, size_t n_bytes, NetworkLoan *loan)
 {
     (void)network;
     (void)node;
     if (hooks.has_no_room())
         return false;
-    *loan = (NetworkLoan){ g_malloc(n_bytes), loans->len, 1 };
-    g_ptr_array_add(loans, loan->values);
+    Loan *const made = g_new0(Loan, 1);
+    made->values = loan->values = g_malloc(n_bytes);
+    loan->place = (LentPlace){ (uint16_t)loans->len, 0, 1 };
+    g_ptr_array_add(loans, made);
+    add_reader(made);
     n_loans++;
     return true;
 }
 
-void __wrap_network_note_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use)
+/* NULL: there is none. */
+static Loan *find_loan(LentPlace place)
+{
+    Loan *const loan = place.block < loans->len ? loans->pdata[place.block] : NULL;
+
+    return loan != NULL && loan->values != NULL && place.reader < loan->n_readers &&
+                   loan->is_out[place.reader]
+               ? loan
+               : NULL;
+}
+
+bool __wrap_network_share_loan(const Network *network, uint32_t node, LentPlace first,
+                               LentPlace *place)
+{
+    Loan *const loan = find_loan(first);
+
+    (void)network;
+    (void)node;
+    require_msg(loan != NULL, "block %u is shared without having been lent", first.block);
+    if (hooks.has_no_room())
+        return false;
+    *place = (LentPlace){ first.block, (uint16_t)loan->n_readers, 1 };
+    add_reader(loan);
+    n_shared++;
+    return true;
+}
+
+void __wrap_network_note_loan(const Network *network, uint32_t node, LentPlace place)
 {
     (void)network;
     (void)node;
-    require_msg(block < loans->len && loans->pdata[block] != NULL && use == 1,
-                "block %u is told without having been lent", block);
+    require_msg(find_loan(place) != NULL && place.use == 1,
+                "block %u is told without having been lent", place.block);
 }
 
-static void end_loan(uint32_t block)
+/* Whoever uses it once all have given it back, uses freed memory. */
+static void end_loan(LentPlace place)
 {
-    require_msg(loans->pdata[block] != NULL, "block %u comes back twice", block);
-    g_clear_pointer(&loans->pdata[block], g_free);
+    Loan *const loan = find_loan(place);
+
+    require_msg(loan != NULL, "block %u comes back twice", place.block);
+    loan->is_out[place.reader] = false;
+    if (--loan->n_out > 0)
+        return;
+    g_clear_pointer(&loan->values, g_free);
     n_loans--;
 }
 
-void __wrap_network_end_loan(const Network *network, uint32_t node, uint32_t block, uint32_t use)
+void __wrap_network_end_loan(const Network *network, uint32_t node, LentPlace place)
 {
-    __wrap_network_note_loan(network, node, block, use);
-    end_loan(block);
+    __wrap_network_note_loan(network, node, place);
+    end_loan(place);
+}
+
+uint32_t tensor_post_n_shared(void)
+{
+    return n_shared;
 }
 
 /* Only for comparisons, as the network. */
@@ -219,13 +285,15 @@ const void *__wrap_borrowed_memory_at(const BorrowedMemory *memory, LentPlace pl
 {
     (void)memory;
     (void)n_bytes;
-    return place.block < loans->len ? loans->pdata[place.block] : NULL;
+    const Loan *const loan = find_loan(place);
+
+    return loan == NULL ? NULL : loan->values;
 }
 
 void __wrap_borrowed_memory_return(BorrowedMemory *memory, LentPlace place)
 {
     (void)memory;
-    end_loan(place.block);
+    end_loan(place);
 }
 
 void __wrap_borrowed_memory_unref(BorrowedMemory *memory)
@@ -274,7 +342,7 @@ void tensor_post_drop(uint32_t which)
 
     if (tensor_message_read(incoming->values, incoming->value_bytes, &message) == NULL &&
         message.is_lent)
-        end_loan(message.block); /* the sender sees that its receiver is gone */
+        end_loan(message.loan); /* the sender sees that its receiver is gone */
     __wrap_incoming_free(incoming);
 }
 

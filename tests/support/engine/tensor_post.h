@@ -30,6 +30,9 @@ uint32_t tensor_post_count(void);
 /* How many were queued for the next one to take along, since the process began. */
 uint32_t tensor_post_n_queued(void);
 
+/* Messages so far whose values are those of another message. */
+uint32_t tensor_post_n_shared(void);
+
 /* Which of them may be delivered, instead of that one: SIZES come before ROWS. *to: for whom. */
 uint32_t tensor_post_choose(uint32_t which, uint32_t *to);
 

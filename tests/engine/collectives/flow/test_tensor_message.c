@@ -12,8 +12,7 @@ static const TensorMessage lent = { .kind = TENSOR_MESSAGE_RESULT,
                                     .place = 5,
                                     .n_bytes = 70000,
                                     .is_lent = true,
-                                    .block = 9,
-                                    .use = 11 };
+                                    .loan = { .block = 9, .reader = 3, .use = 11 } };
 
 START_TEST(a_loan_is_read_as_it_was_written)
 {
@@ -27,8 +26,9 @@ START_TEST(a_loan_is_read_as_it_was_written)
     ck_assert_uint_eq(message.number, lent.number);
     ck_assert_uint_eq(message.place, lent.place);
     ck_assert_uint_eq(message.n_bytes, lent.n_bytes);
-    ck_assert_uint_eq(message.block, lent.block);
-    ck_assert_uint_eq(message.use, lent.use);
+    ck_assert_uint_eq(message.loan.block, lent.loan.block);
+    ck_assert_uint_eq(message.loan.reader, lent.loan.reader);
+    ck_assert_uint_eq(message.loan.use, lent.loan.use);
     ck_assert_ptr_null(message.bytes);
 }
 END_TEST

@@ -204,6 +204,7 @@ START_TEST(memory_lent_to_a_lost_process_comes_back)
     Station *const c = open_c();
     const NetworkPeer to_a[] = { near_peer(a, 0), { 0 } }, to_b[] = { { 0 }, near_peer(b, 1) };
     NetworkLoan first, second;
+    LentPlace shared;
 
     ck_assert(network_join(a->network, STATION_RUN_ID, to_b, NULL));
     ck_assert(network_join(b->network, STATION_RUN_ID, to_a, NULL));
@@ -213,8 +214,9 @@ START_TEST(memory_lent_to_a_lost_process_comes_back)
     network_forget(a->network, 1);
     meet(a, c);
     ck_assert_str_eq(network_peer_transport(a->network, 1), "tcp");
-    network_end_loan(a->network, 1, first.block, first.use);
-    network_note_loan(a->network, 1, second.block, second.use);
+    network_end_loan(a->network, 1, first.place);
+    network_note_loan(a->network, 1, second.place);
+    ck_assert(!network_share_loan(a->network, 1, second.place, &shared));
     ck_assert(!network_lends(a->network, 1, 8192));
     station_free(a);
     station_free(b);

@@ -102,7 +102,7 @@ START_TEST(blocks_of_a_process_that_is_gone_are_lent_again)
     borrowed_memory_return(borrowed, late);
     ck_assert(!lent_memory_has_room(memory));
     /* or says so behind the end of that, which has not been seen yet */
-    borrowed_memory_return(borrowed, (LentPlace){ late.block, late.use + 1 });
+    borrowed_memory_return(borrowed, (LentPlace){ late.block, late.reader, late.use + 1 });
     borrowed_memory_return(borrowed, late);
     ck_assert(lent_memory_has_room(memory));
 }
@@ -118,13 +118,43 @@ START_TEST(what_is_not_sent_is_taken_back)
 }
 END_TEST
 
+/* One is done with it, one is gone, and one never heard of it. */
+START_TEST(a_block_that_several_read_comes_back_with_the_last)
+{
+    LentPlace places[LENT_READERS], one;
+    uint8_t *const values = take(0, &places[0]);
+
+    for (uint32_t i = 1; i < LENT_READERS; i++) {
+        ck_assert(lent_memory_share(memory, places[0], i, 10 + i, &places[i]));
+        ck_assert_ptr_eq(borrowed_memory_at(borrowed, places[i], LENT_BLOCK_BYTES),
+                         borrowed_memory_at(borrowed, places[0], LENT_BLOCK_BYTES));
+    }
+    ck_assert(!lent_memory_share(memory, places[0], LENT_READERS, 10 + LENT_READERS, &one));
+    lent_memory_take_back(memory, places[3]);
+    for (uint32_t i = 0; i < LENT_READERS; i++)
+        if (i != 3)
+            lent_memory_sent(memory, places[i]);
+    for (uint32_t i = LENT_READERS; i-- > 1;)
+        if (i != 3 && i != 5)
+            borrowed_memory_return(borrowed, places[i]);
+    for (uint32_t i = 1; i < LENT_BLOCKS; i++)
+        ck_assert_ptr_nonnull(take(0, &one)); /* of which none is sent */
+    ck_assert_ptr_null(take(0, &one));
+    gone = 5;
+    ck_assert_ptr_null(take(0, &one));
+    borrowed_memory_return(borrowed, places[0]);
+    ck_assert_ptr_eq(take(0, &one), values);
+}
+END_TEST
+
 START_TEST(places_that_there_are_not_are_refused)
 {
-    ck_assert_ptr_null(borrowed_memory_at(borrowed, (LentPlace){ LENT_BLOCKS, 1 }, 1));
-    ck_assert_ptr_null(borrowed_memory_at(borrowed, (LentPlace){ UINT32_MAX, 1 }, 1));
-    ck_assert_ptr_null(borrowed_memory_at(borrowed, (LentPlace){ 0, 1 }, LENT_BLOCK_BYTES + 1));
-    ck_assert_ptr_nonnull(
-        borrowed_memory_at(borrowed, (LentPlace){ LENT_BLOCKS - 1, 1 }, LENT_BLOCK_BYTES));
+    ck_assert_ptr_null(borrowed_memory_at(borrowed, (LentPlace){ LENT_BLOCKS, 0, 1 }, 1));
+    ck_assert_ptr_null(borrowed_memory_at(borrowed, (LentPlace){ UINT16_MAX, 0, 1 }, 1));
+    ck_assert_ptr_null(borrowed_memory_at(borrowed, (LentPlace){ 0, LENT_READERS, 1 }, 1));
+    ck_assert_ptr_null(borrowed_memory_at(borrowed, (LentPlace){ 0, 0, 1 }, LENT_BLOCK_BYTES + 1));
+    ck_assert_ptr_nonnull(borrowed_memory_at(
+        borrowed, (LentPlace){ LENT_BLOCKS - 1, LENT_READERS - 1, 1 }, LENT_BLOCK_BYTES));
 }
 END_TEST
 
@@ -162,6 +192,7 @@ int main(void)
     tcase_add_test(all, all_blocks_are_lent_and_then_none);
     tcase_add_test(all, blocks_of_a_process_that_is_gone_are_lent_again);
     tcase_add_test(all, what_is_not_sent_is_taken_back);
+    tcase_add_test(all, a_block_that_several_read_comes_back_with_the_last);
     tcase_add_test(all, places_that_there_are_not_are_refused);
     tcase_add_test(all, other_memory_is_refused);
     tcase_add_test(all, what_is_read_stays_while_somebody_reads);
