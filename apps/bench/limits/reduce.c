@@ -3,7 +3,9 @@
  * another by spinning; if they are more than the processors, each gives its own away after every
  * look. Each adds its share of the values. Threads read all inputs and write all outputs. Processes
  * do not see the others' arrays: each copies what it has of the others' shares to memory that all
- * share, a piece at a time, and then the others' results out of it. Large arrays are written past
+ * share, a piece at a time, and then the others' results out of it. Two processes that have little
+ * do in one exchange what takes two otherwise: each copies all of its own, while its output comes
+ * into the cache, and adds all. Large arrays are written past
  * the caches, by the loop that adds, if the processor has vectors of 512 bits: in a loop of its own
  * that takes longer. */
 #include <errno.h>
@@ -328,6 +330,30 @@ static void add_piece(RawReduce *reduce, const double *input, double *output, si
     }
 }
 
+/* Copies whole lines, and what is left; as much of another array comes into the cache meanwhile. */
+static void copy_fetching(double *to, const double *from, const double *fetched, size_t n)
+{
+    for (; n >= LINE_VALUES;
+         n -= LINE_VALUES, to += LINE_VALUES, from += LINE_VALUES, fetched += LINE_VALUES) {
+        __builtin_prefetch(fetched, /* rw= */ 1);
+        memcpy(to, from, LINE_BYTES);
+    }
+    memcpy(to, from, n * sizeof *to);
+}
+
+/* Of two processes. Who has met the other for the next piece knows that it has read this one. */
+static void add_all(RawReduce *reduce, const double *input, double *output, size_t n)
+{
+    const uint64_t turn = reduce->n_pieces++;
+    double *const own = piece_of(reduce, reduce->rank, turn);
+    const double *const inputs[] = { reduce->rank == 0 ? input : piece_of(reduce, 0, turn),
+                                     reduce->rank == 1 ? input : piece_of(reduce, 1, turn) };
+
+    copy_fetching(own, input, output, n);
+    meet(reduce);
+    raw_sum(output, inputs[0], inputs[1], n);
+}
+
 void raw_reduce(RawReduce *reduce, const double *input, double *output, size_t n)
 {
     const bool is_large = n * sizeof *input >= LARGE_BYTES;
@@ -341,7 +367,10 @@ void raw_reduce(RawReduce *reduce, const double *input, double *output, size_t n
     else
         for (size_t begin = 0, n_piece; begin < n; begin += n_piece) {
             n_piece = MIN(n - begin, (size_t)reduce->n * PIECE);
-            add_piece(reduce, input + begin, output + begin, n_piece, is_large);
+            if (reduce->n == 2 && !is_large)
+                add_all(reduce, input + begin, output + begin, n_piece);
+            else
+                add_piece(reduce, input + begin, output + begin, n_piece, is_large);
         }
     if (is_large)
         end_copies();
