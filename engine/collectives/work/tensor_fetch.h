@@ -1,8 +1,8 @@
 /* Copies during which another array comes into the cache.
  *
  * Threads: any. */
-#ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_FETCH_H
-#define RUBATO_ENGINE_COLLECTIVES_TENSOR_FETCH_H
+#ifndef RUBATO_ENGINE_COLLECTIVES_WORK_TENSOR_FETCH_H
+#define RUBATO_ENGINE_COLLECTIVES_WORK_TENSOR_FETCH_H
 
 #include <stddef.h>
 #include <string.h>
