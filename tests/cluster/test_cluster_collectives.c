@@ -72,92 +72,63 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
     return played->part(engine, played->n_workers, error);
 }
 
-/* All nodes play that part of the suite. */
-static void start_part(ClusterRun *run, const ClusterShape *shape, TensorSuitePart part)
+/* All nodes of a cluster play that part of the suite. */
+static void play_part(const ClusterShape *shape, TensorSuitePart part)
 {
     const Played played = { part, count_workers(shape) };
+    ClusterRun *const run = cluster_run_new(shape);
 
     cluster_start(run, play, &played);
+    cluster_expect_success(run);
+    cluster_run_free(run);
 }
 
 START_TEST(operations_are_right_on_any_nodes)
 {
-    ClusterRun *const run = cluster_run_new(&shapes[_i]);
-
-    start_part(run, &shapes[_i], tensor_suite_operations);
-    cluster_expect_success(run);
-    cluster_run_free(run);
+    play_part(&shapes[_i], tensor_suite_operations);
 }
 END_TEST
 
 /* Combined within a node and between nodes, plain and encrypted. */
 START_TEST(dtypes_are_right_on_several_nodes)
 {
-    ClusterRun *const run = cluster_run_new(&shapes[_i]);
-
-    start_part(run, &shapes[_i], tensor_suite_dtypes);
-    cluster_expect_success(run);
-    cluster_run_free(run);
+    play_part(&shapes[_i], tensor_suite_dtypes);
 }
 END_TEST
 
 START_TEST(sets_of_workers_are_right_on_any_nodes)
 {
-    ClusterRun *const run = cluster_run_new(&shapes[_i]);
-
-    start_part(run, &shapes[_i], tensor_suite_sets);
-    cluster_expect_success(run);
-    cluster_run_free(run);
+    play_part(&shapes[_i], tensor_suite_sets);
 }
 END_TEST
 
 START_TEST(tensors_beyond_any_window_are_moved)
 {
-    ClusterRun *const run = cluster_run_new(&shapes[_i]);
-
-    start_part(run, &shapes[_i], tensor_suite_much);
-    cluster_expect_success(run);
-    cluster_run_free(run);
+    play_part(&shapes[_i], tensor_suite_much);
 }
 END_TEST
 
 START_TEST(compressed_values_lose_nothing_for_good)
 {
-    ClusterRun *const run = cluster_run_new(&shapes[_i]);
-
-    start_part(run, &shapes[_i], tensor_suite_compression);
-    cluster_expect_success(run);
-    cluster_run_free(run);
+    play_part(&shapes[_i], tensor_suite_compression);
 }
 END_TEST
 
 START_TEST(numbers_of_all_workers_have_the_bits_of_one_process)
 {
-    ClusterRun *const run = cluster_run_new(&shapes[_i]);
-
-    start_part(run, &shapes[_i], tensor_suite_numbers);
-    cluster_expect_success(run);
-    cluster_run_free(run);
+    play_part(&shapes[_i], tensor_suite_numbers);
 }
 END_TEST
 
 START_TEST(sums_have_the_same_bits_on_all_workers)
 {
-    ClusterRun *const run = cluster_run_new(&shapes[_i]);
-
-    start_part(run, &shapes[_i], tensor_suite_sums);
-    cluster_expect_success(run);
-    cluster_run_free(run);
+    play_part(&shapes[_i], tensor_suite_sums);
 }
 END_TEST
 
 START_TEST(names_that_come_again_have_the_same_bits_together_and_alone)
 {
-    ClusterRun *const run = cluster_run_new(&shapes[_i]);
-
-    start_part(run, &shapes[_i], tensor_suite_repeats);
-    cluster_expect_success(run);
-    cluster_run_free(run);
+    play_part(&shapes[_i], tensor_suite_repeats);
 }
 END_TEST
 
@@ -168,13 +139,8 @@ START_TEST(operations_are_right_by_ways_that_pass_values_on)
     const TensorSuitePart parts[] = { relayed[_i].part, tensor_suite_sums };
 
     ck_assert(g_setenv(WAY_VARIABLE, relayed[_i].way, TRUE));
-    for (size_t i = 0; i < G_N_ELEMENTS(parts); i++) {
-        ClusterRun *const run = cluster_run_new(&relayed[_i].shape);
-
-        start_part(run, &relayed[_i].shape, parts[i]);
-        cluster_expect_success(run);
-        cluster_run_free(run);
-    }
+    for (size_t i = 0; i < G_N_ELEMENTS(parts); i++)
+        play_part(&relayed[_i].shape, parts[i]);
 }
 END_TEST
 
