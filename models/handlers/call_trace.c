@@ -21,6 +21,7 @@ struct CallTrace {
     uint32_t n_records;
 
     GArray *rows;           /* of Traced; none: no block is handed out */
+    GHashTable *seen;       /* where those lie, if one may be handed out more than once; or NULL */
     unsigned char *before;  /* their values */
     size_t n_before;        /* rows for which there is room */
     GArray *keys;           /* of RubatoKey: of the rows that have changed */
@@ -74,26 +75,19 @@ static void make_room(CallTrace *trace, size_t n)
     trace->n_before = n;
 }
 
-/* Of a repeated key, which is handed out once for each time, the first one counts. */
-static bool has_row(const CallTrace *trace, const void *row)
-{
-    for (guint i = 0; i < trace->rows->len; i++)
-        if (g_array_index(trace->rows, Traced, i).row == row)
-            return true;
-    return false;
-}
-
 void call_trace_open(CallTrace *trace, const RubatoPartRows *rows, const void *fresh,
                      size_t n_fresh)
 {
-    const bool may_repeat = rows->rows != NULL;
+    const bool may_repeat = rows->rows != NULL; /* then the first one counts */
 
     make_room(trace, rows->n);
+    if (may_repeat && trace->seen == NULL)
+        trace->seen = g_hash_table_new(NULL, NULL);
     for (size_t i = 0; i < rows->n; i++) {
         const Traced traced = { rubato_part_rows_key(rows, i), rubato_part_rows_row(rows, i) };
 
         if ((uintptr_t)traced.row - (uintptr_t)fresh < n_fresh ||
-            (may_repeat && has_row(trace, traced.row)))
+            (may_repeat && !g_hash_table_add(trace->seen, rubato_part_rows_row(rows, i))))
             continue;
         memcpy(before_of(trace, trace->rows->len), traced.row, trace->shard->row_bytes);
         g_array_append_val(trace->rows, traced);
@@ -176,6 +170,8 @@ void call_trace_close(CallTrace *trace)
     }
     note_changes(trace);
     g_array_set_size(trace->rows, 0);
+    if (trace->seen != NULL)
+        g_hash_table_remove_all(trace->seen);
     g_array_set_size(trace->keys, 0);
     g_byte_array_set_size(trace->changed, 0);
 }
@@ -198,6 +194,7 @@ void call_trace_end(CallTrace *trace, bool has_failed)
     if (trace->shard->role != SHARD_ALONE)
         history_stream_flush(trace->stream);
     g_array_unref(trace->rows);
+    g_clear_pointer(&trace->seen, g_hash_table_unref);
     g_array_unref(trace->keys);
     g_byte_array_unref(trace->changed);
     g_free(trace->before);
