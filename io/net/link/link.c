@@ -17,7 +17,10 @@
  *
  * The least wait is longer than a receiver's delay of acknowledgements, or a packet behind which
  * nothing comes would be sent twice each time. It is twice that delay, because the receiver's
- * thread has to wake up and get a processor. */
+ * thread has to wake up and get a processor.
+ *
+ * A receiver that misses a packet asks for it again and again. The sender goes back once in such a
+ * time: until then the packet may be on its way. */
 #include "io/net/link/link.h"
 
 #include <assert.h>
@@ -168,7 +171,7 @@ static void go_back(LinkSender *sender, int64_t now_ms)
     sender->back_until = sender->highest_sent;
     sender->budget_bytes = MIN(sender->limit_bytes, BACK_BYTES);
     sender->resend_at = LINK_NEVER; /* set again when the first is out */
-    sender->back_again_at = now_ms + sender->resend_ms / 2;
+    sender->back_again_at = now_ms + MIN(sender->wait_ms, sender->resend_ms / 2);
     sender->back_from = sender->acknowledged;
 }
 

@@ -8,12 +8,16 @@ void link_fault_clear(LinkFault *fault)
     fault->what = NULL;
 }
 
-void link_fault_sign(LinkFault *fault, const char *what, int64_t now_ms)
+void link_fault_sign(LinkFault *fault, const char *what, unsigned apart_ms, int64_t now_ms)
 {
     if (fault->what == NULL)
-        *fault = (LinkFault){ .since_ms = now_ms, .asked_ms = INT64_MIN / 2 };
+        *fault =
+            (LinkFault){ .since_ms = now_ms, .asked_ms = INT64_MIN / 2, .tried_ms = INT64_MIN / 2 };
     fault->what = what;
-    fault->n_tries += fault->has_asked;
+    if (!fault->has_asked || now_ms - fault->tried_ms < apart_ms)
+        return;
+    fault->n_tries++;
+    fault->tried_ms = now_ms;
     fault->has_asked = false;
 }
 

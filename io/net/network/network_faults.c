@@ -53,7 +53,7 @@ void network_give_up(Network *network, uint32_t node, const char *text)
 
 void peer_note_fault(Peer *peer, const char *fault, int64_t now_ms)
 {
-    link_fault_sign(&peer->fault, fault, now_ms);
+    link_fault_sign(&peer->fault, fault, peer->network->resend_ms / 2, now_ms);
     peer->touched = true; /* it is asked again */
     if (!link_fault_is_final(&peer->fault, peer->network->timeout_ms, now_ms))
         return;

@@ -96,8 +96,8 @@ static Peer *peer_alloc(Network *network, uint32_t number, const NetworkPeer *to
     send_queue_init(&peer->frames);
     /* In shared memory nothing is lost: the timer need not be quick. */
     link_sender_init(&peer->sender, network->resend_ms,
-                     peer->transport->is_memory ? network->resend_ms
-                                                : link_least_wait_ms(network->resend_ms),
+                     peer_loses_packets(peer) ? link_least_wait_ms(network->resend_ms)
+                                              : network->resend_ms,
                      network->out_bytes);
     return peer;
 }

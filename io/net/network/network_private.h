@@ -93,8 +93,8 @@ struct Peer {
     LinkFault fault;
     uint64_t handed;      /* bytes of its requests of normal priority that the handler got */
     uint64_t handed_high; /* of high priority */
-    int64_t asked_at;
-    bool touched; /* something has come of it in this batch */
+    int64_t asked_at;     /* what it has consumed; or when it last said so */
+    bool touched;         /* something has come of it in this batch */
 
     /* I/O thread only */
     uint64_t acked;   /* its acknowledgement when this thread last looked */
@@ -219,6 +219,13 @@ static inline uint64_t peer_charged(const Peer *peer)
     /* Relaxed, both: see check_news and network_has_room, which need no more. */
     return atomic_load_explicit(&peer->pushed, memory_order_relaxed) +
            atomic_load_explicit(&peer->pushed_high, memory_order_relaxed);
+}
+
+/* Whether packets may get lost while the peer's connection lives. In shared memory only faults on
+ * demand lose some. */
+static inline bool peer_loses_packets(const Peer *peer)
+{
+    return !peer->transport->is_memory || peer->network->faults != NULL;
 }
 
 /* Adds to a counter that one thread at a time writes: no locked instruction. */

@@ -92,7 +92,7 @@ uint64_t network_handed(const Network *network, uint32_t node)
 }
 
 /* Uses what the header tells about the other direction. */
-static void take_news(Network *network, Peer *peer, const PacketHeader *header)
+static void take_news(Network *network, Peer *peer, const PacketHeader *header, int64_t now_ms)
 {
     const uint64_t its_ack = atomic_load_explicit(&peer->its_ack, memory_order_relaxed);
     const uint64_t its_consumed = atomic_load_explicit(&peer->its_consumed, memory_order_relaxed);
@@ -111,6 +111,7 @@ static void take_news(Network *network, Peer *peer, const PacketHeader *header)
     if (header->consumed > its_consumed) {
         /* Sequentially consistent, both: see network_has_room. */
         atomic_store(&peer->its_consumed, header->consumed);
+        peer->asked_at = now_ms; /* news come: they need not be asked for */
         if (atomic_load(&peer->n_waiters) > 0)
             network_wake_waiters(network);
     }
@@ -285,7 +286,7 @@ static void take_packet(Network *network, const Transport *transport, Received *
         return;
     }
     atomic_store_explicit(&peer->heard_ms, now_ms, memory_order_relaxed);
-    take_news(network, peer, &header);
+    take_news(network, peer, &header, now_ms);
     if (header.sequence != 0)
         take_numbered(network, peer, received, &header, now_ms, moved);
 }
@@ -366,24 +367,26 @@ static int64_t serve(Network *network, Peer *peer, int64_t now_ms)
     const uint64_t told = atomic_load_explicit(&peer->told_ack, memory_order_relaxed);
     const int64_t ack_due = link_receiver_due(&peer->receiver, told, now_ms);
     const int64_t resend_at = atomic_load_explicit(&peer->resend_at, memory_order_relaxed);
+    const unsigned again_ms = link_least_wait_ms(network->resend_ms);
 
     if (ack_due <= now_ms)
         peer_set_pending(peer, PENDING_ACK);
-    /* A sender that was asked a moment ago goes back no sooner: see link_sender_go_back. */
-    if (link_fault_asks(&peer->fault, network->resend_ms / 2, now_ms))
+    /* A sender that was asked a moment ago goes back when a round trip is over, and no sooner: see
+     * link_sender_go_back. */
+    if (link_fault_asks(&peer->fault, again_ms, now_ms))
         peer_set_pending(peer, PENDING_AGAIN);
     if (resend_at <= now_ms)
         peer_set_pending(peer, PENDING_RUN);
     if (atomic_load_explicit(&peer->n_waiters, memory_order_relaxed) > 0 &&
-        now_ms - peer->asked_at >= network->resend_ms) {
+        now_ms - peer->asked_at >= (peer_loses_packets(peer) ? again_ms : network->resend_ms)) {
         peer->asked_at = now_ms; /* its last news may be lost */
         peer_set_pending(peer, PENDING_ASK);
     }
     peer_flush(peer);
     peer->touched = false;
-    /* The I/O thread may sleep while a helper receives. In shared memory nothing is lost, and an
-     * acknowledgement may wait for the tick. */
-    if (ack_due > now_ms && !peer->transport->is_memory)
+    /* The I/O thread may sleep while a helper receives. Where nothing is lost, an acknowledgement
+     * may wait for the tick. */
+    if (ack_due > now_ms && peer_loses_packets(peer))
         network_note_timer(network, ack_due);
     return MIN(ack_due > now_ms ? ack_due : LINK_NEVER,
                resend_at > now_ms ? resend_at : LINK_NEVER);

@@ -417,6 +417,27 @@ START_TEST(sender_measures_no_packet_that_was_sent_twice)
 }
 END_TEST
 
+/* It is asked twice for the same packet, which has got lost again. */
+START_TEST(sender_that_is_asked_goes_back_once_in_the_measured_time)
+{
+    LinkSender sender = timed_sender();
+    int64_t now_ms = 1000;
+    bool again;
+
+    for (int i = 0; i < 20; i++)
+        make_round_trip(&sender, &now_ms, 1);
+    ck_assert_int_eq(wait_of_next(&sender, now_ms), LEAST_MS);
+    for (int i = 0; i < 3; i++, now_ms += LEAST_MS) {
+        link_sender_go_back(&sender, now_ms);
+        ck_assert_ptr_nonnull(link_sender_next(&sender, now_ms, &again));
+        ck_assert(again);
+        link_sender_go_back(&sender, now_ms + LEAST_MS - 1);
+        ck_assert_ptr_null(link_sender_next(&sender, now_ms, &again));
+    }
+    link_sender_clear(&sender);
+}
+END_TEST
+
 /* One that goes out while the link goes back is not sent twice, but waits for what is. */
 START_TEST(sender_measures_no_packet_behind_those_that_are_sent_again)
 {
@@ -641,7 +662,7 @@ START_TEST(link_delivers_each_packet_once_in_order_whatever_the_channel_does)
                 const LinkVerdict verdict =
                     link_receiver_take(&receiver, underway.number, 1000, told, now_ms);
                 if (verdict == LINK_EARLY)
-                    link_fault_sign(&fault, "early", now_ms);
+                    link_fault_sign(&fault, "early", 20, now_ms);
                 if (verdict == LINK_NEW) {
                     link_fault_clear(&fault);
                     n_delivered++;
@@ -701,6 +722,7 @@ int main(void)
     tcase_add_test(sender, sender_waits_for_acknowledgements_that_are_delayed);
     tcase_add_test(sender, sender_waits_no_longer_than_without_samples);
     tcase_add_test(sender, sender_measures_no_packet_that_was_sent_twice);
+    tcase_add_test(sender, sender_that_is_asked_goes_back_once_in_the_measured_time);
     tcase_add_test(sender, sender_measures_no_packet_behind_those_that_are_sent_again);
     tcase_add_test(sender, sender_learns_that_round_trips_have_become_long);
     tcase_add_test(sender, sender_does_not_flood_a_peer_that_is_only_busy);
