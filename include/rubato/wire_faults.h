@@ -22,7 +22,7 @@ typedef struct {
     uint64_t seed;
     double loss;           /* the packet is dropped */
     double doubling;       /* the packet is sent twice */
-    double reordering;     /* the packet is sent after some that follow it */
+    double reordering;     /* the packet is sent after some that follow it, or after some ms */
     double cut;            /* from this packet on, all to its node are dropped for cut_ms */
     uint32_t cut_ms;       /* less than the cluster's timeout: else a node is lost. 0: 100 */
     uint32_t cut_every_ms; /* each pair of nodes is cut for cut_ms once in this time; 0: never */

@@ -3,7 +3,8 @@
  * which nodes of several hosts have in common.
  *
  * Threads: as for any channel. Invariant: a packet that the channel holds back is sent with a later
- * packet, or when the channel's state is asked for. So nothing stays for ever. */
+ * packet, or when the channel's state is asked for, at each tick (wire_faults_tick_ms). So nothing
+ * stays for ever. */
 #include "io/net/transport/faulty/faulty_channel.h"
 
 #include <rubato/mix.h>

@@ -20,12 +20,19 @@ struct WireFaults {
     _Atomic bool drops_all;
 };
 
-/* Packets that a delay holds back are looked at so often. */
+/* If nothing follows a packet that is held back to be sent after others, it leaves in this time. */
+#define WIRE_FAULTS_HELD_MS 5u
+
+/* Packets that are held back are looked at so often. */
 static inline unsigned wire_faults_tick_ms(const WireFaults *faults, unsigned usual_ms)
 {
-    return faults == NULL || faults->of_packets.delay_ms == 0
-               ? usual_ms
-               : MIN(usual_ms, MAX(faults->of_packets.delay_ms / 4, 1));
+    unsigned tick_ms = usual_ms;
+
+    if (faults != NULL && faults->of_packets.delay_ms > 0)
+        tick_ms = MIN(tick_ms, MAX(faults->of_packets.delay_ms / 4, 1));
+    if (faults != NULL && faults->of_packets.reordering > 0)
+        tick_ms = MIN(tick_ms, WIRE_FAULTS_HELD_MS);
+    return tick_ms;
 }
 
 /* The channel with these faults, which outlive it; `number` differs between the channels of a node,

@@ -265,6 +265,28 @@ START_TEST(a_lost_last_packet_in_shared_memory_waits_as_over_tcp)
 }
 END_TEST
 
+/* Nothing follows them, and timers and the usual tick are far. */
+START_TEST(packets_that_are_held_back_leave_soon)
+{
+    const Lossy lossy = { .of_packets.reordering = 1 };
+    const NetworkConfig config = { .faults = lossy_faults(&lossy),
+                                   .tick_ms = 10 * PATIENCE_MS,
+                                   .resend_ms = 10 * PATIENCE_MS,
+                                   .stop_ms = 1000 };
+    Station *const a = station_new(0, 2, &config), *const b = station_new(1, 2, &config);
+
+    stations_join((Station *const[]){ a, b }, 2);
+    for (uint64_t i = 1; i <= 5; i++) {
+        network_send(a->network, 1, station_frame(MESSAGE_CONTROL, i, 8));
+        Incoming *const incoming = station_take(b, PATIENCE_MS);
+        ck_assert_msg(station_is(incoming, MESSAGE_CONTROL, i, 8), "%u did not come", (unsigned)i);
+        incoming_free(incoming);
+    }
+    station_free(a);
+    station_free(b);
+}
+END_TEST
+
 START_TEST(stopping_waits_until_everything_has_come)
 {
     enum { N = 100 };
@@ -374,6 +396,7 @@ int main(void)
     tcase_add_test(lossy, a_lost_last_packet_in_shared_memory_waits_as_over_tcp);
     tcase_add_test(lossy, a_lost_last_packet_is_sent_again_when_its_timer_ends);
     tcase_add_test(lossy, lost_news_of_what_was_consumed_is_asked_for);
+    tcase_add_test(lossy, packets_that_are_held_back_leave_soon);
     suite_add_tcase(suite, lossy);
     return run_suite(suite);
 }
