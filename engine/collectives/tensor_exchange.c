@@ -45,6 +45,7 @@ TensorExchange *tensor_exchange_new(const TensorPlace *place)
     exchange->n_local = place->workers_of[place->self];
     init_lock(&exchange->lock);
     monotonic_cond_init(&exchange->changed);
+    exchange->gathered = tensor_gathered_pool_new();
     exchange->pending = g_hash_table_new(NULL, NULL);
     exchange_sets_init(exchange);
     exchange->spinners = g_new0(Spinner, exchange->n_local);
@@ -108,6 +109,7 @@ void tensor_exchange_free(TensorExchange *exchange)
         negotiation_clear(exchange);
     tensor_sets_free(exchange->matchers);
     exchange_sets_clear(exchange);
+    tensor_gathered_pool_close(exchange->gathered);
     g_hash_table_unref(exchange->pending);
     g_free(exchange->spinners);
     g_free(exchange->waiters);
@@ -341,6 +343,7 @@ bool tensor_exchange_ask(TensorExchange *exchange, uint32_t rank, TensorEntry *e
         entries[i].n_group = (uint32_t)n;
         entries[i].rank = rank;
         entries[i].asked_ns = asked_ns;
+        entries[i].part.gathered_pool = exchange->gathered;
     }
     return exchange->matchers != NULL ? ask_matcher(exchange, rank, entries, n, error)
                                       : negotiation_ask(exchange, rank, entries, n, error);

@@ -133,6 +133,7 @@ struct TensorExchange {
     uint32_t first_rank; /* of this node's workers */
     const TensorLinks *links;
     void *user; /* theirs */
+    TensorGatheredPool *gathered;
 
     Spinner *spinners; /* by local rank; each its worker's */
     Waiter *waiters;   /* the same */

@@ -89,12 +89,16 @@ typedef struct {
 
 /* An array of which no worker knows the size before. */
 typedef struct {
-    void *values;    /* the caller's; NULL: there are none */
-    uint64_t n_rows; /* in all */
-    uint64_t *rows;  /* by rank: how many came from it */
+    void *values;                        /* the caller's; NULL: there are none */
+    uint64_t n_rows;                     /* in all */
+    uint64_t *rows;                      /* by rank: how many came from it */
+    struct RubatoGatheredMemory *memory; /* Rubato's own, of large values */
 } RubatoGathered;
 
-/* Frees what it holds. */
+/* Frees what it holds, on any thread, also after the task. Of values of 4 MB and more a running
+ * task keeps what was freed, 256 MB of it on each node at most, and uses it for the next ones of
+ * about the same size; it frees that when it ends. Values that are taken out before, with NULL in
+ * their place, are freed with g_free, and are not kept. */
 RUBATO_API void rubato_gathered_clear(RubatoGathered *gathered);
 
 /* Combines the inputs of all workers, value by value, into each worker's output, which may be its

@@ -197,9 +197,8 @@ static bool allocate(TensorFlow *flow, uint32_t local)
                    !__builtin_add_overflow(result->n_rows, result->rows[rank], &result->n_rows);
         }
     fits = fits && !__builtin_mul_overflow(result->n_rows, it->row_bytes, &n_bytes);
-    if (fits && n_bytes > 0)
-        result->values = tensor_gathered_new(n_bytes);
-    if (fits && (n_bytes == 0 || result->values != NULL))
+    if (fits && (n_bytes == 0 ||
+                 tensor_gathered_allocate(part_of(flow, local)->gathered_pool, result, n_bytes)))
         return true;
     tensor_flow_fail_here(flow, g_error_new(RUBATO_ERROR, RUBATO_ERROR_MEMORY,
                                             "no memory for %" G_GUINT64_FORMAT

@@ -18,15 +18,6 @@ uint64_t rubato_reduce_scatter_rows(uint64_t n_rows, uint32_t n_workers, uint32_
     return n_rows / n_workers + (rank < n_rows % n_workers ? 1 : 0);
 }
 
-void rubato_gathered_clear(RubatoGathered *gathered)
-{
-    if (gathered == NULL)
-        return;
-    g_free(gathered->values);
-    g_free(gathered->rows);
-    *gathered = (RubatoGathered){ 0 };
-}
-
 uint32_t tensor_at(const uint64_t *ends, uint32_t n, uint64_t value)
 {
     uint32_t low = 0, high = n - 1;
@@ -237,9 +228,8 @@ static bool allocate(TensorPart *const *parts, uint32_t n_workers, uint32_t rank
         fits = fits && !__builtin_add_overflow(result->n_rows, result->rows[from], &result->n_rows);
     }
     fits = fits && !__builtin_mul_overflow(result->n_rows, row_bytes, &n_bytes);
-    if (fits && n_bytes > 0)
-        result->values = tensor_gathered_new(n_bytes);
-    if (fits && (n_bytes == 0 || result->values != NULL))
+    if (fits &&
+        (n_bytes == 0 || tensor_gathered_allocate(parts[rank]->gathered_pool, result, n_bytes)))
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
                 "no memory for %" G_GUINT64_FORMAT " rows of %" G_GUINT64_FORMAT

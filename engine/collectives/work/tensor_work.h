@@ -7,6 +7,7 @@
 #define RUBATO_ENGINE_COLLECTIVES_TENSOR_WORK_H
 
 #include "engine/collectives/negotiation/tensor_request.h"
+#include "engine/collectives/work/tensor_gathered.h"
 #include "engine/collectives/work/tensor_math.h"
 #include "io/net/call.h"
 
@@ -15,10 +16,11 @@ typedef struct {
     TensorRequest request;
     const void *input;
     void *output;
-    uint64_t *splits;         /* of an alltoall: by rank */
-    RubatoGathered *gathered; /* of an allgather and an alltoall; written at the end */
-    RubatoGathered result;    /* what becomes *gathered */
-    Call *readers;            /* see tensor_flow.h; NULL: its arrays are not read behind the end */
+    uint64_t *splits;                  /* of an alltoall: by rank */
+    RubatoGathered *gathered;          /* of an allgather and an alltoall; written at the end */
+    RubatoGathered result;             /* what becomes *gathered */
+    TensorGatheredPool *gathered_pool; /* that its memory is of; NULL: of none */
+    Call *readers; /* see tensor_flow.h; NULL: its arrays are not read behind the end */
 } TensorPart;
 
 /* Bytes of one part that go to another. */
@@ -54,9 +56,8 @@ typedef struct {
     /* What is copied. */
     TensorCopy *copies;
     size_t n_copies;
-    bool streams_copies; /* large ones go past the caches. What is gathered is fresh memory, which
-                          * the kernel has just cleared, or which was freed just before: it is in
-                          * the caches */
+    bool streams_copies; /* large ones go past the caches. Memory of what is gathered was cleared by
+                          * the kernel or freed by its caller just before: it is in the caches */
 } TensorWork;
 
 /* Prepares the work of these parts, which fit each other; by rank, NULL for workers that have

@@ -33,6 +33,15 @@ START_TEST(reductions_are_right_for_each_dtype)
 }
 END_TEST
 
+START_TEST(much_is_moved_and_its_memory_used_again)
+{
+    RubatoEngine *const engine = engine_with_servers(1);
+
+    run_ok(engine, 2, tensor_move_much, NULL, NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 START_TEST(rows_get_where_they_belong_for_each_dtype)
 {
     RubatoDtype dtype = tensor_dtypes[_i];
@@ -564,6 +573,7 @@ int main(void)
     TCase *const cases = tcase_create("cases");
 
     tcase_add_loop_test(cases, reductions_are_right_for_each_dtype, 0, TENSOR_N_DTYPES);
+    tcase_add_test(cases, much_is_moved_and_its_memory_used_again);
     tcase_add_loop_test(cases, rows_get_where_they_belong_for_each_dtype, 0, TENSOR_N_DTYPES);
     tcase_add_loop_test(cases, adasum_is_right_for_any_number_of_workers, 1, 8);
     tcase_add_test(cases, sets_of_workers_are_right);
