@@ -135,6 +135,15 @@ static bool has_failed(const Child *child)
            process_exit_code(&child->end) != 0;
 }
 
+/* Whether nodes may be started again. Another node's end may be no failure, which only a scheduler
+ * can say: so its next process is started also while the others are expected to end. */
+static bool may_start_again(const Supervisor *supervisor, const Child *child)
+{
+    return supervisor->asked == 0 && child->n_restarts < supervisor->plan->restarts &&
+           (supervisor->phase == PHASE_STEADY ||
+            (supervisor->phase == PHASE_GRACE && child->plan->node == supervisor->plan->resumes));
+}
+
 /* Whether the others wait for another process of the node, which goes on as the scheduler. One that
  * ends by itself has come to the end of the run, or has failed. */
 static bool is_to_resume(const Supervisor *supervisor, const Child *child)
@@ -142,8 +151,7 @@ static bool is_to_resume(const Supervisor *supervisor, const Child *child)
     const bool was_killed = child->end.si_code == CLD_KILLED || child->end.si_code == CLD_DUMPED;
 
     return child->plan->node == supervisor->plan->resumes && was_killed &&
-           child->n_restarts < supervisor->plan->restarts && supervisor->asked == 0 &&
-           supervisor->phase == PHASE_STEADY;
+           may_start_again(supervisor, child);
 }
 
 static void tell_end_again(Supervisor *supervisor, const Child *child)
@@ -335,8 +343,8 @@ static void start_again(Supervisor *supervisor, uint32_t i)
     Child *const child = &supervisor->children[i];
     const uint32_t most = supervisor->plan->restarts;
 
-    if (!child->is_lost || child->state != CHILD_DONE || child->n_restarts >= most ||
-        supervisor->asked != 0 || supervisor->phase != PHASE_STEADY || !run_goes_on(supervisor))
+    if (!child->is_lost || child->state != CHILD_DONE || !may_start_again(supervisor, child) ||
+        !run_goes_on(supervisor))
         return;
     Child before = *child;
 
