@@ -5,6 +5,7 @@
 
 #include "engine/engine_private.h"
 #include "engine/join/admit.h"
+#include "engine/join/scheduler_again.h"
 #include "engine/snapshot/led_snapshots.h"
 #include "engine/task/task_run.h"
 
@@ -330,6 +331,10 @@ void node_hears_recover(RubatoEngine *engine, uint32_t from, const Control *cont
     if (recover->step == CONTROL_RECOVER_CLOSE)
         engine_note_draining(engine, recover->lines);
     if (recover->step == CONTROL_RECOVER_CLOSE && recover->cause == CONTROL_CAUSE_JOIN) {
+        if (recover->node == engine->self && engine->scheduler != NULL) {
+            scheduler_again_note_losses(engine);
+            forget_lost(engine);
+        }
         admit_note_joined(engine, recover->node);
     } else if (recover->step == CONTROL_RECOVER_CLOSE && is_loss) {
         if (engine->self == engine->scheduler_node)

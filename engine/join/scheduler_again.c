@@ -93,3 +93,18 @@ bool scheduler_again_enter(RubatoEngine *engine, GError **error)
         g_propagate_error(error, entry.error);
     return entry.ok;
 }
+
+void scheduler_again_note_losses(RubatoEngine *engine)
+{
+    for (uint32_t i = 0; i < engine->n_nodes; i++) {
+        SchedulerLink link;
+
+        if (i == engine->self || scheduler_find_link(engine->scheduler, i, &link))
+            continue;
+        pthread_mutex_lock(&engine->lock);
+        const bool is_known = engine->losses[i].text != NULL;
+        pthread_mutex_unlock(&engine->lock);
+        if (!is_known)
+            engine_note_earlier_loss(engine, i);
+    }
+}

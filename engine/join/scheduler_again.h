@@ -1,6 +1,6 @@
 /* This process goes on as the scheduler, in the place of one that has ended.
  *
- * Threads: that of the engine's calls. */
+ * Threads: that of the engine's calls, but where another is named. */
 #ifndef RUBATO_ENGINE_JOIN_SCHEDULER_AGAIN_H
 #define RUBATO_ENGINE_JOIN_SCHEDULER_AGAIN_H
 
@@ -18,5 +18,9 @@ bool scheduler_again_open_journal(RubatoEngine *engine, GError **error);
 /* The engine has its network, and the scheduler has what the one before had: comes into the run, in
  * which it is no node yet. */
 bool scheduler_again_enter(RubatoEngine *engine, GError **error);
+
+/* The process gets its node's place. Notes which nodes were lost since it came into the run: only
+ * the nodes of the run were told of them. Control actor. */
+void scheduler_again_note_losses(RubatoEngine *engine);
 
 #endif

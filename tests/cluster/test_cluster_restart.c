@@ -84,6 +84,17 @@ static void signal_node(ClusterRun *run, uint32_t launcher, const char *name, in
     ck_assert_int_eq(kill((pid_t)g_ascii_strtoll(pid, NULL, 10), number), 0);
 }
 
+/* So many more, after those of which the program has told. */
+static void wait_for_epochs(ClusterRun *run, uint32_t launcher, uint64_t n)
+{
+    const char *const last = g_strrstr(run->processes[launcher].text->str, "epoch ");
+
+    ck_assert_ptr_nonnull(last);
+    g_autofree char *next = g_strdup_printf(
+        "epoch %" G_GUINT64_FORMAT "/", g_ascii_strtoull(last + strlen("epoch "), NULL, 10) + n);
+    cluster_wait_for(run, launcher, next);
+}
+
 START_TEST(model_is_trained_on_processes_that_were_started_again)
 {
     g_autofree char *folder = make_folder();
@@ -123,6 +134,46 @@ START_TEST(model_is_trained_on_processes_that_were_started_again)
 }
 END_TEST
 
+/* The next process of the scheduler comes into a run of which another node was lost while there was
+ * none. It leads snapshots, and waits for no answer of that node. */
+START_TEST(a_snapshot_needs_no_node_that_was_lost_without_a_scheduler)
+{
+    g_autofree char *folder = make_folder();
+    g_autofree char *model = g_build_filename(folder, "model", NULL);
+    g_autofree char *with_snapshots = g_strconcat(
+        script_of_batches, " --checkpoint \"$2.snapshots\" --checkpoint-every 1c", NULL);
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
+    const char *const arguments[] = { TEST_BIN_DIR "/rubato",
+                                      "run",
+                                      "--restart",
+                                      "1",
+                                      add_cluster(run),
+                                      "--",
+                                      "sh",
+                                      "-c",
+                                      with_snapshots,
+                                      TEST_BIN_DIR "/rubato-lr",
+                                      add_rows(run, /* has_fields= */ false),
+                                      model,
+                                      NULL };
+    const uint32_t launcher = cluster_start_process(run, be_launcher, arguments);
+
+    cluster_wait_for(run, launcher, "epoch 1/");
+    signal_node(run, launcher, "[3] pid of 3: ", SIGSTOP);
+    signal_node(run, launcher, "[2] pid of 2: ", SIGKILL);
+    signal_node(run, launcher, "[3] pid of 3: ", SIGKILL);
+    cluster_wait_for(run, launcher, "takes the place of node 3");
+    wait_for_epochs(run, launcher, 2);
+    cluster_signal(run, launcher,
+                   SIGTERM); /* the new process of node 2 may not be in the run yet */
+    cluster_wait_for(run, launcher, "SIGTERM goes to every node");
+    cluster_signal(run, launcher, SIGTERM);
+    cluster_expect_end(run, launcher, 128 + SIGTERM);
+    cluster_run_free(run);
+    remove_folder(folder);
+}
+END_TEST
+
 /* ---- programs with tables of each kind ---- */
 
 typedef struct {
@@ -143,17 +194,6 @@ static const Survivor survivors[] = {
       false, true },
     { "/rubato-lr", "--batch-size 800 --checkpoint \"$2.snapshots\"", false, true },
 };
-
-/* So many more, after those of which the program has told. */
-static void wait_for_epochs(ClusterRun *run, uint32_t launcher, uint64_t n)
-{
-    const char *const last = g_strrstr(run->processes[launcher].text->str, "epoch ");
-
-    ck_assert_ptr_nonnull(last);
-    g_autofree char *next = g_strdup_printf(
-        "epoch %" G_GUINT64_FORMAT "/", g_ascii_strtoull(last + strlen("epoch "), NULL, 10) + n);
-    cluster_wait_for(run, launcher, next);
-}
 
 /* Node 0 has the scheduler, the workers and a server; node 1 a server alone. */
 static const char *add_pair(ClusterRun *run)
@@ -299,6 +339,7 @@ int main(void)
     TCase *restarts = cluster_add_case(suite, "restarts");
 
     tcase_add_test(restarts, model_is_trained_on_processes_that_were_started_again);
+    tcase_add_test(restarts, a_snapshot_needs_no_node_that_was_lost_without_a_scheduler);
     tcase_add_loop_test(restarts, programs_outlive_a_node_that_had_servers_alone, 0,
                         G_N_ELEMENTS(survivors));
     tcase_add_test(restarts, trees_are_those_of_an_undisturbed_run);
