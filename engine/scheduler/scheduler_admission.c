@@ -13,6 +13,8 @@
 #define COUNTED_BYTES ((uint64_t)1 << 48)
 #define MOST_ADMITTED ((uint64_t)1 << 15)
 
+enum { ASKS_AGAIN_MS = 1000 }; /* a process that lives asks again before */
+
 const char *admission_find_obstacle(const Scheduler *scheduler, uint32_t *code)
 {
     *code = CONTROL_CODE(RUBATO_ERROR_INVALID);
@@ -59,6 +61,7 @@ bool admission_begin(Scheduler *scheduler, uint32_t node, const ControlHello *jo
 
     if (counted_from == 0)
         return false;
+    scheduler->put_off_ms = 0;
     admission_end(scheduler);
     scheduler->admission = (Admission){ .opens = true,
                                         .node = node,
@@ -78,6 +81,11 @@ bool admission_awaits_own(const Scheduler *scheduler)
     return scheduler->own.endpoint != NULL && !scheduler->own.was_refused &&
            scheduler->nodes[scheduler->config.self].lost &&
            admission_find_obstacle(scheduler, &code) == NULL;
+}
+
+bool admission_is_due(const Scheduler *scheduler)
+{
+    return scheduler->put_off_ms != 0 && scheduler->now_ms - scheduler->put_off_ms < ASKS_AGAIN_MS;
 }
 
 void admission_begin_own(Scheduler *scheduler)

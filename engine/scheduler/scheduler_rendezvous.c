@@ -296,8 +296,11 @@ void rendezvous_admit_own(Scheduler *scheduler)
 /* Begins the admission if nothing else is under way. If not, the process asks again. */
 static void admit(Scheduler *scheduler, uint32_t number, const ControlHello *join, uint64_t asker)
 {
-    if (is_busy(scheduler) || admission_awaits_own(scheduler))
+    if (is_busy(scheduler) || admission_awaits_own(scheduler)) {
+        if (scheduler->takes_snapshot)
+            scheduler->put_off_ms = scheduler->now_ms;
         return;
+    }
     if (admission_begin(scheduler, number, join, asker))
         recovery_admit(scheduler);
     else

@@ -203,7 +203,8 @@ static void begin(Scheduler *scheduler)
             continue;
         }
         if (scheduler->recovers || scheduler->drain.stage > DRAIN_WAITS ||
-            collectives_work(scheduler) || admission_awaits_own(scheduler))
+            collectives_work(scheduler) || admission_awaits_own(scheduler) ||
+            admission_is_due(scheduler))
             return;
         scheduler->takes_snapshot = true;
         snapshots->number++;

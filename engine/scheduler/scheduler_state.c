@@ -94,6 +94,7 @@ static void walk_admission(StateWalk *walk, Scheduler *scheduler)
     walk_text(walk, &it->description);
     walk->is_wrong |= it->node >= scheduler->config.n_nodes;
     WALK(walk, scheduler->n_admitted);
+    WALK(walk, scheduler->put_off_ms);
     walk_array(walk, scheduler->former, walk_incarnation);
 }
 

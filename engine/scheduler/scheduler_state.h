@@ -231,6 +231,7 @@ struct Scheduler {
     Drain drain;
     Admission admission;
     uint64_t n_admitted; /* admissions that have begun, ever */
+    int64_t put_off_ms;  /* when a snapshot last put off a process that is to join; 0: none did */
     GArray *former;      /* of uint64_t: incarnations whose place others have taken */
     Snapshots *snapshots;
     bool takes_snapshot; /* the same */
@@ -560,6 +561,10 @@ bool admission_begin(Scheduler *scheduler, uint32_t node, const ControlHello *jo
 /* The scheduler's own node is lost, and joins the run as that of this process as soon as nothing
  * else is under way. */
 bool admission_awaits_own(const Scheduler *scheduler);
+
+/* A snapshot has put off a process that is to join, and it asks again soon. Until then no other one
+ * begins: where one follows another, it would never be admitted. If it does not ask, that ends. */
+bool admission_is_due(const Scheduler *scheduler);
 
 /* Why there is no snapshot if it is lost and cannot join. */
 #define SCHEDULER_LACKS_OWN "the scheduler's node, which completes snapshots, has left the run"

@@ -274,6 +274,67 @@ START_TEST(process_waits_for_what_is_under_way)
 }
 END_TEST
 
+/* Two, by node 0: the second one waits for the end of the first. */
+static void ask_for_snapshots(void)
+{
+    for (uint64_t number = 1; number <= 2; number++)
+        say(0, (Control){ .kind = CONTROL_SNAPSHOT_ASK,
+                          .snapshot = { .number = number, .seed = 5, .spec = "spec" } });
+}
+
+static void expect_snapshot(unsigned nodes, uint64_t number, ControlStep step)
+{
+    for (uint32_t i = 0; i < N_NODES; i++) {
+        if ((nodes & (1u << i)) == 0)
+            continue;
+        const ControlSnapshot *const told = &expect(i, CONTROL_SNAPSHOT_STEP)->snapshot;
+
+        ck_assert_uint_eq(told->number, number);
+        ck_assert_uint_eq(told->step, step);
+    }
+}
+
+static void do_snapshot(uint64_t number)
+{
+    ControlStep step = CONTROL_STEP_PREPARE;
+    bool is_last;
+
+    do {
+        is_last = step == CONTROL_STEP_FORGET;
+        expect_snapshot(OTHERS, number, step);
+        for (uint32_t node = 0; node < N_NODES; node += 2)
+            say(node, (Control){ .kind = CONTROL_SNAPSHOT_DONE,
+                                 .snapshot = { .number = number, .step = step } });
+        step = snapshot_step_after(step, /* failed= */ false);
+    } while (!is_last);
+    expect(0, CONTROL_SNAPSHOT_END);
+}
+
+START_TEST(process_joins_between_two_snapshots)
+{
+    begin_and_lose();
+    ask_for_snapshots();
+    join(STEP);
+    do_snapshot(1);
+    expect_quiet();
+    admit_wholly(3, STEP, COUNTED);
+    expect_snapshot(ALL, 2, CONTROL_STEP_PREPARE);
+}
+END_TEST
+
+START_TEST(snapshot_waits_for_no_process_that_does_not_ask_again)
+{
+    begin_and_lose();
+    ask_for_snapshots();
+    join(STEP);
+    do_snapshot(1);
+    pass_ms(750, OTHERS);
+    expect_quiet();
+    pass_ms(250, OTHERS);
+    expect_snapshot(OTHERS, 2, CONTROL_STEP_PREPARE);
+}
+END_TEST
+
 START_TEST(another_loss_while_links_open_begins_the_admission_again)
 {
     begin_and_lose();
@@ -390,6 +451,8 @@ int main(void)
     tcase_add_test(joins, status_does_not_say_why_the_process_before_was_lost);
     tcase_add_test(joins, answer_is_told_again_to_who_asks_again);
     tcase_add_test(joins, process_waits_for_what_is_under_way);
+    tcase_add_test(joins, process_joins_between_two_snapshots);
+    tcase_add_test(joins, snapshot_waits_for_no_process_that_does_not_ask_again);
     tcase_add_test(joins, another_loss_while_links_open_begins_the_admission_again);
     tcase_add_test(joins, another_loss_before_it_has_the_tables_is_like_the_first);
     tcase_add_test(joins, process_has_the_timeout_to_say_something);
