@@ -95,6 +95,22 @@ static void wait_for_epochs(ClusterRun *run, uint32_t launcher, uint64_t n)
     cluster_wait_for(run, launcher, next);
 }
 
+/* Until a snapshot is being written, by its folder. */
+static void wait_for_snapshot(const char *model)
+{
+    g_autofree char *path = g_strconcat(model, ".snapshots", NULL);
+    const char *name;
+
+    do {
+        g_autoptr(GDir) snapshots = g_dir_open(path, 0, NULL);
+
+        g_usleep(1000);
+        do
+            name = g_dir_read_name(snapshots);
+        while (name != NULL && !g_str_has_prefix(name, ".writing-"));
+    } while (name == NULL);
+}
+
 START_TEST(model_is_trained_on_processes_that_were_started_again)
 {
     g_autofree char *folder = make_folder();
@@ -140,8 +156,9 @@ START_TEST(a_snapshot_needs_no_node_that_was_lost_without_a_scheduler)
 {
     g_autofree char *folder = make_folder();
     g_autofree char *model = g_build_filename(folder, "model", NULL);
-    g_autofree char *with_snapshots = g_strconcat(
-        script_of_batches, " --checkpoint \"$2.snapshots\" --checkpoint-every 1c", NULL);
+    g_autofree char *with_snapshots =
+        g_strconcat("export RUBATO_FAULTS=delay=10ms; ", script_of_batches,
+                    " --checkpoint \"$2.snapshots\" --checkpoint-every 1c", NULL);
     ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
     const char *const arguments[] = { TEST_BIN_DIR "/rubato",
                                       "run",
@@ -159,6 +176,7 @@ START_TEST(a_snapshot_needs_no_node_that_was_lost_without_a_scheduler)
     const uint32_t launcher = cluster_start_process(run, be_launcher, arguments);
 
     cluster_wait_for(run, launcher, "epoch 1/");
+    wait_for_snapshot(model); /* so no task is being started */
     signal_node(run, launcher, "[3] pid of 3: ", SIGSTOP);
     signal_node(run, launcher, "[2] pid of 2: ", SIGKILL);
     signal_node(run, launcher, "[3] pid of 3: ", SIGKILL);
@@ -207,22 +225,6 @@ static const char *add_pair(ClusterRun *run)
         run->port);
 
     return cluster_add_file(run, text);
-}
-
-/* Until there is the folder of one that is being written. */
-static void wait_for_snapshot(const char *model)
-{
-    g_autofree char *path = g_strconcat(model, ".snapshots", NULL);
-    const char *name;
-
-    do {
-        g_autoptr(GDir) snapshots = g_dir_open(path, 0, NULL);
-
-        g_usleep(1000);
-        do
-            name = g_dir_read_name(snapshots);
-        while (name != NULL && !g_str_has_prefix(name, ".writing-"));
-    } while (name == NULL);
 }
 
 START_TEST(programs_outlive_a_node_that_had_servers_alone)
