@@ -238,19 +238,9 @@ bool app_checkpoint_may_lack(const GError *fault)
            g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST);
 }
 
-/* Whether to take a snapshot once more: a node was lost while the nodes wrote the one before. Each
- * time another one was lost, so there is an end of it. Where the run ends with the node, the next
- * one fails at once. */
-static bool is_torn(const App *app, uint32_t n_tries, const GError *fault)
+static RubatoSnapshotSpec spec_of(const App *app, const char *note)
 {
-    return n_tries < rubato_engine_n_nodes(app->engine) &&
-           g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST);
-}
-
-static bool take_snapshot(const App *app, GError **error)
-{
-    g_autofree char *note = note_text(app, app->only_epoch, 0);
-    const RubatoSnapshotSpec spec = {
+    return (RubatoSnapshotSpec){
         .directory = app->checkpoint,
         .tables = app->snapshot_tables,
         .packing = app->checkpoint_packing,
@@ -258,16 +248,32 @@ static bool take_snapshot(const App *app, GError **error)
         .keep = app->keep,
         .note = note,
     };
+}
+
+/* Whether to take a snapshot once more: a node was lost while the nodes wrote the one before, of
+ * n_tries so far. Each time another one was lost, so there is an end of it. Where the run ends with
+ * the node, the next one fails at once. False: the fault is the error. (fault: transfer full) */
+static bool takes_again(const App *app, uint32_t n_tries, GError **fault, GError **error)
+{
+    if (n_tries < rubato_engine_n_nodes(app->engine) &&
+        g_error_matches(*fault, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST)) {
+        g_clear_error(fault);
+        return true;
+    }
+    g_propagate_error(error, g_steal_pointer(fault));
+    return false;
+}
+
+static bool take_snapshot(const App *app, GError **error)
+{
+    g_autofree char *note = note_text(app, app->only_epoch, 0);
+    const RubatoSnapshotSpec spec = spec_of(app, note);
+    uint32_t n_tries = 0;
     GError *fault = NULL;
 
-    for (uint32_t n_tries = 1; !rubato_engine_snapshot(app->engine, &spec, NULL, &fault);
-         n_tries++) {
-        if (!is_torn(app, n_tries, fault)) {
-            g_propagate_error(error, fault);
+    while (!rubato_engine_snapshot(app->engine, &spec, NULL, &fault))
+        if (!takes_again(app, ++n_tries, &fault, error))
             return false;
-        }
-        g_clear_error(&fault);
-    }
     return true;
 }
 
@@ -393,15 +399,8 @@ bool app_checkpoint_cut(App *app, RubatoWorker *worker, uint64_t step, RubatoTic
                         uint64_t *number, GError **error)
 {
     g_autofree char *note = note_text(app, app->only_epoch - 1, step);
-    const RubatoSnapshotSpec spec = {
-        .directory = app->checkpoint,
-        .tables = app->snapshot_tables,
-        .packing = app->checkpoint_packing,
-        .full_every = app->full_every,
-        .keep = app->keep,
-        .note = note,
-    };
-
+    const RubatoSnapshotSpec spec = spec_of(app, note);
+    uint32_t n_tries = 0;
     GError *fault = NULL;
 
     app->n_steps = 0;
@@ -410,12 +409,8 @@ bool app_checkpoint_cut(App *app, RubatoWorker *worker, uint64_t step, RubatoTic
         *ticket = rubato_worker_snapshot_async(worker, &spec, number, NULL, error);
         return *ticket != 0;
     }
-    for (uint32_t n_tries = 1; !rubato_worker_snapshot(worker, &spec, number, &fault); n_tries++) {
-        if (!is_torn(app, n_tries, fault)) {
-            g_propagate_error(error, fault);
+    while (!rubato_worker_snapshot(worker, &spec, number, &fault))
+        if (!takes_again(app, ++n_tries, &fault, error))
             return false;
-        }
-        g_clear_error(&fault);
-    }
     return true;
 }
