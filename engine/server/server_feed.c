@@ -369,7 +369,6 @@ bool server_skip_had(InputSequences *had, RubatoRequest *change, size_t row_byte
     return true;
 }
 
-/* Replicas have got the piece, and skip the same of it. */
 /* A whole announcement of which a part is left is one in pieces, of which the first were had. */
 bool server_skip_announced(InputSequences *had, RubatoRequest *told)
 {
@@ -387,6 +386,7 @@ bool server_skip_announced(InputSequences *had, RubatoRequest *told)
     return true;
 }
 
+/* Replicas have got the piece, and skip the same of it. So it is with announcements. */
 static void add(void *user, RubatoRequest *piece)
 {
     const BoundPart *const part = user;
