@@ -89,8 +89,8 @@ static Memory *remove_kept(TensorGatheredPool *pool, uint32_t i)
     return memory;
 }
 
-/* Moves what has been kept longest to the list, until n_bytes fit. Returns how many it moved. Then
- * the array has room, too: each in it has LARGE_BYTES at least. */
+/* Moves what has been kept longest to the list, until n_bytes fit: all, if they never do. Returns
+ * how many it moved. Then the array has room, too: each in it has LARGE_BYTES at least. */
 static uint32_t make_room(TensorGatheredPool *pool, uint64_t n_bytes, Memory **list)
 {
     uint32_t n = 0;
@@ -118,13 +118,24 @@ static Memory *take_kept(TensorGatheredPool *pool, uint64_t n_bytes)
 
 /* ---- the lock is not held ---- */
 
+/* Frees what is kept. */
+static void empty(TensorGatheredPool *pool)
+{
+    Memory *list[MOST_KEPT];
+
+    pthread_mutex_lock(&pool->lock);
+    const uint32_t n = make_room(pool, TENSOR_GATHERED_KEPT_BYTES + 1, list);
+    pthread_mutex_unlock(&pool->lock);
+    free_list(list, n);
+}
+
 void tensor_gathered_pool_close(TensorGatheredPool *pool)
 {
     Memory *list[MOST_KEPT];
 
     pthread_mutex_lock(&pool->lock);
     pool->is_closed = true;
-    const uint32_t n = make_room(pool, UINT64_MAX / 2, list);
+    const uint32_t n = make_room(pool, TENSOR_GATHERED_KEPT_BYTES + 1, list);
     const bool is_last = pool->n_results == 0;
     pthread_mutex_unlock(&pool->lock);
     free_list(list, n);
@@ -166,14 +177,8 @@ bool tensor_gathered_allocate(TensorGatheredPool *pool, RubatoGathered *result, 
     pthread_mutex_unlock(&pool->lock);
     if (memory == NULL)
         memory = new_memory(pool, n_bytes);
-    if (memory == NULL) {
-        Memory *list[MOST_KEPT];
-
-        /* perhaps what is kept is what is missing */
-        pthread_mutex_lock(&pool->lock);
-        const uint32_t n = make_room(pool, UINT64_MAX / 2, list);
-        pthread_mutex_unlock(&pool->lock);
-        free_list(list, n);
+    if (memory == NULL) { /* perhaps what is kept is what is missing */
+        empty(pool);
         memory = new_memory(pool, n_bytes);
     }
     if (memory == NULL) {
