@@ -76,6 +76,26 @@ static uint32_t launch(ClusterRun *run, const char *nodes, const char *told, con
     return cluster_start_process(run, be_launcher, arguments);
 }
 
+/* The same of rubato-lr on the nodes of add_cluster; each node may be started once more. */
+static uint32_t launch_again(ClusterRun *run, const char *told, const char *model)
+{
+    const char *const arguments[] = { TEST_BIN_DIR "/rubato",
+                                      "run",
+                                      "--restart",
+                                      "1",
+                                      add_cluster(run),
+                                      "--",
+                                      "sh",
+                                      "-c",
+                                      told,
+                                      TEST_BIN_DIR "/rubato-lr",
+                                      add_rows(run, /* has_fields= */ false),
+                                      model,
+                                      NULL };
+
+    return cluster_start_process(run, be_launcher, arguments);
+}
+
 /* The first process of the node. */
 static void signal_node(ClusterRun *run, uint32_t launcher, const char *name, int number)
 {
@@ -117,20 +137,7 @@ START_TEST(model_is_trained_on_processes_that_were_started_again)
     g_autofree char *model = g_build_filename(folder, "model", NULL);
     g_autofree char *weights = g_build_filename(model, "weights.npy", NULL);
     ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
-    const char *const arguments[] = { TEST_BIN_DIR "/rubato",
-                                      "run",
-                                      "--restart",
-                                      "1",
-                                      add_cluster(run),
-                                      "--",
-                                      "sh",
-                                      "-c",
-                                      script_of_batches,
-                                      TEST_BIN_DIR "/rubato-lr",
-                                      add_rows(run, /* has_fields= */ false),
-                                      model,
-                                      NULL };
-    const uint32_t launcher = cluster_start_process(run, be_launcher, arguments);
+    const uint32_t launcher = launch_again(run, script_of_batches, model);
 
     cluster_wait_for(run, launcher, "epoch 1/");
     signal_node(run, launcher, "[3] pid of 3: ", SIGKILL);
@@ -160,20 +167,7 @@ START_TEST(a_snapshot_needs_no_node_that_was_lost_without_a_scheduler)
         g_strconcat("export RUBATO_FAULTS=delay=10ms; ", script_of_batches,
                     " --checkpoint \"$2.snapshots\" --checkpoint-every 1c", NULL);
     ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
-    const char *const arguments[] = { TEST_BIN_DIR "/rubato",
-                                      "run",
-                                      "--restart",
-                                      "1",
-                                      add_cluster(run),
-                                      "--",
-                                      "sh",
-                                      "-c",
-                                      with_snapshots,
-                                      TEST_BIN_DIR "/rubato-lr",
-                                      add_rows(run, /* has_fields= */ false),
-                                      model,
-                                      NULL };
-    const uint32_t launcher = cluster_start_process(run, be_launcher, arguments);
+    const uint32_t launcher = launch_again(run, with_snapshots, model);
 
     cluster_wait_for(run, launcher, "epoch 1/");
     wait_for_snapshot(model); /* so no task is being started */
@@ -182,8 +176,8 @@ START_TEST(a_snapshot_needs_no_node_that_was_lost_without_a_scheduler)
     signal_node(run, launcher, "[3] pid of 3: ", SIGKILL);
     cluster_wait_for(run, launcher, "takes the place of node 3");
     wait_for_epochs(run, launcher, 2);
-    cluster_signal(run, launcher,
-                   SIGTERM); /* the new process of node 2 may not be in the run yet */
+    /* twice: the new process of node 2 may not be in the run yet */
+    cluster_signal(run, launcher, SIGTERM);
     cluster_wait_for(run, launcher, "SIGTERM goes to every node");
     cluster_signal(run, launcher, SIGTERM);
     cluster_expect_end(run, launcher, 128 + SIGTERM);

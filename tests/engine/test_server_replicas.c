@@ -116,16 +116,24 @@ static bool is_listed(const ServerRig *rig)
     return parts->len > 0;
 }
 
+/* A replica is to be made on a server. */
+static void expect_copy(ServerRig *rig)
+{
+    const PartPlace place = { .table = SERVER_RIG_TABLES, .map = 2, .primary = 1 };
+
+    server_rig_init(rig, "asp");
+    server_rig_add_server(rig);
+    server_add_table(&rig->server, SERVER_RIG_TABLES, 1);
+    server_expect_replica(&rig->server, &place,
+                          shard_new(&rig->specs[0], 0, SERVER_RIG_KEYS, NULL));
+}
+
 /* Before FEED_WHOLE it may lack what the primary has acknowledged without it. */
 START_TEST(a_replica_that_is_made_is_listed_once_it_is_whole)
 {
-    const PartPlace place = { .table = SERVER_RIG_TABLES, .map = 2, .primary = 1 };
     ServerRig rig;
 
-    server_rig_init(&rig, "asp");
-    server_rig_add_server(&rig);
-    server_add_table(&rig.server, SERVER_RIG_TABLES, 1);
-    server_expect_replica(&rig.server, &place, shard_new(&rig.specs[0], 0, SERVER_RIG_KEYS, NULL));
+    expect_copy(&rig);
     ck_assert(!is_listed(&rig));
     ck_assert_uint_eq(feed(&rig, FEED_COPY, 2), CALL_OK);
     ck_assert(!is_listed(&rig));
@@ -142,13 +150,9 @@ END_TEST
 /* The primary hears so when its image has ended, and nobody takes the replica for one. */
 START_TEST(a_replica_that_lacks_a_piece_of_its_image_is_given_up)
 {
-    const PartPlace place = { .table = SERVER_RIG_TABLES, .map = 2, .primary = 1 };
     ServerRig rig;
 
-    server_rig_init(&rig, "asp");
-    server_rig_add_server(&rig);
-    server_add_table(&rig.server, SERVER_RIG_TABLES, 1);
-    server_expect_replica(&rig.server, &place, shard_new(&rig.specs[0], 0, SERVER_RIG_KEYS, NULL));
+    expect_copy(&rig);
     ck_assert_uint_eq(feed(&rig, FEED_COPY, 2), CALL_OK);
     ck_assert_uint_eq(feed(&rig, FEED_CALLED, 2), CALL_REFUSED); /* it tells nothing of a call */
     ck_assert_int_eq(server_replica(&rig.server, SERVER_RIG_TABLES, 0)->stage, REPLICA_GIVEN_UP);
