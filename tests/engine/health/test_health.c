@@ -39,7 +39,9 @@ static int dial(uint16_t port)
 /* With which the next wait for the end and for who asked fails; 0: with none. */
 static _Atomic int next_errno;
 
-__typeof__(poll) __real_poll, __wrap_poll;
+/* Not by __typeof__: what libc says of poll includes that it only writes. */
+int __real_poll(struct pollfd *fds, nfds_t n, int timeout);
+int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
 
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
 {
