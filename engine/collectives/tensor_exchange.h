@@ -33,9 +33,9 @@
  *
  * A lower file of this list calls none above it. If all workers of a task are on one node, their
  * requests meet in matchers there. Else the scheduler's node has the matchers
- * (engine/scheduler/scheduler_tensors.c), and nodes tell it what their workers ask. A collective
- * *call* (engine/collective.c) is something else: nodes make it together, to create a table or to
- * run a task.
+ * (engine/scheduler/tensors/scheduler_tensors.c), and nodes tell it what their workers ask. A
+ * collective *call* (engine/collective.c) is something else: nodes make it together, to create a
+ * table or to run a task.
  *
  * Threads: as each function says. */
 #ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_EXCHANGE_H

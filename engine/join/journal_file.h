@@ -8,7 +8,7 @@
 #ifndef RUBATO_ENGINE_JOIN_JOURNAL_FILE_H
 #define RUBATO_ENGINE_JOIN_JOURNAL_FILE_H
 
-#include "engine/scheduler/scheduler_journal.h"
+#include "engine/scheduler/journal/scheduler_journal.h"
 
 /* The environment variable that names the file; without it there is no journal. */
 #define JOURNAL_VARIABLE "RUBATO_JOURNAL"

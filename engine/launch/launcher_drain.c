@@ -2,7 +2,7 @@
  * says how that has ended. This process is no node.
  *
  * Why the wait ends: the scheduler answers each greeting at once, and the drain ends as told in
- * engine/scheduler/scheduler_drain.c; without an answer for timeout_ms it is given up.
+ * engine/scheduler/recovery/scheduler_drain.c; without an answer for timeout_ms it is given up.
  *
  * Threads: the caller's; the network's handler runs on its I/O thread. */
 #include <rubato/launcher.h>

@@ -27,8 +27,8 @@
 #define RUBATO_ENGINE_SCHEDULER_SCHEDULER_H
 
 #include "engine/control/control.h"
-#include "engine/scheduler/roster.h"
-#include "engine/scheduler/scheduler_journal.h"
+#include "engine/scheduler/journal/scheduler_journal.h"
+#include "engine/scheduler/rendezvous/roster.h"
 
 typedef struct Scheduler Scheduler;
 

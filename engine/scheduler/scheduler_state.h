@@ -3,28 +3,34 @@
  * Each part calls only parts that are listed below it (tests/project/test_knots.sh checks that). It
  * reaches parts above it through the scheduler's outbox:
  *
- *   scheduler_status.c      what it tells of the run to those who ask
- *   scheduler_resume.c      another process goes on as the scheduler
- *   scheduler.c             birth and death, who gets which message, liveness
- *   scheduler_state.c       all of it as bytes, with which the journal begins anew
- *   scheduler_rendezvous.c  HELLO until WELCOME, JOIN, refusals
- *   roster.c                ANNOUNCE, PLACE: the nodes of a run without a cluster file
- *   scheduler_drain.c       DRAIN, DRAINED: the parts of a node go to others
- *   scheduler_snapshot.c    SNAPSHOT_ASK and so on: snapshots that a node asks for
- *   scheduler_collective.c  PROPOSE, GO, READY, COMMIT
- *   scheduler_task.c        FAIL, CANCEL, TASK_DONE, TASK_END, barriers of a task
- *   scheduler_recovery.c    RECOVER: parts of a lost node get another primary; JOIN's steps
- *   scheduler_recovery_walk.c  what that knows of parts, as bytes
- *   scheduler_admission.c   which process takes the place of a lost node, and its ADMITTED
- *   scheduler_tensors.c     ENQUEUE, DECIDE: collectives on tensors
- *   scheduler_tensors_waits.c  and which of their workers wait for whom
- *   scheduler_waits.c       WAITS: deadlocks among a task's workers
- *   scheduler_data.c        READER, INPUTS, WANT, BLOCKS: the data that a task's workers read
- *   scheduler_kept.c        what snapshots keep of readers
- *   scheduler_past.c        PAST: the calls so far, for programs of processes that have joined
- *   scheduler_base.c        the outbox, verdicts, names of nodes, finding and cancelling tasks,
- *                           the order of a snapshot's steps
- *   scheduler_record.c      what goes to the journal; messages for nodes that have to come back
+ *   scheduler_status.c                  what it tells of the run to those who ask
+ *   journal/scheduler_resume.c          another process goes on as the scheduler
+ *   scheduler.c                         birth and death, who gets which message, liveness
+ *   journal/scheduler_state.c           all of it as bytes, with which the journal begins anew
+ *   rendezvous/scheduler_rendezvous.c   HELLO until WELCOME, JOIN, refusals
+ *   rendezvous/roster.c                 ANNOUNCE, PLACE: the nodes of a run without a cluster
+ *                                       file
+ *   recovery/scheduler_drain.c          DRAIN, DRAINED: the parts of a node go to others
+ *   scheduler_snapshot.c                SNAPSHOT_ASK and so on: snapshots that a node asks for
+ *   scheduler_collective.c              PROPOSE, GO, READY, COMMIT
+ *   scheduler_task.c                    FAIL, CANCEL, TASK_DONE, TASK_END, barriers of a task
+ *   recovery/scheduler_recovery.c       RECOVER: parts of a lost node get another primary; JOIN's
+ *                                       steps
+ *   recovery/scheduler_recovery_walk.c  what that knows of parts, as bytes
+ *   recovery/scheduler_admission.c      which process takes the place of a lost node, and its
+ *                                       ADMITTED
+ *   tensors/scheduler_tensors.c         ENQUEUE, DECIDE: collectives on tensors
+ *   tensors/scheduler_tensors_waits.c   and which of their workers wait for whom
+ *   scheduler_waits.c                   WAITS: deadlocks among a task's workers
+ *   data/scheduler_data.c               READER, INPUTS, WANT, BLOCKS: the data that a task's
+ *                                       workers read
+ *   data/scheduler_kept.c               what snapshots keep of readers
+ *   scheduler_past.c                    PAST: the calls so far, for programs of processes that
+ *                                       have joined
+ *   scheduler_base.c                    the outbox, verdicts, names of nodes, finding and
+ *                                       cancelling tasks, the order of a snapshot's steps
+ *   journal/scheduler_record.c          what goes to the journal; messages for nodes that have to
+ *                                       come back
  *
  * Each part changes its own members. A change that concerns several parts goes through the
  * functions below.
@@ -34,7 +40,7 @@
 #define RUBATO_ENGINE_SCHEDULER_SCHEDULER_STATE_H
 
 #include "engine/control/told_barriers.h"
-#include "engine/scheduler/block_dispatcher.h"
+#include "engine/scheduler/data/block_dispatcher.h"
 #include "engine/scheduler/scheduler.h"
 
 /* A code with its text: how something ended, or why it failed. */

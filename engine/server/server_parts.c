@@ -7,7 +7,7 @@
  * Adds, announcements. No Add may be lost, doubled, or overtake an earlier one. No Get may see more
  * or less than its model promises. No clock may be lost, or be early. The scheduler leads all nodes
  * through four steps. Each begins when all nodes have finished the one before
- * (engine/scheduler/scheduler_collective.c, engine/engine_parts.c):
+ * (engine/scheduler/scheduler_collective.c, engine/parts/engine_parts.c):
  *
  *   CLOSE    Each node closes the table's map. Then none of its threads is sending anything that
  *            cannot be sent again, and none will (tables/part_map.h). It tells the clocks of its

@@ -1,5 +1,5 @@
-/* Parts that move between servers: what servers do for it. engine/engine_parts.c calls this, step
- * by step; the design note is in server_parts.c.
+/* Parts that move between servers: what servers do for it. engine/parts/engine_parts.c calls this,
+ * step by step; the design note is in server_parts.c.
  *
  * Threads: that of the engine's calls, one move at a time. During a move no task begins, and no
  * table is created or dropped; tasks may end. */

@@ -79,7 +79,7 @@ static Message clock_message(const TableRoute *route, uint32_t server, uint32_t 
  * finds the new number, or the thread that stores it finds the clock, and tells it again. */
 static void order_clock_and_map(const TableRoute *route)
 {
-    if (route->map->n_replicas > 0) /* seq_cst: against the one in engine/engine_recovery.c */
+    if (route->map->n_replicas > 0) /* seq_cst: against the one in engine/parts/engine_recovery.c */
         atomic_thread_fence(memory_order_seq_cst);
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engine/control/dispatch.h"
-#include "engine/scheduler/block_dispatcher.h"
+#include "engine/scheduler/data/block_dispatcher.h"
 #include "engine/scheduler/scheduler.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/sim/sim_cluster_private.h"

@@ -1,6 +1,6 @@
 /* Parts that go to a node which has joined: see engine_balance.c. */
-#ifndef RUBATO_ENGINE_ENGINE_BALANCE_H
-#define RUBATO_ENGINE_ENGINE_BALANCE_H
+#ifndef RUBATO_ENGINE_PARTS_ENGINE_BALANCE_H
+#define RUBATO_ENGINE_PARTS_ENGINE_BALANCE_H
 
 #include <rubato/engine.h>
 

@@ -12,8 +12,8 @@
  * A pure state machine: no thread, no socket, no wall clock.
  *
  * Threads: one at a time. */
-#ifndef RUBATO_ENGINE_SCHEDULER_ROSTER_H
-#define RUBATO_ENGINE_SCHEDULER_ROSTER_H
+#ifndef RUBATO_ENGINE_SCHEDULER_RENDEZVOUS_ROSTER_H
+#define RUBATO_ENGINE_SCHEDULER_RENDEZVOUS_ROSTER_H
 
 #include "engine/control/control.h"
 

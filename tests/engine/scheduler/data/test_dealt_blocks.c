@@ -1,6 +1,6 @@
 /* The blocks that workers were given: one in the place of a lost one gets the same, in their
  * order. */
-#include "engine/scheduler/dealt_blocks.h"
+#include "engine/scheduler/data/dealt_blocks.h"
 #include "tests/support/runner.h"
 
 enum { N_WORKERS = 2, MOST = 8 };

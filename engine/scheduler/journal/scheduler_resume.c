@@ -3,12 +3,13 @@
  * It replays the journal of the one before (scheduler_record.c), and so has its state: nothing is
  * decided twice, also what was under way. Then
  *
- *   - it counts its own node as lost, since the process that this node had has ended, and lets the
- * node join again (scheduler_rendezvous.c) before any other;   - each node that lives has to come
- * back: it leaves its link to the process before, opens one to     this one, and says in BACK how
- * many messages it has had. The others, which are held, follow in     their order; and the node
- * says again what the scheduler has not had. So both sides have had     each message once;   - a
- * node that does not come back within the timeout is lost like one that is silent.
+ * - it counts its own node as lost, since the process that this node had has ended, and lets the
+ *   node join again (scheduler_rendezvous.c) before any other;
+ * - each node that lives has to come back: it leaves its link to the process before, opens one to
+ *   this one, and says in BACK how many messages it has had. The others, which are held, follow in
+ *   their order; and the node says again what the scheduler has not had. So both sides have had
+ *   each message once;
+ * - a node that does not come back within the timeout is lost like one that is silent.
  *
  * Why each wait ends: for a node that comes back, as just told; the rest as after any loss.
  *

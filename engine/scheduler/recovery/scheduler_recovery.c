@@ -28,7 +28,7 @@
  *
  * Runs as scheduler.h says. */
 #include "engine/control/place_text.h"
-#include "engine/scheduler/scheduler_recovery_private.h"
+#include "engine/scheduler/recovery/scheduler_recovery_private.h"
 
 #include <string.h>
 

@@ -12,8 +12,8 @@
  * once another process has added something.
  *
  * Threads: one at a time. */
-#ifndef RUBATO_ENGINE_SCHEDULER_SCHEDULER_JOURNAL_H
-#define RUBATO_ENGINE_SCHEDULER_SCHEDULER_JOURNAL_H
+#ifndef RUBATO_ENGINE_SCHEDULER_JOURNAL_SCHEDULER_JOURNAL_H
+#define RUBATO_ENGINE_SCHEDULER_JOURNAL_SCHEDULER_JOURNAL_H
 
 #include <rubato/error.h>
 #include <stdbool.h>

@@ -6,7 +6,7 @@
  * before is forgotten, it gets that place instead.
  *
  * Runs as roster.h says. */
-#include "engine/scheduler/roster.h"
+#include "engine/scheduler/rendezvous/roster.h"
 
 #include <assert.h>
 

@@ -6,8 +6,8 @@
  * task runs.
  *
  * Threads: the scheduler's owner. */
-#ifndef RUBATO_ENGINE_SCHEDULER_DEALT_BLOCKS_H
-#define RUBATO_ENGINE_SCHEDULER_DEALT_BLOCKS_H
+#ifndef RUBATO_ENGINE_SCHEDULER_DATA_DEALT_BLOCKS_H
+#define RUBATO_ENGINE_SCHEDULER_DATA_DEALT_BLOCKS_H
 
 #include "engine/control/state_walk.h"
 #include "io/data/deal/block_source.h"

@@ -1,6 +1,6 @@
 /* The rules by which the dispatcher of blocks chooses what a node reads next, what it refuses, and
  * what snapshots keep of it. test_block_dispatcher_simulation.c has its seeded simulations. */
-#include "engine/scheduler/block_dispatcher.h"
+#include "engine/scheduler/data/block_dispatcher.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * of blocks that there were when it was drawn.
  *
  * Threads: the scheduler's owner. */
-#include "engine/scheduler/block_dispatcher_private.h"
+#include "engine/scheduler/data/block_dispatcher_private.h"
 
 void block_ticket_walk(StateWalk *walk, void *ticket)
 {

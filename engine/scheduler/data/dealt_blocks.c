@@ -4,11 +4,11 @@
  * one behind the last that was asked for: each list is looked through from there.
  *
  * Threads: see the header. */
-#include "engine/scheduler/dealt_blocks.h"
+#include "engine/scheduler/data/dealt_blocks.h"
 
 #include <glib.h>
 
-#include "engine/scheduler/block_dispatcher.h"
+#include "engine/scheduler/data/block_dispatcher.h"
 
 typedef struct {
     BlockTicket ticket;

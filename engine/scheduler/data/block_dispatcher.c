@@ -5,7 +5,7 @@
  * with one node, come back, or read. A block that was read may come back as long as the node may be
  * lost with what it made of it. The rows that a node read of a block before it gave the block back
  * are not dealt again. If the node is lost with what it made of them, such blocks are counted. */
-#include "engine/scheduler/block_dispatcher_private.h"
+#include "engine/scheduler/data/block_dispatcher_private.h"
 
 #include <string.h>
 

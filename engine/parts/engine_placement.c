@@ -5,8 +5,8 @@
  *
  * Threads: that of the engine's calls; of engine_check_move also that of part steps. */
 #include "engine/control/place_text.h"
-#include "engine/engine_balance.h"
 #include "engine/engine_private.h"
+#include "engine/parts/engine_balance.h"
 #include "engine/placement/cluster_limits.h"
 
 /* The servers of nodes that are not lost, and are not drained. */

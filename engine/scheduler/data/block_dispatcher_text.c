@@ -15,7 +15,7 @@
  * Threads: the scheduler's owner. */
 #include <string.h>
 
-#include "engine/scheduler/block_dispatcher_private.h"
+#include "engine/scheduler/data/block_dispatcher_private.h"
 #include "engine/task/block_ticket_codec.h"
 
 /* ---- writing ---- */

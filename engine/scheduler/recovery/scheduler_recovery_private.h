@@ -2,8 +2,8 @@
  * files.
  *
  * Threads: as scheduler.h. */
-#ifndef RUBATO_ENGINE_SCHEDULER_SCHEDULER_RECOVERY_PRIVATE_H
-#define RUBATO_ENGINE_SCHEDULER_SCHEDULER_RECOVERY_PRIVATE_H
+#ifndef RUBATO_ENGINE_SCHEDULER_RECOVERY_SCHEDULER_RECOVERY_PRIVATE_H
+#define RUBATO_ENGINE_SCHEDULER_RECOVERY_SCHEDULER_RECOVERY_PRIVATE_H
 
 #include "engine/control/place_text.h"
 #include "engine/scheduler/scheduler_state.h"

@@ -8,8 +8,8 @@
  * epoch when it holds no more blocks of the one before.
  *
  * Threads: the scheduler's owner. */
-#ifndef RUBATO_ENGINE_SCHEDULER_BLOCK_DISPATCHER_H
-#define RUBATO_ENGINE_SCHEDULER_BLOCK_DISPATCHER_H
+#ifndef RUBATO_ENGINE_SCHEDULER_DATA_BLOCK_DISPATCHER_H
+#define RUBATO_ENGINE_SCHEDULER_DATA_BLOCK_DISPATCHER_H
 
 #include "engine/control/state_walk.h"
 #include "io/data/deal/block_source.h"

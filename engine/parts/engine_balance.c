@@ -7,7 +7,7 @@
  * stays where it is, and parts without replicas do: rubato_engine_move_part moves these.
  *
  * Thread: that of part steps, on the scheduler's node. */
-#include "engine/engine_balance.h"
+#include "engine/parts/engine_balance.h"
 
 #include "engine/engine_private.h"
 

@@ -12,8 +12,8 @@
 
 #include <string.h>
 
-#include "engine/scheduler/block_dispatcher.h"
-#include "engine/scheduler/dealt_blocks.h"
+#include "engine/scheduler/data/block_dispatcher.h"
+#include "engine/scheduler/data/dealt_blocks.h"
 #include "engine/task/block_ticket_codec.h"
 #include "engine/task/status_parts.h"
 

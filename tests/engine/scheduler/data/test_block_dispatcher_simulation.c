@@ -5,7 +5,7 @@
  * node. If what a lost node has read is to be read again until it is settled, a row may be left out
  * that it read before it gave the block back, and the dispatcher counts these blocks. A failure
  * prints its seed: SEED=n runs that one alone. */
-#include "engine/scheduler/block_dispatcher.h"
+#include "engine/scheduler/data/block_dispatcher.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "engine/cluster/cluster_file.h"
-#include "engine/scheduler/roster.h"
+#include "engine/scheduler/rendezvous/roster.h"
 #include "tests/support/runner.h"
 
 enum { VERSION = 4, TIMEOUT_MS = 1000 };

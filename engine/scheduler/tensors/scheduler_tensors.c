@@ -15,7 +15,7 @@
  * Runs as scheduler.h says. */
 #include <string.h>
 
-#include "engine/scheduler/scheduler_tensors_private.h"
+#include "engine/scheduler/tensors/scheduler_tensors_private.h"
 
 /* Of verdicts in a message: less than it may have, by more than one verdict. */
 enum { DECIDED_BYTES = 512 << 10 };

@@ -1,10 +1,10 @@
 /* The dispatcher's state, for its files.
  *
  * Threads: the scheduler's owner. */
-#ifndef RUBATO_ENGINE_SCHEDULER_BLOCK_DISPATCHER_PRIVATE_H
-#define RUBATO_ENGINE_SCHEDULER_BLOCK_DISPATCHER_PRIVATE_H
+#ifndef RUBATO_ENGINE_SCHEDULER_DATA_BLOCK_DISPATCHER_PRIVATE_H
+#define RUBATO_ENGINE_SCHEDULER_DATA_BLOCK_DISPATCHER_PRIVATE_H
 
-#include "engine/scheduler/block_dispatcher.h"
+#include "engine/scheduler/data/block_dispatcher.h"
 #include "io/data/random.h"
 
 #define NOBODY UINT32_MAX

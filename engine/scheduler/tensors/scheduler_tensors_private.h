@@ -1,8 +1,8 @@
 /* What the coordinator of a task's collectives knows, for its files.
  *
  * Threads: as scheduler.h. */
-#ifndef RUBATO_ENGINE_SCHEDULER_SCHEDULER_TENSORS_PRIVATE_H
-#define RUBATO_ENGINE_SCHEDULER_SCHEDULER_TENSORS_PRIVATE_H
+#ifndef RUBATO_ENGINE_SCHEDULER_TENSORS_SCHEDULER_TENSORS_PRIVATE_H
+#define RUBATO_ENGINE_SCHEDULER_TENSORS_SCHEDULER_TENSORS_PRIVATE_H
 
 #include "engine/collectives/negotiation/tensor_sets.h"
 #include "engine/collectives/negotiation/tensor_text.h"
