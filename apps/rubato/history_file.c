@@ -9,6 +9,7 @@ enum {
     RECORD_HEADER_BYTES = 32,
     MOST_ROW_BYTES = 64, /* a number of 8 bytes stands for a larger row */
     MOST_WIDTH = 1 << 24,
+    SLOT_BYTES = 1 << 18, /* of the second file */
 };
 
 #define CHUNK_MAGIC UINT32_C(0x4b4e4843)
@@ -143,12 +144,15 @@ static const char *take_body(const RecordOwner *owner, Record *record, LastKeys 
     return NULL;
 }
 
+/* In a slot zeros follow the last record. */
 static const char *take_records(const HistoryVisitor *visitor, const RecordOwner *owner,
-                                const uint8_t *at, uint64_t n)
+                                const uint8_t *at, uint64_t n, bool is_slot)
 {
     LastKeys last = { NULL, 0, 0 };
 
     while (n > 0) {
+        if (is_slot && at[0] == 0)
+            break;
         if (n < RECORD_HEADER_BYTES)
             return "a record ends behind its chunk";
         Record record = { .at = at,
@@ -177,7 +181,7 @@ static const char *take_records(const HistoryVisitor *visitor, const RecordOwner
 }
 
 static const char *take_chunk(const HistoryVisitor *visitor, uint32_t node, const uint8_t *at,
-                              uint32_t n)
+                              uint32_t n, bool is_slot)
 {
     const RecordOwner owner = { .node = node,
                                 .epoch = read_u32(at + 12),
@@ -186,14 +190,14 @@ static const char *take_chunk(const HistoryVisitor *visitor, uint32_t node, cons
                                 .dtype = (RubatoDtype)read_u32(at + 24),
                                 .width = read_u32(at + 28) };
 
-    if (read_u32(at + 8) == 1) {
+    if (read_u32(at + 8) == 1 && !is_slot) {
         g_autofree char *text = g_strndup((const char *)at + CHUNK_HEADER_BYTES, n);
         visitor->line(visitor->user, node, g_strchomp(text));
         return NULL;
     }
     if (rubato_dtype_size(owner.dtype) == 0 || owner.width == 0 || owner.width > MOST_WIDTH)
         return "a chunk has no rows of such a type and width";
-    return take_records(visitor, &owner, at + CHUNK_HEADER_BYTES, n);
+    return take_records(visitor, &owner, at + CHUNK_HEADER_BYTES, n, is_slot);
 }
 
 static bool fail(const char *path, size_t at, const char *wrong, GError **error)
@@ -202,7 +206,9 @@ static bool fail(const char *path, size_t at, const char *wrong, GError **error)
     return false;
 }
 
-bool history_file_read(const HistoryFile *file, const HistoryVisitor *visitor, GError **error)
+/* ---- the file ---- */
+
+static bool read_chunks(const HistoryFile *file, const HistoryVisitor *visitor, GError **error)
 {
     const char *const path = file->path;
     const uint8_t *const bytes = (const uint8_t *)g_mapped_file_get_contents(file->bytes);
@@ -217,12 +223,70 @@ bool history_file_read(const HistoryFile *file, const HistoryVisitor *visitor, G
         if (!whole || n > size - at - CHUNK_HEADER_BYTES)
             return file->state == HISTORY_FILE_OPEN || file->state == HISTORY_FILE_SILENT ||
                    fail(path, at, "the chunk is not whole", error);
-        const char *const wrong = take_chunk(visitor, file->node, bytes + at, n);
+        const char *const wrong =
+            take_chunk(visitor, file->node, bytes + at, n, /* is_slot= */ false);
         if (wrong != NULL)
             return fail(path, at, wrong, error);
         at += CHUNK_HEADER_BYTES + n;
     }
     return true;
+}
+
+/* ---- the second file ---- */
+
+/* (transfer full) */
+static char *path_of_slots(const HistoryFile *file)
+{
+    const size_t n_name = strlen(file->path) - strlen(".history");
+
+    return g_strdup_printf("%.*s.mapped", (int)n_name, file->path);
+}
+
+/* Most nodes have none. */
+static bool open_slots(HistoryFile *file, GError **error)
+{
+    g_autofree char *path = path_of_slots(file);
+    g_autoptr(GError) found = NULL;
+
+    file->mapped = g_mapped_file_new(path, FALSE, &found);
+    if (file->mapped != NULL || g_error_matches(found, G_FILE_ERROR, G_FILE_ERROR_NOENT))
+        return true;
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_IO, found->message);
+    return false;
+}
+
+/* A process that was killed may leave its last slot without a header. */
+static const char *take_slot(const HistoryFile *file, const HistoryVisitor *visitor,
+                             const uint8_t *at, size_t n)
+{
+    if (n < SLOT_BYTES || read_u32(at) == 0)
+        return NULL;
+    if (read_u32(at) != CHUNK_MAGIC || read_u32(at + 4) != SLOT_BYTES - CHUNK_HEADER_BYTES)
+        return "here no chunk begins";
+    return take_chunk(visitor, file->node, at, SLOT_BYTES - CHUNK_HEADER_BYTES,
+                      /* is_slot= */ true);
+}
+
+static bool read_slots(const HistoryFile *file, const HistoryVisitor *visitor, GError **error)
+{
+    const size_t size = file->mapped == NULL ? 0 : g_mapped_file_get_length(file->mapped);
+    const uint8_t *const bytes =
+        size == 0 ? NULL : (const uint8_t *)g_mapped_file_get_contents(file->mapped);
+
+    for (size_t at = 0; at < size; at += SLOT_BYTES) {
+        const char *const wrong = take_slot(file, visitor, bytes + at, size - at);
+
+        if (wrong != NULL) {
+            g_autofree char *path = path_of_slots(file);
+            return fail(path, at, wrong, error);
+        }
+    }
+    return true;
+}
+
+bool history_file_read(const HistoryFile *file, const HistoryVisitor *visitor, GError **error)
+{
+    return read_chunks(file, visitor, error) && read_slots(file, visitor, error);
 }
 
 bool history_file_open(HistoryFile *file, GError **error)
@@ -240,7 +304,7 @@ bool history_file_open(HistoryFile *file, GError **error)
     if (g_mapped_file_get_length(file->bytes) < FILE_HEADER_BYTES ||
         memcmp(bytes, "RBTHIST", 7) != 0)
         return fail(path, 0, "this is no history", error);
-    if (bytes[7] != '1' && bytes[7] != '2') /* of '1' all is as of '2', without ragged rows */
+    if (bytes[7] < '1' || bytes[7] > '3') /* of earlier ones all is the same, and has less */
         return fail(path, 7, "this history has a format that this version does not read", error);
     if (read_u32(bytes + 8) > HISTORY_FILE_SILENT)
         return fail(path, 8, "this is no history", error);
@@ -248,12 +312,13 @@ bool history_file_open(HistoryFile *file, GError **error)
     file->node = read_u32(bytes + 12);
     file->n_nodes = read_u32(bytes + 16);
     file->process = read_u32(bytes + 20);
-    return true;
+    return open_slots(file, error);
 }
 
 void history_file_clear(HistoryFile *file)
 {
     g_clear_pointer(&file->bytes, g_mapped_file_unref);
+    g_clear_pointer(&file->mapped, g_mapped_file_unref);
     g_clear_pointer(&file->path, g_free);
     g_clear_pointer(&file->tasks, g_array_unref);
 }

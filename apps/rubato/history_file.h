@@ -113,7 +113,9 @@ typedef struct {
     uint64_t n_records; /* in it */
     char *path;         /* owned */
     GArray *tasks;      /* of HistoryFileTask; NULL: none */
-    GMappedFile *bytes; /* rows of records point into it */
+    /* rows of records point into them */
+    GMappedFile *bytes;
+    GMappedFile *mapped; /* the second file, of records that outlive the process; NULL: none */
 } HistoryFile;
 
 /* Opens the file at `path`, and reads what it says of itself. It stays open until

@@ -16,7 +16,7 @@
 
 #include <rubato/error.h>
 
-#include "io/history/history_private.h"
+#include "io/history/history_mapped.h"
 #include "io/net/log_sink.h"
 
 #define MOST_CHUNKS 64
@@ -59,6 +59,8 @@ struct History {
     uint32_t node;
     pthread_t writer;
 
+    HistoryMapped mapped;
+
     /* writer only */
     off_t n_written; /* bytes of whole chunks */
 
@@ -67,7 +69,7 @@ struct History {
     pthread_cond_t freed; /* the writer is done with a chunk */
     /* guarded by lock */
     FileHeader header;
-    bool failed;                /* only the writer sets it */
+    bool failed;
     HistoryChunk *first, *last; /* to be written */
     HistoryChunk *free;
     unsigned n_chunks, n_waiting; /* all; to be written */
@@ -105,24 +107,32 @@ static void write_state(History *history, FileState state)
                   history->path, g_strerror(errno));
 }
 
+/* With the lock. */
+static void fail(History *history, const char *path, int failure)
+{
+    if (history->failed)
+        return;
+    g_warning("node %u: its history is INCOMPLETE from here on: cannot write to %s: %s",
+              history->node, path, g_strerror(failure));
+    history->failed = true;
+    write_state(history, FILE_STATE_INCOMPLETE);
+}
+
 static void write_chunk(History *history, const HistoryChunk *chunk)
 {
     const size_t n = sizeof chunk->header + chunk->header.n_bytes;
+    int failure;
 
-    if (history->failed)
-        return;
     if (write_all(history->fd, &chunk->header, n)) {
         history->n_written += (off_t)n;
         return;
     }
-    g_warning("node %u: its history is INCOMPLETE from here on: cannot write to %s: %s",
-              history->node, history->path, g_strerror(errno));
+    failure = errno;
     if (ftruncate(history->fd, history->n_written) != 0)
         g_warning("node %u: the end of %s is no whole chunk: %s", history->node, history->path,
                   g_strerror(errno));
     pthread_mutex_lock(&history->lock);
-    history->failed = true;
-    write_state(history, FILE_STATE_INCOMPLETE);
+    fail(history, history->path, failure);
     pthread_mutex_unlock(&history->lock);
 }
 
@@ -172,9 +182,11 @@ static void *run_writer(void *data)
         n_in_vain = 0;
         history->first = chunk->next;
         history->n_waiting--;
-        pthread_mutex_unlock(&history->lock);
-        write_chunk(history, chunk);
-        pthread_mutex_lock(&history->lock);
+        if (!history->failed) {
+            pthread_mutex_unlock(&history->lock);
+            write_chunk(history, chunk);
+            pthread_mutex_lock(&history->lock);
+        }
         history->n_done++;
         chunk->next = history->free;
         history->free = chunk;
@@ -223,6 +235,7 @@ static void free_history(History *history)
     }
     if (history->fd >= 0)
         close(history->fd);
+    history_mapped_clear(&history->mapped);
     pthread_cond_destroy(&history->given);
     pthread_cond_destroy(&history->freed);
     pthread_mutex_destroy(&history->lock);
@@ -251,6 +264,7 @@ static History *open_file(const char *folder, uint32_t node, uint32_t n_nodes, b
         free_history(history);
         return NULL;
     }
+    history_mapped_init(&history->mapped, history->path);
     if (log_sink_start_thread(&history->writer, run_writer, history) != 0) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
                     "cannot start a thread for the history of node %u", node);
@@ -325,6 +339,19 @@ void history_give_chunk(History *history, HistoryChunk *chunk)
     if (history->writer_state == WRITER_SLEEPS || history->n_waiting >= CHUNKS_THAT_WAKE)
         wake_writer(history);
     pthread_mutex_unlock(&history->lock);
+}
+
+HistorySlot *history_take_slot(History *history, const HistoryChunkHeader *header)
+{
+    int failure;
+    HistorySlot *const slot = history_mapped_take(&history->mapped, header, &failure);
+
+    if (slot == NULL && failure != 0) {
+        pthread_mutex_lock(&history->lock);
+        fail(history, history->mapped.path, failure);
+        pthread_mutex_unlock(&history->lock);
+    }
+    return slot;
 }
 
 /* It ends, because the writer takes chunk by chunk, and drops them once a write has failed. */

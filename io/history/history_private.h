@@ -6,7 +6,7 @@
 
 #include "io/history/history.h"
 
-#define HISTORY_MAGIC "RBTHIST2"
+#define HISTORY_MAGIC "RBTHIST3"
 #define HISTORY_CHUNK_MAGIC UINT32_C(0x4b4e4843)
 #define HISTORY_CHUNK_BYTES ((size_t)128 << 10)
 

@@ -3,12 +3,16 @@
  * A call with many keys becomes several records, so that each fits into a chunk. Keys that are
  * those of the record before are not written again.
  *
+ * A stream that is flushed once is flushed often. From then on its chunks are mapped slots, where
+ * nothing is left to do for that. Zeros follow the last record there. So a record is without its
+ * kind, which is not zero, until the rest of it is written: the process may be killed between.
+ *
  * Thread: the stream's user. */
 #include <string.h>
 
 #include <rubato/mix.h>
 
-#include "io/history/history_private.h"
+#include "io/history/history_mapped.h"
 
 /* A row of more bytes becomes a number of 8. */
 #define MOST_ROW_BYTES 64
@@ -32,8 +36,13 @@ struct HistoryStream {
     size_t row_bytes;
     size_t noted_bytes;  /* of a row */
     size_t most_keys;    /* of a record */
-    HistoryChunk *chunk; /* NULL: none is begun */
-    size_t used;
+    bool is_kept;        /* chunks are slots, if these can be had */
+    HistoryChunk *chunk; /* at most one of the two: is begun */
+    HistorySlot *slot;
+    uint8_t *bytes; /* of it; NULL: none is begun */
+    size_t used, n_bytes;
+    RecordHeader *open; /* the last record, which lacks its kind; NULL: it has it */
+    uint8_t open_kind;
     const uint64_t *keys; /* in the chunk: of the last record with keys; NULL: none */
     size_t n_keys;
     bool is_run;
@@ -57,21 +66,45 @@ HistoryStream *history_stream_new(History *history, const HistoryIdentity *ident
     return stream;
 }
 
-static void give_chunk(HistoryStream *stream)
+static HistoryChunkHeader header_of(const HistoryStream *stream)
 {
     const HistoryIdentity *const identity = &stream->identity;
 
-    if (stream->chunk == NULL)
-        return;
-    stream->chunk->header = (HistoryChunkHeader){ .magic = HISTORY_CHUNK_MAGIC,
-                                                  .n_bytes = (uint32_t)stream->used,
-                                                  .epoch = identity->epoch,
-                                                  .rank = identity->rank,
-                                                  .table = identity->table,
-                                                  .dtype = (uint32_t)identity->dtype,
-                                                  .width = identity->width };
-    history_give_chunk(stream->history, stream->chunk);
+    return (HistoryChunkHeader){ .magic = HISTORY_CHUNK_MAGIC,
+                                 .n_bytes = (uint32_t)stream->used,
+                                 .epoch = identity->epoch,
+                                 .rank = identity->rank,
+                                 .table = identity->table,
+                                 .dtype = (uint32_t)identity->dtype,
+                                 .width = identity->width };
+}
+
+static void set_kind(RecordHeader *header, uint8_t kind)
+{
+    history_order_stores();
+    header->kind = kind;
+    history_order_stores();
+}
+
+static void end_record(HistoryStream *stream)
+{
+    if (stream->open != NULL)
+        set_kind(stream->open, stream->open_kind);
+    stream->open = NULL;
+}
+
+static void give_chunk(HistoryStream *stream)
+{
+    end_record(stream);
+    if (stream->slot != NULL)
+        history_mapped_give(stream->slot);
+    if (stream->chunk != NULL) {
+        stream->chunk->header = header_of(stream);
+        history_give_chunk(stream->history, stream->chunk);
+    }
+    stream->slot = NULL;
     stream->chunk = NULL;
+    stream->bytes = NULL;
     stream->keys = NULL;
 }
 
@@ -87,13 +120,29 @@ void history_stream_free(HistoryStream *stream)
     g_free(stream);
 }
 
+static void take_chunk(HistoryStream *stream)
+{
+    const HistoryChunkHeader header = header_of(stream);
+
+    stream->used = 0;
+    if (stream->is_kept)
+        stream->slot = history_take_slot(stream->history, &header);
+    if (stream->slot != NULL) {
+        stream->bytes = stream->slot->bytes;
+        stream->n_bytes = sizeof stream->slot->bytes;
+        return;
+    }
+    stream->chunk = history_take_chunk(stream->history);
+    stream->bytes = stream->chunk->bytes;
+    stream->n_bytes = sizeof stream->chunk->bytes;
+}
+
 static void make_room(HistoryStream *stream, size_t n_bytes)
 {
-    if (stream->chunk != NULL && HISTORY_CHUNK_BYTES - stream->used >= n_bytes)
+    if (stream->bytes != NULL && stream->n_bytes - stream->used >= n_bytes)
         return;
     give_chunk(stream);
-    stream->chunk = history_take_chunk(stream->history);
-    stream->used = 0;
+    take_chunk(stream);
 }
 
 /* The weight of column i in the number that stands for a row: odd for integers, from 1 to 2 for
@@ -155,8 +204,7 @@ static void put_number(const HistoryStream *stream, const uint8_t *row, uint8_t 
 static bool has_same_keys(const HistoryStream *stream, const RubatoKeys *keys, size_t begin,
                           size_t n)
 {
-    if (stream->chunk == NULL || stream->keys == NULL || stream->n_keys != n ||
-        stream->is_run != (keys->keys == NULL))
+    if (stream->keys == NULL || stream->n_keys != n || stream->is_run != (keys->keys == NULL))
         return false;
     return keys->keys == NULL
                ? stream->keys[0] == keys->first + begin
@@ -187,13 +235,13 @@ static void note_piece(HistoryStream *stream, const HistoryRecord *record, size_
     size_t key_bytes = (keys->keys == NULL ? MIN(n, 1) : n) * sizeof(RubatoKey);
     const size_t whole = sizeof(RecordHeader) + key_bytes + (rows_bytes + 7) / 8 * 8;
 
+    end_record(stream);
     make_room(stream, whole);
-    RecordHeader *const header = (RecordHeader *)(void *)(stream->chunk->bytes + stream->used);
+    RecordHeader *const header = (RecordHeader *)(void *)(stream->bytes + stream->used);
     uint8_t *at = (uint8_t *)(header + 1);
     const bool same = n > 0 && has_same_keys(stream, keys, begin, n);
 
     *header = (RecordHeader){
-        .kind = (uint8_t)record->kind,
         .flags = (uint8_t)(record->flags | (keys->keys == NULL ? HISTORY_RUN_OF_KEYS : 0) |
                            (same ? HISTORY_SAME_KEYS : 0)),
         .n_keys = (uint32_t)n,
@@ -213,6 +261,7 @@ static void note_piece(HistoryStream *stream, const HistoryRecord *record, size_
     if (rows_bytes % 8 != 0)
         memset(at + rows_bytes, 0, 8 - rows_bytes % 8);
     header->n_bytes = key_bytes + (rows_bytes + 7) / 8 * 8;
+    set_kind(header, (uint8_t)record->kind);
     stream->used += sizeof *header + header->n_bytes;
 }
 
@@ -230,15 +279,17 @@ void history_note(HistoryStream *stream, const HistoryRecord *record)
 
 uint8_t *history_stream_put(HistoryStream *stream, const HistoryRecord *record, size_t n_bytes)
 {
+    end_record(stream);
     make_room(stream, sizeof(RecordHeader) + n_bytes);
-    RecordHeader *const header = (RecordHeader *)(void *)(stream->chunk->bytes + stream->used);
+    RecordHeader *const header = (RecordHeader *)(void *)(stream->bytes + stream->used);
 
-    *header = (RecordHeader){ .kind = (uint8_t)record->kind,
-                              .flags = (uint8_t)record->flags,
+    *header = (RecordHeader){ .flags = (uint8_t)record->flags,
                               .n_keys = (uint32_t)record->keys.n,
                               .clock = record->clock,
                               .n_adds = record->n_adds,
                               .n_bytes = n_bytes };
+    stream->open = header;
+    stream->open_kind = (uint8_t)record->kind;
     stream->used += sizeof *header + n_bytes;
     return (uint8_t *)(header + 1);
 }
@@ -343,6 +394,10 @@ void history_note_applied_end(HistoryStream *stream, const HistoryApplied *appli
 
 void history_stream_flush(HistoryStream *stream)
 {
+    end_record(stream);
+    stream->is_kept = true;
+    if (stream->chunk == NULL) /* what there was is in a slot */
+        return;
     history_stream_hand_over(stream);
     history_flush(stream->history);
 }

@@ -158,15 +158,16 @@ char *writer_check(const char *flag, int status)
     return said;
 }
 
-void writer_expect_no_crash(gsize stride)
+/* Bytes from `begin` to `end`; 0: to the file's end. */
+static void expect_no_crash(const char *name, gsize begin, gsize end, gsize stride)
 {
     const char *argv[] = { TEST_BIN_DIR "/rubato", "history", "check", writer_folder, NULL };
-    g_autofree char *path = g_strdup_printf("%s/node-0.history", writer_folder);
+    g_autofree char *path = g_build_filename(writer_folder, name, NULL);
     g_autofree char *bytes = NULL;
     gsize size;
 
     ck_assert(g_file_get_contents(path, &bytes, &size, NULL));
-    for (gsize i = 64; i < size; i += stride) {
+    for (gsize i = begin; i < (end == 0 ? size : end); i += stride) {
         const char kept = bytes[i];
         int status;
 
@@ -179,4 +180,14 @@ void writer_expect_no_crash(gsize stride)
                       "byte %zu: it ends with %d", (size_t)i, status);
         bytes[i] = kept;
     }
+}
+
+void writer_expect_no_crash(gsize stride)
+{
+    expect_no_crash("node-0.history", 64, 0, stride);
+}
+
+void writer_expect_no_crash_of(const char *name, gsize end, gsize stride)
+{
+    expect_no_crash(name, 0, end, stride);
 }

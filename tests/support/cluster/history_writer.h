@@ -57,4 +57,7 @@ char *writer_check(const char *flag, int status);
  * judges it, and never crashes. */
 void writer_expect_no_crash(gsize stride);
 
+/* The same for the first bytes of any file. */
+void writer_expect_no_crash_of(const char *name, gsize end, gsize stride);
+
 #endif
