@@ -31,7 +31,7 @@ typedef struct {
     const void *deltas;    /* of an Add */
     void *values;          /* of a Get; NULL: a turn reads no rows */
     RowPlaces *places;     /* of one of several workers: where the rows are; set in a turn, and by a
-                            * Get of one part */
+                            * Get */
     bool begins_iteration; /* by a Get: the worker has reached its clock, under a model that takes
                             * announcements */
 } JointAsk;

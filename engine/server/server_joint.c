@@ -217,15 +217,15 @@ static bool all_show_all(const Joint *joint, const TableRoute *route, const Join
     return joint_shards_can_get(joint->shards, joint->n);
 }
 
+/* The worker has had the rows fetched, as far as it knew where they are. */
 static void read_rows(const Joint *joint, const JointAsk *ask)
 {
-    if (joint->n == 1) {
-        joint_shards_find(joint->shards, 1, ask->places);
+    joint_shards_find(joint->shards, joint->n, ask->places);
+    if (joint->n == 1)
         shard_get(joint->shards[0], &(RubatoKeys){ .keys = ask->keys, .n = ask->n_keys },
                   ask->values);
-    } else {
-        joint_shards_get_far(joint->shards, joint->n, ask->keys, ask->n_keys, ask->values);
-    }
+    else
+        joint_shards_get(joint->shards, joint->n, ask->keys, ask->n_keys, ask->values);
 }
 
 static bool get_shared(const TableRoute *route, const JointAsk *ask, uint64_t *min_clock)

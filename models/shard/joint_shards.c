@@ -63,60 +63,24 @@ static inline __attribute__((always_inline)) void gather(const RowPlaces *pass, 
         memcpy(values + i * bytes, row_place(pass, n_shards, keys[i], stride), bytes);
 }
 
-/* The same, but where all rows of a block are comes first, and they are asked for then. Between a
- * row's address and the next one's the masks take longer than without parts, so that fewer rows
- * would be on their way at a time. */
-static inline __attribute__((always_inline)) void gather_blocks(
-    const RowPlaces *pass, size_t n_shards, const RubatoKey *restrict keys, size_t n,
-    unsigned char *restrict values, size_t bytes, size_t stride)
-{
-    const unsigned char *rows[BLOCK_KEYS];
-
-    for (size_t begin = 0; begin < n; begin += BLOCK_KEYS) {
-        const size_t some = MIN(n - begin, BLOCK_KEYS);
-
-        for (size_t i = 0; i < some; i++) {
-            rows[i] = row_place(pass, n_shards, keys[begin + i], stride);
-            __builtin_prefetch(rows[i]);
-        }
-        for (size_t i = 0; i < some; i++)
-            memcpy(values + (begin + i) * bytes, rows[i], bytes);
-    }
-}
-
 /* Of how many shards, and how wide the rows are: constant for the usual ones. */
-#define GATHER(loop)                                                    \
-    do {                                                                \
-        if (n_shards == 2 && pass.stride == 4)                          \
-            loop(&pass, 2, keys, n, values, 4, 4);                      \
-        else if (n_shards == 2 && bytes == 4)                           \
-            loop(&pass, 2, keys, n, values, 4, pass.stride);            \
-        else if (n_shards == 2 && pass.stride == 8)                     \
-            loop(&pass, 2, keys, n, values, 8, 8);                      \
-        else if (n_shards == 2)                                         \
-            loop(&pass, 2, keys, n, values, bytes, pass.stride);        \
-        else                                                            \
-            loop(&pass, n_shards, keys, n, values, bytes, pass.stride); \
-    } while (0)
-
 void joint_shards_get(RubatoShard *const *shards, size_t n_shards, const RubatoKey *keys, size_t n,
                       void *values)
 {
-    const size_t bytes = shards[0]->row_bytes;
+    const size_t bytes = shards[0]->row_bytes, stride = shards[0]->stride;
     RowPlaces pass;
 
     begin_pass(&pass, shards, n_shards);
-    GATHER(gather);
-}
-
-void joint_shards_get_far(RubatoShard *const *shards, size_t n_shards, const RubatoKey *keys,
-                          size_t n, void *values)
-{
-    const size_t bytes = shards[0]->row_bytes;
-    RowPlaces pass;
-
-    begin_pass(&pass, shards, n_shards);
-    GATHER(gather_blocks);
+    if (n_shards == 2 && stride == 4)
+        gather(&pass, 2, keys, n, values, 4, 4);
+    else if (n_shards == 2 && bytes == 4)
+        gather(&pass, 2, keys, n, values, 4, stride);
+    else if (n_shards == 2 && stride == 8)
+        gather(&pass, 2, keys, n, values, 8, 8);
+    else if (n_shards == 2)
+        gather(&pass, 2, keys, n, values, bytes, stride);
+    else
+        gather(&pass, n_shards, keys, n, values, bytes, stride);
 }
 
 static inline __attribute__((always_inline)) void find_to_write(const RowPlaces *pass,

@@ -28,10 +28,6 @@ bool joint_shards_can_add(RubatoShard *const *shards, size_t n_shards);
 void joint_shards_get(RubatoShard *const *shards, size_t n_shards, const RubatoKey *keys, size_t n,
                       void *values);
 
-/* The same for rows that others change, which may so lie in another processor's cache. */
-void joint_shards_get_far(RubatoShard *const *shards, size_t n_shards, const RubatoKey *keys,
-                          size_t n, void *values);
-
 /* Where the rows are now. */
 void joint_shards_find(RubatoShard *const *shards, size_t n_shards, RowPlaces *places);
 

@@ -280,8 +280,8 @@ static bool are_at(const RowPlaces *places, const RubatoKey *keys, const int64_t
     return true;
 }
 
-/* What has not got all Adds that a Get has to see is not read. In a turn, and by a Get of one part,
- * a worker learns where the rows are. */
+/* What has not got all Adds that a Get has to see is not read. In a turn, and by a Get, a worker
+ * learns where the rows are. */
 static bool ask_too_early(RubatoWorker *worker, void *user_data, GError **error)
 {
     const Company *const company = user_data;
@@ -318,8 +318,8 @@ static bool ask_too_early(RubatoWorker *worker, void *user_data, GError **error)
     ask.node_clock = 1;
     if (route->joint->take_turn == NULL) {
         REQUIRE(route->joint->get(route, &ask, &min_clock));
-        REQUIRE(places.n == (company->servers == 1 ? 1 : 0));
-        return places.n == 0 || are_at(&places, keys, values, error);
+        REQUIRE(places.n == company->servers);
+        return are_at(&places, keys, values, error);
     }
     if (ask.worker == 0) { /* the parts have its own Adds, and none of the other worker's */
         ask.values = NULL;
