@@ -206,17 +206,13 @@ static bool take_greeting(RubatoEngine *engine, const ControlMail *mail, int64_t
     return is_sensible;
 }
 
-/* If the run goes on without a lost node, the loss is known as soon as the node's process has
- * ended, and not only by its silence. That holds also for a process that has ended before this node
- * was connected to it: each listens before it greets the scheduler, and there are links only to
- * those that have. */
+/* A loss is known as soon as the node's process has ended, and not only by its silence. That holds
+ * also for a process that has ended before this node was connected to it: each listens before it
+ * greets the scheduler, and there are links only to those that have. What a process said before it
+ * ended is handled first: its connection is read to the end before another one is tried. */
 static void find_ended(RubatoEngine *engine, int64_t now_ms)
 {
-    /* relaxed: a loss that it misses at this tick is found at the next one */
-    const bool goes_on = engine->rendezvous.welcome &&
-                         atomic_load_explicit(&engine->office.goes_on, memory_order_relaxed);
-
-    for (uint32_t i = 0; goes_on && i < engine->n_nodes; i++)
+    for (uint32_t i = 0; engine->rendezvous.welcome && i < engine->n_nodes; i++)
         if (i != engine->self && network_is_refused(engine->network, i))
             scheduler_node_gone(engine->scheduler, now_ms, i, NODE_ENDED);
 }

@@ -114,10 +114,12 @@ START_TEST(a_lost_node_ends_the_run_on_all_others_and_by_name)
     const uint32_t victim = losses[_i].victim;
     const ClusterShape three = shape();
     ClusterRun *run = cluster_run_new(&three);
-    /* By its silence, or by what it does not acknowledge: whichever somebody notices first. */
+    /* By its end; or by its silence, or what it does not acknowledge, whichever somebody notices
+     * first. */
     g_autofree char *lost = g_strdup_printf(
-        "error %d: node %u (127.0.0.1:0)%s was lost: ", RUBATO_ERROR_NODE_LOST, CLUSTER_IDS[victim],
-        victim == SCHEDULER ? ", where the scheduler runs," : "");
+        "error %d: node %u (127.0.0.1:0)%s was lost: %s", RUBATO_ERROR_NODE_LOST,
+        CLUSTER_IDS[victim], victim == SCHEDULER ? ", where the scheduler runs," : "",
+        losses[_i].number == SIGKILL && victim != SCHEDULER ? "nobody listens at its address" : "");
 
     cluster_start(run, play, &losses[_i].activity);
     cluster_wait_for(run, SCHEDULER, "busy");

@@ -235,7 +235,7 @@ static bool die(const RubatoServiceRequest *request, RubatoByteWriter *answer, v
     (void)answer;
     (void)error;
     if (rubato_engine_node(user_data) == 7)
-        raise(SIGKILL);
+        raise(SIGSTOP);
     return true;
 }
 
@@ -279,10 +279,11 @@ START_TEST(a_dead_nodes_answer_names_it)
     shape.stall_ms = 200;
     ClusterRun *run = cluster_run_new(&shape);
     cluster_start(run, outlive, NULL);
+    cluster_wait_for(run, 0, "waits for service die on node 7 (127.0.0.1:0)");
+    cluster_signal(run, 1, SIGKILL);
     cluster_expect_end(run, 1, -SIGKILL);
     cluster_expect_end(run, 0, 0);
     cluster_expect_end(run, 2, 0);
-    cluster_expect_text(run, 0, "waits for service die on node 7 (127.0.0.1:0)");
     cluster_run_free(run);
 }
 END_TEST
