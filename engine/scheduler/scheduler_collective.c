@@ -359,10 +359,10 @@ static bool moves_on(const Collective *collective, uint32_t lost)
 
 /* Whether a call goes on when a node is lost. The nodes that live can make all calls without it:
  * each knows, when it hears GO, which nodes had been lost when that was sent. Of those that nodes
- * do their part of: a new table's parts get other primaries after it, as those of all tables do; a
- * new task counts on its workers; a snapshot is whole once all have written it, and needs all
- * before. */
-static bool outlives(const Collective *collective, uint32_t lost)
+ * do their part of: a new table's parts get other primaries after it, as those of all tables do; so
+ * do those that a new task uses, and it begins unless it needs workers that are lost; a snapshot is
+ * whole once all have written it, and needs all before. */
+static bool outlives(const Scheduler *scheduler, const Collective *collective, uint32_t lost)
 {
     if (collective->phase == COLLECTIVE_GATHERING)
         return true;
@@ -370,6 +370,8 @@ static bool outlives(const Collective *collective, uint32_t lost)
     case CONTROL_CALL_CREATE:
     case CONTROL_CALL_DROP:
         return true;
+    case CONTROL_CALL_RUN:
+        return task_find(scheduler, collective->id)->cause.code == CONTROL_OK;
     case CONTROL_CALL_MOVE:
         return moves_on(collective, lost);
     case CONTROL_CALL_SNAPSHOT:
@@ -501,14 +503,24 @@ bool collective_ready(Scheduler *scheduler, uint32_t node, const Control *contro
     return true;
 }
 
+/* A task says more of why it cannot begin. */
+static void fail_by_loss(Scheduler *scheduler, Collective *collective, const char *text)
+{
+    const Verdict loss = { CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)text };
+    const Verdict *const why =
+        collective->what == CONTROL_CALL_RUN ? &task_find(scheduler, collective->id)->cause : &loss;
+
+    fail(scheduler, collective, why->code, why->text);
+}
+
 void collectives_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
 {
     Collective *const collective = open_collective(scheduler);
 
     if (collective != NULL) /* a process in its place has not */
         collective->proposed[node] = false;
-    if (collective != NULL && !outlives(collective, node))
-        fail(scheduler, collective, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), text);
+    if (collective != NULL && !outlives(scheduler, collective, node))
+        fail_by_loss(scheduler, collective, text);
     else if (collective != NULL && collective->phase == COLLECTIVE_WORKING)
         check_ready(scheduler, collective);
     else if (collective != NULL && all_have_proposed(scheduler, collective))

@@ -498,7 +498,8 @@ void tasks_node_out(Scheduler *scheduler, uint32_t node);
 void tasks_add_waits(const Scheduler *scheduler, GArray *waits);
 void tasks_clear(Scheduler *scheduler);
 
-/* Tasks whose workers on the node have not ended fail with this, unless they can go on without. */
+/* Tasks whose workers on the node have not ended, or begun, fail with this, unless they can go on
+ * without. */
 void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text);
 
 /* The name of a task whose workers on the node have not ended; NULL: there is none. */

@@ -9,6 +9,10 @@
  * does the scheduler take the effect as the cause. A task, cancelled or not, ends when every node
  * that still counts has said TASK_DONE.
  *
+ * A node may be lost between GO and COMMIT. Nodes prepare the task as if it lived, and do no step
+ * that follows the loss before they have done so (engine_await_call): so it is to them as if the
+ * node were lost right behind COMMIT. The same is true here.
+ *
  * If lost workers are to be replaced, the task goes on as if they were slow: it does not end, and
  * no barrier is passed, before a process has come in the place of their node, whose program makes
  * the call that began the task (task_replace), and its workers have ended. That takes no longer
@@ -231,6 +235,44 @@ char *task_replace(Scheduler *scheduler, uint32_t node, uint32_t epoch)
     return g_string_free(told, FALSE);
 }
 
+/* A process that has joined has no workers, whatever the one before it had, unless it has taken
+ * them over. */
+static bool has_no_workers(const Scheduler *scheduler, const SchedulerTask *task, uint32_t node)
+{
+    return (scheduler->nodes[node].serves && !task->again[node] && !awaits(task, node)) ||
+           (task->tensors != NULL && tensors_n_workers(task->tensors, node) == 0);
+}
+
+/* The node takes no further part in the task. */
+static void leave_out(Scheduler *scheduler, SchedulerTask *task, uint32_t node)
+{
+    waits_node_out(task, node);
+    if (awaits(task, node))
+        return;
+    task->again[node] = false;
+    if (!task->done[node] && !scheduler->nodes[node].lost &&
+        !(task->retired[node] && has_no_workers(scheduler, task, node))) {
+        g_autofree char *text = g_strdup_printf("node %u left the run while %s ran",
+                                                scheduler->nodes[node].id, task->name);
+        task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
+    }
+    retire(scheduler, task, node);
+    data_node_out(task, node);
+}
+
+/* Nodes that were lost since GO. Not before: until a node has done its part of RUN, its collectives
+ * know of no such task. */
+static void leave_out_lost(Scheduler *scheduler, SchedulerTask *task)
+{
+    for (uint32_t i = 0; i < scheduler->config.n_nodes; i++) {
+        if (!scheduler->nodes[i].lost || task->retired[i])
+            continue;
+        if (!awaits(task, i) && task->cause.code == CONTROL_OK)
+            tensors_lose(scheduler, task, i, scheduler->nodes[i].loss.text);
+        leave_out(scheduler, task, i);
+    }
+}
+
 void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs)
 {
     SchedulerTask *task = task_find(scheduler, epoch);
@@ -243,6 +285,7 @@ void task_decided(Scheduler *scheduler, uint32_t epoch, bool runs)
     task->running = true;
     if (task->cause.code != CONTROL_OK)
         task_send_cancel(scheduler, task);
+    leave_out_lost(scheduler, task);
     check_barrier(scheduler, task);
     check_end(scheduler, task);
 }
@@ -409,14 +452,6 @@ void tasks_cancel(Scheduler *scheduler, uint32_t code, const char *text)
         cancel(scheduler, scheduler->tasks->pdata[i], code, text);
 }
 
-/* A process that has joined has no workers, whatever the one before it had, unless it has taken
- * them over. */
-static bool has_no_workers(const Scheduler *scheduler, const SchedulerTask *task, uint32_t node)
-{
-    return (scheduler->nodes[node].serves && !task->again[node] && !awaits(task, node)) ||
-           (task->tensors != NULL && tensors_n_workers(task->tensors, node) == 0);
-}
-
 static bool has_other_workers(const Scheduler *scheduler, const SchedulerTask *task)
 {
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
@@ -460,8 +495,8 @@ void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
 {
     for (guint i = 0; i < scheduler->tasks->len; i++) {
         SchedulerTask *const task = scheduler->tasks->pdata[i];
-        const bool may_go_on = task->running && task->continues;
-        const char *const need = may_go_on ? find_need(scheduler, task) : NULL;
+        const char *const need = task->continues ? find_need(scheduler, task) : NULL;
+        const bool goes_on = task->continues && need == NULL;
 
         if (has_no_workers(scheduler, task, node))
             continue;
@@ -470,7 +505,7 @@ void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
             continue;
         }
         task->again[node] = false;
-        if (may_go_on && need == NULL && task->replace_ms > 0) {
+        if (goes_on && task->replace_ms > 0) {
             task->lost_ms[node] = scheduler->now_ms;
             task->waits[node] = task->retired[node] = false;
             barrier_record_lose(task->passed, node);
@@ -478,10 +513,10 @@ void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
             continue;
         }
         task->has_lost |= tensors_n_workers(task->tensors, node) > 0;
-        if (may_go_on && need == NULL) {
-            if (task->cause.code == CONTROL_OK)
+        if (goes_on) {
+            if (task->running && task->cause.code == CONTROL_OK)
                 tensors_lose(scheduler, task, node, text);
-            continue;
+            continue; /* before it runs, nobody is told: task_decided */
         }
         g_autofree char *why =
             need == NULL ? g_strdup(text)
@@ -514,20 +549,10 @@ void tasks_node_out(Scheduler *scheduler, uint32_t node)
     for (guint i = scheduler->tasks->len; i-- > 0;) {
         SchedulerTask *task = scheduler->tasks->pdata[i];
 
-        waits_node_out(task, node);
-        if (awaits(task, node))
+        if (!task->running) /* task_decided does it, or there is no such task */
             continue;
-        task->again[node] = false;
-        if (!task->done[node] && !scheduler->nodes[node].lost &&
-            !(task->retired[node] && has_no_workers(scheduler, task, node))) {
-            g_autofree char *text = g_strdup_printf("node %u left the run while %s ran",
-                                                    scheduler->nodes[node].id, task->name);
-            task_cancel(scheduler, task, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
-        }
-        retire(scheduler, task, node);
-        data_node_out(task, node);
-        if (task->running)
-            check_barrier(scheduler, task);
+        leave_out(scheduler, task, node);
+        check_barrier(scheduler, task);
         check_end(scheduler, task);
     }
 }

@@ -8,7 +8,8 @@
  * or two; with 3, one that loses workers; with 4 and 5, two servers and one replica, which has been
  * made again in between, or is being made; with 6, a node that is drained; with 7, one while parts
  * without replicas move; with 8, one whose workers are replaced; with 9, one whose workers read a
- * split that cuts keep (RUBATO_SIM_KEPT_SEEDS of them). RUBATO_SIM_NODES is the number of
+ * split that cuts keep (RUBATO_SIM_KEPT_SEEDS of them); with 10, one that loses a node, or two,
+ * while a task begins. RUBATO_SIM_NODES is the number of
  * nodes of the one large cluster. RUBATO_SIM_LESS divides the number of programs and streams. */
 #include <stdio.h>
 
@@ -196,6 +197,14 @@ START_TEST(a_task_waits_for_the_workers_of_a_lost_node)
     ck_assert_uint_gt(n_replaced, n / N_BATCHES / 4);
     ck_assert_uint_gt(n_ended_well, n / N_BATCHES);
     ck_assert_uint_gt(n_too_late, 0);
+}
+END_TEST
+
+/* Between the calls of the first node and of the last one, and their ends: the task begins without
+ * the node, or without its workers. */
+START_TEST(a_task_begins_although_a_node_is_lost_meanwhile)
+{
+    run_losses(sim_scenario_draw_start, 400, 1, _i); /* or two */
 }
 END_TEST
 
@@ -484,6 +493,7 @@ START_TEST(the_seed_that_is_asked_for)
         sim_scenario_draw_restored, sim_scenario_draw_overlap,
         sim_scenario_draw_drain,    sim_scenario_draw_moves,
         sim_scenario_draw_replaced, sim_scenario_draw_kept,
+        sim_scenario_draw_start,
     };
     const uint64_t n_lost = sim_number_of("RUBATO_SIM_LOST", 0);
     SimOutcome outcome;
@@ -519,6 +529,8 @@ int main(void)
         tcase_add_loop_test(cases, clusters_keep_their_promises_and_end, 0, N_BATCHES);
         tcase_add_loop_test(cases, a_lost_server_ends_no_task_and_loses_no_add, 0, N_BATCHES);
         tcase_add_loop_test(cases, a_task_continues_without_the_workers_of_a_lost_node, 0,
+                            N_BATCHES);
+        tcase_add_loop_test(replaced, a_task_begins_although_a_node_is_lost_meanwhile, 0,
                             N_BATCHES);
         tcase_add_loop_test(replaced, a_task_waits_for_the_workers_of_a_lost_node, 0, N_BATCHES);
         tcase_add_loop_test(cases, two_lost_servers_end_no_task_and_lose_no_add, 0, N_BATCHES);

@@ -14,7 +14,7 @@
  * A node that has been drained stays in the run, without parts, or leaves it, if that was asked
  * for: as soon as no task has workers there, it is told that it may end. Its LEAVE shows that it
  * knows so, and then the run goes on without it as after a loss, in which no part moves. No call
- * begins in between: a task that begins when a node is lost fails.
+ * begins in between: it could be a task with workers there.
  *
  * Why it ends. The steps end as those of a recovery do. A server tells when it has made its copies,
  * or that it cannot; if it is lost, others make them. LEAVE is said at once by whoever handles the

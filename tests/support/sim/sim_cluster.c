@@ -200,11 +200,9 @@ static bool run_and_move(SimNode *node, const SimJob *job, const SimScenario *sc
 {
     g_autoptr(GError) unmoved = NULL;
 
-    node->started_ms = 0;
-    node->starts_ms = sim_now_ms();
+    sim_cluster_plan_kills(node->cluster, number);
     RubatoTaskRun *const run = rubato_engine_start(node->engine, task, error);
     TRY(run != NULL);
-    node->started_ms = sim_now_ms();
     const bool moved = move_parts(node, job, scenario, number, &unmoved);
     drain_node(node, scenario);
     TRY(rubato_task_run_wait(run, error));

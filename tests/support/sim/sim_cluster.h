@@ -100,6 +100,8 @@ typedef struct {
     SimNewcomer newcomers[SIM_MOST_NEWCOMERS]; /* of the same node: in this order */
     uint32_t n_newcomers;
     bool restores; /* the second node is killed once replicas are there in the place of lost ones */
+    uint32_t at_task; /* not 0: faults are kills, and their times count from when the first node */
+    int64_t at_task_ns[2]; /* begins this task */
     int64_t after_loss_ns; /* it is killed so long after the loss of the first is known; 0: not */
     SimFault faults[SIM_MOST_FAULTS];
     uint32_t n_faults;
@@ -162,6 +164,10 @@ void sim_scenario_draw_moves(SimScenario *scenario, uint64_t seed);
 
 /* A node is lost, or sometimes two of them, and has workers, without which the tasks go on. */
 void sim_scenario_draw_worker_loss(SimScenario *scenario, uint64_t seed);
+
+/* A node, or two, are killed while a task begins. They have no workers, in half of the seeds; or the
+ * tasks go on without these, or wait for processes in their places. */
+void sim_scenario_draw_start(SimScenario *scenario, uint64_t seed);
 
 /* A node of four is lost, with workers, or two of them are, in a third of the seeds. The tasks wait
  * for processes in their places, which may be lost, too, or do not come in time. Meanwhile links

@@ -78,18 +78,10 @@ static bool goes_on(const SimCluster *cluster)
     return engine != NULL && engine->scheduler->goes_on;
 }
 
-/* Whether a node dies before the run has begun on all nodes, and has a table with replicas; or
- * before the scheduler knows that the task which it has begun needs nothing of it, if it does not
- * continue without. A newcomer that has yet to catch up begins no task. */
-static bool is_early(const SimCluster *cluster, const SimNode *node)
+/* Whether a node dies before the run has begun on all nodes, and has a table with replicas. */
+static bool is_early(const SimCluster *cluster)
 {
-    const SimScenario *const scenario = cluster->scenario;
-    const bool needs_it = !scenario->continues && scenario->replace_ms == 0;
-    const bool makes_calls = node->engine == NULL || node->engine->newcomer == NULL ||
-                             node->engine->newcomer->has_caught_up;
-    bool is_early = makes_calls && node->starts_ms > 0 &&
-                    (node->started_ms == 0 ||
-                     (needs_it && sim_now_ms() < node->started_ms + (int64_t)scenario->timeout_ms));
+    bool is_early = false;
 
     for (uint32_t i = 0; i < cluster->scenario->n_nodes; i++)
         is_early = is_early || (cluster->nodes[i].engine == NULL && !cluster->nodes[i].has_ended);
@@ -146,7 +138,7 @@ void sim_cluster_kill(SimCluster *cluster, uint32_t number)
     SimNode *const node = &cluster->nodes[number];
     const int64_t now_ns = sim_now_ns();
 
-    cluster->killed_early = cluster->killed_early || is_early(cluster, node);
+    cluster->killed_early = cluster->killed_early || is_early(cluster);
     node->was_killed = true;
     if (cluster->progress_ns < now_ns) /* workers wait until it is known */
         cluster->progress_ns = now_ns;
@@ -211,8 +203,21 @@ void sim_cluster_plan_faults(SimCluster *cluster)
 
     for (uint32_t i = 0; i < scenario->n_faults; i++) {
         const SimFault *const fault = &scenario->faults[i];
+        if (scenario->at_task > 0)
+            continue;
         sim_after(fault->at_ms * SIM_MS, begin_fault, cluster, i);
         if (fault->kind != SIM_FAULT_KILL)
             sim_after((fault->at_ms + fault->for_ms) * SIM_MS, end_fault, cluster, i);
     }
+}
+
+void sim_cluster_plan_kills(SimCluster *cluster, uint32_t task)
+{
+    const SimScenario *const scenario = cluster->scenario;
+
+    if (task != scenario->at_task || cluster->has_planned_kills)
+        return;
+    cluster->has_planned_kills = true;
+    for (uint32_t i = 0; i < scenario->n_faults; i++)
+        sim_after(scenario->at_task_ns[i], begin_fault, cluster, i);
 }

@@ -31,7 +31,6 @@ typedef struct {
     uint64_t rows_digest; /* of an exact program */
     bool has_joined;      /* it has had an engine */
     bool has_ended, was_killed;
-    int64_t starts_ms, started_ms; /* its last task: when it called, and was told; 0: not yet */
     int64_t failed_ms;
     int64_t silence_ms;    /* the longest to or from the scheduler, when it failed */
     int64_t outage_ms;     /* the longest between any two nodes, when it failed */
@@ -66,11 +65,16 @@ struct SimCluster {
     int64_t begun_ms, killed_ms;
     bool is_drained, has_kept; /* the node that was to be drained; it has kept its parts */
     bool knows_loss;           /* the scheduler knows that the first node is lost */
-    bool killed_early; /* before a task, or the run, had begun everywhere: it may have failed */
+    bool has_planned_kills;    /* those at the beginning of a task */
+    bool killed_early;         /* before the run had begun everywhere: it may have failed */
 };
 
 /* Sets the time at which each fault of the scenario begins and ends. */
 void sim_cluster_plan_faults(SimCluster *cluster);
+
+/* A node is about to begin that task of its program. If it is the first one, and nodes are killed
+ * then, plans that. */
+void sim_cluster_plan_kills(SimCluster *cluster, uint32_t task);
 
 /* Starts the main thread of a process. */
 void sim_cluster_start(SimCluster *cluster, uint32_t number);

@@ -526,6 +526,28 @@ void sim_scenario_draw_worker_loss(SimScenario *scenario, uint64_t seed)
     continue_without(scenario, &dice);
 }
 
+void sim_scenario_draw_start(SimScenario *scenario, uint64_t seed)
+{
+    static void (*const draws[])(SimScenario * scenario, uint64_t seed) = {
+        sim_scenario_draw_loss,
+        sim_scenario_draw_losses,
+        sim_scenario_draw_worker_loss,
+        sim_scenario_draw_replaced,
+    };
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 61 };
+
+    draws[seed / 8 % G_N_ELEMENTS(draws)](scenario, seed); /* a batch has each eighth seed */
+    const SimLink *const link = &scenario->network.usual[0][1];
+    const int64_t way_ns = link->least_ns + link->spread_ns;
+
+    while (scenario->faults[scenario->n_faults - 1].kind != SIM_FAULT_KILL)
+        scenario->n_faults--;
+    scenario->at_task = between(&dice, 1, scenario->n_tasks);
+    for (uint32_t i = 0; i < scenario->n_faults; i++)
+        scenario->at_task_ns[i] =
+            1 + (int64_t)below(&dice, 1000) * (percent(&dice, 70) ? 6 : 40) * way_ns / 1000;
+}
+
 void sim_scenario_draw_large(SimScenario *scenario, uint32_t n_nodes)
 {
     static const SimLink usual = { .least_ns = 50000, .spread_ns = 100000 };

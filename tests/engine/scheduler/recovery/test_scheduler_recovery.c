@@ -293,7 +293,8 @@ static void recover(uint32_t map)
 
 /* ---- a task that continues without the workers of a lost node ---- */
 
-static uint32_t begin_task(const char *workers, bool continues)
+/* Up to GO. */
+static uint32_t call_task(const char *workers, bool continues)
 {
     uint32_t epoch = 0;
 
@@ -307,6 +308,13 @@ static uint32_t begin_task(const char *workers, bool continues)
     }
     for (uint32_t i = 0; i < N_NODES; i++)
         epoch = expect(i, CONTROL_GO)->go.id;
+    return epoch;
+}
+
+static uint32_t begin_task(const char *workers, bool continues)
+{
+    const uint32_t epoch = call_task(workers, continues);
+
     for (uint32_t i = 0; i < N_NODES; i++)
         ready(i, 1);
     expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
@@ -574,8 +582,8 @@ START_TEST(a_table_that_is_made_when_a_node_is_lost_is_made)
 }
 END_TEST
 
-/* It counts on the workers of the lost node. */
-START_TEST(a_task_that_begins_when_a_node_is_lost_fails)
+/* It needs these workers. */
+START_TEST(a_task_that_begins_when_a_node_with_workers_is_lost_fails)
 {
     begin_with_replicas();
     go(1, CONTROL_CALL_RUN, "task x");
@@ -585,6 +593,60 @@ START_TEST(a_task_that_begins_when_a_node_is_lost_fails)
     ready(2, 1);
     expect_verdict(0, CONTROL_COMMIT, LOST_CODE, GONE_TEXT);
     expect_verdict(2, CONTROL_COMMIT, LOST_CODE, GONE_TEXT);
+}
+END_TEST
+
+/* Whether it has done its part or not: it has no workers, or the task continues without these. The
+ * collectives of the others hear of the loss once they are there. */
+START_TEST(a_task_begins_although_a_node_is_lost_that_it_does_not_need)
+{
+    const bool has_workers = _i > 1, was_ready = _i % 2 == 1;
+    const uint32_t epoch = call_task(has_workers ? "1 1 1" : "1 0 1", /* continues= */ has_workers);
+
+    ready(0, 1);
+    if (was_ready)
+        ready(GONE, 1);
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    expect_quiet();
+    ready(2, 1);
+    for (uint32_t node = 0; node <= 2; node += 2)
+        expect_verdict(node, CONTROL_COMMIT, CONTROL_OK, "");
+    if (has_workers)
+        expect_loss_told(5u);
+    expect_quiet();
+    do_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    for (ControlRecoverStep step = CONTROL_RECOVER_PROMOTE; step <= CONTROL_RECOVER_OPEN; step++) {
+        expect_step(5u, 2, step, "");
+        do_step(5u, 2, step, "");
+    }
+    arrive(0, epoch, 0);
+    expect_quiet();
+    arrive(2, epoch, 0);
+    expect_release(0, epoch, 0);
+    expect_release(2, epoch, 0);
+    done(0, epoch);
+    done(2, epoch);
+    if (has_workers)
+        expect_loss_told(5u); /* and that worker 0 has returned */
+    expect_verdict(0, CONTROL_TASK_END, CONTROL_OK, "");
+    expect_verdict(2, CONTROL_TASK_END, CONTROL_OK, "");
+    expect_quiet();
+}
+END_TEST
+
+START_TEST(a_task_does_not_begin_if_all_its_workers_are_lost)
+{
+    const char *const text = GONE_TEXT "; task x cannot go on: no other node has workers of it";
+
+    (void)call_task("0 2 0", /* continues= */ true);
+    ready(0, 1);
+    lose(GONE);
+    expect_step(5u, 2, CONTROL_RECOVER_CLOSE, "");
+    ready(2, 1);
+    for (uint32_t node = 0; node <= 2; node += 2)
+        expect_verdict(node, CONTROL_COMMIT, LOST_CODE, text);
+    expect_quiet();
 }
 END_TEST
 
@@ -645,7 +707,9 @@ int main(void)
     tcase_add_loop_test(cases, calls_go_on_without_a_lost_node, 0, 3);
     tcase_add_test(cases, a_call_begins_when_the_parts_have_their_primaries);
     tcase_add_test(cases, a_table_that_is_made_when_a_node_is_lost_is_made);
-    tcase_add_test(cases, a_task_that_begins_when_a_node_is_lost_fails);
+    tcase_add_test(cases, a_task_that_begins_when_a_node_with_workers_is_lost_fails);
+    tcase_add_loop_test(cases, a_task_begins_although_a_node_is_lost_that_it_does_not_need, 0, 4);
+    tcase_add_test(cases, a_task_does_not_begin_if_all_its_workers_are_lost);
     tcase_add_test(cases, a_task_after_a_loss_waits_for_the_nodes_that_live);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

@@ -9,8 +9,8 @@
 
 enum { REPLACE_MS = 5000, LAST_CALL = 2 };
 
-/* One worker on each node. Returns the epoch. */
-static uint32_t begin_task(void)
+/* One worker on each node. Up to GO. Returns the epoch. */
+static uint32_t call_task(void)
 {
     uint32_t epoch = 0;
 
@@ -27,6 +27,13 @@ static uint32_t begin_task(void)
     }
     for (uint32_t i = 0; i < N_NODES; i++)
         epoch = expect(i, CONTROL_GO)->go.id;
+    return epoch;
+}
+
+static uint32_t begin_task(void)
+{
+    const uint32_t epoch = call_task();
+
     for (uint32_t i = 0; i < N_NODES; i++)
         ready(i, LAST_CALL);
     expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
@@ -123,6 +130,33 @@ START_TEST(a_task_ends_when_others_have_ended_in_the_place_of_its_lost_workers)
     expect_quiet(); /* all wait for it */
     propose(GONE, LAST_CALL + 1, CONTROL_CALL_BARRIER, "");
     expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+}
+END_TEST
+
+START_TEST(workers_that_are_lost_while_their_task_begins_are_replaced)
+{
+    const uint32_t epoch = call_task();
+
+    lose(GONE);
+    ready(0, LAST_CALL);
+    ready(2, LAST_CALL);
+    for (uint32_t i = 0; i < N_NODES; i += 2) {
+        expect(i, CONTROL_RECOVER);
+        expect_verdict(i, CONTROL_COMMIT, CONTROL_OK, "");
+        say(i, step_done(2, CONTROL_RECOVER_CLOSE, ""));
+    }
+    for (ControlRecoverStep step = CONTROL_RECOVER_PROMOTE; step <= CONTROL_RECOVER_OPEN; step++) {
+        expect_step(OTHERS, 2, step, "");
+        do_step(OTHERS, 2, step, "");
+    }
+    done(0, epoch);
+    done(2, epoch);
+    expect_quiet();
+    admit_wholly(3, STEP, COUNTED);
+    take_over(epoch);
+    expect_quiet();
+    done(GONE, epoch);
+    expect_verdict_everywhere(CONTROL_TASK_END, CONTROL_OK, "");
 }
 END_TEST
 
@@ -360,6 +394,7 @@ int main(void)
 
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_test(cases, a_task_ends_when_others_have_ended_in_the_place_of_its_lost_workers);
+    tcase_add_test(cases, workers_that_are_lost_while_their_task_begins_are_replaced);
     tcase_add_test(cases, a_process_has_workers_before_it_has_caught_up);
     tcase_add_test(cases, status_tells_that_a_task_waits_for_lost_workers);
     tcase_add_loop_test(cases, a_task_fails_if_nobody_has_its_lost_workers_in_time, 0, 2);
