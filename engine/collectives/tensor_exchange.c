@@ -2,6 +2,7 @@
  * tensor_exchange_private.h. */
 #include "engine/collectives/tensor_exchange.h"
 
+#include <limits.h>
 #include <rubato/error.h>
 #include <string.h>
 
@@ -14,6 +15,10 @@ enum { MOST_NODES_OF_ROUNDS = 8 };
 
 /* A worker that waits so long for others to ask again asks in full. */
 enum { ALONE_MS = 500 };
+
+/* A worker that waits so long for others says so to the scheduler, or after stall_ms; and after as
+ * long again, if what is pending has changed. */
+enum { REPORT_MS = 1000 };
 
 /* Between two looks whether arrays that are read are to be copied. */
 enum { READERS_MS = 200 };
@@ -204,6 +209,8 @@ static Operation *take_outcomes(TensorExchange *exchange)
     TensorOutcome *outcome;
 
     while ((outcome = tensor_sets_next(exchange->matchers)) != NULL) {
+        if (exchange_set(exchange, outcome->set) != NULL)
+            exchange_set(exchange, outcome->set)->n_verdicts++;
         if (outcome->kind != TENSOR_OUTCOME_NAME && outcome->kind != TENSOR_OUTCOME_AGAIN)
             begin_bundle(exchange, &ending);
         switch (outcome->kind) {
@@ -540,25 +547,24 @@ static bool look(TensorExchange *exchange, Spinner *spinner, Call *call)
     return false;
 }
 
-/* Sleeps until there is something to look at. The lock is held, but not meanwhile. Returns whether
- * the time to say so has come. */
-static bool sleep_on_one_node(TensorExchange *exchange, Call *call, StallClock *clock)
+/* Sleeps until there is something to look at, or that time has come. The lock is held, but not
+ * meanwhile. */
+static void sleep_on_one_node(TensorExchange *exchange, Call *call, int64_t end_ms)
 {
     tensor_sleepers_enter(&exchange->asleep);
-    const bool has_struck =
-        !call_has_ended(call) && stall_clock_wait(clock, &exchange->changed, &exchange->lock);
+    if (!call_has_ended(call))
+        monotonic_wait(&exchange->changed, &exchange->lock, end_ms);
     tensor_sleepers_leave(&exchange->asleep);
-    return has_struck;
 }
 
 /* The same, and may receive meanwhile. If nobody else has come for long, the coordinator is asked,
  * which can say who is missing. */
-static bool sleep_between_nodes(TensorExchange *exchange, uint32_t local, Call *call,
-                                StallClock *clock)
+static void sleep_between_nodes(TensorExchange *exchange, uint32_t local, Call *call,
+                                int64_t end_ms)
 {
     Waiter *const waiter = &exchange->waiters[local];
-    const int left_ms = stall_clock_left_ms(clock);
-    const int wait_ms = left_ms < 0 || left_ms > ALONE_MS ? ALONE_MS : left_ms;
+    const int64_t left_ms = end_ms - monotonic_ms();
+    const int most_ms = exchange->rounds != NULL ? ALONE_MS : INT_MAX;
 
     call_begin(&waiter->call, NULL);
     call_add_parts(&waiter->call, 1);
@@ -567,19 +573,18 @@ static bool sleep_between_nodes(TensorExchange *exchange, uint32_t local, Call *
     waiter->call.spinner = &exchange->spinners[local];
     waiter->is_armed = true;
     pthread_mutex_unlock(&exchange->lock);
-    exchange->links->wait(exchange->user, &waiter->call,
-                          exchange->rounds != NULL ? wait_ms : left_ms);
+    exchange->links->wait(exchange->user, &waiter->call, (int)CLAMP(left_ms, 0, most_ms));
     pthread_mutex_lock(&exchange->lock);
     waiter->is_armed = false;
     if (!call_has_ended(&waiter->call) && !call_has_ended(call))
         negotiation_ask_alone(exchange);
-    return stall_clock_strikes(clock);
 }
 
 void tensor_exchange_wait(TensorExchange *exchange, uint32_t rank, Call *call)
 {
     const uint32_t local = rank - exchange->first_rank;
-    StallClock clock;
+    g_autofree char *told = NULL;
+    StallClock clock, reports;
 
     /* On one node it looks before it sleeps: first for others to come, and once it has found all
      * work taken, for those who do it to end. They soon do. */
@@ -590,6 +595,7 @@ void tensor_exchange_wait(TensorExchange *exchange, uint32_t rank, Call *call)
     if (looks && call_has_ended(call))
         return;
     stall_clock_start(&clock, exchange->place.stall_ms);
+    stall_clock_start_at(&reports, MIN(REPORT_MS, clock.stall_ms), clock.begun_ms);
     pthread_mutex_lock(&exchange->lock);
     while (!call_has_ended(call)) {
         if (operation_work(exchange)) {
@@ -602,11 +608,17 @@ void tensor_exchange_wait(TensorExchange *exchange, uint32_t rank, Call *call)
             pthread_mutex_lock(&exchange->lock);
             continue;
         }
-        const bool has_struck = exchange->links == NULL
-                                    ? sleep_on_one_node(exchange, call, &clock)
-                                    : sleep_between_nodes(exchange, local, call, &clock);
-        if (has_struck && !call_has_ended(call))
+        const int64_t end_ms = MIN(clock.strike_ms, reports.strike_ms);
+        if (exchange->links == NULL)
+            sleep_on_one_node(exchange, call, end_ms);
+        else
+            sleep_between_nodes(exchange, local, call, end_ms);
+        if (call_has_ended(call) || monotonic_ms() < end_ms)
+            continue;
+        if (stall_clock_strikes(&clock))
             say_stalled(exchange, call, stall_clock_s(&clock));
+        if (stall_clock_strikes(&reports))
+            waits_report(exchange, rank, call, &told);
     }
     /* Its last step may have made others possible while nobody else saw work. */
     if (exchange->ready.head != NULL)

@@ -12,6 +12,7 @@
  *   tensor_launch.c         what was decided begins
  *   tensor_exchange_sets.c  sets of workers on this node
  *   tensor_exchange_again.c  what its workers ask again
+ *   tensor_exchange_waits.c  what a worker that waits has asked for
  *   tensor_operations.c     operations from their decision to their end: who does the work
  *   tensor_arrivals.c       pieces that are read straight to a worker's output
  *   tensor_fusion.c         what travels together
@@ -29,6 +30,7 @@
  *     tensor_rounds.c       what nodes agree on by bit vectors
  *     tensor_cutovers.c     which way an allreduce goes, and the tuner
  *     tensor_text.c         the lines that nodes and coordinator exchange
+ *     tensor_asked.c        what a worker that waits has asked for, as a text
  *     tensor_request.c      what a worker asks: checks, comparison, words
  *
  * A lower file of this list calls none above it. If all workers of a task are on one node, their
@@ -105,6 +107,11 @@ typedef struct {
     uint32_t epoch;        /* of the task */
     Timeline *timeline;    /* NULL: there is none */
     TensorTuning *tuning;  /* of cut-overs; NULL: they are fixed, or another node has it */
+
+    /* A worker has waited for some time for others to ask for the same, and goes on waiting: what
+     * it has asked for (tensor_asked.h). May be NULL. The worker's thread, with no lock held. */
+    void (*report_wait)(void *run, uint32_t rank, const char *asked);
+    void *run;
 } TensorPlace;
 
 /* (transfer full) */
@@ -200,6 +207,10 @@ bool tensor_exchange_change_sets(TensorExchange *exchange, uint32_t rank, Tensor
 
 /* Waits until the call has ended, and does what there is to do meanwhile. The worker's thread. */
 void tensor_exchange_wait(TensorExchange *exchange, uint32_t rank, Call *call);
+
+/* What the worker has asked for, which waits for something else (tensor_asked.h). NULL: too much to
+ * be told. The worker's thread, with no lock held. (transfer full) */
+char *tensor_exchange_asked(TensorExchange *exchange, uint32_t rank);
 
 /* Waits until nobody reads the worker's arrays any more, for the request, whose call has ended;
  * `failed`: by an error. The worker's thread. */

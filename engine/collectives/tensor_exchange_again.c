@@ -104,6 +104,7 @@ void exchange_look_up_all(TensorSet *set)
 
 void exchange_take_pending(TensorSet *set, GPtrArray *entries)
 {
+    set->n_verdicts++;
     exchange_look_up_all(set);
     for (uint32_t i = 0; i < set->n_local; i++) {
         GHashTableIter iter;

@@ -101,6 +101,10 @@ struct TensorSet {
     /* guarded by lock; of nodes that are lost the above changes under it, too */
     uint32_t generation; /* losses before it got its workers */
 
+    /* guarded by lock: what was decided in it since it has its serial, by verdicts, and by rounds
+     * (tensor_asked.h) */
+    uint64_t n_verdicts, n_rounds;
+
     /* the same; by place among those of this node */
     TensorJoin **joins;    /* NULL: it has not joined */
     TensorSlots *slots;    /* its places are these; what they hold is a TensorEntry */
@@ -379,6 +383,13 @@ void exchange_take_pending(TensorSet *set, GPtrArray *entries);
 TensorEntry **exchange_entries_of(const TensorSlot *slot, uint32_t n_local, void *const *held);
 
 extern const TensorRecall exchange_recall;
+
+/* ---- tensor_exchange_waits.c ---- */
+
+/* The worker waits for the call, and has for some time: tells what it has asked for, if that is not
+ * *told, which it then is (transfer full), and something of the call is not decided. The lock is
+ * held, but not all the time. */
+void waits_report(TensorExchange *exchange, uint32_t rank, const Call *call, char **told);
 
 /* ---- tensor_notices.c: the lock is held ---- */
 

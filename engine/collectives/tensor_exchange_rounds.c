@@ -292,6 +292,7 @@ static void run_again(TensorExchange *exchange, TensorSet *set, TensorSlot *slot
 {
     g_autofree void **held = tensor_slots_let_go(set->slots, slot);
 
+    set->n_rounds++;
     launch_slot(exchange, set, slot, exchange_entries_of(slot, set->n_local, held), number);
 }
 

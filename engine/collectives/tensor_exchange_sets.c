@@ -92,6 +92,7 @@ void exchange_shrink_set(TensorExchange *exchange, TensorSet *set, uint32_t node
     set->n = n;
     set->members_of[node] = 0;
     set->serial = exchange->n_sets_ever++;
+    set->n_verdicts = set->n_rounds = 0;
     forget_asked(exchange, set);
 }
 
@@ -186,6 +187,7 @@ uint32_t tensor_exchange_set_ranks(TensorExchange *exchange, uint32_t id, uint32
 void exchange_end_joins(TensorExchange *exchange, TensorSet *set, uint32_t last,
                         const GError *error)
 {
+    set->n_verdicts++;
     for (uint32_t i = 0; i < set->n_local; i++) {
         TensorJoin *const join = set->joins[i];
 
@@ -205,6 +207,7 @@ void exchange_end_joins(TensorExchange *exchange, TensorSet *set, uint32_t last,
 /* The changes that this node's workers ask for end. */
 static void end_changes(TensorExchange *exchange, uint32_t id, const GError *error)
 {
+    exchange_set(exchange, 0)->n_verdicts++;
     for (uint32_t i = 0; i < exchange->n_local; i++) {
         TensorSetChange *const change = exchange->changes[i];
 

@@ -301,6 +301,7 @@ static void hear_of_name(TensorExchange *exchange, TensorSet *set, const TensorV
     uint32_t n;
     TensorEntry **const entries = take_entries(set, verdict->name, &n);
 
+    set->n_verdicts++;
     launch_name(exchange, set, entries, n, asked, find_error(set, verdict, entries, n, asked), 0);
 }
 
@@ -356,6 +357,7 @@ static bool hear_of_again(TensorExchange *exchange, TensorSet *set, const Tensor
         return false;
     bool all;
     g_autofree TensorEntry **entries = find_again(set, slot, &all);
+    set->n_verdicts++;
     if (all) {
         launch_slot(exchange, set, slot, g_steal_pointer(&entries), 0);
         return true;

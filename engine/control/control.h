@@ -122,6 +122,8 @@ typedef enum {
 typedef enum {
     CONTROL_WAIT_BARRIER = 1,
     CONTROL_WAIT_CLOCK,
+    CONTROL_WAIT_COLLECTIVE, /* on tensors */
+    CONTROL_WAIT_END,
 } ControlWait;
 
 #define CONTROL_MAX_WORKERS (1u << 22) /* of a task: all ranks are below this */
@@ -352,6 +354,7 @@ typedef struct {
     uint64_t clock;         /* that it waits for */
     const char *table_name; /* of that table */
     const char *own_clocks; /* the worker's, on all tables: see wait_text.h */
+    const char *asked;      /* of its sets of workers: see tensor_asked.h; NULL: it is not told */
 } ControlWaits;
 
 /* A reader's number counts the readers that a worker opens in the task, from 0. */

@@ -75,9 +75,11 @@ static const ControlMember barrier[] = { MEMBER(EPOCH, arrive.epoch), MEMBER(UIN
                                          MEMBER(BOOL, arrive.has_calls),
                                          MEMBER(LINES, arrive.clocks), END };
 static const ControlMember waits[] = {
-    MEMBER(EPOCH, waits.epoch),     MEMBER(UINT32, waits.rank),      MEMBER(UINT32, waits.what),
-    MEMBER(UINT64, waits.round),    MEMBER(UINT32, waits.table),     MEMBER(UINT64, waits.clock),
-    MEMBER(TEXT, waits.table_name), MEMBER(LINES, waits.own_clocks), END
+    MEMBER(EPOCH, waits.epoch),     MEMBER(UINT32, waits.rank),
+    MEMBER(UINT32, waits.what),     MEMBER(UINT64, waits.round),
+    MEMBER(UINT32, waits.table),    MEMBER(UINT64, waits.clock),
+    MEMBER(TEXT, waits.table_name), MEMBER(LINES, waits.own_clocks),
+    MEMBER(FILE, waits.asked),      END
 };
 static const ControlMember made[] = { MEMBER(UINT32, made.server), MEMBER(UINT32, made.n),
                                       MEMBER(UINT32, made.n_missing), END };
@@ -200,7 +202,7 @@ static const char *find_fault_of_waits(const Control *control)
 {
     const ControlWait what = control->waits.what;
 
-    if (what != CONTROL_WAIT_BARRIER && what != CONTROL_WAIT_CLOCK)
+    if (what < CONTROL_WAIT_BARRIER || what >= CONTROL_WAIT_END)
         return "waits for what there is not";
     return control->waits.rank >= CONTROL_MAX_WORKERS ? "is of more workers than can be" : NULL;
 }

@@ -262,7 +262,9 @@ static void begin(RubatoTaskRun *run, uint32_t epoch)
         .continues = run->on_loss == RUBATO_ON_LOSS_CONTINUE,
         .epoch = epoch,
         .timeline = run->host->timeline,
-        .tuning = run->tuning });
+        .tuning = run->tuning,
+        .report_wait = task_run_report_collective,
+        .run = run });
     run->epoch = epoch;
     task_run_make_routes(run, task_run_report_wait, task_run_settle);
     run->is_linked = run->n_local > 0 && run->n_local < run->n_workers;

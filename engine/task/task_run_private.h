@@ -142,6 +142,9 @@ void task_run_wait_end(RubatoTaskRun *run);
  * continues to wait: see report_wait of TableRoute. No lock is held. */
 void task_run_report_wait(void *run, uint32_t rank, uint32_t table, uint64_t clock);
 
+/* The same in a collective: see report_wait of TensorPlace. */
+void task_run_report_collective(void *run, uint32_t rank, const char *asked);
+
 /* Before a clock of a worker of this node is told: see `settle` of TableRoute. The worker's thread;
  * data: the run. */
 void task_run_settle(void *data);

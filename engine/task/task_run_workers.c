@@ -256,11 +256,12 @@ static void report_failure(RubatoTaskRun *run, const RubatoWorker *worker, const
 }
 
 /* Tells the scheduler what it needs to find deadlocks. The worker's clocks do not change while it
- * waits. */
-static void tell_wait(RubatoTaskRun *run, uint32_t rank, ControlWaits *waits)
+ * waits, and it asks for nothing more. */
+static void tell_wait(RubatoTaskRun *run, uint32_t rank, const ControlWaits *wait)
 {
     g_autoptr(GArray) clocks = g_array_new(FALSE, FALSE, sizeof(WaitClock));
-    g_autofree char *own_clocks = NULL;
+    g_autofree char *own_clocks = NULL, *asked = NULL;
+    ControlWaits waits = *wait;
 
     for (size_t i = 0; i < run->n_tables; i++) {
         const WaitClock one = { run->routes[i].table, clocks_of_worker(&run->clocks[i], rank) };
@@ -268,10 +269,12 @@ static void tell_wait(RubatoTaskRun *run, uint32_t rank, ControlWaits *waits)
         g_array_append_val(clocks, one);
     }
     own_clocks = wait_text_write(clocks);
-    waits->epoch = run->epoch;
-    waits->rank = rank;
-    waits->own_clocks = own_clocks;
-    task_run_tell_scheduler(run, &(Control){ .kind = CONTROL_WAITS, .waits = *waits });
+    waits.epoch = run->epoch;
+    waits.rank = rank;
+    waits.own_clocks = own_clocks;
+    if (waits.asked == NULL)
+        waits.asked = asked = tensor_exchange_asked(run->tensors, rank);
+    task_run_tell_scheduler(run, &(Control){ .kind = CONTROL_WAITS, .waits = waits });
 }
 
 void task_run_report_wait(void *data, uint32_t rank, uint32_t table, uint64_t clock)
@@ -286,6 +289,16 @@ void task_run_report_wait(void *data, uint32_t rank, uint32_t table, uint64_t cl
         if (run->routes[i].table == table)
             waits.table_name = run->routes[i].spec->name;
     tell_wait(run, rank, &waits);
+}
+
+void task_run_report_collective(void *data, uint32_t rank, const char *asked)
+{
+    RubatoTaskRun *run = data;
+
+    tell_wait(run, rank,
+              &(ControlWaits){ .what = CONTROL_WAIT_COLLECTIVE,
+                               .round = barrier_round(&run->barrier),
+                               .asked = asked });
 }
 
 /* ---- barriers ---- */
@@ -324,7 +337,7 @@ static void sleep_until(RubatoTaskRun *run, uint64_t round, int64_t end_ms)
 /* Sleeps until the barrier is passed or the task is cancelled. Reports a long wait, and logs it. */
 static void sleep_in_barrier(RubatoTaskRun *run, uint32_t rank, uint64_t round)
 {
-    ControlWaits waits = { .what = CONTROL_WAIT_BARRIER, .round = round };
+    const ControlWaits waits = { .what = CONTROL_WAIT_BARRIER, .round = round };
     StallClock clock;
 
     stall_clock_start(&clock, run->host->stall_ms);
@@ -333,11 +346,13 @@ static void sleep_in_barrier(RubatoTaskRun *run, uint32_t rank, uint64_t round)
         tell_wait(run, rank, &waits);
     while (is_in_barrier(run, round)) {
         sleep_until(run, round, clock.strike_ms);
-        if (stall_clock_strikes(&clock) && is_in_barrier(run, round))
-            g_message("worker %u waits in a barrier of task %s with %u of this node's %u workers "
-                      "that have not returned (for %.1f s so far)",
-                      rank, run->name, barrier_n_waiting(&run->barrier),
-                      barrier_n_live(&run->barrier), stall_clock_s(&clock));
+        if (!stall_clock_strikes(&clock) || !is_in_barrier(run, round))
+            continue;
+        tell_wait(run, rank, &waits); /* what it has asked for may have been decided meanwhile */
+        g_message("worker %u waits in a barrier of task %s with %u of this node's %u workers "
+                  "that have not returned (for %.1f s so far)",
+                  rank, run->name, barrier_n_waiting(&run->barrier), barrier_n_live(&run->barrier),
+                  stall_clock_s(&clock));
     }
 }
 

@@ -182,8 +182,10 @@ static void wait_long(TableClient *client, Call *call,
         return;
     table_client_report_wait(client);
     while (!wait(office, call, stall_clock_left_ms(&clock)))
-        if (stall_clock_strikes(&clock))
+        if (stall_clock_strikes(&clock)) {
+            table_client_report_wait(client); /* its collectives may have gone on meanwhile */
             table_client_say_stalled(client, call, stall_clock_s(&clock));
+        }
 }
 
 /* Time is measured only if there is something to wait for. */

@@ -432,6 +432,55 @@ static bool play_deadlock(RubatoEngine *engine, const void *data, GError **error
     return cluster_run_task(engine, "adds", add_to_rows, NULL, tables, error);
 }
 
+/* The sum comes by the same name again and again: nodes agree on it among themselves. */
+static bool sum_or_get(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoKey key = 0;
+    const bool is_last = rubato_worker_rank(worker) == rubato_worker_n_workers(worker) - 1;
+    float row;
+    double value = 1;
+    const RubatoTensor tensor = {
+        .name = "x", .dtype = RUBATO_F64, .input = &value, .output = &value
+    };
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_F32, error);
+
+    (void)user_data;
+    if (table == NULL)
+        return false;
+    for (unsigned i = 0; i < (is_last ? 5 : 6); i++)
+        if (!rubato_worker_allreduce(worker, &tensor, /* reduce= */ NULL, error))
+            return false;
+    return rubato_kv_table_clock(table, error) && rubato_kv_table_get(table, &key, 1, &row, error);
+}
+
+static bool play_deadlock_in_collective(RubatoEngine *engine, const void *data, GError **error)
+{
+    const char *const tables[] = { "rows", NULL };
+    g_autoptr(GError) found = NULL;
+
+    (void)data;
+    if (!cluster_create_rows(engine, "rows", "bsp", error))
+        return false;
+    EXPECT(!cluster_run_task(engine, "stuck", sum_or_get, NULL, tables, &found), "%s", "it ended");
+    EXPECT(strstr(found->message, "waits in the collective x for worker 3") != NULL, "%s",
+           found->message);
+    if (!cluster_expect_error(&found, RUBATO_ERROR_DEADLOCK,
+                              "worker 3 (node 7) waits for clock 1 of table rows, where worker",
+                              error))
+        return false;
+    return cluster_run_task(engine, "adds", add_to_rows, NULL, tables, error);
+}
+
+START_TEST(a_deadlock_in_a_collective_between_nodes_fails_the_task_on_all)
+{
+    ClusterRun *run = cluster_run_new(&TWO_BY_TWO);
+
+    cluster_start(run, play_deadlock_in_collective, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 START_TEST(a_deadlock_between_nodes_fails_the_task_on_all)
 {
     ClusterRun *run = cluster_run_new(&TWO_BY_TWO);
@@ -455,6 +504,7 @@ static Suite *tasks_suite(void)
     tcase_add_loop_test(calls, different_calls_are_an_error_on_every_node_with_both_sides, 0,
                         (int)G_N_ELEMENTS(mismatches));
     tcase_add_test(calls, a_deadlock_between_nodes_fails_the_task_on_all);
+    tcase_add_test(calls, a_deadlock_in_a_collective_between_nodes_fails_the_task_on_all);
     tcase_add_loop_test(barriers, what_was_added_before_a_barrier_is_seen_after_it, 0, 2);
     tcase_add_loop_test(barriers, workers_that_return_early_hold_nobody_back, 0, 4);
     tcase_add_test(many, a_thousand_tasks_leave_threads_descriptors_and_memory_as_they_were);

@@ -2,6 +2,7 @@
  * whose reports come late: every deadlock that it reports is one, and it finds every deadlock. */
 #include <string.h>
 
+#include "engine/collectives/negotiation/tensor_asked.h"
 #include "tests/support/engine/scheduler_fixture.h"
 #include "tests/support/runner.h"
 
@@ -30,6 +31,31 @@ static void wait_barrier(uint32_t node, uint32_t epoch, uint32_t rank, uint64_t 
                                     .what = CONTROL_WAIT_BARRIER,
                                     .round = round,
                                     .own_clocks = clocks } });
+}
+
+static void wait_collective(uint32_t node, uint32_t epoch, uint32_t rank, const char *clocks,
+                            const char *asked)
+{
+    say(node, (Control){ .kind = CONTROL_WAITS,
+                         .waits = { .epoch = epoch,
+                                    .rank = rank,
+                                    .what = CONTROL_WAIT_COLLECTIVE,
+                                    .own_clocks = clocks,
+                                    .asked = asked } });
+}
+
+/* For clock 3 of the table. */
+static void wait_clock_and_ask(uint32_t node, uint32_t epoch, uint32_t rank, const char *asked)
+{
+    say(node, (Control){ .kind = CONTROL_WAITS,
+                         .waits = { .epoch = epoch,
+                                    .rank = rank,
+                                    .what = CONTROL_WAIT_CLOCK,
+                                    .table = 3,
+                                    .table_name = "rows",
+                                    .clock = 3,
+                                    .own_clocks = "3:3.",
+                                    .asked = asked } });
 }
 
 START_TEST(scheduler_fails_a_task_whose_workers_wait_for_one_another)
@@ -135,6 +161,107 @@ START_TEST(scheduler_goes_by_what_a_worker_has_said_last)
 }
 END_TEST
 
+typedef struct {
+    const char *waits, *holds; /* what the two have asked for */
+    const char *in;            /* NULL: it is no deadlock */
+} Pair;
+
+#define SET_0 "s 0 0 2 7 1\n"
+#define SET_3 "s 5 3 2 4 0\n"
+
+static const Pair pairs[] = {
+    { SET_0 "N grad/7\n.\n", SET_0 ".\n", "the collective grad/7" },
+    { SET_0 "n a\nN b\nn c\n.\n", SET_0 "n a\nn c\n.\n", "the collective b" },
+    { SET_0 SET_3 "N a\n.\n", SET_0 "n a\n" SET_3 ".\n", "the collective a of set 3" },
+    { SET_0 "J\n.\n", SET_0 "n a\n.\n", "a join" },
+    { SET_0 "C\n.\n", SET_0 "j\n.\n", "a change of the sets of workers" },
+    { SET_0 "N a\n.\n", "s 0 0 2 6 0\nn b\n.\n", "the collective a" }, /* it knows less */
+    { SET_0 "N a\nN b\n.\n", SET_0 "n a\n.\n", "the collective a" },   /* a group */
+    { SET_0 "N a\n.\n", SET_0 "n a\n.\n", NULL },
+    { SET_0 "N a\n.\n", SET_0 "j\n.\n", NULL },
+    { SET_0 "N a\n.\n", "s 0 0 2 8 1\n.\n", NULL }, /* it may have a behind it */
+    { SET_0 "N a\n.\n", "s 0 0 2 7 2\n.\n", NULL },
+    { SET_0 "N a\n.\n", "s 1 0 2 7 1\n.\n", NULL },        /* the set has other members */
+    { SET_0 "N a\n.\n", "", NULL },                        /* nothing is known of it */
+    { "s 0 0 3 7 1\nN a\n.\n", "s 0 0 3 7 1\n.\n", NULL }, /* another member may return */
+    { SET_0 "J\n.\n", SET_0 "j\n.\n", NULL },
+    { SET_0 "C\n.\n", SET_0 "c\n.\n", NULL },
+};
+
+START_TEST(scheduler_finds_who_waits_in_a_collective_for_whom)
+{
+    const Pair *const pair = &pairs[_i];
+    g_autofree char *text = NULL;
+
+    begin();
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
+    wait_clock_and_ask(2, epoch, 5, pair->holds);
+    expect_quiet();
+    wait_collective(0, epoch, 0, "3:2.", pair->waits);
+    if (pair->in == NULL) {
+        expect_quiet();
+        return;
+    }
+    text = g_strdup_printf("task x is in a deadlock: worker 5 (node 7) waits for clock 3 of table "
+                           "rows, where worker 0 is at 2, and worker 0 (node 0) waits in %s for "
+                           "worker 5",
+                           pair->in);
+    expect_verdict_everywhere(CONTROL_CANCEL, DEADLOCK_CODE, text);
+}
+END_TEST
+
+/* Whoever waits in a barrier holds one who waits in a collective, and the other way round. */
+START_TEST(scheduler_finds_a_barrier_and_a_collective)
+{
+    begin();
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
+    say(1, (Control){ .kind = CONTROL_WAITS,
+                      .waits = { .epoch = epoch,
+                                 .rank = 2,
+                                 .what = CONTROL_WAIT_BARRIER,
+                                 .own_clocks = ".",
+                                 .asked = SET_0 ".\n" } });
+    wait_collective(0, epoch, 0, ".", SET_0 "N a\n.\n");
+    expect_verdict_everywhere(
+        CONTROL_CANCEL, DEADLOCK_CODE,
+        "task x is in a deadlock: worker 2 (node 4) waits in a barrier for worker 0, and worker 0 "
+        "(node 0) waits in the collective a for worker 2");
+}
+END_TEST
+
+static const char *const damaged_asked[] = {
+    ".",
+    SET_0,
+    SET_0 ".",
+    "n a\n.\n",
+    "s 0 0 2 7\n.\n",
+    SET_0 "N\n.\n",
+    SET_0 "J a\n.\n",
+    SET_0 "x\n.\n",
+    SET_0 ".\n.\n",
+    "s 0 0 2 7 1 1\nN a\n.\n",
+    SET_0 ".\n",
+    SET_0 "n a\nN a\n.\n",
+    SET_0 "J\n" SET_3 "J\n.\n",
+    "s 0 0 2 7 -1\nN a\n.\n",
+    "s 0 4294967296 2 7 1\nN a\n.\n",
+};
+
+/* Also a worker that waits in a collective, and not for any. */
+START_TEST(scheduler_ignores_what_cannot_be_read_of_collectives)
+{
+    begin();
+    const uint32_t epoch = agree(1, CONTROL_CALL_RUN, "task x");
+    ck_assert(!hears(1, (Control){ .kind = CONTROL_WAITS,
+                                   .waits = { .epoch = epoch,
+                                              .rank = 1,
+                                              .what = CONTROL_WAIT_COLLECTIVE,
+                                              .own_clocks = ".",
+                                              .asked = damaged_asked[_i] } }));
+    expect_quiet();
+}
+END_TEST
+
 static const char *const damaged[] = { "",         "3:2",   "3:2 ",          "3:2 .", "3.",   ":2.",
                                        "3:2,4:1.", "3:2. ", "4294967296:1.", "3: 2.", "-3:2." };
 
@@ -156,9 +283,10 @@ END_TEST
 
 /* ---- workers in random programs, whose reports are late ---- */
 
-enum { N_WORKERS = 5, N_TABLES = 2, N_STEPS = 12, N_SEEDS = 400 };
+enum { N_WORKERS = 5, N_TABLES = 2, N_STEPS = 12, N_SEEDS = 1000, MOST_DECIDED = 256 };
 
-typedef enum { STEP_CLOCK, STEP_GET, STEP_BARRIER } Step;
+/* ASK asks for the collective of a table's number, and COLLECTIVE waits for it, too. */
+typedef enum { STEP_CLOCK, STEP_GET, STEP_BARRIER, STEP_ASK, STEP_COLLECTIVE, N_STEP_KINDS } Step;
 
 typedef struct {
     Step step;
@@ -169,23 +297,47 @@ typedef struct {
     Action actions[N_STEPS];
     uint32_t n_actions, at; /* at the end: retired */
     uint64_t clocks[N_TABLES];
-    bool has_come; /* to the barrier that it stands before */
+    bool has_come; /* to the barrier that it stands before, or has asked */
     uint64_t n_passed;
-    bool has_reported; /* this wait */
+    uint32_t n_asked[N_TABLES]; /* for this collective */
+    bool has_reported;          /* this wait */
 } Player;
 
 typedef struct {
     uint32_t rank;
     Control control;
     char text[64];
+    GString *asked;
 } Report;
+
+/* What a node has heard of what was decided. */
+typedef struct {
+    uint32_t n;
+    uint32_t n_of[N_TABLES];
+    bool is_closed; /* a worker has returned: all that is pending has failed */
+} Heard;
 
 typedef struct {
     GRand *rand;
     Player players[N_WORKERS];
     GQueue reports[N_NODES];
     uint32_t epoch;
+
+    /* collectives, in the order in which they are decided; N_TABLES: the set closes */
+    uint32_t decided[MOST_DECIDED];
+    uint32_t n_decided;
+    uint32_t n_decided_of[N_TABLES];
+    bool is_closed;
+    Heard heard[N_NODES];
 } Stage;
+
+static void free_report(void *data)
+{
+    Report *const made = data;
+
+    g_string_free(made->asked, TRUE);
+    g_free(made);
+}
 
 static uint32_t pick(Stage *stage, uint32_t n)
 {
@@ -197,6 +349,11 @@ static bool is_over(const Player *player)
     return player->at == player->n_actions;
 }
 
+static bool is_in_barrier(const Player *player)
+{
+    return player->has_come && player->actions[player->at].step == STEP_BARRIER;
+}
+
 static uint64_t needed_of(const Player *player)
 {
     const Action *action = &player->actions[player->at];
@@ -205,13 +362,66 @@ static uint64_t needed_of(const Player *player)
     return clock > action->staleness ? clock - action->staleness : 0;
 }
 
-/* Whether it can do its next action now. */
-static bool can_go_on(const Stage *stage, const Player *player)
+/* ---- their collectives ---- */
+
+static void decide(Stage *stage, uint32_t what)
 {
+    ck_assert_uint_lt(stage->n_decided, MOST_DECIDED);
+    stage->decided[stage->n_decided++] = what;
+}
+
+/* Whether the worker has asked for it, and knows of no decision. */
+static bool is_pending(const Stage *stage, uint32_t rank, uint32_t what)
+{
+    const Heard *const heard = &stage->heard[rank % N_NODES];
+
+    return !heard->is_closed && stage->players[rank].n_asked[what] > heard->n_of[what];
+}
+
+static void ask(Stage *stage, uint32_t rank, uint32_t what)
+{
+    bool all = true;
+
+    if (stage->heard[rank % N_NODES].is_closed || is_pending(stage, rank, what))
+        return;
+    stage->players[rank].n_asked[what]++;
+    for (uint32_t i = 0; i < N_WORKERS; i++)
+        all &= stage->players[i].n_asked[what] > stage->n_decided_of[what];
+    if (!all || stage->is_closed)
+        return;
+    stage->n_decided_of[what]++;
+    decide(stage, what);
+}
+
+/* The node hears of the next decision, and its workers report again. False: there is none. */
+static bool hear(Stage *stage, uint32_t node)
+{
+    Heard *const heard = &stage->heard[node];
+
+    if (heard->n == stage->n_decided)
+        return false;
+    const uint32_t what = stage->decided[heard->n++];
+    if (what == N_TABLES)
+        heard->is_closed = true;
+    else
+        heard->n_of[what]++;
+    for (uint32_t rank = node; rank < N_WORKERS; rank += N_NODES)
+        stage->players[rank].has_reported = false;
+    return true;
+}
+
+/* ---- steps ---- */
+
+/* Whether it can do its next action now. */
+static bool can_go_on(const Stage *stage, uint32_t rank)
+{
+    const Player *const player = &stage->players[rank];
     const Action *action = &player->actions[player->at];
 
     if (is_over(player))
         return false;
+    if (action->step == STEP_COLLECTIVE)
+        return !player->has_come || !is_pending(stage, rank, action->table);
     for (uint32_t i = 0; i < N_WORKERS; i++) {
         const Player *other = &stage->players[i];
 
@@ -219,63 +429,89 @@ static bool can_go_on(const Stage *stage, const Player *player)
             continue;
         if (action->step == STEP_GET && other->clocks[action->table] < needed_of(player))
             return false;
-        if (action->step == STEP_BARRIER && player->has_come && !other->has_come &&
+        if (action->step == STEP_BARRIER && player->has_come && !is_in_barrier(other) &&
             other->n_passed == player->n_passed)
             return false;
     }
     return true;
 }
 
-/* A worker reaches a barrier in one step, and passes it in another. */
-static void go_on(Player *player)
+/* A worker reaches a barrier in one step, and passes it in another; so with collectives. */
+static void go_on(Stage *stage, uint32_t rank)
 {
+    Player *const player = &stage->players[rank];
     const Action *action = &player->actions[player->at];
+    const bool waits = action->step == STEP_BARRIER || action->step == STEP_COLLECTIVE;
+    const bool asks = action->step == STEP_ASK || action->step == STEP_COLLECTIVE;
 
-    if (action->step == STEP_BARRIER && !player->has_come) {
+    if (asks && !player->has_come)
+        ask(stage, rank, action->table);
+    if (waits && !player->has_come) {
         player->has_come = true;
         return;
     }
-    if (action->step == STEP_BARRIER) {
-        player->has_come = false;
-        player->n_passed++;
-    }
-    if (action->step == STEP_CLOCK)
-        player->clocks[action->table]++;
+    player->has_come = false;
+    player->n_passed += action->step == STEP_BARRIER;
+    player->clocks[action->table] += action->step == STEP_CLOCK;
     player->at++;
     player->has_reported = false;
+    if (!is_over(player) || stage->is_closed)
+        return;
+    stage->is_closed = true;
+    decide(stage, N_TABLES);
+}
+
+static GString *write_asked(const Stage *stage, uint32_t rank)
+{
+    const Player *const player = &stage->players[rank];
+    const Action *const action = &player->actions[player->at];
+    GString *const text = g_string_new(NULL);
+
+    tensor_asked_add_set(
+        text, &(TensorAskedSet){ .n = N_WORKERS, .n_verdicts = stage->heard[rank % N_NODES].n });
+    for (uint32_t what = 0; what < N_TABLES; what++)
+        if (is_pending(stage, rank, what))
+            tensor_asked_add(text, TENSOR_ASKED_NAME, what == 0 ? "a" : "b",
+                             action->step == STEP_COLLECTIVE && action->table == what);
+    tensor_asked_end(text);
+    return text;
 }
 
 static void report(Stage *stage, uint32_t rank)
 {
     Player *player = &stage->players[rank];
     const Action *action = &player->actions[player->at];
-    const bool in_barrier = action->step == STEP_BARRIER;
+    static const ControlWait kinds[] = { [STEP_GET] = CONTROL_WAIT_CLOCK,
+                                         [STEP_BARRIER] = CONTROL_WAIT_BARRIER,
+                                         [STEP_COLLECTIVE] = CONTROL_WAIT_COLLECTIVE };
     Report *made = g_new0(Report, 1);
 
     player->has_reported = true;
     g_snprintf(made->text, sizeof made->text, "0:%u 1:%u.", (unsigned)player->clocks[0],
                (unsigned)player->clocks[1]);
-    made->control =
-        (Control){ .kind = CONTROL_WAITS,
-                   .waits = { .epoch = stage->epoch,
-                              .rank = rank,
-                              .what = in_barrier ? CONTROL_WAIT_BARRIER : CONTROL_WAIT_CLOCK,
-                              .round = player->n_passed,
-                              .table = action->table,
-                              .clock = in_barrier ? 0 : needed_of(player),
-                              .table_name = "rows",
-                              .own_clocks = made->text } };
+    made->asked = write_asked(stage, rank);
+    made->control = (Control){ .kind = CONTROL_WAITS,
+                               .waits = { .epoch = stage->epoch,
+                                          .rank = rank,
+                                          .what = kinds[action->step],
+                                          .round = player->n_passed,
+                                          .table = action->table,
+                                          .clock = action->step == STEP_GET ? needed_of(player) : 0,
+                                          .table_name = "rows",
+                                          .own_clocks = made->text,
+                                          .asked = made->asked->str } };
     g_queue_push_tail(&stage->reports[rank % N_NODES], made);
 }
 
 /* Delivers the oldest report of a node; false if it has none. */
 static bool deliver(Stage *stage, uint32_t node)
 {
-    g_autofree Report *made = g_queue_pop_head(&stage->reports[node]);
+    Report *const made = g_queue_pop_head(&stage->reports[node]);
 
     if (made == NULL)
         return false;
     say(node, made->control);
+    free_report(made);
     return true;
 }
 
@@ -286,12 +522,14 @@ static bool happen(Stage *stage)
 
     if (pick(stage, 4) == 0 && deliver(stage, pick(stage, N_NODES)))
         return true;
+    if (pick(stage, 4) == 0 && hear(stage, pick(stage, N_NODES)))
+        return true;
     for (uint32_t i = 0; i < N_WORKERS; i++) {
         const uint32_t rank = (begin + i) % N_WORKERS;
         Player *player = &stage->players[rank];
 
-        if (can_go_on(stage, player)) {
-            go_on(player);
+        if (can_go_on(stage, rank)) {
+            go_on(stage, rank);
             return true;
         }
         /* it may take any time until it says that it waits */
@@ -306,7 +544,7 @@ static bool happen(Stage *stage)
             return true;
         }
     for (uint32_t node = 0; node < N_NODES; node++)
-        if (deliver(stage, node))
+        if (deliver(stage, node) || hear(stage, node))
             return true;
     return false;
 }
@@ -317,10 +555,12 @@ static void write_programs(Stage *stage)
     const uint32_t n = 4 + pick(stage, N_STEPS - 4);
 
     for (uint32_t i = 0; i < n; i++) {
-        const Action common = { (Step)pick(stage, 3), pick(stage, N_TABLES), pick(stage, 2) };
+        const Action common = { (Step)pick(stage, N_STEP_KINDS), pick(stage, N_TABLES),
+                                pick(stage, 2) };
 
         for (uint32_t rank = 0; rank < N_WORKERS; rank++) {
-            const Action own = { (Step)pick(stage, 3), pick(stage, N_TABLES), pick(stage, 2) };
+            const Action own = { (Step)pick(stage, N_STEP_KINDS), pick(stage, N_TABLES),
+                                 pick(stage, 2) };
 
             stage->players[rank].actions[i] = pick(stage, 30) == 0 ? own : common;
             stage->players[rank].n_actions = n;
@@ -376,7 +616,7 @@ static void play(uint32_t seed, unsigned *n_deadlocks)
                   text != NULL ? text : "a deadlock was not found");
     *n_deadlocks += text != NULL;
     for (uint32_t node = 0; node < N_NODES; node++)
-        g_queue_clear_full(&stage.reports[node], g_free);
+        g_queue_clear_full(&stage.reports[node], free_report);
     g_rand_free(stage.rand);
 }
 
@@ -419,6 +659,11 @@ int main(void)
     tcase_add_test(cases, scheduler_sees_no_deadlock_where_somebody_may_still_go_on);
     tcase_add_test(cases, scheduler_goes_by_what_a_worker_has_said_last);
     tcase_add_test(cases, scheduler_does_not_guess_clocks);
+    tcase_add_loop_test(cases, scheduler_finds_who_waits_in_a_collective_for_whom, 0,
+                        (int)G_N_ELEMENTS(pairs));
+    tcase_add_test(cases, scheduler_finds_a_barrier_and_a_collective);
+    tcase_add_loop_test(cases, scheduler_ignores_what_cannot_be_read_of_collectives, 0,
+                        (int)G_N_ELEMENTS(damaged_asked));
     tcase_add_test(cases, scheduler_names_the_slowest_of_those_that_hold_a_worker);
     tcase_add_loop_test(cases, scheduler_ignores_clocks_that_cannot_be_read, 0,
                         (int)G_N_ELEMENTS(damaged));

@@ -154,6 +154,131 @@ START_TEST(an_add_that_waits_for_a_worker_in_a_barrier_fails_the_task)
 }
 END_TEST
 
+/* ---- one in a collective ---- */
+
+/* What worker 0 waits for, while worker 1 waits for its clock. */
+typedef enum {
+    WAIT_SUM,
+    WAIT_SUM_AGAIN,
+    WAIT_TICKET,
+    WAIT_SUM_OF_SET,
+    WAIT_JOIN,
+    WAIT_NEW_SET,
+    WAIT_N
+} Wait;
+
+static bool sum(RubatoWorker *worker, const char *name, uint32_t set, GError **error)
+{
+    double value = 1;
+    const RubatoTensor tensor = {
+        .name = name, .dtype = RUBATO_F64, .input = &value, .output = &value, .set = set
+    };
+
+    return rubato_worker_allreduce(worker, &tensor, /* reduce= */ NULL, error);
+}
+
+static bool wait_for_others(RubatoWorker *worker, Wait wait, GError **error)
+{
+    const uint32_t ranks[] = { 0 };
+    double values[2] = { 1, 1 };
+    RubatoTensor tensors[] = { { .name = "x", .dtype = RUBATO_F64, .input = &values[0] },
+                               { .name = "y", .dtype = RUBATO_F64, .input = &values[1] } };
+    RubatoTicket ticket = 0;
+    uint32_t got;
+
+    switch (wait) {
+    case WAIT_TICKET: /* the other one has asked for y alone */
+        for (size_t i = 0; i < G_N_ELEMENTS(tensors); i++) {
+            tensors[i].output = &values[i];
+            ticket = rubato_worker_allreduce_async(worker, &tensors[i], NULL, NULL, error);
+            TRY(ticket != 0);
+        }
+        return rubato_worker_wait_all(worker, error);
+    case WAIT_SUM_OF_SET:
+        return sum(worker, "x", 1, error);
+    case WAIT_JOIN:
+        return rubato_worker_join(worker, &got, error);
+    case WAIT_NEW_SET:
+        return rubato_worker_make_set(worker, ranks, 1, &got, error);
+    default:
+        return sum(worker, "x", 0, error);
+    }
+}
+
+static bool sum_or_get(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const Wait wait = *(const Wait *)user_data;
+    const RubatoKey key = 0;
+    int64_t value;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
+
+    TRY(table != NULL);
+    for (int i = 0; wait == WAIT_SUM_AGAIN && i < 3; i++) /* it comes by the same name */
+        TRY(sum(worker, "x", 0, error));
+    if (rubato_worker_rank(worker) == 0)
+        return wait_for_others(worker, wait, error);
+    if (wait == WAIT_TICKET) {
+        double own = 1;
+        const RubatoTensor tensor = {
+            .name = "y", .dtype = RUBATO_F64, .input = &own, .output = &own
+        };
+
+        TRY(rubato_worker_allreduce_async(worker, &tensor, NULL, NULL, error) != 0);
+        TRY(rubato_kv_table_clock(table, error));
+        return rubato_kv_table_get(table, &key, 1, &value, error);
+    }
+    TRY(rubato_kv_table_clock(table, error));
+    return rubato_kv_table_get(table, &key, 1, &value, error);
+}
+
+static const char *const wait_texts[WAIT_N] = {
+    [WAIT_SUM] = "worker 0 (node 0) waits in the collective x for worker 1",
+    [WAIT_SUM_AGAIN] = "worker 0 (node 0) waits in the collective x for worker 1",
+    [WAIT_TICKET] = "worker 0 (node 0) waits in the collective x for worker 1",
+    [WAIT_SUM_OF_SET] = "worker 0 (node 0) waits in the collective x of set 1 for worker 1",
+    [WAIT_JOIN] = "worker 0 (node 0) waits in a join for worker 1",
+    [WAIT_NEW_SET] = "worker 0 (node 0) waits in a change of the sets of workers for worker 1",
+};
+
+START_TEST(a_collective_and_a_clock_that_wait_for_each_other_fail_the_task)
+{
+    const uint32_t ranks[] = { 0, 1 };
+    const RubatoWorkerSet set = { ranks, 2 };
+    Wait wait = (Wait)_i;
+    RubatoEngine *engine = engine_of("bsp", 0);
+
+    run_fails(engine,
+              &(RubatoTask){ .name = "stuck",
+                             .run = sum_or_get,
+                             .user_data = &wait,
+                             .tables = tables,
+                             .workers_per_node = 2,
+                             .sets = &set,
+                             .n_sets = 1 },
+              RUBATO_ERROR_DEADLOCK, "task stuck is in a deadlock: ", wait_texts[wait],
+              "worker 1 (node 0) waits for clock 1 of table rows, where worker 0 is at 0", NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
+static bool sum_or_meet(RubatoWorker *worker, void *user_data, GError **error)
+{
+    (void)user_data;
+    return rubato_worker_rank(worker) == 0 ? sum(worker, "x", 0, error)
+                                           : rubato_worker_barrier(worker, error);
+}
+
+START_TEST(a_collective_and_a_barrier_that_wait_for_each_other_fail_the_task)
+{
+    RubatoEngine *engine = engine_of("asp", 0);
+
+    run_fails(engine, &(RubatoTask){ .name = "stuck", .run = sum_or_meet, .workers_per_node = 3 },
+              RUBATO_ERROR_DEADLOCK, "worker 0 (node 0) waits in the collective x for worker 1",
+              "waits in a barrier for worker 0", NULL);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 /* ---- no deadlocks ---- */
 
 typedef struct {
@@ -233,6 +358,9 @@ int main(void)
     tcase_add_loop_test(cases, a_barrier_and_a_clock_that_wait_for_each_other_fail_the_task, 0,
                         (int)(G_N_ELEMENTS(models) * G_N_ELEMENTS(meetings)));
     tcase_add_test(cases, tables_that_are_clocked_crosswise_fail_the_task);
+    tcase_add_loop_test(cases, a_collective_and_a_clock_that_wait_for_each_other_fail_the_task, 0,
+                        WAIT_N);
+    tcase_add_test(cases, a_collective_and_a_barrier_that_wait_for_each_other_fail_the_task);
     tcase_add_test(cases, an_add_that_waits_for_a_worker_in_a_barrier_fails_the_task);
     tcase_add_test(cases, workers_that_wait_for_one_that_computes_go_on_when_it_does);
     suite_add_tcase(suite, cases);
