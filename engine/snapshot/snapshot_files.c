@@ -11,6 +11,7 @@
 #include "engine/snapshot/part_slices.h"
 #include "engine/snapshot/snapshot_owner.h"
 #include "engine/snapshot/snapshot_text.h"
+#include "engine/snapshot/written_parts.h"
 #include "io/store/outside_requests.h"
 #include "io/store/snapshot_folder.h"
 #include "io/store/store_file.h"
@@ -176,13 +177,14 @@ static size_t count_blocks_ahead(const PartSlices *slices, size_t block_bytes)
  * that there are pauses, the disk may work meanwhile. */
 static bool is_in_haste(const SnapshotWriting *writing, const PartSlices *slices)
 {
-    return slices->n_changes > 0 && slices->image.has_rows_left && !writing->pace.has_paused;
+    return slices->n_changes > 0 && !writing->pace.has_paused;
 }
 
 static bool write_rows(RubatoEngine *engine, SnapshotWriting *writing, PartSlices *slices,
                        PartWriter *writer, GError **error)
 {
     SpillFile *const ready = has_memory_ready(writing) ? writing->cut.spill : NULL;
+    bool has_rows_left = true;
 
     /* All parts have the same hyper-parameters. */
     if (slices->part == 0 && !part_slices_tuned(slices, take_tuned, writer, error))
@@ -193,8 +195,10 @@ static bool write_rows(RubatoEngine *engine, SnapshotWriting *writing, PartSlice
         if (!part_slices_next(slices, error))
             return false;
         if (slices->rows.n == 0)
-            return part_writer_finish(writer, error);
-        part_writer_hold(writer, is_in_haste(writing, slices));
+            return true;
+        if (has_rows_left) /* then it stays as it is: the disk is told when all rows are read */
+            part_writer_hold(writer, is_in_haste(writing, slices));
+        has_rows_left = slices->image.has_rows_left;
         if (!part_writer_rows(writer, &slices->rows, error))
             return false;
         if (slices->n_changes > 0 && ready != NULL)
@@ -214,7 +218,7 @@ static bool is_for_kernel(const SnapshotWriting *writing)
 }
 
 static bool write_part(RubatoEngine *engine, SnapshotWriting *writing, guint number, uint32_t part,
-                       Server *server, GError **error)
+                       Server *server, WrittenParts *written, GError **error)
 {
     const Table *table = g_ptr_array_index(writing->tables, number);
     const RubatoSnapshotTable spec = describe(table);
@@ -240,7 +244,7 @@ static bool write_part(RubatoEngine *engine, SnapshotWriting *writing, guint num
          (slices.cover == NULL || part_writer_cover(writer, slices.cover, slices.n_rows, error)) &&
          write_rows(engine, writing, &slices, writer, error);
     part_slices_clear(&slices);
-    return ok;
+    return ok && written_parts_add(written, g_steal_pointer(&writer), table, part, server, error);
 }
 
 /* Whether it may take longer, to slow training down less. Not if workers wait for its end, at the
@@ -255,13 +259,9 @@ static bool is_patient(const SnapshotWriting *writing)
     return !waits;
 }
 
-static bool write_parts(RubatoEngine *engine, SnapshotWriting *writing, GError **error)
+static bool write_parts(RubatoEngine *engine, SnapshotWriting *writing, WrittenParts *written,
+                        GError **error)
 {
-    /* relaxed: snapshots come one after the other, and what leads to the next one orders it */
-    const int64_t before_ns = atomic_load_explicit(&engine->written_ns, memory_order_relaxed);
-
-    write_pace_start(&writing->pace, engine->pace, is_patient(writing) ? writing->cut.spill : NULL,
-                     before_ns);
     for (guint number = 0; number < writing->tables->len; number++) {
         const Table *table = g_ptr_array_index(writing->tables, number);
 
@@ -270,11 +270,26 @@ static bool write_parts(RubatoEngine *engine, SnapshotWriting *writing, GError *
 
             for (uint32_t i = 0; i < engine->n_servers; i++)
                 if (engine->servers[i].number == server &&
-                    !write_part(engine, writing, number, part, &engine->servers[i], error))
+                    !write_part(engine, writing, number, part, &engine->servers[i], written, error))
                     return false;
         }
     }
     return true;
+}
+
+static bool write_all_parts(RubatoEngine *engine, SnapshotWriting *writing, GError **error)
+{
+    /* relaxed: snapshots come one after the other, and what leads to the next one orders it */
+    const int64_t before_ns = atomic_load_explicit(&engine->written_ns, memory_order_relaxed);
+    WrittenParts written;
+    bool ok;
+
+    write_pace_start(&writing->pace, engine->pace, is_patient(writing) ? writing->cut.spill : NULL,
+                     before_ns);
+    written_parts_init(&written, engine, &writing->pace);
+    ok = write_parts(engine, writing, &written, error) && written_parts_sync(&written, error);
+    written_parts_clear(&written);
+    return ok;
 }
 
 static bool leads(const RubatoEngine *engine)
@@ -299,10 +314,10 @@ static bool write_files(RubatoEngine *engine, const Cut *cut, uint64_t seed, voi
         outside_requests_tidy(directory);
     }
     ok = snapshot_folder_begin(directory, writing->seed, error) &&
-         write_parts(engine, writing, error);
+         write_all_parts(engine, writing, error);
     if (cut->whom != CHANGES_FOR_STREAM)
         atomic_store_explicit(&engine->written_ns, engine->pace->now_ns(engine->pace->data),
-                              memory_order_relaxed); /* as in write_parts */
+                              memory_order_relaxed); /* as in write_all_parts */
     if (!ok)
         g_prefix_error(error, "node %u: ", engine->id);
     return ok;

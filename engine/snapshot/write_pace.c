@@ -2,7 +2,8 @@
  *
  * Why a snapshot ends although training never does: each slice is a bounded number of rows, or of
  * copies, and no pause after one is longer than WRITE_PACE_MOST_NS. There are as many slices as
- * the part has rows and blocks of copies, and each row is read or copied once.
+ * the part has rows and blocks of copies, and each row is read or copied once. Then each file has
+ * as many pieces as it has bytes.
  *
  * Why copies do not go to the disk because of pauses: a longer snapshot has more rows copied, each
  * once. A pause ends when copies take half of their memory, and there is none until they take less.
@@ -53,6 +54,7 @@ void write_pace_start(WritePace *pace, const WritePaceOps *ops, SpillFile *spill
 
     *pace = (WritePace){ .ops = ops,
                          .spill = spill,
+                         .disk_left_ns = WRITE_PACE_DISK_MOST_NS,
                          .left_ns =
                              before_ns != 0 ? (now_ns - before_ns) / WRITE_PACE_OF_GAP : INT64_MAX,
                          .processor_ns = ops->processor_ns(ops->data),
@@ -111,4 +113,29 @@ void write_pace_follow_slice(WritePace *pace, uint64_t n_changes)
         }
     pace->left_ns -= ops->now_ns(ops->data) - began_ns; /* a pause may take longer than it should */
     pace->processor_ns = ops->processor_ns(ops->data);
+}
+
+void write_pace_begin_file(WritePace *pace)
+{
+    pace->n_changes = 0;
+    pace->has_piece = false;
+}
+
+bool write_pace_follow_piece(WritePace *pace, uint64_t n_changes)
+{
+    const WritePaceOps *const ops = pace->ops;
+    const int64_t most_ns = MIN(pace->left_ns, pace->disk_left_ns);
+    int64_t began_ns, paused_ns;
+
+    if (pace->spill == NULL || most_ns <= 0 || !goes_on(pace, n_changes))
+        return false;
+    began_ns = ops->now_ns(ops->data);
+    if (pace->has_piece)
+        ops->pause(MIN(WRITE_PACE_DISK_TIMES * (began_ns - pace->piece_ns), most_ns), ops->data);
+    pace->has_piece = true;
+    pace->piece_ns = ops->now_ns(ops->data);
+    paused_ns = pace->piece_ns - began_ns;
+    pace->left_ns -= paused_ns;
+    pace->disk_left_ns -= paused_ns;
+    return true;
 }

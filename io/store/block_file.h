@@ -47,7 +47,21 @@ bool block_writer_begin_record(BlockWriter *writer, uint64_t n, GError **error);
 /* RUBATO_ERROR_IO names the file. After an error only block_writer_free may follow. */
 bool block_writer_write(BlockWriter *writer, const void *bytes, size_t n, GError **error);
 
-/* Writes the end, with the writer's number, and has the disk take all of it. */
+/* Writes the end, with the writer's number. Only the next three may follow. It has no memory for
+ * blocks any more, but an object of a bucket has a part of itself (block_writer_keeps_much). */
+bool block_writer_end(BlockWriter *writer, uint64_t number, BlockFileSum *sum, GError **error);
+
+/* Whether it is better not to have many that have ended. */
+bool block_writer_keeps_much(const BlockWriter *writer);
+
+/* Has the disk take some more of it, which takes some milliseconds; sets whether there is more.
+ * Nothing has to be settled before block_writer_sync. */
+bool block_writer_settle(BlockWriter *writer, bool *has_more, GError **error);
+
+/* Has the disk take all of it, which nothing may follow. */
+bool block_writer_sync(BlockWriter *writer, GError **error);
+
+/* block_writer_end, and block_writer_sync. */
 bool block_writer_finish(BlockWriter *writer, uint64_t number, BlockFileSum *sum, GError **error);
 
 /* NULL is allowed. An unfinished file stays where it is: its folder goes as a whole. */

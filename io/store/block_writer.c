@@ -154,18 +154,48 @@ bool block_writer_write(BlockWriter *writer, const void *bytes, size_t n, GError
     return true;
 }
 
-bool block_writer_finish(BlockWriter *writer, uint64_t number, BlockFileSum *sum, GError **error)
+static void free_memory(BlockWriter *writer)
+{
+    ZSTD_freeCCtx(writer->packer); /* NULL is allowed */
+    writer->packer = NULL;
+    g_clear_pointer(&writer->packed, g_free);
+    g_clear_pointer(&writer->memory, g_free);
+}
+
+bool block_writer_end(BlockWriter *writer, uint64_t number, BlockFileSum *sum, GError **error)
 {
     if (!flush(writer, error))
         return false;
 
     const BlockEnd end = { .n_bytes = writer->n_bytes, .number = number };
 
-    if (!write_block(writer, BLOCK_END, &end, sizeof end, 0, error) ||
-        !writer->file->ops->finish(writer->file, error))
+    if (!write_block(writer, BLOCK_END, &end, sizeof end, 0, error))
         return false;
+    free_memory(writer);
     *sum = (BlockFileSum){ .n_bytes = writer->n_written, .checksum = writer->checksum };
     return true;
+}
+
+bool block_writer_keeps_much(const BlockWriter *writer)
+{
+    return writer->file->ops->settle == NULL;
+}
+
+bool block_writer_settle(BlockWriter *writer, bool *has_more, GError **error)
+{
+    *has_more = false;
+    return writer->file->ops->settle == NULL ||
+           writer->file->ops->settle(writer->file, has_more, error);
+}
+
+bool block_writer_sync(BlockWriter *writer, GError **error)
+{
+    return writer->file->ops->finish(writer->file, error);
+}
+
+bool block_writer_finish(BlockWriter *writer, uint64_t number, BlockFileSum *sum, GError **error)
+{
+    return block_writer_end(writer, number, sum, error) && block_writer_sync(writer, error);
 }
 
 void block_writer_free(BlockWriter *writer)
@@ -173,8 +203,6 @@ void block_writer_free(BlockWriter *writer)
     if (writer == NULL)
         return;
     store_file_close(writer->file);
-    ZSTD_freeCCtx(writer->packer);
-    g_free(writer->packed);
-    g_free(writer->memory);
+    free_memory(writer);
     g_free(writer);
 }

@@ -2,7 +2,8 @@
  *
  * fsync comes once, at the end: a file that is not finished is never read. The disk is told to take
  * what has been written long before that, so that it works while the next bytes are made. But who
- * tells it waits where it has much to do. So while a file is held, it is told later. */
+ * tells it waits where it has much to do. So while a file is held, it is told later. Who would have
+ * the disk do other things between may have it take the bytes piece by piece before fsync. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -25,6 +26,7 @@ typedef struct {
     int fd;
     uint64_t n_written;
     uint64_t n_started; /* of those that the disk was told to take */
+    uint64_t n_settled; /* of those that it took, as it said */
 } DirectoryFile;
 
 static bool fail(const DirectoryFile *file, const char *what, GError **error)
@@ -109,6 +111,25 @@ static bool file_append(StoreFile *base, const void *head, size_t n_head, const 
     return true;
 }
 
+/* Bytes that could not be written are told once for each open file, here or by fsync. What else may
+ * be wrong is that a file system cannot do it: then fsync does. */
+static bool file_settle(StoreFile *base, bool *has_more, GError **error)
+{
+    DirectoryFile *const file = (DirectoryFile *)base;
+    const uint64_t n = MIN(file->n_written - file->n_settled, START_BYTES);
+    const unsigned wait =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    const bool ok =
+        n == 0 || sync_file_range(file->fd, (off_t)file->n_settled, (off_t)n, wait) == 0;
+
+    if (!ok && (errno == EIO || errno == ENOSPC || errno == EDQUOT))
+        return fail(file, "synchronised with the disk", error);
+    file->n_settled = ok ? file->n_settled + n : file->n_written;
+    file->n_started = MAX(file->n_started, file->n_settled);
+    *has_more = file->n_settled < file->n_written;
+    return true;
+}
+
 /* What close says is heard, too: some file systems tell only then that a write has failed. */
 static bool file_finish(StoreFile *base, GError **error)
 {
@@ -165,6 +186,7 @@ static bool file_read(StoreFile *base, uint64_t offset, void *bytes, size_t n, s
 const StoreFileOps directory_file_ops = {
     .create = file_create,
     .append = file_append,
+    .settle = file_settle,
     .finish = file_finish,
     .open = file_open,
     .read = file_read,

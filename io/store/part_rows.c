@@ -317,14 +317,34 @@ static bool write_loss(PartWriter *writer, GError **error)
            block_writer_write(writer->file, &loss, sizeof loss, error);
 }
 
-bool part_writer_finish(PartWriter *writer, GError **error)
+bool part_writer_end(PartWriter *writer, GError **error)
 {
     BlockFileSum sum;
 
     if (writer->rounding != NULL && !write_loss(writer, error))
         return false;
-    return block_writer_finish(writer->file, writer->has_cover ? writer->n_all : writer->n_rows,
-                               &sum, error);
+    return block_writer_end(writer->file, writer->has_cover ? writer->n_all : writer->n_rows, &sum,
+                            error);
+}
+
+bool part_writer_keeps_much(const PartWriter *writer)
+{
+    return block_writer_keeps_much(writer->file);
+}
+
+bool part_writer_settle(PartWriter *writer, bool *has_more, GError **error)
+{
+    return block_writer_settle(writer->file, has_more, error);
+}
+
+bool part_writer_sync(PartWriter *writer, GError **error)
+{
+    return block_writer_sync(writer->file, error);
+}
+
+bool part_writer_finish(PartWriter *writer, GError **error)
+{
+    return part_writer_end(writer, error) && part_writer_sync(writer, error);
 }
 
 void part_writer_free(PartWriter *writer)

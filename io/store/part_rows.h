@@ -76,6 +76,12 @@ void part_writer_add_loss(PartWriter *writer, const RoundingLoss *loss);
 
 /* Before all rows: they are those of these keys. n_rows: of the part. */
 bool part_writer_cover(PartWriter *writer, const KeyCover *cover, uint64_t n_rows, GError **error);
+
+/* As block_writer_end and those that follow it; only they may follow. */
+bool part_writer_end(PartWriter *writer, GError **error);
+bool part_writer_keeps_much(const PartWriter *writer);
+bool part_writer_settle(PartWriter *writer, bool *has_more, GError **error);
+bool part_writer_sync(PartWriter *writer, GError **error);
 bool part_writer_finish(PartWriter *writer, GError **error);
 void part_writer_free(PartWriter *writer); /* NULL is allowed */
 

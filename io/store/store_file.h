@@ -24,6 +24,10 @@ typedef struct {
     bool (*append)(StoreFile *file, const void *head, size_t n_head, const void *rest,
                    size_t n_rest, GError **error);
 
+    /* Has some more of the bytes taken where no crash takes them from, as many as that takes some
+     * milliseconds for; sets whether there are more. NULL: finish does it with all of them. */
+    bool (*settle)(StoreFile *file, bool *has_more, GError **error);
+
     /* All bytes are where no crash takes them from; if is_for_kernel, no crash of the process. */
     bool (*finish)(StoreFile *file, GError **error);
 

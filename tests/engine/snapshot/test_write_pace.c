@@ -1,6 +1,6 @@
 /* How a snapshot is paced: beside training it pauses, for a bounded time, as long as copies leave
- * half of their memory free and are few; otherwise it does not. Time stands still but for what the
- * cases say. */
+ * half of their memory free and are few, and while the disk takes its files; otherwise it does not.
+ * Time stands still but for what the cases say. */
 #include <check.h>
 #include <stdatomic.h>
 
@@ -175,6 +175,42 @@ START_TEST(snapshot_that_others_wait_for_does_not_pause)
 {
     write_pace_start(&pace, &ops, NULL, /* before_ns= */ 0);
     ck_assert_int_eq(follow(MS, 1), 0);
+    write_pace_begin_file(&pace);
+    ck_assert(!write_pace_follow_piece(&pace, 2));
+}
+END_TEST
+
+/* A piece of a file, which the disk takes so long for, and what follows it: how long it pauses; -1:
+ * it leaves the rest of the file to the disk. */
+static int64_t follow_piece(int64_t disk_ns, uint64_t n_changes)
+{
+    const int64_t before_ns = clock_of_case.paused_ns;
+
+    clock_of_case.now_ns += disk_ns;
+    return write_pace_follow_piece(&pace, n_changes) ? clock_of_case.paused_ns - before_ns : -1;
+}
+
+START_TEST(pauses_leave_the_disk_to_others)
+{
+    int64_t paused_ns = 0, some_ns;
+
+    write_pace_begin_file(&pace);
+    ck_assert_int_eq(follow_piece(0, 1), 0);
+    ck_assert_int_eq(follow_piece(8 * MS, 2), WRITE_PACE_DISK_TIMES * 8 * MS);
+    write_pace_begin_file(&pace); /* what was between two files took no disk */
+    ck_assert_int_eq(follow_piece(50 * MS, 3), 0);
+    for (unsigned i = 4; (some_ns = follow_piece(10 * MS, i)) >= 0; i++)
+        paused_ns += some_ns;
+    ck_assert_int_eq(paused_ns, WRITE_PACE_DISK_MOST_NS - WRITE_PACE_DISK_TIMES * 8 * MS);
+}
+END_TEST
+
+START_TEST(no_pause_of_the_disk_where_nothing_changes)
+{
+    write_pace_begin_file(&pace);
+    ck_assert_int_eq(follow_piece(0, 0), -1);
+    ck_assert_int_eq(follow_piece(0, 1), 0);
+    ck_assert_int_eq(follow_piece(WRITE_PACE_RECENT_NS, 1), -1);
 }
 END_TEST
 
@@ -279,6 +315,8 @@ int main(void)
     tcase_add_test(alone, no_pause_where_rows_change_faster_than_it_spares);
     tcase_add_loop_test(alone, pauses_leave_time_before_the_next_snapshot, 0, 2);
     tcase_add_test(alone, snapshot_that_others_wait_for_does_not_pause);
+    tcase_add_test(alone, pauses_leave_the_disk_to_others);
+    tcase_add_test(alone, no_pause_of_the_disk_where_nothing_changes);
     tcase_set_timeout(cases, 30);
     tcase_add_test(cases, snapshot_pauses_beside_training_alone);
     suite_add_tcase(suite, alone);

@@ -1,5 +1,6 @@
 /* Block files: how the bytes of a stream become blocks, and when the disk hears of them. */
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
@@ -7,12 +8,15 @@
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
 
+#include <rubato/error.h>
+
 enum { N_PIECES = 12, SEED = 3, SOME_BYTES = 24 };
 
 static char *directory;
 
 /* What the disk was told of. */
 static uint64_t n_told;
+static int disk_error; /* what it says; 0: all is well */
 
 int __wrap_sync_file_range(int fd, off_t offset, off_t n, unsigned flags);
 
@@ -23,7 +27,8 @@ int __wrap_sync_file_range(int fd, off_t offset, off_t n, unsigned flags)
     (void)offset;
     (void)flags;
     n_told += (uint64_t)n;
-    return 0;
+    errno = disk_error;
+    return disk_error == 0 ? 0 : -1;
 }
 
 static void set_up(void)
@@ -150,6 +155,63 @@ START_TEST(disk_hears_nothing_of_a_file_that_is_held)
 }
 END_TEST
 
+/* A file of some megabytes, which the disk was told nothing of. (transfer full) */
+static BlockWriter *write_held(unsigned n_blocks)
+{
+    g_autofree char *path = g_build_filename(directory, "blocks", NULL);
+    g_autofree unsigned char *bytes = g_malloc0(BLOCK_FILE_MOST);
+    BlockWriter *const writer = block_writer_new(path, SEED, RUBATO_PACKING_NONE, NULL);
+    BlockFileSum sum;
+
+    block_writer_hold(writer, true);
+    for (unsigned i = 0; i < n_blocks; i++)
+        ck_assert(block_writer_write(writer, bytes, BLOCK_FILE_MOST, NULL));
+    ck_assert(block_writer_end(writer, 0, &sum, NULL));
+    ck_assert_uint_eq(n_told, 0);
+    return writer;
+}
+
+START_TEST(disk_takes_a_file_in_pieces)
+{
+    g_autoptr(BlockWriter) writer = write_held(20);
+    g_autofree char *path = g_build_filename(directory, "blocks", NULL);
+    g_autofree char *bytes = NULL;
+    bool has_more = true;
+    unsigned n_pieces = 0;
+    gsize n_all;
+
+    for (; has_more; n_pieces++)
+        ck_assert(block_writer_settle(writer, &has_more, NULL));
+    ck_assert_uint_eq(n_pieces, 3); /* of 8 MiB */
+    ck_assert(g_file_get_contents(path, &bytes, &n_all, NULL));
+    ck_assert_uint_eq(n_told, n_all);
+    ck_assert(block_writer_settle(writer, &has_more, NULL) && !has_more);
+    ck_assert_uint_eq(n_told, n_all);
+    ck_assert(block_writer_sync(writer, NULL));
+}
+END_TEST
+
+/* A kernel tells once that bytes could not be written. If it cannot take pieces, it takes all. */
+START_TEST(disk_that_takes_no_piece_is_an_error)
+{
+    static const struct {
+        int disk_error;
+        bool ok;
+    } cases[] = { { EIO, false }, { ENOSPC, false }, { EDQUOT, false }, { ENOSYS, true } };
+    g_autoptr(BlockWriter) writer = write_held(10);
+    g_autoptr(GError) error = NULL;
+    bool has_more = true;
+
+    disk_error = cases[_i].disk_error;
+    ck_assert(block_writer_settle(writer, &has_more, &error) == cases[_i].ok);
+    if (cases[_i].ok)
+        ck_assert(!has_more && block_writer_sync(writer, NULL));
+    else
+        ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_IO) &&
+                  strstr(error->message, "blocks: cannot be synchronised with the disk") != NULL);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("block files");
@@ -160,6 +222,8 @@ int main(void)
     tcase_add_loop_test(cases, pieces_of_any_size_come_back, 0, 2);
     tcase_add_test(cases, record_that_fits_a_block_lies_in_one);
     tcase_add_test(cases, disk_hears_nothing_of_a_file_that_is_held);
+    tcase_add_test(cases, disk_takes_a_file_in_pieces);
+    tcase_add_loop_test(cases, disk_that_takes_no_piece_is_an_error, 0, 4);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
