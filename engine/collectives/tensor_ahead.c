@@ -5,10 +5,10 @@
  *
  * A node that tells by a bit that its worker asks again for one small tensor sends the worker's
  * values right behind it, in the same packet where it can: all of them, or to each node those that
- * it combines. If the round decides that the operation runs, they are there already: one exchange
- * between the nodes does for both. If not, they were sent in vain: other nodes drop them at the end
- * of the round (launch_drop_late), and they are sent again with the bit, once others have told
- * theirs.
+ * it combines or gathers. If the round decides that the operation runs, they are there already: one
+ * exchange between the nodes does for both. If not, they were sent in vain: other nodes drop them
+ * at the end of the round (launch_drop_late), and they are sent again with the bit, once others
+ * have told theirs.
  *
  * Why they are what the operation's flow would have sent, on all nodes:
  *
@@ -22,6 +22,8 @@
  * are, under the lock, too; so the caller's array stays for that long. It is some microseconds.
  *
  * Threads: any, with the exchange's lock. */
+#include <string.h>
+
 #include "engine/collectives/tensor_exchange_private.h"
 #include "engine/collectives/work/tensor_fetch.h"
 
@@ -57,118 +59,150 @@ static const TensorSlot *find_told(const TensorExchange *exchange, const TensorS
     return NULL;
 }
 
-/* What the only worker here that asks for the slot asks; NULL: it may not be sent. *n_nodes: of the
- * set. */
+/* What the only worker here that asks for the slot asks; NULL: it may not be sent. */
 static TensorEntry *find_entry(const TensorExchange *exchange, const TensorSet *set,
-                               const TensorSlot *slot, uint32_t *n_nodes)
+                               const TensorSlot *slot)
 {
-    TensorAhead ahead;
-
-    *n_nodes = 0;
-
     if (slot->n != 1 || set->n_local != 1 || set->closed != NULL)
         return NULL;
     TensorEntry *const entry = exchange_entry_of(slot, 0, 0, slot->held[0]);
     if (entry->is_async)
         return NULL; /* its worker does not wait: the copy would only make its call longer */
-    for (uint32_t node = 0; node < exchange->place.n_nodes; node++) {
-        *n_nodes += set->members_of[node] > 0;
+    for (uint32_t node = 0; node < exchange->place.n_nodes; node++)
         if (node != exchange->place.self && set->members_of[node] > 0 &&
             exchange->links->is_full(exchange->user, node))
             return NULL;
-    }
-    const TensorRequest *const request = &entry->part.request;
-    return *n_nodes >= 2 && tensor_flow_ahead(request, *n_nodes, 0, &ahead) ? entry : NULL;
-}
-
-static bool is_same(const TensorAhead *one, const TensorAhead *other)
-{
-    return one->place == other->place && one->begin == other->begin &&
-           one->n_bytes == other->n_bytes;
+    return entry;
 }
 
 /* Messages on their way to be made. */
 typedef struct {
-    GArray *made;      /* of AheadMessage */
-    TensorAhead first; /* what the first of them has */
+    const TensorExchange *exchange;
+    uint64_t number;     /* of the operation */
+    GArray *made;        /* of AheadMessage */
+    TensorAhead first;   /* what the first of them with values has, */
+    void *first_message; /* which is this one; NULL: there is none */
 } Messages;
 
-/* A message to a node with a part of the entry's values. Nodes that get the same read it at one
- * place if they can. False: there is no memory for it. */
-static bool make_message(const TensorExchange *exchange, const TensorEntry *entry, uint32_t node,
-                         const TensorAhead *ahead, TensorMessage message, Messages *messages)
+/* False: there is no memory for it. */
+static bool make_sizes(Messages *messages, uint32_t node, const TensorAhead *ahead)
 {
-    const TensorCarrier *const carrier = &exchange->links->carrier;
-    const bool may_share = messages->made->len > 0 && carrier->share_message != NULL &&
-                           is_same(&messages->first, ahead);
+    const TensorExchange *const exchange = messages->exchange;
+    const TensorMessage message = { .kind = TENSOR_MESSAGE_SIZES,
+                                    .number = messages->number,
+                                    .n_bytes = ahead->n_sizes * sizeof(uint64_t) };
     AheadMessage made = { .node = node };
     void *bytes;
 
-    message.place = ahead->place;
-    message.n_bytes = ahead->n_bytes;
-    if (may_share)
-        made.message = carrier->share_message(
-            exchange->user, node, &message, g_array_index(messages->made, AheadMessage, 0).message);
-    if (made.message == NULL) {
-        made.message = carrier->new_message(exchange->user, node, &message, &bytes);
-        if (made.message == NULL)
-            return false;
-        tensor_copy_fetching(bytes, (const uint8_t *)entry->part.input + ahead->begin,
-                             ahead->n_bytes, (const uint8_t *)entry->part.output + ahead->begin);
-    }
-    if (messages->made->len == 0)
-        messages->first = *ahead;
+    made.message = exchange->links->carrier.new_message(exchange->user, node, &message, &bytes);
+    if (made.message == NULL)
+        return false;
+    memcpy(bytes, ahead->sizes, message.n_bytes);
     g_array_append_val(messages->made, made);
     return true;
 }
 
-/* Messages for all other nodes of the set. False: there is no memory for one. */
-static bool make_messages(const TensorExchange *exchange, const TensorSet *set,
-                          const TensorEntry *entry, uint32_t n_nodes, const TensorMessage *message,
-                          GArray *made)
+/* A message with the same values as the first one; NULL: it cannot be. */
+static void *share_first(const Messages *messages, uint32_t node, const TensorMessage *message)
 {
-    Messages messages = { .made = made };
-    uint32_t place = 0; /* of the node among those of the set */
-    TensorAhead ahead;
+    const TensorExchange *const exchange = messages->exchange;
+    const TensorCarrier *const carrier = &exchange->links->carrier;
 
-    for (uint32_t node = 0; node < exchange->place.n_nodes; node++) {
-        if (set->members_of[node] == 0)
-            continue;
-        tensor_flow_ahead(&entry->part.request, n_nodes, place++, &ahead);
-        if (exchange_has_node(exchange, node) && ahead.n_bytes > 0 &&
-            !make_message(exchange, entry, node, &ahead, *message, &messages))
+    return messages->first_message == NULL || carrier->share_message == NULL ||
+                   messages->first.place != message->place ||
+                   messages->first.bytes != message->bytes ||
+                   messages->first.n_bytes != message->n_bytes
+               ? NULL
+               : carrier->share_message(exchange->user, node, message, messages->first_message);
+}
+
+/* A message to a node with values of the worker. Nodes that get the same read it at one place if
+ * they can. False: there is no memory for it. */
+static bool make_values(Messages *messages, uint32_t node, const TensorAhead *ahead)
+{
+    const TensorExchange *const exchange = messages->exchange;
+    const TensorMessage message = { .kind = ahead->kind,
+                                    .number = messages->number,
+                                    .place = ahead->place,
+                                    .bytes = ahead->bytes,
+                                    .n_bytes = ahead->n_bytes };
+    AheadMessage made = { .node = node, .message = share_first(messages, node, &message) };
+    void *bytes;
+
+    if (made.message == NULL) {
+        made.message = exchange->links->carrier.new_message(exchange->user, node, &message, &bytes);
+        if (made.message == NULL)
             return false;
+        if (ahead->fetched == NULL)
+            memcpy(bytes, ahead->bytes, ahead->n_bytes);
+        else
+            tensor_copy_fetching(bytes, ahead->bytes, ahead->n_bytes, ahead->fetched);
     }
+    if (messages->first_message == NULL) {
+        messages->first = *ahead;
+        messages->first_message = made.message;
+    }
+    g_array_append_val(messages->made, made);
     return true;
+}
+
+/* Messages for all other nodes of the plan. False: nothing is sent before it is decided. */
+static bool make_messages(Messages *messages, const TensorFlowPlan *plan)
+{
+    TensorAhead ahead;
+    bool ok = plan->n_nodes >= 2 && tensor_flow_ahead(plan, plan->self, &ahead);
+
+    for (uint32_t to = 0; to < plan->n_nodes && ok; to++) {
+        const uint32_t node = plan->nodes[to];
+
+        if (!exchange_has_node(messages->exchange, node))
+            continue;
+        ok = tensor_flow_ahead(plan, to, &ahead) &&
+             (ahead.sizes == NULL || make_sizes(messages, node, &ahead)) &&
+             (ahead.n_bytes == 0 || make_values(messages, node, &ahead));
+    }
+    return ok;
+}
+
+/* Of a worker's request. (transfer full) */
+static GArray *make_ahead(TensorExchange *exchange, const TensorSet *set, TensorEntry *entry)
+{
+    const TensorCarrier *const carrier = &exchange->links->carrier;
+    TensorPart *part = &entry->part;
+    Messages messages = { .exchange = exchange,
+                          .number = tensor_round_number(tensor_rounds_number(exchange->rounds),
+                                                        set->id, 0),
+                          .made = g_array_new(FALSE, FALSE, sizeof(AheadMessage)) };
+    FlowNodes nodes;
+
+    flow_nodes_find(exchange, set, NULL, &nodes);
+    nodes.plan.parts = &part;
+    const bool ok = make_messages(&messages, &nodes.plan);
+    flow_nodes_clear(&nodes);
+    if (ok) {
+        exchange->ahead = messages.number;
+        return messages.made;
+    }
+    for (guint i = 0; i < messages.made->len; i++) {
+        const AheadMessage *const made = &g_array_index(messages.made, AheadMessage, i);
+
+        carrier->forget(exchange->user, made->node, made->message);
+    }
+    g_array_unref(messages.made);
+    return NULL;
 }
 
 GArray *ahead_make(TensorExchange *exchange)
 {
-    const TensorCarrier *const carrier = &exchange->links->carrier;
     const TensorSet *set = NULL;
-    uint32_t n_nodes;
 
     if (exchange->n_told != 1 || exchange->n_cuts > 0 || exchange->is_shut)
         return NULL;
     const TensorSlot *const slot = find_told(exchange, &set);
-    TensorEntry *const entry = slot == NULL ? NULL : find_entry(exchange, set, slot, &n_nodes);
-    if (entry == NULL)
-        return NULL;
-    const TensorMessage message = { .kind = TENSOR_MESSAGE_PART,
-                                    .number = tensor_round_number(
-                                        tensor_rounds_number(exchange->rounds), set->id, 0) };
-    GArray *const messages = g_array_new(FALSE, FALSE, sizeof(AheadMessage));
-    if (make_messages(exchange, set, entry, n_nodes, &message, messages)) {
-        exchange->ahead = message.number;
+    TensorEntry *const entry = slot == NULL ? NULL : find_entry(exchange, set, slot);
+    GArray *const messages = entry == NULL ? NULL : make_ahead(exchange, set, entry);
+    if (messages != NULL && entry->part.request.operation == TENSOR_ALLREDUCE)
         /* relaxed: a hint alone */
         atomic_store_explicit(&entry->is_fetched, true, memory_order_relaxed);
-        return messages;
-    }
-    for (guint i = 0; i < messages->len; i++) {
-        const AheadMessage *const made = &g_array_index(messages, AheadMessage, i);
-
-        carrier->forget(exchange->user, made->node, made->message);
-    }
-    g_array_unref(messages);
-    return NULL;
+    return messages;
 }

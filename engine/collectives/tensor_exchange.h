@@ -14,6 +14,7 @@
  *   tensor_exchange_again.c  what its workers ask again
  *   tensor_exchange_waits.c  what a worker that waits has asked for
  *   tensor_operations.c     operations from their decision to their end: who does the work
+ *   tensor_flow_nodes.c     which nodes take part in one
  *   tensor_arrivals.c       pieces that are read straight to a worker's output
  *   tensor_fusion.c         what travels together
  *   tensor_tuning.c         cut-overs that are measured, and their file

@@ -217,6 +217,20 @@ Operation *operation_begin(TensorExchange *exchange, const Decided *decided, Ope
 /* An operation with a flow, which has begun, is found by its number from now on, until its end. */
 void operation_enlist(TensorExchange *exchange, Operation *operation);
 
+/* ---- tensor_flow_nodes.c: the lock is held ---- */
+
+/* The nodes of a flow's plan, which point to the lists. */
+typedef struct {
+    TensorFlowPlan plan;
+    uint32_t *nodes, *first_ranks, *n_ranks_of;
+} FlowNodes;
+
+/* Those of the set with workers that have asked, by place in it; NULL: all have. No more of the
+ * plan is set than the nodes and the ranks. */
+void flow_nodes_find(const TensorExchange *exchange, const TensorSet *set, const bool *asked,
+                     FlowNodes *found);
+void flow_nodes_clear(FlowNodes *found);
+
 /* ---- tensor_arrivals.c: the lock is held ---- */
 
 /* The operation ends, or nothing is to be read to its workers' arrays any more. */
@@ -477,8 +491,8 @@ typedef struct {
 } AheadMessage;
 
 /* A vector is told, and not sent yet: messages with what it asks for, if that is one small tensor
- * (AheadMessage, by rising node number, to nodes that are not lost). They are sent behind the
- * vector. NULL: there are none. (transfer full) */
+ * (AheadMessage, by rising node number, to nodes that are not lost; to one in the order in which it
+ * gets them). They are sent behind the vector. NULL: there are none. (transfer full) */
 GArray *ahead_make(TensorExchange *exchange);
 
 /* ---- tensor_negotiation.c: the lock is not held, unless a function says otherwise ---- */

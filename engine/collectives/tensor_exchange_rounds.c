@@ -232,28 +232,47 @@ static TensorVector *make_vector(TensorExchange *exchange)
     return vector;
 }
 
-/* A vector is small: without memory for it nothing else of the process goes on either. ahead: what
- * follows it; NULL: nothing. */
-static void send_vector(const TensorExchange *exchange, uint32_t node, uint64_t round,
-                        const GByteArray *vector, void *ahead)
+/* Whether there is such a message, to that node. */
+static bool ahead_is_for(const GArray *ahead, guint i, uint32_t node)
+{
+    return ahead != NULL && i < ahead->len && g_array_index(ahead, AheadMessage, i).node == node;
+}
+
+/* With more behind it, which may be sent together. */
+static void send(const TensorExchange *exchange, uint32_t node, void *message, bool has_next)
 {
     const TensorCarrier *const carrier = &exchange->links->carrier;
+
+    if (has_next && carrier->send_with_next != NULL)
+        carrier->send_with_next(exchange->user, node, message);
+    else
+        carrier->send(exchange->user, node, message);
+}
+
+/* A vector is small: without memory for it nothing else of the process goes on either. */
+static void send_vector(const TensorExchange *exchange, uint32_t node, uint64_t round,
+                        const GByteArray *vector, bool has_next)
+{
     const TensorMessage message = { .kind = TENSOR_MESSAGE_BITS,
                                     .number = round,
                                     .n_bytes = vector->len };
     void *bytes, *sent = NULL;
 
     for (unsigned i = 0; sent == NULL && i < 3; i++)
-        sent = carrier->new_message(exchange->user, node, &message, &bytes);
+        sent = exchange->links->carrier.new_message(exchange->user, node, &message, &bytes);
     if (sent == NULL)
         g_error("no memory for %u bytes that agree on collectives", vector->len);
     memcpy(bytes, vector->data, vector->len);
-    if (ahead != NULL && carrier->send_with_next != NULL)
-        carrier->send_with_next(exchange->user, node, sent);
-    else
-        carrier->send(exchange->user, node, sent);
-    if (ahead != NULL)
-        carrier->send(exchange->user, node, ahead);
+    send(exchange, node, sent, has_next);
+}
+
+/* What is sent ahead to the node, from the i-th message on. Returns the next one that is not. */
+static guint send_ahead(const TensorExchange *exchange, uint32_t node, const GArray *ahead, guint i)
+{
+    for (; ahead_is_for(ahead, i, node); i++)
+        send(exchange, node, g_array_index(ahead, AheadMessage, i).message,
+             ahead_is_for(ahead, i + 1, node));
+    return i;
 }
 
 static void tell_vector(TensorExchange *exchange)
@@ -273,14 +292,10 @@ static void tell_vector(TensorExchange *exchange)
     g_autoptr(GArray) ahead = ahead_make(exchange); /* only for nodes that hear */
     pthread_mutex_unlock(&exchange->lock);
     for (uint32_t node = 0; node < n_nodes; node++) {
-        const AheadMessage *const next = ahead != NULL && n_sent < ahead->len
-                                             ? &g_array_index(ahead, AheadMessage, n_sent)
-                                             : NULL;
-        const bool has_next = next != NULL && next->node == node;
-
-        if (hears[node])
-            send_vector(exchange, node, round, bytes, has_next ? next->message : NULL);
-        n_sent += has_next;
+        if (!hears[node])
+            continue;
+        send_vector(exchange, node, round, bytes, ahead_is_for(ahead, n_sent, node));
+        n_sent = send_ahead(exchange, node, ahead, n_sent);
     }
     pthread_mutex_lock(&exchange->lock);
 }

@@ -143,50 +143,6 @@ static void unready(TensorExchange *exchange, Operation *operation)
     atomic_fetch_sub_explicit(&exchange->n_ready, 1, memory_order_relaxed);
 }
 
-/* The nodes that take part, for the plan of a flow. */
-typedef struct {
-    TensorFlowPlan plan;
-    uint32_t *nodes, *first_ranks, *n_ranks_of;
-} Plan;
-
-static void make_plan(const TensorExchange *exchange, const TensorSet *set, const bool *asked,
-                      Plan *made)
-{
-    TensorFlowPlan *const plan = &made->plan;
-    uint32_t rank = 0;
-
-    *made = (Plan){ .nodes = g_new(uint32_t, exchange->place.n_nodes),
-                    .first_ranks = g_new(uint32_t, exchange->place.n_nodes),
-                    .n_ranks_of = g_new(uint32_t, exchange->place.n_nodes) };
-    for (uint32_t node = 0; node < exchange->place.n_nodes; node++) {
-        const uint32_t n = set->members_of[node];
-        uint32_t n_asking = 0;
-
-        for (uint32_t i = 0; i < n; i++)
-            n_asking += asked == NULL || asked[rank + i];
-        plan->n_asking += n_asking;
-        if (n_asking > 0) {
-            if (node == exchange->place.self)
-                plan->self = plan->n_nodes;
-            made->nodes[plan->n_nodes] = node;
-            made->first_ranks[plan->n_nodes] = rank;
-            made->n_ranks_of[plan->n_nodes++] = n;
-        }
-        rank += n;
-    }
-    plan->n_ranks = rank;
-    plan->nodes = made->nodes;
-    plan->first_ranks = made->first_ranks;
-    plan->n_ranks_of = made->n_ranks_of;
-}
-
-static void clear_plan(Plan *made)
-{
-    g_free(made->nodes);
-    g_free(made->first_ranks);
-    g_free(made->n_ranks_of);
-}
-
 /* Prepares the work of an operation of this node's workers alone. False: there is none to do. */
 static bool prepare_work(const TensorSet *set, Operation *operation)
 {
@@ -205,7 +161,7 @@ static bool prepare_work(const TensorSet *set, Operation *operation)
 }
 
 static bool prepare_flow(const TensorExchange *exchange, const TensorSet *set, Operation *operation,
-                         Plan *made)
+                         FlowNodes *nodes)
 {
     g_autofree TensorPart **parts = g_new0(TensorPart *, operation->n_entries);
     bool is_compressed = false;
@@ -216,18 +172,18 @@ static bool prepare_flow(const TensorExchange *exchange, const TensorSet *set, O
             is_compressed = parts[i]->request.reduce.compression != RUBATO_COMPRESSION_NONE;
         }
     const bool has_memory = !is_compressed || residuals_take(set, operation);
-    made->plan.residuals = operation->residuals;
-    made->plan.number = operation->number;
-    made->plan.parts = parts;
-    made->plan.n_tensors = operation->n_names;
+    nodes->plan.residuals = operation->residuals;
+    nodes->plan.number = operation->number;
+    nodes->plan.parts = parts;
+    nodes->plan.n_tensors = operation->n_names;
     const bool by_round = (operation->number & TENSOR_ROUND_NUMBER) != 0;
     if ((by_round ? exchange->has_round_cut : exchange->n_cuts > 0) &&
-        made->plan.n_asking == exchange->n_workers)
-        made->plan.cutovers = by_round ? &exchange->round_cut : &exchange->cutovers;
-    made->plan.was_sent = by_round && operation->number == exchange->ahead;
-    made->plan.carrier = &exchange->links->carrier;
-    made->plan.user = exchange->user;
-    operation->flow = tensor_flow_new(&made->plan);
+        nodes->plan.n_asking == exchange->n_workers)
+        nodes->plan.cutovers = by_round ? &exchange->round_cut : &exchange->cutovers;
+    nodes->plan.was_sent = by_round && operation->number == exchange->ahead;
+    nodes->plan.carrier = &exchange->links->carrier;
+    nodes->plan.user = exchange->user;
+    operation->flow = tensor_flow_new(&nodes->plan);
     if (!has_memory) {
         tensor_flow_fail_here(operation->flow, NULL);
         operation->error = g_error_copy(tensor_flow_error(operation->flow));
@@ -261,7 +217,7 @@ Operation *operation_begin(TensorExchange *exchange, const Decided *decided, Ope
     Operation *const operation = g_new0(Operation, 1);
     const TensorSet *const set = decided->set;
     bool runs = false;
-    Plan made = { .plan = { 0 } };
+    FlowNodes nodes = { .plan = { 0 } };
 
     operation->number = decided->number;
     operation->entries = decided->entries;
@@ -272,12 +228,12 @@ Operation *operation_begin(TensorExchange *exchange, const Decided *decided, Ope
     if (exchange->place.tuning != NULL && tensor_tuning_measures(exchange->place.tuning))
         operation->tuned_ns = monotonic_ns();
     if (decided->error == NULL && exchange->links != NULL)
-        make_plan(exchange, set, decided->asked, &made);
-    if (decided->error == NULL && made.plan.n_nodes < 2)
+        flow_nodes_find(exchange, set, decided->asked, &nodes);
+    if (decided->error == NULL && nodes.plan.n_nodes < 2)
         runs = prepare_work(set, operation);
     else if (decided->error == NULL && !is_barrier(operation))
-        runs = prepare_flow(exchange, set, operation, &made);
-    clear_plan(&made);
+        runs = prepare_flow(exchange, set, operation, &nodes);
+    flow_nodes_clear(&nodes);
     operation->is_small = runs && is_small(exchange, operation);
     if (!runs || operation->is_small) {
         operation->next = *ending;

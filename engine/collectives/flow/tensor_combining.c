@@ -8,21 +8,15 @@
  * node's chunk comes behind it by itself, and with `is_whole` this node's own part counts among
  * those that a chunk awaits.
  *
- * This file has the order of it; what is done to the values is in tensor_combining_values.c. */
+ * This file has the order of it; what is done to the values is in tensor_combining_values.c, and
+ * how they are cut in tensor_combining_cut.c. */
 #include "engine/collectives/flow/tensor_combining_private.h"
 #include "engine/collectives/negotiation/tensor_cutovers.h"
 #include "engine/collectives/work/tensor_stream.h"
 
 #include <string.h>
 
-enum {
-    CHUNK_VALUES = 16 << 10,
-    SMALL_BYTES = 32 << 10,       /* of a tensor whose steps any thread does at once */
-    WHOLE_BYTES = 32 << 10,       /* up to this, all nodes combine all of it, */
-    WHOLE_BYTES_OF_TWO = 1 << 20, /* of two, where it costs no more bytes */
-    WHOLE_NODES = 16,             /* if they are not many more messages */
-    AHEAD_BYTES = 128 << 10,      /* that are sent before it is decided */
-};
+enum { SMALL_BYTES = 32 << 10 }; /* of a tensor whose steps any thread does at once */
 
 enum { STEP_SEND, STEP_COMBINE, STEP_COPY };
 
@@ -107,35 +101,11 @@ static uint8_t *find_place(const TensorFlow *flow, uint32_t from, const TensorMe
 
 /* ---- making ---- */
 
-static RubatoDtype part_dtype(const TensorRequest *request)
-{
-    const bool is_mean = request->reduce.reduction == RUBATO_REDUCTION_MEAN;
-
-    if (request->reduce.compression != RUBATO_COMPRESSION_NONE)
-        return tensor_compressed_dtype(request->reduce.compression);
-    switch (request->dtype) {
-    case RUBATO_F16:
-    case RUBATO_BF16:
-        return RUBATO_F32;
-    case RUBATO_I8:
-    case RUBATO_I16:
-    case RUBATO_I32:
-    case RUBATO_U8:
-        return is_mean ? RUBATO_I64 : request->dtype;
-    case RUBATO_F32:
-    case RUBATO_F64:
-    case RUBATO_I64:
-    case RUBATO_BOOL:
-        break;
-    }
-    return request->dtype;
-}
-
 static void find_reductions(TensorFlow *flow)
 {
     TensorCombining *const it = flow->combining;
     const TensorRequest *const request = &flow->request;
-    const RubatoDtype part = part_dtype(request);
+    const RubatoDtype part = combining_part_dtype(request);
 
     it->first = it->last = (TensorReduction){
         .dtype = request->dtype, .result = part, .reduce = request->reduce, .divisor = 1
@@ -189,42 +159,32 @@ static void find_arrays(TensorFlow *flow)
     it->n_outputs = n_out / n_tensors;
 }
 
-/* Of a reduce_scatter: the values of each worker of this node, and where each node's end. */
+/* Of a reduce_scatter: the values of each worker of this node. */
 static void find_scattered(TensorFlow *flow)
 {
     TensorCombining *const it = flow->combining;
     const TensorFlowPlan *const plan = &flow->plan;
     const uint64_t n_rows = tensor_request_rows(&flow->request);
     const uint64_t row_values = tensor_request_row_bytes(&flow->request) / it->size;
-    uint64_t end = 0;
+    uint64_t end = tensor_segment_begin(&it->segments, plan->self);
 
     it->output_begins = g_new0(uint64_t, flow->n_local);
     it->output_ends = g_new0(uint64_t, flow->n_local);
-    for (uint32_t node = 0; node < plan->n_nodes; node++) {
-        for (uint32_t i = 0; i < plan->n_ranks_of[node]; i++) {
-            const uint64_t begin = end;
-
-            end += row_values *
-                   rubato_reduce_scatter_rows(n_rows, plan->n_ranks, plan->first_ranks[node] + i);
-            if (node == plan->self) {
-                it->output_begins[i] = begin;
-                it->output_ends[i] = end;
-            }
-        }
-        it->segments.ends[node] = end;
+    for (uint32_t i = 0; i < flow->n_local; i++) {
+        it->output_begins[i] = end;
+        end += row_values *
+               rubato_reduce_scatter_rows(n_rows, plan->n_ranks, plan->first_ranks[plan->self] + i);
+        it->output_ends[i] = end;
     }
 }
 
-static void cut(TensorFlow *flow, uint64_t n_values)
+static void cut(TensorFlow *flow)
 {
     TensorCombining *const it = flow->combining;
 
-    tensor_segments_init(&it->segments, it->is_whole ? 1 : flow->plan.n_nodes, CHUNK_VALUES);
+    combining_cut(&flow->plan, &flow->request, it->is_whole, &it->segments);
     if (flow->request.operation == TENSOR_REDUCE_SCATTER)
         find_scattered(flow);
-    else
-        tensor_segments_share(&it->segments, n_values);
-    tensor_segments_number(&it->segments);
     it->chunks = g_new0(CombiningChunk, tensor_segments_chunks(&it->segments) + 1);
 }
 
@@ -275,70 +235,18 @@ static void expect(TensorFlow *flow, uint64_t chunk)
     }
 }
 
-static uint64_t most_direct_bytes(uint32_t n_nodes)
-{
-    if (n_nodes > WHOLE_NODES)
-        return 0;
-    return n_nodes == 2 ? WHOLE_BYTES_OF_TWO : WHOLE_BYTES;
-}
-
-TensorCutovers tensor_flow_cutovers(uint32_t n_nodes)
-{
-    return tensor_cutovers_up_to(most_direct_bytes(n_nodes));
-}
-
-/* The chunk of a node's segment, which has no more than one. */
-static void find_share(uint64_t n_values, size_t size, uint32_t n_nodes, uint32_t to,
-                       TensorAhead *ahead)
-{
-    TensorSegments segments;
-
-    tensor_segments_init(&segments, n_nodes, CHUNK_VALUES);
-    tensor_segments_share(&segments, n_values);
-    tensor_segments_number(&segments);
-    const uint64_t begin = tensor_segment_begin(&segments, to);
-    *ahead = (TensorAhead){ .place = segments.first_chunk[to],
-                            .begin = begin * size,
-                            .n_bytes = (segments.ends[to] - begin) * size };
-    tensor_segments_clear(&segments);
-}
-
-bool tensor_flow_ahead(const TensorRequest *request, uint32_t n_nodes, uint32_t to,
-                       TensorAhead *ahead)
-{
-    const uint64_t n_values = tensor_request_values(request);
-
-    /* with a prescale or a wider type a part is not the input; see find_reductions */
-    if (request->operation != TENSOR_ALLREDUCE || request->reduce.prescale != 1 ||
-        request->reduce.reduction == RUBATO_REDUCTION_ADASUM ||
-        request->reduce.compression != RUBATO_COMPRESSION_NONE ||
-        part_dtype(request) != request->dtype || n_values > CHUNK_VALUES || n_values == 0)
-        return false;
-    const size_t size = rubato_dtype_size(request->dtype);
-    if (n_values * size > AHEAD_BYTES)
-        return false;
-    if (n_values * size <= most_direct_bytes(n_nodes))
-        *ahead = (TensorAhead){ .n_bytes = n_values * size };
-    else
-        find_share(n_values, size, n_nodes, to, ahead);
-    return true;
-}
-
 /* Of compressed values results depend on it, so nothing but their size decides. */
 static TensorWay find_way(TensorFlow *flow, uint64_t n_bytes)
 {
     const TensorCombining *const it = flow->combining;
-    const uint32_t n_nodes = flow->plan.n_nodes;
 
     if (flow->request.operation == TENSOR_ALLREDUCE && flow->plan.cutovers != NULL &&
         it->compression == RUBATO_COMPRESSION_NONE) {
         flow->size_class = tensor_class_of(n_bytes);
         return tensor_cutovers_way(*flow->plan.cutovers, flow->size_class);
     }
-    const bool is_direct =
-        n_bytes <= most_direct_bytes(n_nodes) || (it->is_broadcast && n_nodes == 2);
-    return is_direct && flow->request.operation != TENSOR_REDUCE_SCATTER ? TENSOR_WAY_DIRECT
-                                                                         : TENSOR_WAY_SHARES;
+    return combining_is_direct(&flow->request, n_bytes, flow->plan.n_nodes) ? TENSOR_WAY_DIRECT
+                                                                            : TENSOR_WAY_SHARES;
 }
 
 static bool overlaps(const uint8_t *input, const uint8_t *output, size_t n_bytes)
@@ -374,7 +282,8 @@ static uint32_t most_chunks(const TensorFlow *flow)
     /* a part that is compressed once for all is kept by chunk */
     if (it->is_whole && it->compression != RUBATO_COMPRESSION_NONE)
         return 1;
-    return tensor_flow_most_pieces(flow, CHUNK_VALUES * MAX(it->part_size, it->result_size));
+    return tensor_flow_most_pieces(flow,
+                                   COMBINING_CHUNK_VALUES * MAX(it->part_size, it->result_size));
 }
 
 static void begin(TensorFlow *flow)
@@ -406,7 +315,7 @@ static void begin(TensorFlow *flow)
     it->has_results = !it->is_whole && !scatters;
     find_readers(flow, n_values * it->size);
     it->most_chunks = most_chunks(flow);
-    cut(flow, n_values);
+    cut(flow);
     if (contributes(flow, flow->plan.self) && !flow->plan.was_sent)
         it->n_sends = it->is_whole ? (it->segments.n_turns + it->most_chunks - 1) / it->most_chunks
                                    : tensor_segments_sends(&it->segments, it->most_chunks);

@@ -7,6 +7,8 @@
 #include "engine/collectives/flow/tensor_flow_private.h"
 #include "engine/collectives/flow/tensor_segments.h"
 
+enum { COMBINING_CHUNK_VALUES = 16 << 10 };
+
 /* A message with the parts of some chunks. */
 typedef struct {
     void *owner;
@@ -51,6 +53,21 @@ struct TensorCombining {
      * whose output results may be. NULL: messages have copies. */
     Call *part_readers, *result_readers;
 };
+
+/* ---- tensor_combining_cut.c ---- */
+
+/* The type in which values of such a request travel as parts. */
+RubatoDtype combining_part_dtype(const TensorRequest *request);
+
+/* Whether a tensor whose parts have so many bytes goes to all nodes, which combine all of it. */
+bool combining_is_direct(const TensorRequest *request, uint64_t n_bytes, uint32_t n_nodes);
+
+/* Cuts its values: to one segment for all nodes (is_whole), or to one of each. */
+void combining_cut(const TensorFlowPlan *plan, const TensorRequest *request, bool is_whole,
+                   TensorSegments *segments);
+
+/* tensor_flow_ahead. */
+bool combining_ahead(const TensorFlowPlan *plan, uint32_t to, TensorAhead *ahead);
 
 /* ---- tensor_combining_values.c ---- */
 

@@ -1,5 +1,5 @@
 /* One operation's data between nodes: see tensor_flow.h. */
-#include "engine/collectives/flow/tensor_flow_private.h"
+#include "engine/collectives/flow/tensor_combining_private.h"
 
 #include <rubato/error.h>
 #include <string.h>
@@ -25,6 +25,16 @@ static const TensorFlowOps *ops_of(const TensorRequest *request)
         request->reduce.reduction == RUBATO_REDUCTION_ADASUM)
         return &tensor_weighting_ops;
     return &tensor_combining_ops;
+}
+
+bool tensor_flow_ahead(const TensorFlowPlan *plan, uint32_t to, TensorAhead *ahead)
+{
+    const TensorRequest *const request = &plan->parts[0]->request;
+
+    if (request->operation == TENSOR_BARRIER)
+        return false;
+    return ops_of(request) == &tensor_gathering_ops ? gathering_ahead(plan, to, ahead)
+                                                    : combining_ahead(plan, to, ahead);
 }
 
 TensorFlow *tensor_flow_new(const TensorFlowPlan *plan)

@@ -2,7 +2,8 @@
  * and what it does with what comes.
  *
  *   tensor_flow.c       one operation: what comes, what is to be done, when it is complete
- *   tensor_combining.c  allreduce, reduce_scatter, broadcast; …_values.c: their values
+ *   tensor_combining.c  allreduce, reduce_scatter, broadcast; …_values.c: their values; …_cut.c:
+ *                       which node combines which
  *   tensor_relaying.c   allreduce in rounds, in which nodes pass on what they get; the rounds:
  *                       tensor_schedule.c
  *   tensor_gathering.c  allgather, alltoall
@@ -128,7 +129,7 @@ typedef struct {
     uint32_t n_tensors; /* more than one: allreduces of one dtype and reduction, which all
                                * workers have asked for; their parts follow one another */
     const TensorCutovers *cutovers; /* NULL: as it is fixed */
-    bool was_sent;                  /* this node's parts, before: see tensor_flow_ahead */
+    bool was_sent; /* what this node sends of its own, before: see tensor_flow_ahead */
 
     const TensorCarrier *carrier;
     void *user; /* the carrier's */
@@ -149,18 +150,28 @@ typedef struct {
  * (transfer full) */
 TensorFlow *tensor_flow_new(const TensorFlowPlan *plan);
 
-/* What a message that is sent ahead has of the worker's input, and its place. */
+/* What is sent ahead to a node, in the order of its messages. */
 typedef struct {
+    /* how many rows are for each of its workers; they are copied. NULL: no SIZES go before */
+    const uint64_t *sizes;
+    uint32_t n_sizes;
+
+    /* values of the worker's input: a message of that kind for that place */
+    TensorMessageKind kind;
     uint64_t place;
-    size_t begin, n_bytes; /* n_bytes 0: that node gets none */
+    const uint8_t *bytes;
+    size_t n_bytes; /* 0: that node gets none */
+
+    const uint8_t *fetched; /* as many bytes that are soon read or written; NULL: there are none */
+    uint64_t n_rows;        /* where *sizes may be: the struct stays where it is */
 } TensorAhead;
 
-/* Whether the parts that a node with one worker sends for such a request, if nodes combine it and
- * cut-overs are fixed, are the worker's input, in one message to each of the others: to node `to`
- * among those of the flow, a PART of what is written to *ahead. Such messages may be sent before it
- * is decided that the operation runs, all of them or none: then the plan says so. */
-bool tensor_flow_ahead(const TensorRequest *request, uint32_t n_nodes, uint32_t to,
-                       TensorAhead *ahead);
+/* Whether all that a node with one worker sends of its own for such an operation, if cut-overs are
+ * fixed, is the worker's input, in one message to each of the others: to node `to` of the plan what
+ * is written to *ahead. Such messages may be sent before it is decided that the operation runs, all
+ * of them or none: then its plan says so. Of the plan are used the nodes, with which it goes if it
+ * runs, and the only part. */
+bool tensor_flow_ahead(const TensorFlowPlan *plan, uint32_t to, TensorAhead *ahead);
 
 /* NULL is allowed. No step is being done. */
 void tensor_flow_free(TensorFlow *flow);

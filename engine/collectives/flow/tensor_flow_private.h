@@ -8,6 +8,9 @@
 
 #include "engine/collectives/flow/tensor_flow.h"
 
+/* Of a worker's input that is sent before it is decided. It is copied with a lock held. */
+enum { TENSOR_AHEAD_BYTES = 128 << 10 };
+
 /* How a class of operations flows. */
 typedef struct {
     void (*begin)(TensorFlow *flow);
@@ -62,6 +65,9 @@ struct TensorFlow {
         TensorWeighting *weighting;
     };
 };
+
+/* tensor_flow_ahead, of allgather and alltoall (tensor_gathering.c). */
+bool gathering_ahead(const TensorFlowPlan *plan, uint32_t to, TensorAhead *ahead);
 
 /* ---- tensor_flow_base.c ---- */
 

@@ -11,7 +11,13 @@
 
 #include "engine/collectives/work/tensor_gathered.h"
 
-enum { PIECE_BYTES = 128 << 10, PIECE_SIZES = PIECE_BYTES / sizeof(uint64_t) };
+enum {
+    PIECE_BYTES = 128 << 10,
+    PIECE_SIZES = PIECE_BYTES / sizeof(uint64_t),
+    MOST_COPIED_BYTES = 2 * TENSOR_AHEAD_BYTES, /* before it is decided, to all nodes together */
+};
+
+G_STATIC_ASSERT((int)TENSOR_AHEAD_BYTES <= (int)PIECE_BYTES);
 
 enum { STEP_SIZES, STEP_SEND, STEP_LOCAL, STEP_COPY };
 
@@ -132,13 +138,43 @@ static void begin(TensorFlow *flow)
                 side->n_out +=
                     rows_to(flow, from, plan->first_ranks[node] + to, &before) * it->row_bytes;
         side->n_pieces_out = n_pieces(side->n_out);
-        flow->n_left += side->n_pieces_out;
+        if (plan->was_sent)
+            side->n_sent = side->n_pieces_out;
+        flow->n_left += side->n_pieces_out - side->n_sent;
         side->n_sizes = pieces_of_sizes(n_blocks_from(flow, node));
         flow->n_awaited[node] = side->n_sizes;
     }
     flow->is_small = false; /* what comes may be more than what is sent */
+    it->is_sized = plan->was_sent;
     /* its own SIZES, and the copies between its own workers behind those of the others */
-    flow->n_left += 1 + (uint64_t)flow->n_local * n_receivers(flow, plan->self);
+    flow->n_left += !it->is_sized + (uint64_t)flow->n_local * n_receivers(flow, plan->self);
+}
+
+/* The rows for a node are one piece: they lie in the input as its workers follow one another. */
+bool gathering_ahead(const TensorFlowPlan *plan, uint32_t to, TensorAhead *ahead)
+{
+    const TensorPart *const part = plan->parts[0];
+    const uint64_t row_bytes = tensor_request_row_bytes(&part->request);
+    const bool is_alltoall = part->request.operation == TENSOR_ALLTOALL;
+    uint64_t n_rows = tensor_request_rows(&part->request), before = 0;
+    const uint64_t n_bytes = n_rows * row_bytes;
+
+    *ahead = (TensorAhead){ .kind = TENSOR_MESSAGE_ROWS, .n_rows = n_rows };
+    if (n_bytes > TENSOR_AHEAD_BYTES || plan->n_ranks > PIECE_SIZES ||
+        (!is_alltoall && n_bytes * (plan->n_nodes - 1) > MOST_COPIED_BYTES))
+        return false;
+    ahead->n_sizes = is_alltoall ? plan->n_ranks_of[to] : 1;
+    ahead->sizes = is_alltoall ? part->splits + plan->first_ranks[to] : &ahead->n_rows;
+    if (is_alltoall)
+        n_rows = 0;
+    for (uint32_t rank = 0; is_alltoall && rank < plan->first_ranks[to]; rank++)
+        before += part->splits[rank];
+    for (uint32_t i = 0; is_alltoall && i < ahead->n_sizes; i++)
+        n_rows += ahead->sizes[i];
+    ahead->n_bytes = n_rows * row_bytes;
+    if (ahead->n_bytes > 0) /* otherwise there may be no values */
+        ahead->bytes = (const uint8_t *)part->input + before * row_bytes;
+    return true;
 }
 
 static void end(TensorFlow *flow)

@@ -193,22 +193,25 @@ static GError *take_failure(TensorEntry *entries, size_t n)
     return failure;
 }
 
-/* While others are waited for, a small tensor comes into the cache: input and output are not read
- * or written yet, but soon will be. A hint alone; nobody else need see it. */
-static void fetch_early(const TensorPart *part)
+/* While others are waited for, a small tensor comes into the cache: what is not read or written
+ * yet, but soon will be. A hint alone; nobody else need see it. n_out: bytes of the output. */
+static void fetch_early(const TensorEntry *entry, uint64_t n_out)
 {
-    const size_t n = tensor_request_values(&part->request) * rubato_dtype_size(part->request.dtype);
+    const TensorPart *const part = &entry->part;
 
-    if (part->request.operation != TENSOR_ALLREDUCE || n > EARLY_BYTES)
+    if (part->output == NULL || n_out > EARLY_BYTES ||
+        atomic_load_explicit(&entry->is_fetched, memory_order_relaxed)) /* a hint alone */
         return;
-    for (size_t i = 0; i < n; i += LINE_BYTES) {
-        __builtin_prefetch((const char *)part->input + i, /* rw= */ 0);
+    for (size_t i = 0; i < n_out; i += LINE_BYTES) {
+        if (part->request.operation == TENSOR_ALLREDUCE)
+            __builtin_prefetch((const char *)part->input + i, /* rw= */ 0);
         __builtin_prefetch((char *)part->output + i, /* rw= */ 1);
     }
 }
 
 /* More than one are a group. */
-static bool run_all(RubatoWorker *worker, TensorEntry *entries, size_t n, GError **error)
+static bool run_all(RubatoWorker *worker, const TensorMember *member, TensorEntry *entries,
+                    size_t n, GError **error)
 {
     GError *failure;
     Call call, readers;
@@ -226,9 +229,8 @@ static bool run_all(RubatoWorker *worker, TensorEntry *entries, size_t n, GError
         return false;
     }
     call_sent(&call);
-    if (n == 1 && !call_has_ended(&call) &&
-        !atomic_load_explicit(&entries->is_fetched, memory_order_relaxed)) /* a hint alone */
-        fetch_early(&entries->part);
+    if (n == 1 && !call_has_ended(&call))
+        fetch_early(entries, output_bytes(&entries->part.request, member));
     if (!call_has_ended(&call))
         tensor_exchange_wait(worker->tensors, worker->rank, &call);
     failure = take_failure(entries, n);
@@ -248,7 +250,8 @@ static bool run(RubatoWorker *worker, const RubatoTensor *tensor, const Said *sa
     Asking asking;
 
     return begin_asking(worker, tensor->set, said, &asking, error) &&
-           make_entry(&asking, tensor, 0, &entry, error) && run_all(worker, &entry, 1, error);
+           make_entry(&asking, tensor, 0, &entry, error) &&
+           run_all(worker, &asking.member, &entry, 1, error);
 }
 
 /* Requests with one ticket. Behind the entries are their names. */
@@ -496,7 +499,7 @@ static bool run_group(RubatoWorker *worker, const RubatoTensor *tensors, size_t 
             free_splits(entries, i);
             return false;
         }
-    return run_all(worker, entries, n, error);
+    return run_all(worker, &asking.member, entries, n, error);
 }
 
 static RubatoTicket start_group(RubatoWorker *worker, const RubatoTensor *tensors, size_t n,

@@ -306,33 +306,54 @@ static double *combine_by_reference(const FlowWorld *world, uint64_t n)
     return vectors;
 }
 
+static void send_copy(FlowWorld *world, uint32_t node, uint32_t to, TensorMessage message,
+                      const void *values)
+{
+    void *bytes;
+
+    message.number = 1;
+    void *const parcel = new_message(&world->nodes[node], world->ids[to], &message, &bytes);
+    if (message.n_bytes > 0)
+        memcpy(bytes, values, message.n_bytes);
+    send_message(&world->nodes[node], world->ids[to], parcel);
+}
+
 /* Some nodes send before they have a flow what it would send. Whether this one does. */
 static bool send_ahead(FlowWorld *world, uint32_t node)
 {
-    const TensorPart *const part = world->list[world->first_ranks[node]];
-    TensorAhead ahead = { 0 };
+    TensorPart *const part = world->list[world->first_ranks[node]];
+    const TensorFlowPlan plan = { .n_ranks = world->n_ranks,
+                                  .n_nodes = world->n_nodes,
+                                  .self = node,
+                                  .nodes = world->ids,
+                                  .first_ranks = world->first_ranks,
+                                  .n_ranks_of = world->n_ranks_of,
+                                  .parts = &part };
+    TensorAhead ahead;
 
     if (world->n_ranks_of[node] > 1 || part == NULL || world->n_asking < world->n_ranks ||
-        (world->random >> node & 1) == 0 ||
-        !tensor_flow_ahead(&part->request, world->n_nodes, node, &ahead))
+        (world->random >> node & 1) == 0 || !tensor_flow_ahead(&plan, node, &ahead))
         return false;
     if (ahead.n_bytes <
         tensor_request_values(&part->request) * rubato_dtype_size(part->request.dtype))
         world->n_ahead_shares++;
     for (uint32_t to = 0; to < world->n_nodes; to++) {
-        void *bytes;
-
-        if (to == node || !tensor_flow_ahead(&part->request, world->n_nodes, to, &ahead) ||
-            ahead.n_bytes == 0)
+        if (to == node)
             continue;
-        const TensorMessage message = {
-            .kind = TENSOR_MESSAGE_PART, .number = 1, .place = ahead.place, .n_bytes = ahead.n_bytes
-        };
-        void *const parcel = new_message(&world->nodes[node], world->ids[to], &message, &bytes);
-        memcpy(bytes, (const uint8_t *)part->input + ahead.begin, ahead.n_bytes);
-        send_message(&world->nodes[node], world->ids[to], parcel);
+        ck_assert(tensor_flow_ahead(&plan, to, &ahead));
+        if (ahead.sizes != NULL)
+            send_copy(world, node, to,
+                      (TensorMessage){ .kind = TENSOR_MESSAGE_SIZES,
+                                       .n_bytes = ahead.n_sizes * sizeof(uint64_t) },
+                      ahead.sizes);
+        if (ahead.n_bytes > 0)
+            send_copy(world, node, to,
+                      (TensorMessage){
+                          .kind = ahead.kind, .place = ahead.place, .n_bytes = ahead.n_bytes },
+                      ahead.bytes);
     }
     world->n_ahead++;
+    world->n_ahead_of[part->request.operation]++;
     return true;
 }
 
