@@ -125,6 +125,22 @@ START_TEST(nothing_is_started_again_if_the_others_end)
 }
 END_TEST
 
+/* By then node 0 has been told to end, and its end is not the cause. */
+START_TEST(news_of_a_loss_may_come_too_late)
+{
+    g_autofree char *cluster = launch_write_cluster(2, "127.0.0.1");
+    Run run = start(cluster, 1,
+                    &(Scripts){ "trap 'tell 7; trap - TERM; kill -TERM $$' TERM; await end",
+                                "kill -KILL $$", "echo serves" });
+
+    ck_assert_int_eq(run_finish(&run), 128 + 9);
+    ck_assert_str_eq(run.texts[0]->str, "");
+    run_check_contains(&run, 1, "rubato: still running: 0; sending SIGTERM\n");
+    run_check_contains(&run, 1, "rubato: node 10 (127.0.0.1) was killed by signal 9 (SIGKILL)\n");
+    run_clear(&run);
+}
+END_TEST
+
 START_TEST(process_that_is_refused_leaves_the_run_as_it_is)
 {
     Run run = start_and_lose(1, "await lost; tell 7; await end", "exit 3");
@@ -220,6 +236,7 @@ int main(void)
     tcase_add_loop_test(restart, node_that_is_lost_again_is_started_as_often_as_was_said, 1, 3);
     tcase_add_test(restart, nothing_is_started_again_if_nobody_asks);
     tcase_add_test(restart, nothing_is_started_again_if_the_others_end);
+    tcase_add_test(restart, news_of_a_loss_may_come_too_late);
     tcase_add_test(restart, process_that_is_refused_leaves_the_run_as_it_is);
     tcase_add_test(restart, process_that_has_not_joined_ends_after_the_run);
     tcase_add_loop_test(restart, processes_join_if_they_are_to, 0, 2);
