@@ -165,8 +165,8 @@ void sim_scenario_draw_moves(SimScenario *scenario, uint64_t seed);
 /* A node is lost, or sometimes two of them, and has workers, without which the tasks go on. */
 void sim_scenario_draw_worker_loss(SimScenario *scenario, uint64_t seed);
 
-/* A node, or two, are killed while a task begins. They have no workers, in half of the seeds; or the
- * tasks go on without these, or wait for processes in their places. */
+/* A node, or two, are killed while a task begins. They have no workers, in half of the seeds; or
+ * the tasks go on without these, or wait for processes in their places. */
 void sim_scenario_draw_start(SimScenario *scenario, uint64_t seed);
 
 /* A node of four is lost, with workers, or two of them are, in a third of the seeds. The tasks wait
