@@ -243,8 +243,8 @@ static bool is_known(const Supervisor *supervisor, const LostNews *news)
 
 /* What nodes have told since the last time. Each that goes on tells of each lost process. The news
  * of one node may come when the node that is lost has been started again, because another node was
- * heard before. News that come too late, when nodes have been told to end, change nothing: the cause
- * of that stays the failed node, and not one that the launcher's own signal ends. */
+ * heard before. News that come too late, when nodes have been told to end, change nothing: the
+ * cause of that stays the failed node, and not one that the launcher's own signal ends. */
 static void note_losses(Supervisor *supervisor)
 {
     if (supervisor->phase > PHASE_GRACE)
