@@ -658,6 +658,7 @@ void rubato_engine_free(RubatoEngine *engine)
     g_free(engine->addresses);
     g_free(engine->restored_from);
     g_free(engine->rendezvous.refusal);
+    g_free(engine->rendezvous.later);
     g_free(engine->call.commit_text);
     g_free(engine->broken_text);
     faults_on_demand_clear(&engine->on_demand);

@@ -238,7 +238,7 @@ static void greet(RubatoEngine *engine, const char *scheduler, int64_t now_ms, i
     *broken_ms = broken ? MIN(*broken_ms, now_ms) : INT64_MAX;
 }
 
-/* Says why this node stops waiting. */
+/* Says why this node stops waiting. The lock is held. */
 static bool give_up(RubatoEngine *engine, int64_t waited_ms, int64_t without_ms, GError **error)
 {
     const char *const host = engine->cluster->scheduler_host;
@@ -256,6 +256,11 @@ static bool give_up(RubatoEngine *engine, int64_t waited_ms, int64_t without_ms,
                     "node %u: the scheduler at %s:%u was lost before the run began: the "
                     "connection to it broke, and for %.1f s there was no other; has node %u ended?",
                     engine->id, host, port, (double)without_ms / 1000, id);
+    else if (engine->rendezvous.later != NULL)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
+                    "node %u cannot join a run: nothing was heard of its scheduler at %s:%u for "
+                    "%.1f s; before, it said that %s",
+                    engine->id, host, port, (double)waited_ms / 1000, engine->rendezvous.later);
     else
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK,
                     "node %u: no answer of the scheduler at %s:%u within %.1f s; is node %u "
@@ -264,7 +269,22 @@ static bool give_up(RubatoEngine *engine, int64_t waited_ms, int64_t without_ms,
     return false;
 }
 
-/* The lock is held. */
+/* For the log. On the scheduler's node the scheduler itself says who is missing. */
+static void say_waiting(const RubatoEngine *engine)
+{
+    if (engine->self == engine->scheduler_node)
+        return;
+    if (engine->rendezvous.later != NULL)
+        g_message("%s", engine->rendezvous.later);
+    else
+        g_message("node %u waits for the scheduler at %s:%u to say that %s", engine->id,
+                  engine->cluster->scheduler_host, engine->cluster->scheduler_port,
+                  engine->serving != NULL ? "it is in the run" : "all nodes are here");
+}
+
+/* The lock is held. Why this ends: the scheduler answers, or is not heard for the patience. One
+ * that puts off a process which is to join says so to each of its greetings: then it may wait for
+ * long, as for a snapshot, whose own waits end (scheduler_snapshot.c). */
 static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, int64_t began_ms,
                              GError **error)
 {
@@ -284,16 +304,14 @@ static bool wait_for_welcome(RubatoEngine *engine, const char *scheduler, int64_
         }
         if (broken_ms != INT64_MAX && now_ms - broken_ms >= engine->timeout_ms)
             return give_up(engine, now_ms - began_ms, now_ms - broken_ms, error);
-        /* On the scheduler's node the scheduler itself says who is missing. */
-        if (engine->self != engine->scheduler_node && now_ms - notice_ms >= between_ms) {
-            g_message("node %u waits for the scheduler at %s:%u to say that %s", engine->id,
-                      engine->cluster->scheduler_host, engine->cluster->scheduler_port,
-                      engine->serving != NULL ? "it is in the run" : "all nodes are here");
+        if (now_ms - notice_ms >= between_ms) {
+            say_waiting(engine);
             notice_ms = now_ms;
         }
+        const int64_t since_ms = MAX(began_ms, engine->rendezvous.later_ms);
         /* The scheduler, if it is there, has a little time to say who is missing. */
-        if (now_ms - began_ms > (int64_t)patience_ms + engine->timeout_ms)
-            return give_up(engine, now_ms - began_ms, 0, error);
+        if (now_ms - since_ms > (int64_t)patience_ms + engine->timeout_ms)
+            return give_up(engine, now_ms - since_ms, 0, error);
         engine_wait_changed(engine, GREETING_MS);
     }
     if (!engine->rendezvous.welcome && engine->rendezvous.refusal != NULL)

@@ -11,6 +11,8 @@ typedef struct {
     bool welcome;
     char *refusal; /* NULL: none came */
     uint32_t refusal_code;
+    char *later;      /* to a process that joins: why it is put off; NULL: it has not been */
+    int64_t later_ms; /* when this last came */
 } RendezvousAnswer;
 
 /* Set: rubato_engine_new, as a node of a cluster file, takes the place of a lost node in a run that

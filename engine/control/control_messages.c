@@ -354,7 +354,7 @@ const ControlMessage control_messages[CONTROL_END_OF_KINDS] = {
                        .members = lost,
                        .to_node = node_hears_lost },
     [CONTROL_WAITING] = { .name = "WAITING",
-                          .senders = CONTROL_SENDER_SCHEDULER,
+                          .senders = CONTROL_SENDER_SCHEDULER | CONTROL_SENDER_ANSWERER,
                           .members = text,
                           .to_node = node_hears_waiting },
     [CONTROL_LEFT] = { .name = "LEFT",

@@ -379,9 +379,19 @@ void node_hears_snapshot_end(RubatoEngine *engine, uint32_t from, const Control 
 
 void node_hears_waiting(RubatoEngine *engine, uint32_t from, const Control *control)
 {
-    (void)engine;
+    bool joins;
+
     (void)from;
-    g_message("%s", control->waiting.text);
+    pthread_mutex_lock(&engine->lock);
+    joins = engine->serving != NULL && !engine->rendezvous.welcome;
+    if (joins) { /* it says so itself, and not with each answer */
+        g_free(engine->rendezvous.later);
+        engine->rendezvous.later = g_strdup(control->waiting.text);
+        engine->rendezvous.later_ms = network_now_ms();
+    }
+    pthread_mutex_unlock(&engine->lock);
+    if (!joins)
+        g_message("%s", control->waiting.text);
 }
 
 void node_hears_left(RubatoEngine *engine, uint32_t from, const Control *control)

@@ -293,12 +293,46 @@ void rendezvous_admit_own(Scheduler *scheduler)
     recovery_admit(scheduler);
 }
 
+/* What an admission waits for. (transfer full) */
+static char *find_busy(const Scheduler *scheduler)
+{
+    g_autoptr(GArray) waits = g_array_new(FALSE, FALSE, sizeof(Wait));
+    GString *const text = g_string_new(NULL);
+
+    recovery_add_waits(scheduler, waits);
+    snapshots_add_waits(scheduler, waits);
+    collectives_add_waits(scheduler, waits);
+    for (guint i = 0; i < waits->len; i++) {
+        const Wait *const wait = &g_array_index(waits, Wait, i);
+
+        if (i == 0)
+            g_string_printf(text, "%s (for %.1f s so far)", wait->text,
+                            (double)(scheduler->now_ms - wait->since_ms) / 1e3);
+        g_free(wait->text);
+    }
+    if (text->len == 0)
+        g_string_assign(text, "the scheduler's own node joins first");
+    return g_string_free(text, FALSE);
+}
+
+/* The process asks again, and has to wait as long as it hears this. */
+static void send_later(Scheduler *scheduler, uint32_t number, uint64_t asker)
+{
+    g_autofree char *busy = find_busy(scheduler);
+    g_autofree char *text =
+        g_strdup_printf("%s joins the run later: %s", scheduler->nodes[number].label, busy);
+
+    scheduler_send_greeting(scheduler, asker,
+                            &(Control){ .kind = CONTROL_WAITING, .waiting = { text } });
+}
+
 /* Begins the admission if nothing else is under way. If not, the process asks again. */
 static void admit(Scheduler *scheduler, uint32_t number, const ControlHello *join, uint64_t asker)
 {
     if (is_busy(scheduler) || admission_awaits_own(scheduler)) {
         if (scheduler->takes_snapshot)
             scheduler->put_off_ms = scheduler->now_ms;
+        send_later(scheduler, number, asker);
         return;
     }
     if (admission_begin(scheduler, number, join, asker))
@@ -331,7 +365,8 @@ void rendezvous_join(Scheduler *scheduler, const Control *control, uint16_t vers
     } else if (!scheduler->begun && scheduler_is_absent(scheduler, number)) {
         /* it asks again: the run begins soon, or its process gives up */
     } else if (admission->opens && admission->incarnation == join->incarnation) {
-        admission->asker = asker; /* it is answered soon */
+        admission->asker = asker; /* it is answered when all have opened links to it */
+        send_later(scheduler, number, asker);
     } else if (obstacle != NULL) {
         send_refusal(scheduler, asker, obstacle_code, obstacle);
     } else if ((fault = find_fault_of_joining(scheduler, number, join, &code)) != NULL) {

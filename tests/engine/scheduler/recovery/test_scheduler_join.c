@@ -223,6 +223,7 @@ START_TEST(answer_is_told_again_to_who_asks_again)
     expect_admit(3, STEP, COUNTED);
     again.hello.endpoints = "tcp://again"; /* another way back */
     greet(&again);
+    expect_greeting("tcp://again", CONTROL_WAITING);
     expect_quiet();
     do_step(OTHERS, 3, CONTROL_RECOVER_ADMIT, "");
     expect_greeting("tcp://again", CONTROL_ADMITTED);
@@ -233,12 +234,23 @@ START_TEST(answer_is_told_again_to_who_asks_again)
 }
 END_TEST
 
+/* And hears of it, with each answer. */
+static void expect_later(const char *why)
+{
+    g_autofree char *text = g_strconcat("node 4 (127.0.0.1:4102) joins the run later: ", why, NULL);
+
+    ck_assert_str_eq(expect_greeting(NEW, CONTROL_WAITING)->waiting.text, text);
+}
+
 START_TEST(process_waits_for_what_is_under_way)
 {
     begin_that_admits();
     lose(GONE);
     expect_step_alone(OTHERS, 2, CONTROL_RECOVER_CLOSE, "");
     join(STEP);
+    expect_later("the parts of a lost node wait for node 0 (127.0.0.1:4101) [last heard 0.0 s ago] "
+                 "and node 7 "
+                 "(127.0.0.1:4103) [last heard 0.0 s ago] (for 0.0 s so far)");
     expect_quiet();
     do_step(OTHERS, 2, CONTROL_RECOVER_CLOSE, "");
     expect_step_alone(OTHERS, 2, CONTROL_RECOVER_PROMOTE, "");
@@ -250,6 +262,9 @@ START_TEST(process_waits_for_what_is_under_way)
     expect(0, CONTROL_GO);
     expect(2, CONTROL_GO);
     join(STEP);
+    expect_later("the call to create table a waits for node 0 (127.0.0.1:4101) [last heard 0.0 s "
+                 "ago] and node 7 "
+                 "(127.0.0.1:4103) [last heard 0.0 s ago] to do its part (for 0.0 s so far)");
     expect_quiet();
     ready(0, 1);
     ready(2, 1);
@@ -258,6 +273,10 @@ START_TEST(process_waits_for_what_is_under_way)
     propose(0, 2, CONTROL_CALL_DROP, "table a");
     join(STEP);
     expect_admit(3, STEP, COUNTED);
+    join(STEP);
+    expect_later("a process that joins the run waits for node 0 (127.0.0.1:4101) [last heard 0.0 s "
+                 "ago] and node 7 "
+                 "(127.0.0.1:4103) [last heard 0.0 s ago] (for 0.0 s so far)");
     propose(2, 2, CONTROL_CALL_DROP, "table a"); /* which waits for the process now */
     expect_quiet();
     do_step(OTHERS, 3, CONTROL_RECOVER_ADMIT, "");
@@ -314,7 +333,13 @@ START_TEST(process_joins_between_two_snapshots)
 {
     begin_and_lose();
     ask_for_snapshots();
+    now_ms += 100; /* so long it asks again and again */
     join(STEP);
+    expect_later("a snapshot waits for node 0 (127.0.0.1:4101) [last heard 0.1 s ago] and node 7 "
+                 "(127.0.0.1:4103) "
+                 "[last heard 0.1 s ago] to do its part (for 0.1 s so far)");
+    join(STEP);
+    expect_greeting(NEW, CONTROL_WAITING);
     do_snapshot(1);
     expect_quiet();
     admit_wholly(3, STEP, COUNTED);
@@ -327,6 +352,7 @@ START_TEST(snapshot_waits_for_no_process_that_does_not_ask_again)
     begin_and_lose();
     ask_for_snapshots();
     join(STEP);
+    expect_greeting(NEW, CONTROL_WAITING);
     do_snapshot(1);
     pass_ms(750, OTHERS);
     expect_quiet();
@@ -344,6 +370,7 @@ START_TEST(another_loss_while_links_open_begins_the_admission_again)
     expect_step_alone(1u, 4, CONTROL_RECOVER_CLOSE, "");
     ck_assert(hears(0, step_done(3, CONTROL_RECOVER_ADMIT, "late")));
     join(STEP);
+    expect_greeting(NEW, CONTROL_WAITING);
     expect_quiet();
     do_step(1u, 4, CONTROL_RECOVER_CLOSE, "");
     expect_step_alone(1u, 4, CONTROL_RECOVER_PROMOTE, "");

@@ -124,7 +124,8 @@ START_TEST(process_whose_links_open_is_told_that_the_run_has_ended)
     expect_admit(3, STEP, COUNTED);
     say(0, (Control){ .kind = CONTROL_LEAVE });
     join(STEP);
-    expect_quiet(); /* it may yet be admitted */
+    expect_greeting(NEW, CONTROL_WAITING); /* it may yet be admitted */
+    expect_quiet();
     say(2, (Control){ .kind = CONTROL_LEAVE });
     expect(0, CONTROL_LEFT);
     expect(2, CONTROL_LEFT);

@@ -126,7 +126,8 @@ START_TEST(second_of_two_processes_is_refused)
     join(STEP);
     expect_joins(2, STEP, COUNTED);
     join(STEP + 1);
-    expect_quiet(); /* it asks again */
+    expect_greeting(NEW, CONTROL_WAITING); /* it asks again */
+    expect_quiet();
     do_step(OTHERS, 2, CONTROL_RECOVER_ADMIT, "");
     expect_admitted(STEP, COUNTED, ENDPOINTS[2]);
     expect_step_alone(1u << GONE, 2, CONTROL_RECOVER_TABLES, "");
