@@ -11,6 +11,7 @@ enum {
     WHOLE_BYTES = 32 << 10,       /* up to this, all nodes combine all of it, */
     WHOLE_BYTES_OF_TWO = 1 << 20, /* of two, where it costs no more bytes */
     WHOLE_NODES = 16,             /* if they are not many more messages */
+    BROADCAST_BYTES = 256 << 10,  /* that a root sends to all others together in one step */
 };
 
 RubatoDtype combining_part_dtype(const TensorRequest *request)
@@ -53,7 +54,8 @@ bool combining_is_direct(const TensorRequest *request, uint64_t n_bytes, uint32_
 {
     return request->operation != TENSOR_REDUCE_SCATTER &&
            (n_bytes <= most_direct_bytes(n_nodes) ||
-            (request->operation == TENSOR_BROADCAST && n_nodes == 2));
+            (request->operation == TENSOR_BROADCAST &&
+             (n_nodes == 2 || n_bytes <= BROADCAST_BYTES / (n_nodes - 1))));
 }
 
 /* Of a reduce_scatter each node combines what its workers get. */

@@ -318,6 +318,29 @@ START_TEST(shares_that_were_sent_before_count_as_sent)
 }
 END_TEST
 
+/* A root sends to all nodes at once what is small for all of them together: with the bit that asks
+ * for it again, or behind it. More than that the nodes pass on. */
+START_TEST(a_small_broadcast_goes_to_all_nodes_at_once)
+{
+    static const uint32_t n_ranks_of[] = { 1, 1, 1, 1 };
+    const TensorRequest request = { .operation = TENSOR_BROADCAST,
+                                    .dtype = RUBATO_F32,
+                                    .n_dims = 1,
+                                    .shape = { (64 << 10) / sizeof(float) << _i },
+                                    .root = 1 };
+    FlowWorld *const world = flow_world_of(&request, n_ranks_of, G_N_ELEMENTS(n_ranks_of), 0);
+
+    ck_assert_int_eq(world->n_ahead_of[TENSOR_BROADCAST] > 0, _i == 0);
+    flow_world_run(world, 0);
+    for (uint32_t node = 0; node < world->n_nodes; node++)
+        ck_assert(tensor_flow_has_ended(world->nodes[node].flow) &&
+                  tensor_flow_error(world->nodes[node].flow) == NULL);
+    ck_assert_uint_eq(world->parcels->len, 0);
+    judge(world, 0);
+    flow_world_free(world);
+}
+END_TEST
+
 /* ---- what fails ---- */
 
 /* Of n nodes, one has no memory for one of its messages: no node waits for ever, and each either
@@ -492,6 +515,7 @@ int main(void)
     tcase_add_loop_test(cases, adasum_of_many_workers_is_not_small, 0, 2);
     tcase_add_test(cases, messages_have_as_many_bytes_as_their_carrier_likes_best);
     tcase_add_loop_test(cases, shares_that_were_sent_before_count_as_sent, 0, 3);
+    tcase_add_loop_test(cases, a_small_broadcast_goes_to_all_nodes_at_once, 0, 2);
     tcase_add_test(cases, no_memory_on_one_node_ends_the_operation_on_all);
     tcase_add_loop_test(cases, arrays_are_the_workers_again_whoever_is_lost_at_any_step, 0, 3);
     tcase_add_test(cases, arrays_are_the_workers_again_in_any_operation_that_loses_a_node);
