@@ -2,6 +2,10 @@
  * need not be read before, and pushes nothing out of a cache. Who reads what was written finds it
  * in memory.
  *
+ * They read several runs of lines at a time. A processor fetches lines that follow one another
+ * early, but not beyond a page, and so has fewer lines on their way than it could: with one run a
+ * copy from memory to memory took 1.2 to 1.4 times as long.
+ *
  * Threads: any. */
 #ifndef RUBATO_ENGINE_COLLECTIVES_TENSOR_STREAM_H
 #define RUBATO_ENGINE_COLLECTIVES_TENSOR_STREAM_H
@@ -18,30 +22,56 @@
  * inputs take as much. */
 #define TENSOR_STREAM_BYTES ((uint64_t)1 << 20)
 
-/* The arrays do not overlap. Behind the last copy belongs tensor_stream_end. */
+#if defined(__SSE2__)
+enum { TENSOR_STREAM_LINE = 64, TENSOR_STREAM_RUN = 4096, TENSOR_STREAM_RUNS = 4 };
+
+/* Copies a line, at the same place of both arrays. */
+static inline __attribute__((always_inline)) void tensor_stream_line(char *to, const char *from,
+                                                                     size_t at)
+{
+    enum { VECTOR = 16 };
+
+    for (size_t i = at; i < at + TENSOR_STREAM_LINE; i += VECTOR)
+        _mm_stream_si128((__m128i *)(void *)(to + i),
+                         _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
+}
+
+/* Copies whole lines, which begin where `to` does. Returns how many bytes these are. */
+static inline size_t tensor_stream_lines(char *to, const char *from, size_t n)
+{
+    enum { BLOCK = TENSOR_STREAM_RUN * TENSOR_STREAM_RUNS };
+    size_t at = 0;
+
+    for (; n - at >= BLOCK; at += BLOCK)
+        for (size_t i = 0; i < TENSOR_STREAM_RUN; i += TENSOR_STREAM_LINE)
+            for (size_t run = 0; run < BLOCK; run += TENSOR_STREAM_RUN)
+                tensor_stream_line(to, from, at + run + i);
+    for (; n - at >= TENSOR_STREAM_LINE; at += TENSOR_STREAM_LINE)
+        tensor_stream_line(to, from, at);
+    return at;
+}
+
+/* Bytes before the first line of an array, of n. */
+static inline size_t tensor_stream_before(const void *to, size_t n)
+{
+    const size_t before = -(uintptr_t)to % TENSOR_STREAM_LINE;
+
+    return before < n ? before : n;
+}
+#endif
+
+/* Copies past the caches. The arrays do not overlap. Behind the last copy belongs
+ * tensor_stream_end. */
 static inline void tensor_stream(void *to, const void *from, size_t n)
 {
+    size_t done = 0;
+
 #if defined(__SSE2__)
-    enum { LINE = 64, VECTOR = 16 };
-    const size_t before = -(uintptr_t)to % LINE;
-
-    if (n >= before + LINE) {
-        char *at = to;
-        const char *of = from;
-
-        memcpy(at, of, before); /* whole lines alone need not be read */
-        at += before;
-        of += before;
-        n -= before;
-        for (; n >= LINE; n -= LINE, at += LINE, of += LINE)
-            for (size_t i = 0; i < LINE; i += VECTOR)
-                _mm_stream_si128((__m128i *)(void *)(at + i),
-                                 _mm_loadu_si128((const __m128i *)(const void *)(of + i)));
-        to = at;
-        from = of;
-    }
+    done = tensor_stream_before(to, n);
+    memcpy(to, from, done); /* whole lines alone need not be read */
+    done += tensor_stream_lines((char *)to + done, (const char *)from + done, n - done);
 #endif
-    memcpy(to, from, n);
+    memcpy((char *)to + done, (const char *)from + done, n - done);
 }
 
 /* What was written comes before all stores that follow; a release alone does not order it. */
