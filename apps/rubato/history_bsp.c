@@ -33,7 +33,7 @@ void judge_same(Judge *judge)
     size_t n = 0;
 
     for (size_t i = 0; i < judge->n_gets; i++)
-        if (!(judge->gets[i].flags & ENTRY_FOUND))
+        if (!(judge->gets[i].flags & (ENTRY_FOUND | ENTRY_REPEATED)))
             gets[n++] = judge->gets[i];
     g_qsort_with_data(gets, (int)n, sizeof *gets, compare_by_clock, judge);
     for (size_t i = 1; i < n; i++) {
@@ -95,7 +95,7 @@ void judge_bits(Judge *judge)
     for (size_t i = 0; i < judge->n_gets; i++) {
         const HistorySource *const reader = history_source(judge->history, gets[i].source);
 
-        if (reader->rank == RECORD_ENGINE || gets[i].flags & ENTRY_FOUND)
+        if (reader->rank == RECORD_ENGINE || gets[i].flags & (ENTRY_FOUND | ENTRY_REPEATED))
             continue;
         while (at < judge->n_adds) {
             const HistorySource *const adder = history_source(judge->history, adds[at].source);

@@ -331,6 +331,9 @@ static void take_own_record(History *history, HistoryTable *table, const RecordO
     const uint16_t process = (uint16_t)MIN(history->file->process, UINT16_MAX);
     Record own = *record;
 
+    own.flags &= ~(unsigned)ENTRY_REPEATED;
+    if (source->heard_by == history->file->process && own.clock < source->heard)
+        own.flags |= ENTRY_REPEATED;
     if (record->kind != RECORD_HANDLER_PARTS) /* which has a number of another kind there */
         own.n_adds += source->first_add;
     record = &own;

@@ -37,6 +37,9 @@ typedef struct {
     bool has_announced, has_retired;
     uint64_t first_add; /* its number, of those that its present process makes */
     uint32_t process;   /* as HistoryFile.process: the last one that had this worker */
+    uint64_t heard;     /* the lost one's clock on the table, which may be later than where the one
+                         * in its place begins; 0: there was none */
+    uint32_t heard_by;  /* the process of the latter */
     GArray *announced;  /* of Announcement */
 } HistorySource;
 
@@ -51,6 +54,10 @@ typedef struct {
  * is a Get; and what it has changed, which is an Add. The row is the one before, and the row after
  * follows it. */
 enum { ENTRY_FOUND = 64, ENTRY_CALL = 128 };
+
+/* Of requests, too, none of which has RECORD_LAST: one that a process makes again although the
+ * table has had the end of its clock from the process before. */
+enum { ENTRY_REPEATED = RECORD_LAST };
 
 /* A key of a Get, an Add or a Set. */
 typedef struct {

@@ -65,6 +65,7 @@ void history_take_return(History *history, char **words)
                                 .rank = (uint32_t)g_ascii_strtoull(words[2], NULL, 10),
                                 .table = (uint32_t)g_ascii_strtoull(words[3], NULL, 10) };
     const uint64_t clock = g_ascii_strtoull(words[4], NULL, 10);
+    const uint64_t heard = words[5] == NULL ? clock : g_ascii_strtoull(words[5], NULL, 10);
     const uint32_t place = history_take_source(history, &owner);
     HistorySource *const source = &g_array_index(history->sources, HistorySource, place);
 
@@ -75,6 +76,8 @@ void history_take_return(History *history, char **words)
         forget(history_take_table(history, owner.table), place, clock, source->n_adds);
     source->last_add = UINT64_MAX;
     source->clock = clock;
+    source->heard = heard;
+    source->heard_by = history->file->process;
     source->has_retired = false;
 }
 

@@ -66,8 +66,9 @@ static HistoryEntry entry_of(const RaggedRequest *request)
                            .clock = (uint32_t)MIN(request->clock, UINT32_MAX),
                            .n_adds = (uint32_t)MIN(request->n_adds, UINT32_MAX),
                            .at = request->at,
-                           .flags = (uint8_t)((request->flags & RECORD_OF_TICKET) |
-                                              (is_sure ? 0 : RECORD_FAILED)),
+                           .flags =
+                               (uint8_t)((request->flags & (RECORD_OF_TICKET | ENTRY_REPEATED)) |
+                                         (is_sure ? 0 : RECORD_FAILED)),
                            .process = request->process };
 }
 

@@ -58,6 +58,9 @@ static void set_window_of_task(const Judge *judge, Run *run, const HistoryEntry 
     }
     if (table->bound == BOUND_BSP) {
         run->least = run->most = count_below(run, clock_of, get->clock);
+        if (get->flags & ENTRY_REPEATED)
+            run->most =
+                count_below(run, clock_of, history_source(judge->history, get->source)->heard);
         return;
     }
     run->most = run->n;

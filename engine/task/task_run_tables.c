@@ -200,19 +200,20 @@ void task_run_tell_clocks(RubatoTaskRun *run, uint32_t table)
 /* The clock that all tables have heard of a worker, and some part of each. What the lost one had
  * added at clocks before it, all parts have: the clock was told once they had that
  * (task_run_settle). */
-static bool find_first_clock(RubatoTaskRun *run, uint32_t rank, uint64_t *first, GError **error)
+static bool find_first_clock(RubatoTaskRun *run, uint32_t worker, GError **error)
 {
+    uint64_t *const first = &run->first_clocks[worker];
+    uint64_t *const heard = &run->heard_clocks[worker * run->n_tables];
     bool ok = true;
 
     *first = run->n_tables == 0 ? 0 : RUBATO_CLOCK_RETIRED;
     for (size_t i = 0; i < run->n_tables && ok; i++) {
         TableRoute route = run->routes[i];
-        uint64_t clock = 0;
 
         route.history = NULL; /* it asks for nothing that a history has */
-        TableClient *const client = table_client_new(&route, rank);
-        ok = table_client_return(client, &clock, error);
-        *first = MIN(*first, clock);
+        TableClient *const client = table_client_new(&route, run->first_rank + worker);
+        ok = table_client_return(client, &heard[i], error);
+        *first = MIN(*first, heard[i]);
         table_client_free(client);
     }
     return ok;
@@ -251,8 +252,9 @@ static bool begin_barriers(RubatoTaskRun *run, const char *barriers, GError **er
 bool task_run_return(RubatoTaskRun *run, const char *barriers, GError **error)
 {
     run->first_clocks = g_new0(uint64_t, run->n_local + 1);
+    run->heard_clocks = g_new0(uint64_t, run->n_local * run->n_tables + 1);
     for (uint32_t j = 0; j < run->n_local; j++)
-        if (!find_first_clock(run, run->first_rank + j, &run->first_clocks[j], error))
+        if (!find_first_clock(run, j, error))
             return false;
     if (!begin_barriers(run, barriers, error))
         return false;
@@ -273,8 +275,10 @@ void task_run_note_return(const RubatoTaskRun *run)
 {
     for (uint32_t j = 0; run->first_clocks != NULL && j < run->n_local; j++)
         for (size_t i = 0; i < run->n_tables; i++)
-            history_say(run->host->history, "again %u %u %u %" G_GUINT64_FORMAT "\n", run->epoch,
-                        run->first_rank + j, run->tables[i]->id, run->first_clocks[j]);
+            history_say(run->host->history,
+                        "again %u %u %u %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT "\n", run->epoch,
+                        run->first_rank + j, run->tables[i]->id, run->first_clocks[j],
+                        run->heard_clocks[j * run->n_tables + i]);
 }
 
 uint64_t task_run_lowest_clock(const RubatoTaskRun *run, uint32_t table)
