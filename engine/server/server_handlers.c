@@ -13,6 +13,7 @@
 #include "engine/server/server_private.h"
 #include "io/net/handler_call.h"
 #include "models/handlers/handler.h"
+#include "models/ragged/ragged.h"
 
 #include <string.h>
 
@@ -197,7 +198,10 @@ static Message *receive(Server *server, const RubatoShard *shard, Message *messa
 
     if (received == NULL)
         return NULL;
-    const char *const fault = read_call(shard, received, n_bytes, &keys);
+    const char *fault = read_call(shard, received, n_bytes, &keys);
+    if (fault == NULL && ragged_is_of_move(received->call.ops) &&
+        !server_is_arriving(server, message))
+        fault = "the count of writes of a part that does not move";
     if (fault != NULL) {
         g_free(received);
         server_refuse(server, message, fault);

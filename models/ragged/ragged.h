@@ -29,6 +29,9 @@ const RubatoHandlerOps *ragged_find(const char *name);
 /* Whether a handler is one of these. */
 bool ragged_is_request(const RubatoHandlerOps *ops);
 
+/* Whether it brings what belongs to a part that comes from elsewhere, and to no other. */
+bool ragged_is_of_move(const RubatoHandlerOps *ops);
+
 /* What is wrong with a call's bytes; NULL if nothing is. */
 const char *ragged_find_fault(const RubatoTableSpec *spec, const HandlerCall *call,
                               const RubatoKeys *keys);

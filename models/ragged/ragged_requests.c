@@ -465,6 +465,11 @@ bool ragged_is_request(const RubatoHandlerOps *ops)
     return index_of(ops) < G_N_ELEMENTS(requests);
 }
 
+bool ragged_is_of_move(const RubatoHandlerOps *ops)
+{
+    return ops->run == run_go_on;
+}
+
 const char *ragged_find_fault(const RubatoTableSpec *spec, const HandlerCall *call,
                               const RubatoKeys *keys)
 {
@@ -479,5 +484,8 @@ const char *ragged_find_fault(const RubatoTableSpec *spec, const HandlerCall *ca
         return take_apart(&given, keys->n, call->arguments, call->n_bytes, spec->dtype);
     if (keys->n > MOST_KEYS) /* a run costs its sender nothing */
         return "a request for more ragged rows than one may name";
-    return call->n_bytes == requests[i].n_bytes ? NULL : "rows with a request that takes none";
+    if (call->n_bytes == requests[i].n_bytes)
+        return NULL;
+    return ragged_is_of_move(call->ops) ? "a count of writes that is no number of 8 bytes"
+                                        : "rows with a request that takes none";
 }

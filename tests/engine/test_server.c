@@ -474,25 +474,44 @@ static size_t write_ragged(unsigned char *bytes, const char *name, const RubatoK
     return handler_call_size(&call, keys);
 }
 
+static char said[200]; /* the last line of the log */
+
+static GLogWriterOutput keep_line(GLogLevelFlags level, const GLogField *fields, gsize n,
+                                  gpointer data)
+{
+    (void)level;
+    (void)data;
+    for (gsize i = 0; i < n; i++)
+        if (g_str_equal(fields[i].key, "MESSAGE"))
+            g_strlcpy(said, fields[i].value, sizeof said);
+    return G_LOG_WRITER_HANDLED;
+}
+
 START_TEST(what_another_node_asks_of_ragged_rows_is_checked)
 {
     static const uint32_t two[] = { 2, 0 }, huge[] = { UINT32_MAX }, none[] = { 0, 0, 0 };
+    static const char count_of_no_move[] = "the count of writes of a part that does not move";
+    static const char no_count[] = "a count of writes that is no number of 8 bytes";
     const struct {
         const char *name;
         const void *arguments;
         size_t n_bytes;
         RubatoKeys keys;
+        const char *why; /* or NULL */
     } cases[] = {
-        { "ragged.get", two, 1, { .first = 1, .n = 1 } }, /* arguments of none */
-        { "ragged.erase", two, 4, { .first = 1, .n = 1 } },
-        { "ragged.get", NULL, 0, { .first = SERVER_RIG_KEYS, .n = 1 } }, /* keys of nobody */
-        { "ragged.get", NULL, 0, { .first = 1, .n = SERVER_RIG_KEYS } },
-        { "ragged.assign", two, 4, { .first = 1, .n = 1 } },  /* rows without values */
-        { "ragged.assign", two, 3, { .first = 1, .n = 1 } },  /* less than a length */
-        { "ragged.append", huge, 4, { .first = 1, .n = 1 } }, /* longer than rows may be */
-        { "ragged.add", none, 8, { .first = 1, .n = 3 } },    /* fewer lengths than keys */
-        { "ragged.add", none, 12, { .first = 1, .n = 2 } },   /* more of them */
-        { "norm", NULL, 0, { .first = 1, .n = 1 } },          /* for rows of one length */
+        { "ragged.go_on", two, 8, { .n = 0 }, count_of_no_move },
+        { "ragged.go_on", two, 4, { .n = 0 }, no_count },
+        { "ragged.go_on", none, 12, { .n = 0 }, no_count },
+        { "ragged.get", two, 1, { .first = 1, .n = 1 }, NULL }, /* arguments of none */
+        { "ragged.erase", two, 4, { .first = 1, .n = 1 }, NULL },
+        { "ragged.get", NULL, 0, { .first = SERVER_RIG_KEYS, .n = 1 }, NULL }, /* keys of nobody */
+        { "ragged.get", NULL, 0, { .first = 1, .n = SERVER_RIG_KEYS }, NULL },
+        { "ragged.assign", two, 4, { .first = 1, .n = 1 }, NULL },  /* rows without values */
+        { "ragged.assign", two, 3, { .first = 1, .n = 1 }, NULL },  /* less than a length */
+        { "ragged.append", huge, 4, { .first = 1, .n = 1 }, NULL }, /* longer than rows may be */
+        { "ragged.add", none, 8, { .first = 1, .n = 3 }, NULL },    /* fewer lengths than keys */
+        { "ragged.add", none, 12, { .first = 1, .n = 2 }, NULL },   /* more of them */
+        { "norm", NULL, 0, { .first = 1, .n = 1 }, NULL },          /* for rows of one length */
     };
     static const MessageKind kinds[] = { MESSAGE_GET,   MESSAGE_ADD,       MESSAGE_SET,
                                          MESSAGE_RESET, MESSAGE_GET_STATE, MESSAGE_SET_STATE };
@@ -503,6 +522,7 @@ START_TEST(what_another_node_asks_of_ragged_rows_is_checked)
     uint64_t n_refused = 0;
     ServerRig rig;
 
+    g_log_set_writer_func(keep_line, NULL, NULL);
     server_rig_init(&rig, "asp");
     shard = shard_new(&spec, 0, SERVER_RIG_KEYS, NULL);
     server_add_table(&rig.server, SERVER_RIG_TABLES, 1);
@@ -525,6 +545,8 @@ START_TEST(what_another_node_asks_of_ragged_rows_is_checked)
         server_rig_ask(&rig, &asked);
         require_msg(call_has_ended(&asked.call) && asked.call.status == CALL_REFUSED,
                     "case %zu: %s", i, cases[i].name);
+        require_msg(cases[i].why == NULL || strstr(said, cases[i].why) != NULL, "case %zu: %s", i,
+                    said);
         ck_assert_uint_eq(rig.server.n_refused, ++n_refused);
     }
     for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) { /* they would see where rows lie */
