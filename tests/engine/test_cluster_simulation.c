@@ -9,8 +9,9 @@
  * made again in between, or is being made; with 6, a node that is drained; with 7, one while parts
  * without replicas move; with 8, one whose workers are replaced; with 9, one whose workers read a
  * split that cuts keep (RUBATO_SIM_KEPT_SEEDS of them); with 10, one that loses a node, or two,
- * while a task begins. RUBATO_SIM_NODES is the number of
- * nodes of the one large cluster. RUBATO_SIM_LESS divides the number of programs and streams. */
+ * while a task begins; with 11, one with ragged rows (RUBATO_SIM_RAGGED_SEEDS). RUBATO_SIM_NODES is
+ * the number of nodes of the one large cluster. RUBATO_SIM_LESS divides the number of programs and
+ * streams. */
 #include <stdio.h>
 
 #include "tests/support/runner.h"
@@ -265,6 +266,25 @@ START_TEST(a_move_whose_node_is_lost_hangs_nobody)
 }
 END_TEST
 
+/* Requests to ragged rows are calls of handlers, in pieces: all that is promised of rows of one
+ * length holds for them, while parts move, nodes are lost, drained and replaced. */
+START_TEST(ragged_rows_keep_their_promises)
+{
+    const uint64_t n = sim_number_of("RUBATO_SIM_RAGGED_SEEDS", is_slow() ? 16 : 160);
+    const uint64_t first = sim_number_of("RUBATO_SIM_FIRST", 0);
+    uint32_t n_ended_well = 0;
+
+    for (uint64_t seed = first + (uint64_t)_i; seed < first + n; seed += N_BATCHES) {
+        SimOutcome outcome;
+
+        sim_run_drawn(sim_scenario_draw_ragged, seed, /* traces= */ false, &outcome);
+        n_ended_well += outcome.n_ended_well;
+    }
+    if (n / N_BATCHES >= 8) /* in fewer there may be none */
+        ck_assert_uint_ge(n_ended_well, n / N_BATCHES);
+}
+END_TEST
+
 /* A cut has a row of the training data as done exactly if it has what came of it, under each model,
  * while parts move. */
 START_TEST(a_cut_has_the_place_in_the_data_that_its_rows_have)
@@ -493,7 +513,7 @@ START_TEST(the_seed_that_is_asked_for)
         sim_scenario_draw_restored, sim_scenario_draw_overlap,
         sim_scenario_draw_drain,    sim_scenario_draw_moves,
         sim_scenario_draw_replaced, sim_scenario_draw_kept,
-        sim_scenario_draw_start,
+        sim_scenario_draw_start,    sim_scenario_draw_ragged,
     };
     const uint64_t n_lost = sim_number_of("RUBATO_SIM_LOST", 0);
     SimOutcome outcome;
@@ -515,6 +535,7 @@ int main(void)
     TCase *const moves = tcase_create("moves");
     TCase *const replaced = tcase_create("replaced");
     TCase *const kept = tcase_create("kept");
+    TCase *const ragged = tcase_create("ragged");
     TCase *const large = tcase_create("large");
 
     tcase_set_timeout(cases, 30);
@@ -522,6 +543,7 @@ int main(void)
     tcase_set_timeout(moves, 30);
     tcase_set_timeout(replaced, 30);
     tcase_set_timeout(kept, 30);
+    tcase_set_timeout(ragged, 30);
     tcase_set_timeout(large, 60);
     if (g_getenv("RUBATO_SIM_SEED") != NULL) {
         tcase_add_test(cases, the_seed_that_is_asked_for);
@@ -542,6 +564,7 @@ int main(void)
         tcase_add_loop_test(cases, a_node_that_is_drained_has_nothing_and_nothing_is_lost, 0,
                             N_BATCHES);
         tcase_add_loop_test(moves, a_move_whose_node_is_lost_hangs_nobody, 0, N_BATCHES);
+        tcase_add_loop_test(ragged, ragged_rows_keep_their_promises, 0, N_BATCHES);
         tcase_add_loop_test(kept, a_cut_has_the_place_in_the_data_that_its_rows_have, 0, N_BATCHES);
         tcase_add_loop_test(cases, what_ends_while_parts_get_another_primary_ends, 0,
                             G_N_ELEMENTS(late_ends));
@@ -566,6 +589,7 @@ int main(void)
     suite_add_tcase(suite, moves);
     suite_add_tcase(suite, replaced);
     suite_add_tcase(suite, kept);
+    suite_add_tcase(suite, ragged);
     suite_add_tcase(suite, large);
     return run_suite(suite);
 }

@@ -50,6 +50,11 @@ static bool create_tables(SimNode *node, const SimJob *job, GError **error)
 
     for (uint32_t i = 0; i < scenario->n_tables; i++) {
         const SimTable *const table = &scenario->tables[i];
+
+        if (table->handle == SIM_HANDLE_RAGGED) {
+            TRY(sim_ragged_create(node, scenario, table, error));
+            continue;
+        }
         const RubatoTableSpec spec = fitting_spec((RubatoTableSpec){
             .name = table->name,
             .dtype = RUBATO_I64,
@@ -74,6 +79,15 @@ static bool create_tables(SimNode *node, const SimJob *job, GError **error)
     return true;
 }
 
+static bool read_rows(SimNode *node, const SimScenario *scenario, const SimTable *table,
+                      int64_t *rows, GError **error)
+{
+    if (table->handle == SIM_HANDLE_RAGGED)
+        return sim_ragged_read(node, scenario, table, rows, error);
+    return rubato_engine_get_range(node->engine, table->name, table->first_key, table->n_keys, rows,
+                                   error);
+}
+
 /* (transfer full) */
 static int64_t *read_table(SimNode *node, const SimScenario *scenario, const SimTable *table,
                            GError **error)
@@ -84,8 +98,7 @@ static int64_t *read_table(SimNode *node, const SimScenario *scenario, const Sim
 
     memset(rows, 0x5a, n_values * sizeof *rows);
     sim_replicas_before_read(node, table->name, &inputs);
-    if (rubato_engine_get_range(node->engine, table->name, table->first_key, table->n_keys, rows,
-                                error)) {
+    if (read_rows(node, scenario, table, rows, error)) {
         sim_replicas_after_read(node, table->name, &inputs);
         return rows;
     }

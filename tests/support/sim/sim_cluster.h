@@ -26,6 +26,7 @@ typedef enum {
     SIM_HANDLE_KV_CLIENT,
     SIM_HANDLE_CHUNK,
     SIM_HANDLE_SPARSE,
+    SIM_HANDLE_RAGGED, /* rows of different lengths, which have as many values as others here */
 } SimHandle;
 
 typedef struct {
@@ -194,6 +195,9 @@ void sim_scenario_draw_exact_drain(SimScenario *scenario, uint64_t seed, uint64_
  * cuts keep (sim_kept.c). */
 void sim_scenario_draw_kept(SimScenario *scenario, uint64_t seed);
 
+/* One of the clusters above, by the seed, whose tables have ragged rows. */
+void sim_scenario_draw_ragged(SimScenario *scenario, uint64_t seed);
+
 /* A cluster for sim_priority.c: two or three nodes without faults. */
 void sim_scenario_draw_stream(SimScenario *scenario, uint64_t seed, RubatoPriority priority);
 
@@ -269,6 +273,22 @@ typedef struct {
 
 /* The function of each worker; user_data is a SimJob. */
 bool sim_worker_run(RubatoWorker *worker, void *user_data, GError **error);
+
+/* ---- sim_ragged.c ---- */
+
+/* A request of a worker: rows of one length. */
+typedef struct {
+    const RubatoKey *keys;
+    size_t n;
+    uint32_t length;
+    bool by_ticket;
+    RubatoRequestOptions options; /* of the ticket */
+} SimRaggedCall;
+
+bool sim_ragged_get(RubatoWorker *worker, RubatoRaggedTable *table, const SimRaggedCall *call,
+                    int64_t *rows, GError **error);
+bool sim_ragged_add(RubatoRaggedTable *table, const SimRaggedCall *call, const int64_t *deltas,
+                    GError **error);
 
 /* ---- sim_cuts.c ---- */
 

@@ -164,4 +164,14 @@ void sim_replicas_after_read(const SimNode *node, const char *name, const SimInp
 /* Fails the seed if a node has ended as it must not; otherwise counts how they have ended. */
 void sim_cluster_judge(const SimCluster *cluster, SimOutcome *outcome);
 
+/* ---- sim_ragged.c: a node's main thread, between tasks ---- */
+
+/* Makes a table of ragged rows, and its rows: a collective call. */
+bool sim_ragged_create(SimNode *node, const SimScenario *scenario, const SimTable *table,
+                       GError **error);
+
+/* Reads all rows. */
+bool sim_ragged_read(SimNode *node, const SimScenario *scenario, const SimTable *table,
+                     int64_t *rows, GError **error);
+
 #endif

@@ -95,7 +95,9 @@ static void judge(const SimJob *job, SimCut *cut)
     for (uint32_t i = 0; i < scenario->n_workers; i++)
         prefixes[i] = (SimPrefix){ .first_unseen = UINT64_MAX };
     for (uint32_t i = 0; i < scenario->n_tables; i++)
-        if (scenario->tables[i].model == SIM_MODEL_BSP)
+        if (scenario->tables[i].handle == SIM_HANDLE_RAGGED)
+            continue; /* it has no images */
+        else if (scenario->tables[i].model == SIM_MODEL_BSP)
             sim_history_check_clock(job->histories[i], cut->rows[i], cut->clocks[i]);
         else
             sim_history_see_prefixes(job->histories[i], cut->rows[i], prefixes);
@@ -195,6 +197,8 @@ static void read_cut(SimNode *node, RubatoEngine *engine, const SimJob *job, con
         return;
     }
     const uint32_t i = place_in(job, table->spec->name);
+    if (table->spec->shape == RUBATO_SHAPE_RAGGED)
+        return;
     reading.width = spec_width(table->spec);
     reading.first_key = job->scenario->keeps_rows ? 0 : job->scenario->tables[i].first_key;
     reading.n_keys = job->scenario->keeps_rows ? SIM_KEPT_ROWS : job->scenario->tables[i].n_keys;

@@ -548,6 +548,20 @@ void sim_scenario_draw_start(SimScenario *scenario, uint64_t seed)
             1 + (int64_t)below(&dice, 1000) * (percent(&dice, 70) ? 6 : 40) * way_ns / 1000;
 }
 
+void sim_scenario_draw_ragged(SimScenario *scenario, uint64_t seed)
+{
+    static void (*const draws[])(SimScenario *, uint64_t) = {
+        sim_scenario_draw,          sim_scenario_draw_loss,     sim_scenario_draw_losses,
+        sim_scenario_draw_restored, sim_scenario_draw_overlap,  sim_scenario_draw_drain,
+        sim_scenario_draw_moves,    sim_scenario_draw_replaced, sim_scenario_draw_worker_loss,
+    };
+
+    draws[seed % G_N_ELEMENTS(draws)](scenario, seed);
+    announce_nothing(scenario);
+    for (uint32_t i = 0; i < scenario->n_tables; i++)
+        scenario->tables[i].handle = SIM_HANDLE_RAGGED;
+}
+
 void sim_scenario_draw_large(SimScenario *scenario, uint32_t n_nodes)
 {
     static const SimLink usual = { .least_ns = 50000, .spread_ns = 100000 };
@@ -746,7 +760,7 @@ static void describe_newcomer(GString *text, const SimNewcomer *newcomer, uint32
 char *sim_scenario_describe(const SimScenario *scenario)
 {
     static const char *const handles[] = { "KV table", "KV client table", "chunk table",
-                                           "sparse table" };
+                                           "sparse table", "ragged table" };
     GString *const text = g_string_new(NULL);
 
     g_string_printf(text,

@@ -27,6 +27,7 @@ typedef struct {
         RubatoKVTable *client;
         RubatoChunkTable *chunks;
         RubatoSparseKVClientTable *sparse;
+        RubatoRaggedTable *ragged;
     };
     Asked asked[MOST_ASYNC];
     uint32_t n_asked;
@@ -128,10 +129,22 @@ static bool get_by_ticket(Self *self, Opened *table, const RubatoKey *keys, size
     return ticket != 0 && rubato_worker_wait(self->worker, ticket, error);
 }
 
+static SimRaggedCall ragged_call(Self *self, const RubatoKey *keys, size_t n)
+{
+    const RubatoRequestOptions options = draw_options(self);
+
+    return (SimRaggedCall){ .keys = keys,
+                            .n = n,
+                            .length = self->job->scenario->n_workers,
+                            .by_ticket = draw(self, 2) == 0,
+                            .options = options };
+}
+
 static bool get_rows(Self *self, Opened *table, const RubatoKey *keys, size_t n, int64_t *rows,
                      GError **error)
 {
     const bool as_range = is_run(keys, n) && draw(self, 2) == 0;
+    SimRaggedCall ragged;
 
     switch (table->spec->handle) {
     case SIM_HANDLE_KV:
@@ -144,6 +157,9 @@ static bool get_rows(Self *self, Opened *table, const RubatoKey *keys, size_t n,
                         : rubato_kv_table_get(table->client, keys, n, rows, error);
     case SIM_HANDLE_CHUNK:
         return rubato_chunk_table_get(table->chunks, keys, n, rows, error);
+    case SIM_HANDLE_RAGGED:
+        ragged = ragged_call(self, keys, n);
+        return sim_ragged_get(self->worker, table->ragged, &ragged, rows, error);
     default:
         g_assert_not_reached();
     }
@@ -268,6 +284,7 @@ static bool add(Self *self, Opened *table, GError **error)
     g_autofree int64_t *deltas = new_rows(self, n);
     const bool as_range = is_run(keys, n) && draw(self, 2) == 0;
     const RubatoRequestOptions options = draw_options(self);
+    SimRaggedCall ragged;
 
     sim_history_add(table->history, self->rank, table->clock, keys, n, deltas);
     switch (table->spec->handle) {
@@ -283,6 +300,9 @@ static bool add(Self *self, Opened *table, GError **error)
         return by_chunks
                    ? rubato_chunk_table_add_chunks(table->chunks, chunks, n_chunks, deltas, error)
                    : rubato_chunk_table_add(table->chunks, keys, n, deltas, error);
+    case SIM_HANDLE_RAGGED:
+        ragged = ragged_call(self, keys, n);
+        return sim_ragged_add(table->ragged, &ragged, deltas, error);
     default:
         g_assert_not_reached();
     }
@@ -321,6 +341,9 @@ static bool tick(const Self *self, Opened *table, GError **error)
         break;
     case SIM_HANDLE_SPARSE: /* the next Get would do it, but that of other tables may come first */
         ok = rubato_sparse_kv_client_table_clock(table->sparse, error);
+        break;
+    case SIM_HANDLE_RAGGED:
+        ok = rubato_ragged_table_clock(table->ragged, error);
         break;
     default:
         g_assert_not_reached();
@@ -371,7 +394,7 @@ static bool iterate(Self *self, Opened *table, GError **error)
         return iterate_sparse(self, table, error);
     for (uint32_t n = draw(self, 4); n > 0; n--) {
         const uint32_t what = draw(self, 6);
-        if (what < 2)
+        if (what < 2 || (what == 5 && table->spec->handle == SIM_HANDLE_RAGGED))
             TRY(add(self, table, error));
         else if (what == 5)
             TRY(add_get(self, table, error));
@@ -413,6 +436,9 @@ static bool open_table(Self *self, Opened *table, GError **error)
             self->worker, name, RUBATO_I64, table->iterations, self->job->scenario->n_iterations,
             error);
         return table->sparse != NULL;
+    case SIM_HANDLE_RAGGED:
+        table->ragged = rubato_worker_open_ragged_table(self->worker, name, RUBATO_I64, error);
+        return table->ragged != NULL;
     }
     g_assert_not_reached();
 }
@@ -432,6 +458,9 @@ static void close_table(Self *self, Opened *table)
         break;
     case SIM_HANDLE_SPARSE:
         rubato_sparse_kv_client_table_free(table->sparse);
+        break;
+    case SIM_HANDLE_RAGGED:
+        rubato_ragged_table_free(table->ragged);
         break;
     }
     for (uint32_t i = 0; i < table->n_asked; i++) {
