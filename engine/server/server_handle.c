@@ -14,6 +14,7 @@
 #include "engine/server/server_private.h"
 #include "engine/server/server_replicas.h"
 #include "io/net/handler_call.h"
+#include "io/net/monotonic.h"
 
 #include <string.h>
 
@@ -494,12 +495,10 @@ static bool spares_readers(const Message *message)
     }
 }
 
-void server_handle(Actor *actor, Message *message)
+static void handle(Server *server, Message *message)
 {
-    Server *server = (Server *)actor;
-
     if (!spares_readers(message))
-        actor_exclude_readers(actor);
+        actor_exclude_readers(&server->actor);
     message->min_clock = UINT64_MAX;
     if (message->kind > MESSAGE_CLOCK && handle_without_table(server, message))
         return;
@@ -507,6 +506,23 @@ void server_handle(Actor *actor, Message *message)
         handle_for_task(server, message);
     else
         handle_past_models(server, message);
+}
+
+/* Measures what other nodes ask, on any thread: the receiving one wants to know what it may handle
+ * itself. */
+void server_handle(Actor *actor, Message *message)
+{
+    Server *const server = (Server *)actor;
+    const bool is_foreign = message->kind != MESSAGE_CLOCK && message->node != server->office->self;
+    const size_t n_values = is_foreign ? message_n_values(message) : 0;
+
+    if (n_values < INLINE_WORK_MEASURED) {
+        handle(server, message);
+        return;
+    }
+    const int64_t began_ns = monotonic_coarse_ns();
+    handle(server, message); /* which may have ended it */
+    inline_work_learn(&server->office->inline_work, n_values, monotonic_coarse_ns() - began_ns);
 }
 
 /* Keys and rows count as they are, though they may be packed on their way. */

@@ -213,6 +213,14 @@ static inline Message *message_of_request(RubatoRequest *request)
     return (Message *)(void *)((char *)request - offsetof(Message, request));
 }
 
+/* How much a request is: its keys, or what comes with them. */
+static inline size_t message_n_values(const Message *message)
+{
+    const size_t n_input = message->input_bytes / sizeof(double);
+
+    return message->request.keys.n > n_input ? message->request.keys.n : n_input;
+}
+
 /* Whether a request brings its node's clock. In other kinds, something else is in its place. */
 static inline bool message_brings_clock(const Message *message)
 {

@@ -1,5 +1,7 @@
 /* Large loads: requests of many megabytes, a hundred thousand keys, and producers that are faster
  * than a server. */
+#include <rubato/plugin.h>
+#include <rubato/update_ops.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,18 +243,93 @@ START_TEST(a_flood_does_not_pass_for_silence)
 }
 END_TEST
 
+/* ---- rows that take long to write ---- */
+
+enum { N_SLOW_ROWS = 1500, N_SLOW_CALLS = 300, SLOW_US = 1000 };
+
+static void apply_slowly(const RubatoUpdate *update, void *const *rows, const void *deltas,
+                         const uint32_t *at, size_t n)
+{
+    const int64_t *const values = deltas;
+
+    (void)update;
+    for (size_t i = 0; i < n; i++) {
+        g_usleep(SLOW_US);
+        *(int64_t *)rows[i] += values[at == NULL ? i : at[i]];
+    }
+}
+
+static const RubatoUpdateOps slow_rule = { .name = "slow", .apply_rows = apply_slowly };
+
+static bool add_slowly(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autofree RubatoKey *keys = g_new(RubatoKey, N_SLOW_ROWS);
+    g_autofree int64_t *ones = g_new(int64_t, N_SLOW_ROWS);
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "slow", RUBATO_I64, error);
+
+    (void)user_data;
+    if (table == NULL)
+        return false;
+    for (size_t i = 0; i < N_SLOW_ROWS; i++) {
+        keys[i] = i * 7919 % N_SLOW_ROWS;
+        ones[i] = 1;
+    }
+    if (!rubato_kv_table_add(table, keys, N_SLOW_ROWS, ones, error))
+        return false;
+    for (size_t i = 0; i < N_SLOW_CALLS; i++)
+        if (!rubato_kv_table_add(table, keys + i * 5, 5, ones, error))
+            return false;
+    return true;
+}
+
+static bool play_slow_rows(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoTableSpec spec = {
+        .name = "slow", .dtype = RUBATO_I64, .n_keys = N_SLOW_ROWS, .update = "slow"
+    };
+    const char *const tables[] = { "slow", NULL };
+    int64_t values[N_SLOW_ROWS];
+
+    (void)data;
+    if (!rubato_engine_create_table(engine, &spec, error) ||
+        !cluster_run_task(engine, "slow", add_slowly, NULL, tables, error) ||
+        !rubato_engine_get_range(engine, "slow", 0, N_SLOW_ROWS, values, error))
+        return false;
+    for (size_t i = 0; i < N_SLOW_ROWS; i++)
+        EXPECT(values[i] == 2, "row %zu is %d", i, (int)values[i]);
+    return true;
+}
+
+/* As rows do whose memory the kernel has to clear first. A request takes longer than a node may be
+ * silent, and so do a hundred small ones together. */
+START_TEST(rows_that_take_long_to_write_do_not_pass_for_silence)
+{
+    ck_assert(rubato_register_update_rule(&slow_rule, NULL));
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 2,
+                                                       .nodes = { { 0, 1 }, { 1, 0 } },
+                                                       .heartbeat_ms = 50,
+                                                       .timeout_ms = 500 * cluster_slowness() });
+
+    cluster_start(run, play_slow_rows, NULL);
+    cluster_expect_success(run);
+    cluster_run_free(run);
+}
+END_TEST
+
 static Suite *load_suite(void)
 {
     Suite *suite = suite_create("load over several processes");
     TCase *big = cluster_add_case(suite, "big");
     TCase *many = cluster_add_case(suite, "many");
     TCase *fast = cluster_add_case(suite, "fast");
+    TCase *slow = cluster_add_case(suite, "slow");
 
     tcase_add_loop_test(big, requests_of_many_megabytes_arrive_whole, 0, 2);
     tcase_add_test(big, encrypted_requests_of_many_megabytes_arrive_whole);
     tcase_add_test(many, a_hundred_thousand_keys_in_a_call_reach_their_servers);
     tcase_add_test(fast, a_fast_producer_waits_for_its_server_and_memory_stays_bounded);
     tcase_add_test(fast, a_flood_does_not_pass_for_silence);
+    tcase_add_test(slow, rows_that_take_long_to_write_do_not_pass_for_silence);
     return suite;
 }
 

@@ -12,6 +12,7 @@
 #include "io/net/actor.h"
 #include "io/net/flow_sizes.h"
 #include "io/net/network/network.h"
+#include "io/net/post_office/inline_work.h"
 
 typedef struct {
     uint32_t node; /* number */
@@ -51,7 +52,7 @@ typedef struct {
     _Atomic bool goes_on;   /* the run may go on without a lost node */
 
     /* the receiving thread only, one at a time */
-    size_t inline_left; /* values that it may still handle itself in this batch */
+    InlineWork inline_work; /* what it handles itself; servers measure */
     uint64_t *required; /* by node: what has to come of it before the next common clock counts */
     GPtrArray *early;   /* common clocks for which not all has come */
 

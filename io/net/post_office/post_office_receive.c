@@ -7,18 +7,15 @@
 
 #include <string.h>
 
-/* The receiving thread itself handles a request of another node with at most this many values.
- * Several servers share the work better on their own threads. For a single server, passing the
- * request on costs more than any wait. */
-#define INLINE_OF_ONE (POST_OFFICE_MAX_VALUE_BYTES / sizeof(float))
+/* If a node has several servers, they share the work better on their own threads: the receiving
+ * thread handles requests with at most this many values itself. For a single server inline_work.h
+ * alone says how many. */
 #define INLINE_OF_MANY 4096
 
-/* Heartbeats wait for the receiving thread. So its own work for one batch of packets is bounded: at
- * most a window of values, and requests released by a clock up to the size of one request. The
- * batch ends before it might go beyond that. Passing a request on to the server's thread would cost
- * more: that would be the third busy thread of two nodes. */
-#define INLINE_OF_BATCH (8 * INLINE_OF_ONE)
-#define INLINE_OF_CLOCK INLINE_OF_ONE
+/* The receiving thread handles no request with a longer list of keys. Whatever the requests before
+ * took, each row of this one may be the first that is written on its page: so many take one to two
+ * seconds then. */
+#define INLINE_LISTED ((size_t)1 << 14)
 
 /* A request of another node, kept in the room of its Incoming. */
 typedef struct {
@@ -33,8 +30,8 @@ typedef struct {
 
 void post_office_init_receive(PostOffice *office, uint32_t n_own_servers)
 {
-    office->most_inline = n_own_servers > 1 ? INLINE_OF_MANY : INLINE_OF_ONE;
-    office->inline_left = INLINE_OF_BATCH;
+    office->most_inline = n_own_servers > 1 ? INLINE_OF_MANY : SIZE_MAX;
+    inline_work_init(&office->inline_work);
 }
 
 size_t post_office_room_bytes(void)
@@ -200,24 +197,27 @@ static const RubatoKey *list_keys(RemoteRequest *request, const Incoming *incomi
 
 bool post_office_handle_if_short(PostOffice *office, Actor *actor, Message *message, size_t n)
 {
-    size_t work;
+    InlineWork *const inline_work = &office->inline_work;
+    const size_t most = inline_work_most(inline_work);
+    size_t released;
 
-    if (n > office->inline_left ||
-        !actor_try_handle_short(actor, message, MIN(office->inline_left - n, INLINE_OF_CLOCK),
-                                &work))
+    if (n > MIN(most, office->most_inline))
         return false;
-    office->inline_left -= n + work;
+    inline_work_begin(inline_work);
+    if (!actor_try_handle_short(actor, message, most - n, &released))
+        return false;
+    inline_work_end(inline_work, n, released);
     return true;
 }
 
 bool post_office_takes_more(const PostOffice *office)
 {
-    return office->inline_left >= INLINE_OF_ONE;
+    return inline_work_takes_more(&office->inline_work);
 }
 
 void post_office_end_batch(PostOffice *office)
 {
-    office->inline_left = INLINE_OF_BATCH;
+    inline_work_begin_batch(&office->inline_work);
     post_office_try_clocks(office);
     post_office_flush(office);
 }
@@ -313,11 +313,10 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
         message->status = CALL_NO_MEMORY;
         message->request.keys.n = 0;
     }
-    const size_t n_values = MAX((size_t)asked->n_keys, incoming->value_bytes / sizeof(double));
     /* nobody knows how long a handler takes */
-    if (n_values > office->most_inline || header->kind == MESSAGE_HANDLER ||
+    if (header->kind == MESSAGE_HANDLER || (keys != NULL && asked->n_keys > INLINE_LISTED) ||
         (header->kind == MESSAGE_FEED && message->fed_kind == MESSAGE_HANDLER) ||
-        !post_office_handle_if_short(office, actor, message, n_values))
+        !post_office_handle_if_short(office, actor, message, message_n_values(message)))
         actor_post(actor, message);
     return NULL;
 }
