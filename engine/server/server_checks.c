@@ -19,6 +19,14 @@ void server_refuse(Server *server, Message *message, const char *why)
     server_answer(server, message, CALL_REFUSED);
 }
 
+bool server_is_arriving(const Server *server, const Message *message)
+{
+    const Arrival *arrival = &server->arrival;
+
+    return arrival->shard != NULL && arrival->node == message->node &&
+           arrival->table == message->table && arrival->part == message->part;
+}
+
 void server_tell_complaint(Server *server, uint32_t epoch)
 {
     g_autofree char *complaint = g_steal_pointer(&server->complaint);

@@ -75,14 +75,6 @@
 
 /* ---- the arrival ---- */
 
-bool server_is_arriving(const Server *server, const Message *message)
-{
-    const Arrival *arrival = &server->arrival;
-
-    return arrival->shard != NULL && arrival->node == message->node &&
-           arrival->table == message->table && arrival->part == message->part;
-}
-
 static void drop_arriving_models(Server *server)
 {
     for (guint i = 0; i < server->bindings->len; i++) {

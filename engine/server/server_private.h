@@ -135,6 +135,9 @@ size_t server_find_work(Actor *actor, const Message *message);
 /* Counts a message that makes no sense, logs what is wrong with it, and answers it. */
 void server_refuse(Server *server, Message *message, const char *why);
 
+/* Whether a message brings something of the part that the server expects. */
+bool server_is_arriving(const Server *server, const Message *message);
+
 /* Fails the task if a kept request of it has failed on a part with replicas. Its primary does so,
  * and its replicas too: the primary may be lost before it has said it. */
 void server_tell_complaint(Server *server, uint32_t epoch);
@@ -205,9 +208,6 @@ RubatoModel *server_begin_model(Server *server, const Binding *binding, RubatoSh
                                 GError **error);
 
 /* ---- server_parts.c ---- */
-
-/* Whether a message brings something of the part that the server expects. */
-bool server_is_arriving(const Server *server, const Message *message);
 
 /* The part is here from now on, in the binding's task. */
 void server_bind_part(Binding *binding, uint32_t part, const BoundPart *bound);
