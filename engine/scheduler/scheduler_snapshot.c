@@ -27,6 +27,9 @@
 #include "engine/scheduler/scheduler_state.h"
 
 #define TASK_HAS_ENDED "its task has ended"
+#define AWAITS_WORKERS                                                                    \
+    "there is no snapshot yet: a task of which it would keep what its workers have read " \
+    "waits for others in the place of lost ones"
 
 /* What a node has asked for. */
 typedef struct {
@@ -135,13 +138,15 @@ static void check_task(Scheduler *scheduler)
 static void end_step(Scheduler *scheduler)
 {
     Snapshots *const snapshots = scheduler->snapshots;
+    const char *tear;
+    uint32_t code;
     bool failed;
 
     if (snapshots->step == CONTROL_STEP_PREPARE)
         check_task(scheduler);
-    if (snapshots->step == CONTROL_STEP_CUT && data_cut_is_torn(scheduler))
-        verdict_set(&snapshots->verdict, CONTROL_CODE(RUBATO_ERROR_CANCELLED),
-                    "a task failed whose readers it was to keep");
+    tear = snapshots->step == CONTROL_STEP_CUT ? data_find_tear(scheduler, &code) : NULL;
+    if (tear != NULL)
+        verdict_set(&snapshots->verdict, code, tear);
     failed = snapshots->verdict.code != CONTROL_OK;
     if (snapshots->step == CONTROL_STEP_FORGET)
         end_snapshot(scheduler);
@@ -172,6 +177,18 @@ static const Verdict *find_cause(const Scheduler *scheduler)
     return scheduler->doom.code != CONTROL_OK ? &scheduler->doom : NULL;
 }
 
+/* What lost workers have changed is in the tables, and not yet done by others in their place. */
+static bool awaits_workers(const Scheduler *scheduler)
+{
+    for (guint i = 0; i < scheduler->tasks->len; i++) {
+        const SchedulerTask *const task = scheduler->tasks->pdata[i];
+
+        if (data_has_kept(task) && task_awaits_any(scheduler, task))
+            return true;
+    }
+    return false;
+}
+
 /* Why this one cannot begin. Nothing is allocated. False: it can. */
 static bool find_refusal(const Scheduler *scheduler, const Ask *ask, Verdict *refusal)
 {
@@ -186,6 +203,8 @@ static bool find_refusal(const Scheduler *scheduler, const Ask *ask, Verdict *re
         refusal->text = (char *)"its node has left the run";
     else if (scheduler->nodes[scheduler->config.self].lost && !admission_awaits_own(scheduler))
         *refusal = (Verdict){ CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)SCHEDULER_LACKS_OWN };
+    else if (awaits_workers(scheduler))
+        *refusal = (Verdict){ CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)AWAITS_WORKERS };
     else
         return false;
     return true;

@@ -680,9 +680,13 @@ void data_hear_step(Scheduler *scheduler, ControlStep step);
 /* The task is about to be freed. */
 void data_forget(Scheduler *scheduler, const SchedulerTask *task);
 
-/* Whether a task whose readers snapshots keep has failed, so that what CUT found of the tables may
- * not fit what is kept of the readers. */
-bool data_cut_is_torn(const Scheduler *scheduler);
+/* Why what CUT found of the tables may not fit what is kept of the readers; NULL: it does. A task
+ * with such readers has failed, or others in the place of its lost workers have yet to tell again
+ * what these had told. */
+const char *data_find_tear(const Scheduler *scheduler, uint32_t *code);
+
+/* Whether snapshots keep a reader of the task. */
+bool data_has_kept(const SchedulerTask *task);
 
 bool data_reader(Scheduler *scheduler, uint32_t node, const Control *control);
 bool data_inputs(Scheduler *scheduler, uint32_t node, const Control *control);
@@ -698,9 +702,6 @@ void data_await(SchedulerTask *task, uint32_t node);
 
 /* Why its workers cannot read the data without those of a lost node; NULL: they can. */
 const char *data_needs_all(const SchedulerTask *task);
-
-/* Why workers in the place of lost ones cannot read what those had read; NULL: they can. */
-const char *data_needs_same(const SchedulerTask *task);
 
 /* How many blocks of lost nodes no other has read as a whole, although some worker has read all
  * there was. */

@@ -470,7 +470,7 @@ static const char *find_need(const Scheduler *scheduler, const SchedulerTask *ta
         return "no other node has workers of it";
     if (replaces && tensors_are_used(task->tensors))
         return "its workers have used collectives";
-    return replaces ? data_needs_same(task) : data_needs_all(task);
+    return replaces ? NULL : data_needs_all(task);
 }
 
 /* Whether nothing of the node's workers is missing if the task goes on without the node. All

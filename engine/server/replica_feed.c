@@ -234,8 +234,11 @@ static void begin_again(InputProgress *it)
     it->now_clock = it->n_now = 0;
 }
 
-void input_sequences_return(InputSequences *sequences, uint32_t sender)
+uint64_t input_sequences_return(InputSequences *sequences, uint32_t sender)
 {
-    begin_again(&sequences->senders[sender].changes);
-    begin_again(&sequences->senders[sender].announced);
+    InputSender *const it = &sequences->senders[sender];
+
+    begin_again(&it->changes);
+    begin_again(&it->announced);
+    return it->changes.n > 0 ? it->changes.clock + 1 : 0;
 }

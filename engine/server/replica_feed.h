@@ -164,8 +164,9 @@ uint64_t input_sequences_advance(InputSequences *sequences, uint32_t sender, uin
 uint64_t input_sequences_announce(InputSequences *sequences, uint32_t sender, uint64_t iteration,
                                   uint64_t n);
 
-/* Another process has the worker's place, and begins to repeat. */
-void input_sequences_return(InputSequences *sequences, uint32_t sender);
+/* Another process has the worker's place, and begins to repeat. Returns the first clock at which
+ * the part has had no change of the worker, nor at a later one. */
+uint64_t input_sequences_return(InputSequences *sequences, uint32_t sender);
 
 /* What to do with a numbered input that a primary passes on. */
 InputVerdict replica_take(uint64_t *position, uint64_t number);

@@ -429,15 +429,15 @@ void server_feed_tuning(Server *server, const BoundPart *part, Message *message)
 }
 
 /* The part hears nothing more of the process before: its node has been left. */
-uint64_t server_feed_return(Server *server, const BoundPart *part, const Message *message)
+ReturnAnswer server_feed_return(Server *server, const BoundPart *part, const Message *message)
 {
     const uint32_t rank = message->request.worker;
+    const bool is_own = part->model->ops->traits.per_worker_clocks;
     Message input = { .epoch = message->epoch, .request = { .worker = rank } };
 
     server_pass_on(server, part->fed, &input, (MessageKind)FEED_RETURN);
-    input_sequences_return(part->had, rank);
-    return rubato_model_clock(part->model,
-                              part->model->ops->traits.per_worker_clocks ? rank : message->node);
+    return (ReturnAnswer){ .clock = rubato_model_clock(part->model, is_own ? rank : message->node),
+                           .had_until = input_sequences_return(part->had, rank) };
 }
 
 void server_feed_clock(Server *server, const BoundPart *part, const Message *message)

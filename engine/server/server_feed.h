@@ -82,9 +82,8 @@ void server_feed_announcement(Server *server, const BoundPart *part, const Messa
 void server_feed_tuning(Server *server, const BoundPart *part, Message *message);
 void server_feed_clock(Server *server, const BoundPart *part, const Message *message);
 
-/* A worker's process is in the place of a lost one, and begins to repeat what that one had sent.
- * Returns the clock of the worker, or of its node, that the part has heard. */
-uint64_t server_feed_return(Server *server, const BoundPart *part, const Message *message);
+/* A worker's process is in the place of a lost one, and begins to repeat what that one sent. */
+ReturnAnswer server_feed_return(Server *server, const BoundPart *part, const Message *message);
 
 /* An Add of rows of row_bytes, or with 0 a tuning, of a worker in a task. Takes away what the part
  * has had of an earlier process of the worker. False: that is all. */

@@ -197,10 +197,10 @@ static bool has_room(const RubatoShard *shard, Message *message)
  * twice, if the part gets another primary: it sends no change before it has all answers. */
 static void take_return(Server *server, const BoundPart *part, Message *message)
 {
-    const uint64_t clock = server_feed_return(server, part, message);
+    const ReturnAnswer answer = server_feed_return(server, part, message);
 
     if (has_room(part->shard, message))
-        memcpy(message->request.output, &clock, sizeof clock);
+        memcpy(message->request.output, &answer, sizeof answer);
     else
         server->starved = true;
     server_answer_fed(server, part->fed, message, server->starved ? CALL_NO_MEMORY : CALL_OK);

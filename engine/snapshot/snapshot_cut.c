@@ -423,6 +423,34 @@ static bool ask_lowest(RubatoEngine *engine, CutReaders *task, GError **error)
     return fence(engine, task->epoch, &part, &task->lowest, error);
 }
 
+static bool are_kept(const GPtrArray *readers)
+{
+    for (guint i = 0; i < readers->len; i++)
+        if (node_reader_is_kept(readers->pdata[i]))
+            return true;
+    return false;
+}
+
+/* In the place of a lost process, workers repeat what that one had done, and have done fewer rows
+ * than the tables show. */
+static bool check_repeated(RubatoEngine *engine, const CutReaders *task, GError **error)
+{
+    uint32_t rank = 0;
+
+    if (!are_kept(task->readers))
+        return true;
+    pthread_mutex_lock(&engine->lock);
+    const RubatoTaskRun *const run = engine_find_run(engine, task->epoch);
+    const bool repeats = run != NULL && task_run_repeats(run, task->lowest, &rank);
+    if (repeats)
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
+                    "there is no snapshot yet: worker %u of task %s has the place of a lost one, "
+                    "and repeats what that one had done",
+                    rank, task_run_name(run));
+    pthread_mutex_unlock(&engine->lock);
+    return !repeats;
+}
+
 /* Tells the scheduler which rows are done in the cut. Of the tasks whose steps are closed, no
  * worker can be in one. The message to the scheduler goes before the one that CUT is done. */
 static bool tell_readers(RubatoEngine *engine, const Cut *cut, GError **error)
@@ -438,6 +466,7 @@ static bool tell_readers(RubatoEngine *engine, const Cut *cut, GError **error)
 
         if (hears_late && task->table != NULL && task->readers->len > 0)
             ok = ok && ask_lowest(engine, task, error);
+        ok = ok && check_repeated(engine, task, error);
         for (guint j = 0; j < task->readers->len && ok; j++)
             node_reader_tell_done(task->readers->pdata[j], task->lowest);
         g_ptr_array_unref(task->readers);

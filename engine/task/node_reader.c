@@ -583,14 +583,28 @@ void node_reader_note_done(BlockSource *source, const ReaderRows *rows, size_t n
     pthread_mutex_unlock(&node_reader->lock);
 }
 
+bool node_reader_is_kept(const NodeReader *node_reader)
+{
+    return node_reader->options.kept_as != NULL;
+}
+
+/* The lock is held. */
+static void send_news(NodeReader *node_reader)
+{
+    for (uint32_t i = 0; i < node_reader->n_queues; i++)
+        if (node_reader->queues[i].news->len > 0)
+            send_want(node_reader, &node_reader->queues[i], 0);
+}
+
 void node_reader_tell_done(NodeReader *node_reader, uint64_t lowest)
 {
     g_autoptr(GString) lines = g_string_new(NULL);
     Queue *const first = &node_reader->queues[0];
 
-    if (node_reader->options.kept_as == NULL)
+    if (!node_reader_is_kept(node_reader))
         return;
     pthread_mutex_lock(&node_reader->lock);
+    send_news(node_reader);
     while (node_reader->n_sending > 0)
         pthread_cond_wait(&node_reader->changed, &node_reader->lock);
     if (node_reader->announced) /* else it has got no block */
@@ -614,9 +628,7 @@ void node_reader_tell_done(NodeReader *node_reader, uint64_t lowest)
         if (first->news->len > NEWS_MAX)
             send_want(node_reader, first, 0);
     }
-    for (uint32_t i = 0; i < node_reader->n_queues; i++)
-        if (node_reader->queues[i].news->len > 0)
-            send_want(node_reader, &node_reader->queues[i], 0);
+    send_news(node_reader);
     pthread_mutex_unlock(&node_reader->lock);
 }
 

@@ -60,6 +60,8 @@ typedef struct {
 
 #define NODE_READER_NO_CLOCK UINT64_MAX
 
+bool node_reader_is_kept(const NodeReader *node_reader);
+
 /* In the step of a worker of the source, which node_reader_open gave: these rows are done. */
 void node_reader_note_done(BlockSource *source, const ReaderRows *rows, size_t n,
                            NodeReaderClock at);

@@ -195,6 +195,7 @@ void task_run_free(RubatoTaskRun *run)
     g_free(run->returned);
     g_free(run->first_clocks);
     g_free(run->heard_clocks);
+    g_free(run->had_until);
     g_free(run->repeated);
     if (run->steps != NULL)
         step_gate_unref(run->steps);

@@ -110,6 +110,12 @@ void task_run_tell_clocks(RubatoTaskRun *run, uint32_t table);
  * RUBATO_CLOCK_RETIRED: all have ended. */
 uint64_t task_run_lowest_clock(const RubatoTaskRun *run, uint32_t table);
 
+/* Of a process in the place of a lost one, while no worker is in a step: whether a worker of it has
+ * yet to repeat what parts have had of the lost one, or to go through the rows of iterations before
+ * its first one. lowest: a clock of all workers, where Adds are applied by their clock, below which
+ * those in a cut are; or NODE_READER_NO_CLOCK. *rank: which worker. */
+bool task_run_repeats(const RubatoTaskRun *run, uint64_t lowest, uint32_t *rank);
+
 /* Whether it is not cancelled, and a worker of it still runs, as far as this node has heard. */
 bool task_run_goes_on(const RubatoTaskRun *run);
 

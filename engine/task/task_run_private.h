@@ -43,6 +43,7 @@ struct RubatoTaskRun {
     uint32_t replace_ms;    /* 0: lost workers are not replaced */
     uint64_t *first_clocks; /* by worker of this node; NULL: 0 */
     uint64_t *heard_clocks; /* by worker and table: what a part of it has heard of the lost one */
+    uint64_t *had_until;    /* likewise, by table and worker: as in a ReturnAnswer */
     uint64_t *repeated;     /* likewise: barriers that were passed, to which it comes again */
     uint64_t fusion_bytes;  /* RUBATO_FUSION_OFF: none */
     char *cutovers;         /* their file; NULL: they are fixed */

@@ -200,20 +200,23 @@ void task_run_tell_clocks(RubatoTaskRun *run, uint32_t table)
 /* The clock that all tables have heard of a worker, and some part of each. What the lost one had
  * added at clocks before it, all parts have: the clock was told once they had that
  * (task_run_settle). */
-static bool find_first_clock(RubatoTaskRun *run, uint32_t worker, GError **error)
+static bool find_first_clock(RubatoTaskRun *run, uint32_t local_rank, GError **error)
 {
-    uint64_t *const first = &run->first_clocks[worker];
-    uint64_t *const heard = &run->heard_clocks[worker * run->n_tables];
+    uint64_t *const first = &run->first_clocks[local_rank];
+    uint64_t *const heard = &run->heard_clocks[local_rank * run->n_tables];
     bool ok = true;
 
     *first = run->n_tables == 0 ? 0 : RUBATO_CLOCK_RETIRED;
     for (size_t i = 0; i < run->n_tables && ok; i++) {
         TableRoute route = run->routes[i];
+        ReturnAnswer answer = { 0 };
 
         route.history = NULL; /* it asks for nothing that a history has */
-        TableClient *const client = table_client_new(&route, run->first_rank + worker);
-        ok = table_client_return(client, &heard[i], error);
-        *first = MIN(*first, heard[i]);
+        TableClient *const client = table_client_new(&route, run->first_rank + local_rank);
+        ok = table_client_return(client, &answer, error);
+        heard[i] = answer.clock;
+        *first = MIN(*first, answer.clock);
+        run->had_until[i * run->n_local + local_rank] = answer.had_until;
         table_client_free(client);
     }
     return ok;
@@ -253,6 +256,7 @@ bool task_run_return(RubatoTaskRun *run, const char *barriers, GError **error)
 {
     run->first_clocks = g_new0(uint64_t, run->n_local + 1);
     run->heard_clocks = g_new0(uint64_t, run->n_local * run->n_tables + 1);
+    run->had_until = g_new0(uint64_t, run->n_tables * run->n_local + 1);
     for (uint32_t j = 0; j < run->n_local; j++)
         if (!find_first_clock(run, j, error))
             return false;
@@ -279,6 +283,32 @@ void task_run_note_return(const RubatoTaskRun *run)
                         "again %u %u %u %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT "\n", run->epoch,
                         run->first_rank + j, run->tables[i]->id, run->first_clocks[j],
                         run->heard_clocks[j * run->n_tables + i]);
+}
+
+/* It begins with `first`, and goes through the rows of earlier clocks without a change. */
+static bool worker_repeats(const RubatoTaskRun *run, uint32_t local_rank, uint64_t first)
+{
+    for (size_t i = 0; i < run->n_tables; i++) {
+        const uint64_t until = run->had_until[i * run->n_local + local_rank];
+
+        if (until > 0 && clocks_of_worker(&run->clocks[i], run->first_rank + local_rank) <
+                             MAX(until, first > 0 ? first + 1 : 0))
+            return true;
+    }
+    return false;
+}
+
+bool task_run_repeats(const RubatoTaskRun *run, uint64_t lowest, uint32_t *rank)
+{
+    for (uint32_t j = 0; run->first_clocks != NULL && j < run->n_local; j++) {
+        const uint64_t first = run->first_clocks[j];
+
+        *rank = run->first_rank + j;
+        if (first != RUBATO_CLOCK_RETIRED &&
+            (worker_repeats(run, j, first) || (first > 0 && lowest <= first)))
+            return true;
+    }
+    return false;
 }
 
 uint64_t task_run_lowest_clock(const RubatoTaskRun *run, uint32_t table)

@@ -58,8 +58,8 @@ typedef enum {
     MESSAGE_TENSOR, /* a piece of a tensor, between workers' nodes: engine/collectives/flow/ */
 
     MESSAGE_RETURN, /* the process of a worker has the place of a lost one, and will make changes of
-                     * a part with replicas again. One number is asked for, as if for a run of one
-                     * key: the clock of the worker, or of its node, that the part has heard */
+                     * a part with replicas again. A ReturnAnswer is asked for, as if for a run of
+                     * one key */
 
     /* inside a process only */
     MESSAGE_INVOKE,  /* run a function as the server's owner */
@@ -84,6 +84,12 @@ enum {
 /* The process of a worker has the place of a lost one: the request's worker, as of
  * MESSAGE_RETURN. */
 #define FEED_RETURN 247
+
+/* How far a part has had a lost worker. On the wire as in memory. */
+typedef struct {
+    uint64_t clock;     /* that of the worker, or of its node, of which the part has heard */
+    uint64_t had_until; /* the part has had changes of the worker at lower clocks alone; 0: none */
+} ReturnAnswer;
 
 /* The last input of a primary that is to be replaced: a new one goes on behind it. */
 #define FEED_LAST 248

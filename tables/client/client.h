@@ -204,9 +204,9 @@ bool table_client_may_iterate(TableClient *client, const RubatoKey *keys, size_t
 bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, uint32_t n_slices,
                           void *values, GError **error);
 
-/* Tells every part of a table with replicas that this worker is in the place of a lost one.
- * *clock is the highest clock of the lost one, or of its node, that any part has heard. */
-bool table_client_return(TableClient *client, uint64_t *clock, GError **error);
+/* Tells every part of a table with replicas that this worker is in the place of a lost one. The
+ * answer has the highest numbers of all parts. */
+bool table_client_return(TableClient *client, ReturnAnswer *answer, GError **error);
 
 /* Hands over what the history of the worker has. The second returns when it is in the file: it is
  * there if the process is killed then. */

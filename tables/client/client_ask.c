@@ -87,12 +87,14 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
     return client->unheard_bytes < office->sizes.mailbox_bytes || table_client_fence(client, error);
 }
 
-bool table_client_return(TableClient *client, uint64_t *clock, GError **error)
+bool table_client_return(TableClient *client, ReturnAnswer *answer, GError **error)
 {
     const uint32_t n_parts = client->route->map->n_parts;
-    g_autofree uint64_t *clocks = g_new0(uint64_t, n_parts);
+    g_autofree ReturnAnswer *of_parts = g_new0(ReturnAnswer, n_parts);
     g_autofree Slice *slices = g_new0(Slice, n_parts);
-    const TableAsk ask = { .kind = MESSAGE_RETURN, .row_bytes = sizeof *clocks, .output = clocks };
+    const TableAsk ask = { .kind = MESSAGE_RETURN,
+                           .row_bytes = sizeof *of_parts,
+                           .output = of_parts };
     Call call;
 
     for (uint32_t part = 0; part < n_parts; part++)
@@ -104,9 +106,11 @@ bool table_client_return(TableClient *client, uint64_t *clock, GError **error)
     call_sent(&call);
     if (!table_client_wait(client, &call, error))
         return false;
-    *clock = 0;
-    for (uint32_t part = 0; part < n_parts; part++)
-        *clock = MAX(*clock, clocks[part]);
+    *answer = (ReturnAnswer){ 0 };
+    for (uint32_t part = 0; part < n_parts; part++) {
+        answer->clock = MAX(answer->clock, of_parts[part].clock);
+        answer->had_until = MAX(answer->had_until, of_parts[part].had_until);
+    }
     return true;
 }
 

@@ -184,10 +184,10 @@ START_TEST(a_replaced_workers_calls_are_told_by_their_places)
 {
     const char *const model = _i == 0 ? "asp" : "bsp";
     const bool waits = _i >= 1;
-    uint64_t clock;
+    ReturnAnswer answer;
     Message message = { .kind = MESSAGE_RETURN,
                         .sequence = 1,
-                        .request = { .keys = { .n = 1 }, .output = &clock } };
+                        .request = { .keys = { .n = 1 }, .output = &answer } };
     WorldCall made[4];
     Call call;
 

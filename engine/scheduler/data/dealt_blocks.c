@@ -12,13 +12,15 @@
 
 typedef struct {
     BlockTicket ticket;
-    bool is_over; /* it was told what became of it */
+    bool is_over;   /* it was told what became of it, */
+    bool is_behind; /* by a lost process, and the present one has not told it */
 } Dealt;
 
 typedef struct {
     GArray *blocks; /* of Dealt */
     guint n_given;  /* to the present process */
     guint looked;   /* the block behind the one that was asked for last */
+    bool is_again;  /* its process is in the place of a lost one */
     bool has_ended;
 } OfWorker;
 
@@ -69,7 +71,27 @@ size_t dealt_blocks_repeat(DealtBlocks *dealt, uint32_t rank, size_t n, BlockTic
 
 void dealt_blocks_begin_again(DealtBlocks *dealt, uint32_t rank)
 {
-    dealt->workers[rank].n_given = dealt->workers[rank].looked = 0;
+    OfWorker *const it = &dealt->workers[rank];
+
+    it->n_given = it->looked = 0;
+    it->is_again = true;
+    for (guint i = 0; i < it->blocks->len; i++) {
+        Dealt *const one = &g_array_index(it->blocks, Dealt, i);
+
+        one->is_behind = one->is_over;
+    }
+}
+
+bool dealt_blocks_are_behind(const DealtBlocks *dealt, uint32_t rank)
+{
+    const OfWorker *const it = &dealt->workers[rank];
+
+    if (it->is_again && it->blocks->len > 0 && it->n_given == 0)
+        return true;
+    for (guint i = 0; i < it->blocks->len; i++)
+        if (g_array_index(it->blocks, Dealt, i).is_behind)
+            return true;
+    return false;
 }
 
 DealtVerdict dealt_blocks_end(DealtBlocks *dealt, uint32_t rank, const BlockTicket *ticket)
@@ -84,6 +106,7 @@ DealtVerdict dealt_blocks_end(DealtBlocks *dealt, uint32_t rank, const BlockTick
         if (!block_ticket_is_same(&one->ticket, ticket))
             continue;
         it->looked = at + 1;
+        one->is_behind = false;
         one->is_over = true;
         return was_over ? DEALT_IS_KNOWN : DEALT_IS_NEW;
     }
@@ -96,6 +119,7 @@ static void walk_dealt(StateWalk *walk, void *element)
 
     block_ticket_walk(walk, &dealt->ticket);
     WALK(walk, dealt->is_over);
+    WALK(walk, dealt->is_behind);
 }
 
 void dealt_blocks_walk(StateWalk *walk, DealtBlocks *dealt)
@@ -106,6 +130,7 @@ void dealt_blocks_walk(StateWalk *walk, DealtBlocks *dealt)
         walk_array(walk, it->blocks, walk_dealt);
         WALK(walk, it->n_given);
         WALK(walk, it->looked);
+        WALK(walk, it->is_again);
         WALK(walk, it->has_ended);
         walk->is_wrong |= it->n_given > it->blocks->len;
     }

@@ -29,6 +29,11 @@ size_t dealt_blocks_repeat(DealtBlocks *dealt, uint32_t rank, size_t n, BlockTic
 /* Another process has the worker's place. */
 void dealt_blocks_begin_again(DealtBlocks *dealt, uint32_t rank);
 
+/* Whether the tables may have more of the worker than the process in its place has told: it has
+ * asked for no block yet, or not told again what became of all those of which the lost one had told
+ * that. False of a worker that was not lost, or that had no blocks. */
+bool dealt_blocks_are_behind(const DealtBlocks *dealt, uint32_t rank);
+
 /* The worker tells what became of a block. It gets the same rows once at most: who gives some back
  * reads no more. */
 typedef enum {

@@ -379,7 +379,7 @@ static void end_cut(Scheduler *scheduler, const SchedulerTask *task)
     }
 }
 
-static bool has_kept(const SchedulerTask *task)
+bool data_has_kept(const SchedulerTask *task)
 {
     for (guint i = 0; i < task->readings->len; i++) {
         const Reading *const reading = task->readings->pdata[i];
@@ -397,18 +397,39 @@ static bool has_failed(const SchedulerTask *task)
 
 void data_forget(Scheduler *scheduler, const SchedulerTask *task)
 {
-    scheduler->cut_is_torn |= has_failed(task) && has_kept(task);
+    scheduler->cut_is_torn |= has_failed(task) && data_has_kept(task);
 }
 
-bool data_cut_is_torn(const Scheduler *scheduler)
+/* Of a reader that snapshots keep. */
+static bool are_behind(const SchedulerTask *task)
 {
+    for (guint i = 0; i < task->readings->len; i++) {
+        const Reading *const reading = task->readings->pdata[i];
+
+        if (reading == NULL || reading->kept_as == NULL || reading->dealt == NULL)
+            continue;
+        for (uint32_t rank = 0; rank < tensors_first_rank(task->tensors, reading->n_nodes); rank++)
+            if (dealt_blocks_are_behind(reading->dealt, rank))
+                return true;
+    }
+    return false;
+}
+
+const char *data_find_tear(const Scheduler *scheduler, uint32_t *code)
+{
+    bool has_torn = scheduler->cut_is_torn;
+
     for (guint i = 0; i < scheduler->tasks->len; i++) {
         const SchedulerTask *const task = scheduler->tasks->pdata[i];
 
-        if (has_failed(task) && has_kept(task))
-            return true;
+        has_torn |= has_failed(task) && data_has_kept(task);
+        *code = CONTROL_CODE(RUBATO_ERROR_NODE_LOST);
+        if (!has_torn && are_behind(task))
+            return "there is no snapshot yet: workers in the place of lost ones read again what "
+                   "these had read";
     }
-    return scheduler->cut_is_torn;
+    *code = CONTROL_CODE(RUBATO_ERROR_CANCELLED);
+    return has_torn ? "a task failed whose readers it was to keep" : NULL;
 }
 
 void data_hear_step(Scheduler *scheduler, ControlStep step)
@@ -468,17 +489,6 @@ const char *data_needs_all(const SchedulerTask *task)
 
         if (reading != NULL && reading->dispatcher == NULL)
             return "each of its workers reads a fixed share of the data";
-    }
-    return NULL;
-}
-
-const char *data_needs_same(const SchedulerTask *task)
-{
-    for (guint i = 0; i < task->readings->len; i++) {
-        const Reading *reading = task->readings->pdata[i];
-
-        if (reading != NULL && reading->kept_as != NULL)
-            return "snapshots keep how far its workers have read (kept_as)";
     }
     return NULL;
 }

@@ -19,7 +19,7 @@ const RequestOps position_request = {
 static size_t clock_bytes(const RubatoTableSpec *spec)
 {
     (void)spec;
-    return sizeof(uint64_t);
+    return sizeof(ReturnAnswer);
 }
 
 static const char *find_return_fault(const RubatoShard *shard, const RubatoRequest *request)
@@ -28,7 +28,7 @@ static const char *find_return_fault(const RubatoShard *shard, const RubatoReque
         return "the return of a worker to a table without replicas";
     return request->keys.n == 1 && request->keys.keys == NULL
                ? NULL
-               : "the return of a worker that does not ask for one number";
+               : "the return of a worker that does not ask for one answer";
 }
 
 const RequestOps return_request = {

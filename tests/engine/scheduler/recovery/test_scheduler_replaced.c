@@ -257,11 +257,6 @@ static void open_reader(uint32_t node, uint32_t epoch, const char *kept_as)
         (Control){ .kind = CONTROL_INPUTS, .inputs = { .epoch = epoch, .lines = "20 4 1 a\n" } });
 }
 
-static void open_kept(uint32_t epoch)
-{
-    open_reader(0, epoch, "rows");
-}
-
 static void sum(uint32_t epoch)
 {
     g_autoptr(GString) lines = g_string_new(NULL);
@@ -280,7 +275,6 @@ static const struct {
     void (*act)(uint32_t epoch);
     const char *why;
 } acts[] = {
-    { open_kept, CANNOT "snapshots keep how far its workers have read (kept_as)" },
     { sum, CANNOT "its workers have used collectives" },
 };
 
@@ -373,6 +367,103 @@ START_TEST(a_process_gets_the_blocks_of_its_lost_worker)
 }
 END_TEST
 
+/* ---- snapshots that keep what its workers have read ---- */
+
+static void ask_for_snapshot(uint64_t number)
+{
+    say(0, (Control){ .kind = CONTROL_SNAPSHOT_ASK,
+                      .snapshot = { .number = number, .spec = "directory d\n" } });
+}
+
+/* How it ended. */
+static void expect_snapshot(uint64_t number, const char *text)
+{
+    const ControlSnapshot *const end = &expect(0, CONTROL_SNAPSHOT_END)->snapshot;
+
+    ck_assert_uint_eq(end->number, number);
+    ck_assert_uint_eq(end->outcome.code, LOST_CODE);
+    ck_assert_ptr_nonnull(strstr(end->outcome.text, text));
+}
+
+/* All nodes are told the step next; they do it. */
+static void expect_snapshot_step(ControlStep step)
+{
+    for (uint32_t i = 0; i < N_NODES; i++)
+        ck_assert_uint_eq(expect(i, CONTROL_SNAPSHOT_STEP)->snapshot.step, step);
+}
+
+static void do_snapshot_step(uint64_t number, ControlStep step)
+{
+    expect_snapshot_step(step);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        say(i, (Control){ .kind = CONTROL_SNAPSHOT_DONE,
+                          .snapshot = { .number = number, .step = step } });
+}
+
+static void expect_torn_snapshot(uint64_t asked, uint64_t number)
+{
+    ask_for_snapshot(asked);
+    for (ControlStep step = CONTROL_STEP_PREPARE; step <= CONTROL_STEP_CUT; step++)
+        do_snapshot_step(number, step);
+    do_snapshot_step(number, CONTROL_STEP_FORGET);
+    expect_snapshot(asked, "there is no snapshot yet: workers in the place of lost ones read");
+}
+
+#define AWAITS "there is no snapshot yet: a task of which it would keep what its workers have read"
+
+/* There is none until the process has told again what the lost one had told of blocks: what came of
+ * their rows may have been lost. It asks for blocks late, and reads the second one in part. */
+START_TEST(no_snapshot_comes_before_workers_have_read_again)
+{
+    const uint32_t epoch = begin_task();
+
+    for (uint32_t i = 0; i < N_NODES; i++)
+        open_reader(i, epoch, "rows");
+    ask(GONE, epoch, 1, "", "d0 0 0 0\n");
+    ask(GONE, epoch, 1, "f0 0 0 0\n", "d0 0 1 0\n");
+    lose_and_go_on(2);
+    ask_for_snapshot(1);
+    expect_snapshot(1, AWAITS);
+    admit_wholly(3, STEP, COUNTED);
+    ask_for_snapshot(2);
+    expect_snapshot(2, AWAITS);
+    take_over(epoch);
+    open_reader(GONE, epoch, "rows");
+    expect_torn_snapshot(3, 1);
+    ask(GONE, epoch, 2, "", "d0 0 0 0\nd0 0 1 0\n");
+    expect_torn_snapshot(4, 2);
+    ask_for_snapshot(5);
+    do_snapshot_step(3, CONTROL_STEP_PREPARE);
+    do_snapshot_step(3, CONTROL_STEP_CLOSE);
+    say(GONE, want(GONE, epoch, 0, "f0 0 0 0\nc0 0 0 0\np0 0 1 2\n"));
+    do_snapshot_step(3, CONTROL_STEP_CUT);
+    expect_snapshot_step(CONTROL_STEP_WRITE);
+    g_autoptr(GHashTable) readers = scheduler_cut_readers(scheduler);
+    const char *const text = g_hash_table_lookup(readers, "rows");
+    ck_assert(g_str_has_suffix(text, " 1\ninput 20 4 1 0 2 0 a\nd0 0 1 2\n"));
+}
+END_TEST
+
+/* The lost one has told nothing of its block, of which rows may have been used. */
+START_TEST(no_snapshot_comes_before_workers_have_asked_again)
+{
+    const uint32_t epoch = begin_task();
+
+    for (uint32_t i = 0; i < N_NODES; i++)
+        open_reader(i, epoch, "rows");
+    ask(GONE, epoch, 1, "", "d0 0 0 0\n");
+    lose_and_replace();
+    take_over(epoch);
+    expect_torn_snapshot(1, 1);
+    open_reader(GONE, epoch, "rows");
+    ask(GONE, epoch, 1, "", "d0 0 0 0\n");
+    ask_for_snapshot(2);
+    for (ControlStep step = CONTROL_STEP_PREPARE; step <= CONTROL_STEP_CUT; step++)
+        do_snapshot_step(2, step);
+    expect_snapshot_step(CONTROL_STEP_WRITE);
+}
+END_TEST
+
 /* Lost workers that had ended need no others. */
 START_TEST(a_task_does_not_wait_for_workers_that_had_ended)
 {
@@ -404,6 +495,8 @@ int main(void)
     tcase_add_test(cases, a_process_is_told_which_barriers_its_workers_had_passed);
     tcase_add_test(cases, a_process_gets_the_blocks_of_its_lost_worker);
     tcase_add_test(cases, a_task_does_not_wait_for_workers_that_had_ended);
+    tcase_add_test(cases, no_snapshot_comes_before_workers_have_read_again);
+    tcase_add_test(cases, no_snapshot_comes_before_workers_have_asked_again);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
