@@ -5,8 +5,8 @@
  * message is sent. What happens is the same as if each server had handled its own message.
  *
  * A single worker of a task becomes the owner for each of these. Several workers read beside one
- * another: they share the servers, and no rows change meanwhile. If they take turns, each becomes
- * the owner in its turn.
+ * another: they share the servers, and no rows change meanwhile. Rows of a single value they read
+ * beside owners, too. If they take turns, each becomes the owner in its turn.
  *
  * It is tried alone: a server that is busy, or whose model would keep the request, gets its message
  * as usual. See engine/server/server_joint.c.
@@ -32,6 +32,7 @@ typedef struct {
     void *values;          /* of a Get; NULL: a turn reads no rows */
     RowPlaces *places;     /* of one of several workers: where the rows are; set in a turn, and by a
                             * Get */
+    bool admits_readers;   /* a Get that shares the servers: others may then read beside owners */
     bool begins_iteration; /* by a Get: the worker has reached its clock, under a model that takes
                             * announcements */
 } JointAsk;

@@ -479,8 +479,26 @@ static bool handle_without_table(Server *server, Message *message)
     return true;
 }
 
+/* What may be handled beside readers, which read rows of a single value (server_joint.c): what
+ * changes no rows, and Adds to a list of keys, which store each value at once. */
+static bool spares_readers(const Message *message)
+{
+    switch (message->kind) {
+    case MESSAGE_GET:
+    case MESSAGE_CLOCK:
+    case MESSAGE_FENCE:
+        return true;
+    case MESSAGE_ADD:
+        return message->request.keys.keys != NULL;
+    default:
+        return false;
+    }
+}
+
 static void handle(Server *server, Message *message)
 {
+    if (!spares_readers(message))
+        actor_exclude_readers(&server->actor);
     message->min_clock = UINT64_MAX;
     if (message->kind > MESSAGE_CLOCK && handle_without_table(server, message))
         return;

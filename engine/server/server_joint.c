@@ -24,6 +24,14 @@
  * owner in its turn, and has its Adds applied on its own processor (client_deferred.c). The last
  * one goes on from being the owner to sharing, because the others read then, too.
  *
+ * Beside owners. Where rows have a single value, a Get that has no clock to bring need not even
+ * share the servers. Their gates let it in (io/net/actor.h), if all that was posted to them before
+ * has been handled: so it sees what a Get that shares them would see. Meanwhile owners may handle
+ * Gets and clocks, which change no row, and Adds to a list of keys, which store each row at once;
+ * all else closes the gate first (server_handle). So a reader sees each row as it is between two
+ * Adds, but some rows before an Add and others behind it, as a Get of several parts does. What it
+ * goes by to find the rows changes in no message that is handled beside it.
+ *
  * A request that cannot be handled so is not: its worker then cuts it, and sends it. So nothing
  * here answers with an error.
  *
@@ -188,6 +196,33 @@ static const JointOps joint_ops = { .get = get, .add = add };
 
 /* ---- several workers ---- */
 
+/* Whether the clock that a Get brings is high enough for it. */
+static bool may_read_at(const TableRoute *route, const JointAsk *ask)
+{
+    const RubatoLead lead = route->traits->lead;
+
+    return lead == RUBATO_LEAD_UNBOUNDED || ask->clock <= ask->node_clock ||
+           (lead == RUBATO_LEAD_STALENESS &&
+            ask->clock - ask->node_clock <= route->spec->staleness);
+}
+
+/* Reads rows of a single value beside the owners of the servers. */
+static bool get_beside(const TableRoute *route, const JointAsk *ask, uint64_t *min_clock)
+{
+    Joint joint;
+    bool is_done;
+
+    if (!may_read_at(route, ask) || !find_servers(route, &joint) ||
+        !actors_enter(joint.actors, joint.n, ask->worker))
+        return false;
+    *min_clock = ask->node_clock;
+    is_done = find_parts(route, &joint) && joint_shards_can_read_beside(joint.shards, joint.n);
+    if (is_done)
+        joint_shards_read_beside(joint.shards, joint.n, ask->keys, ask->n_keys, ask->values);
+    actors_leave(joint.actors, joint.n, ask->worker);
+    return is_done;
+}
+
 /* Whether a part has all Adds that a Get has to see. Adds that are sent although others are
  * deferred are kept by the model up to its min clock. */
 static bool shows_all(const Binding *binding, uint32_t part, const TableRoute *route,
@@ -233,11 +268,17 @@ static bool get_shared(const TableRoute *route, const JointAsk *ask, uint64_t *m
     Joint joint;
     bool is_done;
 
+    if (route->reads_beside && get_beside(route, ask, min_clock))
+        return true;
+    if (!route->takes_turns && ask->places->n > 0) /* before the others have to wait for it */
+        row_places_fetch(ask->places, ask->keys, ask->n_keys);
     if (!find_servers(route, &joint) || !actors_share_soon(joint.actors, joint.n))
         return false;
     is_done = find_parts(route, &joint) && all_show_all(&joint, route, ask, min_clock);
     if (is_done)
         read_rows(&joint, ask);
+    if (is_done && route->reads_beside && ask->admits_readers)
+        actors_admit_readers(joint.actors, joint.n);
     actors_end_share(joint.actors, joint.n);
     return is_done;
 }
@@ -363,6 +404,8 @@ void server_join_parts(TableRoute *route)
     if (is_alone && n_parts < 2)
         return;
     route->joint = is_alone ? &joint_ops : find_shared_ops(route);
+    route->reads_beside = route->joint == &shared_ops && rule_stores_whole(route->spec) &&
+                          route->spec->aggregate == RUBATO_AGGREGATE_NONE;
     if (n_parts < 2 || !rule_is_plain(route->spec))
         return;
     route->defers_jointly = (is_alone || route->takes_turns) && can_defer_whole(route);

@@ -30,6 +30,10 @@ typedef struct {
      * result (up to rounding). It is false for rules with state or hyper-parameters. */
     bool replayable;
 
+    /* Whether apply_rows changes each row of a single value by one atomic store, so that other
+     * threads may read it meanwhile. */
+    bool stores_whole;
+
     /* Whether an Add carries gradients. Then the dtype is f32 or f64, and the rule has a learning
      * rate, clipping and weight decay. Its loops get the gradients after clipping and decay. */
     bool takes_gradients;

@@ -33,6 +33,12 @@
  * message in the mailbox, as it does with an owner. The last one that ends its share changes the
  * token and then looks at the mailbox, as an owner that leaves: both are sequentially consistent.
  *
+ * Reading beside the owner. An owner closes the gate before it takes messages from the mailbox, and
+ * takes them when no reader is inside. A reader looks at the mailbox inside. So a message that was
+ * posted before is there, and the reader leaves; or an owner took it while the gate was closed, and
+ * then it has been opened again. That does a thread which shares the actor, so it does it after the
+ * owner has handled the message, and the reader sees what the message has done.
+ *
  * Answers are sent after the token is freed: waking a sleeper is a system call, and a reply may be
  * sent on a socket. The next request need not wait for either. Beside messages of high priority
  * that would be too late, because an owner goes on as long as such messages come. So answers are
@@ -74,6 +80,7 @@ void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),
     actor->is_sorted = false;
     atomic_init(&actor->has_high, false);
     priority_order_init(&actor->order, MOST_IN_A_ROW);
+    read_gate_init(&actor->gate);
 }
 
 void actor_answer(Actor *actor, Message *message)
@@ -265,6 +272,7 @@ static void handle_mailbox(Actor *actor)
 {
     if (mailbox_is_empty(&actor->mailbox))
         return;
+    actor_exclude_readers(actor); /* before anything is taken: see the note */
     take_mailbox(actor);
     handle_taken(actor);
 }
@@ -478,6 +486,33 @@ void actors_share_on(Actor *const *actors, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         share_on(actors[i]);
+}
+
+/* ---- reading beside the owner ---- */
+
+void actors_leave(Actor *const *actors, size_t n, uint32_t reader)
+{
+    for (size_t i = 0; i < n; i++)
+        read_gate_leave(&actors[i]->gate, reader);
+}
+
+bool actors_enter(Actor *const *actors, size_t n, uint32_t reader)
+{
+    size_t n_entered = 0;
+    bool may_read = true;
+
+    while (n_entered < n && may_read && read_gate_enter(&actors[n_entered]->gate, reader))
+        may_read = mailbox_is_empty(&actors[n_entered++]->mailbox);
+    if (n_entered == n && may_read)
+        return true;
+    actors_leave(actors, n_entered, reader);
+    return false;
+}
+
+void actors_admit_readers(Actor *const *actors, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        read_gate_open(&actors[i]->gate);
 }
 
 void actor_post(Actor *actor, Message *message)

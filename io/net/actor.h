@@ -6,10 +6,12 @@
  * or the actor's own thread. The design note is in actor.c.
  *
  * Threads that only read what the actor's messages change may share it: while they do, it has no
- * owner.
+ * owner. If its gate is open, they may also read beside the owner, what it then changes by atomic
+ * stores alone.
  *
- * Threads: actor_try_handle, its variants, actors_try_take, actors_take_soon, actors_share_soon and
- * actor_post from any; actor_answer and actors_share_on from the owner; actor_start and actor_stop
+ * Threads: actor_try_handle, its variants, actors_try_take, actors_take_soon, actors_share_soon,
+ * actors_enter and actor_post from any; actor_answer, actors_share_on and actor_exclude_readers
+ * from the owner; actors_admit_readers from one that shares the actors; actor_start and actor_stop
  * from the thread that owns the actor's memory. */
 #ifndef RUBATO_IO_NET_ACTOR_H
 #define RUBATO_IO_NET_ACTOR_H
@@ -21,6 +23,7 @@
 
 #include "io/net/mailbox.h"
 #include "io/net/priority_order.h"
+#include "io/net/read_gate.h"
 
 typedef struct Actor Actor;
 struct Actor {
@@ -55,6 +58,8 @@ struct Actor {
     size_t (*find_work)(Actor *actor, const Message *message);
 
     pthread_t thread; /* immutable while started; seldom read */
+
+    ReadGate gate; /* of readers beside the owner; closed at first */
 };
 
 /* Without a thread: a thread that posts a message handles it, or leaves it to the present owner. */
@@ -100,6 +105,23 @@ void actors_end_share(Actor *const *actors, size_t n);
 /* The owner of these actors does not own them any more, but shares them: actors_end_share ends
  * that. */
 void actors_share_on(Actor *const *actors, size_t n);
+
+/* If the gates of all these actors are open, and their mailboxes are empty: true, and the thread
+ * may read beside their owners until actors_leave. All messages that were posted before have been
+ * handled. It waits for nothing before. False: nothing has happened. reader: any number, best one
+ * of its own. */
+bool actors_enter(Actor *const *actors, size_t n, uint32_t reader);
+void actors_leave(Actor *const *actors, size_t n, uint32_t reader);
+
+/* Opens the gates of actors that the thread shares. Each closes when its owner finds a message in
+ * the mailbox, or says so. */
+void actors_admit_readers(Actor *const *actors, size_t n);
+
+/* By the owner, before it changes in another way what readers read. Waits until none is inside. */
+static inline void actor_exclude_readers(Actor *actor)
+{
+    read_gate_close(&actor->gate);
+}
 
 /* Puts the message into the mailbox and ensures that a thread handles it. */
 void actor_post(Actor *actor, Message *message);

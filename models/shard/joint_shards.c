@@ -83,6 +83,59 @@ void joint_shards_get(RubatoShard *const *shards, size_t n_shards, const RubatoK
         gather(&pass, n_shards, keys, n, values, bytes, stride);
 }
 
+bool joint_shards_can_read_beside(RubatoShard *const *shards, size_t n_shards)
+{
+    const size_t bytes = shards[0]->row_bytes;
+
+    return (bytes == 4 || bytes == 8) && shards[0]->stride == bytes &&
+           joint_shards_can_get(shards, n_shards);
+}
+
+/* Where all rows of a block are comes first, and they are asked for then: others change them, so
+ * they may lie in another processor's cache, and between a row's address and the next one's the
+ * masks take so long that fewer would be on their way at a time. relaxed: the gate, the mailbox and
+ * the clocks order what has to be seen. Rows are plain memory to all others, so it is a builtin. */
+#define DEFINE_READ(type)                                                                   \
+    static inline __attribute__((always_inline)) void read_##type(                          \
+        const RowPlaces *pass, size_t n_shards, const RubatoKey *restrict keys, size_t n,   \
+        type *restrict values)                                                              \
+    {                                                                                       \
+        const unsigned char *rows[BLOCK_KEYS];                                              \
+                                                                                            \
+        for (size_t begin = 0; begin < n; begin += BLOCK_KEYS) {                            \
+            const size_t some = MIN(n - begin, BLOCK_KEYS);                                 \
+                                                                                            \
+            for (size_t i = 0; i < some; i++) {                                             \
+                rows[i] = row_place(pass, n_shards, keys[begin + i], sizeof(type));         \
+                __builtin_prefetch(rows[i]);                                                \
+            }                                                                               \
+            for (size_t i = 0; i < some; i++)                                               \
+                values[begin + i] =                                                         \
+                    __atomic_load_n((const type *)(const void *)rows[i], __ATOMIC_RELAXED); \
+        }                                                                                   \
+    }
+
+DEFINE_READ(uint32_t)
+DEFINE_READ(uint64_t)
+
+void joint_shards_read_beside(RubatoShard *const *shards, size_t n_shards, const RubatoKey *keys,
+                              size_t n, void *values)
+{
+    RowPlaces pass;
+
+    begin_pass(&pass, shards, n_shards);
+    if (pass.stride == 4 && n_shards == 1)
+        read_uint32_t(&pass, 1, keys, n, values);
+    else if (pass.stride == 4 && n_shards == 2)
+        read_uint32_t(&pass, 2, keys, n, values);
+    else if (pass.stride == 4)
+        read_uint32_t(&pass, n_shards, keys, n, values);
+    else if (n_shards == 1)
+        read_uint64_t(&pass, 1, keys, n, values);
+    else
+        read_uint64_t(&pass, n_shards, keys, n, values);
+}
+
 static inline __attribute__((always_inline)) void find_to_write(const RowPlaces *pass,
                                                                 size_t n_shards,
                                                                 const RubatoKey *restrict keys,

@@ -3,7 +3,8 @@
  * For dense shards, whose rows lie one behind the other in the order of their keys. Such shards are
  * parts of a table that is cut into ranges.
  *
- * Threads: one that owns all of these shards. */
+ * Threads: one that owns all of these shards; joint_shards_…_read_beside also one that the owners'
+ * gates let in. */
 #ifndef RUBATO_MODELS_SHARD_JOINT_SHARDS_H
 #define RUBATO_MODELS_SHARD_JOINT_SHARDS_H
 
@@ -27,6 +28,12 @@ bool joint_shards_can_add(RubatoShard *const *shards, size_t n_shards);
  * order of their keys. */
 void joint_shards_get(RubatoShard *const *shards, size_t n_shards, const RubatoKey *keys, size_t n,
                       void *values);
+
+/* The same beside an owner that changes rows, each by one atomic store. Rows have a single value of
+ * 4 or 8 bytes, and nothing beside it. */
+bool joint_shards_can_read_beside(RubatoShard *const *shards, size_t n_shards);
+void joint_shards_read_beside(RubatoShard *const *shards, size_t n_shards, const RubatoKey *keys,
+                              size_t n, void *values);
 
 /* Where the rows are now. */
 void joint_shards_find(RubatoShard *const *shards, size_t n_shards, RowPlaces *places);

@@ -326,8 +326,9 @@ static void add_dense(RubatoShard *shard, uint32_t worker, const RubatoKeys *key
         return;
     }
     if (keys->n == 1) {
-        updater_apply_run(&shard->updater, worker, shard_dense_row(shard, keys_get(keys, 0)),
-                          deltas + keys_row(keys, 0) * shard->row_bytes, 1);
+        rows[0] = shard_dense_row(shard, keys_get(keys, 0));
+        updater_apply_rows(&shard->updater, worker, rows,
+                           deltas + keys_row(keys, 0) * shard->row_bytes, NULL, 1);
         return;
     }
     if (keys->n >= MANY_KEYS) {

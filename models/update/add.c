@@ -1,13 +1,22 @@
 /* The rule "add": value += delta. Integers wrap.
  *
  * One set of loops for each type of element; integers are added as unsigned ones, where wrapping is
- * defined.
+ * defined. Rows of a single value that are listed are stored atomically, because other threads may
+ * read them meanwhile (stores_whole).
  *
  * Thread: the shard's present owner. */
 #include <rubato/update_ops.h>
 #include <rubato/vector_clones.h>
 
 #define DEFINE_LOOPS(name, type)                                                             \
+    static inline __attribute__((always_inline)) void add_one_##name(type *row, type delta)  \
+    {                                                                                        \
+        type value = *row + delta;                                                           \
+                                                                                             \
+        /* relaxed: what orders Adds and Gets orders this; a builtin, for rows are plain */  \
+        __atomic_store(row, &value, __ATOMIC_RELAXED);                                       \
+    }                                                                                        \
+                                                                                             \
     static inline __attribute__((always_inline)) void add_loop_##name(                       \
         type *restrict values, const type *restrict deltas, size_t n)                        \
     {                                                                                        \
@@ -25,10 +34,10 @@
     {                                                                                        \
         if (width == 1 && at == NULL)                                                        \
             for (size_t i = 0; i < n; i++)                                                   \
-                *(type *)rows[i] += deltas[i];                                               \
+                add_one_##name(rows[i], deltas[i]);                                          \
         else if (width == 1)                                                                 \
             for (size_t i = 0; i < n; i++)                                                   \
-                *(type *)rows[i] += deltas[at[i]];                                           \
+                add_one_##name(rows[i], deltas[at[i]]);                                      \
         else                                                                                 \
             for (size_t i = 0; i < n; i++)                                                   \
                 add_loop_##name(rows[i], deltas + (at == NULL ? i : at[i]) * width, width);  \
@@ -94,7 +103,7 @@ static void apply_rows(const RubatoUpdate *update, void *const *rows, const void
 
 const RubatoUpdateOps add_update_ops = {
     .name = "add",
-    .traits = { .replayable = true },
+    .traits = { .replayable = true, .stores_whole = true },
     .apply = apply,
     .apply_rows = apply_rows,
 };

@@ -214,6 +214,11 @@ bool rule_is_plain(const RubatoTableSpec *spec)
            rule_resolve(spec).on_bad_gradient == RUBATO_ON_BAD_GRADIENT_UNCHECKED;
 }
 
+bool rule_stores_whole(const RubatoTableSpec *spec)
+{
+    return traits_of(spec)->stores_whole;
+}
+
 void rule_describe(const RubatoRule *rule, GString *text)
 {
     for (size_t i = 0; i < N_HYPERS; i++)

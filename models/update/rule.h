@@ -33,6 +33,10 @@ bool rule_is_replayable(const RubatoTableSpec *spec);
  * is good. */
 bool rule_is_plain(const RubatoTableSpec *spec);
 
+/* Whether Adds to a list of keys change rows of a single value, each by one atomic store. Other
+ * threads may then read such rows meanwhile, by atomic loads. */
+bool rule_stores_whole(const RubatoTableSpec *spec);
+
 /* All hyper-parameters in words. */
 void rule_describe(const RubatoRule *rule, GString *text);
 

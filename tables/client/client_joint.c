@@ -10,6 +10,10 @@
 
 static_assert(JOINT_MOST_KEYS <= DEFERRED_ADDS_MOST_WHOLE, "an Add of so many keys may be whole");
 
+/* So many Gets of a worker lie between two that open the gates of servers again. Who closes them
+ * has to wait for readers, and should not have to for each of its requests. */
+#define GETS_BEFORE_OPENING 32u
+
 static bool is_worth_it(size_t n)
 {
     return n >= JOINT_LEAST_KEYS && n <= JOINT_MOST_KEYS;
@@ -35,7 +39,8 @@ static bool get_shared(TableClient *client, const RubatoKey *keys, size_t n, voi
                      .keys = keys,
                      .n_keys = n,
                      .values = values,
-                     .places = &client->places };
+                     .places = &client->places,
+                     .admits_readers = client->stats.n_gets % GETS_BEFORE_OPENING == 0 };
 
     if (is_ahead && route->takes_turns && !table_client_others_have_come(client))
         table_client_fetch_rows(client, &ask);
@@ -46,9 +51,7 @@ static bool get_shared(TableClient *client, const RubatoKey *keys, size_t n, voi
     ask.node_clock = clocks_own(route->clocks);
     if (is_ahead) /* the others have come, though the node's clock may follow later */
         ask.node_clock = MAX(ask.node_clock, client->clock - client->lead);
-    if (!route->takes_turns && client->places.n > 0) /* before the others have to wait for it */
-        row_places_fetch(&client->places, keys, n);
-    else if (route->takes_turns && client->turn_clock < client->clock)
+    if (route->takes_turns && client->turn_clock < client->clock)
         turn = table_client_take_turn_jointly(client, &ask, min_clock);
     return turn == JOINT_TURN_READ ||
            (turn == JOINT_TURN_TAKEN && route->joint->get(route, &ask, min_clock));

@@ -13,6 +13,7 @@ extern const WeakCase clocks_cases[];
 extern const WeakCase deferred_cases[];
 extern const WeakCase network_cases[];
 extern const WeakCase part_map_cases[];
+extern const WeakCase read_gate_cases[];
 extern const WeakCase ring_cases[];
 extern const WeakCase sleepers_cases[];
 
