@@ -6,7 +6,7 @@
  *                       which node combines which
  *   tensor_relaying.c   allreduce in rounds, in which nodes pass on what they get; the rounds:
  *                       tensor_schedule.c
- *   tensor_gathering.c  allgather, alltoall
+ *   tensor_gathering.c  allgather, alltoall; …_rows.c: their rows
  *   tensor_weighting.c  allreduce by Adasum
  *   tensor_flow_base.c  what these share
  *   tensor_segments.c   which values a node combines
@@ -60,11 +60,12 @@
  * (TENSOR_STEPS_WITHOUT_ROOM), which is given out first.
  *
  * Between hosts, where the carrier likes it, values are sent from where they lie with a worker, and
- * are not copied to a message: parts from its input, unless results are written there, too, and
- * results from its output, where nothing changes once a node's segment is combined. The network may
- * need them until the other node has acknowledged them, also behind the end of the flow. So each
- * such message is a part of a call of the worker's (TensorPart.readers), for which it waits before
- * its arrays are its own again: see tensor_exchange_wait_readers.
+ * are not copied to a message: parts, and rows that are gathered, from its input, unless results
+ * are written there, too, and results from its output, where nothing changes once a node's segment
+ * is combined. The network may need them until the other node has acknowledged them, also behind
+ * the end of the flow. So each such message is a part of a call of the worker's
+ * (TensorPart.readers), for which it waits before its arrays are its own again: see
+ * tensor_exchange_wait_readers.
  *
  * Threads: one at a time, except tensor_flow_do. */
 #ifndef RUBATO_ENGINE_COLLECTIVES_FLOW_TENSOR_FLOW_H

@@ -133,7 +133,7 @@ void tensor_flow_forget_messages(const TensorFlow *flow, const GArray *messages)
         tensor_flow_forget(flow, &g_array_index(messages, TensorOutgoing, i));
 }
 
-uint32_t tensor_flow_most_pieces(const TensorFlow *flow, size_t piece_bytes)
+uint32_t tensor_flow_most_pieces_to(const TensorFlow *flow, uint32_t to, size_t piece_bytes)
 {
     const TensorFlowPlan *const plan = &flow->plan;
     size_t best = TENSOR_MESSAGE_MOST_BYTES;
@@ -141,13 +141,18 @@ uint32_t tensor_flow_most_pieces(const TensorFlow *flow, size_t piece_bytes)
     if (plan->carrier->best_bytes == NULL)
         return 1;
     for (uint32_t node = 0; node < plan->n_nodes; node++) {
-        if (node == plan->self)
+        if (node == plan->self || (node != to && to != plan->self))
             continue;
         const size_t bytes = plan->carrier->best_bytes(plan->user, plan->nodes[node]);
 
         best = MIN(best, bytes);
     }
     return (uint32_t)MAX(best / piece_bytes, 1);
+}
+
+uint32_t tensor_flow_most_pieces(const TensorFlow *flow, size_t piece_bytes)
+{
+    return tensor_flow_most_pieces_to(flow, flow->plan.self, piece_bytes);
 }
 
 void *tensor_flow_keep(TensorFlow *flow, void *owner, const void **bytes)

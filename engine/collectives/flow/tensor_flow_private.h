@@ -114,6 +114,9 @@ void tensor_flow_forget_messages(const TensorFlow *flow, const GArray *messages)
  * is cut alike: as many as suits the way to each of them, and at least one. */
 uint32_t tensor_flow_most_pieces(const TensorFlow *flow, size_t piece_bytes);
 
+/* The same of what is sent to one node; to this one itself: to all others. */
+uint32_t tensor_flow_most_pieces_to(const TensorFlow *flow, uint32_t to, size_t piece_bytes);
+
 /* Keeps a message that came. NULL: too much would be kept, and the flow fails. */
 void *tensor_flow_keep(TensorFlow *flow, void *owner, const void **bytes);
 void tensor_flow_drop(const TensorFlow *flow, void *owner);

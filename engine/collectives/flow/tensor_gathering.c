@@ -1,93 +1,36 @@
 /* The flow of allgather and alltoall: see tensor_flow.h.
  *
  * What one node sends to another is a stream of blocks: the rows from each of its workers, and in
- * an alltoall to each of the other node's workers in turn. It is cut into pieces of PIECE_BYTES.
- * SIZES have the number of rows of each block, in pieces of PIECE_SIZES. Once all nodes have sent
- * theirs, the arrays are allocated; pieces that came before are kept until then. */
-#include "engine/collectives/flow/tensor_flow_private.h"
+ * an alltoall to each of the other node's workers in turn. It is cut into pieces of PIECE_BYTES, of
+ * which a message has one, or several that follow one another, as its node likes. SIZES have the
+ * number of rows of each block, in pieces of PIECE_SIZES. Once all nodes have sent theirs, the
+ * arrays are allocated; pieces that came before are kept until then.
+ *
+ * An allgather sends the same stream to all nodes, and its own workers gather it, too: as soon as
+ * they have arrays, the step that sends a piece copies it to these. Pieces that were sent before
+ * are copied apart, and so is what the workers of this node send each other in an alltoall: by
+ * steps that take turns with those that send, as if this node was one more.
+ *
+ * This file has the order of it; where rows lie, and how they are copied, is in
+ * tensor_gathering_rows.c. */
+#include "engine/collectives/flow/tensor_gathering_private.h"
 
-#include <rubato/error.h>
 #include <string.h>
-
-#include "engine/collectives/work/tensor_gathered.h"
 
 enum {
     PIECE_BYTES = 128 << 10,
     PIECE_SIZES = PIECE_BYTES / sizeof(uint64_t),
+    COPIED_PIECES = 4,                          /* by a step that sends nothing */
     MOST_COPIED_BYTES = 2 * TENSOR_AHEAD_BYTES, /* before it is decided, to all nodes together */
 };
 
 G_STATIC_ASSERT((int)TENSOR_AHEAD_BYTES <= (int)PIECE_BYTES);
 
-enum { STEP_SIZES, STEP_SEND, STEP_LOCAL, STEP_COPY };
-
-/* Of each other node. */
-typedef struct {
-    uint64_t *rows;           /* by block: those that come; NULL: none of its SIZES has come */
-    uint8_t *sizes_have_come; /* by piece of them */
-    uint64_t n_sizes;         /* pieces of them that have not */
-    uint64_t n_in;            /* bytes that come, */
-    uint64_t n_pieces_in;
-    uint8_t *has_come; /* by piece */
-    uint64_t n_out;    /* and that are sent */
-    uint64_t n_pieces_out, n_sent;
-} Side;
-
-struct TensorGathering {
-    bool is_alltoall;
-    bool is_sized;     /* this node's SIZES are sent */
-    bool is_allocated; /* all SIZES have come */
-    uint64_t row_bytes;
-    Side *sides;           /* by node */
-    uint32_t turn;         /* the node to which a piece goes next, from the one behind this one */
-    uint32_t n_sizes;      /* nodes whose SIZES have not come */
-    uint64_t **begins;     /* by worker of this node, by rank: the row at which that rank's begin */
-    uint64_t **out_begins; /* the same of the rows that it sends in an alltoall */
-    GQueue early;          /* of TensorStep: pieces that came before the arrays were allocated */
-};
-
-static const TensorPart *part_of(const TensorFlow *flow, uint32_t local)
-{
-    return flow->plan.parts[local];
-}
-
-static uint32_t rank_of(const TensorFlow *flow, uint32_t local)
-{
-    return flow->plan.first_ranks[flow->plan.self] + local;
-}
-
-/* How many workers of the node a block is for: those of an allgather are for all. */
-static uint32_t n_receivers(const TensorFlow *flow, uint32_t node)
-{
-    return flow->gathering->is_alltoall ? flow->plan.n_ranks_of[node] : 1;
-}
-
-/* How many blocks come from the node, or go to it: each has a size. */
-static uint64_t n_blocks_from(const TensorFlow *flow, uint32_t node)
-{
-    return (uint64_t)flow->plan.n_ranks_of[node] * n_receivers(flow, flow->plan.self);
-}
-
-static uint64_t n_blocks_to(const TensorFlow *flow, uint32_t node)
-{
-    return (uint64_t)flow->n_local * n_receivers(flow, node);
-}
+enum { STEP_SIZES, STEP_SEND, STEP_SEND_AND_COPY, STEP_COPY_OWN, STEP_TAKE };
 
 static uint64_t pieces_of_sizes(uint64_t n_blocks)
 {
     return (n_blocks + PIECE_SIZES - 1) / PIECE_SIZES;
-}
-
-/* Rows that a worker of this node sends to a rank, and those before them in its input. */
-static uint64_t rows_to(const TensorFlow *flow, uint32_t local, uint32_t rank, uint64_t *before)
-{
-    const TensorPart *const part = part_of(flow, local);
-
-    *before = 0;
-    if (!flow->gathering->is_alltoall)
-        return tensor_request_rows(&part->request);
-    *before = flow->gathering->out_begins[local][rank];
-    return part->splits[rank];
 }
 
 static uint64_t n_pieces(uint64_t n_bytes)
@@ -95,59 +38,52 @@ static uint64_t n_pieces(uint64_t n_bytes)
     return (n_bytes + PIECE_BYTES - 1) / PIECE_BYTES;
 }
 
+/* The bytes of n pieces of a stream of so many bytes. */
+static GatheringRange range_of(uint32_t node, uint64_t place, uint32_t n, uint64_t n_bytes)
+{
+    return (GatheringRange){ node, place * PIECE_BYTES, MIN((place + n) * PIECE_BYTES, n_bytes) };
+}
+
 /* ---- making ---- */
 
-/* Each piece asks for those of all its node's blocks. So they are added up once, and not for each
- * block again. */
-static void find_out_begins(const TensorFlow *flow)
-{
-    const uint32_t n_ranks = flow->plan.n_ranks;
-
-    for (uint32_t local = 0; local < flow->n_local; local++) {
-        uint64_t *const begins = flow->gathering->out_begins[local] = g_new(uint64_t, n_ranks);
-        uint64_t n = 0;
-
-        for (uint32_t rank = 0; rank < n_ranks; rank++) {
-            begins[rank] = n;
-            n += part_of(flow, local)->splits[rank];
-        }
-    }
-}
+static uint8_t *find_place(const TensorFlow *flow, uint32_t from, const TensorMessage *message);
 
 static void begin(TensorFlow *flow)
 {
     TensorGathering *const it = flow->gathering = g_new0(TensorGathering, 1);
     const TensorFlowPlan *const plan = &flow->plan;
-    uint64_t before;
 
     it->is_alltoall = flow->request.operation == TENSOR_ALLTOALL;
     it->row_bytes = tensor_request_row_bytes(&flow->request);
-    it->sides = g_new0(Side, plan->n_nodes);
+    it->sides = g_new0(GatheringSide, plan->n_nodes);
     it->begins = g_new0(uint64_t *, flow->n_local);
     it->out_begins = g_new0(uint64_t *, flow->n_local);
-    if (it->is_alltoall)
-        find_out_begins(flow);
     it->n_sizes = plan->n_nodes - 1;
+    if (it->is_alltoall)
+        gathering_find_out_begins(flow);
     for (uint32_t node = 0; node < plan->n_nodes; node++) {
-        Side *const side = &it->sides[node];
+        GatheringSide *const side = &it->sides[node];
+        const uint64_t n_blocks = gathering_blocks_to(flow, node);
 
+        for (uint64_t block = 0; block < n_blocks; block++)
+            side->n_out += gathering_rows_to(flow, node, block) * it->row_bytes;
+        if (it->is_alltoall == (node != plan->self))
+            side->n_to_send = n_pieces(side->n_out);
+        side->most_pieces = tensor_flow_most_pieces_to(flow, node, PIECE_BYTES);
+        if (plan->was_sent)
+            side->n_sent = side->n_to_send;
+        flow->n_left += side->n_to_send - side->n_sent;
         if (node == plan->self)
             continue;
-        for (uint32_t from = 0; from < flow->n_local; from++)
-            for (uint32_t to = 0; to < n_receivers(flow, node); to++)
-                side->n_out +=
-                    rows_to(flow, from, plan->first_ranks[node] + to, &before) * it->row_bytes;
-        side->n_pieces_out = n_pieces(side->n_out);
-        if (plan->was_sent)
-            side->n_sent = side->n_pieces_out;
-        flow->n_left += side->n_pieces_out - side->n_sent;
-        side->n_sizes = pieces_of_sizes(n_blocks_from(flow, node));
+        side->n_sizes = pieces_of_sizes(gathering_blocks_from(flow, node));
         flow->n_awaited[node] = side->n_sizes;
     }
+    if (it->is_alltoall)
+        it->n_to_copy = n_pieces(it->sides[plan->self].n_out);
+    flow->find_place = find_place;
     flow->is_small = false; /* what comes may be more than what is sent */
     it->is_sized = plan->was_sent;
-    /* its own SIZES, and the copies between its own workers behind those of the others */
-    flow->n_left += !it->is_sized + (uint64_t)flow->n_local * n_receivers(flow, plan->self);
+    flow->n_left += it->n_to_copy + !it->is_sized + 1; /* its own SIZES, and the arrays */
 }
 
 /* The rows for a node are one piece: they lie in the input as its workers follow one another. */
@@ -203,61 +139,19 @@ static void end(TensorFlow *flow)
 
 /* ---- what comes ---- */
 
-/* Rows that come from a rank of that node for a worker of this one. */
-static uint64_t rows_from(const TensorFlow *flow, uint32_t node, uint32_t from, uint32_t local)
-{
-    const TensorGathering *const it = flow->gathering;
-    uint64_t before;
-
-    if (node == flow->plan.self)
-        return rows_to(flow, from, rank_of(flow, local), &before);
-    return it->sides[node].rows[it->is_alltoall ? from * flow->n_local + local : from];
-}
-
-/* Allocates what a worker of this node gathers. */
-static bool allocate(TensorFlow *flow, uint32_t local)
-{
-    TensorGathering *const it = flow->gathering;
-    RubatoGathered *const result = &flow->plan.parts[local]->result;
-    uint64_t n_bytes = 0;
-    uint32_t rank = 0;
-    bool fits = true;
-
-    result->rows = g_new0(uint64_t, flow->plan.n_ranks);
-    it->begins[local] = g_new0(uint64_t, flow->plan.n_ranks);
-    for (uint32_t node = 0; node < flow->plan.n_nodes; node++)
-        for (uint32_t from = 0; from < flow->plan.n_ranks_of[node]; from++, rank++) {
-            it->begins[local][rank] = result->n_rows;
-            result->rows[rank] = rows_from(flow, node, from, local);
-            fits = fits &&
-                   !__builtin_add_overflow(result->n_rows, result->rows[rank], &result->n_rows);
-        }
-    fits = fits && !__builtin_mul_overflow(result->n_rows, it->row_bytes, &n_bytes);
-    if (fits && (n_bytes == 0 ||
-                 tensor_gathered_allocate(part_of(flow, local)->gathered_pool, result, n_bytes)))
-        return true;
-    tensor_flow_fail_here(flow, g_error_new(RUBATO_ERROR, RUBATO_ERROR_MEMORY,
-                                            "no memory for %" G_GUINT64_FORMAT
-                                            " rows of %" G_GUINT64_FORMAT
-                                            " bytes that worker %u would gather",
-                                            result->n_rows, it->row_bytes, rank_of(flow, local)));
-    return false;
-}
-
 /* All sizes are known. */
 static void allocate_all(TensorFlow *flow)
 {
     TensorGathering *const it = flow->gathering;
     TensorStep *step;
 
-    for (uint32_t local = 0; local < flow->n_local; local++)
-        if (!allocate(flow, local))
-            return;
+    if (!gathering_allocate(flow))
+        return;
     it->is_allocated = true;
-    for (uint32_t from = 0; from < flow->n_local; from++)
-        for (uint32_t to = 0; to < n_receivers(flow, flow->plan.self); to++)
-            tensor_flow_add_step(flow, TENSOR_STEPS_OF_MESSAGES,
-                                 &(TensorStep){ .what = STEP_LOCAL, .node = from, .place = to });
+    if (!it->is_alltoall)
+        it->n_to_copy = it->sides[flow->plan.self].n_sent;
+    flow->n_left += it->is_alltoall ? 0 : it->n_to_copy;
+    flow->n_left--;
     while ((step = g_queue_pop_head(&it->early)) != NULL) {
         tensor_flow_add_step(flow, TENSOR_STEPS_WITHOUT_ROOM, step);
         g_free(step);
@@ -268,8 +162,8 @@ static void allocate_all(TensorFlow *flow)
 static const char *size_side(TensorFlow *flow, uint32_t from)
 {
     TensorGathering *const it = flow->gathering;
-    Side *const side = &it->sides[from];
-    const uint64_t n = n_blocks_from(flow, from);
+    GatheringSide *const side = &it->sides[from];
+    const uint64_t n = gathering_blocks_from(flow, from);
     uint64_t n_rows = 0, n_bytes;
 
     for (uint64_t i = 0; i < n; i++)
@@ -294,8 +188,8 @@ static const char *size_side(TensorFlow *flow, uint32_t from)
 static const char *take_sizes(TensorFlow *flow, uint32_t from, const TensorMessage *message,
                               void *owner)
 {
-    Side *const side = &flow->gathering->sides[from];
-    const uint64_t n = n_blocks_from(flow, from), first = message->place * PIECE_SIZES;
+    GatheringSide *const side = &flow->gathering->sides[from];
+    const uint64_t n = gathering_blocks_from(flow, from), first = message->place * PIECE_SIZES;
     const char *wrong = NULL;
 
     if (message->place >= pieces_of_sizes(n))
@@ -322,26 +216,55 @@ static const char *take_sizes(TensorFlow *flow, uint32_t from, const TensorMessa
     return wrong;
 }
 
+/* NULL and the pieces that the message has, or what is wrong. */
+static const char *check_rows(const TensorFlow *flow, uint32_t from, const TensorMessage *message,
+                              uint32_t *n)
+{
+    const GatheringSide *const side = &flow->gathering->sides[from];
+    const uint64_t place = message->place, n_come = n_pieces(message->n_bytes);
+
+    if (side->has_come == NULL)
+        return "rows of a tensor before their sizes";
+    if (place >= side->n_pieces_in)
+        return "rows of a tensor behind its end";
+    const uint64_t n_left = side->n_in - place * PIECE_BYTES;
+    if (n_come == 0 || message->n_bytes > n_left ||
+        (message->n_bytes < n_left && message->n_bytes % PIECE_BYTES != 0))
+        return "rows of a tensor of a wrong size";
+    for (uint64_t i = 0; i < n_come; i++)
+        if (side->has_come[place + i])
+            return "rows of a tensor twice";
+    *n = (uint32_t)n_come; /* of a message, whose bytes are fewer */
+    return NULL;
+}
+
+/* Rows lie there as they come, and nothing else is written there. */
+static uint8_t *find_place(const TensorFlow *flow, uint32_t from, const TensorMessage *message)
+{
+    const GatheringSide *const side = &flow->gathering->sides[from];
+    uint32_t n;
+
+    if (message->kind != TENSOR_MESSAGE_ROWS || !flow->gathering->is_allocated ||
+        check_rows(flow, from, message, &n) != NULL)
+        return NULL;
+    const GatheringRange range = range_of(from, message->place, n, side->n_in);
+    return gathering_place(flow, &range);
+}
+
 static const char *take_rows(TensorFlow *flow, uint32_t from, const TensorMessage *message,
                              void *owner)
 {
     TensorGathering *const it = flow->gathering;
-    Side *const side = &it->sides[from];
-    TensorStep step = { .what = STEP_COPY,
+    TensorStep step = { .what = STEP_TAKE,
                         .node = from,
                         .place = message->place,
                         .message = owner,
                         .bytes = message->bytes,
                         .n_bytes = message->n_bytes };
 
-    if (side->has_come == NULL)
-        return "rows of a tensor before their sizes";
-    if (message->place >= side->n_pieces_in)
-        return "rows of a tensor behind its end";
-    if (message->n_bytes != MIN(side->n_in - message->place * PIECE_BYTES, PIECE_BYTES))
-        return "rows of a tensor of a wrong size";
-    if (side->has_come[message->place])
-        return "rows of a tensor twice";
+    const char *const wrong = check_rows(flow, from, message, &step.n);
+    if (wrong != NULL)
+        return wrong;
     if (!it->is_allocated) {
         const void *bytes = step.bytes;
 
@@ -353,8 +276,8 @@ static const char *take_rows(TensorFlow *flow, uint32_t from, const TensorMessag
     } else {
         tensor_flow_add_step(flow, TENSOR_STEPS_WITHOUT_ROOM, &step);
     }
-    side->has_come[message->place] = true;
-    flow->n_awaited[from]--;
+    memset(it->sides[from].has_come + message->place, true, step.n);
+    flow->n_awaited[from] -= step.n;
     return NULL;
 }
 
@@ -370,7 +293,12 @@ static const char *take(TensorFlow *flow, uint32_t from, const TensorMessage *me
     }
 }
 
-/* ---- steps that send ---- */
+/* ---- steps ---- */
+
+static bool has_copies(const TensorGathering *it)
+{
+    return it->is_allocated && it->n_copied < it->n_to_copy;
+}
 
 static bool has_next(const TensorFlow *flow)
 {
@@ -379,12 +307,35 @@ static bool has_next(const TensorFlow *flow)
     if (!it->is_sized)
         return it->turn == 0;
     for (uint32_t node = 0; node < flow->plan.n_nodes; node++)
-        if (it->sides[node].n_sent < it->sides[node].n_pieces_out)
+        if (it->sides[node].n_sent < it->sides[node].n_to_send)
             return true;
-    return false;
+    return has_copies(it);
 }
 
-/* First SIZES, which no piece may overtake; then pieces to the other nodes in turn. */
+/* That of a node whose turn it is. False: there is none. */
+static bool next_of(TensorFlow *flow, uint32_t node, TensorStep *step)
+{
+    TensorGathering *const it = flow->gathering;
+    GatheringSide *const side = &it->sides[node];
+
+    *step = (TensorStep){ .node = node };
+    if (side->n_sent < side->n_to_send) {
+        step->what = it->is_allocated && !it->is_alltoall ? STEP_SEND_AND_COPY : STEP_SEND;
+        step->place = side->n_sent;
+        step->n = (uint32_t)MIN(side->n_to_send - side->n_sent, side->most_pieces);
+        side->n_sent += step->n;
+        return true;
+    }
+    if (node != flow->plan.self || !has_copies(it))
+        return false;
+    step->what = STEP_COPY_OWN;
+    step->place = it->n_copied;
+    step->n = (uint32_t)MIN(it->n_to_copy - it->n_copied, COPIED_PIECES);
+    it->n_copied += step->n;
+    return true;
+}
+
+/* First SIZES, which no piece may overtake; then pieces to the nodes in turn, also to this one. */
 static bool next(TensorFlow *flow, TensorStep *step)
 {
     TensorGathering *const it = flow->gathering;
@@ -397,39 +348,29 @@ static bool next(TensorFlow *flow, TensorStep *step)
         *step = (TensorStep){ .what = STEP_SIZES };
         return true;
     }
-    for (;; it->turn++) {
-        const uint32_t node = (flow->plan.self + it->turn) % n_nodes;
-        Side *const side = &it->sides[node];
-
-        if (side->n_sent == side->n_pieces_out)
-            continue;
-        *step = (TensorStep){ .what = STEP_SEND, .node = node, .place = side->n_sent++ };
+    while (!next_of(flow, (flow->plan.self + it->turn) % n_nodes, step))
         it->turn = (it->turn + 1) % n_nodes;
-        return true;
-    }
+    it->turn = (it->turn + 1) % n_nodes;
+    return true;
 }
 
 static bool sends_to(const TensorFlow *flow, const TensorStep *step, uint32_t to)
 {
-    (void)flow;
-    return step->what == STEP_SEND && step->node == to;
+    return (step->what == STEP_SEND || step->what == STEP_SEND_AND_COPY) &&
+           (step->node == to || step->node == flow->plan.self);
 }
 
 /* Sends the numbers of rows of the blocks first … end - 1 to a node. */
 static bool send_some_sizes(TensorFlow *flow, uint32_t node, uint64_t first, uint64_t end)
 {
-    const uint32_t n = n_receivers(flow, node);
     TensorOutgoing outgoing;
-    uint64_t before;
 
     if (!tensor_flow_begin_message(flow, TENSOR_MESSAGE_SIZES, first / PIECE_SIZES,
                                    (end - first) * sizeof(uint64_t), node, &outgoing))
         return false;
     uint64_t *const rows = outgoing.bytes;
     for (uint64_t block = first; block < end; block++)
-        rows[block - first] =
-            rows_to(flow, (uint32_t)(block / n),
-                    flow->plan.first_ranks[node] + (uint32_t)(block % n), &before);
+        rows[block - first] = gathering_rows_to(flow, node, block);
     tensor_flow_send(flow, &outgoing);
     return true;
 }
@@ -437,7 +378,7 @@ static bool send_some_sizes(TensorFlow *flow, uint32_t node, uint64_t first, uin
 static bool send_sizes(TensorFlow *flow)
 {
     for (uint32_t node = 0; node < flow->plan.n_nodes; node++) {
-        const uint64_t n = node == flow->plan.self ? 0 : n_blocks_to(flow, node);
+        const uint64_t n = node == flow->plan.self ? 0 : gathering_blocks_to(flow, node);
 
         for (uint64_t first = 0; first < n; first += PIECE_SIZES)
             if (!send_some_sizes(flow, node, first, MIN(first + PIECE_SIZES, n)))
@@ -446,109 +387,44 @@ static bool send_sizes(TensorFlow *flow)
     return true;
 }
 
-/* Copies the part of a block that is within a piece of its stream. at: where the block begins in
- * the stream; other: what lies at the block's beginning. Returns where it ends. */
-static uint64_t copy_block(const TensorStep *step, uint8_t *piece, bool to_piece, uint64_t at,
-                           uint64_t n_bytes, uint8_t *other)
+static bool send_piece(TensorFlow *flow, const TensorStep *step, const GatheringRange *range)
 {
-    const uint64_t begin = step->place * PIECE_BYTES, end = begin + step->n_bytes;
-    const uint64_t from = MAX(at, begin), to = MIN(at + n_bytes, end);
+    g_autoptr(GArray) messages = g_array_new(FALSE, FALSE, sizeof(TensorOutgoing));
+    Call *readers = NULL;
 
-    if (from < to && to_piece)
-        memcpy(piece + (from - begin), other + (from - at), to - from);
-    else if (from < to)
-        memcpy(other + (from - at), piece + (from - begin), to - from);
-    return at + n_bytes;
-}
-
-static bool send_piece(TensorFlow *flow, const TensorStep *step)
-{
-    const TensorGathering *const it = flow->gathering;
-    const Side *const side = &it->sides[step->node];
-    TensorStep cut = *step;
-    TensorOutgoing outgoing;
-    uint64_t at = 0;
-
-    cut.n_bytes = MIN(side->n_out - step->place * PIECE_BYTES, PIECE_BYTES);
-    if (!tensor_flow_begin_message(flow, TENSOR_MESSAGE_ROWS, step->place, cut.n_bytes, step->node,
-                                   &outgoing))
+    const void *const values = gathering_input(flow, range, &readers);
+    if (!tensor_flow_lend_messages(flow, step, TENSOR_MESSAGE_ROWS, values,
+                                   range->end - range->begin, readers, messages))
         return false;
-    for (uint32_t from = 0; from < flow->n_local; from++)
-        for (uint32_t to = 0; to < n_receivers(flow, step->node); to++) {
-            uint64_t before;
-            const uint64_t n =
-                rows_to(flow, from, flow->plan.first_ranks[step->node] + to, &before);
-            uint8_t *const input = (uint8_t *)(uintptr_t)part_of(flow, from)->input;
-
-            if (n > 0) /* otherwise there may be no values */
-                at = copy_block(&cut, outgoing.bytes, /* to_piece= */ true, at, n * it->row_bytes,
-                                input + before * it->row_bytes);
-        }
-    tensor_flow_send(flow, &outgoing);
+    g_autofree void **places = g_new(void *, messages->len);
+    const uint32_t n_places = tensor_flow_places_of(messages, places);
+    const bool copies = step->what == STEP_SEND_AND_COPY;
+    if (n_places > 0)
+        gathering_make_piece(flow, range, places, n_places, copies);
+    tensor_flow_send_messages(flow, messages);
+    if (n_places == 0 && copies)
+        gathering_make_piece(flow, range, NULL, 0, /* copies_own= */ true);
     return true;
-}
-
-/* ---- steps that copy ---- */
-
-static uint8_t *place_of(const TensorFlow *flow, uint32_t local, uint32_t rank)
-{
-    return (uint8_t *)part_of(flow, local)->result.values +
-           flow->gathering->begins[local][rank] * flow->gathering->row_bytes;
-}
-
-/* From one worker of this node to another one, or to all of them. */
-static void copy_local(const TensorFlow *flow, const TensorStep *step)
-{
-    const TensorGathering *const it = flow->gathering;
-    const uint32_t from = step->node;
-
-    for (uint32_t to = 0; to < flow->n_local; to++) {
-        uint64_t before;
-        const uint64_t n = rows_to(flow, from, rank_of(flow, to), &before);
-
-        if (n > 0 && (!it->is_alltoall || to == step->place))
-            memcpy(place_of(flow, to, rank_of(flow, from)),
-                   (const uint8_t *)part_of(flow, from)->input + before * it->row_bytes,
-                   n * it->row_bytes);
-    }
-}
-
-static void copy_piece(const TensorFlow *flow, const TensorStep *step)
-{
-    const TensorGathering *const it = flow->gathering;
-    const uint32_t node = step->node;
-    uint8_t *const piece = (uint8_t *)(uintptr_t)step->bytes;
-    uint64_t at = 0;
-
-    for (uint32_t from = 0; from < flow->plan.n_ranks_of[node]; from++) {
-        const uint32_t rank = flow->plan.first_ranks[node] + from;
-        uint64_t next = at;
-
-        for (uint32_t to = 0; to < flow->n_local; to++) {
-            const uint64_t n = rows_from(flow, node, from, to);
-
-            if (n > 0)
-                next = copy_block(step, piece, /* to_piece= */ false, at, n * it->row_bytes,
-                                  place_of(flow, to, rank));
-            if (it->is_alltoall)
-                at = next;
-        }
-        at = next;
-    }
 }
 
 static bool run(TensorFlow *flow, const TensorStep *step)
 {
+    const GatheringSide *const side = &flow->gathering->sides[step->node];
+    const bool comes = step->what == STEP_TAKE;
+    const GatheringRange range =
+        range_of(step->node, step->place, step->n, comes ? side->n_in : side->n_out);
+
     switch (step->what) {
     case STEP_SIZES:
         return send_sizes(flow);
     case STEP_SEND:
-        return send_piece(flow, step);
-    case STEP_LOCAL:
-        copy_local(flow, step);
+    case STEP_SEND_AND_COPY:
+        return send_piece(flow, step, &range);
+    case STEP_COPY_OWN:
+        gathering_make_piece(flow, &range, NULL, 0, /* copies_own= */ true);
         return true;
     default:
-        copy_piece(flow, step);
+        gathering_take_piece(flow, &range, step->bytes);
         return true;
     }
 }

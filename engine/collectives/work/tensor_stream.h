@@ -1,6 +1,7 @@
-/* Copies that write past the caches, for large arrays: a line of memory that is written as a whole
- * need not be read before, and pushes nothing out of a cache. Who reads what was written finds it
- * in memory.
+/* Copies of values that are in no cache.
+ *
+ * For large arrays they write past the caches: a line of memory that is written as a whole need not
+ * be read before, and pushes nothing out of a cache. Who reads what was written finds it in memory.
  *
  * They read several runs of lines at a time. A processor fetches lines that follow one another
  * early, but not beyond a page, and so has fewer lines on their way than it could: with one run a
@@ -25,19 +26,26 @@
 #if defined(__SSE2__)
 enum { TENSOR_STREAM_LINE = 64, TENSOR_STREAM_RUN = 4096, TENSOR_STREAM_RUNS = 4 };
 
-/* Copies a line, at the same place of both arrays. */
-static inline __attribute__((always_inline)) void tensor_stream_line(char *to, const char *from,
-                                                                     size_t at)
+/* Copies a line, at the same place of all arrays. */
+static inline __attribute__((always_inline)) void tensor_stream_line(char *near, char *far,
+                                                                     const char *from, size_t at)
 {
     enum { VECTOR = 16 };
 
-    for (size_t i = at; i < at + TENSOR_STREAM_LINE; i += VECTOR)
-        _mm_stream_si128((__m128i *)(void *)(to + i),
-                         _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
+    for (size_t i = at; i < at + TENSOR_STREAM_LINE; i += VECTOR) {
+        const __m128i values = _mm_loadu_si128((const __m128i *)(const void *)(from + i));
+
+        if (near != NULL)
+            _mm_storeu_si128((__m128i *)(void *)(near + i), values);
+        if (far != NULL)
+            _mm_stream_si128((__m128i *)(void *)(far + i), values);
+    }
 }
 
-/* Copies whole lines, which begin where `to` does. Returns how many bytes these are. */
-static inline size_t tensor_stream_lines(char *to, const char *from, size_t n)
+/* Copies whole lines to one array or to both; NULL: not to this one. Lines of far begin there.
+ * Returns how many bytes these are. */
+static inline __attribute__((always_inline)) size_t tensor_stream_lines(char *near, char *far,
+                                                                        const char *from, size_t n)
 {
     enum { BLOCK = TENSOR_STREAM_RUN * TENSOR_STREAM_RUNS };
     size_t at = 0;
@@ -45,22 +53,22 @@ static inline size_t tensor_stream_lines(char *to, const char *from, size_t n)
     for (; n - at >= BLOCK; at += BLOCK)
         for (size_t i = 0; i < TENSOR_STREAM_RUN; i += TENSOR_STREAM_LINE)
             for (size_t run = 0; run < BLOCK; run += TENSOR_STREAM_RUN)
-                tensor_stream_line(to, from, at + run + i);
+                tensor_stream_line(near, far, from, at + run + i);
     for (; n - at >= TENSOR_STREAM_LINE; at += TENSOR_STREAM_LINE)
-        tensor_stream_line(to, from, at);
+        tensor_stream_line(near, far, from, at);
     return at;
 }
 
 /* Bytes before the first line of an array, of n. */
-static inline size_t tensor_stream_before(const void *to, size_t n)
+static inline size_t tensor_stream_before(const void *far, size_t n)
 {
-    const size_t before = -(uintptr_t)to % TENSOR_STREAM_LINE;
+    const size_t before = -(uintptr_t)far % TENSOR_STREAM_LINE;
 
     return before < n ? before : n;
 }
 #endif
 
-/* Copies past the caches. The arrays do not overlap. Behind the last copy belongs
+/* Copies past the caches. The arrays do not overlap, here and below. Behind the last copy belongs
  * tensor_stream_end. */
 static inline void tensor_stream(void *to, const void *from, size_t n)
 {
@@ -69,9 +77,36 @@ static inline void tensor_stream(void *to, const void *from, size_t n)
 #if defined(__SSE2__)
     done = tensor_stream_before(to, n);
     memcpy(to, from, done); /* whole lines alone need not be read */
-    done += tensor_stream_lines((char *)to + done, (const char *)from + done, n - done);
+    done += tensor_stream_lines(NULL, (char *)to + done, (const char *)from + done, n - done);
 #endif
     memcpy((char *)to + done, (const char *)from + done, n - done);
+}
+
+/* Copies to an array that is read soon, and stays in the caches. */
+static inline void tensor_stream_near(void *near, const void *from, size_t n)
+{
+    size_t done = 0;
+
+#if defined(__SSE2__)
+    done = tensor_stream_lines(near, NULL, from, n);
+#endif
+    memcpy((char *)near + done, (const char *)from + done, n - done);
+}
+
+/* Does both, and reads the values once. */
+static inline void tensor_stream_both(void *near, void *far, const void *from, size_t n)
+{
+    size_t done = 0;
+
+#if defined(__SSE2__)
+    done = tensor_stream_before(far, n);
+    memcpy(near, from, done);
+    memcpy(far, from, done);
+    done += tensor_stream_lines((char *)near + done, (char *)far + done, (const char *)from + done,
+                                n - done);
+#endif
+    memcpy((char *)near + done, (const char *)from + done, n - done);
+    memcpy((char *)far + done, (const char *)from + done, n - done);
 }
 
 /* What was written comes before all stores that follow; a release alone does not order it. */

@@ -126,6 +126,23 @@ static void *lend_message(void *user, uint32_t to, const TensorMessage *message,
     return parcel;
 }
 
+/* Some values that are the same for several nodes are shared; they are there when the message is
+ * sent. What goes to a node that is lost is gone by then. */
+static void *share_message(void *user, uint32_t to, const TensorMessage *message, void *first)
+{
+    FlowNode *const node = user;
+
+    (void)to;
+    if (!tensor_message_may_be_lent(message->kind) || node->has_forgotten ||
+        random_below(&node->world->random, 2) == 0)
+        return NULL;
+    FlowParcel *const parcel = g_malloc(sizeof(FlowParcel) + message->n_bytes);
+    *parcel = (FlowParcel){ .from = node->number, .message = *message, .shared = first };
+    node->world->n_parcels++;
+    node->world->n_shared++;
+    return parcel;
+}
+
 static void drop(void *user, void *message)
 {
     ((FlowNode *)user)->world->n_parcels--;
@@ -153,6 +170,8 @@ static void send_message(void *user, uint32_t to, void *message)
         forget(user, to, message);
         return;
     }
+    if (parcel->shared != NULL)
+        memcpy(parcel->bytes, parcel->shared->bytes, parcel->message.n_bytes);
     if (loan != NULL) {
         memcpy(parcel->bytes, loan->values, loan->n_bytes);
         loan->sent = g_memdup2(loan->values, loan->n_bytes);
@@ -181,6 +200,7 @@ static void *keep(void *user, void *message, const void **bytes)
 }
 
 static const TensorCarrier carrier = { .new_message = new_message,
+                                       .share_message = share_message,
                                        .lend_message = lend_message,
                                        .send = send_message,
                                        .forget = forget,

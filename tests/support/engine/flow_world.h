@@ -29,13 +29,15 @@ typedef struct {
 } FlowLoan;
 
 /* A message on its way, or kept. */
-typedef struct {
+typedef struct FlowParcel FlowParcel;
+struct FlowParcel {
     uint32_t from, to;
     TensorMessage message;
     FlowLoan *loan;               /* NULL: it has its bytes alone */
+    const FlowParcel *shared;     /* one sent just before it has its bytes; NULL: none has */
     bool has_begun;               /* to arrive, before its connection broke */
     _Alignas(16) uint8_t bytes[]; /* of values of any type */
-} FlowParcel;
+};
 
 typedef struct FlowWorld FlowWorld;
 
@@ -72,7 +74,8 @@ struct FlowWorld {
     uint32_t n_lent;                    /* messages, */
     uint32_t n_outlived;                /* and those that were read behind the operation's end */
     uint32_t n_parcels;                 /* that exist */
-    uint32_t n_direct;                  /* that came straight to their place */
+    uint32_t n_direct;                  /* that came straight to their place, */
+    uint32_t n_shared;                  /* and that had the bytes of another one */
     uint32_t n_ahead;                   /* nodes that have sent before they had a flow, */
     uint32_t n_ahead_of[TENSOR_OPERATIONS]; /* by operation */
     uint32_t n_ahead_shares;                /* and of these, those that sent each node its share */

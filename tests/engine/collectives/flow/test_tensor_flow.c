@@ -149,7 +149,8 @@ static void judge(const FlowWorld *world, uint64_t seed)
 
 /* How often it came to what the seeds are to show. */
 typedef struct {
-    uint32_t n_ahead_of[TENSOR_OPERATIONS], n_lent, n_outlived, n_direct; /* as in FlowWorld */
+    uint32_t n_ahead_of[TENSOR_OPERATIONS], n_lent, n_outlived, n_direct, n_shared; /* as in
+                                                                                      * FlowWorld */
 } Seen;
 
 static void play(uint64_t seed, Seen *seen)
@@ -168,6 +169,7 @@ static void play(uint64_t seed, Seen *seen)
     seen->n_lent += world->n_lent;
     seen->n_outlived += world->n_outlived;
     seen->n_direct += world->n_direct;
+    seen->n_shared += world->n_shared;
     flow_world_free(world);
 }
 
@@ -263,6 +265,57 @@ START_TEST(messages_have_as_many_bytes_as_their_carrier_likes_best)
 }
 END_TEST
 
+/* Nodes with a worker each, who gather rows of 80 bytes; the first one does all that it can before
+ * anything comes. */
+static FlowWorld *begin_gathering(TensorOperation operation, uint32_t n_nodes, size_t best_bytes)
+{
+    static const uint32_t n_ranks_of[] = { 1, 1, 1 };
+    const TensorRequest request = {
+        .operation = operation, .dtype = RUBATO_I64, .n_dims = 2, .shape = { 0, 10 }
+    };
+    FlowWorld *const world = flow_world_of(&request, n_ranks_of, n_nodes, best_bytes);
+
+    flow_world_do_steps(&world->nodes[0]);
+    return world;
+}
+
+/* Messages with rows of the first node for that one, and their bytes. */
+static uint32_t count_messages_of_rows(const FlowWorld *world, uint32_t node, size_t *n_bytes)
+{
+    uint32_t n = 0;
+
+    *n_bytes = 0;
+    for (guint i = 0; i < world->parcels->len; i++) {
+        const FlowParcel *const parcel = world->parcels->pdata[i];
+
+        if (parcel->message.kind != TENSOR_MESSAGE_ROWS || parcel->from != 0 || parcel->to != node)
+            continue;
+        *n_bytes += parcel->message.n_bytes;
+        n++;
+    }
+    return n;
+}
+
+START_TEST(rows_go_in_messages_of_as_many_pieces_as_their_carrier_likes_best)
+{
+    enum { PIECE = 128 << 10 };
+
+    for (uint32_t pieces = 1; pieces <= 4; pieces++) {
+        FlowWorld *const world = begin_gathering(_i == 0 ? TENSOR_ALLGATHER : TENSOR_ALLTOALL, 3,
+                                                 pieces * (size_t)PIECE + 1);
+        size_t n_bytes;
+        const uint32_t n = count_messages_of_rows(world, 1, &n_bytes);
+
+        if (_i == 0)
+            ck_assert_uint_gt(n_bytes, 3 * PIECE);
+        ck_assert_uint_eq(n, (n_bytes + pieces * PIECE - 1) / (pieces * PIECE));
+        flow_world_run(world, pieces);
+        judge(world, pieces);
+        flow_world_free(world);
+    }
+}
+END_TEST
+
 /* RUBATO_TEST_SEED: that one alone. */
 static uint64_t begin_seeds(uint64_t *end)
 {
@@ -287,6 +340,7 @@ START_TEST(every_order_of_messages_gives_the_same)
     require_msg((seen.n_lent > 0 && seen.n_outlived > 0) || first > 0,
                 "no message was read from arrays behind the end");
     require_msg(seen.n_direct > 0 || first > 0, "no message came straight to its place");
+    require_msg(seen.n_shared > 0 || first > 0, "no messages had the same bytes");
 }
 END_TEST
 
@@ -477,6 +531,68 @@ START_TEST(messages_that_make_no_sense_are_refused)
 }
 END_TEST
 
+/* Nodes that gather. Takes the SIZES for the second one, and returns its flow, which expects a
+ * message with three pieces from the first one at place 0. */
+static TensorFlow *begin_with_three_pieces(FlowWorld *world)
+{
+    enum { PIECE = 128 << 10 };
+    TensorFlow *const flow = world->nodes[1].flow;
+    size_t n_first = 0;
+
+    flow_world_do_steps(&world->nodes[1]);
+    flow_world_do_steps(&world->nodes[2]);
+    for (guint i = 0; i < world->parcels->len;) {
+        FlowParcel *const parcel = world->parcels->pdata[i];
+        TensorMessage message = parcel->message;
+
+        if (parcel->to == 1 && parcel->from == 0 && message.kind == TENSOR_MESSAGE_ROWS &&
+            message.place == 0)
+            n_first = message.n_bytes;
+        if (parcel->to != 1 || message.kind != TENSOR_MESSAGE_SIZES) {
+            i++;
+            continue;
+        }
+        message.bytes = parcel->bytes;
+        g_ptr_array_remove_index(world->parcels, i);
+        ck_assert_ptr_null(tensor_flow_take(flow, world->ids[parcel->from], &message, parcel));
+    }
+    ck_assert_uint_eq(n_first, 3 * PIECE);
+    return flow;
+}
+
+START_TEST(messages_of_rows_have_whole_pieces_that_have_not_come)
+{
+    enum { PIECE = 128 << 10 };
+    static const struct {
+        uint64_t place;
+        size_t n_bytes;
+        bool is_right;
+    } messages[] = {
+        { 0, 0, false },         { 0, PIECE - 8, false }, { 0, PIECE + 8, false },
+        { 1, PIECE, true },      { 0, 2 * PIECE, false }, /* the second one has come */
+        { 1, 2 * PIECE, false }, { 0, PIECE, true },      { 2, PIECE, true },
+    };
+    g_autofree uint8_t *values = g_malloc0(2 * PIECE);
+    FlowWorld *const world = begin_gathering(TENSOR_ALLGATHER, 3, 3 * PIECE);
+    TensorFlow *const flow = begin_with_three_pieces(world);
+
+    for (size_t i = 0; i < G_N_ELEMENTS(messages); i++) {
+        const TensorMessage message = { .kind = TENSOR_MESSAGE_ROWS,
+                                        .number = 1,
+                                        .place = messages[i].place,
+                                        .bytes = values,
+                                        .n_bytes = messages[i].n_bytes };
+        uint8_t *const place = tensor_flow_place(flow, world->ids[0], &message);
+        const char *const wrong = tensor_flow_take(flow, world->ids[0], &message, NULL);
+
+        require_msg((place != NULL) == messages[i].is_right, "message %zu: its place", i);
+        require_msg((wrong == NULL) == messages[i].is_right, "message %zu: %s", i,
+                    wrong == NULL ? "taken" : wrong);
+    }
+    flow_world_free(world);
+}
+END_TEST
+
 /* Also if all that it made possible is done. */
 START_TEST(message_that_comes_twice_is_refused)
 {
@@ -513,6 +629,8 @@ int main(void)
     tcase_add_test(cases, sizes_that_one_message_cannot_hold_are_sent_in_several);
     tcase_add_test(cases, dots_that_one_message_cannot_hold_are_sent_by_several_steps);
     tcase_add_loop_test(cases, adasum_of_many_workers_is_not_small, 0, 2);
+    tcase_add_loop_test(cases, rows_go_in_messages_of_as_many_pieces_as_their_carrier_likes_best, 0,
+                        2);
     tcase_add_test(cases, messages_have_as_many_bytes_as_their_carrier_likes_best);
     tcase_add_loop_test(cases, shares_that_were_sent_before_count_as_sent, 0, 3);
     tcase_add_loop_test(cases, a_small_broadcast_goes_to_all_nodes_at_once, 0, 2);
@@ -522,6 +640,7 @@ int main(void)
     tcase_add_test(cases, values_that_a_node_cannot_keep_fail_on_all_nodes_and_are_named);
     tcase_add_test(cases, messages_that_make_no_sense_are_refused);
     tcase_add_test(cases, message_that_comes_twice_is_refused);
+    tcase_add_test(cases, messages_of_rows_have_whole_pieces_that_have_not_come);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
