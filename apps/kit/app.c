@@ -4,6 +4,7 @@
  * While a task runs, worker 0 owns the members of App that it writes; main reads them when the task
  * has ended. */
 #include "apps/kit/app_checkpoint.h"
+#include "apps/kit/app_signal.h"
 #include "apps/kit/app_stream.h"
 #include "apps/kit/model/app_model.h"
 #include "apps/kit/report/app_file.h"
@@ -91,30 +92,6 @@ bool app_call_on_reporter(App *app, const char *what, AppReporterFunc function, 
     return false;
 }
 
-/* A signal during training stops it, if there is a place for what was learned: a folder for the
- * model, a directory of snapshots, or both. Before that it cancels the run, and so does a second
- * one. The engine's thread. */
-static bool take_signal(int signal_number, void *user_data)
-{
-    App *app = user_data;
-    const bool saves = app->keeps_at_signals;
-    const char *what = saves ? "training stops" : NULL, *checkpoint = "";
-
-    app->signal_number = signal_number;
-    if (app->cuts_at_signals || app->ends_at_signals) {
-        what = app->cuts_at_signals ? "training ends with a snapshot in "
-                                    : "training ends with this epoch, and a snapshot in ";
-        checkpoint = app->checkpoint;
-    }
-    if (what == NULL)
-        return false;
-    if (app->reports)
-        g_printerr("%s: signal %d (%s): %s%s%s%s; another signal ends the run without that\n",
-                   app->program->name, signal_number, strsignal(signal_number), what, checkpoint,
-                   saves ? ", and what it has learned is saved in " : "", saves ? app->save : "");
-    return true;
-}
-
 bool app_start(App *app, GError **error)
 {
     const RubatoEngineConfig config = {
@@ -125,7 +102,7 @@ bool app_start(App *app, GError **error)
         .bind_cores = app->bind_cores,
         .numa = app->numa,
         .handle_signals = true,
-        .take_signal = take_signal,
+        .take_signal = app_signal_take,
         .signal_data = app,
         .announcement = app->announcement.role != RUBATO_ROLE_NONE ? &app->announcement : NULL,
     };
@@ -238,7 +215,7 @@ bool app_training_begin(App *app, uint64_t n_rows, GError **error)
     app->cuts_at_signals = app->takes_cuts;
     app->ends_at_signals = app->checkpoint != NULL && !app->takes_cuts;
     app->checkpoint_us = app->stream_written_us = g_get_monotonic_time();
-    return true;
+    return app_signal_begin(app, error);
 }
 
 /* Of streams, on the node with worker 0. */
@@ -278,6 +255,8 @@ bool app_training_end(App *app, bool good, GError **error)
 {
     const RubatoKey key = 0;
     double totals[APP_N_TOTALS] = { 0 };
+
+    app_signal_end(app);
     const bool knows =
         good && app->reports && rubato_engine_get(app->engine, APP_TOTALS, &key, 1, totals, error);
 
@@ -325,6 +304,7 @@ int app_end(App *app, const GError *error)
     g_array_unref(app->metrics);
     g_array_unref(app->table_rows);
     g_ptr_array_unref(app->notes);
+    sem_destroy(&app->signals);
     if (app->program->data != NULL)
         app_data_clear(app->program->data);
     g_clear_pointer(&app->description, json_node_unref);

@@ -13,7 +13,9 @@
 #define RUBATO_APPS_KIT_APP_H
 
 #include <float.h>
+#include <pthread.h>
 #include <rubato/rubato.h>
+#include <semaphore.h>
 #include <stdio.h>
 
 #include "apps/kit/app_data.h"
@@ -136,6 +138,10 @@ struct App {
     _Atomic bool keeps_at_signals; /* training has begun, and what it learns is to be saved */
     _Atomic bool cuts_at_signals;  /* worker 0 then takes a snapshot, and training stops */
     _Atomic bool ends_at_signals;  /* the epoch is then the last, and a snapshot follows it */
+
+    sem_t signals;           /* counts those that came during training, for the next */
+    pthread_t teller;        /* while training goes on: tells worker 0 of them */
+    _Atomic bool is_trained; /* so it is to end */
 
     RubatoEngine *engine;
     bool reports;
@@ -417,6 +423,7 @@ typedef enum {
     APP_TOTAL_SKIPPED, /* rows that a snapshot in the middle of an epoch has */
     APP_TOTAL_END,     /* not 0: a signal came, so this epoch is the last. Where worker 0 takes a
                         * snapshot in its middle, APP_TOTAL_STOP follows when that is whole */
+    APP_TOTAL_ASK,     /* not 0: a node got such a signal, so worker 0 is to see to that */
     APP_N_TOTALS,
 } AppTotal;
 

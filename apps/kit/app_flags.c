@@ -609,6 +609,7 @@ bool app_parse(App *app, const AppProgram *program, int argc, char **argv)
         arguments[i - 1] = g_strdup(argv[i]);
     *app = (App){ .program = program };
     app->notes = g_ptr_array_new_with_free_func(g_free);
+    sem_init(&app->signals, 0, 0);
     app->metrics = g_array_new(FALSE, FALSE, sizeof(AppMetric));
     app->table_rows = g_array_new(FALSE, FALSE, sizeof(AppTableRows));
     app_output_check_at_exit();

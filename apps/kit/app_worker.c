@@ -3,9 +3,9 @@
  *
  * Workers meet in a table of totals, one row without consistency: each adds its rows and losses to
  * it from time to time; worker 0 reads them for the curve. If the loss is low enough, it sets a
- * mark, which the others see when they read the totals next; so does a worker whose process gets a
- * signal. Each worker checks the time limit itself. So workers may stop a few steps apart; a worker
- * that has stopped holds up no other one under any model.
+ * mark, which the others see when they read the totals next; so does a node that gets a signal
+ * (app_signal.c). Each worker checks the time limit itself. So workers may stop a few steps apart;
+ * a worker that has stopped holds up no other one under any model.
  *
  * With snapshots in the middle of epochs a signal stops nobody at once: worker 0 takes a snapshot,
  * which needs all workers' steps up to its own, and sets the mark when it is whole.
@@ -38,7 +38,7 @@ struct AppWorker {
 
     GRand *random;
     bool stopped;
-    bool is_asked_to_end;  /* of worker 0: another node got a signal; else: it was told */
+    bool is_asked_to_end;  /* of worker 0: a node got a signal */
     bool has_cut_last;     /* worker 0 has taken the snapshot for a signal */
     int64_t look_us;       /* when to look at the totals next */
     uint64_t n_rows;       /* taken so far */
@@ -147,10 +147,8 @@ bool app_worker_goes_on(AppWorker *self)
     if (!self->stopped && self->deadline_us != G_MAXINT64 &&
         g_get_monotonic_time() >= self->deadline_us)
         stop(self, APP_STOPPED_BY_TIME);
-    if (!self->stopped && is_interrupted(self->app)) {
+    if (!self->stopped && is_interrupted(self->app))
         stop(self, APP_STOPPED_BY_SIGNAL);
-        self->untold[APP_TOTAL_STOP] = 1; /* told when it ends */
-    }
     return !self->stopped;
 }
 
@@ -165,8 +163,10 @@ static bool look(AppWorker *self, int64_t now_us, GError **error)
     if (!rubato_kv_table_get(self->totals, &totals_key, 1, totals, error))
         return false;
     if (self->leads) {
-        if (totals[APP_TOTAL_END] > 0) /* only another node got the signal */
+        if (totals[APP_TOTAL_ASK] > 0 && !self->is_asked_to_end) {
             self->is_asked_to_end = true;
+            self->untold[APP_TOTAL_END] = 1; /* told when it ends, at the latest */
+        }
         if (totals[APP_TOTAL_STOP] > 0)
             stop(self, APP_STOPPED_BY_SIGNAL);
         app_curve_take(&app->curve, (double)(now_us - app->begun_us) / G_USEC_PER_SEC,
@@ -353,15 +353,8 @@ bool app_worker_checkpoint(AppWorker *self, GError **error)
 
     if (!write_for_stream(self, error))
         return false;
-    if (!app->takes_cuts || self->has_cut_last)
+    if (!self->leads || !app->takes_cuts || self->has_cut_last)
         return true;
-    if (!self->leads) { /* worker 0 may be in a process that no signal reaches */
-        if (!is_ended(self) || self->is_asked_to_end)
-            return true;
-        self->is_asked_to_end = true;
-        self->untold[APP_TOTAL_END] = 1;
-        return tell(self, error);
-    }
     /* In front of the first step of all there is nothing to keep. An epoch may have one step. */
     if (self->step == 0 && app->only_epoch <= 1)
         return true;

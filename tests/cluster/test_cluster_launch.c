@@ -343,6 +343,76 @@ START_TEST(interrupt_keeps_what_two_nodes_have_learned)
 }
 END_TEST
 
+/* ---- a signal to a node without workers ---- */
+
+/* Two workers, a server, and a scheduler's node that has neither. */
+static const char *add_apart(ClusterRun *run)
+{
+    g_autofree char *text = g_strdup_printf(
+        "cluster: { name = \"apart\"; scheduler = { host = \"127.0.0.1\"; port = %u; node = 2; };\n"
+        "nodes = ( { id = 0; host = \"127.0.0.1\"; port = 0; servers = 0; workers = 2; },\n"
+        "          { id = 1; host = \"127.0.0.1\"; port = 0; servers = 1; workers = 0; },\n"
+        "          { id = 2; host = \"127.0.0.1\"; port = 0; servers = 0; workers = 0; } );\n"
+        "rendezvous_ms = 60000; timeout_ms = 60000; };\n",
+        run->port);
+
+    return cluster_add_file(run, text);
+}
+
+static const struct {
+    const char *program;
+    int node; /* -1: all, by the launcher */
+    bool saves, cuts;
+} apart[] = { { "rubato-lr", 2, true, false },  { "rubato-lr", 1, true, false },
+              { "rubato-lr", 2, false, true },  { "rubato-lr", 2, true, true },
+              { "rubato-gbdt", 2, true, true }, /* takes its snapshots between epochs */
+              { "rubato-lr", -1, true, true } };
+
+/* The one server cannot be drained. Training would go on for hours. */
+START_TEST(signal_to_a_node_without_workers_stops_training)
+{
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
+    const char *const file = add_apart(run), *const rows = add_rows(run);
+    g_autofree char *rubato = g_build_filename(TEST_BIN_DIR, "rubato", NULL);
+    g_autofree char *path = g_build_filename(TEST_BIN_DIR, apart[_i].program, NULL);
+    g_autofree char *folder = g_dir_make_tmp("rubato-launch-XXXXXX", NULL);
+    g_autofree char *model = g_build_filename(folder, "model", NULL);
+    g_autofree char *description = g_build_filename(model, "model.json", NULL);
+    g_autofree char *checkpoints = g_build_filename(folder, "checkpoints", NULL);
+    g_autofree uint64_t *numbers = NULL;
+    const char *all[MOST_ARGUMENTS] = { rubato,    "run", file,       "--",     path,
+                                        "--train", rows,  "--epochs", "1000000" };
+    size_t n = 9, n_snapshots;
+
+    if (apart[_i].saves) {
+        all[n++] = "--save";
+        all[n++] = model;
+    }
+    if (apart[_i].cuts) {
+        all[n++] = "--checkpoint";
+        all[n++] = checkpoints;
+        all[n++] = "--checkpoint-every=1000000";
+    }
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    const uint32_t launcher = cluster_start_process(run, be_launcher, all);
+    cluster_wait_for(run, launcher, "epoch ");
+    if (apart[_i].node < 0)
+        cluster_signal(run, launcher, SIGTERM);
+    else
+        ck_assert_int_eq(kill(find_node(file, (uint32_t)apart[_i].node), SIGTERM), 0);
+    const int status = cluster_wait_end(run, launcher);
+    /* Without a model to save the task fails on the other nodes, of which one may end first. */
+    if (status != 128 + SIGTERM && (apart[_i].saves || status != EXIT_FAILURE))
+        cluster_fail(run, "the launcher ended with %d", status);
+    expect_nothing_left(run);
+    ck_assert(g_file_test(description, G_FILE_TEST_EXISTS) == apart[_i].saves);
+    ck_assert(rubato_snapshot_list(checkpoints, &numbers, &n_snapshots, NULL));
+    ck_assert_uint_eq(n_snapshots, apart[_i].cuts ? 1 : 0);
+    remove_tree(folder);
+    cluster_run_free(run);
+}
+END_TEST
+
 static Suite *launch_suite(void)
 {
     Suite *suite = suite_create("rubato run");
@@ -355,6 +425,8 @@ static Suite *launch_suite(void)
                         (int)G_N_ELEMENTS(programs));
     tcase_add_loop_test(badly, interrupt_keeps_what_two_nodes_have_learned, 0,
                         (int)G_N_ELEMENTS(interrupts));
+    tcase_add_loop_test(badly, signal_to_a_node_without_workers_stops_training, 0,
+                        (int)G_N_ELEMENTS(apart));
     tcase_add_loop_test(badly, whatever_ends_the_run_leaves_nothing, 0, N_ENDS);
     return suite;
 }
