@@ -72,7 +72,7 @@ static bool has_rounds(const TensorExchange *exchange)
 
     for (uint32_t node = 0; node < place->n_nodes; node++)
         n_nodes += place->workers_of[node] > 0;
-    return n_nodes <= MOST_NODES_OF_ROUNDS && !place->has_no_rounds &&
+    return n_nodes <= MOST_NODES_OF_ROUNDS && !place->has_no_rounds && !place->replaces &&
            exchange->links->always_receives != NULL &&
            exchange->links->always_receives(exchange->user);
 }
@@ -89,6 +89,7 @@ void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, vo
     exchange_sets_link(exchange);
     exchange->has_left = g_new0(bool, exchange->n_local);
     exchange->is_lost = g_new0(bool, exchange->place.n_nodes);
+    exchange->is_away = exchange->place.returns;
     exchange->losses = g_ptr_array_new_with_free_func(g_free);
     exchange->known = g_new0(uint32_t, exchange->n_local);
     exchange->notices = g_string_new(NULL);
@@ -236,6 +237,7 @@ static Operation *take_outcomes(TensorExchange *exchange)
             exchange_refuse_change(exchange, outcome->error);
             break;
         case TENSOR_OUTCOME_LOST: /* of other nodes, which there are none of */
+        case TENSOR_OUTCOME_REPLACED:
             break;
         }
         tensor_outcome_free(outcome);

@@ -8,6 +8,7 @@
  *   tensor_exchange_rounds.c  what nodes agree on among themselves
  *   tensor_ahead.c          what is sent before they have agreed
  *   tensor_exchange_losses.c  workers that are lost while the task goes on
+ *   tensor_exchange_returns.c  a node whose workers take the place of lost ones
  *   tensor_notices.c         what the coordinator is told
  *   tensor_launch.c         what was decided begins
  *   tensor_exchange_sets.c  sets of workers on this node
@@ -104,7 +105,9 @@ typedef struct {
     bool asks_in_full;     /* for tests: it never asks again by a slot's id (tensor_slots.h) */
     bool has_no_rounds;    /* for tests: what is asked again goes to the coordinator, too. All nodes
                             * have the same */
-    bool continues;        /* after the loss of workers */
+    bool continues;        /* after the loss of workers, without them */
+    bool replaces;         /* the same, with others in their place */
+    bool returns;          /* this node has such workers: tensor_exchange_come_back */
     uint32_t epoch;        /* of the task */
     Timeline *timeline;    /* NULL: there is none */
     TensorTuning *tuning;  /* of cut-overs; NULL: they are fixed, or another node has it */
@@ -120,6 +123,15 @@ TensorExchange *tensor_exchange_new(const TensorPlace *place);
 
 /* Before workers begin, if some are on other nodes. */
 void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, void *user);
+
+/* Tells the coordinator that this node has workers in the place of lost ones, and waits until it
+ * has said how things stand, or the task is cancelled. Linked, and before workers begin. The thread
+ * of the engine's calls. */
+void tensor_exchange_come_back(TensorExchange *exchange);
+
+/* How many sets had been made before this node's workers begin: 0, unless they have taken the place
+ * of lost ones. */
+uint32_t tensor_exchange_n_made_before(const TensorExchange *exchange);
 
 /* Nothing comes any more, and no operation runs: what came for operations that never began is
  * dropped. The links are not used behind that. */

@@ -28,6 +28,10 @@
  * the old one can be that of one of the new. Messages of the lost node are dropped; those of others
  * for operations that have failed here are late by their numbers.
  *
+ * If others take the place of the lost workers, nobody agrees in rounds, and all of the above
+ * holds; but the sets keep their workers, and wait for the others. What the lost process had sent
+ * is late by its number, and what the new one sends is of operations that come behind.
+ *
  * Threads: as each function says. */
 #include <rubato/error.h>
 #include <string.h>
@@ -45,7 +49,8 @@ static GError *tell_losses(const TensorExchange *exchange, uint32_t n_known)
     GError *error;
 
     for (guint i = n_known + 1; i < exchange->losses->len; i++)
-        g_string_append_printf(text, "; %s", (const char *)exchange->losses->pdata[i]);
+        if (strcmp(exchange->losses->pdata[i - 1], exchange->losses->pdata[i]) != 0)
+            g_string_append_printf(text, "; %s", (const char *)exchange->losses->pdata[i]);
     error = g_error_new_literal(RUBATO_ERROR, RUBATO_ERROR_NODE_LOST, text->str);
     g_string_free(text, TRUE);
     return error;
@@ -133,8 +138,9 @@ static void fail_operations(TensorExchange *exchange, uint32_t node, const GErro
         operation_fail(exchange, operations->pdata[i], why, ending);
 }
 
-/* What is pending in the sets that had workers there, and these sets. */
-static void leave_out(TensorExchange *exchange, uint32_t node, const GError *why,
+/* What is pending in the sets that had workers there, and these sets. They keep those workers if
+ * others take their place. */
+static void leave_out(TensorExchange *exchange, uint32_t node, bool is_replaced, const GError *why,
                       GPtrArray *entries)
 {
     exchange_refuse_change(exchange, why);
@@ -145,23 +151,27 @@ static void leave_out(TensorExchange *exchange, uint32_t node, const GError *why
             continue;
         exchange_take_pending(set, entries);
         exchange_end_joins(exchange, set, 0, why);
-        exchange_shrink_set(exchange, set, node);
+        if (is_replaced)
+            exchange_begin_set_anew(exchange, set);
+        else
+            exchange_shrink_set(exchange, set, node);
     }
 }
 
 bool losses_hear(TensorExchange *exchange, const TensorVerdict *verdict)
 {
     g_autoptr(GError) why = NULL;
+    const bool is_replaced = verdict->kind == TENSOR_VERDICT_REPLACED;
     Operation *ending = NULL;
 
     if (!exchange_has_node(exchange, verdict->node) || verdict->n != exchange->losses->len + 1)
         return false;
     control_check(verdict->code, verdict->error, &why);
     GPtrArray *const entries = g_ptr_array_new();
-    exchange->is_lost[verdict->node] = true;
+    exchange->is_lost[verdict->node] = !is_replaced;
     g_ptr_array_add(exchange->losses, g_strdup(why->message));
     fail_operations(exchange, verdict->node, why, &ending);
-    leave_out(exchange, verdict->node, why, entries);
+    leave_out(exchange, verdict->node, is_replaced, why, entries);
     launch_drop_of_node(exchange, verdict->node);
     pthread_mutex_unlock(&exchange->lock);
     operations_end(exchange, ending);

@@ -92,6 +92,7 @@ struct TensorSet {
     /* immutable, until workers of it are lost */
     uint32_t id;
     uint64_t serial; /* of the sets that were ever made here */
+    uint32_t made;   /* it is this one of those that workers have made, from 1; set 0: 0 */
     uint32_t n;
     uint32_t *ranks;      /* rising */
     uint32_t *members_of; /* by node number: how many of them it has */
@@ -101,7 +102,7 @@ struct TensorSet {
     /* guarded by lock; of nodes that are lost the above changes under it, too */
     uint32_t generation; /* losses before it got its workers */
 
-    /* guarded by lock: what was decided in it since it has its serial, by verdicts, and by rounds
+    /* guarded by lock: what was decided in it since it has its workers, by verdicts, and by rounds
      * (tensor_asked.h) */
     uint64_t n_verdicts, n_rounds;
 
@@ -152,7 +153,8 @@ struct TensorExchange {
     /* guarded by lock */
     GQueue ready;              /* of Operation: those with work that nobody has taken */
     GPtrArray *sets;           /* of TensorSet, by id; NULL: there is none */
-    uint64_t n_sets_ever;      /* that were made */
+    uint64_t n_sets_ever;      /* that were made, or changed */
+    uint32_t n_made;           /* by workers */
     TensorSetChange **changes; /* by local rank; NULL: it has not asked for one */
     Bundle bundle;
     TensorSleepers asleep;
@@ -194,6 +196,10 @@ struct TensorExchange {
     GPtrArray *losses; /* what was told of each */
     uint32_t *known;   /* by local rank: how many the worker knows of */
     uint32_t n_said;   /* how many the coordinator knows that this node has heard of */
+
+    /* the same, on a node that returns (tensor_exchange_returns.c) */
+    bool is_away;           /* it has not been told how things stand */
+    uint32_t n_made_before; /* sets */
 
     GHashTable *early; /* of EarlyMessages, by number: of operations that are not decided here */
 };
@@ -340,6 +346,14 @@ bool exchange_find_member(const TensorExchange *exchange, uint32_t id, uint32_t 
 void exchange_lock_sets(TensorExchange *exchange);
 void exchange_unlock_sets(TensorExchange *exchange);
 
+/* The set begins anew, with the same workers. Nothing is pending in it. */
+void exchange_begin_set_anew(TensorExchange *exchange, TensorSet *set);
+
+/* A set as it is elsewhere, on a node that returns: made by workers as this one of all, with
+ * workers that it got after so many losses. False: it makes no sense. */
+bool exchange_tell_set(TensorExchange *exchange, uint32_t id, const uint32_t *ranks, uint32_t n,
+                       uint32_t made, uint32_t generation);
+
 /* The set is without the workers of the node, and begins anew. If it has no others it ends, and is
  * freed. Nothing is pending in it. */
 void exchange_shrink_set(TensorExchange *exchange, TensorSet *set, uint32_t node);
@@ -368,7 +382,8 @@ bool losses_check_living(const TensorExchange *exchange, const TensorSetChange *
  * for that node no more. */
 void losses_look_ahead(TensorExchange *exchange, const char *verdicts);
 
-/* A node was lost. False: it makes no sense. The lock is held, but not all the time. */
+/* A node was lost, or is to be replaced. False: it makes no sense. The lock is held, but not all
+ * the time. */
 bool losses_hear(TensorExchange *exchange, const TensorVerdict *verdict);
 
 /* ---- tensor_exchange_again.c: the lock is held ---- */
@@ -397,6 +412,14 @@ void exchange_take_pending(TensorSet *set, GPtrArray *entries);
 TensorEntry **exchange_entries_of(const TensorSlot *slot, uint32_t n_local, void *const *held);
 
 extern const TensorRecall exchange_recall;
+
+/* ---- tensor_exchange_returns.c: the lock is held ---- */
+
+/* Tells the coordinator that the node is back. The lock is held, but not meanwhile. */
+void returns_begin(TensorExchange *exchange);
+
+/* The coordinator has said how things stand: one of several lines. False: it makes no sense. */
+bool returns_hear(TensorExchange *exchange, const TensorVerdict *verdict);
 
 /* ---- tensor_exchange_waits.c ---- */
 

@@ -8,6 +8,9 @@
 #include "engine/collectives/negotiation/tensor_ranks.h"
 #include "engine/collectives/tensor_exchange_private.h"
 
+/* Ids that the coordinator tells are below this: more would be nonsense. */
+enum { MOST_SETS_TOLD = 1 << 24 };
+
 /* ---- a set ---- */
 
 /* Rising ranks; NULL: all of the task. */
@@ -70,6 +73,7 @@ static void forget_asked(const TensorExchange *exchange, TensorSet *set)
     g_array_set_size(set->in_full, 0);
     g_clear_error(&set->closed);
     set->generation = exchange->losses->len;
+    set->n_verdicts = set->n_rounds = 0;
 }
 
 void exchange_shrink_set(TensorExchange *exchange, TensorSet *set, uint32_t node)
@@ -92,7 +96,12 @@ void exchange_shrink_set(TensorExchange *exchange, TensorSet *set, uint32_t node
     set->n = n;
     set->members_of[node] = 0;
     set->serial = exchange->n_sets_ever++;
-    set->n_verdicts = set->n_rounds = 0;
+    forget_asked(exchange, set);
+}
+
+void exchange_begin_set_anew(TensorExchange *exchange, TensorSet *set)
+{
+    set->serial = exchange->n_sets_ever++;
     forget_asked(exchange, set);
 }
 
@@ -246,10 +255,28 @@ bool exchange_make_set(TensorExchange *exchange, uint32_t id)
     if (id == exchange->sets->len)
         g_ptr_array_add(exchange->sets, NULL);
     TensorSet *const set = set_new(exchange, id, change->ranks, change->n_ranks);
+    set->made = ++exchange->n_made;
     exchange->sets->pdata[id] = set;
     if (exchange->links != NULL)
         link_set(set);
     end_changes(exchange, id, NULL);
+    return true;
+}
+
+bool exchange_tell_set(TensorExchange *exchange, uint32_t id, const uint32_t *ranks, uint32_t n,
+                       uint32_t made, uint32_t generation)
+{
+    if (n == 0 || id > MOST_SETS_TOLD || (id > 0 && exchange_set(exchange, id) != NULL))
+        return false;
+    if (id >= exchange->sets->len)
+        g_ptr_array_set_size(exchange->sets, (gint)id + 1);
+    if (id == 0)
+        set_free(exchange->sets->pdata[0]);
+    TensorSet *const set = set_new(exchange, id, ranks, n);
+    set->made = made;
+    set->generation = generation;
+    exchange->sets->pdata[id] = set;
+    link_set(set);
     return true;
 }
 

@@ -71,7 +71,8 @@ static void tell_set(Telling *telling, const TensorSet *set, uint32_t rank)
     const uint32_t local = member.place - set->first_local;
     const TensorJoin *const join = set->joins[local];
 
-    tensor_asked_add_set(telling->text, &(TensorAskedSet){ .serial = set->serial,
+    tensor_asked_add_set(telling->text, &(TensorAskedSet){ .made = set->made,
+                                                           .generation = set->generation,
                                                            .id = set->id,
                                                            .n = set->n,
                                                            .n_verdicts = set->n_verdicts,

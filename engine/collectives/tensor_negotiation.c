@@ -289,6 +289,7 @@ void negotiation_close(TensorExchange *exchange, const GError *why)
         g_ptr_array_add(operations, running);
     for (guint i = 0; i < operations->len; i++)
         operation_fail(exchange, operations->pdata[i], why, &ending);
+    pthread_cond_broadcast(&exchange->changed); /* a node may wait to be back */
     pthread_mutex_unlock(&exchange->lock);
     operations_end(exchange, ending);
     operations_end_entries(exchange, entries, why);
@@ -439,6 +440,8 @@ static bool hear_of_loss(TensorExchange *exchange, const TensorVerdict *verdict)
 /* The lock is held, but not all the time. */
 static bool hear(TensorExchange *exchange, const TensorVerdict *verdict)
 {
+    if (exchange->is_away || verdict->kind >= TENSOR_VERDICT_SET)
+        return returns_hear(exchange, verdict);
     if (verdict->number != exchange->n_verdicts + 1)
         return false;
     TensorSet *const set = exchange_set(exchange, verdict->set);
@@ -456,7 +459,7 @@ static bool hear(TensorExchange *exchange, const TensorVerdict *verdict)
         exchange->cutovers = verdict->cutovers;
         return true;
     }
-    if (verdict->kind == TENSOR_VERDICT_LOST)
+    if (verdict->kind == TENSOR_VERDICT_LOST || verdict->kind == TENSOR_VERDICT_REPLACED)
         return hear_of_loss(exchange, verdict);
     if (verdict->kind >= TENSOR_VERDICT_MADE)
         return hear_of_change(exchange, verdict);

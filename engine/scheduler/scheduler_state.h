@@ -620,6 +620,9 @@ void tensors_retire(Scheduler *scheduler, SchedulerTask *task, uint32_t node);
 /* The node is lost, and the task goes on: its workers' sets are without them. */
 void tensors_lose(Scheduler *scheduler, SchedulerTask *task, uint32_t node, const char *text);
 
+/* The same, but another process is to have its workers: their sets wait for these. */
+void tensors_replace(Scheduler *scheduler, SchedulerTask *task, uint32_t node, const char *text);
+
 /* The first rank of the node's workers in the task, and how many they are; of the node behind the
  * last one, the number of all workers. Whether any worker has asked for a collective. */
 uint32_t tensors_first_rank(const TensorCoordinator *it, uint32_t node);

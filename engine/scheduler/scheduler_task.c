@@ -18,8 +18,8 @@
  * the call that began the task (task_replace), and its workers have ended. That takes no longer
  * than the task says: then the task fails, so nobody waits for ever. The process is told which
  * barriers its workers had passed: they do not wait in these again. They get the blocks of data of
- * the lost ones again. Collectives that lost workers have used cannot be repeated, and so such a
- * task fails if there have been any.
+ * the lost ones again. In collectives all workers are told of the loss, and those that come behind
+ * it wait for the new ones (tensors_replace).
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
@@ -468,8 +468,6 @@ static const char *find_need(const Scheduler *scheduler, const SchedulerTask *ta
 
     if (!replaces && !has_other_workers(scheduler, task))
         return "no other node has workers of it";
-    if (replaces && tensors_are_used(task->tensors))
-        return "its workers have used collectives";
     return replaces ? NULL : data_needs_all(task);
 }
 
@@ -509,6 +507,7 @@ void tasks_lose_node(Scheduler *scheduler, uint32_t node, const char *text)
             task->lost_ms[node] = scheduler->now_ms;
             task->waits[node] = task->retired[node] = false;
             barrier_record_lose(task->passed, node);
+            tensors_replace(scheduler, task, node, text);
             data_await(task, node);
             continue;
         }

@@ -251,7 +251,7 @@ void task_run_note_losses(RubatoTaskRun *run)
 }
 
 /* Its workers are counted. */
-static void begin(RubatoTaskRun *run, uint32_t epoch)
+static void begin(RubatoTaskRun *run, uint32_t epoch, bool returns)
 {
     run->tensors = tensor_exchange_new(&(TensorPlace){
         .task = run->name,
@@ -262,6 +262,8 @@ static void begin(RubatoTaskRun *run, uint32_t epoch)
         .stall_ms = run->host->stall_ms,
         .fusion_bytes = run->fusion_bytes == RUBATO_FUSION_OFF ? 0 : run->fusion_bytes,
         .continues = run->on_loss == RUBATO_ON_LOSS_CONTINUE,
+        .replaces = run->replace_ms > 0,
+        .returns = returns,
         .epoch = epoch,
         .timeline = run->host->timeline,
         .tuning = run->tuning,
@@ -278,7 +280,7 @@ bool task_run_prepare(RubatoTaskRun *run, uint32_t epoch, const bool *lost, GErr
 {
     if (!rank_workers(run, lost, error) || !prepare_cutovers(run, error))
         return false;
-    begin(run, epoch);
+    begin(run, epoch, /* returns= */ false);
     return task_run_begin_models(run, error);
 }
 
@@ -299,7 +301,7 @@ bool task_run_take_over(RubatoTaskRun *run, const ToldTask *told, GError **error
     run->had_losses = true;
     if (!rank_workers(run, lost, error))
         return false;
-    begin(run, told->epoch);
+    begin(run, told->epoch, /* returns= */ true);
     return true;
 }
 

@@ -262,6 +262,8 @@ bool task_run_return(RubatoTaskRun *run, const char *barriers, GError **error)
             return false;
     if (!begin_barriers(run, barriers, error))
         return false;
+    if (run->is_linked)
+        tensor_exchange_come_back(run->tensors);
     for (size_t i = 0; i < run->n_tables; i++)
         run->routes[i].repeats = true; /* its workers have not begun */
     begin_clocks(run);

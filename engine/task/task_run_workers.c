@@ -462,12 +462,13 @@ static bool make_set(RubatoWorker *worker, const RubatoWorkerSet *set, GError **
     return false;
 }
 
-/* All workers make them in the same order, and so with the ids 1, 2, and so on. What fails by a
- * loss is made again, on all nodes alike, without the lost workers: until the last set is made, all
- * of them have been told of the same losses. */
+/* All workers make them in the same order, and so with the ids 1, 2, and so on. Those in the place
+ * of lost ones go on where these were. What fails by a loss is made again, on all nodes alike,
+ * without the lost workers or with those in their place: until the last set is made, all of them
+ * have been told of the same losses. */
 static bool make_sets(const RubatoTaskRun *run, RubatoWorker *worker, GError **error)
 {
-    for (size_t i = 0; i < run->n_sets; i++) {
+    for (size_t i = tensor_exchange_n_made_before(run->tensors); i < run->n_sets; i++) {
         g_autoptr(GError) fault = NULL;
         bool ok;
 

@@ -28,9 +28,9 @@ struct TensorAsked {
 
 void tensor_asked_add_set(GString *text, const TensorAskedSet *set)
 {
-    g_string_append_printf(
-        text, "s %" G_GUINT64_FORMAT " %u %u %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT "\n",
-        set->serial, set->id, set->n, set->n_verdicts, set->n_rounds);
+    g_string_append_printf(text, "s %u %u %u %u %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT "\n",
+                           set->id, set->made, set->generation, set->n, set->n_verdicts,
+                           set->n_rounds);
 }
 
 void tensor_asked_add(GString *text, TensorAskedKind kind, const char *name, bool waits)
@@ -65,9 +65,9 @@ static bool read_number(const char *text, uint64_t most, uint64_t *number)
 /* What follows the "s". */
 static bool read_set(TensorAsked *asked, const char *line)
 {
-    enum { N_NUMBERS = 5 };
-    static const uint64_t most[N_NUMBERS] = { UINT64_MAX, UINT32_MAX, UINT32_MAX, UINT64_MAX,
-                                              UINT64_MAX };
+    enum { N_NUMBERS = 6 };
+    static const uint64_t most[N_NUMBERS] = { UINT32_MAX, UINT32_MAX, UINT32_MAX,
+                                              UINT32_MAX, UINT64_MAX, UINT64_MAX };
     g_auto(GStrv) fields = g_strsplit(line, " ", -1);
     uint64_t numbers[N_NUMBERS];
 
@@ -77,11 +77,12 @@ static bool read_set(TensorAsked *asked, const char *line)
         if (!read_number(fields[i], most[i], &numbers[i]))
             return false;
     Asked *const one = g_new0(Asked, 1);
-    *one = (Asked){ .set = { .serial = numbers[0],
-                             .id = (uint32_t)numbers[1],
-                             .n = (uint32_t)numbers[2],
-                             .n_verdicts = numbers[3],
-                             .n_rounds = numbers[4] },
+    *one = (Asked){ .set = { .id = (uint32_t)numbers[0],
+                             .made = (uint32_t)numbers[1],
+                             .generation = (uint32_t)numbers[2],
+                             .n = (uint32_t)numbers[3],
+                             .n_verdicts = numbers[4],
+                             .n_rounds = numbers[5] },
                     .names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
                     .awaited = g_ptr_array_new() };
     g_ptr_array_add(asked->sets, one);
@@ -147,13 +148,14 @@ bool tensor_asked_waits(const TensorAsked *asked)
     return asked->waits != NULL;
 }
 
-/* NULL: it is in no such set. */
-static const Asked *find_set(const TensorAsked *asked, uint64_t serial)
+/* The set in which another one waits. NULL: it is not in it, or has not heard of the same
+ * losses. */
+static const Asked *find_set(const TensorAsked *asked, const TensorAskedSet *set)
 {
     for (guint i = 0; i < asked->sets->len; i++) {
         const Asked *const one = asked->sets->pdata[i];
 
-        if (one->set.serial == serial)
+        if (one->set.made == set->made && one->set.generation == set->generation)
             return one;
     }
     return NULL;
@@ -174,7 +176,7 @@ static bool lacks(const Asked *one, const Asked *other)
 bool tensor_asked_holds(const TensorAsked *one, const TensorAsked *other)
 {
     const Asked *const held = other->waits;
-    const Asked *const holder = held == NULL ? NULL : find_set(one, held->set.serial);
+    const Asked *const holder = held == NULL ? NULL : find_set(one, &held->set);
 
     return holder != NULL && holder->set.n_verdicts <= held->set.n_verdicts &&
            holder->set.n_rounds <= held->set.n_rounds && lacks(holder, held);
@@ -187,7 +189,7 @@ uint32_t tensor_asked_n_members(const TensorAsked *other)
 
 bool tensor_asked_is_member(const TensorAsked *one, const TensorAsked *other)
 {
-    return find_set(one, other->waits->set.serial) != NULL;
+    return find_set(one, &other->waits->set) != NULL;
 }
 
 void tensor_asked_describe(const TensorAsked *asked, GString *text)

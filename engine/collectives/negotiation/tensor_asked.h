@@ -21,9 +21,9 @@
 
 /* A set of which the worker is a member. */
 typedef struct {
-    uint64_t serial; /* the same on all nodes, and that of no other set, nor of this one with other
-                      * members */
     uint32_t id;
+    uint32_t made;       /* it is this one of those that were made, */
+    uint32_t generation; /* since so many losses: it has begun anew with the last of them */
     uint32_t n;          /* its members */
     uint64_t n_verdicts; /* what was decided by the coordinator, or on the node; */
     uint64_t n_rounds;   /* by nodes among themselves */

@@ -10,6 +10,7 @@
 
 typedef struct {
     uint32_t n_members;
+    uint32_t made;       /* it is this one of those that were made, from 1; set 0: 0 */
     uint32_t generation; /* since when it has these */
     TensorMatcher *matcher;
     TensorSlots *slots;
@@ -34,6 +35,7 @@ struct TensorSets {
     bool *lost;                 /* by rank */
     uint32_t n_living;          /* not lost */
     uint32_t generation;        /* losses, so far */
+    uint32_t n_made;            /* sets that were ever made */
     GQueue outcomes;            /* of TensorOutcome */
     const TensorRecall *recall; /* NULL: nothing is asked again */
     void *user;                 /* its */
@@ -41,12 +43,13 @@ struct TensorSets {
 
 /* ---- life ---- */
 
-static Set *set_new(const uint32_t *ranks, uint32_t n, uint32_t generation)
+static Set *set_new(const uint32_t *ranks, uint32_t n, uint32_t generation, uint32_t made)
 {
     Set *const set = g_malloc(sizeof(Set) + n * sizeof set->ranks[0]);
 
     set->n_members = n;
     set->generation = generation;
+    set->made = made;
     for (uint32_t i = 0; i < n; i++)
         set->ranks[i] = ranks == NULL ? i : ranks[i];
     set->matcher = tensor_matcher_new(n);
@@ -86,7 +89,7 @@ TensorSets *tensor_sets_new(uint32_t n_workers)
 
     sets->n_workers = n_workers;
     sets->sets = g_ptr_array_new();
-    g_ptr_array_add(sets->sets, set_new(NULL, n_workers, 0));
+    g_ptr_array_add(sets->sets, set_new(NULL, n_workers, 0, 0));
     sets->changes = g_new0(Change *, n_workers);
     sets->left = g_new0(char *, n_workers);
     sets->lost = g_new0(bool, n_workers);
@@ -421,10 +424,10 @@ void tensor_sets_leave(TensorSets *sets, uint32_t rank, const char *why)
 
 /* ---- losses ---- */
 
-static bool has_lost(const TensorSets *sets, const Set *set)
+static bool has_one_of(const Set *set, uint32_t first, uint32_t end)
 {
     for (uint32_t place = 0; set != NULL && place < set->n_members; place++)
-        if (sets->lost[set->ranks[place]])
+        if (set->ranks[place] >= first && set->ranks[place] < end)
             return true;
     return false;
 }
@@ -439,7 +442,7 @@ static void shrink(TensorSets *sets, uint32_t id)
     for (uint32_t place = 0; place < set->n_members; place++)
         if (!sets->lost[set->ranks[place]])
             ranks[n++] = set->ranks[place];
-    sets->sets->pdata[id] = n == 0 ? NULL : set_new(ranks, n, sets->generation);
+    sets->sets->pdata[id] = n == 0 ? NULL : set_new(ranks, n, sets->generation, set->made);
     set_free(set);
 }
 
@@ -456,32 +459,59 @@ static void fail_by_loss(TensorSets *sets, uint32_t id, const GError *why)
         ((TensorOutcome *)link->data)->is_by_loss = true;
 }
 
-void tensor_sets_lose(TensorSets *sets, uint32_t first, uint32_t end, const GError *why)
+/* What is pending in the sets of these workers fails, and the sets begin anew. */
+static void begin_anew(TensorSets *sets, TensorOutcomeKind kind, uint32_t first, uint32_t end,
+                       const GError *why)
 {
     sets->generation++;
-    for (uint32_t rank = first; rank < end; rank++) {
-        sets->n_living -= !sets->lost[rank];
-        sets->lost[rank] = true;
-    }
     if (sets->n_changes > 0) {
         refuse_changes(sets, g_error_copy(why));
         ((TensorOutcome *)g_queue_peek_tail(&sets->outcomes))->is_by_loss = true;
     }
     for (uint32_t id = 0; id < sets->sets->len; id++)
-        if (has_lost(sets, sets->sets->pdata[id])) {
+        if (has_one_of(sets->sets->pdata[id], first, end)) {
             fail_by_loss(sets, id, why);
             shrink(sets, id);
         }
-    add_outcome(sets, TENSOR_OUTCOME_LOST, 0, sets->n_living, NULL, g_error_copy(why));
+    add_outcome(sets, kind, 0, sets->n_living, NULL, g_error_copy(why));
     for (uint32_t id = 0; id < sets->sets->len; id++)
         for (uint32_t rank = 0; rank < sets->n_workers; rank++)
             if (sets->left[rank] != NULL)
                 close_for(sets, id, rank);
 }
 
+void tensor_sets_lose(TensorSets *sets, uint32_t first, uint32_t end, const GError *why)
+{
+    for (uint32_t rank = first; rank < end; rank++) {
+        sets->n_living -= !sets->lost[rank];
+        sets->lost[rank] = true;
+    }
+    begin_anew(sets, TENSOR_OUTCOME_LOST, first, end, why);
+}
+
+void tensor_sets_replace(TensorSets *sets, uint32_t first, uint32_t end, const GError *why)
+{
+    for (uint32_t rank = first; rank < end; rank++)
+        g_clear_pointer(&sets->left[rank], g_free);
+    begin_anew(sets, TENSOR_OUTCOME_REPLACED, first, end, why);
+}
+
 uint32_t tensor_sets_generation(const TensorSets *sets)
 {
     return sets->generation;
+}
+
+uint32_t tensor_sets_n_made(const TensorSets *sets)
+{
+    return sets->n_made;
+}
+
+void tensor_sets_age(const TensorSets *sets, uint32_t set, uint32_t *made, uint32_t *generation)
+{
+    const Set *const found = sets->sets->pdata[set];
+
+    *made = found->made;
+    *generation = found->generation;
 }
 
 bool tensor_sets_is_late(const TensorSets *sets, uint32_t set, uint32_t heard)
@@ -508,7 +538,8 @@ static void make_set(TensorSets *sets, const Change *change)
 
     if (id == sets->sets->len)
         g_ptr_array_add(sets->sets, NULL);
-    sets->sets->pdata[id] = set_new(change->ranks, change->n_ranks, sets->generation);
+    sets->sets->pdata[id] =
+        set_new(change->ranks, change->n_ranks, sets->generation, ++sets->n_made);
     add_outcome(sets, TENSOR_OUTCOME_MADE, id, change->n_ranks, NULL, NULL);
 }
 
@@ -697,12 +728,13 @@ static void walk_set(StateWalk *walk, TensorSets *sets, uint32_t id, TensorTagWa
 
     if (walk_reads(walk)) { /* a new one has set 0 */
         set_free(set);
-        set = sets->sets->pdata[id] = n == 0 ? NULL : set_new(NULL, (uint32_t)n, 0);
+        set = sets->sets->pdata[id] = n == 0 ? NULL : set_new(NULL, (uint32_t)n, 0, 0);
     }
     if (set == NULL)
         return;
     walk_u32s(walk, set->ranks, n);
     WALK(walk, set->generation);
+    WALK(walk, set->made);
     WALK(walk, set->filling);
     WALK(walk, set->n_to_come);
     for (size_t i = 0; i < n; i++)
@@ -742,4 +774,5 @@ void tensor_sets_walk(StateWalk *walk, TensorSets *sets, TensorTagWalk tag)
         sets->n_living -= WALK(walk, sets->lost[rank]) && walk_reads(walk);
     }
     WALK(walk, sets->generation);
+    WALK(walk, sets->n_made);
 }

@@ -74,10 +74,19 @@ bool tensor_sets_remove(TensorSets *sets, uint32_t rank, uint32_t set, GError **
  * left; without any it ends. Other sets do not notice. One worker at least is left. */
 void tensor_sets_lose(TensorSets *sets, uint32_t first, uint32_t end, const GError *why);
 
+/* The same, but others take their place: the sets keep all of their workers. What these workers had
+ * done is forgotten, also that one of them had left. */
+void tensor_sets_replace(TensorSets *sets, uint32_t first, uint32_t end, const GError *why);
+
 /* How many losses there were. What was asked before the last one that concerns the set is late,
  * where `heard` is how many of them the worker's node had heard of when it told the request. */
 uint32_t tensor_sets_generation(const TensorSets *sets);
 bool tensor_sets_is_late(const TensorSets *sets, uint32_t set, uint32_t heard);
+
+/* How many sets were ever made. Of a set: which one of them it is, from 1 (set 0: 0), and how many
+ * losses there were when it got its present workers. */
+uint32_t tensor_sets_n_made(const TensorSets *sets);
+void tensor_sets_age(const TensorSets *sets, uint32_t set, uint32_t *made, uint32_t *generation);
 
 /* The worker takes part in nothing any more: its sets close, and no set can be made or removed. */
 void tensor_sets_leave(TensorSets *sets, uint32_t rank, const char *why);
@@ -91,9 +100,10 @@ typedef enum {
     TENSOR_OUTCOME_JOIN,   /* of all workers of a set */
     TENSOR_OUTCOME_CLOSED, /* nothing can be asked in a set any more; what was pending has failed */
     TENSOR_OUTCOME_MADE,   /* a set is there */
-    TENSOR_OUTCOME_REMOVED, /* and is there no more; what was pending has failed */
-    TENSOR_OUTCOME_REFUSED, /* a change */
-    TENSOR_OUTCOME_LOST,    /* workers: from now on their sets are without them */
+    TENSOR_OUTCOME_REMOVED,  /* and is there no more; what was pending has failed */
+    TENSOR_OUTCOME_REFUSED,  /* a change */
+    TENSOR_OUTCOME_LOST,     /* workers: from now on their sets are without them */
+    TENSOR_OUTCOME_REPLACED, /* the same, but their sets wait for others in their place */
 } TensorOutcomeKind;
 
 /* What was decided. */
@@ -105,8 +115,8 @@ typedef struct {
     uint32_t n_names;         /* of AGAIN: in the slot */
     void **held;              /* the same: by place */
     TensorDecision *decision; /* of NAME and JOIN */
-    GError *error;            /* of CLOSED, REFUSED and LOST */
-    bool is_by_loss;          /* it has failed by the LOST that follows */
+    GError *error;            /* of CLOSED, REFUSED, LOST and REPLACED */
+    bool is_by_loss;          /* it has failed by the LOST or REPLACED that follows */
 } TensorOutcome;
 
 /* The oldest that was not taken yet; NULL: there is none. (transfer full, tensor_outcome_free) */

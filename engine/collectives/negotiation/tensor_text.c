@@ -12,8 +12,9 @@
 
 enum { MOST_DESCRIBED = 8 }; /* runs of ranks, for people */
 
-static const char notice_letters[] = { 'a', 'j', 'l', 'g', 'm', 'd', 'o', 't', 'h', '\0' };
-static const char verdict_letters[] = { 'r', 'f', 'j', 'c', 'm', 'd', 'x', 'o', 't', 'l', '\0' };
+static const char notice_letters[] = { 'a', 'j', 'l', 'g', 'm', 'd', 'o', 't', 'h', 'b', '\0' };
+static const char verdict_letters[] = { 'r', 'f', 'j', 'c', 'm', 'd', 'x',
+                                        'o', 't', 'l', 'w', 's', 'b', '\0' };
 
 /* ---- numbers and names ---- */
 
@@ -260,6 +261,7 @@ static bool read_notice(const char **at, uint32_t n_workers, TensorNotice *notic
         return read_cutovers(at, &notice->cutovers) && read_end(at);
     case TENSOR_NOTICE_JOIN:
     case TENSOR_NOTICE_LEAVE:
+    case TENSOR_NOTICE_BACK:
     case TENSOR_NOTICE_REMOVE:
         return read_end(at);
     }
@@ -323,7 +325,25 @@ void tensor_verdict_write(GString *text, const TensorVerdict *verdict)
         write_number(text, verdict->cutovers);
         g_string_append_c(text, '\n');
         return;
+    case TENSOR_VERDICT_SET:
+        write_number(text, verdict->n);
+        write_number(text, verdict->last);
+        write_number(text, verdict->code);
+        g_string_append_c(text, '\n');
+        write_line(text, verdict->ranks);
+        write_line(text, verdict->error);
+        return;
+    case TENSOR_VERDICT_BACK:
+        write_number(text, verdict->n);
+        write_number(text, verdict->last);
+        write_number(text, verdict->slot);
+        write_number(text, verdict->cutovers);
+        write_number(text, verdict->code);
+        g_string_append_c(text, '\n');
+        write_line(text, verdict->error);
+        return;
     case TENSOR_VERDICT_LOST:
+    case TENSOR_VERDICT_REPLACED:
         write_number(text, verdict->node);
         write_number(text, verdict->n);
         write_number(text, verdict->code);
@@ -364,7 +384,21 @@ static bool read_verdict(const char **at, TensorVerdict *verdict)
                read_end(at);
     case TENSOR_VERDICT_CUT:
         return read_cutovers(at, &verdict->cutovers) && read_end(at);
+    case TENSOR_VERDICT_SET:
+        if (!read_u32(at, UINT32_MAX, &verdict->n) || !read_u32(at, UINT32_MAX, &verdict->last) ||
+            !read_u32(at, UINT8_MAX, &verdict->code) || !read_end(at) ||
+            (verdict->ranks = read_line(at)) == NULL || (verdict->error = read_line(at)) == NULL)
+            return false;
+        if (verdict->ranks[0] == '\0')
+            g_clear_pointer(&verdict->ranks, g_free);
+        return true;
+    case TENSOR_VERDICT_BACK:
+        return read_u32(at, UINT32_MAX, &verdict->n) && read_u32(at, UINT32_MAX, &verdict->last) &&
+               read_u32(at, UINT32_MAX, &verdict->slot) && read_cutovers(at, &verdict->cutovers) &&
+               read_u32(at, UINT8_MAX, &verdict->code) && read_end(at) &&
+               (verdict->error = read_line(at)) != NULL;
     case TENSOR_VERDICT_LOST:
+    case TENSOR_VERDICT_REPLACED:
         return read_u32(at, UINT32_MAX, &verdict->node) && read_u32(at, UINT32_MAX, &verdict->n) &&
                read_u32(at, UINT8_MAX, &verdict->code) && verdict->code > 0 && read_end(at) &&
                (verdict->error = read_line(at)) != NULL;

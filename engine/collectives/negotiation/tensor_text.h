@@ -20,6 +20,8 @@ typedef enum {
     TENSOR_NOTICE_AGAIN, /* what is in a slot (tensor_slots.h) */
     TENSOR_NOTICE_CUT,   /* rank 0: other cut-overs (tensor_cutovers.h) are to hold */
     TENSOR_NOTICE_HEARD, /* of so many losses the node had heard before it told what follows */
+    TENSOR_NOTICE_BACK,  /* the node has other workers in the place of lost ones, and knows nothing
+                          * yet */
 } TensorNoticeKind;
 
 /* What a worker asks or does, as its node tells the coordinator. */
@@ -50,26 +52,38 @@ typedef enum {
     TENSOR_VERDICT_CLOSED, /* nothing can be asked any more; what is pending fails */
     TENSOR_VERDICT_MADE,   /* the set for which all workers have asked */
     TENSOR_VERDICT_REMOVED,
-    TENSOR_VERDICT_REFUSED, /* workers asked for different changes of the sets */
-    TENSOR_VERDICT_AGAIN,   /* all workers have asked again for what is in a slot: it runs */
-    TENSOR_VERDICT_CUT,     /* these cut-overs hold for what is decided from now on */
-    TENSOR_VERDICT_LOST,    /* a node: its workers' sets are without them from now on, and what was
+    TENSOR_VERDICT_REFUSED,  /* workers asked for different changes of the sets */
+    TENSOR_VERDICT_AGAIN,    /* all workers have asked again for what is in a slot: it runs */
+    TENSOR_VERDICT_CUT,      /* these cut-overs hold for what is decided from now on */
+    TENSOR_VERDICT_LOST,     /* a node: its workers' sets are without them from now on, and what was
                              * pending there fails. The first line of its message */
+    TENSOR_VERDICT_REPLACED, /* a node: its workers' sets wait for others in their place, and what
+                              * was pending there fails */
+    TENSOR_VERDICT_SET,      /* to a node that is BACK alone: a set as it is */
+    TENSOR_VERDICT_BACK,     /* the same: how many verdicts and losses there were. It has been told
+                              * all sets */
 } TensorVerdictKind;
 
 typedef struct {
     TensorVerdictKind kind;
-    uint64_t number;                     /* counts the verdicts of the task, from 1 */
+    uint64_t number;                     /* counts the verdicts of the task, from 1. BACK: the last
+                                          * one; SET: 0 */
     uint32_t set;                        /* of workers; of REFUSED: 0 */
     uint32_t slot;                       /* of AGAIN; of RUN: that it fills, or TENSOR_NO_SLOT */
     uint32_t n;                          /* of AGAIN: names, each with a number of its own; of
-                                          * LOST: which loss it is, from 1 */
-    uint32_t node;                       /* of LOST: its number */
-    TensorCutovers cutovers;             /* of CUT */
-    uint32_t last;                       /* of JOINED: the place that came last */
-    uint32_t code;                       /* of FAIL, CLOSED, REFUSED and LOST: CONTROL_CODE(…) */
+                                          * LOST and REPLACED: which loss it is, from 1; of SET: how
+                                          * many there were when it got its workers; of BACK: losses
+                                          */
+    uint32_t node;                       /* of LOST and REPLACED: its number */
+    TensorCutovers cutovers;             /* of CUT; of BACK, if slot is not 0 */
+    uint32_t last;                       /* of JOINED: the place that came last; of SET: which of
+                                          * those that were made it is; of BACK: how many were */
+    uint32_t code;                       /* of FAIL, CLOSED, REFUSED, LOST and REPLACED:
+                                          * CONTROL_CODE(…); of SET: 0, or why it is closed; of
+                                          * BACK: 0, or of the last loss */
     char name[RUBATO_TENSOR_NAME_BYTES]; /* of RUN and FAIL */
-    char *ranks;                         /* of RUN: places that asked, as runs; NULL: all (owned) */
+    char *ranks;                         /* of RUN: places that asked, as runs; NULL: all (owned).
+                                          * Of SET: its workers of all of the task */
     char *error;                         /* of the same, for people (owned) */
 } TensorVerdict;
 

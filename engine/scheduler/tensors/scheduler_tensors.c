@@ -12,6 +12,11 @@
  * heard of (HEARD) before it tells what was asked behind them; what is told without that, of a set
  * that has changed since, is dropped.
  *
+ * If a process takes the place of a lost node, it has its workers, and its exchange is new. Nodes
+ * hear between two verdicts that it is REPLACED, and nothing is told to it before it says that it
+ * is BACK. Then it is told how things stand: the sets, and how many verdicts and losses there were.
+ * Meanwhile nothing is decided in its sets, because its workers have not asked.
+ *
  * Runs as scheduler.h says. */
 #include <string.h>
 
@@ -51,6 +56,7 @@ static TensorCoordinator *coordinator_new(uint32_t n_nodes)
     it->groups = g_hash_table_new_full(NULL, NULL, NULL, open_group_free);
     it->first_ranks = g_new0(uint32_t, n_nodes + 1);
     it->heard = g_new0(uint32_t, n_nodes);
+    it->is_away = g_new0(bool, n_nodes);
     it->waiting = g_ptr_array_new_with_free_func(g_free);
     return it;
 }
@@ -134,6 +140,8 @@ void tensors_free(TensorCoordinator *it)
     tensor_sets_free(it->sets);
     g_hash_table_unref(it->groups);
     g_ptr_array_unref(it->waiting);
+    g_clear_error(&it->why);
+    g_free(it->is_away);
     g_free(it->heard);
     g_free(it->first_ranks);
     g_free(it);
@@ -147,7 +155,7 @@ static void send_verdicts(Scheduler *scheduler, const SchedulerTask *task, GStri
     const Control decide = { .kind = CONTROL_DECIDE, .decide = { task->epoch, lines->str } };
 
     for (uint32_t node = 0; lines->len > 0 && node < it->n_nodes; node++)
-        if (it->first_ranks[node] < it->first_ranks[node + 1])
+        if (it->first_ranks[node] < it->first_ranks[node + 1] && !it->is_away[node])
             scheduler_send(scheduler, node, &decide);
     g_string_truncate(lines, 0);
 }
@@ -205,7 +213,9 @@ static void add_outcome(TensorCoordinator *it, const TensorOutcome *outcome, GSt
         add_error(&verdict, outcome->error);
         break;
     case TENSOR_OUTCOME_LOST:
-        verdict.kind = TENSOR_VERDICT_LOST;
+    case TENSOR_OUTCOME_REPLACED:
+        verdict.kind =
+            outcome->kind == TENSOR_OUTCOME_LOST ? TENSOR_VERDICT_LOST : TENSOR_VERDICT_REPLACED;
         verdict.node = it->lost;
         verdict.n = tensor_sets_generation(it->sets);
         add_error(&verdict, outcome->error);
@@ -222,6 +232,7 @@ static void add_cutovers(TensorCoordinator *it, GString *lines)
     if (!it->has_cutovers)
         return;
     it->has_cutovers = false;
+    it->n_cuts++;
     tensor_verdict_write(lines, &(TensorVerdict){ .kind = TENSOR_VERDICT_CUT,
                                                   .number = ++it->n_verdicts,
                                                   .cutovers = it->cutovers });
@@ -400,6 +411,8 @@ static bool take_notice(TensorCoordinator *it, uint32_t node, const TensorNotice
     case TENSOR_NOTICE_HEARD:
         ok = hear_of_losses(it, node, notice->n);
         break;
+    case TENSOR_NOTICE_BACK: /* it is not away */
+        break;
     }
     return ok || is_late;
 }
@@ -418,6 +431,8 @@ bool tensors_enqueue(Scheduler *scheduler, uint32_t node, const Control *control
         return false;
     if (task->cause.code != CONTROL_OK) /* all that is pending fails with the task */
         return true;
+    if (it->is_away[node])
+        return tensors_come_back(scheduler, task, node, at);
     begin(it, task);
     while (ok && *at != '\0') {
         g_auto(TensorNotice) notice = { 0 };
@@ -450,25 +465,46 @@ static bool has_others(const TensorCoordinator *it, const Scheduler *scheduler, 
     return any;
 }
 
+/* Nothing of the node's is under way any more. */
+static void note_loss(SchedulerTask *task, uint32_t node, const char *text)
+{
+    TensorCoordinator *const it = task->tensors;
+    const uint32_t first = it->first_ranks[node], end = it->first_ranks[node + 1];
+    const bool is_one = end - first == 1;
+    g_autofree char *ranks = is_one ? g_strdup_printf("worker %u", first)
+                                    : g_strdup_printf("workers %u-%u", first, end - 1);
+
+    for (uint32_t rank = first; rank < end; rank++)
+        g_hash_table_remove(it->groups, GUINT_TO_POINTER(rank));
+    it->lost = node;
+    g_clear_error(&it->why);
+    it->why = g_error_new(RUBATO_ERROR, RUBATO_ERROR_NODE_LOST, "%s, and %s of %s %s lost with it",
+                          text, ranks, task->name, is_one ? "is" : "are");
+}
+
 void tensors_lose(Scheduler *scheduler, SchedulerTask *task, uint32_t node, const char *text)
 {
     TensorCoordinator *const it = task->tensors;
 
     if (it == NULL || tensors_n_workers(it, node) == 0 || !has_others(it, scheduler, node))
         return;
-    const uint32_t first = it->first_ranks[node], end = it->first_ranks[node + 1];
-    const bool is_one = end - first == 1;
-    g_autofree char *ranks = is_one ? g_strdup_printf("worker %u", first)
-                                    : g_strdup_printf("workers %u-%u", first, end - 1);
-    g_autoptr(GError) why =
-        g_error_new(RUBATO_ERROR, RUBATO_ERROR_NODE_LOST, "%s, and %s of %s %s lost with it", text,
-                    ranks, task->name, is_one ? "is" : "are");
-
     begin(it, task);
-    for (uint32_t rank = first; rank < end; rank++)
-        g_hash_table_remove(it->groups, GUINT_TO_POINTER(rank));
-    it->lost = node;
-    tensor_sets_lose(it->sets, first, end, why);
+    note_loss(task, node, text);
+    tensor_sets_lose(it->sets, it->first_ranks[node], it->first_ranks[node + 1], it->why);
+    tell_decided(scheduler, task);
+}
+
+void tensors_replace(Scheduler *scheduler, SchedulerTask *task, uint32_t node, const char *text)
+{
+    TensorCoordinator *const it = task->tensors;
+
+    if (it == NULL || tensors_n_workers(it, node) == 0)
+        return;
+    it->is_away[node] = true;
+    if (it->sets == NULL || task->cause.code != CONTROL_OK)
+        return;
+    note_loss(task, node, text);
+    tensor_sets_replace(it->sets, it->first_ranks[node], it->first_ranks[node + 1], it->why);
     tell_decided(scheduler, task);
 }
 
@@ -551,6 +587,9 @@ TensorCoordinator *tensors_walk(StateWalk *walk, TensorCoordinator *it, uint32_t
     WALK(walk, it->n_verdicts);
     walk_u32s(walk, it->heard, n_nodes);
     WALK(walk, it->lost);
+    walk_flags(walk, it->is_away, n_nodes);
+    walk_error(walk, &it->why);
+    WALK(walk, it->n_cuts);
     WALK(walk, it->has_cutovers);
     WALK(walk, it->cutovers);
     WALK(walk, it->change_since_ms);

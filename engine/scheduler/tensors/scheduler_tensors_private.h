@@ -17,8 +17,11 @@ struct TensorCoordinator {
     uint64_t n_verdicts;
     uint32_t *heard;   /* by node number: losses that it has heard of */
     uint32_t lost;     /* the node that was lost last */
+    bool *is_away;     /* by node number: its workers are to be replaced, and others are not back */
+    GError *why;       /* of the last loss; NULL: there was none */
     bool has_cutovers; /* that are to be told */
     TensorCutovers cutovers;
+    uint32_t n_cuts;         /* how often they were told */
     int64_t change_since_ms; /* of the change of the sets that is not decided */
     int64_t joined_ms;       /* when a worker joined last */
     GPtrArray *waiting;      /* which nodes wait, of each Wait, which points to it */
@@ -28,5 +31,10 @@ struct TensorCoordinator {
 typedef struct {
     int64_t since_ms;
 } Asked;
+
+/* A node that is away has told these lines: they say that it is back, and nothing else. False: they
+ * do not. */
+bool tensors_come_back(Scheduler *scheduler, const SchedulerTask *task, uint32_t node,
+                       const char *lines);
 
 #endif

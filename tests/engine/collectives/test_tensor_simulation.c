@@ -6,6 +6,7 @@
  * on all workers alike, also if a worker returns, a node dies, memory is short, or a node sends
  * nonsense. If nodes die and the task goes on, those that live agree among themselves how to go on,
  * whatever each of them had done before: nobody waits for others, and the values are theirs alone.
+ * If other processes take the place of those that died, they agree with all others in the same way.
  *
  * What workers do is in tests/support/engine/tensor_workers.c, what must become of it in
  * tensor_world.c. One thread. */
@@ -272,7 +273,7 @@ static void maybe_fail(void)
         return;
     }
     lose(1 + random_below(&world->random, N_NODES - 1));
-    if (world->fault == FAULT_LOSS && world->n_lost < MOST_LOSSES && chance(2))
+    if (tensor_world_goes_on(world) && world->n_lost < MOST_LOSSES && chance(2))
         world->n_until_fault = 1 + random_below(&world->random, chance(2) ? 20 : 800);
 }
 
@@ -329,6 +330,58 @@ static bool hurry(uint32_t number)
     return true;
 }
 
+static void begin_exchange(uint32_t number, bool returns);
+
+/* Nothing of the lost process is left, or under way. */
+static void clear_lost(uint32_t number)
+{
+    Node *const node = &world->nodes[number];
+
+    if (node->exchange != NULL) {
+        tensor_exchange_cancel(node->exchange, "the process has ended");
+        while (work_on(number))
+            continue;
+        forget_task(node);
+    }
+    tensor_post_drop_of(number);
+    g_queue_clear_full(&node->to_scheduler, free_control);
+    g_queue_clear_full(&node->from_scheduler, free_control);
+}
+
+/* A process takes the place of a lost node, and has its workers again, if the task waits for it. */
+static bool come_back(uint32_t number)
+{
+    Node *const node = &world->nodes[number];
+    const SchedulerTask *const task = task_find(scheduler, world->epoch);
+
+    if (world->fault != FAULT_REPLACED || !world->is_lost[number] || world->depth > 0 ||
+        scheduler->recovers || node->is_hearing || node->is_receiving || task == NULL ||
+        task->lost_ms[number] == INT64_MAX)
+        return false;
+    clear_lost(number);
+    world->is_lost[number] = false;
+    scheduler->nodes[number].lost = false;
+    g_free(task_replace(scheduler, number, world->epoch));
+    node->is_done = node->is_over = false;
+    begin_exchange(number, /* returns= */ true);
+    for (uint32_t rank = 0; rank < world->n_workers; rank++)
+        if (world->workers[rank].node == number)
+            tensor_worker_replace(world, rank);
+    pthread_mutex_lock(&node->exchange->lock);
+    returns_begin(node->exchange);
+    pthread_mutex_unlock(&node->exchange->lock);
+    return true;
+}
+
+static bool any_comes_back(void)
+{
+    bool any = false;
+
+    for (uint32_t node = 0; node < N_NODES && !any; node++)
+        any = come_back(node);
+    return any;
+}
+
 /* One thing of those that can be done. False: there is none. */
 static bool move(void)
 {
@@ -338,6 +391,8 @@ static bool move(void)
     maybe_fail();
     maybe_cut();
     count_together();
+    if (chance(50) && any_comes_back())
+        return true;
     if (++world->n_moves % MOVES_OF_TICK == 0)
         hurry((uint32_t)(world->n_moves / MOVES_OF_TICK % N_NODES));
     for (uint32_t i = 0; i < n; i++) {
@@ -361,7 +416,7 @@ static bool move(void)
     for (uint32_t node = 0; node < N_NODES; node++)
         if (hurry(node))
             return true;
-    return false;
+    return any_comes_back();
 }
 
 /* ---- making ---- */
@@ -381,20 +436,18 @@ static void begin_task(void)
         Control run = call(1, CONTROL_CALL_RUN, "task x", "same");
 
         run.propose.workers = workers;
-        run.propose.survives = world->fault == FAULT_LOSS;
+        run.propose.survives = tensor_world_goes_on(world);
+        run.propose.replace_ms = world->fault == FAULT_REPLACED ? 60000 : 0;
         say(node, run);
     }
     for (uint32_t node = 0; node < N_NODES; node++)
         ready(node, 1);
 }
 
-static void begin_node(uint32_t number)
+static void begin_exchange(uint32_t number, bool returns)
 {
     Node *const node = &world->nodes[number];
 
-    node->office.network = tensor_post_network(number);
-    node->router = tensor_router_new(&node->office, tell_scheduler, node);
-    ck_assert(tensor_router_open(node->router, TENSOR_BACKEND_OWN, NULL));
     node->exchange = tensor_exchange_new(&(TensorPlace){ .task = "x",
                                                          .n_nodes = N_NODES,
                                                          .self = number,
@@ -404,8 +457,20 @@ static void begin_node(uint32_t number)
                                                          .asks_in_full = chance(4),
                                                          .has_no_rounds = world->has_no_rounds,
                                                          .continues = world->fault == FAULT_LOSS,
+                                                         .replaces = world->fault == FAULT_REPLACED,
+                                                         .returns = returns,
                                                          .fusion_bytes = world->fusion_bytes });
     tensor_router_add(node->router, world->epoch, node->exchange);
+}
+
+static void begin_node(uint32_t number)
+{
+    Node *const node = &world->nodes[number];
+
+    node->office.network = tensor_post_network(number);
+    node->router = tensor_router_new(&node->office, tell_scheduler, node);
+    ck_assert(tensor_router_open(node->router, TENSOR_BACKEND_OWN, NULL));
+    begin_exchange(number, /* returns= */ false);
     for (uint32_t i = 0; i < world->n_workers_of[number]; i++) {
         world->workers[world->n_workers] = (Worker){ .rank = world->n_workers, .node = number };
         world->n_workers++;
@@ -420,11 +485,11 @@ static void begin_world(uint64_t seed)
     world->fault = (Fault)(seed % N_FAULTS);
     tensor_post_begin(&hooks);
     world->n_until_fault = 1 + random_below(&world->random, chance(2) ? 20 : 400);
-    if (world->fault == FAULT_LOSS) /* also while workers ask again */
+    if (tensor_world_goes_on(world)) /* also while workers ask again */
         world->n_until_fault += random_below(&world->random, chance(2) ? 100 : 1200);
     replace_scheduler(&CONFIG, sent);
     begin();
-    scheduler->goes_on = world->fault == FAULT_LOSS;
+    scheduler->goes_on = tensor_world_goes_on(world);
     world->has_no_rounds = chance(4);
     world->has_cuts = chance(2);
     world->fusion_bytes = chance(3) ? 0 : chance(2) ? 64 : 64 << 20;
@@ -439,12 +504,8 @@ static void end_world(void)
     for (uint32_t number = 0; number < N_NODES; number++) {
         Node *const node = &world->nodes[number];
 
-        if (world->is_lost[number] && node->exchange != NULL) {
-            tensor_exchange_cancel(node->exchange, "the process has ended");
-            while (work_on(number))
-                continue;
-            forget_task(node);
-        }
+        if (world->is_lost[number])
+            clear_lost(number);
         tensor_router_free(node->router);
         g_queue_clear_full(&node->to_scheduler, free_control);
         g_queue_clear_full(&node->from_scheduler, free_control);
@@ -483,6 +544,7 @@ START_TEST(every_request_ends_on_all_workers_alike)
     const uint64_t n = number_in("RUBATO_TEST_SEEDS", N_SEEDS);
     uint64_t n_by_nonsense = 0, n_removed = 0, n_mismatches = 0, n_again = 0, n_together = 0;
     uint64_t n_by_rounds = 0, n_ahead = 0, n_lost = 0, n_recovered = 0, n_twice = 0, n_hurried = 0;
+    uint64_t n_back = 0;
 
     for (uint64_t seed = first; seed < (g_getenv("RUBATO_TEST_SEED") != NULL ? first + 1 : n);
          seed++) {
@@ -502,6 +564,7 @@ START_TEST(every_request_ends_on_all_workers_alike)
         n_hurried += world->n_hurried;
         n_lost += count_failures(RUBATO_ERROR_NODE_LOST);
         n_recovered += world->n_recovered;
+        n_back += world->n_back;
         n_twice += world->n_lost > 1 && world->n_recovered > 1;
         end_world();
     }
@@ -511,6 +574,7 @@ START_TEST(every_request_ends_on_all_workers_alike)
     require_msg(n_again > 0 || first > 0, "nothing was asked again");
     require_msg(n_lost > 0 || first > 0, "nothing failed by a loss");
     require_msg(n_recovered > n_twice || first > 0, "nobody went on behind a loss");
+    require_msg(n_back > 0 || first > 0, "nobody went on in the place of lost workers");
     require_msg(n_twice > 0 || first > 0, "nobody went on behind two losses");
     require_msg(n_by_rounds > 0 || first > 0, "nodes agreed on nothing by bits");
     require_msg(n_hurried > 0 || first > 0, "nobody kept others waiting until time had passed");

@@ -56,7 +56,7 @@ static const Control SAMPLES[] = {
                  .clock = UINT64_MAX,
                  .table_name = "rows",
                  .own_clocks = "3:17.",
-                 .asked = "s 0 0 2 7 1\nn grad/7\n.\n" } },
+                 .asked = "s 0 0 0 2 7 1\nn grad/7\n.\n" } },
     { .kind = CONTROL_READER,
       .reader = { .epoch = 1,
                   .reader = 2,

@@ -166,8 +166,8 @@ typedef struct {
     const char *in;            /* NULL: it is no deadlock */
 } Pair;
 
-#define SET_0 "s 0 0 2 7 1\n"
-#define SET_3 "s 5 3 2 4 0\n"
+#define SET_0 "s 0 0 0 2 7 1\n"
+#define SET_3 "s 3 5 1 2 4 0\n"
 
 static const Pair pairs[] = {
     { SET_0 "N grad/7\n.\n", SET_0 ".\n", "the collective grad/7" },
@@ -175,15 +175,15 @@ static const Pair pairs[] = {
     { SET_0 SET_3 "N a\n.\n", SET_0 "n a\n" SET_3 ".\n", "the collective a of set 3" },
     { SET_0 "J\n.\n", SET_0 "n a\n.\n", "a join" },
     { SET_0 "C\n.\n", SET_0 "j\n.\n", "a change of the sets of workers" },
-    { SET_0 "N a\n.\n", "s 0 0 2 6 0\nn b\n.\n", "the collective a" }, /* it knows less */
-    { SET_0 "N a\nN b\n.\n", SET_0 "n a\n.\n", "the collective a" },   /* a group */
+    { SET_0 "N a\n.\n", "s 0 0 0 2 6 0\nn b\n.\n", "the collective a" }, /* it knows less */
+    { SET_0 "N a\nN b\n.\n", SET_0 "n a\n.\n", "the collective a" },     /* a group */
     { SET_0 "N a\n.\n", SET_0 "n a\n.\n", NULL },
     { SET_0 "N a\n.\n", SET_0 "j\n.\n", NULL },
-    { SET_0 "N a\n.\n", "s 0 0 2 8 1\n.\n", NULL }, /* it may have a behind it */
-    { SET_0 "N a\n.\n", "s 0 0 2 7 2\n.\n", NULL },
-    { SET_0 "N a\n.\n", "s 1 0 2 7 1\n.\n", NULL },        /* the set has other members */
-    { SET_0 "N a\n.\n", "", NULL },                        /* nothing is known of it */
-    { "s 0 0 3 7 1\nN a\n.\n", "s 0 0 3 7 1\n.\n", NULL }, /* another member may return */
+    { SET_0 "N a\n.\n", "s 0 0 0 2 8 1\n.\n", NULL }, /* it may have a behind it */
+    { SET_0 "N a\n.\n", "s 0 0 0 2 7 2\n.\n", NULL },
+    { SET_0 "N a\n.\n", "s 0 0 1 2 7 1\n.\n", NULL },          /* the set has other members */
+    { SET_0 "N a\n.\n", "", NULL },                            /* nothing is known of it */
+    { "s 0 0 0 3 7 1\nN a\n.\n", "s 0 0 0 3 7 1\n.\n", NULL }, /* another member may return */
     { SET_0 "J\n.\n", SET_0 "j\n.\n", NULL },
     { SET_0 "C\n.\n", SET_0 "c\n.\n", NULL },
 };
@@ -234,17 +234,17 @@ static const char *const damaged_asked[] = {
     SET_0,
     SET_0 ".",
     "n a\n.\n",
-    "s 0 0 2 7\n.\n",
+    "s 0 0 0 2 7\n.\n",
     SET_0 "N\n.\n",
     SET_0 "J a\n.\n",
     SET_0 "x\n.\n",
     SET_0 ".\n.\n",
-    "s 0 0 2 7 1 1\nN a\n.\n",
+    "s 0 0 0 2 7 1 1\nN a\n.\n",
     SET_0 ".\n",
     SET_0 "n a\nN a\n.\n",
     SET_0 "J\n" SET_3 "J\n.\n",
-    "s 0 0 2 7 -1\nN a\n.\n",
-    "s 0 4294967296 2 7 1\nN a\n.\n",
+    "s 0 0 0 2 7 -1\nN a\n.\n",
+    "s 0 0 4294967296 2 7 1\nN a\n.\n",
 };
 
 /* Also a worker that waits in a collective, and not for any. */

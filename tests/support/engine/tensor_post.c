@@ -346,6 +346,16 @@ void tensor_post_drop(uint32_t which)
     __wrap_incoming_free(incoming);
 }
 
+void tensor_post_drop_of(uint32_t node)
+{
+    for (guint i = letters->len; i-- > 0;) {
+        const Letter *const letter = letters->pdata[i];
+
+        if (letter->to == node || letter->incoming.node == node)
+            tensor_post_drop(i);
+    }
+}
+
 Incoming *tensor_post_forge(uint32_t from, uint32_t epoch, const void *bytes, size_t n)
 {
     Letter *const letter = g_malloc(sizeof(Letter) + n);

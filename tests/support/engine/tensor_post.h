@@ -43,6 +43,9 @@ uint32_t tensor_post_choose(uint32_t which, uint32_t *to);
 Incoming *tensor_post_take(uint32_t which);
 void tensor_post_drop(uint32_t which);
 
+/* Drops what is on its way to the node, and from it. */
+void tensor_post_drop_of(uint32_t node);
+
 /* A message that nobody has sent: these bytes. (transfer full, incoming_free) */
 Incoming *tensor_post_forge(uint32_t from, uint32_t epoch, const void *bytes, size_t n);
 

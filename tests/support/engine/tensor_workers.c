@@ -197,7 +197,7 @@ static bool is_loss(const GError *error)
 static bool note_told(const World *world, Worker *worker, const GError *failure)
 {
     tensor_exchange_note_told(world->nodes[worker->node].exchange, worker->rank, failure);
-    require_msg(!is_loss(failure) || world->fault == FAULT_LOSS, "seed %zu: %s",
+    require_msg(!is_loss(failure) || tensor_world_goes_on(world), "seed %zu: %s",
                 (size_t)world->seed, failure->message);
     worker->recovery.is_due |= is_loss(failure);
     return is_loss(failure);
@@ -299,7 +299,7 @@ static bool notice_change(World *world, Worker *worker)
     }
     if (failure != NULL) {
         require_msg(world->fault == FAULT_RETURN || world->fault == FAULT_DEATH ||
-                        (world->fault == FAULT_LOSS && world->n_lost > 0),
+                        (tensor_world_goes_on(world) && world->n_lost > 0),
                     "seed %zu: %s", (size_t)world->seed, failure->message);
         worker->fails = true;
         return true;
@@ -322,9 +322,10 @@ static void choose_set(World *world, uint32_t round);
 static void make_round(World *world, uint32_t round, bool repeats);
 
 /* All who have told each other the same go on with that round, and with the jobs that it has from
- * now on. If they were fewer than those who told each other so before, none of these that live has
- * begun it. */
-static void agree_on_round(World *world, uint32_t round, const RubatoGathered *gathered)
+ * now on. Unless one of them has come here before, none of these that live has begun it; who was
+ * lost may have. */
+static void agree_on_round(World *world, uint32_t round, uint32_t n_losses,
+                           const RubatoGathered *gathered)
 {
     const uint64_t *const told = gathered->values;
     Members all = { .n = (uint32_t)gathered->n_rows };
@@ -332,18 +333,24 @@ static void agree_on_round(World *world, uint32_t round, const RubatoGathered *g
     require_msg(round < MOST_ROUNDS, "seed %zu: round %u", (size_t)world->seed, round);
     for (uint32_t i = 0; i < all.n; i++)
         all.ranks[i] = (uint32_t)told[2 * i];
-    if (round < world->n_rounds && all.n == world->all[round].n &&
+    if (round < world->n_rounds && world->made_after[round] == n_losses &&
+        all.n == world->all[round].n &&
         memcmp(all.ranks, world->all[round].ranks, all.n * sizeof all.ranks[0]) == 0)
         return;
     world->n_rounds = MIN(MAX(world->n_rounds, round + 2), MOST_ROUNDS);
     world->n_recovered++;
     for (uint32_t later = round; later < world->n_rounds; later++) {
         for (uint32_t i = 0; i < N_JOBS; i++)
-            for (uint32_t rank = 0; rank < world->n_workers; rank++)
-                require_msg(!world->jobs[later][i].requests[rank].is_asked,
+            for (uint32_t rank = 0; rank < world->n_workers; rank++) {
+                Request *const it = &world->jobs[later][i].requests[rank];
+
+                require_msg(!it->is_asked || it->is_void,
                             "seed %zu: rank %u was in round %u before", (size_t)world->seed, rank,
                             later);
+                clear_request(it);
+            }
         world->all[later] = all;
+        world->made_after[later] = n_losses;
         memset(world->jobs[later], 0, sizeof world->jobs[later]);
         make_round(world, later, /* repeats= */ later > round);
     }
@@ -394,10 +401,13 @@ static bool notice_recovery(World *world, Worker *worker)
         worker->fails = true;
         return true;
     }
+    const TensorExchange *const exchange = world->nodes[worker->node].exchange;
+    const uint32_t n_losses = exchange->known[worker->rank - exchange->first_rank];
     it->next = 0;
     for (uint64_t i = 0; i < it->gathered.n_rows; i++)
         it->next = MAX(it->next, 1 + (uint32_t)((const uint64_t *)it->gathered.values)[2 * i + 1]);
-    agree_on_round(world, it->next, &it->gathered);
+    agree_on_round(world, it->next, n_losses, &it->gathered);
+    world->n_back += world->is_new[worker->rank];
     rubato_gathered_clear(&it->gathered);
     if (tensor_exchange_set_size(world->nodes[worker->node].exchange, 1) > 0) {
         worker->phase = PHASE_CLEAN;
@@ -455,13 +465,36 @@ static bool leave(const World *world, Worker *worker)
     return true;
 }
 
+/* The first calls of a worker in the place of a lost one fail by the loss, and it begins with those
+ * of the lost one. If nobody had used collectives, or all workers are new, they do not fail: what
+ * the lost one had asked has come nowhere. */
+static void begin_again(World *world, Worker *worker)
+{
+    const TensorExchange *const exchange = world->nodes[worker->node].exchange;
+
+    worker->begins = false;
+    for (uint32_t round = 0; exchange->losses->len == 0 && round < world->n_rounds; round++) {
+        world->last[round] = UINT32_MAX;
+        world->joined[round][worker->rank] = world->unjoined[round][worker->rank] = false;
+        for (uint32_t i = 0; i < N_JOBS; i++) {
+            Request *const it = &world->jobs[round][i].requests[worker->rank];
+
+            clear_request(it);
+            *it = (Request){ 0 };
+        }
+    }
+}
+
 /* What the worker does next. False: it waits. */
 static bool step(World *world, Worker *worker)
 {
     uint32_t n_open = 0, n_in_set = 0;
 
-    if (world->is_lost[worker->node])
+    if (world->is_lost[worker->node] || (world->nodes[worker->node].exchange != NULL &&
+                                         world->nodes[worker->node].exchange->is_away))
         return false;
+    if (worker->begins)
+        begin_again(world, worker);
     if (worker->recovery.is_pending)
         return notice_recovery(world, worker);
     if (worker->round == world->n_rounds || worker->has_left)
@@ -546,6 +579,27 @@ void tensor_workers_begin(World *world)
     }
     for (uint32_t rank = 0; rank < world->n_workers; rank++)
         begin_round(world, &world->workers[rank]);
+}
+
+void tensor_worker_replace(World *world, uint32_t rank)
+{
+    Worker *const worker = &world->workers[rank];
+
+    for (uint32_t round = 0; round < world->n_rounds; round++)
+        for (uint32_t i = 0; i < N_JOBS; i++) {
+            Request *const it = &world->jobs[round][i].requests[rank];
+
+            it->is_void |= it->is_asked;
+            it->has_ended |= it->is_asked;
+        }
+    g_clear_error(&worker->join.failure);
+    g_clear_error(&worker->change.failure);
+    g_clear_error(&worker->recovery.entry.failure);
+    rubato_gathered_clear(&worker->recovery.gathered);
+    *worker = (Worker){ .rank = rank, .node = worker->node };
+    begin_round(world, worker);
+    worker->begins = true;
+    world->is_new[rank] = true;
 }
 
 void tensor_workers_end(World *world)

@@ -11,6 +11,9 @@
 /* Chooses what the workers of all nodes ask in all rounds; the world has its workers. */
 void tensor_workers_begin(World *world);
 
+/* Another process has the worker: what the lost one had asked is void. */
+void tensor_worker_replace(World *world, uint32_t rank);
+
 /* Frees what they have asked for, once all of it has ended. */
 void tensor_workers_end(World *world);
 

@@ -7,6 +7,11 @@
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
+bool tensor_world_goes_on(const World *world)
+{
+    return world->fault == FAULT_LOSS || world->fault == FAULT_REPLACED;
+}
+
 bool tensor_world_chance(World *world, uint32_t one_of)
 {
     return random_below(&world->random, one_of) == 0;
@@ -151,7 +156,7 @@ static void judge_request(const World *world, const Job *job, uint32_t rank)
     const bool is_end = code == RUBATO_ERROR_NOT_FOUND || code == RUBATO_ERROR_CANCELLED;
     const bool is_loss = code == RUBATO_ERROR_NODE_LOST || code == RUBATO_ERROR_NOT_FOUND;
 
-    if (!it->is_asked || world->is_lost[world->workers[rank].node])
+    if (!it->is_asked || it->is_void || world->is_lost[world->workers[rank].node])
         return;
     require_msg(it->has_ended, "seed %zu: rank %u waits for %s", (size_t)world->seed, rank,
                 job->name);
@@ -166,7 +171,7 @@ static void judge_request(const World *world, const Job *job, uint32_t rank)
         require_msg((code == RUBATO_ERROR_MEMORY && world->fault == FAULT_MEMORY) ||
                         (code == RUBATO_ERROR_FORMAT && world->fault == FAULT_NONSENSE &&
                          strstr(error->message, "node 7 sent") != NULL) ||
-                        (is_loss && world->fault == FAULT_LOSS && world->n_lost > 0) ||
+                        (is_loss && tensor_world_goes_on(world) && world->n_lost > 0) ||
                         (is_end && (world->fault == FAULT_RETURN || world->fault == FAULT_DEATH)),
                     "seed %zu: rank %u: %s", (size_t)world->seed, rank, error->message);
 }
@@ -190,7 +195,8 @@ static void judge_agreed(const World *world, uint32_t round)
 
         for (uint32_t rank = 0; rank < world->n_workers; rank++) {
             const Request *const it = &job->requests[rank];
-            const bool counts = it->is_asked && !world->is_lost[world->workers[rank].node];
+            const bool counts =
+                it->is_asked && !it->is_void && !world->is_lost[world->workers[rank].node];
 
             ended |= counts && it->entry->failure == NULL;
             failed |= counts && it->entry->failure != NULL;
@@ -206,7 +212,7 @@ void tensor_world_judge(const World *world)
     for (uint32_t node = 0; node < N_NODES; node++)
         require_msg(world->nodes[node].exchange == NULL || world->is_lost[node],
                     "seed %zu: node %u waits for ever", (size_t)world->seed, node);
-    for (uint32_t round = 0; world->fault == FAULT_LOSS && round < world->n_rounds; round++)
+    for (uint32_t round = 0; tensor_world_goes_on(world) && round < world->n_rounds; round++)
         judge_agreed(world, round);
     for (uint32_t round = 0; round < world->n_rounds; round++)
         for (uint32_t i = 0; i < N_JOBS; i++)

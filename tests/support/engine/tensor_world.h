@@ -25,7 +25,8 @@ typedef enum {
     FAULT_DEATH,
     FAULT_MEMORY,
     FAULT_NONSENSE,
-    FAULT_LOSS, /* nodes die, and the task goes on */
+    FAULT_LOSS,     /* nodes die, and the task goes on */
+    FAULT_REPLACED, /* the same, and other processes get their workers */
     N_FAULTS
 } Fault;
 
@@ -41,6 +42,7 @@ typedef struct {
     TensorEntry *entry;
     RubatoGathered gathered;
     bool is_asked, is_refused, has_ended; /* has_ended: the worker has noticed */
+    bool is_void;                         /* its process has died */
 } Request;
 
 /* What all workers ask under one name. */
@@ -84,6 +86,7 @@ typedef struct {
     TensorSetChange change;
     bool has_changed; /* it has asked for a change in this phase */
     bool is_joining, is_changing, is_busy, fails, has_left;
+    bool begins; /* it has taken the place of a lost one */
     Restart recovery;
 } Worker;
 
@@ -107,15 +110,18 @@ typedef struct {
     Worker workers[MOST_RANKS];
     uint32_t n_rounds;
     Job jobs[MOST_ROUNDS][N_JOBS];
-    Members all[MOST_ROUNDS]; /* workers of set 0 */
+    Members all[MOST_ROUNDS];         /* workers of set 0 */
+    uint32_t made_after[MOST_ROUNDS]; /* so many losses */
     Members sets[MOST_ROUNDS];
     uint32_t last[MOST_ROUNDS]; /* rank that joined last; UINT32_MAX: not known */
     bool joined[MOST_ROUNDS][MOST_RANKS], unjoined[MOST_ROUNDS][MOST_RANKS]; /* by a loss */
     uint32_t n_until_fault; /* moves, or messages */
     bool is_lost[N_NODES];
     uint32_t n_lost;
-    uint32_t n_recovered;  /* rounds that workers went on with behind a loss */
-    uint32_t n_mismatches; /* of sets */
+    uint32_t n_recovered;    /* rounds that workers went on with behind a loss */
+    uint32_t n_back;         /* workers in the place of lost ones who did so, */
+    bool is_new[MOST_RANKS]; /* which these are */
+    uint32_t n_mismatches;   /* of sets */
     uint64_t fusion_bytes;
     uint32_t n_together; /* operations of several names, seen under way */
     uint64_t n_moves;
@@ -130,6 +136,9 @@ typedef struct {
 
 /* Whether something happens that happens once in so many times. */
 bool tensor_world_chance(World *world, uint32_t one_of);
+
+/* Whether the task goes on when nodes die. */
+bool tensor_world_goes_on(const World *world);
 
 /* The value at a place of a worker's input. */
 uint64_t tensor_world_value(const World *world, uint32_t rank, uint64_t i);

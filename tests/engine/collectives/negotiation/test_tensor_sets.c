@@ -287,6 +287,47 @@ START_TEST(a_loss_fails_what_is_pending_in_its_sets_alone_and_leaves_the_others)
 }
 END_TEST
 
+/* Also of one of which a worker had left. */
+START_TEST(sets_of_workers_that_are_replaced_keep_them_and_begin_anew)
+{
+    g_autoptr(GError) why =
+        g_error_new_literal(RUBATO_ERROR, RUBATO_ERROR_NODE_LOST, "node 2 was lost");
+    uint32_t n, made, generation;
+    const uint32_t *ranks;
+
+    make(1, 2, 1);
+    make(0, 1, 2);
+    make(2, 3, 3);
+    tensor_sets_leave(sets, 3, "has returned");
+    expect_failure(TENSOR_OUTCOME_CLOSED, 0, NULL, RUBATO_ERROR_NOT_FOUND, "worker 3 has returned");
+    expect_failure(TENSOR_OUTCOME_CLOSED, 3, NULL, RUBATO_ERROR_NOT_FOUND, "worker 3 has returned");
+    ck_assert(ask(1, 1, "y", NULL));
+    ck_assert(ask(2, 1, "z", NULL));
+    tensor_sets_replace(sets, 2, 4, why);
+    expect_by_loss(TENSOR_OUTCOME_NAME, 1, "y");
+    TensorOutcome *const outcome = take(TENSOR_OUTCOME_REPLACED, 0, NULL);
+    ck_assert_uint_eq(outcome->n_members, 4);
+    tensor_outcome_free(outcome);
+    expect_nothing();
+    ck_assert_ptr_nonnull(tensor_sets_matcher(sets, 1, &ranks, &n));
+    ck_assert(n == 2 && ranks[0] == 1 && ranks[1] == 2);
+    tensor_sets_age(sets, 1, &made, &generation);
+    ck_assert(made == 1 && generation == 1);
+    tensor_sets_age(sets, 2, &made, &generation);
+    ck_assert(made == 2 && generation == 0);
+    ck_assert_uint_eq(tensor_sets_n_made(sets), 3);
+    ck_assert(ask(2, 0, "z", NULL)); /* as if nothing had been */
+    expect(TENSOR_OUTCOME_NAME, 2, "z");
+    ck_assert(ask(1, 1, "y", NULL));
+    expect_nothing();
+    ck_assert(ask(1, 2, "y", NULL));
+    expect(TENSOR_OUTCOME_NAME, 1, "y");
+    for (uint32_t rank = 0; rank < 4; rank++)
+        ck_assert(ask(0, rank, "x", NULL));
+    expect(TENSOR_OUTCOME_NAME, 0, "x");
+}
+END_TEST
+
 START_TEST(a_set_whose_workers_are_all_lost_ends)
 {
     make(2, 3, 1);
@@ -383,6 +424,7 @@ int main(void)
     tcase_add_test(cases, worker_that_leaves_closes_its_sets_alone);
     tcase_add_test(cases, errors_name_workers_by_their_rank_in_the_task);
     tcase_add_test(cases, a_loss_fails_what_is_pending_in_its_sets_alone_and_leaves_the_others);
+    tcase_add_test(cases, sets_of_workers_that_are_replaced_keep_them_and_begin_anew);
     tcase_add_test(cases, a_set_whose_workers_are_all_lost_ends);
     tcase_add_test(cases, joins_and_changes_fail_by_a_loss_and_count_the_living_behind_it);
     tcase_add_loop_test(cases, a_set_that_was_closed_by_a_lost_worker_opens_again, 0, 2);

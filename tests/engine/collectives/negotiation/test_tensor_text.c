@@ -35,6 +35,7 @@ START_TEST(notices_are_read_as_they_were_written)
         { .kind = TENSOR_NOTICE_AGAIN, .rank = 8, .set = 3, .slot = UINT32_MAX },
         { .kind = TENSOR_NOTICE_CUT, .cutovers = BY_RING },
         { .kind = TENSOR_NOTICE_HEARD, .rank = 8, .n = UINT32_MAX },
+        { .kind = TENSOR_NOTICE_BACK, .rank = 8 },
     };
     g_autoptr(GString) text = g_string_new(NULL);
     const char *at;
@@ -94,6 +95,28 @@ START_TEST(verdicts_are_read_as_they_were_written)
           .n = 2,
           .code = 9,
           .error = (char *)"node 7 was lost" },
+        { .kind = TENSOR_VERDICT_REPLACED,
+          .number = 12,
+          .node = 3,
+          .n = 4,
+          .code = 10,
+          .error = (char *)"node 3 was lost" },
+        { .kind = TENSOR_VERDICT_SET,
+          .set = 2,
+          .n = 1,
+          .last = 3,
+          .ranks = (char *)" 0 3, 7 7",
+          .error = (char *)"" },
+        { .kind = TENSOR_VERDICT_SET, .code = 5, .error = (char *)"worker 1 has returned" },
+        { .kind = TENSOR_VERDICT_BACK,
+          .number = 13,
+          .n = 4,
+          .last = 5,
+          .slot = 2,
+          .cutovers = BY_RING,
+          .code = 10,
+          .error = (char *)"node 3 was lost" },
+        { .kind = TENSOR_VERDICT_BACK, .error = (char *)"" },
     };
     g_autoptr(GString) text = g_string_new(NULL);
     const char *at;

@@ -271,23 +271,39 @@ static void sum(uint32_t epoch)
     say(0, (Control){ .kind = CONTROL_ENQUEUE, .enqueue = { epoch, lines->str } });
 }
 
-static const struct {
-    void (*act)(uint32_t epoch);
-    const char *why;
-} acts[] = {
-    { sum, CANNOT "its workers have used collectives" },
-};
+static void enqueue(uint32_t node, uint32_t epoch, const char *lines)
+{
+    say(node, (Control){ .kind = CONTROL_ENQUEUE, .enqueue = { epoch, lines } });
+}
 
-START_TEST(a_task_fails_if_its_workers_cannot_be_repeated)
+#define REPLACED                                                                                  \
+    "1 1 14\nnode 4 (127.0.0.1:4102) was lost: its process has ended, and worker 1 of task x is " \
+    "lost with it\n"
+
+/* It is told nothing before it says that it is back, and everything then. */
+START_TEST(a_process_is_told_how_collectives_stand)
 {
     const uint32_t epoch = begin_task();
 
-    acts[_i].act(epoch);
+    sum(epoch);
     lose(GONE);
-    for (uint32_t i = 0; i < N_NODES; i += 2) {
-        expect(i, CONTROL_RECOVER);
-        expect_verdict(i, CONTROL_CANCEL, LOST_CODE, acts[_i].why);
-    }
+    (void)expect_step(OTHERS, 2, CONTROL_RECOVER_CLOSE, "");
+    for (uint32_t i = 0; i < N_NODES; i += 2)
+        ck_assert_str_eq(expect(i, CONTROL_DECIDE)->decide.lines, "w 1 0 " REPLACED);
+    go_on_from_close(OTHERS, 2);
+    enqueue(0, epoch, "h 0 0 1\nl 0 0\n"); /* it has heard of that; its worker returns */
+    for (uint32_t i = 0; i < N_NODES; i += 2)
+        ck_assert(g_str_has_prefix(expect(i, CONTROL_DECIDE)->decide.lines, "c 2 0 "));
+    admit_wholly(3, STEP, COUNTED);
+    take_over(epoch);
+    ck_assert(!hears(GONE, (Control){ .kind = CONTROL_ENQUEUE, .enqueue = { epoch, "l 1 0\n" } }));
+    enqueue(GONE, epoch, "b 1 0\n");
+    const char *const lines = expect(GONE, CONTROL_DECIDE)->decide.lines;
+    ck_assert_msg(g_str_has_prefix(lines, "s 0 0 1 0 6\n\nworker 0 has returned") &&
+                      strstr(lines, "\nb 2 0 1 0 0 0 14\nnode 4 (127.0.0.1:4102) was lost") != NULL,
+                  "%s", lines);
+    expect_quiet();
+    ck_assert(!hears(GONE, (Control){ .kind = CONTROL_ENQUEUE, .enqueue = { epoch, "x 1 0\n" } }));
 }
 END_TEST
 
@@ -490,8 +506,7 @@ int main(void)
     tcase_add_test(cases, status_tells_that_a_task_waits_for_lost_workers);
     tcase_add_loop_test(cases, a_task_fails_if_nobody_has_its_lost_workers_in_time, 0, 2);
     tcase_add_test(cases, a_process_that_comes_too_late_is_told_how_the_task_ended);
-    tcase_add_loop_test(cases, a_task_fails_if_its_workers_cannot_be_repeated, 0,
-                        G_N_ELEMENTS(acts));
+    tcase_add_test(cases, a_process_is_told_how_collectives_stand);
     tcase_add_test(cases, a_process_is_told_which_barriers_its_workers_had_passed);
     tcase_add_test(cases, a_process_gets_the_blocks_of_its_lost_worker);
     tcase_add_test(cases, a_task_does_not_wait_for_workers_that_had_ended);
