@@ -6,6 +6,7 @@
  *
  * RUBATO_WEAK_SEEDS: how many executions are drawn of each case (1,000); up to
  * twenty times as many where an order is made weaker and nothing has failed yet. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,8 +61,13 @@ static void list_cases(void)
     WeakFailure failure;
 
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
-        for (const WeakCase *one = groups[i]; one->name != NULL; one++)
+        for (const WeakCase *one = groups[i]; one->name != NULL; one++) {
+            if (n_cases == MOST_CASES) {
+                fprintf(stderr, "test_weak_memory: more than %d cases\n", MOST_CASES);
+                exit(EXIT_FAILURE);
+            }
             cases[n_cases++] = one;
+        }
     for (size_t i = 0; i < n_cases; i++) {
         weak_forget_visits();
         (void)weak_try_seeds(cases[i], 1, VISITS, &failure);
