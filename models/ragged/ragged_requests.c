@@ -196,7 +196,9 @@ static bool run_get(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWri
     g_autofree const unsigned char **found = g_try_new(const unsigned char *, n);
 
     (void)arguments;
-    if (found == NULL && n > 0) {
+    if (n == 0)
+        return true;
+    if (found == NULL) {
         result->failed = true;
         return true;
     }
