@@ -249,11 +249,9 @@ static bool play_deadlock(RubatoEngine *engine, const void *data, GError **error
 
 static uint32_t start_joining(ClusterRun *run, ClusterPlay joined, const Plan *plan, bool dies)
 {
-    g_setenv("RUBATO_JOIN", "1", TRUE);
     if (dies)
         g_setenv("DIES", "1", TRUE);
-    const uint32_t process = cluster_start_other(run, CLUSTER_IDS[VICTIM], run->path, joined, plan);
-    g_unsetenv("RUBATO_JOIN");
+    const uint32_t process = cluster_start_joining(run, VICTIM, joined, plan);
     g_unsetenv("DIES");
     return process;
 }
