@@ -7,10 +7,10 @@
 
 #include "apps/kit/report/app_output.h"
 #include "apps/rubato/check.h"
-#include "apps/rubato/checkpoint.h"
+#include "apps/rubato/checkpoint/checkpoint.h"
 #include "apps/rubato/drain.h"
 #include "apps/rubato/follow.h"
-#include "apps/rubato/history.h"
+#include "apps/rubato/history/history.h"
 #include "apps/rubato/place.h"
 #include "apps/rubato/publish.h"
 #include "apps/rubato/roles.h"

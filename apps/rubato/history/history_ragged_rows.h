@@ -5,7 +5,7 @@
 #ifndef APPS_RUBATO_HISTORY_RAGGED_ROWS_H
 #define APPS_RUBATO_HISTORY_RAGGED_ROWS_H
 
-#include "apps/rubato/history_ragged.h"
+#include "apps/rubato/history/history_ragged.h"
 
 /* A row from one request of the part on, up to the next one that changes it. */
 typedef struct {

@@ -1,5 +1,5 @@
 /* See the header. */
-#include "apps/rubato/history_call_name.h"
+#include "apps/rubato/history/history_call_name.h"
 
 CallName call_name_of(const HistorySource *source, uint64_t clock, uint64_t number)
 {

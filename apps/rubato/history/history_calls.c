@@ -13,7 +13,7 @@
  * Threads: one. */
 #include <string.h>
 
-#include "apps/rubato/history_call_name.h"
+#include "apps/rubato/history/history_call_name.h"
 
 /* ---- taking records ---- */
 

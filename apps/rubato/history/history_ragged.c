@@ -3,8 +3,8 @@
  * Threads: one. */
 #include <string.h>
 
-#include "apps/rubato/history_call_name.h"
-#include "apps/rubato/history_ragged.h"
+#include "apps/rubato/history/history_call_name.h"
+#include "apps/rubato/history/history_ragged.h"
 
 uint64_t ragged_key(const RaggedRequest *request, uint32_t i)
 {

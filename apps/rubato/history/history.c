@@ -2,14 +2,14 @@
  * as JSON.
  *
  * Thread: main's. */
-#include "apps/rubato/history.h"
+#include "apps/rubato/history/history.h"
 
 #include <json-glib/json-glib.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "apps/kit/model/app_json.h"
-#include "apps/rubato/history_rules.h"
+#include "apps/rubato/history/history_rules.h"
 
 enum {
     EXIT_WRONG = 1,

@@ -10,9 +10,9 @@
  * rows have the bytes that follow.
  *
  * Threads: one. */
-#include "apps/rubato/history_ragged_parts.h"
+#include "apps/rubato/history/history_ragged_parts.h"
 
-#include "apps/rubato/history_call_name.h"
+#include "apps/rubato/history/history_call_name.h"
 
 /* ---- what is where ---- */
 

@@ -7,7 +7,7 @@
  * only these are kept.
  *
  * Threads: one. */
-#include "apps/rubato/history_ragged.h"
+#include "apps/rubato/history/history_ragged.h"
 
 int64_t *history_worker_name(uint32_t epoch, uint32_t rank)
 {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/rubato/checkpoint.h"
+#include "apps/rubato/checkpoint/checkpoint.h"
 
 typedef struct {
     RubatoKey key;

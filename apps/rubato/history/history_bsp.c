@@ -1,7 +1,7 @@
 /* What BSP promises beyond windows: rows that are the same bit for bit.
  *
  * Threads: one. */
-#include "apps/rubato/history_judge.h"
+#include "apps/rubato/history/history_judge.h"
 
 static bool is_same_row(const Judge *judge, const HistoryEntry *a, const HistoryEntry *b)
 {

@@ -1,5 +1,5 @@
 /* The command `rubato checkpoint`: what is in a directory of snapshots, and asking for another. */
-#include "apps/rubato/checkpoint.h"
+#include "apps/rubato/checkpoint/checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef APPS_RUBATO_HISTORY_RULES_H
 #define APPS_RUBATO_HISTORY_RULES_H
 
-#include "apps/rubato/history_events.h"
+#include "apps/rubato/history/history_events.h"
 
 typedef struct {
     uint64_t n_rows;      /* rows of Gets that were compared */

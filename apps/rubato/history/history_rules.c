@@ -11,7 +11,7 @@
  * may differ by what rounding can do in any order.
  *
  * Threads: one. */
-#include "apps/rubato/history_judge.h"
+#include "apps/rubato/history/history_judge.h"
 
 #include <rubato/mix.h>
 

@@ -1,7 +1,7 @@
 /* How much of the Adds to a key a Get sees at least, and at most: a window for each run of Adds.
  *
  * Threads: one. */
-#include "apps/rubato/history_judge.h"
+#include "apps/rubato/history/history_judge.h"
 
 typedef uint64_t (*Order)(const HistoryEntry *add);
 

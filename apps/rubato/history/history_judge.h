@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "apps/rubato/history_rules.h"
+#include "apps/rubato/history/history_rules.h"
 
 enum { JUDGE_MOST_COLUMNS = 16 };
 

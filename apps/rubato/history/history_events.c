@@ -1,14 +1,14 @@
 /* Reads the files of a run, checks the order of each worker's own records, and collects the keys.
  *
  * Threads: one. */
-#include "apps/rubato/history_events.h"
+#include "apps/rubato/history/history_events.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include <rubato/mix.h>
 
-#include "apps/rubato/history_ragged.h"
+#include "apps/rubato/history/history_ragged.h"
 
 enum { N_BUCKETS = 4096 };
 

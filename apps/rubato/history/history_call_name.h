@@ -4,7 +4,7 @@
 #ifndef APPS_RUBATO_HISTORY_CALL_NAME_H
 #define APPS_RUBATO_HISTORY_CALL_NAME_H
 
-#include "apps/rubato/history_events.h"
+#include "apps/rubato/history/history_events.h"
 
 /* Of a worker by its clock, of an engine by its node. */
 typedef struct {

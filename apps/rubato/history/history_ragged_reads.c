@@ -6,7 +6,7 @@
  * later place than what it reads next. So the first place that fits is taken.
  *
  * Threads: one. */
-#include "apps/rubato/history_ragged_parts.h"
+#include "apps/rubato/history/history_ragged_parts.h"
 
 enum {
     MOST_EXPLAINED = 5, /* rows of a part that show no state */

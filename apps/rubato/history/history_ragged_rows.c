@@ -2,7 +2,7 @@
  * tables. A row keeps the hash of its whole words, so that appending costs what is appended.
  *
  * Threads: one. */
-#include "apps/rubato/history_ragged_rows.h"
+#include "apps/rubato/history/history_ragged_rows.h"
 
 #include <string.h>
 

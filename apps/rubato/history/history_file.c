@@ -1,5 +1,5 @@
 /* The format of histories. Every size is checked against the bytes that are there. */
-#include "apps/rubato/history_file.h"
+#include "apps/rubato/history/history_file.h"
 
 #include <string.h>
 

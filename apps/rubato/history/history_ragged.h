@@ -9,7 +9,7 @@
 #ifndef APPS_RUBATO_HISTORY_RAGGED_H
 #define APPS_RUBATO_HISTORY_RAGGED_H
 
-#include "apps/rubato/history_events.h"
+#include "apps/rubato/history/history_events.h"
 
 /* A request of a worker, or of an engine, on one part. */
 typedef struct {

@@ -1,7 +1,7 @@
 /* Whether some choice of Adds within the windows gives a row.
  *
  * Threads: one. */
-#include "apps/rubato/history_judge.h"
+#include "apps/rubato/history/history_judge.h"
 
 enum { MOST_STEPS = 5000 };
 

@@ -4,8 +4,8 @@
 #ifndef APPS_RUBATO_HISTORY_RAGGED_PARTS_H
 #define APPS_RUBATO_HISTORY_RAGGED_PARTS_H
 
-#include "apps/rubato/history_judge.h"
-#include "apps/rubato/history_ragged_rows.h"
+#include "apps/rubato/history/history_judge.h"
+#include "apps/rubato/history/history_ragged_rows.h"
 
 typedef struct {
     const History *history;

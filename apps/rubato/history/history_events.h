@@ -5,7 +5,7 @@
 #ifndef APPS_RUBATO_HISTORY_EVENTS_H
 #define APPS_RUBATO_HISTORY_EVENTS_H
 
-#include "apps/rubato/history_file.h"
+#include "apps/rubato/history/history_file.h"
 
 typedef enum {
     BOUND_ASP,

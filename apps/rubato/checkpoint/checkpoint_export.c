@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/rubato/checkpoint.h"
+#include "apps/rubato/checkpoint/checkpoint.h"
 #include <rubato/npy.h>
 
 typedef struct {
