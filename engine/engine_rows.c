@@ -14,7 +14,7 @@
 #include "models/update/rule.h"
 #include "models/update/update.h"
 #include "tables/client/client.h"
-#include "tables/ragged_request.h"
+#include "tables/ragged/ragged_request.h"
 
 typedef struct {
     const char *table;

@@ -5,7 +5,7 @@
  * clock. */
 #include <rubato/chunk_table.h>
 
-#include "tables/ticket.h"
+#include "tables/tickets/ticket.h"
 #include "tables/worker.h"
 
 struct RubatoChunkTable {

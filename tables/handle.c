@@ -1,7 +1,7 @@
 /* Handles: their opening and closing. */
 #include "tables/handle.h"
 
-#include "tables/ticket.h"
+#include "tables/tickets/ticket.h"
 
 void table_handle_open(TableHandle *handle, TableClient *client, const char *type,
                        const char *free_call)

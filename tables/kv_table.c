@@ -2,7 +2,7 @@
 #include <rubato/kv_table.h>
 
 #include "tables/process_cache.h"
-#include "tables/ticket.h"
+#include "tables/tickets/ticket.h"
 #include "tables/worker.h"
 
 struct RubatoKVTable {

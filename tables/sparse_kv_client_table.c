@@ -6,7 +6,7 @@
  * So a server has to know the iterations c .. c + speculation - 1 of a worker at clock c. */
 #include <rubato/sparse_kv_client_table.h>
 
-#include "tables/ticket.h"
+#include "tables/tickets/ticket.h"
 #include "tables/worker.h"
 
 typedef struct {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "io/data/deal/reader.h"
-#include "tables/ticket.h"
+#include "tables/tickets/ticket.h"
 #include "tables/worker_stats.h"
 
 uint32_t rubato_worker_rank(const RubatoWorker *worker)

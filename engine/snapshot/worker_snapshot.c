@@ -13,7 +13,7 @@
 #include "engine/task/task_run.h"
 #include "io/net/stall_clock.h"
 #include "io/store/snapshot_folder.h"
-#include "tables/ticket.h"
+#include "tables/tickets/ticket.h"
 #include "tables/worker.h"
 
 static RubatoEngine *engine_of(const RubatoWorker *worker)

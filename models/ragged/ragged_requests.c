@@ -16,7 +16,7 @@
 #include "models/handlers/part.h"
 #include "models/keys.h"
 
-/* Of a request that brings no rows; tables/ragged_request.c asks for fewer. */
+/* Of a request that brings no rows; tables/ragged/ragged_request.c asks for fewer. */
 enum { MOST_KEYS = 1 << 16 };
 
 /* A Get fetches a row into the cache so many rows before it copies it. The processor itself fetches

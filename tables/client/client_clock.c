@@ -29,7 +29,7 @@
  *
  * Threads: the client's worker. What workers share here is the route's clocks. */
 #include "tables/client/client_private.h"
-#include "tables/ticket.h"
+#include "tables/tickets/ticket.h"
 
 /* When a worker has added so many bytes since it told a clock, it tells the next one. */
 #define MOST_UNTOLD_BYTES ((uint64_t)256 << 10)

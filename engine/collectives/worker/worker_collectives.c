@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engine/collectives/tensor_exchange.h"
-#include "tables/ticket.h"
+#include "tables/tickets/ticket.h"
 #include "tables/worker.h"
 
 enum {

@@ -6,7 +6,7 @@
 
 #include "io/net/stall_clock.h"
 #include "tables/process_cache.h"
-#include "tables/ticket_private.h"
+#include "tables/tickets/ticket_private.h"
 
 /* What a slice takes besides its keys and rows, here and on its server. */
 #define BYTES_OF_ASKING 512

@@ -1,7 +1,7 @@
 /* Tickets for requests to something else than a table. See ticket.h.
  *
  * Thread: the worker's. */
-#include "tables/ticket_private.h"
+#include "tables/tickets/ticket_private.h"
 
 /* ---- waiting ---- */
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tables/client/client_private.h"
-#include "tables/ragged_request_private.h"
+#include "tables/ragged/ragged_request_private.h"
 
 static HistoryRaggedOp op_of(const char *name)
 {

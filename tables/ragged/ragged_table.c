@@ -2,8 +2,8 @@
  * tickets. */
 #include <rubato/ragged_table.h>
 
-#include "tables/ragged_request.h"
-#include "tables/ticket.h"
+#include "tables/ragged/ragged_request.h"
+#include "tables/tickets/ticket.h"
 #include "tables/worker.h"
 
 struct RubatoRaggedTable {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tables/client/client_private.h"
-#include "tables/ragged_request_private.h"
+#include "tables/ragged/ragged_request_private.h"
 
 static bool fail_answer(const RaggedRequest *request, GError **error)
 {

@@ -9,11 +9,11 @@
  *   ticket_outside.c  requests to something else than a table
  *
  * Threads: as each member says. */
-#ifndef RUBATO_TABLES_TICKET_PRIVATE_H
-#define RUBATO_TABLES_TICKET_PRIVATE_H
+#ifndef RUBATO_TABLES_TICKETS_TICKET_PRIVATE_H
+#define RUBATO_TABLES_TICKETS_TICKET_PRIVATE_H
 
 #include "tables/client/client_private.h"
-#include "tables/ticket.h"
+#include "tables/tickets/ticket.h"
 
 typedef enum {
     TICKET_FREE,

@@ -6,8 +6,8 @@
  * part, because it is done as a whole or not at all.
  *
  * Threads: the client's worker; ragged_request_take on the thread that ended the call, too. */
-#ifndef RUBATO_TABLES_RAGGED_REQUEST_H
-#define RUBATO_TABLES_RAGGED_REQUEST_H
+#ifndef RUBATO_TABLES_RAGGED_RAGGED_REQUEST_H
+#define RUBATO_TABLES_RAGGED_RAGGED_REQUEST_H
 
 #include "tables/client/client.h"
 

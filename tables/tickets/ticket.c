@@ -21,7 +21,7 @@
  * has nothing left to do but that.
  *
  * Threads: see the header. */
-#include "tables/ticket_private.h"
+#include "tables/tickets/ticket_private.h"
 
 #include "io/net/monotonic.h"
 

@@ -9,13 +9,13 @@
  * on the way to a node, or for a move.
  *
  * Threads: see the header. */
-#include "tables/ragged_request.h"
+#include "tables/ragged/ragged_request.h"
 
 #include <rubato/ragged_table.h>
 #include <string.h>
 
 #include "tables/client/client_private.h"
-#include "tables/ragged_request_private.h"
+#include "tables/ragged/ragged_request_private.h"
 
 enum {
     BYTES_OF_A_ROUND = 4 << 20, /* that a blocking request has under way */

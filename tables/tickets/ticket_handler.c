@@ -13,7 +13,7 @@
 
 #include "tables/client/client_handlers.h"
 #include "tables/process_cache.h"
-#include "tables/ticket_private.h"
+#include "tables/tickets/ticket_private.h"
 
 /* What a part takes besides its keys and arguments, here and on its server. */
 #define BYTES_OF_PART 512

@@ -2,8 +2,8 @@
  * are written where they belong before the ticket ends.
  *
  * Threads: starting, the worker's; the end, the one that ends the call. */
-#include "tables/ragged_request.h"
-#include "tables/ticket_private.h"
+#include "tables/ragged/ragged_request.h"
+#include "tables/tickets/ticket_private.h"
 
 static void end_request(Ticket *ticket)
 {

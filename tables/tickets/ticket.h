@@ -1,13 +1,13 @@
 /* The tickets of a worker: its requests that are under way. rubato/ticket.h tells their rules.
  *
  * Threads: the worker's, except tickets_poll, which any thread may call. */
-#ifndef RUBATO_TABLES_TICKET_H
-#define RUBATO_TABLES_TICKET_H
+#ifndef RUBATO_TABLES_TICKETS_TICKET_H
+#define RUBATO_TABLES_TICKETS_TICKET_H
 
 #include <rubato/ticket.h>
 
 #include "tables/handle.h"
-#include "tables/ragged_request.h"
+#include "tables/ragged/ragged_request.h"
 
 /* helper: the node's helper thread. (transfer full) */
 Tickets *tickets_new(Actor *helper);

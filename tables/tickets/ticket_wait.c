@@ -1,7 +1,7 @@
 /* Waiting for tickets, and how their ends are told to the worker. See the design note in ticket.c.
  *
  * Threads: the worker's; tickets_poll any. */
-#include "tables/ticket_private.h"
+#include "tables/tickets/ticket_private.h"
 
 #include "io/net/monotonic.h"
 #include "io/net/stall_clock.h"

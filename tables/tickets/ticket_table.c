@@ -2,7 +2,7 @@
  * says so, and what is counted.
  *
  * Threads: as TicketOps says. */
-#include "tables/ticket_private.h"
+#include "tables/tickets/ticket_private.h"
 
 /* The min clock for which the request waits; 0: none. */
 static uint64_t needed_clock(const Ticket *ticket)

@@ -1,11 +1,11 @@
 /* What the files of a request to ragged rows share. See ragged_request.c.
  *
  * Threads: as ragged_request.h says. */
-#ifndef RUBATO_TABLES_RAGGED_REQUEST_PRIVATE_H
-#define RUBATO_TABLES_RAGGED_REQUEST_PRIVATE_H
+#ifndef RUBATO_TABLES_RAGGED_RAGGED_REQUEST_PRIVATE_H
+#define RUBATO_TABLES_RAGGED_RAGGED_REQUEST_PRIVATE_H
 
 #include "io/net/handler_call.h"
-#include "tables/ragged_request.h"
+#include "tables/ragged/ragged_request.h"
 
 /* Some keys of a part, with what is brought for them. */
 typedef struct {
