@@ -204,6 +204,11 @@ void clocks_hear(Clocks *clocks, uint32_t node, NodeClock news)
     pthread_mutex_unlock(&clocks->lock);
 }
 
+void clocks_lose(Clocks *clocks, uint32_t node)
+{
+    clocks_hear(clocks, node, (NodeClock){ RUBATO_CLOCK_RETIRED, clocks->first_ranks[node] });
+}
+
 void clocks_hear_common(Clocks *clocks, NodeClock common)
 {
     pthread_mutex_lock(&clocks->lock);

@@ -94,6 +94,10 @@ bool clocks_are_awaited(const Clocks *clocks);
 /* Another node has sent its clock. An older clock is ignored. */
 void clocks_hear(Clocks *clocks, uint32_t node, NodeClock news);
 
+/* Another node is lost, and its workers count as retired. Nothing that it has sent is heard any
+ * more. */
+void clocks_lose(Clocks *clocks, uint32_t node);
+
 /* The root has told the common clock, which all nodes have reached, and the slowest worker. */
 void clocks_hear_common(Clocks *clocks, NodeClock common);
 

@@ -179,6 +179,15 @@ static void set_places(Server *server, void *data)
             server_lose_workers(server, node);
 }
 
+/* The node's own view of the clocks follows that of the parts. Which snapshot is due, and which
+ * rows are done in it, depends on this view; the Adds that are in it depend on the parts. Both need
+ * to agree only in a cut:
+ *   - A snapshot whose CUT came before this step fails by the loss. The next one begins when all
+ *     nodes have done OPEN. In its CLOSE all nodes that live tell their clocks again, and fence. So
+ *     in its CUT each part and each node has the same lowest clock: that of the workers that live.
+ *   - Until then this view may be ahead of parts on other nodes, which keep Adds of clocks below
+ *     it. Rows that a worker said to be done at such clocks may be forgotten as not certain
+ *     (engine/task/node_reader.c), since the lowest clock in a later cut is no lower. */
 static void promote_step(RubatoEngine *engine, const ControlRecover *recover)
 {
     g_autofree bool *lost = g_new(bool, engine->n_nodes);
@@ -189,6 +198,10 @@ static void promote_step(RubatoEngine *engine, const ControlRecover *recover)
     pthread_mutex_unlock(&engine->lock);
     servers_run(engine->servers, engine->n_servers, set_places,
                 &(Promotion){ recover, engine->n_nodes, workerless });
+    pthread_mutex_lock(&engine->lock);
+    for (guint i = 0; i < engine->runs->len; i++)
+        task_run_lose_workers(g_ptr_array_index(engine->runs, i), workerless);
+    pthread_mutex_unlock(&engine->lock);
 }
 
 /* ---- OPEN ---- */

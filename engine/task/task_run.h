@@ -106,6 +106,10 @@ void task_run_tell_news(RubatoTaskRun *run);
  * run uses the table. */
 void task_run_tell_clocks(RubatoTaskRun *run, uint32_t table);
 
+/* The workers of these nodes are lost (workerless, by number), and no others come in their place:
+ * their clocks count no more, unless the task waits for others. Its parts have retired them. */
+void task_run_lose_workers(RubatoTaskRun *run, const bool *workerless);
+
 /* The lowest clock of the task's workers on a table that it uses, as far as this node has heard;
  * RUBATO_CLOCK_RETIRED: all have ended. */
 uint64_t task_run_lowest_clock(const RubatoTaskRun *run, uint32_t table);

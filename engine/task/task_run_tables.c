@@ -195,6 +195,18 @@ void task_run_tell_clocks(RubatoTaskRun *run, uint32_t table)
             table_route_tell_again(&run->routes[i]);
 }
 
+/* Clocks of tables without replicas need nothing of this: a task that uses one ends with its lost
+ * workers, or these had retired, and their last clocks have come to the root. */
+void task_run_lose_workers(RubatoTaskRun *run, const bool *workerless)
+{
+    const PostOffice *const office = run->host->office;
+
+    for (uint32_t node = 0; node < office->n_nodes && run->replace_ms == 0; node++)
+        for (size_t i = 0; i < run->n_tables && workerless[node]; i++)
+            if (run->routes[i].map->n_replicas > 0)
+                clocks_lose(&run->clocks[i], node);
+}
+
 /* ---- workers in the place of lost ones ---- */
 
 /* The clock that all tables have heard of a worker, and some part of each. What the lost one had

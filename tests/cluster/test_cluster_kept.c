@@ -57,7 +57,7 @@ static bool play_training(RubatoEngine *engine, const void *data, GError **error
 
     hears_late = engine->servers_of[engine->self] == 0;
 
-    return kept_training_create(engine, run->model, error) &&
+    return kept_training_create(engine, run->model, 0, error) &&
            (run->from == 0 || rubato_engine_restore(engine, &from, NULL, error)) &&
            kept_training_run(engine, 0, &training, error) && kept_training_check(engine, error);
 }

@@ -247,6 +247,28 @@ START_TEST(nobody_is_slowest_once_all_have_retired)
 END_TEST
 
 /* The node's clock stays, but the worker that others would name has clocked. */
+START_TEST(the_workers_of_a_lost_node_hold_nobody_back)
+{
+    Clocks clocks;
+    NodeClock slowest;
+    uint32_t node;
+
+    init(&clocks);
+    clocks_hear(&clocks, 0, (NodeClock){ .clock = 2, .slowest = 1 });
+    clocks_lose(&clocks, 0);
+    clocks_hear(&clocks, 0, (NodeClock){ .clock = 3, .slowest = 1 }); /* it was under way */
+    clocks_lose(&clocks, 1);                                          /* not itself */
+    ck_assert(clocks_slowest(&clocks, &slowest, &node));
+    ck_assert_uint_eq(slowest.clock, 0);
+    ck_assert_uint_eq(node, 1);
+    clocks_lose(&clocks, 2);
+    for (uint32_t rank = 2; rank < 5; rank++)
+        clocks_advance(&clocks, rank, RETIRED, &slowest);
+    ck_assert(!clocks_slowest(&clocks, &slowest, &node));
+    clocks_clear(&clocks);
+}
+END_TEST
+
 START_TEST(another_slowest_worker_is_news)
 {
     Clocks clocks;
@@ -510,6 +532,7 @@ int main(void)
     tcase_add_test(cases, news_are_another_slowest_worker_and_a_node_that_was_left_out);
     tcase_add_test(cases, a_node_without_workers_holds_nobody_back);
     tcase_add_test(cases, nobody_is_slowest_once_all_have_retired);
+    tcase_add_test(cases, the_workers_of_a_lost_node_hold_nobody_back);
     tcase_add_test(cases, another_slowest_worker_is_news);
     tcase_add_test(cases, what_servers_were_told_does_not_go_back);
     tcase_add_test(cases, a_clock_is_awaited_until_servers_are_told_it);

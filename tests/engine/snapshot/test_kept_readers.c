@@ -40,7 +40,7 @@ static RubatoEngine *learner(uint32_t servers, const char *model)
 {
     RubatoEngine *const engine = engine_with_servers(servers);
 
-    MUST(kept_training_create(engine, model, &error));
+    MUST(kept_training_create(engine, model, 0, &error));
     return engine;
 }
 

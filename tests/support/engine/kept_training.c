@@ -7,16 +7,18 @@
 
 #include "tests/support/engine/engine_fixture.h"
 
-bool kept_training_create(RubatoEngine *engine, const char *model, GError **error)
+bool kept_training_create(RubatoEngine *engine, const char *model, uint32_t n_replicas,
+                          GError **error)
 {
     const uint32_t staleness = strcmp(model, "ssp") == 0 ? 2 : 0;
     const RubatoTableSpec seen = { .name = "seen",
                                    .dtype = RUBATO_I64,
                                    .n_keys = KEPT_N_ROWS,
                                    .model = model,
-                                   .staleness = staleness };
+                                   .staleness = staleness,
+                                   .replicas = n_replicas };
     const RubatoTableSpec chain = {
-        .name = "chain", .n_keys = 1, .model = model, .staleness = staleness
+        .name = "chain", .n_keys = 1, .model = model, .staleness = staleness, .replicas = n_replicas
     };
 
     return rubato_engine_create_table(engine, &seen, error) &&
@@ -103,9 +105,12 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     const Trainer it = { reader, seen, chain };
 
     TRY(reader != NULL && seen != NULL && chain != NULL);
-    if (training->snapshot_every > 0 && rubato_worker_local_rank(worker) == 0)
+    if (training->snapshot_every > 0 && training->on_loss == RUBATO_ON_LOSS_FAIL &&
+        rubato_worker_local_rank(worker) == 0)
         TRY(rubato_worker_snapshot(worker, &snapshot, NULL, error));
     while (rubato_reader_next(reader, &batch, error)) {
+        if (training->dies_unchanged)
+            (void)kill(getpid(), SIGKILL);
         TRY(train_batch(worker, &it, batch, error));
         const uint32_t n = atomic_fetch_add(&training->n_batches, 1) + 1;
 
@@ -129,7 +134,8 @@ bool kept_training_run(RubatoEngine *engine, uint32_t workers_per_node, KeptTrai
                                             .run = train,
                                             .user_data = &job,
                                             .tables = tables,
-                                            .workers_per_node = workers_per_node },
+                                            .workers_per_node = workers_per_node,
+                                            .on_loss = training->on_loss },
                              error);
 }
 

@@ -19,8 +19,11 @@ enum {
 typedef struct {
     const char *directory;            /* of snapshots */
     uint32_t snapshot_every, kill_at; /* batches of this process's workers; 0: never. The first
-                                       * snapshot comes before any batch of its first worker */
-    _Atomic uint32_t n_batches;       /* of these workers; add up if it runs again */
+                                       * snapshot comes before any batch of its first worker, if
+                                       * no node is to be lost */
+    bool dies_unchanged;              /* this process is killed before it has changed anything */
+    RubatoOnLoss on_loss;
+    _Atomic uint32_t n_batches; /* of these workers; add up if it runs again */
 } KeptTraining;
 
 /* The label of a row is its number. (transfer full) */
@@ -28,7 +31,8 @@ RubatoDataset *kept_training_rows(void);
 
 /* The tables: "seen", how often each row was trained on, and "chain", one float that depends on the
  * order of the rows. */
-bool kept_training_create(RubatoEngine *engine, const char *model, GError **error);
+bool kept_training_create(RubatoEngine *engine, const char *model, uint32_t n_replicas,
+                          GError **error);
 
 bool kept_training_run(RubatoEngine *engine, uint32_t workers_per_node, KeptTraining *training,
                        GError **error);

@@ -1,0 +1,156 @@
+/* A task continues without the workers of a node that is killed. Its snapshots come when they are
+ * due by the clocks of those that live; and each says which rows these have done, so that a run
+ * which goes on from it trains on each row that is left once.
+ *
+ * docs/liveness.md: A task that continues. */
+#include <signal.h>
+#include <unistd.h>
+
+#include "tests/support/cluster/cluster_run.h"
+#include "tests/support/engine/engine_fixture.h"
+#include "tests/support/engine/kept_training.h"
+#include "tests/support/runner.h"
+#include "tests/support/store/small_snapshot.h"
+
+enum { N_NODES = 3, VICTIM = 2 };
+
+static const char *const models[] = { "bsp", "asp" };
+
+/* Node 1 has no server: it asks one for the lowest clock. */
+static const ClusterShape shape = { .n_nodes = N_NODES, .nodes = { { 1, 1 }, { 0, 1 }, { 1, 1 } } };
+
+static char *directory;
+
+static void set_up(void)
+{
+    directory = g_dir_make_tmp("rubato-continue-XXXXXX", NULL);
+}
+
+static void tear_down(void)
+{
+    remove_tree(directory);
+    g_free(directory);
+}
+
+static bool is_victim(const RubatoEngine *engine)
+{
+    return rubato_engine_n_nodes(engine) > 1 && rubato_engine_node(engine) == CLUSTER_IDS[VICTIM];
+}
+
+static void expect_survival(ClusterPlay play, const char *model)
+{
+    ClusterRun *const run = cluster_run_new(&shape);
+
+    cluster_start(run, play, model);
+    cluster_wait_for(run, 0, "the run goes on, by part map 2");
+    for (uint32_t i = 0; i < VICTIM; i++)
+        cluster_expect_end(run, i, 0);
+    cluster_run_free(run);
+}
+
+/* ---- snapshots that are due by clocks ---- */
+
+/* Until worker 0 finds a snapshot. */
+static bool clock_on(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const RubatoEngine *const engine = user_data;
+    const RubatoKey end_key = 0;
+    const int64_t one = 1;
+    g_autoptr(RubatoKVTable) seen = rubato_worker_open_kv_table(worker, "seen", RUBATO_I64, error);
+    int64_t has_ended = 0;
+
+    TRY(seen != NULL);
+    if (is_victim(engine))
+        (void)kill(getpid(), SIGKILL);
+    while (has_ended == 0) {
+        g_autofree uint64_t *numbers = NULL;
+        size_t n = 0;
+
+        TRY(rubato_worker_rank(worker) != 0 ||
+            rubato_snapshot_list(directory, &numbers, &n, error));
+        TRY(n == 0 || rubato_kv_table_add(seen, &end_key, 1, &one, error));
+        TRY(rubato_kv_table_clock(seen, error) &&
+            rubato_kv_table_get(seen, &end_key, 1, &has_ended, error));
+    }
+    return true;
+}
+
+static bool play_clocks(RubatoEngine *engine, const void *model, GError **error)
+{
+    static const char *const tables[] = { "seen", NULL };
+    const RubatoTaskSnapshots snapshots = { .spec.directory = directory, .every_clocks = 3 };
+
+    return kept_training_create(engine, model, 1, error) &&
+           rubato_engine_run(engine,
+                             &(RubatoTask){ .name = "clocks",
+                                            .run = clock_on,
+                                            .user_data = engine,
+                                            .tables = tables,
+                                            .snapshots = &snapshots,
+                                            .on_loss = RUBATO_ON_LOSS_CONTINUE },
+                             error) &&
+           rubato_engine_barrier(engine, error);
+}
+
+START_TEST(snapshots_are_due_by_the_clocks_of_those_that_live)
+{
+    expect_survival(play_clocks, models[_i]);
+}
+END_TEST
+
+/* ---- which rows are done ---- */
+
+static bool play_training(RubatoEngine *engine, const void *model, GError **error)
+{
+    KeptTraining training = { .directory = directory,
+                              .snapshot_every =
+                                  rubato_engine_node(engine) == CLUSTER_IDS[0] ? 20 : 0,
+                              .dies_unchanged = is_victim(engine),
+                              .on_loss = RUBATO_ON_LOSS_CONTINUE };
+
+    return kept_training_create(engine, model, 1, error) &&
+           kept_training_run(engine, 0, &training, error) && kept_training_check(engine, error) &&
+           rubato_engine_barrier(engine, error);
+}
+
+typedef struct {
+    const char *model;
+    uint64_t number; /* of the snapshot */
+} From;
+
+static bool go_on(RubatoEngine *engine, const void *data, GError **error)
+{
+    const From *const from = data;
+    const RubatoRestoreSpec restore = { .directory = directory, .number = from->number };
+    KeptTraining training = { .directory = directory };
+
+    return kept_training_create(engine, from->model, 0, error) &&
+           rubato_engine_restore(engine, &restore, NULL, error) &&
+           kept_training_run(engine, 0, &training, error) && kept_training_check(engine, error);
+}
+
+START_TEST(each_row_is_trained_on_once_from_snapshots_after_a_loss)
+{
+    g_autofree uint64_t *numbers = NULL;
+    size_t n;
+
+    expect_survival(play_training, models[_i]);
+    ck_assert(rubato_snapshot_list(directory, &numbers, &n, NULL));
+    ck_assert_uint_gt(n, 0);
+    for (size_t i = 0; i < n; i += 2)
+        g_free(cluster_play_alone(2, 2, go_on, &(From){ models[_i], numbers[i] }));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cluster continue kept");
+    TCase *cases = cluster_add_case(suite, "continue");
+
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_loop_test(cases, snapshots_are_due_by_the_clocks_of_those_that_live, 0,
+                        G_N_ELEMENTS(models));
+    tcase_add_loop_test(cases, each_row_is_trained_on_once_from_snapshots_after_a_loss, 0,
+                        G_N_ELEMENTS(models));
+    return run_suite(suite);
+}
