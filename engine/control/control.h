@@ -383,6 +383,7 @@ typedef struct {
     uint32_t n_blocks;
     const char *events; /* the results of earlier tickets, one ticket a line */
     uint32_t worker;    /* its rank, if lost workers are to be replaced: its own tickets; else 0 */
+    bool ends;          /* it has told all results: answered as if there were no blocks left */
 } ControlWant;
 
 typedef struct {

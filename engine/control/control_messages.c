@@ -102,9 +102,13 @@ static const ControlMember reader[] = {
 static const ControlMember inputs[] = { MEMBER(EPOCH, inputs.epoch), MEMBER(READER, inputs.reader),
                                         MEMBER(UINT32, inputs.first), MEMBER(LINES, inputs.lines),
                                         END };
-static const ControlMember want[] = { MEMBER(EPOCH, want.epoch),     MEMBER(READER, want.reader),
-                                      MEMBER(UINT32, want.n_blocks), MEMBER(LINES, want.events),
-                                      MEMBER(UINT32, want.worker),   END };
+static const ControlMember want[] = { MEMBER(EPOCH, want.epoch),
+                                      MEMBER(READER, want.reader),
+                                      MEMBER(UINT32, want.n_blocks),
+                                      MEMBER(LINES, want.events),
+                                      MEMBER(UINT32, want.worker),
+                                      MEMBER(BOOL, want.ends),
+                                      END };
 static const ControlMember blocks[] = {
     MEMBER(EPOCH, blocks.epoch),   MEMBER(READER, blocks.reader), MEMBER(BOOL, blocks.is_last),
     MEMBER(LINES, blocks.tickets), MEMBER(UINT32, blocks.worker), END

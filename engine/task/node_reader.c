@@ -33,6 +33,7 @@
 
 #define NEWS_MAX (CONTROL_MAX_LINES / 2) /* bytes; longer news is sent at once */
 #define READY_PER_READER 2u
+#define WANTS_END UINT32_MAX   /* in place of a number of blocks: only to hear that all was had */
 #define LOG_LOOKED_THROUGH 64u /* steps: a longer log is looked through for those to forget */
 
 /* Blocks of some readers, of all the node's or of one. The node reader's lock guards all but
@@ -42,6 +43,7 @@ typedef struct {
     GArray *ready;     /* of BlockTicket, the next one last */
     GString *news;     /* results of earlier tickets */
     bool asked;        /* a request for blocks is under way */
+    bool has_asked;    /* so there may be results to tell */
     bool ended;        /* no more blocks will come */
     uint32_t n_active; /* readers that may take more */
 } Queue;
@@ -320,9 +322,10 @@ static void send_want(NodeReader *node_reader, Queue *queue, uint32_t wanted)
     tell_scheduler(node_reader, &(Control){ .kind = CONTROL_WANT,
                                             .want = { .epoch = node_reader->epoch,
                                                       .reader = node_reader->id,
-                                                      .n_blocks = wanted,
+                                                      .n_blocks = wanted == WANTS_END ? 0 : wanted,
                                                       .events = news->str,
-                                                      .worker = queue->worker } });
+                                                      .worker = queue->worker,
+                                                      .ends = wanted == WANTS_END } });
     g_string_free(news, TRUE);
     pthread_mutex_lock(&node_reader->lock);
     if (--node_reader->n_sending == 0)
@@ -345,7 +348,7 @@ static void ask(NodeReader *node_reader, Queue *queue)
     if (!node_reader->announced || queue->asked || queue->ended || is_over(node_reader) ||
         queue->ready->len >= queue->n_active)
         return;
-    queue->asked = true;
+    queue->asked = queue->has_asked = true;
     send_want(node_reader, queue, enough - queue->ready->len);
 }
 
@@ -536,6 +539,35 @@ BlockSource *node_reader_open(NodeReader *node_reader, uint32_t rank)
     reader->queue->ended = false; /* blocks that came back since then are for this reader */
     pthread_mutex_unlock(&node_reader->lock);
     return &reader->source;
+}
+
+/* The lock is held. */
+static void wait_for_answer(NodeReader *node_reader, const Queue *queue, StallClock *clock)
+{
+    while ((queue->asked || node_reader->n_sending > 0) && !is_over(node_reader))
+        if (stall_clock_wait(clock, &node_reader->changed, &node_reader->lock))
+            g_message("the end of worker %u of task %s waits for the scheduler to hear which "
+                      "blocks it has read (for %.1f s so far)",
+                      queue->worker, node_reader->task, stall_clock_s(clock));
+}
+
+/* The scheduler answers at once. If it is lost, the next process gets and answers what it had not
+ * heard, or the task is cancelled. Blocks that were under way when the worker closed its reader go
+ * back first, and what other threads send. */
+void node_reader_end_worker(NodeReader *node_reader, uint32_t rank)
+{
+    Queue *const queue = find_queue(node_reader, rank);
+    StallClock clock;
+
+    stall_clock_start(&clock, node_reader->stall_ms);
+    pthread_mutex_lock(&node_reader->lock);
+    wait_for_answer(node_reader, queue, &clock);
+    if (queue->has_asked && !is_over(node_reader)) {
+        queue->asked = true;
+        send_want(node_reader, queue, WANTS_END);
+        wait_for_answer(node_reader, queue, &clock);
+    }
+    pthread_mutex_unlock(&node_reader->lock);
 }
 
 /* ---- in snapshots ---- */

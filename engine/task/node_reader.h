@@ -44,6 +44,10 @@ BlockSource *node_reader_open(NodeReader *node_reader, uint32_t rank);
 /* Where the reader of a worker tells how far it has come. It stays as long as the node reader. */
 ReaderProgress *node_reader_add_worker(NodeReader *node_reader, uint32_t rank);
 
+/* A worker whose blocks are its own has closed the reader: returns when the scheduler has heard
+ * what became of all of them, or the task is over. With no lock held. */
+void node_reader_end_worker(NodeReader *node_reader, uint32_t rank);
+
 /* What it reads, and how far each worker has come: the member `readers` of a task's status. What is
  * said of one worker is of one moment; another worker may have read on before it is its turn.
  * (transfer floating) */

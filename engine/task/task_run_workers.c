@@ -496,6 +496,21 @@ static void retire_clocks(RubatoTaskRun *run, RubatoWorker *worker)
     task_run_look_retired(run); /* on the root it may be the last one */
 }
 
+/* Once a part has heard that the worker has retired, its function is not called again in another
+ * process: nobody would tell what became of its blocks, and nobody would read those that it had
+ * left. So the scheduler has heard that before any part may. If the node is lost in between,
+ * another process repeats the worker's last clock, reads the same, and what it tells is known. */
+static void settle_readers(RubatoTaskRun *run, RubatoWorker *worker)
+{
+    worker_close_readers(worker);
+    pthread_mutex_lock(&run->lock);
+    g_autoptr(GPtrArray) readers = g_ptr_array_copy(run->node_readers, NULL, NULL);
+    pthread_mutex_unlock(&run->lock);
+    for (guint i = 0; i < readers->len; i++)
+        if (readers->pdata[i] != NULL) /* it lives as long as the run */
+            node_reader_end_worker(readers->pdata[i], worker->rank);
+}
+
 /* The worker has done all, and its file says so, also if the process is killed from now on. */
 static void keep_history(const RubatoTaskRun *run, const RubatoWorker *worker)
 {
@@ -549,6 +564,7 @@ static void *work(void *user)
         report_failure(run, worker, error);
     /* Its clocks retire first: its open calls may wait for workers that wait for these clocks. */
     if (ok && run->replace_ms > 0) {
+        settle_readers(run, worker);
         task_run_settle(run);
         keep_history(run, worker);
     }

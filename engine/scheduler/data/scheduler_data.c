@@ -326,6 +326,19 @@ static bool has_worker(const SchedulerTask *task, uint32_t node, uint32_t rank)
     return rank >= first && rank - first < tensors_n_workers(task->tensors, node);
 }
 
+/* A worker has told all results, and ends once it knows that they were heard. */
+static void answer_end(Scheduler *scheduler, uint32_t node, const ControlWant *want)
+{
+    const Control heard = { .kind = CONTROL_BLOCKS,
+                            .blocks = { .epoch = want->epoch,
+                                        .reader = want->reader,
+                                        .is_last = true,
+                                        .tickets = "",
+                                        .worker = want->worker } };
+
+    scheduler_send(scheduler, node, &heard);
+}
+
 bool data_want(Scheduler *scheduler, uint32_t node, const Control *control)
 {
     const ControlWant *const want = &control->want;
@@ -345,7 +358,9 @@ bool data_want(Scheduler *scheduler, uint32_t node, const Control *control)
         if (!block_ticket_read(&at, &news, &ticket) ||
             !take_news(reading, node, want->worker, news, ticket))
             return false;
-    if (want->n_blocks == 0)
+    if (want->ends)
+        answer_end(scheduler, node, want);
+    if (want->n_blocks == 0 || want->ends)
         return true;
     reading->has_asked[node] = true;
     if (reading->kept_as != NULL && knows_all_files(scheduler, task, reading))

@@ -69,7 +69,7 @@ static const Control SAMPLES[] = {
     { .kind = CONTROL_INPUTS,
       .inputs = { .epoch = 1, .reader = 2, .first = 7, .lines = "1 2 1 a\n" } },
     { .kind = CONTROL_WANT,
-      .want = { .epoch = 1, .reader = 2, .n_blocks = 4, .events = "f0 1 2 3\n" } },
+      .want = { .epoch = 1, .reader = 2, .n_blocks = 4, .events = "f0 1 2 3\n", .ends = true } },
     { .kind = CONTROL_ENQUEUE, .enqueue = { .epoch = 3, .lines = "j 0\n" } },
     { .kind = CONTROL_INTERRUPT, .interrupt = { .text = "stop" } },
     { .kind = CONTROL_STOP, .stop = { .text = "SIGINT" } },

@@ -383,6 +383,32 @@ START_TEST(a_process_gets_the_blocks_of_its_lost_worker)
 }
 END_TEST
 
+/* A worker ends when it knows that its results were heard. It may be lost before others know of that:
+ * then it gets the same blocks, and what it gave back is another's. */
+START_TEST(a_worker_that_ends_is_told_that_its_results_were_heard)
+{
+    const uint32_t epoch = begin_task();
+    Control ends = want(GONE, epoch, 0, "f0 0 0 0\nb0 0 1 0\n");
+
+    ends.want.ends = true;
+    for (uint32_t i = 0; i < 2; i++)
+        open_reader(i, epoch, NULL);
+    ask(GONE, epoch, 1, "", "d0 0 0 0\n");
+    ask(GONE, epoch, 1, "", "d0 0 1 0\n");
+    say(GONE, ends);
+    ck_assert(expect(GONE, CONTROL_BLOCKS)->blocks.is_last);
+    expect_quiet();
+    lose_and_replace();
+    take_over(epoch);
+    open_reader(GONE, epoch, NULL);
+    ask(0, epoch, 1, "", "d0 0 1 0\n");
+    ask(GONE, epoch, 5, "", "d0 0 0 0\nd0 0 1 0\n");
+    say(GONE, ends);
+    ck_assert(expect(GONE, CONTROL_BLOCKS)->blocks.is_last);
+    ask(0, epoch, 1, "f0 0 1 0\n", "d0 0 2 0\n");
+}
+END_TEST
+
 /* ---- snapshots that keep what its workers have read ---- */
 
 static void ask_for_snapshot(uint64_t number)
@@ -509,6 +535,7 @@ int main(void)
     tcase_add_test(cases, a_process_is_told_how_collectives_stand);
     tcase_add_test(cases, a_process_is_told_which_barriers_its_workers_had_passed);
     tcase_add_test(cases, a_process_gets_the_blocks_of_its_lost_worker);
+    tcase_add_test(cases, a_worker_that_ends_is_told_that_its_results_were_heard);
     tcase_add_test(cases, a_task_does_not_wait_for_workers_that_had_ended);
     tcase_add_test(cases, no_snapshot_comes_before_workers_have_read_again);
     tcase_add_test(cases, no_snapshot_comes_before_workers_have_asked_again);
