@@ -24,12 +24,17 @@
  * Runs as scheduler.h says. */
 #include <string.h>
 
+#include "engine/control/told_task.h"
 #include "engine/scheduler/scheduler_state.h"
+#include "engine/snapshot/snapshot_text.h"
 
 #define TASK_HAS_ENDED "its task has ended"
 #define AWAITS_WORKERS                                                                    \
     "there is no snapshot yet: a task of which it would keep what its workers have read " \
     "waits for others in the place of lost ones"
+
+#define READ_AGAIN \
+    "there is no snapshot yet: workers in the place of lost ones read again what these had read"
 
 /* What a node has asked for. */
 typedef struct {
@@ -135,18 +140,65 @@ static void check_task(Scheduler *scheduler)
         verdict_set(&snapshots->verdict, CONTROL_CODE(RUBATO_ERROR_CANCELLED), TASK_HAS_ENDED);
 }
 
+static bool contains(const uint32_t *tables, uint32_t n, uint32_t table)
+{
+    uint32_t i = 0;
+
+    while (i < n && tables[i] != table)
+        i++;
+    return i < n;
+}
+
+/* Nodes cut the readers of such tasks alone (hold_steps in engine/snapshot/snapshot_cut.c). What
+ * makes no sense here fails on the nodes. */
+static bool has_table_of(const Scheduler *scheduler, const Ask *ask, const SchedulerTask *task)
+{
+    const char *lines = task->told;
+    SnapshotText asked;
+    ToldTask told;
+    bool has = false;
+
+    if (!told_task_read(&lines, scheduler->config.n_nodes, &told))
+        return true;
+    if (snapshot_text_read(ask->control.snapshot.spec, &asked, NULL)) {
+        for (guint i = 0; i < asked.tables->len && !has; i++)
+            has = contains(told.tables, told.n_tables, g_array_index(asked.tables, uint32_t, i));
+        snapshot_text_clear(&asked);
+    }
+    told_task_clear(&told);
+    return has;
+}
+
+/* Why what CUT found of the tables may not fit what is kept of readers; OK: it does. Nothing is
+ * allocated. */
+static Verdict find_tear(const Scheduler *scheduler)
+{
+    const Ask *const ask = g_queue_peek_head(&scheduler->snapshots->asks);
+    const char *const tear = data_find_tear(scheduler);
+
+    if (tear != NULL)
+        return (Verdict){ CONTROL_CODE(RUBATO_ERROR_CANCELLED), (char *)(uintptr_t)tear };
+    for (guint i = 0; i < scheduler->tasks->len; i++) {
+        const SchedulerTask *const task = scheduler->tasks->pdata[i];
+
+        if (data_is_behind(task) && has_table_of(scheduler, ask, task))
+            return (Verdict){ CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)READ_AGAIN };
+    }
+    return (Verdict){ .code = CONTROL_OK };
+}
+
 static void end_step(Scheduler *scheduler)
 {
     Snapshots *const snapshots = scheduler->snapshots;
-    const char *tear;
-    uint32_t code;
     bool failed;
 
     if (snapshots->step == CONTROL_STEP_PREPARE)
         check_task(scheduler);
-    tear = snapshots->step == CONTROL_STEP_CUT ? data_find_tear(scheduler, &code) : NULL;
-    if (tear != NULL)
-        verdict_set(&snapshots->verdict, code, tear);
+    if (snapshots->step == CONTROL_STEP_CUT) {
+        const Verdict tear = find_tear(scheduler);
+
+        verdict_set(&snapshots->verdict, tear.code, tear.text);
+    }
     failed = snapshots->verdict.code != CONTROL_OK;
     if (snapshots->step == CONTROL_STEP_FORGET)
         end_snapshot(scheduler);
@@ -178,12 +230,13 @@ static const Verdict *find_cause(const Scheduler *scheduler)
 }
 
 /* What lost workers have changed is in the tables, and not yet done by others in their place. */
-static bool awaits_workers(const Scheduler *scheduler)
+static bool awaits_workers(const Scheduler *scheduler, const Ask *ask)
 {
     for (guint i = 0; i < scheduler->tasks->len; i++) {
         const SchedulerTask *const task = scheduler->tasks->pdata[i];
 
-        if (data_has_kept(task) && task_awaits_any(scheduler, task))
+        if (data_has_kept(task) && task_awaits_any(scheduler, task) &&
+            has_table_of(scheduler, ask, task))
             return true;
     }
     return false;
@@ -203,7 +256,7 @@ static bool find_refusal(const Scheduler *scheduler, const Ask *ask, Verdict *re
         refusal->text = (char *)"its node has left the run";
     else if (scheduler->nodes[scheduler->config.self].lost && !admission_awaits_own(scheduler))
         *refusal = (Verdict){ CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)SCHEDULER_LACKS_OWN };
-    else if (awaits_workers(scheduler))
+    else if (awaits_workers(scheduler, ask))
         *refusal = (Verdict){ CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)AWAITS_WORKERS };
     else
         return false;

@@ -683,10 +683,13 @@ void data_hear_step(Scheduler *scheduler, ControlStep step);
 /* The task is about to be freed. */
 void data_forget(Scheduler *scheduler, const SchedulerTask *task);
 
-/* Why what CUT found of the tables may not fit what is kept of the readers; NULL: it does. A task
- * with such readers has failed, or others in the place of its lost workers have yet to tell again
- * what these had told. */
-const char *data_find_tear(const Scheduler *scheduler, uint32_t *code);
+/* Why what CUT found of the tables may not fit what is kept of the readers: a task with such
+ * readers has failed. NULL: none has. */
+const char *data_find_tear(const Scheduler *scheduler);
+
+/* Whether others in the place of the task's lost workers have yet to tell again what these had told
+ * of readers that snapshots keep. */
+bool data_is_behind(const SchedulerTask *task);
 
 /* Whether snapshots keep a reader of the task. */
 bool data_has_kept(const SchedulerTask *task);

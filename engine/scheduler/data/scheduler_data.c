@@ -415,8 +415,7 @@ void data_forget(Scheduler *scheduler, const SchedulerTask *task)
     scheduler->cut_is_torn |= has_failed(task) && data_has_kept(task);
 }
 
-/* Of a reader that snapshots keep. */
-static bool are_behind(const SchedulerTask *task)
+bool data_is_behind(const SchedulerTask *task)
 {
     for (guint i = 0; i < task->readings->len; i++) {
         const Reading *const reading = task->readings->pdata[i];
@@ -430,7 +429,7 @@ static bool are_behind(const SchedulerTask *task)
     return false;
 }
 
-const char *data_find_tear(const Scheduler *scheduler, uint32_t *code)
+const char *data_find_tear(const Scheduler *scheduler)
 {
     bool has_torn = scheduler->cut_is_torn;
 
@@ -438,12 +437,7 @@ const char *data_find_tear(const Scheduler *scheduler, uint32_t *code)
         const SchedulerTask *const task = scheduler->tasks->pdata[i];
 
         has_torn |= has_failed(task) && data_has_kept(task);
-        *code = CONTROL_CODE(RUBATO_ERROR_NODE_LOST);
-        if (!has_torn && are_behind(task))
-            return "there is no snapshot yet: workers in the place of lost ones read again what "
-                   "these had read";
     }
-    *code = CONTROL_CODE(RUBATO_ERROR_CANCELLED);
     return has_torn ? "a task failed whose readers it was to keep" : NULL;
 }
 

@@ -383,8 +383,8 @@ START_TEST(a_process_gets_the_blocks_of_its_lost_worker)
 }
 END_TEST
 
-/* A worker ends when it knows that its results were heard. It may be lost before others know of that:
- * then it gets the same blocks, and what it gave back is another's. */
+/* A worker ends when it knows that its results were heard. It may be lost before others know of
+ * that: then it gets the same blocks, and what it gave back is another's. */
 START_TEST(a_worker_that_ends_is_told_that_its_results_were_heard)
 {
     const uint32_t epoch = begin_task();
@@ -411,10 +411,16 @@ END_TEST
 
 /* ---- snapshots that keep what its workers have read ---- */
 
+static void ask_for_snapshot_of(uint64_t number, const char *spec)
+{
+    say(0,
+        (Control){ .kind = CONTROL_SNAPSHOT_ASK, .snapshot = { .number = number, .spec = spec } });
+}
+
+/* Of the task's table, and of another one. */
 static void ask_for_snapshot(uint64_t number)
 {
-    say(0, (Control){ .kind = CONTROL_SNAPSHOT_ASK,
-                      .snapshot = { .number = number, .spec = "directory d\n" } });
+    ask_for_snapshot_of(number, "directory d\ntable 1\ntable 0\n");
 }
 
 /* How it ended. */
@@ -486,6 +492,41 @@ START_TEST(no_snapshot_comes_before_workers_have_read_again)
 }
 END_TEST
 
+/* Up to its end. */
+static void expect_whole_snapshot(uint64_t asked, uint64_t number)
+{
+    static const ControlStep steps[] = { CONTROL_STEP_PREPARE, CONTROL_STEP_CLOSE,
+                                         CONTROL_STEP_CUT,     CONTROL_STEP_WRITE,
+                                         CONTROL_STEP_COMMIT,  CONTROL_STEP_FORGET };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(steps); i++)
+        do_snapshot_step(number, steps[i]);
+    const ControlSnapshot *const end = &expect(0, CONTROL_SNAPSHOT_END)->snapshot;
+    ck_assert_uint_eq(end->number, asked);
+    ck_assert_uint_eq(end->outcome.code, CONTROL_OK);
+}
+
+/* While the task waits for others, and while these read again. */
+START_TEST(snapshots_without_a_table_of_the_task_do_not_wait_for_lost_workers)
+{
+    static const char *const others = "directory d\ntable 1\ntable 10\n";
+    const uint32_t epoch = begin_task();
+
+    for (uint32_t i = 0; i < N_NODES; i++)
+        open_reader(i, epoch, "rows");
+    ask(GONE, epoch, 1, "", "d0 0 0 0\n");
+    lose_and_replace();
+    ask_for_snapshot_of(1, others);
+    expect_whole_snapshot(1, 1);
+    ask_for_snapshot(2);
+    expect_snapshot(2, AWAITS);
+    take_over(epoch);
+    ask_for_snapshot_of(3, others);
+    expect_whole_snapshot(3, 2);
+    expect_torn_snapshot(4, 3);
+}
+END_TEST
+
 /* The lost one has told nothing of its block, of which rows may have been used. */
 START_TEST(no_snapshot_comes_before_workers_have_asked_again)
 {
@@ -538,6 +579,7 @@ int main(void)
     tcase_add_test(cases, a_worker_that_ends_is_told_that_its_results_were_heard);
     tcase_add_test(cases, a_task_does_not_wait_for_workers_that_had_ended);
     tcase_add_test(cases, no_snapshot_comes_before_workers_have_read_again);
+    tcase_add_test(cases, snapshots_without_a_table_of_the_task_do_not_wait_for_lost_workers);
     tcase_add_test(cases, no_snapshot_comes_before_workers_have_asked_again);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
