@@ -4,34 +4,82 @@
 
 #include <glib.h>
 
-enum { LINE_BYTES = 64 };
+#include "engine/collectives/work/tensor_stream.h"
+
+enum { LINE_BYTES = 64, MOST_RUNS = 4 };
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
-#define HAS_LOOPS 1
+#define EACH_RUN _Pragma("GCC unroll 4") for (size_t r = 0; r < n_runs; r++)
 
-#define FUSED(name, type, bits, suffix, vector, processor)                                     \
-    __attribute__((target(processor))) static void name(                                       \
-        const type *one, const type *other, const TensorFusedOutputs *outputs, size_t n)       \
-    {                                                                                          \
-        const size_t step = sizeof(vector) / sizeof(type);                                     \
-        const size_t first = outputs->offset / sizeof(type);                                   \
-        const uint32_t n_near = outputs->n - outputs->n_streamed;                              \
-        const bool finishes = outputs->divisor != 1 || outputs->scale != 1;                    \
-        const vector divisor = _mm##bits##_set1_##suffix((type)outputs->divisor);              \
-        const vector scale = _mm##bits##_set1_##suffix((type)outputs->scale);                  \
-                                                                                               \
-        for (size_t i = 0; i < n; i += step) {                                                 \
-            vector sum = _mm##bits##_add_##suffix(_mm##bits##_loadu_##suffix(one + i),         \
-                                                  _mm##bits##_loadu_##suffix(other + i));      \
-            if (finishes)                                                                      \
-                sum = _mm##bits##_mul_##suffix(_mm##bits##_div_##suffix(sum, divisor), scale); \
-            for (uint32_t k = 0; k < n_near; k++)                                              \
-                _mm##bits##_storeu_##suffix((type *)outputs->arrays[k] + first + i, sum);      \
-            for (uint32_t k = n_near; k < outputs->n; k++)                                     \
-                _mm##bits##_stream_##suffix((type *)outputs->arrays[k] + first + i, sum);      \
-        }                                                                                      \
+/* Where a run has the value `at` of the first one. */
+#define AT(type, array, at) ((type *)(array) + (at) + r * (TENSOR_STREAM_RUN / sizeof(type)))
+
+/* Where sums go, and what they become before. */
+typedef struct {
+    void *const *arrays;
+    double divisor, scale;
+    bool finishes;
+} Sums;
+
+/* Several runs of lines are added at a time, because inputs are read from memory (tensor_stream.h).
+ * All of them are read before one is written: a load that follows a store to the same place of
+ * another page waits for it. Callers give constants for the usual numbers of arrays: a loop that
+ * counts them reads less ahead. */
+#define FUSED(name, type, bits, suffix, vector, processor)                                         \
+    __attribute__((target(processor), always_inline)) static inline void name##_runs(              \
+        const void *const *inputs, const uint32_t n_inputs, size_t from, const Sums *sums,         \
+        const uint32_t n_near, const uint32_t n_far, size_t to, const size_t n_runs)               \
+    {                                                                                              \
+        vector each[MOST_RUNS];                                                                    \
+                                                                                                   \
+        EACH_RUN each[r] = _mm##bits##_loadu_##suffix(AT(const type, inputs[0], from));            \
+        for (uint32_t k = 1; k < n_inputs; k++)                                                    \
+            EACH_RUN each[r] = _mm##bits##_add_##suffix(                                           \
+                each[r], _mm##bits##_loadu_##suffix(AT(const type, inputs[k], from)));             \
+        if (sums->finishes)                                                                        \
+            EACH_RUN each[r] = _mm##bits##_mul_##suffix(                                           \
+                _mm##bits##_div_##suffix(each[r], _mm##bits##_set1_##suffix((type)sums->divisor)), \
+                _mm##bits##_set1_##suffix((type)sums->scale));                                     \
+        for (uint32_t k = 0; k < n_near; k++)                                                      \
+            EACH_RUN _mm##bits##_storeu_##suffix(AT(type, sums->arrays[k], to), each[r]);          \
+        for (uint32_t k = n_near; k < n_near + n_far; k++)                                         \
+            EACH_RUN _mm##bits##_stream_##suffix(AT(type, sums->arrays[k], to), each[r]);          \
+    }                                                                                              \
+                                                                                                   \
+    __attribute__((target(processor), always_inline)) static inline void name##_by(                \
+        const void *const *inputs, const uint32_t n_inputs, size_t begin, const Sums *sums,        \
+        const uint32_t n_near, const uint32_t n_far, size_t first, size_t n, const size_t n_runs)  \
+    {                                                                                              \
+        const size_t step = sizeof(vector) / sizeof(type);                                         \
+        const size_t run = TENSOR_STREAM_RUN / sizeof(type);                                       \
+        size_t at = 0;                                                                             \
+                                                                                                   \
+        for (; n - at >= run * n_runs; at += run * n_runs)                                         \
+            for (size_t i = at; i < at + run; i += step)                                           \
+                name##_runs(inputs, n_inputs, begin + i, sums, n_near, n_far, first + i, n_runs);  \
+        for (; at < n; at += step)                                                                 \
+            name##_runs(inputs, n_inputs, begin + at, sums, n_near, n_far, first + at, 1);         \
+    }                                                                                              \
+                                                                                                   \
+    __attribute__((target(processor))) static void name(                                           \
+        const void *const *inputs, uint32_t n_inputs, size_t begin,                                \
+        const TensorFusedOutputs *outputs, size_t n)                                               \
+    {                                                                                              \
+        const Sums sums = { outputs->arrays, outputs->divisor, outputs->scale,                     \
+                            outputs->divisor != 1 || outputs->scale != 1 };                        \
+        const uint32_t n_near = outputs->n - outputs->n_streamed, n_far = outputs->n_streamed;     \
+        const size_t first = outputs->offset / sizeof(type);                                       \
+                                                                                                   \
+        if (n_inputs == 2 && n_near == 0 && n_far == 2) /* two workers of a process */             \
+            name##_by(inputs, 2, begin, &sums, 0, 2, first, n, 2);                                 \
+        else if (n_inputs == 2 && n_near == 1 && n_far == 1) /* two nodes */                       \
+            name##_by(inputs, 2, begin, &sums, 1, 1, first, n, 4);                                 \
+        else if (n_far == 1) /* more nodes: one of the inputs is read from memory */               \
+            name##_by(inputs, n_inputs, begin, &sums, n_near, 1, first, n, 4);                     \
+        else                                                                                       \
+            name##_by(inputs, n_inputs, begin, &sums, n_near, n_far, first, n, 1);                 \
     }
 
 FUSED(add_f32_avx512, float, 512, ps, __m512, "avx512f")
@@ -44,15 +92,15 @@ static bool has_loops(void)
     return __builtin_cpu_supports("avx");
 }
 
-void tensor_fused_add(RubatoDtype dtype, const void *one, const void *other,
+void tensor_fused_add(RubatoDtype dtype, const void *const *inputs, uint32_t n_inputs, size_t begin,
                       const TensorFusedOutputs *outputs, size_t n)
 {
     const bool is_wide = __builtin_cpu_supports("avx512f");
 
     if (dtype == RUBATO_F64)
-        (is_wide ? add_f64_avx512 : add_f64_avx)(one, other, outputs, n);
+        (is_wide ? add_f64_avx512 : add_f64_avx)(inputs, n_inputs, begin, outputs, n);
     else
-        (is_wide ? add_f32_avx512 : add_f32_avx)(one, other, outputs, n);
+        (is_wide ? add_f32_avx512 : add_f32_avx)(inputs, n_inputs, begin, outputs, n);
 }
 #else
 static bool has_loops(void)
@@ -60,12 +108,13 @@ static bool has_loops(void)
     return false;
 }
 
-void tensor_fused_add(RubatoDtype dtype, const void *one, const void *other,
+void tensor_fused_add(RubatoDtype dtype, const void *const *inputs, uint32_t n_inputs, size_t begin,
                       const TensorFusedOutputs *outputs, size_t n)
 {
     (void)dtype;
-    (void)one;
-    (void)other;
+    (void)inputs;
+    (void)n_inputs;
+    (void)begin;
     (void)outputs;
     g_assert(n == 0);
 }

@@ -26,9 +26,10 @@ typedef struct {
  * lines. */
 size_t tensor_fused_values(RubatoDtype dtype, const TensorFusedOutputs *outputs, size_t n);
 
-/* Adds as many values of two arrays, which are none of the outputs. The results have the bits that
- * the loops of tensor_math.c give. */
-void tensor_fused_add(RubatoDtype dtype, const void *one, const void *other,
+/* Adds as many values of the inputs, from the value `begin` of each on. None of them is one of the
+ * outputs. The results have the bits that the loops of tensor_math.c give, but perhaps another NaN
+ * where two are added. */
+void tensor_fused_add(RubatoDtype dtype, const void *const *inputs, uint32_t n_inputs, size_t begin,
                       const TensorFusedOutputs *outputs, size_t n);
 
 #endif

@@ -9,8 +9,8 @@
  * the sums, unless it is an input. The other outputs are copies of the block, which is in the first
  * cache by then. Outputs of large tensors are written past the caches: that took half of the time
  * with processors of one kind, and as long with others. Who reads a small tensor next would pay for
- * it. Where sums are written past the caches, the last addition writes all outputs, if there is a
- * loop for that (tensor_fused.h). */
+ * it. Where sums are written past the caches, the loop that adds all inputs writes all outputs, if
+ * there is one for that (tensor_fused.h). */
 #include "engine/collectives/work/tensor_math.h"
 
 #include <string.h>
@@ -332,27 +332,6 @@ static bool may_fuse(const TensorReduction *reduction, uint32_t n_inputs)
             reduce->reduction == RUBATO_REDUCTION_MEAN);
 }
 
-/* Adds up to n values, from `begin` on, and writes them to all outputs. Returns how many. */
-static size_t fuse_block(const TensorReduction *reduction, const void *const *inputs,
-                         uint32_t n_inputs, const TensorFusedOutputs *outputs, size_t begin,
-                         size_t n)
-{
-    const size_t at = begin * rubato_dtype_size(reduction->dtype);
-    const void *one = (const char *)inputs[0] + at;
-    const size_t n_fused = tensor_fused_values(reduction->result, outputs, n);
-    Block block;
-
-    if (n_fused == 0)
-        return 0;
-    if (n_inputs > 2) {
-        combine_block(reduction, &block, inputs, n_inputs - 1, begin, n_fused);
-        one = &block;
-    }
-    tensor_fused_add(reduction->result, one, (const char *)inputs[n_inputs - 1] + at, outputs,
-                     n_fused);
-    return n_fused;
-}
-
 void tensor_reduce(const TensorReduction *reduction, const void *const *inputs, uint32_t n_inputs,
                    void *const *outputs, uint32_t n_outputs, size_t begin, size_t end, size_t shift)
 {
@@ -389,14 +368,13 @@ void tensor_reduce(const TensorReduction *reduction, const void *const *inputs, 
         void *const sums = direct ? output : &block;
         const void *result = wide && n_near == 0 ? sums : output;
 
-        n = MIN(end - begin, most - before);
         fused.offset = first;
-        const size_t n_fused =
-            fuses ? fuse_block(reduction, inputs, n_inputs, &fused, begin, n) : 0;
-        if (n_fused > 0) {
-            n = n_fused;
+        n = fuses ? tensor_fused_values(reduction->result, &fused, end - begin) : 0;
+        if (n > 0) {
+            tensor_fused_add(reduction->result, inputs, n_inputs, begin, &fused, n);
             continue;
         }
+        n = MIN(end - begin, most - before);
         combine_block(reduction, sums, inputs, n_inputs, begin, n);
         finish_block(reduction, sums, n);
         if (!wide)
