@@ -6,7 +6,8 @@
  *
  * A single worker of a task becomes the owner for each of these. Several workers read beside one
  * another: they share the servers, and no rows change meanwhile. Rows of a single value they read
- * beside owners, too. If they take turns, each becomes the owner in its turn.
+ * beside owners, too. If they take turns, each becomes the owner in its turn. For an Add they
+ * become the owner if one token stands for all servers (io/net/actor.h).
  *
  * It is tried alone: a server that is busy, or whose model would keep the request, gets its message
  * as usual. See engine/server/server_joint.c.
@@ -32,6 +33,7 @@ typedef struct {
     void *values;          /* of a Get; NULL: a turn reads no rows */
     RowPlaces *places;     /* of one of several workers: where the rows are; set in a turn, and by a
                             * Get */
+    bool lends;            /* of several workers, in a turn or an Add: the tokens become one */
     bool admits_readers;   /* a Get that shares the servers: others may then read beside owners */
     bool begins_iteration; /* by a Get: the worker has reached its clock, under a model that takes
                             * announcements */

@@ -24,6 +24,11 @@
  * owner in its turn, and has its Adds applied on its own processor (client_deferred.c). The last
  * one goes on from being the owner to sharing, because the others read then, too.
  *
+ * One token. To take two tokens, for the two parts of an Add, takes longer than the Add if their
+ * cache lines come from another processor. So workers lend the tokens of all servers but one
+ * (io/net/actor_several.c): then an Add takes one, and needs no cut. A message to one server ends
+ * that; now and then a worker begins it again.
+ *
  * Beside owners. Where rows have a single value, a Get that has no clock to bring need not even
  * share the servers. Their gates let it in (io/net/actor.h), if all that was posted to them before
  * has been handled: so it sees what a Get that shares them would see. Meanwhile owners may handle
@@ -73,6 +78,13 @@ static bool find_servers(const TableRoute *route, Joint *joint)
 static bool take_servers(const TableRoute *route, Joint *joint)
 {
     return find_servers(route, joint) && actors_try_take(joint->actors, joint->n);
+}
+
+static void give_servers_back(const Joint *joint, const JointAsk *ask)
+{
+    if (ask->lends)
+        actors_lend(joint->actors, joint->n);
+    actors_give_back(joint->actors, joint->n);
 }
 
 /* Finds what the servers have. False: a part has moved away, or has got replicas, or its server
@@ -174,22 +186,26 @@ static bool get(const TableRoute *route, const JointAsk *ask, uint64_t *min_cloc
         is_done = prepare_get(&joint, route, part, ask, min_clock);
     if (is_done)
         joint_shards_get(joint.shards, joint.n, ask->keys, ask->n_keys, ask->values);
-    actors_give_back(joint.actors, joint.n);
+    give_servers_back(&joint, ask);
+    return is_done;
+}
+
+/* The owner adds, and gives the servers back. */
+static bool add_to(Joint *joint, const TableRoute *route, const JointAsk *ask)
+{
+    const bool is_done = find_parts(route, joint) && joint_shards_can_add(joint->shards, joint->n);
+
+    if (is_done)
+        joint_shards_add(joint->shards, joint->n, ask->worker, ask->keys, ask->n_keys, ask->deltas);
+    give_servers_back(joint, ask);
     return is_done;
 }
 
 static bool add(const TableRoute *route, const JointAsk *ask)
 {
     Joint joint;
-    bool is_done;
 
-    if (!take_servers(route, &joint))
-        return false;
-    is_done = find_parts(route, &joint) && joint_shards_can_add(joint.shards, joint.n);
-    if (is_done)
-        joint_shards_add(joint.shards, joint.n, ask->worker, ask->keys, ask->n_keys, ask->deltas);
-    actors_give_back(joint.actors, joint.n);
-    return is_done;
+    return take_servers(route, &joint) && add_to(&joint, route, ask);
 }
 
 static const JointOps joint_ops = { .get = get, .add = add };
@@ -317,27 +333,44 @@ static bool take_turn(const TableRoute *route, const JointAsk *ask, uint64_t *mi
     if (is_done && reads)
         is_done = all_show_all(&joint, route, ask, min_clock);
     if (!is_done || !reads) {
-        actors_give_back(joint.actors, joint.n);
+        give_servers_back(&joint, ask);
         return is_done;
     }
+    if (ask->lends)
+        actors_lend(joint.actors, joint.n);
     actors_share_on(joint.actors, joint.n);
     read_rows(&joint, ask);
     actors_end_share(joint.actors, joint.n);
     return true;
 }
 
-static const JointOps shared_ops = { .get = get_shared };
+/* To take several tokens for an Add would keep others from all of these servers for longer than
+ * messages to each do: so it is done if one token stands for all, or to make it so. */
+static bool add_shared(const TableRoute *route, const JointAsk *ask)
+{
+    Joint joint;
+
+    if (!find_servers(route, &joint))
+        return false;
+    if (!(ask->lends ? actors_take_soon : actors_take_lent)(joint.actors, joint.n))
+        return false;
+    return add_to(&joint, route, ask);
+}
+
+static const JointOps shared_ops = { .get = get_shared, .add = add_shared };
 static const JointOps turn_ops = { .get = get_shared, .take_turn = take_turn };
 
 /* Where Adds are deferred and workers take no turns, a Get brings what makes them due. Workers that
- * share a processor seldom meet at a server. They gain nothing by sharing several, and one that
- * does not run meanwhile keeps all of them from the others. */
+ * share a processor seldom meet at a server. If no token stands for all of several servers, they
+ * gain nothing by sharing these, and one that does not run meanwhile keeps all of them from the
+ * others. */
 static const JointOps *find_shared_ops(const TableRoute *route)
 {
     if (route->takes_turns)
         return &turn_ops;
     return route->lazy_clocks && !route->traits->applies_by_clock &&
-                   (route->map->n_parts == 1 || route->clocks->n_workers <= processors_count())
+                   (route->map->n_parts == 1 || rule_is_plain(route->spec) ||
+                    route->clocks->n_workers <= processors_count())
                ? &shared_ops
                : NULL;
 }
@@ -409,5 +442,6 @@ void server_join_parts(TableRoute *route)
     if (n_parts < 2 || !rule_is_plain(route->spec))
         return;
     route->defers_jointly = (is_alone || route->takes_turns) && can_defer_whole(route);
-    route->adds_jointly = route->defers_jointly || (is_alone && !route->traits->applies_by_clock);
+    route->adds_jointly =
+        route->defers_jointly || (route->joint != NULL && !route->traits->applies_by_clock);
 }

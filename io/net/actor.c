@@ -26,39 +26,19 @@
  * for ever. If the actor has no thread, the guest continues. A guest that must return soon
  * (actor_try_handle_short) leaves the rest at once, because the new messages may take any time.
  *
- * Sharing. Threads that only read the actor's state share it: `owned` counts SHARE for each of
- * them. While it is not 0 nobody becomes the owner, so what they read stays. A thread shares the
- * actor only if its mailbox is empty afterwards, for it may have posted before, and so that senders
- * do not wait for ever while others come to share. A sender that finds the actor shared leaves the
- * message in the mailbox, as it does with an owner. The last one that ends its share changes the
- * token and then looks at the mailbox, as an owner that leaves: both are sequentially consistent.
- *
- * Reading beside the owner. An owner closes the gate before it takes messages from the mailbox, and
- * takes them when no reader is inside. A reader looks at the mailbox inside. So a message that was
- * posted before is there, and the reader leaves; or an owner took it while the gate was closed, and
- * then it has been opened again. That does a thread which shares the actor, so it does it after the
- * owner has handled the message, and the reader sees what the message has done.
+ * Lending, sharing and reading beside the owner: see actor_several.c.
  *
  * Answers are sent after the token is freed: waking a sleeper is a system call, and a reply may be
  * sent on a socket. The next request need not wait for either. Beside messages of high priority
  * that would be too late, because an owner goes on as long as such messages come. So answers are
  * then also sent in between: behind the last message of high priority, and after every
  * MOST_IN_A_ROW messages. */
-#include "io/net/actor.h"
-
+#include "io/net/actor_private.h"
 #include "io/net/futex.h"
 #include "io/net/log_sink.h"
 
 /* How often a guest of an actor with a thread looks into the mailbox again before it leaves. */
 enum { MAX_ROUNDS = 4 };
-
-/* How often a sender looks whether the token is free: some microseconds in all. To leave the
- * message costs more than that: an Add of some hundred keys is copied, another thread then needs
- * the rows that the sender's cache has, and perhaps the actor's own thread has to be woken. */
-enum { LOOKS = 128 };
-
-/* Values of `owned`: an owner, and each thread that shares the actor. */
-enum { OWNED = 1, SHARE = 2 };
 
 /* How many messages of high priority are handled while one of normal priority waits. */
 enum { MOST_IN_A_ROW = 8 };
@@ -68,6 +48,8 @@ void actor_init(Actor *actor, void (*handle)(Actor *actor, Message *message),
 {
     mailbox_init(&actor->mailbox);
     atomic_init(&actor->owned, 0);
+    atomic_init(&actor->leader, actor);
+    actor->n_lent = 0;
     atomic_init(&actor->asleep, 0);
     atomic_init(&actor->stopping, false);
     actor->handle = handle;
@@ -87,20 +69,6 @@ void actor_answer(Actor *actor, Message *message)
 {
     message->next = actor->answered;
     actor->answered = message;
-}
-
-/* Does not read the token first: that would fetch its cache line twice, to read and then to
- * write. The owner's own line comes while the message is handled. */
-static bool try_take_token(Actor *actor)
-{
-    uint32_t free = 0;
-
-    /* acquire: pairs with the store in free_token, so that the last owner's changes are seen */
-    if (!atomic_compare_exchange_strong_explicit(&actor->owned, &free, 1, memory_order_acquire,
-                                                 memory_order_relaxed))
-        return false;
-    __builtin_prefetch(&actor->answered, 1);
-    return true;
 }
 
 /* The load is one of the four operations of the note. The exchange orders nothing: it reads the 1
@@ -208,10 +176,7 @@ static Message *next_sorted(Actor *actor)
     return message;
 }
 
-/* settled: the actor's, or NULL if there are no answers. Without the token the actor may be gone
- * after the last one. Inline, for free_token is on the way of each request. */
-static inline __attribute__((always_inline)) void send_answers(Actor *actor, Message *message,
-                                                               void (*settled)(Actor *))
+void actor_send_answers(Actor *actor, Message *message, void (*settled)(Actor *))
 {
     bool all_end_here = true;
 
@@ -224,13 +189,12 @@ static inline __attribute__((always_inline)) void send_answers(Actor *actor, Mes
         settled(actor);
 }
 
-/* With the token. */
-static void send_answers_between(Actor *actor)
+void actor_send_answers_between(Actor *actor)
 {
     Message *const answered = actor->answered;
 
     actor->answered = NULL;
-    send_answers(actor, answered, actor->settled);
+    actor_send_answers(actor, answered, actor->settled);
 }
 
 /* Handles what was taken, and what comes as long as one of high priority may be among it. */
@@ -247,7 +211,7 @@ static void handle_sorted(Actor *actor)
             take_mailbox(actor);
         if (++n_handled < MOST_IN_A_ROW && (!is_high || actor->taken_high != NULL))
             continue;
-        send_answers_between(actor);
+        actor_send_answers_between(actor);
         n_handled = 0;
     }
 }
@@ -268,7 +232,7 @@ static __attribute__((noinline)) void handle_taken(Actor *actor)
         handle_sorted(actor);
 }
 
-static void handle_mailbox(Actor *actor)
+void actor_handle_mailbox(Actor *actor)
 {
     if (mailbox_is_empty(&actor->mailbox))
         return;
@@ -277,42 +241,38 @@ static void handle_mailbox(Actor *actor)
     handle_taken(actor);
 }
 
-/* Gives back the token and then the answers. Returns whether new messages are in the mailbox. */
-static bool free_token(Actor *actor)
+void actor_leave_filled(Actor *actor)
 {
-    Message *const answered = actor->answered;
-    void (*const settled)(Actor *) = answered == NULL ? NULL : actor->settled;
-    bool filled;
-
-    actor->answered = NULL;
-    /* release: to the acquire in try_take_token; seq_cst: against mailbox_push, see the note */
-    atomic_store_explicit(&actor->owned, 0, memory_order_seq_cst);
-    filled = !mailbox_is_empty(&actor->mailbox);
-    send_answers(actor, answered, settled);
-    return filled;
+    for (int round = 0;
+         round < MAX_ROUNDS || !atomic_load_explicit(&actor->has_thread, memory_order_relaxed);
+         round++) {
+        if (!actor_take_token(actor))
+            return;
+        actor_handle_mailbox(actor);
+        if (!actor_free_token(actor))
+            return;
+    }
+    wake_thread(actor);
 }
 
-/* Inline, for it is on the way of each request. */
-static inline __attribute__((always_inline)) void leave(Actor *actor)
+void actor_attend(Actor *actor)
 {
-    for (int round = 0; free_token(actor); round++) {
-        if (round == MAX_ROUNDS && atomic_load_explicit(&actor->has_thread, memory_order_relaxed)) {
-            wake_thread(actor);
-            return;
-        }
-        if (!try_take_token(actor))
-            return;
-        handle_mailbox(actor);
+    /* relaxed: as in actor_post */
+    if (atomic_load_explicit(&actor->has_thread, memory_order_relaxed))
+        wake_thread(actor);
+    else if (actor_take_token(actor)) {
+        actor_handle_mailbox(actor);
+        actor_leave(actor);
     }
 }
 
 static inline __attribute__((always_inline)) bool try_handle(Actor *actor, Message *message)
 {
-    if (!try_take_token(actor))
+    if (!actor_take_token(actor))
         return false;
-    handle_mailbox(actor);
+    actor_handle_mailbox(actor);
     actor->handle(actor, message);
-    leave(actor);
+    actor_leave(actor);
     return true;
 }
 
@@ -325,12 +285,9 @@ bool actor_try_handle_soon(Actor *actor, Message *message)
 {
     if (try_handle(actor, message))
         return true;
-    for (int i = 0; i < LOOKS; i++) {
+    for (int i = 0; i < ACTOR_LOOKS; i++) {
         spin_pause();
-        /* relaxed: a hint; a load leaves the token's cache line with the owner, an exchange would
-         * not */
-        if (atomic_load_explicit(&actor->owned, memory_order_relaxed) == 0 &&
-            actor_try_handle(actor, message))
+        if (actor_seems_free(actor) && actor_try_handle(actor, message))
             return true;
     }
     return false;
@@ -342,7 +299,7 @@ bool actor_try_handle_short(Actor *actor, Message *message, size_t most, size_t 
 {
     bool is_short;
 
-    if (!mailbox_is_empty(&actor->mailbox) || !try_take_token(actor))
+    if (!mailbox_is_empty(&actor->mailbox) || !actor_take_token(actor))
         return false;
     const size_t found = actor->find_work == NULL ? 0 : actor->find_work(actor, message);
     is_short = found <= most && mailbox_is_empty(&actor->mailbox);
@@ -351,168 +308,24 @@ bool actor_try_handle_short(Actor *actor, Message *message, size_t most, size_t 
         actor->handle(actor, message);
     }
     if (!atomic_load_explicit(&actor->has_thread, memory_order_relaxed))
-        leave(actor);
-    else if (free_token(actor))
+        actor_leave(actor);
+    else if (actor_free_token(actor))
         wake_thread(actor);
     return is_short;
 }
 
-/* The tokens are only tried, so two threads that take several never wait for each other. What is in
- * a mailbox is not handled with several tokens: it may wait for another of these actors. */
-bool actors_try_take(Actor *const *actors, size_t n)
+/* Whether nobody has the token, nor the one that stands for it. */
+static bool is_free(const Actor *actor)
 {
-    size_t n_taken = 0;
-    bool is_idle = true;
+    /* seq_cst, both: against the store in actor_free_token, see the note */
+    const uint32_t owned = atomic_load_explicit(&actor->owned, memory_order_seq_cst);
 
-    while (n_taken < n && is_idle && try_take_token(actors[n_taken]))
-        is_idle = mailbox_is_empty(&actors[n_taken++]->mailbox);
-    if (n_taken == n && is_idle)
-        return true;
-    actors_give_back(actors, n_taken);
-    return false;
-}
+    if (G_LIKELY(owned != ACTOR_LENT))
+        return owned == 0;
+    /* relaxed: stored before the token that was just seen */
+    const Actor *const leader = atomic_load_explicit(&actor->leader, memory_order_relaxed);
 
-void actors_give_back(Actor *const *actors, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        leave(actors[i]);
-}
-
-/* Looks for a moment whether the token is free. */
-static bool take_token_soon(Actor *actor)
-{
-    for (int i = 0; !try_take_token(actor); i++) {
-        /* relaxed: a hint, as in actor_try_handle_soon */
-        while (atomic_load_explicit(&actor->owned, memory_order_relaxed) != 0 && i++ < LOOKS)
-            spin_pause();
-        if (i >= LOOKS)
-            return false;
-    }
-    return true;
-}
-
-/* Asks for the cache lines of all tokens at once; the first one comes with the first exchange. */
-static void prefetch_tokens(Actor *const *actors, size_t n)
-{
-    for (size_t i = 1; i < n; i++)
-        __builtin_prefetch(&actors[i]->owned, 1);
-}
-
-bool actors_take_soon(Actor *const *actors, size_t n)
-{
-    size_t n_taken = 0;
-    bool is_idle = true;
-
-    prefetch_tokens(actors, n);
-    while (n_taken < n && is_idle && take_token_soon(actors[n_taken]))
-        is_idle = mailbox_is_empty(&actors[n_taken++]->mailbox);
-    if (n_taken == n && is_idle)
-        return true;
-    actors_give_back(actors, n_taken);
-    return false;
-}
-
-/* ---- sharing ---- */
-
-static bool try_share(Actor *actor)
-{
-    uint32_t owned = 0;
-
-    /* acquire: pairs with the stores in free_token and share_on, so that the last owner's
-     * changes are seen; those who share besides only add to what these stored */
-    while (!atomic_compare_exchange_weak_explicit(&actor->owned, &owned, owned + SHARE,
-                                                  memory_order_acquire, memory_order_relaxed))
-        if (owned == OWNED)
-            return false;
-    return true;
-}
-
-static bool share_soon(Actor *actor)
-{
-    for (int i = 0; !try_share(actor); i++) {
-        /* relaxed: a hint, as in actor_try_handle_soon */
-        while (atomic_load_explicit(&actor->owned, memory_order_relaxed) == OWNED && i++ < LOOKS)
-            spin_pause();
-        if (i >= LOOKS)
-            return false;
-    }
-    return true;
-}
-
-static void end_share(Actor *actor)
-{
-    /* release: to the acquire in try_take_token, so that the next owner changes nothing before this
-     * thread has read it; seq_cst: against mailbox_push, see the note */
-    const uint32_t before = atomic_fetch_sub_explicit(&actor->owned, SHARE, memory_order_seq_cst);
-
-    if (before == SHARE && !mailbox_is_empty(&actor->mailbox) && try_take_token(actor)) {
-        handle_mailbox(actor);
-        leave(actor);
-    }
-}
-
-bool actors_share_soon(Actor *const *actors, size_t n)
-{
-    size_t n_shared = 0;
-    bool is_idle = true;
-
-    prefetch_tokens(actors, n);
-    while (n_shared < n && is_idle && share_soon(actors[n_shared]))
-        is_idle = mailbox_is_empty(&actors[n_shared++]->mailbox);
-    if (n_shared == n && is_idle)
-        return true;
-    actors_end_share(actors, n_shared);
-    return false;
-}
-
-void actors_end_share(Actor *const *actors, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        end_share(actors[i]);
-}
-
-static void share_on(Actor *actor)
-{
-    Message *const answered = actor->answered;
-    void (*const settled)(Actor *) = answered == NULL ? NULL : actor->settled;
-
-    actor->answered = NULL;
-    /* release: to the acquire in try_share; who ends the last share looks at the mailbox */
-    atomic_store_explicit(&actor->owned, SHARE, memory_order_release);
-    send_answers(actor, answered, settled);
-}
-
-void actors_share_on(Actor *const *actors, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        share_on(actors[i]);
-}
-
-/* ---- reading beside the owner ---- */
-
-void actors_leave(Actor *const *actors, size_t n, uint32_t reader)
-{
-    for (size_t i = 0; i < n; i++)
-        read_gate_leave(&actors[i]->gate, reader);
-}
-
-bool actors_enter(Actor *const *actors, size_t n, uint32_t reader)
-{
-    size_t n_entered = 0;
-    bool may_read = true;
-
-    while (n_entered < n && may_read && read_gate_enter(&actors[n_entered]->gate, reader))
-        may_read = mailbox_is_empty(&actors[n_entered++]->mailbox);
-    if (n_entered == n && may_read)
-        return true;
-    actors_leave(actors, n_entered, reader);
-    return false;
-}
-
-void actors_admit_readers(Actor *const *actors, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        read_gate_open(&actors[i]->gate);
+    return atomic_load_explicit(&leader->owned, memory_order_seq_cst) == 0;
 }
 
 void actor_post(Actor *actor, Message *message)
@@ -522,16 +335,15 @@ void actor_post(Actor *actor, Message *message)
     mailbox_push(&actor->mailbox, message);
     if (G_UNLIKELY(is_high)) /* relaxed: see handle_taken */
         atomic_store_explicit(&actor->has_high, true, memory_order_relaxed);
-    /* seq_cst: against the store in free_token, see the note */
-    if (atomic_load_explicit(&actor->owned, memory_order_seq_cst) != 0)
+    if (!is_free(actor))
         return;
     /* relaxed: it changes before the first message and behind the last one; but a server that has
      * passed the last one on to another may still be here when that other is stopped */
     if (atomic_load_explicit(&actor->has_thread, memory_order_relaxed))
         wake_thread(actor);
-    else if (try_take_token(actor)) {
-        handle_mailbox(actor);
-        leave(actor);
+    else if (actor_take_token(actor)) {
+        actor_handle_mailbox(actor);
+        actor_leave(actor);
     }
 }
 
@@ -542,8 +354,7 @@ static void sleep_until_needed(Actor *actor)
     /* relaxed: an old 1 causes one more look, and futex_wait compares the word itself */
     while (atomic_load_explicit(&actor->asleep, memory_order_relaxed) != 0) {
         const bool needed = atomic_load_explicit(&actor->stopping, memory_order_seq_cst) ||
-                            (!mailbox_is_empty(&actor->mailbox) &&
-                             atomic_load_explicit(&actor->owned, memory_order_seq_cst) == 0);
+                            (!mailbox_is_empty(&actor->mailbox) && is_free(actor));
 
         if (needed) {
             /* relaxed: a waker that still sees 1 makes an unnecessary system call */
@@ -559,9 +370,9 @@ static void *serve(void *user)
     Actor *actor = user;
 
     for (;;) {
-        while (!mailbox_is_empty(&actor->mailbox) && try_take_token(actor)) {
-            handle_mailbox(actor);
-            free_token(actor);
+        while (!mailbox_is_empty(&actor->mailbox) && actor_take_token(actor)) {
+            actor_handle_mailbox(actor);
+            actor_free_token(actor);
         }
         /* acquire: pairs with the store in actor_stop, so that messages posted before it are
          * seen */

@@ -5,14 +5,17 @@
  * and handles its message itself; otherwise the message waits in the mailbox for the present owner
  * or the actor's own thread. The design note is in actor.c.
  *
+ * One thread may be the owner of several actors. Their tokens can be made one, which is cheaper for
+ * threads that take the same actors again and again.
+ *
  * Threads that only read what the actor's messages change may share it: while they do, it has no
  * owner. If its gate is open, they may also read beside the owner, what it then changes by atomic
  * stores alone.
  *
- * Threads: actor_try_handle, its variants, actors_try_take, actors_take_soon, actors_share_soon,
- * actors_enter and actor_post from any; actor_answer, actors_share_on and actor_exclude_readers
- * from the owner; actors_admit_readers from one that shares the actors; actor_start and actor_stop
- * from the thread that owns the actor's memory. */
+ * Threads: actor_try_handle, its variants, actors_try_take, actors_take_soon, actors_take_lent,
+ * actors_share_soon, actors_enter and actor_post from any; actor_answer, actors_lend,
+ * actors_share_on and actor_exclude_readers from the owner; actors_admit_readers from one that
+ * shares the actors; actor_start and actor_stop from the thread that owns the actor's memory. */
 #ifndef RUBATO_IO_NET_ACTOR_H
 #define RUBATO_IO_NET_ACTOR_H
 
@@ -25,13 +28,18 @@
 #include "io/net/priority_order.h"
 #include "io/net/read_gate.h"
 
+/* For so many other tokens one stands at most. */
+#define ACTOR_MOST_LENT 3u
+
 typedef struct Actor Actor;
 struct Actor {
     Mailbox mailbox;
 
     /* The ownership token: 1 while a thread handles messages; 2 for each thread that shares the
-     * actor. Alone in its cache line, because senders look at it while the owner works. */
+     * actor; ACTOR_LENT if its leader's token stands for it. In its cache line is nothing else that
+     * changes often, because senders look at it while the owner works. */
     _Alignas(64) _Atomic uint32_t owned;
+    _Atomic(Actor *) leader; /* whose token stands for it, or did; the actor itself at first */
 
     /* owner only; in one cache line, which each owner fetches while it handles its message */
     _Alignas(64) Message *taken; /* taken from the mailbox, not handled yet; the normal ones, */
@@ -48,6 +56,11 @@ struct Actor {
     _Atomic bool stopping;
     _Atomic bool has_thread;
     _Atomic bool has_high; /* the mailbox may have messages of high priority */
+
+    /* Owner, and those that share: the tokens for which its own stands. Not in that one's cache
+     * line: who gives it back would have it come twice, to read and then to write. */
+    uint32_t n_lent;
+    Actor *lent[ACTOR_MOST_LENT];
 
     /* immutable while started */
     void (*handle)(Actor *actor, Message *message); /* as the owner; may not block */
@@ -95,6 +108,13 @@ void actors_give_back(Actor *const *actors, size_t n);
  * no token longer than that, so two threads that take several do not wait for each other for ever.
  */
 bool actors_take_soon(Actor *const *actors, size_t n);
+
+/* Makes the tokens of these actors one, as far as that is possible: until somebody wants one of the
+ * actors alone, who owns their leader owns them all. The caller is their owner, and stays so. */
+void actors_lend(Actor *const *actors, size_t n);
+
+/* actors_take_soon if the tokens of these actors have become one; otherwise false at once. */
+bool actors_take_lent(Actor *const *actors, size_t n);
 
 /* If none of these actors has an owner, or none after a moment each, and their mailboxes are empty:
  * true, and the thread shares them, with any number of others, until actors_end_share. It waits for

@@ -14,9 +14,34 @@ static_assert(JOINT_MOST_KEYS <= DEFERRED_ADDS_MOST_WHOLE, "an Add of so many ke
  * has to wait for readers, and should not have to for each of its requests. */
 #define GETS_BEFORE_OPENING 32u
 
+/* So many Gets, or Adds, lie between two that make the tokens of all servers one. Who wants one of
+ * the servers alone, as a request of few keys does, has to undo that. */
+#define ASKS_BEFORE_LENDING 32u
+
+/* Several workers cut Adds of more values, so that one can be at each server. */
+#define MOST_SHARED_VALUES 4096u
+
 static bool is_worth_it(size_t n)
 {
     return n >= JOINT_LEAST_KEYS && n <= JOINT_MOST_KEYS;
+}
+
+static bool lends_now(const TableClient *client, uint64_t n_asks)
+{
+    return n_asks % ASKS_BEFORE_LENDING == 0 && client->route->map->n_parts > 1;
+}
+
+/* Whether an Add may be made at all parts at once. Those that are deferred may not any more if an
+ * earlier one was sent. */
+static bool may_add(const TableClient *client, size_t n)
+{
+    const TableRoute *const route = client->route;
+
+    if (!is_worth_it(n) || table_client_is_cancelled(client))
+        return false;
+    return route->defers_jointly
+               ? table_client_defers(client)
+               : route->clocks->n_workers == 1 || n * route->spec->width <= MOST_SHARED_VALUES;
 }
 
 /* Whether a Get can be answered as far as the client knows, and needs no turn. */
@@ -40,6 +65,7 @@ static bool get_shared(TableClient *client, const RubatoKey *keys, size_t n, voi
                      .n_keys = n,
                      .values = values,
                      .places = &client->places,
+                     .lends = lends_now(client, client->stats.n_gets),
                      .admits_readers = client->stats.n_gets % GETS_BEFORE_OPENING == 0 };
 
     if (is_ahead && route->takes_turns && !table_client_others_have_come(client))
@@ -148,13 +174,16 @@ bool table_client_add_jointly(TableClient *client, const RubatoKey *keys, size_t
                               const void *deltas)
 {
     const TableRoute *const route = client->route;
-    const JointAsk ask = {
-        .worker = client->rank, .clock = client->clock, .keys = keys, .n_keys = n, .deltas = deltas
-    };
+    const JointAsk ask = { .worker = client->rank,
+                           .clock = client->clock,
+                           .keys = keys,
+                           .n_keys = n,
+                           .deltas = deltas,
+                           .lends = route->clocks->n_workers > 1 &&
+                                    lends_now(client, client->stats.n_adds) };
     bool is_done;
 
-    if (!is_worth_it(n) || table_client_is_cancelled(client) ||
-        (route->defers_jointly && !table_client_defers(client)) || !begin_sending(client))
+    if (!may_add(client, n) || !begin_sending(client))
         return false;
     is_done = route->defers_jointly ? defer_whole(client, &ask) : route->joint->add(route, &ask);
     table_client_end_sending(client);

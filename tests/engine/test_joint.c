@@ -255,8 +255,33 @@ static bool read_beside_others(RubatoWorker *worker, void *user_data, GError **e
             REQUIRE(!by_clock || values[i] == clock * each_clock, "at clock %d", (int)clock);
         }
         TRY(add_to_all(table, clock, keys, deltas, error));
+        if (clock % 5 == 1) { /* of one server, which others may have taken with the rest */
+            TRY(rubato_kv_table_get(table, &keys[clock % KEYS], 1, values, error));
+            REQUIRE(values[0] >= (clock + !by_clock) * 2 * deltas[0]);
+        }
         TRY(rubato_kv_table_clock(table, error));
     }
+    return true;
+}
+
+/* One token stands for all servers once a worker has made it so, until one of them is wanted. */
+static bool add_by_one_token(const TableRoute *route, const JointAsk *asked, RubatoKVTable *table,
+                             GError **error)
+{
+    JointAsk ask = *asked;
+    int64_t value;
+
+    if (!route->adds_jointly || route->deferred != NULL)
+        return true;
+    REQUIRE(!route->joint->add(route, &ask));
+    ask.lends = true;
+    REQUIRE(route->joint->add(route, &ask));
+    ask.lends = false;
+    REQUIRE(route->joint->add(route, &ask));
+    REQUIRE(route->joint->add(route, &ask));
+    TRY(rubato_kv_table_get(table, &ask.keys[ask.n_keys - 1], 1, &value, error));
+    REQUIRE(value == 3 * ((const int64_t *)ask.deltas)[ask.n_keys - 1]);
+    REQUIRE(!route->joint->add(route, &ask));
     return true;
 }
 
@@ -349,6 +374,37 @@ static bool ask_too_early(RubatoWorker *worker, void *user_data, GError **error)
     return are_at(&places, keys, values, error);
 }
 
+/* The other worker waits meanwhile. */
+static bool lend_tokens(RubatoWorker *worker, void *user_data, GError **error)
+{
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    const bool is_second = rubato_worker_rank(worker) == 1;
+    RubatoKey keys[JOINT_LEAST_KEYS];
+    int64_t deltas[JOINT_LEAST_KEYS];
+    const JointAsk ask = {
+        .worker = 1, .keys = keys, .n_keys = JOINT_LEAST_KEYS, .deltas = deltas
+    };
+
+    (void)user_data;
+    TRY(table != NULL);
+    for (RubatoKey i = 0; i < JOINT_LEAST_KEYS; i++) {
+        keys[i] = i * ROWS / JOINT_LEAST_KEYS;
+        deltas[i] = 1 + (int64_t)i;
+    }
+    const TableRoute *const route = ((const TableHandle *)table)->client->route;
+
+    TRY(!is_second || add_by_one_token(route, &ask, table, error));
+    return rubato_worker_barrier(worker, error);
+}
+
+static const Company lenders[] = { { "asp", 2 }, { "ssp", 4 }, { "bsp", 2 }, { "ssp", 1 } };
+
+START_TEST(one_token_stands_for_all_servers)
+{
+    run_in(lenders[_i], lend_tokens);
+}
+END_TEST
+
 static const Company asked[] = { { "ssp", 1 }, { "ssp", 2 }, { "bsp", 1 }, { "bsp", 2 } };
 
 START_TEST(rows_that_lack_adds_are_not_read_beside_others)
@@ -367,6 +423,7 @@ int main(void)
                         G_N_ELEMENTS(companies));
     tcase_add_loop_test(tcase, rows_that_lack_adds_are_not_read_beside_others, 0,
                         G_N_ELEMENTS(asked));
+    tcase_add_loop_test(tcase, one_token_stands_for_all_servers, 0, G_N_ELEMENTS(lenders));
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -11,6 +11,7 @@ extern const WeakCase barrier_cases[];
 extern const WeakCase call_cases[];
 extern const WeakCase clocks_cases[];
 extern const WeakCase deferred_cases[];
+extern const WeakCase lent_cases[];
 extern const WeakCase network_cases[];
 extern const WeakCase part_map_cases[];
 extern const WeakCase read_gate_cases[];

@@ -15,10 +15,10 @@
 
 enum { MOST_CASES = 96, MOST_MUTANTS = 512, SHORTEST_TRY = 40, VISITS = 100 };
 
-static const WeakCase *const groups[] = { actor_cases,    barrier_cases,   call_cases,
-                                          clocks_cases,   deferred_cases,  network_cases,
-                                          part_map_cases, read_gate_cases, ring_cases,
-                                          sleepers_cases };
+static const WeakCase *const groups[] = { actor_cases,   barrier_cases,  call_cases,
+                                          clocks_cases,  deferred_cases, lent_cases,
+                                          network_cases, part_map_cases, read_gate_cases,
+                                          ring_cases,    sleepers_cases };
 
 static const WeakCase *cases[MOST_CASES];
 static size_t n_cases;

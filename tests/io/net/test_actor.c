@@ -451,6 +451,43 @@ START_TEST(an_actor_that_is_shared_has_no_owner)
 }
 END_TEST
 
+START_TEST(one_token_stands_for_actors_that_are_lent)
+{
+    Diary diaries[2] = { { .n_handled = 0 }, { .n_handled = 0 } };
+    Actor *const actors[] = { &diaries[1].actor, &diaries[0].actor };
+    Actor *const first = &diaries[0].actor, *const second = &diaries[1].actor;
+    Message messages[4] = { { .server = 1 }, { .server = 2 }, { .server = 3 }, { .server = 4 } };
+
+    actor_init(first, write_down, NULL);
+    actor_init(second, write_down, NULL);
+    ck_assert(!actors_take_lent(actors, 2));
+    ck_assert(actors_try_take(actors, 2));
+    actors_lend(actors, 2);
+    actors_lend(actors, 2); /* changes nothing */
+    ck_assert(!actor_try_handle(second, &messages[0]));
+    actors_give_back(actors, 2);
+    ck_assert(actors_take_lent(actors, 2));
+    ck_assert(!actors_share_soon(&second, 1));
+    actor_post(second, &messages[0]); /* nobody but the owner of both handles it */
+    ck_assert_uint_eq(diaries[1].n_handled, 0);
+    actors_give_back(actors, 2);
+    ck_assert_uint_eq(diaries[1].n_handled, 1);
+    ck_assert(!actors_take_lent(actors, 2)); /* somebody has wanted one of them alone */
+    ck_assert(actors_take_soon(actors, 2));
+    actors_lend(actors, 2);
+    actors_share_on(actors, 2);
+    ck_assert(actors_share_soon(actors, 2));
+    ck_assert(!actor_try_handle(second, &messages[1]));
+    actors_end_share(actors, 2);
+    actor_post(second, &messages[1]);
+    ck_assert_uint_eq(diaries[1].n_handled, 1);
+    actors_end_share(actors, 2); /* the last one handles it */
+    ck_assert_uint_eq(diaries[1].n_handled, 2);
+    ck_assert(actor_try_handle(first, &messages[2]));
+    ck_assert(actor_try_handle(second, &messages[3]));
+}
+END_TEST
+
 /* The owner leaves; the actor's own thread handles the waiting messages. */
 START_TEST(the_actors_thread_handles_what_an_owner_leaves)
 {
@@ -709,6 +746,7 @@ int main(void)
     tcase_add_test(alone, answers_that_stay_in_the_process_do_not_settle);
     tcase_add_test(alone, a_busy_actor_is_left_alone_and_handles_what_was_posted);
     tcase_add_test(alone, an_actor_that_is_shared_has_no_owner);
+    tcase_add_test(alone, one_token_stands_for_actors_that_are_lent);
     tcase_add_test(alone, the_actors_thread_handles_what_an_owner_leaves);
     tcase_add_test(alone, a_guest_does_not_stay_for_ever_but_nothing_is_left_lying);
     tcase_add_test(alone, without_a_thread_the_guest_stays_to_the_end);
