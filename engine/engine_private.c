@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "engine/launch/launcher_news.h"
 #include "engine/task/task_run.h"
 #include "io/net/caller.h"
 #include "io/net/monotonic.h"
@@ -68,6 +69,21 @@ void engine_list_lost(const RubatoEngine *engine, bool *lost, bool *workerless)
     for (uint32_t i = 0; i < engine->n_nodes; i++) {
         lost[i] = engine->losses[i].text != NULL;
         workerless[i] = lost[i] || engine->losses[i].serves;
+    }
+}
+
+void engine_tell_launcher(RubatoEngine *engine)
+{
+    for (uint32_t i = 0; i < engine->n_nodes; i++) {
+        pthread_mutex_lock(&engine->lock);
+        NodeLoss *const loss = &engine->losses[i];
+        const bool tells = loss->text != NULL && !loss->is_told;
+        const uint64_t incarnation = loss->incarnation;
+
+        loss->is_told = true;
+        pthread_mutex_unlock(&engine->lock);
+        if (tells)
+            launcher_news_tell_lost(engine->node_ids[i], incarnation);
     }
 }
 

@@ -289,6 +289,10 @@ void engine_wait_changed(RubatoEngine *engine, uint32_t ms);
  * held. */
 void engine_list_lost(const RubatoEngine *engine, bool *lost, bool *workerless);
 
+/* Tells the launcher the lost nodes of which it has not been told: the run goes on without them.
+ * With no lock held. */
+void engine_tell_launcher(RubatoEngine *engine);
+
 /* The collective call that all nodes do their part of: it may make a table, or drop one. A step of
  * the scheduler that comes meanwhile waits for its end. In a process that serves: the last thing
  * that it was told. 0: there is none. */

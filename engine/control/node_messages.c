@@ -6,6 +6,7 @@
 #include "engine/engine_private.h"
 #include "engine/join/admit.h"
 #include "engine/join/scheduler_again.h"
+#include "engine/launch/launcher_news.h"
 #include "engine/snapshot/led_snapshots.h"
 #include "engine/task/task_run.h"
 
@@ -394,10 +395,18 @@ void node_hears_waiting(RubatoEngine *engine, uint32_t from, const Control *cont
         g_message("%s", control->waiting.text);
 }
 
+/* A node that was lost when all others had left was told as lost in a CLOSE before this. What
+ * follows a loss does not come any more, and the launcher is told of it here. */
 void node_hears_left(RubatoEngine *engine, uint32_t from, const Control *control)
 {
     (void)from;
     (void)control;
+    /* relaxed, twice: both are set for good, by what the scheduler had said before */
+    if (atomic_load_explicit(&engine->office.goes_on, memory_order_relaxed) &&
+        !atomic_load_explicit(&engine->broken, memory_order_relaxed)) {
+        launcher_news_tell_end();
+        engine_tell_launcher(engine);
+    }
     pthread_mutex_lock(&engine->lock);
     engine->left = true;
     pthread_cond_broadcast(&engine->changed);

@@ -50,6 +50,7 @@ typedef struct {
     Child *failed;       /* the first */
     GArray *lost;        /* of LostNews: lost nodes, which others have just told */
     GArray *known;       /* of LostNews: all that were told before */
+    bool run_has_ended;  /* nodes that live need none that does not */
     int asked;           /* the first signal that came for the run, or 0 */
     int forced;          /* the exit code where it is not a node's, or 0 */
     GString *waiting[2]; /* output for standard output and standard error */
@@ -135,11 +136,20 @@ static bool has_failed(const Child *child)
            process_exit_code(&child->end) != 0;
 }
 
+/* A run that goes on without lost nodes has ended, and the node is killed: the others have all that
+ * came of its calls. A node that exits otherwise says itself that it has failed. */
+static bool is_lost_at_end(const Supervisor *supervisor, const Child *child)
+{
+    return supervisor->run_has_ended && supervisor->phase <= PHASE_GRACE &&
+           supervisor->asked == 0 && child->end.si_code != CLD_EXITED && has_failed(child);
+}
+
 /* Whether nodes may be started again. Another node's end may be no failure, which only a scheduler
  * can say: so its next process is started also while the others are expected to end. */
 static bool may_start_again(const Supervisor *supervisor, const Child *child)
 {
-    return supervisor->asked == 0 && child->n_restarts < supervisor->plan->restarts &&
+    return supervisor->asked == 0 && !supervisor->run_has_ended &&
+           child->n_restarts < supervisor->plan->restarts &&
            (supervisor->phase == PHASE_STEADY ||
             (supervisor->phase == PHASE_GRACE && child->plan->node == supervisor->plan->resumes));
 }
@@ -162,6 +172,31 @@ static void tell_end_again(Supervisor *supervisor, const Child *child)
     tell(supervisor, "node %u, which was started again, %s", child->plan->node->id, how);
 }
 
+/* The end of a lost node is no failure. */
+static void forgive(Supervisor *supervisor, Child *child)
+{
+    child->is_lost = true;
+    if (supervisor->failed != child)
+        return;
+    supervisor->failed = NULL;
+    for (uint32_t i = 0; i < supervisor->n_children && supervisor->failed == NULL; i++)
+        if (has_failed(&supervisor->children[i]))
+            supervisor->failed = &supervisor->children[i];
+    if (supervisor->failed == NULL && supervisor->phase == PHASE_GRACE) {
+        supervisor->phase = PHASE_STEADY;
+        supervisor->deadline = 0;
+    }
+}
+
+static void forgive_at_end(Supervisor *supervisor, Child *child)
+{
+    g_autofree char *how = process_describe_end(&child->end);
+
+    tell(supervisor, "node %u %s when the run had ended: nothing of the run is lost",
+         child->plan->node->id, how);
+    forgive(supervisor, child);
+}
+
 static void note_end(Supervisor *supervisor, Child *child)
 {
     child->state = CHILD_ENDING;
@@ -174,6 +209,8 @@ static void note_end(Supervisor *supervisor, Child *child)
         child->is_lost = true;
     }
     tell_end_again(supervisor, child);
+    if (is_lost_at_end(supervisor, child))
+        forgive_at_end(supervisor, child);
     if (!has_failed(child) || supervisor->failed != NULL)
         return;
     supervisor->failed = child;
@@ -208,26 +245,16 @@ static Child *find_child(const Supervisor *supervisor, uint32_t id)
     return NULL;
 }
 
-/* The end of a lost node is no failure. If it still runs, it learns that it is lost, and ends; one
- * that stands still does not, and is killed. */
+/* If the lost node still runs, it learns that it is lost, and ends; one that stands still does not,
+ * and is killed. */
 static void note_loss(Supervisor *supervisor, Child *child)
 {
-    child->is_lost = true;
     child->lost_deadline = child->state == CHILD_RUNNING ? deadline_in_ms(grace_ms(supervisor)) : 0;
     tell(supervisor, "the others go on without node %u", child->plan->node->id);
     if (child->n_restarts > 0 && child->n_restarts >= supervisor->plan->restarts)
         tell(supervisor, "node %u is not started again: it was, %u of %u times",
              child->plan->node->id, child->n_restarts, supervisor->plan->restarts);
-    if (supervisor->failed != child)
-        return;
-    supervisor->failed = NULL;
-    for (uint32_t i = 0; i < supervisor->n_children && supervisor->failed == NULL; i++)
-        if (has_failed(&supervisor->children[i]))
-            supervisor->failed = &supervisor->children[i];
-    if (supervisor->failed == NULL && supervisor->phase == PHASE_GRACE) {
-        supervisor->phase = PHASE_STEADY;
-        supervisor->deadline = 0;
-    }
+    forgive(supervisor, child);
 }
 
 static bool is_known(const Supervisor *supervisor, const LostNews *news)
@@ -241,6 +268,14 @@ static bool is_known(const Supervisor *supervisor, const LostNews *news)
     return false;
 }
 
+static void note_run_end(Supervisor *supervisor)
+{
+    supervisor->run_has_ended = true;
+    for (uint32_t i = 0; i < supervisor->n_children; i++)
+        if (is_lost_at_end(supervisor, &supervisor->children[i]))
+            forgive_at_end(supervisor, &supervisor->children[i]);
+}
+
 /* What nodes have told since the last time. Each that goes on tells of each lost process. The news
  * of one node may come when the node that is lost has been started again, because another node was
  * heard before. News that come too late, when nodes have been told to end, change nothing: the
@@ -251,11 +286,16 @@ static void note_losses(Supervisor *supervisor)
         g_array_set_size(supervisor->lost, 0);
     for (guint i = 0; i < supervisor->lost->len; i++) {
         const LostNews *const news = &g_array_index(supervisor->lost, LostNews, i);
+        if (news->has_ended) {
+            note_run_end(supervisor);
+            continue;
+        }
         Child *const child = find_child(supervisor, news->id);
 
         /* without the scheduler, only another process of it lets the others go on: is_to_resume */
         if (child == NULL || is_known(supervisor, news) ||
-            child->plan->node == supervisor->plan->resumes)
+            child->plan->node == supervisor->plan->resumes ||
+            (supervisor->run_has_ended && child->is_lost))
             continue;
         g_array_append_val(supervisor->known, *news);
         note_loss(supervisor, child);
@@ -575,6 +615,16 @@ static void raise_file_limit(Supervisor *supervisor)
     setrlimit(RLIMIT_NOFILE, &raised);
 }
 
+static bool others_ended_well(const Supervisor *supervisor)
+{
+    bool ok = supervisor->n_children > 1;
+
+    for (uint32_t i = 0; i < supervisor->n_children; i++)
+        ok = ok && (&supervisor->children[i] == supervisor->failed ||
+                    process_exit_code(&supervisor->children[i].end) == 0);
+    return ok;
+}
+
 static void tell_end(Supervisor *supervisor)
 {
     const Child *failed = supervisor->failed;
@@ -585,8 +635,9 @@ static void tell_end(Supervisor *supervisor)
     g_autofree char *how = process_describe_end(&failed->end);
     const bool by_ssh =
         failed->plan->remote && failed->end.si_code == CLD_EXITED && failed->end.si_status == 255;
-    tell(supervisor, "node %u (%s) %s%s", failed->plan->node->id, failed->plan->node->host, how,
-         by_ssh ? ", as ssh does when the connection cannot be made or is lost" : "");
+    tell(supervisor, "node %u (%s) %s%s%s", failed->plan->node->id, failed->plan->node->host, how,
+         by_ssh ? ", as ssh does when the connection cannot be made or is lost" : "",
+         others_ended_well(supervisor) ? "; all others ended well" : "");
 }
 
 int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *before, int lifeline)

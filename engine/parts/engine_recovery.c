@@ -16,7 +16,6 @@
 #include "engine/control/place_text.h"
 #include "engine/engine_private.h"
 #include "engine/join/admit.h"
-#include "engine/launch/launcher_news.h"
 #include "engine/server/server_copied.h"
 #include "engine/server/server_copies.h"
 #include "engine/server/server_feed.h"
@@ -332,22 +331,6 @@ static void learn_places(RubatoEngine *engine, const ControlRecover *recover)
     }
 }
 
-/* The run goes on without the nodes that have been lost since. */
-static void tell_launcher(RubatoEngine *engine)
-{
-    for (uint32_t i = 0; i < engine->n_nodes; i++) {
-        pthread_mutex_lock(&engine->lock);
-        NodeLoss *const loss = &engine->losses[i];
-        const bool tells = loss->text != NULL && !loss->is_told;
-        const uint64_t incarnation = loss->incarnation;
-
-        loss->is_told = true;
-        pthread_mutex_unlock(&engine->lock);
-        if (tells)
-            launcher_news_tell_lost(engine->node_ids[i], incarnation);
-    }
-}
-
 static void open_step(RubatoEngine *engine, const ControlRecover *recover, GString *plan,
                       GError **fault)
 {
@@ -375,7 +358,7 @@ static void open_step(RubatoEngine *engine, const ControlRecover *recover, GStri
     if (engine->newcomer != NULL)
         newcomer_note_placed(engine);
     g_message("%s; the run goes on, by part map %u%s", recover->text, recover->map, places);
-    tell_launcher(engine);
+    engine_tell_launcher(engine);
     if (engine->self == engine->scheduler_node)
         engine_place_copies(engine, recover, plan, fault);
 }

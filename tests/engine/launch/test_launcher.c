@@ -228,7 +228,8 @@ START_TEST(launch_returns_the_code_of_the_node_that_failed)
     Run run = run_start_shell(2, "test $RUBATO_NODE = 0 || exit 7");
 
     ck_assert_int_eq(run_finish(&run), 7);
-    run_check_contains(&run, 1, "rubato: node 10 (127.0.0.1) exited with code 7\n");
+    run_check_contains(&run, 1,
+                       "rubato: node 10 (127.0.0.1) exited with code 7; all others ended well\n");
     run_clear(&run);
 }
 END_TEST
@@ -238,7 +239,9 @@ START_TEST(launch_returns_128_and_the_signal_that_ended_a_node)
     Run run = run_start_shell(2, "test $RUBATO_NODE = 10 || kill -KILL $$");
 
     ck_assert_int_eq(run_finish(&run), 128 + SIGKILL);
-    run_check_contains(&run, 1, "rubato: node 0 (127.0.0.1) was killed by signal 9 (SIGKILL)\n");
+    run_check_contains(
+        &run, 1,
+        "rubato: node 0 (127.0.0.1) was killed by signal 9 (SIGKILL); all others ended well\n");
     run_clear(&run);
 }
 END_TEST
@@ -292,6 +295,44 @@ START_TEST(launch_goes_on_without_a_node_if_the_others_do)
     if (_i == 0)
         run_check_contains(&run, 0, "[0] went on\n");
     ck_assert_ptr_null(strchr(run.texts[1]->str, '\033'));
+    run_clear(&run);
+}
+END_TEST
+
+/* What a node says when all nodes of a run that survives losses have left it. */
+#define TELL_END "printf '\\033_rubato ended\\033\\\\\\n' >&2\n"
+
+/* The news comes before the node is killed, or after that; then another node ends well, or not. */
+START_TEST(launch_minds_no_node_that_is_killed_when_the_run_has_ended)
+{
+    Run run = run_start_patient_shell(
+        2, "echo at $RUBATO_NODE\n"
+           "wait_for() { until [ -e ${RUBATO_CLUSTER%/*}/$1 ]; do sleep 0.02; done; }\n"
+           "if [ $RUBATO_NODE = 10 ]; then wait_for kill; kill -KILL $$; fi\n"
+           "wait_for tell\n" TELL_END "wait_for end\n"
+           "test -s ${RUBATO_CLUSTER%/*}/end && exit 5; echo ended well");
+
+    g_free(launch_write_file(_i < 2 ? "kill" : "tell", "", 0600));
+    if (_i < 2)
+        run_wait_for(&run, 1, "rubato: node 10 was killed by signal 9 (SIGKILL); waiting for");
+    g_free(launch_write_file(_i < 2 ? "tell" : "kill", "", 0600));
+    run_wait_for(&run, 1,
+                 "rubato: node 10 was killed by signal 9 (SIGKILL) when the run had ended: nothing "
+                 "of the run is lost\n");
+    g_free(launch_write_file("end", _i % 2 == 0 ? "" : "badly", 0600));
+    ck_assert_int_eq(run_finish(&run), _i % 2 == 0 ? 0 : 5);
+    ck_assert_ptr_null(strchr(run.texts[1]->str, '\033'));
+    run_clear(&run);
+}
+END_TEST
+
+/* It says itself that it has failed. */
+START_TEST(launch_minds_a_node_that_fails_when_the_run_has_ended)
+{
+    Run run = run_start_shell(2, TELL_END "test $RUBATO_NODE = 0 || exit 7");
+
+    ck_assert_int_eq(run_finish(&run), 7);
+    run_check_contains(&run, 1, "exited with code 7; all others ended well\n");
     run_clear(&run);
 }
 END_TEST
@@ -518,6 +559,8 @@ int main(void)
     tcase_add_test(ends, launch_returns_128_and_the_signal_that_ended_a_node);
     tcase_add_test(ends, launch_lets_the_others_end_by_themselves_first);
     tcase_add_loop_test(ends, launch_goes_on_without_a_node_if_the_others_do, 0, 2);
+    tcase_add_loop_test(ends, launch_minds_no_node_that_is_killed_when_the_run_has_ended, 0, 4);
+    tcase_add_test(ends, launch_minds_a_node_that_fails_when_the_run_has_ended);
     tcase_add_test(ends, launch_kills_a_lost_node_that_stands_still);
     tcase_add_test(ends, launch_blames_the_one_that_was_killed_when_several_have_ended);
     tcase_add_test(ends, launch_asks_the_others_to_end_when_they_do_not);
