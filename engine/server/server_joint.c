@@ -170,24 +170,29 @@ static void bring_whole(Joint *joint, const TableRoute *route, uint64_t clock, u
     (void)deferred_adds_take_whole(route->deferred, end, apply_whole, joint);
 }
 
+/* The owner brings the clock, reads, and gives the servers back. */
+static bool get_from(Joint *joint, const TableRoute *route, const JointAsk *ask,
+                     uint64_t *min_clock)
+{
+    bool is_done = find_parts(route, joint) && joint_shards_can_get(joint->shards, joint->n);
+
+    *min_clock = UINT64_MAX;
+    if (is_done && route->defers_jointly)
+        bring_whole(joint, route, ask->node_clock,
+                    deferred_adds_turn_of(route->deferred, ask->node_clock, 0));
+    for (uint32_t part = 0; part < joint->n && is_done; part++)
+        is_done = prepare_get(joint, route, part, ask, min_clock);
+    if (is_done)
+        joint_shards_get(joint->shards, joint->n, ask->keys, ask->n_keys, ask->values);
+    give_servers_back(joint, ask);
+    return is_done;
+}
+
 static bool get(const TableRoute *route, const JointAsk *ask, uint64_t *min_clock)
 {
     Joint joint;
-    bool is_done;
 
-    if (!take_servers(route, &joint))
-        return false;
-    *min_clock = UINT64_MAX;
-    is_done = find_parts(route, &joint) && joint_shards_can_get(joint.shards, joint.n);
-    if (is_done && route->defers_jointly)
-        bring_whole(&joint, route, ask->node_clock,
-                    deferred_adds_turn_of(route->deferred, ask->node_clock, 0));
-    for (uint32_t part = 0; part < joint.n && is_done; part++)
-        is_done = prepare_get(&joint, route, part, ask, min_clock);
-    if (is_done)
-        joint_shards_get(joint.shards, joint.n, ask->keys, ask->n_keys, ask->values);
-    give_servers_back(&joint, ask);
-    return is_done;
+    return take_servers(route, &joint) && get_from(&joint, route, ask, min_clock);
 }
 
 /* The owner adds, and gives the servers back. */
@@ -357,6 +362,30 @@ static bool add_shared(const TableRoute *route, const JointAsk *ask)
     return add_to(&joint, route, ask);
 }
 
+/* Whether workers may defer Adds whole. Called once. */
+static bool can_defer_whole(const TableRoute *route)
+{
+    RubatoKey firsts[JOINT_SHARDS_MOST];
+    uint64_t n;
+
+    if (route->deferred == NULL || route->spec->aggregate != RUBATO_AGGREGATE_NONE)
+        return false;
+    for (uint32_t part = 0; part < route->map->n_parts; part++)
+        partition_range(route->partition, part, &firsts[part], &n);
+    return deferred_adds_allow_whole(route->deferred, firsts);
+}
+
+/* More workers than processors, whose Adds are deferred: the first of them to come after a clock
+ * has those of all applied, and those that run seldom meet. */
+static bool get_owning(const TableRoute *route, const JointAsk *ask, uint64_t *min_clock)
+{
+    Joint joint;
+
+    return find_servers(route, &joint) && actors_take_soon(joint.actors, joint.n) &&
+           get_from(&joint, route, ask, min_clock);
+}
+
+static const JointOps owning_ops = { .get = get_owning };
 static const JointOps shared_ops = { .get = get_shared, .add = add_shared };
 static const JointOps turn_ops = { .get = get_shared, .take_turn = take_turn };
 
@@ -368,6 +397,9 @@ static const JointOps *find_shared_ops(const TableRoute *route)
 {
     if (route->takes_turns)
         return &turn_ops;
+    if (route->deferred != NULL && route->map->n_parts > 1 && rule_is_plain(route->spec) &&
+        can_defer_whole(route))
+        return &owning_ops;
     return route->lazy_clocks && !route->traits->applies_by_clock &&
                    (route->map->n_parts == 1 || rule_is_plain(route->spec) ||
                     route->clocks->n_workers <= processors_count())
@@ -411,19 +443,6 @@ static bool have_servers(const TableRoute *route)
     return has;
 }
 
-/* Whether workers may defer Adds whole. Called once. */
-static bool can_defer_whole(const TableRoute *route)
-{
-    RubatoKey firsts[JOINT_SHARDS_MOST];
-    uint64_t n;
-
-    if (route->deferred == NULL || route->spec->aggregate != RUBATO_AGGREGATE_NONE)
-        return false;
-    for (uint32_t part = 0; part < route->map->n_parts; part++)
-        partition_range(route->partition, part, &firsts[part], &n);
-    return deferred_adds_allow_whole(route->deferred, firsts);
-}
-
 void server_join_parts(TableRoute *route)
 {
     const uint32_t n_parts = route->map->n_parts;
@@ -441,7 +460,8 @@ void server_join_parts(TableRoute *route)
                           route->spec->aggregate == RUBATO_AGGREGATE_NONE;
     if (n_parts < 2 || !rule_is_plain(route->spec))
         return;
-    route->defers_jointly = (is_alone || route->takes_turns) && can_defer_whole(route);
+    route->defers_jointly =
+        route->joint == &owning_ops || ((is_alone || route->takes_turns) && can_defer_whole(route));
     route->adds_jointly =
         route->defers_jointly || (route->joint != NULL && !route->traits->applies_by_clock);
 }
