@@ -19,6 +19,13 @@
 #define LONGEST_NS 50000
 #define MOST_SHARING 64u
 
+/* Threads that take turns give the processor away after each look, so a longer attempt costs others
+ * little. A sleep costs more than it seems: a sender must wake this thread, usually on its own
+ * processor, where it waits until the sender gives way. And each thread that sleeps makes the
+ * attempts of the others longer, until they sleep as well. */
+#define LONGEST_PATIENT_NS 500000
+#define MOST_PATIENT_NS 2000000
+
 #define LOOKS 64u
 #define LOOKS_SHARING 1u
 
@@ -95,12 +102,21 @@ bool spinner_begin(Spinner *spinner, SpinnerEnd *end)
     return true;
 }
 
+static int64_t longest_ns(const Spinner *spinner)
+{
+    const int64_t n = spinner->n_sharing;
+
+    return spinner->is_patient && n > 1
+               ? MAX(n * LONGEST_NS, MIN(n * LONGEST_PATIENT_NS, MOST_PATIENT_NS))
+               : n * LONGEST_NS;
+}
+
 bool spinner_go_on(Spinner *spinner, SpinnerEnd *end)
 {
     const int64_t before = monotonic_ns();
 
     if (*end == 0)
-        *end = before + (int64_t)spinner->n_sharing * LONGEST_NS;
+        *end = before + longest_ns(spinner);
     sched_yield();
     const int64_t now = monotonic_ns();
     spinner->gave_way = spinner->gave_way || now - before > CROWDED_NS;

@@ -30,6 +30,10 @@ typedef struct {
     unsigned n_to_skip; /* attempts to leave out before the next one */
     unsigned n_skipped; /* attempts left out since the last one */
 
+    /* Set it after spinner_init, for threads that usually find something: where they take turns on
+     * a processor, an attempt lasts longer. */
+    bool is_patient;
+
     /* Set it after spinner_init, for threads of the library: they leave a processor that they share
      * with the thread for which they wait. The library does not move a worker, because its program
      * may have placed it. */

@@ -185,6 +185,7 @@ Network *network_new(const NetworkConfig *config, const NetworkHandler *handler,
     network->greeted = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, close_greeted);
     network->pool = block_pool_new();
     spinner_init(&network->helper);
+    network->helper.is_patient = true;
     network_guard_init(&network->guard);
     init_lock(network);
 

@@ -46,8 +46,10 @@
 /* A guard that has stood for so long was worth it. */
 #define LASTING_NS 10000000
 
-/* An absence of at most this is short. */
+/* An absence of at most this is short. Where nodes take turns on a processor, others have it in
+ * between. */
 #define PROMPT_NS 50000
+#define PROMPT_SHARING_NS 200000
 
 /* So many short absences in a row begin a guard, up to so many after guards that ended in vain. */
 #define LEAST_PROMPT 8u
@@ -72,10 +74,16 @@ void network_guard_init(Guard *guard)
     guard->n_wanted = LEAST_PROMPT;
 }
 
+bool network_guard_is_prompt(int64_t absent_ns, unsigned n_sharing)
+{
+    return absent_ns <= (n_sharing > 1 ? n_sharing * PROMPT_SHARING_NS : PROMPT_NS);
+}
+
 void network_note_help(Network *network)
 {
     Guard *const guard = &network->guard;
-    const bool is_prompt = monotonic_ns() - guard->left_ns <= PROMPT_NS;
+    const bool is_prompt =
+        network_guard_is_prompt(monotonic_ns() - guard->left_ns, network->helper.n_sharing);
 
     count(&guard->n_helps, 1);
     guard->n_prompt = is_prompt ? MIN(guard->n_prompt + 1, PROMPT_GOODWILL * guard->n_wanted)

@@ -379,6 +379,10 @@ bool network_stand_guard(Network *network, int64_t until_ms);
  * thread. */
 bool network_take_turn(Network *network);
 
+/* Whether an absence of the helper was short, where so many nodes take turns on a processor.
+ * Pure. */
+bool network_guard_is_prompt(int64_t absent_ns, unsigned n_sharing);
+
 /* For how long a guard sleeps at a time once it has stood for so long. Pure. */
 int64_t network_guard_period_ns(int64_t stood_ns);
 

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/sysinfo.h>
 
+#include "io/net/monotonic.h"
 #include "tests/support/runner.h"
 
 static unsigned n_asked;
@@ -123,6 +124,36 @@ START_TEST(threads_that_share_a_processor_look_longer_and_give_way_sooner)
 }
 END_TEST
 
+START_TEST(patient_threads_that_share_a_processor_look_longer_but_not_without_end)
+{
+    Spinner patient = new_spinner(), crowd = new_spinner();
+    SpinnerEnd patient_end, crowd_end;
+
+    patient.is_patient = crowd.is_patient = true;
+    spinner_share(&patient, 2 * g_get_num_processors());
+    spinner_share(&crowd, UINT32_MAX);
+    ck_assert(spinner_begin(&patient, &patient_end) && spinner_begin(&crowd, &crowd_end));
+    const int64_t begun = monotonic_ns();
+    (void)spinner_go_on(&patient, &patient_end);
+    (void)spinner_go_on(&crowd, &crowd_end);
+    ck_assert_int_ge(patient_end, begun + 10 * 50000);
+    ck_assert_int_le(crowd_end, monotonic_ns() + 64 * 50000); /* as without patience */
+}
+END_TEST
+
+START_TEST(patience_is_for_those_who_share_a_processor)
+{
+    Spinner spinner = new_spinner();
+    SpinnerEnd end;
+
+    spinner.is_patient = true;
+    spinner_share(&spinner, g_get_num_processors());
+    ck_assert(spinner_begin(&spinner, &end));
+    (void)spinner_go_on(&spinner, &end);
+    ck_assert_int_le(end, monotonic_ns() + 50000);
+}
+END_TEST
+
 START_TEST(the_system_is_asked_once_how_many_processors_there_are)
 {
     Spinner spinner = new_spinner();
@@ -208,6 +239,8 @@ int main(void)
     tcase_add_test(cases, looks_in_vain_become_seldom_but_do_not_cease);
     tcase_add_test(cases, one_that_finds_something_makes_all_worth_it);
     tcase_add_test(cases, threads_that_share_a_processor_look_longer_and_give_way_sooner);
+    tcase_add_test(cases, patient_threads_that_share_a_processor_look_longer_but_not_without_end);
+    tcase_add_test(cases, patience_is_for_those_who_share_a_processor);
     tcase_add_test(cases, the_system_is_asked_once_how_many_processors_there_are);
     tcase_add_test(cases, on_a_single_processor_nobody_looks);
     tcase_add_test(cases, who_shares_a_processor_leaves_it_and_may_come_back);

@@ -75,6 +75,22 @@ START_TEST(long_absence_sets_back_by_several_prompt_returns_not_by_all)
 }
 END_TEST
 
+/* Others have the processor in between. */
+START_TEST(absences_may_be_longer_where_nodes_take_turns_on_a_processor)
+{
+    int64_t most_ns = 0, most_shared_ns = 0;
+
+    for (int64_t ns = 1000; ns < 10000000; ns += 1000) {
+        most_ns = network_guard_is_prompt(ns, 1) ? ns : most_ns;
+        most_shared_ns = network_guard_is_prompt(ns, 2) ? ns : most_shared_ns;
+    }
+    ck_assert_int_gt(most_ns, 0);
+    ck_assert_int_gt(most_shared_ns, 2 * most_ns);
+    ck_assert_int_lt(most_shared_ns, 1000000);
+    ck_assert(network_guard_is_prompt(most_shared_ns + 1000, 3));
+}
+END_TEST
+
 START_TEST(guard_that_lasted_was_worth_it)
 {
     Guard guard;
@@ -241,6 +257,7 @@ int main(void)
 
     tcase_add_test(tcase, guard_begins_once_helpers_have_come_back_soon_several_times);
     tcase_add_test(tcase, long_absence_sets_back_by_several_prompt_returns_not_by_all);
+    tcase_add_test(tcase, absences_may_be_longer_where_nodes_take_turns_on_a_processor);
     tcase_add_test(tcase, guard_that_lasted_was_worth_it);
     tcase_add_test(tcase, periods_of_a_guard_are_a_small_part_of_the_time_that_it_has_stood);
     tcase_add_test(tcase, lock_that_a_helper_has_is_not_waited_for_while_there_is_a_guard);
