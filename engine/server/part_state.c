@@ -7,6 +7,7 @@
 #include "models/handlers/call_trace.h"
 #include "models/handlers/handler.h"
 #include "models/ragged/ragged.h"
+#include "models/shard/image.h"
 #include "models/spec.h"
 #include "models/update/rule.h"
 
@@ -193,7 +194,7 @@ static bool send_all_rows(const PartState *state, GError **error)
     return true;
 }
 
-static bool send_counts(const PartState *state, GError **error)
+bool part_state_send_counts(const PartState *state, GError **error)
 {
     const BadGradients *bad = shard_bad_gradients(state->shard);
     const uint32_t n = bad_gradients_length(bad);
@@ -226,9 +227,80 @@ static bool send_tunings(const PartState *state, GError **error)
     return true;
 }
 
-bool part_state_send(const PartState *state, GError **error)
+bool part_state_send_settings(const PartState *state, GError **error)
 {
     return send_tunings(state, error) && part_state_send_uses(state, error) &&
-           send_admission(state, error) && send_all_rows(state, error) &&
-           (!is_ragged(state) || send_n_writes(state, error)) && send_counts(state, error);
+           send_admission(state, error);
+}
+
+bool part_state_send(const PartState *state, GError **error)
+{
+    return part_state_send_settings(state, error) && send_all_rows(state, error) &&
+           (!is_ragged(state) || send_n_writes(state, error)) &&
+           part_state_send_counts(state, error);
+}
+
+/* ---- rows in slices ---- */
+
+bool part_state_has_slices(const RubatoShard *shard)
+{
+    return shard_image_fault(shard_spec(shard)) == NULL && shard_n_admission_words(shard) == 0;
+}
+
+void part_slice_clear(PartSlice *slice)
+{
+    if (slice->found != NULL)
+        g_array_unref(slice->found);
+    *slice = (PartSlice){ 0 };
+}
+
+/* The next rows of a range, n at most. */
+static RubatoKeys next_of_range(const PartState *state, PartSlice *slice, size_t n)
+{
+    RubatoKeys keys = { 0 };
+    uint64_t n_all;
+
+    shard_range(state->shard, &keys.first, &n_all);
+    keys.first += slice->next;
+    keys.n = (size_t)MIN(n_all - slice->next, n);
+    slice->next += keys.n;
+    slice->at_end = slice->next == n_all;
+    return keys;
+}
+
+/* The same of other storage. Rows that were found stay, since none is evicted and none expires. One
+ * that is made later need not be found: the other part gets what makes it. */
+static RubatoKeys next_found(const PartState *state, PartSlice *slice, size_t n)
+{
+    if (slice->found == NULL)
+        slice->found = g_array_new(FALSE, FALSE, sizeof(RubatoKey));
+    if (slice->n_sent == slice->found->len) {
+        g_array_set_size(slice->found, 0);
+        slice->n_sent = 0;
+        slice->has_walked = !shard_walk(state->shard, &slice->next, slice->found);
+    }
+    const guint begin = slice->n_sent;
+
+    slice->n_sent += (guint)MIN(slice->found->len - begin, n);
+    slice->at_end = slice->has_walked && slice->n_sent == slice->found->len;
+    return (RubatoKeys){ .keys = &g_array_index(slice->found, RubatoKey, begin),
+                         .n = slice->n_sent - begin };
+}
+
+bool part_state_send_slice(const PartState *state, PartSlice *slice, size_t n_bytes, GError **error)
+{
+    const bool is_range = rubato_table_spec_holds_range(shard_spec(state->shard));
+    const size_t row_bytes = MAX(1, state->row_bytes + state->state_bytes);
+    size_t n_left = MAX(1, n_bytes / row_bytes);
+
+    while (n_left > 0 && !slice->at_end) {
+        const size_t most = MIN(n_left, state->most);
+        const RubatoKeys keys =
+            is_range ? next_of_range(state, slice, most) : next_found(state, slice, most);
+
+        if (keys.n > 0 && !send_rows_of(state, &keys, error))
+            return false;
+        n_left -= keys.n;
+    }
+    return true;
 }

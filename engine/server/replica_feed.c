@@ -53,9 +53,9 @@ const FedReplica *replica_feed_find(const ReplicaFeed *feed, uint32_t server, ui
     return replica != NULL && replica->made == made ? replica : NULL;
 }
 
-/* If much is under way behind the image of one that is being made, answers wait for it, although
- * nothing depends on it yet: so those who are answered send no more until it has had this. It gets
- * there, or is dropped. */
+/* If much is under way to one that is being made, answers wait for it, although nothing depends on
+ * it yet: so those who are answered send no more until it has had this. It says so behind the next
+ * slice of its image, or behind all of it; or it is dropped. */
 static bool is_waited_for(const FedReplica *replica)
 {
     return replica->counts || replica->behind_bytes > replica->most_behind_bytes;
@@ -85,6 +85,27 @@ static HeldAnswer *release(ReplicaFeed *feed)
         return NULL;
     last->next = NULL;
     return first;
+}
+
+void replica_feed_send_slice(ReplicaFeed *feed, uint32_t server)
+{
+    FedReplica *const replica = find_replica(feed, server);
+
+    replica->has_slice_under_way = true;
+    replica->before_slice = feed->n_inputs;
+    replica->before_slice_bytes = replica->behind_bytes;
+}
+
+HeldAnswer *replica_feed_hears_slice(ReplicaFeed *feed, uint32_t server, uint32_t made)
+{
+    FedReplica *const replica = find_replica(feed, server);
+
+    if (replica == NULL || replica->made != made || !replica->has_slice_under_way)
+        return NULL;
+    replica->has_slice_under_way = false;
+    replica->has = replica->before_slice;
+    replica->behind_bytes -= replica->before_slice_bytes;
+    return release(feed);
 }
 
 void replica_feed_hears_whole(ReplicaFeed *feed, uint32_t server, uint32_t made)

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "io/net/message.h"
+
 /* ---- the primary ---- */
 
 /* More replicas than this are not of use: each is on a node of its own. */
@@ -21,6 +23,12 @@ struct HeldAnswer {
     uint64_t needs; /* the inputs that replicas must have */
 };
 
+/* Between slices of an image, beside what makes a replica otherwise (io/net/message.h).
+ * FEED_SLICED: a slice ends, and the replica is to say so; with a map. POSITION_SLICED: it has had
+ * that, and so all that was sent before. */
+#define FEED_SLICED 242
+#define POSITION_SLICED (POSITION_WHOLE - 1)
+
 typedef struct {
     uint32_t server; /* its number */
     uint32_t made;   /* the number of the map by which it follows this primary; 0: the table's
@@ -28,9 +36,15 @@ typedef struct {
     bool counts;     /* answers wait for it. false: it is being made */
     bool is_whole;   /* of one that is made: it knows that it counts, and can become a primary */
     uint64_t has;    /* its position: inputs up to this number */
-    /* until it counts: the bytes of inputs that have been passed on behind its image, and of how
-     * many nobody waits for it */
+    /* until it counts: the bytes of inputs that have been passed on behind what it is known to have
+     * had, and of how many nobody waits for it */
     size_t behind_bytes, most_behind_bytes;
+
+    /* likewise, if its image goes in slices: one is under way, behind so many inputs, of which so
+     * many bytes are among those above */
+    bool has_slice_under_way;
+    uint64_t before_slice;
+    size_t before_slice_bytes;
 } FedReplica;
 
 typedef struct {
@@ -47,11 +61,16 @@ void replica_feed_init(ReplicaFeed *feed, uint64_t n_inputs);
  * is one on that server, or there are too many. */
 bool replica_feed_add(ReplicaFeed *feed, uint32_t server, uint32_t made, uint64_t has);
 
-/* A replica that is being made: the caller has sent it what the part has now, and passes all later
- * inputs on to it. No answer waits for it before its first position, unless more bytes of inputs
- * than these have been passed on by then. */
+/* A replica that is being made: the caller passes all later inputs on to it, and sends it what the
+ * part has. No answer waits for it before its first position, unless more bytes of inputs than
+ * these are under way to it. */
 bool replica_feed_add_copy(ReplicaFeed *feed, uint32_t server, uint32_t made,
                            size_t most_behind_bytes);
+
+/* A slice of its image is sent to it; it has had the slice, and with it the inputs before. The
+ * second function returns the answers that need not wait any longer. */
+void replica_feed_send_slice(ReplicaFeed *feed, uint32_t server);
+HeldAnswer *replica_feed_hears_slice(ReplicaFeed *feed, uint32_t server, uint32_t made);
 
 /* NULL: there is none of that server and map. */
 const FedReplica *replica_feed_find(const ReplicaFeed *feed, uint32_t server, uint32_t made);

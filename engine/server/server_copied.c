@@ -1,8 +1,12 @@
-/* A replica that is made: its image comes from its primary, and later inputs behind it
- * (server_copies.c).
+/* A replica that is made: its image comes from its primary, and later inputs between slices of it
+ * and behind it (server_copies.c).
  *
  * Until its image begins it takes in nothing. So what was under way to an earlier replica of the
  * part here, which was given up, does not count. The image of another map does not begin it.
+ *
+ * An input that comes between two slices is handled like any other, and its number counts. Of rows
+ * that have not come yet it makes something that those rows replace (part_state.h). The position is
+ * told behind all of the image, because only then has the replica what the inputs stand for.
  *
  * Without memory for it, or if a piece of its image makes no sense, it is given up, and the primary
  * hears so at the end of the image.
@@ -180,6 +184,8 @@ static void take_piece(Server *server, Replica *replica, Message *message)
         replica->stage = makes_sense ? REPLICA_WHOLE : replica->stage;
         if (makes_sense)
             server_tell_primary(server, message, replica->primary, replica->made, POSITION_WHOLE);
+    } else if (is_coming && message->fed_kind == FEED_SLICED) {
+        server_tell_primary(server, message, replica->primary, replica->made, POSITION_SLICED);
     } else if (is_coming && message->fed_kind == FEED_COPIED) {
         replica->stage = REPLICA_FOLLOWS;
         server_tell_position(server, replica);
@@ -207,6 +213,13 @@ static void take_piece(Server *server, Replica *replica, Message *message)
         server_refuse(server, message, "a piece of a replica that makes no sense");
 }
 
+static void take_between_slices(Server *server, Replica *replica, Message *message)
+{
+    server_take_input(server, message);
+    if (server->starved)
+        give_up(server, replica);
+}
+
 /* ---- what comes when ---- */
 
 static bool is_own_server(const Server *server, const Message *message)
@@ -215,7 +228,7 @@ static bool is_own_server(const Server *server, const Message *message)
            server->office->servers[message->request.worker].node == message->node;
 }
 
-/* The end of an image that nothing here waits for. */
+/* The end of an image, or of a slice of it, that nothing here waits for. */
 static void refuse_image(Server *server, Message *message)
 {
     if (!is_own_server(server, message)) {
@@ -230,13 +243,18 @@ static void refuse_image(Server *server, Message *message)
 bool server_take_of_copy(Server *server, Message *message)
 {
     Replica *const replica = server_replica(server, message->table, message->part);
-    const bool has_map = message->fed_kind == FEED_COPY || message->fed_kind == FEED_COPIED ||
-                         message->fed_kind == FEED_GIVEN_UP;
+    const bool ends = message->fed_kind == FEED_SLICED || message->fed_kind == FEED_COPIED;
+    const bool has_map =
+        ends || message->fed_kind == FEED_COPY || message->fed_kind == FEED_GIVEN_UP;
     const bool fits = replica != NULL && (!has_map || replica->made == message->request.clock);
     const bool is_numbered = message->number != 0 && message->fed_kind != FEED_COPY;
 
-    if (message->fed_kind == FEED_COPIED && (!fits || replica->stage != REPLICA_COMING)) {
+    if (ends && (!fits || replica->stage != REPLICA_COMING)) {
         refuse_image(server, message);
+        return true;
+    }
+    if (is_numbered && replica != NULL && replica->stage == REPLICA_COMING) {
+        take_between_slices(server, replica, message);
         return true;
     }
     if (replica == NULL ||

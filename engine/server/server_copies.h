@@ -11,9 +11,12 @@
  * map. Nothing if the part's primary is not here. */
 void server_order_copies(Server *server, const PartPlace *place);
 
-/* Begins the next copy if the one before has ended. To be called after what may end one. The whole
- * part is read and packed in this call. */
+/* Goes on with the present copy if its replica has had what was sent, and begins the next one if it
+ * has ended. To be called after what may bring that about. */
 void server_make_copies(Server *server);
+
+/* A handler is about to write to the part: if this is copied, sends what is left of its rows. */
+void server_end_slices(Server *server, uint32_t table, uint32_t part);
 
 /* Makes no more of them. Replicas that are half made are dropped with the next map. */
 void server_forget_copies(Server *server);

@@ -8,8 +8,8 @@
  * same: a request of another node keeps its room in that node's window until its answer leaves, and
  * so does an Add for which nobody waits; a worker of this node waits, before it adds and between
  * the pieces of a large change, for room in the window to the replica's node
- * (tables/client/client_change.c). An image goes to its replica as a whole; answers wait for that
- * replica, too, once as many bytes of inputs follow it.
+ * (tables/client/client_change.c). To a replica that is made, inputs go between the slices of its
+ * image, and if more bytes of them are under way than that, answers wait for it, too.
  *
  * A local message may be on its sender's stack. Its sender waits for the call, and not for the
  * message. So the call is held, and not the message.
@@ -84,6 +84,11 @@ void server_keep_replicas(Server *server, FedPart *fed, const uint32_t *replicas
         if (!stays)
             release(server, replica_feed_drop(&fed->feed, number));
     }
+}
+
+void server_drop_replica(Server *server, FedPart *fed, uint32_t replica)
+{
+    release(server, replica_feed_drop(&fed->feed, replica));
 }
 
 void server_drop_replicas_of(Server *server, FedPart *fed, uint32_t node)
@@ -177,11 +182,13 @@ static PositionVerdict hear(Server *server, FedPart *fed, const Message *message
     const uint32_t replica = message->request.worker, made = (uint32_t)message->request.clock;
     const FedReplica *const found = replica_feed_find(&fed->feed, replica, made);
 
-    if (message->number != POSITION_GIVEN_UP && message->number != POSITION_WHOLE)
+    if (message->number < POSITION_SLICED)
         return replica_feed_hears(&fed->feed, replica, made, message->number, released);
     *released = NULL;
     if (message->number == POSITION_WHOLE)
         replica_feed_hears_whole(&fed->feed, replica, made);
+    else if (message->number == POSITION_SLICED)
+        *released = replica_feed_hears_slice(&fed->feed, replica, made);
     else if (found != NULL && !found->counts)
         release(server, replica_feed_drop(&fed->feed, replica));
     return POSITION_HEARD;

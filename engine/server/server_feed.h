@@ -32,7 +32,8 @@ bool server_has_not_had(InputSequences *had, uint32_t sender, const Message *mes
 /* The part has no replicas on other servers than these n any more. */
 void server_keep_replicas(Server *server, FedPart *fed, const uint32_t *replicas, uint32_t n);
 
-/* The part has no replicas on that node any more. */
+/* The part has none on that server, or that node, any more. */
+void server_drop_replica(Server *server, FedPart *fed, uint32_t replica);
 void server_drop_replicas_of(Server *server, FedPart *fed, uint32_t node);
 
 /* As server_answer, but the answer may leave later. message->is_answered is set. */

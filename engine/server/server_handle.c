@@ -241,6 +241,7 @@ static void handle_for_fed(Server *server, const Binding *binding, const BoundPa
         return;
     }
     if (server_is_change_call(message)) {
+        server_end_slices(server, message->table, message->part);
         server_take_change_call(server, part, message);
         end_for_fed(server, binding, part, message);
         return;
@@ -367,6 +368,7 @@ static void handle_fed_past_models(Server *server, FedPart *fed, RubatoShard *sh
     }
     server_feed_time(server, fed, shard);
     if (server_is_change_call(message)) {
+        server_end_slices(server, message->table, message->part);
         server_take_call_between(server, fed, shard, message);
         return;
     }

@@ -14,6 +14,7 @@
  *   server_promote.c  a replica becomes the primary, and what others do then
  *   server_handover.c  a primary gives its part to one of its replicas
  *   server_copies.c  a primary makes replicas in the place of lost ones
+ *   copy.c           what it sends for that
  *   server_copied.c  a replica that is made
  *   part_state.c     what a part has, as requests
  *   replica_feed.c   what the two know of each other

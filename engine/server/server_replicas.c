@@ -89,6 +89,13 @@ bool replica_is_from_primary(const Server *server, const Replica *replica, const
     return message->node == server->office->servers[replica->primary].node;
 }
 
+/* One that does not count yet can be given up (server_copied.c). */
+static void end_if_starved(const Server *server, const Replica *replica, const char *what)
+{
+    if (server->starved && replica->stage != REPLICA_COMING)
+        g_error("server %u: no memory for %s; the node ends here", server->number, what);
+}
+
 /* Whether the sender may be the primary, as far as this server knows. */
 static bool may_send(const Server *server, const Replica *replica, const Message *message)
 {
@@ -170,9 +177,7 @@ static bool check_input(Server *server, Replica *replica, Message *message,
         return true;
     message->kind = kind;
     if (!server_check_remote(server, replica->shard, model, message)) {
-        if (server->starved)
-            g_error("server %u: no memory for an input of a replica; the node ends here",
-                    server->number);
+        end_if_starved(server, replica, "an input of a replica");
         return false;
     }
     if (kind == MESSAGE_HANDLER && !take_call_piece(server, replica, message)) {
@@ -274,9 +279,7 @@ static void take(Server *server, Replica *replica, Message *message)
         apply(replica, message, &of_task);
         shard_end_told_input(replica->shard);
     }
-    if (server->starved)
-        g_error("server %u: no memory for what an input of a replica needs; the node ends here",
-                server->number);
+    end_if_starved(server, replica, "what an input of a replica needs");
     server_tell_complaint(server, message->epoch);
     server_answer(server, message, CALL_OK);
 }
@@ -321,7 +324,7 @@ void server_take_input(Server *server, Message *message)
         return;
     }
     take(server, replica, message);
-    if (!more_follow(server, replica) && !replica->is_deaf)
+    if (!more_follow(server, replica) && !replica->is_deaf && replica->stage != REPLICA_COMING)
         server_tell_position(server, replica);
 }
 

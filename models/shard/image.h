@@ -39,6 +39,10 @@ typedef struct ShardImage ShardImage;
 ShardImage *shard_take_image(RubatoShard *shard);
 void shard_image_free(ShardImage *image); /* NULL is allowed */
 
+/* The walk of its storage, which does not hold a range (include/rubato/storage_ops.h). The table
+ * can have an image. */
+bool shard_walk(const RubatoShard *shard, uint64_t *place, GArray *keys);
+
 bool shard_has_image(const RubatoShard *shard);
 
 /* Bytes of the copies in memory that wait to be read. */

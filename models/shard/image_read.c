@@ -377,6 +377,11 @@ static bool read_dense(RubatoShard *shard, size_t n_most, ImageSlice *slice)
     return image->place < n_all;
 }
 
+bool shard_walk(const RubatoShard *shard, uint64_t *place, GArray *keys)
+{
+    return shard->ops->walk(shard->storage, place, keys);
+}
+
 /* Finds the rows to be read next: whole pieces of the storage, of some thousand rows. Rows that are
  * created later need not be found, because they count as changed. */
 static void walk(RubatoShard *shard, size_t n_most)
@@ -386,7 +391,7 @@ static void walk(RubatoShard *shard, size_t n_most)
 
     g_array_set_size(image->found, 0);
     g_array_set_size(image->ahead, 0);
-    image->has_walked = !shard->ops->walk(shard->storage, &image->walked, image->found);
+    image->has_walked = !shard_walk(shard, &image->walked, image->found);
     for (guint i = 0; i < image->found->len; i++) {
         const RubatoKey key = g_array_index(image->found, RubatoKey, i);
         const PlacedKey placed = { shard->ops->place_of(shard->storage, key), key };

@@ -75,7 +75,7 @@ START_TEST(a_replica_whose_image_finds_no_memory_is_given_up)
 
     while (copy_without_memory(n))
         n++;
-    ck_assert_int_ge(n, 7); /* COPY, rows, HAD, the task, HAD, clocks, COPIED */
+    ck_assert_int_ge(n, 7); /* COPY, HAD, the task, HAD, clocks, rows, COPIED */
 }
 END_TEST
 

@@ -175,7 +175,8 @@ static void add_table(uint32_t table, const RubatoTableSpec *like)
 
     world.specs[table] = (RubatoTableSpec){ .name = names[table],
                                             .dtype = RUBATO_I64,
-                                            .n_keys = WORLD_KEYS,
+                                            .n_keys = like->storage == NULL ? WORLD_KEYS : 0,
+                                            .storage = like->storage,
                                             .shape = like->shape,
                                             .model = like->model,
                                             .speculation = like->speculation,
@@ -334,7 +335,7 @@ void replica_world_tell_clocks(uint32_t server, uint64_t clock, uint32_t map)
     replica_world_tell_clock(server, 2, clock, map);
 }
 
-void replica_world_make_again(void)
+void replica_world_order_again(void)
 {
     static const uint32_t replicas[] = { 1, 2 };
     const PartPlace place = { .map = 3, .primary = 0, .n_replicas = 2, .replicas = replicas };
@@ -344,6 +345,11 @@ void replica_world_make_again(void)
     server_expect_replica(&world.servers[2], &place, replica_world_shard());
     server_order_copies(&world.servers[0], &place);
     server_make_copies(&world.servers[0]);
+}
+
+void replica_world_make_again(void)
+{
+    replica_world_order_again();
     replica_world_deliver_all();
     ck_assert_int_eq(replica_world_replica(2)->stage, REPLICA_WHOLE);
 }

@@ -20,7 +20,7 @@
 enum { WORLD_NODES = 4, WORLD_KEYS = 8, WORLD_TABLES = 2, WORLD_EPOCH = 1 };
 
 void replica_world_begin(const char *model);
-void replica_world_begin_like(const RubatoTableSpec *like); /* of its model and shape */
+void replica_world_begin_like(const RubatoTableSpec *like); /* its model, shape and storage */
 void replica_world_end(void);
 
 Server *replica_world_server(uint32_t number);
@@ -84,7 +84,9 @@ void replica_world_add(uint32_t node, Call *call);
 void replica_world_tell_clock(uint32_t server, uint32_t node, uint64_t clock, uint32_t map);
 void replica_world_tell_clocks(uint32_t server, uint64_t clock, uint32_t map);
 
-/* Server 2 has lost its replica of table 0, and gets another one: map 3. */
+/* Server 2 has lost its replica of table 0, and gets another one: map 3. The first function sends
+ * the begin of the image; the second one all of it, which arrives. */
+void replica_world_order_again(void);
 void replica_world_make_again(void);
 
 /* Node 0 is lost, and server 2 is the primary of table 0, with a replica on server 1: map 4. */
