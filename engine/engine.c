@@ -409,8 +409,8 @@ RubatoEngine *engine_new_of(const RubatoEngineConfig *config, const EngineParts 
     engine->config = *config;
     engine->config.cluster_file = NULL;
     engine->config.cluster_file = g_strdup(config->cluster_file);
-    engine->log =
-        (LogSink){ config->log_level, config->log, config->log_data, engine, &engine->is_over };
+    engine->log = (LogSink){ config->log_level, config->log,      config->log_data, engine,
+                             &engine->is_over,  &engine->is_asked };
     if (config->log != NULL || config->log_level != RUBATO_LOG_MESSAGE)
         log_sink_install();
     LOG_SINK_SCOPE(&engine->log);

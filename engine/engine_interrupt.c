@@ -48,6 +48,8 @@ static bool interrupt(RubatoEngine *engine, int signal_number)
     const bool is_first = !engine->was_asked;
 
     engine->was_asked = true;
+    /* relaxed: who looks at it looks again */
+    atomic_store_explicit(&engine->is_asked, true, memory_order_relaxed);
     if (is_first && config->take_signal != NULL &&
         config->take_signal(signal_number, config->signal_data))
         return false;

@@ -185,8 +185,9 @@ struct RubatoEngine {
 
     _Atomic uint64_t n_new_replicas;    /* of all nodes: see RubatoEngineStats */
     _Atomic uint64_t n_missed_versions; /* the same */
-    _Atomic bool broken;  /* a node is lost, or a signal ended the run: no more requests */
-    _Atomic bool is_over; /* the same, or a signal that came here cancels it: for log_sink.h */
+    _Atomic bool broken;   /* a node is lost, or a signal ended the run: no more requests */
+    _Atomic bool is_over;  /* the same, or a signal that came here cancels it: for log_sink.h */
+    _Atomic bool is_asked; /* a signal came here: likewise */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -52,10 +52,19 @@ const LogSink *log_sink_set(const LogSink *sink)
 }
 
 /* relaxed: nothing else follows from it, and who asks asks again */
+static bool is_set(const _Atomic bool *flag)
+{
+    return flag != NULL && atomic_load_explicit(flag, memory_order_relaxed);
+}
+
 bool log_sink_is_over(void)
 {
-    return present != NULL && present->is_over != NULL &&
-           atomic_load_explicit(present->is_over, memory_order_relaxed);
+    return present != NULL && is_set(present->is_over);
+}
+
+bool log_sink_is_asked(void)
+{
+    return present != NULL && is_set(present->is_asked);
 }
 
 /* ---- threads ---- */

@@ -15,7 +15,8 @@ typedef struct {
     RubatoLogFunc write;  /* NULL: GLib's log writes them */
     void *user_data;
     RubatoEngine *engine;
-    const _Atomic bool *is_over; /* set when the run is cancelled; NULL: it never is */
+    const _Atomic bool *is_over;  /* set when the run is cancelled; NULL: it never is */
+    const _Atomic bool *is_asked; /* set when a signal has asked the program to end; or NULL */
 } LogSink;
 
 /* Makes GLib's log ask the sinks; once a process, from the first sink on that wants something. */
@@ -27,6 +28,10 @@ const LogSink *log_sink_set(const LogSink *sink);
 /* Whether the run of the engine whose sink the calling thread has was cancelled here: then nobody
  * should wait for long for what is outside of it, such as a server of S3. */
 bool log_sink_is_over(void);
+
+/* Whether a signal has come to the process of that engine: then somebody waits for its end, even if
+ * the program goes on for as long as it takes to save what it has. */
+bool log_sink_is_asked(void);
 
 /* As pthread_create; the thread has the sink of the calling one. */
 int log_sink_start_thread(pthread_t *thread, void *(*run)(void *data), void *data);

@@ -3,6 +3,8 @@
  * Why waits end: a connection is given up after a quarter of the patience, and one on which nothing
  * moves after all of it. There are N_TRIES of each request, with pauses that add up to some
  * seconds; and no more of them once nothing has moved for one and a half times the patience in all.
+ * After a signal the patience is a quarter of this, also of a try that is under way: somebody waits
+ * for the end of the program. What fails otherwise than by silence is tried again all the same.
  * libcurl asks look_at_progress once a second at least, also while nothing moves. */
 #include "io/store/s3/s3_client.h"
 
@@ -211,6 +213,19 @@ static bool is_in_a_hurry(const S3Client *client)
     return client->hurries != NULL && atomic_load_explicit(client->hurries, memory_order_relaxed);
 }
 
+static int64_t present_patience(const Try *try)
+{
+    return log_sink_is_asked() ? SHORT_OF(try->patience_ms) : try->patience_ms;
+}
+
+/* How long one try waits while nothing moves. */
+static int64_t most_silence_ms(const Try *try)
+{
+    if (log_sink_is_over() || (log_sink_is_asked() && is_in_a_hurry(try->client)))
+        return LEAST_OF(try->patience_ms);
+    return is_in_a_hurry(try->client) ? SHORT_OF(try->patience_ms) : present_patience(try);
+}
+
 /* Once a request. */
 static void tell_wait(Try *try, int64_t silent_us)
 {
@@ -232,9 +247,7 @@ static int look_at_progress(void *data, curl_off_t n_down, curl_off_t down, curl
 {
     Try *const try = data;
     const int64_t now_us = g_get_monotonic_time();
-    const int64_t most_ms = log_sink_is_over()           ? LEAST_OF(try->patience_ms)
-                            : is_in_a_hurry(try->client) ? SHORT_OF(try->patience_ms)
-                                                         : try->patience_ms;
+    const int64_t most_ms = most_silence_ms(try);
 
     (void)n_down, (void)n_up;
     if (down + up != try->n_moved) {
@@ -444,7 +457,7 @@ static void begin_try(Try *try)
 static bool has_patience(const S3Client *client, const Try *try, uint32_t n_tries)
 {
     return n_tries < N_TRIES && !is_in_a_hurry(client) && !log_sink_is_over() &&
-           try->silent_us * 2 < try->patience_ms * 3 * 1000;
+           try->silent_us * 2 < present_patience(try) * 3 * 1000;
 }
 
 bool s3_client_ask(S3Client *client, const S3Request *request, S3Answer *answer, GError **error)

@@ -7,7 +7,9 @@
  * a few times, after longer and longer pauses. So a request takes some 40 s at most if nothing
  * answers at all, and as long as bytes move otherwise. After some seconds the log says what it
  * waits for. If the run of the calling thread's engine is cancelled meanwhile (io/net/log_sink.h),
- * a try ends when nothing has moved for 2 s, and is the last.
+ * a try ends when nothing has moved for 2 s, and is the last. If a signal has asked the program to
+ * end, a try ends when nothing has moved for 5 s, and a request takes some 10 s at most if nothing
+ * answers: what is saved then is tried again after a fault, but not waited for as long.
  *
  * Errors: RUBATO_ERROR_NOT_FOUND if there is no such object, else RUBATO_ERROR_IO;
  * RUBATO_ERROR_CONFIG for what the environment lacks. They name the object and what the server

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "io/net/log_sink.h"
 #include "io/store/s3/s3_client.h"
 #include "test_paths.h"
 #include "tests/support/runner.h"
@@ -110,6 +111,25 @@ START_TEST(who_hurries_tries_once)
     ck_assert(!s3_client_do(client, &request, &error));
     ck_assert_int_lt(g_get_monotonic_time() - began_us, (int64_t)4 * PATIENCE_MS * 1000);
     ck_assert_uint_eq(count_connections(), 1);
+}
+END_TEST
+
+/* Less than one try otherwise does. */
+START_TEST(who_was_asked_to_end_waits_for_less)
+{
+    const S3Request request = { .method = S3_GET, .bucket = "bucket", .what = "listed" };
+    g_autoptr(S3Client) client = s3_client_new(NULL);
+    g_autoptr(GError) error = NULL;
+    const _Atomic bool is_asked = true;
+    const LogSink sink = { .is_asked = &is_asked };
+
+    s3_client_set_patience((int64_t)8 * PATIENCE_MS);
+    LOG_SINK_SCOPE(&sink);
+    const int64_t began_us = g_get_monotonic_time();
+    ck_assert(!s3_client_do(client, &request, &error));
+    ck_assert_int_lt(g_get_monotonic_time() - began_us, (int64_t)8 * PATIENCE_MS * 1000);
+    ck_assert_msg(strstr(error->message, "nothing has come from there for ") != NULL, "%s",
+                  error->message);
 }
 END_TEST
 
@@ -248,6 +268,7 @@ int main(void)
     tcase_set_timeout(cases, 40);
     tcase_add_test(cases, server_that_does_not_answer_is_given_up);
     tcase_add_loop_test(cases, who_hurries_tries_once, 0, 2);
+    tcase_add_test(cases, who_was_asked_to_end_waits_for_less);
     tcase_add_test(cases, signal_ends_a_run_that_waits_at_its_start);
     tcase_add_test(cases, training_goes_on_meanwhile_and_signals_end_it);
     suite_add_tcase(suite, cases);
