@@ -9,9 +9,9 @@
  * made again in between, or is being made; with 6, a node that is drained; with 7, one while parts
  * without replicas move; with 8, one whose workers are replaced; with 9, one whose workers read a
  * split that cuts keep (RUBATO_SIM_KEPT_SEEDS of them); with 10, one that loses a node, or two,
- * while a task begins; with 11, one with ragged rows (RUBATO_SIM_RAGGED_SEEDS). RUBATO_SIM_NODES is
- * the number of nodes of the one large cluster. RUBATO_SIM_LESS divides the number of programs and
- * streams. */
+ * while a task begins; with 11, one with ragged rows (RUBATO_SIM_RAGGED_SEEDS); with 12, one with
+ * the split that cuts keep, which loses a node. RUBATO_SIM_NODES is the number of nodes of the one
+ * large cluster. RUBATO_SIM_LESS divides the number of programs and streams. */
 #include <stdio.h>
 
 #include "tests/support/runner.h"
@@ -304,6 +304,29 @@ START_TEST(a_cut_has_the_place_in_the_data_that_its_rows_have)
 }
 END_TEST
 
+/* The same if a node with workers is killed at any time, and its workers are replaced, or are not;
+ * nor is a row left out. */
+START_TEST(a_cut_has_that_place_also_after_a_loss)
+{
+    const uint64_t n = sim_number_of("RUBATO_SIM_KEPT_SEEDS", is_slow() ? 16 : 80);
+    const uint64_t first = sim_number_of("RUBATO_SIM_FIRST", 0);
+    uint64_t n_after = 0, n_ended_well = 0;
+
+    for (uint64_t seed = first + (uint64_t)_i; seed < first + n; seed += N_BATCHES) {
+        SimOutcome outcome;
+
+        sim_run_drawn(sim_scenario_draw_kept_loss, seed, g_getenv("RUBATO_SIM_TRACES") != NULL,
+                      &outcome);
+        n_after += outcome.n_cuts_after;
+        n_ended_well += outcome.n_ended_well;
+    }
+    if (n / N_BATCHES >= 8) { /* in fewer there may be none */
+        ck_assert_uint_gt(n_after, 0);
+        ck_assert_uint_gt(n_ended_well, n / N_BATCHES);
+    }
+}
+END_TEST
+
 /* Seeds with which the new primary of a part ended a task before a replica knew it as primary; with
  * which the last fence of a task came to a new primary before the last clocks; with which a table
  * was dropped when two nodes were lost, and the parts of one of them with both; with which a node
@@ -508,12 +531,13 @@ END_TEST
 START_TEST(the_seed_that_is_asked_for)
 {
     void (*const draws[])(SimScenario * scenario, uint64_t seed) = {
-        sim_scenario_draw,          sim_scenario_draw_loss,
-        sim_scenario_draw_losses,   sim_scenario_draw_worker_loss,
-        sim_scenario_draw_restored, sim_scenario_draw_overlap,
-        sim_scenario_draw_drain,    sim_scenario_draw_moves,
-        sim_scenario_draw_replaced, sim_scenario_draw_kept,
-        sim_scenario_draw_start,    sim_scenario_draw_ragged,
+        sim_scenario_draw,           sim_scenario_draw_loss,
+        sim_scenario_draw_losses,    sim_scenario_draw_worker_loss,
+        sim_scenario_draw_restored,  sim_scenario_draw_overlap,
+        sim_scenario_draw_drain,     sim_scenario_draw_moves,
+        sim_scenario_draw_replaced,  sim_scenario_draw_kept,
+        sim_scenario_draw_start,     sim_scenario_draw_ragged,
+        sim_scenario_draw_kept_loss,
     };
     const uint64_t n_lost = sim_number_of("RUBATO_SIM_LOST", 0);
     SimOutcome outcome;
@@ -566,6 +590,7 @@ int main(void)
         tcase_add_loop_test(moves, a_move_whose_node_is_lost_hangs_nobody, 0, N_BATCHES);
         tcase_add_loop_test(ragged, ragged_rows_keep_their_promises, 0, N_BATCHES);
         tcase_add_loop_test(kept, a_cut_has_the_place_in_the_data_that_its_rows_have, 0, N_BATCHES);
+        tcase_add_loop_test(kept, a_cut_has_that_place_also_after_a_loss, 0, N_BATCHES);
         tcase_add_loop_test(cases, what_ends_while_parts_get_another_primary_ends, 0,
                             G_N_ELEMENTS(late_ends));
         tcase_add_loop_test(cases, a_worker_that_waits_for_room_holds_up_no_recovery, 0,

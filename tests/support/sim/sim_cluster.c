@@ -362,7 +362,12 @@ static bool run_exact_program(SimNode *node, GError **error)
 
 static bool run_kept_task(SimNode *node, const RubatoTask *task, GError **error)
 {
-    return run_and_move(node, NULL, node->cluster->scenario, task, 1, error);
+    const SimScenario *const scenario = node->cluster->scenario;
+    RubatoTask own = *task;
+
+    own.on_loss = on_loss(scenario);
+    own.replace_ms = scenario->replace_ms;
+    return run_and_move(node, NULL, scenario, &own, 1, error);
 }
 
 /* The tasks, and the one beside them, if there is one. */

@@ -195,6 +195,10 @@ void sim_scenario_draw_exact_drain(SimScenario *scenario, uint64_t seed, uint64_
  * cuts keep (sim_kept.c). */
 void sim_scenario_draw_kept(SimScenario *scenario, uint64_t seed);
 
+/* The same, and a node with workers is lost: others have them again, or the task goes on without
+ * them. */
+void sim_scenario_draw_kept_loss(SimScenario *scenario, uint64_t seed);
+
 /* One of the clusters above, by the seed, whose tables have ragged rows. */
 void sim_scenario_draw_ragged(SimScenario *scenario, uint64_t seed);
 

@@ -16,6 +16,8 @@
 #include "engine/snapshot/snapshot_cut.h"
 #include "tests/support/sim/sim_cluster.h"
 
+#define SIM_KEPT_ROWS 192 /* of the split that cuts keep */
+
 typedef struct SimCluster SimCluster;
 
 /* A process. The simulation, and its network, know it by its number: those that take the places of
@@ -58,6 +60,7 @@ struct SimCluster {
     SimJob job, job_beside, job_again;
     SimStreamJob stream;
     SimCut cut;
+    uint32_t n_tried[SIM_KEPT_ROWS]; /* how often workers that may be lost have added the row */
     int64_t progress_ns; /* when a worker last ended an iteration, or a node last made progress */
     char *path;          /* of the cluster file */
     SimNode nodes[SIM_MOST_NODES];
@@ -112,7 +115,6 @@ CutWork sim_cut_work(SimNode *node);
 /* ---- sim_kept.c ---- */
 
 #define SIM_KEPT_TABLE "kept"
-#define SIM_KEPT_ROWS 192
 
 /* Runs a task, with what happens meanwhile. */
 typedef bool SimKeptTask(SimNode *node, const RubatoTask *task, GError **error);

@@ -81,6 +81,9 @@ static bool is_judged(const SimScenario *scenario)
 {
     bool is_judged = scenario->failing_worker == UINT32_MAX && scenario->cancelled_ms < 0;
 
+    if (scenario->keeps_rows && scenario->outlives)
+        return true;
+
     for (uint32_t i = 0; i < scenario->n_faults; i++)
         is_judged = is_judged && (scenario->faults[i].kind != SIM_FAULT_KILL ||
                                   scenario->workers[scenario->faults[i].from] == 0);
@@ -222,8 +225,8 @@ static void check_open(const SimNode *node, const RubatoEngine *engine)
     for (uint32_t i = 0; i < sim_cluster_n_processes(cluster); i++) {
         const RubatoEngine *const other = cluster->nodes[i].engine;
 
-        if (engine->n_losses == 0 && other != NULL && other->n_losses == 0 &&
-            other->cut_holds != CUT_HOLDS_NOTHING)
+        if (!cluster->nodes[i].was_killed && engine->n_losses == 0 && other != NULL &&
+            other->n_losses == 0 && other->cut_holds != CUT_HOLDS_NOTHING)
             sim_fail("node %u prepares a cut, and node %u has begun it", node->number, i);
     }
 }

@@ -1,6 +1,8 @@
 /* Workers that read a dynamic split which cuts keep. Each row of each epoch is added to a table of
  * its own in the step in which it is done. So in a cut the table has a row as often as there are
- * epochs, but for those that the reader's text leaves to be dealt: whoever goes on gets these.
+ * epochs, but for those that the reader's text leaves to be dealt: whoever goes on gets these. If a
+ * node with workers is lost, and others have these again, this stays as it is; if the task goes on
+ * without them, a row may be there once more each time that a lost worker has added it.
  *
  * Threads: the workers' of the simulation, and the nodes' main threads. */
 #include <string.h>
@@ -33,6 +35,7 @@ RubatoTableSpec sim_kept_table(const SimScenario *scenario)
         .n_keys = is_hash ? 0 : SIM_KEPT_ROWS,
         .model = model,
         .staleness = strcmp(model, "ssp") == 0 ? 1 : 0,
+        .replicas = scenario->n_replicas,
     };
 }
 
@@ -69,23 +72,44 @@ typedef struct {
     RubatoWorker *worker;
     RubatoReader *reader;
     RubatoKVTable *table;
-    uint64_t state; /* of random numbers */
+    SimNode *node;
+    uint64_t state; /* of random numbers from which it follows what is in a step */
+    uint64_t other; /* of the rest */
+    uint64_t clock; /* steps that it has ended */
 } Self;
 
-/* Those of the batch from `first` on are done in one step; a cut may come at each call. */
-static bool do_step(Self *self, const RubatoBatch *batch, size_t first, size_t n, GError **error)
+/* Its node may be lost, and nobody comes in its place. */
+static bool may_be_lost(const SimNode *node)
+{
+    const SimScenario *const scenario = node->cluster->scenario;
+
+    return scenario->continues && scenario->n_faults > 0 &&
+           scenario->faults[0].from == node->number;
+}
+
+static bool add_rows(Self *self, const RubatoBatch *batch, size_t first, size_t n, GError **error)
 {
     const int64_t one = 1;
 
-    TRY(rubato_worker_begin_step(self->worker, error));
     for (size_t i = first; i < first + n; i++) {
         const RubatoKey key = (RubatoKey)batch->label[i];
 
+        self->node->cluster->n_tried[key] += may_be_lost(self->node);
         TRY(rubato_kv_table_add(self->table, &key, 1, &one, error));
-        if (random_below(&self->state, 4) == 0)
+        if (random_below(&self->other, 4) == 0)
             sim_sleep_ns((int64_t)sim_below(SIM_MS));
     }
-    TRY(rubato_kv_table_clock(self->table, error));
+    return rubato_kv_table_clock(self->table, error);
+}
+
+/* Those of the batch from `first` on are done in one step; a cut may come at each call. In the
+ * place of a lost worker, earlier steps change nothing. */
+static bool do_step(Self *self, const RubatoBatch *batch, size_t first, size_t n, GError **error)
+{
+    const bool is_done = self->clock++ < rubato_worker_first_clock(self->worker);
+
+    TRY(rubato_worker_begin_step(self->worker, error));
+    TRY(is_done || add_rows(self, batch, first, n, error));
     TRY(rubato_worker_finish_rows(self->worker, self->reader, n, error));
     return rubato_worker_end_step(self->worker, error);
 }
@@ -97,11 +121,13 @@ static bool ask_for_cut(Self *self, GError **error)
     const RubatoSnapshotSpec spec = { .directory = "none", .tables = names };
     g_autoptr(GError) found = NULL;
     const bool ok =
-        random_below(&self->state, 2) == 0
+        random_below(&self->other, 2) == 0
             ? rubato_worker_snapshot(self->worker, &spec, NULL, &found)
             : rubato_worker_snapshot_async(self->worker, &spec, NULL, NULL, &found) != 0;
 
-    if (ok || g_error_matches(found, RUBATO_ERROR, RUBATO_ERROR_TIMEOUT))
+    if (ok || g_error_matches(found, RUBATO_ERROR, RUBATO_ERROR_TIMEOUT) ||
+        (self->node->cluster->scenario->outlives &&
+         g_error_matches(found, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST)))
         return true;
     g_propagate_error(error, g_steal_pointer(&found));
     return false;
@@ -111,7 +137,7 @@ static bool train(Self *self, const RubatoBatch *batch, GError **error)
 {
     const size_t n = 1 + random_below(&self->state, (uint32_t)batch->n_rows);
 
-    if (random_below(&self->state, 12) == 0)
+    if (random_below(&self->other, 12) == 0)
         TRY(ask_for_cut(self, error));
     TRY(do_step(self, batch, 0, n, error));
     return n == batch->n_rows || do_step(self, batch, n, batch->n_rows - n, error);
@@ -130,7 +156,12 @@ static bool run(RubatoWorker *worker, void *user_data, GError **error)
         rubato_worker_open_reader(worker, job->dataset, &options, error);
     g_autoptr(RubatoKVTable) table =
         rubato_worker_open_kv_table(worker, SIM_KEPT_TABLE, RUBATO_I64, error);
-    Self self = { worker, reader, table, scenario->seed * 1000 + rank };
+    Self self = { .worker = worker,
+                  .reader = reader,
+                  .table = table,
+                  .node = job->node,
+                  .state = scenario->seed * 1000 + rank,
+                  .other = scenario->seed * 1001 + rank };
 
     REQUIRE(reader != NULL && table != NULL);
     while (rubato_reader_next(reader, &batch, error)) {
@@ -139,6 +170,11 @@ static bool run(RubatoWorker *worker, void *user_data, GError **error)
         job->node->cluster->progress_ns = sim_now_ns();
     }
     return !rubato_reader_failed(reader);
+}
+
+static bool is_right(const SimNode *node, size_t row, int64_t n)
+{
+    return n >= N_EPOCHS && n <= N_EPOCHS + (int64_t)node->cluster->n_tried[row];
 }
 
 bool sim_kept_run(SimNode *node, SimKeptTask *run_task, GError **error)
@@ -157,7 +193,7 @@ bool sim_kept_run(SimNode *node, SimKeptTask *run_task, GError **error)
     TRY(run_task(node, &task, error));
     TRY(rubato_engine_get(node->engine, SIM_KEPT_TABLE, keys, SIM_KEPT_ROWS, rows, error));
     for (size_t i = 0; i < SIM_KEPT_ROWS; i++)
-        if (rows[i] != N_EPOCHS)
+        if (!is_right(node, i, rows[i]))
             sim_fail("row %zu was trained on %" G_GINT64_FORMAT " times", i, rows[i]);
     return true;
 }
@@ -203,7 +239,8 @@ static void take_readers(Scheduler *scheduler, int64_t now_ms, void *readers)
     *(GHashTable **)readers = scheduler_cut_readers(scheduler);
 }
 
-/* There is no reader before its first block is dealt, nor when all workers have ended. */
+/* There is no reader before its first block is dealt, nor when all workers have ended: then all
+ * rows are there, or none. */
 void sim_kept_judge(const SimNode *node, RubatoEngine *engine, const int64_t *rows)
 {
     g_autoptr(GHashTable) readers = NULL;
@@ -215,10 +252,9 @@ void sim_kept_judge(const SimNode *node, RubatoEngine *engine, const int64_t *ro
     if (text != NULL)
         count_left(node->cluster->scenario, text, left);
     for (size_t i = 0; i < SIM_KEPT_ROWS; i++) {
-        const bool is_right = text != NULL ? rows[i] + left[i] == N_EPOCHS
-                                           : rows[i] == rows[0] && rows[0] % N_EPOCHS == 0;
+        const bool is_before = text == NULL && rows[i] == 0 && rows[0] == 0;
 
-        if (!is_right)
+        if (!is_before && !is_right(node, i, rows[i] + left[i]))
             sim_fail("a cut has row %zu %" G_GINT64_FORMAT " times, and %s leaves it %" //
                      G_GINT64_FORMAT " times of %d",
                      i, rows[i], text != NULL ? "its reader" : "no reader", left[i], N_EPOCHS);

@@ -675,6 +675,21 @@ void sim_scenario_draw_exact_replaced(SimScenario *scenario, uint64_t seed, uint
     link_newcomers(scenario);
 }
 
+void sim_scenario_draw_kept_loss(SimScenario *scenario, uint64_t seed)
+{
+    Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 61 };
+
+    if (seed % 2 == 0) {
+        sim_scenario_draw_exact_replaced(scenario, seed, 1);
+    } else {
+        sim_scenario_draw_exact_loss(scenario, seed, 1);
+        continue_without(scenario, &dice);
+    }
+    scenario->exact_program = 0;
+    scenario->keeps_rows = true;
+    scenario->faults[0].at_ms = between(&dice, 1, 800);
+}
+
 void sim_scenario_draw_exact_restored(SimScenario *scenario, uint64_t seed, uint64_t program)
 {
     Dice dice = { seed * UINT64_C(0xd1342543de82ef95) + 41 };
