@@ -38,6 +38,8 @@ void parcel_unref(Parcel *parcel)
         return;
     if (parcel->holds_received)
         parcel->received.ops->release(&parcel->received);
+    if (parcel->block != NULL)
+        block_pool_give(parcel->peer->network->pool, parcel->block, parcel->packet_bytes);
     g_free(parcel);
 }
 
@@ -50,7 +52,7 @@ static void give_back(Peer *peer, size_t charge)
     const uint64_t consumed =
         atomic_fetch_add_explicit(&peer->consumed, charge, memory_order_relaxed) + charge;
     const uint64_t told = atomic_load_explicit(&peer->told_consumed, memory_order_relaxed);
-    if (consumed > told && consumed - told >= peer->network->window_bytes / 8) {
+    if (consumed > told && consumed - told >= peer_window(peer) / 8) {
         peer_set_pending(peer, PENDING_ACK);
         peer_flush(peer);
     }
@@ -104,12 +106,18 @@ Parcel *parcel_new(Peer *peer, Received *received, uint32_t n_messages, uint8_t 
     const bool stays = received->size > COPIED_BYTES && (uintptr_t)received->bytes % 8 == 0 &&
                        (!received->lent || is_short_lived(network, received, n_messages));
     const size_t n_here = received->values == NULL ? received->size : received->head_bytes;
-    const size_t copied_bytes = stays ? 0 : n_here;
+    const bool is_large = !stays && n_here >= BLOCK_POOL_LEAST_BYTES;
+    const size_t copied_bytes = stays || is_large ? 0 : n_here;
     Parcel *const parcel = g_try_malloc(sizeof *parcel + n_messages * stride + copied_bytes);
+    uint8_t *const block = is_large ? block_pool_take(network->pool, n_here) : NULL;
 
-    if (parcel == NULL)
+    if (parcel == NULL || (is_large && block == NULL)) {
+        block_pool_give(network->pool, block, n_here);
+        g_free(parcel);
         return NULL;
+    }
     parcel->peer = peer;
+    parcel->block = block;
     parcel->stride = stride;
     parcel->n_items = n_messages;
     parcel->packet_bytes = n_here;
@@ -124,7 +132,7 @@ Parcel *parcel_new(Peer *peer, Received *received, uint32_t n_messages, uint8_t 
     } else if (stays) {
         *bytes = received->bytes;
     } else {
-        *bytes = parcel->items + n_messages * stride;
+        *bytes = is_large ? block : parcel->items + n_messages * stride;
         memcpy(*bytes, received->bytes, n_here);
     }
     return parcel;

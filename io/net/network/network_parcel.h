@@ -18,6 +18,7 @@ typedef struct {
     const uint8_t *values; /* or, if this is not NULL, to the place of its values; or a piece of a
                             * tensor, whose head is copied */
     Received received;
+    uint8_t *block; /* of the network's pool, with a copy of a large packet; NULL: there is none */
     _Alignas(16) uint8_t items[];
 } Parcel;
 

@@ -221,6 +221,24 @@ static inline uint64_t peer_charged(const Peer *peer)
            atomic_load_explicit(&peer->pushed_high, memory_order_relaxed);
 }
 
+/* Where tables have replicas, less is under way to a node of this host: what is, lies there until
+ * all replicas have it, and there are copies of it on each way. If all these are larger than the
+ * caches, each copy takes twice as long. In shared memory an answer takes microseconds, so this
+ * part of a window is enough. */
+#define NEAR_WINDOW_PART 4
+
+/* The bytes of requests that may be under way to the peer. */
+static inline size_t peer_window(const Peer *peer)
+{
+    const Network *const network = peer->network;
+
+    /* Relaxed: while it is not seen, more may be under way. */
+    return peer->transport->is_memory &&
+                   atomic_load_explicit(&network->takes_any, memory_order_relaxed)
+               ? network->window_bytes / NEAR_WINDOW_PART
+               : network->window_bytes;
+}
+
 /* Whether packets may get lost while the peer's connection lives. In shared memory only faults on
  * demand lose some. */
 static inline bool peer_loses_packets(const Peer *peer)

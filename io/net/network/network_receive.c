@@ -104,8 +104,7 @@ static void take_news(Network *network, Peer *peer, const PacketHeader *header, 
         if (atomic_load_explicit(&network->stopping, memory_order_relaxed) ||
             atomic_load_explicit(&peer->direct_until, memory_order_relaxed) > its_ack ||
             atomic_load_explicit(&peer->held_back, memory_order_relaxed) ||
-            atomic_load_explicit(&peer->kept_bytes, memory_order_relaxed) >
-                network->window_bytes / 8)
+            atomic_load_explicit(&peer->kept_bytes, memory_order_relaxed) > peer_window(peer) / 8)
             peer_set_pending(peer, PENDING_RUN);
     }
     if (header->consumed > its_consumed) {

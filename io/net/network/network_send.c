@@ -575,7 +575,7 @@ bool network_has_room(const Network *network, uint32_t node)
     /* Sequentially consistent: a waiter has counted itself before it reads, the I/O thread looks
      * for waiters after it has written. One of them sees the other. */
     const uint64_t consumed = atomic_load(&peer->its_consumed);
-    return charged <= consumed || charged - consumed < network->window_bytes;
+    return charged <= consumed || charged - consumed < peer_window(peer);
 }
 
 /* A waiter checks at least this often. */

@@ -45,6 +45,27 @@ START_TEST(producer_has_no_room_until_the_consumer_has_done_with_messages)
 }
 END_TEST
 
+/* What is under way stays in the processors' caches. */
+START_TEST(in_shared_memory_less_is_under_way_once_tables_have_replicas)
+{
+    const StationPair pair = station_pair_join(&small_window);
+    const bool is_near = network_is_memory(pair.a->network, 1);
+    uint64_t n;
+
+    network_take_any(pair.a->network, 10);
+    network_take_any(pair.b->network, 10);
+    n = fill_window(&pair);
+    ck_assert_uint_ge(n, is_near ? 12 : 50);
+    ck_assert_uint_le(n, is_near ? 18 : 70);
+    for (uint64_t i = 0; i < 4 * n; i++) {
+        station_expect(pair.b, MESSAGE_ADD, i, 1000);
+        ck_assert(network_wait_room(pair.a->network, 1, NULL, NULL, PATIENCE_MS));
+        network_send(pair.a->network, 1, station_frame(MESSAGE_ADD, n + i, 1000));
+    }
+    station_pair_close(&pair);
+}
+END_TEST
+
 static bool is_all_consumed(void *station)
 {
     return station_all_acknowledged(station) &&
@@ -182,6 +203,7 @@ int main(void)
     tcase_add_test(room, producer_has_no_room_until_the_consumer_has_done_with_messages);
     tcase_add_test(room, what_was_consumed_is_told_once);
     tcase_add_test(room, replies_and_control_take_no_room);
+    tcase_add_test(room, in_shared_memory_less_is_under_way_once_tables_have_replicas);
     tcase_add_test(room, message_larger_than_the_window_passes);
     tcase_add_loop_test(room, waiting_for_room_ends, ENDING_BY_CANCELLING, ENDING_BY_CONSUMING + 1);
     tcase_add_test(room, memory_stays_bounded_with_a_fast_producer);
