@@ -16,6 +16,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
+#include "io/huge_pages.h"
 #include "io/net/link/checksum.h"
 #include "io/net/processors.h"
 #include "io/store/store_file.h"
@@ -25,6 +26,10 @@ enum { N_SLOTS = 2 * (BLOCK_FETCH_THREADS + 1) };
 
 /* A file of fewer bytes is not worth threads. */
 #define LONG_BYTES (2 * (uint64_t)BLOCK_FILE_MOST)
+
+/* Nor is one of fewer bytes worth memory in huge pages, which is cleared as a whole. With them the
+ * kernel copies what it reads a fifth faster. */
+#define HUGE_BYTES (16 * (uint64_t)BLOCK_FILE_MOST)
 
 typedef struct {
     /* of who has claimed it, then of who asks */
@@ -47,6 +52,7 @@ struct BlockFetch {
     /* immutable */
     StoreFile *file;
     uint32_t n_slots;
+    unsigned char *memory; /* of all slots, in huge pages; NULL: each has its own */
     uint32_t n_threads;
     pthread_t threads[BLOCK_FETCH_THREADS];
 
@@ -228,6 +234,14 @@ static uint32_t find_n_threads(void)
     return CLAMP(n_processors, 2, BLOCK_FETCH_THREADS + 1) - 1;
 }
 
+/* If there is none, each slot looks for its own. */
+static void share_memory(BlockFetch *fetch)
+{
+    fetch->memory = huge_pages_take(fetch->n_slots * (size_t)BLOCK_FILE_MOST);
+    for (uint32_t i = 0; i < fetch->n_slots && fetch->memory != NULL; i++)
+        fetch->slots[i].bytes = fetch->memory + i * (size_t)BLOCK_FILE_MOST;
+}
+
 BlockFetch *block_fetch_new(const char *path, uint64_t seed, uint64_t n_bytes, GError **error)
 {
     return block_fetch_new_with(path, seed, n_bytes, find_n_threads(), error);
@@ -254,6 +268,8 @@ BlockFetch *block_fetch_new_with(const char *path, uint64_t seed, uint64_t n_byt
     if (n_bytes < LONG_BYTES)
         n_threads = 0;
     fetch->n_slots = n_threads == 0 ? 1 : 2 * (MIN(n_threads, BLOCK_FETCH_THREADS) + 1);
+    if (n_threads > 0 && n_bytes >= HUGE_BYTES)
+        share_memory(fetch);
     /* With fewer it takes longer. */
     while (fetch->n_threads < MIN(n_threads, BLOCK_FETCH_THREADS) &&
            pthread_create(&fetch->threads[fetch->n_threads], NULL, fetch_ahead, fetch) == 0)
@@ -306,8 +322,10 @@ void block_fetch_free(BlockFetch *fetch)
         pthread_join(fetch->threads[i], NULL);
     for (uint32_t i = 0; i < N_SLOTS; i++) {
         g_clear_error(&fetch->slots[i].error);
-        g_free(fetch->slots[i].bytes);
+        if (fetch->memory == NULL)
+            g_free(fetch->slots[i].bytes);
     }
+    huge_pages_free(fetch->memory, fetch->n_slots * (size_t)BLOCK_FILE_MOST);
     clear_unpacker(&fetch->unpacker);
     store_file_close(fetch->file);
     pthread_cond_destroy(&fetch->changed);

@@ -6,9 +6,9 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
+#include "io/huge_pages.h"
 #include "io/kernel_random.h"
 
 /* A block that was given back, or is ready. */
@@ -77,7 +77,7 @@ static void unmap_all(GArray *mappings)
     for (guint i = 0; i < mappings->len; i++) {
         const Mapping *const mapping = &g_array_index(mappings, Mapping, i);
 
-        (void)munmap(mapping->memory, mapping->n_bytes);
+        huge_pages_free(mapping->memory, mapping->n_bytes);
     }
     g_array_unref(mappings);
 }
@@ -184,19 +184,16 @@ void spill_file_give_back(SpillFile *spill, void *block, size_t n)
     pthread_mutex_unlock(&spill->lock);
 }
 
-/* Pages that are in memory. False: there is no memory. Huge pages are advice: they are cleared in
- * less time, and who writes to them needs fewer entries of the TLB. */
+/* Pages that are in memory. False: there is no memory. Huge ones are cleared in less time. */
 static bool map(size_t n_bytes, Mapping *mapping)
 {
     const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     volatile unsigned char *bytes;
 
     mapping->n_bytes = n_bytes;
-    mapping->memory =
-        mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapping->memory == MAP_FAILED)
+    mapping->memory = huge_pages_take(n_bytes);
+    if (mapping->memory == NULL)
         return false;
-    (void)madvise(mapping->memory, n_bytes, MADV_HUGEPAGE);
     bytes = mapping->memory;
     for (size_t i = 0; i < n_bytes; i += page_bytes)
         bytes[i] = 0;

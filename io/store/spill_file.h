@@ -33,8 +33,8 @@ void spill_file_give_back(SpillFile *spill, void *block, size_t n);
 void spill_file_warm(SpillFile *spill, size_t n, size_t n_blocks);
 
 /* Has n bytes of zeros ready, in memory likewise, which count for no bound. The second function
- * takes what was made ready with the same n; NULL: there is none. They are given back by munmap.
- * (transfer full) */
+ * takes what was made ready with the same n; NULL: there is none. They are given back by
+ * huge_pages_free. (transfer full) */
 void spill_file_warm_zeros(SpillFile *spill, size_t n);
 void *spill_file_take_zeros(SpillFile *spill, size_t n);
 

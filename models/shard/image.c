@@ -32,8 +32,8 @@
 #include "models/shard/image.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 
+#include "io/huge_pages.h"
 #include "models/shard/image_inside.h"
 #include "models/spec.h"
 #include "models/storage/storage.h"
@@ -102,17 +102,10 @@ static bool copy_admission(const RubatoShard *shard, ShardImage *image)
  * no time. */
 static uint64_t *make_bits(SpillFile *spill, size_t n_words)
 {
-    void *bits = spill != NULL ? spill_file_take_zeros(spill, n_words * sizeof(uint64_t)) : NULL;
+    const size_t n_bytes = n_words * sizeof(uint64_t);
+    void *const bits = spill != NULL ? spill_file_take_zeros(spill, n_bytes) : NULL;
 
-    if (bits != NULL)
-        return bits;
-    bits = mmap(NULL, n_words * sizeof(uint64_t), PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (bits == MAP_FAILED)
-        return NULL;
-    (void)madvise(bits, n_words * sizeof(uint64_t), MADV_HUGEPAGE); /* advice; see dense.c */
-    return bits;
+    return bits != NULL ? bits : huge_pages_take(n_bytes);
 }
 
 size_t image_bits_bytes(uint64_t n_keys)
@@ -221,8 +214,7 @@ void shard_image_free(ShardImage *image)
     free_copies(image);
     image_rows_unref(image->rows);
     g_array_unref(image->spilled);
-    if (image->changed != NULL)
-        (void)munmap(image->changed, image->n_words * sizeof(uint64_t));
+    huge_pages_free(image->changed, image->n_words * sizeof(uint64_t));
     g_free(image->admission);
     if (image->found != NULL) {
         key_set_clear(&image->keys);

@@ -670,7 +670,7 @@ END_TEST
 /* Blocks come in their order, whoever has read them; the error comes behind the good ones. */
 START_TEST(threads_read_blocks_of_a_file_in_turn)
 {
-    enum { N = BLOCK_FILE_MOST - 100, N_BLOCKS = 12, DAMAGED = 9 };
+    enum { N = BLOCK_FILE_MOST - 100, N_BLOCKS = 18, DAMAGED = 15 };
     const uint32_t n_threads = (uint32_t)_i;
     g_autofree char *path = g_build_filename(directory, "blocks", NULL);
     g_autofree unsigned char *some = g_malloc(N);

@@ -5,8 +5,8 @@
 #include <glib.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "io/huge_pages.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
 
@@ -103,7 +103,7 @@ START_TEST(zeros_are_made_ready)
     for (int i = 0; i < 5000; i++)
         ck_assert_int_eq(zeros[i], 0);
     ck_assert_ptr_null(spill_file_take_zeros(spill, 5000));
-    ck_assert_int_eq(munmap(zeros, 5000), 0);
+    huge_pages_free(zeros, 5000);
     spill_file_free(spill);
 }
 END_TEST
