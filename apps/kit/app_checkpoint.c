@@ -247,34 +247,16 @@ static RubatoSnapshotSpec spec_of(const App *app, const char *note)
         .full_every = app->full_every,
         .keep = app->keep,
         .note = note,
+        .again_after_loss = true,
     };
-}
-
-/* Whether to take a snapshot once more: a node was lost while the nodes wrote the one before, of
- * n_tries so far. Each time another one was lost, so there is an end of it. Where the run ends with
- * the node, the next one fails at once. False: the fault is the error. (fault: transfer full) */
-static bool takes_again(const App *app, uint32_t n_tries, GError **fault, GError **error)
-{
-    if (n_tries < rubato_engine_n_nodes(app->engine) &&
-        g_error_matches(*fault, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST)) {
-        g_clear_error(fault);
-        return true;
-    }
-    g_propagate_error(error, g_steal_pointer(fault));
-    return false;
 }
 
 static bool take_snapshot(const App *app, GError **error)
 {
     g_autofree char *note = note_text(app, app->only_epoch, 0);
     const RubatoSnapshotSpec spec = spec_of(app, note);
-    uint32_t n_tries = 0;
-    GError *fault = NULL;
 
-    while (!rubato_engine_snapshot(app->engine, &spec, NULL, &fault))
-        if (!takes_again(app, ++n_tries, &fault, error))
-            return false;
-    return true;
+    return rubato_engine_snapshot(app->engine, &spec, NULL, error);
 }
 
 /* All nodes get the same error, so all of them take the snapshot again, or go on. */
@@ -399,18 +381,14 @@ bool app_checkpoint_cut(App *app, RubatoWorker *worker, uint64_t step, RubatoTic
                         uint64_t *number, GError **error)
 {
     g_autofree char *note = note_text(app, app->only_epoch - 1, step);
-    const RubatoSnapshotSpec spec = spec_of(app, note);
-    uint32_t n_tries = 0;
-    GError *fault = NULL;
+    RubatoSnapshotSpec spec = spec_of(app, note);
 
     app->n_steps = 0;
     app->checkpoint_us = g_get_monotonic_time();
     if (ticket != NULL) {
+        spec.again_after_loss = false; /* then it is lacking: nobody waits for it */
         *ticket = rubato_worker_snapshot_async(worker, &spec, number, NULL, error);
         return *ticket != 0;
     }
-    while (!rubato_worker_snapshot(worker, &spec, number, &fault))
-        if (!takes_again(app, ++n_tries, &fault, error))
-            return false;
-    return true;
+    return rubato_worker_snapshot(worker, &spec, number, error);
 }

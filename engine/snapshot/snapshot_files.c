@@ -554,6 +554,23 @@ bool snapshot_check_spec(const RubatoSnapshotSpec *spec, GError **error)
     return false;
 }
 
+bool snapshot_check_once(const RubatoSnapshotSpec *spec, GError **error)
+{
+    if (!spec->again_after_loss)
+        return true;
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+                        "a snapshot for which no call waits cannot be taken again after a loss: "
+                        "leave again_after_loss out");
+    return false;
+}
+
+bool snapshot_goes_again(const RubatoEngine *engine, const RubatoSnapshotSpec *spec,
+                         uint32_t n_tries, const GError *fault)
+{
+    return spec->again_after_loss && n_tries < rubato_engine_n_nodes(engine) &&
+           g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST);
+}
+
 /* Appends the ids of the tables that the names, or of all; name: may be NULL. */
 static bool list_tables(RubatoEngine *engine, const char *const *name, GArray *ids, GError **error)
 {

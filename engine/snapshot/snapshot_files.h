@@ -36,6 +36,15 @@ void snapshot_answer_requests(SnapshotWriting *writing, const char *failure);
 /* RUBATO_ERROR_INVALID: what the spec says makes no sense. */
 bool snapshot_check_spec(const RubatoSnapshotSpec *spec, GError **error);
 
+/* Of a caller that does not wait for the snapshot: nobody is there to take it again. */
+bool snapshot_check_once(const RubatoSnapshotSpec *spec, GError **error);
+
+/* Whether a snapshot that has failed n_tries times, now with this fault, is to be taken again. Each
+ * time another node was lost, so there is an end of it. Where the run ends with the node, the next
+ * one fails at once. All nodes get the same fault, so all of them come to the same answer. */
+bool snapshot_goes_again(const RubatoEngine *engine, const RubatoSnapshotSpec *spec,
+                         uint32_t n_tries, const GError *fault);
+
 /* Whether a snapshot can have the table. RUBATO_ERROR_INVALID. */
 bool snapshot_check_table(const Table *table, GError **error);
 

@@ -182,6 +182,8 @@ static char *write_ask(RubatoEngine *engine, const RubatoTask *task, const Snaps
                     times->whom == CHANGES_FOR_STREAM ? "versions" : "snapshots", times->every_s);
         return NULL;
     }
+    if (!snapshot_check_once(spec, error))
+        return NULL;
     ask = snapshot_write_ask(engine, spec, times->whom, spec->tables != NULL ? spec->tables : own,
                              error);
     /* Requests from outside may come before the first snapshot. */

@@ -58,9 +58,10 @@ static char *describe_call(const SnapshotWriting *writing)
 
         g_string_append_printf(text, " %s", table->spec->name);
     }
-    g_string_append_printf(text, ", packing %d, keep %u, full_every %u, note %s",
+    g_string_append_printf(text,
+                           ", packing %d, keep %u, full_every %u, again_after_loss %d, note %s",
                            (int)spec->packing, spec->keep, spec->full_every,
-                           spec->note != NULL ? spec->note : "");
+                           (int)spec->again_after_loss, spec->note != NULL ? spec->note : "");
     return g_string_free(g_steal_pointer(&text), FALSE);
 }
 
@@ -105,16 +106,12 @@ static bool find_number(SnapshotWriting *writing, GError **error)
     return true;
 }
 
-bool rubato_engine_snapshot(RubatoEngine *engine, const RubatoSnapshotSpec *spec, uint64_t *number,
-                            GError **error)
+static bool take_once(RubatoEngine *engine, const RubatoSnapshotSpec *spec, uint64_t *number,
+                      GError **error)
 {
     SnapshotWriting writing = { .spec = spec };
     bool ok;
 
-    g_return_val_if_fail(engine != NULL && spec != NULL, false);
-    LOG_SINK_SCOPE(&engine->log);
-    if (!snapshot_check_spec(spec, error) || !engine_check_caller(engine, "a snapshot", error))
-        return false;
     writing.tables = g_ptr_array_new();
     ok = add_tables(engine, &writing, error) && write_whole(engine, &writing, error) &&
          find_number(&writing, error);
@@ -122,4 +119,23 @@ bool rubato_engine_snapshot(RubatoEngine *engine, const RubatoSnapshotSpec *spec
     if (ok && number != NULL)
         *number = writing.number;
     return ok;
+}
+
+bool rubato_engine_snapshot(RubatoEngine *engine, const RubatoSnapshotSpec *spec, uint64_t *number,
+                            GError **error)
+{
+    GError *fault = NULL;
+
+    g_return_val_if_fail(engine != NULL && spec != NULL, false);
+    LOG_SINK_SCOPE(&engine->log);
+    if (!snapshot_check_spec(spec, error) || !engine_check_caller(engine, "a snapshot", error))
+        return false;
+    for (uint32_t n_tries = 1; !take_once(engine, spec, number, &fault); n_tries++) {
+        if (!snapshot_goes_again(engine, spec, n_tries, fault)) {
+            g_propagate_error(error, fault);
+            return false;
+        }
+        g_clear_error(&fault);
+    }
+    return true;
 }

@@ -63,13 +63,12 @@ static void wait_for(void *server, Call *call)
             say_stalled(worker, call, stall_clock_s(&clock));
 }
 
-bool rubato_worker_snapshot(RubatoWorker *worker, const RubatoSnapshotSpec *spec, uint64_t *number,
-                            GError **error)
+static bool take_once(RubatoWorker *worker, const RubatoSnapshotSpec *spec, uint64_t *number,
+                      GError **error)
 {
     SnapshotAsk ask = { .number = 0 };
     Call call;
 
-    g_return_val_if_fail(worker != NULL && spec != NULL, false);
     g_autofree char *text = write_spec(worker, spec, &ask.seed, error);
     if (text == NULL)
         return false;
@@ -87,6 +86,22 @@ bool rubato_worker_snapshot(RubatoWorker *worker, const RubatoSnapshotSpec *spec
     }
     if (number != NULL)
         *number = ask.written;
+    return true;
+}
+
+bool rubato_worker_snapshot(RubatoWorker *worker, const RubatoSnapshotSpec *spec, uint64_t *number,
+                            GError **error)
+{
+    GError *fault = NULL;
+
+    g_return_val_if_fail(worker != NULL && spec != NULL, false);
+    for (uint32_t n_tries = 1; !take_once(worker, spec, number, &fault); n_tries++) {
+        if (!snapshot_goes_again(engine_of(worker), spec, n_tries, fault)) {
+            g_propagate_error(error, fault);
+            return false;
+        }
+        g_clear_error(&fault);
+    }
     return true;
 }
 
@@ -121,6 +136,8 @@ RubatoTicket rubato_worker_snapshot_async(RubatoWorker *worker, const RubatoSnap
     Call *call, cut;
 
     g_return_val_if_fail(worker != NULL && spec != NULL, 0);
+    if (!snapshot_check_once(spec, error))
+        return 0;
     g_autofree char *text = write_spec(worker, spec, &seed, error);
     if (text == NULL)
         return 0;

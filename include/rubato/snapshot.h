@@ -44,6 +44,11 @@ typedef struct {
                           * holds all rows */
     const char *note; /* for the caller's own use, such as how far training has come: up to 64 KiB
                        * of UTF-8, the same on all nodes. NULL: none */
+
+    /* If a node is lost meanwhile, the call takes the snapshot again, with what the nodes have that
+     * live then: as often as nodes may be lost. In a run that ends with the node it fails at once.
+     * The same on all nodes. Only of calls that wait for the snapshot: _INVALID elsewhere. */
+    bool again_after_loss;
 } RubatoSnapshotSpec;
 
 /* Collective. Writes a snapshot of tables as they are: rows, the state that the update rule keeps
@@ -58,7 +63,7 @@ typedef struct {
  * RUBATO_ERROR_INVALID. No other thread may make the engine's own calls that write to the tables.
  *
  * RUBATO_ERROR_NODE_LOST if a node is lost meanwhile, also in a run that goes on without it; the
- * next snapshot has what the nodes have that live.
+ * next snapshot has what the nodes have that live (again_after_loss).
  *
  * With full_every, the servers note from then on which rows change, in two bits for each row, or 6
  * for one of hash storage, for as long as they have the table. A part of which nobody knows what

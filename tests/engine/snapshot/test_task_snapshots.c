@@ -433,6 +433,7 @@ static const struct {
     { { .spec = { .directory = "/dev/null/d" } }, "cannot be created" },
     { { .spec = { .directory = "" } }, "needs a directory" },
     { { .spec = { .directory = "d" }, .every_s = -1 }, "snapshots every -1 seconds" },
+    { { .spec = { .directory = "d", .again_after_loss = true } }, "no call waits" },
     { { .spec = { .directory = "d", .tables = (const char *const[]){ "none", NULL } } }, "none" },
 };
 
