@@ -109,6 +109,7 @@ bool part_inputs(const Server *server, uint32_t table, uint32_t part, PartDigest
         found->n_models = here->parts[part].replica->models->len;
     } else if (here->parts[part].fed != NULL) {
         found->n_inputs = here->parts[part].fed->feed.n_inputs;
+        found->is_settled = here->parts[part].fed->is_settled;
     }
     return true;
 }

@@ -14,6 +14,7 @@ uint64_t shard_digest(RubatoShard *shard);
 /* A part on a server. */
 typedef struct {
     bool is_primary;
+    bool is_settled;   /* a primary: its last input may still be under way to replicas */
     uint64_t n_inputs; /* that it has had */
     uint64_t digest;   /* of the shard, and of what engines have sent to the part */
     uint32_t n_models; /* of a replica: tasks whose end it has not had */

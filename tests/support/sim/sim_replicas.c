@@ -172,8 +172,8 @@ static void note(void *user, uint32_t part, const PartDigest *found)
     SimInputs *const inputs = user;
 
     ck_assert_uint_lt(part, SIM_MOST_PARTS);
-    if (found->is_primary)
-        inputs->of_part[part] = found->n_inputs;
+    if (found->is_primary) /* the last input of one that is settled changes no row */
+        inputs->of_part[part] = found->n_inputs - found->is_settled;
 }
 
 void sim_replicas_before_read(const SimNode *node, const char *name, SimInputs *inputs)
@@ -195,6 +195,16 @@ static void check(void *user, uint32_t part, const PartDigest *found)
 void sim_replicas_after_read(const SimNode *node, const char *name, const SimInputs *inputs)
 {
     visit(node, name, check, (void *)(uintptr_t)inputs);
+}
+
+/* A part that is about to go to another primary may have had its last input, which changes no row,
+ * sooner than its replicas. */
+static bool is_like(const PartDigest *replica, const PartDigest *primary)
+{
+    const bool lacks_last = primary->is_settled && replica->n_inputs + 1 == primary->n_inputs;
+
+    return (replica->n_inputs == primary->n_inputs || lacks_last) &&
+           replica->digest == primary->digest;
 }
 
 static void compare_part(const SimCluster *cluster, const Table *table, uint32_t part)
@@ -228,7 +238,7 @@ static void compare_part(const SimCluster *cluster, const Table *table, uint32_t
         if (found[i].n_models > 0)
             sim_fail("a replica of part %u of table %s has %u models of tasks that have ended",
                      part, table->spec->name, found[i].n_models);
-        else if (found[i].n_inputs != primary.n_inputs || found[i].digest != primary.digest)
+        else if (!is_like(&found[i], &primary))
             sim_fail("a replica of part %u of table %s differs from its primary: inputs "
                      "%" G_GUINT64_FORMAT " and %" G_GUINT64_FORMAT,
                      part, table->spec->name, found[i].n_inputs, primary.n_inputs);
