@@ -79,7 +79,9 @@ START_TEST(server_that_does_not_answer_is_given_up)
     s3_client_set_patience(PATIENCE_MS);
     const guint handler =
         g_log_set_handler(G_LOG_DOMAIN, G_LOG_LEVEL_MASK | G_LOG_FLAG_RECURSION, take_line, lines);
+    const int64_t began_us = g_get_monotonic_time();
     ck_assert(!rubato_snapshot_list(PLACE, &numbers, &n, &error));
+    const int64_t took_ms = (g_get_monotonic_time() - began_us) / 1000;
     g_log_remove_handler(G_LOG_DOMAIN, handler);
     ck_assert(g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_IO));
     ck_assert_msg(strstr(error->message, "nothing has come from there for ") != NULL, "%s",
@@ -88,7 +90,10 @@ START_TEST(server_that_does_not_answer_is_given_up)
                                      "1:") == lines->str &&
                       strchr(lines->str, '\n') == lines->str + lines->len - 1,
                   "%s", lines->str);
-    ck_assert_uint_eq(count_connections(), 2);
+    const unsigned n_tries = count_connections();
+    /* a busy machine may notice so late that the first try was given up that no patience is left */
+    ck_assert_msg(n_tries == 2 || (n_tries == 1 && took_ms >= PATIENCE_MS * 3 / 2),
+                  "%u tries in %d ms", n_tries, (int)took_ms);
 }
 END_TEST
 
