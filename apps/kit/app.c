@@ -296,6 +296,9 @@ int app_end(App *app, const GError *error)
     const bool has_failed =
         error != NULL && !g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_SERVED);
     const bool lacks = app->lacks_snapshot || app->lacks_version;
+    if (lacks && error == NULL) /* also on nodes that have not told why */
+        g_printerr("%s: the last %s has failed, so the exit status is %d\n", app->program->name,
+                   app->lacks_snapshot ? "snapshot" : "version of the stream", EXIT_FAILURE);
     int status = has_failed || lacks ? EXIT_FAILURE : EXIT_SUCCESS;
     if (app->signal_number != 0)
         status = 128 + app->signal_number; /* as shells say it */
