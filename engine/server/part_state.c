@@ -283,6 +283,8 @@ static RubatoKeys next_found(const PartState *state, PartSlice *slice, size_t n)
 
     slice->n_sent += (guint)MIN(slice->found->len - begin, n);
     slice->at_end = slice->has_walked && slice->n_sent == slice->found->len;
+    if (slice->n_sent == begin)
+        return (RubatoKeys){ 0 };
     return (RubatoKeys){ .keys = &g_array_index(slice->found, RubatoKey, begin),
                          .n = slice->n_sent - begin };
 }
