@@ -567,7 +567,7 @@ bool snapshot_check_once(const RubatoSnapshotSpec *spec, GError **error)
 bool snapshot_goes_again(const RubatoEngine *engine, const RubatoSnapshotSpec *spec,
                          uint32_t n_tries, const GError *fault)
 {
-    return spec->again_after_loss && n_tries < rubato_engine_n_nodes(engine) &&
+    return spec->again_after_loss && n_tries < engine->n_nodes &&
            g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST);
 }
 
