@@ -32,6 +32,7 @@ typedef struct {
 static struct {
     SimOptions options;
     bool is_running;
+    bool keeps_running; /* the present thread gives way to nobody */
     int64_t now_ns;
     uint64_t random, digest, n_turns, n_dues;
     GPtrArray *threads; /* all, by number */
@@ -241,6 +242,8 @@ static void pause_current(void)
 {
     SimThread *const self = sim_current;
 
+    if (sim.keeps_running)
+        sim_fail("a thread waits, and may give way to nobody");
     self->saved_errno = errno;
     self->caller_thread = caller_thread;
     self->caller_place = caller_place;
@@ -277,8 +280,15 @@ void sim_give_way(void)
     pause_current();
 }
 
+void sim_keep_running(bool keeps)
+{
+    sim.keeps_running = keeps;
+}
+
 void sim_may_give_way(void)
 {
+    if (sim.keeps_running)
+        return;
     const uint32_t drawn = (uint32_t)sim_below(1024);
 
     if (drawn < sim.options.delay_1024)

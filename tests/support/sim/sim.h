@@ -60,6 +60,10 @@ int64_t sim_now_ms(void);
 /* In a thread. */
 void sim_sleep_ns(int64_t ns);
 
+/* While it is true, the running thread gives way to nobody: what it reads of others stays as it is.
+ * A lock that another one has is then a failure. */
+void sim_keep_running(bool keeps);
+
 /* Calls the function, outside all threads, when so much time has passed. */
 void sim_after(int64_t ns, void (*call)(void *data, uint64_t number), void *data, uint64_t number);
 

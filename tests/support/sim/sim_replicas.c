@@ -197,6 +197,15 @@ void sim_replicas_after_read(const SimNode *node, const char *name, const SimInp
     visit(node, name, check, (void *)(uintptr_t)inputs);
 }
 
+/* The calling thread is not the server's owner, who may drop a replica at any time. */
+static bool digest_of(const Server *server, uint32_t table, uint32_t part, PartDigest *found)
+{
+    sim_keep_running(true);
+    const bool is_there = part_digest(server, table, part, found);
+    sim_keep_running(false);
+    return is_there;
+}
+
 /* A part that is about to go to another primary may have had its last input, which changes no row,
  * sooner than its replicas. */
 static bool is_like(const PartDigest *replica, const PartDigest *primary)
@@ -219,7 +228,7 @@ static void compare_part(const SimCluster *cluster, const Table *table, uint32_t
         for (uint32_t j = 0; engine != NULL && j < engine->n_servers; j++) {
             PartDigest digest;
 
-            if (!part_digest(&engine->servers[j], table->id, part, &digest))
+            if (!digest_of(&engine->servers[j], table->id, part, &digest))
                 continue;
             if (digest.is_primary)
                 primary = digest;
@@ -299,7 +308,7 @@ static void compare_after_task(const SimCluster *cluster, const Table *table)
             for (uint32_t j = 0; engine != NULL && j < engine->n_servers; j++) {
                 PartDigest found;
 
-                if (!part_digest(&engine->servers[j], table->id, part, &found))
+                if (!digest_of(&engine->servers[j], table->id, part, &found))
                     continue;
                 if (n_found++ > 0 && found.digest != digest)
                     sim_fail("a task has ended, and a replica of part %u of table %s lacks some "
