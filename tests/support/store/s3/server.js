@@ -4,7 +4,8 @@
 //   node server.js MODULES FOLDER
 //
 // It prints its port, and ends when its standard input does. FOLDER/faults has one line: a kind, how
-// many requests go well before it, and how many have the fault then.
+// many requests go well before it, and how many have the fault then. Of the kind cut-N, the answer
+// ends after N bytes of its body; of endless-N, it does not say how many it should have, either.
 'use strict';
 
 const crypto = require('crypto');
@@ -21,6 +22,19 @@ for (const name of ['createCipheriv', 'createDecipheriv']) {
 
 const [modules, folder] = process.argv.slice(2);
 const S3rver = require(path.join(modules, 's3rver'));
+const files = require(path.join(modules, 'fs-extra'));
+
+// s3rver answers a PUT before the object's file has all its bytes, and tells the file's length to
+// who asks then. So an answer waits for the files that are being written.
+const writing = new Set();
+const createWriteStream = files.createWriteStream;
+files.createWriteStream = (...from) => {
+  const stream = createWriteStream(...from);
+  const closed = new Promise((resolve) => stream.on('close', resolve));
+  writing.add(closed);
+  closed.then(() => writing.delete(closed));
+  return stream;
+};
 const faultsPath = path.join(folder, 'faults');
 const logPath = path.join(folder, 'log');
 const accessKey = 'S3RVER';
@@ -76,21 +90,36 @@ function refuse(response, status, code) {
   response.end(response.req.method === 'HEAD' ? undefined : text);
 }
 
+// An answer that ends with its connection, after n bytes.
+function endWithConnection(answer, all, n, response) {
+  response.socket.end(Buffer.concat([
+    Buffer.from(`HTTP/1.1 ${answer.statusCode} OK\r\nConnection: close\r\n\r\n`),
+    all.subarray(0, n)]));
+}
+
 function forward(port, request, body, response, fault) {
+  // Each has a connection of its own: s3rver closes those that are not used for a while.
   const onward = http.request({ host: '127.0.0.1', port, method: request.method, path: request.url,
-    headers: request.headers }, (answer) => {
+    headers: request.headers, agent: false }, (answer) => {
     const parts = [];
     answer.on('data', (part) => parts.push(part));
-    answer.on('end', () => {
+    answer.on('end', async () => {
       const all = Buffer.concat(parts);
+      const [kind, nBytes = Math.floor(all.length / 2)] = (fault || '').split('-');
+      await Promise.all(writing);
       if (fault === 'silent') {
         // It was done, and nobody hears of it.
         response.socket.destroy();
         return;
       }
+      if (kind === 'endless') {
+        endWithConnection(answer, all, Number(nBytes), response);
+        return;
+      }
+      delete answer.headers.connection;
       response.writeHead(answer.statusCode, answer.headers);
-      if (fault === 'cut') {
-        response.write(all.subarray(0, all.length / 2));
+      if (kind === 'cut') {
+        response.write(all.subarray(0, Number(nBytes)));
         setTimeout(() => response.socket.destroy(), 10);
       } else {
         response.end(all);
