@@ -58,6 +58,7 @@ typedef struct {
     GByteArray *body;
     char *etag;
     bool is_too_long;
+    bool has_length; /* the answer's head says where its body ends */
     long status;
 
     curl_off_t n_moved; /* bytes, there and back */
@@ -169,15 +170,27 @@ static size_t take_body(char *bytes, size_t one, size_t n, void *data)
     return n;
 }
 
+static bool begins_with(const char *bytes, size_t n, const char *name)
+{
+    return n > strlen(name) && g_ascii_strncasecmp(bytes, name, strlen(name)) == 0;
+}
+
+/* An answer of HTTP/1 that says neither its length nor that it comes in chunks ends with its
+ * connection, and so does one that was cut. Later versions say the end themselves. */
 static size_t take_header(char *bytes, size_t one, size_t n, void *data)
 {
-    static const char name[] = "etag:";
+    static const char etag[] = "etag:";
     Try *const try = data;
 
     (void)one;
-    if (n > strlen(name) && g_ascii_strncasecmp(bytes, name, strlen(name)) == 0) {
+    if (begins_with(bytes, n, "HTTP/")) {
+        try->has_length = !begins_with(bytes, n, "HTTP/1");
+    } else if (begins_with(bytes, n, "content-length:") ||
+               begins_with(bytes, n, "transfer-encoding:")) {
+        try->has_length = true;
+    } else if (begins_with(bytes, n, etag)) {
         g_free(try->etag);
-        try->etag = g_strstrip(g_strndup(bytes + strlen(name), n - strlen(name)));
+        try->etag = g_strstrip(g_strndup(bytes + strlen(etag), n - strlen(etag)));
     }
     return n;
 }
@@ -362,6 +375,30 @@ static bool was_slow(const Try *try)
     return g_strcmp0(code, "RequestTimeout") == 0;
 }
 
+/* What is missing of an answer that libcurl takes for a whole one. NULL: nothing, or it is wrong
+ * anyway. (transfer full) */
+static char *find_missing(const Try *try)
+{
+    const S3Request *const request = try->request;
+    const bool is_read = request->method != S3_PUT && request->method != S3_DELETE;
+
+    if (try->status / 100 != 2 || !is_read)
+        return NULL;
+    if (!try->has_length)
+        return g_strdup("the answer does not say how long it is");
+    if (request->n_range > 0 && try->body->len != request->n_range)
+        return g_strdup_printf("the server gives %u bytes of %zu", try->body->len,
+                               request->n_range);
+    return NULL;
+}
+
+static bool is_whole(const Try *try)
+{
+    g_autofree char *missing = find_missing(try);
+
+    return missing == NULL;
+}
+
 /* Whether the same request may go well later. */
 static bool may_pass(const Try *try, CURLcode code)
 {
@@ -369,7 +406,8 @@ static bool may_pass(const Try *try, CURLcode code)
         return false;
     switch (code) {
     case CURLE_OK:
-        return try->status == 408 || try->status == 429 || try->status >= 500 || was_slow(try);
+        return try->status == 408 || try->status == 429 || try->status >= 500 || was_slow(try) ||
+               !is_whole(try);
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_CONNECT:
     case CURLE_OPERATION_TIMEDOUT:
@@ -401,7 +439,7 @@ static bool is_good(const Try *try, CURLcode code)
 {
     const bool is_part = try->request->n_range > 0;
 
-    return code == CURLE_OK && !try->is_too_long &&
+    return code == CURLE_OK && !try->is_too_long && is_whole(try) &&
            (is_part ? try->status == 206 : try->status >= 200 && try->status < 300);
 }
 
@@ -410,6 +448,7 @@ static void set_error(const S3Client *client, const Try *try, CURLcode code, GEr
     const S3Request *const request = try->request;
     g_autofree char *error_code = s3_text_find(try->body, "Code");
     g_autofree char *message = s3_text_find(try->body, "Message");
+    g_autofree char *missing = find_missing(try);
     g_autoptr(GString) why = g_string_new(NULL);
     const bool is_absent =
         code == CURLE_OK && try->status == 404 && g_strcmp0(error_code, "NoSuchBucket") != 0;
@@ -422,6 +461,8 @@ static void set_error(const S3Client *client, const Try *try, CURLcode code, GEr
     else if (code != CURLE_OK)
         g_string_append_printf(why, "%s: %s", client->endpoint,
                                client->curl->curl_easy_strerror(code));
+    else if (missing != NULL)
+        g_string_append_printf(why, "%s: %s", client->endpoint, missing);
     else
         g_string_append_printf(why, "HTTP %ld%s%s%s%s", try->status, error_code != NULL ? " " : "",
                                error_code != NULL ? error_code : "", message != NULL ? ": " : "",
@@ -447,6 +488,7 @@ static void begin_try(Try *try)
     try->body = g_byte_array_new();
     try->n_sent = 0;
     try->is_too_long = false;
+    try->has_length = false;
     try->status = 0;
     try->n_moved = 0;
     try->moved_us = g_get_monotonic_time();

@@ -3,13 +3,14 @@
  * The environment says where, and who asks: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_REGION or
  * AWS_DEFAULT_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN.
  *
- * What may be gone in a moment, such as a lost connection or an overloaded server, is tried again,
- * a few times, after longer and longer pauses. So a request takes some 40 s at most if nothing
- * answers at all, and as long as bytes move otherwise. After some seconds the log says what it
- * waits for. If the run of the calling thread's engine is cancelled meanwhile (io/net/log_sink.h),
- * a try ends when nothing has moved for 2 s, and is the last. If a signal has asked the program to
- * end, a try ends when nothing has moved for 5 s, and a request takes some 10 s at most if nothing
- * answers: what is saved then is tried again after a fault, but not waited for as long.
+ * What may be gone in a moment, such as a lost connection, an overloaded server, or an answer that
+ * ends early or does not say where it ends, is tried again, a few times, after longer and longer
+ * pauses. So a request takes some 40 s at most if nothing answers at all, and as long as bytes move
+ * otherwise. After some seconds the log says what it waits for. If the run of the calling thread's
+ * engine is cancelled meanwhile (io/net/log_sink.h), a try ends when nothing has moved for 2 s, and
+ * is the last. If a signal has asked the program to end, a try ends when nothing has moved for 5 s,
+ * and a request takes some 10 s at most if nothing answers: what is saved then is tried again after
+ * a fault, but not waited for as long.
  *
  * Errors: RUBATO_ERROR_NOT_FOUND if there is no such object, else RUBATO_ERROR_IO;
  * RUBATO_ERROR_CONFIG for what the environment lacks. They name the object and what the server
@@ -42,7 +43,7 @@ typedef struct {
     const void *body;  /* of PUT and POST */
     size_t n_body;
     uint64_t first; /* of GET: the first byte */
-    size_t n_range; /* so many; 0: all */
+    size_t n_range; /* so many, and the answer has as many; 0: all */
     size_t most;    /* more bytes of an answer are an error */
 } S3Request;
 

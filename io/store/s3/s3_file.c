@@ -302,12 +302,6 @@ static Window *fetch(S3File *file, uint64_t offset, GError **error)
     request.most = n;
     if (!s3_client_ask(file->client, &request, &answer, error))
         return NULL;
-    if (answer.body->len != n) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
-                    "%s: cannot be read: the server gives %u bytes of %zu", file->file.path,
-                    answer.body->len, n);
-        return NULL;
-    }
     g_clear_pointer(&window->bytes, g_byte_array_unref);
     window->bytes = g_steal_pointer(&answer.body);
     window->first = offset;

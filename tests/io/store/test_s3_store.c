@@ -263,6 +263,57 @@ START_TEST(faults_that_pass_are_waited_for_with_short_objects)
 }
 END_TEST
 
+/* After any byte, with its length told and without. What is missing is not taken for what the
+ * object lacks. */
+START_TEST(answer_that_is_cut_is_asked_for_again)
+{
+    static const char *const kinds[] = { "cut", "endless" };
+    g_autofree char *path = g_strconcat(directory, "/rows-0000000000000005/0.0.rows", NULL);
+    StoreFile *file = store_file_create(path, NULL);
+    g_autoptr(GError) error = NULL;
+
+    ck_assert(file->ops->append(file, "abc", 3, "d", 1, NULL) && file->ops->finish(file, NULL));
+    store_file_close(file);
+    for (size_t at = 0; at < 4; at++) {
+        g_autofree char *kind = g_strdup_printf("%s-%zu", kinds[_i], at);
+        char bytes[4];
+        uint64_t n_bytes;
+        size_t n;
+
+        s3_server_fail(kind, _i == 0 ? 1 : 0, 2); /* what is opened has no body */
+        file = store_file_open(path, &n_bytes, &error);
+        if (file == NULL || !file->ops->read(file, 0, bytes, 4, &n, &error))
+            ck_abort_msg("%s: %s", kind, error->message);
+        ck_assert_uint_eq(n_bytes, 4);
+        ck_assert_uint_eq(n, 4);
+        ck_assert_mem_eq(bytes, "abcd", 4);
+        store_file_close(file);
+    }
+}
+END_TEST
+
+/* One that is cut is not taken for a damaged manifest: a run would begin with an older snapshot. */
+START_TEST(manifest_that_is_cut_is_asked_for_again)
+{
+    static const char *const kinds[] = { "cut-0", "cut-100", "endless-0", "endless-100" };
+
+    write_one(3, RUBATO_PACKING_NONE);
+    s3_server_fail(kinds[_i], 0, 3); /* a page of names, and what is in them */
+    small_snapshot_check(directory, 0, 3);
+}
+END_TEST
+
+START_TEST(answer_that_never_says_its_length_is_refused)
+{
+    write_one(3, RUBATO_PACKING_NONE);
+    s3_server_fail("endless-9999", 0, 100);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(directory, 0, &error);
+    ck_assert(snapshot == NULL);
+    check_error(&error, RUBATO_ERROR_IO, "the answer does not say how long it is", NULL);
+}
+END_TEST
+
 START_TEST(wrong_secret_is_refused_at_once)
 {
     const unsigned n_before = s3_server_count("SignatureDoesNotMatch", "");
@@ -587,6 +638,9 @@ int main(void)
     tcase_add_loop_test(cases, long_file_goes_in_parts_and_each_again_if_need_be, 0, 3);
     tcase_add_loop_test(cases, faults_that_pass_are_waited_for, 0, 6);
     tcase_add_test(cases, faults_that_pass_are_waited_for_with_short_objects);
+    tcase_add_loop_test(cases, answer_that_is_cut_is_asked_for_again, 0, 2);
+    tcase_add_loop_test(cases, manifest_that_is_cut_is_asked_for_again, 0, 4);
+    tcase_add_test(cases, answer_that_never_says_its_length_is_refused);
     tcase_add_test(cases, wrong_secret_is_refused_at_once);
     tcase_add_loop_test(cases, what_the_environment_lacks_is_named, 0, 2);
     tcase_add_test(cases, bucket_that_is_not_there_is_named);
