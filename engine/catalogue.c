@@ -2,7 +2,7 @@
  * partition. */
 #include "engine/catalogue.h"
 
-#include "engine/server/replica_feed.h"
+#include "engine/server/replicas/replica_feed.h"
 #include "models/model.h"
 #include "models/spec.h"
 #include "models/storage/expiry/expiry.h"

@@ -57,7 +57,7 @@
 #include "engine/join/serving.h"
 #include "engine/placement/measured_needs.h"
 #include "engine/scheduler/scheduler.h"
-#include "engine/server/server_promote.h"
+#include "engine/server/replicas/server_promote.h"
 #include "engine/server/sweep/sweeper.h"
 #include "engine/services/services.h"
 #include "engine/signals.h"

@@ -8,7 +8,7 @@
 #include "engine/cluster/cluster_file.h"
 #include "engine/cluster/cluster_setting.h"
 #include "engine/cluster/config_text.h"
-#include "engine/server/replica_feed.h"
+#include "engine/server/replicas/replica_feed.h"
 #include "models/spec.h"
 
 enum {

@@ -10,8 +10,8 @@
  * Threads: that of part steps; of the call any. engine_note_draining, engine_hear_drained: the
  * control actor's owner. */
 #include "engine/engine_private.h"
-#include "engine/server/server_feed.h"
-#include "engine/server/server_handover.h"
+#include "engine/server/replicas/server_feed.h"
+#include "engine/server/replicas/server_handover.h"
 #include "io/net/stall_clock.h"
 #include "models/shard/shard.h"
 

@@ -16,9 +16,9 @@
 #include "engine/control/place_text.h"
 #include "engine/engine_private.h"
 #include "engine/join/admit.h"
-#include "engine/server/server_copied.h"
-#include "engine/server/server_copies.h"
-#include "engine/server/server_feed.h"
+#include "engine/server/replicas/server_copied.h"
+#include "engine/server/replicas/server_copies.h"
+#include "engine/server/replicas/server_feed.h"
 #include "engine/task/task_run.h"
 #include "models/shard/shard.h"
 

@@ -4,9 +4,9 @@
  * Threads: see the header. */
 #include "engine/server/server.h"
 
-#include "engine/server/server_copies.h"
-#include "engine/server/server_feed.h"
-#include "engine/server/server_handover.h"
+#include "engine/server/replicas/server_copies.h"
+#include "engine/server/replicas/server_feed.h"
+#include "engine/server/replicas/server_handover.h"
 
 void server_init(Server *server, uint32_t number, PostOffice *office,
                  void (*fail_task)(void *user, uint32_t epoch, int code, const char *text),

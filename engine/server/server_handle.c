@@ -6,13 +6,13 @@
  * engine between tasks and go straight to the shard.
  *
  * Thread: the server's owner. */
+#include "engine/server/replicas/server_calls.h"
+#include "engine/server/replicas/server_copied.h"
+#include "engine/server/replicas/server_copies.h"
+#include "engine/server/replicas/server_feed.h"
+#include "engine/server/replicas/server_replicas.h"
 #include "engine/server/request_ops.h"
-#include "engine/server/server_calls.h"
-#include "engine/server/server_copied.h"
-#include "engine/server/server_copies.h"
-#include "engine/server/server_feed.h"
 #include "engine/server/server_private.h"
-#include "engine/server/server_replicas.h"
 #include "io/net/handler_call.h"
 #include "io/net/monotonic.h"
 

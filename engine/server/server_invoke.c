@@ -3,8 +3,8 @@
  * Threads: any that is not a server's owner. */
 #include "engine/server/server.h"
 
-#include "engine/server/server_copies.h"
-#include "engine/server/server_feed.h"
+#include "engine/server/replicas/server_copies.h"
+#include "engine/server/replicas/server_feed.h"
 
 typedef struct {
     Message message; /* first: the handler finds it by the message */

@@ -1,10 +1,10 @@
 /* The shards and models that a server holds, and what happens without memory.
  *
  * Thread: the server's owner. */
-#include "engine/server/server_feed.h"
+#include "engine/server/replicas/server_feed.h"
+#include "engine/server/replicas/server_replicas.h"
 #include "engine/server/server_parts.h"
 #include "engine/server/server_private.h"
-#include "engine/server/server_replicas.h"
 
 #include <rubato/error.h>
 #include <string.h>

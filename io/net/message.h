@@ -44,7 +44,7 @@ typedef enum {
 
     MESSAGE_SERVICE, /* a piece of a request to a service, or of its answer: engine/services/ */
 
-    /* between the servers of a part with replicas: engine/server/server_feed.c */
+    /* between the servers of a part with replicas: engine/server/replicas/server_feed.c */
     MESSAGE_FEED,     /* an input of the part, from its primary to a replica */
     MESSAGE_POSITION, /* from a replica: up to which input it has them */
 
@@ -116,8 +116,8 @@ typedef struct {
 #define FEED_GIVEN_UP 249
 
 /* Likewise: a call of a handler that has come, and has not run or has failed: of the request's
- * worker, with the call's number as its sequence (engine/server/server_calls.c). The pieces of one
- * that has not run follow. */
+ * worker, with the call's number as its sequence (engine/server/replicas/server_calls.c). The
+ * pieces of one that has not run follow. */
 #define FEED_CALLED 243
 
 /* The number of a MESSAGE_POSITION of a replica that cannot be made. */

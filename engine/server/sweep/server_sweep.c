@@ -13,9 +13,9 @@
  * any case.
  *
  * Thread: the server's owner. */
-#include "engine/server/server_feed.h"
+#include "engine/server/replicas/server_feed.h"
+#include "engine/server/replicas/server_replicas.h"
 #include "engine/server/server_private.h"
-#include "engine/server/server_replicas.h"
 
 /* Parts with replicas hear it with their inputs, and before they are swept. */
 static void tell_time(const ServerTable *table, uint64_t seconds)

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "engine/server/server_copied.h"
-#include "engine/server/server_copies.h"
+#include "engine/server/replicas/server_copied.h"
+#include "engine/server/replicas/server_copies.h"
 #include "models/handlers/handler.h"
 #include "models/spec.h"
 #include "tests/support/runner.h"

@@ -12,9 +12,9 @@
 #ifndef TESTS_SUPPORT_ENGINE_REPLICA_WORLD_H
 #define TESTS_SUPPORT_ENGINE_REPLICA_WORLD_H
 
-#include "engine/server/server_feed.h"
-#include "engine/server/server_promote.h"
-#include "engine/server/server_replicas.h"
+#include "engine/server/replicas/server_feed.h"
+#include "engine/server/replicas/server_promote.h"
+#include "engine/server/replicas/server_replicas.h"
 #include "io/net/handler_call.h"
 
 enum { WORLD_NODES = 4, WORLD_KEYS = 8, WORLD_TABLES = 2, WORLD_EPOCH = 1 };

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/server/server_feed.h"
-#include "engine/server/server_replicas.h"
+#include "engine/server/replicas/server_feed.h"
+#include "engine/server/replicas/server_replicas.h"
 #include "models/handlers/handler.h"
 #include "models/ragged/ragged.h"
 #include "models/spec.h"

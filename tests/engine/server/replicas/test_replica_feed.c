@@ -1,11 +1,11 @@
 /* The state machines of a part with replicas: each rule. test_replica_feed_simulation.c has whole
  * clusters. */
-#include "engine/server/replica_feed.h"
+#include "engine/server/replicas/replica_feed.h"
 
 #include <glib.h>
 #include <string.h>
 
-#include "engine/server/server_feed.h"
+#include "engine/server/replicas/server_feed.h"
 #include "tests/support/runner.h"
 
 START_TEST(an_answer_waits_until_every_replica_has_what_it_shows)

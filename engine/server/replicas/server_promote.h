@@ -2,8 +2,8 @@
  * primaries.
  *
  * Threads: the server's owner. */
-#ifndef RUBATO_ENGINE_SERVER_SERVER_PROMOTE_H
-#define RUBATO_ENGINE_SERVER_SERVER_PROMOTE_H
+#ifndef RUBATO_ENGINE_SERVER_REPLICAS_SERVER_PROMOTE_H
+#define RUBATO_ENGINE_SERVER_REPLICAS_SERVER_PROMOTE_H
 
 #include "engine/server/server.h"
 

@@ -1,11 +1,11 @@
 /* A primary gives its part to one of its replicas, on purpose (docs/replication.md).
  *
  * Threads: the server's owner. */
-#ifndef RUBATO_ENGINE_SERVER_SERVER_HANDOVER_H
-#define RUBATO_ENGINE_SERVER_SERVER_HANDOVER_H
+#ifndef RUBATO_ENGINE_SERVER_REPLICAS_SERVER_HANDOVER_H
+#define RUBATO_ENGINE_SERVER_REPLICAS_SERVER_HANDOVER_H
 
+#include "engine/server/replicas/server_promote.h"
 #include "engine/server/server_parts.h"
-#include "engine/server/server_promote.h"
 
 /* SETTLE. The part is to get another primary than this server, if that is what it has now. All that
  * was sent by the old map has been handled. */

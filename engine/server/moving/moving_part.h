@@ -4,8 +4,8 @@
  *   moving_rows.c  rows, and what else belongs to the shard
  *
  * Threads: that of the engine's calls; of part steps, in a HAND_OVER. */
-#ifndef RUBATO_ENGINE_SERVER_MOVING_PART_H
-#define RUBATO_ENGINE_SERVER_MOVING_PART_H
+#ifndef RUBATO_ENGINE_SERVER_MOVING_MOVING_PART_H
+#define RUBATO_ENGINE_SERVER_MOVING_MOVING_PART_H
 
 #include "engine/server/server_parts.h"
 

@@ -18,7 +18,7 @@
  * pass an input on, or cannot apply one that it has passed on, ends.
  *
  * Thread: the server's owner. */
-#include "engine/server/server_feed.h"
+#include "engine/server/replicas/server_feed.h"
 #include "engine/server/request_ops.h"
 #include "io/net/network/network.h"
 

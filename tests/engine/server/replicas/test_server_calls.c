@@ -4,7 +4,7 @@
 #include <rubato/plugin.h>
 #include <string.h>
 
-#include "engine/server/server_handover.h"
+#include "engine/server/replicas/server_handover.h"
 #include "io/net/handler_call.h"
 #include "models/handlers/call_records.h"
 #include "models/handlers/handler.h"

@@ -2,10 +2,10 @@
  * (server_copies.c).
  *
  * Thread: the server's owner. */
-#ifndef RUBATO_ENGINE_SERVER_COPY_H
-#define RUBATO_ENGINE_SERVER_COPY_H
+#ifndef RUBATO_ENGINE_SERVER_REPLICAS_COPY_H
+#define RUBATO_ENGINE_SERVER_REPLICAS_COPY_H
 
-#include "engine/server/part_state.h"
+#include "engine/server/moving/part_state.h"
 #include "engine/server/server_private.h"
 
 typedef struct {

@@ -18,10 +18,10 @@
  * primary: they know that there may be one, since they have had FEED_LAST.
  *
  * Thread: the server's owner. */
-#include "engine/server/server_handover.h"
+#include "engine/server/replicas/server_handover.h"
 
-#include "engine/server/server_feed.h"
-#include "engine/server/server_replicas.h"
+#include "engine/server/replicas/server_feed.h"
+#include "engine/server/replicas/server_replicas.h"
 
 static FedPart *find_fed(const Server *server, const PartPlace *place)
 {

@@ -2,8 +2,8 @@
  * holder of the part has had. The protocol and why it is right: docs/replication.md.
  *
  * Threads: one at a time for each of the two. */
-#ifndef RUBATO_ENGINE_SERVER_REPLICA_FEED_H
-#define RUBATO_ENGINE_SERVER_REPLICA_FEED_H
+#ifndef RUBATO_ENGINE_SERVER_REPLICAS_REPLICA_FEED_H
+#define RUBATO_ENGINE_SERVER_REPLICAS_REPLICA_FEED_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* What a server does for parts with replicas, as their primary and as the server of a replica.
  * There are no threads: the test handles each message itself, as the owner. */
-#include "engine/server/server_copied.h"
-#include "engine/server/server_feed.h"
-#include "engine/server/server_replicas.h"
+#include "engine/server/replicas/server_copied.h"
+#include "engine/server/replicas/server_feed.h"
+#include "engine/server/replicas/server_replicas.h"
 #include "models/shard/shard.h"
 #include "tests/support/engine/server_rig.h"
 #include "tests/support/runner.h"

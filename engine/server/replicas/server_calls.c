@@ -28,7 +28,7 @@
  * ends the node, as an Add does.
  *
  * Thread: the server's owner. */
-#include "engine/server/server_calls.h"
+#include "engine/server/replicas/server_calls.h"
 
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* Calls of handlers that write, on a part with replicas: server_calls.c.
  *
  * Thread: the server's owner. */
-#ifndef RUBATO_ENGINE_SERVER_SERVER_CALLS_H
-#define RUBATO_ENGINE_SERVER_SERVER_CALLS_H
+#ifndef RUBATO_ENGINE_SERVER_REPLICAS_SERVER_CALLS_H
+#define RUBATO_ENGINE_SERVER_REPLICAS_SERVER_CALLS_H
 
-#include "engine/server/server_feed.h"
-#include "engine/server/server_replicas.h"
+#include "engine/server/replicas/server_feed.h"
+#include "engine/server/replicas/server_replicas.h"
 
 /* Whether a message is such a call. */
 bool server_is_change_call(const Message *message);

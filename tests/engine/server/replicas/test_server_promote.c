@@ -1,9 +1,9 @@
 /* Replicas that become primaries, on servers that are driven by hand. */
 #include <rubato/error.h>
 
-#include "engine/server/server_copied.h"
-#include "engine/server/server_copies.h"
-#include "engine/server/server_handover.h"
+#include "engine/server/replicas/server_copied.h"
+#include "engine/server/replicas/server_copies.h"
+#include "engine/server/replicas/server_handover.h"
 #include "tests/support/engine/replica_world.h"
 #include "tests/support/runner.h"
 

@@ -1,6 +1,6 @@
 /* Replicas that are made in the place of lost ones, on servers that are driven by hand. */
-#include "engine/server/server_copied.h"
-#include "engine/server/server_copies.h"
+#include "engine/server/replicas/server_copied.h"
+#include "engine/server/replicas/server_copies.h"
 #include "tests/support/engine/replica_world.h"
 #include "tests/support/runner.h"
 

@@ -1,10 +1,10 @@
 /* A replica that is made in the place of a lost one.
  *
  * Thread: the server's owner. */
-#ifndef RUBATO_ENGINE_SERVER_SERVER_COPIED_H
-#define RUBATO_ENGINE_SERVER_SERVER_COPIED_H
+#ifndef RUBATO_ENGINE_SERVER_REPLICAS_SERVER_COPIED_H
+#define RUBATO_ENGINE_SERVER_REPLICAS_SERVER_COPIED_H
 
-#include "engine/server/server_promote.h"
+#include "engine/server/replicas/server_promote.h"
 
 /* The server is to get a replica of a part, by that map; its image comes from the primary. Takes
  * over the shard, which is empty. Nothing if it has the part. (transfer full) */

@@ -4,7 +4,7 @@
  * no less than what the one before it needs: those that may leave are always the first ones.
  *
  * Threads: see the header. */
-#include "engine/server/replica_feed.h"
+#include "engine/server/replicas/replica_feed.h"
 
 #include <glib.h>
 

@@ -2,7 +2,7 @@
  * docs/replication.md. Nodes are lost at any time and go on without knowing it.
  * tests/spin/replication.pml tries all orders of a small cluster; this tries the library's own code
  * in larger ones. */
-#include "engine/server/replica_feed.h"
+#include "engine/server/replicas/replica_feed.h"
 
 #include <glib.h>
 #include <string.h>

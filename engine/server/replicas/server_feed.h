@@ -1,10 +1,10 @@
 /* A part with replicas, on its primary: inputs that go to the replicas, answers that wait for them.
  *
  * Thread: the server's owner. */
-#ifndef RUBATO_ENGINE_SERVER_SERVER_FEED_H
-#define RUBATO_ENGINE_SERVER_SERVER_FEED_H
+#ifndef RUBATO_ENGINE_SERVER_REPLICAS_SERVER_FEED_H
+#define RUBATO_ENGINE_SERVER_REPLICAS_SERVER_FEED_H
 
-#include "engine/server/replica_feed.h"
+#include "engine/server/replicas/replica_feed.h"
 #include "engine/server/server_private.h"
 #include "io/net/link/wire.h"
 

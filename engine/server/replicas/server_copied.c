@@ -12,12 +12,12 @@
  * hears so at the end of the image.
  *
  * Thread: the server's owner. */
-#include "engine/server/server_copied.h"
+#include "engine/server/replicas/server_copied.h"
 
 #include "engine/control/control.h"
+#include "engine/server/replicas/server_calls.h"
+#include "engine/server/replicas/server_replicas.h"
 #include "engine/server/request_ops.h"
-#include "engine/server/server_calls.h"
-#include "engine/server/server_replicas.h"
 
 #include <string.h>
 

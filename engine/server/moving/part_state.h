@@ -2,8 +2,8 @@
  * table: for a part that moves, and for a replica that is made.
  *
  * Threads: the part's owner. */
-#ifndef RUBATO_ENGINE_SERVER_PART_STATE_H
-#define RUBATO_ENGINE_SERVER_PART_STATE_H
+#ifndef RUBATO_ENGINE_SERVER_MOVING_PART_STATE_H
+#define RUBATO_ENGINE_SERVER_MOVING_PART_STATE_H
 
 #include <glib.h>
 

@@ -2,7 +2,7 @@
  * keeps beside them. Tunings, counts of bad deltas, and what admits and evicts keys go with them.
  *
  * Threads: the part's owner. */
-#include "engine/server/part_state.h"
+#include "engine/server/moving/part_state.h"
 
 #include "models/handlers/call_trace.h"
 #include "models/handlers/handler.h"

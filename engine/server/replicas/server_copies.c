@@ -25,10 +25,10 @@
  * slice or the image, or when it is dropped: it cannot be made, or its node is lost.
  *
  * Thread: the server's owner. */
-#include "engine/server/server_copies.h"
+#include "engine/server/replicas/server_copies.h"
 
-#include "engine/server/copy.h"
-#include "engine/server/server_feed.h"
+#include "engine/server/replicas/copy.h"
+#include "engine/server/replicas/server_feed.h"
 #include "io/net/network/network.h"
 
 /* Beside a small image inputs of so many windows may be under way: as many as another node may have

@@ -19,11 +19,11 @@
  *
  * Threads: the one that owns the part: that of the engine's calls, or of part steps in a HAND_OVER.
  * Answers come on the thread that receives, or that cancels. */
-#include "engine/server/moving_part.h"
+#include "engine/server/moving/moving_part.h"
 
 #include <rubato/error.h>
 
-#include "engine/server/replica_feed.h"
+#include "engine/server/replicas/replica_feed.h"
 #include "io/net/handler_call.h"
 #include "io/net/stall_clock.h"
 #include "models/model.h"

@@ -3,7 +3,7 @@
 #include <rubato/plugin.h>
 #include <string.h>
 
-#include "engine/server/server_copies.h"
+#include "engine/server/replicas/server_copies.h"
 #include "models/handlers/handler.h"
 #include "tests/support/engine/replica_world.h"
 #include "tests/support/runner.h"

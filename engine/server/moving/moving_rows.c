@@ -2,8 +2,8 @@
  * (part_state.c). Rows of different lengths are sent as assignments.
  *
  * Threads: that of part steps, which owns the part. */
-#include "engine/server/moving_part.h"
-#include "engine/server/part_state.h"
+#include "engine/server/moving/moving_part.h"
+#include "engine/server/moving/part_state.h"
 #include "io/net/handler_call.h"
 #include "models/handlers/handler.h"
 #include "models/ragged/ragged.h"

@@ -2,10 +2,10 @@
  * primary, which is on another node.
  *
  * Thread: the server's owner. */
-#ifndef RUBATO_ENGINE_SERVER_SERVER_REPLICAS_H
-#define RUBATO_ENGINE_SERVER_SERVER_REPLICAS_H
+#ifndef RUBATO_ENGINE_SERVER_REPLICAS_SERVER_REPLICAS_H
+#define RUBATO_ENGINE_SERVER_REPLICAS_SERVER_REPLICAS_H
 
-#include "engine/server/replica_feed.h"
+#include "engine/server/replicas/replica_feed.h"
 #include "engine/server/server_private.h"
 
 typedef struct {

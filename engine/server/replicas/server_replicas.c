@@ -11,11 +11,11 @@
  * came together.
  *
  * Thread: the server's owner. */
-#include "engine/server/server_replicas.h"
+#include "engine/server/replicas/server_replicas.h"
 
+#include "engine/server/replicas/server_calls.h"
+#include "engine/server/replicas/server_feed.h"
 #include "engine/server/request_ops.h"
-#include "engine/server/server_calls.h"
-#include "engine/server/server_feed.h"
 
 Replica *replica_new(const Server *server, uint32_t table, uint32_t part, uint32_t primary,
                      RubatoShard *shard)

@@ -4,11 +4,11 @@
  * goes to a new model here and to that of the replica, in the same order.
  *
  * Thread: the server's owner. */
-#include "engine/server/copy.h"
+#include "engine/server/replicas/copy.h"
 
+#include "engine/server/replicas/server_calls.h"
+#include "engine/server/replicas/server_feed.h"
 #include "engine/server/request_ops.h"
-#include "engine/server/server_calls.h"
-#include "engine/server/server_feed.h"
 #include "io/net/handler_call.h"
 #include "models/handlers/call_records.h"
 

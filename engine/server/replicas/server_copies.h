@@ -1,11 +1,11 @@
 /* Replicas that primaries make in the place of lost ones.
  *
  * Thread: the server's owner. */
-#ifndef RUBATO_ENGINE_SERVER_SERVER_COPIES_H
-#define RUBATO_ENGINE_SERVER_SERVER_COPIES_H
+#ifndef RUBATO_ENGINE_SERVER_REPLICAS_SERVER_COPIES_H
+#define RUBATO_ENGINE_SERVER_REPLICAS_SERVER_COPIES_H
 
+#include "engine/server/replicas/server_promote.h"
 #include "engine/server/server_private.h"
-#include "engine/server/server_promote.h"
 
 /* Replicas of the part which are not there yet are to be made, on servers that expect them by that
  * map. Nothing if the part's primary is not here. */

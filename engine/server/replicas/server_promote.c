@@ -6,14 +6,14 @@
  * was still to be told, workers send again.
  *
  * Thread: the server's owner. */
-#include "engine/server/server_promote.h"
+#include "engine/server/replicas/server_promote.h"
 
 #include <rubato/error.h>
 
-#include "engine/server/server_copies.h"
-#include "engine/server/server_feed.h"
-#include "engine/server/server_handover.h"
-#include "engine/server/server_replicas.h"
+#include "engine/server/replicas/server_copies.h"
+#include "engine/server/replicas/server_feed.h"
+#include "engine/server/replicas/server_handover.h"
+#include "engine/server/replicas/server_replicas.h"
 
 void server_leave_node(Server *server, uint32_t node)
 {
