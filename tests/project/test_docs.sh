@@ -150,12 +150,24 @@ run_there()
     return $status
 }
 
+# What the page's programs wrote last, in the files to which its blocks send their logs.
+show_logs()
+{
+    local log
+
+    find "$there" -maxdepth 1 -type f \( -name log -o -name '*.log' \) | while read -r log; do
+        echo "test_docs: the end of $(basename "$log"):"
+        tail -n 30 "$log" | sed 's/^/    | /'
+    done
+}
+
 check_status() # status
 {
     if has_word fails; then
         [ "$1" -ne 0 ] || fail "$where" "was to fail and did not" "$output"
     elif [ "$1" -ne 0 ]; then
         fail "$where" "ended with status $1" "$output"
+        show_logs
     fi
 }
 
