@@ -1,6 +1,6 @@
 #!/bin/bash
 # tests/bench/peers-collectives with stand-ins for rubato-bench and Open MPI: what it prints, leaves
-# out and refuses. The real ones take minutes, and are run by hand.
+# out and refuses; what tests/bench/peers refuses. The real ones take minutes, and are run by hand.
 set -euo pipefail
 
 script=$(cd "$(dirname "$0")/../bench" && pwd)/peers-collectives
@@ -72,6 +72,24 @@ grep -q "gloo is skipped: it has no reduce-scatter" "$scratch/said" || fail "$(c
 "$script" --operation broadcast "$scratch/build" 1 2>"$scratch/said" && fail "it takes size 1"
 grep -q "broadcast has no size 1" "$scratch/said" || fail "$(cat "$scratch/said")"
 
+# Options may stand anywhere. A peer that was not asked for is left out without a word.
+PATH=$scratch/peers:$PATH "$script" --rounds 1 "$scratch/build" --peers openmpi 64k \
+    >"$scratch/table" 2>"$scratch/said" || fail "it failed: $(cat "$scratch/said")"
+grep -qF "| 64k | allreduce-64k-host-2 | 60.0 us | Open MPI | 20.0 us | 3.00 |" "$scratch/table" ||
+    fail "options between arguments change what is compared: $(cat "$scratch/table")"
+[ ! -s "$scratch/said" ] || fail "it speaks of a peer that was left out: $(cat "$scratch/said")"
+PATH=$scratch/peers:$PATH "$script" "$scratch/build" --peers gloo \
+    >"$scratch/table" 2>"$scratch/said" || fail "it failed: $(cat "$scratch/said")"
+[ ! -s "$scratch/table" ] || fail "it compares with a peer that was left out"
+for wrong in mpich openmpi, ""; do
+    "$script" --peers "$wrong" "$scratch/build" 2>"$scratch/said" && fail "it takes --peers '$wrong'"
+    grep -q "there is no peer .*; known are openmpi, gloo" "$scratch/said" ||
+        fail "$(cat "$scratch/said")"
+done
+"$script" --peers openmpi,gloo --operation reduce-scatter "$scratch/none" 2>"$scratch/said" &&
+    fail "it takes a build that there is not"
+grep -q "has no bin/rubato-bench" "$scratch/said" || fail "$(cat "$scratch/said")"
+
 # Without any peer there is nothing to do, which is no failure.
 PATH=$scratch/none "$script" "$scratch/build" >"$scratch/table" 2>"$scratch/said" ||
     fail "it failed without peers: $(cat "$scratch/said")"
@@ -83,4 +101,11 @@ grep -q "nothing to compare with" "$scratch/said" || fail "it does not say that 
 grep -q "there is no size 3k; known are 1, 64k" "$scratch/said" || fail "$(cat "$scratch/said")"
 "$script" "$scratch" 2>"$scratch/said" && fail "it takes a build without rubato-bench"
 grep -q "has no bin/rubato-bench" "$scratch/said" || fail "$(cat "$scratch/said")"
+
+peers=$(dirname "$script")/peers
+"$peers" "$scratch/build" --repeat 1 kmeans words2 2>"$scratch/said" && fail "peers takes words2"
+grep -q "there is no comparison words2; known are kmeans, gbdt" "$scratch/said" ||
+    fail "$(cat "$scratch/said")"
+"$peers" "$scratch/build" --repeat 0 kmeans 2>"$scratch/said" && fail "peers takes --repeat 0"
+grep -q "repeat takes a number from 1 on" "$scratch/said" || fail "$(cat "$scratch/said")"
 echo "test_peers: the table, what is left out and what is refused are as they should be"
