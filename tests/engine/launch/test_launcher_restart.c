@@ -1,7 +1,7 @@
 /* `rubato run` that starts a lost node again, or starts processes that join a run, with small shell
  * programs as nodes. Node 10 is lost; node 0 goes on, and says so.
  *
- * tests/cluster/test_cluster_join.c has what such processes do in a run. */
+ * tests/cluster/losses/test_cluster_join.c has what such processes do in a run. */
 #include <rubato/launcher.h>
 #include <string.h>
 
