@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engine/collectives/negotiation/tensor_text.h"
-#include "tests/support/engine/scheduler_fixture.h"
+#include "tests/support/scheduler/scheduler_fixture.h"
 
 static uint32_t epoch;
 static uint64_t n_decided;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "engine/collectives/tensor_exchange.h"
-#include "tests/support/engine/idle_links.h"
+#include "tests/support/collectives/idle_links.h"
 
 enum {
     N_LOCAL = 2,

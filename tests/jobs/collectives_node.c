@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "tests/support/cluster/pending_calls.h"
+#include "tests/support/collectives/tensor_suite.h"
 #include "tests/support/engine/engine_fixture.h"
-#include "tests/support/engine/tensor_suite.h"
 
 /* A child that ends as programs do has nothing to do with its parent's MPI. */
 static bool play_forks(RubatoEngine *engine, uint32_t n_workers, GError **error)

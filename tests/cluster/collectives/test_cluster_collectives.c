@@ -10,9 +10,9 @@
 #include "engine/control/control.h"
 #include "engine/engine_private.h"
 #include "tests/support/cluster/cluster_run.h"
+#include "tests/support/collectives/tensor_cases.h"
+#include "tests/support/collectives/tensor_suite.h"
 #include "tests/support/engine/engine_fixture.h"
-#include "tests/support/engine/tensor_cases.h"
-#include "tests/support/engine/tensor_suite.h"
 #include "tests/support/runner.h"
 
 /* Nodes with one worker and with several, without any, and a scheduler that is not the first. */

@@ -5,8 +5,8 @@
 
 #include "engine/engine_private.h"
 #include "tests/support/cluster/pending_calls.h"
+#include "tests/support/collectives/tensor_suite.h"
 #include "tests/support/engine/engine_fixture.h"
-#include "tests/support/engine/tensor_suite.h"
 #include "tests/support/runner.h"
 
 /* ---- faults on demand ---- */

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "tests/support/cluster/pending_calls.h"
+#include "tests/support/collectives/tensor_suite.h"
 #include "tests/support/engine/engine_fixture.h"
-#include "tests/support/engine/tensor_suite.h"
 #include "tests/support/runner.h"
 
 static const RubatoTableSpec replicated = {

@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "engine/collectives/work/tensor_math.h"
+#include "tests/support/collectives/tensor_adasum_cases.h"
+#include "tests/support/collectives/tensor_cases.h"
+#include "tests/support/collectives/tensor_compression_cases.h"
+#include "tests/support/collectives/tensor_group_cases.h"
+#include "tests/support/collectives/tensor_mismatch_cases.h"
+#include "tests/support/collectives/tensor_set_cases.h"
 #include "tests/support/engine/engine_fixture.h"
-#include "tests/support/engine/tensor_adasum_cases.h"
-#include "tests/support/engine/tensor_cases.h"
-#include "tests/support/engine/tensor_compression_cases.h"
-#include "tests/support/engine/tensor_group_cases.h"
-#include "tests/support/engine/tensor_mismatch_cases.h"
-#include "tests/support/engine/tensor_set_cases.h"
 #include "tests/support/runner.h"
 
 enum { STALL_MS = 20 };

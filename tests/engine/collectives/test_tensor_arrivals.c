@@ -8,7 +8,7 @@
 #include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/collectives/tensor_exchange.h"
 #include "engine/control/control.h"
-#include "tests/support/engine/idle_links.h"
+#include "tests/support/collectives/idle_links.h"
 #include "tests/support/runner.h"
 
 /* Three nodes with a worker each, whose segments have two chunks each. Node 0 is this one, so

@@ -13,8 +13,8 @@
 #include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/control/control.h"
 #include "io/net/monotonic.h"
+#include "tests/support/collectives/idle_links.h"
 #include "tests/support/engine/engine_fixture.h"
-#include "tests/support/engine/idle_links.h"
 #include "tests/support/runner.h"
 
 enum { N_VALUES = 10000, SELF = 0, OTHER = 1, LEAVER = 0, SLEEPER = 1 };

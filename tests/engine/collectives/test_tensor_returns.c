@@ -6,7 +6,7 @@
 #include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/collectives/tensor_exchange.h"
 #include "engine/control/control.h"
-#include "tests/support/engine/idle_links.h"
+#include "tests/support/collectives/idle_links.h"
 #include "tests/support/runner.h"
 
 enum { N_NODES = 3, SELF = 2, OTHER = 0 };

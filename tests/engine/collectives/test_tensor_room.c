@@ -10,8 +10,8 @@
 #include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/collectives/tensor_exchange.h"
 #include "io/net/monotonic.h"
+#include "tests/support/collectives/idle_links.h"
 #include "tests/support/engine/engine_fixture.h"
-#include "tests/support/engine/idle_links.h"
 #include "tests/support/runner.h"
 
 enum {

@@ -8,12 +8,12 @@
  * whatever each of them had done before: nobody waits for others, and the values are theirs alone.
  * If other processes take the place of those that died, they agree with all others in the same way.
  *
- * What workers do is in tests/support/engine/tensor_workers.c, what must become of it in
+ * What workers do is in tests/support/collectives/tensor_workers.c, what must become of it in
  * tensor_world.c. One thread. */
 #include "engine/collectives/flow/tensor_flow_private.h"
 #include "engine/scheduler/scheduler_state.h"
+#include "tests/support/collectives/tensor_workers.h"
 #include "tests/support/engine/engine_fixture.h"
-#include "tests/support/engine/tensor_workers.h"
 #include "tests/support/runner.h"
 
 enum {

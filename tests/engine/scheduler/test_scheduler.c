@@ -1,8 +1,8 @@
 /* The scheduler: collective calls, one process, answers from inside a callback. */
 #include "engine/scheduler/scheduler_state.h"
 
-#include "tests/support/engine/scheduler_fixture.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/scheduler_fixture.h"
 
 /* Collective calls. */
 

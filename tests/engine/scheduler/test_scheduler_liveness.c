@@ -1,8 +1,8 @@
 /* The scheduler: which nodes are alive, which have left, and which wait for others. */
 #include <string.h>
 
-#include "tests/support/engine/scheduler_fixture.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/scheduler_fixture.h"
 
 /* Liveness. */
 

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "engine/scheduler/scheduler_state.h"
-#include "tests/support/engine/join_fixture.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/join_fixture.h"
 
 /* A run with two calls, the second of which is a task that goes on. Returns its epoch. */
 static uint32_t begin_with_calls(void)

@@ -7,7 +7,7 @@
  * verdicts are compared with those that the programs must get.
  *
  * A failure prints its seed: SEED=n runs that one alone. */
-#include "tests/support/engine/scheduler_sim.h"
+#include "tests/support/scheduler/scheduler_sim.h"
 
 #include <stdlib.h>
 #include <string.h>

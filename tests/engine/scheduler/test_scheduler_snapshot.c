@@ -1,7 +1,7 @@
 /* The scheduler: snapshots that a node asks for. */
 #include "engine/scheduler/scheduler_state.h"
-#include "tests/support/engine/scheduler_fixture.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/scheduler_fixture.h"
 
 #define SPEC "directory d\n"
 

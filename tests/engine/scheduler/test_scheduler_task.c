@@ -1,6 +1,6 @@
 /* The scheduler: how tasks end, and barriers of their workers. */
-#include "tests/support/engine/scheduler_fixture.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/scheduler_fixture.h"
 
 START_TEST(scheduler_ends_a_task_when_every_node_is_done)
 {

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "engine/collectives/negotiation/tensor_asked.h"
-#include "tests/support/engine/scheduler_fixture.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/scheduler_fixture.h"
 
 #define DEADLOCK_CODE CONTROL_CODE(RUBATO_ERROR_DEADLOCK)
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "engine/control/control.h"
+#include "tests/support/collectives/flow_world.h"
 #include "tests/support/engine/engine_fixture.h"
-#include "tests/support/engine/flow_world.h"
 #include "tests/support/runner.h"
 
 enum { N_SEEDS = 1000 };

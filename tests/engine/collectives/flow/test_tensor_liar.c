@@ -5,7 +5,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "tests/support/engine/flow_world.h"
+#include "tests/support/collectives/flow_world.h"
 #include "tests/support/runner.h"
 
 enum { N_SEEDS = 150, N_LIES = 20, N_TURNS = 6, MOST_ROWS = 1000 };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "engine/collectives/negotiation/tensor_cutovers.h"
-#include "tests/support/engine/flow_world.h"
+#include "tests/support/collectives/flow_world.h"
 #include "tests/support/runner.h"
 
 static const RubatoDtype reduced[] = { RUBATO_F32, RUBATO_F64, RUBATO_F16, RUBATO_BF16,

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/support/engine/adasum_reference.h"
+#include "tests/support/collectives/adasum_reference.h"
 #include "tests/support/runner.h"
 
 enum { MOST = 7, N = 1300 }; /* values: more than two blocks, and no whole number of lanes */

@@ -2,8 +2,8 @@
  * wrong messages. */
 #include <string.h>
 
-#include "tests/support/engine/scheduler_fixture.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/scheduler_fixture.h"
 
 static uint32_t epoch; /* of the task */
 

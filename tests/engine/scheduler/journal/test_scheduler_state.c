@@ -2,8 +2,8 @@
  * does, and another process goes on from it.
  *
  * That nothing is missing in the state, other tests show: all of the scheduler's run once more with
- * one that is made of its state before each input (tests/support/engine/scheduler_fixture.h), and
- * in test_scheduler_join_simulation processes go on from such journals.
+ * one that is made of its state before each input (tests/support/scheduler/scheduler_fixture.h);
+ * and in test_scheduler_join_simulation processes go on from such journals.
  *
  * RUBATO_STATE_ROUNDS=1000000 says how often what is repeated is; then sizes and times are
  * printed. */
@@ -13,9 +13,9 @@
 
 #include "engine/control/control_messages.h"
 #include "engine/scheduler/scheduler_state.h"
-#include "tests/support/engine/scheduler_fixture.h"
-#include "tests/support/engine/scheduler_steps.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/scheduler_fixture.h"
+#include "tests/support/scheduler/scheduler_steps.h"
 
 enum { KEPT_BYTES = 16 << 10, BEAT_EVERY = 50 /* rounds */ };
 

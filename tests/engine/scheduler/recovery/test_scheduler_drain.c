@@ -1,7 +1,7 @@
 /* The scheduler: nodes that are drained. */
 #include "engine/scheduler/scheduler_state.h"
-#include "tests/support/engine/scheduler_steps.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/scheduler_steps.h"
 
 #define DRAINED 1u    /* the node; */
 #define DRAINED_ID 4u /* its id */

@@ -1,8 +1,8 @@
 /* The scheduler: another process takes the place of a lost node, in a run whose tables have
  * replicas. */
 #include "engine/scheduler/scheduler_state.h"
-#include "tests/support/engine/join_fixture.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/join_fixture.h"
 
 START_TEST(process_gets_links_the_tables_and_then_replicas_as_the_others_do)
 {

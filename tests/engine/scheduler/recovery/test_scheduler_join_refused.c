@@ -1,7 +1,7 @@
 /* The scheduler: processes that do not get the place of a lost node. */
 #include "engine/scheduler/scheduler_state.h"
-#include "tests/support/engine/join_fixture.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/join_fixture.h"
 
 START_TEST(process_that_a_node_cannot_reach_is_refused)
 {

@@ -24,8 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/engine/join_sim.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/join_sim.h"
 
 enum {
     SEEDS_PER_CASE = 100, /* a fifth of them where everything is slow */

@@ -1,7 +1,7 @@
 /* The scheduler: moves of parts in a run whose nodes may be lost. */
 #include "engine/scheduler/scheduler_state.h"
-#include "tests/support/engine/join_fixture.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/join_fixture.h"
 
 /* The process is told the move, and does its steps as the others do. */
 START_TEST(parts_move_after_a_loss)

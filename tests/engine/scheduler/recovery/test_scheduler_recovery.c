@@ -1,7 +1,7 @@
 /* The scheduler: what follows the loss of a node in a run whose tables have replicas. */
 #include "engine/scheduler/scheduler_state.h"
-#include "tests/support/engine/scheduler_steps.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/scheduler_steps.h"
 
 #define GONE 1u /* the node that is lost first */
 #define GONE_TEXT "node 4 (127.0.0.1:4102) was lost: its process has ended"

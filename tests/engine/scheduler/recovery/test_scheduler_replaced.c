@@ -4,8 +4,8 @@
 
 #include "engine/collectives/negotiation/tensor_text.h"
 #include "engine/scheduler/scheduler_state.h"
-#include "tests/support/engine/join_fixture.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/join_fixture.h"
 
 enum { REPLACE_MS = 5000, LAST_CALL = 2 };
 

@@ -1,6 +1,6 @@
 /* The scheduler: which nodes are welcomed or refused, and which nodes are told. */
-#include "tests/support/engine/scheduler_fixture.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/scheduler_fixture.h"
 
 START_TEST(scheduler_welcomes_once_every_node_is_here)
 {

@@ -2,8 +2,8 @@
  *
  * docs/replication.md: A node that was not there. */
 #include "engine/scheduler/scheduler_state.h"
-#include "tests/support/engine/join_fixture.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/join_fixture.h"
 
 #define WITHOUT "node 4 (127.0.0.1:4102) is spare, and no process has joined the run as it yet"
 

@@ -4,8 +4,8 @@
 
 #include "engine/collectives/negotiation/tensor_text.h"
 #include "tests/support/engine/engine_fixture.h"
-#include "tests/support/engine/scheduler_steps.h"
 #include "tests/support/runner.h"
+#include "tests/support/scheduler/scheduler_steps.h"
 
 /* Ranks 0 and 1 are on node 0, rank 2 is on node 2; node 1 has no worker. */
 #define WORKERS "2 0 1"
