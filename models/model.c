@@ -105,6 +105,7 @@ RubatoModel *model_new(const RubatoModelSetup *setup, RubatoShard *shard, uint32
     model->lend = NULL;
     model->lends = model->lent = NULL;
     model->n_held = 0;
+    model->n_to_look_at = 0;
     model->own_outbox = NULL;
     model->outbox = &model->own_outbox;
     model->dropped_end = NULL;
@@ -426,6 +427,11 @@ uint64_t model_n_ignored(const RubatoModel *model)
 uint64_t model_n_held(const RubatoModel *model)
 {
     return model->n_held;
+}
+
+uint64_t model_n_to_look_at(const RubatoModel *model)
+{
+    return model->n_to_look_at;
 }
 
 uint64_t rubato_model_min_clock(const RubatoModel *model)

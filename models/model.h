@@ -132,6 +132,9 @@ uint32_t model_slowest(const RubatoModel *model);
 #define MODEL_HELD_CALL (UINT64_C(1) << 32)
 uint64_t model_n_held(const RubatoModel *model);
 
+/* Keys of requests that the model has kept, through all of which a Get may have to go first. */
+uint64_t model_n_to_look_at(const RubatoModel *model);
+
 /* How many calls were ignored: clocks of unknown sources, announcements out of order. */
 uint64_t model_n_ignored(const RubatoModel *model);
 

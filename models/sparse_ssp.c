@@ -19,8 +19,8 @@
  * for as under SSP(s).
  *
  * An announcement is kept as it came. Its keys are entered in `uses` when a Get first has to look
- * for them: most iterations are finished before that, and cost nothing more. Only a long one is
- * entered where it comes, because there the server knows how long that takes.
+ * for them: most iterations are finished before that, and cost nothing more. `n_to_look_at` tells
+ * the server how long that may take, so that no thread does it which has to return soon.
  *
  * A long announcement comes in pieces. Its keys are entered piece by piece, and the iteration
  * counts as told when all of them have come; if a piece is missing, it stays untold until it is
@@ -29,7 +29,7 @@
  * Thread: the shard's present owner. Between two ops: `beyond` holds the Gets with a clock above
  * m + s + q; a Get filed with a worker has its obstacle there, unresolved; each kept
  * announcement and piece is of an unfinished iteration; `uses` holds those before each worker's
- * `to_enter`. */
+ * `to_enter`, and n_to_look_at counts the keys of the long ones from there on. */
 #include <rubato/error.h>
 #include <rubato/model_ops.h>
 
@@ -37,7 +37,7 @@
 #include "models/request_heap.h"
 #include "models/spec.h"
 
-/* An announcement of more keys is long. */
+/* An announcement of more keys is long. Short ones are not counted as work. */
 #define SHORT_KEYS 1024u
 
 /* A parked Get, and what it waits for from the worker that it is filed with. */
@@ -157,14 +157,25 @@ static uint32_t find_untold(const SparseSspModel *sparse, uint64_t last, uint32_
     return worker;
 }
 
+static uint64_t long_keys(const RubatoRequest *told)
+{
+    return told->keys.n > SHORT_KEYS ? told->keys.n : 0;
+}
+
+/* The first one that was not entered is now, or never will be. */
+static void pass_first(SparseSspModel *sparse, Worker *worker)
+{
+    sparse->base.n_to_look_at -= long_keys(worker->to_enter);
+    worker->to_enter = worker->to_enter->next;
+}
+
 /* Enters the keys of a worker's announcements up to an iteration. False: there is no memory for
  * those of the next one. */
 static bool enter(SparseSspModel *sparse, uint32_t source, uint64_t last)
 {
     Worker *worker = &sparse->workers[source];
 
-    for (; worker->to_enter != NULL && worker->to_enter->clock <= last;
-         worker->to_enter = worker->to_enter->next)
+    for (; worker->to_enter != NULL && worker->to_enter->clock <= last; pass_first(sparse, worker))
         if (!key_uses_add(sparse->uses, source, worker->to_enter->clock, &worker->to_enter->keys))
             return false;
     return true;
@@ -269,7 +280,7 @@ static void forget_finished(SparseSspModel *sparse, uint32_t source, uint64_t cl
         if (worker->announced == NULL)
             worker->announced_end = &worker->announced;
         if (finished == worker->to_enter)
-            worker->to_enter = finished->next;
+            pass_first(sparse, worker);
         else
             key_uses_remove(sparse->uses, source, finished->clock, &finished->keys);
         rubato_model_discard(&sparse->base, finished);
@@ -325,6 +336,7 @@ static bool keep_announcement(SparseSspModel *sparse, Worker *worker, const Ruba
         return false;
     if (worker->to_enter == NULL)
         worker->to_enter = told;
+    sparse->base.n_to_look_at += long_keys(told);
     *worker->announced_end = told;
     worker->announced_end = &told->next;
     return true;
@@ -361,8 +373,6 @@ static void take_in(SparseSspModel *sparse, const RubatoRequest *request)
     }
     if (!keep_announcement(sparse, worker, request))
         return;
-    if (request->keys.n > SHORT_KEYS)
-        (void)enter(sparse, request->worker, request->clock); /* else when a Get has to look */
     worker->n_come += request->keys.n;
     worker->n_all = request->n_announced;
     if (request->n_announced == 0 || worker->n_come == request->n_announced) {

@@ -564,21 +564,35 @@ static size_t held_by(const BoundPart *part)
     return part->model == NULL ? 0 : model_n_held(part->model) * shard_n_values(part->shard);
 }
 
-/* Estimates, in values, the requests that a clock or an announcement may release. 0 for other
- * messages: the message itself tells its size. */
+/* What a request that reads may do besides reading. */
+static size_t work_before_reading(const Binding *binding, const Message *message)
+{
+    const RubatoModel *const model =
+        message->part < binding->n_parts ? binding->parts[message->part].model : NULL;
+
+    return model == NULL ? 0 : model_n_to_look_at(model);
+}
+
+/* Estimates, in values, the requests that a clock or an announcement may release, and what a Get
+ * has to look at first. Else 0: the message itself tells its size. */
 size_t server_find_work(Actor *actor, const Message *message)
 {
     const Binding *binding;
     const RequestOps *ops = request_ops[message->kind];
     size_t work = 0;
 
-    if (ops == NULL || (!ops->releases && !message_brings_clock(message)))
+    const bool releases = ops != NULL && (ops->releases || message_brings_clock(message));
+
+    if (ops == NULL || (!releases && message->kind != MESSAGE_GET &&
+                        message->kind != MESSAGE_ADD_GET && message->kind != MESSAGE_HANDLER))
         return 0;
     if (message->kind == MESSAGE_FEED)
         return server_find_input_work((Server *)actor, message);
     binding = server_find_binding((Server *)actor, message->epoch, message->table);
     if (binding == NULL)
         return 0;
+    if (!releases)
+        return work_before_reading(binding, message);
     if (message->kind != MESSAGE_CLOCK)
         return message->part < binding->n_parts ? held_by(&binding->parts[message->part]) : 0;
     for (uint32_t i = 0; i < binding->n_here; i++)

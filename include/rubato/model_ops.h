@@ -47,7 +47,8 @@ typedef struct {
     RubatoRequest **dropped_end; /* in destroy: where the chain of dropped requests ends */
     RubatoRequest **kept_end;    /* in destroy, if its part moves: where the chain of its kept
                                   * requests ends; else NULL */
-    GArray *lost; /* workers of lost nodes, and their last whole clocks; NULL: none */
+    GArray *lost;          /* workers of lost nodes, and their last whole clocks; NULL: none */
+    uint64_t n_to_look_at; /* keys of other requests that a Get may have to look at first */
 } RubatoModel;
 
 typedef struct {

@@ -121,12 +121,14 @@ START_TEST(keys_that_collide_later_hold_it_later)
 }
 END_TEST
 
-/* Short announcements are entered when a Get has to look for their keys, long ones at once. Each is
- * found by a Get that needs it, and forgotten when its iteration is finished, looked for or not. */
+/* Announcements are entered when a Get has to look for their keys; long ones count until then. Each
+ * is found by a Get that needs it, and forgotten when its iteration is finished, looked for or not.
+ */
 START_TEST(announcements_of_any_length_are_found_and_forgotten)
 {
     static const size_t lengths[] = { 1, 1024, 1025, 3000 };
     const size_t n = lengths[_i / N_RECORDS];
+    const uint64_t n_counted = n > 1024 ? n : 0;
     RubatoKey *keys[4];
     ModelRig rig;
     RigGet get, other;
@@ -142,7 +144,9 @@ START_TEST(announcements_of_any_length_are_found_and_forgotten)
     for (uint64_t iteration = 0; iteration < 4; iteration++)
         ANNOUNCE(&rig, 1, iteration, 9);
     rig_clock(&rig, 2, 1);
+    ck_assert_uint_eq(model_n_to_look_at(rig.model), 3 * n_counted);
     rig_clock(&rig, 0, 1); /* nobody has looked for its iteration 0 */
+    ck_assert_uint_eq(model_n_to_look_at(rig.model), 2 * n_counted);
     GET(&rig, &get, 2, 1, 0);
     ck_assert(get.is_answered);
     rig_clock(&rig, 2, 2);
@@ -150,6 +154,7 @@ START_TEST(announcements_of_any_length_are_found_and_forgotten)
     ck_assert(other.is_answered);
     GET(&rig, &get, 2, 2, 1);
     ck_assert(!get.is_answered);
+    ck_assert_uint_eq(model_n_to_look_at(rig.model), n_counted);
     rig_announce(&rig, 0, 3, keys[3], n);
     ck_assert(!get.is_answered);
     rig_clock(&rig, 0, 2);

@@ -70,6 +70,29 @@ START_TEST(what_is_parked_when_its_task_ends_is_cancelled)
 }
 END_TEST
 
+/* A Get of one key may have to look at all that others have announced. */
+START_TEST(a_get_may_be_more_work_than_its_keys)
+{
+    enum { N = 2000 };
+    RubatoKey keys[N] = { 0 };
+    RigAsked asked = { 0 };
+    ServerRig rig;
+
+    server_rig_init(&rig, "sparse_ssp");
+    server_rig_begin_task(&rig, 1, 0);
+    server_rig_get(&rig, &asked, 1, 0, 0);
+    ck_assert_uint_eq(rig.server.actor.find_work(&rig.server.actor, &asked.message), 0);
+    asked.message = (Message){ .kind = MESSAGE_ANNOUNCE,
+                               .epoch = 1,
+                               .request = { .worker = 1, .keys = { .keys = keys, .n = N } } };
+    server_rig_ask(&rig, &asked);
+    server_rig_get(&rig, &asked, 1, 0, 0);
+    ck_assert_uint_eq(rig.server.actor.find_work(&rig.server.actor, &asked.message), N);
+    server_rig_end_task(&rig, 1);
+    server_rig_clear(&rig);
+}
+END_TEST
+
 START_TEST(the_tables_of_a_task_are_told_apart)
 {
     RigAsked asked;
@@ -578,6 +601,7 @@ int main(void)
 
     tcase_add_test(cases, tasks_on_one_table_have_clocks_of_their_own);
     tcase_add_loop_test(cases, what_is_parked_when_its_task_ends_is_cancelled, 0, 2);
+    tcase_add_test(cases, a_get_may_be_more_work_than_its_keys);
     tcase_add_test(cases, the_tables_of_a_task_are_told_apart);
     tcase_add_test(cases, sources_without_workers_hold_nobody_back);
     tcase_add_test(cases, a_get_may_bring_the_clock_of_its_node);
