@@ -116,7 +116,7 @@ void server_run_here(Server *server, void (*function)(Server *server, void *data
     call_begin(&call, NULL);
     call_add_parts(&call, 1);
     message = make_invocation(function, data, &call);
-    if (!actor_try_handle_soon(&server->actor, message))
+    if (!actor_try_handle_soon(&server->actor, message, 0))
         actor_post(&server->actor, message);
     call_sent(&call);
     call_wait(&call, -1);

@@ -80,6 +80,14 @@ static bool take_servers(const TableRoute *route, Joint *joint)
     return find_servers(route, joint) && actors_try_take(joint->actors, joint->n);
 }
 
+/* As long as the request takes itself. */
+static uint64_t work_ns(const TableRoute *route, const JointAsk *ask)
+{
+    const RubatoKeys keys = { .keys = ask->keys, .n = ask->n_keys };
+
+    return message_rows_ns(&keys, route->row_bytes);
+}
+
 static void give_servers_back(const Joint *joint, const JointAsk *ask)
 {
     if (ask->lends)
@@ -293,7 +301,8 @@ static bool get_shared(const TableRoute *route, const JointAsk *ask, uint64_t *m
         return true;
     if (!route->takes_turns && ask->places->n > 0) /* before the others have to wait for it */
         row_places_fetch(ask->places, ask->keys, ask->n_keys);
-    if (!find_servers(route, &joint) || !actors_share_soon(joint.actors, joint.n))
+    if (!find_servers(route, &joint) ||
+        !actors_share_soon(joint.actors, joint.n, work_ns(route, ask)))
         return false;
     is_done = find_parts(route, &joint) && all_show_all(&joint, route, ask, min_clock);
     if (is_done)
@@ -324,7 +333,8 @@ static bool take_turn(const TableRoute *route, const JointAsk *ask, uint64_t *mi
     Joint joint;
     bool is_done;
 
-    if (!find_servers(route, &joint) || !actors_take_soon(joint.actors, joint.n))
+    if (!find_servers(route, &joint) ||
+        !actors_take_soon(joint.actors, joint.n, work_ns(route, ask)))
         return false;
     is_done = find_parts(route, &joint);
     if (is_done && route->defers_jointly)
@@ -357,7 +367,8 @@ static bool add_shared(const TableRoute *route, const JointAsk *ask)
 
     if (!find_servers(route, &joint))
         return false;
-    if (!(ask->lends ? actors_take_soon : actors_take_lent)(joint.actors, joint.n))
+    if (!(ask->lends ? actors_take_soon : actors_take_lent)(joint.actors, joint.n,
+                                                            work_ns(route, ask)))
         return false;
     return add_to(&joint, route, ask);
 }
@@ -376,12 +387,12 @@ static bool can_defer_whole(const TableRoute *route)
 }
 
 /* More workers than processors, whose Adds are deferred: the first of them to come after a clock
- * has those of all applied, and those that run seldom meet. */
+ * has those of all applied, and those that run seldom meet. So nobody looks longer. */
 static bool get_owning(const TableRoute *route, const JointAsk *ask, uint64_t *min_clock)
 {
     Joint joint;
 
-    return find_servers(route, &joint) && actors_take_soon(joint.actors, joint.n) &&
+    return find_servers(route, &joint) && actors_take_soon(joint.actors, joint.n, 0) &&
            get_from(&joint, route, ask, min_clock);
 }
 

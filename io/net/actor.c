@@ -281,15 +281,13 @@ bool actor_try_handle(Actor *actor, Message *message)
     return try_handle(actor, message);
 }
 
-bool actor_try_handle_soon(Actor *actor, Message *message)
+bool actor_try_handle_soon(Actor *actor, Message *message, uint64_t most_ns)
 {
     if (try_handle(actor, message))
         return true;
-    for (int i = 0; i < ACTOR_LOOKS; i++) {
-        spin_pause();
+    for (ActorLooks looks = { 0 }; actor_looks_on(&looks, most_ns);)
         if (actor_seems_free(actor) && actor_try_handle(actor, message))
             return true;
-    }
     return false;
 }
 

@@ -89,9 +89,10 @@ void actor_stop(Actor *actor);
  * False: another thread owns the actor, and nothing has happened. */
 bool actor_try_handle(Actor *actor, Message *message);
 
-/* The same, but looks for a moment whether the other thread has finished. For short requests that
- * costs less than leaving the message to it. For threads that have no other work. */
-bool actor_try_handle_soon(Actor *actor, Message *message);
+/* The same, but looks for a moment whether the other thread has finished, and, if the message takes
+ * longer, for about as long: most_ns (io/net/actor_looks.h). That costs less than leaving the
+ * message to it. For threads that have no other work. */
+bool actor_try_handle_soon(Actor *actor, Message *message, uint64_t most_ns);
 
 /* For threads that must return soon. If the actor is idle, its mailbox is empty, and the message is
  * at most `most` work, handles this message only. Messages that come meanwhile are left to the
@@ -104,22 +105,23 @@ bool actor_try_handle_short(Actor *actor, Message *message, size_t most, size_t 
 bool actors_try_take(Actor *const *actors, size_t n);
 void actors_give_back(Actor *const *actors, size_t n);
 
-/* The same, but looks for a moment whether each token becomes free. The actors differ. It waits for
- * no token longer than that, so two threads that take several do not wait for each other for ever.
- */
-bool actors_take_soon(Actor *const *actors, size_t n);
+/* The same, but looks for a moment whether each token becomes free, and for the first one up to
+ * most_ns. The actors differ. It waits for no token longer than that, so two threads that take
+ * several do not wait for each other for ever. */
+bool actors_take_soon(Actor *const *actors, size_t n, uint64_t most_ns);
 
 /* Makes the tokens of these actors one, as far as that is possible: until somebody wants one of the
  * actors alone, who owns their leader owns them all. The caller is their owner, and stays so. */
 void actors_lend(Actor *const *actors, size_t n);
 
 /* actors_take_soon if the tokens of these actors have become one; otherwise false at once. */
-bool actors_take_lent(Actor *const *actors, size_t n);
+bool actors_take_lent(Actor *const *actors, size_t n, uint64_t most_ns);
 
-/* If none of these actors has an owner, or none after a moment each, and their mailboxes are empty:
- * true, and the thread shares them, with any number of others, until actors_end_share. It waits for
- * nothing before. False: nothing has happened. For threads that have no other work. */
-bool actors_share_soon(Actor *const *actors, size_t n);
+/* If none of these actors has an owner, or none after a moment each, or up to most_ns of the first
+ * one, and their mailboxes are empty: true, and the thread shares them, with any number of others,
+ * until actors_end_share. It waits for nothing else before. False: nothing has happened. For
+ * threads that have no other work. */
+bool actors_share_soon(Actor *const *actors, size_t n, uint64_t most_ns);
 void actors_end_share(Actor *const *actors, size_t n);
 
 /* The owner of these actors does not own them any more, but shares them: actors_end_share ends

@@ -6,11 +6,7 @@
 #define RUBATO_IO_NET_ACTOR_PRIVATE_H
 
 #include "io/net/actor.h"
-
-/* How often a sender looks whether the token is free: some microseconds in all. To leave the
- * message costs more than that: an Add of some hundred keys is copied, another thread then needs
- * the rows that the sender's cache has, and perhaps the actor's own thread has to be woken. */
-enum { ACTOR_LOOKS = 128 };
+#include "io/net/actor_looks.h"
 
 /* Values of `owned`: an owner, each thread that shares the actor, and a token that is lent. */
 enum { ACTOR_OWNED = 1, ACTOR_SHARE = 2, ACTOR_LENT = INT32_MAX };

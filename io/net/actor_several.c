@@ -64,14 +64,15 @@ static bool is_lent_to(const Actor *actor, const Actor *leader)
 /* ---- taking ---- */
 
 /* Looks for a moment whether the token is free. */
-static bool take_token_soon(Actor *actor)
+static bool take_token_soon(Actor *actor, uint64_t most_ns)
 {
-    for (int i = 0; !actor_take_token(actor); i++) {
-        while (!actor_seems_free(actor) && i++ < ACTOR_LOOKS)
-            spin_pause();
-        if (i >= ACTOR_LOOKS)
-            return false;
-    }
+    ActorLooks looks = { 0 };
+
+    while (!actor_take_token(actor))
+        do
+            if (!actor_looks_on(&looks, most_ns))
+                return false;
+        while (!actor_seems_free(actor));
     return true;
 }
 
@@ -85,21 +86,29 @@ static void give_back(Actor *const *actors, size_t n, Actor *leader)
     actor_leave(leader);
 }
 
-/* The leader first: others may lend it theirs. */
+static bool try_token(Actor *actor, uint64_t most_ns)
+{
+    (void)most_ns;
+    return actor_take_token(actor);
+}
+
+/* The leader first: others may lend it theirs. For the others it does not look longer, because it
+ * keeps the leader meanwhile. */
 static inline __attribute__((always_inline)) bool take_all(Actor *const *actors, size_t n,
-                                                           bool (*take)(Actor *actor))
+                                                           bool (*take)(Actor *, uint64_t),
+                                                           uint64_t most_ns)
 {
     Actor *const leader = leader_of(actors, n);
     bool is_idle;
     size_t i;
 
-    if (!take(leader))
+    if (!take(leader, most_ns))
         return false;
     is_idle = mailbox_is_empty(&leader->mailbox);
     for (i = 0; i < n && is_idle; i++) {
         if (actors[i] == leader)
             continue;
-        if (!is_lent_to(actors[i], leader) && !take(actors[i]))
+        if (!is_lent_to(actors[i], leader) && !take(actors[i], 0))
             break;
         is_idle = mailbox_is_empty(&actors[i]->mailbox);
     }
@@ -111,12 +120,12 @@ static inline __attribute__((always_inline)) bool take_all(Actor *const *actors,
 
 bool actors_try_take(Actor *const *actors, size_t n)
 {
-    return take_all(actors, n, actor_take_token);
+    return take_all(actors, n, try_token, 0);
 }
 
-bool actors_take_soon(Actor *const *actors, size_t n)
+bool actors_take_soon(Actor *const *actors, size_t n, uint64_t most_ns)
 {
-    return take_all(actors, n, take_token_soon);
+    return take_all(actors, n, take_token_soon, most_ns);
 }
 
 void actors_give_back(Actor *const *actors, size_t n)
@@ -126,14 +135,14 @@ void actors_give_back(Actor *const *actors, size_t n)
 
 /* ---- lending ---- */
 
-bool actors_take_lent(Actor *const *actors, size_t n)
+bool actors_take_lent(Actor *const *actors, size_t n, uint64_t most_ns)
 {
     const Actor *const leader = leader_of(actors, n);
 
     for (size_t i = 0; i < n; i++)
         if (actors[i] != leader && !is_lent_to(actors[i], leader))
             return false;
-    return actors_take_soon(actors, n);
+    return actors_take_soon(actors, n, most_ns);
 }
 
 /* The caller has both tokens. */
@@ -231,16 +240,15 @@ static bool try_share(Actor *actor)
     return true;
 }
 
-static bool share_soon(Actor *actor)
+static bool share_soon(Actor *actor, uint64_t most_ns)
 {
-    for (int i = 0; !try_share(actor); i++) {
-        /* relaxed: a hint, as in take_token_soon */
-        while (atomic_load_explicit(&actor->owned, memory_order_relaxed) == ACTOR_OWNED &&
-               i++ < ACTOR_LOOKS)
-            spin_pause();
-        if (i >= ACTOR_LOOKS)
-            return false;
-    }
+    ActorLooks looks = { 0 };
+
+    while (!try_share(actor))
+        do
+            if (!actor_looks_on(&looks, most_ns))
+                return false; /* relaxed: a hint, as in take_token_soon */
+        while (atomic_load_explicit(&actor->owned, memory_order_relaxed) == ACTOR_OWNED);
     return true;
 }
 
@@ -270,19 +278,19 @@ static void end_shares(Actor *const *actors, size_t n, Actor *leader)
     end_share(leader);
 }
 
-bool actors_share_soon(Actor *const *actors, size_t n)
+bool actors_share_soon(Actor *const *actors, size_t n, uint64_t most_ns)
 {
     Actor *const leader = leader_of(actors, n);
     bool is_idle;
     size_t i;
 
-    if (!share_soon(leader))
+    if (!share_soon(leader, most_ns))
         return false;
     is_idle = mailbox_is_empty(&leader->mailbox);
     for (i = 0; i < n && is_idle; i++) {
         if (actors[i] == leader)
             continue;
-        if (!is_lent_to(actors[i], leader) && !share_soon(actors[i]))
+        if (!is_lent_to(actors[i], leader) && !share_soon(actors[i], 0))
             break;
         is_idle = mailbox_is_empty(&actors[i]->mailbox);
     }

@@ -227,6 +227,13 @@ static inline size_t message_n_values(const Message *message)
     return message->request.keys.n > n_input ? message->request.keys.n : n_input;
 }
 
+/* How long it takes about to handle a request of so many rows whose lines are in another
+ * processor's cache, each alone if they are not a run. */
+static inline uint64_t message_rows_ns(const RubatoKeys *keys, size_t row_bytes)
+{
+    return keys->n * ((keys->keys == NULL ? 0 : 20) + row_bytes / 4);
+}
+
 /* Whether a request brings its node's clock. In other kinds, something else is in its place. */
 static inline bool message_brings_clock(const Message *message)
 {

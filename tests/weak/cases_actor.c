@@ -109,7 +109,7 @@ static void *handle_soon(void *sender)
 {
     Message *const message = make((uint32_t)(uintptr_t)sender, 0);
 
-    if (!actor_try_handle_soon(&diary.actor, message))
+    if (!actor_try_handle_soon(&diary.actor, message, 0))
         actor_post(&diary.actor, message);
     return NULL;
 }
@@ -257,7 +257,7 @@ static void *share(void *sender)
     Actor *const actors[] = { &shelves[0].actor };
 
     (void)sender;
-    if (!actors_share_soon(actors, 1))
+    if (!actors_share_soon(actors, 1, 0))
         return NULL;
     read_shelf();
     actors_end_share(actors, 1);
@@ -270,7 +270,7 @@ static void *write_and_share(void *sender)
     Actor *const actors[] = { &shelves[0].actor };
 
     (void)sender;
-    if (!actors_take_soon(actors, 1))
+    if (!actors_take_soon(actors, 1, 0))
         return NULL;
     shelves[0].n++;
     atomic_fetch_add_explicit(&n_taken, 1, memory_order_relaxed);

@@ -84,7 +84,7 @@ static void *lend_upper(void *unused)
 static void *take_lent(void *unused)
 {
     (void)unused;
-    if (!actors_take_lent(pair, 2))
+    if (!actors_take_lent(pair, 2, 0))
         return NULL;
     add_one(pair);
     actors_give_back(pair, 2);
@@ -94,7 +94,7 @@ static void *take_lent(void *unused)
 static void *take_second(void *unused)
 {
     (void)unused;
-    if (!actors_take_soon(second, 1))
+    if (!actors_take_soon(second, 1, 0))
         return NULL;
     shelves[1].n++;
     actors_give_back(second, 1);
@@ -103,7 +103,7 @@ static void *take_second(void *unused)
 
 static void read_all(Actor *const *actors, size_t n)
 {
-    if (!actors_share_soon(actors, n))
+    if (!actors_share_soon(actors, n, 0))
         return;
     for (unsigned i = 0; i < SHELVES; i++)
         if (actors[0] == &shelves[i].actor || actors[n - 1] == &shelves[i].actor)
@@ -146,7 +146,7 @@ static void send(unsigned shelf, unsigned number)
     *message = (Message){ .end = count_end };
     if (number == 0)
         actor_post(&shelves[shelf].actor, message);
-    else if (!actor_try_handle_soon(&shelves[shelf].actor, message))
+    else if (!actor_try_handle_soon(&shelves[shelf].actor, message, 0))
         actor_post(&shelves[shelf].actor, message);
 }
 

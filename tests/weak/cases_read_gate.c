@@ -28,7 +28,7 @@ static void end_message(Message *message)
 static void *open_gate(void *unused)
 {
     (void)unused;
-    if (!actors_share_soon(actors, 1))
+    if (!actors_share_soon(actors, 1, 0))
         return NULL;
     actors_admit_readers(actors, 1);
     actors_end_share(actors, 1);
@@ -60,7 +60,7 @@ static void *read_beside(void *reader)
 static void *change(void *unused)
 {
     (void)unused;
-    if (!actors_take_soon(actors, 1))
+    if (!actors_take_soon(actors, 1, 0))
         return NULL;
     actor_exclude_readers(&shelf.actor);
     shelf.n++;

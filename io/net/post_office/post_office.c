@@ -449,13 +449,22 @@ static void tell_and_wait(Actor *actor, Message *message)
                       atomic_load_explicit(&call.min_clock, memory_order_relaxed));
 }
 
+/* How long to look for a busy server. A Get that brings a clock may find Adds of all workers that
+ * are due with it, and whoever applies them has the rows in its cache: it is left to that one. */
+static inline uint64_t work_ns(const Message *message)
+{
+    return message_brings_clock(message)
+               ? 0
+               : message_rows_ns(&message->request.keys, message->row_bytes);
+}
+
 void post_office_ask(PostOffice *office, Message *message)
 {
     Actor *actor = office->servers[message->server].actor;
 
     if (actor == NULL)
         (void)post_office_send_pieces(office, message, POST_OFFICE_INPUT_STAYS);
-    else if (!actor_try_handle_soon(actor, message))
+    else if (!actor_try_handle_soon(actor, message, work_ns(message)))
         actor_post(actor, message);
 }
 
@@ -469,7 +478,7 @@ size_t post_office_tell(PostOffice *office, Message *message)
                    ? 0
                    : POST_OFFICE_UNSENT;
     message->end = message->call != NULL ? message_end_call : NULL;
-    if (actor_try_handle_soon(actor, message))
+    if (actor_try_handle_soon(actor, message, work_ns(message)))
         return 0;
     copy = message_copy_request(message);
     if (copy == NULL) {
@@ -486,7 +495,7 @@ void post_office_tell_local_clock(PostOffice *office, Message *message)
 
     message->call = NULL;
     message->end = NULL;
-    if (!actor_try_handle_soon(actor, message))
+    if (!actor_try_handle_soon(actor, message, 0))
         actor_post(actor, message_copy_clock(message));
 }
 

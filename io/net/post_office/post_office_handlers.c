@@ -81,7 +81,7 @@ void post_office_call_handler_here(PostOffice *office, Message *message)
 
     if (actor != NULL && message->request.handler_call->comes_again)
         number(office, message->request.handler_call);
-    if (actor == NULL || !actor_try_handle_soon(actor, message))
+    if (actor == NULL || !actor_try_handle_soon(actor, message, 0))
         post_office_call_handler(office, message);
 }
 

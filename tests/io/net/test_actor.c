@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "io/net/actor.h"
+#include "io/net/monotonic.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
@@ -400,6 +401,23 @@ static void *enter_gate(void *user)
     return NULL;
 }
 
+/* A busy actor is looked at for as long as the message would take. */
+static void check_patience(Actor *actor, Message *message)
+{
+    enum { WORK_NS = 300000 };
+    int64_t begun_ns = monotonic_ns();
+
+    ck_assert(!actor_try_handle_soon(actor, message, WORK_NS));
+    ck_assert_int_ge(monotonic_ns() - begun_ns, WORK_NS);
+    begun_ns = monotonic_ns();
+    ck_assert(!actors_take_soon(&actor, 1, WORK_NS));
+    ck_assert_int_ge(monotonic_ns() - begun_ns, WORK_NS);
+    begun_ns = monotonic_ns();
+    ck_assert(!actors_share_soon(&actor, 1, WORK_NS));
+    ck_assert_int_ge(monotonic_ns() - begun_ns, WORK_NS);
+    ck_assert(!actor_try_handle_soon(actor, message, UINT64_MAX)); /* and not for ever */
+}
+
 START_TEST(a_busy_actor_is_left_alone_and_handles_what_was_posted)
 {
     Gate gate = { .inside = EVENT_INIT, .go_on = EVENT_INIT };
@@ -411,7 +429,8 @@ START_TEST(a_busy_actor_is_left_alone_and_handles_what_was_posted)
     pthread_create(&thread, NULL, enter_gate, &gate);
     event_wait(&gate.inside, 1);
     ck_assert(!actor_try_handle(&gate.actor, &refused));
-    ck_assert(!actor_try_handle_soon(&gate.actor, &refused));
+    ck_assert(!actor_try_handle_soon(&gate.actor, &refused, 0));
+    check_patience(&gate.actor, &refused);
     actor_post(&gate.actor, &posted[0]);
     actor_post(&gate.actor, &posted[1]);
     ck_assert_uint_eq(gate.n_handled, 0);
@@ -430,20 +449,20 @@ START_TEST(an_actor_that_is_shared_has_no_owner)
     Message refused = { .server = 1 }, posted = { .server = 2 };
 
     actor_init(&diary.actor, write_down, NULL);
-    ck_assert(actors_share_soon(actors, 1));
-    ck_assert(actors_share_soon(actors, 1)); /* any number of threads may */
+    ck_assert(actors_share_soon(actors, 1, 0));
+    ck_assert(actors_share_soon(actors, 1, 0)); /* any number of threads may */
     ck_assert(!actor_try_handle(&diary.actor, &refused));
-    ck_assert(!actors_take_soon(actors, 1));
+    ck_assert(!actors_take_soon(actors, 1, 0));
     actors_end_share(actors, 1);
     actor_post(&diary.actor, &posted);
-    ck_assert(!actors_share_soon(actors, 1)); /* nobody overtakes what was posted */
+    ck_assert(!actors_share_soon(actors, 1, 0)); /* nobody overtakes what was posted */
     ck_assert_uint_eq(diary.n_handled, 0);
     actors_end_share(actors, 1); /* the last one handles it */
     ck_assert_uint_eq(diary.n_handled, 1);
-    ck_assert(actors_take_soon(actors, 1));
-    ck_assert(!actors_share_soon(actors, 1));
+    ck_assert(actors_take_soon(actors, 1, 0));
+    ck_assert(!actors_share_soon(actors, 1, 0));
     actors_share_on(actors, 1);
-    ck_assert(actors_share_soon(actors, 1));
+    ck_assert(actors_share_soon(actors, 1, 0));
     actors_end_share(actors, 1);
     ck_assert(!actor_try_handle(&diary.actor, &refused));
     actors_end_share(actors, 1);
@@ -460,23 +479,23 @@ START_TEST(one_token_stands_for_actors_that_are_lent)
 
     actor_init(first, write_down, NULL);
     actor_init(second, write_down, NULL);
-    ck_assert(!actors_take_lent(actors, 2));
+    ck_assert(!actors_take_lent(actors, 2, 0));
     ck_assert(actors_try_take(actors, 2));
     actors_lend(actors, 2);
     actors_lend(actors, 2); /* changes nothing */
     ck_assert(!actor_try_handle(second, &messages[0]));
     actors_give_back(actors, 2);
-    ck_assert(actors_take_lent(actors, 2));
-    ck_assert(!actors_share_soon(&second, 1));
+    ck_assert(actors_take_lent(actors, 2, 0));
+    ck_assert(!actors_share_soon(&second, 1, 0));
     actor_post(second, &messages[0]); /* nobody but the owner of both handles it */
     ck_assert_uint_eq(diaries[1].n_handled, 0);
     actors_give_back(actors, 2);
     ck_assert_uint_eq(diaries[1].n_handled, 1);
-    ck_assert(!actors_take_lent(actors, 2)); /* somebody has wanted one of them alone */
-    ck_assert(actors_take_soon(actors, 2));
+    ck_assert(!actors_take_lent(actors, 2, 0)); /* somebody has wanted one of them alone */
+    ck_assert(actors_take_soon(actors, 2, 0));
     actors_lend(actors, 2);
     actors_share_on(actors, 2);
-    ck_assert(actors_share_soon(actors, 2));
+    ck_assert(actors_share_soon(actors, 2, 0));
     ck_assert(!actor_try_handle(second, &messages[1]));
     actors_end_share(actors, 2);
     actor_post(second, &messages[1]);
@@ -636,7 +655,7 @@ static void *send_all(void *user)
             copy->call = &sender->call;
             call_add_parts(&sender->call, 1);
         }
-        if (random_below(&random, 2) == 0 || !actor_try_handle_soon(actor, copy))
+        if (random_below(&random, 2) == 0 || !actor_try_handle_soon(actor, copy, 0))
             actor_post(actor, copy);
     }
     return NULL;
