@@ -55,8 +55,11 @@ typedef struct {
 } JointOps;
 
 /* Requests of fewer keys, or more, are cut: a cut of few keys costs less than a second server that
- * may not be needed, and servers handle parts of many keys at the same time. */
+ * may not be needed, and workers own servers for parts of many keys one after the other. Gets that
+ * need not own them may have more, but not any number: who wants to own the servers waits. */
 #define JOINT_LEAST_KEYS 16u
 #define JOINT_MOST_KEYS 1024u
+#define JOINT_MOST_KEYS_IN_TURN 4096u
+#define JOINT_MOST_KEYS_TO_READ 16384u
 
 #endif

@@ -26,6 +26,16 @@ static bool is_worth_it(size_t n)
     return n >= JOINT_LEAST_KEYS && n <= JOINT_MOST_KEYS;
 }
 
+/* Where Adds are deferred a Get may become the owner, and has those applied that are due. */
+static bool may_read(const TableRoute *route, size_t n)
+{
+    const size_t most = route->takes_turns        ? JOINT_MOST_KEYS_IN_TURN
+                        : route->deferred != NULL ? JOINT_MOST_KEYS
+                                                  : JOINT_MOST_KEYS_TO_READ;
+
+    return n >= JOINT_LEAST_KEYS && n <= most;
+}
+
 static bool lends_now(const TableClient *client, uint64_t n_asks)
 {
     return n_asks % ASKS_BEFORE_LENDING == 0 && client->route->map->n_parts > 1;
@@ -106,7 +116,7 @@ bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t
     uint64_t min_clock;
     Call call;
 
-    if (!is_worth_it(n) ||
+    if (!may_read(route, n) ||
         !(route->clocks->n_workers > 1 ? get_shared(client, keys, n, values, &min_clock)
                                        : get_alone(client, keys, n, values, &min_clock)))
         return false;

@@ -11,7 +11,7 @@
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
-enum { N_KEYS = 300, MOST_WIDTH = 3, MOST = JOINT_MOST_KEYS + 8, N_ROUNDS = 60 };
+enum { N_KEYS = 300, MOST_WIDTH = 3, MOST = JOINT_MOST_KEYS_TO_READ + 8, N_ROUNDS = 60 };
 
 typedef struct {
     const char *model;
@@ -48,8 +48,16 @@ typedef struct {
 /* So many keys that a call is tried in one pass, one fewer, and one more. */
 static size_t choose_count(uint64_t *random)
 {
-    static const size_t counts[] = { 1,   JOINT_LEAST_KEYS - 1, JOINT_LEAST_KEYS,
-                                     100, JOINT_MOST_KEYS,      JOINT_MOST_KEYS + 1 };
+    static const size_t counts[] = { 1,
+                                     JOINT_LEAST_KEYS - 1,
+                                     JOINT_LEAST_KEYS,
+                                     100,
+                                     JOINT_MOST_KEYS,
+                                     JOINT_MOST_KEYS + 1,
+                                     JOINT_MOST_KEYS_IN_TURN,
+                                     JOINT_MOST_KEYS_IN_TURN + 1,
+                                     JOINT_MOST_KEYS_TO_READ,
+                                     JOINT_MOST_KEYS_TO_READ + 1 };
 
     return counts[random_below(random, G_N_ELEMENTS(counts))];
 }

@@ -28,6 +28,23 @@
     SCALE_IF(false, "local-scale-" model_ "-" fewer_, share_, model_, workers_, servers_, n_, \
              __VA_ARGS__)
 
+/* The same of other numbers of keys. */
+#define KEYS(model_, keys_, workers_, servers_, n_, ...)                                   \
+    {                                                                                      \
+        .name = "local-keys-" model_ "-" #keys_ "-" #workers_ "x" #servers_,               \
+        .what = "Get + Add + Clock of " #keys_ " fresh keys; workers x servers",           \
+        .limit = "bare threads on bare rows, a spinning lock for each server",             \
+        .unit = BENCH_UNIT_PER_SECOND, .workers = workers_, .servers = servers_,           \
+        .on_demand = true, .table = { __VA_ARGS__ }, .n_rows = MILLION, .n_keys = keys_,   \
+        .n_sets = 64, .n_operations = n_, .run = iterate_fresh, .run_limit = limit_threads \
+    }
+#define KEYS_ALL(model_, keys_, n_, ...)                                                    \
+    KEYS(model_, keys_, 1, 1, n_, __VA_ARGS__), KEYS(model_, keys_, 2, 1, n_, __VA_ARGS__), \
+        KEYS(model_, keys_, 2, 2, n_, __VA_ARGS__)
+#define KEYS_EACH(model_, ...)                                                           \
+    KEYS_ALL(model_, 10, 50000, __VA_ARGS__), KEYS_ALL(model_, 1000, 2000, __VA_ARGS__), \
+        KEYS_ALL(model_, 3000, 1000, __VA_ARGS__), KEYS_ALL(model_, 10000, 200, __VA_ARGS__)
+
 #define SSP .model = "ssp", .staleness = 2
 #define SPARSE .model = "sparse_ssp", .staleness = 1, .speculation = 1
 
@@ -77,6 +94,10 @@ const BenchCase bench_scale_cases[] = {
     DRAWN("sparse", 2, 4, 10000, SPARSE),
     DRAWN("bsp", 2, 3, 10000, .model = "bsp"),
     DRAWN("bsp", 2, 4, 10000, .model = "bsp"),
+    KEYS_EACH("asp", .model = "asp"),
+    KEYS_EACH("ssp", SSP),
+    KEYS_EACH("sparse", SPARSE),
+    KEYS_EACH("bsp", .model = "bsp"),
     BARRIER(1, 20000, 1e-6),
     BARRIER(2, 20000, 2e-6),
     BARRIER(64, 300, 100e-6),
