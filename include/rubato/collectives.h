@@ -38,7 +38,7 @@
  *
  * Arrays belong to the caller and stay until the call has returned, or the ticket has ended; they
  * are never copied. Input and output may be the same array where a call says so, and may not
- * overlap otherwise.
+ * overlap otherwise. Where values are combined, arrays are aligned to the size of a value.
  *
  * Threads: the worker's own. */
 #ifndef RUBATO_COLLECTIVES_H

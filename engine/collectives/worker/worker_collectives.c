@@ -89,7 +89,15 @@ static uint64_t output_bytes(const TensorRequest *request, const TensorMember *m
     return n_rows * row_bytes;
 }
 
-/* Arrays are there, and do not overlap where they may not. */
+/* The loops that combine values use the arrays as C arrays of their dtype. */
+static bool is_aligned(const TensorRequest *request, uintptr_t array)
+{
+    return (request->operation != TENSOR_ALLREDUCE &&
+            request->operation != TENSOR_REDUCE_SCATTER) ||
+           array % rubato_dtype_size(request->dtype) == 0;
+}
+
+/* Arrays are there, aligned, and do not overlap where they may not. */
 static bool check_arrays(const TensorEntry *entry, const TensorMember *member, GError **error)
 {
     const TensorPart *const part = &entry->part;
@@ -108,6 +116,11 @@ static bool check_arrays(const TensorEntry *entry, const TensorMember *member, G
         return refuse(entry, "it has no input", error);
     if (writes && output == 0)
         return refuse(entry, "it has no output", error);
+    if ((n_in > 0 && !is_aligned(request, input)) || (n_out > 0 && !is_aligned(request, output)))
+        return refuse(entry,
+                      "its values are combined, so its arrays have to be aligned to the size "
+                      "of a value",
+                      error);
     if (!reads || !writes || n_in == 0 || input + n_in <= output || output + n_out <= input)
         return true;
     if (input == output && request->operation != TENSOR_REDUCE_SCATTER)

@@ -346,6 +346,16 @@ static bool misuse(RubatoWorker *worker, void *user_data, GError **error)
     tensor.output = values;
     REQUIRE(!rubato_worker_reduce_scatter(worker, &tensor, NULL, error));
     REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "overlaps"));
+    tensor.output = (char *)(values + 3) + 1;
+    REQUIRE(!rubato_worker_allreduce(worker, &tensor, NULL, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "aligned to the size of a value"));
+    REQUIRE(!rubato_worker_reduce_scatter(worker, &tensor, NULL, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "aligned to the size of a value"));
+    tensor.input = (char *)values + 2;
+    tensor.output = values + 4;
+    REQUIRE(!rubato_worker_allreduce_group(worker, &tensor, 1, NULL, error));
+    REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "aligned to the size of a value"));
+    tensor.input = tensor.output = values;
     REQUIRE(!rubato_worker_broadcast(worker, &tensor, 2, error));
     REQUIRE(is_error(error, RUBATO_ERROR_INVALID, "no worker with the rank of its root"));
     REQUIRE(!rubato_worker_alltoall(worker, &tensor, NULL, &gathered, error));
