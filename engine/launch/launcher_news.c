@@ -29,12 +29,12 @@ void launcher_news_tell_end(void)
     tell(BEGIN ENDED END "\n");
 }
 
-static bool read_news(const char *text, LostNews *news)
+static bool read_news(const char *text, LauncherNews *news)
 {
     guint64 id, incarnation;
 
     if (strcmp(text, ENDED) == 0) {
-        *news = (LostNews){ .has_ended = true };
+        *news = (LauncherNews){ .has_ended = true };
         return true;
     }
     if (!g_str_has_prefix(text, LOST))
@@ -44,11 +44,11 @@ static bool read_news(const char *text, LostNews *news)
         !g_ascii_string_to_unsigned(numbers[0], 10, 0, UINT32_MAX, &id, NULL) ||
         !g_ascii_string_to_unsigned(numbers[1], 10, 0, UINT64_MAX, &incarnation, NULL))
         return false;
-    *news = (LostNews){ .id = (uint32_t)id, .incarnation = incarnation };
+    *news = (LauncherNews){ .id = (uint32_t)id, .incarnation = incarnation };
     return true;
 }
 
-bool launcher_news_take_lost(GString *line, LostNews *news)
+bool launcher_news_take(GString *line, LauncherNews *news)
 {
     const char *const begin = strstr(line->str, BEGIN);
     const char *const end = begin == NULL ? NULL : strstr(begin, END);

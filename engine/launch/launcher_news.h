@@ -21,7 +21,7 @@ typedef struct {
     bool has_ended;
     uint32_t id;          /* of the node that is lost; else 0 */
     uint64_t incarnation; /* which process of the node is lost: none other has had this number */
-} LostNews;
+} LauncherNews;
 
 /* The run goes on without that process of the node. */
 void launcher_news_tell_lost(uint32_t id, uint64_t incarnation);
@@ -30,6 +30,6 @@ void launcher_news_tell_lost(uint32_t id, uint64_t incarnation);
 void launcher_news_tell_end(void);
 
 /* Takes the first news out of a line. Returns whether there was one. */
-bool launcher_news_take_lost(GString *line, LostNews *news);
+bool launcher_news_take(GString *line, LauncherNews *news);
 
 #endif

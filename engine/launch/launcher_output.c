@@ -14,12 +14,12 @@ void line_stream_init(LineStream *stream, const char *prefix, bool *bar_is_shown
     stream->bar_is_shown = bar_is_shown;
     stream->prefix = g_strdup(prefix);
     stream->partial = g_string_new(NULL);
-    stream->lost = NULL;
+    stream->news = NULL;
 }
 
-void line_stream_hear(LineStream *stream, GArray *lost)
+void line_stream_hear(LineStream *stream, GArray *news)
 {
-    stream->lost = lost;
+    stream->news = news;
 }
 
 void line_stream_clear(LineStream *stream)
@@ -61,8 +61,8 @@ static bool hear(LineStream *stream, GString *line)
 {
     bool any = false;
 
-    for (LostNews news; launcher_news_take_lost(line, &news); any = true)
-        g_array_append_val(stream->lost, news);
+    for (LauncherNews one; launcher_news_take(line, &one); any = true)
+        g_array_append_val(stream->news, one);
     return any && line->len == 0;
 }
 
@@ -81,7 +81,7 @@ static void emit_line(LineStream *stream, const char *data, size_t length, GStri
 /* Appends what is kept and `length` bytes more as one line. */
 static void emit(LineStream *stream, const char *data, size_t length, GString *out)
 {
-    if (stream->lost == NULL ||
+    if (stream->news == NULL ||
         (memchr(data, '\033', length) == NULL && strchr(stream->partial->str, '\033') == NULL)) {
         emit_line(stream, data, length, out);
         return;

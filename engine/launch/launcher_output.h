@@ -22,16 +22,15 @@ typedef struct {
     char *prefix;
     bool *bar_is_shown; /* on the terminal to which the lines go; NULL: they go elsewhere */
     GString *partial;   /* the beginning of a line whose end has not come yet */
-    GArray *lost;       /* of LostNews: nodes without which the run goes on, as the stream's news
-                         * tell; NULL: nobody asks */
+    GArray *news;       /* of LauncherNews: what the node has told; NULL: nobody asks */
 } LineStream;
 
 /* bar_is_shown stays the caller's; all streams to one terminal share it. */
 void line_stream_init(LineStream *stream, const char *prefix, bool *bar_is_shown);
 
-/* News (launcher_news.h) are taken out of the lines from now on, and added to *lost, which stays
- * the caller's. */
-void line_stream_hear(LineStream *stream, GArray *lost);
+/* News (launcher_news.h) are taken out of the lines from now on, and added to the array, which
+ * stays the caller's. */
+void line_stream_hear(LineStream *stream, GArray *news);
 void line_stream_clear(LineStream *stream);
 
 /* Appends to `out` every line that `data` completes. */

@@ -48,8 +48,8 @@ typedef struct {
     Phase phase;
     gint64 deadline;     /* of the phase; 0: none */
     Child *failed;       /* the first */
-    GArray *lost;        /* of LostNews: lost nodes, which others have just told */
-    GArray *known;       /* of LostNews: all that were told before */
+    GArray *news;        /* of LauncherNews: what nodes have told since the last time */
+    GArray *known;       /* of LauncherNews: all losses that were told before */
     bool run_has_ended;  /* nodes that live need none that does not */
     int asked;           /* the first signal that came for the run, or 0 */
     int forced;          /* the exit code where it is not a node's, or 0 */
@@ -257,10 +257,10 @@ static void note_loss(Supervisor *supervisor, Child *child)
     forgive(supervisor, child);
 }
 
-static bool is_known(const Supervisor *supervisor, const LostNews *news)
+static bool is_known(const Supervisor *supervisor, const LauncherNews *news)
 {
     for (guint i = 0; i < supervisor->known->len; i++) {
-        const LostNews *const known = &g_array_index(supervisor->known, LostNews, i);
+        const LauncherNews *const known = &g_array_index(supervisor->known, LauncherNews, i);
 
         if (known->id == news->id && known->incarnation == news->incarnation)
             return true;
@@ -280,12 +280,12 @@ static void note_run_end(Supervisor *supervisor)
  * of one node may come when the node that is lost has been started again, because another node was
  * heard before. News that come too late, when nodes have been told to end, change nothing: the
  * cause of that stays the failed node, and not one that the launcher's own signal ends. */
-static void note_losses(Supervisor *supervisor)
+static void note_news(Supervisor *supervisor)
 {
     if (supervisor->phase > PHASE_GRACE)
-        g_array_set_size(supervisor->lost, 0);
-    for (guint i = 0; i < supervisor->lost->len; i++) {
-        const LostNews *const news = &g_array_index(supervisor->lost, LostNews, i);
+        g_array_set_size(supervisor->news, 0);
+    for (guint i = 0; i < supervisor->news->len; i++) {
+        const LauncherNews *const news = &g_array_index(supervisor->news, LauncherNews, i);
         if (news->has_ended) {
             note_run_end(supervisor);
             continue;
@@ -300,7 +300,7 @@ static void note_losses(Supervisor *supervisor)
         g_array_append_val(supervisor->known, *news);
         note_loss(supervisor, child);
     }
-    g_array_set_size(supervisor->lost, 0);
+    g_array_set_size(supervisor->news, 0);
 }
 
 /* Takes note of every process that has ended. */
@@ -364,7 +364,7 @@ static bool start_child(Supervisor *supervisor, uint32_t i, char **environment)
         tell(supervisor, "node %u: %s", plan->node->id, error->message);
         return false;
     }
-    line_stream_hear(&child->lines[1], supervisor->lost);
+    line_stream_hear(&child->lines[1], supervisor->news);
     return true;
 }
 
@@ -405,7 +405,7 @@ static void start_again(Supervisor *supervisor, uint32_t i)
 /* Does what is due by now. */
 static void advance(Supervisor *supervisor)
 {
-    note_losses(supervisor);
+    note_news(supervisor);
     for (uint32_t i = 0; i < supervisor->n_children; i++) {
         Child *child = &supervisor->children[i];
 
@@ -653,8 +653,8 @@ int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *b
     raise_file_limit(&supervisor);
     supervisor.signals = signalfd(-1, taken, SFD_CLOEXEC | SFD_NONBLOCK);
     supervisor.children = g_new0(Child, plan->n_nodes);
-    supervisor.lost = g_array_new(FALSE, FALSE, sizeof(LostNews));
-    supervisor.known = g_array_new(FALSE, FALSE, sizeof(LostNews));
+    supervisor.news = g_array_new(FALSE, FALSE, sizeof(LauncherNews));
+    supervisor.known = g_array_new(FALSE, FALSE, sizeof(LauncherNews));
     supervisor.waiting[0] = g_string_new(NULL);
     supervisor.waiting[1] = g_string_new(NULL);
 
@@ -671,7 +671,7 @@ int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *b
                                                  : 0;
     for (uint32_t i = 0; i < supervisor.n_children; i++)
         child_clear(&supervisor.children[i]);
-    g_array_unref(supervisor.lost);
+    g_array_unref(supervisor.news);
     g_array_unref(supervisor.known);
     g_string_free(supervisor.waiting[0], TRUE);
     g_string_free(supervisor.waiting[1], TRUE);
