@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
 #define BLOCK_BYTES ((size_t)132 << 10)
@@ -172,6 +173,44 @@ START_TEST(large_pools_have_several_pages_ahead_and_all_are_fetched)
 }
 END_TEST
 
+static void *wait_for_end(void *pool_is_done)
+{
+    event_wait(pool_is_done, 1);
+    return NULL;
+}
+
+/* The kernel takes long for the pages ahead: small ones do meanwhile, and those ahead stay for
+ * later. */
+START_TEST(a_block_does_not_wait_for_pages_that_are_fetched)
+{
+    Event go_on = EVENT_INIT;
+    unsigned char *late, *ahead;
+    SegmentPool pool;
+
+    segment_pool_init(&pool, BLOCK_BYTES, 0, MOST_AHEAD);
+    (void)segment_pool_take(&pool);
+    end_fetcher(&pool);
+    ahead = pool.ahead[0];
+    atomic_store(&pool.n_done, 0); /* as if the thread had not come to it */
+    ck_assert_int_eq(pthread_create(&pool.fetcher, NULL, wait_for_end, &go_on), 0);
+    pool.is_fetching = true;
+    while (pool.n_fresh > BLOCK_BYTES)
+        (void)segment_pool_take(&pool);
+    late = segment_pool_take(&pool);
+    ck_assert_ptr_ne(late, ahead);
+    ck_assert_ptr_eq(pool.ahead[0], ahead);
+    ck_assert(is_in_memory(late)); /* so it is small pages, where only advice brings huge ones */
+    event_raise(&go_on);
+    end_fetcher(&pool);
+    atomic_store(&pool.n_done, 1);
+    while (pool.ahead[0] == ahead)
+        (void)segment_pool_take(&pool);
+    ck_assert_ptr_eq(pool.fresh - BLOCK_BYTES, ahead);
+    ck_assert_uint_eq(pool.n_late, 0); /* the kernel is told */
+    segment_pool_clear(&pool);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("segment pool");
@@ -182,6 +221,7 @@ int main(void)
     tcase_add_test(tcase, what_is_given_back_is_taken_again_as_zeros);
     tcase_add_test(tcase, first_blocks_are_mapped_and_unmapped_one_by_one);
     tcase_add_loop_test(tcase, large_pools_have_several_pages_ahead_and_all_are_fetched, 1, 3);
+    tcase_add_test(tcase, a_block_does_not_wait_for_pages_that_are_fetched);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -9,10 +9,16 @@
  * When a huge page is first accessed, the kernel has to clear all 2 MB of it. On a virtual machine
  * the host may have to find memory for it too, which takes milliseconds. A request would wait for
  * all of this. So a thread accesses the next pages beforehand, and then ends. It writes one byte of
- * each, the page's last, which belongs to no block; so the two threads share no memory. If the
- * thread has not run in time, the request waits. The larger a pool is, the more pages it has ahead,
- * and a thread is asked for several of them: on a busy machine it may run late, and to start one
- * costs its starter more than an access to memory that is there, for it may lose its processor.
+ * each, the page's last, which belongs to no block; so the two threads share no memory. The larger
+ * a pool is, the more pages it has ahead, and a thread is asked for several of them: on a busy
+ * machine it may run late, and to start one costs its starter more than an access to memory that is
+ * there, for it may lose its processor.
+ *
+ * If the thread is late, the request does not wait. Where the kernel has to move memory first, a
+ * huge page can take it most of a second. The request takes another page instead, for which nobody
+ * has asked, and those ahead stay. The kernel is asked for huge pages only by the thread, so that
+ * page becomes small ones, of which each first access takes about a microsecond. The next thread
+ * says that the kernel may put them together later.
  *
  * Thread: the shard's present owner. */
 #include "models/storage/hash/segment_pool.h"
@@ -58,7 +64,6 @@ static unsigned char *map_huge(size_t n_bytes, const MemoryHome *home)
     munmap(memory + before + n_bytes, HUGE_PAGE_BYTES - before);
     memory += before;
     memory_home_take(home, memory, n_bytes);
-    (void)madvise(memory, n_bytes, MADV_HUGEPAGE); /* advice: it works without them, slower */
     return memory;
 }
 
@@ -69,18 +74,42 @@ static size_t region_pages(size_t i)
 
 /* ---- huge pages ---- */
 
+/* Advice: it works without huge pages, slower. */
+static void advise(unsigned char *page)
+{
+    (void)madvise(page, HUGE_PAGE_BYTES, MADV_HUGEPAGE);
+}
+
+static void access_page(unsigned char *page)
+{
+    *((volatile unsigned char *)page + HUGE_PAGE_BYTES - 1) = 0;
+}
+
 static void *fetch(void *user)
 {
-    const SegmentPool *const pool = user;
+    SegmentPool *const pool = user;
 
-    for (size_t i = 0; i < pool->n_fetched; i++)
-        *((volatile unsigned char *)pool->fetched[i] + HUGE_PAGE_BYTES - 1) = 0;
+    for (size_t i = 0; i < pool->n_fetched; i++) {
+        advise(pool->fetched[i]);
+        access_page(pool->fetched[i]);
+        /* relaxed: who sees it takes over nothing but addresses */
+        atomic_store_explicit(&pool->n_done, i + 1, memory_order_relaxed);
+    }
+    for (size_t i = 0; i < pool->n_late_advised; i++)
+        advise(pool->late_advised[i]);
     return NULL;
+}
+
+/* How many pages ahead are there. Those of earlier threads are. */
+static size_t n_ready(const SegmentPool *pool)
+{
+    return pool->n_asked + atomic_load_explicit(&pool->n_done, memory_order_relaxed) -
+           pool->n_fetched;
 }
 
 /* Starts a thread that accesses the pages ahead that none has been asked for yet, unless the thread
  * before has not ended: on a busy machine it may not have run yet. Then the next one is asked for
- * them. A request that needs such a page accesses it first. */
+ * them. */
 static void fetch_ahead(SegmentPool *pool)
 {
     const size_t n_unasked = pool->n_ahead - pool->n_asked;
@@ -91,12 +120,19 @@ static void fetch_ahead(SegmentPool *pool)
         return;
     pool->n_fetched = n_unasked;
     memcpy(pool->fetched, pool->ahead + pool->n_asked, n_unasked * sizeof *pool->fetched);
+    atomic_store_explicit(&pool->n_done, 0, memory_order_relaxed);
+    pool->n_late_advised = pool->n_late;
+    memcpy(pool->late_advised, pool->late, pool->n_late * sizeof *pool->late);
     sigfillset(&all); /* signals are for threads that are there to stay */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pool->is_fetching = pthread_create(&pool->fetcher, NULL, fetch, pool) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (pool->is_fetching)
+    if (pool->is_fetching) {
         pool->n_asked = pool->n_ahead;
+        pool->n_late = 0;
+    } else {
+        pool->n_fetched = 0; /* nobody fetches them */
+    }
 }
 
 static bool add_region(SegmentPool *pool)
@@ -120,17 +156,22 @@ static bool add_region(SegmentPool *pool)
     return true;
 }
 
-static unsigned char *take_page(SegmentPool *pool)
+/* For which the kernel has not been advised. */
+static unsigned char *take_new_page(SegmentPool *pool)
 {
-    if (pool->n_free_pages > 0) {
-        pool->n_pages++;
-        return pool->free_pages[--pool->n_free_pages];
-    }
     if (pool->n_unused == 0 && !add_region(pool))
         return NULL;
     pool->n_pages++;
     return pool->regions[pool->n_regions - 1].memory +
            (region_pages(pool->n_regions - 1) - pool->n_unused--) * HUGE_PAGE_BYTES;
+}
+
+static unsigned char *take_page(SegmentPool *pool)
+{
+    if (pool->n_free_pages == 0)
+        return take_new_page(pool);
+    pool->n_pages++;
+    return pool->free_pages[--pool->n_free_pages];
 }
 
 /* The last byte of a page belongs to no block. */
@@ -155,13 +196,36 @@ static unsigned char *take_first_ahead(SegmentPool *pool)
     return page;
 }
 
+/* A page that nobody fetches becomes small ones with its first access, which it gets here: so
+ * advice does not change that later. */
+static unsigned char *use_small_pages(SegmentPool *pool, unsigned char *page)
+{
+    access_page(page);
+    if (pool->n_late < SEGMENT_POOL_MOST_AHEAD)
+        pool->late[pool->n_late++] = page;
+    return page;
+}
+
+/* A page from which blocks are cut next; NULL if there is none. */
+static unsigned char *take_next_page(SegmentPool *pool)
+{
+    if (pool->n_ahead > 0 && n_ready(pool) > 0)
+        return take_first_ahead(pool);
+    unsigned char *const page =
+        pool->n_ahead > 0 && pool->n_asked == 0 ? take_first_ahead(pool) : take_new_page(pool);
+
+    if (page != NULL)
+        return use_small_pages(pool, page);
+    return pool->n_ahead > 0 ? take_first_ahead(pool) : take_page(pool);
+}
+
 static unsigned char *cut_block(SegmentPool *pool)
 {
     unsigned char *block;
 
     if (pool->n_fresh <= pool->block_bytes) { /* the last byte stays */
         const size_t most = most_ahead(pool);
-        unsigned char *page = pool->n_ahead > 0 ? take_first_ahead(pool) : take_page(pool);
+        unsigned char *page = take_next_page(pool);
 
         if (page == NULL)
             return NULL;

@@ -9,6 +9,7 @@
 #define RUBATO_MODELS_STORAGE_HASH_SEGMENT_POOL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -55,6 +56,12 @@ typedef struct {
     bool is_fetching;
     unsigned char *fetched[SEGMENT_POOL_MOST_AHEAD]; /* by this thread, which alone reads them */
     size_t n_fetched;
+    _Atomic size_t n_done; /* of these: are there */
+
+    /* Pages that were needed before the thread had those ahead; of them the kernel has not been
+     * advised yet, or is by the thread, as of the fetched ones. */
+    unsigned char *late[SEGMENT_POOL_MOST_AHEAD], *late_advised[SEGMENT_POOL_MOST_AHEAD];
+    size_t n_late, n_late_advised;
 } SegmentPool;
 
 /* Larger tables use huge pages: for them, two unused ones matter little, and smaller ones have few
