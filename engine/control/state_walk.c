@@ -60,12 +60,19 @@ size_t walk_count(StateWalk *walk, size_t n)
     return 0;
 }
 
+/* bytes: NULL is allowed if there are none. */
+static void append(StateWalk *walk, const void *bytes, size_t size)
+{
+    if (size > 0)
+        g_byte_array_append(walk->out, bytes, (guint)size);
+}
+
 void walk_bytes(StateWalk *walk, void *bytes, size_t size)
 {
     if (size == 0)
         return;
     if (!walk_reads(walk)) {
-        g_byte_array_append(walk->out, bytes, (guint)size);
+        append(walk, bytes, size);
     } else if (size <= (size_t)(walk->end - walk->at)) {
         memcpy(bytes, walk->at, size);
         walk->at += size;
@@ -104,7 +111,7 @@ void walk_text(StateWalk *walk, char **text)
     const size_t size = walk_count(walk, *text == NULL ? 0 : strlen(*text) + 1);
 
     if (!walk_reads(walk)) {
-        walk_bytes(walk, *text, size);
+        append(walk, *text, size);
         return;
     }
     g_free(*text);
@@ -136,7 +143,7 @@ void walk_control(StateWalk *walk, Control *control)
     const size_t size = walk_count(walk, body == NULL ? 0 : body->len);
 
     if (!walk_reads(walk)) {
-        walk_bytes(walk, body == NULL ? NULL : body->data, size);
+        append(walk, body == NULL ? NULL : body->data, size);
         return;
     }
     control_clear(control);
