@@ -10,7 +10,7 @@
  * become the owner if one token stands for all servers (io/net/actor.h).
  *
  * It is tried alone: a server that is busy, or whose model would keep the request, gets its message
- * as usual. See engine/server/server_joint.c.
+ * as usual. See engine/server/joint/server_joint.c.
  *
  * Threads: a worker's. */
 #ifndef RUBATO_TABLES_JOINT_H

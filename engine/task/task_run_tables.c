@@ -7,7 +7,7 @@
  * Invariants: a table that a task holds cannot be dropped (n_holds). Its route and clocks live
  * until the run is freed; its models live until the task ends or is cancelled. */
 #include "engine/control/told_barriers.h"
-#include "engine/server/server_joint.h"
+#include "engine/server/joint/server_joint.h"
 #include "engine/task/task_run_private.h"
 #include "models/handlers/handler.h"
 #include "models/model.h"
