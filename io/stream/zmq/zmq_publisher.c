@@ -2,7 +2,8 @@
  *
  * The thread tells the newest number when it hears of a version, when a reader comes, and each
  * second. It looks into the directory each time: so versions that others write there are told, too,
- * and those that are gone are not. It keeps nothing else, and a publisher that comes back goes on.
+ * and those that are gone are not. It keeps nothing else but the files that are being fetched
+ * (held_versions.h), and a publisher that comes back goes on.
  *
  * What a reader may do: nothing that it asks for is a name of a file, and a version is named by its
  * number and its seed. Answers that it does not read are dropped beyond a bound; it asks again.
@@ -28,6 +29,7 @@
 #include "io/net/log_sink.h"
 #include "io/net/monotonic.h"
 #include "io/store/snapshot_folder.h"
+#include "io/stream/zmq/held_versions.h"
 #include "io/stream/zmq/stream_message.h"
 #include "io/stream/zmq/zmq_stream.h"
 
@@ -60,7 +62,8 @@ struct RubatoStreamWriter {
     gint ends; /* atomic */
 
     /* the thread's */
-    GArray *versions;    /* of KnownVersion, ascending */
+    GArray *versions; /* of KnownVersion, ascending */
+    HeldVersions *held;
     GHashTable *readers; /* of ReaderState, by their routing ids (GBytes) */
     uint64_t told;       /* the number of the newest one that was told */
     int64_t told_ms;
@@ -149,6 +152,7 @@ static void tell(RubatoStreamWriter *writer)
     look(writer);
     newest = newest_of(writer);
     writer->told_ms = monotonic_ms();
+    held_versions_tidy(writer->held, writer->told_ms);
     if (newest != NULL) {
         message.number = newest->number;
         message.seed = newest->seed;
@@ -180,25 +184,39 @@ static int open_file(const RubatoStreamWriter *writer, const KnownVersion *versi
     return fd >= 0 || asked->table == STREAM_MANIFEST ? fd : open(changes, flags);
 }
 
-/* How many bytes it has read into `bytes`; -1: it has not found the file. */
-static ssize_t read_bytes(const RubatoStreamWriter *writer, const StreamMessage *asked, void *bytes)
+/* How many bytes it has read into `bytes`; -1: they cannot be read. */
+static ssize_t read_file(int fd, const StreamMessage *asked, void *bytes)
 {
-    const KnownVersion *const version = find_known(writer->versions, asked->number);
     size_t at = 0;
     ssize_t n;
-    int fd;
 
-    if (version == NULL || version->listed.seed != asked->seed)
-        return -1;
-    fd = open_file(writer, version, asked);
-    if (fd < 0)
-        return -1;
     do {
         n = pread(fd, (char *)bytes + at, asked->n - at, (off_t)(asked->offset + at));
         at += n > 0 ? (size_t)n : 0;
     } while ((n > 0 && at < asked->n) || (n < 0 && errno == EINTR));
-    close(fd);
     return n < 0 ? -1 : (ssize_t)at;
+}
+
+/* The same; -1 also if there is no such file. Who asks for a manifest begins with its version. */
+static ssize_t read_bytes(const RubatoStreamWriter *writer, const StreamMessage *asked, void *bytes)
+{
+    const KnownVersion *const version = find_known(writer->versions, asked->number);
+    const bool is_there = version != NULL && version->listed.seed == asked->seed;
+    const int64_t now_ms = monotonic_ms();
+    ssize_t n;
+    int fd;
+
+    if (is_there && asked->table == STREAM_MANIFEST)
+        held_versions_hold(writer->held, &version->listed, now_ms);
+    fd = held_versions_find(writer->held, asked, now_ms);
+    if (fd >= 0)
+        return read_file(fd, asked, bytes);
+    fd = is_there ? open_file(writer, version, asked) : -1;
+    if (fd < 0)
+        return -1;
+    n = read_file(fd, asked, bytes);
+    close(fd);
+    return n;
 }
 
 static void write_list(const RubatoStreamWriter *writer, uint64_t id, RubatoByteWriter *to)
@@ -367,6 +385,7 @@ static void free_writer(RubatoStreamWriter *writer)
     if (writer->event >= 0)
         close(writer->event);
     g_array_unref(writer->versions);
+    held_versions_free(writer->held);
     g_hash_table_unref(writer->readers);
     zmq_stream_address_clear(&writer->address);
     g_free(writer->directory);
@@ -398,6 +417,7 @@ RubatoStreamWriter *zmq_publisher_open(const char *rest, const char *directory, 
     writer->event = -1;
     writer->directory = g_strdup(directory);
     writer->versions = g_array_new(FALSE, FALSE, sizeof(KnownVersion));
+    writer->held = held_versions_new(directory);
     writer->readers =
         g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, g_free);
     if (zmq_stream_address_read(rest, &writer->address, error) &&

@@ -53,7 +53,7 @@ struct RubatoStreamReader {
     GArray *here;           /* of uint64_t: the numbers of the versions that are here, ascending */
     uint64_t own, own_seed; /* the newest of them; 0: none */
     uint64_t newest, newest_seed;
-    int64_t heard_ms;
+    int64_t heard_ms;      /* news, or an answer */
     int64_t not_before_ms; /* after a failure */
     uint64_t last_id;
 
@@ -135,8 +135,10 @@ static bool receive(RubatoStreamReader *reader, uint64_t first, zmq_msg_t *part,
         if (zmq_msg_recv(part, reader->questions, ZMQ_DONTWAIT) < 0)
             continue;
         if (stream_message_read(zmq_msg_data(part), zmq_msg_size(part), answer) &&
-            answer->id >= first && answer->id <= reader->last_id)
+            answer->id >= first && answer->id <= reader->last_id) {
+            reader->heard_ms = monotonic_ms();
             return true;
+        }
     }
 }
 
@@ -183,7 +185,9 @@ static bool take_bytes(const Fetch *fetch, uint64_t first, uint64_t *next, bool 
     zmq_msg_init(&part);
     ok = receive(reader, first, &part, &answer, error);
     if (ok && answer.kind == STREAM_MESSAGE_GONE)
-        ok = fail(reader, "a version is gone that was asked for", error);
+        ok = fail(reader,
+                  "a version was removed while it was fetched; the stream should keep more of them",
+                  error);
     if (ok && (answer.kind != STREAM_MESSAGE_BYTES || answer.offset != *next ||
                answer.number != fetch->question.number || answer.table != fetch->question.table ||
                answer.part != fetch->question.part))

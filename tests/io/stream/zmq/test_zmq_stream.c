@@ -370,6 +370,59 @@ START_TEST(strangers_get_nothing_that_is_no_version)
 }
 END_TEST
 
+/* The first version that is listed. has: the newest that the asker has, which the publisher waits
+ * for at its end. */
+static void ask_list(void *socket, uint64_t has, ListedVersion *first)
+{
+    const StreamMessage question = { .kind = STREAM_MESSAGE_ASK_LIST, .id = 1, .number = has };
+    StreamMessage answer;
+    zmq_msg_t part;
+
+    ck_assert_int_eq(ask(socket, &question, &part), STREAM_MESSAGE_LIST);
+    ck_assert(stream_message_read(zmq_msg_data(&part), zmq_msg_size(&part), &answer));
+    g_autofree ListedVersion *versions = g_new0(ListedVersion, answer.n + 1);
+    ck_assert(stream_message_read_versions(&answer, versions));
+    zmq_msg_close(&part);
+    *first = versions[0];
+}
+
+/* So who needs long for all rows gets them, although no version stays for as long; but not one that
+ * he has not begun with. */
+START_TEST(version_that_is_being_fetched_stays)
+{
+    const bool has_begun = _i == 0;
+    void *const context = zmq_ctx_new();
+    StreamMessage question = { .kind = STREAM_MESSAGE_ASK_BYTES, .id = 1, .n = 9 };
+    ListedVersion first, later;
+    RubatoStreamWriter *writer;
+    void *socket;
+    zmq_msg_t part;
+
+    write_version(1, 1);
+    writer = publish();
+    socket = open_socket(context, ZMQ_DEALER, port + 1, false);
+    ask_list(socket, 0, &first);
+    question.number = first.number;
+    question.seed = first.seed;
+    question.table = STREAM_MANIFEST;
+    if (has_begun) {
+        ck_assert_int_eq(ask(socket, &question, &part), STREAM_MESSAGE_BYTES);
+        zmq_msg_close(&part);
+    }
+    go_on(writer, 1, 1);
+    do /* it is told soon; then the first one is gone */
+        ask_list(socket, 2, &later);
+    while (later.number != 2);
+    question.table = 0;
+    ck_assert_int_eq(ask(socket, &question, &part),
+                     has_begun ? STREAM_MESSAGE_BYTES : STREAM_MESSAGE_GONE);
+    zmq_msg_close(&part);
+    zmq_close(socket);
+    zmq_ctx_term(context);
+    zmq_publisher_close(writer);
+}
+END_TEST
+
 /* ---- a publisher that lies ---- */
 
 /* What it answers to the questions of a reader. */
@@ -434,6 +487,56 @@ START_TEST(publisher_that_lies_is_not_believed)
     } while (error == NULL);
     g_error_free(error);
     ck_assert_uint_eq(rubato_follower_version(follower, NULL), 0);
+    zmq_close(news);
+    zmq_close(router);
+    zmq_ctx_term(context);
+}
+END_TEST
+
+/* The answers take longer than silence does, and nobody tells news meanwhile. What is wrong then is
+ * that the version is gone. */
+START_TEST(fetching_for_long_is_no_silence)
+{
+    enum { ANSWER_MS = 1800 };
+    void *const context = zmq_ctx_new();
+    void *const news = open_socket(context, ZMQ_XPUB, port, true);
+    void *const router = open_socket(context, ZMQ_ROUTER, port + 1, true);
+    g_autofree void *zeros = g_malloc0(STREAM_MOST_BYTES);
+    g_autoptr(RubatoFollower) follower = follow();
+    unsigned char id[64], bytes[256];
+    int n_id = -1;
+
+    while (n_id < 0) {
+        zmq_pollitem_t items[] = { { .socket = router, .events = ZMQ_POLLIN } };
+
+        send_message(news, &(StreamMessage){ .kind = STREAM_MESSAGE_NEWEST, .number = 5 }, 0);
+        (void)zmq_poll(items, 1, 50);
+        n_id = zmq_recv(router, id, sizeof id, ZMQ_DONTWAIT);
+    }
+    for (int i = 0; i < 5; i++) { /* the list, three pieces of a manifest, and no more */
+        g_auto(RubatoByteWriter) message = rubato_byte_writer_new(STREAM_MOST_ANSWER);
+        StreamMessage answer;
+        const int n = zmq_recv(router, bytes, sizeof bytes, 0);
+
+        ck_assert(stream_message_read(bytes, (size_t)n, &answer));
+        if (i == 0) {
+            answer = (StreamMessage){ .kind = STREAM_MESSAGE_LIST, .id = answer.id, .n = 1 };
+            stream_message_write(&message, &answer);
+            stream_message_write_version(&message, &(ListedVersion){ 5, 50, 0, 0 });
+        } else {
+            answer.kind = i < 4 ? STREAM_MESSAGE_BYTES : STREAM_MESSAGE_GONE;
+            answer.n = i < 4 ? STREAM_MOST_BYTES : 0;
+            stream_message_write(&message, &answer);
+            rubato_write(&message, zeros, answer.n);
+        }
+        if (i > 0)
+            (void)zmq_poll(NULL, 0, ANSWER_MS);
+        ck_assert_int_ge(zmq_send(router, id, (size_t)n_id, ZMQ_SNDMORE), 0);
+        ck_assert_int_ge(zmq_send(router, message.bytes, message.n, 0), 0);
+        if (i < 4)
+            ck_assert_int_eq(zmq_recv(router, id, sizeof id, 0), n_id);
+    }
+    expect_fault(follower, RUBATO_ERROR_NETWORK, "removed while it was fetched");
     zmq_close(news);
     zmq_close(router);
     zmq_ctx_term(context);
@@ -587,6 +690,8 @@ int main(void)
     tcase_add_test(cases, silence_is_told);
     tcase_add_test(cases, what_a_killed_reader_left_is_removed);
     tcase_add_test(cases, strangers_get_nothing_that_is_no_version);
+    tcase_add_loop_test(cases, version_that_is_being_fetched_stays, 0, 2);
+    tcase_add_test(cases, fetching_for_long_is_no_silence);
     tcase_add_loop_test(cases, publisher_that_lies_is_not_believed, 0, N_LIES);
     tcase_add_test(cases, secret_has_to_be_the_same);
     tcase_add_loop_test(cases, uris_that_make_no_sense_are_refused, 0, G_N_ELEMENTS(wrong));
