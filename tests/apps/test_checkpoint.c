@@ -1,6 +1,9 @@
 /* The command `rubato checkpoint`, run as a user does. */
+#include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -122,6 +125,67 @@ START_TEST(folder_without_a_manifest_is_told)
     ck_assert_int_eq(unlink(manifest), 0);
     g_auto(Said) all = run("verify", NULL, NULL);
     expect(&all, 1, "snapshot 1 is good\n", "snapshot 2 is not whole: it has no manifest");
+}
+END_TEST
+
+/* The command stops where it tells of the first snapshot, because the pipe to it is full. */
+static GPid begin_verify(int *out, int *err)
+{
+    const char *const argv[] = { TEST_BIN_DIR "/rubato", "checkpoint", "verify", directory, NULL };
+    char zeros[4096] = "";
+    int pipe_out[2];
+    GPid pid;
+
+    ck_assert_int_eq(pipe2(pipe_out, O_CLOEXEC), 0);
+    ck_assert_int_eq(fcntl(pipe_out[1], F_SETFL, O_NONBLOCK), 0);
+    while (write(pipe_out[1], zeros, sizeof zeros) > 0)
+        continue;
+    ck_assert_int_eq(fcntl(pipe_out[1], F_SETFL, 0), 0);
+    ck_assert(g_spawn_async_with_pipes_and_fds(NULL, argv, NULL, G_SPAWN_DO_NOT_REAP_CHILD, NULL,
+                                               NULL, -1, pipe_out[1], -1, NULL, NULL, 0, &pid, NULL,
+                                               NULL, err, NULL));
+    close(pipe_out[1]);
+    *out = pipe_out[0];
+    return pid;
+}
+
+/* (transfer full) */
+static char *read_to_end(int fd)
+{
+    GString *const text = g_string_new(NULL);
+    char some[4096];
+    ssize_t n;
+
+    while ((n = read(fd, some, sizeof some)) > 0)
+        for (ssize_t i = 0; i < n; i++)
+            if (some[i] != '\0')
+                g_string_append_c(text, some[i]);
+    close(fd);
+    return g_string_free(text, FALSE);
+}
+
+/* As a run does that writes there: nothing is wrong with it. */
+START_TEST(snapshot_that_is_removed_meanwhile_is_not_damaged)
+{
+    g_autofree char *first = snapshot_folder_whole(directory, 1);
+    g_autofree char *second = snapshot_folder_whole(directory, 2);
+    const int watch = inotify_init1(IN_CLOEXEC);
+    char event[sizeof(struct inotify_event) + NAME_MAX + 1];
+    int out, err, status;
+
+    write_one(1);
+    write_one(2);
+    ck_assert_int_ge(inotify_add_watch(watch, first, IN_OPEN), 0);
+    const GPid pid = begin_verify(&out, &err);
+    ck_assert_int_gt(read(watch, event, sizeof event), 0); /* it knows of both by now */
+    remove_tree(second);
+    g_autofree char *told = read_to_end(out);
+    g_autofree char *wrong = read_to_end(err);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_str_eq(told, "snapshot 1 is good\n");
+    ck_assert_msg(strstr(wrong, "snapshot 2 was removed meanwhile\n") != NULL, "%s", wrong);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s", wrong);
+    close(watch);
 }
 END_TEST
 
@@ -278,6 +342,7 @@ int main(void)
     tcase_add_test(cases, snapshots_are_listed_and_shown);
     tcase_add_test(cases, damage_is_told_by_the_exit_status);
     tcase_add_test(cases, folder_without_a_manifest_is_told);
+    tcase_add_test(cases, snapshot_that_is_removed_meanwhile_is_not_damaged);
     tcase_add_test(cases, nobody_compacts_while_a_run_writes);
     tcase_add_test(cases, loss_of_rounded_values_is_told);
     tcase_add_test(cases, rows_that_differ_are_counted);

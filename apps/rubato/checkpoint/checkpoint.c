@@ -46,6 +46,38 @@ static int fail_checkpoint(const GError *error)
     return EXIT_FAILURE;
 }
 
+/* Whether a snapshot that was there is not any more: the run that writes there has removed it. What
+ * could not be read of it is no damage then. */
+static bool is_gone(const char *directory, uint64_t number)
+{
+    g_autofree uint64_t *numbers = NULL;
+    size_t n;
+
+    if (!rubato_snapshot_list(directory, &numbers, &n, NULL))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (numbers[i] == number)
+            return false;
+    return true;
+}
+
+static void tell_gone(const char *directory, uint64_t number)
+{
+    g_printerr("rubato checkpoint: %s: snapshot %" G_GUINT64_FORMAT " was removed meanwhile\n",
+               directory, number);
+}
+
+/* Why a snapshot that has been opened cannot be read. */
+static int fail_reading(const char *directory, const RubatoSnapshot *snapshot, const GError *error)
+{
+    const uint64_t number = rubato_snapshot_number(snapshot);
+
+    if (!is_gone(directory, number))
+        return fail_checkpoint(error);
+    tell_gone(directory, number);
+    return EXIT_FAILURE;
+}
+
 /* ---- what is in a snapshot ---- */
 
 /* (transfer full) */
@@ -145,7 +177,11 @@ static int for_each(const char *directory,
         g_autoptr(GError) fault = NULL;
         g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(directory, numbers[i], &fault);
 
-        if (snapshot == NULL || !function(snapshot, &fault))
+        if (snapshot != NULL && function(snapshot, &fault))
+            continue;
+        if (is_gone(directory, numbers[i]))
+            tell_gone(directory, numbers[i]);
+        else
             code = fail_checkpoint(fault);
     }
     return code;
@@ -239,7 +275,10 @@ static int verify(char **arguments)
         return of_snapshots != EXIT_SUCCESS ? of_snapshots : of_others;
     }
     snapshot = open_snapshot(arguments[0], arguments[1], &error);
-    return snapshot != NULL && verify_one(snapshot, &error) ? EXIT_SUCCESS : fail_checkpoint(error);
+    if (snapshot == NULL)
+        return fail_checkpoint(error);
+    return verify_one(snapshot, &error) ? EXIT_SUCCESS
+                                        : fail_reading(arguments[0], snapshot, error);
 }
 
 static const char *const packings[] = {
@@ -277,8 +316,12 @@ static int diff(char **arguments)
         left != NULL ? open_snapshot(arguments[0], arguments[2], &error) : NULL;
     bool same;
 
-    if (right == NULL || !checkpoint_diff(left, right, &same, &error))
+    if (right == NULL)
         return fail_checkpoint(error);
+    if (!checkpoint_diff(left, right, &same, &error)) /* the older one goes first */
+        return fail_reading(
+            arguments[0],
+            rubato_snapshot_number(left) < rubato_snapshot_number(right) ? left : right, error);
     return same ? EXIT_SUCCESS : EXIT_DIFFERENT;
 }
 
@@ -287,9 +330,11 @@ static int export(char **arguments)
     g_autoptr(GError) error = NULL;
     g_autoptr(RubatoSnapshot) snapshot = open_snapshot(arguments[0], arguments[1], &error);
 
-    return snapshot != NULL && checkpoint_export(snapshot, arguments[2], &error)
+    if (snapshot == NULL)
+        return fail_checkpoint(error);
+    return checkpoint_export(snapshot, arguments[2], &error)
                ? EXIT_SUCCESS
-               : fail_checkpoint(error);
+               : fail_reading(arguments[0], snapshot, error);
 }
 
 static int compact(char **arguments)
