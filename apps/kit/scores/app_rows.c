@@ -86,6 +86,17 @@ static bool learn_features(AppRows *rows, const AppLoss *loss, double *l2, GErro
     return rows->features != NULL;
 }
 
+/* A large fraction of few rows may be all of them. */
+static bool check_left(const RubatoDataSummary *train, const AppData *data, GError **error)
+{
+    if (train->n_rows > 0 || data->held_out <= 0)
+        return true;
+    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
+                "%s: expected rows to train on, found none that --validate %g leaves",
+                data->train[0], data->held_out);
+    return false;
+}
+
 bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, double *l2,
                    GError **error)
 {
@@ -101,6 +112,7 @@ bool app_rows_open(AppRows *rows, App *app, AppData *data, AppLoss *loss, double
     if (rows->train != NULL && data->loaded_keys == NULL)
         data->keys = rubato_dataset_keys(rows->train);
     if (rows->train == NULL || !rubato_dataset_summary(rows->train, &summary, error) ||
+        !check_left(&summary, data, error) ||
         !app_loss_fit(loss, &summary, rubato_dataset_keys(rows->train), data->train[0], error))
         return false;
     if (!learn_classes(loss, rows->train, data, error))

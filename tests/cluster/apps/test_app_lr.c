@@ -432,6 +432,7 @@ static const BadCall bad_calls[] = {
       "/train:2: expected one of two labels, 1 or 3, found 2" },
     { FEW_ROWS, { "--patience", "2" }, 2, "--patience: needs --validate FILE" },
     { FEW_ROWS, { "--validate", "1" }, 2, "--validate: expected a file, or a fraction" },
+    { FEW_ROWS, { "--validate", "0.999" }, 1, "found none that --validate 0.999 leaves" },
     { FEW_ROWS, { "--validate", "/none" }, 1, "/none: cannot be opened" },
     { "1 1:1\n-1 2:x\n", { NULL }, 1, "/train:2:6: expected a finite number" },
     { "", { NULL }, 1, "/train: expected rows, found none" },
