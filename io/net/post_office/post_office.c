@@ -449,13 +449,19 @@ static void tell_and_wait(Actor *actor, Message *message)
                       atomic_load_explicit(&call.min_clock, memory_order_relaxed));
 }
 
-/* How long to look for a busy server. A Get that brings a clock may find Adds of all workers that
- * are due with it, and whoever applies them has the rows in its cache: it is left to that one. */
+/* Whether workers share processors, and the message is a Get that brings a clock. It may find Adds
+ * of all of them that are due with it. Whoever applies those has the rows in its cache, so such
+ * Gets are left to that one. */
+static inline bool is_of_crowd(const Message *message)
+{
+    return message_brings_clock(message) && message->call != NULL &&
+           message->call->spinner != NULL && message->call->spinner->n_sharing > 1;
+}
+
+/* How long to look for a busy server. */
 static inline uint64_t work_ns(const Message *message)
 {
-    return message_brings_clock(message)
-               ? 0
-               : message_rows_ns(&message->request.keys, message->row_bytes);
+    return is_of_crowd(message) ? 0 : message_rows_ns(&message->request.keys, message->row_bytes);
 }
 
 void post_office_ask(PostOffice *office, Message *message)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/net/monotonic.h"
 #include "io/net/post_office/post_office.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/network/station.h"
@@ -115,6 +116,38 @@ START_TEST(what_is_asked_of_an_idle_server_is_answered_at_once)
     call_sent(&call);
     ck_assert(call_has_ended(&call));
     ck_assert_uint_eq(call.min_clock, 5);
+    post_office_clear(&rig.office);
+}
+END_TEST
+
+/* Its worker looks for about as long as the request takes, also if it brings a clock. */
+START_TEST(a_large_request_is_not_left_to_a_busy_server_at_once)
+{
+    enum { N = 20000, LEAST_NS = 400000 };
+    const RubatoKey key = 0; /* no key is read */
+    Rig rig;
+    Call call;
+    Spinner spinner;
+    Message get = { .kind = MESSAGE_GET,
+                    .server = 1,
+                    .call = &call,
+                    .end = message_end_call,
+                    .node_clock = (uint64_t)_i,
+                    .request = { .keys = { .keys = &key, .n = N } } };
+    pthread_t thread;
+
+    rig_init(&rig);
+    spinner_init(&spinner);
+    thread = make_busy(&rig);
+    call_begin(&call, NULL);
+    call.spinner = &spinner;
+    call_add_parts(&call, 1);
+    const int64_t begun_ns = monotonic_ns();
+    post_office_ask(&rig.office, &get);
+    ck_assert_int_ge(monotonic_ns() - begun_ns, LEAST_NS);
+    call_sent(&call);
+    let_go(&rig, thread);
+    ck_assert(call_wait(&call, -1));
     post_office_clear(&rig.office);
 }
 END_TEST
@@ -545,6 +578,7 @@ int main(void)
 
     tcase_add_test(cases, servers_are_numbered_over_all_nodes);
     tcase_add_test(cases, what_is_asked_of_an_idle_server_is_answered_at_once);
+    tcase_add_loop_test(cases, a_large_request_is_not_left_to_a_busy_server_at_once, 0, 2);
     tcase_add_test(cases, what_is_asked_of_a_busy_server_waits_for_it);
     tcase_add_loop_test(cases, what_is_told_may_be_reused_at_once, 0, 6);
     tcase_add_test(cases, messages_of_one_sender_keep_their_order);
