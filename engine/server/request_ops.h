@@ -68,6 +68,10 @@ static inline size_t request_row_bytes(const RequestOps *ops, const RubatoTableS
     return ops->row_bytes == NULL ? 0 : ops->row_bytes(spec);
 }
 
+/* The kind of message by which a request came that a model keeps, and by which it goes on to
+ * another server. */
+MessageKind request_kind_of_kept(const RubatoRequest *kept);
+
 /* A find_fault: finds keys that the shard does not hold. */
 const char *request_find_key_fault(const RubatoShard *shard, const RubatoRequest *request);
 

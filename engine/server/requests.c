@@ -42,6 +42,20 @@ const RequestOps *const request_ops[MESSAGE_N_KINDS] = {
     [MESSAGE_ITERATE] = &iterate_request,
 };
 
+MessageKind request_kind_of_kept(const RubatoRequest *kept)
+{
+    switch (kept->kind) {
+    case RUBATO_REQUEST_TUNE:
+        return MESSAGE_TUNE;
+    case RUBATO_REQUEST_ANNOUNCE:
+        return MESSAGE_ANNOUNCE;
+    case RUBATO_REQUEST_WRITE:
+        return MESSAGE_HANDLER;
+    default:
+        return MESSAGE_ADD;
+    }
+}
+
 const char *request_find_key_fault(const RubatoShard *shard, const RubatoRequest *request)
 {
     return shard_keys_ok(shard, &request->keys) ? NULL : "a key that this server does not hold";

@@ -24,6 +24,7 @@
 #include <rubato/error.h>
 
 #include "engine/server/replicas/replica_feed.h"
+#include "engine/server/request_ops.h"
 #include "io/net/handler_call.h"
 #include "io/net/stall_clock.h"
 #include "models/model.h"
@@ -248,24 +249,10 @@ static bool send_clocks(const MovingPart *moving, const PartWay *way, const Movi
     return moving_part_ask(moving, way, &message, error);
 }
 
-static MessageKind kind_of(const RubatoRequest *kept)
-{
-    switch (kept->kind) {
-    case RUBATO_REQUEST_TUNE:
-        return MESSAGE_TUNE;
-    case RUBATO_REQUEST_ANNOUNCE:
-        return MESSAGE_ANNOUNCE;
-    case RUBATO_REQUEST_WRITE:
-        return MESSAGE_HANDLER;
-    default:
-        return MESSAGE_ADD;
-    }
-}
-
 static bool send_kept(const MovingPart *moving, const PartWay *way, uint32_t epoch,
                       const RubatoRequest *kept, Call *call, GError **error)
 {
-    Message message = { .kind = kind_of(kept),
+    Message message = { .kind = request_kind_of_kept(kept),
                         .epoch = epoch,
                         .call = call,
                         .row_bytes = kept->input == NULL ? 0 : shard_row_bytes(moving->shard),

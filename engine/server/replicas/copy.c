@@ -131,18 +131,6 @@ static void copy_losses(Copy *copy, const Binding *binding, const RubatoModel *o
     }
 }
 
-static MessageKind kind_of(const RubatoRequest *kept)
-{
-    switch (kept->kind) {
-    case RUBATO_REQUEST_TUNE:
-        return MESSAGE_TUNE;
-    case RUBATO_REQUEST_ANNOUNCE:
-        return MESSAGE_ANNOUNCE;
-    default:
-        return MESSAGE_ADD;
-    }
-}
-
 static void copy_kept_call(Copy *copy, uint32_t epoch, RubatoModel *fresh, RubatoRequest *kept)
 {
     copy->keeps_calls = true;
@@ -154,7 +142,7 @@ static void copy_kept_call(Copy *copy, uint32_t epoch, RubatoModel *fresh, Rubat
 
 static void copy_kept(Copy *copy, uint32_t epoch, RubatoModel *fresh, RubatoRequest *kept)
 {
-    const MessageKind kind = kind_of(kept);
+    const MessageKind kind = request_kind_of_kept(kept);
     const RubatoTableSpec *const spec = shard_spec(fresh->shard);
     const RequestOps *const ops = request_ops[kind];
     const Message message = {
