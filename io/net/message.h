@@ -106,14 +106,16 @@ typedef struct {
  * map is the number of the map by which it is made. FEED_COPY: its image begins, as of input
  * `number`; with a map. FEED_TASK: a task has begun, with as many workers as the request's worker
  * says; for each node, the number of its workers. FEED_HAD: the last sequence numbers of senders
- * number keys.first and so on. FEED_COPIED: the image ends; with a map. FEED_WHOLE: answers wait
- * for it from here on. FEED_GIVEN_UP: there was no memory to send the image; with a map. */
+ * number keys.first and so on. FEED_SLICED: a slice of rows ends, and the replica is to say so;
+ * with a map. FEED_COPIED: the image ends; with a map. FEED_WHOLE: answers wait for it from here
+ * on. FEED_GIVEN_UP: there was no memory to send the image; with a map. */
 #define FEED_COPY 254
 #define FEED_TASK 253
 #define FEED_HAD 252
 #define FEED_COPIED 251
 #define FEED_WHOLE 250
 #define FEED_GIVEN_UP 249
+#define FEED_SLICED 242
 
 /* Likewise: a call of a handler that has come, and has not run or has failed: of the request's
  * worker, with the call's number as its sequence (engine/server/replicas/server_calls.c). The
@@ -123,8 +125,10 @@ typedef struct {
 /* The number of a MESSAGE_POSITION of a replica that cannot be made. */
 #define POSITION_GIVEN_UP UINT64_MAX
 
-/* That of one that has had FEED_WHOLE. It tells no position. */
+/* Those of one that has had FEED_WHOLE, or FEED_SLICED and so all that was sent before. They tell
+ * no position. */
 #define POSITION_WHOLE (POSITION_GIVEN_UP - 1)
+#define POSITION_SLICED (POSITION_WHOLE - 1)
 
 /* The clock of a source: a node's number, or a worker's rank if the table's model uses ranks. Or
  * the common clock: every node has reached it. */

@@ -23,12 +23,6 @@ struct HeldAnswer {
     uint64_t needs; /* the inputs that replicas must have */
 };
 
-/* Between slices of an image, beside what makes a replica otherwise (io/net/message.h).
- * FEED_SLICED: a slice ends, and the replica is to say so; with a map. POSITION_SLICED: it has had
- * that, and so all that was sent before. */
-#define FEED_SLICED 242
-#define POSITION_SLICED (POSITION_WHOLE - 1)
-
 typedef struct {
     uint32_t server; /* its number */
     uint32_t made;   /* the number of the map by which it follows this primary; 0: the table's
