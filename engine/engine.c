@@ -307,10 +307,18 @@ static bool open_collectives(RubatoEngine *engine, GError **error)
  * of its own. */
 static bool begin_records(RubatoEngine *engine, GError **error)
 {
-    if (engine->serving != NULL)
-        return engine_begin_history(engine, error);
-    return (engine_begin_history(engine, error) && engine_begin_timeline(engine, error) &&
-            engine_begin_needs(engine, error));
+    const bool handles = engine->config.handle_signals;
+    sigset_t before;
+    bool ok;
+
+    if (handles) /* they have threads, and the one that hears signals starts later */
+        signals_block(&before);
+    ok = engine_begin_history(engine, error) &&
+         (engine->serving != NULL ||
+          (engine_begin_timeline(engine, error) && engine_begin_needs(engine, error)));
+    if (handles)
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return ok;
 }
 
 static bool start(RubatoEngine *engine, GError **error)

@@ -42,22 +42,36 @@ static void *watch_signals(void *user)
     }
 }
 
-SignalWatch *signal_watch_new(bool (*interrupted)(RubatoEngine *engine, int signal_number),
-                              RubatoEngine *engine)
+static sigset_t watched_signals(void)
 {
-    SignalWatch *watch = g_new0(SignalWatch, 1);
     struct sigaction hangup;
     sigset_t signals;
 
-    watch->interrupted = interrupted;
-    watch->engine = engine;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
     /* A SIGHUP that is ignored, as under nohup, stays ignored. */
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
         sigaddset(&signals, SIGHUP);
-    pthread_sigmask(SIG_BLOCK, &signals, &watch->before);
+    return signals;
+}
+
+void signals_block(sigset_t *before)
+{
+    const sigset_t signals = watched_signals();
+
+    pthread_sigmask(SIG_BLOCK, &signals, before);
+}
+
+SignalWatch *signal_watch_new(bool (*interrupted)(RubatoEngine *engine, int signal_number),
+                              RubatoEngine *engine)
+{
+    SignalWatch *watch = g_new0(SignalWatch, 1);
+    const sigset_t signals = watched_signals();
+
+    watch->interrupted = interrupted;
+    watch->engine = engine;
+    signals_block(&watch->before);
     watch->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     watch->stop = eventfd(0, EFD_CLOEXEC);
     if (watch->signals >= 0 && watch->stop >= 0 &&
