@@ -17,9 +17,14 @@ bool engine_begin_history(RubatoEngine *engine, GError **error)
 
     if (folder == NULL || *folder == '\0')
         return true;
+    const Cluster *const cluster = engine->cluster;
+    const uint32_t n_first = cluster == NULL                      ? engine->n_nodes
+                             : cluster->nodes[engine->self].spare ? 0
+                                                                  : cluster_first_nodes(cluster);
+
     engine->history = engine->serving != NULL
-                          ? history_open_again(folder, engine->id, engine->n_nodes, error)
-                          : history_open(folder, engine->id, engine->n_nodes, error);
+                          ? history_open_again(folder, engine->id, n_first, error)
+                          : history_open(folder, engine->id, n_first, error);
     if (engine->history == NULL)
         return false;
     g_message("node %u keeps a history of its workers' requests in %s", engine->id, folder);

@@ -101,7 +101,8 @@ static void leave_node(RubatoEngine *engine, const ControlRecover *recover)
     post_office_lose_node(&engine->office, recover->node);
     if (was_lost)
         return;
-    engine_note_lost_node(engine, recover->node);
+    if (recover->cause != CONTROL_CAUSE_LEAVE) /* what that one had asked is done */
+        engine_note_lost_node(engine, recover->node);
     services_break(engine->services, CONTROL_CODE(RUBATO_ERROR_NODE_LOST), recover->text);
 }
 

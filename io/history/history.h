@@ -47,12 +47,13 @@ enum {
     HISTORY_UNTOLD = 64,     /* a write whose worker went on before it was done */
 };
 
-/* Starts the file of this node in the folder. The folder is made if it is not there. NULL with
+/* Starts the file of this node in the folder. The folder is made if it is not there. n_nodes: with
+ * which the run begins, each of which has a file; 0 of a node that comes later. NULL with
  * RUBATO_ERROR_IO. (transfer full) */
 History *history_open(const char *folder, uint32_t node, uint32_t n_nodes, GError **error);
 
-/* The same of a process that takes the place of a lost one: node-ID-1.history, or the first number
- * of which there is no file yet. */
+/* The same of a process that joins, in the place of a lost one or as a node that was not there:
+ * node-ID-1.history, or the first number of which there is no file yet. */
 History *history_open_again(const char *folder, uint32_t node, uint32_t n_nodes, GError **error);
 
 /* Returns when all that was handed over before is in the file, as far as it can be written: it is

@@ -107,7 +107,8 @@ typedef struct {
 } HistoryFileTask;
 
 typedef struct {
-    uint32_t node, n_nodes;
+    uint32_t node;
+    uint32_t n_nodes; /* with which the run begins; 0: this one is not among them */
     uint32_t process; /* processes that had the node's place before, and have files */
     HistoryFileState state;
     uint64_t n_records; /* in it */

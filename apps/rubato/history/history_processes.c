@@ -166,7 +166,7 @@ static bool is_whole(const History *history, const HistoryFile *file)
 
 uint32_t history_count_missing(History *history)
 {
-    uint32_t n_nodes = 0, n_whole = 0;
+    uint32_t n_begun = 0, n_known = 0, n_torn = 0;
 
     for (guint i = 0; i < history->files->len;) {
         const HistoryFile *const first = &g_array_index(history->files, HistoryFile, i);
@@ -175,9 +175,10 @@ uint32_t history_count_missing(History *history)
         for (const HistoryFile *file = first; i < history->files->len && file->node == first->node;
              file++, i++)
             whole &= is_whole(history, file);
-        n_nodes = MAX(n_nodes, first->n_nodes);
+        n_begun = MAX(n_begun, first->n_nodes);
+        n_known += first->n_nodes > 0;
+        n_torn += !whole;
         history->n_nodes++;
-        n_whole += whole;
     }
-    return MAX(n_nodes, history->n_nodes) - n_whole;
+    return n_torn + (n_known < n_begun ? n_begun - n_known : 0);
 }

@@ -237,6 +237,22 @@ START_TEST(rows_are_not_compared_after_the_loss_of_a_node)
 }
 END_TEST
 
+/* One of the nodes with which the run begins has no file. One that joined later has, and does not
+ * stand for it; those that may come later are missed by nobody. */
+START_TEST(the_nodes_of_the_beginning_have_files)
+{
+    const bool is_missing = _i == 1;
+    Writer writer = { 0 };
+
+    writer_begin(&writer, "bsp", "add");
+    lose_none(&writer, /* faulty= */ false);
+    history_close(history_open(writer_folder, 1, is_missing ? 3 : 2, NULL));
+    history_close(history_open_again(writer_folder, 4, 0, NULL));
+    g_autofree char *said = writer_check(NULL, is_missing ? EXIT_INCOMPLETE : EXIT_SUCCESS);
+    ck_assert_msg((strstr(said, "INCOMPLETE: 1 node has") != NULL) == is_missing, "%s", said);
+}
+END_TEST
+
 /* A node that has asked nothing is killed, or comes to its end: all rows are compared. One that was
  * killed when it had begun to ask may have asked more than its file has. */
 START_TEST(a_lost_node_that_has_asked_nothing_is_missed_by_nobody)
@@ -400,6 +416,7 @@ int main(void)
     tcase_add_test(tcase, rows_that_a_handler_wrote_are_not_compared);
     tcase_add_loop_test(tcase, a_history_without_an_end_is_incomplete, 0, 2);
     tcase_add_loop_test(tcase, rows_are_not_compared_after_the_loss_of_a_node, 0, 2);
+    tcase_add_loop_test(tcase, the_nodes_of_the_beginning_have_files, 0, 2);
     tcase_add_loop_test(tcase, a_lost_node_that_has_asked_nothing_is_missed_by_nobody, 0, 3);
     tcase_add_test(tcase, damaged_files_are_refused_or_judged);
     tcase_set_timeout(tcase, 60);

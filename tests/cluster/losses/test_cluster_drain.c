@@ -5,9 +5,11 @@
 #include <signal.h>
 #include <string.h>
 
+#include "io/history/history.h"
 #include "test_paths.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/cluster/lossy_rounds.h"
+#include "tests/support/cluster/program_run.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
@@ -183,6 +185,52 @@ START_TEST(drained_nodes_leave_the_run_which_goes_on)
 }
 END_TEST
 
+/* The node that leaves has asked something before. */
+static bool play_recorded(RubatoEngine *engine, const void *data, GError **error)
+{
+    static const uint32_t victims[] = { SECOND };
+    static const RubatoTableSpec spec = {
+        .name = "rows", .model = "asp", .dtype = RUBATO_I64, .n_keys = N_KEYS + 1, .replicas = 1
+    };
+    static const RubatoTableSpec other = {
+        .name = "other", .model = "asp", .dtype = RUBATO_I64, .n_keys = 9, .replicas = 1
+    };
+    LossyRounds rounds = { engine, &spec, N_KEYS, victims, G_N_ELEMENTS(victims), .calls = true };
+
+    (void)data;
+    return rubato_engine_create_table(engine, &other, error) &&
+           rubato_engine_add(engine, "other", &(RubatoKey){ 1 }, 1, &(int64_t){ 1 }, error) &&
+           lossy_rounds_play(&rounds, NULL, error) && rubato_engine_barrier(engine, error);
+}
+
+/* Nothing is missing of it, nor of a spare node that does not come. */
+START_TEST(the_history_of_a_node_that_leaves_is_whole)
+{
+    g_autofree char *folder = make_folder();
+    const char *const argv[] = { TEST_BIN_DIR "/rubato", "history", "check", folder, NULL };
+    g_autofree char *said = NULL;
+    ClusterShape shape = leaving;
+    int status;
+
+    shape.spares = 1u << FIRST;
+    g_setenv(HISTORY_VARIABLE, folder, TRUE);
+    ClusterRun *run = cluster_run_new(&shape);
+    cluster_start(run, play_recorded, NULL);
+    cluster_wait_for(run, 1, "busy");
+    cluster_signal(run, SECOND, SIGTERM);
+    expect_left(run, SECOND);
+    for (uint32_t i = 0; i < SECOND; i++)
+        cluster_expect_end(run, i, 0);
+    cluster_run_free(run);
+    g_unsetenv(HISTORY_VARIABLE);
+    ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, &said,
+                           NULL, &status, NULL));
+    ck_assert_msg(status == 0 && strstr(said, "; 0 not compared\nnothing wrong\n") != NULL,
+                  "status %d: %s", status, said);
+    remove_folder(folder);
+}
+END_TEST
+
 static bool play_ending(RubatoEngine *engine, const void *data, GError **error)
 {
     static const uint32_t nobody[] = { 0 };
@@ -307,6 +355,7 @@ int main(void)
                         a_node_is_drained_while_workers_use_its_parts_and_ends_without_loss, 0,
                         N_LOSSY_CASES);
     tcase_add_test(drained, drained_nodes_leave_the_run_which_goes_on);
+    tcase_add_test(drained, the_history_of_a_node_that_leaves_is_whole);
     tcase_add_loop_test(drained, without_replicas_or_on_the_scheduler_sigterm_ends_the_run, 0, 2);
     tcase_add_test(drained, a_node_that_cannot_be_drained_at_sigterm_says_why_and_ends_the_run);
     tcase_add_loop_test(drained, a_node_keeps_parts_that_would_not_have_their_replicas_elsewhere, 0,
