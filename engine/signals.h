@@ -1,5 +1,5 @@
-/* SIGINT, SIGTERM and SIGHUP: the first cancels the run in order, the second ends the process at once; but
- * first the program may be asked.
+/* SIGINT, SIGTERM and SIGHUP: the first one cancels the run in order, the second ends the process
+ * at once; but first the program may be asked. A SIGHUP that is ignored stays so.
  *
  * Threads: signal_watch_new from a thread whose mask later threads inherit, before they start. */
 #ifndef RUBATO_ENGINE_SIGNALS_H
