@@ -81,7 +81,7 @@ grep -qF "| 64k | allreduce-64k-host-2 | 60.0 us | Open MPI | 20.0 us | 3.00 |" 
 PATH=$scratch/peers:$PATH "$script" "$scratch/build" --peers gloo \
     >"$scratch/table" 2>"$scratch/said" || fail "it failed: $(cat "$scratch/said")"
 [ ! -s "$scratch/table" ] || fail "it compares with a peer that was left out"
-for wrong in mpich openmpi, ""; do
+for wrong in mpich "openmpi," ""; do
     "$script" --peers "$wrong" "$scratch/build" 2>"$scratch/said" && fail "it takes --peers '$wrong'"
     grep -q "there is no peer .*; known are openmpi, gloo" "$scratch/said" ||
         fail "$(cat "$scratch/said")"
