@@ -11,16 +11,21 @@
 
 enum { ROWS_AT_ONCE = 1 << 16, RAGGED_ROWS_AT_ONCE = 1 << 10 };
 
+/* The nodes with which the run begins; 0: this one is not among them. */
+static uint32_t count_first_nodes(const RubatoEngine *engine)
+{
+    if (engine->cluster == NULL)
+        return engine->n_nodes;
+    return engine->cluster->nodes[engine->self].spare ? 0 : cluster_first_nodes(engine->cluster);
+}
+
 bool engine_begin_history(RubatoEngine *engine, GError **error)
 {
     const char *const folder = g_getenv(HISTORY_VARIABLE);
 
     if (folder == NULL || *folder == '\0')
         return true;
-    const Cluster *const cluster = engine->cluster;
-    const uint32_t n_first = cluster == NULL                      ? engine->n_nodes
-                             : cluster->nodes[engine->self].spare ? 0
-                                                                  : cluster_first_nodes(cluster);
+    const uint32_t n_first = count_first_nodes(engine);
 
     engine->history = engine->serving != NULL
                           ? history_open_again(folder, engine->id, n_first, error)
