@@ -108,12 +108,11 @@ static void let_one_go(HeldVersions *held)
 
 void held_versions_hold(HeldVersions *held, const ListedVersion *listed, int64_t now_ms)
 {
-    g_autofree char *folder = snapshot_folder_rows(held->directory, listed->number, listed->seed);
-    HeldVersion *version = find_version(held, listed->number, listed->seed);
-
-    if (version != NULL)
+    if (find_version(held, listed->number, listed->seed) != NULL)
         return;
-    version = g_new(HeldVersion, 1);
+    g_autofree char *folder = snapshot_folder_rows(held->directory, listed->number, listed->seed);
+    HeldVersion *const version = g_new(HeldVersion, 1);
+
     *version = (HeldVersion){
         .listed = *listed,
         .asked_ms = now_ms,
