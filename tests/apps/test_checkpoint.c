@@ -1,5 +1,6 @@
 /* The command `rubato checkpoint`, run as a user does. */
 #include <fcntl.h>
+#include <glib/gstdio.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -278,6 +279,30 @@ START_TEST(tables_are_exported_as_arrays)
 }
 END_TEST
 
+/* A block of the second table is damaged; the first one's arrays have been written by then. A
+ * folder that was there stays, with what is in it. */
+START_TEST(export_that_fails_leaves_no_array)
+{
+    const bool is_there = _i == 1;
+    g_autofree char *out = g_build_filename(directory, "out", NULL);
+    g_autofree char *other = g_build_filename(out, "other", NULL);
+
+    write_one(1);
+    write_one(2);
+    break_second();
+    if (is_there)
+        ck_assert(g_mkdir(out, 0777) == 0 && g_file_set_contents(other, "x", 1, NULL));
+    g_auto(Said) said = run("export", "2", out);
+    expect(&said, 1, "", "snapshot-000002/1.0.rows");
+    g_autoptr(GDir) dir = g_dir_open(out, 0, NULL);
+    ck_assert((dir != NULL) == is_there);
+    if (is_there) {
+        ck_assert_str_eq(g_dir_read_name(dir), "other");
+        ck_assert_ptr_null(g_dir_read_name(dir));
+    }
+}
+END_TEST
+
 START_TEST(calls_that_make_no_sense_are_refused)
 {
     write_one(1);
@@ -347,6 +372,7 @@ int main(void)
     tcase_add_test(cases, loss_of_rounded_values_is_told);
     tcase_add_test(cases, rows_that_differ_are_counted);
     tcase_add_test(cases, tables_are_exported_as_arrays);
+    tcase_add_loop_test(cases, export_that_fails_leaves_no_array, 0, 2);
     tcase_add_test(cases, chain_is_shown_compared_exported_and_made_one);
     tcase_add_test(cases, calls_that_make_no_sense_are_refused);
     tcase_add_test(cases, take_gives_up_where_no_run_is);

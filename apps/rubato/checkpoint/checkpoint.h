@@ -3,6 +3,7 @@
  *   checkpoint.c         the command line; take, list, verify, show, compact
  *   checkpoint_diff.c    what differs between two snapshots
  *   checkpoint_export.c  tables as NumPy arrays
+ *   array_folder.c       … which come to be all at once
  *
  * Threads: main's. */
 #ifndef APPS_RUBATO_CHECKPOINT_H
@@ -21,7 +22,7 @@ bool checkpoint_diff(const RubatoSnapshot *left, const RubatoSnapshot *right, bo
                      GError **error);
 
 /* Writes all tables of a snapshot into a folder, which is created. A file that is there already is
- * an error. */
-bool checkpoint_export(const RubatoSnapshot *snapshot, const char *folder, GError **error);
+ * an error. After a failure none of its arrays is there. */
+bool checkpoint_export(const RubatoSnapshot *snapshot, const char *path, GError **error);
 
 #endif

@@ -6,17 +6,17 @@
  * Rows come in no order, so each is written where it belongs. 8 bytes of memory are needed for each
  * row of a table that holds no range, and 16 if the rows have different lengths. */
 #include <errno.h>
-#include <glib/gstdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/rubato/checkpoint/array_folder.h"
 #include "apps/rubato/checkpoint/checkpoint.h"
 #include <rubato/npy.h>
 
 typedef struct {
     const RubatoSnapshot *snapshot;
     const RubatoSnapshotTable *table;
-    const char *folder;
+    ArrayFolder *folder;
     size_t row_bytes, state_bytes;
     RubatoKey *keys; /* ascending; NULL: the table holds a range */
     size_t n_keys;
@@ -28,7 +28,7 @@ typedef struct {
 static bool fail_io(const Export *export, GError **error)
 {
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: table %s cannot be written there: %s",
-                export->folder, export->table->name, g_strerror(errno));
+                export->folder->path, export->table->name, g_strerror(errno));
     return false;
 }
 
@@ -190,14 +190,13 @@ static bool take_ragged(const RubatoSnapshotRows *rows, void *user_data, GError 
 
 /* ---- files ---- */
 
-/* Makes FOLDER/NAMEsuffix with its header. NULL: errno says why. */
+/* Makes NAMEsuffix in the folder, with its header. NULL: errno says why. */
 static FILE *begin_file(const Export *export, const char *suffix, const char *descr,
                         unsigned n_dimensions, const uint64_t *shape)
 {
     g_autofree char *name = g_strdelimit(g_strdup(export->table->name), "/", '_');
     g_autofree char *file_name = g_strconcat(name, suffix, NULL);
-    g_autofree char *path = g_build_filename(export->folder, file_name, NULL);
-    FILE *file = fopen(path, "wbxe");
+    FILE *file = array_folder_add(export->folder, file_name);
     size_t n;
     g_autofree char *header = rubato_npy_header(descr, n_dimensions, shape, &n);
 
@@ -269,7 +268,7 @@ static bool write_rows(Export *export, GError **error)
 }
 
 static bool export_table(const RubatoSnapshot *snapshot, const RubatoSnapshotTable *table,
-                         const char *folder, GError **error)
+                         ArrayFolder *folder, GError **error)
 {
     const size_t value_bytes = rubato_dtype_size(table->dtype);
     Export export = { .snapshot = snapshot,
@@ -286,15 +285,14 @@ static bool export_table(const RubatoSnapshot *snapshot, const RubatoSnapshotTab
     return ok;
 }
 
-bool checkpoint_export(const RubatoSnapshot *snapshot, const char *folder, GError **error)
+bool checkpoint_export(const RubatoSnapshot *snapshot, const char *path, GError **error)
 {
-    if (g_mkdir(folder, 0777) != 0 && errno != EEXIST) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be created: %s", folder,
-                    g_strerror(errno));
+    ArrayFolder folder;
+    bool good = true;
+
+    if (!array_folder_begin(&folder, path, error))
         return false;
-    }
-    for (size_t i = 0; i < rubato_snapshot_n_tables(snapshot); i++)
-        if (!export_table(snapshot, rubato_snapshot_table(snapshot, i), folder, error))
-            return false;
-    return true;
+    for (size_t i = 0; good && i < rubato_snapshot_n_tables(snapshot); i++)
+        good = export_table(snapshot, rubato_snapshot_table(snapshot, i), &folder, error);
+    return array_folder_end(&folder, good, error);
 }
