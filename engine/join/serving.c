@@ -7,6 +7,7 @@
 #include "engine/control/told_table.h"
 #include "engine/control/told_task.h"
 #include "engine/engine_private.h"
+#include "engine/launch/launcher_news.h"
 #include "engine/snapshot/led_snapshots.h"
 #include "models/model.h"
 
@@ -317,6 +318,8 @@ void serving_run(RubatoEngine *engine, GError **error)
                     engine->is_new ? ", as a node that had joined,"
                                    : " in the place of a lost process");
     pthread_mutex_unlock(&engine->lock);
+    if (engine->newcomer == NULL)
+        launcher_news_tell_served(engine->id);
     while (engine->serving->tasks->len > 0) /* what has not been taken would have ended them */
         end_served(engine, 0);
 }

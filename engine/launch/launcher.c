@@ -306,8 +306,10 @@ LaunchPlan *launch_plan_new(const RubatoLaunch *launch, GError **error)
     if (plan->cluster == NULL)
         return NULL;
     chosen = choose_nodes(plan->cluster, launch, error);
-    if (chosen == NULL || !check_joins(launch, error) ||
-        !plan_secret(plan, starts_all(chosen, plan->cluster), error))
+    if (chosen == NULL || !check_joins(launch, error))
+        return NULL;
+    plan->is_whole = !launch->joins && starts_all(chosen, plan->cluster);
+    if (!plan_secret(plan, starts_all(chosen, plan->cluster), error))
         return NULL;
     plan->nodes = g_new0(LaunchNode, plan->cluster->n_nodes);
     for (uint32_t i = 0; i < plan->cluster->n_nodes; i++) {

@@ -24,6 +24,7 @@ typedef struct {
     LaunchNode *nodes;
     uint32_t n_nodes;
     bool no_prefix;
+    bool is_whole;     /* it starts all nodes with which the run begins */
     uint32_t restarts; /* of each node of this machine, if it is lost and the run goes on */
     const ClusterNode *resumes; /* the scheduler's, if it keeps a journal; or NULL */
     char *journal_folder;       /* that was made for the journal; or NULL */

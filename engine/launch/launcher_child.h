@@ -21,6 +21,7 @@ typedef struct {
     siginfo_t end;
     gint64 deadline;      /* RUNNING: of a remote kill; ENDING: of its pipes; 0: none */
     bool is_lost;         /* the run goes on without it */
+    bool has_served;      /* its end is not that of the program, it says */
     uint32_t n_restarts;  /* how many processes of the node were before this one */
     gint64 lost_deadline; /* by when a lost one that still runs has ended by itself; 0: none */
 } Child;

@@ -8,6 +8,7 @@
 #define END "\033\\"
 #define LOST "lost "
 #define ENDED "ended"
+#define SERVED "served "
 
 static void tell(const char *text)
 {
@@ -29,22 +30,41 @@ void launcher_news_tell_end(void)
     tell(BEGIN ENDED END "\n");
 }
 
+void launcher_news_tell_served(uint32_t id)
+{
+    g_autofree char *text = g_strdup_printf(BEGIN SERVED "%u" END "\n", id);
+
+    tell(text);
+}
+
+static bool read_number(const char *text, guint64 most, guint64 *number)
+{
+    return g_ascii_string_to_unsigned(text, 10, 0, most, number, NULL);
+}
+
 static bool read_news(const char *text, LauncherNews *news)
 {
     guint64 id, incarnation;
 
     if (strcmp(text, ENDED) == 0) {
-        *news = (LauncherNews){ .has_ended = true };
+        *news = (LauncherNews){ .kind = LAUNCHER_NEWS_ENDED };
+        return true;
+    }
+    if (g_str_has_prefix(text, SERVED)) {
+        if (!read_number(text + strlen(SERVED), UINT32_MAX, &id))
+            return false;
+        *news = (LauncherNews){ .kind = LAUNCHER_NEWS_SERVED, .id = (uint32_t)id };
         return true;
     }
     if (!g_str_has_prefix(text, LOST))
         return false;
     g_auto(GStrv) numbers = g_strsplit(text + strlen(LOST), " ", -1);
-    if (g_strv_length(numbers) != 2 ||
-        !g_ascii_string_to_unsigned(numbers[0], 10, 0, UINT32_MAX, &id, NULL) ||
-        !g_ascii_string_to_unsigned(numbers[1], 10, 0, UINT64_MAX, &incarnation, NULL))
+    if (g_strv_length(numbers) != 2 || !read_number(numbers[0], UINT32_MAX, &id) ||
+        !read_number(numbers[1], UINT64_MAX, &incarnation))
         return false;
-    *news = (LauncherNews){ .id = (uint32_t)id, .incarnation = incarnation };
+    *news = (LauncherNews){ .kind = LAUNCHER_NEWS_LOST,
+                            .id = (uint32_t)id,
+                            .incarnation = incarnation };
     return true;
 }
 

@@ -8,8 +8,8 @@
  * kills them. If the caller is killed, the lifeline pipe closes, and the supervisor kills
  * everything.
  *
- * launcher_child.c has the states of a node and what is done to it; this file has the phases of the
- * run, the loop, and the output. */
+ * launcher_child.c has the states of a node and what is done to it, launcher_result.c which ends
+ * are failures; this file has the phases of the run, the loop, and the output. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -20,6 +20,7 @@
 
 #include "engine/launch/launcher_child.h"
 #include "engine/launch/launcher_news.h"
+#include "engine/launch/launcher_result.h"
 
 #define GRACE_EXTRA_MS 1000u  /* beyond two timeouts, for the others to end by themselves */
 #define TERM_TO_KILL_MS 2000u /* from SIGTERM to SIGKILL */
@@ -128,20 +129,19 @@ static void enter_phase(Supervisor *supervisor, Phase phase)
 
 /* ---- ends of nodes ---- */
 
-/* The run goes on whether or not a process takes the place of a lost one. So the end of one that
- * was started again is no failure. If the others need it, they fail themselves. */
-static bool has_failed(const Child *child)
+static bool has_failed(const Supervisor *supervisor, const Child *child)
 {
-    return child->state != CHILD_RUNNING && !child->is_lost && child->n_restarts == 0 &&
-           process_exit_code(&child->end) != 0;
+    return launcher_result_has_failed(supervisor->plan, child);
 }
 
 /* A run that goes on without lost nodes has ended, and the node is killed: the others have all that
- * came of its calls. A node that exits otherwise says itself that it has failed. */
+ * came of its calls. A node that exits otherwise says itself that it has failed; but a scheduler's
+ * next process only that it has found nothing to go on with. */
 static bool is_lost_at_end(const Supervisor *supervisor, const Child *child)
 {
     return supervisor->run_has_ended && supervisor->phase <= PHASE_GRACE &&
-           supervisor->asked == 0 && child->end.si_code != CLD_EXITED && has_failed(child);
+           supervisor->asked == 0 && (child->end.si_code != CLD_EXITED || child->n_restarts > 0) &&
+           has_failed(supervisor, child);
 }
 
 /* Whether nodes may be started again. Another node's end may be no failure, which only a scheduler
@@ -169,7 +169,9 @@ static void tell_end_again(Supervisor *supervisor, const Child *child)
     if (child->n_restarts == 0 || child->is_lost || process_exit_code(&child->end) == 0)
         return;
     g_autofree char *how = process_describe_end(&child->end);
-    tell(supervisor, "node %u, which was started again, %s", child->plan->node->id, how);
+    tell(supervisor, "node %u, %swhich was started again, %s", child->plan->node->id,
+         child->plan->node == supervisor->plan->resumes ? "where the scheduler runs and " : "",
+         how);
 }
 
 /* The end of a lost node is no failure. */
@@ -180,7 +182,7 @@ static void forgive(Supervisor *supervisor, Child *child)
         return;
     supervisor->failed = NULL;
     for (uint32_t i = 0; i < supervisor->n_children && supervisor->failed == NULL; i++)
-        if (has_failed(&supervisor->children[i]))
+        if (has_failed(supervisor, &supervisor->children[i]))
             supervisor->failed = &supervisor->children[i];
     if (supervisor->failed == NULL && supervisor->phase == PHASE_GRACE) {
         supervisor->phase = PHASE_STEADY;
@@ -197,6 +199,25 @@ static void forgive_at_end(Supervisor *supervisor, Child *child)
     forgive(supervisor, child);
 }
 
+static void tell_not_again(Supervisor *supervisor, const Child *child)
+{
+    if (child->n_restarts > 0 && child->n_restarts >= supervisor->plan->restarts)
+        tell(supervisor, "node %u is not started again: it was, %u of %u times",
+             child->plan->node->id, child->n_restarts, supervisor->plan->restarts);
+}
+
+static void note_failure(Supervisor *supervisor, Child *child)
+{
+    if (!has_failed(supervisor, child) || supervisor->failed != NULL)
+        return;
+    supervisor->failed = child;
+    if (any_in_state(supervisor, CHILD_RUNNING) && supervisor->phase == PHASE_STEADY) {
+        g_autofree char *how = process_describe_end(&child->end);
+        tell(supervisor, "node %u %s; waiting for the others to end", child->plan->node->id, how);
+        enter_phase(supervisor, PHASE_GRACE);
+    }
+}
+
 static void note_end(Supervisor *supervisor, Child *child)
 {
     child->state = CHILD_ENDING;
@@ -211,14 +232,9 @@ static void note_end(Supervisor *supervisor, Child *child)
     tell_end_again(supervisor, child);
     if (is_lost_at_end(supervisor, child))
         forgive_at_end(supervisor, child);
-    if (!has_failed(child) || supervisor->failed != NULL)
-        return;
-    supervisor->failed = child;
-    if (any_in_state(supervisor, CHILD_RUNNING) && supervisor->phase == PHASE_STEADY) {
-        g_autofree char *how = process_describe_end(&child->end);
-        tell(supervisor, "node %u %s; waiting for the others to end", child->plan->node->id, how);
-        enter_phase(supervisor, PHASE_GRACE);
-    }
+    else if (child->plan->node == supervisor->plan->resumes && has_failed(supervisor, child))
+        tell_not_again(supervisor, child);
+    note_failure(supervisor, child);
 }
 
 /* Notes the nodes that have ended: only those that a signal ended, or all. */
@@ -251,9 +267,7 @@ static void note_loss(Supervisor *supervisor, Child *child)
 {
     child->lost_deadline = child->state == CHILD_RUNNING ? deadline_in_ms(grace_ms(supervisor)) : 0;
     tell(supervisor, "the others go on without node %u", child->plan->node->id);
-    if (child->n_restarts > 0 && child->n_restarts >= supervisor->plan->restarts)
-        tell(supervisor, "node %u is not started again: it was, %u of %u times",
-             child->plan->node->id, child->n_restarts, supervisor->plan->restarts);
+    tell_not_again(supervisor, child);
     forgive(supervisor, child);
 }
 
@@ -276,31 +290,44 @@ static void note_run_end(Supervisor *supervisor)
             forgive_at_end(supervisor, &supervisor->children[i]);
 }
 
-/* What nodes have told since the last time. Each that goes on tells of each lost process. The news
- * of one node may come when the node that is lost has been started again, because another node was
- * heard before. News that come too late, when nodes have been told to end, change nothing: the
- * cause of that stays the failed node, and not one that the launcher's own signal ends. */
+/* Each node that goes on tells of each lost process. The news of one node may come when the node
+ * that is lost has been started again, because another node was heard before. Without the
+ * scheduler, only another process of it lets the others go on: is_to_resume. */
+static void take_loss(Supervisor *supervisor, const LauncherNews *news, Child *child)
+{
+    if (is_known(supervisor, news) || child->plan->node == supervisor->plan->resumes ||
+        (supervisor->run_has_ended && child->is_lost))
+        return;
+    g_array_append_val(supervisor->known, *news);
+    note_loss(supervisor, child);
+}
+
+/* What nodes have told since the last time. News of losses, and of the run's end, that come too
+ * late, when nodes have been told to end, change nothing: the cause of that stays the failed node,
+ * and not one that the launcher's own signal ends. */
 static void note_news(Supervisor *supervisor)
 {
-    if (supervisor->phase > PHASE_GRACE)
-        g_array_set_size(supervisor->news, 0);
     for (guint i = 0; i < supervisor->news->len; i++) {
         const LauncherNews *const news = &g_array_index(supervisor->news, LauncherNews, i);
-        if (news->has_ended) {
-            note_run_end(supervisor);
-            continue;
-        }
-        Child *const child = find_child(supervisor, news->id);
+        const bool is_late = supervisor->phase > PHASE_GRACE;
+        Child *const child =
+            news->kind == LAUNCHER_NEWS_ENDED ? NULL : find_child(supervisor, news->id);
 
-        /* without the scheduler, only another process of it lets the others go on: is_to_resume */
-        if (child == NULL || is_known(supervisor, news) ||
-            child->plan->node == supervisor->plan->resumes ||
-            (supervisor->run_has_ended && child->is_lost))
-            continue;
-        g_array_append_val(supervisor->known, *news);
-        note_loss(supervisor, child);
+        if (news->kind == LAUNCHER_NEWS_ENDED && !is_late)
+            note_run_end(supervisor);
+        else if (news->kind == LAUNCHER_NEWS_SERVED && child != NULL)
+            child->has_served = true;
+        else if (news->kind == LAUNCHER_NEWS_LOST && child != NULL && !is_late)
+            take_loss(supervisor, news, child);
     }
     g_array_set_size(supervisor->news, 0);
+}
+
+/* Its last news are its own, and not those of its next process. */
+static void finish(Supervisor *supervisor, Child *child)
+{
+    child_finish(child, supervisor->waiting);
+    note_news(supervisor);
 }
 
 /* Takes note of every process that has ended. */
@@ -395,6 +422,8 @@ static void start_again(Supervisor *supervisor, uint32_t i)
     if (!start_child(supervisor, i, supervisor->plan->nodes[i].again)) {
         *child = before;
         child->n_restarts = most;
+        child->is_lost = child->plan->node != supervisor->plan->resumes;
+        note_failure(supervisor, child);
         return;
     }
     tell(supervisor, "node %u is started again, in the place of the lost process (%u of %u times)",
@@ -410,7 +439,7 @@ static void advance(Supervisor *supervisor)
         Child *child = &supervisor->children[i];
 
         if (child->state == CHILD_ENDING && (child_is_drained(child) || is_due(child->deadline)))
-            child_finish(child, supervisor->waiting);
+            finish(supervisor, child);
         else if (child->state == CHILD_RUNNING && is_due(child->deadline)) {
             child->deadline = 0;
             process_signal(child->process.pid, SIGKILL);
@@ -625,11 +654,15 @@ static bool others_ended_well(const Supervisor *supervisor)
     return ok;
 }
 
-static void tell_end(Supervisor *supervisor)
+static void tell_end(Supervisor *supervisor, const LauncherResult *result)
 {
-    const Child *failed = supervisor->failed;
+    const Child *const failed = result->child;
 
-    if (failed == NULL || supervisor->forced != 0)
+    if (supervisor->forced != 0)
+        return;
+    if (result->kind == LAUNCHER_RESULT_NO_END)
+        tell(supervisor, "the program has come to its end on no node: the run has failed");
+    if (failed == NULL)
         return;
 
     g_autofree char *how = process_describe_end(&failed->end);
@@ -662,13 +695,13 @@ int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *b
     while (any_in_state(&supervisor, CHILD_RUNNING) || any_in_state(&supervisor, CHILD_ENDING))
         run_once(&supervisor, fds);
     processes_sweep(/* spared= */ NULL);
-    tell_end(&supervisor);
+    const LauncherResult result =
+        launcher_result(plan, supervisor.children, supervisor.n_children, supervisor.failed);
+    tell_end(&supervisor, &result);
     line_stream_erase_bar(&supervisor.bar_is_shown, supervisor.waiting[1]);
     flush(&supervisor);
 
-    const int code = supervisor.forced != 0      ? supervisor.forced
-                     : supervisor.failed != NULL ? process_exit_code(&supervisor.failed->end)
-                                                 : 0;
+    const int code = supervisor.forced != 0 ? supervisor.forced : launcher_result_code(&result);
     for (uint32_t i = 0; i < supervisor.n_children; i++)
         child_clear(&supervisor.children[i]);
     g_array_unref(supervisor.news);

@@ -10,6 +10,7 @@
  * Threads: that of part steps; of the call any. engine_note_draining, engine_hear_drained: the
  * control actor's owner. */
 #include "engine/engine_private.h"
+#include "engine/launch/launcher_news.h"
 #include "engine/server/replicas/server_feed.h"
 #include "engine/server/replicas/server_handover.h"
 #include "io/net/stall_clock.h"
@@ -222,6 +223,7 @@ static void leave(RubatoEngine *engine, const char *text)
         return;
     g_message("%s", text);
     engine_tell_scheduler(engine, &(Control){ .kind = CONTROL_LEAVE });
+    launcher_news_tell_served(engine->id);
     engine_break(engine, CONTROL_CODE(RUBATO_ERROR_SERVED), text);
 }
 

@@ -9,10 +9,11 @@
 #include "tests/support/runner.h"
 
 /* await FILE: until the case has written a file of its folder. tell N: that the run goes on without
- * process N of node 10. */
+ * process N of node 10. say WORDS: other news. */
 #define FUNCTIONS                                                              \
     "await() { until [ -e ${RUBATO_CLUSTER%/*}/$1 ]; do sleep 0.02; done; }\n" \
-    "tell() { printf '\\033_rubato lost 10 %d\\033\\\\\\n' $1 >&2; }\n"
+    "say() { printf '\\033_rubato %s\\033\\\\\\n' \"$*\" >&2; }\n"             \
+    "tell() { say lost 10 $1; }\n"
 
 /* The scripts of node 0, of node 10, and of processes in its place. */
 typedef struct {
@@ -190,29 +191,42 @@ START_TEST(processes_join_if_they_are_to)
 }
 END_TEST
 
+/* ---- a scheduler that is alone on its node ---- */
+
+/* The script of nodes 0 and 10, and of node 9 with the scheduler. */
+static Run start_with_scheduler(uint32_t restarts, uint32_t timeout_ms, const char *script)
+{
+    g_autofree char *text = g_strdup_printf(
+        "cluster = { heartbeat_ms = 10; timeout_ms = %u;\n"
+        "scheduler = { host = \"127.0.0.1\"; port = 9; node = 9; };\n"
+        "nodes = ( { id = 0; host = \"127.0.0.1\"; port = 0; },\n"
+        "          { id = 10; host = \"127.0.0.1\"; port = 0; },\n"
+        "          { id = 9; host = \"127.0.0.1\"; port = 0; servers = 0; workers = 0; } ); };\n",
+        timeout_ms);
+    g_autofree char *cluster = launch_write_file("run.cfg", text, 0600);
+    g_autofree char *with_functions = g_strconcat(FUNCTIONS, script, NULL);
+    const char *argv[4];
+    RubatoLaunch launch = launch_shell(cluster, with_functions, argv);
+
+    launch.restarts = restarts;
+    return run_start(&launch);
+}
+
+enum { PATIENT_MS = 60000 };
+
 /* Nobody has to say that the others go on: they wait for it. The journal is where the first process
  * has it, and is gone afterwards. */
 START_TEST(scheduler_that_is_alone_is_started_again_at_once)
 {
-    const char *const script =
-        FUNCTIONS "case $RUBATO_NODE$RUBATO_JOIN in\n"
-                  "0) await end;;\n"
-                  "9) echo state > $RUBATO_JOURNAL; echo keeps $RUBATO_JOURNAL; kill -KILL $$;;\n"
-                  "91) if [ -e ${RUBATO_CLUSTER%/*}/again ]; then exec cat $RUBATO_JOURNAL; fi\n"
-                  "    : > ${RUBATO_CLUSTER%/*}/again; kill -KILL $$;;\n"
-                  "esac";
-    g_autofree char *cluster = launch_write_file(
-        "run.cfg",
-        "cluster = { heartbeat_ms = 10; timeout_ms = 60000;\n"
-        "scheduler = { host = \"127.0.0.1\"; port = 9; node = 9; };\n"
-        "nodes = ( { id = 0; host = \"127.0.0.1\"; port = 0; },\n"
-        "          { id = 9; host = \"127.0.0.1\"; port = 0; servers = 0; workers = 0; } ); };\n",
-        0600);
-    const char *argv[4];
-    RubatoLaunch launch = launch_shell(cluster, script, argv);
+    Run run = start_with_scheduler(
+        2, PATIENT_MS,
+        "case $RUBATO_NODE$RUBATO_JOIN in\n"
+        "0 | 10) await end;;\n"
+        "9) echo state > $RUBATO_JOURNAL; echo keeps $RUBATO_JOURNAL; kill -KILL $$;;\n"
+        "91) if [ -e ${RUBATO_CLUSTER%/*}/again ]; then exec cat $RUBATO_JOURNAL; fi\n"
+        "    : > ${RUBATO_CLUSTER%/*}/again; kill -KILL $$;;\n"
+        "esac");
 
-    launch.restarts = 2;
-    Run run = run_start(&launch);
     run_wait_for(&run, 0, "[9] state\n");
     write_empty("end");
     ck_assert_int_eq(run_finish(&run), 0);
@@ -223,6 +237,67 @@ START_TEST(scheduler_that_is_alone_is_started_again_at_once)
     g_auto(GStrv) words = g_strsplit_set(strstr(run.texts[0]->str, "keeps ") + 6, "\n", 2);
     g_autofree char *folder = g_path_get_dirname(words[0]);
     ck_assert(!g_file_test(folder, G_FILE_TEST_EXISTS));
+    run_clear(&run);
+}
+END_TEST
+
+typedef struct {
+    const char *scheduler; /* how the next process of its node ends */
+    const char *node;      /* how node 0 ends */
+    int code;              /* of the run */
+} End;
+
+static const End ends[] = {
+    { "say lost 0 1; tell 2; say ended; say served 9", "exit 3", 3 },
+    { "say lost 0 1; tell 2; say ended; exit 1", "exit 3", 3 },
+    { "tell 2; say ended; say served 9", "say served 0; exit 0", 128 + 9 }, /* it was drained */
+    { "tell 2; say ended; say served 9", "exit 0", 0 },
+    { "tell 2; exit 1", "exit 0", 0 },
+};
+
+/* The next process of the scheduler stood still until the others had ended, and counts them as
+ * lost. What it says of the run counts only if the program came to its end somewhere. */
+START_TEST(losses_are_forgiven_only_if_the_program_came_to_its_end)
+{
+    const End *const end = &ends[_i];
+    g_autofree char *script = g_strdup_printf("case $RUBATO_NODE$RUBATO_JOIN in\n"
+                                              "0) await go; %s;;\n"
+                                              "10) await go; kill -KILL $$;;\n"
+                                              "9) kill -KILL $$;;\n"
+                                              "91) echo again; await lost; %s;;\n"
+                                              "esac",
+                                              end->node, end->scheduler);
+    Run run = start_with_scheduler(1, PATIENT_MS, script);
+
+    run_wait_for(&run, 0, "[9] again\n");
+    write_empty("go");
+    run_wait_for(&run, 1, "; waiting for the others to end\n");
+    write_empty("lost");
+    ck_assert_int_eq(run_finish(&run), end->code);
+    ck_assert_uint_eq(count(run.texts[1], "the program has come to its end on no node"),
+                      end->code != 0);
+    run_clear(&run);
+}
+END_TEST
+
+/* The others, which wait for it, are ended. */
+START_TEST(scheduler_that_is_killed_too_often_ends_the_run)
+{
+    Run run = start_with_scheduler(2, /* timeout_ms= */ 100,
+                                   "case $RUBATO_NODE in\n"
+                                   "9) kill -KILL $$;;\n"
+                                   "*) exec sleep 1000;;\n"
+                                   "esac");
+
+    ck_assert_int_eq(run_finish(&run), 128 + 9);
+    run_check_contains(&run, 1,
+                       "rubato: node 9, where the scheduler runs and which was started again, was "
+                       "killed by signal 9 (SIGKILL)\n"
+                       "rubato: node 9 is not started again: it was, 2 of 2 times\n"
+                       "rubato: node 9 was killed by signal 9 (SIGKILL); waiting for the others to "
+                       "end\n");
+    run_check_contains(&run, 1, "rubato: still running: 0, 10; sending SIGTERM\n");
+    run_check_contains(&run, 1, "rubato: node 9 (127.0.0.1) was killed by signal 9 (SIGKILL)\n");
     run_clear(&run);
 }
 END_TEST
@@ -241,5 +316,8 @@ int main(void)
     tcase_add_test(restart, process_that_has_not_joined_ends_after_the_run);
     tcase_add_loop_test(restart, processes_join_if_they_are_to, 0, 2);
     tcase_add_test(restart, scheduler_that_is_alone_is_started_again_at_once);
+    tcase_add_loop_test(restart, losses_are_forgiven_only_if_the_program_came_to_its_end, 0,
+                        G_N_ELEMENTS(ends));
+    tcase_add_test(restart, scheduler_that_is_killed_too_often_ends_the_run);
     return run_suite(suite);
 }
