@@ -5,7 +5,7 @@
  * A wait ends with the move, which waits for no worker: each step of a move is done by the thread
  * of a node's engine calls, and by servers. No step waits for a lost node.
  *
- * Threads: the client's worker. */
+ * Threads: the client's worker, or that of the engine's call. */
 #include "io/net/stall_clock.h"
 #include "tables/client/client_private.h"
 
@@ -17,6 +17,15 @@
  * only if the scheduler's node was lost in the middle of the move, which cancels the task. So once
  * is enough; more is a server that is damaged or lies, and the Get fails. */
 #define MOST_AGAIN 100
+
+static void say_closed(const TableClient *client, double waited_s)
+{
+    g_autofree char *who = table_client_name(client);
+
+    g_message("%s waits until table %s takes changes again: a part of it moves to another server, "
+              "or it is cut for a snapshot (for %.1f s so far)",
+              who, client->route->spec->name, waited_s);
+}
 
 /* Waits until the map is open, and counts the time. RUBATO_ERROR_CANCELLED. */
 static bool wait_open(TableClient *client, GError **error)
@@ -30,9 +39,7 @@ static bool wait_open(TableClient *client, GError **error)
     while (goes_on && !part_map_wait(route->map, LOOK_MS)) {
         goes_on = table_client_check_cancelled(client, error);
         if (goes_on && stall_clock_strikes(&clock))
-            g_message("worker %u waits until table %s takes changes again: a part of it moves to "
-                      "another server, or it is cut for a snapshot (for %.1f s so far)",
-                      client->rank, route->spec->name, stall_clock_s(&clock));
+            say_closed(client, stall_clock_s(&clock));
     }
     client->stats.send_wait_ns += worker_stats_now_ns() - begun_ns;
     return goes_on;

@@ -309,6 +309,9 @@ bool table_client_wait_alone(TableClient *client, Call *call, GError **error);
 /* As table_client_wait, for a min clock, before an Add; the time counts as sending. */
 bool table_client_wait_clock(TableClient *client, Call *call, uint64_t clock, GError **error);
 
+/* Who waits, for the log: "worker 3", or "the engine". (transfer full) */
+char *table_client_name(const TableClient *client);
+
 /* ---- client_room.c ---- */
 
 /* Says how long nothing has come from another node. */

@@ -29,8 +29,7 @@ static bool wait_room(TableClient *client, uint32_t node, GError **error)
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
-    g_autofree char *who =
-        route->clocks == NULL ? g_strdup("the engine") : g_strdup_printf("worker %u", client->rank);
+    g_autofree char *who = table_client_name(client);
     StallClock clock;
 
     stall_clock_start(&clock, route->stall_ms);

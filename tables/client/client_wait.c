@@ -9,6 +9,12 @@
 
 /* ---- how a call ended ---- */
 
+char *table_client_name(const TableClient *client)
+{
+    return client->route->clocks == NULL ? g_strdup("the engine")
+                                         : g_strdup_printf("worker %u", client->rank);
+}
+
 bool table_client_fail_owner(const TableClient *client, GError **error)
 {
     const char *table = client->route->spec->name;
@@ -125,14 +131,12 @@ void table_client_say_stalled(TableClient *client, const Call *call, double wait
     const char *table = route->spec->name;
     PostOffice *office = route->office;
     const uint64_t needed = client->awaited;
+    g_autofree char *who = table_client_name(client);
     g_autoptr(GString) text = g_string_new(NULL);
     NodeClock slowest;
     uint32_t node = office->self;
 
-    if (route->clocks == NULL)
-        g_string_append(text, "the engine waits for ");
-    else
-        g_string_append_printf(text, "worker %u waits for ", client->rank);
+    g_string_append_printf(text, "%s waits for ", who);
     if (route->clocks != NULL && clocks_slowest(route->clocks, &slowest, &node) &&
         slowest.clock < needed)
         g_string_append_printf(text,

@@ -3,6 +3,7 @@
  * docs/liveness.md: A call that waits */
 #include <string.h>
 
+#include "engine/engine_private.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"
 
@@ -165,6 +166,42 @@ START_TEST(a_colliding_reader_names_whom_it_waits_for)
 }
 END_TEST
 
+/* ---- a table that takes no changes ---- */
+
+static void *reopen_when_said(void *user)
+{
+    const char *const text = "waits until table weights takes changes again";
+    char *const line = log_capture_wait(text, "");
+
+    while (log_capture_count(text) < 2)
+        sched_yield();
+    part_map_reopen(user);
+    return line;
+}
+
+START_TEST(a_call_of_the_engine_is_not_taken_for_a_worker)
+{
+    const RubatoEngineConfig config = { .servers = 2, .stall_ms = STALL_MS };
+    const RubatoKey key = 1;
+    const int64_t one = 1;
+    pthread_t other;
+    void *line;
+
+    log_capture_start();
+    RubatoEngine *const engine = rubato_engine_new(&config, NULL);
+    create_table(engine, &(RubatoTableSpec){ .name = "weights", .dtype = RUBATO_I64, .n_keys = 4 });
+    PartMap *const map = ((Table *)g_ptr_array_index(engine->tables, 0))->map;
+
+    part_map_close(map); /* as while one of its parts moves */
+    pthread_create(&other, NULL, reopen_when_said, map);
+    ck_assert(rubato_engine_add(engine, "weights", &key, 1, &one, NULL));
+    pthread_join(other, &line);
+    ck_assert_msg(g_str_has_prefix(line, "the engine waits"), "%s", (char *)line);
+    g_free(line);
+    rubato_engine_free(engine);
+}
+END_TEST
+
 /* ---- barriers ---- */
 
 static bool miss_the_barrier(RubatoWorker *worker, void *user_data, GError **error)
@@ -261,6 +298,7 @@ int main(void)
                         G_N_ELEMENTS(gets));
     tcase_add_loop_test(cases, waiting_for_a_ticket_says_so_too, 0, 2);
     tcase_add_test(cases, a_colliding_reader_names_whom_it_waits_for);
+    tcase_add_test(cases, a_call_of_the_engine_is_not_taken_for_a_worker);
     tcase_add_test(cases, a_barrier_says_how_many_have_come);
     tcase_add_test(cases, a_cancelled_task_names_the_workers_that_do_not_return);
     tcase_add_test(cases, who_does_not_stall_says_nothing);
