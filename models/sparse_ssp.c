@@ -37,9 +37,6 @@
 #include "models/request_heap.h"
 #include "models/spec.h"
 
-/* An announcement of more keys is long. Short ones are not counted as work. */
-#define SHORT_KEYS 1024u
-
 /* A parked Get, and what it waits for from the worker that it is filed with. */
 typedef struct {
     RubatoRequest *request;
@@ -157,9 +154,10 @@ static uint32_t find_untold(const SparseSspModel *sparse, uint64_t last, uint32_
     return worker;
 }
 
+/* Short ones are not counted as work. */
 static uint64_t long_keys(const RubatoRequest *told)
 {
-    return told->keys.n > SHORT_KEYS ? told->keys.n : 0;
+    return told->keys.n > KEY_USES_SHORT_KEYS ? told->keys.n : 0;
 }
 
 /* The first one that was not entered is now, or never will be. */

@@ -1,7 +1,8 @@
 /* Which worker will use which key: the announced keys of unfinished iterations in a SparseSSP task.
  *
  * There are two kinds: "hash" for any keys, and "dense" with an array over the shard's range. Both
- * chain the uses of a key; they differ only in how they find the chain.
+ * chain the uses of a key; they differ only in how they find the chain. Whatever the kind, the first
+ * long announcements have a set of keys each instead.
  *
  * Threads: the shard's present owner, one thread at a time. */
 #ifndef RUBATO_MODELS_KEY_USES_KEY_USES_H
@@ -9,7 +10,7 @@
 
 #include <rubato/model_ops.h>
 
-#include "io/key_hash.h"
+#include "models/key_uses/announced_keys.h"
 
 typedef struct KeyUses KeyUses;
 
@@ -36,6 +37,19 @@ typedef struct {
     void (*grow)(KeyUses *uses, uint32_t n_uses);
 } KeyUsesOps;
 
+/* An announcement of more keys than these is long. */
+#define KEY_USES_SHORT_KEYS 1024u
+
+/* A search looks into each set. So there are only so many, whatever the number of workers. */
+#define KEY_USES_MOST_SETS 8u
+
+/* A long announcement. */
+typedef struct {
+    const RubatoKeys *announced; /* tells it from the others */
+    KeyUse use;                  /* of the key that was found last */
+    AnnouncedKeys keys;
+} KeyUsesOfOne;
+
 struct KeyUses {
     const KeyUsesOps *ops;
     RubatoKey first_key;
@@ -48,6 +62,9 @@ struct KeyUses {
     uint32_t n_touched;   /* of `entries` that were ever in use */
     uint32_t n_allocated; /* of `entries` */
     uint32_t first_free;  /* chain of entries that are free again */
+
+    KeyUsesOfOne sets[KEY_USES_MOST_SETS];
+    uint32_t n_sets;
 };
 
 /* The most keys of one iteration. A limit is needed because a few bytes can announce a run of any
@@ -65,15 +82,15 @@ KeyUses *key_uses_new(const KeyUsesOps *ops, const RubatoModelSetup *setup, GErr
 void key_uses_free(KeyUses *uses);
 
 /* Enters that a worker uses the keys in an iteration. False, and nothing is entered, if there are
- * more than KEY_USES_MAX_KEYS or there is no memory. */
+ * more than KEY_USES_MAX_KEYS or there is no memory. *keys stays where it is until they are removed
+ * again. */
 bool key_uses_add(KeyUses *uses, uint32_t worker, uint64_t iteration, const RubatoKeys *keys);
 
-/* Removes the same uses again. */
+/* Removes the uses that were entered with this very struct of keys. */
 void key_uses_remove(KeyUses *uses, uint32_t worker, uint64_t iteration, const RubatoKeys *keys);
 
 /* A use of one of the keys in an iteration up to `last` by another worker than `reader`; NULL if
  * there is none. The pointer holds until they change. */
-const KeyUse *key_uses_find(const KeyUses *uses, const RubatoKeys *keys, uint64_t last,
-                            uint32_t reader);
+const KeyUse *key_uses_find(KeyUses *uses, const RubatoKeys *keys, uint64_t last, uint32_t reader);
 
 #endif

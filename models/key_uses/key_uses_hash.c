@@ -9,8 +9,8 @@
 
 static bool create(KeyUses *uses, const RubatoModelSetup *setup, GError **error)
 {
+    (void)setup;
     (void)error;
-    uses->key_hash = key_hash_make(setup->hash_seed);
     uses->n_chains = FIRST_CHAINS;
     uses->chains = g_new0(uint32_t, FIRST_CHAINS);
     return true;
