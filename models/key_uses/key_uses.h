@@ -1,8 +1,8 @@
 /* Which worker will use which key: the announced keys of unfinished iterations in a SparseSSP task.
  *
  * There are two kinds: "hash" for any keys, and "dense" with an array over the shard's range. Both
- * chain the uses of a key; they differ only in how they find the chain. Whatever the kind, the first
- * long announcements have a set of keys each instead.
+ * chain the uses of a key; they differ only in how they find the chain. The first announcements
+ * that are long have a set of keys each instead, whatever the kind.
  *
  * Threads: the shard's present owner, one thread at a time. */
 #ifndef RUBATO_MODELS_KEY_USES_KEY_USES_H
