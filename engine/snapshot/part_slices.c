@@ -2,13 +2,13 @@
  * thread, which waits meanwhile. */
 #include "engine/snapshot/part_slices.h"
 
-#include <rubato/error.h>
-
 #include "models/handlers/handler.h"
 #include "models/ragged/ragged.h"
 #include "models/shard/shard.h"
 #include "models/spec.h"
 #include "models/update/rule.h"
+
+#define NO_MEMORY "there is no memory for its rows"
 
 /* So many keys of rows of different lengths are looked at for a slice. */
 #define RAGGED_KEYS ((size_t)1024)
@@ -96,6 +96,12 @@ void part_slices_clear(PartSlices *slices)
     image_slice_clear(&slices->image);
 }
 
+static void fail(PartSlices *slices, RubatoError code, const char *why)
+{
+    slices->fault = why;
+    slices->fault_code = code;
+}
+
 /* ---- as the server's owner ---- */
 
 /* The next keys: a run of the part's range, or those that its storage lists. */
@@ -114,7 +120,7 @@ static RubatoKeys find_keys(PartSlices *slices, const RubatoShard *shard)
     if (slices->next == 0)
         slices->n_listed = slices->cover != NULL ? slices->n_rows : n_rows;
     if (n_rows != slices->n_listed)
-        slices->fault = "rows were created while it was read";
+        fail(slices, RUBATO_ERROR_INVALID, "rows were created while it was read");
     else
         keys.n = (size_t)MIN(n_rows - slices->next, slices->most);
     if (keys.keys != NULL)
@@ -198,7 +204,7 @@ static void read_ragged(PartSlices *slices, RubatoShard *shard, RubatoKeys keys)
     keys.n = count_fitting(slices, shard, &keys);
     handler_answer_clear(&slices->answer);
     if (keys.n == 0 || !ask_ragged(shard, "ragged.get", &keys, &slices->answer)) {
-        slices->fault = "there is no memory for its rows";
+        fail(slices, RUBATO_ERROR_MEMORY, NO_MEMORY);
         return;
     }
     slices->rows = (RubatoSnapshotRows){
@@ -216,7 +222,7 @@ static void read_image(PartSlices *slices, RubatoShard *shard)
     slices->has_image = true;
     slices->n_changes = shard_image_n_changes(shard);
     if (!shard_read_image(shard, slices->most, slice))
-        slices->fault = shard_image_loss(shard);
+        fail(slices, RUBATO_ERROR_MEMORY, shard_image_loss(shard)); /* unless the disk refuses */
     slices->at_end = slice->at_end;
 }
 
@@ -226,7 +232,8 @@ static void take_image(PartSlices *slices)
     ImageSlice *const slice = &slices->image;
 
     if (!image_slice_fetch(slice))
-        slices->fault = "copies of rows that changed meanwhile cannot be read back";
+        fail(slices, RUBATO_ERROR_MEMORY,
+             "copies of rows that changed meanwhile cannot be read back");
     else if (slice->state != SLICE_LENT)
         slices->rows = (RubatoSnapshotRows){
             .keys = slice->keys,
@@ -248,7 +255,7 @@ static void read_slice(Server *server, void *data)
     slices->fault = NULL;
     slices->has_image = false;
     if (shard == NULL) {
-        slices->fault = "it is not on its server";
+        fail(slices, RUBATO_ERROR_INVALID, "it is not on its server");
         return;
     }
     if (shard_has_image(shard)) {
@@ -269,10 +276,20 @@ static void read_slice(Server *server, void *data)
     else
         slices->next += slices->cover != NULL ? slices->places[slices->rows.n] : slices->rows.n;
     if (has_starved(server))
-        slices->fault = "there is no memory for its rows";
+        fail(slices, RUBATO_ERROR_MEMORY, NO_MEMORY);
 }
 
 /* ---- on the caller's thread ---- */
+
+static void set_error(const PartSlices *slices, GError **error)
+{
+    SpillFile *const spill = slices->image.spill; /* NULL: there is no image */
+    g_autofree char *refusal = spill != NULL ? spill_file_refusal(spill) : NULL;
+
+    g_set_error(error, RUBATO_ERROR, (gint)(refusal != NULL ? RUBATO_ERROR_IO : slices->fault_code),
+                "table %s: part %u cannot be read: %s%s%s", slices->table->spec->name, slices->part,
+                slices->fault, refusal != NULL ? ": " : "", refusal != NULL ? refusal : "");
+}
 
 bool part_slices_next(PartSlices *slices, GError **error)
 {
@@ -283,8 +300,7 @@ bool part_slices_next(PartSlices *slices, GError **error)
         if (slices->fault == NULL && (slices->rows.n > 0 || slices->at_end))
             return true;
     } while (slices->fault == NULL);
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, "table %s: part %u cannot be read: %s",
-                slices->table->spec->name, slices->part, slices->fault);
+    set_error(slices, error);
     return false;
 }
 

@@ -6,6 +6,8 @@
 #ifndef RUBATO_ENGINE_SNAPSHOT_PART_SLICES_H
 #define RUBATO_ENGINE_SNAPSHOT_PART_SLICES_H
 
+#include <rubato/error.h>
+
 #include "engine/catalogue.h"
 #include "engine/server/server.h"
 #include "io/net/handler_call.h"
@@ -32,6 +34,7 @@ typedef struct {
     bool has_image;        /* the present slice is of one */
     uint64_t n_changes;    /* of rows since it began, when the present slice was read */
     const char *fault;     /* why the last slice could not be read */
+    RubatoError fault_code;
 
     RubatoSnapshotRows rows; /* the present slice; n is 0 behind the last one */
 } PartSlices;
@@ -47,8 +50,8 @@ bool part_slices_init(PartSlices *slices, const Table *table, uint32_t part, Ser
                       SlicesOf rows, GError **error);
 void part_slices_clear(PartSlices *slices);
 
-/* Reads the next slice. RUBATO_ERROR_MEMORY; RUBATO_ERROR_INVALID if the part has no image, and
- * rows were created since the first one. */
+/* Reads the next slice. RUBATO_ERROR_MEMORY; RUBATO_ERROR_IO if the disk refuses copies of rows;
+ * RUBATO_ERROR_INVALID if the part has no image, and rows were created since the first one. */
 bool part_slices_next(PartSlices *slices, GError **error);
 
 /* Gets what decides which keys are given rows, piece by piece: nothing if all are. */

@@ -32,7 +32,8 @@ struct SpillFile {
 
     pthread_mutex_t lock;
     /* guarded by lock */
-    int fd; /* -1: it has not been made */
+    int fd;      /* -1: it has not been made */
+    int refusal; /* the errno of the first call that failed; 0: none has */
     uint64_t n_counted;
     uint64_t n_taken; /* bytes of all blocks that were taken */
     Spare *spares;
@@ -316,6 +317,28 @@ static int find_file(SpillFile *spill)
     return fd;
 }
 
+/* some: what a call has returned that was to write or read bytes. Returns false. */
+static bool note_refusal(SpillFile *spill, ssize_t some)
+{
+    const int refusal = some < 0 ? errno : EIO;
+
+    pthread_mutex_lock(&spill->lock);
+    if (spill->refusal == 0)
+        spill->refusal = refusal;
+    pthread_mutex_unlock(&spill->lock);
+    return false;
+}
+
+char *spill_file_refusal(SpillFile *spill)
+{
+    int refusal;
+
+    pthread_mutex_lock(&spill->lock);
+    refusal = spill->refusal;
+    pthread_mutex_unlock(&spill->lock);
+    return refusal != 0 ? g_strdup_printf("%s: %s", spill->directory, g_strerror(refusal)) : NULL;
+}
+
 /* relaxed: it is a number, and nothing else follows from it */
 bool spill_file_write(SpillFile *spill, const void *bytes, size_t n, uint64_t *offset)
 {
@@ -329,7 +352,7 @@ bool spill_file_write(SpillFile *spill, const void *bytes, size_t n, uint64_t *o
         if (some < 0 && fd >= 0 && errno == EINTR)
             continue;
         if (some <= 0)
-            return false;
+            return note_refusal(spill, some);
         done += (size_t)some;
     }
     *offset = begin;
@@ -346,7 +369,7 @@ bool spill_file_read(SpillFile *spill, uint64_t offset, void *bytes, size_t n)
         if (some < 0 && errno == EINTR)
             continue;
         if (some <= 0)
-            return false;
+            return note_refusal(spill, some);
         done += (size_t)some;
     }
     return true;

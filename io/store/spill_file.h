@@ -50,4 +50,7 @@ bool spill_file_write(SpillFile *spill, const void *bytes, size_t n, uint64_t *o
 /* Reads what was written. */
 bool spill_file_read(SpillFile *spill, uint64_t offset, void *bytes, size_t n);
 
+/* What the disk has refused first, as "DIRECTORY: REASON"; NULL: nothing. (transfer full) */
+char *spill_file_refusal(SpillFile *spill);
+
 #endif

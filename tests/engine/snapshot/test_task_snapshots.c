@@ -1,6 +1,7 @@
 /* Snapshots that a task takes by itself: by time, by clocks, and when somebody asks from
  * outside. */
 #include <check.h>
+#include <errno.h>
 #include <glib/gstdio.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -341,6 +342,71 @@ START_TEST(cut_is_whole_when_copies_go_to_a_file)
 }
 END_TEST
 
+/* The disk is full for the file of copies. */
+static atomic_bool is_full;
+
+__typeof__(pwrite) __real_pwrite, __wrap_pwrite;
+
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t offset)
+{
+    if (!atomic_load(&is_full))
+        return __real_pwrite(fd, bytes, n, offset);
+    errno = ENOSPC;
+    return -1;
+}
+
+/* One worker adds, the other one takes snapshots until one fails, and then another one. */
+static bool take_on_a_full_disk(RubatoWorker *worker, void *ends, GError **error)
+{
+    const RubatoSnapshotSpec spec = { .directory = directory };
+    g_autofree int64_t *ones = g_new0(int64_t, N_ROWS);
+    g_autoptr(GError) fault = NULL;
+    uint64_t number;
+
+    if (rubato_worker_rank(worker) == 0) {
+        while (rubato_worker_snapshot(worker, &spec, &number, &fault))
+            continue;
+        atomic_store(&is_full, false);
+        ck_assert_msg(g_error_matches(fault, RUBATO_ERROR, RUBATO_ERROR_IO) &&
+                          strstr(fault->message, "could not be written to the disk: ") != NULL &&
+                          strstr(fault->message, directory) != NULL &&
+                          g_str_has_suffix(fault->message, g_strerror(ENOSPC)),
+                      "%s", fault->message);
+        const bool ok = rubato_worker_snapshot(worker, &spec, &number, error);
+        atomic_store((atomic_bool *)ends, true);
+        return ok;
+    }
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "rows", RUBATO_I64, error);
+    while (table != NULL && !atomic_load((atomic_bool *)ends))
+        if (!rubato_kv_table_add_range(table, 0, N_ROWS, ones, error))
+            return false;
+    return table != NULL;
+}
+
+START_TEST(disk_that_takes_no_copies_is_named)
+{
+    static const char *const tables[] = { "rows", NULL };
+    const RubatoEngineConfig config = { .servers = 1 };
+    const EngineParts parts = { .copies_bytes = 1024 };
+    atomic_bool ends = false;
+    const RubatoTask task = { .name = "full",
+                              .run = take_on_a_full_disk,
+                              .user_data = &ends,
+                              .tables = tables,
+                              .workers_per_node = 2 };
+    g_autoptr(GError) error = NULL;
+    g_autoptr(RubatoEngine) engine = engine_new_of(&config, &parts, &error);
+
+    atomic_store(&is_full, true);
+    ck_assert_ptr_nonnull(engine);
+    create_table(engine,
+                 &(RubatoTableSpec){
+                     .name = "rows", .dtype = RUBATO_I64, .n_keys = N_ROWS, .model = "asp" });
+    ck_assert_msg(rubato_engine_run(engine, &task, &error), "%s",
+                  error != NULL ? error->message : "");
+}
+END_TEST
+
 /* ---- memory ---- */
 
 enum { N_WIDE_ROWS = 1400, WIDE = 16384 }; /* 92 MB */
@@ -462,6 +528,7 @@ int main(void)
     tcase_add_test(cases, a_step_that_fails_without_an_error_fails_the_snapshot);
     tcase_add_test(cases, engine_answers_who_asked);
     tcase_add_loop_test(cases, cut_is_whole_when_copies_go_to_a_file, 0, 2);
+    tcase_add_test(cases, disk_that_takes_no_copies_is_named);
     tcase_add_test(cases, snapshot_takes_no_more_memory_than_it_may);
     tcase_add_loop_test(cases, task_that_says_nonsense_of_snapshots_is_refused, 0,
                         G_N_ELEMENTS(wrong));

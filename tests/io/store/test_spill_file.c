@@ -161,8 +161,11 @@ START_TEST(file_that_cannot_be_made_takes_nothing)
     SpillFile *const spill = spill_file_new("/dev/null/nowhere", 1);
     uint64_t offset = 5;
 
+    ck_assert_ptr_null(spill_file_refusal(spill));
     ck_assert(!spill_file_write(spill, "x", 1, &offset));
     ck_assert_uint_eq(offset, 5);
+    g_autofree char *refusal = spill_file_refusal(spill);
+    ck_assert_str_eq(refusal, "/dev/null/nowhere: Not a directory");
     spill_file_free(spill);
 }
 END_TEST
