@@ -22,79 +22,14 @@
  *
  * Messages are sent with no lock held, because on the scheduler's node the answer comes within the
  * call. */
-#include "engine/task/node_reader.h"
+#include "engine/task/node_reader_private.h"
 
 #include <string.h>
 
 #include "engine/task/block_ticket_codec.h"
-#include "engine/task/status_parts.h"
 #include "io/net/monotonic.h"
-#include "io/net/stall_clock.h"
 
-#define NEWS_MAX (CONTROL_MAX_LINES / 2) /* bytes; longer news is sent at once */
 #define READY_PER_READER 2u
-#define WANTS_END UINT32_MAX   /* in place of a number of blocks: only to hear that all was had */
-#define LOG_LOOKED_THROUGH 64u /* steps: a longer log is looked through for those to forget */
-
-/* Blocks of some readers, of all the node's or of one. The node reader's lock guards all but
- * `worker`. */
-typedef struct {
-    uint32_t worker;   /* the rank of the one; 0: of all */
-    GArray *ready;     /* of BlockTicket, the next one last */
-    GString *news;     /* results of earlier tickets */
-    bool asked;        /* a request for blocks is under way */
-    bool has_asked;    /* so there may be results to tell */
-    bool ended;        /* no more blocks will come */
-    uint32_t n_active; /* readers that may take more */
-} Queue;
-
-struct NodeReader {
-    _Atomic uint32_t n_refs;
-
-    /* immutable */
-    const TaskHost *host;
-    char *task;
-    uint32_t epoch;
-    uint32_t id;
-    uint32_t stall_ms;
-    RubatoDataset *dataset;
-    RubatoReaderOptions options;
-    uint32_t n_queues;
-    bool are_apart; /* each worker has a queue */
-    Queue *queues;
-
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    /* guarded by lock */
-    uint32_t n_sending; /* threads that are telling the scheduler results of tickets */
-    bool announced;
-    bool cancelled;    /* the task */
-    bool closed;       /* the task is over */
-    GPtrArray *places; /* of WorkerPlace */
-    GArray *begun;     /* of BlockTicket: of readers that are kept, those with rows done and not */
-    GArray *log;       /* of LoggedRows, as they were done */
-    guint log_limit;   /* its length at which it is looked through next */
-};
-
-/* Rows that a worker said to be done in a step which it began at that clock. */
-typedef struct {
-    uint64_t clock;
-    BlockTicket rows; /* n_read to end */
-} LoggedRows;
-
-/* How far a worker has come. */
-typedef struct {
-    uint32_t rank;
-    ReaderProgress progress;
-} WorkerPlace;
-
-/* One worker's source of blocks. */
-typedef struct {
-    BlockSource source;
-    NodeReader *node_reader;
-    Queue *queue;
-    bool ended; /* guarded by the node reader's lock */
-} NodeReaderSource;
 
 /* ---- life ---- */
 
@@ -122,10 +57,9 @@ NodeReader *node_reader_new(const NodeReaderPlace *place, RubatoDataset *dataset
     node_reader->options.kept_as = g_strdup(options->kept_as);
     node_reader->begun = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
     node_reader->log = g_array_new(FALSE, FALSE, sizeof(LoggedRows));
-    node_reader->log_limit = LOG_LOOKED_THROUGH;
     node_reader->are_apart = place->n_apart > 0;
     node_reader->n_queues = MAX(1, place->n_apart);
-    node_reader->queues = g_new0(Queue, node_reader->n_queues);
+    node_reader->queues = g_new0(ReaderQueue, node_reader->n_queues);
     for (uint32_t i = 0; i < node_reader->n_queues; i++) {
         node_reader->queues[i].worker = node_reader->are_apart ? place->first_rank + i : 0;
         node_reader->queues[i].ready = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
@@ -164,6 +98,11 @@ void node_reader_unref(NodeReader *node_reader)
     g_free(node_reader);
 }
 
+bool node_reader_is_kept(const NodeReader *node_reader)
+{
+    return node_reader->options.kept_as != NULL;
+}
+
 void node_reader_close(NodeReader *node_reader)
 {
     pthread_mutex_lock(&node_reader->lock);
@@ -186,7 +125,7 @@ static void tell_scheduler(const NodeReader *node_reader, const Control *control
 
 /* ---- what it is ---- */
 
-static const char *split_name(RubatoSplit split)
+const char *node_reader_split_name(RubatoSplit split)
 {
     static const char *const names[] = { [RUBATO_SPLIT_FIXED] = "fixed",
                                          [RUBATO_SPLIT_DYNAMIC] = "dynamic",
@@ -198,7 +137,7 @@ static const char *split_name(RubatoSplit split)
 static void add_order(GString *text, const RubatoReaderOptions *options)
 {
     g_string_append_printf(text, "%u epochs, %s split, ", options->epochs,
-                           split_name(options->split));
+                           node_reader_split_name(options->split));
     if (options->split == RUBATO_SPLIT_BY_KEY)
         g_string_append_printf(text, "key place %u, ", options->key_place);
     if (options->shuffle)
@@ -303,14 +242,12 @@ bool node_reader_check(const NodeReader *node_reader, const RubatoDataset *datas
 
 /* ---- asking ---- */
 
-static bool is_over(const NodeReader *node_reader)
+bool node_reader_is_over(const NodeReader *node_reader)
 {
     return node_reader->cancelled || node_reader->closed;
 }
 
-/* Requests blocks, or sends only news if wanted is 0. The caller holds the lock; it is released
- * while the message is sent. */
-static void send_want(NodeReader *node_reader, Queue *queue, uint32_t wanted)
+void node_reader_send_want(NodeReader *node_reader, ReaderQueue *queue, uint32_t wanted)
 {
     GString *news = queue->news;
 
@@ -319,52 +256,50 @@ static void send_want(NodeReader *node_reader, Queue *queue, uint32_t wanted)
     queue->news = g_string_new(NULL);
     node_reader->n_sending++;
     pthread_mutex_unlock(&node_reader->lock);
-    tell_scheduler(node_reader, &(Control){ .kind = CONTROL_WANT,
-                                            .want = { .epoch = node_reader->epoch,
-                                                      .reader = node_reader->id,
-                                                      .n_blocks = wanted == WANTS_END ? 0 : wanted,
-                                                      .events = news->str,
-                                                      .worker = queue->worker,
-                                                      .ends = wanted == WANTS_END } });
+    tell_scheduler(node_reader,
+                   &(Control){ .kind = CONTROL_WANT,
+                               .want = { .epoch = node_reader->epoch,
+                                         .reader = node_reader->id,
+                                         .n_blocks = wanted == NODE_READER_WANTS_END ? 0 : wanted,
+                                         .events = news->str,
+                                         .worker = queue->worker,
+                                         .ends = wanted == NODE_READER_WANTS_END } });
     g_string_free(news, TRUE);
     pthread_mutex_lock(&node_reader->lock);
     if (--node_reader->n_sending == 0)
         pthread_cond_broadcast(&node_reader->changed);
 }
 
-static void add_news(NodeReader *node_reader, Queue *queue, BlockTicketEvent news,
-                     const BlockTicket *ticket)
+void node_reader_add_news(NodeReader *node_reader, ReaderQueue *queue, BlockTicketEvent news,
+                          const BlockTicket *ticket)
 {
     block_ticket_write(queue->news, news, ticket);
-    if (queue->news->len > NEWS_MAX)
-        send_want(node_reader, queue, 0);
+    if (queue->news->len > NODE_READER_NEWS_MAX)
+        node_reader_send_want(node_reader, queue, 0);
 }
 
-/* Requests more blocks if the queue is short. */
-static void ask(NodeReader *node_reader, Queue *queue)
+void node_reader_ask(NodeReader *node_reader, ReaderQueue *queue)
 {
     const uint32_t enough = READY_PER_READER * queue->n_active;
 
-    if (!node_reader->announced || queue->asked || queue->ended || is_over(node_reader) ||
-        queue->ready->len >= queue->n_active)
+    if (!node_reader->announced || queue->asked || queue->ended ||
+        node_reader_is_over(node_reader) || queue->ready->len >= queue->n_active)
         return;
     queue->asked = queue->has_asked = true;
-    send_want(node_reader, queue, enough - queue->ready->len);
+    node_reader_send_want(node_reader, queue, enough - queue->ready->len);
 }
 
-/* Gives back the blocks that no reader of this node will read any more. The lock is held. */
-static void empty(NodeReader *node_reader, Queue *queue)
+void node_reader_empty(NodeReader *node_reader, ReaderQueue *queue)
 {
     for (guint i = 0; i < queue->ready->len; i++)
         block_ticket_write(queue->news, BLOCK_TICKET_GIVEN_BACK,
                            &g_array_index(queue->ready, BlockTicket, i));
     g_array_set_size(queue->ready, 0);
     if (queue->news->len > 0)
-        send_want(node_reader, queue, 0);
+        node_reader_send_want(node_reader, queue, 0);
 }
 
-/* The one of a worker; NULL: it is not of this node. */
-static Queue *find_queue(const NodeReader *node_reader, uint32_t worker)
+ReaderQueue *node_reader_find_queue(const NodeReader *node_reader, uint32_t worker)
 {
     for (uint32_t i = 0; i < node_reader->n_queues; i++)
         if (!node_reader->are_apart || node_reader->queues[i].worker == worker)
@@ -375,7 +310,7 @@ static Queue *find_queue(const NodeReader *node_reader, uint32_t worker)
 void node_reader_receive(NodeReader *node_reader, const ControlBlocks *blocks)
 {
     g_autoptr(GArray) tickets = g_array_new(FALSE, FALSE, sizeof(BlockTicket));
-    Queue *const queue = find_queue(node_reader, blocks->worker);
+    ReaderQueue *const queue = node_reader_find_queue(node_reader, blocks->worker);
     BlockTicketEvent news;
     BlockTicket ticket;
 
@@ -396,275 +331,12 @@ void node_reader_receive(NodeReader *node_reader, const ControlBlocks *blocks)
     queue->asked = false;
     queue->ended |= blocks->is_last;
     if (queue->n_active == 0)
-        empty(node_reader, queue);
+        node_reader_empty(node_reader, queue);
     pthread_cond_broadcast(&node_reader->changed);
     pthread_mutex_unlock(&node_reader->lock);
 }
 
-/* ---- a worker's source ---- */
-
-/* Waits. Logs it if the wait is long. */
-static void wait_for_blocks(NodeReader *node_reader, StallClock *clock)
-{
-    if (stall_clock_wait(clock, &node_reader->changed, &node_reader->lock))
-        g_message("a reader of task %s waits for the scheduler to deal blocks (for %.1f s so far)",
-                  node_reader->task, stall_clock_s(clock));
-}
-
-/* Rows of the ticket are done, by a worker that gave it back: a snapshot has to hear of them while
- * the next worker reads on. The lock is held. */
-static void note_begun(NodeReader *node_reader, const BlockTicket *ticket)
-{
-    if (node_reader->options.kept_as != NULL && ticket->n_read > 0)
-        g_array_append_val(node_reader->begun, *ticket);
-}
-
-static bool take(BlockSource *source, BlockTicket *ticket, GError **error)
-{
-    NodeReaderSource *reader = (NodeReaderSource *)source;
-    NodeReader *node_reader = reader->node_reader;
-    Queue *const queue = reader->queue;
-    StallClock clock;
-    bool taken;
-
-    stall_clock_start(&clock, node_reader->stall_ms);
-    pthread_mutex_lock(&node_reader->lock);
-    for (ask(node_reader, queue); queue->ready->len == 0 && !queue->ended && !is_over(node_reader);
-         ask(node_reader, queue))
-        if (queue->asked || !node_reader->announced)
-            wait_for_blocks(node_reader, &clock);
-    taken = queue->ready->len > 0 && !is_over(node_reader);
-    if (taken) {
-        *ticket = g_array_index(queue->ready, BlockTicket, queue->ready->len - 1);
-        g_array_set_size(queue->ready, queue->ready->len - 1);
-        note_begun(node_reader, ticket);
-    } else {
-        reader->ended = true;
-        queue->n_active--;
-        if (is_over(node_reader))
-            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, "task %s was cancelled",
-                        node_reader->task);
-    }
-    pthread_mutex_unlock(&node_reader->lock);
-    return taken;
-}
-
-/* The ticket is no longer one that a worker has begun. The lock is held. */
-static void forget_begun(NodeReader *node_reader, const BlockTicket *ticket)
-{
-    GArray *const begun = node_reader->begun;
-
-    for (guint i = 0; i < begun->len; i++)
-        if (block_ticket_is_same(&g_array_index(begun, BlockTicket, i), ticket)) {
-            g_array_remove_index_fast(begun, i);
-            return;
-        }
-}
-
-static void absent(BlockSource *source, const BlockTicket *ticket)
-{
-    NodeReaderSource *const reader = (NodeReaderSource *)source;
-    NodeReader *const node_reader = reader->node_reader;
-
-    pthread_mutex_lock(&node_reader->lock);
-    forget_begun(node_reader, ticket);
-    add_news(node_reader, reader->queue, BLOCK_TICKET_ABSENT, ticket);
-    pthread_mutex_unlock(&node_reader->lock);
-}
-
-static void finish(BlockSource *source, const BlockTicket *ticket)
-{
-    NodeReaderSource *const reader = (NodeReaderSource *)source;
-    NodeReader *const node_reader = reader->node_reader;
-
-    pthread_mutex_lock(&node_reader->lock);
-    forget_begun(node_reader, ticket);
-    add_news(node_reader, reader->queue, BLOCK_TICKET_FINISHED, ticket);
-    pthread_mutex_unlock(&node_reader->lock);
-}
-
-/* The worker takes no more blocks. The lock is held. */
-static void retire(NodeReaderSource *reader)
-{
-    if (!reader->ended)
-        reader->queue->n_active--;
-    reader->ended = true;
-}
-
-static void give_back(BlockSource *source, const BlockTicket *ticket)
-{
-    NodeReaderSource *reader = (NodeReaderSource *)source;
-    NodeReader *node_reader = reader->node_reader;
-
-    pthread_mutex_lock(&node_reader->lock);
-    forget_begun(node_reader, ticket);
-    retire(reader);
-    if (reader->queue->n_active > 0) {
-        g_array_append_val(reader->queue->ready, *ticket);
-        pthread_cond_signal(&node_reader->changed);
-    } else {
-        add_news(node_reader, reader->queue, BLOCK_TICKET_GIVEN_BACK, ticket);
-    }
-    pthread_mutex_unlock(&node_reader->lock);
-}
-
-static void destroy(BlockSource *source)
-{
-    NodeReaderSource *reader = (NodeReaderSource *)source;
-    NodeReader *node_reader = reader->node_reader;
-
-    pthread_mutex_lock(&node_reader->lock);
-    retire(reader);
-    if (reader->queue->n_active == 0)
-        empty(node_reader, reader->queue);
-    pthread_mutex_unlock(&node_reader->lock);
-    node_reader_unref(node_reader);
-    g_free(reader);
-}
-
-static const BlockSourceOps node_reader_ops = {
-    .take = take, .absent = absent, .finish = finish, .give_back = give_back, .destroy = destroy
-};
-
-BlockSource *node_reader_open(NodeReader *node_reader, uint32_t rank)
-{
-    NodeReaderSource *reader = g_new0(NodeReaderSource, 1);
-
-    reader->source.ops = &node_reader_ops;
-    reader->node_reader = node_reader;
-    reader->queue = find_queue(node_reader, rank);
-    node_reader_ref(node_reader);
-    pthread_mutex_lock(&node_reader->lock);
-    reader->queue->n_active++;
-    reader->queue->ended = false; /* blocks that came back since then are for this reader */
-    pthread_mutex_unlock(&node_reader->lock);
-    return &reader->source;
-}
-
-/* The lock is held. */
-static void wait_for_answer(NodeReader *node_reader, const Queue *queue, StallClock *clock)
-{
-    while ((queue->asked || node_reader->n_sending > 0) && !is_over(node_reader))
-        if (stall_clock_wait(clock, &node_reader->changed, &node_reader->lock))
-            g_message("the end of worker %u of task %s waits for the scheduler to hear which "
-                      "blocks it has read (for %.1f s so far)",
-                      queue->worker, node_reader->task, stall_clock_s(clock));
-}
-
-/* The scheduler answers at once. If it is lost, the next process gets and answers what it had not
- * heard, or the task is cancelled. Blocks that were under way when the worker closed its reader go
- * back first, and what other threads send. */
-void node_reader_end_worker(NodeReader *node_reader, uint32_t rank)
-{
-    Queue *const queue = find_queue(node_reader, rank);
-    StallClock clock;
-
-    stall_clock_start(&clock, node_reader->stall_ms);
-    pthread_mutex_lock(&node_reader->lock);
-    wait_for_answer(node_reader, queue, &clock);
-    if (queue->has_asked && !is_over(node_reader)) {
-        queue->asked = true;
-        send_want(node_reader, queue, WANTS_END);
-        wait_for_answer(node_reader, queue, &clock);
-    }
-    pthread_mutex_unlock(&node_reader->lock);
-}
-
-/* ---- in snapshots ---- */
-
-/* The lock is held. */
-static void prune_log(NodeReader *node_reader, uint64_t lowest)
-{
-    GArray *const log = node_reader->log;
-    guint n = 0;
-
-    for (guint i = 0; i < log->len; i++)
-        if (g_array_index(log, LoggedRows, i).clock >= lowest)
-            g_array_index(log, LoggedRows, n++) = g_array_index(log, LoggedRows, i);
-    g_array_set_size(log, n);
-    node_reader->log_limit = MAX(2 * n, LOG_LOOKED_THROUGH);
-}
-
-static void note_rows(NodeReader *node_reader, const ReaderRows *rows, uint64_t clock)
-{
-    BlockTicket begun = rows->ticket;
-
-    if (clock != NODE_READER_NO_CLOCK) {
-        LoggedRows logged = { clock, rows->ticket };
-
-        logged.rows.end = rows->end;
-        g_array_append_val(node_reader->log, logged);
-    }
-    if (rows->is_last) /* its result was told */
-        return;
-    forget_begun(node_reader, &begun);
-    begun.n_read = rows->end;
-    g_array_append_val(node_reader->begun, begun);
-}
-
-void node_reader_note_done(BlockSource *source, const ReaderRows *rows, size_t n,
-                           NodeReaderClock at)
-{
-    NodeReader *const node_reader = ((NodeReaderSource *)source)->node_reader;
-
-    pthread_mutex_lock(&node_reader->lock);
-    for (size_t i = 0; i < n; i++)
-        note_rows(node_reader, &rows[i], at.clock);
-    if (node_reader->log->len > node_reader->log_limit)
-        prune_log(node_reader, at.lowest);
-    pthread_mutex_unlock(&node_reader->lock);
-}
-
-bool node_reader_is_kept(const NodeReader *node_reader)
-{
-    return node_reader->options.kept_as != NULL;
-}
-
-/* The lock is held. */
-static void send_news(NodeReader *node_reader)
-{
-    for (uint32_t i = 0; i < node_reader->n_queues; i++)
-        if (node_reader->queues[i].news->len > 0)
-            send_want(node_reader, &node_reader->queues[i], 0);
-}
-
-void node_reader_tell_done(NodeReader *node_reader, uint64_t lowest)
-{
-    g_autoptr(GString) lines = g_string_new(NULL);
-    Queue *const first = &node_reader->queues[0];
-
-    if (!node_reader_is_kept(node_reader))
-        return;
-    pthread_mutex_lock(&node_reader->lock);
-    send_news(node_reader);
-    while (node_reader->n_sending > 0)
-        pthread_cond_wait(&node_reader->changed, &node_reader->lock);
-    if (node_reader->announced) /* else it has got no block */
-        block_ticket_write(lines, BLOCK_TICKET_CUT, &(BlockTicket){ 0 });
-    for (guint i = 0; i < node_reader->begun->len; i++)
-        block_ticket_write(lines, BLOCK_TICKET_DONE,
-                           &g_array_index(node_reader->begun, BlockTicket, i));
-    for (uint32_t j = 0; j < node_reader->n_queues; j++) {
-        const GArray *const ready = node_reader->queues[j].ready;
-
-        for (guint i = 0; i < ready->len; i++) /* a worker may have left them */
-            block_ticket_write(lines, BLOCK_TICKET_DONE, &g_array_index(ready, BlockTicket, i));
-    }
-    prune_log(node_reader, lowest);
-    for (guint i = 0; i < node_reader->log->len; i++)
-        block_ticket_write(lines, BLOCK_TICKET_UNDONE,
-                           &g_array_index(node_reader->log, LoggedRows, i).rows);
-    for (char *line = lines->str, *end; *line != '\0'; line = end + 1) {
-        end = strchr(line, '\n');
-        g_string_append_len(first->news, line, end + 1 - line);
-        if (first->news->len > NEWS_MAX)
-            send_want(node_reader, first, 0);
-    }
-    send_news(node_reader);
-    pthread_mutex_unlock(&node_reader->lock);
-}
-
-/* ---- how far its workers have come ---- */
+/* ---- its workers ---- */
 
 ReaderProgress *node_reader_add_worker(NodeReader *node_reader, uint32_t rank)
 {
@@ -676,69 +348,4 @@ ReaderProgress *node_reader_add_worker(NodeReader *node_reader, uint32_t rank)
     g_ptr_array_add(node_reader->places, place);
     pthread_mutex_unlock(&node_reader->lock);
     return &place->progress;
-}
-
-static void add_place(const NodeReader *node_reader, WorkerPlace *place, GVariantBuilder *list)
-{
-    const ReaderPosition at = reader_progress_get(&place->progress);
-    const int64_t end_us = at.has_ended ? at.told_us : g_get_monotonic_time();
-    GVariantBuilder part;
-
-    g_variant_builder_init(&part, STATUS_PART);
-    status_add_count(&part, "worker", place->rank);
-    if (at.has_block) {
-        status_add_count(&part, "epoch", (uint64_t)at.place.epoch + 1);
-        status_add_text(&part, "file",
-                        input_path(dataset_input(node_reader->dataset, at.place.input)));
-        status_add_count(&part, "block", at.place.block);
-        status_add_count(&part, "block_row", at.place.n_read);
-        status_add_count(&part, "block_rows", at.block_rows);
-    }
-    status_add_count(&part, "blocks", at.n_blocks);
-    status_add_count(&part, "rows", at.n_rows);
-    status_add_seconds(&part, "seconds", (double)(end_us - at.begun_us) / G_USEC_PER_SEC);
-    status_add_flag(&part, "ended", at.has_ended);
-    status_add_flag(&part, "read_all", at.has_read_all);
-    g_variant_builder_add_value(list, g_variant_builder_end(&part));
-}
-
-/* Of an epoch; UINT64_MAX if a file's end is not known. */
-static uint64_t count_blocks(const RubatoDataset *dataset)
-{
-    uint64_t n = 0;
-
-    for (uint32_t i = 0; i < dataset_n_inputs(dataset); i++) {
-        const uint64_t n_blocks = dataset_n_blocks(dataset, i);
-
-        if (n_blocks == INPUT_BLOCKS_UNKNOWN || n_blocks > UINT64_MAX - n)
-            return UINT64_MAX;
-        n += n_blocks;
-    }
-    return n;
-}
-
-GVariant *node_reader_status(NodeReader *node_reader)
-{
-    const RubatoReaderOptions *const options = &node_reader->options;
-    GVariantBuilder part, workers;
-    uint64_t n_queued = 0;
-
-    g_variant_builder_init(&part, STATUS_PART);
-    g_variant_builder_init(&workers, STATUS_LIST);
-    status_add_count(&part, "reader", node_reader->id);
-    status_add_text(&part, "split", split_name(options->split));
-    status_add_count(&part, "epochs", options->epochs);
-    status_add_flag(&part, "shuffled", options->shuffle);
-    status_add_count(&part, "files", dataset_n_inputs(node_reader->dataset));
-    status_add_count(&part, "blocks", count_blocks(node_reader->dataset));
-    pthread_mutex_lock(&node_reader->lock);
-    for (uint32_t i = 0; i < node_reader->n_queues; i++)
-        n_queued += node_reader->queues[i].ready->len;
-    if (options->split == RUBATO_SPLIT_DYNAMIC)
-        status_add_count(&part, "queued", n_queued);
-    for (guint i = 0; i < node_reader->places->len; i++)
-        add_place(node_reader, node_reader->places->pdata[i], &workers);
-    pthread_mutex_unlock(&node_reader->lock);
-    status_add_built(&part, "workers", &workers);
-    return g_variant_builder_end(&part);
 }
